@@ -1,0 +1,138 @@
+/*
+ * Builds log lines and hands them to the sink.
+ *
+ * The sink and the threshold are the only state of base that is not in a
+ * struct: one process writes one log. A line that is too long is cut and
+ * ends in "...".
+ */
+#include "daemon/base/log.h"
+
+#include "daemon/base/assert.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define LINE_BYTES_MAX 2048
+
+static log_sink *current_sink;
+static enum log_level current_threshold = LOG_INFO;
+
+static const char *const level_names[] = {
+    [LOG_ERROR] = "error",
+    [LOG_WARN] = "warn",
+    [LOG_INFO] = "info",
+    [LOG_DEBUG] = "debug",
+};
+
+#define LEVEL_COUNT (sizeof(level_names) / sizeof(level_names[0]))
+
+void
+log_init(log_sink *sink, enum log_level threshold)
+{
+    current_sink = sink;
+    current_threshold = threshold;
+}
+
+void
+log_set_level(enum log_level threshold)
+{
+    current_threshold = threshold;
+}
+
+bool
+log_enabled(enum log_level level)
+{
+    return current_sink != NULL && level <= current_threshold;
+}
+
+const char *
+log_level_name(enum log_level level)
+{
+    require((size_t)level < LEVEL_COUNT);
+    return level_names[level];
+}
+
+bool
+log_level_parse(struct text name, enum log_level *out)
+{
+    for (size_t i = 0; i < LEVEL_COUNT; i++) {
+        if (text_equal_nocase(name, text_from(level_names[i]))) {
+            *out = (enum log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What snprintf() returned, as the count of bytes that are in the line. */
+static size_t
+clamp(int printed, size_t room)
+{
+    if (printed < 0)
+        return 0;
+    return (size_t)printed < room ? (size_t)printed : room - 1;
+}
+
+void
+log_write(enum log_level level, const char *event, const char *format, ...)
+{
+    char line[LINE_BYTES_MAX];
+    size_t len;
+    va_list arguments;
+    int printed;
+
+    if (!log_enabled(level))
+        return;
+    printed = snprintf(
+        line, sizeof(line), "level=%s event=%s ", log_level_name(level), event);
+    len = clamp(printed, sizeof(line));
+    va_start(arguments, format);
+    printed = vsnprintf(line + len, sizeof(line) - len, format, arguments);
+    va_end(arguments);
+    if (printed >= 0 && (size_t)printed >= sizeof(line) - len)
+        memcpy(line + sizeof(line) - 4, "...", 4);
+    len += clamp(printed, sizeof(line) - len);
+    if (line[len - 1] == ' ')
+        line[--len] = '\0';
+    current_sink(level, line, len);
+}
+
+/* Writes `byte` as it stands in quotes; returns 1, 2 or 4 bytes. */
+static size_t
+escape(char *out, unsigned char byte)
+{
+    if (byte == '"' || byte == '\\') {
+        out[0] = '\\';
+        out[1] = (char)byte;
+        return 2;
+    }
+    if (byte >= 0x20 && byte <= 0x7e) {
+        out[0] = (char)byte;
+        return 1;
+    }
+    out[0] = '\\';
+    out[1] = 'x';
+    text_to_hex(out + 2, &byte, 1);
+    return 4;
+}
+
+const char *
+log_quote(char *out, size_t out_bytes, struct text text)
+{
+    size_t at = 0;
+
+    require(out_bytes >= 3);
+    out[at++] = '"';
+    for (size_t i = 0; i < text.len; i++) {
+        char escaped[4];
+        size_t len = escape(escaped, (unsigned char)text.at[i]);
+
+        if (at + len + 2 > out_bytes)
+            break;
+        memcpy(out + at, escaped, len);
+        at += len;
+    }
+    out[at++] = '"';
+    out[at] = '\0';
+    return out;
+}

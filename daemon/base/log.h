@@ -1,0 +1,44 @@
+/*
+ * Log lines as key=value, handed to a sink that main sets: base knows no file
+ * and no clock.
+ *
+ *     log_write(LOG_WARN, "redis_down", "node=%s after_ms=%u", name, ms);
+ *
+ * gives `level=warn event=redis_down node=... after_ms=...`. Values that may
+ * hold blanks, quotes or control bytes go through log_quote().
+ */
+#ifndef HOLDFAST_BASE_LOG_H
+#define HOLDFAST_BASE_LOG_H
+
+#include "daemon/base/text.h"
+
+enum log_level {
+    LOG_ERROR,
+    LOG_WARN,
+    LOG_INFO,
+    LOG_DEBUG,
+};
+
+/* `line` has no newline; it is valid during the call. */
+typedef void log_sink(enum log_level level, const char *line, size_t len);
+
+/* Before it is called, lines go nowhere. */
+void log_init(log_sink *sink, enum log_level threshold);
+void log_set_level(enum log_level threshold);
+bool log_enabled(enum log_level level);
+
+void log_write(enum log_level level, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/*
+ * `text` in quotes, with backslash, quote and every byte outside 0x20..0x7E
+ * escaped, cut to what fits, NUL at the end; `out_bytes` is at least 3. Returns
+ * `out`.
+ */
+const char *log_quote(char *out, size_t out_bytes, struct text text);
+
+/* The name in lower case: error, warn, info, debug. */
+const char *log_level_name(enum log_level level);
+bool log_level_parse(struct text name, enum log_level *out);
+
+#endif

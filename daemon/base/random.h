@@ -1,0 +1,20 @@
+/*
+ * A small generator for jitter (xoshiro256**, Blackman and Vigna 2018). Seeded
+ * by the caller, so that a run can be repeated. Not for secrets.
+ */
+#ifndef HOLDFAST_BASE_RANDOM_H
+#define HOLDFAST_BASE_RANDOM_H
+
+#include <stdint.h>
+
+struct random {
+    uint64_t state[4];
+};
+
+void random_init(struct random *random, uint64_t seed);
+uint64_t random_next(struct random *random);
+
+/* Even over 0 .. bound - 1; bound is at least 1. */
+uint64_t random_below(struct random *random, uint64_t bound);
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * A span of bytes that somebody else owns, and number helpers for it.
+ */
+#ifndef HOLDFAST_BASE_TEXT_H
+#define HOLDFAST_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct text {
+    const char *at; /* ref; need not end in NUL */
+    size_t len;     /* bytes */
+};
+
+#define TEXT(literal) \
+    ((struct text){.at = (literal), .len = sizeof(literal) - 1})
+
+static inline struct text
+text_make(const char *at, size_t len)
+{
+    return (struct text){.at = at, .len = len};
+}
+
+static inline struct text
+text_from(const char *string)
+{
+    return text_make(string, strlen(string));
+}
+
+static inline bool
+text_equal(struct text a, struct text b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
+}
+
+/* ASCII letters compare without case; other bytes exactly. */
+bool text_equal_nocase(struct text a, struct text b);
+
+/*
+ * Reads a whole span as a decimal number: digits only, no sign, no blank, no
+ * leading zero (but "0" itself), at most `max`. False and nothing written
+ * otherwise.
+ */
+bool text_to_u64(struct text text, uint64_t max, uint64_t *out);
+
+/* Writes `value` in decimal at `out` (room for 20 bytes); returns the count. */
+size_t text_from_u64(char *out, uint64_t value);
+
+/* Writes 2*len lower-case hex digits at `out`, no NUL. */
+void text_to_hex(char *out, const uint8_t *bytes, size_t len);
+
+/* Reads exactly 2*len hex digits; false on any other byte. */
+bool text_from_hex(struct text text, uint8_t *bytes, size_t len);
+
+#endif

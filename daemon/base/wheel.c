@@ -1,0 +1,303 @@
+/*
+ * The timer wheel.
+ *
+ * A level's slot spans 64 slots of the level below; level 0's slots are single
+ * ticks. Every level but the last holds only the nodes of the one slot of the
+ * next level in which `tick` stands, so slots do not wrap there and all nodes
+ * of a level are due before those of the next. The last level wraps; what lies
+ * beyond it sits in its farthest slot and is looked at again when that is
+ * reached.
+ *
+ * Invariants (wheel_check): a node's slot on level 0 is at `tick` or later, on
+ * the others later than the slot of `tick`, since a slot that `tick` enters is
+ * emptied into the levels below at once; a bit in `occupied` is set where the
+ * slot has nodes; `due` has only nodes of ticks before `tick`.
+ *
+ * Called by the core for all its deadlines and by the store for its time-outs.
+ */
+#include "daemon/base/wheel.h"
+
+#include "daemon/base/assert.h"
+
+#include <stddef.h>
+
+#define SLOT_BITS  6
+#define SLOT_MASK  (WHEEL_SLOTS - 1u)
+#define LEVEL_LAST (WHEEL_LEVELS - 1u)
+#define SLOT_DUE   (WHEEL_LEVELS * (uint32_t)WHEEL_SLOTS)
+
+_Static_assert(1 << SLOT_BITS == WHEEL_SLOTS, "a slot count of bits");
+
+static unsigned
+level_shift(unsigned level)
+{
+    return level * SLOT_BITS;
+}
+
+/* The first tick that begins at or after the time. */
+static uint64_t
+tick_at_or_after(uint64_t time_us)
+{
+    uint64_t tick = time_us >> WHEEL_TICK_SHIFT;
+    uint64_t rest = time_us & ((1u << WHEEL_TICK_SHIFT) - 1);
+
+    return rest == 0 ? tick : tick + 1;
+}
+
+/* Where a node of that tick belongs: level * WHEEL_SLOTS + slot; or SLOT_DUE */
+static uint32_t
+slot_of(const struct wheel *wheel, uint64_t tick)
+{
+    uint64_t differ = tick ^ wheel->tick;
+    unsigned level;
+    uint64_t block;
+
+    if (tick < wheel->tick)
+        return SLOT_DUE;
+    if (differ == 0)
+        return (uint32_t)(tick & SLOT_MASK);
+    level = (63u - (unsigned)__builtin_clzll(differ)) / SLOT_BITS;
+    if (level < LEVEL_LAST) {
+        block = tick >> level_shift(level);
+    } else {
+        uint64_t farthest = wheel->tick >> level_shift(LEVEL_LAST);
+
+        level = LEVEL_LAST;
+        farthest += WHEEL_SLOTS - 1;
+        block = tick >> level_shift(LEVEL_LAST);
+        if (block > farthest)
+            block = farthest;
+    }
+    return level * WHEEL_SLOTS + (uint32_t)(block & SLOT_MASK);
+}
+
+static struct list *
+slot_list(struct wheel *wheel, uint32_t slot)
+{
+    if (slot == SLOT_DUE)
+        return &wheel->due;
+    return &wheel->slots[slot / WHEEL_SLOTS][slot % WHEEL_SLOTS];
+}
+
+static struct wheel_node *
+node_of(struct list *link)
+{
+    return container_of(link, struct wheel_node, link);
+}
+
+static void
+place(struct wheel *wheel, struct wheel_node *node)
+{
+    uint32_t slot = slot_of(wheel, tick_at_or_after(node->due_us));
+
+    node->tick_slot = slot;
+    list_push_back(slot_list(wheel, slot), &node->link);
+    if (slot != SLOT_DUE)
+        wheel->occupied[slot / WHEEL_SLOTS] |= 1ull << slot % WHEEL_SLOTS;
+}
+
+/* Takes the node off its list and keeps the bit of its slot right. */
+static void
+unplace(struct wheel *wheel, struct wheel_node *node)
+{
+    uint32_t slot = node->tick_slot;
+
+    list_remove(&node->link);
+    if (slot != SLOT_DUE && list_empty(slot_list(wheel, slot)))
+        wheel->occupied[slot / WHEEL_SLOTS] &= ~(1ull << slot % WHEEL_SLOTS);
+}
+
+void
+wheel_init(struct wheel *wheel, uint64_t now_us)
+{
+    wheel->tick = now_us >> WHEEL_TICK_SHIFT;
+    wheel->count = 0;
+    list_init(&wheel->due);
+    for (unsigned level = 0; level < WHEEL_LEVELS; level++) {
+        wheel->occupied[level] = 0;
+        for (unsigned slot = 0; slot < WHEEL_SLOTS; slot++)
+            list_init(&wheel->slots[level][slot]);
+    }
+}
+
+void
+wheel_node_init(struct wheel_node *node, uint32_t kind)
+{
+    list_init(&node->link);
+    node->due_us = WHEEL_NEVER;
+    node->tick_slot = SLOT_DUE;
+    node->kind = kind;
+}
+
+void
+wheel_add(struct wheel *wheel, struct wheel_node *node, uint64_t due_us)
+{
+    wheel_remove(wheel, node);
+    if (due_us == WHEEL_NEVER)
+        return;
+    node->due_us = due_us;
+    place(wheel, node);
+    wheel->count++;
+}
+
+void
+wheel_remove(struct wheel *wheel, struct wheel_node *node)
+{
+    if (!wheel_node_set(node))
+        return;
+    require(wheel->count > 0 && node->tick_slot <= SLOT_DUE);
+    unplace(wheel, node);
+    node->due_us = WHEEL_NEVER;
+    wheel->count--;
+}
+
+/* Moves all nodes of a slot to where they belong as seen from `tick`. */
+static void
+cascade(struct wheel *wheel, unsigned level)
+{
+    uint64_t slot = wheel->tick >> level_shift(level) & SLOT_MASK;
+    struct list moved;
+
+    if ((wheel->occupied[level] >> slot & 1) == 0)
+        return;
+    list_init(&moved);
+    list_splice_back(&moved, &wheel->slots[level][slot]);
+    wheel->occupied[level] &= ~(1ull << slot);
+    while (!list_empty(&moved))
+        place(wheel, node_of(list_pop_front(&moved)));
+}
+
+/*
+ * Makes `tick` the wheel's own. No slot may begin between the two: those that
+ * begin at `tick` are emptied into the levels below.
+ */
+static void
+turn_to(struct wheel *wheel, uint64_t tick)
+{
+    wheel->tick = tick;
+    for (unsigned level = 1; level < WHEEL_LEVELS; level++) {
+        if ((tick & ((1ull << level_shift(level)) - 1)) != 0)
+            break;
+        cascade(wheel, level);
+    }
+}
+
+/* The first tick of the earliest slot that has nodes; WHEEL_NEVER: none. */
+static uint64_t
+next_tick(const struct wheel *wheel)
+{
+    for (unsigned level = 0; level < WHEEL_LEVELS; level++) {
+        uint64_t occupied = wheel->occupied[level];
+        uint64_t block = wheel->tick >> level_shift(level);
+        unsigned here = (unsigned)(block & SLOT_MASK);
+
+        if (occupied == 0)
+            continue;
+        /* Turned so that bit 0 stands for the slot of `tick`. */
+        if (here != 0)
+            occupied = occupied >> here | occupied << (WHEEL_SLOTS - here);
+        block += (unsigned)__builtin_ctzll(occupied);
+        return block << level_shift(level);
+    }
+    return WHEEL_NEVER;
+}
+
+/* Gives out the nodes of the wheel's own tick and goes on to the next. */
+static void
+give_out_tick(struct wheel *wheel)
+{
+    uint64_t slot = wheel->tick & SLOT_MASK;
+    struct list *nodes = &wheel->slots[0][slot];
+
+    LIST_EACH(link, nodes)
+    {
+        node_of(link)->tick_slot = SLOT_DUE;
+    }
+    list_splice_back(&wheel->due, nodes);
+    wheel->occupied[0] &= ~(1ull << slot);
+    turn_to(wheel, wheel->tick + 1);
+}
+
+struct wheel_node *
+wheel_pop(struct wheel *wheel, uint64_t now_us)
+{
+    uint64_t now_tick = now_us >> WHEEL_TICK_SHIFT;
+    struct wheel_node *node;
+
+    while (list_empty(&wheel->due)) {
+        uint64_t next = next_tick(wheel);
+
+        if (next > now_tick) {
+            if (wheel->tick <= now_tick)
+                turn_to(wheel, now_tick + 1);
+            return NULL;
+        }
+        turn_to(wheel, next);
+        give_out_tick(wheel);
+    }
+    node = node_of(wheel->due.next);
+    wheel_remove(wheel, node);
+    return node;
+}
+
+uint64_t
+wheel_next_us(const struct wheel *wheel)
+{
+    uint64_t tick;
+
+    if (!list_empty(&wheel->due))
+        return (wheel->tick - 1) << WHEEL_TICK_SHIFT;
+    tick = next_tick(wheel);
+    if (tick > WHEEL_NEVER >> WHEEL_TICK_SHIFT)
+        return WHEEL_NEVER;
+    return tick << WHEEL_TICK_SHIFT;
+}
+
+/* The nodes of a slot: each where it says, none overdue, none out of range. */
+static size_t
+check_slot(const struct wheel *wheel, unsigned level, unsigned slot)
+{
+    const struct list *nodes = &wheel->slots[level][slot];
+    uint64_t block = wheel->tick >> level_shift(level);
+    bool bit = (wheel->occupied[level] >> slot & 1) == 1;
+    size_t count = 0;
+
+    require(bit == !list_empty(nodes));
+    require(level == 0 || !bit || slot != (block & SLOT_MASK));
+    require(level == LEVEL_LAST || !bit || slot >= (block & SLOT_MASK));
+    LIST_EACH(link, nodes)
+    {
+        const struct wheel_node *node = node_of(link);
+        uint64_t due = tick_at_or_after(node->due_us);
+
+        require(wheel_node_set(node));
+        require(node->tick_slot == level * WHEEL_SLOTS + slot);
+        require(due >= wheel->tick);
+        if (level < LEVEL_LAST) {
+            require(due >> level_shift(level + 1) == block >> SLOT_BITS);
+            require((due >> level_shift(level) & SLOT_MASK) == slot);
+        }
+        count++;
+    }
+    return count;
+}
+
+void
+wheel_check(const struct wheel *wheel)
+{
+    size_t count = 0;
+
+    LIST_EACH(link, &wheel->due)
+    {
+        const struct wheel_node *node = node_of(link);
+
+        require(wheel_node_set(node) && node->tick_slot == SLOT_DUE);
+        require(tick_at_or_after(node->due_us) < wheel->tick);
+        count++;
+    }
+    for (unsigned level = 0; level < WHEEL_LEVELS; level++) {
+        for (unsigned slot = 0; slot < WHEEL_SLOTS; slot++)
+            count += check_slot(wheel, level, slot);
+    }
+    require(count == wheel->count);
+}
