@@ -1,0 +1,464 @@
+/*
+ * From the file to struct config: reads, fills in defaults, checks what keys
+ * must agree on. The steps are those of load(), in that order, since a default
+ * may be made of what the file says elsewhere.
+ *
+ * Called at start only. One value's form is value.c's, the YAML walk.c's.
+ */
+#include "conf/config.h"
+
+#include "conf/keys.h"
+#include "conf/value.h"
+#include "conf/walk.h"
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_BYTES_MAX ((size_t)1024 * 1024)
+#define KEYS_MAX       64
+#define QUOTE_BYTES    96
+#define HOUR_MS        ((uint64_t)60 * 60 * 1000)
+
+struct loader {
+    struct walk walk;
+    struct config *config;              /* ref: being filled */
+    const struct key *key;              /* ref: the one being read, or NULL */
+    struct walk_place keys[KEYS_MAX];   /* of each key in the file */
+    struct walk_place values[KEYS_MAX]; /* of its (last) value */
+};
+
+/* Defaults */
+
+/* Sets a key from its default in the table, which is good. */
+static void
+set_standard(const struct key *key, struct config *config)
+{
+    char why[256];
+    const char *at = key->standard;
+
+    value_clear(key, config);
+    while (*at != '\0') {
+        size_t len = strcspn(at, " ");
+
+        require(value_parse(key, text_make(at, len), config, why, sizeof(why)));
+        at += len;
+        at += strspn(at, " ");
+    }
+}
+
+static uint64_t
+least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void
+derive_settle(struct config *config)
+{
+    config->settle_ms = config->lease_ms;
+}
+
+/* A short lease alone is a good configuration: see check_command_timeout(). */
+static void
+derive_command_timeout(struct config *config)
+{
+    config->command_timeout_ms = least(1000, config->lease_ms / 4);
+}
+
+static void
+derive_all(struct config *config)
+{
+    derive_settle(config);
+    derive_command_timeout(config);
+}
+
+void
+config_init(struct config *config)
+{
+    memset(config, 0, sizeof(*config));
+    for (size_t i = 0; i < key_count(); i++) {
+        if (key_at(i)->standard != NULL)
+            set_standard(key_at(i), config);
+    }
+    derive_all(config);
+}
+
+/* The walk */
+
+static struct walk_place
+place_of_key(const struct loader *loader, const char *path)
+{
+    const struct key *key = key_find(text_from(path));
+
+    require(key != NULL);
+    return loader->keys[key_index(key)];
+}
+
+static bool
+is_given(const struct loader *loader, const char *path)
+{
+    return place_of_key(loader, path).line != 0;
+}
+
+/* The place of the first of the two that is in the file. */
+static struct walk_place
+place_of_either(
+    const struct loader *loader, const char *path, const char *other)
+{
+    return place_of_key(loader, is_given(loader, path) ? path : other);
+}
+
+static bool
+fail_unknown(struct walk *walk, struct text path, struct text name,
+    struct walk_place place)
+{
+    char quoted[QUOTE_BYTES];
+    const struct key *near = key_suggest(path);
+
+    log_quote(quoted, sizeof(quoted), path);
+    if (memchr(name.at, '.', name.len) != NULL && key_find(path) != NULL)
+        return walk_fail(walk, place,
+            "unknown key %s; a key goes below its section, not behind a dot",
+            quoted);
+    if (near != NULL)
+        return walk_fail(walk, place, "unknown key %s; did you mean \"%s\"?",
+            quoted, near->path);
+    return walk_fail(walk, place, "unknown key %s", quoted);
+}
+
+static enum walk_shape
+shape_of(const struct key *key)
+{
+    if (key->type == KEY_SECTION)
+        return WALK_SECTION;
+    if (key->type == KEY_LISTEN || key->type == KEY_NODES ||
+        key->type == KEY_PATHS)
+        return WALK_LIST;
+    return WALK_VALUE;
+}
+
+static bool
+on_key(struct walk *walk, struct text path, struct text name,
+    struct walk_place place, enum walk_shape *shape)
+{
+    struct loader *loader = walk->context;
+    const struct key *key = key_find(path);
+    struct walk_place *seen;
+
+    if (key == NULL || (name.len > 0 && memchr(name.at, '.', name.len) != NULL))
+        return fail_unknown(walk, path, name, place);
+    seen = &loader->keys[key_index(key)];
+    if (seen->line != 0)
+        return walk_fail(walk, place, "key \"%s\" is already on line %zu",
+            key->path, seen->line);
+    *seen = place;
+    *shape = shape_of(key);
+    loader->key = key;
+    if (key->type != KEY_SECTION)
+        value_clear(key, loader->config);
+    return true;
+}
+
+static bool
+on_value(struct walk *walk, struct text value, struct walk_place place)
+{
+    struct loader *loader = walk->context;
+    char why[256];
+
+    loader->values[key_index(loader->key)] = place;
+    if (value_parse(loader->key, value, loader->config, why, sizeof(why)))
+        return true;
+    return walk_fail(walk, place, "%s: %s", loader->key->path, why);
+}
+
+/* What keys must agree on */
+
+static bool
+check_lists(struct loader *loader)
+{
+    for (size_t i = 0; i < key_count(); i++) {
+        const struct key *key = key_at(i);
+
+        if (shape_of(key) == WALK_LIST && loader->keys[i].line != 0 &&
+            value_list(key, loader->config)->count < key->min)
+            return walk_fail(&loader->walk, loader->keys[i],
+                "%s: at least one expected", key->path);
+    }
+    return true;
+}
+
+/* By default there is one: where there is none, the file says so. */
+static bool
+check_listeners(struct loader *loader)
+{
+    const struct config *config = loader->config;
+
+    if (config->listen_tcp.count > 0 || config->listen_unix.count > 0)
+        return true;
+    return walk_fail(&loader->walk, place_of_key(loader, "listen.tcp"),
+        "listen.tcp: nothing to listen on, neither here nor in listen.unix");
+}
+
+static bool
+check_http(struct loader *loader)
+{
+    const struct config_list *http = &loader->config->admin_http;
+    const struct config_list *tcp = &loader->config->listen_tcp;
+
+    if (http->count == 0 || http->item[0].port == 0)
+        return true;
+    for (size_t i = 0; i < tcp->count; i++) {
+        if (tcp->item[i].port == http->item[0].port &&
+            strcmp(tcp->item[i].host, http->item[0].host) == 0)
+            return walk_fail(&loader->walk,
+                place_of_either(loader, "admin.http", "listen.tcp"),
+                "admin.http: the address is also in listen.tcp");
+    }
+    return true;
+}
+
+static bool
+check_single(struct loader *loader)
+{
+    const struct config *config = loader->config;
+
+    if (config->topology != TOPOLOGY_SINGLE || config->redis_nodes.count == 1)
+        return true;
+    return walk_fail(&loader->walk,
+        place_of_either(loader, "redis.nodes", "redis.topology"),
+        "redis.nodes: one node expected with \"topology: single\", not %zu",
+        config->redis_nodes.count);
+}
+
+static bool
+check_user(struct loader *loader)
+{
+    const struct config *config = loader->config;
+
+    if (config->redis_username[0] == '\0' ||
+        config->redis_password_file[0] != '\0')
+        return true;
+    return walk_fail(&loader->walk, place_of_key(loader, "redis.username"),
+        "redis.username: needs redis.password_file");
+}
+
+/* A renewal is sent at a third of the lease; it and a retry must have time. */
+static bool
+check_command_timeout(struct loader *loader)
+{
+    const struct config *config = loader->config;
+    char timeout[VALUE_TEXT_BYTES];
+    char lease[VALUE_TEXT_BYTES];
+
+    if (config->command_timeout_ms * 3 < config->lease_ms)
+        return true;
+    return walk_fail(&loader->walk,
+        place_of_key(loader, "redis.command_timeout"),
+        "redis.command_timeout: %s is not less than a third of lease.default, "
+        "%s",
+        value_number_text(KEY_DURATION, config->command_timeout_ms, timeout),
+        value_number_text(KEY_DURATION, config->lease_ms, lease));
+}
+
+/* The record holds the last fence; it must outlive every hold by far. */
+static bool
+check_forget_after(struct loader *loader)
+{
+    const struct config *config = loader->config;
+    char forget[VALUE_TEXT_BYTES];
+    char lease[VALUE_TEXT_BYTES];
+
+    if (config->forget_after_ms / 10 >= config->lease_ms)
+        return true;
+    return walk_fail(&loader->walk,
+        place_of_either(loader, "redis.forget_after", "lease.default"),
+        "redis.forget_after: %s is less than ten times lease.default, %s",
+        value_number_text(KEY_DURATION, config->forget_after_ms, forget),
+        value_number_text(KEY_DURATION, config->lease_ms, lease));
+}
+
+static bool
+check_memory(struct loader *loader)
+{
+    const struct config *config = loader->config;
+
+    if (config->limit_memory >= config->limit_output)
+        return true;
+    return walk_fail(&loader->walk,
+        place_of_either(loader, "limits.memory", "limits.output"),
+        "limits.memory: less than limits.output, which is of one session");
+}
+
+static bool
+check_all(struct loader *loader)
+{
+    return check_lists(loader) && check_listeners(loader) &&
+           check_http(loader) && check_single(loader) && check_user(loader) &&
+           check_command_timeout(loader) && check_forget_after(loader) &&
+           check_memory(loader);
+}
+
+/* Files */
+
+/* Up to `room` bytes of it; false: errno says why. */
+static bool
+read_file(const char *path, char *out, size_t room, size_t *len)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = 1;
+    int error;
+
+    *len = 0;
+    if (file < 0)
+        return false;
+    while (got > 0 && *len < room) {
+        got = read(file, out + *len, room - *len);
+        if (got > 0)
+            *len += (size_t)got;
+        else if (got < 0 && errno == EINTR)
+            got = 1;
+    }
+    error = errno;
+    close(file);
+    errno = error;
+    return got >= 0;
+}
+
+/* NULL where `len` bytes are a password; they go to `out`, room for 512. */
+static const char *
+password_take(const char *bytes, size_t len, char *out, size_t out_bytes)
+{
+    if (len > 0 && bytes[len - 1] == '\n') {
+        len--;
+        if (len > 0 && bytes[len - 1] == '\r')
+            len--;
+    }
+    if (len == 0)
+        return "is empty";
+    if (len >= out_bytes)
+        return "is longer than 511 bytes";
+    if (memchr(bytes, '\0', len) != NULL)
+        return "has a NUL in it";
+    memcpy(out, bytes, len);
+    return NULL;
+}
+
+static bool
+read_password(struct loader *loader)
+{
+    struct config *config = loader->config;
+    char bytes[sizeof(config->redis_password) + 2]; /* and its line end */
+    char quoted[QUOTE_BYTES];
+    const char *what;
+    size_t len;
+
+    if (config->redis_password_file[0] == '\0')
+        return true;
+    if (read_file(config->redis_password_file, bytes, sizeof(bytes), &len))
+        what = password_take(
+            bytes, len, config->redis_password, sizeof(config->redis_password));
+    else
+        what = strerror(errno);
+    explicit_bzero(bytes, sizeof(bytes));
+    if (what == NULL)
+        return true;
+    return walk_fail(&loader->walk,
+        loader->values[key_index(key_find(TEXT("redis.password_file")))],
+        "redis.password_file: %s: %s",
+        log_quote(
+            quoted, sizeof(quoted), text_from(config->redis_password_file)),
+        what);
+}
+
+/* Loading */
+
+static bool
+load(struct loader *loader, struct text text)
+{
+    require(key_count() <= KEYS_MAX);
+    config_init(loader->config);
+    if (!walk_text(&loader->walk, text))
+        return false;
+    if (!is_given(loader, "redis.settle"))
+        derive_settle(loader->config);
+    if (!is_given(loader, "redis.command_timeout"))
+        derive_command_timeout(loader->config);
+    return check_all(loader);
+}
+
+static void
+loader_init(struct loader *loader, struct config *config, const char *file,
+    char *error, size_t error_bytes)
+{
+    memset(loader, 0, sizeof(*loader));
+    loader->config = config;
+    loader->walk.file = file;
+    loader->walk.error = error;
+    loader->walk.error_bytes = error_bytes;
+    loader->walk.context = loader;
+    loader->walk.on_key = on_key;
+    loader->walk.on_value = on_value;
+}
+
+bool
+config_load_text(struct config *config, const char *name, const char *text,
+    size_t len, char *error, size_t error_bytes)
+{
+    struct loader loader;
+
+    loader_init(&loader, config, name, error, error_bytes);
+    return load(&loader, text_make(text, len));
+}
+
+/* NULL where the file is read into `text`, room for FILE_BYTES_MAX + 1. */
+static const char *
+read_text(const char *path, char *text, size_t *len)
+{
+    if (text == NULL)
+        return "out of memory";
+    if (!read_file(path, text, FILE_BYTES_MAX + 1, len))
+        return strerror(errno);
+    return *len > FILE_BYTES_MAX ? "larger than 1MiB" : NULL;
+}
+
+bool
+config_load(
+    struct config *config, const char *path, char *error, size_t error_bytes)
+{
+    struct loader loader;
+    char *text = malloc(FILE_BYTES_MAX + 1);
+    size_t len = 0;
+    const char *what = read_text(path, text, &len);
+    bool done = false;
+
+    loader_init(&loader, config, path, error, error_bytes);
+    if (what != NULL)
+        snprintf(error, error_bytes, "%s: %s", path, what);
+    else
+        done = load(&loader, text_make(text, len)) && read_password(&loader);
+    free(text);
+    return done;
+}
+
+/* Printing */
+
+void
+config_print(const struct config *config, FILE *out)
+{
+    for (size_t i = 0; i < key_count(); i++) {
+        const struct key *key = key_at(i);
+        int indent = (int)(4 * key_depth(key));
+
+        fprintf(out, "%*s%s:", indent, "", key_name(key));
+        if (key->type != KEY_SECTION) {
+            fputc(' ', out);
+            value_print(key, config, out);
+        }
+        fputc('\n', out);
+    }
+}

@@ -1,0 +1,115 @@
+/*
+ * What the configuration file says, checked and with every default filled in.
+ *
+ * Built from one table (keys.c: name, type, range, default); YAML is read by
+ * libyaml and nothing else of the program sees it. Durations are milliseconds.
+ */
+#ifndef HOLDFAST_CONF_CONFIG_H
+#define HOLDFAST_CONF_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define CONFIG_LISTEN_MAX 16
+#define CONFIG_NODES_MAX  64
+
+enum config_topology {
+    TOPOLOGY_SINGLE,
+    TOPOLOGY_CLUSTER,
+};
+
+enum config_safety {
+    SAFETY_FENCED,
+};
+
+/*
+ * "host:port", "[v6]:port", or a path for a Unix socket. A path has a slash in
+ * it, a host never has. Bytes after the NUL are zero.
+ */
+struct config_address {
+    char host[256]; /* name or number without brackets; or the path */
+    uint16_t port;  /* 0: any free one, only where listened on; or a path */
+};
+
+struct config_list {
+    struct config_address item[CONFIG_NODES_MAX];
+    size_t count;
+};
+
+struct config {
+    /* listen */
+    struct config_list listen_tcp;
+    struct config_list listen_unix;
+    uint32_t listen_backlog;
+    /* admin */
+    struct config_list admin_http; /* none or one */
+    /* redis */
+    enum config_topology topology;
+    struct config_list redis_nodes;
+    char redis_username[128];
+    char redis_password_file[256]; /* path; empty: none */
+    char redis_password[512];      /* read from it by config_load() */
+    char key_prefix[33];
+    enum config_safety safety;
+    uint64_t settle_ms;       /* the lease where not given */
+    uint64_t forget_after_ms; /* how long an unused lock's record is kept */
+    uint64_t patience_ms;     /* how long a request waits for Redis */
+    uint64_t connect_timeout_ms;
+    uint64_t command_timeout_ms; /* at most a quarter lease where not given */
+    uint32_t redis_batch;        /* operations a call, at most */
+    uint32_t redis_in_flight;    /* calls a connection, at most */
+    /* lease */
+    uint64_t lease_ms; /* lease.default */
+    /* session */
+    uint64_t keepalive_idle_ms;     /* whole seconds */
+    uint64_t keepalive_interval_ms; /* whole seconds */
+    uint32_t keepalive_count;
+    uint64_t tcp_user_timeout_ms;
+    uint64_t stop_grace_ms; /* how long a stopping broker may take to release */
+    /* limits */
+    uint32_t limit_connections; /* 0: as many as descriptors allow */
+    uint32_t limit_line;        /* bytes */
+    uint32_t limit_name;        /* bytes */
+    uint32_t limit_outstanding; /* requests a session */
+    uint32_t limit_holds;       /* holds and waits a session */
+    uint32_t limit_waiters;     /* tickets a lock */
+    uint32_t limit_tickets;     /* holds and waits of the broker */
+    uint32_t limit_requests;    /* requests of the broker */
+    uint64_t limit_output;      /* unread bytes a session */
+    uint64_t limit_memory;      /* unread and unparsed bytes of all sessions */
+    /* log */
+    char log_level[8];
+};
+
+/* All defaults, as conf/holdfast.yaml shows them. */
+void config_init(struct config *config);
+
+/*
+ * Reads and checks a file. False: `error` has one line "FILE:LINE:COLUMN: what"
+ * (or "FILE: what" where it cannot be read), cut to `error_bytes`; `config` is
+ * then unspecified. Reads password_file too.
+ */
+bool config_load(
+    struct config *config, const char *path, char *error, size_t error_bytes);
+
+/*
+ * The same for `len` bytes in memory, as if they were in a file called `name`;
+ * opens no file, so the password stays empty. `text` need not end in NUL.
+ */
+bool config_load_text(struct config *config, const char *name, const char *text,
+    size_t len, char *error, size_t error_bytes);
+
+/* Writes the configuration as YAML that config_load() reads back the same.
+ * Never the password, only its file. */
+void config_print(const struct config *config, FILE *out);
+
+/*
+ * "host:port", "[v6]:port" or the path, cut to `out_bytes`; 264 are enough.
+ * Returns `out`.
+ */
+const char *config_address_text(
+    const struct config_address *address, char *out, size_t out_bytes);
+
+#endif

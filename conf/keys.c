@@ -1,0 +1,421 @@
+/*
+ * The table of keys, and looking things up in it.
+ *
+ * To add a key: a field in struct config, a row here, an entry in holdfast.yaml
+ * (a test compares them), and a check in config.c where it must fit others.
+ */
+#include "conf/keys.h"
+
+#include "conf/config.h"
+#include "daemon/base/assert.h"
+
+#include <string.h>
+
+#define SECOND ((uint64_t)1000)
+#define MINUTE (60 * SECOND)
+#define HOUR   (60 * MINUTE)
+#define KIB    ((uint64_t)1024)
+#define MIB    (1024 * KIB)
+#define GIB    (1024 * MIB)
+
+#define FIELD(name)                          \
+    .offset = offsetof(struct config, name), \
+    .bytes = sizeof(((struct config *)NULL)->name)
+#define RANGE(low, high) .min = (low), .max = (high)
+
+/* Longer names are not compared: no key is near them. */
+#define NEAR_BYTES_MAX 48
+
+static const struct key_word topologies[] = {
+    {"single", TOPOLOGY_SINGLE, true},
+    {"cluster", TOPOLOGY_CLUSTER, true},
+    {"sentinel", 0, false},
+    {"quorum", 0, false},
+    {NULL, 0, false},
+};
+
+static const struct key_word safeties[] = {
+    {"fenced", SAFETY_FENCED, true},
+    {"strict", 0, false},
+    {NULL, 0, false},
+};
+
+static const struct key_word levels[] = {
+    {"error", 0, true},
+    {"warn", 0, true},
+    {"info", 0, true},
+    {"debug", 0, true},
+    {NULL, 0, false},
+};
+
+static const struct key keys[] = {
+    {.path = "listen", .type = KEY_SECTION, .help = "where clients are served"},
+    {.path = "listen.tcp",
+        .type = KEY_LISTEN,
+        FIELD(listen_tcp),
+        RANGE(0, CONFIG_LISTEN_MAX),
+        .standard = "127.0.0.1:4653",
+        .help = "addresses for clients, HOST:PORT each; port 0: any free one"},
+    {.path = "listen.unix",
+        .type = KEY_PATHS,
+        FIELD(listen_unix),
+        RANGE(0, CONFIG_LISTEN_MAX),
+        .standard = "",
+        .help = "paths of Unix sockets for clients"},
+    {.path = "listen.backlog",
+        .type = KEY_COUNT,
+        FIELD(listen_backlog),
+        RANGE(1, 65535),
+        .standard = "1024",
+        .help = "connections that the kernel may hold until they are accepted"},
+
+    {.path = "admin",
+        .type = KEY_SECTION,
+        .help = "where operators are served"},
+    {.path = "admin.http",
+        .type = KEY_LISTEN_ONE,
+        FIELD(admin_http),
+        RANGE(0, 1),
+        .standard = "127.0.0.1:4654",
+        .help = "address for metrics, health and the status page; none: off"},
+
+    {.path = "redis", .type = KEY_SECTION, .help = "the store of all locks"},
+    {.path = "redis.topology",
+        .type = KEY_CHOICE,
+        FIELD(topology),
+        .standard = "cluster",
+        .words = topologies,
+        .help = "how the Redis nodes belong together"},
+    {.path = "redis.nodes",
+        .type = KEY_NODES,
+        FIELD(redis_nodes),
+        RANGE(1, CONFIG_NODES_MAX),
+        .standard = "127.0.0.1:7000 127.0.0.1:7001 127.0.0.1:7002",
+        .help = "the one node, or any nodes of the cluster to begin with"},
+    {.path = "redis.username",
+        .type = KEY_USER,
+        FIELD(redis_username),
+        .standard = "",
+        .help = "the ACL user; empty: Redis' default user"},
+    {.path = "redis.password_file",
+        .type = KEY_FILE,
+        FIELD(redis_password_file),
+        .standard = "",
+        .help = "file whose one line is the password; empty: none"},
+    {.path = "redis.key_prefix",
+        .type = KEY_PREFIX,
+        FIELD(key_prefix),
+        .standard = "holdfast",
+        .help = "a lock is the one key PREFIX:{NAME}"},
+    {.path = "redis.safety",
+        .type = KEY_CHOICE,
+        FIELD(safety),
+        .standard = "fenced",
+        .words = safeties,
+        .help = "what a grant rests on"},
+    {.path = "redis.settle",
+        .type = KEY_DURATION,
+        FIELD(settle_ms),
+        RANGE(0, HOUR),
+        .help = "how long a node that is new or changed is not trusted with "
+                "grants where an old holder may be unknown"},
+    {.path = "redis.forget_after",
+        .type = KEY_DURATION,
+        FIELD(forget_after_ms),
+        RANGE(HOUR, 8760 * HOUR),
+        .standard = "24h",
+        .help = "how long the record of an unused lock is kept"},
+    {.path = "redis.patience",
+        .type = KEY_DURATION,
+        FIELD(patience_ms),
+        RANGE(100, HOUR),
+        .standard = "5s",
+        .reloadable = true,
+        .help = "how long a request waits for a Redis that cannot be asked"},
+    {.path = "redis.connect_timeout",
+        .type = KEY_DURATION,
+        FIELD(connect_timeout_ms),
+        RANGE(10, MINUTE),
+        .standard = "1s",
+        .reloadable = true,
+        .help = "how long a connection to a node may take to be made"},
+    {.path = "redis.command_timeout",
+        .type = KEY_DURATION,
+        FIELD(command_timeout_ms),
+        RANGE(10, MINUTE),
+        .reloadable = true,
+        .help = "how long a node may take to answer"},
+    {.path = "redis.batch",
+        .type = KEY_COUNT,
+        FIELD(redis_batch),
+        RANGE(1, 256),
+        .standard = "64",
+        .reloadable = true,
+        .help = "operations that share one call, at most"},
+    {.path = "redis.in_flight",
+        .type = KEY_COUNT,
+        FIELD(redis_in_flight),
+        RANGE(1, 64),
+        .standard = "4",
+        .reloadable = true,
+        .help = "calls unanswered on one connection, at most"},
+
+    {.path = "lease", .type = KEY_SECTION, .help = "how long a lock is kept"},
+    {.path = "lease.default",
+        .type = KEY_DURATION,
+        FIELD(lease_ms),
+        RANGE(SECOND, HOUR),
+        .standard = "30s",
+        .help = "how long a lock outlives the last word of its broker"},
+
+    {.path = "session",
+        .type = KEY_SECTION,
+        .help = "when a client is taken for dead"},
+    {.path = "session.keepalive",
+        .type = KEY_SECTION,
+        .help = "TCP keepalive towards clients"},
+    {.path = "session.keepalive.idle",
+        .type = KEY_SECONDS,
+        FIELD(keepalive_idle_ms),
+        RANGE(SECOND, HOUR),
+        .standard = "5s",
+        .reloadable = true,
+        .help = "silence before the first probe"},
+    {.path = "session.keepalive.interval",
+        .type = KEY_SECONDS,
+        FIELD(keepalive_interval_ms),
+        RANGE(SECOND, HOUR),
+        .standard = "2s",
+        .reloadable = true,
+        .help = "time between probes"},
+    {.path = "session.keepalive.count",
+        .type = KEY_COUNT,
+        FIELD(keepalive_count),
+        RANGE(1, 127),
+        .standard = "3",
+        .reloadable = true,
+        .help = "probes without an answer that end the connection"},
+    {.path = "session.tcp_user_timeout",
+        .type = KEY_DURATION,
+        FIELD(tcp_user_timeout_ms),
+        RANGE(SECOND, HOUR),
+        .standard = "10s",
+        .reloadable = true,
+        .help = "how long what was sent may stay unacknowledged"},
+    {.path = "session.stop_grace",
+        .type = KEY_DURATION,
+        FIELD(stop_grace_ms),
+        RANGE(0, HOUR),
+        .standard = "5s",
+        .reloadable = true,
+        .help = "how long a stopping broker may take to release its locks"},
+
+    {.path = "limits",
+        .type = KEY_SECTION,
+        .help = "what is refused, so that the rest is served"},
+    {.path = "limits.connections",
+        .type = KEY_COUNT,
+        FIELD(limit_connections),
+        RANGE(0, 1048576),
+        .standard = "0",
+        .help = "clients; 0: as many as descriptors allow, less a reserve"},
+    {.path = "limits.line",
+        .type = KEY_COUNT,
+        FIELD(limit_line),
+        RANGE(512, 4096),
+        .standard = "4096",
+        .help = "bytes of a request, with its line end"},
+    {.path = "limits.name",
+        .type = KEY_COUNT,
+        FIELD(limit_name),
+        RANGE(1, 255),
+        .standard = "255",
+        .help = "bytes of a lock's name, decoded"},
+    {.path = "limits.outstanding",
+        .type = KEY_COUNT,
+        FIELD(limit_outstanding),
+        RANGE(1, 1048576),
+        .standard = "4096",
+        .reloadable = true,
+        .help = "unanswered requests of a session"},
+    {.path = "limits.holds",
+        .type = KEY_COUNT,
+        FIELD(limit_holds),
+        RANGE(1, 1048576),
+        .standard = "16384",
+        .reloadable = true,
+        .help = "holds and waits of a session"},
+    {.path = "limits.waiters",
+        .type = KEY_COUNT,
+        FIELD(limit_waiters),
+        RANGE(1, 100000),
+        .standard = "10000",
+        .reloadable = true,
+        .help = "waiters of a lock, over all brokers"},
+    {.path = "limits.tickets",
+        .type = KEY_COUNT,
+        FIELD(limit_tickets),
+        RANGE(16, 16777216),
+        .standard = "262144",
+        .help = "holds and waits of this broker"},
+    {.path = "limits.requests",
+        .type = KEY_COUNT,
+        FIELD(limit_requests),
+        RANGE(16, 16777216),
+        .standard = "262144",
+        .help = "unanswered requests of this broker"},
+    {.path = "limits.output",
+        .type = KEY_SIZE,
+        FIELD(limit_output),
+        RANGE(16 * KIB, GIB),
+        .standard = "1MiB",
+        .reloadable = true,
+        .help = "bytes that a session has not read yet"},
+    {.path = "limits.memory",
+        .type = KEY_SIZE,
+        FIELD(limit_memory),
+        RANGE(MIB, 1024 * GIB),
+        .standard = "256MiB",
+        .reloadable = true,
+        .help = "unread and unparsed bytes of all sessions"},
+
+    {.path = "log", .type = KEY_SECTION, .help = "what is told on stderr"},
+    {.path = "log.level",
+        .type = KEY_WORD,
+        FIELD(log_level),
+        .standard = "info",
+        .reloadable = true,
+        .words = levels,
+        .help = "error, warn, info or debug"},
+};
+
+size_t
+key_count(void)
+{
+    return sizeof(keys) / sizeof(keys[0]);
+}
+
+const struct key *
+key_at(size_t index)
+{
+    require(index < key_count());
+    return &keys[index];
+}
+
+size_t
+key_index(const struct key *key)
+{
+    require(key >= keys && key < keys + key_count());
+    return (size_t)(key - keys);
+}
+
+const struct key *
+key_find(struct text path)
+{
+    for (size_t i = 0; i < key_count(); i++) {
+        if (text_equal(text_from(keys[i].path), path))
+            return &keys[i];
+    }
+    return NULL;
+}
+
+/* What follows the last dot; all of it where there is none. */
+static struct text
+last_word(struct text path)
+{
+    size_t start = path.len;
+
+    while (start > 0 && path.at[start - 1] != '.')
+        start--;
+    return text_make(path.at + start, path.len - start);
+}
+
+const char *
+key_name(const struct key *key)
+{
+    return last_word(text_from(key->path)).at;
+}
+
+size_t
+key_depth(const struct key *key)
+{
+    size_t depth = 0;
+
+    for (const char *at = key->path; *at != '\0'; at++)
+        depth += *at == '.';
+    return depth;
+}
+
+static size_t
+least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/*
+ * How many bytes must be put in, left out, replaced or swapped with the next
+ * one to make `a` into `b` (optimal string alignment). Both are at most
+ * NEAR_BYTES_MAX.
+ */
+static size_t
+distance(struct text a, struct text b)
+{
+    size_t rows[3][NEAR_BYTES_MAX + 1];
+    size_t *before = rows[0]; /* two rows up */
+    size_t *above = rows[1];
+    size_t *row = rows[2];
+
+    for (size_t j = 0; j <= b.len; j++)
+        before[j] = above[j] = j;
+    for (size_t i = 1; i <= a.len; i++) {
+        size_t *spare = before;
+
+        row[0] = i;
+        for (size_t j = 1; j <= b.len; j++) {
+            size_t other = a.at[i - 1] != b.at[j - 1];
+
+            row[j] =
+                least(least(above[j], row[j - 1]) + 1, above[j - 1] + other);
+            if (i > 1 && j > 1 && a.at[i - 1] == b.at[j - 2] &&
+                a.at[i - 2] == b.at[j - 1])
+                row[j] = least(row[j], before[j - 2] + 1);
+        }
+        before = above;
+        above = row;
+        row = spare;
+    }
+    return above[b.len];
+}
+
+static bool
+same_section(struct text a, struct text b)
+{
+    return text_equal(text_make(a.at, a.len - last_word(a).len),
+        text_make(b.at, b.len - last_word(b).len));
+}
+
+const struct key *
+key_suggest(struct text path)
+{
+    struct text word = last_word(path);
+    const struct key *nearest = NULL;
+    /* A third of the word may be wrong; beyond that it is another word. */
+    size_t best = least(word.len / 3, 3) + 1;
+
+    if (word.len > NEAR_BYTES_MAX)
+        return NULL;
+    if (best == 1)
+        best = 2; /* one wrong byte, even of two */
+    for (size_t i = 0; i < key_count(); i++) {
+        struct text known = text_from(keys[i].path);
+        size_t far = distance(word, last_word(known));
+
+        /* The right word elsewhere is as near as a slip in this section. */
+        far += !same_section(path, known);
+        if (far < best) {
+            best = far;
+            nearest = &keys[i];
+        }
+    }
+    return nearest;
+}

@@ -1,0 +1,70 @@
+/*
+ * The table of every key that the configuration file may have: what the loader,
+ * config_print() and the tests walk, so that none of them can miss one.
+ *
+ * It knows nothing of YAML and of how a value is read.
+ */
+#ifndef HOLDFAST_CONF_KEYS_H
+#define HOLDFAST_CONF_KEYS_H
+
+#include "daemon/base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum key_type {
+    KEY_SECTION,    /* has keys below it, and no field */
+    KEY_COUNT,      /* uint32_t */
+    KEY_SIZE,       /* uint64_t, bytes */
+    KEY_DURATION,   /* uint64_t, ms */
+    KEY_SECONDS,    /* the same, but whole seconds */
+    KEY_CHOICE,     /* an enum's value, one of `words` */
+    KEY_WORD,       /* text, one of `words` */
+    KEY_PREFIX,     /* text that may stand before a lock's name in Redis */
+    KEY_USER,       /* text without blanks, may be empty */
+    KEY_FILE,       /* a path, may be empty */
+    KEY_LISTEN,     /* struct config_list of host:port; port 0: any */
+    KEY_LISTEN_ONE, /* the same, none or one */
+    KEY_NODES,      /* struct config_list of host:port */
+    KEY_PATHS,      /* struct config_list of Unix sockets */
+};
+
+struct key_word {
+    const char *name; /* NULL ends the list */
+    unsigned value;
+    bool built; /* false: a name to come, refused */
+};
+
+struct key {
+    const char *path; /* dotted: "redis.nodes" */
+    enum key_type type;
+    size_t offset; /* of the field in struct config */
+    size_t bytes;  /* of the field; text has room for its NUL */
+    uint64_t min;  /* of a number; of a list's count */
+    uint64_t max;
+    /* The default, items with a blank between; NULL: made of other keys. */
+    const char *standard;
+    bool reloadable; /* may change without a restart */
+    const struct key_word *words;
+    const char *help;
+};
+
+/* A section comes before its keys, the keys in the order of the file. */
+size_t key_count(void);
+const struct key *key_at(size_t index);
+size_t key_index(const struct key *key);
+
+/* The key of exactly that dotted path, or NULL. */
+const struct key *key_find(struct text path);
+
+/* The last word of the dotted path. */
+const char *key_name(const struct key *key);
+
+/* How many sections it is in. */
+size_t key_depth(const struct key *key);
+
+/* What may have been meant by a path that is no key's; NULL: nothing near. */
+const struct key *key_suggest(struct text path);
+
+#endif

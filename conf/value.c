@@ -1,0 +1,617 @@
+/*
+ * Values from text and to text, a parser and a printer for each type.
+ *
+ * A value is exactly right or refused: no blanks around it, no sign, no leading
+ * zero (YAML 1.1 would take it for octal), no unit that is only nearly known.
+ * Fields of text and lists are zero behind their end, so that two equal
+ * configurations are equal bytes.
+ */
+#include "conf/value.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/un.h>
+
+#define QUOTE_BYTES      80 /* of a value that is shown in an error */
+#define UNIX_PATH_MAX    (sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1)
+#define ZONE_BYTES_MAX   15 /* of an interface's name, IFNAMSIZ - 1 */
+#define ADDRESS_EXPECTED "HOST:PORT or [IPV6]:PORT expected"
+
+/* Where a parser says what it did not like. */
+struct why {
+    char *out; /* ref */
+    size_t bytes;
+};
+
+typedef bool parse_value(
+    const struct key *key, struct text text, void *field, struct why why);
+typedef void print_value(const struct key *key, const void *field, FILE *out);
+
+struct unit {
+    const char *name; /* NULL ends the list */
+    uint64_t factor;
+};
+
+static const struct unit no_units[] = {{"", 1}, {NULL, 0}};
+
+static const struct unit size_units[] = {
+    {"", 1},
+    {"KiB", 1024},
+    {"MiB", 1024 * 1024},
+    {"GiB", 1024 * 1024 * 1024},
+    {NULL, 0},
+};
+
+static const struct unit duration_units[] = {
+    {"", 1},
+    {"ms", 1},
+    {"s", 1000},
+    {"m", 60 * 1000},
+    {"h", 60 * 60 * 1000},
+    {NULL, 0},
+};
+
+static bool
+refuse(struct why why, struct text text, const char *reason)
+{
+    char quoted[QUOTE_BYTES];
+
+    snprintf(why.out, why.bytes, "%s: %s",
+        log_quote(quoted, sizeof(quoted), text), reason);
+    return false;
+}
+
+/* Numbers */
+
+static const struct unit *
+units_of(enum key_type type)
+{
+    if (type == KEY_SIZE)
+        return size_units;
+    if (type == KEY_DURATION || type == KEY_SECONDS)
+        return duration_units;
+    return no_units;
+}
+
+static const char *
+number_expected(enum key_type type)
+{
+    if (type == KEY_SIZE)
+        return "a size expected, such as 4096, 64KiB, 1MiB or 1GiB";
+    if (type == KEY_DURATION || type == KEY_SECONDS)
+        return "a duration expected, such as 1500 (milliseconds), 1500ms, "
+               "30s, 5m or 1h";
+    return "a whole number expected";
+}
+
+/* What is too great for 64 bits is UINT64_MAX, which no range allows. */
+static bool
+number_read(struct text text, const struct unit *units, uint64_t *out)
+{
+    size_t digits = 0;
+    struct text rest;
+
+    while (
+        digits < text.len && text.at[digits] >= '0' && text.at[digits] <= '9')
+        digits++;
+    if (digits == 0 || (digits > 1 && text.at[0] == '0'))
+        return false;
+    rest = text_make(text.at + digits, text.len - digits);
+    while (units->name != NULL && !text_equal(rest, text_from(units->name)))
+        units++;
+    if (units->name == NULL)
+        return false;
+    text.len = digits;
+    if (text_to_u64(text, UINT64_MAX / units->factor, out))
+        *out *= units->factor;
+    else
+        *out = UINT64_MAX;
+    return true;
+}
+
+const char *
+value_number_text(enum key_type type, uint64_t number, char *out)
+{
+    const struct unit *units = units_of(type);
+    const struct unit *best = units;
+
+    for (const struct unit *unit = units; unit->name != NULL; unit++) {
+        if (number != 0 && number % unit->factor == 0)
+            best = unit;
+    }
+    snprintf(out, VALUE_TEXT_BYTES, "%" PRIu64 "%s", number / best->factor,
+        number == 0 && units == duration_units ? "s" : best->name);
+    return out;
+}
+
+static bool
+number_parse(
+    const struct key *key, struct text text, struct why why, uint64_t *out)
+{
+    char reason[3 * VALUE_TEXT_BYTES];
+    char min[VALUE_TEXT_BYTES];
+    char max[VALUE_TEXT_BYTES];
+
+    if (!number_read(text, units_of(key->type), out))
+        return refuse(why, text, number_expected(key->type));
+    if (*out >= key->min && *out <= key->max)
+        return true;
+    snprintf(reason, sizeof(reason), "out of range, %s to %s expected",
+        value_number_text(key->type, key->min, min),
+        value_number_text(key->type, key->max, max));
+    return refuse(why, text, reason);
+}
+
+static bool
+count_parse(
+    const struct key *key, struct text text, void *field, struct why why)
+{
+    uint64_t number;
+
+    require(key->max <= UINT32_MAX);
+    if (!number_parse(key, text, why, &number))
+        return false;
+    *(uint32_t *)field = (uint32_t)number;
+    return true;
+}
+
+static bool
+long_parse(const struct key *key, struct text text, void *field, struct why why)
+{
+    return number_parse(key, text, why, field);
+}
+
+static bool
+seconds_parse(
+    const struct key *key, struct text text, void *field, struct why why)
+{
+    uint64_t number;
+
+    if (!number_parse(key, text, why, &number))
+        return false;
+    if (number % 1000 != 0)
+        return refuse(why, text, "whole seconds expected");
+    *(uint64_t *)field = number;
+    return true;
+}
+
+static void
+count_print(const struct key *key, const void *field, FILE *out)
+{
+    (void)key;
+    fprintf(out, "%" PRIu32, *(const uint32_t *)field);
+}
+
+static void
+long_print(const struct key *key, const void *field, FILE *out)
+{
+    char text[VALUE_TEXT_BYTES];
+
+    fputs(value_number_text(key->type, *(const uint64_t *)field, text), out);
+}
+
+/* Words */
+
+static const struct key_word *
+word_parse(const struct key *key, struct text text, struct why why)
+{
+    char reason[128];
+    const struct key_word *found = key->words;
+    size_t len;
+
+    while (found->name != NULL && !text_equal(text, text_from(found->name)))
+        found++;
+    if (found->built)
+        return found;
+    len = (size_t)snprintf(reason, sizeof(reason), "%s; expected",
+        found->name != NULL ? "not built yet" : "not known");
+    for (const struct key_word *word = key->words; word->name != NULL; word++) {
+        if (word->built)
+            len += (size_t)snprintf(reason + len, sizeof(reason) - len, "%s %s",
+                word == key->words ? "" : " or", word->name);
+        require(len < sizeof(reason));
+    }
+    refuse(why, text, reason);
+    return NULL;
+}
+
+static bool
+choice_parse(
+    const struct key *key, struct text text, void *field, struct why why)
+{
+    const struct key_word *word = word_parse(key, text, why);
+
+    /* An enum without negative values is stored as an unsigned int. */
+    require(key->bytes == sizeof(word->value));
+    if (word == NULL)
+        return false;
+    memcpy(field, &word->value, key->bytes);
+    return true;
+}
+
+static void
+choice_print(const struct key *key, const void *field, FILE *out)
+{
+    const struct key_word *word = key->words;
+    unsigned value;
+
+    memcpy(&value, field, sizeof(value));
+    while (word->name != NULL && (!word->built || word->value != value))
+        word++;
+    require(word->name != NULL);
+    fputs(word->name, out);
+}
+
+static bool
+named_parse(
+    const struct key *key, struct text text, void *field, struct why why)
+{
+    const struct key_word *word = word_parse(key, text, why);
+
+    if (word == NULL)
+        return false;
+    require(strlen(word->name) < key->bytes);
+    memcpy(field, word->name, strlen(word->name));
+    return true;
+}
+
+/* Text */
+
+static bool
+is_letter_or_digit(char byte)
+{
+    return (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') ||
+           (byte >= 'a' && byte <= 'z');
+}
+
+static bool
+is_control(char byte)
+{
+    return (unsigned char)byte < 0x20 || byte == 0x7f;
+}
+
+static bool
+all_plain(struct text text, const char *signs)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char byte = text.at[i];
+
+        if (!is_letter_or_digit(byte) &&
+            (byte == '\0' || strchr(signs, byte) == NULL))
+            return false;
+    }
+    return true;
+}
+
+static bool
+text_store(const struct key *key, struct text text, void *field, struct why why)
+{
+    char reason[VALUE_TEXT_BYTES + 32];
+
+    if (text.len < key->bytes) {
+        memcpy(field, text.at, text.len);
+        return true;
+    }
+    snprintf(reason, sizeof(reason), "longer than %zu bytes", key->bytes - 1);
+    return refuse(why, text, reason);
+}
+
+static bool
+prefix_parse(
+    const struct key *key, struct text text, void *field, struct why why)
+{
+    /* No braces: they would choose another slot than the lock's name does. */
+    if (text.len == 0 || !all_plain(text, "_.:-"))
+        return refuse(
+            why, text, "1 to 32 letters, digits or any of _.:- expected");
+    return text_store(key, text, field, why);
+}
+
+static bool
+file_parse(const struct key *key, struct text text, void *field, struct why why)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (is_control(text.at[i]))
+            return refuse(why, text, "has a control character");
+    }
+    return text_store(key, text, field, why);
+}
+
+static bool
+user_parse(const struct key *key, struct text text, void *field, struct why why)
+{
+    if (text.len > 0 && memchr(text.at, ' ', text.len) != NULL)
+        return refuse(why, text, "has a blank");
+    return file_parse(key, text, field, why);
+}
+
+/*
+ * One UTF-8 character at `*at`, which moves behind it; what is none is taken
+ * byte for byte.
+ */
+static uint32_t
+character_next(const char **at)
+{
+    unsigned char first = (unsigned char)*(*at)++;
+    int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : first >= 0xc0 ? 1 : 0;
+    uint32_t character = more == 0 ? first : first & (0x3fu >> more);
+
+    for (; more > 0 && ((unsigned char)**at & 0xc0) == 0x80; more--)
+        character = character << 6 | ((unsigned char)*(*at)++ & 0x3fu);
+    return character;
+}
+
+/*
+ * Beyond ASCII always escaped: YAML folds some of those characters as line ends
+ * and refuses others, and the file may be read on any terminal.
+ */
+static void
+quoted_print(const char *text, FILE *out)
+{
+    fputc('"', out);
+    while (*text != '\0') {
+        uint32_t character = character_next(&text);
+
+        if (character == '"' || character == '\\')
+            fprintf(out, "\\%c", (char)character);
+        else if (character < 0x80 && !is_control((char)character))
+            fputc((char)character, out);
+        else
+            fprintf(out, "\\U%08" PRIX32, character);
+    }
+    fputc('"', out);
+}
+
+static void
+text_print(const struct key *key, const void *field, FILE *out)
+{
+    (void)key;
+    quoted_print(field, out);
+}
+
+static void
+named_print(const struct key *key, const void *field, FILE *out)
+{
+    (void)key;
+    fputs(field, out);
+}
+
+/* Addresses */
+
+/* NULL where it may be a host; else what is wrong with it. */
+static const char *
+host_check(const char *host)
+{
+    struct in_addr number;
+    struct text text = text_from(host);
+
+    if (text.len == 0)
+        return "no host; 0.0.0.0 and [::] are all of this machine";
+    if (memchr(host, ':', text.len) != NULL)
+        return "an IPv6 address goes in brackets: [::1]:4653";
+    if (!all_plain(text, "._-") || host[0] == '-' || host[0] == '.' ||
+        strstr(host, "..") != NULL)
+        return ADDRESS_EXPECTED;
+    /* All digits and dots is a number, and 127.0.0.256 is none. */
+    if (strspn(host, "0123456789.") == text.len &&
+        inet_pton(AF_INET, host, &number) != 1)
+        return "not an IPv4 address";
+    return NULL;
+}
+
+/* "::1" or "fe80::1%eth0". */
+static const char *
+host6_check(const char *host)
+{
+    char number[INET6_ADDRSTRLEN];
+    struct in6_addr ignored;
+    const char *zone = strchr(host, '%');
+    size_t len = zone == NULL ? strlen(host) : (size_t)(zone - host);
+
+    if (len >= sizeof(number))
+        return "not an IPv6 address";
+    memcpy(number, host, len);
+    number[len] = '\0';
+    if (inet_pton(AF_INET6, number, &ignored) != 1)
+        return "not an IPv6 address";
+    if (zone != NULL && (zone[1] == '\0' || strlen(zone + 1) > ZONE_BYTES_MAX ||
+                            !all_plain(text_from(zone + 1), "._-")))
+        return "not an IPv6 address with a zone";
+    return NULL;
+}
+
+static const char *
+endpoint_read(struct text text, uint64_t port_min, struct config_address *out)
+{
+    bool brackets = text.len > 0 && text.at[0] == '[';
+    size_t colon = text.len;
+    struct text host;
+    uint64_t port;
+
+    while (colon > 0 && text.at[colon - 1] != ':')
+        colon--;
+    if (colon == 0)
+        return ADDRESS_EXPECTED;
+    host = text_make(text.at, colon - 1);
+    if (brackets && (host.len < 2 || host.at[host.len - 1] != ']'))
+        return ADDRESS_EXPECTED;
+    if (brackets)
+        host = text_make(host.at + 1, host.len - 2);
+    if (memchr(text.at, '\0', text.len) != NULL)
+        return ADDRESS_EXPECTED;
+    if (host.len >= sizeof(out->host))
+        return "the host is longer than 255 bytes";
+    memcpy(out->host, host.at, host.len);
+    if (!text_to_u64(
+            text_make(text.at + colon, text.len - colon), UINT16_MAX, &port) ||
+        port < port_min)
+        return port_min == 0 ? "a port from 0 to 65535 expected"
+                             : "a port from 1 to 65535 expected";
+    out->port = (uint16_t)port;
+    return brackets ? host6_check(out->host) : host_check(out->host);
+}
+
+static const char *
+path_read(struct text text, struct config_address *out)
+{
+    if (text.len == 0 || memchr(text.at, '/', text.len) == NULL)
+        return "a path with a slash expected, such as "
+               "/run/holdfast/holdfast.sock";
+    for (size_t i = 0; i < text.len; i++) {
+        if (is_control(text.at[i]))
+            return "has a control character";
+    }
+    if (text.len > UNIX_PATH_MAX)
+        return "longer than a socket's path may be, 107 bytes";
+    memcpy(out->host, text.at, text.len);
+    return NULL;
+}
+
+/* Any free port is another one each time. */
+static bool
+is_listed(const struct config_list *list, const struct config_address *address)
+{
+    bool path = strchr(address->host, '/') != NULL;
+
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcmp(list->item[i].host, address->host) == 0 &&
+            list->item[i].port == address->port && (path || address->port != 0))
+            return true;
+    }
+    return false;
+}
+
+static bool
+list_parse(const struct key *key, struct text text, void *field, struct why why)
+{
+    struct config_list *list = field;
+    struct config_address address;
+    const char *reason;
+
+    memset(&address, 0, sizeof(address));
+    if (key->type == KEY_PATHS)
+        reason = path_read(text, &address);
+    else
+        reason = endpoint_read(text, key->type == KEY_NODES ? 1 : 0, &address);
+    if (reason == NULL && is_listed(list, &address))
+        reason = "listed twice";
+    if (reason == NULL && list->count >= key->max)
+        reason = "one more than there may be";
+    if (reason != NULL)
+        return refuse(why, text, reason);
+    memcpy(&list->item[list->count++], &address, sizeof(address));
+    return true;
+}
+
+static bool
+list_one_parse(
+    const struct key *key, struct text text, void *field, struct why why)
+{
+    if (text.len == 0 || text_equal(text, TEXT("none")))
+        return true;
+    return list_parse(key, text, field, why);
+}
+
+static void
+address_print(const struct config_address *address, FILE *out)
+{
+    char text[sizeof(address->host) + sizeof("[]:65535")];
+
+    quoted_print(config_address_text(address, text, sizeof(text)), out);
+}
+
+static void
+list_print(const struct key *key, const void *field, FILE *out)
+{
+    const struct config_list *list = field;
+
+    (void)key;
+    fputc('[', out);
+    for (size_t i = 0; i < list->count; i++) {
+        if (i > 0)
+            fputs(", ", out);
+        address_print(&list->item[i], out);
+    }
+    fputc(']', out);
+}
+
+static void
+list_one_print(const struct key *key, const void *field, FILE *out)
+{
+    const struct config_list *list = field;
+
+    (void)key;
+    if (list->count == 0)
+        fputs("none", out);
+    else
+        address_print(&list->item[0], out);
+}
+
+const char *
+config_address_text(
+    const struct config_address *address, char *out, size_t out_bytes)
+{
+    if (strchr(address->host, '/') != NULL)
+        snprintf(out, out_bytes, "%s", address->host);
+    else if (strchr(address->host, ':') != NULL)
+        snprintf(out, out_bytes, "[%s]:%u", address->host, address->port);
+    else
+        snprintf(out, out_bytes, "%s:%u", address->host, address->port);
+    return out;
+}
+
+/* The types */
+
+static const struct {
+    parse_value *parse;
+    print_value *print;
+} types[] = {
+    [KEY_SECTION] = {NULL, NULL},
+    [KEY_COUNT] = {count_parse, count_print},
+    [KEY_SIZE] = {long_parse, long_print},
+    [KEY_DURATION] = {long_parse, long_print},
+    [KEY_SECONDS] = {seconds_parse, long_print},
+    [KEY_CHOICE] = {choice_parse, choice_print},
+    [KEY_WORD] = {named_parse, named_print},
+    [KEY_PREFIX] = {prefix_parse, text_print},
+    [KEY_USER] = {user_parse, text_print},
+    [KEY_FILE] = {file_parse, text_print},
+    [KEY_LISTEN] = {list_parse, list_print},
+    [KEY_LISTEN_ONE] = {list_one_parse, list_one_print},
+    [KEY_NODES] = {list_parse, list_print},
+    [KEY_PATHS] = {list_parse, list_print},
+};
+
+void
+value_clear(const struct key *key, struct config *config)
+{
+    memset((char *)config + key->offset, 0, key->bytes);
+}
+
+bool
+value_parse(const struct key *key, struct text text, struct config *config,
+    char *why, size_t why_bytes)
+{
+    require(types[key->type].parse != NULL);
+    return types[key->type].parse(
+        key, text, (char *)config + key->offset, (struct why){why, why_bytes});
+}
+
+void
+value_print(const struct key *key, const struct config *config, FILE *out)
+{
+    require(types[key->type].print != NULL);
+    types[key->type].print(key, (const char *)config + key->offset, out);
+}
+
+const struct config_list *
+value_list(const struct key *key, const struct config *config)
+{
+    require(key->bytes == sizeof(struct config_list));
+    return (const void *)((const char *)config + key->offset);
+}

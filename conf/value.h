@@ -1,0 +1,44 @@
+/*
+ * One value of the configuration: from text to its field, checked against its
+ * row of the table, and back to text that reads the same.
+ *
+ * It knows nothing of files and places, and sees one key at a time: what two
+ * keys must agree on is config.c's.
+ */
+#ifndef HOLDFAST_CONF_VALUE_H
+#define HOLDFAST_CONF_VALUE_H
+
+#include "conf/config.h"
+#include "conf/keys.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define VALUE_TEXT_BYTES 32
+
+/* Nothing: zero, an empty text, an empty list. */
+void value_clear(const struct key *key, struct config *config);
+
+/*
+ * Sets the field, which has been cleared; adds an item to it where it is a
+ * list. False: `why` says what is wrong, in one line that can be printed.
+ */
+bool value_parse(const struct key *key, struct text text, struct config *config,
+    char *why, size_t why_bytes);
+
+/* As YAML, in one line without its end. The key has a field. */
+void value_print(const struct key *key, const struct config *config, FILE *out);
+
+/*
+ * A number of the key's type as people write it: "30s", "1MiB", "64". `out` has
+ * VALUE_TEXT_BYTES. Returns `out`.
+ */
+const char *value_number_text(enum key_type type, uint64_t number, char *out);
+
+/* The field of a key whose type is one of the lists. */
+const struct config_list *value_list(
+    const struct key *key, const struct config *config);
+
+#endif

@@ -1,0 +1,301 @@
+/*
+ * libyaml's events to keys and values.
+ *
+ * Of YAML only what a configuration needs: a value has one way in. Aliases,
+ * anchors, tags, a second document, keys that are not words are refused where
+ * they stand. Depth is bounded by the caller's sections, since a key that it
+ * does not know is refused before anything below it is read.
+ */
+#include "conf/walk.h"
+
+#include "daemon/base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <yaml.h>
+
+#define PATH_BYTES  256 /* longer ones are cut; no key is as long */
+#define QUOTE_BYTES 80
+
+struct reader {
+    struct walk *walk; /* ref */
+    struct text text;
+    yaml_parser_t parser;
+    yaml_event_t event;    /* the current one */
+    char path[PATH_BYTES]; /* dotted, of the current key; no NUL */
+    size_t path_len;
+};
+
+bool
+walk_fail(struct walk *walk, struct walk_place place, const char *format, ...)
+{
+    va_list arguments;
+    int len = snprintf(walk->error, walk->error_bytes,
+        "%s:%zu:%zu: ", walk->file, place.line, place.column);
+
+    if (len < 0 || (size_t)len >= walk->error_bytes)
+        return false;
+    va_start(arguments, format);
+    vsnprintf(
+        walk->error + len, walk->error_bytes - (size_t)len, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+static struct walk_place
+place_of(yaml_mark_t mark)
+{
+    return (struct walk_place){mark.line + 1, mark.column + 1};
+}
+
+/* libyaml's own count stops where bytes are no characters. */
+static struct walk_place
+place_of_byte(struct text text, size_t offset)
+{
+    struct walk_place place = {1, 1};
+
+    for (size_t i = 0; i < offset && i < text.len; i++) {
+        unsigned char byte = (unsigned char)text.at[i];
+
+        if (byte == '\n') {
+            place.line++;
+            place.column = 1;
+        } else if ((byte & 0xc0) != 0x80) {
+            place.column++;
+        }
+    }
+    return place;
+}
+
+static bool
+fail_here(struct reader *reader, const char *what)
+{
+    char quoted[QUOTE_BYTES];
+    struct walk_place place = place_of(reader->event.start_mark);
+
+    if (reader->path_len == 0)
+        return walk_fail(reader->walk, place, "%s", what);
+    log_quote(
+        quoted, sizeof(quoted), text_make(reader->path, reader->path_len));
+    /* The quotes are for names that are anybody's; known ones have none. */
+    return walk_fail(reader->walk, place, "%.*s: %s", (int)strlen(quoted) - 2,
+        quoted + 1, what);
+}
+
+static bool
+fail_syntax(struct reader *reader)
+{
+    const yaml_parser_t *parser = &reader->parser;
+    struct walk_place place = place_of(parser->problem_mark);
+
+    if (parser->error == YAML_MEMORY_ERROR || parser->problem == NULL)
+        return walk_fail(reader->walk, place, "out of memory");
+    if (parser->error == YAML_READER_ERROR)
+        return walk_fail(reader->walk,
+            place_of_byte(reader->text, parser->problem_offset),
+            "not UTF-8: %s", parser->problem);
+    return walk_fail(reader->walk, place, "not YAML: %s", parser->problem);
+}
+
+/* What may stand before any node, and must not. */
+static bool
+check_properties(struct reader *reader)
+{
+    const yaml_event_t *event = &reader->event;
+    const yaml_char_t *anchor = NULL;
+    const yaml_char_t *tag = NULL;
+
+    if (event->type == YAML_ALIAS_EVENT)
+        return fail_here(reader, "an alias (*) is not allowed here");
+    if (event->type == YAML_SCALAR_EVENT) {
+        anchor = event->data.scalar.anchor;
+        tag = event->data.scalar.tag;
+    } else if (event->type == YAML_SEQUENCE_START_EVENT) {
+        anchor = event->data.sequence_start.anchor;
+        tag = event->data.sequence_start.tag;
+    } else if (event->type == YAML_MAPPING_START_EVENT) {
+        anchor = event->data.mapping_start.anchor;
+        tag = event->data.mapping_start.tag;
+    }
+    if (anchor != NULL)
+        return fail_here(reader, "an anchor (&) is not allowed here");
+    if (tag != NULL)
+        return fail_here(reader, "a tag (!) is not allowed here");
+    return true;
+}
+
+static bool
+next(struct reader *reader)
+{
+    yaml_event_delete(&reader->event);
+    if (!yaml_parser_parse(&reader->parser, &reader->event))
+        return fail_syntax(reader);
+    return check_properties(reader);
+}
+
+static bool
+event_is(const struct reader *reader, yaml_event_type_t type)
+{
+    return reader->event.type == type;
+}
+
+static struct text
+event_text(const struct reader *reader)
+{
+    return text_make((const char *)reader->event.data.scalar.value,
+        reader->event.data.scalar.length);
+}
+
+/* Nothing at all after the colon or the dash, or YAML's words for it. */
+static bool
+event_is_null(const struct reader *reader)
+{
+    struct text text = event_text(reader);
+
+    if (reader->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
+        return false;
+    return text.len == 0 || text_equal(text, TEXT("~")) ||
+           text_equal_nocase(text, TEXT("null"));
+}
+
+static bool
+read_value(struct reader *reader)
+{
+    if (!event_is(reader, YAML_SCALAR_EVENT))
+        return fail_here(reader, "one value expected");
+    if (event_is_null(reader))
+        return fail_here(reader, "no value given");
+    return reader->walk->on_value(
+        reader->walk, event_text(reader), place_of(reader->event.start_mark));
+}
+
+static bool
+read_list(struct reader *reader)
+{
+    if (event_is(reader, YAML_SCALAR_EVENT))
+        return read_value(reader);
+    if (!event_is(reader, YAML_SEQUENCE_START_EVENT))
+        return fail_here(reader, "a list of values expected");
+    while (next(reader)) {
+        if (event_is(reader, YAML_SEQUENCE_END_EVENT))
+            return true;
+        if (!read_value(reader))
+            return false;
+    }
+    return false;
+}
+
+static bool read_section(struct reader *reader);
+
+static bool
+read_node(struct reader *reader, enum walk_shape shape)
+{
+    switch (shape) {
+    case WALK_SECTION:
+        return read_section(reader);
+    case WALK_VALUE:
+        return read_value(reader);
+    case WALK_LIST:
+        return read_list(reader);
+    }
+    return false;
+}
+
+static void
+path_append(struct reader *reader, struct text text)
+{
+    size_t room = sizeof(reader->path) - reader->path_len;
+    size_t len = text.len < room ? text.len : room;
+
+    if (len > 0)
+        memcpy(reader->path + reader->path_len, text.at, len);
+    reader->path_len += len;
+}
+
+/* The key is the current event. */
+static bool
+read_pair(struct reader *reader)
+{
+    size_t section_len = reader->path_len;
+    enum walk_shape shape;
+    struct text name;
+
+    if (!event_is(reader, YAML_SCALAR_EVENT))
+        return fail_here(reader, "a key must be a word");
+    if (section_len > 0)
+        path_append(reader, TEXT("."));
+    name = event_text(reader);
+    path_append(reader, name);
+    if (!reader->walk->on_key(reader->walk,
+            text_make(reader->path, reader->path_len), name,
+            place_of(reader->event.start_mark), &shape))
+        return false;
+    if (!next(reader) || !read_node(reader, shape))
+        return false;
+    reader->path_len = section_len;
+    return true;
+}
+
+static bool
+read_section(struct reader *reader)
+{
+    /* A section whose keys are all commented out has nothing to say. */
+    if (event_is(reader, YAML_SCALAR_EVENT) && event_is_null(reader))
+        return true;
+    if (!event_is(reader, YAML_MAPPING_START_EVENT))
+        return fail_here(reader, "keys expected, \"name: value\" each");
+    while (next(reader)) {
+        if (event_is(reader, YAML_MAPPING_END_EVENT))
+            return true;
+        if (!read_pair(reader))
+            return false;
+    }
+    return false;
+}
+
+/* An empty file has no document, and everything by default. */
+static bool
+read_stream(struct reader *reader)
+{
+    if (!next(reader) || !next(reader)) /* the stream's start, the document's */
+        return false;
+    if (event_is(reader, YAML_STREAM_END_EVENT))
+        return true;
+    if (!next(reader) || !read_section(reader))
+        return false;
+    if (!next(reader) || !next(reader)) /* the document's end, the stream's */
+        return false;
+    if (!event_is(reader, YAML_STREAM_END_EVENT))
+        return fail_here(reader, "a second document is not allowed");
+    return true;
+}
+
+/* Some editors put a mark before UTF-8; libyaml would count it as a column. */
+static struct text
+skip_mark(struct text text)
+{
+    struct text mark = TEXT("\xef\xbb\xbf");
+
+    if (text.len >= mark.len && memcmp(text.at, mark.at, mark.len) == 0)
+        return text_make(text.at + mark.len, text.len - mark.len);
+    return text;
+}
+
+bool
+walk_text(struct walk *walk, struct text text)
+{
+    struct reader reader = {.walk = walk};
+    bool done;
+
+    text = skip_mark(text);
+    reader.text = text;
+    if (!yaml_parser_initialize(&reader.parser))
+        return walk_fail(walk, (struct walk_place){1, 1}, "out of memory");
+    yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(
+        &reader.parser, (const unsigned char *)text.at, text.len);
+    done = read_stream(&reader);
+    yaml_event_delete(&reader.event);
+    yaml_parser_delete(&reader.parser);
+    return done;
+}

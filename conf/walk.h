@@ -1,0 +1,53 @@
+/*
+ * A walk over one YAML file that is nothing but sections, values and lists of
+ * values: the only part of the program that knows libyaml.
+ *
+ * What a key may be is asked of the caller, key by key; the walk sees that the
+ * file is built so, and knows where each thing stands.
+ */
+#ifndef HOLDFAST_CONF_WALK_H
+#define HOLDFAST_CONF_WALK_H
+
+#include "daemon/base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Both count from 1; a column is a character, not a byte. */
+struct walk_place {
+    size_t line; /* 0: nowhere */
+    size_t column;
+};
+
+enum walk_shape {
+    WALK_SECTION, /* keys below it, or nothing at all */
+    WALK_VALUE,   /* one */
+    WALK_LIST,    /* a list of values, or one without a list around it */
+};
+
+struct walk {
+    const char *file; /* ref: as errors name it */
+    char *error;      /* ref: where errors go */
+    size_t error_bytes;
+    void *context; /* ref: the caller's */
+
+    /*
+     * A key, before what belongs to it. `path` is dotted; `name` is its end,
+     * and may have dots of its own. False: refused by walk_fail().
+     */
+    bool (*on_key)(struct walk *walk, struct text path, struct text name,
+        struct walk_place place, enum walk_shape *shape);
+
+    /* A value of the key last told; false as above. It may be empty. */
+    bool (*on_value)(
+        struct walk *walk, struct text value, struct walk_place place);
+};
+
+/* False: the error has been written. `text` is as a whole in memory. */
+bool walk_text(struct walk *walk, struct text text);
+
+/* Writes "FILE:LINE:COLUMN: " and what; returns false, for `return`. */
+bool walk_fail(struct walk *walk, struct walk_place place, const char *format,
+    ...) __attribute__((format(printf, 3, 4)));
+
+#endif

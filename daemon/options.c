@@ -1,0 +1,143 @@
+/*
+ * The command line by getopt_long(), which keeps its state in globals: it is
+ * reset at each call, so that tests may call as often as they like.
+ */
+#include "daemon/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+enum {
+    /* Beyond any character: it has no short form. */
+    PRINT_CONFIG = 256,
+};
+
+static const char short_options[] = ":c:tVh";
+
+static const struct option long_options[] = {
+    {"config", required_argument, NULL, 'c'},
+    {"check-config", no_argument, NULL, 't'},
+    {"print-config", no_argument, NULL, PRINT_CONFIG},
+    {"version", no_argument, NULL, 'V'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+static enum options_action
+wrong(struct options *options, const char *what, const char *word)
+{
+    snprintf(options->error, sizeof(options->error), "%s: %.80s", what, word);
+    return OPTIONS_WRONG;
+}
+
+static bool
+is_known(int value)
+{
+    for (const struct option *at = long_options; at->name != NULL; at++) {
+        if (at->val == value)
+            return true;
+    }
+    return false;
+}
+
+/* `found` is what getopt_long() returns for what it does not take. */
+static enum options_action
+wrong_option(struct options *options, int found, const char *word)
+{
+    char letter[] = {'-', (char)optopt, '\0'};
+
+    if (found == ':')
+        return wrong(options, "option needs a value", word);
+    if (optopt == 0)
+        return wrong(options, "unknown option", word);
+    if (is_known(optopt))
+        return wrong(options, "option takes no value", word);
+    /* One of several letters in a word, which may not be the last one yet. */
+    return wrong(options, "unknown option", letter);
+}
+
+static enum options_action
+take_file(struct options *options, const char *file)
+{
+    if (file[0] == '\0')
+        return wrong(options, "empty file name", "-c");
+    if (options->config_file != NULL)
+        return wrong(options, "given twice", "-c");
+    options->config_file = file;
+    return OPTIONS_RUN;
+}
+
+enum options_action
+options_parse(struct options *options, int argc, char **argv)
+{
+    enum options_action action = OPTIONS_RUN;
+    enum options_action asked;
+    int found;
+
+    *options = (struct options){.config_file = NULL};
+    optind = 0;
+    opterr = 0;
+    while ((found = getopt_long(
+                argc, argv, short_options, long_options, NULL)) != -1) {
+        switch (found) {
+        case 'c':
+            if (take_file(options, optarg) == OPTIONS_WRONG)
+                return OPTIONS_WRONG;
+            break;
+        case 't':
+        case PRINT_CONFIG:
+            asked = found == 't' ? OPTIONS_CHECK_CONFIG : OPTIONS_PRINT_CONFIG;
+            if (action != OPTIONS_RUN && action != asked)
+                return wrong(options, "only one of the two at a time",
+                    "-t, --print-config");
+            action = asked;
+            break;
+        case 'V':
+            return OPTIONS_VERSION;
+        case 'h':
+            return OPTIONS_HELP;
+        default:
+            return wrong_option(options, found, argv[optind - 1]);
+        }
+    }
+    if (optind < argc)
+        return wrong(options, "unexpected word", argv[optind]);
+    return action;
+}
+
+const char *
+options_config_file(const struct options *options)
+{
+    struct stat ignored;
+
+    if (options->config_file != NULL)
+        return options->config_file;
+    if (stat(OPTIONS_CONFIG_FILE, &ignored) != 0 &&
+        (errno == ENOENT || errno == ENOTDIR))
+        return NULL;
+    return OPTIONS_CONFIG_FILE;
+}
+
+void
+options_usage(FILE *out)
+{
+    fputs(
+        "Usage: holdfastd [-c FILE] [-t | --print-config]\n"
+        "\n"
+        "Serves locks to clients, with Redis as the store, in the foreground.\n"
+        "\n"
+        "  -c, --config FILE   the configuration; without it the file\n"
+        "                      " OPTIONS_CONFIG_FILE ", or the\n"
+        "                      defaults where that is not there\n"
+        "  -t, --check-config  check the configuration and exit\n"
+        "      --print-config  print it with all defaults and exit\n"
+        "  -V, --version       print the version and exit\n"
+        "  -h, --help          print this and exit\n"
+        "\n"
+        "Exit status: 0 done; 64 usage; 71 an address cannot be listened on, "
+        "or\n"
+        "the system refuses; 78 configuration.\n",
+        out);
+}

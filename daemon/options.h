@@ -1,0 +1,51 @@
+/*
+ * The command line of holdfastd.
+ *
+ * Says what is wanted and does nothing: main acts on it.
+ */
+#ifndef HOLDFAST_DAEMON_OPTIONS_H
+#define HOLDFAST_DAEMON_OPTIONS_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#ifndef OPTIONS_CONFIG_FILE
+#define OPTIONS_CONFIG_FILE "/etc/holdfast/holdfast.yaml"
+#endif
+
+/* Exit statuses of holdfastd (sysexits.h), besides 0. */
+#define OPTIONS_EXIT_USAGE  64
+#define OPTIONS_EXIT_SYSTEM 71
+#define OPTIONS_EXIT_CONFIG 78
+
+enum options_action {
+    OPTIONS_RUN,
+    OPTIONS_CHECK_CONFIG, /* "FILE: ok", or the error and status 78 */
+    OPTIONS_PRINT_CONFIG,
+    OPTIONS_VERSION,
+    OPTIONS_HELP,
+    OPTIONS_WRONG, /* options.error, and status 64 */
+};
+
+struct options {
+    const char *config_file; /* ref into argv; NULL: none given */
+    char error[128];         /* one line, where the action is OPTIONS_WRONG */
+};
+
+/*
+ * Reads a command line; prints nothing. The words of `argv` may change places.
+ * -h and -V win over what follows them.
+ */
+enum options_action options_parse(
+    struct options *options, int argc, char **argv);
+
+/*
+ * The file to read: the one that was given; else OPTIONS_CONFIG_FILE where
+ * there is one, whether it can be read or not; else NULL, for the defaults.
+ */
+const char *options_config_file(const struct options *options);
+
+/* What -h prints. */
+void options_usage(FILE *out);
+
+#endif
