@@ -1,0 +1,31 @@
+#!lua flags=no-writes
+-- inspect: the record of one lock for people to see.
+--
+-- KEYS: the lock. ARGV: the header, then limit I4.
+-- After the time and id: the count of tickets that follow (I4), the head, and
+-- each living ticket with its words, at the record's width.
+--@include record.lua
+
+local raw, wrong = read_record(KEYS[1])
+local r = raw and raw ~= '' and head_load(KEYS[1], raw)
+if not r then
+    result(raw == '' and GONE or wrong or CORRUPT)
+    return table.concat(out)
+end
+result(OK, 0, r.arrival, r.fence)
+local left = unpack_at('<I4', ARGV[2])
+local tickets = {}
+for place = r.first, r.stored - 1 do
+    if left == 0 then
+        break
+    end
+    local at = ticket_at(r, place)
+    local ticket = call('GETRANGE', r.key, at, at + r.width - 1)
+    if ticket:byte(1) ~= 0 then
+        tickets[#tickets + 1] = ticket
+        left = left - 1
+    end
+end
+out[#out + 1] = pack('<I4', #tickets) .. sub(raw, 1, HEAD)
+out[#out + 1] = table.concat(tickets)
+return table.concat(out)

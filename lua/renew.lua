@@ -1,0 +1,89 @@
+#!lua flags=allow-oom
+-- renew: says that a ticket's broker is there. A holder's lease is extended, a
+-- grant that another broker made is claimed, a waiter keeps its place; and as
+-- expiry runs no script of its own, it is looked for here.
+--
+-- KEYS: the locks. ARGV: the header, then for each lock
+--   identity c36, flags B (1: no ticket, only look), place I4, arrival d,
+--   fence d (0: a waiter's), lease I4 (ms), hold d (ms left to it, 0: no end),
+--   latest d (ms of TIME), seen d (a fence)
+-- It never brings back what is over: then the answer is GONE.
+--@include record.lua
+
+local LOOK = 1
+
+-- Extends a hold in place; the head is touched only where it must be.
+local function hold_extend(r, t, lease, hold, seen)
+    local term = lease
+    if hold > 0 and hold < lease then
+        term = hold
+    end
+    t.ends = now + term
+    call('SETRANGE', r.key, ticket_at(r, t.place) + 24, pack('<d', t.ends))
+    r.raw = nil
+    if r.longest < lease or r.id ~= id or t.ends < r.low or
+        r.forget - now < forget_after / 2 then
+        local fence = raise_fence(r.fence, r.id, seen)
+        if fence then
+            r.fence, r.id = fence, id
+        end
+        r.longest = max(r.longest, lease)
+        r.low = min(r.low, t.ends)
+        record_store(r)
+    end
+    result(OK, t.place, t.arrival, t.fence, term)
+end
+
+local function look(r, seen, status, own)
+    expire(r)
+    local grants = serve(r, seen, own)
+    if own then
+        result_of(r, own, grants)
+    else
+        result(status, 0, 0, 0, 0, r.live > r.granted and ask_again(r) or 0, 0,
+            grants)
+    end
+    record_store(r)
+end
+
+local function renew(key, arg)
+    local flags, place, arrival, fence, lease, hold, latest, seen =
+        unpack_at('<BI4ddI4ddd', arg, 37)
+    if now > latest then
+        return result(LATE)
+    end
+    local raw, wrong = read_record(key)
+    if not raw then
+        return result(wrong)
+    end
+    local r = raw ~= '' and head_load(key, raw)
+    if not r then
+        return result(raw == '' and GONE or CORRUPT)
+    end
+    if flags == LOOK then
+        return look(r, seen, OK)
+    end
+    local t = ticket_of(r, sub(arg, 1, 36), place, arrival)
+    if not t or (fence > 0 and t.fence ~= fence) then
+        return result(GONE)
+    end
+    if bit.band(t.flags, GRANTED) == 0 then
+        t.flags, t.ends = WAITS, now + lease
+        ticket_store(r, t)
+        return look(r, seen, OK, t)
+    end
+    if t.ends <= now then
+        return look(r, seen, GONE)
+    end
+    if t.flags == HELD then
+        return hold_extend(r, t, lease, hold, seen)
+    end
+    t.flags, t.ends = HELD, now + ticket_term(t)
+    ticket_store(r, t)
+    result(OK, t.place, t.arrival, t.fence, t.ends - now)
+end
+
+for i = 1, #KEYS do
+    renew(KEYS[i], ARGV[i + 1])
+end
+return table.concat(out)
