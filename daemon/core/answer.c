@@ -1,0 +1,66 @@
+/*
+ * Reply and event lines into the step's effects. The only place that turns
+ * what the core decided into text.
+ */
+#include "daemon/core/state.h"
+
+#include "daemon/base/assert.h"
+
+/* No line of ours is longer: names, words and numbers are all bounded. */
+#define ANSWER_BYTES 4096
+
+struct reply
+answer_begin(struct core *core, const char *tag, const char *word)
+{
+    struct reply reply;
+
+    reply_begin(&reply, effects_reserve(core->effects, ANSWER_BYTES),
+        ANSWER_BYTES, tag, word);
+    return reply;
+}
+
+struct reply
+answer_event(struct core *core, enum event_code event)
+{
+    struct reply reply;
+
+    reply_event_begin(&reply, effects_reserve(core->effects, ANSWER_BYTES),
+        ANSWER_BYTES, event);
+    return reply;
+}
+
+void
+answer_end(struct core *core, const struct session *session,
+    struct reply *reply)
+{
+    size_t len = reply_end(reply);
+
+    require(len > 0 && len <= ANSWER_BYTES);
+    effects_line(core->effects, slab_handle(&core->sessions, session),
+        (uint32_t)len);
+}
+
+void
+answer_error(struct core *core, const struct session *session, const char *tag,
+    enum error_code code, const char *why)
+{
+    struct reply reply;
+
+    reply_error_begin(&reply, effects_reserve(core->effects, ANSWER_BYTES),
+        ANSWER_BYTES, tag, code);
+    reply_text(&reply, why != NULL ? why : error_meaning(code));
+    answer_end(core, session, &reply);
+}
+
+void
+answer_limit(struct core *core, const struct session *session, const char *tag,
+    const char *limit)
+{
+    struct reply reply;
+
+    reply_error_begin(&reply, effects_reserve(core->effects, ANSWER_BYTES),
+        ANSWER_BYTES, tag, ERROR_LIMIT);
+    reply_pair(&reply, "limit", text_from(limit));
+    reply_text(&reply, error_meaning(ERROR_LIMIT));
+    answer_end(core, session, &reply);
+}

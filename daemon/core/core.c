@@ -1,0 +1,383 @@
+/*
+ * The core's front: memory taken once, events handed to the files that know,
+ * time. See core.h for what it promises and state.h for what it is made of.
+ */
+#include "daemon/core/state.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <stdlib.h>
+
+/* A turn that took longer than this was a stall: nobody's silence counts. */
+#define STALL_US 500000
+
+uint64_t
+core_jitter(struct core *core, uint64_t low_us)
+{
+    return low_us + random_below(&core->random, low_us / 10 + 1);
+}
+
+uint64_t
+core_public_hash(const void *bytes, size_t len)
+{
+    static const struct hash_key key = {
+        {0x686f6c6466617374, 0x7075626c69636964}};
+
+    return hash_bytes(&key, bytes, len);
+}
+
+static bool
+core_take_memory(struct core *core)
+{
+    const struct core_settings *s = &core->settings;
+    uint32_t ops = 4 * s->tickets_max + s->requests_max;
+    uint32_t locks = s->tickets_max + s->requests_max;
+
+    return slab_init(&core->sessions, sizeof(struct session),
+               s->sessions_max) &&
+        slab_init(&core->locks, sizeof(struct lock), locks) &&
+        slab_init(&core->tickets, sizeof(struct ticket), s->tickets_max) &&
+        slab_init(&core->pendings, sizeof(struct pending), s->requests_max) &&
+        slab_init(&core->ops, sizeof(struct op), ops) &&
+        table_init(&core->lock_table, s->tickets_max) &&
+        table_init(&core->ticket_table, s->tickets_max) &&
+        table_init(&core->tag_table, s->requests_max);
+}
+
+struct core *
+core_create(const struct core_settings *settings, struct counters *counters,
+    uint64_t now_us)
+{
+    struct core *core = calloc(1, sizeof(*core));
+
+    if (core == NULL)
+        return NULL;
+    core->settings = *settings;
+    core->counters = counters;
+    core->now_us = now_us;
+    core->awake_us = now_us;
+    core->stop_us = NEVER;
+    core->hash_key.word[0] = settings->hash_seed[0];
+    core->hash_key.word[1] = settings->hash_seed[1];
+    random_init(&core->random, settings->seed);
+    wheel_init(&core->wheel, now_us);
+    list_init(&core->ending);
+    if (!core_take_memory(core))
+        core_destroy(&core);
+    return core;
+}
+
+/* What is left at the end goes with its slab; the tables only forget it. */
+static void
+table_abandon(struct table *table)
+{
+    table->count = 0;
+    table_fini(table);
+}
+
+void
+core_destroy(struct core **core)
+{
+    if (*core == NULL)
+        return;
+    table_abandon(&(*core)->lock_table);
+    table_abandon(&(*core)->ticket_table);
+    table_abandon(&(*core)->tag_table);
+    slab_fini(&(*core)->sessions);
+    slab_fini(&(*core)->locks);
+    slab_fini(&(*core)->tickets);
+    slab_fini(&(*core)->pendings);
+    slab_fini(&(*core)->ops);
+    free(*core);
+    *core = NULL;
+}
+
+static void
+core_op_done(struct core *core, struct op *op)
+{
+    struct op_result *result = &op->result;
+    struct lock *lock = slab_get(&core->locks, op->lock);
+
+    require(lock != NULL);
+    for (uint32_t i = 0; i < result->grant_count; i++)
+        ticket_granted_by_the_way(core, &result->grants[i], result->sent_us);
+    if (result->handed)
+        lock_ask_at(core, lock,
+            core->now_us + us_from_ms(CORE_LAPSE_MS) + 50000);
+    switch (op->kind) {
+    case OP_ACQUIRE:
+    case OP_RELEASE:
+    case OP_RENEW:
+        ticket_done(core, op);
+        break;
+    case OP_LOOK:
+        if (result->status == OP_OK && result->again_ms > 0)
+            lock_ask_at(core, lock,
+                core->now_us + us_from_ms(result->again_ms) + 20000);
+        break;
+    case OP_INSPECT:
+        listing_show_done(core, op);
+        break;
+    case OP_KIND_COUNT:
+        require(false);
+    }
+    op_free(core, op);
+}
+
+static void
+core_unheard(struct core *core)
+{
+    for (uint32_t i = 0; i < core->tickets.touched; i++) {
+        struct ticket *ticket = slab_at(&core->tickets, i);
+        if (ticket != NULL && ticket->state == TICKET_WAITING)
+            ticket_refresh_at(core, ticket,
+                core->now_us + random_below(&core->random, 500000));
+    }
+}
+
+static void
+core_timer(struct core *core, struct wheel_node *node)
+{
+    switch ((enum timer_kind)node->kind) {
+    case TIMER_SESSION:
+        session_timer(core, container_of(node, struct session, timer));
+        return;
+    case TIMER_TICKET:
+        ticket_timer(core, container_of(node, struct ticket, timer));
+        return;
+    case TIMER_PENDING:
+        ticket_wait_over(core, container_of(node, struct pending, timer));
+        return;
+    case TIMER_LOCK:
+        lock_timer(core, container_of(node, struct lock, timer));
+        return;
+    }
+}
+
+/* Everybody's timer comes due, so that each is told in its own small step. */
+static void
+core_stop_sessions(struct core *core)
+{
+    for (uint32_t i = 0; i < core->sessions.touched; i++) {
+        struct session *session = slab_at(&core->sessions, i);
+        if (session != NULL)
+            wheel_add(&core->wheel, &session->timer, core->now_us);
+    }
+}
+
+static void
+core_stop(struct core *core)
+{
+    if (core->stopping)
+        return;
+    core->stopping = true;
+    core->stop_us = us_add(core->now_us, core->settings.stop_grace_us);
+    core_stop_sessions(core);
+    for (uint32_t i = 0; i < core->pendings.touched; i++) {
+        struct pending *pending = slab_at(&core->pendings, i);
+        if (pending != NULL && pending->command == COMMAND_LOCK)
+            wheel_add(&core->wheel, &pending->timer, core->now_us);
+    }
+}
+
+static void
+core_stop_grace_over(struct core *core)
+{
+    core->stop_us = 0;
+    for (uint32_t i = 0; i < core->tickets.touched; i++) {
+        struct ticket *ticket = slab_at(&core->tickets, i);
+        if (ticket != NULL)
+            ticket_stop(core, ticket);
+    }
+    core_stop_sessions(core);
+}
+
+static void
+core_time(struct core *core, struct core_event *event)
+{
+    struct wheel_node *node = NULL;
+
+    if (core->stopping && core->stop_us != 0 && core->now_us >= core->stop_us)
+        core_stop_grace_over(core);
+    while (effects_room(core->effects) &&
+        (node = wheel_pop(&core->wheel, core->now_us)) != NULL) {
+        core_timer(core, node);
+        session_end_all(core);
+    }
+    event->more = node != NULL;
+}
+
+static void
+core_more(struct core *core, struct session *session)
+{
+    LIST_EACH(link, &session->pendings)
+    {
+        struct pending *pending =
+            container_of(link, struct pending, session_link);
+        if (pending->command == COMMAND_HELD) {
+            listing_held(core, pending);
+            return;
+        }
+    }
+}
+
+static void
+core_too_long(struct core *core, struct session *session)
+{
+    session_hear(core, session);
+    count(core->counters, COUNTER_requests);
+    count(core->counters, COUNTER_lines_too_long);
+    if (session->state == SESSION_OPEN)
+        answer_error(core, session, NULL, ERROR_TOOLONG, NULL);
+}
+
+static void
+core_session_event(struct core *core, struct core_event *event)
+{
+    struct session *session = slab_get(&core->sessions, event->session);
+
+    if (session == NULL)
+        return;
+    if (event->kind == CORE_LINE) {
+        session_hear(core, session);
+        if (line_foreign(event->line.at, event->line.len))
+            session_expel(core, session, EXPEL_PROTOCOL);
+        else
+            command_line(core, session, event->line.at, event->line.len);
+    } else if (event->kind == CORE_TOO_LONG) {
+        core_too_long(core, session);
+    } else if (event->kind == CORE_MORE) {
+        core_more(core, session);
+    } else if (event->kind == CORE_EOF) {
+        session_eof(core, session);
+    } else if (event->kind == CORE_DROP) {
+        session_drop(core, session, COUNTER_closed_dropped);
+    } else {
+        require(event->kind == CORE_EXPEL);
+        session_expel(core, session, event->expel);
+    }
+}
+
+static void
+core_watch_clock(struct core *core, uint64_t now_us)
+{
+    if (now_us < core->now_us)
+        return;
+    if (now_us - core->now_us > STALL_US && core->wheel.count > 0 &&
+        wheel_next_us(&core->wheel) + STALL_US < now_us) {
+        count(core->counters, COUNTER_loop_stalls);
+        core->awake_us = now_us;
+    }
+    core->now_us = now_us;
+}
+
+void
+core_step(struct core *core, uint64_t now_us, struct core_event *event,
+    struct effects *effects)
+{
+    require(effects_room(effects));
+    core->effects = effects;
+    core_watch_clock(core, now_us);
+    switch (event->kind) {
+    case CORE_OPEN:
+        session_open(core, event);
+        break;
+    case CORE_LINE:
+    case CORE_TOO_LONG:
+    case CORE_MORE:
+    case CORE_EOF:
+    case CORE_DROP:
+    case CORE_EXPEL:
+        core_session_event(core, event);
+        break;
+    case CORE_DONE:
+        core_op_done(core, event->op);
+        break;
+    case CORE_HINT:
+        count(core->counters, COUNTER_hints);
+        ticket_hint(core, event->hint.request);
+        break;
+    case CORE_UNHEARD:
+        core_unheard(core);
+        break;
+    case CORE_TIME:
+        core_time(core, event);
+        break;
+    case CORE_STOP:
+        core_stop(core);
+        break;
+    }
+    session_end_all(core);
+    core->effects = NULL;
+}
+
+uint64_t
+core_next_us(const struct core *core)
+{
+    uint64_t next_us = wheel_next_us(&core->wheel);
+
+    if (core->stopping && core->stop_us != 0)
+        next_us = us_min(next_us, core->stop_us);
+    return next_us;
+}
+
+bool
+core_stopped(const struct core *core)
+{
+    return core->stopping && core->sessions.used == 0 &&
+        core->tickets.used == 0 && core->ops.used == 0;
+}
+
+void
+core_totals(const struct core *core, struct core_totals *totals)
+{
+    totals->sessions = core->sessions.used;
+    totals->locks = core->locks.used;
+    totals->tickets = core->tickets.used;
+    totals->held = core->held;
+    totals->waiting = core->waiting;
+    totals->requests = core->pendings.used;
+    totals->ops = core->ops.used;
+}
+
+static void
+check_ticket(const struct core *core, const struct ticket *ticket)
+{
+    struct pending *pending = ticket->session == NULL
+        ? NULL
+        : container_of(ticket->pendings.next, struct pending, ticket_link);
+    bool main_op = !handle_equal(ticket->main_op, HANDLE_NONE);
+
+    require(ticket->lock->refs > 0);
+    require(ticket->state != TICKET_IDLE);
+    require(main_op == (ticket->state == TICKET_ASKING) ||
+        ticket->state == TICKET_LEAVING);
+    if (ticket->state == TICKET_HELD)
+        require(ticket->holds > 0 && ticket->fence > 0 &&
+            ticket->session != NULL && wheel_node_set(&ticket->timer));
+    if (ticket->state == TICKET_WAITING)
+        require(!list_empty(&ticket->pendings) && pending->asked);
+    if (ticket->session == NULL)
+        require(list_empty(&ticket->pendings));
+    (void)core;
+}
+
+void
+core_check(const struct core *core)
+{
+    uint32_t held = 0;
+    uint32_t waiting = 0;
+
+    for (uint32_t i = 0; i < core->tickets.touched; i++) {
+        const struct ticket *ticket = slab_at(&core->tickets, i);
+        if (ticket == NULL)
+            continue;
+        check_ticket(core, ticket);
+        held += ticket->state == TICKET_HELD;
+        waiting += ticket->state == TICKET_WAITING;
+    }
+    require(held == core->held && waiting == core->waiting);
+    require(core->lock_table.count == core->locks.used);
+    wheel_check(&core->wheel);
+}

@@ -1,0 +1,97 @@
+/*
+ * The core: sessions, tickets, holds and waits of one broker as a state machine.
+ *
+ * It has no socket, no clock and no Redis, and takes no memory after
+ * core_create(). core_step() is told what happened and says in its effects what
+ * is to be done. Given the same settings and the same events it does the same.
+ *
+ * Times are microseconds of one monotonic clock that also runs while the machine
+ * sleeps (CLOCK_BOOTTIME), read by the caller once a turn.
+ */
+#ifndef HOLDFAST_CORE_CORE_H
+#define HOLDFAST_CORE_CORE_H
+
+#include "daemon/core/counters.h"
+#include "daemon/core/effects.h"
+#include "daemon/core/settings.h"
+
+struct core;
+
+enum core_event_kind {
+    CORE_OPEN,      /* a connection was accepted; sets event->session */
+    CORE_LINE,      /* a line arrived */
+    CORE_TOO_LONG,  /* a line over the limit arrived */
+    CORE_MORE,      /* asked for by EFFECT_MORE */
+    CORE_EOF,       /* the client has sent all that it will (FIN) */
+    CORE_DROP,      /* the connection is gone; nothing can be sent */
+    CORE_EXPEL,     /* the connection must end: `expel` says why */
+    CORE_DONE,      /* the store gives an operation back */
+    CORE_HINT,      /* another broker granted a ticket of ours */
+    CORE_UNHEARD,   /* hints may have been missed */
+    CORE_TIME,      /* time has passed; `more` is set where there is more due */
+    CORE_STOP,      /* begin to drain */
+};
+
+enum core_expel {
+    EXPEL_OUTPUT,   /* does not read its replies */
+    EXPEL_MEMORY,   /* limits.memory */
+    EXPEL_PROTOCOL, /* not our protocol */
+};
+
+struct core_event {
+    enum core_event_kind kind;
+    struct handle session; /* OPEN (out), LINE .. EXPEL */
+    union {
+        struct {
+            uint8_t id[16];    /* secret, from a good source */
+            const char *peer;  /* ref; address for people */
+            bool tcp;          /* or a Unix socket, which is never silent */
+        } open;
+        struct {
+            char *at; /* without its LF; is overwritten */
+            size_t len;
+        } line;
+        enum core_expel expel;
+        struct op *op; /* DONE */
+        struct {
+            uint64_t request;
+            uint64_t fence;
+        } hint;
+        bool more; /* TIME (out) */
+    };
+};
+
+/* NULL where there is no memory. `counters` stays the caller's. */
+struct core *core_create(const struct core_settings *settings,
+    struct counters *counters, uint64_t now_us);
+
+/* Destroys what is left too, and sets *core to NULL. */
+void core_destroy(struct core **core);
+
+/* One thing happened. effects_room() must be true. */
+void core_step(struct core *core, uint64_t now_us, struct core_event *event,
+    struct effects *effects);
+
+/* When to come with CORE_TIME at the latest; WHEEL_NEVER: no need to. */
+uint64_t core_next_us(const struct core *core);
+
+/* Whether a stopping core has nothing left to do. */
+bool core_stopped(const struct core *core);
+
+struct core_totals {
+    uint32_t sessions;
+    uint32_t locks;
+    uint32_t tickets;
+    uint32_t held;
+    uint32_t waiting;
+    uint32_t requests;
+    uint32_t ops;
+};
+
+/* What there is at the moment. */
+void core_totals(const struct core *core, struct core_totals *totals);
+
+/* Checks every invariant at the cost of a walk over all; for tests. */
+void core_check(const struct core *core);
+
+#endif

@@ -1,0 +1,158 @@
+/*
+ * Locks that this broker has something to do with: found by name, kept while
+ * tickets, operations or the timer refer to them. What Redis holds is the truth;
+ * here is only who of ours is interested.
+ *
+ * The timer is the backstop of hand-over: only the first of our waiters asks
+ * when the holder's lease may be over, so that a queue is never a herd.
+ */
+#include "daemon/core/state.h"
+
+#include "daemon/base/assert.h"
+
+static uint64_t
+lock_hash(const struct core *core, struct text name)
+{
+    return hash_bytes(&core->hash_key, name.at, name.len);
+}
+
+static struct lock *
+lock_find_hashed(const struct core *core, struct text name, uint64_t hash)
+{
+    for (struct table_node *node = table_first(&core->lock_table, hash);
+         node != NULL; node = table_next(node)) {
+        struct lock *lock = container_of(node, struct lock, table);
+        if (text_equal(text_make(lock->name, lock->name_len), name))
+            return lock;
+    }
+    return NULL;
+}
+
+struct lock *
+lock_find(const struct core *core, struct text name)
+{
+    return lock_find_hashed(core, name, lock_hash(core, name));
+}
+
+/* The slot of PREFIX:{NAME}. */
+static uint16_t
+lock_slot(const struct core *core, struct text name)
+{
+    char key[sizeof(core->settings.key_prefix) + PROTO_NAME_MAX + 4];
+    size_t len = strlen(core->settings.key_prefix);
+
+    memcpy(key, core->settings.key_prefix, len);
+    key[len++] = ':';
+    key[len++] = '{';
+    memcpy(key + len, name.at, name.len);
+    len += name.len;
+    key[len++] = '}';
+    return slot_of_key(text_make(key, len));
+}
+
+/* With one reference for the caller; NULL where there is no room. */
+struct lock *
+lock_obtain(struct core *core, struct text name)
+{
+    require(name.len > 0 && name.len <= PROTO_NAME_MAX);
+    uint64_t hash = lock_hash(core, name);
+    struct lock *lock = lock_find_hashed(core, name, hash);
+
+    if (lock != NULL) {
+        lock->refs++;
+        return lock;
+    }
+    lock = slab_alloc(&core->locks);
+    if (lock == NULL)
+        return NULL;
+    wheel_node_init(&lock->timer, TIMER_LOCK);
+    list_init(&lock->tickets);
+    lock->refs = 1;
+    memcpy(lock->name, name.at, name.len);
+    lock->name_len = (uint16_t)name.len;
+    lock->slot = lock_slot(core, name);
+    table_insert(&core->lock_table, &lock->table, hash);
+    return lock;
+}
+
+void
+lock_ref(struct lock *lock)
+{
+    require(lock->refs > 0);
+    lock->refs++;
+}
+
+void
+lock_unref(struct core *core, struct lock *lock)
+{
+    require(lock->refs > 0);
+    if (--lock->refs > 0)
+        return;
+    require(list_empty(&lock->tickets) && !wheel_node_set(&lock->timer));
+    table_remove(&core->lock_table, &lock->table);
+    slab_free(&core->locks, lock);
+}
+
+void
+lock_see_fence(struct core *core, const struct lock *lock, uint64_t fence)
+{
+    if (core->fence_seen[lock->slot] < fence)
+        core->fence_seen[lock->slot] = fence;
+}
+
+/* Sees to it that Redis is asked at `at_us`, or sooner where that was set. */
+void
+lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us)
+{
+    if (wheel_node_set(&lock->timer)) {
+        if (lock->timer.due_us <= at_us)
+            return;
+    } else {
+        lock_ref(lock);
+    }
+    wheel_add(&core->wheel, &lock->timer, at_us);
+}
+
+/* The first of our tickets that stands in the queue. */
+static struct ticket *
+lock_first_waiter(const struct lock *lock)
+{
+    LIST_EACH(link, &lock->tickets)
+    {
+        struct ticket *ticket = container_of(link, struct ticket, lock_link);
+        if (ticket->state == TICKET_WAITING)
+            return ticket;
+    }
+    return NULL;
+}
+
+void
+lock_timer(struct core *core, struct lock *lock)
+{
+    struct ticket *ticket = lock_first_waiter(lock);
+
+    if (ticket != NULL) {
+        ticket_refresh(core, ticket);
+    } else {
+        struct op *op = op_create(core, OP_LOOK, lock,
+            slab_handle(&core->locks, lock));
+        if (op != NULL) {
+            op->give_up_us = core->now_us + core->settings.patience_us;
+            op_submit(core, op);
+        }
+    }
+    lock_unref(core, lock);
+}
+
+void
+lock_refresh_waiters(struct core *core, struct lock *lock)
+{
+    lock_ref(lock);
+    LIST_EACH_SAFE(link, &lock->tickets)
+    {
+        struct ticket *ticket = container_of(link, struct ticket, lock_link);
+        if (ticket->state == TICKET_WAITING)
+            ticket_refresh(core, ticket);
+    }
+    lock_unref(core, lock);
+}

@@ -1,0 +1,47 @@
+/*
+ * Operations: taken from their slab, handed to the store through the effects,
+ * and given back. Each counts as a reference to its lock, whose name it shows.
+ */
+#include "daemon/core/state.h"
+
+#include "daemon/base/assert.h"
+
+struct op *
+op_create(struct core *core, enum op_kind kind, struct lock *lock,
+    struct handle owner)
+{
+    struct op *op = slab_alloc(&core->ops);
+
+    if (op == NULL)
+        return NULL;
+    list_init(&op->link);
+    wheel_node_init(&op->timer, 0);
+    op->kind = kind;
+    op->owner = owner;
+    op->lock = slab_handle(&core->locks, lock);
+    op->name = text_make(lock->name, lock->name_len);
+    op->slot = lock->slot;
+    op->seen = core->fence_seen[lock->slot];
+    op->lease_ms = core->settings.lease_ms;
+    op->hard_end_us = NEVER;
+    lock_ref(lock);
+    return op;
+}
+
+void
+op_submit(struct core *core, struct op *op)
+{
+    require(list_empty(&op->link));
+    list_push_back(&core->effects->ops, &op->link);
+}
+
+void
+op_free(struct core *core, struct op *op)
+{
+    struct lock *lock = slab_get(&core->locks, op->lock);
+
+    require(lock != NULL);
+    require(list_empty(&op->link) && !wheel_node_set(&op->timer));
+    slab_free(&core->ops, op);
+    lock_unref(core, lock);
+}

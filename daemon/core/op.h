@@ -1,0 +1,111 @@
+/*
+ * One operation on one lock's record in Redis: what the core asks of the store,
+ * and what the store answers.
+ *
+ * The core fills in a `struct op` of its slab and puts it among its effects; the
+ * store owns it from then until it gives it back with a result, exactly once.
+ * Names and words are refs that stay valid for as long.
+ */
+#ifndef HOLDFAST_CORE_OP_H
+#define HOLDFAST_CORE_OP_H
+
+#include "daemon/base/slab.h"
+#include "daemon/base/text.h"
+#include "daemon/base/wheel.h"
+
+enum op_kind {
+    OP_ACQUIRE, /* take the lock or stand in its queue */
+    OP_RELEASE, /* strike the ticket out, hand the lock over */
+    OP_RENEW,   /* the ticket's broker is there: renew, claim, keep the place */
+    OP_LOOK,    /* no ticket: look for what has expired */
+    OP_INSPECT, /* read, for people */
+    OP_KIND_COUNT
+};
+
+enum op_status {
+    OP_OK,      /* held; released; looked */
+    OP_WAITING, /* stands in the queue */
+    OP_BUSY,    /* not granted, and not put in the queue, as asked */
+    OP_FULL,    /* the lock has all the tickets that it may have */
+    OP_GONE,    /* there is no such ticket any more */
+    OP_UNSENT,  /* Redis could not be asked until give_up_us: nothing ran */
+    OP_UNKNOWN, /* it was asked and the answer is not to be had */
+    OP_REFUSED, /* the record is not ours, too new, or the script failed */
+};
+
+/* Another ticket of this broker that was granted by the way. */
+struct op_grant {
+    uint64_t request; /* the ticket's handle, packed */
+    uint64_t fence;
+    uint64_t arrival;
+    uint32_t ttl_ms;
+    uint32_t place;
+};
+
+/* A ticket as OP_INSPECT shows it. */
+struct op_ticket {
+    bool granted;
+    uint8_t session[16];
+    char broker[9];
+    uint64_t fence;
+    uint64_t ttl_ms; /* that remain; of the lease, or of the waiter's life */
+    uint64_t age_ms; /* since grant or arrival */
+    struct text owner; /* refs, valid during the completion */
+    struct text client;
+    struct text note;
+};
+
+struct op_result {
+    enum op_status status;
+    bool handed; /* a grant went to a waiter of another broker */
+    uint32_t place;
+    uint64_t arrival;
+    uint64_t fence;
+    uint32_t ttl_ms;   /* that remained when Redis answered */
+    uint32_t again_ms; /* OP_WAITING, OP_BUSY: when to look again */
+    uint32_t ahead;    /* place in the queue, from 1 */
+    uint32_t holders;  /* OP_INSPECT */
+    uint32_t waiters;
+    uint64_t sent_us; /* when the call was sent that Redis answered */
+    const struct op_grant *grants; /* ref, valid during the completion */
+    uint32_t grant_count;
+    const struct op_ticket *tickets; /* ref, likewise */
+    uint32_t ticket_count;
+};
+
+struct op {
+    struct slab_node node;
+    struct list link;        /* the effects', then the store's */
+    struct wheel_node timer; /* the store's */
+    enum op_kind kind;
+    /* the core's */
+    struct handle owner; /* ticket, lock or pending request, by kind */
+    struct handle lock;
+    /* the question */
+    struct text name; /* ref: the lock's */
+    uint16_t slot;
+    bool retry;    /* OP_ACQUIRE, OP_RELEASE: it may have run already */
+    bool no_queue; /* OP_ACQUIRE */
+    uint32_t generation;
+    uint8_t session[16];
+    uint8_t owner_hash[8];
+    uint64_t request;
+    uint32_t place;
+    uint64_t arrival; /* 0: not known */
+    uint64_t fence;   /* 0: any, or a waiter's */
+    uint64_t seen;    /* the highest fence known of that slot */
+    uint32_t lease_ms;
+    uint64_t hold_ms;      /* OP_ACQUIRE: of lease=, 0: none */
+    uint64_t hard_end_us;  /* OP_RENEW: the end of lease=, 0: none */
+    uint64_t give_up_us;   /* where Redis cannot be asked */
+    uint32_t limit;        /* OP_INSPECT: tickets at most */
+    struct text words[3];  /* OP_ACQUIRE: refs: owner, client, note */
+    /* the store's */
+    bool single;        /* goes alone, by ASK or after a failure */
+    bool asking;        /* after ASKING */
+    uint16_t attempts;
+    uint16_t at_node;   /* whose queue it is on */
+    struct op_result result;
+};
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * What the core needs to know of the configuration. Durations in microseconds
+ * but for lease_ms, which goes to Redis as it is.
+ */
+#ifndef HOLDFAST_CORE_SETTINGS_H
+#define HOLDFAST_CORE_SETTINGS_H
+
+#include <stdint.h>
+
+/* How long an unclaimed grant to another broker's waiter stands. */
+#define CORE_LAPSE_MS 2000
+
+struct core_settings {
+    char key_prefix[33];
+    char broker_id[9];       /* 8 printable characters, new for each start */
+    const char *server;      /* ref: "holdfastd/VERSION" */
+    uint64_t seed;           /* of jitter */
+    uint64_t hash_seed[2];   /* secret; of the tables */
+    uint32_t lease_ms;       /* lease.default */
+    uint64_t patience_us;    /* how long a request waits for Redis */
+    uint64_t command_timeout_us; /* the longest that one call may take */
+    uint64_t silence_us;     /* TCP does not end a silent session sooner */
+    uint64_t stop_grace_us;
+    uint32_t line_max;
+    uint32_t name_max;
+    uint32_t sessions_max;
+    uint32_t outstanding_max; /* requests a session */
+    uint32_t holds_max;       /* tickets a session */
+    uint32_t waiters_max;     /* tickets a lock */
+    uint32_t tickets_max;     /* of the broker */
+    uint32_t requests_max;    /* of the broker */
+};
+
+#endif
