@@ -1,0 +1,414 @@
+/*
+ * Batches: the operations that wait at a node become script calls, as few as
+ * slots and limits allow, and the replies become results.
+ *
+ * One slow reply holds nothing up but what is behind it on the same link. While
+ * as many calls as allowed are under way, operations gather for the next one:
+ * the busier the node, the larger the batch.
+ */
+#include "daemon/store/state.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#define RETRIES_AT_ONCE 5
+#define RETRY_US        50000
+#define TRYAGAIN_US     20000
+
+/* Releases first, so that what they free is there for the rest. */
+static const enum op_kind flush_order[] = {OP_RELEASE, OP_RENEW, OP_LOOK,
+    OP_ACQUIRE, OP_INSPECT};
+
+static const enum script_id script_of[OP_KIND_COUNT] = {
+    [OP_ACQUIRE] = SCRIPT_ACQUIRE,
+    [OP_RELEASE] = SCRIPT_RELEASE,
+    [OP_RENEW] = SCRIPT_RENEW,
+    [OP_LOOK] = SCRIPT_RENEW,
+    [OP_INSPECT] = SCRIPT_INSPECT,
+};
+
+/*
+ * Moves what goes into one call from the queue: operations of one slot, or of
+ * any where there are no slots; one that must go alone does.
+ */
+static void
+batch_gather(struct store *store, struct node *node, enum op_kind kind,
+    struct call *call)
+{
+    struct list *queue = &node->queues[kind];
+    bool slots = store->settings.topology == STORE_CLUSTER;
+    uint32_t limit = kind == OP_INSPECT ? 1 : store->settings.batch;
+    uint32_t looked = 0;
+    struct op *first = container_of(queue->next, struct op, link);
+
+    LIST_EACH_SAFE(at, queue)
+    {
+        struct op *op = container_of(at, struct op, link);
+        if (call->op_count == limit || ++looked > 4 * limit)
+            break;
+        if (op != first &&
+            (op->single || first->single || (slots && op->slot != first->slot)))
+            continue;
+        op_dequeue(store, node, op);
+        list_push_back(&call->ops, &op->link);
+        call->op_count++;
+    }
+    require(call->op_count > 0);
+}
+
+static struct record_header
+batch_header(const struct store *store, const struct link *link,
+    uint64_t now_us)
+{
+    return (struct record_header){
+        .broker = store->settings.broker_id,
+        .id = link->id,
+        .channel = text_from(store->channel),
+        .realtime_us = store->realtime_us,
+        .expected_us = now_us + (uint64_t)link->clock_us,
+        .forget_after_ms = store->settings.forget_after_ms,
+        .waiters_max = store->settings.waiters_max,
+        .lapse_ms = store->settings.lapse_ms,
+    };
+}
+
+static size_t
+key_bytes(const struct store *store, const struct op *op)
+{
+    return strlen(store->settings.key_prefix) + 3 + op->name.len;
+}
+
+/* PREFIX:{NAME} */
+static void
+write_key(const struct store *store, const struct op *op, char *at)
+{
+    size_t len = strlen(store->settings.key_prefix);
+
+    memcpy(at, store->settings.key_prefix, len);
+    at += len;
+    *at++ = ':';
+    *at++ = '{';
+    memcpy(at, op->name.at, op->name.len);
+    at[op->name.len] = '}';
+}
+
+/* False where the output has no room for the call now. */
+static bool
+batch_write(struct store *store, struct link *link, const struct call *call,
+    enum op_kind kind, uint64_t now_us)
+{
+    struct record_header header = batch_header(store, link, now_us);
+    size_t header_bytes = record_header_bytes(&header);
+    size_t bytes = 120 + RESP_BULK_BYTES(header_bytes);
+    struct resp_writer writer;
+    uint64_t latest_ms =
+        (header.expected_us + store->settings.command_timeout_us) / 1000;
+
+    LIST_EACH(at, &call->ops)
+    {
+        const struct op *op = container_of(at, struct op, link);
+        bytes += RESP_BULK_BYTES(key_bytes(store, op)) +
+            RESP_BULK_BYTES(record_op_bytes(op));
+    }
+    if (!resp_begin(&writer, &link->out, 4 + 2 * call->op_count, bytes))
+        return false;
+    resp_text(&writer, TEXT("EVALSHA"));
+    resp_text(&writer, text_make(scripts[script_of[kind]].sha1, 40));
+    resp_number(&writer, call->op_count);
+    LIST_EACH(at, &call->ops)
+    {
+        const struct op *op = container_of(at, struct op, link);
+        write_key(store, op, resp_bulk(&writer, key_bytes(store, op)));
+    }
+    record_write_header(&header, resp_bulk(&writer, header_bytes));
+    LIST_EACH(at, &call->ops)
+    {
+        const struct op *op = container_of(at, struct op, link);
+        record_write_op(op, now_us, latest_ms,
+            resp_bulk(&writer, record_op_bytes(op)));
+    }
+    resp_end(&writer);
+    return true;
+}
+
+/* ASKING and the call that it is for must be neighbours. */
+static bool
+send_asking(struct store *store, struct link *link, uint64_t now_us)
+{
+    const struct text word = TEXT("ASKING");
+
+    if (!resp_command(&link->out, &word, 1))
+        return false;
+    link_call(store, link, CALL_ASKING, now_us);
+    return true;
+}
+
+/* One call of that kind; false where no more can be sent now. */
+static bool
+batch_send(struct store *store, struct link *link, struct node *node,
+    enum op_kind kind, uint64_t now_us)
+{
+    const struct op *first =
+        container_of(node->queues[kind].next, struct op, link);
+
+    if (LINK_OUT_BYTES - buffer_len(&link->out) < LINK_OUT_BYTES / 2)
+        return false;
+    if (first->asking && !send_asking(store, link, now_us))
+        return false;
+    struct call *call = link_call(store, link, CALL_SCRIPT, now_us);
+    link->batch_count++;
+    batch_gather(store, node, kind, call);
+    /* Half of the output is more than the largest batch takes. */
+    bool written = batch_write(store, link, call, kind, now_us);
+    require(written);
+    count(store->counters, COUNTER_redis_calls);
+    store->counters->value[COUNTER_redis_operations] += call->op_count;
+    return true;
+}
+
+void
+call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
+{
+    struct node *node = &store->nodes[index];
+    struct link *link = &store->links[index];
+
+    if (link->state != LINK_READY || node->queued == 0)
+        return;
+    for (size_t i = 0; i < sizeof(flush_order) / sizeof(flush_order[0]); i++) {
+        enum op_kind kind = flush_order[i];
+        while (!list_empty(&node->queues[kind])) {
+            if (link->batch_count >= store->settings.in_flight ||
+                !batch_send(store, link, node, kind, now_us))
+                return;
+        }
+    }
+}
+
+/* The call's connection is gone: nobody can say whether it ran. */
+void
+call_lost(struct store *store, struct call *call)
+{
+    struct list *at;
+
+    while ((at = list_pop_front(&call->ops)) != NULL)
+        op_done(store, container_of(at, struct op, link), OP_UNKNOWN);
+}
+
+/* Nothing ran: to be asked again at `node` at once, or wherever it is later. */
+static void
+op_again(struct store *store, struct op *op, uint16_t node, uint64_t now_us,
+    uint64_t delay_us)
+{
+    count(store->counters, COUNTER_redis_retries);
+    if (op->attempts++ >= RETRIES_AT_ONCE && delay_us == 0)
+        delay_us = RETRY_US;
+    if (delay_us == 0)
+        op_enqueue(store, op, node, now_us, true);
+    else
+        op_park(store, op, now_us + store_jitter(store, delay_us));
+}
+
+static bool
+starts_with(struct text text, const char *word)
+{
+    size_t len = strlen(word);
+
+    return text.len >= len && memcmp(text.at, word, len) == 0;
+}
+
+enum refusal {
+    REFUSAL_MOVED,
+    REFUSAL_ASK,
+    REFUSAL_TRYAGAIN,
+    REFUSAL_NOSCRIPT,
+    REFUSAL_LATER, /* nothing ran, and it may later */
+    REFUSAL_OTHER,
+};
+
+static enum refusal
+refusal_of(struct text error)
+{
+    static const char *const later[] = {"LOADING ", "CLUSTERDOWN ", "BUSY ",
+        "MASTERDOWN ", "READONLY ", "OOM ", "NOREPLICAS ", "MISCONF ",
+        "NOAUTH ", "NOPERM "};
+
+    if (starts_with(error, "MOVED "))
+        return REFUSAL_MOVED;
+    if (starts_with(error, "ASK "))
+        return REFUSAL_ASK;
+    if (starts_with(error, "TRYAGAIN "))
+        return REFUSAL_TRYAGAIN;
+    if (starts_with(error, "NOSCRIPT "))
+        return REFUSAL_NOSCRIPT;
+    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
+        if (starts_with(error, later[i]))
+            return REFUSAL_LATER;
+    return REFUSAL_OTHER;
+}
+
+static void
+refused_moved(struct store *store, struct link *link, struct op *op,
+    uint64_t now_us, struct text error)
+{
+    uint16_t slot;
+    uint16_t node;
+
+    count(store->counters, COUNTER_redis_moved);
+    route_want_map(store);
+    if (!route_redirect(store, error, link->node, &slot, &node)) {
+        op_again(store, op, link->node, now_us, RETRY_US);
+        return;
+    }
+    store->slots[slot] = node;
+    op_again(store, op, node, now_us, 0);
+}
+
+static void
+refused_ask(struct store *store, struct link *link, struct op *op,
+    uint64_t now_us, struct text error)
+{
+    uint16_t slot;
+    uint16_t node;
+
+    count(store->counters, COUNTER_redis_ask);
+    if (!route_redirect(store, error, link->node, &slot, &node)) {
+        op_again(store, op, link->node, now_us, RETRY_US);
+        return;
+    }
+    op->single = true;
+    op->asking = true;
+    op_again(store, op, node, now_us, 0);
+}
+
+/* A script stopped half way, or Redis speaks of what we do not know. */
+static void
+refused_other(struct store *store, struct link *link, struct op *op,
+    uint64_t now_us, struct text error, bool alone)
+{
+    char name[80];
+    char text[256];
+
+    if (!alone) {
+        op->single = true;
+        op->retry = true;
+        op_again(store, op, link->node, now_us, 0);
+        return;
+    }
+    count(store->counters, COUNTER_redis_errors);
+    log_write(LOG_ERROR, "redis_error", "node=%s error=%s",
+        link_name(store, link, name, sizeof(name)),
+        log_quote(text, sizeof(text), error));
+    op_done(store, op, OP_REFUSED);
+}
+
+static void
+op_refused(struct store *store, struct link *link, struct op *op,
+    uint64_t now_us, struct text error, bool alone)
+{
+    op->asking = false;
+    switch (refusal_of(error)) {
+    case REFUSAL_MOVED:
+        refused_moved(store, link, op, now_us, error);
+        return;
+    case REFUSAL_ASK:
+        refused_ask(store, link, op, now_us, error);
+        return;
+    case REFUSAL_TRYAGAIN:
+        count(store->counters, COUNTER_redis_tryagain);
+        op->single = true;
+        op_again(store, op, link->node, now_us, alone ? TRYAGAIN_US : 0);
+        return;
+    case REFUSAL_NOSCRIPT:
+        count(store->counters, COUNTER_redis_noscript);
+        op_again(store, op, link->node, now_us, 0);
+        return;
+    case REFUSAL_LATER:
+        count(store->counters, COUNTER_redis_refused);
+        route_want_map(store);
+        op_again(store, op, link->node, now_us, RETRY_US);
+        return;
+    case REFUSAL_OTHER:
+        refused_other(store, link, op, now_us, error, alone);
+        return;
+    }
+}
+
+static void
+call_refused(struct store *store, struct link *link, struct call *call,
+    uint64_t now_us, struct text error)
+{
+    bool alone = call->op_count == 1;
+    struct list *at;
+
+    if (refusal_of(error) == REFUSAL_NOSCRIPT)
+        link_load_scripts(store, link, now_us);
+    while ((at = list_pop_front(&call->ops)) != NULL)
+        op_refused(store, link, container_of(at, struct op, link), now_us,
+            error, alone);
+}
+
+/* Takes one result; false where the reply makes no sense from here on. */
+static bool
+op_answered(struct store *store, struct link *link, struct call *call,
+    struct op *op, uint64_t now_us, const struct record_reply *reply,
+    struct record_reader *reader, uint32_t *grants)
+{
+    enum record_status status;
+
+    if (!record_read_result(reader, op, &status, store->grants + *grants,
+            GRANTS_MAX - *grants))
+        return false;
+    *grants += op->result.grant_count;
+    op->result.sent_us = call->sent_us;
+    if (status == RECORD_LATE) {
+        count(store->counters, COUNTER_redis_late);
+        list_remove(&op->link);
+        op_again(store, op, link->node, now_us, 0);
+        return true;
+    }
+    if (op->kind == OP_INSPECT && status == RECORD_OK &&
+        !record_read_tickets(reader, op, reply->time_us, store->tickets,
+            TICKETS_SHOWN))
+        return false;
+    list_remove(&op->link);
+    op_done(store, op, op->result.status);
+    return true;
+}
+
+static void
+call_answered(struct store *store, struct link *link, struct call *call,
+    uint64_t now_us, struct text text)
+{
+    struct record_reader reader;
+    struct record_reply reply;
+    uint32_t grants = 0;
+    bool sense = record_read_reply(&reader, text, &reply);
+
+    if (sense) {
+        link->clock_us = (int64_t)(reply.time_us - now_us);
+        memcpy(link->id, reply.id, sizeof(link->id));
+    }
+    while (sense && !list_empty(&call->ops))
+        sense = op_answered(store, link, call,
+            container_of(call->ops.next, struct op, link), now_us, &reply,
+            &reader, &grants);
+    if (sense)
+        return;
+    struct list *at;
+    count(store->counters, COUNTER_redis_errors);
+    log_write(LOG_ERROR, "redis_answer_not_understood", "bytes=%zu", text.len);
+    while ((at = list_pop_front(&call->ops)) != NULL)
+        op_done(store, container_of(at, struct op, link), OP_REFUSED);
+}
+
+void
+call_script_reply(struct store *store, struct link *link, struct call *call,
+    uint64_t now_us, const struct resp *reply)
+{
+    if (reply->type == RESP_STRING)
+        call_answered(store, link, call, now_us, reply->text);
+    else if (reply->type == RESP_ERROR)
+        call_refused(store, link, call, now_us, reply->text);
+    else
+        call_answered(store, link, call, now_us, TEXT(""));
+}

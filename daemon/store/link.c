@@ -1,0 +1,544 @@
+/*
+ * The life of one connection to a node: connect, ask who is there, have the
+ * predecessor killed, load the scripts, be ready; be lost, wait, connect again.
+ *
+ *   DOWN -> CONNECTING -> GREETING -> PREPARING -> READY
+ *     ^--------- error, time-out, not what we need ----'
+ *
+ * A link that does not answer its oldest call within the command time-out is
+ * given up: replies come in order, so nothing behind it will be sooner.
+ */
+#include "daemon/store/state.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <inttypes.h>
+
+#define BACKOFF_MIN_US 50000
+#define BACKOFF_MAX_US 1000000
+#define PING_AFTER_US  3000000
+
+void
+link_init(struct link *link, uint32_t index)
+{
+    link->index = index;
+    link->node = index < STORE_NODES_MAX ? (uint16_t)index : NODE_NONE;
+    link->backoff_us = BACKOFF_MIN_US;
+    list_init(&link->calls);
+}
+
+const char *
+link_name(const struct store *store, const struct link *link, char *out,
+    size_t out_bytes)
+{
+    const struct store_address *address = &store->nodes[link->node].address;
+    size_t len = strnlen(address->host, sizeof(address->host));
+    char port[20];
+    size_t port_len = text_from_u64(port, address->port);
+
+    require(out_bytes > 30);
+    if (len > out_bytes - 22)
+        len = out_bytes - 22;
+    memcpy(out, address->host, len);
+    out[len++] = ':';
+    memcpy(out + len, port, port_len);
+    out[len + port_len] = '\0';
+    return out;
+}
+
+/* A command that is about to be written into link->out. */
+struct call *
+link_call(struct store *store, struct link *link, enum call_kind kind,
+    uint64_t now_us)
+{
+    struct call *call = slab_alloc(&store->calls);
+
+    require(call != NULL); /* sized for every link's limit */
+    call->kind = kind;
+    call->sent_us = now_us;
+    list_init(&call->ops);
+    list_push_back(&link->calls, &call->link);
+    link->call_count++;
+    link->spoke_us = now_us;
+    return call;
+}
+
+static void
+call_free(struct store *store, struct link *link, struct call *call)
+{
+    require(list_empty(&call->ops) && link->call_count > 0);
+    list_remove(&call->link);
+    link->call_count--;
+    link->batch_count -= call->kind == CALL_SCRIPT;
+    link->loading -= call->kind == CALL_LOAD;
+    slab_free(&store->calls, call);
+}
+
+/* Sends a command of a few literal words. */
+static struct call *
+link_send(struct store *store, struct link *link, enum call_kind kind,
+    uint64_t now_us, const struct text *words, size_t n)
+{
+    if (!resp_command(&link->out, words, n))
+        return NULL;
+    return link_call(store, link, kind, now_us);
+}
+
+#define LINK_SEND(store, link, kind, now_us, ...)                              \
+    link_send(store, link, kind, now_us, (const struct text[]){__VA_ARGS__},   \
+        sizeof((const struct text[]){__VA_ARGS__}) / sizeof(struct text))
+
+static void
+link_connect(struct store *store, struct link *link, uint64_t now_us)
+{
+    require(link->state == LINK_DOWN && list_empty(&link->calls));
+    link->state = LINK_CONNECTING;
+    link->serial++;
+    link->wish_connect = true;
+    link->deadline_us = now_us + store->settings.connect_timeout_us;
+    buffer_clear(&link->out);
+}
+
+/* What was on its way is unknown; what was not sent waits for a route. */
+static void
+link_drop_calls(struct store *store, struct link *link)
+{
+    while (!list_empty(&link->calls)) {
+        struct call *call =
+            container_of(link->calls.next, struct call, link);
+        if (call->kind == CALL_SCRIPT)
+            call_lost(store, call);
+        if (call->kind == CALL_MAP)
+            store->map_asked = false;
+        call_free(store, link, call);
+    }
+    buffer_clear(&link->out);
+}
+
+static void
+link_remember(struct link *link)
+{
+    if (link->client_id == 0)
+        return;
+    link->old_client_id = link->client_id;
+    memcpy(link->old_run_id, link->run_id, sizeof(link->old_run_id));
+    link->client_id = 0;
+}
+
+/* The connection is gone, or must go. */
+void
+link_lost(struct store *store, struct link *link, uint64_t now_us,
+    const char *why)
+{
+    char name[80];
+    char reason[160];
+    bool was_ready = link->state == LINK_READY;
+
+    if (link->state == LINK_DOWN)
+        return;
+    if (link->state != LINK_CONNECTING)
+        count(store->counters, COUNTER_redis_disconnects);
+    log_write(was_ready ? LOG_WARN : LOG_DEBUG, "redis_link_lost",
+        "node=%s why=%s", link_name(store, link, name, sizeof(name)),
+        log_quote(reason, sizeof(reason), text_from(why)));
+    link->state = LINK_DOWN;
+    link_remember(link);
+    link_drop_calls(store, link);
+    link->retry_us = now_us + store_jitter(store, link->backoff_us);
+    link->backoff_us = link->backoff_us * 2 > BACKOFF_MAX_US
+        ? BACKOFF_MAX_US
+        : link->backoff_us * 2;
+    if (link->index == LINK_SUBSCRIBER) {
+        link->node = NODE_NONE;
+        return;
+    }
+    struct node *node = &store->nodes[link->node];
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+        LIST_EACH(at, &node->queues[kind])
+        {
+            struct op *op = container_of(at, struct op, link);
+            wheel_add(&store->wheel, &op->timer, op->give_up_us);
+        }
+    if (store->settings.topology == STORE_CLUSTER)
+        route_want_map(store);
+}
+
+/* Gives the connection up from our side. */
+static void
+link_abandon(struct store *store, struct link *link, uint64_t now_us,
+    const char *why)
+{
+    link->wish_close = true;
+    link_lost(store, link, now_us, why);
+}
+
+void
+link_connected(struct store *store, struct link *link, uint64_t now_us)
+{
+    const struct store_settings *settings = &store->settings;
+
+    if (link->state != LINK_CONNECTING)
+        return;
+    count(store->counters, COUNTER_redis_connects);
+    link->state = LINK_GREETING;
+    if (settings->password[0] != '\0' && settings->username[0] != '\0')
+        LINK_SEND(store, link, CALL_AUTH, now_us, TEXT("AUTH"),
+            text_from(settings->username), text_from(settings->password));
+    else if (settings->password[0] != '\0')
+        LINK_SEND(store, link, CALL_AUTH, now_us, TEXT("AUTH"),
+            text_from(settings->password));
+    LINK_SEND(store, link, CALL_INFO, now_us, TEXT("INFO"));
+    LINK_SEND(store, link, CALL_CLIENT_ID, now_us, TEXT("CLIENT"), TEXT("ID"));
+    struct call *call =
+        LINK_SEND(store, link, CALL_TIME, now_us, TEXT("TIME"));
+    if (call == NULL)
+        link_abandon(store, link, now_us, "greeting does not fit");
+    else
+        call->last = true;
+}
+
+/* The value of "key:" in INFO's text; empty where it is not there. */
+static struct text
+info_value(struct text info, const char *key)
+{
+    size_t key_len = strlen(key);
+    const char *at = info.at;
+    const char *end = info.at + info.len;
+
+    while (at < end) {
+        const char *eol = memchr(at, '\n', (size_t)(end - at));
+        if (eol == NULL)
+            eol = end;
+        if ((size_t)(eol - at) > key_len && at[key_len] == ':' &&
+            memcmp(at, key, key_len) == 0) {
+            const char *value = at + key_len + 1;
+            size_t len = (size_t)(eol - value);
+            if (len > 0 && value[len - 1] == '\r')
+                len--;
+            return text_make(value, len);
+        }
+        at = eol + 1;
+    }
+    return TEXT("");
+}
+
+static void
+copy_id(char out[41], struct text value)
+{
+    memset(out, 0, 41);
+    memcpy(out, value.at, value.len > 40 ? 40 : value.len);
+}
+
+/* NULL where the node is one that we can work with, else what is wrong. */
+static const char *
+info_objection(const struct store *store, struct text info)
+{
+    bool cluster = text_equal(info_value(info, "cluster_enabled"), TEXT("1"));
+    bool wanted = store->settings.topology == STORE_CLUSTER;
+
+    if (text_equal(info_value(info, "loading"), TEXT("1")))
+        return "it is loading its data";
+    if (cluster && !wanted)
+        return "it is part of a cluster, and redis.topology is single";
+    if (!cluster && wanted)
+        return "it is not part of a cluster, and redis.topology is cluster";
+    if (!wanted && text_equal(info_value(info, "role"), TEXT("slave")))
+        return "it is a replica";
+    uint64_t major = 0;
+    struct text version = info_value(info, "redis_version");
+    const char *dot = memchr(version.at, '.', version.len);
+    if (dot == NULL ||
+        !text_to_u64(text_make(version.at, (size_t)(dot - version.at)), 1000,
+            &major) ||
+        major < 7)
+        return "it is older than Redis 7.0";
+    return NULL;
+}
+
+static void
+link_info(struct store *store, struct link *link, uint64_t now_us,
+    const struct resp *reply)
+{
+    char name[80];
+    struct text policy;
+    const char *wrong;
+
+    if (reply->type != RESP_STRING) {
+        link_abandon(store, link, now_us, "INFO is refused");
+        return;
+    }
+    wrong = info_objection(store, reply->text);
+    if (wrong != NULL) {
+        log_write(LOG_ERROR, "redis_unfit", "node=%s why=\"%s\"",
+            link_name(store, link, name, sizeof(name)), wrong);
+        link->backoff_us = BACKOFF_MAX_US / 2;
+        link_abandon(store, link, now_us, wrong);
+        return;
+    }
+    copy_id(link->run_id, info_value(reply->text, "run_id"));
+    copy_id(link->id, info_value(reply->text, "master_replid"));
+    link->readonly =
+        text_equal(info_value(reply->text, "role"), TEXT("slave"));
+    policy = info_value(reply->text, "maxmemory_policy");
+    if (!text_equal(policy, TEXT("noeviction")) && policy.len > 0)
+        log_write(LOG_WARN, "redis_may_evict_locks",
+            "node=%s maxmemory_policy=%.*s advice=\"set maxmemory-policy "
+            "noeviction: an evicted lock is held twice\"",
+            link_name(store, link, name, sizeof(name)), (int)policy.len,
+            policy.at);
+}
+
+/* Puts TIME against our clock; what is left out is the way of the answer. */
+static void
+link_time(struct link *link, uint64_t now_us, const struct resp *reply)
+{
+    uint64_t seconds;
+    uint64_t micros;
+
+    if (reply->type != RESP_ARRAY || reply->count != 2 ||
+        !text_to_u64(reply->item[0].text, UINT64_MAX / 2000000, &seconds) ||
+        !text_to_u64(reply->item[1].text, 999999, &micros))
+        return;
+    link->clock_us = (int64_t)(seconds * 1000000 + micros - now_us);
+}
+
+void
+link_load_scripts(struct store *store, struct link *link, uint64_t now_us)
+{
+    if (link->loading > 0)
+        return;
+    for (int i = 0; i < SCRIPT_COUNT; i++)
+        if (LINK_SEND(store, link, CALL_LOAD, now_us, TEXT("SCRIPT"),
+                TEXT("LOAD"),
+                text_make(scripts[i].body, scripts[i].body_len)) != NULL)
+            link->loading++;
+}
+
+static void
+link_subscribe(struct store *store, struct link *link, uint64_t now_us)
+{
+    char channel[80];
+    size_t len = strlen(store->channel);
+
+    memcpy(channel, store->channel, len);
+    memcpy(channel + len, store->settings.broker_id, 8);
+    LINK_SEND(store, link, CALL_SUBSCRIBE, now_us, TEXT("SUBSCRIBE"),
+        text_make(channel, len + 8));
+}
+
+/* The greeting was answered: now what has to be done before any script call. */
+static void
+link_prepare(struct store *store, struct link *link, uint64_t now_us)
+{
+    char digits[20];
+    struct call *call;
+
+    link->state = LINK_PREPARING;
+    if (link->old_client_id != 0 &&
+        memcmp(link->old_run_id, link->run_id, sizeof(link->run_id)) == 0) {
+        size_t len = text_from_u64(digits, link->old_client_id);
+        LINK_SEND(store, link, CALL_KILL, now_us, TEXT("CLIENT"), TEXT("KILL"),
+            TEXT("ID"), text_make(digits, len));
+    }
+    link->old_client_id = 0;
+    call = LINK_SEND(store, link, CALL_NAME, now_us, TEXT("CLIENT"),
+        TEXT("SETNAME"), TEXT("holdfastd"));
+    if (link->index == LINK_SUBSCRIBER) {
+        link_subscribe(store, link, now_us);
+        return;
+    }
+    link_load_scripts(store, link, now_us);
+    if (!list_empty(&link->calls))
+        call = container_of(link->calls.prev, struct call, link);
+    if (call != NULL)
+        call->last = true;
+}
+
+static void
+link_ready(struct store *store, struct link *link)
+{
+    char name[80];
+
+    link->state = LINK_READY;
+    link->backoff_us = BACKOFF_MIN_US;
+    log_write(LOG_INFO, "redis_link_ready", "node=%s%s",
+        link_name(store, link, name, sizeof(name)),
+        link->index == LINK_SUBSCRIBER ? " use=hints" : "");
+}
+
+static void
+link_message(struct store *store, const struct resp *reply)
+{
+    struct text payload = reply->item[2].text;
+
+    if (payload.len != 17 || payload.at[0] != 'G')
+        return;
+    if (store->hint_count == HINTS_MAX) {
+        store->unheard = true;
+        return;
+    }
+    struct hint *hint = &store->hints[store->hint_count++];
+    double fence;
+    memcpy(&hint->request, payload.at + 1, 8);
+    memcpy(&fence, payload.at + 9, 8);
+    hint->fence = fence > 0 && fence < 9e15 ? (uint64_t)fence : 0;
+}
+
+/* True where the reply was a message and not the answer to a call. */
+static bool
+link_published(struct store *store, const struct link *link,
+    const struct resp *reply)
+{
+    if (link->index != LINK_SUBSCRIBER || reply->type != RESP_ARRAY ||
+        reply->count != 3 ||
+        !text_equal(reply->item[0].text, TEXT("message")))
+        return false;
+    link_message(store, reply);
+    return true;
+}
+
+static void
+link_refused(struct store *store, struct link *link, uint64_t now_us,
+    const struct call *call, const struct resp *reply)
+{
+    char name[80];
+    char text[200];
+
+    log_write(LOG_ERROR, "redis_refuses", "node=%s step=%d error=%s",
+        link_name(store, link, name, sizeof(name)), (int)call->kind,
+        log_quote(text, sizeof(text), reply->text));
+    link_abandon(store, link, now_us, "it refuses the greeting");
+}
+
+static void
+link_take(struct store *store, struct link *link, struct call *call,
+    uint64_t now_us, const struct resp *reply)
+{
+    bool error = reply->type == RESP_ERROR;
+
+    switch (call->kind) {
+    case CALL_SCRIPT:
+        call_script_reply(store, link, call, now_us, reply);
+        break;
+    case CALL_INFO:
+        link_info(store, link, now_us, reply);
+        break;
+    case CALL_CLIENT_ID:
+        if (reply->type == RESP_INTEGER && reply->integer > 0)
+            link->client_id = (uint64_t)reply->integer;
+        break;
+    case CALL_TIME:
+        link_time(link, now_us, reply);
+        break;
+    case CALL_MAP:
+        route_map_reply(store, link, now_us, reply);
+        break;
+    case CALL_AUTH:
+    case CALL_LOAD:
+        if (error)
+            link_refused(store, link, now_us, call, reply);
+        break;
+    case CALL_SUBSCRIBE:
+        if (error) {
+            link_refused(store, link, now_us, call, reply);
+        } else {
+            link_ready(store, link);
+            store->unheard = true;
+        }
+        break;
+    case CALL_ASKING:
+    case CALL_KILL:
+    case CALL_NAME:
+    case CALL_PING:
+        break;
+    }
+}
+
+void
+link_reply(struct store *store, struct link *link, uint64_t now_us,
+    const struct resp *reply)
+{
+    if (link_published(store, link, reply))
+        return;
+    if (list_empty(&link->calls)) {
+        link_abandon(store, link, now_us, "it sends what nobody asked for");
+        return;
+    }
+    struct call *call = container_of(link->calls.next, struct call, link);
+    uint32_t serial = link->serial;
+    bool last = call->last;
+
+    link_take(store, link, call, now_us, reply);
+    if (link->state == LINK_DOWN || link->serial != serial)
+        return; /* given up, and the call with it */
+    call_free(store, link, call);
+    if (last && link->state == LINK_GREETING)
+        link_prepare(store, link, now_us);
+    else if (last && link->state == LINK_PREPARING)
+        link_ready(store, link);
+}
+
+/* The first node that can be talked to; NODE_NONE: there is none now. */
+static uint16_t
+subscriber_host(const struct store *store)
+{
+    for (uint16_t i = 0; i < store->node_count; i++)
+        if (store->nodes[i].used && store->links[i].state == LINK_READY)
+            return i;
+    return NODE_NONE;
+}
+
+void
+link_tick(struct store *store, struct link *link, uint64_t now_us)
+{
+    if (link->state == LINK_DOWN) {
+        if (now_us < link->retry_us)
+            return;
+        if (link->index == LINK_SUBSCRIBER)
+            link->node = subscriber_host(store);
+        if (link->node == NODE_NONE)
+            return;
+        link_connect(store, link, now_us);
+        return;
+    }
+    if (link->state == LINK_CONNECTING) {
+        if (now_us >= link->deadline_us)
+            link_abandon(store, link, now_us, "connecting takes too long");
+        return;
+    }
+    if (!list_empty(&link->calls)) {
+        const struct call *oldest =
+            container_of(link->calls.next, struct call, link);
+        if (now_us >= oldest->sent_us + store->settings.command_timeout_us) {
+            count(store->counters, COUNTER_redis_timeouts);
+            link_abandon(store, link, now_us, "no answer in time");
+        }
+        return;
+    }
+    if (link->state == LINK_READY && now_us >= link->spoke_us + PING_AFTER_US)
+        LINK_SEND(store, link, CALL_PING, now_us, TEXT("PING"));
+}
+
+uint64_t
+link_next_us(const struct store *store, const struct link *link)
+{
+    switch (link->state) {
+    case LINK_DOWN:
+        if (link->index == LINK_SUBSCRIBER &&
+            subscriber_host(store) == NODE_NONE)
+            return WHEEL_NEVER;
+        return link->retry_us;
+    case LINK_CONNECTING:
+        return link->deadline_us;
+    case LINK_GREETING:
+    case LINK_PREPARING:
+    case LINK_READY:
+        break;
+    }
+    if (list_empty(&link->calls))
+        return link->spoke_us + PING_AFTER_US;
+    const struct call *oldest =
+        container_of(link->calls.next, struct call, link);
+    return oldest->sent_us + store->settings.command_timeout_us;
+}

@@ -1,0 +1,370 @@
+#include "daemon/store/record.h"
+
+#include "daemon/base/assert.h"
+
+#define HEADER_BYTES   80
+#define IDENTITY_BYTES 36
+#define ACQUIRE_BYTES  40
+#define RELEASE_BYTES  28
+#define RENEW_BYTES    49
+#define RESULT_BYTES   36
+#define GRANT_BYTES    32
+#define HEAD_BYTES     120
+#define TICKET_BYTES   96
+
+#define FLAG_RETRY    1
+#define FLAG_NO_QUEUE 2
+#define FLAG_LOOK     1
+
+#define TICKET_GRANTED 2u
+
+/* Little-endian numbers and doubles, as struct.pack('<...') has them. */
+
+static char *
+put_uint(char *at, uint64_t value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        *at++ = (char)(value & 0xff);
+        value >>= 8;
+    }
+    return at;
+}
+
+static char *
+put_double(char *at, uint64_t value)
+{
+    double number = (double)value;
+    uint64_t bits;
+
+    memcpy(&bits, &number, sizeof(bits));
+    return put_uint(at, bits, sizeof(bits));
+}
+
+static char *
+put_bytes(char *at, const void *bytes, size_t len)
+{
+    memcpy(at, bytes, len);
+    return at + len;
+}
+
+static uint64_t
+get_uint(const char *at, size_t bytes)
+{
+    uint64_t value = 0;
+
+    for (size_t i = bytes; i > 0; i--)
+        value = value << 8 | (uint8_t)at[i - 1];
+    return value;
+}
+
+/* Negative and absurd numbers become 0. */
+static uint64_t
+get_double(const char *at)
+{
+    uint64_t bits = get_uint(at, sizeof(bits));
+    double number;
+
+    memcpy(&number, &bits, sizeof(number));
+    return number >= 0 && number < 9007199254740992.0 ? (uint64_t)number : 0;
+}
+
+size_t
+record_header_bytes(const struct record_header *header)
+{
+    return HEADER_BYTES + header->channel.len;
+}
+
+void
+record_write_header(const struct record_header *header, char *out)
+{
+    char *at = out;
+
+    at = put_uint(at, 1, 1);
+    at = put_uint(at, 0, 1);
+    at = put_uint(at, header->lapse_ms, 2);
+    at = put_bytes(at, header->broker, 8);
+    at = put_double(at, header->realtime_us);
+    at = put_double(at, header->forget_after_ms);
+    at = put_double(at, header->expected_us);
+    at = put_uint(at, header->waiters_max, 4);
+    at = put_bytes(at, header->id, RECORD_ID_BYTES);
+    require(at == out + HEADER_BYTES);
+    put_bytes(at, header->channel.at, header->channel.len);
+}
+
+/* A length byte and the bytes, each; nothing at all where all are empty. */
+static size_t
+words_bytes(const struct op *op)
+{
+    size_t bytes =
+        op->words[0].len + op->words[1].len + op->words[2].len;
+
+    return bytes == 0 ? 0 : bytes + 3;
+}
+
+static char *
+put_words(char *at, const struct op *op)
+{
+    if (words_bytes(op) == 0)
+        return at;
+    for (size_t i = 0; i < 3; i++) {
+        at = put_uint(at, op->words[i].len, 1);
+        at = put_bytes(at, op->words[i].at, op->words[i].len);
+    }
+    return at;
+}
+
+size_t
+record_op_bytes(const struct op *op)
+{
+    switch (op->kind) {
+    case OP_ACQUIRE:
+        return IDENTITY_BYTES + ACQUIRE_BYTES + words_bytes(op);
+    case OP_RELEASE:
+        return IDENTITY_BYTES + RELEASE_BYTES;
+    case OP_RENEW:
+    case OP_LOOK:
+        return IDENTITY_BYTES + RENEW_BYTES;
+    case OP_INSPECT:
+        return 4;
+    case OP_KIND_COUNT:
+        break;
+    }
+    require(false);
+    return 0;
+}
+
+static char *
+put_identity(char *at, const struct op *op)
+{
+    at = put_uint(at, op->generation, 4);
+    at = put_bytes(at, op->session, sizeof(op->session));
+    at = put_bytes(at, op->owner_hash, sizeof(op->owner_hash));
+    return put_uint(at, op->request, 8);
+}
+
+static char *
+put_acquire(char *at, const struct op *op, uint64_t latest_ms)
+{
+    at = put_uint(at,
+        (op->retry ? FLAG_RETRY : 0) | (op->no_queue ? FLAG_NO_QUEUE : 0), 1);
+    at = put_uint(at, 0, 1); /* exclusive */
+    at = put_uint(at, words_bytes(op), 2);
+    at = put_uint(at, 1, 4); /* permits */
+    at = put_uint(at, 0, 4); /* limit */
+    at = put_uint(at, op->lease_ms, 4);
+    at = put_double(at, op->hold_ms);
+    at = put_double(at, latest_ms);
+    at = put_double(at, op->seen);
+    return put_words(at, op);
+}
+
+static char *
+put_release(char *at, const struct op *op)
+{
+    at = put_uint(at, op->place, 4);
+    at = put_double(at, op->arrival);
+    at = put_double(at, op->fence);
+    return put_double(at, op->seen);
+}
+
+static char *
+put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
+{
+    uint64_t hold_ms = 0;
+
+    if (op->hard_end_us != WHEEL_NEVER)
+        hold_ms = op->hard_end_us > now_us + 1000
+            ? (op->hard_end_us - now_us) / 1000
+            : 1;
+    at = put_uint(at, op->kind == OP_LOOK ? FLAG_LOOK : 0, 1);
+    at = put_uint(at, op->place, 4);
+    at = put_double(at, op->arrival);
+    at = put_double(at, op->fence);
+    at = put_uint(at, op->lease_ms, 4);
+    at = put_double(at, hold_ms);
+    at = put_double(at, latest_ms);
+    return put_double(at, op->seen);
+}
+
+void
+record_write_op(const struct op *op, uint64_t now_us, uint64_t latest_ms,
+    char *out)
+{
+    char *at = out;
+
+    if (op->kind == OP_INSPECT) {
+        at = put_uint(at, op->limit, 4);
+    } else {
+        at = put_identity(at, op);
+        if (op->kind == OP_ACQUIRE)
+            at = put_acquire(at, op, latest_ms);
+        else if (op->kind == OP_RELEASE)
+            at = put_release(at, op);
+        else
+            at = put_renew(at, op, now_us, latest_ms);
+    }
+    require(at == out + record_op_bytes(op));
+}
+
+static const char *
+take(struct record_reader *reader, size_t bytes)
+{
+    const char *at = reader->at;
+
+    if ((size_t)(reader->end - at) < bytes)
+        return NULL;
+    reader->at += bytes;
+    return at;
+}
+
+bool
+record_read_reply(struct record_reader *reader, struct text reply,
+    struct record_reply *out)
+{
+    reader->at = reply.at;
+    reader->end = reply.at + reply.len;
+    const char *at = take(reader, 8 + RECORD_ID_BYTES);
+    if (at == NULL)
+        return false;
+    out->time_us = get_double(at);
+    memcpy(out->id, at + 8, RECORD_ID_BYTES);
+    out->id[RECORD_ID_BYTES] = '\0';
+    return out->time_us > 0;
+}
+
+static void
+read_grant(const char *at, struct op_grant *grant)
+{
+    grant->request = get_uint(at, 8);
+    grant->fence = get_double(at + 8);
+    grant->arrival = get_double(at + 16);
+    grant->ttl_ms = (uint32_t)get_uint(at + 24, 4);
+    grant->place = (uint32_t)get_uint(at + 28, 4);
+}
+
+static enum op_status
+status_of(enum record_status status)
+{
+    switch (status) {
+    case RECORD_OK:
+        return OP_OK;
+    case RECORD_WAITING:
+        return OP_WAITING;
+    case RECORD_BUSY:
+        return OP_BUSY;
+    case RECORD_FULL:
+        return OP_FULL;
+    case RECORD_GONE:
+        return OP_GONE;
+    case RECORD_LATE:
+        return OP_UNSENT;
+    case RECORD_NEWER:
+    case RECORD_CORRUPT:
+        break;
+    }
+    return OP_REFUSED;
+}
+
+bool
+record_read_result(struct record_reader *reader, struct op *op,
+    enum record_status *status, struct op_grant *grants, uint32_t room)
+{
+    struct op_result *result = &op->result;
+    const char *at = take(reader, RESULT_BYTES);
+
+    if (at == NULL || (uint8_t)at[0] > RECORD_CORRUPT)
+        return false;
+    *status = (enum record_status)at[0];
+    result->status = status_of(*status);
+    result->handed = at[1] != 0;
+    result->grant_count = (uint32_t)get_uint(at + 2, 2);
+    result->place = (uint32_t)get_uint(at + 4, 4);
+    result->arrival = get_double(at + 8);
+    result->fence = get_double(at + 16);
+    result->ttl_ms = (uint32_t)get_uint(at + 24, 4);
+    result->again_ms = (uint32_t)get_uint(at + 28, 4);
+    result->ahead = (uint32_t)get_uint(at + 32, 4);
+    result->grants = grants;
+    if (result->grant_count > room)
+        return false;
+    for (uint32_t i = 0; i < result->grant_count; i++) {
+        at = take(reader, GRANT_BYTES);
+        if (at == NULL)
+            return false;
+        read_grant(at, &grants[i]);
+    }
+    return true;
+}
+
+static bool
+read_words(const char *at, size_t len, struct op_ticket *ticket)
+{
+    struct text *const words[] = {&ticket->owner, &ticket->client,
+        &ticket->note};
+    size_t used = 0;
+
+    for (size_t i = 0; i < 3; i++) {
+        *words[i] = TEXT("");
+        if (len == 0)
+            continue;
+        if (used >= len || (uint8_t)at[used] > len - used - 1)
+            return false;
+        *words[i] = text_make(at + used + 1, (uint8_t)at[used]);
+        used += 1 + words[i]->len;
+    }
+    return true;
+}
+
+static bool
+read_ticket(const char *at, size_t width, uint64_t time_ms,
+    struct op_ticket *ticket)
+{
+    uint64_t ends = get_double(at + 24);
+    uint64_t since = get_double(at + 88);
+    size_t words = get_uint(at + 2, 2);
+
+    ticket->granted = ((uint8_t)at[0] & TICKET_GRANTED) != 0;
+    ticket->fence = get_double(at + 16);
+    ticket->ttl_ms = ends > time_ms ? ends - time_ms : 0;
+    ticket->age_ms = time_ms > since ? time_ms - since : 0;
+    memcpy(ticket->session, at + 48, sizeof(ticket->session));
+    memcpy(ticket->broker, at + 80, 8);
+    ticket->broker[8] = '\0';
+    if (words > width - TICKET_BYTES)
+        return false;
+    return read_words(at + TICKET_BYTES, words, ticket);
+}
+
+bool
+record_read_tickets(struct record_reader *reader, struct op *op,
+    uint64_t time_us, struct op_ticket *tickets, uint32_t room)
+{
+    struct op_result *result = &op->result;
+    const char *count = take(reader, 4);
+    const char *head = take(reader, HEAD_BYTES);
+
+    if (count == NULL || head == NULL)
+        return false;
+    uint32_t n = (uint32_t)get_uint(count, 4);
+    size_t width = get_uint(head + 2, 2);
+    uint32_t live = (uint32_t)get_uint(head + 32, 4);
+    uint32_t granted = (uint32_t)get_uint(head + 36, 4);
+    if (n > room || width < TICKET_BYTES || granted > live)
+        return false;
+    result->holders = granted;
+    result->waiters = live - granted;
+    result->tickets = tickets;
+    for (uint32_t i = 0; i < n; i++) {
+        struct op_ticket *ticket = &tickets[result->ticket_count];
+        const char *at = take(reader, width);
+        if (at == NULL || !read_ticket(at, width, time_us / 1000, ticket))
+            return false;
+        /* What is over has not been struck out yet, but is no hold. */
+        if (ticket->granted && ticket->ttl_ms == 0)
+            result->holders -= result->holders > 0;
+        else
+            result->ticket_count++;
+    }
+    return true;
+}

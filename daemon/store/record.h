@@ -1,0 +1,74 @@
+/*
+ * The bytes that the scripts of lua/ take and give: arguments of an operation,
+ * results, and a lock's record as inspect.lua shows it. lua/record.lua is the
+ * other half; a format that changes there changes here.
+ */
+#ifndef HOLDFAST_STORE_RECORD_H
+#define HOLDFAST_STORE_RECORD_H
+
+#include "daemon/core/op.h"
+
+#define RECORD_ID_BYTES 40 /* a replication id, hex */
+
+/* What every call says of its broker. */
+struct record_header {
+    const char *broker;      /* ref: 8 characters */
+    const char *id;          /* ref: replication id last seen of the node */
+    struct text channel;     /* ref: prefix of the brokers' channels */
+    uint64_t realtime_us;    /* the broker's CLOCK_REALTIME */
+    uint64_t expected_us;    /* what TIME should say */
+    uint64_t forget_after_ms;
+    uint32_t waiters_max;
+    uint32_t lapse_ms;
+};
+
+size_t record_header_bytes(const struct record_header *header);
+void record_write_header(const struct record_header *header, char *out);
+
+/* Bytes of the operation's own argument. */
+size_t record_op_bytes(const struct op *op);
+
+/*
+ * `now_us` is the broker's clock, `latest_ms` a time of the node's clock after
+ * which acquire and renew do nothing.
+ */
+void record_write_op(const struct op *op, uint64_t now_us, uint64_t latest_ms,
+    char *out);
+
+/* The start of each reply. */
+struct record_reply {
+    uint64_t time_us; /* TIME of the node */
+    char id[RECORD_ID_BYTES + 1];
+};
+
+struct record_reader {
+    const char *at;
+    const char *end;
+};
+
+bool record_read_reply(struct record_reader *reader, struct text reply,
+    struct record_reply *out);
+
+enum record_status {
+    RECORD_OK,
+    RECORD_WAITING,
+    RECORD_BUSY,
+    RECORD_FULL,
+    RECORD_LATE,
+    RECORD_GONE,
+    RECORD_NEWER,
+    RECORD_CORRUPT,
+};
+
+/*
+ * Reads one operation's result into op->result (not its sent_us); its grants go
+ * to `grants`, of which there are `room`. False: the bytes make no sense.
+ */
+bool record_read_result(struct record_reader *reader, struct op *op,
+    enum record_status *status, struct op_grant *grants, uint32_t room);
+
+/* Reads what inspect.lua adds to its result; words refer to the reply. */
+bool record_read_tickets(struct record_reader *reader, struct op *op,
+    uint64_t time_us, struct op_ticket *tickets, uint32_t room);
+
+#endif

@@ -1,0 +1,222 @@
+/*
+ * Nodes and slots: which node an operation goes to, and how that is learnt.
+ *
+ * A map refresh (CLUSTER SLOTS) is asked of one node at a time, with a pause
+ * between: many MOVED answers cost one refresh. What MOVED says is used at once.
+ */
+#include "daemon/store/state.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#define MAP_PAUSE_US   100000
+#define MAP_BACKOFF_US 2000000
+
+void
+route_want_map(struct store *store)
+{
+    store->map_wanted = store->settings.topology == STORE_CLUSTER;
+}
+
+static bool
+address_equal(const struct store_address *address, struct text host,
+    uint16_t port)
+{
+    return address->port == port && strlen(address->host) == host.len &&
+        memcmp(address->host, host.at, host.len) == 0;
+}
+
+/* The node of that address, a new one if need be; NODE_NONE: no room. */
+uint16_t
+route_node(struct store *store, struct text host, uint16_t port)
+{
+    uint16_t free = NODE_NONE;
+
+    if (host.len == 0 || host.len >= STORE_HOST_MAX || port == 0)
+        return NODE_NONE;
+    for (uint16_t i = 0; i < STORE_NODES_MAX; i++) {
+        const struct node *node = &store->nodes[i];
+        if (node->used && address_equal(&node->address, host, port))
+            return i;
+        if (!node->used && free == NODE_NONE &&
+            store->links[i].state == LINK_DOWN && !store->links[i].wish_close)
+            free = i;
+    }
+    if (free == NODE_NONE)
+        return NODE_NONE;
+    struct node *node = &store->nodes[free];
+    struct link *link = &store->links[free];
+    memset(&node->address, 0, sizeof(node->address));
+    memcpy(node->address.host, host.at, host.len);
+    node->address.port = port;
+    node->used = true;
+    node->seed = false;
+    node->mapped = false;
+    link->old_client_id = 0;
+    link->client_id = 0;
+    link->retry_us = 0;
+    if (store->node_count <= free)
+        store->node_count = (uint16_t)(free + 1);
+    return free;
+}
+
+/* NODE_NONE: nobody is known to serve it. */
+uint16_t
+route_of(const struct store *store, const struct op *op)
+{
+    return store->settings.topology == STORE_SINGLE ? 0
+                                                    : store->slots[op->slot];
+}
+
+/* "MOVED 3999 127.0.0.1:6381"; an empty host is that of the one who said it. */
+bool
+route_redirect(struct store *store, struct text where, uint16_t from,
+    uint16_t *slot, uint16_t *node)
+{
+    const char *end = where.at + where.len;
+    const char *space = memchr(where.at, ' ', where.len);
+    const char *second =
+        space ? memchr(space + 1, ' ', (size_t)(end - space - 1)) : NULL;
+    uint64_t slot_number;
+    uint64_t port;
+
+    if (second == NULL)
+        return false;
+    const char *colon = end;
+    while (colon > second && colon[-1] != ':')
+        colon--;
+    if (colon == second ||
+        !text_to_u64(text_make(space + 1, (size_t)(second - space - 1)),
+            SLOT_COUNT - 1, &slot_number) ||
+        !text_to_u64(text_make(colon, (size_t)(end - colon)), UINT16_MAX,
+            &port))
+        return false;
+    struct text host = text_make(second + 1, (size_t)(colon - second - 2));
+    if (host.len == 0)
+        host = text_from(store->nodes[from].address.host);
+    *slot = (uint16_t)slot_number;
+    *node = route_node(store, host, (uint16_t)port);
+    return *node != NODE_NONE;
+}
+
+/* One refresh at a time, from the next link in turn that is ready. */
+void
+route_tick(struct store *store, uint64_t now_us)
+{
+    static const struct text words[] = {{"CLUSTER", 7}, {"SLOTS", 5}};
+
+    if (!store->map_wanted || store->map_asked || now_us < store->map_next_us)
+        return;
+    for (uint32_t i = 0; i < store->node_count; i++) {
+        uint32_t index = (store->map_turn + i) % store->node_count;
+        struct link *link = &store->links[index];
+        if (link->state != LINK_READY || !resp_command(&link->out, words, 2))
+            continue;
+        link_call(store, link, CALL_MAP, now_us);
+        count(store->counters, COUNTER_redis_map_refreshes);
+        store->map_turn = index + 1;
+        store->map_asked = true;
+        store->map_wanted = false;
+        return;
+    }
+    store->map_next_us = now_us + MAP_PAUSE_US;
+}
+
+void
+route_map_failed(struct store *store, uint64_t now_us)
+{
+    store->map_asked = false;
+    store->map_wanted = true;
+    store->map_next_us = now_us + store_jitter(store, store->map_backoff_us);
+    if (store->map_backoff_us < MAP_BACKOFF_US)
+        store->map_backoff_us *= 2;
+}
+
+/* One range of CLUSTER SLOTS: start, end, [host, port, ...], replicas. */
+static bool
+map_range(struct store *store, const struct link *link,
+    const struct resp *range, uint16_t *map)
+{
+    if (range->type != RESP_ARRAY || range->count < 3 ||
+        range->item[0].type != RESP_INTEGER ||
+        range->item[1].type != RESP_INTEGER ||
+        range->item[2].type != RESP_ARRAY || range->item[2].count < 2)
+        return false;
+    int64_t first = range->item[0].integer;
+    int64_t last = range->item[1].integer;
+    const struct resp *master = range->item[2].item;
+    if (first < 0 || last >= SLOT_COUNT || first > last ||
+        master[1].type != RESP_INTEGER || master[1].integer < 1 ||
+        master[1].integer > UINT16_MAX)
+        return false;
+    struct text host = master[0].text;
+    if (master[0].type != RESP_STRING || host.len == 0)
+        host = text_from(store->nodes[link->node].address.host);
+    if (text_equal(host, TEXT("?")))
+        return true;
+    uint16_t node = route_node(store, host, (uint16_t)master[1].integer);
+    if (node == NODE_NONE)
+        return false;
+    store->nodes[node].mapped = true;
+    for (int64_t slot = first; slot <= last; slot++)
+        map[slot] = node;
+    return true;
+}
+
+/* Forgets nodes that have no slots and nothing to do any more. */
+static void
+route_retire(struct store *store)
+{
+    for (uint16_t i = 0; i < store->node_count; i++) {
+        struct node *node = &store->nodes[i];
+        struct link *link = &store->links[i];
+        if (!node->used || node->seed || node->mapped || node->queued > 0 ||
+            link->call_count > 0 || store->links[LINK_SUBSCRIBER].node == i)
+            continue;
+        if (link->state != LINK_DOWN) {
+            link->wish_close = true;
+            link->wish_connect = false;
+            link->state = LINK_DOWN;
+        }
+        link->client_id = 0;
+        node->used = false;
+    }
+}
+
+void
+route_map_reply(struct store *store, struct link *link, uint64_t now_us,
+    const struct resp *reply)
+{
+    static uint16_t map[SLOT_COUNT];
+    uint32_t mapped = 0;
+    bool good = reply->type == RESP_ARRAY;
+
+    for (uint32_t i = 0; i < SLOT_COUNT; i++)
+        map[i] = NODE_NONE;
+    for (uint16_t i = 0; i < store->node_count; i++)
+        store->nodes[i].mapped = false;
+    for (size_t i = 0; good && i < reply->count; i++)
+        good = map_range(store, link, &reply->item[i], map);
+    for (uint32_t i = 0; i < SLOT_COUNT; i++)
+        mapped += map[i] != NODE_NONE;
+    if (!good || mapped == 0) {
+        for (uint32_t i = 0; i < SLOT_COUNT; i++)
+            if (store->slots[i] != NODE_NONE)
+                store->nodes[store->slots[i]].mapped = true;
+        log_write(LOG_WARN, "redis_map_unusable", "slots=%u", mapped);
+        route_map_failed(store, now_us);
+        return;
+    }
+    memcpy(store->slots, map, sizeof(map));
+    if (store->slots_mapped != mapped)
+        log_write(mapped == SLOT_COUNT ? LOG_INFO : LOG_WARN, "redis_map",
+            "slots=%u of=%u", mapped, SLOT_COUNT);
+    store->slots_mapped = mapped;
+    store->map_asked = false;
+    store->map_next_us = now_us + store_jitter(store, MAP_PAUSE_US);
+    store->map_backoff_us = MAP_PAUSE_US;
+    if (mapped < SLOT_COUNT)
+        route_map_failed(store, now_us);
+    route_retire(store);
+    store_route_parked(store, now_us);
+}

@@ -1,0 +1,27 @@
+/*
+ * The Lua scripts, as they were built into the program from lua/ (see
+ * lua/embed.py): includes put in, comments and indentation taken out.
+ */
+#ifndef HOLDFAST_STORE_SCRIPTS_H
+#define HOLDFAST_STORE_SCRIPTS_H
+
+#include <stddef.h>
+
+enum script_id {
+    SCRIPT_ACQUIRE,
+    SCRIPT_RELEASE,
+    SCRIPT_RENEW,
+    SCRIPT_INSPECT,
+    SCRIPT_COUNT
+};
+
+struct script {
+    const char *name; /* that of the file, without .lua */
+    const char *body; /* NUL-terminated */
+    size_t body_len;
+    const char *sha1; /* of the body: 40 lower-case hex digits, for EVALSHA */
+};
+
+extern const struct script scripts[SCRIPT_COUNT];
+
+#endif

@@ -1,0 +1,176 @@
+/*
+ * The store's own state, for the files of daemon/store only.
+ *
+ * A *node* is an address with a queue of operations; a *link* is one connection
+ * to a node: each node has a data link, and one link more subscribes to this
+ * broker's channel. A *call* is a command that has been sent on a link; replies
+ * come in the order of calls.
+ *
+ * An operation is on exactly one list: a node's queue (by kind), a call, the
+ * parked (to be routed again later, or when there is a route), or the done.
+ *
+ * link.c: the life of a connection. call.c: batches and their replies. route.c:
+ * nodes and slots. store.c: the front, parking and time.
+ */
+#ifndef HOLDFAST_STORE_STATE_H
+#define HOLDFAST_STORE_STATE_H
+
+#include "daemon/base/random.h"
+#include "daemon/base/slab.h"
+#include "daemon/base/slot.h"
+#include "daemon/base/wheel.h"
+#include "daemon/store/record.h"
+#include "daemon/store/scripts.h"
+#include "daemon/store/store.h"
+
+#define LINK_SUBSCRIBER STORE_NODES_MAX /* index of the subscribing link */
+#define LINK_COUNT      (STORE_NODES_MAX + 1)
+#define LINK_OUT_BYTES  (1u << 20)
+#define NODE_NONE       UINT16_MAX
+#define GRANTS_MAX      65536
+#define TICKETS_SHOWN   512
+#define HINTS_MAX       4096
+
+enum link_state {
+    LINK_DOWN,       /* not before retry_us */
+    LINK_CONNECTING, /* io has been asked */
+    LINK_GREETING,   /* who are you? */
+    LINK_PREPARING,  /* kill the predecessor, load the scripts */
+    LINK_READY,
+};
+
+struct link {
+    enum link_state state;
+    uint32_t index;
+    uint32_t serial;   /* of the connection */
+    uint16_t node;     /* NODE_NONE: the subscriber without a node */
+    bool wish_connect;
+    bool wish_close;
+    bool readonly;     /* is a replica */
+    struct buffer out; /* what io has not written yet */
+    struct list calls; /* without a reply, oldest first */
+    uint32_t call_count;
+    uint32_t batch_count;  /* of them script calls */
+    uint32_t loading;      /* of them SCRIPT LOAD */
+    uint64_t deadline_us;  /* of connecting */
+    uint64_t retry_us;     /* LINK_DOWN */
+    uint64_t backoff_us;
+    uint64_t spoke_us;     /* the last call was sent */
+    uint64_t client_id;    /* of this connection, 0: not known */
+    uint64_t old_client_id; /* of one that was lost */
+    char run_id[41];
+    char old_run_id[41];
+    char id[RECORD_ID_BYTES + 1]; /* replication id last seen */
+    int64_t clock_us; /* the node's clock less ours; never more than that */
+};
+
+struct node {
+    bool used;
+    bool seed;   /* from the configuration: never forgotten */
+    bool mapped; /* has slots */
+    struct store_address address;
+    struct list queues[OP_KIND_COUNT];
+    uint32_t queued;
+};
+
+enum call_kind {
+    CALL_SCRIPT, /* operations */
+    CALL_ASKING,
+    CALL_AUTH,
+    CALL_INFO,
+    CALL_CLIENT_ID,
+    CALL_TIME,
+    CALL_KILL,
+    CALL_NAME,
+    CALL_LOAD,
+    CALL_MAP,
+    CALL_SUBSCRIBE,
+    CALL_PING,
+};
+
+struct call {
+    struct slab_node node;
+    struct list link;
+    enum call_kind kind;
+    bool last; /* of a phase of the greeting */
+    uint64_t sent_us;
+    struct list ops;
+    uint32_t op_count;
+};
+
+struct hint {
+    uint64_t request;
+    uint64_t fence;
+};
+
+struct store {
+    struct store_settings settings;
+    struct counters *counters; /* ref */
+    char channel[64];          /* prefix of the brokers' channels */
+    uint64_t realtime_us;
+    struct random random;
+    struct wheel wheel; /* operations: give up, or route again */
+    struct slab calls;
+    struct link links[LINK_COUNT];
+    struct node nodes[STORE_NODES_MAX];
+    uint16_t node_count; /* used ones are below it */
+    uint16_t slots[SLOT_COUNT]; /* node, or NODE_NONE */
+    uint32_t slots_mapped;
+    bool map_wanted;
+    bool map_asked; /* one refresh at a time */
+    uint64_t map_next_us;
+    uint32_t map_turn; /* which link to ask next */
+    uint64_t map_backoff_us;
+    struct list parked;
+    struct list done;
+    bool unheard;
+    struct hint hints[HINTS_MAX];
+    uint32_t hint_count;
+    struct op_grant grants[GRANTS_MAX];
+    struct op_ticket tickets[TICKETS_SHOWN];
+};
+
+/* link.c */
+void link_init(struct link *link, uint32_t index);
+void link_tick(struct store *store, struct link *link, uint64_t now_us);
+uint64_t link_next_us(const struct store *store, const struct link *link);
+void link_connected(struct store *store, struct link *link, uint64_t now_us);
+void link_lost(struct store *store, struct link *link, uint64_t now_us,
+    const char *why);
+void link_reply(struct store *store, struct link *link, uint64_t now_us,
+    const struct resp *reply);
+struct call *link_call(struct store *store, struct link *link,
+    enum call_kind kind, uint64_t now_us);
+void link_load_scripts(struct store *store, struct link *link,
+    uint64_t now_us);
+const char *link_name(const struct store *store, const struct link *link,
+    char *out, size_t out_bytes);
+
+/* call.c */
+void call_flush_node(struct store *store, uint16_t node, uint64_t now_us);
+void call_script_reply(struct store *store, struct link *link,
+    struct call *call, uint64_t now_us, const struct resp *reply);
+void call_lost(struct store *store, struct call *call);
+
+/* route.c */
+uint16_t route_node(struct store *store, struct text host, uint16_t port);
+uint16_t route_of(const struct store *store, const struct op *op);
+bool route_redirect(struct store *store, struct text where, uint16_t from,
+    uint16_t *slot, uint16_t *node);
+void route_want_map(struct store *store);
+void route_tick(struct store *store, uint64_t now_us);
+void route_map_reply(struct store *store, struct link *link, uint64_t now_us,
+    const struct resp *reply);
+void route_map_failed(struct store *store, uint64_t now_us);
+
+/* store.c */
+void op_done(struct store *store, struct op *op, enum op_status status);
+void op_enqueue(struct store *store, struct op *op, uint16_t node,
+    uint64_t now_us, bool first);
+void op_dequeue(struct store *store, struct node *node, struct op *op);
+void op_park(struct store *store, struct op *op, uint64_t until_us);
+void op_route(struct store *store, struct op *op, uint64_t now_us);
+void store_route_parked(struct store *store, uint64_t now_us);
+uint64_t store_jitter(struct store *store, uint64_t low_us);
+
+#endif

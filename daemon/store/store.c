@@ -1,0 +1,396 @@
+/*
+ * The store's front: taking operations, parking those that have no route now,
+ * time, wishes, and giving back what is done.
+ */
+#include "daemon/store/state.h"
+
+#include "daemon/base/assert.h"
+
+#include <stdlib.h>
+
+#define ROUTE_RETRY_US 50000
+
+uint64_t
+store_jitter(struct store *store, uint64_t low_us)
+{
+    return low_us + random_below(&store->random, low_us / 2 + 1);
+}
+
+static bool
+store_take_memory(struct store *store)
+{
+    uint32_t calls = LINK_COUNT * (2 * store->settings.in_flight + 32);
+
+    if (!slab_init(&store->calls, sizeof(struct call), calls))
+        return false;
+    for (uint32_t i = 0; i < LINK_COUNT; i++)
+        if (!buffer_init(&store->links[i].out, LINK_OUT_BYTES))
+            return false;
+    return true;
+}
+
+static void
+store_seed(struct store *store)
+{
+    const struct store_settings *settings = &store->settings;
+
+    for (uint32_t i = 0; i < settings->node_count; i++) {
+        const struct store_address *seed = &settings->nodes[i];
+        uint16_t node =
+            route_node(store, text_from(seed->host), seed->port);
+        require(node != NODE_NONE);
+        store->nodes[node].seed = true;
+    }
+}
+
+struct store *
+store_create(const struct store_settings *settings, struct counters *counters,
+    uint64_t now_us)
+{
+    struct store *store = calloc(1, sizeof(*store));
+    size_t prefix_len = strlen(settings->key_prefix);
+
+    if (store == NULL)
+        return NULL;
+    store->settings = *settings;
+    store->counters = counters;
+    memcpy(store->channel, settings->key_prefix, prefix_len);
+    memcpy(store->channel + prefix_len, "/broker/", sizeof("/broker/"));
+    random_init(&store->random, settings->seed);
+    wheel_init(&store->wheel, now_us);
+    list_init(&store->parked);
+    list_init(&store->done);
+    store->map_backoff_us = ROUTE_RETRY_US;
+    for (uint32_t i = 0; i < LINK_COUNT; i++)
+        link_init(&store->links[i], i);
+    for (uint32_t i = 0; i < STORE_NODES_MAX; i++)
+        for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+            list_init(&store->nodes[i].queues[kind]);
+    for (uint32_t i = 0; i < SLOT_COUNT; i++)
+        store->slots[i] = NODE_NONE;
+    if (!store_take_memory(store)) {
+        store_destroy(&store);
+        return NULL;
+    }
+    store_seed(store);
+    route_want_map(store);
+    return store;
+}
+
+void
+store_destroy(struct store **store)
+{
+    if (*store == NULL)
+        return;
+    for (uint32_t i = 0; i < LINK_COUNT; i++)
+        buffer_fini(&(*store)->links[i].out);
+    slab_fini(&(*store)->calls);
+    free(*store);
+    *store = NULL;
+}
+
+void
+op_done(struct store *store, struct op *op, enum op_status status)
+{
+    require(list_empty(&op->link));
+    wheel_remove(&store->wheel, &op->timer);
+    if (status == OP_UNSENT || status == OP_UNKNOWN || status == OP_REFUSED)
+        memset(&op->result, 0, sizeof(op->result));
+    op->result.status = status;
+    list_push_back(&store->done, &op->link);
+}
+
+/*
+ * Puts an operation into a node's queue. Where the node answers, it is given as
+ * long as a call may take, also where it would not wait for Redis.
+ */
+void
+op_enqueue(struct store *store, struct op *op, uint16_t index, uint64_t now_us,
+    bool first)
+{
+    struct node *node = &store->nodes[index];
+    uint64_t due_us = op->give_up_us;
+
+    require(node->used && list_empty(&op->link));
+    if (store->links[index].state == LINK_READY &&
+        due_us < now_us + store->settings.command_timeout_us)
+        due_us = now_us + store->settings.command_timeout_us;
+    op->at_node = index;
+    if (first)
+        list_push_front(&node->queues[op->kind], &op->link);
+    else
+        list_push_back(&node->queues[op->kind], &op->link);
+    node->queued++;
+    wheel_add(&store->wheel, &op->timer, due_us);
+}
+
+void
+op_dequeue(struct store *store, struct node *node, struct op *op)
+{
+    require(node->queued > 0 && op->at_node != NODE_NONE);
+    list_remove(&op->link);
+    wheel_remove(&store->wheel, &op->timer);
+    op->at_node = NODE_NONE;
+    node->queued--;
+}
+
+/* To be routed again at `until_us`, or given up where that is sooner. */
+void
+op_park(struct store *store, struct op *op, uint64_t until_us)
+{
+    op->at_node = NODE_NONE;
+    list_push_back(&store->parked, &op->link);
+    wheel_add(&store->wheel, &op->timer,
+        until_us < op->give_up_us ? until_us : op->give_up_us);
+}
+
+void
+op_route(struct store *store, struct op *op, uint64_t now_us)
+{
+    uint16_t node = route_of(store, op);
+
+    if (node != NODE_NONE) {
+        op_enqueue(store, op, node, now_us, false);
+        return;
+    }
+    route_want_map(store);
+    op_park(store, op, now_us + ROUTE_RETRY_US);
+}
+
+/* There is a new map: what is parked may have a route now. */
+void
+store_route_parked(struct store *store, uint64_t now_us)
+{
+    struct list parked;
+    struct list *at;
+
+    list_init(&parked);
+    list_splice_back(&parked, &store->parked);
+    while ((at = list_pop_front(&parked)) != NULL) {
+        struct op *op = container_of(at, struct op, link);
+        if (op->attempts > 0)
+            op_park(store, op, op->timer.due_us); /* backs off */
+        else
+            op_route(store, op, now_us);
+    }
+}
+
+void
+store_submit(struct store *store, uint64_t now_us, struct list *ops)
+{
+    struct list *at;
+
+    while ((at = list_pop_front(ops)) != NULL) {
+        struct op *op = container_of(at, struct op, link);
+        op->attempts = 0;
+        op->at_node = NODE_NONE;
+        op_route(store, op, now_us);
+    }
+}
+
+/* An operation's time has come: to be given up, or routed again. */
+static void
+op_due(struct store *store, struct op *op, uint64_t now_us)
+{
+    if (op->at_node != NODE_NONE)
+        op_dequeue(store, &store->nodes[op->at_node], op);
+    else
+        list_remove(&op->link);
+    if (now_us >= op->give_up_us)
+        op_done(store, op, OP_UNSENT);
+    else
+        op_route(store, op, now_us);
+}
+
+void
+store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
+{
+    struct wheel_node *timer;
+
+    store->realtime_us = realtime_us;
+    for (uint32_t i = 0; i < store->node_count; i++)
+        if (store->nodes[i].used)
+            link_tick(store, &store->links[i], now_us);
+    link_tick(store, &store->links[LINK_SUBSCRIBER], now_us);
+    route_tick(store, now_us);
+    for (uint16_t i = 0; i < store->node_count; i++)
+        if (store->nodes[i].used)
+            call_flush_node(store, i, now_us);
+    while ((timer = wheel_pop(&store->wheel, now_us)) != NULL)
+        op_due(store, container_of(timer, struct op, timer), now_us);
+}
+
+uint64_t
+store_next_us(const struct store *store)
+{
+    uint64_t next_us = wheel_next_us(&store->wheel);
+    uint64_t link_us;
+
+    for (uint32_t i = 0; i < store->node_count; i++) {
+        if (!store->nodes[i].used)
+            continue;
+        link_us = link_next_us(store, &store->links[i]);
+        next_us = link_us < next_us ? link_us : next_us;
+    }
+    link_us = link_next_us(store, &store->links[LINK_SUBSCRIBER]);
+    next_us = link_us < next_us ? link_us : next_us;
+    if (store->map_wanted && !store->map_asked && store->map_next_us < next_us)
+        next_us = store->map_next_us;
+    return next_us;
+}
+
+struct op *
+store_take_done(struct store *store)
+{
+    struct list *at = list_pop_front(&store->done);
+
+    return at == NULL ? NULL : container_of(at, struct op, link);
+}
+
+bool
+store_take_hint(struct store *store, uint64_t *request, uint64_t *fence)
+{
+    if (store->hint_count == 0)
+        return false;
+    const struct hint *hint = &store->hints[--store->hint_count];
+    *request = hint->request;
+    *fence = hint->fence;
+    return true;
+}
+
+bool
+store_take_unheard(struct store *store)
+{
+    bool unheard = store->unheard;
+
+    store->unheard = false;
+    return unheard;
+}
+
+static bool
+link_wish(struct store *store, struct link *link, struct store_wish *wish)
+{
+    wish->link = (struct store_link){link->index, link->serial};
+    wish->address = NULL;
+    if (link->wish_close) {
+        link->wish_close = false;
+        wish->kind = WISH_CLOSE;
+        return true;
+    }
+    if (link->wish_connect) {
+        link->wish_connect = false;
+        wish->kind = WISH_CONNECT;
+        wish->address = &store->nodes[link->node].address;
+        return true;
+    }
+    return false;
+}
+
+bool
+store_take_wish(struct store *store, struct store_wish *wish)
+{
+    for (uint32_t i = 0; i < store->node_count; i++)
+        if (link_wish(store, &store->links[i], wish))
+            return true;
+    return link_wish(store, &store->links[LINK_SUBSCRIBER], wish);
+}
+
+uint32_t
+store_link_count(const struct store *store)
+{
+    (void)store;
+    return LINK_COUNT;
+}
+
+struct buffer *
+store_link_output(struct store *store, uint32_t index)
+{
+    require(index < LINK_COUNT);
+    return &store->links[index].out;
+}
+
+/* NULL where the news is of an earlier connection. */
+static struct link *
+store_link_of(struct store *store, struct store_link link)
+{
+    require(link.index < LINK_COUNT);
+    struct link *found = &store->links[link.index];
+    return found->serial == link.serial && found->state != LINK_DOWN ? found
+                                                                     : NULL;
+}
+
+void
+store_connected(struct store *store, struct store_link link, uint64_t now_us)
+{
+    struct link *found = store_link_of(store, link);
+
+    if (found != NULL)
+        link_connected(store, found, now_us);
+}
+
+void
+store_closed(struct store *store, struct store_link link, uint64_t now_us,
+    const char *why)
+{
+    struct link *found = store_link_of(store, link);
+
+    if (found != NULL)
+        link_lost(store, found, now_us, why);
+}
+
+void
+store_reply(struct store *store, struct store_link link, uint64_t now_us,
+    const struct resp *reply)
+{
+    struct link *found = store_link_of(store, link);
+
+    if (found != NULL)
+        link_reply(store, found, now_us, reply);
+}
+
+bool
+store_ready(const struct store *store)
+{
+    if (store->settings.topology == STORE_SINGLE)
+        return store->links[0].state == LINK_READY;
+    if (store->slots_mapped < SLOT_COUNT)
+        return false;
+    for (uint32_t i = 0; i < store->node_count; i++)
+        if (store->nodes[i].used && store->nodes[i].mapped &&
+            store->links[i].state != LINK_READY)
+            return false;
+    return true;
+}
+
+uint32_t
+store_in_flight(const struct store *store)
+{
+    uint32_t calls = 0;
+
+    for (uint32_t i = 0; i < store->node_count; i++)
+        calls += store->links[i].batch_count;
+    return calls;
+}
+
+void
+store_check(const struct store *store)
+{
+    for (uint32_t i = 0; i < STORE_NODES_MAX; i++) {
+        const struct node *node = &store->nodes[i];
+        uint32_t queued = 0;
+        for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+            LIST_EACH(at, &node->queues[kind])
+            queued++;
+        require(queued == node->queued);
+        require(queued == 0 || node->used);
+    }
+    for (uint32_t i = 0; i < LINK_COUNT; i++) {
+        const struct link *link = &store->links[i];
+        uint32_t calls = 0;
+        LIST_EACH(at, &link->calls)
+        calls++;
+        require(calls == link->call_count);
+        require(link->state != LINK_DOWN || calls == 0);
+    }
+    wheel_check(&store->wheel);
+}

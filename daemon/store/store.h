@@ -1,0 +1,129 @@
+/*
+ * The store: operations of the core to script calls on Redis nodes, and the
+ * replies to results. It decides what goes where and when; io obeys.
+ *
+ * A state machine without socket or clock. Operations are submitted, gathered,
+ * and leave as few calls as slots allow at the end of each turn. Connections
+ * ("links") are asked for and given up by wishes that io carries out; io tells
+ * what became of them, and hands over each reply as it was read.
+ *
+ * An operation is given back exactly once: with the script's result, OP_UNSENT
+ * (nothing ran, and give_up_us has come), OP_UNKNOWN (its call was sent and the
+ * connection was lost or too slow) or OP_REFUSED (Redis answered that it cannot
+ * be done). Redirects, reloads of scripts and errors that say that nothing ran
+ * are dealt with here.
+ *
+ * After a connection was lost, the next one first has the old one killed where it
+ * is the same server still: no command that slept in a buffer runs after that.
+ */
+#ifndef HOLDFAST_STORE_STORE_H
+#define HOLDFAST_STORE_STORE_H
+
+#include "daemon/base/buffer.h"
+#include "daemon/core/counters.h"
+#include "daemon/core/op.h"
+#include "daemon/store/resp.h"
+
+#define STORE_NODES_MAX 128
+#define STORE_HOST_MAX  256
+
+enum store_topology {
+    STORE_SINGLE,
+    STORE_CLUSTER,
+};
+
+struct store_address {
+    char host[STORE_HOST_MAX]; /* a name or a number, without brackets */
+    uint16_t port;
+};
+
+struct store_settings {
+    enum store_topology topology;
+    struct store_address nodes[64]; /* seeds */
+    uint32_t node_count;
+    char username[128]; /* empty: none */
+    char password[512]; /* empty: none */
+    char key_prefix[33];
+    char broker_id[9];
+    uint32_t lapse_ms;
+    uint32_t waiters_max;
+    uint64_t forget_after_ms;
+    uint64_t connect_timeout_us;
+    uint64_t command_timeout_us;
+    uint32_t batch;     /* operations a call, at most */
+    uint32_t in_flight; /* calls a link, at most */
+    uint64_t seed;      /* of jitter */
+};
+
+struct store;
+
+/* NULL where there is no memory. `counters` stays the caller's. */
+struct store *store_create(const struct store_settings *settings,
+    struct counters *counters, uint64_t now_us);
+void store_destroy(struct store **store);
+
+/* Takes all operations of the list. */
+void store_submit(struct store *store, uint64_t now_us, struct list *ops);
+
+/*
+ * Once a turn, after all else: deals with what time has brought, then puts what
+ * was gathered into the links' output. `realtime_us` is CLOCK_REALTIME, a lower
+ * bound for the fence of a lock that Redis knows nothing of.
+ */
+void store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us);
+
+/* When to come with store_flush() at the latest. */
+uint64_t store_next_us(const struct store *store);
+
+/* An operation that is done, or NULL. To be emptied before the next reply. */
+struct op *store_take_done(struct store *store);
+
+/* A grant that another broker announced; false: no more. */
+bool store_take_hint(struct store *store, uint64_t *request, uint64_t *fence);
+
+/* Whether announcements may have been missed since it was last asked. */
+bool store_take_unheard(struct store *store);
+
+/* Links are numbered from 0; which connection of a link is meant is told by
+ * its serial number, so that news of an earlier one is ignored. */
+struct store_link {
+    uint32_t index;
+    uint32_t serial;
+};
+
+enum store_wish_kind {
+    WISH_NONE,
+    WISH_CONNECT, /* to `address`; then report connected or closed */
+    WISH_CLOSE,   /* no report is wanted */
+};
+
+struct store_wish {
+    enum store_wish_kind kind;
+    struct store_link link;
+    const struct store_address *address; /* ref, valid until the next call */
+};
+
+/* What is to be done about connections; false: nothing more. */
+bool store_take_wish(struct store *store, struct store_wish *wish);
+
+/* How many links there are, and what one has to send; io consumes it. */
+uint32_t store_link_count(const struct store *store);
+struct buffer *store_link_output(struct store *store, uint32_t index);
+
+void store_connected(struct store *store, struct store_link link,
+    uint64_t now_us);
+void store_closed(struct store *store, struct store_link link, uint64_t now_us,
+    const char *why);
+void store_reply(struct store *store, struct store_link link, uint64_t now_us,
+    const struct resp *reply);
+
+/* Whether every slot has a node that answers. */
+bool store_ready(const struct store *store);
+
+/* Calls under way, for a loop that would rather poll than sleep. */
+uint32_t store_in_flight(const struct store *store);
+
+/* Checks every invariant at the cost of a walk; for tests. */
+void store_check(const struct store *store);
+
+#endif
