@@ -1,0 +1,756 @@
+/*
+ * Clients' connections: accepted, read into lines, written to, closed.
+ *
+ * A client is always read from: only so is its end seen at once. What it may
+ * pile up is bounded instead: a partial line, outstanding requests (the core),
+ * unread output, and the bytes of all together. A connection costs no buffer
+ * while it is idle.
+ *
+ * At the end our FIN follows BYE, and the socket stays until the client's own
+ * FIN, for a moment: closing with unread input would destroy the BYE.
+ */
+#include "daemon/io/state.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+#include "proto/request.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define ACCEPTS_A_TURN 64
+#define LINGER_S       1
+#define ACCEPT_PAUSE_MS 100
+
+static void client_readable(evutil_socket_t fd, short what, void *arg);
+
+static struct client *
+client_of(const struct loop *loop, struct handle session)
+{
+    struct client *client = loop->by_session[session.index];
+
+    return client != NULL && handle_equal(client->session, session) ? client
+                                                                    : NULL;
+}
+
+static void
+client_forget_output(struct client *client)
+{
+    client->loop->memory -= client->out_len;
+    free(client->out);
+    client->out = NULL;
+    client->out_start = 0;
+    client->out_len = 0;
+    client->out_capacity = 0;
+    if (client->writing != NULL)
+        event_free(client->writing);
+    client->writing = NULL;
+}
+
+static void
+client_forget_partial(struct client *client)
+{
+    client->loop->memory -= client->partial_len;
+    free(client->partial);
+    client->partial = NULL;
+    client->partial_len = 0;
+}
+
+/* Frees the client; its session has ended or ends by the caller. */
+static void
+client_destroy(struct client *client)
+{
+    struct loop *loop = client->loop;
+
+    if (client_of(loop, client->session) == client)
+        loop->by_session[client->session.index] = NULL;
+    event_del(&client->event);
+    client_forget_output(client);
+    client_forget_partial(client);
+    list_remove(&client->link);
+    list_remove(&client->dirty_link);
+    list_remove(&client->fate_link);
+    close(client->fd);
+    loop->client_count--;
+    free(client);
+}
+
+static void
+client_step(struct client *client, enum core_event_kind kind)
+{
+    struct core_event event = {.kind = kind, .session = client->session};
+
+    loop_step(client->loop, &event);
+}
+
+/* The connection is broken. */
+static void
+client_broken(struct client *client)
+{
+    struct loop *loop = client->loop;
+    struct handle session = client->session;
+    bool ending = client->ending;
+
+    client_destroy(client);
+    if (ending)
+        return;
+    struct core_event event = {.kind = CORE_DROP, .session = session};
+    loop_step(loop, &event);
+}
+
+static void
+client_expel(struct client *client, enum core_expel why)
+{
+    struct core_event event = {
+        .kind = CORE_EXPEL,
+        .session = client->session,
+        .expel = why,
+    };
+
+    if (!client->ending)
+        loop_step(client->loop, &event);
+}
+
+/* All has been sent: our FIN, and then the client's is waited for a moment. */
+static void
+client_finish(struct client *client)
+{
+    static const struct timeval linger = {.tv_sec = LINGER_S};
+
+    if (client->eof || client->shut || shutdown(client->fd, SHUT_WR) != 0) {
+        client_destroy(client);
+        return;
+    }
+    client->shut = true;
+    client_forget_partial(client);
+    event_add(&client->event, &linger);
+}
+
+static void client_writable(evutil_socket_t fd, short what, void *arg);
+
+/* Keeps what the socket did not take. */
+static void
+client_keep_output(struct client *client, const char *bytes, uint32_t len)
+{
+    struct loop *loop = client->loop;
+
+    if (client->out_start + client->out_len + len > client->out_capacity) {
+        uint32_t capacity = (client->out_len + len + 4095) / 4096 * 4096;
+        char *out = malloc(capacity);
+        if (out == NULL)
+            return; /* over the limit soon, and then expelled */
+        if (client->out_len > 0)
+            memcpy(out, client->out + client->out_start, client->out_len);
+        free(client->out);
+        client->out = out;
+        client->out_start = 0;
+        client->out_capacity = capacity;
+    }
+    memcpy(client->out + client->out_start + client->out_len, bytes, len);
+    client->out_len += len;
+    loop->memory += len;
+    if (client->writing == NULL) {
+        client->writing = event_new(loop->base, client->fd,
+            EV_WRITE | EV_PERSIST, client_writable, client);
+        if (client->writing != NULL)
+            event_add(client->writing, NULL);
+    }
+}
+
+/* How much the socket took; -1: it is broken. */
+static ssize_t
+client_send(struct client *client, const char *bytes, uint32_t len)
+{
+    ssize_t sent = send(client->fd, bytes, len, MSG_NOSIGNAL);
+
+    if (sent >= 0)
+        return sent;
+    return errno == EAGAIN || errno == EINTR ? 0 : -1;
+}
+
+/* Output is drained: go on with what waited for it. */
+static void
+client_drained(struct client *client)
+{
+    if (client->ending) {
+        client_finish(client);
+    } else if (client->more) {
+        client->more = false;
+        client_step(client, CORE_MORE);
+    }
+}
+
+static void
+client_writable(evutil_socket_t fd, short what, void *arg)
+{
+    struct client *client = arg;
+    ssize_t sent =
+        client_send(client, client->out + client->out_start, client->out_len);
+
+    (void)fd;
+    (void)what;
+    if (sent < 0) {
+        client_broken(client);
+        return;
+    }
+    client->out_start += (uint32_t)sent;
+    client->out_len -= (uint32_t)sent;
+    client->loop->memory -= (uint64_t)sent;
+    if (client->out_len > 0)
+        return;
+    client_forget_output(client);
+    client_drained(client);
+}
+
+/* Hands lines to the core; returns how many bytes are done with. */
+static size_t
+client_lines(struct client *client, char *data, size_t len)
+{
+    uint32_t line_max = client->loop->settings.core.line_max;
+    size_t done = 0;
+
+    for (;;) {
+        struct core_event event = {.session = client->session};
+        size_t used = 0;
+        enum line_status status = line_next(data + done, len - done, line_max,
+            &client->skipping, &used, &event.line.at, &event.line.len);
+        done += used;
+        if (status == LINE_MORE)
+            return done;
+        event.kind = status == LINE_FOUND ? CORE_LINE : CORE_TOO_LONG;
+        loop_step(client->loop, &event);
+        if (client->ending)
+            return len;
+    }
+}
+
+static void
+client_keep_partial(struct client *client, const char *data, size_t len)
+{
+    client_forget_partial(client);
+    if (len == 0)
+        return;
+    require(len < PROTO_LINE_MAX);
+    client->partial = malloc(len);
+    if (client->partial == NULL) {
+        client_expel(client, EXPEL_MEMORY);
+        return;
+    }
+    memcpy(client->partial, data, len);
+    client->partial_len = (uint16_t)len;
+    client->loop->memory += len;
+}
+
+static void
+client_bytes(struct client *client, size_t len)
+{
+    char *data = client->loop->read_buffer;
+    bool first = !client->greeted;
+    size_t done;
+
+    client->greeted = true;
+    if (first && data[0] == 0x16) { /* a TLS handshake */
+        client_expel(client, EXPEL_PROTOCOL);
+        return;
+    }
+    done = client_lines(client, data, len);
+    if (!client->ending)
+        client_keep_partial(client, data + done, len - done);
+    if (client->loop->memory > client->loop->settings.memory_max)
+        client_expel(client, EXPEL_MEMORY);
+}
+
+static void
+client_readable(evutil_socket_t fd, short what, void *arg)
+{
+    struct client *client = arg;
+    char *data = client->loop->read_buffer;
+    size_t kept = client->partial_len;
+
+    if ((what & EV_TIMEOUT) != 0) {
+        client_destroy(client); /* it did not close in time */
+        return;
+    }
+    if (kept > 0)
+        memcpy(data, client->partial, kept);
+    ssize_t got = recv(fd, data + kept, READ_BYTES, 0);
+    if (got < 0) {
+        if (errno != EAGAIN && errno != EINTR)
+            client_broken(client);
+        return;
+    }
+    if (got == 0) {
+        client->eof = true;
+        if (client->shut) {
+            client_destroy(client);
+            return;
+        }
+        event_del(&client->event);
+        client_forget_partial(client);
+        if (!client->ending)
+            client_step(client, CORE_EOF);
+        return;
+    }
+    if (!client->ending)
+        client_bytes(client, kept + (size_t)got);
+}
+
+static void
+secret_id(struct loop *loop, uint8_t id[16])
+{
+    if (loop->secrets_left < 16) {
+        ssize_t got = getrandom(loop->secrets, sizeof(loop->secrets), 0);
+        require(got == (ssize_t)sizeof(loop->secrets));
+        loop->secrets_left = sizeof(loop->secrets);
+    }
+    loop->secrets_left -= 16;
+    memcpy(id, loop->secrets + loop->secrets_left, 16);
+    explicit_bzero(loop->secrets + loop->secrets_left, 16);
+}
+
+static void
+peer_text(const struct sockaddr_storage *address, socklen_t len, char *out,
+    size_t out_bytes)
+{
+    char host[INET6_ADDRSTRLEN];
+    char port[8];
+
+    if (address->ss_family == AF_UNIX ||
+        getnameinfo((const struct sockaddr *)address, len, host, sizeof(host),
+            port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        snprintf(out, out_bytes, "unix");
+    else if (address->ss_family == AF_INET6)
+        snprintf(out, out_bytes, "[%s]:%s", host, port);
+    else
+        snprintf(out, out_bytes, "%s:%s", host, port);
+}
+
+static void
+client_refuse(int fd)
+{
+    static const char bye[] = "* BYE limit\n";
+    ssize_t sent = send(fd, bye, sizeof(bye) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    (void)sent; /* whoever is not told sees the end all the same */
+    close(fd);
+}
+
+static void
+client_accept(struct listener *listener, int fd,
+    const struct sockaddr_storage *address, socklen_t len)
+{
+    struct loop *loop = listener->loop;
+    struct client *client = NULL;
+    struct core_event event = {.kind = CORE_OPEN};
+    char peer[80];
+
+    peer_text(address, len, peer, sizeof(peer));
+    secret_id(loop, event.open.id);
+    event.open.peer = peer;
+    event.open.tcp = listener->tcp;
+    if (loop->client_count < loop->client_max)
+        client = calloc(1, sizeof(*client));
+    if (client == NULL) {
+        count(&loop->counters, COUNTER_sessions_refused);
+        client_refuse(fd);
+        return;
+    }
+    /* Effects for a session that had the same place go out first. */
+    client_effects(loop);
+    list_init(&client->link);
+    list_init(&client->dirty_link);
+    list_init(&client->fate_link);
+    client->loop = loop;
+    client->fd = fd;
+    client->tcp = listener->tcp;
+    loop->client_count++;
+    list_push_back(&loop->clients, &client->link);
+    event_assign(&client->event, loop->base, fd, EV_READ | EV_PERSIST,
+        client_readable, client);
+    event_add(&client->event, NULL);
+    loop_step(loop, &event);
+    if (handle_equal(event.session, HANDLE_NONE)) {
+        loop->client_count--;
+        event_del(&client->event);
+        list_remove(&client->link);
+        client_refuse(fd);
+        free(client);
+        return;
+    }
+    client->session = event.session;
+    loop->by_session[event.session.index] = client;
+}
+
+/*
+ * No descriptor is left. One that was kept spare lets the connection be told
+ * no, instead of leaving it in the queue and the loop awake for it for ever.
+ */
+static void
+accept_exhausted(struct listener *listener)
+{
+    struct loop *loop = listener->loop;
+    static const struct timeval pause = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
+
+    count(&loop->counters, COUNTER_limit_descriptors);
+    if (loop->spare_fd >= 0) {
+        close(loop->spare_fd);
+        int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd >= 0)
+            client_refuse(fd);
+        loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    }
+    for (uint32_t i = 0; i < loop->listener_count; i++)
+        event_del(&loop->listeners[i].event);
+    evtimer_add(&loop->accept_timer, &pause);
+}
+
+void
+client_accept_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct loop *loop = arg;
+
+    (void)fd;
+    (void)what;
+    if (loop->stopping)
+        return;
+    for (uint32_t i = 0; i < loop->listener_count; i++)
+        event_add(&loop->listeners[i].event, NULL);
+}
+
+static void
+listener_readable(evutil_socket_t fd, short what, void *arg)
+{
+    struct listener *listener = arg;
+
+    (void)what;
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        struct sockaddr_storage address = {.ss_family = AF_UNIX};
+        socklen_t len = sizeof(address);
+        int accepted = accept4(fd, (struct sockaddr *)&address, &len,
+            SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (accepted >= 0) {
+            client_accept(listener, accepted, &address, len);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+            errno == ENOMEM)
+            accept_exhausted(listener);
+        if (errno != EINTR && errno != ECONNABORTED)
+            return;
+    }
+}
+
+/* Accepted sockets inherit all of these. */
+static void
+listener_tcp_options(const struct loop_settings *settings, int fd)
+{
+    const struct {
+        int level;
+        int name;
+        int value;
+    } table[] = {
+        {SOL_SOCKET, SO_REUSEADDR, 1},
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, (int)settings->keepalive_idle_s},
+        {IPPROTO_TCP, TCP_KEEPINTVL, (int)settings->keepalive_interval_s},
+        {IPPROTO_TCP, TCP_KEEPCNT, (int)settings->keepalive_count},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, (int)settings->tcp_user_timeout_ms},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        (void)setsockopt(fd, table[i].level, table[i].name, &table[i].value,
+            sizeof(table[i].value));
+}
+
+/* -1 with errno where the system refuses. */
+static int
+listen_tcp(const struct loop_settings *settings,
+    const struct loop_address *address)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+        .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    char port[8];
+    int fd = -1;
+
+    snprintf(port, sizeof(port), "%u", address->port);
+    if (getaddrinfo(address->host, port, &hints, &found) != 0) {
+        errno = EADDRNOTAVAIL;
+        return -1;
+    }
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+        0);
+    if (fd >= 0) {
+        listener_tcp_options(settings, fd);
+        if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 ||
+            listen(fd, settings->backlog) != 0) {
+            int saved = errno;
+            close(fd);
+            errno = saved;
+            fd = -1;
+        }
+    }
+    freeaddrinfo(found);
+    return fd;
+}
+
+/* A socket that nobody listens on any more is in the way, and removed. */
+static bool
+unix_remove_stale(const struct sockaddr_un *address)
+{
+    struct stat status;
+
+    if (stat(address->sun_path, &status) != 0)
+        return true;
+    if (!S_ISSOCK(status.st_mode)) {
+        errno = EEXIST;
+        return false;
+    }
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    int got =
+        connect(fd, (const struct sockaddr *)address, sizeof(*address));
+    close(fd);
+    if (got == 0) {
+        errno = EADDRINUSE;
+        return false;
+    }
+    return unlink(address->sun_path) == 0 || errno == ENOENT;
+}
+
+static int
+listen_unix(const struct loop_settings *settings, const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(address.sun_path, path, strlen(path));
+    if (!unix_remove_stale(&address))
+        return -1;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 &&
+        listen(fd, settings->backlog) == 0)
+        return fd;
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+static void
+listener_log(int fd, const struct loop_address *address)
+{
+    struct sockaddr_storage bound = {.ss_family = AF_UNIX};
+    socklen_t len = sizeof(bound);
+    char text[80];
+
+    if (address->is_path) {
+        log_write(LOG_INFO, "listening", "path=%s", address->host);
+        return;
+    }
+    (void)getsockname(fd, (struct sockaddr *)&bound, &len);
+    peer_text(&bound, len, text, sizeof(text));
+    log_write(LOG_INFO, "listening", "address=%s", text);
+}
+
+bool
+client_listen(struct loop *loop, const struct loop_address *address,
+    char *error, size_t error_bytes)
+{
+    struct listener *listener = &loop->listeners[loop->listener_count];
+
+    require(loop->listener_count < LISTENERS_MAX);
+    listener->fd = address->is_path
+        ? listen_unix(&loop->settings, address->host)
+        : listen_tcp(&loop->settings, address);
+    if (listener->fd < 0) {
+        if (address->is_path)
+            snprintf(error, error_bytes, "cannot listen on %s: %s",
+                address->host, strerror(errno));
+        else
+            snprintf(error, error_bytes, "cannot listen on %s:%u: %s",
+                address->host, address->port, strerror(errno));
+        return false;
+    }
+    listener->loop = loop;
+    listener->tcp = !address->is_path;
+    if (address->is_path)
+        snprintf(listener->path, sizeof(listener->path), "%s", address->host);
+    event_assign(&listener->event, loop->base, listener->fd,
+        EV_READ | EV_PERSIST, listener_readable, listener);
+    event_add(&listener->event, NULL);
+    loop->listener_count++;
+    listener_log(listener->fd, address);
+    return true;
+}
+
+void
+client_stop_listening(struct loop *loop)
+{
+    for (uint32_t i = 0; i < loop->listener_count; i++) {
+        struct listener *listener = &loop->listeners[i];
+        event_del(&listener->event);
+        close(listener->fd);
+        if (listener->path[0] != '\0')
+            unlink(listener->path);
+    }
+    loop->listener_count = 0;
+}
+
+/* Adds a line to what the client is sent in this turn. */
+static void
+effect_line(struct loop *loop, struct client *client,
+    const struct effect *effect)
+{
+    const char *text = loop->effects.text;
+
+    if (client->turn_len == 0 && client->out_len == 0) {
+        client->turn_offset = effect->offset;
+        client->turn_len = effect->len;
+        if (list_empty(&client->dirty_link))
+            list_push_back(&loop->dirty, &client->dirty_link);
+        return;
+    }
+    if (client->turn_len > 0 &&
+        client->turn_offset + client->turn_len == effect->offset) {
+        client->turn_len += effect->len;
+        return;
+    }
+    if (client->turn_len > 0)
+        client_keep_output(client, text + client->turn_offset,
+            client->turn_len);
+    client->turn_len = 0;
+    client_keep_output(client, text + effect->offset, effect->len);
+}
+
+static void
+effect_carry_out(struct loop *loop, const struct effect *effect)
+{
+    struct client *client = client_of(loop, effect->session);
+
+    if (client == NULL)
+        return;
+    switch (effect->kind) {
+    case EFFECT_LINE:
+        effect_line(loop, client, effect);
+        break;
+    case EFFECT_MORE:
+        client->more = true;
+        if (list_empty(&client->dirty_link))
+            list_push_back(&loop->dirty, &client->dirty_link);
+        break;
+    case EFFECT_CLOSE:
+        client->ending = true;
+        loop->by_session[effect->session.index] = NULL;
+        client->session = HANDLE_NONE;
+        if (list_empty(&client->dirty_link))
+            list_push_back(&loop->dirty, &client->dirty_link);
+        break;
+    }
+}
+
+/* To be dealt with when the effects have been carried out. */
+static void
+client_note(struct client *client, enum client_fate fate)
+{
+    client->fate = fate;
+    if (list_empty(&client->fate_link))
+        list_push_back(&client->loop->fated, &client->fate_link);
+}
+
+/* Sends what the client got in this turn, and moves nothing else. */
+static void
+client_write_turn(struct loop *loop, struct client *client)
+{
+    const char *text = loop->effects.text + client->turn_offset;
+    uint32_t len = client->turn_len;
+    ssize_t sent = 0;
+
+    client->turn_len = 0;
+    if (len > 0) {
+        sent = client_send(client, text, len);
+        if (sent < 0) {
+            client_note(client, FATE_BROKEN);
+            return;
+        }
+        if ((uint32_t)sent < len)
+            client_keep_output(client, text + sent, len - (uint32_t)sent);
+    }
+    if (client->out_len == 0) {
+        if (client->ending || client->more)
+            client_note(client, FATE_DRAINED);
+    } else if (client->out_len > loop->settings.output_max) {
+        client_note(client, FATE_OUTPUT);
+    } else if (loop->memory > loop->settings.memory_max) {
+        client_note(client, FATE_MEMORY);
+    }
+}
+
+static void
+client_meet_fate(struct client *client)
+{
+    if (client->fate == FATE_DRAINED)
+        client_drained(client);
+    else if (client->fate == FATE_BROKEN || client->ending)
+        client_broken(client);
+    else
+        client_expel(client,
+            client->fate == FATE_OUTPUT ? EXPEL_OUTPUT : EXPEL_MEMORY);
+}
+
+/* Carries out what the steps so far want of clients. */
+void
+client_effects(struct loop *loop)
+{
+    const struct effects *effects = &loop->effects;
+    struct list *at;
+
+    for (uint32_t i = 0; i < effects->entry_count; i++)
+        effect_carry_out(loop, &effects->entries[i]);
+    while ((at = list_pop_front(&loop->dirty)) != NULL)
+        client_write_turn(loop,
+            container_of(at, struct client, dirty_link));
+    if (!list_empty(&loop->effects.ops))
+        store_submit(loop->store, loop_now(loop), &loop->effects.ops);
+    effects_clear(&loop->effects);
+}
+
+/* Moves the core for clients that broke or were drained. True: some were. */
+bool
+client_flush(struct loop *loop)
+{
+    struct list *at;
+    bool some = false;
+
+    while ((at = list_pop_front(&loop->fated)) != NULL) {
+        client_meet_fate(container_of(at, struct client, fate_link));
+        some = true;
+    }
+    return some;
+}
+
+void
+client_close_all(struct loop *loop)
+{
+    while (!list_empty(&loop->clients))
+        client_destroy(
+            container_of(loop->clients.next, struct client, link));
+}

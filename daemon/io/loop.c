@@ -1,0 +1,305 @@
+#include "daemon/io/loop.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+#include "daemon/io/clock.h"
+#include "daemon/io/state.h"
+
+#include <event2/dns.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Steps whose effects may gather before they are carried out. */
+#define EFFECT_STEPS 4
+/* Rounds of store and core in a turn; what is left comes in the next one. */
+#define ROUNDS_A_TURN 8
+/* Descriptors for all that is not a client. */
+#define DESCRIPTORS_KEPT 200
+
+uint64_t
+loop_now(struct loop *loop)
+{
+    if (loop->now_us == 0)
+        loop->now_us = clock_boot_us();
+    return loop->now_us;
+}
+
+void
+loop_step(struct loop *loop, struct core_event *event)
+{
+    if (!effects_room(&loop->effects))
+        client_effects(loop);
+    core_step(loop->core, loop_now(loop), event, &loop->effects);
+}
+
+void
+loop_drain_store(struct loop *loop)
+{
+    struct core_event event;
+    struct op *op;
+
+    while ((op = store_take_done(loop->store)) != NULL) {
+        event.kind = CORE_DONE;
+        event.op = op;
+        loop_step(loop, &event);
+    }
+    event.kind = CORE_HINT;
+    while (store_take_hint(loop->store, &event.hint.request,
+        &event.hint.fence))
+        loop_step(loop, &event);
+    event.kind = CORE_UNHEARD;
+    if (store_take_unheard(loop->store))
+        loop_step(loop, &event);
+}
+
+/* Time for core and store until neither has more to do now. */
+static void
+loop_move(struct loop *loop)
+{
+    for (int round = 0; round < ROUNDS_A_TURN; round++) {
+        struct core_event event = {.kind = CORE_TIME};
+        loop_step(loop, &event);
+        client_effects(loop);
+        store_flush(loop->store, loop_now(loop), clock_real_us());
+        loop_drain_store(loop);
+        bool fates = client_flush(loop);
+        if (!event.more && !fates && loop->effects.entry_count == 0 &&
+            list_empty(&loop->effects.ops))
+            return;
+    }
+    client_effects(loop);
+}
+
+static void
+loop_set_timer(struct loop *loop)
+{
+    uint64_t now_us = loop_now(loop);
+    uint64_t next_us = core_next_us(loop->core);
+    uint64_t store_us = store_next_us(loop->store);
+
+    if (store_us < next_us)
+        next_us = store_us;
+    if (loop->stopping && loop->stop_us < next_us)
+        next_us = loop->stop_us;
+    if (loop->effects.entry_count > 0 || !list_empty(&loop->effects.ops))
+        next_us = now_us;
+    if (next_us == loop->timer_us && event_pending(&loop->timer, EV_TIMEOUT,
+            NULL))
+        return;
+    loop->timer_us = next_us;
+    if (next_us == WHEEL_NEVER) {
+        event_del(&loop->timer);
+        return;
+    }
+    uint64_t wait_us = next_us > now_us ? next_us - now_us : 0;
+    struct timeval wait = {.tv_sec = (time_t)(wait_us / 1000000),
+        .tv_usec = (suseconds_t)(wait_us % 1000000)};
+    event_add(&loop->timer, &wait);
+}
+
+static void
+loop_timer(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    (void)arg; /* it has woken the loop; the turn does the rest */
+}
+
+static void
+loop_turn(struct loop *loop)
+{
+    loop_move(loop);
+    redis_carry_out(loop);
+    loop_set_timer(loop);
+    loop->now_us = 0;
+}
+
+/* Whether a stop has come to its end. */
+static bool
+loop_over(struct loop *loop)
+{
+    if (loop->stop_now)
+        return true;
+    if (!loop->stopping)
+        return false;
+    if (core_stopped(loop->core) && list_empty(&loop->clients))
+        return true;
+    return clock_boot_us() >= loop->stop_us;
+}
+
+int
+loop_run(struct loop *loop)
+{
+    while (!loop_over(loop)) {
+        loop_turn(loop);
+        if (event_base_loop(loop->base, EVLOOP_ONCE) < 0)
+            return 71;
+    }
+    return 0;
+}
+
+void
+loop_stop(struct loop *loop)
+{
+    const struct loop_settings *settings = &loop->settings;
+    struct core_event event = {.kind = CORE_STOP};
+
+    if (loop->stopping) {
+        loop->stop_now = true;
+        return;
+    }
+    loop->stopping = true;
+    loop->stop_us = loop_now(loop) + settings->core.stop_grace_us +
+        2 * settings->core.command_timeout_us;
+    client_stop_listening(loop);
+    loop_step(loop, &event);
+}
+
+/* Raises the soft limit of descriptors and says how many clients fit. */
+static uint32_t
+loop_clients_fit(uint32_t wanted)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return wanted;
+    if (limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+        (void)getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    uint64_t fit = limit.rlim_cur > DESCRIPTORS_KEPT + 16
+        ? limit.rlim_cur - DESCRIPTORS_KEPT
+        : 16;
+    if (fit > 1000000)
+        fit = 1000000;
+    return wanted == 0 || wanted > fit ? (uint32_t)fit : wanted;
+}
+
+static bool
+loop_take_memory(struct loop *loop)
+{
+    loop->by_session =
+        calloc(loop->client_max, sizeof(*loop->by_session));
+    loop->read_buffer = malloc(READ_BYTES + 8192);
+    loop->redis_buffer = malloc(REDIS_READ);
+    if (loop->by_session == NULL || loop->read_buffer == NULL ||
+        loop->redis_buffer == NULL ||
+        !effects_init(&loop->effects, EFFECT_STEPS))
+        return false;
+    loop->core = core_create(&loop->settings.core, &loop->counters,
+        clock_boot_us());
+    loop->store = store_create(&loop->settings.store, &loop->counters,
+        clock_boot_us());
+    return loop->core != NULL && loop->store != NULL && redis_create(loop);
+}
+
+static bool
+loop_take_base(struct loop *loop)
+{
+    struct event_config *config = event_config_new();
+
+    if (config == NULL)
+        return false;
+    event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
+    loop->base = event_base_new_with_config(config);
+    event_config_free(config);
+    if (loop->base == NULL)
+        return false;
+    evtimer_assign(&loop->timer, loop->base, loop_timer, loop);
+    evtimer_assign(&loop->accept_timer, loop->base, client_accept_timer, loop);
+    return true;
+}
+
+struct loop *
+loop_create(const struct loop_settings *settings, char *error,
+    size_t error_bytes)
+{
+    struct loop *loop = calloc(1, sizeof(*loop));
+
+    if (loop == NULL) {
+        snprintf(error, error_bytes, "no memory");
+        return NULL;
+    }
+    loop->settings = *settings;
+    list_init(&loop->clients);
+    list_init(&loop->dirty);
+    list_init(&loop->fated);
+    loop->timer_us = WHEEL_NEVER;
+    loop->client_max = loop_clients_fit(settings->core.sessions_max);
+    loop->settings.core.sessions_max = loop->client_max;
+    loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (!loop_take_base(loop) || !loop_take_memory(loop)) {
+        snprintf(error, error_bytes, "no memory");
+        loop_destroy(&loop);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < settings->listen_count; i++)
+        if (!client_listen(loop, &settings->listen[i], error, error_bytes)) {
+            loop_destroy(&loop);
+            return NULL;
+        }
+    loop->settings.listen = NULL;
+    return loop;
+}
+
+void
+loop_destroy(struct loop **loop)
+{
+    struct loop *l = *loop;
+
+    if (l == NULL)
+        return;
+    client_stop_listening(l);
+    client_close_all(l);
+    if (l->store != NULL)
+        redis_destroy(l);
+    core_destroy(&l->core);
+    store_destroy(&l->store);
+    effects_fini(&l->effects);
+    if (l->base != NULL) {
+        event_del(&l->timer);
+        event_del(&l->accept_timer);
+        event_base_free(l->base);
+    }
+    if (l->spare_fd >= 0)
+        close(l->spare_fd);
+    free(l->by_session);
+    free(l->read_buffer);
+    free(l->redis_buffer);
+    free(l);
+    *loop = NULL;
+}
+
+struct event_base *
+loop_base(struct loop *loop)
+{
+    return loop->base;
+}
+
+const struct counters *
+loop_counters(const struct loop *loop)
+{
+    return &loop->counters;
+}
+
+const struct core *
+loop_core(const struct loop *loop)
+{
+    return loop->core;
+}
+
+bool
+loop_ready(const struct loop *loop)
+{
+    return store_ready(loop->store);
+}
+
+bool
+loop_stopping(const struct loop *loop)
+{
+    return loop->stopping;
+}

@@ -1,0 +1,62 @@
+/*
+ * The event loop: sockets, and the turns in which core and store are moved.
+ *
+ * A turn: libevent says what is ready; clients' lines and Redis' replies go into
+ * the core, whose effects gather; then time, operations to the store, its
+ * output and the clients' replies, one write for each. The clock is read once a
+ * turn, so that a lease counts from before its call was sent.
+ */
+#ifndef HOLDFAST_IO_LOOP_H
+#define HOLDFAST_IO_LOOP_H
+
+#include "daemon/core/core.h"
+#include "daemon/store/store.h"
+
+struct loop;
+
+struct loop_address {
+    char host[STORE_HOST_MAX]; /* or a path, where port is 0 and is_path */
+    uint16_t port;
+    bool is_path;
+};
+
+struct loop_settings {
+    struct core_settings core;
+    struct store_settings store;
+    const struct loop_address *listen; /* ref, until loop_create() is done */
+    uint32_t listen_count;
+    int backlog;
+    uint32_t keepalive_idle_s;
+    uint32_t keepalive_interval_s;
+    uint32_t keepalive_count;
+    uint32_t tcp_user_timeout_ms;
+    uint64_t output_max; /* unread bytes a client */
+    uint64_t memory_max; /* unread and unparsed bytes of all */
+};
+
+/*
+ * Listens and makes all ready. NULL: `error` has a line that says what the
+ * system refused.
+ */
+struct loop *loop_create(const struct loop_settings *settings, char *error,
+    size_t error_bytes);
+void loop_destroy(struct loop **loop);
+
+/* Until loop_stop() has been done; returns the exit status. */
+int loop_run(struct loop *loop);
+
+/* Begins to stop; the second time at once. For signal events. */
+void loop_stop(struct loop *loop);
+
+struct event_base;
+
+/* For signals, watchdog and HTTP, which live beside it. */
+struct event_base *loop_base(struct loop *loop);
+const struct counters *loop_counters(const struct loop *loop);
+const struct core *loop_core(const struct loop *loop);
+
+/* Whether Redis can be asked, and whether a stop is under way. */
+bool loop_ready(const struct loop *loop);
+bool loop_stopping(const struct loop *loop);
+
+#endif

@@ -1,0 +1,460 @@
+/*
+ * Links to Redis: connecting, moving bytes, and hiredis' reader as the codec.
+ * What is sent on which link, and when one is given up, the store has decided.
+ *
+ * Names are resolved by libevent's own resolver, since getaddrinfo() would block
+ * the loop.
+ */
+#include "daemon/io/state.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <event2/dns.h>
+#include <hiredis/hiredis.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ARENA_BYTES 65536
+
+/* Memory of one reply, given back as a whole. */
+struct arena_block {
+    struct arena_block *next; /* owned */
+    size_t used;
+    size_t capacity;
+    max_align_t bytes[];
+};
+
+struct redis_link {
+    struct loop *loop; /* ref */
+    struct store_link id;
+    int fd;                /* -1: none */
+    bool connecting;
+    struct event *reading; /* owned */
+    struct event *writing; /* owned; connecting, or output waits */
+    redisReader *reader;   /* owned */
+    struct arena_block *arena;
+    struct evdns_getaddrinfo_request *query; /* ref, while resolving */
+    bool resolving;
+};
+
+static void *
+arena_take(struct redis_link *link, size_t bytes)
+{
+    struct arena_block *block = link->arena;
+
+    bytes = (bytes + 15) / 16 * 16;
+    if (block == NULL || block->capacity - block->used < bytes) {
+        size_t capacity = bytes > ARENA_BYTES ? bytes : ARENA_BYTES;
+        block = malloc(sizeof(*block) + capacity);
+        if (block == NULL)
+            return NULL;
+        block->next = link->arena;
+        block->used = 0;
+        block->capacity = capacity;
+        link->arena = block;
+    }
+    void *at = (char *)block->bytes + block->used;
+    block->used += bytes;
+    return at;
+}
+
+/* Keeps one block of the usual size for the next reply. */
+static void
+arena_reset(struct redis_link *link)
+{
+    struct arena_block *block = link->arena;
+
+    while (block != NULL &&
+        (block->next != NULL || block->capacity > ARENA_BYTES)) {
+        link->arena = block->next;
+        free(block);
+        block = link->arena;
+    }
+    if (block != NULL)
+        block->used = 0;
+}
+
+/* The place of the value that the reader has come to; NULL: no memory. */
+static struct resp *
+reader_value(const redisReadTask *task, enum resp_type type)
+{
+    struct redis_link *link = task->privdata;
+    struct resp *value;
+
+    if (task->parent != NULL) {
+        const struct resp *parent = task->parent->obj;
+        value = (struct resp *)(uintptr_t)&parent->item[task->idx];
+    } else {
+        value = arena_take(link, sizeof(*value));
+    }
+    if (value != NULL) {
+        memset(value, 0, sizeof(*value));
+        value->type = type;
+    }
+    return value;
+}
+
+static void *
+reader_string(const redisReadTask *task, char *bytes, size_t len)
+{
+    enum resp_type type = task->type == REDIS_REPLY_ERROR ? RESP_ERROR
+        : task->type == REDIS_REPLY_STATUS                ? RESP_STATUS
+                                                          : RESP_STRING;
+    struct resp *value = reader_value(task, type);
+    char *copy = arena_take(task->privdata, len + 1);
+
+    if (value == NULL || copy == NULL)
+        return NULL;
+    memcpy(copy, bytes, len);
+    copy[len] = '\0';
+    value->text = text_make(copy, len);
+    return value;
+}
+
+static void *
+reader_array_of(const redisReadTask *task, size_t count)
+{
+    struct resp *value = reader_value(task, RESP_ARRAY);
+    struct resp *items = arena_take(task->privdata, count * sizeof(*items));
+
+    if (value == NULL || items == NULL)
+        return NULL;
+    memset(items, 0, count * sizeof(*items));
+    value->item = items;
+    value->count = count;
+    return value;
+}
+
+/* hiredis changed the type of a count with 1.0. */
+#if HIREDIS_MAJOR >= 1
+static void *
+reader_array(const redisReadTask *task, size_t count)
+{
+    return reader_array_of(task, count);
+}
+#else
+static void *
+reader_array(const redisReadTask *task, int count)
+{
+    return reader_array_of(task, count < 0 ? 0 : (size_t)count);
+}
+#endif
+
+static void *
+reader_integer(const redisReadTask *task, long long integer)
+{
+    struct resp *value = reader_value(task, RESP_INTEGER);
+
+    if (value != NULL)
+        value->integer = integer;
+    return value;
+}
+
+static void *
+reader_nil(const redisReadTask *task)
+{
+    return reader_value(task, RESP_NIL);
+}
+
+static void
+reader_free(void *value)
+{
+    (void)value; /* the arena's */
+}
+
+static redisReplyObjectFunctions reader_functions = {
+    .createString = reader_string,
+    .createArray = reader_array,
+    .createInteger = reader_integer,
+    .createNil = reader_nil,
+    .freeObject = reader_free,
+};
+
+/* Closes what is there; the store is not told. */
+static void
+link_close(struct redis_link *link)
+{
+    if (link->query != NULL)
+        evdns_getaddrinfo_cancel(link->query);
+    link->query = NULL;
+    link->resolving = false;
+    if (link->reading != NULL)
+        event_free(link->reading);
+    if (link->writing != NULL)
+        event_free(link->writing);
+    link->reading = NULL;
+    link->writing = NULL;
+    if (link->reader != NULL)
+        redisReaderFree(link->reader);
+    link->reader = NULL;
+    if (link->fd >= 0)
+        close(link->fd);
+    link->fd = -1;
+    link->connecting = false;
+}
+
+static void
+link_broken(struct redis_link *link, const char *why)
+{
+    struct loop *loop = link->loop;
+
+    link_close(link);
+    store_closed(loop->store, link->id, loop_now(loop), why);
+    loop_drain_store(loop);
+}
+
+static void
+link_read(struct redis_link *link)
+{
+    struct loop *loop = link->loop;
+    ssize_t got = recv(link->fd, loop->redis_buffer, REDIS_READ, 0);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0) {
+        link_broken(link, got == 0 ? "closed by Redis" : strerror(errno));
+        return;
+    }
+    if (redisReaderFeed(link->reader, loop->redis_buffer, (size_t)got) !=
+        REDIS_OK) {
+        link_broken(link, "no memory for its replies");
+        return;
+    }
+    for (;;) {
+        void *reply = NULL;
+        if (redisReaderGetReply(link->reader, &reply) != REDIS_OK) {
+            link_broken(link, "it does not speak RESP");
+            return;
+        }
+        if (reply == NULL)
+            return;
+        store_reply(loop->store, link->id, loop_now(loop), reply);
+        arena_reset(link);
+        loop_drain_store(loop);
+    }
+}
+
+static void
+link_readable(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    link_read(arg);
+}
+
+/* Sends what the store has put there; the rest when the socket takes it. */
+static void
+link_write(struct redis_link *link)
+{
+    struct loop *loop = link->loop;
+    struct buffer *out = store_link_output(loop->store, link->id.index);
+
+    while (buffer_len(out) > 0) {
+        ssize_t sent = send(link->fd, buffer_data(out), buffer_len(out),
+            MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0 && errno == EAGAIN) {
+            event_add(link->writing, NULL);
+            return;
+        }
+        if (sent < 0) {
+            link_broken(link, strerror(errno));
+            return;
+        }
+        buffer_consume(out, (size_t)sent);
+    }
+    event_del(link->writing);
+}
+
+static void
+link_opened(struct redis_link *link)
+{
+    struct loop *loop = link->loop;
+    int error = 0;
+    socklen_t len = sizeof(error);
+
+    getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+    if (error != 0) {
+        link_broken(link, strerror(error));
+        return;
+    }
+    link->connecting = false;
+    event_del(link->writing);
+    event_add(link->reading, NULL);
+    store_connected(loop->store, link->id, loop_now(loop));
+}
+
+static void
+link_writable(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_link *link = arg;
+
+    (void)fd;
+    (void)what;
+    if (link->connecting)
+        link_opened(link);
+    else
+        link_write(link);
+}
+
+static bool
+link_prepare_reader(struct redis_link *link)
+{
+    struct loop *loop = link->loop;
+
+    link->reader = redisReaderCreateWithFunctions(&reader_functions);
+    if (link->reader == NULL)
+        return false;
+    link->reader->privdata = link;
+    link->reader->maxbuf = 0; /* do not give the buffer back when idle */
+    link->reading = event_new(loop->base, link->fd, EV_READ | EV_PERSIST,
+        link_readable, link);
+    link->writing = event_new(loop->base, link->fd, EV_WRITE | EV_PERSIST,
+        link_writable, link);
+    return link->reading != NULL && link->writing != NULL;
+}
+
+static void
+link_connect_to(struct redis_link *link, const struct sockaddr *address,
+    socklen_t len)
+{
+    int one = 1;
+
+    link->fd = socket(address->sa_family,
+        SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (link->fd < 0 || !link_prepare_reader(link)) {
+        link_broken(link, "no socket for it");
+        return;
+    }
+    (void)setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    (void)setsockopt(link->fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    link->connecting = true;
+    if (connect(link->fd, address, len) != 0 && errno != EINPROGRESS) {
+        link_broken(link, strerror(errno));
+        return;
+    }
+    event_add(link->writing, NULL);
+}
+
+static void
+link_resolved(int error, struct evutil_addrinfo *found, void *arg)
+{
+    struct redis_link *link = arg;
+    bool wanted = link->resolving;
+
+    if (error == EVUTIL_EAI_CANCEL)
+        return;
+    link->query = NULL;
+    link->resolving = false;
+    if (wanted && error == 0)
+        link_connect_to(link, found->ai_addr, (socklen_t)found->ai_addrlen);
+    else if (wanted)
+        link_broken(link, evutil_gai_strerror(error));
+    if (found != NULL)
+        evutil_freeaddrinfo(found);
+}
+
+static void
+link_resolve(struct redis_link *link, const struct store_address *address)
+{
+    struct loop *loop = link->loop;
+    struct evutil_addrinfo hints = {.ai_family = AF_UNSPEC,
+        .ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP};
+    char port[8];
+
+    if (loop->dns == NULL)
+        loop->dns = evdns_base_new(loop->base,
+            EVDNS_BASE_INITIALIZE_NAMESERVERS |
+                EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+    if (loop->dns == NULL) {
+        link_broken(link, "no resolver");
+        return;
+    }
+    snprintf(port, sizeof(port), "%u", address->port);
+    link->resolving = true;
+    struct evdns_getaddrinfo_request *query = evdns_getaddrinfo(loop->dns,
+        address->host, port, &hints, link_resolved, link);
+    if (link->resolving)
+        link->query = query;
+}
+
+static void
+link_connect(struct redis_link *link, const struct store_address *address)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET,
+        .sin_port = htons(address->port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
+        .sin6_port = htons(address->port)};
+
+    if (inet_pton(AF_INET, address->host, &v4.sin_addr) == 1)
+        link_connect_to(link, (const struct sockaddr *)&v4, sizeof(v4));
+    else if (inet_pton(AF_INET6, address->host, &v6.sin6_addr) == 1)
+        link_connect_to(link, (const struct sockaddr *)&v6, sizeof(v6));
+    else
+        link_resolve(link, address);
+}
+
+bool
+redis_create(struct loop *loop)
+{
+    uint32_t count = store_link_count(loop->store);
+
+    loop->links = calloc(count, sizeof(*loop->links));
+    if (loop->links == NULL)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        loop->links[i].loop = loop;
+        loop->links[i].fd = -1;
+        loop->links[i].id.index = i;
+    }
+    return true;
+}
+
+void
+redis_destroy(struct loop *loop)
+{
+    uint32_t count =
+        loop->links == NULL ? 0 : store_link_count(loop->store);
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct redis_link *link = &loop->links[i];
+        link_close(link);
+        arena_reset(link);
+        free(link->arena);
+    }
+    free(loop->links);
+    loop->links = NULL;
+    if (loop->dns != NULL)
+        evdns_base_free(loop->dns, 0);
+    loop->dns = NULL;
+}
+
+void
+redis_carry_out(struct loop *loop)
+{
+    uint32_t count = store_link_count(loop->store);
+    struct store_wish wish;
+
+    while (store_take_wish(loop->store, &wish)) {
+        struct redis_link *link = &loop->links[wish.link.index];
+        link_close(link);
+        link->id = wish.link;
+        if (wish.kind == WISH_CONNECT)
+            link_connect(link, wish.address);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct redis_link *link = &loop->links[i];
+        if (link->fd >= 0 && !link->connecting &&
+            buffer_len(store_link_output(loop->store, i)) > 0 &&
+            !event_pending(link->writing, EV_WRITE, NULL))
+            link_write(link);
+    }
+}

@@ -1,0 +1,120 @@
+/*
+ * The loop's own state, for the files of daemon/io only.
+ *
+ * client.c: listeners and clients' connections. redis.c: links to Redis.
+ * loop.c: turns. Nothing here decides about locks.
+ */
+#ifndef HOLDFAST_IO_STATE_H
+#define HOLDFAST_IO_STATE_H
+
+#include "daemon/io/loop.h"
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+
+#define READ_BYTES   16384 /* of a client, a turn */
+#define REDIS_READ   262144
+#define SECRET_POOL  4096
+#define LISTENERS_MAX 80
+
+/* What a client's write led to; the core hears of it after the writes. */
+enum client_fate {
+    FATE_DRAINED, /* nothing is left to send */
+    FATE_BROKEN,
+    FATE_OUTPUT, /* over its limit */
+    FATE_MEMORY,
+};
+
+struct client {
+    struct list link;       /* loop->clients */
+    struct list dirty_link; /* loop->dirty */
+    struct list fate_link;  /* loop->fated */
+    enum client_fate fate;
+    struct loop *loop;      /* ref */
+    struct event event;     /* reading */
+    struct event *writing;  /* owned; only while output waits */
+    int fd;
+    bool tcp;
+    bool skipping;  /* inside an overlong line */
+    bool greeted;   /* some bytes came */
+    bool eof;       /* the client sends no more */
+    bool more;      /* wants CORE_MORE when its output is drained */
+    bool ending;    /* no session any more; closed when all is sent */
+    bool shut;      /* our FIN is sent; waits for the client's */
+    uint16_t partial_len;
+    struct handle session;
+    char *partial;  /* owned; the beginning of a line, or NULL */
+    char *out;      /* owned; what the socket did not take, or NULL */
+    uint32_t out_start;
+    uint32_t out_len;
+    uint32_t out_capacity;
+    uint32_t turn_offset; /* in the effects' text: lines of this turn */
+    uint32_t turn_len;
+};
+
+struct listener {
+    struct event event;
+    struct loop *loop; /* ref */
+    int fd;
+    bool tcp;
+    char path[108]; /* of a Unix socket, to be removed; or empty */
+};
+
+struct redis_link;
+
+struct loop {
+    struct loop_settings settings;
+    struct event_base *base;
+    struct evdns_base *dns; /* made when a name is to be resolved */
+    struct core *core;
+    struct store *store;
+    struct counters counters;
+    struct effects effects;
+    struct event timer;
+    uint64_t timer_us; /* when it is set to; WHEEL_NEVER: it is not */
+    uint64_t now_us;   /* 0: not read in this turn */
+    struct client **by_session; /* owned; by the handle's index */
+    struct list clients;
+    struct list dirty; /* clients with lines of this turn */
+    struct list fated; /* clients with a fate to be met */
+    uint32_t client_count;
+    uint32_t client_max;
+    uint64_t memory; /* unread and unparsed bytes */
+    struct listener listeners[LISTENERS_MAX];
+    uint32_t listener_count;
+    struct event accept_timer; /* after EMFILE */
+    int spare_fd;              /* to be given up under EMFILE */
+    struct redis_link *links;  /* owned; by index */
+    char *read_buffer;         /* owned; shared by all reads of clients */
+    char *redis_buffer;        /* owned; likewise of links */
+    uint8_t secrets[SECRET_POOL];
+    uint32_t secrets_left;
+    bool stopping;
+    bool stop_now;
+    uint64_t stop_us; /* the end of patience with our own stop */
+};
+
+/* The time of this turn. */
+uint64_t loop_now(struct loop *loop);
+
+/* Moves the core, after making room among the effects if need be. */
+void loop_step(struct loop *loop, struct core_event *event);
+
+/* Feeds what the store has done into the core. */
+void loop_drain_store(struct loop *loop);
+
+/* client.c */
+bool client_listen(struct loop *loop, const struct loop_address *address,
+    char *error, size_t error_bytes);
+void client_stop_listening(struct loop *loop);
+void client_effects(struct loop *loop);
+bool client_flush(struct loop *loop);
+void client_close_all(struct loop *loop);
+void client_accept_timer(evutil_socket_t fd, short what, void *loop);
+
+/* redis.c */
+bool redis_create(struct loop *loop);
+void redis_destroy(struct loop *loop);
+void redis_carry_out(struct loop *loop);
+
+#endif

@@ -1,0 +1,223 @@
+/*
+ * holdfastd: start and end.
+ *
+ * 1 command line, 2 configuration, 3 log, 4 settings for core, store and io out
+ * of the configuration, 5 loop (memory, listeners), 6 signals and service
+ * manager, 7 turns until told to stop, 8 all of it back again.
+ */
+#include "conf/config.h"
+#include "daemon/io/loop.h"
+#include "daemon/options.h"
+#include "daemon/process.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#ifndef HOLDFAST_VERSION
+#define HOLDFAST_VERSION "0"
+#endif
+
+#define SERVER "holdfastd/" HOLDFAST_VERSION
+
+/* Eight characters that tell this run of the broker from all others. */
+static void
+broker_id(char out[9])
+{
+    static const char letters[] = "0123456789abcdefghjkmnpqrstvwxyz";
+    uint8_t random[8];
+
+    if (getrandom(random, sizeof(random), 0) != sizeof(random))
+        abort();
+    for (size_t i = 0; i < sizeof(random); i++)
+        out[i] = letters[random[i] % 32];
+    out[8] = '\0';
+}
+
+static uint64_t
+seed(void)
+{
+    uint64_t value;
+
+    if (getrandom(&value, sizeof(value), 0) != sizeof(value))
+        abort();
+    return value;
+}
+
+static uint64_t
+least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What TCP needs at least to take a silent peer for dead. */
+static uint64_t
+silence_us(const struct config *config)
+{
+    uint64_t keepalive_ms = config->keepalive_idle_ms +
+        config->keepalive_count * config->keepalive_interval_ms;
+
+    return least(keepalive_ms, config->tcp_user_timeout_ms) * 1000;
+}
+
+static void
+core_settings(const struct config *config, struct core_settings *core)
+{
+    memcpy(core->key_prefix, config->key_prefix, sizeof(core->key_prefix));
+    broker_id(core->broker_id);
+    core->server = SERVER;
+    core->seed = seed();
+    core->hash_seed[0] = seed();
+    core->hash_seed[1] = seed();
+    core->lease_ms = (uint32_t)config->lease_ms;
+    core->patience_us = config->patience_ms * 1000;
+    core->command_timeout_us = config->command_timeout_ms * 1000;
+    core->silence_us = silence_us(config);
+    core->stop_grace_us = config->stop_grace_ms * 1000;
+    core->line_max = config->limit_line;
+    core->name_max = config->limit_name;
+    core->sessions_max = config->limit_connections;
+    core->outstanding_max = config->limit_outstanding;
+    core->holds_max = config->limit_holds;
+    core->waiters_max = config->limit_waiters;
+    core->tickets_max = config->limit_tickets;
+    core->requests_max = config->limit_requests;
+}
+
+static void
+store_settings(const struct config *config, const struct core_settings *core,
+    struct store_settings *store)
+{
+    store->topology = config->topology == TOPOLOGY_CLUSTER ? STORE_CLUSTER
+                                                           : STORE_SINGLE;
+    store->node_count = (uint32_t)config->redis_nodes.count;
+    for (size_t i = 0; i < config->redis_nodes.count; i++) {
+        const struct config_address *node = &config->redis_nodes.item[i];
+        memcpy(store->nodes[i].host, node->host, sizeof(node->host));
+        store->nodes[i].port = node->port;
+    }
+    memcpy(store->username, config->redis_username, sizeof(store->username));
+    memcpy(store->password, config->redis_password, sizeof(store->password));
+    memcpy(store->key_prefix, config->key_prefix, sizeof(store->key_prefix));
+    memcpy(store->broker_id, core->broker_id, sizeof(store->broker_id));
+    store->lapse_ms = CORE_LAPSE_MS;
+    store->waiters_max = config->limit_waiters;
+    store->forget_after_ms = config->forget_after_ms;
+    store->connect_timeout_us = config->connect_timeout_ms * 1000;
+    store->command_timeout_us = config->command_timeout_ms * 1000;
+    store->batch = config->redis_batch;
+    store->in_flight = config->redis_in_flight;
+    store->seed = seed();
+}
+
+static uint32_t
+listen_addresses(const struct config *config, struct loop_address *out)
+{
+    const struct config_list *lists[] = {&config->listen_tcp,
+        &config->listen_unix};
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < 2; i++)
+        for (size_t j = 0; j < lists[i]->count; j++) {
+            const struct config_address *address = &lists[i]->item[j];
+            memcpy(out[n].host, address->host, sizeof(out[n].host));
+            out[n].port = address->port;
+            out[n].is_path = i == 1;
+            n++;
+        }
+    return n;
+}
+
+static int
+run(const struct config *config)
+{
+    static struct loop_settings settings;
+    struct loop_address addresses[2 * CONFIG_NODES_MAX];
+    char error[400];
+
+    core_settings(config, &settings.core);
+    store_settings(config, &settings.core, &settings.store);
+    settings.listen = addresses;
+    settings.listen_count = listen_addresses(config, addresses);
+    settings.backlog = (int)config->listen_backlog;
+    settings.keepalive_idle_s = (uint32_t)(config->keepalive_idle_ms / 1000);
+    settings.keepalive_interval_s =
+        (uint32_t)(config->keepalive_interval_ms / 1000);
+    settings.keepalive_count = config->keepalive_count;
+    settings.tcp_user_timeout_ms = (uint32_t)config->tcp_user_timeout_ms;
+    settings.output_max = config->limit_output;
+    settings.memory_max = config->limit_memory;
+    log_write(LOG_INFO, "starting", "server=%s broker=%s", SERVER,
+        settings.core.broker_id);
+    struct loop *loop = loop_create(&settings, error, sizeof(error));
+    if (loop == NULL) {
+        log_write(LOG_ERROR, "cannot_start", "why=\"%s\"", error);
+        return OPTIONS_EXIT_SYSTEM;
+    }
+    struct process *process = process_create(loop);
+    int status = OPTIONS_EXIT_SYSTEM;
+    if (process != NULL)
+        status = loop_run(loop);
+    process_destroy(&process);
+    loop_destroy(&loop);
+    log_write(LOG_INFO, "stopped", "status=%d", status);
+    return status;
+}
+
+/* Reads the configuration; false: said why, on stderr. */
+static bool
+load(struct config *config, const char *path)
+{
+    char error[512];
+
+    config_init(config);
+    if (path == NULL || config_load(config, path, error, sizeof(error)))
+        return true;
+    fprintf(stderr, "%s\n", error);
+    return false;
+}
+
+static int
+act(enum options_action action, const struct options *options)
+{
+    static struct config config;
+    const char *path = options_config_file(options);
+    enum log_level level = LOG_INFO;
+
+    if (!load(&config, path))
+        return OPTIONS_EXIT_CONFIG;
+    if (action == OPTIONS_CHECK_CONFIG) {
+        printf("%s: ok\n", path == NULL ? "defaults" : path);
+        return 0;
+    }
+    if (action == OPTIONS_PRINT_CONFIG) {
+        config_print(&config, stdout);
+        return 0;
+    }
+    (void)log_level_parse(text_from(config.log_level), &level);
+    process_log_init(level);
+    log_write(LOG_INFO, "configuration", "file=%s",
+        path == NULL ? "none" : path);
+    return run(&config);
+}
+
+int
+main(int argc, char **argv)
+{
+    struct options options;
+    enum options_action action = options_parse(&options, argc, argv);
+
+    if (action == OPTIONS_WRONG) {
+        fprintf(stderr, "holdfastd: %s\n", options.error);
+        return OPTIONS_EXIT_USAGE;
+    }
+    if (action == OPTIONS_HELP) {
+        options_usage(stdout);
+        return 0;
+    }
+    if (action == OPTIONS_VERSION) {
+        puts(SERVER);
+        return 0;
+    }
+    return act(action, &options);
+}
