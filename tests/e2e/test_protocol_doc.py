@@ -1,0 +1,306 @@
+"""proto/PROTOCOL.md and proto/commands.def say the same.
+
+Each command, key, error and event of the one must be in the other; transcripts
+must be lines of the protocol; the Python client must be what it is said to be.
+Whether the broker answers as the transcripts say is another test's question.
+"""
+
+import os
+import re
+import socket
+import threading
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+
+RESERVED_VERBS = ("AUTH", "CLAIM", "WATCH", "UNWATCH", "KILL", "BREAK", "DRAIN")
+RESERVED_KEYS = ("mode", "limit", "permits", "delay", "keep", "resume", "gen",
+                 "count")
+UNITS = {"": 1, " ms": 1, " s": 1000, " h": 3600000, " days": 86400000}
+
+TAG = r"[0-9][0-9A-Za-z._-]{0,15}"
+WORD = r"(?:(?!:)[!-~]+)"
+REQUEST = re.compile(rf"(?:({TAG}) )?([A-Za-z]+)((?: [!-~]+)*)$")
+REPLY = re.compile(rf"({TAG}|-|\*) ([A-Z]+)((?: {WORD})*)(?: :(.*))?$")
+
+
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def definitions(text, macro):
+    """The arguments of each MACRO(...) line as lists of strings."""
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    text = re.sub(r"^#.*$", "", text, flags=re.M)
+    found = []
+    call = rf'^{macro}\(((?:"[^"]*"|[^")]|\([^)]*\)|\))*?)\)$'
+    for match in re.finditer(call, text, flags=re.M):
+        parts = re.findall(r'(?:"[^"]*"\s*)+|(?:\([^)]*\)|[^,"])+',
+                           match.group(1))
+        row = []
+        for part in (part.strip() for part in parts):
+            strings = re.findall(r'"([^"]*)"', part)
+            if part:
+                row.append("".join(strings) if strings else part)
+        found.append(row)
+    return found
+
+
+def section(text, title):
+    """What stands below a heading, up to the next one of its level."""
+    match = re.search(rf"^(#+) {re.escape(title)}$", text, flags=re.M)
+    if match is None:
+        return None
+    rest = text[match.end():]
+    end = re.search(rf"^#{{1,{len(match.group(1))}}} ", rest, flags=re.M)
+    return rest[:end.start()] if end else rest
+
+
+def blocks(text, kind):
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text, flags=re.M | re.S)
+
+
+def without_letters(text):
+    """Syntax with its placeholders' letters left out: `wait=D` as `wait=`."""
+    return re.sub(r"=[A-Z]+\b", "=", text)
+
+
+class VocabularyTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        text = read("proto/commands.def")
+        cls.doc = read("proto/PROTOCOL.md")
+        cls.commands = definitions(text, "COMMAND")
+        cls.keys = definitions(text, "KEY")
+        cls.errors = definitions(text, "ERROR")
+        cls.events = definitions(text, "EVENT")
+
+    def test_the_definitions_were_read(self):
+        text = read("proto/commands.def")
+        for macro, rows, width in (("COMMAND", self.commands, 5),
+                                   ("KEY", self.keys, 5),
+                                   ("ERROR", self.errors, 3),
+                                   ("EVENT", self.events, 3)):
+            begun = re.findall(rf"^{macro}\(", text, flags=re.M)
+            self.assertEqual(len(rows), len(begun), macro)
+            self.assertTrue(rows)
+            for row in rows:
+                self.assertEqual(len(row), width, row)
+
+    def test_each_command_has_a_section(self):
+        part = section(self.doc, "4. Commands")
+        titles = re.findall(r"^### (\S+)$", part, flags=re.M)
+        self.assertEqual(titles, [row[0] for row in self.commands])
+        for name, _, _, usage, _ in self.commands:
+            body = section(part, name)
+            syntax = re.search(r"^    (\S.*)$", body, flags=re.M).group(1)
+            self.assertEqual(without_letters(syntax), without_letters(usage))
+            self.assertRegex(body, r"(?m)^```", f"{name} has no example")
+            self.assertIn(f"| [`{name}`](#{name.lower()}) |", part)
+
+    def test_each_usage_names_the_keys_of_the_command(self):
+        words = {row[0]: row[1] for row in self.keys}
+        for name, _, keys, usage, _ in self.commands:
+            wanted = {words[key] for key in re.findall(r"[KR]\((\w+)\)", keys)}
+            named = set(re.findall(r"(\w+)=", usage))
+            self.assertEqual(named, wanted, name)
+            needed = {words[key] for key in re.findall(r"R\((\w+)\)", keys)}
+            optional = set(re.findall(r"\[(\w+)=", usage))
+            self.assertEqual(named - optional, needed, name)
+
+    def test_each_key_has_its_limits(self):
+        part = section(self.doc, "1.3 Values")
+        rows = [line for line in part.splitlines() if line.startswith("|")]
+        for _, word, kind, low, high in self.keys:
+            row = [line for line in rows if f"`{word}=`" in line.split("|")[1]]
+            self.assertEqual(len(row), 1, word)
+            form, limit = (cell.strip() for cell in row[0].split("|")[2:4])
+            self.assertEqual(form, kind.lower(), word)
+            self.check_limits(word, limit, int(low), int(high))
+
+    def check_limits(self, word, text, low, high):
+        if text == "`0` or `1`":
+            self.assertEqual((low, high), (0, 1), word)
+            return
+        match = re.match(r"(\d+)( ms)? to (\d+)(\^\d+ - 1)?( ms| s| h| days)?",
+                         text)
+        self.assertIsNotNone(match, text)
+        first, unit_low, last, power, unit_high = match.groups()
+        top = int(last) * UNITS[unit_high or ""]
+        if power:
+            top = int(last) ** int(power[1:-4]) - 1
+        self.assertEqual((int(first) * UNITS[unit_low or ""], top),
+                         (low, high), word)
+
+    def test_each_error_is_in_the_table(self):
+        part = section(self.doc, "2. Errors")
+        rows = re.findall(r"^\| `([A-Z]+)` \| ([01]) \| (.+?) \| (.+?) \|$",
+                          part, flags=re.M)
+        self.assertEqual([row[:2] for row in rows],
+                         [tuple(row[:2]) for row in self.errors])
+
+    def test_each_error_named_exists(self):
+        known = {row[0] for row in self.errors}
+        text = self.doc[:self.doc.index("## 9. Reserved")]
+        for code in re.findall(r"`ERR ([A-Z]+)", text):
+            self.assertIn(code, known | {"CODE"})
+
+    def test_each_event_has_a_section(self):
+        part = section(self.doc, "5. Events")
+        titles = re.findall(r"^### (\S+)$", part, flags=re.M)
+        self.assertEqual(titles, [row[0] for row in self.events])
+        for name, form, _ in self.events:
+            syntax = re.search(r"^    \* (\S.*)$", section(part, name),
+                               flags=re.M).group(1)
+            want, got = form.split(), syntax.split()
+            self.assertEqual([without_letters(word).split("=")[0]
+                              for word in got][:len(want)],
+                             [without_letters(word).split("=")[0]
+                              for word in want])
+
+    def test_what_is_reserved_is_not_there(self):
+        part = section(self.doc, "9. Reserved")
+        commands = {row[0] for row in self.commands}
+        for verb in RESERVED_VERBS:
+            self.assertIn(f"`{verb}`", part)
+            self.assertNotIn(verb, commands)
+        for key in RESERVED_KEYS:
+            self.assertIn(f"`{key}`", part)
+        codes = re.search(r"error codes: (.*)", part).group(1)
+        for code in re.findall(r"`([A-Z]+)`", codes):
+            self.assertNotIn(code, {row[0] for row in self.errors})
+
+    def test_links_lead_somewhere(self):
+        titles = re.findall(r"^#+ (.+)$", self.doc, flags=re.M)
+        anchors = {re.sub(r"[^a-z0-9 _-]", "", title.lower()).replace(" ", "-")
+                   for title in titles}
+        for link in re.findall(r"\]\(#([^)]+)\)", self.doc):
+            self.assertIn(link, anchors)
+
+
+class TranscriptTest(unittest.TestCase):
+    def setUp(self):
+        self.transcripts = blocks(read("proto/PROTOCOL.md"), "transcript")
+
+    def test_there_are_some(self):
+        self.assertGreater(len(self.transcripts), 15)
+
+    def test_lines_are_of_the_protocol(self):
+        for transcript in self.transcripts:
+            for line in transcript.splitlines():
+                match = re.match(r"([CS])([23]?): (\S.*)$", line)
+                self.assertIsNotNone(match, line)
+                side, _, text = match.groups()
+                if side == "S":
+                    self.assertRegex(text, REPLY)
+                self.assertLessEqual(len(text), 4095)
+
+    def test_each_request_has_one_final_reply(self):
+        for transcript in self.transcripts:
+            asked, final = [], []
+            for line in transcript.splitlines():
+                who, text = line.split(": ", 1)
+                if who[0] == "C":
+                    asked += [(who[1:], tag) for tag in self.tag_of(text)]
+                    continue
+                tag, word = REPLY.match(text).groups()[:2]
+                if tag != "*" and word in ("OK", "ERR"):
+                    final.append((who[1:], tag))
+            self.assertEqual(sorted(asked), sorted(final), transcript)
+
+    @staticmethod
+    def tag_of(text):
+        """The tag that the final reply to a request has; none for PONG."""
+        match = REQUEST.match(text)
+        if match is None:
+            return [text if re.fullmatch(TAG, text) else "-"]
+        tag, verb, _ = match.groups()
+        return [] if verb in ("PONG", "GET") else [tag or "-"]
+
+    def test_each_has_locks_of_its_own(self):
+        seen = set()
+        for transcript in self.transcripts:
+            names = set(re.findall(r"^C\d?: (?:\S+ )?LOCK (\S+)", transcript,
+                                   flags=re.M))
+            for name in names:
+                self.assertTrue(name.startswith(("doc/", "wait=")), name)
+            self.assertFalse(names & seen, names & seen)
+            seen |= names
+
+    def test_what_is_sent_was_received_before(self):
+        for transcript in self.transcripts:
+            known = set()
+            for line in transcript.splitlines():
+                names = set(re.findall(r"<(\w+)>", line))
+                if line.startswith("C"):
+                    self.assertLessEqual(names, known, line)
+                known |= names
+
+
+class PythonClientTest(unittest.TestCase):
+    """The client of section 8, before a broker that knows its lines."""
+
+    def setUp(self):
+        found = blocks(read("proto/PROTOCOL.md"), "python")
+        self.assertEqual(len(found), 1)
+        self.source = found[0]
+        self.namespace = {}
+        exec(compile(self.source, "PROTOCOL.md", "exec"), self.namespace)
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        self.port = listener.getsockname()[1]
+        self.got = []
+        self.answers = [b""]
+        self.broker = threading.Thread(target=self.serve, args=(listener,))
+        self.broker.daemon = True
+
+    def serve(self, listener):
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as lines:
+            connection.sendall(b"* HELLO proto=1 server=x session=00\n")
+            for answer in self.answers:
+                self.got.append(lines.readline())
+                connection.sendall(answer)
+
+    def connect(self, *answers):
+        self.answers = answers
+        self.broker.start()
+        client = self.namespace["Holdfast"](port=self.port)
+        self.addCleanup(client.socket.close)
+        self.addCleanup(client.lines.close)
+        return client
+
+    def test_it_is_short(self):
+        self.assertLess(len(self.source.splitlines()), 50)
+
+    def test_it_locks_and_unlocks(self):
+        client = self.connect(b"1 OK fence=7 ttl_ms=9 count=1 new=x\n",
+                              b"* NEW a b=c :d\n2 OK ttl_ms=60000\n",
+                              b"3 OK count=0\n")
+        self.assertEqual(client.lock("a b=%\u00e4", wait="5s", note=":x"), 7)
+        self.assertTrue(client.check("a b=%\u00e4"))
+        self.assertEqual(client.unlock("a b=%\u00e4", fence=7), 0)
+        self.broker.join(10)
+        self.assertEqual(self.got, [
+            b"1 LOCK a%20b%3D%25%C3%A4 wait=5s note=%3Ax\n", b"2 PING\n",
+            b"3 UNLOCK a%20b%3D%25%C3%A4 fence=7\n"])
+
+    def test_it_sees_a_loss(self):
+        client = self.connect(b"1 OK fence=7 ttl_ms=9 count=1\n",
+                              b"* LOST a%20b fence=7 reason=expired\n2 OK\n")
+        client.lock("a b")
+        self.assertFalse(client.check("a b"))
+
+    def test_it_tells_errors_and_the_end(self):
+        error = self.namespace["HoldfastError"]
+        client = self.connect(b"1 ERR BUSY retry=1 :held\n", b"* BYE drain\n")
+        with self.assertRaisesRegex(error, "BUSY: held"):
+            client.lock("a", wait=0)
+        with self.assertRaisesRegex(error, "connection ended"):
+            client.lock("a")
+
+
+if __name__ == "__main__":
+    unittest.main()

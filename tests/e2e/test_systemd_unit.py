@@ -1,0 +1,88 @@
+"""The service unit: it is understood, sandboxed, and fits the programs."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+UNIT = os.path.join(ROOT, "systemd", "holdfastd.service")
+SYSUSERS = os.path.join(ROOT, "systemd", "holdfastd.sysusers")
+EXPOSURE_MAX = 1.5
+
+
+def analyze(*arguments):
+    """systemd-analyze's (status, output); skips the test where it is not."""
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        raise unittest.SkipTest("no systemd-analyze")
+    done = subprocess.run([program, *arguments], capture_output=True,
+                          text=True, timeout=60, check=False,
+                          env={**os.environ, "LC_ALL": "C.UTF-8"})
+    output = done.stdout + done.stderr
+    if re.search(r"(unrecognized|invalid) option", output):
+        raise unittest.SkipTest("systemd-analyze is too old: " + output)
+    return done.returncode, output
+
+
+class SystemdUnitTest(unittest.TestCase):
+    def setUp(self):
+        with open(UNIT, encoding="utf-8") as file:
+            self.text = file.read()
+
+    def values(self, key):
+        return re.findall(rf"^{key}=(.*)$", self.text, re.MULTILINE)
+
+    def test_exposure(self):
+        status, output = analyze("security", "--offline=true", UNIT)
+        self.assertEqual(status, 0, output)
+        found = re.search(r"exposure level for \S+: ([0-9.]+)", output)
+        self.assertIsNotNone(found, output)
+        self.assertLessEqual(float(found.group(1)), EXPOSURE_MAX, output)
+
+    def test_verify(self):
+        """Only the program itself, which is not installed, is replaced."""
+        with tempfile.TemporaryDirectory() as folder:
+            copy = os.path.join(folder, "holdfastd.service")
+            with open(copy, "w", encoding="utf-8") as file:
+                file.write(re.sub(r"^(ExecStart=)\S+", r"\1/bin/true",
+                                  self.text, flags=re.MULTILINE))
+            _, output = analyze("verify", "--man=no", copy)
+        # It looks at other units as well, which are not ours to mend.
+        ours = [line for line in output.splitlines() if "holdfast" in line]
+        self.assertEqual(ours, [], output)
+
+    def test_starts_the_daemon_with_its_file(self):
+        self.assertEqual(
+            self.values("ExecStart"),
+            ["/usr/sbin/holdfastd -c /etc/holdfast/holdfast.yaml"])
+        self.assertEqual(self.values("Type"), ["notify"])
+        self.assertTrue(self.values("WatchdogSec"))
+
+    def test_what_does_not_mend_itself_is_not_tried_again(self):
+        self.assertEqual(self.values("Restart"), ["on-failure"])
+        self.assertEqual(self.values("RestartPreventExitStatus"), ["64 78"])
+
+    def test_families(self):
+        self.assertEqual(self.values("RestrictAddressFamilies"),
+                         ["AF_INET AF_INET6 AF_UNIX"])
+        self.assertEqual(self.values("IPAddressDeny"), [])
+
+    def test_stop_is_longer_than_the_grace(self):
+        with open(os.path.join(ROOT, "conf", "holdfast.yaml"),
+                  encoding="utf-8") as file:
+            grace = re.search(r"stop_grace: (\d+)s", file.read())
+        self.assertGreater(int(self.values("TimeoutStopSec")[0]),
+                           int(grace.group(1)) + 5)
+
+    def test_user_is_the_one_of_sysusers(self):
+        with open(SYSUSERS, encoding="utf-8") as file:
+            users = re.findall(r"^u\s+(\S+)", file.read(), re.MULTILINE)
+        self.assertEqual(users, self.values("User"))
+
+
+if __name__ == "__main__":
+    unittest.main()

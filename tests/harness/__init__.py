@@ -1,0 +1,27 @@
+"""What the black-box tests stand on: servers, brokers and clients that end.
+
+Everything started here dies with the process that started it, listens on
+loopback only, and lives in a folder of its own that is removed at the end.
+
+    from harness import HarnessCase, skip_without_daemon
+
+    class LockTest(HarnessCase):
+        def test_lock(self):
+            broker = self.broker(self.redis())
+            client = self.client(broker)
+            client.ok("LOCK a wait=0")
+"""
+
+from .broker import Broker, BrokerFailure, broker_path
+from .case import HarnessCase, shared_cluster, shared_redis, skip_without_daemon
+from .client import Client, ClientError, Reply, encode
+from .processes import Process, temp_folder, wait_until
+from .redis_server import RedisCluster, RedisServer, slot_of
+from .resp import RedisConnection, RedisError
+
+__all__ = [
+    "Broker", "BrokerFailure", "Client", "ClientError", "HarnessCase",
+    "Process", "RedisCluster", "RedisConnection", "RedisError", "RedisServer",
+    "Reply", "broker_path", "encode", "shared_cluster", "shared_redis",
+    "skip_without_daemon", "slot_of", "temp_folder", "wait_until",
+]

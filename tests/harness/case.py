@@ -1,0 +1,89 @@
+"""A TestCase that ends what its tests started, and servers shared by a file."""
+
+import atexit
+import os
+import unittest
+
+from .broker import Broker, broker_path
+from .client import Client
+from .processes import Process, temp_folder, wait_until
+from .redis_server import RedisCluster, RedisServer
+
+_shared = {}
+
+
+def _share(key, make):
+    """One per process and key; emptied each time it is asked for."""
+    if (os.getpid(), key) not in _shared:
+        server = make().start()
+        _shared[os.getpid(), key] = server
+        atexit.register(server.close)
+    return _shared[os.getpid(), key]
+
+
+def shared_redis():
+    """A single Redis, started once a process, empty."""
+    server = _share("single", RedisServer)
+    if not server.running:
+        server.start()
+    server.command("FLUSHALL")
+    server.command("SCRIPT", "FLUSH")
+    return server
+
+
+def shared_cluster():
+    """Three masters, started once a process, empty. For tests that break
+    nothing: those that do take a cluster of their own."""
+    cluster = _share("cluster", RedisCluster)
+    cluster.flush()
+    return cluster
+
+
+def skip_without_daemon(what):
+    """Decorator for tests and classes that need holdfastd."""
+    return unittest.skipUnless(os.access(broker_path(), os.X_OK),
+                               f"{broker_path()} is not built")(what)
+
+
+class HarnessCase(unittest.TestCase):
+    """Starters whose things end with the test, in reverse order."""
+
+    maxDiff = None
+
+    def _started(self, thing):
+        self.addCleanup(thing.close)
+        return thing.start()
+
+    def redis(self, **config):
+        """A Redis of the test's own."""
+        return self._started(RedisServer(**config))
+
+    def cluster(self, masters=3, replicas=0, **config):
+        """A cluster of the test's own (takes 2 s)."""
+        return self._started(RedisCluster(masters, replicas, **config))
+
+    def broker(self, redis=None, overrides=None, **options):
+        """A started Broker; `redis` default: shared_redis()."""
+        if redis is None and "config" not in options:
+            redis = shared_redis()
+        return self._started(Broker(redis or (), overrides, **options))
+
+    def client(self, broker, **options):
+        """A greeted Client of a Broker or an address."""
+        client = Client(broker, **options) if isinstance(broker, str) \
+            else broker.client(**options)
+        self.addCleanup(client.close)
+        return client
+
+    def process(self, argv, **options):
+        """A started Process, killed at the end; output to a file."""
+        options.setdefault("log_path", os.path.join(self.folder(), "log"))
+        process = Process(argv, **options)
+        self.addCleanup(process.kill)
+        return process
+
+    def folder(self):
+        return temp_folder()
+
+    def wait_until(self, condition, timeout=10.0, what="a condition"):
+        return wait_until(condition, timeout, what)
