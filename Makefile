@@ -1,0 +1,420 @@
+# Holdfast. `make help` tells the targets.
+#
+# Sources are found by folder: a new .c file needs no line here. Objects, static
+# libraries and programs go to $(BUILD), which has a default for each variant;
+# a change of compiler or flags rebuilds all of it.
+#
+#   make                        build/holdfastd build/holdfast
+#   make SANITIZE=1             the same under build/asan
+#   make CC=clang WERROR=1      as continuous integration does
+#   make CFLAGS=... LDFLAGS=... replaces optimisation and hardening flags
+
+VERSION = 0.1.0
+
+ifeq ($(origin CC),default)
+CC = gcc
+endif
+AR ?= ar
+PYTHON ?= python3
+INSTALL ?= install
+JOBS ?= $(shell nproc 2>/dev/null || echo 1)
+
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+SBINDIR ?= $(PREFIX)/sbin
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+MANDIR ?= $(PREFIX)/share/man
+DOCDIR ?= $(PREFIX)/share/doc/holdfast
+SYSCONFDIR ?= /etc
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
+
+# --- variants -------------------------------------------------------------
+
+# SANITIZE: empty, 1 (gcc or clang) or fuzz (clang)
+ifeq ($(SANITIZE),1)
+BUILD ?= build/asan
+SANITIZE_FLAGS = -fsanitize=address,undefined -fno-sanitize-recover=undefined
+CFLAGS ?= -O1 -g -fno-omit-frame-pointer
+LDFLAGS ?=
+else ifeq ($(SANITIZE),fuzz)
+BUILD ?= build/fuzz
+SANITIZE_FLAGS = -fsanitize=fuzzer-no-link,address,undefined \
+	-fno-sanitize-recover=undefined
+CFLAGS ?= -O1 -g -fno-omit-frame-pointer
+LDFLAGS ?=
+else
+BUILD ?= build
+SANITIZE_FLAGS =
+CFLAGS ?= -O2 -g -fPIE -fstack-protector-strong -fstack-clash-protection \
+	-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+LDFLAGS ?= -pie -Wl,-z,relro -Wl,-z,now
+endif
+
+WARNINGS = -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion \
+	-Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wcast-qual \
+	-Wwrite-strings -Wformat=2 -Wundef -Wvla -Wswitch-enum \
+	-Wimplicit-fallthrough
+ifeq ($(WERROR),1)
+WARNINGS += -Werror
+endif
+
+PKG_CONFIG ?= pkg-config
+pkg_cflags = $(patsubst -I%,-isystem %,\
+	$(shell $(PKG_CONFIG) --cflags $(1) 2>/dev/null))
+pkg_libs = $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null)
+DAEMON_PACKAGES = libevent_core libevent_extra hiredis yaml-0.1
+SYSTEMD := $(shell $(PKG_CONFIG) --exists libsystemd 2>/dev/null && \
+	echo libsystemd)
+DAEMON_CFLAGS := $(call pkg_cflags,$(DAEMON_PACKAGES) $(SYSTEMD)) \
+	$(if $(SYSTEMD),-DHAVE_SYSTEMD=1)
+DAEMON_LIBS := $(call pkg_libs,$(DAEMON_PACKAGES) $(SYSTEMD))
+
+ALL_CPPFLAGS = -D_GNU_SOURCE -DHOLDFAST_VERSION='"$(VERSION)"' \
+	-I. -I$(BUILD)/gen $(DAEMON_CFLAGS) $(CPPFLAGS)
+ALL_CFLAGS = -std=gnu11 $(WARNINGS) $(SANITIZE_FLAGS) $(CFLAGS)
+ALL_LDFLAGS = $(SANITIZE_FLAGS) $(CFLAGS) $(LDFLAGS)
+
+ifeq ($(V),1)
+Q =
+say = @:
+else
+Q = @
+say = @printf '  %-5s %s\n'
+endif
+
+# --- what there is to build -----------------------------------------------
+
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(sort $(wildcard $(1)/*.c)))
+
+base_OBJ := $(call objects,daemon/base)
+proto_OBJ := $(call objects,proto)
+core_OBJ := $(call objects,daemon/core)
+store_OBJ := $(call objects,daemon/store) $(BUILD)/obj/gen/lua_scripts.o
+io_OBJ := $(call objects,daemon/io)
+conf_OBJ := $(call objects,conf)
+client_OBJ := $(call objects,proto/client)
+daemon_OBJ := $(call objects,daemon)
+command_OBJ := $(call objects,proto/holdfast)
+unit_OBJ := $(call objects,tests/unit)
+fuzz_OBJ := $(call objects,tests/fuzz)
+bench_OBJ := $(call objects,tests/bench)
+
+LIBRARIES = base proto core store io conf
+DAEMON_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,io store core conf proto base)
+COMMAND_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,holdfast proto base)
+ALL_OBJECTS = $(foreach part,$(LIBRARIES) client daemon command,$($(part)_OBJ))
+PROGRAMS = $(BUILD)/holdfastd $(BUILD)/holdfast
+FUZZERS = $(patsubst tests/fuzz/%.c,$(BUILD)/%,\
+	$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+
+.PHONY: all libraries objects lint-objects unit unit-tests loadgen fuzzers \
+	FORCE
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: $(PROGRAMS)
+
+libraries: $(patsubst %,$(BUILD)/lib%.a,$(LIBRARIES) holdfast)
+
+objects: $(ALL_OBJECTS)
+
+FORCE:
+
+# $(call rewrite,TEXT): the target's content, touched only where it changes.
+define rewrite
+	$(shell mkdir -p $(@D))$(file >$@.new,$(1))
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+endef
+
+$(BUILD)/flags: FORCE
+	$(call rewrite,$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS))
+
+$(BUILD)/%.members: FORCE
+	$(call rewrite,$($*_MEMBERS))
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(say) CC $<
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(say) CC $<
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+# The expanded scripts are in $(BUILD)/lua as well, for the tests.
+$(BUILD)/gen/lua_scripts.c: lua/embed.py $(wildcard lua/*.lua)
+	@mkdir -p $(@D)
+	$(say) LUA $@
+	$(Q)$(PYTHON) lua/embed.py --c $@ --lua $(BUILD)/lua
+
+# $(call archive,NAME,OBJECTS): the static library; its list of members makes it
+# anew when a source is added or taken away.
+define archive
+lib$(1)_MEMBERS := $(2)
+$(BUILD)/lib$(1).a: $(2) $(BUILD)/lib$(1).members
+	$$(say) AR $$@
+	$$(Q)rm -f $$@ && $$(AR) rcs $$@ $(2)
+endef
+$(foreach name,$(LIBRARIES),$(eval $(call archive,$(name),$($(name)_OBJ))))
+$(eval $(call archive,holdfast,$(client_OBJ)))
+
+# For tests: the programs without their main().
+main_OBJ = $(patsubst %,$(BUILD)/obj/%/main.o,daemon proto/holdfast)
+$(eval $(call archive,programs,\
+	$(filter-out $(main_OBJ),$(daemon_OBJ) $(command_OBJ))))
+
+holdfastd_MEMBERS := $(daemon_OBJ)
+$(BUILD)/holdfastd: $(daemon_OBJ) $(DAEMON_ARCHIVES) $(BUILD)/holdfastd.members
+	$(say) LINK $@
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(daemon_OBJ) $(DAEMON_ARCHIVES) \
+		$(DAEMON_LIBS) $(LDLIBS)
+
+holdfast_MEMBERS := $(command_OBJ)
+$(BUILD)/holdfast: $(command_OBJ) $(COMMAND_ARCHIVES) $(BUILD)/holdfast.members
+	$(say) LINK $@
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(command_OBJ) $(COMMAND_ARCHIVES) $(LDLIBS)
+
+# --- tests ----------------------------------------------------------------
+
+# tests/unit/test_NAME.c has a NAME_suite(); main.c includes the list.
+SUITES = $(patsubst tests/unit/test_%.c,SUITE(%),\
+	$(sort $(wildcard tests/unit/test_*.c)))
+
+$(BUILD)/gen/suites.def: FORCE
+	$(call rewrite,$(SUITES))
+
+$(BUILD)/obj/tests/unit/main.o: $(BUILD)/gen/suites.def
+
+unit-tests_MEMBERS := $(unit_OBJ)
+UNIT_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,programs holdfast) \
+	$(DAEMON_ARCHIVES)
+$(BUILD)/unit-tests: $(unit_OBJ) $(UNIT_ARCHIVES) $(BUILD)/unit-tests.members
+	$(say) LINK $@
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(unit_OBJ) \
+		-Wl,--start-group $(UNIT_ARCHIVES) -Wl,--end-group \
+		$(call pkg_libs,check) $(DAEMON_LIBS) $(LDLIBS)
+
+# What `make bench` measures with.
+loadgen_MEMBERS := $(bench_OBJ)
+$(BUILD)/loadgen: $(bench_OBJ) $(COMMAND_ARCHIVES) $(BUILD)/loadgen.members
+	$(say) LINK $@
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(bench_OBJ) $(COMMAND_ARCHIVES) \
+		-lm $(LDLIBS)
+
+loadgen: $(BUILD)/loadgen
+
+unit-tests: $(BUILD)/unit-tests
+
+unit: $(BUILD)/unit-tests
+	$(BUILD)/unit-tests
+
+$(FUZZERS): $(BUILD)/%: $(BUILD)/obj/tests/fuzz/%.o $(DAEMON_ARCHIVES)
+	$(say) LINK $@
+	$(Q)$(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $< \
+		$(DAEMON_ARCHIVES) $(DAEMON_LIBS) $(LDLIBS)
+
+fuzzers: $(FUZZERS)
+
+-include $(patsubst %.o,%.d,$(ALL_OBJECTS) \
+	$(unit_OBJ) $(fuzz_OBJ) $(bench_OBJ))
+
+# --- for people -----------------------------------------------------------
+
+.PHONY: help deps deps-lint deps-fuzz run check bench fuzz sim chaos deb lint
+.PHONY: clean install uninstall
+
+# Packages may have come only now: what needs them is another make.
+SUBMAKE = $(MAKE) --no-print-directory \
+	$(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
+
+help:
+	@echo 'make            build/holdfastd and build/holdfast'
+	@echo 'make run        a private Redis Cluster and holdfastd before it'
+	@echo 'make check      builds and runs all the tests'
+	@echo 'make unit       the unit tests alone (SANITIZE=1: sanitized)'
+	@echo 'make bench      measures the daemon before a real Redis'
+	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS (60)'
+	@echo 'make lint       format, warnings, static analysis, layers'
+	@echo 'make deps       installs the Debian packages for the above'
+	@echo 'make install    to PREFIX (/usr/local); uninstall takes it back'
+	@echo 'make clean      removes build/'
+
+DEPS = gcc libc6-dev binutils pkgconf python3 libevent-dev libhiredis-dev \
+	libyaml-dev libsystemd-dev check redis-server
+DEPS_LINT = $(DEPS) clang clang-format clang-tidy cppcheck
+DEPS_FUZZ = $(DEPS) clang libclang-rt-dev
+
+# $(call install_packages,NAMES): those that are not there; no network and no
+# root where all are.
+define install_packages
+@if ! command -v dpkg-query >/dev/null; then \
+	echo 'make deps: no Debian; please install: $(1)'; exit 0; fi; \
+missing=; for package in $(1); do \
+	status=$$(dpkg-query -W -f '$${db:Status-Status}' $$package \
+		2>/dev/null) || status=; \
+	[ "$$status" = installed ] || missing="$$missing $$package"; done; \
+[ -n "$$missing" ] || exit 0; \
+echo "make deps: installing$$missing"; \
+sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+$$sudo apt-get update -q && \
+$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y \
+	--no-install-recommends $$missing
+endef
+
+deps:
+	$(call install_packages,$(DEPS))
+
+deps-lint:
+	$(call install_packages,$(DEPS_LINT))
+
+deps-fuzz:
+	$(call install_packages,$(DEPS_FUZZ))
+
+run: deps
+	@$(SUBMAKE) all
+	@exec $(PYTHON) tests/harness/run.py
+
+check: deps
+	@$(SUBMAKE) SANITIZE= all unit-tests
+	@$(SUBMAKE) SANITIZE=1 BUILD=build/asan all unit-tests
+	@exec $(PYTHON) tests/check.py
+
+bench: deps
+	@$(SUBMAKE) all loadgen
+	@exec $(PYTHON) tests/bench/run.py $(BENCH_ARGS)
+
+FUZZ_SECONDS ?= 60
+
+fuzz: deps-fuzz
+	@$(SUBMAKE) CC=clang SANITIZE=fuzz BUILD=build/fuzz fuzzers
+	@set -e; for path in $(wildcard tests/fuzz/fuzz_*.c); do \
+		name=$${path##*/fuzz_}; name=$${name%.c}; \
+		new=build/fuzz/corpus/$$name; seeds=tests/fuzz/corpus/$$name; \
+		dict=tests/fuzz/$$name.dict; \
+		mkdir -p $$new; [ -d $$seeds ] || seeds=; \
+		[ ! -e $$dict ] || dict=-dict=$$dict; \
+		[ "$${dict#-}" != "$$dict" ] || dict=; \
+		echo "fuzz: $$name for $(FUZZ_SECONDS) s"; \
+		build/fuzz/fuzz_$$name -max_total_time=$(FUZZ_SECONDS) \
+			-print_final_stats=1 -artifact_prefix=build/fuzz/ \
+			$$dict $$new $$seeds; done
+
+sim chaos deb:
+	@echo 'make $@: not built yet' >&2; exit 1
+
+clean:
+	rm -rf build
+
+# --- lint -----------------------------------------------------------------
+
+C_FOLDERS = daemon daemon/base daemon/core daemon/store daemon/io conf \
+	proto proto/client proto/holdfast tests/unit tests/fuzz tests/bench
+C_SOURCES := $(sort $(wildcard $(addsuffix /*.c,$(C_FOLDERS))))
+C_HEADERS := $(sort $(wildcard $(addsuffix /*.h,$(C_FOLDERS))))
+TIDY_MARKS = $(patsubst %,$(BUILD)/tidy/%.ok,$(C_SOURCES))
+
+.PHONY: lint-format lint-gcc lint-clang lint-tidy lint-tidy-marks \
+	lint-cppcheck lint-rules
+
+# Every part is done, also after one with findings.
+lint: deps-lint
+	@$(SUBMAKE) -k -j1 lint-format lint-gcc lint-clang lint-tidy \
+		lint-cppcheck lint-rules
+	@echo 'lint: no findings'
+
+lint-format:
+	@echo 'lint: clang-format: $(words $(C_SOURCES) $(C_HEADERS)) files'
+	@clang-format --dry-run -Werror $(C_SOURCES) $(C_HEADERS)
+
+lint-objects: objects $(unit_OBJ) $(fuzz_OBJ) $(bench_OBJ)
+
+lint-gcc lint-clang: lint-%:
+	@echo 'lint: warnings of $*'
+	@$(MAKE) --no-print-directory -j$(JOBS) CC=$* WERROR=1 SANITIZE= \
+		BUILD=build/lint-$* lint-objects libraries
+
+lint-tidy:
+	@echo 'lint: clang-tidy: $(words $(C_SOURCES)) files'
+	@$(MAKE) --no-print-directory -k -j$(JOBS) CC=clang SANITIZE= \
+		BUILD=build/lint-clang lint-tidy-marks
+
+lint-tidy-marks: $(TIDY_MARKS)
+
+$(BUILD)/tidy/%.ok: % .clang-tidy $(C_HEADERS) | $(BUILD)/gen/suites.def
+	@mkdir -p $(@D)
+	$(say) TIDY $<
+	$(Q)clang-tidy --quiet --warnings-as-errors='*' $< -- -std=gnu11 \
+		$(ALL_CPPFLAGS) 2>$@.err || { cat $@.err; exit 1; }
+	@touch $@
+
+lint-cppcheck:
+	@echo 'lint: cppcheck: $(words $(C_SOURCES)) files'
+	@mkdir -p build/cppcheck
+	@cppcheck --quiet --std=c11 --language=c -I. --error-exitcode=1 \
+		--enable=warning,performance,portability --inline-suppr \
+		--suppress=missingIncludeSystem -j $(JOBS) \
+		--cppcheck-build-dir=build/cppcheck $(C_SOURCES)
+
+lint-rules: lint-gcc
+	@$(PYTHON) tests/lint.py --build build/lint-gcc
+
+# --- install --------------------------------------------------------------
+
+D = $(DESTDIR)
+UNITS = $(wildcard systemd/*.service systemd/*.socket)
+SYSUSERS = $(firstword $(wildcard systemd/*sysusers*))
+TMPFILES = $(firstword $(wildcard systemd/*tmpfiles*))
+MAN1 = $(wildcard packaging/man/*.1)
+MAN5 = $(wildcard packaging/man/*.5)
+MAN8 = $(wildcard packaging/man/*.8)
+DOCS = README.md LICENSE proto/PROTOCOL.md
+CLIENT_HEADERS = $(wildcard proto/client/holdfast.h)
+
+# The units name /usr; where else it goes, they follow.
+install_unit = sed -e 's|/usr/sbin/|$(SBINDIR)/|g' \
+	-e 's|/usr/bin/|$(BINDIR)/|g' -e 's|/etc/holdfast|$(SYSCONFDIR)/holdfast|g'
+
+install: all libraries
+	$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR) \
+		$(D)$(INCLUDEDIR) $(D)$(DOCDIR) $(D)$(SYSCONFDIR)/holdfast \
+		$(D)$(UNITDIR) $(D)$(SYSUSERSDIR) $(D)$(TMPFILESDIR) \
+		$(addprefix $(D)$(MANDIR)/,man1 man5 man8)
+	$(INSTALL) -m 755 $(BUILD)/holdfastd $(D)$(SBINDIR)/
+	$(INSTALL) -m 755 $(BUILD)/holdfast $(D)$(BINDIR)/
+	$(INSTALL) -m 644 $(BUILD)/libholdfast.a $(D)$(LIBDIR)/
+	$(if $(CLIENT_HEADERS),$(INSTALL) -m 644 $(CLIENT_HEADERS) \
+		$(D)$(INCLUDEDIR)/)
+	$(INSTALL) -m 644 $(wildcard $(DOCS)) $(D)$(DOCDIR)/
+	[ -e $(D)$(SYSCONFDIR)/holdfast/holdfast.yaml ] || \
+		$(INSTALL) -m 644 conf/holdfast.yaml $(D)$(SYSCONFDIR)/holdfast/
+	for unit in $(UNITS); do \
+		$(install_unit) $$unit >$(D)$(UNITDIR)/$${unit##*/} || exit 1; done
+	$(if $(SYSUSERS),$(INSTALL) -m 644 $(SYSUSERS) \
+		$(D)$(SYSUSERSDIR)/holdfast.conf)
+	$(if $(TMPFILES),$(INSTALL) -m 644 $(TMPFILES) \
+		$(D)$(TMPFILESDIR)/holdfast.conf)
+	for page in $(MAN1); do \
+		$(INSTALL) -m 644 $$page $(D)$(MANDIR)/man1/ || exit 1; done
+	for page in $(MAN5); do \
+		$(INSTALL) -m 644 $$page $(D)$(MANDIR)/man5/ || exit 1; done
+	for page in $(MAN8); do \
+		$(INSTALL) -m 644 $$page $(D)$(MANDIR)/man8/ || exit 1; done
+
+# A configuration that somebody has changed stays.
+uninstall:
+	rm -f $(D)$(SBINDIR)/holdfastd $(D)$(BINDIR)/holdfast \
+		$(D)$(LIBDIR)/libholdfast.a \
+		$(addprefix $(D)$(INCLUDEDIR)/,$(notdir $(CLIENT_HEADERS))) \
+		$(addprefix $(D)$(UNITDIR)/,$(notdir $(UNITS))) \
+		$(D)$(SYSUSERSDIR)/holdfast.conf $(D)$(TMPFILESDIR)/holdfast.conf \
+		$(addprefix $(D)$(MANDIR)/man1/,$(notdir $(MAN1))) \
+		$(addprefix $(D)$(MANDIR)/man5/,$(notdir $(MAN5))) \
+		$(addprefix $(D)$(MANDIR)/man8/,$(notdir $(MAN8))) \
+		$(addprefix $(D)$(DOCDIR)/,$(notdir $(DOCS)))
+	! cmp -s conf/holdfast.yaml $(D)$(SYSCONFDIR)/holdfast/holdfast.yaml || \
+		rm $(D)$(SYSCONFDIR)/holdfast/holdfast.yaml
+	rmdir $(D)$(DOCDIR) $(D)$(SYSCONFDIR)/holdfast 2>/dev/null || :

@@ -1,0 +1,299 @@
+/*
+ * The client library of Holdfast: locks by name from a broker.
+ *
+ * Link with libholdfast.a; nothing but libc is needed. The library starts no
+ * thread, installs no signal handler, never raises SIGPIPE and keeps its
+ * descriptor close-on-exec. Different connections are independent of each
+ * other; one connection belongs to one thread at a time.
+ *
+ * Two ways to use it:
+ *
+ *   Without blocking, from any loop of one's own:
+ *
+ *     holdfast_create("127.0.0.1:4653", &h);
+ *     loop:
+ *         poll holdfast_fd(h) for holdfast_events(h), for at most
+ *             holdfast_timeout_ms(h)
+ *         holdfast_process(h, revents)        (also when the time is over: 0)
+ *         while (holdfast_next(h, &event))
+ *             act on the event
+ *
+ *   With blocking, for programs that have nothing else to do:
+ *
+ *     holdfast_create("127.0.0.1:4653", &h);
+ *     holdfast_connect_wait(h, 5000);
+ *     holdfast_lock(h, "job", NULL, &hold);
+ *         work, and now and then holdfast_poll(h, 0) and holdfast_next()
+ *     holdfast_unlock(h, &hold);
+ *     holdfast_destroy(&h);
+ *
+ * A hold can be trusted until its deadline, which the library keeps by itself:
+ * it asks the broker at a third of the time that is left, and counts each
+ * answer from the sending of the question, never from its arrival. So a program
+ * that is cut off silently still learns of its loss (HOLDFAST_DEADLINE), as long
+ * as it calls holdfast_process() in time. What must be safe even against a
+ * process that is stopped for a while compares the fence where it writes.
+ *
+ * All times are milliseconds of CLOCK_BOOTTIME (holdfast_now_ms()), which runs
+ * on while the machine sleeps. poll() does not: cap its time at a second or so
+ * where machines sleep, or use a timerfd of CLOCK_BOOTTIME.
+ */
+#ifndef HOLDFAST_H
+#define HOLDFAST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HOLDFAST_NAME_MAX  255 /* bytes of a lock's name */
+#define HOLDFAST_OWNER_MAX 32  /* bytes of an owner */
+#define HOLDFAST_NOTE_MAX  128 /* bytes of a note */
+
+#define HOLDFAST_FOREVER UINT64_MAX /* a wait without an end */
+
+/* One connection: one session with the broker. */
+struct holdfast;
+
+enum holdfast_status {
+    HOLDFAST_SUCCESS,
+    HOLDFAST_BAD_ADDRESS,   /* not understood */
+    HOLDFAST_NO_HOST,       /* the host's name is not known (now) */
+    HOLDFAST_NO_MEMORY,     /* or no descriptor */
+    HOLDFAST_BAD_ARGUMENT,  /* empty, too long, or with bytes that cannot be */
+    HOLDFAST_NOT_CONNECTED, /* the connection is over; holdfast_reason() */
+    HOLDFAST_TIMED_OUT,     /* a blocking call had no answer in its time */
+    HOLDFAST_REFUSED,       /* the broker answered ERR */
+    HOLDFAST_FULL,          /* too much that was not sent yet */
+};
+
+/* A sentence without a full stop; static. */
+const char *holdfast_status_text(enum holdfast_status status);
+
+enum holdfast_kind {
+    HOLDFAST_HELLO,    /* the broker's greeting; once, first */
+    HOLDFAST_OK,       /* final answer to a request */
+    HOLDFAST_ERR,      /* final answer to a request; word: the code */
+    HOLDFAST_ITEM,     /* part of the answer to a request */
+    HOLDFAST_QUEUED,   /* a lock asked for with progress; position= */
+    HOLDFAST_LOST,     /* a hold has ended; reason= */
+    HOLDFAST_JEOPARDY, /* the renewal of a hold is late; still held */
+    HOLDFAST_SAFE,     /* it is well again */
+    HOLDFAST_DEADLINE, /* a hold's deadline is about to pass without word */
+    HOLDFAST_DRAIN,    /* the broker will go; grace_ms= */
+    HOLDFAST_BYE,      /* the broker closes; word: why */
+    HOLDFAST_CLOSED,   /* the connection is over; always the last event */
+};
+
+/* `key=value` of a line, decoded. `value` ends in a NUL that `len` leaves out. */
+struct holdfast_pair {
+    const char *key;
+    const char *value;
+    size_t len;
+};
+
+/*
+ * One thing that happened. The pointers are good until the next call with the
+ * same connection, except for holdfast_event_value() and
+ * holdfast_event_number().
+ */
+struct holdfast_event {
+    enum holdfast_kind kind;
+    uint64_t request; /* that this answers, or that took the hold; 0: none */
+    const char *word; /* lock's name, ERR's code, BYE's reason; or "" */
+    size_t word_len;
+    uint64_t fence;       /* 0: none told */
+    uint64_t ttl_ms;      /* as the broker told it */
+    uint64_t deadline_ms; /* OK of a lock, DEADLINE; else 0 */
+    const struct holdfast_pair *pairs;
+    size_t pair_count;
+    const char *text; /* for people; or "" */
+};
+
+/* The value of `key` (ref into the event), NULL where it is absent. */
+const char *holdfast_event_value(
+    const struct holdfast_event *event, const char *key);
+
+/* False where `key` is absent or not a decimal number. */
+bool holdfast_event_number(
+    const struct holdfast_event *event, const char *key, uint64_t *value);
+
+/*
+ * Creates a connection and begins to connect. `address` is "HOST:PORT",
+ * "[V6]:PORT", "HOST" (port 4653) or a socket's path (with a '/' in it). A host
+ * that is a name is looked up here, which may block as getaddrinfo() does;
+ * numbers and paths never block. Failing to connect is told by HOLDFAST_CLOSED.
+ * The caller owns *h; it is NULL after an error.
+ */
+enum holdfast_status holdfast_create(const char *address, struct holdfast **h);
+
+/*
+ * Closes and frees; *h becomes NULL, and may be. The broker releases the holds
+ * of the session at once.
+ */
+void holdfast_destroy(struct holdfast **h);
+
+/* The descriptor to poll; it may change while connecting. -1: closed. */
+int holdfast_fd(const struct holdfast *h);
+
+/* What to poll for: POLLIN, POLLOUT. 0 once closed. */
+short holdfast_events(const struct holdfast *h);
+
+/*
+ * How long to poll for, in ms, until holdfast_process() is due for a deadline of
+ * its own; -1: for as long as it takes.
+ */
+int holdfast_timeout_ms(const struct holdfast *h);
+
+/*
+ * Reads, writes and looks at the deadlines; never blocks. `revents` is what
+ * poll() said, 0 where the time was over. It stops reading while more than some
+ * thousand events wait for holdfast_next().
+ */
+void holdfast_process(struct holdfast *h, short revents);
+
+/* The next thing that happened; false: nothing (more) yet. */
+bool holdfast_next(struct holdfast *h, struct holdfast_event *event);
+
+/* Of the greeting; "" before it. Refs into the connection. */
+const char *holdfast_session(const struct holdfast *h);
+const char *holdfast_server(const struct holdfast *h);
+
+/* Why the connection is over, for people; "" while it is not. */
+const char *holdfast_reason(const struct holdfast *h);
+
+/* CLOCK_BOOTTIME in ms. */
+uint64_t holdfast_now_ms(const struct holdfast *h);
+
+/* What to ask for with a lock. NULL, or this, asks for nothing special: */
+#define HOLDFAST_LOCK_DEFAULTS                 \
+    {                                          \
+        HOLDFAST_FOREVER, 0, NULL, NULL, false \
+    }
+
+struct holdfast_lock_options {
+    uint64_t wait_ms;  /* 0: do not wait; HOLDFAST_FOREVER: until granted */
+    uint64_t lease_ms; /* 0: renewed by the broker while the session lives */
+    const char *owner; /* ref; NULL: the session's default owner */
+    const char *note;  /* ref; for people; NULL: none */
+    bool progress;     /* tell HOLDFAST_QUEUED while waiting */
+};
+
+/*
+ * Requests. Each returns HOLDFAST_SUCCESS and the number of the request, by
+ * which its answer will be known, or an error and nothing is sent. They may be
+ * sent before the greeting has come, and without awaiting answers.
+ *
+ * Names and words are any bytes but NUL; they are encoded here.
+ */
+enum holdfast_status holdfast_submit_lock(struct holdfast *h, const char *name,
+    const struct holdfast_lock_options *options, uint64_t *request);
+
+/*
+ * Gives one hold back. `fence` 0: whichever is held. A hold that is on its way
+ * back no longer has a deadline.
+ */
+enum holdfast_status holdfast_submit_unlock(struct holdfast *h,
+    const char *name, const char *owner, uint64_t fence, uint64_t *request);
+
+/* A new end for a lock taken with `lease_ms`. */
+enum holdfast_status holdfast_submit_renew(struct holdfast *h, const char *name,
+    const char *owner, uint64_t fence, uint64_t lease_ms, uint64_t *request);
+
+/*
+ * Any other request as it goes over the wire, without tag and LF, words encoded
+ * by holdfast_encode(). Locks that are taken this way are not known to the
+ * library: no deadline is kept for them.
+ */
+enum holdfast_status holdfast_submit(
+    struct holdfast *h, const char *line, uint64_t *request);
+
+/*
+ * Percent-encodes `len` bytes into a word of the wire, with a NUL. Returns its
+ * length, or 0 where `out_bytes` are too few (three for each byte, and one, are
+ * always enough).
+ */
+size_t holdfast_encode(
+    const char *bytes, size_t len, char *out, size_t out_bytes);
+
+/*
+ * Decodes in place; returns the new length, with a NUL after it, or SIZE_MAX
+ * where a '%' is not followed by two hex digits. `word` has room for its NUL.
+ */
+size_t holdfast_decode(char *word, size_t len);
+
+/*
+ * How long before a hold's deadline HOLDFAST_DEADLINE is told. Default: a tenth
+ * of what the broker promised, at least 20 ms and at most 500 ms.
+ */
+void holdfast_set_margin(struct holdfast *h, uint64_t margin_ms);
+
+/* A lock that is held. Filled in by holdfast_lock(); plain data. */
+struct holdfast_hold {
+    char name[HOLDFAST_NAME_MAX + 1];
+    char owner[HOLDFAST_OWNER_MAX + 1]; /* "": the session's default */
+    uint64_t fence;
+    uint64_t count; /* how often this owner holds it */
+    uint64_t ttl_ms;
+    uint64_t deadline_ms; /* when it was taken; it moves on */
+};
+
+/*
+ * Until when a hold can be trusted by what is known now; 0 where it cannot: it
+ * is lost, given back, overdue, or its connection is closed.
+ */
+uint64_t holdfast_deadline_ms(
+    const struct holdfast *h, const struct holdfast_hold *hold);
+
+/*
+ * The blocking calls. They take their own answer out of the queue of
+ * holdfast_next() and leave the rest to it: call that now and then, for it is
+ * where losses are told.
+ */
+
+/* Polls for at most `timeout_ms` (-1: no end) and processes once. */
+void holdfast_poll(struct holdfast *h, int timeout_ms);
+
+/*
+ * Waits for the final answer to `request`. HOLDFAST_SUCCESS and HOLDFAST_REFUSED
+ * fill in *event. HOLDFAST_FOREVER waits without end.
+ */
+enum holdfast_status holdfast_wait(struct holdfast *h, uint64_t request,
+    uint64_t timeout_ms, struct holdfast_event *event);
+
+/* Waits for the greeting. */
+enum holdfast_status holdfast_connect_wait(
+    struct holdfast *h, uint64_t timeout_ms);
+
+/*
+ * Takes a lock, waiting as `options` say. After HOLDFAST_REFUSED the code is
+ * holdfast_error(). After HOLDFAST_TIMED_OUT (the broker answered nothing ten
+ * seconds after the wait) it is unknown whether the lock is held: destroy the
+ * connection, which releases it.
+ */
+enum holdfast_status holdfast_lock(struct holdfast *h, const char *name,
+    const struct holdfast_lock_options *options, struct holdfast_hold *hold);
+
+/* Gives it back; waits for the answer for at most ten seconds. */
+enum holdfast_status holdfast_unlock(
+    struct holdfast *h, const struct holdfast_hold *hold);
+
+/* Gives a hold that was taken with a lease a new end. */
+enum holdfast_status holdfast_renew(
+    struct holdfast *h, struct holdfast_hold *hold, uint64_t lease_ms);
+
+/* A round trip; *microseconds says how long it took. */
+enum holdfast_status holdfast_ping(
+    struct holdfast *h, uint64_t timeout_ms, uint64_t *microseconds);
+
+/* The code of the last ERR that a blocking call met, "BUSY" for one; or "". */
+const char *holdfast_error(const struct holdfast *h);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,151 @@
+/*
+ * A line of the broker to its parts, in place:
+ *
+ *     TAG VERB [word ...] [key=value ...] [:free text]
+ *
+ * Strict in the grammar (what cannot be decoded is refused, and the connection
+ * with it, for it might have been a LOST); tolerant in the vocabulary: words,
+ * keys and verbs that are not known are kept or passed over.
+ */
+#include "proto/client/client.h"
+
+#include <string.h>
+
+bool
+holdfast_number(const char *digits, uint64_t *value)
+{
+    uint64_t sum = 0;
+
+    if (digits[0] == '\0')
+        return false;
+    for (const char *at = digits; *at != '\0'; at++) {
+        if (*at < '0' || *at > '9')
+            return false;
+        uint64_t digit = (uint64_t)(*at - '0');
+        if (sum > (UINT64_MAX - digit) / 10)
+            return false;
+        sum = sum * 10 + digit;
+    }
+    *value = sum;
+    return true;
+}
+
+/* Cuts the next part off at a blank; NULL: no more. */
+static char *
+part_next(char **at, char *end, size_t *len)
+{
+    while (*at < end && **at == ' ')
+        (*at)++;
+    if (*at == end)
+        return NULL;
+    char *start = *at;
+    while (*at < end && **at != ' ')
+        (*at)++;
+    *len = (size_t)(*at - start);
+    /* The byte after a part is a blank or the room for the line's NUL. */
+    **at = '\0';
+    if (*at < end)
+        (*at)++;
+    return start;
+}
+
+/* A key=value, or a word; the first word is kept. */
+static bool
+part_take(struct holdfast_message *out, char *part, size_t len)
+{
+    char *equals = memchr(part, '=', len);
+
+    if (equals == NULL) {
+        size_t decoded = holdfast_decode(part, len);
+        if (decoded == SIZE_MAX)
+            return false;
+        if (out->word_len == 0) {
+            out->word = part;
+            out->word_len = decoded;
+        }
+        return true;
+    }
+    *equals = '\0';
+    char *value = equals + 1;
+    size_t decoded = holdfast_decode(value, len - (size_t)(value - part));
+    if (decoded == SIZE_MAX || equals == part)
+        return false;
+    if (out->pair_count < CLIENT_PAIRS) {
+        out->pairs[out->pair_count++] =
+            (struct holdfast_pair){.key = part, .value = value, .len = decoded};
+    }
+    return true;
+}
+
+bool
+holdfast_message_parse(char *line, size_t len, struct holdfast_message *out)
+{
+    char *at = line;
+    char *end = line + len;
+    size_t part_len;
+
+    memset(out, 0, sizeof(*out));
+    out->word = "";
+    out->text = "";
+    if (memchr(line, '\0', len) != NULL)
+        return false;
+    out->tag = part_next(&at, end, &part_len);
+    if (out->tag == NULL)
+        return false;
+    out->verb = part_next(&at, end, &part_len);
+    if (out->verb == NULL)
+        return false;
+    for (;;) {
+        while (at < end && *at == ' ')
+            at++;
+        if (at < end && *at == ':') {
+            *end = '\0';
+            out->text = at + 1;
+            return true;
+        }
+        char *part = part_next(&at, end, &part_len);
+        if (part == NULL)
+            return true;
+        if (!part_take(out, part, part_len))
+            return false;
+    }
+}
+
+static const char *
+pairs_value(const struct holdfast_pair *pairs, size_t count, const char *key)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(pairs[i].key, key) == 0)
+            return pairs[i].value;
+    return NULL;
+}
+
+const char *
+holdfast_message_value(const struct holdfast_message *message, const char *key)
+{
+    return pairs_value(message->pairs, message->pair_count, key);
+}
+
+bool
+holdfast_message_number(
+    const struct holdfast_message *message, const char *key, uint64_t *value)
+{
+    const char *digits = holdfast_message_value(message, key);
+
+    return digits != NULL && holdfast_number(digits, value);
+}
+
+const char *
+holdfast_event_value(const struct holdfast_event *event, const char *key)
+{
+    return pairs_value(event->pairs, event->pair_count, key);
+}
+
+bool
+holdfast_event_number(
+    const struct holdfast_event *event, const char *key, uint64_t *value)
+{
+    const char *digits = holdfast_event_value(event, key);
+
+    return digits != NULL && holdfast_number(digits, value);
+}

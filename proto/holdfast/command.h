@@ -1,0 +1,78 @@
+/*
+ * The commands of `holdfast`, their exit statuses, and what they have in common.
+ *
+ *     main.c      options before the command; which command
+ *     options.c   options of a command; durations
+ *     help.c      what -h prints
+ *     connect.c   a connection for the short commands, and their errors
+ *     list.c out.c escape.c    show, locks, sessions and how they are printed
+ *     ping.c raw.c
+ *     loop.c      signals, time and sockets together, for run and lock
+ *     acquire.c   from an address to a lock that is held
+ *     lock.c
+ *     run.c       a program under a lock: child.c its process group, guard.c who
+ *                 ends that where this process cannot, terminal.c whose the
+ *                 terminal is
+ */
+#ifndef HOLDFAST_COMMAND_COMMAND_H
+#define HOLDFAST_COMMAND_COMMAND_H
+
+#include "proto/client/holdfast.h"
+
+enum exit_status {
+    STATUS_FINE = 0,
+    STATUS_REFUSED = 1, /* the broker answered ERR */
+    STATUS_USAGE = 64,
+    STATUS_LOST = 123,
+    STATUS_NOT_ACQUIRED = 124,
+    STATUS_TROUBLE = 125,
+    STATUS_NOT_EXECUTABLE = 126,
+    STATUS_NOT_FOUND = 127,
+    STATUS_SIGNAL = 128, /* and the signal's number */
+};
+
+enum out_format {
+    OUT_AUTOMATIC, /* columns on a terminal, else tabs */
+    OUT_COLUMNS,
+    OUT_TABS,
+    OUT_JSON,
+};
+
+/* Options that may stand before or after the command. */
+struct settings {
+    const char *address; /* ref */
+    enum out_format format;
+    char **argv; /* ref: the process' own, for its title */
+    int argc;
+};
+
+/* Each takes what follows its name and returns the exit status. */
+typedef int command_function(struct settings *settings, int argc, char **argv);
+
+command_function command_run;
+command_function command_lock;
+command_function command_show;
+command_function command_locks;
+command_function command_sessions;
+command_function command_ping;
+command_function command_raw;
+
+/* Prints the help of a command, NULL: of all. False: there is no such one. */
+bool help_print(const char *command);
+
+/*
+ * One line to stderr behind "holdfast: ". What came from elsewhere goes through
+ * escape_text() first.
+ */
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * connect.c: a connection with its greeting, or NULL after a complaint; waits
+ * five seconds at most. Owned by the caller.
+ */
+struct holdfast *connect_broker(const struct settings *settings);
+
+/* Complains about an ERR. */
+void complain_refused(const char *what, const struct holdfast_event *event);
+
+#endif

@@ -1,0 +1,124 @@
+/*
+ * lock: a lock for scripts that open it and go on, as
+ *
+ *     exec 3> >(holdfast lock KEY >state); ...; exec 3>&-
+ *
+ * It is held until the input ends or a signal comes.
+ */
+#define _GNU_SOURCE 1
+
+#include "proto/holdfast/acquire.h"
+#include "proto/holdfast/escape.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* False: the input is at its end. What is in it does not matter. */
+static bool
+input_read(void)
+{
+    char ignored[4096];
+    ssize_t got = read(STDIN_FILENO, ignored, sizeof(ignored));
+
+    return got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN));
+}
+
+/* True: the lock is gone, after a complaint. */
+static bool
+event_ends(const struct holdfast_event *event)
+{
+    const char *reason = holdfast_event_value(event, "reason");
+    char text[256];
+
+    switch (event->kind) {
+    case HOLDFAST_LOST:
+        complain("the lock is lost: %s",
+            escape_text(reason != NULL ? reason : "", text, sizeof(text)));
+        return true;
+    case HOLDFAST_DEADLINE:
+        complain("the lock is lost: its time ends without word of the broker");
+        return true;
+    case HOLDFAST_CLOSED:
+        complain("the lock is lost: %s",
+            escape_text(event->text, text, sizeof(text)));
+        return true;
+    case HOLDFAST_JEOPARDY:
+        complain("warning: the renewal of the lock is late");
+        return false;
+    case HOLDFAST_SAFE:
+        complain("the lock is renewed again");
+        return false;
+    case HOLDFAST_HELLO:
+    case HOLDFAST_OK:
+    case HOLDFAST_ERR:
+    case HOLDFAST_ITEM:
+    case HOLDFAST_QUEUED:
+    case HOLDFAST_DRAIN:
+    case HOLDFAST_BYE:
+        return false;
+    }
+    return false;
+}
+
+/* Until the input's end or a signal; the exit status. */
+static int
+lock_keep(struct loop *loop, struct holdfast *h)
+{
+    struct holdfast_event event;
+    bool readable;
+    int signal;
+
+    for (;;) {
+        while (holdfast_next(h, &event))
+            if (event_ends(&event))
+                return STATUS_LOST;
+        short revents = loop_wait(loop, h, UINT64_MAX, STDIN_FILENO, &readable);
+        holdfast_process(h, revents);
+        while ((signal = loop_signal(loop)) != 0) {
+            if (loop_signal_ends(loop, signal))
+                return STATUS_FINE;
+            if (signal == SIGTSTP)
+                loop_stop_self();
+        }
+        if (readable && !input_read())
+            return STATUS_FINE;
+    }
+}
+
+int
+command_lock(struct settings *settings, int argc, char **argv)
+{
+    struct acquire acquire;
+    struct words words;
+    struct loop loop;
+    struct holdfast *h;
+    struct holdfast_hold hold;
+    int status;
+
+    (void)argc;
+    if (!acquire_parse(
+            settings, "lock", argv, false, &acquire, &words, &status))
+        return status;
+    if (!loop_init(&loop))
+        return STATUS_TROUBLE;
+    status = acquire_lock(&acquire, &loop, &h, &hold);
+    if (status == STATUS_FINE) {
+        uint64_t now = loop_now_ms();
+
+        (void)printf("fence=%" PRIu64 " ttl_ms=%" PRIu64 "\n", hold.fence,
+            hold.deadline_ms > now ? hold.deadline_ms - now : 0);
+        if (fflush(stdout) == 0) {
+            status = lock_keep(&loop, h);
+        } else {
+            complain("cannot write");
+            status = STATUS_TROUBLE;
+        }
+        if (status != STATUS_LOST)
+            acquire_release(h, &hold);
+        holdfast_destroy(&h);
+    }
+    loop_fini(&loop);
+    return status;
+}

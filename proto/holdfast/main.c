@@ -1,0 +1,109 @@
+/*
+ * holdfast [-a ADDR] [-o FORMAT] COMMAND ...: what stands before the command,
+ * and which command it is.
+ */
+#include "proto/holdfast/options.h"
+
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ADDRESS_DEFAULT "127.0.0.1:4653"
+
+static const struct {
+    const char *name;
+    command_function *function; /* NULL: not built yet */
+} commands[] = {
+    {"run", command_run},
+    {"lock", command_lock},
+    {"show", command_show},
+    {"locks", command_locks},
+    {"sessions", command_sessions},
+    {"ping", command_ping},
+    {"raw", command_raw},
+    {"watch", NULL},
+    {"break", NULL},
+    {"top", NULL},
+    {"bench", NULL},
+};
+
+/*
+ * One write, so in one piece. Where it would block it is dropped: run has a
+ * program to kill in time, whoever does not read its complaints.
+ */
+void
+complain(const char *format, ...)
+{
+    struct pollfd entry = {.fd = STDERR_FILENO, .events = POLLOUT};
+    char line[1024] = "holdfast: ";
+    size_t at = strlen(line);
+    va_list arguments;
+
+    va_start(arguments, format);
+    int len = vsnprintf(line + at, sizeof(line) - at - 1, format, arguments);
+    va_end(arguments);
+    if (len < 0 || poll(&entry, 1, 0) <= 0 || entry.revents != POLLOUT)
+        return;
+    at = strlen(line);
+    line[at++] = '\n';
+    (void)!write(STDERR_FILENO, line, at);
+}
+
+static int
+command_call(struct settings *settings, int argc, char **argv)
+{
+    const char *name = argv[0];
+
+    if (strcmp(name, "help") == 0) {
+        if (help_print(argv[1]))
+            return STATUS_FINE;
+        complain("there is no command '%s'", argv[1]);
+        return STATUS_USAGE;
+    }
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (strcmp(name, commands[i].name) != 0)
+            continue;
+        if (commands[i].function == NULL) {
+            complain("%s: not built yet", name);
+            return STATUS_USAGE;
+        }
+        return commands[i].function(settings, argc - 1, argv + 1);
+    }
+    complain("there is no command '%s'; see holdfast -h", name);
+    return STATUS_USAGE;
+}
+
+int
+main(int argc, char **argv)
+{
+    const char *address = getenv("HOLDFAST_ADDR");
+    struct settings settings = {
+        .address =
+            address != NULL && address[0] != '\0' ? address : ADDRESS_DEFAULT,
+        .argv = argv,
+        .argc = argc,
+    };
+    struct words words;
+
+    if (argc > 1 &&
+        (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0)) {
+        (void)printf("holdfast %s\n", HOLDFAST_VERSION);
+        return STATUS_FINE;
+    }
+    if (argc < 1 ||
+        !options_parse(&settings, NULL, 0, STOP_AT_WORD, argv + 1, &words))
+        return STATUS_USAGE;
+    if (words.help) {
+        (void)help_print(NULL);
+        return STATUS_FINE;
+    }
+    if (words.rest == NULL || words.rest[0] == NULL) {
+        complain("a command is missing; see holdfast -h");
+        return STATUS_USAGE;
+    }
+    int skipped = (int)(words.rest - argv);
+    return command_call(&settings, argc - skipped, words.rest);
+}

@@ -1,0 +1,51 @@
+/*
+ * ping: is there a broker, and how far away.
+ */
+#include "proto/holdfast/escape.h"
+#include "proto/holdfast/options.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define PING_MS 5000
+
+static int
+ping_print(const struct settings *settings, struct holdfast *h)
+{
+    uint64_t microseconds = 0;
+    char server[128];
+
+    enum holdfast_status status = holdfast_ping(h, PING_MS, &microseconds);
+    if (status != HOLDFAST_SUCCESS) {
+        complain("%s: %s", settings->address, holdfast_status_text(status));
+        return STATUS_TROUBLE;
+    }
+    (void)printf("%s %s time_ms=%" PRIu64 ".%03" PRIu64 "\n", settings->address,
+        escape_text(holdfast_server(h), server, sizeof(server)),
+        microseconds / 1000, microseconds % 1000);
+    return fflush(stdout) == 0 ? STATUS_FINE : STATUS_TROUBLE;
+}
+
+int
+command_ping(struct settings *settings, int argc, char **argv)
+{
+    struct words words;
+
+    (void)argc;
+    if (!options_parse(settings, NULL, 0, STOP_NEVER, argv, &words))
+        return STATUS_USAGE;
+    if (words.help) {
+        (void)help_print("ping");
+        return STATUS_FINE;
+    }
+    if (words.count > 0 || words.rest != NULL) {
+        complain("ping: takes no words");
+        return STATUS_USAGE;
+    }
+    struct holdfast *h = connect_broker(settings);
+    if (h == NULL)
+        return STATUS_TROUBLE;
+    int status = ping_print(settings, h);
+    holdfast_destroy(&h);
+    return status;
+}

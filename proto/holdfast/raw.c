@@ -1,0 +1,222 @@
+/*
+ * raw: bytes between the input, the broker and the output, as `nc -N` would do
+ * it, with the address and the exit status of the other commands.
+ *
+ * The input's end is passed on as a FIN; what is still to be answered comes, and
+ * BYE as the last line. Without BYE the connection was lost.
+ */
+#define _GNU_SOURCE 1
+
+#include "proto/client/client.h"
+#include "proto/holdfast/options.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CONNECT_MS 5000
+
+struct raw {
+    int fd; /* ref: the connection's */
+    char out[16384];
+    size_t start; /* out[start .. end] is to be sent */
+    size_t end;
+    bool input_over;
+    bool fin_sent;
+    bool masked;    /* stdout is a terminal */
+    size_t line_at; /* bytes of the line that is being received */
+    bool line_bye;  /* it begins like BYE, so far */
+    bool bye;       /* the last line was BYE */
+};
+
+/* True: connected. */
+static bool
+raw_connect(const struct settings *settings, struct holdfast *h)
+{
+    uint64_t end = holdfast_now_ms(h) + CONNECT_MS;
+
+    enum holdfast_status status = holdfast_link_resolve(h, settings->address);
+    if (status != HOLDFAST_SUCCESS) {
+        complain("%s: %s", settings->address, holdfast_status_text(status));
+        return false;
+    }
+    holdfast_link_connect(h);
+    while (h->link == LINK_CONNECTING) {
+        struct pollfd entry = {.fd = h->fd, .events = POLLOUT};
+        uint64_t now = holdfast_now_ms(h);
+
+        if (now >= end) {
+            holdfast_link_close(h, strerror(ETIMEDOUT));
+            break;
+        }
+        if (poll(&entry, 1, (int)(end - now)) > 0)
+            holdfast_link_connected(h, entry.revents);
+        holdfast_link_expire(h, holdfast_now_ms(h));
+    }
+    if (h->link == LINK_CLOSED) {
+        complain("no broker at %s: %s", settings->address, holdfast_reason(h));
+        return false;
+    }
+    return true;
+}
+
+/* Follows the lines, to know whether the last one was BYE. */
+static void
+raw_follow(struct raw *raw, char *bytes, size_t len)
+{
+    static const char bye[] = "* BYE";
+
+    for (size_t i = 0; i < len; i++) {
+        if (bytes[i] == '\n') {
+            raw->bye = raw->line_bye && raw->line_at >= sizeof(bye) - 1;
+            raw->line_at = 0;
+            continue;
+        }
+        if (raw->line_at == 0)
+            raw->line_bye = true;
+        if (raw->line_at < sizeof(bye) - 1 && bytes[i] != bye[raw->line_at])
+            raw->line_bye = false;
+        raw->line_at++;
+        if (raw->masked && ((unsigned char)bytes[i] < 0x20 || bytes[i] == 0x7f))
+            bytes[i] = '?';
+    }
+}
+
+static bool
+output_write(const char *bytes, size_t len)
+{
+    while (len > 0) {
+        ssize_t written = write(STDOUT_FILENO, bytes, len);
+
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0) {
+            complain("cannot write: %s", strerror(errno));
+            return false;
+        }
+        bytes += written;
+        len -= (size_t)written;
+    }
+    return true;
+}
+
+/* False: over; *status says how. */
+static bool
+raw_receive(struct raw *raw, int *status)
+{
+    char bytes[16384];
+    ssize_t got = recv(raw->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+
+    if (got < 0) {
+        if (errno == EAGAIN || errno == EINTR)
+            return true;
+        complain("the connection broke: %s", strerror(errno));
+        *status = STATUS_TROUBLE;
+        return false;
+    }
+    if (got == 0) {
+        *status = raw->bye ? STATUS_FINE : STATUS_TROUBLE;
+        if (!raw->bye)
+            complain("the broker closed without BYE");
+        return false;
+    }
+    raw_follow(raw, bytes, (size_t)got);
+    *status = STATUS_TROUBLE;
+    return output_write(bytes, (size_t)got);
+}
+
+static void
+raw_send(struct raw *raw)
+{
+    while (raw->start < raw->end) {
+        ssize_t sent = send(raw->fd, raw->out + raw->start,
+            raw->end - raw->start, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0 && errno == EAGAIN)
+            return;
+        if (sent < 0) {
+            /* What the broker said before is still to be read. */
+            raw->input_over = true;
+            raw->fin_sent = true;
+            raw->end = raw->start;
+            return;
+        }
+        raw->start += (size_t)sent;
+    }
+    raw->start = 0;
+    raw->end = 0;
+    if (raw->input_over && !raw->fin_sent) {
+        (void)shutdown(raw->fd, SHUT_WR);
+        raw->fin_sent = true;
+    }
+}
+
+static void
+raw_read_input(struct raw *raw)
+{
+    ssize_t got = read(STDIN_FILENO, raw->out, sizeof(raw->out));
+
+    if (got > 0)
+        raw->end = (size_t)got;
+    else if (got == 0 || (errno != EINTR && errno != EAGAIN))
+        raw->input_over = true;
+}
+
+static int
+raw_copy(struct raw *raw)
+{
+    int status = STATUS_TROUBLE;
+
+    for (;;) {
+        bool sending = raw->start < raw->end;
+        struct pollfd entries[2] = {
+            {.fd = raw->fd,
+                .events = (short)(sending ? POLLIN | POLLOUT : POLLIN)},
+            {.fd = sending || raw->input_over ? -1 : STDIN_FILENO,
+                .events = POLLIN},
+        };
+
+        if (poll(entries, 2, -1) < 0)
+            continue;
+        if (entries[0].revents != 0 && !raw_receive(raw, &status))
+            return status;
+        if (entries[1].revents != 0)
+            raw_read_input(raw);
+        if (raw->start < raw->end || raw->input_over)
+            raw_send(raw);
+    }
+}
+
+int
+command_raw(struct settings *settings, int argc, char **argv)
+{
+    struct raw raw = {.masked = isatty(STDOUT_FILENO) != 0};
+    struct words words;
+    int status = STATUS_TROUBLE;
+
+    (void)argc;
+    if (!options_parse(settings, NULL, 0, STOP_NEVER, argv, &words))
+        return STATUS_USAGE;
+    if (words.help) {
+        (void)help_print("raw");
+        return STATUS_FINE;
+    }
+    if (words.count > 0 || words.rest != NULL) {
+        complain("raw: takes no words");
+        return STATUS_USAGE;
+    }
+    struct holdfast *h = holdfast_make();
+    if (h == NULL) {
+        complain("out of memory");
+        return STATUS_TROUBLE;
+    }
+    if (raw_connect(settings, h)) {
+        raw.fd = holdfast_fd(h);
+        status = raw_copy(&raw);
+    }
+    holdfast_destroy(&h);
+    return status;
+}

@@ -1,0 +1,51 @@
+/*
+ * SIGTTOU is blocked by loop_init(): so tcsetpgrp() and tcsetattr() work from
+ * the background, too.
+ */
+#define _GNU_SOURCE 1
+
+#include "proto/holdfast/terminal.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+void
+terminal_init(struct terminal *terminal)
+{
+    *terminal = (struct terminal){.present = false};
+    int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return;
+    (void)close(fd);
+    terminal->present = true;
+    /* Fails where stdin is no terminal, or another one. */
+    terminal->input = tcgetpgrp(STDIN_FILENO) >= 0;
+    terminal->modes_known =
+        terminal->input && tcgetattr(STDIN_FILENO, &terminal->modes) == 0;
+}
+
+static void
+foreground_pass(const struct terminal *terminal, pid_t from, pid_t to)
+{
+    if (terminal->input && tcgetpgrp(STDIN_FILENO) == from)
+        (void)tcsetpgrp(STDIN_FILENO, to);
+}
+
+void
+terminal_give(const struct terminal *terminal, pid_t group)
+{
+    foreground_pass(terminal, getpgrp(), group);
+}
+
+void
+terminal_take(const struct terminal *terminal, pid_t group)
+{
+    foreground_pass(terminal, group, getpgrp());
+}
+
+void
+terminal_restore(const struct terminal *terminal)
+{
+    if (terminal->modes_known && tcgetpgrp(STDIN_FILENO) == getpgrp())
+        (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal->modes);
+}

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Runs all the test suites and adds up what they count.
+
+Each suite is a program that prints `N passed, N failed, N skipped` as its last
+such line. All of them run, whatever one of them does; a suite without that
+line, with a bad exit status or out of time counts as one more failed test. The
+last line is the total; the exit status is 0 only where nothing failed.
+
+    check.py [NAME...]     only the suites of these names
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+
+TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ASAN = os.path.join(TREE, "build", "asan")
+COUNT = re.compile(rb"^(\d+) passed, (\d+) failed, (\d+) skipped\s*$")
+SUITE_SECONDS = 3600
+KILL_SECONDS = 10
+
+SANITIZED = {
+    "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "HOLDFASTD": os.path.join(ASAN, "holdfastd"),
+    "HOLDFAST": os.path.join(ASAN, "holdfast"),
+}
+
+# name, command from the top folder, what the environment has on top
+SUITES = (
+    ("unit", ["build/unit-tests"], {}),
+    ("unit-sanitized", ["build/asan/unit-tests"], SANITIZED),
+    ("lua", [sys.executable, "tests/lua/run.py"], {}),
+    ("e2e", [sys.executable, "tests/e2e/run.py"], SANITIZED),
+)
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def end_group(process, number):
+    """The suite and what it started; nothing where it is gone already."""
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def copy_output(process):
+    """Shows the output as it comes; returns the last count in it, or None."""
+    count = None
+    for line in process.stdout:
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+        match = COUNT.match(line)
+        if match:
+            count = [int(number) for number in match.groups()]
+    return count
+
+
+def end_late(process, late):
+    """Runs when a suite's time is over: TERM, and later KILL."""
+    late.set()
+    end_group(process, signal.SIGTERM)
+    try:
+        process.wait(KILL_SECONDS)
+    except subprocess.TimeoutExpired:
+        pass
+    end_group(process, signal.SIGKILL)
+
+
+def run_suite(name, command, extra):
+    """Returns [passed, failed, skipped], and what was wrong or None."""
+    try:
+        process = subprocess.Popen(
+            command, cwd=TREE, env={**os.environ, **extra},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True)
+    except OSError as error:
+        return [0, 1, 0], str(error)
+    late = threading.Event()
+    timer = threading.Timer(SUITE_SECONDS, end_late, (process, late))
+    timer.start()
+    try:
+        count = copy_output(process)
+        status = process.wait()
+    except BaseException:
+        end_group(process, signal.SIGTERM)
+        process.wait()
+        raise
+    finally:
+        timer.cancel()
+    wrong = None
+    if late.is_set():
+        wrong = f"ran for more than {SUITE_SECONDS} s"
+    elif count is None:
+        wrong = f"exit status {status}, printed no count"
+    elif status != 0 and count[1] == 0:
+        wrong = f"exit status {status} though no test failed"
+    count = count or [0, 0, 0]
+    if wrong:
+        count[1] += 1
+    return count, wrong
+
+
+def main(arguments):
+    known = [suite[0] for suite in SUITES]
+    for name in arguments:
+        if name not in known:
+            sys.exit(f"check.py: no suite {name}; there are {' '.join(known)}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    total = [0, 0, 0]
+    rows = []
+    for name, command, extra in SUITES:
+        if arguments and name not in arguments:
+            continue
+        say(f"=== {name}: {' '.join(command)}")
+        count, wrong = run_suite(name, command, extra)
+        rows.append((name, count, wrong))
+        total = [a + b for a, b in zip(total, count)]
+    say("===")
+    for name, count, wrong in rows:
+        say(f"{name:16} {count[0]:5} passed {count[1]:4} failed "
+            f"{count[2]:4} skipped" + (f"   {wrong}" if wrong else ""))
+    say(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
+    return 1 if total[1] > 0 or total[0] == 0 else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+"""The rules of this tree that no compiler knows. See RULES at the end.
+
+    lint.py [--tree FOLDER] [--build FOLDER]
+
+--build is where the objects are (`make lint` has them made). Each rule prints
+what it looked at, each finding `FILE:LINE: what`; the exit status is 1 where
+there was any.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+
+TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+TOP_LEVEL = {"Makefile", "README.md", "LICENSE", "daemon", "proto", "conf",
+             "lua", "tests", "packaging", "systemd"}
+NOT_OURS = {"build", "__pycache__", "corpus"}  # and dot files
+
+# --- layers ---------------------------------------------------------------
+
+PURE_HEADERS = {
+    "ctype.h", "endian.h", "errno.h", "inttypes.h", "limits.h", "stdarg.h",
+    "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"}
+FOREIGN = ("event2/", "hiredis/", "hiredis.h", "read.h", "sds.h", "yaml.h",
+           "systemd/", "jansson.h", "openssl/", "lua", "check.h")
+
+# folder: folders of ours that it may include, headers of libc (None: all),
+# beginnings of foreign headers
+LAYERS = {
+    "daemon/base": (
+        ("daemon/base",),
+        PURE_HEADERS | {"sys/mman.h", "sanitizer/asan_interface.h"}, ()),
+    "proto": (("daemon/base", "proto"), PURE_HEADERS, ()),
+    "daemon/core": (
+        ("daemon/base", "proto", "daemon/core"), PURE_HEADERS, ()),
+    "daemon/store": (
+        ("daemon/base", "daemon/core", "daemon/store"), PURE_HEADERS, ()),
+    "daemon/io": (
+        ("daemon/base", "proto", "daemon/core", "daemon/store", "daemon/io",
+         "conf"), None, ("event2/", "hiredis", "read.h", "sds.h", "openssl/",
+                         "jansson.h", "systemd/")),
+    "daemon": (
+        ("daemon/base", "proto", "daemon/core", "daemon/store", "daemon/io",
+         "daemon", "conf"), None, ("event2/", "systemd/")),
+    "conf": (("daemon/base", "conf"), None, ("yaml.h",)),
+    "proto/client": (("daemon/base", "proto", "proto/client"), None, ()),
+    "proto/holdfast": (
+        ("daemon/base", "proto", "proto/client", "proto/holdfast"), None, ()),
+}
+
+# --- symbols --------------------------------------------------------------
+
+MEMORY = {
+    "malloc", "calloc", "realloc", "reallocarray", "free", "mmap", "munmap",
+    "posix_memalign", "aligned_alloc", "strdup", "strndup", "asprintf",
+    "vasprintf"}
+OUTSIDE = {
+    "socket", "bind", "listen", "accept", "accept4", "connect", "shutdown",
+    "send", "sendto", "sendmsg", "recv", "recvfrom", "recvmsg", "read",
+    "write", "readv", "writev", "open", "openat", "close", "poll", "ppoll",
+    "select", "epoll_create1", "epoll_ctl", "epoll_wait", "pipe", "pipe2",
+    "eventfd", "timerfd_create", "getaddrinfo", "clock_gettime",
+    "gettimeofday", "time", "clock", "nanosleep", "usleep", "sleep",
+    "getrandom", "getentropy", "rand", "srand", "random", "srandom",
+    "drand48", "printf", "vprintf", "fprintf", "vfprintf", "dprintf", "puts",
+    "putchar", "fputs", "fputc", "fwrite", "fread", "fgets", "perror",
+    "fopen", "fclose", "stdout", "stderr", "getenv", "fork", "execve",
+    "signal", "sigaction", "pthread_create", "localtime", "gmtime"}
+OUTSIDE_BEGINNINGS = ("event_", "evutil_", "evhttp_", "bufferevent_",
+                      "evbuffer_", "redis", "yaml_", "sd_")
+
+# Folders that know of no world outside, and whether they may take memory.
+PURE_FOLDERS = {"daemon/base": True, "proto": False, "daemon/core": False,
+                "daemon/store": False}
+# What single objects may use all the same: they create what is taken at
+# start, or are the end of a broken promise.
+SYMBOLS_ALLOWED = {
+    "daemon/base/assert": {"fprintf", "stderr"},
+    "daemon/core/core": MEMORY,
+    "daemon/core/effects": MEMORY,
+    "daemon/store/store": MEMORY,
+}
+
+# --- text -----------------------------------------------------------------
+
+COLUMNS = 80
+FUNCTION_NOTE = 70
+FUNCTION_MAX = 90
+BANNED = re.compile(
+    r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atoll|gets|rand|"
+    r"srand|gettimeofday)\s*\(")
+NARROW = (".c", ".h", ".def", ".py", ".lua", ".sh", "Makefile", ".ci/run")
+PLAIN = NARROW + (".md", ".yaml", ".yml", ".service", ".socket", ".conf",
+                  ".clang-tidy", ".clang-format", "LICENSE", ".dict")
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
+NOT_CODE = re.compile(
+    r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
+INCLUDE = re.compile(r"^\s*#\s*include\s+([<\"])([^>\"]+)[>\"]")
+
+
+class Lint:
+    """The tree, read once, and the findings."""
+
+    def __init__(self, tree, build):
+        self.tree = tree
+        self.build = build
+        self.findings = 0
+        self.files = sorted(self._walk())
+        self.sources = [path for path in self.files
+                        if path.endswith((".c", ".h"))]
+
+    def _walk(self):
+        for folder, folders, names in os.walk(self.tree):
+            folders[:] = [name for name in folders if name not in NOT_OURS
+                          and (not name.startswith(".") or name == ".ci")]
+            for name in names:
+                yield os.path.relpath(os.path.join(folder, name), self.tree)
+
+    def read(self, path):
+        with open(os.path.join(self.tree, path), encoding="utf-8",
+                  errors="replace") as source:
+            return source.read()
+
+    def finding(self, path, line, what):
+        self.findings += 1
+        print(f"{path}:{line}: {what}" if line else f"{path}: {what}")
+
+
+def code_of(text):
+    """The text with comments and strings emptied, lines kept."""
+    return NOT_CODE.sub(
+        lambda match: "\n" * match.group().count("\n"), text)
+
+
+def layer_of(path):
+    return os.path.dirname(path)
+
+
+def check_include(lint, path, number, bracket, header):
+    folder = layer_of(path)
+    ours, libc, foreign = LAYERS[folder]
+    if bracket == '"':
+        if os.path.dirname(header) not in ours:
+            lint.finding(path, number, f"{folder} may not include {header}")
+    elif header.startswith(FOREIGN):
+        if not header.startswith(foreign or ("\0",)):
+            lint.finding(path, number, f"{folder} may not use <{header}>")
+    elif libc is not None and header not in libc:
+        lint.finding(path, number, f"{folder} is pure: no <{header}>")
+
+
+def rule_layers(lint):
+    """who may include what"""
+    count = 0
+    for path in lint.sources:
+        if path.startswith("tests/"):
+            continue
+        if layer_of(path) not in LAYERS:
+            lint.finding(path, 0, "C file in a folder that is no layer")
+            continue
+        for number, line in enumerate(lint.read(path).splitlines(), 1):
+            match = INCLUDE.match(line)
+            if match:
+                count += 1
+                check_include(lint, path, number, *match.groups())
+    return f"{count} includes"
+
+
+def plain_symbol(symbol):
+    """The name as written in C: no fortify, version or large-file dress."""
+    symbol = symbol.split("@")[0]
+    match = re.fullmatch(r"__(\w+?)_chk(?:_warn)?", symbol)
+    if match:
+        symbol = match.group(1)
+    symbol = re.sub(r"^__(isoc\d+_)?(?=[a-z])", "", symbol)
+    return re.sub(r"(?<=[a-z])64$", "", symbol)
+
+
+def symbols(path, which):
+    output = subprocess.run(["nm", which, path], check=True,
+                            stdout=subprocess.PIPE, text=True).stdout
+    return {plain_symbol(line.split()[-1])
+            for line in output.splitlines() if line.strip()}
+
+
+def check_symbols(lint, stem, item, own):
+    folder = os.path.dirname(stem)
+    banned = OUTSIDE if PURE_FOLDERS[folder] else OUTSIDE | MEMORY
+    used = symbols(item, "-u") - own - SYMBOLS_ALLOWED.get(stem, set())
+    for symbol in sorted(used):
+        if symbol in banned or symbol.startswith(OUTSIDE_BEGINNINGS):
+            lint.finding(stem + ".c", 0, f"may not use {symbol}")
+
+
+def rule_symbols(lint):
+    """what base, proto, core and store may link with"""
+    items = {}
+    for path in lint.sources:
+        if layer_of(path) in PURE_FOLDERS and path.endswith(".c"):
+            stem = path[:-len(".c")]
+            items[stem] = os.path.join(lint.build, "obj", stem + ".o")
+    for stem in [stem for stem in items if not os.path.exists(items[stem])]:
+        lint.finding(stem + ".c", 0, f"has no object {items.pop(stem)}")
+    own = set().union(*(symbols(item, "--defined-only")
+                        for item in items.values()))
+    for stem, item in items.items():
+        check_symbols(lint, stem, item, own)
+    return f"{len(items)} objects"
+
+
+def rule_heads(lint):
+    """files that begin with what they are for"""
+    count = 0
+    for path in lint.files:
+        if not path.endswith((".c", ".h", ".def", ".py")):
+            continue
+        count += 1
+        text = re.sub(r"^#![^\n]*\n", "", lint.read(path))
+        if text and not text.startswith(("/*", '"""')):
+            lint.finding(path, 1, "has no head comment")
+    return f"{count} files"
+
+
+def functions(lines):
+    """(name, first line, count of lines) of each function definition."""
+    start = None
+    for number, line in enumerate(lines, 1):
+        if line == "{":
+            start = number
+            while start > 1 and re.match(r"[\w ].*[^;]$", lines[start - 2]):
+                start -= 1
+        elif line.startswith("}") and start is not None:
+            head = " ".join(lines[start - 1:number])
+            name = re.search(r"START_TEST\((\w+)|(\w+) ?\((?!\()", head)
+            yield (name.group(1) or name.group(2) if name else "?"), start, \
+                number - start + 1
+            start = None
+
+
+def rule_functions(lint):
+    """how long functions are"""
+    count = 0
+    notes = []
+    for path in lint.sources:
+        for name, number, length in functions(lint.read(path).splitlines()):
+            count += 1
+            if length > FUNCTION_MAX:
+                lint.finding(path, number, f"{name}() has {length} lines; "
+                             f"{FUNCTION_MAX} are the most")
+            elif length > FUNCTION_NOTE:
+                notes.append(f"note: {path}:{number}: {name}() has "
+                             f"{length} lines")
+    for note in notes:
+        print(note)
+    return f"{count} functions"
+
+
+def rule_banned(lint):
+    """calls that are not to be used"""
+    for path in lint.sources:
+        code = code_of(lint.read(path))
+        for number, line in enumerate(code.splitlines(), 1):
+            for match in BANNED.finditer(line):
+                lint.finding(path, number, f"{match.group(1)}() is banned")
+    return f"{len(lint.sources)} files"
+
+
+def check_line(lint, path, number, line):
+    if path.endswith(NARROW) and len(line) > COLUMNS:
+        lint.finding(path, number, f"{len(line)} columns")
+    if "\t" in line and os.path.basename(path) != "Makefile":
+        lint.finding(path, number, "tab")
+    if line != line.rstrip():
+        lint.finding(path, number, "trailing blank")
+    match = UNFINISHED.search(line)
+    if match:
+        lint.finding(path, number, f"{match.group(1)} left")
+
+
+def rule_text(lint):
+    """columns, tabs, trailing blanks, things left undone"""
+    count = 0
+    for path in lint.files:
+        if not path.endswith(PLAIN):
+            continue
+        count += 1
+        text = lint.read(path)
+        for number, line in enumerate(text.split("\n"), 1):
+            check_line(lint, path, number, line)
+        if text and not text.endswith("\n"):
+            lint.finding(path, 0, "no newline at the end")
+    return f"{count} files"
+
+
+def rule_top(lint):
+    """what is in the top folder"""
+    names = [name for name in os.listdir(lint.tree)
+             if not name.startswith(".") and name != "build"]
+    for name in sorted(names):
+        if name not in TOP_LEVEL:
+            lint.finding(name, 0, "is not one of the top folder's names")
+    return f"{len(names)} names"
+
+
+RULES = (rule_top, rule_heads, rule_layers, rule_symbols, rule_functions,
+         rule_banned, rule_text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tree", default=TREE)
+    parser.add_argument("--build", default=os.path.join(TREE, "build"))
+    options = parser.parse_args()
+    lint = Lint(options.tree, options.build)
+    for rule in RULES:
+        before = lint.findings
+        what = rule(lint)
+        name = rule.__name__[len("rule_"):]
+        print(f"lint: {name}: {rule.__doc__}: {what}, "
+              f"{lint.findings - before} findings")
+    return 1 if lint.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
