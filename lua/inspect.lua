@@ -4,6 +4,7 @@
 -- KEYS: the lock. ARGV: the header, then limit I4.
 -- After the time and id: the count of tickets that follow (I4), the head, and
 -- each living ticket with its words, at the record's width.
+--@include call.lua
 --@include record.lua
 
 local raw, wrong = read_record(KEYS[1])

@@ -1,4 +1,5 @@
--- What the scripts share: the record of a lock and how grants extend over it.
+-- The record of a lock and how grants extend over it; the way that is always
+-- right. What is hot has short cuts in the scripts, for the plainest records.
 --
 -- A lock is one string: a head and then tickets of equal width, in order of
 -- arrival. The granted are the longest compatible prefix of the living tickets.
@@ -29,13 +30,9 @@
 -- room where a ticket has any: the width then grows for the whole record.
 
 local VERSION = 1
-local HEAD = 120
-local TICKET = 96
 local HEAD_FORMAT = '<BBI2I4ddI4I4I4I4I4I4dddd'
 local TICKET_FORMAT = '<BBI2I4ddddI4I4c16c8c8c8d'
-local RESULT_FORMAT = '<BBI2I4ddI4I4I4'
 local GRANT_FORMAT = '<c8ddI4I4'
-local HEADER_FORMAT = '<BBI2c8dddI4c40'
 
 -- Flags of a ticket. A grant to another broker's ticket is not CLAIMED until
 -- that broker has asked for it, and lapses soon; a lapse suspends what else that
@@ -43,44 +40,11 @@ local HEADER_FORMAT = '<BBI2c8dddI4c40'
 local LIVING, GRANTED, CLAIMED, SUSPENDED = 1, 2, 4, 8
 local WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
 
--- Results.
-local OK, WAITING, BUSY, FULL, LATE, GONE, NEWER, CORRUPT = 0, 1, 2, 3, 4, 5, 6, 7
-
--- A fence after a change of the replication id jumps by so much, in us: more
--- than any lost suffix or stale master can have issued. One so far beyond the
--- clock is not believed.
-local FENCE_JUMP = 10000000
-local FENCE_FAR = 86400000000
 -- A waiting ticket is asked after by its broker no sooner than this, in ms.
 local AGAIN_MIN = 50
 
-local pack, unpack_at, sub = struct.pack, struct.unpack, string.sub
-local call, pcall_redis = redis.call, redis.pcall
 local floor, max, min = math.floor, math.max, math.min
-
-local _, _, lapse, broker, realtime_us, forget_after, expected, waiters_max,
-    settled_id = unpack_at(HEADER_FORMAT, ARGV[1])
 local channel = sub(ARGV[1], 81)
-
-local clock = call('TIME')
-local now_us = clock[1] * 1000000 + clock[2]
-local now = floor(now_us / 1000)
-local id = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
-
--- The reply: the time, the id, then a result for each operation.
-local out = {pack('<dc40', now_us, id)}
-
--- Whether the operation at hand granted a ticket of another broker.
-local handed = 0
-
-local function result(status, place, arrival, fence, ttl, again, ahead, grants)
-    out[#out + 1] = pack(RESULT_FORMAT, status, handed, grants and #grants or 0,
-        place or 0, arrival or 0, fence or 0, ttl or 0, again or 0, ahead or 0)
-    handed = 0
-    if grants then
-        out[#out + 1] = table.concat(grants)
-    end
-end
 
 -- The fence that a record without one starts above.
 local function first_fence()
@@ -88,22 +52,6 @@ local function first_fence()
         return realtime_us
     end
     return now_us
-end
-
--- The last fence as the next grant must see it: raised where the id has changed
--- since the last grant, and never below what the broker has seen. nil: the
--- broker's memory is beyond belief.
-local function raise_fence(fence, old_id, seen)
-    if old_id ~= id then
-        fence = max(fence, now_us) + FENCE_JUMP
-    end
-    if seen > fence then
-        if seen > now_us + FENCE_FAR then
-            return nil
-        end
-        fence = seen
-    end
-    return fence
 end
 
 -- The first `TICKET` bytes of a record's head and first ticket, or a status.

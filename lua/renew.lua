@@ -8,6 +8,10 @@
 --   fence d (0: a waiter's), lease I4 (ms), hold d (ms left to it, 0: no end),
 --   latest d (ms of TIME), seen d (a fence)
 -- It never brings back what is over: then the answer is GONE.
+--@include call.lua
+
+-- The way for every record.
+local function general()
 --@include record.lua
 
 local LOOK = 1
@@ -46,7 +50,7 @@ local function look(r, seen, status, own)
     record_store(r)
 end
 
-local function renew(key, arg)
+return function(key, arg)
     local flags, place, arrival, fence, lease, hold, latest, seen =
         unpack_at('<BI4ddI4ddd', arg, 37)
     if now > latest then
@@ -82,8 +86,38 @@ local function renew(key, arg)
     ticket_store(r, t)
     result(OK, t.place, t.arrival, t.fence, t.ends - now)
 end
+end
+
+local RENEWED = pack('<BBI2I4', OK, 0, 0, 0)
+local slow
+
+-- A short cut: a holder in the first place, whose lease is the usual one, of a
+-- record whose head needs no change. False where it is anything else.
+local function renew_plain(key, arg, raw)
+    if raw:byte(HEAD + 1) ~= 7 or sub(raw, 165, 200) ~= sub(arg, 1, 36) or
+        sub(raw, 129, 144) ~= sub(arg, 42, 57) or
+        sub(raw, 41, 44) ~= sub(arg, 58, 61) or sub(raw, 81, HEAD) ~= id or
+        raw:byte(1) ~= 1 or arg:byte(37) ~= 0 then
+        return false
+    end
+    local lease, hold, latest, seen = unpack_at('<I4ddd', arg, 58)
+    local forget = unpack_at('<d', raw, 73)
+    local ends = unpack_at('<d', raw, 145)
+    if now > latest or hold > 0 or ends <= now or ends > now + lease or
+        forget - now < forget_after / 2 then
+        return false
+    end
+    call('SETRANGE', key, '144', pack('<d', now + lease))
+    out[#out + 1] = RENEWED .. sub(raw, 129, 144) ..
+        pack('<I4I4I4', lease, 0, 0)
+    return true
+end
 
 for i = 1, #KEYS do
-    renew(KEYS[i], ARGV[i + 1])
+    local raw = pcall_redis('GETRANGE', KEYS[i], '0', '215')
+    if type(raw) ~= 'string' or not renew_plain(KEYS[i], ARGV[i + 1], raw) then
+        slow = slow or general()
+        slow(KEYS[i], ARGV[i + 1])
+    end
 end
 return table.concat(out)
