@@ -54,7 +54,8 @@ least(uint64_t a, uint64_t b)
 static uint64_t
 silence_us(const struct config *config)
 {
-    uint64_t keepalive_ms = config->keepalive_idle_ms +
+    uint64_t keepalive_ms =
+        config->keepalive_idle_ms +
         config->keepalive_count * config->keepalive_interval_ms;
 
     return least(keepalive_ms, config->tcp_user_timeout_ms) * 1000;
@@ -88,8 +89,8 @@ static void
 store_settings(const struct config *config, const struct core_settings *core,
     struct store_settings *store)
 {
-    store->topology = config->topology == TOPOLOGY_CLUSTER ? STORE_CLUSTER
-                                                           : STORE_SINGLE;
+    store->topology =
+        config->topology == TOPOLOGY_CLUSTER ? STORE_CLUSTER : STORE_SINGLE;
     store->node_count = (uint32_t)config->redis_nodes.count;
     for (size_t i = 0; i < config->redis_nodes.count; i++) {
         const struct config_address *node = &config->redis_nodes.item[i];
@@ -113,8 +114,8 @@ store_settings(const struct config *config, const struct core_settings *core,
 static uint32_t
 listen_addresses(const struct config *config, struct loop_address *out)
 {
-    const struct config_list *lists[] = {&config->listen_tcp,
-        &config->listen_unix};
+    const struct config_list *lists[] = {
+        &config->listen_tcp, &config->listen_unix};
     uint32_t n = 0;
 
     for (size_t i = 0; i < 2; i++)
@@ -196,8 +197,8 @@ act(enum options_action action, const struct options *options)
     }
     (void)log_level_parse(text_from(config.log_level), &level);
     process_log_init(level);
-    log_write(LOG_INFO, "configuration", "file=%s",
-        path == NULL ? "none" : path);
+    log_write(
+        LOG_INFO, "configuration", "file=%s", path == NULL ? "none" : path);
     return run(&config);
 }
 

@@ -51,7 +51,7 @@ log_to_stderr(enum log_level level, const char *line, size_t len)
     const struct iovec parts[] = {
         {(void *)(uintptr_t)start, strlen(start)},
         {(void *)(uintptr_t)line, len},
-        {(void *)(uintptr_t)"\n", 1},
+        {(void *)(uintptr_t) "\n", 1},
     };
     ssize_t written = writev(STDERR_FILENO, parts, 3);
 
@@ -118,8 +118,8 @@ watchdog_start(struct process *process)
         .tv_sec = (time_t)(allowed_us / 2 / 1000000),
         .tv_usec = (suseconds_t)(allowed_us / 2 % 1000000),
     };
-    process->watchdog = event_new(loop_base(process->loop), -1, EV_PERSIST,
-        on_watchdog, process);
+    process->watchdog = event_new(
+        loop_base(process->loop), -1, EV_PERSIST, on_watchdog, process);
     if (process->watchdog != NULL)
         event_add(process->watchdog, &period);
 #else
@@ -139,8 +139,8 @@ process_create(struct loop *loop)
     process->loop = loop;
     for (int i = 0; i < SIGNALS; i++) {
         bool stops = numbers[i] == SIGTERM || numbers[i] == SIGINT;
-        process->signals[i] = evsignal_new(loop_base(loop), numbers[i],
-            stops ? on_stop : on_ignored, process);
+        process->signals[i] = evsignal_new(
+            loop_base(loop), numbers[i], stops ? on_stop : on_ignored, process);
         if (process->signals[i] == NULL) {
             process_destroy(&process);
             return NULL;

@@ -1,3 +1,6 @@
+/*
+ * CRC-16 and the hash tag rule of the Redis Cluster specification.
+ */
 #include "daemon/base/slot.h"
 
 /*

@@ -209,8 +209,7 @@ give_out_tick(struct wheel *wheel)
     uint64_t slot = wheel->tick & SLOT_MASK;
     struct list *nodes = &wheel->slots[0][slot];
 
-    LIST_EACH(link, nodes)
-    {
+    LIST_EACH (link, nodes) {
         node_of(link)->tick_slot = SLOT_DUE;
     }
     list_splice_back(&wheel->due, nodes);
@@ -265,8 +264,7 @@ check_slot(const struct wheel *wheel, unsigned level, unsigned slot)
     require(bit == !list_empty(nodes));
     require(level == 0 || !bit || slot != (block & SLOT_MASK));
     require(level == LEVEL_LAST || !bit || slot >= (block & SLOT_MASK));
-    LIST_EACH(link, nodes)
-    {
+    LIST_EACH (link, nodes) {
         const struct wheel_node *node = node_of(link);
         uint64_t due = tick_at_or_after(node->due_us);
 
@@ -287,8 +285,7 @@ wheel_check(const struct wheel *wheel)
 {
     size_t count = 0;
 
-    LIST_EACH(link, &wheel->due)
-    {
+    LIST_EACH (link, &wheel->due) {
         const struct wheel_node *node = node_of(link);
 
         require(wheel_node_set(node) && node->tick_slot == SLOT_DUE);

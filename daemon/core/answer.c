@@ -30,14 +30,14 @@ answer_event(struct core *core, enum event_code event)
 }
 
 void
-answer_end(struct core *core, const struct session *session,
-    struct reply *reply)
+answer_end(
+    struct core *core, const struct session *session, struct reply *reply)
 {
     size_t len = reply_end(reply);
 
     require(len > 0 && len <= ANSWER_BYTES);
-    effects_line(core->effects, slab_handle(&core->sessions, session),
-        (uint32_t)len);
+    effects_line(
+        core->effects, slab_handle(&core->sessions, session), (uint32_t)len);
 }
 
 void

@@ -6,8 +6,8 @@
 
 #include "daemon/base/assert.h"
 
-typedef void command_function(struct core *core, struct session *session,
-    const struct request *request);
+typedef void command_function(
+    struct core *core, struct session *session, const struct request *request);
 
 static struct text
 request_word(const struct request *request, enum request_key key)
@@ -16,16 +16,16 @@ request_word(const struct request *request, enum request_key key)
 }
 
 static uint64_t
-request_value(const struct request *request, enum request_key key,
-    uint64_t otherwise)
+request_value(
+    const struct request *request, enum request_key key, uint64_t otherwise)
 {
     return request_has(request, key) ? request->value[key] : otherwise;
 }
 
 /* NULL where a limit forbids it; the client has been told. */
 static struct pending *
-command_pending(struct core *core, struct session *session,
-    const struct request *request)
+command_pending(
+    struct core *core, struct session *session, const struct request *request)
 {
     if (session->pending_count >= core->settings.outstanding_max) {
         count(core->counters, COUNTER_limit_outstanding);
@@ -41,18 +41,13 @@ command_pending(struct core *core, struct session *session,
 }
 
 static void
-command_hello(struct core *core, struct session *session,
-    const struct request *request)
+command_hello(
+    struct core *core, struct session *session, const struct request *request)
 {
     char id[2 * sizeof(session->id)];
     struct text name = request_word(request, REQUEST_KEY_NAME);
     uint64_t heartbeat_ms = request_value(request, REQUEST_KEY_HEARTBEAT, 0);
 
-    if (request_has(request, REQUEST_KEY_HEARTBEAT) && heartbeat_ms < 100) {
-        answer_error(core, session, request->tag, ERROR_BADREQ,
-            "heartbeat is at least 100ms");
-        return;
-    }
     if (name.len > 0) {
         memcpy(session->client, name.at, name.len);
         session->client_len = (uint8_t)name.len;
@@ -71,8 +66,8 @@ command_hello(struct core *core, struct session *session,
 
 /* The ticket that a LOCK is about, old or new; NULL: the client was told. */
 static struct ticket *
-lock_ticket(struct core *core, struct session *session,
-    const struct request *request)
+lock_ticket(
+    struct core *core, struct session *session, const struct request *request)
 {
     struct text owner = request_word(request, REQUEST_KEY_OWNER);
     struct lock *lock = lock_obtain(core, request->argument);
@@ -80,8 +75,7 @@ lock_ticket(struct core *core, struct session *session,
 
     if (lock != NULL)
         ticket = ticket_find(core, session, lock, owner);
-    if (ticket == NULL &&
-        session->ticket_count >= core->settings.holds_max) {
+    if (ticket == NULL && session->ticket_count >= core->settings.holds_max) {
         count(core->counters, COUNTER_limit_holds);
         answer_limit(core, session, request->tag, "holds");
     } else if (ticket == NULL) {
@@ -98,16 +92,11 @@ lock_ticket(struct core *core, struct session *session,
 }
 
 static void
-command_lock(struct core *core, struct session *session,
-    const struct request *request)
+command_lock(
+    struct core *core, struct session *session, const struct request *request)
 {
     if (core->stopping) {
         answer_error(core, session, request->tag, ERROR_DRAINING, NULL);
-        return;
-    }
-    if (request_value(request, REQUEST_KEY_LEASE, 1) == 0) {
-        answer_error(core, session, request->tag, ERROR_BADREQ,
-            "lease is at least 1ms");
         return;
     }
     struct pending *pending = command_pending(core, session, request);
@@ -136,23 +125,17 @@ command_lock(struct core *core, struct session *session,
 
 /* UNLOCK and RENEW: something is done to a hold that should be there. */
 static void
-command_of_hold(struct core *core, struct session *session,
-    const struct request *request)
+command_of_hold(
+    struct core *core, struct session *session, const struct request *request)
 {
     struct lock *lock = lock_find(core, request->argument);
     struct ticket *ticket = NULL;
 
     if (lock != NULL)
-        ticket = ticket_find(core, session, lock,
-            request_word(request, REQUEST_KEY_OWNER));
+        ticket = ticket_find(
+            core, session, lock, request_word(request, REQUEST_KEY_OWNER));
     if (ticket == NULL) {
         answer_error(core, session, request->tag, ERROR_NOTHELD, NULL);
-        return;
-    }
-    if (request->command == COMMAND_RENEW &&
-        request_value(request, REQUEST_KEY_LEASE, 0) == 0) {
-        answer_error(core, session, request->tag, ERROR_BADREQ,
-            "RENEW needs lease=, at least 1ms");
         return;
     }
     struct pending *pending = command_pending(core, session, request);
@@ -166,8 +149,8 @@ command_of_hold(struct core *core, struct session *session,
 }
 
 static void
-answer_ok(struct core *core, struct session *session,
-    const struct request *request)
+answer_ok(
+    struct core *core, struct session *session, const struct request *request)
 {
     struct reply reply = answer_begin(core, request->tag, "OK");
 
@@ -175,8 +158,8 @@ answer_ok(struct core *core, struct session *session,
 }
 
 static void
-command_cancel(struct core *core, struct session *session,
-    const struct request *request)
+command_cancel(
+    struct core *core, struct session *session, const struct request *request)
 {
     char tag[PROTO_TAG_MAX + 1] = "";
     struct pending *pending;
@@ -195,8 +178,8 @@ command_cancel(struct core *core, struct session *session,
 }
 
 static void
-command_held(struct core *core, struct session *session,
-    const struct request *request)
+command_held(
+    struct core *core, struct session *session, const struct request *request)
 {
     struct pending *pending = command_pending(core, session, request);
 
@@ -206,14 +189,13 @@ command_held(struct core *core, struct session *session,
 
 /* The least that remains of the holds. */
 static void
-command_ping(struct core *core, struct session *session,
-    const struct request *request)
+command_ping(
+    struct core *core, struct session *session, const struct request *request)
 {
     uint64_t least_ms = NEVER;
     struct reply reply = answer_begin(core, request->tag, "OK");
 
-    LIST_EACH(link, &session->tickets)
-    {
+    LIST_EACH (link, &session->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, session_link);
         if (ticket->state == TICKET_HELD)
             least_ms = us_min(least_ms, ticket_ttl_ms(core, ticket));
@@ -224,8 +206,8 @@ command_ping(struct core *core, struct session *session,
 }
 
 static void
-command_pong(struct core *core, struct session *session,
-    const struct request *request)
+command_pong(
+    struct core *core, struct session *session, const struct request *request)
 {
     (void)core;
     (void)session;
@@ -234,8 +216,8 @@ command_pong(struct core *core, struct session *session,
 }
 
 static void
-command_quit(struct core *core, struct session *session,
-    const struct request *request)
+command_quit(
+    struct core *core, struct session *session, const struct request *request)
 {
     answer_ok(core, session, request);
     session_close(core, session, "quit", COUNTER_closed_quit);
@@ -266,8 +248,8 @@ command_line(struct core *core, struct session *session, char *line, size_t len)
 
     if (session->state != SESSION_OPEN)
         return;
-    switch (request_parse(line, len, core->settings.name_max, &request,
-        &error)) {
+    switch (
+        request_parse(line, len, core->settings.name_max, &request, &error)) {
     case REQUEST_BLANK:
         return;
     case REQUEST_BAD:

@@ -34,15 +34,16 @@ core_take_memory(struct core *core)
     uint32_t ops = 4 * s->tickets_max + s->requests_max;
     uint32_t locks = s->tickets_max + s->requests_max;
 
-    return slab_init(&core->sessions, sizeof(struct session),
-               s->sessions_max) &&
-        slab_init(&core->locks, sizeof(struct lock), locks) &&
-        slab_init(&core->tickets, sizeof(struct ticket), s->tickets_max) &&
-        slab_init(&core->pendings, sizeof(struct pending), s->requests_max) &&
-        slab_init(&core->ops, sizeof(struct op), ops) &&
-        table_init(&core->lock_table, s->tickets_max) &&
-        table_init(&core->ticket_table, s->tickets_max) &&
-        table_init(&core->tag_table, s->requests_max);
+    return slab_init(
+               &core->sessions, sizeof(struct session), s->sessions_max) &&
+           slab_init(&core->locks, sizeof(struct lock), locks) &&
+           slab_init(&core->tickets, sizeof(struct ticket), s->tickets_max) &&
+           slab_init(
+               &core->pendings, sizeof(struct pending), s->requests_max) &&
+           slab_init(&core->ops, sizeof(struct op), ops) &&
+           table_init(&core->lock_table, s->tickets_max) &&
+           table_init(&core->ticket_table, s->tickets_max) &&
+           table_init(&core->tag_table, s->requests_max);
 }
 
 struct core *
@@ -103,8 +104,8 @@ core_op_done(struct core *core, struct op *op)
     for (uint32_t i = 0; i < result->grant_count; i++)
         ticket_granted_by_the_way(core, &result->grants[i], result->sent_us);
     if (result->handed)
-        lock_ask_at(core, lock,
-            core->now_us + us_from_ms(CORE_LAPSE_MS) + 50000);
+        lock_ask_at(
+            core, lock, core->now_us + us_from_ms(CORE_LAPSE_MS) + 50000);
     switch (op->kind) {
     case OP_ACQUIRE:
     case OP_RELEASE:
@@ -201,7 +202,7 @@ core_time(struct core *core, struct core_event *event)
     if (core->stopping && core->stop_us != 0 && core->now_us >= core->stop_us)
         core_stop_grace_over(core);
     while (effects_room(core->effects) &&
-        (node = wheel_pop(&core->wheel, core->now_us)) != NULL) {
+           (node = wheel_pop(&core->wheel, core->now_us)) != NULL) {
         core_timer(core, node);
         session_end_all(core);
     }
@@ -211,8 +212,7 @@ core_time(struct core *core, struct core_event *event)
 static void
 core_more(struct core *core, struct session *session)
 {
-    LIST_EACH(link, &session->pendings)
-    {
+    LIST_EACH (link, &session->pendings) {
         struct pending *pending =
             container_of(link, struct pending, session_link);
         if (pending->command == COMMAND_HELD) {
@@ -223,13 +223,19 @@ core_more(struct core *core, struct session *session)
 }
 
 static void
-core_too_long(struct core *core, struct session *session)
+core_too_long(
+    struct core *core, struct session *session, const struct core_event *event)
 {
+    char tag[PROTO_TAG_MAX + 1];
+
     session_hear(core, session);
     count(core->counters, COUNTER_requests);
     count(core->counters, COUNTER_lines_too_long);
-    if (session->state == SESSION_OPEN)
-        answer_error(core, session, NULL, ERROR_TOOLONG, NULL);
+    (void)request_tag(event->line.at, event->line.len, tag);
+    if (line_foreign(event->line.at, event->line.len))
+        session_expel(core, session, EXPEL_PROTOCOL);
+    else if (session->state == SESSION_OPEN)
+        answer_error(core, session, tag, ERROR_TOOLONG, NULL);
 }
 
 static void
@@ -246,7 +252,9 @@ core_session_event(struct core *core, struct core_event *event)
         else
             command_line(core, session, event->line.at, event->line.len);
     } else if (event->kind == CORE_TOO_LONG) {
-        core_too_long(core, session);
+        core_too_long(core, session, event);
+    } else if (event->kind == CORE_BYTES) {
+        session_hear(core, session);
     } else if (event->kind == CORE_MORE) {
         core_more(core, session);
     } else if (event->kind == CORE_EOF) {
@@ -285,6 +293,7 @@ core_step(struct core *core, uint64_t now_us, struct core_event *event,
         break;
     case CORE_LINE:
     case CORE_TOO_LONG:
+    case CORE_BYTES:
     case CORE_MORE:
     case CORE_EOF:
     case CORE_DROP:
@@ -326,7 +335,7 @@ bool
 core_stopped(const struct core *core)
 {
     return core->stopping && core->sessions.used == 0 &&
-        core->tickets.used == 0 && core->ops.used == 0;
+           core->tickets.used == 0 && core->ops.used == 0;
 }
 
 void
@@ -344,18 +353,19 @@ core_totals(const struct core *core, struct core_totals *totals)
 static void
 check_ticket(const struct core *core, const struct ticket *ticket)
 {
-    struct pending *pending = ticket->session == NULL
-        ? NULL
-        : container_of(ticket->pendings.next, struct pending, ticket_link);
+    struct pending *pending =
+        ticket->session == NULL
+            ? NULL
+            : container_of(ticket->pendings.next, struct pending, ticket_link);
     bool main_op = !handle_equal(ticket->main_op, HANDLE_NONE);
 
     require(ticket->lock->refs > 0);
     require(ticket->state != TICKET_IDLE);
     require(main_op == (ticket->state == TICKET_ASKING) ||
-        ticket->state == TICKET_LEAVING);
+            ticket->state == TICKET_LEAVING);
     if (ticket->state == TICKET_HELD)
         require(ticket->holds > 0 && ticket->fence > 0 &&
-            ticket->session != NULL && wheel_node_set(&ticket->timer));
+                ticket->session != NULL && wheel_node_set(&ticket->timer));
     if (ticket->state == TICKET_WAITING)
         require(!list_empty(&ticket->pendings) && pending->asked);
     if (ticket->session == NULL)

@@ -18,18 +18,19 @@
 struct core;
 
 enum core_event_kind {
-    CORE_OPEN,      /* a connection was accepted; sets event->session */
-    CORE_LINE,      /* a line arrived */
-    CORE_TOO_LONG,  /* a line over the limit arrived */
-    CORE_MORE,      /* asked for by EFFECT_MORE */
-    CORE_EOF,       /* the client has sent all that it will (FIN) */
-    CORE_DROP,      /* the connection is gone; nothing can be sent */
-    CORE_EXPEL,     /* the connection must end: `expel` says why */
-    CORE_DONE,      /* the store gives an operation back */
-    CORE_HINT,      /* another broker granted a ticket of ours */
-    CORE_UNHEARD,   /* hints may have been missed */
-    CORE_TIME,      /* time has passed; `more` is set where there is more due */
-    CORE_STOP,      /* begin to drain */
+    CORE_OPEN,     /* a connection was accepted; sets event->session */
+    CORE_LINE,     /* a line arrived */
+    CORE_TOO_LONG, /* a line over the limit arrived; `line` is its start */
+    CORE_BYTES,    /* a part of a line arrived: the client is alive */
+    CORE_MORE,     /* asked for by EFFECT_MORE */
+    CORE_EOF,      /* the client has sent all that it will (FIN) */
+    CORE_DROP,     /* the connection is gone; nothing can be sent */
+    CORE_EXPEL,    /* the connection must end: `expel` says why */
+    CORE_DONE,     /* the store gives an operation back */
+    CORE_HINT,     /* another broker granted a ticket of ours */
+    CORE_UNHEARD,  /* hints may have been missed */
+    CORE_TIME,     /* time has passed; `more` is set where there is more due */
+    CORE_STOP,     /* begin to drain */
 };
 
 enum core_expel {
@@ -41,22 +42,26 @@ enum core_expel {
 struct core_event {
     enum core_event_kind kind;
     struct handle session; /* OPEN (out), LINE .. EXPEL */
+
     union {
         struct {
-            uint8_t id[16];    /* secret, from a good source */
-            const char *peer;  /* ref; address for people */
-            bool tcp;          /* or a Unix socket, which is never silent */
+            uint8_t id[16];   /* secret, from a good source */
+            const char *peer; /* ref; address for people */
+            bool tcp;         /* or a Unix socket, which is never silent */
         } open;
+
         struct {
             char *at; /* without its LF; is overwritten */
             size_t len;
         } line;
         enum core_expel expel;
         struct op *op; /* DONE */
+
         struct {
             uint64_t request;
             uint64_t fence;
         } hint;
+
         bool more; /* TIME (out) */
     };
 };

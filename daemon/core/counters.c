@@ -1,3 +1,6 @@
+/*
+ * Names of the counters, from counters.def.
+ */
 #include "daemon/core/counters.h"
 
 #include "daemon/base/assert.h"
@@ -6,6 +9,7 @@ static const struct {
     const char *name;
     const char *help;
 } table[COUNTER_COUNT] = {
+
 #define COUNTER(id, help) {#id, help},
 #include "daemon/core/counters.def"
 #undef COUNTER

@@ -1,3 +1,6 @@
+/*
+ * Effects: memory taken once, filled by the core, carried out by io.
+ */
 #include "daemon/core/effects.h"
 
 #include "daemon/base/assert.h"
@@ -46,8 +49,8 @@ effects_reserve(struct effects *effects, uint32_t bytes)
 }
 
 static struct effect *
-effects_next(struct effects *effects, enum effect_kind kind,
-    struct handle session)
+effects_next(
+    struct effects *effects, enum effect_kind kind, struct handle session)
 {
     require(effects->entry_count < effects->entry_capacity);
     struct effect *effect = &effects->entries[effects->entry_count++];
@@ -68,8 +71,8 @@ effects_line(struct effects *effects, struct handle session, uint32_t len)
 }
 
 void
-effects_add(struct effects *effects, enum effect_kind kind,
-    struct handle session)
+effects_add(
+    struct effects *effects, enum effect_kind kind, struct handle session)
 {
     struct effect *effect = effects_next(effects, kind, session);
 

@@ -26,7 +26,7 @@ struct effect {
 #define EFFECTS_STEP_ENTRIES 16384u
 
 struct effects {
-    struct list ops; /* struct op by link, in the order of asking */
+    struct list ops;        /* struct op by link, in the order of asking */
     struct effect *entries; /* owned */
     uint32_t entry_count;
     uint32_t entry_capacity;
@@ -47,13 +47,14 @@ static inline bool
 effects_room(const struct effects *effects)
 {
     return effects->text_capacity - effects->text_len >= EFFECTS_STEP_BYTES &&
-        effects->entry_capacity - effects->entry_count >= EFFECTS_STEP_ENTRIES;
+           effects->entry_capacity - effects->entry_count >=
+               EFFECTS_STEP_ENTRIES;
 }
 
 /* For the core. A place for a line of up to `bytes`; there must be room. */
 char *effects_reserve(struct effects *effects, uint32_t bytes);
 void effects_line(struct effects *effects, struct handle session, uint32_t len);
-void effects_add(struct effects *effects, enum effect_kind kind,
-    struct handle session);
+void effects_add(
+    struct effects *effects, enum effect_kind kind, struct handle session);
 
 #endif

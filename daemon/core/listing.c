@@ -9,6 +9,8 @@
 
 #include "daemon/base/assert.h"
 
+#include <stdio.h>
+
 #define LISTING_DEFAULT 100
 #define LISTING_MAX     500
 
@@ -49,8 +51,8 @@ listing_end(struct core *core, struct session *session, const char *tag,
 }
 
 void
-listing_show(struct core *core, struct session *session,
-    const struct request *request)
+listing_show(
+    struct core *core, struct session *session, const struct request *request)
 {
     if (session->pending_count >= core->settings.outstanding_max) {
         count(core->counters, COUNTER_limit_outstanding);
@@ -61,8 +63,8 @@ listing_show(struct core *core, struct session *session,
     struct lock *lock = lock_obtain(core, request->argument);
     struct op *op = NULL;
     if (pending != NULL && lock != NULL)
-        op = op_create(core, OP_INSPECT, lock,
-            slab_handle(&core->pendings, pending));
+        op = op_create(
+            core, OP_INSPECT, lock, slab_handle(&core->pendings, pending));
     if (lock != NULL)
         lock_unref(core, lock);
     if (op == NULL) {
@@ -87,8 +89,8 @@ show_ticket(struct core *core, const struct pending *pending,
     char short_id[8];
 
     text_to_hex(short_id, (const uint8_t *)&public, sizeof(short_id) / 2);
-    reply_pair(&reply, "kind",
-        ticket->granted ? TEXT("holder") : TEXT("waiter"));
+    reply_pair(
+        &reply, "kind", ticket->granted ? TEXT("holder") : TEXT("waiter"));
     if (!ticket->granted)
         reply_pair_number(&reply, "position", position);
     reply_pair(&reply, "session", text_make(short_id, sizeof(short_id)));
@@ -115,8 +117,8 @@ listing_show_done(struct core *core, struct op *op)
         return;
     if (result->status != OP_OK && result->status != OP_GONE) {
         bool refused = result->status == OP_REFUSED;
-        pending_error(core, pending,
-            refused ? ERROR_INTERNAL : ERROR_UNAVAILABLE, NULL);
+        pending_error(
+            core, pending, refused ? ERROR_INTERNAL : ERROR_UNAVAILABLE, NULL);
         return;
     }
     for (uint32_t i = 0; i < result->ticket_count; i++) {
@@ -141,8 +143,8 @@ held_item(struct core *core, const struct pending *pending,
 {
     struct reply reply = answer_begin(core, pending->tag, "ITEM");
 
-    reply_pair(&reply, "name",
-        text_make(ticket->lock->name, ticket->lock->name_len));
+    reply_pair(
+        &reply, "name", text_make(ticket->lock->name, ticket->lock->name_len));
     reply_pair_number(&reply, "fence", ticket->fence);
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
     reply_pair_number(&reply, "count", ticket->holds);
@@ -158,8 +160,7 @@ listing_held(struct core *core, struct pending *pending)
     struct session *session = pending->session;
     uint32_t part = 0;
 
-    LIST_EACH(link, &session->tickets)
-    {
+    LIST_EACH (link, &session->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, session_link);
         if (ticket->serial <= pending->cursor || ticket->state != TICKET_HELD)
             continue;
@@ -185,8 +186,7 @@ locks_item(struct core *core, struct session *session, const char *tag,
     uint32_t holders = 0;
     uint32_t waiters = 0;
 
-    LIST_EACH(link, &lock->tickets)
-    {
+    LIST_EACH (link, &lock->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, lock_link);
         if (ticket->state == TICKET_HELD) {
             holders++;
@@ -197,15 +197,14 @@ locks_item(struct core *core, struct session *session, const char *tag,
     }
     struct reply reply = answer_begin(core, tag, "ITEM");
     reply_pair(&reply, "name", text_make(lock->name, lock->name_len));
-    reply_pair(&reply, "state",
-        holders > 0 ? TEXT("held") : TEXT("waiting"));
+    reply_pair(&reply, "state", holders > 0 ? TEXT("held") : TEXT("waiting"));
     reply_pair_number(&reply, "holders", holders);
     reply_pair_number(&reply, "waiters", waiters);
     if (holder != NULL && holder->session != NULL) {
         reply_pair(&reply, "session", text_from(holder->session->short_id));
         reply_pair_number(&reply, "fence", holder->fence);
-        reply_pair_number(&reply, "age_ms",
-            (core->now_us - holder->granted_us) / 1000);
+        reply_pair_number(
+            &reply, "age_ms", (core->now_us - holder->granted_us) / 1000);
         pair_if(&reply, "client", ticket_client(holder));
         pair_if(&reply, "owner", ticket_owner(holder));
         pair_if(&reply, "note", ticket_note(holder));
@@ -216,8 +215,7 @@ locks_item(struct core *core, struct session *session, const char *tag,
 static bool
 lock_is_listed(const struct lock *lock)
 {
-    LIST_EACH(link, &lock->tickets)
-    {
+    LIST_EACH (link, &lock->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, lock_link);
         if (ticket->state == TICKET_HELD || ticket->state == TICKET_WAITING)
             return true;
@@ -226,8 +224,8 @@ lock_is_listed(const struct lock *lock)
 }
 
 void
-listing_locks(struct core *core, struct session *session,
-    const struct request *request)
+listing_locks(
+    struct core *core, struct session *session, const struct request *request)
 {
     uint32_t limit = listing_limit(request);
     uint32_t shown = 0;
@@ -254,8 +252,7 @@ sessions_item(struct core *core, struct session *to, const char *tag,
     uint32_t holds = 0;
     uint32_t waits = 0;
 
-    LIST_EACH(link, &session->tickets)
-    {
+    LIST_EACH (link, &session->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, session_link);
         holds += ticket->state == TICKET_HELD;
         waits += ticket->state == TICKET_WAITING;
@@ -263,18 +260,18 @@ sessions_item(struct core *core, struct session *to, const char *tag,
     reply_pair(&reply, "session", text_from(session->short_id));
     pair_if(&reply, "name", text_make(session->client, session->client_len));
     reply_pair(&reply, "peer", text_from(session->peer));
-    reply_pair_number(&reply, "age_ms",
-        (core->now_us - session->opened_us) / 1000);
-    reply_pair_number(&reply, "idle_ms",
-        (core->now_us - session->heard_us) / 1000);
+    reply_pair_number(
+        &reply, "age_ms", (core->now_us - session->opened_us) / 1000);
+    reply_pair_number(
+        &reply, "idle_ms", (core->now_us - session->heard_us) / 1000);
     reply_pair_number(&reply, "holds", holds);
     reply_pair_number(&reply, "waits", waits);
     answer_end(core, to, &reply);
 }
 
 void
-listing_sessions(struct core *core, struct session *session,
-    const struct request *request)
+listing_sessions(
+    struct core *core, struct session *session, const struct request *request)
 {
     uint32_t limit = listing_limit(request);
     uint32_t shown = 0;
@@ -306,12 +303,13 @@ stats_item(struct core *core, struct session *session, const char *tag,
 }
 
 void
-listing_stats(struct core *core, struct session *session,
-    const struct request *request)
+listing_stats(
+    struct core *core, struct session *session, const struct request *request)
 {
     struct core_totals totals;
 
     core_totals(core, &totals);
+
     const struct {
         const char *name;
         uint32_t value;
@@ -324,6 +322,7 @@ listing_stats(struct core *core, struct session *session,
         {"requests_now", totals.requests},
         {"operations_now", totals.ops},
     };
+
     uint32_t n = sizeof(now) / sizeof(now[0]);
 
     for (uint32_t i = 0; i < n; i++)
@@ -335,13 +334,16 @@ listing_stats(struct core *core, struct session *session,
 }
 
 void
-listing_help(struct core *core, struct session *session,
-    const struct request *request)
+listing_help(
+    struct core *core, struct session *session, const struct request *request)
 {
     for (enum command i = 0; i < COMMAND_COUNT; i++) {
         struct reply reply = answer_begin(core, request->tag, "ITEM");
+        char text[400];
+        snprintf(
+            text, sizeof(text), "%s - %s", command_usage(i), command_help(i));
         reply_pair(&reply, "command", text_from(command_name(i)));
-        reply_text(&reply, command_usage(i));
+        reply_text(&reply, text);
         answer_end(core, session, &reply);
     }
     listing_end(core, session, request->tag, COMMAND_COUNT, 0);

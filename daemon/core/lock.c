@@ -117,8 +117,7 @@ lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us)
 static struct ticket *
 lock_first_waiter(const struct lock *lock)
 {
-    LIST_EACH(link, &lock->tickets)
-    {
+    LIST_EACH (link, &lock->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, lock_link);
         if (ticket->state == TICKET_WAITING)
             return ticket;
@@ -134,8 +133,8 @@ lock_timer(struct core *core, struct lock *lock)
     if (ticket != NULL) {
         ticket_refresh(core, ticket);
     } else {
-        struct op *op = op_create(core, OP_LOOK, lock,
-            slab_handle(&core->locks, lock));
+        struct op *op =
+            op_create(core, OP_LOOK, lock, slab_handle(&core->locks, lock));
         if (op != NULL) {
             op->give_up_us = core->now_us + core->settings.patience_us;
             op_submit(core, op);
@@ -148,8 +147,7 @@ void
 lock_refresh_waiters(struct core *core, struct lock *lock)
 {
     lock_ref(lock);
-    LIST_EACH_SAFE(link, &lock->tickets)
-    {
+    LIST_EACH_SAFE (link, &lock->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, lock_link);
         if (ticket->state == TICKET_WAITING)
             ticket_refresh(core, ticket);

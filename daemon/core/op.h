@@ -48,8 +48,8 @@ struct op_ticket {
     uint8_t session[16];
     char broker[9];
     uint64_t fence;
-    uint64_t ttl_ms; /* that remain; of the lease, or of the waiter's life */
-    uint64_t age_ms; /* since grant or arrival */
+    uint64_t ttl_ms;   /* that remain; of the lease, or of the waiter's life */
+    uint64_t age_ms;   /* since grant or arrival */
     struct text owner; /* refs, valid during the completion */
     struct text client;
     struct text note;
@@ -95,16 +95,16 @@ struct op {
     uint64_t fence;   /* 0: any, or a waiter's */
     uint64_t seen;    /* the highest fence known of that slot */
     uint32_t lease_ms;
-    uint64_t hold_ms;      /* OP_ACQUIRE: of lease=, 0: none */
-    uint64_t hard_end_us;  /* OP_RENEW: the end of lease=, 0: none */
-    uint64_t give_up_us;   /* where Redis cannot be asked */
-    uint32_t limit;        /* OP_INSPECT: tickets at most */
-    struct text words[3];  /* OP_ACQUIRE: refs: owner, client, note */
+    uint64_t hold_ms;     /* OP_ACQUIRE: of lease=, 0: none */
+    uint64_t hard_end_us; /* OP_RENEW: the end of lease=, 0: none */
+    uint64_t give_up_us;  /* where Redis cannot be asked */
+    uint32_t limit;       /* OP_INSPECT: tickets at most */
+    struct text words[3]; /* OP_ACQUIRE: refs: owner, client, note */
     /* the store's */
-    bool single;        /* goes alone, by ASK or after a failure */
-    bool asking;        /* after ASKING */
+    bool single; /* goes alone, by ASK or after a failure */
+    bool asking; /* after ASKING */
     uint16_t attempts;
-    uint16_t at_node;   /* whose queue it is on */
+    uint16_t at_node; /* whose queue it is on */
     struct op_result result;
 };
 

@@ -7,8 +7,8 @@
 #include "daemon/base/assert.h"
 
 static uint64_t
-tag_hash(const struct core *core, const struct session *session,
-    const char *tag)
+tag_hash(
+    const struct core *core, const struct session *session, const char *tag)
 {
     struct {
         struct handle session;
@@ -22,15 +22,14 @@ tag_hash(const struct core *core, const struct session *session,
 }
 
 struct pending *
-pending_of_tag(const struct core *core, const struct session *session,
-    const char *tag)
+pending_of_tag(
+    const struct core *core, const struct session *session, const char *tag)
 {
     uint64_t hash = tag_hash(core, session, tag);
 
     for (struct table_node *node = table_first(&core->tag_table, hash);
          node != NULL; node = table_next(node)) {
-        struct pending *pending =
-            container_of(node, struct pending, tag_table);
+        struct pending *pending = container_of(node, struct pending, tag_table);
         if (pending->session == session && strcmp(pending->tag, tag) == 0)
             return pending;
     }
@@ -39,8 +38,8 @@ pending_of_tag(const struct core *core, const struct session *session,
 
 /* NULL where there is no room; the caller has checked the tag. */
 struct pending *
-pending_create(struct core *core, struct session *session,
-    const struct request *request)
+pending_create(
+    struct core *core, struct session *session, const struct request *request)
 {
     struct pending *pending = slab_alloc(&core->pendings);
 

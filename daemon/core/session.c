@@ -77,12 +77,12 @@ session_hear(struct core *core, struct session *session)
 }
 
 void
-session_heartbeat(struct core *core, struct session *session,
-    uint64_t heartbeat_us)
+session_heartbeat(
+    struct core *core, struct session *session, uint64_t heartbeat_us)
 {
     session->heartbeat_us = heartbeat_us;
-    wheel_add(&core->wheel, &session->timer,
-        us_add(core->now_us, heartbeat_us));
+    wheel_add(
+        &core->wheel, &session->timer, us_add(core->now_us, heartbeat_us));
 }
 
 /* Takes the session out of all tables; its tickets go on without it. */
@@ -92,8 +92,7 @@ session_free(struct core *core, struct session *session, enum counter counter)
     while (!list_empty(&session->pendings))
         pending_free(core,
             container_of(session->pendings.next, struct pending, session_link));
-    LIST_EACH_SAFE(link, &session->tickets)
-    {
+    LIST_EACH_SAFE (link, &session->tickets) {
         ticket_orphan(core, container_of(link, struct ticket, session_link));
     }
     require(session->ticket_count == 0 && session->pending_count == 0);
@@ -122,8 +121,8 @@ session_end(struct core *core, struct session *session)
     require(session->bye != NULL);
     reply_word(&reply, text_from(session->bye));
     answer_end(core, session, &reply);
-    effects_add(core->effects, EFFECT_CLOSE,
-        slab_handle(&core->sessions, session));
+    effects_add(
+        core->effects, EFFECT_CLOSE, slab_handle(&core->sessions, session));
     session_free(core, session, session->bye_counter);
 }
 
@@ -172,10 +171,9 @@ session_close(struct core *core, struct session *session, const char *bye,
     session->state = SESSION_CLOSING;
     session->bye = bye;
     session->bye_counter = counter;
-    LIST_EACH_SAFE(link, &session->tickets)
-    {
-        ticket_session_closing(core,
-            container_of(link, struct ticket, session_link));
+    LIST_EACH_SAFE (link, &session->tickets) {
+        ticket_session_closing(
+            core, container_of(link, struct ticket, session_link));
     }
     session_check_end(core, session);
 }
@@ -239,9 +237,8 @@ session_timer(struct core *core, struct session *session)
     if (session->heartbeat_us == 0 || session->state != SESSION_OPEN)
         return;
     /* Silence before our own stall ended may be nothing but our deafness. */
-    uint64_t heard_us = session->heard_us > core->awake_us
-        ? session->heard_us
-        : core->awake_us;
+    uint64_t heard_us =
+        session->heard_us > core->awake_us ? session->heard_us : core->awake_us;
     uint64_t silent_us = core->now_us - heard_us;
     if (silent_us >= 3 * session->heartbeat_us) {
         session->bye = "heartbeat";

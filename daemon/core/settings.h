@@ -12,14 +12,14 @@
 
 struct core_settings {
     char key_prefix[33];
-    char broker_id[9];       /* 8 printable characters, new for each start */
-    const char *server;      /* ref: "holdfastd/VERSION" */
-    uint64_t seed;           /* of jitter */
-    uint64_t hash_seed[2];   /* secret; of the tables */
-    uint32_t lease_ms;       /* lease.default */
-    uint64_t patience_us;    /* how long a request waits for Redis */
+    char broker_id[9];     /* 8 printable characters, new for each start */
+    const char *server;    /* ref: "holdfastd/VERSION" */
+    uint64_t seed;         /* of jitter */
+    uint64_t hash_seed[2]; /* secret; of the tables */
+    uint32_t lease_ms;     /* lease.default */
+    uint64_t patience_us;  /* how long a request waits for Redis */
     uint64_t command_timeout_us; /* the longest that one call may take */
-    uint64_t silence_us;     /* TCP does not end a silent session sooner */
+    uint64_t silence_us;         /* TCP does not end a silent session sooner */
     uint64_t stop_grace_us;
     uint32_t line_max;
     uint32_t name_max;

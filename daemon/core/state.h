@@ -51,18 +51,18 @@ struct session {
     struct slab_node node;
     enum session_state state;
     bool tcp;
-    bool drained;    /* has been told of the broker's stop */
-    bool ending;     /* on core->ending */
-    uint8_t id[16];  /* secret */
+    bool drained;   /* has been told of the broker's stop */
+    bool ending;    /* on core->ending */
+    uint8_t id[16]; /* secret */
     char short_id[9];
     char client[PROTO_CLIENT_MAX];
     uint8_t client_len;
     char peer[54];
-    const char *bye;         /* ref, static: why it closes */
+    const char *bye; /* ref, static: why it closes */
     enum counter bye_counter;
     uint64_t opened_us;
-    uint64_t heard_us;       /* of the last line */
-    uint64_t heartbeat_us;   /* 0: none */
+    uint64_t heard_us;     /* of the last line */
+    uint64_t heartbeat_us; /* 0: none */
     uint64_t ping_serial;
     struct wheel_node timer; /* heartbeat; stop */
     struct list tickets;     /* by session_link, oldest first */
@@ -103,7 +103,7 @@ struct ticket {
     struct list pendings;    /* by ticket_link; the first is being served */
     struct handle main_op;   /* acquire or release under way */
     struct handle renew_op;
-    uint64_t serial;         /* grows; the order of creation */
+    uint64_t serial; /* grows; the order of creation */
     /* as in the record */
     uint8_t session_id[16];
     uint32_t generation;
@@ -112,8 +112,8 @@ struct ticket {
     uint64_t arrival;
     uint64_t fence;
     /* of a hold */
-    uint32_t holds; /* re-entries and the first */
-    uint64_t hold_ms; /* asked by lease=; 0: renewed as long as it lives */
+    uint32_t holds;       /* re-entries and the first */
+    uint64_t hold_ms;     /* asked by lease=; 0: renewed as long as it lives */
     uint64_t hard_end_us; /* of lease=, NEVER: none */
     uint64_t granted_us;
     uint64_t deadline_us; /* believed no longer than this */
@@ -121,17 +121,17 @@ struct ticket {
     uint64_t renew_us;    /* when to renew; NEVER: not again */
     /* of a wait */
     uint64_t began_us;
-    uint64_t heard_us;   /* when Redis last spoke of it */
+    uint64_t heard_us; /* when Redis last spoke of it */
     uint64_t refresh_us;
     /* of leaving */
     uint64_t leave_until_us; /* by then its lease is over in any case */
-    bool abandoned; /* ASKING: to be released when the answer comes */
-    bool doubt;     /* an answer was lost: it may have been granted, or freed */
-    bool hinted;    /* a grant was announced while a question was under way */
-    bool unheard;   /* the last question got no answer */
-    bool lost;      /* LEAVING after LOST was sent */
-    bool jeopardy;  /* JEOPARDY was sent */
-    bool used;      /* its request id has been used */
+    bool abandoned;          /* ASKING: to be released when the answer comes */
+    bool doubt;    /* an answer was lost: it may have been granted, or freed */
+    bool hinted;   /* a grant was announced while a question was under way */
+    bool unheard;  /* the last question got no answer */
+    bool lost;     /* LEAVING after LOST was sent */
+    bool jeopardy; /* JEOPARDY was sent */
+    bool used;     /* its request id has been used */
     uint8_t owner_len;
     uint8_t client_len;
     uint8_t note_len;
@@ -152,10 +152,10 @@ struct pending {
     bool progress;
     bool asked; /* its own operation is under way */
     uint64_t began_us;
-    uint64_t wait_us;     /* NEVER: as long as it takes */
-    uint64_t hold_ms;     /* lease= */
-    uint64_t fence;       /* fence=, 0: not given */
-    uint64_t cursor;      /* HELD: serial of the last ticket shown */
+    uint64_t wait_us; /* NEVER: as long as it takes */
+    uint64_t hold_ms; /* lease= */
+    uint64_t fence;   /* fence=, 0: not given */
+    uint64_t cursor;  /* HELD: serial of the last ticket shown */
     uint32_t shown;
     char tag[PROTO_TAG_MAX + 1];
     uint8_t note_len;
@@ -217,8 +217,8 @@ uint64_t core_public_hash(const void *bytes, size_t len);
 /* answer.c: lines to a session; each call of _end sends one. */
 struct reply answer_begin(struct core *core, const char *tag, const char *word);
 struct reply answer_event(struct core *core, enum event_code event);
-void answer_end(struct core *core, const struct session *session,
-    struct reply *reply);
+void answer_end(
+    struct core *core, const struct session *session, struct reply *reply);
 void answer_error(struct core *core, const struct session *session,
     const char *tag, enum error_code code, const char *why);
 void answer_limit(struct core *core, const struct session *session,
@@ -230,17 +230,17 @@ void session_hear(struct core *core, struct session *session);
 void session_eof(struct core *core, struct session *session);
 void session_close(struct core *core, struct session *session, const char *bye,
     enum counter counter);
-void session_drop(struct core *core, struct session *session,
-    enum counter counter);
-void session_expel(struct core *core, struct session *session,
-    enum core_expel why);
+void session_drop(
+    struct core *core, struct session *session, enum counter counter);
+void session_expel(
+    struct core *core, struct session *session, enum core_expel why);
 void session_check_end(struct core *core, struct session *session);
 void session_end_all(struct core *core);
 void session_timer(struct core *core, struct session *session);
-void session_heartbeat(struct core *core, struct session *session,
-    uint64_t heartbeat_us);
-uint64_t session_silence_us(const struct core *core,
-    const struct session *session);
+void session_heartbeat(
+    struct core *core, struct session *session, uint64_t heartbeat_us);
+uint64_t session_silence_us(
+    const struct core *core, const struct session *session);
 
 /* lock.c */
 struct lock *lock_find(const struct core *core, struct text name);
@@ -265,12 +265,12 @@ void ticket_session_closing(struct core *core, struct ticket *ticket);
 void ticket_timer(struct core *core, struct ticket *ticket);
 void ticket_wait_over(struct core *core, struct pending *pending);
 void ticket_done(struct core *core, struct op *op);
-void ticket_granted_by_the_way(struct core *core, const struct op_grant *grant,
-    uint64_t sent_us);
+void ticket_granted_by_the_way(
+    struct core *core, const struct op_grant *grant, uint64_t sent_us);
 void ticket_hint(struct core *core, uint64_t request);
 void ticket_refresh(struct core *core, struct ticket *ticket);
-void ticket_refresh_at(struct core *core, struct ticket *ticket,
-    uint64_t at_us);
+void ticket_refresh_at(
+    struct core *core, struct ticket *ticket, uint64_t at_us);
 void ticket_stop(struct core *core, struct ticket *ticket);
 uint64_t ticket_ttl_ms(const struct core *core, const struct ticket *ticket);
 struct text ticket_owner(const struct ticket *ticket);
@@ -278,13 +278,13 @@ struct text ticket_note(const struct ticket *ticket);
 struct text ticket_client(const struct ticket *ticket);
 
 /* pending.c */
-struct pending *pending_create(struct core *core, struct session *session,
-    const struct request *request);
+struct pending *pending_create(
+    struct core *core, struct session *session, const struct request *request);
 void pending_free(struct core *core, struct pending *pending);
 void pending_error(struct core *core, struct pending *pending,
     enum error_code code, const char *why);
-struct pending *pending_of_tag(const struct core *core,
-    const struct session *session, const char *tag);
+struct pending *pending_of_tag(
+    const struct core *core, const struct session *session, const char *tag);
 
 /* op.c */
 struct op *op_create(struct core *core, enum op_kind kind, struct lock *lock,
@@ -293,21 +293,21 @@ void op_submit(struct core *core, struct op *op);
 void op_free(struct core *core, struct op *op);
 
 /* command.c */
-void command_line(struct core *core, struct session *session, char *line,
-    size_t len);
+void command_line(
+    struct core *core, struct session *session, char *line, size_t len);
 
 /* listing.c */
-void listing_show(struct core *core, struct session *session,
-    const struct request *request);
+void listing_show(
+    struct core *core, struct session *session, const struct request *request);
 void listing_show_done(struct core *core, struct op *op);
 void listing_held(struct core *core, struct pending *pending);
-void listing_locks(struct core *core, struct session *session,
-    const struct request *request);
-void listing_sessions(struct core *core, struct session *session,
-    const struct request *request);
-void listing_stats(struct core *core, struct session *session,
-    const struct request *request);
-void listing_help(struct core *core, struct session *session,
-    const struct request *request);
+void listing_locks(
+    struct core *core, struct session *session, const struct request *request);
+void listing_sessions(
+    struct core *core, struct session *session, const struct request *request);
+void listing_stats(
+    struct core *core, struct session *session, const struct request *request);
+void listing_help(
+    struct core *core, struct session *session, const struct request *request);
 
 #endif

@@ -149,8 +149,8 @@ uint64_t
 ticket_ttl_ms(const struct core *core, const struct ticket *ticket)
 {
     uint64_t left_us = ticket->deadline_us > core->now_us
-        ? ticket->deadline_us - core->now_us
-        : 0;
+                           ? ticket->deadline_us - core->now_us
+                           : 0;
 
     if (ticket->session != NULL)
         left_us = us_min(left_us, session_silence_us(core, ticket->session));
@@ -175,8 +175,8 @@ ticket_asking(const struct ticket *ticket)
 }
 
 static void
-ticket_set_state(struct core *core, struct ticket *ticket,
-    enum ticket_state state)
+ticket_set_state(
+    struct core *core, struct ticket *ticket, enum ticket_state state)
 {
     core->held -= ticket->state == TICKET_HELD;
     core->waiting -= ticket->state == TICKET_WAITING;
@@ -285,8 +285,8 @@ ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
     ticket->began_us = pending->began_us;
     memcpy(ticket->note, pending->note, pending->note_len);
     ticket->note_len = pending->note_len;
-    memcpy(ticket->client, pending->session->client,
-        pending->session->client_len);
+    memcpy(
+        ticket->client, pending->session->client, pending->session->client_len);
     ticket->client_len = pending->session->client_len;
     pending->asked = true;
     /* No room for the question frees the request; the ticket stays IDLE. */
@@ -322,7 +322,8 @@ ticket_leave(struct core *core, struct ticket *ticket)
     ticket->renew_op = HANDLE_NONE;
     ticket->holds = 0;
     ticket->leave_until_us = core->now_us +
-        us_from_ms(core->settings.lease_ms) + core->settings.command_timeout_us;
+                             us_from_ms(core->settings.lease_ms) +
+                             core->settings.command_timeout_us;
     ticket_send_release(core, ticket);
 }
 
@@ -337,8 +338,8 @@ ticket_rest(struct core *core, struct ticket *ticket)
 }
 
 static void
-answer_hold(struct core *core, struct pending *pending,
-    const struct ticket *ticket)
+answer_hold(
+    struct core *core, struct pending *pending, const struct ticket *ticket)
 {
     struct reply reply = answer_begin(core, pending->tag, "OK");
 
@@ -360,8 +361,8 @@ answer_count(struct core *core, struct pending *pending, uint32_t holds)
 }
 
 static void
-answer_ttl(struct core *core, struct pending *pending,
-    const struct ticket *ticket)
+answer_ttl(
+    struct core *core, struct pending *pending, const struct ticket *ticket)
 {
     struct reply reply = answer_begin(core, pending->tag, "OK");
 
@@ -371,8 +372,8 @@ answer_ttl(struct core *core, struct pending *pending,
 }
 
 static void
-ticket_send_renewal(struct core *core, struct ticket *ticket,
-    uint64_t hard_end_us)
+ticket_send_renewal(
+    struct core *core, struct ticket *ticket, uint64_t hard_end_us)
 {
     struct op *op = ticket_op(core, ticket, OP_RENEW);
 
@@ -396,8 +397,8 @@ hold_reenter(struct core *core, struct ticket *ticket, struct pending *pending)
 }
 
 static bool
-fence_is_stale(struct core *core, const struct ticket *ticket,
-    struct pending *pending)
+fence_is_stale(
+    struct core *core, const struct ticket *ticket, struct pending *pending)
 {
     if (pending->fence == 0 || pending->fence == ticket->fence)
         return false;
@@ -460,8 +461,7 @@ hold_serve(struct core *core, struct ticket *ticket, struct pending *pending)
 static void
 ticket_refuse_impatient(struct core *core, struct ticket *ticket)
 {
-    LIST_EACH_SAFE(link, &ticket->pendings)
-    {
+    LIST_EACH_SAFE (link, &ticket->pendings) {
         struct pending *pending =
             container_of(link, struct pending, ticket_link);
         if (!pending->asked && pending->command == COMMAND_LOCK &&
@@ -526,25 +526,25 @@ ticket_wanted(const struct ticket *ticket)
     const struct pending *pending = ticket_asking(ticket);
 
     return !ticket->abandoned && pending != NULL &&
-        pending->command == COMMAND_LOCK;
+           pending->command == COMMAND_LOCK;
 }
 
 /* The belief that follows from an answer to a call sent at `sent_us`. */
 static void
-hold_believe(struct core *core, struct ticket *ticket, uint64_t sent_us,
-    uint64_t ttl_ms)
+hold_believe(
+    struct core *core, struct ticket *ticket, uint64_t sent_us, uint64_t ttl_ms)
 {
     uint64_t ttl_us = us_from_ms(ttl_ms);
     uint64_t lease_us = us_from_ms(core->settings.lease_ms);
 
-    ticket->deadline_us = sent_us + ttl_us - us_min(ttl_us,
-        drift_margin_us(ttl_us));
+    ticket->deadline_us =
+        sent_us + ttl_us - us_min(ttl_us, drift_margin_us(ttl_us));
     ticket->jeopardy_us = NEVER;
     ticket->renew_us = NEVER;
     if (ticket->hard_end_us == NEVER ||
         ticket->hard_end_us > ticket->deadline_us + drift_margin_us(lease_us)) {
-        ticket->renew_us = sent_us + ttl_us / 3 -
-            random_below(&core->random, ttl_us / 30 + 1);
+        ticket->renew_us =
+            sent_us + ttl_us / 3 - random_below(&core->random, ttl_us / 30 + 1);
         if (!ticket->jeopardy)
             ticket->jeopardy_us = sent_us + ttl_us / 3 * 2;
     }
@@ -555,8 +555,8 @@ static void
 hold_set_end(struct ticket *ticket, uint64_t sent_us)
 {
     ticket->hard_end_us = ticket->hold_ms == 0
-        ? NEVER
-        : us_add(sent_us, us_from_ms(ticket->hold_ms));
+                              ? NEVER
+                              : us_add(sent_us, us_from_ms(ticket->hold_ms));
 }
 
 /* The lock is ours; whoever asked may have gone meanwhile. */
@@ -593,8 +593,8 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
 }
 
 static void
-ticket_queued(struct core *core, struct ticket *ticket,
-    struct pending *pending, uint32_t position)
+ticket_queued(struct core *core, struct ticket *ticket, struct pending *pending,
+    uint32_t position)
 {
     if (!pending->progress)
         return;
@@ -632,8 +632,8 @@ ticket_may_wait(struct core *core, struct ticket *ticket)
 
 /* Redis said that the ticket stands in the queue. */
 static void
-ticket_waits(struct core *core, struct ticket *ticket,
-    const struct op_result *result)
+ticket_waits(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
 {
     uint64_t lease_us = us_from_ms(core->settings.lease_ms);
     bool first = ticket->state != TICKET_WAITING;
@@ -649,8 +649,8 @@ ticket_waits(struct core *core, struct ticket *ticket,
         return;
     }
     ticket_set_state(core, ticket, TICKET_WAITING);
-    ticket->refresh_us =
-        core->now_us + lease_us / 3 - random_below(&core->random, lease_us / 30);
+    ticket->refresh_us = core->now_us + lease_us / 3 -
+                         random_below(&core->random, lease_us / 30);
     lock_ask_at(core, ticket->lock,
         core->now_us + us_from_ms(result->again_ms) + 20000 +
             random_below(&core->random, 50000));
@@ -703,8 +703,8 @@ acquire_unknown(struct core *core, struct ticket *ticket)
 }
 
 static void
-acquire_done(struct core *core, struct ticket *ticket,
-    const struct op_result *result)
+acquire_done(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
 {
     struct pending *pending = ticket_asking(ticket);
 
@@ -739,8 +739,8 @@ acquire_done(struct core *core, struct ticket *ticket,
         acquire_unknown(core, ticket);
         return;
     case OP_UNSENT:
-        ticket_fail(core, ticket,
-            ticket->doubt ? ERROR_INDOUBT : ERROR_UNAVAILABLE);
+        ticket_fail(
+            core, ticket, ticket->doubt ? ERROR_INDOUBT : ERROR_UNAVAILABLE);
         return;
     case OP_GONE:
     case OP_REFUSED:
@@ -757,9 +757,8 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
 
     if (pending == NULL || pending->command != COMMAND_UNLOCK)
         return;
-    if (status == OP_OK ||
-        (status == OP_GONE && ticket->doubt &&
-            core->now_us < ticket->deadline_us)) {
+    if (status == OP_OK || (status == OP_GONE && ticket->doubt &&
+                               core->now_us < ticket->deadline_us)) {
         /* Gone after a lost answer and before the deadline: it was us. */
         count(core->counters, COUNTER_releases);
         answer_count(core, pending, 0);
@@ -775,8 +774,8 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
 }
 
 static void
-release_done(struct core *core, struct ticket *ticket,
-    const struct op_result *result)
+release_done(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
 {
     require(ticket->state == TICKET_LEAVING);
     release_answer(core, ticket, result->status);
@@ -851,14 +850,13 @@ hold_gone(struct core *core, struct ticket *ticket)
 }
 
 static void
-hold_event(struct core *core, const struct ticket *ticket,
-    enum event_code event)
+hold_event(
+    struct core *core, const struct ticket *ticket, enum event_code event)
 {
     if (ticket->session == NULL)
         return;
     struct reply reply = answer_event(core, event);
-    reply_word(&reply,
-        text_make(ticket->lock->name, ticket->lock->name_len));
+    reply_word(&reply, text_make(ticket->lock->name, ticket->lock->name_len));
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
     if (ticket->owner_len > 0)
         reply_pair(&reply, "owner", ticket_owner(ticket));
@@ -888,8 +886,8 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
 }
 
 static void
-hold_not_renewed(struct core *core, struct ticket *ticket,
-    enum op_status status)
+hold_not_renewed(
+    struct core *core, struct ticket *ticket, enum op_status status)
 {
     struct pending *pending = ticket_asking(ticket);
 
@@ -947,8 +945,8 @@ wait_unheard(struct core *core, struct ticket *ticket)
 
 /* A waiting ticket was asked after: claimed, still waiting, or struck. */
 static void
-wait_refresh_done(struct core *core, struct ticket *ticket,
-    const struct op_result *result)
+wait_refresh_done(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
 {
     struct pending *pending = ticket_asking(ticket);
 
@@ -1038,8 +1036,8 @@ ticket_refresh_at(struct core *core, struct ticket *ticket, uint64_t at_us)
 
 /* A release of ours made a waiting ticket of ours the holder. */
 void
-ticket_granted_by_the_way(struct core *core, const struct op_grant *grant,
-    uint64_t sent_us)
+ticket_granted_by_the_way(
+    struct core *core, const struct op_grant *grant, uint64_t sent_us)
 {
     struct ticket *ticket =
         slab_get(&core->tickets, handle_unpack(grant->request));
@@ -1117,8 +1115,8 @@ ticket_timer(struct core *core, struct ticket *ticket)
  * Redis is struck out; what else is queued at the ticket goes on.
  */
 void
-ticket_cancel(struct core *core, struct ticket *ticket,
-    struct pending *pending, enum error_code code, const char *why)
+ticket_cancel(struct core *core, struct ticket *ticket, struct pending *pending,
+    enum error_code code, const char *why)
 {
     bool serving = pending->asked;
 

@@ -29,8 +29,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define ACCEPTS_A_TURN 64
-#define LINGER_S       1
+#define ACCEPTS_A_TURN  64
+#define LINGER_S        1
 #define ACCEPT_PAUSE_MS 100
 
 static void client_readable(evutil_socket_t fd, short what, void *arg);
@@ -238,10 +238,7 @@ client_lines(struct client *client, char *data, size_t len)
 static void
 client_keep_partial(struct client *client, const char *data, size_t len)
 {
-    client_forget_partial(client);
-    if (len == 0)
-        return;
-    require(len < PROTO_LINE_MAX);
+    require(len > 0 && len < PROTO_LINE_MAX);
     client->partial = malloc(len);
     if (client->partial == NULL) {
         client_expel(client, EXPEL_MEMORY);
@@ -264,9 +261,12 @@ client_bytes(struct client *client, size_t len)
         client_expel(client, EXPEL_PROTOCOL);
         return;
     }
+    client_forget_partial(client);
     done = client_lines(client, data, len);
-    if (!client->ending)
+    if (!client->ending && done < len) {
+        client_step(client, CORE_BYTES);
         client_keep_partial(client, data + done, len - done);
+    }
     if (client->loop->memory > client->loop->settings.memory_max)
         client_expel(client, EXPEL_MEMORY);
 }
@@ -476,11 +476,11 @@ listener_tcp_options(const struct loop_settings *settings, int fd)
 
 /* -1 with errno where the system refuses. */
 static int
-listen_tcp(const struct loop_settings *settings,
-    const struct loop_address *address)
+listen_tcp(
+    const struct loop_settings *settings, const struct loop_address *address)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-        .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo hints = {
+        .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
     char port[8];
     int fd = -1;
@@ -490,8 +490,8 @@ listen_tcp(const struct loop_settings *settings,
         errno = EADDRNOTAVAIL;
         return -1;
     }
-    fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
-        0);
+    fd =
+        socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd >= 0) {
         listener_tcp_options(settings, fd);
         if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 ||
@@ -521,8 +521,7 @@ unix_remove_stale(const struct sockaddr_un *address)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return false;
-    int got =
-        connect(fd, (const struct sockaddr *)address, sizeof(*address));
+    int got = connect(fd, (const struct sockaddr *)address, sizeof(*address));
     close(fd);
     if (got == 0) {
         errno = EADDRINUSE;
@@ -579,8 +578,8 @@ client_listen(struct loop *loop, const struct loop_address *address,
 
     require(loop->listener_count < LISTENERS_MAX);
     listener->fd = address->is_path
-        ? listen_unix(&loop->settings, address->host)
-        : listen_tcp(&loop->settings, address);
+                       ? listen_unix(&loop->settings, address->host)
+                       : listen_tcp(&loop->settings, address);
     if (listener->fd < 0) {
         if (address->is_path)
             snprintf(error, error_bytes, "cannot listen on %s: %s",
@@ -617,8 +616,8 @@ client_stop_listening(struct loop *loop)
 
 /* Adds a line to what the client is sent in this turn. */
 static void
-effect_line(struct loop *loop, struct client *client,
-    const struct effect *effect)
+effect_line(
+    struct loop *loop, struct client *client, const struct effect *effect)
 {
     const char *text = loop->effects.text;
 
@@ -635,8 +634,8 @@ effect_line(struct loop *loop, struct client *client,
         return;
     }
     if (client->turn_len > 0)
-        client_keep_output(client, text + client->turn_offset,
-            client->turn_len);
+        client_keep_output(
+            client, text + client->turn_offset, client->turn_len);
     client->turn_len = 0;
     client_keep_output(client, text + effect->offset, effect->len);
 }
@@ -712,8 +711,8 @@ client_meet_fate(struct client *client)
     else if (client->fate == FATE_BROKEN || client->ending)
         client_broken(client);
     else
-        client_expel(client,
-            client->fate == FATE_OUTPUT ? EXPEL_OUTPUT : EXPEL_MEMORY);
+        client_expel(
+            client, client->fate == FATE_OUTPUT ? EXPEL_OUTPUT : EXPEL_MEMORY);
 }
 
 /* Carries out what the steps so far want of clients. */
@@ -726,8 +725,7 @@ client_effects(struct loop *loop)
     for (uint32_t i = 0; i < effects->entry_count; i++)
         effect_carry_out(loop, &effects->entries[i]);
     while ((at = list_pop_front(&loop->dirty)) != NULL)
-        client_write_turn(loop,
-            container_of(at, struct client, dirty_link));
+        client_write_turn(loop, container_of(at, struct client, dirty_link));
     if (!list_empty(&loop->effects.ops))
         store_submit(loop->store, loop_now(loop), &loop->effects.ops);
     effects_clear(&loop->effects);
@@ -751,6 +749,5 @@ void
 client_close_all(struct loop *loop)
 {
     while (!list_empty(&loop->clients))
-        client_destroy(
-            container_of(loop->clients.next, struct client, link));
+        client_destroy(container_of(loop->clients.next, struct client, link));
 }

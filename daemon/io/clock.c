@@ -1,3 +1,6 @@
+/*
+ * clock_gettime() and nothing else.
+ */
 #include "daemon/io/clock.h"
 
 #include "daemon/base/assert.h"

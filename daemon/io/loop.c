@@ -47,8 +47,7 @@ loop_drain_store(struct loop *loop)
         loop_step(loop, &event);
     }
     event.kind = CORE_HINT;
-    while (store_take_hint(loop->store, &event.hint.request,
-        &event.hint.fence))
+    while (store_take_hint(loop->store, &event.hint.request, &event.hint.fence))
         loop_step(loop, &event);
     event.kind = CORE_UNHEARD;
     if (store_take_unheard(loop->store))
@@ -86,8 +85,8 @@ loop_set_timer(struct loop *loop)
         next_us = loop->stop_us;
     if (loop->effects.entry_count > 0 || !list_empty(&loop->effects.ops))
         next_us = now_us;
-    if (next_us == loop->timer_us && event_pending(&loop->timer, EV_TIMEOUT,
-            NULL))
+    if (next_us == loop->timer_us &&
+        event_pending(&loop->timer, EV_TIMEOUT, NULL))
         return;
     loop->timer_us = next_us;
     if (next_us == WHEEL_NEVER) {
@@ -153,7 +152,7 @@ loop_stop(struct loop *loop)
     }
     loop->stopping = true;
     loop->stop_us = loop_now(loop) + settings->core.stop_grace_us +
-        2 * settings->core.command_timeout_us;
+                    2 * settings->core.command_timeout_us;
     client_stop_listening(loop);
     loop_step(loop, &event);
 }
@@ -172,8 +171,8 @@ loop_clients_fit(uint32_t wanted)
         (void)getrlimit(RLIMIT_NOFILE, &limit);
     }
     uint64_t fit = limit.rlim_cur > DESCRIPTORS_KEPT + 16
-        ? limit.rlim_cur - DESCRIPTORS_KEPT
-        : 16;
+                       ? limit.rlim_cur - DESCRIPTORS_KEPT
+                       : 16;
     if (fit > 1000000)
         fit = 1000000;
     return wanted == 0 || wanted > fit ? (uint32_t)fit : wanted;
@@ -182,18 +181,17 @@ loop_clients_fit(uint32_t wanted)
 static bool
 loop_take_memory(struct loop *loop)
 {
-    loop->by_session =
-        calloc(loop->client_max, sizeof(*loop->by_session));
+    loop->by_session = calloc(loop->client_max, sizeof(*loop->by_session));
     loop->read_buffer = malloc(READ_BYTES + 8192);
     loop->redis_buffer = malloc(REDIS_READ);
     if (loop->by_session == NULL || loop->read_buffer == NULL ||
         loop->redis_buffer == NULL ||
         !effects_init(&loop->effects, EFFECT_STEPS))
         return false;
-    loop->core = core_create(&loop->settings.core, &loop->counters,
-        clock_boot_us());
-    loop->store = store_create(&loop->settings.store, &loop->counters,
-        clock_boot_us());
+    loop->core =
+        core_create(&loop->settings.core, &loop->counters, clock_boot_us());
+    loop->store =
+        store_create(&loop->settings.store, &loop->counters, clock_boot_us());
     return loop->core != NULL && loop->store != NULL && redis_create(loop);
 }
 
@@ -215,8 +213,8 @@ loop_take_base(struct loop *loop)
 }
 
 struct loop *
-loop_create(const struct loop_settings *settings, char *error,
-    size_t error_bytes)
+loop_create(
+    const struct loop_settings *settings, char *error, size_t error_bytes)
 {
     struct loop *loop = calloc(1, sizeof(*loop));
 

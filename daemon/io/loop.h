@@ -38,8 +38,8 @@ struct loop_settings {
  * Listens and makes all ready. NULL: `error` has a line that says what the
  * system refused.
  */
-struct loop *loop_create(const struct loop_settings *settings, char *error,
-    size_t error_bytes);
+struct loop *loop_create(
+    const struct loop_settings *settings, char *error, size_t error_bytes);
 void loop_destroy(struct loop **loop);
 
 /* Until loop_stop() has been done; returns the exit status. */

@@ -34,7 +34,7 @@ struct arena_block {
 struct redis_link {
     struct loop *loop; /* ref */
     struct store_link id;
-    int fd;                /* -1: none */
+    int fd; /* -1: none */
     bool connecting;
     struct event *reading; /* owned */
     struct event *writing; /* owned; connecting, or output waits */
@@ -72,7 +72,7 @@ arena_reset(struct redis_link *link)
     struct arena_block *block = link->arena;
 
     while (block != NULL &&
-        (block->next != NULL || block->capacity > ARENA_BYTES)) {
+           (block->next != NULL || block->capacity > ARENA_BYTES)) {
         link->arena = block->next;
         free(block);
         block = link->arena;
@@ -104,9 +104,9 @@ reader_value(const redisReadTask *task, enum resp_type type)
 static void *
 reader_string(const redisReadTask *task, char *bytes, size_t len)
 {
-    enum resp_type type = task->type == REDIS_REPLY_ERROR ? RESP_ERROR
-        : task->type == REDIS_REPLY_STATUS                ? RESP_STATUS
-                                                          : RESP_STRING;
+    enum resp_type type = task->type == REDIS_REPLY_ERROR    ? RESP_ERROR
+                          : task->type == REDIS_REPLY_STATUS ? RESP_STATUS
+                                                             : RESP_STRING;
     struct resp *value = reader_value(task, type);
     char *copy = arena_take(task->privdata, len + 1);
 
@@ -257,8 +257,8 @@ link_write(struct redis_link *link)
     struct buffer *out = store_link_output(loop->store, link->id.index);
 
     while (buffer_len(out) > 0) {
-        ssize_t sent = send(link->fd, buffer_data(out), buffer_len(out),
-            MSG_NOSIGNAL);
+        ssize_t sent =
+            send(link->fd, buffer_data(out), buffer_len(out), MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && errno == EAGAIN) {
@@ -315,21 +315,21 @@ link_prepare_reader(struct redis_link *link)
         return false;
     link->reader->privdata = link;
     link->reader->maxbuf = 0; /* do not give the buffer back when idle */
-    link->reading = event_new(loop->base, link->fd, EV_READ | EV_PERSIST,
-        link_readable, link);
-    link->writing = event_new(loop->base, link->fd, EV_WRITE | EV_PERSIST,
-        link_writable, link);
+    link->reading = event_new(
+        loop->base, link->fd, EV_READ | EV_PERSIST, link_readable, link);
+    link->writing = event_new(
+        loop->base, link->fd, EV_WRITE | EV_PERSIST, link_writable, link);
     return link->reading != NULL && link->writing != NULL;
 }
 
 static void
-link_connect_to(struct redis_link *link, const struct sockaddr *address,
-    socklen_t len)
+link_connect_to(
+    struct redis_link *link, const struct sockaddr *address, socklen_t len)
 {
     int one = 1;
 
-    link->fd = socket(address->sa_family,
-        SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    link->fd = socket(
+        address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (link->fd < 0 || !link_prepare_reader(link)) {
         link_broken(link, "no socket for it");
         return;
@@ -367,21 +367,22 @@ link_resolve(struct redis_link *link, const struct store_address *address)
 {
     struct loop *loop = link->loop;
     struct evutil_addrinfo hints = {.ai_family = AF_UNSPEC,
-        .ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP};
+        .ai_socktype = SOCK_STREAM,
+        .ai_protocol = IPPROTO_TCP};
     char port[8];
 
     if (loop->dns == NULL)
-        loop->dns = evdns_base_new(loop->base,
-            EVDNS_BASE_INITIALIZE_NAMESERVERS |
-                EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+        loop->dns =
+            evdns_base_new(loop->base, EVDNS_BASE_INITIALIZE_NAMESERVERS |
+                                           EVDNS_BASE_DISABLE_WHEN_INACTIVE);
     if (loop->dns == NULL) {
         link_broken(link, "no resolver");
         return;
     }
     snprintf(port, sizeof(port), "%u", address->port);
     link->resolving = true;
-    struct evdns_getaddrinfo_request *query = evdns_getaddrinfo(loop->dns,
-        address->host, port, &hints, link_resolved, link);
+    struct evdns_getaddrinfo_request *query = evdns_getaddrinfo(
+        loop->dns, address->host, port, &hints, link_resolved, link);
     if (link->resolving)
         link->query = query;
 }
@@ -389,10 +390,10 @@ link_resolve(struct redis_link *link, const struct store_address *address)
 static void
 link_connect(struct redis_link *link, const struct store_address *address)
 {
-    struct sockaddr_in v4 = {.sin_family = AF_INET,
-        .sin_port = htons(address->port)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
-        .sin6_port = htons(address->port)};
+    struct sockaddr_in v4 = {
+        .sin_family = AF_INET, .sin_port = htons(address->port)};
+    struct sockaddr_in6 v6 = {
+        .sin6_family = AF_INET6, .sin6_port = htons(address->port)};
 
     if (inet_pton(AF_INET, address->host, &v4.sin_addr) == 1)
         link_connect_to(link, (const struct sockaddr *)&v4, sizeof(v4));
@@ -421,8 +422,7 @@ redis_create(struct loop *loop)
 void
 redis_destroy(struct loop *loop)
 {
-    uint32_t count =
-        loop->links == NULL ? 0 : store_link_count(loop->store);
+    uint32_t count = loop->links == NULL ? 0 : store_link_count(loop->store);
 
     for (uint32_t i = 0; i < count; i++) {
         struct redis_link *link = &loop->links[i];

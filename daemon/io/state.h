@@ -12,9 +12,9 @@
 #include <event2/event.h>
 #include <event2/event_struct.h>
 
-#define READ_BYTES   16384 /* of a client, a turn */
-#define REDIS_READ   262144
-#define SECRET_POOL  4096
+#define READ_BYTES    16384 /* of a client, a turn */
+#define REDIS_READ    262144
+#define SECRET_POOL   4096
 #define LISTENERS_MAX 80
 
 /* What a client's write led to; the core hears of it after the writes. */
@@ -30,21 +30,21 @@ struct client {
     struct list dirty_link; /* loop->dirty */
     struct list fate_link;  /* loop->fated */
     enum client_fate fate;
-    struct loop *loop;      /* ref */
-    struct event event;     /* reading */
-    struct event *writing;  /* owned; only while output waits */
+    struct loop *loop;     /* ref */
+    struct event event;    /* reading */
+    struct event *writing; /* owned; only while output waits */
     int fd;
     bool tcp;
-    bool skipping;  /* inside an overlong line */
-    bool greeted;   /* some bytes came */
-    bool eof;       /* the client sends no more */
-    bool more;      /* wants CORE_MORE when its output is drained */
-    bool ending;    /* no session any more; closed when all is sent */
-    bool shut;      /* our FIN is sent; waits for the client's */
+    bool skipping; /* inside an overlong line */
+    bool greeted;  /* some bytes came */
+    bool eof;      /* the client sends no more */
+    bool more;     /* wants CORE_MORE when its output is drained */
+    bool ending;   /* no session any more; closed when all is sent */
+    bool shut;     /* our FIN is sent; waits for the client's */
     uint16_t partial_len;
     struct handle session;
-    char *partial;  /* owned; the beginning of a line, or NULL */
-    char *out;      /* owned; what the socket did not take, or NULL */
+    char *partial; /* owned; the beginning of a line, or NULL */
+    char *out;     /* owned; what the socket did not take, or NULL */
     uint32_t out_start;
     uint32_t out_len;
     uint32_t out_capacity;
@@ -71,8 +71,8 @@ struct loop {
     struct counters counters;
     struct effects effects;
     struct event timer;
-    uint64_t timer_us; /* when it is set to; WHEEL_NEVER: it is not */
-    uint64_t now_us;   /* 0: not read in this turn */
+    uint64_t timer_us;          /* when it is set to; WHEEL_NEVER: it is not */
+    uint64_t now_us;            /* 0: not read in this turn */
     struct client **by_session; /* owned; by the handle's index */
     struct list clients;
     struct list dirty; /* clients with lines of this turn */

@@ -16,8 +16,8 @@
 #define TRYAGAIN_US     20000
 
 /* Releases first, so that what they free is there for the rest. */
-static const enum op_kind flush_order[] = {OP_RELEASE, OP_RENEW, OP_LOOK,
-    OP_ACQUIRE, OP_INSPECT};
+static const enum op_kind flush_order[] = {
+    OP_RELEASE, OP_RENEW, OP_LOOK, OP_ACQUIRE, OP_INSPECT};
 
 static const enum script_id script_of[OP_KIND_COUNT] = {
     [OP_ACQUIRE] = SCRIPT_ACQUIRE,
@@ -41,8 +41,7 @@ batch_gather(struct store *store, struct node *node, enum op_kind kind,
     uint32_t looked = 0;
     struct op *first = container_of(queue->next, struct op, link);
 
-    LIST_EACH_SAFE(at, queue)
-    {
+    LIST_EACH_SAFE (at, queue) {
         struct op *op = container_of(at, struct op, link);
         if (call->op_count == limit || ++looked > 4 * limit)
             break;
@@ -57,8 +56,8 @@ batch_gather(struct store *store, struct node *node, enum op_kind kind,
 }
 
 static struct record_header
-batch_header(const struct store *store, const struct link *link,
-    uint64_t now_us)
+batch_header(
+    const struct store *store, const struct link *link, uint64_t now_us)
 {
     return (struct record_header){
         .broker = store->settings.broker_id,
@@ -104,28 +103,25 @@ batch_write(struct store *store, struct link *link, const struct call *call,
     uint64_t latest_ms =
         (header.expected_us + store->settings.command_timeout_us) / 1000;
 
-    LIST_EACH(at, &call->ops)
-    {
+    LIST_EACH (at, &call->ops) {
         const struct op *op = container_of(at, struct op, link);
         bytes += RESP_BULK_BYTES(key_bytes(store, op)) +
-            RESP_BULK_BYTES(record_op_bytes(op));
+                 RESP_BULK_BYTES(record_op_bytes(op));
     }
     if (!resp_begin(&writer, &link->out, 4 + 2 * call->op_count, bytes))
         return false;
     resp_text(&writer, TEXT("EVALSHA"));
     resp_text(&writer, text_make(scripts[script_of[kind]].sha1, 40));
     resp_number(&writer, call->op_count);
-    LIST_EACH(at, &call->ops)
-    {
+    LIST_EACH (at, &call->ops) {
         const struct op *op = container_of(at, struct op, link);
         write_key(store, op, resp_bulk(&writer, key_bytes(store, op)));
     }
     record_write_header(&header, resp_bulk(&writer, header_bytes));
-    LIST_EACH(at, &call->ops)
-    {
+    LIST_EACH (at, &call->ops) {
         const struct op *op = container_of(at, struct op, link);
-        record_write_op(op, now_us, latest_ms,
-            resp_bulk(&writer, record_op_bytes(op)));
+        record_write_op(
+            op, now_us, latest_ms, resp_bulk(&writer, record_op_bytes(op)));
     }
     resp_end(&writer);
     return true;
@@ -355,8 +351,8 @@ op_answered(struct store *store, struct link *link, struct call *call,
 {
     enum record_status status;
 
-    if (!record_read_result(reader, op, &status, store->grants + *grants,
-            GRANTS_MAX - *grants))
+    if (!record_read_result(
+            reader, op, &status, store->grants + *grants, GRANTS_MAX - *grants))
         return false;
     *grants += op->result.grant_count;
     op->result.sent_us = call->sent_us;
@@ -367,8 +363,8 @@ op_answered(struct store *store, struct link *link, struct call *call,
         return true;
     }
     if (op->kind == OP_INSPECT && status == RECORD_OK &&
-        !record_read_tickets(reader, op, reply->time_us, store->tickets,
-            TICKETS_SHOWN))
+        !record_read_tickets(
+            reader, op, reply->time_us, store->tickets, TICKETS_SHOWN))
         return false;
     list_remove(&op->link);
     op_done(store, op, op->result.status);

@@ -85,8 +85,8 @@ link_send(struct store *store, struct link *link, enum call_kind kind,
     return link_call(store, link, kind, now_us);
 }
 
-#define LINK_SEND(store, link, kind, now_us, ...)                              \
-    link_send(store, link, kind, now_us, (const struct text[]){__VA_ARGS__},   \
+#define LINK_SEND(store, link, kind, now_us, ...)                            \
+    link_send(store, link, kind, now_us, (const struct text[]){__VA_ARGS__}, \
         sizeof((const struct text[]){__VA_ARGS__}) / sizeof(struct text))
 
 static void
@@ -105,8 +105,7 @@ static void
 link_drop_calls(struct store *store, struct link *link)
 {
     while (!list_empty(&link->calls)) {
-        struct call *call =
-            container_of(link->calls.next, struct call, link);
+        struct call *call = container_of(link->calls.next, struct call, link);
         if (call->kind == CALL_SCRIPT)
             call_lost(store, call);
         if (call->kind == CALL_MAP)
@@ -128,8 +127,8 @@ link_remember(struct link *link)
 
 /* The connection is gone, or must go. */
 void
-link_lost(struct store *store, struct link *link, uint64_t now_us,
-    const char *why)
+link_lost(
+    struct store *store, struct link *link, uint64_t now_us, const char *why)
 {
     char name[80];
     char reason[160];
@@ -147,16 +146,15 @@ link_lost(struct store *store, struct link *link, uint64_t now_us,
     link_drop_calls(store, link);
     link->retry_us = now_us + store_jitter(store, link->backoff_us);
     link->backoff_us = link->backoff_us * 2 > BACKOFF_MAX_US
-        ? BACKOFF_MAX_US
-        : link->backoff_us * 2;
+                           ? BACKOFF_MAX_US
+                           : link->backoff_us * 2;
     if (link->index == LINK_SUBSCRIBER) {
         link->node = NODE_NONE;
         return;
     }
     struct node *node = &store->nodes[link->node];
     for (int kind = 0; kind < OP_KIND_COUNT; kind++)
-        LIST_EACH(at, &node->queues[kind])
-        {
+        LIST_EACH (at, &node->queues[kind]) {
             struct op *op = container_of(at, struct op, link);
             wheel_add(&store->wheel, &op->timer, op->give_up_us);
         }
@@ -166,8 +164,8 @@ link_lost(struct store *store, struct link *link, uint64_t now_us,
 
 /* Gives the connection up from our side. */
 static void
-link_abandon(struct store *store, struct link *link, uint64_t now_us,
-    const char *why)
+link_abandon(
+    struct store *store, struct link *link, uint64_t now_us, const char *why)
 {
     link->wish_close = true;
     link_lost(store, link, now_us, why);
@@ -190,8 +188,7 @@ link_connected(struct store *store, struct link *link, uint64_t now_us)
             text_from(settings->password));
     LINK_SEND(store, link, CALL_INFO, now_us, TEXT("INFO"));
     LINK_SEND(store, link, CALL_CLIENT_ID, now_us, TEXT("CLIENT"), TEXT("ID"));
-    struct call *call =
-        LINK_SEND(store, link, CALL_TIME, now_us, TEXT("TIME"));
+    struct call *call = LINK_SEND(store, link, CALL_TIME, now_us, TEXT("TIME"));
     if (call == NULL)
         link_abandon(store, link, now_us, "greeting does not fit");
     else
@@ -249,8 +246,8 @@ info_objection(const struct store *store, struct text info)
     struct text version = info_value(info, "redis_version");
     const char *dot = memchr(version.at, '.', version.len);
     if (dot == NULL ||
-        !text_to_u64(text_make(version.at, (size_t)(dot - version.at)), 1000,
-            &major) ||
+        !text_to_u64(
+            text_make(version.at, (size_t)(dot - version.at)), 1000, &major) ||
         major < 7)
         return "it is older than Redis 7.0";
     return NULL;
@@ -278,8 +275,7 @@ link_info(struct store *store, struct link *link, uint64_t now_us,
     }
     copy_id(link->run_id, info_value(reply->text, "run_id"));
     copy_id(link->id, info_value(reply->text, "master_replid"));
-    link->readonly =
-        text_equal(info_value(reply->text, "role"), TEXT("slave"));
+    link->readonly = text_equal(info_value(reply->text, "role"), TEXT("slave"));
     policy = info_value(reply->text, "maxmemory_policy");
     if (!text_equal(policy, TEXT("noeviction")) && policy.len > 0)
         log_write(LOG_WARN, "redis_may_evict_locks",
@@ -387,12 +383,11 @@ link_message(struct store *store, const struct resp *reply)
 
 /* True where the reply was a message and not the answer to a call. */
 static bool
-link_published(struct store *store, const struct link *link,
-    const struct resp *reply)
+link_published(
+    struct store *store, const struct link *link, const struct resp *reply)
 {
     if (link->index != LINK_SUBSCRIBER || reply->type != RESP_ARRAY ||
-        reply->count != 3 ||
-        !text_equal(reply->item[0].text, TEXT("message")))
+        reply->count != 3 || !text_equal(reply->item[0].text, TEXT("message")))
         return false;
     link_message(store, reply);
     return true;

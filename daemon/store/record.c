@@ -1,3 +1,7 @@
+/*
+ * Encoding and decoding of what the scripts take and give; see record.h. All
+ * numbers are little-endian, and what comes from Redis is never trusted.
+ */
 #include "daemon/store/record.h"
 
 #include "daemon/base/assert.h"
@@ -96,8 +100,7 @@ record_write_header(const struct record_header *header, char *out)
 static size_t
 words_bytes(const struct op *op)
 {
-    size_t bytes =
-        op->words[0].len + op->words[1].len + op->words[2].len;
+    size_t bytes = op->words[0].len + op->words[1].len + op->words[2].len;
 
     return bytes == 0 ? 0 : bytes + 3;
 }
@@ -175,8 +178,8 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
 
     if (op->hard_end_us != WHEEL_NEVER)
         hold_ms = op->hard_end_us > now_us + 1000
-            ? (op->hard_end_us - now_us) / 1000
-            : 1;
+                      ? (op->hard_end_us - now_us) / 1000
+                      : 1;
     at = put_uint(at, op->kind == OP_LOOK ? FLAG_LOOK : 0, 1);
     at = put_uint(at, op->place, 4);
     at = put_double(at, op->arrival);
@@ -188,8 +191,8 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
 }
 
 void
-record_write_op(const struct op *op, uint64_t now_us, uint64_t latest_ms,
-    char *out)
+record_write_op(
+    const struct op *op, uint64_t now_us, uint64_t latest_ms, char *out)
 {
     char *at = out;
 
@@ -219,8 +222,8 @@ take(struct record_reader *reader, size_t bytes)
 }
 
 bool
-record_read_reply(struct record_reader *reader, struct text reply,
-    struct record_reply *out)
+record_read_reply(
+    struct record_reader *reader, struct text reply, struct record_reply *out)
 {
     reader->at = reply.at;
     reader->end = reply.at + reply.len;
@@ -300,8 +303,8 @@ record_read_result(struct record_reader *reader, struct op *op,
 static bool
 read_words(const char *at, size_t len, struct op_ticket *ticket)
 {
-    struct text *const words[] = {&ticket->owner, &ticket->client,
-        &ticket->note};
+    struct text *const words[] = {
+        &ticket->owner, &ticket->client, &ticket->note};
     size_t used = 0;
 
     for (size_t i = 0; i < 3; i++) {
@@ -317,8 +320,8 @@ read_words(const char *at, size_t len, struct op_ticket *ticket)
 }
 
 static bool
-read_ticket(const char *at, size_t width, uint64_t time_ms,
-    struct op_ticket *ticket)
+read_ticket(
+    const char *at, size_t width, uint64_t time_ms, struct op_ticket *ticket)
 {
     uint64_t ends = get_double(at + 24);
     uint64_t since = get_double(at + 88);

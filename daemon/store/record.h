@@ -12,11 +12,11 @@
 
 /* What every call says of its broker. */
 struct record_header {
-    const char *broker;      /* ref: 8 characters */
-    const char *id;          /* ref: replication id last seen of the node */
-    struct text channel;     /* ref: prefix of the brokers' channels */
-    uint64_t realtime_us;    /* the broker's CLOCK_REALTIME */
-    uint64_t expected_us;    /* what TIME should say */
+    const char *broker;   /* ref: 8 characters */
+    const char *id;       /* ref: replication id last seen of the node */
+    struct text channel;  /* ref: prefix of the brokers' channels */
+    uint64_t realtime_us; /* the broker's CLOCK_REALTIME */
+    uint64_t expected_us; /* what TIME should say */
     uint64_t forget_after_ms;
     uint32_t waiters_max;
     uint32_t lapse_ms;
@@ -32,8 +32,8 @@ size_t record_op_bytes(const struct op *op);
  * `now_us` is the broker's clock, `latest_ms` a time of the node's clock after
  * which acquire and renew do nothing.
  */
-void record_write_op(const struct op *op, uint64_t now_us, uint64_t latest_ms,
-    char *out);
+void record_write_op(
+    const struct op *op, uint64_t now_us, uint64_t latest_ms, char *out);
 
 /* The start of each reply. */
 struct record_reply {
@@ -46,8 +46,8 @@ struct record_reader {
     const char *end;
 };
 
-bool record_read_reply(struct record_reader *reader, struct text reply,
-    struct record_reply *out);
+bool record_read_reply(
+    struct record_reader *reader, struct text reply, struct record_reply *out);
 
 enum record_status {
     RECORD_OK,

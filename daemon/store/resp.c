@@ -1,3 +1,6 @@
+/*
+ * Writing RESP2 commands into a buffer.
+ */
 #include "daemon/store/resp.h"
 
 #include "daemon/base/assert.h"

@@ -52,7 +52,7 @@ char *resp_bulk(struct resp_writer *writer, size_t len);
 void resp_end(struct resp_writer *writer);
 
 /* A whole command of literal words; false where there is no room. */
-bool resp_command(struct buffer *buffer, const struct text *words,
-    size_t count);
+bool resp_command(
+    struct buffer *buffer, const struct text *words, size_t count);
 
 #endif

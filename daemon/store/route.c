@@ -19,11 +19,11 @@ route_want_map(struct store *store)
 }
 
 static bool
-address_equal(const struct store_address *address, struct text host,
-    uint16_t port)
+address_equal(
+    const struct store_address *address, struct text host, uint16_t port)
 {
     return address->port == port && strlen(address->host) == host.len &&
-        memcmp(address->host, host.at, host.len) == 0;
+           memcmp(address->host, host.at, host.len) == 0;
 }
 
 /* The node of that address, a new one if need be; NODE_NONE: no room. */
@@ -88,8 +88,8 @@ route_redirect(struct store *store, struct text where, uint16_t from,
     if (colon == second ||
         !text_to_u64(text_make(space + 1, (size_t)(second - space - 1)),
             SLOT_COUNT - 1, &slot_number) ||
-        !text_to_u64(text_make(colon, (size_t)(end - colon)), UINT16_MAX,
-            &port))
+        !text_to_u64(
+            text_make(colon, (size_t)(end - colon)), UINT16_MAX, &port))
         return false;
     struct text host = text_make(second + 1, (size_t)(colon - second - 2));
     if (host.len == 0)

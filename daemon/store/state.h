@@ -42,21 +42,21 @@ enum link_state {
 struct link {
     enum link_state state;
     uint32_t index;
-    uint32_t serial;   /* of the connection */
-    uint16_t node;     /* NODE_NONE: the subscriber without a node */
+    uint32_t serial; /* of the connection */
+    uint16_t node;   /* NODE_NONE: the subscriber without a node */
     bool wish_connect;
     bool wish_close;
     bool readonly;     /* is a replica */
     struct buffer out; /* what io has not written yet */
     struct list calls; /* without a reply, oldest first */
     uint32_t call_count;
-    uint32_t batch_count;  /* of them script calls */
-    uint32_t loading;      /* of them SCRIPT LOAD */
-    uint64_t deadline_us;  /* of connecting */
-    uint64_t retry_us;     /* LINK_DOWN */
+    uint32_t batch_count; /* of them script calls */
+    uint32_t loading;     /* of them SCRIPT LOAD */
+    uint64_t deadline_us; /* of connecting */
+    uint64_t retry_us;    /* LINK_DOWN */
     uint64_t backoff_us;
-    uint64_t spoke_us;     /* the last call was sent */
-    uint64_t client_id;    /* of this connection, 0: not known */
+    uint64_t spoke_us;      /* the last call was sent */
+    uint64_t client_id;     /* of this connection, 0: not known */
     uint64_t old_client_id; /* of one that was lost */
     char run_id[41];
     char old_run_id[41];
@@ -113,7 +113,7 @@ struct store {
     struct slab calls;
     struct link links[LINK_COUNT];
     struct node nodes[STORE_NODES_MAX];
-    uint16_t node_count; /* used ones are below it */
+    uint16_t node_count;        /* used ones are below it */
     uint16_t slots[SLOT_COUNT]; /* node, or NODE_NONE */
     uint32_t slots_mapped;
     bool map_wanted;
@@ -135,14 +135,13 @@ void link_init(struct link *link, uint32_t index);
 void link_tick(struct store *store, struct link *link, uint64_t now_us);
 uint64_t link_next_us(const struct store *store, const struct link *link);
 void link_connected(struct store *store, struct link *link, uint64_t now_us);
-void link_lost(struct store *store, struct link *link, uint64_t now_us,
-    const char *why);
+void link_lost(
+    struct store *store, struct link *link, uint64_t now_us, const char *why);
 void link_reply(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply);
 struct call *link_call(struct store *store, struct link *link,
     enum call_kind kind, uint64_t now_us);
-void link_load_scripts(struct store *store, struct link *link,
-    uint64_t now_us);
+void link_load_scripts(struct store *store, struct link *link, uint64_t now_us);
 const char *link_name(const struct store *store, const struct link *link,
     char *out, size_t out_bytes);
 

@@ -36,8 +36,7 @@ store_seed(struct store *store)
 
     for (uint32_t i = 0; i < settings->node_count; i++) {
         const struct store_address *seed = &settings->nodes[i];
-        uint16_t node =
-            route_node(store, text_from(seed->host), seed->port);
+        uint16_t node = route_node(store, text_from(seed->host), seed->port);
         require(node != NODE_NONE);
         store->nodes[node].seed = true;
     }
@@ -379,16 +378,16 @@ store_check(const struct store *store)
         const struct node *node = &store->nodes[i];
         uint32_t queued = 0;
         for (int kind = 0; kind < OP_KIND_COUNT; kind++)
-            LIST_EACH(at, &node->queues[kind])
-            queued++;
+            LIST_EACH (at, &node->queues[kind])
+                queued++;
         require(queued == node->queued);
         require(queued == 0 || node->used);
     }
     for (uint32_t i = 0; i < LINK_COUNT; i++) {
         const struct link *link = &store->links[i];
         uint32_t calls = 0;
-        LIST_EACH(at, &link->calls)
-        calls++;
+        LIST_EACH (at, &link->calls)
+            calls++;
         require(calls == link->call_count);
         require(link->state != LINK_DOWN || calls == 0);
     }

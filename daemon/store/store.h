@@ -110,8 +110,8 @@ bool store_take_wish(struct store *store, struct store_wish *wish);
 uint32_t store_link_count(const struct store *store);
 struct buffer *store_link_output(struct store *store, uint32_t index);
 
-void store_connected(struct store *store, struct store_link link,
-    uint64_t now_us);
+void store_connected(
+    struct store *store, struct store_link link, uint64_t now_us);
 void store_closed(struct store *store, struct store_link link, uint64_t now_us,
     const char *why);
 void store_reply(struct store *store, struct store_link link, uint64_t now_us,

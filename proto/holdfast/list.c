@@ -197,18 +197,10 @@ show_state(const char *key, const struct holdfast_event *event)
 }
 
 static int
-show_key(struct settings *settings, struct holdfast *h, const char *key)
+show_print(struct settings *settings, struct holdfast *h, const char *key,
+    const char *line)
 {
     struct holdfast_event event;
-    char word[3 * HOLDFAST_NAME_MAX + 1];
-    char line[3 * HOLDFAST_NAME_MAX + 32];
-
-    if (strlen(key) > HOLDFAST_NAME_MAX ||
-        holdfast_encode(key, strlen(key), word, sizeof(word)) == 0) {
-        complain("show: a KEY has 1 to %d bytes", HOLDFAST_NAME_MAX);
-        return STATUS_USAGE;
-    }
-    (void)snprintf(line, sizeof(line), "SHOW %s limit=%d", word, PART_LIMIT);
     struct out *out =
         out_create(settings->format, show_columns, COUNT(show_columns));
     if (out == NULL) {
@@ -234,16 +226,25 @@ show_key(struct settings *settings, struct holdfast *h, const char *key)
 int
 command_show(struct settings *settings, int argc, char **argv)
 {
+    char word[3 * HOLDFAST_NAME_MAX + 1];
+    char line[3 * HOLDFAST_NAME_MAX + 32];
     struct words words;
     int status;
 
     (void)argc;
     if (!words_take(settings, argv, "show", 1, &words, &status))
         return status;
+    const char *key = words.word[0];
+    if (strlen(key) > HOLDFAST_NAME_MAX ||
+        holdfast_encode(key, strlen(key), word, sizeof(word)) == 0) {
+        complain("show: a KEY has 1 to %d bytes", HOLDFAST_NAME_MAX);
+        return STATUS_USAGE;
+    }
+    (void)snprintf(line, sizeof(line), "SHOW %s limit=%d", word, PART_LIMIT);
     struct holdfast *h = connect_broker(settings);
     if (h == NULL)
         return STATUS_TROUBLE;
-    status = show_key(settings, h, words.word[0]);
+    status = show_print(settings, h, key, line);
     holdfast_destroy(&h);
     return status;
 }

@@ -1,0 +1,235 @@
+"""A broker made of threads, for what a real one does not do on request.
+
+It answers as one that grants everything; it can also stay silent, refuse, lose
+locks, say whatever a test likes, and cut connections. Beside it, a TestCase that
+runs the `holdfast` command ($HOLDFAST, or build/holdfast in this tree).
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+TREE = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+HOLDFAST = os.environ.get("HOLDFAST") or os.path.join(
+    TREE, "build", "holdfast")
+GREETING = ("* HELLO proto=1 server=holdfastd/0.0.0 session=0123456789abcdef"
+            " max_line=4096 lease_ms=30000")
+
+
+class FakeBroker:
+    """Listens on a free port of 127.0.0.1, or on `path`.
+
+    answers   {verb: text without the tag, or a function of the request's words
+              that gives one; None: no answer}. Several lines are split at LF.
+    lines     what was received: (time.monotonic(), text)
+    """
+
+    def __init__(self, path=None, port=0, greeting=GREETING, ttl_ms=9000,
+                 **answers):
+        self.greeting = greeting
+        self.ttl_ms = ttl_ms
+        self.silent = False
+        self.lines = []
+        self.connections = []
+        self.ended = 0  # connections that the client ended
+        self.answers = {
+            "HELLO": "OK session=x",
+            "LOCK": lambda _: f"OK fence=42 ttl_ms={self.ttl_ms} count=1",
+            "UNLOCK": "OK count=0",
+            "PING": lambda _: f"OK ttl_ms={self.ttl_ms}",
+            **answers,
+        }
+        if path is None:
+            self.server = socket.socket()
+            self.server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.server.bind(("127.0.0.1", port))
+            self.address = "127.0.0.1:%d" % self.server.getsockname()[1]
+        else:
+            self.server = socket.socket(socket.AF_UNIX)
+            self.server.bind(path)
+            self.address = path
+        self.server.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self.server.accept()
+            except OSError:
+                return
+            self.connections.append(connection)
+            threading.Thread(target=self._serve, args=(connection,),
+                             daemon=True).start()
+
+    def _serve(self, connection):
+        with connection, contextlib.suppress(OSError, ValueError):
+            if self.greeting:
+                connection.sendall(self.greeting.encode() + b"\n")
+            with connection.makefile("rb") as file:
+                for line in file:
+                    self._take(connection, line.decode().rstrip("\n"))
+            if connection in self.connections:
+                self.ended += 1
+                self.connections.remove(connection)
+                connection.sendall(b"* BYE eof\n")
+
+    def _take(self, connection, line):
+        self.lines.append((time.monotonic(), line))
+        words = line.split(" ")
+        tag = words.pop(0) if line[:1].isdigit() else "-"
+        answer = self.answers.get(words[0].upper(), "ERR UNKNOWN retry=0")
+        if callable(answer):
+            answer = answer(words)
+        if answer is None or self.silent:
+            return
+        for part in answer.split("\n"):
+            connection.sendall(f"{tag} {part}\n".encode())
+
+    def say(self, text):
+        """An event, to every connection."""
+        for connection in list(self.connections):
+            connection.sendall(text.encode() + b"\n")
+
+    def cut(self):
+        """Ends all connections, as a broker that dies."""
+        for connection in list(self.connections):
+            self.connections.remove(connection)
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def received(self, verb):
+        """The requests of this verb, without their tags."""
+        texts = (text.partition(" ")[2] if text[:1].isdigit() else text
+                 for _, text in list(self.lines))
+        return [text for text in texts if text.split(" ")[0] == verb]
+
+    def close(self):
+        # accept() sleeps on in its thread unless it is woken.
+        with contextlib.suppress(OSError):
+            self.server.shutdown(socket.SHUT_RDWR)
+        self.server.close()
+        self.cut()
+
+
+def is_running(pid):
+    """Whether a process runs (a zombie does not)."""
+    return process_state(pid) not in "ZX"
+
+
+def process_state(pid):
+    return _process_stat(pid)[0]
+
+
+def group_running(group):
+    """The processes of a group that run; a zombie may wait for init long."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in pids if is_running(pid) and
+            _process_stat(pid)[2] == str(group)]
+
+
+def _process_stat(pid):
+    """State, parent, group ..., of one that is gone "X" and nothing."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8",
+                  errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return ["X", "", ""]
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+
+
+@unittest.skipUnless(os.access(HOLDFAST, os.X_OK), f"{HOLDFAST} is not built")
+class CommandCase(unittest.TestCase):
+    """Runs the command against a broker of the test's own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="holdfast-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def broker(self, **options):
+        broker = FakeBroker(**options)
+        self.addCleanup(broker.close)
+        return broker
+
+    def free_address(self):
+        """Where nobody listens."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return "127.0.0.1:%d" % probe.getsockname()[1]
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def environment(self, broker, **more):
+        address = broker if isinstance(broker, str) else broker.address
+        return {**os.environ, "HOLDFAST_ADDR": address, **more}
+
+    def command(self, broker, *arguments, **options):
+        """Runs to the end; a CompletedProcess with bytes."""
+        options.setdefault("timeout", 30)
+        options.setdefault("env", self.environment(broker))
+        if "input" not in options:
+            options.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.run([HOLDFAST, *arguments], capture_output=True,
+                              check=False, **options)
+
+    def start(self, broker, *arguments, **options):
+        """Starts it in a session of its own; killed with the test."""
+        options.setdefault("env", self.environment(broker))
+        options.setdefault("stdin", subprocess.DEVNULL)
+        options.setdefault("stderr", subprocess.PIPE)
+        process = subprocess.Popen([HOLDFAST, *arguments],
+                                   start_new_session=True, **options)
+
+        def end():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+
+        self.addCleanup(end)
+        return process
+
+    def kill_at_end(self, pid):
+        def end():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+        self.addCleanup(end)
+
+    def wait_until(self, condition, seconds=10.0, what="a condition"):
+        end = time.monotonic() + seconds
+        while True:
+            value = condition()
+            if value:
+                return value
+            if time.monotonic() >= end:
+                self.fail(f"{what}: not within {seconds:g} s")
+            time.sleep(0.005)
+
+    def read(self, name):
+        try:
+            with open(self.path(name), encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def wait_lines(self, name, count=1):
+        """The lines of a file of the test, once there are so many."""
+        self.wait_until(lambda: self.read(name).count("\n") >= count,
+                        what=f"{count} lines in {name}")
+        return self.read(name).splitlines()

@@ -1,0 +1,369 @@
+"""holdfast run: what the program gets, and what its end becomes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+from fake_broker import HOLDFAST, CommandCase
+
+PRINT_ARGUMENTS = ("import json, os, sys;"
+                   "print(json.dumps([os.fsencode(word).hex()"
+                   " for word in sys.argv[1:]]))")
+
+
+class StatusTest(CommandCase):
+    def run_status(self, *program, **options):
+        return self.command(self.broker(), "run", "job", "--", *program,
+                            **options).returncode
+
+    def test_status_of_the_program(self):
+        for status in (0, 1, 3, 124, 255):
+            self.assertEqual(
+                self.run_status("sh", "-c", f"exit {status}"), status)
+
+    def test_signal_of_the_program(self):
+        for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGINT):
+            self.assertEqual(
+                self.run_status("sh", "-c", f"kill -{int(number)} $$"),
+                128 + number)
+
+    def test_not_found(self):
+        result = self.command(self.broker(), "run", "job", "--",
+                              "no-such-program-here")
+        self.assertEqual(result.returncode, 127)
+        self.assertIn(b"no-such-program-here", result.stderr)
+
+    def test_not_executable(self):
+        path = self.path("plain")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("text")
+        self.assertEqual(self.run_status(path), 126)
+        self.assertEqual(self.run_status(self.folder), 126)
+
+    def test_script_without_interpreter_line(self):
+        path = self.path("script")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("exit 9\n")
+        os.chmod(path, 0o700)
+        self.assertEqual(self.run_status(path), 9)
+
+    def test_lock_is_given_back(self):
+        for program in (["true"], ["no-such-program-here"]):
+            broker = self.broker()
+            self.command(broker, "run", "job", "--", *program)
+            self.assertEqual(broker.received("UNLOCK"),
+                             ["UNLOCK job fence=42"])
+
+    def test_refused_unlock_is_only_a_warning(self):
+        broker = self.broker(UNLOCK="ERR NOTHELD retry=0 :no such hold")
+        result = self.command(broker, "run", "job", "--", "sh", "-c", "exit 5")
+        self.assertEqual(result.returncode, 5)
+        self.assertIn(b"NOTHELD", result.stderr)
+
+    def test_unanswered_unlock_is_waited_for_briefly(self):
+        broker = self.broker(UNLOCK=None)
+        begin = time.monotonic()
+        result = self.command(broker, "run", "job", "--", "sh", "-c", "exit 5")
+        self.assertEqual(result.returncode, 5)
+        self.assertLess(time.monotonic() - begin, 4)
+
+    def test_usage(self):
+        for words in (["job"], ["job", "--"], ["--", "true"],
+                      ["a", "b", "--", "true"], ["", "--", "true"],
+                      ["x" * 256, "--", "true"],
+                      ["--wait", "job", "--", "true"],
+                      ["--wait", "1d", "job", "--", "true"],
+                      ["--wait=-1", "job", "--", "true"],
+                      ["--lease", "0", "job", "--", "true"],
+                      ["--owner", "x" * 33, "job", "--", "true"],
+                      ["--note", "", "job", "--", "true"],
+                      ["--wai", "1", "job", "--", "true"],
+                      ["-w", "1", "job", "--", "true"]):
+            with self.subTest(words=words):
+                result = self.command("127.0.0.1:1", "run", *words)
+                self.assertEqual(result.returncode, 125)
+                self.assertTrue(result.stderr.startswith(b"holdfast: "))
+
+    def test_help(self):
+        result = self.command("127.0.0.1:1", "run", "-h")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(b"--lease", result.stdout)
+
+
+class ProgramTest(CommandCase):
+    """What the program sees is what it would see without us."""
+
+    def test_arguments(self):
+        words = [b"", b" ", b"a b", b"--wait", b"-a", b"--", b"*", b"\n",
+                 b"\xff\xfe", "\u00e9".encode(), b"'\"\\$x`", b"-", b"%s%n",
+                 b"=", b"--help"]
+        result = self.command(self.broker(), "run", "job", "--",
+                              sys.executable, "-c", PRINT_ARGUMENTS, *words)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout),
+                         [word.hex() for word in words])
+
+    def test_input(self):
+        data = os.urandom(1 << 20)
+        result = self.command(self.broker(), "run", "job", "--", "cat",
+                              input=data)
+        self.assertEqual(result.stdout, data)
+
+    def test_input_is_not_read_ahead(self):
+        reader, writer = os.pipe()
+        os.write(writer, b"one\ntwo\n")
+        os.close(writer)
+        result = self.command(self.broker(), "run", "job", "--", "true",
+                              stdin=reader)
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(os.read(reader, 100), b"one\ntwo\n")
+        os.close(reader)
+
+    def test_environment(self):
+        broker = self.broker()
+        result = self.command(
+            broker, "run", "a b=\u00e9", "--", "sh", "-c",
+            'echo "$HOLDFAST_LOCK $HOLDFAST_FENCE $HOLDFAST_SESSION $OTHER"',
+            env=self.environment(broker, OTHER="stays"))
+        self.assertEqual(result.stdout.decode(),
+                         "a b=\u00e9 42 0123456789abcdef stays\n")
+
+    def test_descriptors(self):
+        reader, writer = os.pipe()
+        result = self.command(self.broker(), "run", "job", "--",
+                              sys.executable, "-c",
+                              "import os; print(*os.listdir('/proc/self/fd'))",
+                              pass_fds=[writer])
+        plain = subprocess.run(
+            [sys.executable, "-c",
+             "import os; print(*os.listdir('/proc/self/fd'))"],
+            stdin=subprocess.DEVNULL, capture_output=True, check=True,
+            pass_fds=[writer])
+        self.assertEqual(sorted(result.stdout.split()),
+                         sorted(plain.stdout.split()))
+        self.assertIn(str(writer).encode(), result.stdout.split())
+        os.close(reader)
+        os.close(writer)
+
+    def test_signals_blocked_and_ignored(self):
+        show = ["grep", "-E", "SigBlk|SigIgn", "/proc/self/status"]
+
+        def prepare():
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+        broker = self.broker()
+        ours = subprocess.Popen(
+            [HOLDFAST, "run", "job", "--", *show], env=self.environment(broker),
+            stdout=subprocess.PIPE, preexec_fn=prepare)
+        plain = subprocess.Popen(show, stdout=subprocess.PIPE,
+                                 preexec_fn=prepare)
+        self.assertEqual(ours.communicate()[0], plain.communicate()[0])
+
+    def test_group_of_its_own(self):
+        result = self.command(self.broker(), "run", "job", "--",
+                              sys.executable, "-c",
+                              "import os; print(os.getpid(), os.getpgrp())")
+        pid, group = result.stdout.split()
+        self.assertEqual(pid, group)
+
+    def test_what_it_leaves_behind_goes_on(self):
+        result = self.command(self.broker(), "run", "job", "--", "sh", "-c",
+                              "sleep 60 >/dev/null 2>&1 & echo $!")
+        self.assertEqual(result.returncode, 0)
+        pid = int(result.stdout)
+        self.kill_at_end(pid)
+        os.kill(pid, 0)
+
+
+class AskTest(CommandCase):
+    """What is asked of the broker."""
+
+    def asked(self, *words, **options):
+        broker = self.broker(**options)
+        result = self.command(broker, "run", *words, "--", "true")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return broker.received("LOCK")
+
+    def test_key_alone(self):
+        self.assertEqual(self.asked("job"), ["LOCK job"])
+        self.assertEqual(self.asked("a b%=\u00e9"),
+                         ["LOCK a%20b%25%3D%C3%A9"])
+        self.assertEqual(self.asked(":x" + 253 * "y"),
+                         ["LOCK %3Ax" + 253 * "y"])
+
+    def test_options_before_and_behind(self):
+        whole = ["LOCK job wait=2000 lease=60000 owner=me note=why%20not"]
+        self.assertEqual(self.asked(
+            "--wait", "2s", "--lease", "1m", "--owner", "me", "--note",
+            "why not", "job"), whole)
+        self.assertEqual(self.asked(
+            "job", "--wait=2000ms", "--lease=60000", "--owner=me",
+            "--note=why not"), whole)
+        self.assertEqual(self.asked(
+            "--note", "why not", "job", "--lease", "60s", "--owner", "me",
+            "--wait", "2000"), whole)
+
+    def test_no_waiting(self):
+        self.assertEqual(self.asked("--wait", "0", "job"), ["LOCK job wait=0"])
+
+    def test_session_has_a_name(self):
+        broker = self.broker()
+        self.command(broker, "run", "job", "--", "true")
+        name, = broker.received("HELLO")
+        self.assertIn(socket.gethostname()[:20], name)
+
+    def test_address_by_option(self):
+        broker = self.broker()
+        for words in (["-a", broker.address, "run", "job"],
+                      ["run", "-a", broker.address, "job"],
+                      ["run", "job", "-a" + broker.address]):
+            result = self.command("127.0.0.1:1", *words, "--", "true")
+            self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_unix_socket(self):
+        broker = self.broker(path=self.path("socket"))
+        result = self.command(broker, "run", "job", "--", "true")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_host_name(self):
+        broker = self.broker()
+        result = self.command(broker.address.replace("127.0.0.1", "localhost"),
+                              "run", "job", "--", "true")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_pings_of_the_broker_are_answered(self):
+        broker = self.broker()
+        self.start(broker, "run", "job", "--", "sleep", "60")
+        self.wait_until(lambda: broker.received("LOCK"))
+        broker.say("* PING 5")
+        self.wait_until(lambda: broker.received("PONG"))
+        self.assertEqual(broker.received("PONG"), ["PONG 5"])
+
+
+class RefusedTest(CommandCase):
+    def refused(self, answer, *words):
+        broker = self.broker(LOCK=answer)
+        result = self.command(broker, "run", *words, "job", "--", "touch",
+                              self.path("ran"))
+        self.assertFalse(os.path.exists(self.path("ran")))
+        return result
+
+    def test_not_in_time(self):
+        result = self.refused("ERR BUSY retry=1 :held", "--wait", "0")
+        self.assertEqual(result.returncode, 124)
+        self.assertIn(b"BUSY", result.stderr)
+        result = self.refused("ERR TIMEOUT retry=1 :held", "--wait", "1s")
+        self.assertEqual(result.returncode, 124)
+
+    def test_trouble(self):
+        for code in ("UNAVAILABLE", "INDOUBT", "LIMIT", "CONFLICT", "NEWCODE"):
+            result = self.refused(f"ERR {code} retry=1 :\x1b[31mwhy")
+            self.assertEqual(result.returncode, 125)
+            self.assertIn(code.encode(), result.stderr)
+            self.assertNotIn(b"\x1b", result.stderr)
+
+    def test_answer_that_never_comes(self):
+        broker = self.broker(LOCK=None)
+        begin = time.monotonic()
+        result = self.command(broker, "run", "--wait", "0", "job", "--",
+                              "true")
+        self.assertEqual(result.returncode, 124)
+        self.assertLess(time.monotonic() - begin, 10)
+
+    def test_broker_that_goes_is_left_for_another(self):
+        broker = self.broker()
+        broker.answers["LOCK"] = lambda _: \
+            "ERR DRAINING retry=1" if len(broker.received("LOCK")) < 2 \
+            else "OK fence=7 ttl_ms=9000 count=1"
+        result = self.command(broker, "run", "job", "--", "printenv",
+                              "HOLDFAST_FENCE")
+        self.assertEqual(result.stdout, b"7\n")
+
+    def test_connection_lost_while_waiting(self):
+        broker = self.broker(LOCK=None)
+        process = self.start(broker, "run", "--wait", "20s", "job", "--",
+                             "true")
+        self.wait_until(lambda: broker.received("LOCK"))
+        time.sleep(0.1)
+        broker.answers["LOCK"] = "OK fence=7 ttl_ms=9000 count=1"
+        broker.cut()
+        self.assertEqual(process.wait(10), 0)
+        first, second = broker.received("LOCK")
+        self.assertEqual(first, "LOCK job wait=20000")
+        self.assertLess(int(second.split("wait=")[1]), 20000)
+
+    def test_signal_while_waiting(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            broker = self.broker(LOCK=None)
+            process = self.start(broker, "run", "job", "--", "true")
+            self.wait_until(lambda: broker.received("LOCK"))
+            process.send_signal(number)
+            self.assertEqual(process.wait(5), 128 + number)
+            self.wait_until(lambda: broker.ended == 1)
+
+    def test_ignored_signal_while_waiting(self):
+        broker = self.broker(LOCK=None)
+        process = self.start(
+            broker, "run", "job", "--", "true",
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.wait_until(lambda: broker.received("LOCK"))
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        self.assertIsNone(process.poll())
+
+
+class NoBrokerTest(CommandCase):
+    def timed(self, address, *words):
+        begin = time.monotonic()
+        result = self.command(address, "run", *words, "job", "--", "touch",
+                              self.path("ran"))
+        self.assertFalse(os.path.exists(self.path("ran")))
+        self.assertEqual(result.returncode, 125)
+        self.assertIn(b"no broker at", result.stderr)
+        return time.monotonic() - begin
+
+    def test_within_ten_seconds(self):
+        seconds = self.timed(self.free_address())
+        self.assertLess(seconds, 10)
+        self.assertGreater(seconds, 5)
+
+    def test_within_the_wait(self):
+        self.assertLess(self.timed(self.free_address(), "--wait", "1s"), 2)
+        self.assertLess(self.timed(self.free_address(), "--wait", "0"), 2)
+        self.assertLess(self.timed(self.path("none"), "--wait", "500ms"), 2)
+
+    def test_without_a_greeting(self):
+        broker = self.broker(greeting=None)
+        self.assertLess(self.timed(broker, "--wait", "1s"), 2)
+
+    def test_what_is_no_broker(self):
+        broker = self.broker(greeting="220 mail.example.org ESMTP")
+        self.assertLess(self.timed(broker, "--wait", "1s"), 2)
+
+    def test_bad_address(self):
+        self.assertLess(self.timed("127.0.0.1:99999"), 1)
+
+    def test_broker_that_comes_late(self):
+        address = self.free_address()
+        process = self.start(address, "run", "job", "--", "true")
+        time.sleep(1)
+        broker = self.broker(port=int(address.split(":")[1]))
+        self.assertEqual(process.wait(10), 0)
+        self.assertEqual(broker.received("LOCK"), ["LOCK job"])
+
+    def test_signal_meanwhile(self):
+        process = self.start(self.free_address(), "run", "job", "--", "true")
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        self.assertIn(process.wait(5), (128 + signal.SIGTERM, -signal.SIGTERM))
+
+
+if __name__ == "__main__":
+    unittest.main()

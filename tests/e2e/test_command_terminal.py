@@ -1,0 +1,171 @@
+"""holdfast run on a terminal: Ctrl-C, Ctrl-Z, whose the foreground is.
+
+A small shell with job control runs in a pseudo-terminal of the test's own.
+"""
+
+import os
+import pty
+import select
+import signal
+import sys
+import termios
+import time
+import unittest
+
+from fake_broker import HOLDFAST, CommandCase, process_state
+
+# Runs argv as a job; says how it ended or stopped; takes "fg" and "bg".
+SHELL = """
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+job = os.fork()
+if job == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    for number in (signal.SIGTTOU, signal.SIGINT, signal.SIGTSTP):
+        signal.signal(number, signal.SIG_DFL)
+    os.execv(sys.argv[1], sys.argv[1:])
+while True:
+    _, status = os.waitpid(job, os.WUNTRACED)
+    mine = os.tcgetpgrp(0) == job
+    os.tcsetpgrp(0, os.getpgrp())
+    if not os.WIFSTOPPED(status):
+        print("ended", os.waitstatus_to_exitcode(status), mine, flush=True)
+        break
+    print("stopped", mine, flush=True)
+    if input().strip() == "fg":
+        os.tcsetpgrp(0, job)
+    os.killpg(job, signal.SIGCONT)
+"""
+
+REPORT = ("import os; print('foreground', os.tcgetpgrp(0) == os.getpgrp(),"
+          " flush=True)")
+
+
+class TerminalTest(CommandCase):
+    def start_shell(self, broker, *program):
+        pid, self.terminal = pty.fork()
+        if pid == 0:
+            os.environ.update(self.environment(broker))
+            os.execv(sys.executable, [
+                sys.executable, "-c", SHELL, HOLDFAST, "run", "job", "--",
+                *program])
+        self.output = ""
+
+        def end():
+            os.close(self.terminal)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+        self.addCleanup(end)
+
+    def expect(self, text, seconds=10):
+        """Reads until `text` has come; forgets what came before its end."""
+        end = time.monotonic() + seconds
+        while text not in self.output:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.terminal], [], [],
+                                              left)[0]:
+                self.fail(f"no '{text}' in {self.output!r}")
+            try:
+                self.output += os.read(self.terminal, 4096).decode()
+            except OSError:
+                self.fail(f"no '{text}' in {self.output!r}")
+        self.output = self.output.partition(text)[2]
+
+    def type(self, text):
+        os.write(self.terminal, text.encode())
+
+    def test_program_has_the_foreground(self):
+        self.start_shell(self.broker(), sys.executable, "-c", REPORT)
+        self.expect("foreground True")
+        self.expect("ended 0 True")
+
+    def test_program_reads_the_terminal(self):
+        self.start_shell(self.broker(), "sh", "-c",
+                         "echo ready; read line; echo \"got $line\"")
+        self.expect("ready")
+        self.type("hello\n")
+        self.expect("got hello")
+        self.expect("ended 0 True")
+
+    def test_interrupt(self):
+        self.start_shell(self.broker(), "sh", "-c", "echo ready; sleep 60")
+        self.expect("ready")
+        self.type("\x03")
+        self.expect("ended 130 True")
+
+    def test_interrupt_while_waiting(self):
+        broker = self.broker(LOCK=None)
+        self.start_shell(broker, "true")
+        self.wait_until(lambda: broker.received("LOCK"))
+        self.type("\x03")
+        self.expect("ended 130 True")
+
+    def test_stop_and_foreground(self):
+        self.start_shell(self.broker(), "sh", "-c",
+                         "echo ready; sleep 0.3; read line; echo \"got $line\"")
+        self.expect("ready")
+        self.type("\x1a")
+        self.expect("stopped True")
+        time.sleep(0.5)
+        self.type("fg\n")
+        time.sleep(0.5)
+        self.type("hello\n")
+        self.expect("got hello")
+        self.expect("ended 0 True")
+
+    def test_stop_and_background(self):
+        self.start_shell(self.broker(), "sh", "-c",
+                         "echo ready; sleep 0.5; echo done; read line")
+        self.expect("ready")
+        self.type("\x1a")
+        self.expect("stopped True")
+        self.type("bg\n")
+        self.expect("done")
+        # It reads from the background: stopped again, by SIGTTIN.
+        self.expect("stopped False")
+        self.type("fg\n")
+        time.sleep(0.3)
+        self.type("x\n")
+        self.expect("ended 0 True")
+
+    def test_stopped_beyond_the_deadline(self):
+        broker = self.broker(ttl_ms=800)
+        self.start_shell(broker, "sh", "-c", "echo $$ up; sleep 60; echo no")
+        self.expect(" up")
+        self.type("\x1a")
+        self.expect("stopped True")
+        time.sleep(1.5)
+        self.type("fg\n")
+        self.expect("the lock is lost")
+        self.expect("ended 123 True")
+
+    def test_modes_come_back_after_a_kill(self):
+        broker = self.broker()
+        self.start_shell(broker, "sh", "-c",
+                         "stty -echo -icanon; echo ready; sleep 60")
+        self.expect("ready")
+        self.assertFalse(termios.tcgetattr(self.terminal)[3] & termios.ICANON)
+        broker.cut()
+        self.expect("ended 123 True")
+        self.assertTrue(termios.tcgetattr(self.terminal)[3] & termios.ICANON)
+
+    def test_hangup_reaches_the_program(self):
+        pid_file = self.path("pid")
+        self.start_shell(self.broker(), "sh", "-c",
+                         f"echo $$ >{pid_file}; echo ready; exec sleep 60")
+        self.expect("ready")
+        with open(pid_file, encoding="ascii") as file:
+            pid = int(file.read())
+        self.kill_at_end(pid)
+        self.terminal, terminal = os.open(os.devnull, os.O_RDONLY), \
+            self.terminal
+        os.close(terminal)
+        self.wait_until(lambda: process_state(pid) in "ZX", 5)
+
+
+if __name__ == "__main__":
+    unittest.main()
