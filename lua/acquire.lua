@@ -3,14 +3,15 @@
 --
 -- KEYS: the locks. ARGV: the header, then for each lock
 --   identity c36, flags B (1: the ticket may be there already; 2: do not wait),
---   mode B, words I2, permits I4, limit I4, lease I4 (ms), hold d (ms, 0: none),
---   latest d (ms of TIME), seen d (a fence), words
--- Asking twice for one ticket is asking once: where it may be there already it is
--- looked for, and its lease too. After `latest` nothing is done.
+--   mode B, words I2, permits I4, limit I4, lease I4 (ms),
+--   hold d (ms, 0: none), latest d (ms of TIME), seen d (a fence), words
+-- Asking twice for one ticket is asking once: where it may be there already it
+-- is looked for, and its lease too. After `latest` nothing is done.
 --@include call.lua
 
 -- The way for every record.
 local function general()
+    look()
 --@include record.lua
 
 local ACQUIRE_FORMAT = '<BBI2I4I4I4ddd'
@@ -148,12 +149,13 @@ return function(key, arg)
 end
 end
 
--- What an argument without words says between flags and lease.
-local PLAIN_ASK = pack('<BI2I4I4', 0, 0, 1, 0)
-local HELD_PLAIN = pack('<BBI2I4', 7, 0, 0, 1)
-local GRANTED_NOW = pack('<BBI2I4', OK, 0, 0, 0)
-local HOLDER = broker .. pack('<d', now)
-local cached, held_state, ends_raw, ticket_end, result_end
+-- What an argument without words says between flags and lease: mode, words,
+-- permits, limit.
+local PLAIN_ASK = '\0\0\0\1\0\0\0\0\0\0\0'
+-- The beginning of a holder's ticket: flags, mode, words, permits.
+local HELD_PLAIN = '\7\0\0\0\1\0\0\0'
+local forget_after = unpack_at('<d', header, 21)
+local cached, held_state, ends_raw, ticket_end, result_end, holder
 local slow
 
 -- The parts that are the same for one lease.
@@ -163,15 +165,17 @@ local function prepare(lease)
     ends_raw = pack('<d', now + lease)
     ticket_end = ends_raw .. pack('<dI4', 0, lease)
     result_end = pack('<I4I4I4', lease, 0, 0)
+    holder = broker .. pack('<d', now)
 end
 
 -- A short cut: a free record of a lock that was used before, no words, renewed
 -- by its broker. False where the record is not of that kind.
 local function acquire_plain(key, arg, raw)
-    if sub(raw, 25, 40) ~= FREE or sub(raw, 1, 8) ~= PLAIN or
+    if sub(raw, 25, 40) ~= FREE or sub(raw, 1, 8) ~= PLAIN or #raw < 216 or
         sub(arg, 38, 48) ~= PLAIN_ASK then
         return false
     end
+    look()
     local lease, hold, latest, seen = unpack_at('<I4ddd', arg, 49)
     local fence, arrival = unpack_at('<dd', raw, 9)
     local grace, delay, forget = unpack_at('<ddd', raw, 57)
@@ -189,16 +193,17 @@ local function acquire_plain(key, arg, raw)
     local numbers = pack('<dd', arrival, fence + 1)
     call('SETRANGE', key, '0', PLAIN .. pack('<dd', fence + 1, arrival + 1) ..
         held_state .. ends_raw .. sub(raw, 57, 80) .. id .. HELD_PLAIN ..
-        numbers .. ticket_end .. sub(arg, 1, 36) .. HOLDER)
-    out[#out + 1] = GRANTED_NOW .. numbers .. result_end
+        numbers .. ticket_end .. sub(arg, 1, 36) .. holder)
+    out[#out + 1] = RESULT_OK .. numbers .. result_end
     return true
 end
 
 for i = 1, #KEYS do
     local raw = pcall_redis('GETRANGE', KEYS[i], '0', '215')
-    if type(raw) ~= 'string' or not acquire_plain(KEYS[i], ARGV[i + 1], raw) then
+    if type(raw) ~= 'string'
+        or not acquire_plain(KEYS[i], ARGV[i + 1], raw) then
         slow = slow or general()
         slow(KEYS[i], ARGV[i + 1])
     end
 end
-return table.concat(out)
+return reply()

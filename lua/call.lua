@@ -7,7 +7,8 @@ local RESULT_FORMAT = '<BBI2I4ddI4I4I4'
 local HEADER_FORMAT = '<BBI2c8dddI4c40'
 
 -- Results.
-local OK, WAITING, BUSY, FULL, LATE, GONE, NEWER, CORRUPT = 0, 1, 2, 3, 4, 5, 6, 7
+local OK, WAITING, BUSY, FULL = 0, 1, 2, 3
+local LATE, GONE, NEWER, CORRUPT = 4, 5, 6, 7
 
 -- A fence after a change of the replication id jumps by so much, in us: more
 -- than any lost suffix or stale master can have issued. One so far beyond the
@@ -18,22 +19,48 @@ local FENCE_FAR = 86400000000
 local pack, unpack_at, sub = struct.pack, struct.unpack, string.sub
 local call, pcall_redis = redis.call, redis.pcall
 
-local _, _, lapse, broker, realtime_us, forget_after, expected, waiters_max,
-    settled_id = unpack_at(HEADER_FORMAT, ARGV[1])
+local header = ARGV[1]
+local broker = sub(header, 5, 12)
 
-local clock = call('TIME')
-local now_us = clock[1] * 1000000 + clock[2]
-local now = math.floor(now_us / 1000)
-local id = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
+-- The node's time in us and ms, and its replication id: asked for once, by what
+-- needs it.
+local now_us, now, id
+
+local function look()
+    if id then
+        return
+    end
+    local clock = call('TIME')
+    now_us = clock[1] * 1000000 + clock[2]
+    now = math.floor(now_us / 1000)
+    local info = call('INFO', 'replication')
+    local _, at = string.find(info, 'master_replid:', 1, true)
+    id = sub(info, at + 1, at + 40)
+end
 
 -- The beginning of a record whose tickets have no words, and parts of it that
--- tell a free lock, and one with nothing but a holder in the first place.
-local PLAIN = pack('<BBI2I4', 1, 0, TICKET, 0)
-local FREE = string.rep('\0', 16)
-local SOLE = pack('<I4I4I4I4', 1, 0, 1, 1)
+-- tell a free lock, and one with nothing but a holder in the first place:
+-- version, flags, width, limit; stored, first, live, granted.
+local PLAIN = '\1\0\96\0\0\0\0\0'
+local FREE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local SOLE = '\1\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0'
 
--- The reply: the time, the id, then a result for each operation.
-local out = {pack('<dc40', now_us, id)}
+-- The first bytes of a result that is OK and has no grants.
+local RESULT_OK = '\0\0\0\0\0\0\0\0'
+
+-- The results of the operations, in their order; the first place is the reply's.
+local out = {''}
+
+-- The reply: the time and the id, or zeros where nobody asked for them, then
+-- the results.
+local function reply()
+    if id then
+        out[1] = pack('<dc40', now_us, id)
+    else
+        out[1] = FREE .. FREE .. FREE
+    end
+    return table.concat(out)
+end
 
 -- Whether the operation at hand granted a ticket of another broker.
 local handed = 0

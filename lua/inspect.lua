@@ -5,13 +5,14 @@
 -- After the time and id: the count of tickets that follow (I4), the head, and
 -- each living ticket with its words, at the record's width.
 --@include call.lua
+look()
 --@include record.lua
 
 local raw, wrong = read_record(KEYS[1])
 local r = raw and raw ~= '' and head_load(KEYS[1], raw)
 if not r then
     result(raw == '' and GONE or wrong or CORRUPT)
-    return table.concat(out)
+    return reply()
 end
 result(OK, 0, r.arrival, r.fence)
 local left = unpack_at('<I4', ARGV[2])
@@ -29,4 +30,4 @@ for place = r.first, r.stored - 1 do
 end
 out[#out + 1] = pack('<I4', #tickets) .. sub(raw, 1, HEAD)
 out[#out + 1] = table.concat(tickets)
-return table.concat(out)
+return reply()

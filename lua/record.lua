@@ -3,8 +3,8 @@
 --
 -- A lock is one string: a head and then tickets of equal width, in order of
 -- arrival. The granted are the longest compatible prefix of the living tickets.
--- Everything is little-endian; 'd' holds integers below 2^53. The same layout is
--- read in C by daemon/store/record.c.
+-- Everything is little-endian; 'd' holds integers below 2^53. The same layout
+-- is read in C by daemon/store/record.c.
 --
 -- head, 120 bytes                      ticket, 96 bytes, then words
 --   0 version     B                      0 flags    B  see below
@@ -35,8 +35,8 @@ local TICKET_FORMAT = '<BBI2I4ddddI4I4c16c8c8c8d'
 local GRANT_FORMAT = '<c8ddI4I4'
 
 -- Flags of a ticket. A grant to another broker's ticket is not CLAIMED until
--- that broker has asked for it, and lapses soon; a lapse suspends what else that
--- broker has in this queue until it speaks again.
+-- that broker has asked for it, and lapses soon; a lapse suspends what else
+-- that broker has in this queue until it speaks again.
 local LIVING, GRANTED, CLAIMED, SUSPENDED = 1, 2, 4, 8
 local WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
 
@@ -44,7 +44,12 @@ local WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
 local AGAIN_MIN = 50
 
 local floor, max, min = math.floor, math.max, math.min
-local channel = sub(ARGV[1], 81)
+
+-- The rest of the header. What the broker expects the time to be, and the id
+-- that it last saw, are carried for the rule of settled brokers.
+local _, _, lapse, _, realtime_us, forget_after, expected, waiters_max,
+    settled_id = unpack_at(HEADER_FORMAT, header)
+local channel = sub(header, 81)
 
 -- The fence that a record without one starts above.
 local function first_fence()
@@ -63,10 +68,11 @@ local function read_record(key)
     if raw == '' then
         return raw
     end
-    if raw:byte(1) > VERSION then
+    local version = raw:byte(1)
+    if version > VERSION then
         return nil, NEWER
     end
-    if #raw < HEAD + TICKET then
+    if version < VERSION or #raw < HEAD + TICKET then
         return nil, CORRUPT
     end
     return raw
@@ -77,6 +83,9 @@ local function head_load(key, raw)
         longest, spare, low, grace, delay, forget = unpack_at(HEAD_FORMAT, raw)
     if width < TICKET or first > stored or granted > live or
         live > stored - first then
+        return nil
+    end
+    if stored > 1 and call('STRLEN', key) < HEAD + stored * width then
         return nil
     end
     return {key = key, raw = raw, flags = flags, width = width, limit = limit,
@@ -156,8 +165,8 @@ local function ticket_strike(r, t)
     end
 end
 
--- Writes the head, and the id where it changed; keeps the key from expiring; and
--- squeezes dead tickets out where they are too many.
+-- Writes the head, and the id where it changed; keeps the key from expiring;
+-- and squeezes dead tickets out where they are too many.
 local function record_store(r)
     local old = r.stored
     if r.live == 0 then
@@ -182,7 +191,8 @@ local function record_store(r)
             end
         end
         r.stored, r.first = r.live, 0
-        call('SET', r.key, head_pack(r) .. r.id .. table.concat(kept), 'KEEPTTL')
+        call('SET', r.key, head_pack(r) .. r.id .. table.concat(kept),
+            'KEEPTTL')
         return
     end
     if r.forget - now < forget_after / 2 then
@@ -220,7 +230,8 @@ local function ticket_find(r, place, arrival)
     return nil
 end
 
--- The ticket of an operation whose broker does not know where it stands.
+-- The place of the living ticket of an operation whose broker does not know
+-- where it stands. Dead ones of the same identity may stand before it.
 local function ticket_search(r, identity)
     local raw = call('GETRANGE', r.key, 0, -1)
     local at = HEAD + r.first * r.width + 1
@@ -229,10 +240,10 @@ local function ticket_search(r, identity)
         if not at then
             return nil
         end
-        local offset = at - 1 - 44 - HEAD
-        if offset % r.width == 0 and offset / r.width < r.stored and
-            offset >= 0 then
-            return offset / r.width
+        local place = (at - 1 - 44 - HEAD) / r.width
+        if place == floor(place) and place < r.stored and
+            raw:byte(ticket_at(r, place) + 1) ~= 0 then
+            return place
         end
         at = at + 1
     end
@@ -305,8 +316,8 @@ local function compatible(r, t)
     return r.granted == 0
 end
 
--- Makes a living ticket a holder: for its whole term where its broker is the one
--- that asks, else until that broker claims it.
+-- Makes a living ticket a holder: for its whole term where its broker is the
+-- one that asks, else until that broker claims it.
 local function grant(r, t)
     local term = ticket_term(t)
     t.flags = LIVING + GRANTED
@@ -375,8 +386,8 @@ local function ask_again(r)
     return max(at - now, AGAIN_MIN)
 end
 
--- The result of a ticket that lives, holder or waiter. Its place in the queue is
--- exact where it has just been put; later the dead in front of it count.
+-- The result of a ticket that lives, holder or waiter. Its place in the queue
+-- is exact where it has just been put; later the dead in front of it count.
 local function result_of(r, t, grants)
     if bit.band(t.flags, GRANTED) ~= 0 then
         result(OK, t.place, t.arrival, t.fence, t.ends - now, 0, 0, grants)

@@ -3,13 +3,15 @@
 -- over in the same step.
 --
 -- KEYS: the locks. ARGV: the header, then for each lock
---   identity c36, place I4, arrival d (0: look for the ticket), fence d (0: any),
---   seen d (a fence)
--- Late or repeated it is harmless: ticket and fence must be the ones that stand.
+--   identity c36, place I4, arrival d (0: look for the ticket),
+--   fence d (0: any), seen d (a fence)
+-- Late or repeated it is harmless: ticket and fence must be the ones that
+-- stand.
 --@include call.lua
 
 -- The way for every record.
 local function general()
+    look()
 --@include record.lua
 
 return function(key, arg)
@@ -37,8 +39,8 @@ return function(key, arg)
 end
 end
 
-local EMPTY = string.rep('\0', 32)
-local RELEASED = pack(RESULT_FORMAT, OK, 0, 0, 0, 0, 0, 0, 0, 0)
+local EMPTY = FREE .. FREE
+local RELEASED = EMPTY .. '\0\0\0\0'
 local slow
 
 -- A short cut: the ticket is the only one of a plain record. False where not.
@@ -55,9 +57,10 @@ end
 
 for i = 1, #KEYS do
     local raw = pcall_redis('GETRANGE', KEYS[i], '0', '215')
-    if type(raw) ~= 'string' or not release_plain(KEYS[i], ARGV[i + 1], raw) then
+    if type(raw) ~= 'string'
+        or not release_plain(KEYS[i], ARGV[i + 1], raw) then
         slow = slow or general()
         slow(KEYS[i], ARGV[i + 1])
     end
 end
-return table.concat(out)
+return reply()

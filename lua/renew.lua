@@ -12,6 +12,7 @@
 
 -- The way for every record.
 local function general()
+    look()
 --@include record.lua
 
 local LOOK = 1
@@ -72,6 +73,7 @@ return function(key, arg)
         return result(GONE)
     end
     if bit.band(t.flags, GRANTED) == 0 then
+        expire(r) -- first, for it may suspend this broker's tickets
         t.flags, t.ends = WAITS, now + lease
         ticket_store(r, t)
         return look(r, seen, OK, t)
@@ -88,16 +90,20 @@ return function(key, arg)
 end
 end
 
-local RENEWED = pack('<BBI2I4', OK, 0, 0, 0)
+local FRONT = string.rep('\0', 4)
+local forget_after = unpack_at('<d', header, 21)
 local slow
 
 -- A short cut: a holder in the first place, whose lease is the usual one, of a
--- record whose head needs no change. False where it is anything else.
+-- record whose head needs no change. False where it is anything else. (A dead
+-- ticket in front of the first keeps its flags.)
 local function renew_plain(key, arg, raw)
+    look()
     if raw:byte(HEAD + 1) ~= 7 or sub(raw, 165, 200) ~= sub(arg, 1, 36) or
         sub(raw, 129, 144) ~= sub(arg, 42, 57) or
         sub(raw, 41, 44) ~= sub(arg, 58, 61) or sub(raw, 81, HEAD) ~= id or
-        raw:byte(1) ~= 1 or arg:byte(37) ~= 0 then
+        raw:byte(1) ~= 1 or sub(raw, 29, 32) ~= FRONT or
+        arg:byte(37) ~= 0 then
         return false
     end
     local lease, hold, latest, seen = unpack_at('<I4ddd', arg, 58)
@@ -108,7 +114,7 @@ local function renew_plain(key, arg, raw)
         return false
     end
     call('SETRANGE', key, '144', pack('<d', now + lease))
-    out[#out + 1] = RENEWED .. sub(raw, 129, 144) ..
+    out[#out + 1] = RESULT_OK .. sub(raw, 129, 144) ..
         pack('<I4I4I4', lease, 0, 0)
     return true
 end
@@ -120,4 +126,4 @@ for i = 1, #KEYS do
         slow(KEYS[i], ARGV[i + 1])
     end
 end
-return table.concat(out)
+return reply()

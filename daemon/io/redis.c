@@ -2,8 +2,8 @@
  * Links to Redis: connecting, moving bytes, and hiredis' reader as the codec.
  * What is sent on which link, and when one is given up, the store has decided.
  *
- * Names are resolved by libevent's own resolver, since getaddrinfo() would block
- * the loop.
+ * Names are resolved by libevent's own resolver, since getaddrinfo() would
+ * block the loop.
  */
 #include "daemon/io/state.h"
 
@@ -216,6 +216,7 @@ link_read(struct redis_link *link)
     struct loop *loop = link->loop;
     ssize_t got = recv(link->fd, loop->redis_buffer, REDIS_READ, 0);
 
+    loop->turn_reads++;
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0) {
@@ -406,12 +407,10 @@ link_connect(struct redis_link *link, const struct store_address *address)
 bool
 redis_create(struct loop *loop)
 {
-    uint32_t count = store_link_count(loop->store);
-
-    loop->links = calloc(count, sizeof(*loop->links));
+    loop->links = calloc(STORE_LINKS, sizeof(*loop->links));
     if (loop->links == NULL)
         return false;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < STORE_LINKS; i++) {
         loop->links[i].loop = loop;
         loop->links[i].fd = -1;
         loop->links[i].id.index = i;
@@ -422,7 +421,7 @@ redis_create(struct loop *loop)
 void
 redis_destroy(struct loop *loop)
 {
-    uint32_t count = loop->links == NULL ? 0 : store_link_count(loop->store);
+    uint32_t count = loop->links == NULL ? 0 : STORE_LINKS;
 
     for (uint32_t i = 0; i < count; i++) {
         struct redis_link *link = &loop->links[i];
@@ -440,7 +439,6 @@ redis_destroy(struct loop *loop)
 void
 redis_carry_out(struct loop *loop)
 {
-    uint32_t count = store_link_count(loop->store);
     struct store_wish wish;
 
     while (store_take_wish(loop->store, &wish)) {
@@ -450,10 +448,9 @@ redis_carry_out(struct loop *loop)
         if (wish.kind == WISH_CONNECT)
             link_connect(link, wish.address);
     }
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; store_next_output(loop->store, &i); i++) {
         struct redis_link *link = &loop->links[i];
         if (link->fd >= 0 && !link->connecting &&
-            buffer_len(store_link_output(loop->store, i)) > 0 &&
             !event_pending(link->writing, EV_WRITE, NULL))
             link_write(link);
     }

@@ -74,17 +74,15 @@ batch_header(
 static size_t
 key_bytes(const struct store *store, const struct op *op)
 {
-    return strlen(store->settings.key_prefix) + 3 + op->name.len;
+    return store->prefix_len + 3 + op->name.len;
 }
 
 /* PREFIX:{NAME} */
 static void
 write_key(const struct store *store, const struct op *op, char *at)
 {
-    size_t len = strlen(store->settings.key_prefix);
-
-    memcpy(at, store->settings.key_prefix, len);
-    at += len;
+    memcpy(at, store->settings.key_prefix, store->prefix_len);
+    at += store->prefix_len;
     *at++ = ':';
     *at++ = '{';
     memcpy(at, op->name.at, op->name.len);
@@ -380,7 +378,7 @@ call_answered(struct store *store, struct link *link, struct call *call,
     uint32_t grants = 0;
     bool sense = record_read_reply(&reader, text, &reply);
 
-    if (sense) {
+    if (sense && reply.time_us > 0) {
         link->clock_us = (int64_t)(reply.time_us - now_us);
         memcpy(link->id, reply.id, sizeof(link->id));
     }

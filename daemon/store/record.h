@@ -37,7 +37,7 @@ void record_write_op(
 
 /* The start of each reply. */
 struct record_reply {
-    uint64_t time_us; /* TIME of the node */
+    uint64_t time_us; /* TIME of the node; 0: the script did not ask */
     char id[RECORD_ID_BYTES + 1];
 };
 

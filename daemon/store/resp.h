@@ -1,8 +1,9 @@
 /*
  * RESP2: replies as trees, and commands into a buffer.
  *
- * Who reads bytes into such a tree (io, with hiredis' reader; the simulator, from
- * its own Redis) owns its memory; the store only looks at it during a call.
+ * Who reads bytes into such a tree (io, with hiredis' reader; the simulator,
+ * from its own Redis) owns its memory; the store only looks at it during a
+ * call.
  */
 #ifndef HOLDFAST_STORE_RESP_H
 #define HOLDFAST_STORE_RESP_H

@@ -2,7 +2,8 @@
  * Nodes and slots: which node an operation goes to, and how that is learnt.
  *
  * A map refresh (CLUSTER SLOTS) is asked of one node at a time, with a pause
- * between: many MOVED answers cost one refresh. What MOVED says is used at once.
+ * between: many MOVED answers cost one refresh. What MOVED says is used at
+ * once.
  */
 #include "daemon/store/state.h"
 

@@ -24,7 +24,7 @@
 #include "daemon/store/store.h"
 
 #define LINK_SUBSCRIBER STORE_NODES_MAX /* index of the subscribing link */
-#define LINK_COUNT      (STORE_NODES_MAX + 1)
+#define LINK_COUNT      STORE_LINKS
 #define LINK_OUT_BYTES  (1u << 20)
 #define NODE_NONE       UINT16_MAX
 #define GRANTS_MAX      65536
@@ -106,6 +106,7 @@ struct hint {
 struct store {
     struct store_settings settings;
     struct counters *counters; /* ref */
+    size_t prefix_len;         /* of settings.key_prefix */
     char channel[64];          /* prefix of the brokers' channels */
     uint64_t realtime_us;
     struct random random;
@@ -146,7 +147,7 @@ const char *link_name(const struct store *store, const struct link *link,
     char *out, size_t out_bytes);
 
 /* call.c */
-void call_flush_node(struct store *store, uint16_t node, uint64_t now_us);
+void call_flush_node(struct store *store, uint16_t index, uint64_t now_us);
 void call_script_reply(struct store *store, struct link *link,
     struct call *call, uint64_t now_us, const struct resp *reply);
 void call_lost(struct store *store, struct call *call);
@@ -164,7 +165,7 @@ void route_map_failed(struct store *store, uint64_t now_us);
 
 /* store.c */
 void op_done(struct store *store, struct op *op, enum op_status status);
-void op_enqueue(struct store *store, struct op *op, uint16_t node,
+void op_enqueue(struct store *store, struct op *op, uint16_t index,
     uint64_t now_us, bool first);
 void op_dequeue(struct store *store, struct node *node, struct op *op);
 void op_park(struct store *store, struct op *op, uint64_t until_us);

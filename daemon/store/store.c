@@ -47,14 +47,14 @@ store_create(const struct store_settings *settings, struct counters *counters,
     uint64_t now_us)
 {
     struct store *store = calloc(1, sizeof(*store));
-    size_t prefix_len = strlen(settings->key_prefix);
 
     if (store == NULL)
         return NULL;
     store->settings = *settings;
     store->counters = counters;
-    memcpy(store->channel, settings->key_prefix, prefix_len);
-    memcpy(store->channel + prefix_len, "/broker/", sizeof("/broker/"));
+    store->prefix_len = strlen(settings->key_prefix);
+    memcpy(store->channel, settings->key_prefix, store->prefix_len);
+    memcpy(store->channel + store->prefix_len, "/broker/", sizeof("/broker/"));
     random_init(&store->random, settings->seed);
     wheel_init(&store->wheel, now_us);
     list_init(&store->parked);
@@ -294,18 +294,23 @@ store_take_wish(struct store *store, struct store_wish *wish)
     return link_wish(store, &store->links[LINK_SUBSCRIBER], wish);
 }
 
-uint32_t
-store_link_count(const struct store *store)
-{
-    (void)store;
-    return LINK_COUNT;
-}
-
 struct buffer *
 store_link_output(struct store *store, uint32_t index)
 {
     require(index < LINK_COUNT);
     return &store->links[index].out;
+}
+
+bool
+store_next_output(const struct store *store, uint32_t *index)
+{
+    for (; *index < store->node_count; (*index)++)
+        if (buffer_len(&store->links[*index].out) > 0)
+            return true;
+    if (*index > LINK_SUBSCRIBER)
+        return false;
+    *index = LINK_SUBSCRIBER;
+    return buffer_len(&store->links[LINK_SUBSCRIBER].out) > 0;
 }
 
 /* NULL where the news is of an earlier connection. */

@@ -13,8 +13,9 @@
  * be done). Redirects, reloads of scripts and errors that say that nothing ran
  * are dealt with here.
  *
- * After a connection was lost, the next one first has the old one killed where it
- * is the same server still: no command that slept in a buffer runs after that.
+ * After a connection was lost, the next one first has the old one killed where
+ * it is the same server still: no command that slept in a buffer runs after
+ * that.
  */
 #ifndef HOLDFAST_STORE_STORE_H
 #define HOLDFAST_STORE_STORE_H
@@ -106,9 +107,17 @@ struct store_wish {
 /* What is to be done about connections; false: nothing more. */
 bool store_take_wish(struct store *store, struct store_wish *wish);
 
-/* How many links there are, and what one has to send; io consumes it. */
-uint32_t store_link_count(const struct store *store);
+/* One more than the highest index of a link. */
+#define STORE_LINKS (STORE_NODES_MAX + 1)
+
+/* What a link has to send; io consumes it. */
 struct buffer *store_link_output(struct store *store, uint32_t index);
+
+/*
+ * The next link from *index on that has something to send: true, and its index
+ * is in *index; false where there is none.
+ */
+bool store_next_output(const struct store *store, uint32_t *index);
 
 void store_connected(
     struct store *store, struct store_link link, uint64_t now_us);
