@@ -60,6 +60,7 @@ struct config {
     uint64_t command_timeout_ms; /* at most a quarter lease where not given */
     uint32_t redis_batch;        /* operations a call, at most */
     uint32_t redis_in_flight;    /* calls a connection, at most */
+    uint32_t busy_poll_us;       /* 0: always sleep */
     /* lease */
     uint64_t lease_ms; /* lease.default */
     /* session */

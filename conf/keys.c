@@ -160,6 +160,12 @@ static const struct key keys[] = {
         .reloadable = true,
         .help = "calls unanswered on one connection, at most"},
 
+    {.path = "redis.busy_poll_us",
+        .type = KEY_COUNT,
+        FIELD(busy_poll_us),
+        RANGE(0, 1000),
+        .standard = "50",
+        .help = "microseconds to poll before sleeping, where polling has paid"},
     {.path = "lease", .type = KEY_SECTION, .help = "how long a lock is kept"},
     {.path = "lease.default",
         .type = KEY_DURATION,

@@ -111,6 +111,15 @@ store_settings(const struct config *config, const struct core_settings *core,
     store->seed = seed();
 }
 
+static struct loop_address
+loop_address(const struct config_address *address, bool is_path)
+{
+    struct loop_address out = {.port = address->port, .is_path = is_path};
+
+    memcpy(out.host, address->host, sizeof(out.host));
+    return out;
+}
+
 static uint32_t
 listen_addresses(const struct config *config, struct loop_address *out)
 {
@@ -119,13 +128,8 @@ listen_addresses(const struct config *config, struct loop_address *out)
     uint32_t n = 0;
 
     for (size_t i = 0; i < 2; i++)
-        for (size_t j = 0; j < lists[i]->count; j++) {
-            const struct config_address *address = &lists[i]->item[j];
-            memcpy(out[n].host, address->host, sizeof(out[n].host));
-            out[n].port = address->port;
-            out[n].is_path = i == 1;
-            n++;
-        }
+        for (size_t j = 0; j < lists[i]->count; j++)
+            out[n++] = loop_address(&lists[i]->item[j], i == 1);
     return n;
 }
 
@@ -134,18 +138,24 @@ run(const struct config *config)
 {
     static struct loop_settings settings;
     struct loop_address addresses[2 * CONFIG_NODES_MAX];
+    struct loop_address http;
     char error[400];
 
     core_settings(config, &settings.core);
     store_settings(config, &settings.core, &settings.store);
     settings.listen = addresses;
     settings.listen_count = listen_addresses(config, addresses);
+    if (config->admin_http.count > 0) {
+        http = loop_address(&config->admin_http.item[0], false);
+        settings.http = &http;
+    }
     settings.backlog = (int)config->listen_backlog;
     settings.keepalive_idle_s = (uint32_t)(config->keepalive_idle_ms / 1000);
     settings.keepalive_interval_s =
         (uint32_t)(config->keepalive_interval_ms / 1000);
     settings.keepalive_count = config->keepalive_count;
     settings.tcp_user_timeout_ms = (uint32_t)config->tcp_user_timeout_ms;
+    settings.busy_poll_us = config->busy_poll_us;
     settings.output_max = config->limit_output;
     settings.memory_max = config->limit_memory;
     log_write(LOG_INFO, "starting", "server=%s broker=%s", SERVER,

@@ -1,3 +1,11 @@
+/*
+ * What the system says to the daemon and the daemon to the system: signals as
+ * events of the loop, log lines to stderr or the journal, and the service
+ * manager's READY, STOPPING and WATCHDOG.
+ *
+ * No handler does anything here: libevent posts the signal, and it is met in a
+ * turn of the loop like all else. The second SIGTERM or SIGINT stops at once.
+ */
 #include "daemon/process.h"
 
 #include "daemon/base/assert.h"

@@ -62,7 +62,9 @@ list_pop_front(struct list *list)
 
     if (node == list)
         return NULL;
-    list_remove(node);
+    list->next = node->next;
+    node->next->prev = list;
+    list_init(node);
     return node;
 }
 

@@ -1,6 +1,6 @@
 /*
- * Request lines to calls: what each command checks before a ticket, a listing or
- * the session itself takes over.
+ * Request lines to calls: what each command checks before a ticket, a listing
+ * or the session itself takes over.
  */
 #include "daemon/core/state.h"
 

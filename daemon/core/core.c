@@ -367,7 +367,8 @@ check_ticket(const struct core *core, const struct ticket *ticket)
         require(ticket->holds > 0 && ticket->fence > 0 &&
                 ticket->session != NULL && wheel_node_set(&ticket->timer));
     if (ticket->state == TICKET_WAITING)
-        require(!list_empty(&ticket->pendings) && pending->asked);
+        require(pending != NULL && !list_empty(&ticket->pendings) &&
+                pending->asked);
     if (ticket->session == NULL)
         require(list_empty(&ticket->pendings));
     (void)core;

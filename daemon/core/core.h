@@ -1,12 +1,13 @@
 /*
- * The core: sessions, tickets, holds and waits of one broker as a state machine.
+ * The core: sessions, tickets, holds and waits of one broker as a state
+ * machine.
  *
  * It has no socket, no clock and no Redis, and takes no memory after
  * core_create(). core_step() is told what happened and says in its effects what
  * is to be done. Given the same settings and the same events it does the same.
  *
- * Times are microseconds of one monotonic clock that also runs while the machine
- * sleeps (CLOCK_BOOTTIME), read by the caller once a turn.
+ * Times are microseconds of one monotonic clock that also runs while the
+ * machine sleeps (CLOCK_BOOTTIME), read by the caller once a turn.
  */
 #ifndef HOLDFAST_CORE_CORE_H
 #define HOLDFAST_CORE_CORE_H

@@ -1,7 +1,7 @@
 /*
  * Locks that this broker has something to do with: found by name, kept while
- * tickets, operations or the timer refer to them. What Redis holds is the truth;
- * here is only who of ours is interested.
+ * tickets, operations or the timer refer to them. What Redis holds is the
+ * truth; here is only who of ours is interested.
  *
  * The timer is the backstop of hand-over: only the first of our waiters asks
  * when the holder's lease may be over, so that a queue is never a herd.

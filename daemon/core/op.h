@@ -2,9 +2,9 @@
  * One operation on one lock's record in Redis: what the core asks of the store,
  * and what the store answers.
  *
- * The core fills in a `struct op` of its slab and puts it among its effects; the
- * store owns it from then until it gives it back with a result, exactly once.
- * Names and words are refs that stay valid for as long.
+ * The core fills in a `struct op` of its slab and puts it among its effects;
+ * the store owns it from then until it gives it back with a result, exactly
+ * once. Names and words are refs that stay valid for as long.
  */
 #ifndef HOLDFAST_CORE_OP_H
 #define HOLDFAST_CORE_OP_H

@@ -550,7 +550,9 @@ hold_believe(
     }
 }
 
-/* Sets the end of a lease= hold, counted from the sending of the grant's call. */
+/*
+ * Sets the end of a lease= hold, counted from the sending of the grant's call.
+ */
 static void
 hold_set_end(struct ticket *ticket, uint64_t sent_us)
 {

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /*
- * Microseconds of CLOCK_BOOTTIME: it runs on while the machine sleeps, as leases
- * do, and no one can set it.
+ * Microseconds of CLOCK_BOOTTIME: it runs on while the machine sleeps, as
+ * leases do, and no one can set it.
  */
 uint64_t clock_boot_us(void);
 

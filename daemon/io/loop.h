@@ -1,8 +1,8 @@
 /*
  * The event loop: sockets, and the turns in which core and store are moved.
  *
- * A turn: libevent says what is ready; clients' lines and Redis' replies go into
- * the core, whose effects gather; then time, operations to the store, its
+ * A turn: libevent says what is ready; clients' lines and Redis' replies go
+ * into the core, whose effects gather; then time, operations to the store, its
  * output and the clients' replies, one write for each. The clock is read once a
  * turn, so that a lease counts from before its call was sent.
  */
@@ -25,11 +25,13 @@ struct loop_settings {
     struct store_settings store;
     const struct loop_address *listen; /* ref, until loop_create() is done */
     uint32_t listen_count;
+    const struct loop_address *http; /* ref, likewise; NULL: off */
     int backlog;
     uint32_t keepalive_idle_s;
     uint32_t keepalive_interval_s;
     uint32_t keepalive_count;
     uint32_t tcp_user_timeout_ms;
+    uint32_t busy_poll_us; /* 0: always sleep */
     uint64_t output_max; /* unread bytes a client */
     uint64_t memory_max; /* unread and unparsed bytes of all */
 };

@@ -1,8 +1,9 @@
 /*
  * The loop's own state, for the files of daemon/io only.
  *
- * client.c: listeners and clients' connections. redis.c: links to Redis.
- * loop.c: turns. Nothing here decides about locks.
+ * listen.c: sockets to listen on. client.c: clients' connections. redis.c: links
+ * to Redis. http.c, page.c: what operators see. loop.c: turns. Nothing here
+ * decides about locks.
  */
 #ifndef HOLDFAST_IO_STATE_H
 #define HOLDFAST_IO_STATE_H
@@ -60,6 +61,7 @@ struct listener {
     char path[108]; /* of a Unix socket, to be removed; or empty */
 };
 
+struct http;
 struct redis_link;
 
 struct loop {
@@ -85,10 +87,14 @@ struct loop {
     struct event accept_timer; /* after EMFILE */
     int spare_fd;              /* to be given up under EMFILE */
     struct redis_link *links;  /* owned; by index */
+    struct http *http;         /* owned; NULL: off */
+    uint64_t started_us;       /* CLOCK_REALTIME */
     char *read_buffer;         /* owned; shared by all reads of clients */
     char *redis_buffer;        /* owned; likewise of links */
     uint8_t secrets[SECRET_POOL];
     uint32_t secrets_left;
+    uint32_t turn_reads; /* sockets read from in this turn */
+    bool poll_pays;      /* the last wait was over while polling, or as short */
     bool stopping;
     bool stop_now;
     uint64_t stop_us; /* the end of patience with our own stop */
@@ -103,6 +109,18 @@ void loop_step(struct loop *loop, struct core_event *event);
 /* Feeds what the store has done into the core. */
 void loop_drain_store(struct loop *loop);
 
+struct sockaddr_storage;
+
+/*
+ * listen.c: a listening socket, or -1 and `error` says what the system refused;
+ * the log line for it; an address for people.
+ */
+int listen_on(const struct loop_settings *settings,
+    const struct loop_address *address, char *error, size_t error_bytes);
+void listen_log(int fd, const struct loop_address *address, const char *whom);
+void listen_peer(const struct sockaddr_storage *address, unsigned len,
+    char *out, size_t out_bytes);
+
 /* client.c */
 bool client_listen(struct loop *loop, const struct loop_address *address,
     char *error, size_t error_bytes);
@@ -110,7 +128,7 @@ void client_stop_listening(struct loop *loop);
 void client_effects(struct loop *loop);
 bool client_flush(struct loop *loop);
 void client_close_all(struct loop *loop);
-void client_accept_timer(evutil_socket_t fd, short what, void *loop);
+void client_accept_timer(evutil_socket_t fd, short what, void *arg);
 
 /* redis.c */
 bool redis_create(struct loop *loop);

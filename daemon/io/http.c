@@ -1,0 +1,374 @@
+/*
+ * HTTP for operators: GET and HEAD, one request a connection.
+ *
+ * Every connection has a place out of few, a limit of bytes to ask with and a
+ * time in which all of it must be over, so whoever is slow or many is in
+ * nobody's way for long. (libevent's evhttp bounds neither how many there are
+ * nor how long a request may trickle in; and of HTTP so little is needed.)
+ *
+ * A connection reads until the head of its request is whole, writes its answer,
+ * and then reads on until the other end closes: what was left unread would make
+ * the kernel take the answer back. Bodies of requests are not looked at.
+ */
+#include "daemon/io/http.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/io/page.h"
+#include "daemon/io/state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CONNECTIONS_MAX 32
+#define REQUEST_BYTES   4096
+#define HEAD_BYTES      512 /* of an answer */
+#define CONNECTION_S    5
+#define ACCEPT_PAUSE_S  1
+
+struct connection {
+    struct http *http; /* ref */
+    int fd;            /* -1: the place is free */
+    bool answered;
+    struct event event; /* reading; writing while `out` has bytes */
+    struct event deadline;
+    struct buffer in;
+    struct buffer out;
+};
+
+struct http {
+    struct loop *loop; /* ref */
+    int fd;
+    struct event event; /* accepting */
+    struct event pause; /* where no descriptor was left for that */
+    struct buffer body;
+    struct connection connections[CONNECTIONS_MAX];
+};
+
+static void
+connection_close(struct connection *connection)
+{
+    event_del(&connection->event);
+    event_del(&connection->deadline);
+    close(connection->fd);
+    connection->fd = -1;
+    buffer_clear(&connection->in);
+    buffer_clear(&connection->out);
+}
+
+static const char *
+reason_of(unsigned status)
+{
+    switch (status) {
+    case 200:
+        return "OK";
+    case 400:
+        return "Bad Request";
+    case 404:
+        return "Not Found";
+    case 405:
+        return "Method Not Allowed";
+    case 431:
+        return "Request Header Fields Too Large";
+    default:
+        return "Service Unavailable";
+    }
+}
+
+/* What is in http->body is the page. */
+static void
+connection_answer(
+    struct connection *connection, struct page page, bool head_only)
+{
+    struct buffer *body = &connection->http->body;
+    char head[HEAD_BYTES];
+    int len = snprintf(head, sizeof(head),
+        "HTTP/1.1 %u %s\r\n"
+        "Content-Type: %s\r\n"
+        "Content-Length: %zu\r\n"
+        "Cache-Control: no-store\r\n"
+        "%s"
+        "Connection: close\r\n\r\n",
+        page.status, reason_of(page.status), page.type, buffer_len(body),
+        page.status == 405 ? "Allow: GET, HEAD\r\n" : "");
+
+    require(len > 0 && (size_t)len < sizeof(head));
+    require(buffer_append(&connection->out, head, (size_t)len));
+    if (!head_only)
+        require(buffer_append(
+            &connection->out, buffer_data(body), buffer_len(body)));
+    buffer_clear(body);
+    buffer_clear(&connection->in);
+    connection->answered = true;
+    count(&connection->http->loop->counters, COUNTER_http_requests);
+}
+
+static void
+connection_complain(
+    struct connection *connection, unsigned status, const char *why)
+{
+    struct page page = {status, "text/plain; charset=utf-8"};
+
+    require(buffer_append(&connection->http->body, why, strlen(why)));
+    connection_answer(connection, page, false);
+}
+
+/* The bytes before the next `end`, which must be there; moves `rest` past it.*/
+static bool
+word_take(struct text *rest, char end, struct text *word)
+{
+    const char *at = memchr(rest->at, end, rest->len);
+
+    if (at == NULL || at == rest->at)
+        return false;
+    *word = text_make(rest->at, (size_t)(at - rest->at));
+    *rest = text_make(at + 1, rest->len - word->len - 1);
+    return true;
+}
+
+/* The first line of a request: METHOD SP PATH["?" QUERY] SP HTTP/1.x */
+static void
+connection_request(struct connection *connection)
+{
+    struct http *http = connection->http;
+    struct text rest =
+        text_make(buffer_data(&connection->in), buffer_len(&connection->in));
+    struct text line, method, path;
+    const char *query;
+
+    if (!word_take(&rest, '\n', &line) || !word_take(&line, ' ', &method) ||
+        !word_take(&line, ' ', &path) || line.len < 8 || line.len > 9 ||
+        memcmp(line.at, "HTTP/1.", 7) != 0) {
+        connection_complain(connection, 400, "not a request of HTTP/1\n");
+        return;
+    }
+    bool head_only = text_equal(method, TEXT("HEAD"));
+    if (!head_only && !text_equal(method, TEXT("GET"))) {
+        connection_complain(connection, 405, "only GET and HEAD\n");
+        return;
+    }
+    query = memchr(path.at, '?', path.len);
+    if (query != NULL)
+        path.len = (size_t)(query - path.at);
+    struct page page = page_make(http->loop, path, &http->body);
+    connection_answer(connection, page, head_only);
+}
+
+static void connection_event(evutil_socket_t fd, short what, void *arg);
+
+static void
+connection_await(struct connection *connection, short what)
+{
+    event_del(&connection->event);
+    event_assign(&connection->event, connection->http->loop->base,
+        connection->fd, (short)(what | EV_PERSIST), connection_event,
+        connection);
+    event_add(&connection->event, NULL);
+}
+
+/* Sends what it can; after the last byte our FIN. */
+static void
+connection_write(struct connection *connection)
+{
+    struct buffer *out = &connection->out;
+    ssize_t sent =
+        send(connection->fd, buffer_data(out), buffer_len(out), MSG_NOSIGNAL);
+
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+        connection_close(connection);
+        return;
+    }
+    if (sent > 0)
+        buffer_consume(out, (size_t)sent);
+    if (buffer_len(out) > 0) {
+        connection_await(connection, EV_WRITE);
+        return;
+    }
+    (void)shutdown(connection->fd, SHUT_WR);
+    connection_await(connection, EV_READ);
+}
+
+/* Whether the head of the request is whole: a blank line ends it. */
+static bool
+head_complete(const struct buffer *in)
+{
+    const char *data = buffer_data(in);
+    size_t len = buffer_len(in);
+
+    return memmem(data, len, "\n\r\n", 3) != NULL ||
+           memmem(data, len, "\n\n", 2) != NULL;
+}
+
+static void
+connection_read(struct connection *connection)
+{
+    struct buffer *in = &connection->in;
+    size_t room = REQUEST_BYTES - buffer_len(in);
+    char *place = buffer_reserve(in, room);
+    ssize_t got = recv(connection->fd, place, room, 0);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0) {
+        connection_close(connection);
+        return;
+    }
+    if (connection->answered)
+        return; /* nothing is committed: it is read away */
+    buffer_commit(in, (size_t)got);
+    if (head_complete(in))
+        connection_request(connection);
+    else if (buffer_len(in) == REQUEST_BYTES)
+        connection_complain(connection, 431, "too long\n");
+    if (connection->answered)
+        connection_write(connection);
+}
+
+static void
+connection_event(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    if ((what & EV_WRITE) != 0)
+        connection_write(arg);
+    else
+        connection_read(arg);
+}
+
+static void
+connection_overdue(evutil_socket_t fd, short what, void *arg)
+{
+    struct connection *connection = arg;
+
+    (void)fd;
+    (void)what;
+    if (!connection->answered || buffer_len(&connection->out) > 0)
+        count(&connection->http->loop->counters, COUNTER_http_slow);
+    connection_close(connection);
+}
+
+static void
+connection_open(struct http *http, int fd)
+{
+    static const struct timeval limit = {.tv_sec = CONNECTION_S};
+    struct connection *connection = http->connections;
+
+    while (
+        connection < http->connections + CONNECTIONS_MAX && connection->fd >= 0)
+        connection++;
+    if (connection == http->connections + CONNECTIONS_MAX) {
+        count(&http->loop->counters, COUNTER_http_refused);
+        close(fd);
+        return;
+    }
+    connection->fd = fd;
+    connection->answered = false;
+    evtimer_add(&connection->deadline, &limit);
+    connection_await(connection, EV_READ);
+}
+
+static void
+http_acceptable(evutil_socket_t fd, short what, void *arg)
+{
+    static const struct timeval pause = {.tv_sec = ACCEPT_PAUSE_S};
+    struct http *http = arg;
+
+    (void)what;
+    for (int i = 0; i < CONNECTIONS_MAX; i++) {
+        int accepted = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (accepted >= 0) {
+            connection_open(http, accepted);
+        } else if (errno == EAGAIN) {
+            return;
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            count(&http->loop->counters, COUNTER_limit_descriptors);
+            event_del(&http->event);
+            evtimer_add(&http->pause, &pause);
+            return;
+        }
+    }
+}
+
+static void
+http_pause_over(evutil_socket_t fd, short what, void *arg)
+{
+    struct http *http = arg;
+
+    (void)fd;
+    (void)what;
+    event_add(&http->event, NULL);
+}
+
+static bool
+http_take_memory(struct http *http)
+{
+    bool enough = buffer_init(&http->body, PAGE_BYTES);
+
+    for (int i = 0; i < CONNECTIONS_MAX; i++) {
+        struct connection *connection = &http->connections[i];
+        connection->http = http;
+        connection->fd = -1;
+        evtimer_assign(&connection->deadline, http->loop->base,
+            connection_overdue, connection);
+        event_assign(&connection->event, http->loop->base, -1, EV_READ,
+            connection_event, connection);
+        enough = buffer_init(&connection->in, REQUEST_BYTES) &&
+                 buffer_init(&connection->out, HEAD_BYTES + PAGE_BYTES) &&
+                 enough;
+    }
+    return enough;
+}
+
+struct http *
+http_create(struct loop *loop, const struct loop_address *address, char *error,
+    size_t error_bytes)
+{
+    struct http *http = calloc(1, sizeof(*http));
+
+    if (http == NULL) {
+        snprintf(error, error_bytes, "no memory");
+        return NULL;
+    }
+    http->loop = loop;
+    http->fd = -1;
+    event_assign(&http->event, loop->base, -1, EV_READ, http_acceptable, http);
+    evtimer_assign(&http->pause, loop->base, http_pause_over, http);
+    if (!http_take_memory(http)) {
+        snprintf(error, error_bytes, "no memory");
+        http_destroy(&http);
+        return NULL;
+    }
+    http->fd = listen_on(&loop->settings, address, error, error_bytes);
+    if (http->fd < 0) {
+        http_destroy(&http);
+        return NULL;
+    }
+    event_assign(&http->event, loop->base, http->fd, EV_READ | EV_PERSIST,
+        http_acceptable, http);
+    event_add(&http->event, NULL);
+    listen_log(http->fd, address, "http");
+    return http;
+}
+
+void
+http_destroy(struct http **http)
+{
+    struct http *h = *http;
+
+    if (h == NULL)
+        return;
+    for (int i = 0; i < CONNECTIONS_MAX; i++) {
+        if (h->connections[i].fd >= 0)
+            connection_close(&h->connections[i]);
+        buffer_fini(&h->connections[i].in);
+        buffer_fini(&h->connections[i].out);
+    }
+    event_del(&h->event);
+    event_del(&h->pause);
+    if (h->fd >= 0)
+        close(h->fd);
+    buffer_fini(&h->body);
+    free(h);
+    *http = NULL;
+}

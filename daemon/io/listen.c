@@ -1,0 +1,174 @@
+/*
+ * Sockets to listen on, for clients and for HTTP: TCP with what finds out about
+ * silent peers, or a path.
+ *
+ * Called at start only: it may block (names, a look at an old socket's path).
+ */
+#include "daemon/io/state.h"
+
+#include "daemon/base/log.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+void
+listen_peer(const struct sockaddr_storage *address, socklen_t len, char *out,
+    size_t out_bytes)
+{
+    char host[INET6_ADDRSTRLEN];
+    char port[8];
+
+    if (address->ss_family == AF_UNIX ||
+        getnameinfo((const struct sockaddr *)address, len, host, sizeof(host),
+            port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        snprintf(out, out_bytes, "unix");
+    else if (address->ss_family == AF_INET6)
+        snprintf(out, out_bytes, "[%s]:%s", host, port);
+    else
+        snprintf(out, out_bytes, "%s:%s", host, port);
+}
+
+/* Accepted sockets inherit all of these. */
+static void
+tcp_options(const struct loop_settings *settings, int fd)
+{
+    const struct {
+        int level;
+        int name;
+        int value;
+    } table[] = {
+        {SOL_SOCKET, SO_REUSEADDR, 1},
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, (int)settings->keepalive_idle_s},
+        {IPPROTO_TCP, TCP_KEEPINTVL, (int)settings->keepalive_interval_s},
+        {IPPROTO_TCP, TCP_KEEPCNT, (int)settings->keepalive_count},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, (int)settings->tcp_user_timeout_ms},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        (void)setsockopt(fd, table[i].level, table[i].name, &table[i].value,
+            sizeof(table[i].value));
+}
+
+/* -1 with errno where the system refuses. */
+static int
+listen_tcp(
+    const struct loop_settings *settings, const struct loop_address *address)
+{
+    struct addrinfo hints = {
+        .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    char port[8];
+    int fd = -1;
+
+    snprintf(port, sizeof(port), "%u", address->port);
+    if (getaddrinfo(address->host, port, &hints, &found) != 0) {
+        errno = EADDRNOTAVAIL;
+        return -1;
+    }
+    fd =
+        socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        tcp_options(settings, fd);
+        if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 ||
+            listen(fd, settings->backlog) != 0) {
+            int saved = errno;
+            close(fd);
+            errno = saved;
+            fd = -1;
+        }
+    }
+    freeaddrinfo(found);
+    return fd;
+}
+
+/* A socket that nobody listens on any more is in the way, and removed. */
+static bool
+unix_remove_stale(const struct sockaddr_un *address)
+{
+    struct stat status;
+
+    if (stat(address->sun_path, &status) != 0)
+        return true;
+    if (!S_ISSOCK(status.st_mode)) {
+        errno = EEXIST;
+        return false;
+    }
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    int got = connect(fd, (const struct sockaddr *)address, sizeof(*address));
+    close(fd);
+    if (got == 0) {
+        errno = EADDRINUSE;
+        return false;
+    }
+    return unlink(address->sun_path) == 0 || errno == ENOENT;
+}
+
+static int
+listen_unix(const struct loop_settings *settings, const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(address.sun_path, path, strlen(path));
+    if (!unix_remove_stale(&address))
+        return -1;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 &&
+        listen(fd, settings->backlog) == 0)
+        return fd;
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+int
+listen_on(const struct loop_settings *settings,
+    const struct loop_address *address, char *error, size_t error_bytes)
+{
+    int fd = address->is_path ? listen_unix(settings, address->host)
+                              : listen_tcp(settings, address);
+
+    if (fd >= 0)
+        return fd;
+    if (address->is_path)
+        snprintf(error, error_bytes, "cannot listen on %s: %s", address->host,
+            strerror(errno));
+    else
+        snprintf(error, error_bytes, "cannot listen on %s:%u: %s",
+            address->host, address->port, strerror(errno));
+    return -1;
+}
+
+void
+listen_log(int fd, const struct loop_address *address, const char *whom)
+{
+    struct sockaddr_storage bound = {.ss_family = AF_UNIX};
+    socklen_t len = sizeof(bound);
+    char text[80];
+
+    if (address->is_path) {
+        log_write(LOG_INFO, "listening", "for=%s path=%s", whom, address->host);
+        return;
+    }
+    (void)getsockname(fd, (struct sockaddr *)&bound, &len);
+    listen_peer(&bound, len, text, sizeof(text));
+    log_write(LOG_INFO, "listening", "for=%s address=%s", whom, text);
+}

@@ -1,0 +1,26 @@
+/*
+ * The pages of the HTTP port, made out of the loop's numbers. Knows no socket.
+ */
+#ifndef HOLDFAST_IO_PAGE_H
+#define HOLDFAST_IO_PAGE_H
+
+#include "daemon/base/buffer.h"
+#include "daemon/base/text.h"
+#include "daemon/io/loop.h"
+
+/* No page is longer. */
+#define PAGE_BYTES 32768
+
+struct page {
+    unsigned status; /* of HTTP */
+    const char *type;
+};
+
+/*
+ * Writes the page at `path` to `body`, which is empty and has PAGE_BYTES. Where
+ * there is none, it says so, with its status.
+ */
+struct page page_make(
+    const struct loop *loop, struct text path, struct buffer *body);
+
+#endif
