@@ -209,16 +209,24 @@ core_time(struct core *core, struct core_event *event)
     event->more = node != NULL;
 }
 
+/* The next part of the oldest HELD; another one has its turn after it. */
 static void
 core_more(struct core *core, struct session *session)
 {
-    LIST_EACH (link, &session->pendings) {
+    bool served = false;
+
+    LIST_EACH_SAFE (link, &session->pendings) {
         struct pending *pending =
             container_of(link, struct pending, session_link);
-        if (pending->command == COMMAND_HELD) {
-            listing_held(core, pending);
+        if (pending->command != COMMAND_HELD)
+            continue;
+        if (served) {
+            effects_add(core->effects, EFFECT_MORE,
+                slab_handle(&core->sessions, session));
             return;
         }
+        listing_held(core, pending);
+        served = true;
     }
 }
 

@@ -281,6 +281,7 @@ ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
     ticket->unheard = false;
     ticket->abandoned = false;
     ticket->lost = false;
+    ticket->jeopardy = false;
     ticket->hold_ms = pending->hold_ms;
     ticket->began_us = pending->began_us;
     memcpy(ticket->note, pending->note, pending->note_len);
@@ -318,6 +319,10 @@ static void
 ticket_leave(struct core *core, struct ticket *ticket)
 {
     require(handle_equal(ticket->main_op, HANDLE_NONE));
+    /* What it asked for all of our waiters, somebody else must ask now. */
+    if (ticket->state == TICKET_WAITING &&
+        !handle_equal(ticket->renew_op, HANDLE_NONE))
+        lock_ask_at(core, ticket->lock, core->now_us + RETRY_US);
     ticket_set_state(core, ticket, TICKET_LEAVING);
     ticket->renew_op = HANDLE_NONE;
     ticket->holds = 0;
@@ -371,7 +376,8 @@ answer_ttl(
     pending_free(core, pending);
 }
 
-static void
+/* False where there is no room: the next one is tried soon. */
+static bool
 ticket_send_renewal(
     struct core *core, struct ticket *ticket, uint64_t hard_end_us)
 {
@@ -379,12 +385,13 @@ ticket_send_renewal(
 
     if (op == NULL) {
         ticket->renew_us = core->now_us + RETRY_US;
-        return;
+        return false;
     }
     op->hard_end_us = hard_end_us;
     op->give_up_us = ticket->deadline_us;
     ticket->renew_op = slab_handle(&core->ops, op);
     op_submit(core, op);
+    return true;
 }
 
 /* A LOCK of the holder itself: one more, the same fence, no call. */
@@ -433,11 +440,18 @@ hold_renew(struct core *core, struct ticket *ticket, struct pending *pending)
             "the broker renews this hold itself");
         return false;
     }
-    pending->asked = true;
     uint64_t hold_us = us_from_ms(pending->hold_ms);
-    ticket_send_renewal(core, ticket, us_add(core->now_us, hold_us));
-    /* A nearer end counts from now on, whatever becomes of the answer. */
     uint64_t end_us = us_add(core->now_us, hold_us);
+    if (!ticket_send_renewal(core, ticket, end_us)) {
+        count(core->counters, COUNTER_limit_requests);
+        answer_limit(core, pending->session, pending->tag, "requests");
+        pending_free(core, pending);
+        ticket_arm(core, ticket);
+        return false;
+    }
+    pending->asked = true;
+    /* A nearer end counts from now on, whatever becomes of the answer. */
+    ticket->hard_end_us = us_min(ticket->hard_end_us, end_us);
     ticket->deadline_us = us_min(ticket->deadline_us,
         end_us - us_min(hold_us, drift_margin_us(hold_us)));
     ticket_arm(core, ticket);
@@ -472,6 +486,25 @@ ticket_refuse_impatient(struct core *core, struct ticket *ticket)
     }
 }
 
+static void hold_end(struct core *core, struct ticket *ticket);
+
+/* Serves a ticket that is held. False: nothing more can be done now. */
+static bool
+hold_advance(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (core->now_us >= ticket->deadline_us) {
+        hold_end(core, ticket);
+        return true;
+    }
+    if (pending != NULL)
+        return !hold_serve(core, ticket, pending);
+    if (ticket->session == NULL || ticket->session->state == SESSION_CLOSING) {
+        count(core->counters, COUNTER_releases_by_death);
+        ticket_leave(core, ticket);
+    }
+    return false;
+}
+
 /* Serves what can be served now. The ticket may be gone afterwards. */
 void
 ticket_advance(struct core *core, struct ticket *ticket)
@@ -504,15 +537,7 @@ ticket_advance(struct core *core, struct ticket *ticket)
                     ticket->lost ? ERROR_LOST : ERROR_NOTHELD, NULL);
             break;
         case TICKET_HELD:
-            if (pending == NULL) {
-                if (ticket->session == NULL ||
-                    ticket->session->state == SESSION_CLOSING) {
-                    count(core->counters, COUNTER_releases_by_death);
-                    ticket_leave(core, ticket);
-                }
-                return;
-            }
-            if (hold_serve(core, ticket, pending))
+            if (!hold_advance(core, ticket, pending))
                 return;
             break;
         }
@@ -529,13 +554,16 @@ ticket_wanted(const struct ticket *ticket)
            pending->command == COMMAND_LOCK;
 }
 
-/* The belief that follows from an answer to a call sent at `sent_us`. */
+/*
+ * The belief that follows from an answer to a call sent at `sent_us`. More than
+ * the lease that was asked for is not believed.
+ */
 static void
 hold_believe(
     struct core *core, struct ticket *ticket, uint64_t sent_us, uint64_t ttl_ms)
 {
-    uint64_t ttl_us = us_from_ms(ttl_ms);
     uint64_t lease_us = us_from_ms(core->settings.lease_ms);
+    uint64_t ttl_us = us_min(us_from_ms(ttl_ms), lease_us);
 
     ticket->deadline_us =
         sent_us + ttl_us - us_min(ttl_us, drift_margin_us(ttl_us));
@@ -746,6 +774,8 @@ acquire_done(
         return;
     case OP_GONE:
     case OP_REFUSED:
+        /* A script that stopped half way leaves what it has written. */
+        ticket->doubt = true;
         ticket_fail(core, ticket, ERROR_INTERNAL);
         return;
     }
@@ -775,6 +805,24 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
     }
 }
 
+/* Redis cannot be asked: whose patience for that is over is told so. */
+static void
+ticket_refuse_late(struct core *core, struct ticket *ticket)
+{
+    LIST_EACH_SAFE (link, &ticket->pendings) {
+        struct pending *pending =
+            container_of(link, struct pending, ticket_link);
+        bool lock = pending->command == COMMAND_LOCK;
+        if (pending->asked ||
+            core->now_us < pending_give_up_us(core, pending))
+            continue;
+        count(core->counters, lock ? COUNTER_refused_unavailable
+                                   : COUNTER_refused_indoubt);
+        pending_error(core, pending,
+            lock ? ERROR_UNAVAILABLE : ERROR_INDOUBT, NULL);
+    }
+}
+
 static void
 release_done(
     struct core *core, struct ticket *ticket, const struct op_result *result)
@@ -795,6 +843,7 @@ release_done(
         ticket_rest(core, ticket);
         return;
     }
+    ticket_refuse_late(core, ticket);
     ticket->refresh_us = core->now_us + core_jitter(core, RETRY_US);
     ticket_arm(core, ticket);
     ticket_advance(core, ticket);
@@ -840,6 +889,14 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
     struct pending *pending = ticket_asking(ticket);
     if (pending != NULL)
         pending_error(core, pending, ERROR_LOST, NULL);
+}
+
+/* The deadline has come: nothing is granted or prolonged from here on. */
+static void
+hold_end(struct core *core, struct ticket *ticket)
+{
+    hold_lost(core, ticket, lost_reason(core, ticket));
+    ticket_leave(core, ticket);
 }
 
 /* Redis says that there is no such hold. */
@@ -907,6 +964,10 @@ hold_not_renewed(
 static void
 hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
 {
+    if (core->now_us >= ticket->deadline_us) {
+        ticket_advance(core, ticket);
+        return;
+    }
     switch (op->result.status) {
     case OP_OK:
         hold_renewed(core, ticket, op);
@@ -1075,8 +1136,6 @@ static void
 hold_timer(struct core *core, struct ticket *ticket)
 {
     if (core->now_us >= ticket->deadline_us) {
-        hold_lost(core, ticket, lost_reason(core, ticket));
-        ticket_leave(core, ticket);
         ticket_advance(core, ticket);
         return;
     }
@@ -1088,7 +1147,7 @@ hold_timer(struct core *core, struct ticket *ticket)
     }
     if (core->now_us >= ticket->renew_us &&
         handle_equal(ticket->renew_op, HANDLE_NONE))
-        ticket_send_renewal(core, ticket, ticket->hard_end_us);
+        (void)ticket_send_renewal(core, ticket, ticket->hard_end_us);
     ticket_arm(core, ticket);
 }
 
