@@ -12,6 +12,7 @@
 #include "daemon/io/state.h"
 
 #include "daemon/base/assert.h"
+#include "daemon/io/clock.h"
 #include "proto/request.h"
 
 #include <errno.h>
@@ -23,6 +24,7 @@
 
 #define ACCEPTS_A_TURN  64
 #define LINGER_S        1
+#define DRAIN_S         10
 #define ACCEPT_PAUSE_MS 100
 
 static void client_readable(evutil_socket_t fd, short what, void *arg);
@@ -73,6 +75,7 @@ client_destroy(struct client *client)
     list_remove(&client->link);
     list_remove(&client->dirty_link);
     list_remove(&client->fate_link);
+    list_remove(&client->late_link);
     close(client->fd);
     loop->client_count--;
     free(client);
@@ -125,7 +128,7 @@ client_finish(struct client *client)
         return;
     }
     client->shut = true;
-    client_forget_partial(client);
+    client->close_us = loop_now(client->loop) + LINGER_S * 1000000;
     event_add(&client->event, &linger);
 }
 
@@ -205,14 +208,38 @@ client_writable(evutil_socket_t fd, short what, void *arg)
     client_drained(client);
 }
 
-/* Hands lines to the core; returns how many bytes are done with. */
+/* Whether nothing that it sends matters any more. */
+static bool
+client_doomed(const struct client *client)
+{
+    return client->ending ||
+           (!list_empty(&client->fate_link) && client->fate != FATE_DRAINED);
+}
+
+/* All together have too much, and this one has more than its share of it. */
+static bool
+client_hoards(const struct client *client)
+{
+    const struct loop *loop = client->loop;
+    uint64_t own = (uint64_t)client->out_len + client->partial_len;
+
+    return loop->memory > loop->settings.memory_max &&
+           own * loop->client_count > loop->settings.memory_max;
+}
+
+/*
+ * Hands lines to the core; returns how many bytes are done with. Where the turn
+ * has lasted too long, what is left waits for the next: there is no work that a
+ * client could keep all others waiting with.
+ */
 static size_t
 client_lines(struct client *client, char *data, size_t len)
 {
-    uint32_t line_max = client->loop->settings.core.line_max;
+    struct loop *loop = client->loop;
+    uint32_t line_max = loop->settings.core.line_max;
     size_t done = 0;
 
-    for (;;) {
+    for (uint32_t lines = 1;; lines++) {
         struct core_event event = {.session = client->session};
         size_t used = 0;
         enum line_status status = line_next(data + done, len - done, line_max,
@@ -221,16 +248,21 @@ client_lines(struct client *client, char *data, size_t len)
         if (status == LINE_MORE)
             return done;
         event.kind = status == LINE_FOUND ? CORE_LINE : CORE_TOO_LONG;
-        loop_step(client->loop, &event);
-        if (client->ending)
+        loop_step(loop, &event);
+        if (client_doomed(client))
             return len;
+        if (lines % LINES_A_LOOK == 0 && done < len &&
+            clock_boot_us() > loop_now(loop) + LINES_US) {
+            list_push_back(&loop->late, &client->late_link);
+            return done;
+        }
     }
 }
 
 static void
 client_keep_partial(struct client *client, const char *data, size_t len)
 {
-    require(len > 0 && len < PROTO_LINE_MAX);
+    require(len > 0 && len <= READ_BYTES + PROTO_LINE_MAX);
     client->partial = malloc(len);
     if (client->partial == NULL) {
         client_expel(client, EXPEL_MEMORY);
@@ -255,12 +287,32 @@ client_bytes(struct client *client, size_t len)
     }
     client_forget_partial(client);
     done = client_lines(client, data, len);
-    if (!client->ending && done < len) {
+    if (client_doomed(client))
+        return;
+    if (done < len || client->skipping)
         client_step(client, CORE_BYTES);
+    if (done < len)
         client_keep_partial(client, data + done, len - done);
-    }
-    if (client->loop->memory > client->loop->settings.memory_max)
+    if (client_hoards(client))
         client_expel(client, EXPEL_MEMORY);
+}
+
+/* Goes on with the lines that an earlier turn had no time for. */
+void
+client_catch_up(struct loop *loop)
+{
+    struct list late;
+    struct list *at;
+
+    list_init(&late);
+    list_splice_back(&late, &loop->late);
+    while ((at = list_pop_front(&late)) != NULL) {
+        struct client *client = container_of(at, struct client, late_link);
+        size_t len = client->partial_len;
+        if (len > 0)
+            memcpy(loop->read_buffer, client->partial, len);
+        client_bytes(client, len);
+    }
 }
 
 static void
@@ -270,10 +322,13 @@ client_readable(evutil_socket_t fd, short what, void *arg)
     char *data = client->loop->read_buffer;
     size_t kept = client->partial_len;
 
-    if ((what & EV_TIMEOUT) != 0) {
+    if ((what & EV_TIMEOUT) != 0 ||
+        (client->ending && loop_now(client->loop) >= client->close_us)) {
         client_destroy(client); /* it did not close in time */
         return;
     }
+    if (!list_empty(&client->late_link))
+        return; /* what came before is first */
     if (kept > 0)
         memcpy(data, client->partial, kept);
     ssize_t got = recv(fd, data + kept, READ_BYTES, 0);
@@ -347,6 +402,7 @@ client_accept(struct listener *listener, int fd,
     list_init(&client->link);
     list_init(&client->dirty_link);
     list_init(&client->fate_link);
+    list_init(&client->late_link);
     client->loop = loop;
     client->fd = fd;
     client->tcp = listener->tcp;
@@ -472,11 +528,11 @@ effect_line(
 {
     const char *text = loop->effects.text;
 
+    if (list_empty(&client->dirty_link))
+        list_push_back(&loop->dirty, &client->dirty_link);
     if (client->turn_len == 0 && client->out_len == 0) {
         client->turn_offset = effect->offset;
         client->turn_len = effect->len;
-        if (list_empty(&client->dirty_link))
-            list_push_back(&loop->dirty, &client->dirty_link);
         return;
     }
     if (client->turn_len > 0 &&
@@ -489,6 +545,21 @@ effect_line(
             client, text + client->turn_offset, client->turn_len);
     client->turn_len = 0;
     client_keep_output(client, text + effect->offset, effect->len);
+}
+
+/* The session has ended: the client goes when it has read all, or in time. */
+static void
+client_end(struct client *client)
+{
+    static const struct timeval drain = {.tv_sec = DRAIN_S};
+
+    client->ending = true;
+    client->session = HANDLE_NONE;
+    client->close_us = loop_now(client->loop) + DRAIN_S * 1000000;
+    list_remove(&client->late_link);
+    client_forget_partial(client);
+    if (!client->eof)
+        event_add(&client->event, &drain);
 }
 
 static void
@@ -508,9 +579,8 @@ effect_carry_out(struct loop *loop, const struct effect *effect)
             list_push_back(&loop->dirty, &client->dirty_link);
         break;
     case EFFECT_CLOSE:
-        client->ending = true;
         loop->by_session[effect->session.index] = NULL;
-        client->session = HANDLE_NONE;
+        client_end(client);
         if (list_empty(&client->dirty_link))
             list_push_back(&loop->dirty, &client->dirty_link);
         break;
@@ -549,7 +619,7 @@ client_write_turn(struct loop *loop, struct client *client)
             client_note(client, FATE_DRAINED);
     } else if (client->out_len > loop->settings.output_max) {
         client_note(client, FATE_OUTPUT);
-    } else if (loop->memory > loop->settings.memory_max) {
+    } else if (client_hoards(client)) {
         client_note(client, FATE_MEMORY);
     }
 }

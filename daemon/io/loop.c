@@ -66,8 +66,8 @@ loop_drain_store(struct loop *loop)
         loop_step(loop, &event);
 }
 
-/* Time for core and store until neither has more to do now. */
-static void
+/* Time for core and store until neither has more to do now; false: they have. */
+static bool
 loop_move(struct loop *loop)
 {
     for (int round = 0; round < ROUNDS_A_TURN; round++) {
@@ -79,13 +79,15 @@ loop_move(struct loop *loop)
         bool fates = client_flush(loop);
         if (!event.more && !fates && loop->effects.entry_count == 0 &&
             list_empty(&loop->effects.ops))
-            return;
+            return true;
     }
     client_effects(loop);
+    return false;
 }
 
+/* For when there is something to do again; `idle`: there is nothing now. */
 static void
-loop_set_timer(struct loop *loop)
+loop_set_timer(struct loop *loop, bool idle)
 {
     uint64_t now_us = loop_now(loop);
     uint64_t next_us = core_next_us(loop->core);
@@ -95,7 +97,8 @@ loop_set_timer(struct loop *loop)
         next_us = store_us;
     if (loop->stopping && loop->stop_us < next_us)
         next_us = loop->stop_us;
-    if (loop->effects.entry_count > 0 || !list_empty(&loop->effects.ops))
+    if (!idle || !list_empty(&loop->late) || loop->effects.entry_count > 0 ||
+        !list_empty(&loop->effects.ops))
         next_us = now_us;
     if (next_us == loop->timer_us &&
         event_pending(&loop->timer, EV_TIMEOUT, NULL))
@@ -116,15 +119,17 @@ loop_timer(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
-    (void)arg; /* it has woken the loop; the turn does the rest */
+    /* That begins a turn, which does the rest, also where the loop polls. */
+    (void)loop_now(arg);
 }
 
 static void
 loop_turn(struct loop *loop)
 {
-    loop_move(loop);
+    client_catch_up(loop);
+    bool idle = loop_move(loop);
     redis_carry_out(loop);
-    loop_set_timer(loop);
+    loop_set_timer(loop, idle);
     loop->now_us = 0;
 }
 
@@ -158,7 +163,7 @@ loop_poll(struct loop *loop, uint64_t from_us)
     do {
         if (event_base_loop(loop->base, EVLOOP_NONBLOCK) < 0)
             return false;
-        if (loop->now_us != 0)
+        if (loop->now_us != 0 || loop->stop_now)
             return true;
     } while (clock_boot_us() < from_us + loop->settings.busy_poll_us);
     return false;
@@ -174,20 +179,21 @@ loop_wait(struct loop *loop)
     if (loop_poll(loop, from_us))
         return true;
     int status = event_base_loop(loop->base, EVLOOP_ONCE);
-    loop->poll_pays =
-        loop_now(loop) < from_us + loop->settings.busy_poll_us;
+    loop->poll_pays = loop_now(loop) < from_us + loop->settings.busy_poll_us;
     return status >= 0;
 }
 
 int
 loop_run(struct loop *loop)
 {
-    while (!loop_over(loop)) {
+    for (;;) {
         loop_turn(loop);
+        /* A turn may be what the end waited for: no event may come after. */
+        if (loop_over(loop))
+            return 0;
         if (!loop_wait(loop))
             return 71;
     }
-    return 0;
 }
 
 void
@@ -276,6 +282,7 @@ loop_create(
     list_init(&loop->clients);
     list_init(&loop->dirty);
     list_init(&loop->fated);
+    list_init(&loop->late);
     loop->timer_us = WHEEL_NEVER;
     loop->started_us = clock_real_us();
     loop->client_max = loop_clients_fit(settings->core.sessions_max);

@@ -237,8 +237,8 @@ link_read(struct redis_link *link)
         if (reply == NULL)
             return;
         store_reply(loop->store, link->id, loop_now(loop), reply);
+        loop_drain_store(loop); /* results refer to the reply */
         arena_reset(link);
-        loop_drain_store(loop);
     }
 }
 
@@ -300,6 +300,7 @@ link_writable(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
+    (void)loop_now(link->loop); /* the store may send more in this turn */
     if (link->connecting)
         link_opened(link);
     else

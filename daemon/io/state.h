@@ -1,9 +1,9 @@
 /*
  * The loop's own state, for the files of daemon/io only.
  *
- * listen.c: sockets to listen on. client.c: clients' connections. redis.c: links
- * to Redis. http.c, page.c: what operators see. loop.c: turns. Nothing here
- * decides about locks.
+ * listen.c: sockets to listen on. client.c: clients' connections. redis.c:
+ * links to Redis. http.c, page.c: what operators see. loop.c: turns. Nothing
+ * here decides about locks.
  */
 #ifndef HOLDFAST_IO_STATE_H
 #define HOLDFAST_IO_STATE_H
@@ -16,6 +16,8 @@
 #define READ_BYTES    16384 /* of a client, a turn */
 #define REDIS_READ    262144
 #define SECRET_POOL   4096
+#define LINES_A_LOOK  16    /* of a client, between looks at the clock */
+#define LINES_US      10000 /* of a turn; lines that come later wait */
 #define LISTENERS_MAX 80
 
 /* What a client's write led to; the core hears of it after the writes. */
@@ -30,6 +32,7 @@ struct client {
     struct list link;       /* loop->clients */
     struct list dirty_link; /* loop->dirty */
     struct list fate_link;  /* loop->fated */
+    struct list late_link;  /* loop->late */
     enum client_fate fate;
     struct loop *loop;     /* ref */
     struct event event;    /* reading */
@@ -44,13 +47,15 @@ struct client {
     bool shut;     /* our FIN is sent; waits for the client's */
     uint16_t partial_len;
     struct handle session;
-    char *partial; /* owned; the beginning of a line, or NULL */
+    char *partial; /* owned; the beginning of a line, or NULL; on loop->late
+                      lines come before it */
     char *out;     /* owned; what the socket did not take, or NULL */
     uint32_t out_start;
     uint32_t out_len;
     uint32_t out_capacity;
     uint32_t turn_offset; /* in the effects' text: lines of this turn */
     uint32_t turn_len;
+    uint64_t close_us; /* where it is ending: closed then in any case */
 };
 
 struct listener {
@@ -79,6 +84,7 @@ struct loop {
     struct list clients;
     struct list dirty; /* clients with lines of this turn */
     struct list fated; /* clients with a fate to be met */
+    struct list late;  /* clients whose lines took too long for one turn */
     uint32_t client_count;
     uint32_t client_max;
     uint64_t memory; /* unread and unparsed bytes */
@@ -127,6 +133,7 @@ bool client_listen(struct loop *loop, const struct loop_address *address,
 void client_stop_listening(struct loop *loop);
 void client_effects(struct loop *loop);
 bool client_flush(struct loop *loop);
+void client_catch_up(struct loop *loop);
 void client_close_all(struct loop *loop);
 void client_accept_timer(evutil_socket_t fd, short what, void *arg);
 

@@ -132,13 +132,14 @@ link_lost(
 {
     char name[80];
     char reason[160];
-    bool was_ready = link->state == LINK_READY;
+    bool news =
+        link->state == LINK_READY || link->backoff_us == BACKOFF_MIN_US;
 
     if (link->state == LINK_DOWN)
         return;
     if (link->state != LINK_CONNECTING)
         count(store->counters, COUNTER_redis_disconnects);
-    log_write(was_ready ? LOG_WARN : LOG_DEBUG, "redis_link_lost",
+    log_write(news ? LOG_WARN : LOG_DEBUG, "redis_link_lost",
         "node=%s why=%s", link_name(store, link, name, sizeof(name)),
         log_quote(reason, sizeof(reason), text_from(why)));
     link->state = LINK_DOWN;
@@ -358,6 +359,8 @@ link_ready(struct store *store, struct link *link)
 
     link->state = LINK_READY;
     link->backoff_us = BACKOFF_MIN_US;
+    if (store->slots_mapped == 0)
+        store->map_next_us = 0; /* here is somebody to ask */
     log_write(LOG_INFO, "redis_link_ready", "node=%s%s",
         link_name(store, link, name, sizeof(name)),
         link->index == LINK_SUBSCRIBER ? " use=hints" : "");
@@ -417,7 +420,10 @@ link_take(struct store *store, struct link *link, struct call *call,
         call_script_reply(store, link, call, now_us, reply);
         break;
     case CALL_INFO:
-        link_info(store, link, now_us, reply);
+        if (error)
+            link_refused(store, link, now_us, call, reply);
+        else
+            link_info(store, link, now_us, reply);
         break;
     case CALL_CLIENT_ID:
         if (reply->type == RESP_INTEGER && reply->integer > 0)
