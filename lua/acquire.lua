@@ -97,6 +97,7 @@ end
 local function ticket_again(r, t, lease)
     if bit.band(t.flags, GRANTED) ~= 0 then
         t.flags, t.ends = HELD, now + ticket_term(t)
+        r.low = min(r.low, t.ends)
     else
         t.flags, t.ends = WAITS, now + lease
     end

@@ -48,7 +48,8 @@ local SOLE = '\1\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0'
 -- The first bytes of a result that is OK and has no grants.
 local RESULT_OK = '\0\0\0\0\0\0\0\0'
 
--- The results of the operations, in their order; the first place is the reply's.
+-- The results of the operations, in their order; the first place is the
+-- reply's.
 local out = {''}
 
 -- The reply: the time and the id, or zeros where nobody asked for them, then

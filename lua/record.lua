@@ -165,8 +165,8 @@ local function ticket_strike(r, t)
     end
 end
 
--- Writes the head, and the id where it changed; keeps the key from expiring;
--- and squeezes dead tickets out where they are too many.
+-- Writes the head, and the id where it changed; keeps the key from expiring
+-- while anybody lives; and squeezes dead tickets out where they are too many.
 local function record_store(r)
     local old = r.stored
     if r.live == 0 then
@@ -195,7 +195,7 @@ local function record_store(r)
             'KEEPTTL')
         return
     end
-    if r.forget - now < forget_after / 2 then
+    if r.live > 0 and r.forget - now < forget_after / 2 then
         r.forget = now + forget_after
         call('PEXPIRE', r.key, forget_after)
     end

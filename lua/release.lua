@@ -34,7 +34,7 @@ return function(key, arg)
         expire(r)
         grants = serve(r, seen)
     end
-    result(OK, 0, 0, t.fence, 0, 0, 0, grants)
+    result(OK, 0, 0, 0, 0, 0, 0, grants)
     record_store(r)
 end
 end
