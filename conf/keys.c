@@ -240,7 +240,7 @@ static const struct key keys[] = {
     {.path = "limits.outstanding",
         .type = KEY_COUNT,
         FIELD(limit_outstanding),
-        RANGE(1, 1048576),
+        RANGE(1, 8192), /* all may be answered in one step of the core */
         .standard = "4096",
         .reloadable = true,
         .help = "unanswered requests of a session"},

@@ -74,8 +74,8 @@ struct holdfast_pending {
 };
 
 /*
- * A hold that the broker granted. It lives on holdfast.holds, from the OK of its
- * LOCK until it is given back, lost, overdue, or the connection ends.
+ * A hold that the broker granted. It lives on holdfast.holds, from the OK of
+ * its LOCK until it is given back, lost, overdue, or the connection ends.
  */
 struct holdfast_kept {
     struct holdfast_kept *next; /* owned by the list */
@@ -153,7 +153,7 @@ struct holdfast {
     void *clock_context;
 };
 
-/* client.c: also for tests, over a connected socket and a clock of their own. */
+/* client.c: also for tests, over a connected socket and their own clock. */
 struct holdfast *holdfast_make(void);
 enum holdfast_status holdfast_create_over(int fd,
     uint64_t (*clock)(void *context), void *context, struct holdfast **out);

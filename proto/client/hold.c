@@ -283,8 +283,8 @@ deferred_tell(
 }
 
 /*
- * The final answer to the library's PING or HELD; `message` is NULL where it was
- * an ERR.
+ * The final answer to the library's PING or HELD; `message` is NULL where it
+ * was an ERR.
  */
 void
 holdfast_kept_confirmed(struct holdfast *h,

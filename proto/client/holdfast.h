@@ -30,8 +30,8 @@
  * A hold can be trusted until its deadline, which the library keeps by itself:
  * it asks the broker at a third of the time that is left, and counts each
  * answer from the sending of the question, never from its arrival. So a program
- * that is cut off silently still learns of its loss (HOLDFAST_DEADLINE), as long
- * as it calls holdfast_process() in time. What must be safe even against a
+ * that is cut off silently still learns of its loss (HOLDFAST_DEADLINE), as
+ * long as it calls holdfast_process() in time. What must be safe even against a
  * process that is stopped for a while compares the fence where it writes.
  *
  * All times are milliseconds of CLOCK_BOOTTIME (holdfast_now_ms()), which runs
@@ -88,7 +88,7 @@ enum holdfast_kind {
     HOLDFAST_CLOSED,   /* the connection is over; always the last event */
 };
 
-/* `key=value` of a line, decoded. `value` ends in a NUL that `len` leaves out. */
+/* `key=value` of a line, decoded. `len` is without the NUL behind `value`. */
 struct holdfast_pair {
     const char *key;
     const char *value;
@@ -126,9 +126,10 @@ bool holdfast_event_number(
  * "[V6]:PORT", "HOST" (port 4653) or a socket's path (with a '/' in it). A host
  * that is a name is looked up here, which may block as getaddrinfo() does;
  * numbers and paths never block. Failing to connect is told by HOLDFAST_CLOSED.
- * The caller owns *h; it is NULL after an error.
+ * The caller owns *out; it is NULL after an error.
  */
-enum holdfast_status holdfast_create(const char *address, struct holdfast **h);
+enum holdfast_status holdfast_create(
+    const char *address, struct holdfast **out);
 
 /*
  * Closes and frees; *h becomes NULL, and may be. The broker releases the holds
@@ -143,8 +144,8 @@ int holdfast_fd(const struct holdfast *h);
 short holdfast_events(const struct holdfast *h);
 
 /*
- * How long to poll for, in ms, until holdfast_process() is due for a deadline of
- * its own; -1: for as long as it takes.
+ * How long to poll for, in ms, until holdfast_process() is due for a deadline
+ * of its own; -1: for as long as it takes.
  */
 int holdfast_timeout_ms(const struct holdfast *h);
 
@@ -209,7 +210,7 @@ enum holdfast_status holdfast_submit_renew(struct holdfast *h, const char *name,
  * library: no deadline is kept for them.
  */
 enum holdfast_status holdfast_submit(
-    struct holdfast *h, const char *line, uint64_t *request);
+    struct holdfast *h, const char *text, uint64_t *request);
 
 /*
  * Percent-encodes `len` bytes into a word of the wire, with a NUL. Returns its
@@ -258,8 +259,8 @@ uint64_t holdfast_deadline_ms(
 void holdfast_poll(struct holdfast *h, int timeout_ms);
 
 /*
- * Waits for the final answer to `request`. HOLDFAST_SUCCESS and HOLDFAST_REFUSED
- * fill in *event. HOLDFAST_FOREVER waits without end.
+ * Waits for the final answer to `request`. HOLDFAST_SUCCESS and
+ * HOLDFAST_REFUSED fill in *event. HOLDFAST_FOREVER waits without end.
  */
 enum holdfast_status holdfast_wait(struct holdfast *h, uint64_t request,
     uint64_t timeout_ms, struct holdfast_event *event);

@@ -360,6 +360,31 @@ lock_once(struct attempt *attempt, struct holdfast *h, bool first,
     }
 }
 
+/*
+ * After a connection, greeted at `greeted_ms`, that ended without the lock:
+ * pauses; STATUS_FINE where another one is to be tried.
+ */
+static int
+reach_again(struct attempt *attempt, uint64_t greeted_ms)
+{
+    const struct acquire *acquire = attempt->acquire;
+
+    /* A broker that refuses at once was not reached in any useful sense. */
+    if (loop_now_ms() - greeted_ms >= PAUSE_MAX_MS)
+        reach_begin(attempt);
+    uint64_t next = loop_now_ms() + pause_ms(attempt);
+    if (next >= attempt->reach_ms) {
+        complain("no broker at %s: it is going", acquire->address);
+        return STATUS_TROUBLE;
+    }
+    if (acquire->wait_ms != HOLDFAST_FOREVER &&
+        wait_left(attempt, false) == 0) {
+        complain("not acquired: the connection to the broker ended");
+        return STATUS_NOT_ACQUIRED;
+    }
+    return pause_until(attempt, next);
+}
+
 int
 acquire_lock(const struct acquire *acquire, struct loop *loop,
     struct holdfast **h, struct holdfast_hold *hold)
@@ -369,28 +394,21 @@ acquire_lock(const struct acquire *acquire, struct loop *loop,
         .loop = loop,
         .start_ms = loop_now_ms(),
     };
-    bool first = true;
 
     *h = NULL;
     reach_begin(&attempt);
-    for (;;) {
+    for (bool first = true;; first = false) {
         int status = greet(&attempt, h);
         if (status != STATUS_FINE)
             return status;
+        uint64_t greeted = loop_now_ms();
         status = lock_once(&attempt, *h, first && attempt.tries == 0, hold);
         if (status == STATUS_FINE)
             return status;
         holdfast_destroy(h);
         if (status != AGAIN)
             return status;
-        if (acquire->wait_ms != HOLDFAST_FOREVER &&
-            wait_left(&attempt, false) == 0) {
-            complain("not acquired: the connection to the broker ended");
-            return acquire->wait_ms == 0 ? STATUS_TROUBLE : STATUS_NOT_ACQUIRED;
-        }
-        first = false;
-        reach_begin(&attempt);
-        status = pause_until(&attempt, loop_now_ms() + pause_ms(&attempt));
+        status = reach_again(&attempt, greeted);
         if (status != STATUS_FINE)
             return status;
     }

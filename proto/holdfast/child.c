@@ -1,14 +1,14 @@
 /*
  * A program in a process group of its own: started, signalled, reaped, killed.
  *
- * Start: the child waits behind a gate until it has its group, its guard and the
- * terminal; so there is no moment in which it runs unguarded. It has the signal
- * mask, the dispositions and the descriptors that this process came with;
- * everything that this process opened is close-on-exec.
+ * Start: the child waits behind a gate until it has its group, its guard and
+ * the terminal; so there is no moment in which it runs unguarded. It has the
+ * signal mask, the dispositions and the descriptors that this process came
+ * with; everything that this process opened is close-on-exec.
  *
- * The group's number stays taken while the program is not reaped or a process of
- * the group lives, so a signal to the group cannot meet a stranger as long as
- * none is sent after child_group_gone().
+ * The group's number stays taken while the program is not reaped or a process
+ * of the group lives, so a signal to the group cannot meet a stranger as long
+ * as none is sent after child_group_gone().
  */
 #define _GNU_SOURCE 1
 

@@ -18,8 +18,9 @@ struct child {
 };
 
 /*
- * Starts argv[0], looked up in PATH, with `lock` in its environment. False after
- * a complaint. A program that cannot be executed ends with 126 or 127 by itself.
+ * Starts argv[0], looked up in PATH, with `lock` in its environment. False
+ * after a complaint. A program that cannot be executed ends with 126 or 127 by
+ * itself.
  */
 bool child_start(struct child *child, const struct settings *settings,
     const struct loop *loop, const char *session,

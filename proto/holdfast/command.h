@@ -1,5 +1,5 @@
 /*
- * The commands of `holdfast`, their exit statuses, and what they have in common.
+ * The commands of `holdfast`, their exit statuses, what they have in common.
  *
  *     main.c      options before the command; which command
  *     options.c   options of a command; durations
@@ -10,8 +10,8 @@
  *     loop.c      signals, time and sockets together, for run and lock
  *     acquire.c   from an address to a lock that is held
  *     lock.c
- *     run.c       a program under a lock: child.c its process group, guard.c who
- *                 ends that where this process cannot, terminal.c whose the
+ *     run.c       a program under a lock: child.c its process group, guard.c
+ *                 who ends that where this process cannot, terminal.c whose the
  *                 terminal is
  */
 #ifndef HOLDFAST_COMMAND_COMMAND_H

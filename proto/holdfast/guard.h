@@ -13,7 +13,7 @@ struct guard {
     int fd;    /* owned; its end is this process' end */
 };
 
-/* Guards `group` from now on. False: it could not be started; errno says why. */
+/* Guards `group` from now on. False: it could not be started; see errno. */
 bool guard_start(
     struct guard *guard, const struct settings *settings, pid_t group);
 

@@ -34,6 +34,8 @@ event_ends(const struct holdfast_event *event)
 
     switch (event->kind) {
     case HOLDFAST_LOST:
+        if (event->request == 0) /* of something that is not ours */
+            return false;
         complain("the lock is lost: %s",
             escape_text(reason != NULL ? reason : "", text, sizeof(text)));
         return true;

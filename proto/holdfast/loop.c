@@ -1,6 +1,6 @@
 /*
- * Signals come through a signalfd and are read in the loop, so no code runs in a
- * handler. They stay blocked from loop_init() to the end.
+ * Signals come through a signalfd and are read in the loop, so no code runs in
+ * a handler. They stay blocked from loop_init() to the end.
  */
 #define _GNU_SOURCE 1
 

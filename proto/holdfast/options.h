@@ -1,5 +1,5 @@
 /*
- * Options of the command line: `--name value`, `--name=value`, `-n value`, `-n`.
+ * Options of the command line: `--name value`, `--name=value`, `-n value`.
  */
 #ifndef HOLDFAST_COMMAND_OPTIONS_H
 #define HOLDFAST_COMMAND_OPTIONS_H

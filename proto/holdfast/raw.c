@@ -2,8 +2,8 @@
  * raw: bytes between the input, the broker and the output, as `nc -N` would do
  * it, with the address and the exit status of the other commands.
  *
- * The input's end is passed on as a FIN; what is still to be answered comes, and
- * BYE as the last line. Without BYE the connection was lost.
+ * The input's end is passed on as a FIN; what is still to be answered comes,
+ * and BYE as the last line. Without BYE the connection was lost.
  */
 #define _GNU_SOURCE 1
 

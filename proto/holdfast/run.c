@@ -7,8 +7,8 @@
  *   the deadline comes near   the broker was not heard of in time. The lock is
  *                             ours until the deadline, so there is time: TERM,
  *                             and KILL shortly before the deadline.
- *   LOST                      the lock may be somebody else's from now on. TERM,
- *                             and KILL after LOST_GRACE_MS, a moment for
+ *   LOST                      the lock may be somebody else's from now on.
+ *                             TERM, and KILL after LOST_GRACE_MS, a moment for
  *                             cleaning up that only the fence covers.
  *   the connection ends       a broker that lives frees the lock when it sees
  *                             that, which is now. KILL.
@@ -16,9 +16,9 @@
  * A process that was paused looks at the clock before anything else: past the
  * time for KILL there is nothing to be asked.
  *
- * Everything in the group dies, and the lock is given up only when nothing of it
- * is left. What leaves the group (setsid) is on its own, and so is what the
- * program leaves behind when it ends by itself.
+ * Everything in the group dies, and the connection is closed only when nothing
+ * of it is left. What leaves the group (setsid) is on its own, and so is what
+ * the program leaves behind when it ends by itself.
  */
 #define _GNU_SOURCE 1
 
@@ -122,6 +122,8 @@ run_event(struct run *run, const struct holdfast_event *event)
 
     switch (event->kind) {
     case HOLDFAST_LOST:
+        if (event->request == 0) /* of something that is not ours */
+            break;
         run_lose(run, reason != NULL ? reason : "the broker says so",
             now + LOST_GRACE_MS);
         break;
@@ -231,6 +233,10 @@ run_program(struct run *run, const struct settings *settings, char **argv)
 
     run_margins(run);
     run->kill_ms = run_kill_at(run, run->hold.deadline_ms);
+    if (loop_now_ms() >= run->kill_ms) {
+        complain("the lock is lost: its time was over before the start");
+        return STATUS_LOST;
+    }
     if (!child_start(child, settings, &run->loop, holdfast_session(run->h),
             &run->hold, argv)) {
         acquire_release(run->h, &run->hold);

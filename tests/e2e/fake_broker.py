@@ -1,8 +1,8 @@
 """A broker made of threads, for what a real one does not do on request.
 
 It answers as one that grants everything; it can also stay silent, refuse, lose
-locks, say whatever a test likes, and cut connections. Beside it, a TestCase that
-runs the `holdfast` command ($HOLDFAST, or build/holdfast in this tree).
+locks, say whatever a test likes, and cut connections. Beside it, a TestCase
+that runs the `holdfast` command ($HOLDFAST, or build/holdfast in this tree).
 """
 
 import contextlib

@@ -11,8 +11,8 @@ import sys
 import time
 import unittest
 
-from fake_broker import (CommandCase, children_of, group_running, is_running,
-                         process_state)
+from fake_broker import (HOLDFAST, CommandCase, children_of, group_running,
+                         is_running, process_state)
 
 FAMILY = """
 import os, signal, sys, time
@@ -137,10 +137,28 @@ class LostTest(LossCase):
         self.assertEqual(process.wait(5), 123)
         self.assertFalse(is_running(pid))
 
+    def test_run_within_run(self):
+        broker = self.broker()
+        broker.answers["LOCK"] = lambda words: \
+            "OK ttl_ms=9000 count=1 fence=%d" % (7 if words[1] == "in" else 42)
+        process = self.start(
+            broker, "run", "job", "--", HOLDFAST, "run", "in", "--",
+            sys.executable, "-c", FAMILY, self.folder, "deaf")
+        self.group = int(self.wait_lines("child", 2)[0])
+        self.wait_lines("grandchild", 4)
+        self.kill_at_end(-self.group)
+        for connection in list(broker.connections):
+            # Whichever is the outer one, it alone believes this.
+            connection.sendall(b"* LOST job fence=42 reason=expired\n")
+            connection.sendall(b"* SAFE in ttl_ms=9000\n")
+        self.assertEqual(process.wait(5), 123)
+        self.wait_until(lambda: not group_running(self.group), 1)
+
     def test_other_lost_locks_do_not_matter(self):
         broker = self.broker()
         process = self.start_family(broker)
-        broker.say("* NEWS job fence=42\n* SAFE job ttl_ms=9000")
+        broker.say("* NEWS job fence=42\n* SAFE job ttl_ms=9000\n"
+                   "* LOST other fence=42\n* LOST job fence=41")
         time.sleep(0.3)
         self.assertIsNone(process.poll())
 

@@ -286,6 +286,15 @@ class RefusedTest(CommandCase):
                               "HOLDFAST_FENCE")
         self.assertEqual(result.stdout, b"7\n")
 
+    def test_broker_that_only_goes(self):
+        broker = self.broker(LOCK="ERR DRAINING retry=1")
+        begin = time.monotonic()
+        result = self.command(broker, "run", "--wait", "2s", "job", "--",
+                              "true")
+        self.assertEqual(result.returncode, 125)
+        self.assertLess(time.monotonic() - begin, 3)
+        self.assertLess(len(broker.received("LOCK")), 12)
+
     def test_connection_lost_while_waiting(self):
         broker = self.broker(LOCK=None)
         process = self.start(broker, "run", "--wait", "20s", "job", "--",

@@ -1,6 +1,6 @@
 /*
- * A client connection over a socketpair, with a scripted broker at the other end
- * and a clock that stands until it is moved.
+ * A client connection over a socketpair, with a scripted broker at the other
+ * end and a clock that stands until it is moved.
  */
 #ifndef HOLDFAST_UNIT_TEST_CLIENT_H
 #define HOLDFAST_UNIT_TEST_CLIENT_H

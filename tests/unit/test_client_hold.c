@@ -1,6 +1,6 @@
 /*
- * The client library's deadlines: counted from the sending of the question, told
- * before they pass, never on a grant that is old news.
+ * The client library's deadlines: counted from the sending of the question,
+ * told before they pass, never on a grant that is old news.
  */
 #include "tests/unit/test_client.h"
 
