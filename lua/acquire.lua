@@ -53,10 +53,7 @@ local function acquire_free(r, arg, permits, mode, words, lease, hold, seen)
     local arrival = r.arrival
     r.arrival = arrival + 1
     local new = r.forget == 0
-    local fresh = r.forget - now < forget_after / 2
-    if fresh then
-        r.forget = now + forget_after
-    end
+    local term_of_key = forgets_soon(r) and forget_later(r)
     if words > 0 then
         r.width = TICKET + 64 * math.ceil(words / 64)
     end
@@ -69,11 +66,11 @@ local function acquire_free(r, arg, permits, mode, words, lease, hold, seen)
             string.rep('\0', r.width - TICKET - words)
     end
     if new then
-        call('SET', r.key, data, 'PX', forget_after)
+        call('SET', r.key, data, 'PX', term_of_key)
     else
         call('SETRANGE', r.key, 0, data)
-        if fresh then
-            call('PEXPIRE', r.key, forget_after)
+        if term_of_key then
+            call('PEXPIRE', r.key, term_of_key)
         end
     end
     result(OK, 0, arrival, fence, term, 0, 0)
@@ -84,8 +81,8 @@ local function ticket_append(r, arg, mode, words, permits, lease, hold)
     widen(r, words)
     local t = {place = r.stored, flags = WAITS, mode = mode, words = words,
         permits = permits, arrival = r.arrival, fence = 0, ends = now + lease,
-        hold = hold, lease = lease, broker = broker, since = now}
-    t.generation, t.session, t.owner, t.request = unpack_at('<I4c16c8c8', arg)
+        hold = hold, lease = lease, identity = sub(arg, 1, 36),
+        broker = broker, since = now}
     call('SETRANGE', r.key, ticket_at(r, t.place), ticket_pack(t) ..
         sub(arg, ACQUIRE_WORDS) .. string.rep('\0', r.width - TICKET - words))
     r.raw = nil
@@ -104,13 +101,13 @@ local function ticket_again(r, t, lease)
     ticket_store(r, t)
 end
 
-return function(key, arg)
+return function(key, arg, read)
     local flags, mode, words, permits, limit, lease, hold, latest, seen =
         unpack_at(ACQUIRE_FORMAT, arg, 37)
     if now > latest then
         return result(LATE)
     end
-    local raw, wrong = read_record(key)
+    local raw, wrong = record_check(read)
     if not raw then
         return result(wrong)
     end
@@ -132,18 +129,20 @@ return function(key, arg)
     else
         if bit.band(flags, NO_QUEUE) ~= 0 then
             grants = serve(r, seen)
-            if r.live > 0 or now < r.grace or now < r.delay then
+            -- Whoever waits now is suspended, and in nobody's way.
+            if closed(r) or now < r.grace or now < r.delay then
                 result(BUSY, 0, 0, 0, 0, ask_again(r), 0, grants)
                 return record_store(r)
             end
-        elseif r.live >= waiters_max then
+        elseif full(r) then
             grants = serve(r, seen)
-            result(FULL, 0, 0, 0, 0, 0, 0, grants)
-            return record_store(r)
+            if full(r) then
+                result(FULL, 0, 0, 0, 0, 0, 0, grants)
+                return record_store(r)
+            end
         end
         t = ticket_append(r, arg, mode, words, permits, lease, hold)
-        local more = serve(r, seen, t)
-        grants = grants or more
+        grants = serve(r, seen, t, grants)
     end
     result_of(r, t, grants)
     record_store(r)
@@ -185,7 +184,7 @@ local function acquire_plain(key, arg, raw)
         return false
     end
     fence = raise_fence(fence, sub(raw, 81, HEAD), seen)
-    if not fence then
+    if not (fence and fence < forget * 1000) then
         return false
     end
     if lease ~= cached then
@@ -204,7 +203,7 @@ for i = 1, #KEYS do
     if type(raw) ~= 'string'
         or not acquire_plain(KEYS[i], ARGV[i + 1], raw) then
         slow = slow or general()
-        slow(KEYS[i], ARGV[i + 1])
+        slow(KEYS[i], ARGV[i + 1], raw)
     end
 end
 return reply()

@@ -15,6 +15,7 @@ local LATE, GONE, NEWER, CORRUPT = 4, 5, 6, 7
 -- clock is not believed.
 local FENCE_JUMP = 10000000
 local FENCE_FAR = 86400000000
+local FENCE_MAX = 9007199254740992
 
 local pack, unpack_at, sub = struct.pack, struct.unpack, string.sub
 local call, pcall_redis = redis.call, redis.pcall

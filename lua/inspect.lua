@@ -8,7 +8,7 @@
 look()
 --@include record.lua
 
-local raw, wrong = read_record(KEYS[1])
+local raw, wrong = record_check(pcall_redis('GETRANGE', KEYS[1], '0', '215'))
 local r = raw and raw ~= '' and head_load(KEYS[1], raw)
 if not r then
     result(raw == '' and GONE or wrong or CORRUPT)
@@ -17,14 +17,13 @@ end
 result(OK, 0, r.arrival, r.fence)
 local left = unpack_at('<I4', ARGV[2])
 local tickets = {}
-for place = r.first, r.stored - 1 do
+r.raw = nil -- has no words
+for _, flags, from, at in queue_walk(r) do
     if left == 0 then
         break
     end
-    local at = ticket_at(r, place)
-    local ticket = call('GETRANGE', r.key, at, at + r.width - 1)
-    if ticket:byte(1) ~= 0 then
-        tickets[#tickets + 1] = ticket
+    if flags ~= 0 then
+        tickets[#tickets + 1] = sub(from, at, at + r.width - 1)
         left = left - 1
     end
 end

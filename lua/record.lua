@@ -31,7 +31,7 @@
 
 local VERSION = 1
 local HEAD_FORMAT = '<BBI2I4ddI4I4I4I4I4I4dddd'
-local TICKET_FORMAT = '<BBI2I4ddddI4I4c16c8c8c8d'
+local TICKET_FORMAT = '<BBI2I4ddddI4c36c8d'
 local GRANT_FORMAT = '<c8ddI4I4'
 
 -- Flags of a ticket. A grant to another broker's ticket is not CLAIMED until
@@ -42,6 +42,10 @@ local WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
 
 -- A waiting ticket is asked after by its broker no sooner than this, in ms.
 local AGAIN_MIN = 50
+
+-- Whoever goes along the queue reads so many tickets at once, at first and at
+-- most.
+local AHEAD_FIRST, AHEAD_MAX = 2, 64
 
 local floor, max, min = math.floor, math.max, math.min
 
@@ -59,9 +63,9 @@ local function first_fence()
     return now_us
 end
 
--- The first `TICKET` bytes of a record's head and first ticket, or a status.
-local function read_record(key)
-    local raw = pcall_redis('GETRANGE', key, 0, HEAD + TICKET - 1)
+-- What was read of a record, the head and the first ticket without its words,
+-- or a status where it is none of ours.
+local function record_check(raw)
     if type(raw) ~= 'string' then
         return nil, CORRUPT
     end
@@ -83,6 +87,9 @@ local function head_load(key, raw)
         longest, spare, low, grace, delay, forget = unpack_at(HEAD_FORMAT, raw)
     if width < TICKET or first > stored or granted > live or
         live > stored - first then
+        return nil
+    end
+    if not (fence >= 0 and fence < FENCE_MAX) then -- no number, too
         return nil
     end
     if stored > 1 and call('STRLEN', key) < HEAD + stored * width then
@@ -113,27 +120,43 @@ local function ticket_at(r, place)
     return HEAD + place * r.width
 end
 
-local function ticket_load(r, place)
-    local raw
-    if place == 0 and r.raw then
-        raw = sub(r.raw, HEAD + 1)
-    else
-        local at = ticket_at(r, place)
-        raw = call('GETRANGE', r.key, at, at + TICKET - 1)
-    end
+-- `identity` is generation, session, owner and request.
+local function ticket_unpack(place, raw, at)
     local flags, mode, words, permits, arrival, fence, ends, hold, lease,
-        generation, session, owner, request, holder, since =
-        unpack_at(TICKET_FORMAT, raw)
-    return {place = place, raw = raw, flags = flags, mode = mode, words = words,
+        identity, holder, since = unpack_at(TICKET_FORMAT, raw, at)
+    return {place = place, flags = flags, mode = mode, words = words,
         permits = permits, arrival = arrival, fence = fence, ends = ends,
-        hold = hold, lease = lease, generation = generation, session = session,
-        owner = owner, request = request, broker = holder, since = since}
+        hold = hold, lease = lease, identity = identity, broker = holder,
+        since = since}
 end
 
 local function ticket_pack(t)
     return pack(TICKET_FORMAT, t.flags, t.mode, t.words, t.permits, t.arrival,
-        t.fence, t.ends, t.hold, t.lease, t.generation, t.session, t.owner,
-        t.request, t.broker, t.since)
+        t.fence, t.ends, t.hold, t.lease, t.identity, t.broker, t.since)
+end
+
+-- For loops over the tickets, from the first on: the place, the flags, and the
+-- bytes and where in them it begins. It reads ahead: what a loop changes, it
+-- must have been at.
+local function queue_walk(r)
+    local place, ahead = r.first - 1, AHEAD_FIRST
+    local raw, at = '', 1
+    if r.first == 0 and r.raw then
+        raw, at = r.raw, HEAD + 1 - r.width
+    end
+    return function()
+        place, at = place + 1, at + r.width
+        if place >= r.stored then
+            return nil
+        end
+        if at > #raw then
+            local from = ticket_at(r, place)
+            raw, at = call('GETRANGE', r.key, from,
+                from + ahead * r.width - 1), 1
+            ahead = min(4 * ahead, AHEAD_MAX)
+        end
+        return place, raw:byte(at), raw, at
+    end
 end
 
 -- The caller forgets what it read of the first ticket.
@@ -165,6 +188,22 @@ local function ticket_strike(r, t)
     end
 end
 
+-- Whether the key's expiry must be put off, and for how long from now in ms: it
+-- stays until the clock has passed the last fence, so that a record made anew
+-- begins above it. (A fence beyond belief does not count.)
+local function forgets_soon(r)
+    return r.forget - now < forget_after / 2 or r.forget * 1000 <= r.fence
+end
+
+local function forget_later(r)
+    local term, ahead = forget_after, floor(r.fence / 1000) + 1000 - now
+    if ahead > term and ahead < term + FENCE_FAR / 1000 then
+        term = ahead
+    end
+    r.forget = now + term
+    return term
+end
+
 -- Writes the head, and the id where it changed; keeps the key from expiring
 -- while anybody lives; and squeezes dead tickets out where they are too many.
 local function record_store(r)
@@ -180,14 +219,14 @@ local function record_store(r)
     elseif old - r.live > r.live + 16 then
         local raw = call('GETRANGE', r.key, ticket_at(r, r.first),
             ticket_at(r, old) - 1)
-        local kept = {}
-        if old - r.first == r.live then
-            kept[1] = raw
-        else
-            for at = 1, #raw, r.width do
-                if raw:byte(at) ~= 0 then
-                    kept[#kept + 1] = sub(raw, at, at + r.width - 1)
-                end
+        local kept, from = {}
+        for at = 1, #raw + 1, r.width do
+            local flags = raw:byte(at) or 0 -- 0 at the end, too
+            if flags ~= 0 then
+                from = from or at
+            elseif from then
+                kept[#kept + 1] = sub(raw, from, at - 1)
+                from = nil
             end
         end
         r.stored, r.first = r.live, 0
@@ -195,14 +234,13 @@ local function record_store(r)
             'KEEPTTL')
         return
     end
-    if r.live > 0 and r.forget - now < forget_after / 2 then
-        r.forget = now + forget_after
-        call('PEXPIRE', r.key, forget_after)
+    if r.live > 0 and forgets_soon(r) then
+        call('PEXPIRE', r.key, forget_later(r))
     end
     call('SETRANGE', r.key, 0, head_pack(r) .. r.id)
 end
 
--- The place of the ticket with that arrival number, or nil: where the broker
+-- The ticket with that arrival number, dead or alive, or nil: where the broker
 -- remembers it, or by bisection, since arrivals grow with the places.
 local function ticket_find(r, place, arrival)
     local low, high = r.first, r.stored - 1
@@ -211,15 +249,14 @@ local function ticket_find(r, place, arrival)
         if not probe or probe < low or probe > high then
             probe = floor((low + high) / 2)
         end
-        local at = ticket_at(r, probe) + 8
-        local found
-        if probe == 0 and r.raw then
-            found = unpack_at('<d', r.raw, HEAD + 9)
-        else
-            found = unpack_at('<d', call('GETRANGE', r.key, at, at + 7))
+        local raw, at = r.raw, HEAD + 1
+        if probe > 0 or not raw then
+            local from = ticket_at(r, probe)
+            raw, at = call('GETRANGE', r.key, from, from + TICKET - 1), 1
         end
+        local found = unpack_at('<d', raw, at + 8)
         if found == arrival then
-            return probe
+            return ticket_unpack(probe, raw, at)
         elseif found < arrival then
             low = probe + 1
         else
@@ -230,49 +267,43 @@ local function ticket_find(r, place, arrival)
     return nil
 end
 
--- The place of the living ticket of an operation whose broker does not know
--- where it stands. Dead ones of the same identity may stand before it.
+-- The living ticket of an operation whose broker does not know where it stands.
+-- Dead ones of the same identity may stand before it.
 local function ticket_search(r, identity)
-    local raw = call('GETRANGE', r.key, 0, -1)
-    local at = HEAD + r.first * r.width + 1
+    local raw = call('GETRANGE', r.key, '0', '-1')
+    local at = ticket_at(r, r.first) + 1
     while true do
         at = raw:find(identity, at, true)
         if not at then
             return nil
         end
-        local place = (at - 1 - 44 - HEAD) / r.width
+        local place = (at - 45 - HEAD) / r.width
         if place == floor(place) and place < r.stored and
-            raw:byte(ticket_at(r, place) + 1) ~= 0 then
-            return place
+            raw:byte(at - 44) ~= 0 then
+            return ticket_unpack(place, raw, at - 44)
         end
         at = at + 1
     end
 end
 
--- The living ticket of an operation, or nil. `identity` is generation, session,
--- owner and request, as they stand in the ticket.
+-- The living ticket of an operation, or nil.
 local function ticket_of(r, identity, place, arrival)
-    local found
+    local t
     if arrival > 0 then
-        found = ticket_find(r, place, arrival)
+        t = ticket_find(r, place, arrival)
     else
-        found = ticket_search(r, identity)
+        t = ticket_search(r, identity)
     end
-    if not found or found < r.first then
-        return nil
+    if t and t.flags ~= 0 and t.identity == identity then
+        return t
     end
-    local t = ticket_load(r, found)
-    if t.flags == 0 or sub(t.raw, 45, 80) ~= identity then
-        return nil
-    end
-    return t
+    return nil
 end
 
 -- Suspends what a broker has waiting: it let a grant lapse.
 local function suspend(r, broker_id)
-    for place = r.first, r.stored - 1 do
-        local t = ticket_load(r, place)
-        if t.flags == WAITS and t.broker == broker_id then
+    for place, flags, raw, at in queue_walk(r) do
+        if flags == WAITS and sub(raw, at + 80, at + 87) == broker_id then
             r.raw = nil
             call('SETRANGE', r.key, ticket_at(r, place),
                 string.char(WAITS + SUSPENDED))
@@ -286,12 +317,11 @@ local function expire(r)
     if r.granted == 0 or (now < r.low and r.low <= now + r.longest) then
         return
     end
-    local left, place = r.granted, r.first
-    local low = now + r.longest
-    while left > 0 and place < r.stored do
-        local t = ticket_load(r, place)
-        if bit.band(t.flags, GRANTED) ~= 0 then
+    local left, low = r.granted, now + r.longest
+    for place, flags, raw, at in queue_walk(r) do
+        if bit.band(flags, GRANTED) ~= 0 then
             left = left - 1
+            local t = ticket_unpack(place, raw, at)
             if t.ends <= now then
                 local lapsed = bit.band(t.flags, CLAIMED) == 0
                 ticket_strike(r, t)
@@ -306,14 +336,25 @@ local function expire(r)
                 low = min(low, t.ends)
             end
         end
-        place = place + 1
+        if left == 0 then
+            break
+        end
     end
     r.low = low
 end
 
--- Whether a ticket may join those that are granted.
+-- Whether a ticket may join those that are granted, and whether none may.
 local function compatible(r, t)
     return r.granted == 0
+end
+
+local function closed(r)
+    return r.granted > 0
+end
+
+-- Whether nobody else may stand in the queue.
+local function full(r)
+    return r.live - r.granted >= waiters_max
 end
 
 -- Makes a living ticket a holder: for its whole term where its broker is the
@@ -336,45 +377,55 @@ local function grant(r, t)
     ticket_store(r, t)
 end
 
--- Extends the grants to the longest compatible prefix. Returns the grants to
--- tell the asking broker, without its own operation's ticket; other brokers get
--- a hint on their channel.
-local function serve(r, seen, own)
-    if r.granted == r.live or now < r.grace or now < r.delay then
-        return nil
+-- Tells a ticket's broker of its grant: in the result where it is the one that
+-- asks, and this is not the ticket that it asks about; else by a hint on its
+-- channel.
+local function announce(t, own, grants)
+    local request = sub(t.identity, 29)
+    if t.broker ~= broker then
+        handed = 1
+        call('PUBLISH', channel .. t.broker,
+            pack('<c1c8d', 'G', request, t.fence))
+    elseif t ~= own then
+        grants[#grants + 1] = pack(GRANT_FORMAT, request, t.fence, t.arrival,
+            t.ends - now, t.place)
     end
-    local grants
-    local place, left = r.first, r.live
-    while left > 0 and place < r.stored do
-        local t = own and own.place == place and own or ticket_load(r, place)
-        if t.flags ~= 0 then
+end
+
+-- Extends the grants to the longest compatible prefix. Returns the grants to
+-- tell the asking broker, without its own operation's ticket; `grants` are
+-- those that it is to be told of already. On its way it strikes out waiters
+-- whose life is over, so it goes also where that may make room.
+local function serve(r, seen, own, grants)
+    grants = grants or {}
+    if r.granted == r.live or now < r.grace or now < r.delay or
+        (closed(r) and not full(r)) then
+        return grants
+    end
+    local left = r.live
+    for place, flags, raw, at in queue_walk(r) do
+        if flags ~= 0 then
             left = left - 1
+        elseif place == r.first then
+            r.first = place + 1
         end
-        if bit.band(t.flags, LIVING + GRANTED) == LIVING and t.ends <= now then
-            ticket_strike(r, t)
-        elseif t.flags == WAITS then
-            if not compatible(r, t) then
-                break
-            end
-            local fence = raise_fence(r.fence, r.id, seen)
+        if bit.band(flags, LIVING + GRANTED) == LIVING and
+            unpack_at('<d', raw, at + 24) <= now then
+            ticket_strike(r, {place = place, flags = flags})
+        elseif flags == WAITS then
+            local t = own and own.place == place and own or
+                ticket_unpack(place, raw, at)
+            local fence = compatible(r, t) and raise_fence(r.fence, r.id, seen)
             if not fence then
                 break
             end
             r.fence, r.id = fence, id
             grant(r, t)
-            if t.broker ~= broker then
-                handed = 1
-                call('PUBLISH', channel .. t.broker,
-                    pack('<c1c8d', 'G', t.request, t.fence))
-            elseif t ~= own then
-                grants = grants or {}
-                grants[#grants + 1] = pack(GRANT_FORMAT, t.request, t.fence,
-                    t.arrival, t.ends - now, t.place)
-            end
-        elseif t.flags == 0 and place == r.first then
-            r.first = place + 1
+            announce(t, own, grants)
         end
-        place = place + 1
+        if left == 0 then
+            break
+        end
     end
     return grants
 end

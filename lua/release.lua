@@ -14,9 +14,9 @@ local function general()
     look()
 --@include record.lua
 
-return function(key, arg)
+return function(key, arg, read)
     local place, arrival, fence, seen = unpack_at('<I4ddd', arg, 37)
-    local raw, wrong = read_record(key)
+    local raw, wrong = record_check(read)
     if not raw then
         return result(wrong)
     end
@@ -60,7 +60,7 @@ for i = 1, #KEYS do
     if type(raw) ~= 'string'
         or not release_plain(KEYS[i], ARGV[i + 1], raw) then
         slow = slow or general()
-        slow(KEYS[i], ARGV[i + 1])
+        slow(KEYS[i], ARGV[i + 1], raw)
     end
 end
 return reply()

@@ -27,7 +27,7 @@ local function hold_extend(r, t, lease, hold, seen)
     call('SETRANGE', r.key, ticket_at(r, t.place) + 24, pack('<d', t.ends))
     r.raw = nil
     if r.longest < lease or r.id ~= id or t.ends < r.low or
-        r.forget - now < forget_after / 2 then
+        forgets_soon(r) then
         local fence = raise_fence(r.fence, r.id, seen)
         if fence then
             r.fence, r.id = fence, id
@@ -45,19 +45,21 @@ local function look(r, seen, status, own)
     if own then
         result_of(r, own, grants)
     else
-        result(status, 0, 0, 0, 0, r.live > r.granted and ask_again(r) or 0, 0,
-            grants)
+        -- Where the suspended are all that wait, their broker must ask.
+        local waits = r.live > r.granted and
+            (closed(r) or now < r.grace or now < r.delay)
+        result(status, 0, 0, 0, 0, waits and ask_again(r) or 0, 0, grants)
     end
     record_store(r)
 end
 
-return function(key, arg)
+return function(key, arg, read)
     local flags, place, arrival, fence, lease, hold, latest, seen =
         unpack_at('<BI4ddI4ddd', arg, 37)
     if now > latest then
         return result(LATE)
     end
-    local raw, wrong = read_record(key)
+    local raw, wrong = record_check(read)
     if not raw then
         return result(wrong)
     end
@@ -86,6 +88,10 @@ return function(key, arg)
     end
     t.flags, t.ends = HELD, now + ticket_term(t)
     ticket_store(r, t)
+    if t.ends < r.low then
+        r.low = t.ends
+        record_store(r)
+    end
     result(OK, t.place, t.arrival, t.fence, t.ends - now)
 end
 end
@@ -123,7 +129,7 @@ for i = 1, #KEYS do
     local raw = pcall_redis('GETRANGE', KEYS[i], '0', '215')
     if type(raw) ~= 'string' or not renew_plain(KEYS[i], ARGV[i + 1], raw) then
         slow = slow or general()
-        slow(KEYS[i], ARGV[i + 1])
+        slow(KEYS[i], ARGV[i + 1], raw)
     end
 end
 return reply()

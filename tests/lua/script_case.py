@@ -1,0 +1,100 @@
+"""A TestCase with three brokers before one real Redis, and their records."""
+
+from harness import HarnessCase, shared_redis
+
+import scripts
+from scripts import GRANTED, HEAD, HEAD_FIELDS, HELD, OK, WAITING, Record, who
+
+KEY = "holdfast:{key}"
+
+
+class ScriptCase(HarnessCase):
+    """`one`, `two` and `three` are brokers; times are those of Redis."""
+
+    def setUp(self):
+        self.server = shared_redis()
+        self.connection = scripts.connect(self.server)
+        self.addCleanup(self.connection.close)
+        self.one, self.two, self.three = (
+            self.broker_of(b"broker-%d" % number) for number in (1, 2, 3))
+
+    def broker_of(self, name, connection=None, texts=None, **header):
+        return scripts.Broker(connection or self.connection, name, texts,
+                              **header)
+
+    # the record
+
+    def raw(self, key=KEY):
+        return self.connection.command("GET", key)
+
+    def record(self, key=KEY):
+        return Record(self.raw(key)).check()
+
+    def edit(self, key=KEY, **fields):
+        """Overwrites fields of the head."""
+        record = Record(self.raw(key))
+        for name, value in fields.items():
+            setattr(record, name, value)
+        self.connection.command("SETRANGE", key, 0, HEAD.pack(
+            *(getattr(record, name) for name in HEAD_FIELDS)))
+
+    def edit_ticket(self, place, key=KEY, **fields):
+        record = Record(self.raw(key))
+        ticket = record.tickets[place]
+        for name, value in fields.items():
+            setattr(ticket, name, value)
+        self.connection.command(
+            "SETRANGE", key, scripts.HEAD_BYTES + place * record.width,
+            ticket.pack())
+
+    def age(self, ms, key=KEY):
+        """Makes all leases and lives of the record older."""
+        record = Record(self.raw(key))
+        for ticket in record.living:
+            self.edit_ticket(ticket.place, key, ends=ticket.ends - ms)
+        self.edit(key, low=record.low - ms)
+
+    # what tests begin with
+
+    def hold(self, ticket, broker=None, key=KEY, **options):
+        """A granted ticket."""
+        result = (broker or self.one).acquire(key, ticket, **options)
+        self.assertEqual(result.status, OK)
+        return result
+
+    def wait(self, ticket, broker=None, key=KEY, **options):
+        """A ticket that stands in the queue."""
+        result = (broker or self.one).acquire(key, ticket, **options)
+        self.assertEqual(result.status, WAITING)
+        self.assertEqual(result.fence, 0)
+        return result
+
+    def queue(self, count, broker=None, key=KEY, **options):
+        """who(0) holds and who(1) to who(count) wait; all the results."""
+        first = self.hold(who(0), broker, key, **options)
+        return [first] + [self.wait(who(number), broker, key, **options)
+                          for number in range(1, count + 1)]
+
+    # what tests say
+
+    def assert_status(self, result, status):
+        self.assertEqual(result.status, status, result)
+
+    def assert_untouched(self, action, key=KEY):
+        """Not a byte of the record changes; what the action returned."""
+        before = self.raw(key)
+        value = action()
+        self.assertEqual(self.raw(key), before)
+        return value
+
+    def assert_order(self, *tickets, key=KEY):
+        """Who lives in the record, in order; the first may be the holder."""
+        self.assertEqual([ticket.who for ticket in self.record(key).living],
+                         list(tickets))
+
+    def assert_holder(self, ticket, flags=HELD, key=KEY):
+        holder = self.record(key).holder
+        self.assertIsNotNone(holder)
+        self.assertEqual((holder.who, holder.flags), (ticket, flags))
+        self.assertTrue(flags & GRANTED)
+        return holder

@@ -1,0 +1,352 @@
+"""The scripts of lua/ as a broker sees them: arguments, results, the record.
+
+The same bytes as in daemon/store/record.c, written a second time so that the
+two are held against one another. The scripts are those of build/lua, which is
+what the program loads; $HOLDFAST_LUA names another folder.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import os
+import struct
+
+from harness import RedisConnection, RedisError
+from harness.broker import TREE
+
+LUA = os.environ.get("HOLDFAST_LUA") or os.path.join(TREE, "build", "lua")
+NAMES = ("acquire", "release", "renew", "inspect")
+
+OK, WAITING, BUSY, FULL, LATE, GONE, NEWER, CORRUPT = range(8)
+LIVING, GRANTED, CLAIMED, SUSPENDED = 1, 2, 4, 8
+WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
+
+HEAD_BYTES = 120
+TICKET_BYTES = 96
+HEADER = struct.Struct("<BBH8sdddI40s")
+IDENTITY = struct.Struct("<I16s8s8s")
+ACQUIRE = struct.Struct("<BBHIIIddd")
+RELEASE = struct.Struct("<Iddd")
+RENEW = struct.Struct("<BIddIddd")
+REPLY = struct.Struct("<d40s")
+RESULT = struct.Struct("<BBHIddIII")
+GRANT = struct.Struct("<8sddII")
+HEAD = struct.Struct("<BBHIddIIIIIIdddd40s")
+TICKET = struct.Struct("<BBHIddddII16s8s8s8sd")
+
+LEASE = 30000
+FOREVER = 2.0 ** 52
+FENCE_JUMP = 10_000_000
+FENCE_FAR = 86_400_000_000
+CHANNEL = b"holdfast:broker:"
+
+Grant = collections.namedtuple("Grant", "request fence arrival ttl place")
+Result = collections.namedtuple(
+    "Result", "status handed place arrival fence ttl again ahead grants")
+
+
+def source(name, folder=LUA):
+    """A script as the program loads it."""
+    with open(os.path.join(folder, name + ".lua"), encoding="ascii") as file:
+        return file.read()
+
+
+def sources(folder=LUA):
+    return {name: source(name, folder) for name in NAMES}
+
+
+def replaced(text, old, new):
+    """`text` with what must be in it replaced."""
+    if old not in text:
+        raise AssertionError(f"the script has no '{old}' any more")
+    return text.replace(old, new)
+
+
+def with_clock(scripts):
+    """The scripts with the header's expected time for a clock."""
+    clock = ("(function() local us = struct.unpack('<d', ARGV[1], 29) "
+             "return {math.floor(us / 1000000), us % 1000000} end)()")
+    return {name: text if name == "inspect"
+            else replaced(text, "call('TIME')", clock)
+            for name, text in scripts.items()}
+
+
+def without_short_cuts(scripts):
+    """The scripts with the general path for every operation."""
+    return {name: text if name == "inspect"
+            else replaced(text, f"not {name}_plain(", f"true or {name}_plain(")
+            for name, text in scripts.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Who:
+    """The identity of a ticket."""
+
+    session: bytes = b"s" * 16
+    owner: bytes = b"\0" * 8
+    request: bytes = b"r" * 8
+    generation: int = 1
+
+    def pack(self):
+        return IDENTITY.pack(self.generation, self.session, self.owner,
+                             self.request)
+
+
+def who(number, generation=1):
+    """One of many; session and request differ."""
+    return Who(b"s%015d" % number, b"\0" * 8, b"r%07d" % number, generation)
+
+
+def pack_words(words):
+    """Owner, name and note; nothing where all are empty."""
+    if not any(words):
+        return b""
+    return b"".join(bytes([len(word)]) + word for word in words)
+
+
+def unpack_words(data):
+    words = []
+    while data:
+        words.append(data[1:1 + data[0]])
+        data = data[1 + data[0]:]
+    return tuple(words)
+
+
+def acquire(ticket, retry=False, no_queue=False, lease=LEASE, hold=0,
+            latest=FOREVER, seen=0, words=()):
+    data = pack_words(words)
+    return ticket.pack() + ACQUIRE.pack(
+        int(retry) + 2 * int(no_queue), 0, len(data), 1, 0, lease, hold,
+        latest, seen) + data
+
+
+def release(ticket, place=0, arrival=0, fence=0, seen=0):
+    return ticket.pack() + RELEASE.pack(place, arrival, fence, seen)
+
+
+def renew(ticket, look=False, place=0, arrival=0, fence=0, lease=LEASE,
+          hold=0, latest=FOREVER, seen=0):
+    return ticket.pack() + RENEW.pack(
+        int(look), place, arrival, fence, lease, hold, latest, seen)
+
+
+MAKERS = {"acquire": acquire, "release": release, "renew": renew}
+
+
+class Reply:
+    """The time, the id and the results of one call. The time is 0 where the
+    script had no need to look at it."""
+
+    def __init__(self, data, count, inspect=False):
+        time_us, self.id = REPLY.unpack_from(data)
+        self.time_us = int(time_us)
+        self.now = self.time_us // 1000
+        self.results = []
+        at = REPLY.size
+        for _ in range(count):
+            status, handed, grants, *numbers = RESULT.unpack_from(data, at)
+            at += RESULT.size
+            some = [Grant(*GRANT.unpack_from(data, at + GRANT.size * index))
+                    for index in range(grants)]
+            at += GRANT.size * grants
+            self.results.append(Result(status, bool(handed), *numbers, some))
+        self.rest = data[at:]
+        if self.rest and not inspect:
+            raise AssertionError(f"{len(self.rest)} bytes too many")
+
+
+@dataclasses.dataclass
+class Ticket:
+    """A ticket as it stands in the record."""
+
+    place: int
+    flags: int
+    mode: int
+    words_bytes: int
+    permits: int
+    arrival: float
+    fence: float
+    ends: float
+    hold: float
+    lease: int
+    generation: int
+    session: bytes
+    owner: bytes
+    request: bytes
+    broker: bytes
+    since: float
+    words: bytes = b""
+
+    @property
+    def who(self):
+        return Who(self.session, self.owner, self.request, self.generation)
+
+    @property
+    def living(self):
+        return self.flags != 0
+
+    @property
+    def granted(self):
+        return bool(self.flags & GRANTED)
+
+    def pack(self):
+        return TICKET.pack(
+            self.flags, self.mode, self.words_bytes, self.permits,
+            self.arrival, self.fence, self.ends, self.hold, self.lease,
+            self.generation, self.session, self.owner, self.request,
+            self.broker, self.since)
+
+
+HEAD_FIELDS = ("version", "flags", "width", "limit", "fence", "arrival",
+               "stored", "first", "live", "granted", "longest", "spare",
+               "low", "grace", "delay", "forget", "id")
+
+
+def ticket_at(data, place, width):
+    at = HEAD_BYTES + place * width
+    ticket = Ticket(place, *TICKET.unpack_from(data, at))
+    ticket.words = data[at + TICKET_BYTES:at + width][:ticket.words_bytes]
+    return ticket
+
+
+class Record:
+    """A lock's record, taken apart."""
+
+    def __init__(self, data):
+        self.raw = data
+        for name, value in zip(HEAD_FIELDS, HEAD.unpack_from(data)):
+            setattr(self, name, value)
+        self.tickets = [ticket_at(data, place, self.width)
+                        for place in range(self.stored)]
+
+    @property
+    def living(self):
+        """The living tickets, in order. What is before `first` is dead,
+        whatever its flags say."""
+        return [ticket for ticket in self.tickets[self.first:]
+                if ticket.living]
+
+    @property
+    def holder(self):
+        granted = [ticket for ticket in self.living if ticket.granted]
+        return granted[0] if granted else None
+
+    def check(self):
+        """What is true of every record, always."""
+        living = self.living
+        granted = [ticket for ticket in living if ticket.granted]
+        arrivals = [ticket.arrival for ticket in self.tickets]
+        wrong = [text for text, right in (
+            ("version", self.version == 1),
+            ("width", self.width >= TICKET_BYTES),
+            ("length", len(self.raw) >= HEAD_BYTES
+             + self.width * max(1, self.stored)),
+            ("first", self.first <= self.stored),
+            ("live", self.live == len(living)),
+            ("granted", self.granted == len(granted)),
+            ("exclusive", len(granted) <= 1),
+            ("order", arrivals == sorted(set(arrivals))),
+            ("arrival", not arrivals or arrivals[-1] < self.arrival),
+            ("fence", all(ticket.fence <= self.fence for ticket in living)),
+            ("waiting fence", all((ticket.fence > 0) == ticket.granted
+                                  for ticket in living)),
+            ("low", all(self.low <= ticket.ends for ticket in granted)),
+            ("longest", all(ticket.lease <= self.longest
+                            for ticket in granted)),
+            ("words", all(ticket.words_bytes <= self.width - TICKET_BYTES
+                          for ticket in living)),
+            ("dead", len(self.tickets) <= 2 * self.live + 16),
+            ("empty", living or self.stored == self.first == 0),
+        ) if not right]
+        if wrong:
+            raise AssertionError(f"{', '.join(wrong)} wrong in {self}")
+        return self
+
+    def __repr__(self):
+        head = {name: getattr(self, name) for name in HEAD_FIELDS}
+        return f"<record {head} {self.tickets}>"
+
+
+class Broker:
+    """What one broker asks of one Redis."""
+
+    def __init__(self, connection, broker=b"broker-1", scripts=None, **header):
+        self.connection = connection
+        self.broker = broker
+        self.lapse = 2000
+        self.realtime_us = 0
+        self.forget_after = 86_400_000
+        self.expected_us = 0
+        self.waiters_max = 10000
+        self.settled_id = b"0" * 40
+        self.last = None  # the last Reply
+        self.now = 0  # the last time in one, ms
+        self.id = None
+        for name, value in header.items():
+            setattr(self, name, value)
+        self.load(scripts or sources())
+
+    def load(self, scripts):
+        self.scripts = scripts
+        self.sha1 = {}
+        for name, text in scripts.items():
+            self.sha1[name] = hashlib.sha1(text.encode()).hexdigest()
+            try:
+                self.connection.command("SCRIPT", "LOAD", text)
+            except RedisError as error:
+                raise AssertionError(f"{name}: {error}") from None
+
+    def header(self):
+        return HEADER.pack(
+            1, 0, self.lapse, self.broker, self.realtime_us, self.forget_after,
+            self.expected_us, self.waiters_max, self.settled_id) + CHANNEL
+
+    def encode(self, name, *operations):
+        """The command for operations, each a key and its argument."""
+        return ("EVALSHA", self.sha1[name], len(operations),
+                *(key for key, _ in operations), self.header(),
+                *(argument for _, argument in operations))
+
+    def call(self, name, *operations):
+        """The results of one call."""
+        data = self.connection.command(*self.encode(name, *operations))
+        return self.take(Reply(data, len(operations))).results
+
+    def take(self, reply):
+        self.last = reply
+        if reply.time_us > 0:
+            self.now, self.id = reply.now, reply.id
+        return reply
+
+    def acquire(self, key, ticket, **options):
+        return self.call("acquire", (key, acquire(ticket, **options)))[0]
+
+    def release(self, key, ticket, **options):
+        return self.call("release", (key, release(ticket, **options)))[0]
+
+    def renew(self, key, ticket, **options):
+        return self.call("renew", (key, renew(ticket, **options)))[0]
+
+    def look(self, key):
+        return self.renew(key, Who(), look=True)
+
+    def inspect(self, key, limit=512):
+        """(result, head bytes, tickets) as the inspect script shows them."""
+        data = self.connection.command(*self.encode(
+            "inspect", (key, struct.pack("<I", limit))))
+        reply = self.take(Reply(data, 1, inspect=True))
+        result, rest = reply.results[0], reply.rest
+        if not rest:
+            return result, b"", []
+        count, = struct.unpack_from("<I", rest)
+        head = rest[4:4 + HEAD_BYTES]
+        width, = struct.unpack_from("<H", head, 2)
+        tickets = rest[4 + HEAD_BYTES:]
+        if len(tickets) != count * width:
+            raise AssertionError("inspect: tickets of another length")
+        return result, head, [ticket_at(rest[4:], place, width)
+                              for place in range(count)]
+
+
+def connect(server):
+    return RedisConnection(server.host, server.port, 30.0)

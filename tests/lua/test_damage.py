@@ -1,0 +1,237 @@
+"""What is not ours, too new or broken; a full Redis; a replica."""
+
+import random
+import struct
+import unittest
+
+from harness import RedisError, wait_until
+
+import scripts
+from script_case import KEY, ScriptCase
+from scripts import (CORRUPT, GONE, HEAD, LEASE, NEWER, OK, WAITING, Record,
+                     who)
+
+OTHERS = ["holdfast:{before}", "holdfast:{after}"]
+CALLS = ("acquire", "release", "renew")
+
+
+def plain_head(**fields):
+    values = {"version": 1, "flags": 0, "width": 96, "limit": 0,
+              "fence": 1e15, "arrival": 7, "stored": 0, "first": 0, "live": 0,
+              "granted": 0, "longest": 0, "spare": 0, "low": 0, "grace": 0,
+              "delay": 0, "forget": 4e12, "id": b"0" * 40}
+    values.update(fields)
+    return HEAD.pack(*values.values())
+
+
+class Damage(ScriptCase):
+    def in_a_batch(self, status):
+        """Each script, alone and between two healthy locks."""
+        for name in CALLS:
+            for options in ({}, {"arrival": 3, "fence": 9}):
+                if name == "acquire":
+                    options = {"retry": bool(options)}
+                make = scripts.MAKERS[name]
+                for key in OTHERS:
+                    self.connection.command("DEL", key)
+                    if name != "acquire":
+                        self.hold(who(1), key=key)
+                batch = [(key, make(who(1))) for key in OTHERS]
+                batch.insert(1, (KEY, make(who(1), **options)))
+                results = self.one.call(name, *batch)
+                self.assertEqual([result.status for result in results],
+                                 [OK, status, OK], name)
+        result, head, tickets = self.one.inspect(KEY)
+        self.assertEqual((result.status, head, tickets), (status, b"", []))
+
+    def refused(self, data, status=CORRUPT):
+        self.connection.command("SET", KEY, data)
+        self.in_a_batch(status)
+        self.assertEqual(self.raw(), data)
+
+    def test_wrong_type(self):
+        for fill in (("HSET", KEY, "a", "b"), ("LPUSH", KEY, "a"),
+                     ("SADD", KEY, "a"), ("ZADD", KEY, 1, "a")):
+            self.connection.command("DEL", KEY)
+            self.connection.command(*fill)
+            before = self.connection.command("DUMP", KEY)
+            self.in_a_batch(CORRUPT)
+            self.assertEqual(self.connection.command("DUMP", KEY), before)
+
+    def test_short_strings(self):
+        whole = plain_head() + b"\0" * 96
+        for length in (1, 2, 7, 8, 24, 40, 56, 72, 80, 100, 119, 120, 121,
+                       200, 215):
+            self.refused(whole[:length])
+
+    def test_text(self):
+        self.refused(b"\1" * 10)
+        self.refused(b"\1 somebody else's value " * 20)
+
+    def test_newer_version(self):
+        for version in (2, 3, 255):
+            self.refused(plain_head(version=version) + b"\0" * 96, NEWER)
+        self.refused(b"value of another program" * 20, NEWER)
+        self.refused(b"z", NEWER)
+
+    def test_no_version(self):
+        self.refused(b"\0" * 216)
+        self.refused(b"\0")
+
+    def test_counts_that_do_not_fit(self):
+        ticket = b"\7" + b"\0" * 95
+        for fields in ({"width": 95}, {"width": 0},
+                       {"stored": 1, "first": 2},
+                       {"stored": 1, "live": 2},
+                       {"stored": 1, "first": 1, "live": 1},
+                       {"stored": 1, "live": 1, "granted": 2}):
+            self.refused(plain_head(**fields) + ticket)
+
+    def test_fewer_tickets_than_counted(self):
+        for stored in (2, 3, 1000, 4294967295):
+            for live in (1, stored):
+                self.refused(plain_head(stored=stored, live=live, granted=1,
+                                        longest=LEASE, low=1)
+                             + scripts.TICKET.pack(
+                                 7, 0, 0, 1, 3, 9, 1, 0, LEASE, 1,
+                                 b"x" * 16, b"y" * 8, b"z" * 8, b"b" * 8, 1))
+
+    def test_cut_off_queue(self):
+        self.queue(10)
+        whole = self.raw()
+        for length in (len(whole) - 1, len(whole) - 96, 216, 217):
+            self.refused(whole[:length])
+
+    def test_garbage(self):
+        """Random bytes: a refusal, never a failed or an endless call."""
+        chance = random.Random(3)
+        for _ in range(300):
+            data = bytearray(chance.randbytes(chance.randint(1, 600)))
+            if chance.random() < 0.7:
+                data[0] = 1
+            self.connection.command("SET", KEY, bytes(data))
+            for name in CALLS:
+                result = getattr(self.one, name)(KEY, who(1))
+                self.assertIn(result.status, (CORRUPT, NEWER, GONE))
+
+    def test_flipped_bits(self):
+        """One bit of a good record: some answer for each lock, no error."""
+        self.queue(3)
+        whole = self.raw()
+        for bit in range(8 * len(whole)):
+            data = bytearray(whole)
+            data[bit // 8] ^= 1 << bit % 8
+            for name in CALLS:
+                self.connection.command("SET", KEY, bytes(data))
+                make = scripts.MAKERS[name]
+                results = self.one.call(
+                    name, (KEY, make(who(bit % 5))),
+                    ("holdfast:{none}", make(who(1))))
+                self.assertEqual(len(results), 2)
+            self.connection.command("DEL", "holdfast:{none}")
+
+
+class OutOfMemory(ScriptCase):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.server.command, "CONFIG", "SET", "maxmemory", 0)
+
+    def fill(self):
+        self.server.command("CONFIG", "SET", "maxmemory", 1)
+
+    def test_acquire_is_refused_and_the_rest_works(self):
+        queue = self.queue(2)
+        other = self.hold(who(9), key="holdfast:{b}")
+        self.fill()
+        before = self.raw()
+        for options in ({}, {"retry": True}, {"no_queue": True}):
+            with self.assertRaises(RedisError) as caught:
+                self.one.acquire(KEY, who(3), **options)
+            self.assertEqual(caught.exception.code, "OOM")
+        self.assertEqual(self.raw(), before)
+        with self.assertRaises(RedisError):
+            self.one.acquire("holdfast:{new}", who(1))
+        self.assertIsNone(self.raw("holdfast:{new}"))
+        for lease in (LEASE, LEASE + 1):  # by the short cut, and without
+            renewed = self.one.renew(KEY, who(0), arrival=queue[0].arrival,
+                                     fence=queue[0].fence, lease=lease)
+            self.assert_status(renewed, OK)
+        self.assert_status(self.one.renew(KEY, who(1)), WAITING)
+        result = self.one.release(KEY, who(0), fence=queue[0].fence)
+        self.assertEqual(result.grants[0].request, who(1).request)
+        self.assert_status(
+            self.one.release("holdfast:{b}", who(9), arrival=other.arrival,
+                             fence=other.fence), OK)
+        self.assert_status(self.one.inspect(KEY)[0], OK)
+        self.assert_order(who(1), who(2))
+
+    def test_flags_are_in_the_scripts(self):
+        first = {name: scripts.source(name).splitlines()[0]
+                 for name in scripts.NAMES}
+        self.assertEqual(first, {
+            "acquire": "#!lua", "release": "#!lua flags=allow-oom",
+            "renew": "#!lua flags=allow-oom",
+            "inspect": "#!lua flags=no-writes"})
+
+
+class Replica(ScriptCase):
+    def test_it_refuses_all_that_writes(self):
+        replica = self.redis(replicaof=f"127.0.0.1 {self.server.port}")
+        wait_until(lambda: replica.info("replication").get(
+            "master_link_status") == "up", 20, "the replica follows")
+        held = self.hold(who(1))
+        wait_until(lambda: replica.command("GET", KEY) == self.raw(), 20,
+                   "the replica has the record")
+        connection = scripts.connect(replica)
+        self.addCleanup(connection.close)
+        there = self.broker_of(b"broker-1", connection)
+        for ask in (lambda: there.acquire(KEY, who(1), retry=True),
+                    lambda: there.acquire(KEY, who(2)),
+                    lambda: there.release(KEY, who(1)),
+                    lambda: there.renew(KEY, who(1), arrival=held.arrival,
+                                        fence=held.fence),
+                    lambda: there.look(KEY)):
+            with self.assertRaises(RedisError) as caught:
+                ask()
+            self.assertEqual(caught.exception.code, "READONLY")
+        result, _, tickets = there.inspect(KEY)
+        self.assert_status(result, OK)
+        self.assertEqual([ticket.who for ticket in tickets], [who(1)])
+        self.assertEqual(Record(replica.command("GET", KEY)).raw, self.raw())
+
+    def test_too_few_replicas(self):
+        """min-replicas-to-write: nothing is granted, and nothing half."""
+        self.addCleanup(self.server.command, "CONFIG", "SET",
+                        "min-replicas-to-write", 0)
+        held = self.hold(who(1))
+        self.server.command("CONFIG", "SET", "min-replicas-to-write", 1)
+        before = self.raw()
+        for ask in (lambda: self.one.acquire(KEY, who(2)),
+                    lambda: self.one.release(KEY, who(1)),
+                    lambda: self.one.renew(KEY, who(1),
+                                           arrival=held.arrival)):
+            with self.assertRaises(RedisError) as caught:
+                ask()
+            self.assertEqual(caught.exception.code, "NOREPLICAS")
+        self.assertEqual(self.raw(), before)
+
+
+class Head(ScriptCase):
+    def test_the_layout_is_the_documented_one(self):
+        """Offsets as they stand at the head of record.lua."""
+        self.hold(who(1))
+        self.wait(who(2))
+        raw, record = self.raw(), self.record()
+        for offset, form, value in (
+                (0, "<B", 1), (2, "<H", 96), (8, "<d", record.fence),
+                (16, "<d", 3), (24, "<I", 2), (28, "<I", 0), (32, "<I", 2),
+                (36, "<I", 1), (40, "<I", LEASE),
+                (48, "<d", record.holder.ends), (72, "<d", record.forget)):
+            self.assertEqual(struct.unpack_from(form, raw, offset), (value,))
+        self.assertEqual(raw[80:120], self.one.id)
+        self.assertEqual(raw[120 + 48:120 + 64], who(1).session)
+        self.assertEqual(raw[120 + 80:120 + 88], b"broker-1")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,362 @@
+"""Fences: they only grow, also where Redis forgot, failed over or restarted."""
+
+import time
+import unittest
+
+from harness import wait_until
+
+import scripts
+from script_case import KEY, ScriptCase
+from scripts import (CORRUPT, FENCE_FAR, FENCE_JUMP, GONE, HELD, LEASE, OK,
+                     WAITING, who)
+
+SHAPES = ({}, {"words": (b"owner", b"", b"")}, {"hold": 4000})
+
+
+class FirstFence(ScriptCase):
+    def time_us(self):
+        seconds, us = self.connection.command("TIME")
+        return int(seconds) * 1_000_000 + int(us)
+
+    def test_clock_of_redis(self):
+        before = self.time_us()
+        fence = self.hold(who(1)).fence
+        self.assertEqual(fence, self.one.last.time_us + 1)
+        self.assertLessEqual(before, fence - 1)
+        self.assertLessEqual(fence - 1, self.time_us())
+
+    def test_clock_of_the_broker_where_it_is_ahead(self):
+        self.one.realtime_us = self.time_us() + 3_600_000_000
+        self.assertEqual(self.hold(who(1)).fence, self.one.realtime_us + 1)
+
+    def test_clock_of_the_broker_where_it_is_behind(self):
+        for realtime_us in (0, 1, self.time_us() - 3_600_000_000):
+            self.connection.command("DEL", KEY)
+            self.one.realtime_us = realtime_us
+            self.assertEqual(self.hold(who(1)).fence,
+                             self.one.last.time_us + 1)
+
+    def test_clock_of_the_broker_beyond_belief(self):
+        self.one.realtime_us = self.time_us() + 2 * FENCE_FAR
+        self.assertEqual(self.hold(who(1)).fence, self.one.last.time_us + 1)
+
+    def test_exact_in_every_digit(self):
+        """Fences near 2^53 keep their last bit."""
+        self.hold(who(1))
+        self.one.release(KEY, who(1))
+        for number in range(1, 9):
+            before = self.record().fence
+            fence = self.hold(who(number)).fence
+            self.assertEqual(fence - before, 1)
+            self.assertEqual(fence, int(fence))
+            self.one.release(KEY, who(number))
+
+
+class Floor(ScriptCase):
+    def test_new_record(self):
+        self.one.look(KEY)
+        seen = int(time.time() * 1e6) + 5_000_000_000
+        self.assertEqual(self.hold(who(1), seen=seen).fence, seen + 1)
+
+    def test_used_record(self):
+        for shape in SHAPES:
+            seen = int(time.time() * 1e6) + 3_000_000_000
+            self.connection.command("DEL", KEY)
+            self.hold(who(1))
+            self.one.release(KEY, who(1))
+            self.assertEqual(self.hold(who(2), seen=seen, **shape).fence,
+                             seen + 1)
+
+    def test_lower_floor_does_nothing(self):
+        first = self.hold(who(1)).fence
+        self.one.release(KEY, who(1))
+        for number, seen in enumerate((0, 1, first - 1, first), 2):
+            self.assertEqual(self.hold(who(number), seen=seen).fence,
+                             first + number - 1)
+            self.one.release(KEY, who(number))
+
+    def test_hand_over(self):
+        self.queue(2)
+        seen = int(time.time() * 1e6) + 7_000_000_000
+        result = self.one.release(KEY, who(0), seen=seen)
+        self.assertEqual(result.grants[0].fence, seen + 1)
+        self.edit_ticket(1, ends=self.one.now - 1)
+        self.edit(low=self.one.now - 1)
+        result = self.one.renew(KEY, who(2), seen=seen + 500)
+        self.assertEqual((result.status, result.fence), (OK, seen + 501))
+
+    def test_far_beyond_the_clock_is_refused(self):
+        far = int(time.time() * 1e6) + FENCE_FAR + 60_000_000
+        self.assertEqual(self.one.acquire(KEY, who(1), seen=far).status,
+                         CORRUPT)
+        self.assertIsNone(self.raw())
+        self.hold(who(1))
+        self.one.release(KEY, who(1))
+        for shape in SHAPES:
+            result = self.assert_untouched(
+                lambda s=shape: self.one.acquire(KEY, who(2), seen=far, **s))
+            self.assertEqual(result.status, CORRUPT)
+
+    def test_far_floor_in_a_batch_is_one_operations_own(self):
+        far = int(time.time() * 1e6) + FENCE_FAR + 60_000_000
+        results = self.one.call(
+            "acquire", ("holdfast:{a}", scripts.acquire(who(1))),
+            ("holdfast:{b}", scripts.acquire(who(1), seen=far)),
+            ("holdfast:{c}", scripts.acquire(who(1))))
+        self.assertEqual([result.status for result in results],
+                         [OK, CORRUPT, OK])
+
+    def test_far_floor_grants_nothing_in_a_queue(self):
+        self.queue(1)
+        far = int(time.time() * 1e6) + FENCE_FAR + 60_000_000
+        result = self.one.release(KEY, who(0), seen=far)
+        self.assertEqual((result.status, result.grants), (OK, []))
+        self.assert_order(who(1))
+        self.assertEqual(self.record().granted, 0)
+        self.assertEqual(self.one.renew(KEY, who(1)).status, OK)
+
+    def test_after_flushall(self):
+        """The broker remembers what Redis forgot."""
+        seen = self.hold(who(1), seen=int(time.time() * 1e6)
+                         + 9_000_000_000).fence
+        self.connection.command("FLUSHALL")
+        self.assertGreater(self.hold(who(2), seen=seen).fence, seen)
+
+
+class Forgetting(ScriptCase):
+    """A record outlives the time that its fence names; else the next one of
+    that lock, made by the clock, would begin below it."""
+
+    HOUR = 3_600_000
+
+    def outlives(self):
+        record = self.record()
+        self.assertGreaterEqual(record.forget * 1000, record.fence)
+        left = self.connection.command("PTTL", KEY)
+        self.assertGreater(left, record.fence / 1000 - self.one.now - 60000)
+
+    def test_clock_of_the_broker(self):
+        self.one.forget_after = self.HOUR
+        for words in ((), (b"o", b"", b"")):
+            self.connection.command("DEL", KEY)
+            self.one.realtime_us = int(time.time() * 1e6) + 5 * 3_600_000_000
+            self.hold(who(1), words=words)
+            self.outlives()
+
+    def test_floor(self):
+        self.one.forget_after = self.HOUR
+        for words in ((), (b"o", b"", b"")):
+            self.connection.command("DEL", KEY)
+            self.hold(who(1))
+            self.one.release(KEY, who(1))
+            self.hold(who(2), words=words,
+                      seen=int(time.time() * 1e6) + 7 * 3_600_000_000)
+            self.outlives()
+            self.one.release(KEY, who(2))
+            self.hold(who(3), words=words)
+            self.outlives()
+
+    def test_hand_over(self):
+        self.one.forget_after = self.HOUR
+        self.queue(1)
+        self.one.release(KEY, who(0),
+                         seen=int(time.time() * 1e6) + 9 * 3_600_000_000)
+        self.outlives()
+
+
+class ReplicationId(ScriptCase):
+    def change(self):
+        """Another replication id, as after a failover."""
+        before = self.server.info("replication")["master_replid"]
+        self.server.command("DEBUG", "CHANGE-REPL-ID")
+        after = self.server.info("replication")["master_replid"]
+        self.assertNotEqual(before, after)
+        return after.encode()
+
+    def test_free_record(self):
+        for shape in SHAPES:
+            self.connection.command("DEL", KEY)
+            first = self.hold(who(1)).fence
+            self.one.release(KEY, who(1))
+            new_id = self.change()
+            second = self.hold(who(2), **shape).fence
+            self.assertEqual(
+                second,
+                max(first, self.one.last.time_us) + FENCE_JUMP + 1)
+            self.assertEqual(self.record().id, new_id)
+            self.one.release(KEY, who(2))
+            self.assertEqual(self.hold(who(3), **shape).fence, second + 1)
+
+    def test_jumps_from_the_higher_of_clock_and_fence(self):
+        seen = int(time.time() * 1e6) + 7_000_000_000
+        first = self.hold(who(1), seen=seen).fence
+        self.one.release(KEY, who(1))
+        self.change()
+        self.assertEqual(self.hold(who(2)).fence, first + FENCE_JUMP + 1)
+
+    def test_new_record_does_not_jump(self):
+        self.change()
+        self.assertEqual(self.hold(who(1)).fence, self.one.last.time_us + 1)
+
+    def test_hand_over(self):
+        first = self.queue(2)[0].fence
+        new_id = self.change()
+        fence = self.one.release(KEY, who(0)).grants[0].fence
+        self.assertGreater(fence, first + FENCE_JUMP)
+        self.assertEqual(self.record().id, new_id)
+        self.assertEqual(self.one.release(KEY, who(1)).grants[0].fence,
+                         fence + 1)
+
+    def test_renewal_stamps_the_id_and_keeps_its_fence(self):
+        first = self.hold(who(1))
+        new_id = self.change()
+        result = self.one.renew(KEY, who(1), arrival=first.arrival,
+                                fence=first.fence)
+        self.assertEqual((result.status, result.fence), (OK, first.fence))
+        record = self.record()
+        self.assertEqual((record.id, record.holder.fence),
+                         (new_id, first.fence))
+        self.assertGreater(record.fence, first.fence + FENCE_JUMP - 1)
+        self.one.release(KEY, who(1))
+        self.assertGreater(self.hold(who(2)).fence, record.fence)
+
+    def test_release_and_enqueue_leave_the_id(self):
+        """They grant nothing, so what a failover lost stays in doubt."""
+        self.hold(who(1))
+        old = self.record().id
+        self.change()
+        self.wait(who(2))
+        self.assertEqual(self.record().id, old)
+        self.one.release(KEY, who(2))
+        self.assertEqual(self.record().id, old)
+        self.one.release(KEY, who(1))
+        self.assertEqual(self.record().id, old)
+
+    def test_many_changes(self):
+        fences = []
+        for number in range(12):
+            fences.append(self.hold(who(number)).fence)
+            self.one.release(KEY, who(number))
+            if number % 3:
+                self.change()
+        self.assertEqual(fences, sorted(set(fences)))
+
+
+class Failover(ScriptCase):
+    """A replica that is promoted: the id changes, the fence jumps."""
+
+    def promoted(self, replica):
+        replica.command("REPLICAOF", "NO", "ONE")
+        return self.broker_of(b"broker-9", self.connected(replica))
+
+    def connected(self, server):
+        connection = scripts.connect(server)
+        self.addCleanup(connection.close)
+        return connection
+
+    def follow(self, master):
+        replica = self.redis(replicaof=f"127.0.0.1 {master.port}")
+        wait_until(lambda: replica.info("replication").get(
+            "master_link_status") == "up", 20, "the replica follows")
+        return replica
+
+    def in_step(self, master, replica):
+        wait_until(
+            lambda: replica.info("replication")["slave_repl_offset"]
+            == master.info("replication")["master_repl_offset"],
+            20, "the replica is in step")
+
+    def test_lost_writes_do_not_repeat_a_fence(self):
+        master = self.redis()
+        old = self.broker_of(b"broker-1", self.connected(master))
+        replica = self.follow(master)
+        for number in range(3):
+            known = old.acquire(KEY, who(number))
+            old.release(KEY, who(number), arrival=known.arrival)
+        self.in_step(master, replica)
+        new = self.promoted(replica)
+        lost = []  # what the old master issues and the new one never sees
+        for number in range(20):
+            result = old.acquire(KEY, who(number))
+            lost.append(result.fence)
+            old.release(KEY, who(number), arrival=result.arrival)
+        result = new.acquire(KEY, who(100))
+        self.assert_status(result, OK)
+        self.assertGreater(result.fence, max(lost))
+
+    def test_a_replica_has_the_same_bytes(self):
+        """What a script wrote is replicated by effect."""
+        master = self.redis()
+        connection = self.connected(master)
+        brokers = [self.broker_of(b"broker-%d" % number, connection)
+                   for number in range(3)]
+        replica = self.follow(master)
+        for number in range(200):
+            broker = brokers[number % 3]
+            key = f"holdfast:{{{number % 4}}}"
+            broker.acquire(key, who(number))
+            if number % 5 == 4:
+                broker.renew(key, who(number), lease=LEASE + number)
+            if number % 3 == 2:
+                broker.release(key, who(number - 4))
+        self.in_step(master, replica)
+        for number in range(4):
+            key = f"holdfast:{{{number}}}"
+            mine = connection.command("GET", key)
+            self.assertEqual(replica.command("GET", key), mine)
+            scripts.Record(mine).check()
+            self.assertGreater(replica.command("PTTL", key), 80_000_000)
+
+    def test_holder_survives_the_failover(self):
+        master = self.redis()
+        old = self.broker_of(b"broker-1", self.connected(master))
+        replica = self.follow(master)
+        held = old.acquire(KEY, who(1))
+        old.acquire(KEY, who(2))
+        self.in_step(master, replica)
+        new = self.promoted(replica)
+        new.broker = b"broker-1"
+        result = new.renew(KEY, who(1), arrival=held.arrival,
+                           fence=held.fence)
+        self.assertEqual((result.status, result.fence), (OK, held.fence))
+        self.assertEqual(new.renew(KEY, who(2)).status, WAITING)
+        result = new.release(KEY, who(1), fence=held.fence)
+        self.assertGreater(result.grants[0].fence, held.fence + FENCE_JUMP)
+
+    def test_restart_without_data(self):
+        """Nothing is known, the broker's memory and clock are what is left."""
+        master = self.redis()
+        broker = self.broker_of(b"broker-1", self.connected(master))
+        held = broker.acquire(KEY, who(1))
+        master.restart(kill=True)
+        broker.connection = self.connected(master)
+        broker.load(scripts.sources())
+        self.assert_status(broker.renew(KEY, who(1), fence=held.fence), GONE)
+        again = broker.acquire(KEY, who(1), retry=True, seen=held.fence)
+        self.assert_status(again, OK)
+        self.assertGreater(again.fence, held.fence)
+
+    def test_restart_with_old_data(self):
+        master = self.redis()
+        connection = self.connected(master)
+        broker = self.broker_of(b"broker-1", connection)
+        broker.acquire(KEY, who(0))
+        broker.release(KEY, who(0))
+        connection.command("SAVE")
+        later = [broker.acquire(KEY, who(1)).fence]
+        broker.release(KEY, who(1))
+        later.append(broker.acquire(KEY, who(2)).fence)
+        master.restart(kill=True)
+        broker.connection = self.connected(master)
+        broker.load(scripts.sources())
+        record = scripts.Record(broker.connection.command("GET", KEY))
+        self.assertIsNone(record.check().holder)
+        again = broker.acquire(KEY, who(3))
+        self.assertGreater(again.fence, max(later))
+        holder = scripts.Record(
+            broker.connection.command("GET", KEY)).check().holder
+        self.assertEqual((holder.who, holder.flags), (who(3), HELD))
+
+
+if __name__ == "__main__":
+    unittest.main()
