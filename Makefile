@@ -244,7 +244,8 @@ help:
 	@echo 'make clean      removes build/'
 
 DEPS = gcc libc6-dev binutils pkgconf python3 libevent-dev libhiredis-dev \
-	libyaml-dev libsystemd-dev check redis-server systemd
+	libyaml-dev libsystemd-dev check redis-server systemd \
+	netcat-openbsd
 DEPS_LINT = $(DEPS) clang clang-format clang-tidy cppcheck
 DEPS_FUZZ = $(DEPS) clang libclang-rt-dev
 

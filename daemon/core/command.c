@@ -187,21 +187,41 @@ command_held(
         listing_held(core, pending);
 }
 
+/*
+ * The soonest deadline of the holds, or one sooner still: where they are many
+ * it is looked up now and then, since each PING would cost a walk over all.
+ */
+static uint64_t
+session_least_us(const struct core *core, struct session *session)
+{
+    uint64_t pause_us = 10 * (uint64_t)session->ticket_count;
+
+    if (core->now_us < session->least_at_us + pause_us)
+        return session->least_us;
+    session->least_at_us = core->now_us;
+    session->least_us = NEVER;
+    LIST_EACH (link, &session->tickets) {
+        struct ticket *ticket = container_of(link, struct ticket, session_link);
+        if (ticket->state == TICKET_HELD)
+            session->least_us = us_min(session->least_us, ticket->deadline_us);
+    }
+    return session->least_us;
+}
+
 /* The least that remains of the holds. */
 static void
 command_ping(
     struct core *core, struct session *session, const struct request *request)
 {
-    uint64_t least_ms = NEVER;
     struct reply reply = answer_begin(core, request->tag, "OK");
 
-    LIST_EACH (link, &session->tickets) {
-        struct ticket *ticket = container_of(link, struct ticket, session_link);
-        if (ticket->state == TICKET_HELD)
-            least_ms = us_min(least_ms, ticket_ttl_ms(core, ticket));
+    if (session->held > 0) {
+        uint64_t least_us = session_least_us(core, session);
+        uint64_t left_us =
+            least_us > core->now_us ? least_us - core->now_us : 0;
+        left_us = us_min(left_us, session_silence_us(core, session));
+        reply_pair_number(&reply, "ttl_ms", left_us / 1000);
     }
-    if (least_ms != NEVER)
-        reply_pair_number(&reply, "ttl_ms", least_ms);
     answer_end(core, session, &reply);
 }
 

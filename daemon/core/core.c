@@ -379,7 +379,42 @@ check_ticket(const struct core *core, const struct ticket *ticket)
                 pending->asked);
     if (ticket->session == NULL)
         require(list_empty(&ticket->pendings));
+    require((ticket->state == TICKET_HELD) == (ticket->lock->holder == ticket));
+    if (ticket->state == TICKET_HELD)
+        require(ticket->session->least_us <= ticket->deadline_us);
     (void)core;
+}
+
+/* What is counted for a session and a lock is what there is. */
+static void
+check_counts(const struct core *core)
+{
+    for (uint32_t i = 0; i < core->sessions.touched; i++) {
+        const struct session *session = slab_at(&core->sessions, i);
+        uint32_t held = 0;
+        uint32_t waiting = 0;
+        if (session == NULL)
+            continue;
+        LIST_EACH (link, &session->tickets) {
+            const struct ticket *ticket =
+                container_of(link, struct ticket, session_link);
+            held += ticket->state == TICKET_HELD;
+            waiting += ticket->state == TICKET_WAITING;
+        }
+        require(held == session->held && waiting == session->waiting);
+    }
+    for (uint32_t i = 0; i < core->locks.touched; i++) {
+        const struct lock *lock = slab_at(&core->locks, i);
+        uint32_t waiting = 0;
+        if (lock == NULL)
+            continue;
+        LIST_EACH (link, &lock->tickets) {
+            const struct ticket *ticket =
+                container_of(link, struct ticket, lock_link);
+            waiting += ticket->state == TICKET_WAITING;
+        }
+        require(waiting == lock->waiting);
+    }
 }
 
 void
@@ -397,6 +432,7 @@ core_check(const struct core *core)
         waiting += ticket->state == TICKET_WAITING;
     }
     require(held == core->held && waiting == core->waiting);
+    check_counts(core);
     require(core->lock_table.count == core->locks.used);
     wheel_check(&core->wheel);
 }

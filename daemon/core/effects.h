@@ -22,7 +22,7 @@ struct effect {
 };
 
 /* A step adds no more than this; flush when less is left. */
-#define EFFECTS_STEP_BYTES   (1u << 20)
+#define EFFECTS_STEP_BYTES   (2u << 20)
 #define EFFECTS_STEP_ENTRIES 16384u
 
 struct effects {

@@ -13,6 +13,8 @@
 
 #define LISTING_DEFAULT 100
 #define LISTING_MAX     500
+/* Places that one part of a list looks at; a part may so be short, or empty. */
+#define LISTING_LOOKS 16384
 
 static uint32_t
 listing_limit(const struct request *request)
@@ -182,24 +184,13 @@ static void
 locks_item(struct core *core, struct session *session, const char *tag,
     const struct lock *lock)
 {
-    const struct ticket *holder = NULL;
-    uint32_t holders = 0;
-    uint32_t waiters = 0;
-
-    LIST_EACH (link, &lock->tickets) {
-        struct ticket *ticket = container_of(link, struct ticket, lock_link);
-        if (ticket->state == TICKET_HELD) {
-            holders++;
-            holder = holder == NULL ? ticket : holder;
-        } else if (ticket->state == TICKET_WAITING) {
-            waiters++;
-        }
-    }
+    const struct ticket *holder = lock->holder;
+    uint32_t holders = holder != NULL;
     struct reply reply = answer_begin(core, tag, "ITEM");
     reply_pair(&reply, "name", text_make(lock->name, lock->name_len));
     reply_pair(&reply, "state", holders > 0 ? TEXT("held") : TEXT("waiting"));
     reply_pair_number(&reply, "holders", holders);
-    reply_pair_number(&reply, "waiters", waiters);
+    reply_pair_number(&reply, "waiters", lock->waiting);
     if (holder != NULL && holder->session != NULL) {
         reply_pair(&reply, "session", text_from(holder->session->short_id));
         reply_pair_number(&reply, "fence", holder->fence);
@@ -212,32 +203,24 @@ locks_item(struct core *core, struct session *session, const char *tag,
     answer_end(core, session, &reply);
 }
 
-static bool
-lock_is_listed(const struct lock *lock)
-{
-    LIST_EACH (link, &lock->tickets) {
-        struct ticket *ticket = container_of(link, struct ticket, lock_link);
-        if (ticket->state == TICKET_HELD || ticket->state == TICKET_WAITING)
-            return true;
-    }
-    return false;
-}
-
 void
 listing_locks(
     struct core *core, struct session *session, const struct request *request)
 {
     uint32_t limit = listing_limit(request);
+    uint32_t looked = 0;
     uint32_t shown = 0;
 
     for (uint32_t i = listing_cursor(request); i < core->locks.touched; i++) {
         const struct lock *lock = slab_at(&core->locks, i);
-        if (lock == NULL || !lock_is_listed(lock))
-            continue;
-        if (shown == limit) {
+        if (lock != NULL && lock->holder == NULL && lock->waiting == 0)
+            lock = NULL;
+        if (looked++ == LISTING_LOOKS || (lock != NULL && shown == limit)) {
             listing_end(core, session, request->tag, shown, i);
             return;
         }
+        if (lock == NULL)
+            continue;
         locks_item(core, session, request->tag, lock);
         shown++;
     }
@@ -249,14 +232,6 @@ sessions_item(struct core *core, struct session *to, const char *tag,
     const struct session *session)
 {
     struct reply reply = answer_begin(core, tag, "ITEM");
-    uint32_t holds = 0;
-    uint32_t waits = 0;
-
-    LIST_EACH (link, &session->tickets) {
-        struct ticket *ticket = container_of(link, struct ticket, session_link);
-        holds += ticket->state == TICKET_HELD;
-        waits += ticket->state == TICKET_WAITING;
-    }
     reply_pair(&reply, "session", text_from(session->short_id));
     pair_if(&reply, "name", text_make(session->client, session->client_len));
     reply_pair(&reply, "peer", text_from(session->peer));
@@ -264,8 +239,8 @@ sessions_item(struct core *core, struct session *to, const char *tag,
         &reply, "age_ms", (core->now_us - session->opened_us) / 1000);
     reply_pair_number(
         &reply, "idle_ms", (core->now_us - session->heard_us) / 1000);
-    reply_pair_number(&reply, "holds", holds);
-    reply_pair_number(&reply, "waits", waits);
+    reply_pair_number(&reply, "holds", session->held);
+    reply_pair_number(&reply, "waits", session->waiting);
     answer_end(core, to, &reply);
 }
 
@@ -274,17 +249,18 @@ listing_sessions(
     struct core *core, struct session *session, const struct request *request)
 {
     uint32_t limit = listing_limit(request);
+    uint32_t looked = 0;
     uint32_t shown = 0;
 
     for (uint32_t i = listing_cursor(request); i < core->sessions.touched;
          i++) {
         const struct session *other = slab_at(&core->sessions, i);
-        if (other == NULL)
-            continue;
-        if (shown == limit) {
+        if (looked++ == LISTING_LOOKS || (other != NULL && shown == limit)) {
             listing_end(core, session, request->tag, shown, i);
             return;
         }
+        if (other == NULL)
+            continue;
         sessions_item(core, session, request->tag, other);
         shown++;
     }

@@ -103,6 +103,7 @@ struct op {
     /* the store's */
     bool single; /* goes alone, by ASK or after a failure */
     bool asking; /* after ASKING */
+    bool halved; /* an error may have left it done, or half done */
     uint16_t attempts;
     uint16_t at_node; /* whose queue it is on */
     struct op_result result;

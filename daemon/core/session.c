@@ -20,8 +20,11 @@ session_silence_us(const struct core *core, const struct session *session)
 {
     uint64_t silence_us = session->tcp ? core->settings.silence_us : NEVER;
 
-    if (session->heartbeat_us > 0)
-        silence_us = us_min(silence_us, 3 * session->heartbeat_us);
+    if (session->heartbeat_us > 0) {
+        uint64_t end_us = session->heard_us + 3 * session->heartbeat_us;
+        silence_us = us_min(
+            silence_us, end_us > core->now_us ? end_us - core->now_us : 0);
+    }
     return silence_us;
 }
 
@@ -61,6 +64,7 @@ session_open(struct core *core, struct core_event *event)
     memcpy(session->peer, event->open.peer, peer_len);
     session->opened_us = core->now_us;
     session->heard_us = core->now_us;
+    session->least_us = NEVER;
     wheel_node_init(&session->timer, TIMER_SESSION);
     list_init(&session->tickets);
     list_init(&session->pendings);

@@ -70,6 +70,10 @@ struct session {
     struct list ending_link;
     uint32_t ticket_count;
     uint32_t pending_count;
+    uint32_t held;        /* tickets that are HELD */
+    uint32_t waiting;     /* tickets that are WAITING */
+    uint64_t least_us;    /* none of them has a sooner deadline */
+    uint64_t least_at_us; /* when that was looked up */
 };
 
 struct lock {
@@ -77,6 +81,8 @@ struct lock {
     struct table_node table;
     struct wheel_node timer; /* when to ask Redis about it again */
     struct list tickets;     /* by lock_link, in order of arrival here */
+    struct ticket *holder;   /* ref: the one of them that is HELD, or NULL */
+    uint32_t waiting;        /* tickets that are WAITING */
     uint32_t refs;           /* tickets, operations, the timer */
     uint16_t slot;
     uint16_t name_len;

@@ -109,6 +109,8 @@ ticket_detach(struct core *core, struct ticket *ticket)
     table_remove(&core->ticket_table, &ticket->table);
     list_remove(&ticket->session_link);
     session->ticket_count--;
+    session->held -= ticket->state == TICKET_HELD;
+    session->waiting -= ticket->state == TICKET_WAITING;
     ticket->session = NULL;
     session_check_end(core, session);
 }
@@ -157,6 +159,15 @@ ticket_ttl_ms(const struct core *core, const struct ticket *ticket)
     return left_us / 1000;
 }
 
+static void
+ticket_set_deadline(struct ticket *ticket, uint64_t deadline_us)
+{
+    ticket->deadline_us = deadline_us;
+    if (ticket->session != NULL)
+        ticket->session->least_us =
+            us_min(ticket->session->least_us, deadline_us);
+}
+
 static struct pending *
 ticket_pending(const struct ticket *ticket)
 {
@@ -178,10 +189,22 @@ static void
 ticket_set_state(
     struct core *core, struct ticket *ticket, enum ticket_state state)
 {
-    core->held -= ticket->state == TICKET_HELD;
-    core->waiting -= ticket->state == TICKET_WAITING;
-    core->held += state == TICKET_HELD;
-    core->waiting += state == TICKET_WAITING;
+    uint32_t held = (uint32_t)(state == TICKET_HELD) -
+                    (uint32_t)(ticket->state == TICKET_HELD);
+    uint32_t waiting = (uint32_t)(state == TICKET_WAITING) -
+                       (uint32_t)(ticket->state == TICKET_WAITING);
+
+    core->held += held;
+    core->waiting += waiting;
+    ticket->lock->waiting += waiting;
+    if (ticket->session != NULL) {
+        ticket->session->held += held;
+        ticket->session->waiting += waiting;
+    }
+    if (state == TICKET_HELD)
+        ticket->lock->holder = ticket;
+    else if (ticket->lock->holder == ticket)
+        ticket->lock->holder = NULL;
     ticket->state = state;
     wheel_remove(&core->wheel, &ticket->timer);
 }
@@ -308,7 +331,9 @@ ticket_send_release(struct core *core, struct ticket *ticket)
         return;
     }
     op->retry = ticket->doubt;
-    op->give_up_us = core->now_us + core->settings.patience_us;
+    /* It is sent again and again; between, who waits for it is looked at. */
+    op->give_up_us = core->now_us + us_min(core->settings.patience_us,
+                                        core->settings.command_timeout_us);
     ticket->main_op = slab_handle(&core->ops, op);
     op_submit(core, op);
     ticket_arm(core, ticket);
@@ -378,8 +403,8 @@ answer_ttl(
 
 /* False where there is no room: the next one is tried soon. */
 static bool
-ticket_send_renewal(
-    struct core *core, struct ticket *ticket, uint64_t hard_end_us)
+ticket_send_renewal(struct core *core, struct ticket *ticket,
+    uint64_t hard_end_us, uint64_t give_up_us)
 {
     struct op *op = ticket_op(core, ticket, OP_RENEW);
 
@@ -388,7 +413,7 @@ ticket_send_renewal(
         return false;
     }
     op->hard_end_us = hard_end_us;
-    op->give_up_us = ticket->deadline_us;
+    op->give_up_us = us_min(give_up_us, ticket->deadline_us);
     ticket->renew_op = slab_handle(&core->ops, op);
     op_submit(core, op);
     return true;
@@ -442,7 +467,8 @@ hold_renew(struct core *core, struct ticket *ticket, struct pending *pending)
     }
     uint64_t hold_us = us_from_ms(pending->hold_ms);
     uint64_t end_us = us_add(core->now_us, hold_us);
-    if (!ticket_send_renewal(core, ticket, end_us)) {
+    if (!ticket_send_renewal(
+            core, ticket, end_us, pending_give_up_us(core, pending))) {
         count(core->counters, COUNTER_limit_requests);
         answer_limit(core, pending->session, pending->tag, "requests");
         pending_free(core, pending);
@@ -452,8 +478,9 @@ hold_renew(struct core *core, struct ticket *ticket, struct pending *pending)
     pending->asked = true;
     /* A nearer end counts from now on, whatever becomes of the answer. */
     ticket->hard_end_us = us_min(ticket->hard_end_us, end_us);
-    ticket->deadline_us = us_min(ticket->deadline_us,
-        end_us - us_min(hold_us, drift_margin_us(hold_us)));
+    ticket_set_deadline(
+        ticket, us_min(ticket->deadline_us,
+                    end_us - us_min(hold_us, drift_margin_us(hold_us))));
     ticket_arm(core, ticket);
     return true;
 }
@@ -565,8 +592,9 @@ hold_believe(
     uint64_t lease_us = us_from_ms(core->settings.lease_ms);
     uint64_t ttl_us = us_min(us_from_ms(ttl_ms), lease_us);
 
-    ticket->deadline_us =
-        sent_us + ttl_us - us_min(ttl_us, drift_margin_us(ttl_us));
+    ticket_set_deadline(ticket,
+        us_min(ticket->hard_end_us,
+            sent_us + ttl_us - us_min(ttl_us, drift_margin_us(ttl_us))));
     ticket->jeopardy_us = NEVER;
     ticket->renew_us = NEVER;
     if (ticket->hard_end_us == NEVER ||
@@ -589,6 +617,27 @@ hold_set_end(struct ticket *ticket, uint64_t sent_us)
                               : us_add(sent_us, us_from_ms(ticket->hold_ms));
 }
 
+static void hold_gone(struct core *core, struct ticket *ticket);
+
+/*
+ * Redis has given the lock to a ticket while another one of ours is believed to
+ * hold it (its data or its clock were changed): the larger fence is right, and
+ * whoever has lost is told before the other one is. False: it is the ticket.
+ */
+static bool
+ticket_displaces(struct core *core, const struct ticket *ticket)
+{
+    struct ticket *holder = ticket->lock->holder;
+
+    if (holder == NULL)
+        return true;
+    require(holder != ticket);
+    if (holder->fence > ticket->fence)
+        return false;
+    hold_gone(core, holder);
+    return true;
+}
+
 /* The lock is ours; whoever asked may have gone meanwhile. */
 static void
 ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
@@ -601,7 +650,8 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     lock_see_fence(core, ticket->lock, fence);
     hold_set_end(ticket, sent_us);
     hold_believe(core, ticket, sent_us, ttl_ms);
-    if (!ticket_wanted(ticket) || ticket->deadline_us <= core->now_us) {
+    if (!ticket_wanted(ticket) || ticket->deadline_us <= core->now_us ||
+        !ticket_displaces(core, ticket)) {
         struct pending *pending = ticket_asking(ticket);
         count(core->counters, COUNTER_grants_unwanted);
         if (pending != NULL && !ticket->abandoned) {
@@ -813,13 +863,12 @@ ticket_refuse_late(struct core *core, struct ticket *ticket)
         struct pending *pending =
             container_of(link, struct pending, ticket_link);
         bool lock = pending->command == COMMAND_LOCK;
-        if (pending->asked ||
-            core->now_us < pending_give_up_us(core, pending))
+        if (pending->asked || core->now_us < pending_give_up_us(core, pending))
             continue;
-        count(core->counters, lock ? COUNTER_refused_unavailable
-                                   : COUNTER_refused_indoubt);
-        pending_error(core, pending,
-            lock ? ERROR_UNAVAILABLE : ERROR_INDOUBT, NULL);
+        count(core->counters,
+            lock ? COUNTER_refused_unavailable : COUNTER_refused_indoubt);
+        pending_error(
+            core, pending, lock ? ERROR_UNAVAILABLE : ERROR_INDOUBT, NULL);
     }
 }
 
@@ -1147,7 +1196,7 @@ hold_timer(struct core *core, struct ticket *ticket)
     }
     if (core->now_us >= ticket->renew_us &&
         handle_equal(ticket->renew_op, HANDLE_NONE))
-        (void)ticket_send_renewal(core, ticket, ticket->hard_end_us);
+        (void)ticket_send_renewal(core, ticket, ticket->hard_end_us, NEVER);
     ticket_arm(core, ticket);
 }
 
@@ -1257,6 +1306,6 @@ ticket_stop(struct core *core, struct ticket *ticket)
 {
     if (ticket->state != TICKET_HELD)
         return;
-    ticket->deadline_us = core->now_us;
+    ticket_set_deadline(ticket, core->now_us);
     ticket_arm(core, ticket);
 }

@@ -66,7 +66,9 @@ loop_drain_store(struct loop *loop)
         loop_step(loop, &event);
 }
 
-/* Time for core and store until neither has more to do now; false: they have. */
+/*
+ * Time for core and store until neither has more to do now; false: they have.
+ */
 static bool
 loop_move(struct loop *loop)
 {
@@ -161,7 +163,8 @@ loop_poll(struct loop *loop, uint64_t from_us)
     if (!loop->poll_pays || reads > POLL_READS_MAX)
         return false;
     do {
-        if (event_base_loop(loop->base, EVLOOP_NONBLOCK) < 0)
+        /* Without ONCE it would not end while any descriptor is ready. */
+        if (event_base_loop(loop->base, EVLOOP_ONCE | EVLOOP_NONBLOCK) < 0)
             return false;
         if (loop->now_us != 0 || loop->stop_now)
             return true;

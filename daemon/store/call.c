@@ -194,12 +194,14 @@ op_again(struct store *store, struct op *op, uint16_t node, uint64_t now_us,
     uint64_t delay_us)
 {
     count(store->counters, COUNTER_redis_retries);
-    if (op->attempts++ >= RETRIES_AT_ONCE && delay_us == 0)
+    if (++op->attempts > RETRIES_AT_ONCE && delay_us == 0)
         delay_us = RETRY_US;
-    if (delay_us == 0)
+    if (delay_us == 0) {
         op_enqueue(store, op, node, now_us, true);
-    else
+    } else {
+        op->attempts = 1; /* after a pause redirects are followed again */
         op_park(store, op, now_us + store_jitter(store, delay_us));
+    }
 }
 
 static bool
@@ -285,6 +287,7 @@ refused_other(struct store *store, struct link *link, struct op *op,
     if (!alone) {
         op->single = true;
         op->retry = true;
+        op->halved = true;
         op_again(store, op, link->node, now_us, 0);
         return;
     }
@@ -332,13 +335,16 @@ call_refused(struct store *store, struct link *link, struct call *call,
     uint64_t now_us, struct text error)
 {
     bool alone = call->op_count == 1;
-    struct list *at;
 
     if (refusal_of(error) == REFUSAL_NOSCRIPT)
         link_load_scripts(store, link, now_us);
-    while ((at = list_pop_front(&call->ops)) != NULL)
+    /* The last one first, since each goes to the head of its queue. */
+    while (!list_empty(&call->ops)) {
+        struct list *at = call->ops.prev;
+        list_remove(at);
         op_refused(store, link, container_of(at, struct op, link), now_us,
             error, alone);
+    }
 }
 
 /* Takes one result; false where the reply makes no sense from here on. */

@@ -115,14 +115,33 @@ link_drop_calls(struct store *store, struct link *link)
     buffer_clear(&link->out);
 }
 
+/* Only of a connection that was ready can a command still be asleep. */
 static void
 link_remember(struct link *link)
 {
-    if (link->client_id == 0)
-        return;
     link->old_client_id = link->client_id;
     memcpy(link->old_run_id, link->run_id, sizeof(link->old_run_id));
-    link->client_id = 0;
+}
+
+/*
+ * What waits at the node waits on, no longer than it would without a
+ * connection. What was to go there by ASK asks the slot's own node again.
+ */
+static void
+link_unqueue(struct store *store, const struct link *link, uint64_t now_us)
+{
+    struct node *node = &store->nodes[link->node];
+
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+        LIST_EACH_SAFE (at, &node->queues[kind]) {
+            struct op *op = container_of(at, struct op, link);
+            if (op->asking) {
+                op_dequeue(store, node, op);
+                op_park(store, op, now_us + BACKOFF_MIN_US);
+            } else {
+                wheel_add(&store->wheel, &op->timer, op->give_up_us);
+            }
+        }
 }
 
 /* The connection is gone, or must go. */
@@ -132,18 +151,20 @@ link_lost(
 {
     char name[80];
     char reason[160];
-    bool news =
-        link->state == LINK_READY || link->backoff_us == BACKOFF_MIN_US;
+    bool was_ready = link->state == LINK_READY;
+    bool news = was_ready || link->backoff_us == BACKOFF_MIN_US;
 
     if (link->state == LINK_DOWN)
         return;
     if (link->state != LINK_CONNECTING)
         count(store->counters, COUNTER_redis_disconnects);
-    log_write(news ? LOG_WARN : LOG_DEBUG, "redis_link_lost",
-        "node=%s why=%s", link_name(store, link, name, sizeof(name)),
+    log_write(news ? LOG_WARN : LOG_DEBUG, "redis_link_lost", "node=%s why=%s",
+        link_name(store, link, name, sizeof(name)),
         log_quote(reason, sizeof(reason), text_from(why)));
     link->state = LINK_DOWN;
-    link_remember(link);
+    if (was_ready && link->client_id != 0)
+        link_remember(link);
+    link->client_id = 0;
     link_drop_calls(store, link);
     link->retry_us = now_us + store_jitter(store, link->backoff_us);
     link->backoff_us = link->backoff_us * 2 > BACKOFF_MAX_US
@@ -153,12 +174,7 @@ link_lost(
         link->node = NODE_NONE;
         return;
     }
-    struct node *node = &store->nodes[link->node];
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
-        LIST_EACH (at, &node->queues[kind]) {
-            struct op *op = container_of(at, struct op, link);
-            wheel_add(&store->wheel, &op->timer, op->give_up_us);
-        }
+    link_unqueue(store, link, now_us);
     if (store->settings.topology == STORE_CLUSTER)
         route_want_map(store);
 }
@@ -169,6 +185,7 @@ link_abandon(
     struct store *store, struct link *link, uint64_t now_us, const char *why)
 {
     link->wish_close = true;
+    link->wish_connect = false;
     link_lost(store, link, now_us, why);
 }
 
@@ -338,7 +355,6 @@ link_prepare(struct store *store, struct link *link, uint64_t now_us)
         LINK_SEND(store, link, CALL_KILL, now_us, TEXT("CLIENT"), TEXT("KILL"),
             TEXT("ID"), text_make(digits, len));
     }
-    link->old_client_id = 0;
     call = LINK_SEND(store, link, CALL_NAME, now_us, TEXT("CLIENT"),
         TEXT("SETNAME"), TEXT("holdfastd"));
     if (link->index == LINK_SUBSCRIBER) {
@@ -358,6 +374,7 @@ link_ready(struct store *store, struct link *link)
     char name[80];
 
     link->state = LINK_READY;
+    link->old_client_id = 0; /* the answer has come, so it is dead */
     link->backoff_us = BACKOFF_MIN_US;
     if (store->slots_mapped == 0)
         store->map_next_us = 0; /* here is somebody to ask */

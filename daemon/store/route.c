@@ -93,6 +93,8 @@ route_redirect(struct store *store, struct text where, uint16_t from,
             text_make(colon, (size_t)(end - colon)), UINT16_MAX, &port))
         return false;
     struct text host = text_make(second + 1, (size_t)(colon - second - 2));
+    if (text_equal(host, TEXT("?")))
+        return false;
     if (host.len == 0)
         host = text_from(store->nodes[from].address.host);
     *slot = (uint16_t)slot_number;
@@ -164,6 +166,23 @@ map_range(struct store *store, const struct link *link,
     return true;
 }
 
+/* What waits at a node that has lost its slot waits at the new one. */
+static void
+route_requeue(struct store *store, uint64_t now_us)
+{
+    for (uint16_t i = 0; i < store->node_count; i++) {
+        struct node *node = &store->nodes[i];
+        for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+            LIST_EACH_SAFE (at, &node->queues[kind]) {
+                struct op *op = container_of(at, struct op, link);
+                if (op->asking || route_of(store, op) == i)
+                    continue;
+                op_dequeue(store, node, op);
+                op_route(store, op, now_us);
+            }
+    }
+}
+
 /* Forgets nodes that have no slots and nothing to do any more. */
 static void
 route_retire(struct store *store)
@@ -218,6 +237,7 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
     store->map_backoff_us = MAP_PAUSE_US;
     if (mapped < SLOT_COUNT)
         route_map_failed(store, now_us);
+    route_requeue(store, now_us);
     route_retire(store);
     store_route_parked(store, now_us);
 }

@@ -138,6 +138,7 @@ void
 op_park(struct store *store, struct op *op, uint64_t until_us)
 {
     op->at_node = NODE_NONE;
+    op->asking = false;
     list_push_back(&store->parked, &op->link);
     wheel_add(&store->wheel, &op->timer,
         until_us < op->give_up_us ? until_us : op->give_up_us);
@@ -182,6 +183,7 @@ store_submit(struct store *store, uint64_t now_us, struct list *ops)
     while ((at = list_pop_front(ops)) != NULL) {
         struct op *op = container_of(at, struct op, link);
         op->attempts = 0;
+        op->halved = false;
         op->at_node = NODE_NONE;
         op_route(store, op, now_us);
     }
@@ -196,9 +198,17 @@ op_due(struct store *store, struct op *op, uint64_t now_us)
     else
         list_remove(&op->link);
     if (now_us >= op->give_up_us)
-        op_done(store, op, OP_UNSENT);
+        op_done(store, op, op->halved ? OP_UNKNOWN : OP_UNSENT);
     else
         op_route(store, op, now_us);
+}
+
+static void
+store_flush_nodes(struct store *store, uint64_t now_us)
+{
+    for (uint16_t i = 0; i < store->node_count; i++)
+        if (store->nodes[i].used)
+            call_flush_node(store, i, now_us);
 }
 
 void
@@ -212,11 +222,11 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
             link_tick(store, &store->links[i], now_us);
     link_tick(store, &store->links[LINK_SUBSCRIBER], now_us);
     route_tick(store, now_us);
-    for (uint16_t i = 0; i < store->node_count; i++)
-        if (store->nodes[i].used)
-            call_flush_node(store, i, now_us);
+    store_flush_nodes(store, now_us);
     while ((timer = wheel_pop(&store->wheel, now_us)) != NULL)
         op_due(store, container_of(timer, struct op, timer), now_us);
+    /* What has a route again goes out now and not in some later turn. */
+    store_flush_nodes(store, now_us);
 }
 
 uint64_t

@@ -21,7 +21,7 @@ TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RUN = os.path.join(TESTS, "harness", "run.py")
 
 FAKE_DAEMON = '''#!{python}
-import os, re, signal, socket, sys
+import os, re, signal, socket, sys, threading
 text = open(sys.argv[2]).read()
 port = int(re.search(r'tcp: \\["127.0.0.1:(\\d+)"', text).group(1))
 {before}
@@ -29,7 +29,10 @@ server = socket.socket()
 server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 server.bind(("127.0.0.1", port))
 server.listen()
-signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+# A handler would not run where the signal comes just before accept() blocks.
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+threading.Thread(target=lambda: os._exit(
+    signal.sigwait([signal.SIGTERM]) - signal.SIGTERM), daemon=True).start()
 while True:
     client, _ = server.accept()
     client.sendall(b"* HELLO proto=1 server=fake session=0 max_line=4096\\n")

@@ -1,0 +1,302 @@
+"""Many clients that lock and unlock at random, and a referee.
+
+All in one thread: what one client was told has arrived at its socket before
+what another is told because of it, so the referee reads what all the others
+have before it judges. Its rules:
+
+- one holder at most: from the OK of a LOCK to the sending of UNLOCK, to LOST,
+  or to the end of the connection;
+- the fences of a lock grow with each grant;
+- each request gets one final reply, and of the kinds that it may get.
+
+Faults (killed brokers, cut connections, a Redis that stops) are the test's.
+"""
+
+import contextlib
+import os
+import random
+import selectors
+import time
+
+from harness import Reply
+from harness.client import open_socket
+
+SEED = int(os.environ.get("HOLDFAST_SEED", "0"))  # on top of the tests' own
+REFUSALS = {"BUSY", "TIMEOUT", "CANCELLED", "UNAVAILABLE", "INDOUBT"}
+
+
+class Foul(AssertionError):
+    """A rule was broken."""
+
+
+class Player:
+    """One connection; IDLE, ASKS, HOLDS or LEAVES one lock at a time."""
+
+    def __init__(self, contest, number):
+        self.contest = contest
+        self.number = number
+        self.socket = None
+        self.state = "IDLE"
+        self.name = None
+        self.fence = 0
+        self.tag = 0
+        self.due = 0.0  # when it acts next
+        self.asked = 0.0
+        self.cancelled = False
+        self.input = b""
+        self.said = []
+
+    def __repr__(self):
+        return f"player {self.number}: {self.state} {self.name} " \
+            f"{self.fence}; " + " | ".join(self.said[-6:])
+
+    def connect(self, address):
+        self.socket = open_socket(address)
+        self.socket.setblocking(False)
+        self.input = b""
+        self.contest.selector.register(self.socket, selectors.EVENT_READ, self)
+
+    def disconnect(self, reset=False):
+        self.end_hold()
+        self.state = "IDLE"
+        if self.socket is None:
+            return
+        self.contest.selector.unregister(self.socket)
+        if reset:
+            with contextlib.suppress(OSError):
+                self.socket.setsockopt(1, 13, b"\1\0\0\0\0\0\0\0")  # SO_LINGER
+        self.socket.close()
+        self.socket = None
+
+    def send(self, verb, words=""):
+        self.tag += 1
+        line = f"{self.tag} {verb} {words}".rstrip()
+        self.said.append(f"> {line}")
+        try:
+            self.socket.sendall(line.encode() + b"\n")
+        except OSError:
+            self.disconnect()
+
+    def end_hold(self):
+        if self.state == "HOLDS":
+            self.contest.left(self)
+
+    def read(self):
+        """Takes what has come."""
+        while self.socket is not None:
+            try:
+                data = self.socket.recv(65536)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self.disconnect()
+                return
+            *lines, self.input = (self.input + data).split(b"\n")
+            for line in lines:
+                self.take(Reply(line.decode()))
+
+    def take(self, reply):
+        self.said.append(f"< {reply.line}")
+        del self.said[:-50]
+        if reply.tag == "*":
+            self.take_event(reply)
+        elif reply.final:
+            self.take_final(reply)
+
+    def take_event(self, reply):
+        if reply.word == "LOST" and self.state in ("HOLDS", "LEAVES") and \
+                reply.fence == self.fence:
+            self.contest.lost += 1
+            self.end_hold()
+            if self.state == "HOLDS":
+                self.state = "IDLE"
+
+    def take_final(self, reply):
+        tag = int(reply.tag)
+        if tag == self.cancelled and self.cancelled:
+            self.cancelled = 0
+            if not reply.ok and reply.code != "BADREQ":
+                raise Foul(f"CANCEL got {reply.line}; {self!r}")
+            return
+        if tag != self.asked_tag:
+            raise Foul(f"nobody asked for {reply.line}; {self!r}")
+        self.asked_tag = None
+        if self.state == "ASKS":
+            self.take_answer(reply)
+        elif self.state == "LEAVES":
+            if not reply.ok and reply.code not in ("LOST", "NOTHELD",
+                                                   "INDOUBT"):
+                raise Foul(f"UNLOCK got {reply.line}; {self!r}")
+            self.state = "IDLE"
+        else:
+            raise Foul(f"unexpected {reply.line}; {self!r}")
+
+    def take_answer(self, reply):
+        if reply.ok:
+            self.fence = reply.fence
+            self.contest.granted(self, reply)
+            return
+        if reply.code not in REFUSALS | self.contest.more_refusals:
+            raise Foul(f"LOCK got {reply.line}; {self!r}")
+        self.contest.refused[reply.code] = \
+            self.contest.refused.get(reply.code, 0) + 1
+        self.state = "IDLE"
+
+    # what it does of itself
+
+    def act(self, now):
+        rng = self.contest.random
+        if self.socket is None:
+            with contextlib.suppress(OSError):
+                self.connect(self.contest.address_for(self))
+            self.due = now + 0.05
+        elif self.state == "IDLE":
+            self.ask(now)
+        elif self.state == "ASKS":
+            if not self.cancelled and rng.random() < self.contest.cancels:
+                self.send("CANCEL", str(self.asked_tag))
+                self.cancelled = self.tag
+            self.due = now + rng.uniform(0.001, 0.1)
+        elif self.state == "HOLDS":
+            self.contest.left(self)
+            self.state = "LEAVES"
+            self.send("UNLOCK", f"{self.name} fence={self.fence}")
+            self.asked_tag = self.tag
+            self.due = now + rng.uniform(0, 0.01)
+        else:
+            self.due = now + 0.01
+
+    def ask(self, now):
+        rng = self.contest.random
+        if not self.contest.asking:
+            self.due = now + 0.01
+            return
+        if rng.random() < self.contest.cuts:
+            self.disconnect(reset=rng.random() < 0.5)
+            return
+        self.name = rng.choice(self.contest.names)
+        self.state = "ASKS"
+        self.asked = now
+        wait = rng.choice(["", "", " wait=0", " wait=30ms", " wait=5s"])
+        self.send("LOCK", self.name + wait)
+        self.asked_tag = self.tag
+        self.due = now + rng.uniform(0, 0.05)
+
+    asked_tag = None
+
+
+class Contest:
+    """Players over the addresses, in turn.
+
+    cancels, cuts: how often a player calls a wait off when it looks at it, or
+    ends its connection before it asks. more_refusals: codes that are no foul.
+    """
+
+    def __init__(self, addresses, players=12, names=("contest/a", "contest/b"),
+                 seed=1, cancels=0.2, cuts=0.02, hold=0.003,
+                 more_refusals=()):
+        self.selector = selectors.DefaultSelector()
+        self.addresses = list(addresses)
+        self.names = list(names)
+        self.random = random.Random(seed + SEED)
+        self.cancels = cancels
+        self.cuts = cuts
+        self.hold = hold
+        self.more_refusals = set(more_refusals)
+        self.asking = True
+        self.grants = 0
+        self.lost = 0
+        self.refused = {}
+        self.holder = {}
+        self.last_fence = {}
+        self.grants_of = {name: 0 for name in self.names}
+        self.settling = False
+        self.players = [Player(self, number) for number in range(players)]
+
+    def address_for(self, player):
+        return self.addresses[player.number % len(self.addresses)]
+
+    # the referee
+
+    def granted(self, player, reply):
+        """An OK of LOCK: is it fair?"""
+        player.state = "HOLDS"
+        if not self.settling:
+            # What others were told before may still be unread.
+            self.settling = True
+            for other in self.players:
+                if other is not player:
+                    other.read()
+            self.settling = False
+        holder = self.holder.get(player.name)
+        if holder is not None:
+            raise Foul(f"two holders of {player.name}:\n{player!r}\n"
+                       f"{holder!r}")
+        if player.fence <= self.last_fence.get(player.name, 0):
+            raise Foul(f"the fence of {player.name} fell from "
+                       f"{self.last_fence[player.name]}: {player!r}")
+        self.last_fence[player.name] = player.fence
+        self.grants += 1
+        self.grants_of[player.name] += 1
+        if reply.get("count") != "1":
+            raise Foul(f"a first LOCK counts more: {player!r}")
+        self.holder[player.name] = player
+        player.due = time.monotonic() + self.random.uniform(0, self.hold)
+
+    def left(self, player):
+        if self.holder.get(player.name) is player:
+            del self.holder[player.name]
+
+    # the game
+
+    def turn(self):
+        now = time.monotonic()
+        for player in self.players:
+            if player.due <= now:
+                player.act(now)
+        due = min(player.due for player in self.players)
+        wait = max(0.0, min(0.02, due - time.monotonic()))
+        for key, _ in self.selector.select(wait):
+            key.data.read()
+
+    def play(self, seconds=None, grants=None, faults=(), at_most=30.0):
+        """Until so many seconds or grants have passed (or at_most seconds);
+        faults: (second, function), in order of time."""
+        begin = time.monotonic()
+        target = self.grants + (grants or 0)
+        faults = list(faults)
+        while True:
+            now = time.monotonic() - begin
+            while faults and faults[0][0] <= now:
+                faults.pop(0)[1]()
+            if seconds is not None and now >= seconds and not faults:
+                break
+            if grants is not None and self.grants >= target and not faults:
+                break
+            if now > at_most:
+                raise Foul(f"only {self.grants} grants in {now:.1f} s: "
+                           f"{self.players}")
+            self.turn()
+        return self
+
+    def finish(self, timeout=20.0):
+        """Nobody asks any more: all are served, and nothing stays held."""
+        self.asking = False
+        deadline = time.monotonic() + timeout
+        while any(player.state != "IDLE" or player.socket is None
+                  for player in self.players):
+            if time.monotonic() > deadline:
+                raise Foul("these never came to rest:\n" + "\n".join(
+                    repr(player) for player in self.players
+                    if player.state != "IDLE"))
+            self.turn()
+        if self.holder:
+            raise Foul(f"still held: {self.holder}")
+        return self
+
+    def close(self):
+        for player in self.players:
+            player.disconnect()
+        self.selector.close()

@@ -1,0 +1,72 @@
+"""What the tests of the daemon share: a broker for a class, its counters."""
+
+import contextlib
+import os
+import re
+import socket
+import unittest
+
+from harness import Broker, HarnessCase, shared_redis
+from harness.broker import broker_path
+
+TREE = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+
+
+def definitions(macro):
+    """The first argument of each MACRO(...) in proto/commands.def."""
+    path = os.path.join(TREE, "proto", "commands.def")
+    with open(path, encoding="utf-8") as file:
+        return re.findall(rf"^{macro}\((\w+), ", file.read(), flags=re.M)
+
+
+def stats(client):
+    """The counters of a broker, by name."""
+    return {item["name"]: int(item["value"])
+            for item in client.ok("STATS", timeout=20).items}
+
+
+def unread(client):
+    """What has come for a client that has not read it yet."""
+    client.socket.setblocking(False)
+    try:
+        return client.socket.recv(1 << 16, socket.MSG_PEEK)
+    except BlockingIOError:
+        return b""
+
+
+def record_field(redis, name, first, last):
+    """Bytes of a lock's record in Redis; None where there is no record."""
+    value = redis.command("GETRANGE", f"holdfast:{{{name}}}", first, last)
+    return value or None
+
+
+@unittest.skipUnless(os.access(broker_path(), os.X_OK),
+                     f"{broker_path()} is not built")
+class BrokerCase(HarnessCase):
+    """One broker on the shared Redis for all tests of a class, in
+    `self.served`; `overrides` of its configuration."""
+
+    overrides = {}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if cls is BrokerCase:
+            return
+        cls.served = Broker(shared_redis(), cls.overrides)
+        cls.addClassCleanup(cls.served.close)
+        cls.served.start()
+
+    def connect(self, **options):
+        """A greeted client of the class's broker."""
+        return self.client(self.served, **options)
+
+    def counters(self, broker=None):
+        with contextlib.closing((broker or self.served).client()) as client:
+            return stats(client)
+
+    def wait_counter(self, name, at_least, broker=None, timeout=10.0):
+        with contextlib.closing((broker or self.served).client()) as client:
+            self.wait_until(lambda: stats(client)[name] >= at_least, timeout,
+                            f"{name} >= {at_least}")

@@ -1,0 +1,243 @@
+"""The daemon's command line, its configuration file, its addresses."""
+
+import os
+import re
+import socket
+import stat
+import subprocess
+
+from harness import Broker, HarnessCase, ports, shared_redis
+from harness.broker import broker_path
+from shared import TREE
+
+
+def run(*arguments, **options):
+    """(status, stdout, stderr) of a daemon that ends by itself."""
+    done = subprocess.run([broker_path(), *arguments], capture_output=True,
+                          stdin=subprocess.DEVNULL, text=True, timeout=20,
+                          **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+class CommandLineTest(HarnessCase):
+    def file(self, text):
+        path = os.path.join(self.folder(), "holdfast.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def test_version_and_help(self):
+        for flag in ("-V", "--version"):
+            status, out, err = run(flag)
+            self.assertRegex(out, r"^holdfastd/\d+\.\d+\.\d+\n$")
+            self.assertEqual((status, err), (0, ""))
+        for flag in ("-h", "--help"):
+            status, out, err = run(flag)
+            self.assertTrue(out.startswith("Usage: holdfastd "))
+            self.assertEqual((status, err), (0, ""))
+
+    def test_usage(self):
+        path = self.file("")
+        for arguments in (["-x"], ["--nonsense"], ["-c"], ["word"],
+                          ["-c", path, "word"], ["-c", path, "-c", path],
+                          ["-t", "--print-config"], ["-c", ""],
+                          ["--version=1"], ["-tx", "-c", path]):
+            status, out, err = run(*arguments)
+            self.assertEqual((status, out), (64, ""), arguments)
+            self.assertRegex(err, r"^holdfastd: .+\n$", arguments)
+
+    def test_check(self):
+        path = self.file('redis:\n  nodes: ["127.0.0.1:1"]\n')
+        self.assertEqual(run("-t", "-c", path), (0, f"{path}: ok\n", ""))
+        self.assertEqual(run("--check-config", f"--config={path}")[0], 0)
+        # It has listened nowhere and asked nobody: no Redis is there.
+        shipped = os.path.join(TREE, "conf", "holdfast.yaml")
+        self.assertEqual(run("-t", "-c", shipped)[0], 0)
+
+    def test_bad_configuration(self):
+        cases = (
+            ("nonsense: 1\n", 1, 1), ("lease:\n  default: 1d\n", 2, 12),
+            ("lease:\n  default: 30s\n  default: 30s\n", 3, 3),
+            ("lease: 5\n", 1, 8), ("redis:\n  topology: other\n", 2, 13),
+            ("redis:\n  topology: sentinel\n", 2, 13),
+            ("redis:\n  topology: quorum\n", 2, 13),
+            ("redis:\n  safety: strict\n", 2, 11),
+            ("lease:\n  default: 999ms\n", 2, 12),
+            ("listen:\n  tcp: [127.0.0.1]\n", 2, 9),
+            ("limits:\n  line: 511\n", 2, 9),
+            ("a: [\n", None, None), ("\tx: 1\n", None, None),
+            ("lease:\n  default: 30s\n--- \nlease: 1\n", None, None),
+            ("[]\n", 1, 1), ("redis: {nodes: []}\n", 1, None))
+        for text, line, column in cases:
+            path = self.file(text)
+            for more in ([], ["-t"], ["--print-config"]):
+                status, out, err = run("-c", path, *more)
+                self.assertEqual((status, out), (78, ""), text)
+                match = re.match(rf"{re.escape(path)}:(\d+):(\d+): .+\n$",
+                                 err)
+                self.assertIsNotNone(match, (text, err))
+                if line is not None:
+                    self.assertEqual(int(match.group(1)), line, (text, err))
+                if column is not None:
+                    self.assertEqual(int(match.group(2)), column, (text, err))
+
+    def test_no_file(self):
+        path = os.path.join(self.folder(), "none.yaml")
+        status, out, err = run("-c", path)
+        self.assertEqual((status, out), (78, ""))
+        self.assertIn(path, err)
+        status, _, err = run("-c", self.folder())
+        self.assertEqual(status, 78, err)
+
+    def test_print_config(self):
+        path = self.file("lease:\n  default: 7s\nredis:\n"
+                         "  nodes: [\"127.0.0.1:1\"]\n  key_prefix: mine\n")
+        status, printed, err = run("-c", path, "--print-config")
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(printed, r"(?m)^ +default: 7s$")
+        self.assertRegex(printed, r"(?m)^ +key_prefix: \"?mine\"?$")
+        # What it prints is a configuration, and the same one.
+        again = self.file(printed)
+        self.assertEqual(run("-c", again, "--print-config"), (0, printed, ""))
+        # Every key of the shipped file is there.
+        shipped = os.path.join(TREE, "conf", "holdfast.yaml")
+        with open(shipped, encoding="utf-8") as file:
+            keys = re.findall(r"^ *#?([a-z_]+):(?: |$)", file.read(), re.M)
+        self.assertGreater(len(keys), 30)
+        for key in keys:
+            self.assertRegex(printed, rf"(?m)^ *{key}:")
+
+    def test_password_is_not_printed(self):
+        folder = self.folder()
+        secret = os.path.join(folder, "secret")
+        with open(secret, "w", encoding="utf-8") as file:
+            file.write("hush-hush\n")
+        path = self.file(f"redis:\n  password_file: {secret}\n")
+        status, printed, err = run("-c", path, "--print-config")
+        self.assertEqual(status, 0, err)
+        self.assertNotIn("hush-hush", printed)
+        os.unlink(secret)
+        status, _, err = run("-c", path, "-t")
+        self.assertEqual(status, 78)
+        self.assertRegex(err, rf"^{re.escape(path)}:2:\d+: ")
+
+
+class AddressTest(HarnessCase):
+    def config(self, tcp=(), unix=(), http="none"):
+        redis = shared_redis()
+        listen = {}
+        if tcp is not None:
+            listen["tcp"] = list(tcp)
+        if unix:
+            listen["unix"] = list(unix)
+        return {"listen": listen, "admin": {"http": http},
+                "redis": {"topology": "single", "nodes": [redis.address],
+                          "settle": "0s"}}
+
+    def taken(self):
+        server = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(server.close)
+        return "127.0.0.1:%d" % server.getsockname()[1]
+
+    def unstarted(self, config):
+        broker = Broker(config=config)
+        self.addCleanup(broker.close)
+        return broker
+
+    def test_in_use(self):
+        taken = self.taken()
+        for config in (self.config([taken]), self.config(
+                [], [os.path.join(self.folder(), "s")], taken)):
+            status, log = self.unstarted(config).run_to_exit()
+            self.assertEqual(status, 71, log)
+            self.assertIn(taken, log)
+            self.assertIn("level=error", log)
+
+    def test_not_ours(self):
+        status, log = self.unstarted(
+            self.config(["192.0.2.1:4653"])).run_to_exit()
+        self.assertEqual(status, 71, log)
+
+    def test_several(self):
+        one, two = ports.reserve(), ports.reserve()
+        self.addCleanup(one.release)
+        self.addCleanup(two.release)
+        addresses = [f"127.0.0.1:{one.number}", f"127.0.0.1:{two.number}"]
+        broker = self.unstarted(self.config(addresses))
+        broker.spawn()
+        broker.wait_log("listening")
+        for address in addresses:
+            self.wait_until(lambda address=address: self.greets(address), 10,
+                            "it greets")
+        self.assertEqual(broker.stop(), 0)
+
+    def greets(self, address):
+        try:
+            with socket.create_connection(
+                    tuple(address.rsplit(":", 1)), 2) as sock:
+                return sock.recv(8) == b"* HELLO "
+        except OSError:
+            return False
+
+    def test_unix(self):
+        path = os.path.join(self.folder(), "s")
+        broker = self.broker(config=self.config(None, [path]))
+        client = self.client(broker)
+        self.assertTrue(stat.S_ISSOCK(os.stat(path).st_mode))
+        client.ok("LOCK config/unix", count=1)
+        (item,) = client.ok("SESSIONS limit=1").items
+        self.assertEqual(item["peer"], "unix")
+        # No TCP there that may stay silent: the lease alone is told.
+        self.assertGreater(client.ok("PING").ttl_ms, 20000)
+        other = self.client(broker)
+        tag = other.submit("LOCK config/unix")
+        client.close()
+        self.assertTrue(other.wait(tag).ok)
+        other.close()
+        self.assertEqual(broker.stop(), 0)
+        self.assertFalse(os.path.exists(path))
+
+    def test_unix_of_the_dead(self):
+        """A socket that nobody listens on is replaced; a live one not, and
+        nothing else is ever removed."""
+        path = os.path.join(self.folder(), "s")
+        broker = self.broker(config=self.config(None, [path]))
+        broker.kill()
+        self.assertTrue(os.path.exists(path))
+        broker.start()
+        status, log = self.unstarted(
+            self.config(None, [path])).run_to_exit()
+        self.assertEqual(status, 71, log)
+        self.client(broker).ok("PING")
+        plain = os.path.join(self.folder(), "file")
+        with open(plain, "w", encoding="utf-8") as file:
+            file.write("keep")
+        status, log = self.unstarted(
+            self.config(None, [plain])).run_to_exit()
+        self.assertEqual(status, 71, log)
+        with open(plain, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "keep")
+
+    def test_nowhere(self):
+        broker = self.unstarted(self.config([]))
+        status, log = broker.run_to_exit()
+        self.assertEqual(status, 78, log)
+
+    def test_key_prefix(self):
+        """Brokers of another prefix have other locks."""
+        redis = shared_redis()
+        one = self.client(self.broker(redis, {"redis.key_prefix": "one"}))
+        two = self.client(self.broker(redis, {"redis.key_prefix": "two"}))
+        one.ok("LOCK config/prefix", count=1)
+        two.ok("LOCK config/prefix wait=0", count=1)
+        self.assertEqual(redis.command("KEYS", "one:*"),
+                         [b"one:{config/prefix}"])
+
+    def test_log_level(self):
+        quiet = self.broker(overrides={"log.level": "error"})
+        self.client(quiet).ok("PING")
+        self.assertEqual(quiet.log(), "")
+        loud = self.broker(overrides={"log.level": "debug"})
+        client = self.client(loud)
+        client.kill()
+        loud.wait_log("level=debug")

@@ -1,0 +1,432 @@
+/*
+ * The rig of the core's tests; see core_rig.h.
+ */
+#include "tests/unit/core_rig.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct rig *
+rig_create(void)
+{
+    struct rig *rig = calloc(1, sizeof(*rig));
+
+    rig_must(rig != NULL);
+    log_set_level(LOG_ERROR);
+    rig->now_us = 1000 * (uint64_t)SECOND_US;
+    rig->settings = (struct core_settings){
+        .key_prefix = "holdfast",
+        .broker_id = "broker-1",
+        .server = "holdfastd/test",
+        .seed = 1,
+        .hash_seed = {2, 3},
+        .lease_ms = RIG_LEASE_MS,
+        .patience_us = 5 * SECOND_US,
+        .command_timeout_us = 2 * SECOND_US,
+        .silence_us = 11 * SECOND_US,
+        .stop_grace_us = 10 * SECOND_US,
+        .line_max = 4096,
+        .name_max = 255,
+        .sessions_max = RIG_SESSIONS,
+        .outstanding_max = 64,
+        .holds_max = 64,
+        .waiters_max = 100,
+        .tickets_max = 256,
+        .requests_max = 256,
+    };
+    return rig;
+}
+
+void
+rig_start(struct rig *rig)
+{
+    rig_must(effects_init(&rig->effects, 2));
+    rig->core = core_create(&rig->settings, &rig->counters, rig->now_us);
+    rig_must(rig->core != NULL);
+}
+
+struct rig *
+rig_new(void)
+{
+    struct rig *rig = rig_create();
+
+    rig_start(rig);
+    return rig;
+}
+
+void
+rig_free(struct rig *rig)
+{
+    core_destroy(&rig->core);
+    rig_must(rig->core == NULL);
+    core_destroy(&rig->core);
+    effects_fini(&rig->effects);
+    free(rig);
+}
+
+static struct rig_session *
+session_of(struct rig *rig, struct handle handle)
+{
+    for (uint32_t i = rig->session_count; i > 0; i--)
+        if (handle_equal(rig->sessions[i - 1].handle, handle))
+            return &rig->sessions[i - 1];
+    /* A line of CORE_OPEN comes before its handle is known. */
+    rig_must(rig->session_count < RIG_SESSIONS);
+    rig->sessions[rig->session_count].handle = handle;
+    return &rig->sessions[rig->session_count];
+}
+
+static void
+take_line(struct rig *rig, const struct effect *effect)
+{
+    struct rig_session *session = session_of(rig, effect->session);
+    const char *line = rig->effects.text + effect->offset;
+    const char *space = memchr(line, ' ', effect->len);
+
+    rig_must(!session->closed);
+    rig_must((unsigned char)line[effect->len - 1] == '\n');
+    rig_must(session->written + effect->len < RIG_LINES);
+    memcpy(session->lines + session->written, line, effect->len);
+    session->written += effect->len;
+    if (line[0] != '*' && space != NULL &&
+        (memcmp(space, " OK", 3) == 0 || memcmp(space, " ERR", 4) == 0))
+        session->finals++;
+}
+
+static void
+take_effects(struct rig *rig)
+{
+    struct effects *effects = &rig->effects;
+    struct list *link;
+
+    for (uint32_t i = 0; i < effects->entry_count; i++) {
+        const struct effect *effect = &effects->entries[i];
+        struct rig_session *session = session_of(rig, effect->session);
+        if (effect->kind == EFFECT_LINE)
+            take_line(rig, effect);
+        else if (effect->kind == EFFECT_MORE)
+            session->more++;
+        else
+            session->closed = true;
+    }
+    while ((link = list_pop_front(&effects->ops)) != NULL) {
+        rig_must(rig->op_count < RIG_OPS);
+        rig->asked_us[rig->op_count] = rig->now_us;
+        rig->ops[rig->op_count++] = container_of(link, struct op, link);
+    }
+    effects_clear(effects);
+}
+
+void
+rig_step(struct rig *rig, struct core_event *event)
+{
+    core_step(rig->core, rig->now_us, event, &rig->effects);
+    take_effects(rig);
+    core_check(rig->core);
+}
+
+static unsigned
+open_session(struct rig *rig, bool tcp)
+{
+    struct core_event event = {.kind = CORE_OPEN};
+    unsigned session = rig->session_count;
+
+    rig_must(session < RIG_SESSIONS);
+    memset(event.open.id, (int)session + 1, sizeof(event.open.id));
+    event.open.peer = "a peer";
+    event.open.tcp = tcp;
+    rig_step(rig, &event);
+    rig->sessions[session].handle = event.session;
+    rig->session_count++;
+    return session;
+}
+
+unsigned
+rig_open(struct rig *rig)
+{
+    unsigned session = open_session(rig, false);
+
+    rig_expect(rig, session,
+        "* HELLO proto=1 server=holdfastd/test session=~ max_line=~ "
+        "lease_ms=~");
+    return session;
+}
+
+unsigned
+rig_open_tcp(struct rig *rig)
+{
+    unsigned session = open_session(rig, true);
+
+    (void)rig_line(rig, session);
+    return session;
+}
+
+void
+rig_reopen(struct rig *rig, unsigned session)
+{
+    struct core_event event = {.kind = CORE_OPEN};
+    struct rig_session *scratch = &rig->sessions[rig->session_count];
+
+    event.open.peer = "a peer";
+    memset(event.open.id, (int)session + 1, sizeof(event.open.id));
+    memset(&rig->sessions[session], 0, offsetof(struct rig_session, lines));
+    rig_step(rig, &event);
+    memset(scratch, 0, offsetof(struct rig_session, lines));
+    rig->sessions[session].handle = event.session;
+}
+
+void
+rig_event(struct rig *rig, unsigned session, enum core_event_kind kind)
+{
+    struct core_event event = {
+        .kind = kind, .session = rig->sessions[session].handle};
+
+    rig_step(rig, &event);
+}
+
+void
+rig_say(struct rig *rig, unsigned session, const char *line)
+{
+    char copy[5000];
+    struct core_event event = {
+        .kind = CORE_LINE, .session = rig->sessions[session].handle};
+
+    event.line.at = copy;
+    event.line.len = strlen(line);
+    rig_must(event.line.len < sizeof(copy));
+    memcpy(copy, line, event.line.len);
+    rig_step(rig, &event);
+}
+
+static void
+step_time(struct rig *rig)
+{
+    struct core_event event = {.kind = CORE_TIME};
+
+    do
+        rig_step(rig, &event);
+    while (event.more);
+}
+
+void
+rig_pass_us(struct rig *rig, uint64_t us)
+{
+    uint64_t end_us = rig->now_us + us;
+
+    for (;;) {
+        uint64_t next_us = core_next_us(rig->core);
+        if (next_us > end_us)
+            break;
+        if (next_us > rig->now_us)
+            rig->now_us = next_us;
+        step_time(rig);
+        if (core_next_us(rig->core) <= rig->now_us)
+            rig->now_us++;
+    }
+    if (rig->now_us < end_us)
+        rig->now_us = end_us;
+    step_time(rig);
+}
+
+void
+rig_pass(struct rig *rig, uint64_t ms)
+{
+    rig_pass_us(rig, ms * 1000);
+}
+
+void
+rig_stall(struct rig *rig, uint64_t ms)
+{
+    rig->now_us += ms * 1000;
+}
+
+const char *
+rig_line(struct rig *rig, unsigned session)
+{
+    static char line[4200];
+    struct rig_session *s = &rig->sessions[session];
+
+    line[0] = '\0';
+    if (s->read == s->written)
+        return line;
+    const char *at = s->lines + s->read;
+    const char *end = memchr(at, '\n', s->written - s->read);
+    size_t len = (size_t)(end - at);
+    rig_must(len < sizeof(line));
+    s->read += (uint32_t)len + 1;
+    memcpy(line, at, len);
+    line[len] = '\0';
+    char *text = strstr(line, " :");
+    if (text != NULL)
+        *text = '\0';
+    if (s->read == s->written)
+        s->read = s->written = 0;
+    return line;
+}
+
+static bool
+matches(const char *pattern, const char *line)
+{
+    while (*pattern != '\0') {
+        if (*pattern == '~') {
+            size_t run = strcspn(line, " ");
+            pattern++;
+            for (size_t i = run + 1; i > 0; i--)
+                if (matches(pattern, line + i - 1))
+                    return true;
+            return false;
+        }
+        if (*pattern++ != *line++)
+            return false;
+    }
+    return *line == '\0';
+}
+
+void
+rig_expect(struct rig *rig, unsigned session, const char *pattern)
+{
+    const char *line = rig_line(rig, session);
+
+    if (!matches(pattern, line))
+        ck_abort_msg("expected \"%s\", got \"%s\"", pattern, line);
+}
+
+void
+rig_silent(struct rig *rig, unsigned session)
+{
+    const char *line = rig_line(rig, session);
+
+    ck_assert_msg(line[0] == '\0', "expected nothing, got \"%s\"", line);
+}
+
+struct op *
+rig_op(struct rig *rig, enum op_kind kind)
+{
+    ck_assert_msg(rig->op_count > 0, "no operation; expected kind %d", kind);
+    rig_must(rig->ops[0]->kind == kind);
+    return rig->ops[0];
+}
+
+void
+rig_no_op(struct rig *rig)
+{
+    ck_assert_msg(rig->op_count == 0, "%u operations; the first is kind %d",
+        rig->op_count, rig->op_count == 0 ? -1 : (int)rig->ops[0]->kind);
+}
+
+void
+rig_finish(struct rig *rig, struct op *op, struct op_result result)
+{
+    struct core_event event = {.kind = CORE_DONE, .op = op};
+    uint32_t i = 0;
+
+    while (i < rig->op_count && rig->ops[i] != op)
+        i++;
+    rig_must(i < rig->op_count);
+    if (result.sent_us == 0)
+        result.sent_us = rig->asked_us[i];
+    rig->op_count--;
+    for (; i < rig->op_count; i++) {
+        rig->ops[i] = rig->ops[i + 1];
+        rig->asked_us[i] = rig->asked_us[i + 1];
+    }
+    op->result = result;
+    rig_step(rig, &event);
+}
+
+void
+rig_status(struct rig *rig, struct op *op, enum op_status status)
+{
+    rig_finish(rig, op, (struct op_result){.status = status});
+}
+
+void
+rig_granted(struct rig *rig, struct op *op, uint64_t fence)
+{
+    uint64_t ttl_ms = op->lease_ms;
+
+    if (op->kind == OP_ACQUIRE && op->hold_ms > 0 && op->hold_ms < ttl_ms)
+        ttl_ms = op->hold_ms;
+    if (op->kind == OP_RENEW && op->hard_end_us != WHEEL_NEVER &&
+        (op->hard_end_us - rig->now_us) / 1000 < ttl_ms)
+        ttl_ms = (op->hard_end_us - rig->now_us) / 1000;
+    rig_finish(rig, op,
+        (struct op_result){.status = OP_OK,
+            .fence = fence,
+            .arrival = fence,
+            .ttl_ms = (uint32_t)ttl_ms});
+}
+
+void
+rig_queued(struct rig *rig, struct op *op)
+{
+    rig_finish(rig, op,
+        (struct op_result){.status = OP_WAITING,
+            .arrival = 7,
+            .place = 1,
+            .ahead = 1,
+            .again_ms = 36000000});
+}
+
+void
+rig_lock(struct rig *rig, unsigned session, const char *request, uint64_t fence)
+{
+    char pattern[60];
+
+    rig_say(rig, session, request);
+    rig_must(rig->op_count > 0);
+    rig_granted(rig, rig->ops[rig->op_count - 1], fence);
+    snprintf(pattern, sizeof(pattern), "~ OK fence=%llu ttl_ms=~ count=1",
+        (unsigned long long)fence);
+    rig_expect(rig, session, pattern);
+}
+
+void
+rig_wait(struct rig *rig, unsigned session, const char *request)
+{
+    rig_say(rig, session, request);
+    rig_queued(rig, rig->ops[rig->op_count - 1]);
+    rig_silent(rig, session);
+}
+
+void
+rig_hint(struct rig *rig, uint64_t request)
+{
+    struct core_event event = {.kind = CORE_HINT};
+
+    event.hint.request = request;
+    event.hint.fence = 1;
+    rig_step(rig, &event);
+}
+
+uint64_t
+rig_count(const struct rig *rig, enum counter counter)
+{
+    return rig->counters.value[counter];
+}
+
+void
+rig_end(struct rig *rig)
+{
+    struct core_totals totals;
+
+    for (unsigned i = 0; i < rig->session_count; i++)
+        rig_event(rig, i, CORE_DROP);
+    for (int round = 0; round < 20; round++) {
+        while (rig->op_count > 0)
+            rig_status(rig, rig->ops[0], OP_OK);
+        rig_pass(rig, 3600000);
+    }
+    core_totals(rig->core, &totals);
+    rig_must(totals.sessions == 0);
+    rig_must(totals.tickets == 0);
+    rig_must(totals.requests == 0);
+    rig_must(totals.ops == 0);
+    rig_must(totals.locks == 0);
+    rig_must(core_next_us(rig->core) == WHEEL_NEVER);
+    rig_free(rig);
+}

@@ -1,0 +1,108 @@
+/*
+ * A rig for tests of daemon/core: a core, virtual time, sessions whose lines
+ * are collected, and a store that does nothing by itself: operations gather in
+ * the order of asking until the test finishes them. core_check() runs after
+ * each step.
+ */
+#ifndef HOLDFAST_TESTS_UNIT_CORE_RIG_H
+#define HOLDFAST_TESTS_UNIT_CORE_RIG_H
+
+#include "daemon/core/core.h"
+
+#include <check.h>
+
+/* As ck_assert(), but at no cost where it holds. */
+#define rig_must(condition)                 \
+    do {                                    \
+        if (!(condition))                   \
+            ck_abort_msg("%s", #condition); \
+    } while (0)
+
+#define RIG_SESSIONS 40
+#define RIG_OPS      4096
+#define RIG_LINES    65536
+#define RIG_LEASE_MS 30000u
+/* What a deadline is sooner than the lease's end, in us. */
+#define RIG_MARGIN_US 302000u
+#define SECOND_US     1000000u
+
+struct rig_session {
+    struct handle handle;
+    bool closed;      /* EFFECT_CLOSE came; nothing may follow */
+    uint32_t more;    /* EFFECT_MOREs */
+    uint32_t finals;  /* OK and ERR lines */
+    uint32_t written; /* of `lines` */
+    uint32_t read;
+    char lines[RIG_LINES];
+};
+
+struct rig {
+    struct core_settings settings;
+    struct counters counters;
+    struct effects effects;
+    struct core *core; /* owned */
+    uint64_t now_us;
+    struct op *ops[RIG_OPS]; /* submitted, not finished yet */
+    uint64_t asked_us[RIG_OPS];
+    uint32_t op_count;
+    uint32_t session_count;
+    struct rig_session sessions[RIG_SESSIONS];
+};
+
+/* Settings that a test may change before rig_start(). */
+struct rig *rig_create(void);
+void rig_start(struct rig *rig);
+
+/* A started one. */
+struct rig *rig_new(void);
+
+/* Ends all sessions and operations, and checks that nothing is left. */
+void rig_end(struct rig *rig);
+
+/* Frees it as it is. */
+void rig_free(struct rig *rig);
+
+/* A session on a Unix socket, or on TCP; its greeting has been read. */
+unsigned rig_open(struct rig *rig);
+unsigned rig_open_tcp(struct rig *rig);
+
+/* A new session in the place of one that has ended; its greeting is dropped. */
+void rig_reopen(struct rig *rig, unsigned session);
+
+void rig_event(struct rig *rig, unsigned session, enum core_event_kind kind);
+void rig_step(struct rig *rig, struct core_event *event);
+void rig_say(struct rig *rig, unsigned session, const char *line);
+
+/* Lets time pass, timer by timer, or in one jump. */
+void rig_pass_us(struct rig *rig, uint64_t us);
+void rig_pass(struct rig *rig, uint64_t ms);
+void rig_stall(struct rig *rig, uint64_t ms);
+
+/* The session's next line without its free text; empty: there is none. */
+const char *rig_line(struct rig *rig, unsigned session);
+
+/* Its next line is this one; a '~' stands for any run of non-blanks. */
+void rig_expect(struct rig *rig, unsigned session, const char *pattern);
+void rig_silent(struct rig *rig, unsigned session);
+
+/* The oldest operation not finished yet, which is of that kind. */
+struct op *rig_op(struct rig *rig, enum op_kind kind);
+void rig_no_op(struct rig *rig);
+
+/* Gives an operation back; sent when asked where `sent_us` is 0. */
+void rig_finish(struct rig *rig, struct op *op, struct op_result result);
+void rig_status(struct rig *rig, struct op *op, enum op_status status);
+void rig_granted(struct rig *rig, struct op *op, uint64_t fence);
+void rig_queued(struct rig *rig, struct op *op);
+
+/* LOCK, granted: the session holds it. */
+void rig_lock(
+    struct rig *rig, unsigned session, const char *request, uint64_t fence);
+
+/* LOCK that waits. */
+void rig_wait(struct rig *rig, unsigned session, const char *request);
+
+void rig_hint(struct rig *rig, uint64_t request);
+uint64_t rig_count(const struct rig *rig, enum counter counter);
+
+#endif

@@ -1,0 +1,437 @@
+/*
+ * The rig of the store's tests; see store_rig.h.
+ */
+#include "tests/unit/store_rig.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INFO_OF(cluster, role)                                       \
+    "# Server\r\nredis_version:7.0.15\r\nrun_id:" SRIG_RUN           \
+    "\r\nloading:0\r\nmaxmemory_policy:noeviction\r\nrole:" role     \
+    "\r\nmaster_replid:iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii\r\n" \
+    "cluster_enabled:" cluster "\r\n"
+
+struct srig *
+srig_create(enum store_topology topology, unsigned nodes)
+{
+    struct srig *rig = calloc(1, sizeof(*rig));
+
+    ck_assert_ptr_nonnull(rig);
+    log_set_level(LOG_ERROR);
+    rig->now_us = 5000000;
+    rig->settings = (struct store_settings){
+        .topology = topology,
+        .node_count = nodes,
+        .key_prefix = "holdfast",
+        .broker_id = "broker-1",
+        .lapse_ms = 2000,
+        .waiters_max = 100,
+        .forget_after_ms = 86400000,
+        .connect_timeout_us = 1000000,
+        .command_timeout_us = 2000000,
+        .batch = 4,
+        .in_flight = 2,
+        .seed = 7,
+    };
+    for (unsigned i = 0; i < nodes; i++) {
+        memcpy(rig->settings.nodes[i].host, "10.0.0.1", 9);
+        rig->settings.nodes[i].port = (uint16_t)(7000 + i);
+    }
+    rig->info = topology == STORE_CLUSTER ? INFO_OF("1", "master")
+                                          : INFO_OF("0", "master");
+    rig->client_id = 100;
+    return rig;
+}
+
+/* Takes wishes and what is done. */
+static void
+take(struct srig *rig)
+{
+    struct store_wish wish;
+    struct op *op;
+
+    while (store_take_wish(rig->store, &wish)) {
+        struct srig_link *link = &rig->links[wish.link.index];
+        link->serial = wish.link.serial;
+        link->open = false;
+        link->connecting = wish.kind == WISH_CONNECT;
+        link->closes += wish.kind == WISH_CLOSE;
+        if (wish.kind != WISH_CONNECT)
+            continue;
+        link->connects++;
+        memcpy(link->host, wish.address->host, sizeof(link->host));
+        link->port = wish.address->port;
+    }
+    while ((op = store_take_done(rig->store)) != NULL) {
+        long index = op - rig->ops;
+        if (index < 0 || index >= (long)rig->op_count ||
+            ++rig->done[index] > 1 || !list_empty(&op->link))
+            ck_abort_msg("operation %ld was given back twice", index);
+        rig->done_count++;
+    }
+    store_check(rig->store);
+}
+
+void
+srig_turn(struct srig *rig)
+{
+    store_flush(rig->store, rig->now_us, 1700000000000000u + rig->now_us);
+    take(rig);
+}
+
+void
+srig_start(struct srig *rig)
+{
+    rig->store = store_create(&rig->settings, &rig->counters, rig->now_us);
+    ck_assert_ptr_nonnull(rig->store);
+    srig_turn(rig);
+}
+
+void
+srig_end(struct srig *rig)
+{
+    store_destroy(&rig->store);
+    ck_assert_ptr_null(rig->store);
+    store_destroy(&rig->store);
+    free(rig);
+}
+
+void
+srig_pass(struct srig *rig, uint64_t ms)
+{
+    uint64_t end_us = rig->now_us + ms * 1000;
+
+    for (;;) {
+        uint64_t next_us = store_next_us(rig->store);
+        if (next_us > end_us)
+            break;
+        rig->now_us = next_us > rig->now_us ? next_us : rig->now_us;
+        srig_turn(rig);
+        if (store_next_us(rig->store) <= rig->now_us)
+            rig->now_us++;
+    }
+    rig->now_us = end_us > rig->now_us ? end_us : rig->now_us;
+    srig_turn(rig);
+}
+
+struct op *
+srig_op(struct srig *rig, enum op_kind kind, uint16_t slot)
+{
+    struct list ops;
+
+    ck_assert_uint_lt(rig->op_count, SRIG_OPS);
+    struct op *op = &rig->ops[rig->op_count++];
+    memset(op, 0, sizeof(*op));
+    list_init(&op->link);
+    wheel_node_init(&op->timer, 0);
+    op->kind = kind;
+    op->name = TEXT("name");
+    op->slot = slot;
+    op->request = rig->op_count;
+    op->lease_ms = 30000;
+    op->hard_end_us = WHEEL_NEVER;
+    op->limit = 10;
+    op->give_up_us = rig->now_us + 5000000;
+    list_init(&ops);
+    list_push_back(&ops, &op->link);
+    store_submit(rig->store, rig->now_us, &ops);
+    return op;
+}
+
+bool
+srig_done(const struct srig *rig, const struct op *op)
+{
+    return rig->done[op - rig->ops] > 0;
+}
+
+void
+srig_status(const struct srig *rig, const struct op *op, enum op_status status)
+{
+    ck_assert_msg(srig_done(rig, op), "it was not given back");
+    ck_assert_int_eq(op->result.status, status);
+}
+
+/* A number up to CR LF; NULL: there is none. */
+static const char *
+read_number(const char *at, const char *end, char kind, size_t *value)
+{
+    if (at == end)
+        return NULL;
+    ck_assert_int_eq(*at, kind);
+    const char *eol = memchr(at, '\n', (size_t)(end - at));
+    ck_assert_ptr_nonnull(eol);
+    *value = strtoul(at + 1, NULL, 10);
+    return eol + 1;
+}
+
+const char *
+srig_next(struct srig *rig, uint32_t link)
+{
+    static char summary[1000];
+    struct buffer *out = store_link_output(rig->store, link);
+    const char *at = buffer_data(out);
+    const char *end = at + buffer_len(out);
+    char *copy = rig->text;
+    size_t count = 0;
+    size_t len = 0;
+
+    summary[0] = '\0';
+    rig->word_count = 0;
+    const char *next = read_number(at, end, '*', &count);
+    if (next == NULL)
+        return summary;
+    ck_assert_uint_le(count, SRIG_WORDS);
+    for (size_t i = 0; i < count; i++) {
+        next = read_number(next, end, '$', &len);
+        ck_assert_ptr_nonnull(next);
+        ck_assert_uint_le(len + 2, (size_t)(end - next));
+        memcpy(copy, next, len);
+        rig->words[rig->word_count++] = text_make(copy, len);
+        copy += len;
+        next += len + 2;
+    }
+    buffer_consume(out, (size_t)(next - at));
+    if (text_equal(rig->words[0], TEXT("SCRIPT")))
+        return "LOAD";
+    if (text_equal(rig->words[0], TEXT("EVALSHA"))) {
+        ck_assert_uint_eq(count, 4 + 2 * strtoul(rig->words[2].at, NULL, 10));
+        snprintf(summary, sizeof(summary), "EVALSHA %zu", (count - 4) / 2);
+        return summary;
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t used = strlen(summary);
+        snprintf(summary + used, sizeof(summary) - used, "%s%.*s",
+            i == 0 ? "" : " ", (int)rig->words[i].len, rig->words[i].at);
+    }
+    return summary;
+}
+
+void
+srig_reply(struct srig *rig, uint32_t link, const struct resp *reply)
+{
+    store_reply(rig->store, (struct store_link){link, rig->links[link].serial},
+        rig->now_us, reply);
+    take(rig);
+}
+
+void
+srig_error(struct srig *rig, uint32_t link, const char *error)
+{
+    srig_reply(rig, link,
+        &(struct resp){.type = RESP_ERROR, .text = text_from(error)});
+}
+
+static void
+answer_map(struct srig *rig, uint32_t link)
+{
+    struct resp ranges[8];
+    struct resp fields[8][3];
+    struct resp masters[8][2];
+
+    memset(ranges, 0, sizeof(ranges));
+    memset(fields, 0, sizeof(fields));
+    memset(masters, 0, sizeof(masters));
+    for (unsigned i = 0; i < rig->map_count; i++) {
+        const struct srig_range *range = &rig->map[i];
+        masters[i][1] =
+            (struct resp){.type = RESP_INTEGER, .integer = range->port};
+        if (range->host != NULL)
+            masters[i][0] = (struct resp){
+                .type = RESP_STRING, .text = text_from(range->host)};
+        fields[i][0] =
+            (struct resp){.type = RESP_INTEGER, .integer = range->first};
+        fields[i][1] =
+            (struct resp){.type = RESP_INTEGER, .integer = range->last};
+        fields[i][2] =
+            (struct resp){.type = RESP_ARRAY, .item = masters[i], .count = 2};
+        ranges[i] =
+            (struct resp){.type = RESP_ARRAY, .item = fields[i], .count = 3};
+    }
+    srig_reply(rig, link,
+        &(struct resp){
+            .type = RESP_ARRAY, .item = ranges, .count = rig->map_count});
+}
+
+static void
+answer_time(struct srig *rig, uint32_t link)
+{
+    char seconds[24];
+    char micros[24];
+    uint64_t us = 1700000000000000u + rig->now_us;
+    size_t seconds_len = text_from_u64(seconds, us / 1000000);
+    size_t micros_len = text_from_u64(micros, us % 1000000);
+    struct resp items[] = {
+        {.type = RESP_STRING, .text = text_make(seconds, seconds_len)},
+        {.type = RESP_STRING, .text = text_make(micros, micros_len)},
+    };
+
+    srig_reply(rig, link,
+        &(struct resp){.type = RESP_ARRAY, .item = items, .count = 2});
+}
+
+void
+srig_answer(struct srig *rig, uint32_t link)
+{
+    struct text verb = rig->words[0];
+    struct text second = rig->word_count > 1 ? rig->words[1] : TEXT("");
+    struct resp subscribed[] = {
+        {.type = RESP_STRING, .text = TEXT("subscribe")},
+        {.type = RESP_STRING, .text = second},
+        {.type = RESP_INTEGER, .integer = 1},
+    };
+
+    if (text_equal(verb, TEXT("INFO")))
+        srig_reply(rig, link,
+            &(struct resp){.type = RESP_STRING, .text = text_from(rig->info)});
+    else if (text_equal(second, TEXT("ID")))
+        srig_reply(rig, link,
+            &(struct resp){.type = RESP_INTEGER, .integer = rig->client_id++});
+    else if (text_equal(verb, TEXT("TIME")))
+        answer_time(rig, link);
+    else if (text_equal(verb, TEXT("CLUSTER")))
+        answer_map(rig, link);
+    else if (text_equal(verb, TEXT("SUBSCRIBE")))
+        srig_reply(rig, link,
+            &(struct resp){.type = RESP_ARRAY, .item = subscribed, .count = 3});
+    else
+        srig_reply(
+            rig, link, &(struct resp){.type = RESP_STATUS, .text = TEXT("OK")});
+}
+
+static char *
+put(char *at, uint64_t value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        *at++ = (char)(value >> 8 * i & 0xff);
+    return at;
+}
+
+static char *
+put_number(char *at, double number)
+{
+    memcpy(at, &number, sizeof(number));
+    return at + sizeof(number);
+}
+
+size_t
+srig_encode(
+    struct srig *rig, char *out, unsigned count, enum record_status status)
+{
+    char *at = put_number(out, (double)(1700000000000000u + rig->now_us));
+
+    memset(at, 'j', RECORD_ID_BYTES);
+    at += RECORD_ID_BYTES;
+    for (unsigned i = 0; i < count; i++) {
+        at = put(at, (uint64_t)status, 1);
+        at = put(at, 0, 3);
+        at = put(at, 3, 4);
+        at = put_number(at, 11);
+        at = put_number(at, status == RECORD_OK ? 22 : 0);
+        at = put(at, 30000, 4);
+        at = put(at, 400, 4);
+        at = put(at, 5, 4);
+    }
+    return (size_t)(at - out);
+}
+
+void
+srig_bytes(struct srig *rig, uint32_t link, const char *bytes, size_t len)
+{
+    srig_reply(rig, link,
+        &(struct resp){.type = RESP_STRING, .text = text_make(bytes, len)});
+}
+
+void
+srig_results(
+    struct srig *rig, uint32_t link, unsigned count, enum record_status status)
+{
+    char bytes[64 * 40 + 100];
+
+    ck_assert_uint_le(count, 64);
+    size_t len = srig_encode(rig, bytes, count, status);
+    srig_bytes(rig, link, bytes, len);
+}
+
+void
+srig_serve(struct srig *rig, uint32_t link)
+{
+    while (rig->links[link].open && srig_next(rig, link)[0] != '\0') {
+        ck_assert(!text_equal(rig->words[0], TEXT("EVALSHA")));
+        srig_answer(rig, link);
+    }
+}
+
+void
+srig_connect(struct srig *rig, uint32_t link)
+{
+    ck_assert(rig->links[link].connecting);
+    rig->links[link].connecting = false;
+    rig->links[link].open = true;
+    store_connected(rig->store,
+        (struct store_link){link, rig->links[link].serial}, rig->now_us);
+    take(rig);
+}
+
+void
+srig_lose(struct srig *rig, uint32_t link)
+{
+    rig->links[link].open = false;
+    rig->links[link].connecting = false;
+    store_closed(rig->store, (struct store_link){link, rig->links[link].serial},
+        rig->now_us, "lost");
+    take(rig);
+}
+
+void
+srig_settle(struct srig *rig)
+{
+    for (int round = 0; round < 4; round++) {
+        srig_turn(rig);
+        for (uint32_t i = 0; i < LINK_COUNT; i++) {
+            if (rig->links[i].connecting)
+                srig_connect(rig, i);
+            if (rig->links[i].open)
+                srig_serve(rig, i);
+        }
+        srig_pass(rig, 151);
+    }
+}
+
+struct srig *
+srig_single(void)
+{
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    srig_start(rig);
+    srig_settle(rig);
+    ck_assert(store_ready(rig->store));
+    return rig;
+}
+
+struct srig *
+srig_cluster(void)
+{
+    struct srig *rig = srig_create(STORE_CLUSTER, 3);
+
+    for (unsigned i = 0; i < 3; i++)
+        rig->map[i] = (struct srig_range){.first = i * 5000,
+            .last = i == 2 ? 16383 : i * 5000 + 4999,
+            .host = "10.0.0.1",
+            .port = 7000 + i};
+    rig->map_count = 3;
+    srig_start(rig);
+    srig_settle(rig);
+    ck_assert(store_ready(rig->store));
+    return rig;
+}
+
+uint64_t
+srig_count(const struct srig *rig, enum counter counter)
+{
+    return rig->counters.value[counter];
+}

@@ -1,0 +1,109 @@
+/*
+ * A rig for tests of daemon/store: a store, virtual time, operations made by
+ * hand, and links whose commands are read and answered one by one, by hand or
+ * as a Redis does. store_check() runs after each step.
+ */
+#ifndef HOLDFAST_TESTS_UNIT_STORE_RIG_H
+#define HOLDFAST_TESTS_UNIT_STORE_RIG_H
+
+#include "daemon/store/state.h"
+
+#include <check.h>
+
+#define SRIG_OPS   512
+#define SRIG_WORDS 600
+#define SRIG_RUN   "rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr"
+
+struct srig_link {
+    bool connecting;
+    bool open;
+    uint32_t serial;
+    uint32_t connects;
+    uint32_t closes;
+    char host[STORE_HOST_MAX];
+    uint16_t port;
+};
+
+struct srig_range {
+    int64_t first;
+    int64_t last;
+    const char *host; /* NULL: nil */
+    int64_t port;
+};
+
+struct srig {
+    struct store_settings settings;
+    struct counters counters;
+    struct store *store; /* owned */
+    uint64_t now_us;
+    struct srig_link links[LINK_COUNT];
+    struct op ops[SRIG_OPS];
+    uint32_t op_count;
+    uint32_t done[SRIG_OPS]; /* how often it was given back */
+    uint32_t done_count;
+    /* The command that was read last. */
+    char text[1 << 17];
+    struct text words[SRIG_WORDS];
+    unsigned word_count;
+    /* What the Redis behind all links says of itself. */
+    const char *info;
+    int64_t client_id;
+    struct srig_range map[8];
+    unsigned map_count;
+};
+
+/* Settings and answers that a test may change before srig_start(). */
+struct srig *srig_create(enum store_topology topology, unsigned nodes);
+void srig_start(struct srig *rig);
+
+/* Started, every link that was asked for ready. */
+struct srig *srig_single(void);
+struct srig *srig_cluster(void);
+void srig_end(struct srig *rig);
+
+/* One turn: time, output, wishes, results. */
+void srig_turn(struct srig *rig);
+void srig_pass(struct srig *rig, uint64_t ms);
+
+/* An operation that is submitted; the turn is the caller's. */
+struct op *srig_op(struct srig *rig, enum op_kind kind, uint16_t slot);
+bool srig_done(const struct srig *rig, const struct op *op);
+
+/* It was given back, with this. */
+void srig_status(
+    const struct srig *rig, const struct op *op, enum op_status status);
+
+/*
+ * The next command on the link in short: its words, "LOAD" for a script, and
+ * "EVALSHA n" for a call; empty: there is none.
+ */
+const char *srig_next(struct srig *rig, uint32_t link);
+
+void srig_reply(struct srig *rig, uint32_t link, const struct resp *reply);
+void srig_error(struct srig *rig, uint32_t link, const char *error);
+
+/* Answers the command that was read last as a Redis does; not scripts. */
+void srig_answer(struct srig *rig, uint32_t link);
+
+/* Answers the oldest call on the link: `count` results with that status. */
+void srig_results(
+    struct srig *rig, uint32_t link, unsigned count, enum record_status status);
+
+/* A reply of raw bytes. */
+void srig_bytes(struct srig *rig, uint32_t link, const char *bytes, size_t len);
+
+/* The bytes of a script's reply, without grants; returns the length. */
+size_t srig_encode(
+    struct srig *rig, char *out, unsigned count, enum record_status status);
+
+/* Connects the link and answers until it has nothing more to say. */
+void srig_connect(struct srig *rig, uint32_t link);
+void srig_serve(struct srig *rig, uint32_t link);
+void srig_lose(struct srig *rig, uint32_t link);
+
+/* Connects and serves all that was asked for. */
+void srig_settle(struct srig *rig);
+
+uint64_t srig_count(const struct srig *rig, enum counter counter);
+
+#endif

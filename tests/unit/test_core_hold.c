@@ -1,0 +1,703 @@
+/*
+ * Tests of daemon/core/ticket.c: holds. When they are believed in, how they are
+ * renewed, lost and given back.
+ */
+#include "tests/unit/core_rig.h"
+
+#include <string.h>
+
+#define LEASE_US    ((uint64_t)RIG_LEASE_MS * 1000)
+#define DEADLINE_US (LEASE_US - RIG_MARGIN_US)
+/* The wheel's tick: what an event may come later than its time. */
+#define TICK_US 1024u
+
+Suite *core_hold_suite(void);
+
+START_TEST(grant_and_unlock)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    ck_assert(!op->retry && !op->no_queue && op->hold_ms == 0);
+    ck_assert_uint_eq(op->lease_ms, RIG_LEASE_MS);
+    ck_assert_uint_eq(op->give_up_us, rig->now_us + 5 * SECOND_US);
+    rig_silent(rig, s);
+    rig_granted(rig, op, 41);
+    rig_expect(rig, s, "1 OK fence=41 ttl_ms=29698 count=1");
+    rig_no_op(rig);
+    rig_say(rig, s, "2 UNLOCK a fence=40");
+    rig_expect(rig, s, "2 ERR STALE retry=0");
+    rig_say(rig, s, "3 UNLOCK a fence=41");
+    op = rig_op(rig, OP_RELEASE);
+    ck_assert_uint_eq(op->fence, 41);
+    ck_assert(!op->retry);
+    rig_silent(rig, s);
+    rig_status(rig, op, OP_OK);
+    rig_expect(rig, s, "3 OK count=0");
+    rig_say(rig, s, "4 UNLOCK a");
+    rig_expect(rig, s, "4 ERR NOTHELD retry=0");
+    rig_say(rig, s, "5 RENEW a lease=5s");
+    rig_expect(rig, s, "5 ERR NOTHELD retry=0");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_grants_at_once), 1);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_releases), 1);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(reentry)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a", 5);
+    rig_say(rig, s, "LOCK a wait=0 lease=1s");
+    rig_expect(rig, s, "- OK fence=5 ttl_ms=~ count=2");
+    rig_say(rig, s, "LOCK a");
+    rig_expect(rig, s, "- OK fence=5 ttl_ms=~ count=3");
+    rig_no_op(rig);
+    for (int left = 2; left > 0; left--) {
+        rig_say(rig, s, "UNLOCK a");
+        rig_expect(rig, s, left == 2 ? "- OK count=2" : "- OK count=1");
+    }
+    rig_no_op(rig);
+    rig_say(rig, s, "RENEW a lease=1s");
+    rig_expect(rig, s, "- ERR CONFLICT retry=0");
+    rig_say(rig, s, "UNLOCK a");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "- OK count=0");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_reentries), 2);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(owners)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a owner=x", 5);
+    rig_say(rig, s, "2 LOCK a owner=y");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    rig_queued(rig, op);
+    rig_say(rig, s, "3 UNLOCK a");
+    rig_expect(rig, s, "3 ERR NOTHELD retry=0");
+    rig_say(rig, s, "4 UNLOCK a owner=x");
+    op = rig_op(rig, OP_RELEASE);
+    rig_status(rig, op, OP_OK);
+    rig_expect(rig, s, "4 OK count=0");
+    rig_say(rig, s, "5 LOCK a owner=x");
+    ck_assert(memcmp(rig_op(rig, OP_ACQUIRE)->words[0].at, "x", 1) == 0);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(requests_in_order)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a");
+    rig_say(rig, s, "2 LOCK a");
+    rig_say(rig, s, "3 UNLOCK a");
+    rig_say(rig, s, "4 UNLOCK a");
+    rig_say(rig, s, "5 LOCK a note=n");
+    rig_say(rig, s, "6 UNLOCK a");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    uint64_t request = op->request;
+    ck_assert_uint_eq(rig->op_count, 1);
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=2");
+    rig_expect(rig, s, "3 OK count=1");
+    rig_silent(rig, s);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "4 OK count=0");
+    op = rig_op(rig, OP_ACQUIRE);
+    ck_assert_uint_ne(op->request, request);
+    rig_granted(rig, op, 6);
+    rig_expect(rig, s, "5 OK fence=6 ttl_ms=~ count=1");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "6 OK count=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* The deadline counts from the sending, and LOST comes then. */
+START_TEST(deadline_from_sending)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "LOCK a");
+    uint64_t sent_us = rig->now_us;
+    rig_pass(rig, 1000);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    rig_expect(rig, s, "- OK fence=5 ttl_ms=28698 count=1");
+    rig_pass_us(rig, sent_us + DEADLINE_US - 1 - rig->now_us);
+    rig_expect(rig, s, "* JEOPARDY a ttl_ms=~");
+    rig_silent(rig, s);
+    rig_op(rig, OP_RENEW);
+    ck_assert_uint_eq(rig->op_count, 1);
+    rig_pass_us(rig, TICK_US);
+    rig_expect(rig, s, "* LOST a fence=5 reason=backend");
+    ck_assert_uint_eq(rig->op_count, 2);
+    /* What the renewal says now brings nothing back. */
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_silent(rig, s);
+    rig_say(rig, s, "UNLOCK a");
+    rig_expect(rig, s, "- ERR LOST retry=0");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_say(rig, s, "UNLOCK a");
+    rig_expect(rig, s, "- ERR NOTHELD retry=0");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_lost_backend), 1);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Nothing is granted, answered or prolonged in the turn of the deadline. */
+START_TEST(deadline_before_all_else)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a", 5);
+    rig_pass(rig, 15000);
+    struct op *op = rig_op(rig, OP_RENEW);
+    rig_stall(rig, 20000);
+    rig_say(rig, s, "LOCK a wait=0");
+    rig_expect(rig, s, "* LOST a fence=5 reason=backend");
+    rig_silent(rig, s);
+    rig_granted(rig, op, 5);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
+    rig_expect(rig, s, "- OK fence=6 ttl_ms=~ count=1");
+    /* The answer to a renewal that comes too late for its hold. */
+    rig_pass(rig, 10000);
+    op = rig_op(rig, OP_RENEW);
+    rig_stall(rig, 20000);
+    rig_granted(rig, op, 6);
+    rig_expect(rig, s, "* LOST a fence=6 reason=backend");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(renewal_at_a_third)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a", 5);
+    for (int i = 0; i < 40; i++) {
+        uint64_t sent_us = rig->now_us;
+        while (rig->op_count == 0)
+            rig_pass(rig, 1);
+        uint64_t after_us = rig->now_us - sent_us;
+        ck_assert_uint_ge(after_us, LEASE_US / 3 - LEASE_US / 30);
+        ck_assert_uint_le(after_us, LEASE_US / 3 + 2 * TICK_US);
+        struct op *op = rig_op(rig, OP_RENEW);
+        ck_assert_uint_eq(op->fence, 5);
+        ck_assert_uint_eq(op->hard_end_us, WHEEL_NEVER);
+        ck_assert_uint_ge(op->give_up_us, sent_us + DEADLINE_US - TICK_US);
+        ck_assert_uint_le(op->give_up_us, sent_us + DEADLINE_US);
+        rig_granted(rig, op, 5);
+    }
+    rig_silent(rig, s);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_renewals), 40);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Errors do not end renewal before the deadline does. */
+START_TEST(renewal_retried)
+{
+    static const enum op_status errors[] = {
+        OP_UNSENT, OP_UNKNOWN, OP_REFUSED, OP_BUSY, OP_FULL};
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a owner=w", 5);
+    uint64_t sent_us = rig->now_us;
+    rig_pass(rig, 10010);
+    int tries = 0;
+    while (rig->now_us < sent_us + DEADLINE_US - 200000) {
+        ck_assert_uint_eq(rig->op_count, 1);
+        rig_status(rig, rig_op(rig, OP_RENEW), errors[tries++ % 5]);
+        rig_no_op(rig);
+        rig_pass(rig, 99);
+        rig_no_op(rig);
+        rig_pass(rig, 13);
+    }
+    ck_assert_int_gt(tries, 150);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_renewals_failed), (unsigned)tries);
+    rig_expect(rig, s, "* JEOPARDY a ttl_ms=~ owner=w");
+    rig_silent(rig, s);
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_expect(rig, s, "* SAFE a ttl_ms=~ owner=w");
+    rig_pass(rig, 10010);
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(jeopardy_at_two_thirds)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a", 5);
+    rig_pass(rig, 19999);
+    rig_silent(rig, s);
+    rig_pass(rig, 3);
+    rig_expect(rig, s, "* JEOPARDY a ttl_ms=~");
+    /* After a loss the next hold begins well, and is warned of again. */
+    rig_pass(rig, 10000);
+    rig_expect(rig, s, "* LOST a fence=5 reason=backend");
+    rig_say(rig, s, "LOCK a");
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_UNKNOWN);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
+    rig_expect(rig, s, "- OK fence=6 ttl_ms=~ count=1");
+    rig_pass(rig, 20002);
+    rig_expect(rig, s, "* JEOPARDY a ttl_ms=~");
+    rig_granted(rig, rig_op(rig, OP_RENEW), 6);
+    rig_expect(rig, s, "* SAFE a ttl_ms=~");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(renewal_says_gone)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a owner=w", 5);
+    rig_pass(rig, 10010);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_GONE);
+    rig_expect(rig, s, "* LOST a fence=5 reason=gone owner=w");
+    rig_no_op(rig);
+    rig_say(rig, s, "UNLOCK a owner=w");
+    rig_expect(rig, s, "- ERR NOTHELD retry=0");
+    /* A holder that only waits is one that lost it, too. */
+    rig_lock(rig, s, "LOCK a", 6);
+    rig_pass(rig, 10010);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_WAITING);
+    rig_expect(rig, s, "* LOST a fence=6 reason=gone");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_lost_gone), 2);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(late_renewal_after_unlock)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a", 5);
+    rig_pass(rig, 10010);
+    struct op *renewal = rig_op(rig, OP_RENEW);
+    rig_say(rig, s, "UNLOCK a");
+    struct op *release = rig->ops[1];
+    ck_assert_int_eq(release->kind, OP_RELEASE);
+    rig_status(rig, release, OP_OK);
+    rig_expect(rig, s, "- OK count=0");
+    rig_status(rig, renewal, OP_GONE);
+    rig_silent(rig, s);
+    /* The answer for the hold before is nothing to this one. */
+    rig_lock(rig, s, "LOCK a", 6);
+    rig_pass(rig, 10010);
+    struct op *first = rig_op(rig, OP_RENEW);
+    rig_say(rig, s, "UNLOCK a");
+    rig_say(rig, s, "LOCK a");
+    rig_status(rig, rig->ops[1], OP_OK);
+    rig_expect(rig, s, "- OK count=0");
+    rig_granted(rig, rig->ops[1], 7);
+    rig_expect(rig, s, "- OK fence=7 ttl_ms=~ count=1");
+    rig_status(rig, first, OP_GONE);
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(unlock_of_unknown_outcome)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_say(rig, s, "2 UNLOCK a");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_UNKNOWN);
+    rig_silent(rig, s);
+    rig_no_op(rig);
+    rig_pass(rig, 115);
+    struct op *op = rig_op(rig, OP_RELEASE);
+    ck_assert(op->retry);
+    rig_status(rig, op, OP_GONE);
+    rig_expect(rig, s, "2 OK count=0");
+    /* Gone at the first answer, or after the deadline: that was not us. */
+    rig_lock(rig, s, "3 LOCK a", 6);
+    rig_say(rig, s, "4 UNLOCK a");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
+    rig_expect(rig, s, "4 ERR LOST retry=0");
+    rig_lock(rig, s, "5 LOCK a", 7);
+    rig_pass_us(rig, DEADLINE_US - SECOND_US);
+    rig_expect(rig, s, "* JEOPARDY a ttl_ms=~");
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_UNKNOWN);
+    rig_say(rig, s, "6 UNLOCK a");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_UNKNOWN);
+    rig_pass(rig, 2000);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
+    rig_expect(rig, s, "6 ERR LOST retry=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(unlock_in_doubt)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    uint64_t began_us = rig->now_us;
+    rig_say(rig, s, "2 UNLOCK a");
+    rig_say(rig, s, "3 UNLOCK a");
+    rig_say(rig, s, "4 LOCK a");
+    rig_pass(rig, 5000);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_UNSENT);
+    rig_expect(rig, s, "2 ERR INDOUBT retry=1");
+    rig_expect(rig, s, "3 ERR INDOUBT retry=1");
+    rig_expect(rig, s, "4 ERR UNAVAILABLE retry=1");
+    rig_silent(rig, s);
+    rig_say(rig, s, "5 UNLOCK a");
+    /* It goes on trying, until the lease is over in any case. */
+    int tries = 0;
+    for (; tries < 1000; tries++) {
+        rig_pass(rig, 111);
+        if (rig->op_count == 0)
+            break;
+        rig_status(
+            rig, rig_op(rig, OP_RELEASE), tries % 2 ? OP_UNSENT : OP_UNKNOWN);
+    }
+    ck_assert_int_gt(tries, 200);
+    ck_assert_uint_ge(rig->now_us - began_us, LEASE_US + 2 * SECOND_US);
+    rig_expect(rig, s, "5 ERR INDOUBT retry=1");
+    rig_say(rig, s, "6 UNLOCK a");
+    rig_expect(rig, s, "6 ERR NOTHELD retry=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(unlock_refused)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_say(rig, s, "2 UNLOCK a");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_REFUSED);
+    rig_expect(rig, s, "2 ERR INTERNAL retry=0");
+    /* An answer that no release has still ends the request. */
+    rig_lock(rig, s, "3 LOCK a", 6);
+    rig_say(rig, s, "4 UNLOCK a");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_FULL);
+    rig_expect(rig, s, "4 ERR NOTHELD retry=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(lease_shorter)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "LOCK a lease=2s");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    ck_assert_uint_eq(op->hold_ms, 2000);
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "- OK fence=5 ttl_ms=1978 count=1");
+    rig_pass_us(rig, 2000000 - 22000 - 1);
+    rig_silent(rig, s);
+    rig_no_op(rig);
+    rig_pass_us(rig, TICK_US);
+    rig_expect(rig, s, "* LOST a fence=5 reason=expired");
+    rig_op(rig, OP_RELEASE);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_lost_expired), 1);
+    /* Shorter than what clocks may differ by: over at once. */
+    rig_say(rig, s, "LOCK b lease=1");
+    rig_granted(rig, rig->ops[1], 6);
+    rig_expect(rig, s, "- ERR INDOUBT retry=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(lease_longer)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a lease=70s", 5);
+    uint64_t end_us = rig->now_us + 70 * (uint64_t)SECOND_US;
+    unsigned renewals = 0;
+    while (rig->now_us < end_us - 400000) {
+        rig_pass(rig, 1);
+        if (rig->op_count > 0) {
+            struct op *op = rig_op(rig, OP_RENEW);
+            ck_assert_uint_eq(op->hard_end_us, end_us);
+            rig_granted(rig, op, 5);
+            renewals++;
+        }
+    }
+    ck_assert_uint_ge(renewals, 4);
+    ck_assert_uint_le(renewals, 8);
+    rig_silent(rig, s);
+    rig_pass(rig, 400);
+    rig_expect(rig, s, "* LOST a fence=5 reason=expired");
+    rig_silent(rig, s);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_jeopardies), 0);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(renew_longer)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a lease=10s", 5);
+    rig_say(rig, s, "2 RENEW a lease=20s fence=6");
+    rig_expect(rig, s, "2 ERR STALE retry=0");
+    rig_say(rig, s, "3 RENEW a lease=20s fence=5");
+    rig_say(rig, s, "4 LOCK a");
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert_uint_eq(op->hard_end_us, rig->now_us + 20 * SECOND_US);
+    rig_silent(rig, s);
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "3 OK ttl_ms=19798");
+    rig_expect(rig, s, "4 OK fence=5 ttl_ms=19798 count=2");
+    rig_pass(rig, 19790);
+    rig_silent(rig, s);
+    rig_pass(rig, 10);
+    rig_expect(rig, s, "* LOST a fence=5 reason=expired");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Until the answer comes, and where it does not, the old end stands. */
+START_TEST(renew_longer_fails)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a lease=10s", 5);
+    rig_say(rig, s, "2 RENEW a lease=20s");
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_UNKNOWN);
+    rig_expect(rig, s, "2 ERR INDOUBT retry=1");
+    rig_say(rig, s, "3 RENEW a lease=20s");
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_UNSENT);
+    rig_expect(rig, s, "3 ERR UNAVAILABLE retry=1");
+    rig_no_op(rig);
+    rig_say(rig, s, "4 RENEW a lease=20s");
+    rig_pass(rig, 9890);
+    rig_silent(rig, s);
+    rig_pass(rig, 10);
+    rig_expect(rig, s, "* LOST a fence=5 reason=expired");
+    rig_expect(rig, s, "4 ERR LOST retry=0");
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_OK);
+    rig_silent(rig, s);
+    /* And where there is none any more, that is the answer. */
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_lock(rig, s, "5 LOCK a lease=10s", 6);
+    rig_say(rig, s, "6 RENEW a lease=20s");
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_GONE);
+    rig_expect(rig, s, "* LOST a fence=6 reason=gone");
+    rig_expect(rig, s, "6 ERR LOST retry=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A nearer end counts from the asking, whatever becomes of the answer. */
+START_TEST(renew_shorter)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a lease=1h", 5);
+    rig_say(rig, s, "2 RENEW a lease=1s");
+    struct op *op = rig_op(rig, OP_RENEW);
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "2 OK ttl_ms=988");
+    rig_pass(rig, 980);
+    rig_silent(rig, s);
+    rig_pass(rig, 10);
+    rig_expect(rig, s, "* LOST a fence=5 reason=expired");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_lock(rig, s, "3 LOCK a lease=1h", 6);
+    rig_say(rig, s, "4 RENEW a lease=2s");
+    uint64_t end_us = rig->now_us + 2 * SECOND_US;
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_UNKNOWN);
+    rig_expect(rig, s, "4 ERR INDOUBT retry=1");
+    rig_pass(rig, 120);
+    op = rig_op(rig, OP_RENEW);
+    ck_assert_uint_eq(op->hard_end_us, end_us);
+    rig_granted(rig, op, 6);
+    rig_pass(rig, 1840);
+    rig_silent(rig, s);
+    rig_pass(rig, 30);
+    rig_expect(rig, s, "* LOST a fence=6 reason=expired");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(ttl_of_silence)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open_tcp(rig);
+
+    rig_say(rig, s, "PING");
+    rig_expect(rig, s, "- OK");
+    rig_say(rig, s, "LOCK a");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    rig_expect(rig, s, "- OK fence=5 ttl_ms=11000 count=1");
+    rig_say(rig, s, "HELLO heartbeat=2s");
+    (void)rig_line(rig, s);
+    rig_say(rig, s, "PING");
+    rig_expect(rig, s, "- OK ttl_ms=6000");
+    rig_lock(rig, s, "LOCK b lease=1s", 6);
+    rig_wait(rig, s, "LOCK c");
+    rig_say(rig, s, "PING");
+    rig_expect(rig, s, "- OK ttl_ms=988");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A lease that is said to be longer than any that was asked is not believed. */
+START_TEST(ttl_of_garbage)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "LOCK a");
+    rig_finish(rig, rig_op(rig, OP_ACQUIRE),
+        (struct op_result){.status = OP_OK, .fence = 5, .ttl_ms = UINT32_MAX});
+    rig_expect(rig, s, "- OK fence=5 ttl_ms=29698 count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Redis has lost what it said before: the larger fence is right. */
+START_TEST(two_grants_of_one_lock)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a", 5);
+    rig_say(rig, t, "1 LOCK a");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 4);
+    rig_silent(rig, s);
+    rig_expect(rig, t, "1 ERR INDOUBT retry=1");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_say(rig, t, "2 LOCK a");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
+    rig_expect(rig, s, "* LOST a fence=5 reason=gone");
+    rig_expect(rig, t, "2 OK fence=6 ttl_ms=~ count=1");
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* In the turn of the deadline nothing is left, whoever asks. */
+START_TEST(ping_after_the_deadline)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a lease=1s", 5);
+    rig_stall(rig, 2000);
+    rig_say(rig, s, "PING");
+    rig_expect(rig, s, "- OK ttl_ms=0");
+    rig_say(rig, s, "RENEW a lease=9s");
+    rig_expect(rig, s, "* LOST a fence=5 reason=expired");
+    rig_expect(rig, s, "- ERR LOST retry=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(fence_seen_goes_along)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a", 900);
+    rig_say(rig, s, "UNLOCK a");
+    struct op *op = rig_op(rig, OP_RELEASE);
+    ck_assert_uint_eq(op->seen, 900);
+    rig_status(rig, op, OP_OK);
+    rig_expect(rig, s, "- OK count=0");
+    rig_lock(rig, s, "LOCK a", 800);
+    rig_say(rig, s, "UNLOCK a");
+    ck_assert_uint_eq(rig_op(rig, OP_RELEASE)->seen, 900);
+    rig_end(rig);
+}
+
+END_TEST
+
+Suite *
+core_hold_suite(void)
+{
+    Suite *suite = suite_create("core_hold");
+    TCase *tests = tcase_create("core_hold");
+
+    tcase_add_test(tests, grant_and_unlock);
+    tcase_add_test(tests, reentry);
+    tcase_add_test(tests, owners);
+    tcase_add_test(tests, requests_in_order);
+    tcase_add_test(tests, deadline_from_sending);
+    tcase_add_test(tests, deadline_before_all_else);
+    tcase_add_test(tests, renewal_at_a_third);
+    tcase_add_test(tests, renewal_retried);
+    tcase_add_test(tests, jeopardy_at_two_thirds);
+    tcase_add_test(tests, renewal_says_gone);
+    tcase_add_test(tests, late_renewal_after_unlock);
+    tcase_add_test(tests, unlock_of_unknown_outcome);
+    tcase_add_test(tests, unlock_in_doubt);
+    tcase_add_test(tests, unlock_refused);
+    tcase_add_test(tests, lease_shorter);
+    tcase_add_test(tests, lease_longer);
+    tcase_add_test(tests, renew_longer);
+    tcase_add_test(tests, renew_longer_fails);
+    tcase_add_test(tests, renew_shorter);
+    tcase_add_test(tests, ttl_of_silence);
+    tcase_add_test(tests, ttl_of_garbage);
+    tcase_add_test(tests, two_grants_of_one_lock);
+    tcase_add_test(tests, ping_after_the_deadline);
+    tcase_add_test(tests, fence_seen_goes_along);
+    suite_add_tcase(suite, tests);
+    return suite;
+}

@@ -1,0 +1,687 @@
+/*
+ * Tests of daemon/core: sessions. How they end, heartbeats, the broker's stop,
+ * limits, tags, and what is listed.
+ */
+#include "tests/unit/core_rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+Suite *core_session_suite(void);
+
+/* Tickets of one session in each of the states. */
+static void
+each_state(struct rig *rig, unsigned s)
+{
+    rig_lock(rig, s, "1 LOCK held", 5);
+    rig_lock(rig, s, "2 LOCK renewing lease=5s", 6);
+    rig_say(rig, s, "3 RENEW renewing lease=9s");
+    rig_wait(rig, s, "4 LOCK waiting");
+    rig_say(rig, s, "5 LOCK waiting wait=60s");
+    rig_say(rig, s, "6 LOCK asking");
+    rig_say(rig, s, "7 UNLOCK asking");
+    rig_lock(rig, s, "8 LOCK leaving", 7);
+    rig_say(rig, s, "9 UNLOCK leaving");
+    rig_say(rig, s, "10 SHOW shown");
+    rig_silent(rig, s);
+}
+
+static void
+count_totals(struct rig *rig, uint32_t sessions, uint32_t requests)
+{
+    struct core_totals totals;
+
+    core_totals(rig->core, &totals);
+    ck_assert_uint_eq(totals.sessions, sessions);
+    ck_assert_uint_eq(totals.requests, requests);
+}
+
+/* What was sent before a QUIT or FIN is carried out; waits end. */
+static void
+close_in_each_state(const char *quit)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    each_state(rig, s);
+    if (quit != NULL) {
+        rig_say(rig, s, "11 QUIT");
+        rig_expect(rig, s, "11 OK");
+    } else {
+        rig_event(rig, s, CORE_EOF);
+    }
+    rig_expect(rig, s, "4 ERR CANCELLED retry=1");
+    rig_silent(rig, s);
+    rig_say(rig, s, "12 PING");
+    rig_event(rig, s, CORE_EOF);
+    rig_silent(rig, s);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_UNSENT);
+    rig_expect(rig, s, "3 ERR UNAVAILABLE retry=1");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 8);
+    rig_expect(rig, s, "6 OK fence=8 ttl_ms=~ count=1");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "9 OK count=0");
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
+    rig_expect(rig, s, "10 OK state=free holders=0 waiters=0");
+    /* Releases: held and waiting at the close, renewing, 7. */
+    ck_assert(!rig->sessions[s].closed);
+    for (int i = 0; i < 4; i++)
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    for (int i = 0; i < 2; i++) {
+        const char *line = rig_line(rig, s);
+        ck_assert(strcmp(line, "7 OK count=0") == 0 ||
+                  strcmp(line, "5 ERR CANCELLED retry=1") == 0);
+    }
+    rig_expect(rig, s, quit != NULL ? "* BYE quit" : "* BYE eof");
+    rig_silent(rig, s);
+    ck_assert(rig->sessions[s].closed);
+    count_totals(rig, 0, 0);
+    rig_end(rig);
+}
+
+START_TEST(quit_in_each_state)
+{
+    close_in_each_state("quit");
+}
+
+END_TEST
+
+START_TEST(eof_in_each_state)
+{
+    close_in_each_state(NULL);
+}
+
+END_TEST
+
+START_TEST(eof_of_nothing)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_event(rig, s, CORE_EOF);
+    rig_expect(rig, s, "* BYE eof");
+    rig_event(rig, s, CORE_EOF);
+    rig_event(rig, s, CORE_MORE);
+    rig_say(rig, s, "PING");
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Nothing can be said any more; everything is released. */
+START_TEST(drop_in_each_state)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    each_state(rig, s);
+    rig_event(rig, s, CORE_DROP);
+    rig_event(rig, s, CORE_DROP);
+    rig_silent(rig, s);
+    count_totals(rig, 0, 0);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_OK);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 8);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_UNKNOWN);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_OK);
+    for (int i = 0; i < 4; i++)
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_pass(rig, 115);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_silent(rig, s);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_closed_dropped), 1);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_grants_unwanted), 1);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(expelled)
+{
+    static const char *const byes[] = {
+        "* BYE output", "* BYE limit", "* BYE protocol"};
+    struct rig *rig = rig_new();
+
+    for (int why = EXPEL_OUTPUT; why <= EXPEL_PROTOCOL; why++) {
+        unsigned s = rig_open(rig);
+        rig_lock(rig, s, "LOCK a", 5);
+        struct core_event event = {.kind = CORE_EXPEL,
+            .session = rig->sessions[s].handle,
+            .expel = (enum core_expel)why};
+        rig_step(rig, &event);
+        rig_expect(rig, s, byes[why]);
+        ck_assert(rig->sessions[s].closed);
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    }
+    unsigned s = rig_open(rig);
+    rig_say(rig, s, "GET / HTTP/1.1");
+    rig_expect(rig, s, "* BYE protocol");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(too_long)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    char line[] = "7 LOCK xxxxxxxxx";
+    char http[] = "GET /xxxxx HTTP/1.1";
+    struct core_event event = {
+        .kind = CORE_TOO_LONG, .session = rig->sessions[s].handle};
+
+    event.line.at = line;
+    event.line.len = strlen(line);
+    rig_step(rig, &event);
+    rig_expect(rig, s, "7 ERR TOOLONG retry=0");
+    event.line.at = http;
+    event.line.len = strlen(http);
+    rig_step(rig, &event);
+    rig_expect(rig, s, "* BYE protocol");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(heartbeats)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open_tcp(rig);
+
+    rig_say(rig, s, "HELLO name=n heartbeat=1s");
+    rig_expect(rig, s, "- OK session=~ proto=1 server=~ heartbeat_ms=1000");
+    rig_lock(rig, s, "LOCK a", 5);
+    rig_pass(rig, 999);
+    rig_silent(rig, s);
+    rig_pass(rig, 3);
+    rig_expect(rig, s, "* PING 1");
+    rig_pass(rig, 500);
+    rig_event(rig, s, CORE_BYTES);
+    rig_pass(rig, 998);
+    rig_silent(rig, s);
+    rig_pass(rig, 5);
+    rig_expect(rig, s, "* PING 2");
+    rig_say(rig, s, "");
+    rig_pass(rig, 1002);
+    rig_expect(rig, s, "* PING 3");
+    rig_say(rig, s, "9 PONG 3");
+    rig_silent(rig, s);
+    rig_pass(rig, 2999);
+    rig_expect(rig, s, "* PING 4");
+    rig_expect(rig, s, "* PING 5");
+    rig_silent(rig, s);
+    rig_pass(rig, 4);
+    rig_expect(rig, s, "* BYE heartbeat");
+    ck_assert(rig->sessions[s].closed);
+    rig_op(rig, OP_RELEASE);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_closed_heartbeat), 1);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A stall of our own is nobody's silence. */
+START_TEST(heartbeat_after_a_stall)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "HELLO heartbeat=1s");
+    (void)rig_line(rig, s);
+    rig_pass(rig, 500);
+    rig_stall(rig, 60000);
+    rig_pass(rig, 900);
+    rig_silent(rig, s);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_loop_stalls), 1);
+    rig_pass(rig, 102);
+    rig_expect(rig, s, "* PING 1");
+    rig_pass(rig, 2002);
+    rig_expect(rig, s, "* PING 2");
+    rig_expect(rig, s, "* BYE heartbeat");
+    /* A clock that goes back is one that stands still. */
+    struct core_event event = {.kind = CORE_TIME};
+    rig->now_us -= 1000000;
+    rig_step(rig, &event);
+    rig->now_us += 1000000;
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(stop_in_each_state)
+{
+    struct rig *rig = rig_new();
+    unsigned idle = rig_open(rig);
+    unsigned s = rig_open(rig);
+    struct core_event stop = {.kind = CORE_STOP};
+
+    each_state(rig, s);
+    rig_step(rig, &stop);
+    rig_step(rig, &stop);
+    rig_pass(rig, 3);
+    rig_expect(rig, idle, "* DRAIN grace_ms=10000");
+    rig_expect(rig, idle, "* BYE drain");
+    const char *line;
+    unsigned drained = 0;
+    unsigned draining = 0;
+    while ((line = rig_line(rig, s))[0] != '\0') {
+        drained += strcmp(line, "* DRAIN grace_ms=10000") == 0;
+        draining += strstr(line, " ERR DRAINING retry=1") != NULL;
+    }
+    ck_assert_uint_eq(drained, 1);
+    ck_assert_uint_eq(draining, 3); /* 4, 5, 6 */
+    rig_say(rig, s, "12 LOCK other");
+    rig_expect(rig, s, "12 ERR DRAINING retry=1");
+    struct core_event open = {.kind = CORE_OPEN};
+    open.open.peer = "";
+    rig_step(rig, &open);
+    ck_assert(handle_equal(open.session, HANDLE_NONE));
+    rig_granted(rig, rig_op(rig, OP_RENEW), 6);
+    rig_expect(rig, s, "3 OK ttl_ms=~");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 8);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "9 OK count=0");
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_OK);
+    rig_expect(rig, s, "10 OK state=free holders=0 waiters=0");
+    while (rig->op_count > 0)
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "7 ERR NOTHELD retry=0");
+    rig_say(rig, s, "13 UNLOCK renewing");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "13 OK count=0");
+    rig_silent(rig, s);
+    ck_assert(!core_stopped(rig->core));
+    /* What is held at the end of grace is lost, and told before the BYE. */
+    rig_pass(rig, 9996);
+    rig_silent(rig, s);
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_pass(rig, 5);
+    rig_expect(rig, s, "* LOST held fence=5 reason=drain");
+    rig_expect(rig, s, "* BYE drain");
+    ck_assert(rig->sessions[s].closed);
+    ck_assert(!core_stopped(rig->core));
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    ck_assert(core_stopped(rig->core));
+    rig_end(rig);
+}
+
+END_TEST
+
+/* The last hold given back ends a drained session; a queued wait does not. */
+START_TEST(stop_ends_with_the_last_hold)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+    struct core_event stop = {.kind = CORE_STOP};
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_say(rig, t, "1 LOCK b");
+    rig_step(rig, &stop);
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    rig_expect(rig, t, "1 ERR DRAINING retry=1");
+    rig_pass(rig, 3);
+    rig_expect(rig, s, "* DRAIN grace_ms=10000");
+    rig_say(rig, s, "2 UNLOCK a");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, t, "* DRAIN grace_ms=10000");
+    rig_expect(rig, t, "* BYE drain");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "2 OK count=0");
+    rig_expect(rig, s, "* BYE drain");
+    ck_assert(core_stopped(rig->core));
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A LOCK that waits for its own release when the stop comes. */
+START_TEST(stop_while_leaving)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    struct core_event stop = {.kind = CORE_STOP};
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_say(rig, s, "2 UNLOCK a");
+    rig_say(rig, s, "3 LOCK a");
+    rig_step(rig, &stop);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "2 OK count=0");
+    rig_expect(rig, s, "3 ERR DRAINING retry=1");
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A waiter that cannot be asked after now is asked after soon. */
+START_TEST(no_operation_for_a_refresh)
+{
+    struct rig *rig = rig_create();
+
+    rig->settings.tickets_max = 2;
+    rig->settings.requests_max = 2;
+    rig_start(rig);
+    unsigned s = rig_open(rig);
+    rig_wait(rig, s, "1 LOCK a");
+    for (unsigned i = 0; i < 5; i++) {
+        unsigned t = rig_open(rig);
+        rig_say(rig, t, "SHOW x");
+        rig_say(rig, t, "SHOW y");
+        rig_event(rig, t, CORE_DROP);
+    }
+    struct core_event unheard = {.kind = CORE_UNHEARD};
+    rig_step(rig, &unheard);
+    rig_pass(rig, 700);
+    while (rig->op_count > 1 && rig->ops[0]->kind == OP_INSPECT)
+        rig_status(rig, rig->ops[0], OP_OK);
+    rig_pass(rig, 120);
+    rig_granted(rig, rig->ops[rig->op_count - 1], 5);
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(limits)
+{
+    struct rig *rig = rig_create();
+    char line[40];
+
+    rig->settings.outstanding_max = 3;
+    rig->settings.holds_max = 4;
+    rig->settings.tickets_max = 6;
+    rig->settings.requests_max = 5;
+    rig->settings.sessions_max = 3;
+    rig_start(rig);
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+    (void)rig_open(rig);
+    struct core_event open = {.kind = CORE_OPEN};
+    open.open.peer = "";
+    rig_step(rig, &open);
+    ck_assert(handle_equal(open.session, HANDLE_NONE));
+    ck_assert_uint_eq(rig_count(rig, COUNTER_sessions_refused), 1);
+    for (unsigned i = 0; i < 4; i++) {
+        snprintf(line, sizeof(line), "%u LOCK a%u", i, i);
+        rig_lock(rig, s, line, i + 1);
+    }
+    rig_say(rig, s, "5 LOCK b");
+    rig_expect(rig, s, "5 ERR LIMIT retry=1 limit=holds");
+    rig_lock(rig, t, "LOCK c", 5);
+    rig_lock(rig, t, "LOCK d", 6);
+    rig_say(rig, t, "LOCK e");
+    rig_expect(rig, t, "- ERR LIMIT retry=1 limit=tickets");
+    rig_say(rig, s, "6 SHOW x");
+    rig_say(rig, s, "7 UNLOCK a0");
+    rig_say(rig, s, "8 SHOW x");
+    rig_say(rig, s, "9 LOCK a1");
+    rig_expect(rig, s, "9 ERR LIMIT retry=1 limit=outstanding");
+    rig_say(rig, s, "9 UNLOCK a1");
+    rig_expect(rig, s, "9 ERR LIMIT retry=1 limit=outstanding");
+    rig_say(rig, s, "9 SHOW a1");
+    rig_expect(rig, s, "9 ERR LIMIT retry=1 limit=outstanding");
+    rig_say(rig, s, "9 HELD");
+    rig_expect(rig, s, "9 ERR LIMIT retry=1 limit=outstanding");
+    rig_say(rig, t, "1 SHOW x");
+    rig_say(rig, t, "2 SHOW x");
+    rig_say(rig, t, "3 SHOW x");
+    rig_expect(rig, t, "3 ERR LIMIT retry=1 limit=requests");
+    rig_say(rig, t, "3 UNLOCK c");
+    rig_expect(rig, t, "3 ERR LIMIT retry=1 limit=requests");
+    rig_say(rig, t, "3 LOCK c");
+    rig_expect(rig, t, "3 ERR LIMIT retry=1 limit=requests");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* No room for another operation: told, or tried again. */
+START_TEST(no_operations_left)
+{
+    struct rig *rig = rig_create();
+
+    rig->settings.tickets_max = 2;
+    rig->settings.requests_max = 2;
+    rig_start(rig);
+    unsigned s = rig_open(rig);
+    rig_lock(rig, s, "LOCK a lease=5s", 5);
+    rig_lock(rig, s, "LOCK b", 6);
+    for (unsigned i = 0; i < 5; i++) {
+        unsigned t = rig_open(rig);
+        rig_say(rig, t, "SHOW x");
+        rig_say(rig, t, "SHOW y");
+        rig_event(rig, t, CORE_DROP);
+    }
+    ck_assert_uint_eq(rig->op_count, 10);
+    rig_say(rig, s, "1 SHOW x");
+    rig_expect(rig, s, "1 ERR LIMIT retry=1 limit=requests");
+    rig_say(rig, s, "2 RENEW a lease=9s");
+    rig_expect(rig, s, "2 ERR LIMIT retry=1 limit=requests");
+    rig_say(rig, s, "3 UNLOCK a");
+    ck_assert_uint_eq(rig->op_count, 10);
+    rig_pass(rig, 10010);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_OK);
+    for (int i = 0; i < 4; i++) {
+        rig_pass(rig, 120);
+        if (rig->op_count == 10)
+            rig_granted(rig, rig->ops[9], 6);
+    }
+    rig_expect(rig, s, "3 OK count=0");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_renewals), 1);
+    while (rig->op_count < 10)
+        rig_say(rig, s, "SHOW x");
+    rig_say(rig, s, "4 LOCK c");
+    rig_expect(rig, s, "4 ERR LIMIT retry=1 limit=tickets");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(tags)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+
+    rig_wait(rig, s, "1 LOCK a");
+    rig_say(rig, s, "1 LOCK b");
+    rig_expect(rig, s, "1 ERR BADREQ retry=0");
+    rig_say(rig, s, "1 PING");
+    rig_expect(rig, s, "1 ERR BADREQ retry=0");
+    rig_say(rig, t, "1 PING");
+    rig_expect(rig, t, "1 OK");
+    rig_say(rig, t, "2 CANCEL 1");
+    rig_expect(rig, t, "2 ERR BADREQ retry=0");
+    rig_say(rig, s, "2 CANCEL 1");
+    rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+    rig_expect(rig, s, "2 OK");
+    rig_say(rig, s, "1 PING");
+    rig_expect(rig, s, "1 OK");
+    rig_say(rig, s, "x+ PING");
+    rig_expect(rig, s, "- ERR ~ retry=0");
+    rig_say(rig, s, "3 NOSUCH");
+    rig_expect(rig, s, "3 ERR UNKNOWN retry=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(held_in_parts)
+{
+    struct rig *rig = rig_create();
+    char line[90];
+
+    rig->settings.holds_max = 2000;
+    rig->settings.tickets_max = 2000;
+    rig_start(rig);
+    unsigned s = rig_open(rig);
+    struct rig_session *session = &rig->sessions[s];
+    for (unsigned i = 0; i < 501; i++) {
+        snprintf(line, sizeof(line), "LOCK a%u", i);
+        rig_lock(rig, s, line, i + 1);
+    }
+    rig_say(rig, s, "1 HELD");
+    rig_say(rig, s, "2 HELD");
+    ck_assert_uint_eq(session->finals, 501);
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(line, sizeof(line),
+            "%u ITEM name=a%u fence=%u ttl_ms=~ "
+            "count=1",
+            i / 500 + 1, i % 500, i % 500 + 1);
+        rig_expect(rig, s, line);
+    }
+    rig_silent(rig, s);
+    /* One MORE for both: each has to come to its end by it. */
+    for (unsigned more = session->more; more > 0 && session->finals < 503;) {
+        session->more = 0;
+        rig_event(rig, s, CORE_MORE);
+        more = session->more;
+    }
+    rig_expect(rig, s, "1 ITEM name=a500 fence=501 ttl_ms=~ count=1");
+    rig_expect(rig, s, "1 OK n=501");
+    rig_expect(rig, s, "2 ITEM name=a500 fence=501 ttl_ms=~ count=1");
+    rig_expect(rig, s, "2 OK n=501");
+    rig_silent(rig, s);
+    rig_say(rig, s, "3 HELD");
+    rig_event(rig, s, CORE_EOF);
+    ck_assert(!session->closed);
+    rig_event(rig, s, CORE_MORE);
+    ck_assert(session->closed);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(show)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    struct op_ticket tickets[] = {
+        {.granted = true,
+            .session = {1, 2, 3},
+            .broker = "broker-9",
+            .fence = 5,
+            .ttl_ms = 100,
+            .age_ms = 7,
+            .owner = TEXT("o"),
+            .client = TEXT("c"),
+            .note = TEXT("n n")},
+        {.broker = "broker-8", .age_ms = 3},
+        {.broker = "broker-8", .age_ms = 2},
+    };
+
+    rig_say(rig, s, "1 SHOW a limit=3");
+    struct op *op = rig_op(rig, OP_INSPECT);
+    ck_assert_uint_eq(op->limit, 3);
+    rig_finish(rig, op,
+        (struct op_result){.status = OP_OK,
+            .holders = 1,
+            .waiters = 2,
+            .tickets = tickets,
+            .ticket_count = 3});
+    rig_expect(rig, s,
+        "1 ITEM kind=holder session=~ broker=broker-9 fence=5 ttl_ms=100 "
+        "age_ms=7 name=c owner=o note=n%20n");
+    rig_expect(rig, s,
+        "1 ITEM kind=waiter position=1 session=~ broker=broker-8 age_ms=3");
+    rig_expect(rig, s,
+        "1 ITEM kind=waiter position=2 session=~ broker=broker-8 age_ms=2");
+    rig_expect(rig, s, "1 OK state=held mode=exclusive holders=1 waiters=2");
+    rig_say(rig, s, "2 SHOW a limit=100000");
+    ck_assert_uint_eq(rig_op(rig, OP_INSPECT)->limit, 500);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_UNKNOWN);
+    rig_expect(rig, s, "2 ERR UNAVAILABLE retry=1");
+    rig_say(rig, s, "3 SHOW a");
+    ck_assert_uint_eq(rig_op(rig, OP_INSPECT)->limit, 100);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_REFUSED);
+    rig_expect(rig, s, "3 ERR INTERNAL retry=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(lists)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+
+    rig_say(rig, s, "HELLO name=me");
+    (void)rig_line(rig, s);
+    rig_lock(rig, s, "LOCK a owner=o note=n", 5);
+    rig_wait(rig, t, "LOCK a");
+    rig_wait(rig, t, "LOCK b");
+    rig_say(rig, t, "LOCK c");
+    rig_say(rig, s, "1 LOCKS limit=1");
+    rig_expect(rig, s,
+        "1 ITEM name=a state=held holders=1 waiters=1 session=~ fence=5 "
+        "age_ms=0 client=me owner=o note=n");
+    rig_expect(rig, s, "1 OK n=1 cursor=1");
+    rig_say(rig, s, "2 LOCKS cursor=1");
+    rig_expect(rig, s, "2 ITEM name=b state=waiting holders=0 waiters=1");
+    rig_expect(rig, s, "2 OK n=1");
+    rig_say(rig, s, "3 SESSIONS limit=1");
+    rig_expect(rig, s,
+        "3 ITEM session=~ name=me peer=a%20peer age_ms=0 idle_ms=0 holds=1 "
+        "waits=0");
+    rig_expect(rig, s, "3 OK n=1 cursor=1");
+    rig_say(rig, s, "4 SESSIONS cursor=1");
+    rig_expect(rig, s,
+        "4 ITEM session=~ peer=a%20peer age_ms=0 idle_ms=0 holds=0 waits=2");
+    rig_expect(rig, s, "4 OK n=1");
+    rig_say(rig, s, "5 STATS");
+    rig_expect(rig, s, "5 ITEM name=sessions_now value=2");
+    rig_expect(rig, s, "5 ITEM name=locks_now value=3");
+    rig_expect(rig, s, "5 ITEM name=held_now value=1");
+    rig_expect(rig, s, "5 ITEM name=waiting_now value=2");
+    while (rig_line(rig, s)[0] != '\0')
+        ;
+    rig_say(rig, s, "6 HELP");
+    rig_expect(rig, s, "6 ITEM command=HELLO");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What is left when a core is destroyed goes with it. */
+START_TEST(destroyed_in_the_midst)
+{
+    struct rig *rig = rig_new();
+
+    each_state(rig, rig_open(rig));
+    rig_free(rig);
+}
+
+END_TEST
+
+Suite *
+core_session_suite(void)
+{
+    Suite *suite = suite_create("core_session");
+    TCase *tests = tcase_create("core_session");
+
+    tcase_add_test(tests, quit_in_each_state);
+    tcase_add_test(tests, eof_in_each_state);
+    tcase_add_test(tests, eof_of_nothing);
+    tcase_add_test(tests, drop_in_each_state);
+    tcase_add_test(tests, expelled);
+    tcase_add_test(tests, too_long);
+    tcase_add_test(tests, heartbeats);
+    tcase_add_test(tests, heartbeat_after_a_stall);
+    tcase_add_test(tests, stop_in_each_state);
+    tcase_add_test(tests, stop_ends_with_the_last_hold);
+    tcase_add_test(tests, stop_while_leaving);
+    tcase_add_test(tests, no_operation_for_a_refresh);
+    tcase_add_test(tests, limits);
+    tcase_add_test(tests, no_operations_left);
+    tcase_add_test(tests, tags);
+    tcase_add_test(tests, held_in_parts);
+    tcase_add_test(tests, show);
+    tcase_add_test(tests, lists);
+    tcase_add_test(tests, destroyed_in_the_midst);
+    suite_add_tcase(suite, tests);
+    return suite;
+}

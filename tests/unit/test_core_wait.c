@@ -1,0 +1,634 @@
+/*
+ * Tests of daemon/core/ticket.c and lock.c: asking and waiting. Each end of a
+ * wait, answers that come late or never, hints, refreshing.
+ */
+#include "tests/unit/core_rig.h"
+
+#define TICK_US 1024u
+
+Suite *core_wait_suite(void);
+
+/* A release of ours reports the grant of a waiter of ours. */
+static void
+hand_over(struct rig *rig, struct op *release, const struct op_grant *grant)
+{
+    rig_finish(rig, release,
+        (struct op_result){.status = OP_OK, .grants = grant, .grant_count = 1});
+}
+
+START_TEST(wait_zero)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a wait=0");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    ck_assert(op->no_queue);
+    ck_assert_uint_eq(op->give_up_us, rig->now_us);
+    rig_status(rig, op, OP_BUSY);
+    rig_expect(rig, s, "1 ERR BUSY retry=1");
+    rig_no_op(rig);
+    rig_say(rig, s, "2 LOCK a wait=0");
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNSENT);
+    rig_expect(rig, s, "2 ERR UNAVAILABLE retry=1");
+    rig_say(rig, s, "3 LOCK a wait=0");
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
+    rig_expect(rig, s, "3 ERR INDOUBT retry=1");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* wait=0 does not stand behind a wait of its own owner. */
+START_TEST(wait_zero_behind_a_wait)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a");
+    rig_say(rig, s, "2 LOCK a wait=0");
+    rig_silent(rig, s);
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    rig_expect(rig, s, "2 ERR BUSY retry=1");
+    rig_say(rig, s, "3 LOCK a wait=0");
+    rig_expect(rig, s, "3 ERR BUSY retry=1");
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(limits_of_redis)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a");
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_FULL);
+    rig_expect(rig, s, "1 ERR LIMIT retry=1 limit=waiters");
+    rig_no_op(rig);
+    /* What failed may have left something behind, and is released. */
+    rig_say(rig, s, "2 LOCK a");
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_REFUSED);
+    rig_expect(rig, s, "2 ERR INTERNAL retry=0");
+    struct op *op = rig_op(rig, OP_RELEASE);
+    ck_assert(op->retry);
+    rig_status(rig, op, OP_REFUSED);
+    rig_say(rig, s, "3 LOCK a");
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_GONE);
+    rig_expect(rig, s, "3 ERR INTERNAL retry=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(wait_and_hand_over)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a", 5);
+    rig_say(rig, t, "LOCK a progress=1 wait=60s");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    uint64_t request = op->request;
+    rig_queued(rig, op);
+    rig_expect(rig, t, "- QUEUED position=1");
+    rig_pass(rig, 5000);
+    uint64_t sent_us = rig->now_us;
+    rig_say(rig, s, "UNLOCK a");
+    op = rig_op(rig, OP_RELEASE);
+    rig_pass(rig, 1000);
+    hand_over(rig, op,
+        &(struct op_grant){.request = request,
+            .fence = 6,
+            .arrival = 7,
+            .ttl_ms = RIG_LEASE_MS,
+            .place = 1});
+    rig_expect(rig, s, "- OK count=0");
+    rig_expect(rig, t, "- OK fence=6 ttl_ms=28698 count=1");
+    rig_no_op(rig);
+    rig_say(rig, t, "UNLOCK a");
+    op = rig_op(rig, OP_RELEASE);
+    ck_assert_uint_eq(op->arrival, 7);
+    ck_assert_uint_eq(op->place, 1);
+    ck_assert_uint_eq(op->fence, 6);
+    ck_assert_uint_gt(rig->now_us, sent_us);
+    /* A grant for one that is not there any more is nobody's. */
+    hand_over(rig, op,
+        &(struct op_grant){.request = 77, .fence = 7, .ttl_ms = 30000});
+    rig_expect(rig, t, "- OK count=0");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_grants_handed_over), 1);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(wait_ends)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    /* Waiting: TIMEOUT, and the ticket is struck out. */
+    rig_wait(rig, s, "1 LOCK a wait=2s");
+    rig_pass(rig, 1999);
+    rig_silent(rig, s);
+    rig_pass(rig, 3);
+    rig_expect(rig, s, "1 ERR TIMEOUT retry=1");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(wait_ends_while_asking)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a wait=1s");
+    rig_pass(rig, 1500);
+    rig_silent(rig, s);
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    rig_expect(rig, s, "1 ERR TIMEOUT retry=1");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_say(rig, s, "2 LOCK a wait=1s");
+    rig_pass(rig, 1500);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=1");
+    rig_say(rig, s, "3 LOCK b wait=1s");
+    rig_pass(rig, 1500);
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
+    rig_expect(rig, s, "3 ERR INDOUBT retry=1");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_say(rig, s, "4 LOCK b wait=1s");
+    ck_assert_uint_eq(
+        rig_op(rig, OP_ACQUIRE)->give_up_us, rig->now_us + SECOND_US);
+    rig_pass(rig, 1000);
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNSENT);
+    rig_expect(rig, s, "4 ERR UNAVAILABLE retry=1");
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* The requests behind the one that is being served. */
+START_TEST(wait_ends_behind)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a");
+    rig_say(rig, s, "2 LOCK a wait=1s");
+    rig_pass(rig, 1002);
+    rig_expect(rig, s, "2 ERR UNAVAILABLE retry=1");
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    rig_say(rig, s, "3 LOCK a wait=1s");
+    rig_pass(rig, 1002);
+    rig_expect(rig, s, "3 ERR TIMEOUT retry=1");
+    rig_say(rig, s, "4 CANCEL 1");
+    rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+    rig_expect(rig, s, "4 OK");
+    rig_say(rig, s, "5 LOCK a wait=1s");
+    rig_pass(rig, 1002);
+    rig_expect(rig, s, "5 ERR UNAVAILABLE retry=1");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(cancel_in_each_state)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    /* Asking: the late grant is released. */
+    rig_say(rig, s, "1 LOCK a");
+    rig_say(rig, s, "2 CANCEL 1");
+    rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+    rig_expect(rig, s, "2 OK");
+    rig_say(rig, s, "3 LOCK a");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    rig_silent(rig, s);
+    struct op *op = rig_op(rig, OP_RELEASE);
+    ck_assert_uint_eq(op->fence, 5);
+    rig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_grants_unwanted), 1);
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    /* Waiting: it leaves the queue. */
+    rig_say(rig, s, "4 CANCEL 3");
+    rig_expect(rig, s, "3 ERR CANCELLED retry=1");
+    rig_expect(rig, s, "4 OK");
+    rig_op(rig, OP_RELEASE);
+    /* Leaving: only the request that waits for it. */
+    rig_say(rig, s, "5 LOCK a");
+    rig_say(rig, s, "6 CANCEL 5");
+    rig_expect(rig, s, "5 ERR CANCELLED retry=1");
+    rig_expect(rig, s, "6 OK");
+    ck_assert_uint_eq(rig->op_count, 1);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_no_op(rig);
+    /* Held: there is nothing to cancel. */
+    rig_lock(rig, s, "7 LOCK a", 6);
+    rig_say(rig, s, "8 CANCEL 7");
+    rig_expect(rig, s, "8 ERR BADREQ retry=0");
+    rig_say(rig, s, "9 UNLOCK a");
+    rig_say(rig, s, "10 CANCEL 9");
+    rig_expect(rig, s, "10 ERR BADREQ retry=0");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "9 OK count=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A cancelled question whose answer is anything but a grant. */
+START_TEST(cancel_then_any_answer)
+{
+    static const enum op_status answers[] = {OP_WAITING, OP_BUSY, OP_FULL,
+        OP_GONE, OP_UNSENT, OP_UNKNOWN, OP_REFUSED};
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+        rig_say(rig, s, "1 LOCK a");
+        rig_say(rig, s, "2 CANCEL 1");
+        rig_say(rig, s, "3 UNLOCK a");
+        rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+        rig_expect(rig, s, "2 OK");
+        rig_status(rig, rig_op(rig, OP_ACQUIRE), answers[i]);
+        if (rig->op_count > 0) {
+            rig_silent(rig, s);
+            rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+        }
+        rig_expect(rig, s, "3 ERR NOTHELD retry=0");
+        rig_no_op(rig);
+    }
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(unknown_is_asked_again)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    uint64_t request = op->request;
+    uint64_t give_up_us = op->give_up_us;
+    rig_pass(rig, 1000);
+    rig_status(rig, op, OP_UNKNOWN);
+    rig_silent(rig, s);
+    op = rig_op(rig, OP_ACQUIRE);
+    ck_assert(op->retry);
+    ck_assert_uint_eq(op->request, request);
+    ck_assert_uint_eq(op->give_up_us, give_up_us);
+    rig_pass(rig, 1000);
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=28698 count=1");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_outcomes_resolved), 1);
+    /* With a patience that ends: in doubt, and released. */
+    rig_say(rig, s, "2 LOCK b");
+    rig_pass(rig, 3000);
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
+    rig_pass(rig, 2000);
+    rig_silent(rig, s);
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
+    rig_expect(rig, s, "2 ERR INDOUBT retry=1");
+    op = rig_op(rig, OP_RELEASE);
+    ck_assert(op->retry);
+    ck_assert_uint_eq(op->fence, 0);
+    rig_status(rig, op, OP_GONE);
+    /* Not to be reached after that. */
+    rig_say(rig, s, "3 LOCK b");
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNSENT);
+    rig_expect(rig, s, "3 ERR INDOUBT retry=1");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    /* In the queue after all; busy after all. */
+    rig_say(rig, s, "4 LOCK b");
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    rig_say(rig, s, "5 LOCK c");
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_BUSY);
+    rig_expect(rig, s, "5 ERR BUSY retry=1");
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A grant that is over when it is told of is no grant. */
+START_TEST(grant_that_is_over)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a");
+    rig_pass(rig, 31000);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    rig_expect(rig, s, "1 ERR INDOUBT retry=1");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(hints)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    /* While it waits: claimed at once. */
+    rig_say(rig, s, "1 LOCK a");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    uint64_t request = op->request;
+    rig_queued(rig, op);
+    rig_hint(rig, request);
+    op = rig_op(rig, OP_RENEW);
+    ck_assert_uint_eq(op->request, request);
+    ck_assert_uint_eq(op->fence, 0);
+    ck_assert_uint_eq(op->arrival, 7);
+    rig_hint(rig, request);
+    ck_assert_uint_eq(rig->op_count, 1);
+    uint64_t sent_us = rig->now_us;
+    rig_pass(rig, 2000);
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=27698 count=1");
+    ck_assert_uint_eq(rig->now_us, sent_us + 2 * SECOND_US);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_grants_claimed), 1);
+    /* Before the answer that it waits. */
+    rig_say(rig, s, "2 LOCK b");
+    op = rig_op(rig, OP_ACQUIRE);
+    rig_hint(rig, op->request);
+    rig_queued(rig, op);
+    op = rig_op(rig, OP_RENEW);
+    /* While it was asked after already: asked again. */
+    rig_hint(rig, op->request);
+    rig_queued(rig, op);
+    op = rig_op(rig, OP_RENEW);
+    rig_granted(rig, op, 6);
+    rig_expect(rig, s, "2 OK fence=6 ttl_ms=~ count=1");
+    /* For what has gone: nothing. */
+    rig_hint(rig, 12345);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A release of ours grants a ticket whose own question is under way. */
+START_TEST(grant_by_the_way_while_asking)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_say(rig, t, "1 LOCK a");
+    rig_say(rig, s, "2 UNLOCK a");
+    struct op *acquire = rig_op(rig, OP_ACQUIRE);
+    hand_over(rig, rig->ops[1],
+        &(struct op_grant){
+            .request = acquire->request, .fence = 6, .ttl_ms = 30000});
+    rig_expect(rig, s, "2 OK count=0");
+    rig_silent(rig, t);
+    rig_queued(rig, acquire);
+    rig_granted(rig, rig_op(rig, OP_RENEW), 6);
+    rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(refresh_of_a_wait)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_wait(rig, s, "1 LOCK a");
+    for (int i = 0; i < 20; i++) {
+        uint64_t since_us = rig->now_us;
+        while (rig->op_count == 0)
+            rig_pass(rig, 1);
+        ck_assert_uint_ge(rig->now_us - since_us, 9000000);
+        ck_assert_uint_le(rig->now_us - since_us, 10002000 + TICK_US);
+        rig_queued(rig, rig_op(rig, OP_RENEW));
+    }
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Unheard for one lease, a ticket may have gone from the queue. */
+START_TEST(wait_unheard)
+{
+    static const enum op_status errors[] = {
+        OP_UNSENT, OP_UNKNOWN, OP_REFUSED, OP_BUSY, OP_FULL};
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+
+    rig_wait(rig, s, "1 LOCK a");
+    uint64_t heard_us = rig->now_us;
+    rig_pass(rig, 10010);
+    for (unsigned i = 0; rig_op(rig, OP_RENEW); i++) {
+        rig_status(rig, rig_op(rig, OP_RENEW), errors[i % 5]);
+        if (rig->op_count > 0)
+            break;
+        rig_pass(rig, 225);
+    }
+    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1");
+    ck_assert_uint_ge(rig->now_us - heard_us, 30 * SECOND_US);
+    ck_assert_uint_le(rig->now_us - heard_us, 31 * SECOND_US);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
+    /* wait= that ends in such a time: nobody is known to hold it. */
+    rig_wait(rig, t, "1 LOCK b wait=12s");
+    rig_pass(rig, 10010);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_UNSENT);
+    rig_pass(rig, 2000);
+    rig_expect(rig, t, "1 ERR UNAVAILABLE retry=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(requeued_after_gone)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a progress=1 wait=60s");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    uint64_t request = op->request;
+    rig_queued(rig, op);
+    rig_expect(rig, s, "1 QUEUED position=1");
+    rig_pass(rig, 10010);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_GONE);
+    op = rig_op(rig, OP_ACQUIRE);
+    ck_assert(!op->retry);
+    ck_assert_uint_ne(op->request, request);
+    rig_hint(rig, request);
+    rig_queued(rig, op);
+    rig_expect(rig, s, "1 QUEUED position=1");
+    rig_no_op(rig);
+    /* And where the wait is over by then, that is the end of it. */
+    rig_pass(rig, 10010);
+    op = rig_op(rig, OP_RENEW);
+    rig_stall(rig, 50000);
+    rig_status(rig, op, OP_GONE);
+    rig_expect(rig, s, "1 ERR TIMEOUT retry=1");
+    rig_no_op(rig);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_waits_requeued), 2);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* When the holder's lease may be over, one of many waiters asks. */
+START_TEST(first_waiter_asks)
+{
+    struct rig *rig = rig_new();
+    unsigned s[5];
+    uint64_t first = 0;
+
+    for (unsigned i = 0; i < 5; i++) {
+        s[i] = rig_open(rig);
+        rig_say(rig, s[i], "LOCK a");
+        struct op *op = rig_op(rig, OP_ACQUIRE);
+        first = i == 0 ? op->request : first;
+        rig_finish(rig, op,
+            (struct op_result){
+                .status = OP_WAITING, .arrival = i + 1, .again_ms = 1000});
+    }
+    rig_pass(rig, 1019);
+    rig_no_op(rig);
+    rig_pass(rig, 55);
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert_uint_eq(rig->op_count, 1);
+    ck_assert_uint_eq(op->request, first);
+    /* It leaves before the answer: the next one asks soon. */
+    rig_event(rig, s[0], CORE_DROP);
+    rig_status(rig, rig->ops[1], OP_OK);
+    rig_queued(rig, op);
+    rig_pass(rig, 110);
+    op = rig_op(rig, OP_RENEW);
+    ck_assert_uint_eq(rig->op_count, 1);
+    ck_assert_uint_ne(op->request, first);
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s[1], "- OK fence=5 ttl_ms=~ count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(look_after_a_hand_over)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a", 5);
+    rig_say(rig, s, "UNLOCK a");
+    rig_finish(rig, rig_op(rig, OP_RELEASE),
+        (struct op_result){.status = OP_OK, .handed = true});
+    rig_expect(rig, s, "- OK count=0");
+    rig_pass(rig, CORE_LAPSE_MS);
+    rig_no_op(rig);
+    rig_pass(rig, 55);
+    struct op *op = rig_op(rig, OP_LOOK);
+    rig_finish(rig, op, (struct op_result){.status = OP_OK, .again_ms = 3000});
+    rig_pass(rig, 3000);
+    rig_no_op(rig);
+    rig_pass(rig, 25);
+    rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
+    rig_pass(rig, 60000);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A lost answer to a release may have been a grant to one of ours. */
+START_TEST(unknown_release_refreshes)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+    unsigned u = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a", 5);
+    rig_wait(rig, t, "LOCK a");
+    rig_wait(rig, u, "LOCK a");
+    rig_say(rig, s, "UNLOCK a");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_UNKNOWN);
+    ck_assert_uint_eq(rig->op_count, 2);
+    rig_granted(rig, rig_op(rig, OP_RENEW), 6);
+    rig_expect(rig, t, "- OK fence=6 ttl_ms=~ count=1");
+    rig_queued(rig, rig_op(rig, OP_RENEW));
+    rig_silent(rig, u);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(unheard_refreshes_all)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    struct core_event event = {.kind = CORE_UNHEARD};
+
+    rig_lock(rig, s, "LOCK a", 5);
+    rig_wait(rig, s, "LOCK b");
+    rig_wait(rig, s, "LOCK c");
+    rig_say(rig, s, "LOCK d");
+    rig_step(rig, &event);
+    rig_pass(rig, 502);
+    ck_assert_uint_eq(rig->op_count, 3);
+    rig_op(rig, OP_ACQUIRE);
+    ck_assert_int_eq(rig->ops[1]->kind, OP_RENEW);
+    ck_assert_int_eq(rig->ops[2]->kind, OP_RENEW);
+    rig_end(rig);
+}
+
+END_TEST
+
+Suite *
+core_wait_suite(void)
+{
+    Suite *suite = suite_create("core_wait");
+    TCase *tests = tcase_create("core_wait");
+
+    tcase_add_test(tests, wait_zero);
+    tcase_add_test(tests, wait_zero_behind_a_wait);
+    tcase_add_test(tests, limits_of_redis);
+    tcase_add_test(tests, wait_and_hand_over);
+    tcase_add_test(tests, wait_ends);
+    tcase_add_test(tests, wait_ends_while_asking);
+    tcase_add_test(tests, wait_ends_behind);
+    tcase_add_test(tests, cancel_in_each_state);
+    tcase_add_test(tests, cancel_then_any_answer);
+    tcase_add_test(tests, unknown_is_asked_again);
+    tcase_add_test(tests, grant_that_is_over);
+    tcase_add_test(tests, hints);
+    tcase_add_test(tests, grant_by_the_way_while_asking);
+    tcase_add_test(tests, refresh_of_a_wait);
+    tcase_add_test(tests, wait_unheard);
+    tcase_add_test(tests, requeued_after_gone);
+    tcase_add_test(tests, first_waiter_asks);
+    tcase_add_test(tests, look_after_a_hand_over);
+    tcase_add_test(tests, unknown_release_refreshes);
+    tcase_add_test(tests, unheard_refreshes_all);
+    suite_add_tcase(suite, tests);
+    return suite;
+}

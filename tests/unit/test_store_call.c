@@ -1,0 +1,528 @@
+/*
+ * Tests of daemon/store/call.c and record.c: batches, results, and everything
+ * that Redis may say instead.
+ */
+#include "tests/unit/seed.h"
+#include "tests/unit/store_rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define GARBAGE 20000
+
+Suite *store_call_suite(void);
+
+static void
+expect(struct srig *rig, uint32_t link, const char *command)
+{
+    ck_assert_str_eq(srig_next(rig, link), command);
+}
+
+START_TEST(batches)
+{
+    struct srig *rig = srig_single();
+    struct op *ops[10];
+
+    /* A batch is of one kind, releases go first, and a call has its limit. */
+    for (int i = 0; i < 5; i++)
+        ops[i] = srig_op(rig, OP_ACQUIRE, (uint16_t)i);
+    for (int i = 5; i < 8; i++)
+        ops[i] = srig_op(rig, OP_RELEASE, (uint16_t)i);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 3");
+    ck_assert(
+        text_equal(rig->words[1], text_make(scripts[SCRIPT_RELEASE].sha1, 40)));
+    ck_assert(text_equal(rig->words[3], TEXT("holdfast:{name}")));
+    expect(rig, 0, "EVALSHA 4");
+    ck_assert(
+        text_equal(rig->words[1], text_make(scripts[SCRIPT_ACQUIRE].sha1, 40)));
+    expect(rig, 0, ""); /* as many as may be under way */
+    srig_results(rig, 0, 3, RECORD_OK);
+    ck_assert_uint_eq(rig->done_count, 3);
+    srig_status(rig, ops[7], OP_OK);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 4, RECORD_WAITING);
+    srig_status(rig, ops[3], OP_WAITING);
+    ck_assert(!srig_done(rig, ops[4]));
+    srig_results(rig, 0, 1, RECORD_BUSY);
+    srig_status(rig, ops[4], OP_BUSY);
+    ops[8] = srig_op(rig, OP_RENEW, 0);
+    ops[9] = srig_op(rig, OP_LOOK, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_GONE);
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_status(rig, ops[8], OP_GONE);
+    srig_status(rig, ops[9], OP_OK);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_calls), 5);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_operations), 10);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(result_fields)
+{
+    struct srig *rig = srig_single();
+    struct op *op = srig_op(rig, OP_RELEASE, 0);
+    char bytes[400];
+
+    srig_turn(rig);
+    uint64_t sent_us = rig->now_us;
+    expect(rig, 0, "EVALSHA 1");
+    srig_pass(rig, 500);
+    size_t len = srig_encode(rig, bytes, 1, RECORD_OK);
+    bytes[48 + 1] = 1; /* handed */
+    bytes[48 + 2] = 1; /* grants */
+    uint64_t request = 0x0102030405060708;
+    const double fence = 31;
+    const double arrival = 32;
+    memset(bytes + len, 0, 32);
+    memcpy(bytes + len, &request, 8);
+    memcpy(bytes + len + 8, &fence, 8);
+    memcpy(bytes + len + 16, &arrival, 8);
+    bytes[len + 24] = 33;
+    bytes[len + 28] = 34;
+    srig_bytes(rig, 0, bytes, len + 32);
+    srig_status(rig, op, OP_OK);
+    const struct op_result *result = &op->result;
+    ck_assert_uint_eq(result->sent_us, sent_us);
+    ck_assert(result->handed);
+    ck_assert_uint_eq(result->place, 3);
+    ck_assert_uint_eq(result->arrival, 11);
+    ck_assert_uint_eq(result->fence, 22);
+    ck_assert_uint_eq(result->ttl_ms, 30000);
+    ck_assert_uint_eq(result->again_ms, 400);
+    ck_assert_uint_eq(result->ahead, 5);
+    ck_assert_uint_eq(result->grant_count, 1);
+    ck_assert_uint_eq(result->grants[0].request, request);
+    ck_assert_uint_eq(result->grants[0].fence, 31);
+    ck_assert_uint_eq(result->grants[0].arrival, 32);
+    ck_assert_uint_eq(result->grants[0].ttl_ms, 33);
+    ck_assert_uint_eq(result->grants[0].place, 34);
+    /* The id that the node tells is the one that it is told next time. */
+    srig_op(rig, OP_RELEASE, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    ck_assert_mem_eq(rig->words[4].at + 40, "jjjjjjjjjj", 10);
+    ck_assert_mem_eq(rig->words[4].at + 4, "broker-1", 8);
+    ck_assert(
+        text_equal(text_make(rig->words[4].at + 80, rig->words[4].len - 80),
+            TEXT("holdfast/broker/")));
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(statuses)
+{
+    static const struct {
+        enum record_status record;
+        enum op_status status;
+    } table[] = {
+        {RECORD_OK, OP_OK},
+        {RECORD_WAITING, OP_WAITING},
+        {RECORD_BUSY, OP_BUSY},
+        {RECORD_FULL, OP_FULL},
+        {RECORD_GONE, OP_GONE},
+        {RECORD_NEWER, OP_REFUSED},
+        {RECORD_CORRUPT, OP_REFUSED},
+    };
+    struct srig *rig = srig_single();
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct op *op = srig_op(rig, OP_ACQUIRE, 0);
+        srig_turn(rig);
+        expect(rig, 0, "EVALSHA 1");
+        srig_results(rig, 0, 1, table[i].record);
+        srig_status(rig, op, table[i].status);
+    }
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Redis took it for too late, by a clock that we know better now. */
+START_TEST(late_is_tried_again)
+{
+    struct srig *rig = srig_single();
+    struct op *op = srig_op(rig, OP_RENEW, 0);
+    unsigned calls = 0;
+
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_LATE);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_status(rig, op, OP_OK);
+    /* For ever too late: given up in the end, and no storm until then. */
+    op = srig_op(rig, OP_RENEW, 0);
+    while (!srig_done(rig, op) && calls < 1000) {
+        srig_pass(rig, 10);
+        while (srig_next(rig, 0)[0] == 'E') {
+            srig_results(rig, 0, 1, RECORD_LATE);
+            calls++;
+        }
+        if (rig->word_count > 0)
+            srig_answer(rig, 0);
+    }
+    srig_status(rig, op, OP_UNSENT);
+    ck_assert_uint_ge(rig->now_us, op->give_up_us);
+    ck_assert_uint_lt(calls, 600);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(noscript_loads_once)
+{
+    struct srig *rig = srig_single();
+    struct op *ops[6];
+
+    for (int i = 0; i < 6; i++) {
+        ops[i] = srig_op(rig, OP_ACQUIRE, 0);
+        ops[i]->request = (uint64_t)i + 1;
+    }
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 4");
+    expect(rig, 0, "EVALSHA 2");
+    srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
+    srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
+    ck_assert_uint_eq(rig->done_count, 0);
+    srig_turn(rig);
+    for (int i = 0; i < SCRIPT_COUNT; i++) {
+        expect(rig, 0, "LOAD");
+        srig_answer(rig, 0);
+    }
+    expect(rig, 0, "EVALSHA 4");
+    srig_results(rig, 0, 4, RECORD_OK);
+    expect(rig, 0, "EVALSHA 2");
+    srig_results(rig, 0, 2, RECORD_OK);
+    expect(rig, 0, "");
+    for (int i = 0; i < 6; i++)
+        srig_status(rig, ops[i], OP_OK);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_noscript), 6);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Who asked first is first in the queue, also after an error. */
+START_TEST(order_is_kept)
+{
+    struct srig *rig = srig_single();
+
+    for (int i = 0; i < 4; i++)
+        srig_op(rig, OP_ACQUIRE, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 4");
+    srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
+    srig_turn(rig);
+    while (strcmp(srig_next(rig, 0), "LOAD") == 0)
+        srig_answer(rig, 0);
+    ck_assert_uint_eq(rig->word_count, 12);
+    for (unsigned i = 0; i < 4; i++)
+        ck_assert_int_eq(rig->words[8 + i].at[28], (char)(i + 1));
+    srig_end(rig);
+}
+
+END_TEST
+
+static const char *const later[] = {
+    "LOADING Redis is loading the dataset in memory",
+    "CLUSTERDOWN The cluster is down",
+    "BUSY Redis is busy running a script.",
+    "MASTERDOWN Link with MASTER is down",
+    "READONLY You can't write against a read only replica.",
+    "OOM command not allowed when used memory > 'maxmemory'.",
+    "NOREPLICAS Not enough good replicas to write.",
+    "MISCONF Redis is configured to save RDB snapshots",
+    "NOAUTH Authentication required.",
+    "NOPERM this user has no permissions",
+};
+
+/* Nothing ran: asked again after a pause, until its time is over. */
+START_TEST(refused_for_now)
+{
+    struct srig *rig = srig_single();
+    struct op *op = srig_op(rig, OP_RENEW, 0);
+    unsigned calls = 0;
+
+    while (!srig_done(rig, op)) {
+        srig_turn(rig);
+        while (srig_next(rig, 0)[0] == 'E') {
+            srig_error(rig, 0, later[_i]);
+            calls++;
+            srig_turn(rig);
+            ck_assert_uint_eq(buffer_len(store_link_output(rig->store, 0)), 0);
+        }
+        if (rig->word_count > 0)
+            srig_answer(rig, 0);
+        srig_pass(rig, 5);
+        ck_assert_uint_le(rig->now_us, op->give_up_us + 10000);
+    }
+    srig_status(rig, op, OP_UNSENT);
+    ck_assert_uint_ge(rig->now_us, op->give_up_us);
+    ck_assert_uint_ge(calls, 40);
+    ck_assert_uint_le(calls, 110);
+    /* And where Redis is well again before that, it is done. */
+    op = srig_op(rig, OP_RENEW, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    srig_error(rig, 0, later[_i]);
+    srig_pass(rig, 80);
+    expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_status(rig, op, OP_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* What was parked goes out in the turn in which its time has come. */
+START_TEST(parked_goes_in_its_turn)
+{
+    struct srig *rig = srig_single();
+
+    (void)srig_op(rig, OP_RENEW, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    srig_error(rig, 0, later[0]);
+    rig->now_us += 200000;
+    ck_assert_uint_le(store_next_us(rig->store), rig->now_us);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    srig_end(rig);
+}
+
+END_TEST
+
+/* An error in a batch may be of one of them: each goes alone. */
+START_TEST(error_splits_the_batch)
+{
+    struct srig *rig = srig_single();
+    struct op *ops[3];
+
+    for (int i = 0; i < 3; i++)
+        ops[i] = srig_op(rig, OP_ACQUIRE, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 3");
+    srig_error(rig, 0, "ERR user_script:1: what");
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    /* It may have run already, which is said. */
+    ck_assert_int_eq(rig->words[5].at[36], 1);
+    expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_error(rig, 0, "ERR user_script:1: what");
+    srig_status(rig, ops[0], OP_OK);
+    srig_status(rig, ops[1], OP_REFUSED);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    /* What may have run is not "unsent" when it is given up. */
+    for (int i = 0; i < 2000 && !srig_done(rig, ops[2]); i++) {
+        srig_error(rig, 0, "LOADING Redis is loading the dataset");
+        while (!srig_done(rig, ops[2]) && srig_next(rig, 0)[0] != 'E') {
+            if (rig->word_count > 0)
+                srig_answer(rig, 0);
+            srig_pass(rig, 10);
+        }
+    }
+    srig_status(rig, ops[2], OP_UNKNOWN);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(garbage)
+{
+    struct srig *rig = srig_single();
+    char bytes[600];
+    const struct resp replies[] = {
+        {.type = RESP_NIL},
+        {.type = RESP_INTEGER, .integer = 3},
+        {.type = RESP_ARRAY},
+        {.type = RESP_STATUS, .text = TEXT("OK")},
+        {.type = RESP_STRING, .text = TEXT("")},
+    };
+
+    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+        struct op *op = srig_op(rig, OP_ACQUIRE, 0);
+        srig_turn(rig);
+        expect(rig, 0, "EVALSHA 1");
+        srig_reply(rig, 0, &replies[i]);
+        srig_status(rig, op, OP_REFUSED);
+    }
+    /* Cut off anywhere: what came before it counts. */
+    size_t whole = srig_encode(rig, bytes, 2, RECORD_OK);
+    for (size_t len = 0; len < whole; len++) {
+        struct op *one = srig_op(rig, OP_RENEW, 0);
+        struct op *two = srig_op(rig, OP_RENEW, 0);
+        srig_turn(rig);
+        expect(rig, 0, "EVALSHA 2");
+        srig_bytes(rig, 0, bytes, len);
+        srig_status(rig, one, len < 48 + 36 ? OP_REFUSED : OP_OK);
+        srig_status(rig, two, OP_REFUSED);
+    }
+    /* A status that there is not; grants that are not there. */
+    struct op *op = srig_op(rig, OP_RENEW, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    bytes[48] = RECORD_CORRUPT + 1;
+    srig_bytes(rig, 0, bytes, whole);
+    srig_status(rig, op, OP_REFUSED);
+    op = srig_op(rig, OP_RENEW, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    bytes[48] = 0;
+    bytes[48 + 3] = (char)0xff;
+    srig_bytes(rig, 0, bytes, whole);
+    srig_status(rig, op, OP_REFUSED);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(random_bytes)
+{
+    static const enum op_kind kinds[] = {
+        OP_ACQUIRE, OP_RELEASE, OP_RENEW, OP_LOOK, OP_INSPECT};
+    struct srig *rig = srig_single();
+    struct random random;
+    char bytes[700];
+
+    seed_random(&random, "store_call");
+    for (unsigned i = 0; i < GARBAGE; i++) {
+        rig->op_count = 0;
+        memset(rig->done, 0, sizeof(rig->done));
+        struct op *op = srig_op(rig, kinds[i % 5], 0);
+        srig_turn(rig);
+        if (srig_next(rig, 0)[0] != 'E')
+            ck_abort();
+        size_t len = random_below(&random, sizeof(bytes));
+        for (size_t at = 0; at < len; at++)
+            bytes[at] = (char)random_next(&random);
+        /* Half of them begin well. */
+        if (i % 2 == 0) {
+            (void)srig_encode(
+                rig, bytes, 1 + (unsigned)random_below(&random, 4), RECORD_OK);
+            for (int flip = 0; flip < 6; flip++)
+                bytes[random_below(&random, 120)] =
+                    (char)random_below(&random, 4);
+        }
+        srig_bytes(rig, 0, bytes, len);
+        rig->now_us += 100;
+        while (!srig_done(rig, op)) {
+            /* Taken for too late. */
+            srig_pass(rig, 20);
+            while (srig_next(rig, 0)[0] != '\0')
+                if (rig->words[0].at[0] == 'E')
+                    srig_results(rig, 0, 1, RECORD_GONE);
+                else
+                    srig_answer(rig, 0);
+        }
+    }
+    srig_end(rig);
+}
+
+END_TEST
+
+/* What inspect.lua shows, and a record that it should not. */
+START_TEST(inspect)
+{
+    struct srig *rig = srig_single();
+    struct op *op = srig_op(rig, OP_INSPECT, 0);
+    char bytes[800];
+    double number;
+
+    srig_op(rig, OP_INSPECT, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    expect(rig, 0, "EVALSHA 1");
+    memset(bytes, 0, sizeof(bytes));
+    size_t at = srig_encode(rig, bytes, 1, RECORD_OK);
+    bytes[at] = 2;
+    char *head = bytes + at + 4;
+    head[2] = 96 + 8;
+    head[32] = 2;
+    head[36] = 1;
+    char *one = head + 120;
+    char *two = one + 104;
+    one[0] = 7;
+    one[2] = 5;
+    memcpy(one + 96, "\1o\0\1n", 5);
+    uint64_t end_ms = 1700000000000u + rig->now_us / 1000 + 500;
+    number = (double)end_ms;
+    memcpy(one + 24, &number, 8);
+    memcpy(one + 80, "broker-2", 8);
+    two[0] = 1;
+    memcpy(two + 24, &number, 8);
+    size_t len = (size_t)(two + 104 - bytes);
+    srig_bytes(rig, 0, bytes, len);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.holders, 1);
+    ck_assert_uint_eq(op->result.waiters, 1);
+    ck_assert_uint_eq(op->result.ticket_count, 2);
+    const struct op_ticket *tickets = op->result.tickets;
+    ck_assert(tickets[0].granted && !tickets[1].granted);
+    ck_assert_uint_eq(tickets[0].ttl_ms, 500);
+    ck_assert_str_eq(tickets[0].broker, "broker-2");
+    ck_assert(text_equal(tickets[0].owner, TEXT("o")));
+    ck_assert(text_equal(tickets[0].client, TEXT("")));
+    ck_assert(text_equal(tickets[0].note, TEXT("n")));
+    /* The words are longer than they are; cut off; a width of nothing. */
+    one[96] = 40;
+    srig_bytes(rig, 0, bytes, len);
+    srig_status(rig, op + 1, OP_REFUSED);
+    one[96] = 1;
+    for (int wrong = 0; wrong < 4; wrong++) {
+        op = srig_op(rig, OP_INSPECT, 0);
+        srig_turn(rig);
+        expect(rig, 0, "EVALSHA 1");
+        head[2] = (char)(wrong == 0 ? 95 : 104);
+        head[36] = wrong == 1 ? 3 : 1;
+        one[2] = wrong == 2 ? 9 : 5;
+        srig_bytes(rig, 0, bytes, wrong == 3 ? len - 1 : len);
+        srig_status(rig, op, OP_REFUSED);
+    }
+    /* A holder whose lease is over is none. */
+    op = srig_op(rig, OP_INSPECT, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    number = 5;
+    memcpy(one + 24, &number, 8);
+    srig_bytes(rig, 0, bytes, len);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.holders, 0);
+    ck_assert_uint_eq(op->result.ticket_count, 1);
+    srig_end(rig);
+}
+
+END_TEST
+
+Suite *
+store_call_suite(void)
+{
+    Suite *suite = suite_create("store_call");
+    TCase *tests = tcase_create("store_call");
+
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, batches);
+    tcase_add_test(tests, result_fields);
+    tcase_add_test(tests, statuses);
+    tcase_add_test(tests, late_is_tried_again);
+    tcase_add_test(tests, noscript_loads_once);
+    tcase_add_test(tests, order_is_kept);
+    tcase_add_loop_test(
+        tests, refused_for_now, 0, sizeof(later) / sizeof(later[0]));
+    tcase_add_test(tests, parked_goes_in_its_turn);
+    tcase_add_test(tests, error_splits_the_batch);
+    tcase_add_test(tests, garbage);
+    tcase_add_test(tests, random_bytes);
+    tcase_add_test(tests, inspect);
+    suite_add_tcase(suite, tests);
+    return suite;
+}

@@ -1,0 +1,451 @@
+/*
+ * Tests of daemon/store/link.c: connections, from the greeting to the loss, and
+ * what becomes of operations then; hints.
+ */
+#include "tests/unit/store_rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+Suite *store_link_suite(void);
+
+static void
+expect(struct srig *rig, uint32_t link, const char *command)
+{
+    ck_assert_str_eq(srig_next(rig, link), command);
+}
+
+START_TEST(greeting)
+{
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    memcpy(rig->settings.password, "secret", 7);
+    memcpy(rig->settings.username, "me", 3);
+    srig_start(rig);
+    ck_assert(rig->links[0].connecting);
+    ck_assert_str_eq(rig->links[0].host, "10.0.0.1");
+    ck_assert_uint_eq(rig->links[0].port, 7000);
+    srig_connect(rig, 0);
+    expect(rig, 0, "AUTH me secret");
+    srig_answer(rig, 0);
+    expect(rig, 0, "INFO");
+    srig_answer(rig, 0);
+    expect(rig, 0, "CLIENT ID");
+    srig_answer(rig, 0);
+    expect(rig, 0, "TIME");
+    expect(rig, 0, "");
+    rig->words[0] = TEXT("TIME");
+    srig_answer(rig, 0);
+    expect(rig, 0, "CLIENT SETNAME holdfastd");
+    srig_answer(rig, 0);
+    for (int i = 0; i < SCRIPT_COUNT; i++) {
+        ck_assert(!store_ready(rig->store));
+        expect(rig, 0, "LOAD");
+        ck_assert(text_equal(
+            rig->words[2], text_make(scripts[i].body, scripts[i].body_len)));
+        srig_answer(rig, 0);
+    }
+    expect(rig, 0, "");
+    ck_assert(store_ready(rig->store));
+    /* Then, and only then, the one for hints. */
+    ck_assert(!rig->links[LINK_SUBSCRIBER].connecting);
+    srig_turn(rig);
+    srig_connect(rig, LINK_SUBSCRIBER);
+    ck_assert(!store_take_unheard(rig->store));
+    srig_serve(rig, LINK_SUBSCRIBER);
+    ck_assert(store_take_unheard(rig->store));
+    ck_assert(!store_take_unheard(rig->store));
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(greeting_refused)
+{
+    static const char *const errors[] = {
+        "-WRONGPASS no", "-NOAUTH who", "-NOPERM no"};
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    memcpy(rig->settings.password, "secret", 7);
+    srig_start(rig);
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_uint_eq(rig->links[0].connects, i + 1);
+        srig_connect(rig, 0);
+        expect(rig, 0, "AUTH secret");
+        srig_error(rig, 0, errors[i]);
+        srig_turn(rig);
+        ck_assert_uint_eq(rig->links[0].closes, i + 1);
+        while (!rig->links[0].connecting)
+            srig_pass(rig, 1);
+    }
+    /* What comes of it later is not heard. */
+    srig_error(rig, 0, "-ERR late");
+    srig_end(rig);
+}
+
+END_TEST
+
+static const char *const unfit[] = {
+    "redis_version:7.0.1\r\nloading:1\r\ncluster_enabled:0\r\n",
+    "redis_version:7.0.1\r\nloading:0\r\ncluster_enabled:1\r\n",
+    "redis_version:7.0.1\r\nrole:slave\r\ncluster_enabled:0\r\n",
+    "redis_version:6.2.1\r\nrole:master\r\ncluster_enabled:0\r\n",
+    "redis_version:7\r\ncluster_enabled:0",
+    "redis_version:x.1\r\n",
+    "\n\n\n:\r\nredis_version",
+    "",
+};
+
+START_TEST(unfit_server)
+{
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    rig->info = unfit[_i];
+    srig_start(rig);
+    srig_connect(rig, 0);
+    expect(rig, 0, "INFO");
+    srig_answer(rig, 0);
+    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert(!store_ready(rig->store));
+    srig_end(rig);
+}
+
+END_TEST
+
+/* INFO, ID and TIME that are none. */
+START_TEST(greeting_of_garbage)
+{
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    srig_start(rig);
+    srig_connect(rig, 0);
+    expect(rig, 0, "INFO");
+    srig_reply(rig, 0, &(struct resp){.type = RESP_INTEGER});
+    ck_assert_uint_eq(rig->links[0].closes, 1);
+    srig_pass(rig, 2000);
+    srig_connect(rig, 0);
+    expect(rig, 0, "INFO");
+    srig_answer(rig, 0);
+    expect(rig, 0, "CLIENT ID");
+    srig_error(rig, 0, "-ERR no");
+    expect(rig, 0, "TIME");
+    srig_reply(rig, 0, &(struct resp){.type = RESP_NIL});
+    srig_serve(rig, 0);
+    ck_assert(store_ready(rig->store));
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(backoff_and_timeouts)
+{
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+    uint64_t least = 50000;
+
+    srig_start(rig);
+    for (unsigned i = 0; i < 12; i++) {
+        ck_assert(rig->links[0].connecting);
+        uint32_t connects = rig->links[0].connects;
+        if (i % 2 == 0) {
+            /* Nobody answers. */
+            srig_pass(rig, 999);
+            ck_assert(rig->links[0].connecting);
+            srig_pass(rig, 1);
+            ck_assert(!rig->links[0].connecting);
+        } else {
+            srig_lose(rig, 0);
+        }
+        uint64_t lost_us = rig->now_us;
+        while (rig->links[0].connects == connects)
+            srig_pass(rig, 1);
+        uint64_t pause_us = rig->now_us - lost_us;
+        ck_assert_uint_ge(pause_us, least - 1000);
+        ck_assert_uint_le(pause_us, least + least / 2 + 2000);
+        least = least * 2 > 1000000 ? 1000000 : least * 2;
+    }
+    srig_settle(rig);
+    /* Once it was well the next pause is short. */
+    srig_lose(rig, 0);
+    srig_pass(rig, 77);
+    ck_assert(rig->links[0].connecting);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(greeting_takes_too_long)
+{
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    srig_start(rig);
+    srig_connect(rig, 0);
+    srig_pass(rig, 1999);
+    ck_assert_uint_eq(rig->links[0].closes, 0);
+    srig_pass(rig, 2);
+    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_timeouts), 1);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* What was sent is unknown; what was not is sent on the next connection. */
+START_TEST(link_lost_with_operations)
+{
+    struct srig *rig = srig_single();
+    struct op *ops[12];
+
+    for (int i = 0; i < 12; i++)
+        ops[i] = srig_op(rig, OP_ACQUIRE, 1);
+    srig_turn(rig);
+    ck_assert_uint_eq(store_in_flight(rig->store), 2);
+    expect(rig, 0, "EVALSHA 4");
+    expect(rig, 0, "EVALSHA 4");
+    expect(rig, 0, "");
+    srig_lose(rig, 0);
+    for (int i = 0; i < 8; i++)
+        srig_status(rig, ops[i], OP_UNKNOWN);
+    ck_assert_uint_eq(rig->done_count, 8);
+    srig_pass(rig, 100);
+    srig_connect(rig, 0);
+    srig_serve(rig, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 4");
+    srig_results(rig, 0, 4, RECORD_OK);
+    srig_status(rig, ops[11], OP_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(given_up_without_a_connection)
+{
+    struct srig *rig = srig_single();
+
+    srig_lose(rig, 0);
+    struct op *op = srig_op(rig, OP_ACQUIRE, 1);
+    struct op *now = srig_op(rig, OP_ACQUIRE, 1);
+    uint64_t end_us = op->give_up_us;
+    now->give_up_us = rig->now_us;
+    wheel_add(&rig->store->wheel, &now->timer, rig->now_us);
+    rig->now_us += 2000;
+    srig_turn(rig);
+    srig_status(rig, now, OP_UNSENT);
+    while (rig->now_us + 2000 < end_us) {
+        srig_pass(rig, 1);
+        if (rig->links[0].connecting)
+            srig_lose(rig, 0);
+    }
+    ck_assert(!srig_done(rig, op));
+    srig_pass(rig, 5);
+    srig_status(rig, op, OP_UNSENT);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(command_timeout)
+{
+    struct srig *rig = srig_single();
+    struct op *op = srig_op(rig, OP_RENEW, 1);
+
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    srig_pass(rig, 1999);
+    ck_assert(!srig_done(rig, op));
+    srig_pass(rig, 2);
+    srig_status(rig, op, OP_UNKNOWN);
+    ck_assert_uint_eq(rig->links[0].closes, 1);
+    /* Its late answer is nobody's. */
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* The dead connection is killed before anything else is sent. */
+START_TEST(predecessor_killed)
+{
+    struct srig *rig = srig_single();
+    char kill[40];
+
+    snprintf(kill, sizeof(kill), "CLIENT KILL ID %d", 100);
+    srig_lose(rig, 0);
+    struct op *op = srig_op(rig, OP_RELEASE, 1);
+    srig_pass(rig, 100);
+    /* It is lost itself before it has killed: the next one has to. */
+    srig_connect(rig, 0);
+    for (int i = 0; i < 3; i++) {
+        (void)srig_next(rig, 0);
+        srig_answer(rig, 0);
+    }
+    expect(rig, 0, kill);
+    srig_lose(rig, 0);
+    srig_pass(rig, 2000);
+    srig_connect(rig, 0);
+    for (int i = 0; i < 3; i++) {
+        (void)srig_next(rig, 0);
+        srig_answer(rig, 0);
+    }
+    expect(rig, 0, kill);
+    srig_error(rig, 0, "-ERR No such client");
+    expect(rig, 0, "CLIENT SETNAME holdfastd");
+    srig_answer(rig, 0);
+    srig_serve(rig, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_status(rig, op, OP_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(predecessor_of_another_run)
+{
+    struct srig *rig = srig_single();
+
+    srig_lose(rig, 0);
+    srig_pass(rig, 100);
+    rig->info = "redis_version:7.2.0\r\nrun_id:other\r\ncluster_enabled:0\r\n";
+    srig_connect(rig, 0);
+    for (int i = 0; i < 3; i++) {
+        (void)srig_next(rig, 0);
+        srig_answer(rig, 0);
+    }
+    expect(rig, 0, "CLIENT SETNAME holdfastd");
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(pings_when_idle)
+{
+    struct srig *rig = srig_single();
+
+    (void)srig_next(rig, 0);
+    srig_pass(rig, 3001);
+    expect(rig, 0, "PING");
+    srig_answer(rig, 0);
+    expect(rig, 0, "");
+    srig_pass(rig, 3000);
+    expect(rig, 0, "PING");
+    expect(rig, 0, "");
+    srig_pass(rig, 2001);
+    ck_assert_uint_eq(rig->links[0].closes, 1);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(reply_to_nothing)
+{
+    struct srig *rig = srig_single();
+
+    srig_error(rig, 0, "-ERR what");
+    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert(!store_ready(rig->store));
+    srig_end(rig);
+}
+
+END_TEST
+
+static void
+publish(struct srig *rig, const char *payload, size_t len)
+{
+    struct resp items[] = {
+        {.type = RESP_STRING, .text = TEXT("message")},
+        {.type = RESP_STRING, .text = TEXT("holdfast/broker/broker-1")},
+        {.type = RESP_STRING, .text = text_make(payload, len)},
+    };
+
+    srig_reply(rig, LINK_SUBSCRIBER,
+        &(struct resp){.type = RESP_ARRAY, .item = items, .count = 3});
+}
+
+START_TEST(hints)
+{
+    struct srig *rig = srig_single();
+    char payload[17] = "G";
+    uint64_t request = 0x1234567890abcdef;
+    uint64_t fence = 0;
+    double number = 77;
+
+    (void)store_take_unheard(rig->store);
+    memcpy(payload + 1, &request, 8);
+    memcpy(payload + 9, &number, 8);
+    publish(rig, payload, 16);
+    publish(rig, "", 0);
+    payload[0] = 'H';
+    publish(rig, payload, 17);
+    ck_assert(!store_take_hint(rig->store, &request, &fence));
+    payload[0] = 'G';
+    publish(rig, payload, 17);
+    ck_assert(store_take_hint(rig->store, &request, &fence));
+    ck_assert_uint_eq(request, 0x1234567890abcdef);
+    ck_assert_uint_eq(fence, 77);
+    number = -1;
+    memcpy(payload + 9, &number, 8);
+    for (unsigned i = 0; i <= HINTS_MAX; i++)
+        publish(rig, payload, 17);
+    /* Some were too many. */
+    ck_assert(store_take_unheard(rig->store));
+    for (unsigned i = 0; i < HINTS_MAX; i++)
+        ck_assert(store_take_hint(rig->store, &request, &fence));
+    ck_assert_uint_eq(fence, 0);
+    ck_assert(!store_take_hint(rig->store, &request, &fence));
+    /* And while nobody listened. */
+    srig_lose(rig, LINK_SUBSCRIBER);
+    ck_assert(!store_take_unheard(rig->store));
+    srig_settle(rig);
+    ck_assert(store_take_unheard(rig->store));
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(subscribe_refused)
+{
+    struct srig *rig = srig_single();
+
+    srig_lose(rig, LINK_SUBSCRIBER);
+    srig_pass(rig, 100);
+    srig_connect(rig, LINK_SUBSCRIBER);
+    while (strncmp(srig_next(rig, LINK_SUBSCRIBER), "SUBSCRIBE", 9) != 0)
+        srig_answer(rig, LINK_SUBSCRIBER);
+    srig_error(rig, LINK_SUBSCRIBER, "-NOPERM no");
+    ck_assert_uint_eq(rig->links[LINK_SUBSCRIBER].closes, 1);
+    /* Without a node to ask there is nobody to subscribe at. */
+    srig_lose(rig, 0);
+    srig_pass(rig, 5000);
+    ck_assert(!rig->links[LINK_SUBSCRIBER].connecting);
+    srig_end(rig);
+}
+
+END_TEST
+
+Suite *
+store_link_suite(void)
+{
+    Suite *suite = suite_create("store_link");
+    TCase *tests = tcase_create("store_link");
+
+    tcase_add_test(tests, greeting);
+    tcase_add_test(tests, greeting_refused);
+    tcase_add_loop_test(
+        tests, unfit_server, 0, sizeof(unfit) / sizeof(unfit[0]));
+    tcase_add_test(tests, greeting_of_garbage);
+    tcase_add_test(tests, backoff_and_timeouts);
+    tcase_add_test(tests, greeting_takes_too_long);
+    tcase_add_test(tests, link_lost_with_operations);
+    tcase_add_test(tests, given_up_without_a_connection);
+    tcase_add_test(tests, command_timeout);
+    tcase_add_test(tests, predecessor_killed);
+    tcase_add_test(tests, predecessor_of_another_run);
+    tcase_add_test(tests, pings_when_idle);
+    tcase_add_test(tests, reply_to_nothing);
+    tcase_add_test(tests, hints);
+    tcase_add_test(tests, subscribe_refused);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
