@@ -113,7 +113,9 @@ core_op_done(struct core *core, struct op *op)
         ticket_done(core, op);
         break;
     case OP_LOOK:
-        if (result->status == OP_OK && result->again_ms > 0)
+        if (result->status == OP_UNSENT || result->status == OP_UNKNOWN)
+            lock_ask_at(core, lock, core->now_us + us_from_ms(CORE_LAPSE_MS));
+        else if (result->status == OP_OK && result->again_ms > 0)
             lock_ask_at(core, lock,
                 core->now_us + us_from_ms(result->again_ms) + 20000);
         break;
