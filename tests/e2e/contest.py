@@ -16,6 +16,8 @@ import contextlib
 import os
 import random
 import selectors
+import socket
+import struct
 import time
 
 from harness import Reply
@@ -41,10 +43,11 @@ class Player:
         self.fence = 0
         self.tag = 0
         self.due = 0.0  # when it acts next
-        self.asked = 0.0
-        self.cancelled = False
+        self.cancelled = 0
         self.input = b""
         self.said = []
+        self.hold = None
+        self.asked_tag = None
 
     def __repr__(self):
         return f"player {self.number}: {self.state} {self.name} " \
@@ -53,7 +56,7 @@ class Player:
     def connect(self, address):
         self.socket = open_socket(address)
         self.socket.setblocking(False)
-        self.input = b""
+        self.input, self.cancelled, self.asked_tag = b"", 0, None
         self.contest.selector.register(self.socket, selectors.EVENT_READ, self)
 
     def disconnect(self, reset=False):
@@ -64,7 +67,8 @@ class Player:
         self.contest.selector.unregister(self.socket)
         if reset:
             with contextlib.suppress(OSError):
-                self.socket.setsockopt(1, 13, b"\1\0\0\0\0\0\0\0")  # SO_LINGER
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                                       struct.pack("ii", 1, 0))
         self.socket.close()
         self.socket = None
 
@@ -178,13 +182,20 @@ class Player:
             return
         self.name = rng.choice(self.contest.names)
         self.state = "ASKS"
-        self.asked = now
         wait = rng.choice(["", "", " wait=0", " wait=30ms", " wait=5s"])
         self.send("LOCK", self.name + wait)
         self.asked_tag = self.tag
         self.due = now + rng.uniform(0, 0.05)
 
-    asked_tag = None
+
+class Hold:
+    """One grant, live until its player has given it up or knows its end."""
+
+    def __init__(self, player):
+        self.player = player
+        self.name = player.name
+        self.fence = player.fence
+        self.live = True
 
 
 class Contest:
@@ -212,7 +223,7 @@ class Contest:
         self.holder = {}
         self.last_fence = {}
         self.grants_of = {name: 0 for name in self.names}
-        self.settling = False
+        self.unjudged = []
         self.players = [Player(self, number) for number in range(players)]
 
     def address_for(self, player):
@@ -221,32 +232,43 @@ class Contest:
     # the referee
 
     def granted(self, player, reply):
-        """An OK of LOCK: is it fair?"""
-        player.state = "HOLDS"
-        if not self.settling:
-            # What others were told before may still be unread.
-            self.settling = True
-            for other in self.players:
-                if other is not player:
-                    other.read()
-            self.settling = False
-        holder = self.holder.get(player.name)
-        if holder is not None:
-            raise Foul(f"two holders of {player.name}:\n{player!r}\n"
-                       f"{holder!r}")
-        if player.fence <= self.last_fence.get(player.name, 0):
-            raise Foul(f"the fence of {player.name} fell from "
-                       f"{self.last_fence[player.name]}: {player!r}")
-        self.last_fence[player.name] = player.fence
-        self.grants += 1
-        self.grants_of[player.name] += 1
+        """An OK of LOCK, to be judged."""
         if reply.get("count") != "1":
             raise Foul(f"a first LOCK counts more: {player!r}")
-        self.holder[player.name] = player
+        player.state = "HOLDS"
         player.due = time.monotonic() + self.random.uniform(0, self.hold)
+        player.hold = Hold(player)
+        self.unjudged.append(player.hold)
+
+    def read_all(self):
+        """Reads until nobody was granted anything meanwhile, and judges:
+        what was told before any of the grants has been read then."""
+        granted = -1
+        while granted < len(self.unjudged):
+            granted = len(self.unjudged)
+            for player in self.players:
+                player.read()
+        self.judge()
+
+    def judge(self):
+        for hold in sorted(self.unjudged, key=lambda hold: hold.fence):
+            before = self.holder.get(hold.name)
+            if before is not None:
+                raise Foul(f"two holders of {hold.name}:\n{hold.player!r}\n"
+                           f"{before.player!r}")
+            if hold.fence <= self.last_fence.get(hold.name, 0):
+                raise Foul(f"the fence of {hold.name} fell from "
+                           f"{self.last_fence[hold.name]}: {hold.player!r}")
+            self.last_fence[hold.name] = hold.fence
+            self.grants += 1
+            self.grants_of[hold.name] += 1
+            if hold.live:
+                self.holder[hold.name] = hold
+        self.unjudged.clear()
 
     def left(self, player):
-        if self.holder.get(player.name) is player:
+        player.hold.live = False
+        if self.holder.get(player.name) is player.hold:
             del self.holder[player.name]
 
     # the game
@@ -258,8 +280,8 @@ class Contest:
                 player.act(now)
         due = min(player.due for player in self.players)
         wait = max(0.0, min(0.02, due - time.monotonic()))
-        for key, _ in self.selector.select(wait):
-            key.data.read()
+        if self.selector.select(wait):
+            self.read_all()
 
     def play(self, seconds=None, grants=None, faults=(), at_most=30.0):
         """Until so many seconds or grants have passed (or at_most seconds);
@@ -293,7 +315,7 @@ class Contest:
                     if player.state != "IDLE"))
             self.turn()
         if self.holder:
-            raise Foul(f"still held: {self.holder}")
+            raise Foul(f"still held: {sorted(self.holder)}")
         return self
 
     def close(self):
