@@ -332,7 +332,6 @@ client_readable(evutil_socket_t fd, short what, void *arg)
     if (kept > 0)
         memcpy(data, client->partial, kept);
     ssize_t got = recv(fd, data + kept, READ_BYTES, 0);
-    client->loop->turn_reads++;
     if (got < 0) {
         if (errno != EAGAIN && errno != EINTR)
             client_broken(client);

@@ -26,8 +26,8 @@
 #define EFFECT_STEPS 4
 /* Rounds of store and core in a turn; what is left comes in the next one. */
 #define ROUNDS_A_TURN 8
-/* Who reads from more sockets a turn has no time to poll. */
-#define POLL_READS_MAX 4
+/* With more operations under way there is better use for the time. */
+#define POLL_OPS_MAX 4
 /* Descriptors for all that is not a client. */
 #define DESCRIPTORS_KEPT 200
 
@@ -157,10 +157,10 @@ loop_over(struct loop *loop)
 static bool
 loop_poll(struct loop *loop, uint64_t from_us)
 {
-    uint32_t reads = loop->turn_reads;
+    struct core_totals totals;
 
-    loop->turn_reads = 0;
-    if (!loop->poll_pays || reads > POLL_READS_MAX)
+    core_totals(loop->core, &totals);
+    if (!loop->poll_pays || totals.ops > POLL_OPS_MAX)
         return false;
     do {
         /* Without ONCE it would not end while any descriptor is ready. */

@@ -216,7 +216,6 @@ link_read(struct redis_link *link)
     struct loop *loop = link->loop;
     ssize_t got = recv(link->fd, loop->redis_buffer, REDIS_READ, 0);
 
-    loop->turn_reads++;
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0) {

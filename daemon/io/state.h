@@ -99,7 +99,6 @@ struct loop {
     char *redis_buffer;        /* owned; likewise of links */
     uint8_t secrets[SECRET_POOL];
     uint32_t secrets_left;
-    uint32_t turn_reads; /* sockets read from in this turn */
     bool poll_pays;      /* the last wait was over while polling, or as short */
     bool stopping;
     bool stop_now;
