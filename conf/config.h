@@ -59,7 +59,7 @@ struct config {
     uint64_t connect_timeout_ms;
     uint64_t command_timeout_ms; /* at most a quarter lease where not given */
     uint32_t redis_batch;        /* operations a call, at most */
-    uint32_t redis_in_flight;    /* calls a connection, at most */
+    uint32_t redis_in_flight;    /* calls a connection; 0: by topology */
     uint32_t busy_poll_us;       /* 0: always sleep */
     /* lease */
     uint64_t lease_ms; /* lease.default */

@@ -155,10 +155,10 @@ static const struct key keys[] = {
     {.path = "redis.in_flight",
         .type = KEY_COUNT,
         FIELD(redis_in_flight),
-        RANGE(1, 64),
-        .standard = "4",
+        RANGE(0, 64),
+        .standard = "0",
         .reloadable = true,
-        .help = "calls unanswered on one connection, at most"},
+        .help = "calls unanswered on one connection, at most; 0: as it fits"},
 
     {.path = "redis.busy_poll_us",
         .type = KEY_COUNT,

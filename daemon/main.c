@@ -108,6 +108,8 @@ store_settings(const struct config *config, const struct core_settings *core,
     store->command_timeout_us = config->command_timeout_ms * 1000;
     store->batch = config->redis_batch;
     store->in_flight = config->redis_in_flight;
+    if (store->in_flight == 0)
+        store->in_flight = store->topology == STORE_CLUSTER ? 64 : 2;
     store->seed = seed();
 }
 

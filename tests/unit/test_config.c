@@ -102,7 +102,7 @@ START_TEST(defaults_are_the_documented_ones)
         "    connect_timeout: 1s\n"
         "    command_timeout: 1s\n"
         "    batch: 64\n"
-        "    in_flight: 4\n"
+        "    in_flight: 0\n"
         "    busy_poll_us: 50\n"
         "lease:\n"
         "    default: 30s\n"
