@@ -39,7 +39,8 @@ local function hold_extend(r, t, lease, hold, seen)
     result(OK, t.place, t.arrival, t.fence, term)
 end
 
-local function look(r, seen, status, own)
+-- Passes on what has expired; the answer is `status`, or that of `own`.
+local function pass_on(r, seen, status, own)
     expire(r)
     local grants = serve(r, seen, own)
     if own then
@@ -68,7 +69,7 @@ return function(key, arg, read)
         return result(raw == '' and GONE or CORRUPT)
     end
     if flags == LOOK then
-        return look(r, seen, OK)
+        return pass_on(r, seen, OK)
     end
     local t = ticket_of(r, sub(arg, 1, 36), place, arrival)
     if not t or (fence > 0 and t.fence ~= fence) then
@@ -78,10 +79,10 @@ return function(key, arg, read)
         expire(r) -- first, for it may suspend this broker's tickets
         t.flags, t.ends = WAITS, now + lease
         ticket_store(r, t)
-        return look(r, seen, OK, t)
+        return pass_on(r, seen, OK, t)
     end
     if t.ends <= now then
-        return look(r, seen, GONE)
+        return pass_on(r, seen, GONE)
     end
     if t.flags == HELD then
         return hold_extend(r, t, lease, hold, seen)

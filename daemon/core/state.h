@@ -126,7 +126,6 @@ struct ticket {
     uint64_t jeopardy_us; /* when to warn; NEVER: has been done */
     uint64_t renew_us;    /* when to renew; NEVER: not again */
     /* of a wait */
-    uint64_t began_us;
     uint64_t heard_us; /* when Redis last spoke of it */
     uint64_t refresh_us;
     /* of leaving */

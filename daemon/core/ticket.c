@@ -306,7 +306,6 @@ ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
     ticket->lost = false;
     ticket->jeopardy = false;
     ticket->hold_ms = pending->hold_ms;
-    ticket->began_us = pending->began_us;
     memcpy(ticket->note, pending->note, pending->note_len);
     ticket->note_len = pending->note_len;
     memcpy(
@@ -673,15 +672,14 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
 }
 
 static void
-ticket_queued(struct core *core, struct ticket *ticket, struct pending *pending,
-    uint32_t position)
+ticket_queued(
+    struct core *core, const struct pending *pending, uint32_t position)
 {
     if (!pending->progress)
         return;
     struct reply reply = answer_begin(core, pending->tag, "QUEUED");
     reply_pair_number(&reply, "position", position);
     answer_end(core, pending->session, &reply);
-    (void)ticket;
 }
 
 /* Whether a wait may go on; else the request has been answered. */
@@ -736,7 +734,7 @@ ticket_waits(
             random_below(&core->random, 50000));
     if (first) {
         count(core->counters, COUNTER_waits_begun);
-        ticket_queued(core, ticket, ticket_asking(ticket), result->ahead);
+        ticket_queued(core, ticket_asking(ticket), result->ahead);
     }
     ticket_refuse_impatient(core, ticket);
     if (ticket->hinted) {
