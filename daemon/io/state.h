@@ -99,7 +99,7 @@ struct loop {
     char *redis_buffer;        /* owned; likewise of links */
     uint8_t secrets[SECRET_POOL];
     uint32_t secrets_left;
-    bool poll_pays;      /* the last wait was over while polling, or as short */
+    bool poll_pays; /* the last wait was over while polling, or as short */
     bool stopping;
     bool stop_now;
     uint64_t stop_us; /* the end of patience with our own stop */
