@@ -4,10 +4,13 @@
 -- expiry runs no script of its own, it is looked for here.
 --
 -- KEYS: the locks. ARGV: the header, then for each lock
---   identity c36, flags B (1: no ticket, only look), place I4, arrival d,
+--   identity c36, flags B, place I4, arrival d,
 --   fence d (0: a waiter's), lease I4 (ms), hold d (ms left to it, 0: no end),
 --   latest d (ms of TIME), seen d (a fence)
--- It never brings back what is over: then the answer is GONE.
+-- It never brings back what is over: then the answer is GONE. Flags: 1: no
+-- ticket, only look for what is due; 2: the end that a client asked for, be it
+-- nearer. Without, a lease is not shortened: this renewal may be an old one that
+-- was redirected, and the client's own have overtaken it.
 --@include call.lua
 
 -- The way for every record.
@@ -15,13 +18,16 @@ local function general()
     look()
 --@include record.lua
 
-local LOOK = 1
+local LOOK, SETS_END = 1, 2
 
 -- Extends a hold in place; the head is touched only where it must be.
-local function hold_extend(r, t, lease, hold, seen)
+local function hold_extend(r, t, flags, lease, hold, seen)
     local term = lease
     if hold > 0 and hold < lease then
         term = hold
+    end
+    if flags ~= SETS_END then
+        term = max(term, min(t.ends - now, lease))
     end
     t.ends = now + term
     call('SETRANGE', r.key, ticket_at(r, t.place) + 24, pack('<d', t.ends))
@@ -85,7 +91,7 @@ return function(key, arg, read)
         return pass_on(r, seen, GONE)
     end
     if t.flags == HELD then
-        return hold_extend(r, t, lease, hold, seen)
+        return hold_extend(r, t, flags, lease, hold, seen)
     end
     t.flags, t.ends = HELD, now + ticket_term(t)
     ticket_store(r, t)

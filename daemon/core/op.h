@@ -86,6 +86,7 @@ struct op {
     uint16_t slot;
     bool retry;    /* OP_ACQUIRE, OP_RELEASE: it may have run already */
     bool no_queue; /* OP_ACQUIRE */
+    bool sets_end; /* OP_RENEW: a client's own, whose end may be nearer */
     uint32_t generation;
     uint8_t session[16];
     uint8_t owner_hash[8];
@@ -96,7 +97,7 @@ struct op {
     uint64_t seen;    /* the highest fence known of that slot */
     uint32_t lease_ms;
     uint64_t hold_ms;     /* OP_ACQUIRE: of lease=, 0: none */
-    uint64_t hard_end_us; /* OP_RENEW: the end of lease=, 0: none */
+    uint64_t hard_end_us; /* OP_RENEW: of lease=, WHEEL_NEVER: none */
     uint64_t give_up_us;  /* where Redis cannot be asked */
     uint32_t limit;       /* OP_INSPECT: tickets at most */
     struct text words[3]; /* OP_ACQUIRE: refs: owner, client, note */

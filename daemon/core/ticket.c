@@ -400,10 +400,14 @@ answer_ttl(
     pending_free(core, pending);
 }
 
-/* False where there is no room: the next one is tried soon. */
+/*
+ * By the watchdog, or for a RENEW, which may take the place of one under way:
+ * the earlier one may then run last, and must not undo it. False where there is
+ * no room: the next one is tried soon.
+ */
 static bool
 ticket_send_renewal(struct core *core, struct ticket *ticket,
-    uint64_t hard_end_us, uint64_t give_up_us)
+    uint64_t hard_end_us, uint64_t give_up_us, bool sets_end)
 {
     struct op *op = ticket_op(core, ticket, OP_RENEW);
 
@@ -412,6 +416,7 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
         return false;
     }
     op->hard_end_us = hard_end_us;
+    op->sets_end = sets_end;
     op->give_up_us = us_min(give_up_us, ticket->deadline_us);
     ticket->renew_op = slab_handle(&core->ops, op);
     op_submit(core, op);
@@ -467,7 +472,7 @@ hold_renew(struct core *core, struct ticket *ticket, struct pending *pending)
     uint64_t hold_us = us_from_ms(pending->hold_ms);
     uint64_t end_us = us_add(core->now_us, hold_us);
     if (!ticket_send_renewal(
-            core, ticket, end_us, pending_give_up_us(core, pending))) {
+            core, ticket, end_us, pending_give_up_us(core, pending), true)) {
         count(core->counters, COUNTER_limit_requests);
         answer_limit(core, pending->session, pending->tag, "requests");
         pending_free(core, pending);
@@ -1194,7 +1199,8 @@ hold_timer(struct core *core, struct ticket *ticket)
     }
     if (core->now_us >= ticket->renew_us &&
         handle_equal(ticket->renew_op, HANDLE_NONE))
-        (void)ticket_send_renewal(core, ticket, ticket->hard_end_us, NEVER);
+        (void)ticket_send_renewal(
+            core, ticket, ticket->hard_end_us, NEVER, false);
     ticket_arm(core, ticket);
 }
 

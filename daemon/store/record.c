@@ -19,6 +19,7 @@
 #define FLAG_RETRY    1
 #define FLAG_NO_QUEUE 2
 #define FLAG_LOOK     1
+#define FLAG_SETS_END 2
 
 #define TICKET_GRANTED 2u
 
@@ -180,7 +181,10 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
         hold_ms = op->hard_end_us > now_us + 1000
                       ? (op->hard_end_us - now_us) / 1000
                       : 1;
-    at = put_uint(at, op->kind == OP_LOOK ? FLAG_LOOK : 0, 1);
+    at = put_uint(at,
+        (op->kind == OP_LOOK ? FLAG_LOOK : 0) |
+            (op->sets_end ? FLAG_SETS_END : 0),
+        1);
     at = put_uint(at, op->place, 4);
     at = put_double(at, op->arrival);
     at = put_double(at, op->fence);

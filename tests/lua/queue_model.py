@@ -220,8 +220,11 @@ class Lock:
         if ticket.ends <= self.now:
             return self.look(call, Outcome(GONE))
         if ticket.flags == HELD:
-            ticket.ends = self.now + (min(call.lease, call.hold)
-                                      if call.hold else call.lease)
+            ends = self.now + (min(call.lease, call.hold)
+                               if call.hold else call.lease)
+            if not call.sets_end:
+                ends = max(ends, min(ticket.ends, self.now + call.lease))
+            ticket.ends = ends
         else:
             ticket.flags, ticket.ends = HELD, self.now + ticket.term
         return Outcome(OK, ticket)

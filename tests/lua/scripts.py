@@ -124,10 +124,10 @@ def release(ticket, place=0, arrival=0, fence=0, seen=0):
     return ticket.pack() + RELEASE.pack(place, arrival, fence, seen)
 
 
-def renew(ticket, look=False, place=0, arrival=0, fence=0, lease=LEASE,
-          hold=0, latest=FOREVER, seen=0):
+def renew(ticket, look=False, sets_end=False, place=0, arrival=0, fence=0,
+          lease=LEASE, hold=0, latest=FOREVER, seen=0):
     return ticket.pack() + RENEW.pack(
-        int(look), place, arrival, fence, lease, hold, latest, seen)
+        look + 2 * sets_end, place, arrival, fence, lease, hold, latest, seen)
 
 
 MAKERS = {"acquire": acquire, "release": release, "renew": renew}

@@ -103,6 +103,8 @@ class Driver:
                    **self.numbers(key, ticket)}
         if self.chance.random() < 0.1:
             options["look"] = True
+        elif self.chance.random() < 0.1:
+            options["sets_end"] = True
         if self.chance.random() < 0.1:
             options["hold"] = self.chance.choice((1, 700, 5000))
         return scripts.renew(ticket, **options)

@@ -37,6 +37,7 @@ class Call:
     retry: bool = False
     no_queue: bool = False
     look: bool = False
+    sets_end: bool = False
     place: int = 0
     arrival: int = 0
     fence: int = 0
@@ -52,8 +53,8 @@ class Call:
         "acquire": ("retry", "no_queue", "lease", "hold", "latest", "seen",
                     "words"),
         "release": ("place", "arrival", "fence", "seen"),
-        "renew": ("look", "place", "arrival", "fence", "lease", "hold",
-                  "latest", "seen")}
+        "renew": ("look", "sets_end", "place", "arrival", "fence", "lease",
+                  "hold", "latest", "seen")}
 
     def argument(self):
         return scripts.MAKERS[self.name](self.who, **{
@@ -103,6 +104,8 @@ class Client:
             call.hold = chance.choice((500, 4000, 60000))
         if name == "renew" and chance.random() < 0.1:
             call.look = True
+        elif name == "renew" and chance.random() < 0.1:
+            call.sets_end = True
         if name != "acquire" and standing is not None:
             self.know(call, standing)
         return call

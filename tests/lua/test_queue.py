@@ -398,11 +398,21 @@ class Renewal(ScriptCase):
     def test_hold_cuts_it(self):
         result = self.hold(who(0), hold=60000)
         again = self.one.renew(KEY, who(0), arrival=result.arrival,
-                               fence=result.fence, hold=800)
+                               fence=result.fence, hold=800, sets_end=True)
         self.assertEqual((again.status, again.ttl), (OK, 800))
         record = self.record()
         self.assertEqual(record.holder.ends, self.one.now + 800)
         self.assertLessEqual(record.low, record.holder.ends)
+
+    def test_an_overtaken_renewal_shortens_nothing(self):
+        result = self.hold(who(0), hold=1000)
+        found = {"arrival": result.arrival, "fence": result.fence}
+        self.one.renew(KEY, who(0), hold=20000, sets_end=True, **found)
+        ends = self.record().holder.ends
+        late = self.one.renew(KEY, who(0), hold=900, **found)
+        self.assertEqual(late.status, OK)
+        self.assertEqual(late.ttl, ends - self.one.now)
+        self.assertEqual(self.record().holder.ends, ends)
 
     def test_longer_lease(self):
         result = self.hold(who(0), lease=5000)

@@ -488,6 +488,7 @@ START_TEST(renew_longer)
     rig_say(rig, s, "3 RENEW a lease=20s fence=5");
     rig_say(rig, s, "4 LOCK a");
     struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert(op->sets_end);
     ck_assert_uint_eq(op->hard_end_us, rig->now_us + 20 * SECOND_US);
     rig_silent(rig, s);
     rig_granted(rig, op, 5);
@@ -559,6 +560,7 @@ START_TEST(renew_shorter)
     rig_expect(rig, s, "4 ERR INDOUBT retry=1");
     rig_pass(rig, 120);
     op = rig_op(rig, OP_RENEW);
+    ck_assert(!op->sets_end); /* the watchdog's */
     ck_assert_uint_eq(op->hard_end_us, end_us);
     rig_granted(rig, op, 6);
     rig_pass(rig, 1840);
