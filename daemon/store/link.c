@@ -180,7 +180,7 @@ link_lost(
 }
 
 /* Gives the connection up from our side. */
-static void
+void
 link_abandon(
     struct store *store, struct link *link, uint64_t now_us, const char *why)
 {
@@ -497,14 +497,24 @@ link_reply(struct store *store, struct link *link, uint64_t now_us,
         link_ready(store, link);
 }
 
-/* The first node that can be talked to; NODE_NONE: there is none now. */
+/*
+ * A node that can be talked to, one with slots rather than a seed that may have
+ * left the cluster; NODE_NONE: there is none now.
+ */
 static uint16_t
 subscriber_host(const struct store *store)
 {
-    for (uint16_t i = 0; i < store->node_count; i++)
-        if (store->nodes[i].used && store->links[i].state == LINK_READY)
+    uint16_t found = NODE_NONE;
+
+    for (uint16_t i = 0; i < store->node_count; i++) {
+        if (!store->nodes[i].used || store->links[i].state != LINK_READY)
+            continue;
+        if (store->nodes[i].mapped)
             return i;
-    return NODE_NONE;
+        if (found == NODE_NONE)
+            found = i;
+    }
+    return found;
 }
 
 void

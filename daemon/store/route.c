@@ -183,6 +183,16 @@ route_requeue(struct store *store, uint64_t now_us)
     }
 }
 
+/* Nothing is published any more on a node that has left the cluster. */
+static void
+route_move_subscriber(struct store *store, uint64_t now_us)
+{
+    struct link *link = &store->links[LINK_SUBSCRIBER];
+
+    if (link->state != LINK_DOWN && !store->nodes[link->node].mapped)
+        link_abandon(store, link, now_us, "its node has no slots");
+}
+
 /* Forgets nodes that have no slots and nothing to do any more. */
 static void
 route_retire(struct store *store)
@@ -191,7 +201,7 @@ route_retire(struct store *store)
         struct node *node = &store->nodes[i];
         struct link *link = &store->links[i];
         if (!node->used || node->seed || node->mapped || node->queued > 0 ||
-            link->call_count > 0 || store->links[LINK_SUBSCRIBER].node == i)
+            link->call_count > 0)
             continue;
         if (link->state != LINK_DOWN) {
             link->wish_close = true;
@@ -238,6 +248,7 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
     if (mapped < SLOT_COUNT)
         route_map_failed(store, now_us);
     route_requeue(store, now_us);
+    route_move_subscriber(store, now_us);
     route_retire(store);
     store_route_parked(store, now_us);
 }

@@ -138,6 +138,8 @@ uint64_t link_next_us(const struct store *store, const struct link *link);
 void link_connected(struct store *store, struct link *link, uint64_t now_us);
 void link_lost(
     struct store *store, struct link *link, uint64_t now_us, const char *why);
+void link_abandon(
+    struct store *store, struct link *link, uint64_t now_us, const char *why);
 void link_reply(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply);
 struct call *link_call(struct store *store, struct link *link,

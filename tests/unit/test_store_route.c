@@ -466,6 +466,28 @@ START_TEST(slot_of_nobody)
 
 END_TEST
 
+/* Hints come from a node of the cluster, also where a seed has left it. */
+START_TEST(subscriber_moves)
+{
+    struct srig *rig = srig_cluster();
+    struct srig_link *subscriber = &rig->links[LINK_SUBSCRIBER];
+
+    ck_assert_uint_eq(subscriber->port, 7000);
+    rig->map[0].port = 7001;
+    refresh(rig);
+    ck_assert_uint_eq(subscriber->closes, 1);
+    srig_pass(rig, 100);
+    srig_settle(rig);
+    ck_assert_uint_eq(subscriber->connects, 2);
+    ck_assert_uint_eq(subscriber->port, 7001);
+    ck_assert(store_take_unheard(rig->store));
+    refresh(rig);
+    ck_assert_uint_eq(subscriber->closes, 1);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* Nodes without slots are forgotten, but for those of the configuration. */
 START_TEST(nodes_retire)
 {
@@ -627,6 +649,7 @@ store_route_suite(void)
     tcase_add_test(tests, tryagain);
     tcase_add_test(tests, queue_follows_the_map);
     tcase_add_test(tests, slot_of_nobody);
+    tcase_add_test(tests, subscriber_moves);
     tcase_add_test(tests, nodes_retire);
     tcase_add_test(tests, faults_of_one);
     tcase_add_test(tests, faults_of_a_cluster);
