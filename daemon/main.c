@@ -109,7 +109,7 @@ store_settings(const struct config *config, const struct core_settings *core,
     store->batch = config->redis_batch;
     store->in_flight = config->redis_in_flight;
     if (store->in_flight == 0)
-        store->in_flight = store->topology == STORE_CLUSTER ? 64 : 2;
+        store->in_flight = store->topology == STORE_CLUSTER ? 64 : 4;
     store->seed = seed();
 }
 
