@@ -7,10 +7,10 @@
 --   identity c36, flags B, place I4, arrival d,
 --   fence d (0: a waiter's), lease I4 (ms), hold d (ms left to it, 0: no end),
 --   latest d (ms of TIME), seen d (a fence)
--- It never brings back what is over: then the answer is GONE. Flags: 1: no
--- ticket, only look for what is due; 2: the end that a client asked for, be it
--- nearer. Without, a lease is not shortened: this renewal may be an old one that
--- was redirected, and the client's own have overtaken it.
+-- It never brings back what is over: then the answer is GONE. Flags: 1, no
+-- ticket, only look for what is due; 2, the end that a client asked for, be it
+-- nearer. Without 2 no lease is shortened: the renewal may be an old one that
+-- was redirected and overtaken by a client's own.
 --@include call.lua
 
 -- The way for every record.

@@ -134,33 +134,49 @@ client_finish(struct client *client)
 
 static void client_writable(evutil_socket_t fd, short what, void *arg);
 
-/* Keeps what the socket did not take. */
+/* Room for `len` bytes more behind what is kept; false: no memory. */
+static bool
+client_make_room(struct client *client, uint32_t len)
+{
+    if (client->writing == NULL) {
+        client->writing = event_new(client->loop->base, client->fd,
+            EV_WRITE | EV_PERSIST, client_writable, client);
+        if (client->writing == NULL)
+            return false;
+    }
+    if (client->out_start + client->out_len + len <= client->out_capacity)
+        return true;
+    uint32_t capacity = (client->out_len + len + 4095) / 4096 * 4096;
+    char *out = malloc(capacity);
+    if (out == NULL)
+        return false;
+    if (client->out_len > 0)
+        memcpy(out, client->out + client->out_start, client->out_len);
+    free(client->out);
+    client->out = out;
+    client->out_start = 0;
+    client->out_capacity = capacity;
+    return true;
+}
+
+/*
+ * Keeps what the socket did not take. Where there is no memory for it the
+ * client gets nothing that comes later either: what it reads has an end, and no
+ * hole.
+ */
 static void
 client_keep_output(struct client *client, const char *bytes, uint32_t len)
 {
-    struct loop *loop = client->loop;
-
-    if (client->out_start + client->out_len + len > client->out_capacity) {
-        uint32_t capacity = (client->out_len + len + 4095) / 4096 * 4096;
-        char *out = malloc(capacity);
-        if (out == NULL)
-            return; /* over the limit soon, and then expelled */
-        if (client->out_len > 0)
-            memcpy(out, client->out + client->out_start, client->out_len);
-        free(client->out);
-        client->out = out;
-        client->out_start = 0;
-        client->out_capacity = capacity;
+    if (client->torn)
+        return;
+    if (!client_make_room(client, len)) {
+        client->torn = true;
+        return;
     }
     memcpy(client->out + client->out_start + client->out_len, bytes, len);
     client->out_len += len;
-    loop->memory += len;
-    if (client->writing == NULL) {
-        client->writing = event_new(loop->base, client->fd,
-            EV_WRITE | EV_PERSIST, client_writable, client);
-        if (client->writing != NULL)
-            event_add(client->writing, NULL);
-    }
+    client->loop->memory += len;
+    event_add(client->writing, NULL);
 }
 
 /* How much the socket took; -1: it is broken. */
@@ -397,7 +413,7 @@ client_accept(struct listener *listener, int fd,
         return;
     }
     /* Effects for a session that had the same place go out first. */
-    client_effects(loop);
+    engine_carry_out(&loop->engine, loop_now(loop));
     list_init(&client->link);
     list_init(&client->dirty_link);
     list_init(&client->fate_link);
@@ -525,7 +541,7 @@ static void
 effect_line(
     struct loop *loop, struct client *client, const struct effect *effect)
 {
-    const char *text = loop->effects.text;
+    const char *text = loop->engine.effects.text;
 
     if (list_empty(&client->dirty_link))
         list_push_back(&loop->dirty, &client->dirty_link);
@@ -599,12 +615,12 @@ client_note(struct client *client, enum client_fate fate)
 static void
 client_write_turn(struct loop *loop, struct client *client)
 {
-    const char *text = loop->effects.text + client->turn_offset;
+    const char *text = loop->engine.effects.text + client->turn_offset;
     uint32_t len = client->turn_len;
     ssize_t sent = 0;
 
     client->turn_len = 0;
-    if (len > 0) {
+    if (len > 0 && !client->torn) {
         sent = client_send(client, text, len);
         if (sent < 0) {
             client_note(client, FATE_BROKEN);
@@ -613,7 +629,9 @@ client_write_turn(struct loop *loop, struct client *client)
         if ((uint32_t)sent < len)
             client_keep_output(client, text + sent, len - (uint32_t)sent);
     }
-    if (client->out_len == 0) {
+    if (client->torn && !client->ending) {
+        client_note(client, FATE_MEMORY);
+    } else if (client->out_len == 0) {
         if (client->ending || client->more)
             client_note(client, FATE_DRAINED);
     } else if (client->out_len > loop->settings.output_max) {
@@ -635,26 +653,27 @@ client_meet_fate(struct client *client)
             client, client->fate == FATE_OUTPUT ? EXPEL_OUTPUT : EXPEL_MEMORY);
 }
 
-/* Carries out what the steps so far want of clients. */
-void
-client_effects(struct loop *loop)
+static void
+sink_effect(void *arg, const struct effect *effect)
 {
-    const struct effects *effects = &loop->effects;
-    struct list *at;
-
-    for (uint32_t i = 0; i < effects->entry_count; i++)
-        effect_carry_out(loop, &effects->entries[i]);
-    while ((at = list_pop_front(&loop->dirty)) != NULL)
-        client_write_turn(loop, container_of(at, struct client, dirty_link));
-    if (!list_empty(&loop->effects.ops))
-        store_submit(loop->store, loop_now(loop), &loop->effects.ops);
-    effects_clear(&loop->effects);
+    effect_carry_out(arg, effect);
 }
 
-/* Moves the core for clients that broke or were drained. True: some were. */
-bool
-client_flush(struct loop *loop)
+static void
+sink_written(void *arg)
 {
+    struct loop *loop = arg;
+    struct list *at;
+
+    while ((at = list_pop_front(&loop->dirty)) != NULL)
+        client_write_turn(loop, container_of(at, struct client, dirty_link));
+}
+
+/* Moves the core for clients that broke or were drained. */
+static bool
+sink_settle(void *arg)
+{
+    struct loop *loop = arg;
     struct list *at;
     bool some = false;
 
@@ -664,6 +683,12 @@ client_flush(struct loop *loop)
     }
     return some;
 }
+
+const struct engine_sink client_sink = {
+    .effect = sink_effect,
+    .written = sink_written,
+    .settle = sink_settle,
+};
 
 void
 client_close_all(struct loop *loop)

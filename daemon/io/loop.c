@@ -22,10 +22,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Steps whose effects may gather before they are carried out. */
-#define EFFECT_STEPS 4
-/* Rounds of store and core in a turn; what is left comes in the next one. */
-#define ROUNDS_A_TURN 8
 /* With more operations under way there is better use for the time. */
 #define POLL_OPS_MAX 4
 /* Descriptors for all that is not a client. */
@@ -42,49 +38,13 @@ loop_now(struct loop *loop)
 void
 loop_step(struct loop *loop, struct core_event *event)
 {
-    if (!effects_room(&loop->effects))
-        client_effects(loop);
-    core_step(loop->core, loop_now(loop), event, &loop->effects);
+    engine_step(&loop->engine, loop_now(loop), event);
 }
 
 void
 loop_drain_store(struct loop *loop)
 {
-    struct core_event event;
-    struct op *op;
-
-    while ((op = store_take_done(loop->store)) != NULL) {
-        event.kind = CORE_DONE;
-        event.op = op;
-        loop_step(loop, &event);
-    }
-    event.kind = CORE_HINT;
-    while (store_take_hint(loop->store, &event.hint.request, &event.hint.fence))
-        loop_step(loop, &event);
-    event.kind = CORE_UNHEARD;
-    if (store_take_unheard(loop->store))
-        loop_step(loop, &event);
-}
-
-/*
- * Time for core and store until neither has more to do now; false: they have.
- */
-static bool
-loop_move(struct loop *loop)
-{
-    for (int round = 0; round < ROUNDS_A_TURN; round++) {
-        struct core_event event = {.kind = CORE_TIME};
-        loop_step(loop, &event);
-        client_effects(loop);
-        store_flush(loop->store, loop_now(loop), clock_real_us());
-        loop_drain_store(loop);
-        bool fates = client_flush(loop);
-        if (!event.more && !fates && loop->effects.entry_count == 0 &&
-            list_empty(&loop->effects.ops))
-            return true;
-    }
-    client_effects(loop);
-    return false;
+    engine_drain_store(&loop->engine, loop_now(loop));
 }
 
 /* For when there is something to do again; `idle`: there is nothing now. */
@@ -92,15 +52,11 @@ static void
 loop_set_timer(struct loop *loop, bool idle)
 {
     uint64_t now_us = loop_now(loop);
-    uint64_t next_us = core_next_us(loop->core);
-    uint64_t store_us = store_next_us(loop->store);
+    uint64_t next_us = engine_next_us(&loop->engine);
 
-    if (store_us < next_us)
-        next_us = store_us;
     if (loop->stopping && loop->stop_us < next_us)
         next_us = loop->stop_us;
-    if (!idle || !list_empty(&loop->late) || loop->effects.entry_count > 0 ||
-        !list_empty(&loop->effects.ops))
+    if (!idle || !list_empty(&loop->late) || next_us < now_us)
         next_us = now_us;
     if (next_us == loop->timer_us &&
         event_pending(&loop->timer, EV_TIMEOUT, NULL))
@@ -129,7 +85,7 @@ static void
 loop_turn(struct loop *loop)
 {
     client_catch_up(loop);
-    bool idle = loop_move(loop);
+    bool idle = engine_move(&loop->engine, loop_now(loop), clock_real_us());
     redis_carry_out(loop);
     loop_set_timer(loop, idle);
     loop->now_us = 0;
@@ -143,7 +99,7 @@ loop_over(struct loop *loop)
         return true;
     if (!loop->stopping)
         return false;
-    if (core_stopped(loop->core) && list_empty(&loop->clients))
+    if (core_stopped(loop->engine.core) && list_empty(&loop->clients))
         return true;
     return clock_boot_us() >= loop->stop_us;
 }
@@ -159,7 +115,7 @@ loop_poll(struct loop *loop, uint64_t from_us)
 {
     struct core_totals totals;
 
-    core_totals(loop->core, &totals);
+    core_totals(loop->engine.core, &totals);
     if (!loop->poll_pays || totals.ops > POLL_OPS_MAX)
         return false;
     do {
@@ -243,15 +199,12 @@ loop_take_memory(struct loop *loop)
     loop->by_session = calloc(loop->client_max, sizeof(struct client *));
     loop->read_buffer = malloc(READ_BYTES + 8192);
     loop->redis_buffer = malloc(REDIS_READ);
-    if (loop->by_session == NULL || loop->read_buffer == NULL ||
-        loop->redis_buffer == NULL ||
-        !effects_init(&loop->effects, EFFECT_STEPS))
-        return false;
-    loop->core =
-        core_create(&loop->settings.core, &loop->counters, clock_boot_us());
-    loop->store =
-        store_create(&loop->settings.store, &loop->counters, clock_boot_us());
-    return loop->core != NULL && loop->store != NULL && redis_create(loop);
+    return loop->by_session != NULL && loop->read_buffer != NULL &&
+           loop->redis_buffer != NULL &&
+           engine_init(&loop->engine, &loop->settings.core,
+               &loop->settings.store, &loop->counters, &client_sink, loop,
+               clock_boot_us()) &&
+           redis_create(loop);
 }
 
 static bool
@@ -322,11 +275,8 @@ loop_destroy(struct loop **loop)
         return;
     client_stop_listening(l);
     client_close_all(l);
-    if (l->store != NULL)
-        redis_destroy(l);
-    core_destroy(&l->core);
-    store_destroy(&l->store);
-    effects_fini(&l->effects);
+    redis_destroy(l);
+    engine_fini(&l->engine);
     http_destroy(&l->http);
     if (l->base != NULL) {
         event_del(&l->timer);
@@ -357,13 +307,13 @@ loop_counters(const struct loop *loop)
 const struct core *
 loop_core(const struct loop *loop)
 {
-    return loop->core;
+    return loop->engine.core;
 }
 
 bool
 loop_ready(const struct loop *loop)
 {
-    return store_ready(loop->store);
+    return store_ready(loop->engine.store);
 }
 
 bool

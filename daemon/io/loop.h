@@ -9,8 +9,7 @@
 #ifndef HOLDFAST_IO_LOOP_H
 #define HOLDFAST_IO_LOOP_H
 
-#include "daemon/core/core.h"
-#include "daemon/store/store.h"
+#include "daemon/store/engine.h"
 
 struct loop;
 

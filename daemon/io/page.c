@@ -73,7 +73,7 @@ gauges(const struct loop *loop, struct buffer *body)
 {
     struct core_totals now;
 
-    core_totals(loop->core, &now);
+    core_totals(loop->engine.core, &now);
     gauge(body, "ready", "1 where /readyz answers 200", unready(loop) == NULL);
     gauge(body, "sessions", "sessions of clients", now.sessions);
     gauge(body, "locks", "locks held, waited for or asked about", now.locks);
@@ -125,7 +125,7 @@ page_status(const struct loop *loop, struct buffer *body)
     const char *why = unready(loop);
     struct core_totals now;
 
-    core_totals(loop->core, &now);
+    core_totals(loop->engine.core, &now);
     add(body, "<!DOCTYPE html>\n<html lang=\"en\">\n<title>Holdfast</title>\n"
               "<h1>Holdfast</h1>\n");
     add(body, "<p>%s, broker %s: %s\n<table>\n", settings->server,

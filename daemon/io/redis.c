@@ -101,15 +101,18 @@ reader_value(const redisReadTask *task, enum resp_type type)
     return value;
 }
 
+/* NULL ends the link: no memory, or a type that RESP2 does not have. */
 static void *
 reader_string(const redisReadTask *task, char *bytes, size_t len)
 {
     enum resp_type type = task->type == REDIS_REPLY_ERROR    ? RESP_ERROR
                           : task->type == REDIS_REPLY_STATUS ? RESP_STATUS
                                                              : RESP_STRING;
+
+    if (type == RESP_STRING && task->type != REDIS_REPLY_STRING)
+        return NULL;
     struct resp *value = reader_value(task, type);
     char *copy = arena_take(task->privdata, len + 1);
-
     if (value == NULL || copy == NULL)
         return NULL;
     memcpy(copy, bytes, len);
@@ -121,9 +124,10 @@ reader_string(const redisReadTask *task, char *bytes, size_t len)
 static void *
 reader_array_of(const redisReadTask *task, size_t count)
 {
+    if (task->type != REDIS_REPLY_ARRAY)
+        return NULL;
     struct resp *value = reader_value(task, RESP_ARRAY);
     struct resp *items = arena_take(task->privdata, count * sizeof(*items));
-
     if (value == NULL || items == NULL)
         return NULL;
     memset(items, 0, count * sizeof(*items));
@@ -132,12 +136,34 @@ reader_array_of(const redisReadTask *task, size_t count)
     return value;
 }
 
-/* hiredis changed the type of a count with 1.0. */
+/*
+ * With 1.0 hiredis changed the type of a count and learned RESP3. Where it has
+ * no function for a double or a boolean it makes up a pointer, so there are two
+ * that refuse them.
+ */
 #if HIREDIS_MAJOR >= 1
 static void *
 reader_array(const redisReadTask *task, size_t count)
 {
     return reader_array_of(task, count);
+}
+
+static void *
+reader_double(const redisReadTask *task, double value, char *text, size_t len)
+{
+    (void)task;
+    (void)value;
+    (void)text;
+    (void)len;
+    return NULL;
+}
+
+static void *
+reader_bool(const redisReadTask *task, int value)
+{
+    (void)task;
+    (void)value;
+    return NULL;
 }
 #else
 static void *
@@ -174,6 +200,10 @@ static redisReplyObjectFunctions reader_functions = {
     .createArray = reader_array,
     .createInteger = reader_integer,
     .createNil = reader_nil,
+#if HIREDIS_MAJOR >= 1
+    .createDouble = reader_double,
+    .createBool = reader_bool,
+#endif
     .freeObject = reader_free,
 };
 
@@ -206,7 +236,7 @@ link_broken(struct redis_link *link, const char *why)
     struct loop *loop = link->loop;
 
     link_close(link);
-    store_closed(loop->store, link->id, loop_now(loop), why);
+    store_closed(loop->engine.store, link->id, loop_now(loop), why);
     loop_drain_store(loop);
 }
 
@@ -235,7 +265,7 @@ link_read(struct redis_link *link)
         }
         if (reply == NULL)
             return;
-        store_reply(loop->store, link->id, loop_now(loop), reply);
+        store_reply(loop->engine.store, link->id, loop_now(loop), reply);
         loop_drain_store(loop); /* results refer to the reply */
         arena_reset(link);
     }
@@ -254,7 +284,7 @@ static void
 link_write(struct redis_link *link)
 {
     struct loop *loop = link->loop;
-    struct buffer *out = store_link_output(loop->store, link->id.index);
+    struct buffer *out = store_link_output(loop->engine.store, link->id.index);
 
     while (buffer_len(out) > 0) {
         ssize_t sent =
@@ -289,7 +319,7 @@ link_opened(struct redis_link *link)
     link->connecting = false;
     event_del(link->writing);
     event_add(link->reading, NULL);
-    store_connected(loop->store, link->id, loop_now(loop));
+    store_connected(loop->engine.store, link->id, loop_now(loop));
 }
 
 static void
@@ -441,14 +471,14 @@ redis_carry_out(struct loop *loop)
 {
     struct store_wish wish;
 
-    while (store_take_wish(loop->store, &wish)) {
+    while (store_take_wish(loop->engine.store, &wish)) {
         struct redis_link *link = &loop->links[wish.link.index];
         link_close(link);
         link->id = wish.link;
         if (wish.kind == WISH_CONNECT)
             link_connect(link, wish.address);
     }
-    for (uint32_t i = 0; store_next_output(loop->store, &i); i++) {
+    for (uint32_t i = 0; store_next_output(loop->engine.store, &i); i++) {
         struct redis_link *link = &loop->links[i];
         if (link->fd >= 0 && !link->connecting &&
             !event_pending(link->writing, EV_WRITE, NULL))

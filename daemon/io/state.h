@@ -45,6 +45,7 @@ struct client {
     bool more;     /* wants CORE_MORE when its output is drained */
     bool ending;   /* no session any more; closed when all is sent */
     bool shut;     /* our FIN is sent; waits for the client's */
+    bool torn;     /* no memory for its output: what it gets ends there */
     uint16_t partial_len;
     struct handle session;
     char *partial; /* owned; the beginning of a line, or NULL; on loop->late
@@ -73,10 +74,8 @@ struct loop {
     struct loop_settings settings;
     struct event_base *base;
     struct evdns_base *dns; /* made when a name is to be resolved */
-    struct core *core;
-    struct store *store;
+    struct engine engine;
     struct counters counters;
-    struct effects effects;
     struct event timer;
     uint64_t timer_us;          /* when it is set to; WHEEL_NEVER: it is not */
     uint64_t now_us;            /* 0: not read in this turn */
@@ -130,8 +129,7 @@ void listen_peer(const struct sockaddr_storage *address, unsigned len,
 bool client_listen(struct loop *loop, const struct loop_address *address,
     char *error, size_t error_bytes);
 void client_stop_listening(struct loop *loop);
-void client_effects(struct loop *loop);
-bool client_flush(struct loop *loop);
+extern const struct engine_sink client_sink;
 void client_catch_up(struct loop *loop);
 void client_close_all(struct loop *loop);
 void client_accept_timer(evutil_socket_t fd, short what, void *arg);
