@@ -211,17 +211,19 @@ session_end_all(struct core *core)
 static void
 session_stop(struct core *core, struct session *session)
 {
-    if (core->stop_us == 0) {
-        session_close(core, session, "drain", COUNTER_closed_drain);
-        return;
+    bool over = core->stop_us == 0;
+
+    if (!session->drained) {
+        session->drained = true;
+        struct reply reply = answer_event(core, EVENT_DRAIN);
+        reply_pair_number(&reply, "grace_ms",
+            over ? 0 : core->settings.stop_grace_us / 1000);
+        answer_end(core, session, &reply);
     }
-    if (session->drained)
-        return;
-    session->drained = true;
-    struct reply reply = answer_event(core, EVENT_DRAIN);
-    reply_pair_number(&reply, "grace_ms", core->settings.stop_grace_us / 1000);
-    answer_end(core, session, &reply);
-    session_check_end(core, session);
+    if (over)
+        session_close(core, session, "drain", COUNTER_closed_drain);
+    else
+        session_check_end(core, session);
 }
 
 static void

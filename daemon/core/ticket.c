@@ -858,6 +858,18 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
     }
 }
 
+/* The lease is over, and nobody knows whether the hold stood until then. */
+static void
+release_given_up(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (pending == NULL || pending->command != COMMAND_UNLOCK)
+        return;
+    count(core->counters, COUNTER_refused_indoubt);
+    pending_error(core, pending, ERROR_INDOUBT, NULL);
+}
+
 /* Redis cannot be asked: whose patience for that is over is told so. */
 static void
 ticket_refuse_late(struct core *core, struct ticket *ticket)
@@ -892,6 +904,7 @@ release_done(
         return;
     }
     if (core->now_us >= ticket->leave_until_us) {
+        release_given_up(core, ticket);
         ticket_rest(core, ticket);
         return;
     }

@@ -249,6 +249,24 @@ START_TEST(heartbeat_after_a_stall)
 
 END_TEST
 
+/* Where the broker slept through the grace: one word, and the end. */
+START_TEST(stop_stalled)
+{
+    struct rig *rig = rig_new();
+    unsigned idle = rig_open(rig);
+    struct core_event stop = {.kind = CORE_STOP};
+
+    rig_step(rig, &stop);
+    rig_stall(rig, 60000);
+    rig_pass(rig, 1);
+    rig_expect(rig, idle, "* DRAIN grace_ms=0");
+    rig_expect(rig, idle, "* BYE drain");
+    rig_silent(rig, idle);
+    rig_end(rig);
+}
+
+END_TEST
+
 START_TEST(stop_in_each_state)
 {
     struct rig *rig = rig_new();
@@ -671,6 +689,7 @@ core_session_suite(void)
     tcase_add_test(tests, too_long);
     tcase_add_test(tests, heartbeats);
     tcase_add_test(tests, heartbeat_after_a_stall);
+    tcase_add_test(tests, stop_stalled);
     tcase_add_test(tests, stop_in_each_state);
     tcase_add_test(tests, stop_ends_with_the_last_hold);
     tcase_add_test(tests, stop_while_leaving);
