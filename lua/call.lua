@@ -10,10 +10,15 @@ local HEADER_FORMAT = '<BBI2c8dddI4c40'
 local OK, WAITING, BUSY, FULL = 0, 1, 2, 3
 local LATE, GONE, NEWER, CORRUPT = 4, 5, 6, 7
 
--- A fence after a change of the replication id jumps by so much, in us: more
--- than any lost suffix or stale master can have issued. One so far beyond the
+-- Where the last fence may be unknown (a new record, a changed replication id)
+-- the next ones begin so far ahead of the clock, in us. As grants are rarer
+-- than one a microsecond, no fence is ever further ahead than that, so that
+-- each such beginning is above all before it. Where the record is ahead of that
+-- already, since this clock is behind the last one's, it steps by more than any
+-- lost suffix or stale master can have issued. One that is FENCE_FAR beyond the
 -- clock is not believed.
 local FENCE_JUMP = 10000000
+local FENCE_STEP = 1000000
 local FENCE_FAR = 86400000000
 local FENCE_MAX = 9007199254740992
 
@@ -81,7 +86,7 @@ end
 -- broker's memory is beyond belief.
 local function raise_fence(fence, old_id, seen)
     if old_id ~= id then
-        fence = math.max(fence, now_us) + FENCE_JUMP
+        fence = math.max(fence + FENCE_STEP, now_us + FENCE_JUMP)
     end
     if seen > fence then
         if seen > now_us + FENCE_FAR then

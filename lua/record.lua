@@ -55,12 +55,12 @@ local _, _, lapse, _, realtime_us, forget_after, expected, waiters_max,
     settled_id = unpack_at(HEADER_FORMAT, header)
 local channel = sub(header, 81)
 
--- The fence that a record without one starts above.
+-- The fence that a record without one starts above: there may have been one.
 local function first_fence()
     if realtime_us > now_us and realtime_us < now_us + FENCE_FAR then
-        return realtime_us
+        return realtime_us + FENCE_JUMP
     end
-    return now_us
+    return now_us + FENCE_JUMP
 end
 
 -- What was read of a record, the head and the first ticket without its words,

@@ -6,8 +6,8 @@ of places, widths, squeezing or lower bounds. Times are ms of the node's clock.
 
 import dataclasses
 
-from scripts import (BUSY, CORRUPT, FENCE_FAR, FENCE_JUMP, FULL, GONE,
-                     GRANTED, HELD, LATE, LIVING, OK, SUSPENDED, WAITING,
+from scripts import (BUSY, CORRUPT, FENCE_FAR, FENCE_JUMP, FENCE_STEP, FULL,
+                     GONE, GRANTED, HELD, LATE, LIVING, OK, SUSPENDED, WAITING,
                      WAITS)
 
 
@@ -74,7 +74,7 @@ class Lock:
         """The fence that the next grant starts from; None: beyond belief."""
         fence = self.fence
         if self.id != self.node_id:
-            fence = max(fence, self.now_us) + FENCE_JUMP
+            fence = max(fence + FENCE_STEP, self.now_us + FENCE_JUMP)
         if seen > fence:
             if seen > self.now_us + FENCE_FAR:
                 return None
@@ -132,7 +132,7 @@ class Lock:
         if self.now > call.latest:
             return Outcome(LATE)
         if self.fence is None:
-            self.fence, self.id = self.now_us, self.node_id
+            self.fence, self.id = self.now_us + FENCE_JUMP, self.node_id
             if self.raised(call.seen) is None:
                 self.fence = None
                 return Outcome(CORRUPT)

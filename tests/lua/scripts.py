@@ -37,6 +37,7 @@ TICKET = struct.Struct("<BBHIddddII16s8s8s8sd")
 LEASE = 30000
 FOREVER = 2.0 ** 52
 FENCE_JUMP = 10_000_000
+FENCE_STEP = 1_000_000
 FENCE_FAR = 86_400_000_000
 CHANNEL = b"holdfast:broker:"
 

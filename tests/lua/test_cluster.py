@@ -125,7 +125,7 @@ class Migration(Cluster):
         released = self.asking(target, target.release, self.KEY, who(1))
         self.assertEqual(released.grants[0].request, who(2).request)
         self.assertGreater(released.grants[0].fence,
-                           held.fence + scripts.FENCE_JUMP - 1000)
+                           held.fence + scripts.FENCE_STEP - 1000)
         result, _, tickets = self.asking(target, target.inspect, self.KEY)
         self.assertEqual((result.status, [each.who for each in tickets]),
                          (OK, [who(2)]))
