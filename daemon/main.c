@@ -171,6 +171,8 @@ run(const struct config *config)
     int status = OPTIONS_EXIT_SYSTEM;
     if (process != NULL)
         status = loop_run(loop);
+    else
+        log_write(LOG_ERROR, "cannot_start", "why=\"no memory\"");
     process_destroy(&process);
     loop_destroy(&loop);
     log_write(LOG_INFO, "stopped", "status=%d", status);

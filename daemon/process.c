@@ -113,26 +113,27 @@ on_watchdog(evutil_socket_t fd, short what, void *arg)
     service_say("WATCHDOG=1");
 }
 
-/* Half of what the service manager allows, as it advises. */
-static void
+/* Half of what the service manager allows, as it advises; false: no memory. */
+static bool
 watchdog_start(struct process *process)
 {
 #ifdef HAVE_SYSTEMD
     uint64_t allowed_us = 0;
 
     if (sd_watchdog_enabled(0, &allowed_us) <= 0 || allowed_us == 0)
-        return;
+        return true;
     struct timeval period = {
         .tv_sec = (time_t)(allowed_us / 2 / 1000000),
         .tv_usec = (suseconds_t)(allowed_us / 2 % 1000000),
     };
     process->watchdog = event_new(
         loop_base(process->loop), -1, EV_PERSIST, on_watchdog, process);
-    if (process->watchdog != NULL)
-        event_add(process->watchdog, &period);
+    return process->watchdog != NULL &&
+           event_add(process->watchdog, &period) == 0;
 #else
     (void)process;
     (void)on_watchdog;
+    return true;
 #endif
 }
 
@@ -149,13 +150,16 @@ process_create(struct loop *loop)
         bool stops = numbers[i] == SIGTERM || numbers[i] == SIGINT;
         process->signals[i] = evsignal_new(
             loop_base(loop), numbers[i], stops ? on_stop : on_ignored, process);
-        if (process->signals[i] == NULL) {
+        if (process->signals[i] == NULL ||
+            evsignal_add(process->signals[i], NULL) != 0) {
             process_destroy(&process);
             return NULL;
         }
-        evsignal_add(process->signals[i], NULL);
     }
-    watchdog_start(process);
+    if (!watchdog_start(process)) {
+        process_destroy(&process);
+        return NULL;
+    }
     service_say("READY=1");
     return process;
 }

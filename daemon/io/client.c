@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -129,7 +130,7 @@ client_finish(struct client *client)
     }
     client->shut = true;
     client->close_us = loop_now(client->loop) + LINGER_S * 1000000;
-    event_add(&client->event, &linger);
+    loop_arm(&client->event, &linger);
 }
 
 static void client_writable(evutil_socket_t fd, short what, void *arg);
@@ -146,7 +147,9 @@ client_make_room(struct client *client, uint32_t len)
     }
     if (client->out_start + client->out_len + len <= client->out_capacity)
         return true;
-    uint32_t capacity = (client->out_len + len + 4095) / 4096 * 4096;
+    /* By half as much again: who reads nothing is copied but a few times. */
+    uint32_t wanted = client->out_len + len;
+    uint32_t capacity = (wanted + wanted / 2 + 4095) / 4096 * 4096;
     char *out = malloc(capacity);
     if (out == NULL)
         return false;
@@ -176,7 +179,8 @@ client_keep_output(struct client *client, const char *bytes, uint32_t len)
     memcpy(client->out + client->out_start + client->out_len, bytes, len);
     client->out_len += len;
     client->loop->memory += len;
-    event_add(client->writing, NULL);
+    if (event_add(client->writing, NULL) != 0)
+        client->torn = true;
 }
 
 /* How much the socket took; -1: it is broken. */
@@ -365,6 +369,7 @@ client_readable(evutil_socket_t fd, short what, void *arg)
             client_step(client, CORE_EOF);
         return;
     }
+    loop_look(client->loop);
     if (!client->ending)
         client_bytes(client, kept + (size_t)got);
 }
@@ -425,9 +430,12 @@ client_accept(struct listener *listener, int fd,
     list_push_back(&loop->clients, &client->link);
     event_assign(&client->event, loop->base, fd, EV_READ | EV_PERSIST,
         client_readable, client);
-    event_add(&client->event, NULL);
-    loop_step(loop, &event);
-    if (handle_equal(event.session, HANDLE_NONE)) {
+    bool reads = event_add(&client->event, NULL) == 0;
+    if (reads)
+        loop_step(loop, &event);
+    else
+        count(&loop->counters, COUNTER_sessions_refused);
+    if (!reads || handle_equal(event.session, HANDLE_NONE)) {
         loop->client_count--;
         event_del(&client->event);
         list_remove(&client->link);
@@ -459,12 +467,13 @@ accept_exhausted(struct listener *listener)
     }
     for (uint32_t i = 0; i < loop->listener_count; i++)
         event_del(&loop->listeners[i].event);
-    evtimer_add(&loop->accept_timer, &pause);
+    loop_arm(&loop->accept_timer, &pause);
 }
 
 void
 client_accept_timer(evutil_socket_t fd, short what, void *arg)
 {
+    static const struct timeval pause = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
     struct loop *loop = arg;
 
     (void)fd;
@@ -472,7 +481,8 @@ client_accept_timer(evutil_socket_t fd, short what, void *arg)
     if (loop->stopping)
         return;
     for (uint32_t i = 0; i < loop->listener_count; i++)
-        event_add(&loop->listeners[i].event, NULL);
+        if (event_add(&loop->listeners[i].event, NULL) != 0)
+            loop_arm(&loop->accept_timer, &pause);
 }
 
 static void
@@ -498,29 +508,44 @@ listener_readable(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-bool
-client_listen(struct loop *loop, const struct loop_address *address,
-    char *error, size_t error_bytes)
+/* False: no memory; the socket is on its place all the same. */
+static bool
+listener_add(struct loop *loop, const struct loop_address *address, int fd)
 {
     struct listener *listener = &loop->listeners[loop->listener_count];
     size_t len = strlen(address->host);
 
     require(loop->listener_count < LISTENERS_MAX);
-    listener->fd = listen_on(&loop->settings, address, error, error_bytes);
-    if (listener->fd < 0)
-        return false;
+    listener->fd = fd;
     listener->loop = loop;
     listener->tcp = !address->is_path;
     if (address->is_path) {
         require(len < sizeof(listener->path)); /* as a socket has room for it */
         memcpy(listener->path, address->host, len + 1);
     }
-    event_assign(&listener->event, loop->base, listener->fd,
-        EV_READ | EV_PERSIST, listener_readable, listener);
-    event_add(&listener->event, NULL);
+    event_assign(&listener->event, loop->base, fd, EV_READ | EV_PERSIST,
+        listener_readable, listener);
     loop->listener_count++;
-    listen_log(listener->fd, address, "clients");
+    if (event_add(&listener->event, NULL) != 0)
+        return false;
+    listen_log(fd, address, "clients");
     return true;
+}
+
+bool
+client_listen(struct loop *loop, const struct loop_address *address,
+    char *error, size_t error_bytes)
+{
+    int fds[LISTEN_SOCKETS_MAX];
+    uint32_t count =
+        listen_on(&loop->settings, address, fds, error, error_bytes);
+
+    bool enough = true;
+    for (uint32_t i = 0; i < count; i++)
+        enough = listener_add(loop, address, fds[i]) && enough;
+    if (!enough)
+        snprintf(error, error_bytes, "no memory");
+    return count > 0 && enough;
 }
 
 void
@@ -574,7 +599,7 @@ client_end(struct client *client)
     list_remove(&client->late_link);
     client_forget_partial(client);
     if (!client->eof)
-        event_add(&client->event, &drain);
+        loop_arm(&client->event, &drain);
 }
 
 static void

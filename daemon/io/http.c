@@ -40,8 +40,9 @@ struct connection {
 
 struct http {
     struct loop *loop; /* ref */
-    int fd;
-    struct event event; /* accepting */
+    int fds[LISTEN_SOCKETS_MAX];
+    struct event accepting[LISTEN_SOCKETS_MAX];
+    uint32_t fd_count;
     struct event pause; /* where no descriptor was left for that */
     struct buffer body;
     struct connection connections[CONNECTIONS_MAX];
@@ -165,7 +166,8 @@ connection_await(struct connection *connection, short what)
     event_assign(&connection->event, connection->http->loop->base,
         connection->fd, (short)(what | EV_PERSIST), connection_event,
         connection);
-    event_add(&connection->event, NULL);
+    if (event_add(&connection->event, NULL) != 0)
+        connection_close(connection);
 }
 
 /* Sends what it can; after the last byte our FIN. */
@@ -264,7 +266,7 @@ connection_open(struct http *http, int fd)
     }
     connection->fd = fd;
     connection->answered = false;
-    evtimer_add(&connection->deadline, &limit);
+    loop_arm(&connection->deadline, &limit);
     connection_await(connection, EV_READ);
 }
 
@@ -283,8 +285,9 @@ http_acceptable(evutil_socket_t fd, short what, void *arg)
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
             count(&http->loop->counters, COUNTER_limit_descriptors);
-            event_del(&http->event);
-            evtimer_add(&http->pause, &pause);
+            for (uint32_t j = 0; j < http->fd_count; j++)
+                event_del(&http->accepting[j]);
+            loop_arm(&http->pause, &pause);
             return;
         }
     }
@@ -293,11 +296,14 @@ http_acceptable(evutil_socket_t fd, short what, void *arg)
 static void
 http_pause_over(evutil_socket_t fd, short what, void *arg)
 {
+    static const struct timeval pause = {.tv_sec = ACCEPT_PAUSE_S};
     struct http *http = arg;
 
     (void)fd;
     (void)what;
-    event_add(&http->event, NULL);
+    for (uint32_t i = 0; i < http->fd_count; i++)
+        if (event_add(&http->accepting[i], NULL) != 0)
+            loop_arm(&http->pause, &pause);
 }
 
 static bool
@@ -325,29 +331,35 @@ http_create(struct loop *loop, const struct loop_address *address, char *error,
     size_t error_bytes)
 {
     struct http *http = calloc(1, sizeof(*http));
+    bool enough = true;
 
     if (http == NULL) {
         snprintf(error, error_bytes, "no memory");
         return NULL;
     }
     http->loop = loop;
-    http->fd = -1;
-    event_assign(&http->event, loop->base, -1, EV_READ, http_acceptable, http);
     evtimer_assign(&http->pause, loop->base, http_pause_over, http);
     if (!http_take_memory(http)) {
         snprintf(error, error_bytes, "no memory");
         http_destroy(&http);
         return NULL;
     }
-    http->fd = listen_on(&loop->settings, address, error, error_bytes);
-    if (http->fd < 0) {
+    http->fd_count =
+        listen_on(&loop->settings, address, http->fds, error, error_bytes);
+    if (http->fd_count == 0) {
         http_destroy(&http);
         return NULL;
     }
-    event_assign(&http->event, loop->base, http->fd, EV_READ | EV_PERSIST,
-        http_acceptable, http);
-    event_add(&http->event, NULL);
-    listen_log(http->fd, address, "http");
+    for (uint32_t i = 0; i < http->fd_count; i++) {
+        event_assign(&http->accepting[i], loop->base, http->fds[i],
+            EV_READ | EV_PERSIST, http_acceptable, http);
+        enough = event_add(&http->accepting[i], NULL) == 0 && enough;
+        listen_log(http->fds[i], address, "http");
+    }
+    if (!enough) {
+        snprintf(error, error_bytes, "no memory");
+        http_destroy(&http);
+    }
     return http;
 }
 
@@ -364,10 +376,11 @@ http_destroy(struct http **http)
         buffer_fini(&h->connections[i].in);
         buffer_fini(&h->connections[i].out);
     }
-    event_del(&h->event);
+    for (uint32_t i = 0; i < h->fd_count; i++) {
+        event_del(&h->accepting[i]);
+        close(h->fds[i]);
+    }
     event_del(&h->pause);
-    if (h->fd >= 0)
-        close(h->fd);
     buffer_fini(&h->body);
     free(h);
     *http = NULL;

@@ -61,34 +61,95 @@ tcp_options(const struct loop_settings *settings, int fd)
 
 /* -1 with errno where the system refuses. */
 static int
-listen_tcp(
-    const struct loop_settings *settings, const struct loop_address *address)
+tcp_socket(const struct loop_settings *settings, const struct addrinfo *one)
+{
+    int fd =
+        socket(one->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -1;
+    tcp_options(settings, fd);
+    if (bind(fd, one->ai_addr, one->ai_addrlen) == 0 &&
+        listen(fd, settings->backlog) == 0)
+        return fd;
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+/* A name may be given the same address twice, as in /etc/hosts. */
+static bool
+address_repeated(const struct addrinfo *found, const struct addrinfo *one)
+{
+    for (; found != one; found = found->ai_next)
+        if (found->ai_addrlen == one->ai_addrlen &&
+            memcmp(found->ai_addr, one->ai_addr, one->ai_addrlen) == 0)
+            return true;
+    return false;
+}
+
+/* Whether an address was refused because the system has no such family. */
+static bool
+family_missing(const struct addrinfo *one, int error)
+{
+    return error == EAFNOSUPPORT ||
+           (one->ai_family == AF_INET6 && error == EADDRNOTAVAIL);
+}
+
+static uint32_t
+close_all(const int *fds, uint32_t count)
+{
+    while (count > 0)
+        close(fds[--count]);
+    return 0;
+}
+
+static uint32_t
+listen_found(const struct loop_settings *settings, const struct addrinfo *found,
+    int *fds, const char **why)
+{
+    uint32_t count = 0;
+
+    for (const struct addrinfo *one = found; one != NULL; one = one->ai_next) {
+        if (address_repeated(found, one))
+            continue;
+        if (count == LISTEN_SOCKETS_MAX) {
+            *why = "its name has too many addresses";
+            return close_all(fds, count);
+        }
+        fds[count] = tcp_socket(settings, one);
+        if (fds[count] >= 0) {
+            count++;
+            continue;
+        }
+        int error = errno;
+        *why = strerror(error);
+        if (!family_missing(one, error))
+            return close_all(fds, count);
+    }
+    return count;
+}
+
+/* A socket for each address that the host's name has; 0: `why` is set. */
+static uint32_t
+listen_tcp(const struct loop_settings *settings,
+    const struct loop_address *address, int *fds, const char **why)
 {
     struct addrinfo hints = {
         .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
     char port[8];
-    int fd = -1;
 
     snprintf(port, sizeof(port), "%u", address->port);
-    if (getaddrinfo(address->host, port, &hints, &found) != 0) {
-        errno = EADDRNOTAVAIL;
-        return -1;
+    int status = getaddrinfo(address->host, port, &hints, &found);
+    if (status != 0) {
+        *why = status == EAI_SYSTEM ? strerror(errno) : gai_strerror(status);
+        return 0;
     }
-    fd =
-        socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd >= 0) {
-        tcp_options(settings, fd);
-        if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 ||
-            listen(fd, settings->backlog) != 0) {
-            int saved = errno;
-            close(fd);
-            errno = saved;
-            fd = -1;
-        }
-    }
+    uint32_t count = listen_found(settings, found, fds, why);
     freeaddrinfo(found);
-    return fd;
+    return count;
 }
 
 /* A socket that nobody listens on any more is in the way, and removed. */
@@ -139,22 +200,28 @@ listen_unix(const struct loop_settings *settings, const char *path)
     return -1;
 }
 
-int
+uint32_t
 listen_on(const struct loop_settings *settings,
-    const struct loop_address *address, char *error, size_t error_bytes)
+    const struct loop_address *address, int *fds, char *error,
+    size_t error_bytes)
 {
-    int fd = address->is_path ? listen_unix(settings, address->host)
-                              : listen_tcp(settings, address);
+    const char *why = "";
 
-    if (fd >= 0)
-        return fd;
-    if (address->is_path)
+    if (address->is_path) {
+        fds[0] = listen_unix(settings, address->host);
+        if (fds[0] >= 0)
+            return 1;
         snprintf(error, error_bytes, "cannot listen on %s: %s", address->host,
             strerror(errno));
-    else
-        snprintf(error, error_bytes, "cannot listen on %s:%u: %s",
-            address->host, address->port, strerror(errno));
-    return -1;
+        return 0;
+    }
+    uint32_t count = listen_tcp(settings, address, fds, &why);
+    if (count == 0) {
+        bool v6 = strchr(address->host, ':') != NULL;
+        snprintf(error, error_bytes, "cannot listen on %s%s%s:%u: %s",
+            v6 ? "[" : "", address->host, v6 ? "]" : "", address->port, why);
+    }
+    return count;
 }
 
 void

@@ -36,9 +36,22 @@ loop_now(struct loop *loop)
 }
 
 void
+loop_look(struct loop *loop)
+{
+    loop->now_us = clock_boot_us();
+}
+
+void
 loop_step(struct loop *loop, struct core_event *event)
 {
     engine_step(&loop->engine, loop_now(loop), event);
+}
+
+void
+loop_arm(struct event *event, const struct timeval *wait)
+{
+    if (event_add(event, wait) != 0)
+        event_active(event, EV_TIMEOUT, 1);
 }
 
 void
@@ -69,7 +82,7 @@ loop_set_timer(struct loop *loop, bool idle)
     uint64_t wait_us = next_us > now_us ? next_us - now_us : 0;
     struct timeval wait = {.tv_sec = (time_t)(wait_us / 1000000),
         .tv_usec = (suseconds_t)(wait_us % 1000000)};
-    event_add(&loop->timer, &wait);
+    loop_arm(&loop->timer, &wait);
 }
 
 static void

@@ -1,6 +1,6 @@
 /*
- * Links to Redis: connecting, moving bytes, and hiredis' reader as the codec.
- * What is sent on which link, and when one is given up, the store has decided.
+ * Links to Redis: connecting and moving bytes. What is sent on which link, and
+ * when one is given up, the store has decided.
  *
  * Names are resolved by libevent's own resolver, since getaddrinfo() would
  * block the loop.
@@ -9,27 +9,17 @@
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
+#include "daemon/io/reader.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <event2/dns.h>
-#include <hiredis/hiredis.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#define ARENA_BYTES 65536
-
-/* Memory of one reply, given back as a whole. */
-struct arena_block {
-    struct arena_block *next; /* owned */
-    size_t used;
-    size_t capacity;
-    max_align_t bytes[];
-};
 
 struct redis_link {
     struct loop *loop; /* ref */
@@ -38,173 +28,9 @@ struct redis_link {
     bool connecting;
     struct event *reading; /* owned */
     struct event *writing; /* owned; connecting, or output waits */
-    redisReader *reader;   /* owned */
-    struct arena_block *arena;
+    struct reader *reader; /* owned */
     struct evdns_getaddrinfo_request *query; /* ref, while resolving */
     bool resolving;
-};
-
-static void *
-arena_take(struct redis_link *link, size_t bytes)
-{
-    struct arena_block *block = link->arena;
-
-    bytes = (bytes + 15) / 16 * 16;
-    if (block == NULL || block->capacity - block->used < bytes) {
-        size_t capacity = bytes > ARENA_BYTES ? bytes : ARENA_BYTES;
-        block = malloc(sizeof(*block) + capacity);
-        if (block == NULL)
-            return NULL;
-        block->next = link->arena;
-        block->used = 0;
-        block->capacity = capacity;
-        link->arena = block;
-    }
-    void *at = (char *)block->bytes + block->used;
-    block->used += bytes;
-    return at;
-}
-
-/* Keeps one block of the usual size for the next reply. */
-static void
-arena_reset(struct redis_link *link)
-{
-    struct arena_block *block = link->arena;
-
-    while (block != NULL &&
-           (block->next != NULL || block->capacity > ARENA_BYTES)) {
-        link->arena = block->next;
-        free(block);
-        block = link->arena;
-    }
-    if (block != NULL)
-        block->used = 0;
-}
-
-/* The place of the value that the reader has come to; NULL: no memory. */
-static struct resp *
-reader_value(const redisReadTask *task, enum resp_type type)
-{
-    struct redis_link *link = task->privdata;
-    struct resp *value;
-
-    if (task->parent != NULL) {
-        const struct resp *parent = task->parent->obj;
-        value = (struct resp *)(uintptr_t)&parent->item[task->idx];
-    } else {
-        value = arena_take(link, sizeof(*value));
-    }
-    if (value != NULL) {
-        memset(value, 0, sizeof(*value));
-        value->type = type;
-    }
-    return value;
-}
-
-/* NULL ends the link: no memory, or a type that RESP2 does not have. */
-static void *
-reader_string(const redisReadTask *task, char *bytes, size_t len)
-{
-    enum resp_type type = task->type == REDIS_REPLY_ERROR    ? RESP_ERROR
-                          : task->type == REDIS_REPLY_STATUS ? RESP_STATUS
-                                                             : RESP_STRING;
-
-    if (type == RESP_STRING && task->type != REDIS_REPLY_STRING)
-        return NULL;
-    struct resp *value = reader_value(task, type);
-    char *copy = arena_take(task->privdata, len + 1);
-    if (value == NULL || copy == NULL)
-        return NULL;
-    memcpy(copy, bytes, len);
-    copy[len] = '\0';
-    value->text = text_make(copy, len);
-    return value;
-}
-
-static void *
-reader_array_of(const redisReadTask *task, size_t count)
-{
-    if (task->type != REDIS_REPLY_ARRAY)
-        return NULL;
-    struct resp *value = reader_value(task, RESP_ARRAY);
-    struct resp *items = arena_take(task->privdata, count * sizeof(*items));
-    if (value == NULL || items == NULL)
-        return NULL;
-    memset(items, 0, count * sizeof(*items));
-    value->item = items;
-    value->count = count;
-    return value;
-}
-
-/*
- * With 1.0 hiredis changed the type of a count and learned RESP3. Where it has
- * no function for a double or a boolean it makes up a pointer, so there are two
- * that refuse them.
- */
-#if HIREDIS_MAJOR >= 1
-static void *
-reader_array(const redisReadTask *task, size_t count)
-{
-    return reader_array_of(task, count);
-}
-
-static void *
-reader_double(const redisReadTask *task, double value, char *text, size_t len)
-{
-    (void)task;
-    (void)value;
-    (void)text;
-    (void)len;
-    return NULL;
-}
-
-static void *
-reader_bool(const redisReadTask *task, int value)
-{
-    (void)task;
-    (void)value;
-    return NULL;
-}
-#else
-static void *
-reader_array(const redisReadTask *task, int count)
-{
-    return reader_array_of(task, count < 0 ? 0 : (size_t)count);
-}
-#endif
-
-static void *
-reader_integer(const redisReadTask *task, long long integer)
-{
-    struct resp *value = reader_value(task, RESP_INTEGER);
-
-    if (value != NULL)
-        value->integer = integer;
-    return value;
-}
-
-static void *
-reader_nil(const redisReadTask *task)
-{
-    return reader_value(task, RESP_NIL);
-}
-
-static void
-reader_free(void *value)
-{
-    (void)value; /* the arena's */
-}
-
-static redisReplyObjectFunctions reader_functions = {
-    .createString = reader_string,
-    .createArray = reader_array,
-    .createInteger = reader_integer,
-    .createNil = reader_nil,
-#if HIREDIS_MAJOR >= 1
-    .createDouble = reader_double,
-    .createBool = reader_bool,
-#endif
-    .freeObject = reader_free,
 };
 
 /* Closes what is there; the store is not told. */
@@ -221,9 +47,7 @@ link_close(struct redis_link *link)
         event_free(link->writing);
     link->reading = NULL;
     link->writing = NULL;
-    if (link->reader != NULL)
-        redisReaderFree(link->reader);
-    link->reader = NULL;
+    reader_destroy(&link->reader);
     if (link->fd >= 0)
         close(link->fd);
     link->fd = -1;
@@ -252,23 +76,18 @@ link_read(struct redis_link *link)
         link_broken(link, got == 0 ? "closed by Redis" : strerror(errno));
         return;
     }
-    if (redisReaderFeed(link->reader, loop->redis_buffer, (size_t)got) !=
-        REDIS_OK) {
+    if (!reader_feed(link->reader, loop->redis_buffer, (size_t)got)) {
         link_broken(link, "no memory for its replies");
         return;
     }
-    for (;;) {
-        void *reply = NULL;
-        if (redisReaderGetReply(link->reader, &reply) != REDIS_OK) {
-            link_broken(link, "it does not speak RESP");
-            return;
-        }
-        if (reply == NULL)
-            return;
+    const struct resp *reply;
+    enum reader_status status;
+    while ((status = reader_next(link->reader, &reply)) == READER_REPLY) {
         store_reply(loop->engine.store, link->id, loop_now(loop), reply);
         loop_drain_store(loop); /* results refer to the reply */
-        arena_reset(link);
     }
+    if (status == READER_BROKEN)
+        link_broken(link, "it does not speak RESP");
 }
 
 static void
@@ -292,7 +111,8 @@ link_write(struct redis_link *link)
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && errno == EAGAIN) {
-            event_add(link->writing, NULL);
+            if (event_add(link->writing, NULL) != 0)
+                link_broken(link, "no memory to write to it");
             return;
         }
         if (sent < 0) {
@@ -318,7 +138,10 @@ link_opened(struct redis_link *link)
     }
     link->connecting = false;
     event_del(link->writing);
-    event_add(link->reading, NULL);
+    if (event_add(link->reading, NULL) != 0) {
+        link_broken(link, "no memory to read from it");
+        return;
+    }
     store_connected(loop->engine.store, link->id, loop_now(loop));
 }
 
@@ -341,11 +164,9 @@ link_prepare_reader(struct redis_link *link)
 {
     struct loop *loop = link->loop;
 
-    link->reader = redisReaderCreateWithFunctions(&reader_functions);
+    link->reader = reader_create();
     if (link->reader == NULL)
         return false;
-    link->reader->privdata = link;
-    link->reader->maxbuf = 0; /* do not give the buffer back when idle */
     link->reading = event_new(
         loop->base, link->fd, EV_READ | EV_PERSIST, link_readable, link);
     link->writing = event_new(
@@ -372,7 +193,8 @@ link_connect_to(
         link_broken(link, strerror(errno));
         return;
     }
-    event_add(link->writing, NULL);
+    if (event_add(link->writing, NULL) != 0)
+        link_broken(link, "no memory to connect to it");
 }
 
 static void
@@ -453,12 +275,8 @@ redis_destroy(struct loop *loop)
 {
     uint32_t count = loop->links == NULL ? 0 : STORE_LINKS;
 
-    for (uint32_t i = 0; i < count; i++) {
-        struct redis_link *link = &loop->links[i];
-        link_close(link);
-        arena_reset(link);
-        free(link->arena);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        link_close(&loop->links[i]);
     free(loop->links);
     loop->links = NULL;
     if (loop->dns != NULL)

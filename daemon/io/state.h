@@ -2,8 +2,8 @@
  * The loop's own state, for the files of daemon/io only.
  *
  * listen.c: sockets to listen on. client.c: clients' connections. redis.c:
- * links to Redis. http.c, page.c: what operators see. loop.c: turns. Nothing
- * here decides about locks.
+ * links to Redis; reader.c: replies on them. http.c, page.c: what operators
+ * see. loop.c: turns. Nothing here decides about locks.
  */
 #ifndef HOLDFAST_IO_STATE_H
 #define HOLDFAST_IO_STATE_H
@@ -13,12 +13,16 @@
 #include <event2/event.h>
 #include <event2/event_struct.h>
 
-#define READ_BYTES    16384 /* of a client, a turn */
-#define REDIS_READ    262144
-#define SECRET_POOL   4096
-#define LINES_A_LOOK  16    /* of a client, between looks at the clock */
-#define LINES_US      10000 /* of a turn; lines that come later wait */
-#define LISTENERS_MAX 80
+#define READ_BYTES   16384 /* of a client, a turn */
+#define REDIS_READ   262144
+#define SECRET_POOL  4096
+#define LINES_A_LOOK 16    /* of a client, between looks at the clock */
+#define LINES_US     10000 /* of a turn; lines that come later wait */
+
+/* One for each address that a host's name has. */
+#define LISTEN_SOCKETS_MAX 8
+/* listen.tcp and listen.unix have 16 each at most. */
+#define LISTENERS_MAX (16 * LISTEN_SOCKETS_MAX + 16)
 
 /* What a client's write led to; the core hears of it after the writes. */
 enum client_fate {
@@ -107,8 +111,19 @@ struct loop {
 /* The time of this turn. */
 uint64_t loop_now(struct loop *loop);
 
+/*
+ * Reads the clock anew, after bytes of a client were read. What it is told in
+ * milliseconds it counts from the sending of its request, which must not be
+ * later than the time that we count from: a turn may last (a stopped process,
+ * a busy machine).
+ */
+void loop_look(struct loop *loop);
+
 /* Moves the core, after making room among the effects if need be. */
 void loop_step(struct loop *loop, struct core_event *event);
+
+/* Sets a timer; where there is no memory for it, its time has come already. */
+void loop_arm(struct event *event, const struct timeval *wait);
 
 /* Feeds what the store has done into the core. */
 void loop_drain_store(struct loop *loop);
@@ -116,11 +131,12 @@ void loop_drain_store(struct loop *loop);
 struct sockaddr_storage;
 
 /*
- * listen.c: a listening socket, or -1 and `error` says what the system refused;
- * the log line for it; an address for people.
+ * listen.c: listening sockets, up to LISTEN_SOCKETS_MAX, or 0 and `error` says
+ * what the system refused; the log line for one; an address for people.
  */
-int listen_on(const struct loop_settings *settings,
-    const struct loop_address *address, char *error, size_t error_bytes);
+uint32_t listen_on(const struct loop_settings *settings,
+    const struct loop_address *address, int *fds, char *error,
+    size_t error_bytes);
 void listen_log(int fd, const struct loop_address *address, const char *whom);
 void listen_peer(const struct sockaddr_storage *address, unsigned len,
     char *out, size_t out_bytes);

@@ -23,6 +23,7 @@
 #include <sys/socket.h>
 
 #define CLIENT_LINE_BYTES  4096  /* a request with its LF */
+#define CLIENT_LINE_MIN    64    /* the library's own questions fit */
 #define CLIENT_IN_BYTES    16384 /* input; a longer line is a defect */
 #define CLIENT_OUT_BYTES   (1u << 20)
 #define CLIENT_PAIRS       32 /* of one line; more are ignored */

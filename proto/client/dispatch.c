@@ -30,8 +30,13 @@ greeting_take(struct holdfast *h, const struct holdfast_message *message)
     text_keep(h->server, sizeof(h->server),
         holdfast_message_value(message, "server"));
     if (holdfast_message_number(message, "max_line", &number) &&
-        number < h->line_max)
+        number < h->line_max) {
+        if (number < CLIENT_LINE_MIN) {
+            holdfast_link_close(h, "the broker takes no lines of use");
+            return false;
+        }
         h->line_max = (size_t)number;
+    }
     h->link = LINK_OPEN;
     return true;
 }

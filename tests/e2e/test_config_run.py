@@ -154,9 +154,67 @@ class AddressTest(HarnessCase):
             self.assertIn("level=error", log)
 
     def test_not_ours(self):
+        for address in ("192.0.2.1:4653", "[2001:db8::1]:4653"):
+            for config in (self.config([address]),
+                           self.config(None, ["/none/s"], address)):
+                status, log = self.unstarted(config).run_to_exit()
+                self.assertEqual(status, 71, log)
         status, log = self.unstarted(
-            self.config(["192.0.2.1:4653"])).run_to_exit()
-        self.assertEqual(status, 71, log)
+            self.config(["[2001:db8::1]:4653"])).run_to_exit()
+        self.assertIn("cannot listen on [2001:db8::1]:4653: ", log)
+
+    def with_hosts(self, *lines):
+        """A program: the daemon where /etc/hosts has these lines."""
+        folder = self.folder()
+        hosts = os.path.join(folder, "hosts")
+        with open(hosts, "w", encoding="ascii") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        program = os.path.join(folder, "program")
+        with open(program, "w", encoding="ascii") as file:
+            file.write("#!/bin/sh\nexec unshare -rm sh -c '"
+                       f"mount --bind {hosts} /etc/hosts && "
+                       f"exec {broker_path()} \"$@\"' - \"$@\"\n")
+        os.chmod(program, 0o700)
+        if subprocess.run([program, "-V"], capture_output=True).returncode:
+            self.skipTest("no file system of one's own here")
+        return program
+
+    def test_a_name_is_all_its_addresses(self):
+        """It was the first of them alone."""
+        port, admin = ports.reserve(), ports.reserve()
+        self.addCleanup(port.release)
+        self.addCleanup(admin.release)
+        broker = Broker(
+            config=self.config([f"here:{port}"], http=f"here:{admin}"),
+            program=self.with_hosts(
+                # One twice, and one of a family that the system has not, or
+                # has no address of.
+                "127.0.0.1 here", "127.0.0.2 here", "127.0.0.1 here",
+                "2001:db8::1 here"))
+        self.addCleanup(broker.close)
+        broker.spawn()
+        for host in ("127.0.0.1", "127.0.0.2"):
+            self.wait_until(lambda host=host: self.greets(f"{host}:{port}"),
+                            10, f"{host} greets")
+            socket.create_connection((host, admin.number), 2).close()
+        self.assertEqual(broker.log().count("event=listening"), 4)
+        self.assertEqual(broker.stop(), 0)
+
+    def test_a_name_that_cannot_be_listened_on(self):
+        port = ports.reserve()
+        self.addCleanup(port.release)
+        own = "127.0.0.1 here"
+        for lines, why in (
+                ((own, "192.0.2.1 here"), "here:"),  # half is not enough
+                ((own, *(f"127.0.1.{n} here" for n in range(1, 9))), "many"),
+                (("2001:db8::1 here",), "here:"), ((own + "abouts",), "here:")):
+            broker = Broker(config=self.config([f"here:{port}"]),
+                            program=self.with_hosts(*lines))
+            self.addCleanup(broker.close)
+            status, log = broker.run_to_exit()
+            self.assertEqual(status, 71, log)
+            self.assertIn("cannot listen on here:", log)
+            self.assertIn(why, log)
 
     def test_several(self):
         one, two = ports.reserve(), ports.reserve()
@@ -229,7 +287,7 @@ class AddressTest(HarnessCase):
         one = self.client(self.broker(redis, {"redis.key_prefix": "one"}))
         two = self.client(self.broker(redis, {"redis.key_prefix": "two"}))
         one.ok("LOCK config/prefix", count=1)
-        two.ok("LOCK config/prefix wait=0", count=1)
+        two.ok("LOCK config/prefix wait=5s", count=1)
         self.assertEqual(redis.command("KEYS", "one:*"),
                          [b"one:{config/prefix}"])
 

@@ -79,6 +79,7 @@ class AwayTest(HarnessCase):
     def test_unlock_and_waits_while_away(self):
         redis = self.redis(appendonly=True, appendfsync="always")
         broker = self.broker(redis, {**QUICK, "lease.default": "2s"})
+        broker.wait_redis()
         holder, waiter = self.client(broker), self.client(broker)
         holder.ok("LOCK away/held")
         tag = waiter.submit("LOCK away/held wait=300ms progress=1")
@@ -87,6 +88,8 @@ class AwayTest(HarnessCase):
         self.assertIn(waiter.wait(tag).code, ("UNAVAILABLE", "TIMEOUT"))
         holder.err("UNLOCK away/held", "INDOUBT")
         redis.start()
+        # Until the broker has tried again, patience may be over once more.
+        broker.wait_redis()
         # Released as soon as Redis can be asked; the lease ends in any case.
         waiter.ok("LOCK away/held wait=9s", count=1)
 
@@ -217,7 +220,7 @@ class StallTest(HarnessCase):
     def test_no_ghosts(self):
         """What slept in a buffer of Redis grants nothing to the gone."""
         redis = self.redis()
-        broker = self.broker(redis, QUICK)
+        broker = self.broker(redis, QUICK).wait_redis()
         client = self.client(broker)
         client.ok("LOCK stall/warm")
         redis.pause()
@@ -250,7 +253,7 @@ class ForgetTest(HarnessCase):
 
     def test_script_flush_under_load(self):
         redis = self.redis()
-        brokers = [self.broker(redis) for _ in range(2)]
+        brokers = [self.broker(redis).wait_redis() for _ in range(2)]
         contest = self.contest(brokers, seed=31)
 
         def flush():
@@ -333,7 +336,7 @@ class ForgetTest(HarnessCase):
             fences.append(client.ok("LOCK forget/ahead wait=9s").fence)
             client.ok("UNLOCK forget/ahead", count=0)
         self.assertEqual(fences, sorted(set(fences)))
-        self.assertGreaterEqual(fences[1] - fences[0], 10000000)
+        self.assertGreaterEqual(fences[1] - fences[0], 1000000)
 
     def test_one_key_is_removed(self):
         redis = shared_redis()
@@ -349,7 +352,7 @@ class ForgetTest(HarnessCase):
     def test_a_record_that_is_none(self):
         """Garbage and newer records are refused, and do no harm."""
         redis = shared_redis()
-        client = self.client(self.broker(redis, QUICK))
+        client = self.client(self.broker(redis, QUICK).wait_redis())
         for number, value in enumerate((
                 b"x", b"\x01" * 50, b"\x09" + b"\0" * 300, b"\xff" * 400,
                 b"\x01" + b"\xff" * 300, b"\x01" + b"\0" * 215)):
@@ -379,7 +382,8 @@ class RefusalTest(HarnessCase):
             broker = self.broker(redis, config)
             with broker.client() as client:
                 client.err("LOCK refuse/word", "UNAVAILABLE")
-            self.assertRegex(broker.log(), "level=(warn|error) ")
+            self.wait_until(lambda broker=broker: re.search(
+                "level=(warn|error) ", broker.log()), 10, "a warning")
             self.assertNotIn("another", broker.log())
         broker = self.broker(redis, {
             "redis.password_file": self.password_file("a-word\n")})
@@ -429,8 +433,8 @@ class RefusalTest(HarnessCase):
     def test_full_memory(self):
         """Nothing new is taken; what is held is renewed and released."""
         redis = self.redis()
-        client = self.client(self.broker(redis, {**QUICK,
-                                                 "lease.default": "1s"}))
+        broker = self.broker(redis, {**QUICK, "lease.default": "1s"})
+        client = self.client(broker.wait_redis())
         fence = client.ok("LOCK refuse/full").fence
         redis.command("CONFIG", "SET", "maxmemory", "1")
         before = stats(client)["renewals"]
@@ -447,7 +451,7 @@ class RefusalTest(HarnessCase):
         broker = self.broker(redis, QUICK)
         client = self.client(broker)
         client.err("LOCK refuse/replica", "UNAVAILABLE")
-        self.assertIn("redis_unfit", broker.log())
+        broker.wait_log("redis_unfit")
         redis.command("REPLICAOF", "NO", "ONE")
         self.wait_until(lambda: client.request("LOCK refuse/replica").ok, 10,
                         "it is a master again")
@@ -455,7 +459,7 @@ class RefusalTest(HarnessCase):
     def test_becomes_a_replica(self):
         """READONLY: nothing is granted, nothing hangs."""
         redis = self.redis()
-        client = self.client(self.broker(redis, QUICK))
+        client = self.client(self.broker(redis, QUICK).wait_redis())
         client.ok("LOCK refuse/demoted")
         redis.command("REPLICAOF", "127.0.0.1", "1")
         client.err("LOCK refuse/demoted-2", "UNAVAILABLE")
@@ -477,6 +481,23 @@ class RefusalTest(HarnessCase):
             client = self.client(broker)
             client.err("LOCK refuse/nonsense", "UNAVAILABLE")
             client.ok("PING")
+
+    def test_resp3(self):
+        """Nobody asked for it, and no value of it is taken for one of ours."""
+        for answer in (b",1.5\r\n", b"#t\r\n", b"(12\r\n", b"_\r\n",
+                       b"=6\r\ntxt:ab\r\n", b"%1\r\n+a\r\n:1\r\n",
+                       b"~1\r\n+a\r\n", b">2\r\n+a\r\n+b\r\n",
+                       b"*2\r\n,1.5\r\n#f\r\n", b"*1\r\n%0\r\n"):
+            server = socket.create_server(("127.0.0.1", 0))
+            self.addCleanup(server.close)
+            threading.Thread(target=self.talk, args=(server, answer),
+                             daemon=True).start()
+            host, port = server.getsockname()
+            broker = self.broker([f"{host}:{port}"], QUICK)
+            if answer != b"_\r\n":
+                broker.wait_log("it does not speak RESP")
+            client = self.client(broker)
+            client.err("LOCK refuse/resp3 wait=0", "UNAVAILABLE")
 
     @staticmethod
     def talk(server, answer):

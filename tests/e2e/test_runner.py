@@ -1,6 +1,7 @@
 """The runner of these tests: what passes, fails, hangs or dies is counted."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -105,6 +106,10 @@ class RunnerTest(HarnessCase):
         self.assert_last_line(output, "0 passed, 2 failed, 0 skipped")
         self.assertIn("nonsense_of_ours", output)
         self.assertIn("no class", output)
+        took = re.findall(r"(?m)^failed +([0-9.]+) s ", output)
+        self.assertEqual(len(took), 2)
+        for seconds in took:
+            self.assertLess(float(seconds), 60)  # it was the host's uptime
 
     def test_pattern(self):
         _status, output = self.run_files("-k", "second", one="""

@@ -152,8 +152,8 @@ class HeartbeatTest(BrokerCase):
 
     def test_any_bytes_count(self):
         client = self.connect()
-        client.ok("HELLO heartbeat=300ms")
         client.ok("LOCK heart/bytes")
+        client.ok("HELLO heartbeat=300ms")
         # A line in pieces; an empty one; a PONG; what is not understood.
         for data in (b"P", b"I", b"N", b"G", b" ", b" ", b" ", b"\n", b"\n",
                      b"PONG 1\n", b"x\n"):

@@ -181,6 +181,13 @@ class Broker:
         wait_until(self._greets, timeout, f"{self.process.name} greets")
         return self
 
+    def wait_redis(self, timeout=15.0):
+        """Waits until it can ask Redis, which comes after its greeting: for
+        tests whose first requests have little patience."""
+        wait_until(lambda: self.http("/readyz")[0] == 200, timeout,
+                   f"{self.process.name} can ask Redis")
+        return self
+
     def _greets(self):
         if not self.process.running:
             raise BrokerFailure(

@@ -53,7 +53,7 @@ class ReportingResult(unittest.TestResult):
         super().__init__()
         self._stream = stream
         self._seconds = seconds
-        self._begin = 0.0
+        self._begin = time.monotonic()
         self._told = False
 
     def _tell(self, outcome, test, text=""):
@@ -71,7 +71,9 @@ class ReportingResult(unittest.TestResult):
         self.arm(seconds)
 
     def stopTest(self, test):
-        self.arm(self._seconds)  # for what classes and modules do between
+        # For what classes and modules do between.
+        self.arm(self._seconds)
+        self._begin = time.monotonic()
         super().stopTest(test)
 
     def arm(self, seconds):

@@ -476,6 +476,8 @@ START_TEST(strangers_are_refused)
     closed_by("HTTP/1.1 400 Bad Request\n", "this is no Holdfast broker");
     closed_by("* HELLO proto=2\n", "the broker speaks another protocol");
     closed_by("* HELLO\n", "the broker speaks another protocol");
+    closed_by(
+        "* HELLO proto=1 max_line=63\n", "the broker takes no lines of use");
     closed_by(GREETING "* LOST a%zz\n", "a line of the broker makes no sense");
 }
 
