@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+"""Runs the tests of chaos itself: the checker's, and a short run.
+
+See harness/runner.py, or -h. For chaos proper: run.py.
+"""
+
+import os
+import sys
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(FOLDER))
+
+from harness import runner  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(runner.main(FOLDER, sys.argv))
