@@ -33,7 +33,7 @@ TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 
 # --- variants -------------------------------------------------------------
 
-# SANITIZE: empty, 1 (gcc or clang) or fuzz (clang)
+# SANITIZE: empty, 1 (gcc or clang), fuzz (clang) or coverage (gcc)
 ifeq ($(SANITIZE),1)
 BUILD ?= build/asan
 SANITIZE_FLAGS = -fsanitize=address,undefined -fno-sanitize-recover=undefined
@@ -44,6 +44,11 @@ BUILD ?= build/fuzz
 SANITIZE_FLAGS = -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize-recover=undefined
 CFLAGS ?= -O1 -g -fno-omit-frame-pointer
+LDFLAGS ?=
+else ifeq ($(SANITIZE),coverage)
+BUILD ?= build/coverage
+SANITIZE_FLAGS = --coverage
+CFLAGS ?= -O0 -g
 LDFLAGS ?=
 else
 BUILD ?= build
@@ -101,6 +106,7 @@ command_OBJ := $(call objects,proto/holdfast)
 unit_OBJ := $(call objects,tests/unit)
 fuzz_OBJ := $(call objects,tests/fuzz)
 bench_OBJ := $(call objects,tests/bench)
+sim_OBJ := $(call objects,tests/sim)
 
 LIBRARIES = base proto core store io conf
 DAEMON_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,io store core conf proto base)
@@ -111,7 +117,7 @@ FUZZERS = $(patsubst tests/fuzz/%.c,$(BUILD)/%,\
 	$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
 .PHONY: all libraries objects lint-objects unit unit-tests loadgen fuzzers \
-	FORCE
+	simulator FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -207,25 +213,54 @@ $(BUILD)/loadgen: $(bench_OBJ) $(COMMAND_ARCHIVES) $(BUILD)/loadgen.members
 
 loadgen: $(BUILD)/loadgen
 
+# The simulator: the pure layers, a world, and Redis by liblua. Each program of
+# tests/sim has one of these files for its main().
+SIM_MAINS = $(patsubst %,$(BUILD)/obj/tests/sim/%.o,main) $(SIM_CHECK_OBJ)
+SIM_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,store core proto base)
+$(BUILD)/obj/tests/sim/%.o: ALL_CPPFLAGS += $(call pkg_cflags,lua5.1)
+
+holdfast-sim_MEMBERS := $(sim_OBJ)
+$(BUILD)/holdfast-sim: $(sim_OBJ) $(SIM_ARCHIVES) $(BUILD)/holdfast-sim.members
+	$(say) LINK $@
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ \
+		$(filter-out $(SIM_MAINS),$(sim_OBJ)) $(BUILD)/obj/tests/sim/main.o \
+		$(SIM_ARCHIVES) $(call pkg_libs,lua5.1) $(LDLIBS)
+
+# Its Redis alone, held against a real one.
+SIM_CHECK_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,\
+	$(sort $(wildcard tests/sim/fake_check*.c)))
+SIM_FAKE_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,\
+	$(sort $(wildcard tests/sim/fake*.c))) $(BUILD)/obj/gen/lua_scripts.o
+sim-fake-check_MEMBERS := $(SIM_FAKE_OBJ)
+$(BUILD)/sim-fake-check: $(SIM_FAKE_OBJ) $(BUILD)/libbase.a \
+		$(BUILD)/sim-fake-check.members
+	$(say) LINK $@
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(SIM_FAKE_OBJ) $(BUILD)/libbase.a \
+		$(call pkg_libs,lua5.1) $(LDLIBS)
+
+simulator: $(BUILD)/holdfast-sim $(BUILD)/sim-fake-check
+
 unit-tests: $(BUILD)/unit-tests
 
 unit: $(BUILD)/unit-tests
 	$(BUILD)/unit-tests
 
-$(FUZZERS): $(BUILD)/%: $(BUILD)/obj/tests/fuzz/%.o $(DAEMON_ARCHIVES)
+FUZZ_ARCHIVES = $(BUILD)/libholdfast.a $(DAEMON_ARCHIVES)
+$(FUZZERS): $(BUILD)/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZ_ARCHIVES)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $< \
-		$(DAEMON_ARCHIVES) $(DAEMON_LIBS) $(LDLIBS)
+		$(FUZZ_ARCHIVES) $(DAEMON_LIBS) $(LDLIBS)
 
 fuzzers: $(FUZZERS)
 
 -include $(patsubst %.o,%.d,$(ALL_OBJECTS) \
-	$(unit_OBJ) $(fuzz_OBJ) $(bench_OBJ))
+	$(unit_OBJ) $(fuzz_OBJ) $(bench_OBJ) $(sim_OBJ))
 
 # --- for people -----------------------------------------------------------
 
-.PHONY: help deps deps-lint deps-fuzz run check bench fuzz sim chaos deb lint
-.PHONY: clean install uninstall
+.PHONY: help deps deps-lint deps-fuzz deps-chaos deps-valgrind run check bench
+.PHONY: fuzz coverage valgrind sim sim-mutants chaos deb lint clean
+.PHONY: install uninstall
 
 # Packages may have come only now: what needs them is another make.
 SUBMAKE = $(MAKE) --no-print-directory \
@@ -236,18 +271,26 @@ help:
 	@echo 'make run        a private Redis Cluster and holdfastd before it'
 	@echo 'make check      builds and runs all the tests'
 	@echo 'make unit       the unit tests alone (SANITIZE=1: sanitized)'
+	@echo 'make sim        simulated runs: SIM_SEEDS (1000), or HOURS of them'
+	@echo 'make sim-mutants planted bugs, each of which the simulator finds'
+	@echo 'make chaos      faults of all kinds for CHAOS_MINUTES (5) each, on a'
+	@echo '                single Redis and on a cluster'
 	@echo 'make bench      measures the daemon before a real Redis'
 	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS (60)'
+	@echo 'make coverage   which branches the tests take (some minutes)'
+	@echo 'make valgrind   unit tests and a session under memcheck (minutes)'
 	@echo 'make lint       format, warnings, static analysis, layers'
 	@echo 'make deps       installs the Debian packages for the above'
 	@echo 'make install    to PREFIX (/usr/local); uninstall takes it back'
 	@echo 'make clean      removes build/'
 
 DEPS = gcc libc6-dev binutils pkgconf python3 libevent-dev libhiredis-dev \
-	libyaml-dev libsystemd-dev check redis-server systemd \
-	netcat-openbsd
+	libyaml-dev libsystemd-dev liblua5.1-0-dev check redis-server \
+	systemd netcat-openbsd
 DEPS_LINT = $(DEPS) clang clang-format clang-tidy cppcheck
 DEPS_FUZZ = $(DEPS) clang libclang-rt-dev
+DEPS_VALGRIND = $(DEPS) valgrind
+DEPS_CHAOS = $(DEPS) iproute2 nftables util-linux
 
 # $(call install_packages,NAMES): those that are not there; no network and no
 # root where all are.
@@ -275,18 +318,48 @@ deps-lint:
 deps-fuzz:
 	$(call install_packages,$(DEPS_FUZZ))
 
+deps-valgrind:
+	$(call install_packages,$(DEPS_VALGRIND))
+
+deps-chaos:
+	$(call install_packages,$(DEPS_CHAOS))
+
 run: deps
 	@$(SUBMAKE) all
 	@exec $(PYTHON) tests/harness/run.py
 
 check: deps
-	@$(SUBMAKE) SANITIZE= all unit-tests
+	@$(SUBMAKE) SANITIZE= all unit-tests simulator
 	@$(SUBMAKE) SANITIZE=1 BUILD=build/asan all unit-tests
 	@exec $(PYTHON) tests/check.py
 
 bench: deps
 	@$(SUBMAKE) all loadgen
 	@exec $(PYTHON) tests/bench/run.py $(BENCH_ARGS)
+
+# Fails nothing: that is what `make check` is for. gcov comes with gcc. The
+# simulator takes part where it has been built there.
+COVERAGE = build/coverage
+
+coverage: deps
+	@$(SUBMAKE) CC=gcc SANITIZE=coverage BUILD=$(COVERAGE) all unit-tests
+	@find $(COVERAGE) -name '*.gcda' -delete
+	-@$(COVERAGE)/unit-tests >$(COVERAGE)/unit.log 2>&1 || \
+		tail -3 $(COVERAGE)/unit.log
+	-@HOLDFASTD=$(CURDIR)/$(COVERAGE)/holdfastd \
+		HOLDFAST=$(CURDIR)/$(COVERAGE)/holdfast \
+		HOLDFAST_MEMORY_SWEEP=full \
+		$(PYTHON) tests/e2e/run.py >$(COVERAGE)/e2e.log 2>&1 || \
+		tail -3 $(COVERAGE)/e2e.log
+	-@[ ! -x $(COVERAGE)/holdfast-sim ] || $(COVERAGE)/holdfast-sim \
+		--count 20 --no-shrink >$(COVERAGE)/sim.log 2>&1 || \
+		tail -3 $(COVERAGE)/sim.log
+	@$(PYTHON) tests/coverage.py $(COVERAGE)
+
+# memcheck; the programs as they are delivered.
+valgrind: deps-valgrind
+	@$(SUBMAKE) SANITIZE= all unit-tests
+	@exec $(PYTHON) tests/valgrind.py build
 
 FUZZ_SECONDS ?= 60
 
@@ -304,7 +377,31 @@ fuzz: deps-fuzz
 			-print_final_stats=1 -artifact_prefix=build/fuzz/ \
 			$$dict $$new $$seeds; done
 
-sim chaos deb:
+CHAOS_MINUTES ?= 5
+CHAOS_TOPOLOGIES ?= single cluster
+
+# As root: each server has a host of its own, whose network can be cut.
+chaos: deps-chaos
+	@$(SUBMAKE) all
+	@set -e; for topology in $(CHAOS_TOPOLOGIES); do \
+		$(PYTHON) tests/chaos/run.py --minutes $(CHAOS_MINUTES) \
+			--topology $$topology $(CHAOS_ARGS); done
+
+# HOURS=h: as many seeds as fit; each summary is a line of SIM_RECORD, so that
+# they add up. SIM_SEED is the first seed.
+SIM_SEED ?= 1
+SIM_SEEDS ?= 1000
+SIM_RECORD ?= build/sim.jsonl
+
+sim: deps
+	@$(SUBMAKE) simulator
+	@build/holdfast-sim --seed $(SIM_SEED) --record $(SIM_RECORD) \
+		$(if $(HOURS),--hours $(HOURS),--count $(SIM_SEEDS)) $(SIM_ARGS)
+
+sim-mutants: deps
+	@exec $(PYTHON) tests/sim/mutants.py $(SIM_ARGS)
+
+deb:
 	@echo 'make $@: not built yet' >&2; exit 1
 
 clean:
@@ -313,7 +410,8 @@ clean:
 # --- lint -----------------------------------------------------------------
 
 C_FOLDERS = daemon daemon/base daemon/core daemon/store daemon/io conf \
-	proto proto/client proto/holdfast tests/unit tests/fuzz tests/bench
+	proto proto/client proto/holdfast tests/unit tests/fuzz tests/bench \
+	tests/sim tests/e2e
 C_SOURCES := $(sort $(wildcard $(addsuffix /*.c,$(C_FOLDERS))))
 C_HEADERS := $(sort $(wildcard $(addsuffix /*.h,$(C_FOLDERS))))
 TIDY_MARKS = $(patsubst %,$(BUILD)/tidy/%.ok,$(C_SOURCES))
@@ -331,7 +429,7 @@ lint-format:
 	@echo 'lint: clang-format: $(words $(C_SOURCES) $(C_HEADERS)) files'
 	@clang-format --dry-run -Werror $(C_SOURCES) $(C_HEADERS)
 
-lint-objects: objects $(unit_OBJ) $(fuzz_OBJ) $(bench_OBJ)
+lint-objects: objects $(unit_OBJ) $(fuzz_OBJ) $(bench_OBJ) $(sim_OBJ)
 
 lint-gcc lint-clang: lint-%:
 	@echo 'lint: warnings of $*'
@@ -345,6 +443,7 @@ lint-tidy:
 
 lint-tidy-marks: $(TIDY_MARKS)
 
+$(BUILD)/tidy/tests/sim/%.ok: ALL_CPPFLAGS += $(call pkg_cflags,lua5.1)
 $(BUILD)/tidy/%.ok: % .clang-tidy $(C_HEADERS) | $(BUILD)/gen/suites.def
 	@mkdir -p $(@D)
 	$(say) TIDY $<

@@ -35,6 +35,8 @@ SUITES = (
     ("unit-sanitized", ["build/asan/unit-tests"], SANITIZED),
     ("lua", [sys.executable, "tests/lua/run.py"], {}),
     ("e2e", [sys.executable, "tests/e2e/run.py"], SANITIZED),
+    ("sim", [sys.executable, "tests/sim/run.py"], {}),
+    ("chaos", [sys.executable, "tests/chaos/suite.py"], SANITIZED),
 )
 
 

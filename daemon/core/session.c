@@ -216,8 +216,8 @@ session_stop(struct core *core, struct session *session)
     if (!session->drained) {
         session->drained = true;
         struct reply reply = answer_event(core, EVENT_DRAIN);
-        reply_pair_number(&reply, "grace_ms",
-            over ? 0 : core->settings.stop_grace_us / 1000);
+        reply_pair_number(
+            &reply, "grace_ms", over ? 0 : core->settings.stop_grace_us / 1000);
         answer_end(core, session, &reply);
     }
     if (over)

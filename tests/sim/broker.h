@@ -1,0 +1,27 @@
+/*
+ * Brokers of the simulator: the real proto, core and store, on a machine, with
+ * the engine that io uses. What io does with sockets is done with net.h here.
+ */
+#ifndef HOLDFAST_TESTS_SIM_BROKER_H
+#define HOLDFAST_TESTS_SIM_BROKER_H
+
+#include "tests/sim/net.h"
+
+struct broker;
+
+void brokers_create(struct world *world);
+void brokers_destroy(struct world *world);
+struct machine *broker_machine(struct world *world, uint32_t number);
+
+void broker_kill(struct world *world, uint32_t number);
+void broker_start(struct world *world, uint32_t number);
+void broker_drain(struct world *world, uint32_t number); /* SIGTERM */
+
+/* Adds what it and its predecessors have counted; one for each counter. */
+void broker_add_counters(
+    struct world *world, uint32_t number, uint64_t *counters);
+
+/* At the end of a run: everything is back. Reports to the judge. */
+void broker_check_idle(struct world *world, uint32_t number);
+
+#endif

@@ -1,0 +1,993 @@
+/*
+ * Clients: the process and its connection, keeping deadlines, and the end of a
+ * run with its checks: everybody gives back, everybody gets each lock once, and
+ * a few die while others wait for them.
+ *
+ * What is scheduled carries a serial, so that what a process or a connection
+ * left behind when it ended is nobody's business. While a machine is stopped
+ * its events are put off until it runs again.
+ */
+#include "tests/sim/client_state.h"
+#include "tests/sim/server.h"
+
+#include "daemon/base/assert.h"
+#include "tests/sim/broker.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SILENCE_US 12000000 /* a PING without an answer for so long */
+#define PING_US    2000     /* PINGs are no closer */
+#define TICK_US    500000   /* winding up */
+#define DRILLS     6
+
+/* Somebody dies, and somebody else must be served in time. */
+enum drill_stage {
+    DRILL_NONE,
+    DRILL_HOLDS,  /* the holder has asked */
+    DRILL_QUEUES, /* those who wait are asking, one after the other */
+    DRILL_DIES,   /* a death is near */
+    DRILL_FREES,  /* from now on time is short */
+};
+
+enum drill_kind {
+    DRILL_DEATH,  /* of a holder, or of one who waits before the heir */
+    DRILL_GONE,   /* of one who has just asked */
+    DRILL_SHAKEN, /* the brokers lose Redis while the heir asks */
+};
+
+struct drill {
+    enum drill_kind kind;
+    enum drill_stage stage;
+    uint32_t lock;
+    struct task *holder; /* ref; of different clients */
+    struct task *waiter; /* ref; NULL: it is the holder who dies */
+    struct task *heir;   /* ref */
+    uint64_t serial;
+    uint64_t true_from;
+};
+
+struct fleet {
+    struct world *world; /* ref */
+    uint32_t count;
+    struct client *clients; /* ref: world->clients */
+    bool winding;
+    uint64_t true_wind; /* when that began */
+    uint64_t wait_us;   /* in which a lock must be had */
+    uint32_t drills;    /* still to come */
+    struct drill drill;
+};
+
+static void client_connect(void *arg, uint64_t data);
+static void fleet_event(void *arg, uint64_t data);
+
+static void
+fleet_look(struct fleet *fleet)
+{
+    world_at(fleet->world, fleet->world->now_us, fleet_event, fleet, 0);
+}
+
+/* Puts an event of a stopped process off; true: not now. */
+static bool
+put_off(struct client *client, world_call *call, uint64_t data)
+{
+    if (client->machine->stopped_until <= client->world->now_us)
+        return false;
+    world_at(client->world, client->machine->stopped_until, call, client, data);
+    return true;
+}
+
+uint64_t
+client_patience_us(const struct client *client)
+{
+    const struct plan *plan = &client->world->plan;
+
+    return (uint64_t)plan->command_timeout_ms * 3000 +
+           8 * (plan->latency_us + 2 * plan->jitter_us) + 2000000;
+}
+
+/* --- deadlines ------------------------------------------------------------ */
+
+/* Asks what remains, where that is due. */
+static void
+client_keep(struct client *client)
+{
+    uint64_t now_us = machine_boot_us(client->machine);
+    bool survey;
+
+    if (client->link != LINK_OPEN || client->finishing ||
+        !tasks_hold(client, &survey))
+        return;
+    if (client->ping != 0) {
+        if (now_us >= client->ping_sent_us + SILENCE_US)
+            client_hang_up(client, true);
+        return;
+    }
+    if (now_us < client->ping_due_us)
+        return;
+    client->ping_due_us = now_us + PING_US;
+    struct request *request =
+        wire_begin(client, survey ? VERB_HELD : VERB_PING, NULL);
+    if (request == NULL)
+        return;
+    wire_end(client);
+    client->ping = request->serial;
+    client->ping_sent_us = now_us;
+    client->ping_due_us = now_us + (uint64_t)client->world->plan.lease_ms * 500;
+}
+
+static void
+client_watch(void *arg, uint64_t data)
+{
+    struct client *client = arg;
+
+    if (data != client->watch || !client->machine->up ||
+        put_off(client, client_watch, data))
+        return;
+    client->watch_us = UINT64_MAX;
+    tasks_expire(client);
+    client_keep(client);
+    client_arm(client);
+    wire_flush(client);
+}
+
+void
+client_arm(struct client *client)
+{
+    uint64_t due_us = tasks_due_us(client);
+    bool survey;
+
+    if (client->link != LINK_OPEN)
+        return;
+    if (!client->finishing && tasks_hold(client, &survey)) {
+        uint64_t ping_us = client->ping != 0 ? client->ping_sent_us + SILENCE_US
+                                             : client->ping_due_us;
+        uint64_t least_us = machine_boot_us(client->machine) + PING_US / 4;
+        if (ping_us < least_us)
+            ping_us = least_us;
+        if (ping_us < due_us)
+            due_us = ping_us;
+    }
+    if (due_us >= client->watch_us)
+        return;
+    client->watch_us = due_us;
+    world_at(client->world, machine_when(client->machine, due_us), client_watch,
+        client, ++client->watch);
+}
+
+/* --- the connection ------------------------------------------------------- */
+
+static void
+trace_end(const struct client *client, uint32_t id, const char *how)
+{
+    char text[80];
+    int len = snprintf(text, sizeof(text),
+        "connection %" PRIu32 " with broker-%" PRIu32 " %s", id & 65535,
+        client->broker, how);
+
+    if (len > 0)
+        wire_trace(client, '=', text, (size_t)len);
+}
+
+/* Nothing of the connection is left; the process may be dead. */
+static void
+client_forget(struct client *client, bool dead)
+{
+    client->life++;
+    client->connection = 0;
+    wire_reset(client);
+    tasks_reset(client, dead);
+    client->greeted = false;
+    client->said_bye = false;
+    client->finishing = false;
+    client->draining = false;
+    client->proven_us = 0;
+    client->ping = 0;
+    client->ping_due_us = 0;
+    client->watch++;
+    client->watch_us = UINT64_MAX;
+    drill_failed(client);
+}
+
+static void
+client_done(struct client *client)
+{
+    client->wind = WIND_DONE;
+    fleet_look(client->fleet);
+}
+
+/* Connects again after a pause that grows, with jitter. */
+static void
+client_pause(struct client *client)
+{
+    struct world *world = client->world;
+    uint32_t doublings = client->attempts < 5 ? client->attempts : 5;
+
+    client->link = LINK_PAUSE;
+    if (client->wind == WIND_QUIT || client->wind == WIND_DONE) {
+        client_done(client);
+        return;
+    }
+    client->attempts++;
+    world_at(world,
+        world->now_us + 5000 + world_below(world, 50000u << doublings),
+        client_connect, client, client->life);
+}
+
+void
+client_hang_up(struct client *client, bool reconnects)
+{
+    uint32_t connection = client->connection;
+
+    if (client->link == LINK_OPEN)
+        wire_flush(client);
+    client_forget(client, false);
+    client->link = LINK_PAUSE;
+    if (connection != 0) {
+        trace_end(client, connection, "is closed");
+        net_close(client->world->net, connection, client->machine);
+    }
+    if (reconnects)
+        client_pause(client);
+}
+
+/* Ends the session in one of the ways that there are. */
+void
+client_leave(struct client *client)
+{
+    switch (world_below(client->world, 3)) {
+    case 0:
+        client_hang_up(client, true);
+        break;
+    case 1:
+        tasks_finish(client);
+        wire_request(client, VERB_QUIT);
+        client->finishing = true;
+        break;
+    default:
+        tasks_finish(client);
+        wire_flush(client);
+        net_finish(client->world->net, client->connection, client->machine);
+        client->finishing = true;
+        break;
+    }
+}
+
+static void
+on_opened(void *arg, uint32_t id)
+{
+    struct client *client = arg;
+    struct world *world = client->world;
+
+    if (id != client->connection)
+        return;
+    trace_end(client, id, "is open");
+    client->link = LINK_OPEN;
+    if (world_odds(world, 2) && wire_begin(client, VERB_HELLO, NULL) != NULL) {
+        char name[32];
+        snprintf(name, sizeof(name), "name=%s", client->machine->name);
+        wire_word(client, name);
+        if (!client->fleet->winding && world_odds(world, 2))
+            wire_pair(client, "heartbeat", 500 + world_below(world, 8000));
+        wire_end(client);
+    }
+    for (uint32_t i = 0; i < client->task_count; i++)
+        task_think(&client->tasks[i]);
+    if (client->wind != WIND_NOT)
+        client_wind_on(client);
+    wire_flush(client);
+}
+
+static void
+on_bytes(void *arg, uint32_t id, const char *bytes, size_t len)
+{
+    struct client *client = arg;
+
+    if (id != client->connection)
+        return;
+    tasks_expire(client);
+    wire_bytes(client, bytes, len);
+    if (client->greeted)
+        client->attempts = 0;
+    client_arm(client);
+    wire_flush(client);
+}
+
+static void
+on_ended(void *arg, uint32_t id, enum net_end_reason reason)
+{
+    static const char *const reasons[] = {
+        "has ended", "is reset", "is silent", "is refused"};
+    struct client *client = arg;
+
+    if (id != client->connection)
+        return;
+    trace_end(client, id, reasons[reason]);
+    if (client->wind == WIND_QUIT && reason == NET_EOF && !client->said_bye)
+        check_broken(client->world->check, PROMISE_ANSWERED,
+            client->world->now_us, "%s: QUIT, and the end came without BYE",
+            client->machine->name);
+    client_forget(client, false);
+    client->link = LINK_PAUSE;
+    net_close(client->world->net, id, client->machine);
+    client_pause(client);
+}
+
+static const struct net_user client_user = {on_opened, on_bytes, on_ended};
+
+/* To its own broker mostly, else to any. */
+static void
+client_connect(void *arg, uint64_t data)
+{
+    struct client *client = arg;
+    struct world *world = client->world;
+    uint32_t brokers = world->plan.brokers;
+
+    if (data != client->life || !client->machine->up ||
+        put_off(client, client_connect, data))
+        return;
+    if (client->attempts > 1 || world_odds(world, 4))
+        client->broker = (uint32_t)world_below(world, brokers);
+    else
+        client->broker = client->number % brokers;
+    client->link = LINK_CONNECT;
+    client->connection = net_connect(world->net, client->machine,
+        broker_machine(world, client->broker), &client_user, client,
+        10000000 + world_below(world, 10000000));
+}
+
+/* --- the process ---------------------------------------------------------- */
+
+static void
+client_begin(struct client *client)
+{
+    struct world *world = client->world;
+
+    client->reviving = false;
+    client->machine->up = true;
+    client->machine->silent = false;
+    client->link = LINK_PAUSE;
+    client->attempts = 0;
+    client->life++;
+    client->wind = client->fleet->winding ? WIND_GIVE_BACK : WIND_NOT;
+    client->served = 0;
+    world_at(world, world->now_us + world_below(world, 200000), client_connect,
+        client, client->life);
+}
+
+static void
+client_revive(void *arg, uint64_t data)
+{
+    struct client *client = arg;
+
+    if (data != client->life || client->machine->up)
+        return;
+    client_begin(client);
+}
+
+static void
+client_die(struct client *client, uint64_t back_us)
+{
+    struct world *world = client->world;
+
+    client_forget(client, true);
+    client->link = LINK_DOWN;
+    client->machine->up = false;
+    client->machine->stopped_until = 0;
+    net_process_died(world->net, client->machine);
+    world_note(world, client->machine->name, "dies");
+    client->reviving = !world->healing;
+    if (client->reviving)
+        world_at(world, world->now_us + world_below(world, back_us),
+            client_revive, client, client->life);
+    fleet_look(client->fleet);
+}
+
+void
+client_kill(struct world *world, uint32_t number)
+{
+    require(number < world->plan.clients);
+    struct client *client = &world->clients[number];
+
+    if (client->machine->up)
+        client_die(client, 2000000);
+}
+
+void
+client_vanish(struct world *world, uint32_t number)
+{
+    require(number < world->plan.clients);
+    struct client *client = &world->clients[number];
+
+    if (!client->machine->up)
+        return;
+    client->machine->silent = true;
+    client_die(client, 30000000);
+}
+
+struct machine *
+client_machine(struct world *world, uint32_t number)
+{
+    require(number < world->plan.clients);
+    return world->clients[number].machine;
+}
+
+static void
+client_create(struct world *world, struct fleet *fleet, uint32_t number)
+{
+    struct client *client = &world->clients[number];
+    char name[16];
+
+    snprintf(name, sizeof(name), "c%" PRIu32, number);
+    client->world = world;
+    client->fleet = fleet;
+    client->number = number;
+    client->machine = world_machine(world, name);
+    client->machine->drift_ppm = (int64_t)world_between(world, 0, 400) - 200;
+    client->watch_us = UINT64_MAX;
+    client->task_count = 1 + (uint32_t)world_below(world, CLIENT_TASKS);
+    for (uint32_t i = 0; i < client->task_count; i++) {
+        struct task *task = &client->tasks[i];
+        task->client = client;
+        task->cap_us = UINT64_MAX;
+        snprintf(task->who, sizeof(task->who), "%.8s.%" PRIu32, name, i);
+    }
+    client_begin(client);
+}
+
+void
+clients_create(struct world *world)
+{
+    uint32_t count = world->plan.clients;
+    struct fleet *fleet = calloc(1, sizeof(*fleet));
+
+    world->clients = calloc(count, sizeof(*world->clients));
+    require(fleet != NULL && (world->clients != NULL || count == 0));
+    fleet->world = world;
+    fleet->count = count;
+    fleet->clients = world->clients;
+    for (uint32_t i = 0; i < count; i++)
+        client_create(world, fleet, i);
+    if (count == 0)
+        free(fleet);
+}
+
+void
+clients_destroy(struct world *world)
+{
+    if (world->clients != NULL && world->plan.clients > 0)
+        free(world->clients[0].fleet);
+    free(world->clients);
+    world->clients = NULL;
+}
+
+/* --- winding up ----------------------------------------------------------- */
+
+/* A lock that has not been had yet, or once more where it was refused. */
+static void
+task_serve(struct client *client, struct task *task)
+{
+    struct world *world = client->world;
+    uint32_t locks = world->plan.locks;
+    uint64_t now_us = world->now_us;
+
+    if (!task->serving) {
+        if (client->served == locks)
+            return;
+        task->lock =
+            (client->number * locks / world->plan.clients + client->served++) %
+            locks;
+        task->owner = 0;
+        task->purpose = TASK_IS_SERVED;
+        task->serving = true;
+        task->true_serve_by = now_us + client->fleet->wait_us;
+    }
+    if (now_us >= task->true_serve_by) {
+        check_broken(world->check, PROMISE_SERVED, client->fleet->true_wind,
+            "%s: lock-%" PRIu32 " could not be had in %" PRIu64 " us",
+            task->who, task->lock, client->fleet->wait_us);
+        task->serving = false;
+        task_wake(task, 1000);
+        return;
+    }
+    uint64_t wait_ms = (task->true_serve_by - now_us) / 1000;
+    if (wait_ms == 0)
+        wait_ms = 1;
+    if (task_send_lock(task, (uint32_t)wait_ms, 0)) {
+        task->state = TASK_ASKING;
+        task->timer++;
+    } else {
+        task_wake(task, 100000);
+    }
+}
+
+/* Whether nothing is under way, and nothing left to be served. */
+static bool
+client_rests(const struct client *client)
+{
+    for (uint32_t i = 0; i < client->task_count; i++)
+        if (client->tasks[i].serving)
+            return false;
+    return tasks_rest(client);
+}
+
+void
+client_wind_on(struct client *client)
+{
+    if (client->link != LINK_OPEN)
+        return;
+    if (client->wind == WIND_GIVE_BACK && tasks_rest(client))
+        client->wind = WIND_SERVE;
+    if (client->wind == WIND_WAIT && tasks_rest(client))
+        fleet_look(client->fleet);
+    if (client->wind != WIND_SERVE || client->draining)
+        return;
+    for (uint32_t i = 0; i < client->task_count; i++)
+        if (client->tasks[i].state == TASK_IDLE)
+            task_serve(client, &client->tasks[i]);
+    if (client->served == client->world->plan.locks && client_rests(client)) {
+        client->wind = WIND_WAIT;
+        fleet_look(client->fleet);
+    }
+}
+
+static void
+client_give_up(struct client *client)
+{
+    client->wind = WIND_DONE;
+    client_hang_up(client, false);
+    fleet_look(client->fleet);
+}
+
+/* What has not been answered in all that time never will be. */
+static bool
+client_stuck(struct client *client)
+{
+    struct world *world = client->world;
+    const struct fleet *fleet = client->fleet;
+    uint64_t bound_us = fleet->wait_us + client_patience_us(client);
+
+    if (client->link != LINK_OPEN) {
+        if (world->now_us < fleet->true_wind + bound_us)
+            return false;
+        check_broken(world->check, PROMISE_SERVED, fleet->true_wind,
+            "%s: no broker takes its connection", client->machine->name);
+        return true;
+    }
+    for (uint32_t i = 0; i < CLIENT_REQUESTS; i++) {
+        const struct request *request = &client->requests[i];
+        uint64_t from_us = request->true_sent_us > fleet->true_wind
+                               ? request->true_sent_us
+                               : fleet->true_wind;
+        if (request->serial == 0 || world->now_us < from_us + bound_us)
+            continue;
+        check_broken(world->check, PROMISE_ANSWERED, fleet->true_wind,
+            "%s: 1c%" PRIu32 "-%" PRIu64 " %s lock-%" PRIu32
+            " of broker %" PRIu32 " has no answer",
+            client->machine->name, client->number, request->serial,
+            verb_names[request->verb], request->lock, client->broker);
+        return true;
+    }
+    if (client->finishing && client->requests_now == 0 &&
+        world->now_us > fleet->true_wind + 2 * bound_us) {
+        check_broken(world->check, PROMISE_ANSWERED, fleet->true_wind,
+            "%s: the broker does not end the connection",
+            client->machine->name);
+        return true;
+    }
+    return false;
+}
+
+static void
+client_tick(void *arg, uint64_t data)
+{
+    struct client *client = arg;
+
+    if (client->wind == WIND_DONE)
+        return;
+    if (client->machine->up && machine_runs(client->machine)) {
+        if (client_stuck(client)) {
+            client_give_up(client);
+            return;
+        }
+        client_wind_on(client);
+        wire_flush(client);
+    }
+    world_at(client->world, client->world->now_us + TICK_US, client_tick,
+        client, data);
+}
+
+/* No sooner than the process runs. */
+static void
+client_wind(void *arg, uint64_t data)
+{
+    struct client *client = arg;
+
+    if (client->machine->up && put_off(client, client_wind, data))
+        return;
+    if (client->machine->up && client->wind == WIND_NOT) {
+        client->wind = WIND_GIVE_BACK;
+        for (uint32_t i = 0; i < client->task_count; i++)
+            task_wind_up(&client->tasks[i]);
+        client_wind_on(client);
+        wire_flush(client);
+    }
+    client_tick(client, 0);
+}
+
+void
+clients_wind_up(struct world *world)
+{
+    if (world->plan.clients == 0)
+        return;
+    struct fleet *fleet = world->clients[0].fleet;
+
+    require(!fleet->winding);
+    fleet->winding = true;
+    fleet->true_wind = world->now_us;
+    fleet->wait_us = (uint64_t)world->plan.lease_ms * 3000 + 10000000;
+    fleet->drills = DRILLS;
+    for (uint32_t i = 0; i < fleet->count; i++)
+        world_at(world, world->now_us, client_wind, &fleet->clients[i], 0);
+    fleet_look(fleet);
+}
+
+/* Whether the client has nothing more to do in this run. */
+static bool
+client_is_done(const struct client *client)
+{
+    return client->wind == WIND_DONE ||
+           (client->link == LINK_DOWN && !client->reviving);
+}
+
+static const char *
+wind_name(enum wind wind)
+{
+    static const char *const names[] = {"works", "gives back", "is served",
+        "waits for the others", "quits", "is done"};
+
+    return names[wind];
+}
+
+bool
+clients_done(struct world *world, char *what, size_t what_bytes)
+{
+    for (uint32_t i = 0; i < world->plan.clients; i++) {
+        const struct client *client = &world->clients[i];
+        const struct task *waits = NULL;
+        if (client_is_done(client))
+            continue;
+        for (uint32_t t = 0; t < client->task_count; t++)
+            if (client->tasks[t].state != TASK_IDLE)
+                waits = &client->tasks[t];
+        if (waits == NULL)
+            snprintf(what, what_bytes, "%s %s (link %d)", client->machine->name,
+                wind_name(client->wind), (int)client->link);
+        else
+            snprintf(what, what_bytes,
+                "%s %s (link %d): lock-%" PRIu32 ", state %d, %" PRIu32
+                " requests, %" PRIu32 " holds",
+                client->machine->name, wind_name(client->wind),
+                (int)client->link, waits->lock, (int)waits->state,
+                waits->outstanding, waits->count);
+        return false;
+    }
+    return true;
+}
+
+/* --- drills --------------------------------------------------------------- */
+
+/* In so long a lock must be had that a dead one held. */
+static uint64_t
+drill_bound_us(const struct world *world)
+{
+    const struct plan *plan = &world->plan;
+
+    return (uint64_t)plan->command_timeout_ms * 1000 +
+           8 * (plan->latency_us + 2 * plan->jitter_us) + 600000;
+}
+
+static void
+drill_end(struct fleet *fleet)
+{
+    fleet->drill.stage = DRILL_NONE;
+    fleet->drill.serial++;
+    fleet_look(fleet);
+}
+
+/* Its tasks give back what they have, or will have. */
+static void
+drill_release(struct task *task)
+{
+    if (task == NULL || task->purpose == TASK_IS_SERVED)
+        return;
+    task->purpose = TASK_IS_SERVED;
+    if (task->client->machine->up && task->count > 0)
+        task_leave(task);
+    wire_flush(task->client);
+}
+
+static bool
+drill_has(const struct task *task, const struct client *client)
+{
+    return task != NULL && task->client == client;
+}
+
+void
+drill_failed(struct client *client)
+{
+    struct drill *drill = &client->fleet->drill;
+
+    if (drill->stage == DRILL_NONE ||
+        !(drill_has(drill->holder, client) ||
+            drill_has(drill->waiter, client) || drill_has(drill->heir, client)))
+        return;
+    drill_end(client->fleet);
+    drill_release(drill->holder);
+    drill_release(drill->waiter);
+    drill_release(drill->heir);
+}
+
+static void
+drill_late(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (data != drill->serial || drill->stage != DRILL_FREES)
+        return;
+    check_broken(fleet->world->check, PROMISE_FREED, drill->true_from,
+        "lock-%" PRIu32 ": %s waits for it still, %" PRIu64 " us after the %s",
+        drill->lock, drill->heir->who, fleet->world->now_us - drill->true_from,
+        drill->holder == NULL ? "death of its holder"
+                              : "release, with a dead one between");
+    if (drill->kind == DRILL_SHAKEN)
+        world_note(fleet->world, "fleet", "the brokers had lost Redis");
+    drill->holder = NULL;
+    drill->waiter = NULL;
+    drill->heir->purpose = TASK_IS_SERVED;
+    drill_end(fleet);
+}
+
+/* From now on it has to be quick. */
+static void
+drill_frees(struct fleet *fleet)
+{
+    struct world *world = fleet->world;
+    struct drill *drill = &fleet->drill;
+
+    drill->stage = DRILL_FREES;
+    drill->true_from = world->now_us;
+    world_at(world, world->now_us + drill_bound_us(world), drill_late, fleet,
+        ++drill->serial);
+}
+
+/* The holder gives back; a dead one may stand next. */
+static void
+drill_gives(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (data != drill->serial || drill->stage != DRILL_DIES)
+        return;
+    drill_frees(fleet);
+    drill_release(drill->holder);
+}
+
+static void
+drill_dies(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct world *world = fleet->world;
+    struct drill *drill = &fleet->drill;
+    bool holder = drill->waiter == NULL;
+
+    if (data != drill->serial || drill->stage != DRILL_DIES)
+        return;
+    const struct task *victim = holder ? drill->holder : drill->waiter;
+    /* No part of it any more, so that its death does not end the drill. */
+    if (holder)
+        drill->holder = NULL;
+    drill->waiter = NULL;
+    if (world_odds(world, 2)) /* an RST in place of a FIN */
+        net_cut(world->net, victim->client->connection);
+    client_kill(world, victim->client->number);
+    if (holder)
+        drill_frees(fleet);
+    else
+        world_at(world, world->now_us + world_below(world, 50000), drill_gives,
+            fleet, ++drill->serial);
+}
+
+static void
+drill_ask(struct drill *drill, struct task *task, enum task_purpose purpose)
+{
+    struct client *client = task->client;
+
+    task->purpose = purpose;
+    task->lock = drill->lock;
+    task->owner = 0;
+    if (!task_send_lock(task, CLIENT_NO_WAIT, 0)) {
+        drill_failed(client);
+        return;
+    }
+    task->state = TASK_ASKING;
+    task->timer++;
+    wire_flush(client);
+}
+
+void
+drill_granted(struct task *task)
+{
+    struct fleet *fleet = task->client->fleet;
+    struct drill *drill = &fleet->drill;
+
+    if (drill->stage == DRILL_HOLDS && task == drill->holder) {
+        drill->stage = DRILL_QUEUES;
+        drill_ask(drill, drill->waiter != NULL ? drill->waiter : drill->heir,
+            TASK_DRILL_WAITS);
+    } else if (drill->kind == DRILL_GONE && task == drill->holder) {
+        return; /* it dies all the same */
+    } else if (drill->stage == DRILL_FREES && task == drill->heir) {
+        task->purpose = TASK_IS_SERVED;
+        drill_end(fleet);
+    } else {
+        drill_failed(task->client);
+    }
+}
+
+void
+drill_queued(struct task *task)
+{
+    struct fleet *fleet = task->client->fleet;
+    struct world *world = fleet->world;
+    struct drill *drill = &fleet->drill;
+
+    if (drill->stage != DRILL_QUEUES)
+        return;
+    if (task == drill->waiter) {
+        drill_ask(drill, drill->heir, TASK_DRILL_WAITS);
+    } else if (task == drill->heir) {
+        drill->stage = DRILL_DIES;
+        world_at(world, world->now_us + world_below(world, 50000), drill_dies,
+            fleet, ++drill->serial);
+    }
+}
+
+/* Another client that waits for the others; at least one more there is. */
+static struct task *
+drill_choose(
+    struct fleet *fleet, const struct client *a, const struct client *b)
+{
+    uint32_t at = (uint32_t)world_below(fleet->world, fleet->count);
+
+    for (uint32_t i = 0; i < fleet->count; i++) {
+        struct client *client = &fleet->clients[(at + i) % fleet->count];
+        if (client == a || client == b)
+            continue;
+        if (client->wind == WIND_WAIT && client->link == LINK_OPEN &&
+            client->machine->up && tasks_rest(client))
+            return &client->tasks[0];
+    }
+    return NULL;
+}
+
+/* Who has asked dies, whatever became of it; the heir asks then. */
+static void
+drill_asker_dies(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (data != drill->serial || drill->stage != DRILL_DIES)
+        return;
+    const struct task *victim = drill->holder;
+    drill->holder = NULL;
+    if (world_odds(fleet->world, 2))
+        net_cut(fleet->world->net, victim->client->connection);
+    client_kill(fleet->world, victim->client->number);
+    drill_frees(fleet);
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS);
+}
+
+static void
+drill_shakes(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct world *world = fleet->world;
+
+    if (data != fleet->drill.serial || fleet->drill.stage != DRILL_FREES)
+        return;
+    for (uint32_t i = 0; i < world->plan.masters * (1 + world->plan.replicas);
+         i++)
+        net_cut_machine(world->net, server_machine(world, i));
+}
+
+/* A moment in which a request may be anywhere between here and Redis. */
+static uint64_t
+drill_moment_us(struct world *world)
+{
+    return world->now_us + world_below(world, 8 * (world->plan.latency_us +
+                                                      world->plan.jitter_us));
+}
+
+/* False: there are not enough left for one. */
+static bool
+drill_begin(struct fleet *fleet)
+{
+    struct world *world = fleet->world;
+    struct drill *drill = &fleet->drill;
+    uint64_t lease_us = (uint64_t)world->plan.lease_ms * 1000;
+
+    if (fleet->drills == 0 || drill_bound_us(world) > lease_us * 3 / 4)
+        return false;
+    fleet->drills--;
+    struct task *holder = drill_choose(fleet, NULL, NULL);
+    struct task *heir =
+        holder == NULL ? NULL : drill_choose(fleet, holder->client, NULL);
+    if (heir == NULL)
+        return false;
+    memset(drill, 0, offsetof(struct drill, serial));
+    drill->holder = holder;
+    drill->heir = heir;
+    drill->kind = (enum drill_kind)world_below(world, 3);
+    if (drill->kind == DRILL_DEATH && world_odds(world, 2))
+        drill->waiter = drill_choose(fleet, holder->client, heir->client);
+    drill->lock = (uint32_t)world_below(world, world->plan.locks);
+    drill->serial++;
+    drill->stage = DRILL_HOLDS;
+    world_note(world, "fleet", "drill of lock-%" PRIu32 ": %s %s %s",
+        drill->lock, holder->who,
+        drill->waiter != NULL ? drill->waiter->who : "-", heir->who);
+    if (drill->kind == DRILL_SHAKEN) {
+        drill->holder = NULL;
+        drill_frees(fleet);
+        drill_ask(drill, heir, TASK_DRILL_WAITS);
+        world_at(
+            world, drill_moment_us(world), drill_shakes, fleet, drill->serial);
+        return true;
+    }
+    drill_ask(drill, holder, TASK_DRILL_HOLDS);
+    if (drill->kind == DRILL_GONE && drill->stage == DRILL_HOLDS) {
+        drill->stage = DRILL_DIES;
+        world_at(world, drill_moment_us(world), drill_asker_dies, fleet,
+            drill->serial);
+    }
+    return true;
+}
+
+/* Everybody has been served: a drill, or the end. */
+static void
+fleet_event(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+
+    (void)data;
+    if (!fleet->winding || fleet->drill.stage != DRILL_NONE)
+        return;
+    for (uint32_t i = 0; i < fleet->count; i++) {
+        const struct client *client = &fleet->clients[i];
+        if (!client_is_done(client) &&
+            (client->wind < WIND_WAIT ||
+                (client->wind == WIND_WAIT && !tasks_rest(client))))
+            return;
+    }
+    if (drill_begin(fleet))
+        return;
+    for (uint32_t i = 0; i < fleet->count; i++) {
+        struct client *client = &fleet->clients[i];
+        if (client->wind != WIND_WAIT || client_is_done(client))
+            continue;
+        client->wind = WIND_QUIT;
+        if (client->link != LINK_OPEN) {
+            client_done(client);
+            continue;
+        }
+        wire_request(client, VERB_QUIT);
+        client->finishing = true;
+        wire_flush(client);
+    }
+}

@@ -1,0 +1,263 @@
+/*
+ * What the parts of a client share: client.c (the process, its connection, the
+ * end of a run), client_wire.c (lines out and in), client_task.c (what it does
+ * with locks).
+ *
+ * A client has a few tasks; each stands with one lock under one owner at a time
+ * and no two of them with the same. As requests on one lock and owner take
+ * effect and are told in the order sent, a task knows exactly what it holds
+ * from the replies that came, and any other reply breaks a promise.
+ *
+ * Times are of the client's own boot clock, but for those named `true_`.
+ */
+#ifndef HOLDFAST_TESTS_SIM_CLIENT_STATE_H
+#define HOLDFAST_TESTS_SIM_CLIENT_STATE_H
+
+#include "tests/sim/check.h"
+#include "tests/sim/client.h"
+
+#define CLIENT_TASKS    4
+#define CLIENT_REQUESTS 64 /* without a final reply; a power of two */
+#define CLIENT_NO_WAIT  UINT32_MAX
+
+enum verb {
+    VERB_HELLO,
+    VERB_LOCK,
+    VERB_UNLOCK,
+    VERB_RENEW,
+    VERB_CANCEL,
+    VERB_SHOW,
+    VERB_HELD,
+    VERB_PING,
+    VERB_QUIT,
+    VERB_BAD, /* what no broker understands */
+    VERB_COUNT
+};
+
+extern const char *const verb_names[VERB_COUNT];
+
+struct request {
+    uint64_t serial; /* of its tag; 0: this one is free */
+    enum verb verb;
+    uint32_t lock;
+    struct task *task; /* ref; NULL: no task's */
+    uint64_t sent_us;
+    uint64_t true_sent_us;
+    uint64_t floor;    /* LOCK: the highest fence that had been told */
+    uint32_t wait_ms;  /* LOCK: CLIENT_NO_WAIT: as long as it takes */
+    uint32_t lease_ms; /* LOCK, RENEW */
+    uint64_t fence;    /* UNLOCK, RENEW; 0: any */
+    uint32_t items;    /* that came, of a list */
+    bool stale;        /* with another fence than the hold's, on purpose */
+    bool cancelled;
+    bool progress;
+};
+
+/* What a task is at. */
+enum task_state {
+    TASK_IDLE,
+    TASK_ASKING,     /* LOCK under way */
+    TASK_CONFIRMING, /* granted, but too late to believe without a PING */
+    TASK_HOLDING,    /* believes, works */
+    TASK_LEAVING,    /* gives back; or lost, and waits for replies */
+};
+
+/* What for. */
+enum task_purpose {
+    TASK_WORKS,
+    TASK_IS_SERVED, /* winding up: the lock must be had */
+    TASK_DRILL_HOLDS,
+    TASK_DRILL_WAITS,
+};
+
+struct task {
+    struct client *client; /* ref */
+    char who[24];
+    enum task_state state;
+    enum task_purpose purpose;
+    uint32_t lock;
+    uint32_t owner;       /* 0: the default one */
+    uint32_t outstanding; /* requests about lock and owner */
+    uint32_t locks;       /* LOCKs of them */
+    uint32_t unlocks;     /* UNLOCKs of them that are meant */
+    uint32_t renews;      /* RENEWs of them */
+    uint32_t count;       /* holds, as told */
+    uint64_t asking;      /* serial of the latest LOCK */
+    uint64_t fence;
+    uint64_t asked_us;   /* when the LOCK was sent that was granted */
+    uint64_t granted_us; /* when its OK came */
+    uint64_t deadline_us;
+    uint64_t cap_us;     /* no deadline is later, while a RENEW is under way */
+    uint64_t overdue_us; /* it was said to be held after its lease; 0: not */
+    uint32_t lease_ms;   /* of lease=; 0: none */
+    bool renewed;
+    uint32_t confirms;
+    uint32_t belief; /* the judge's; 0: none */
+    uint32_t steps;  /* of work, still to do */
+    bool has_read;
+    uint64_t value;
+    uint64_t listed;        /* serial of the HELD that named it */
+    uint64_t timer;         /* serial of the event that counts */
+    uint64_t true_serve_by; /* TASK_IS_SERVED */
+    bool serving;           /* TASK_IS_SERVED: `lock` is not done */
+
+    /* A write that was decided on in time and comes when it comes. */
+    struct {
+        uint64_t timer;
+        uint32_t lock;
+        uint64_t fence;
+        uint64_t value;
+    } late;
+};
+
+enum link_state {
+    LINK_DOWN,    /* the process is dead */
+    LINK_PAUSE,   /* before connecting */
+    LINK_CONNECT, /* under way */
+    LINK_OPEN,
+};
+
+/* The end of a run, for one client. */
+enum wind {
+    WIND_NOT,
+    WIND_GIVE_BACK, /* what is held or waited for from before */
+    WIND_SERVE,     /* each lock once */
+    WIND_WAIT,      /* for the others */
+    WIND_QUIT,
+    WIND_DONE,
+};
+
+struct fleet;
+
+struct client {
+    struct world *world;     /* ref */
+    struct fleet *fleet;     /* ref; of all clients */
+    struct machine *machine; /* ref */
+    uint32_t number;
+    uint64_t life; /* grows with each process and each connection */
+    enum link_state link;
+    bool reviving; /* dead, and will be started again */
+    uint32_t connection;
+    uint32_t broker;
+    uint32_t attempts;
+    bool greeted;
+    bool said_bye;  /* the broker has */
+    bool finishing; /* QUIT or FIN is sent: nothing more */
+    bool draining;
+    uint64_t opened_us;
+    uint64_t proven_us; /* sending of the latest request that was answered */
+    uint64_t ping;      /* serial of the PING or HELD that keeps deadlines */
+    uint64_t ping_sent_us;
+    uint64_t ping_due_us;
+    uint64_t watch_us; /* when the watch will look; UINT64_MAX: not set */
+    uint64_t watch;    /* serial of its event */
+    uint32_t untagged; /* requests without a tag under way */
+    uint64_t serial;   /* of the last tag in this run */
+    uint32_t requests_now;
+    struct request requests[CLIENT_REQUESTS];
+    uint32_t task_count;
+    struct task tasks[CLIENT_TASKS];
+    enum wind wind;
+    uint32_t served; /* locks that were begun with, winding up */
+    uint32_t out_len;
+    uint32_t in_len;
+    bool in_skips; /* what comes is too long a line */
+    char out[8192];
+    char in[4096];
+};
+
+/* --- client.c ------------------------------------------------------------- */
+
+/* Closes the connection; with `reconnects`, another one will be made. */
+void client_hang_up(struct client *client, bool reconnects);
+
+/* Sees to it that client_watch looks at the deadlines in time. */
+void client_arm(struct client *client);
+
+/* Breaks off by chance, and says so: FIN, QUIT or a plain close. */
+void client_leave(struct client *client);
+
+/* A task has come to rest, while winding up: what next. */
+void client_wind_on(struct client *client);
+
+/* A drill: its LOCK was queued, or granted, or has failed. */
+void drill_queued(struct task *task);
+void drill_granted(struct task *task);
+void drill_failed(struct client *client);
+
+/* What an answer may take when nothing fails, in us of true time. */
+uint64_t client_patience_us(const struct client *client);
+
+/* --- client_wire.c -------------------------------------------------------- */
+
+/* Begins a request; NULL where too many are under way. Then words, then
+ * wire_end(). What was gathered leaves with wire_flush(). */
+struct request *wire_begin(
+    struct client *client, enum verb verb, struct task *task);
+void wire_word(struct client *client, const char *word);
+void wire_lock(struct client *client, uint32_t lock);
+void wire_pair(struct client *client, const char *key, uint64_t value);
+void wire_owner(struct client *client, uint32_t owner);
+void wire_end(struct client *client);
+void wire_flush(struct client *client);
+void wire_request(struct client *client, enum verb verb);
+void wire_mistake(struct client *client);
+
+/* A line of the trace that is no part of its hash. */
+void wire_trace(
+    const struct client *client, char how, const char *text, size_t len);
+
+void wire_bytes(struct client *client, const char *bytes, size_t len);
+
+/* Forgets all requests: the connection has ended. */
+void wire_reset(struct client *client);
+
+/* --- client_task.c -------------------------------------------------------- */
+
+/* An answer, taken apart. */
+struct answer {
+    const char *code; /* of an ERR; NULL: OK */
+    bool has_fence;
+    bool has_ttl;
+    bool has_count;
+    uint64_t fence;
+    uint64_t ttl_ms;
+    uint64_t count;
+};
+
+/* The final reply to a request of that task. */
+void task_answered(
+    struct task *task, const struct request *request, const struct answer *a);
+
+/* PING or HELD is answered. */
+void tasks_confirmed(struct client *client, const struct request *request,
+    const struct answer *a);
+
+/* An ITEM of HELD; false: there is no such hold. */
+bool task_listed(struct client *client, const struct request *request,
+    uint32_t lock, uint32_t owner, const struct answer *item);
+
+/* LOST; false: there is no such hold. */
+bool task_lost(struct client *client, uint32_t lock, uint32_t owner,
+    uint64_t fence, const char *reason);
+
+/* QUIT or FIN is being sent. */
+void tasks_finish(struct client *client);
+
+/* The connection has ended, the process too where `dead`. */
+void tasks_reset(struct client *client, bool dead);
+
+/* Deadlines that are over; and the next one, UINT64_MAX: none. */
+void tasks_expire(struct client *client);
+uint64_t tasks_due_us(const struct client *client);
+bool tasks_hold(const struct client *client, bool *survey);
+bool tasks_rest(const struct client *client);
+
+/* Gives back; or goes on waiting, or calls that off. */
+void task_wind_up(struct task *task);
+void task_wake(struct task *task, uint64_t in_us);
+bool task_send_lock(struct task *task, uint32_t wait_ms, uint32_t lease_ms);
+void task_leave(struct task *task);
+void task_think(struct task *task);
+
+#endif

@@ -1,0 +1,399 @@
+/*
+ * Calls of the four lock scripts, as brokers would make them, and as nobody
+ * should: tickets that are in the fake's records, several in a call, leases
+ * that have run out, words, unknown flags, and records that were spoilt.
+ *
+ * The scripts are the program's, but that they take the header's expected time
+ * for the clock, so that leases end without waiting.
+ */
+#include "tests/sim/fake_check.h"
+
+#include "daemon/store/scripts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define LOCKS      24
+#define HEAD       120
+#define TICKET     96
+#define OPS_MAX    8
+#define HEADER_LEN 96
+
+static const char clock_call[] = "call('TIME')";
+static const char clock_of_header[] =
+    "(function() local us = struct.unpack('<d', ARGV[1], 29) return "
+    "{math.floor(us / 1000000), us % 1000000} end)()";
+
+void
+locks_init(struct check *check)
+{
+    for (int i = 0; i < SCRIPT_COUNT; i++) {
+        struct bytes *text = &check->script[i];
+        const char *rest = scripts[i].body;
+        const char *at = strstr(rest, clock_call);
+        if (at == NULL) {
+            check_fail("%s does not ask for the time", scripts[i].name);
+            return; /* for who does not know that it does not return */
+        }
+        bytes_add(text, rest, (size_t)(at - rest));
+        bytes_add(text, clock_of_header, sizeof(clock_of_header) - 1);
+        rest = at + sizeof(clock_call) - 1;
+        bytes_add(text, rest, strlen(rest));
+        sha1_hex(text->at, text->len, check->sha[i]);
+    }
+}
+
+/* --- numbers, little-endian ----------------------------------------------- */
+
+static void
+put(struct bytes *out, const void *from, size_t len)
+{
+    bytes_add(out, from, len);
+}
+
+static void
+put_u8(struct bytes *out, unsigned value)
+{
+    uint8_t byte = (uint8_t)value;
+    put(out, &byte, 1);
+}
+
+static void
+put_u16(struct bytes *out, unsigned value)
+{
+    uint16_t word = (uint16_t)value;
+    put(out, &word, 2);
+}
+
+static void
+put_u32(struct bytes *out, uint64_t value)
+{
+    uint32_t word = (uint32_t)value;
+    put(out, &word, 4);
+}
+
+static void
+put_double(struct bytes *out, double value)
+{
+    put(out, &value, 8);
+}
+
+static uint32_t
+get_u32(const char *at)
+{
+    uint32_t value = 0;
+    memcpy(&value, at, 4);
+    return value;
+}
+
+static double
+get_double(const char *at)
+{
+    double value;
+    memcpy(&value, at, 8);
+    return value;
+}
+
+/* --- what is known of a lock ---------------------------------------------- */
+
+/* A ticket that may be there. */
+struct standing {
+    char identity[36];
+    char broker[8];
+    uint32_t place;
+    double arrival;
+    double fence;
+    bool found;
+};
+
+static void
+identity_of(unsigned number, char out[36])
+{
+    char text[40];
+
+    memset(out, 0, 36);
+    out[0] = 1;
+    snprintf(text, sizeof(text), "session-%08u", number);
+    memcpy(out + 4, text, 16);
+    snprintf(text, sizeof(text), "r%07u", number);
+    memcpy(out + 28, text, 8);
+}
+
+/* Some ticket of the record, mostly the first. */
+static void
+standing_read(struct check *check, const struct fake *fake, struct text key,
+    struct standing *out)
+{
+    size_t len = 0;
+    const char *record = fake_get(fake, key.at, key.len, &len);
+
+    if (record == NULL || len < HEAD + TICKET)
+        return;
+    uint16_t width;
+    memcpy(&width, record + 2, 2);
+    uint32_t stored = get_u32(record + 24);
+    uint32_t first = get_u32(record + 28);
+    if (width < TICKET || stored == 0)
+        return;
+    uint32_t place = first;
+    if (check_chance(check, 60))
+        place = (uint32_t)check_below(check, stored);
+    if (place >= stored || (uint64_t)HEAD + (uint64_t)(place + 1) * width > len)
+        return;
+    const char *ticket = record + HEAD + (size_t)place * width;
+    memcpy(out->identity, ticket + 44, 36);
+    memcpy(out->broker, ticket + 80, 8);
+    out->place = place;
+    out->arrival = get_double(ticket + 8);
+    out->fence = get_double(ticket + 16);
+    out->found = true;
+}
+
+static void
+standing_choose(struct check *check, const struct fake *fake, struct text key,
+    bool living, struct standing *out)
+{
+    memset(out, 0, sizeof(*out));
+    identity_of((unsigned)check_below(check, 20), out->identity);
+    memcpy(out->broker, "broker-", 7);
+    out->broker[7] = (char)('0' + check_below(check, 3));
+    if (living)
+        standing_read(check, fake, key, out);
+    if (check_chance(check, 4))
+        out->arrival += 1;
+    if (check_chance(check, 4))
+        out->fence -= 1;
+    if (check_chance(check, 10))
+        out->place = (uint32_t)check_below(check, 40);
+    if (check_chance(check, 20))
+        out->arrival = 0;
+    if (check_chance(check, 20))
+        out->fence = 0;
+}
+
+/* --- arguments ------------------------------------------------------------ */
+
+static void
+put_header(struct check *check, struct bytes *out, const char broker[8])
+{
+    put_u8(out, 1);
+    put_u8(out, 0);
+    put_u16(out, 1500);
+    put(out, broker, 8);
+    put_double(out, (double)(check->now_us - 5000));
+    put_double(out, 86400000);
+    put_double(out, (double)check->now_us);
+    put_u32(out, check_chance(check, 90) ? 14 : 2);
+    put(out, check->repl_id, 40);
+    put(out, "holdfast:broker:", 16);
+}
+
+static double
+some_seen(struct check *check)
+{
+    uint64_t kind = check_below(check, 100);
+
+    if (kind < 95)
+        return 0;
+    if (kind < 99)
+        return (double)check->now_us + (double)check_below(check, 200000000) -
+               1e8;
+    return (double)check->now_us + 2e11;
+}
+
+static double
+some_latest(struct check *check)
+{
+    uint64_t now_ms = check->now_us / 1000;
+
+    return check_chance(check, 2) ? (double)(now_ms - 1) : 4503599627370496.0;
+}
+
+static double
+some_hold(struct check *check)
+{
+    static const double holds[] = {500, 4000, 60000};
+
+    return check_chance(check, 90) ? 0 : holds[check_below(check, 3)];
+}
+
+static uint32_t
+some_lease(struct check *check)
+{
+    return check_chance(check, 30) ? 2000 : 6000;
+}
+
+static void
+put_acquire(struct check *check, struct bytes *out, const struct standing *who)
+{
+    static const char words[] = "\1o\4name\4note";
+    unsigned flags = (who->found || check_chance(check, 20) ? 1U : 0U) +
+                     (check_chance(check, 15) ? 2U : 0U);
+    size_t len = check_chance(check, 90) ? 0 : sizeof(words) - 1;
+    char note[100];
+
+    if (check_chance(check, 1))
+        flags = (unsigned)check_below(check, 256);
+    memset(note, 'n', sizeof(note));
+    bool is_long = len > 0 && check_chance(check, 30);
+    put(out, who->identity, 36);
+    put_u8(out, flags);
+    put_u8(out, 0);
+    put_u16(out, (unsigned)(is_long ? sizeof(note) : len));
+    put_u32(out, 1);
+    put_u32(out, 0);
+    put_u32(out, some_lease(check));
+    put_double(out, some_hold(check));
+    put_double(out, some_latest(check));
+    put_double(out, some_seen(check));
+    put(out, is_long ? note : words, is_long ? sizeof(note) : len);
+}
+
+static void
+put_release(struct check *check, struct bytes *out, const struct standing *who)
+{
+    put(out, who->identity, 36);
+    put_u32(out, who->place);
+    put_double(out, who->arrival);
+    put_double(out, who->fence);
+    put_double(out, some_seen(check));
+}
+
+static void
+put_renew(struct check *check, struct bytes *out, const struct standing *who)
+{
+    unsigned flags = 0;
+
+    if (check_chance(check, 10))
+        flags = check_chance(check, 50) ? 1 : 2;
+    if (check_chance(check, 1))
+        flags = (unsigned)check_below(check, 256);
+    put(out, who->identity, 36);
+    put_u8(out, flags);
+    put_u32(out, who->place);
+    put_double(out, who->arrival);
+    put_double(out, who->fence);
+    put_u32(out, some_lease(check));
+    put_double(out, some_hold(check));
+    put_double(out, some_latest(check));
+    put_double(out, some_seen(check));
+}
+
+static void
+put_op(struct check *check, struct bytes *out, enum script_id script,
+    const struct standing *who)
+{
+    switch (script) {
+    case SCRIPT_ACQUIRE:
+        put_acquire(check, out, who);
+        break;
+    case SCRIPT_RELEASE:
+        put_release(check, out, who);
+        break;
+    case SCRIPT_RENEW:
+        put_renew(check, out, who);
+        break;
+    case SCRIPT_INSPECT:
+        put_u32(out, check_below(check, 20));
+        break;
+    case SCRIPT_COUNT:
+        break;
+    }
+}
+
+static enum script_id
+some_script(struct check *check)
+{
+    uint64_t kind = check_below(check, 100);
+
+    if (kind < 40)
+        return SCRIPT_ACQUIRE;
+    if (kind < 68)
+        return SCRIPT_RELEASE;
+    return kind < 96 ? SCRIPT_RENEW : SCRIPT_INSPECT;
+}
+
+/* Bytes of a record are written over, or the key is something else. */
+static void
+make_damage(struct check *check)
+{
+    struct words *words = &check->words;
+    uint64_t lock = check_below(check, LOCKS);
+    char junk[8];
+
+    for (size_t i = 0; i < sizeof(junk); i++)
+        junk[i] = (char)(check_chance(check, 40) ? 0 : check_below(check, 256));
+    words_begin(words);
+    switch (check_below(check, 6)) {
+    case 0:
+        words_string(words, "SET");
+        words_format(words, "holdfast:{%" PRIu64 "}", lock);
+        words_add(words, junk, check_below(check, 9));
+        return;
+    case 1:
+        words_string(words, "LPUSH");
+        words_format(words, "holdfast:{%" PRIu64 "}", lock);
+        words_string(words, "x");
+        return;
+    case 2:
+    case 3:
+        words_string(words, "SETRANGE");
+        words_format(words, "holdfast:{%" PRIu64 "}", lock);
+        words_format(words, "%" PRIu64, check_below(check, 320));
+        words_add(words, junk, check_below(check, 9));
+        return;
+    default:
+        words_string(words, "DEL");
+        words_format(words, "holdfast:{%" PRIu64 "}", lock);
+        return;
+    }
+}
+
+void
+make_locks(struct check *check, const struct fake *fake)
+{
+    struct words *words = &check->words;
+    struct text keys[OPS_MAX] = {{0}};
+    struct bytes bytes = {0};
+    struct standing who;
+    enum script_id script = some_script(check);
+    size_t count = 1;
+
+    check->by_kind[0]++;
+    if (check_chance(check, 3)) {
+        make_damage(check);
+        return;
+    }
+    check->now_us += check_below(check, 40000);
+    if (check_chance(check, 1))
+        check->now_us += check_below(check, 7000000);
+    if (check_chance(check, 12) && script != SCRIPT_INSPECT)
+        count += check_below(check, OPS_MAX);
+    if (count > OPS_MAX)
+        count = OPS_MAX;
+    words_begin(words);
+    words_string(words, "EVALSHA");
+    words_string(words, check->sha[script]);
+    words_format(words, "%zu", count);
+    for (size_t i = 0; i < count; i++) {
+        words_format(
+            words, "holdfast:{%" PRIu64 "}", check_below(check, LOCKS));
+        keys[i] = words->word[words->count - 1];
+    }
+    bool living = script != SCRIPT_ACQUIRE || check_chance(check, 20);
+    if (living && check_chance(check, 10))
+        living = false;
+    standing_choose(check, fake, keys[0], living, &who);
+    put_header(check, &bytes, who.broker);
+    words_add(words, bytes.at, bytes.len);
+    for (size_t i = 0; i < count; i++) {
+        bytes.len = 0;
+        if (i > 0)
+            standing_choose(check, fake, keys[i], living, &who);
+        put_op(check, &bytes, script, &who);
+        if (check_chance(check, 1) && bytes.len > 0) /* too short */
+            bytes.len = check_below(check, bytes.len);
+        words_add(words, bytes.at, bytes.len);
+    }
+    bytes_fini(&bytes);
+}

@@ -1,0 +1,418 @@
+/*
+ * holdfast-sim: runs of the simulator, one by seed or many at a time.
+ *
+ * Many are shared out among worker processes, so that a crash costs one seed
+ * and is reported with it. A seed with a violation is shrunk.
+ */
+#include "daemon/base/assert.h"
+#include "tests/sim/run.h"
+#include "tests/sim/shrink.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WORKERS_MAX 64
+#define FAILED_MAX  20
+
+struct options {
+    uint64_t seed;
+    uint64_t count; /* 0: one run, by seed */
+    uint64_t run_us;
+    double hours; /* of real time; 0: by count */
+    unsigned jobs;
+    bool trace;
+    bool shrink;
+    bool twice;
+    const char *set;
+    const char *record;
+};
+
+static void
+usage(FILE *file)
+{
+    fputs("usage: holdfast-sim --seed N [--set KEY=VALUE,...] [--trace]\n"
+          "       holdfast-sim --count N [--seed FIRST] [--jobs N]\n"
+          "  --seconds S   virtual seconds of a run, with faults (60)\n"
+          "  --hours H     as many seeds as fit, instead of --count\n"
+          "  --twice       each seed twice: the traces must be equal\n"
+          "  --no-shrink   leave a seed with a violation as it is\n"
+          "  --record FILE append the summary as a line of JSON\n",
+        file);
+}
+
+static double
+seconds_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static uint64_t
+number_of(const char *text)
+{
+    char *end;
+    uint64_t value = strtoull(text, &end, 10);
+
+    if (*text == '\0' || *end != '\0') {
+        usage(stderr);
+        exit(64);
+    }
+    return value;
+}
+
+static void
+options_parse(struct options *options, int argc, char **argv)
+{
+    bool seed = false;
+
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(word, "--trace") == 0)
+            options->trace = true;
+        else if (strcmp(word, "--no-shrink") == 0)
+            options->shrink = false;
+        else if (strcmp(word, "--twice") == 0)
+            options->twice = true;
+        else if (strcmp(word, "--help") == 0)
+            usage(stdout), exit(0);
+        else if (strcmp(word, "--seed") == 0)
+            options->seed = number_of(value), seed = true, i++;
+        else if (strcmp(word, "--count") == 0)
+            options->count = number_of(value), i++;
+        else if (strcmp(word, "--seconds") == 0)
+            options->run_us = number_of(value) * 1000000, i++;
+        else if (strcmp(word, "--jobs") == 0)
+            options->jobs = (unsigned)number_of(value), i++;
+        else if (strcmp(word, "--hours") == 0)
+            options->hours = strtod(value, NULL), i++;
+        else if (strcmp(word, "--set") == 0)
+            options->set = value, i++;
+        else if (strcmp(word, "--record") == 0)
+            options->record = value, i++;
+        else
+            usage(stderr), exit(64);
+    }
+    if (!seed && options->count == 0 && options->hours <= 0)
+        usage(stderr), exit(64);
+}
+
+static void
+options_plan(const struct options *options, uint64_t seed, struct plan *plan)
+{
+    plan_draw(plan, seed, options->run_us);
+    if (options->set != NULL && !plan_set(plan, options->set)) {
+        fprintf(
+            stderr, "holdfast-sim: --set %s: not understood\n", options->set);
+        exit(64);
+    }
+}
+
+static void
+say_result(const struct result *result)
+{
+    printf("seed=%" PRIu64 " hash=%016" PRIx64 " grants=%" PRIu64
+           " faults=%" PRIu64 " violations=%" PRIu64 "\n",
+        result->seed, result->hash, result->totals.grants,
+        result_faults(result), result->totals.violations);
+}
+
+/* One run in this process. */
+static int
+run_one(const struct options *options)
+{
+    struct plan plan;
+    struct result result;
+
+    options_plan(options, options->seed, &plan);
+    plan_print(&plan);
+    fflush(stdout);
+    run_plan(&plan, options->trace, &result);
+    for (int i = 0; i < FAULT_COUNT; i++)
+        if (result.totals.excused[i] > 0)
+            printf("excused by %s: %" PRIu64 "\n", fault_names[i],
+                result.totals.excused[i]);
+    for (int i = 0; i < PROMISE_COUNT; i++)
+        if (result.totals.by_promise[i] > 0)
+            printf("broken: %s: %" PRIu64 "\n", promise_names[i],
+                result.totals.by_promise[i]);
+    say_result(&result);
+    return result.totals.violations > 0;
+}
+
+/* --- many ----------------------------------------------------------------- */
+
+struct worker {
+    pid_t pid;
+    int pipe;
+    uint64_t next; /* the seed that it is at */
+    size_t got;    /* bytes of a result that is on its way */
+    struct result result;
+};
+
+struct summary {
+    double began;
+    uint64_t seeds;
+    struct result sum;
+    uint64_t crashed;
+    uint64_t failed[FAILED_MAX];
+    uint64_t failed_count;
+    uint64_t differed;
+};
+
+static void
+worker_body(
+    const struct options *options, uint64_t seed, unsigned step, int out)
+{
+    double until = seconds_now() + options->hours * 3600;
+
+    for (;; seed += step) {
+        struct plan plan;
+        struct result result;
+        if (options->hours > 0 ? seconds_now() >= until
+                               : seed >= options->seed + options->count)
+            exit(0);
+        options_plan(options, seed, &plan);
+        run_plan(&plan, false, &result);
+        if (options->twice) {
+            struct result again;
+            run_plan(&plan, false, &again);
+            result.crashed = again.hash != result.hash;
+        }
+        const char *at = (const char *)&result;
+        for (size_t left = sizeof(result); left > 0;) {
+            ssize_t put = write(out, at, left);
+            if (put <= 0)
+                exit(1);
+            at += put;
+            left -= (size_t)put;
+        }
+    }
+}
+
+static void
+worker_start(
+    const struct options *options, struct worker *worker, unsigned step)
+{
+    int ends[2];
+
+    fflush(stdout);
+    if (pipe(ends) != 0 || (worker->pid = fork()) < 0) {
+        perror("holdfast-sim");
+        exit(71);
+    }
+    if (worker->pid == 0) {
+        close(ends[0]);
+        worker_body(options, worker->next, step, ends[1]);
+    }
+    close(ends[1]);
+    worker->pipe = ends[0];
+    worker->got = 0;
+}
+
+static void
+summary_failed(struct summary *summary, uint64_t seed)
+{
+    if (summary->failed_count < FAILED_MAX)
+        summary->failed[summary->failed_count] = seed;
+    summary->failed_count++;
+}
+
+static void
+summary_add(struct summary *summary, const struct result *result)
+{
+    struct result *sum = &summary->sum;
+
+    summary->seeds++;
+    sum->virtual_us += result->virtual_us;
+    sum->events += result->events;
+    sum->commands += result->commands;
+    sum->scripts += result->scripts;
+    sum->totals.grants += result->totals.grants;
+    sum->totals.updates += result->totals.updates;
+    sum->totals.refused += result->totals.refused;
+    sum->totals.violations += result->totals.violations;
+    for (int i = 0; i < PROMISE_COUNT; i++)
+        sum->totals.by_promise[i] += result->totals.by_promise[i];
+    for (int i = 0; i < FAULT_COUNT; i++) {
+        sum->totals.excused[i] += result->totals.excused[i];
+        sum->faults.by_kind[i] += result->faults.by_kind[i];
+    }
+    for (size_t i = 0; i < COUNTER_COUNT; i++)
+        sum->counters[i] += result->counters[i];
+    if (result->crashed) /* twice, and not the same */
+        summary->differed++;
+    if (result->totals.violations > 0 || result->crashed)
+        summary_failed(summary, result->seed);
+}
+
+/* False: the worker is done. A crash costs the seed that it was at. */
+static bool
+worker_read(const struct options *options, struct worker *worker,
+    struct summary *summary, unsigned step)
+{
+    ssize_t got = read(worker->pipe, (char *)&worker->result + worker->got,
+        sizeof(worker->result) - worker->got);
+    int status = 0;
+
+    if (got > 0) {
+        worker->got += (size_t)got;
+        if (worker->got == sizeof(worker->result)) {
+            worker->got = 0;
+            worker->next = worker->result.seed + step;
+            summary_add(summary, &worker->result);
+        }
+        return true;
+    }
+    close(worker->pipe);
+    while (waitpid(worker->pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return false;
+    fprintf(stderr, "seed=%" PRIu64 " crashed\n", worker->next);
+    summary->crashed++;
+    summary_failed(summary, worker->next);
+    worker->next += step;
+    if (options->hours <= 0 && worker->next >= options->seed + options->count)
+        return false;
+    worker_start(options, worker, step);
+    return true;
+}
+
+static void
+say_coverage(const struct summary *summary)
+{
+    unsigned seen = 0;
+
+    for (size_t i = 0; i < COUNTER_COUNT; i++)
+        seen += summary->sum.counters[i] > 0;
+    printf("events counted by the brokers: %u of %u kinds; not seen:", seen,
+        (unsigned)COUNTER_COUNT);
+    for (size_t i = 0; i < COUNTER_COUNT; i++)
+        if (summary->sum.counters[i] == 0)
+            printf(" %s", counter_name((enum counter)i));
+    printf("\n");
+}
+
+static void
+say_summary(const struct summary *summary)
+{
+    const struct result *sum = &summary->sum;
+    double took = seconds_now() - summary->began;
+    uint64_t excused = 0;
+
+    printf("faults:");
+    for (int i = 0; i < FAULT_COUNT; i++)
+        printf(" %s=%" PRIu64, fault_names[i], sum->faults.by_kind[i]);
+    printf("\nexcused:");
+    for (int i = 0; i < FAULT_COUNT; i++) {
+        excused += sum->totals.excused[i];
+        if (sum->totals.excused[i] > 0)
+            printf(" %s=%" PRIu64, fault_names[i], sum->totals.excused[i]);
+    }
+    printf("\n");
+    for (int i = 0; i < PROMISE_COUNT; i++)
+        if (sum->totals.by_promise[i] > 0)
+            printf("broken: %s: %" PRIu64 "\n", promise_names[i],
+                sum->totals.by_promise[i]);
+    say_coverage(summary);
+    for (uint64_t i = 0; i < summary->failed_count && i < FAILED_MAX; i++)
+        printf("failed: --seed %" PRIu64 "\n", summary->failed[i]);
+    printf("seeds=%" PRIu64 " virtual_hours=%.1f grants=%" PRIu64
+           " updates=%" PRIu64 " stale_refused=%" PRIu64 " faults=%" PRIu64
+           " scripts=%" PRIu64 " excused=%" PRIu64 " seconds=%.0f"
+           " seeds_per_second=%.1f speed=%.0f crashed=%" PRIu64
+           " differed=%" PRIu64 " violations=%" PRIu64 "\n",
+        summary->seeds, (double)sum->virtual_us / 3.6e9, sum->totals.grants,
+        sum->totals.updates, sum->totals.refused, result_faults(sum),
+        sum->scripts, excused, took, (double)summary->seeds / took,
+        (double)sum->virtual_us / 1e6 / took, summary->crashed,
+        summary->differed, sum->totals.violations);
+}
+
+static void
+record_summary(const struct options *options, const struct summary *summary)
+{
+    const struct result *sum = &summary->sum;
+    FILE *file = fopen(options->record, "ae");
+
+    if (file == NULL) {
+        perror(options->record);
+        return;
+    }
+    fprintf(file,
+        "{\"first\": %" PRIu64 ", \"seeds\": %" PRIu64
+        ", \"virtual_s\": %" PRIu64 ", \"real_s\": %.0f, \"jobs\": %u"
+        ", \"grants\": %" PRIu64 ", \"crashed\": %" PRIu64
+        ", \"violations\": %" PRIu64 ", \"faults\": {",
+        options->seed, summary->seeds, sum->virtual_us / 1000000,
+        seconds_now() - summary->began, options->jobs, sum->totals.grants,
+        summary->crashed, sum->totals.violations);
+    for (int i = 0; i < FAULT_COUNT; i++)
+        fprintf(file, "%s\"%s\": %" PRIu64, i > 0 ? ", " : "", fault_names[i],
+            sum->faults.by_kind[i]);
+    fprintf(file, "}, \"excused\": {");
+    for (int i = 0, n = 0; i < FAULT_COUNT; i++)
+        if (sum->totals.excused[i] > 0)
+            fprintf(file, "%s\"%s\": %" PRIu64, n++ > 0 ? ", " : "",
+                fault_names[i], sum->totals.excused[i]);
+    fprintf(file, "}}\n");
+    fclose(file);
+}
+
+static int
+run_many(struct options *options)
+{
+    static struct worker workers[WORKERS_MAX];
+    static struct summary summary;
+    unsigned running = 0;
+
+    summary.began = seconds_now();
+    if (options->jobs == 0)
+        options->jobs = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
+    if (options->jobs > WORKERS_MAX)
+        options->jobs = WORKERS_MAX;
+    for (unsigned i = 0; i < options->jobs; i++) {
+        workers[i].next = options->seed + i;
+        worker_start(options, &workers[i], options->jobs);
+        running++;
+    }
+    while (running > 0)
+        for (unsigned i = 0; i < options->jobs; i++)
+            if (workers[i].pid > 0 &&
+                !worker_read(options, &workers[i], &summary, options->jobs)) {
+                workers[i].pid = 0;
+                running--;
+            }
+    for (uint64_t i = 0; options->shrink && i < summary.failed_count && i < 3;
+         i++) {
+        struct plan plan;
+        options_plan(options, summary.failed[i], &plan);
+        shrink(&plan);
+    }
+    say_summary(&summary);
+    if (options->record != NULL)
+        record_summary(options, &summary);
+    return summary.failed_count > 0;
+}
+
+int
+main(int argc, char **argv)
+{
+    struct options options = {.run_us = 60000000, .shrink = true};
+
+    signal(SIGPIPE, SIG_IGN);
+    options_parse(&options, argc, argv);
+    if (options.count == 0 && options.hours <= 0)
+        return run_one(&options);
+    return run_many(&options);
+}

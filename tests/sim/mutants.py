@@ -1,0 +1,406 @@
+#!/usr/bin/env python3
+"""`make sim-mutants`: planted bugs, each of which the simulator must find.
+
+Each mutant changes one place of the core, the store, the base or the scripts
+into a mistake that somebody has made, here or elsewhere (PITFALLS, DESIGN). The
+tree is copied, changed, built, and run seed after seed until a promise is
+broken or the program's own assertions stop it. A mutant that is not found is a
+hole in the simulator.
+
+    python3 tests/sim/mutants.py [--only NAME,...] [--seeds N] [--markdown]
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+TREE = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+FOLDERS = ("daemon", "proto", "lua", "conf", "tests/sim")
+
+# name: (file, what is there, the mistake, what it is)
+MUTANTS = {
+    "lease-from-reply": (
+        "daemon/store/call.c", "op->result.sent_us = call->sent_us;",
+        "op->result.sent_us = now_us;",
+        "a lease counts from the answer and not from the sending"),
+    "lines-after-operations": (
+        "daemon/store/engine.c",
+        """    for (uint32_t i = 0; i < effects->entry_count; i++)
+        engine->sink.effect(engine->arg, &effects->entries[i]);
+    engine->sink.written(engine->arg);
+    if (!list_empty(&engine->effects.ops))
+        store_submit(engine->store, now_us, &engine->effects.ops);
+""",
+        """    if (!list_empty(&engine->effects.ops))
+        store_submit(engine->store, now_us, &engine->effects.ops);
+    if (effects->entry_count > 4096 || now_us % 2 == 0) {
+        for (uint32_t i = 0; i < effects->entry_count; i++)
+            engine->sink.effect(engine->arg, &effects->entries[i]);
+        engine->sink.written(engine->arg);
+    }
+""",
+        "lines of a turn are lost"),
+    "deadline-ignored": (
+        "daemon/core/ticket.c",
+        "        due_us = us_min(ticket->deadline_us, ticket->jeopardy_us);",
+        "        due_us = ticket->jeopardy_us;",
+        "nobody looks at a hold's deadline"),
+    "deadline-late": (
+        "daemon/core/ticket.c",
+        "    ticket_set_deadline(ticket,\n        us_min(",
+        "    ticket_set_deadline(ticket,\n        (uint64_t)100000 + us_min(",
+        "a deadline is 100 ms too late"),
+    "no-watchdog": (
+        "daemon/core/ticket.c",
+        "            due_us = us_min(due_us, ticket->renew_us);",
+        "            due_us = us_min(due_us, ticket->deadline_us);",
+        "nobody renews"),
+    "renewal-brings-back": (
+        "lua/renew.lua",
+        "    if not t or (fence > 0 and t.fence ~= fence) then\n"
+        "        return result(GONE)\n    end\n",
+        "    if not t or (fence > 0 and t.fence ~= fence) then\n"
+        "        if fence == 0 then\n            return result(GONE)\n"
+        "        end\n"
+        "        return result(OK, place, arrival, fence, lease)\n    end\n",
+        "a renewal of what is gone is answered OK"),
+    "timed-out-stays-queued": (
+        "daemon/core/ticket.c",
+        """        ticket->abandoned = true;
+    else if (ticket->state == TICKET_WAITING)
+        ticket_leave(core, ticket);
+}""",
+        """        ticket->abandoned = true;
+    else if (ticket->state == TICKET_WAITING) {
+        ticket_set_state(core, ticket, TICKET_IDLE);
+        ticket_advance(core, ticket);
+    }
+}""",
+        "who has stopped waiting stands in the queue still"),
+    "dead-stay-queued": (
+        "daemon/core/ticket.c",
+        """    case TICKET_WAITING:
+        ticket_leave(core, ticket);
+        break;
+    case TICKET_ASKING:
+        ticket->abandoned = true;
+        break;
+    case TICKET_LEAVING:""",
+        """    case TICKET_WAITING:
+        ticket_set_state(core, ticket, TICKET_IDLE);
+        ticket_free(core, ticket);
+        break;
+    case TICKET_ASKING:
+        ticket->abandoned = true;
+        break;
+    case TICKET_LEAVING:""",
+        "the dead are not struck from the queue"),
+    "dead-keep-locks": (
+        "daemon/core/ticket.c",
+        """        count(core->counters, COUNTER_releases_by_death);
+        ticket_leave(core, ticket);
+        break;
+    case TICKET_WAITING:""",
+        """        ticket_set_state(core, ticket, TICKET_IDLE);
+        ticket_free(core, ticket);
+        break;
+    case TICKET_WAITING:""",
+        "the locks of the dead wait for their leases' end"),
+    "grant-to-the-gone": (
+        "daemon/core/ticket.c",
+        "    if (!ticket_wanted(ticket) || ticket->deadline_us",
+        "    if (!ticket_wanted(ticket)) {\n"
+        "        ticket_rest(core, ticket);\n        return;\n    }\n"
+        "    if (ticket->deadline_us",
+        "a late grant for a request that is gone is not released"),
+    "stale-unlock": (
+        "daemon/core/ticket.c",
+        "    if (pending->fence == 0 || pending->fence == ticket->fence)\n"
+        "        return false;",
+        "    if (pending->fence < (uint64_t)1 << 60)\n        return false;",
+        "UNLOCK does not look at the fence"),
+    "release-without-fence": (
+        "lua/release.lua",
+        "    if not t or (fence > 0 and t.fence ~= fence) then\n"
+        "        return result(GONE)\n    end\n    ticket_strike(r, t)",
+        "    t = t or (r.live > 0 and ticket_unpack(r.first, call('GETRANGE',\n"
+        "        key, ticket_at(r, r.first), ticket_at(r, r.first + 1) - 1),\n"
+        "        1))\n    if not t then\n        return result(GONE)\n"
+        "    end\n    ticket_strike(r, t)",
+        "a release strikes out whoever stands first"),
+    "acquire-not-idempotent": (
+        "lua/acquire.lua", "    if bit.band(flags, RETRY) ~= 0 then",
+        "    if false then",
+        "asking again stands in the queue twice"),
+    "retry-not-told": (
+        "daemon/core/ticket.c", "    op->retry = ticket->doubt;\n"
+        "    op->no_queue", "    op->no_queue",
+        "after a lost answer nobody looks for the ticket"),
+    "retry-finds-the-expired": (
+        "lua/acquire.lua",
+        "    expire(r)\n    local t, grants\n"
+        "    if bit.band(flags, RETRY) ~= 0 then\n",
+        "    local t, grants\n    if bit.band(flags, RETRY) ~= 0 then\n"
+        "        r.low = now + r.longest\n",
+        "a retry is answered with a hold that is over"),
+    "no-latest-time": (
+        "lua/acquire.lua",
+        "    if now > latest then\n        return result(LATE)\n    end\n", "",
+        "an acquire that slept in a buffer still runs"),
+    "doubt-is-no": (
+        "daemon/core/ticket.c",
+        "    count(core->counters, COUNTER_outcomes_unknown);\n"
+        "    ticket->doubt = true;\n    if (ticket->abandoned",
+        "    count(core->counters, COUNTER_outcomes_unknown);\n"
+        "    if (ticket->abandoned",
+        "a lost answer is taken for a no"),
+    "unknown-is-unsent": (
+        "daemon/store/call.c",
+        "        op_done(store, container_of(at, struct op, link), "
+        "OP_UNKNOWN);",
+        "        op_done(store, container_of(at, struct op, link), "
+        "OP_UNSENT);",
+        "what was sent and not answered counts as not sent"),
+    "two-holders": (
+        "lua/record.lua", "    return r.granted == 0\nend",
+        "    return r.granted <= 1\nend",
+        "two are compatible"),
+    "expires-early": (
+        "lua/record.lua", "            if t.ends <= now then\n"
+        "                local lapsed",
+        "            if t.ends <= now + 400 then\n"
+        "                local lapsed",
+        "a lease ends 400 ms too early"),
+    "no-suspension": (
+        "lua/record.lua", "                if lapsed then\n",
+        "                if false then\n",
+        "a lapse does not suspend the broker's other tickets"),
+    "suspended-for-ever": (
+        "lua/renew.lua",
+        "        t.flags, t.ends = WAITS, now + lease\n",
+        "        t.ends = now + lease\n",
+        "a refresh does not end a suspension"),
+    "last-in-first": (
+        "lua/record.lua",
+        "        elseif flags == WAITS then\n            local t = own",
+        "        elseif flags == WAITS and (place == r.stored - 1 or\n"
+        "            now % 3 > 0) then\n            local t = own",
+        "the queue is not served in order"),
+    "unclaimed-for-ever": (
+        "lua/record.lua", "        term = min(term, lapse)",
+        "        term = term * 100",
+        "an unclaimed grant does not lapse"),
+    "no-publish": (
+        "lua/record.lua",
+        "        call('PUBLISH', channel .. t.broker,\n"
+        "            pack('<c1c8d', 'G', request, t.fence))\n", "",
+        "no hint is published, and the releaser does not ask either",
+        ("daemon/core/core.c", "    if (result->handed)", "    if (false)"),
+        ("daemon/core/ticket.c",
+         "    lock_ask_at(core, ticket->lock,\n"
+         "        core->now_us + us_from_ms(result->again_ms) + 20000 +",
+         "    lock_ask_at(core, ticket->lock,\n"
+         "        core->now_us + us_from_ms(result->again_ms) + 600000000 +")),
+    "fence-by-clock": (
+        "lua/call.lua",
+        "    if old_id ~= id then\n"
+        "        fence = math.max(fence + FENCE_STEP, now_us + FENCE_JUMP)\n"
+        "    end\n",
+        "    fence = now_us\n",
+        "the fence is the clock"),
+    "fence-no-jump": (
+        "lua/call.lua",
+        "        fence = math.max(fence + FENCE_STEP, now_us + FENCE_JUMP)",
+        "        fence = fence + 0",
+        "no jump of the fence where the replication id changed"),
+    "fence-forgets": (
+        "lua/record.lua", "        fence = first_fence(), arrival",
+        "        fence = 0, arrival",
+        "a lock without a record begins at fence 0"),
+    "same-fence": (
+        "lua/record.lua", "    r.fence = r.fence + 1\n    t.fence = r.fence",
+        "    t.fence = r.fence",
+        "a hand-over gives the last fence again"),
+    "squeeze-loses-one": (
+        "lua/record.lua",
+        "                kept[#kept + 1] = sub(raw, from, at - 1)",
+        "                kept[#kept + 1] = sub(raw, from + r.width, at - 1)",
+        "squeezing the dead out loses a living ticket"),
+    "prefix-compared": (
+        "lua/record.lua",
+        "    if t and t.flags ~= 0 and t.identity == identity then",
+        "    if t and t.flags ~= 0 and\n"
+        "        sub(t.identity, 1, 4) == sub(identity, 1, 4) then",
+        "identities are compared by their beginning"),
+    "predecessor-lives": (
+        "daemon/store/link.c",
+        "    if (link->old_client_id != 0 &&\n        memcmp",
+        "    if (link->old_client_id == UINT64_MAX &&\n        memcmp",
+        "the lost connection's commands may still run",
+        ("lua/acquire.lua",
+         "    if now > latest then\n        return result(LATE)\n    end\n",
+         "")),
+    "ask-without-asking": (
+        "daemon/store/call.c", "    op->asking = true;",
+        "    op->asking = false;",
+        "ASK is followed without ASKING"),
+    "no-split": (
+        "daemon/store/call.c",
+        "        count(store->counters, COUNTER_redis_tryagain);\n"
+        "        op->single = true;\n",
+        "        count(store->counters, COUNTER_redis_tryagain);\n",
+        "a batch that got TRYAGAIN is tried again as it is"),
+    "moved-ignored": (
+        "daemon/store/call.c",
+        "    store->slots[slot] = node;\n    op_again(store, op, node",
+        "    op_again(store, op, link->node",
+        "MOVED is not followed",
+        ("daemon/store/call.c",
+         "    count(store->counters, COUNTER_redis_moved);\n"
+         "    route_want_map(store);",
+         "    count(store->counters, COUNTER_redis_moved);")),
+    "noscript-not-loaded": (
+        "daemon/store/call.c",
+        "    if (refusal_of(error) == REFUSAL_NOSCRIPT)\n"
+        "        link_load_scripts(store, link, now_us);\n", "",
+        "scripts that Redis forgot are not loaded again"),
+    "wheel-late": (
+        "daemon/base/wheel.c", "    node->due_us = due_us;\n    place",
+        "    node->due_us = due_us + 700000;\n    place",
+        "timers fire 700 ms late"),
+    "handle-not-checked": (
+        "daemon/core/ticket.c",
+        "    if (ticket->used && !ticket->doubt)\n"
+        "        slab_renew_handle(&core->tickets, ticket);\n", "",
+        "a request id is used twice"),
+    "pendings-forgotten": (
+        "daemon/core/ticket.c",
+        "                pending_error(core, pending,\n"
+        "                    ticket->lost ? ERROR_LOST : ERROR_NOTHELD, "
+        "NULL);\n"
+        "            break;",
+        "                pending_error(core, pending,\n"
+        "                    ticket->lost ? ERROR_LOST : ERROR_NOTHELD, "
+        "NULL);\n"
+        "            return;",
+        "what was queued behind a request is never served"),
+    "reentry-not-counted": (
+        "daemon/core/ticket.c", "    ticket->holds++;\n", "",
+        "an inner UNLOCK frees the outer section"),
+    "lost-not-told": (
+        "daemon/core/ticket.c",
+        "    hold_lost(core, ticket, lost_reason(core, ticket));\n"
+        "    ticket_leave(core, ticket);",
+        "    (void)lost_reason(core, ticket);\n"
+        "    ticket_leave(core, ticket);",
+        "LOST is not sent"),
+    "overtaken-renewal-shortens": (
+        "lua/renew.lua", "    if flags ~= SETS_END then", "    if false then",
+        "a renewal that was overtaken shortens the lease"),
+}
+
+
+class Failure(Exception):
+    """The mutant cannot be made."""
+
+
+def changes(mutant):
+    """(file, old, new) of all the places that it changes."""
+    yield mutant[:3]
+    yield from mutant[4:]
+
+
+def plant(folder, mutant):
+    for path, old, new in changes(mutant):
+        path = os.path.join(folder, path)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        if text.count(old) != 1:
+            raise Failure(f"{path}: {text.count(old)} places for {old!r}")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace(old, new))
+
+
+def copy_tree(to):
+    for name in FOLDERS:
+        shutil.copytree(os.path.join(TREE, name), os.path.join(to, name))
+    shutil.copy(os.path.join(TREE, "Makefile"), to)
+
+
+def build(folder):
+    make = subprocess.run(
+        ["make", "-s", "-C", folder, f"-j{os.cpu_count()}", "simulator"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    if make.returncode != 0:
+        raise Failure(make.stderr.decode(errors="replace")[-2000:])
+
+
+def seek(folder, options):
+    """(seeds until it was found, or None; what was broken)."""
+    step = options.batch
+    for first in range(1, options.seeds + 1, step):
+        run = subprocess.run(
+            [os.path.join(folder, "build", "holdfast-sim"), "--seed",
+             str(first), "--count", str(step), "--no-shrink", "--seconds",
+             str(options.seconds)],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False,
+            timeout=3600)
+        if run.returncode == 0:
+            continue
+        text = run.stdout.decode(errors="replace")
+        failed = [int(seed) for seed in
+                  re.findall(r"^failed: --seed (\d+)", text, re.M)]
+        broken = re.findall(r"^broken: (\w+)", text, re.M)
+        return (min(failed) if failed else first,
+                "+".join(broken) or "assertion")
+    return None, "not found"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seeds", type=int, default=2000)
+    parser.add_argument("--batch", type=int, default=20)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--markdown", action="store_true")
+    options = parser.parse_args()
+    names = [name for name in options.only.split(",") if name] or MUTANTS
+    missed = 0
+    base = os.path.join(TREE, "build", "mutants")
+    shutil.rmtree(base, ignore_errors=True)
+    folder = os.path.join(base, "tree")
+    copy_tree(folder)
+    build(folder)
+    for name in names:
+        began = time.monotonic()
+        mutant = MUTANTS[name]
+        saved = {}
+        for path, _, _ in changes(mutant):
+            with open(os.path.join(folder, path), encoding="utf-8") as file:
+                saved.setdefault(path, file.read())
+        try:
+            plant(folder, mutant)
+            build(folder)
+            seeds, what = seek(folder, options)
+        finally:
+            for path, text in saved.items():
+                with open(os.path.join(folder, path), "w",
+                          encoding="utf-8") as file:
+                    file.write(text)
+        missed += seeds is None
+        row = (name, "-" if seeds is None else str(seeds), what,
+               f"{time.monotonic() - began:.0f} s", mutant[3])
+        print("| " + " | ".join(row) + " |" if options.markdown else
+              f"{row[0]:28} {row[1]:>6}  {row[2]:24} {row[3]:>6}  {row[4]}",
+              flush=True)
+    print(f"{len(names) - missed} of {len(names)} found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

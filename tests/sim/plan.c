@@ -1,0 +1,192 @@
+/*
+ * Drawing a plan from a seed, and changing one by hand.
+ */
+#include "tests/sim/plan.h"
+
+#include "daemon/base/random.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FAULT_NAME(name, text) #name,
+const char *const fault_names[FAULT_COUNT] = {FAULTS(FAULT_NAME)};
+#undef FAULT_NAME
+
+#define FAULT_TEXT(name, text) text,
+const char *const fault_texts[FAULT_COUNT] = {FAULTS(FAULT_TEXT)};
+#undef FAULT_TEXT
+
+static uint64_t
+between(struct random *random, uint64_t low, uint64_t high)
+{
+    return low + random_below(random, high - low + 1);
+}
+
+/* Even over the orders of magnitude between low and high. */
+static uint64_t
+magnitude(struct random *random, uint64_t low, uint64_t high)
+{
+    uint64_t top = low;
+
+    while (top < high && random_below(random, 4) != 0)
+        top = top * 2 > high ? high : top * 2;
+    return between(random, low, top);
+}
+
+/* Every other run is free of what a topology cannot promise anything about. */
+static void
+plan_faults(struct plan *plan, struct random *random)
+{
+    bool excuses = random_below(random, 4) == 0;
+    bool clocks = random_below(random, 4) == 0;
+
+    if (random_below(random, 12) == 0)
+        return; /* a quiet run */
+    plan->fault_us = magnitude(random, 200000, 20000000);
+    for (int i = 0; i < FAULT_COUNT; i++) {
+        bool excuse = i >= FAULT_FIRST_EXCUSE && i != FAULT_broker_clock;
+        if (random_below(random, 2) == 0 || (excuse && !excuses))
+            continue;
+        plan->fault_weight[i] = (uint32_t)magnitude(random, 1, 16);
+    }
+    if (excuses && clocks)
+        plan->skew_us = magnitude(random, 10000, 20000000);
+    /* Without loss, with clocks that agree, a failover breaks nothing. */
+    if (!excuses && random_below(random, 4) == 0)
+        plan->fault_weight[FAULT_failover] = 4;
+}
+
+void
+plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
+{
+    struct random random;
+
+    memset(plan, 0, sizeof(*plan));
+    random_init(&random, seed * 2 + 1);
+    plan->seed = seed;
+    plan->run_us = run_us;
+    plan->brokers = (uint32_t)between(&random, 1, 4);
+    plan->clients = (uint32_t)magnitude(&random, 2, 24);
+    plan->cluster = random_below(&random, 2) == 0;
+    plan->masters = plan->cluster ? (uint32_t)between(&random, 1, 3) : 1;
+    plan->replicas = plan->cluster ? (uint32_t)random_below(&random, 3) : 0;
+    plan->locks = (uint32_t)magnitude(&random, 1, 16);
+    plan->lease_ms = (uint32_t)between(&random, 1000, 10000);
+    plan->command_timeout_ms =
+        (uint32_t)between(&random, 50, plan->lease_ms / 4);
+    plan->think_us = magnitude(&random, 50000, 3000000);
+    plan->hold_us = magnitude(&random, 1000, 8000000);
+    plan->latency_us = between(&random, 20, 300);
+    plan->jitter_us = magnitude(&random, 10, 20000);
+    plan_faults(plan, &random);
+}
+
+void
+plan_print(const struct plan *plan)
+{
+    printf("seed=%" PRIu64 " run=%.1fs brokers=%u clients=%u masters=%u "
+           "replicas=%u cluster=%d locks=%u lease=%ums timeout=%ums "
+           "think=%.1fms hold=%.1fms latency=%" PRIu64 "us jitter=%" PRIu64
+           "us skew=%.1fms fault=%.1fms\nfaults:",
+        plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
+        plan->masters, plan->replicas, plan->cluster, plan->locks,
+        plan->lease_ms, plan->command_timeout_ms, (double)plan->think_us / 1e3,
+        (double)plan->hold_us / 1e3, plan->latency_us, plan->jitter_us,
+        (double)plan->skew_us / 1e3, (double)plan->fault_us / 1e3);
+    for (int i = 0; i < FAULT_COUNT; i++)
+        if (plan->fault_weight[i] > 0)
+            printf(" %s=%u", fault_names[i], plan->fault_weight[i]);
+    printf("\n");
+}
+
+/* --- by hand -------------------------------------------------------------- */
+
+#define KEYS(X)           \
+    X(brokers)            \
+    X(clients)            \
+    X(masters)            \
+    X(replicas)           \
+    X(locks)              \
+    X(lease_ms)           \
+    X(command_timeout_ms) \
+    X(think_us)           \
+    X(hold_us)            \
+    X(latency_us)         \
+    X(jitter_us)          \
+    X(skew_us)            \
+    X(fault_us)           \
+    X(run_us)
+
+static bool
+plan_set_one(struct plan *plan, const char *key, size_t len, uint64_t value)
+{
+#define KEY(name)                                                \
+    if (strlen(#name) == len && strncmp(#name, key, len) == 0) { \
+        plan->name = (__typeof__(plan->name))value;              \
+        return true;                                             \
+    }
+    KEYS(KEY)
+#undef KEY
+    if (len == 7 && strncmp(key, "cluster", len) == 0) {
+        plan->cluster = value != 0;
+        return true;
+    }
+    for (int i = 0; i < FAULT_COUNT; i++)
+        if (strlen(fault_names[i]) == len &&
+            strncmp(fault_names[i], key, len) == 0) {
+            plan->fault_weight[i] = (uint32_t)value;
+            return true;
+        }
+    if (len == 6 && strncmp(key, "faults", len) == 0) {
+        memset(plan->fault_weight, 0, sizeof(plan->fault_weight));
+        return true;
+    }
+    return false;
+}
+
+bool
+plan_set(struct plan *plan, const char *text)
+{
+    while (*text != '\0') {
+        const char *equals = strchr(text, '=');
+        char *end;
+        if (equals == NULL)
+            return false;
+        uint64_t value = strtoull(equals + 1, &end, 10);
+        if (end == equals + 1 || (*end != '\0' && *end != ',') ||
+            !plan_set_one(plan, text, (size_t)(equals - text), value))
+            return false;
+        text = *end == ',' ? end + 1 : end;
+    }
+    return plan->brokers > 0 && plan->brokers <= 8 && plan->clients > 0 &&
+           plan->clients <= 40 && plan->masters > 0 && plan->masters <= 4 &&
+           plan->replicas <= 2 && plan->locks > 0 && plan->locks <= 64;
+}
+
+/* Adds "key=value" to `out` where the two differ. */
+static void
+difference(
+    char *out, size_t out_bytes, const char *key, uint64_t now, uint64_t was)
+{
+    size_t len = strlen(out);
+
+    if (now != was)
+        snprintf(out + len, out_bytes - len, "%s%s=%" PRIu64,
+            len > 0 ? "," : "", key, now);
+}
+
+void
+plan_difference(
+    const struct plan *plan, const struct plan *from, char *out, size_t bytes)
+{
+    out[0] = '\0';
+#define KEY(name) difference(out, bytes, #name, plan->name, from->name);
+    KEYS(KEY)
+#undef KEY
+    difference(out, bytes, "cluster", plan->cluster, from->cluster);
+    for (int i = 0; i < FAULT_COUNT; i++)
+        difference(out, bytes, fault_names[i], plan->fault_weight[i],
+            from->fault_weight[i]);
+}

@@ -1,0 +1,86 @@
+/*
+ * What a seed draws before a run begins: sizes, rates, which faults there are.
+ * Every run has another mix (swarm testing), so that each fault also meets
+ * worlds that are free of the others. Shrinking edits a plan and runs it again.
+ */
+#ifndef HOLDFAST_TESTS_SIM_PLAN_H
+#define HOLDFAST_TESTS_SIM_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* name, what it is; faults.c does them. */
+#define FAULTS(X)                                                      \
+    X(cut, "a connection is reset, at any byte")                       \
+    X(half_open, "a connection goes silent both ways")                 \
+    X(partition, "machines cannot reach each other, both ways")        \
+    X(one_way, "packets are lost one way")                             \
+    X(slow, "packets take long")                                       \
+    X(client_kill, "a client's process is killed")                     \
+    X(client_stop, "a client's process is stopped for a while")        \
+    X(client_vanish, "a client's host dies without a word")            \
+    X(broker_kill, "a broker is killed and started again")             \
+    X(broker_stop, "a broker is stopped for a while")                  \
+    X(broker_drain, "a broker gets SIGTERM")                           \
+    X(redis_stop, "a Redis is stopped for a while")                    \
+    X(redis_restart, "a Redis is restarted with its data")             \
+    X(redis_mood, "a Redis refuses: LOADING, BUSY, OOM and others")    \
+    X(script_flush, "a Redis forgets its scripts")                     \
+    X(client_list_kill, "a Redis closes all its connections")          \
+    X(migrate, "a slot moves to another master")                       \
+    X(script_break, "a script stops half way")                         \
+    X(failover, "a replica is promoted; what it had not seen is lost") \
+    X(wiped, "a Redis is restarted without its data, or FLUSHALL")     \
+    X(clock_forward, "a Redis host's clock jumps forward")             \
+    X(clock_back, "a Redis host's clock jumps back")                   \
+    X(broker_clock, "a broker host's wall clock jumps")
+
+#define FAULT_ENUM(name, text) FAULT_##name,
+
+enum fault {
+    FAULTS(FAULT_ENUM) FAULT_COUNT
+};
+
+#undef FAULT_ENUM
+
+/* Faults from here on break what a topology can promise, without a rule of
+ * settled brokers and with scripts that Redis stops half way: what follows from
+ * them is counted by cause. */
+#define FAULT_FIRST_EXCUSE FAULT_script_break
+
+extern const char *const fault_names[FAULT_COUNT];
+extern const char *const fault_texts[FAULT_COUNT];
+
+struct plan {
+    uint64_t seed;
+    uint64_t run_us; /* with faults; then it heals */
+    uint32_t brokers;
+    uint32_t clients;
+    uint32_t masters;  /* 1: topology single or a small cluster */
+    uint32_t replicas; /* of each master */
+    bool cluster;
+    uint32_t locks;
+    uint32_t lease_ms;
+    uint32_t command_timeout_ms;
+    uint64_t think_us;   /* a client's mean pause between requests */
+    uint64_t hold_us;    /* mean time of a hold */
+    uint64_t latency_us; /* least of a packet */
+    uint64_t jitter_us;  /* mean of what comes on top */
+    uint64_t skew_us;    /* wall clocks of Redis hosts differ by up to that */
+    uint64_t fault_us;   /* mean time between faults; 0: none */
+    uint32_t fault_weight[FAULT_COUNT]; /* 0: not in this run */
+};
+
+void plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us);
+void plan_print(const struct plan *plan);
+
+/* "clients=2,cut=0,run_us=5000000"; faults=0 takes all faults out. False: not
+ * understood, or out of bounds. */
+bool plan_set(struct plan *plan, const char *text);
+
+/* What plan_set() would make `plan` of `from`. */
+void plan_difference(
+    const struct plan *plan, const struct plan *from, char *out, size_t bytes);
+
+#endif

@@ -1,0 +1,727 @@
+/*
+ * Redis servers: a fake on a machine, wired to the network and to each other.
+ *
+ * Server i below plan.masters begins as the master of shard i; its replicas are
+ * at i + masters, i + 2 * masters. Roles change; a shard does not. What Redis
+ * nodes tell one another (writes, bus messages, who has which slot) takes the
+ * time of packets and stops where packets stop.
+ */
+#include "tests/sim/server.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/slot.h"
+#include "tests/sim/check.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PORT 7000
+
+struct peer {
+    uint32_t net_id;
+    uint32_t fake_id; /* 0: gone */
+};
+
+struct server {
+    struct world *world; /* ref */
+    struct machine *machine;
+    struct fake *fake; /* owned */
+    uint32_t number;
+    uint32_t shard;
+    bool master;
+    bool demoted;       /* comes back as a replica of the shard's master */
+    bool replicating;   /* an apply is on its way */
+    uint32_t life;      /* of the process */
+    uint32_t stage;     /* of its replication */
+    struct peer *peers; /* owned */
+    uint32_t peer_count;
+    uint32_t peer_capacity;
+    char host[32];
+};
+
+/* A bus message under way. */
+struct bulletin {
+    struct server *to; /* ref */
+    size_t channel_len;
+    size_t len;
+    char bytes[];
+};
+
+/* Which shard has a slot, and the one that is on its way. */
+struct cluster {
+    struct world *world; /* ref */
+    uint8_t shard[FAKE_SLOTS];
+    bool moving;
+    uint16_t slot;
+    uint32_t from; /* shards */
+    uint32_t to;
+};
+
+static uint32_t
+server_count(const struct world *world)
+{
+    return world->plan.masters * (1 + world->plan.replicas);
+}
+
+struct machine *
+server_machine(struct world *world, uint32_t number)
+{
+    return world->servers[number].machine;
+}
+
+const char *
+server_host(struct world *world, uint32_t number)
+{
+    return world->servers[number].host;
+}
+
+uint16_t
+server_port(struct world *world, uint32_t number)
+{
+    (void)world;
+    return (uint16_t)(PORT + number);
+}
+
+struct machine *
+server_at(struct world *world, const char *host, uint16_t port)
+{
+    uint32_t number = (uint32_t)port - PORT;
+
+    if (port < PORT || number >= server_count(world) ||
+        strcmp(world->servers[number].host, host) != 0)
+        return NULL;
+    return world->servers[number].machine;
+}
+
+struct fake *
+server_fake(struct world *world, uint32_t number)
+{
+    return world->servers[number].fake;
+}
+
+static struct server *
+shard_master(struct world *world, uint32_t shard)
+{
+    for (uint32_t i = 0; i < server_count(world); i++)
+        if (world->servers[i].shard == shard && world->servers[i].master)
+            return &world->servers[i];
+    require(false);
+    return NULL;
+}
+
+static void
+server_wind(struct server *server)
+{
+    fake_set_clock(server->fake, machine_real_us(server->machine));
+}
+
+/* --- connections ---------------------------------------------------------- */
+
+static struct peer *
+peer_of_net(struct server *server, uint32_t net_id)
+{
+    for (uint32_t i = 0; i < server->peer_count; i++)
+        if (server->peers[i].net_id == net_id)
+            return &server->peers[i];
+    return NULL;
+}
+
+static struct peer *
+peer_of_fake(struct server *server, uint32_t fake_id)
+{
+    for (uint32_t i = 0; i < server->peer_count; i++)
+        if (server->peers[i].fake_id == fake_id)
+            return &server->peers[i];
+    return NULL;
+}
+
+static void
+peer_remove(struct server *server, struct peer *peer)
+{
+    *peer = server->peers[--server->peer_count];
+}
+
+static void
+server_bytes(void *arg, uint32_t id, const char *bytes, size_t len)
+{
+    struct server *server = arg;
+    const struct peer *peer = peer_of_net(server, id);
+
+    if (peer == NULL)
+        return;
+    server_wind(server);
+    fake_input(server->fake, peer->fake_id, bytes, len);
+}
+
+static void
+server_ended(void *arg, uint32_t id, enum net_end_reason reason)
+{
+    struct server *server = arg;
+    struct peer *peer = peer_of_net(server, id);
+
+    if (peer == NULL)
+        return;
+    uint32_t fake_id = peer->fake_id;
+    peer_remove(server, peer);
+    fake_hangup(server->fake, fake_id);
+    if (reason == NET_EOF)
+        net_close(server->world->net, id, server->machine);
+}
+
+static const struct net_user server_user = {
+    .bytes = server_bytes,
+    .ended = server_ended,
+};
+
+static bool
+server_accept(void *arg, uint32_t id, const struct net_user **user,
+    void **user_arg, uint64_t *silence_us)
+{
+    struct server *server = arg;
+
+    if (server->peer_count == server->peer_capacity) {
+        server->peer_capacity = 2 * server->peer_capacity + 8;
+        server->peers = realloc(
+            server->peers, server->peer_capacity * sizeof(*server->peers));
+        require(server->peers != NULL);
+    }
+    server_wind(server);
+    server->peers[server->peer_count++] =
+        (struct peer){id, fake_accept(server->fake)};
+    *user = &server_user;
+    *user_arg = server;
+    *silence_us = 300000000; /* tcp-keepalive */
+    return true;
+}
+
+/* --- what a fake does ----------------------------------------------------- */
+
+static void
+sink_send(void *arg, uint32_t connection, const char *bytes, size_t len)
+{
+    struct server *server = arg;
+    const struct peer *peer = peer_of_fake(server, connection);
+
+    if (peer != NULL)
+        net_send(server->world->net, peer->net_id, server->machine, bytes, len);
+}
+
+static void
+sink_closed(void *arg, uint32_t connection)
+{
+    struct server *server = arg;
+    struct peer *peer = peer_of_fake(server, connection);
+
+    if (peer == NULL)
+        return;
+    uint32_t id = peer->net_id;
+    peer_remove(server, peer);
+    net_close(server->world->net, id, server->machine);
+}
+
+static bool
+servers_meet(const struct server *a, const struct server *b)
+{
+    return machine_runs(a->machine) && machine_runs(b->machine) &&
+           !a->machine->silent && !b->machine->silent &&
+           !a->machine->blocked[b->machine->number];
+}
+
+static void
+bulletin_arrives(void *arg, uint64_t data)
+{
+    struct bulletin *bulletin = arg;
+    struct server *server = bulletin->to;
+
+    (void)data;
+    if (machine_runs(server->machine)) {
+        server_wind(server);
+        fake_publish(server->fake, bulletin->bytes, bulletin->channel_len,
+            bulletin->bytes + bulletin->channel_len, bulletin->len);
+    }
+    free(bulletin);
+}
+
+static void
+sink_bus(void *arg, const char *channel, size_t channel_len,
+    const char *message, size_t len)
+{
+    struct server *server = arg;
+    struct world *world = server->world;
+
+    for (uint32_t i = 0; i < server_count(world); i++) {
+        struct server *to = &world->servers[i];
+        if (to == server || !servers_meet(server, to))
+            continue;
+        struct bulletin *bulletin =
+            malloc(sizeof(*bulletin) + channel_len + len);
+        require(bulletin != NULL);
+        bulletin->to = to;
+        bulletin->channel_len = channel_len;
+        bulletin->len = len;
+        memcpy(bulletin->bytes, channel, channel_len);
+        memcpy(bulletin->bytes + channel_len, message, len);
+        world_at(world,
+            world->now_us + world->plan.latency_us +
+                world_below(world, 2 * world->plan.jitter_us + 1),
+            bulletin_arrives, bulletin, 0);
+    }
+}
+
+/* A replica takes what has come to it; what comes later, later. */
+static void
+server_replicate(void *arg, uint64_t stage)
+{
+    struct server *replica = arg;
+    struct world *world = replica->world;
+
+    if (stage != replica->stage || replica->master)
+        return;
+    replica->replicating = false;
+    uint64_t lag = fake_replica_lag(replica->fake);
+    if (lag == 0)
+        return;
+    if (servers_meet(shard_master(world, replica->shard), replica)) {
+        server_wind(replica);
+        fake_replica_apply(
+            replica->fake, world_odds(world, 4) ? 1 + lag / 2 : lag);
+    }
+    replica->replicating = true;
+    world_at(world, world->now_us + 1000 + world_below(world, 5000),
+        server_replicate, replica, stage);
+}
+
+static void
+sink_wrote(void *arg, const char *key, size_t key_len, const char *value,
+    size_t value_len)
+{
+    struct server *server = arg;
+    struct world *world = server->world;
+
+    if (server->master)
+        check_record(world->check, key, key_len, value, value_len);
+    if (world->plan.replicas == 0 || !server->master)
+        return;
+    for (uint32_t i = 0; i < server_count(world); i++) {
+        struct server *replica = &world->servers[i];
+        if (replica->shard != server->shard || replica->master ||
+            replica->replicating)
+            continue;
+        replica->replicating = true;
+        world_at(world,
+            world->now_us + world->plan.latency_us +
+                world_below(world, 2 * world->plan.jitter_us + 1),
+            server_replicate, replica, replica->stage);
+    }
+}
+
+static const struct fake_sink server_sink = {
+    .send = sink_send,
+    .closed = sink_closed,
+    .bus = sink_bus,
+    .wrote = sink_wrote,
+};
+
+/* --- beginning and end ---------------------------------------------------- */
+
+static void
+server_create(struct world *world, uint32_t number)
+{
+    struct server *server = &world->servers[number];
+    char name[20];
+
+    snprintf(name, sizeof(name), "redis-%u", number);
+    server->world = world;
+    server->number = number;
+    server->shard = number % world->plan.masters;
+    server->master = number < world->plan.masters;
+    server->machine = world_machine(world, name);
+    server->machine->drift_ppm = (int64_t)world_between(world, 0, 2000) - 1000;
+    server->machine->wall_us =
+        (int64_t)world_between(world, 0, 2 * world->plan.skew_us) -
+        (int64_t)world->plan.skew_us;
+    snprintf(server->host, sizeof(server->host), "10.0.0.%u", number + 1);
+    struct fake_settings settings = {
+        .seed = random_next(&world->random),
+        .sink = server_sink,
+        .arg = server,
+        .cluster = world->plan.cluster,
+        .port = server_port(world, number),
+        .maxmemory_policy = "noeviction",
+    };
+    snprintf(settings.host, sizeof(settings.host), "%s", server->host);
+    server->fake = fake_create(&settings);
+    server_wind(server);
+    net_listen(world->net, server->machine, server_accept, server);
+}
+
+/* Who has which slot, as every node that can be reached is told. */
+static void
+server_learn(struct server *server)
+{
+    struct world *world = server->world;
+    const struct fake *masters[WORLD_MACHINES];
+
+    for (uint32_t i = 0; i < world->plan.masters; i++)
+        masters[i] = shard_master(world, i)->fake;
+    for (uint32_t slot = 0; slot < FAKE_SLOTS; slot++)
+        fake_map_slot(
+            server->fake, (uint16_t)slot, masters[world->cluster->shard[slot]]);
+}
+
+static void
+server_learn_replicas(struct server *server)
+{
+    struct world *world = server->world;
+
+    fake_unmap_replicas(server->fake);
+    for (uint32_t i = 0; i < server_count(world); i++)
+        if (!world->servers[i].master)
+            fake_map_replica(server->fake,
+                shard_master(world, world->servers[i].shard)->fake,
+                world->servers[i].fake);
+}
+
+void
+servers_create(struct world *world)
+{
+    world->servers = calloc(server_count(world), sizeof(*world->servers));
+    world->cluster = calloc(1, sizeof(*world->cluster));
+    require(world->servers != NULL && world->cluster != NULL);
+    world->cluster->world = world;
+    for (uint32_t i = 0; i < FAKE_SLOTS; i++)
+        world->cluster->shard[i] =
+            (uint8_t)(i * world->plan.masters / FAKE_SLOTS);
+    for (uint32_t i = 0; i < server_count(world); i++)
+        server_create(world, i);
+    for (uint32_t i = 0; i < server_count(world); i++) {
+        struct server *server = &world->servers[i];
+        if (!server->master)
+            fake_replicate_from(
+                server->fake, shard_master(world, server->shard)->fake);
+        if (!world->plan.cluster)
+            continue;
+        server_learn(server);
+        server_learn_replicas(server);
+    }
+}
+
+void
+servers_destroy(struct world *world)
+{
+    for (uint32_t i = 0; i < server_count(world); i++) {
+        fake_destroy(&world->servers[i].fake);
+        free(world->servers[i].peers);
+    }
+    free(world->servers);
+    free(world->cluster);
+}
+
+/* --- restart -------------------------------------------------------------- */
+
+static void
+server_loaded(void *arg, uint64_t life)
+{
+    struct server *server = arg;
+
+    if (life == server->life)
+        fake_set_mood(server->fake, FAKE_WELL);
+}
+
+/* Its connections are gone; nobody is told by the fake. */
+static void
+server_dies(struct server *server)
+{
+    server->life++;
+    server->stage++;
+    server->replicating = false;
+    server->peer_count = 0;
+    server->machine->up = false;
+    net_process_died(server->world->net, server->machine);
+}
+
+static void
+server_rises(struct server *server, bool keep_data)
+{
+    struct world *world = server->world;
+
+    server->machine->up = true;
+    server_wind(server);
+    fake_restart(server->fake, keep_data);
+    server->demoted = false;
+    for (uint32_t i = 0; i < server_count(world); i++) {
+        struct server *other = &world->servers[i];
+        if (other->shard == server->shard && !other->master &&
+            (other == server || (server->master && other->machine->up)))
+            fake_replicate_from(
+                other->fake, shard_master(world, server->shard)->fake);
+    }
+    if (world->plan.cluster) {
+        server_learn(server);
+        server_learn_replicas(server);
+    }
+    fake_set_mood(server->fake, FAKE_LOADING);
+    world_at(world, world->now_us + world_below(world, 300000), server_loaded,
+        server, server->life);
+    world_note(world, server->machine->name, "is up again");
+}
+
+static void
+server_back(void *arg, uint64_t data)
+{
+    struct server *server = arg;
+
+    if (data >> 1 == server->life && !server->machine->up)
+        server_rises(server, (data & 1) != 0);
+}
+
+void
+server_restart(struct world *world, uint32_t number, bool keep_data)
+{
+    struct server *server = &world->servers[number];
+
+    if (!server->machine->up)
+        return;
+    if (!keep_data && server->master)
+        check_excuse(world->check, FAULT_wiped);
+    world_note(world, server->machine->name, "is killed, data %s",
+        keep_data ? "kept" : "lost");
+    server_dies(server);
+    world_at(world,
+        world->now_us + world_between(world, 1000,
+                            world_odds(world, 4) ? 8000000 : 1000000),
+        server_back, server, (uint64_t)server->life << 1 | keep_data);
+}
+
+/* --- failover ------------------------------------------------------------- */
+
+/* The others vote the replica into the shard's place. */
+static void
+server_takes_over(struct server *replica)
+{
+    struct world *world = replica->world;
+    struct server *old = shard_master(world, replica->shard);
+
+    if (fake_replica_lag(replica->fake) > 0 || world->plan.skew_us > 0 ||
+        old->machine->up)
+        check_excuse(world->check, FAULT_failover);
+    world_note(world, replica->machine->name, "takes over, %" PRIu64 " behind",
+        fake_replica_lag(replica->fake));
+    server_wind(replica);
+    fake_promote(replica->fake);
+    replica->master = true;
+    replica->stage++;
+    old->master = false;
+    old->demoted = true;
+    for (uint32_t i = 0; i < server_count(world); i++) {
+        struct server *server = &world->servers[i];
+        if (server != old)
+            server_learn(server);
+        if (server->shard == replica->shard && !server->master &&
+            server != old) {
+            server->stage++;
+            server->replicating = false;
+            fake_replicate_from(server->fake, replica->fake);
+        }
+        server_learn_replicas(server);
+    }
+}
+
+/* A stopped old master runs again and hears of it a moment later. */
+static void
+server_hears(void *arg, uint64_t data)
+{
+    struct server *server = arg;
+
+    (void)data;
+    if (!server->demoted || !server->machine->up)
+        return;
+    if (server->machine->stopped_until > server->world->now_us) {
+        world_at(server->world,
+            server->machine->stopped_until + world_below(server->world, 20000),
+            server_hears, server, 0);
+        return;
+    }
+    /* What it was still told as a master is lost. */
+    check_excuse(server->world->check, FAULT_failover);
+    server->demoted = false;
+    server_learn(server);
+    server_wind(server);
+    fake_replicate_from(
+        server->fake, shard_master(server->world, server->shard)->fake);
+}
+
+static void
+server_elect(void *arg, uint64_t data)
+{
+    struct server *replica = arg;
+    struct world *world = replica->world;
+    struct server *old = shard_master(world, replica->shard);
+
+    (void)data;
+    if (replica->master || !replica->machine->up || machine_runs(old->machine))
+        return; /* it has come back in time */
+    server_takes_over(replica);
+    if (old->machine->up)
+        world_at(
+            world, old->machine->stopped_until + 1000, server_hears, old, 0);
+}
+
+void
+server_failover(struct world *world, uint32_t number)
+{
+    struct server *master = shard_master(world, world->servers[number].shard);
+    struct server *replica = NULL;
+
+    for (uint32_t i = 0; i < server_count(world); i++)
+        if (world->servers[i].shard == master->shard &&
+            !world->servers[i].master && !world->servers[i].demoted &&
+            world->servers[i].machine->up)
+            replica = &world->servers[i];
+    if (replica == NULL || !machine_runs(master->machine))
+        return;
+    uint64_t elected_us = world->now_us + world_between(world, 500000, 3000000);
+    if (world_odds(world, 2)) {
+        world_note(world, master->machine->name, "is killed");
+        server_dies(master);
+        world_at(world, elected_us + world_between(world, 1000, 8000000),
+            server_back, master, (uint64_t)master->life << 1 | 1);
+    } else {
+        world_note(world, master->machine->name, "is stopped");
+        machine_stop(
+            master->machine, elected_us + world_between(world, 1000, 5000000));
+    }
+    world_at(world, elected_us, server_elect, replica, 0);
+}
+
+/* --- migration ------------------------------------------------------------ */
+
+static bool
+migration_can(struct cluster *cluster)
+{
+    return machine_runs(shard_master(cluster->world, cluster->from)->machine) &&
+           machine_runs(shard_master(cluster->world, cluster->to)->machine);
+}
+
+/* The slot is the other's, and everybody knows. */
+static void
+migration_end(struct cluster *cluster)
+{
+    struct world *world = cluster->world;
+    struct fake *from = shard_master(world, cluster->from)->fake;
+    struct fake *to = shard_master(world, cluster->to)->fake;
+
+    while (fake_move_keys(from, to, cluster->slot, 1000) > 0)
+        continue;
+    cluster->moving = false;
+    cluster->shard[cluster->slot] = (uint8_t)cluster->to;
+    for (uint32_t i = 0; i < server_count(world); i++) {
+        struct fake *fake = world->servers[i].fake;
+        fake_migrating(fake, cluster->slot, NULL);
+        fake_importing(fake, cluster->slot, NULL);
+        fake_map_slot(fake, cluster->slot, to);
+    }
+    world_note(world, "cluster", "slot %u has moved", cluster->slot);
+}
+
+static void
+migration_goes_on(void *arg, uint64_t step)
+{
+    struct cluster *cluster = arg;
+    struct world *world = cluster->world;
+
+    if (!cluster->moving)
+        return;
+    if (!migration_can(cluster)) {
+        world_at(
+            world, world->now_us + 100000, migration_goes_on, cluster, step);
+        return;
+    }
+    if (step == 1) {
+        migration_end(cluster);
+        return;
+    }
+    (void)fake_move_keys(shard_master(world, cluster->from)->fake,
+        shard_master(world, cluster->to)->fake, cluster->slot, 1);
+    world_at(world, world->now_us + world_below(world, 500000),
+        migration_goes_on, cluster, 1);
+}
+
+/* The slot of one of the locks goes to another shard. */
+void
+server_migrate(struct world *world)
+{
+    struct cluster *cluster = world->cluster;
+    char name[32];
+    int len = snprintf(name, sizeof(name), "lock-%u",
+        (unsigned)world_below(world, world->plan.locks));
+
+    if (cluster->moving || world->plan.masters < 2)
+        return;
+    cluster->slot = slot_of_key(text_make(name, (size_t)len));
+    cluster->from = cluster->shard[cluster->slot];
+    cluster->to = (uint32_t)world_below(world, world->plan.masters);
+    if (cluster->from == cluster->to || !migration_can(cluster))
+        return;
+    cluster->moving = true;
+    if (world->plan.skew_us > 0) /* the lease ends are another host's clock */
+        check_excuse(world->check, FAULT_migrate);
+    world_note(world, "cluster", "slot %u moves to shard %u", cluster->slot,
+        cluster->to);
+    fake_migrating(shard_master(world, cluster->from)->fake, cluster->slot,
+        shard_master(world, cluster->to)->fake);
+    fake_importing(shard_master(world, cluster->to)->fake, cluster->slot,
+        shard_master(world, cluster->from)->fake);
+    world_at(world, world->now_us + world_below(world, 500000),
+        migration_goes_on, cluster, 0);
+}
+
+void
+server_jump(struct world *world, uint32_t number, int64_t us)
+{
+    struct server *server = &world->servers[number];
+
+    world_note(world, server->machine->name, "clock jumps by %" PRId64 " ms",
+        us / 1000);
+    server->machine->wall_us += us;
+    check_excuse(world->check, us > 0 ? FAULT_clock_forward : FAULT_clock_back);
+}
+
+void
+servers_heal(struct world *world)
+{
+    for (uint32_t i = 0; i < server_count(world); i++)
+        fake_set_mood(world->servers[i].fake, FAKE_WELL);
+}
+
+/* Living tickets of a record: DESIGN section 5, lua/record.lua. */
+static uint32_t
+record_live(const char *value, size_t len)
+{
+    uint32_t live = 0;
+
+    if (len >= 36)
+        memcpy(&live, value + 32, sizeof(live));
+    return live;
+}
+
+void
+servers_check_idle(struct world *world)
+{
+    for (uint32_t i = 0; i < world->plan.masters; i++) {
+        struct server *server = shard_master(world, i);
+        const char *key;
+        const char *value;
+        size_t key_len;
+        size_t len;
+        server_wind(server);
+        for (size_t at = 0;
+             fake_key(server->fake, at, &key, &key_len, &value, &len); at++)
+            if (record_live(value, len) > 0)
+                check_broken(world->check, PROMISE_CLEAN, 0,
+                    "%s has %u tickets in %.*s", server->machine->name,
+                    record_live(value, len), (int)key_len, key);
+    }
+}

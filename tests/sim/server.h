@@ -1,0 +1,39 @@
+/*
+ * Redis servers of the simulator: a fake Redis on a machine, with what is
+ * between servers: replication with a lag, the bus, slots, promotion.
+ */
+#ifndef HOLDFAST_TESTS_SIM_SERVER_H
+#define HOLDFAST_TESTS_SIM_SERVER_H
+
+#include "tests/sim/fake.h"
+#include "tests/sim/net.h"
+
+struct server;
+
+void servers_create(struct world *world);
+void servers_destroy(struct world *world);
+struct machine *server_machine(struct world *world, uint32_t number);
+
+/* The address of a server, as the brokers' configuration has it. */
+const char *server_host(struct world *world, uint32_t number);
+uint16_t server_port(struct world *world, uint32_t number);
+
+/* The machine that an address belongs to; NULL: nobody's. */
+struct machine *server_at(struct world *world, const char *host, uint16_t port);
+
+struct fake *server_fake(struct world *world, uint32_t number);
+
+/* Faults; `number` is a server. */
+void server_restart(struct world *world, uint32_t number, bool keep_data);
+void server_failover(struct world *world, uint32_t number);
+void server_migrate(struct world *world);
+void server_jump(struct world *world, uint32_t number, int64_t us);
+
+/* Ends what is under way: migrations are brought to their end, replicas catch
+ * up, moods are well. */
+void servers_heal(struct world *world);
+
+/* At the end of a run: no living tickets, by the judge. */
+void servers_check_idle(struct world *world);
+
+#endif

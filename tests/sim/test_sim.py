@@ -1,0 +1,83 @@
+"""The simulator's own promises, and the runs of each commit.
+
+$HOLDFAST_SIM_SEEDS says how many seeds (1,000), $HOLDFAST_SIM_FIRST the first.
+"""
+
+import os
+import re
+import subprocess
+import unittest
+
+import mutants
+
+TREE = mutants.TREE
+PROGRAM = os.environ.get("HOLDFAST_SIM") or os.path.join(
+    TREE, "build", "holdfast-sim")
+SEEDS = os.environ.get("HOLDFAST_SIM_SEEDS", "1000")
+FIRST = os.environ.get("HOLDFAST_SIM_FIRST", "1")
+GOLDEN = os.path.join(TREE, "tests", "sim", "golden.txt")
+LAST_LINE = re.compile(r"seed=\d+ hash=([0-9a-f]{16}) grants=(\d+) "
+                       r"faults=(\d+) violations=(\d+)")
+
+
+def run(*words):
+    """(exit status, what it printed)."""
+    done = subprocess.run([PROGRAM, *words], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
+    return done.returncode, done.stdout.decode(errors="replace")
+
+
+class SeedTest(unittest.TestCase):
+    test_timeout = 1200.0
+
+    def last_line(self, *words):
+        status, text = run(*words)
+        found = LAST_LINE.fullmatch(text.rstrip("\n").split("\n")[-1])
+        self.assertIsNotNone(found, text[-2000:])
+        return status, found
+
+    def test_a_seed_is_a_run(self):
+        one = self.last_line("--seed", "7", "--seconds", "20")
+        two = self.last_line("--seed", "7", "--seconds", "20", "--trace")
+        other = self.last_line("--seed", "8", "--seconds", "20")
+        self.assertEqual(one[1].group(0), two[1].group(0))
+        self.assertNotEqual(one[1].group(1), other[1].group(1))
+
+    def test_twice_the_same(self):
+        status, text = run("--seed", "101", "--count", "40", "--seconds", "20",
+                           "--twice", "--no-shrink")
+        self.assertEqual(status, 0, text[-2000:])
+        self.assertIn(" differed=0 ", text)
+
+    def test_bad_options(self):
+        for words in ((), ("--seed", "x"), ("--what",),
+                      ("--seed", "1", "--set", "clients=0"),
+                      ("--seed", "1", "--set", "cats=1")):
+            self.assertEqual(run(*words)[0], 64, words)
+
+    def test_seeds(self):
+        status, text = run("--seed", FIRST, "--count", SEEDS)
+        self.assertEqual(status, 0, text[-4000:])
+        print("    " + text.rstrip("\n").split("\n")[-1])
+
+    def test_golden(self):
+        """Runs that showed a bug once, by their seeds and settings."""
+        with open(GOLDEN, encoding="utf-8") as file:
+            lines = [line.split("#")[0].split() for line in file]
+        for words in filter(None, lines):
+            with self.subTest(run=" ".join(words)):
+                status, text = run(*words)
+                self.assertEqual(status, 0, text[-3000:])
+
+
+class MutantTest(unittest.TestCase):
+    def test_each_can_be_planted(self):
+        """What `make sim-mutants` changes is there, once."""
+        self.assertGreaterEqual(len(mutants.MUTANTS), 30)
+        for name, mutant in mutants.MUTANTS.items():
+            for path, old, new in mutants.changes(mutant):
+                with self.subTest(mutant=name):
+                    with open(os.path.join(TREE, path),
+                              encoding="utf-8") as file:
+                        self.assertEqual(file.read().count(old), 1, path)
+                    self.assertNotEqual(old, new)
