@@ -68,6 +68,7 @@ struct check {
     uint64_t count;
     uint64_t now_us; /* what the scripts take for the time */
     char repl_id[41];
+    bool in_cluster; /* no lives that MIGRATE's arithmetic cannot take */
     bool is_replica; /* what INFO says is not compared */
     struct words words;
     char sha[4][FAKE_SHA_HEX + 1]; /* of the four scripts, with that time */

@@ -307,6 +307,7 @@ check_cluster(struct check *check, char **addresses, size_t count)
 
     if (count < 2 || count > NODES_MAX)
         check_fail("a cluster of %zu nodes", count);
+    check->in_cluster = true;
     cluster_open(&cluster, addresses);
     while (check->made < check->count) {
         for (size_t i = 0; i < count; i++)
