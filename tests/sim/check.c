@@ -41,7 +41,7 @@ const char *const promise_names[PROMISE_COUNT] = {
 /* What the topology cannot promise anything about. */
 #define CAUSE(fault) (1u << FAULT_##fault)
 #define JUMPS        (CAUSE(clock_forward) | CAUSE(clock_back))
-#define CLOCKS       (JUMPS | CAUSE(broker_clock))
+#define CLOCKS       (CAUSE(clock_forward) | CAUSE(clock_back))
 #define LOSSES       (CAUSE(failover) | CAUSE(wiped) | CLOCKS)
 #define DAMAGES      (LOSSES | CAUSE(script_break))
 
@@ -50,8 +50,10 @@ _Static_assert(FAULT_COUNT <= 32, "causes are bits of a word");
 /* The causes that excuse each promise; a fence is to survive a failover. */
 static const uint32_t excuses[PROMISE_COUNT] = {
     [PROMISE_EXCLUSION] = DAMAGES | CAUSE(broker_drain) | CAUSE(cut),
-    [PROMISE_FENCE] = CAUSE(wiped) | CAUSE(script_break) | CLOCKS,
-    [PROMISE_UPDATE] = CAUSE(wiped) | CAUSE(script_break) | CLOCKS,
+    [PROMISE_FENCE] = CAUSE(wiped) | CAUSE(script_break) | CLOCKS |
+                      CAUSE(broker_clock) | CAUSE(redis_stop),
+    [PROMISE_UPDATE] =
+        CAUSE(wiped) | CAUSE(script_break) | CLOCKS | CAUSE(broker_clock),
     [PROMISE_ORDER] = DAMAGES,
     [PROMISE_SERVED] = DAMAGES,
     [PROMISE_FREED] = DAMAGES,
@@ -158,8 +160,8 @@ void
 check_excuse(struct check *check, enum fault cause)
 {
     check->excused_us[cause] = check->world->now_us;
-    /* What a script has left half done stays so. */
-    if (cause == FAULT_script_break)
+    /* What a script has left half done stays so, and so does a clock. */
+    if (cause == FAULT_script_break || cause == FAULT_broker_clock)
         check->excused_us[cause] = WORLD_NEVER;
 }
 

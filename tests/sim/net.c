@@ -223,6 +223,15 @@ end_over(struct net *net, struct connection *connection, unsigned side,
         (uint64_t)connection->id << 8 | side << 4 | (uint64_t)reason);
 }
 
+/* Whether nothing has passed for as long as that end waits. */
+static bool
+silent_for(const struct net *net, const struct connection *connection,
+    const struct end *end)
+{
+    return (!passes(connection, 0) || !passes(connection, 1)) &&
+           net->world->now_us >= connection->silent_since_us + end->silence_us;
+}
+
 static void
 net_tell_end(void *arg, uint64_t data)
 {
@@ -237,6 +246,10 @@ net_tell_end(void *arg, uint64_t data)
     if (end->machine->stopped_until > net->world->now_us) {
         world_at(
             net->world, end->machine->stopped_until, net_tell_end, net, data);
+        return;
+    }
+    if (reason == NET_TIMEOUT && !silent_for(net, connection, end)) {
+        net_silence(net, connection->id); /* it has spoken, just in time */
         return;
     }
     const struct net_user *user = end->user;
@@ -370,6 +383,8 @@ net_deliver(void *arg, uint64_t data)
         deliver_later(net, data, reader->stopped_until);
         return;
     }
+    if (passes(connection, 1 - from))
+        connection->silent_since_us = net->world->now_us;
     uint64_t have = (stream->delivered & 0x7fffffff);
     if (upto > have) {
         size_t len = (size_t)(upto - have);

@@ -504,8 +504,10 @@ server_takes_over(struct server *replica)
     struct world *world = replica->world;
     struct server *old = shard_master(world, replica->shard);
 
+    /* A slot on its way is forgotten by who takes over, and its keys may be at
+     * the other side already. */
     if (fake_replica_lag(replica->fake) > 0 || world->plan.skew_us > 0 ||
-        old->machine->up)
+        old->machine->up || world->cluster->moving)
         check_excuse(world->check, FAULT_failover);
     world_note(world, replica->machine->name, "takes over, %" PRIu64 " behind",
         fake_replica_lag(replica->fake));
@@ -546,6 +548,7 @@ server_hears(void *arg, uint64_t data)
     }
     /* What it was still told as a master is lost. */
     check_excuse(server->world->check, FAULT_failover);
+    check_excuse(server->world->check, FAULT_redis_stop);
     server->demoted = false;
     server_learn(server);
     server_wind(server);
