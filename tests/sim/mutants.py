@@ -299,6 +299,10 @@ MUTANTS = {
         "    (void)lost_reason(core, ticket);\n"
         "    ticket_leave(core, ticket);",
         "LOST is not sent"),
+    "undelivered-unlock": (
+        "daemon/core/ticket.c",
+        "        release_given_up(core, ticket);\n", "",
+        "UNLOCK of what ran out undelivered is told that it was never held"),
     "overtaken-renewal-shortens": (
         "lua/renew.lua", "    if flags ~= SETS_END then", "    if false then",
         "a renewal that was overtaken shortens the lease"),
