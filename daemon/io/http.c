@@ -353,8 +353,10 @@ http_create(struct loop *loop, const struct loop_address *address, char *error,
     for (uint32_t i = 0; i < http->fd_count; i++) {
         event_assign(&http->accepting[i], loop->base, http->fds[i],
             EV_READ | EV_PERSIST, http_acceptable, http);
-        enough = event_add(&http->accepting[i], NULL) == 0 && enough;
-        listen_log(http->fds[i], address, "http");
+        bool added = event_add(&http->accepting[i], NULL) == 0;
+        if (added)
+            listen_log(http->fds[i], address, "http");
+        enough = added && enough;
     }
     if (!enough) {
         snprintf(error, error_bytes, "no memory");

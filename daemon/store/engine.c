@@ -3,8 +3,6 @@
  */
 #include "daemon/store/engine.h"
 
-#include "daemon/base/assert.h"
-
 /* Steps whose effects may gather before they are carried out. */
 #define EFFECT_STEPS 4
 /* Rounds of store and core in a turn; what is left comes in the next one. */
