@@ -12,11 +12,11 @@ local LATE, GONE, NEWER, CORRUPT = 4, 5, 6, 7
 
 -- Where the last fence may be unknown (a new record, a changed replication id)
 -- the next ones begin so far ahead of the clock, in us. As grants are rarer
--- than one a microsecond, no fence is ever further ahead than that, so that
--- each such beginning is above all before it. Where the record is ahead of that
--- already, since this clock is behind the last one's, it steps by more than any
--- lost suffix or stale master can have issued. One that is FENCE_FAR beyond the
--- clock is not believed.
+-- than one a microsecond, no fence is ever further ahead than that, however
+-- often the id changes, so that each such beginning is above all before it.
+-- Where the record is ahead of that already, since this clock is behind the
+-- last one's, it steps by more than any lost suffix or stale master can have
+-- issued. One that is FENCE_FAR beyond the clock is not believed.
 local FENCE_JUMP = 10000000
 local FENCE_STEP = 1000000
 local FENCE_FAR = 86400000000
@@ -86,7 +86,8 @@ end
 -- broker's memory is beyond belief.
 local function raise_fence(fence, old_id, seen)
     if old_id ~= id then
-        fence = math.max(fence + FENCE_STEP, now_us + FENCE_JUMP)
+        local start = now_us + FENCE_JUMP
+        fence = fence < start and start or fence + FENCE_STEP
     end
     if seen > fence then
         if seen > now_us + FENCE_FAR then

@@ -74,7 +74,8 @@ class Lock:
         """The fence that the next grant starts from; None: beyond belief."""
         fence = self.fence
         if self.id != self.node_id:
-            fence = max(fence + FENCE_STEP, self.now_us + FENCE_JUMP)
+            start = self.now_us + FENCE_JUMP
+            fence = start if fence < start else fence + FENCE_STEP
         if seen > fence:
             if seen > self.now_us + FENCE_FAR:
                 return None
