@@ -35,8 +35,9 @@ client_of(const struct loop *loop, struct handle session)
 {
     struct client *client = loop->by_session[session.index];
 
-    return client != NULL && handle_equal(client->session, session) ? client
-                                                                    : NULL;
+    return client != NULL && handle_equal(client->input.session, session)
+               ? client
+               : NULL;
 }
 
 static void
@@ -68,8 +69,8 @@ client_destroy(struct client *client)
 {
     struct loop *loop = client->loop;
 
-    if (client_of(loop, client->session) == client)
-        loop->by_session[client->session.index] = NULL;
+    if (client_of(loop, client->input.session) == client)
+        loop->by_session[client->input.session.index] = NULL;
     event_del(&client->event);
     client_forget_output(client);
     client_forget_partial(client);
@@ -85,9 +86,9 @@ client_destroy(struct client *client)
 static void
 client_step(struct client *client, enum core_event_kind kind)
 {
-    struct core_event event = {.kind = kind, .session = client->session};
+    struct core_event event = {.kind = kind, .session = client->input.session};
 
-    loop_step(client->loop, &event);
+    engine_step(&client->loop->engine, &event);
 }
 
 /* The connection is broken. */
@@ -95,14 +96,14 @@ static void
 client_broken(struct client *client)
 {
     struct loop *loop = client->loop;
-    struct handle session = client->session;
+    struct handle session = client->input.session;
     bool ending = client->ending;
 
     client_destroy(client);
     if (ending)
         return;
     struct core_event event = {.kind = CORE_DROP, .session = session};
-    loop_step(loop, &event);
+    engine_step(&loop->engine, &event);
 }
 
 static void
@@ -110,12 +111,12 @@ client_expel(struct client *client, enum core_expel why)
 {
     struct core_event event = {
         .kind = CORE_EXPEL,
-        .session = client->session,
+        .session = client->input.session,
         .expel = why,
     };
 
     if (!client->ending)
-        loop_step(client->loop, &event);
+        engine_step(&client->loop->engine, &event);
 }
 
 /* All has been sent: our FIN, and then the client's is waited for a moment. */
@@ -129,7 +130,7 @@ client_finish(struct client *client)
         return;
     }
     client->shut = true;
-    client->close_us = loop_now(client->loop) + LINGER_S * 1000000;
+    client->close_us = engine_now(&client->loop->engine) + LINGER_S * 1000000;
     loop_arm(&client->event, &linger);
 }
 
@@ -228,14 +229,6 @@ client_writable(evutil_socket_t fd, short what, void *arg)
     client_drained(client);
 }
 
-/* Whether nothing that it sends matters any more. */
-static bool
-client_doomed(const struct client *client)
-{
-    return client->ending ||
-           (!list_empty(&client->fate_link) && client->fate != FATE_DRAINED);
-}
-
 /* All together have too much, and this one has more than its share of it. */
 static bool
 client_hoards(const struct client *client)
@@ -245,38 +238,6 @@ client_hoards(const struct client *client)
 
     return loop->memory > loop->settings.memory_max &&
            own * loop->client_count > loop->settings.memory_max;
-}
-
-/*
- * Hands lines to the core; returns how many bytes are done with. Where the turn
- * has lasted too long, what is left waits for the next: there is no work that a
- * client could keep all others waiting with.
- */
-static size_t
-client_lines(struct client *client, char *data, size_t len)
-{
-    struct loop *loop = client->loop;
-    uint32_t line_max = loop->settings.core.line_max;
-    size_t done = 0;
-
-    for (uint32_t lines = 1;; lines++) {
-        struct core_event event = {.session = client->session};
-        size_t used = 0;
-        enum line_status status = line_next(data + done, len - done, line_max,
-            &client->skipping, &used, &event.line.at, &event.line.len);
-        done += used;
-        if (status == LINE_MORE)
-            return done;
-        event.kind = status == LINE_FOUND ? CORE_LINE : CORE_TOO_LONG;
-        loop_step(loop, &event);
-        if (client_doomed(client))
-            return len;
-        if (lines % LINES_A_LOOK == 0 && done < len &&
-            clock_boot_us() > loop_now(loop) + LINES_US) {
-            list_push_back(&loop->late, &client->late_link);
-            return done;
-        }
-    }
 }
 
 static void
@@ -294,11 +255,12 @@ client_keep_partial(struct client *client, const char *data, size_t len)
 }
 
 static void
-client_bytes(struct client *client, size_t len)
+client_bytes(struct client *client, size_t len, bool fresh)
 {
-    char *data = client->loop->read_buffer;
+    struct loop *loop = client->loop;
+    char *data = loop->read_buffer;
     bool first = !client->greeted;
-    size_t done;
+    bool late;
 
     client->greeted = true;
     if (first && data[0] == 0x16) { /* a TLS handshake */
@@ -306,11 +268,12 @@ client_bytes(struct client *client, size_t len)
         return;
     }
     client_forget_partial(client);
-    done = client_lines(client, data, len);
-    if (client_doomed(client))
+    size_t done =
+        engine_take(&loop->engine, &client->input, data, len, fresh, &late);
+    if (client->input.deaf)
         return;
-    if (done < len || client->skipping)
-        client_step(client, CORE_BYTES);
+    if (late)
+        list_push_back(&loop->late, &client->late_link);
     if (done < len)
         client_keep_partial(client, data + done, len - done);
     if (client_hoards(client))
@@ -331,7 +294,7 @@ client_catch_up(struct loop *loop)
         size_t len = client->partial_len;
         if (len > 0)
             memcpy(loop->read_buffer, client->partial, len);
-        client_bytes(client, len);
+        client_bytes(client, len, false);
     }
 }
 
@@ -343,7 +306,8 @@ client_readable(evutil_socket_t fd, short what, void *arg)
     size_t kept = client->partial_len;
 
     if ((what & EV_TIMEOUT) != 0 ||
-        (client->ending && loop_now(client->loop) >= client->close_us)) {
+        (client->ending &&
+            engine_now(&client->loop->engine) >= client->close_us)) {
         client_destroy(client); /* it did not close in time */
         return;
     }
@@ -369,9 +333,8 @@ client_readable(evutil_socket_t fd, short what, void *arg)
             client_step(client, CORE_EOF);
         return;
     }
-    loop_look(client->loop);
     if (!client->ending)
-        client_bytes(client, kept + (size_t)got);
+        client_bytes(client, kept + (size_t)got, true);
 }
 
 static void
@@ -418,7 +381,7 @@ client_accept(struct listener *listener, int fd,
         return;
     }
     /* Effects for a session that had the same place go out first. */
-    engine_carry_out(&loop->engine, loop_now(loop));
+    engine_carry_out(&loop->engine);
     list_init(&client->link);
     list_init(&client->dirty_link);
     list_init(&client->fate_link);
@@ -432,7 +395,7 @@ client_accept(struct listener *listener, int fd,
         client_readable, client);
     bool reads = event_add(&client->event, NULL) == 0;
     if (reads)
-        loop_step(loop, &event);
+        engine_step(&loop->engine, &event);
     else
         count(&loop->counters, COUNTER_sessions_refused);
     if (!reads || handle_equal(event.session, HANDLE_NONE)) {
@@ -443,7 +406,7 @@ client_accept(struct listener *listener, int fd,
         free(client);
         return;
     }
-    client->session = event.session;
+    client->input.session = event.session;
     loop->by_session[event.session.index] = client;
 }
 
@@ -478,7 +441,7 @@ client_accept_timer(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    if (loop->stopping)
+    if (engine_stopping(&loop->engine))
         return;
     for (uint32_t i = 0; i < loop->listener_count; i++)
         if (event_add(&loop->listeners[i].event, NULL) != 0)
@@ -594,8 +557,9 @@ client_end(struct client *client)
     static const struct timeval drain = {.tv_sec = DRAIN_S};
 
     client->ending = true;
-    client->session = HANDLE_NONE;
-    client->close_us = loop_now(client->loop) + DRAIN_S * 1000000;
+    client->input.deaf = true;
+    client->input.session = HANDLE_NONE;
+    client->close_us = engine_now(&client->loop->engine) + DRAIN_S * 1000000;
     list_remove(&client->late_link);
     client_forget_partial(client);
     if (!client->eof)
@@ -632,6 +596,7 @@ static void
 client_note(struct client *client, enum client_fate fate)
 {
     client->fate = fate;
+    client->input.deaf = client->ending || fate != FATE_DRAINED;
     if (list_empty(&client->fate_link))
         list_push_back(&client->loop->fated, &client->fate_link);
 }
@@ -678,6 +643,13 @@ client_meet_fate(struct client *client)
             client, client->fate == FATE_OUTPUT ? EXPEL_OUTPUT : EXPEL_MEMORY);
 }
 
+static uint64_t
+sink_clock(void *arg)
+{
+    (void)arg;
+    return clock_boot_us();
+}
+
 static void
 sink_effect(void *arg, const struct effect *effect)
 {
@@ -710,6 +682,7 @@ sink_settle(void *arg)
 }
 
 const struct engine_sink client_sink = {
+    .clock = sink_clock,
     .effect = sink_effect,
     .written = sink_written,
     .settle = sink_settle,

@@ -27,26 +27,6 @@
 /* Descriptors for all that is not a client. */
 #define DESCRIPTORS_KEPT 200
 
-uint64_t
-loop_now(struct loop *loop)
-{
-    if (loop->now_us == 0)
-        loop->now_us = clock_boot_us();
-    return loop->now_us;
-}
-
-void
-loop_look(struct loop *loop)
-{
-    loop->now_us = clock_boot_us();
-}
-
-void
-loop_step(struct loop *loop, struct core_event *event)
-{
-    engine_step(&loop->engine, loop_now(loop), event);
-}
-
 void
 loop_arm(struct event *event, const struct timeval *wait)
 {
@@ -54,21 +34,13 @@ loop_arm(struct event *event, const struct timeval *wait)
         event_active(event, EV_TIMEOUT, 1);
 }
 
-void
-loop_drain_store(struct loop *loop)
-{
-    engine_drain_store(&loop->engine, loop_now(loop));
-}
-
 /* For when there is something to do again; `idle`: there is nothing now. */
 static void
 loop_set_timer(struct loop *loop, bool idle)
 {
-    uint64_t now_us = loop_now(loop);
+    uint64_t now_us = engine_now(&loop->engine);
     uint64_t next_us = engine_next_us(&loop->engine);
 
-    if (loop->stopping && loop->stop_us < next_us)
-        next_us = loop->stop_us;
     if (!idle || !list_empty(&loop->late) || next_us < now_us)
         next_us = now_us;
     if (next_us == loop->timer_us &&
@@ -88,20 +60,22 @@ loop_set_timer(struct loop *loop, bool idle)
 static void
 loop_timer(evutil_socket_t fd, short what, void *arg)
 {
+    struct loop *loop = arg;
+
     (void)fd;
     (void)what;
     /* That begins a turn, which does the rest, also where the loop polls. */
-    (void)loop_now(arg);
+    (void)engine_now(&loop->engine);
 }
 
 static void
 loop_turn(struct loop *loop)
 {
     client_catch_up(loop);
-    bool idle = engine_move(&loop->engine, loop_now(loop), clock_real_us());
+    bool idle = engine_move(&loop->engine, clock_real_us());
     redis_carry_out(loop);
     loop_set_timer(loop, idle);
-    loop->now_us = 0;
+    engine_turn_over(&loop->engine);
 }
 
 /* Whether a stop has come to its end. */
@@ -110,11 +84,11 @@ loop_over(struct loop *loop)
 {
     if (loop->stop_now)
         return true;
-    if (!loop->stopping)
+    if (!engine_stopping(&loop->engine))
         return false;
     if (core_stopped(loop->engine.core) && list_empty(&loop->clients))
         return true;
-    return clock_boot_us() >= loop->stop_us;
+    return engine_impatient(&loop->engine);
 }
 
 /*
@@ -135,7 +109,7 @@ loop_poll(struct loop *loop, uint64_t from_us)
         /* Without ONCE it would not end while any descriptor is ready. */
         if (event_base_loop(loop->base, EVLOOP_ONCE | EVLOOP_NONBLOCK) < 0)
             return false;
-        if (loop->now_us != 0 || loop->stop_now)
+        if (loop->engine.now_us != 0 || loop->stop_now)
             return true;
     } while (clock_boot_us() < from_us + loop->settings.busy_poll_us);
     return false;
@@ -151,7 +125,8 @@ loop_wait(struct loop *loop)
     if (loop_poll(loop, from_us))
         return true;
     int status = event_base_loop(loop->base, EVLOOP_ONCE);
-    loop->poll_pays = loop_now(loop) < from_us + loop->settings.busy_poll_us;
+    loop->poll_pays =
+        engine_now(&loop->engine) < from_us + loop->settings.busy_poll_us;
     return status >= 0;
 }
 
@@ -171,18 +146,12 @@ loop_run(struct loop *loop)
 void
 loop_stop(struct loop *loop)
 {
-    const struct loop_settings *settings = &loop->settings;
-    struct core_event event = {.kind = CORE_STOP};
-
-    if (loop->stopping) {
+    if (engine_stopping(&loop->engine)) {
         loop->stop_now = true;
         return;
     }
-    loop->stopping = true;
-    loop->stop_us = loop_now(loop) + settings->core.stop_grace_us +
-                    2 * settings->core.command_timeout_us;
     client_stop_listening(loop);
-    loop_step(loop, &event);
+    engine_stop(&loop->engine);
 }
 
 /* Raises the soft limit of descriptors and says how many clients fit. */
@@ -215,8 +184,7 @@ loop_take_memory(struct loop *loop)
     return loop->by_session != NULL && loop->read_buffer != NULL &&
            loop->redis_buffer != NULL &&
            engine_init(&loop->engine, &loop->settings.core,
-               &loop->settings.store, &loop->counters, &client_sink, loop,
-               clock_boot_us()) &&
+               &loop->settings.store, &loop->counters, &client_sink, loop) &&
            redis_create(loop);
 }
 
@@ -332,5 +300,5 @@ loop_ready(const struct loop *loop)
 bool
 loop_stopping(const struct loop *loop)
 {
-    return loop->stopping;
+    return engine_stopping(&loop->engine);
 }

@@ -3,9 +3,8 @@
  *
  * A turn: libevent says what is ready; clients' lines and Redis' replies go
  * into the core, whose effects gather; then time, operations to the store, its
- * output and the clients' replies, one write for each. The clock is read when a
- * turn begins, so that a lease counts from before its call was sent, and when
- * bytes of a client were read (loop_look() says why).
+ * output and the clients' replies, one write for each. The order and the time of
+ * a turn are the engine's.
  */
 #ifndef HOLDFAST_IO_LOOP_H
 #define HOLDFAST_IO_LOOP_H

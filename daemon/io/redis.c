@@ -60,8 +60,8 @@ link_broken(struct redis_link *link, const char *why)
     struct loop *loop = link->loop;
 
     link_close(link);
-    store_closed(loop->engine.store, link->id, loop_now(loop), why);
-    loop_drain_store(loop);
+    store_closed(loop->engine.store, link->id, engine_now(&loop->engine), why);
+    engine_drain_store(&loop->engine);
 }
 
 static void
@@ -83,8 +83,9 @@ link_read(struct redis_link *link)
     const struct resp *reply;
     enum reader_status status;
     while ((status = reader_next(link->reader, &reply)) == READER_REPLY) {
-        store_reply(loop->engine.store, link->id, loop_now(loop), reply);
-        loop_drain_store(loop); /* results refer to the reply */
+        store_reply(
+            loop->engine.store, link->id, engine_now(&loop->engine), reply);
+        engine_drain_store(&loop->engine); /* results refer to the reply */
     }
     if (status == READER_BROKEN)
         link_broken(link, "it does not speak RESP");
@@ -142,7 +143,7 @@ link_opened(struct redis_link *link)
         link_broken(link, "no memory to read from it");
         return;
     }
-    store_connected(loop->engine.store, link->id, loop_now(loop));
+    store_connected(loop->engine.store, link->id, engine_now(&loop->engine));
 }
 
 static void
@@ -152,7 +153,8 @@ link_writable(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    (void)loop_now(link->loop); /* the store may send more in this turn */
+    (void)engine_now(
+        &link->loop->engine); /* the store may send more in this turn */
     if (link->connecting)
         link_opened(link);
     else

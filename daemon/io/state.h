@@ -13,11 +13,9 @@
 #include <event2/event.h>
 #include <event2/event_struct.h>
 
-#define READ_BYTES   16384 /* of a client, a turn */
-#define REDIS_READ   262144
-#define SECRET_POOL  4096
-#define LINES_A_LOOK 16    /* of a client, between looks at the clock */
-#define LINES_US     10000 /* of a turn; lines that come later wait */
+#define READ_BYTES  16384 /* of a client, a turn */
+#define REDIS_READ  262144
+#define SECRET_POOL 4096
 
 /* One for each address that a host's name has. */
 #define LISTEN_SOCKETS_MAX 8
@@ -43,15 +41,14 @@ struct client {
     struct event *writing; /* owned; only while output waits */
     int fd;
     bool tcp;
-    bool skipping; /* inside an overlong line */
-    bool greeted;  /* some bytes came */
-    bool eof;      /* the client sends no more */
-    bool more;     /* wants CORE_MORE when its output is drained */
-    bool ending;   /* no session any more; closed when all is sent */
-    bool shut;     /* our FIN is sent; waits for the client's */
-    bool torn;     /* no memory for its output: what it gets ends there */
+    bool greeted; /* some bytes came */
+    bool eof;     /* the client sends no more */
+    bool more;    /* wants CORE_MORE when its output is drained */
+    bool ending;  /* no session any more; closed when all is sent */
+    bool shut;    /* our FIN is sent; waits for the client's */
+    bool torn;    /* no memory for its output: what it gets ends there */
     uint16_t partial_len;
-    struct handle session;
+    struct engine_input input;
     char *partial; /* owned; the beginning of a line, or NULL; on loop->late
                       lines come before it */
     char *out;     /* owned; what the socket did not take, or NULL */
@@ -82,7 +79,6 @@ struct loop {
     struct counters counters;
     struct event timer;
     uint64_t timer_us;          /* when it is set to; WHEEL_NEVER: it is not */
-    uint64_t now_us;            /* 0: not read in this turn */
     struct client **by_session; /* owned; by the handle's index */
     struct list clients;
     struct list dirty; /* clients with lines of this turn */
@@ -103,30 +99,11 @@ struct loop {
     uint8_t secrets[SECRET_POOL];
     uint32_t secrets_left;
     bool poll_pays; /* the last wait was over while polling, or as short */
-    bool stopping;
     bool stop_now;
-    uint64_t stop_us; /* the end of patience with our own stop */
 };
-
-/* The time of this turn. */
-uint64_t loop_now(struct loop *loop);
-
-/*
- * Reads the clock anew, after bytes of a client were read. What it is told in
- * milliseconds it counts from the sending of its request, which must not be
- * later than the time that we count from: a turn may last (a stopped process,
- * a busy machine).
- */
-void loop_look(struct loop *loop);
-
-/* Moves the core, after making room among the effects if need be. */
-void loop_step(struct loop *loop, struct core_event *event);
 
 /* Sets a timer; where there is no memory for it, its time has come already. */
 void loop_arm(struct event *event, const struct timeval *wait);
-
-/* Feeds what the store has done into the core. */
-void loop_drain_store(struct loop *loop);
 
 struct sockaddr_storage;
 

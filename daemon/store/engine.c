@@ -3,20 +3,29 @@
  */
 #include "daemon/store/engine.h"
 
+#include "proto/request.h"
+
 /* Steps whose effects may gather before they are carried out. */
 #define EFFECT_STEPS 4
 /* Rounds of store and core in a turn; what is left comes in the next one. */
 #define ROUNDS_A_TURN 8
+/* Lines of a client between looks at the clock, and how long they may take. */
+#define LINES_A_LOOK 16
+#define LINES_US     10000
 
 bool
 engine_init(struct engine *engine, const struct core_settings *core,
     const struct store_settings *store, struct counters *counters,
-    const struct engine_sink *sink, void *arg, uint64_t now_us)
+    const struct engine_sink *sink, void *arg)
 {
-    engine->core = NULL;
-    engine->store = NULL;
+    memset(engine, 0, sizeof(*engine));
     engine->sink = *sink;
     engine->arg = arg;
+    engine->stop_us = WHEEL_NEVER;
+    engine->stop_patience_us =
+        core->stop_grace_us + 2 * core->command_timeout_us;
+    engine->line_max = core->line_max;
+    uint64_t now_us = sink->clock(arg);
     if (!effects_init(&engine->effects, EFFECT_STEPS))
         return false;
     engine->core = core_create(core, counters, now_us);
@@ -35,8 +44,16 @@ engine_fini(struct engine *engine)
     effects_fini(&engine->effects);
 }
 
+uint64_t
+engine_now(struct engine *engine)
+{
+    if (engine->now_us == 0)
+        engine->now_us = engine->sink.clock(engine->arg);
+    return engine->now_us;
+}
+
 void
-engine_carry_out(struct engine *engine, uint64_t now_us)
+engine_carry_out(struct engine *engine)
 {
     const struct effects *effects = &engine->effects;
 
@@ -44,20 +61,56 @@ engine_carry_out(struct engine *engine, uint64_t now_us)
         engine->sink.effect(engine->arg, &effects->entries[i]);
     engine->sink.written(engine->arg);
     if (!list_empty(&engine->effects.ops))
-        store_submit(engine->store, now_us, &engine->effects.ops);
+        store_submit(engine->store, engine_now(engine), &engine->effects.ops);
     effects_clear(&engine->effects);
 }
 
 void
-engine_step(struct engine *engine, uint64_t now_us, struct core_event *event)
+engine_step(struct engine *engine, struct core_event *event)
 {
     if (!effects_room(&engine->effects))
-        engine_carry_out(engine, now_us);
-    core_step(engine->core, now_us, event, &engine->effects);
+        engine_carry_out(engine);
+    core_step(engine->core, engine_now(engine), event, &engine->effects);
+}
+
+size_t
+engine_take(struct engine *engine, struct engine_input *input, char *data,
+    size_t len, bool fresh, bool *late)
+{
+    size_t done = 0;
+
+    *late = false;
+    if (fresh)
+        engine->now_us = engine->sink.clock(engine->arg);
+    for (uint32_t lines = 1;; lines++) {
+        struct core_event event = {.session = input->session};
+        size_t used = 0;
+        enum line_status status =
+            line_next(data + done, len - done, engine->line_max,
+                &input->skipping, &used, &event.line.at, &event.line.len);
+        done += used;
+        if (status == LINE_MORE)
+            break;
+        event.kind = status == LINE_FOUND ? CORE_LINE : CORE_TOO_LONG;
+        engine_step(engine, &event);
+        if (input->deaf)
+            return len;
+        if (lines % LINES_A_LOOK == 0 && done < len &&
+            engine->sink.clock(engine->arg) > engine->now_us + LINES_US) {
+            *late = true;
+            break;
+        }
+    }
+    if (done < len || input->skipping) {
+        struct core_event event = {
+            .kind = CORE_BYTES, .session = input->session};
+        engine_step(engine, &event);
+    }
+    return done;
 }
 
 void
-engine_drain_store(struct engine *engine, uint64_t now_us)
+engine_drain_store(struct engine *engine)
 {
     struct core_event event;
     struct op *op;
@@ -65,15 +118,15 @@ engine_drain_store(struct engine *engine, uint64_t now_us)
     while ((op = store_take_done(engine->store)) != NULL) {
         event.kind = CORE_DONE;
         event.op = op;
-        engine_step(engine, now_us, &event);
+        engine_step(engine, &event);
     }
     event.kind = CORE_HINT;
     while (
         store_take_hint(engine->store, &event.hint.request, &event.hint.fence))
-        engine_step(engine, now_us, &event);
+        engine_step(engine, &event);
     event.kind = CORE_UNHEARD;
     if (store_take_unheard(engine->store))
-        engine_step(engine, now_us, &event);
+        engine_step(engine, &event);
 }
 
 /* Whether effects wait to be carried out. */
@@ -84,19 +137,21 @@ engine_owes(const struct engine *engine)
 }
 
 bool
-engine_move(struct engine *engine, uint64_t now_us, uint64_t realtime_us)
+engine_move(struct engine *engine, uint64_t realtime_us)
 {
+    uint64_t now_us = engine_now(engine);
+
     for (int round = 0; round < ROUNDS_A_TURN; round++) {
         struct core_event event = {.kind = CORE_TIME};
-        engine_step(engine, now_us, &event);
-        engine_carry_out(engine, now_us);
+        engine_step(engine, &event);
+        engine_carry_out(engine);
         store_flush(engine->store, now_us, realtime_us);
-        engine_drain_store(engine, now_us);
+        engine_drain_store(engine);
         bool settled = engine->sink.settle(engine->arg);
         if (!event.more && !settled && !engine_owes(engine))
             return true;
     }
-    engine_carry_out(engine, now_us);
+    engine_carry_out(engine);
     return false;
 }
 
@@ -108,5 +163,37 @@ engine_next_us(const struct engine *engine)
 
     if (engine_owes(engine))
         return 0;
+    if (engine->stop_us < core_us)
+        core_us = engine->stop_us;
     return core_us < store_us ? core_us : store_us;
+}
+
+void
+engine_turn_over(struct engine *engine)
+{
+    engine->now_us = 0;
+}
+
+void
+engine_stop(struct engine *engine)
+{
+    struct core_event event = {.kind = CORE_STOP};
+
+    if (engine_stopping(engine))
+        return;
+    engine->stop_us = engine_now(engine) + engine->stop_patience_us;
+    engine_step(engine, &event);
+}
+
+bool
+engine_stopping(const struct engine *engine)
+{
+    return engine->stop_us != WHEEL_NEVER;
+}
+
+bool
+engine_impatient(const struct engine *engine)
+{
+    return engine_stopping(engine) &&
+           engine->sink.clock(engine->arg) >= engine->stop_us;
 }

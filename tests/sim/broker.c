@@ -26,8 +26,7 @@
 /* A client's connection. */
 struct guest {
     uint32_t net_id; /* 0: none */
-    struct handle session;
-    bool skipping;
+    struct engine_input input;
     bool closing; /* its session has ended; our FIN is due */
     bool more;    /* wants CORE_MORE */
     bool eof;
@@ -53,7 +52,6 @@ struct broker {
     struct machine *machine;
     uint32_t number;
     bool running; /* the engine is there */
-    bool stopping;
     struct engine engine;
     struct counters counters;
     struct counters before; /* of its predecessors */
@@ -61,11 +59,9 @@ struct broker {
     struct guest *by_session[SESSIONS_MAX];
     struct wire wires[STORE_LINKS];
     bool turning;
-    uint64_t turn_us; /* the boot clock, when it was read */
     uint64_t turn_serial;
     uint64_t wake_serial;
     uint64_t wake_us; /* boot clock; WHEEL_NEVER */
-    uint64_t stop_us;
     uint64_t life;
 };
 
@@ -84,23 +80,22 @@ broker_now(struct broker *broker)
     struct world *world = broker->world;
 
     if (broker->turning)
-        return broker->turn_us;
+        return engine_now(&broker->engine);
     broker->turning = true;
-    broker->turn_us = machine_boot_us(broker->machine);
     uint64_t takes_us = world_below(world, 60);
     if (world_odds(world, 300))
         takes_us = world_below(world, 5000);
     world_at(world, world->now_us + takes_us, broker_turn, broker,
         ++broker->turn_serial);
-    return broker->turn_us;
+    return engine_now(&broker->engine);
 }
 
-/* What comes of bytes that were read is later than their sending. */
+/* An engine's step is of a turn. */
 static void
-broker_look(struct broker *broker)
+broker_step(struct broker *broker, struct core_event *event)
 {
     (void)broker_now(broker);
-    broker->turn_us = machine_boot_us(broker->machine);
+    engine_step(&broker->engine, event);
 }
 
 /* --- clients -------------------------------------------------------------- */
@@ -108,9 +103,9 @@ broker_look(struct broker *broker)
 static void
 guest_forget(struct broker *broker, struct guest *guest)
 {
-    if (guest->session.generation != 0 &&
-        broker->by_session[guest->session.index] == guest)
-        broker->by_session[guest->session.index] = NULL;
+    if (guest->input.session.generation != 0 &&
+        broker->by_session[guest->input.session.index] == guest)
+        broker->by_session[guest->input.session.index] = NULL;
     free(guest->partial);
     free(guest->out);
     memset(guest, 0, sizeof(*guest));
@@ -129,37 +124,9 @@ static void
 guest_step(
     struct broker *broker, const struct guest *guest, enum core_event_kind kind)
 {
-    struct core_event event = {.kind = kind, .session = guest->session};
+    struct core_event event = {.kind = kind, .session = guest->input.session};
 
-    engine_step(&broker->engine, broker_now(broker), &event);
-}
-
-static void
-guest_lines(struct broker *broker, struct guest *guest)
-{
-    size_t done = 0;
-    uint32_t id = guest->net_id;
-
-    while (!guest->closing) {
-        struct core_event event = {.session = guest->session};
-        size_t used = 0;
-        enum line_status status = line_next(guest->partial + done,
-            guest->partial_len - done, PROTO_LINE_MAX, &guest->skipping, &used,
-            &event.line.at, &event.line.len);
-        done += used;
-        if (status == LINE_MORE)
-            break;
-        event.kind = status == LINE_FOUND ? CORE_LINE : CORE_TOO_LONG;
-        engine_step(&broker->engine, broker_now(broker), &event);
-        if (guest->net_id != id)
-            return;
-    }
-    if (guest->closing)
-        return;
-    guest->partial_len -= (uint32_t)done;
-    memmove(guest->partial, guest->partial + done, guest->partial_len);
-    if (guest->partial_len > 0 || guest->skipping)
-        guest_step(broker, guest, CORE_BYTES);
+    broker_step(broker, &event);
 }
 
 static void
@@ -170,7 +137,7 @@ guest_bytes(void *arg, uint32_t id, const char *bytes, size_t len)
 
     if (guest == NULL || guest->closing || guest->eof)
         return;
-    broker_look(broker);
+    (void)broker_now(broker);
     if (guest->partial == NULL) {
         guest->partial = malloc(PARTIAL_MAX);
         require(guest->partial != NULL);
@@ -178,7 +145,14 @@ guest_bytes(void *arg, uint32_t id, const char *bytes, size_t len)
     require(guest->partial_len + len <= PARTIAL_MAX);
     memcpy(guest->partial + guest->partial_len, bytes, len);
     guest->partial_len += (uint32_t)len;
-    guest_lines(broker, guest);
+    bool late = false;
+    size_t done = engine_take(&broker->engine, &guest->input, guest->partial,
+        guest->partial_len, true, &late);
+    require(!late); /* time stands still in a step */
+    if (guest->net_id != id || guest->closing)
+        return;
+    guest->partial_len -= (uint32_t)done;
+    memmove(guest->partial, guest->partial + done, guest->partial_len);
 }
 
 static void
@@ -196,9 +170,9 @@ guest_ended(void *arg, uint32_t id, enum net_end_reason reason)
     }
     if (!guest->closing) {
         struct core_event event = {
-            .kind = CORE_DROP, .session = guest->session};
+            .kind = CORE_DROP, .session = guest->input.session};
         guest_forget(broker, guest);
-        engine_step(&broker->engine, broker_now(broker), &event);
+        broker_step(broker, &event);
         return;
     }
     guest_forget(broker, guest);
@@ -219,20 +193,20 @@ broker_accept(void *arg, uint32_t id, const struct net_user **user,
     uint64_t secret[2] = {random_next(&broker->world->random),
         random_next(&broker->world->random)};
 
-    if (!broker->running || broker->stopping || guest == NULL)
+    if (!broker->running || engine_stopping(&broker->engine) || guest == NULL)
         return false;
     memcpy(event.open.id, secret, sizeof(secret));
     event.open.peer = "10.1.0.1:1";
     event.open.tcp = true;
-    uint64_t now_us = broker_now(broker);
-    engine_carry_out(&broker->engine, now_us);
+    (void)broker_now(broker);
+    engine_carry_out(&broker->engine);
     guest->net_id = id;
-    engine_step(&broker->engine, now_us, &event);
+    engine_step(&broker->engine, &event);
     if (handle_equal(event.session, HANDLE_NONE)) {
         guest->net_id = 0;
         return false;
     }
-    guest->session = event.session;
+    guest->input.session = event.session;
     broker->by_session[event.session.index] = guest;
     *user = &guest_user;
     *user_arg = broker;
@@ -247,8 +221,8 @@ guest_of_session(struct broker *broker, struct handle session)
 {
     struct guest *guest = broker->by_session[session.index];
 
-    return guest != NULL && handle_equal(guest->session, session) ? guest
-                                                                  : NULL;
+    return guest != NULL && handle_equal(guest->input.session, session) ? guest
+                                                                        : NULL;
 }
 
 static void
@@ -261,6 +235,14 @@ guest_say(struct guest *guest, const char *text, size_t len)
     }
     memcpy(guest->out + guest->out_len, text, len);
     guest->out_len += len;
+}
+
+static uint64_t
+sink_clock(void *arg)
+{
+    const struct broker *broker = arg;
+
+    return machine_boot_us(broker->machine);
 }
 
 static void
@@ -282,6 +264,7 @@ sink_effect(void *arg, const struct effect *effect)
     case EFFECT_CLOSE:
         broker->by_session[effect->session.index] = NULL;
         guest->closing = true;
+        guest->input.deaf = true;
         break;
     }
 }
@@ -325,6 +308,7 @@ sink_settle(void *arg)
 }
 
 static const struct engine_sink broker_sink = {
+    .clock = sink_clock,
     .effect = sink_effect,
     .written = sink_written,
     .settle = sink_settle,
@@ -361,7 +345,7 @@ wire_opened(void *arg, uint32_t id)
         return;
     wire->open = true;
     store_connected(broker->engine.store, wire->link, broker_now(broker));
-    engine_drain_store(&broker->engine, broker_now(broker));
+    engine_drain_store(&broker->engine);
 }
 
 static void
@@ -387,7 +371,7 @@ wire_bytes(void *arg, uint32_t id, const char *bytes, size_t len)
         done += used;
         store_reply(
             broker->engine.store, wire->link, broker_now(broker), reply);
-        engine_drain_store(&broker->engine, broker_now(broker));
+        engine_drain_store(&broker->engine);
     }
     wire->in_len -= done;
     memmove(wire->in, wire->in + done, wire->in_len);
@@ -408,7 +392,7 @@ wire_ended(void *arg, uint32_t id, enum net_end_reason reason)
     wire->in_len = 0;
     store_closed(
         broker->engine.store, wire->link, broker_now(broker), "it has ended");
-    engine_drain_store(&broker->engine, broker_now(broker));
+    engine_drain_store(&broker->engine);
 }
 
 static const struct net_user wire_user = {
@@ -456,8 +440,6 @@ broker_set_timer(struct broker *broker, bool idle)
     struct world *world = broker->world;
     uint64_t next_us = idle ? engine_next_us(&broker->engine) : 0;
 
-    if (broker->stopping && broker->stop_us < next_us)
-        next_us = broker->stop_us;
     if (next_us == broker->wake_us && next_us != 0)
         return;
     broker->wake_us = next_us;
@@ -502,7 +484,7 @@ broker_exit(struct broker *broker)
 
     world_note(world, broker->machine->name, "exits");
     /* It gives back what clients hold that cannot hear of it. */
-    if (broker->stopping)
+    if (engine_stopping(&broker->engine))
         check_excuse(world->check, FAULT_broker_drain);
     broker->machine->up = false;
     net_process_died(world->net, broker->machine);
@@ -514,10 +496,9 @@ broker_exit(struct broker *broker)
 static bool
 broker_over(const struct broker *broker)
 {
-    if (!broker->stopping)
-        return false;
-    return core_stopped(broker->engine.core) ||
-           machine_boot_us(broker->machine) >= broker->stop_us;
+    return engine_stopping(&broker->engine) &&
+           (core_stopped(broker->engine.core) ||
+               engine_impatient(&broker->engine));
 }
 
 static void
@@ -533,10 +514,10 @@ broker_turn(void *arg, uint64_t serial)
             broker->world, machine->stopped_until, broker_turn, broker, serial);
         return;
     }
-    bool idle =
-        engine_move(&broker->engine, broker->turn_us, machine_real_us(machine));
+    bool idle = engine_move(&broker->engine, machine_real_us(machine));
     broker_carry_out(broker);
     broker->turning = false;
+    engine_turn_over(&broker->engine);
     if (broker_over(broker))
         broker_exit(broker);
     else
@@ -619,12 +600,11 @@ broker_start(struct world *world, uint32_t number)
     for (size_t i = 0; i < COUNTER_COUNT; i++)
         broker->before.value[i] += broker->counters.value[i];
     memset(&broker->counters, 0, sizeof(broker->counters));
-    bool there = engine_init(&broker->engine, &core, store, &broker->counters,
-        &broker_sink, broker, machine_boot_us(broker->machine));
+    bool there = engine_init(
+        &broker->engine, &core, store, &broker->counters, &broker_sink, broker);
     require(there);
     free(store);
     broker->running = true;
-    broker->stopping = false;
     broker->machine->up = true;
     broker->wake_us = WHEEL_NEVER;
     world_note(world, broker->machine->name, "starts as %s", core.broker_id);
@@ -674,15 +654,11 @@ void
 broker_drain(struct world *world, uint32_t number)
 {
     struct broker *broker = &world->brokers[number];
-    struct core_event event = {.kind = CORE_STOP};
-
-    if (!broker->running || broker->stopping)
+    if (!broker->running || engine_stopping(&broker->engine))
         return;
     world_note(world, broker->machine->name, "drains");
-    broker->stopping = true;
-    broker->stop_us = machine_boot_us(broker->machine) + 2000000 +
-                      2 * world->plan.command_timeout_ms * 1000;
-    engine_step(&broker->engine, broker_now(broker), &event);
+    (void)broker_now(broker);
+    engine_stop(&broker->engine);
 }
 
 void
