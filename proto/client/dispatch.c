@@ -126,17 +126,16 @@ reply_take(struct holdfast *h, struct holdfast_notice *notice)
 
     if (pending == NULL)
         return false;
-    if (strcmp(message->verb, "ITEM") == 0) {
-        if (pending->kind == PENDING_SURVEY) {
+    bool item = strcmp(message->verb, "ITEM") == 0;
+    if (item || strcmp(message->verb, "QUEUED") == 0) {
+        bool own = pending->kind == PENDING_KEEPALIVE ||
+                   pending->kind == PENDING_SURVEY;
+        if (item && pending->kind == PENDING_SURVEY)
             holdfast_kept_surveyed(h, pending, message);
-            return false;
-        }
-        holdfast_notice_push(h, notice, HOLDFAST_ITEM, pending->request);
-        return true;
-    }
-    if (strcmp(message->verb, "QUEUED") == 0) {
-        holdfast_notice_push(h, notice, HOLDFAST_QUEUED, pending->request);
-        return true;
+        if (!own)
+            holdfast_notice_push(h, notice,
+                item ? HOLDFAST_ITEM : HOLDFAST_QUEUED, pending->request);
+        return !own;
     }
     if (!done && strcmp(message->verb, "ERR") != 0)
         return false;

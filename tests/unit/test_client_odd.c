@@ -271,6 +271,21 @@ START_TEST(lines_that_mean_nothing)
 
 END_TEST
 
+/* What the library asks for itself is nobody else's request. */
+START_TEST(own_questions_are_not_told_of)
+{
+    lock_owner("a", NULL, 0);
+    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
+    (void)talk_told(&talk);
+    talk_pass(&talk, 3000);
+    ck_assert_str_eq(talk_sent(&talk), "2 PING\n");
+    talk_say(&talk, "2 QUEUED position=1\n2 ITEM name=a\n2 OK ttl_ms=9000\n");
+    ck_assert_str_eq(talk_told(&talk), "");
+    ck_assert_uint_eq(deadline("a", "", 5), START + 3000 + 9000);
+}
+
+END_TEST
+
 START_TEST(line_max_of_the_broker_counts)
 {
     char text[CLIENT_LINE_BYTES + 10];
@@ -517,6 +532,7 @@ client_odd_suite(void)
     tcase_add_test(holds, several_old_grants_are_confirmed_together);
     tcase_add_checked_fixture(calls, setup, teardown);
     tcase_add_test(calls, lines_that_mean_nothing);
+    tcase_add_test(calls, own_questions_are_not_told_of);
     tcase_add_test(calls, line_max_of_the_broker_counts);
     tcase_add_test(calls, output_waits_for_room);
     tcase_add_test(calls, broken_while_writing);
