@@ -38,7 +38,8 @@ LAYERS = {
     "daemon/core": (
         ("daemon/base", "proto", "daemon/core"), PURE_HEADERS, ()),
     "daemon/store": (
-        ("daemon/base", "daemon/core", "daemon/store"), PURE_HEADERS, ()),
+        ("daemon/base", "proto", "daemon/core", "daemon/store"), PURE_HEADERS,
+        ()),
     "daemon/io": (
         ("daemon/base", "proto", "daemon/core", "daemon/store", "daemon/io",
          "conf"), None, ("event2/", "hiredis", "read.h", "sds.h", "openssl/",

@@ -3,8 +3,8 @@
  *
  * A turn: libevent says what is ready; clients' lines and Redis' replies go
  * into the core, whose effects gather; then time, operations to the store, its
- * output and the clients' replies, one write for each. The order and the time of
- * a turn are the engine's.
+ * output and the clients' replies, one write for each. The order and the time
+ * of a turn are the engine's.
  */
 #ifndef HOLDFAST_IO_LOOP_H
 #define HOLDFAST_IO_LOOP_H
