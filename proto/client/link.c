@@ -83,8 +83,9 @@ holdfast_link_resolve(struct holdfast *h, const char *address)
         return resolve_path(h, address);
     if (!address_split(address, host, sizeof(host), &port))
         return HOLDFAST_BAD_ADDRESS;
-    if (getaddrinfo(host, port, &hints, &found) != 0)
-        return HOLDFAST_NO_HOST;
+    int failed = getaddrinfo(host, port, &hints, &found);
+    if (failed != 0)
+        return failed == EAI_MEMORY ? HOLDFAST_NO_MEMORY : HOLDFAST_NO_HOST;
     for (struct addrinfo *at = found; at != NULL; at = at->ai_next) {
         if (h->peer_count < CLIENT_PEERS &&
             at->ai_addrlen <= sizeof(h->peers[0].address)) {

@@ -15,6 +15,7 @@
 
 #include "proto/holdfast/escape.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@
 #define RELEASE_MS   2000
 
 #define SESSION_NAME_BYTES 65 /* what HELLO takes, and a NUL */
-#define HOST_BYTES         48 /* the PID must not be cut off */
+#define HOST_CHARS         47 /* the PID must not be cut off */
 
 enum {
     AGAIN = -1
@@ -288,12 +289,11 @@ hold_fill(const struct acquire *acquire, const struct holdfast_event *event,
 static void
 session_name(char *name, size_t name_bytes)
 {
-    char host[HOST_BYTES];
+    char host[HOST_NAME_MAX + 1] = "";
 
-    if (gethostname(host, sizeof(host)) != 0)
-        (void)snprintf(host, sizeof(host), "?");
-    host[sizeof(host) - 1] = '\0';
-    (void)snprintf(name, name_bytes, "%s:%ld", host, (long)getpid());
+    (void)gethostname(host, sizeof(host));
+    (void)snprintf(
+        name, name_bytes, "%.*s:%ld", HOST_CHARS, host, (long)getpid());
 }
 
 /* Sends the session's name, whose answer does not matter, and the LOCK. */
@@ -313,10 +313,9 @@ ask(const struct attempt *attempt, struct holdfast *h, uint64_t wait_ms,
     char line[sizeof(word) + 16];
 
     session_name(name, sizeof(name));
-    if (holdfast_encode(name, strlen(name), word, sizeof(word)) > 0) {
-        (void)snprintf(line, sizeof(line), "HELLO name=%s", word);
-        (void)holdfast_submit(h, line, request);
-    }
+    (void)holdfast_encode(name, strlen(name), word, sizeof(word));
+    (void)snprintf(line, sizeof(line), "HELLO name=%s", word);
+    (void)holdfast_submit(h, line, request);
     return holdfast_submit_lock(h, acquire->key, &options, request);
 }
 
@@ -420,6 +419,7 @@ acquire_release(struct holdfast *h, const struct holdfast_hold *hold)
     const char *owner = hold->owner[0] != '\0' ? hold->owner : NULL;
     struct holdfast_event event;
     uint64_t request;
+    char why[256];
 
     enum holdfast_status status =
         holdfast_submit_unlock(h, hold->name, owner, hold->fence, &request);
@@ -429,6 +429,6 @@ acquire_release(struct holdfast *h, const struct holdfast_hold *hold)
         complain_refused("warning: the unlock was refused", &event);
     } else if (status != HOLDFAST_SUCCESS) {
         complain("warning: the unlock was not answered: %s",
-            holdfast_status_text(status));
+            broker_trouble(h, status, why, sizeof(why)));
     }
 }

@@ -43,16 +43,12 @@ static _Noreturn void
 child_main(const struct loop *loop, pid_t parent, int gate, char **argv)
 {
     char byte;
-    ssize_t got;
 
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(STATUS_TROUBLE);
-    do {
-        got = read(gate, &byte, 1);
-    } while (got < 0 && errno == EINTR);
-    if (got != 1)
+    if (read(gate, &byte, 1) != 1)
         _exit(STATUS_TROUBLE);
     (void)sigaction(SIGCHLD, &loop->child_before, NULL);
     (void)sigprocmask(SIG_SETMASK, &loop->before, NULL);

@@ -72,6 +72,13 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
  */
 struct holdfast *connect_broker(const struct settings *settings);
 
+/*
+ * What `status` says, or why the connection is over where it says that; put
+ * into `text`, which is returned.
+ */
+const char *broker_trouble(const struct holdfast *h,
+    enum holdfast_status status, char *text, size_t text_bytes);
+
 /* Complains about an ERR. */
 void complain_refused(const char *what, const struct holdfast_event *event);
 

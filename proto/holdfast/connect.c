@@ -24,11 +24,19 @@ connect_broker(const struct settings *settings)
     if (status == HOLDFAST_SUCCESS)
         return h;
     complain("no broker at %s: %s", settings->address,
-        status == HOLDFAST_NOT_CONNECTED
-            ? escape_text(holdfast_reason(h), why, sizeof(why))
-            : holdfast_status_text(status));
+        broker_trouble(h, status, why, sizeof(why)));
     holdfast_destroy(&h);
     return NULL;
+}
+
+const char *
+broker_trouble(const struct holdfast *h, enum holdfast_status status,
+    char *text, size_t text_bytes)
+{
+    return escape_text(status == HOLDFAST_NOT_CONNECTED
+                           ? holdfast_reason(h)
+                           : holdfast_status_text(status),
+        text, text_bytes);
 }
 
 void

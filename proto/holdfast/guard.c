@@ -56,15 +56,11 @@ static _Noreturn void
 guard_main(const struct settings *settings, int fd, pid_t group)
 {
     char byte;
-    ssize_t got;
 
     (void)setsid();
     title_set(settings);
     descriptors_close(fd);
-    do {
-        got = read(0, &byte, 1);
-    } while (got < 0 && errno == EINTR);
-    if (got != 1)
+    if (read(0, &byte, 1) != 1)
         (void)kill(-group, SIGKILL);
     _exit(0);
 }

@@ -60,10 +60,11 @@ list_part(struct holdfast *h, const char *what, const char *line,
     struct out *out, struct holdfast_event *event)
 {
     uint64_t request;
+    char why[256];
 
     enum holdfast_status status = holdfast_submit(h, line, &request);
     if (status != HOLDFAST_SUCCESS) {
-        complain("%s: %s", what, holdfast_status_text(status));
+        complain("%s: %s", what, broker_trouble(h, status, why, sizeof(why)));
         return STATUS_TROUBLE;
     }
     uint64_t end = holdfast_now_ms(h) + ANSWER_MS;
@@ -79,8 +80,6 @@ list_part(struct holdfast *h, const char *what, const char *line,
             continue;
         }
         if (event->kind == HOLDFAST_CLOSED) {
-            char why[256];
-
             complain(
                 "%s: %s", what, escape_text(event->text, why, sizeof(why)));
             return STATUS_TROUBLE;
@@ -94,7 +93,7 @@ list_part(struct holdfast *h, const char *what, const char *line,
             return STATUS_REFUSED;
         }
         if (event->kind == HOLDFAST_ITEM && !out_row(out, event)) {
-            complain("cannot write");
+            complain("%s", ferror(stdout) ? "cannot write" : "out of memory");
             return STATUS_TROUBLE;
         }
         end = holdfast_now_ms(h) + ANSWER_MS;
@@ -203,15 +202,13 @@ show_print(struct settings *settings, struct holdfast *h, const char *key,
     struct holdfast_event event;
     struct out *out =
         out_create(settings->format, show_columns, COUNT(show_columns));
-    if (out == NULL) {
-        complain("out of memory");
+    if (out == NULL)
         return STATUS_TROUBLE;
-    }
     enum out_format format = out_format(out);
     int status = list_part(h, "SHOW", line, out, &event);
-    bool written =
-        status != STATUS_FINE || out_summary(out, "name", key, &event);
-    written = out_destroy(&out) && written;
+    if (status == STATUS_FINE)
+        out_summary(out, "name", key, &event);
+    bool written = out_destroy(&out);
     if (status == STATUS_FINE && format == OUT_COLUMNS) {
         show_state(key, &event);
         written = fflush(stdout) == 0 && written;

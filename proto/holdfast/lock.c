@@ -22,7 +22,7 @@ input_read(void)
     char ignored[4096];
     ssize_t got = read(STDIN_FILENO, ignored, sizeof(ignored));
 
-    return got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN));
+    return got > 0 || (got < 0 && errno == EAGAIN);
 }
 
 /* True: the lock is gone, after a complaint. */
@@ -37,7 +37,8 @@ event_ends(const struct holdfast_event *event)
         if (event->request == 0) /* of something that is not ours */
             return false;
         complain("the lock is lost: %s",
-            escape_text(reason != NULL ? reason : "", text, sizeof(text)));
+            escape_text(reason != NULL ? reason : "the broker says so", text,
+                sizeof(text)));
         return true;
     case HOLDFAST_DEADLINE:
         complain("the lock is lost: its time ends without word of the broker");

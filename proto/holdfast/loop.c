@@ -32,8 +32,8 @@ loop_init(struct loop *loop)
         struct sigaction found;
 
         (void)sigaddset(&read, told[i]);
-        if (sigaction(told[i], NULL, &found) == 0 &&
-            found.sa_handler == SIG_IGN)
+        (void)sigaction(told[i], NULL, &found);
+        if (found.sa_handler == SIG_IGN)
             (void)sigaddset(&loop->ignored, told[i]);
     }
     /* Where SIGCHLD is ignored nobody can wait for a child. */
@@ -60,10 +60,9 @@ loop_init(struct loop *loop)
 void
 loop_fini(struct loop *loop)
 {
-    if (loop->signal_fd >= 0)
-        (void)close(loop->signal_fd);
-    if (loop->timer_fd >= 0)
-        (void)close(loop->timer_fd);
+    /* One that is not there is -1, of which nothing comes. */
+    (void)close(loop->signal_fd);
+    (void)close(loop->timer_fd);
 }
 
 uint64_t
@@ -81,11 +80,9 @@ timer_set(struct loop *loop, uint64_t until_ms)
     struct itimerspec when = {.it_interval = {0, 0}};
 
     if (until_ms != UINT64_MAX) {
-        /* A time of 0 would disarm it. */
-        uint64_t ms = until_ms > 0 ? until_ms : 1;
-
-        when.it_value.tv_sec = (time_t)(ms / 1000);
-        when.it_value.tv_nsec = (long)(ms % 1000) * 1000000;
+        when.it_value.tv_sec = (time_t)(until_ms / 1000);
+        /* And 1, since a time of 0 would disarm it. */
+        when.it_value.tv_nsec = (long)(until_ms % 1000) * 1000000 + 1;
     }
     (void)timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
@@ -110,10 +107,8 @@ loop_wait(struct loop *loop, const struct holdfast *h, uint64_t until_ms,
         entries[3].events = holdfast_events(h);
     }
     timer_set(loop, until_ms);
-    if (poll(entries, sizeof(entries) / sizeof(entries[0]), -1) < 0) {
-        entries[2].revents = 0;
-        entries[3].revents = 0;
-    }
+    /* Where it fails, revents stay 0, and there is a next time. */
+    (void)poll(entries, sizeof(entries) / sizeof(entries[0]), -1);
     if (readable != NULL)
         *readable = entries[2].revents != 0;
     return entries[3].revents;

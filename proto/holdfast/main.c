@@ -2,8 +2,11 @@
  * holdfast [-a ADDR] [-o FORMAT] COMMAND ...: what stands before the command,
  * and which command it is.
  */
+#define _GNU_SOURCE 1
+
 #include "proto/holdfast/options.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,9 +46,9 @@ complain(const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
-    int len = vsnprintf(line + at, sizeof(line) - at - 1, format, arguments);
+    (void)vsnprintf(line + at, sizeof(line) - at - 1, format, arguments);
     va_end(arguments);
-    if (len < 0 || poll(&entry, 1, 0) <= 0 || entry.revents != POLLOUT)
+    if (poll(&entry, 1, 0) <= 0 || entry.revents != POLLOUT)
         return;
     at = strlen(line);
     line[at++] = '\n';
@@ -76,6 +79,23 @@ command_call(struct settings *settings, int argc, char **argv)
     return STATUS_USAGE;
 }
 
+/*
+ * Nothing that is opened later may take the number of a closed stdin, stdout or
+ * stderr: what is printed would go to the broker. What holds the number can
+ * neither be read nor written, and is closed again for the program of run.
+ */
+static void
+standard_reserve(void)
+{
+    int fd;
+
+    do {
+        fd = open("/", O_PATH | O_CLOEXEC);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        (void)close(fd);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -88,6 +108,7 @@ main(int argc, char **argv)
     };
     struct words words;
 
+    standard_reserve();
     if (argc > 1 &&
         (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0)) {
         (void)printf("holdfast %s\n", HOLDFAST_VERSION);

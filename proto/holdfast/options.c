@@ -71,35 +71,26 @@ option_set(const struct option *option, const char *value)
     return true;
 }
 
-/* An option with a value, by its name without dashes. */
-static bool
-value_take(struct settings *settings, const struct option *options,
-    size_t option_count, const char *name, size_t len, const char *value)
-{
-    if (len == 1 && name[0] == 'o')
-        return format_parse(value, &settings->format);
-    if (len == 1 && name[0] == 'a') {
-        settings->address = value;
-        return true;
-    }
-    for (size_t i = 0; i < option_count; i++)
-        if (strlen(options[i].name) == len &&
-            memcmp(options[i].name, name, len) == 0)
-            return option_set(&options[i], value);
-    return false;
-}
-
-static bool
-name_known(const struct option *options, size_t option_count, const char *name,
+/* NULL: there is none of this name. */
+static const struct option *
+option_find(const struct option *options, size_t option_count, const char *name,
     size_t len)
 {
-    if (len == 1)
-        return name[0] == 'a' || name[0] == 'o';
     for (size_t i = 0; i < option_count; i++)
         if (strlen(options[i].name) == len &&
             memcmp(options[i].name, name, len) == 0)
-            return true;
-    return false;
+            return &options[i];
+    return NULL;
+}
+
+/* -a or -o */
+static bool
+setting_set(struct settings *settings, char letter, const char *value)
+{
+    if (letter == 'o')
+        return format_parse(value, &settings->format);
+    settings->address = value;
+    return true;
 }
 
 /* One option at argv[*at]; moves *at to its last part. */
@@ -107,19 +98,21 @@ static bool
 option_take(struct settings *settings, const struct option *options,
     size_t option_count, char **argv, size_t *at)
 {
+    const struct option *option = NULL;
     bool is_long = argv[*at][1] == '-';
     const char *name = argv[*at] + (is_long ? 2 : 1);
-    const char *equals = is_long ? strchr(name, '=') : NULL;
-    const char *value = equals != NULL ? equals + 1 : NULL;
-    size_t len = equals != NULL ? (size_t)(equals - name) : strlen(name);
+    const char *value = NULL;
 
-    if (!is_long && len > 1) {
-        /* -aADDR */
-        value = name + 1;
-        len = 1;
+    if (is_long) {
+        size_t len = strcspn(name, "=");
+
+        option = option_find(options, option_count, name, len);
+        if (name[len] == '=')
+            value = name + len + 1;
+    } else if (name[1] != '\0') {
+        value = name + 1; /* -aADDR */
     }
-    if ((is_long && len == 1) ||
-        !name_known(options, option_count, name, len)) {
+    if (is_long ? option == NULL : name[0] != 'a' && name[0] != 'o') {
         complain("there is no option '%s' here", argv[*at]);
         return false;
     }
@@ -131,7 +124,8 @@ option_take(struct settings *settings, const struct option *options,
         }
         (*at)++;
     }
-    return value_take(settings, options, option_count, name, len, value);
+    return is_long ? option_set(option, value)
+                   : setting_set(settings, name[0], value);
 }
 
 bool

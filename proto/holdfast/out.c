@@ -7,6 +7,7 @@
  */
 #include "proto/holdfast/out.h"
 
+#include "daemon/base/assert.h"
 #include "proto/holdfast/escape.h"
 
 #include <inttypes.h>
@@ -15,8 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COLUMNS_MAX 16
-#define GAP         2
+#define GAP 2
 
 struct cell {
     char *text; /* owned; escaped */
@@ -38,8 +38,9 @@ out_create(enum out_format format, const struct out_column *columns,
 {
     struct out *out = calloc(1, sizeof(*out));
 
-    if (out == NULL || column_count > COLUMNS_MAX) {
-        free(out);
+    require(column_count <= OUT_COLUMNS_MAX);
+    if (out == NULL) {
+        complain("out of memory");
         return NULL;
     }
     if (format == OUT_AUTOMATIC)
@@ -48,12 +49,6 @@ out_create(enum out_format format, const struct out_column *columns,
     out->columns = columns;
     out->column_count = column_count;
     return out;
-}
-
-size_t
-out_rows(const struct out *out)
-{
-    return out->rows;
 }
 
 enum out_format
@@ -75,14 +70,14 @@ pair_find(const struct holdfast_event *event, const char *key)
 static bool
 number_is_plain(const struct holdfast_pair *pair)
 {
-    if (pair->len == 0 || pair->len > 15 ||
-        (pair->len > 1 && pair->value[0] == '0')) {
-        return pair->len == 16 &&
-               strspn(pair->value, "0123456789") == pair->len &&
-               pair->value[0] != '0' &&
-               strcmp(pair->value, "9007199254740991") <= 0;
-    }
-    return strspn(pair->value, "0123456789") == pair->len;
+    static const char max[] = "9007199254740991";
+
+    if (strspn(pair->value, "0123456789") != pair->len || pair->len == 0)
+        return false;
+    if (pair->value[0] == '0')
+        return pair->len == 1;
+    return pair->len < sizeof(max) - 1 ||
+           (pair->len == sizeof(max) - 1 && strcmp(pair->value, max) <= 0);
 }
 
 /* By the key and never by the value: a note may be "123". */
@@ -213,36 +208,30 @@ out_row(struct out *out, const struct holdfast_event *event)
 {
     bool good = true;
 
-    switch (out->format) {
-    case OUT_JSON:
+    if (out->format == OUT_JSON) {
         (void)putchar('{');
         json_pairs(out, event, true);
-        break;
-    case OUT_TABS:
+    } else if (out->format == OUT_TABS) {
         good = tabs_row(out, event);
-        break;
-    case OUT_AUTOMATIC:
-    case OUT_COLUMNS:
+    } else {
         good = columns_row(out, event);
-        break;
     }
     if (good)
         out->rows++;
     return good && !ferror(stdout);
 }
 
-bool
+void
 out_summary(struct out *out, const char *key, const char *value,
     const struct holdfast_event *event)
 {
     if (out->format != OUT_JSON)
-        return true;
+        return;
     (void)fputs("{\"kind\":\"summary\",", stdout);
     escape_json(stdout, key, strlen(key));
     (void)putchar(':');
     escape_json(stdout, value, strlen(value));
     json_pairs(out, event, false);
-    return !ferror(stdout);
 }
 
 static void
@@ -267,7 +256,7 @@ static void
 columns_print(const struct out *out)
 {
     size_t count = out->column_count;
-    size_t widths[COLUMNS_MAX];
+    size_t widths[OUT_COLUMNS_MAX];
 
     for (size_t i = 0; i < count; i++) {
         widths[i] = strlen(out->columns[i].title);

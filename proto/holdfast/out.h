@@ -6,6 +6,8 @@
 
 #include "proto/holdfast/command.h"
 
+#define OUT_COLUMNS_MAX 16
+
 enum out_type {
     OUT_TYPE_TEXT,
     OUT_TYPE_NUMBER, /* decimal on the wire; to the right in columns */
@@ -20,7 +22,10 @@ struct out_column {
 
 struct out;
 
-/* `columns` is a ref for the list's life. NULL: no memory. */
+/*
+ * `columns` is a ref for the list's life, OUT_COLUMNS_MAX of them at most. NULL
+ * after a complaint: no memory.
+ */
 struct out *out_create(enum out_format format, const struct out_column *columns,
     size_t column_count);
 
@@ -28,16 +33,13 @@ struct out *out_create(enum out_format format, const struct out_column *columns,
 bool out_row(struct out *out, const struct holdfast_event *event);
 
 /* One line of JSON, in that format only; `key` and `value` come first. */
-bool out_summary(struct out *out, const char *key, const char *value,
+void out_summary(struct out *out, const char *key, const char *value,
     const struct holdfast_event *event);
-
-/* How many rows there were. */
-size_t out_rows(const struct out *out);
 
 /* What was decided for OUT_AUTOMATIC. */
 enum out_format out_format(const struct out *out);
 
-/* Writes what is left and frees; false where stdout failed. */
+/* Writes what is left and frees; false where stdout has failed. */
 bool out_destroy(struct out **out);
 
 #endif

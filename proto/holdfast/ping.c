@@ -13,17 +13,21 @@ static int
 ping_print(const struct settings *settings, struct holdfast *h)
 {
     uint64_t microseconds = 0;
-    char server[128];
+    char text[256];
 
     enum holdfast_status status = holdfast_ping(h, PING_MS, &microseconds);
     if (status != HOLDFAST_SUCCESS) {
-        complain("%s: %s", settings->address, holdfast_status_text(status));
+        complain("%s: %s", settings->address,
+            broker_trouble(h, status, text, sizeof(text)));
         return STATUS_TROUBLE;
     }
     (void)printf("%s %s time_ms=%" PRIu64 ".%03" PRIu64 "\n", settings->address,
-        escape_text(holdfast_server(h), server, sizeof(server)),
+        escape_text(holdfast_server(h), text, sizeof(text)),
         microseconds / 1000, microseconds % 1000);
-    return fflush(stdout) == 0 ? STATUS_FINE : STATUS_TROUBLE;
+    if (fflush(stdout) == 0)
+        return STATUS_FINE;
+    complain("cannot write");
+    return STATUS_TROUBLE;
 }
 
 int

@@ -4,6 +4,8 @@
  *
  * The input's end is passed on as a FIN; what is still to be answered comes,
  * and BYE as the last line. Without BYE the connection was lost.
+ *
+ * No signal is handled here, so nothing ends with EINTR.
  */
 #define _GNU_SOURCE 1
 
@@ -50,7 +52,10 @@ raw_connect(const struct settings *settings, struct holdfast *h)
             holdfast_link_close(h, strerror(ETIMEDOUT));
             break;
         }
-        if (poll(&entry, 1, (int)(end - now)) > 0)
+        int left_ms = holdfast_timeout_ms(h); /* of this address */
+        if ((uint64_t)left_ms > end - now)
+            left_ms = (int)(end - now);
+        if (poll(&entry, 1, left_ms) > 0)
             holdfast_link_connected(h, entry.revents);
         holdfast_link_expire(h, holdfast_now_ms(h));
     }
@@ -89,8 +94,6 @@ output_write(const char *bytes, size_t len)
     while (len > 0) {
         ssize_t written = write(STDOUT_FILENO, bytes, len);
 
-        if (written < 0 && errno == EINTR)
-            continue;
         if (written < 0) {
             complain("cannot write: %s", strerror(errno));
             return false;
@@ -109,7 +112,7 @@ raw_receive(struct raw *raw, int *status)
     ssize_t got = recv(raw->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
 
     if (got < 0) {
-        if (errno == EAGAIN || errno == EINTR)
+        if (errno == EAGAIN)
             return true;
         complain("the connection broke: %s", strerror(errno));
         *status = STATUS_TROUBLE;
@@ -133,8 +136,6 @@ raw_send(struct raw *raw)
         ssize_t sent = send(raw->fd, raw->out + raw->start,
             raw->end - raw->start, MSG_DONTWAIT | MSG_NOSIGNAL);
 
-        if (sent < 0 && errno == EINTR)
-            continue;
         if (sent < 0 && errno == EAGAIN)
             return;
         if (sent < 0) {
@@ -161,7 +162,7 @@ raw_read_input(struct raw *raw)
 
     if (got > 0)
         raw->end = (size_t)got;
-    else if (got == 0 || (errno != EINTR && errno != EAGAIN))
+    else if (got == 0 || errno != EAGAIN)
         raw->input_over = true;
 }
 
@@ -179,8 +180,7 @@ raw_copy(struct raw *raw)
                 .events = POLLIN},
         };
 
-        if (poll(entries, 2, -1) < 0)
-            continue;
+        (void)poll(entries, 2, -1);
         if (entries[0].revents != 0 && !raw_receive(raw, &status))
             return status;
         if (entries[1].revents != 0)

@@ -73,8 +73,7 @@ run_margins(struct run *run)
 static uint64_t
 run_kill_at(const struct run *run, uint64_t deadline_ms)
 {
-    return deadline_ms > run->kill_before_ms ? deadline_ms - run->kill_before_ms
-                                             : 0;
+    return deadline_ms - least(deadline_ms, run->kill_before_ms);
 }
 
 static void
@@ -132,8 +131,7 @@ run_event(struct run *run, const struct holdfast_event *event)
             run_kill_at(run, event->deadline_ms));
         break;
     case HOLDFAST_CLOSED:
-        if (run->state == RUN_WORKING)
-            run_lose(run, event->text, 0);
+        run_lose(run, event->text, 0);
         run_kill(run);
         break;
     case HOLDFAST_JEOPARDY:
@@ -213,10 +211,9 @@ run_signals(struct run *run)
 static void
 run_supervise(struct run *run)
 {
-    while (run->state == RUN_WORKING ? !run->child.ended
-                                     : !child_group_gone(&run->child)) {
-        if (run->state == RUN_KILLED)
-            return;
+    while (run->state == RUN_WORKING
+               ? !run->child.ended
+               : run->state == RUN_ENDING && !child_group_gone(&run->child)) {
         short revents = loop_wait(&run->loop, run->h, run->kill_ms, -1, NULL);
         run_overdue(run);
         run_broker(run, revents);

@@ -20,8 +20,8 @@ terminal_init(struct terminal *terminal)
     terminal->present = true;
     /* Fails where stdin is no terminal, or another one. */
     terminal->input = tcgetpgrp(STDIN_FILENO) >= 0;
-    terminal->modes_known =
-        terminal->input && tcgetattr(STDIN_FILENO, &terminal->modes) == 0;
+    if (terminal->input)
+        (void)tcgetattr(STDIN_FILENO, &terminal->modes);
 }
 
 static void
@@ -46,6 +46,6 @@ terminal_take(const struct terminal *terminal, pid_t group)
 void
 terminal_restore(const struct terminal *terminal)
 {
-    if (terminal->modes_known && tcgetpgrp(STDIN_FILENO) == getpgrp())
+    if (terminal->input && tcgetpgrp(STDIN_FILENO) == getpgrp())
         (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal->modes);
 }

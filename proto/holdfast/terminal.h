@@ -11,10 +11,9 @@
 #include <termios.h>
 
 struct terminal {
-    bool present; /* the process has a controlling terminal */
-    bool input;   /* and it is stdin */
-    struct termios modes;
-    bool modes_known;
+    bool present;         /* the process has a controlling terminal */
+    bool input;           /* and it is stdin */
+    struct termios modes; /* as they were, if so */
 };
 
 void terminal_init(struct terminal *terminal);

@@ -72,6 +72,8 @@ class FakeBroker:
         with connection, contextlib.suppress(OSError, ValueError):
             if self.greeting:
                 connection.sendall(self.greeting.encode() + b"\n")
+                if self.greeting.startswith("* BYE"):
+                    return
             with connection.makefile("rb") as file:
                 for line in file:
                     self._take(connection, line.decode().rstrip("\n"))
@@ -91,6 +93,12 @@ class FakeBroker:
             return
         for part in answer.split("\n"):
             connection.sendall(f"{tag} {part}\n".encode())
+
+    def answer(self, verb, text):
+        """What the newest request of this verb still waits for."""
+        tag, = [line.split(" ")[0] for _, line in list(self.lines)
+                if line.split(" ")[1:2] == [verb]][-1:]
+        self.connections[-1].sendall(f"{tag} {text}\n".encode())
 
     def say(self, text):
         """An event, to every connection."""
@@ -116,6 +124,35 @@ class FakeBroker:
             self.server.shutdown(socket.SHUT_RDWR)
         self.server.close()
         self.cut()
+
+
+class Peer:
+    """Is no broker: accepts one connection, and does with it what
+    `talk(connection)` does, in a thread. On a free port, or on `path`."""
+
+    def __init__(self, talk, path=None, host="127.0.0.1", port=0):
+        if path is None:
+            self.server = socket.create_server((host, port))
+            self.address = "%s:%d" % self.server.getsockname()
+        else:
+            self.server = socket.socket(socket.AF_UNIX)
+            self.server.bind(path)
+            self.server.listen()
+            self.address = path
+        self.talk = talk
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            connection, _ = self.server.accept()
+            with connection:
+                self.talk(connection)
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.server.shutdown(socket.SHUT_RDWR)
+        self.server.close()
 
 
 def is_running(pid):
@@ -154,6 +191,9 @@ class CommandCase(unittest.TestCase):
     """Runs the command against a broker of the test's own."""
 
     def setUp(self):
+        # A script's shell has them ignored in what it puts into the background.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
         folder = tempfile.TemporaryDirectory(prefix="holdfast-test-")
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
@@ -162,6 +202,11 @@ class CommandCase(unittest.TestCase):
         broker = FakeBroker(**options)
         self.addCleanup(broker.close)
         return broker
+
+    def peer(self, talk, **options):
+        peer = Peer(talk, **options)
+        self.addCleanup(peer.close)
+        return peer
 
     def free_address(self):
         """Where nobody listens."""

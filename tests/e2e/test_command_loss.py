@@ -64,6 +64,13 @@ class LossCase(CommandCase):
         before = self.last_beat()
         self.wait_until(lambda: self.last_beat() > before)
 
+    def assert_goes_on(self, process):
+        """The family lives, under its lock, and can end in its own way."""
+        self.assert_family_lives()
+        self.assertIsNone(process.poll())
+        os.kill(self.group, signal.SIGTERM)
+        self.assertEqual(process.wait(5), 9)
+
     def signals(self, name="child"):
         return self.read(f"{name}.signals").split()
 
@@ -93,7 +100,7 @@ class SignalTest(LossCase):
         self.wait_until(lambda: process_state(self.group) == "T")
         process.send_signal(signal.SIGCONT)
         self.wait_until(lambda: process_state(self.group) != "T")
-        self.assert_family_lives()
+        self.assert_goes_on(process)
 
     def test_stopped_program_keeps_its_lock(self):
         broker = self.broker(ttl_ms=900)
@@ -101,8 +108,7 @@ class SignalTest(LossCase):
         os.killpg(self.group, signal.SIGSTOP)
         time.sleep(1.5)
         os.killpg(self.group, signal.SIGCONT)
-        self.assert_family_lives()
-        self.assertIsNone(process.poll())
+        self.assert_goes_on(process)
 
 
 class LostTest(LossCase):
@@ -159,8 +165,39 @@ class LostTest(LossCase):
         process = self.start_family(broker)
         broker.say("* NEWS job fence=42\n* SAFE job ttl_ms=9000\n"
                    "* LOST other fence=42\n* LOST job fence=41")
-        time.sleep(0.3)
-        self.assertIsNone(process.poll())
+        broker.say("* JEOPARDY job ttl_ms=500")
+        while b" late, 500 ms" not in process.stderr.readline():
+            self.assertIsNone(process.poll())
+        self.assert_goes_on(process)
+        self.assertEqual(broker.received("UNLOCK"), ["UNLOCK job fence=42"])
+
+    def test_lost_without_a_reason(self):
+        broker = self.broker()
+        process = self.start_family(broker)
+        broker.say("* LOST job fence=42")
+        self.assertEqual(process.wait(5), 123)
+        self.assert_family_dead()
+        self.assertIn(b"lost: the broker says so\n", process.stderr.read())
+
+    def test_lost_and_then_cut(self):
+        """The end of the connection ends the moment that LOST gives."""
+        broker = self.broker()
+        process = self.start_family(broker, True)
+        broker.say("* LOST job fence=42 reason=expired")
+        broker.cut()
+        self.assertEqual(process.wait(5), 123)
+        self.assert_family_dead()
+        self.assertEqual(process.stderr.read().count(b"is lost"), 1)
+
+    def test_warnings(self):
+        broker = self.broker()
+        process = self.start_family(broker)
+        for event, text in (("* JEOPARDY job ttl_ms=500", b" 500 ms "),
+                            ("* SAFE job ttl_ms=9000", b"renewed again"),
+                            ("* DRAIN grace_ms=5000", b"broker is going")):
+            broker.say(event)
+            self.assertIn(text, process.stderr.readline())
+        self.assert_goes_on(process)
 
     def test_lost_while_stopped(self):
         broker = self.broker()
@@ -186,10 +223,9 @@ class LostTest(LossCase):
         broker = self.broker()
         process = self.start_family(broker)
         process.stderr.close()
-        broker.say("* JEOPARDY job ttl_ms=500")
-        time.sleep(0.2)
-        self.assertIsNone(process.poll())
-        self.assert_family_lives()
+        broker.say("* JEOPARDY job ttl_ms=500\n* PING 3")
+        self.wait_until(lambda: broker.received("PONG"))
+        self.assert_goes_on(process)
 
 
 class ConnectionTest(LossCase):
@@ -280,7 +316,15 @@ class SilenceTest(LossCase):
         self.assertGreater(
             float(self.read("child").splitlines()[1]), ping)
         time.sleep(0.5)
-        self.assertIsNone(process.poll())
+        self.assert_goes_on(process)
+
+    def test_grant_that_is_over_at_once(self):
+        broker = self.broker(ttl_ms=40)
+        result = self.command(broker, "run", "job", "--", "touch",
+                              self.path("ran"))
+        self.assertEqual(result.returncode, 123)
+        self.assertIn(b"over before the start", result.stderr)
+        self.assertFalse(os.path.exists(self.path("ran")))
 
 
 class PauseTest(LossCase):
@@ -304,8 +348,7 @@ class PauseTest(LossCase):
         time.sleep(0.5)
         process.send_signal(signal.SIGCONT)
         time.sleep(0.5)
-        self.assertIsNone(process.poll())
-        self.assert_family_lives()
+        self.assert_goes_on(process)
 
 
 class KilledTest(LossCase):
@@ -353,11 +396,22 @@ class KilledTest(LossCase):
         guard, = (pid for pid in children_of(process.pid)
                   if pid != self.group)
         os.kill(guard, signal.SIGKILL)
-        time.sleep(0.2)
-        self.assertIsNone(process.poll())
+        self.assertIn(b"guard of the process group is gone",
+                      process.stderr.readline())
+        self.assert_family_lives()
         process.kill()
         process.wait(5)
         self.wait_until(lambda: not is_running(self.group), 2)
+
+    def test_killed_guard_does_not_change_the_end(self):
+        broker = self.broker()
+        process = self.start_family(broker)
+        guard, = (pid for pid in children_of(process.pid)
+                  if pid != self.group)
+        os.kill(guard, signal.SIGKILL)
+        self.assertIn(b"guard", process.stderr.readline())
+        self.assert_goes_on(process)
+        self.assertEqual(broker.received("UNLOCK"), ["UNLOCK job fence=42"])
 
 
 if __name__ == "__main__":

@@ -1,17 +1,64 @@
 """The other commands: lock, show, locks, sessions, ping, raw, help."""
 
+import contextlib
+import fcntl
 import json
 import os
 import pty
 import select
 import signal
+import socket
+import struct
 import subprocess
+import termios
+import threading
 import time
 import unittest
 
-from fake_broker import GREETING, HOLDFAST, CommandCase
+from fake_broker import GREETING, HOLDFAST, CommandCase, process_state
 
 LOST = "* LOST job fence=42 reason=expired"
+
+
+class OutputCase(CommandCase):
+    def to_file(self, path, broker, *words, **options):
+        """Runs it with the output there."""
+        with open(path, "wb") as file:
+            return subprocess.run(
+                [HOLDFAST, *words], stdin=subprocess.DEVNULL, stdout=file,
+                stderr=subprocess.PIPE, check=False, timeout=30,
+                env=self.environment(broker), **options)
+
+    def on_terminal(self, broker, *words):
+        """What it prints on a terminal, and its exit status."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.environ.update(self.environment(broker))
+            os.execv(HOLDFAST, [HOLDFAST, *words])
+        output = b""
+        while select.select([terminal], [], [], 10)[0]:
+            try:
+                data = os.read(terminal, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            output += data
+        os.close(terminal)
+        _, status = os.waitpid(pid, 0)
+        return output.replace(b"\r\n", b"\n"), os.waitstatus_to_exitcode(status)
+
+    def deaf_address(self):
+        """Where connections are neither taken nor refused."""
+        server = socket.create_server(("127.0.0.1", 0), backlog=0)
+        self.addCleanup(server.close)
+        for _ in range(2):  # one is all that there is room for
+            client = socket.socket()
+            self.addCleanup(client.close)
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                client.connect(server.getsockname())
+        return "%s:%d" % server.getsockname()
 
 
 class LockTest(CommandCase):
@@ -53,6 +100,43 @@ class LockTest(CommandCase):
             self.assertEqual(process.wait(5), 123)
             self.assertIn(b"lost", process.stderr.read())
 
+    def test_lost_without_a_reason(self):
+        broker = self.broker()
+        process = self.start_lock(broker, "job")
+        broker.say("* LOST job fence=42")
+        self.assertEqual(process.wait(5), 123)
+        self.assertEqual(process.stderr.read(), b"holdfast: the lock is lost:"
+                         b" the broker says so\n")
+
+    def test_grant_that_is_over_at_once(self):
+        broker = self.broker(ttl_ms=0)
+        result = self.command(broker, "lock", "job")
+        self.assertEqual(result.returncode, 123)
+        self.assertEqual(result.stdout, b"fence=42 ttl_ms=0\n")
+        self.assertEqual(broker.received("UNLOCK"), [])
+
+    def test_warnings(self):
+        broker = self.broker()
+        process = self.start_lock(broker, "job")
+        process.send_signal(signal.SIGWINCH)  # ends nothing
+        for event, text in (("* JEOPARDY job ttl_ms=500", b"is late"),
+                            ("* SAFE job ttl_ms=9000", b"renewed again"),
+                            # These are not about the lock that is held.
+                            ("* LOST other fence=42\n* DRAIN grace_ms=5000\n"
+                             "* SAFE job ttl_ms=9000", b"renewed again")):
+            broker.say(event)
+            self.assertIn(text, process.stderr.readline())
+        process.stdin.close()
+        self.assertEqual(process.wait(5), 0)
+        self.assertEqual(len(broker.received("UNLOCK")), 1)
+
+    def test_input_that_cannot_be_read(self):
+        broker = self.broker()
+        with open(self.path("in"), "wb") as closed:  # not for reading
+            result = self.command(broker, "lock", "job", stdin=closed)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(len(broker.received("UNLOCK")), 1)
+
     def test_not_acquired(self):
         broker = self.broker(LOCK="ERR BUSY retry=1")
         result = self.command(broker, "lock", "--wait", "0", "job")
@@ -73,6 +157,14 @@ class LockTest(CommandCase):
         for words in ([], ["a", "b"], ["a", "--", "true"], ["--wait", "a"]):
             result = self.command("127.0.0.1:1", "lock", *words)
             self.assertEqual(result.returncode, 125)
+            self.assertTrue(result.stderr.startswith(b"holdfast: "))
+
+
+def input_is_full(process):
+    """Whether nothing more can be written to a process before it reads."""
+    waiting, = struct.unpack("i", fcntl.ioctl(process.stdin, termios.FIONREAD,
+                                              bytes(4)))
+    return waiting == fcntl.fcntl(process.stdin, fcntl.F_GETPIPE_SZ)
 
 
 SHOW = (
@@ -83,26 +175,7 @@ SHOW = (
     "OK state=held mode=exclusive holders=1 waiters=1")
 
 
-class ListTest(CommandCase):
-    def columns(self, broker, *words):
-        """What it prints on a terminal, and its exit status."""
-        pid, terminal = pty.fork()
-        if pid == 0:
-            os.environ.update(self.environment(broker))
-            os.execv(HOLDFAST, [HOLDFAST, *words])
-        output = b""
-        while select.select([terminal], [], [], 10)[0]:
-            try:
-                data = os.read(terminal, 65536)
-            except OSError:
-                break
-            if not data:
-                break
-            output += data
-        os.close(terminal)
-        _, status = os.waitpid(pid, 0)
-        return output.replace(b"\r\n", b"\n"), os.waitstatus_to_exitcode(status)
-
+class ListTest(OutputCase):
     def test_show_with_tabs(self):
         broker = self.broker(SHOW=SHOW)
         result = self.command(broker, "show", "a b")
@@ -116,7 +189,7 @@ class ListTest(CommandCase):
             "\t\\xff\u00e4\\xe2\\x80\\xae\"\n")
 
     def test_show_on_a_terminal(self):
-        output, status = self.columns(self.broker(SHOW=SHOW), "show", "job")
+        output, status = self.on_terminal(self.broker(SHOW=SHOW), "show", "job")
         self.assertEqual(status, 0)
         self.assertNotIn(b"\x1b", output)
         header, holder, waiter, state = output.decode().splitlines()
@@ -145,10 +218,63 @@ class ListTest(CommandCase):
         self.assertNotIn(b"\x1b", result.stdout)
         self.assertNotIn("\u202e".encode(), result.stdout)
 
+    def test_show_in_other_formats_than_usual(self):
+        broker = self.broker(SHOW=SHOW)
+        plain = self.command(broker, "show", "job").stdout
+        output, _ = self.on_terminal(broker, "show", "-o", "tabs", "job")
+        self.assertEqual(output, plain)
+        result = self.command(broker, "show", "-ocolumns", "job")
+        self.assertTrue(result.stdout.startswith(b"KIND "), result.stdout)
+        self.assertIn(b"\njob is held (holders 1, waiters 1)\n", result.stdout)
+
+    def test_numbers_and_what_only_looks_so(self):
+        """No reader of JSON gets another number than was sent."""
+        numbers = {"0": 0, "7": 7, "999999999999999": 999999999999999,
+                   "9007199254740991": 9007199254740991}
+        texts = ("", "007", "00", "1x", "-1", "1.5", "9007199254740992",
+                 "12345678901234567", "1e3")
+        sent = [*numbers, *texts]
+        broker = self.broker(SHOW="\n".join(
+            [f"ITEM fence={value} note={value} odd_ms={value} ms={value}"
+             f" _ms={value}" for value in sent] + ["OK state=held"]))
+        result = self.command(broker, "show", "-o", "json", "job")
+        *items, _ = map(json.loads, result.stdout.splitlines())
+        self.assertEqual(items, [
+            {"fence": numbers.get(value, value), "note": value,
+             "odd_ms": numbers.get(value, value), "ms": value, "_ms": value}
+            for value in sent])
+
+    def test_durations(self):
+        texts = {"0": "0ms", "999": "999ms", "1000": "1.0s", "59999": "59.9s",
+                 "60000": "1m00s", "3599999": "59m59s", "3600000": "1h00m",
+                 "86399999": "23h59m", "86400000": "1d00h",
+                 "950400000": "11d00h", "soon": "soon"}
+        broker = self.broker(SESSIONS="\n".join(
+            [f"ITEM session=s age_ms={ms}" for ms in texts] + ["OK n=11"]))
+        result = self.command(broker, "-o", "columns", "sessions")
+        _, *rows = result.stdout.decode().splitlines()
+        self.assertEqual([row.split()[3] for row in rows],
+                         list(texts.values()))
+
+    def test_show_of_an_unknown_state(self):
+        broker = self.broker(SHOW="OK mode=new")
+        result = self.command(broker, "-o", "columns", "show", "-")
+        self.assertEqual(result.stdout,
+                         b"- is unknown (holders 0, waiters 0)\n")
+        self.assertEqual(broker.received("SHOW"), ["SHOW - limit=500"])
+
+    def test_events_among_the_items(self):
+        broker = self.broker()
+        broker.answers["SHOW"] = lambda _: broker.say(
+            "* DRAIN grace_ms=5000") or f"QUEUED position=1\n{SHOW}"
+        result = self.command(broker, "show", "job")
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(len(result.stdout.splitlines()), 2)
+
     def test_show_of_a_free_lock(self):
         broker = self.broker(SHOW="OK state=free holders=0 waiters=0")
         self.assertEqual(self.command(broker, "show", "job").stdout, b"")
-        output, status = self.columns(broker, "show", "job")
+        output, status = self.on_terminal(broker, "show", "job")
         self.assertEqual(
             (output, status), (b"job is free (holders 0, waiters 0)\n", 0))
 
@@ -176,7 +302,7 @@ class ListTest(CommandCase):
         self.assertEqual(len(lines), 3000)
         self.assertEqual(lines[-1].split("\t")[:4],
                          ["lock5.499", "held", "1", "0"])
-        output, _ = self.columns(broker, "locks")
+        output, _ = self.on_terminal(broker, "locks")
         self.assertEqual(len(output.splitlines()), 3001)
 
     def test_sessions(self):
@@ -204,15 +330,46 @@ class ListTest(CommandCase):
             self.assertIn(b"Connection refused", result.stderr)
 
     def test_full_disk(self):
+        much = "\n".join(1000 * ["ITEM name=lock state=held"])
+        few = "ITEM name=lock state=held\nOK n=1"
+        free = "OK state=free"
+        for words, answer in ((["show", "job"], SHOW),
+                              (["show", "job"], f"{much}\n{free}"),
+                              (["show", "job", "-o", "json"], SHOW),
+                              (["show", "job", "-o", "json"], free),
+                              (["show", "job", "-o", "columns"], SHOW),
+                              (["show", "job", "-o", "columns"], free),
+                              (["locks"], few),
+                              (["locks"], f"{much}\nOK n=1000"),
+                              (["locks", "-o", "json"], few),
+                              (["locks", "-o", "columns"], few),
+                              (["ping"], None)):
+            with self.subTest(words=words, answer=answer and answer[-40:]):
+                broker = self.broker(SHOW=answer, LOCKS=answer)
+                result = self.to_file("/dev/full", broker, *words)
+                self.assertEqual(result.returncode, 125)
+                self.assertEqual(result.stderr, b"holdfast: cannot write\n")
+
+    def test_closed_output(self):
+        """Its number must not become that of the connection."""
         broker = self.broker(SHOW=SHOW)
-        with open("/dev/full", "wb") as full:
-            result = subprocess.run(
-                [HOLDFAST, "show", "job"], stdout=full, check=False,
-                stderr=subprocess.PIPE, env=self.environment(broker))
-        self.assertEqual(result.returncode, 125)
+        for number in (1, 2):
+            result = self.to_file(self.path("out"), broker, "show", "job",
+                                  preexec_fn=lambda: os.close(number))
+            self.assertEqual(result.returncode, 125 if number == 1 else 0)
+        self.assertEqual([line.split(" ")[1] for _, line in broker.lines],
+                         2 * ["SHOW"])
+
+    def test_bad_address(self):
+        for words in (["show", "a"], ["locks"], ["sessions"], ["ping"],
+                      ["raw"]):
+            result = self.command("127.0.0.1:99999", *words)
+            self.assertEqual(result.returncode, 125)
+            self.assertIn(b"127.0.0.1:99999: the address is not",
+                          result.stderr)
 
 
-class PingTest(CommandCase):
+class PingTest(OutputCase):
     def test_round_trip(self):
         result = self.command(self.broker(), "ping")
         self.assertEqual(result.returncode, 0)
@@ -220,14 +377,32 @@ class PingTest(CommandCase):
                          r"\A127\.0\.0\.1:\d+ holdfastd/0\.0\.0"
                          r" time_ms=\d+\.\d{3}\n\Z")
 
-    def test_silence(self):
+    def test_broker_that_goes_meanwhile(self):
         broker = self.broker()
-        broker.silent = True
+        broker.answers["PING"] = lambda _: broker.say("* BYE drain") or \
+            broker.cut()
         result = self.command(broker, "ping")
         self.assertEqual(result.returncode, 125)
+        self.assertEqual(result.stdout, b"")
+        self.assertIn(b" BYE drain\n", result.stderr)
+
+    def test_silence(self):
+        """Of whatever kind; all at once, since each takes seconds."""
+        silent = self.broker()
+        silent.silent = True
+        deaf = self.deaf_address()
+        cases = [(silent, "ping", "no answer in time"),
+                 (self.broker(greeting=None), "ping",
+                  "no broker at .*: no answer in time"),
+                 (deaf, "locks", "no broker at .*: Connection timed out"),
+                 (deaf, "raw", "no broker at .*: Connection timed out")]
+        for process, text in [(self.start(address, word), text)
+                              for address, word, text in cases]:
+            self.assertEqual(process.wait(20), 125)
+            self.assertRegex(process.stderr.read().decode(), text)
 
 
-class RawTest(CommandCase):
+class RawTest(OutputCase):
     def test_lines_in_and_out(self):
         broker = self.broker()
         result = self.command(broker, "raw", input=b"1 PING\nNONE\n")
@@ -251,13 +426,136 @@ class RawTest(CommandCase):
         broker.answers["PING"] = lambda _: broker.cut()
         result = self.command(broker, "raw", input=b"PING\n")
         self.assertEqual(result.returncode, 125)
+        for last in (b"* BY\n", b"* BYE", b"- OK * BYE\n", b"* BYE\n- OK\n"):
+            peer = self.peer(lambda connection: connection.sendall(last))
+            result = self.command(peer.address, "raw", input=b"")
+            self.assertEqual(result.returncode, 125)
+            self.assertEqual(result.stdout, last)
+            self.assertEqual(result.stderr,
+                             b"holdfast: the broker closed without BYE\n")
+
+    def test_host_of_which_an_address_is_deaf(self):
+        """The other one is tried, while there is time."""
+        port = int(self.deaf_address().split(":")[1])
+        self.peer(lambda connection: connection.sendall(b"* BYE\n"),
+                  host="127.0.0.2", port=port)
+        with open(self.path("hosts"), "w", encoding="ascii") as file:
+            file.write("127.0.0.1 twofold\n127.0.0.2 twofold\n")
+        own_hosts = ["unshare", "--user", "--map-root-user", "--mount", "sh",
+                     "-c", 'mount --bind "$0" /etc/hosts && exec "$@"',
+                     self.path("hosts")]
+        if subprocess.run([*own_hosts, "true"], stderr=subprocess.DEVNULL,
+                          check=False).returncode != 0:
+            self.skipTest("no hosts of one's own here")
+        result = subprocess.run(
+            [*own_hosts, HOLDFAST, "-a", f"twofold:{port}", "raw"], input=b"",
+            capture_output=True, check=False, timeout=30)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout, b"* BYE\n")
+
+    def test_reset(self):
+        def reset(connection):
+            connection.recv(100)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                                  struct.pack("ii", 1, 0))
+
+        result = self.command(self.peer(reset).address, "raw", input=b"PING\n")
+        self.assertEqual(result.returncode, 125)
+        self.assertEqual(result.stderr, b"holdfast: the connection broke:"
+                         b" Connection reset by peer\n")
+
+    def test_on_a_terminal(self):
+        peer = self.peer(lambda connection: connection.sendall(
+            b"- OK \x1b[31m\x07\x7f \xc3\xa4\n* BYE\n"))
+        self.assertEqual(self.on_terminal(peer.address, "raw"),
+                         ("- OK ?[31m?? \u00e4\n* BYE\n".encode(), 0))
+
+    def test_full_disk(self):
+        result = self.to_file("/dev/full", self.broker(), "raw")
+        self.assertEqual(result.returncode, 125)
+        self.assertEqual(result.stderr, b"holdfast: cannot write: No space"
+                         b" left on device\n")
+
+    def test_input_that_cannot_be_read(self):
+        with open(self.path("in"), "wb") as closed:  # not for reading
+            result = self.command(self.broker(), "raw", stdin=closed)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.decode(), f"{GREETING}\n* BYE eof\n")
+
+    def test_closed_output(self):
+        """What the broker says is not sent back to it."""
+        broker = self.broker()
+        result = self.to_file(self.path("out"), broker, "raw",
+                              preexec_fn=lambda: os.closerange(0, 2))
+        self.assertEqual(result.returncode, 125)
+        self.assertEqual(broker.lines, [])
+
+    def test_broker_that_reads_late(self):
+        """Nothing is lost where the socket is full."""
+        data = os.urandom(1 << 20)
+        got = []
+        go_on = threading.Event()
+
+        def late(connection):
+            go_on.wait()
+            with connection.makefile("rb") as file:
+                got.append(file.read())
+            connection.sendall(b"* BYE\n")
+
+        peer = self.peer(late, path=self.path("socket"))
+        process = self.start(peer, "raw", stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+        writer = threading.Thread(target=process.communicate, args=(data,))
+        writer.start()
+        # It sleeps while there is input: it waits for the socket.
+        self.wait_until(lambda: input_is_full(process) and
+                        process_state(process.pid) == "S")
+        go_on.set()
+        writer.join()
+        self.assertEqual(process.returncode, 0)
+        self.assertEqual(got, [data])
+
+    def test_broker_that_goes_before_it_has_read(self):
+        """Its last words are printed all the same."""
+        words = b"* BYE limit :too many connections\n"
+        accepted = threading.Event()
+        go_on = threading.Event()
+
+        def leave(connection):
+            accepted.set()
+            go_on.wait()
+            connection.sendall(words)
+
+        peer = self.peer(leave, path=self.path("socket"))
+        process = self.start(peer, "raw", stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+        self.assertTrue(accepted.wait(10))
+        process.send_signal(signal.SIGSTOP)
+        self.wait_until(lambda: process_state(process.pid) == "T")
+        process.stdin.write(b"PING\n")
+        process.stdin.flush()
+        go_on.set()
+        peer.thread.join(10)
+        process.send_signal(signal.SIGCONT)
+        self.assertEqual(process.wait(5), 0, process.stderr.read())
+        self.assertEqual(process.stdout.read(), words)
 
 
 class UsageTest(CommandCase):
     def test_version(self):
-        result = self.command("127.0.0.1:1", "-V")
-        self.assertEqual(result.returncode, 0)
-        self.assertRegex(result.stdout.decode(), r"\Aholdfast \d+\.\d+\.\d+")
+        for word in ("-V", "--version"):
+            result = self.command("127.0.0.1:1", word)
+            self.assertEqual(result.returncode, 0)
+            self.assertRegex(result.stdout.decode(),
+                             r"\Aholdfast \d+\.\d+\.\d+\n\Z")
+
+    def test_usual_address(self):
+        environment = self.environment("")
+        for _ in range(2):
+            result = self.command("", "ping", env=environment)
+            # Whether or not a broker happens to be there.
+            self.assertIn(b"127.0.0.1:4653", result.stdout + result.stderr)
+            environment.pop("HOLDFAST_ADDR", None)
 
     def test_help(self):
         self.assertEqual(self.command("127.0.0.1:1", "-h").returncode, 0)
@@ -275,8 +573,12 @@ class UsageTest(CommandCase):
         for words in ([], ["nothing"], ["watch", "a"], ["break", "a"],
                       ["top"], ["bench"], ["help", "nothing"], ["-x"],
                       ["-o", "xml", "locks"], ["-a"], ["show"],
-                      ["show", "a", "b"], ["show", ""], ["locks", "a"],
-                      ["sessions", "--", "x"], ["ping", "x"], ["raw", "x"]):
+                      ["show", "a", "b"], ["show", "a", "b", "c"],
+                      ["show", ""], ["show", 256 * "x"], ["locks", "a"],
+                      ["sessions", "--", "x"], ["ping", "x"], ["raw", "x"],
+                      ["ping", "--", "x"], ["raw", "--", "x"], ["--"],
+                      ["show", "-x"], ["sessions", "--wait", "1"],
+                      ["ping", "--all"], ["raw", "-o"]):
             with self.subTest(words=words):
                 result = self.command("127.0.0.1:1", *words)
                 self.assertEqual(result.returncode, 64)

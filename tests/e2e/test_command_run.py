@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -78,6 +79,11 @@ class StatusTest(CommandCase):
                       ["x" * 256, "--", "true"],
                       ["--wait", "job", "--", "true"],
                       ["--wait", "1d", "job", "--", "true"],
+                      ["--wait", "99999999999", "job", "--", "true"],
+                      ["--wait", str(2 ** 64 + 1), "job", "--", "true"],
+                      ["--wait", "9000h", "job", "--", "true"],
+                      ["a", "b", "c", "--", "true"],
+                      ["--a=1", "job", "--", "true"],
                       ["--wait=-1", "job", "--", "true"],
                       ["--lease", "0", "job", "--", "true"],
                       ["--owner", "x" * 33, "job", "--", "true"],
@@ -88,6 +94,7 @@ class StatusTest(CommandCase):
                 result = self.command("127.0.0.1:1", "run", *words)
                 self.assertEqual(result.returncode, 125)
                 self.assertTrue(result.stderr.startswith(b"holdfast: "))
+                self.assertNotIn(b"no broker", result.stderr)
 
     def test_help(self):
         result = self.command("127.0.0.1:1", "run", "-h")
@@ -149,6 +156,17 @@ class ProgramTest(CommandCase):
         self.assertIn(str(writer).encode(), result.stdout.split())
         os.close(reader)
         os.close(writer)
+
+    def test_closed_descriptors_stay_closed(self):
+        listing = ("import os; fd = os.open(%r, os.O_WRONLY | os.O_CREAT, 384);"
+                   "os.write(fd, b'%%d' %% fd)" % self.path("number"))
+        broker = self.broker()
+        result = subprocess.run(
+            [HOLDFAST, "run", "job", "--", sys.executable, "-c", listing],
+            env=self.environment(broker), check=False, timeout=30,
+            preexec_fn=lambda: os.closerange(0, 3))
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(self.read("number"), "0")
 
     def test_signals_blocked_and_ignored(self):
         show = ["grep", "-E", "SigBlk|SigIgn", "/proc/self/status"]
@@ -219,6 +237,21 @@ class AskTest(CommandCase):
         name, = broker.received("HELLO")
         self.assertIn(socket.gethostname()[:20], name)
 
+    def test_session_of_a_host_with_a_long_name(self):
+        """It is cut, for the sake of the number of the process."""
+        broker = self.broker()
+        rename = ("import os, socket, sys; socket.sethostname(64 * 'h');"
+                  "os.execv(sys.argv[1], sys.argv[1:])")
+        host = ["unshare", "--user", "--map-root-user", "--uts",
+                sys.executable, "-c", rename]
+        if subprocess.run([*host, "/bin/true"], stderr=subprocess.DEVNULL,
+                          check=False).returncode != 0:
+            self.skipTest("no host name of one's own here")
+        subprocess.run([*host, HOLDFAST, "run", "job", "--", "true"],
+                       env=self.environment(broker), check=True, timeout=30)
+        name, = broker.received("HELLO")
+        self.assertRegex(name, r"\AHELLO name=h{47}:\d+\Z")
+
     def test_address_by_option(self):
         broker = self.broker()
         for words in (["-a", broker.address, "run", "job"],
@@ -286,6 +319,23 @@ class RefusedTest(CommandCase):
                               "HOLDFAST_FENCE")
         self.assertEqual(result.stdout, b"7\n")
 
+    def test_word_of_the_queue_that_nobody_asked_for(self):
+        broker = self.broker(LOCK="QUEUED position=3\n"
+                             "OK fence=7 ttl_ms=9000 count=1")
+        result = self.command(broker, "run", "job", "--", "printenv",
+                              "HOLDFAST_FENCE")
+        self.assertEqual(result.stdout, b"7\n")
+
+    def test_connection_lost_when_the_wait_is_over(self):
+        broker = self.broker()
+        # So long after the greeting that there is no lack of a broker.
+        broker.answers["LOCK"] = lambda _: time.sleep(1.1) or broker.cut()
+        result = self.command(broker, "run", "--wait", "1s", "job", "--",
+                              "true")
+        self.assertEqual(result.returncode, 124)
+        self.assertIn(b"the connection to the broker ended", result.stderr)
+        self.assertEqual(len(broker.received("LOCK")), 1)
+
     def test_broker_that_only_goes(self):
         broker = self.broker(LOCK="ERR DRAINING retry=1")
         begin = time.monotonic()
@@ -320,12 +370,13 @@ class RefusedTest(CommandCase):
     def test_ignored_signal_while_waiting(self):
         broker = self.broker(LOCK=None)
         process = self.start(
-            broker, "run", "job", "--", "true",
+            broker, "run", "job", "--", "sh", "-c", "exit 9",
             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         self.wait_until(lambda: broker.received("LOCK"))
         process.send_signal(signal.SIGHUP)
-        time.sleep(0.3)
-        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGWINCH)
+        broker.answer("LOCK", "OK fence=42 ttl_ms=9000 count=1")
+        self.assertEqual(process.wait(5), 9)
 
 
 class NoBrokerTest(CommandCase):
@@ -352,12 +403,30 @@ class NoBrokerTest(CommandCase):
         broker = self.broker(greeting=None)
         self.assertLess(self.timed(broker, "--wait", "1s"), 2)
 
+    def test_signal_while_there_is_no_greeting(self):
+        broker = self.broker(greeting=None)
+        process = self.start(broker, "run", "job", "--", "true")
+        self.wait_until(lambda: broker.connections)
+        process.send_signal(signal.SIGTERM)
+        self.assertIn(process.wait(5), (128 + signal.SIGTERM, -signal.SIGTERM))
+
+    def test_broker_that_is_full(self):
+        broker = self.broker(greeting="* BYE limit :too many connections")
+        result = self.command(broker, "run", "--wait", "0", "job", "--", "true")
+        self.assertEqual(result.returncode, 125)
+        self.assertIn(b"BYE limit", result.stderr)
+        self.assertEqual(broker.lines, [])
+
     def test_what_is_no_broker(self):
         broker = self.broker(greeting="220 mail.example.org ESMTP")
         self.assertLess(self.timed(broker, "--wait", "1s"), 2)
 
     def test_bad_address(self):
         self.assertLess(self.timed("127.0.0.1:99999"), 1)
+
+    def test_unknown_host(self):
+        # Longer than names can be, so nobody is asked for it.
+        self.assertLess(self.timed(f"{64 * 'x'}:1", "--wait", "0"), 2)
 
     def test_broker_that_comes_late(self):
         address = self.free_address()
@@ -372,6 +441,41 @@ class NoBrokerTest(CommandCase):
         time.sleep(0.3)
         process.send_signal(signal.SIGTERM)
         self.assertIn(process.wait(5), (128 + signal.SIGTERM, -signal.SIGTERM))
+
+
+class DescriptorTest(CommandCase):
+    """So many descriptors and no more."""
+
+    def limited(self, broker, count, *words):
+        return self.command(
+            broker, *words, preexec_fn=lambda: resource.setrlimit(
+                resource.RLIMIT_NOFILE, (count, count)))
+
+    def test_run(self):
+        """The program runs under its guard or not at all."""
+        statuses = []
+        for count in range(4, 16):
+            broker = self.broker()
+            result = self.limited(broker, count, "run", "--wait", "0", "job",
+                                  "--", "touch", self.path("ran"))
+            statuses.append(result.returncode)
+            self.assertEqual(os.path.exists(self.path("ran")),
+                             result.returncode == 0)
+            self.assertEqual(len(broker.received("LOCK")),
+                             len(broker.received("UNLOCK")))
+            if result.returncode == 0:
+                self.assertEqual(result.stderr, b"")
+                break
+            self.assertEqual(result.returncode, 125)
+            self.assertIn(b"Too many open files", result.stderr)
+        # For lack of a timer, a connection, a gate and a guard.
+        self.assertGreaterEqual(len(statuses), 5)
+        self.assertEqual(statuses[-1], 0)
+
+    def test_lock(self):
+        result = self.limited(self.broker(), 4, "lock", "job")
+        self.assertEqual(result.returncode, 125)
+        self.assertIn(b"Too many open files", result.stderr)
 
 
 if __name__ == "__main__":

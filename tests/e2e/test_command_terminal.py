@@ -38,6 +38,7 @@ while True:
     if input().strip() == "fg":
         os.tcsetpgrp(0, job)
     os.killpg(job, signal.SIGCONT)
+    print("going", flush=True)
 """
 
 REPORT = ("import os; print('foreground', os.tcgetpgrp(0) == os.getpgrp(),"
@@ -50,6 +51,14 @@ PAUSE = ("import signal; signal.signal(signal.SIGINT, signal.SIG_DFL);"
          "print('ready', flush=True); signal.pause()")
 READ = ("import sys; print('ready', flush=True);"
         "print('got', sys.stdin.readline(), flush=True)")
+# Stops at TERM, as one that was told to end does not.
+STOP = """
+import os, signal
+signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGTSTP))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
 # Says when it was made to go on, and then reads.
 GO_ON = ("import signal, sys; again = [signal.SIGCONT];"
          "signal.pthread_sigmask(signal.SIG_BLOCK, again);"
@@ -59,12 +68,13 @@ GO_ON = ("import signal, sys; again = [signal.SIGCONT];"
 
 class TerminalTest(CommandCase):
     def start_shell(self, broker, *program):
+        self.start_job(broker, HOLDFAST, "run", "job", "--", *program)
+
+    def start_job(self, broker, *words):
         pid, self.terminal = pty.fork()
         if pid == 0:
             os.environ.update(self.environment(broker))
-            os.execv(sys.executable, [
-                sys.executable, "-c", SHELL, HOLDFAST, "run", "job", "--",
-                *program])
+            os.execv(sys.executable, [sys.executable, "-c", SHELL, *words])
         self.output = ""
 
         def end():
@@ -160,6 +170,61 @@ class TerminalTest(CommandCase):
         broker.cut()
         self.expect("ended 123 True")
         self.assertTrue(termios.tcgetattr(self.terminal)[3] & termios.ICANON)
+
+    def test_modes_stay_where_the_shell_has_the_terminal(self):
+        broker = self.broker()
+        self.start_shell(broker, sys.executable, "-c", PAUSE)
+        self.expect("ready")
+        self.type("\x1a")
+        self.expect("stopped True")
+        modes = termios.tcgetattr(self.terminal)
+        self.type("bg\n")
+        self.expect("going")
+        modes[3] &= ~termios.ECHO
+        termios.tcsetattr(self.terminal, termios.TCSANOW, modes)
+        broker.cut()
+        self.expect("ended 123 False")
+        self.assertFalse(termios.tcgetattr(self.terminal)[3] & termios.ECHO)
+
+    def test_input_that_is_no_terminal(self):
+        """So it needs no foreground, which stays where it is."""
+        self.start_job(self.broker(), "/bin/sh", "-c",
+                       'exec "$@" </dev/null', "-", HOLDFAST, "run", "job",
+                       "--", sys.executable, "-c", REPORT.replace("(0)", "(1)"))
+        self.expect("foreground False")
+        self.expect("ended 0 True")
+
+    def test_stop_instead_of_an_end(self):
+        broker = self.broker()
+        self.start_shell(broker, sys.executable, "-c", STOP)
+        self.expect("ready")
+        broker.say("* LOST job fence=42 reason=expired")
+        self.expect("ended 123 True")
+
+    def test_stop_while_waiting(self):
+        broker = self.broker(LOCK=None)
+        self.start_shell(broker, "echo", "done")
+        self.wait_until(lambda: broker.received("LOCK"))
+        self.type("\x1a")
+        self.expect("stopped True")
+        self.type("fg\n")
+        self.expect("going")
+        broker.answer("LOCK", "OK fence=7 ttl_ms=9000 count=1")
+        self.expect("done")
+        self.expect("ended 0 True")
+
+    def test_stop_of_lock(self):
+        broker = self.broker()
+        self.start_job(broker, HOLDFAST, "lock", "job")
+        self.expect("fence=42")
+        self.type("\x1a")
+        self.expect("stopped True")
+        self.assertEqual(broker.received("UNLOCK"), [])
+        self.type("fg\n")
+        self.expect("going")
+        self.type("\x03")
+        self.expect("ended 0 True")
+        self.assertEqual(broker.received("UNLOCK"), ["UNLOCK job fence=42"])
 
     def test_hangup_reaches_the_program(self):
         pid_file = self.path("pid")

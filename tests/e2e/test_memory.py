@@ -31,6 +31,7 @@ EX_NO_BROKER = 125
 EX_NOT_RUN = 126
 EX_SYSTEM = 71     # of the daemon
 EX_CONFIG = 78
+LIST = "ITEM kind=holder name=a fence=7 ttl_ms=1\nOK state=held"
 SWEEP = os.environ.get("HOLDFAST_MEMORY_SWEEP", "")
 _library = []
 
@@ -265,7 +266,7 @@ class CommandTest(CommandCase):
     test_timeout = DaemonTest.test_timeout
 
     def sweep(self, statuses, *arguments, **options):
-        broker = self.broker()
+        broker = self.broker(SHOW=LIST, LOCKS=LIST)
 
         def one(sweep, number):
             environment = {**self.environment(broker),
@@ -289,3 +290,12 @@ class CommandTest(CommandCase):
 
     def test_lock(self):
         self.sweep((0, EX_LOST, EX_NO_BROKER), "lock", "job", input=b"")
+
+    def test_lists(self):
+        for output in ("json", "tabs", "columns"):
+            self.sweep((0, EX_NO_BROKER), "show", "-o", output, "job")
+            self.sweep((0, EX_NO_BROKER), "locks", "-o", output)
+
+    def test_ping_and_raw(self):
+        self.sweep((0, EX_NO_BROKER), "ping")
+        self.sweep((0, EX_NO_BROKER), "raw", input=b"PING\n")
