@@ -337,12 +337,12 @@ bench: deps
 	@$(SUBMAKE) all loadgen
 	@exec $(PYTHON) tests/bench/run.py $(BENCH_ARGS)
 
-# Fails nothing: that is what `make check` is for. gcov comes with gcc. The
-# simulator takes part where it has been built there.
+# Fails nothing: that is what `make check` is for. gcov comes with gcc.
 COVERAGE = build/coverage
 
 coverage: deps
-	@$(SUBMAKE) CC=gcc SANITIZE=coverage BUILD=$(COVERAGE) all unit-tests
+	@$(SUBMAKE) CC=gcc SANITIZE=coverage BUILD=$(COVERAGE) all unit-tests \
+		simulator
 	@find $(COVERAGE) -name '*.gcda' -delete
 	-@$(COVERAGE)/unit-tests >$(COVERAGE)/unit.log 2>&1 || \
 		tail -3 $(COVERAGE)/unit.log
@@ -351,9 +351,9 @@ coverage: deps
 		HOLDFAST_MEMORY_SWEEP=full \
 		$(PYTHON) tests/e2e/run.py >$(COVERAGE)/e2e.log 2>&1 || \
 		tail -3 $(COVERAGE)/e2e.log
-	-@[ ! -x $(COVERAGE)/holdfast-sim ] || $(COVERAGE)/holdfast-sim \
-		--count 20 --no-shrink >$(COVERAGE)/sim.log 2>&1 || \
-		tail -3 $(COVERAGE)/sim.log
+	-@$(COVERAGE)/holdfast-sim --count 300 --no-shrink --lines \
+		>$(COVERAGE)/sim.log 2>&1 || tail -3 $(COVERAGE)/sim.log
+	@grep 'ran' $(COVERAGE)/sim.log
 	@$(PYTHON) tests/coverage.py $(COVERAGE)
 
 # memcheck; the programs as they are delivered.
@@ -396,7 +396,8 @@ SIM_RECORD ?= build/sim.jsonl
 sim: deps
 	@$(SUBMAKE) simulator
 	@build/holdfast-sim --seed $(SIM_SEED) --record $(SIM_RECORD) \
-		$(if $(HOURS),--hours $(HOURS),--count $(SIM_SEEDS)) $(SIM_ARGS)
+		$(if $(HOURS),--hours $(HOURS),--count $(SIM_SEEDS)) $(SIM_ARGS); \
+	status=$$?; $(PYTHON) tests/sim/summary.py $(SIM_RECORD); exit $$status
 
 sim-mutants: deps
 	@exec $(PYTHON) tests/sim/mutants.py $(SIM_ARGS)

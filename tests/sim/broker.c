@@ -566,7 +566,8 @@ broker_settings(struct broker *broker, struct core_settings *core,
     core->sessions_max = SESSIONS_MAX;
     core->outstanding_max = 64;
     core->holds_max = 64;
-    core->waiters_max = 1000;
+    core->waiters_max =
+        plan->seed % 8 == 3 ? 2 + (uint32_t)(plan->seed / 8 % 6) : 1000;
     core->tickets_max = 4096;
     core->requests_max = 4096;
     store->topology = plan->cluster ? STORE_CLUSTER : STORE_SINGLE;
@@ -580,7 +581,7 @@ broker_settings(struct broker *broker, struct core_settings *core,
     memcpy(store->broker_id, core->broker_id, sizeof(store->broker_id));
     store->lapse_ms = CORE_LAPSE_MS;
     store->waiters_max = core->waiters_max;
-    store->forget_after_ms = 86400000;
+    store->forget_after_ms = plan->seed % 8 == 5 ? 20000 : 86400000;
     store->connect_timeout_us = 1000000;
     store->command_timeout_us = core->command_timeout_us;
     store->batch = 64;

@@ -8,6 +8,8 @@
  */
 #include "tests/sim/fake_lua.h"
 
+#include "tests/sim/fake_cover.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -907,7 +909,10 @@ script_run(struct call *call, const struct known_script *script, size_t keys)
     engine_prepare(
         call->arg + 3, keys, call->arg + 3 + keys, call->count - 3 - keys);
     lua_rawgeti(lua, LUA_REGISTRYINDEX, script->function);
-    if (lua_pcall(lua, 0, 1, -2) == 0)
+    cover_begin(lua, sha);
+    int status = lua_pcall(lua, 0, 1, -2);
+    cover_end(lua);
+    if (status == 0)
         reply_value(call, lua);
     else
         reply_failure(call, lua, sha);

@@ -32,6 +32,7 @@ struct options {
     bool twice;
     const char *set;
     const char *record;
+    bool lines;
 };
 
 static void
@@ -43,7 +44,8 @@ usage(FILE *file)
           "  --hours H     as many seeds as fit, instead of --count\n"
           "  --twice       each seed twice: the traces must be equal\n"
           "  --no-shrink   leave a seed with a violation as it is\n"
-          "  --record FILE append the summary as a line of JSON\n",
+          "  --record FILE append the summary as a line of JSON\n"
+          "  --lines       also say which lines of the scripts never ran\n",
         file);
 }
 
@@ -83,6 +85,8 @@ options_parse(struct options *options, int argc, char **argv)
             options->shrink = false;
         else if (strcmp(word, "--twice") == 0)
             options->twice = true;
+        else if (strcmp(word, "--lines") == 0)
+            options->lines = true;
         else if (strcmp(word, "--help") == 0)
             usage(stdout), exit(0);
         else if (strcmp(word, "--seed") == 0)
@@ -237,6 +241,7 @@ summary_add(struct summary *summary, const struct result *result)
     sum->events += result->events;
     sum->commands += result->commands;
     sum->scripts += result->scripts;
+    cover_add(&sum->cover, &result->cover);
     sum->totals.grants += result->totals.grants;
     sum->totals.updates += result->totals.updates;
     sum->totals.refused += result->totals.refused;
@@ -304,7 +309,7 @@ say_coverage(const struct summary *summary)
 }
 
 static void
-say_summary(const struct summary *summary)
+say_summary(const struct options *options, const struct summary *summary)
 {
     const struct result *sum = &summary->sum;
     double took = seconds_now() - summary->began;
@@ -325,6 +330,7 @@ say_summary(const struct summary *summary)
             printf("broken: %s: %" PRIu64 "\n", promise_names[i],
                 sum->totals.by_promise[i]);
     say_coverage(summary);
+    cover_say(&sum->cover, options->lines);
     for (uint64_t i = 0; i < summary->failed_count && i < FAILED_MAX; i++)
         printf("failed: --seed %" PRIu64 "\n", summary->failed[i]);
     printf("seeds=%" PRIu64 " virtual_hours=%.1f grants=%" PRIu64
@@ -339,6 +345,22 @@ say_summary(const struct summary *summary)
         summary->differed, sum->totals.violations);
 }
 
+/* A hash of this program: figures of one version can be added up. */
+static uint64_t
+program_hash(void)
+{
+    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
+    FILE *file = fopen("/proc/self/exe", "re");
+    int byte;
+
+    if (file == NULL)
+        return 0;
+    while ((byte = getc(file)) != EOF)
+        hash = (hash ^ (uint8_t)byte) * 0x100000001b3;
+    fclose(file);
+    return hash;
+}
+
 static void
 record_summary(const struct options *options, const struct summary *summary)
 {
@@ -350,13 +372,15 @@ record_summary(const struct options *options, const struct summary *summary)
         return;
     }
     fprintf(file,
-        "{\"first\": %" PRIu64 ", \"seeds\": %" PRIu64
+        "{\"version\": \"" HOLDFAST_VERSION "\", \"program\": \"%016" PRIx64
+        "\", \"first\": %" PRIu64 ", \"seeds\": %" PRIu64
         ", \"virtual_s\": %" PRIu64 ", \"real_s\": %.0f, \"jobs\": %u"
         ", \"grants\": %" PRIu64 ", \"crashed\": %" PRIu64
         ", \"violations\": %" PRIu64 ", \"faults\": {",
-        options->seed, summary->seeds, sum->virtual_us / 1000000,
-        seconds_now() - summary->began, options->jobs, sum->totals.grants,
-        summary->crashed, sum->totals.violations);
+        program_hash(), options->seed, summary->seeds,
+        sum->virtual_us / 1000000, seconds_now() - summary->began,
+        options->jobs, sum->totals.grants, summary->crashed,
+        sum->totals.violations);
     for (int i = 0; i < FAULT_COUNT; i++)
         fprintf(file, "%s\"%s\": %" PRIu64, i > 0 ? ", " : "", fault_names[i],
             sum->faults.by_kind[i]);
@@ -399,7 +423,7 @@ run_many(struct options *options)
         options_plan(options, summary.failed[i], &plan);
         shrink(&plan);
     }
-    say_summary(&summary);
+    say_summary(options, &summary);
     if (options->record != NULL)
         record_summary(options, &summary);
     return summary.failed_count > 0;

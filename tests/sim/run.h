@@ -6,6 +6,7 @@
 
 #include "daemon/core/counters.h"
 #include "tests/sim/check.h"
+#include "tests/sim/fake_cover.h"
 #include "tests/sim/faults.h"
 
 struct result {
@@ -18,6 +19,7 @@ struct result {
     uint64_t counters[COUNTER_COUNT]; /* of all brokers */
     uint64_t commands;                /* of all servers */
     uint64_t scripts;
+    struct cover cover; /* of some seeds; empty of others */
     bool crashed;
 };
 

@@ -3,12 +3,15 @@
 $HOLDFAST_SIM_SEEDS says how many seeds (1,000), $HOLDFAST_SIM_FIRST the first.
 """
 
+import json
 import os
 import re
 import subprocess
+import tempfile
 import unittest
 
 import mutants
+import summary
 
 TREE = mutants.TREE
 PROGRAM = os.environ.get("HOLDFAST_SIM") or os.path.join(
@@ -59,6 +62,23 @@ class SeedTest(unittest.TestCase):
         status, text = run("--seed", FIRST, "--count", SEEDS)
         self.assertEqual(status, 0, text[-4000:])
         print("    " + text.rstrip("\n").split("\n")[-1])
+
+    def test_summaries_add_up(self):
+        with tempfile.TemporaryDirectory() as folder:
+            record = os.path.join(folder, "sim.jsonl")
+            for first in ("1", "4"):
+                status, text = run("--seed", first, "--count", "3", "--record",
+                                   record, "--seconds", "10", "--no-shrink")
+                self.assertEqual(status, 0, text[-2000:])
+            with open(record, encoding="utf-8") as file:
+                runs = [json.loads(line) for line in file]
+            said = list(summary.describe(("0", "x"), runs))[0]
+        self.assertEqual(len({(each["version"], each["program"])
+                              for each in runs}), 1)
+        self.assertIn(" 2 runs, 6 seeds, ", said)
+        grants = sum(each["grants"] for each in runs)
+        faults = sum(sum(each["faults"].values()) for each in runs)
+        self.assertIn(f" {grants} grants, {faults} faults, 0 crashes, ", said)
 
     def test_golden(self):
         """Runs that showed a bug once, by their seeds and settings."""

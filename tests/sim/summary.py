@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Adds up what `holdfast-sim --record FILE` appended to FILE, run by run, for
+each version of the program on its own. Seeds that were run twice count once
+more, so give each run seeds of its own."""
+
+import json
+import sys
+
+
+def add(total, run):
+    for key, value in run.items():
+        if isinstance(value, dict):
+            add(total.setdefault(key, {}), value)
+        elif isinstance(value, (int, float)):
+            total[key] = total.get(key, 0) + value
+
+
+def kinds(counts):
+    return " ".join(f"{name}={count}" for name, count in counts.items())
+
+
+def describe(version, runs):
+    total = {}
+    for run in runs:
+        add(total, run)
+    yield (f"version {version[0]} ({version[1]}): {len(runs)} runs, "
+           f"{total['seeds']} seeds, {total['virtual_s'] / 3600:.1f} virtual "
+           f"hours, {total['grants']} grants, "
+           f"{sum(total['faults'].values())} faults, "
+           f"{total['crashed']} crashes, {total['violations']} violations")
+    core_s = sum(run["real_s"] * run["jobs"] for run in runs)
+    yield (f"  {total['seeds'] / core_s:.1f} seeds and "
+           f"{total['virtual_s'] / core_s:.0f} virtual seconds a second of "
+           f"one process, {core_s / 3600:.1f} hours of them")
+    yield f"  faults: {kinds(total['faults'])}"
+    yield f"  excused: {kinds(total['excused']) or 'none'}"
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(f"usage: summary.py FILE\n\n{__doc__}")
+    versions = {}
+    try:
+        with open(sys.argv[1], encoding="utf-8") as file:
+            for line in file:
+                run = json.loads(line)
+                key = (run["version"], run["program"])
+                versions.setdefault(key, []).append(run)
+    except (OSError, ValueError, KeyError) as error:
+        sys.exit(f"summary.py: {sys.argv[1]}: {error!r}")
+    for version, runs in versions.items():
+        print("\n".join(describe(version, runs)))
+
+
+if __name__ == "__main__":
+    main()
