@@ -728,26 +728,17 @@ record_judge(struct check *check, uint32_t lock, const struct record *record,
             lock, survey->newest, record->fence);
 }
 
-/* The number of a lock from its key, PREFIX:{lock-N}; false: not one. */
+/* The number of a lock from its key, PREFIX:{NAME}; false: not one. */
 static bool
 lock_of_key(const struct check *check, struct text key, uint32_t *lock)
 {
-    static const char before[] = ":{lock-";
     const char *at = memchr(key.at, ':', key.len);
-    uint64_t number;
 
     if (at == NULL)
         return false;
     size_t left = key.len - (size_t)(at - key.at);
-    size_t skip = sizeof(before) - 1;
-    if (left < skip + 2 || memcmp(at, before, skip) != 0 || at[left - 1] != '}')
-        return false;
-    if (!text_to_u64(
-            text_make(at + skip, left - skip - 1), UINT32_MAX, &number) ||
-        number >= check->locks)
-        return false;
-    *lock = (uint32_t)number;
-    return true;
+    return left > 3 && at[1] == '{' && at[left - 1] == '}' &&
+           plan_lock_of(at + 2, left - 3, check->locks, lock);
 }
 
 void

@@ -1,14 +1,13 @@
 /*
  * Clients: the process and its connection, keeping deadlines, and the end of a
  * run with its checks: everybody gives back, everybody gets each lock once, and
- * a few die while others wait for them.
+ * then there are drills (drill.h).
  *
  * What is scheduled carries a serial, so that what a process or a connection
  * left behind when it ended is nobody's business. While a machine is stopped
  * its events are put off until it runs again.
  */
-#include "tests/sim/client_state.h"
-#include "tests/sim/server.h"
+#include "tests/sim/drill.h"
 
 #include "daemon/base/assert.h"
 #include "tests/sim/broker.h"
@@ -21,49 +20,11 @@
 #define SILENCE_US 12000000 /* a PING without an answer for so long */
 #define PING_US    2000     /* PINGs are no closer */
 #define TICK_US    500000   /* winding up */
-#define DRILLS     6
-
-/* Somebody dies, and somebody else must be served in time. */
-enum drill_stage {
-    DRILL_NONE,
-    DRILL_HOLDS,  /* the holder has asked */
-    DRILL_QUEUES, /* those who wait are asking, one after the other */
-    DRILL_DIES,   /* a death is near */
-    DRILL_FREES,  /* from now on time is short */
-};
-
-enum drill_kind {
-    DRILL_DEATH,  /* of a holder, or of one who waits before the heir */
-    DRILL_GONE,   /* of one who has just asked */
-    DRILL_SHAKEN, /* the brokers lose Redis while the heir asks */
-};
-
-struct drill {
-    enum drill_kind kind;
-    enum drill_stage stage;
-    uint32_t lock;
-    struct task *holder; /* ref; of different clients */
-    struct task *waiter; /* ref; NULL: it is the holder who dies */
-    struct task *heir;   /* ref */
-    uint64_t serial;
-    uint64_t true_from;
-};
-
-struct fleet {
-    struct world *world; /* ref */
-    uint32_t count;
-    struct client *clients; /* ref: world->clients */
-    bool winding;
-    uint64_t true_wind; /* when that began */
-    uint64_t wait_us;   /* in which a lock must be had */
-    uint32_t drills;    /* still to come */
-    struct drill drill;
-};
 
 static void client_connect(void *arg, uint64_t data);
 static void fleet_event(void *arg, uint64_t data);
 
-static void
+void
 fleet_look(struct fleet *fleet)
 {
     world_at(fleet->world, fleet->world->now_us, fleet_event, fleet, 0);
@@ -186,6 +147,7 @@ client_forget(struct client *client, bool dead)
     client->proven_us = 0;
     client->ping = 0;
     client->ping_due_us = 0;
+    client->true_down = client->world->now_us;
     client->watch++;
     client->watch_us = UINT64_MAX;
     drill_failed(client);
@@ -548,9 +510,13 @@ client_stuck(struct client *client)
     struct world *world = client->world;
     const struct fleet *fleet = client->fleet;
     uint64_t bound_us = fleet->wait_us + client_patience_us(client);
+    uint64_t quiet_us = fleet->true_quiet > fleet->true_wind ? fleet->true_quiet
+                                                             : fleet->true_wind;
 
     if (client->link != LINK_OPEN) {
-        if (world->now_us < fleet->true_wind + bound_us)
+        uint64_t from_us =
+            client->true_down > quiet_us ? client->true_down : quiet_us;
+        if (world->now_us < from_us + bound_us)
             return false;
         check_broken(world->check, PROMISE_SERVED, fleet->true_wind,
             "%s: no broker takes its connection", client->machine->name);
@@ -558,9 +524,8 @@ client_stuck(struct client *client)
     }
     for (uint32_t i = 0; i < CLIENT_REQUESTS; i++) {
         const struct request *request = &client->requests[i];
-        uint64_t from_us = request->true_sent_us > fleet->true_wind
-                               ? request->true_sent_us
-                               : fleet->true_wind;
+        uint64_t from_us =
+            request->true_sent_us > quiet_us ? request->true_sent_us : quiet_us;
         if (request->serial == 0 || world->now_us < from_us + bound_us)
             continue;
         check_broken(world->check, PROMISE_ANSWERED, fleet->true_wind,
@@ -571,7 +536,7 @@ client_stuck(struct client *client)
         return true;
     }
     if (client->finishing && client->requests_now == 0 &&
-        world->now_us > fleet->true_wind + 2 * bound_us) {
+        world->now_us > quiet_us + 2 * bound_us) {
         check_broken(world->check, PROMISE_ANSWERED, fleet->true_wind,
             "%s: the broker does not end the connection",
             client->machine->name);
@@ -628,7 +593,6 @@ clients_wind_up(struct world *world)
     fleet->winding = true;
     fleet->true_wind = world->now_us;
     fleet->wait_us = (uint64_t)world->plan.lease_ms * 3000 + 10000000;
-    fleet->drills = DRILLS;
     for (uint32_t i = 0; i < fleet->count; i++)
         world_at(world, world->now_us, client_wind, &fleet->clients[i], 0);
     fleet_look(fleet);
@@ -677,287 +641,7 @@ clients_done(struct world *world, char *what, size_t what_bytes)
     return true;
 }
 
-/* --- drills --------------------------------------------------------------- */
-
-/* In so long a lock must be had that a dead one held. */
-static uint64_t
-drill_bound_us(const struct world *world)
-{
-    const struct plan *plan = &world->plan;
-
-    return (uint64_t)plan->command_timeout_ms * 1000 +
-           8 * (plan->latency_us + 2 * plan->jitter_us) + 600000;
-}
-
-static void
-drill_end(struct fleet *fleet)
-{
-    fleet->drill.stage = DRILL_NONE;
-    fleet->drill.serial++;
-    fleet_look(fleet);
-}
-
-/* Its tasks give back what they have, or will have. */
-static void
-drill_release(struct task *task)
-{
-    if (task == NULL || task->purpose == TASK_IS_SERVED)
-        return;
-    task->purpose = TASK_IS_SERVED;
-    if (task->client->machine->up && task->count > 0)
-        task_leave(task);
-    wire_flush(task->client);
-}
-
-static bool
-drill_has(const struct task *task, const struct client *client)
-{
-    return task != NULL && task->client == client;
-}
-
-void
-drill_failed(struct client *client)
-{
-    struct drill *drill = &client->fleet->drill;
-
-    if (drill->stage == DRILL_NONE ||
-        !(drill_has(drill->holder, client) ||
-            drill_has(drill->waiter, client) || drill_has(drill->heir, client)))
-        return;
-    drill_end(client->fleet);
-    drill_release(drill->holder);
-    drill_release(drill->waiter);
-    drill_release(drill->heir);
-}
-
-static void
-drill_late(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-    struct drill *drill = &fleet->drill;
-
-    if (data != drill->serial || drill->stage != DRILL_FREES)
-        return;
-    check_broken(fleet->world->check, PROMISE_FREED, drill->true_from,
-        "lock-%" PRIu32 ": %s waits for it still, %" PRIu64 " us after the %s",
-        drill->lock, drill->heir->who, fleet->world->now_us - drill->true_from,
-        drill->holder == NULL ? "death of its holder"
-                              : "release, with a dead one between");
-    if (drill->kind == DRILL_SHAKEN)
-        world_note(fleet->world, "fleet", "the brokers had lost Redis");
-    drill->holder = NULL;
-    drill->waiter = NULL;
-    drill->heir->purpose = TASK_IS_SERVED;
-    drill_end(fleet);
-}
-
-/* From now on it has to be quick. */
-static void
-drill_frees(struct fleet *fleet)
-{
-    struct world *world = fleet->world;
-    struct drill *drill = &fleet->drill;
-
-    drill->stage = DRILL_FREES;
-    drill->true_from = world->now_us;
-    world_at(world, world->now_us + drill_bound_us(world), drill_late, fleet,
-        ++drill->serial);
-}
-
-/* The holder gives back; a dead one may stand next. */
-static void
-drill_gives(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-    struct drill *drill = &fleet->drill;
-
-    if (data != drill->serial || drill->stage != DRILL_DIES)
-        return;
-    drill_frees(fleet);
-    drill_release(drill->holder);
-}
-
-static void
-drill_dies(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-    struct world *world = fleet->world;
-    struct drill *drill = &fleet->drill;
-    bool holder = drill->waiter == NULL;
-
-    if (data != drill->serial || drill->stage != DRILL_DIES)
-        return;
-    const struct task *victim = holder ? drill->holder : drill->waiter;
-    /* No part of it any more, so that its death does not end the drill. */
-    if (holder)
-        drill->holder = NULL;
-    drill->waiter = NULL;
-    if (world_odds(world, 2)) /* an RST in place of a FIN */
-        net_cut(world->net, victim->client->connection);
-    client_kill(world, victim->client->number);
-    if (holder)
-        drill_frees(fleet);
-    else
-        world_at(world, world->now_us + world_below(world, 50000), drill_gives,
-            fleet, ++drill->serial);
-}
-
-static void
-drill_ask(struct drill *drill, struct task *task, enum task_purpose purpose)
-{
-    struct client *client = task->client;
-
-    task->purpose = purpose;
-    task->lock = drill->lock;
-    task->owner = 0;
-    if (!task_send_lock(task, CLIENT_NO_WAIT, 0)) {
-        drill_failed(client);
-        return;
-    }
-    task->state = TASK_ASKING;
-    task->timer++;
-    wire_flush(client);
-}
-
-void
-drill_granted(struct task *task)
-{
-    struct fleet *fleet = task->client->fleet;
-    struct drill *drill = &fleet->drill;
-
-    if (drill->stage == DRILL_HOLDS && task == drill->holder) {
-        drill->stage = DRILL_QUEUES;
-        drill_ask(drill, drill->waiter != NULL ? drill->waiter : drill->heir,
-            TASK_DRILL_WAITS);
-    } else if (drill->kind == DRILL_GONE && task == drill->holder) {
-        return; /* it dies all the same */
-    } else if (drill->stage == DRILL_FREES && task == drill->heir) {
-        task->purpose = TASK_IS_SERVED;
-        drill_end(fleet);
-    } else {
-        drill_failed(task->client);
-    }
-}
-
-void
-drill_queued(struct task *task)
-{
-    struct fleet *fleet = task->client->fleet;
-    struct world *world = fleet->world;
-    struct drill *drill = &fleet->drill;
-
-    if (drill->stage != DRILL_QUEUES)
-        return;
-    if (task == drill->waiter) {
-        drill_ask(drill, drill->heir, TASK_DRILL_WAITS);
-    } else if (task == drill->heir) {
-        drill->stage = DRILL_DIES;
-        world_at(world, world->now_us + world_below(world, 50000), drill_dies,
-            fleet, ++drill->serial);
-    }
-}
-
-/* Another client that waits for the others; at least one more there is. */
-static struct task *
-drill_choose(
-    struct fleet *fleet, const struct client *a, const struct client *b)
-{
-    uint32_t at = (uint32_t)world_below(fleet->world, fleet->count);
-
-    for (uint32_t i = 0; i < fleet->count; i++) {
-        struct client *client = &fleet->clients[(at + i) % fleet->count];
-        if (client == a || client == b)
-            continue;
-        if (client->wind == WIND_WAIT && client->link == LINK_OPEN &&
-            client->machine->up && tasks_rest(client))
-            return &client->tasks[0];
-    }
-    return NULL;
-}
-
-/* Who has asked dies, whatever became of it; the heir asks then. */
-static void
-drill_asker_dies(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-    struct drill *drill = &fleet->drill;
-
-    if (data != drill->serial || drill->stage != DRILL_DIES)
-        return;
-    const struct task *victim = drill->holder;
-    drill->holder = NULL;
-    if (world_odds(fleet->world, 2))
-        net_cut(fleet->world->net, victim->client->connection);
-    client_kill(fleet->world, victim->client->number);
-    drill_frees(fleet);
-    drill_ask(drill, drill->heir, TASK_DRILL_WAITS);
-}
-
-static void
-drill_shakes(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-    struct world *world = fleet->world;
-
-    if (data != fleet->drill.serial || fleet->drill.stage != DRILL_FREES)
-        return;
-    for (uint32_t i = 0; i < world->plan.masters * (1 + world->plan.replicas);
-         i++)
-        net_cut_machine(world->net, server_machine(world, i));
-}
-
-/* A moment in which a request may be anywhere between here and Redis. */
-static uint64_t
-drill_moment_us(struct world *world)
-{
-    return world->now_us + world_below(world, 8 * (world->plan.latency_us +
-                                                      world->plan.jitter_us));
-}
-
-/* False: there are not enough left for one. */
-static bool
-drill_begin(struct fleet *fleet)
-{
-    struct world *world = fleet->world;
-    struct drill *drill = &fleet->drill;
-    uint64_t lease_us = (uint64_t)world->plan.lease_ms * 1000;
-
-    if (fleet->drills == 0 || drill_bound_us(world) > lease_us * 3 / 4)
-        return false;
-    fleet->drills--;
-    struct task *holder = drill_choose(fleet, NULL, NULL);
-    struct task *heir =
-        holder == NULL ? NULL : drill_choose(fleet, holder->client, NULL);
-    if (heir == NULL)
-        return false;
-    memset(drill, 0, offsetof(struct drill, serial));
-    drill->holder = holder;
-    drill->heir = heir;
-    drill->kind = (enum drill_kind)world_below(world, 3);
-    if (drill->kind == DRILL_DEATH && world_odds(world, 2))
-        drill->waiter = drill_choose(fleet, holder->client, heir->client);
-    drill->lock = (uint32_t)world_below(world, world->plan.locks);
-    drill->serial++;
-    drill->stage = DRILL_HOLDS;
-    world_note(world, "fleet", "drill of lock-%" PRIu32 ": %s %s %s",
-        drill->lock, holder->who,
-        drill->waiter != NULL ? drill->waiter->who : "-", heir->who);
-    if (drill->kind == DRILL_SHAKEN) {
-        drill->holder = NULL;
-        drill_frees(fleet);
-        drill_ask(drill, heir, TASK_DRILL_WAITS);
-        world_at(
-            world, drill_moment_us(world), drill_shakes, fleet, drill->serial);
-        return true;
-    }
-    drill_ask(drill, holder, TASK_DRILL_HOLDS);
-    if (drill->kind == DRILL_GONE && drill->stage == DRILL_HOLDS) {
-        drill->stage = DRILL_DIES;
-        world_at(world, drill_moment_us(world), drill_asker_dies, fleet,
-            drill->serial);
-    }
-    return true;
-}
+/* --- the fleet ------------------------------------------------------------ */
 
 /* Everybody has been served: a drill, or the end. */
 static void
@@ -968,6 +652,10 @@ fleet_event(void *arg, uint64_t data)
     (void)data;
     if (!fleet->winding || fleet->drill.stage != DRILL_NONE)
         return;
+    if (fleet->world->now_us < fleet->true_quiet) {
+        world_at(fleet->world, fleet->true_quiet, fleet_event, fleet, 0);
+        return;
+    }
     for (uint32_t i = 0; i < fleet->count; i++) {
         const struct client *client = &fleet->clients[i];
         if (!client_is_done(client) &&
@@ -975,7 +663,7 @@ fleet_event(void *arg, uint64_t data)
                 (client->wind == WIND_WAIT && !tasks_rest(client))))
             return;
     }
-    if (drill_begin(fleet))
+    if (drill_next(fleet))
         return;
     for (uint32_t i = 0; i < fleet->count; i++) {
         struct client *client = &fleet->clients[i];

@@ -1,7 +1,7 @@
 /*
  * What the parts of a client share: client.c (the process, its connection, the
  * end of a run), client_wire.c (lines out and in), client_task.c (what it does
- * with locks).
+ * with locks). What is tried on purpose at the end of a run: drill.h.
  *
  * A client has a few tasks; each stands with one lock under one owner at a time
  * and no two of them with the same. As requests on one lock and owner take
@@ -68,6 +68,8 @@ enum task_purpose {
     TASK_IS_SERVED, /* winding up: the lock must be had */
     TASK_DRILL_HOLDS,
     TASK_DRILL_WAITS,
+    TASK_DRILL_LAPSES, /* holds by lease=, says nothing and waits for LOST */
+    TASK_DRILL_OVER,   /* gives back what it may still get */
 };
 
 struct task {
@@ -139,6 +141,7 @@ struct client {
     bool reviving; /* dead, and will be started again */
     uint32_t connection;
     uint32_t broker;
+    uint64_t true_down; /* when the last connection ended */
     uint32_t attempts;
     bool greeted;
     bool said_bye;  /* the broker has */
@@ -179,11 +182,6 @@ void client_leave(struct client *client);
 
 /* A task has come to rest, while winding up: what next. */
 void client_wind_on(struct client *client);
-
-/* A drill: its LOCK was queued, or granted, or has failed. */
-void drill_queued(struct task *task);
-void drill_granted(struct task *task);
-void drill_failed(struct client *client);
 
 /* What an answer may take when nothing fails, in us of true time. */
 uint64_t client_patience_us(const struct client *client);
@@ -257,6 +255,7 @@ bool tasks_rest(const struct client *client);
 void task_wind_up(struct task *task);
 void task_wake(struct task *task, uint64_t in_us);
 bool task_send_lock(struct task *task, uint32_t wait_ms, uint32_t lease_ms);
+bool task_send_renew(struct task *task, uint64_t lease_ms);
 void task_leave(struct task *task);
 void task_think(struct task *task);
 

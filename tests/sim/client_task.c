@@ -8,7 +8,7 @@
  * and of deadlines in true time, so that he sees one pass while the client is
  * stopped.
  */
-#include "tests/sim/client_state.h"
+#include "tests/sim/drill.h"
 
 #include "daemon/base/assert.h"
 
@@ -66,6 +66,19 @@ static bool
 task_believes(const struct task *task)
 {
     return task->belief != 0 && boot_us(task) < task->deadline_us;
+}
+
+static void
+belief_begin(struct task *task)
+{
+    struct check *check = world_of(task)->check;
+    struct machine *machine = task->client->machine;
+
+    if (task->belief != 0 || boot_us(task) >= task->deadline_us)
+        return;
+    task->belief = check_believes(check, task->lock, task->fence, task->who,
+        machine_when(machine, task->deadline_us));
+    check_process(check, task->belief, machine);
 }
 
 static void
@@ -149,9 +162,7 @@ task_confirm(struct task *task)
 
     if (boot_us(task) < task->deadline_us) {
         task->state = TASK_HOLDING;
-        task->belief = check_believes(world->check, task->lock, task->fence,
-            task->who, machine_when(task->client->machine, task->deadline_us));
-        check_process(world->check, task->belief, task->client->machine);
+        belief_begin(task);
         task->steps = 1 + (uint32_t)world_below(world, 3);
         task->has_read = false;
         task->timer++;
@@ -245,7 +256,7 @@ task_send_unlock(struct task *task)
     return true;
 }
 
-/* Not the hold's: nothing may come of it. */
+/* Not the hold's, or of nothing: nothing may come of it. */
 static void
 task_send_stale(struct task *task)
 {
@@ -273,19 +284,15 @@ task_send_stale(struct task *task)
  * A new end for a lease=. From now on no deadline lies beyond it, until the
  * answer has come: one that was told before may not have heard of it.
  */
-static void
-task_send_renew(struct task *task)
+bool
+task_send_renew(struct task *task, uint64_t asked_ms)
 {
     struct client *client = task->client;
     struct world *world = client->world;
-    uint32_t lease_ms = world->plan.lease_ms;
     struct request *request = task_begin(task, VERB_RENEW);
 
     if (request == NULL)
-        return;
-    uint64_t asked_ms =
-        1 + world_below(world, world_odds(world, 3) ? lease_ms / 4 + 2
-                                                    : 3 * (uint64_t)lease_ms);
+        return false;
     request->lease_ms = (uint32_t)asked_ms;
     wire_pair(client, "lease", asked_ms);
     if (world_odds(world, 2))
@@ -293,7 +300,7 @@ task_send_renew(struct task *task)
     wire_end(client);
     task->renews++;
     if (task->lease_ms == 0)
-        return;
+        return true;
     task->renewed = true;
     uint64_t margin_us = asked_ms * 10 + 2000;
     uint64_t end_us = boot_us(task) + asked_ms * 1000;
@@ -301,12 +308,23 @@ task_send_renew(struct task *task)
     if (end_us < task->cap_us)
         task->cap_us = end_us;
     if (task->cap_us >= task->deadline_us)
-        return;
+        return true;
     task->deadline_us = task->cap_us;
     if (task->belief != 0)
         check_until(world->check, task->belief,
             machine_when(client->machine, task->deadline_us));
     client_arm(client);
+    return true;
+}
+
+/* Shorter or longer. */
+static uint64_t
+draw_renewal(struct world *world)
+{
+    uint64_t lease_ms = world->plan.lease_ms;
+
+    return 1 + world_below(world,
+                   world_odds(world, 3) ? lease_ms / 4 + 2 : 3 * lease_ms);
 }
 
 /* An UNLOCK of what nobody ever locks. */
@@ -362,7 +380,7 @@ task_fidget(struct task *task)
     struct world *world = world_of(task);
 
     if (task->lease_ms > 0 && world_odds(world, 3)) {
-        task_send_renew(task);
+        task_send_renew(task, draw_renewal(world));
         return;
     }
     switch (world_below(world, 40)) {
@@ -385,7 +403,7 @@ task_fidget(struct task *task)
         break;
     case 6:
         if (task->lease_ms == 0)
-            task_send_renew(task);
+            task_send_renew(task, draw_renewal(world));
         break;
     default:
         client_fidget(task->client);
@@ -493,6 +511,11 @@ task_leave(struct task *task)
     while (task->unlocks < unlocks)
         if (!task_send_unlock(task))
             break;
+    if (world_odds(world_of(task), 100)) {
+        /* Behind the last one: answered in turn, whatever became of it. */
+        task_send_stale(task);
+        task_send_stale(task);
+    }
     belief_end(task);
     if (task->outstanding == 0 && task->count > 0)
         task_wake(task, 10000);
@@ -577,7 +600,9 @@ task_step(struct task *task)
     case TASK_CONFIRMING:
         break;
     case TASK_HOLDING:
-        if (task->has_read)
+        if (task->purpose == TASK_DRILL_OVER)
+            task_leave(task);
+        else if (task->has_read)
             task_write(task);
         else if (task_believes(task))
             task_read(task);
@@ -654,6 +679,15 @@ task_settle(struct task *task)
         client_wind_on(task->client);
 }
 
+/* Whether it takes part in a drill that is not over for it. */
+static bool
+task_drills(const struct task *task)
+{
+    return task->purpose == TASK_DRILL_HOLDS ||
+           task->purpose == TASK_DRILL_WAITS ||
+           task->purpose == TASK_DRILL_LAPSES;
+}
+
 static void
 lock_granted(
     struct task *task, const struct request *request, const struct answer *a)
@@ -700,10 +734,12 @@ lock_ok(
     belief_end(task);
     lock_granted(task, request, a);
     deadline_set(task, base_us, a->ttl_ms);
-    if (task->purpose == TASK_DRILL_HOLDS || task->purpose == TASK_DRILL_WAITS)
+    if (task->state == TASK_ASKING && task->unlocks == 0)
+        belief_begin(task); /* be it for a moment */
+    if (task_drills(task))
         drill_granted(task);
     if (task->state == TASK_ASKING && client->wind != WIND_NOT &&
-        task->purpose != TASK_DRILL_HOLDS)
+        task->purpose != TASK_DRILL_HOLDS && task->purpose != TASK_DRILL_LAPSES)
         task_leave(task);
     else if (task->state == TASK_ASKING)
         task_confirm(task);
@@ -728,8 +764,8 @@ lock_refused(
     if (strcmp(a->code, "CANCELLED") == 0 && !request->cancelled &&
         !task->client->finishing && !task->client->draining)
         task_odd(task, PROMISE_ANSWERED, request, a, "nobody called it off");
-    if (task->purpose == TASK_DRILL_HOLDS || task->purpose == TASK_DRILL_WAITS)
-        drill_failed(task->client);
+    if (task_drills(task))
+        drill_refused(task, a->code);
 }
 
 static void
@@ -804,6 +840,7 @@ renew_answered(
         task_odd(task, PROMISE_ANSWERED, request, a, "it was asked for less");
     else
         deadline_set(task, request->sent_us, a->ttl_ms);
+    drill_renewed(task);
 }
 
 /* Whether an answer took longer than it may when nothing fails. */
@@ -976,8 +1013,7 @@ task_lost(struct client *client, uint32_t lock, uint32_t owner, uint64_t fence,
             "%s: lock-%" PRIu32 " has expired after %" PRIu64
             " us, with lease=%" PRIu32,
             task->who, lock, boot_us(task) - task->asked_us, task->lease_ms);
-    if (task->purpose == TASK_DRILL_HOLDS || task->purpose == TASK_DRILL_WAITS)
-        drill_failed(client);
+    drill_lost(task, reason);
     task_gone(task);
     task_settle(task);
     return true;
@@ -1026,7 +1062,8 @@ tasks_expire(struct client *client)
         if (task->belief == 0 || task_believes(task))
             continue;
         belief_break(task);
-        task_leave(task);
+        if (task->purpose != TASK_DRILL_LAPSES)
+            task_leave(task);
     }
 }
 

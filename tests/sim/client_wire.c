@@ -3,7 +3,7 @@
  * the protocol's forms and which answers make sense to which request; what an
  * answer means for a hold is client_task.c's.
  */
-#include "tests/sim/client_state.h"
+#include "tests/sim/drill.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/text.h"
@@ -174,8 +174,7 @@ wire_word(struct client *client, const char *word)
 void
 wire_lock(struct client *client, uint32_t lock)
 {
-    wire_put(client, " lock-", 6);
-    wire_number(client, lock);
+    wire_word(client, plan_lock_name(lock));
 }
 
 void
@@ -316,19 +315,11 @@ line_number(const struct line *line, const char *key, uint64_t *out)
     return text_to_u64(line_value(line, key), UINT64_MAX, out);
 }
 
-/* The lock of a word lock-N; false: no such. */
+/* The lock of a word; false: no such. */
 static bool
 lock_of(const struct client *client, struct text name, uint32_t *lock)
 {
-    uint64_t number;
-
-    if (name.len < 6 || memcmp(name.at, "lock-", 5) != 0 ||
-        !text_to_u64(
-            text_make(name.at + 5, name.len - 5), UINT32_MAX, &number) ||
-        number >= client->world->plan.locks)
-        return false;
-    *lock = (uint32_t)number;
-    return true;
+    return plan_lock_of(name.at, name.len, client->world->plan.locks, lock);
 }
 
 /* The owner of a line; UINT32_MAX: none of ours. */

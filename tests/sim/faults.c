@@ -57,7 +57,8 @@ fault_pass(void *arg, uint64_t data)
     struct world *world = arg;
     struct machine *from = &world->machines[data >> 8 & 255];
 
-    from->blocked[data & 255] = false;
+    if (!world->healing) /* else they pass already, or are held by a drill */
+        from->blocked[data & 255] = false;
 }
 
 static void

@@ -8,6 +8,7 @@ broken or the program's own assertions stop it. A mutant that is not found is a
 hole in the simulator.
 
     python3 tests/sim/mutants.py [--only NAME,...] [--seeds N] [--markdown]
+        [--folder F] [--jobs N]
 """
 
 import argparse
@@ -34,11 +35,11 @@ MUTANTS = {
         engine->sink.effect(engine->arg, &effects->entries[i]);
     engine->sink.written(engine->arg);
     if (!list_empty(&engine->effects.ops))
-        store_submit(engine->store, now_us, &engine->effects.ops);
+        store_submit(engine->store, engine_now(engine), &engine->effects.ops);
 """,
         """    if (!list_empty(&engine->effects.ops))
-        store_submit(engine->store, now_us, &engine->effects.ops);
-    if (effects->entry_count > 4096 || now_us % 2 == 0) {
+        store_submit(engine->store, engine_now(engine), &engine->effects.ops);
+    if (effects->entry_count > 4096 || engine_now(engine) % 2 == 0) {
         for (uint32_t i = 0; i < effects->entry_count; i++)
             engine->sink.effect(engine->arg, &effects->entries[i]);
         engine->sink.written(engine->arg);
@@ -147,7 +148,11 @@ MUTANTS = {
         "    if bit.band(flags, RETRY) ~= 0 then\n",
         "    local t, grants\n    if bit.band(flags, RETRY) ~= 0 then\n"
         "        r.low = now + r.longest\n",
-        "a retry is answered with a hold that is over"),
+        "a retry is answered with a hold that is over, and not extended",
+        ("lua/acquire.lua",
+         "        t.flags, t.ends = HELD, now + ticket_term(t)\n"
+         "        r.low = min(r.low, t.ends)\n",
+         "        t.flags = HELD\n")),
     "no-latest-time": (
         "lua/acquire.lua",
         "    if now > latest then\n        return result(LATE)\n    end\n", "",
@@ -209,15 +214,21 @@ MUTANTS = {
     "fence-by-clock": (
         "lua/call.lua",
         "    if old_id ~= id then\n"
-        "        fence = math.max(fence + FENCE_STEP, now_us + FENCE_JUMP)\n"
+        "        local start = now_us + FENCE_JUMP\n"
+        "        fence = fence < start and start or fence + FENCE_STEP\n"
         "    end\n",
         "    fence = now_us\n",
         "the fence is the clock"),
     "fence-no-jump": (
         "lua/call.lua",
-        "        fence = math.max(fence + FENCE_STEP, now_us + FENCE_JUMP)",
+        "        fence = fence < start and start or fence + FENCE_STEP",
         "        fence = fence + 0",
         "no jump of the fence where the replication id changed"),
+    "fence-runs-away": (
+        "lua/call.lua",
+        "        fence = fence < start and start or fence + FENCE_STEP",
+        "        fence = math.max(start, fence + FENCE_STEP)",
+        "changes of the replication id in short order lead too far ahead"),
     "fence-forgets": (
         "lua/record.lua", "        fence = first_fence(), arrival",
         "        fence = 0, arrival",
@@ -254,7 +265,10 @@ MUTANTS = {
         "        count(store->counters, COUNTER_redis_tryagain);\n"
         "        op->single = true;\n",
         "        count(store->counters, COUNTER_redis_tryagain);\n",
-        "a batch that got TRYAGAIN is tried again as it is"),
+        "a batch that got TRYAGAIN is tried again as it is, without jitter",
+        ("daemon/store/call.c",
+         "        op_park(store, op, now_us + store_jitter(store, delay_us));",
+         "        op_park(store, op, now_us + delay_us);")),
     "moved-ignored": (
         "daemon/store/call.c",
         "    store->slots[slot] = node;\n    op_again(store, op, node",
@@ -274,10 +288,10 @@ MUTANTS = {
         "    node->due_us = due_us + 700000;\n    place",
         "timers fire 700 ms late"),
     "handle-not-checked": (
-        "daemon/core/ticket.c",
-        "    if (ticket->used && !ticket->doubt)\n"
-        "        slab_renew_handle(&core->tickets, ticket);\n", "",
-        "a request id is used twice"),
+        "daemon/base/slab.c",
+        "    return node->generation == handle.generation ? node : NULL;",
+        "    return (node->generation & 1) == 1 ? node : NULL;",
+        "what is meant for one that is gone reaches who has its place"),
     "pendings-forgotten": (
         "daemon/core/ticket.c",
         "                pending_error(core, pending,\n"
@@ -306,6 +320,57 @@ MUTANTS = {
     "overtaken-renewal-shortens": (
         "lua/renew.lua", "    if flags ~= SETS_END then", "    if false then",
         "a renewal that was overtaken shortens the lease"),
+    "heartbeats-forgotten": (
+        "daemon/core/session.c",
+        "    if (silent_us >= 3 * session->heartbeat_us) {",
+        "    if (silent_us >= 300 * session->heartbeat_us) {",
+        "a session that misses its heartbeats is not ended"),
+    "told-beyond-silence": (
+        "daemon/core/ticket.c",
+        "        left_us = us_min(left_us, session_silence_us(core, "
+        "ticket->session));",
+        "        left_us = us_min(left_us, NEVER);",
+        "a ttl_ms is longer than the silence that ends the session"),
+    "hint-forgotten": (
+        "daemon/core/ticket.c",
+        "    if (ticket->state != TICKET_WAITING ||\n"
+        "        !handle_equal(ticket->renew_op, HANDLE_NONE)) {\n"
+        "        ticket->hinted = true;\n",
+        "    if (ticket->state != TICKET_WAITING ||\n"
+        "        !handle_equal(ticket->renew_op, HANDLE_NONE)) {\n",
+        "a hint that comes while a question is under way is forgotten"),
+    "unheard-ignored": (
+        "daemon/core/core.c",
+        "        if (ticket != NULL && ticket->state == TICKET_WAITING)\n"
+        "            ticket_refresh_at(core, ticket,",
+        "        if (ticket != NULL && ticket->state == TICKET_WAITING &&\n"
+        "            ticket->hinted)\n"
+        "            ticket_refresh_at(core, ticket,",
+        "hints that may have been missed are not asked after"),
+    "place-not-kept": (
+        "daemon/core/ticket.c",
+        "    ticket->refresh_us = core->now_us + lease_us / 3 -",
+        "    ticket->refresh_us = core->now_us + 10 * lease_us -",
+        "who waits does not renew its place in the queue",
+        ("daemon/core/ticket.c",
+         "    lock_ask_at(core, ticket->lock,\n"
+         "        core->now_us + us_from_ms(result->again_ms) + 20000 +",
+         "    lock_ask_at(core, ticket->lock,\n"
+         "        core->now_us + 2 * lease_us + 20000 +")),
+    "silent-link-kept": (
+        "daemon/store/link.c",
+        "        if (now_us >= oldest->sent_us + "
+        "store->settings.command_timeout_us) {",
+        "        if (now_us >= oldest->sent_us + 1000000000) {",
+        "a Redis that does not answer is waited for"),
+    "release-once": (
+        "daemon/core/ticket.c",
+        "    ticket->refresh_us = core->now_us + core_jitter(core, RETRY_US);\n"
+        "    ticket_arm(core, ticket);\n"
+        "    ticket_advance(core, ticket);\n",
+        "    release_given_up(core, ticket);\n"
+        "    ticket_rest(core, ticket);\n",
+        "a release that could not be sent is not tried again"),
 }
 
 
@@ -336,9 +401,9 @@ def copy_tree(to):
     shutil.copy(os.path.join(TREE, "Makefile"), to)
 
 
-def build(folder):
+def build(folder, jobs):
     make = subprocess.run(
-        ["make", "-s", "-C", folder, f"-j{os.cpu_count()}", "simulator"],
+        ["make", "-s", "-C", folder, f"-j{jobs}", "simulator"],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
     if make.returncode != 0:
         raise Failure(make.stderr.decode(errors="replace")[-2000:])
@@ -350,8 +415,8 @@ def seek(folder, options):
     for first in range(1, options.seeds + 1, step):
         run = subprocess.run(
             [os.path.join(folder, "build", "holdfast-sim"), "--seed",
-             str(first), "--count", str(step), "--no-shrink", "--seconds",
-             str(options.seconds)],
+             str(first), "--count", str(step), "--jobs", str(options.jobs),
+             "--no-shrink", "--seconds", str(options.seconds)],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False,
             timeout=3600)
         if run.returncode == 0:
@@ -371,15 +436,17 @@ def main():
     parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--batch", type=int, default=20)
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--folder", help="where the copy of the tree is made",
+                        default=os.path.join(TREE, "build", "mutants"))
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     names = [name for name in options.only.split(",") if name] or MUTANTS
     missed = 0
-    base = os.path.join(TREE, "build", "mutants")
-    shutil.rmtree(base, ignore_errors=True)
-    folder = os.path.join(base, "tree")
+    folder = os.path.join(options.folder, "tree")
+    shutil.rmtree(folder, ignore_errors=True)
     copy_tree(folder)
-    build(folder)
+    build(folder, options.jobs)
     for name in names:
         began = time.monotonic()
         mutant = MUTANTS[name]
@@ -389,7 +456,7 @@ def main():
                 saved.setdefault(path, file.read())
         try:
             plant(folder, mutant)
-            build(folder)
+            build(folder, options.jobs)
             seeds, what = seek(folder, options)
         finally:
             for path, text in saved.items():

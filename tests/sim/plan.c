@@ -4,6 +4,7 @@
 #include "tests/sim/plan.h"
 
 #include "daemon/base/random.h"
+#include "daemon/base/slot.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -82,6 +83,68 @@ plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
     plan->jitter_us = magnitude(&random, 10, 20000);
     plan_faults(plan, &random);
 }
+
+/* --- locks ---------------------------------------------------------------- */
+
+struct lock_name {
+    char text[24];
+    size_t len;
+};
+
+static uint16_t
+lock_name_set(struct lock_name *name, uint32_t lock, uint32_t suffix)
+{
+    int len = suffix == 0 ? snprintf(name->text, sizeof(name->text),
+                                "lock-%" PRIu32, lock)
+                          : snprintf(name->text, sizeof(name->text),
+                                "lock-%" PRIu32 ".%" PRIu32, lock, suffix);
+
+    name->len = (size_t)len;
+    return slot_of_key(text_make(name->text, name->len));
+}
+
+/* They are the same in every run, and looked for once. */
+static const struct lock_name *
+lock_names(void)
+{
+    static struct lock_name names[PLAN_LOCKS_MAX];
+    uint16_t slot = 0;
+
+    for (uint32_t i = 0;
+         names[PLAN_LOCKS_MAX - 1].len == 0 && i < PLAN_LOCKS_MAX; i++) {
+        uint32_t suffix = 0;
+        if (i % 3 == 1)
+            while (lock_name_set(&names[i], i, ++suffix) != slot)
+                continue;
+        else
+            slot = lock_name_set(&names[i], i, 0);
+    }
+    return names;
+}
+
+const char *
+plan_lock_name(uint32_t lock)
+{
+    return lock_names()[lock].text;
+}
+
+bool
+plan_lock_of(const char *name, size_t len, uint32_t locks, uint32_t *lock)
+{
+    uint32_t number = 0;
+
+    for (size_t i = 5; i < len && name[i] >= '0' && name[i] <= '9'; i++)
+        number = number < PLAN_LOCKS_MAX
+                     ? 10 * number + (uint32_t)(name[i] - '0')
+                     : number;
+    if (number >= locks || number >= PLAN_LOCKS_MAX)
+        return false;
+    *lock = number;
+    const struct lock_name *found = &lock_names()[number];
+    return found->len == len && memcmp(found->text, name, len) == 0;
+}
+
+/* --- people --------------------------------------------------------------- */
 
 void
 plan_print(const struct plan *plan)
@@ -162,7 +225,8 @@ plan_set(struct plan *plan, const char *text)
     }
     return plan->brokers > 0 && plan->brokers <= 8 && plan->clients > 0 &&
            plan->clients <= 40 && plan->masters > 0 && plan->masters <= 4 &&
-           plan->replicas <= 2 && plan->locks > 0 && plan->locks <= 64;
+           plan->replicas <= 2 && plan->locks > 0 &&
+           plan->locks <= PLAN_LOCKS_MAX;
 }
 
 /* Adds "key=value" to `out` where the two differ. */

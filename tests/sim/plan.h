@@ -72,7 +72,16 @@ struct plan {
     uint32_t fault_weight[FAULT_COUNT]; /* 0: not in this run */
 };
 
+#define PLAN_LOCKS_MAX 64
+
 void plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us);
+
+/* The name of a lock, lock-N or lock-N.X: two of three are in one slot of a
+ * cluster, as far as Redis tells, so that calls have several keys there too. */
+const char *plan_lock_name(uint32_t lock);
+
+/* The lock of that name among the first `locks`; false: none of them. */
+bool plan_lock_of(const char *name, size_t len, uint32_t locks, uint32_t *lock);
 void plan_print(const struct plan *plan);
 
 /* "clients=2,cut=0,run_us=5000000"; faults=0 takes all faults out. False: not

@@ -54,6 +54,7 @@ struct cluster {
     struct world *world; /* ref */
     uint8_t shard[FAKE_SLOTS];
     bool moving;
+    bool parked; /* its migration goes on when it is told to */
     uint16_t slot;
     uint32_t from; /* shards */
     uint32_t to;
@@ -531,29 +532,46 @@ server_takes_over(struct server *replica)
     }
 }
 
-/* A stopped old master runs again and hears of it a moment later. */
+static void server_wakes(void *arg, uint64_t data);
+
+/* A stopped old master, which runs again, hears of it. */
 static void
 server_hears(void *arg, uint64_t data)
 {
     struct server *server = arg;
 
-    (void)data;
     if (!server->demoted || !server->machine->up)
         return;
     if (server->machine->stopped_until > server->world->now_us) {
-        world_at(server->world,
-            server->machine->stopped_until + world_below(server->world, 20000),
-            server_hears, server, 0);
+        server_wakes(arg, data);
         return;
     }
-    /* What it was still told as a master is lost. */
     check_excuse(server->world->check, FAULT_failover);
-    check_excuse(server->world->check, FAULT_redis_stop);
     server->demoted = false;
     server_learn(server);
     server_wind(server);
     fake_replicate_from(
         server->fake, shard_master(server->world, server->shard)->fake);
+}
+
+/* Until it hears of it, what it still carries out as a master is lost. */
+static void
+server_wakes(void *arg, uint64_t data)
+{
+    struct server *server = arg;
+    struct world *world = server->world;
+
+    if (!server->demoted || !server->machine->up)
+        return;
+    if (server->machine->stopped_until > world->now_us) {
+        world_at(
+            world, server->machine->stopped_until, server_wakes, server, data);
+        return;
+    }
+    check_excuse(world->check, FAULT_failover);
+    check_excuse(world->check, FAULT_redis_stop);
+    world_at(world, world->now_us + 1000 + world_below(world, 20000),
+        server_hears, server, data);
 }
 
 static void
@@ -568,8 +586,7 @@ server_elect(void *arg, uint64_t data)
         return; /* it has come back in time */
     server_takes_over(replica);
     if (old->machine->up)
-        world_at(
-            world, old->machine->stopped_until + 1000, server_hears, old, 0);
+        server_wakes(old, 0);
 }
 
 void
@@ -652,22 +669,17 @@ migration_goes_on(void *arg, uint64_t step)
         migration_goes_on, cluster, 1);
 }
 
-/* The slot of one of the locks goes to another shard. */
-void
-server_migrate(struct world *world)
+/* The slot of a lock goes to another shard; false: not now. */
+static bool
+migration_begin(struct cluster *cluster, uint32_t lock, uint32_t to)
 {
-    struct cluster *cluster = world->cluster;
-    char name[32];
-    int len = snprintf(name, sizeof(name), "lock-%u",
-        (unsigned)world_below(world, world->plan.locks));
+    struct world *world = cluster->world;
 
-    if (cluster->moving || world->plan.masters < 2)
-        return;
-    cluster->slot = slot_of_key(text_make(name, (size_t)len));
+    cluster->slot = slot_of_key(text_from(plan_lock_name(lock)));
     cluster->from = cluster->shard[cluster->slot];
-    cluster->to = (uint32_t)world_below(world, world->plan.masters);
+    cluster->to = to;
     if (cluster->from == cluster->to || !migration_can(cluster))
-        return;
+        return false;
     cluster->moving = true;
     if (world->plan.skew_us > 0) /* the lease ends are another host's clock */
         check_excuse(world->check, FAULT_migrate);
@@ -677,8 +689,59 @@ server_migrate(struct world *world)
         shard_master(world, cluster->to)->fake);
     fake_importing(shard_master(world, cluster->to)->fake, cluster->slot,
         shard_master(world, cluster->from)->fake);
-    world_at(world, world->now_us + world_below(world, 500000),
-        migration_goes_on, cluster, 0);
+    return true;
+}
+
+void
+server_migrate(struct world *world)
+{
+    struct cluster *cluster = world->cluster;
+    uint32_t lock = (uint32_t)world_below(world, world->plan.locks);
+
+    if (cluster->moving || world->plan.masters < 2)
+        return;
+    uint32_t to = (uint32_t)world_below(world, world->plan.masters);
+    if (migration_begin(cluster, lock, to))
+        world_at(world, world->now_us + world_below(world, 500000),
+            migration_goes_on, cluster, 0);
+}
+
+bool
+server_park(struct world *world, uint32_t lock, unsigned keys)
+{
+    struct cluster *cluster = world->cluster;
+
+    if (cluster->moving || world->plan.masters < 2)
+        return false;
+    uint16_t slot = slot_of_key(text_from(plan_lock_name(lock)));
+    uint32_t to = (cluster->shard[slot] + 1u) % world->plan.masters;
+    if (!migration_begin(cluster, lock, to))
+        return false;
+    cluster->parked = true;
+    (void)fake_move_keys(shard_master(world, cluster->from)->fake,
+        shard_master(world, cluster->to)->fake, cluster->slot, keys);
+    return true;
+}
+
+void
+server_park_end(struct world *world)
+{
+    if (!world->cluster->parked)
+        return;
+    world->cluster->parked = false;
+    migration_end(world->cluster);
+}
+
+void
+servers_flush(struct world *world)
+{
+    check_excuse(world->check, FAULT_wiped);
+    for (uint32_t i = 0; i < world->plan.masters; i++) {
+        struct server *server = shard_master(world, i);
+        world_note(world, server->machine->name, "FLUSHALL");
+        server_wind(server);
+        fake_flush_all(server->fake);
+    }
 }
 
 void
@@ -693,10 +756,16 @@ server_jump(struct world *world, uint32_t number, int64_t us)
 }
 
 void
-servers_heal(struct world *world)
+servers_refuse(struct world *world, enum fake_mood mood)
 {
     for (uint32_t i = 0; i < server_count(world); i++)
-        fake_set_mood(world->servers[i].fake, FAKE_WELL);
+        fake_set_mood(world->servers[i].fake, mood);
+}
+
+void
+servers_heal(struct world *world)
+{
+    servers_refuse(world, FAKE_WELL);
 }
 
 /* Living tickets of a record: DESIGN section 5, lua/record.lua. */

@@ -29,6 +29,17 @@ void server_failover(struct world *world, uint32_t number);
 void server_migrate(struct world *world);
 void server_jump(struct world *world, uint32_t number, int64_t us);
 
+/* The slot of a lock begins to move to another shard, with so many of its keys,
+ * and stays so until the end; false: it cannot now. */
+bool server_park(struct world *world, uint32_t lock, unsigned keys);
+void server_park_end(struct world *world);
+
+/* All of them refuse for a while, or are well again. */
+void servers_refuse(struct world *world, enum fake_mood mood);
+
+/* FLUSHALL of every shard. */
+void servers_flush(struct world *world);
+
 /* Ends what is under way: migrations are brought to their end, replicas catch
  * up, moods are well. */
 void servers_heal(struct world *world);

@@ -1,0 +1,446 @@
+/*
+ * The course of drills. See drill.h.
+ */
+#include "tests/sim/drill.h"
+
+#include "daemon/base/assert.h"
+#include "tests/sim/server.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define DRILLS    16     /* that are tried */
+#define MARGIN_US 600000 /* DESIGN: "within the lease and half a second" */
+
+uint64_t
+drill_lease_us(const struct world *world)
+{
+    return (uint64_t)world->plan.lease_ms * 1000;
+}
+
+uint64_t
+drill_packets_us(const struct world *world)
+{
+    return 8 * (world->plan.latency_us + 2 * world->plan.jitter_us);
+}
+
+uint64_t
+drill_prompt_us(const struct world *world)
+{
+    return (uint64_t)world->plan.command_timeout_ms * 1000 +
+           drill_packets_us(world) + MARGIN_US;
+}
+
+/* --- parts ---------------------------------------------------------------- */
+
+static bool
+part_is(const struct task *task, const struct client *client)
+{
+    return task != NULL && task->client == client;
+}
+
+static bool
+drill_has(const struct drill *drill, const struct client *client)
+{
+    for (uint32_t i = 0; i < drill->waiter_count; i++)
+        if (part_is(drill->waiters[i], client))
+            return true;
+    return part_is(drill->holder, client) || part_is(drill->heir, client) ||
+           part_is(drill->another, client);
+}
+
+/* Whether a client does nothing and may take part. */
+static bool
+client_free(const struct client *client)
+{
+    return client->wind == WIND_WAIT && client->link == LINK_OPEN &&
+           machine_runs(client->machine) && tasks_rest(client);
+}
+
+struct task *
+drill_choose(struct fleet *fleet, enum where where)
+{
+    const struct drill *drill = &fleet->drill;
+    uint32_t at = (uint32_t)world_below(fleet->world, fleet->count);
+
+    for (uint32_t i = 0; i < fleet->count; i++) {
+        struct client *client = &fleet->clients[(at + i) % fleet->count];
+        if (drill_has(drill, client) || !client_free(client) ||
+            (where == AT_BROKER && client->broker != drill->broker) ||
+            (where == NOT_AT_BROKER && client->broker == drill->broker))
+            continue;
+        client->tasks[0].owner = 0;
+        return &client->tasks[0];
+    }
+    return NULL;
+}
+
+bool
+drill_choose_two(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->holder = drill_choose(fleet, ANYWHERE);
+    drill->heir = drill->holder == NULL ? NULL : drill_choose(fleet, ANYWHERE);
+    return drill->heir != NULL;
+}
+
+void
+drill_choose_waiters(struct fleet *fleet, enum where where)
+{
+    struct drill *drill = &fleet->drill;
+    struct task *first = drill_choose(fleet, where);
+
+    if (first == NULL)
+        return;
+    struct client *client = first->client;
+    for (uint32_t i = 0; i < client->task_count && i < DRILL_WAITERS; i++) {
+        client->tasks[i].owner = i;
+        drill->waiters[drill->waiter_count++] = &client->tasks[i];
+    }
+}
+
+void
+drill_ask(struct drill *drill, struct task *task, enum task_purpose purpose,
+    uint32_t wait_ms)
+{
+    struct client *client = task->client;
+
+    task->purpose = purpose;
+    task->lock = drill->lock;
+    if (!task_send_lock(
+            task, wait_ms, task == drill->holder ? drill->lease_ms : 0)) {
+        drill_failed(client);
+        return;
+    }
+    task->state = TASK_ASKING;
+    task->timer++;
+    wire_flush(client);
+}
+
+void
+drill_release(struct task *task, enum task_purpose purpose)
+{
+    if (task == NULL || task->purpose < TASK_DRILL_HOLDS ||
+        task->purpose == TASK_DRILL_OVER)
+        return;
+    task->purpose = purpose;
+    if (task->client->machine->up && task->count > 0)
+        task_leave(task);
+    wire_flush(task->client);
+}
+
+void
+drill_abandon_waiters(struct drill *drill)
+{
+    for (uint32_t i = 0; i < drill->waiter_count; i++)
+        drill->waiters[i]->purpose = TASK_DRILL_OVER;
+    drill->waiter_count = 0;
+}
+
+const struct task *
+drill_unserved(const struct drill *drill)
+{
+    if (drill->heir != NULL && drill->heir->count == 0)
+        return drill->heir;
+    if (drill->kind == DRILL_MOVES && drill->another != NULL &&
+        drill->another->count == 0)
+        return drill->another;
+    return NULL;
+}
+
+/* --- the course ----------------------------------------------------------- */
+
+void
+drill_event(struct fleet *fleet, uint64_t in_us, world_call *call)
+{
+    world_at(fleet->world, fleet->world->now_us + in_us, call, fleet,
+        fleet->drill.serial);
+}
+
+void
+drill_quiet(struct fleet *fleet, uint64_t for_us)
+{
+    if (fleet->true_quiet < fleet->world->now_us + for_us)
+        fleet->true_quiet = fleet->world->now_us + for_us;
+}
+
+void
+drill_end(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (drill->kind == DRILL_MOVES) {
+        server_park_end(fleet->world);
+        drill_quiet(fleet, 1000000);
+    }
+    drill->stage = DRILL_NONE;
+    drill->serial++;
+    drill_release(drill->holder, TASK_DRILL_OVER);
+    drill_release(drill->heir, TASK_DRILL_OVER);
+    drill_release(drill->another, TASK_DRILL_OVER);
+    drill_abandon_waiters(drill);
+    fleet_look(fleet);
+}
+
+/* A LOCK that is refused now is a broken promise (task_answered). */
+void
+drill_failed(struct client *client)
+{
+    struct fleet *fleet = client->fleet;
+    struct drill *drill = &fleet->drill;
+
+    if (drill->stage == DRILL_NONE || !drill_has(drill, client))
+        return;
+    drill_release(drill->holder, TASK_IS_SERVED);
+    drill_release(drill->heir, TASK_IS_SERVED);
+    drill_release(drill->another, TASK_IS_SERVED);
+    for (uint32_t i = 0; i < drill->waiter_count; i++)
+        drill_release(drill->waiters[i], TASK_IS_SERVED);
+    drill->waiter_count = 0;
+    drill_end(fleet);
+}
+
+static void
+drill_late(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (data != drill->serial || drill->stage != DRILL_FREES)
+        return;
+    const struct task *unserved = drill_unserved(drill);
+    if (unserved == NULL)
+        return;
+    check_broken(fleet->world->check, PROMISE_FREED, drill->true_from,
+        "lock-%" PRIu32 ": %s waits for it still, %" PRIu64 " us after %s",
+        unserved->lock, unserved->who, fleet->world->now_us - drill->true_from,
+        drill_plans[drill->kind].after);
+    drill_end(fleet);
+}
+
+void
+drill_frees(struct fleet *fleet, uint64_t bound_us)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->stage = DRILL_FREES;
+    drill->true_from = fleet->world->now_us;
+    drill->serial++;
+    drill_event(fleet, bound_us, drill_late);
+}
+
+static void
+stays_end(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+
+    if (data == fleet->drill.serial && fleet->drill.stage == DRILL_STAYS)
+        drill_end(fleet);
+}
+
+void
+drill_stays(struct fleet *fleet, uint64_t for_us)
+{
+    fleet->drill.stage = DRILL_STAYS;
+    fleet->drill.serial++;
+    drill_event(fleet, for_us, stays_end);
+}
+
+static void
+drill_acts(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+
+    if (data == fleet->drill.serial && fleet->drill.stage == DRILL_ACTS)
+        drill_plans[fleet->drill.kind].acts(fleet);
+}
+
+/* What it is about happens in a moment. */
+static void
+drill_soon(struct fleet *fleet, uint64_t within_us)
+{
+    fleet->drill.stage = DRILL_ACTS;
+    fleet->drill.serial++;
+    drill_event(fleet, world_below(fleet->world, within_us), drill_acts);
+}
+
+/* The next one stands in the queue; when all do, it begins. */
+static void
+drill_queue(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->stage = DRILL_QUEUES;
+    if (drill->queued < drill->waiter_count)
+        drill_ask(drill, drill->waiters[drill->queued], TASK_DRILL_WAITS,
+            CLIENT_NO_WAIT);
+    else if (drill->kind == DRILL_WIPED)
+        drill_soon(fleet, 50000);
+    else
+        drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+/* --- what happens to those who take part --------------------------------- */
+
+void
+drill_queued(struct task *task)
+{
+    struct fleet *fleet = task->client->fleet;
+    struct drill *drill = &fleet->drill;
+
+    if (task == drill->another && drill->stage != DRILL_NONE &&
+        drill_plans[drill->kind].queued != NULL)
+        drill_plans[drill->kind].queued(fleet);
+    if (drill->stage != DRILL_QUEUES)
+        return;
+    if (task == drill->heir) {
+        drill_soon(fleet, 50000);
+    } else if (drill->queued < drill->waiter_count &&
+               task == drill->waiters[drill->queued]) {
+        drill->queued++;
+        drill_queue(fleet);
+    }
+}
+
+void
+drill_granted(struct task *task)
+{
+    struct fleet *fleet = task->client->fleet;
+    struct drill *drill = &fleet->drill;
+    const struct drill_plan *plan = &drill_plans[drill->kind];
+
+    if (drill->stage == DRILL_NONE || !drill_has(drill, task->client))
+        return;
+    if (task == drill->holder && drill->stage == DRILL_HOLDS && plan->holds &&
+        plan->acts != NULL)
+        drill_queue(fleet);
+    else if (plan->granted != NULL)
+        plan->granted(fleet, task);
+    else if (task == drill->heir && drill->stage == DRILL_FREES)
+        drill_end(fleet);
+    else if (task != drill->holder)
+        drill_failed(task->client);
+}
+
+/* Nothing but a queue that is full, or Redis out of reach, keeps
+ * anybody from being served. */
+void
+drill_refused(struct task *task, const char *code)
+{
+    struct fleet *fleet = task->client->fleet;
+    const struct drill *drill = &fleet->drill;
+    bool known = strcmp(code, "LIMIT") == 0 ||
+                 (strcmp(code, "INDOUBT") == 0 && drill->kind == DRILL_RETRIES);
+
+    if (known && drill->stage != DRILL_NONE)
+        drill_end(fleet);
+    else
+        drill_failed(task->client);
+}
+
+void
+drill_renewed(struct task *task)
+{
+    struct drill *drill = &task->client->fleet->drill;
+
+    if (drill->stage == DRILL_STAYS && task == drill->holder)
+        drill->renewed = true;
+}
+
+/* Nothing but what the drill is about takes a lock away. */
+void
+drill_lost(struct task *task, const char *reason)
+{
+    struct fleet *fleet = task->client->fleet;
+    struct drill *drill = &fleet->drill;
+    bool lapsed =
+        task->purpose == TASK_DRILL_LAPSES && strcmp(reason, "expired") == 0;
+    bool wiped = drill->kind == DRILL_WIPED && task == drill->holder &&
+                 drill->stage >= DRILL_FREES;
+    bool refused = drill->kind == DRILL_RENEWS && !drill->renewed;
+
+    if (task->purpose < TASK_DRILL_HOLDS || task->purpose == TASK_DRILL_OVER ||
+        drill->stage == DRILL_NONE)
+        return;
+    if (!lapsed && !wiped && !refused)
+        check_broken(fleet->world->check, PROMISE_SERVED, fleet->true_wind,
+            "%s: lock-%" PRIu32 " is lost (%s), and nothing has happened",
+            task->who, drill->lock, reason);
+    if (task != drill->holder || (!lapsed && !wiped && !refused)) {
+        drill_failed(task->client);
+        return;
+    }
+    drill->holder = NULL;
+    if (refused || (lapsed && drill->heir == NULL))
+        drill_end(fleet);
+}
+
+/* --- one after the other -------------------------------------------------- */
+
+uint64_t
+drill_moment_us(const struct world *world)
+{
+    return 8 * (world->plan.latency_us + world->plan.jitter_us) + 1;
+}
+
+static void
+drill_start(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    const struct drill_plan *plan = &drill_plans[drill->kind];
+
+    world_note(fleet->world, "fleet", "drill %s of lock-%" PRIu32 ": %s %s",
+        plan->name, drill->lock,
+        drill->holder != NULL ? drill->holder->who : "-",
+        drill->heir != NULL ? drill->heir->who : "-");
+    drill->stage = DRILL_HOLDS;
+    require(!plan->holds || drill->holder != NULL);
+    if (drill->holder != NULL && drill->kind != DRILL_ASLEEP)
+        drill_ask(drill, drill->holder,
+            drill->kind == DRILL_LAPSES ? TASK_DRILL_LAPSES : TASK_DRILL_HOLDS,
+            CLIENT_NO_WAIT);
+    if (!plan->holds && drill->stage == DRILL_HOLDS)
+        drill_soon(fleet, drill_moment_us(fleet->world));
+}
+
+/* False: not enough can take part. */
+static bool
+drill_try(struct fleet *fleet, enum drill_kind kind)
+{
+    struct drill *drill = &fleet->drill;
+
+    memset(drill, 0, offsetof(struct drill, serial));
+    drill->serial++;
+    drill->kind = kind;
+    drill->broker = DRILL_NOBODY;
+    drill->lock = (uint32_t)world_below(fleet->world, fleet->world->plan.locks);
+    if (drill_plans[kind].begin(fleet)) {
+        drill_start(fleet);
+        return true;
+    }
+    memset(drill, 0, offsetof(struct drill, serial));
+    return false;
+}
+
+bool
+drill_next(struct fleet *fleet)
+{
+    struct world *world = fleet->world;
+
+    /* Where leases are no longer than that, it would not show. */
+    if (drill_prompt_us(world) > drill_lease_us(world) * 3 / 4)
+        return false;
+    while (fleet->drills < DRILLS) {
+        fleet->drills++;
+        if (drill_try(fleet, (enum drill_kind)world_below(world, DRILL_SWEEP)))
+            return true;
+    }
+    if (fleet->drills == DRILLS) {
+        fleet->drills++;
+        drill_quiet(fleet, drill_lease_us(world));
+        fleet_look(fleet);
+        return true;
+    }
+    return drill_try(fleet, DRILL_SWEEP);
+}

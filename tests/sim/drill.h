@@ -1,0 +1,168 @@
+/*
+ * Drills: at the end of a run, when all has healed and everybody was served,
+ * one thing goes wrong at a time, and what is promised for it must come in the
+ * time that is promised. drill.c has their course, drill_kinds.c what they are.
+ *
+ * A drill has a lock and parts that tasks of resting clients take: a holder,
+ * some who wait, an heir who must be served. Whoever is about to die, or to be
+ * cut off, is no part of it any more; where somebody else falls out, the drill
+ * is off. The next one begins when what this one shook has come to rest.
+ */
+#ifndef HOLDFAST_TESTS_SIM_DRILL_H
+#define HOLDFAST_TESTS_SIM_DRILL_H
+
+#include "tests/sim/client_state.h"
+
+#define DRILL_WAITERS 3
+#define DRILL_NOBODY  UINT32_MAX
+
+/* What happens while everything else is well. */
+enum drill_kind {
+    DRILL_DEATH,   /* a holder dies, or one who waits before the heir */
+    DRILL_GONE,    /* one who has just asked dies */
+    DRILL_SHAKEN,  /* the brokers lose Redis while the heir asks */
+    DRILL_UNHEARD, /* or while the holder gives back, and hints are lost */
+    DRILL_RETRIES, /* no answer comes for a lease, though it was granted */
+    DRILL_PLACE,   /* who waits for longer than a lease keeps its place */
+    DRILL_SILENT,  /* a holder's host dies or is cut off */
+    DRILL_LAPSES,  /* a lease= runs out, and nobody does anything */
+    DRILL_RENEWS,  /* a RENEW overtakes a renewal that Redis did not take */
+    DRILL_BROKER,  /* a broker dies, stops, or loses Redis, with its clients' */
+    DRILL_ASLEEP,  /* every Redis sleeps until the brokers have given up */
+    DRILL_MOVES,   /* a slot is on its way for long */
+    DRILL_WIPED,   /* Redis loses its data */
+    DRILL_SWEEP,   /* what lost brokers have left goes with who comes next */
+    DRILL_COUNT
+};
+
+enum drill_stage {
+    DRILL_NONE,
+    DRILL_HOLDS,  /* the holder has asked */
+    DRILL_QUEUES, /* those who wait are asking, one after the other */
+    DRILL_ACTS,   /* what it is about is near */
+    DRILL_FREES,  /* from now on time is short */
+    DRILL_STAYS,  /* the heir has it, and is to keep it for a while */
+};
+
+struct drill {
+    enum drill_kind kind;
+    enum drill_stage stage;
+    uint32_t lock;
+    uint32_t broker;      /* that is in trouble; DRILL_NOBODY: none */
+    struct task *holder;  /* ref; NULL: no part of it any more, as all these */
+    struct task *heir;    /* ref; who is to be served in time */
+    struct task *another; /* ref; asks after the heir, or beside it */
+    struct task *waiters[DRILL_WAITERS]; /* ref; in order, before the heir */
+    uint32_t waiter_count;
+    uint32_t queued;     /* of the waiters */
+    uint32_t lease_ms;   /* lease= of the holder, 0: none */
+    bool renewed;        /* its RENEW was answered OK */
+    uint64_t silence_us; /* until a silent session ends */
+    uint64_t true_from;
+    uint64_t serial; /* of its events; the only thing that outlives it */
+};
+
+struct fleet {
+    struct world *world; /* ref */
+    uint32_t count;
+    struct client *clients; /* ref: world->clients */
+    bool winding;
+    uint64_t true_wind;        /* when that began */
+    uint64_t true_quiet;       /* until then what a drill shook comes to rest */
+    uint64_t wait_us;          /* in which a lock must be had */
+    uint32_t drills;           /* that were begun */
+    bool left[PLAN_LOCKS_MAX]; /* a lost broker has tickets there */
+    struct drill drill;
+};
+
+/* Whether there is something to be done now: the next drill, or the end. */
+void fleet_look(struct fleet *fleet);
+
+/* Begins one; false: no more of them, or not enough left to take part. */
+bool drill_next(struct fleet *fleet);
+
+/* Of a task that may take part: its LOCK was queued, granted, or refused; its
+ * RENEW was answered OK; it has lost the lock; or its client's part has come to
+ * an end in another way. */
+void drill_queued(struct task *task);
+void drill_granted(struct task *task);
+void drill_refused(struct task *task, const char *code);
+void drill_renewed(struct task *task);
+void drill_lost(struct task *task, const char *reason);
+void drill_failed(struct client *client);
+
+/* --- for drill_kinds.c ---------------------------------------------------- */
+
+struct drill_plan {
+    const char *name;
+    const char *after; /* what its bound counts from, for people */
+
+    /* Chooses who takes part; false: not enough can. */
+    bool (*begin)(struct fleet *fleet);
+
+    /* It happens: when the holder has the lock and the others stand in the
+     * queue (`holds`), or else at once. */
+    void (*acts)(struct fleet *fleet);
+    bool holds;
+
+    /* Somebody is granted the lock, but for the holder where `acts` is to
+     * follow; NULL: when the heir is, the drill is over. */
+    void (*granted)(struct fleet *fleet, struct task *task);
+
+    /* The other one, who has asked while the heir waits, stands in the queue;
+     * NULL: there is none. */
+    void (*queued)(struct fleet *fleet);
+};
+
+extern const struct drill_plan drill_plans[DRILL_COUNT];
+
+/* A lease; what a few packets may take; in how long a lock must be had that has
+ * become free. */
+uint64_t drill_lease_us(const struct world *world);
+uint64_t drill_packets_us(const struct world *world);
+uint64_t drill_prompt_us(const struct world *world);
+
+/* In that a request may be anywhere between client and Redis. */
+uint64_t drill_moment_us(const struct world *world);
+
+enum where {
+    ANYWHERE,
+    AT_BROKER,     /* the drill's */
+    NOT_AT_BROKER, /* at another one */
+};
+
+/* The first task of a client that takes no part yet; NULL: there is none. A
+ * holder and an heir. Those of one client who wait, under different owners. */
+struct task *drill_choose(struct fleet *fleet, enum where where);
+bool drill_choose_two(struct fleet *fleet);
+void drill_choose_waiters(struct fleet *fleet, enum where where);
+
+/* A LOCK, which leaves with all that the client has gathered. */
+void drill_ask(struct drill *drill, struct task *task,
+    enum task_purpose purpose, uint32_t wait_ms);
+
+/* It gives back what it has, or what it will have. */
+void drill_release(struct task *task, enum task_purpose purpose);
+
+/* Who waits is in trouble, and goes on by itself. */
+void drill_abandon_waiters(struct drill *drill);
+
+/* The first who should have been served; NULL: all have. */
+const struct task *drill_unserved(const struct drill *drill);
+
+/* Later on, with the drill's serial at this moment. */
+void drill_event(struct fleet *fleet, uint64_t in_us, world_call *call);
+
+/* From now on the heir must be served in that time. */
+void drill_frees(struct fleet *fleet, uint64_t bound_us);
+
+/* The heir has it, and keeps it for so long; then the drill is over. */
+void drill_stays(struct fleet *fleet, uint64_t for_us);
+
+/* No drill begins for so long. */
+void drill_quiet(struct fleet *fleet, uint64_t for_us);
+
+/* All give back. */
+void drill_end(struct fleet *fleet);
+
+#endif

@@ -1,0 +1,772 @@
+/*
+ * What the drills are about, and what is promised for each. See drill.h.
+ */
+#include "tests/sim/drill.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/core/settings.h"
+#include "tests/sim/broker.h"
+#include "tests/sim/server.h"
+
+#include <inttypes.h>
+
+/* By then TCP has given a silent client up; broker.c and net.c. */
+#define SILENCE_US 12000000
+/* Brokers have their links to Redis again. */
+#define REJOIN_US 3000000
+
+/* --- deaths --------------------------------------------------------------- */
+
+static void
+kill_task(struct fleet *fleet, const struct task *victim)
+{
+    if (world_odds(fleet->world, 2)) /* an RST in place of a FIN */
+        net_cut(fleet->world->net, victim->client->connection);
+    client_kill(fleet->world, victim->client->number);
+}
+
+/* The holder gives back; a dead one may stand next. */
+static void
+death_gives(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct task *holder = fleet->drill.holder;
+
+    if (data != fleet->drill.serial || fleet->drill.stage != DRILL_ACTS)
+        return;
+    drill_frees(fleet, drill_prompt_us(fleet->world));
+    fleet->drill.holder = NULL;
+    drill_release(holder, TASK_DRILL_OVER);
+}
+
+static bool
+death_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (!drill_choose_two(fleet))
+        return false;
+    if (world_odds(fleet->world, 2)) {
+        drill_choose_waiters(fleet, ANYWHERE);
+        if (drill->waiter_count > 1)
+            drill->waiter_count = 1;
+    }
+    return true;
+}
+
+static void
+death_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    const struct task *victim =
+        drill->waiter_count > 0 ? drill->waiters[0] : drill->holder;
+
+    /* No part of it any more, so that its death does not end the drill. */
+    if (victim == drill->holder) {
+        drill->holder = NULL;
+        kill_task(fleet, victim);
+        drill_frees(fleet, drill_prompt_us(fleet->world));
+        return;
+    }
+    drill->waiter_count = 0;
+    kill_task(fleet, victim);
+    drill_event(fleet, world_below(fleet->world, 50000), death_gives);
+}
+
+/* Who has asked dies, whatever became of it; the heir asks then. */
+static void
+gone_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    const struct task *victim = drill->holder;
+
+    drill->holder = NULL;
+    kill_task(fleet, victim);
+    drill_frees(fleet, drill_prompt_us(fleet->world));
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+/* Its session ends by three heartbeats, if it has any, or by TCP. */
+static bool
+silent_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (!drill_choose_two(fleet))
+        return false;
+    struct client *client = drill->holder->client;
+    drill->silence_us = SILENCE_US;
+    if (world_odds(world, 4) || wire_begin(client, VERB_HELLO, NULL) == NULL)
+        return true;
+    uint64_t heartbeat_ms = 500 + world_below(world, 2000);
+    wire_pair(client, "heartbeat", heartbeat_ms);
+    wire_end(client);
+    drill->silence_us = heartbeat_ms * 3000;
+    return true;
+}
+
+static void
+packets_pass(void *arg, uint64_t data)
+{
+    struct world *world = arg;
+
+    (void)data;
+    net_unblock_all(world->net);
+}
+
+/* One that is cut off has a deadline, which is over by then. */
+static void
+silent_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+    struct task *victim = drill->holder;
+    uint64_t span_us = drill->silence_us + 2000000;
+
+    drill->holder = NULL;
+    drill_frees(fleet, drill->silence_us + drill_prompt_us(world));
+    if (world_odds(world, 2)) {
+        client_vanish(world, victim->client->number);
+        return;
+    }
+    struct machine *broker = broker_machine(world, victim->client->broker);
+    struct machine *machine = victim->client->machine;
+    world_note(world, machine->name, "is cut off");
+    net_block(world->net, machine, broker);
+    net_block(world->net, broker, machine);
+    world_at(world, world->now_us + span_us, packets_pass, world, 0);
+    victim->purpose = TASK_DRILL_OVER;
+    task_wake(victim, span_us);
+    drill_quiet(fleet, span_us + REJOIN_US);
+}
+
+/* --- the brokers lose Redis ----------------------------------------------- */
+
+static uint32_t
+servers_of(const struct world *world)
+{
+    return world->plan.masters * (1 + world->plan.replicas);
+}
+
+static void
+shaken_shakes(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct world *world = fleet->world;
+
+    if (data != fleet->drill.serial || fleet->drill.stage != DRILL_FREES)
+        return;
+    for (uint32_t i = 0; i < servers_of(world); i++)
+        net_cut_machine(world->net, server_machine(world, i));
+}
+
+static bool
+shaken_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->heir = drill_choose(fleet, ANYWHERE);
+    return drill->heir != NULL;
+}
+
+static void
+shaken_acts(struct fleet *fleet)
+{
+    struct world *world = fleet->world;
+
+    drill_frees(fleet, drill_prompt_us(world));
+    drill_ask(
+        &fleet->drill, fleet->drill.heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+    drill_event(
+        fleet, world_below(world, drill_moment_us(world)), shaken_shakes);
+}
+
+/* The release may be lost, or the hint of what it grants. */
+static void
+unheard_acts(struct fleet *fleet)
+{
+    struct world *world = fleet->world;
+    struct task *holder = fleet->drill.holder;
+
+    drill_frees(fleet, drill_prompt_us(world) + 1000000);
+    fleet->drill.holder = NULL;
+    drill_event(
+        fleet, world_below(world, drill_moment_us(world)), shaken_shakes);
+    drill_release(holder, TASK_DRILL_OVER);
+}
+
+/* Somebody is granted the lock who has no right to it yet. */
+static void
+order_broken(struct fleet *fleet, const struct task *task)
+{
+    const struct drill *drill = &fleet->drill;
+
+    check_broken(fleet->world->check, PROMISE_ORDER, fleet->true_wind,
+        "lock-%" PRIu32 ": %s is granted it, and %s stands before it",
+        drill->lock, task->who, drill->heir->who);
+    drill_end(fleet);
+}
+
+/*
+ * The heir's request is carried out, and its broker hears nothing of Redis for
+ * longer than the lease: what it was granted is over when the broker asks
+ * again, and it must be granted anew.
+ */
+static bool
+retries_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    /* It is to be before the request's own patience is over. */
+    if (drill_lease_us(fleet->world) > 3000000)
+        return false;
+    drill->heir = drill_choose(fleet, ANYWHERE);
+    drill->another = drill->heir == NULL ? NULL : drill_choose(fleet, ANYWHERE);
+    return drill->another != NULL;
+}
+
+static void
+retries_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+    struct machine *broker = broker_machine(world, drill->heir->client->broker);
+    uint64_t span_us =
+        drill_lease_us(world) * 11 / 10 + drill_packets_us(world);
+
+    for (uint32_t i = 0; i < servers_of(world); i++)
+        net_block(world->net, server_machine(world, i), broker);
+    world_at(world, world->now_us + span_us, packets_pass, world, 0);
+    drill_quiet(fleet, span_us + REJOIN_US);
+    drill_frees(fleet, span_us + REJOIN_US);
+    drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+/* It is the heir's, whoever asks, for as long as it stays. */
+static void
+retries_granted(struct fleet *fleet, struct task *task)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (task != drill->heir) {
+        order_broken(fleet, task);
+        return;
+    }
+    drill_stays(fleet, drill_lease_us(fleet->world) * 3 / 2);
+    drill_ask(drill, drill->another, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+/*
+ * A request is under way when every Redis falls asleep, and when they wake all
+ * who were concerned have given it up and told so: nothing may come of it.
+ */
+static void
+asleep_wakes(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (data != drill->serial || drill->stage != DRILL_ACTS)
+        return;
+    drill_frees(fleet, drill_prompt_us(fleet->world));
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+static void
+asleep_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+    uint64_t timeout_us = (uint64_t)world->plan.command_timeout_ms * 1000;
+    uint64_t sleeps_us = drill_lease_us(world) + 2 * timeout_us + 1000000 +
+                         world_below(world, 1000000);
+    struct task *asker = drill->holder;
+
+    for (uint32_t i = 0; i < servers_of(world); i++)
+        machine_stop(server_machine(world, i), world->now_us + sleeps_us);
+    drill_ask(drill, asker, TASK_DRILL_OVER,
+        world_odds(world, 4) ? CLIENT_NO_WAIT
+                             : 1 + (uint32_t)world_below(world, 20));
+    if (drill->stage == DRILL_NONE)
+        return;
+    drill->holder = NULL;
+    drill_quiet(fleet, sleeps_us + REJOIN_US);
+    drill_event(fleet, sleeps_us + REJOIN_US, asleep_wakes);
+}
+
+/* --- who waits for long --------------------------------------------------- */
+
+static bool
+place_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (!drill_choose_two(fleet))
+        return false;
+    drill->another = drill_choose(fleet, ANYWHERE);
+    return drill->another != NULL;
+}
+
+/* The last one to ask stands behind who has waited for a lease and more. */
+static void
+place_asks(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (data == drill->serial && drill->stage == DRILL_STAYS)
+        drill_ask(drill, drill->another, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+static void
+place_acts(struct fleet *fleet)
+{
+    uint64_t wait_us = drill_lease_us(fleet->world) * 6 / 5;
+
+    fleet->drill.stage = DRILL_STAYS;
+    drill_event(fleet, wait_us, place_asks);
+}
+
+static void
+place_queued(struct fleet *fleet)
+{
+    struct task *holder = fleet->drill.holder;
+
+    if (fleet->drill.stage != DRILL_STAYS || holder == NULL)
+        return;
+    drill_frees(fleet, drill_prompt_us(fleet->world));
+    fleet->drill.holder = NULL;
+    drill_release(holder, TASK_DRILL_OVER);
+}
+
+static void
+place_granted(struct fleet *fleet, struct task *task)
+{
+    if (task == fleet->drill.heir)
+        drill_end(fleet);
+    else
+        order_broken(fleet, task);
+}
+
+/* --- a lease= runs out ---------------------------------------------------- */
+
+static bool
+lapses_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+    uint64_t least_ms = drill_packets_us(world) / 500 + 500;
+
+    drill->holder = drill_choose(fleet, ANYWHERE);
+    if (drill->holder == NULL)
+        return false;
+    drill->heir = drill_choose(fleet, ANYWHERE); /* or nobody */
+    drill->lease_ms =
+        (uint32_t)(least_ms + world_below(world, 2 * world->plan.lease_ms));
+    return true;
+}
+
+/* LOST comes before the lease is over; this is what its packet may take. */
+static void
+lapses_untold(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+    const struct task *holder = drill->holder;
+
+    if (data != drill->serial || holder == NULL)
+        return;
+    if (holder->count > 0 && holder->unlocks == 0)
+        check_broken(fleet->world->check, PROMISE_TOLD, drill->true_from,
+            "%s: lease=%" PRIu32 " of lock-%" PRIu32
+            " is over, and nobody says so",
+            holder->who, drill->lease_ms, drill->lock);
+    drill_end(fleet);
+}
+
+static void
+lapses_granted(struct fleet *fleet, struct task *task)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+    uint64_t term_us = (uint64_t)drill->lease_ms * 1000;
+
+    if (task == drill->holder) {
+        drill_frees(fleet, term_us + drill_prompt_us(world));
+        drill_event(fleet, term_us + drill_packets_us(world) / 4 + 250000,
+            lapses_untold);
+        if (drill->heir != NULL)
+            drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+        return;
+    }
+    drill->heir = NULL;
+    drill_release(task, TASK_DRILL_OVER);
+    if (drill->holder == NULL)
+        drill_end(fleet);
+}
+
+/* --- a RENEW overtakes ---------------------------------------------------- */
+
+/*
+ * The hold has a lease= that is a little longer than the broker's lease. Redis
+ * takes no renewal, until both the broker's, to the end that was asked for at
+ * first, and the client's RENEW, to a later end, wait for it: the order in
+ * which they come to it must not matter.
+ */
+static bool
+renews_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    const struct world *world = fleet->world;
+
+    if (drill_lease_us(world) / 10 < drill_packets_us(world) + 60000 ||
+        !drill_choose_two(fleet))
+        return false;
+    drill->lease_ms = world->plan.lease_ms * 105 / 100;
+    return true;
+}
+
+static void
+renews_well(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+
+    servers_refuse(fleet->world, FAKE_WELL);
+    if (data == fleet->drill.serial && fleet->drill.stage == DRILL_STAYS)
+        drill_stays(fleet, drill_lease_us(fleet->world));
+}
+
+static void
+renews_asks(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct task *holder = fleet->drill.holder;
+
+    if (data != fleet->drill.serial || fleet->drill.stage != DRILL_STAYS)
+        return;
+    task_send_renew(holder, 3 * (uint64_t)fleet->world->plan.lease_ms);
+    wire_flush(holder->client);
+}
+
+static void
+renews_ill(void *arg, uint64_t data)
+{
+    static const enum fake_mood moods[] = {
+        FAKE_LOADING, FAKE_BUSY, FAKE_MISCONF, FAKE_NOREPLICAS};
+    struct fleet *fleet = arg;
+    struct world *world = fleet->world;
+
+    if (data != fleet->drill.serial || fleet->drill.stage != DRILL_STAYS)
+        return;
+    servers_refuse(world, moods[world_below(world, 4)]);
+    drill_event(fleet, drill_lease_us(world) / 100 * 60, renews_well);
+    drill_quiet(fleet, drill_lease_us(world));
+}
+
+static void
+renews_acts(struct fleet *fleet)
+{
+    uint64_t percent_us = drill_lease_us(fleet->world) / 100;
+
+    fleet->drill.stage = DRILL_STAYS;
+    drill_event(fleet, 25 * percent_us, renews_ill);
+    drill_event(fleet, 80 * percent_us, renews_asks);
+}
+
+/* --- a broker is lost ----------------------------------------------------- */
+
+/* An unclaimed grant stands no longer. */
+static uint64_t
+lapse_us(const struct world *world)
+{
+    uint64_t us = CORE_LAPSE_MS * 1000;
+
+    return (us < drill_lease_us(world) ? us : drill_lease_us(world)) + 50000;
+}
+
+/*
+ * With those who wait first: they are granted the lock, and nobody is there to
+ * claim it; one lapse later the heir must have it. Without: the holder's, and
+ * the lock is free when its lease ends.
+ */
+static bool
+broker_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+    bool waiters = !world_odds(world, 4);
+
+    if (world->plan.brokers < 2)
+        return false;
+    drill->broker = (uint32_t)world_below(world, world->plan.brokers);
+    if (waiters)
+        drill_choose_waiters(fleet, AT_BROKER);
+    drill->holder = drill_choose(
+        fleet, drill->waiter_count > 0 ? NOT_AT_BROKER : AT_BROKER);
+    drill->heir =
+        drill->holder == NULL ? NULL : drill_choose(fleet, NOT_AT_BROKER);
+    return drill->heir != NULL;
+}
+
+static void
+broker_is_lost(struct fleet *fleet, uint64_t span_us)
+{
+    struct world *world = fleet->world;
+    struct machine *machine = broker_machine(world, fleet->drill.broker);
+
+    drill_quiet(fleet, span_us + 2 * REJOIN_US);
+    fleet->left[fleet->drill.lock] = true;
+    switch (world_below(world, 3)) {
+    case 0:
+        broker_kill(world, fleet->drill.broker);
+        break;
+    case 1:
+        world_note(world, machine->name, "is stopped");
+        machine_stop(machine, world->now_us + span_us);
+        break;
+    default:
+        world_note(world, machine->name, "is cut off from Redis");
+        for (uint32_t i = 0; i < servers_of(world); i++) {
+            net_block(world->net, machine, server_machine(world, i));
+            net_block(world->net, server_machine(world, i), machine);
+        }
+        world_at(world, world->now_us + span_us, packets_pass, world, 0);
+        break;
+    }
+}
+
+static void
+broker_gives(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct task *holder = fleet->drill.holder;
+
+    if (data != fleet->drill.serial || fleet->drill.stage != DRILL_ACTS)
+        return;
+    drill_frees(fleet, lapse_us(fleet->world) + drill_prompt_us(fleet->world));
+    fleet->drill.holder = NULL;
+    drill_release(holder, TASK_DRILL_OVER);
+}
+
+static void
+broker_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+    bool waiters = drill->waiter_count > 0;
+    uint64_t bound_us = (waiters ? lapse_us(world) : drill_lease_us(world)) +
+                        drill_prompt_us(world);
+
+    drill_abandon_waiters(drill);
+    if (!waiters) {
+        drill->holder->purpose = TASK_DRILL_OVER;
+        drill->holder = NULL;
+    }
+    broker_is_lost(fleet, bound_us + 500000 + world_below(world, 1000000));
+    if (waiters)
+        drill_event(fleet, world_below(world, 50000), broker_gives);
+    else
+        drill_frees(fleet, bound_us);
+}
+
+/* Expiry runs no script: who asks for the lock sweeps it. */
+static bool
+sweep_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    for (uint32_t i = 0; i < fleet->world->plan.locks; i++) {
+        if (!fleet->left[i])
+            continue;
+        drill->lock = i;
+        drill->heir = drill_choose(fleet, ANYWHERE);
+        return drill->heir != NULL;
+    }
+    return false;
+}
+
+static void
+sweep_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    fleet->left[drill->lock] = false;
+    drill_frees(fleet, drill_prompt_us(fleet->world));
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+/* --- a slot is on its way ------------------------------------------------- */
+
+/*
+ * The heir asks for the lock, and beside it for another one in the same slot:
+ * one of them may have moved, both, or none. They are renewed on the way.
+ */
+static bool
+moves_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (world->plan.masters < 2)
+        return false;
+    drill->lock = drill->lock / 3 * 3;
+    drill->heir = drill_choose(fleet, ANYWHERE);
+    if (drill->heir == NULL)
+        return false;
+    struct client *client = drill->heir->client;
+    if (client->task_count > 1 && drill->lock + 1 < world->plan.locks)
+        drill->another = &client->tasks[1];
+    return true;
+}
+
+static void
+moves_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (!server_park(world, drill->lock, world_odds(world, 3) ? 1000 : 1)) {
+        drill_end(fleet);
+        return;
+    }
+    drill_frees(fleet, drill_prompt_us(world));
+    struct task *another = drill->another;
+    if (another != NULL) {
+        /* In one write, so that one call may ask for both. */
+        another->purpose = TASK_DRILL_HOLDS;
+        another->lock = drill->lock + 1;
+        another->owner = 0;
+        if (!task_send_lock(another, CLIENT_NO_WAIT, 0)) {
+            drill_failed(another->client);
+            return;
+        }
+        another->state = TASK_ASKING;
+        another->timer++;
+    }
+    drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+static void
+moves_granted(struct fleet *fleet, struct task *task)
+{
+    struct world *world = fleet->world;
+
+    (void)task;
+    if (drill_unserved(&fleet->drill) == NULL)
+        drill_stays(fleet, world_below(world, drill_lease_us(world) * 3 / 2));
+}
+
+/* --- the data are lost ---------------------------------------------------- */
+
+/*
+ * Of runs that have that fault in any case. The heir gets what the holder has;
+ * the holder is told at its next renewal, within a third of the lease. Who
+ * waited gets nothing of those that come after, though arrivals begin anew.
+ */
+static bool
+wiped_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (fleet->world->plan.fault_weight[FAULT_wiped] == 0)
+        return false;
+    if (!drill_choose_two(fleet))
+        return false;
+    drill_choose_waiters(fleet, ANYWHERE);
+    if (drill->waiter_count > 1)
+        drill->waiter_count = 1;
+    drill->another = drill_choose(fleet, ANYWHERE);
+    servers_flush(fleet->world);
+    return true;
+}
+
+static void
+wiped_untold(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+    const struct task *holder = drill->holder;
+
+    if (data != drill->serial || holder == NULL || holder->count == 0)
+        return;
+    check_broken(fleet->world->check, PROMISE_TOLD, fleet->world->now_us,
+        "%s: lock-%" PRIu32 " is somebody else's, and nobody says so",
+        holder->who, drill->lock);
+    drill_end(fleet);
+}
+
+static void
+wiped_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill_abandon_waiters(drill);
+    servers_flush(fleet->world);
+    drill_frees(fleet, drill_prompt_us(fleet->world));
+    drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+/* The excuse for two who believe is over before the heir gives back. */
+static void
+wiped_gives(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct task *heir = fleet->drill.heir;
+
+    if (data != fleet->drill.serial || fleet->drill.stage != DRILL_STAYS)
+        return;
+    fleet->drill.heir = NULL;
+    drill_release(heir, TASK_DRILL_OVER);
+    drill_stays(fleet, drill_lease_us(fleet->world) / 2 + 1000000);
+}
+
+static void
+wiped_granted(struct fleet *fleet, struct task *task)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (task != drill->heir || drill->stage != DRILL_FREES)
+        return;
+    drill->stage = DRILL_STAYS;
+    drill->serial++;
+    drill_event(fleet, drill_lease_us(world) * 2 / 5 + drill_prompt_us(world),
+        wiped_untold);
+    drill_event(fleet, 2 * drill_lease_us(world) + 2100000, wiped_gives);
+    if (drill->another != NULL)
+        drill_ask(drill, drill->another, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+/* --- all of them ---------------------------------------------------------- */
+
+const struct drill_plan drill_plans[DRILL_COUNT] = {
+    [DRILL_DEATH] = {"death", "a death", death_begin, death_acts, true, NULL,
+        NULL},
+    [DRILL_GONE] = {"gone", "the death of one who had just asked",
+        drill_choose_two, gone_acts, false, NULL, NULL},
+    [DRILL_SHAKEN] = {"shaken", "the brokers lost Redis", shaken_begin,
+        shaken_acts, false, NULL, NULL},
+    [DRILL_UNHEARD] = {"unheard", "its release, when the brokers lost Redis",
+        drill_choose_two, unheard_acts, true, NULL, NULL},
+    [DRILL_RETRIES] = {"retries", "its broker lost Redis' answers",
+        retries_begin, retries_acts, false, retries_granted, NULL},
+    [DRILL_PLACE] = {"place", "its release, with others behind", place_begin,
+        place_acts, true, place_granted, place_queued},
+    [DRILL_SILENT] = {"silent", "its holder fell silent", silent_begin,
+        silent_acts, true, NULL, NULL},
+    [DRILL_LAPSES] = {"lapses", "the beginning of a lease=", lapses_begin, NULL,
+        true, lapses_granted, NULL},
+    [DRILL_RENEWS] = {"renews", "a RENEW", renews_begin, renews_acts, true,
+        NULL, NULL},
+    [DRILL_BROKER] = {"broker", "a broker was lost", broker_begin, broker_acts,
+        true, NULL, NULL},
+    [DRILL_ASLEEP] = {"asleep", "Redis was awake again", drill_choose_two,
+        asleep_acts, false, NULL, NULL},
+    [DRILL_MOVES] = {"moves", "its slot began to move", moves_begin, moves_acts,
+        false, moves_granted, NULL},
+    [DRILL_WIPED] = {"wiped", "its data were lost", wiped_begin, wiped_acts,
+        true, wiped_granted, NULL},
+    [DRILL_SWEEP] = {"sweep", "what a lost broker had left was over",
+        sweep_begin, sweep_acts, false, NULL, NULL},
+};
