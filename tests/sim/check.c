@@ -41,19 +41,19 @@ const char *const promise_names[PROMISE_COUNT] = {
 /* What the topology cannot promise anything about. */
 #define CAUSE(fault) (1u << FAULT_##fault)
 #define JUMPS        (CAUSE(clock_forward) | CAUSE(clock_back))
-#define CLOCKS       (CAUSE(clock_forward) | CAUSE(clock_back))
+#define CLOCKS       (JUMPS | CAUSE(migrate)) /* between clocks that differ */
 #define LOSSES       (CAUSE(failover) | CAUSE(wiped) | CLOCKS)
 #define DAMAGES      (LOSSES | CAUSE(script_break))
 
 _Static_assert(FAULT_COUNT <= 32, "causes are bits of a word");
 
-/* The causes that excuse each promise; a fence is to survive a failover. */
+/* The causes that excuse each promise; a fence is to survive a failover, and
+ * that data are lost. */
 static const uint32_t excuses[PROMISE_COUNT] = {
     [PROMISE_EXCLUSION] = DAMAGES | CAUSE(broker_drain) | CAUSE(cut),
-    [PROMISE_FENCE] = CAUSE(wiped) | CAUSE(script_break) | CLOCKS |
-                      CAUSE(broker_clock) | CAUSE(redis_stop),
-    [PROMISE_UPDATE] =
-        CAUSE(wiped) | CAUSE(script_break) | CLOCKS | CAUSE(broker_clock),
+    [PROMISE_FENCE] =
+        CAUSE(script_break) | CLOCKS | CAUSE(broker_clock) | CAUSE(redis_stop),
+    [PROMISE_UPDATE] = CAUSE(script_break) | CLOCKS | CAUSE(broker_clock),
     [PROMISE_ORDER] = DAMAGES,
     [PROMISE_SERVED] = DAMAGES,
     [PROMISE_FREED] = DAMAGES,

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BACK_US    5000000
 #define SILENCE_US 12000000 /* a PING without an answer for so long */
 #define PING_US    2000     /* PINGs are no closer */
 #define TICK_US    500000   /* winding up */
@@ -341,9 +342,13 @@ client_die(struct client *client, uint64_t back_us)
     net_process_died(world->net, client->machine);
     world_note(world, client->machine->name, "dies");
     client->reviving = !world->healing;
-    if (client->reviving)
-        world_at(world, world->now_us + world_below(world, back_us),
-            client_revive, client, client->life);
+    if (client->reviving) {
+        /* Who is away for long is back soon after all has healed. */
+        uint64_t last_us = WORLD_START_US + world->plan.run_us + BACK_US;
+        uint64_t back = world->now_us + world_below(world, back_us);
+        world_at(world, back < last_us ? back : last_us, client_revive, client,
+            client->life);
+    }
     fleet_look(client->fleet);
 }
 

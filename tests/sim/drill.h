@@ -31,6 +31,7 @@ enum drill_kind {
     DRILL_ASLEEP,  /* every Redis sleeps until the brokers have given up */
     DRILL_MOVES,   /* a slot is on its way for long */
     DRILL_WIPED,   /* Redis loses its data */
+    DRILL_IDS,     /* replication ids change in short order */
     DRILL_SWEEP,   /* what lost brokers have left goes with who comes next */
     DRILL_COUNT
 };
@@ -54,7 +55,8 @@ struct drill {
     struct task *another; /* ref; asks after the heir, or beside it */
     struct task *waiters[DRILL_WAITERS]; /* ref; in order, before the heir */
     uint32_t waiter_count;
-    uint32_t queued;     /* of the waiters */
+    uint32_t queued; /* of the waiters */
+    uint32_t rounds;
     uint32_t lease_ms;   /* lease= of the holder, 0: none */
     bool renewed;        /* its RENEW was answered OK */
     uint64_t silence_us; /* until a silent session ends */

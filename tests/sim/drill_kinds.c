@@ -96,7 +96,8 @@ silent_begin(struct fleet *fleet)
     if (!drill_choose_two(fleet))
         return false;
     struct client *client = drill->holder->client;
-    drill->silence_us = SILENCE_US;
+    /* Silence is counted from the first packet that is lost, a PING's. */
+    drill->silence_us = SILENCE_US + (uint64_t)world->plan.lease_ms * 1000 / 3;
     if (world_odds(world, 4) || wire_begin(client, VERB_HELLO, NULL) == NULL)
         return true;
     uint64_t heartbeat_ms = 500 + world_below(world, 2000);
@@ -677,7 +678,7 @@ wiped_begin(struct fleet *fleet)
     if (drill->waiter_count > 1)
         drill->waiter_count = 1;
     drill->another = drill_choose(fleet, ANYWHERE);
-    servers_flush(fleet->world);
+    servers_flush(fleet->world, true);
     return true;
 }
 
@@ -702,7 +703,7 @@ wiped_acts(struct fleet *fleet)
     struct drill *drill = &fleet->drill;
 
     drill_abandon_waiters(drill);
-    servers_flush(fleet->world);
+    servers_flush(fleet->world, true);
     drill_frees(fleet, drill_prompt_us(fleet->world));
     drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
 }
@@ -738,6 +739,73 @@ wiped_granted(struct fleet *fleet, struct task *task)
         drill_ask(drill, drill->another, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
 }
 
+/* --- replication ids change ----------------------------------------------- */
+
+#define IDS_ROUNDS 16
+#define IDS_US     40000
+
+/*
+ * They do so much faster than the clock runs on, with a grant after each; then
+ * the data are lost, and a broker that knows nothing of these grants asks. Its
+ * fence must be above them, as long as the clocks are right.
+ */
+static bool
+ids_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    const struct plan *plan = &fleet->world->plan;
+
+    if (plan->skew_us > 0 || plan->fault_weight[FAULT_broker_clock] > 0 ||
+        plan->fault_weight[FAULT_clock_forward] > 0 ||
+        plan->fault_weight[FAULT_clock_back] > 0)
+        return false;
+    drill->heir = drill_choose(fleet, ANYWHERE);
+    if (drill->heir == NULL)
+        return false;
+    drill->broker = drill->heir->client->broker;
+    drill->another = drill_choose(fleet, NOT_AT_BROKER);
+    return drill->another != NULL;
+}
+
+static void
+ids_change(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+    bool rests = drill->heir != NULL && drill->heir->state == TASK_IDLE;
+
+    if (data != drill->serial || drill->stage != DRILL_ACTS)
+        return;
+    if (!rests) {
+        drill_event(fleet, IDS_US, ids_change);
+    } else if (drill->rounds++ < IDS_ROUNDS) {
+        servers_rename(fleet->world);
+        drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+    } else {
+        servers_flush(fleet->world, false);
+        drill->heir = drill->another;
+        drill->another = NULL;
+        drill_frees(fleet, drill_prompt_us(fleet->world));
+        drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+    }
+}
+
+static void
+ids_acts(struct fleet *fleet)
+{
+    drill_event(fleet, 0, ids_change);
+}
+
+static void
+ids_granted(struct fleet *fleet, struct task *task)
+{
+    (void)task;
+    if (fleet->drill.stage == DRILL_ACTS)
+        drill_event(fleet, IDS_US, ids_change);
+    else
+        drill_end(fleet);
+}
+
 /* --- all of them ---------------------------------------------------------- */
 
 const struct drill_plan drill_plans[DRILL_COUNT] = {
@@ -767,6 +835,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         false, moves_granted, NULL},
     [DRILL_WIPED] = {"wiped", "its data were lost", wiped_begin, wiped_acts,
         true, wiped_granted, NULL},
+    [DRILL_IDS] = {"ids", "its data were lost", ids_begin, ids_acts, false,
+        ids_granted, NULL},
     [DRILL_SWEEP] = {"sweep", "what a lost broker had left was over",
         sweep_begin, sweep_acts, false, NULL, NULL},
 };

@@ -17,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PORT 7000
+#define CLOCKS_AGREE_US 10000
+#define PORT            7000
 
 struct peer {
     uint32_t net_id;
@@ -681,7 +682,10 @@ migration_begin(struct cluster *cluster, uint32_t lock, uint32_t to)
     if (cluster->from == cluster->to || !migration_can(cluster))
         return false;
     cluster->moving = true;
-    if (world->plan.skew_us > 0) /* the lease ends are another host's clock */
+    /* The lease ends are another host's clock. */
+    int64_t apart_us = shard_master(world, cluster->from)->machine->wall_us -
+                       shard_master(world, to)->machine->wall_us;
+    if (apart_us > CLOCKS_AGREE_US || apart_us < -CLOCKS_AGREE_US)
         check_excuse(world->check, FAULT_migrate);
     world_note(world, "cluster", "slot %u moves to shard %u", cluster->slot,
         cluster->to);
@@ -733,9 +737,10 @@ server_park_end(struct world *world)
 }
 
 void
-servers_flush(struct world *world)
+servers_flush(struct world *world, bool held)
 {
-    check_excuse(world->check, FAULT_wiped);
+    if (held)
+        check_excuse(world->check, FAULT_wiped);
     for (uint32_t i = 0; i < world->plan.masters; i++) {
         struct server *server = shard_master(world, i);
         world_note(world, server->machine->name, "FLUSHALL");
@@ -753,6 +758,21 @@ server_jump(struct world *world, uint32_t number, int64_t us)
         us / 1000);
     server->machine->wall_us += us;
     check_excuse(world->check, us > 0 ? FAULT_clock_forward : FAULT_clock_back);
+}
+
+void
+servers_rename(struct world *world)
+{
+    for (uint32_t i = 0; i < world->plan.masters; i++) {
+        struct fake *fake = shard_master(world, i)->fake;
+        uint64_t words[3];
+        char id[49];
+        for (size_t j = 0; j < 3; j++)
+            words[j] = random_next(&world->random);
+        text_to_hex(id, (const uint8_t *)words, sizeof(words));
+        id[40] = '\0';
+        fake_set_ids(fake, fake_run_id(fake), id);
+    }
 }
 
 void

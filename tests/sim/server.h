@@ -37,8 +37,11 @@ void server_park_end(struct world *world);
 /* All of them refuse for a while, or are well again. */
 void servers_refuse(struct world *world, enum fake_mood mood);
 
-/* FLUSHALL of every shard. */
-void servers_flush(struct world *world);
+/* FLUSHALL of every shard; an excuse only where something is `held`. */
+void servers_flush(struct world *world, bool held);
+
+/* They have new replication ids: a backlog has expired, a replica came. */
+void servers_rename(struct world *world);
 
 /* Ends what is under way: migrations are brought to their end, replicas catch
  * up, moods are well. */
