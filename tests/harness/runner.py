@@ -311,6 +311,10 @@ def choose_files(folder, names):
 def main(folder, argv):
     """What tests/e2e/run.py and its like call; the exit status."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # What nohup or a shell's background ignores, the programs would ignore too.
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     options = parse(argv)
     if options.report is not None:
         return run_file(options.files[0], options)
