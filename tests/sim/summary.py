@@ -28,7 +28,8 @@ def describe(version, runs):
            f"hours, {total['grants']} grants, "
            f"{sum(total['faults'].values())} faults, "
            f"{total['crashed']} crashes, {total['violations']} violations")
-    core_s = sum(run["real_s"] * run["jobs"] for run in runs)
+    # A run of a few seeds takes no second.
+    core_s = max(1, sum(run["real_s"] * run["jobs"] for run in runs))
     yield (f"  {total['seeds'] / core_s:.1f} seeds and "
            f"{total['virtual_s'] / core_s:.0f} virtual seconds a second of "
            f"one process, {core_s / 3600:.1f} hours of them")
