@@ -532,6 +532,8 @@ net_arrive(void *arg, uint64_t data)
         return;
     }
     connection->open = true;
+    /* Silence on the way here counted for the other end alone: begin anew. */
+    connection->watched = false;
     /* Nothing overtakes the answer to the connection. */
     end->out.last_us = back_us;
     world_at(net->world, back_us, net_opened, net, connection->id);
