@@ -410,6 +410,15 @@ lapses_granted(struct fleet *fleet, struct task *task)
 /* --- a RENEW overtakes ---------------------------------------------------- */
 
 /*
+ * Percent of the lease: until Redis takes no renewal, and from when it takes
+ * them again. In what is left its waiter has to be heard of, or it gives up:
+ * its broker asks again twice, should the first answer be late.
+ */
+#define RENEWS_ILL      25
+#define RENEWS_LEFT     15
+#define RENEWS_AGAIN_US (2 * 220000)
+
+/*
  * The hold has a lease= that is a little longer than the broker's lease. Redis
  * takes no renewal, until both the broker's, to the end that was asked for at
  * first, and the client's RENEW, to a later end, wait for it: the order in
@@ -422,6 +431,8 @@ renews_begin(struct fleet *fleet)
     const struct world *world = fleet->world;
 
     if (drill_lease_us(world) / 10 < drill_packets_us(world) + 60000 ||
+        drill_lease_us(world) / 100 * RENEWS_LEFT <
+            drill_prompt_us(world) + RENEWS_AGAIN_US ||
         !drill_choose_two(fleet))
         return false;
     drill->lease_ms = world->plan.lease_ms * 105 / 100;
@@ -461,7 +472,9 @@ renews_ill(void *arg, uint64_t data)
     if (data != fleet->drill.serial || fleet->drill.stage != DRILL_STAYS)
         return;
     servers_refuse(world, moods[world_below(world, 4)]);
-    drill_event(fleet, drill_lease_us(world) / 100 * 60, renews_well);
+    drill_event(fleet,
+        drill_lease_us(world) / 100 * (100 - RENEWS_ILL - RENEWS_LEFT),
+        renews_well);
     drill_quiet(fleet, drill_lease_us(world));
 }
 
@@ -471,7 +484,7 @@ renews_acts(struct fleet *fleet)
     uint64_t percent_us = drill_lease_us(fleet->world) / 100;
 
     fleet->drill.stage = DRILL_STAYS;
-    drill_event(fleet, 25 * percent_us, renews_ill);
+    drill_event(fleet, RENEWS_ILL * percent_us, renews_ill);
     drill_event(fleet, 80 * percent_us, renews_asks);
 }
 
