@@ -295,6 +295,25 @@ server_replicate(void *arg, uint64_t stage)
         server_replicate, replica, stage);
 }
 
+/*
+ * A question that was sent on by an ASK and was late: the slot has moved on
+ * since, and comes back, so that the node serves it again, though the key is
+ * still where the slot comes from. There are two records until that one moves.
+ */
+static bool
+wrote_astray(const struct server *server, const char *key, size_t key_len)
+{
+    struct world *world = server->world;
+    const struct cluster *cluster = world->cluster;
+    size_t len;
+
+    return world->plan.cluster && cluster->moving &&
+           server == shard_master(world, cluster->to) &&
+           slot_of_key(text_make(key, key_len)) == cluster->slot &&
+           fake_get(shard_master(world, cluster->from)->fake, key, key_len,
+               &len) != NULL;
+}
+
 static void
 sink_wrote(void *arg, const char *key, size_t key_len, const char *value,
     size_t value_len)
@@ -302,6 +321,10 @@ sink_wrote(void *arg, const char *key, size_t key_len, const char *value,
     struct server *server = arg;
     struct world *world = server->world;
 
+    if (server->master && wrote_astray(server, key, key_len)) {
+        world_note(world, server->machine->name, "writes after a late ASK");
+        check_excuse(world->check, FAULT_migrate);
+    }
     if (server->master)
         check_record(world->check, key, key_len, value, value_len);
     if (world->plan.replicas == 0 || !server->master)
