@@ -2,8 +2,9 @@
 -- acquire: takes locks, or stands in their queues.
 --
 -- KEYS: the locks. ARGV: the header, then for each lock
---   identity c36, flags B (1: the ticket may be there already; 2: do not wait),
---   mode B, words I2, permits I4, limit I4, lease I4 (ms),
+--   identity c36, flags B (1: the ticket may be there already; 2: do not wait;
+--   4: a ticket of an earlier generation may be there; 8: say who holds it),
+--   mode B, words I2, permits I4, limit I4, lease I4 (ms), delay I4 (ms),
 --   hold d (ms, 0: none), latest d (ms of TIME), seen d (a fence), words
 -- Asking twice for one ticket is asking once: where it may be there already it
 -- is looked for, and its lease too. After `latest` nothing is done.
@@ -14,9 +15,9 @@ local function general()
     look()
 --@include record.lua
 
-local ACQUIRE_FORMAT = '<BBI2I4I4I4ddd'
-local ACQUIRE_WORDS = 36 + 40 + 1
-local RETRY, NO_QUEUE = 1, 2
+local ACQUIRE_FORMAT = '<BBI2I4I4I4I4ddd'
+local ACQUIRE_WORDS = 81
+local RETRY, NO_QUEUE, MOVES, TELL = 1, 2, 4, 8
 
 -- Makes room for words in every ticket of the record.
 local function widen(r, words)
@@ -36,34 +37,41 @@ local function widen(r, words)
     r.width = width
 end
 
+-- What is asked for, as a ticket that stands nowhere yet.
+local function ticket_asked(arg)
+    local flags, mode, words, permits, limit, lease, delay, hold, latest, seen =
+        unpack_at(ACQUIRE_FORMAT, arg, 37)
+    return {flags = WAITS, mode = mode, words = words, permits = permits,
+        fence = 0, ends = now + lease, hold = hold, lease = lease,
+        identity = sub(arg, 1, 36), broker = broker, since = now_us,
+        delay = delay}, flags, limit, latest, seen
+end
+
 -- Nobody holds or waits: a grant, in one write.
-local function acquire_free(r, arg, permits, mode, words, lease, hold, seen)
+local function acquire_free(r, arg, t, limit, seen)
     local fence = raise_fence(r.fence, r.id, seen)
     if not fence then
         return result(CORRUPT)
     end
-    fence = fence + 1
-    local term = lease
-    if hold > 0 and hold < lease then
-        term = hold
+    t.fence, t.arrival, t.place = fence + 1, r.arrival, 0
+    ticket_hold(t)
+    r.fence, r.id, r.arrival = fence + 1, id, r.arrival + 1
+    r.stored, r.live, r.granted, r.first, r.front = 1, 1, 1, 0, 1
+    r.used, r.limit, r.flags = t.permits, limit, flags_with(r, t.mode)
+    r.low, r.longest = t.ends, t.lease
+    if r.watch > 0 then
+        r.news = true
+        watchers_tell(r)
     end
-    r.fence, r.id = fence, id
-    r.stored, r.live, r.granted, r.first = 1, 1, 1, 0
-    r.low, r.longest = now + term, lease
-    local arrival = r.arrival
-    r.arrival = arrival + 1
     local new = r.forget == 0
     local term_of_key = forgets_soon(r) and forget_later(r)
-    if words > 0 then
-        r.width = TICKET + 64 * math.ceil(words / 64)
+    if t.words > 0 then
+        r.width = TICKET + 64 * math.ceil(t.words / 64)
     end
-    local data = head_pack(r) .. id ..
-        pack('<BBI2I4ddddI4', HELD, mode, words, permits, arrival, fence,
-            now + term, hold, lease) ..
-        sub(arg, 1, 36) .. broker .. pack('<d', now)
-    if words > 0 then
+    local data = head_pack(r) .. id .. ticket_pack(t)
+    if t.words > 0 then
         data = data .. sub(arg, ACQUIRE_WORDS) ..
-            string.rep('\0', r.width - TICKET - words)
+            string.rep('\0', r.width - TICKET - t.words)
     end
     if new then
         call('SET', r.key, data, 'PX', term_of_key)
@@ -73,37 +81,88 @@ local function acquire_free(r, arg, permits, mode, words, lease, hold, seen)
             call('PEXPIRE', r.key, term_of_key)
         end
     end
-    result(OK, 0, arrival, fence, term, 0, 0)
+    result(OK, 0, t.arrival, t.fence, t.ends - now, 0, 0)
 end
 
--- A new ticket at the end of the queue.
-local function ticket_append(r, arg, mode, words, permits, lease, hold)
-    widen(r, words)
-    local t = {place = r.stored, flags = WAITS, mode = mode, words = words,
-        permits = permits, arrival = r.arrival, fence = 0, ends = now + lease,
-        hold = hold, lease = lease, identity = sub(arg, 1, 36),
-        broker = broker, since = now}
+-- Puts a ticket at the end of the queue.
+local function ticket_append(r, arg, t)
+    widen(r, t.words)
+    t.place, t.arrival = r.stored, r.arrival
     call('SETRANGE', r.key, ticket_at(r, t.place), ticket_pack(t) ..
-        sub(arg, ACQUIRE_WORDS) .. string.rep('\0', r.width - TICKET - words))
+        sub(arg, ACQUIRE_WORDS) .. string.rep('\0', r.width - TICKET - t.words))
     r.raw = nil
     r.stored, r.live, r.arrival = r.stored + 1, r.live + 1, r.arrival + 1
-    return t
 end
 
 -- The ticket was there already: the broker has asked again.
 local function ticket_again(r, t, lease)
-    if bit.band(t.flags, GRANTED) ~= 0 then
-        t.flags, t.ends = HELD, now + ticket_term(t)
+    if t.flags == LIVING + GRANTED then
+        ticket_hold(t)
         r.low = min(r.low, t.ends)
-    else
+    elseif t.flags == HELD then
+        t.ends, r.longest = now + lease, max(r.longest, lease)
+        if t.hold > 0 then
+            t.ends = min(t.ends, t.hold)
+        end
+        r.low = min(r.low, t.ends)
+    elseif bit.band(t.flags, GRANTED) == 0 then
         t.flags, t.ends = WAITS, now + lease
     end
     ticket_store(r, t)
 end
 
+-- Ends a hold that was broken, where its own session asks for the lock anew: it
+-- does not believe in it any more.
+local function hold_break(r, t)
+    hold_over(r, t, now)
+    if t.delay > 0 and bit.band(t.flags, CLAIMED) ~= 0 then
+        r.delay = max(r.delay, now + t.delay)
+    end
+    ticket_strike(r, t)
+end
+
+-- The ticket that stands there already, or nil; and a status where it is not to
+-- be had by this broker.
+local function ticket_standing(r, asked, flags, limit)
+    local t
+    if bit.band(flags, RETRY) ~= 0 then
+        t = ticket_of(r, asked.identity, 0, 0)
+    end
+    if not t and bit.band(flags, MOVES) ~= 0 then
+        t = ticket_of_session(r, asked.identity, 0)
+        if t and bit.band(t.flags, BROKEN) ~= 0 then
+            if not ticket_move(r, t, asked.identity) then
+                return nil, MOVED_ON
+            end
+            hold_break(r, t)
+            t = nil
+        end
+        if t and (t.mode ~= asked.mode or t.permits ~= asked.permits or
+            r.limit ~= limit) then
+            return nil, CONFLICT
+        end
+        if t and not ticket_move(r, t, asked.identity) then
+            return nil, MOVED_ON
+        end
+    end
+    return t
+end
+
+-- Why a new ticket may not stand in the queue, or nil.
+local function refusal(r, t, flags, limit, blocked, seen)
+    if r.limit ~= limit then
+        return CONFLICT
+    elseif bit.band(flags, NO_QUEUE) == 0 then
+        return full(r) and FULL or nil
+    elseif barred(r) or blocked or not compatible(r, t) then
+        return BUSY
+    elseif not raise_fence(r.fence, r.id, seen) then
+        return CORRUPT
+    end
+end
+
 return function(key, arg, read)
-    local flags, mode, words, permits, limit, lease, hold, latest, seen =
-        unpack_at(ACQUIRE_FORMAT, arg, 37)
+    local t, flags, limit, latest, seen = ticket_asked(arg)
     if now > latest then
         return result(LATE)
     end
@@ -115,36 +174,36 @@ return function(key, arg, read)
     if not r then
         return result(CORRUPT)
     end
-    if r.live == 0 and now >= r.grace and now >= r.delay then
-        return acquire_free(r, arg, permits, mode, words, lease, hold, seen)
+    if r.live == 0 and not barred(r) then
+        return acquire_free(r, arg, t, limit, seen)
     end
     expire(r)
-    local t, grants
-    if bit.band(flags, RETRY) ~= 0 then
-        t = ticket_of(r, sub(arg, 1, 36), 0, 0)
-    end
-    if t then
-        ticket_again(r, t, lease)
-        grants = serve(r, seen, t)
+    local tell = bit.band(flags, TELL) ~= 0
+    local standing, refused = ticket_standing(r, t, flags, limit)
+    local grants, blocked
+    if standing then
+        ticket_again(r, standing, t.lease)
+        grants = serve(r, seen, standing)
+        t = standing
     else
-        if bit.band(flags, NO_QUEUE) ~= 0 then
-            grants = serve(r, seen)
-            -- Whoever waits now is suspended, and in nobody's way.
-            if closed(r) or now < r.grace or now < r.delay then
-                result(BUSY, 0, 0, 0, 0, ask_again(r), 0, grants)
-                return record_store(r)
-            end
-        elseif full(r) then
-            grants = serve(r, seen)
-            if full(r) then
-                result(FULL, 0, 0, 0, 0, 0, 0, grants)
-                return record_store(r)
-            end
+        grants, blocked = serve(r, seen)
+        if r.live == 0 then
+            r.limit = limit
         end
-        t = ticket_append(r, arg, mode, words, permits, lease, hold)
-        grants = serve(r, seen, t, grants)
+        refused = refused or refusal(r, t, flags, limit, blocked, seen)
+        if refused then
+            local busy = refused == BUSY
+            result(refused, 0, 0, 0, 0, busy and ask_again(r) or 0,
+                busy and r.live - r.granted + 1 or 0, grants,
+                busy and tell and about_holder(r) or nil)
+            return record_store(r)
+        end
+        ticket_append(r, arg, t)
+        if not blocked then
+            grants = serve(r, seen, t, grants)
+        end
     end
-    result_of(r, t, grants)
+    result_of(r, t, grants, tell)
     record_store(r)
 end
 end
@@ -154,52 +213,68 @@ end
 local PLAIN_ASK = '\0\0\0\1\0\0\0\0\0\0\0'
 -- The beginning of a holder's ticket: flags, mode, words, permits.
 local HELD_PLAIN = '\7\0\0\0\1\0\0\0'
+-- Of the head, from the count of tickets to where those that wait begin; and to
+-- the time of a hold, where nobody knows it.
+local EMPTY = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local IDLE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local forget_after = unpack_at('<d', header, 21)
-local cached, held_state, ends_raw, ticket_end, result_end, holder
+local cached, held_state, idle_state, ends_raw, ticket_end, result_end, holder
 local slow
 
 -- The parts that are the same for one lease.
 local function prepare(lease)
     cached = lease
-    held_state = SOLE .. pack('<I4I4', lease, 0)
+    held_state = SOLE .. pack('<I4I4I4', lease, 1, 1)
     ends_raw = pack('<d', now + lease)
+    idle_state = held_state .. '\0\0\0\0' .. ends_raw
     ticket_end = ends_raw .. pack('<dI4', 0, lease)
     result_end = pack('<I4I4I4', lease, 0, 0)
-    holder = broker .. pack('<d', now)
+    holder = broker .. pack('<dI4I4', now_us, 0, 0)
 end
 
 -- A short cut: a free record of a lock that was used before, no words, renewed
 -- by its broker. False where the record is not of that kind.
 local function acquire_plain(key, arg, raw)
-    if sub(raw, 25, 40) ~= FREE or sub(raw, 1, 8) ~= PLAIN or #raw < 216 or
+    local typical
+    if sub(raw, 25, 56) ~= IDLE then
+        if sub(raw, 25, 52) ~= EMPTY then
+            return false
+        end
+        typical = sub(raw, 53, 56)
+    end
+    if sub(raw, 1, 8) ~= PLAIN or #raw < HEAD + TICKET or
         sub(arg, 38, 48) ~= PLAIN_ASK then
         return false
     end
     look()
-    local lease, hold, latest, seen = unpack_at('<I4ddd', arg, 49)
+    local lease, after, hold, latest, seen = unpack_at('<I4I4ddd', arg, 49)
     local fence, arrival = unpack_at('<dd', raw, 9)
-    local grace, delay, forget = unpack_at('<ddd', raw, 57)
+    local grace, delay, forget = unpack_at('<ddd', raw, 65)
     if now > latest or now < grace or now < delay or hold > 0 or
-        forget - now < forget_after / 2 then
+        after > 0 or forget - now < forget_after / 2 then
         return false
     end
-    fence = raise_fence(fence, sub(raw, 81, HEAD), seen)
+    fence = raise_fence(fence, sub(raw, 97, HEAD), seen)
     if not (fence and fence < forget * 1000) then
         return false
     end
     if lease ~= cached then
         prepare(lease)
     end
+    local state = idle_state
+    if typical then
+        state = held_state .. typical .. ends_raw
+    end
     local numbers = pack('<dd', arrival, fence + 1)
-    call('SETRANGE', key, '0', PLAIN .. pack('<dd', fence + 1, arrival + 1) ..
-        held_state .. ends_raw .. sub(raw, 57, 80) .. id .. HELD_PLAIN ..
-        numbers .. ticket_end .. sub(arg, 1, 36) .. holder)
+    call('SETRANGE', key, '8', pack('<dd', fence + 1, arrival + 1) .. state ..
+        sub(raw, 65, 96) .. id .. HELD_PLAIN .. numbers .. ticket_end ..
+        sub(arg, 1, 36) .. holder)
     out[#out + 1] = RESULT_OK .. numbers .. result_end
     return true
 end
 
 for i = 1, #KEYS do
-    local raw = pcall_redis('GETRANGE', KEYS[i], '0', '215')
+    local raw = pcall_redis('GETRANGE', KEYS[i], '0', '239')
     if type(raw) ~= 'string'
         or not acquire_plain(KEYS[i], ARGV[i + 1], raw) then
         slow = slow or general()

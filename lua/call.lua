@@ -1,14 +1,15 @@
 -- What every call begins with: the header, the time, the node's id, results.
 -- See record.lua for the record itself.
 
-local HEAD = 120
-local TICKET = 96
-local RESULT_FORMAT = '<BBI2I4ddI4I4I4'
+local HEAD = 136
+local TICKET = 104
+local RESULT_FORMAT = '<BBI2I2I4ddI4I4I4'
 local HEADER_FORMAT = '<BBI2c8dddI4c40'
 
 -- Results.
 local OK, WAITING, BUSY, FULL = 0, 1, 2, 3
 local LATE, GONE, NEWER, CORRUPT = 4, 5, 6, 7
+local CONFLICT, BROKEN_NOW, MOVED_ON = 8, 9, 10
 
 -- Where the last fence may be unknown (a new record, a changed replication id)
 -- the next ones begin so far ahead of the clock, in us. As grants are rarer
@@ -22,7 +23,8 @@ local FENCE_STEP = 1000000
 local FENCE_FAR = 86400000000
 local FENCE_MAX = 9007199254740992
 
-local pack, unpack_at, sub = struct.pack, struct.unpack, string.sub
+local pack, unpack_at = struct.pack, struct.unpack
+local sub, byte = string.sub, string.byte
 local call, pcall_redis = redis.call, redis.pcall
 
 local header = ARGV[1]
@@ -47,12 +49,12 @@ end
 -- The beginning of a record whose tickets have no words, and parts of it that
 -- tell a free lock, and one with nothing but a holder in the first place:
 -- version, flags, width, limit; stored, first, live, granted.
-local PLAIN = '\1\0\96\0\0\0\0\0'
+local PLAIN = '\1\0\104\0\0\0\0\0'
 local FREE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local SOLE = '\1\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0'
 
 -- The first bytes of a result that is OK and has no grants.
-local RESULT_OK = '\0\0\0\0\0\0\0\0'
+local RESULT_OK = '\0\0\0\0\0\0\0\0\0\0'
 
 -- The results of the operations, in their order; the first place is the
 -- reply's.
@@ -69,16 +71,22 @@ local function reply()
     return table.concat(out)
 end
 
--- Whether the operation at hand granted a ticket of another broker.
+-- Whether the operation at hand granted a ticket of another broker, and whether
+-- it left some that it could have granted.
+local HANDED, MORE = 1, 2
 local handed = 0
 
-local function result(status, place, arrival, fence, ttl, again, ahead, grants)
+-- `about`: bytes that say who is in the way.
+local function result(status, place, arrival, fence, ttl, again, ahead, grants,
+    about)
     out[#out + 1] = pack(RESULT_FORMAT, status, handed, grants and #grants or 0,
-        place or 0, arrival or 0, fence or 0, ttl or 0, again or 0, ahead or 0)
+        about and #about or 0, place or 0, arrival or 0, fence or 0, ttl or 0,
+        again or 0, ahead or 0)
     handed = 0
     if grants then
         out[#out + 1] = table.concat(grants)
     end
+    out[#out + 1] = about
 end
 
 -- The last fence as the next grant must see it: raised where the id has changed

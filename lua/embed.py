@@ -5,8 +5,12 @@
 
 A line `--@include FILE` is replaced by that file of lua/. Comments, leading and
 trailing blanks and empty lines go, since Redis keeps and hashes every byte; the
-first line, `#!lua ...`, stays. What is written to FOLDER is byte for byte what
-the program loads. Long brackets ([[ ]]) are refused: they would need a parser.
+first line, `#!lua ...`, stays. Constants (`local NAME, OTHER = 1, 'a'`, names
+in capitals) are put in where they are used, since Redis runs a script from its
+first line at each call and a local that functions refer to costs it time; a
+name in capitals that is none is refused. What is written to FOLDER is byte for
+byte what the program loads. Long brackets ([[ ]]) are refused: they would need
+a parser.
 """
 
 import argparse
@@ -16,11 +20,17 @@ import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SCRIPTS = ("acquire", "release", "renew", "inspect")  # enum script_id
+SCRIPTS = ("acquire", "release", "renew", "inspect", "break")  # enum script_id
 INCLUDE = re.compile(r"^\s*--@include\s+(\S+)\s*$")
 TOKEN = re.compile(
     r"""(?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
-    r"|(?P<comment>--.*)|(?P<long>\[=*\[)|(?P<other>.)", re.S)
+    r"|(?P<comment>--.*)|(?P<long>\[=*\[)|(?P<word>[A-Za-z_]\w*)"
+    r"|(?P<other>.)", re.S)
+LITERAL = r"(?:\d+|'(?:\\.|[^'\\])*')"
+CONSTANT = r"[A-Z][A-Z0-9_]*"
+CONSTANTS = re.compile(rf"local ({CONSTANT}(?:, {CONSTANT})*)"
+                       rf" = ({LITERAL}(?:, {LITERAL})*)$")
+OF_REDIS = ("KEYS", "ARGV")
 
 
 def expand(name, seen=()):
@@ -52,14 +62,46 @@ def strip(where, line):
     return "".join(kept).strip()
 
 
+def constants_of(lines):
+    """The constants that the lines define, by name, and the other lines."""
+    values, others = {}, []
+    for where, line in lines:
+        match = CONSTANTS.match(line)
+        if not match:
+            others.append((where, line))
+            continue
+        names = match.group(1).split(", ")
+        literals = re.findall(LITERAL, match.group(2))
+        if len(names) != len(literals) or set(names) & set(values):
+            raise ValueError(f"{where}: constants doubled or without value")
+        values.update(zip(names, literals))
+    return values, others
+
+
+def put_in(values, where, line):
+    """A line with the values of constants for their names."""
+    kept = []
+    for token in TOKEN.finditer(line):
+        text = token.group()
+        if token.lastgroup == "word" and re.fullmatch(CONSTANT, text) \
+                and text not in OF_REDIS:
+            if text not in values:
+                raise ValueError(f"{where}: {text} is no constant")
+            text = values[text]
+        kept.append(text)
+    return "".join(kept)
+
+
 def body_of(script):
     lines = list(expand(script + ".lua"))
     where, first = lines[0]
     if not first.startswith("#!lua"):
         raise ValueError(f"{where}: the first line must be #!lua")
-    stripped = [first.rstrip()]
-    stripped += [strip(*line) for line in lines[1:]]
-    return "".join(line + "\n" for line in stripped if line)
+    values, others = constants_of(
+        (where, strip(where, line)) for where, line in lines[1:])
+    body = [first.rstrip()]
+    body += [put_in(values, *line) for line in others]
+    return "".join(line + "\n" for line in body if line)
 
 
 def c_string(line):

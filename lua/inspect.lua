@@ -8,7 +8,7 @@
 look()
 --@include record.lua
 
-local raw, wrong = record_check(pcall_redis('GETRANGE', KEYS[1], '0', '215'))
+local raw, wrong = record_check(pcall_redis('GETRANGE', KEYS[1], '0', '239'))
 local r = raw and raw ~= '' and head_load(KEYS[1], raw)
 if not r then
     result(raw == '' and GONE or wrong or CORRUPT)
@@ -18,7 +18,7 @@ result(OK, 0, r.arrival, r.fence)
 local left = unpack_at('<I4', ARGV[2])
 local tickets = {}
 r.raw = nil -- has no words
-for _, flags, from, at in queue_walk(r) do
+for _, flags, from, at in queue_walk(r, r.first) do
     if left == 0 then
         break
     end

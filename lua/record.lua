@@ -6,39 +6,49 @@
 -- Everything is little-endian; 'd' holds integers below 2^53. The same layout
 -- is read in C by daemon/store/record.c.
 --
--- head, 120 bytes                      ticket, 96 bytes, then words
+-- head, 136 bytes                      ticket, 104 bytes, then words
 --   0 version     B                      0 flags    B  see below
---   1 flags       B  none yet            1 mode     B  0 exclusive
+--   1 flags       B  see below           1 mode     B  0 exclusive, 1 shared
 --   2 width       I2 of a ticket         2 words    I2 bytes of words in use
 --   4 limit       I4 permits, or 0       4 permits  I4
 --   8 fence       d  the last one        8 arrival  d  unique, grows
 --  16 arrival     d  the next one       16 fence    d  0: not granted yet
 --  24 stored      I4 tickets, any state 24 ends     d  ms; of lease, or of life
---  28 first       I4 none lives before  32 hold     d  ms asked by lease=, or 0
---  32 live        I4 living tickets     40 lease    I4 ms
---  36 granted     I4 of them granted    44 generation I4
---  40 longest     I4 lease in use, ms   48 session  c16
---  44 spare       I4                    64 owner    c8 hash of the owner's word
---  48 low         d  no lease of the    72 request  c8 the broker's handle
---                    granted ends sooner 80 broker   c8
---  56 grace       d  no grant sooner    88 since    d  ms, of arrival or grant
---  64 delay       d  no grant sooner
---  72 forget      d  the key's expiry
---  80 id          c40 replication id at the last grant or renewal
+--  28 first       I4 none lives before  32 hold     d  lease= in ms, or 0; once
+--  32 live        I4 living tickets                    claimed its end
+--  36 granted     I4 of them granted    40 lease    I4 ms
+--  40 longest     I4 lease in use, ms   44 generation I4
+--  44 used        I4 permits granted    48 session  c16
+--  48 front       I4 none waits before  64 owner    c8 hash of the owner's word
+--  52 typical     I4 time of a hold, ms 72 request  c8 the broker's handle
+--  56 low         d  no lease of the    80 broker   c8
+--                    granted ends sooner 88 since   d  us, of arrival or grant
+--  64 grace       d  no grant sooner    96 delay    I4 ms that nobody follows
+--  72 delay       d  no grant sooner                   an unclean end
+--  80 forget      d  the key's expiry  100 spare    I4
+--  88 watch       d  changes are told until then
+--  96 id          c40 replication id at the last grant or renewal
 --
 -- Words (owner, client name, note: a length byte and the bytes, each) only take
 -- room where a ticket has any: the width then grows for the whole record.
 
 local VERSION = 1
-local HEAD_FORMAT = '<BBI2I4ddI4I4I4I4I4I4dddd'
-local TICKET_FORMAT = '<BBI2I4ddddI4c36c8d'
+local HEAD_FORMAT = '<BBI2I4ddI4I4I4I4I4I4I4I4ddddd'
+local TICKET_FORMAT = '<BBI2I4ddddI4c36c8dI4I4'
 local GRANT_FORMAT = '<c8ddI4I4'
 
 -- Flags of a ticket. A grant to another broker's ticket is not CLAIMED until
 -- that broker has asked for it, and lapses soon; a lapse suspends what else
--- that broker has in this queue until it speaks again.
-local LIVING, GRANTED, CLAIMED, SUSPENDED = 1, 2, 4, 8
-local WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
+-- that broker has in this queue until it speaks again. BROKEN was a holder's:
+-- nothing renews it any more.
+local LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
+local WAITS, HELD = 1, 7
+
+-- Flags of the head: those that are granted share; changes are told.
+local SHARED_NOW, WATCHED = 1, 2
+
+-- Modes of a ticket.
+local SHARED = 1
 
 -- A waiting ticket is asked after by its broker no sooner than this, in ms.
 local AGAIN_MIN = 50
@@ -47,6 +57,12 @@ local AGAIN_MIN = 50
 -- most.
 local AHEAD_FIRST, AHEAD_MAX = 2, 64
 
+-- No lock-delay is longer, in ms.
+local DELAY_MAX = 86400000
+
+-- So many are granted in one step; the others are next.
+local GRANTS_MAX = 1024
+
 local floor, max, min = math.floor, math.max, math.min
 
 -- The rest of the header. What the broker expects the time to be, and the id
@@ -54,6 +70,7 @@ local floor, max, min = math.floor, math.max, math.min
 local _, _, lapse, _, realtime_us, forget_after, expected, waiters_max,
     settled_id = unpack_at(HEADER_FORMAT, header)
 local channel = sub(header, 81)
+local ULONG_MAX = 4294967295
 
 -- The fence that a record without one starts above: there may have been one.
 local function first_fence()
@@ -72,7 +89,7 @@ local function record_check(raw)
     if raw == '' then
         return raw
     end
-    local version = raw:byte(1)
+    local version = byte(raw)
     if version > VERSION then
         return nil, NEWER
     end
@@ -84,9 +101,10 @@ end
 
 local function head_load(key, raw)
     local _, flags, width, limit, fence, arrival, stored, first, live, granted,
-        longest, spare, low, grace, delay, forget = unpack_at(HEAD_FORMAT, raw)
+        longest, used, front, typical, low, grace, delay, forget, watch =
+        unpack_at(HEAD_FORMAT, raw)
     if width < TICKET or first > stored or granted > live or
-        live > stored - first then
+        live > stored - first or used < granted or front > stored then
         return nil
     end
     if not (fence >= 0 and fence < FENCE_MAX) then -- no number, too
@@ -97,23 +115,24 @@ local function head_load(key, raw)
     end
     return {key = key, raw = raw, flags = flags, width = width, limit = limit,
         fence = fence, arrival = arrival, stored = stored, first = first,
-        live = live, granted = granted, longest = longest, spare = spare,
-        low = low, grace = grace, delay = delay, forget = forget,
-        id = sub(raw, 81, HEAD)}
+        live = live, granted = granted, longest = longest, used = used,
+        front = front, typical = typical, low = low, grace = grace,
+        delay = delay, forget = forget, watch = watch, held = granted > 0,
+        id = sub(raw, 97, HEAD)}
 end
 
 -- The record of a lock that Redis knows nothing of, not written yet.
 local function head_new(key)
     return {key = key, raw = '', flags = 0, width = TICKET, limit = 0,
         fence = first_fence(), arrival = 1, stored = 0, first = 0, live = 0,
-        granted = 0, longest = 0, spare = 0, low = 0, grace = 0, delay = 0,
-        forget = 0, id = id}
+        granted = 0, longest = 0, used = 0, front = 0, typical = 0, low = 0,
+        grace = 0, delay = 0, forget = 0, watch = 0, id = id}
 end
 
 local function head_pack(r)
     return pack(HEAD_FORMAT, VERSION, r.flags, r.width, r.limit, r.fence,
-        r.arrival, r.stored, r.first, r.live, r.granted, r.longest, r.spare,
-        r.low, r.grace, r.delay, r.forget)
+        r.arrival, r.stored, r.first, r.live, r.granted, r.longest, r.used,
+        r.front, r.typical, r.low, r.grace, r.delay, r.forget, r.watch)
 end
 
 local function ticket_at(r, place)
@@ -123,25 +142,26 @@ end
 -- `identity` is generation, session, owner and request.
 local function ticket_unpack(place, raw, at)
     local flags, mode, words, permits, arrival, fence, ends, hold, lease,
-        identity, holder, since = unpack_at(TICKET_FORMAT, raw, at)
+        identity, holder, since, delay = unpack_at(TICKET_FORMAT, raw, at)
     return {place = place, flags = flags, mode = mode, words = words,
         permits = permits, arrival = arrival, fence = fence, ends = ends,
         hold = hold, lease = lease, identity = identity, broker = holder,
-        since = since}
+        since = since, delay = delay}
 end
 
 local function ticket_pack(t)
     return pack(TICKET_FORMAT, t.flags, t.mode, t.words, t.permits, t.arrival,
-        t.fence, t.ends, t.hold, t.lease, t.identity, t.broker, t.since)
+        t.fence, t.ends, t.hold, t.lease, t.identity, t.broker, t.since,
+        t.delay, 0)
 end
 
--- For loops over the tickets, from the first on: the place, the flags, and the
+-- For loops over the tickets, from that place on: the place, the flags, and the
 -- bytes and where in them it begins. It reads ahead: what a loop changes, it
 -- must have been at.
-local function queue_walk(r)
-    local place, ahead = r.first - 1, AHEAD_FIRST
+local function queue_walk(r, from_place)
+    local place, ahead = from_place - 1, AHEAD_FIRST
     local raw, at = '', 1
-    if r.first == 0 and r.raw then
+    if from_place == 0 and r.raw then
         raw, at = r.raw, HEAD + 1 - r.width
     end
     return function()
@@ -155,7 +175,7 @@ local function queue_walk(r)
                 from + ahead * r.width - 1), 1
             ahead = min(4 * ahead, AHEAD_MAX)
         end
-        return place, raw:byte(at), raw, at
+        return place, byte(raw, at), raw, at
     end
 end
 
@@ -165,18 +185,36 @@ local function ticket_store(r, t)
     call('SETRANGE', r.key, ticket_at(r, t.place), ticket_pack(t))
 end
 
--- How long a grant lasts at first, in ms.
-local function ticket_term(t)
+-- Makes a ticket its broker's hold: from now on its lease, less where lease=
+-- ends before.
+local function ticket_hold(t)
+    local term = t.lease
+    t.flags = HELD
     if t.hold > 0 then
-        return min(t.lease, t.hold)
+        term = min(term, t.hold)
+        t.hold = now + t.hold
     end
-    return t.lease
+    t.ends = now + term
+end
+
+-- Remembers how long holds of this lock last that others wait for, for whoever
+-- asks how long a wait may take.
+local function hold_over(r, t, at)
+    if bit.band(t.flags, CLAIMED) == 0 or r.live == r.granted then
+        return
+    end
+    local took = min(max(at - floor(t.since / 1000), 0), ULONG_MAX)
+    if r.typical > 0 then
+        took = (7 * r.typical + took) / 8
+    end
+    r.typical = max(floor(took), 1)
 end
 
 -- Strikes a living ticket out. In front of the queue that costs no write.
 local function ticket_strike(r, t)
     if bit.band(t.flags, GRANTED) ~= 0 then
         r.granted = r.granted - 1
+        r.used = r.used - t.permits
     end
     r.live = r.live - 1
     r.raw = nil
@@ -190,13 +228,16 @@ end
 
 -- Whether the key's expiry must be put off, and for how long from now in ms: it
 -- stays until the clock has passed the last fence, so that a record made anew
--- begins above it. (A fence beyond belief does not count.)
+-- begins above it, and until the lock-delay is over. (What is beyond belief
+-- does not count.)
 local function forgets_soon(r)
-    return r.forget - now < forget_after / 2 or r.forget * 1000 <= r.fence
+    return r.forget - now < forget_after / 2 or r.forget * 1000 <= r.fence or
+        r.forget <= r.delay
 end
 
 local function forget_later(r)
-    local term, ahead = forget_after, floor(r.fence / 1000) + 1000 - now
+    local term = forget_after
+    local ahead = max(floor(r.fence / 1000), r.delay) + 1000 - now
     if ahead > term and ahead < term + FENCE_FAR / 1000 then
         term = ahead
     end
@@ -205,12 +246,19 @@ local function forget_later(r)
 end
 
 -- Writes the head, and the id where it changed; keeps the key from expiring
--- while anybody lives; and squeezes dead tickets out where they are too many.
-local function record_store(r)
+-- while anybody lives, watches or must be kept out; and squeezes dead tickets
+-- out where they are too many.
+local function record_write(r)
     local old = r.stored
+    if (r.live > 0 or now < r.watch or now < r.delay) and forgets_soon(r) then
+        call('PEXPIRE', r.key, forget_later(r))
+    end
     if r.live == 0 then
-        r.stored, r.first, r.low, r.longest = 0, 0, 0, 0
-        r.width, r.limit = TICKET, 0
+        r.stored, r.first, r.longest = 0, 0, 0
+        r.width, r.limit, r.front, r.flags = TICKET, 0, 0, 0
+        if r.watch > 0 then
+            r.flags = WATCHED
+        end
         if old > 16 then
             call('SET', r.key, head_pack(r) .. r.id .. string.rep('\0', TICKET),
                 'KEEPTTL')
@@ -221,7 +269,7 @@ local function record_store(r)
             ticket_at(r, old) - 1)
         local kept, from = {}
         for at = 1, #raw + 1, r.width do
-            local flags = raw:byte(at) or 0 -- 0 at the end, too
+            local flags = byte(raw, at) or 0 -- 0 at the end, too
             if flags ~= 0 then
                 from = from or at
             elseif from then
@@ -229,15 +277,29 @@ local function record_store(r)
                 from = nil
             end
         end
-        r.stored, r.first = r.live, 0
+        r.stored, r.first, r.front = r.live, 0, 0
         call('SET', r.key, head_pack(r) .. r.id .. table.concat(kept),
             'KEEPTTL')
         return
     end
-    if r.live > 0 and forgets_soon(r) then
-        call('PEXPIRE', r.key, forget_later(r))
-    end
     call('SETRANGE', r.key, 0, head_pack(r) .. r.id)
+end
+
+-- Tells whoever watches that there is something new: a grant, or nobody holds
+-- it any more. What it is they ask.
+local function watchers_tell(r)
+    if now >= r.watch then
+        r.watch, r.flags = 0, bit.band(r.flags, SHARED_NOW)
+    elseif r.news or r.held and r.granted == 0 then
+        call('PUBLISH', channel .. 'watch', 'W' .. r.key)
+    end
+end
+
+local function record_store(r)
+    if r.watch > 0 then
+        watchers_tell(r)
+    end
+    record_write(r)
 end
 
 -- The ticket with that arrival number, dead or alive, or nil: where the broker
@@ -279,7 +341,7 @@ local function ticket_search(r, identity)
         end
         local place = (at - 45 - HEAD) / r.width
         if place == floor(place) and place < r.stored and
-            raw:byte(at - 44) ~= 0 then
+            byte(raw, at - 44) ~= 0 then
             return ticket_unpack(place, raw, at - 44)
         end
         at = at + 1
@@ -300,9 +362,45 @@ local function ticket_of(r, identity, place, arrival)
     return nil
 end
 
+-- The living ticket of that session and owner with that fence (0: any),
+-- whatever its generation, or nil.
+local function ticket_of_session(r, identity, fence)
+    if r.live == 0 then
+        return nil
+    end
+    local raw = call('GETRANGE', r.key, '0', '-1')
+    local who, at = sub(identity, 5, 28), ticket_at(r, r.first) + 1
+    while true do
+        at = raw:find(who, at, true)
+        if not at then
+            return nil
+        end
+        local place = (at - 49 - HEAD) / r.width
+        if place == floor(place) and place < r.stored and
+            byte(raw, at - 48) ~= 0 then
+            local t = ticket_unpack(place, raw, at - 48)
+            if fence == 0 or t.fence == fence then
+                return t
+            end
+        end
+        at = at + 1
+    end
+end
+
+-- Gives a ticket to a later generation of its session, whose broker asks. False
+-- where it is of a later one still, or of this one at another broker.
+local function ticket_move(r, t, identity)
+    local old, new = unpack_at('<I4', t.identity), unpack_at('<I4', identity)
+    if old > new or (old == new and t.broker ~= broker) then
+        return false
+    end
+    t.identity, t.broker = identity, broker
+    return true
+end
+
 -- Suspends what a broker has waiting: it let a grant lapse.
 local function suspend(r, broker_id)
-    for place, flags, raw, at in queue_walk(r) do
+    for place, flags, raw, at in queue_walk(r, r.first) do
         if flags == WAITS and sub(raw, at + 80, at + 87) == broker_id then
             r.raw = nil
             call('SETRANGE', r.key, ticket_at(r, place),
@@ -318,15 +416,18 @@ local function expire(r)
         return
     end
     local left, low = r.granted, now + r.longest
-    for place, flags, raw, at in queue_walk(r) do
+    for place, flags, raw, at in queue_walk(r, r.first) do
         if bit.band(flags, GRANTED) ~= 0 then
             left = left - 1
             local t = ticket_unpack(place, raw, at)
             if t.ends <= now then
                 local lapsed = bit.band(t.flags, CLAIMED) == 0
+                hold_over(r, t, t.ends)
                 ticket_strike(r, t)
                 if lapsed then
                     suspend(r, t.broker)
+                elseif t.delay > 0 then
+                    r.delay = max(r.delay, t.ends + t.delay)
                 end
             else
                 if t.ends > now + r.longest then
@@ -345,11 +446,27 @@ end
 
 -- Whether a ticket may join those that are granted, and whether none may.
 local function compatible(r, t)
-    return r.granted == 0
+    if r.limit > 0 then
+        return r.used + t.permits <= r.limit
+    end
+    return r.granted == 0 or
+        (t.mode == SHARED and bit.band(r.flags, SHARED_NOW) ~= 0)
 end
 
 local function closed(r)
-    return r.granted > 0
+    if r.limit > 0 then
+        return r.used >= r.limit
+    end
+    return r.granted > 0 and bit.band(r.flags, SHARED_NOW) == 0
+end
+
+-- Whether nobody is granted anything now. A time that is further off than any
+-- delay can be asked for was written before the clock stepped back.
+local function barred(r)
+    if not (now < r.grace or now < r.delay) then
+        return false
+    end
+    return max(r.grace, r.delay) <= now + DELAY_MAX
 end
 
 -- Whether nobody else may stand in the queue.
@@ -357,22 +474,33 @@ local function full(r)
     return r.live - r.granted >= waiters_max
 end
 
+-- The flags of the head with a ticket of that mode as the one that is granted
+-- first.
+local function flags_with(r, mode)
+    return bit.bor(bit.band(r.flags, WATCHED), mode == SHARED and SHARED_NOW
+        or 0)
+end
+
 -- Makes a living ticket a holder: for its whole term where its broker is the
 -- one that asks, else until that broker claims it.
 local function grant(r, t)
-    local term = ticket_term(t)
-    t.flags = LIVING + GRANTED
-    if t.broker == broker then
-        t.flags = HELD
-    else
-        term = min(term, lapse)
+    if r.granted == 0 then
+        r.flags = flags_with(r, t.mode)
     end
-    r.fence = r.fence + 1
+    r.fence, r.news = r.fence + 1, true
     t.fence = r.fence
-    t.ends = now + term
-    t.since = now
+    if t.broker == broker then
+        ticket_hold(t)
+    else
+        local term = min(t.lease, lapse)
+        if t.hold > 0 then
+            term = min(term, t.hold)
+        end
+        t.flags, t.ends = LIVING + GRANTED, now + term
+    end
+    t.since = now_us
     r.low = r.granted == 0 and t.ends or min(r.low, t.ends)
-    r.granted = r.granted + 1
+    r.granted, r.used = r.granted + 1, r.used + t.permits
     r.longest = max(r.longest, t.lease)
     ticket_store(r, t)
 end
@@ -383,7 +511,7 @@ end
 local function announce(t, own, grants)
     local request = sub(t.identity, 29)
     if t.broker ~= broker then
-        handed = 1
+        handed = bit.bor(handed, HANDED)
         call('PUBLISH', channel .. t.broker,
             pack('<c1c8d', 'G', request, t.fence))
     elseif t ~= own then
@@ -393,57 +521,95 @@ local function announce(t, own, grants)
 end
 
 -- Extends the grants to the longest compatible prefix. Returns the grants to
--- tell the asking broker, without its own operation's ticket; `grants` are
--- those that it is to be told of already. On its way it strikes out waiters
--- whose life is over, so it goes also where that may make room.
+-- tell the asking broker, without its own operation's ticket, and whether
+-- somebody is left waiting; `grants` are those that it is to be told of
+-- already. On its way it strikes out waiters whose life is over, so it goes
+-- also where that may make room.
 local function serve(r, seen, own, grants)
     grants = grants or {}
-    if r.granted == r.live or now < r.grace or now < r.delay or
-        (closed(r) and not full(r)) then
-        return grants
+    local waiting = r.live - r.granted
+    if waiting == 0 then
+        return grants, false
     end
-    local left = r.live
-    for place, flags, raw, at in queue_walk(r) do
-        if flags ~= 0 then
-            left = left - 1
-        elseif place == r.first then
+    if barred(r) or (closed(r) and not full(r)) then
+        return grants, true
+    end
+    local given, blocked, whole = 0, false, true
+    for place, flags, raw, at in queue_walk(r, max(r.first, r.front)) do
+        local waits = bit.band(flags, LIVING + GRANTED) == LIVING
+        if waits then
+            waiting = waiting - 1
+        elseif flags == 0 and place == r.first then
             r.first = place + 1
         end
-        if bit.band(flags, LIVING + GRANTED) == LIVING and
-            unpack_at('<d', raw, at + 24) <= now then
+        if waits and unpack_at('<d', raw, at + 24) <= now then
             ticket_strike(r, {place = place, flags = flags})
-        elseif flags == WAITS then
+        elseif flags == WAITS and not blocked then
             local t = own and own.place == place and own or
                 ticket_unpack(place, raw, at)
             local fence = compatible(r, t) and raise_fence(r.fence, r.id, seen)
-            if not fence then
-                break
+            if fence and given < GRANTS_MAX then
+                r.fence, r.id = fence, id
+                grant(r, t)
+                announce(t, own, grants)
+                given = given + 1
+            else
+                blocked, whole = true, false
+                if fence then
+                    handed = bit.bor(handed, MORE)
+                end
             end
-            r.fence, r.id = fence, id
-            grant(r, t)
-            announce(t, own, grants)
+        elseif waits then
+            whole = false
         end
-        if left == 0 then
+        if whole then
+            r.front = place + 1
+        end
+        if waiting == 0 or (blocked and not full(r)) then
             break
         end
     end
-    return grants
+    return grants, blocked
 end
 
 -- When a waiting ticket's broker should ask again, in ms from now.
 local function ask_again(r)
     local at = r.granted > 0 and r.low or now
-    at = max(at, r.grace, r.delay)
-    return max(at - now, AGAIN_MIN)
+    if barred(r) then
+        at = max(at, r.grace, r.delay)
+    end
+    return min(max(at - now, AGAIN_MIN), ULONG_MAX)
+end
+
+-- Who is in the way: how long holds last in ms (0: nobody knows), how long the
+-- first of those that are granted has it, and its words.
+local function about_holder(r)
+    if r.granted == 0 then
+        return nil
+    end
+    for place, flags, raw, at in queue_walk(r, r.first) do
+        if bit.band(flags, GRANTED) ~= 0 then
+            local t = ticket_unpack(place, raw, at)
+            local words = ''
+            if t.words > 0 then
+                local from = ticket_at(r, place) + TICKET
+                words = call('GETRANGE', r.key, from, from + t.words - 1)
+            end
+            return pack('<I4I4', r.typical,
+                min(max(now - floor(t.since / 1000), 0), ULONG_MAX)) .. words
+        end
+    end
 end
 
 -- The result of a ticket that lives, holder or waiter. Its place in the queue
 -- is exact where it has just been put; later the dead in front of it count.
-local function result_of(r, t, grants)
+-- With a waiter goes what `kind` says of it, or who is in its way.
+local function result_of(r, t, grants, tell, kind)
     if bit.band(t.flags, GRANTED) ~= 0 then
         result(OK, t.place, t.arrival, t.fence, t.ends - now, 0, 0, grants)
     else
         result(WAITING, t.place, t.arrival, 0, t.ends - now, ask_again(r),
-            min(t.place - r.first + 1, r.live) - r.granted, grants)
+            max(min(t.place - r.first + 1, r.live) - r.granted, 1), grants,
+            kind or tell and about_holder(r) or nil)
     end
 end

@@ -4,7 +4,8 @@
 --
 -- KEYS: the locks. ARGV: the header, then for each lock
 --   identity c36, place I4, arrival d (0: look for the ticket),
---   fence d (0: any), seen d (a fence)
+--   fence d (0: any), seen d (a fence), flags B (1: nobody gave it back, so the
+--   lock-delay that was asked for begins)
 -- Late or repeated it is harmless: ticket and fence must be the ones that
 -- stand.
 --@include call.lua
@@ -15,7 +16,8 @@ local function general()
 --@include record.lua
 
 return function(key, arg, read)
-    local place, arrival, fence, seen = unpack_at('<I4ddd', arg, 37)
+    local place, arrival, fence, seen, unclean =
+        unpack_at('<I4dddB', arg, 37)
     local raw, wrong = record_check(read)
     if not raw then
         return result(wrong)
@@ -28,6 +30,13 @@ return function(key, arg, read)
     if not t or (fence > 0 and t.fence ~= fence) then
         return result(GONE)
     end
+    if bit.band(t.flags, GRANTED) ~= 0 then
+        hold_over(r, t, now)
+        if unclean ~= 0 and t.delay > 0 and
+            bit.band(t.flags, CLAIMED) ~= 0 then
+            r.delay = max(r.delay, now + t.delay)
+        end
+    end
     ticket_strike(r, t)
     local grants
     if r.live > 0 then
@@ -39,24 +48,26 @@ return function(key, arg, read)
 end
 end
 
-local EMPTY = FREE .. FREE
-local RELEASED = EMPTY .. '\0\0\0\0'
+-- From the count of tickets to where those that wait begin.
+local EMPTY = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local NO_DELAY = '\0\0\0\0'
 local slow
 
 -- A short cut: the ticket is the only one of a plain record. False where not.
 local function release_plain(key, arg, raw)
     if sub(raw, 25, 40) ~= SOLE or sub(raw, 1, 8) ~= PLAIN or
-        raw:byte(HEAD + 1) ~= 7 or sub(raw, 165, 200) ~= sub(arg, 1, 36) or
-        sub(raw, 129, 144) ~= sub(arg, 41, 56) then
+        byte(raw, HEAD + 1) ~= 7 or sub(raw, 181, 216) ~= sub(arg, 1, 36) or
+        sub(raw, 145, 160) ~= sub(arg, 41, 56) or
+        (byte(arg, 65) ~= 0 and sub(raw, 233, 236) ~= NO_DELAY) then
         return false
     end
     call('SETRANGE', key, '24', EMPTY)
-    out[#out + 1] = RELEASED
+    out[#out + 1] = RESULT_OK .. EMPTY
     return true
 end
 
 for i = 1, #KEYS do
-    local raw = pcall_redis('GETRANGE', KEYS[i], '0', '215')
+    local raw = pcall_redis('GETRANGE', KEYS[i], '0', '239')
     if type(raw) ~= 'string'
         or not release_plain(KEYS[i], ARGV[i + 1], raw) then
         slow = slow or general()

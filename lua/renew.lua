@@ -4,13 +4,21 @@
 -- expiry runs no script of its own, it is looked for here.
 --
 -- KEYS: the locks. ARGV: the header, then for each lock
---   identity c36, flags B, place I4, arrival d,
+--   identity c36, flags I2, place I4, arrival d,
 --   fence d (0: a waiter's), lease I4 (ms), hold d (ms left to it, 0: no end),
 --   latest d (ms of TIME), seen d (a fence)
--- It never brings back what is over: then the answer is GONE. Flags: 1, no
--- ticket, only look for what is due; 2, the end that a client asked for, be it
--- nearer. Without 2 no lease is shortened: the renewal may be an old one that
--- was redirected and overtaken by a client's own.
+-- It never brings back what is over: then the answer is GONE. Flags:
+--   1  no ticket, only look for what is due
+--   2  the end that a client asked for, be it nearer. Without it no lease is
+--      shortened: the renewal may be an old one that was redirected and
+--      overtaken by a client's own
+--   4  the ticket is of an earlier generation of this session: take it over
+--   8  say who is in the way
+--  16  from now on the hold shares
+--  32  for a lease from now on, tell of changes
+-- The result of a hold that ends by itself says in how many ms (again); that of
+-- a ticket that was taken over says what it is: mode B, permits I4, limit I4,
+-- delay I4.
 --@include call.lua
 
 -- The way for every record.
@@ -18,51 +26,126 @@ local function general()
     look()
 --@include record.lua
 
-local LOOK, SETS_END = 1, 2
+local LOOK, SETS_END, MOVES, TELL, SHARES, WATCH = 1, 2, 4, 8, 16, 32
+
+local function hold_result(t, grants, about)
+    local left = t.hold > 0 and min(max(t.hold - now, 1), ULONG_MAX) or 0
+    result(OK, t.place, t.arrival, t.fence, t.ends - now, left, 0, grants,
+        about)
+end
+
+-- What a ticket is that was taken over, or nil.
+local function kind_of(r, t, moves)
+    return moves and pack('<BI4I4I4', t.mode, t.permits, r.limit, t.delay)
+        or nil
+end
 
 -- Extends a hold in place; the head is touched only where it must be.
-local function hold_extend(r, t, flags, lease, hold, seen)
-    local term = lease
-    if hold > 0 and hold < lease then
-        term = hold
+local function hold_extend(r, t, ask)
+    local term = ask.lease
+    if ask.hold > 0 and ask.hold < term then
+        term = ask.hold
     end
-    if flags ~= SETS_END then
-        term = max(term, min(t.ends - now, lease))
+    if ask.ends then
+        t.hold = ask.hold > 0 and now + ask.hold or 0
+    else
+        term = max(term, min(t.ends - now, ask.lease))
+        if t.hold > 0 then
+            term = min(term, max(t.hold - now, 1))
+        end
     end
     t.ends = now + term
-    call('SETRANGE', r.key, ticket_at(r, t.place) + 24, pack('<d', t.ends))
+    call('SETRANGE', r.key, ticket_at(r, t.place) + 24,
+        pack('<dd', t.ends, t.hold))
     r.raw = nil
-    if r.longest < lease or r.id ~= id or t.ends < r.low or
+    if r.longest < ask.lease or r.id ~= id or t.ends < r.low or
         forgets_soon(r) then
-        local fence = raise_fence(r.fence, r.id, seen)
+        local fence = raise_fence(r.fence, r.id, ask.seen)
         if fence then
             r.fence, r.id = fence, id
         end
-        r.longest = max(r.longest, lease)
+        r.longest = max(r.longest, ask.lease)
         r.low = min(r.low, t.ends)
         record_store(r)
     end
-    result(OK, t.place, t.arrival, t.fence, term)
+    hold_result(t, nil, kind_of(r, t, ask.moves))
 end
 
 -- Passes on what has expired; the answer is `status`, or that of `own`.
-local function pass_on(r, seen, status, own)
+local function pass_on(r, seen, status, own, tell, moves)
     expire(r)
-    local grants = serve(r, seen, own)
-    if own then
-        result_of(r, own, grants)
+    local grants, blocked = serve(r, seen, own)
+    if own and bit.band(own.flags, GRANTED) ~= 0 then
+        hold_result(own, grants, kind_of(r, own, moves))
+    elseif own then
+        result_of(r, own, grants, tell, kind_of(r, own, moves))
     else
         -- Where the suspended are all that wait, their broker must ask.
-        local waits = r.live > r.granted and
-            (closed(r) or now < r.grace or now < r.delay)
+        local waits = blocked and (r.granted > 0 or barred(r))
         result(status, 0, 0, 0, 0, waits and ask_again(r) or 0, 0, grants)
     end
     record_store(r)
 end
 
+-- Nobody's ticket: what is due, and who wants to hear of it.
+local function look_after(key, raw, flags, lease, seen)
+    local watch = bit.band(flags, WATCH) ~= 0
+    local r
+    if raw ~= '' then
+        r = head_load(key, raw)
+    elseif watch then
+        r = head_new(key)
+        call('SET', key, string.rep('\0', HEAD + TICKET), 'PX',
+            forget_later(r))
+    end
+    if not r then
+        return result(raw == '' and GONE or CORRUPT)
+    end
+    if watch then
+        r.watch = max(r.watch, now + lease)
+        r.flags = bit.bor(r.flags, WATCHED)
+    end
+    pass_on(r, seen, OK)
+end
+
+-- A holder says that it is there.
+local function hold_speaks(r, t, ask)
+    if t.ends <= now then
+        return pass_on(r, ask.seen, GONE)
+    end
+    if bit.band(t.flags, BROKEN) ~= 0 then
+        -- Its broker gives it back, or its lease ends: a client that claims it
+        -- elsewhere believes in it until the answer is there.
+        if ask.moves and ask.own then
+            ticket_store(r, t)
+        end
+        return result(BROKEN_NOW)
+    end
+    local claims = bit.band(t.flags, CLAIMED) == 0
+    if claims then
+        ticket_hold(t)
+    end
+    if ask.shares and (claims or ask.moves or t.mode ~= SHARED) then
+        t.mode, t.ends = SHARED, min(t.ends, now + r.longest)
+        r.flags, r.low = flags_with(r, SHARED), min(r.low, t.ends)
+        ticket_store(r, t)
+        return pass_on(r, ask.seen, OK, t, false, ask.moves)
+    elseif claims or ask.moves then
+        ticket_store(r, t)
+    end
+    if ask.moves or not claims then
+        return hold_extend(r, t, ask)
+    end
+    hold_result(t)
+    if t.ends < r.low then
+        r.low = t.ends
+        record_store(r)
+    end
+end
+
 return function(key, arg, read)
     local flags, place, arrival, fence, lease, hold, latest, seen =
-        unpack_at('<BI4ddI4ddd', arg, 37)
+        unpack_at('<I2I4ddI4ddd', arg, 37)
     if now > latest then
         return result(LATE)
     end
@@ -70,40 +153,42 @@ return function(key, arg, read)
     if not raw then
         return result(wrong)
     end
+    if bit.band(flags, LOOK) ~= 0 then
+        return look_after(key, raw, flags, lease, seen)
+    end
     local r = raw ~= '' and head_load(key, raw)
     if not r then
         return result(raw == '' and GONE or CORRUPT)
     end
-    if flags == LOOK then
-        return pass_on(r, seen, OK)
+    local identity = sub(arg, 1, 36)
+    local moves = bit.band(flags, MOVES) ~= 0
+    local t
+    if moves then
+        t = ticket_of_session(r, identity, fence)
+    else
+        t = ticket_of(r, identity, place, arrival)
     end
-    local t = ticket_of(r, sub(arg, 1, 36), place, arrival)
     if not t or (fence > 0 and t.fence ~= fence) then
         return result(GONE)
     end
-    if bit.band(t.flags, GRANTED) == 0 then
-        expire(r) -- first, for it may suspend this broker's tickets
-        t.flags, t.ends = WAITS, now + lease
-        ticket_store(r, t)
-        return pass_on(r, seen, OK, t)
+    local own = t.broker == broker
+    if moves and not ticket_move(r, t, identity) then
+        return result(MOVED_ON)
     end
-    if t.ends <= now then
-        return pass_on(r, seen, GONE)
+    if bit.band(t.flags, GRANTED) ~= 0 then
+        return hold_speaks(r, t, {lease = lease, hold = hold, seen = seen,
+            ends = bit.band(flags, SETS_END) ~= 0, moves = moves, own = own,
+            shares = bit.band(flags, SHARES) ~= 0})
     end
-    if t.flags == HELD then
-        return hold_extend(r, t, flags, lease, hold, seen)
-    end
-    t.flags, t.ends = HELD, now + ticket_term(t)
+    expire(r) -- first, for it may suspend this broker's tickets
+    t.flags, t.ends = WAITS, now + lease
     ticket_store(r, t)
-    if t.ends < r.low then
-        r.low = t.ends
-        record_store(r)
-    end
-    result(OK, t.place, t.arrival, t.fence, t.ends - now)
+    pass_on(r, seen, OK, t, bit.band(flags, TELL) ~= 0, moves)
 end
 end
 
-local FRONT = string.rep('\0', 4)
+local FRONT = '\0\0\0\0'
+local NO_FLAGS = '\0\0'
 local forget_after = unpack_at('<d', header, 21)
 local slow
 
@@ -112,28 +197,29 @@ local slow
 -- ticket in front of the first keeps its flags.)
 local function renew_plain(key, arg, raw)
     look()
-    if raw:byte(HEAD + 1) ~= 7 or sub(raw, 165, 200) ~= sub(arg, 1, 36) or
-        sub(raw, 129, 144) ~= sub(arg, 42, 57) or
-        sub(raw, 41, 44) ~= sub(arg, 58, 61) or sub(raw, 81, HEAD) ~= id or
-        raw:byte(1) ~= 1 or sub(raw, 29, 32) ~= FRONT or
-        arg:byte(37) ~= 0 then
+    if byte(raw, HEAD + 1) ~= 7 or sub(raw, 181, 216) ~= sub(arg, 1, 36) or
+        sub(raw, 145, 160) ~= sub(arg, 43, 58) or
+        sub(raw, 41, 44) ~= sub(arg, 59, 62) or sub(raw, 97, HEAD) ~= id or
+        byte(raw) ~= 1 or sub(raw, 29, 32) ~= FRONT or
+        sub(arg, 37, 38) ~= NO_FLAGS then
         return false
     end
-    local lease, hold, latest, seen = unpack_at('<I4ddd', arg, 58)
-    local forget = unpack_at('<d', raw, 73)
-    local ends = unpack_at('<d', raw, 145)
+    local lease, hold, latest, seen = unpack_at('<I4ddd', arg, 59)
+    local forget = unpack_at('<d', raw, 81)
+    local ends, over = unpack_at('<dd', raw, 161)
     if now > latest or hold > 0 or ends <= now or ends > now + lease or
+        over > 0 or
         forget - now < forget_after / 2 then
         return false
     end
-    call('SETRANGE', key, '144', pack('<d', now + lease))
-    out[#out + 1] = RESULT_OK .. sub(raw, 129, 144) ..
+    call('SETRANGE', key, '160', pack('<d', now + lease))
+    out[#out + 1] = RESULT_OK .. sub(raw, 145, 160) ..
         pack('<I4I4I4', lease, 0, 0)
     return true
 end
 
 for i = 1, #KEYS do
-    local raw = pcall_redis('GETRANGE', KEYS[i], '0', '215')
+    local raw = pcall_redis('GETRANGE', KEYS[i], '0', '239')
     if type(raw) ~= 'string' or not renew_plain(KEYS[i], ARGV[i + 1], raw) then
         slow = slow or general()
         slow(KEYS[i], ARGV[i + 1], raw)

@@ -19,6 +19,8 @@ enum argument_type {
     ARGUMENT_NAME,
     ARGUMENT_TAG,
     ARGUMENT_NUMBER,
+    ARGUMENT_SESSION,
+    ARGUMENT_NAMES,
 };
 
 struct command_row {
@@ -240,13 +242,27 @@ parse_command(struct scan *scan, const struct token *token, struct request *out)
 
 static bool
 parse_name(struct scan *scan, const struct token *token, size_t name_max,
+    struct text *out)
+{
+    if (!scan_decode(scan, token->at, token->len, token->escaped, out))
+        return false;
+    if (out->len > name_max)
+        return scan_fail(scan, ERROR_TOOLONG, "the name is over its limit");
+    return true;
+}
+
+/* One of the names that a command may have several of. */
+static bool
+parse_names(struct scan *scan, const struct token *token, size_t name_max,
     struct request *out)
 {
-    if (!scan_decode(
-            scan, token->at, token->len, token->escaped, &out->argument))
+    if (out->keys != 0)
+        return scan_refuse(scan, "words come before key=value");
+    if (out->name_count == LOCK_NAMES_MAX)
+        return scan_refuse(scan, "too many names; 16 at most");
+    if (!parse_name(scan, token, name_max, &out->names[out->name_count++]))
         return false;
-    if (out->argument.len > name_max)
-        return scan_fail(scan, ERROR_TOOLONG, "the name is over its limit");
+    out->argument = out->names[0];
     return true;
 }
 
@@ -255,6 +271,8 @@ static bool
 parse_argument(struct scan *scan, const struct token *token, size_t name_max,
     struct request *out)
 {
+    if (command_rows[out->command].argument == ARGUMENT_NAMES)
+        return parse_names(scan, token, name_max, out);
     if (out->argument.len > 0)
         return scan_refuse(scan, "too many words");
     if (out->keys != 0)
@@ -264,11 +282,17 @@ parse_argument(struct scan *scan, const struct token *token, size_t name_max,
     case ARGUMENT_NONE:
         return scan_refuse(scan, "too many words");
     case ARGUMENT_NAME:
-        return parse_name(scan, token, name_max, out);
+        return parse_name(scan, token, name_max, &out->argument);
+    case ARGUMENT_NAMES:
+        break;
     case ARGUMENT_TAG:
         if (tag_valid(token->at, token->len))
             return true;
         return scan_refuse(scan, "not a tag");
+    case ARGUMENT_SESSION:
+        if (out->argument.len == 8 || out->argument.len == 32)
+            return true;
+        return scan_refuse(scan, "a session is 8 or 32 hex digits");
     case ARGUMENT_NUMBER:
         if (text_to_u64(out->argument, PROTO_NUMBER_MAX, &out->number))
             return true;
@@ -368,14 +392,18 @@ parse_pair(struct scan *scan, const struct token *token, struct request *out)
 static bool
 parse_complete(struct scan *scan, const struct request *out)
 {
+    static const char *const wanted[] = {
+        [ARGUMENT_NAME] = "the name is missing",
+        [ARGUMENT_NAMES] = "the name is missing",
+        [ARGUMENT_TAG] = "the tag is missing",
+        [ARGUMENT_NUMBER] = "the number is missing",
+        [ARGUMENT_SESSION] = "the session is missing",
+    };
     const struct command_row *row = &command_rows[out->command];
     uint32_t missing = (uint32_t)(row->keys >> REQUIRED_SHIFT) & ~out->keys;
 
     if (row->argument != ARGUMENT_NONE && out->argument.len == 0)
-        return scan_refuse(
-            scan, row->argument == ARGUMENT_NAME  ? "the name is missing"
-                  : row->argument == ARGUMENT_TAG ? "the tag is missing"
-                                                  : "the number is missing");
+        return scan_refuse(scan, wanted[row->argument]);
     for (size_t key = 0; missing != 0; key++, missing >>= 1) {
         if ((missing & 1) != 0)
             return scan_refuse(scan, key_rows[key].missing);
@@ -416,6 +444,7 @@ request_parse(char *line, size_t len, size_t name_max, struct request *out,
     out->argument = text_make(NULL, 0);
     out->number = 0;
     out->keys = 0;
+    out->name_count = 0;
     status = scan_next(&scan, &token);
     if (status == TOKEN_NONE)
         return REQUEST_BLANK;

@@ -15,6 +15,7 @@
 #define PROTO_NAME_MAX   255  /* bytes of a lock's name, decoded */
 #define PROTO_TAG_MAX    16
 #define PROTO_OWNER_MAX  32
+#define LOCK_NAMES_MAX   16 /* of one LOCK */
 #define PROTO_NOTE_MAX   128
 #define PROTO_CLIENT_MAX 64                /* HELLO name= */
 #define PROTO_FENCE_MAX  9007199254740991u /* 2^53 - 1 */
@@ -57,8 +58,10 @@ struct request {
     enum command command;        /* COMMAND_COUNT: not recognized */
     char tag[PROTO_TAG_MAX + 1]; /* NUL-terminated; empty: untagged */
     struct text argument;        /* ref into the line; the positional word */
-    uint64_t number;             /* of a NUMBER argument */
-    uint32_t keys;               /* bit 1 << REQUEST_KEY_x for each one given */
+    uint32_t name_count;         /* of LOCK: names; else 0 */
+    struct text names[LOCK_NAMES_MAX]; /* refs; the first is `argument` */
+    uint64_t number;                   /* of a NUMBER argument */
+    uint32_t keys; /* bit 1 << REQUEST_KEY_x for each one given */
     /* What follows is set only where request_has() the key. */
     struct text word[REQUEST_KEY_COUNT]; /* refs into the line; WORD keys */
     uint64_t value[REQUEST_KEY_COUNT];   /* NUMBER, FLAG; DURATION in ms */

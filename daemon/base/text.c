@@ -14,6 +14,17 @@ lower(unsigned char byte)
     return byte;
 }
 
+int
+text_compare(struct text a, struct text b)
+{
+    size_t len = a.len < b.len ? a.len : b.len;
+    int way = len > 0 ? memcmp(a.at, b.at, len) : 0;
+
+    if (way != 0 || a.len == b.len)
+        return way;
+    return a.len < b.len ? -1 : 1;
+}
+
 bool
 text_equal_nocase(struct text a, struct text b)
 {

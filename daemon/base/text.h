@@ -36,6 +36,9 @@ text_equal(struct text a, struct text b)
 }
 
 /* ASCII letters compare without case; other bytes exactly. */
+/* By the bytes: below 0, 0 or above 0, as a is before, equal to or after b. */
+int text_compare(struct text a, struct text b);
+
 bool text_equal_nocase(struct text a, struct text b);
 
 /*

@@ -29,6 +29,14 @@ answer_event(struct core *core, enum event_code event)
     return reply;
 }
 
+/* Nothing where there is nothing to say. */
+void
+reply_pair_if(struct reply *reply, const char *key, struct text value)
+{
+    if (value.len > 0)
+        reply_pair(reply, key, value);
+}
+
 void
 answer_end(
     struct core *core, const struct session *session, struct reply *reply)
@@ -36,8 +44,18 @@ answer_end(
     size_t len = reply_end(reply);
 
     require(len > 0 && len <= ANSWER_BYTES);
+    if (session->away)
+        return; /* there is nobody to hear it */
     effects_line(
         core->effects, slab_handle(&core->sessions, session), (uint32_t)len);
+}
+
+void
+answer_error_begin(struct core *core, struct reply *reply, const char *tag,
+    enum error_code code)
+{
+    reply_error_begin(reply, effects_reserve(core->effects, ANSWER_BYTES),
+        ANSWER_BYTES, tag, code);
 }
 
 void

@@ -5,6 +5,7 @@
 #include "daemon/core/state.h"
 
 #include "daemon/base/assert.h"
+#include "daemon/base/log.h"
 
 typedef void command_function(
     struct core *core, struct session *session, const struct request *request);
@@ -40,6 +41,37 @@ command_pending(
     return pending;
 }
 
+/* Takes an earlier session over, where that was asked. False: it cannot be; the
+ * client was told. */
+static bool
+hello_resume(
+    struct core *core, struct session *session, const struct request *request)
+{
+    bool resume = request_has(request, REQUEST_KEY_RESUME);
+    uint64_t generation = request_value(request, REQUEST_KEY_GEN, 0);
+    uint8_t id[sizeof(session->id)];
+    enum error_code code = ERROR_BADREQ;
+    const char *wrong = NULL;
+
+    if (!resume && generation == 0)
+        return true;
+    if (!resume || generation == 0) {
+        wrong = "resume= and gen= go together";
+    } else if (!text_from_hex(
+                   request->word[REQUEST_KEY_RESUME], id, sizeof(id))) {
+        wrong = "resume= must be a session: 32 hex digits";
+    } else {
+        code = ERROR_CONFLICT;
+        wrong = session_resume(core, session, id, (uint32_t)generation);
+    }
+    if (wrong == NULL)
+        return true;
+    if (code == ERROR_BADREQ)
+        count(core->counters, COUNTER_requests_bad);
+    answer_error(core, session, request->tag, code, wrong);
+    return false;
+}
+
 static void
 command_hello(
     struct core *core, struct session *session, const struct request *request)
@@ -48,6 +80,11 @@ command_hello(
     struct text name = request_word(request, REQUEST_KEY_NAME);
     uint64_t heartbeat_ms = request_value(request, REQUEST_KEY_HEARTBEAT, 0);
 
+    if (request_has(request, REQUEST_KEY_KEEP))
+        session_keep(
+            core, session, us_from_ms(request->value[REQUEST_KEY_KEEP]));
+    if (!hello_resume(core, session, request))
+        return;
     if (name.len > 0) {
         memcpy(session->client, name.at, name.len);
         session->client_len = (uint8_t)name.len;
@@ -61,40 +98,70 @@ command_hello(
     reply_pair(&reply, "server", text_from(core->settings.server));
     if (session->heartbeat_us > 0)
         reply_pair_number(&reply, "heartbeat_ms", session->heartbeat_us / 1000);
+    if (session->keep_us > 0)
+        reply_pair_number(&reply, "keep_ms", session->keep_us / 1000);
+    if (session->generation > 1)
+        reply_pair_number(&reply, "gen", session->generation);
     answer_end(core, session, &reply);
 }
 
-/* The ticket that a LOCK is about, old or new; NULL: the client was told. */
-static struct ticket *
-lock_ticket(
-    struct core *core, struct session *session, const struct request *request)
+/* Puts a request to the ticket that it is about, old or new. */
+static void
+command_to_ticket(
+    struct core *core, struct pending *pending, const struct request *request)
 {
-    struct text owner = request_word(request, REQUEST_KEY_OWNER);
-    struct lock *lock = lock_obtain(core, request->argument);
-    struct ticket *ticket = NULL;
+    const char *limit;
+    struct ticket *ticket = ticket_obtain(core, pending->session,
+        request->argument, request_word(request, REQUEST_KEY_OWNER), &limit);
 
-    if (lock != NULL)
-        ticket = ticket_find(core, session, lock, owner);
-    if (ticket == NULL && session->ticket_count >= core->settings.holds_max) {
-        count(core->counters, COUNTER_limit_holds);
-        answer_limit(core, session, request->tag, "holds");
-    } else if (ticket == NULL) {
-        if (lock != NULL)
-            ticket = ticket_create(core, session, lock, owner);
-        if (ticket == NULL) {
-            count(core->counters, COUNTER_limit_tickets);
-            answer_limit(core, session, request->tag, "tickets");
-        }
+    if (ticket == NULL) {
+        pending_limit(core, pending, limit);
+        return;
     }
-    if (lock != NULL)
-        lock_unref(core, lock);
-    return ticket;
+    pending->ticket = ticket;
+    list_push_back(&ticket->pendings, &pending->ticket_link);
+    ticket_advance(core, ticket);
+}
+
+/* What a LOCK asks for; NULL where that makes sense, else what does not. */
+static const char *
+lock_ask(const struct request *request, struct ask *ask)
+{
+    struct text mode = request_word(request, REQUEST_KEY_MODE);
+    uint64_t limit = request_value(request, REQUEST_KEY_LIMIT, 0);
+    uint64_t permits = request_value(request, REQUEST_KEY_PERMITS, 1);
+    bool semaphore = request_has(request, REQUEST_KEY_LIMIT);
+
+    ask->shared = text_equal(mode, TEXT("shared"));
+    ask->permits = (uint32_t)permits;
+    ask->permits_max = (uint32_t)limit;
+    ask->delay_ms = (uint32_t)request_value(request, REQUEST_KEY_DELAY, 0);
+    ask->hold_ms = request_value(request, REQUEST_KEY_LEASE, 0);
+    if (mode.len > 0 && !ask->shared && !text_equal(mode, TEXT("exclusive")))
+        return "mode= must be exclusive or shared";
+    if (semaphore && mode.len > 0)
+        return "a semaphore (limit=) has no mode=";
+    if (semaphore && limit == 0)
+        return "limit= must be at least 1";
+    if (!semaphore && request_has(request, REQUEST_KEY_PERMITS))
+        return "permits= needs limit=";
+    if (semaphore && permits > limit)
+        return "permits= must be at most limit=";
+    return NULL;
 }
 
 static void
 command_lock(
     struct core *core, struct session *session, const struct request *request)
 {
+    struct ask ask;
+    const char *wrong = lock_ask(request, &ask);
+
+    if (wrong != NULL) {
+        count(core->counters, COUNTER_requests_bad);
+        answer_error(core, session, request->tag, ERROR_BADREQ, wrong);
+        return;
+    }
     if (core->stopping) {
         answer_error(core, session, request->tag, ERROR_DRAINING, NULL);
         return;
@@ -102,25 +169,45 @@ command_lock(
     struct pending *pending = command_pending(core, session, request);
     if (pending == NULL)
         return;
-    struct ticket *ticket = lock_ticket(core, session, request);
-    if (ticket == NULL) {
-        pending_free(core, pending);
-        return;
-    }
     struct text note = request_word(request, REQUEST_KEY_NOTE);
     memcpy(pending->note, note.at, note.len);
     pending->note_len = (uint8_t)note.len;
-    pending->ticket = ticket;
-    pending->hold_ms = request_value(request, REQUEST_KEY_LEASE, 0);
+    pending->ask = ask;
     pending->progress = request_value(request, REQUEST_KEY_PROGRESS, 0) != 0;
-    if (request_has(request, REQUEST_KEY_WAIT)) {
+    pending->no_deadlock = request_value(request, REQUEST_KEY_DEADLOCK, 1) == 0;
+    if (request_has(request, REQUEST_KEY_WAIT))
         pending->wait_us = us_from_ms(request->value[REQUEST_KEY_WAIT]);
-        if (pending->wait_us > 0)
-            wheel_add(&core->wheel, &pending->timer,
-                us_add(core->now_us, pending->wait_us));
+    if (request->name_count > 1) {
+        bundle_begin(core, pending, request);
+        return;
     }
-    list_push_back(&ticket->pendings, &pending->ticket_link);
-    ticket_advance(core, ticket);
+    if (pending->wait_us > 0 && pending->wait_us != NEVER)
+        wheel_add(&core->wheel, &pending->timer,
+            us_add(core->now_us, pending->wait_us));
+    command_to_ticket(core, pending, request);
+}
+
+/* Goes on with a hold of an earlier connection of the session. */
+static void
+command_claim(
+    struct core *core, struct session *session, const struct request *request)
+{
+    if (session->generation == 1) {
+        count(core->counters, COUNTER_requests_bad);
+        answer_error(core, session, request->tag, ERROR_BADREQ,
+            "CLAIM comes after HELLO resume=");
+        return;
+    }
+    if (core->stopping) {
+        answer_error(core, session, request->tag, ERROR_DRAINING, NULL);
+        return;
+    }
+    struct pending *pending = command_pending(core, session, request);
+    if (pending == NULL)
+        return;
+    pending->fence = request->value[REQUEST_KEY_FENCE];
+    pending->holds = (uint32_t)request_value(request, REQUEST_KEY_HOLDS, 1);
+    command_to_ticket(core, pending, request);
 }
 
 /* UNLOCK and RENEW: something is done to a hold that should be there. */
@@ -143,7 +230,7 @@ command_of_hold(
         return;
     pending->ticket = ticket;
     pending->fence = request_value(request, REQUEST_KEY_FENCE, 0);
-    pending->hold_ms = request_value(request, REQUEST_KEY_LEASE, 0);
+    pending->ask.hold_ms = request_value(request, REQUEST_KEY_LEASE, 0);
     list_push_back(&ticket->pendings, &pending->ticket_link);
     ticket_advance(core, ticket);
 }
@@ -173,7 +260,10 @@ command_cancel(
         return;
     }
     count(core->counters, COUNTER_waits_cancelled);
-    ticket_cancel(core, pending->ticket, pending, ERROR_CANCELLED, NULL);
+    if (pending->ticket == NULL)
+        bundle_cancel(core, pending, ERROR_CANCELLED, NULL);
+    else
+        ticket_cancel(core, pending->ticket, pending, ERROR_CANCELLED, NULL);
     answer_ok(core, session, request);
 }
 
@@ -235,6 +325,147 @@ command_pong(
     /* That it came is all that it says, and session_hear() has heard it. */
 }
 
+/* An operation on a lock's record for a request that waits for nothing else;
+ * NULL: there is no room, and the client was told. */
+static struct op *
+command_op(struct core *core, struct session *session,
+    const struct request *request, enum op_kind kind)
+{
+    struct pending *pending = command_pending(core, session, request);
+    struct op *op = NULL;
+
+    if (pending == NULL)
+        return NULL;
+    struct lock *lock = lock_obtain(core, request->argument);
+    if (lock != NULL) {
+        op = op_create(core, kind, lock, slab_handle(&core->pendings, pending));
+        lock_unref(core, lock);
+    }
+    if (op == NULL) {
+        pending_free(core, pending);
+        count(core->counters, COUNTER_limit_requests);
+        answer_limit(core, session, request->tag, "requests");
+        return NULL;
+    }
+    op->give_up_us = core->now_us + core->settings.patience_us;
+    return op;
+}
+
+static void
+command_show(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct op *op = command_op(core, session, request, OP_INSPECT);
+
+    if (op == NULL)
+        return;
+    op->limit = listing_limit(request);
+    op_submit(core, op);
+}
+
+static void
+command_break(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct op *op = command_op(core, session, request, OP_BREAK);
+    char name[2 * PROTO_NAME_MAX];
+
+    if (op == NULL)
+        return;
+    count(core->counters, COUNTER_orders_break);
+    log_write(LOG_WARN, "order_break", "lock=%s by=%s",
+        log_quote(name, sizeof(name), request->argument), session->short_id);
+    op->fence = request_value(request, REQUEST_KEY_FENCE, 0);
+    op_submit(core, op);
+}
+
+void
+command_break_done(struct core *core, struct op *op)
+{
+    struct pending *pending = slab_get(&core->pendings, op->owner);
+    enum op_status status = op->result.status;
+
+    if (pending == NULL)
+        return;
+    if (status != OP_OK && status != OP_GONE) {
+        pending_error(core, pending,
+            status == OP_REFUSED   ? ERROR_INTERNAL
+            : status == OP_UNKNOWN ? ERROR_INDOUBT
+                                   : ERROR_UNAVAILABLE,
+            NULL);
+        return;
+    }
+    struct reply reply = answer_begin(core, pending->tag, "OK");
+    reply_pair_number(
+        &reply, "holders", status == OP_OK ? op->result.ahead : 0);
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+static struct session *
+session_of_word(const struct core *core, struct text word)
+{
+    uint8_t id[16];
+
+    if (text_from_hex(word, id, sizeof(id)))
+        return session_find(core, id);
+    for (uint32_t i = 0; i < core->sessions.touched; i++) {
+        struct session *session = slab_at(&core->sessions, i);
+        if (session != NULL &&
+            text_equal_nocase(text_from(session->short_id), word))
+            return session;
+    }
+    return NULL;
+}
+
+static void
+command_watch(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct pending *pending = command_pending(core, session, request);
+
+    if (pending != NULL)
+        watch_begin(core, pending, request);
+}
+
+static void
+command_unwatch(
+    struct core *core, struct session *session, const struct request *request)
+{
+    if (watch_end(core, session, request->argument))
+        answer_ok(core, session, request);
+    else
+        answer_error(core, session, request->tag, ERROR_NOTHELD,
+            "this session does not watch it");
+}
+
+static void
+command_kill(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct session *other = session_of_word(core, request->argument);
+
+    if (other == NULL) {
+        answer_error(core, session, request->tag, ERROR_NOTHELD,
+            "this broker has no such session");
+        return;
+    }
+    count(core->counters, COUNTER_orders_kill);
+    log_write(LOG_WARN, "order_kill", "session=%s by=%s", other->short_id,
+        session->short_id);
+    answer_ok(core, session, request);
+    session_kill(core, other);
+}
+
+static void
+command_drain(
+    struct core *core, struct session *session, const struct request *request)
+{
+    log_write(LOG_WARN, "order_drain", "by=%s", session->short_id);
+    answer_ok(core, session, request);
+    core_stop(core);
+}
+
 static void
 command_quit(
     struct core *core, struct session *session, const struct request *request)
@@ -248,12 +479,18 @@ static command_function *const commands[COMMAND_COUNT] = {
     [COMMAND_LOCK] = command_lock,
     [COMMAND_UNLOCK] = command_of_hold,
     [COMMAND_RENEW] = command_of_hold,
+    [COMMAND_CLAIM] = command_claim,
     [COMMAND_CANCEL] = command_cancel,
-    [COMMAND_SHOW] = listing_show,
+    [COMMAND_SHOW] = command_show,
     [COMMAND_HELD] = command_held,
+    [COMMAND_WATCH] = command_watch,
+    [COMMAND_UNWATCH] = command_unwatch,
     [COMMAND_LOCKS] = listing_locks,
     [COMMAND_SESSIONS] = listing_sessions,
     [COMMAND_STATS] = listing_stats,
+    [COMMAND_BREAK] = command_break,
+    [COMMAND_KILL] = command_kill,
+    [COMMAND_DRAIN] = command_drain,
     [COMMAND_PING] = command_ping,
     [COMMAND_PONG] = command_pong,
     [COMMAND_HELP] = listing_help,

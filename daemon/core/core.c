@@ -11,6 +11,8 @@
 
 /* A turn that took longer than this was a stall: nobody's silence counts. */
 #define STALL_US 500000
+/* Under way at a time; those that find no room are sent later. */
+#define PROBES_MAX 4096
 
 uint64_t
 core_jitter(struct core *core, uint64_t low_us)
@@ -32,18 +34,28 @@ core_take_memory(struct core *core)
 {
     const struct core_settings *s = &core->settings;
     uint32_t ops = 4 * s->tickets_max + s->requests_max;
-    uint32_t locks = s->tickets_max + s->requests_max;
+    uint32_t locks = 2 * s->tickets_max + s->requests_max;
+    uint32_t sessions = core_sessions_room(s);
 
-    return slab_init(
-               &core->sessions, sizeof(struct session), s->sessions_max) &&
+    return slab_init(&core->sessions, sizeof(struct session), sessions) &&
            slab_init(&core->locks, sizeof(struct lock), locks) &&
            slab_init(&core->tickets, sizeof(struct ticket), s->tickets_max) &&
            slab_init(
                &core->pendings, sizeof(struct pending), s->requests_max) &&
            slab_init(&core->ops, sizeof(struct op), ops) &&
+           slab_init(&core->watches, sizeof(struct watch), s->tickets_max) &&
+           slab_init(&core->probes, sizeof(struct probe), PROBES_MAX) &&
+           slab_init(&core->bundles, sizeof(struct bundle), s->requests_max) &&
            table_init(&core->lock_table, s->tickets_max) &&
            table_init(&core->ticket_table, s->tickets_max) &&
-           table_init(&core->tag_table, s->requests_max);
+           table_init(&core->tag_table, s->requests_max) &&
+           table_init(&core->session_table, sessions);
+}
+
+uint32_t
+core_sessions_room(const struct core_settings *settings)
+{
+    return 2 * settings->sessions_max;
 }
 
 struct core *
@@ -63,6 +75,7 @@ core_create(const struct core_settings *settings, struct counters *counters,
     core->hash_key.word[1] = settings->hash_seed[1];
     random_init(&core->random, settings->seed);
     wheel_init(&core->wheel, now_us);
+    list_init(&core->stirred);
     list_init(&core->ending);
     if (!core_take_memory(core))
         core_destroy(&core);
@@ -85,13 +98,45 @@ core_destroy(struct core **core)
     table_abandon(&(*core)->lock_table);
     table_abandon(&(*core)->ticket_table);
     table_abandon(&(*core)->tag_table);
+    table_abandon(&(*core)->session_table);
     slab_fini(&(*core)->sessions);
     slab_fini(&(*core)->locks);
     slab_fini(&(*core)->tickets);
     slab_fini(&(*core)->pendings);
     slab_fini(&(*core)->ops);
+    slab_fini(&(*core)->bundles);
+    slab_fini(&(*core)->probes);
+    slab_fini(&(*core)->watches);
     free(*core);
     *core = NULL;
+}
+
+static void
+core_inspected(struct core *core, struct op *op)
+{
+    switch (op->reader) {
+    case READER_PENDING:
+        listing_show_done(core, op);
+        return;
+    case READER_WATCH:
+        watch_inspected(core, op);
+        return;
+    case READER_DEADLOCK:
+        deadlock_inspected(core, op);
+        return;
+    }
+}
+
+/* A message of another broker, or of a script. */
+static void
+core_news(struct core *core, struct text news)
+{
+    if (news.len == 0)
+        return;
+    if (news.at[0] == 'W')
+        watch_hint(core, text_make(news.at + 1, news.len - 1));
+    else
+        deadlock_message(core, news);
 }
 
 static void
@@ -103,6 +148,8 @@ core_op_done(struct core *core, struct op *op)
     require(lock != NULL);
     for (uint32_t i = 0; i < result->grant_count; i++)
         ticket_granted_by_the_way(core, &result->grants[i], result->sent_us);
+    if (result->more)
+        lock_ask_at(core, lock, core->now_us);
     if (result->handed)
         lock_ask_at(
             core, lock, core->now_us + us_from_ms(CORE_LAPSE_MS) + 50000);
@@ -113,6 +160,8 @@ core_op_done(struct core *core, struct op *op)
         ticket_done(core, op);
         break;
     case OP_LOOK:
+        if (op->watch)
+            watch_looked(core, lock, result->status);
         if (result->status == OP_UNSENT || result->status == OP_UNKNOWN)
             lock_ask_at(core, lock, core->now_us + us_from_ms(CORE_LAPSE_MS));
         else if (result->status == OP_OK && result->again_ms > 0)
@@ -120,7 +169,13 @@ core_op_done(struct core *core, struct op *op)
                 core->now_us + us_from_ms(result->again_ms) + 20000);
         break;
     case OP_INSPECT:
-        listing_show_done(core, op);
+        core_inspected(core, op);
+        break;
+    case OP_PUBLISH:
+        deadlock_sent(core, op);
+        break;
+    case OP_BREAK:
+        command_break_done(core, op);
         break;
     case OP_KIND_COUNT:
         require(false);
@@ -140,6 +195,15 @@ core_unheard(struct core *core)
 }
 
 static void
+core_pending_timer(struct core *core, struct pending *pending)
+{
+    if (pending->command == COMMAND_WATCH)
+        watch_give_up(core, pending);
+    else
+        ticket_wait_over(core, pending);
+}
+
+static void
 core_timer(struct core *core, struct wheel_node *node)
 {
     switch ((enum timer_kind)node->kind) {
@@ -150,10 +214,13 @@ core_timer(struct core *core, struct wheel_node *node)
         ticket_timer(core, container_of(node, struct ticket, timer));
         return;
     case TIMER_PENDING:
-        ticket_wait_over(core, container_of(node, struct pending, timer));
+        core_pending_timer(core, container_of(node, struct pending, timer));
         return;
     case TIMER_LOCK:
         lock_timer(core, container_of(node, struct lock, timer));
+        return;
+    case TIMER_WATCH:
+        watch_timer(core, container_of(node, struct lock, watch_timer));
         return;
     }
 }
@@ -169,7 +236,7 @@ core_stop_sessions(struct core *core)
     }
 }
 
-static void
+void
 core_stop(struct core *core)
 {
     if (core->stopping)
@@ -179,7 +246,8 @@ core_stop(struct core *core)
     core_stop_sessions(core);
     for (uint32_t i = 0; i < core->pendings.touched; i++) {
         struct pending *pending = slab_at(&core->pendings, i);
-        if (pending != NULL && pending->command == COMMAND_LOCK)
+        if (pending != NULL && pending->command == COMMAND_LOCK &&
+            pending->ticket != NULL)
             wheel_add(&core->wheel, &pending->timer, core->now_us);
     }
 }
@@ -188,12 +256,17 @@ static void
 core_stop_grace_over(struct core *core)
 {
     core->stop_us = 0;
-    for (uint32_t i = 0; i < core->tickets.touched; i++) {
-        struct ticket *ticket = slab_at(&core->tickets, i);
-        if (ticket != NULL)
-            ticket_stop(core, ticket);
-    }
     core_stop_sessions(core);
+}
+
+/* What was put off to the end of a step, when nobody on the way is left. */
+static void
+core_settle(struct core *core)
+{
+    do {
+        ticket_advance_stirred(core);
+        session_end_all(core);
+    } while (!list_empty(&core->stirred));
 }
 
 static void
@@ -206,7 +279,7 @@ core_time(struct core *core, struct core_event *event)
     while (effects_room(core->effects) &&
            (node = wheel_pop(&core->wheel, core->now_us)) != NULL) {
         core_timer(core, node);
-        session_end_all(core);
+        core_settle(core);
     }
     event->more = node != NULL;
 }
@@ -217,6 +290,7 @@ core_more(struct core *core, struct session *session)
 {
     bool served = false;
 
+    watch_flush(core, session);
     LIST_EACH_SAFE (link, &session->pendings) {
         struct pending *pending =
             container_of(link, struct pending, session_link);
@@ -253,7 +327,7 @@ core_session_event(struct core *core, struct core_event *event)
 {
     struct session *session = slab_get(&core->sessions, event->session);
 
-    if (session == NULL)
+    if (session == NULL || session->away)
         return;
     if (event->kind == CORE_LINE) {
         session_hear(core, session);
@@ -317,7 +391,14 @@ core_step(struct core *core, uint64_t now_us, struct core_event *event,
         count(core->counters, COUNTER_hints);
         ticket_hint(core, event->hint.request);
         break;
+    case CORE_BROKEN:
+        ticket_broken(core, event->hint.request, event->hint.fence);
+        break;
+    case CORE_NEWS:
+        core_news(core, event->news);
+        break;
     case CORE_UNHEARD:
+        watch_unheard(core);
         core_unheard(core);
         break;
     case CORE_TIME:
@@ -327,7 +408,7 @@ core_step(struct core *core, uint64_t now_us, struct core_event *event,
         core_stop(core);
         break;
     }
-    session_end_all(core);
+    core_settle(core);
     core->effects = NULL;
 }
 
@@ -339,6 +420,12 @@ core_next_us(const struct core *core)
     if (core->stopping && core->stop_us != 0)
         next_us = us_min(next_us, core->stop_us);
     return next_us;
+}
+
+bool
+core_stopping(const struct core *core)
+{
+    return core->stopping;
 }
 
 bool
@@ -370,18 +457,22 @@ check_ticket(const struct core *core, const struct ticket *ticket)
     bool main_op = !handle_equal(ticket->main_op, HANDLE_NONE);
 
     require(ticket->lock->refs > 0);
-    require(ticket->state != TICKET_IDLE);
+    if (ticket->state == TICKET_IDLE)
+        require(ticket->session != NULL && !list_empty(&ticket->pendings) &&
+                pending_stands(pending));
     require(main_op == (ticket->state == TICKET_ASKING) ||
             ticket->state == TICKET_LEAVING);
     if (ticket->state == TICKET_HELD)
-        require(ticket->holds > 0 && ticket->fence > 0 &&
-                ticket->session != NULL && wheel_node_set(&ticket->timer));
-    if (ticket->state == TICKET_WAITING)
+        require((ticket->holds > 0) != ticket->unattended &&
+                ticket->fence > 0 && ticket->session != NULL &&
+                wheel_node_set(&ticket->timer));
+    if (ticket->state == TICKET_WAITING && !ticket->unattended)
         require(pending != NULL && !list_empty(&ticket->pendings) &&
                 pending->asked);
     if (ticket->session == NULL)
         require(list_empty(&ticket->pendings));
-    require((ticket->state == TICKET_HELD) == (ticket->lock->holder == ticket));
+    require(
+        (ticket->state == TICKET_HELD) == !list_empty(&ticket->holder_link));
     if (ticket->state == TICKET_HELD)
         require(ticket->session->least_us <= ticket->deadline_us);
     (void)core;

@@ -29,6 +29,8 @@ enum core_event_kind {
     CORE_EXPEL,    /* the connection must end: `expel` says why */
     CORE_DONE,     /* the store gives an operation back */
     CORE_HINT,     /* another broker granted a ticket of ours */
+    CORE_BROKEN,   /* a hold of ours was taken away */
+    CORE_NEWS,     /* a script or another broker has published something */
     CORE_UNHEARD,  /* hints may have been missed */
     CORE_TIME,     /* time has passed; `more` is set where there is more due */
     CORE_STOP,     /* begin to drain */
@@ -61,9 +63,10 @@ struct core_event {
         struct {
             uint64_t request;
             uint64_t fence;
-        } hint;
+        } hint; /* HINT, BROKEN */
 
-        bool more; /* TIME (out) */
+        struct text news; /* NEWS: what was published */
+        bool more;        /* TIME (out) */
     };
 };
 
@@ -78,8 +81,15 @@ void core_destroy(struct core **core);
 void core_step(struct core *core, uint64_t now_us, struct core_event *event,
     struct effects *effects);
 
+/* One more than the highest index of a session's handle: those whose connection
+ * has ended may be kept. */
+uint32_t core_sessions_room(const struct core_settings *settings);
+
 /* When to come with CORE_TIME at the latest; WHEEL_NEVER: no need to. */
 uint64_t core_next_us(const struct core *core);
+
+/* Whether it stops, by CORE_STOP or by a client's DRAIN. */
+bool core_stopping(const struct core *core);
 
 /* Whether a stopping core has nothing left to do. */
 bool core_stopped(const struct core *core);

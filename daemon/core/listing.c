@@ -16,7 +16,7 @@
 /* Places that one part of a list looks at; a part may so be short, or empty. */
 #define LISTING_LOOKS 16384
 
-static uint32_t
+uint32_t
 listing_limit(const struct request *request)
 {
     if (!request_has(request, REQUEST_KEY_LIMIT))
@@ -34,13 +34,6 @@ listing_cursor(const struct request *request)
 }
 
 static void
-pair_if(struct reply *reply, const char *key, struct text value)
-{
-    if (value.len > 0)
-        reply_pair(reply, key, value);
-}
-
-static void
 listing_end(struct core *core, struct session *session, const char *tag,
     uint32_t shown, uint32_t next)
 {
@@ -50,35 +43,6 @@ listing_end(struct core *core, struct session *session, const char *tag,
     if (next > 0)
         reply_pair_number(&reply, "cursor", next);
     answer_end(core, session, &reply);
-}
-
-void
-listing_show(
-    struct core *core, struct session *session, const struct request *request)
-{
-    if (session->pending_count >= core->settings.outstanding_max) {
-        count(core->counters, COUNTER_limit_outstanding);
-        answer_limit(core, session, request->tag, "outstanding");
-        return;
-    }
-    struct pending *pending = pending_create(core, session, request);
-    struct lock *lock = lock_obtain(core, request->argument);
-    struct op *op = NULL;
-    if (pending != NULL && lock != NULL)
-        op = op_create(
-            core, OP_INSPECT, lock, slab_handle(&core->pendings, pending));
-    if (lock != NULL)
-        lock_unref(core, lock);
-    if (op == NULL) {
-        if (pending != NULL)
-            pending_free(core, pending);
-        count(core->counters, COUNTER_limit_requests);
-        answer_limit(core, session, request->tag, "requests");
-        return;
-    }
-    op->give_up_us = core->now_us + core->settings.patience_us;
-    op->limit = listing_limit(request);
-    op_submit(core, op);
 }
 
 static void
@@ -97,15 +61,32 @@ show_ticket(struct core *core, const struct pending *pending,
         reply_pair_number(&reply, "position", position);
     reply_pair(&reply, "session", text_make(short_id, sizeof(short_id)));
     reply_pair(&reply, "broker", text_from(ticket->broker));
+    if (ticket->permits > 1)
+        reply_pair_number(&reply, "permits", ticket->permits);
+    if (ticket->shared)
+        reply_pair(&reply, "mode", TEXT("shared"));
+    if (ticket->broken)
+        reply_pair_number(&reply, "broken", 1);
     if (ticket->granted) {
         reply_pair_number(&reply, "fence", ticket->fence);
         reply_pair_number(&reply, "ttl_ms", ticket->ttl_ms);
     }
     reply_pair_number(&reply, "age_ms", ticket->age_ms);
-    pair_if(&reply, "name", ticket->client);
-    pair_if(&reply, "owner", ticket->owner);
-    pair_if(&reply, "note", ticket->note);
+    reply_pair_if(&reply, "name", ticket->client);
+    reply_pair_if(&reply, "owner", ticket->owner);
+    reply_pair_if(&reply, "note", ticket->note);
     answer_end(core, pending->session, &reply);
+}
+
+static struct text
+show_mode(const struct op_result *result)
+{
+    if (result->limit > 0)
+        return TEXT("semaphore");
+    for (uint32_t i = 0; i < result->ticket_count; i++)
+        if (result->tickets[i].granted && result->tickets[i].shared)
+            return TEXT("shared");
+    return TEXT("exclusive");
 }
 
 void
@@ -132,11 +113,27 @@ listing_show_done(struct core *core, struct op *op)
     bool held = result->holders > 0;
     reply_pair(&reply, "state", held ? TEXT("held") : TEXT("free"));
     if (held)
-        reply_pair(&reply, "mode", TEXT("exclusive"));
+        reply_pair(&reply, "mode", show_mode(result));
+    if (result->limit > 0) {
+        reply_pair_number(&reply, "limit", result->limit);
+        reply_pair_number(&reply, "permits", result->used);
+    }
     reply_pair_number(&reply, "holders", result->holders);
     reply_pair_number(&reply, "waiters", result->waiters);
     answer_end(core, pending->session, &reply);
     pending_free(core, pending);
+}
+
+/* Nothing is said of an exclusive hold. */
+static void
+reply_kind(struct reply *reply, const struct ask *ask)
+{
+    if (ask->permits_max > 0) {
+        reply_pair_number(reply, "limit", ask->permits_max);
+        reply_pair_number(reply, "permits", ask->permits);
+    } else if (ask->shared) {
+        reply_pair(reply, "mode", TEXT("shared"));
+    }
 }
 
 static void
@@ -149,9 +146,10 @@ held_item(struct core *core, const struct pending *pending,
         &reply, "name", text_make(ticket->lock->name, ticket->lock->name_len));
     reply_pair_number(&reply, "fence", ticket->fence);
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
-    reply_pair_number(&reply, "count", ticket->holds);
-    pair_if(&reply, "owner", ticket_owner(ticket));
-    pair_if(&reply, "note", ticket_note(ticket));
+    reply_pair_number(&reply, "count", ticket->holds - ticket->bundled);
+    reply_kind(&reply, &ticket->ask);
+    reply_pair_if(&reply, "owner", ticket_owner(ticket));
+    reply_pair_if(&reply, "note", ticket_note(ticket));
     answer_end(core, pending->session, &reply);
 }
 
@@ -164,7 +162,8 @@ listing_held(struct core *core, struct pending *pending)
 
     LIST_EACH (link, &session->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, session_link);
-        if (ticket->serial <= pending->cursor || ticket->state != TICKET_HELD)
+        if (ticket->serial <= pending->cursor || ticket->state != TICKET_HELD ||
+            ticket->holds == ticket->bundled)
             continue;
         if (part == LISTING_MAX) {
             effects_add(core->effects, EFFECT_MORE,
@@ -184,8 +183,12 @@ static void
 locks_item(struct core *core, struct session *session, const char *tag,
     const struct lock *lock)
 {
-    const struct ticket *holder = lock->holder;
-    uint32_t holders = holder != NULL;
+    const struct ticket *holder = NULL;
+    uint32_t holders = 0;
+    LIST_EACH (link, &lock->holders) {
+        if (holders++ == 0)
+            holder = container_of(link, struct ticket, holder_link);
+    }
     struct reply reply = answer_begin(core, tag, "ITEM");
     reply_pair(&reply, "name", text_make(lock->name, lock->name_len));
     reply_pair(&reply, "state", holders > 0 ? TEXT("held") : TEXT("waiting"));
@@ -196,9 +199,10 @@ locks_item(struct core *core, struct session *session, const char *tag,
         reply_pair_number(&reply, "fence", holder->fence);
         reply_pair_number(
             &reply, "age_ms", (core->now_us - holder->granted_us) / 1000);
-        pair_if(&reply, "client", ticket_client(holder));
-        pair_if(&reply, "owner", ticket_owner(holder));
-        pair_if(&reply, "note", ticket_note(holder));
+        reply_kind(&reply, &holder->ask);
+        reply_pair_if(&reply, "client", ticket_client(holder));
+        reply_pair_if(&reply, "owner", ticket_owner(holder));
+        reply_pair_if(&reply, "note", ticket_note(holder));
     }
     answer_end(core, session, &reply);
 }
@@ -213,7 +217,7 @@ listing_locks(
 
     for (uint32_t i = listing_cursor(request); i < core->locks.touched; i++) {
         const struct lock *lock = slab_at(&core->locks, i);
-        if (lock != NULL && lock->holder == NULL && lock->waiting == 0)
+        if (lock != NULL && list_empty(&lock->holders) && lock->waiting == 0)
             lock = NULL;
         if (looked++ == LISTING_LOOKS || (lock != NULL && shown == limit)) {
             listing_end(core, session, request->tag, shown, i);
@@ -233,7 +237,8 @@ sessions_item(struct core *core, struct session *to, const char *tag,
 {
     struct reply reply = answer_begin(core, tag, "ITEM");
     reply_pair(&reply, "session", text_from(session->short_id));
-    pair_if(&reply, "name", text_make(session->client, session->client_len));
+    reply_pair_if(
+        &reply, "name", text_make(session->client, session->client_len));
     reply_pair(&reply, "peer", text_from(session->peer));
     reply_pair_number(
         &reply, "age_ms", (core->now_us - session->opened_us) / 1000);
@@ -241,6 +246,8 @@ sessions_item(struct core *core, struct session *to, const char *tag,
         &reply, "idle_ms", (core->now_us - session->heard_us) / 1000);
     reply_pair_number(&reply, "holds", session->held);
     reply_pair_number(&reply, "waits", session->waiting);
+    if (session->away)
+        reply_pair_number(&reply, "away", 1);
     answer_end(core, to, &reply);
 }
 

@@ -67,6 +67,9 @@ lock_obtain(struct core *core, struct text name)
         return NULL;
     wheel_node_init(&lock->timer, TIMER_LOCK);
     list_init(&lock->tickets);
+    list_init(&lock->holders);
+    list_init(&lock->watches);
+    wheel_node_init(&lock->watch_timer, TIMER_WATCH);
     lock->refs = 1;
     memcpy(lock->name, name.at, name.len);
     lock->name_len = (uint16_t)name.len;

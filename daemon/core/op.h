@@ -19,18 +19,39 @@ enum op_kind {
     OP_RENEW,   /* the ticket's broker is there: renew, claim, keep the place */
     OP_LOOK,    /* no ticket: look for what has expired */
     OP_INSPECT, /* read, for people */
+    OP_BREAK,   /* take it from its holders */
+    OP_PUBLISH, /* words[1] to the broker words[0] */
     OP_KIND_COUNT
 };
 
+/* Whom an OP_INSPECT is for. */
+enum op_reader {
+    READER_PENDING, /* SHOW: `owner` is the request */
+    READER_WATCH,
+    READER_DEADLOCK, /* `owner` is the probe */
+};
+
 enum op_status {
-    OP_OK,      /* held; released; looked */
-    OP_WAITING, /* stands in the queue */
-    OP_BUSY,    /* not granted, and not put in the queue, as asked */
-    OP_FULL,    /* the lock has all the tickets that it may have */
-    OP_GONE,    /* there is no such ticket any more */
-    OP_UNSENT,  /* Redis could not be asked until give_up_us: nothing ran */
-    OP_UNKNOWN, /* it was asked and the answer is not to be had */
-    OP_REFUSED, /* the record is not ours, too new, or the script failed */
+    OP_OK,       /* held; released; looked */
+    OP_WAITING,  /* stands in the queue */
+    OP_BUSY,     /* not granted, and not put in the queue, as asked */
+    OP_FULL,     /* the lock has all the tickets that it may have */
+    OP_CONFLICT, /* of another kind than the tickets that stand */
+    OP_GONE,     /* there is no such ticket any more */
+    OP_BROKEN,   /* it was taken from its holder */
+    OP_MOVED,    /* it is of a later generation of its session */
+    OP_UNSENT,   /* Redis could not be asked until give_up_us: nothing ran */
+    OP_UNKNOWN,  /* it was asked and the answer is not to be had */
+    OP_REFUSED,  /* the record is not ours, too new, or the script failed */
+};
+
+/* What a LOCK asks for beside the name. */
+struct ask {
+    bool shared;
+    uint32_t permits;
+    uint32_t permits_max; /* of a semaphore; 0: it is none */
+    uint32_t delay_ms;    /* lock-delay */
+    uint64_t hold_ms;     /* lease=; 0: renewed as long as the session lives */
 };
 
 /* Another ticket of this broker that was granted by the way. */
@@ -45,11 +66,17 @@ struct op_grant {
 /* A ticket as OP_INSPECT shows it. */
 struct op_ticket {
     bool granted;
+    bool shared;
+    bool broken;
     uint8_t session[16];
+    uint8_t owner_hash[8];
+    uint32_t generation;
+    uint32_t permits;
     char broker[9];
     uint64_t fence;
     uint64_t ttl_ms;   /* that remain; of the lease, or of the waiter's life */
     uint64_t age_ms;   /* since grant or arrival */
+    uint64_t since_us; /* that, by Redis' clock */
     struct text owner; /* refs, valid during the completion */
     struct text client;
     struct text note;
@@ -58,14 +85,26 @@ struct op_ticket {
 struct op_result {
     enum op_status status;
     bool handed; /* a grant went to a waiter of another broker */
+    bool more;   /* so many were granted that some are left: ask again */
     uint32_t place;
     uint64_t arrival;
     uint64_t fence;
     uint32_t ttl_ms;   /* that remained when Redis answered */
     uint32_t again_ms; /* OP_WAITING, OP_BUSY: when to look again */
-    uint32_t ahead;    /* place in the queue, from 1 */
+    uint32_t ahead;    /* place in the queue, from 1; OP_BREAK: how many */
+    uint32_t hold_ms;  /* of a hold: until the end of its lease=; 0: none */
     uint32_t holders;  /* OP_INSPECT */
     uint32_t waiters;
+    uint32_t limit;      /* OP_INSPECT: permits of a semaphore, 0: none */
+    uint32_t used;       /* OP_INSPECT: of them */
+    struct ask ask;      /* OP_RENEW with `moves`: what was asked for it */
+    uint32_t typical_ms; /* how long holds last; 0: not known */
+    /* `tell`, and somebody is in the way: */
+    bool told;
+    uint32_t holder_age_ms;
+    struct text holder_client; /* refs, valid during the completion */
+    struct text holder_owner;
+    struct text holder_note;
     uint64_t sent_us; /* when the call was sent that Redis answered */
     const struct op_grant *grants; /* ref, valid during the completion */
     uint32_t grant_count;
@@ -79,13 +118,19 @@ struct op {
     struct wheel_node timer; /* the store's */
     enum op_kind kind;
     /* the core's */
-    struct handle owner; /* ticket, lock or pending request, by kind */
+    enum op_reader reader;
+    struct handle owner; /* ticket, lock, pending request or probe, by kind */
     struct handle lock;
     /* the question */
     struct text name; /* ref: the lock's */
     uint16_t slot;
     bool retry;    /* OP_ACQUIRE, OP_RELEASE: it may have run already */
     bool no_queue; /* OP_ACQUIRE */
+    bool moves;    /* OP_ACQUIRE, OP_RENEW: of an earlier generation, perhaps */
+    bool tell;     /* OP_ACQUIRE, OP_RENEW: who is in the way */
+    bool shares;   /* OP_RENEW: from now on */
+    bool unclean;  /* OP_RELEASE: lock-delay begins */
+    bool watch;    /* OP_LOOK: changes are to be told for a lease */
     bool sets_end; /* OP_RENEW: a client's own, whose end may be nearer */
     uint32_t generation;
     uint8_t session[16];
@@ -96,11 +141,11 @@ struct op {
     uint64_t fence;   /* 0: any, or a waiter's */
     uint64_t seen;    /* the highest fence known of that slot */
     uint32_t lease_ms;
-    uint64_t hold_ms;     /* OP_ACQUIRE: of lease=, 0: none */
+    struct ask ask;       /* OP_ACQUIRE */
     uint64_t hard_end_us; /* OP_RENEW: of lease=, WHEEL_NEVER: none */
     uint64_t give_up_us;  /* where Redis cannot be asked */
     uint32_t limit;       /* OP_INSPECT: tickets at most */
-    struct text words[3]; /* OP_ACQUIRE: refs: owner, client, note */
+    struct text words[3]; /* OP_ACQUIRE: refs: owner, client, note; PUBLISH */
     /* the store's */
     bool single; /* goes alone, by ASK or after a failure */
     bool asking; /* after ASKING */

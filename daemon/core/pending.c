@@ -60,12 +60,22 @@ pending_create(
     return pending;
 }
 
+/* It has its turn at the ticket, and nothing is to be done for it now: neither
+ * it nor what is behind it. */
+bool
+pending_stands(const struct pending *pending)
+{
+    return pending->part == PART_WAITS || pending->part == PART_HAD;
+}
+
 void
 pending_free(struct core *core, struct pending *pending)
 {
     struct session *session = pending->session;
 
     require(session->pending_count > 0);
+    if (!handle_equal(pending->bundle, HANDLE_NONE))
+        bundle_abandon(core, pending);
     if (pending->tag[0] != '\0')
         table_remove(&core->tag_table, &pending->tag_table);
     wheel_remove(&core->wheel, &pending->timer);
@@ -80,6 +90,65 @@ void
 pending_error(struct core *core, struct pending *pending, enum error_code code,
     const char *why)
 {
+    if (pending->part != PART_NONE) {
+        bundle_refused(core, pending, code, NULL, TEXT(""), why);
+        return;
+    }
     answer_error(core, pending->session, pending->tag, code, why);
     pending_free(core, pending);
+}
+
+/* Refused by a limit, which the caller has counted. */
+void
+pending_limit(struct core *core, struct pending *pending, const char *limit)
+{
+    if (pending->part != PART_NONE) {
+        bundle_refused(
+            core, pending, ERROR_LIMIT, "limit", text_from(limit), NULL);
+        return;
+    }
+    answer_limit(core, pending->session, pending->tag, limit);
+    pending_free(core, pending);
+}
+
+/* A LOCK of one of the names that `whole` is about; NULL: there is no room. */
+struct pending *
+pending_create_part(struct core *core, const struct pending *whole)
+{
+    struct pending *part = slab_alloc(&core->pendings);
+
+    if (part == NULL)
+        return NULL;
+    wheel_node_init(&part->timer, TIMER_PENDING);
+    list_init(&part->ticket_link);
+    part->session = whole->session;
+    part->command = COMMAND_LOCK;
+    part->bundle = whole->bundle;
+    part->part = PART_WAITS;
+    part->wait_us = whole->wait_us;
+    part->progress = whole->progress;
+    part->no_deadlock = whole->no_deadlock;
+    part->ask = whole->ask;
+    part->ask.hold_ms = 0;
+    part->note_len = whole->note_len;
+    memcpy(part->note, whole->note, whole->note_len);
+    list_push_back(&part->session->pendings, &part->session_link);
+    part->session->pending_count++;
+    return part;
+}
+
+/* Its turn has come; what is left of the time to wait is its own. */
+void
+pending_begin_part(
+    struct core *core, struct pending *part, const struct pending *whole)
+{
+    uint64_t end_us = us_add(whole->began_us, whole->wait_us);
+
+    require(part->part == PART_WAITS);
+    part->part = PART_ASKS;
+    part->began_us = core->now_us;
+    if (whole->wait_us > 0 && end_us != NEVER) {
+        part->wait_us = end_us > core->now_us ? end_us - core->now_us : 0;
+        wheel_add(&core->wheel, &part->timer, end_us);
+    }
 }

@@ -5,6 +5,11 @@
  *
  *     OPEN --QUIT, FIN, stop--> CLOSING --all answered--> BYE, gone
  *       \--------RST, heartbeat, expelled---------------> gone
+ *
+ * With keep= a session that is gone is away: its tickets stand, and another
+ * connection may take them over (HELLO resume=), here or at another broker,
+ * until its time is over. A broker that stops releases nothing of it either: it
+ * forgets, and what stands in Redis is the client's to claim.
  */
 #include "daemon/core/state.h"
 
@@ -25,7 +30,55 @@ session_silence_us(const struct core *core, const struct session *session)
         silence_us = us_min(
             silence_us, end_us > core->now_us ? end_us - core->now_us : 0);
     }
-    return silence_us;
+    return us_add(silence_us, session->keep_us);
+}
+
+/* Whether what it holds and waits for outlives its connection. */
+bool
+session_keeps(const struct session *session)
+{
+    return session->keep_us > 0 && !session->killed &&
+           session->bye_counter != COUNTER_closed_quit;
+}
+
+static uint64_t
+session_hash(const struct core *core, const uint8_t id[16])
+{
+    return hash_bytes(&core->hash_key, id, 16);
+}
+
+struct session *
+session_find(const struct core *core, const uint8_t id[16])
+{
+    uint64_t hash = session_hash(core, id);
+
+    for (struct table_node *node = table_first(&core->session_table, hash);
+         node != NULL; node = table_next(node)) {
+        struct session *session = container_of(node, struct session, table);
+        if (memcmp(session->id, id, sizeof(session->id)) == 0)
+            return session;
+    }
+    return NULL;
+}
+
+static void
+session_set_id(struct core *core, struct session *session, const uint8_t id[16])
+{
+    memcpy(session->id, id, sizeof(session->id));
+    uint64_t public = core_public_hash(session->id, sizeof(session->id));
+    text_to_hex(session->short_id, (const uint8_t *)&public, SHORT_ID_BYTES);
+    table_insert(&core->session_table, &session->table, session_hash(core, id));
+}
+
+static void
+session_arm(struct core *core, struct session *session)
+{
+    uint64_t due_us = us_min(session->beat_due_us, session->keep_due_us);
+
+    if (due_us == NEVER)
+        wheel_remove(&core->wheel, &session->timer);
+    else
+        wheel_add(&core->wheel, &session->timer, due_us);
 }
 
 static void
@@ -57,9 +110,10 @@ session_open(struct core *core, struct core_event *event)
     }
     session->state = SESSION_OPEN;
     session->tcp = event->open.tcp;
-    memcpy(session->id, event->open.id, sizeof(session->id));
-    uint64_t public = core_public_hash(session->id, sizeof(session->id));
-    text_to_hex(session->short_id, (const uint8_t *)&public, SHORT_ID_BYTES);
+    session_set_id(core, session, event->open.id);
+    session->generation = 1;
+    session->beat_due_us = NEVER;
+    session->keep_due_us = NEVER;
     size_t peer_len = strnlen(event->open.peer, sizeof(session->peer) - 1);
     memcpy(session->peer, event->open.peer, peer_len);
     session->opened_us = core->now_us;
@@ -68,6 +122,8 @@ session_open(struct core *core, struct core_event *event)
     wheel_node_init(&session->timer, TIMER_SESSION);
     list_init(&session->tickets);
     list_init(&session->pendings);
+    list_init(&session->watches);
+    list_init(&session->news);
     list_init(&session->ending_link);
     count(core->counters, COUNTER_sessions_opened);
     event->session = slab_handle(&core->sessions, session);
@@ -85,26 +141,131 @@ session_heartbeat(
     struct core *core, struct session *session, uint64_t heartbeat_us)
 {
     session->heartbeat_us = heartbeat_us;
-    wheel_add(
-        &core->wheel, &session->timer, us_add(core->now_us, heartbeat_us));
+    session->beat_due_us = us_add(core->now_us, heartbeat_us);
+    session_arm(core, session);
+}
+
+void
+session_keep(struct core *core, struct session *session, uint64_t keep_us)
+{
+    (void)core;
+    session->keep_us = keep_us;
+}
+
+static void
+session_drop_pendings(struct core *core, struct session *session)
+{
+    while (!list_empty(&session->pendings))
+        pending_free(core,
+            container_of(session->pendings.next, struct pending, session_link));
+}
+
+/* `lock` for a LOCK; what only reads is never in doubt. */
+static enum error_code
+refusal_of(enum command command, enum error_code lock)
+{
+    if (command == COMMAND_LOCK)
+        return lock;
+    if (command == COMMAND_SHOW || command == COMMAND_HELD ||
+        command == COMMAND_WATCH)
+        return ERROR_UNAVAILABLE;
+    return ERROR_INDOUBT;
+}
+
+/* The last word on what is outstanding: LOCKs are told `code`. */
+static void
+session_refuse_pendings(
+    struct core *core, struct session *session, enum error_code code)
+{
+    while (!list_empty(&session->pendings)) {
+        struct pending *pending =
+            container_of(session->pendings.next, struct pending, session_link);
+        pending_error(core, pending, refusal_of(pending->command, code), NULL);
+    }
+}
+
+static void
+session_drop_watches(struct core *core, struct session *session)
+{
+    while (!list_empty(&session->watches))
+        watch_free(core,
+            container_of(session->watches.next, struct watch, session_link));
+    session->watch_waits = false;
 }
 
 /* Takes the session out of all tables; its tickets go on without it. */
 static void
 session_free(struct core *core, struct session *session, enum counter counter)
 {
-    while (!list_empty(&session->pendings))
-        pending_free(core,
-            container_of(session->pendings.next, struct pending, session_link));
+    session_drop_pendings(core, session);
+    session_drop_watches(core, session);
     LIST_EACH_SAFE (link, &session->tickets) {
         ticket_orphan(core, container_of(link, struct ticket, session_link));
     }
     require(session->ticket_count == 0 && session->pending_count == 0);
     wheel_remove(&core->wheel, &session->timer);
     list_remove(&session->ending_link);
+    table_remove(&core->session_table, &session->table);
+    core->away -= session->away;
     count(core->counters, COUNTER_sessions_closed);
     count(core->counters, counter);
     slab_free(&core->sessions, session);
+}
+
+/* The connection has ended, and the session is kept for another one. */
+static void
+session_go_away(
+    struct core *core, struct session *session, enum counter counter)
+{
+    count(core->counters, COUNTER_sessions_kept);
+    count(core->counters, counter);
+    core->away++;
+    session->away = true;
+    session->state = SESSION_OPEN;
+    session->bye = NULL;
+    session->bye_counter = COUNTER_closed_dropped;
+    session->heartbeat_us = 0;
+    session->beat_due_us = NEVER;
+    session->keep_due_us = us_add(core->now_us, session->keep_us);
+    list_remove(&session->ending_link);
+    session->ending = false;
+    session_drop_pendings(core, session);
+    session_drop_watches(core, session);
+    LIST_EACH_SAFE (link, &session->tickets) {
+        ticket_leave_unattended(
+            core, container_of(link, struct ticket, session_link));
+    }
+    session_arm(core, session);
+}
+
+/* A broker that stops: what the session has in Redis is no concern of it. */
+static void
+session_forget(struct core *core, struct session *session, enum counter counter)
+{
+    session_drop_pendings(core, session);
+    LIST_EACH_SAFE (link, &session->tickets) {
+        ticket_forget(core, container_of(link, struct ticket, session_link));
+    }
+    session_free(core, session, counter);
+}
+
+/* The connection is no more. */
+static void
+session_disconnected(
+    struct core *core, struct session *session, enum counter counter)
+{
+    bool room = core->away < core->settings.sessions_max;
+
+    bool over = core->stopping && core->stop_us == 0;
+
+    if (over)
+        session_forget(core, session, counter);
+    else if (!session_keeps(session) || session->ticket_count == 0 || !room)
+        session_free(core, session, counter);
+    else if (core->stopping)
+        session_forget(core, session, counter);
+    else
+        session_go_away(core, session, counter);
 }
 
 /* The connection is gone: nothing can be sent any more. */
@@ -113,7 +274,7 @@ session_drop(struct core *core, struct session *session, enum counter counter)
 {
     log_write(LOG_DEBUG, "session_dropped", "session=%s tickets=%" PRIu32,
         session->short_id, session->ticket_count);
-    session_free(core, session, counter);
+    session_disconnected(core, session, counter);
 }
 
 /* Says BYE and ends the connection. */
@@ -127,7 +288,74 @@ session_end(struct core *core, struct session *session)
     answer_end(core, session, &reply);
     effects_add(
         core->effects, EFFECT_CLOSE, slab_handle(&core->sessions, session));
-    session_free(core, session, session->bye_counter);
+    session_disconnected(core, session, session->bye_counter);
+}
+
+/* By an operator: at once, and nothing is kept. */
+void
+session_kill(struct core *core, struct session *session)
+{
+    session->killed = true;
+    session->bye = "killed";
+    session->bye_counter = COUNTER_closed_killed;
+    if (session->away)
+        session_free(core, session, COUNTER_closed_killed);
+    else
+        session_end(core, session);
+}
+
+/*
+ * Takes an earlier connection's session over, here or, where it is not known
+ * here, by its id alone: then each hold is claimed, and each wait put again.
+ * NULL: done; else why not.
+ */
+const char *
+session_resume(struct core *core, struct session *session, const uint8_t id[16],
+    uint32_t generation)
+{
+    struct session *other = session_find(core, id);
+
+    if (session->ticket_count > 0 || session->pending_count > 0 ||
+        session->generation > 1)
+        return "resume= comes before all that the session does";
+    if (other == session)
+        return "this is that session";
+    if (other != NULL && generation <= other->generation)
+        return "gen= must be larger than that of every earlier connection";
+    table_remove(&core->session_table, &session->table);
+    session->generation = generation;
+    if (other == NULL) {
+        session_set_id(core, session, id);
+        return NULL;
+    }
+    if (session->keep_us == 0)
+        session->keep_us = other->keep_us;
+    if (session->client_len == 0) {
+        memcpy(session->client, other->client, other->client_len);
+        session->client_len = other->client_len;
+    }
+    session_refuse_pendings(core, other, ERROR_CANCELLED);
+    LIST_EACH_SAFE (link, &other->tickets) {
+        struct ticket *ticket = container_of(link, struct ticket, session_link);
+        ticket_leave_unattended(core, ticket);
+    }
+    LIST_EACH_SAFE (link, &other->tickets) {
+        ticket_rebind(
+            core, container_of(link, struct ticket, session_link), session);
+    }
+    if (other->away) {
+        session_free(core, other, COUNTER_sessions_resumed);
+    } else {
+        other->bye = "resumed";
+        other->bye_counter = COUNTER_sessions_resumed;
+        session_end(core, other);
+    }
+    session_set_id(core, session, id);
+    session->keep_due_us = us_add(core->now_us,
+        session->keep_us > 0 ? session->keep_us
+                             : us_from_ms(core->settings.lease_ms));
+    session_arm(core, session);
+    return NULL;
 }
 
 void
@@ -149,14 +377,17 @@ session_expel(struct core *core, struct session *session, enum core_expel why)
     session_end(core, session);
 }
 
-/* Queues the session for its end where nothing keeps it any more. */
+/* Queues the session for its end where nothing keeps it any more: it was kept
+ * for its tickets alone, and another broker may have them now. */
 void
 session_check_end(struct core *core, struct session *session)
 {
+    bool bare = session->ticket_count == 0;
+
     if (session->ending || session->pending_count > 0)
         return;
     if (session->state == SESSION_OPEN &&
-        !(session->drained && session->ticket_count == 0))
+        !((session->drained || session->away) && bare))
         return;
     session->ending = true;
     list_push_back(&core->ending, &session->ending_link);
@@ -198,6 +429,10 @@ session_end_all(struct core *core)
         struct session *session =
             container_of(link, struct session, ending_link);
         session->ending = false;
+        if (session->away) {
+            session_free(core, session, COUNTER_closed_kept);
+            continue;
+        }
         if (session->bye == NULL) {
             session->bye = "drain";
             session->bye_counter = COUNTER_closed_drain;
@@ -213,6 +448,10 @@ session_stop(struct core *core, struct session *session)
 {
     bool over = core->stop_us == 0;
 
+    if (session->away) {
+        session_forget(core, session, COUNTER_closed_drain);
+        return;
+    }
     if (!session->drained) {
         session->drained = true;
         struct reply reply = answer_event(core, EVENT_DRAIN);
@@ -220,10 +459,14 @@ session_stop(struct core *core, struct session *session)
             &reply, "grace_ms", over ? 0 : core->settings.stop_grace_us / 1000);
         answer_end(core, session, &reply);
     }
-    if (over)
-        session_close(core, session, "drain", COUNTER_closed_drain);
-    else
+    if (!over) {
         session_check_end(core, session);
+        return;
+    }
+    session_refuse_pendings(core, session, ERROR_DRAINING);
+    session->bye = "drain";
+    session->bye_counter = COUNTER_closed_drain;
+    session_end(core, session);
 }
 
 static void
@@ -235,13 +478,10 @@ session_ping(struct core *core, struct session *session)
     answer_end(core, session, &reply);
 }
 
-void
-session_timer(struct core *core, struct session *session)
+/* Silent for too long: its end. False: it is not over. */
+static bool
+session_beat(struct core *core, struct session *session)
 {
-    if (core->stopping)
-        session_stop(core, session);
-    if (session->heartbeat_us == 0 || session->state != SESSION_OPEN)
-        return;
     /* Silence before our own stall ended may be nothing but our deafness. */
     uint64_t heard_us =
         session->heard_us > core->awake_us ? session->heard_us : core->awake_us;
@@ -253,11 +493,53 @@ session_timer(struct core *core, struct session *session)
             "session=%s peer=%s silent_ms=%" PRIu64, session->short_id,
             session->peer, silent_us / 1000);
         session_end(core, session);
-        return;
+        return true;
     }
     if (silent_us >= session->heartbeat_us)
         session_ping(core, session);
     uint64_t beats = silent_us / session->heartbeat_us + 1;
-    wheel_add(&core->wheel, &session->timer,
-        heard_us + beats * session->heartbeat_us);
+    session->beat_due_us = heard_us + beats * session->heartbeat_us;
+    return false;
+}
+
+/* Nobody has come for the session, or for some of its tickets. */
+static bool
+session_keep_over(struct core *core, struct session *session)
+{
+    session->keep_due_us = NEVER;
+    if (session->away) {
+        log_write(LOG_INFO, "session_given_up", "session=%s tickets=%" PRIu32,
+            session->short_id, session->ticket_count);
+        session_free(core, session, COUNTER_closed_kept);
+        return true;
+    }
+    bool again = false;
+    LIST_EACH_SAFE (link, &session->tickets) {
+        if (ticket_end_unattended(
+                core, container_of(link, struct ticket, session_link)))
+            again = true;
+    }
+    if (again)
+        session->keep_due_us =
+            us_add(core->now_us, core->settings.command_timeout_us);
+    return false;
+}
+
+void
+session_timer(struct core *core, struct session *session)
+{
+    if (core->stopping) {
+        bool ends = session->away || core->stop_us == 0;
+        session_stop(core, session);
+        if (ends)
+            return;
+    }
+    if (session->state != SESSION_OPEN)
+        return;
+    if (core->now_us >= session->beat_due_us && session_beat(core, session))
+        return;
+    if (core->now_us >= session->keep_due_us &&
+        session_keep_over(core, session))
+        return;
+    session_arm(core, session);
 }

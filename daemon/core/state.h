@@ -17,8 +17,9 @@
  *                     struck out of the record, or lease over
  *
  * Who changes what: session.c sessions, lock.c locks, ticket.c tickets (and it
- * alone writes ticket->state), pending.c pending requests, command.c turns
- * request lines into calls of these, listing.c reads.
+ * alone writes ticket->state) with the rules of the states in wait.c, hold.c
+ * and leave.c, pending.c pending requests, command.c turns request lines into
+ * calls of these, listing.c reads.
  */
 #ifndef HOLDFAST_CORE_STATE_H
 #define HOLDFAST_CORE_STATE_H
@@ -34,12 +35,17 @@
 
 #define NEVER WHEEL_NEVER
 
+#define WATCH_PART     64     /* events of a session before it must read */
+#define WATCH_TICKETS  512    /* that an inspection shows */
+#define WATCH_RETRY_US 500000 /* where Redis cannot be asked */
+
 /* What a wheel node is part of. */
 enum timer_kind {
     TIMER_SESSION,
     TIMER_TICKET,
     TIMER_PENDING,
     TIMER_LOCK,
+    TIMER_WATCH,
 };
 
 enum session_state {
@@ -49,11 +55,16 @@ enum session_state {
 
 struct session {
     struct slab_node node;
+    struct table_node table; /* by id */
     enum session_state state;
+    bool away;   /* has no connection, and is kept until one comes */
+    bool killed; /* by an operator: nothing is kept */
     bool tcp;
-    bool drained;   /* has been told of the broker's stop */
-    bool ending;    /* on core->ending */
-    uint8_t id[16]; /* secret */
+    bool drained;        /* has been told of the broker's stop */
+    bool ending;         /* on core->ending */
+    uint8_t id[16];      /* secret */
+    uint32_t generation; /* the client's count of its connections */
+    uint64_t keep_us;    /* how long its locks outlive the connection */
     char short_id[9];
     char client[PROTO_CLIENT_MAX];
     uint8_t client_len;
@@ -64,10 +75,16 @@ struct session {
     uint64_t heard_us;     /* of the last line */
     uint64_t heartbeat_us; /* 0: none */
     uint64_t ping_serial;
-    struct wheel_node timer; /* heartbeat; stop */
-    struct list tickets;     /* by session_link, oldest first */
-    struct list pendings;    /* by session_link, oldest first */
+    struct wheel_node timer; /* the soonest of these; stop */
+    uint64_t beat_due_us;
+    uint64_t keep_due_us; /* away: its end; else that of unattended tickets */
+    struct list tickets;  /* by session_link, oldest first */
+    struct list pendings; /* by session_link, oldest first */
     struct list ending_link;
+    struct list watches; /* by session_link */
+    struct list news;    /* by news_link: watches that may have some */
+    bool watch_waits;    /* until the client has read what it was told */
+    uint32_t watch_count;
     uint32_t ticket_count;
     uint32_t pending_count;
     uint32_t held;        /* tickets that are HELD */
@@ -76,14 +93,47 @@ struct session {
     uint64_t least_at_us; /* when that was looked up */
 };
 
+/* What is known of a watched lock. */
+struct lock_news {
+    bool known;
+    uint32_t holders;
+    uint64_t fence; /* the newest holder's, as these */
+    uint8_t client_len;
+    uint8_t owner_len;
+    uint8_t note_len;
+    char client[PROTO_CLIENT_MAX];
+    char owner[PROTO_OWNER_MAX];
+    char note[PROTO_NOTE_MAX];
+};
+
+/* A session that wants to hear of a lock. */
+struct watch {
+    struct slab_node node;
+    struct session *session; /* ref */
+    struct lock *lock;       /* ref, counted */
+    struct list session_link;
+    struct list lock_link;
+    struct list news_link;
+    struct handle pending; /* the WATCH that is not answered yet */
+    bool asked;            /* an inspection has been sent since it began */
+    bool told;
+    uint32_t told_holders;
+    uint64_t told_fence;
+};
+
 struct lock {
     struct slab_node node;
     struct table_node table;
     struct wheel_node timer; /* when to ask Redis about it again */
     struct list tickets;     /* by lock_link, in order of arrival here */
-    struct ticket *holder;   /* ref: the one of them that is HELD, or NULL */
+    struct list holders;     /* by holder_link: those of them that are HELD */
     uint32_t waiting;        /* tickets that are WAITING */
-    uint32_t refs;           /* tickets, operations, the timer */
+    uint32_t refs;           /* tickets, operations, watches, the timer */
+    struct list watches;     /* by lock_link */
+    struct wheel_node watch_timer;
+    struct handle watch_op; /* an inspection under way */
+    bool watch_again;       /* another one after it */
+    struct lock_news news;
     uint16_t slot;
     uint16_t name_len;
     char name[PROTO_NAME_MAX + 1];
@@ -102,6 +152,8 @@ struct ticket {
     enum ticket_state state;
     struct list session_link;
     struct list lock_link;
+    struct list holder_link;
+    struct list stir_link; /* in core->stirred */
     struct table_node table;
     struct wheel_node timer;
     struct session *session; /* ref; NULL: it has ended */
@@ -117,9 +169,10 @@ struct ticket {
     uint32_t place;
     uint64_t arrival;
     uint64_t fence;
+    struct ask ask;
     /* of a hold */
     uint32_t holds;       /* re-entries and the first */
-    uint64_t hold_ms;     /* asked by lease=; 0: renewed as long as it lives */
+    uint32_t bundled;     /* of them for requests that are under way still */
     uint64_t hard_end_us; /* of lease=, NEVER: none */
     uint64_t granted_us;
     uint64_t deadline_us; /* believed no longer than this */
@@ -128,21 +181,87 @@ struct ticket {
     /* of a wait */
     uint64_t heard_us; /* when Redis last spoke of it */
     uint64_t refresh_us;
+    uint64_t probe_us; /* when to look for a deadlock; NEVER: not */
     /* of leaving */
     uint64_t leave_until_us; /* by then its lease is over in any case */
     bool abandoned;          /* ASKING: to be released when the answer comes */
-    bool doubt;    /* an answer was lost: it may have been granted, or freed */
-    bool hinted;   /* a grant was announced while a question was under way */
-    bool unheard;  /* the last question got no answer */
-    bool lost;     /* LEAVING after LOST was sent */
-    bool jeopardy; /* JEOPARDY was sent */
-    bool used;     /* its request id has been used */
+    bool forgotten; /* ASKING: the answer is nobody's, another broker goes on */
+    bool doubt;     /* an answer was lost: it may have been granted, or freed */
+    bool hinted;    /* a grant was announced while a question was under way */
+    bool unheard;   /* the last question got no answer */
+    bool lost;      /* LEAVING after LOST was sent */
+    bool jeopardy;  /* JEOPARDY was sent */
+    bool sharing;   /* it shares from now on, and Redis has not confirmed it */
+    bool moving;    /* it was claimed, and Redis has not confirmed it */
+    bool announced; /* its LOCK was told that it is queued */
+    bool unclean;   /* LEAVING, and nobody gave it back */
+    bool unattended; /* whose connection ended; its LOCK may come again */
+    bool used;       /* its request id has been used */
+    bool requeued;   /* it was gone, perhaps to a later connection's broker */
     uint8_t owner_len;
     uint8_t client_len;
     uint8_t note_len;
     char owner[PROTO_OWNER_MAX];
     char client[PROTO_CLIENT_MAX]; /* the session's, when it asked */
     char note[PROTO_NOTE_MAX];
+};
+
+#define PROBE_NODES   32 /* the longest circle that is found */
+#define PROBE_TICKETS 512
+#define PROBES_SEEN   4096 /* owners that searches have come to lately */
+
+/* An owner on the way of a probe; see deadlock.c. */
+struct probe_node {
+    uint8_t session[16];
+    uint64_t owner; /* hash of its word */
+    char broker[8];
+    uint64_t request;  /* of the wait */
+    uint64_t since_us; /* when that began, by Redis' clock */
+    uint64_t fence;    /* of what it has that the one before waits for */
+    uint8_t name_len;
+    char name[PROTO_NAME_MAX]; /* of what it waits for */
+};
+
+struct probe {
+    struct slab_node node;
+    char kind;
+    uint32_t count; /* nodes behind it; of 'D' nodes[count] is asked next */
+    uint32_t index; /* of 'V' and 'K': which one is meant */
+    struct probe_node nodes[PROBE_NODES + 1];
+    struct handle ticket; /* the wait that is looked at */
+    char to[8];
+    uint32_t payload_len;
+    char payload[3 + (PROBE_NODES + 1) * (57 + PROTO_NAME_MAX)];
+};
+
+/* What a request is to a LOCK of several names. */
+enum part_state {
+    PART_NONE,  /* nothing: it is of its own */
+    PART_WAITS, /* for the names before it: nothing is asked yet */
+    PART_ASKS,
+    PART_HAD, /* keeps its turn at the ticket until all are had */
+};
+
+/* A name of a LOCK of several. */
+struct bundle_part {
+    uint16_t offset; /* in text */
+    uint16_t len;
+    uint32_t position;     /* in the request */
+    struct handle pending; /* the LOCK of that name */
+    struct handle ticket;  /* NONE: its hold was lost */
+    uint64_t fence;        /* of its hold */
+};
+
+/* A LOCK of several names that is under way; see bundle.c. */
+struct bundle {
+    struct slab_node node;
+    struct handle whole; /* the request */
+    uint32_t count;
+    uint32_t got; /* so many of them, from the first, are had */
+    struct bundle_part parts[LOCK_NAMES_MAX];
+    uint8_t owner_len;
+    char owner[PROTO_OWNER_MAX];
+    char text[PROTO_LINE_MAX];
 };
 
 struct pending {
@@ -152,14 +271,19 @@ struct pending {
     struct table_node tag_table;
     struct wheel_node timer; /* wait= is over */
     struct session *session; /* ref */
-    struct ticket *ticket;   /* ref; NULL: SHOW, HELD */
+    struct ticket *ticket;   /* ref; NULL: SHOW, HELD, LOCK of several names */
+    struct handle bundle;    /* that it is, or is a part of */
+    enum part_state part;
+    struct lock *watched; /* ref: WATCH */
     enum command command;
     bool progress;
-    bool asked; /* its own operation is under way */
+    bool no_deadlock; /* deadlock=0: this wait is not its owner's only doing */
+    bool asked;       /* its own operation is under way */
     uint64_t began_us;
     uint64_t wait_us; /* NEVER: as long as it takes */
-    uint64_t hold_ms; /* lease= */
+    struct ask ask;   /* LOCK; RENEW: hold_ms */
     uint64_t fence;   /* fence=, 0: not given */
+    uint32_t holds;   /* CLAIM: count= */
     uint64_t cursor;  /* HELD: serial of the last ticket shown */
     uint32_t shown;
     char tag[PROTO_TAG_MAX + 1];
@@ -178,18 +302,25 @@ struct core {
     struct slab tickets;
     struct slab pendings;
     struct slab ops;
-    struct table lock_table;   /* by name */
-    struct table ticket_table; /* by session, owner, lock */
-    struct table tag_table;    /* by session and tag */
+    struct slab bundles;
+    struct slab watches;
+    struct slab probes;
+    struct table lock_table;    /* by name */
+    struct table ticket_table;  /* by session, owner, lock */
+    struct table tag_table;     /* by session and tag */
+    struct table session_table; /* by id */
     struct hash_key hash_key;
     struct random random;
     struct wheel wheel;
-    struct list ending; /* sessions to look at when the step ends */
+    struct list stirred; /* tickets to advance when the step ends */
+    struct list ending;  /* sessions to look at when the step ends */
     uint64_t serial;
     uint32_t held;
     uint32_t waiting;
+    uint32_t away; /* sessions without a connection */
     bool stopping;
-    uint64_t stop_us; /* NEVER; when grace is over; 0: it is */
+    uint64_t stop_us;                  /* NEVER; when grace is over; 0: it is */
+    uint64_t probes_seen[PROBES_SEEN]; /* hashes of search and owner */
     uint64_t fence_seen[SLOT_COUNT];
 };
 
@@ -222,8 +353,11 @@ uint64_t core_public_hash(const void *bytes, size_t len);
 /* answer.c: lines to a session; each call of _end sends one. */
 struct reply answer_begin(struct core *core, const char *tag, const char *word);
 struct reply answer_event(struct core *core, enum event_code event);
+void reply_pair_if(struct reply *reply, const char *key, struct text value);
 void answer_end(
     struct core *core, const struct session *session, struct reply *reply);
+void answer_error_begin(struct core *core, struct reply *reply, const char *tag,
+    enum error_code code);
 void answer_error(struct core *core, const struct session *session,
     const char *tag, enum error_code code, const char *why);
 void answer_limit(struct core *core, const struct session *session,
@@ -231,6 +365,12 @@ void answer_limit(struct core *core, const struct session *session,
 
 /* session.c */
 void session_open(struct core *core, struct core_event *event);
+void session_keep(struct core *core, struct session *session, uint64_t keep_us);
+const char *session_resume(struct core *core, struct session *session,
+    const uint8_t id[16], uint32_t generation);
+bool session_keeps(const struct session *session);
+void session_kill(struct core *core, struct session *session);
+struct session *session_find(const struct core *core, const uint8_t id[16]);
 void session_hear(struct core *core, struct session *session);
 void session_eof(struct core *core, struct session *session);
 void session_close(struct core *core, struct session *session, const char *bye,
@@ -262,25 +402,44 @@ struct ticket *ticket_find(const struct core *core,
     const struct session *session, const struct lock *lock, struct text owner);
 struct ticket *ticket_create(struct core *core, struct session *session,
     struct lock *lock, struct text owner);
+struct ticket *ticket_obtain(struct core *core, struct session *session,
+    struct text name, struct text owner, const char **limit);
 void ticket_advance(struct core *core, struct ticket *ticket);
-void ticket_cancel(struct core *core, struct ticket *ticket,
-    struct pending *pending, enum error_code code, const char *why);
+void ticket_stir(struct core *core, struct ticket *ticket);
+void ticket_advance_stirred(struct core *core);
 void ticket_orphan(struct core *core, struct ticket *ticket);
 void ticket_session_closing(struct core *core, struct ticket *ticket);
 void ticket_timer(struct core *core, struct ticket *ticket);
-void ticket_wait_over(struct core *core, struct pending *pending);
 void ticket_done(struct core *core, struct op *op);
+void ticket_leave_unattended(struct core *core, struct ticket *ticket);
+bool ticket_end_unattended(struct core *core, struct ticket *ticket);
+void ticket_forget(struct core *core, struct ticket *ticket);
+void ticket_rebind(
+    struct core *core, struct ticket *ticket, struct session *session);
+uint64_t ticket_ttl_ms(const struct core *core, const struct ticket *ticket);
+struct text ticket_owner(const struct ticket *ticket);
+struct text ticket_note(const struct ticket *ticket);
+struct text ticket_client(const struct ticket *ticket);
+
+/* wait.c: tickets that ask or wait */
+void ticket_cancel(struct core *core, struct ticket *ticket,
+    struct pending *pending, enum error_code code, const char *why);
+void ticket_deadlocked(struct core *core, struct ticket *ticket,
+    struct pending *pending, struct text circle, const char *why);
+void ticket_wait_over(struct core *core, struct pending *pending);
 void ticket_granted_by_the_way(
     struct core *core, const struct op_grant *grant, uint64_t sent_us);
 void ticket_hint(struct core *core, uint64_t request);
 void ticket_refresh(struct core *core, struct ticket *ticket);
 void ticket_refresh_at(
     struct core *core, struct ticket *ticket, uint64_t at_us);
-void ticket_stop(struct core *core, struct ticket *ticket);
-uint64_t ticket_ttl_ms(const struct core *core, const struct ticket *ticket);
-struct text ticket_owner(const struct ticket *ticket);
-struct text ticket_note(const struct ticket *ticket);
-struct text ticket_client(const struct ticket *ticket);
+void ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us);
+
+/* hold.c: tickets that hold */
+void ticket_give_back(struct core *core, struct ticket *ticket);
+void ticket_set_lease(
+    struct core *core, struct ticket *ticket, uint64_t hold_ms);
+void ticket_broken(struct core *core, uint64_t request, uint64_t fence);
 
 /* pending.c */
 struct pending *pending_create(
@@ -288,8 +447,52 @@ struct pending *pending_create(
 void pending_free(struct core *core, struct pending *pending);
 void pending_error(struct core *core, struct pending *pending,
     enum error_code code, const char *why);
+void pending_limit(
+    struct core *core, struct pending *pending, const char *limit);
+struct pending *pending_create_part(
+    struct core *core, const struct pending *whole);
+void pending_begin_part(
+    struct core *core, struct pending *part, const struct pending *whole);
+bool pending_stands(const struct pending *pending);
 struct pending *pending_of_tag(
     const struct core *core, const struct session *session, const char *tag);
+
+/* bundle.c */
+void bundle_begin(
+    struct core *core, struct pending *whole, const struct request *request);
+void bundle_refused(struct core *core, struct pending *part,
+    enum error_code code, const char *key, struct text value, const char *why);
+void bundle_granted(
+    struct core *core, struct pending *part, struct ticket *ticket);
+bool bundle_lost(struct core *core, struct ticket *ticket);
+void bundle_abandon(struct core *core, struct pending *pending);
+bool bundle_waits(const struct core *core, const struct pending *part,
+    const struct pending **whole, struct text *name);
+bool bundle_is_waiting(const struct core *core, const struct pending *part);
+void bundle_stir(struct core *core, const struct pending *asks);
+void bundle_cancel(struct core *core, const struct pending *pending,
+    enum error_code code, const char *why);
+
+/* watch.c */
+void watch_begin(
+    struct core *core, struct pending *pending, const struct request *request);
+bool watch_end(struct core *core, struct session *session, struct text name);
+void watch_free(struct core *core, struct watch *watch);
+void watch_flush(struct core *core, struct session *session);
+void watch_timer(struct core *core, struct lock *lock);
+void watch_hint(struct core *core, struct text key);
+void watch_unheard(struct core *core);
+void watch_looked(struct core *core, struct lock *lock, enum op_status status);
+void watch_inspected(struct core *core, struct op *op);
+void watch_give_up(struct core *core, struct pending *pending);
+
+/* deadlock.c */
+uint64_t deadlock_first_us(struct core *core, const struct ticket *ticket);
+void deadlock_held(struct core *core, const struct session *session);
+uint64_t deadlock_look(struct core *core, struct ticket *ticket);
+void deadlock_inspected(struct core *core, struct op *op);
+void deadlock_sent(struct core *core, struct op *op);
+void deadlock_message(struct core *core, struct text message);
 
 /* op.c */
 struct op *op_create(struct core *core, enum op_kind kind, struct lock *lock,
@@ -297,13 +500,16 @@ struct op *op_create(struct core *core, enum op_kind kind, struct lock *lock,
 void op_submit(struct core *core, struct op *op);
 void op_free(struct core *core, struct op *op);
 
+/* core.c */
+void core_stop(struct core *core);
+
 /* command.c */
+void command_break_done(struct core *core, struct op *op);
 void command_line(
     struct core *core, struct session *session, char *line, size_t len);
 
 /* listing.c */
-void listing_show(
-    struct core *core, struct session *session, const struct request *request);
+uint32_t listing_limit(const struct request *request);
 void listing_show_done(struct core *core, struct op *op);
 void listing_held(struct core *core, struct pending *pending);
 void listing_locks(

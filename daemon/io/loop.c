@@ -72,6 +72,8 @@ static void
 loop_turn(struct loop *loop)
 {
     client_catch_up(loop);
+    if (engine_stopping(&loop->engine) && loop->listener_count > 0)
+        client_stop_listening(loop);
     bool idle = engine_move(&loop->engine, clock_real_us());
     redis_carry_out(loop);
     loop_set_timer(loop, idle);
@@ -150,7 +152,6 @@ loop_stop(struct loop *loop)
         loop->stop_now = true;
         return;
     }
-    client_stop_listening(loop);
     engine_stop(&loop->engine);
 }
 
@@ -178,7 +179,8 @@ loop_clients_fit(uint32_t wanted)
 static bool
 loop_take_memory(struct loop *loop)
 {
-    loop->by_session = calloc(loop->client_max, sizeof(struct client *));
+    loop->by_session = calloc(
+        core_sessions_room(&loop->settings.core), sizeof(struct client *));
     loop->read_buffer = malloc(READ_BYTES + 8192);
     loop->redis_buffer = malloc(REDIS_READ);
     return loop->by_session != NULL && loop->read_buffer != NULL &&

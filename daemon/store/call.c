@@ -16,8 +16,8 @@
 #define TRYAGAIN_US     20000
 
 /* Releases first, so that what they free is there for the rest. */
-static const enum op_kind flush_order[] = {
-    OP_RELEASE, OP_RENEW, OP_LOOK, OP_ACQUIRE, OP_INSPECT};
+static const enum op_kind flush_order[] = {OP_BREAK, OP_RELEASE, OP_RENEW,
+    OP_LOOK, OP_ACQUIRE, OP_INSPECT, OP_PUBLISH};
 
 static const enum script_id script_of[OP_KIND_COUNT] = {
     [OP_ACQUIRE] = SCRIPT_ACQUIRE,
@@ -25,6 +25,7 @@ static const enum script_id script_of[OP_KIND_COUNT] = {
     [OP_RENEW] = SCRIPT_RENEW,
     [OP_LOOK] = SCRIPT_RENEW,
     [OP_INSPECT] = SCRIPT_INSPECT,
+    [OP_BREAK] = SCRIPT_BREAK,
 };
 
 /*
@@ -37,7 +38,8 @@ batch_gather(struct store *store, struct node *node, enum op_kind kind,
 {
     struct list *queue = &node->queues[kind];
     bool slots = store->settings.topology == STORE_CLUSTER;
-    uint32_t limit = kind == OP_INSPECT ? 1 : store->settings.batch;
+    bool one = kind == OP_INSPECT || kind == OP_BREAK || kind == OP_PUBLISH;
+    uint32_t limit = one ? 1 : store->settings.batch;
     uint32_t looked = 0;
     struct op *first = container_of(queue->next, struct op, link);
 
@@ -87,6 +89,22 @@ write_key(const struct store *store, const struct op *op, char *at)
     *at++ = '{';
     memcpy(at, op->name.at, op->name.len);
     at[op->name.len] = '}';
+}
+
+/* A message to another broker: no script. */
+static bool
+publish_write(struct store *store, struct link *link, const struct call *call)
+{
+    const struct op *op = container_of(call->ops.next, struct op, link);
+    char channel[sizeof(store->channel) + 8];
+    size_t len = strlen(store->channel);
+
+    require(op->words[0].len == 8);
+    memcpy(channel, store->channel, len);
+    memcpy(channel + len, op->words[0].at, 8);
+    const struct text words[] = {
+        TEXT("PUBLISH"), text_make(channel, len + 8), op->words[1]};
+    return resp_command(&link->out, words, 3);
 }
 
 /* False where the output has no room for the call now. */
@@ -153,7 +171,9 @@ batch_send(struct store *store, struct link *link, struct node *node,
     link->batch_count++;
     batch_gather(store, node, kind, call);
     /* Half of the output is more than the largest batch takes. */
-    bool written = batch_write(store, link, call, kind, now_us);
+    bool written = kind == OP_PUBLISH
+                       ? publish_write(store, link, call)
+                       : batch_write(store, link, call, kind, now_us);
     require(written);
     count(store->counters, COUNTER_redis_calls);
     store->counters->value[COUNTER_redis_operations] += call->op_count;
@@ -362,6 +382,7 @@ op_answered(struct store *store, struct link *link, struct call *call,
     op->result.sent_us = call->sent_us;
     if (status == RECORD_LATE) {
         count(store->counters, COUNTER_redis_late);
+        memset(&op->result, 0, sizeof(op->result)); /* refers to this reply */
         list_remove(&op->link);
         op_again(store, op, link->node, now_us, 0);
         return true;
@@ -405,7 +426,12 @@ void
 call_script_reply(struct store *store, struct link *link, struct call *call,
     uint64_t now_us, const struct resp *reply)
 {
-    if (reply->type == RESP_STRING)
+    const struct op *first = container_of(call->ops.next, struct op, link);
+
+    if (reply->type == RESP_INTEGER && first->kind == OP_PUBLISH)
+        op_done(store,
+            container_of(list_pop_front(&call->ops), struct op, link), OP_OK);
+    else if (reply->type == RESP_STRING)
         call_answered(store, link, call, now_us, reply->text);
     else if (reply->type == RESP_ERROR)
         call_refused(store, link, call, now_us, reply->text);

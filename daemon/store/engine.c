@@ -113,6 +113,7 @@ void
 engine_drain_store(struct engine *engine)
 {
     struct core_event event;
+    struct store_hint hint;
     struct op *op;
 
     while ((op = store_take_done(engine->store)) != NULL) {
@@ -120,9 +121,14 @@ engine_drain_store(struct engine *engine)
         event.op = op;
         engine_step(engine, &event);
     }
-    event.kind = CORE_HINT;
-    while (
-        store_take_hint(engine->store, &event.hint.request, &event.hint.fence))
+    while (store_take_hint(engine->store, &hint)) {
+        event.kind = hint.broken ? CORE_BROKEN : CORE_HINT;
+        event.hint.request = hint.request;
+        event.hint.fence = hint.fence;
+        engine_step(engine, &event);
+    }
+    event.kind = CORE_NEWS;
+    while (store_take_news(engine->store, &event.news))
         engine_step(engine, &event);
     event.kind = CORE_UNHEARD;
     if (store_take_unheard(engine->store))
@@ -136,11 +142,20 @@ engine_owes(const struct engine *engine)
     return engine->effects.entry_count > 0 || !list_empty(&engine->effects.ops);
 }
 
+/* A stop has begun, by a signal or by a client's DRAIN. */
+static void
+engine_note_stop(struct engine *engine)
+{
+    if (engine->stop_us == WHEEL_NEVER && core_stopping(engine->core))
+        engine->stop_us = engine_now(engine) + engine->stop_patience_us;
+}
+
 bool
 engine_move(struct engine *engine, uint64_t realtime_us)
 {
     uint64_t now_us = engine_now(engine);
 
+    engine_note_stop(engine);
     for (int round = 0; round < ROUNDS_A_TURN; round++) {
         struct core_event event = {.kind = CORE_TIME};
         engine_step(engine, &event);
@@ -179,10 +194,9 @@ engine_stop(struct engine *engine)
 {
     struct core_event event = {.kind = CORE_STOP};
 
-    if (engine_stopping(engine))
-        return;
-    engine->stop_us = engine_now(engine) + engine->stop_patience_us;
-    engine_step(engine, &event);
+    if (!engine_stopping(engine))
+        engine_step(engine, &event);
+    engine_note_stop(engine);
 }
 
 bool

@@ -336,9 +336,14 @@ link_subscribe(struct store *store, struct link *link, uint64_t now_us)
     size_t len = strlen(store->channel);
 
     memcpy(channel, store->channel, len);
-    memcpy(channel + len, store->settings.broker_id, 8);
+    memcpy(channel + len, "watch", 5);
     LINK_SEND(store, link, CALL_SUBSCRIBE, now_us, TEXT("SUBSCRIBE"),
-        text_make(channel, len + 8));
+        text_make(channel, len + 5));
+    memcpy(channel + len, store->settings.broker_id, 8);
+    struct call *call = LINK_SEND(store, link, CALL_SUBSCRIBE, now_us,
+        TEXT("SUBSCRIBE"), text_make(channel, len + 8));
+    if (call != NULL)
+        call->last = true;
 }
 
 /* The greeting was answered: now what has to be done before any script call. */
@@ -383,19 +388,40 @@ link_ready(struct store *store, struct link *link)
         link->index == LINK_SUBSCRIBER ? " use=hints" : "");
 }
 
+/* What the core understands. */
+static void
+link_news(struct store *store, struct text news)
+{
+    if (store->news_count == NEWS_MAX ||
+        sizeof(store->news_text) - store->news_len < news.len) {
+        store->unheard = true;
+        return;
+    }
+    memcpy(store->news_text + store->news_len, news.at, news.len);
+    store->news[store->news_count++] =
+        text_make(store->news_text + store->news_len, news.len);
+    store->news_len += news.len;
+}
+
 static void
 link_message(struct store *store, const struct resp *reply)
 {
     struct text payload = reply->item[2].text;
 
-    if (payload.len != 17 || payload.at[0] != 'G')
+    if (payload.len > 1 && memchr("WDVK", payload.at[0], 4) != NULL) {
+        link_news(store, payload);
+        return;
+    }
+
+    if (payload.len != 17 || (payload.at[0] != 'G' && payload.at[0] != 'B'))
         return;
     if (store->hint_count == HINTS_MAX) {
         store->unheard = true;
         return;
     }
-    struct hint *hint = &store->hints[store->hint_count++];
+    struct store_hint *hint = &store->hints[store->hint_count++];
     double fence;
+    hint->broken = payload.at[0] == 'B';
     memcpy(&hint->request, payload.at + 1, 8);
     memcpy(&fence, payload.at + 9, 8);
     hint->fence = fence > 0 && fence < 9e15 ? (uint64_t)fence : 0;
@@ -460,8 +486,7 @@ link_take(struct store *store, struct link *link, struct call *call,
     case CALL_SUBSCRIBE:
         if (error) {
             link_refused(store, link, now_us, call, reply);
-        } else {
-            link_ready(store, link);
+        } else if (call->last) {
             store->unheard = true;
         }
         break;

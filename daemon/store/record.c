@@ -8,20 +8,35 @@
 
 #define HEADER_BYTES   80
 #define IDENTITY_BYTES 36
-#define ACQUIRE_BYTES  40
-#define RELEASE_BYTES  28
-#define RENEW_BYTES    49
-#define RESULT_BYTES   36
+#define ACQUIRE_BYTES  44
+#define RELEASE_BYTES  29
+#define RENEW_BYTES    50
+#define RESULT_BYTES   38
 #define GRANT_BYTES    32
-#define HEAD_BYTES     120
-#define TICKET_BYTES   96
+#define ABOUT_BYTES    8
+#define KIND_BYTES     13
+#define HEAD_BYTES     136
+#define TICKET_BYTES   104
 
-#define FLAG_RETRY    1
-#define FLAG_NO_QUEUE 2
-#define FLAG_LOOK     1
-#define FLAG_SETS_END 2
+/* Flags of acquire; of release; of renew. */
+#define ACQUIRE_RETRY    1
+#define ACQUIRE_NO_QUEUE 2
+#define ACQUIRE_MOVES    4
+#define ACQUIRE_TELL     8
+#define RELEASE_UNCLEAN  1
+#define RENEW_LOOK       1
+#define RENEW_SETS_END   2
+#define RENEW_MOVES      4
+#define RENEW_TELL       8
+#define RENEW_SHARES     16
+#define RENEW_WATCH      32
+
+#define RESULT_HANDED 1
+#define RESULT_MORE   2
 
 #define TICKET_GRANTED 2u
+#define TICKET_BROKEN  16u
+#define MODE_SHARED    1
 
 /* Little-endian numbers and doubles, as struct.pack('<...') has them. */
 
@@ -131,6 +146,10 @@ record_op_bytes(const struct op *op)
         return IDENTITY_BYTES + RENEW_BYTES;
     case OP_INSPECT:
         return 4;
+    case OP_BREAK:
+        return 8;
+    case OP_PUBLISH:
+        return 0;
     case OP_KIND_COUNT:
         break;
     }
@@ -151,13 +170,17 @@ static char *
 put_acquire(char *at, const struct op *op, uint64_t latest_ms)
 {
     at = put_uint(at,
-        (op->retry ? FLAG_RETRY : 0) | (op->no_queue ? FLAG_NO_QUEUE : 0), 1);
-    at = put_uint(at, 0, 1); /* exclusive */
+        (op->retry ? ACQUIRE_RETRY : 0) |
+            (op->no_queue ? ACQUIRE_NO_QUEUE : 0) |
+            (op->moves ? ACQUIRE_MOVES : 0) | (op->tell ? ACQUIRE_TELL : 0),
+        1);
+    at = put_uint(at, op->ask.shared ? MODE_SHARED : 0, 1);
     at = put_uint(at, words_bytes(op), 2);
-    at = put_uint(at, 1, 4); /* permits */
-    at = put_uint(at, 0, 4); /* limit */
+    at = put_uint(at, op->ask.permits, 4);
+    at = put_uint(at, op->ask.permits_max, 4);
     at = put_uint(at, op->lease_ms, 4);
-    at = put_double(at, op->hold_ms);
+    at = put_uint(at, op->ask.delay_ms, 4);
+    at = put_double(at, op->ask.hold_ms);
     at = put_double(at, latest_ms);
     at = put_double(at, op->seen);
     return put_words(at, op);
@@ -169,7 +192,8 @@ put_release(char *at, const struct op *op)
     at = put_uint(at, op->place, 4);
     at = put_double(at, op->arrival);
     at = put_double(at, op->fence);
-    return put_double(at, op->seen);
+    at = put_double(at, op->seen);
+    return put_uint(at, op->unclean ? RELEASE_UNCLEAN : 0, 1);
 }
 
 static char *
@@ -182,9 +206,11 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
                       ? (op->hard_end_us - now_us) / 1000
                       : 1;
     at = put_uint(at,
-        (op->kind == OP_LOOK ? FLAG_LOOK : 0) |
-            (op->sets_end ? FLAG_SETS_END : 0),
-        1);
+        (op->kind == OP_LOOK ? RENEW_LOOK : 0) |
+            (op->sets_end ? RENEW_SETS_END : 0) |
+            (op->moves ? RENEW_MOVES : 0) | (op->tell ? RENEW_TELL : 0) |
+            (op->shares ? RENEW_SHARES : 0) | (op->watch ? RENEW_WATCH : 0),
+        2);
     at = put_uint(at, op->place, 4);
     at = put_double(at, op->arrival);
     at = put_double(at, op->fence);
@@ -202,6 +228,8 @@ record_write_op(
 
     if (op->kind == OP_INSPECT) {
         at = put_uint(at, op->limit, 4);
+    } else if (op->kind == OP_BREAK) {
+        at = put_double(at, op->fence);
     } else {
         at = put_identity(at, op);
         if (op->kind == OP_ACQUIRE)
@@ -264,6 +292,12 @@ status_of(enum record_status status)
         return OP_FULL;
     case RECORD_GONE:
         return OP_GONE;
+    case RECORD_CONFLICT:
+        return OP_CONFLICT;
+    case RECORD_BROKEN:
+        return OP_BROKEN;
+    case RECORD_MOVED:
+        return OP_MOVED;
     case RECORD_LATE:
         return OP_UNSENT;
     case RECORD_NEWER:
@@ -273,42 +307,10 @@ status_of(enum record_status status)
     return OP_REFUSED;
 }
 
-bool
-record_read_result(struct record_reader *reader, struct op *op,
-    enum record_status *status, struct op_grant *grants, uint32_t room)
-{
-    struct op_result *result = &op->result;
-    const char *at = take(reader, RESULT_BYTES);
-
-    if (at == NULL || (uint8_t)at[0] > RECORD_CORRUPT)
-        return false;
-    *status = (enum record_status)at[0];
-    result->status = status_of(*status);
-    result->handed = at[1] != 0;
-    result->grant_count = (uint32_t)get_uint(at + 2, 2);
-    result->place = (uint32_t)get_uint(at + 4, 4);
-    result->arrival = get_double(at + 8);
-    result->fence = get_double(at + 16);
-    result->ttl_ms = (uint32_t)get_uint(at + 24, 4);
-    result->again_ms = (uint32_t)get_uint(at + 28, 4);
-    result->ahead = (uint32_t)get_uint(at + 32, 4);
-    result->grants = grants;
-    if (result->grant_count > room)
-        return false;
-    for (uint32_t i = 0; i < result->grant_count; i++) {
-        at = take(reader, GRANT_BYTES);
-        if (at == NULL)
-            return false;
-        read_grant(at, &grants[i]);
-    }
-    return true;
-}
-
+/* Owner, client's name and note. */
 static bool
-read_words(const char *at, size_t len, struct op_ticket *ticket)
+read_words(const char *at, size_t len, struct text *const words[3])
 {
-    struct text *const words[] = {
-        &ticket->owner, &ticket->client, &ticket->note};
     size_t used = 0;
 
     for (size_t i = 0; i < 3; i++) {
@@ -323,6 +325,76 @@ read_words(const char *at, size_t len, struct op_ticket *ticket)
     return true;
 }
 
+/* Of what kind a ticket is that was taken over. */
+static bool
+read_kind(const char *at, size_t len, struct op_result *result)
+{
+    if (at == NULL || len != KIND_BYTES)
+        return false;
+    result->ask.shared = at[0] == MODE_SHARED;
+    result->ask.permits = (uint32_t)get_uint(at + 1, 4);
+    result->ask.permits_max = (uint32_t)get_uint(at + 5, 4);
+    result->ask.delay_ms = (uint32_t)get_uint(at + 9, 4);
+    result->ask.hold_ms = result->hold_ms;
+    return true;
+}
+
+static bool
+read_about(const char *at, size_t len, struct op_result *result)
+{
+    struct text *const words[] = {
+        &result->holder_owner, &result->holder_client, &result->holder_note};
+
+    if (at == NULL || len < ABOUT_BYTES)
+        return false;
+    result->told = true;
+    result->typical_ms = (uint32_t)get_uint(at, 4);
+    result->holder_age_ms = (uint32_t)get_uint(at + 4, 4);
+    return read_words(at + ABOUT_BYTES, len - ABOUT_BYTES, words);
+}
+
+bool
+record_read_result(struct record_reader *reader, struct op *op,
+    enum record_status *status, struct op_grant *grants, uint32_t room)
+{
+    struct op_result *result = &op->result;
+    const char *at = take(reader, RESULT_BYTES);
+
+    if (at == NULL || (uint8_t)at[0] > RECORD_MOVED)
+        return false;
+    *status = (enum record_status)at[0];
+    result->status = status_of(*status);
+    result->handed = ((uint8_t)at[1] & RESULT_HANDED) != 0;
+    result->more = ((uint8_t)at[1] & RESULT_MORE) != 0;
+    result->grant_count = (uint32_t)get_uint(at + 2, 2);
+    size_t about = get_uint(at + 4, 2);
+    result->place = (uint32_t)get_uint(at + 6, 4);
+    result->arrival = get_double(at + 10);
+    result->fence = get_double(at + 18);
+    result->ttl_ms = (uint32_t)get_uint(at + 26, 4);
+    result->again_ms = (uint32_t)get_uint(at + 30, 4);
+    result->ahead = (uint32_t)get_uint(at + 34, 4);
+    if (*status == RECORD_OK && op->kind == OP_RENEW) {
+        result->hold_ms = result->again_ms;
+        result->again_ms = 0;
+    }
+    result->grants = grants;
+    if (result->grant_count > room)
+        return false;
+    for (uint32_t i = 0; i < result->grant_count; i++) {
+        at = take(reader, GRANT_BYTES);
+        if (at == NULL)
+            return false;
+        read_grant(at, &grants[i]);
+    }
+    if (about == 0)
+        return true;
+    at = take(reader, about);
+    return op->kind == OP_RENEW && (op->moves || *status == RECORD_OK)
+               ? read_kind(at, about, result)
+               : read_about(at, about, result);
+}
+
 static bool
 read_ticket(
     const char *at, size_t width, uint64_t time_ms, struct op_ticket *ticket)
@@ -330,17 +402,25 @@ read_ticket(
     uint64_t ends = get_double(at + 24);
     uint64_t since = get_double(at + 88);
     size_t words = get_uint(at + 2, 2);
+    struct text *const texts[] = {
+        &ticket->owner, &ticket->client, &ticket->note};
 
     ticket->granted = ((uint8_t)at[0] & TICKET_GRANTED) != 0;
+    ticket->broken = ((uint8_t)at[0] & TICKET_BROKEN) != 0;
+    ticket->shared = at[1] == MODE_SHARED;
+    ticket->permits = (uint32_t)get_uint(at + 4, 4);
+    ticket->generation = (uint32_t)get_uint(at + 44, 4);
+    memcpy(ticket->owner_hash, at + 64, sizeof(ticket->owner_hash));
     ticket->fence = get_double(at + 16);
     ticket->ttl_ms = ends > time_ms ? ends - time_ms : 0;
-    ticket->age_ms = time_ms > since ? time_ms - since : 0;
+    ticket->since_us = since;
+    ticket->age_ms = time_ms > since / 1000 ? time_ms - since / 1000 : 0;
     memcpy(ticket->session, at + 48, sizeof(ticket->session));
     memcpy(ticket->broker, at + 80, 8);
     ticket->broker[8] = '\0';
     if (words > width - TICKET_BYTES)
         return false;
-    return read_words(at + TICKET_BYTES, words, ticket);
+    return read_words(at + TICKET_BYTES, words, texts);
 }
 
 bool
@@ -357,6 +437,9 @@ record_read_tickets(struct record_reader *reader, struct op *op,
     size_t width = get_uint(head + 2, 2);
     uint32_t live = (uint32_t)get_uint(head + 32, 4);
     uint32_t granted = (uint32_t)get_uint(head + 36, 4);
+    result->limit = (uint32_t)get_uint(head + 4, 4);
+    result->used = (uint32_t)get_uint(head + 44, 4);
+    result->typical_ms = (uint32_t)get_uint(head + 52, 4);
     if (n > room || width < TICKET_BYTES || granted > live)
         return false;
     result->holders = granted;

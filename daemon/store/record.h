@@ -58,6 +58,9 @@ enum record_status {
     RECORD_GONE,
     RECORD_NEWER,
     RECORD_CORRUPT,
+    RECORD_CONFLICT,
+    RECORD_BROKEN,
+    RECORD_MOVED,
 };
 
 /*

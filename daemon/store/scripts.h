@@ -12,6 +12,7 @@ enum script_id {
     SCRIPT_RELEASE,
     SCRIPT_RENEW,
     SCRIPT_INSPECT,
+    SCRIPT_BREAK,
     SCRIPT_COUNT
 };
 

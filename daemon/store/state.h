@@ -30,6 +30,8 @@
 #define GRANTS_MAX      65536
 #define TICKETS_SHOWN   512
 #define HINTS_MAX       4096
+#define NEWS_MAX        4096
+#define NEWS_BYTES      262144
 
 enum link_state {
     LINK_DOWN,       /* not before retry_us */
@@ -98,11 +100,6 @@ struct call {
     uint32_t op_count;
 };
 
-struct hint {
-    uint64_t request;
-    uint64_t fence;
-};
-
 struct store {
     struct store_settings settings;
     struct counters *counters; /* ref */
@@ -125,8 +122,12 @@ struct store {
     struct list parked;
     struct list done;
     bool unheard;
-    struct hint hints[HINTS_MAX];
+    struct store_hint hints[HINTS_MAX];
     uint32_t hint_count;
+    struct text news[NEWS_MAX]; /* refs into news_text */
+    uint32_t news_count;
+    size_t news_len;
+    char news_text[NEWS_BYTES];
     struct op_grant grants[GRANTS_MAX];
     struct op_ticket tickets[TICKETS_SHOWN];
 };

@@ -257,13 +257,22 @@ store_take_done(struct store *store)
 }
 
 bool
-store_take_hint(struct store *store, uint64_t *request, uint64_t *fence)
+store_take_hint(struct store *store, struct store_hint *hint)
 {
     if (store->hint_count == 0)
         return false;
-    const struct hint *hint = &store->hints[--store->hint_count];
-    *request = hint->request;
-    *fence = hint->fence;
+    *hint = store->hints[--store->hint_count];
+    return true;
+}
+
+bool
+store_take_news(struct store *store, struct text *news)
+{
+    if (store->news_count == 0) {
+        store->news_len = 0;
+        return false;
+    }
+    *news = store->news[--store->news_count];
     return true;
 }
 

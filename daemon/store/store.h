@@ -79,8 +79,19 @@ uint64_t store_next_us(const struct store *store);
 /* An operation that is done, or NULL. To be emptied before the next reply. */
 struct op *store_take_done(struct store *store);
 
-/* A grant that another broker announced; false: no more. */
-bool store_take_hint(struct store *store, uint64_t *request, uint64_t *fence);
+/* What another broker has done to a ticket of ours. */
+struct store_hint {
+    bool broken;      /* taken away; else granted */
+    uint64_t request; /* the ticket's */
+    uint64_t fence;
+};
+
+/* False: no more. */
+bool store_take_hint(struct store *store, struct store_hint *hint);
+
+/* What a script or another broker has published for the core; valid until the
+ * next reply. False: no more. */
+bool store_take_news(struct store *store, struct text *news);
 
 /* Whether announcements may have been missed since it was last asked. */
 bool store_take_unheard(struct store *store);

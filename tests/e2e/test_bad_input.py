@@ -133,7 +133,8 @@ class BadInputTest(BrokerCase):
         for size in (256, 300, 1000, 4000):
             client.err("LOCK " + "x" * size, "TOOLONG")
         client.err("LOCK a owner=" + "x" * 4000, "BADREQ")
-        client.err("LOCK a " + "b" * 4000, "BADREQ")
+        client.err("LOCK a " + "b" * 4000, "TOOLONG")
+        client.err("UNLOCK a " + "b" * 4000, "BADREQ")
         client.err("x" * 4000, "UNKNOWN")
         client.send("1" * 3000 + " PING")
         self.assertEqual(client.wait("-").code, "BADREQ")

@@ -535,7 +535,8 @@ class ErrorTest(BrokerCase):
 
     def produce_badreq(self):
         client = self.connect()
-        for line in ("LOCK", "LOCK a b", "LOCK a wait=", "LOCK a wait=1 wait=2",
+        for line in ("LOCK", "UNLOCK a b", "LOCK a b a", "LOCK a wait=",
+                     "LOCK a wait=1 wait=2",
                      "LOCK a wait=-1", "LOCK a wait=01", "LOCK a wait=1d",
                      "LOCK a nonsense=1", "LOCK a fence=1", "LOCK a=b",
                      "LOCK %", "LOCK %g0", "LOCK :a", "LOCK a lease=0",
@@ -543,7 +544,13 @@ class ErrorTest(BrokerCase):
                      "LOCK a note=" + "x" * 129, "HELLO name=" + "x" * 65,
                      "HELLO heartbeat=99", "RENEW a", "UNLOCK a fence=0",
                      f"UNLOCK a fence={2 ** 53}", "CANCEL", "PONG x", "HELP x",
-                     "LOCK a progress=2", "LOCK a mode=shared",
+                     "LOCK a progress=2", "LOCK a mode=share",
+                     "LOCK a limit=0", "LOCK a permits=1",
+                     "LOCK a limit=1 permits=2", "LOCK a limit=1 mode=shared",
+                     "HELLO resume=" + "0" * 32, "HELLO gen=2",
+                     "HELLO resume=" + "x" * 32 + " gen=2", "CLAIM a fence=1",
+                     "CLAIM a", "KILL x", "WATCH", "BREAK",
+                     "LOCK " + " ".join(map(str, range(100, 117))),
                      "LOCKS limit=4294967296", "PING x=1", "LOCK \tb",
                      "LOCK caf\u00e9", "CANCEL 1x5+"):
             reply = client.err(line, "BADREQ")
@@ -551,8 +558,7 @@ class ErrorTest(BrokerCase):
 
     def produce_unknown(self):
         client = self.connect()
-        for verb in ("AUTH", "CLAIM", "WATCH", "UNWATCH", "KILL", "BREAK",
-                     "DRAIN", "quitter", "LOC", "L%4FCK", "*", "-", "OK"):
+        for verb in ("AUTH", "quitter", "LOC", "L%4FCK", "*", "-", "OK"):
             reply = client.err(f"{verb} a", "UNKNOWN")
         return reply
 
@@ -603,6 +609,13 @@ class ErrorTest(BrokerCase):
         client = self.connect()
         client.ok("LOCK errors/conflict")
         return client.err("RENEW errors/conflict lease=1s", "CONFLICT")
+
+    def produce_deadlock(self):
+        one, two = self.connect(), self.connect()
+        one.ok("LOCK errors/this")
+        two.ok("LOCK errors/that")
+        one.queued(one.submit("LOCK errors/that progress=1"))
+        return two.err("LOCK errors/this", "DEADLOCK")
 
     def produce_unavailable(self):
         redis = self.redis()

@@ -3,6 +3,9 @@
  * between, on lines that begin with '!', what the program does meanwhile:
  *
  *     !l3 NAME  asks for a lock; the digit's bits choose the options (ASK_*)
+ *     !L3 NAME  the same of the kinds that are shared by several (ASK_*)
+ *     !a A B    asks for several names
+ *     !h NAME   watches a lock         !H NAME   no more
  *     !u1 NAME  gives it back          !r1 NAME  renews it
  *     !s TEXT   any other request      !w 7      looks for the answer to it
  *     !t 500    milliseconds pass      !m 100    the margin of deadlines
@@ -39,6 +42,7 @@ enum ask {
     ASK_OWNER = 2,
     ASK_LEASE = 4, /* or, of UNLOCK and RENEW, with the fence */
     ASK_NOTE = 8,  /* and progress */
+    ASK_KINDS = 16,
 };
 
 struct talk {
@@ -203,6 +207,13 @@ submit_lock(struct talk *talk, const char *name, unsigned ask)
     options.lease_ms = (ask & ASK_LEASE) != 0 ? 4000 : 0;
     options.note = (ask & ASK_NOTE) != 0 ? "a note" : NULL;
     options.progress = (ask & ASK_NOTE) != 0;
+    if ((ask & ASK_KINDS) != 0) {
+        options.shared = (ask & ASK_NO_WAIT) == 0;
+        options.limit = (ask & ASK_NO_WAIT) != 0 ? 3 : 0;
+        options.permits = (ask & ASK_LEASE) != 0 ? 2 : 0;
+        options.delay_ms = (ask & ASK_NOTE) != 0 ? 500 : 0;
+        options.no_deadlock = (ask & ASK_OWNER) != 0;
+    }
     if (holdfast_submit_lock(talk->h, name, &options, &request) !=
         HOLDFAST_SUCCESS)
         return;
@@ -211,6 +222,26 @@ submit_lock(struct talk *talk, const char *name, unsigned ask)
     memcpy(talk->hold.name, name, strlen(name));
     if (options.owner != NULL)
         memcpy(talk->hold.owner, options.owner, strlen(options.owner));
+}
+
+/* The words of the text; of one with more than enough of them the first. */
+static void
+submit_several(struct talk *talk, const char *text)
+{
+    const char *names[HOLDFAST_NAMES_MAX + 1];
+    struct holdfast_lock_options options = HOLDFAST_LOCK_DEFAULTS;
+    char *copy = strdup(text);
+    char *rest = NULL;
+    size_t count = 0;
+    uint64_t request;
+
+    require(copy != NULL);
+    for (char *word = strtok_r(copy, " ", &rest);
+         word != NULL && count <= HOLDFAST_NAMES_MAX;
+         word = strtok_r(NULL, " ", &rest))
+        names[count++] = word;
+    (void)holdfast_submit_lock_all(talk->h, names, count, &options, &request);
+    free(copy);
 }
 
 static void
@@ -225,6 +256,10 @@ submit_other(struct talk *talk, char what, const char *text, unsigned ask)
     else if (what == 'r')
         (void)holdfast_submit_renew(
             talk->h, text, owner, fence, 5000, &request);
+    else if (what == 'h')
+        (void)holdfast_submit_watch(talk->h, text, &request);
+    else if (what == 'H')
+        (void)holdfast_submit_unwatch(talk->h, text, &request);
     else
         (void)holdfast_submit(talk->h, text, &request);
 }
@@ -252,7 +287,11 @@ program_act(struct talk *talk, const char *text, size_t len)
 
     if (what == 'l')
         submit_lock(talk, argument, ask);
-    else if (what == 'u' || what == 'r' || what == 's')
+    else if (what == 'L')
+        submit_lock(talk, argument, ask | ASK_KINDS);
+    else if (what == 'a')
+        submit_several(talk, argument);
+    else if (what != '\0' && strchr("urshH", what) != NULL)
         submit_other(talk, what, argument, ask);
     else if (what == 'w')
         program_wait(talk, number);

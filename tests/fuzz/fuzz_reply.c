@@ -7,7 +7,7 @@
  *
  * Whatever comes:
  *
- * - store_check() holds after each act;
+ * - store_check() holds, looked at after every few acts and at the end;
  * - each operation is given back exactly once, is not touched after that, and
  *   what its result refers to is there;
  * - left alone, with nobody answering, the store gives everything back and
@@ -29,6 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define OPS_MAX       64
 #define REPLY_BYTES   (1u << 16)
 #define STEPS_MAX     20000
+#define ACTS_MAX      96
+#define CHECK_EVERY   16 /* acts: a check walks over all slots */
 #define START_US      5000000
 #define NOBODY_US     15000000 /* of silence; more than any time-out */
 #define IN_FLIGHT_MAX 4
@@ -93,6 +95,11 @@ check_result(struct rig *rig, const struct op *op)
     const struct op_result *result = &op->result;
 
     require(result->status <= OP_REFUSED);
+    if (result->told) {
+        sum_text(rig, result->holder_client);
+        sum_text(rig, result->holder_owner);
+        sum_text(rig, result->holder_note);
+    }
     for (uint32_t i = 0; i < result->grant_count; i++)
         rig->sum += result->grants[i].request + result->grants[i].fence;
     for (uint32_t i = 0; i < result->ticket_count; i++) {
@@ -110,7 +117,8 @@ static void
 take_done(struct rig *rig)
 {
     struct op *op;
-    uint64_t request, fence;
+    struct store_hint hint;
+    struct text news;
 
     while ((op = store_take_done(rig->store)) != NULL) {
         uint32_t index = op->place;
@@ -120,8 +128,11 @@ take_done(struct rig *rig)
         rig->ops[index] = NULL;
         free(op);
     }
-    while (store_take_hint(rig->store, &request, &fence))
-        rig->sum += request + fence;
+    while (store_take_hint(rig->store, &hint))
+        rig->sum += hint.request + hint.fence + hint.broken;
+    while (store_take_news(rig->store, &news))
+        for (size_t i = 0; i < news.len; i++)
+            rig->sum += (uint8_t)news.at[i];
     (void)store_take_unheard(rig->store);
 }
 
@@ -340,15 +351,39 @@ put_double(char *at, double number)
     return at + sizeof(number);
 }
 
+/* Who is in the way: how long holds last, its age, and three words. */
+static char *
+put_about(char *at)
+{
+    at = put_number(at, 100, 4);
+    at = put_number(at, 20, 4);
+    memcpy(at, "\1w\4shop\0", 8);
+    return at + 8;
+}
+
+/* Of what kind a hold is that was taken over. */
+static char *
+put_kind(char *at)
+{
+    at = put_number(at, 1, 1);
+    at = put_number(at, 2, 4);
+    at = put_number(at, 3, 4);
+    return put_number(at, 1000, 4);
+}
+
 static char *
 put_result(struct rig *rig, char *at)
 {
     uint8_t status = input_byte(&rig->input);
+    uint8_t how = input_byte(&rig->input);
     uint8_t grants = status / 16;
+    static const size_t abouts[] = {0, 16, 13, 0};
+    size_t about = abouts[how / 4 % 4];
 
     at = put_number(at, status % 16, 1);
-    at = put_number(at, status & 1, 1);
+    at = put_number(at, how % 4, 1);
     at = put_number(at, grants, 2);
+    at = put_number(at, about, 2);
     at = put_number(at, 3, 4);
     at = put_double(at, 11);
     at = put_double(at, 22);
@@ -362,7 +397,7 @@ put_result(struct rig *rig, char *at)
         at = put_number(at, 30000, 4);
         at = put_number(at, i, 4);
     }
-    return at;
+    return about == 16 ? put_about(at) : about == 13 ? put_kind(at) : at;
 }
 
 static char *
@@ -539,6 +574,13 @@ act_submit(struct rig *rig)
     op->words[0] = TEXT("");
     op->words[1] = TEXT("");
     op->words[2] = what / 32 % 2 == 1 ? TEXT("a note") : TEXT("");
+    op->ask.permits = 1;
+    op->tell = op->moves = what / 32 % 2 == 1;
+    op->unclean = op->watch = what / 64 % 2 == 1;
+    if (op->kind == OP_PUBLISH) {
+        op->words[0] = TEXT("broker-2");
+        op->words[1] = TEXT("Dword");
+    }
     rig->ops[index] = op;
     list_init(&list);
     list_push_back(&list, &op->link);
@@ -636,19 +678,25 @@ act_bytes(struct rig *rig)
     input->at += len;
 }
 
+/* A hint, that a hold was broken, or news: of a watched lock, or a probe. */
 static void
 act_publish(struct rig *rig)
 {
+    static const char kinds[] = "GBWDVKG?";
     struct rig_link *link = &rig->links[STORE_LINKS - 1];
-    char payload[17] = {'G'};
+    char payload[200] = "";
+    uint8_t how = input_byte(&rig->input);
+    size_t len = how % 8 < 2 ? 17 : how;
 
+    payload[0] = kinds[how % 8];
     put_number(payload + 1, input_byte(&rig->input), 8);
     put_double(payload + 9, (double)input_number(&rig->input));
+    len -= input_byte(&rig->input) % 2;
     if (link->reader == NULL)
         return;
     rig->reply_len = 0;
     say(rig, "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n");
-    say_bulk(rig, payload, sizeof(payload) - input_byte(&rig->input) % 2);
+    say_bulk(rig, payload, len < sizeof(payload) ? len : sizeof(payload));
     link_feed(rig, link, rig->reply, rig->reply_len);
 }
 
@@ -688,7 +736,7 @@ static void (*const acts[])(struct rig *rig) = {act_submit, act_turn, act_pass,
  */
 struct born {
     struct store *store;
-    char state[offsetof(struct store, grants)];
+    char state[offsetof(struct store, hints)];
 };
 
 static void
@@ -737,6 +785,8 @@ rig_init(struct rig *rig, const uint8_t *data, size_t size)
     uint32_t calls = store->calls.capacity;
     slab_fini(&store->calls);
     memcpy(store, mine->state, sizeof(mine->state));
+    store->hint_count = store->news_count = 0;
+    store->news_len = 0;
     bool room = slab_init(&store->calls, sizeof(struct call), calls);
     require(room);
     store->counters = &rig->counters;
@@ -785,11 +835,15 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     log_init(log_nothing, LOG_DEBUG);
     rig_init(&rig, data, size);
     turn(&rig);
-    while (rig.input.at < rig.input.end) {
+    for (unsigned act = 1; act <= ACTS_MAX && rig.input.at < rig.input.end;
+         act++) {
         acts[input_byte(&rig.input) % (sizeof(acts) / sizeof(acts[0]))](&rig);
-        store_check(rig.store);
+        if (act % CHECK_EVERY == 0)
+            store_check(rig.store);
     }
+    store_check(rig.store);
     leave_alone(&rig);
+    store_check(rig.store);
     for (uint32_t i = 0; i < STORE_LINKS; i++)
         reader_destroy(&rig.links[i].reader);
     return 0;

@@ -4,11 +4,13 @@ A model of the scripts for one lock, to be held against them: it knows nothing
 of places, widths, squeezing or lower bounds. Times are ms of the node's clock.
 """
 
+import collections
 import dataclasses
 
-from scripts import (BUSY, CORRUPT, FENCE_FAR, FENCE_JUMP, FENCE_STEP, FULL,
-                     GONE, GRANTED, HELD, LATE, LIVING, OK, SUSPENDED, WAITING,
-                     WAITS)
+from scripts import (BROKEN, BROKEN_NOW, BUSY, CLAIMED, CONFLICT, CORRUPT,
+                     DELAY_MAX, FENCE_FAR, FENCE_JUMP, FENCE_STEP, FULL, GONE,
+                     GRANTED, HELD, LATE, LIVING, MOVED_ON, OK, SHARED,
+                     SUSPENDED, WAITING, WAITS)
 
 
 @dataclasses.dataclass
@@ -18,12 +20,15 @@ class Standing:
     who: object
     broker: bytes
     flags: int
+    mode: int
+    permits: int
     arrival: int
     fence: int
     ends: int
-    hold: int
+    hold: int  # ms asked for; of a claimed hold, when it is over
     lease: int
     since: int
+    delay: int
     words: tuple
 
     @property
@@ -31,8 +36,12 @@ class Standing:
         return bool(self.flags & GRANTED)
 
     @property
-    def term(self):
-        return min(self.lease, self.hold) if self.hold else self.lease
+    def claimed(self):
+        return bool(self.flags & CLAIMED)
+
+    @property
+    def same_session(self):
+        return self.who.session, self.who.owner
 
 
 @dataclasses.dataclass
@@ -40,17 +49,30 @@ class Outcome:
     status: int
     ticket: object = None  # a Standing, where the result is about one
     grants: list = dataclasses.field(default_factory=list)
-    published: list = dataclasses.field(default_factory=list)
+    published: list = dataclasses.field(default_factory=list)  # (kind, ticket)
+    more: bool = False
+    left: int = 0  # ms to the end of a hold that ends by itself
+    waits: bool = False  # somebody is left waiting for a time to come
+    broken: int = 0
+    about: object = None  # (typical, age, words), or of a hold what it is
 
 
 class Lock:
     """One lock; the caller sets the time and the id before each operation."""
 
-    def __init__(self):
+    def __init__(self, grants_max):
+        self.grants_max = grants_max
         self.tickets = []
+        self.limit = 0
         self.fence = None  # of no record yet
         self.id = None
         self.arrival = 1
+        self.longest = 0  # lease, since there was nobody
+        self.delay = 0  # nobody is granted it sooner
+        self.watch = 0  # changes are told until then
+        self.typical = 0  # length of a hold
+        self.grants = 0  # so many so far
+        self.seen = collections.Counter()  # of sessions that moved
         self.now_us = 0
         self.node_id = None
 
@@ -62,13 +84,50 @@ class Lock:
     def granted(self):
         return [ticket for ticket in self.tickets if ticket.granted]
 
+    @property
+    def waiting(self):
+        return [ticket for ticket in self.tickets if not ticket.granted]
+
+    @property
+    def used(self):
+        return sum(ticket.permits for ticket in self.granted)
+
+    @property
+    def barred(self):
+        return self.now < self.delay <= self.now + DELAY_MAX
+
     def find(self, who):
         for ticket in self.tickets:
             if ticket.who == who:
                 return ticket
         return None
 
+    def run(self, call):
+        """An operation by its name; what is told to those who watch is last
+        of what is published."""
+        held, grants = bool(self.granted), self.grants
+        operation = {"acquire": self.acquire, "release": self.release,
+                     "renew": self.renew, "break": self.break_}[call.name]
+        outcome = operation(call)
+        if not self.tickets:
+            self.limit = self.longest = 0
+        news = self.grants != grants or (held and not self.granted)
+        if self.now < self.watch and news:
+            outcome.published.append(("W", None))
+        return outcome
+
     # steps
+
+    def compatible(self, ticket):
+        if self.limit:
+            return self.used + ticket.permits <= self.limit
+        return not self.granted or all(
+            each.mode == SHARED for each in (*self.granted, ticket))
+
+    def closed(self):
+        if self.limit:
+            return self.used >= self.limit
+        return any(ticket.mode != SHARED for ticket in self.granted)
 
     def raised(self, seen):
         """The fence that the next grant starts from; None: beyond belief."""
@@ -82,120 +141,228 @@ class Lock:
             fence = seen
         return fence
 
+    def over(self, ticket, at):
+        """A hold ends: how long they last counts where others wait."""
+        if ticket.claimed and self.waiting:
+            took = max(at - ticket.since // 1000, 0)
+            if self.typical:
+                took = (7 * self.typical + took) // 8
+            self.typical = max(took, 1)
+
+    def nobody_follows(self, ticket, since):
+        if ticket.claimed and ticket.delay:
+            self.delay = max(self.delay, since + ticket.delay)
+
     def expire(self):
         for ticket in self.granted:
-            if ticket.ends <= self.now:
-                self.tickets.remove(ticket)
-                if ticket.flags == LIVING + GRANTED:
-                    for other in self.tickets:
-                        if other.broker == ticket.broker and \
-                                other.flags == WAITS:
-                            other.flags = WAITS + SUSPENDED
+            if ticket.ends > self.now:
+                continue
+            self.over(ticket, ticket.ends)
+            self.nobody_follows(ticket, ticket.ends)
+            self.tickets.remove(ticket)
+            if not ticket.claimed:
+                for other in self.tickets:
+                    if other.broker == ticket.broker and other.flags == WAITS:
+                        other.flags = WAITS + SUSPENDED
 
-    def grant(self, ticket, broker, lapse, fence):
-        self.fence, self.id = fence + 1, self.node_id
-        ticket.fence = self.fence
-        ticket.since = self.now
-        term = ticket.term
+    def claim(self, ticket):
         ticket.flags = HELD
-        if ticket.broker != broker:
+        ticket.ends = self.now + ticket.lease
+        if ticket.hold:
+            ticket.hold += self.now
+            ticket.ends = min(ticket.ends, ticket.hold)
+
+    def grant(self, ticket, call, fence):
+        self.fence, self.id = fence + 1, self.node_id
+        self.grants += 1
+        self.longest = max(self.longest, ticket.lease)
+        ticket.fence = self.fence
+        ticket.since = self.now_us
+        if ticket.broker == call.broker:
+            self.claim(ticket)
+        else:
             ticket.flags = LIVING + GRANTED
-            term = min(term, lapse)
-        ticket.ends = self.now + term
+            ticket.ends = self.now + min(ticket.lease, call.lapse,
+                                         ticket.hold or ticket.lease)
 
     def full(self, call):
-        return len(self.tickets) - len(self.granted) >= call.waiters_max
+        return len(self.waiting) >= call.waiters_max
 
     def serve(self, call, outcome, own=None):
-        """The first that waits, lives and is not suspended. Who is found
-        dead on the way is struck out, also to make room."""
-        if all(each.granted for each in self.tickets) or (
-                self.granted and not self.full(call)):
-            return
-        for ticket in list(self.tickets):
-            if not ticket.granted and ticket.ends <= self.now:
+        """Those that wait, live and are not suspended, in their order, for as
+        long as the next one fits. Who is found dead on the way is struck out,
+        also to make room. Says whether one is left that must wait."""
+        if not self.waiting:
+            return False
+        if self.barred or (self.closed() and not self.full(call)):
+            return True
+        blocked, given = False, 0
+        for ticket in self.waiting:
+            if ticket.ends <= self.now:
                 self.tickets.remove(ticket)
-            elif ticket.flags == WAITS:
-                if self.granted:
-                    return
+            elif ticket.flags == WAITS and not blocked:
                 fence = self.raised(call.seen)
-                if fence is None:
-                    return
-                self.grant(ticket, call.broker, call.lapse, fence)
-                if ticket.broker != call.broker:
-                    outcome.published.append(ticket)
-                elif ticket is not own:
-                    outcome.grants.append(ticket)
+                fits = self.compatible(ticket) and fence is not None
+                if fits and given < self.grants_max:
+                    given += 1
+                    self.grant(ticket, call, fence)
+                    if ticket.broker != call.broker:
+                        outcome.published.append(("G", ticket))
+                    elif ticket is not own:
+                        outcome.grants.append(ticket)
+                else:
+                    blocked = True
+                    outcome.more |= fits
+            if blocked and not self.full(call):
+                break
+        return blocked
 
     # operations; `call` has broker, lapse, waiters_max and the arguments
 
     def acquire(self, call):
         if self.now > call.latest:
             return Outcome(LATE)
-        if self.fence is None:
+        new = self.fence is None
+        if new:
             self.fence, self.id = self.now_us + FENCE_JUMP, self.node_id
-            if self.raised(call.seen) is None:
-                self.fence = None
-                return Outcome(CORRUPT)
-        if not self.tickets:
+        if not self.tickets and not self.barred:
             fence = self.raised(call.seen)
             if fence is None:
+                if new:
+                    self.fence = None
                 return Outcome(CORRUPT)
+            self.limit = call.limit
             ticket = self.append(call)
-            self.grant(ticket, call.broker, call.lapse, fence)
+            self.grant(ticket, call, fence)
             return Outcome(OK, ticket)
         self.expire()
         outcome = Outcome(OK)
         ticket = self.find(call.who) if call.retry else None
-        if ticket is not None:
-            if ticket.granted:
-                ticket.flags, ticket.ends = HELD, self.now + ticket.term
-            else:
-                ticket.flags, ticket.ends = WAITS, self.now + call.lease
+        if ticket is None and call.moves:
+            ticket = self.of_session(call.who)
+            if ticket and ticket.flags & BROKEN:
+                if not self.may_move(ticket, call):
+                    return self.refused(MOVED_ON, call, outcome)
+                self.end_unclean(ticket)
+                self.seen["anew"] += 1
+                ticket = None
+            if ticket and not self.of_kind(ticket, call):
+                return self.refused(CONFLICT, call, outcome)
+            if ticket and not self.may_move(ticket, call):
+                return self.refused(MOVED_ON, call, outcome)
+            if ticket:
+                ticket.who, ticket.broker = call.who, call.broker
+        if ticket:
+            self.again(ticket, call)
             self.serve(call, outcome, ticket)
-        elif call.no_queue:
-            self.serve(call, outcome)
-            if self.granted:
-                outcome.status = BUSY
-                return outcome
-        elif self.full(call):
-            self.serve(call, outcome)
-            if self.full(call):
-                outcome.status = FULL
-                return outcome
-        if ticket is None:
-            ticket = self.append(call)
+            return self.about(ticket, outcome, call)
+        return self.acquire_new(call, outcome)
+
+    def end_unclean(self, ticket):
+        """Nobody gives it back."""
+        self.over(ticket, self.now)
+        self.nobody_follows(ticket, self.now)
+        self.tickets.remove(ticket)
+
+    def refused(self, status, call, outcome):
+        """Its own ticket is not for it; whoever waits is served."""
+        self.serve(call, outcome)
+        outcome.status = status
+        return outcome
+
+    def of_kind(self, ticket, call):
+        return (ticket.mode, ticket.permits, self.limit) == (
+            call.mode, call.permits, call.limit)
+
+    def acquire_new(self, call, outcome):
+        blocked = self.serve(call, outcome)
+        if not self.tickets:
+            self.limit = call.limit
+        outcome.status = self.refusal(call, blocked)
+        if outcome.status != OK:
+            if outcome.status == BUSY:
+                self.tell(call, outcome)
+            return outcome
+        ticket = self.append(call)
+        if not blocked:
             self.serve(call, outcome, ticket)
-        return self.about(ticket, outcome)
+        return self.about(ticket, outcome, call)
+
+    def refusal(self, call, blocked):
+        if self.limit != call.limit:
+            return CONFLICT
+        if call.no_queue:
+            if self.barred or blocked or not self.compatible(call):
+                return BUSY
+            return CORRUPT if self.raised(call.seen) is None else OK
+        return FULL if self.full(call) else OK
+
+    def again(self, ticket, call):
+        """Its broker asks for the same a second time."""
+        if ticket.flags == LIVING + GRANTED:
+            self.claim(ticket)
+        elif ticket.flags == HELD:
+            self.longest = max(self.longest, call.lease)
+            ticket.ends = self.now + call.lease
+            if ticket.hold:
+                ticket.ends = min(ticket.ends, ticket.hold)
+        elif not ticket.granted:
+            ticket.flags, ticket.ends = WAITS, self.now + call.lease
+
+    def of_session(self, who, fence=0):
+        for ticket in self.tickets:
+            if ticket.same_session == (who.session, who.owner) and \
+                    fence in (0, ticket.fence):
+                return ticket
+        return None
+
+    @staticmethod
+    def may_move(ticket, call):
+        """A later generation takes it over, and so does another request of
+        the same one at its broker."""
+        old, new = ticket.who.generation, call.who.generation
+        return old < new or (old == new and ticket.broker == call.broker)
 
     def append(self, call):
-        ticket = Standing(call.who, call.broker, WAITS, self.arrival, 0,
+        ticket = Standing(call.who, call.broker, WAITS, call.mode,
+                          call.permits, self.arrival, 0,
                           self.now + call.lease, call.hold, call.lease,
-                          self.now, call.words)
+                          self.now_us, call.delay, call.words)
         self.arrival += 1
         self.tickets.append(ticket)
         return ticket
 
-    @staticmethod
-    def about(ticket, outcome):
+    def about(self, ticket, outcome, call):
         outcome.ticket = ticket
         outcome.status = OK if ticket.granted else WAITING
+        if ticket.granted and call.name == "renew" and ticket.hold:
+            outcome.left = max(ticket.hold - self.now, 1)
+        elif not ticket.granted:
+            self.tell(call, outcome)
         return outcome
+
+    def tell(self, call, outcome):
+        if call.tell and self.granted:
+            first = self.granted[0]
+            age = max(self.now - first.since // 1000, 0)
+            outcome.about = (self.typical, age, first.words)
 
     def named(self, call):
         """The ticket that release and renew mean, or None."""
-        ticket = self.find(call.who)
-        if ticket is None or (call.arrival and
-                              call.arrival != ticket.arrival):
-            return None
-        if call.fence and call.fence != ticket.fence:
-            return None
-        return ticket
+        if call.name == "renew" and call.moves:
+            return self.of_session(call.who, call.fence)
+        for ticket in self.tickets:
+            if ticket.who == call.who and call.arrival in (0, ticket.arrival):
+                return ticket if call.fence in (0, ticket.fence) else None
+        return None
 
     def release(self, call):
         ticket = self.named(call)
         if ticket is None:
             return Outcome(GONE)
+        self.over(ticket, self.now)
+        if call.unclean:
+            self.nobody_follows(ticket, self.now)
         self.tickets.remove(ticket)
         self.expire()
         outcome = Outcome(OK)
@@ -205,32 +372,91 @@ class Lock:
     def renew(self, call):
         if self.now > call.latest:
             return Outcome(LATE)
-        if self.fence is None:
+        if self.fence is None and not (call.look and call.watch):
             return Outcome(GONE)
         if call.look:
+            if self.fence is None:
+                self.fence, self.id = self.now_us + FENCE_JUMP, self.node_id
+            if call.watch:
+                self.watch = max(self.watch, self.now + call.lease)
             return self.look(call, Outcome(OK))
         ticket = self.named(call)
         if ticket is None:
             return Outcome(GONE)
-        if not ticket.granted:
-            self.expire()
-            ticket.flags, ticket.ends = WAITS, self.now + call.lease
-            outcome = Outcome(OK)
-            self.serve(call, outcome, ticket)
-            return self.about(ticket, outcome)
-        if ticket.ends <= self.now:
+        if call.moves and not self.may_move(ticket, call):
+            return Outcome(MOVED_ON)
+        if ticket.granted and ticket.ends <= self.now:
             return self.look(call, Outcome(GONE))
-        if ticket.flags == HELD:
-            ends = self.now + (min(call.lease, call.hold)
-                               if call.hold else call.lease)
-            if not call.sets_end:
-                ends = max(ends, min(ticket.ends, self.now + call.lease))
-            ticket.ends = ends
-        else:
-            ticket.flags, ticket.ends = HELD, self.now + ticket.term
-        return Outcome(OK, ticket)
+        if ticket.flags & BROKEN:
+            if call.moves and ticket.broker == call.broker:
+                self.seen["given"] += ticket.who != call.who
+                ticket.who = call.who
+            self.seen["broken"] += call.moves
+            return Outcome(BROKEN_NOW)
+        if call.moves:
+            ticket.who, ticket.broker = call.who, call.broker
+        if ticket.granted:
+            return self.speak(ticket, call)
+        self.expire()
+        ticket.flags, ticket.ends = WAITS, self.now + call.lease
+        outcome = Outcome(OK)
+        self.serve(call, outcome, ticket)
+        self.seen["turn"] += call.moves and ticket.granted
+        self.seen["waiter"] += call.moves and not ticket.granted
+        outcome = self.about(ticket, outcome, call)
+        if call.moves:
+            outcome.about = self.kind(ticket)
+        return outcome
+
+    def kind(self, ticket):
+        """What is told of a ticket that was taken over."""
+        self.seen["shared"] += ticket.granted and ticket.mode == SHARED
+        return ticket.mode, ticket.permits, self.limit, ticket.delay
+
+    def speak(self, ticket, call):
+        """A holder says that it is there."""
+        outcome = Outcome(OK)
+        claims = not ticket.claimed
+        if claims:
+            self.claim(ticket)
+        downgrades = call.shares and ticket.mode != SHARED
+        if downgrades or (call.shares and (claims or call.moves)):
+            ticket.ends = min(ticket.ends, self.now + self.longest)
+            ticket.mode = SHARED
+            self.expire()
+            self.serve(call, outcome, ticket)
+        elif call.moves or not claims:
+            self.extend(ticket, call)
+        if call.moves:
+            outcome.about = self.kind(ticket)
+        return self.about(ticket, outcome, call)
+
+    def extend(self, ticket, call):
+        term = min(call.lease, call.hold or call.lease)
+        if call.sets_end:
+            ticket.hold = self.now + call.hold if call.hold else 0
+        else:  # shortens nothing, and the end that was asked for stays
+            term = max(term, min(ticket.ends - self.now, call.lease))
+            if ticket.hold:
+                term = min(term, ticket.hold - self.now)
+        ticket.ends = self.now + term
+        self.longest = max(self.longest, call.lease)
 
     def look(self, call, outcome):
         self.expire()
-        self.serve(call, outcome)
+        blocked = self.serve(call, outcome)
+        outcome.waits = blocked and bool(self.granted or self.barred)
+        return outcome
+
+    def break_(self, call):
+        if self.fence is None:
+            return Outcome(GONE)
+        outcome = Outcome(GONE)
+        for ticket in self.granted:
+            if ticket.ends > self.now and call.fence in (0, ticket.fence):
+                ticket.flags |= BROKEN
+                outcome.published.append(("B", ticket))
+                outcome.broken += 1
+        if outcome.broken:
+            outcome.status = OK
         return outcome

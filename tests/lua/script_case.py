@@ -54,6 +54,23 @@ class ScriptCase(HarnessCase):
             self.edit_ticket(ticket.place, key, ends=ticket.ends - ms)
         self.edit(key, low=record.low - ms)
 
+    def listen(self, *names):
+        """A function for what was published since, each a channel's last word
+        and the payload."""
+        listener = scripts.connect(self.server)
+        self.addCleanup(listener.close)
+        listener.subscribe(*(scripts.CHANNEL + name for name in names))
+
+        def told():
+            self.connection.command("PUBLISH", scripts.CHANNEL + names[0],
+                                    "that is all")
+            messages = []
+            while (message := listener.message())[1] != b"that is all":
+                messages.append((message[0][len(scripts.CHANNEL):],
+                                 message[1]))
+            return messages
+        return told
+
     # what tests begin with
 
     def hold(self, ticket, broker=None, key=KEY, **options):
@@ -92,9 +109,44 @@ class ScriptCase(HarnessCase):
         self.assertEqual([ticket.who for ticket in self.record(key).living],
                          list(tickets))
 
+    def assert_holders(self, *tickets, key=KEY):
+        """Who is granted it, in order of arrival."""
+        self.assertEqual([ticket.who for ticket in self.record(key).living
+                          if ticket.granted], list(tickets))
+
+    def assert_grants(self, result, *tickets):
+        """Whom the asking broker is told of."""
+        self.assertEqual([grant.request for grant in result.grants],
+                         [ticket.request for ticket in tickets])
+
     def assert_holder(self, ticket, flags=HELD, key=KEY):
         holder = self.record(key).holder
         self.assertIsNotNone(holder)
         self.assertEqual((holder.who, holder.flags), (ticket, flags))
         self.assertTrue(flags & GRANTED)
         return holder
+
+
+class ClockCase(ScriptCase):
+    """As above, with a clock that stands still but for pass_time()."""
+
+    def setUp(self):
+        self.now_us = 1_800_000_000_000_000
+        self.clocked = []
+        self.texts = scripts.with_clock(scripts.sources())
+        super().setUp()
+
+    @property
+    def now(self):
+        return self.now_us // 1000
+
+    def broker_of(self, name, connection=None, texts=None, **header):
+        broker = super().broker_of(name, connection, texts or self.texts,
+                                   expected_us=self.now_us, **header)
+        self.clocked.append(broker)
+        return broker
+
+    def pass_time(self, ms):
+        self.now_us += 1000 * ms
+        for broker in self.clocked:
+            broker.expected_us = self.now_us

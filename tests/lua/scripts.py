@@ -15,24 +15,31 @@ from harness import RedisConnection, RedisError
 from harness.broker import TREE
 
 LUA = os.environ.get("HOLDFAST_LUA") or os.path.join(TREE, "build", "lua")
-NAMES = ("acquire", "release", "renew", "inspect")
+NAMES = ("acquire", "release", "renew", "inspect", "break")
+TIMED = ("acquire", "release", "renew")  # those with short cuts
 
-OK, WAITING, BUSY, FULL, LATE, GONE, NEWER, CORRUPT = range(8)
-LIVING, GRANTED, CLAIMED, SUSPENDED = 1, 2, 4, 8
+(OK, WAITING, BUSY, FULL, LATE, GONE, NEWER, CORRUPT, CONFLICT, BROKEN_NOW,
+ MOVED_ON) = range(11)
+LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
 WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
+SHARED_NOW, WATCHED = 1, 2  # of the head
+EXCLUSIVE, SHARED = 0, 1
 
-HEAD_BYTES = 120
-TICKET_BYTES = 96
+HEAD_BYTES = 136
+TICKET_BYTES = 104
 HEADER = struct.Struct("<BBH8sdddI40s")
 IDENTITY = struct.Struct("<I16s8s8s")
-ACQUIRE = struct.Struct("<BBHIIIddd")
-RELEASE = struct.Struct("<Iddd")
-RENEW = struct.Struct("<BIddIddd")
+ACQUIRE = struct.Struct("<BBHIIIIddd")
+RELEASE = struct.Struct("<IdddB")
+RENEW = struct.Struct("<HIddIddd")
+BREAK = struct.Struct("<d")
 REPLY = struct.Struct("<d40s")
-RESULT = struct.Struct("<BBHIddIII")
+RESULT = struct.Struct("<BBHHIddIII")
+ABOUT = struct.Struct("<II")  # then words
+KIND = struct.Struct("<BIII")  # of a ticket that was taken over
 GRANT = struct.Struct("<8sddII")
-HEAD = struct.Struct("<BBHIddIIIIIIdddd40s")
-TICKET = struct.Struct("<BBHIddddII16s8s8s8sd")
+HEAD = struct.Struct("<BBHIddIIIIIIIIddddd40s")
+TICKET = struct.Struct("<BBHIddddII16s8s8s8sdII")
 
 LEASE = 30000
 FOREVER = 2.0 ** 52
@@ -40,10 +47,15 @@ FENCE_JUMP = 10_000_000
 FENCE_STEP = 1_000_000
 FENCE_FAR = 86_400_000_000
 CHANNEL = b"holdfast:broker:"
+GRANTS_MAX = 1024
+DELAY_MAX = 86_400_000
 
 Grant = collections.namedtuple("Grant", "request fence arrival ttl place")
 Result = collections.namedtuple(
-    "Result", "status handed place arrival fence ttl again ahead grants")
+    "Result", "status handed place arrival fence ttl again ahead grants more "
+    "about", defaults=(False, None))
+About = collections.namedtuple("About", "typical age words")
+Kind = collections.namedtuple("Kind", "mode permits limit delay")
 
 
 def source(name, folder=LUA):
@@ -67,16 +79,20 @@ def with_clock(scripts):
     """The scripts with the header's expected time for a clock."""
     clock = ("(function() local us = struct.unpack('<d', ARGV[1], 29) "
              "return {math.floor(us / 1000000), us % 1000000} end)()")
-    return {name: text if name == "inspect"
-            else replaced(text, "call('TIME')", clock)
+    return {name: replaced(text, "call('TIME')", clock)
             for name, text in scripts.items()}
 
 
 def without_short_cuts(scripts):
     """The scripts with the general path for every operation."""
-    return {name: text if name == "inspect"
+    return {name: text if name not in TIMED
             else replaced(text, f"not {name}_plain(", f"true or {name}_plain(")
             for name, text in scripts.items()}
+
+
+def bytes_of(tickets):
+    """Length of a record of so many tickets without words."""
+    return HEAD_BYTES + TICKET_BYTES * tickets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,44 +129,72 @@ def unpack_words(data):
     return tuple(words)
 
 
-def acquire(ticket, retry=False, no_queue=False, lease=LEASE, hold=0,
+def bits(*flags):
+    """The first is bit 0."""
+    return sum(bool(flag) << place for place, flag in enumerate(flags))
+
+
+def acquire(ticket, retry=False, no_queue=False, moves=False, tell=False,
+            mode=EXCLUSIVE, permits=1, limit=0, lease=LEASE, delay=0, hold=0,
             latest=FOREVER, seen=0, words=()):
     data = pack_words(words)
     return ticket.pack() + ACQUIRE.pack(
-        int(retry) + 2 * int(no_queue), 0, len(data), 1, 0, lease, hold,
-        latest, seen) + data
+        bits(retry, no_queue, moves, tell), mode, len(data), permits, limit,
+        lease, delay, hold, latest, seen) + data
 
 
-def release(ticket, place=0, arrival=0, fence=0, seen=0):
-    return ticket.pack() + RELEASE.pack(place, arrival, fence, seen)
+def release(ticket, place=0, arrival=0, fence=0, seen=0, unclean=False):
+    return ticket.pack() + RELEASE.pack(place, arrival, fence, seen, unclean)
 
 
-def renew(ticket, look=False, sets_end=False, place=0, arrival=0, fence=0,
-          lease=LEASE, hold=0, latest=FOREVER, seen=0):
+def renew(ticket, look=False, sets_end=False, moves=False, tell=False,
+          shares=False, watch=False, place=0, arrival=0, fence=0, lease=LEASE,
+          hold=0, latest=FOREVER, seen=0):
     return ticket.pack() + RENEW.pack(
-        look + 2 * sets_end, place, arrival, fence, lease, hold, latest, seen)
+        bits(look, sets_end, moves, tell, shares, watch), place, arrival,
+        fence, lease, hold, latest, seen)
+
+
+def break_(fence=0):
+    return BREAK.pack(fence)
 
 
 MAKERS = {"acquire": acquire, "release": release, "renew": renew}
 
 
+def takes_over(name, argument):
+    """Whether this takes a ticket over: then the result says what it is."""
+    return name == "renew" and argument[IDENTITY.size] & 4 != 0
+
+
 class Reply:
     """The time, the id and the results of one call. The time is 0 where the
-    script had no need to look at it."""
+    script had no need to look at it. `kinds`: the places of those results that
+    say of a waiter what it is."""
 
-    def __init__(self, data, count, inspect=False):
+    def __init__(self, data, count, inspect=False, kinds=()):
         time_us, self.id = REPLY.unpack_from(data)
         self.time_us = int(time_us)
         self.now = self.time_us // 1000
         self.results = []
         at = REPLY.size
-        for _ in range(count):
-            status, handed, grants, *numbers = RESULT.unpack_from(data, at)
+        for number in range(count):
+            status, handed, grants, about, *numbers = RESULT.unpack_from(
+                data, at)
             at += RESULT.size
             some = [Grant(*GRANT.unpack_from(data, at + GRANT.size * index))
                     for index in range(grants)]
             at += GRANT.size * grants
-            self.results.append(Result(status, bool(handed), *numbers, some))
+            told = None
+            if about and (status == OK or number in kinds):
+                told = Kind(*KIND.unpack(data[at:at + about]))
+            elif about:
+                words = data[at + ABOUT.size:at + about]
+                told = About(*ABOUT.unpack_from(data, at),
+                             unpack_words(words))
+            at += about
+            self.results.append(Result(status, bool(handed & 1), *numbers,
+                                       some, bool(handed & 2), told))
         self.rest = data[at:]
         if self.rest and not inspect:
             raise AssertionError(f"{len(self.rest)} bytes too many")
@@ -176,6 +220,8 @@ class Ticket:
     request: bytes
     broker: bytes
     since: float
+    delay: int
+    spare: int
     words: bytes = b""
 
     @property
@@ -195,12 +241,13 @@ class Ticket:
             self.flags, self.mode, self.words_bytes, self.permits,
             self.arrival, self.fence, self.ends, self.hold, self.lease,
             self.generation, self.session, self.owner, self.request,
-            self.broker, self.since)
+            self.broker, self.since, self.delay, self.spare)
 
 
 HEAD_FIELDS = ("version", "flags", "width", "limit", "fence", "arrival",
-               "stored", "first", "live", "granted", "longest", "spare",
-               "low", "grace", "delay", "forget", "id")
+               "stored", "first", "live", "granted", "longest", "used",
+               "front", "typical", "low", "grace", "delay", "forget", "watch",
+               "id")
 
 
 def ticket_at(data, place, width):
@@ -245,7 +292,15 @@ class Record:
             ("first", self.first <= self.stored),
             ("live", self.live == len(living)),
             ("granted", self.granted == len(granted)),
-            ("exclusive", len(granted) <= 1),
+            ("compatible", self.compatible(granted)),
+            ("used", self.used == sum(each.permits for each in granted)),
+            ("front", self.front <= self.stored
+             and all(each.granted for each in living
+                     if each.place < self.front)),
+            ("flags", self.flags & ~SHARED_NOW
+             == (WATCHED if self.watch else 0)),
+            ("shares", not granted or self.limit
+             or granted[0].mode == (self.flags & SHARED_NOW)),
             ("order", arrivals == sorted(set(arrivals))),
             ("arrival", not arrivals or arrivals[-1] < self.arrival),
             ("fence", all(ticket.fence <= self.fence for ticket in living)),
@@ -254,14 +309,26 @@ class Record:
             ("low", all(self.low <= ticket.ends for ticket in granted)),
             ("longest", all(ticket.lease <= self.longest
                             for ticket in granted)),
+            ("hold", all(ticket.ends <= ticket.hold for ticket in granted
+                         if ticket.hold and ticket.flags & CLAIMED)),
+            ("broken", all(ticket.granted for ticket in living
+                           if ticket.flags & BROKEN)),
             ("words", all(ticket.words_bytes <= self.width - TICKET_BYTES
                           for ticket in living)),
             ("dead", len(self.tickets) <= 2 * self.live + 16),
-            ("empty", living or self.stored == self.first == 0),
+            ("empty", living or self.stored == self.first == self.front
+             == self.limit == self.flags & SHARED_NOW == 0),
         ) if not right]
         if wrong:
             raise AssertionError(f"{', '.join(wrong)} wrong in {self}")
         return self
+
+    def compatible(self, granted):
+        """Writers alone, readers together, no more permits than there are."""
+        if self.limit:
+            return sum(each.permits for each in granted) <= self.limit
+        return len(granted) <= 1 or all(each.mode == SHARED
+                                        for each in granted)
 
     def __repr__(self):
         head = {name: getattr(self, name) for name in HEAD_FIELDS}
@@ -311,7 +378,9 @@ class Broker:
     def call(self, name, *operations):
         """The results of one call."""
         data = self.connection.command(*self.encode(name, *operations))
-        return self.take(Reply(data, len(operations))).results
+        return self.take(Reply(data, len(operations), kinds=[
+            number for number, (_, argument) in enumerate(operations)
+            if takes_over(name, argument)])).results
 
     def take(self, reply):
         self.last = reply
@@ -328,8 +397,11 @@ class Broker:
     def renew(self, key, ticket, **options):
         return self.call("renew", (key, renew(ticket, **options)))[0]
 
-    def look(self, key):
-        return self.renew(key, Who(), look=True)
+    def look(self, key, **options):
+        return self.renew(key, Who(), look=True, **options)
+
+    def break_(self, key, fence=0):
+        return self.call("break", (key, break_(fence)))[0]
 
     def inspect(self, key, limit=512):
         """(result, head bytes, tickets) as the inspect script shows them."""

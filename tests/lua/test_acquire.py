@@ -5,9 +5,9 @@ import unittest
 from harness import shared_redis
 
 import scripts
-from script_case import KEY, ScriptCase
-from scripts import (BUSY, FULL, GONE, GRANTED, HELD, LATE, LEASE, LIVING, OK,
-                     WAITING, WAITS, who)
+from script_case import KEY, ClockCase, ScriptCase
+from scripts import (BUSY, FULL, GONE, GRANTED, HEAD_BYTES, HELD, LATE, LEASE,
+                     LIVING, OK, SHARED, TICKET_BYTES, WAITING, WAITS, who)
 
 
 class NewRecord(ScriptCase):
@@ -15,12 +15,13 @@ class NewRecord(ScriptCase):
         result = self.hold(who(1))
         now = self.one.now
         self.assertEqual(result[:6], (OK, False, 0, 1, result.fence, LEASE))
-        self.assertEqual(result[6:], (0, 0, []))
+        self.assertEqual(result[6:9], (0, 0, []))
         record = self.record()
         holder = self.assert_holder(who(1))
         self.assertEqual(holder.fence, result.fence)
         self.assertEqual(holder.broker, b"broker-1")
-        self.assertEqual((holder.ends, holder.since), (now + LEASE, now))
+        self.assertEqual((holder.ends, holder.since),
+                         (now + LEASE, self.one.last.time_us))
         self.assertEqual((holder.lease, holder.hold, holder.permits),
                          (LEASE, 0, 1))
         self.assertEqual((record.fence, record.arrival, record.low),
@@ -43,11 +44,12 @@ class NewRecord(ScriptCase):
         self.assertEqual(result.ttl, 1234)
         holder = self.record().holder
         self.assertEqual((holder.ends, holder.hold),
-                         (self.one.now + 1234, 1234))
+                         (self.one.now + 1234, self.one.now + 1234))
 
     def test_hold_longer_than_lease(self):
         self.assertEqual(self.hold(who(1), hold=3600000).ttl, LEASE)
-        self.assertEqual(self.record().holder.hold, 3600000)
+        self.assertEqual(self.record().holder.hold,
+                         self.one.now + 3600000)
 
     def test_no_queue_where_nobody_is(self):
         self.hold(who(1), no_queue=True)
@@ -142,12 +144,13 @@ class AskingTwice(ScriptCase):
 
     def test_ends_sooner_than_a_renewal_said(self):
         """Who looks for what has expired still finds it."""
-        self.hold(who(1), hold=400)
-        self.one.renew(KEY, who(1), hold=9000)
-        self.edit(low=self.one.now + 9000)
+        self.hold(who(1), hold=9000)
+        ends = self.record().holder.ends
+        self.edit_ticket(0, ends=ends + 9000)
+        self.edit(low=ends + 9000)
         again = self.hold(who(1), retry=True)
-        self.assertEqual(again.ttl, 400)
-        self.assertLessEqual(self.record().low, self.one.now + 400)
+        self.assertEqual(again.ttl, ends - self.one.now)
+        self.assertLessEqual(self.record().low, ends)
 
     def test_finds_its_place(self):
         queue = self.queue(3)
@@ -344,6 +347,118 @@ class Batches(ScriptCase):
                 (lease, lease, self.one.now + lease))
 
 
+class Tell(ClockCase):
+    """Who is in the way, for whoever asks."""
+
+    WORDS = (b"worker-7", b"billing@host", b"nightly run")
+
+    def asked(self, number=9, **options):
+        return self.one.acquire(KEY, who(number), tell=True, **options)
+
+    def test_busy_and_waiting(self):
+        self.hold(who(0), words=self.WORDS)
+        self.pass_time(1500)
+        busy = self.asked(no_queue=True)
+        self.assertEqual((busy.status, busy.about, busy.ahead),
+                         (BUSY, (0, 1500, self.WORDS), 1))
+        for number in (1, 2):
+            result = self.asked(number)
+            self.assertEqual((result.status, result.about, result.ahead),
+                             (WAITING, (0, 1500, self.WORDS), number))
+        self.assertEqual(self.asked(no_queue=True).ahead, 3)
+        self.pass_time(500)
+        result = self.two.renew(KEY, who(1), tell=True)
+        self.assertEqual(result.about, (0, 2000, self.WORDS))
+
+    def test_only_where_it_is_asked_for(self):
+        self.hold(who(0), words=self.WORDS)
+        self.assertIsNone(self.wait(who(1)).about)
+        self.assertIsNone(self.one.acquire(KEY, who(9), no_queue=True).about)
+        self.assertIsNone(self.one.renew(KEY, who(1)).about)
+
+    def test_nobody_is_in_the_way(self):
+        self.assertIsNone(self.asked(0, delay=1000).about)
+        self.assertIsNone(self.one.renew(KEY, who(0), tell=True).about)
+        self.one.release(KEY, who(0), unclean=True)
+        busy = self.asked(no_queue=True)
+        self.assertEqual((busy.status, busy.about), (BUSY, None))
+
+    def test_no_words(self):
+        self.hold(who(0))
+        self.assertEqual(self.asked().about, (0, 0, ()))
+
+    def test_the_first_of_many(self):
+        self.hold(who(0), mode=SHARED)
+        for number in (1, 2, 3):
+            self.pass_time(100)
+            self.hold(who(number), mode=SHARED,
+                      words=(b"%d" % number, b"", b""))
+        self.one.release(KEY, who(0))
+        self.one.release(KEY, who(2))
+        self.assertEqual(self.asked().about, (0, 200, (b"1", b"", b"")))
+
+    def test_among_results(self):
+        """Grants and words of several locks in one reply."""
+        keys = [f"holdfast:{{{number}}}" for number in range(4)]
+        for key in keys:
+            self.hold(who(0), key=key, words=self.WORDS)
+            self.wait(who(1), key=key, lease=2 * LEASE)
+        self.pass_time(LEASE)
+        results = self.one.call("acquire", *(
+            (key, scripts.acquire(who(2), tell=True)) for key in keys))
+        for result in results:
+            self.assert_grants(result, who(1))
+            self.assertEqual(result.about[1:], (0, ()))
+
+    def test_how_long_holds_last(self):
+        """Those that others waited for; the last ones count an eighth."""
+        self.hold(who(0))
+        self.pass_time(700)
+        self.one.release(KEY, who(0))
+        self.assertEqual(self.record().typical, 0)  # nobody waited
+        self.hold(who(0))
+        expected = None
+        for number, took in enumerate((800, 1600, 40, 0, 25_000), 1):
+            self.wait(who(number))
+            self.pass_time(took)
+            self.one.release(KEY, who(number - 1))
+            expected = took if expected is None else (7 * expected
+                                                      + took) // 8
+            self.assertEqual(self.record().typical, expected)
+        self.assertEqual(self.asked().about.typical, expected)
+
+    def test_how_long_an_expired_one_lasted(self):
+        self.hold(who(0))
+        self.wait(who(1), lease=3 * LEASE)
+        self.pass_time(2 * LEASE)
+        self.one.look(KEY)
+        self.assertEqual(self.record().typical, LEASE)
+
+    def test_what_nobody_claimed_was_no_hold(self):
+        self.hold(who(0))
+        self.wait(who(1), self.two)
+        self.wait(who(2))
+        self.one.release(KEY, who(0))
+        self.assertEqual(self.record().typical, 1)  # and never 0
+        self.pass_time(2000)
+        self.one.look(KEY)
+        self.assertEqual(self.record().typical, 1)
+
+    def test_it_lasts_beyond_a_release(self):
+        """By the short cut as well."""
+        self.queue(1)
+        self.pass_time(640)
+        self.one.release(KEY, who(0))
+        held = self.record().holder
+        for number in range(3):
+            self.one.release(KEY, held.who, arrival=held.arrival,
+                             fence=held.fence)
+            self.assertEqual(self.record().typical, 640)
+            self.hold(who(number))
+            self.assertEqual(self.record().typical, 640)
+            held = self.record().holder
+
+
 class Words(ScriptCase):
     SOME = (b"worker-7", b"billing@host", b"nightly run")
     LONGEST = (b"o" * 32, b"n" * 64, b"N" * 128)
@@ -357,21 +472,21 @@ class Words(ScriptCase):
     def test_new_record(self):
         self.hold(who(1), words=self.SOME)
         self.assertEqual(self.shown(), [(who(1), self.SOME)])
-        self.assertEqual(self.record().width, 96 + 64)
+        self.assertEqual(self.record().width, TICKET_BYTES + 64)
 
     def test_used_record(self):
         self.hold(who(1))
         self.one.release(KEY, who(1))
         self.hold(who(2), words=self.LONGEST)
         self.assertEqual(self.shown(), [(who(2), self.LONGEST)])
-        self.assertEqual(self.record().width, 96 + 256)
+        self.assertEqual(self.record().width, TICKET_BYTES + 256)
 
     def test_widens_with_tickets_standing(self):
         queue = self.queue(3)
         self.wait(who(4), words=self.SOME)
-        self.assertEqual(self.record().width, 96 + 64)
+        self.assertEqual(self.record().width, TICKET_BYTES + 64)
         self.wait(who(5), words=self.LONGEST)
-        self.assertEqual(self.record().width, 96 + 256)
+        self.assertEqual(self.record().width, TICKET_BYTES + 256)
         self.wait(who(6))
         expected = [(who(number), ()) for number in range(4)]
         expected += [(who(4), self.SOME), (who(5), self.LONGEST),
@@ -386,7 +501,7 @@ class Words(ScriptCase):
             self.assert_holder(who(number))
             self.one.release(KEY, who(number))
         self.assert_order()
-        self.assertEqual(self.record().width, 96)
+        self.assertEqual(self.record().width, TICKET_BYTES)
 
     def test_widens_with_the_dead_standing(self):
         self.queue(6)
@@ -418,9 +533,17 @@ class Words(ScriptCase):
         _, head, tickets = self.two.inspect(KEY, limit=4)
         self.assertEqual([ticket.who for ticket in tickets],
                          list(map(who, range(4))))
-        self.assertEqual(head, self.raw()[:120])
+        self.assertEqual(head, self.raw()[:HEAD_BYTES])
         self.assertEqual([ticket.flags for ticket in tickets],
                          [HELD] + [WAITS] * 3)
+
+    def test_inspect_leaves_the_dead_out(self):
+        """In front, where they look alive, and in the middle."""
+        self.queue(4)
+        for number in (0, 3):
+            self.one.release(KEY, who(number))
+        self.assertEqual(self.shown(), [(who(number), ())
+                                        for number in (1, 2, 4)])
 
     def test_inspect_nothing(self):
         result, head, tickets = self.one.inspect("holdfast:{none}")

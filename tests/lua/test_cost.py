@@ -8,11 +8,13 @@ import unittest
 
 import scripts
 from script_case import KEY, ScriptCase
-from scripts import GRANTED, LIVING, OK, WAITING, who
+from scripts import GRANTED, LIVING, OK, SHARED, WAITING, bytes_of, who
 
 ROUNDS = 40
 DEEP = 10000
-COMMANDS = ("getrange", "setrange", "get", "set", "strlen", "pexpire")
+MANY, FEW = 1000, 10
+COMMANDS = ("getrange", "setrange", "get", "set", "strlen", "pexpire",
+            "publish")
 
 
 class Cost(ScriptCase):
@@ -36,16 +38,24 @@ class Cost(ScriptCase):
         us_after, calls_after = self.stats()
         return (us_after - us) / count, (calls_after - calls) / count
 
-    def fill(self, waiters, broker=None):
-        """who(0) holds, who(1) to who(waiters) wait; their arrivals."""
+    def fill(self, waiters, broker=None, **options):
+        """who(0) holds, who(1) to who(waiters) wait."""
         broker = broker or self.one
         broker.acquire(KEY, who(0))
-        for first in range(1, waiters + 1, 64):
-            results = broker.call("acquire", *(
-                (KEY, scripts.acquire(who(number)))
-                for number in range(first, min(first + 64, waiters + 1))))
-            self.assertEqual({result.status for result in results},
-                             {WAITING})
+        self.stand(range(1, waiters + 1), WAITING, broker, **options)
+
+    def stand(self, numbers, status, broker=None, **options):
+        for first in range(0, len(numbers), 64):
+            results = (broker or self.one).call("acquire", *(
+                (KEY, scripts.acquire(who(number), **options))
+                for number in numbers[first:first + 64]))
+            self.assertEqual({result.status for result in results}, {status})
+
+    def known(self, number):
+        """What its broker knows of a ticket's place and arrival."""
+        ticket, = (each for each in self.record().living
+                   if each.who == who(number))
+        return {"place": ticket.place, "arrival": ticket.arrival}
 
 
 class PlainLocks(Cost):
@@ -97,6 +107,122 @@ class PlainLocks(Cost):
         _, calls = self.measure(lambda: self.one.release(KEY, who(1),
                                                          **known))
         self.assertEqual(calls, 2)
+
+
+    def test_commands_of_many_in_a_call(self):
+        """The time and the id are asked for once, whatever the kind."""
+        keys = [f"holdfast:{{{number}}}" for number in range(16)]
+        for options, each in (({}, (2, 2, 2)), ({"delay": 500}, (2, 2, 2)),
+                              ({"words": (b"o", b"n", b"note")}, (2, 2, 2)),
+                              ({"mode": SHARED}, (2, 2, 2)),
+                              ({"limit": 3}, (2, 2, 2))):
+            for _ in range(2):  # the first time they are new
+                counts = []
+                for name, make in (
+                        ("acquire", lambda _: scripts.acquire(
+                            who(1), **options)),
+                        ("renew", lambda held: scripts.renew(
+                            who(1), arrival=held.arrival, fence=held.fence)),
+                        ("release", lambda held: scripts.release(
+                            who(1), arrival=held.arrival,
+                            fence=held.fence))):
+                    held = [self.record(key).holder if name != "acquire"
+                            else None for key in keys]
+                    batch = [(key, make(ticket))
+                             for key, ticket in zip(keys, held)]
+                    before = self.server.info("commandstats")
+                    _, calls = self.measure(
+                        lambda n=name, b=batch: self.one.call(n, *b))
+                    after = self.server.info("commandstats")
+                    self.assertLessEqual(self.looks(after)
+                                         - self.looks(before), 1)
+                    counts.append(calls / len(keys))
+            self.assertEqual(tuple(counts), each, options)
+
+    def looks(self, stats):
+        """How often the time was asked for."""
+        row = stats.get("cmdstat_time", "calls=0")
+        return int(dict(pair.split("=") for pair in row.split(","))["calls"])
+
+
+class Kinds(Cost):
+    def hand_overs(self, waiters):
+        """(us, commands) of each, of all but the last."""
+        self.connection.command("DEL", KEY)
+        self.fill(waiters)
+        arrivals = [each.arrival for each in self.record().tickets]
+        place, us, calls = 0, 0.0, 0.0
+        for number in range(waiters):
+            spent, count = self.measure(lambda n=number, p=place: setattr(
+                self, "result", self.one.release(
+                    KEY, who(n), place=p, arrival=arrivals[n])))
+            us, calls = us + spent, calls + count
+            grant, = self.result.grants
+            self.assertEqual(grant.request, who(number + 1).request)
+            place = grant.place
+        return us / waiters, calls / waiters
+
+    def test_hand_over_with_many_waiting(self):
+        self.hand_overs(FEW)
+        few, many = self.hand_overs(FEW), self.hand_overs(MANY)
+        print(f"hand-over: {few[0]:.1f} us and {few[1]:.2f} commands among "
+              f"{FEW}, {many[0]:.1f} us and {many[1]:.2f} among {MANY}")
+        self.assertLessEqual(many[1], 1.5 * few[1])
+
+    def test_readers_granted_in_one_step(self):
+        self.fill(MANY, mode=SHARED)
+        us, calls = self.measure(lambda: self.one.release(KEY, who(0)), MANY)
+        self.assertEqual(self.record().granted, MANY)
+        print(f"{MANY} readers after a writer: {us:.2f} us and {calls:.3f} "
+              f"commands each")
+        self.assertLess(calls, 1.1)
+
+    def readers(self, count):
+        """(us, commands) of what happens among readers before a writer."""
+        self.connection.command("DEL", KEY)
+        self.stand(range(count), OK, mode=SHARED)
+        costs = {"one more": self.measure(lambda: self.one.acquire(
+            KEY, who(count), mode=SHARED))}
+        self.assertEqual(self.one.acquire(KEY, who(count + 1)).status,
+                         WAITING)
+        # So many that no squeeze is due.
+        for name, number in (("first", 0), ("middle", count // 2),
+                             ("last", count)):
+            known = self.known(number)
+            costs["renewal of the " + name] = self.measure(
+                lambda n=number, k=known: self.one.renew(KEY, who(n), **k))
+            costs["release of the " + name] = self.measure(
+                lambda n=number, k=known: self.one.release(KEY, who(n), **k))
+        costs["wait=0"] = self.measure(lambda: self.one.acquire(
+            KEY, who(count + 5), mode=SHARED, no_queue=True))
+        record = self.record()
+        self.assertEqual((record.granted, record.live),
+                         (count - 2, count - 1))
+        return costs
+
+    def test_nothing_grows_with_the_readers(self):
+        self.readers(FEW)
+        few, many = self.readers(FEW), self.readers(MANY)
+        for name, (us, calls) in few.items():
+            print(f"{name}: {us:.0f} us and {calls:g} commands with {FEW} "
+                  f"readers, {many[name][0]:.0f} us and {many[name][1]:g} "
+                  f"with {MANY}")
+            self.assertLessEqual(many[name][1], calls, name)
+
+    def permits(self, count):
+        self.connection.command("DEL", KEY)
+        self.stand(range(count), OK, limit=count)
+        self.stand(range(count, 2 * count), WAITING, limit=count)
+        known = self.known(count // 2)
+        return self.measure(lambda: self.one.release(
+            KEY, who(count // 2), **known))
+
+    def test_a_permit_is_handed_over(self):
+        self.permits(FEW)
+        few, many = self.permits(FEW), self.permits(MANY)
+        print(f"a permit of {FEW}: {few[0]:.0f} us, {few[1]:g} commands; of "
+              f"{MANY}: {many[0]:.0f} us, {many[1]:g} commands")
+        self.assertLessEqual(many[1], few[1])
 
 
 class Queues(Cost):
@@ -211,7 +337,7 @@ class Queues(Cost):
             us, _ = self.measure(lambda i=index: self.one.release(
                 KEY, who(i), place=i, arrival=tickets[i].arrival))
             worst = max(worst, us)
-        self.assertLess(len(self.raw()), 120 + 96 * (DEEP // 2 + 10))
+        self.assertLess(len(self.raw()), bytes_of(DEEP // 2 + 10))
         print(f"squeezing {DEEP} to {DEEP // 2}: {worst:.0f} us")
 
 

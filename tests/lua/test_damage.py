@@ -8,18 +8,19 @@ from harness import RedisError, wait_until
 
 import scripts
 from script_case import KEY, ScriptCase
-from scripts import (CORRUPT, GONE, HEAD, LEASE, NEWER, OK, WAITING, Record,
-                     who)
+from scripts import (CORRUPT, GONE, HEAD, HEAD_BYTES, LEASE, NEWER, OK,
+                     TICKET_BYTES, WAITING, Record, who)
 
 OTHERS = ["holdfast:{before}", "holdfast:{after}"]
 CALLS = ("acquire", "release", "renew")
 
 
 def plain_head(**fields):
-    values = {"version": 1, "flags": 0, "width": 96, "limit": 0,
+    values = {"version": 1, "flags": 0, "width": TICKET_BYTES, "limit": 0,
               "fence": 1e15, "arrival": 7, "stored": 0, "first": 0, "live": 0,
-              "granted": 0, "longest": 0, "spare": 0, "low": 0, "grace": 0,
-              "delay": 0, "forget": 4e12, "id": b"0" * 40}
+              "granted": 0, "longest": 0, "used": 0, "front": 0, "typical": 0,
+              "low": 0, "grace": 0, "delay": 0, "forget": 4e12, "watch": 0,
+              "id": b"0" * 40}
     values.update(fields)
     return HEAD.pack(*values.values())
 
@@ -59,9 +60,9 @@ class Damage(ScriptCase):
             self.assertEqual(self.connection.command("DUMP", KEY), before)
 
     def test_short_strings(self):
-        whole = plain_head() + b"\0" * 96
-        for length in (1, 2, 7, 8, 24, 40, 56, 72, 80, 100, 119, 120, 121,
-                       200, 215):
+        whole = plain_head() + b"\0" * TICKET_BYTES
+        for length in (1, 2, 7, 8, 24, 40, 56, 72, 96, 100, HEAD_BYTES - 1,
+                       HEAD_BYTES, HEAD_BYTES + 1, 200, len(whole) - 1):
             self.refused(whole[:length])
 
     def test_text(self):
@@ -70,36 +71,126 @@ class Damage(ScriptCase):
 
     def test_newer_version(self):
         for version in (2, 3, 255):
-            self.refused(plain_head(version=version) + b"\0" * 96, NEWER)
+            self.refused(plain_head(version=version)
+                         + b"\0" * TICKET_BYTES, NEWER)
         self.refused(b"value of another program" * 20, NEWER)
         self.refused(b"z", NEWER)
 
     def test_no_version(self):
-        self.refused(b"\0" * 216)
+        self.refused(b"\0" * (HEAD_BYTES + TICKET_BYTES))
         self.refused(b"\0")
 
     def test_counts_that_do_not_fit(self):
-        ticket = b"\7" + b"\0" * 95
-        for fields in ({"width": 95}, {"width": 0},
+        ticket = b"\7" + b"\0" * (TICKET_BYTES - 1)
+        for fields in ({"width": TICKET_BYTES - 1}, {"width": 0},
                        {"stored": 1, "first": 2},
                        {"stored": 1, "live": 2},
                        {"stored": 1, "first": 1, "live": 1},
-                       {"stored": 1, "live": 1, "granted": 2}):
+                       {"stored": 1, "live": 1, "granted": 2},
+                       {"stored": 1, "live": 1, "granted": 1, "used": 0},
+                       {"stored": 1, "front": 2},
+                       {"stored": 1, "front": 4294967295}):
             self.refused(plain_head(**fields) + ticket)
+
+    def test_nonsense_in_numbers(self):
+        """What no script writes: an answer of each script, soon and for all
+        that were asked, and the lock is to be had when its holder is over."""
+        for fields in (
+                {"flags": 255}, {"limit": 4294967295}, {"limit": 1, "used": 9},
+                {"used": 4294967295}, {"typical": 4294967295},
+                {"front": 1}, {"front": 3}, {"longest": 0},
+                *({name: value} for name in ("low", "grace", "delay", "forget",
+                                             "watch", "arrival")
+                  for value in (-1.0, 0.5, 1e300, float("inf"),
+                                float("-inf"), float("nan")))):
+            for words in ((), (b"o", b"", b"")):
+                self.connection.command("DEL", KEY)
+                self.queue(2, words=words)
+                self.edit(**fields)
+                whole = self.raw()
+                for name in (*CALLS, "break"):
+                    self.connection.command("SET", KEY, whole)
+                    for options in ({}, {"tell": True}, {"moves": True},
+                                    {"no_queue": True}, {"shares": True},
+                                    {"look": True, "watch": True},
+                                    {"unclean": True}):
+                        self.ask_anything(name, options)
+        self.connection.command("DEL", KEY)
+
+    def ask_anything(self, name, options):
+        if name == "break":
+            self.one.break_(KEY)
+            return
+        make = scripts.MAKERS[name]
+        known = make.__code__.co_varnames[:make.__code__.co_argcount]
+        if set(options) <= set(known):
+            for number in (0, 1, 9):
+                result = self.one.call(name, (KEY, make(who(number),
+                                                        **options)))[0]
+                self.assertLessEqual(len(result.grants), 3)
+
+    def test_times_beyond_belief_keep_nobody_out(self):
+        for name in ("grace", "delay"):
+            for value in (1e300, float("inf"), float("nan"),
+                          self.one.realtime_us + 4e12):
+                self.connection.command("DEL", KEY)
+                self.hold(who(0))
+                self.one.release(KEY, who(0))
+                self.edit(**{name: value})
+                self.hold(who(1), no_queue=True)
+                self.wait(who(2))
+                self.edit(**{name: value})
+                self.assert_grants(self.one.release(KEY, who(1)), who(2))
+
+    def test_nonsense_in_tickets(self):
+        for fields in (
+                {"flags": 255}, {"flags": 2}, {"flags": 31}, {"mode": 255},
+                {"permits": 4294967295}, {"permits": 0},
+                {"words_bytes": 65535}, {"lease": 4294967295}, {"lease": 0},
+                {"delay": 4294967295}, {"spare": 4294967295},
+                *({name: value} for name in ("ends", "hold", "since", "fence")
+                  for value in (-1.0, 0.5, 1e300, float("inf"),
+                                float("-inf"), float("nan")))):
+            for place in (0, 1):
+                self.connection.command("DEL", KEY)
+                self.queue(2)
+                self.edit_ticket(place, **fields)
+                whole = self.raw()
+                for name in (*CALLS, "break"):
+                    for options in ({}, {"tell": True}, {"moves": True},
+                                    {"no_queue": True, "tell": True},
+                                    {"shares": True}, {"unclean": True},
+                                    {"look": True, "watch": True}):
+                        self.connection.command("SET", KEY, whole)
+                        self.ask_anything(name, options)
+
+    def test_break(self):
+        for data, status in ((b"text", NEWER), (b"\1", CORRUPT),
+                             (plain_head(width=1) + b"\0" * 500, CORRUPT),
+                             (plain_head(version=2) + b"\0" * 500, NEWER)):
+            self.connection.command("SET", KEY, data)
+            self.assert_status(self.one.break_(KEY), status)
+            self.assertEqual(self.raw(), data)
+        self.connection.command("DEL", KEY)
+        self.connection.command("LPUSH", KEY, "a")
+        self.assert_status(self.one.break_(KEY), CORRUPT)
 
     def test_fewer_tickets_than_counted(self):
         for stored in (2, 3, 1000, 4294967295):
             for live in (1, stored):
                 self.refused(plain_head(stored=stored, live=live, granted=1,
-                                        longest=LEASE, low=1)
+                                        used=1, longest=LEASE, low=1)
                              + scripts.TICKET.pack(
                                  7, 0, 0, 1, 3, 9, 1, 0, LEASE, 1,
-                                 b"x" * 16, b"y" * 8, b"z" * 8, b"b" * 8, 1))
+                                 b"x" * 16, b"y" * 8, b"z" * 8, b"b" * 8, 1,
+                                 0, 0))
 
     def test_cut_off_queue(self):
         self.queue(10)
         whole = self.raw()
-        for length in (len(whole) - 1, len(whole) - 96, 216, 217):
+        for length in (len(whole) - 1, len(whole) - TICKET_BYTES,
+                       HEAD_BYTES + TICKET_BYTES,
+                       HEAD_BYTES + TICKET_BYTES + 1):
             self.refused(whole[:length])
 
     def test_garbage(self):
@@ -128,6 +219,9 @@ class Damage(ScriptCase):
                     name, (KEY, make(who(bit % 5))),
                     ("holdfast:{none}", make(who(1))))
                 self.assertEqual(len(results), 2)
+            self.connection.command("SET", KEY, bytes(data))
+            self.one.break_(KEY)
+            self.one.look(KEY, watch=True)
             self.connection.command("DEL", "holdfast:{none}")
 
 
@@ -171,7 +265,8 @@ class OutOfMemory(ScriptCase):
         self.assertEqual(first, {
             "acquire": "#!lua", "release": "#!lua flags=allow-oom",
             "renew": "#!lua flags=allow-oom",
-            "inspect": "#!lua flags=no-writes"})
+            "inspect": "#!lua flags=no-writes",
+            "break": "#!lua flags=allow-oom"})
 
 
 class Replica(ScriptCase):
@@ -223,14 +318,14 @@ class Head(ScriptCase):
         self.wait(who(2))
         raw, record = self.raw(), self.record()
         for offset, form, value in (
-                (0, "<B", 1), (2, "<H", 96), (8, "<d", record.fence),
+                (0, "<B", 1), (2, "<H", 104), (8, "<d", record.fence),
                 (16, "<d", 3), (24, "<I", 2), (28, "<I", 0), (32, "<I", 2),
-                (36, "<I", 1), (40, "<I", LEASE),
-                (48, "<d", record.holder.ends), (72, "<d", record.forget)):
+                (36, "<I", 1), (40, "<I", LEASE), (44, "<I", 1),
+                (56, "<d", record.holder.ends), (80, "<d", record.forget)):
             self.assertEqual(struct.unpack_from(form, raw, offset), (value,))
-        self.assertEqual(raw[80:120], self.one.id)
-        self.assertEqual(raw[120 + 48:120 + 64], who(1).session)
-        self.assertEqual(raw[120 + 80:120 + 88], b"broker-1")
+        self.assertEqual(raw[96:136], self.one.id)
+        self.assertEqual(raw[136 + 48:136 + 64], who(1).session)
+        self.assertEqual(raw[136 + 80:136 + 88], b"broker-1")
 
 
 if __name__ == "__main__":

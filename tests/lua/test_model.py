@@ -1,12 +1,13 @@
 """Random operations on the scripts and on a model of a queue: the same.
 
 The scripts are those that the program loads, but for the clock, which is the
-header's, so that leases end without waiting. Held against the model after each
-operation: the result, who was granted what, what was published, and every
-living ticket in the record. $HOLDFAST_SEED repeats a run, $HOLDFAST_STEPS makes
-it longer.
+header's, so that leases end without waiting, and for the bound on grants in one
+step, which is low. Held against the model after each operation: the result, who
+was granted what, what was published, and the record with every living ticket.
+$HOLDFAST_SEED repeats a run, $HOLDFAST_STEPS makes it longer.
 """
 
+import collections
 import dataclasses
 import os
 import random
@@ -16,15 +17,22 @@ import unittest
 import scripts
 from queue_model import Lock
 from script_case import ScriptCase
-from scripts import (FENCE_FAR, FENCE_JUMP, LIVING, OK, WAITING, Record,
-                     unpack_words, who)
+from scripts import (BUSY, EXCLUSIVE, FENCE_FAR, FENCE_JUMP, OK, SHARED,
+                     WAITING, Record, Who, unpack_words)
 
-STEPS = int(os.environ.get("HOLDFAST_STEPS", "50000"))
-LOCKS = 8
+STEPS = int(os.environ.get("HOLDFAST_STEPS", "60000"))
 LEASES = (2000, 6000, 6000)
+DELAYS = (0, 400, 3000)
+DAY = 86_400_000
 MAX = 14
 LAPSE = 1500
+GRANTS_MAX = 3
 WORDS = ((b"o", b"name", b"note"), (b"", b"", b"n" * 100))
+KINDS = ("exclusive", "both", "readers", "semaphore")
+SIZES = (2, 6, 20, 60)  # how many ask
+WEIGHTS = ((5, 4, 4), (5, 4, 4), (6, 4, 3), (8, 4, 3))
+NOBODY = Who(b"\0" * 16, b"\0" * 8, b"\0" * 8, 0)
+BROKERS = 3
 
 
 @dataclasses.dataclass
@@ -36,8 +44,17 @@ class Call:
     who: object
     retry: bool = False
     no_queue: bool = False
+    moves: bool = False
+    tell: bool = False
     look: bool = False
     sets_end: bool = False
+    shares: bool = False
+    watch: bool = False
+    unclean: bool = False
+    mode: int = EXCLUSIVE
+    permits: int = 1
+    limit: int = 0
+    delay: int = 0
     place: int = 0
     arrival: int = 0
     fence: int = 0
@@ -50,15 +67,21 @@ class Call:
     waiters_max: int = MAX
 
     FIELDS = {
-        "acquire": ("retry", "no_queue", "lease", "hold", "latest", "seen",
+        "acquire": ("retry", "no_queue", "moves", "tell", "mode", "permits",
+                    "limit", "delay", "lease", "hold", "latest", "seen",
                     "words"),
-        "release": ("place", "arrival", "fence", "seen"),
-        "renew": ("look", "sets_end", "place", "arrival", "fence", "lease",
-                  "hold", "latest", "seen")}
+        "release": ("place", "arrival", "fence", "seen", "unclean"),
+        "renew": ("look", "sets_end", "moves", "tell", "shares", "watch",
+                  "place", "arrival", "fence", "lease", "hold", "latest",
+                  "seen"),
+        "break": ("fence",)}
 
     def argument(self):
-        return scripts.MAKERS[self.name](self.who, **{
-            field: getattr(self, field) for field in self.FIELDS[self.name]})
+        values = {field: getattr(self, field)
+                  for field in self.FIELDS[self.name]}
+        if self.name == "break":
+            return scripts.break_(**values)
+        return scripts.MAKERS[self.name](self.who, **values)
 
 
 class Client:
@@ -67,48 +90,133 @@ class Client:
     def __init__(self, chance, number):
         self.chance = chance
         self.key = f"holdfast:{{{number}}}"
-        self.lock = Lock()
-        self.size = (2, 6, 20, 60)[number % 4]
-        self.weights = ((5, 4, 4), (5, 4, 4), (6, 4, 3), (8, 4, 3))[number % 4]
+        self.lock = Lock(GRANTS_MAX)
+        self.kind = KINDS[number % 4]
+        self.limit = chance.choice((1, 3, 8))
+        self.size = SIZES[number // 4]
+        self.weights = WEIGHTS[number // 4]
+        self.generations = [1] * self.size
         self.places = {}  # arrival -> place, as results told
         self.highest = 0  # fence granted so far
         self.stored = 0  # tickets in the record, living or dead
+        self.last = None  # the last call
+
+    def who(self, number, generation):
+        """Two owners a session; each broker has its own word for a request."""
+        return Who(b"s%015d" % (number // 2), b"o%07d" % (number % 2),
+                   b"r%03d%04d" % (number, generation), generation)
 
     def some(self):
-        ticket = who(self.chance.randrange(self.size))
-        return ticket, b"broker-%d" % (int(ticket.request[1:]) % 3)
+        """Somebody, and the broker that serves its session."""
+        number = self.chance.randrange(self.size)
+        generation = self.generations[number]
+        return number, self.who(number, generation), self.broker(
+            number, generation)
+
+    def broker(self, number, generation):
+        return b"broker-%d" % ((number + generation) % BROKERS)
 
     def next(self, now_us):
         chance = self.chance
+        if self.last and chance.random() < 0.03:  # its answer was lost
+            return dataclasses.replace(self.last, retry=True)
         name = chance.choices(("acquire", "release", "renew"),
                               self.weights)[0]
-        ticket, broker = self.some()
+        if chance.random() < 0.02:
+            name = "break"
+        number, ticket, broker = self.some()
         standing = self.lock.find(ticket)
         if name != "acquire" and self.lock.tickets and chance.random() < 0.8:
             standing = chance.choice(self.lock.tickets)
             if chance.random() < 0.3:
-                standing = (self.lock.granted or [standing])[0]
+                standing = chance.choice(self.lock.granted or [standing])
             ticket, broker = standing.who, standing.broker
         call = Call(name, broker, ticket, lease=chance.choice(LEASES))
         if chance.random() < 0.03:
             call.seen = now_us + chance.randint(-10 ** 8, 10 ** 8)
-            if chance.random() < 0.2:
+            if chance.random() < 0.4:
                 call.seen = now_us + 2 * FENCE_FAR
         if chance.random() < 0.02:
             call.latest = now_us // 1000 - 1
-        if name == "acquire":
-            call.retry = standing is not None or chance.random() < 0.2
-            call.no_queue = chance.random() < 0.2
-            call.words = chance.choice(WORDS) if chance.random() < 0.1 else ()
-        if name != "release" and chance.random() < 0.1:
-            call.hold = chance.choice((500, 4000, 60000))
-        if name == "renew" and chance.random() < 0.1:
-            call.look = True
-        elif name == "renew" and chance.random() < 0.1:
-            call.sets_end = True
-        if name != "acquire" and standing is not None:
-            self.know(call, standing)
+        getattr(self, "choose_" + name)(call, number, standing)
+        self.last = call
         return call
+
+    def choose_acquire(self, call, number, standing):
+        chance = self.chance
+        call.retry = standing is not None or chance.random() < 0.2
+        call.no_queue = chance.random() < 0.2
+        call.tell = chance.random() < 0.2
+        call.words = chance.choice(WORDS) if chance.random() < 0.1 else ()
+        if chance.random() < 0.15:
+            call.delay = chance.choice(DELAYS)
+            if chance.random() < 0.01:
+                call.delay = DAY
+        if chance.random() < 0.1:
+            call.hold = chance.choice((500, 4000, 60000))
+        self.choose_kind(call)
+        if chance.random() < 0.15:
+            self.move(call, number)
+            mine = self.lock.of_session(call.who)
+            if mine and chance.random() < 0.9:  # what it asked for before
+                call.mode, call.permits = mine.mode, mine.permits
+
+    def choose_kind(self, call):
+        chance = self.chance
+        kind = self.kind
+        if chance.random() < 0.03:
+            kind = chance.choice(KINDS)
+        if kind == "both":
+            call.mode = chance.choice((EXCLUSIVE, SHARED))
+        elif kind == "readers":
+            call.mode = EXCLUSIVE if chance.random() < 0.1 else SHARED
+        elif kind == "semaphore":
+            call.limit = self.limit
+            if chance.random() < 0.02:
+                call.limit += 1
+            call.permits = chance.randint(1, self.limit)
+
+    def choose_release(self, call, _, standing):
+        call.unclean = self.chance.random() < 0.3
+        if standing is not None:
+            self.know(call, standing)
+
+    def choose_renew(self, call, number, standing):
+        chance = self.chance
+        call.tell = chance.random() < 0.2
+        if chance.random() < 0.1:
+            call.hold = chance.choice((500, 4000, 60000))
+        if chance.random() < 0.1:
+            call.look = True
+            call.watch = chance.random() < 0.3
+            call.who = NOBODY
+        elif chance.random() < 0.1:
+            call.sets_end = True
+        if chance.random() < 0.1:
+            call.shares = True
+        if standing is not None:
+            self.know(call, standing)
+            if chance.random() < 0.1:
+                number = 2 * int(standing.who.session[1:]) + int(
+                    standing.who.owner[1:])
+                self.move(call, number)
+
+    def choose_break(self, call, _, standing):
+        if standing is not None and self.chance.random() < 0.5:
+            call.fence = standing.fence
+
+    def move(self, call, number):
+        """The session comes back at another broker, or an old one speaks."""
+        generation = self.generations[number] + self.chance.choice(
+            (-1, 0, 0, 1, 1, 1, 2, BROKERS))  # or at the same broker
+        generation = max(1, generation)
+        self.generations[number] = max(self.generations[number], generation)
+        call.who = self.who(number, generation)
+        call.broker = self.broker(number, generation)
+        if self.chance.random() < 0.05:  # another request, same generation
+            call.who = dataclasses.replace(call.who, request=b"another!")
+        call.moves = True
+        call.arrival = 0
 
     def know(self, call, standing):
         """Numbers of a ticket; now and then those of another."""
@@ -132,14 +240,17 @@ class Model(ScriptCase):
     def setUp(self):
         super().setUp()
         texts = scripts.with_clock(scripts.sources())
+        texts = {name: scripts.replaced(
+            text, f"given < {scripts.GRANTS_MAX}",
+            f"given < {GRANTS_MAX}") for name, text in texts.items()}
         self.brokers = {
             b"broker-%d" % number: self.broker_of(
                 b"broker-%d" % number, texts=texts, lapse=LAPSE,
-                waiters_max=MAX) for number in range(3)}
+                waiters_max=MAX) for number in range(BROKERS)}
         self.listener = scripts.connect(self.server)
         self.addCleanup(self.listener.close)
         self.listener.subscribe(*(scripts.CHANNEL + name
-                                  for name in self.brokers))
+                                  for name in (*self.brokers, b"watch")))
         self.now_us = 1_800_000_000_000_000
         self.node_id = self.replication_id()
 
@@ -150,7 +261,7 @@ class Model(ScriptCase):
         """One operation of each lock, in one write; what went each way."""
         commands, calls = [], []
         for client in clients:
-            self.now_us += client.chance.randint(0, 40_000)
+            self.now_us += client.chance.randint(0, 25_000)
             call = client.next(self.now_us)
             broker = self.brokers[call.broker]
             broker.expected_us = self.now_us
@@ -163,51 +274,86 @@ class Model(ScriptCase):
                 calls, replies[::2], replies[1::2]):
             if isinstance(reply, Exception):
                 raise reply
-            yield client, call, now_us, scripts.Reply(reply, 1).results[0], \
-                data
+            kinds = range(scripts.takes_over(call.name, call.argument()))
+            yield client, call, now_us, \
+                scripts.Reply(reply, 1, kinds=kinds).results[0], data
 
     def compare(self, client, call, now_us, result, data):
         lock = client.lock
         lock.now_us, lock.node_id = now_us, self.node_id
         before = [ticket.arrival for ticket in lock.tickets]
-        outcome = getattr(lock, call.name)(call)
+        leases = {lock.longest}
+        outcome = lock.run(call)
+        leases.add(lock.longest)
         self.assertEqual(result.status, outcome.status)
-        self.compare_ticket(client, result, outcome)
+        self.compare_record(client, data, leases)
+        self.compare_ticket(client, call, result, outcome)
         self.assertEqual(
             [grant[:4] for grant in result.grants],
             [(ticket.who.request, ticket.fence, ticket.arrival,
               ticket.ends - lock.now) for ticket in outcome.grants])
-        self.assertEqual(result.handed, bool(outcome.published))
-        for ticket in outcome.published:
-            self.assertEqual(self.listener.message(), (
-                scripts.CHANNEL + ticket.broker, b"G" + ticket.who.request
-                + struct.pack("<d", ticket.fence)))
         for grant in result.grants:
             client.places[grant.arrival] = grant.place
-        self.compare_record(client, data)
+        self.compare_published(client, result, outcome)
         self.compare_fence(client, before)
 
-    def compare_ticket(self, client, result, outcome):
+    def compare_published(self, client, result, outcome):
+        kinds = [kind for kind, _ in outcome.published]
+        self.assertEqual((result.handed, result.more),
+                         ("G" in kinds, outcome.more))
+        self.mores += outcome.more
+        for kind, ticket in outcome.published:
+            self.published[kind] = self.published.get(kind, 0) + 1
+            expected = (scripts.CHANNEL + b"watch",
+                        b"W" + client.key.encode())
+            if kind != "W":
+                expected = (scripts.CHANNEL + ticket.broker, kind.encode()
+                            + ticket.who.request
+                            + struct.pack("<d", ticket.fence))
+            self.assertEqual(self.listener.message(), expected)
+
+    def compare_ticket(self, client, call, result, outcome):
         ticket, lock = outcome.ticket, client.lock
+        self.assertEqual(result.about, outcome.about)
         if ticket is None:
             self.assertEqual((result.arrival, result.fence, result.ttl),
                              (0, 0, 0))
-            return
-        self.assertEqual((result.arrival, result.fence, result.ttl),
-                         (ticket.arrival, ticket.fence,
-                          ticket.ends - lock.now))
-        client.places[ticket.arrival] = result.place
+            self.assertEqual(result.ahead, len(lock.waiting) + 1
+                             if result.status == BUSY else outcome.broken)
+            self.assertEqual(result.again > 0,
+                             outcome.waits or result.status == BUSY)
+        else:
+            self.assertEqual((result.arrival, result.fence, result.ttl),
+                             (ticket.arrival, ticket.fence,
+                              ticket.ends - lock.now))
+            client.places[ticket.arrival] = result.place
         if result.status == WAITING:
-            ahead = lock.tickets.index(ticket) + 1 - len(lock.granted)
-            self.assertGreaterEqual(result.ahead, ahead)
-            self.assertLessEqual(result.ahead, len(lock.tickets))
-            self.assertGreaterEqual(result.again, 50)
-            self.assertLessEqual(result.again, max(LEASES))
-            for holder in lock.granted:  # asks again when it ends, or before
-                self.assertLessEqual(result.again,
-                                     max(50, holder.ends - lock.now))
+            self.compare_ahead(lock, ticket, result)
+        if result.again and result.status != OK or outcome.waits:
+            self.compare_again(lock, result.again)
+        elif ticket is not None:
+            self.assertEqual(result.again, outcome.left)
 
-    def compare_record(self, client, data):
+    def compare_ahead(self, lock, ticket, result):
+        waiting = lock.waiting
+        ahead = waiting.index(ticket) + 1
+        passed = sum(each.arrival > ticket.arrival for each in lock.granted)
+        self.assertGreaterEqual(result.ahead, max(1, ahead - passed))
+        self.assertLessEqual(result.ahead, len(lock.tickets))
+        if ticket.arrival == lock.arrival - 1 and not passed:
+            self.assertEqual(result.ahead, len(waiting))
+
+    def compare_again(self, lock, again):
+        """Asks again when a holder's lease ends or nobody is kept out any
+        more, or before."""
+        self.assertGreaterEqual(again, 50)
+        at = min((holder.ends for holder in lock.granted), default=lock.now)
+        if lock.barred:
+            at = max(at, lock.delay)
+            self.assertGreaterEqual(again, lock.delay - lock.now)
+        self.assertLessEqual(again, max(50, at - lock.now))
+
+    def compare_record(self, client, data, leases):
         lock = client.lock
         if data is None:
             self.assertIsNone(lock.fence)
@@ -215,53 +361,81 @@ class Model(ScriptCase):
         record = Record(data).check()
         self.squeezed += 0 < record.live == record.stored < client.stored - 8
         client.stored = record.stored
+        self.adopt(lock, record, leases)
         self.assertEqual(
-            [(each.who, each.broker, each.flags, each.arrival, each.fence,
-              each.ends, each.hold, each.lease, each.since,
-              unpack_words(each.words)) for each in record.living],
-            [(each.who, each.broker, each.flags, each.arrival, each.fence,
-              each.ends, each.hold, each.lease, each.since, each.words)
+            [(each.who, each.broker, each.flags, each.mode, each.permits,
+              each.arrival, each.fence, each.ends, each.hold, each.lease,
+              each.since, each.delay, unpack_words(each.words))
+             for each in record.living],
+            [(each.who, each.broker, each.flags, each.mode, each.permits,
+              each.arrival, each.fence, each.ends, each.hold, each.lease,
+              each.since, each.delay, each.words)
              for each in lock.tickets])
-        self.assertEqual((record.live, record.granted, record.arrival),
-                         (len(lock.tickets), len(lock.granted), lock.arrival))
+        self.assertEqual(
+            (record.live, record.granted, record.used, record.arrival,
+             record.limit, record.longest, record.delay, record.watch,
+             record.typical),
+            (len(lock.tickets), len(lock.granted), lock.used, lock.arrival,
+             lock.limit, lock.longest, lock.delay, lock.watch, lock.typical))
+
+    def adopt(self, lock, record, leases):
+        """What the scripts may do now or later; `leases` are the longest that
+        were in use before the operation and after it."""
         if (record.fence, record.id) != (lock.fence, lock.id):
             # A renewal stamps the head only where it must touch it.
             self.assertEqual(record.id, self.node_id)
             self.assertGreaterEqual(record.fence, lock.fence)
             lock.fence, lock.id = int(record.fence), record.id
+        if record.watch == 0 and lock.watch <= lock.now:
+            lock.watch = 0
+        for here, there in zip(lock.tickets, record.living):
+            # A lease from before the clock stepped back is cut to one.
+            if here.granted and here.ends > there.ends and \
+                    there.ends - lock.now in leases:
+                here.ends = int(there.ends)
+                self.cuts += 1
 
     def compare_fence(self, client, before):
         """Each new grant has a fence above all the earlier ones, and goes to
         the first that could take it."""
         lock = client.lock
-        self.assertLessEqual(len(lock.granted), 1)
-        for holder in lock.granted:
-            self.assertGreaterEqual(holder.fence, client.highest)
+        for holder in sorted(lock.granted, key=lambda each: each.fence):
             if holder.fence > client.highest:
                 client.highest = holder.fence
-                passed = [each for each in lock.tickets
+                passed = [each for each in lock.waiting
                           if each.arrival < holder.arrival]
                 self.assertTrue(all(each.flags & scripts.SUSPENDED
                                     for each in passed), passed)
                 self.assertTrue(holder.arrival in before
                                 or holder is lock.tickets[-1])
                 self.grants += 1
+        self.together = max(self.together, len(lock.granted))
 
     def new_id(self):
         self.server.command("DEBUG", "CHANGE-REPL-ID")
         self.node_id = self.replication_id()
+
+    def pass_time(self, chance):
+        if chance.random() < 0.05:
+            self.now_us += chance.randint(0, 7_000_000)
+        if chance.random() < 0.003:  # the clock steps back
+            self.now_us -= chance.choice((300, 9000, 40_000)) * 1000
+        if chance.random() < 0.003:
+            self.now_us += chance.choice((-2, 1, 1)) * 1000 * DAY
 
     def test_random_operations(self):
         seed = int(os.environ.get("HOLDFAST_SEED")
                    or random.SystemRandom().randrange(2 ** 32))
         print(f"seed={seed}")
         chance = random.Random(seed)
-        clients = [Client(chance, number) for number in range(LOCKS)]
-        statuses = [0] * 8
-        self.grants = self.squeezed = steps = suspended = 0
+        clients = [Client(chance, number)
+                   for number in range(len(KINDS) * len(SIZES))]
+        statuses = [0] * 11
+        self.grants = self.squeezed = self.mores = self.cuts = 0
+        self.together = steps = suspended = barred = 0
+        self.published = {}
         while steps < STEPS:
-            if chance.random() < 0.05:
-                self.now_us += chance.randint(0, 7_000_000)
+            self.pass_time(chance)
             if chance.random() < 0.001:
                 self.new_id()
             for item in self.ask(clients):
@@ -272,18 +446,32 @@ class Model(ScriptCase):
                         f"seed={seed} step={steps}: {error}\n{item[1:4]}\n"
                         f"{item[0].lock.tickets}") from error
                 statuses[item[3].status] += 1
-                suspended += any(each.flags > scripts.HELD
-                                 for each in item[0].lock.tickets)
+                lock = item[0].lock
+                suspended += any(each.flags == scripts.WAITS
+                                 + scripts.SUSPENDED for each in lock.tickets)
+                barred += lock.barred
                 steps += 1
-        print(f"{steps} operations, {self.grants} grants, {self.squeezed} "
-              f"times squeezed, {suspended} times somebody was suspended; "
-              f"by status: {statuses}")
+        self.connection.command("PUBLISH", scripts.CHANNEL + b"watch", "end")
+        self.assertEqual(self.listener.message()[1], b"end")  # told no more
+        print(f"{steps} operations, {self.grants} grants, up to "
+              f"{self.together} together, {self.mores} times more, "
+              f"{self.squeezed} times squeezed, {suspended} times somebody "
+              f"was suspended, {barred} times kept out, {self.cuts} leases "
+              f"cut; published: {self.published}; by status: {statuses}")
         self.assertGreater(self.grants, steps // 20)
-        self.assertGreater(self.squeezed, 0)
-        self.assertGreater(suspended, 0)
-        for status in (OK, WAITING, scripts.BUSY, scripts.FULL, scripts.LATE,
-                       scripts.GONE, scripts.CORRUPT):
-            self.assertGreater(statuses[status], 0, status)
+        moved = sum((client.lock.seen for client in clients),
+                    collections.Counter())
+        print(f"sessions that moved: {dict(moved)}")
+        for what in ("waiter", "turn", "shared", "broken", "given",
+                     "anew"):
+            self.assertGreater(moved[what], 0, what)
+        for count in (self.squeezed, suspended, barred, self.mores,
+                      self.cuts, self.together - 5,
+                      *(self.published.get(kind, 0) for kind in "GWB")):
+            self.assertGreater(count, 0)
+        for status, count in enumerate(statuses):
+            if status != scripts.NEWER:
+                self.assertGreater(count, 0, status)
 
 
 if __name__ == "__main__":

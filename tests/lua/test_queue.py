@@ -8,7 +8,7 @@ import unittest
 import scripts
 from script_case import KEY, ScriptCase
 from scripts import (BUSY, CLAIMED, GONE, GRANTED, HELD, LATE, LEASE,
-                     LIVING, OK, SUSPENDED, WAITING, WAITS, who)
+                     LIVING, OK, SUSPENDED, WAITING, WAITS, bytes_of, who)
 
 LAPSE = 2000
 UNCLAIMED = LIVING + GRANTED
@@ -89,7 +89,7 @@ class HandOver(ScriptCase):
             who(1).request, queue[0].fence + 1, queue[1].arrival, LEASE, 1)])
         holder = self.assert_holder(who(1))
         self.assertEqual((holder.ends, holder.since),
-                         (self.one.now + LEASE, self.one.now))
+                         (self.one.now + LEASE, self.one.last.time_us))
 
     def test_own_broker_short_hold(self):
         self.hold(who(0))
@@ -529,7 +529,7 @@ class Squeeze(ScriptCase):
             lengths.add(len(self.raw()))
             result = self.one.release(KEY, who(number - 1))
             self.assertEqual(len(result.grants), 1)
-        self.assertLess(max(lengths), 120 + 96 * 24)
+        self.assertLess(max(lengths), bytes_of(24))
         self.assert_order(who(299))
         self.assertGreater(self.connection.command("PTTL", KEY),
                            key_ttl - 600000)
@@ -539,7 +539,7 @@ class Squeeze(ScriptCase):
         for number in range(41):
             self.one.release(KEY, who(number), arrival=queue[number].arrival,
                              place=queue[number].place)
-        self.assertLessEqual(len(self.raw()), 120 + 96 * 17)
+        self.assertLessEqual(len(self.raw()), bytes_of(17))
         self.assertGreater(self.connection.command("PTTL", KEY), 80000000)
         result = self.hold(who(99))
         self.assertEqual(result.fence, queue[0].fence + 41)

@@ -56,7 +56,7 @@ struct broker {
     struct counters counters;
     struct counters before; /* of its predecessors */
     struct guest guests[SESSIONS_MAX];
-    struct guest *by_session[SESSIONS_MAX];
+    struct guest *by_session[2 * SESSIONS_MAX]; /* core_sessions_room() */
     struct wire wires[STORE_LINKS];
     bool turning;
     uint64_t turn_serial;
@@ -483,9 +483,6 @@ broker_exit(struct broker *broker)
     struct world *world = broker->world;
 
     world_note(world, broker->machine->name, "exits");
-    /* It gives back what clients hold that cannot hear of it. */
-    if (engine_stopping(&broker->engine))
-        check_excuse(world->check, FAULT_broker_drain);
     broker->machine->up = false;
     net_process_died(world->net, broker->machine);
     broker_end(broker);

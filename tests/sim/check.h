@@ -12,7 +12,7 @@
 #include "tests/sim/world.h"
 
 enum promise {
-    PROMISE_EXCLUSION, /* two believers of a lock in true time */
+    PROMISE_EXCLUSION, /* believers in true time that do not fit together */
     PROMISE_FENCE,     /* a grant's fence is not above all earlier ones */
     PROMISE_UPDATE,    /* a fenced update was lost */
     PROMISE_ORDER,     /* granted before somebody who stood before it */
@@ -22,6 +22,10 @@ enum promise {
     PROMISE_STALE,     /* a stale fence changed something */
     PROMISE_TOLD,      /* a loss was told too late, or not at all */
     PROMISE_CLEAN,     /* something is left in tables, wheel or Redis */
+    PROMISE_KEPT,      /* a hold or a place that could be claimed is gone */
+    PROMISE_DELAY,     /* granted within a lock-delay */
+    PROMISE_DEADLOCK,  /* a false alarm, the wrong victim, or none */
+    PROMISE_WATCH,     /* told what never was, what is older, or too late */
     PROMISE_COUNT
 };
 
@@ -38,22 +42,66 @@ void check_excuse(struct check *check, enum fault cause);
 void check_broken(struct check *check, enum promise promise, uint64_t since_us,
     const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* A client was told of a grant and believes in it from now on. Returns a
- * belief's number, for the calls below. */
-uint32_t check_believes(struct check *check, uint32_t lock, uint64_t fence,
-    const char *who, uint64_t until_us);
+/* What a client believes to hold. `limit`: permits of a semaphore; 0: none. */
+struct check_hold {
+    uint32_t lock;
+    uint64_t fence;
+    const char *who;
+    const struct machine *machine; /* ref; whose belief it is; NULL: nobody's */
+    uint32_t limit;
+    uint32_t permits;
+    bool shared;
+    enum fault doom; /* an order took it away already; FAULT_COUNT: none did */
+};
 
-/* Whose belief it is. A process that is stopped cannot be told of anything, and
- * does nothing either; so what overlaps meanwhile is judged when it runs again:
- * it must have been told by then. */
-void check_process(
-    struct check *check, uint32_t belief, const struct machine *machine);
+/* A client was told of a grant and believes in it from now on. Returns a
+ * belief's number, for the calls below. A process that is stopped cannot be
+ * told of anything, and does nothing either; so what overlaps meanwhile is
+ * judged when it runs again: it must have been told by then. */
+uint32_t check_believes(
+    struct check *check, const struct check_hold *hold, uint64_t until_us);
 
 /* Its deadline, in true time, is another now. */
 void check_until(struct check *check, uint32_t belief, uint64_t until_us);
 
 /* It does not believe any more: unlocked, told, disconnected, dead. */
 void check_ends(struct check *check, uint32_t belief);
+
+/* It is a shared one from now on. */
+void check_shares(struct check *check, uint32_t belief);
+
+/* An operator ends what that process believes: it is told so, but who cannot
+ * hear it believes until its deadline. */
+void check_doom(
+    struct check *check, const struct machine *machine, enum fault order);
+
+/* Whether an order has taken the hold of that fence away. */
+bool check_is_broken(const struct check *check, uint32_t lock, uint64_t fence);
+
+/* A hold ends uncleanly that surely stood at `stood_us`: nobody is granted the
+ * lock for `delay_ms` after that. */
+void check_delays(struct check *check, uint32_t lock, uint64_t stood_us,
+    uint32_t delay_ms, const char *who);
+
+/* Whether some ticket of another `limit` has stood since then: a CONFLICT. */
+bool check_conflicts(const struct check *check, uint32_t lock, uint32_t limit,
+    uint64_t since_us);
+
+/* A wait of that session (32 hex digits) and owner, that began then, is ended
+ * as one of a deadlock. */
+void check_deadlock(struct check *check, const char *session, uint32_t owner,
+    uint32_t lock, uint64_t since_us, const char *who);
+
+/* A watcher is told of a holder with that fence, and of how many, or that there
+ * is none (0). `seen` says how far it was told before; at first, what it is
+ * when it asks. */
+uint64_t check_watch_from(const struct check *check, uint32_t lock);
+void check_watched(struct check *check, uint32_t lock, uint64_t fence,
+    uint32_t holders, uint64_t *seen, const char *who);
+
+/* What it was told last is to be the truth now. */
+void check_watched_true(struct check *check, uint32_t lock, uint64_t fence,
+    uint32_t holders, uint64_t since_us, const char *who);
 
 /* A fence was told in an OK of a new grant. */
 void check_fence(
@@ -67,15 +115,38 @@ void check_fence_above(struct check *check, uint32_t lock, uint64_t fence,
     uint64_t floor, const char *who);
 
 /* The resource behind a lock: reads and writes carry the fence; false: refused
- * as stale. A write says what was read. */
-bool check_read(
-    struct check *check, uint32_t lock, uint64_t fence, uint64_t *value);
+ * as stale. A write says what was read. Who shares only reads, and keeps nobody
+ * out; what it reads stays so while it believes. */
+bool check_read(struct check *check, uint32_t lock, uint64_t fence, bool shared,
+    uint64_t *value);
+void check_same(struct check *check, uint32_t belief, uint64_t value);
 bool check_write(struct check *check, uint32_t lock, uint64_t fence,
     uint64_t read, const char *who);
 
-/* A Redis has written a lock's record: order, prefix, counts are looked at. */
-void check_record(struct check *check, const char *key, size_t key_len,
-    const char *value, size_t value_len);
+/* A Redis on that machine has written a lock's record: order, prefix, counts,
+ * who waits for whom. */
+void check_record(struct check *check, const struct machine *machine,
+    const char *key, size_t key_len, const char *value, size_t value_len);
+
+/* What clients did, for the summary. */
+enum deed {
+    DEED_EXCLUSIVE, /* grants, by kind */
+    DEED_SHARED,
+    DEED_SEMAPHORE,
+    DEED_SEVERAL, /* LOCKs of several names that were granted */
+    DEED_DOWNGRADE,
+    DEED_RESUME,
+    DEED_CLAIM, /* answered OK */
+    DEED_AGAIN, /* waiting LOCKs that were put again and granted */
+    DEED_WATCH, /* HELD and FREE */
+    DEED_DEADLOCK,
+    DEED_CONFLICT,
+    DEED_BROKEN, /* LOST reason=broken */
+    DEED_COUNT
+};
+
+extern const char *const deed_names[DEED_COUNT];
+void check_deed(struct check *check, enum deed deed);
 
 struct check_totals {
     uint64_t grants;
@@ -84,6 +155,7 @@ struct check_totals {
     uint64_t violations;
     uint64_t by_promise[PROMISE_COUNT];
     uint64_t excused[FAULT_COUNT];
+    uint64_t deeds[DEED_COUNT];
 };
 const struct check_totals *check_totals(const struct check *check);
 

@@ -101,9 +101,8 @@ client_arm(struct client *client)
     uint64_t due_us = tasks_due_us(client);
     bool survey;
 
-    if (client->link != LINK_OPEN)
-        return;
-    if (!client->finishing && tasks_hold(client, &survey)) {
+    if (client->link == LINK_OPEN && !client->finishing &&
+        tasks_hold(client, &survey)) {
         uint64_t ping_us = client->ping != 0 ? client->ping_sent_us + SILENCE_US
                                              : client->ping_due_us;
         uint64_t least_us = machine_boot_us(client->machine) + PING_US / 4;
@@ -112,7 +111,7 @@ client_arm(struct client *client)
         if (ping_us < due_us)
             due_us = ping_us;
     }
-    if (due_us >= client->watch_us)
+    if (due_us >= client->watch_us || !client->machine->up)
         return;
     client->watch_us = due_us;
     world_at(client->world, machine_when(client->machine, due_us), client_watch,
@@ -137,10 +136,23 @@ trace_end(const struct client *client, uint32_t id, const char *how)
 static void
 client_forget(struct client *client, bool dead)
 {
+    bool moves = !dead && client_keeps(client) &&
+                 (client->fleet->winding || !world_odds(client->world, 8));
+
     client->life++;
     client->connection = 0;
+    client->moved = moves;
+    if (moves) {
+        client_cut(client);
+    } else {
+        tasks_reset(client, dead);
+        memset(client->remnants, 0, sizeof(client->remnants));
+        client->session[0] = '\0';
+    }
     wire_reset(client);
-    tasks_reset(client, dead);
+    watches_reset(client);
+    client->dismissed = false;
+    client->doom = FAULT_COUNT;
     client->greeted = false;
     client->said_bye = false;
     client->finishing = false;
@@ -152,6 +164,8 @@ client_forget(struct client *client, bool dead)
     client->watch++;
     client->watch_us = UINT64_MAX;
     drill_failed(client);
+    if (!dead)
+        client_arm(client);
 }
 
 static void
@@ -222,22 +236,14 @@ static void
 on_opened(void *arg, uint32_t id)
 {
     struct client *client = arg;
-    struct world *world = client->world;
 
     if (id != client->connection)
         return;
     trace_end(client, id, "is open");
     client->link = LINK_OPEN;
-    if (world_odds(world, 2) && wire_begin(client, VERB_HELLO, NULL) != NULL) {
-        char name[32];
-        snprintf(name, sizeof(name), "name=%s", client->machine->name);
-        wire_word(client, name);
-        if (!client->fleet->winding && world_odds(world, 2))
-            wire_pair(client, "heartbeat", 500 + world_below(world, 8000));
-        wire_end(client);
-    }
-    for (uint32_t i = 0; i < client->task_count; i++)
-        task_think(&client->tasks[i]);
+    client_hello(client);
+    client_resume(client);
+    watches_begin(client);
     if (client->wind != WIND_NOT)
         client_wind_on(client);
     wire_flush(client);
@@ -295,6 +301,9 @@ client_connect(void *arg, uint64_t data)
         client->broker = (uint32_t)world_below(world, brokers);
     else
         client->broker = client->number % brokers;
+    if (client->broker == client->avoid && world_odds(world, 2))
+        client->broker = (client->broker + 1) % brokers;
+    client->avoid = UINT32_MAX;
     client->link = LINK_CONNECT;
     client->connection = net_connect(world->net, client->machine,
         broker_machine(world, client->broker), &client_user, client,
@@ -394,6 +403,17 @@ client_create(struct world *world, struct fleet *fleet, uint32_t number)
     client->machine = world_machine(world, name);
     client->machine->drift_ppm = (int64_t)world_between(world, 0, 400) - 200;
     client->watch_us = UINT64_MAX;
+    client->doom = FAULT_COUNT;
+    client->avoid = UINT32_MAX;
+    if (world_below(world, 100) < world->plan.keeps)
+        client->keep_ms =
+            500 + (uint32_t)world_below(world, 2 * world->plan.lease_ms);
+    for (uint32_t i = 0; i < CLIENT_WATCHES; i++) {
+        client->outlooks[i].lock = (i + number) % world->plan.locks;
+        client->outlooks[i].wanted =
+            i < world->plan.locks &&
+            world_below(world, 100) < world->plan.watches;
+    }
     client->task_count = 1 + (uint32_t)world_below(world, CLIENT_TASKS);
     for (uint32_t i = 0; i < client->task_count; i++) {
         struct task *task = &client->tasks[i];
@@ -462,7 +482,8 @@ task_serve(struct client *client, struct task *task)
     uint64_t wait_ms = (task->true_serve_by - now_us) / 1000;
     if (wait_ms == 0)
         wait_ms = 1;
-    if (task_send_lock(task, (uint32_t)wait_ms, 0)) {
+    task_wants(task, task->lock, (uint32_t)wait_ms, 0);
+    if (task_send_wish(task, false)) {
         task->state = TASK_ASKING;
         task->timer++;
     } else {
@@ -533,7 +554,9 @@ client_stuck(struct client *client)
             request->true_sent_us > quiet_us ? request->true_sent_us : quiet_us;
         if (request->serial == 0 || world->now_us < from_us + bound_us)
             continue;
-        check_broken(world->check, PROMISE_ANSWERED, fleet->true_wind,
+        check_broken(world->check,
+            request->verb == VERB_LOCK ? PROMISE_SERVED : PROMISE_ANSWERED,
+            fleet->true_wind,
             "%s: 1c%" PRIu32 "-%" PRIu64 " %s lock-%" PRIu32
             " of broker %" PRIu32 " has no answer",
             client->machine->name, client->number, request->serial,
@@ -670,6 +693,16 @@ fleet_event(void *arg, uint64_t data)
     }
     if (drill_next(fleet))
         return;
+    if (!fleet->settled) {
+        fleet->settled = true;
+        drill_quiet(fleet,
+            drill_prompt_us(fleet->world) + drill_lease_us(fleet->world) / 2);
+        fleet_look(fleet);
+        return;
+    }
+    for (uint32_t i = 0; i < fleet->count; i++)
+        if (!client_is_done(&fleet->clients[i]))
+            watches_check(&fleet->clients[i], fleet->true_wind);
     for (uint32_t i = 0; i < fleet->count; i++) {
         struct client *client = &fleet->clients[i];
         if (client->wind != WIND_WAIT || client_is_done(client))

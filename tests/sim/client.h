@@ -25,6 +25,9 @@ struct machine *client_machine(struct world *world, uint32_t number);
 void client_kill(struct world *world, uint32_t number);
 void client_vanish(struct world *world, uint32_t number);
 
+/* Orders of an operator, by whichever client is connected. */
+void client_order(struct world *world, enum fault order);
+
 /* From now on: no new locks but one LOCK of each name (to see that it can be
  * had), then all is given back and the connection closed by QUIT. */
 void clients_wind_up(struct world *world);

@@ -1,7 +1,9 @@
 /*
  * What the parts of a client share: client.c (the process, its connection, the
- * end of a run), client_wire.c (lines out and in), client_task.c (what it does
- * with locks). What is tried on purpose at the end of a run: drill.h.
+ * end of a run), client_wire.c (lines out and in), client_ask.c (which locks it
+ * asks for, and how), client_task.c (what it does with locks), client_answer.c
+ * (what answers mean), client_move.c (sessions that move), client_watch.c
+ * (watches, orders). What is tried on purpose at the end of a run: drill.h.
  *
  * A client has a few tasks; each stands with one lock under one owner at a time
  * and no two of them with the same. As requests on one lock and owner take
@@ -19,6 +21,7 @@
 #define CLIENT_TASKS    4
 #define CLIENT_REQUESTS 64 /* without a final reply; a power of two */
 #define CLIENT_NO_WAIT  UINT32_MAX
+#define OWNERS          2
 
 enum verb {
     VERB_HELLO,
@@ -30,11 +33,27 @@ enum verb {
     VERB_HELD,
     VERB_PING,
     VERB_QUIT,
+    VERB_CLAIM,
+    VERB_WATCH,
+    VERB_UNWATCH,
+    VERB_BREAK,
+    VERB_KILL,
     VERB_BAD, /* what no broker understands */
     VERB_COUNT
 };
 
 extern const char *const verb_names[VERB_COUNT];
+
+/* What a LOCK asks for. */
+struct wish {
+    uint32_t limit; /* of a semaphore; 0: it is none */
+    uint32_t permits;
+    uint32_t wait_ms; /* CLIENT_NO_WAIT: as long as it takes */
+    uint32_t lease_ms;
+    uint32_t delay_ms;
+    bool shared;
+    bool no_deadlock;
+};
 
 struct request {
     uint64_t serial; /* of its tag; 0: this one is free */
@@ -43,14 +62,18 @@ struct request {
     struct task *task; /* ref; NULL: no task's */
     uint64_t sent_us;
     uint64_t true_sent_us;
-    uint64_t floor;    /* LOCK: the highest fence that had been told */
-    uint32_t wait_ms;  /* LOCK: CLIENT_NO_WAIT: as long as it takes */
-    uint32_t lease_ms; /* LOCK, RENEW */
-    uint64_t fence;    /* UNLOCK, RENEW; 0: any */
-    uint32_t items;    /* that came, of a list */
-    bool stale;        /* with another fence than the hold's, on purpose */
+    struct wish wish;    /* LOCK */
+    uint32_t mates;      /* LOCK of several names: a bit for each task of it */
+    uint32_t lease_ms;   /* RENEW */
+    uint64_t fence;      /* UNLOCK, RENEW, CLAIM; 0: any */
+    uint32_t generation; /* HELLO: of resume=; 0: without */
+    uint32_t keep_ms;    /* HELLO */
+    uint32_t items;      /* that came, of a list */
+    bool stale;          /* with another fence than the hold's, on purpose */
     bool cancelled;
     bool progress;
+    bool again;   /* LOCK: an earlier connection has sent it too */
+    bool misfits; /* LOCK of a holder: it does not fit what it holds */
 };
 
 /* What a task is at. */
@@ -79,6 +102,11 @@ struct task {
     enum task_purpose purpose;
     uint32_t lock;
     uint32_t owner;       /* 0: the default one */
+    struct wish wish;     /* of the LOCK that is under way or was granted */
+    uint32_t mates;       /* LOCKs of several names: a bit for each task */
+    struct task *leader;  /* ref; who sends that; NULL: this one, alone */
+    struct task *parent;  /* ref; whose hold lasts until this one is idle */
+    struct task *child;   /* ref */
     uint32_t outstanding; /* requests about lock and owner */
     uint32_t locks;       /* LOCKs of them */
     uint32_t unlocks;     /* UNLOCKs of them that are meant */
@@ -86,13 +114,20 @@ struct task {
     uint32_t count;       /* holds, as told */
     uint64_t asking;      /* serial of the latest LOCK */
     uint64_t fence;
-    uint64_t asked_us;   /* when the LOCK was sent that was granted */
+    uint64_t floor;      /* the highest fence told when it asked first */
+    uint64_t true_asked; /* when it asked first */
+    uint64_t asked_us;   /* that, for the LOCK that was granted */
+    uint64_t true_stood; /* the hold surely stood then */
     uint64_t granted_us; /* when its OK came */
     uint64_t deadline_us;
     uint64_t cap_us;     /* no deadline is later, while a RENEW is under way */
     uint64_t overdue_us; /* it was said to be held after its lease; 0: not */
     uint32_t lease_ms;   /* of lease=; 0: none */
     bool renewed;
+    bool shares; /* the hold does, from the sending of a LOCK mode=shared on */
+    bool here;   /* this connection has it: was granted it, or claimed it */
+    bool claims; /* a CLAIM is under way */
+    bool loose;  /* put again: an earlier grant may count too */
     uint32_t confirms;
     uint32_t belief; /* the judge's; 0: none */
     uint32_t steps;  /* of work, still to do */
@@ -129,6 +164,31 @@ enum wind {
     WIND_DONE,
 };
 
+#define CLIENT_WATCHES 3
+
+/* A lock that it watches. */
+struct outlook {
+    uint32_t lock;
+    bool wanted;     /* by this client, with each connection */
+    uint64_t asking; /* serial of a WATCH under way */
+    uint64_t ending; /* of an UNWATCH */
+    bool on;
+    bool told;
+    uint64_t fence;
+    uint32_t holders;
+    uint64_t seen; /* the judge's */
+};
+
+/*
+ * What an earlier connection asked for, or held, and nobody knows what became
+ * of it: it may stand in Redis for a while, or come to it late, and whoever
+ * asks for that lock and owner in this session may find it.
+ */
+struct remnant {
+    uint64_t true_until; /* it is gone by then */
+    uint64_t floor;      /* of the oldest LOCK of them */
+};
+
 struct fleet;
 
 struct client {
@@ -144,8 +204,18 @@ struct client {
     uint64_t true_down; /* when the last connection ended */
     uint32_t attempts;
     bool greeted;
-    bool said_bye;  /* the broker has */
-    bool finishing; /* QUIT or FIN is sent: nothing more */
+    bool said_bye;       /* the broker has */
+    bool dismissed;      /* by KILL: nothing is kept */
+    enum fault doom;     /* an operator ends its session; FAULT_COUNT: none */
+    bool moved;          /* goes on with the session of an earlier connection */
+    uint32_t keep_ms;    /* of keep=; 0: its session does not move */
+    uint32_t generation; /* of this connection; 0: none yet */
+    uint32_t avoid;      /* a broker that is going; UINT32_MAX: none */
+    char session[33];    /* that it is, or takes over; "": none */
+    struct outlook outlooks[CLIENT_WATCHES];
+    struct remnant remnants[PLAN_LOCKS_MAX][OWNERS + 1];
+    uint64_t true_proven; /* as proven_us, of any connection */
+    bool finishing;       /* QUIT or FIN is sent: nothing more */
     bool draining;
     uint64_t opened_us;
     uint64_t proven_us; /* sending of the latest request that was answered */
@@ -218,14 +288,13 @@ struct answer {
     bool has_fence;
     bool has_ttl;
     bool has_count;
-    uint64_t fence;
+    uint32_t lock;  /* of name=, else the request's */
+    uint64_t fence; /* the first of them */
+    uint64_t fences[CLIENT_TASKS];
+    uint32_t fence_count;
     uint64_t ttl_ms;
     uint64_t count;
 };
-
-/* The final reply to a request of that task. */
-void task_answered(
-    struct task *task, const struct request *request, const struct answer *a);
 
 /* PING or HELD is answered. */
 void tasks_confirmed(struct client *client, const struct request *request,
@@ -239,7 +308,13 @@ bool task_listed(struct client *client, const struct request *request,
 bool task_lost(struct client *client, uint32_t lock, uint32_t owner,
     uint64_t fence, const char *reason);
 
-/* QUIT or FIN is being sent. */
+void task_confirm(struct task *task);
+void deadline_set(struct task *task, uint64_t base_us, uint64_t ttl_ms);
+void belief_begin(struct task *task);
+void belief_end(struct task *task);
+void belief_break(struct task *task);
+
+/* QUIT or FIN is being sent, or BYE was said that ends it all. */
 void tasks_finish(struct client *client);
 
 /* The connection has ended, the process too where `dead`. */
@@ -254,9 +329,97 @@ bool tasks_rest(const struct client *client);
 /* Gives back; or goes on waiting, or calls that off. */
 void task_wind_up(struct task *task);
 void task_wake(struct task *task, uint64_t in_us);
-bool task_send_lock(struct task *task, uint32_t wait_ms, uint32_t lease_ms);
 bool task_send_renew(struct task *task, uint64_t lease_ms);
 void task_leave(struct task *task);
 void task_think(struct task *task);
+void task_send_cancel(struct task *task);
+bool task_send_unlock(struct task *task);
+
+/* --- client_answer.c ------------------------------------------------------ */
+
+/* The final reply to a request of that task. */
+void task_answered(
+    struct task *task, const struct request *request, const struct answer *a);
+
+/* Nothing is held any more, and the client was told so. */
+void task_gone(struct task *task);
+
+/* An answer that breaks a promise. */
+void task_odd(struct task *task, enum promise promise,
+    const struct request *request, const struct answer *a, const char *what);
+
+/* After each answer: whether the task has come to rest, or must go on. */
+void task_settle(struct task *task);
+
+/* --- client_ask.c --------------------------------------------------------- */
+
+/* It is not known what became of its LOCK, or its hold. */
+void task_leaves(const struct task *task);
+
+/* What may have been left of that lock, for this task's owner; NULL: nothing,
+ * or nothing that a connection finds. */
+const struct remnant *task_remnant(const struct task *task, uint32_t lock);
+
+/* It is to ask for the whole of a lock, alone. */
+void task_wants(
+    struct task *task, uint32_t lock, uint32_t wait_ms, uint32_t lease_ms);
+
+/* Its LOCK, by task->wish; of several names where it has mates. */
+bool task_send_wish(struct task *task, bool again);
+
+/* Another LOCK of what it holds. */
+void task_send_reentry(struct task *task, uint32_t wait_ms);
+
+/* Draws a lock, or several, and asks for it. */
+void task_ask(struct task *task);
+
+/* Takes another lock within its hold; false: not now. */
+bool task_nests(struct task *task);
+
+/* Its child has come to rest. */
+void task_nest_ends(struct task *task);
+
+/* --- client_move.c -------------------------------------------------------- */
+
+/* Whether its session outlives this connection, for all that it knows. */
+bool client_keeps(const struct client *client);
+
+/* The connection has ended, and another one is to go on. */
+void client_cut(struct client *client);
+
+/* There is one: HELLO, then claims and LOCKs that are put again. */
+void client_hello(struct client *client);
+void client_resume(struct client *client);
+void hello_answered(struct client *client, const struct request *request,
+    const char *session, uint64_t keep_ms, uint64_t generation);
+
+/* The broker is going: soon to another one. */
+void client_moves_on(struct client *client);
+
+/* Claims a hold that an earlier connection had; false: not now. */
+bool task_claim(struct task *task);
+void claim_answered(
+    struct task *task, const struct request *request, const struct answer *a);
+
+/* A CLAIM of what was never held. */
+void send_unclaimed(struct client *client);
+
+/* --- client_watch.c ------------------------------------------------------- */
+
+void watches_begin(struct client *client);
+void watches_reset(struct client *client);
+void watches_fidget(struct client *client);
+void watch_answered(struct client *client, const struct request *request,
+    const struct answer *a);
+
+/* HELD, or FREE (no holders); false: nobody watches it. */
+bool watch_told(
+    struct client *client, uint32_t lock, uint64_t fence, uint32_t holders);
+
+/* An operator's KILL of the victim's session. */
+void client_orders_kill(struct client *client, struct client *victim);
+
+/* All has come to rest: what was told last must be so. */
+void watches_check(struct client *client, uint64_t since_us);
 
 #endif

@@ -4,9 +4,9 @@
  *
  * A belief begins at an OK whose deadline is not over, else at a PING's. It
  * ends at the deadline, at LOST, with the sending of the last UNLOCK, and with
- * the connection; it never comes back. The judge is told of each step at once,
- * and of deadlines in true time, so that he sees one pass while the client is
- * stopped.
+ * the connection where the session does not move; it never comes back. The
+ * judge is told of each step at once, and of deadlines in true time, so that he
+ * sees one pass while the client is stopped.
  */
 #include "tests/sim/drill.h"
 
@@ -15,8 +15,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define OWNERS       2
-#define TURN_US      25000 /* a broker reads its clock once a turn */
 #define CONFIRMS_MAX 3
 
 static struct world *
@@ -68,20 +66,38 @@ task_believes(const struct task *task)
     return task->belief != 0 && boot_us(task) < task->deadline_us;
 }
 
-static void
+void
 belief_begin(struct task *task)
 {
-    struct check *check = world_of(task)->check;
     struct machine *machine = task->client->machine;
 
     if (task->belief != 0 || boot_us(task) >= task->deadline_us)
         return;
-    task->belief = check_believes(check, task->lock, task->fence, task->who,
-        machine_when(machine, task->deadline_us));
-    check_process(check, task->belief, machine);
+    struct check_hold hold = {
+        .lock = task->lock,
+        .fence = task->fence,
+        .who = task->who,
+        .machine = machine,
+        .limit = task->wish.limit,
+        .permits = task->wish.permits,
+        .shared = task->shares,
+        .doom = task->client->doom,
+    };
+    task->belief = check_believes(
+        world_of(task)->check, &hold, machine_when(machine, task->deadline_us));
 }
 
+/* Nobody gave it back: a lock-delay begins no sooner than when it stood. */
 static void
+belief_delays(const struct task *task)
+{
+    if (task->belief != 0 && task->wish.delay_ms > 0 && task->wish.limit == 0 &&
+        !task->shares && task->unlocks == 0)
+        check_delays(world_of(task)->check, task->lock, task->true_stood,
+            task->wish.delay_ms, task->who);
+}
+
+void
 belief_end(struct task *task)
 {
     if (task->belief != 0)
@@ -95,12 +111,13 @@ static void late_write(void *arg, uint64_t data);
  * The belief ends against the client's will. Some program was about to write,
  * having checked before; it may still do so, however late.
  */
-static void
+void
 belief_break(struct task *task)
 {
     struct world *world = world_of(task);
 
-    if (task->belief != 0 && task->has_read && world_odds(world, 4)) {
+    if (task->belief != 0 && task->has_read && !task->shares &&
+        task->wish.limit == 0 && world_odds(world, 4)) {
         task->late.lock = task->lock;
         task->late.fence = task->fence;
         task->late.value = task->value;
@@ -130,7 +147,7 @@ late_write(void *arg, uint64_t data)
 }
 
 /* What was told at `base_us` of the client's clock holds for so long. */
-static void
+void
 deadline_set(struct task *task, uint64_t base_us, uint64_t ttl_ms)
 {
     struct client *client = task->client;
@@ -155,7 +172,7 @@ ping_now(struct task *task)
 }
 
 /* Begins to work where the deadline allows it, else asks for a new one. */
-static void
+void
 task_confirm(struct task *task)
 {
     struct world *world = world_of(task);
@@ -179,35 +196,6 @@ task_confirm(struct task *task)
 
 /* --- asking --------------------------------------------------------------- */
 
-bool
-task_send_lock(struct task *task, uint32_t wait_ms, uint32_t lease_ms)
-{
-    struct client *client = task->client;
-    struct world *world = client->world;
-    struct request *request = wire_begin(client, VERB_LOCK, task);
-
-    if (request == NULL)
-        return false;
-    request->wait_ms = wait_ms;
-    request->lease_ms = lease_ms;
-    request->floor = check_fence_told(world->check, task->lock);
-    if (wait_ms != CLIENT_NO_WAIT)
-        wire_pair(client, "wait", wait_ms);
-    if (lease_ms > 0)
-        wire_pair(client, "lease", lease_ms);
-    if (world_odds(world, 8))
-        wire_pair(client, "note", world_below(world, 1000000));
-    request->progress =
-        task->purpose == TASK_DRILL_WAITS || world_odds(world, 4);
-    if (request->progress)
-        wire_pair(client, "progress", 1);
-    wire_end(client);
-    task->outstanding++;
-    task->locks++;
-    task->asking = request->serial;
-    return true;
-}
-
 static struct request *
 task_begin(struct task *task, enum verb verb)
 {
@@ -218,13 +206,15 @@ task_begin(struct task *task, enum verb verb)
     return request;
 }
 
-static void
+void
 task_send_cancel(struct task *task)
 {
     struct client *client = task->client;
+
+    if (task->leader != NULL)
+        task = task->leader;
     struct request *asking =
         &client->requests[task->asking & (CLIENT_REQUESTS - 1)];
-
     if (asking->serial != task->asking || task_begin(task, VERB_CANCEL) == NULL)
         return;
     asking->cancelled = true;
@@ -239,11 +229,13 @@ send_fence(struct request *request, struct client *client, uint64_t fence)
 }
 
 /* With the last one the belief ends, whatever the answer will be. */
-static bool
+bool
 task_send_unlock(struct task *task)
 {
     struct client *client = task->client;
 
+    if (task->count > 0 && !task->here)
+        return false;
     struct request *request = task_begin(task, VERB_UNLOCK);
     if (request == NULL)
         return false;
@@ -289,7 +281,7 @@ task_send_renew(struct task *task, uint64_t asked_ms)
 {
     struct client *client = task->client;
     struct world *world = client->world;
-    struct request *request = task_begin(task, VERB_RENEW);
+    struct request *request = task->here ? task_begin(task, VERB_RENEW) : NULL;
 
     if (request == NULL)
         return false;
@@ -357,6 +349,12 @@ client_fidget(struct client *client)
     case 0:
         wire_request(client, VERB_PING);
         break;
+    case 5:
+        send_unclaimed(client);
+        break;
+    case 6:
+        watches_fidget(client);
+        break;
     case 1:
         wire_request(client, VERB_HELD);
         break;
@@ -388,14 +386,14 @@ task_fidget(struct task *task)
     case 1:
     case 2:
         if (task->count < 4)
-            task_send_lock(task,
-                world_odds(world, 2) ? CLIENT_NO_WAIT
-                                     : (uint32_t)world_below(world, 1000),
-                0);
+            task_send_reentry(task, world_odds(world, 2)
+                                        ? CLIENT_NO_WAIT
+                                        : (uint32_t)world_below(world, 1000));
         break;
     case 3:
     case 4:
-        task_send_stale(task);
+        if (task->here)
+            task_send_stale(task);
         break;
     case 5:
         if (task->count > 1 && task->unlocks == 0)
@@ -411,92 +409,6 @@ task_fidget(struct task *task)
     }
 }
 
-/* Some locks nearly everybody wants, others hardly anybody. */
-static bool
-task_choose(struct task *task)
-{
-    struct client *client = task->client;
-    struct world *world = client->world;
-    uint64_t u = world_below(world, 1u << 16);
-
-    task->lock = (uint32_t)((u * u * u) * world->plan.locks >> 48);
-    task->owner =
-        world_odds(world, 4) ? 1 + (uint32_t)world_below(world, OWNERS) : 0;
-    for (uint32_t i = 0; i < client->task_count; i++) {
-        const struct task *other = &client->tasks[i];
-        if (other != task && other->state != TASK_IDLE &&
-            other->lock == task->lock && other->owner == task->owner)
-            return false;
-    }
-    return true;
-}
-
-static uint32_t
-draw_wait(struct world *world)
-{
-    switch (world_below(world, 10)) {
-    case 0:
-        return 0;
-    case 1:
-        return 1 + (uint32_t)world_below(world, 20);
-    case 2:
-    case 3:
-    case 4:
-        return 10 + (uint32_t)world_below(world, 2 * world->plan.lease_ms);
-    default:
-        return CLIENT_NO_WAIT;
-    }
-}
-
-static uint32_t
-draw_lease(struct world *world)
-{
-    if (!world_odds(world, 6))
-        return 0;
-    switch (world_below(world, 6)) {
-    case 0:
-        return 1 + (uint32_t)world_below(world, 50);
-    case 1:
-        return world->plan.lease_ms +
-               (uint32_t)world_below(world, 3 * world->plan.lease_ms);
-    default:
-        return 100 + (uint32_t)world_below(world, world->plan.lease_ms);
-    }
-}
-
-static void
-task_ask(struct task *task)
-{
-    struct world *world = world_of(task);
-    uint32_t wait_ms = draw_wait(world);
-
-    if (!task_choose(task) ||
-        !task_send_lock(task, wait_ms, draw_lease(world))) {
-        task_think(task);
-        return;
-    }
-    task->state = TASK_ASKING;
-    switch (world_below(world, 40)) {
-    case 0:
-        task->state = TASK_LEAVING;
-        task_send_unlock(task);
-        break;
-    case 1:
-        task_send_lock(task, draw_wait(world), 0);
-        break;
-    case 2:
-        task_send_cancel(task);
-        break;
-    case 3:
-    case 4:
-    case 5:
-        task_wake(task, world_below(world, 2 * world->plan.hold_us + 1000));
-        break;
-    default:
-        break;
-    }
-}
-
 /* --- working -------------------------------------------------------------- */
 
 void
@@ -508,17 +420,19 @@ task_leave(struct task *task)
         return;
     task->state = TASK_LEAVING;
     task->timer++;
+    if (task->count > 0 && !task->here && task->client->link == LINK_OPEN)
+        task_claim(task);
     while (task->unlocks < unlocks)
         if (!task_send_unlock(task))
             break;
-    if (world_odds(world_of(task), 100)) {
+    if (world_odds(world_of(task), 100) && task->here) {
         /* Behind the last one: answered in turn, whatever became of it. */
         task_send_stale(task);
         task_send_stale(task);
     }
     belief_end(task);
     if (task->outstanding == 0 && task->count > 0)
-        task_wake(task, 10000);
+        task_wake(task, task->here ? 10000 : 50000);
 }
 
 /* Between the look at the deadline and the act a process may be stopped. */
@@ -537,17 +451,27 @@ task_pause(struct task *task)
     }
 }
 
+/* Whoever is not alone with it. */
+static bool
+task_only_reads(const struct task *task)
+{
+    return task->shares || task->wish.limit > 0;
+}
+
 static void
 task_read(struct task *task)
 {
     struct world *world = world_of(task);
 
-    if (!check_read(world->check, task->lock, task->fence, &task->value)) {
+    if (!check_read(world->check, task->lock, task->fence,
+            task_only_reads(task), &task->value)) {
         task_leave(task);
         return;
     }
     task->has_read = true;
     task_fidget(task);
+    if (task_nests(task))
+        return; /* goes on when that is over */
     task_wake(task, around(world, world->plan.hold_us / (2 * task->steps)));
     task_pause(task);
 }
@@ -563,9 +487,14 @@ task_write(struct task *task)
         return;
     }
     task->has_read = false;
-    if (!check_write(
-            world->check, task->lock, task->fence, task->value, task->who) ||
-        --task->steps == 0 || task->client->draining) {
+    bool done = true;
+    if (!task_only_reads(task))
+        done = check_write(
+            world->check, task->lock, task->fence, task->value, task->who);
+    else if (task_believes(task) && task->belief != 0)
+        check_same(world->check, task->belief, task->value);
+    if (!done || --task->steps == 0 ||
+        (task->client->draining && task->client->keep_ms == 0)) {
         task_leave(task);
         return;
     }
@@ -594,12 +523,19 @@ task_step(struct task *task)
         }
         break;
     case TASK_ASKING:
-        if (task->purpose == TASK_WORKS)
+        if (task->outstanding > 0 && task->purpose == TASK_WORKS)
             task_send_cancel(task);
+        else if (task->outstanding == 0 && task->leader == NULL &&
+                 !client->draining && !task_send_wish(task, true))
+            task_wake(task, 50000);
         break;
     case TASK_CONFIRMING:
+        task_claim(task);
         break;
     case TASK_HOLDING:
+        if (task->child != NULL)
+            break;
+        task_claim(task);
         if (task->purpose == TASK_DRILL_OVER)
             task_leave(task);
         else if (task->has_read)
@@ -632,284 +568,12 @@ task_event(void *arg, uint64_t data)
     wire_flush(client);
 }
 
-/* --- answers -------------------------------------------------------------- */
-
-static void
-task_odd(struct task *task, enum promise promise, const struct request *request,
-    const struct answer *a, const char *what)
-{
-    check_broken(world_of(task)->check, promise, request->true_sent_us,
-        "%s: %s (%s of lock-%" PRIu32 ": %s, holds %" PRIu32
-        ", told fence %" PRIu64 " ttl %" PRIu64 " count %" PRIu64 ")",
-        task->who, what, verb_names[request->verb], task->lock,
-        a->code != NULL ? a->code : "OK", task->count, a->fence, a->ttl_ms,
-        a->count);
-}
-
-/* It is not held any more, and nobody was asked. */
-static void
-task_gone(struct task *task)
-{
-    belief_break(task);
-    task->count = 0;
-    if (task->state != TASK_IDLE)
-        task->state = TASK_LEAVING;
-    task->timer++;
-}
-
-/* After each answer: whether the task has come to rest, or must go on. */
-static void
-task_settle(struct task *task)
-{
-    if (task->state == TASK_IDLE || task->outstanding > 0)
-        return;
-    if (task->count > 0) {
-        if (task->state == TASK_LEAVING)
-            task_leave(task);
-        return;
-    }
-    task->renewed = false;
-    task->cap_us = UINT64_MAX;
-    task_think(task);
-    if (task->client->wind == WIND_NOT)
-        return;
-    if (task->serving) /* refused, and not for good */
-        task_wake(task, 100000 + world_below(world_of(task), 200000));
-    else
-        client_wind_on(task->client);
-}
-
-/* Whether it takes part in a drill that is not over for it. */
-static bool
-task_drills(const struct task *task)
-{
-    return task->purpose == TASK_DRILL_HOLDS ||
-           task->purpose == TASK_DRILL_WAITS ||
-           task->purpose == TASK_DRILL_LAPSES;
-}
-
-static void
-lock_granted(
-    struct task *task, const struct request *request, const struct answer *a)
-{
-    struct world *world = world_of(task);
-
-    check_fence_above(
-        world->check, task->lock, a->fence, request->floor, task->who);
-    check_fence(world->check, task->lock, a->fence, task->who);
-    world_note(
-        world, task->who, "lock-%" PRIu32 " %" PRIu64, task->lock, a->fence);
-    task->fence = a->fence;
-    task->lease_ms = request->lease_ms;
-    task->renewed = false;
-    task->asked_us = request->sent_us;
-    task->granted_us = boot_us(task);
-    task->cap_us = UINT64_MAX;
-    task->overdue_us = 0;
-    task->confirms = 0;
-    task->count = 1;
-}
-
-static void
-lock_ok(
-    struct task *task, const struct request *request, const struct answer *a)
-{
-    struct client *client = task->client;
-    uint64_t base_us = request->sent_us > client->proven_us ? request->sent_us
-                                                            : client->proven_us;
-
-    if (!a->has_fence || !a->has_ttl || !a->has_count) {
-        task_odd(task, PROMISE_ANSWERED, request, a, "something is missing");
-        return;
-    }
-    if (a->count != task->count + 1)
-        task_odd(task, PROMISE_ANSWERED, request, a, "the count is wrong");
-    else if (task->count > 0 && a->fence != task->fence)
-        task_odd(task, PROMISE_ANSWERED, request, a, "a re-entry's fence");
-    if (a->count > 1) {
-        task->count = (uint32_t)a->count;
-        deadline_set(task, base_us, a->ttl_ms);
-        return;
-    }
-    belief_end(task);
-    lock_granted(task, request, a);
-    deadline_set(task, base_us, a->ttl_ms);
-    if (task->state == TASK_ASKING && task->unlocks == 0)
-        belief_begin(task); /* be it for a moment */
-    if (task_drills(task))
-        drill_granted(task);
-    if (task->state == TASK_ASKING && client->wind != WIND_NOT &&
-        task->purpose != TASK_DRILL_HOLDS && task->purpose != TASK_DRILL_LAPSES)
-        task_leave(task);
-    else if (task->state == TASK_ASKING)
-        task_confirm(task);
-}
-
-static void
-lock_refused(
-    struct task *task, const struct request *request, const struct answer *a)
-{
-    uint64_t waited_us = boot_us(task) - request->sent_us;
-    bool timeout = strcmp(a->code, "TIMEOUT") == 0;
-    /* Stopped in the middle of a turn, a broker goes on with an old time. */
-    bool stops = world_of(task)->plan.fault_weight[FAULT_broker_stop] > 0;
-
-    if (strcmp(a->code, "BUSY") == 0 && request->wait_ms != 0)
-        task_odd(task, PROMISE_ANSWERED, request, a, "it would have waited");
-    if (timeout &&
-        (request->wait_ms == 0 || request->wait_ms == CLIENT_NO_WAIT ||
-            (!stops && waited_us + waited_us / 200 + TURN_US <
-                           (uint64_t)request->wait_ms * 1000)))
-        task_odd(task, PROMISE_ANSWERED, request, a, "wait= is not over");
-    if (strcmp(a->code, "CANCELLED") == 0 && !request->cancelled &&
-        !task->client->finishing && !task->client->draining)
-        task_odd(task, PROMISE_ANSWERED, request, a, "nobody called it off");
-    if (task_drills(task))
-        drill_refused(task, a->code);
-}
-
-static void
-unlock_ok(
-    struct task *task, const struct request *request, const struct answer *a)
-{
-    if (request->fence != 0 && request->fence != task->fence) {
-        task_odd(
-            task, PROMISE_STALE, request, a, "its fence is not the hold's");
-        task_gone(task);
-        return;
-    }
-    if (!a->has_count || task->count == 0 || a->count != task->count - 1)
-        task_odd(task, PROMISE_ANSWERED, request, a, "the count is wrong");
-    task->count = (uint32_t)a->count;
-    if (task->count == 0)
-        belief_end(task);
-}
-
-/* An UNLOCK or RENEW that was refused, and what it says of the hold. */
-static void
-hold_refused(
-    struct task *task, const struct request *request, const struct answer *a)
-{
-    bool unlock = request->verb == VERB_UNLOCK;
-
-    if (strcmp(a->code, "NOTHELD") == 0) {
-        if (task->count > 0) {
-            task_odd(task, PROMISE_TOLD, request, a, "it was told no loss");
-            task_gone(task);
-        }
-    } else if (strcmp(a->code, "LOST") == 0) {
-        if (task->count > 1)
-            task_odd(task, PROMISE_TOLD, request, a, "it was told no loss");
-        if (task->count > 0)
-            task_gone(task);
-    } else if (strcmp(a->code, "STALE") == 0) {
-        if (request->fence == 0 || request->fence == task->fence)
-            task_odd(
-                task, PROMISE_STALE, request, a, "it was the hold's fence");
-        if (task->count == 0)
-            task_odd(task, PROMISE_STALE, request, a, "nothing is held");
-    } else if (strcmp(a->code, "CONFLICT") == 0) {
-        if (task->lease_ms > 0)
-            task_odd(task, PROMISE_ANSWERED, request, a, "it has a lease=");
-    } else if (unlock && (strcmp(a->code, "INDOUBT") == 0 ||
-                             strcmp(a->code, "INTERNAL") == 0)) {
-        if (task->count > 1)
-            task_odd(task, PROMISE_ANSWERED, request, a, "an inner UNLOCK");
-        if (task->count > 0 && !request->stale)
-            task_gone(task);
-    }
-}
-
-static void
-renew_answered(
-    struct task *task, const struct request *request, const struct answer *a)
-{
-    task->renews--;
-    if (task->renews == 0)
-        task->cap_us = UINT64_MAX;
-    if (a->code != NULL) {
-        hold_refused(task, request, a);
-        return;
-    }
-    if (request->fence != 0 && request->fence != task->fence)
-        task_odd(
-            task, PROMISE_STALE, request, a, "its fence is not the hold's");
-    else if (!a->has_ttl || task->count == 0 || task->lease_ms == 0)
-        task_odd(task, PROMISE_ANSWERED, request, a, "there is none to renew");
-    else if (a->ttl_ms > request->lease_ms)
-        task_odd(task, PROMISE_ANSWERED, request, a, "it was asked for less");
-    else
-        deadline_set(task, request->sent_us, a->ttl_ms);
-    drill_renewed(task);
-}
-
-/* Whether an answer took longer than it may when nothing fails. */
-static void
-answer_time(
-    struct task *task, const struct request *request, const struct answer *a)
-{
-    const struct client *client = task->client;
-
-    if (!task->serving || request->verb != VERB_LOCK)
-        return;
-    if (client->world->now_us >
-        task->true_serve_by + client_patience_us(client))
-        task_odd(task, PROMISE_ANSWERED, request, a, "it took too long");
-}
-
-void
-task_answered(
-    struct task *task, const struct request *request, const struct answer *a)
-{
-    require(task->outstanding > 0);
-    task->outstanding--;
-    switch (request->verb) {
-    case VERB_LOCK:
-        task->locks--;
-        answer_time(task, request, a);
-        if (task->serving &&
-            (a->code == NULL || strcmp(a->code, "TIMEOUT") == 0))
-            task->serving = false;
-        if (a->code == NULL)
-            lock_ok(task, request, a);
-        else
-            lock_refused(task, request, a);
-        if (a->code != NULL && task->purpose == TASK_IS_SERVED &&
-            !task->serving)
-            check_broken(world_of(task)->check, PROMISE_SERVED,
-                request->true_sent_us,
-                "%s: lock-%" PRIu32 " could not be had in %" PRIu32 " ms",
-                task->who, task->lock, request->wait_ms);
-        break;
-    case VERB_UNLOCK:
-        task->unlocks -= !request->stale;
-        if (a->code == NULL)
-            unlock_ok(task, request, a);
-        else
-            hold_refused(task, request, a);
-        break;
-    case VERB_RENEW:
-        renew_answered(task, request, a);
-        break;
-    case VERB_HELLO:
-    case VERB_CANCEL:
-    case VERB_SHOW:
-    case VERB_HELD:
-    case VERB_PING:
-    case VERB_QUIT:
-    case VERB_BAD:
-    case VERB_COUNT:
-        break;
-    }
-    task_settle(task);
-}
-
 /* --- what the session is told --------------------------------------------- */
 
 static bool
 task_is_held(const struct task *task)
 {
-    return task->count > 0 && task->unlocks == 0;
+    return task->count > 0 && task->unlocks == 0 && task->here;
 }
 
 /*
@@ -949,6 +613,8 @@ tasks_confirmed(struct client *client, const struct request *request,
             continue;
         }
         task_overdue(task, request, a);
+        if (task->granted_us < request->sent_us)
+            task->true_stood = request->true_sent_us;
         if (ping)
             deadline_set(task, request->sent_us, a->ttl_ms);
         if (task->state == TASK_CONFIRMING)
@@ -973,8 +639,11 @@ task_listed(struct client *client, const struct request *request, uint32_t lock,
 {
     struct task *task = task_of(client, lock, owner);
 
+    /* What earlier connections had is not claimed yet, or is not known. */
+    if (client->generation > 1 && (task == NULL || !task->here))
+        return true;
     if (task == NULL || task->fence != item->fence ||
-        task->count != item->count)
+        (task->count != item->count && !task->loose))
         return false;
     task->listed = request->serial;
     if (task->unlocks == 0)
@@ -1005,7 +674,13 @@ task_lost(struct client *client, uint32_t lock, uint32_t owner, uint64_t fence,
     struct world *world = client->world;
 
     if (task == NULL || task->fence != fence)
-        return false;
+        return client->generation > 1; /* an earlier connection had it */
+    if (strcmp(reason, "broken") == 0) {
+        check_deed(world->check, DEED_BROKEN);
+        if (!check_is_broken(world->check, lock, fence))
+            check_broken(world->check, PROMISE_TOLD, world->now_us,
+                "%s: lock-%" PRIu32 " was not broken", task->who, lock);
+    }
     world_note(world, task->who, "lost lock-%" PRIu32 " %" PRIu64 " %s", lock,
         fence, reason);
     if (strcmp(reason, "expired") == 0 && lost_too_soon(task))
@@ -1037,6 +712,7 @@ tasks_reset(struct client *client, bool dead)
 {
     for (uint32_t i = 0; i < client->task_count; i++) {
         struct task *task = &client->tasks[i];
+        belief_delays(task);
         if (dead) {
             belief_end(task);
             task->late.timer++;
@@ -1046,6 +722,13 @@ tasks_reset(struct client *client, bool dead)
         task->state = TASK_IDLE;
         task->timer++;
         task->count = 0;
+        task->here = false;
+        task->claims = false;
+        task->shares = false;
+        task->leader = NULL;
+        task->parent = NULL;
+        task->child = NULL;
+        task->mates = 0;
         task->outstanding = 0;
         task->locks = 0;
         task->unlocks = 0;
@@ -1093,6 +776,8 @@ tasks_hold(const struct client *client, bool *survey)
     for (uint32_t i = 0; i < client->task_count; i++) {
         const struct task *task = &client->tasks[i];
         waits = waits || task->state == TASK_ASKING;
+        if (!task->here)
+            continue;
         if (task->belief != 0 || task->state == TASK_CONFIRMING) {
             holds++;
             leased = leased || task->lease_ms > 0;
@@ -1116,7 +801,7 @@ task_wind_up(struct task *task)
 {
     switch (task->state) {
     case TASK_ASKING:
-        if (world_odds(world_of(task), 2))
+        if (task->leader == NULL && world_odds(world_of(task), 2))
             task_send_cancel(task);
         break;
     case TASK_CONFIRMING:

@@ -24,6 +24,11 @@ const char *const verb_names[VERB_COUNT] = {
     [VERB_HELD] = "HELD",
     [VERB_PING] = "PING",
     [VERB_QUIT] = "QUIT",
+    [VERB_CLAIM] = "CLAIM",
+    [VERB_WATCH] = "WATCH",
+    [VERB_UNWATCH] = "UNWATCH",
+    [VERB_BREAK] = "BREAK",
+    [VERB_KILL] = "KILL",
     [VERB_BAD] = "a bad line",
 };
 
@@ -43,14 +48,19 @@ static const struct {
     {"BUSY", "retry=1", TO(LOCK)},
     {"TIMEOUT", "retry=1", TO(LOCK)},
     {"CANCELLED", "retry=1", TO(LOCK)},
-    {"NOTHELD", "retry=0", TO(UNLOCK) | TO(RENEW)},
+    {"NOTHELD", "retry=0", TO(UNLOCK) | TO(RENEW) | TO(UNWATCH) | TO(KILL)},
     {"STALE", "retry=0", TO(UNLOCK) | TO(RENEW)},
-    {"LOST", "retry=0", TO(UNLOCK) | TO(RENEW)},
-    {"CONFLICT", "retry=0", TO(RENEW)},
-    {"UNAVAILABLE", "retry=1", TO(LOCK) | TO(RENEW) | TO(SHOW)},
-    {"INDOUBT", "retry=1", TO(LOCK) | TO(UNLOCK) | TO(RENEW)},
-    {"DRAINING", "retry=1", TO(LOCK)},
-    {"INTERNAL", "retry=0", TO(LOCK) | TO(UNLOCK) | TO(RENEW) | TO(SHOW)},
+    {"LOST", "retry=0", TO(UNLOCK) | TO(RENEW) | TO(CLAIM)},
+    {"CONFLICT", "retry=0", TO(RENEW) | TO(LOCK) | TO(BAD)},
+    {"DEADLOCK", "retry=1", TO(LOCK)},
+    {"UNAVAILABLE", "retry=1",
+        TO(LOCK) | TO(RENEW) | TO(SHOW) | TO(CLAIM) | TO(WATCH) | TO(BREAK) |
+            TO(HELD)},
+    {"INDOUBT", "retry=1",
+        TO(LOCK) | TO(UNLOCK) | TO(RENEW) | TO(CLAIM) | TO(BREAK)},
+    {"DRAINING", "retry=1", TO(LOCK) | TO(CLAIM) | TO(BAD)},
+    {"INTERNAL", "retry=0",
+        TO(LOCK) | TO(UNLOCK) | TO(RENEW) | TO(SHOW) | TO(CLAIM) | TO(BREAK)},
 };
 
 /* A line that came, cut into words; free text is left out. */
@@ -241,8 +251,11 @@ wire_mistake(struct client *client)
 {
     static const char *const bad[] = {"RELEASEX lock-0", "LOCK",
         "LOCK lock-0 wait=1 wait=2", "UNLOCK lock-0 fence=0", "PONG x",
-        "LOCK lock-0 lock-1", "CANCEL lock-0 x=1", "lOCKS lock-0",
-        "LOCK lock-%4", "PING wait=1"};
+        "LOCK lock-0 lock-0", "CANCEL lock-0 x=1", "lOCKS lock-0",
+        "LOCK lock-%4", "PING wait=1", "LOCK lock-0 permits=2",
+        "LOCK lock-0 limit=2 permits=3", "LOCK lock-0 limit=2 mode=shared",
+        "LOCK lock-0 mode=upside", "CLAIM lock-0", "HELLO gen=3",
+        "HELLO resume=00 gen=2"};
     static const char *const untagged[] = {
         "4+ PING\n", "PING\n", "LOCK\n", "0123456789abcdefg PING\n"};
     static const char *const silent[] = {"\n", "   \n", "PONG 7\n", "\r\n"};
@@ -268,7 +281,8 @@ wire_mistake(struct client *client)
         return;
     default:
         if (wire_begin(client, VERB_BAD, NULL) != NULL) {
-            wire_word(client, bad[world_below(world, 10)]);
+            wire_word(
+                client, bad[world_below(world, sizeof(bad) / sizeof(bad[0]))]);
             wire_end(client);
         }
         return;
@@ -356,11 +370,30 @@ request_of(struct client *client, struct text tag)
     return request->serial == serial ? request : NULL;
 }
 
+/* One fence, or several with commas. */
+static void
+fences_read(struct text list, struct answer *a)
+{
+    while (list.len > 0 && a->fence_count < CLIENT_TASKS) {
+        const char *comma = memchr(list.at, ',', list.len);
+        size_t len = comma != NULL ? (size_t)(comma - list.at) : list.len;
+        if (!text_to_u64(text_make(list.at, len), UINT64_MAX,
+                &a->fences[a->fence_count]))
+            return;
+        a->fence_count++;
+        if (comma == NULL)
+            break;
+        list = text_make(comma + 1, list.len - len - 1);
+    }
+    a->has_fence = a->fence_count > 0;
+    a->fence = a->fences[0];
+}
+
 static void
 answer_read(const struct line *line, struct answer *a)
 {
     memset(a, 0, sizeof(*a));
-    a->has_fence = line_number(line, "fence", &a->fence);
+    fences_read(line_value(line, "fence"), a);
     a->has_ttl = line_number(line, "ttl_ms", &a->ttl_ms);
     a->has_count = line_number(line, "count", &a->count);
 }
@@ -387,6 +420,29 @@ error_read(struct client *client, const struct request *request,
 }
 
 static void
+word_copy(char *out, size_t bytes, struct text word)
+{
+    size_t len = word.len < bytes - 1 ? word.len : bytes - 1;
+
+    memcpy(out, word.at, len);
+    out[len] = '\0';
+}
+
+static void
+read_hello(struct client *client, const struct request *request,
+    const struct line *line)
+{
+    char session[33];
+    uint64_t keep_ms = 0;
+    uint64_t generation = 1;
+
+    word_copy(session, sizeof(session), line_value(line, "session"));
+    (void)line_number(line, "keep_ms", &keep_ms);
+    (void)line_number(line, "gen", &generation);
+    hello_answered(client, request, session, keep_ms, generation);
+}
+
+static void
 answer_final(struct client *client, const struct request *request,
     const struct answer *a, const struct line *line)
 {
@@ -406,6 +462,18 @@ answer_final(struct client *client, const struct request *request,
             wire_broken(client, line, "another number of items came");
         tasks_confirmed(client, request, a);
         break;
+    case VERB_WATCH:
+    case VERB_UNWATCH:
+        watch_answered(client, request, a);
+        break;
+    case VERB_BREAK:
+        if (a->code == NULL && !line_number(line, "holders", &items))
+            wire_broken(client, line, "BREAK tells no number");
+        break;
+    case VERB_CLAIM:
+        if (a->code == NULL)
+            wire_broken(client, line, "a CLAIM of nothing");
+        break;
     case VERB_SHOW:
         if (a->code == NULL && line_value(line, "state").len == 0)
             wire_broken(client, line, "SHOW tells no state");
@@ -413,6 +481,8 @@ answer_final(struct client *client, const struct request *request,
     case VERB_HELLO:
         if (a->code == NULL && line_value(line, "session").len != 32)
             wire_broken(client, line, "HELLO tells no session");
+        else if (a->code == NULL)
+            read_hello(client, request, line);
         break;
     case VERB_BAD:
         if (a->code == NULL)
@@ -427,6 +497,7 @@ answer_final(struct client *client, const struct request *request,
     case VERB_RENEW:
     case VERB_CANCEL:
     case VERB_QUIT:
+    case VERB_KILL:
     case VERB_COUNT:
         break;
     }
@@ -478,6 +549,10 @@ read_reply(struct client *client, const struct line *line)
         return;
     }
     answer_read(line, &a);
+    a.lock = request->lock;
+    if (line_value(line, "name").len > 0 &&
+        !lock_of(client, line_value(line, "name"), &a.lock))
+        wire_broken(client, line, "names another lock");
     if (word_is(line, 1, "ERR")) {
         a.code = error_read(client, request, line);
     } else if (!word_is(line, 1, "OK")) {
@@ -494,18 +569,40 @@ read_reply(struct client *client, const struct line *line)
         client->proven_us = answered.sent_us;
 }
 
+static bool
+watch_event(struct client *client, const struct line *line, bool held)
+{
+    uint64_t fence = 0;
+    uint64_t holders = held;
+    uint32_t lock;
+
+    if (line->count < 3 || !lock_of(client, line->words[2], &lock) ||
+        (held && !line_number(line, "fence", &fence)))
+        return false;
+    (void)line_number(line, "holders", &holders);
+    return watch_told(client, lock, fence, (uint32_t)holders);
+}
+
 static void
 read_bye(struct client *client, const struct line *line)
 {
     bool asked = word_is(line, 2, "quit") || word_is(line, 2, "eof");
 
+    bool killed = word_is(line, 2, "killed");
+
     client->said_bye = true;
+    if (killed && client->doom == FAULT_COUNT)
+        wire_broken(client, line, "nobody has ordered that");
+    if (killed) {
+        client->dismissed = true;
+        tasks_finish(client);
+    }
     if (asked && !client->finishing)
         wire_broken(client, line, "nobody asked for the end");
     else if (asked && client->requests_now > 0)
         wire_broken(client, line, "a request was not answered before the end");
     else if (word_is(line, 2, "protocol") || word_is(line, 2, "error") ||
-             line->count != 3)
+             word_is(line, 2, "resumed") || line->count != 3)
         wire_broken(client, line, "there is no reason to");
 }
 
@@ -538,6 +635,9 @@ read_event(struct client *client, const struct line *line)
         client->greeted = true;
         if (!word_is(line, 1, "HELLO") && !word_is(line, 1, "BYE"))
             wire_broken(client, line, "is no greeting");
+        if (!client->moved)
+            word_copy(client->session, sizeof(client->session),
+                line_value(line, "session"));
     }
     if (word_is(line, 1, "PING")) {
         if (client->link != LINK_OPEN || client->finishing || line->count < 3)
@@ -549,6 +649,10 @@ read_event(struct client *client, const struct line *line)
         read_lost(client, line);
     } else if (word_is(line, 1, "DRAIN")) {
         client->draining = true;
+        client_moves_on(client);
+    } else if (word_is(line, 1, "HELD") || word_is(line, 1, "FREE")) {
+        if (!watch_event(client, line, word_is(line, 1, "HELD")))
+            wire_broken(client, line, "nobody watches that");
     } else if (word_is(line, 1, "BYE")) {
         read_bye(client, line);
     }

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define DRILLS    16     /* that are tried */
+#define DRILLS    24     /* that are tried */
 #define MARGIN_US 600000 /* DESIGN: "within the lease and half a second" */
 
 uint64_t
@@ -57,6 +57,20 @@ client_free(const struct client *client)
            machine_runs(client->machine) && tasks_rest(client);
 }
 
+void
+drill_keep(struct client *client, uint32_t keep_ms)
+{
+    if (client->keep_ms == keep_ms)
+        return;
+    struct request *request = wire_begin(client, VERB_HELLO, NULL);
+    if (request == NULL)
+        return;
+    client->keep_ms = keep_ms;
+    request->keep_ms = keep_ms;
+    wire_pair(client, "keep", keep_ms);
+    wire_end(client);
+}
+
 struct task *
 drill_choose(struct fleet *fleet, enum where where)
 {
@@ -70,6 +84,7 @@ drill_choose(struct fleet *fleet, enum where where)
             (where == NOT_AT_BROKER && client->broker == drill->broker))
             continue;
         client->tasks[0].owner = 0;
+        drill_keep(client, 0);
         return &client->tasks[0];
     }
     return NULL;
@@ -100,22 +115,37 @@ drill_choose_waiters(struct fleet *fleet, enum where where)
     }
 }
 
-void
-drill_ask(struct drill *drill, struct task *task, enum task_purpose purpose,
-    uint32_t wait_ms)
+static void
+ask(struct task *task, enum task_purpose purpose)
 {
-    struct client *client = task->client;
-
     task->purpose = purpose;
-    task->lock = drill->lock;
-    if (!task_send_lock(
-            task, wait_ms, task == drill->holder ? drill->lease_ms : 0)) {
-        drill_failed(client);
+    if (!task_send_wish(task, false)) {
+        drill_failed(task->client);
         return;
     }
     task->state = TASK_ASKING;
     task->timer++;
-    wire_flush(client);
+    wire_flush(task->client);
+}
+
+void
+drill_ask(struct drill *drill, struct task *task, enum task_purpose purpose,
+    uint32_t wait_ms)
+{
+    bool holder = task == drill->holder;
+
+    task_wants(task, drill->lock, wait_ms, holder ? drill->lease_ms : 0);
+    task->wish.delay_ms = holder ? drill->delay_ms : 0;
+    ask(task, purpose);
+}
+
+void
+drill_ask_for(struct drill *drill, struct task *task, uint32_t lock,
+    enum task_purpose purpose)
+{
+    (void)drill;
+    task_wants(task, lock, CLIENT_NO_WAIT, 0);
+    ask(task, purpose);
 }
 
 void
@@ -179,6 +209,7 @@ drill_end(struct fleet *fleet)
     drill_release(drill->holder, TASK_DRILL_OVER);
     drill_release(drill->heir, TASK_DRILL_OVER);
     drill_release(drill->another, TASK_DRILL_OVER);
+    drill_release(drill->mover, TASK_DRILL_OVER);
     drill_abandon_waiters(drill);
     fleet_look(fleet);
 }
@@ -289,9 +320,15 @@ drill_queued(struct task *task)
     struct fleet *fleet = task->client->fleet;
     struct drill *drill = &fleet->drill;
 
-    if (task == drill->another && drill->stage != DRILL_NONE &&
-        drill_plans[drill->kind].queued != NULL)
-        drill_plans[drill->kind].queued(fleet);
+    if (drill->stage == DRILL_NONE)
+        return;
+    if (task == drill->mover) {
+        drill_rejoined(task);
+        return;
+    }
+    if ((task == drill->another || task == drill->heir) &&
+        drill->stage != DRILL_QUEUES && drill_plans[drill->kind].queued != NULL)
+        drill_plans[drill->kind].queued(fleet, task);
     if (drill->stage != DRILL_QUEUES)
         return;
     if (task == drill->heir) {
@@ -330,8 +367,10 @@ drill_refused(struct task *task, const char *code)
 {
     struct fleet *fleet = task->client->fleet;
     const struct drill *drill = &fleet->drill;
-    bool known = strcmp(code, "LIMIT") == 0 ||
-                 (strcmp(code, "INDOUBT") == 0 && drill->kind == DRILL_RETRIES);
+    bool known =
+        strcmp(code, "LIMIT") == 0 ||
+        (strcmp(code, "INDOUBT") == 0 && drill->kind == DRILL_RETRIES) ||
+        (strcmp(code, "DEADLOCK") == 0 && drill->kind == DRILL_CIRCLE);
 
     if (known && drill->stage != DRILL_NONE)
         drill_end(fleet);
@@ -359,15 +398,17 @@ drill_lost(struct task *task, const char *reason)
     bool wiped = drill->kind == DRILL_WIPED && task == drill->holder &&
                  drill->stage >= DRILL_FREES;
     bool refused = drill->kind == DRILL_RENEWS && !drill->renewed;
+    bool broken = (drill->kind == DRILL_BREAK || drill->kind == DRILL_DELAY) &&
+                  drill->stage >= DRILL_FREES && strcmp(reason, "broken") == 0;
 
     if (task->purpose < TASK_DRILL_HOLDS || task->purpose == TASK_DRILL_OVER ||
         drill->stage == DRILL_NONE)
         return;
-    if (!lapsed && !wiped && !refused)
+    if (!lapsed && !wiped && !refused && !broken)
         check_broken(fleet->world->check, PROMISE_SERVED, fleet->true_wind,
             "%s: lock-%" PRIu32 " is lost (%s), and nothing has happened",
             task->who, drill->lock, reason);
-    if (task != drill->holder || (!lapsed && !wiped && !refused)) {
+    if (task != drill->holder || (!lapsed && !wiped && !refused && !broken)) {
         drill_failed(task->client);
         return;
     }
@@ -442,5 +483,7 @@ drill_next(struct fleet *fleet)
         fleet_look(fleet);
         return true;
     }
+    if (fleet->settled)
+        return false;
     return drill_try(fleet, DRILL_SWEEP);
 }

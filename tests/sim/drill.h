@@ -32,6 +32,14 @@ enum drill_kind {
     DRILL_MOVES,   /* a slot is on its way for long */
     DRILL_WIPED,   /* Redis loses its data */
     DRILL_IDS,     /* replication ids change in short order */
+    DRILL_RESUMED, /* a session moves, and claims what it holds */
+    DRILL_REJOINS, /* or puts again what it waits for */
+    DRILL_UNKEPT,  /* nobody comes for a session that is kept */
+    DRILL_DELAY,   /* a lock-delay, or none after an UNLOCK */
+    DRILL_BREAK,   /* an operator takes the lock from its holder */
+    DRILL_SEVERAL, /* a LOCK of two names is called off */
+    DRILL_CIRCLE,  /* two owners wait for one another */
+    DRILL_WATCH,   /* somebody watches the lock */
     DRILL_SWEEP,   /* what lost brokers have left goes with who comes next */
     DRILL_COUNT
 };
@@ -57,9 +65,14 @@ struct drill {
     uint32_t waiter_count;
     uint32_t queued; /* of the waiters */
     uint32_t rounds;
-    uint32_t lease_ms;   /* lease= of the holder, 0: none */
-    bool renewed;        /* its RENEW was answered OK */
-    uint64_t silence_us; /* until a silent session ends */
+    uint32_t lease_ms;  /* lease= of the holder, 0: none */
+    uint32_t delay_ms;  /* delay= of it */
+    uint32_t keep_ms;   /* keep= of its session */
+    uint32_t second;    /* another lock, for those that are about two */
+    struct task *mover; /* ref; whose connection ends, and that goes on */
+    const struct outlook *watcher; /* ref; of a client that takes no part */
+    bool renewed;                  /* its RENEW was answered OK */
+    uint64_t silence_us;           /* until a silent session ends */
     uint64_t true_from;
     uint64_t serial; /* of its events; the only thing that outlives it */
 };
@@ -71,8 +84,10 @@ struct fleet {
     bool winding;
     uint64_t true_wind;        /* when that began */
     uint64_t true_quiet;       /* until then what a drill shook comes to rest */
+    uint64_t true_deaf;        /* until then a change may not be heard of */
     uint64_t wait_us;          /* in which a lock must be had */
     uint32_t drills;           /* that were begun */
+    bool settled;              /* after the last of them */
     bool left[PLAN_LOCKS_MAX]; /* a lost broker has tickets there */
     struct drill drill;
 };
@@ -93,7 +108,11 @@ void drill_renewed(struct task *task);
 void drill_lost(struct task *task, const char *reason);
 void drill_failed(struct client *client);
 
-/* --- for drill_kinds.c ---------------------------------------------------- */
+/* Its CLAIM is answered, or the LOCK that it has put again is queued. */
+void drill_claimed(struct task *task, bool ok);
+void drill_rejoined(struct task *task);
+
+/* --- for drill_kinds.c, drill_sessions.c, drill_rules.c ------------------- */
 
 struct drill_plan {
     const char *name;
@@ -111,9 +130,9 @@ struct drill_plan {
      * follow; NULL: when the heir is, the drill is over. */
     void (*granted)(struct fleet *fleet, struct task *task);
 
-    /* The other one, who has asked while the heir waits, stands in the queue;
-     * NULL: there is none. */
-    void (*queued)(struct fleet *fleet);
+    /* The heir or the other one stands in the queue, later than before `acts`;
+     * NULL: that does not matter. */
+    void (*queued)(struct fleet *fleet, const struct task *task);
 };
 
 extern const struct drill_plan drill_plans[DRILL_COUNT];
@@ -139,9 +158,15 @@ struct task *drill_choose(struct fleet *fleet, enum where where);
 bool drill_choose_two(struct fleet *fleet);
 void drill_choose_waiters(struct fleet *fleet, enum where where);
 
+/* Its session is to outlive its connection by so long from now on. */
+void drill_keep(struct client *client, uint32_t keep_ms);
+
 /* A LOCK, which leaves with all that the client has gathered. */
 void drill_ask(struct drill *drill, struct task *task,
     enum task_purpose purpose, uint32_t wait_ms);
+
+void drill_ask_for(struct drill *drill, struct task *task, uint32_t lock,
+    enum task_purpose purpose);
 
 /* It gives back what it has, or what it will have. */
 void drill_release(struct task *task, enum task_purpose purpose);
@@ -164,7 +189,38 @@ void drill_stays(struct fleet *fleet, uint64_t for_us);
 /* No drill begins for so long. */
 void drill_quiet(struct fleet *fleet, uint64_t for_us);
 
+/* Its client's process dies, by FIN or RST. */
+void drill_kill(struct fleet *fleet, const struct task *victim);
+
 /* All give back. */
 void drill_end(struct fleet *fleet);
+
+/* --- drill_sessions.c ----------------------------------------------------- */
+
+bool resumed_begin(struct fleet *fleet);
+void resumed_acts(struct fleet *fleet);
+bool rejoins_begin(struct fleet *fleet);
+void rejoins_acts(struct fleet *fleet);
+void rejoins_queued(struct fleet *fleet, const struct task *task);
+void rejoins_granted(struct fleet *fleet, struct task *task);
+bool unkept_begin(struct fleet *fleet);
+void unkept_acts(struct fleet *fleet);
+
+/* --- drill_rules.c -------------------------------------------------------- */
+
+bool delay_begin(struct fleet *fleet);
+void delay_acts(struct fleet *fleet);
+void break_acts(struct fleet *fleet);
+void break_granted(struct fleet *fleet, struct task *task);
+bool several_begin(struct fleet *fleet);
+void several_acts(struct fleet *fleet);
+void several_queued(struct fleet *fleet, const struct task *task);
+void several_granted(struct fleet *fleet, struct task *task);
+bool circle_begin(struct fleet *fleet);
+void circle_acts(struct fleet *fleet);
+void circle_granted(struct fleet *fleet, struct task *task);
+bool told_begin(struct fleet *fleet);
+void told_acts(struct fleet *fleet);
+void told_granted(struct fleet *fleet, struct task *task);
 
 #endif

@@ -17,8 +17,8 @@
 
 /* --- deaths --------------------------------------------------------------- */
 
-static void
-kill_task(struct fleet *fleet, const struct task *victim)
+void
+drill_kill(struct fleet *fleet, const struct task *victim)
 {
     if (world_odds(fleet->world, 2)) /* an RST in place of a FIN */
         net_cut(fleet->world->net, victim->client->connection);
@@ -64,12 +64,12 @@ death_acts(struct fleet *fleet)
     /* No part of it any more, so that its death does not end the drill. */
     if (victim == drill->holder) {
         drill->holder = NULL;
-        kill_task(fleet, victim);
+        drill_kill(fleet, victim);
         drill_frees(fleet, drill_prompt_us(fleet->world));
         return;
     }
     drill->waiter_count = 0;
-    kill_task(fleet, victim);
+    drill_kill(fleet, victim);
     drill_event(fleet, world_below(fleet->world, 50000), death_gives);
 }
 
@@ -81,7 +81,7 @@ gone_acts(struct fleet *fleet)
     const struct task *victim = drill->holder;
 
     drill->holder = NULL;
-    kill_task(fleet, victim);
+    drill_kill(fleet, victim);
     drill_frees(fleet, drill_prompt_us(fleet->world));
     drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
 }
@@ -160,6 +160,7 @@ shaken_shakes(void *arg, uint64_t data)
         return;
     for (uint32_t i = 0; i < servers_of(world); i++)
         net_cut_machine(world->net, server_machine(world, i));
+    fleet->true_deaf = world->now_us + REJOIN_US;
 }
 
 static bool
@@ -330,11 +331,12 @@ place_acts(struct fleet *fleet)
 }
 
 static void
-place_queued(struct fleet *fleet)
+place_queued(struct fleet *fleet, const struct task *task)
 {
     struct task *holder = fleet->drill.holder;
 
-    if (fleet->drill.stage != DRILL_STAYS || holder == NULL)
+    if (fleet->drill.stage != DRILL_STAYS || holder == NULL ||
+        task != fleet->drill.another)
         return;
     drill_frees(fleet, drill_prompt_us(fleet->world));
     fleet->drill.holder = NULL;
@@ -649,9 +651,9 @@ moves_acts(struct fleet *fleet)
     if (another != NULL) {
         /* In one write, so that one call may ask for both. */
         another->purpose = TASK_DRILL_HOLDS;
-        another->lock = drill->lock + 1;
         another->owner = 0;
-        if (!task_send_lock(another, CLIENT_NO_WAIT, 0)) {
+        task_wants(another, drill->lock + 1, CLIENT_NO_WAIT, 0);
+        if (!task_send_wish(another, false)) {
             drill_failed(another->client);
             return;
         }
@@ -673,6 +675,14 @@ moves_granted(struct fleet *fleet, struct task *task)
 
 /* --- the data are lost ---------------------------------------------------- */
 
+/* And with them, who watches what. */
+static void
+flush(struct fleet *fleet, bool held)
+{
+    servers_flush(fleet->world, held);
+    fleet->true_deaf = fleet->world->now_us + drill_lease_us(fleet->world);
+}
+
 /*
  * Of runs that have that fault in any case. The heir gets what the holder has;
  * the holder is told at its next renewal, within a third of the lease. Who
@@ -691,7 +701,7 @@ wiped_begin(struct fleet *fleet)
     if (drill->waiter_count > 1)
         drill->waiter_count = 1;
     drill->another = drill_choose(fleet, ANYWHERE);
-    servers_flush(fleet->world, true);
+    flush(fleet, true);
     return true;
 }
 
@@ -716,7 +726,7 @@ wiped_acts(struct fleet *fleet)
     struct drill *drill = &fleet->drill;
 
     drill_abandon_waiters(drill);
-    servers_flush(fleet->world, true);
+    flush(fleet, true);
     drill_frees(fleet, drill_prompt_us(fleet->world));
     drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
 }
@@ -795,7 +805,7 @@ ids_change(void *arg, uint64_t data)
         servers_rename(fleet->world);
         drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
     } else {
-        servers_flush(fleet->world, false);
+        flush(fleet, false);
         drill->heir = drill->another;
         drill->another = NULL;
         drill_frees(fleet, drill_prompt_us(fleet->world));
@@ -850,6 +860,22 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         true, wiped_granted, NULL},
     [DRILL_IDS] = {"ids", "its data were lost", ids_begin, ids_acts, false,
         ids_granted, NULL},
+    [DRILL_RESUMED] = {"resumed", "its session had moved", resumed_begin,
+        resumed_acts, true, NULL, NULL},
+    [DRILL_REJOINS] = {"rejoins", "its release, when who was first had moved",
+        rejoins_begin, rejoins_acts, true, rejoins_granted, rejoins_queued},
+    [DRILL_UNKEPT] = {"unkept", "its holder died, whose session is kept",
+        unkept_begin, unkept_acts, true, NULL, NULL},
+    [DRILL_DELAY] = {"delay", "its end, with a lock-delay", delay_begin,
+        delay_acts, true, NULL, NULL},
+    [DRILL_BREAK] = {"break", "it was broken", drill_choose_two, break_acts,
+        true, break_granted, NULL},
+    [DRILL_SEVERAL] = {"several", "a LOCK of two names was called off",
+        several_begin, several_acts, false, several_granted, several_queued},
+    [DRILL_CIRCLE] = {"circle", "a circle had closed", circle_begin,
+        circle_acts, false, circle_granted, NULL},
+    [DRILL_WATCH] = {"watch", "its release", told_begin, told_acts, false,
+        told_granted, NULL},
     [DRILL_SWEEP] = {"sweep", "what a lost broker had left was over",
         sweep_begin, sweep_acts, false, NULL, NULL},
 };

@@ -552,7 +552,7 @@ check_expiry(struct check *check, struct lane *lane)
 static void
 load_scripts(struct check *check, struct lane *lane)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < SCRIPT_COUNT; i++) {
         words_begin(&check->words);
         words_string(&check->words, "SCRIPT");
         words_string(&check->words, "LOAD");
@@ -826,7 +826,7 @@ main(int argc, char **argv)
         check.by_kind[2]);
     for (size_t i = 0; i < CHECK_ARGS_MAX; i++)
         bytes_fini(&check.words.memory[i]);
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < SCRIPT_COUNT; i++)
         bytes_fini(&check.script[i]);
     return 0;
 }

@@ -4,6 +4,7 @@
 #ifndef HOLDFAST_TESTS_SIM_FAKE_CHECK_H
 #define HOLDFAST_TESTS_SIM_FAKE_CHECK_H
 
+#include "daemon/store/scripts.h"
 #include "tests/sim/fake_state.h"
 
 #define CHECK_ARGS_MAX  40
@@ -71,8 +72,8 @@ struct check {
     bool in_cluster; /* no lives that MIGRATE's arithmetic cannot take */
     bool is_replica; /* what INFO says is not compared */
     struct words words;
-    char sha[4][FAKE_SHA_HEX + 1]; /* of the four scripts, with that time */
-    struct bytes script[4];
+    char sha[SCRIPT_COUNT][FAKE_SHA_HEX + 1]; /* with that time */
+    struct bytes script[SCRIPT_COUNT];
     uint64_t by_kind[8]; /* for the summary */
 };
 

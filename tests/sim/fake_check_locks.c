@@ -1,21 +1,21 @@
 /*
- * Calls of the four lock scripts, as brokers would make them, and as nobody
- * should: tickets that are in the fake's records, several in a call, leases
- * that have run out, words, unknown flags, and records that were spoilt.
+ * Calls of the lock scripts, as brokers would make them, and as nobody should:
+ * tickets that are in the fake's records, of each kind of lock, of sessions
+ * that have moved, several in a call, leases that have run out, words, watches,
+ * locks that were broken, unknown flags, and records that were spoilt.
  *
  * The scripts are the program's, but that they take the header's expected time
  * for the clock, so that leases end without waiting.
  */
 #include "tests/sim/fake_check.h"
 
-#include "daemon/store/scripts.h"
-
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define LOCKS      24
-#define HEAD       120
-#define TICKET     96
+#define HEAD       136
+#define TICKET     104
 #define OPS_MAX    8
 #define HEADER_LEN 96
 
@@ -96,8 +96,26 @@ get_double(const char *at)
 
 /* --- what is known of a lock ---------------------------------------------- */
 
+/* Flags of acquire, and of renew. */
+enum {
+    ACQUIRE_RETRY = 1,
+    ACQUIRE_NO_QUEUE = 2,
+    ACQUIRE_MOVES = 4,
+    ACQUIRE_TELL = 8
+};
+
+enum {
+    RENEW_LOOK = 1,
+    RENEW_SETS_END = 2,
+    RENEW_MOVES = 4,
+    RENEW_TELL = 8,
+    RENEW_SHARES = 16,
+    RENEW_WATCH = 32
+};
+
 /* A ticket that may be there. */
 struct standing {
+    uint32_t lock;
     char identity[36];
     char broker[8];
     uint32_t place;
@@ -154,11 +172,14 @@ standing_choose(struct check *check, const struct fake *fake, struct text key,
     bool living, struct standing *out)
 {
     memset(out, 0, sizeof(*out));
+    out->lock = (uint32_t)strtoul(strchr(key.at, '{') + 1, NULL, 10);
     identity_of((unsigned)check_below(check, 20), out->identity);
     memcpy(out->broker, "broker-", 7);
     out->broker[7] = (char)('0' + check_below(check, 3));
     if (living)
         standing_read(check, fake, key, out);
+    if (check_chance(check, 10)) /* its session goes on, or has gone on */
+        out->identity[0] = (char)(1 + check_below(check, 4));
     if (check_chance(check, 4))
         out->arrival += 1;
     if (check_chance(check, 4))
@@ -183,7 +204,7 @@ put_header(struct check *check, struct bytes *out, const char broker[8])
     put_double(out, (double)(check->now_us - 5000));
     put_double(out, 86400000);
     put_double(out, (double)check->now_us);
-    put_u32(out, check_chance(check, 90) ? 14 : 2);
+    put_u32(out, check_chance(check, 90) ? 14 : 3);
     put(out, check->repl_id, 40);
     put(out, "holdfast:broker:", 16);
 }
@@ -223,14 +244,41 @@ some_lease(struct check *check)
     return check_chance(check, 30) ? 2000 : 6000;
 }
 
+/* mode, words, permits, limit: by the kind of the lock, which all agree on but
+ * for a few. */
+static void
+put_kind(struct check *check, struct bytes *out, uint32_t lock, size_t words)
+{
+    uint32_t kind =
+        check_chance(check, 97) ? lock % 4 : (uint32_t)check_below(check, 4);
+    uint32_t limit = kind > 1 ? 3 * kind - 3 : 0;
+
+    put_u8(out, kind == 1 && check_chance(check, 75));
+    put_u16(out, (unsigned)words);
+    put_u32(out, limit == 0 ? 1 : 1 + check_below(check, limit));
+    put_u32(out, limit);
+}
+
+static uint32_t
+some_delay(struct check *check)
+{
+    return check_chance(check, 85) ? 0 : 1 + (uint32_t)check_below(check, 9000);
+}
+
 static void
 put_acquire(struct check *check, struct bytes *out, const struct standing *who)
 {
     static const char words[] = "\1o\4name\4note";
-    unsigned flags = (who->found || check_chance(check, 20) ? 1U : 0U) +
-                     (check_chance(check, 15) ? 2U : 0U);
+    unsigned flags = 0;
     size_t len = check_chance(check, 90) ? 0 : sizeof(words) - 1;
     char note[100];
+
+    if (who->found || check_chance(check, 20))
+        flags |= check_chance(check, 50) ? ACQUIRE_RETRY : ACQUIRE_MOVES;
+    if (check_chance(check, 15))
+        flags |= ACQUIRE_NO_QUEUE;
+    if (check_chance(check, 15))
+        flags |= ACQUIRE_TELL;
 
     if (check_chance(check, 1))
         flags = (unsigned)check_below(check, 256);
@@ -238,11 +286,9 @@ put_acquire(struct check *check, struct bytes *out, const struct standing *who)
     bool is_long = len > 0 && check_chance(check, 30);
     put(out, who->identity, 36);
     put_u8(out, flags);
-    put_u8(out, 0);
-    put_u16(out, (unsigned)(is_long ? sizeof(note) : len));
-    put_u32(out, 1);
-    put_u32(out, 0);
+    put_kind(check, out, who->lock, is_long ? sizeof(note) : len);
     put_u32(out, some_lease(check));
+    put_u32(out, some_delay(check));
     put_double(out, some_hold(check));
     put_double(out, some_latest(check));
     put_double(out, some_seen(check));
@@ -257,19 +303,23 @@ put_release(struct check *check, struct bytes *out, const struct standing *who)
     put_double(out, who->arrival);
     put_double(out, who->fence);
     put_double(out, some_seen(check));
+    put_u8(out, check_chance(check, 40)); /* unclean */
 }
 
 static void
 put_renew(struct check *check, struct bytes *out, const struct standing *who)
 {
+    static const unsigned some[] = {RENEW_LOOK, RENEW_LOOK | RENEW_WATCH,
+        RENEW_SETS_END, RENEW_MOVES, RENEW_MOVES, RENEW_TELL, RENEW_SHARES,
+        RENEW_SHARES | RENEW_MOVES};
     unsigned flags = 0;
 
-    if (check_chance(check, 10))
-        flags = check_chance(check, 50) ? 1 : 2;
+    if (check_chance(check, 30))
+        flags = some[check_below(check, sizeof(some) / sizeof(*some))];
     if (check_chance(check, 1))
-        flags = (unsigned)check_below(check, 256);
+        flags = (unsigned)check_below(check, 65536);
     put(out, who->identity, 36);
-    put_u8(out, flags);
+    put_u16(out, flags);
     put_u32(out, who->place);
     put_double(out, who->arrival);
     put_double(out, who->fence);
@@ -296,6 +346,9 @@ put_op(struct check *check, struct bytes *out, enum script_id script,
     case SCRIPT_INSPECT:
         put_u32(out, check_below(check, 20));
         break;
+    case SCRIPT_BREAK:
+        put_double(out, check_chance(check, 50) ? 0 : who->fence);
+        break;
     case SCRIPT_COUNT:
         break;
     }
@@ -310,7 +363,9 @@ some_script(struct check *check)
         return SCRIPT_ACQUIRE;
     if (kind < 68)
         return SCRIPT_RELEASE;
-    return kind < 96 ? SCRIPT_RENEW : SCRIPT_INSPECT;
+    if (kind < 95)
+        return SCRIPT_RENEW;
+    return kind < 97 ? SCRIPT_BREAK : SCRIPT_INSPECT;
 }
 
 /* Bytes of a record are written over, or the key is something else. */
@@ -367,7 +422,8 @@ make_locks(struct check *check, const struct fake *fake)
     check->now_us += check_below(check, 40000);
     if (check_chance(check, 1))
         check->now_us += check_below(check, 7000000);
-    if (check_chance(check, 12) && script != SCRIPT_INSPECT)
+    if (check_chance(check, 12) && script != SCRIPT_INSPECT &&
+        script != SCRIPT_BREAK)
         count += check_below(check, OPS_MAX);
     if (count > OPS_MAX)
         count = OPS_MAX;

@@ -120,6 +120,10 @@ fake_move_keys(struct fake *from, struct fake *to, uint16_t slot, unsigned n)
             i++;
             continue;
         }
+        if (key_expired(from, key)) { /* MIGRATE does not find it */
+            keys_remove(from, key);
+            continue;
+        }
         struct text name = text_make(key->name, key->name_len);
         struct key *copy = keys_find(&to->keys, name);
         if (copy == NULL)

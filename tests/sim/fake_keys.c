@@ -173,7 +173,7 @@ keys_set_expiry(struct fake *fake, struct key *key, int64_t expires_ms)
         fake->keys.due_ms = expires_ms;
 }
 
-static bool
+bool
 key_expired(const struct fake *fake, const struct key *key)
 {
     return key->expires_ms != FAKE_NEVER_MS &&

@@ -96,6 +96,7 @@ struct key *keys_find(const struct keyspace *keys, struct text name);
 struct key *keys_add(struct fake *fake, struct text name);
 void keys_remove(struct fake *fake, struct key *key);
 void keys_clear(struct fake *fake);
+bool key_expired(const struct fake *fake, const struct key *key);
 void keys_set_expiry(struct fake *fake, struct key *key, int64_t expires_ms);
 
 /* What a command sees: NULL also where it has expired (a master drops it). */

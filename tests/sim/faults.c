@@ -255,6 +255,10 @@ fault_do(struct world *world, enum fault fault)
     case FAULT_broker_clock:
         fault_broker_clock(world);
         break;
+    case FAULT_order_break:
+    case FAULT_order_kill:
+        client_order(world, fault);
+        break;
     case FAULT_redis_stop:
     case FAULT_redis_restart:
     case FAULT_script_flush:

@@ -246,6 +246,8 @@ summary_add(struct summary *summary, const struct result *result)
     sum->totals.updates += result->totals.updates;
     sum->totals.refused += result->totals.refused;
     sum->totals.violations += result->totals.violations;
+    for (int i = 0; i < DEED_COUNT; i++)
+        sum->totals.deeds[i] += result->totals.deeds[i];
     for (int i = 0; i < PROMISE_COUNT; i++)
         sum->totals.by_promise[i] += result->totals.by_promise[i];
     for (int i = 0; i < FAULT_COUNT; i++) {
@@ -318,6 +320,9 @@ say_summary(const struct options *options, const struct summary *summary)
     printf("faults:");
     for (int i = 0; i < FAULT_COUNT; i++)
         printf(" %s=%" PRIu64, fault_names[i], sum->faults.by_kind[i]);
+    printf("\ndone:");
+    for (int i = 0; i < DEED_COUNT; i++)
+        printf(" %s=%" PRIu64, deed_names[i], sum->totals.deeds[i]);
     printf("\nexcused:");
     for (int i = 0; i < FAULT_COUNT; i++) {
         excused += sum->totals.excused[i];
@@ -384,6 +389,10 @@ record_summary(const struct options *options, const struct summary *summary)
     for (int i = 0; i < FAULT_COUNT; i++)
         fprintf(file, "%s\"%s\": %" PRIu64, i > 0 ? ", " : "", fault_names[i],
             sum->faults.by_kind[i]);
+    fprintf(file, "}, \"done\": {");
+    for (int i = 0; i < DEED_COUNT; i++)
+        fprintf(file, "%s\"%s\": %" PRIu64, i > 0 ? ", " : "", deed_names[i],
+            sum->totals.deeds[i]);
     fprintf(file, "}, \"excused\": {");
     for (int i = 0, n = 0; i < FAULT_COUNT; i++)
         if (sum->totals.excused[i] > 0)

@@ -61,6 +61,28 @@ plan_faults(struct plan *plan, struct random *random)
         plan->fault_weight[FAULT_failover] = 4;
 }
 
+/* Each of them in half of the runs. */
+static uint32_t
+percent(struct random *random, uint32_t most)
+{
+    if (random_below(random, 2) == 0)
+        return 0;
+    return (uint32_t)between(random, 1, most);
+}
+
+static void
+plan_deeds(struct plan *plan, struct random *random)
+{
+    plan->semaphores = percent(random, 60);
+    plan->shares = percent(random, 95);
+    plan->several = percent(random, 40);
+    plan->nests = percent(random, 60);
+    plan->keeps = percent(random, 100);
+    plan->watches = percent(random, 60);
+    plan->delays = percent(random, 40);
+    plan->conflicts = random_below(random, 4) == 0 ? percent(random, 5) : 0;
+}
+
 void
 plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
 {
@@ -84,6 +106,10 @@ plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
     plan->latency_us = between(&random, 20, 300);
     plan->jitter_us = magnitude(&random, 10, 20000);
     plan_faults(plan, &random);
+    plan_deeds(plan, &random);
+    /* Else few holds are there to be moved, or to wait within. */
+    if (plan->keeps + plan->nests > 0 && random_below(&random, 2) == 0)
+        plan->hold_us = between(&random, 20000, 1000000);
     /* Every other run is calm: what goes wrong then is seldom beside anything
      * else, and more of virtual time is to be had. */
     if (seed % 2 == 1) {
@@ -152,6 +178,17 @@ plan_lock_of(const char *name, size_t len, uint32_t locks, uint32_t *lock)
     return found->len == len && memcmp(found->text, name, len) == 0;
 }
 
+uint32_t
+plan_lock_limit(const struct plan *plan, uint32_t lock)
+{
+    struct random random;
+
+    random_init(&random, plan->seed * PLAN_LOCKS_MAX + lock);
+    if (random_below(&random, 100) >= plan->semaphores)
+        return 0;
+    return (uint32_t)magnitude(&random, 1, 12);
+}
+
 /* --- people --------------------------------------------------------------- */
 
 void
@@ -160,12 +197,16 @@ plan_print(const struct plan *plan)
     printf("seed=%" PRIu64 " run=%.1fs brokers=%u clients=%u masters=%u "
            "replicas=%u cluster=%d locks=%u lease=%ums timeout=%ums "
            "think=%.1fms hold=%.1fms latency=%" PRIu64 "us jitter=%" PRIu64
-           "us skew=%.1fms fault=%.1fms\nfaults:",
+           "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
+           "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u\n"
+           "faults:",
         plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
         plan->masters, plan->replicas, plan->cluster, plan->locks,
         plan->lease_ms, plan->command_timeout_ms, (double)plan->think_us / 1e3,
         (double)plan->hold_us / 1e3, plan->latency_us, plan->jitter_us,
-        (double)plan->skew_us / 1e3, (double)plan->fault_us / 1e3);
+        (double)plan->skew_us / 1e3, (double)plan->fault_us / 1e3,
+        plan->semaphores, plan->shares, plan->several, plan->nests, plan->keeps,
+        plan->watches, plan->delays, plan->conflicts);
     for (int i = 0; i < FAULT_COUNT; i++)
         if (plan->fault_weight[i] > 0)
             printf(" %s=%u", fault_names[i], plan->fault_weight[i]);
@@ -188,6 +229,14 @@ plan_print(const struct plan *plan)
     X(jitter_us)          \
     X(skew_us)            \
     X(fault_us)           \
+    X(semaphores)         \
+    X(shares)             \
+    X(several)            \
+    X(nests)              \
+    X(keeps)              \
+    X(watches)            \
+    X(delays)             \
+    X(conflicts)          \
     X(run_us)
 
 static bool

@@ -29,6 +29,8 @@
     X(script_flush, "a Redis forgets its scripts")                     \
     X(client_list_kill, "a Redis closes all its connections")          \
     X(migrate, "a slot moves to another master")                       \
+    X(order_break, "an operator takes a lock from its holders")        \
+    X(order_kill, "an operator ends a session")                        \
     X(script_break, "a script stops half way")                         \
     X(failover, "a replica is promoted; what it had not seen is lost") \
     X(wiped, "a Redis is restarted without its data, or FLUSHALL")     \
@@ -70,6 +72,15 @@ struct plan {
     uint64_t skew_us;    /* wall clocks of Redis hosts differ by up to that */
     uint64_t fault_us;   /* mean time between faults; 0: none */
     uint32_t fault_weight[FAULT_COUNT]; /* 0: not in this run */
+    /* what clients do, in percent */
+    uint32_t semaphores; /* of the locks */
+    uint32_t shares;     /* of the requests for the others */
+    uint32_t several;    /* LOCKs of several names */
+    uint32_t nests;      /* holds within which another lock is taken */
+    uint32_t keeps;      /* of the clients: their sessions move */
+    uint32_t watches;    /* of the clients */
+    uint32_t delays;     /* LOCKs with a lock-delay */
+    uint32_t conflicts;  /* LOCKs that do not fit, on purpose */
 };
 
 #define PLAN_LOCKS_MAX 64
@@ -82,6 +93,9 @@ const char *plan_lock_name(uint32_t lock);
 
 /* The lock of that name among the first `locks`; false: none of them. */
 bool plan_lock_of(const char *name, size_t len, uint32_t locks, uint32_t *lock);
+
+/* The permits of a lock that is a semaphore; 0: it is none. */
+uint32_t plan_lock_limit(const struct plan *plan, uint32_t lock);
 void plan_print(const struct plan *plan);
 
 /* "clients=2,cut=0,run_us=5000000"; faults=0 takes all faults out. False: not

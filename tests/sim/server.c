@@ -326,7 +326,8 @@ sink_wrote(void *arg, const char *key, size_t key_len, const char *value,
         check_excuse(world->check, FAULT_migrate);
     }
     if (server->master)
-        check_record(world->check, key, key_len, value, value_len);
+        check_record(
+            world->check, server->machine, key, key_len, value, value_len);
     if (world->plan.replicas == 0 || !server->master)
         return;
     for (uint32_t i = 0; i < server_count(world); i++) {
@@ -649,15 +650,26 @@ migration_can(struct cluster *cluster)
            machine_runs(shard_master(cluster->world, cluster->to)->machine);
 }
 
+/* So many of the slot's keys, but for those that have expired. */
+static unsigned
+migration_moves(struct cluster *cluster, unsigned keys)
+{
+    struct server *from = shard_master(cluster->world, cluster->from);
+    struct server *to = shard_master(cluster->world, cluster->to);
+
+    server_wind(from);
+    server_wind(to);
+    return fake_move_keys(from->fake, to->fake, cluster->slot, keys);
+}
+
 /* The slot is the other's, and everybody knows. */
 static void
 migration_end(struct cluster *cluster)
 {
     struct world *world = cluster->world;
-    struct fake *from = shard_master(world, cluster->from)->fake;
     struct fake *to = shard_master(world, cluster->to)->fake;
 
-    while (fake_move_keys(from, to, cluster->slot, 1000) > 0)
+    while (migration_moves(cluster, 1000) > 0)
         continue;
     cluster->moving = false;
     cluster->shard[cluster->slot] = (uint8_t)cluster->to;
@@ -687,8 +699,7 @@ migration_goes_on(void *arg, uint64_t step)
         migration_end(cluster);
         return;
     }
-    (void)fake_move_keys(shard_master(world, cluster->from)->fake,
-        shard_master(world, cluster->to)->fake, cluster->slot, 1);
+    (void)migration_moves(cluster, 1);
     world_at(world, world->now_us + world_below(world, 500000),
         migration_goes_on, cluster, 1);
 }
@@ -745,8 +756,7 @@ server_park(struct world *world, uint32_t lock, unsigned keys)
     if (!migration_begin(cluster, lock, to))
         return false;
     cluster->parked = true;
-    (void)fake_move_keys(shard_master(world, cluster->from)->fake,
-        shard_master(world, cluster->to)->fake, cluster->slot, keys);
+    (void)migration_moves(cluster, keys);
     return true;
 }
 

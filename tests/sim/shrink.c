@@ -69,6 +69,18 @@ shrink_number(struct plan *plan, uint32_t *number, uint32_t least)
     return adopt(plan, smaller);
 }
 
+/* What clients do that need not be. */
+static const size_t deeds[] = {
+    offsetof(struct plan, semaphores),
+    offsetof(struct plan, shares),
+    offsetof(struct plan, several),
+    offsetof(struct plan, nests),
+    offsetof(struct plan, keeps),
+    offsetof(struct plan, watches),
+    offsetof(struct plan, delays),
+    offsetof(struct plan, conflicts),
+};
+
 static bool
 shrink_once(struct plan *plan)
 {
@@ -80,6 +92,14 @@ shrink_once(struct plan *plan)
             continue;
         smaller = *plan;
         smaller.fault_weight[i] = 0;
+        some |= adopt(plan, smaller);
+    }
+    for (size_t i = 0; i < sizeof(deeds) / sizeof(deeds[0]); i++) {
+        smaller = *plan;
+        uint32_t *there = (uint32_t *)(void *)((char *)&smaller + deeds[i]);
+        if (*there == 0)
+            continue;
+        *there = 0;
         some |= adopt(plan, smaller);
     }
     some |= shrink_number(plan, &plan->clients, 1);

@@ -34,6 +34,7 @@ def describe(version, runs):
            f"{total['virtual_s'] / core_s:.0f} virtual seconds a second of "
            f"one process, {core_s / 3600:.1f} hours of them")
     yield f"  faults: {kinds(total['faults'])}"
+    yield f"  done: {kinds(total['done'])}"
     yield f"  excused: {kinds(total['excused']) or 'none'}"
 
 

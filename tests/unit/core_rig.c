@@ -75,6 +75,7 @@ session_of(struct rig *rig, struct handle handle)
         if (handle_equal(rig->sessions[i - 1].handle, handle))
             return &rig->sessions[i - 1];
     /* A line of CORE_OPEN comes before its handle is known. */
+    rig_must(rig->opening);
     rig_must(rig->session_count < RIG_SESSIONS);
     rig->sessions[rig->session_count].handle = handle;
     return &rig->sessions[rig->session_count];
@@ -129,18 +130,33 @@ rig_step(struct rig *rig, struct core_event *event)
     core_check(rig->core);
 }
 
+static struct handle
+step_open(struct rig *rig, bool tcp, uint8_t id[16])
+{
+    struct core_event event = {.kind = CORE_OPEN};
+
+    memset(event.open.id, 0xa5, sizeof(event.open.id));
+    memcpy(event.open.id, rig->settings.broker_id, 8);
+    rig->opened++;
+    memcpy(event.open.id + 8, &rig->opened, sizeof(rig->opened));
+    memcpy(id, event.open.id, sizeof(event.open.id));
+    event.open.peer = "a peer";
+    event.open.tcp = tcp;
+    rig->opening = true;
+    rig_step(rig, &event);
+    rig->opening = false;
+    return event.session;
+}
+
 static unsigned
 open_session(struct rig *rig, bool tcp)
 {
-    struct core_event event = {.kind = CORE_OPEN};
     unsigned session = rig->session_count;
+    uint8_t id[16];
 
     rig_must(session < RIG_SESSIONS);
-    memset(event.open.id, (int)session + 1, sizeof(event.open.id));
-    event.open.peer = "a peer";
-    event.open.tcp = tcp;
-    rig_step(rig, &event);
-    rig->sessions[session].handle = event.session;
+    rig->sessions[session].handle = step_open(rig, tcp, id);
+    memcpy(rig->sessions[session].id, id, sizeof(id));
     rig->session_count++;
     return session;
 }
@@ -168,15 +184,21 @@ rig_open_tcp(struct rig *rig)
 void
 rig_reopen(struct rig *rig, unsigned session)
 {
-    struct core_event event = {.kind = CORE_OPEN};
     struct rig_session *scratch = &rig->sessions[rig->session_count];
+    uint8_t id[16];
 
-    event.open.peer = "a peer";
-    memset(event.open.id, (int)session + 1, sizeof(event.open.id));
     memset(&rig->sessions[session], 0, offsetof(struct rig_session, lines));
-    rig_step(rig, &event);
+    struct handle handle = step_open(rig, true, id);
     memset(scratch, 0, offsetof(struct rig_session, lines));
-    rig->sessions[session].handle = event.session;
+    rig->sessions[session].handle = handle;
+    memcpy(rig->sessions[session].id, id, sizeof(id));
+}
+
+void
+rig_id(const struct rig *rig, unsigned session, char *hex)
+{
+    text_to_hex(hex, rig->sessions[session].id, 16);
+    hex[32] = '\0';
 }
 
 void
@@ -349,8 +371,9 @@ rig_granted(struct rig *rig, struct op *op, uint64_t fence)
 {
     uint64_t ttl_ms = op->lease_ms;
 
-    if (op->kind == OP_ACQUIRE && op->hold_ms > 0 && op->hold_ms < ttl_ms)
-        ttl_ms = op->hold_ms;
+    if (op->kind == OP_ACQUIRE && op->ask.hold_ms > 0 &&
+        op->ask.hold_ms < ttl_ms)
+        ttl_ms = op->ask.hold_ms;
     if (op->kind == OP_RENEW && op->hard_end_us != WHEEL_NEVER &&
         (op->hard_end_us - rig->now_us) / 1000 < ttl_ms)
         ttl_ms = (op->hard_end_us - rig->now_us) / 1000;
@@ -400,6 +423,33 @@ rig_hint(struct rig *rig, uint64_t request)
 
     event.hint.request = request;
     event.hint.fence = 1;
+    rig_step(rig, &event);
+}
+
+void
+rig_broken(struct rig *rig, uint64_t request, uint64_t fence)
+{
+    struct core_event event = {.kind = CORE_BROKEN};
+
+    event.hint.request = request;
+    event.hint.fence = fence;
+    rig_step(rig, &event);
+}
+
+void
+rig_news(struct rig *rig, const char *news, size_t len)
+{
+    struct core_event event = {.kind = CORE_NEWS};
+
+    event.news = text_make(news, len);
+    rig_step(rig, &event);
+}
+
+void
+rig_stop(struct rig *rig)
+{
+    struct core_event event = {.kind = CORE_STOP};
+
     rig_step(rig, &event);
 }
 

@@ -28,6 +28,7 @@
 
 struct rig_session {
     struct handle handle;
+    uint8_t id[16];
     bool closed;      /* EFFECT_CLOSE came; nothing may follow */
     uint32_t more;    /* EFFECT_MOREs */
     uint32_t finals;  /* OK and ERR lines */
@@ -45,6 +46,8 @@ struct rig {
     struct op *ops[RIG_OPS]; /* submitted, not finished yet */
     uint64_t asked_us[RIG_OPS];
     uint32_t op_count;
+    uint32_t opened; /* each has another id */
+    bool opening;
     uint32_t session_count;
     struct rig_session sessions[RIG_SESSIONS];
 };
@@ -68,6 +71,9 @@ unsigned rig_open_tcp(struct rig *rig);
 
 /* A new session in the place of one that has ended; its greeting is dropped. */
 void rig_reopen(struct rig *rig, unsigned session);
+
+/* Its id, in hex, as the greeting has it; 33 bytes. */
+void rig_id(const struct rig *rig, unsigned session, char *hex);
 
 void rig_event(struct rig *rig, unsigned session, enum core_event_kind kind);
 void rig_step(struct rig *rig, struct core_event *event);
@@ -103,6 +109,9 @@ void rig_lock(
 void rig_wait(struct rig *rig, unsigned session, const char *request);
 
 void rig_hint(struct rig *rig, uint64_t request);
+void rig_broken(struct rig *rig, uint64_t request, uint64_t fence);
+void rig_news(struct rig *rig, const char *news, size_t len);
+void rig_stop(struct rig *rig);
 uint64_t rig_count(const struct rig *rig, enum counter counter);
 
 #endif

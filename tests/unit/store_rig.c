@@ -137,6 +137,10 @@ srig_op(struct srig *rig, enum op_kind kind, uint16_t slot)
     op->hard_end_us = WHEEL_NEVER;
     op->limit = 10;
     op->give_up_us = rig->now_us + 5000000;
+    if (kind == OP_PUBLISH) {
+        op->words[0] = TEXT("broker-2");
+        op->words[1] = TEXT("a message");
+    }
     list_init(&ops);
     list_push_back(&ops, &op->link);
     store_submit(rig->store, rig->now_us, &ops);
@@ -291,6 +295,8 @@ srig_answer(struct srig *rig, uint32_t link)
     else if (text_equal(second, TEXT("ID")))
         srig_reply(rig, link,
             &(struct resp){.type = RESP_INTEGER, .integer = rig->client_id++});
+    else if (text_equal(verb, TEXT("PUBLISH")))
+        srig_reply(rig, link, &(struct resp){.type = RESP_INTEGER});
     else if (text_equal(verb, TEXT("TIME")))
         answer_time(rig, link);
     else if (text_equal(verb, TEXT("CLUSTER")))
@@ -328,7 +334,7 @@ srig_encode(
     at += RECORD_ID_BYTES;
     for (unsigned i = 0; i < count; i++) {
         at = put(at, (uint64_t)status, 1);
-        at = put(at, 0, 3);
+        at = put(at, 0, 5);
         at = put(at, 3, 4);
         at = put_number(at, 11);
         at = put_number(at, status == RECORD_OK ? 22 : 0);

@@ -23,7 +23,7 @@ START_TEST(grant_and_unlock)
 
     rig_say(rig, s, "1 LOCK a");
     struct op *op = rig_op(rig, OP_ACQUIRE);
-    ck_assert(!op->retry && !op->no_queue && op->hold_ms == 0);
+    ck_assert(!op->retry && !op->no_queue && op->ask.hold_ms == 0);
     ck_assert_uint_eq(op->lease_ms, RIG_LEASE_MS);
     ck_assert_uint_eq(op->give_up_us, rig->now_us + 5 * SECOND_US);
     rig_silent(rig, s);
@@ -456,7 +456,7 @@ START_TEST(lease_shorter)
 
     rig_say(rig, s, "LOCK a lease=2s");
     struct op *op = rig_op(rig, OP_ACQUIRE);
-    ck_assert_uint_eq(op->hold_ms, 2000);
+    ck_assert_uint_eq(op->ask.hold_ms, 2000);
     rig_granted(rig, op, 5);
     rig_expect(rig, s, "- OK fence=5 ttl_ms=1978 count=1");
     rig_pass_us(rig, 2000000 - 22000 - 1);

@@ -310,16 +310,17 @@ START_TEST(stop_in_each_state)
     rig_expect(rig, s, "13 OK count=0");
     rig_silent(rig, s);
     ck_assert(!core_stopped(rig->core));
-    /* What is held at the end of grace is lost, and told before the BYE. */
+    /* What is held at the end of grace is renewed once more and forgotten. */
     rig_pass(rig, 9996);
     rig_silent(rig, s);
     rig_granted(rig, rig_op(rig, OP_RENEW), 5);
     rig_pass(rig, 5);
-    rig_expect(rig, s, "* LOST held fence=5 reason=drain");
     rig_expect(rig, s, "* BYE drain");
     ck_assert(rig->sessions[s].closed);
     ck_assert(!core_stopped(rig->core));
-    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    ck_assert_uint_eq(rig_op(rig, OP_RENEW)->fence, 5);
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_no_op(rig);
     ck_assert(core_stopped(rig->core));
     rig_end(rig);
 }
@@ -416,7 +417,10 @@ START_TEST(limits)
     rig_start(rig);
     unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
-    (void)rig_open(rig);
+    /* As many again may be away. */
+    ck_assert_uint_eq(core_sessions_room(&rig->settings), 6);
+    for (unsigned i = 2; i < 6; i++)
+        (void)rig_open(rig);
     struct core_event open = {.kind = CORE_OPEN};
     open.open.peer = "";
     rig_step(rig, &open);
@@ -665,6 +669,33 @@ START_TEST(lists)
 END_TEST
 
 /* What is left when a core is destroyed goes with it. */
+/* Kept for its holds alone: another broker has them now, and it goes. */
+START_TEST(kept_for_nothing)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    struct core_totals totals;
+
+    rig_say(rig, s, "HELLO keep=1h");
+    (void)rig_line(rig, s);
+    rig_lock(rig, s, "LOCK a", 5);
+    rig_lock(rig, s, "LOCK b", 6);
+    rig_event(rig, s, CORE_DROP);
+    rig_pass(rig, RIG_LEASE_MS / 3);
+    core_totals(rig->core, &totals);
+    ck_assert_uint_eq(totals.sessions, 1);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_GONE);
+    core_totals(rig->core, &totals);
+    ck_assert_uint_eq(totals.sessions, 1);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_MOVED);
+    core_totals(rig->core, &totals);
+    ck_assert_uint_eq(totals.sessions, 0);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_closed_kept), 1);
+    rig_end(rig);
+}
+
+END_TEST
+
 START_TEST(destroyed_in_the_midst)
 {
     struct rig *rig = rig_new();
@@ -700,6 +731,7 @@ core_session_suite(void)
     tcase_add_test(tests, held_in_parts);
     tcase_add_test(tests, show);
     tcase_add_test(tests, lists);
+    tcase_add_test(tests, kept_for_nothing);
     tcase_add_test(tests, destroyed_in_the_midst);
     suite_add_tcase(suite, tests);
     return suite;

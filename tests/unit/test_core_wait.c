@@ -588,7 +588,7 @@ START_TEST(unheard_refreshes_all)
     unsigned s = rig_open(rig);
     struct core_event event = {.kind = CORE_UNHEARD};
 
-    rig_lock(rig, s, "LOCK a", 5);
+    rig_lock(rig, rig_open(rig), "LOCK a", 5);
     rig_wait(rig, s, "LOCK b");
     rig_wait(rig, s, "LOCK c");
     rig_say(rig, s, "LOCK d");

@@ -75,6 +75,8 @@ request_write(const struct request *request, char *out, size_t out_bytes)
         &reply, out, out_bytes, request->tag, command_name(request->command));
     if (request->argument.len > 0)
         reply_word(&reply, request->argument);
+    for (uint32_t i = 1; i < request->name_count; i++)
+        reply_word(&reply, request->names[i]);
     for (int i = 0; i < REQUEST_KEY_COUNT; i++) {
         if (!request_has(request, (enum request_key)i))
             continue;
@@ -151,6 +153,10 @@ START_TEST(test_good_lines)
         {"1 LOCK 12", "1 LOCK 12"},
         {"1 LOCK LOCK", "1 LOCK LOCK"},
         {"1 LOCK a wait=%35s", "1 LOCK a wait=5000"},
+        {"LOCK a b%20 12 wait=1", "- LOCK a b%20 12 wait=1"},
+        {"LOCK a mode=shared delay=2s deadlock=0",
+            "- LOCK a mode=shared delay=2000 deadlock=0"},
+        {"LOCK a limit=3 permits=2", "- LOCK a permits=2 limit=3"},
         {"UNLOCK a fence=1", "- UNLOCK a fence=1"},
         {"UNLOCK a fence=9007199254740991",
             "- UNLOCK a fence=9007199254740991"},
@@ -164,6 +170,18 @@ START_TEST(test_good_lines)
         {"HELLO", "- HELLO"},
         {"HELLO name=shop%20one heartbeat=2s",
             "- HELLO name=shop%20one heartbeat=2000"},
+        {"HELLO keep=1h resume=00112233445566778899aabbccddeeff gen=2",
+            "- HELLO keep=3600000 resume=00112233445566778899aabbccddeeff "
+            "gen=2"},
+        {"CLAIM a fence=5 count=4294967295",
+            "- CLAIM a count=4294967295 fence=5"},
+        {"WATCH a", "- WATCH a"},
+        {"UNWATCH a", "- UNWATCH a"},
+        {"BREAK a fence=5", "- BREAK a fence=5"},
+        {"KILL 0123abcd", "- KILL 0123abcd"},
+        {"KILL 00112233445566778899aabbccddeeff",
+            "- KILL 00112233445566778899aabbccddeeff"},
+        {"DRAIN", "- DRAIN"},
         {"PONG 9007199254740991", "- PONG 9007199254740991"},
         {"QUIT", "- QUIT"},
         {"1  LOCK   a    wait=1", "1 LOCK a wait=1"},
@@ -214,8 +232,8 @@ START_TEST(test_unknown_commands)
     /* Prefixes and extensions of a verb are not the verb. */
     static const char *const verbs[] = {"LOC", "LOCKX", "LOCK%20", "RELEASEX",
         "UNLOCKX", "QUITTER", "PIN", "PINGS", "L", "%4cOCK", "LOCK=a", "=",
-        ":LOCK", "AUTH", "CLAIM", "WATCH", "UNWATCH", "KILL", "BREAK", "DRAIN",
-        "GET", "*", "LOCK\x5f"};
+        ":LOCK", "AUTH", "CLAIMS", "WATC", "UNWATCHED", "KILL9", "BREAKX",
+        "DRAINS", "GET", "*", "LOCK\x5f"};
 
     for (size_t i = 0; i < COUNT(verbs); i++) {
         expect_bad(verbs[i], "", ERROR_UNKNOWN, "no such command");
@@ -235,8 +253,18 @@ START_TEST(test_bad_words)
     expect_bad("1 SHOW", "1", ERROR_BADREQ, "name is missing");
     expect_bad("1 CANCEL", "1", ERROR_BADREQ, "tag is missing");
     expect_bad("1 PONG", "1", ERROR_BADREQ, "number is missing");
-    expect_bad("1 LOCK a b", "1", ERROR_BADREQ, "too many words");
-    expect_bad("1 LOCK a b wait=0", "1", ERROR_BADREQ, "too many words");
+    expect_bad("1 LOCK 1 2 3 4 5 6 7 8 9 a b c d e f g h", "1", ERROR_BADREQ,
+        "too many names");
+    expect_bad("1 LOCK a b wait=0 c", "1", ERROR_BADREQ, "words come before");
+    expect_bad("1 LOCK a b%", "1", ERROR_BADREQ, "two hex digits");
+    expect_bad("1 CLAIM a b fence=1", "1", ERROR_BADREQ, "too many words");
+    expect_bad("1 WATCH", "1", ERROR_BADREQ, "name is missing");
+    expect_bad("1 WATCH a b", "1", ERROR_BADREQ, "too many words");
+    expect_bad("1 BREAK", "1", ERROR_BADREQ, "name is missing");
+    expect_bad("1 DRAIN now", "1", ERROR_BADREQ, "too many words");
+    expect_bad("1 KILL", "1", ERROR_BADREQ, "session is missing");
+    expect_bad("1 KILL abc", "1", ERROR_BADREQ, "8 or 32 hex digits");
+    expect_bad("1 KILL 123456789", "1", ERROR_BADREQ, "8 or 32 hex digits");
     expect_bad("1 UNLOCK a b", "1", ERROR_BADREQ, "too many words");
     expect_bad("1 PING a", "1", ERROR_BADREQ, "too many words");
     expect_bad("1 HELD a", "1", ERROR_BADREQ, "too many words");
@@ -246,7 +274,8 @@ START_TEST(test_bad_words)
     expect_bad("1 LOCK wait=0 a", "1", ERROR_BADREQ, "words come before");
     expect_bad("1 LOCK :a", "1", ERROR_BADREQ, "%3A");
     expect_bad("1 LOCK :", "1", ERROR_BADREQ, "%3A");
-    expect_bad("1 LOCK a :text", "1", ERROR_BADREQ, "too many words");
+    expect_bad("1 LOCK a :text", "1", ERROR_BADREQ, "%3A");
+    expect_bad("1 SHOW a :text", "1", ERROR_BADREQ, "too many words");
     expect_bad("1 CANCEL a", "1", ERROR_BADREQ, "not a tag");
     expect_bad("1 CANCEL %31", "1", ERROR_BADREQ, "not a tag");
     expect_bad("1 CANCEL 12345678901234567", "1", ERROR_BADREQ, "not a tag");
@@ -256,9 +285,12 @@ END_TEST
 
 START_TEST(test_bad_keys)
 {
-    static const char *const unknown[] = {"mode=shared", "limits=1",
-        "permits=1", "delay=1s", "keep=1s", "resume=ab", "gen=1", "wai=1",
-        "waitt=1", "=1", "=", "w%61it=1", "count=1", "-=1", "wait\x7e=1"};
+    static const char *const unknown[] = {"modes=shared", "limits=1",
+        "permit=1", "delays=1s", "kee=1s", "resumes=ab", "generation=1",
+        "wai=1", "waitt=1", "=1", "=", "w%61it=1", "holds=1", "-=1",
+        "wait\x7e=1"};
+    static const char *const misplaced[] = {"keep=1s", "resume=ab", "gen=2",
+        "count=1", "cursor=1", "name=x", "heartbeat=1s", "fence=1"};
 
     for (size_t i = 0; i < COUNT(unknown); i++) {
         expect_bad(line_with("1 LOCK a ", unknown[i], ""), "1", ERROR_BADREQ,
@@ -266,8 +298,10 @@ START_TEST(test_bad_keys)
         expect_bad(line_with("1 HELLO ", unknown[i], ""), "1", ERROR_BADREQ,
             "unknown key");
     }
-    expect_bad("1 LOCK a limit=2", "1", ERROR_BADREQ,
-        "limit= is not a key of this command");
+    for (size_t i = 0; i < COUNT(misplaced); i++)
+        expect_bad(line_with("1 LOCK a ", misplaced[i], ""), "1", ERROR_BADREQ,
+            "= is not a key of this command");
+    expect_bad("1 CLAIM a", "1", ERROR_BADREQ, "fence= is missing");
     expect_bad(
         "1 LOCK a wait=1 wait=1", "1", ERROR_BADREQ, "wait= was given twice");
     expect_bad("1 LOCK a wait=1 owner=x WAIT=2", "1", ERROR_BADREQ,
@@ -382,6 +416,7 @@ START_TEST(test_lengths)
         const char *what;
     } words[] = {{"1 LOCK a owner=", PROTO_OWNER_MAX, "1 to 32 bytes"},
         {"1 LOCK a note=", PROTO_NOTE_MAX, "1 to 128 bytes"},
+        {"1 LOCK a mode=", 16, "1 to 16 bytes"},
         {"1 HELLO name=", PROTO_CLIENT_MAX, "1 to 64 bytes"}};
 
     expect_good_words("1 LOCK ", "x", PROTO_NAME_MAX);
@@ -467,6 +502,10 @@ START_TEST(test_ranges_of_durations)
     expect_bad("1 HELLO heartbeat=0", "1", ERROR_BADREQ, "heartbeat= must be");
     expect_bad(
         "1 HELLO heartbeat=3600001", "1", ERROR_BADREQ, "heartbeat= must be");
+    expect_good("1 HELLO keep=0", "1 HELLO keep=0");
+    expect_bad("1 HELLO keep=3600001", "1", ERROR_BADREQ, "keep= must be");
+    expect_good("1 LOCK a delay=24h", "1 LOCK a delay=86400000");
+    expect_bad("1 LOCK a delay=86400001", "1", ERROR_BADREQ, "delay= must be");
 }
 
 END_TEST
@@ -489,6 +528,13 @@ START_TEST(test_numbers)
     }
     expect_bad("1 SHOW a limit=4294967296", "1", ERROR_BADREQ, "limit= must");
     expect_bad("1 LOCKS cursor=4294967296", "1", ERROR_BADREQ, "cursor= must");
+    expect_bad("1 LOCK a limit=1 permits=0", "1", ERROR_BADREQ,
+        "permits= must be a decimal number from 1 to 1000000");
+    expect_bad("1 LOCK a permits=1000001", "1", ERROR_BADREQ, "permits= must");
+    expect_bad("1 HELLO gen=1", "1", ERROR_BADREQ, "gen= must");
+    expect_bad("1 HELLO gen=4294967296", "1", ERROR_BADREQ, "gen= must");
+    expect_bad("1 CLAIM a fence=1 count=0", "1", ERROR_BADREQ, "count= must");
+    expect_bad("1 LOCK a deadlock=2", "1", ERROR_BADREQ, "must be 0 or 1");
     expect_bad("1 LOCK a progress=2", "1", ERROR_BADREQ, "must be 0 or 1");
     expect_bad("1 LOCK a progress=yes", "1", ERROR_BADREQ, "must be 0 or 1");
     expect_bad("1 LOCK a progress=01", "1", ERROR_BADREQ, "must be 0 or 1");
@@ -513,27 +559,31 @@ END_TEST
 START_TEST(test_every_key_of_every_command)
 {
     static const char *const samples[] = {
-        [WORD] = "x", [DURATION] = "1s", [NUMBER] = "1", [FLAG] = "1"};
+        [WORD] = "x", [DURATION] = "1s", [NUMBER] = "2", [FLAG] = "1"};
 
     for (int command = 0; command < COMMAND_COUNT; command++) {
         const char *usage = command_usage((enum command)command);
-        const char *argument = strstr(usage, " name") != NULL  ? " a"
-                               : strstr(usage, " TAG") != NULL ? " 1"
-                               : strstr(usage, " n") != NULL   ? " 1"
-                                                               : "";
+        const char *argument = strstr(usage, " name") != NULL      ? " a"
+                               : strstr(usage, " TAG") != NULL     ? " 1"
+                               : strstr(usage, " session") != NULL ? " 0123abcd"
+                               : strstr(usage, " n") != NULL       ? " 1"
+                                                                   : "";
 
         for (int key = 0; key < REQUEST_KEY_COUNT; key++) {
             char line[128], listed[32];
             struct parsed parsed;
+            const char *sample = key == REQUEST_KEY_RESUME
+                                     ? "00112233445566778899aabbccddeeff"
+                                     : samples[key_types[key]];
 
             snprintf(listed, sizeof(listed), "%s=", key_words[key]);
             snprintf(line, sizeof(line), "%s%s %s%s",
-                command_name((enum command)command), argument, listed,
-                samples[key_types[key]]);
+                command_name((enum command)command), argument, listed, sample);
             parse_bytes(&parsed, line, strlen(line), PROTO_NAME_MAX);
             if (parsed.status == REQUEST_BAD &&
                 strstr(parsed.error.what, "is missing") != NULL)
-                ck_assert_ptr_nonnull(strstr(usage, " lease=D"));
+                ck_assert(strstr(usage, " lease=D") != NULL ||
+                          strstr(usage, " fence=F") != NULL);
             else
                 ck_assert_msg((parsed.status == REQUEST_OK) ==
                                   (strstr(usage, listed) != NULL),

@@ -127,6 +127,9 @@ START_TEST(statuses)
         {RECORD_BUSY, OP_BUSY},
         {RECORD_FULL, OP_FULL},
         {RECORD_GONE, OP_GONE},
+        {RECORD_CONFLICT, OP_CONFLICT},
+        {RECORD_BROKEN, OP_BROKEN},
+        {RECORD_MOVED, OP_MOVED},
         {RECORD_NEWER, OP_REFUSED},
         {RECORD_CORRUPT, OP_REFUSED},
     };
@@ -172,6 +175,70 @@ START_TEST(late_is_tried_again)
     srig_status(rig, op, OP_UNSENT);
     ck_assert_uint_ge(rig->now_us, op->give_up_us);
     ck_assert_uint_lt(calls, 600);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* What a call that did nothing said of a holder is not the next one's. */
+START_TEST(late_and_told)
+{
+    static const char about[] = "\x64\0\0\0\x14\0\0\0\1w\4shop\0";
+    struct srig *rig = srig_single();
+    struct op *op = srig_op(rig, OP_ACQUIRE, 0);
+    char bytes[200];
+
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    size_t len = srig_encode(rig, bytes, 1, RECORD_LATE);
+    bytes[8 + RECORD_ID_BYTES + 4] = 16;
+    memcpy(bytes + len, about, 16);
+    srig_bytes(rig, 0, bytes, len + 16);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_WAITING);
+    srig_status(rig, op, OP_WAITING);
+    ck_assert(!op->result.told);
+    ck_assert_uint_eq(op->result.holder_client.len, 0);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* A message to another broker is no script call, and its number no result. */
+START_TEST(messages)
+{
+    struct srig *rig = srig_single();
+    struct op *op = srig_op(rig, OP_PUBLISH, 0);
+
+    srig_turn(rig);
+    expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
+    srig_answer(rig, 0);
+    srig_status(rig, op, OP_OK);
+    /* Refused, for ever or for now; answered with what it cannot be. */
+    op = srig_op(rig, OP_PUBLISH, 0);
+    srig_turn(rig);
+    expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
+    srig_error(rig, 0, "ERR what");
+    srig_status(rig, op, OP_REFUSED);
+    op = srig_op(rig, OP_PUBLISH, 0);
+    srig_turn(rig);
+    (void)srig_next(rig, 0);
+    srig_error(rig, 0, "LOADING x");
+    srig_pass(rig, 80);
+    expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
+    srig_reply(rig, 0, &(struct resp){.type = RESP_STATUS});
+    srig_status(rig, op, OP_REFUSED);
+    /* It goes last, and a script's answer is not its own. */
+    op = srig_op(rig, OP_PUBLISH, 0);
+    struct op *release = srig_op(rig, OP_RELEASE, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
+    srig_reply(rig, 0, &(struct resp){.type = RESP_INTEGER});
+    srig_status(rig, release, OP_REFUSED);
+    srig_lose(rig, 0);
+    srig_status(rig, op, OP_UNKNOWN);
     srig_end(rig);
 }
 
@@ -364,14 +431,14 @@ START_TEST(garbage)
         srig_turn(rig);
         expect(rig, 0, "EVALSHA 2");
         srig_bytes(rig, 0, bytes, len);
-        srig_status(rig, one, len < 48 + 36 ? OP_REFUSED : OP_OK);
+        srig_status(rig, one, len < 48 + 38 ? OP_REFUSED : OP_OK);
         srig_status(rig, two, OP_REFUSED);
     }
     /* A status that there is not; grants that are not there. */
     struct op *op = srig_op(rig, OP_RENEW, 0);
     srig_turn(rig);
     expect(rig, 0, "EVALSHA 1");
-    bytes[48] = RECORD_CORRUPT + 1;
+    bytes[48] = RECORD_MOVED + 1;
     srig_bytes(rig, 0, bytes, whole);
     srig_status(rig, op, OP_REFUSED);
     op = srig_op(rig, OP_RENEW, 0);
@@ -389,7 +456,7 @@ END_TEST
 START_TEST(random_bytes)
 {
     static const enum op_kind kinds[] = {
-        OP_ACQUIRE, OP_RELEASE, OP_RENEW, OP_LOOK, OP_INSPECT};
+        OP_ACQUIRE, OP_RELEASE, OP_RENEW, OP_LOOK, OP_INSPECT, OP_BREAK};
     struct srig *rig = srig_single();
     struct random random;
     char bytes[700];
@@ -398,7 +465,7 @@ START_TEST(random_bytes)
     for (unsigned i = 0; i < GARBAGE; i++) {
         rig->op_count = 0;
         memset(rig->done, 0, sizeof(rig->done));
-        struct op *op = srig_op(rig, kinds[i % 5], 0);
+        struct op *op = srig_op(rig, kinds[i % 6], 0);
         srig_turn(rig);
         if (srig_next(rig, 0)[0] != 'E')
             ck_abort();
@@ -446,21 +513,21 @@ START_TEST(inspect)
     size_t at = srig_encode(rig, bytes, 1, RECORD_OK);
     bytes[at] = 2;
     char *head = bytes + at + 4;
-    head[2] = 96 + 8;
+    head[2] = 104 + 8;
     head[32] = 2;
     head[36] = 1;
-    char *one = head + 120;
-    char *two = one + 104;
+    char *one = head + 136;
+    char *two = one + 112;
     one[0] = 7;
     one[2] = 5;
-    memcpy(one + 96, "\1o\0\1n", 5);
+    memcpy(one + 104, "\1o\0\1n", 5);
     uint64_t end_ms = 1700000000000u + rig->now_us / 1000 + 500;
     number = (double)end_ms;
     memcpy(one + 24, &number, 8);
     memcpy(one + 80, "broker-2", 8);
     two[0] = 1;
     memcpy(two + 24, &number, 8);
-    size_t len = (size_t)(two + 104 - bytes);
+    size_t len = (size_t)(two + 112 - bytes);
     srig_bytes(rig, 0, bytes, len);
     srig_status(rig, op, OP_OK);
     ck_assert_uint_eq(op->result.holders, 1);
@@ -474,15 +541,15 @@ START_TEST(inspect)
     ck_assert(text_equal(tickets[0].client, TEXT("")));
     ck_assert(text_equal(tickets[0].note, TEXT("n")));
     /* The words are longer than they are; cut off; a width of nothing. */
-    one[96] = 40;
+    one[104] = 40;
     srig_bytes(rig, 0, bytes, len);
     srig_status(rig, op + 1, OP_REFUSED);
-    one[96] = 1;
+    one[104] = 1;
     for (int wrong = 0; wrong < 4; wrong++) {
         op = srig_op(rig, OP_INSPECT, 0);
         srig_turn(rig);
         expect(rig, 0, "EVALSHA 1");
-        head[2] = (char)(wrong == 0 ? 95 : 104);
+        head[2] = (char)(wrong == 0 ? 103 : 112);
         head[36] = wrong == 1 ? 3 : 1;
         one[2] = wrong == 2 ? 9 : 5;
         srig_bytes(rig, 0, bytes, wrong == 3 ? len - 1 : len);
@@ -514,6 +581,8 @@ store_call_suite(void)
     tcase_add_test(tests, result_fields);
     tcase_add_test(tests, statuses);
     tcase_add_test(tests, late_is_tried_again);
+    tcase_add_test(tests, late_and_told);
+    tcase_add_test(tests, messages);
     tcase_add_test(tests, noscript_loads_once);
     tcase_add_test(tests, order_is_kept);
     tcase_add_loop_test(

@@ -367,8 +367,8 @@ START_TEST(hints)
 {
     struct srig *rig = srig_single();
     char payload[17] = "G";
-    uint64_t request = 0x1234567890abcdef;
-    uint64_t fence = 0;
+    const uint64_t request = 0x1234567890abcdef;
+    struct store_hint hint;
     double number = 77;
 
     (void)store_take_unheard(rig->store);
@@ -378,12 +378,18 @@ START_TEST(hints)
     publish(rig, "", 0);
     payload[0] = 'H';
     publish(rig, payload, 17);
-    ck_assert(!store_take_hint(rig->store, &request, &fence));
+    ck_assert(!store_take_hint(rig->store, &hint));
     payload[0] = 'G';
     publish(rig, payload, 17);
-    ck_assert(store_take_hint(rig->store, &request, &fence));
-    ck_assert_uint_eq(request, 0x1234567890abcdef);
-    ck_assert_uint_eq(fence, 77);
+    ck_assert(store_take_hint(rig->store, &hint));
+    ck_assert_uint_eq(hint.request, request);
+    ck_assert_uint_eq(hint.fence, 77);
+    ck_assert(!hint.broken);
+    payload[0] = 'B';
+    publish(rig, payload, 17);
+    ck_assert(store_take_hint(rig->store, &hint));
+    ck_assert(hint.broken);
+    ck_assert_uint_eq(hint.request, request);
     number = -1;
     memcpy(payload + 9, &number, 8);
     for (unsigned i = 0; i <= HINTS_MAX; i++)
@@ -391,9 +397,9 @@ START_TEST(hints)
     /* Some were too many. */
     ck_assert(store_take_unheard(rig->store));
     for (unsigned i = 0; i < HINTS_MAX; i++)
-        ck_assert(store_take_hint(rig->store, &request, &fence));
-    ck_assert_uint_eq(fence, 0);
-    ck_assert(!store_take_hint(rig->store, &request, &fence));
+        ck_assert(store_take_hint(rig->store, &hint));
+    ck_assert_uint_eq(hint.fence, 0);
+    ck_assert(!store_take_hint(rig->store, &hint));
     /* And while nobody listened. */
     srig_lose(rig, LINK_SUBSCRIBER);
     ck_assert(!store_take_unheard(rig->store));
@@ -404,6 +410,57 @@ START_TEST(hints)
 
 END_TEST
 
+/* What watchers and the search for deadlocks are told, as it came. */
+START_TEST(news)
+{
+    struct srig *rig = srig_single();
+    char payload[70];
+    struct text text;
+    size_t taken = 0;
+
+    (void)store_take_unheard(rig->store);
+    memset(payload, 'W', sizeof(payload));
+    publish(rig, "W", 1);
+    publish(rig, "X23", 3);
+    ck_assert(!store_take_news(rig->store, &text));
+    publish(rig, "Wholdfast:{a}", 13);
+    ck_assert(store_take_news(rig->store, &text));
+    ck_assert(text_equal(text, TEXT("Wholdfast:{a}")));
+    ck_assert(!store_take_news(rig->store, &text));
+    static const char *const kinds[] = {"D\0\1", "V\0\2", "K\0\3"};
+    for (int i = 0; i < 3; i++)
+        publish(rig, kinds[i], 3);
+    for (int i = 0; i < 3; i++) {
+        ck_assert(store_take_news(rig->store, &text));
+        ck_assert_uint_eq(text.len, 3);
+        taken += (size_t)text.at[2];
+    }
+    ck_assert_uint_eq(taken, 6);
+    /* Too many, or too much of them. */
+    for (unsigned i = 0; i < NEWS_MAX; i++)
+        publish(rig, payload, 2);
+    ck_assert(!store_take_unheard(rig->store));
+    publish(rig, payload, 2);
+    ck_assert(store_take_unheard(rig->store));
+    for (unsigned i = 0; i < NEWS_MAX; i++)
+        ck_assert(store_take_news(rig->store, &text));
+    ck_assert(!store_take_news(rig->store, &text));
+    for (size_t left = NEWS_BYTES; left >= 70; left -= 70)
+        publish(rig, payload, 70);
+    ck_assert(!store_take_unheard(rig->store));
+    publish(rig, payload, 70);
+    ck_assert(store_take_unheard(rig->store));
+    for (taken = 0; store_take_news(rig->store, &text); taken++)
+        ck_assert(text_equal(text, text_make(payload, 70)));
+    ck_assert_uint_eq(taken, NEWS_BYTES / 70);
+    publish(rig, payload, 70);
+    ck_assert(store_take_news(rig->store, &text));
+    srig_end(rig);
+}
+
+END_TEST
+
+/* One channel for this broker, one for all that watch; both must be had. */
 START_TEST(subscribe_refused)
 {
     struct srig *rig = srig_single();
@@ -411,8 +468,15 @@ START_TEST(subscribe_refused)
     srig_lose(rig, LINK_SUBSCRIBER);
     srig_pass(rig, 100);
     srig_connect(rig, LINK_SUBSCRIBER);
+    (void)store_take_unheard(rig->store);
     while (strncmp(srig_next(rig, LINK_SUBSCRIBER), "SUBSCRIBE", 9) != 0)
         srig_answer(rig, LINK_SUBSCRIBER);
+    ck_assert(text_equal(rig->words[1], TEXT("holdfast/broker/watch")));
+    if (_i == 1) {
+        srig_answer(rig, LINK_SUBSCRIBER);
+        ck_assert(!store_take_unheard(rig->store));
+        expect(rig, LINK_SUBSCRIBER, "SUBSCRIBE holdfast/broker/broker-1");
+    }
     srig_error(rig, LINK_SUBSCRIBER, "-NOPERM no");
     ck_assert_uint_eq(rig->links[LINK_SUBSCRIBER].closes, 1);
     /* Without a node to ask there is nobody to subscribe at. */
@@ -445,7 +509,8 @@ store_link_suite(void)
     tcase_add_test(tests, pings_when_idle);
     tcase_add_test(tests, reply_to_nothing);
     tcase_add_test(tests, hints);
-    tcase_add_test(tests, subscribe_refused);
+    tcase_add_test(tests, news);
+    tcase_add_loop_test(tests, subscribe_refused, 0, 2);
     suite_add_tcase(suite, tests);
     return suite;
 }

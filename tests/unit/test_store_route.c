@@ -528,7 +528,7 @@ random_reply(struct srig *rig, uint32_t link, struct random *random)
 
     if (what < 70)
         srig_results(rig, link, count,
-            (enum record_status)random_below(random, RECORD_CORRUPT + 1));
+            (enum record_status)random_below(random, RECORD_MOVED + 1));
     else if (what < 97)
         srig_error(rig, link,
             errors[random_below(random, sizeof(errors) / sizeof(errors[0]))]);

@@ -1,0 +1,446 @@
+/*
+ * LOCK of several names: all or none.
+ *
+ * The names are taken one after the other in the order of their bytes, which is
+ * the same for everybody, so that two such requests never wait for one another.
+ * Each part is a LOCK of its own, whose answer comes here instead of to the
+ * client. All of them take their turn at their tickets when the request comes,
+ * and keep it until it is answered, so that what the client sent after it on
+ * any of the names comes after it.
+ *
+ * Until the last one is had, what was had before is no hold that the client
+ * knows of: it is not listed, not given back by UNLOCK, and where it is lost or
+ * another part fails, all of it is given back and the request refused.
+ *
+ * With lease= the parts are renewed until the last one is had; then the lease
+ * begins, for all at once.
+ */
+#include "daemon/core/state.h"
+
+#include "daemon/base/assert.h"
+
+#include <stdlib.h>
+
+static struct text
+bundle_name(const struct bundle *bundle, uint32_t place)
+{
+    const struct bundle_part *part = &bundle->parts[place];
+
+    return text_make(bundle->text + part->offset, part->len);
+}
+
+static struct bundle *
+bundle_of(const struct core *core, const struct pending *pending)
+{
+    return slab_get(&core->bundles, pending->bundle);
+}
+
+/* Takes the bundle's names out of the request, in their order. NULL, or what is
+ * wrong with them. */
+static const char *
+bundle_fill(struct bundle *bundle, const struct request *request)
+{
+    uint32_t used = 0;
+
+    for (uint32_t i = 0; i < request->name_count; i++) {
+        struct text name = request->names[i];
+        uint32_t place = i;
+        while (place > 0) {
+            int way = text_compare(bundle_name(bundle, place - 1), name);
+            if (way == 0)
+                return "a name was given twice";
+            if (way < 0)
+                break;
+            bundle->parts[place] = bundle->parts[place - 1];
+            place--;
+        }
+        require(used + name.len <= sizeof(bundle->text));
+        memcpy(bundle->text + used, name.at, name.len);
+        bundle->parts[place] = (struct bundle_part){
+            .offset = (uint16_t)used, .len = (uint16_t)name.len, .position = i};
+        used += (uint32_t)name.len;
+    }
+    bundle->count = request->name_count;
+    return NULL;
+}
+
+/* The hold that part `place` has; NULL: it is gone. */
+static struct ticket *
+bundle_hold(
+    const struct core *core, const struct bundle *bundle, uint32_t place)
+{
+    const struct bundle_part *part = &bundle->parts[place];
+    struct ticket *ticket = slab_get(&core->tickets, part->ticket);
+
+    if (ticket == NULL || ticket->state != TICKET_HELD ||
+        ticket->fence != part->fence)
+        return NULL;
+    require(ticket->bundled > 0);
+    return ticket;
+}
+
+/* What was had stands for a LOCK that may come again. */
+static void
+bundle_leave(struct core *core, struct bundle *bundle)
+{
+    for (uint32_t i = 0; i < bundle->got; i++) {
+        struct ticket *ticket = bundle_hold(core, bundle, i);
+        if (ticket == NULL)
+            continue;
+        ticket->bundled--;
+        ticket->unattended = --ticket->holds == 0;
+    }
+    bundle->got = 0;
+}
+
+/* Gives back what was had. */
+static void
+bundle_roll_back(struct core *core, struct bundle *bundle)
+{
+    for (uint32_t i = 0; i < bundle->got; i++) {
+        struct ticket *ticket = bundle_hold(core, bundle, i);
+        if (ticket == NULL)
+            continue;
+        ticket->bundled--;
+        ticket_give_back(core, ticket);
+    }
+    bundle->got = 0;
+}
+
+static struct pending *
+bundle_part(
+    const struct core *core, const struct bundle *bundle, uint32_t place)
+{
+    return slab_get(&core->pendings, bundle->parts[place].pending);
+}
+
+/* Its parts go; what was sent after them has its turn when the step ends. */
+static void
+bundle_drop_parts(struct core *core, struct bundle *bundle)
+{
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        struct pending *part = bundle_part(core, bundle, i);
+        if (part == NULL)
+            continue;
+        if (part->ticket != NULL)
+            ticket_stir(core, part->ticket);
+        part->bundle = HANDLE_NONE;
+        part->part = PART_NONE;
+        pending_free(core, part);
+    }
+}
+
+/* The request is answered, and everything of it goes. */
+static void
+bundle_end(struct core *core, struct bundle *bundle)
+{
+    struct pending *whole = slab_get(&core->pendings, bundle->whole);
+
+    bundle_drop_parts(core, bundle);
+    slab_free(&core->bundles, bundle);
+    require(whole != NULL);
+    whole->bundle = HANDLE_NONE;
+    pending_free(core, whole);
+}
+
+/* The name that is the reason why not all are had: one that was lost, or the
+ * one that is being taken. */
+static struct text
+bundle_culprit(const struct bundle *bundle)
+{
+    uint32_t place = 0;
+
+    while (place < bundle->got &&
+           !handle_equal(bundle->parts[place].ticket, HANDLE_NONE))
+        place++;
+    return bundle_name(bundle, place);
+}
+
+/*
+ * A part has been refused: by `code`, of which more is said in key=value where
+ * there is a key. What was had is given back, unless the request is only called
+ * off here and the client goes on elsewhere.
+ */
+void
+bundle_refused(struct core *core, struct pending *part, enum error_code code,
+    const char *key, struct text value, const char *why)
+{
+    struct bundle *bundle = bundle_of(core, part);
+    struct pending *whole = slab_get(&core->pendings, bundle->whole);
+    struct reply reply;
+
+    require(whole != NULL);
+    bool moves =
+        code == ERROR_DRAINING ||
+        (code == ERROR_CANCELLED && whole->session->state == SESSION_CLOSING);
+    answer_error_begin(core, &reply, whole->tag, code);
+    if (key != NULL)
+        reply_pair(&reply, key, value);
+    reply_pair(&reply, "name", bundle_culprit(bundle));
+    reply_text(&reply, why != NULL ? why : error_meaning(code));
+    answer_end(core, whole->session, &reply);
+    if (moves && session_keeps(whole->session))
+        bundle_leave(core, bundle);
+    else
+        bundle_roll_back(core, bundle);
+    bundle_end(core, bundle);
+}
+
+/* The bundle of the ticket's session that has the ticket, and as which part. */
+static struct bundle *
+bundle_with(
+    const struct core *core, const struct ticket *ticket, uint32_t *place)
+{
+    struct handle handle = slab_handle(&core->tickets, ticket);
+
+    LIST_EACH (link, &ticket->session->pendings) {
+        const struct pending *pending =
+            container_of(link, struct pending, session_link);
+        struct bundle *bundle = bundle_of(core, pending);
+        if (bundle == NULL)
+            continue;
+        for (*place = 0; *place < bundle->got; ++*place)
+            if (handle_equal(bundle->parts[*place].ticket, handle))
+                return bundle;
+    }
+    require(false);
+    return NULL;
+}
+
+/* A hold was lost that bundles had: then nothing of them is to be had. True:
+ * the client knew nothing of that hold. */
+bool
+bundle_lost(struct core *core, struct ticket *ticket)
+{
+    bool unknown = ticket->bundled > 0 && ticket->holds == ticket->bundled;
+
+    while (ticket->bundled > 0) {
+        uint32_t place;
+        struct bundle *bundle = bundle_with(core, ticket, &place);
+        struct pending *part = bundle_part(core, bundle, bundle->got);
+        require(part != NULL);
+        bundle->parts[place].ticket = HANDLE_NONE;
+        ticket->bundled--;
+        ticket_cancel(core, part->ticket, part, ERROR_UNAVAILABLE,
+            "one of the names was had and lost again");
+    }
+    return unknown;
+}
+
+/*
+ * The request's connection has ended. What was had stands for a LOCK that may
+ * come again, where the session is kept; else it is released with all else.
+ */
+void
+bundle_abandon(struct core *core, struct pending *pending)
+{
+    struct bundle *bundle = bundle_of(core, pending);
+
+    pending->bundle = HANDLE_NONE;
+    if (bundle == NULL)
+        return;
+    bundle_leave(core, bundle);
+    bundle_drop_parts(core, bundle);
+    slab_free(&core->bundles, bundle);
+}
+
+/* OK fence=F1,F2: in the order of the request. */
+static void
+bundle_answer(
+    struct core *core, const struct bundle *bundle, const struct pending *whole)
+{
+    struct reply reply = answer_begin(core, whole->tag, "OK");
+    char fences[LOCK_NAMES_MAX * 21];
+    uint64_t by_position[LOCK_NAMES_MAX] = {0};
+    uint64_t ttl_ms = UINT64_MAX;
+    uint32_t holds = UINT32_MAX;
+    size_t len = 0;
+
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        const struct ticket *ticket =
+            slab_get(&core->tickets, bundle->parts[i].ticket);
+        require(ticket != NULL);
+        by_position[bundle->parts[i].position] = ticket->fence;
+        ttl_ms = us_min(ttl_ms, ticket_ttl_ms(core, ticket));
+        if (ticket->holds - ticket->bundled < holds)
+            holds = ticket->holds - ticket->bundled;
+    }
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        if (i > 0)
+            fences[len++] = ',';
+        len += text_from_u64(fences + len, by_position[i]);
+    }
+    reply_pair(&reply, "fence", text_make(fences, len));
+    reply_pair_number(&reply, "ttl_ms", ttl_ms);
+    reply_pair_number(&reply, "count", holds);
+    answer_end(core, whole->session, &reply);
+}
+
+/* All are had. What waited for that goes on, and a session that ends gives all
+ * back. */
+static void
+bundle_finish(struct core *core, struct bundle *bundle)
+{
+    struct pending *whole = slab_get(&core->pendings, bundle->whole);
+
+    require(whole != NULL);
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        struct ticket *ticket = bundle_hold(core, bundle, i);
+        require(ticket != NULL);
+        ticket->bundled--;
+        if (whole->ask.hold_ms > 0 && ticket->holds - ticket->bundled == 1)
+            ticket_set_lease(core, ticket, whole->ask.hold_ms);
+    }
+    bundle_answer(core, bundle, whole);
+    bundle_end(core, bundle);
+}
+
+/* The next part begins, at once or when its turn comes. */
+static void
+bundle_advance(struct core *core, struct bundle *bundle)
+{
+    const struct pending *whole = slab_get(&core->pendings, bundle->whole);
+    struct pending *part = bundle_part(core, bundle, bundle->got);
+
+    require(part != NULL && whole != NULL);
+    pending_begin_part(core, part, whole);
+    if (part->wait_us == 0 && whole->wait_us > 0) {
+        pending_error(core, part, ERROR_UNAVAILABLE, NULL);
+        return;
+    }
+    ticket_advance(core, part->ticket);
+}
+
+/* The part that is being taken is had. */
+void
+bundle_granted(struct core *core, struct pending *part, struct ticket *ticket)
+{
+    struct bundle *bundle = bundle_of(core, part);
+    struct bundle_part *place = &bundle->parts[bundle->got++];
+
+    ticket->bundled++;
+    place->ticket = slab_handle(&core->tickets, ticket);
+    place->fence = ticket->fence;
+    part->part = PART_HAD;
+    part->asked = false;
+    wheel_remove(&core->wheel, &part->timer);
+    if (bundle->got == bundle->count)
+        bundle_finish(core, bundle);
+    else
+        bundle_advance(core, bundle);
+}
+
+/* Takes a turn for every part. False: there was no room, and the request has
+ * been refused. */
+static bool
+bundle_line_up(struct core *core, struct bundle *bundle, struct pending *whole)
+{
+    struct text owner = text_make(bundle->owner, bundle->owner_len);
+    const char *limit = "requests";
+    uint32_t i;
+
+    for (i = 0; i < bundle->count; i++) {
+        struct pending *part = pending_create_part(core, whole);
+        if (part == NULL) {
+            count(core->counters, COUNTER_limit_requests);
+            break;
+        }
+        bundle->parts[i].pending = slab_handle(&core->pendings, part);
+        part->ticket = ticket_obtain(
+            core, whole->session, bundle_name(bundle, i), owner, &limit);
+        if (part->ticket == NULL)
+            break;
+        list_push_back(&part->ticket->pendings, &part->ticket_link);
+    }
+    if (i == bundle->count)
+        return true;
+    answer_limit(core, whole->session, whole->tag, limit);
+    bundle_end(core, bundle);
+    return false;
+}
+
+/* A LOCK of several names; `whole` has been made ready but for a ticket. */
+void
+bundle_begin(
+    struct core *core, struct pending *whole, const struct request *request)
+{
+    struct bundle *bundle = slab_alloc(&core->bundles);
+
+    if (bundle == NULL) {
+        pending_limit(core, whole, "requests");
+        return;
+    }
+    const char *wrong = bundle_fill(bundle, request);
+    if (wrong != NULL) {
+        slab_free(&core->bundles, bundle);
+        pending_error(core, whole, ERROR_BADREQ, wrong);
+        return;
+    }
+    if (request_has(request, REQUEST_KEY_OWNER)) {
+        struct text owner = request->word[REQUEST_KEY_OWNER];
+        memcpy(bundle->owner, owner.at, owner.len);
+        bundle->owner_len = (uint8_t)owner.len;
+    }
+    bundle->whole = slab_handle(&core->pendings, whole);
+    whole->bundle = slab_handle(&core->bundles, bundle);
+    if (bundle_line_up(core, bundle, whole))
+        bundle_advance(core, bundle);
+}
+
+/* The name that is waited for, and for whom; false: it is no part of any. */
+bool
+bundle_waits(const struct core *core, const struct pending *part,
+    const struct pending **whole, struct text *name)
+{
+    const struct bundle *bundle = bundle_of(core, part);
+
+    if (bundle == NULL)
+        return false;
+    *whole = slab_get(&core->pendings, bundle->whole);
+    *name = bundle_name(bundle, bundle->got);
+    return true;
+}
+
+/* Whether a name is waited for that somebody else has. */
+bool
+bundle_is_waiting(const struct core *core, const struct pending *part)
+{
+    const struct bundle *bundle = bundle_of(core, part);
+    const struct pending *asks = bundle_part(core, bundle, bundle->got);
+
+    if (asks == NULL || asks->ticket == NULL)
+        return false;
+    if (asks->ticket->state == TICKET_WAITING)
+        return true;
+    /* Or it stands behind one that came before, and waits. */
+    const struct pending *first =
+        container_of(asks->ticket->pendings.next, struct pending, ticket_link);
+    return pending_stands(first) && bundle_is_waiting(core, first);
+}
+
+/* It waits: what stands behind its other parts, where those come first, may
+ * have to be told. (What they stand behind came before: this goes one way.) */
+void
+bundle_stir(struct core *core, const struct pending *asks)
+{
+    const struct bundle *bundle = bundle_of(core, asks);
+
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        const struct pending *part = bundle_part(core, bundle, i);
+        if (part != asks && part->ticket->pendings.next == &part->ticket_link)
+            ticket_stir(core, part->ticket);
+    }
+}
+
+/* Calls the request off that `pending` is, or is a part of. */
+void
+bundle_cancel(struct core *core, const struct pending *pending,
+    enum error_code code, const char *why)
+{
+    const struct bundle *bundle = bundle_of(core, pending);
+
+    require(bundle != NULL);
+    struct pending *part = bundle_part(core, bundle, bundle->got);
+    require(part != NULL);
+    ticket_cancel(core, part->ticket, part, code, why);
+}

@@ -1,0 +1,582 @@
+/*
+ * Deadlocks: owners that wait for one another in a circle, over any number of
+ * locks and brokers.
+ *
+ * Edge-chasing after Chandy, Misra and Haas: when an owner that holds something
+ * has waited for a moment, a probe goes to the brokers of all who are in its
+ * way, and from those of them that wait too to whoever is in theirs. Where it
+ * comes back to its owner there was a circle, but its edges were seen one after
+ * the other. So it goes round a second time: an edge that was there both times,
+ * with the same wait and the same fence, was there all the time between, and so
+ * were all of them at the moment between the rounds. Then the youngest wait is
+ * ended; all who find the circle find the same one.
+ *
+ * What is in a wait's way is read from the record: whoever holds the lock, and
+ * whoever stands before and is not compatible. Of a semaphore only a sole
+ * holder counts, since where there are several anyone of them may make room.
+ *
+ * A search comes to each owner once, or the ways through a few long queues
+ * would be more than anybody can go: whichever way is the first is as good as
+ * all.
+ */
+#include "daemon/core/state.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <stdio.h>
+
+#define FIRST_US  30000  /* a wait may end by itself */
+#define AGAIN_US  600000 /* holders change, and messages are lost */
+#define WAITS_MAX 4      /* of one owner, that a probe follows */
+
+/* 'D' looks for a circle, 'V' verifies it, 'K' ends a wait of it. */
+#define NODE_BYTES (16 + 8 + 8 + 8 + 8 + 8 + 1)
+
+/* When a wait is to be looked at, if it is to be. */
+uint64_t
+deadlock_first_us(struct core *core, const struct ticket *ticket)
+{
+    if (ticket->session == NULL || ticket->session->held == 0)
+        return NEVER;
+    return core->now_us + core_jitter(core, FIRST_US);
+}
+
+/* The session's first hold: waits that were in no circle can be in one now. */
+void
+deadlock_held(struct core *core, const struct session *session)
+{
+    if (session->held != 1 || session->waiting == 0)
+        return;
+    LIST_EACH (link, &session->tickets) {
+        struct ticket *ticket = container_of(link, struct ticket, session_link);
+        if (ticket->state == TICKET_WAITING && ticket->probe_us == NEVER)
+            ticket_probe_at(
+                core, ticket, core->now_us + core_jitter(core, FIRST_US));
+    }
+}
+
+/* Whether a wait keeps its owner waiting. */
+static bool
+wait_counts(const struct ticket *ticket)
+{
+    if (ticket->state != TICKET_WAITING || list_empty(&ticket->pendings))
+        return false;
+    const struct pending *pending =
+        container_of(ticket->pendings.next, struct pending, ticket_link);
+    return pending->asked && pending->command == COMMAND_LOCK &&
+           !pending->no_deadlock;
+}
+
+static bool
+same_owner(const struct probe_node *a, const struct probe_node *b)
+{
+    return a->owner == b->owner && memcmp(a->session, b->session, 16) == 0;
+}
+
+/* --- messages ------------------------------------------------------------- */
+
+static char *
+put(char *at, const void *bytes, size_t len)
+{
+    memcpy(at, bytes, len);
+    return at + len;
+}
+
+/* kind, count, index, then the nodes; of 'D' one more, which is to be asked. */
+static void
+probe_encode(struct probe *probe)
+{
+    uint32_t nodes = probe->count + (probe->kind == 'D');
+    char *at = probe->payload;
+
+    *at++ = probe->kind;
+    *at++ = (char)probe->count;
+    *at++ = (char)probe->index;
+    for (uint32_t i = 0; i < nodes; i++) {
+        const struct probe_node *node = &probe->nodes[i];
+        at = put(at, node->session, 16);
+        at = put(at, &node->owner, 8);
+        at = put(at, node->broker, 8);
+        at = put(at, &node->request, 8);
+        at = put(at, &node->since_us, 8);
+        at = put(at, &node->fence, 8);
+        *at++ = (char)node->name_len;
+        at = put(at, node->name, node->name_len);
+    }
+    probe->payload_len = (uint32_t)(at - probe->payload);
+}
+
+static bool
+get(struct text *from, void *bytes, size_t len)
+{
+    if (from->len < len)
+        return false;
+    memcpy(bytes, from->at, len);
+    *from = text_make(from->at + len, from->len - len);
+    return true;
+}
+
+static bool
+node_decode(struct text *from, struct probe_node *node)
+{
+    return get(from, node->session, 16) && get(from, &node->owner, 8) &&
+           get(from, node->broker, 8) && get(from, &node->request, 8) &&
+           get(from, &node->since_us, 8) && get(from, &node->fence, 8) &&
+           get(from, &node->name_len, 1) &&
+           get(from, node->name, node->name_len);
+}
+
+/* What comes from Redis is not trusted. */
+static bool
+probe_decode(struct text from, struct probe *probe)
+{
+    uint8_t head[3];
+
+    if (!get(&from, head, sizeof(head)))
+        return false;
+    probe->kind = (char)head[0];
+    probe->count = head[1];
+    probe->index = head[2];
+    uint32_t nodes = probe->count + (probe->kind == 'D');
+    if (probe->count == 0 || nodes > PROBE_NODES ||
+        (probe->kind != 'D' && probe->index >= probe->count))
+        return false;
+    for (uint32_t i = 0; i < nodes; i++)
+        if (!node_decode(&from, &probe->nodes[i]))
+            return false;
+    return from.len == 0;
+}
+
+static void probe_arrived(struct core *core, struct probe *probe);
+
+/* Sends the probe to a broker, this one or another; it is gone afterwards. The
+ * lock only says where to ask Redis for that. */
+static void
+probe_send(struct core *core, struct probe *probe, const char *broker,
+    struct lock *lock)
+{
+    if (memcmp(broker, core->settings.broker_id, 8) == 0) {
+        probe_arrived(core, probe);
+        return;
+    }
+    struct op *op =
+        op_create(core, OP_PUBLISH, lock, slab_handle(&core->probes, probe));
+    if (op == NULL) {
+        slab_free(&core->probes, probe);
+        return;
+    }
+    probe_encode(probe);
+    memcpy(probe->to, broker, 8);
+    op->words[0] = text_make(probe->to, 8);
+    op->words[1] = text_make(probe->payload, probe->payload_len);
+    op->give_up_us = core->now_us + core->settings.command_timeout_us;
+    count(core->counters, COUNTER_deadlock_probes);
+    op_submit(core, op);
+}
+
+/* The message is out, or is not: then a later one will be. */
+void
+deadlock_sent(struct core *core, struct op *op)
+{
+    struct probe *probe = slab_get(&core->probes, op->owner);
+
+    if (probe != NULL)
+        slab_free(&core->probes, probe);
+}
+
+static struct probe *
+probe_copy(struct core *core, const struct probe *from)
+{
+    struct probe *probe = slab_alloc(&core->probes);
+
+    if (probe == NULL)
+        return NULL;
+    probe->kind = from->kind;
+    probe->count = from->count;
+    probe->index = from->index;
+    memcpy(
+        probe->nodes, from->nodes, (from->count + 1) * sizeof(probe->nodes[0]));
+    return probe;
+}
+
+/* --- looking at a wait ---------------------------------------------------- */
+
+/* Reads who is in the wait's way. */
+static void
+probe_examine(struct core *core, struct probe *probe, struct ticket *ticket)
+{
+    struct op *op = op_create(
+        core, OP_INSPECT, ticket->lock, slab_handle(&core->probes, probe));
+
+    if (op == NULL) {
+        slab_free(&core->probes, probe);
+        return;
+    }
+    probe->ticket = slab_handle(&core->tickets, ticket);
+    op->reader = READER_DEADLOCK;
+    op->limit = PROBE_TICKETS;
+    op->give_up_us = core->now_us + core->settings.command_timeout_us;
+    op_submit(core, op);
+}
+
+/* A wait has lasted: looks whether it can end. Says when to look again. */
+uint64_t
+deadlock_look(struct core *core, struct ticket *ticket)
+{
+    uint64_t again_us = core->now_us + core_jitter(core, AGAIN_US);
+
+    if (ticket->session == NULL || ticket->session->held == 0 ||
+        !wait_counts(ticket))
+        return again_us;
+    struct probe *probe = slab_alloc(&core->probes);
+    if (probe == NULL)
+        return again_us;
+    probe->kind = 'D';
+    memcpy(probe->nodes[0].session, ticket->session_id, 16);
+    probe->nodes[0].owner = ticket->owner_hash;
+    probe->nodes[0].fence = ++core->serial; /* tells searches apart */
+    probe_examine(core, probe, ticket);
+    return again_us;
+}
+
+static void
+node_of(const struct op_ticket *ticket, struct probe_node *node)
+{
+    memset(node, 0, sizeof(*node));
+    memcpy(node->session, ticket->session, 16);
+    memcpy(&node->owner, ticket->owner_hash, 8);
+    memcpy(node->broker, ticket->broker, 8);
+    node->fence = ticket->fence;
+}
+
+/* Whether `other`, which stands before, must go before `own` is granted. */
+static bool
+in_the_way(const struct op_result *result, const struct op_ticket *own,
+    const struct op_ticket *other)
+{
+    if (result->limit > 0)
+        return other->granted && result->holders == 1;
+    return !(own->shared && other->shared);
+}
+
+/* The place of the wait among the tickets; ticket_count: it is not there. */
+static uint32_t
+own_place(const struct op_result *result, const struct probe_node *own)
+{
+    for (uint32_t i = 0; i < result->ticket_count; i++) {
+        struct probe_node node;
+        node_of(&result->tickets[i], &node);
+        if (!result->tickets[i].granted && same_owner(&node, own))
+            return i;
+    }
+    return result->ticket_count;
+}
+
+static bool
+probe_has(const struct probe *probe, const struct probe_node *node)
+{
+    for (uint32_t i = 0; i < probe->count; i++)
+        if (same_owner(&probe->nodes[i], node))
+            return true;
+    return false;
+}
+
+/* Where somebody in the way is the one who began, there may be a circle; else
+ * he is asked. */
+static void
+probe_follow(struct core *core, const struct probe *probe,
+    const struct probe_node *node, struct lock *lock)
+{
+    bool closed = same_owner(&probe->nodes[0], node);
+
+    if (!closed && (probe_has(probe, node) || probe->count == PROBE_NODES))
+        return;
+    struct probe *next = probe_copy(core, probe);
+    if (next == NULL)
+        return;
+    if (closed) {
+        next->kind = 'V';
+        next->index = 0;
+        next->nodes[0].fence = node->fence;
+        probe_send(core, next, next->nodes[0].broker, lock);
+    } else {
+        next->nodes[next->count] = *node;
+        probe_send(core, next, node->broker, lock);
+    }
+}
+
+/* The circle stood: its youngest wait is to end. */
+static void
+probe_conclude(struct core *core, struct probe *probe, struct lock *lock)
+{
+    uint32_t victim = 0;
+
+    for (uint32_t i = 1; i < probe->count; i++) {
+        const struct probe_node *a = &probe->nodes[i];
+        const struct probe_node *b = &probe->nodes[victim];
+        int way = memcmp(a->session, b->session, 16);
+        if (a->since_us > b->since_us ||
+            (a->since_us == b->since_us &&
+                (way > 0 || (way == 0 && a->owner > b->owner))))
+            victim = i;
+    }
+    probe->kind = 'K';
+    probe->index = victim;
+    probe_send(core, probe, probe->nodes[victim].broker, lock);
+}
+
+/* Second round: the next one must be in the way still. */
+static void
+probe_verify(struct core *core, struct probe *probe,
+    const struct op_result *result, uint32_t own, struct lock *lock)
+{
+    uint32_t next = (probe->index + 1) % probe->count;
+    bool stands = false;
+
+    for (uint32_t i = 0; i < own; i++) {
+        struct probe_node node;
+        node_of(&result->tickets[i], &node);
+        if (same_owner(&node, &probe->nodes[next]) &&
+            node.fence == probe->nodes[next].fence &&
+            in_the_way(result, &result->tickets[own], &result->tickets[i]))
+            stands = true;
+    }
+    if (!stands) {
+        slab_free(&core->probes, probe);
+        return;
+    }
+    if (next == 0) {
+        probe_conclude(core, probe, lock);
+        return;
+    }
+    probe->index = next;
+    probe_send(core, probe, probe->nodes[next].broker, lock);
+}
+
+/* First round: the wait becomes part of the way that the probe has gone. */
+static void
+probe_search(struct core *core, struct probe *probe,
+    const struct op_result *result, uint32_t own, struct ticket *ticket)
+{
+    struct probe_node *node = &probe->nodes[probe->count];
+    struct lock *lock = ticket->lock;
+
+    memcpy(node->broker, core->settings.broker_id, 8);
+    node->request = handle_pack(slab_handle(&core->tickets, ticket));
+    node->since_us = result->tickets[own].since_us;
+    node->name_len = (uint8_t)lock->name_len;
+    memcpy(node->name, lock->name, lock->name_len);
+    probe->count++;
+    lock_ref(lock);
+    for (uint32_t i = 0; i < own; i++) {
+        struct probe_node other;
+        node_of(&result->tickets[i], &other);
+        if (!same_owner(&other, node) &&
+            in_the_way(result, &result->tickets[own], &result->tickets[i]))
+            probe_follow(core, probe, &other, lock);
+    }
+    lock_unref(core, lock);
+    slab_free(&core->probes, probe);
+}
+
+void
+deadlock_inspected(struct core *core, struct op *op)
+{
+    struct probe *probe = slab_get(&core->probes, op->owner);
+
+    if (probe == NULL)
+        return;
+    struct ticket *ticket = slab_get(&core->tickets, probe->ticket);
+    const struct op_result *result = &op->result;
+    uint32_t at = probe->kind == 'D' ? probe->count : probe->index;
+    uint32_t own = result->ticket_count;
+    if (ticket != NULL && result->status == OP_OK && wait_counts(ticket))
+        own = own_place(result, &probe->nodes[at]);
+    if (own == result->ticket_count)
+        slab_free(&core->probes, probe);
+    else if (probe->kind == 'D')
+        probe_search(core, probe, result, own, ticket);
+    else
+        probe_verify(core, probe, result, own, ticket->lock);
+}
+
+/* --- what comes ----------------------------------------------------------- */
+
+/* Whether this search has come to the owner before; it is noted. (One that was
+ * forgotten is gone to again.) */
+static bool
+probe_seen(struct core *core, const struct probe *probe)
+{
+    const struct probe_node *first = &probe->nodes[0];
+    const struct probe_node *node = &probe->nodes[probe->count];
+
+    struct {
+        uint64_t search;
+        uint64_t owner;
+        uint8_t session[16];
+        char broker[8];
+    } key = {.search = first->fence, .owner = node->owner};
+
+    memcpy(key.session, node->session, sizeof(key.session));
+    memcpy(key.broker, first->broker, sizeof(key.broker));
+    uint64_t hash = hash_bytes(&core->hash_key, &key, sizeof(key));
+    uint64_t *slot = &core->probes_seen[hash % PROBES_SEEN];
+    bool seen = *slot == hash;
+    *slot = hash;
+    return seen;
+}
+
+/* 'D': each wait of the owner that is asked about. */
+static void
+probe_spread(struct core *core, struct probe *probe)
+{
+    const struct probe_node *node = &probe->nodes[probe->count];
+    struct session *session = session_find(core, node->session);
+    uint32_t followed = 0;
+
+    if (session != NULL && session->waiting > 0 && !probe_seen(core, probe)) {
+        LIST_EACH (link, &session->tickets) {
+            struct ticket *ticket =
+                container_of(link, struct ticket, session_link);
+            if (ticket->owner_hash != node->owner || !wait_counts(ticket) ||
+                followed++ == WAITS_MAX)
+                continue;
+            struct probe *copy = probe_copy(core, probe);
+            if (copy != NULL)
+                probe_examine(core, copy, ticket);
+        }
+    }
+    slab_free(&core->probes, probe);
+}
+
+/* The wait of that node, if it is still the same one. */
+static struct ticket *
+probe_wait(struct core *core, const struct probe_node *node)
+{
+    struct ticket *ticket =
+        slab_get(&core->tickets, handle_unpack(node->request));
+
+    if (ticket == NULL || !wait_counts(ticket) ||
+        ticket->owner_hash != node->owner ||
+        memcmp(ticket->session_id, node->session, 16) != 0)
+        return NULL;
+    return ticket;
+}
+
+/* A name as part of a list: what could be taken for the list's is encoded. */
+static size_t
+circle_name(const struct probe_node *node, char out[3 * PROTO_NAME_MAX])
+{
+    size_t len = 0;
+
+    for (size_t i = 0; i < node->name_len; i++) {
+        char c = node->name[i];
+        if (c == ',' || c == '%') {
+            memcpy(out + len, c == ',' ? "%2C" : "%25", 3);
+            len += 3;
+        } else {
+            out[len++] = c;
+        }
+    }
+    return len;
+}
+
+/* "x,y,z": each waited for by the holder of the one before; where they are too
+ * many, a comma at the end says that there are more. */
+static void
+circle_names(const struct probe *probe, char *out, size_t out_bytes)
+{
+    char name[3 * PROTO_NAME_MAX];
+    size_t len = 0;
+
+    for (uint32_t i = 0; i < probe->count; i++) {
+        size_t name_len = circle_name(&probe->nodes[i], name);
+        if (i > 0)
+            out[len++] = ',';
+        if (len + name_len + 2 > out_bytes)
+            break;
+        memcpy(out + len, name, name_len);
+        len += name_len;
+    }
+    out[len] = '\0';
+}
+
+static void
+circle_people(const struct probe *probe, char *out, size_t out_bytes)
+{
+    size_t len = 0;
+
+    out[0] = '\0';
+    for (uint32_t i = 0; i < probe->count && len + 40 < out_bytes; i++) {
+        const struct probe_node *node = &probe->nodes[i];
+        uint64_t public = core_public_hash(node->session, 16);
+        char id[9] = "";
+        text_to_hex(id, (const uint8_t *)&public, 4);
+        len += (size_t)snprintf(
+            out + len, out_bytes - len, "%s%s", i > 0 ? ", for " : "", id);
+    }
+}
+
+/* 'K': the wait ends. */
+static void
+probe_kill(struct core *core, struct probe *probe)
+{
+    struct ticket *ticket = probe_wait(core, &probe->nodes[probe->index]);
+    char names[800]; /* thrice as long in a line, encoded */
+    char quoted[2 * sizeof(names)];
+    char people[600];
+    char why[700];
+
+    if (ticket != NULL) {
+        struct pending *pending =
+            container_of(ticket->pendings.next, struct pending, ticket_link);
+        circle_names(probe, names, sizeof(names));
+        circle_people(probe, people, sizeof(people));
+        snprintf(why, sizeof(why), "sessions wait for one another: %s", people);
+        count(core->counters, COUNTER_deadlocks);
+        log_write(LOG_WARN, "deadlock", "cycle=%s sessions=\"%s\" ended=%s",
+            log_quote(quoted, sizeof(quoted), text_from(names)), people,
+            ticket->session->short_id);
+        ticket_deadlocked(core, ticket, pending, text_from(names), why);
+    }
+    slab_free(&core->probes, probe);
+}
+
+static void
+probe_arrived(struct core *core, struct probe *probe)
+{
+    struct ticket *ticket;
+
+    switch (probe->kind) {
+    case 'D':
+        probe_spread(core, probe);
+        return;
+    case 'V':
+        ticket = probe_wait(core, &probe->nodes[probe->index]);
+        if (ticket != NULL)
+            probe_examine(core, probe, ticket);
+        else
+            slab_free(&core->probes, probe);
+        return;
+    case 'K':
+        probe_kill(core, probe);
+        return;
+    default:
+        slab_free(&core->probes, probe);
+    }
+}
+
+/* A message of another broker. */
+void
+deadlock_message(struct core *core, struct text message)
+{
+    struct probe *probe = slab_alloc(&core->probes);
+
+    if (probe == NULL)
+        return;
+    if (probe_decode(message, probe))
+        probe_arrived(core, probe);
+    else
+        slab_free(&core->probes, probe);
+}

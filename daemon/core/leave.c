@@ -1,0 +1,147 @@
+/*
+ * A ticket that is LEAVING: it is struck out of the lock's record, again and
+ * again until Redis has said so or its lease is over in any case.
+ */
+#include "daemon/core/ticket.h"
+
+#include "daemon/base/assert.h"
+
+void
+ticket_send_release(struct core *core, struct ticket *ticket)
+{
+    struct op *op = ticket_op(core, ticket, OP_RELEASE);
+
+    ticket->refresh_us = NEVER;
+    if (op == NULL) {
+        ticket->refresh_us = core->now_us + RETRY_US;
+        ticket_arm(core, ticket);
+        return;
+    }
+    op->retry = ticket->doubt;
+    op->unclean = ticket->unclean;
+    /* It is sent again and again; between, who waits for it is looked at. */
+    op->give_up_us = core->now_us + us_min(core->settings.patience_us,
+                                        core->settings.command_timeout_us);
+    ticket->main_op = slab_handle(&core->ops, op);
+    op_submit(core, op);
+    ticket_arm(core, ticket);
+}
+
+/* Strikes the ticket out of the record; nothing renews it from here on. */
+void
+ticket_leave(struct core *core, struct ticket *ticket)
+{
+    require(handle_equal(ticket->main_op, HANDLE_NONE));
+    /* What it asked for all of our waiters, somebody else must ask now. */
+    if (ticket->state == TICKET_WAITING &&
+        !handle_equal(ticket->renew_op, HANDLE_NONE))
+        lock_ask_at(core, ticket->lock, core->now_us + RETRY_US);
+    ticket_set_state(core, ticket, TICKET_LEAVING);
+    ticket->renew_op = HANDLE_NONE;
+    ticket->holds = 0;
+    ticket->leave_until_us = core->now_us +
+                             us_from_ms(core->settings.lease_ms) +
+                             core->settings.command_timeout_us;
+    ticket_send_release(core, ticket);
+}
+
+/* Nothing of it is in Redis any more. */
+void
+ticket_rest(struct core *core, struct ticket *ticket)
+{
+    ticket_set_state(core, ticket, TICKET_IDLE);
+    ticket->renew_op = HANDLE_NONE;
+    ticket->holds = 0;
+    ticket_advance(core, ticket);
+}
+
+void
+answer_count(struct core *core, struct pending *pending, uint32_t holds)
+{
+    struct reply reply = answer_begin(core, pending->tag, "OK");
+
+    reply_pair_number(&reply, "count", holds);
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+/* Answers the UNLOCK, if one asked for this release. */
+static void
+release_answer(struct core *core, struct ticket *ticket, enum op_status status)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (pending == NULL || pending->command != COMMAND_UNLOCK)
+        return;
+    if (status == OP_OK || (status == OP_GONE && ticket->doubt &&
+                               core->now_us < ticket->deadline_us)) {
+        /* Gone after a lost answer and before the deadline: it was us. */
+        count(core->counters, COUNTER_releases);
+        answer_count(core, pending, 0);
+    } else if (status == OP_GONE) {
+        count(core->counters, COUNTER_lost_gone);
+        pending_error(core, pending, ERROR_LOST, NULL);
+    } else if (status == OP_REFUSED) {
+        pending_error(core, pending, ERROR_INTERNAL, NULL);
+    } else if (core->now_us >= pending_give_up_us(core, pending)) {
+        count(core->counters, COUNTER_refused_indoubt);
+        pending_error(core, pending, ERROR_INDOUBT, NULL);
+    }
+}
+
+/* The lease is over, and nobody knows whether the hold stood until then. */
+static void
+release_given_up(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (pending == NULL || pending->command != COMMAND_UNLOCK)
+        return;
+    count(core->counters, COUNTER_refused_indoubt);
+    pending_error(core, pending, ERROR_INDOUBT, NULL);
+}
+
+/* Redis cannot be asked: whose patience for that is over is told so. */
+static void
+ticket_refuse_late(struct core *core, struct ticket *ticket)
+{
+    LIST_EACH_SAFE (link, &ticket->pendings) {
+        struct pending *pending =
+            container_of(link, struct pending, ticket_link);
+        bool lock = pending->command == COMMAND_LOCK;
+        if (pending->asked || pending_stands(pending) ||
+            core->now_us < pending_give_up_us(core, pending))
+            continue;
+        count(core->counters,
+            lock ? COUNTER_refused_unavailable : COUNTER_refused_indoubt);
+        pending_error(
+            core, pending, lock ? ERROR_UNAVAILABLE : ERROR_INDOUBT, NULL);
+    }
+}
+
+void
+release_done(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
+{
+    require(ticket->state == TICKET_LEAVING);
+    release_answer(core, ticket, result->status);
+    if (result->status == OP_UNKNOWN) {
+        count(core->counters, COUNTER_outcomes_unknown);
+        ticket->doubt = true;
+        lock_refresh_waiters(core, ticket->lock);
+    } else if (result->status != OP_UNSENT) {
+        if (ticket->doubt)
+            count(core->counters, COUNTER_outcomes_resolved);
+        ticket_rest(core, ticket);
+        return;
+    }
+    if (core->now_us >= ticket->leave_until_us) {
+        release_given_up(core, ticket);
+        ticket_rest(core, ticket);
+        return;
+    }
+    ticket_refuse_late(core, ticket);
+    ticket->refresh_us = core->now_us + core_jitter(core, RETRY_US);
+    ticket_arm(core, ticket);
+    ticket_advance(core, ticket);
+}

@@ -1,0 +1,59 @@
+/*
+ * What ticket.c, wait.c, hold.c and leave.c have of one another: the parts of a
+ * ticket's life. The rest of the core uses what state.h names.
+ */
+#ifndef HOLDFAST_CORE_TICKET_H
+#define HOLDFAST_CORE_TICKET_H
+
+#include "daemon/core/state.h"
+
+/* Failed renewals and releases are tried again after so long, at least. */
+#define RETRY_US 100000
+
+/* ticket.c */
+void ticket_set_deadline(struct ticket *ticket, uint64_t deadline_us);
+struct pending *ticket_pending(const struct ticket *ticket);
+struct pending *ticket_asking(const struct ticket *ticket);
+void ticket_set_state(
+    struct core *core, struct ticket *ticket, enum ticket_state state);
+void ticket_arm(struct core *core, struct ticket *ticket);
+struct op *ticket_op(
+    struct core *core, struct ticket *ticket, enum op_kind kind);
+bool session_gives_back(const struct session *session);
+
+/* wait.c: from the first question to the grant */
+uint64_t pending_give_up_us(
+    const struct core *core, const struct pending *pending);
+void ticket_begin(
+    struct core *core, struct ticket *ticket, struct pending *pending);
+void ticket_refuse_impatient(struct core *core, struct ticket *ticket);
+void claim_begin(
+    struct core *core, struct ticket *ticket, struct pending *pending);
+void wait_advance(struct core *core, struct ticket *ticket);
+void acquire_done(
+    struct core *core, struct ticket *ticket, const struct op_result *result);
+void claim_done(
+    struct core *core, struct ticket *ticket, const struct op_result *result);
+void wait_refresh_done(
+    struct core *core, struct ticket *ticket, const struct op *op);
+void wait_timer(struct core *core, struct ticket *ticket);
+
+/* hold.c */
+bool hold_is_over(const struct core *core, const struct op_result *result);
+bool hold_advance(
+    struct core *core, struct ticket *ticket, struct pending *pending);
+void ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
+    uint64_t arrival, uint32_t place, uint64_t sent_us, uint64_t ttl_ms);
+void hold_renew_done(
+    struct core *core, struct ticket *ticket, const struct op *op);
+void hold_timer(struct core *core, struct ticket *ticket);
+
+/* leave.c */
+void ticket_send_release(struct core *core, struct ticket *ticket);
+void ticket_leave(struct core *core, struct ticket *ticket);
+void ticket_rest(struct core *core, struct ticket *ticket);
+void answer_count(struct core *core, struct pending *pending, uint32_t holds);
+void release_done(
+    struct core *core, struct ticket *ticket, const struct op_result *result);
+
+#endif

@@ -1,0 +1,734 @@
+/*
+ * A ticket that is not granted yet: ASKING, when Redis has been asked and has
+ * not answered, and WAITING, when it stands in the queue. A place in the queue
+ * lasts as long as it is asked after; a wait ends by a grant, by its wait=, by
+ * CANCEL, or by a circle of owners that wait for one another.
+ */
+#include "daemon/core/ticket.h"
+
+#include "daemon/base/assert.h"
+
+/* How long the request being served may take where Redis cannot be asked. */
+uint64_t
+pending_give_up_us(const struct core *core, const struct pending *pending)
+{
+    return us_add(pending->began_us,
+        us_min(pending->wait_us, core->settings.patience_us));
+}
+
+/*
+ * What Redis is asked for the request: under a new request id, unless the last
+ * question is in doubt. NULL: no room, and the request was refused.
+ */
+static struct op *
+ticket_question(struct core *core, struct ticket *ticket,
+    struct pending *pending, enum op_kind kind)
+{
+    if (ticket->used && !ticket->doubt)
+        slab_renew_handle(&core->tickets, ticket);
+    struct op *op = ticket_op(core, ticket, kind);
+    if (op == NULL) {
+        count(core->counters, COUNTER_limit_tickets);
+        pending_limit(core, pending, "tickets");
+        return NULL;
+    }
+    op->give_up_us = pending_give_up_us(core, pending);
+    ticket->used = true;
+    return op;
+}
+
+static void
+ticket_ask(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    struct op *op = ticket_question(core, ticket, pending, OP_ACQUIRE);
+    if (op == NULL)
+        return;
+    op->arrival = 0;
+    op->fence = 0;
+    op->retry = ticket->doubt;
+    op->moves = ticket->generation > 1 || ticket->requeued;
+    op->no_queue = pending->wait_us == 0;
+    op->tell = op->no_queue || pending->progress;
+    op->ask = ticket->ask;
+    op->words[0] = ticket_owner(ticket);
+    op->words[1] = ticket_client(ticket);
+    op->words[2] = ticket_note(ticket);
+    ticket->main_op = slab_handle(&core->ops, op);
+    op_submit(core, op);
+}
+
+/* Asks whether the hold that a CLAIM names stands, and takes it over. */
+static void
+claim_ask(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    struct op *op = ticket_question(core, ticket, pending, OP_RENEW);
+    if (op == NULL)
+        return;
+    op->moves = true;
+    ticket->doubt = true; /* the same request id, should it be asked again */
+    ticket->main_op = slab_handle(&core->ops, op);
+    op_submit(core, op);
+}
+
+/* Nothing is known of it, and it is asked about for a request. */
+static void
+ticket_reset(struct ticket *ticket, struct pending *pending)
+{
+    ticket->place = 0;
+    ticket->arrival = 0;
+    ticket->fence = 0;
+    ticket->doubt = false;
+    ticket->hinted = false;
+    ticket->unheard = false;
+    ticket->abandoned = false;
+    ticket->lost = false;
+    ticket->jeopardy = false;
+    ticket->sharing = false;
+    ticket->moving = false;
+    ticket->announced = false;
+    ticket->unclean = false;
+    ticket->unattended = false;
+    ticket->generation = pending->session->generation;
+    pending->asked = true;
+}
+
+/* IDLE, with a LOCK to serve. */
+void
+ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    require(ticket->state == TICKET_IDLE);
+    if (core->stopping) {
+        pending_error(core, pending, ERROR_DRAINING, NULL);
+        return;
+    }
+    ticket_reset(ticket, pending);
+    ticket->ask = pending->ask;
+    memcpy(ticket->note, pending->note, pending->note_len);
+    ticket->note_len = pending->note_len;
+    memcpy(
+        ticket->client, pending->session->client, pending->session->client_len);
+    ticket->client_len = pending->session->client_len;
+    /* No room for the question frees the request; the ticket stays IDLE. */
+    ticket_ask(core, ticket, pending);
+    ticket->requeued = false;
+    if (!handle_equal(ticket->main_op, HANDLE_NONE))
+        ticket_set_state(core, ticket, TICKET_ASKING);
+}
+
+/* Refuses at once what wait=0 does not let stand in line behind a wait. */
+void
+ticket_refuse_impatient(struct core *core, struct ticket *ticket)
+{
+    LIST_EACH_SAFE (link, &ticket->pendings) {
+        struct pending *pending =
+            container_of(link, struct pending, ticket_link);
+        if (pending_stands(pending) || pending->command != COMMAND_LOCK)
+            continue;
+        if (!pending->asked && pending->wait_us == 0) {
+            count(core->counters, COUNTER_refused_busy);
+            pending_error(core, pending, ERROR_BUSY, NULL);
+        } else if (pending->part == PART_ASKS) {
+            bundle_stir(core, pending);
+        }
+    }
+}
+
+/* IDLE: a hold that an earlier connection had, maybe at another broker. */
+void
+claim_begin(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (core->stopping) {
+        pending_error(core, pending, ERROR_DRAINING, NULL);
+        return;
+    }
+    ticket_reset(ticket, pending);
+    ticket->fence = pending->fence;
+    claim_ask(core, ticket, pending);
+    if (!handle_equal(ticket->main_op, HANDLE_NONE))
+        ticket_set_state(core, ticket, TICKET_ASKING);
+}
+
+/*
+ * Whether what is known of an unattended wait is this connection's. Where it is
+ * an earlier one's, Redis is asked first: it may have been granted since, here
+ * or at another broker, and been given back; what is there, is this one's.
+ */
+static bool
+wait_is_ours(struct core *core, struct ticket *ticket)
+{
+    if (ticket->generation != ticket->session->generation) {
+        ticket->generation = ticket->session->generation;
+        ticket->moving = true;
+        ticket->renew_op = HANDLE_NONE; /* its answer may be an old one */
+        ticket_refresh(core, ticket);
+    }
+    return !ticket->moving;
+}
+
+/* A LOCK is put again for what stands in the queue for it. */
+static bool
+wait_attend(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (ticket->ask.shared != pending->ask.shared ||
+        ticket->ask.permits != pending->ask.permits ||
+        ticket->ask.permits_max != pending->ask.permits_max) {
+        pending_error(core, pending, ERROR_CONFLICT,
+            "an earlier connection of this session waits for another kind");
+        return false;
+    }
+    pending->asked = true;
+    ticket->ask.hold_ms = pending->ask.hold_ms;
+    ticket->unattended = false;
+    ticket->announced = false;
+    ticket_refresh(core, ticket);
+    return true;
+}
+
+/* Serves an unattended wait: what is about a hold finds none. */
+void
+wait_advance(struct core *core, struct ticket *ticket)
+{
+    if (list_empty(&ticket->pendings) || !wait_is_ours(core, ticket))
+        return;
+    LIST_EACH_SAFE (link, &ticket->pendings) {
+        struct pending *pending =
+            container_of(link, struct pending, ticket_link);
+        if (pending_stands(pending))
+            break;
+        if (pending->command == COMMAND_CLAIM)
+            pending_error(core, pending, ERROR_LOST, NULL);
+        else if (pending->command != COMMAND_LOCK)
+            pending_error(core, pending, ERROR_NOTHELD, NULL);
+        else if (pending->wait_us > 0 && wait_attend(core, ticket, pending))
+            break;
+    }
+    ticket_refuse_impatient(core, ticket);
+}
+
+/* Who is in the way, and for how long if it goes on as it went. */
+static void
+reply_holder(
+    struct reply *reply, const struct ask *ask, const struct op_result *result)
+{
+    uint64_t typical_ms = result->typical_ms;
+    uint64_t age_ms = result->holder_age_ms;
+
+    if (!result->told)
+        return;
+    reply_pair_if(reply, "holder", result->holder_client);
+    reply_pair_if(reply, "note", result->holder_note);
+    reply_pair_number(reply, "age_ms", age_ms);
+    /* Where several hold it together nobody knows who will be first to go. */
+    if (typical_ms > 0 && result->ahead > 0 && ask->permits_max == 0 &&
+        !ask->shared)
+        reply_pair_number(reply, "estimate_ms",
+            typical_ms * (result->ahead - 1) +
+                (typical_ms > age_ms ? typical_ms - age_ms : 0));
+}
+
+static void
+ticket_queued(struct core *core, const struct pending *pending,
+    const struct op_result *result)
+{
+    const struct pending *whole = pending;
+    struct text name = TEXT("");
+
+    if (!pending->progress)
+        return;
+    bool part = bundle_waits(core, pending, &whole, &name);
+    struct reply reply = answer_begin(core, whole->tag, "QUEUED");
+    if (part)
+        reply_pair(&reply, "name", name);
+    reply_pair_number(&reply, "position", result->ahead);
+    reply_holder(&reply, &pending->ask, result);
+    answer_end(core, pending->session, &reply);
+}
+
+static void
+answer_busy(
+    struct core *core, struct pending *pending, const struct op_result *result)
+{
+    struct reply reply;
+
+    if (!handle_equal(pending->bundle, HANDLE_NONE)) {
+        pending_error(core, pending, ERROR_BUSY, NULL);
+        return;
+    }
+    answer_error_begin(core, &reply, pending->tag, ERROR_BUSY);
+    if (result->ahead > 0)
+        reply_pair_number(&reply, "position", result->ahead);
+    reply_holder(&reply, &pending->ask, result);
+    reply_text(&reply, error_meaning(ERROR_BUSY));
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+/* Whether a wait may go on; else the request has been answered. */
+static bool
+ticket_may_wait(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (ticket->abandoned)
+        return false;
+    if (pending == NULL)
+        return ticket->unattended;
+    if (ticket->session->state == SESSION_CLOSING) {
+        count(core->counters, COUNTER_waits_cancelled);
+        pending_error(core, pending, ERROR_CANCELLED, NULL);
+        ticket->unattended = session_keeps(ticket->session);
+        return ticket->unattended;
+    }
+    if (core->stopping) {
+        pending_error(core, pending, ERROR_DRAINING, NULL);
+        ticket->unattended = session_keeps(ticket->session);
+        return ticket->unattended;
+    }
+    if (pending->wait_us == 0) { /* an earlier connection's stands there */
+        count(core->counters, COUNTER_refused_busy);
+        pending_error(core, pending, ERROR_BUSY, NULL);
+        return false;
+    }
+    if (pending->wait_us != NEVER &&
+        core->now_us >= us_add(pending->began_us, pending->wait_us)) {
+        count(core->counters, COUNTER_waits_timed_out);
+        pending_error(core, pending, ERROR_TIMEOUT, NULL);
+        return false;
+    }
+    return true;
+}
+
+/* Redis said that the ticket stands in the queue. */
+static void
+ticket_waits(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
+{
+    uint64_t lease_us = us_from_ms(core->settings.lease_ms);
+    bool first = ticket->state != TICKET_WAITING;
+    const struct pending *pending;
+
+    ticket->arrival = result->arrival;
+    ticket->place = result->place;
+    ticket->fence = 0;
+    ticket->heard_us = core->now_us;
+    ticket->unheard = false;
+    ticket->doubt = false;
+    if (!ticket_may_wait(core, ticket)) {
+        ticket_leave(core, ticket);
+        return;
+    }
+    ticket_set_state(core, ticket, TICKET_WAITING);
+    ticket->refresh_us = core->now_us + lease_us / 3 -
+                         random_below(&core->random, lease_us / 30);
+    lock_ask_at(core, ticket->lock,
+        core->now_us + us_from_ms(result->again_ms) + 20000 +
+            random_below(&core->random, 50000));
+    if (first) {
+        count(core->counters, COUNTER_waits_begun);
+        ticket->probe_us = deadlock_first_us(core, ticket);
+    }
+    pending = ticket_asking(ticket);
+    if (pending != NULL && !ticket->announced) {
+        ticket->announced = true;
+        ticket_queued(core, pending, result);
+    }
+    ticket_advance(core, ticket);
+    if (ticket->hinted) {
+        ticket->hinted = false;
+        ticket_refresh(core, ticket);
+    }
+    ticket_arm(core, ticket);
+}
+
+/* The question could not be answered; the request is, by what is known. */
+static void
+ticket_fail(struct core *core, struct ticket *ticket, enum error_code code)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (pending != NULL && !ticket->abandoned) {
+        if (code == ERROR_UNAVAILABLE)
+            count(core->counters, COUNTER_refused_unavailable);
+        if (code == ERROR_INDOUBT)
+            count(core->counters, COUNTER_refused_indoubt);
+        pending_error(core, pending, code, NULL);
+    }
+    if (ticket->doubt)
+        ticket_leave(core, ticket);
+    else
+        ticket_rest(core, ticket);
+}
+
+static void
+acquire_unknown(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    count(core->counters, COUNTER_outcomes_unknown);
+    ticket->doubt = true;
+    if (ticket->abandoned || pending == NULL ||
+        core->now_us >= pending_give_up_us(core, pending)) {
+        ticket_fail(core, ticket, ERROR_INDOUBT);
+        return;
+    }
+    ticket_ask(core, ticket, pending);
+    if (handle_equal(ticket->main_op, HANDLE_NONE))
+        ticket_leave(core, ticket);
+}
+
+void
+acquire_done(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    require(ticket->state == TICKET_ASKING);
+    if (ticket->doubt && result->status <= OP_GONE)
+        count(core->counters, COUNTER_outcomes_resolved);
+    switch (result->status) {
+    case OP_OK:
+        if (!ticket->doubt)
+            count(core->counters, COUNTER_grants_at_once);
+        ticket_grant(core, ticket, result->fence, result->arrival,
+            result->place, result->sent_us, result->ttl_ms);
+        return;
+    case OP_WAITING:
+        ticket_waits(core, ticket, result);
+        return;
+    case OP_BUSY:
+        count(core->counters, COUNTER_refused_busy);
+        if (pending != NULL)
+            answer_busy(core, pending, result);
+        ticket_rest(core, ticket);
+        return;
+    case OP_CONFLICT:
+        count(core->counters, COUNTER_refused_conflict);
+        if (pending != NULL)
+            pending_error(core, pending, ERROR_CONFLICT,
+                "others hold it or wait for it as another kind of lock, or "
+                "with another limit=");
+        ticket_rest(core, ticket);
+        return;
+    case OP_FULL:
+        count(core->counters, COUNTER_limit_waiters);
+        if (pending != NULL) {
+            pending_limit(core, pending, "waiters");
+        }
+        ticket_rest(core, ticket);
+        return;
+    case OP_UNKNOWN:
+        acquire_unknown(core, ticket);
+        return;
+    case OP_UNSENT:
+        ticket_fail(
+            core, ticket, ticket->doubt ? ERROR_INDOUBT : ERROR_UNAVAILABLE);
+        return;
+    case OP_MOVED:
+        if (pending != NULL)
+            pending_error(core, pending, ERROR_CONFLICT,
+                "a later connection of this session stands there");
+        ticket_rest(core, ticket);
+        return;
+    case OP_GONE:
+    case OP_BROKEN:
+    case OP_REFUSED:
+        /* A script that stopped half way leaves what it has written. */
+        ticket->doubt = true;
+        ticket_fail(core, ticket, ERROR_INTERNAL);
+        return;
+    }
+}
+
+/* The answer to a claim. What is not known may be claimed again. */
+void
+claim_done(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
+{
+    struct pending *pending = ticket_asking(ticket);
+    enum error_code code = ERROR_INDOUBT;
+
+    require(ticket->state == TICKET_ASKING);
+    switch (result->status) {
+    case OP_OK:
+        if (hold_is_over(core, result)) {
+            /* It is left to end by itself: the client may still believe in it
+             * by what an earlier connection was told. */
+            code = ERROR_LOST;
+            break;
+        }
+        ticket->ask = result->ask;
+        ticket_grant(core, ticket, result->fence, result->arrival,
+            result->place, result->sent_us, result->ttl_ms);
+        return;
+    case OP_UNKNOWN:
+        count(core->counters, COUNTER_outcomes_unknown);
+        if (pending != NULL && !ticket->abandoned &&
+            core->now_us < pending_give_up_us(core, pending)) {
+            claim_ask(core, ticket, pending);
+            if (!handle_equal(ticket->main_op, HANDLE_NONE))
+                return;
+            pending = ticket_asking(ticket); /* it was refused, and is gone */
+        }
+        break;
+    case OP_UNSENT:
+        code = ERROR_UNAVAILABLE;
+        break;
+    case OP_GONE:
+    case OP_WAITING:
+    case OP_MOVED:
+    case OP_BROKEN:
+        code = ERROR_LOST;
+        break;
+    case OP_BUSY:
+    case OP_FULL:
+    case OP_CONFLICT:
+    case OP_REFUSED:
+        code = ERROR_INTERNAL;
+        break;
+    }
+    if (pending != NULL && !ticket->abandoned)
+        pending_error(core, pending, code, NULL);
+    ticket_rest(core, ticket);
+}
+
+/* An earlier connection's wait could not be asked about: who claims may claim
+ * again. */
+static void
+wait_refuse(struct core *core, struct ticket *ticket, enum op_status status)
+{
+    if (!ticket->unattended)
+        return;
+    LIST_EACH_SAFE (link, &ticket->pendings) {
+        struct pending *pending =
+            container_of(link, struct pending, ticket_link);
+        bool unsent = status == OP_UNSENT && pending->command != COMMAND_UNLOCK;
+        if (pending_stands(pending))
+            return;
+        if (pending->command != COMMAND_LOCK || pending->wait_us == 0)
+            pending_error(core, pending,
+                unsent ? ERROR_UNAVAILABLE : ERROR_INDOUBT, NULL);
+    }
+}
+
+/* Redis has not spoken of a waiting ticket for longer than it can stand. */
+static void
+wait_unheard(struct core *core, struct ticket *ticket, enum op_status status)
+{
+    uint64_t lease_us = us_from_ms(core->settings.lease_ms);
+
+    ticket->unheard = true;
+    wait_refuse(core, ticket, status);
+    struct pending *pending = ticket_asking(ticket);
+    if (core->now_us < ticket->heard_us + lease_us) {
+        ticket->refresh_us = core->now_us + core_jitter(core, 2 * RETRY_US);
+        ticket_arm(core, ticket);
+        return;
+    }
+    if (pending != NULL) {
+        count(core->counters, COUNTER_refused_unavailable);
+        pending_error(core, pending, ERROR_UNAVAILABLE, NULL);
+    }
+    ticket_leave(core, ticket);
+}
+
+/* A waiting ticket was asked after: claimed, still waiting, or struck. */
+void
+wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
+{
+    const struct op_result *result = &op->result;
+    struct pending *pending = ticket_asking(ticket);
+
+    if (op->moves &&
+        (result->status == OP_OK || result->status == OP_WAITING)) {
+        ticket->moving = false;
+        ticket->ask = result->ask; /* it may be a later wait than was known */
+    }
+    switch (result->status) {
+    case OP_OK:
+        count(core->counters, COUNTER_grants_claimed);
+        ticket_grant(core, ticket, result->fence, result->arrival,
+            result->place, result->sent_us, result->ttl_ms);
+        return;
+    case OP_WAITING:
+        ticket_waits(core, ticket, result);
+        return;
+    case OP_GONE:
+    case OP_MOVED:
+        count(core->counters, COUNTER_waits_requeued);
+        ticket_set_state(core, ticket, TICKET_IDLE);
+        if (pending != NULL && ticket_may_wait(core, ticket)) {
+            pending = ticket_asking(ticket);
+            if (pending != NULL)
+                pending->asked = false;
+        }
+        ticket->requeued = true;
+        ticket_advance(core, ticket);
+        return;
+    case OP_BUSY:
+    case OP_FULL:
+    case OP_CONFLICT:
+    case OP_BROKEN:
+    case OP_UNSENT:
+    case OP_UNKNOWN:
+    case OP_REFUSED:
+        wait_unheard(core, ticket, result->status);
+        return;
+    }
+}
+
+/* Asks Redis about a waiting ticket, unless that is under way. */
+void
+ticket_refresh(struct core *core, struct ticket *ticket)
+{
+    require(ticket->state == TICKET_WAITING);
+    if (!handle_equal(ticket->renew_op, HANDLE_NONE))
+        return;
+    struct op *op = ticket_op(core, ticket, OP_RENEW);
+    if (op == NULL) {
+        ticket_refresh_at(core, ticket, core->now_us + RETRY_US);
+        return;
+    }
+    ticket->refresh_us = NEVER;
+    op->fence = 0;
+    op->moves = ticket->moving;
+    op->give_up_us = core->now_us + core->settings.patience_us;
+    ticket->renew_op = slab_handle(&core->ops, op);
+    op_submit(core, op);
+}
+
+void
+ticket_refresh_at(struct core *core, struct ticket *ticket, uint64_t at_us)
+{
+    require(ticket->state == TICKET_WAITING);
+    if (!handle_equal(ticket->renew_op, HANDLE_NONE))
+        return;
+    ticket->refresh_us = at_us;
+    ticket_arm(core, ticket);
+}
+
+void
+ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us)
+{
+    require(ticket->state == TICKET_WAITING);
+    ticket->probe_us = at_us;
+    ticket_arm(core, ticket);
+}
+
+/* A release of ours made a waiting ticket of ours the holder. */
+void
+ticket_granted_by_the_way(
+    struct core *core, const struct op_grant *grant, uint64_t sent_us)
+{
+    struct ticket *ticket =
+        slab_get(&core->tickets, handle_unpack(grant->request));
+
+    if (ticket == NULL)
+        return;
+    if (ticket->state != TICKET_WAITING) {
+        ticket->hinted = true;
+        return;
+    }
+    count(core->counters, COUNTER_grants_handed_over);
+    ticket_grant(core, ticket, grant->fence, grant->arrival, grant->place,
+        sent_us, grant->ttl_ms);
+}
+
+/* Another broker's release made a ticket of ours the holder: claim it. */
+void
+ticket_hint(struct core *core, uint64_t request)
+{
+    struct ticket *ticket = slab_get(&core->tickets, handle_unpack(request));
+
+    if (ticket == NULL)
+        return;
+    if (ticket->state != TICKET_WAITING ||
+        !handle_equal(ticket->renew_op, HANDLE_NONE)) {
+        ticket->hinted = true;
+        return;
+    }
+    ticket_refresh(core, ticket);
+}
+
+void
+wait_timer(struct core *core, struct ticket *ticket)
+{
+    if (core->now_us >= ticket->probe_us)
+        ticket->probe_us = deadlock_look(core, ticket);
+    if (core->now_us >= ticket->refresh_us)
+        ticket_refresh(core, ticket);
+    ticket_arm(core, ticket);
+}
+
+/*
+ * Ends a LOCK that has not been granted, with an error. What it may have in
+ * Redis is struck out; what else is queued at the ticket goes on.
+ */
+void
+ticket_cancel(struct core *core, struct ticket *ticket, struct pending *pending,
+    enum error_code code, const char *why)
+{
+    bool serving = pending->asked;
+
+    if (pending_stands(pending)) {
+        bundle_cancel(core, pending, code, why);
+        return;
+    }
+    require(pending->ticket == ticket && pending->command == COMMAND_LOCK);
+    pending_error(core, pending, code, why);
+    if (!serving)
+        return;
+    if (ticket->state != TICKET_ASKING && ticket->state != TICKET_WAITING) {
+        ticket_advance(core, ticket); /* what is queued behind it goes on */
+        return;
+    }
+    if (code == ERROR_DRAINING || ticket->session->state == SESSION_CLOSING)
+        ticket->unattended = session_keeps(ticket->session);
+    if (ticket->unattended)
+        ticket_advance(core, ticket);
+    else if (ticket->state == TICKET_ASKING)
+        ticket->abandoned = true;
+    else
+        ticket_leave(core, ticket);
+}
+
+/* The wait would never end. */
+void
+ticket_deadlocked(struct core *core, struct ticket *ticket,
+    struct pending *pending, struct text circle, const char *why)
+{
+    struct reply reply;
+
+    require(ticket->state == TICKET_WAITING && pending->asked);
+    if (!handle_equal(pending->bundle, HANDLE_NONE)) {
+        bundle_refused(core, pending, ERROR_DEADLOCK, "cycle", circle, why);
+    } else {
+        answer_error_begin(core, &reply, pending->tag, ERROR_DEADLOCK);
+        reply_pair(&reply, "cycle", circle);
+        reply_text(&reply, why);
+        answer_end(core, pending->session, &reply);
+        pending_free(core, pending);
+    }
+    ticket_leave(core, ticket);
+}
+
+/* The time of a LOCK's wait= has come. */
+void
+ticket_wait_over(struct core *core, struct pending *pending)
+{
+    struct ticket *ticket = pending->ticket;
+
+    if (core->stopping) {
+        ticket_cancel(core, ticket, pending, ERROR_DRAINING, NULL);
+        return;
+    }
+    if ((ticket->state == TICKET_WAITING && !ticket->unheard) ||
+        pending_stands(ticket_pending(ticket))) {
+        count(core->counters, COUNTER_waits_timed_out);
+        ticket_cancel(core, ticket, pending, ERROR_TIMEOUT, NULL);
+        return;
+    }
+    if (ticket->state == TICKET_ASKING && pending->asked)
+        return; /* its answer is due within a command's time-out */
+    count(core->counters, COUNTER_refused_unavailable);
+    ticket_cancel(core, ticket, pending, ERROR_UNAVAILABLE, NULL);
+}

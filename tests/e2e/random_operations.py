@@ -1,0 +1,686 @@
+"""Random operations of all kinds, each answer held against a model.
+
+Lanes (random_lane.py) run side by side on the same brokers; each sends one
+operation, or two or three at once, and waits until all that follows from them
+has come.
+
+An owner asks for locks in the order of their names only, so that none of these
+waits is in a circle: ERR DEADLOCK is always wrong.
+"""
+
+import struct
+import time
+
+from harness import wait_until
+from harness.crowd import Crowd
+from random_lane import PATIENCE, Lane, Violation
+from semantics import Ask, Several
+
+SETTINGS = {"lease.default": "10s"}
+KEEP = "5s"
+SHORT_LEASE = 0.1  # s
+SHORT_WAIT = 0.02
+SHORT_KEEP = 0.03
+OWNERS = ("", "b")
+KINDS = (
+    ("lock", 30), ("unlock", 34), ("cancel", 5), ("race", 12), ("several", 4),
+    ("show", 3), ("held", 2), ("ping", 1), ("renew", 2), ("claim", 1),
+    ("watch", 1.5), ("unwatch", 1), ("wrong", 1), ("break", 0.8),
+    ("resume", 0.8), ("die", 0.4), ("quit", 0.2), ("kill", 0.1),
+    ("abandon", 0.1), ("time_out", 0.3), ("lapse", 0.1), ("delayed", 0.3),
+)
+
+
+class Player(Lane):
+    """A lane that does `operations` of them."""
+
+    def __init__(self, operations, *arguments):
+        super().__init__(*arguments)
+        self.left = operations
+        self.done = {}  # kind: how often
+        self.weights = [weight for _, weight in KINDS]
+
+    # choosing
+
+    def actors(self):
+        return [(client.number, owner) for client in self.clients
+                for owner in OWNERS]
+
+    def waits_of(self, actor):
+        """The LOCK that an owner waits for: (tag, words), or None."""
+        several = self.model.several.get(actor)
+        if several is not None:
+            return several.tag, several.words
+        for lock in self.model.locks.values():
+            ticket = lock.of(actor)
+            if ticket is not None and not ticket.granted:
+                return ticket.tag, ticket.words
+        return None
+
+    def held_of(self, actor):
+        return [name for name in self.names
+                if (ticket := self.model.locks[name].of(actor)) is not None
+                and ticket.granted and not ticket.part]
+
+    def lockable(self, actor):
+        """Names that it may ask for without ever being in a circle."""
+        if self.waits_of(actor):
+            return []
+        held = self.held_of(actor)
+        after = max((self.names.index(name) for name in held), default=-1)
+        return held + self.names[after + 1:]
+
+    def kind_of(self, name):
+        """The words that this lock is mostly asked for with."""
+        lock = self.model.locks[name]
+        if self.random.random() < 0.06:
+            limit = self.random.choice((0, 3, 5))
+        elif lock.queue:
+            limit = lock.limit
+        else:
+            limit = 4 if self.names.index(name) % 3 == 2 else 0
+        if limit:
+            return {"limit": limit,
+                    "permits": self.random.choice((1, 1, 2, limit))}
+        return {"mode": self.random.choice(("exclusive", "shared", "shared"))}
+
+    def own_kind(self, name, actor):
+        """Mostly what a re-entry is to ask for."""
+        lock = self.model.locks[name]
+        ticket = lock.of(actor)
+        if ticket is None or self.random.random() < 0.15:
+            return self.kind_of(name)
+        if lock.limit:
+            return {"limit": lock.limit, "permits": ticket.permits}
+        return {"mode": ticket.mode}
+
+    def new_lock(self, actor, name, **more):
+        """(line without its tag, step) of a LOCK."""
+        client = self.clients[actor[0]]
+        kind = self.own_kind(name, actor)
+        words = f"LOCK {name}" + more.pop("lasting", "")
+        if not more.get("times_out"):
+            words += " progress=1"
+        for key, value in kind.items():
+            if (key, value) != ("mode", "exclusive"):
+                words += f" {key}={value}"
+        if actor[1]:
+            words += f" owner={actor[1]}"
+        no_wait = more.pop("no_wait", self.random.random() < 0.2)
+        suffix = more.pop("suffix", "") + (" wait=0" if no_wait else "")
+        tag = client.next_tag()
+        self.asked[client.number, tag] = [name]
+        ask = Ask(tag, words, no_wait=no_wait, **kind, **more)
+        client.send(f"{tag} {words}{suffix}")
+        return ("lock", name, actor, ask)
+
+    # operations: each returns whether there was something to do
+
+    def act(self, steps, what):
+        self.model.steps += steps
+        yield from self.foretold(what)
+
+    def some(self, choices):
+        return self.random.choice(choices) if choices else None
+
+    def step_lock(self, busy=()):
+        actor = self.some([a for a in self.actors() if a not in busy and
+                           self.lockable(a)])
+        if actor is None:
+            return None, None
+        more = {}
+        if self.random.random() < 0.05:
+            more = {"lease": "long", "lasting": " lease=10m"}
+        name = self.random.choice(self.lockable(actor))
+        if self.model.locks[name].of(actor):
+            more = {}
+        return actor, self.new_lock(actor, name, **more)
+
+    def step_unlock(self, busy=()):
+        actor = self.some([a for a in self.actors() if a not in busy and
+                           self.held_of(a)])
+        if actor is None:
+            return None, None
+        name = self.random.choice(self.held_of(actor))
+        client = self.clients[actor[0]]
+        tag = client.next_tag()
+        line = f"{tag} UNLOCK {name}"
+        if actor[1]:
+            line += f" owner={actor[1]}"
+        fence, draw = None, self.random.random()
+        if draw < 0.3:
+            line += f" fence={self.model.locks[name].of(actor).fence}"
+        elif draw < 0.35:
+            fence = "stale"
+            line += f" fence={self.model.locks[name].of(actor).fence - 1}"
+        client.send(line)
+        return actor, ("unlock", name, actor, tag, fence)
+
+    def step_cancel(self, busy=()):
+        actor = self.some([a for a in self.actors() if a not in busy and
+                           self.waits_of(a)])
+        if actor is None:
+            return None, None
+        client = self.clients[actor[0]]
+        tag, target = client.next_tag(), self.waits_of(actor)[0]
+        client.send(f"{tag} CANCEL {target}")
+        return actor, ("cancel", client.number, target, tag)
+
+    def do_step(self, choose):
+        _, step = choose()
+        if step is None:
+            return False
+        yield from self.act([step], step)
+        if self.model.several:
+            yield from self.settle_several()
+        return True
+
+    def do_lock(self):
+        return self.do_step(self.step_lock)
+
+    def do_unlock(self):
+        return self.do_step(self.step_unlock)
+
+    def do_cancel(self):
+        """The answer may come before the ticket has gone."""
+        before = {name: len(self.model.locks[name].queue)
+                  for name in self.names}
+        done = yield from self.do_step(self.step_cancel)
+        yield from self.settle(
+            [name for name, count in before.items()
+             if count != len(self.model.locks[name].queue)], "CANCEL")
+        return done
+
+    def settle_several(self):
+        """What a LOCK of several names does meanwhile is not told."""
+        names = {name for several in self.model.several.values()
+                 for name in several.names}
+        yield from self.settle(sorted(names), "several names")
+
+    def do_race(self):
+        """Two or three at once; where one must follow another, only that."""
+        if self.model.several:
+            return False
+        busy, steps = set(), []
+        for _ in range(self.random.choice((2, 2, 3))):
+            choose = self.random.choice((
+                self.step_lock, self.step_lock, self.step_unlock,
+                self.step_unlock, self.step_cancel))
+            actor, step = choose(busy)
+            if step is not None:
+                busy.add(actor)
+                steps.append(step)
+        if not steps:
+            return False
+        self.left -= len(steps) - 1
+        names = [] if all(step[0] != "cancel" for step in steps) else [
+            lock.name for lock in self.model.locks.values() if lock.waiting()]
+        yield from self.act(steps, steps)
+        yield from self.settle(names, steps)
+        return True
+
+    def do_several(self):
+        actor = self.some([a for a in self.actors()
+                           if not self.waits_of(a)])
+        if actor is None:
+            return False
+        held = self.held_of(actor)
+        names = [name for name in self.lockable(actor) if name not in held and
+                 not self.model.locks[name].barred]
+        if len(names) < 2:
+            return False
+        names = self.random.sample(names, self.random.randint(
+            2, min(3, len(names))))
+        client = self.clients[actor[0]]
+        mode = self.random.choice(("exclusive", "shared"))
+        words = f"LOCK {' '.join(names)} mode={mode}"
+        if actor[1]:
+            words += f" owner={actor[1]}"
+        no_wait = self.random.random() < 0.3
+        tag = client.next_tag()
+        self.asked[client.number, tag] = names
+        client.send(f"{tag} {words}{' wait=0' if no_wait else ''}")
+        yield from self.act([("several", actor, Several(
+            tag, tuple(sorted(names)), 0, mode, no_wait, words))], words)
+        yield from self.settle(names, words)
+        return True
+
+    def do_show(self):
+        name = self.random.choice(self.names)
+        yield from self.settle([name], "SHOW")
+        return True
+
+    def do_held(self):
+        client = self.random.choice(self.clients)
+        items = yield from self.simple(client, "HELD")
+        told = sorted((item["name"], item.get("owner", ""),
+                       int(item["fence"]), int(item["count"]),
+                       item.get("mode", "exclusive"),
+                       int(item.get("permits", 1))) for item in items)
+        wanted = sorted((lock.name, t.actor[1], t.fence, t.count, t.mode,
+                         t.permits) for lock, t in
+                        self.model.holds(client.number))
+        if told != wanted:
+            self.fail(f"HELD tells {told}, and not {wanted}")
+        return True
+
+    def do_ping(self):
+        yield from self.simple(self.random.choice(self.clients), "PING")
+        return True
+
+    def hold_words(self, lock, ticket, fence=None):
+        owner = f" owner={ticket.actor[1]}" if ticket.actor[1] else ""
+        return f"{lock.name} fence={fence or ticket.fence}{owner}"
+
+    def a_hold(self):
+        return self.some([(lock, t) for lock in self.model.locks.values()
+                          for t in lock.queue if t.granted and not t.part])
+
+    def do_renew(self):
+        found = self.a_hold()
+        if found is None:
+            return False
+        yield from self.simple(
+            self.clients[found[1].actor[0]],
+            f"RENEW {self.hold_words(*found)} lease=10m",
+            "OK" if found[1].lease == "long" else "CONFLICT")
+        return True
+
+    def do_claim(self):
+        """Of a hold that it has, or of one that was never there."""
+        found = self.a_hold()
+        if found is None:
+            return False
+        lock, ticket = found
+        client = self.clients[ticket.actor[0]]
+        known = "OK" if client.gen > 1 else "BADREQ"
+        if known == "OK" and self.random.random() < 0.5:
+            yield from self.simple(client, "CLAIM " + self.hold_words(
+                lock, ticket, ticket.fence - 1), "LOST")
+        else:
+            yield from self.simple(
+                client, f"CLAIM {self.hold_words(lock, ticket)} "
+                f"count={ticket.count}", known)
+        return True
+
+    def do_wrong(self):
+        """Requests that are refused whatever is held."""
+        client = self.random.choice(self.clients)
+        name = self.random.choice(self.names)
+        line, code = self.random.choice((
+            (f"UNLOCK {name} owner=nobody", "NOTHELD"),
+            (f"LOCK {name} limit=2 permits=3", "BADREQ"),
+            (f"LOCK {name} wait=never", "BADREQ"),
+            (f"RENEW {name} lease=1s owner=nobody", "NOTHELD"),
+            (f"CLAIM {name} fence=0", "BADREQ"),
+            ("UNWATCH nothing", "NOTHELD"), ("CANCEL 1x", "BADREQ"),
+            ("FROBNICATE", "UNKNOWN"), (f"KILL {'0' * 32}", "NOTHELD")))
+        yield from self.simple(client, line, code)
+        return True
+
+    def do_watch(self):
+        client = self.random.choice(self.clients)
+        names = [n for n in self.names if n not in client.watches]
+        if not names or len(client.watches) > 1:
+            return False
+        yield from self.watch(client, self.random.choice(names))
+        return True
+
+    def watch(self, client, name):
+        client.watches[name] = None
+        yield from self.simple(client, f"WATCH {name}")
+        yield from self.check_watches({name})
+
+    def do_unwatch(self):
+        client = self.some([c for c in self.clients if c.watches])
+        if client is None:
+            return False
+        name = self.random.choice(sorted(client.watches))
+        yield from self.simple(client, f"UNWATCH {name}")
+        del client.watches[name]
+        return True
+
+    def do_break(self):
+        names = [name for name in self.names if not any(
+            t.part for t in self.model.locks[name].queue)]
+        if not names:
+            return False
+        yield from self.break_lock(self.random.choice(names))
+        return True
+
+    def break_lock(self, name):
+        client = self.random.choice(self.clients)
+        tag = client.next_tag()
+        self.delay_begins([name])
+        client.send(f"{tag} BREAK {name}")
+        yield from self.act([("break", name, client.number, tag)], "BREAK")
+        yield from self.settle([name], "BREAK")
+
+    def do_time_out(self):
+        """A wait that ends by itself, or is granted at once."""
+        actor = self.some([a for a in self.actors() if self.lockable(a)])
+        if actor is None:
+            return False
+        name = self.random.choice(self.lockable(actor))
+        if self.model.locks[name].barred or self.model.locks[name].of(actor):
+            return False
+        step = self.new_lock(actor, name, no_wait=False, times_out=True,
+                             suffix=f" wait={int(SHORT_WAIT * 1000)}ms")
+        yield from self.act([step], "a wait that ends")
+        yield from self.settle([name], "a wait that has ended")
+        return True
+
+    def alone(self, name):
+        """Whether a LOCK of it is granted at once."""
+        lock = self.model.locks[name]
+        return not lock.queue and not lock.barred
+
+    def do_lapse(self):
+        """A lease that ends, maybe with a lock-delay."""
+        return self.unclean_lock(True)
+
+    def do_delayed(self):
+        """A hold with a lock-delay, which may end in any way; mostly it is
+        broken while another one waits."""
+        name = yield from self.unclean_lock(False)
+        if not name or self.random.random() < 0.3:
+            return name
+        other = self.some([a for a in self.actors()
+                           if name in self.lockable(a) and
+                           not self.model.locks[name].of(a)])
+        if other is not None:
+            yield from self.act([self.new_lock(other, name, no_wait=False)],
+                                "LOCK")
+            yield from self.break_lock(name)
+        return True
+
+    def unclean_lock(self, short):
+        found = [(a, n) for a in self.actors() for n in self.lockable(a)
+                 if self.alone(n)]
+        if not found:
+            return False
+        actor, name = self.random.choice(found)
+        more, suffix = {}, ""
+        if not short or self.random.random() < 0.5:
+            more["delay"] = self.random.choice((20, 60))
+            suffix = f" delay={more['delay']}ms"
+        if short:
+            more["lease"] = "short"
+            suffix += f" lease={int(SHORT_LEASE * 1000)}ms"
+            self.not_before.pop(name, None)
+        sent = time.monotonic()
+        step = self.new_lock(actor, name, no_wait=False, suffix=suffix,
+                             **more)
+        yield from self.act([step], "LOCK" + suffix)
+        if short and "delay" in more:
+            self.not_before[name] = sent + SHORT_LEASE * 0.98 + \
+                more["delay"] / 1000
+        return name
+
+    def delay_begins(self, names, client=None):
+        """Holds of these, or of that client, may end from now on."""
+        now = time.monotonic()
+        for name in names:
+            delays = [t.delay for t in self.model.locks[name].queue
+                      if t.granted and t.delay and
+                      client in (None, t.actor[0])]
+            if delays:
+                self.not_before[name] = now + max(delays) / 1000
+
+    # sessions
+
+    def connect(self, client, hello=""):
+        address = self.random.choice(self.addresses)
+        client.peer = self.crowd.connect(address)
+        client.send(f"h HELLO name={client.name} keep={KEEP}{hello}"
+                    .replace("h ", "0h ", 1))
+
+        def greeted():
+            for seen in self.seen:
+                if seen[:2] == (client.number, "0h"):
+                    return seen
+            return None
+        seen = yield from self.until(greeted, "HELLO")
+        self.seen.remove(seen)
+        if seen[2] != "OK":
+            self.fail(f"HELLO{hello}: {seen}")
+
+    def session_of(self, client):
+        """From the greeting, which is among what was said last."""
+        for line in reversed(self.said):
+            if line.startswith(f"{client.number}< * HELLO "):
+                return line.partition("session=")[2].split(" ")[0]
+        return self.fail("no greeting")
+
+    def begin(self, client):
+        client.watches = {}
+        client.gen = 1
+        yield from self.connect(client)
+        client.session = self.session_of(client)
+
+    def touched_by(self, client):
+        return [name for name in self.names if any(
+            t.actor[0] == client.number
+            for t in self.model.locks[name].queue)]
+
+    def gone(self, client, unclean, what):
+        """Its session is over; another one begins."""
+        names = self.touched_by(client)
+        client.watches = {}
+        yield from self.act([("gone", client.number, unclean)], what)
+        client.peer = None
+        yield from self.begin(client)
+        yield from self.settle(names, what)
+        if self.model.several:
+            yield from self.settle_several()
+
+    def do_die(self):
+        client = self.random.choice(self.clients)
+        yield from self.simple(client, "HELLO keep=0")
+        return (yield from self.drop(client, "death"))
+
+    def do_abandon(self):
+        """A session that is kept, and for which nobody comes."""
+        client = self.random.choice(self.clients)
+        yield from self.simple(
+            client, f"HELLO keep={int(SHORT_KEEP * 1000)}ms")
+        return (yield from self.drop(client, "abandoned"))
+
+    def drop(self, client, what):
+        self.delay_begins(self.names, client.number)
+        self.said.append(f"{client.number}> (closes)")
+        client.peer.close()
+        yield from self.gone(client, True, what)
+        return True
+
+    def do_kill(self):
+        """By another one at the same broker."""
+        victim = self.random.choice(self.clients)
+        killer = self.some([
+            c for c in self.clients if c is not victim and
+            c.peer.address == victim.peer.address])
+        if killer is None:
+            return False
+        self.delay_begins(self.names, victim.number)
+        tag = killer.next_tag()
+        self.model.out += [(victim.number, "*", "BYE", "killed"),
+                           (killer.number, tag, "OK", None)]
+        killer.send(f"{tag} KILL {victim.session}")
+        yield from self.gone(victim, True, "KILL")
+        return True
+
+    def waits_of_client(self, client):
+        return [wait[0] for owner in OWNERS
+                if (wait := self.waits_of((client.number, owner)))]
+
+    def do_quit(self):
+        client = self.random.choice(self.clients)
+        tag = client.next_tag()
+        for wait in self.waits_of_client(client):
+            self.model.out.append((client.number, wait, "ERR", "CANCELLED"))
+        self.model.out += [(client.number, tag, "OK", None),
+                           (client.number, "*", "BYE", "quit")]
+        client.send(f"{tag} QUIT")
+        yield from self.gone(client, False, "QUIT")
+        return True
+
+    def do_resume(self):
+        """Another connection, to any broker, goes on with the session."""
+        client = self.random.choice(self.clients)
+        old = client.peer
+        half_open = self.random.random() < 0.3
+        if not half_open:
+            self.said.append(f"{client.number}> (closes)")
+            old.close()
+        client.gen += 1
+        watches, client.watches = sorted(client.watches), {}
+        yield from self.connect(
+            client, f" resume={client.session} gen={client.gen}")
+        if half_open:
+            old.close()
+        for lock, ticket in self.model.holds(client.number):
+            yield from self.simple(
+                client, f"CLAIM {self.hold_words(lock, ticket)} "
+                f"count={ticket.count}")
+        for owner in OWNERS:
+            yield from self.ask_again(client, owner)
+        for name in watches:
+            yield from self.watch(client, name)
+        yield from self.settle(self.touched_by(client), "a session that moved")
+        return True
+
+    def ask_again(self, client, owner):
+        """Puts the owner's waiting LOCK again: the same place."""
+        actor = (client.number, owner)
+        wait = self.waits_of(actor)
+        if wait is None:
+            return
+        tag = client.next_tag()
+        client.send(f"{tag} {wait[1]}")
+        several = self.model.several.get(actor)
+        if several is not None:
+            self.asked[client.number, tag] = self.asked[client.number, wait[0]]
+            self.model.several[actor] = Several(
+                tag, several.names, several.got, several.mode,
+                several.no_wait, several.words)
+            names = several.names
+        else:
+            def queued():
+                return [seen for seen in self.seen
+                        if seen[:3] == (client.number, tag, "QUEUED")]
+            yield from self.until(queued, f"{wait[1]} put again")
+            self.seen.clear()
+            names = self.names
+        for name in names:
+            ticket = self.model.lock(name).of(actor)
+            if ticket is not None and ticket.tag == wait[0]:
+                ticket.tag = tag
+                self.asked[client.number, tag] = \
+                    self.asked[client.number, wait[0]]
+
+    # the life of it
+
+    def run(self):
+        for client in self.clients:
+            yield from self.begin(client)
+        kinds = [kind for kind, _ in KINDS]
+        while self.left > 0:
+            kind = self.random.choices(kinds, self.weights)[0]
+            method = getattr(self, f"do_{kind}")()
+            if method is False:
+                continue
+            done = yield from method
+            if done is False:
+                continue
+            self.left -= 1
+            self.done[kind] = self.done.get(kind, 0) + 1
+            if len(self.asked) > 5000:
+                self.forget()
+        for client in self.clients:
+            yield from self.do_quit_for_good(client)
+
+    def forget(self):
+        """The names of requests that are over."""
+        live = {(actor[0], several.tag)
+                for actor, several in self.model.several.items()}
+        live |= {(t.actor[0], t.tag) for lock in self.model.locks.values()
+                 for t in lock.queue}
+        self.asked = {key: value for key, value in self.asked.items()
+                      if key in live}
+
+    def do_quit_for_good(self, client):
+        tag = client.next_tag()
+        for wait in self.waits_of_client(client):
+            self.model.out.append((client.number, wait, "ERR", "CANCELLED"))
+        self.model.out += [(client.number, tag, "OK", None),
+                           (client.number, "*", "BYE", "quit")]
+        client.watches = {}
+        client.send(f"{tag} QUIT")
+        yield from self.act([("gone", client.number, False)], "QUIT")
+
+
+class Result:
+    """What was done, and how often."""
+
+    def __init__(self, lanes, seconds):
+        self.done = {}
+        for lane in lanes:
+            for kind, count in lane.done.items():
+                self.done[kind] = self.done.get(kind, 0) + count
+        self.grants = sum(lane.grants for lane in lanes)
+        self.seconds = seconds
+
+
+def run(addresses, seed, operations, lanes=5, clients=50, names=5):
+    """`operations` of them over all lanes. Violation where one is wrong."""
+    crowd = Crowd()
+    begin = time.monotonic()
+    made = [Player(operations // lanes, crowd, f"r{number}", seed, addresses,
+                   clients // lanes, names) for number in range(lanes)]
+    for lane in made:
+        crowd.start(lane.run())
+    crowd.run()
+    crowd.close()
+    return Result(made, time.monotonic() - begin)
+
+
+LEFT_NAMES = ("held_now", "waiting_now", "tickets_now", "operations_now",
+              "deadlocks")
+
+
+def left_in_broker(broker, names):
+    """What a broker still has, of what must be over."""
+    with broker.client() as client:
+        stats = {item["name"]: int(item["value"])
+                 for item in client.ok("STATS").items}
+    left = {name: stats[name] for name in names if stats[name]}
+    if stats["sessions_now"] > 1:  # its own one
+        left["sessions_now"] = stats["sessions_now"] - 1
+    return left
+
+
+def left_in_redis(redis):
+    """Keys that are no lock of a lane, and records in which somebody lives."""
+    left = {}
+    for key in redis.command("KEYS", "*"):
+        live, granted = struct.unpack("<II", redis.command(
+            "GETRANGE", key, 32, 39))
+        if live or granted or not key.startswith(b"holdfast:{r"):
+            left[key.decode()] = (live, granted)
+    return left
+
+
+def check_left(redis, brokers, locks_too=False):
+    """Nothing is; sessions that moved are kept for a while where they were.
+    `locks_too`: a lock that nobody has is forgotten within a lease."""
+    names = LEFT_NAMES + (("locks_now",) if locks_too else ())
+    for broker in brokers:
+        try:
+            wait_until(lambda b=broker: not left_in_broker(b, names), PATIENCE,
+                       step=0.05)
+        except AssertionError:
+            raise Violation(f"left in the broker {broker.address}: "
+                            f"{left_in_broker(broker, names)}") from None
+    left = left_in_redis(redis)
+    if left:
+        raise Violation(f"left in Redis, living and granted: {left}")

@@ -1,0 +1,615 @@
+"""Every kind of lock, through the daemon's sockets, over two brokers."""
+
+import itertools
+import threading
+
+from harness import HarnessCase, encode, shared_cluster, shared_redis
+from shared import stats
+
+
+class KindsCase(HarnessCase):
+    """Two brokers of a class's tests; clients come from them by turns."""
+
+    lease = "10s"
+
+    def setUp(self):
+        self.server = shared_redis()
+        self.brokers = [self.broker(self.server, {"lease.default": self.lease})
+                        for _ in range(2)]
+        self.turn = itertools.cycle(self.brokers)
+
+    def connect(self, broker=None):
+        return self.client(broker or next(self.turn))
+
+    def waits(self, client, line):
+        """Sends a LOCK that must wait; its tag."""
+        tag = client.submit(f"{line} progress=1")
+        client.queued(tag)
+        return tag
+
+
+class SharedTest(KindsCase):
+    def test_readers_together_writers_alone(self):
+        readers = [self.connect() for _ in range(4)]
+        writer, late = self.connect(), self.connect()
+        fences = [client.ok("LOCK s mode=shared", count=1).fence
+                  for client in readers]
+        self.assertEqual(fences, sorted(set(fences)))
+        tag = self.waits(writer, "LOCK s")
+        # Behind one who waits to have it alone, also without waiting.
+        late_tag = self.waits(late, "LOCK s mode=shared")
+        self.connect().err("LOCK s mode=shared wait=0", "BUSY")
+        for client in readers:
+            self.assertFalse(late.events)
+            client.ok("UNLOCK s", count=0)
+        alone = writer.wait(tag).fence
+        self.assertGreater(alone, fences[-1])
+        self.connect().err("LOCK s mode=shared wait=0", "BUSY")
+        writer.ok("UNLOCK s")
+        self.assertGreater(late.wait(late_tag).fence, alone)
+
+    def test_a_batch_of_readers(self):
+        writer = self.connect()
+        writer.ok("LOCK s")
+        readers = [self.connect() for _ in range(30)]
+        tags = [self.waits(client, "LOCK s mode=shared") for client in readers]
+        writer.ok("UNLOCK s")
+        fences = {client.wait(tag).fence
+                  for client, tag in zip(readers, tags)}
+        self.assertEqual(len(fences), 30)
+        reply = writer.ok("SHOW s", mode="shared", holders=30, waiters=0)
+        self.assertEqual({item["mode"] for item in reply.items}, {"shared"})
+
+    def test_reentry(self):
+        """Even behind a writer that waits: it would wait for itself."""
+        reader, writer = self.connect(), self.connect()
+        fence = reader.ok("LOCK s mode=shared").fence
+        tag = self.waits(writer, "LOCK s")
+        reader.ok("LOCK s mode=shared", fence=fence, count=2)
+        reader.err("LOCK s", "CONFLICT")
+        reader.err("LOCK s mode=exclusive wait=0", "CONFLICT")
+        reader.ok("UNLOCK s", count=1)
+        reader.ok("UNLOCK s", count=0)
+        self.assertTrue(writer.wait(tag).ok)
+
+    def test_downgrade(self):
+        holder, reader, writer = (self.connect() for _ in range(3))
+        fence = holder.ok("LOCK s").fence
+        tag = self.waits(reader, "LOCK s mode=shared")
+        behind = self.waits(writer, "LOCK s")
+        holder.ok("LOCK s mode=shared", fence=fence, count=2)
+        self.assertTrue(reader.wait(tag).ok)
+        holder.err("LOCK s", "CONFLICT")
+        holder.ok("UNLOCK s", count=1)
+        reader.ok("UNLOCK s")
+        self.assertFalse(writer.events)
+        holder.ok("UNLOCK s", count=0)
+        self.assertTrue(writer.wait(behind).ok)
+
+    def test_a_reader_dies(self):
+        reader, other, writer = (self.connect() for _ in range(3))
+        reader.ok("LOCK s mode=shared")
+        other.ok("LOCK s mode=shared")
+        tag = self.waits(writer, "LOCK s")
+        reader.kill()
+        other.ok("UNLOCK s")
+        self.assertTrue(writer.wait(tag).ok)
+
+
+class SemaphoreTest(KindsCase):
+    def test_never_more_than_the_limit(self):
+        clients = [self.connect() for _ in range(5)]
+        clients[0].ok("LOCK p limit=5 permits=3")
+        clients[1].ok("LOCK p limit=5 permits=2")
+        clients[2].err("LOCK p limit=5 wait=0", "BUSY")
+        many = self.waits(clients[2], "LOCK p limit=5 permits=4")
+        few = self.waits(clients[3], "LOCK p limit=5")
+        # What is free would be enough for the last one only.
+        clients[1].ok("UNLOCK p")
+        self.assertFalse(clients[3].events)
+        clients[0].ok("UNLOCK p")
+        self.assertTrue(clients[2].wait(many).ok)
+        self.assertTrue(clients[3].wait(few).ok)
+        clients[4].ok("SHOW p", mode="semaphore", limit=5, permits=5,
+                      holders=2)
+
+    def test_conflicts(self):
+        one, two = self.connect(), self.connect()
+        one.ok("LOCK p limit=3")
+        for line in ("LOCK p", "LOCK p mode=shared", "LOCK p limit=4",
+                     "LOCK p limit=2 wait=0"):
+            two.err(line, "CONFLICT")
+        one.err("LOCK p limit=3 permits=2", "CONFLICT")
+        one.ok("LOCK p limit=3", count=2)
+        one.ok("UNLOCK p", count=1)
+        one.ok("UNLOCK p", count=0)
+        two.ok("LOCK p mode=shared")
+
+    def test_a_crash_gives_permits_back(self):
+        one, two = self.connect(), self.connect()
+        one.ok("LOCK p limit=2 permits=2")
+        tag = self.waits(two, "LOCK p limit=2")
+        one.kill()
+        self.assertTrue(two.wait(tag).ok)
+
+
+class DelayTest(KindsCase):
+    def delayed(self, end):
+        holder, other = self.connect(), self.connect()
+        holder.ok("LOCK d delay=1h")
+        tag = self.waits(other, "LOCK d")
+        end(holder)
+        return other, tag
+
+    def test_after_death(self):
+        other, _ = self.delayed(lambda holder: holder.kill())
+        self.wait_until(lambda: other.ok("SHOW d").get("state") == "free",
+                        what="the holder is gone")
+        other.ok("SHOW d", waiters=1)
+        self.connect().err("LOCK d wait=0", "BUSY")
+
+    def test_not_after_unlock(self):
+        other, tag = self.delayed(lambda holder: holder.ok("UNLOCK d"))
+        self.assertTrue(other.wait(tag).ok)
+
+    def test_not_after_quit(self):
+        other, tag = self.delayed(lambda holder: holder.ok("QUIT"))
+        self.assertTrue(other.wait(tag).ok)
+
+    def test_it_ends(self):
+        holder, other = self.connect(), self.connect()
+        holder.ok("LOCK d delay=300ms")
+        tag = self.waits(other, "LOCK d")
+        holder.kill()
+        self.assertTrue(other.wait(tag).ok)
+
+
+class NamesTest(KindsCase):
+    def test_all(self):
+        client = self.connect()
+        reply = client.ok("LOCK n/b n/a n/c", count=1)
+        fences = reply["fence"].split(",")
+        held = {item["name"]: item["fence"]
+                for item in client.ok("HELD", n=3).items}
+        self.assertEqual([held[f"n/{name}"] for name in "bac"], fences)
+        for name in "abc":
+            client.ok(f"UNLOCK n/{name}", count=0)
+
+    def test_none(self):
+        one, two, three = (self.connect() for _ in range(3))
+        one.ok("LOCK n/m")
+        reply = two.err("LOCK n/z n/a n/m wait=0", "BUSY")
+        self.assertEqual(reply["name"], "n/m")
+        two.ok("HELD", n=0)
+        tag = two.submit("LOCK n/z n/a n/m progress=1 wait=1h")
+        self.assertEqual(two.queued(tag)["name"], "n/m")
+        two.ok("HELD", n=0)
+        unlock = two.submit("UNLOCK n/a")
+        three.err("LOCK n/a wait=0", "BUSY")
+        two.ok(f"CANCEL {tag}")
+        self.assertEqual(two.wait(tag).code, "CANCELLED")
+        self.assertEqual(two.wait(unlock).code, "NOTHELD")
+        three.ok("LOCK n/a wait=9s")
+
+    def test_what_follows_it(self):
+        """Requests on any of its names take effect after it, in one write."""
+        one, two = (self.connect() for _ in range(2))
+        tags = [one.submit(line) for line in
+                ("LOCK n/f n/g", "UNLOCK n/f", "UNLOCK n/g", "LOCK n/g",
+                 "UNLOCK n/g")]
+        self.assertEqual(one.wait(tags[0])["count"], "1")
+        for tag in tags[1:3]:
+            self.assertEqual(one.wait(tag)["count"], "0")
+        self.assertEqual(one.wait(tags[3])["count"], "1")
+        self.assertEqual(one.wait(tags[4])["count"], "0")
+        two.ok("LOCK n/f n/g wait=0")
+
+    def test_time_out_and_death(self):
+        one, two, three = (self.connect() for _ in range(3))
+        one.ok("LOCK n/b")
+        two.err("LOCK n/a n/b wait=50ms", "TIMEOUT")
+        three.ok("LOCK n/a wait=9s")
+        three.ok("UNLOCK n/a")
+        self.waits(two, "LOCK n/a n/b")
+        two.kill()
+        three.ok("LOCK n/a wait=9s")
+
+    def test_crosswise(self):
+        """In any order, and at the same time, over a cluster's nodes."""
+        cluster = shared_cluster()
+        brokers = [self.broker(cluster) for _ in range(2)]
+        names = [f"n/{number}" for number in range(4)]
+        done = []
+
+        def work(client, order):
+            for _ in range(25):
+                reply = client.ok("LOCK " + " ".join(order), 60)
+                self.assertEqual(len(reply["fence"].split(",")), len(order))
+                for name in order:
+                    client.ok(f"UNLOCK {name}", count=0)
+            done.append(order)
+        orders = list(itertools.permutations(names, 3))[::4]
+        threads = [threading.Thread(target=work, args=(
+            self.client(brokers[index % 2], timeout=60), order))
+            for index, order in enumerate(orders)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(done), len(orders))
+        self.assertEqual(stats(self.client(brokers[0]))["deadlocks"], 0)
+
+    def test_lease_of_all(self):
+        one, two = self.connect(), self.connect()
+        one.ok("LOCK n/b")
+        tag = self.waits(two, "LOCK n/a n/b lease=1s")
+        two.no_event("LOST", 1.2)
+        one.ok("UNLOCK n/b")
+        self.assertTrue(two.wait(tag).ok)
+        for name in ("n/a", "n/b"):
+            two.event("LOST", reason="expired")
+
+
+class WatchTest(KindsCase):
+    def test_over_brokers(self):
+        watcher = self.connect(self.brokers[0])
+        leader, next_one = (self.connect(self.brokers[1]) for _ in range(2))
+        leader.ok("HELLO name=shop%201")
+        watcher.ok("WATCH w")
+        self.assertEqual(watcher.event("FREE").words, ["w"])
+        fence = leader.ok("LOCK w note=10.0.0.7:80").fence
+        event = watcher.event("HELD", fence=fence)
+        self.assertEqual((event["name"], event["note"]),
+                         ("shop 1", "10.0.0.7:80"))
+        tag = self.waits(next_one, "LOCK w note=" + encode("10.0.0.9=x"))
+        leader.kill()
+        event = watcher.event("HELD", fence=next_one.wait(tag).fence)
+        self.assertEqual(event["note"], "10.0.0.9=x")
+        next_one.ok("UNLOCK w")
+        watcher.event("FREE")
+        watcher.ok("UNWATCH w")
+        watcher.err("UNWATCH w", "NOTHELD")
+
+    def test_what_is_told_only_grows(self):
+        watcher, client = self.connect(), self.connect()
+        watcher.ok("WATCH w")
+        for _ in range(300):
+            last = client.ok("LOCK w").fence
+            client.ok("UNLOCK w")
+        last = client.ok("LOCK w").fence
+        fences = []
+        while not fences or fences[-1] < last:
+            fences.append(watcher.event("HELD").fence)
+        self.assertEqual(fences, sorted(set(fences)))
+        watcher.err("WATCH w", "CONFLICT")
+
+    def test_the_subscription_breaks(self):
+        watcher, client = self.connect(), self.connect()
+        watcher.ok("WATCH w")
+        watcher.event("FREE")
+        self.server.command("CLIENT", "KILL", "TYPE", "pubsub")
+        fence = client.ok("LOCK w").fence
+        watcher.event("HELD", fence=fence)
+
+    def test_many_watches(self):
+        watcher, client = self.connect(), self.connect()
+        for number in range(200):
+            watcher.send(f"{number} WATCH w/{number}")
+        for number in range(200):
+            self.assertTrue(watcher.wait(str(number)).ok)
+        channels = self.server.command("PUBSUB", "CHANNELS", "*")
+        self.assertLessEqual(len(channels), 3)
+        for number in range(200):
+            client.ok(f"LOCK w/{number}")
+        for number in range(200):
+            watcher.event("HELD")
+
+
+class MoveTest(KindsCase):
+    lease = "20s"
+
+    def session(self, broker, lines=()):
+        client = self.connect(broker)
+        session = client.ok("HELLO keep=30s", keep_ms=30000)["session"]
+        return client, session, [client.ok(line).fence for line in lines]
+
+    def test_the_same_broker(self):
+        broker = self.brokers[0]
+        client, session, (fence, _) = self.session(
+            broker, ("LOCK m", "LOCK m"))
+        waiter, waiting, _ = self.session(broker)
+        self.waits(waiter, "LOCK m")
+        last = self.waits(self.connect(), "LOCK m")
+        self.assertTrue(last)
+        client.kill()
+        waiter.kill()
+        heir, next_one = self.connect(broker), self.connect(broker)
+        heir.ok(f"HELLO resume={session} gen=2", session=session, gen=2)
+        heir.ok(f"CLAIM m fence={fence} count=2", fence=fence, count=2)
+        next_one.ok(f"HELLO resume={waiting} gen=2")
+        tag = next_one.submit("LOCK m progress=1")
+        self.assertEqual(next_one.queued(tag)["position"], "1")
+        heir.ok("UNLOCK m", count=1)
+        heir.ok("UNLOCK m", count=0)
+        self.assertGreater(next_one.wait(tag).fence, fence)
+
+    def test_a_broker_is_killed(self):
+        doomed, other = self.brokers
+        client, session, (fence, shared) = self.session(
+            doomed, ("LOCK m", "LOCK r mode=shared"))
+        waiter, waiting, _ = self.session(doomed)
+        self.waits(waiter, "LOCK m")
+        behind = self.connect(other)
+        last = self.waits(behind, "LOCK m")
+        doomed.kill()
+        heir, next_one = self.connect(other), self.connect(other)
+        heir.ok(f"HELLO keep=30s resume={session} gen=2")
+        heir.ok(f"CLAIM m fence={fence}", fence=fence, count=1)
+        heir.ok(f"CLAIM r fence={shared}")
+        heir.err("LOCK r", "CONFLICT")
+        heir.err(f"CLAIM nothing fence={fence}", "LOST")
+        next_one.ok(f"HELLO keep=30s resume={waiting} gen=2")
+        tag = self.waits(next_one, "LOCK m")
+        heir.ok("UNLOCK m", count=0)
+        self.assertGreater(next_one.wait(tag).fence, fence)
+        self.assertFalse(behind.events)
+        next_one.ok("UNLOCK m")
+        self.assertTrue(behind.wait(last).ok)
+
+    def test_the_old_broker_is_late(self):
+        """It was stopped, and still believes that it holds the lock."""
+        old, new = self.brokers
+        client, session, (fence,) = self.session(old, ("LOCK m",))
+        old.process.pause()
+        heir = self.connect(new)
+        heir.ok(f"HELLO keep=30s resume={session} gen=2")
+        heir.ok(f"CLAIM m fence={fence}", fence=fence)
+        old.process.resume()
+        client.send("1 UNLOCK m")
+        self.assertEqual(client.wait("1").code, "LOST")
+        heir.ok("SHOW m", state="held")
+        heir.ok("UNLOCK m", count=0)
+
+    def test_half_open(self):
+        broker = self.brokers[0]
+        client, session, (fence,) = self.session(broker, ("LOCK m",))
+        tag = self.waits(client, "LOCK m owner=b")
+        heir = self.connect(broker)
+        heir.ok(f"HELLO resume={session} gen=7")
+        self.assertEqual(client.wait(tag).code, "CANCELLED")
+        self.assertEqual(client.event("BYE").words, ["resumed"])
+        heir.ok(f"CLAIM m fence={fence}")
+        for gen in (7, 3):
+            self.connect(broker).err(f"HELLO resume={session} gen={gen}",
+                                     "CONFLICT")
+        heir.err(f"HELLO resume={session} gen=8", "CONFLICT")
+
+    def test_given_back_elsewhere(self):
+        """Where it comes back to, the old hold is known still."""
+        here, there = self.brokers
+        client, session, (fence,) = self.session(here, ("LOCK m mode=shared",))
+        client.kill()
+        heir = self.connect(there)
+        heir.ok(f"HELLO keep=30s resume={session} gen=2")
+        heir.ok(f"CLAIM m fence={fence}")
+        heir.ok("UNLOCK m")
+        heir.kill()
+        client = self.connect(here)
+        client.ok(f"HELLO keep=30s resume={session} gen=3")
+        self.assertGreater(client.ok("LOCK m", count=1).fence, fence)
+
+    def test_permits_given_back_elsewhere(self):
+        """Where they were before, nobody else's hold is taken for lost."""
+        here, there = self.brokers
+        stays = self.connect(here)
+        held = stays.ok("LOCK m limit=3").fence
+        client, session, (fence,) = self.session(
+            here, ("LOCK m limit=3 permits=2",))
+        client.kill()
+        heir = self.connect(there)
+        heir.ok(f"HELLO keep=30s resume={session} gen=2")
+        heir.ok(f"CLAIM m fence={fence}")
+        heir.ok("UNLOCK m")
+        self.connect(here).ok("LOCK m limit=3 permits=2")
+        stays.ok(f"UNLOCK m fence={held}", count=0)
+        self.assertFalse(stays.events)
+
+    def test_waits_for_another_kind_elsewhere(self):
+        """Where it comes back to, the old wait is known still."""
+        here, there = self.brokers
+        holder = self.connect(here)
+        holder.ok("LOCK m")
+        client, session, _ = self.session(here)
+        self.waits(client, "LOCK m mode=shared")
+        client.kill()
+        heir = self.connect(there)
+        heir.ok(f"HELLO keep=30s resume={session} gen=2")
+        tag = self.waits(heir, "LOCK m mode=shared")
+        heir.ok(f"CANCEL {tag}")
+        self.assertEqual(heir.wait(tag).code, "CANCELLED")
+        self.waits(heir, "LOCK m")
+        heir.kill()
+        client = self.connect(here)
+        client.ok(f"HELLO keep=30s resume={session} gen=3")
+        tag = self.waits(client, "LOCK m")
+        client.ok("SHOW m", waiters=1)
+        holder.ok("UNLOCK m")
+        self.assertTrue(client.wait(tag).ok)
+
+    def test_nobody_comes(self):
+        broker = self.brokers[0]
+        client, other = self.connect(broker), self.connect(broker)
+        client.ok("HELLO keep=200ms")
+        client.ok("LOCK m")
+        tag = self.waits(other, "LOCK m")
+        client.kill()
+        self.assertTrue(other.wait(tag).ok)
+
+    def test_quit_keeps_nothing(self):
+        broker = self.brokers[0]
+        client, _, _ = self.session(broker, ("LOCK m",))
+        other = self.connect()
+        tag = self.waits(other, "LOCK m")
+        client.ok("QUIT")
+        self.assertTrue(other.wait(tag).ok)
+
+    def test_a_rolling_restart(self):
+        """Each broker in turn, and back: the same fence all the way, and the
+        same place in the queue."""
+        client, session, (fence,) = self.session(self.brokers[0], ("LOCK m",))
+        other, waiting, _ = self.session(self.brokers[0])
+        tag = self.waits(other, "LOCK m")
+        behind = self.connect(self.brokers[1])
+        for turn in range(4):
+            broker, target = self.brokers[turn % 2], self.brokers[1 - turn % 2]
+            broker.terminate()
+            client.event("DRAIN")
+            self.assertEqual(other.wait(tag).code, "DRAINING")
+            for old in (client, other):
+                old.close()
+            client, other = self.connect(target), self.connect(target)
+            client.ok(f"HELLO keep=30s resume={session} gen={turn + 2}")
+            client.ok(f"CLAIM m fence={fence}", fence=fence)
+            other.ok(f"HELLO keep=30s resume={waiting} gen={turn + 2}")
+            tag = self.waits(other, "LOCK m")
+            if turn == 0:
+                last = self.waits(behind, "LOCK m deadlock=0")
+            self.assertEqual(broker.wait_exit(), 0)
+            self.brokers[turn % 2] = self.broker(
+                self.server, {"lease.default": self.lease})
+            if turn == 0:
+                self.assertFalse(behind.events)
+                behind.ok(f"CANCEL {last}")
+                self.assertEqual(behind.wait(last).code, "CANCELLED")
+        client.ok("UNLOCK m", count=0)
+        self.assertGreater(other.wait(tag).fence, fence)
+
+
+class DeadlockTest(KindsCase):
+    def test_a_circle(self):
+        for size in (2, 3, 5, 8):
+            clients = [self.connect() for _ in range(size)]
+            for number, client in enumerate(clients):
+                client.ok(f"LOCK c{size}/{number}")
+            tags = [self.waits(client, f"LOCK c{size}/{(number + 1) % size}")
+                    for number, client in enumerate(clients[:-1])]
+            reply = clients[-1].err(f"LOCK c{size}/0", "DEADLOCK")
+            self.assertEqual(sorted(reply["cycle"].split(",")),
+                             sorted(f"c{size}/{number}"
+                                    for number in range(size)))
+            clients[-1].ok(f"UNLOCK c{size}/{size - 1}")
+            for client, tag in reversed(list(zip(clients, tags))):
+                self.assertTrue(client.wait(tag).ok)
+                client.ok("QUIT")
+
+    def test_readers_and_writers(self):
+        one, two, writer = (self.connect() for _ in range(3))
+        one.ok("LOCK d/s mode=shared")
+        two.ok("LOCK d/x")
+        self.waits(writer, "LOCK d/s")
+        tag = self.waits(two, "LOCK d/s mode=shared")
+        one.err("LOCK d/x", "DEADLOCK")
+        one.ok("UNLOCK d/s")
+        self.assertFalse(two.events)
+        writer.kill()
+        self.assertTrue(two.wait(tag).ok)
+
+    def test_off(self):
+        one, two = self.connect(), self.connect()
+        one.ok("LOCK d/a")
+        two.ok("LOCK d/b")
+        tag = self.waits(one, "LOCK d/b deadlock=0")
+        two.err("LOCK d/a wait=1s", "TIMEOUT")
+        two.ok("UNLOCK d/b")
+        self.assertTrue(one.wait(tag).ok)
+
+    def test_no_alarm(self):
+        """Much waiting, and no circle."""
+        clients = [self.connect() for _ in range(6)]
+        done = []
+
+        def work(client, number):
+            for turn in range(40):
+                first, second = sorted((number % 3, (number + turn) % 4))
+                client.ok(f"LOCK f/{first}", 30)
+                if second != first:
+                    client.ok(f"LOCK f/{second}", 30)
+                    client.ok(f"UNLOCK f/{second}")
+                client.ok(f"UNLOCK f/{first}")
+            done.append(number)
+        threads = [threading.Thread(target=work, args=(client, number))
+                   for number, client in enumerate(clients)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(done), len(clients))
+
+
+class OrderTest(KindsCase):
+    def test_break(self):
+        holder, other, operator = (self.connect() for _ in range(3))
+        fence = holder.ok("LOCK o").fence
+        tag = self.waits(other, "LOCK o")
+        operator.ok(f"BREAK o fence={fence + 1}", holders=0)
+        operator.ok(f"BREAK o fence={fence}", holders=1)
+        holder.event("LOST", fence=fence, reason="broken")
+        self.assertGreater(other.wait(tag).fence, fence)
+        holder.err("UNLOCK o", "NOTHELD")
+        operator.ok("BREAK nothing", holders=0)
+
+    def test_break_where_the_broker_hangs(self):
+        """Its renewal is refused when it goes on."""
+        holder = self.connect(self.brokers[0])
+        operator = self.connect(self.brokers[1])
+        fence = holder.ok("LOCK o").fence
+        self.brokers[0].process.pause()
+        self.server.command("CLIENT", "KILL", "TYPE", "pubsub")
+        operator.ok("BREAK o", holders=1)
+        reply = operator.ok("SHOW o")
+        self.assertEqual(reply.items[0]["broken"], "1")
+        self.brokers[0].process.resume()
+        holder.event("LOST", fence=fence, reason="broken", timeout=20)
+
+    def test_kill(self):
+        victim, other, operator = (self.connect(self.brokers[0])
+                                   for _ in range(3))
+        victim.ok("HELLO name=victim keep=1h")
+        victim.ok("LOCK o")
+        tag = self.waits(other, "LOCK o")
+        short = [item["session"] for item in operator.ok("SESSIONS").items
+                 if item.get("name") == "victim"][0]
+        operator.ok(f"KILL {short}")
+        self.assertEqual(victim.event("BYE").words, ["killed"])
+        self.assertTrue(other.wait(tag).ok)
+        operator.err(f"KILL {short}", "NOTHELD")
+        operator.err(f"KILL {'0' * 32}", "NOTHELD")
+
+    def test_drain(self):
+        client, operator = (self.connect(self.brokers[0]) for _ in range(2))
+        client.ok("LOCK o")
+        operator.ok("DRAIN")
+        client.event("DRAIN")
+        client.err("LOCK p", "DRAINING")
+        client.ok("UNLOCK o")
+        self.assertEqual(client.event("BYE").words, ["drain"])
+        self.assertEqual(self.brokers[0].wait_exit(), 0)
+
+    def test_who_is_in_the_way(self):
+        holder, other = self.connect(), self.connect()
+        holder.ok("HELLO name=shop-7")
+        holder.ok("LOCK o note=inventory")
+        reply = other.err("LOCK o wait=0", "BUSY")
+        self.assertEqual((reply["holder"], reply["note"], reply["position"]),
+                         ("shop-7", "inventory", "1"))
+        self.assertTrue(reply["age_ms"].isdigit())
+        tag = other.submit("LOCK o progress=1")
+        self.assertEqual(other.queued(tag)["holder"], "shop-7")
+        holder.ok("UNLOCK o")
+        other.wait(tag)
+        third = self.connect()
+        # By now one hold has been seen from begin to end.
+        tag = third.submit("LOCK o progress=1")
+        self.assertTrue(third.queued(tag)["estimate_ms"].isdigit())
+
+

@@ -1,0 +1,372 @@
+"""Sessions that move: a later generation takes its tickets over."""
+
+import dataclasses
+import unittest
+
+import scripts
+from script_case import KEY, ClockCase
+from scripts import (CONFLICT, GONE, HELD, LEASE, LIVING, MOVED_ON, OK, SHARED,
+                     SUSPENDED, WAITING, WAITS, Who, who)
+
+LAPSE = 2000
+
+
+def again(number, generation):
+    """As the next broker names it: its requests are words of its own."""
+    return dataclasses.replace(who(number, generation),
+                               request=b"%d%07d" % (generation, number))
+
+
+class Moves(ClockCase):
+    def both(self):
+        """Each way to take a ticket over: a claim, and a second LOCK."""
+        for way in (self.two.renew, self.two.acquire):
+            self.connection.command("DEL", KEY)
+            yield lambda ticket, way=way, **options: way(
+                KEY, ticket, moves=True, **options)
+
+    def old_is_refused(self, number, known, fence=0):
+        """Its release and renewal change nothing."""
+        for ask in (self.one.renew, self.one.release):
+            for options in ({}, {"arrival": known.arrival},
+                            {"arrival": known.arrival, "place": known.place,
+                             "fence": fence}):
+                result = self.assert_untouched(
+                    lambda a=ask, o=options: a(KEY, who(number), **o))
+                self.assert_status(result, GONE)
+
+
+class Holder(Moves):
+    def test_keeps_its_fence(self):
+        for take in self.both():
+            held = self.hold(who(0))
+            self.wait(who(1))
+            self.pass_time(1000)
+            result = take(again(0, 2))
+            self.assertEqual(
+                (result.status, result.fence, result.arrival, result.ttl),
+                (OK, held.fence, held.arrival, LEASE))
+            holder = self.assert_holder(again(0, 2))
+            self.assertEqual((holder.broker, holder.fence, holder.since),
+                             (b"broker-2", held.fence,
+                              (self.now - 1000) * 1000))
+            self.assert_order(again(0, 2), who(1))
+            self.old_is_refused(0, held, held.fence)
+            self.assert_status(self.two.renew(KEY, again(0, 2)), OK)
+            result = self.two.release(KEY, again(0, 2), fence=held.fence)
+            self.assertTrue(result.handed)
+
+    def test_answer_was_lost(self):
+        for take in self.both():
+            self.hold(who(0))
+            first = take(again(0, 2))
+            second = take(again(0, 2))
+            self.assertEqual(first, second)
+            self.assert_order(again(0, 2))
+
+    def test_again_and_again(self):
+        for take in self.both():
+            held = self.hold(who(0))
+            for generation in (2, 3, 7):
+                self.assertEqual(take(again(0, generation)).fence, held.fence)
+                self.assert_order(again(0, generation))
+
+    def test_one_that_nobody_claimed(self):
+        for take in self.both():
+            self.hold(who(0), self.three)
+            self.wait(who(1))
+            self.three.release(KEY, who(0))
+            fence = self.assert_holder(who(1), HELD - scripts.CLAIMED).fence
+            result = take(again(1, 2))
+            self.assertEqual((result.status, result.fence, result.ttl),
+                             (OK, fence, LEASE))
+            self.assert_holder(again(1, 2))
+
+    def test_among_others_that_hold(self):
+        for take in (self.two.renew, self.two.acquire):
+            self.connection.command("DEL", KEY)
+            for number in range(5):
+                self.hold(who(number), mode=SHARED)
+            mode = {"mode": SHARED} if take == self.two.acquire else {}
+            take(KEY, again(3, 2), moves=True, **mode)
+            self.assert_holders(who(0), who(1), who(2), again(3, 2), who(4))
+
+    def test_a_claim_by_its_fence(self):
+        held = self.hold(who(0))
+        result = self.assert_untouched(lambda: self.two.renew(
+            KEY, again(0, 2), moves=True, fence=held.fence + 1))
+        self.assert_status(result, GONE)
+        self.assert_status(self.two.renew(KEY, again(0, 2), moves=True,
+                                          fence=held.fence), OK)
+
+    def test_the_one_of_two_that_is_meant(self):
+        """One that was called off stands there still."""
+        self.hold(who(0), mode=SHARED)
+        second = dataclasses.replace(who(0), request=b"another!")
+        held = self.hold(second, mode=SHARED)
+        result = self.two.renew(KEY, again(0, 2), moves=True,
+                                fence=held.fence)
+        self.assertEqual((result.status, result.fence), (OK, held.fence))
+        self.assert_order(who(0), again(0, 2))
+
+    def test_what_is_over_stays_over(self):
+        self.hold(who(0))
+        self.wait(who(1), lease=2 * LEASE)
+        self.pass_time(LEASE)
+        result = self.two.renew(KEY, again(0, 2), moves=True)
+        self.assertEqual((result.status, result.handed), (GONE, True))
+        self.assert_order(who(1))
+        self.assert_status(self.two.acquire(KEY, again(0, 2), moves=True),
+                           WAITING)
+        self.assert_order(who(1), again(0, 2))
+
+    def test_the_end_that_a_client_asked_for_stays(self):
+        for take in self.both():
+            held = self.hold(who(0), hold=8000)
+            self.pass_time(3000)
+            self.assertEqual(take(again(0, 2)).ttl, 5000)
+            result = self.two.renew(KEY, again(0, 2), arrival=held.arrival,
+                                    fence=held.fence)
+            self.assertEqual((result.ttl, result.again), (5000, 5000))
+            self.assertEqual(self.record().holder.hold, self.now + 5000)
+
+    def test_a_claim_says_when_the_hold_ends(self):
+        self.hold(who(0), hold=100_000)
+        self.pass_time(3000)
+        result = self.two.renew(KEY, again(0, 2), moves=True)
+        self.assertEqual((result.ttl, result.again), (LEASE, 97000))
+
+    def test_the_end_of_an_unclaimed_one(self):
+        for take in self.both():
+            self.hold(who(0), self.three)
+            self.wait(who(1), hold=8000)
+            self.three.release(KEY, who(0))
+            self.pass_time(1000)
+            self.assertEqual(take(again(1, 2)).ttl, 8000)
+
+    def test_a_claim_says_what_it_holds(self):
+        self.hold(who(0), mode=SHARED, delay=700)
+        result = self.two.renew(KEY, again(0, 2), moves=True)
+        self.assertEqual(result.about, (SHARED, 1, 0, 700))
+        self.assertIsNone(self.two.renew(KEY, again(0, 2)).about)
+        self.one.release(KEY, again(0, 2))
+        self.hold(who(0), permits=3, limit=5)
+        result = self.two.renew(KEY, again(0, 2), moves=True)
+        self.assertEqual(result.about, (0, 3, 5, 0))
+
+    def test_longer_leases_at_the_other_broker(self):
+        for take in self.both():
+            self.hold(who(0), lease=5000)
+            self.assertEqual(take(again(0, 2), lease=60000).ttl, 60000)
+            self.assertEqual(self.record().longest, 60000)
+            self.pass_time(30000)  # and nobody cuts it
+            self.one.acquire(KEY, who(1), no_queue=True)
+            self.assertEqual(self.record().holder.ends, self.now + 30000)
+
+    def test_to_share_from_now_on(self):
+        self.hold(who(0))
+        self.wait(who(1), self.two, mode=SHARED)
+        result = self.two.renew(KEY, again(0, 2), moves=True, shares=True)
+        self.assertEqual((result.status, result.about),
+                         (OK, (SHARED, 1, 0, 0)))
+        self.assert_grants(result, who(1))
+        self.assert_holders(again(0, 2), who(1))
+
+
+class Waiter(Moves):
+    def test_keeps_its_place(self):
+        for take in self.both():
+            queue = self.queue(3)
+            result = take(again(2, 2))
+            self.assertEqual(
+                (result.status, result.arrival, result.place, result.ahead),
+                (WAITING, queue[2].arrival, 2, 2))
+            self.assert_order(who(0), who(1), again(2, 2), who(3))
+            self.old_is_refused(2, queue[2])
+
+    def test_is_told_what_it_waits_for(self):
+        """Whatever the earlier broker knew; not who is in its way."""
+        self.hold(who(0), permits=2, limit=5)
+        self.wait(who(1), permits=4, limit=5, delay=700)
+        result = self.two.renew(KEY, again(1, 2), moves=True, tell=True)
+        self.assertEqual((result.status, result.about),
+                         (WAITING, (0, 4, 5, 700)))
+        self.assertIsNone(self.two.renew(KEY, again(1, 2)).about)
+        self.pass_time(LEASE - 1)
+        self.two.renew(KEY, again(1, 2))
+        self.pass_time(1)
+        result = self.two.renew(KEY, again(1, 3), moves=True)
+        self.assertEqual((result.status, result.about), (OK, (0, 4, 5, 700)))
+
+    def test_that_would_share_is_told_so(self):
+        self.hold(who(0))
+        self.wait(who(1), mode=SHARED)
+        result = self.two.renew(KEY, again(1, 2), moves=True)
+        self.assertEqual((result.status, result.about),
+                         (WAITING, (SHARED, 1, 0, 0)))
+
+    def test_the_hint_goes_to_the_new_broker(self):
+        told = self.listen(b"broker-1", b"broker-2")
+        for take in self.both():
+            self.queue(1)
+            take(again(1, 2))
+            self.one.release(KEY, who(0))
+            (channel, payload), = told()
+            self.assertEqual((channel, payload[1:9]),
+                             (b"broker-2", again(1, 2).request))
+            self.assert_status(self.two.renew(KEY, again(1, 2)), OK)
+
+    def test_answer_was_lost(self):
+        for take in self.both():
+            self.queue(2)
+            first = take(again(1, 2))
+            self.assertEqual(take(again(1, 2)), first)
+            self.assert_order(who(0), again(1, 2), who(2))
+
+    def test_is_not_suspended_any_more(self):
+        """The old broker is dead and let a grant lapse."""
+        for take in self.both():
+            self.hold(who(0), self.three)
+            for number in (1, 2):
+                self.wait(who(number))
+            self.wait(who(3), self.three)
+            self.three.release(KEY, who(0))
+            self.pass_time(LAPSE)
+            self.three.look(KEY)
+            self.assertEqual(self.record().living[0].flags, WAITS + SUSPENDED)
+            self.assert_status(take(again(2, 2)), WAITING)
+            self.assert_order(again(2, 2), who(3))
+            self.assertEqual(self.record().living[0].flags, LIVING)
+            self.three.release(KEY, who(3))
+            self.assertEqual(self.record().holder.who, again(2, 2))
+
+    def test_gets_what_is_free(self):
+        """The takeover is a refresh as well."""
+        for take in self.both():
+            self.queue(1)
+            self.edit_ticket(1, ends=self.now + 2 * LEASE)
+            self.pass_time(LEASE)
+            result = take(again(1, 2))
+            self.assert_status(result, OK)
+            self.assert_holder(again(1, 2))
+
+    def test_does_not_wait_where_it_waits(self):
+        """wait=0 of a later generation finds its ticket, too."""
+        self.queue(1)
+        self.assert_status(self.two.acquire(
+            KEY, again(1, 2), moves=True, no_queue=True), WAITING)
+
+
+class Nobody(Moves):
+    def test_nothing_there(self):
+        result = self.two.acquire(KEY, again(0, 2), moves=True)
+        self.assertEqual((result.status, result.place), (OK, 0))
+        self.assert_order(again(0, 2))
+        self.assert_status(self.two.acquire(KEY, again(1, 2), moves=True),
+                           WAITING)
+        for key in (KEY, "holdfast:{none}"):
+            self.assert_status(self.two.renew(key, again(5, 2), moves=True),
+                               GONE)
+        self.assert_order(again(0, 2), again(1, 2))
+
+    def test_an_older_generation_comes_late(self):
+        for take in self.both():
+            self.hold(again(0, 5))
+            self.wait(again(1, 5))
+            for number in (0, 1):
+                for generation in (1, 4):
+                    result = self.assert_untouched(
+                        lambda n=number, g=generation: take(again(n, g)))
+                    self.assertEqual((result.status, result.fence),
+                                     (MOVED_ON, 0))
+
+    def test_an_older_generation_with_nothing_in_its_way(self):
+        """It serves who waits all the same."""
+        self.hold(again(0, 5))
+        self.wait(who(1))
+        self.wait(again(2, 5))
+        self.edit_ticket(1, ends=self.now + 3 * LEASE)
+        self.edit_ticket(2, ends=self.now + 3 * LEASE)
+        self.pass_time(LEASE)
+        result = self.one.acquire(KEY, again(2, 1), moves=True)
+        self.assert_status(result, MOVED_ON)
+        self.assert_grants(result, who(1))
+
+    def test_the_same_generation_at_another_broker(self):
+        for take in self.both():
+            self.hold(who(0))
+            for ticket in (who(0), again(0, 1)):
+                result = self.assert_untouched(lambda t=ticket: take(t))
+                self.assert_status(result, MOVED_ON)
+
+    def test_another_request_of_the_same_generation(self):
+        """One that was called off stands there still."""
+        for take in self.both():
+            queue = [self.hold(who(0)), self.wait(who(1), self.two)]
+            result = take(again(1, 1))
+            self.assertEqual((result.status, result.arrival),
+                             (WAITING, queue[1].arrival))
+            self.assert_order(who(0), again(1, 1))
+
+    def test_of_another_kind(self):
+        """What it asks for now is not what stands there."""
+        for first, second in (({}, {"mode": SHARED}), ({"mode": SHARED}, {}),
+                              ({"limit": 3}, {"limit": 3, "permits": 2}),
+                              ({"limit": 3}, {}), ({}, {"limit": 3})):
+            self.connection.command("DEL", KEY)
+            self.hold(who(0), **first)
+            result = self.assert_untouched(lambda s=second: self.two.acquire(
+                KEY, again(0, 2), moves=True, **s))
+            self.assert_status(result, CONFLICT)
+            self.assert_status(self.two.acquire(
+                KEY, again(0, 2), moves=True, **first), OK)
+
+    def test_generations_are_numbers(self):
+        """Little-endian bytes do not grow with them."""
+        for take in self.both():
+            self.hold(who(0, generation=255))
+            self.assert_status(take(who(0, generation=256)), OK)
+            self.assert_status(take(who(0, generation=255)), MOVED_ON)
+            self.assert_status(take(who(0, generation=2 ** 32 - 1)), OK)
+
+    def test_another_session_or_owner(self):
+        base = Who(b"session-identity", b"owner-id", b"request!", 1)
+        for take in self.both():
+            self.hold(base)
+            for other in ({"owner": b"owner-iD"},
+                          {"session": b"session-identitY"}):
+                result = take(dataclasses.replace(base, generation=2, **other))
+                self.assertIn(result.status, (GONE, WAITING))
+            self.assert_holder(base)
+
+    def test_only_where_it_is_said(self):
+        """A later generation that does not ask for it is another ticket."""
+        self.hold(who(0))
+        self.assert_status(self.two.acquire(KEY, again(0, 2), retry=True),
+                           WAITING)
+        self.assert_status(self.two.renew(KEY, again(5, 2)), GONE)
+        self.assert_order(who(0), again(0, 2))
+
+    def test_words_that_look_like_a_session(self):
+        """Also at the place of a ticket's own."""
+        ticket = Who(b"session-identity", b"owner-id", b"request!", 1)
+        for shift in range(0, 104):
+            self.connection.command("DEL", KEY)
+            note = b"x" * shift + ticket.session + ticket.owner
+            self.hold(who(1), words=(b"", b"", note))
+            self.wait(who(2), words=(b"", b"", note))
+            self.assert_status(self.two.renew(KEY, ticket, moves=True), GONE)
+        self.assert_order(who(1), who(2))
+
+    def test_the_dead_are_not_taken_over(self):
+        self.queue(3)
+        for number in (0, 2):
+            self.one.release(KEY, who(number))
+        for number in (0, 2):
+            self.assert_status(self.two.renew(KEY, again(number, 2),
+                                              moves=True), GONE)
+        self.assert_order(who(1), who(3))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,411 @@
+"""Ends that nobody wished for: lock-delay, and locks that are broken."""
+
+import struct
+import unittest
+
+import scripts
+from script_case import KEY, ClockCase
+from scripts import (BROKEN, BROKEN_NOW, BUSY, CLAIMED, DELAY_MAX, GONE,
+                     GRANTED, HELD, LEASE, LIVING, MOVED_ON, OK, SHARED,
+                     WAITING, who)
+
+LAPSE = 2000
+DELAY = 5000
+LATER = 3 * LEASE  # a waiter's life, longer than any lease here
+
+
+class Delay(ClockCase):
+    def kept_out(self, ms):
+        """Nobody is granted it for so long, and then who(1), who waits."""
+        self.assert_holders()
+        result = self.one.renew(KEY, who(1), lease=LATER)
+        self.assertEqual((result.status, result.again), (WAITING, ms))
+        self.assert_status(self.one.acquire(KEY, who(8), no_queue=True), BUSY)
+        self.pass_time(ms - 1)
+        for _ in range(2):
+            self.assertEqual(self.one.look(KEY).grants, [])
+        self.pass_time(1)
+        self.assert_grants(self.one.look(KEY), who(1))
+        self.assert_holder(who(1))
+
+    def begin(self, **options):
+        self.hold(who(0), delay=DELAY, **options)
+        self.wait(who(1), lease=LATER)
+
+    def test_death(self):
+        self.begin()
+        result = self.one.release(KEY, who(0), unclean=True)
+        self.assertEqual((result.status, result.grants), (OK, []))
+        self.kept_out(DELAY)
+
+    def test_expiry_is_found_late(self):
+        """It counts from the end of the lease."""
+        self.begin()
+        self.pass_time(LEASE + 2000)
+        self.one.look(KEY)
+        self.kept_out(DELAY - 2000)
+
+    def test_expiry_is_found_too_late(self):
+        self.begin()
+        self.pass_time(LEASE + DELAY)
+        self.assert_grants(self.one.look(KEY), who(1))
+
+    def test_end_of_its_own_lease(self):
+        self.begin(hold=700)
+        self.pass_time(700)
+        self.assert_status(self.one.renew(KEY, who(0), hold=1), GONE)
+        self.kept_out(DELAY)
+
+    def test_not_after_a_clean_release(self):
+        self.begin()
+        self.assert_grants(self.one.release(KEY, who(0)), who(1))
+
+    def test_of_a_lock_that_was_used_before(self):
+        self.hold(who(0))
+        self.one.release(KEY, who(0))
+        for _ in range(3):
+            held = self.hold(who(0), delay=DELAY)
+            self.assertEqual(self.record().holder.delay, DELAY)
+            self.one.release(KEY, who(0), arrival=held.arrival,
+                             fence=held.fence, unclean=True)
+            self.assert_status(self.one.acquire(KEY, who(1), no_queue=True),
+                               BUSY)
+            self.pass_time(DELAY)
+
+    def test_nor_where_it_stood_alone(self):
+        for _ in range(3):
+            held = self.hold(who(0), delay=DELAY)
+            self.assert_status(self.one.release(
+                KEY, who(0), arrival=held.arrival, fence=held.fence), OK)
+        self.hold(who(1), no_queue=True)
+
+    def test_not_where_none_was_asked_for(self):
+        self.hold(who(0))
+        self.wait(who(1))
+        self.assert_grants(self.one.release(KEY, who(0), unclean=True),
+                           who(1))
+        self.edit_ticket(1, ends=self.now)
+        self.edit(low=self.now)
+        self.hold(who(2), no_queue=True)
+
+    def test_not_after_a_grant_that_nobody_claimed(self):
+        for how in ("lapse", "release"):
+            self.connection.command("DEL", KEY)
+            self.hold(who(0))
+            self.wait(who(1), self.two, delay=DELAY)
+            self.wait(who(2), self.three)
+            self.one.release(KEY, who(0))
+            if how == "lapse":
+                self.pass_time(LAPSE)
+                self.three.look(KEY)
+            else:
+                self.two.release(KEY, who(1), unclean=True)
+            self.assertEqual(self.record().holder.who, who(2))
+
+    def test_not_after_a_waiter(self):
+        self.hold(who(0))
+        self.wait(who(1), delay=DELAY)
+        self.one.release(KEY, who(1), unclean=True)
+        self.one.release(KEY, who(0))
+        self.hold(who(2), no_queue=True)
+
+    def test_of_a_claimed_grant(self):
+        self.hold(who(0))
+        self.wait(who(2), self.two, delay=DELAY)
+        self.wait(who(1), lease=LATER)
+        self.one.release(KEY, who(0))
+        self.two.renew(KEY, who(2))
+        self.two.release(KEY, who(2), unclean=True)
+        self.kept_out(DELAY)
+
+    def test_where_nobody_waits_yet(self):
+        self.hold(who(0), delay=DELAY)
+        self.one.release(KEY, who(0), unclean=True)
+        result = self.one.acquire(KEY, who(8), no_queue=True)
+        self.assertEqual((result.status, result.again), (BUSY, DELAY))
+        self.wait(who(1), lease=LATER)
+        self.kept_out(DELAY)
+
+    def test_a_free_lock_when_it_is_over(self):
+        self.hold(who(0), delay=DELAY)
+        self.one.release(KEY, who(0), unclean=True)
+        self.pass_time(DELAY - 1)
+        self.assert_status(self.one.acquire(KEY, who(1), no_queue=True), BUSY)
+        self.pass_time(1)
+        self.hold(who(1), no_queue=True)
+
+    def test_the_longest_counts(self):
+        for number, delay in enumerate((DELAY, 100)):
+            self.hold(who(10 + number), mode=SHARED, delay=delay)
+        self.wait(who(1), lease=LATER)
+        for number in range(2):
+            self.one.release(KEY, who(10 + number), unclean=True)
+        self.kept_out(DELAY)
+
+    def test_other_readers_stay_and_none_joins(self):
+        for number in (0, 5):
+            self.hold(who(number), mode=SHARED, delay=DELAY)
+        self.one.release(KEY, who(0), unclean=True)
+        self.assert_status(self.one.renew(KEY, who(5)), OK)
+        result = self.one.acquire(KEY, who(6), mode=SHARED, no_queue=True)
+        self.assert_status(result, BUSY)
+        self.wait(who(6), mode=SHARED)
+        self.pass_time(DELAY)
+        self.assert_grants(self.one.look(KEY), who(6))
+
+    def test_of_permits(self):
+        self.hold(who(0), permits=2, limit=3, delay=DELAY)
+        self.one.release(KEY, who(0), unclean=True)
+        self.wait(who(1), permits=1, limit=3)
+        self.pass_time(DELAY)
+        self.assert_status(self.one.renew(KEY, who(1)), OK)
+
+    def test_from_another_clock(self):
+        """What is further off than any delay is not believed."""
+        self.hold(who(0), delay=DELAY)
+        self.one.release(KEY, who(0), unclean=True)
+        self.pass_time(-DELAY_MAX - 1)
+        self.hold(who(1), no_queue=True)
+        self.wait(who(2))
+        result = self.one.acquire(KEY, who(3), no_queue=True)
+        self.assertEqual(result.again, LEASE)
+
+    def test_the_longest_there_is(self):
+        self.hold(who(0), delay=DELAY_MAX)
+        self.one.release(KEY, who(0), unclean=True)
+        self.assert_status(self.one.acquire(KEY, who(1), no_queue=True), BUSY)
+
+    def test_the_record_outlives_it(self):
+        self.one.forget_after = 60000
+        for how in ("release", "expiry"):
+            self.connection.command("DEL", KEY)
+            self.hold(who(0), delay=600_000)
+            if how == "release":
+                self.one.release(KEY, who(0), unclean=True)
+            else:
+                self.pass_time(LEASE)
+                self.one.look(KEY)
+            self.assertGreater(self.connection.command("PTTL", KEY), 590_000)
+            self.assertGreater(self.record().forget, self.record().delay)
+
+
+class Break(ClockCase):
+    def taken(self, count=1, **options):
+        result = self.three.break_(KEY, **options)
+        self.assertEqual((result.status, result.ahead), (OK, count))
+
+    def not_there(self, **options):
+        result = self.assert_untouched(
+            lambda: self.three.break_(KEY, **options))
+        self.assertEqual((result.status, result.ahead), (GONE, 0))
+
+    def test_renewals_are_refused(self):
+        held = self.hold(who(0))
+        self.wait(who(1))
+        self.taken()
+        self.assert_holder(who(0), HELD + BROKEN)
+        for options in ({}, {"arrival": held.arrival, "fence": held.fence},
+                        {"shares": True}, {"sets_end": True, "hold": 99}):
+            result = self.assert_untouched(
+                lambda o=options: self.one.renew(KEY, who(0), **o))
+            self.assertEqual((result.status, result.ttl, result.fence),
+                             (BROKEN_NOW, 0, 0))
+
+    def test_the_brokers_are_told(self):
+        told = self.listen(b"broker-1", b"broker-2", b"broker-3")
+        one = self.hold(who(0), mode=SHARED)
+        two = self.hold(who(1), self.two, mode=SHARED)
+        self.wait(who(2))
+        self.taken(2)
+        self.assertEqual(told(), [
+            (b"broker-1", b"B" + who(0).request
+             + struct.pack("<d", one.fence)),
+            (b"broker-2", b"B" + who(1).request
+             + struct.pack("<d", two.fence))])
+        self.taken(2)  # whoever asks again is not believed to have been told
+        self.assertEqual(len(told()), 2)
+
+    def test_one_of_them(self):
+        fences = [self.hold(who(number), mode=SHARED).fence
+                  for number in range(3)]
+        self.taken(1, fence=fences[1])
+        statuses = [self.one.renew(KEY, who(number)).status
+                    for number in range(3)]
+        self.assertEqual(statuses, [OK, BROKEN_NOW, OK])
+
+    def test_the_broker_gives_it_back(self):
+        held = self.hold(who(0), delay=DELAY)
+        self.wait(who(1))
+        self.taken()
+        self.assertEqual(self.one.look(KEY).grants, [])
+        result = self.one.release(KEY, who(0), fence=held.fence,
+                                  arrival=held.arrival, unclean=True)
+        self.assertEqual((result.status, result.grants), (OK, []))
+        self.pass_time(DELAY)
+        self.assert_grants(self.one.look(KEY), who(1))
+
+    def test_the_broker_gives_it_back_without_a_delay(self):
+        self.hold(who(0))
+        self.wait(who(1))
+        self.taken()
+        self.assert_grants(self.one.release(KEY, who(0), unclean=True),
+                           who(1))
+
+    def test_the_broker_does_nothing(self):
+        self.hold(who(0), delay=DELAY)
+        self.wait(who(1), lease=LATER)
+        self.pass_time(10000)
+        self.taken()
+        for _ in range(4):
+            self.pass_time(4999)
+            self.one.renew(KEY, who(0))
+            self.assertEqual(self.one.look(KEY).grants, [])
+        self.pass_time(4)  # its lease is over
+        self.assertEqual(self.one.look(KEY).grants, [])
+        self.assert_order(who(1))
+        self.pass_time(DELAY)
+        self.assert_grants(self.one.look(KEY), who(1))
+
+    def test_nobody_holds_it(self):
+        result = self.one.break_(KEY)
+        self.assertEqual((result.status, self.raw()), (GONE, None))
+        held = self.hold(who(0))
+        self.not_there(fence=held.fence + 1)
+        self.pass_time(LEASE)
+        self.not_there()
+        self.one.look(KEY)
+        self.not_there()
+
+    def test_who_waits_is_left_alone(self):
+        self.queue(2)
+        self.taken()
+        self.one.release(KEY, who(0), unclean=True)
+        self.assert_status(self.one.renew(KEY, who(1)), OK)
+
+    def test_before_it_is_claimed(self):
+        """Neither a claim nor a second acquire makes it whole."""
+        self.hold(who(0))
+        self.wait(who(1), self.two)
+        self.one.release(KEY, who(0))
+        self.taken()
+        self.assert_status(self.two.renew(KEY, who(1)), BROKEN_NOW)
+        again = self.two.acquire(KEY, who(1), retry=True)
+        self.assertLessEqual(again.ttl, LAPSE)
+        self.assert_status(self.two.renew(KEY, who(1)), BROKEN_NOW)
+        flags = self.record().holder.flags
+        self.assertEqual(flags, LIVING + GRANTED + BROKEN)
+        self.assertFalse(flags & CLAIMED)
+        self.pass_time(LAPSE)
+        self.one.look(KEY)
+        self.assert_order()
+
+    def test_asking_again_prolongs_nothing(self):
+        self.hold(who(0))
+        self.taken()
+        self.pass_time(1000)
+        again = self.one.acquire(KEY, who(0), retry=True)
+        self.assertEqual((again.status, again.ttl), (OK, LEASE - 1000))
+        self.assert_holder(who(0), HELD + BROKEN)
+
+    def test_after_a_move(self):
+        """It stays broken, and the new broker gives it back."""
+        held = self.hold(who(0))
+        self.wait(who(1))
+        later = who(0, generation=2)
+        self.assert_status(self.two.renew(KEY, later, moves=True,
+                                          fence=held.fence), OK)
+        self.taken()
+        self.assert_untouched(lambda: self.assert_status(self.two.renew(
+            KEY, later, moves=True, fence=held.fence), BROKEN_NOW))
+        self.assert_status(self.one.release(KEY, who(0)), GONE)
+        result = self.two.release(KEY, later, fence=held.fence, unclean=True)
+        self.assertEqual((result.status, result.handed), (OK, True))
+        self.assert_order(who(1))
+
+    def test_before_a_move(self):
+        """Whoever claims it is told before it is handed over: its broker gives
+        it back, or its lease ends."""
+        for alive in (True, False):
+            self.connection.command("DEL", KEY)
+            held = self.hold(who(0), delay=DELAY)
+            self.wait(who(1), lease=LATER)
+            self.taken()
+            result = self.assert_untouched(lambda f=held.fence: self.two.renew(
+                KEY, who(0, generation=2), moves=True, fence=f))
+            self.assertEqual((result.status, result.grants, result.about),
+                             (BROKEN_NOW, [], None))
+            if alive:
+                self.assert_status(self.one.release(
+                    KEY, who(0), fence=held.fence, unclean=True), OK)
+            else:
+                self.pass_time(LEASE)
+                self.assertEqual(self.one.look(KEY).grants, [])
+            self.assert_order(who(1))
+            self.pass_time(DELAY)
+            self.assert_grants(self.one.look(KEY), who(1))
+
+    def test_before_a_move_to_the_same_broker(self):
+        """Which gives it back in its new generation."""
+        held = self.hold(who(0))
+        self.wait(who(1))
+        self.taken()
+        later = who(0, generation=2)
+        self.assert_status(self.one.renew(KEY, later, moves=True,
+                                          fence=held.fence), BROKEN_NOW)
+        self.assert_holder(later, HELD + BROKEN)
+        self.assert_grants(self.one.release(KEY, later, unclean=True), who(1))
+
+    def test_asking_anew_after_a_move(self):
+        """Its own broken hold is not in its way, but its lock-delay is."""
+        self.hold(who(0), delay=DELAY)
+        self.wait(who(1), lease=LATER)
+        self.taken()
+        later = who(0, generation=2)
+        self.assert_status(self.two.acquire(KEY, later, moves=True,
+                                            lease=LATER), WAITING)
+        self.assert_order(who(1), later)
+        self.assert_status(self.one.release(KEY, who(0), unclean=True), GONE)
+        self.pass_time(DELAY - 1)
+        self.assertEqual(self.one.look(KEY).grants, [])
+        self.pass_time(1)
+        self.assert_grants(self.one.look(KEY), who(1))
+
+    def test_asking_anew_where_nobody_claimed(self):
+        """Nobody had it, so there is no lock-delay."""
+        self.hold(who(0))
+        self.wait(who(1), self.two, delay=DELAY)
+        self.one.release(KEY, who(0))
+        self.taken()
+        result = self.three.acquire(KEY, who(1, generation=2), moves=True)
+        self.assert_status(result, OK)
+        self.assert_order(who(1, generation=2))
+
+    def test_asking_anew_too_late(self):
+        """An earlier generation, or the same one elsewhere, ends nothing."""
+        later = who(0, generation=2)
+        self.hold(later)
+        self.taken()
+        for ticket in (who(0), later):
+            self.assert_untouched(lambda t=ticket: self.assert_status(
+                self.two.acquire(KEY, t, moves=True), MOVED_ON))
+
+    def test_many(self):
+        for number in range(100):
+            self.hold(who(number), mode=SHARED)
+        for number in range(40, 60):
+            self.one.release(KEY, who(number))
+        self.wait(who(200))
+        self.taken(80)
+        self.assertEqual({each.flags for each in self.record().living
+                          if each.granted}, {HELD + BROKEN})
+
+    def test_late_by_its_argument(self):
+        """The next holder of the same lock is not meant."""
+        first = self.hold(who(0))
+        self.one.release(KEY, who(0))
+        self.hold(who(1))
+        self.not_there(fence=first.fence)
+
+
+if __name__ == "__main__":
+    unittest.main()

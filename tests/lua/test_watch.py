@@ -1,0 +1,222 @@
+"""Who watches a lock is told that there is something new, and only then."""
+
+import unittest
+
+import scripts
+from script_case import KEY, ClockCase
+from scripts import BUSY, GONE, LEASE, OK, SHARED, WATCHED, who
+
+OTHER = "holdfast:{other}"
+LATER = 4 * LEASE
+
+
+class Watch(ClockCase):
+    def setUp(self):
+        super().setUp()
+        self.listened = self.listen(b"watch")
+
+    def watch(self, broker=None, key=KEY, lease=LATER):
+        self.assert_status((broker or self.three).look(
+            key, watch=True, lease=lease), OK)
+
+    def told(self):
+        """The locks of which something was told."""
+        messages = self.listened()
+        self.assertTrue(all(payload.startswith(b"W")
+                            for _, payload in messages))
+        return [payload[1:].decode() for _, payload in messages]
+
+    def assert_told(self, *keys):
+        self.assertEqual(self.told(), list(keys))
+
+    def test_of_grants_and_when_it_is_free(self):
+        self.hold(who(0))
+        self.one.release(KEY, who(0))
+        self.watch()
+        self.assert_told()
+        self.hold(who(1))
+        self.assert_told(KEY)
+        self.one.release(KEY, who(1))
+        self.assert_told(KEY)
+
+    def test_of_a_lock_that_never_was(self):
+        self.watch()
+        self.assert_told()
+        record = self.record()
+        self.assertEqual((record.live, record.watch), (0, self.now + LATER))
+        first = self.hold(who(0))
+        self.assertEqual(first.arrival, 1)
+        self.assert_told(KEY)
+
+    def test_hand_over_is_told_once(self):
+        self.queue(2)
+        self.watch()
+        self.one.release(KEY, who(0))
+        self.assert_told(KEY)
+        self.one.release(KEY, who(1))
+        self.assert_told(KEY)
+
+    def test_many_grants_are_told_once(self):
+        self.hold(who(0))
+        for number in range(1, 50):
+            self.wait(who(number), mode=SHARED)
+        self.watch()
+        self.one.release(KEY, who(0))
+        self.assert_told(KEY)
+
+    def test_readers(self):
+        self.watch()
+        for number in range(2):
+            self.hold(who(number), mode=SHARED)
+            self.assert_told(KEY)
+        self.one.release(KEY, who(0))
+        self.assert_told()  # who(1) is there still
+        self.one.release(KEY, who(1))
+        self.assert_told(KEY)
+
+    def test_expiry(self):
+        self.hold(who(0))
+        self.watch()
+        self.pass_time(LEASE)
+        self.assert_told()
+        self.one.look(KEY)
+        self.assert_told(KEY)
+        self.one.look(KEY)
+        self.assert_told()
+
+    def test_expiry_that_an_acquire_finds(self):
+        self.hold(who(0))
+        self.watch()
+        self.pass_time(LEASE)
+        self.hold(who(1), no_queue=True)
+        self.assert_told(KEY)
+
+    def test_free_but_for_the_suspended(self):
+        self.hold(who(0))
+        for number in (1, 2):
+            self.wait(who(number), self.two)
+        self.watch()
+        self.one.release(KEY, who(0))
+        self.assert_told(KEY)
+        self.pass_time(2000)
+        self.one.look(KEY)
+        self.assert_told(KEY)
+
+    def test_nothing_new(self):
+        held = self.hold(who(0))
+        self.watch()
+        self.wait(who(1))
+        self.wait(who(2), self.two)
+        self.assert_status(self.one.acquire(KEY, who(3), no_queue=True), BUSY)
+        self.one.acquire(KEY, who(0), retry=True)
+        self.one.acquire(KEY, who(1), retry=True)
+        for lease in (LEASE, LEASE + 1):
+            self.one.renew(KEY, who(0), arrival=held.arrival, lease=lease,
+                           fence=held.fence)
+        self.two.renew(KEY, who(2))
+        self.one.look(KEY)
+        self.watch(self.two)
+        self.one.release(KEY, who(1))
+        self.two.break_(KEY)
+        self.assert_status(self.one.renew(KEY, who(9)), GONE)
+        self.assert_told()
+
+    def test_a_claim_is_nothing_new(self):
+        self.queue(1, self.two)
+        self.watch()
+        self.one.release(KEY, who(0))
+        self.assert_told(KEY)
+        self.two.renew(KEY, who(1))
+        self.assert_told()
+
+    def test_a_downgrade_is_nothing_new_where_nobody_joins(self):
+        self.hold(who(0))
+        self.watch()
+        self.one.renew(KEY, who(0), shares=True)
+        self.assert_told()
+        self.hold(who(1), mode=SHARED)
+        self.assert_told(KEY)
+
+    def test_another_id_is_nothing_new(self):
+        """A renewal that stamps it raises the fence, and grants nothing."""
+        self.hold(who(0))
+        self.watch()
+        self.server.command("DEBUG", "CHANGE-REPL-ID")
+        self.one.renew(KEY, who(0))
+        self.assert_told()
+
+    def test_until_its_time(self):
+        self.hold(who(0))
+        self.watch(lease=1000)
+        self.pass_time(999)
+        self.one.release(KEY, who(0))
+        self.assert_told(KEY)
+        self.pass_time(1)
+        self.hold(who(1))
+        self.assert_told()
+        record = self.record()
+        self.assertEqual((record.watch, record.flags), (0, 0))
+
+    def test_the_longest_counts(self):
+        self.watch(lease=5000)
+        self.watch(self.two, lease=1000)
+        self.assertEqual(self.record().watch, self.now + 5000)
+        self.pass_time(3000)
+        self.watch(lease=5000)
+        self.pass_time(4999)
+        self.hold(who(0))
+        self.assert_told(KEY)
+
+    def test_nobody_watches_any_more(self):
+        """Such a record is as plain as one that nobody ever watched."""
+        self.hold(who(0))
+        self.watch(lease=1000)
+        self.pass_time(1000)
+        self.one.release(KEY, who(0))
+        self.assertEqual(self.record().flags, 0)
+        self.hold(who(1), words=(b"o", b"", b""))
+        self.assert_told()
+
+    def test_each_lock_is_its_own(self):
+        for key in (KEY, OTHER):
+            self.hold(who(0), key=key)
+        self.watch(key=OTHER)
+        self.one.call("release", *((key, scripts.release(who(0)))
+                                   for key in (KEY, OTHER)))
+        self.assert_told(OTHER)
+
+    def test_it_lasts_while_the_record_changes(self):
+        """Emptied, widened, squeezed."""
+        self.watch(lease=10 * LEASE)
+        self.hold(who(0))
+        self.one.release(KEY, who(0))
+        self.queue(40)
+        for number in range(1, 40):
+            self.one.release(KEY, who(number))
+        self.wait(who(50), words=(b"o", b"", b"n" * 100))
+        self.told()
+        record = self.record()
+        self.assertEqual((record.flags, record.watch),
+                         (WATCHED, self.now + 10 * LEASE))
+        self.one.release(KEY, who(0))
+        self.assert_told(KEY)
+
+    def test_who_looks_serves(self):
+        self.queue(1)
+        self.edit_ticket(1, ends=self.now + LATER)
+        self.pass_time(LEASE)
+        result = self.one.look(KEY, watch=True)
+        self.assert_grants(result, who(1))
+        self.assert_told(KEY)
+
+    def test_the_record_stays_as_long(self):
+        self.one.forget_after = 60000
+        self.one.look(KEY, watch=True)
+        self.connection.command("PEXPIRE", KEY, 2000)
+        self.pass_time(50000)
+        self.one.look(KEY, watch=True)
+        self.assertGreater(self.connection.command("PTTL", KEY), 50000)
+
+
+if __name__ == "__main__":
+    unittest.main()

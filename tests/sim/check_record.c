@@ -1,0 +1,650 @@
+/*
+ * Records: looked at whenever a Redis has written one, against what was kept of
+ * the version before, of whichever server; and what those are told who watch.
+ * The layout is that of lua/record.lua.
+ */
+#include "tests/sim/check_state.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAD_BYTES   136
+#define TICKET_BYTES 104
+#define DELAY_MAX_MS 86400000
+
+enum {
+    TICKET_LIVING = 1,
+    TICKET_GRANTED = 2,
+    TICKET_CLAIMED = 4,
+    TICKET_SUSPENDED = 8,
+    TICKET_BROKEN = 16
+};
+
+struct record {
+    const char *value; /* ref */
+    uint32_t width;
+    uint32_t stored;
+    uint32_t first;
+    uint32_t live;
+    uint32_t granted;
+    uint32_t used;
+    uint32_t front;
+    uint32_t limit;
+    bool shared;
+    uint64_t fence;
+    uint64_t arrival;
+    uint64_t grace_ms;
+    uint64_t delay_ms;
+    uint64_t forget_ms;
+};
+
+static uint32_t
+read_u32(const char *at)
+{
+    const unsigned char *b = (const unsigned char *)at;
+
+    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 |
+           (uint32_t)b[3] << 24;
+}
+
+/* An integer that is stored as a double. */
+static uint64_t
+read_whole(const char *at)
+{
+    uint64_t bits = (uint64_t)read_u32(at) | (uint64_t)read_u32(at + 4) << 32;
+    double number;
+
+    memcpy(&number, &bits, sizeof(number));
+    if (!(number >= 0 && number < 9007199254740992.0))
+        return UINT64_MAX;
+    return (uint64_t)number;
+}
+
+/* False: its bytes make no sense. */
+static bool
+record_read(struct record *record, const char *value, size_t len)
+{
+    if (len < HEAD_BYTES + TICKET_BYTES || value[0] != 1)
+        return false;
+    record->value = value;
+    record->shared = (value[1] & 1) != 0;
+    record->width = read_u32(value) >> 16;
+    record->limit = read_u32(value + 4);
+    record->fence = read_whole(value + 8);
+    record->arrival = read_whole(value + 16);
+    record->stored = read_u32(value + 24);
+    record->first = read_u32(value + 28);
+    record->live = read_u32(value + 32);
+    record->granted = read_u32(value + 36);
+    record->used = read_u32(value + 44);
+    record->front = read_u32(value + 48);
+    record->grace_ms = read_whole(value + 64);
+    record->delay_ms = read_whole(value + 72);
+    record->forget_ms = read_whole(value + 80);
+    return record->width >= TICKET_BYTES && record->first <= record->stored &&
+           record->fence != UINT64_MAX && record->arrival != UINT64_MAX &&
+           len >= HEAD_BYTES + (size_t)record->stored * record->width;
+}
+
+static const char *
+record_ticket(const struct record *record, uint32_t place)
+{
+    return record->value + HEAD_BYTES + (size_t)place * record->width;
+}
+
+static uint64_t
+clock_ms(const struct machine *machine)
+{
+    return machine_real_us(machine) / 1000;
+}
+
+/* Owners of clients are one letter, or none. */
+static uint32_t
+owner_word(const char *ticket)
+{
+    const char *words = ticket + TICKET_BYTES;
+
+    if (read_u32(ticket) >> 16 == 0 || words[0] == 0)
+        return 0;
+    return (uint32_t)(unsigned char)words[1] - 'a' + 1;
+}
+
+static void
+stand_read(struct check *check, const char *ticket, struct stand *stand)
+{
+    unsigned flags = (unsigned char)ticket[0];
+
+    *stand = (struct stand){
+        .arrival = read_whole(ticket + 8),
+        .fence = read_whole(ticket + 16),
+        .ends_ms = read_whole(ticket + 24),
+        .since_us = read_whole(ticket + 88),
+        .generation = read_u32(ticket + 44),
+        .permits = read_u32(ticket + 4),
+        .owner = owner_number(
+            check, (const uint8_t *)ticket + 48, owner_word(ticket)),
+        .shared = ticket[1] == 1,
+        .granted = (flags & TICKET_GRANTED) != 0,
+        .claimed = (flags & TICKET_CLAIMED) != 0,
+        .suspended = (flags & TICKET_SUSPENDED) != 0,
+        .broken = (flags & TICKET_BROKEN) != 0,
+    };
+    memcpy(stand->broker, ticket + 80, sizeof(stand->broker));
+}
+
+/* What is wrong with where the tickets stand; NULL: nothing. */
+static const char *
+version_read(
+    struct check *check, const struct record *record, struct version *version)
+{
+    const char *wrong = NULL;
+    uint64_t last = 0;
+
+    version->live = 0;
+    for (uint32_t place = record->first; place < record->stored; place++) {
+        const char *ticket = record_ticket(record, place);
+        struct stand stand;
+        if (read_whole(ticket + 8) <= last)
+            wrong = "arrivals do not grow with the places";
+        last = read_whole(ticket + 8);
+        if (((unsigned char)ticket[0] & TICKET_LIVING) == 0)
+            continue;
+        require(version->live < STAND_KEPT);
+        stand_read(check, ticket, &stand);
+        if (!stand.granted && place < record->front)
+            wrong = "somebody waits before the front";
+        version->stands[version->live++] = stand;
+        version->granted += stand.granted;
+        version->used += stand.granted ? stand.permits : 0;
+    }
+    if (record->stored > 0 && last >= record->arrival)
+        wrong = "arrivals do not grow with the places";
+    return wrong;
+}
+
+/* --- a version in itself -------------------------------------------------- */
+
+/* Whether those that are granted may be so together. */
+static bool
+grants_fit(const struct record *record, const struct version *version)
+{
+    if (record->limit > 0)
+        return version->used <= record->limit;
+    for (uint32_t i = 0; i < version->live; i++) {
+        const struct stand *stand = &version->stands[i];
+        if (stand->granted && version->granted > 1 && !stand->shared)
+            return false;
+        if (stand->granted && stand->shared != record->shared)
+            return false;
+    }
+    return true;
+}
+
+static bool
+joins(const struct record *record, const struct version *version,
+    const struct stand *stand)
+{
+    if (record->limit > 0)
+        return version->used + stand->permits <= record->limit;
+    return version->granted == 0 || (stand->shared && record->shared);
+}
+
+static bool
+barred(const struct record *record, uint64_t now_ms)
+{
+    uint64_t until_ms = record->grace_ms > record->delay_ms ? record->grace_ms
+                                                            : record->delay_ms;
+
+    return now_ms < until_ms && until_ms <= now_ms + DELAY_MAX_MS;
+}
+
+/* Whether the first who waits could be granted it, and is not. */
+static bool
+grant_missed(
+    const struct record *record, const struct version *version, uint64_t now_ms)
+{
+    if (barred(record, now_ms))
+        return false;
+    for (uint32_t i = 0; i < version->live; i++) {
+        const struct stand *stand = &version->stands[i];
+        if (stand->granted || stand->suspended || stand->ends_ms <= now_ms)
+            continue;
+        return joins(record, version, stand);
+    }
+    return false;
+}
+
+/* What is wrong with a record in itself; NULL: nothing. One that has `moved`
+ * from another server is as it was there, and time has passed. */
+static const char *
+record_wrong(
+    const struct record *record, const struct version *version, bool moved)
+{
+    if (version->live != record->live)
+        return "the count of the living is wrong";
+    if (version->granted != record->granted)
+        return "the count of the granted is wrong";
+    if (version->used != record->used && record->live > 0)
+        return "the count of the permits is wrong";
+    if (!grants_fit(record, version))
+        return "those are granted it who do not fit together";
+    if (!moved && grant_missed(record, version, clock_ms(version->machine)))
+        return "somebody waits who could be granted it";
+    return NULL;
+}
+
+/* --- against the version before ------------------------------------------- */
+
+/* The ticket of that arrival in the version before; NULL: it is new. `from`
+ * goes along with arrivals that grow. */
+static const struct stand *
+stand_before(const struct version *before, uint64_t arrival, uint32_t *from)
+{
+    while (*from < before->live && before->stands[*from].arrival < arrival)
+        ++*from;
+    if (*from < before->live && before->stands[*from].arrival == arrival)
+        return &before->stands[*from];
+    return NULL;
+}
+
+/*
+ * Whether a waiter may have been passed in this call: it was suspended when the
+ * call began, or a grant to its broker lapsed in it, and only a later operation
+ * of the call, its broker's, has put it back.
+ */
+static bool
+may_be_passed(const struct version *before, const struct stand *was,
+    const struct stand *stand)
+{
+    const char *broker = was != NULL ? was->broker : stand->broker;
+
+    if (was != NULL && was->suspended)
+        return true;
+    for (uint32_t i = 0; i < before->live; i++)
+        if (before->stands[i].granted && !before->stands[i].claimed &&
+            memcmp(before->stands[i].broker, broker, 8) == 0)
+            return true;
+    return false;
+}
+
+/* What is wrong with what became of a ticket; NULL: nothing. */
+static const char *
+stand_wrong(const struct stand *was, const struct stand *is)
+{
+    if (is->owner != was->owner)
+        return "its owner is another one";
+    if (is->generation < was->generation)
+        return "its generation goes back";
+    if (is->generation == was->generation &&
+        memcmp(is->broker, was->broker, sizeof(is->broker)) != 0)
+        return "another broker has it, of the same generation";
+    if (was->granted && !is->granted)
+        return "it was granted, and waits";
+    if (was->granted && is->fence != was->fence)
+        return "it has another fence";
+    if (is->permits != was->permits)
+        return "it has other permits";
+    if (was->shared && !is->shared)
+        return "it was shared, and is not";
+    if (was->broken && !is->broken)
+        return "it was broken, and is not";
+    if (was->broken && is->ends_ms > was->ends_ms)
+        return "it was broken, and is renewed";
+    return NULL;
+}
+
+/* A grant that was not there before. */
+static void
+grant_judge(struct check *check, uint32_t lock, const struct stand *stand,
+    uint64_t since_us)
+{
+    const struct subject *subject = subject_of(check, lock);
+    uint64_t now_us = check->world->now_us;
+
+    if (now_us < subject->delay_us)
+        check_broken(check, PROMISE_DELAY, since_us,
+            "lock-%" PRIu32 ": fence %" PRIu64
+            " is granted, and the lock-delay "
+            "of %s is not over for %" PRIu64 " us",
+            lock, stand->fence, subject->delayed_by,
+            subject->delay_us - now_us);
+}
+
+/* Each ticket on its own, and whether it was granted in its turn. */
+static void
+stands_judge(struct check *check, uint32_t lock, const struct version *version)
+{
+    const struct version *before = &subject_of(check, lock)->version;
+    uint64_t since_us = lease_before(check, before->written_us);
+    uint64_t firm = 0;   /* arrival of the first that could be granted */
+    uint64_t newest = 0; /* the largest fence that is newly granted */
+    uint32_t from = 0;
+
+    for (uint32_t i = 0; i < version->live; i++) {
+        const struct stand *is = &version->stands[i];
+        const struct stand *was = stand_before(before, is->arrival, &from);
+        const char *wrong = was == NULL ? NULL : stand_wrong(was, is);
+        if (wrong != NULL)
+            broken_by(check, PROMISE_ORDER, DAMAGES, since_us,
+                "lock-%" PRIu32 ": ticket %" PRIu64 ": %s", lock, is->arrival,
+                wrong);
+        if (is->broken && (was == NULL || !was->broken))
+            belief_doom(check, lock, is->fence, FAULT_order_break);
+        if (!is->granted) {
+            if (firm == 0 && !is->suspended && !may_be_passed(before, was, is))
+                firm = is->arrival;
+            continue;
+        }
+        if (was != NULL && was->granted)
+            continue;
+        grant_judge(check, lock, is, since_us);
+        if (is->fence > newest)
+            newest = is->fence;
+        if (firm != 0)
+            check_broken(check, PROMISE_ORDER, since_us,
+                "lock-%" PRIu32 ": ticket %" PRIu64
+                " was granted before %" PRIu64,
+                lock, is->arrival, firm);
+    }
+    /* A lost suffix, or a master that is none any more, has an older head. */
+    if (version->fence < before->fence)
+        broken_by(check, PROMISE_FENCE, DAMAGES, since_us,
+            "lock-%" PRIu32 ": the last fence fell from %" PRIu64
+            " to %" PRIu64,
+            lock, before->fence, version->fence);
+    else if (newest != 0 && newest <= before->fence)
+        broken_by(check, PROMISE_FENCE, DAMAGES, since_us,
+            "lock-%" PRIu32 ": fence %" PRIu64 " is granted after %" PRIu64,
+            lock, newest, before->fence);
+    else if (newest > version->fence)
+        broken_by(check, PROMISE_FENCE, DAMAGES, since_us,
+            "lock-%" PRIu32 ": fence %" PRIu64
+            " is granted, and the head has %" PRIu64,
+            lock, newest, version->fence);
+}
+
+/* --- limits --------------------------------------------------------------- */
+
+static void
+limit_note(struct check *check, struct subject *subject, uint32_t limit)
+{
+    uint32_t oldest = 0;
+
+    for (uint32_t i = 0; i < LIMIT_KEPT; i++) {
+        if (subject->limits[i].seen_us > 0 &&
+            subject->limits[i].limit == limit) {
+            oldest = i;
+            break;
+        }
+        if (subject->limits[i].seen_us < subject->limits[oldest].seen_us)
+            oldest = i;
+    }
+    subject->limits[oldest].limit = limit;
+    subject->limits[oldest].seen_us = check->world->now_us;
+}
+
+bool
+check_conflicts(
+    const struct check *check, uint32_t lock, uint32_t limit, uint64_t since_us)
+{
+    const struct subject *subject = subject_of(check, lock);
+
+    if (subject->version.live > 0 && subject->version.limit != limit)
+        return true;
+    for (uint32_t i = 0; i < LIMIT_KEPT; i++)
+        if (subject->limits[i].limit != limit &&
+            subject->limits[i].seen_us >= since_us)
+            return true;
+    return false;
+}
+
+/* --- who watches ---------------------------------------------------------- */
+
+static void *
+room_for(void *array, uint32_t count, uint32_t *capacity, size_t bytes)
+{
+    if (count < *capacity)
+        return array;
+    *capacity = 2 * *capacity + 64;
+    array = realloc(array, *capacity * bytes);
+    require(array != NULL);
+    return array;
+}
+
+/* Whether the same hold it as in the latest entry; if so, their new ends are
+ * noted. */
+static bool
+holders_same(struct subject *subject, const struct version *version)
+{
+    uint32_t at = 0;
+
+    if (subject->history_count == 0)
+        return false;
+    const struct holders *last = &subject->history[subject->history_count - 1];
+    if (last->count != version->granted)
+        return false;
+    struct hold_end *ends = subject->hold_ends + last->first;
+    for (uint32_t i = 0; i < version->live; i++)
+        if (version->stands[i].granted &&
+            ends[at++].fence != version->stands[i].fence)
+            return false;
+    at = 0;
+    for (uint32_t i = 0; i < version->live; i++)
+        if (version->stands[i].granted &&
+            ends[at++].ends_ms < version->stands[i].ends_ms)
+            ends[at - 1].ends_ms = version->stands[i].ends_ms;
+    return true;
+}
+
+static void
+holders_note(struct subject *subject, const struct version *version)
+{
+    if (holders_same(subject, version))
+        return;
+    subject->history = room_for(subject->history, subject->history_count,
+        &subject->history_capacity, sizeof(*subject->history));
+    subject->history[subject->history_count++] =
+        (struct holders){subject->hold_end_count, version->granted};
+    for (uint32_t i = 0; i < version->live; i++) {
+        const struct stand *stand = &version->stands[i];
+        if (!stand->granted)
+            continue;
+        subject->hold_ends =
+            room_for(subject->hold_ends, subject->hold_end_count,
+                &subject->hold_end_capacity, sizeof(*subject->hold_ends));
+        subject->hold_ends[subject->hold_end_count++] =
+            (struct hold_end){stand->fence, stand->ends_ms};
+    }
+}
+
+/* Whether that was so at some time: leases that are over count as none. */
+static bool
+holders_match(const struct subject *subject, const struct holders *entry,
+    uint64_t fence, uint32_t holders, uint64_t now_ms)
+{
+    const struct hold_end *ends = subject->hold_ends + entry->first;
+    uint32_t newer = 0;
+    uint32_t over = 0;
+    bool there = false;
+
+    for (uint32_t i = 0; i < entry->count; i++) {
+        bool ended = ends[i].ends_ms <= now_ms;
+        if (ends[i].fence > fence && !ended)
+            return false;
+        newer += ends[i].fence > fence;
+        over += ended;
+        there = there || ends[i].fence == fence;
+    }
+    if (holders == 0)
+        return over == entry->count;
+    return there && holders <= entry->count - newer &&
+           holders + over >= entry->count;
+}
+
+uint64_t
+check_watch_from(const struct check *check, uint32_t lock)
+{
+    return subject_of(check, lock)->history_count;
+}
+
+void
+check_watched(struct check *check, uint32_t lock, uint64_t fence,
+    uint32_t holders, uint64_t *seen, const char *who)
+{
+    const struct subject *subject = subject_of(check, lock);
+    const struct machine *machine = subject->version.machine;
+    uint64_t now_ms = machine == NULL ? 0 : clock_ms(machine);
+    uint32_t from = *seen > 0 ? (uint32_t)*seen - 1 : 0;
+
+    check_deed(check, DEED_WATCH);
+    if (subject->history_count == 0 && holders == 0)
+        return; /* before anybody had it */
+    for (uint32_t i = from; i < subject->history_count; i++) {
+        if (!holders_match(
+                subject, &subject->history[i], fence, holders, now_ms))
+            continue;
+        *seen = i + 1;
+        return;
+    }
+    check_broken(check, PROMISE_WATCH, lease_before(check, 0),
+        "lock-%" PRIu32 ": %s is told of %" PRIu32 " holders, the newest with "
+        "fence %" PRIu64 ", and that was so never, or before what it was told "
+        "before",
+        lock, who, holders, fence);
+}
+
+void
+check_watched_true(struct check *check, uint32_t lock, uint64_t fence,
+    uint32_t holders, uint64_t since_us, const char *who)
+{
+    const struct version *version = &subject_of(check, lock)->version;
+    uint64_t now_ms = version->known ? clock_ms(version->machine) : 0;
+    uint64_t newest = 0;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < version->live; i++) {
+        const struct stand *stand = &version->stands[i];
+        if (!stand->granted || stand->ends_ms <= now_ms)
+            continue;
+        count++;
+        newest = stand->fence > newest ? stand->fence : newest;
+    }
+    if (count != holders || (count > 0 && newest != fence))
+        check_broken(check, PROMISE_WATCH, since_us,
+            "lock-%" PRIu32 ": %s was told last of %" PRIu32
+            " holders (%" PRIu64 "), and there are %" PRIu32 " (%" PRIu64 ")",
+            lock, who, holders, fence, count, newest);
+}
+
+/* --- a record ------------------------------------------------------------- */
+
+/* The number of a lock from its key, PREFIX:{NAME}; false: not one. */
+static bool
+lock_of_key(const struct check *check, struct text key, uint32_t *lock)
+{
+    const char *at = memchr(key.at, ':', key.len);
+
+    if (at == NULL)
+        return false;
+    size_t left = key.len - (size_t)(at - key.at);
+    return left > 3 && at[1] == '{' && at[left - 1] == '}' &&
+           plan_lock_of(at + 2, left - 3, check->locks, lock);
+}
+
+static void
+record_judge(struct check *check, uint32_t lock, const struct record *record,
+    struct version *version, const char *wrong)
+{
+    const struct version *before = &subject_of(check, lock)->version;
+
+    if (wrong == NULL)
+        wrong =
+            record_wrong(record, version, before->machine != version->machine);
+    version->damaged = wrong != NULL;
+    if (wrong != NULL && !before->damaged)
+        broken_by(check, PROMISE_ORDER, DAMAGES, 0,
+            "lock-%" PRIu32 ": %s (live %" PRIu32 " of %" PRIu32
+            ", granted %" PRIu32 " of %" PRIu32 ", permits %" PRIu32
+            " of %" PRIu32 ", limit %" PRIu32 ")",
+            lock, wrong, version->live, record->live, version->granted,
+            record->granted, version->used, record->used, record->limit);
+    if (wrong != NULL)
+        for (uint32_t i = 0; i < version->live && check->world->trace; i++)
+            world_note(check->world, "judge",
+                "  ticket %" PRIu64 " fence %" PRIu64 " owner %" PRIu32
+                " ends %" PRIu64 "%s%s%s",
+                version->stands[i].arrival, version->stands[i].fence,
+                version->stands[i].owner, version->stands[i].ends_ms,
+                version->stands[i].granted ? " granted" : "",
+                version->stands[i].shared ? " shared" : "",
+                version->stands[i].suspended ? " suspended" : "");
+    if (before->known)
+        stands_judge(check, lock, version);
+}
+
+/* A key that nobody has used for long is forgotten, at the time that its head
+ * had; the record begins anew. */
+static void
+version_forget(
+    struct check *check, struct version *version, const struct machine *machine)
+{
+    uint64_t now_ms = clock_ms(machine);
+
+    if (now_ms <= version->forget_ms)
+        return;
+    for (uint32_t i = 0; i < version->live; i++)
+        if (version->stands[i].ends_ms > now_ms)
+            return;
+    circle_count(check, version, -1);
+    version->live = 0;
+    version->granted = 0;
+}
+
+void
+check_record(struct check *check, const struct machine *machine,
+    const char *key, size_t key_len, const char *value, size_t value_len)
+{
+    struct record record;
+    struct version version;
+    uint32_t lock;
+
+    /* A key that is gone may have moved: what comes next is compared. */
+    if (value == NULL || !lock_of_key(check, text_make(key, key_len), &lock))
+        return;
+    struct subject *subject = subject_of(check, lock);
+    if (!record_read(&record, value, value_len)) {
+        if (!subject->version.damaged)
+            broken_by(check, PROMISE_ORDER, DAMAGES, 0,
+                "lock-%" PRIu32 ": a record of %zu bytes makes no sense", lock,
+                value_len);
+        subject->version.damaged = true;
+        return;
+    }
+    memset(&version, 0, offsetof(struct version, stands));
+    version_forget(check, &subject->version, machine);
+    version.known = true;
+    version.machine = machine;
+    version.fence = record.fence;
+    version.arrival = record.arrival;
+    version.delay_ms = record.delay_ms;
+    version.forget_ms = record.forget_ms;
+    version.limit = record.limit;
+    version.written_us = check->world->now_us;
+    const char *wrong = version_read(check, &record, &version);
+    record_judge(check, lock, &record, &version, wrong);
+    if (subject->version.live > 0)
+        limit_note(check, subject, subject->version.limit);
+    circle_count(check, &subject->version, -1);
+    memcpy(&subject->version, &version,
+        offsetof(struct version, stands) +
+            version.live * sizeof(version.stands[0]));
+    circle_count(check, &subject->version, 1);
+    if (version.live > 0)
+        limit_note(check, subject, version.limit);
+    holders_note(subject, &version);
+    circle_look(check, lock);
+}

@@ -1,0 +1,180 @@
+/*
+ * What the parts of the judge share: check.c (promises and excuses, fences, the
+ * resource), check_belief.c (beliefs), check_record.c (records and who watches
+ * them), check_circle.c (who waits for whom).
+ */
+#ifndef HOLDFAST_TESTS_SIM_CHECK_STATE_H
+#define HOLDFAST_TESTS_SIM_CHECK_STATE_H
+
+#include "tests/sim/check.h"
+
+#include <stdarg.h>
+
+#define NONE        0
+#define TOLD_KEPT   64  /* fences remembered of a lock, to see one told twice */
+#define STAND_KEPT  512 /* living tickets of a record */
+#define LIMIT_KEPT  4   /* limits that a lock had */
+#define BROKEN_KEPT 32  /* fences of holds that were taken away */
+
+/* What the topology cannot promise anything about. */
+#define CAUSE(fault) (1u << FAULT_##fault)
+#define JUMPS        (CAUSE(clock_forward) | CAUSE(clock_back))
+#define CLOCKS       (JUMPS | CAUSE(migrate)) /* between clocks that differ */
+#define LOSSES       (CAUSE(failover) | CAUSE(wiped) | CLOCKS)
+#define DAMAGES      (LOSSES | CAUSE(script_break))
+
+struct belief {
+    uint32_t lock;
+    uint32_t next; /* of its lock's, or of the unused */
+    uint64_t fence;
+    uint64_t began_us;
+    uint64_t until_us;
+    const struct machine *machine; /* ref; NULL: nobody's */
+    uint32_t serial;
+    uint32_t limit;
+    uint32_t permits;
+    bool shared;
+    bool doubted;    /* somebody else believed while its process was stopped */
+    enum fault doom; /* an order has taken it away; FAULT_COUNT: none */
+    char who[16];
+};
+
+/* A living ticket. */
+struct stand {
+    uint64_t arrival;
+    uint64_t fence;
+    uint64_t ends_ms;
+    uint64_t since_us;
+    uint32_t generation;
+    uint32_t permits;
+    uint32_t owner; /* of check->owners */
+    bool shared;
+    bool granted;
+    bool claimed;
+    bool suspended;
+    bool broken;
+    char broker[8];
+};
+
+/* The version of a record that was written last. */
+struct version {
+    bool known;
+    bool damaged; /* said already */
+    uint64_t fence;
+    uint64_t arrival;
+    uint64_t delay_ms;  /* nobody is granted anything before */
+    uint64_t forget_ms; /* when Redis forgets the key */
+    uint64_t written_us;
+    const struct machine *machine; /* ref; who has written it */
+    uint32_t limit;
+    uint32_t live; /* of them so many are in stands */
+    uint32_t granted;
+    uint32_t used;
+    struct stand stands[STAND_KEPT]; /* in order of arrival; the last member */
+};
+
+/* Who held a lock, as records said one after the other. */
+struct holders {
+    uint32_t first; /* in hold_ends */
+    uint32_t count;
+};
+
+struct hold_end {
+    uint64_t fence;
+    uint64_t ends_ms;
+};
+
+struct subject {
+    uint32_t beliefs;
+    uint32_t told_next;
+    uint64_t told_highest;
+    uint64_t told_us; /* when the highest was told */
+    uint64_t told[TOLD_KEPT];
+    uint64_t resource_fence; /* the highest that the resource has seen */
+    uint64_t shared_fence;   /* of those who only read */
+    uint64_t value;
+    uint64_t value_us;
+    char writer[16];
+    struct version version;
+    uint64_t delay_us; /* nobody may be granted it before */
+    char delayed_by[16];
+
+    struct {
+        uint32_t limit;
+        uint64_t seen_us;
+    } limits[LIMIT_KEPT];
+
+    uint64_t broken[BROKEN_KEPT];
+    uint32_t broken_next;
+    struct holders *history; /* owned */
+    uint32_t history_count;
+    uint32_t history_capacity;
+    struct hold_end *hold_ends; /* owned */
+    uint32_t hold_end_count;
+    uint32_t hold_end_capacity;
+};
+
+/* An owner of a session, with tickets or without. */
+struct standing {
+    uint8_t session[16];
+    uint32_t word; /* 0: none */
+    uint32_t next; /* of the same hash */
+    uint32_t tickets;
+    uint32_t waits;
+    uint32_t visited; /* by the latest search */
+
+    /* When its waits were last in a circle, and the youngest of one. */
+    struct {
+        uint64_t circle_us;
+        uint64_t youngest_us;
+    } marks[PLAN_LOCKS_MAX]; /* of its wait for each lock */
+};
+
+#define OWNER_HASHES 1024
+
+struct check {
+    struct world *world; /* ref */
+    uint32_t locks;
+    struct subject *subjects; /* owned; one for each lock */
+    struct belief *beliefs;   /* owned; [0] is none */
+    uint32_t belief_count;
+    uint32_t belief_capacity;
+    uint32_t unused;
+    uint32_t serial;         /* of beliefs */
+    struct standing *owners; /* owned; [0] is none */
+    uint32_t owner_count;
+    uint32_t owner_capacity;
+    uint32_t owner_table[OWNER_HASHES];
+    uint32_t search;                  /* serial of the latest one */
+    uint64_t excused_us[FAULT_COUNT]; /* latest; 0: never */
+    struct check_totals totals;
+};
+
+/* check.c */
+struct subject *subject_of(const struct check *check, uint32_t lock);
+
+/* So long before that, less a lease: what happened then may still show. */
+uint64_t lease_before(const struct check *check, uint64_t at_us);
+
+/* As check_broken(), with other causes. */
+void broken_by(struct check *check, enum promise promise, uint32_t causes,
+    uint64_t since_us, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* It is broken, and that cause is known to be the one. */
+void excused_by(struct check *check, enum promise promise, enum fault cause,
+    const char *what, uint32_t lock);
+
+/* check_belief.c: an order has taken the hold of that fence away. */
+void belief_doom(
+    struct check *check, uint32_t lock, uint64_t fence, enum fault order);
+
+/* check_circle.c: the owner of a ticket; tickets come and go; a record has
+ * changed. */
+uint32_t owner_number(
+    struct check *check, const uint8_t session[16], uint32_t word);
+void circle_count(
+    struct check *check, const struct version *version, int change);
+void circle_look(struct check *check, uint32_t lock);
+
+#endif

@@ -1,0 +1,482 @@
+/*
+ * Which locks a client asks for, and how: kinds, several names, locks within
+ * locks. All clients agree on what a lock is (plan_lock_limit()), but for a few
+ * that do not, on purpose.
+ */
+#include "tests/sim/drill.h"
+
+#include "daemon/base/assert.h"
+
+#include <inttypes.h>
+
+static struct world *
+world_of(const struct task *task)
+{
+    return task->client->world;
+}
+
+static bool
+chance(struct world *world, uint32_t percent)
+{
+    return percent > 0 && world_below(world, 100) < percent;
+}
+
+static uint32_t
+task_bit(const struct task *task)
+{
+    return 1u << (task - task->client->tasks);
+}
+
+/* --- sending -------------------------------------------------------------- */
+
+static void
+wish_send(struct client *client, const struct wish *wish)
+{
+    struct world *world = client->world;
+
+    if (wish->limit > 0) {
+        wire_pair(client, "limit", wish->limit);
+        if (wish->permits > 1 || world_odds(world, 2))
+            wire_pair(client, "permits", wish->permits);
+    } else if (wish->shared) {
+        wire_word(client, "mode=shared");
+    } else if (world_odds(world, 4)) {
+        wire_word(client, "mode=exclusive");
+    }
+    if (wish->wait_ms != CLIENT_NO_WAIT)
+        wire_pair(client, "wait", wish->wait_ms);
+    if (wish->lease_ms > 0)
+        wire_pair(client, "lease", wish->lease_ms);
+    if (wish->delay_ms > 0)
+        wire_pair(client, "delay", wish->delay_ms);
+    if (wish->no_deadlock)
+        wire_pair(client, "deadlock", 0);
+    if (world_odds(world, 8))
+        wire_pair(client, "note", world_below(world, 1000000));
+}
+
+/* One name, or the leader's and then those of its mates. */
+static struct request *
+lock_begin(struct task *task)
+{
+    struct client *client = task->client;
+    struct request *request = wire_begin(client, VERB_LOCK, NULL);
+
+    if (request == NULL)
+        return NULL;
+    request->task = task;
+    request->lock = task->lock;
+    request->mates = task->mates;
+    wire_lock(client, task->lock);
+    for (uint32_t i = 0; i < client->task_count; i++)
+        if (&client->tasks[i] != task && (task->mates >> i & 1) != 0)
+            wire_lock(client, client->tasks[i].lock);
+    wire_owner(client, task->owner);
+    return request;
+}
+
+static void
+lock_end(struct task *task, struct request *request, const struct wish *wish)
+{
+    struct client *client = task->client;
+
+    request->wish = *wish;
+    wish_send(client, wish);
+    request->progress =
+        task->purpose == TASK_DRILL_WAITS || world_odds(client->world, 4);
+    if (request->progress)
+        wire_pair(client, "progress", 1);
+    wire_end(client);
+    task->outstanding++;
+    task->locks++;
+    task->asking = request->serial;
+}
+
+/* A broker keeps it for keep=, then it stands for a lease, and a late LOCK may
+ * be carried out while that is worth it. */
+void
+task_leaves(const struct task *task)
+{
+    struct client *client = task->client;
+    const struct world *world = client->world;
+    struct remnant *remnant = &client->remnants[task->lock][task->owner];
+
+    if (world->now_us >= remnant->true_until)
+        remnant->floor = task->floor;
+    remnant->true_until = world->now_us + (uint64_t)client->keep_ms * 1000 +
+                          2 * (uint64_t)world->plan.lease_ms * 1000 +
+                          client_patience_us(client);
+}
+
+const struct remnant *
+task_remnant(const struct task *task, uint32_t lock)
+{
+    const struct client *client = task->client;
+    const struct remnant *remnant = &client->remnants[lock][task->owner];
+
+    if (client->generation < 2 || client->world->now_us >= remnant->true_until)
+        return NULL;
+    return remnant;
+}
+
+/* Its fence is above all that were told by now; but where it finds what an
+ * earlier connection left, by then. */
+static void
+task_asks_first(struct task *task)
+{
+    const struct world *world = world_of(task);
+    const struct remnant *remnant = task_remnant(task, task->lock);
+
+    task->floor = check_fence_told(world->check, task->lock);
+    if (remnant != NULL && remnant->floor < task->floor)
+        task->floor = remnant->floor;
+    task->true_asked = world->now_us;
+    task->asked_us = machine_boot_us(task->client->machine);
+    task->loose = false;
+}
+
+bool
+task_send_wish(struct task *task, bool again)
+{
+    struct client *client = task->client;
+    struct request *request = lock_begin(task);
+    struct wish wish = task->wish;
+
+    if (request == NULL)
+        return false;
+    request->again = again;
+    if (again && wish.wait_ms != CLIENT_NO_WAIT) {
+        uint64_t waited_us = machine_boot_us(client->machine) - task->asked_us;
+        wish.wait_ms = waited_us / 1000 + 1 < wish.wait_ms
+                           ? wish.wait_ms - (uint32_t)(waited_us / 1000)
+                           : 1;
+    }
+    for (uint32_t i = 0; i < client->task_count; i++) {
+        struct task *mate = &client->tasks[i];
+        if (mate != task && (task->mates >> i & 1) == 0)
+            continue;
+        if (!again)
+            task_asks_first(mate);
+        mate->loose = again;
+        mate->here = false;
+    }
+    lock_end(task, request, &wish);
+    return true;
+}
+
+void
+task_wants(
+    struct task *task, uint32_t lock, uint32_t wait_ms, uint32_t lease_ms)
+{
+    uint32_t limit = plan_lock_limit(&world_of(task)->plan, lock);
+
+    task->lock = lock;
+    task->wish = (struct wish){
+        .limit = limit,
+        .permits = limit > 0 ? limit : 1,
+        .wait_ms = wait_ms,
+        .lease_ms = lease_ms,
+    };
+    task->mates = 0;
+    task->leader = NULL;
+}
+
+/* What cannot be had beside what is held, by its kind; false: it can. */
+static bool
+wish_misfits(struct task *task, struct wish *wish)
+{
+    struct world *world = world_of(task);
+
+    if (!world_odds(world, 6) || task->loose)
+        return false;
+    if (wish->limit > 1 && world_odds(world, 2)) {
+        wish->permits = wish->permits > 1 ? wish->permits - 1 : 2;
+        return true;
+    }
+    if (wish->limit > 0 || world_odds(world, 3)) {
+        wish->limit++;
+        wish->shared = false;
+        return true;
+    }
+    if (!task->shares)
+        return false;
+    wish->shared = false;
+    return true;
+}
+
+/* It gives up what only it had, from now on. */
+static void
+task_downgrades(struct task *task)
+{
+    task->shares = true;
+    task->has_read = false;
+    check_deed(world_of(task)->check, DEED_DOWNGRADE);
+    if (task->belief != 0)
+        check_shares(world_of(task)->check, task->belief);
+}
+
+void
+task_send_reentry(struct task *task, uint32_t wait_ms)
+{
+    struct world *world = world_of(task);
+    struct wish wish = task->wish;
+    uint32_t mates = task->mates;
+    bool holds = task->count > 0 && task->unlocks == 0;
+
+    if (holds && !task->here)
+        return;
+    task->mates = 0;
+    struct request *request = lock_begin(task);
+    task->mates = mates;
+    if (request == NULL)
+        return;
+    wish.wait_ms = wait_ms;
+    wish.shared = holds ? task->shares : wish.shared;
+    wish.delay_ms = 0;
+    wish.lease_ms = 0;
+    request->mates = 0;
+    request->misfits = holds && wish_misfits(task, &wish);
+    if (holds && !request->misfits && wish.limit == 0 && !task->shares &&
+        chance(world, world->plan.shares) && world_odds(world, 2)) {
+        wish.shared = true;
+        task_downgrades(task);
+    }
+    lock_end(task, request, &wish);
+}
+
+/* --- drawing -------------------------------------------------------------- */
+
+/* Whether another task of the client stands with that lock and owner. */
+static bool
+is_taken(const struct task *task, uint32_t lock, uint32_t owner)
+{
+    const struct client *client = task->client;
+
+    for (uint32_t i = 0; i < client->task_count; i++) {
+        const struct task *other = &client->tasks[i];
+        if (other != task && other->state != TASK_IDLE && other->lock == lock &&
+            other->owner == owner)
+            return true;
+    }
+    return false;
+}
+
+/* Some locks nearly everybody wants, others hardly anybody. */
+static uint32_t
+draw_lock(struct world *world)
+{
+    uint64_t u = world_below(world, 1u << 16);
+
+    return (uint32_t)((u * u * u) * world->plan.locks >> 48);
+}
+
+static uint32_t
+draw_wait(struct world *world)
+{
+    switch (world_below(world, 10)) {
+    case 0:
+        return 0;
+    case 1:
+        return 1 + (uint32_t)world_below(world, 20);
+    case 2:
+    case 3:
+    case 4:
+        return 10 + (uint32_t)world_below(world, 2 * world->plan.lease_ms);
+    default:
+        return CLIENT_NO_WAIT;
+    }
+}
+
+static uint32_t
+draw_lease(struct world *world)
+{
+    if (!world_odds(world, 6))
+        return 0;
+    switch (world_below(world, 6)) {
+    case 0:
+        return 1 + (uint32_t)world_below(world, 50);
+    case 1:
+        return world->plan.lease_ms +
+               (uint32_t)world_below(world, 3 * world->plan.lease_ms);
+    default:
+        return 100 + (uint32_t)world_below(world, world->plan.lease_ms);
+    }
+}
+
+/* By the kind of its lock. */
+static void
+draw_wish(struct task *task)
+{
+    struct world *world = world_of(task);
+    const struct plan *plan = &world->plan;
+    struct wish *wish = &task->wish;
+
+    *wish = (struct wish){
+        .limit = plan_lock_limit(plan, task->lock),
+        .permits = 1,
+        .wait_ms = draw_wait(world),
+        .lease_ms = draw_lease(world),
+    };
+    if (wish->limit > 0 && world_odds(world, 2))
+        wish->permits = 1 + (uint32_t)world_below(world, wish->limit);
+    if (wish->limit == 0)
+        wish->shared = chance(world, plan->shares);
+    if (chance(world, plan->delays))
+        wish->delay_ms = 1 + (uint32_t)world_below(world, 2000);
+    if (chance(world, plan->conflicts)) {
+        wish->limit = 1 + (uint32_t)world_below(world, 3);
+        wish->permits = 1;
+        wish->shared = false;
+    }
+    /* Who is in a deadlock must come out of it in some other way. */
+    wish->no_deadlock = wish->wait_ms != CLIENT_NO_WAIT && world_odds(world, 8);
+}
+
+/* Idle tasks of the client join, each with another lock of that kind. */
+static void
+draw_mates(struct task *task)
+{
+    struct client *client = task->client;
+    const struct plan *plan = &client->world->plan;
+
+    for (uint32_t i = 0; i < client->task_count; i++) {
+        struct task *mate = &client->tasks[i];
+        uint32_t lock = draw_lock(client->world);
+        if (mate == task || mate->state != TASK_IDLE ||
+            mate->purpose != TASK_WORKS || lock == task->lock ||
+            plan_lock_limit(plan, lock) != plan_lock_limit(plan, task->lock) ||
+            is_taken(mate, lock, task->owner))
+            continue;
+        mate->lock = lock;
+        mate->owner = task->owner;
+        mate->wish = task->wish;
+        mate->leader = task;
+        mate->mates = 0;
+        mate->parent = NULL;
+        mate->state = TASK_ASKING;
+        mate->timer++;
+        task->mates |= task_bit(mate) | task_bit(task);
+    }
+}
+
+/* The LOCK could not be sent: mates go their own ways. */
+static void
+mates_part(struct task *task)
+{
+    struct client *client = task->client;
+
+    for (uint32_t i = 0; i < client->task_count; i++)
+        if (client->tasks[i].leader == task &&
+            client->tasks[i].state == TASK_ASKING) {
+            client->tasks[i].leader = NULL;
+            task_think(&client->tasks[i]);
+        }
+    task->mates = 0;
+}
+
+/* What else is sent with a LOCK, or soon. */
+static void
+task_ask_more(struct task *task)
+{
+    struct world *world = world_of(task);
+
+    switch (world_below(world, 40)) {
+    case 0:
+        if (task->mates != 0)
+            break;
+        task->state = TASK_LEAVING;
+        task_send_unlock(task);
+        break;
+    case 1:
+        if (task->mates == 0)
+            task_send_reentry(task, draw_wait(world));
+        break;
+    case 2:
+        task_send_cancel(task);
+        break;
+    case 3:
+    case 4:
+    case 5:
+        task_wake(task, world_below(world, 2 * world->plan.hold_us + 1000));
+        break;
+    default:
+        break;
+    }
+}
+
+/* By the lock and owner that it has: the LOCK leaves. */
+static bool
+task_asks(struct task *task)
+{
+    struct world *world = world_of(task);
+
+    task->mates = 0;
+    task->leader = NULL;
+    draw_wish(task);
+    task->state = TASK_ASKING;
+    if (task->parent == NULL && chance(world, world->plan.several))
+        draw_mates(task);
+    if (!task_send_wish(task, false)) {
+        mates_part(task);
+        return false;
+    }
+    task_ask_more(task);
+    return true;
+}
+
+void
+task_ask(struct task *task)
+{
+    struct world *world = world_of(task);
+
+    task->parent = NULL;
+    task->lock = draw_lock(world);
+    task->owner =
+        world_odds(world, 4) ? 1 + (uint32_t)world_below(world, OWNERS) : 0;
+    if (is_taken(task, task->lock, task->owner) || !task_asks(task))
+        task_think(task);
+}
+
+/* --- a lock within a lock ------------------------------------------------- */
+
+bool
+task_nests(struct task *task)
+{
+    struct client *client = task->client;
+    struct world *world = client->world;
+
+    if (!task->here || task->child != NULL || client->wind != WIND_NOT ||
+        client->draining || !chance(world, world->plan.nests))
+        return false;
+    for (uint32_t i = 0; i < client->task_count; i++) {
+        struct task *child = &client->tasks[i];
+        uint32_t lock = draw_lock(world);
+        if (child->state != TASK_IDLE || child->purpose != TASK_WORKS ||
+            lock == task->lock || is_taken(child, lock, task->owner))
+            continue;
+        child->lock = lock;
+        child->owner = task->owner;
+        child->parent = task;
+        if (!task_asks(child)) {
+            child->parent = NULL;
+            task_think(child);
+            return false;
+        }
+        task->child = child;
+        return true;
+    }
+    return false;
+}
+
+void
+task_nest_ends(struct task *task)
+{
+    struct task *parent = task->parent;
+
+    task->parent = NULL;
+    if (parent == NULL || parent->child != task)
+        return;
+    parent->child = NULL;
+    if (parent->state == TASK_HOLDING)
+        task_wake(parent, 1000);
+}

@@ -1,0 +1,352 @@
+"""Bugs for mutants.py to plant: of holds, queues, Redis and time."""
+
+# name: (file, what is there, the mistake, what it is)
+PLANTED = {
+    "lease-from-reply": (
+        "daemon/store/call.c", "op->result.sent_us = call->sent_us;",
+        "op->result.sent_us = now_us;",
+        "a lease counts from the answer and not from the sending"),
+    "lines-after-operations": (
+        "daemon/store/engine.c",
+        """    for (uint32_t i = 0; i < effects->entry_count; i++)
+        engine->sink.effect(engine->arg, &effects->entries[i]);
+    engine->sink.written(engine->arg);
+    if (!list_empty(&engine->effects.ops))
+        store_submit(engine->store, engine_now(engine), &engine->effects.ops);
+""",
+        """    if (!list_empty(&engine->effects.ops))
+        store_submit(engine->store, engine_now(engine), &engine->effects.ops);
+    if (effects->entry_count > 4096 || engine_now(engine) % 2 == 0) {
+        for (uint32_t i = 0; i < effects->entry_count; i++)
+            engine->sink.effect(engine->arg, &effects->entries[i]);
+        engine->sink.written(engine->arg);
+    }
+""",
+        "lines of a turn are lost"),
+    "deadline-ignored": (
+        "daemon/core/ticket.c",
+        "        due_us = us_min(ticket->deadline_us, ticket->jeopardy_us);",
+        "        due_us = ticket->jeopardy_us;",
+        "nobody looks at a hold's deadline"),
+    "deadline-late": (
+        "daemon/core/hold.c",
+        "hold_deadline(core, ticket, sent_us, ttl_us));",
+        "(uint64_t)100000 +\n        hold_deadline(core, ticket, sent_us, "
+        "ttl_us));",
+        "a deadline is 100 ms too late"),
+    "no-watchdog": (
+        "daemon/core/ticket.c",
+        "            due_us = us_min(due_us, ticket->renew_us);",
+        "            due_us = us_min(due_us, ticket->deadline_us);",
+        "nobody renews"),
+    "renewal-brings-back": (
+        "lua/renew.lua",
+        "    if not t or (fence > 0 and t.fence ~= fence) then\n"
+        "        return result(GONE)\n    end\n",
+        "    if not t or (fence > 0 and t.fence ~= fence) then\n"
+        "        if fence == 0 then\n            return result(GONE)\n"
+        "        end\n"
+        "        return result(OK, place, arrival, fence, lease)\n    end\n",
+        "a renewal of what is gone is answered OK"),
+    "timed-out-stays-queued": (
+        "daemon/core/wait.c",
+        """    else if (ticket->state == TICKET_ASKING)
+        ticket->abandoned = true;
+    else
+        ticket_leave(core, ticket);
+}""",
+        """    else if (ticket->state == TICKET_ASKING)
+        ticket->abandoned = true;
+    else {
+        ticket_set_state(core, ticket, TICKET_IDLE);
+        ticket->renew_op = HANDLE_NONE;
+        ticket_advance(core, ticket);
+    }
+}""",
+        "who has stopped waiting stands in the queue still"),
+    "dead-stay-queued": (
+        "daemon/core/ticket.c",
+        """    case TICKET_WAITING:
+        ticket_leave(core, ticket);
+        break;
+    case TICKET_ASKING:
+        ticket->abandoned = true;
+        break;
+    case TICKET_LEAVING:""",
+        """    case TICKET_WAITING:
+        ticket_set_state(core, ticket, TICKET_IDLE);
+        ticket_free(core, ticket);
+        break;
+    case TICKET_ASKING:
+        ticket->abandoned = true;
+        break;
+    case TICKET_LEAVING:""",
+        "the dead are not struck from the queue"),
+    "dead-keep-locks": (
+        "daemon/core/ticket.c",
+        """        ticket->unclean = !quit;
+        ticket_leave(core, ticket);
+        break;""",
+        """        ticket->unclean = !quit;
+        ticket_set_state(core, ticket, TICKET_IDLE);
+        ticket_free(core, ticket);
+        break;""",
+        "the locks of the dead wait for their leases' end"),
+    "grant-to-the-gone": (
+        "daemon/core/hold.c",
+        "    if (!good || !ticket_wanted(ticket)) {\n",
+        "    if (!ticket_wanted(ticket)) {\n"
+        "        ticket_rest(core, ticket);\n        return;\n    }\n"
+        "    if (!good) {\n",
+        "a late grant for a request that is gone is not released"),
+    "stale-unlock": (
+        "daemon/core/hold.c",
+        "    if (pending->fence == 0 || pending->fence == ticket->fence)\n"
+        "        return false;",
+        "    if (pending->fence < (uint64_t)1 << 60)\n        return false;",
+        "UNLOCK does not look at the fence"),
+    "release-without-fence": (
+        "lua/release.lua",
+        "    if not t or (fence > 0 and t.fence ~= fence) then\n"
+        "        return result(GONE)\n    end\n",
+        "    t = t or (r.live > 0 and ticket_unpack(r.first, call('GETRANGE',\n"
+        "        key, ticket_at(r, r.first), ticket_at(r, r.first + 1) - 1),\n"
+        "        1))\n    if not t then\n        return result(GONE)\n"
+        "    end\n",
+        "a release strikes out whoever stands first"),
+    "acquire-not-idempotent": (
+        "lua/acquire.lua", "    if bit.band(flags, RETRY) ~= 0 then",
+        "    if false then",
+        "asking again stands in the queue twice"),
+    "retry-not-told": (
+        "daemon/core/wait.c", "    op->retry = ticket->doubt;\n"
+        "    op->moves", "    op->moves",
+        "after a lost answer nobody looks for the ticket"),
+    "retry-finds-the-expired": (
+        "lua/acquire.lua",
+        "    expire(r)\n    local tell",
+        "    if bit.band(flags, RETRY) == 0 then\n        expire(r)\n"
+        "    end\n    local tell",
+        "a retry is answered with a hold that is over, and not extended",
+        ("lua/acquire.lua",
+         "        t.ends, r.longest = now + lease, max(r.longest, lease)\n",
+         "        r.longest = max(r.longest, lease)\n")),
+    "no-latest-time": (
+        "lua/acquire.lua",
+        "    if now > latest then\n        return result(LATE)\n    end\n", "",
+        "an acquire that slept in a buffer still runs"),
+    "doubt-is-no": (
+        "daemon/core/wait.c",
+        "    count(core->counters, COUNTER_outcomes_unknown);\n"
+        "    ticket->doubt = true;\n    if (ticket->abandoned",
+        "    count(core->counters, COUNTER_outcomes_unknown);\n"
+        "    if (ticket->abandoned",
+        "a lost answer is taken for a no"),
+    "unknown-is-unsent": (
+        "daemon/store/call.c",
+        "        op_done(store, container_of(at, struct op, link), "
+        "OP_UNKNOWN);",
+        "        op_done(store, container_of(at, struct op, link), "
+        "OP_UNSENT);",
+        "what was sent and not answered counts as not sent"),
+    "two-holders": (
+        "lua/record.lua", "    return r.granted == 0 or\n",
+        "    return r.granted <= 1 or\n",
+        "two are compatible"),
+    "expires-early": (
+        "lua/record.lua", "            if t.ends <= now then\n"
+        "                local lapsed",
+        "            if t.ends <= now + 400 then\n"
+        "                local lapsed",
+        "a lease ends 400 ms too early"),
+    "no-suspension": (
+        "lua/record.lua", "                if lapsed then\n",
+        "                if false then\n",
+        "a lapse does not suspend the broker's other tickets"),
+    "suspended-for-ever": (
+        "lua/renew.lua", "    t.flags, t.ends = WAITS, now + lease\n",
+        "    t.ends = now + lease\n",
+        "a refresh does not end a suspension"),
+    "last-in-first": (
+        "lua/record.lua", "        elseif flags == WAITS and not blocked then",
+        "        elseif flags == WAITS and not blocked and\n"
+        "            (place == r.stored - 1 or now % 3 > 0) then",
+        "the queue is not served in order"),
+    "unclaimed-for-ever": (
+        "lua/record.lua", "        local term = min(t.lease, lapse)\n",
+        "        local term = t.lease * 100\n",
+        "an unclaimed grant does not lapse"),
+    "no-publish": (
+        "lua/record.lua",
+        "        call('PUBLISH', channel .. t.broker,\n"
+        "            pack('<c1c8d', 'G', request, t.fence))\n", "",
+        "no hint is published, and the releaser does not ask either",
+        ("daemon/core/core.c", "    if (result->handed)", "    if (false)"),
+        ("daemon/core/wait.c",
+         "    lock_ask_at(core, ticket->lock,\n"
+         "        core->now_us + us_from_ms(result->again_ms) + 20000 +",
+         "    lock_ask_at(core, ticket->lock,\n"
+         "        core->now_us + us_from_ms(result->again_ms) + 600000000 +")),
+    "fence-by-clock": (
+        "lua/call.lua",
+        "    if old_id ~= id then\n"
+        "        local start = now_us + FENCE_JUMP\n"
+        "        fence = fence < start and start or fence + FENCE_STEP\n"
+        "    end\n",
+        "    fence = now_us\n",
+        "the fence is the clock"),
+    "fence-no-jump": (
+        "lua/call.lua",
+        "        fence = fence < start and start or fence + FENCE_STEP",
+        "        fence = fence + 0",
+        "no jump of the fence where the replication id changed"),
+    "fence-runs-away": (
+        "lua/call.lua",
+        "        fence = fence < start and start or fence + FENCE_STEP",
+        "        fence = math.max(start, fence + FENCE_STEP)",
+        "changes of the replication id in short order lead too far ahead"),
+    "fence-forgets": (
+        "lua/record.lua", "        fence = first_fence(), arrival",
+        "        fence = 0, arrival",
+        "a lock without a record begins at fence 0"),
+    "same-fence": (
+        "lua/record.lua", "    r.fence, r.news = r.fence + 1, true\n",
+        "    r.news = true\n",
+        "a hand-over gives the last fence again"),
+    "squeeze-loses-one": (
+        "lua/record.lua",
+        "                kept[#kept + 1] = sub(raw, from, at - 1)",
+        "                kept[#kept + 1] = sub(raw, from + r.width, at - 1)",
+        "squeezing the dead out loses a living ticket"),
+    "prefix-compared": (
+        "lua/record.lua",
+        "    if t and t.flags ~= 0 and t.identity == identity then",
+        "    if t and t.flags ~= 0 and\n"
+        "        sub(t.identity, 1, 4) == sub(identity, 1, 4) then",
+        "identities are compared by their beginning"),
+    "predecessor-lives": (
+        "daemon/store/link.c",
+        "    if (link->old_client_id != 0 &&\n        memcmp",
+        "    if (link->old_client_id == UINT64_MAX &&\n        memcmp",
+        "the lost connection's commands may still run",
+        ("lua/acquire.lua",
+         "    if now > latest then\n        return result(LATE)\n    end\n",
+         "")),
+    "ask-without-asking": (
+        "daemon/store/call.c", "    op->asking = true;",
+        "    op->asking = false;",
+        "ASK is followed without ASKING"),
+    "no-split": (
+        "daemon/store/call.c",
+        "        count(store->counters, COUNTER_redis_tryagain);\n"
+        "        op->single = true;\n",
+        "        count(store->counters, COUNTER_redis_tryagain);\n",
+        "a batch that got TRYAGAIN is tried again as it is, without jitter",
+        ("daemon/store/call.c",
+         "        op_park(store, op, now_us + store_jitter(store, delay_us));",
+         "        op_park(store, op, now_us + delay_us);")),
+    "moved-ignored": (
+        "daemon/store/call.c",
+        "    store->slots[slot] = node;\n    op_again(store, op, node",
+        "    op_again(store, op, link->node",
+        "MOVED is not followed",
+        ("daemon/store/call.c",
+         "    count(store->counters, COUNTER_redis_moved);\n"
+         "    route_want_map(store);",
+         "    count(store->counters, COUNTER_redis_moved);")),
+    "noscript-not-loaded": (
+        "daemon/store/call.c",
+        "    if (refusal_of(error) == REFUSAL_NOSCRIPT)\n"
+        "        link_load_scripts(store, link, now_us);\n", "",
+        "scripts that Redis forgot are not loaded again"),
+    "wheel-late": (
+        "daemon/base/wheel.c", "    node->due_us = due_us;\n    place",
+        "    node->due_us = due_us + 700000;\n    place",
+        "timers fire 700 ms late"),
+    "handle-not-checked": (
+        "daemon/base/slab.c",
+        "    return node->generation == handle.generation ? node : NULL;",
+        "    return (node->generation & 1) == 1 ? node : NULL;",
+        "what is meant for one that is gone reaches who has its place"),
+    "pendings-forgotten": (
+        "daemon/core/ticket.c",
+        "                pending_error(core, pending,\n"
+        "                    ticket->lost ? ERROR_LOST : ERROR_NOTHELD, "
+        "NULL);\n"
+        "            break;",
+        "                pending_error(core, pending,\n"
+        "                    ticket->lost ? ERROR_LOST : ERROR_NOTHELD, "
+        "NULL);\n"
+        "            return;",
+        "what was queued behind a request is never served"),
+    "reentry-not-counted": (
+        "daemon/core/hold.c", "    if (ticket->holds++ > 0)\n",
+        "    if (ticket->holds > 0 || ticket->holds++ > 0)\n",
+        "an inner UNLOCK frees the outer section"),
+    "lost-not-told": (
+        "daemon/core/hold.c",
+        "    hold_lost(core, ticket, lost_reason(core, ticket));\n",
+        "    (void)lost_reason(core, ticket);\n",
+        "LOST is not sent"),
+    "undelivered-unlock": (
+        "daemon/core/leave.c",
+        "        release_given_up(core, ticket);\n", "",
+        "UNLOCK of what ran out undelivered is told that it was never held"),
+    "overtaken-renewal-shortens": (
+        "lua/renew.lua",
+        "        term = max(term, min(t.ends - now, ask.lease))\n", "",
+        "a renewal that was overtaken shortens the lease"),
+    "heartbeats-forgotten": (
+        "daemon/core/session.c",
+        "    if (silent_us >= 3 * session->heartbeat_us) {",
+        "    if (silent_us >= 300 * session->heartbeat_us) {",
+        "a session that misses its heartbeats is not ended"),
+    "told-beyond-silence": (
+        "daemon/core/ticket.c",
+        "        left_us = us_min(left_us, session_silence_us(core, "
+        "ticket->session));",
+        "        left_us = us_min(left_us, NEVER);",
+        "a ttl_ms is longer than the silence that ends the session"),
+    "hint-forgotten": (
+        "daemon/core/wait.c",
+        "    if (ticket->state != TICKET_WAITING ||\n"
+        "        !handle_equal(ticket->renew_op, HANDLE_NONE)) {\n"
+        "        ticket->hinted = true;\n",
+        "    if (ticket->state != TICKET_WAITING ||\n"
+        "        !handle_equal(ticket->renew_op, HANDLE_NONE)) {\n",
+        "a hint that comes while a question is under way is forgotten"),
+    "unheard-ignored": (
+        "daemon/core/core.c",
+        "        if (ticket != NULL && ticket->state == TICKET_WAITING)\n"
+        "            ticket_refresh_at(core, ticket,",
+        "        if (ticket != NULL && ticket->state == TICKET_WAITING &&\n"
+        "            ticket->hinted)\n"
+        "            ticket_refresh_at(core, ticket,",
+        "hints that may have been missed are not asked after"),
+    "place-not-kept": (
+        "daemon/core/wait.c",
+        "    ticket->refresh_us = core->now_us + lease_us / 3 -",
+        "    ticket->refresh_us = core->now_us + 10 * lease_us -",
+        "who waits does not renew its place in the queue",
+        ("daemon/core/wait.c",
+         "    lock_ask_at(core, ticket->lock,\n"
+         "        core->now_us + us_from_ms(result->again_ms) + 20000 +",
+         "    lock_ask_at(core, ticket->lock,\n"
+         "        core->now_us + 2 * lease_us + 20000 +")),
+    "silent-link-kept": (
+        "daemon/store/link.c",
+        "        if (now_us >= oldest->sent_us + "
+        "store->settings.command_timeout_us) {",
+        "        if (now_us >= oldest->sent_us + 1000000000) {",
+        "a Redis that does not answer is waited for"),
+    "release-once": (
+        "daemon/core/leave.c",
+        "    ticket_refuse_late(core, ticket);\n"
+        "    ticket->refresh_us = core->now_us + core_jitter(core, RETRY_US);\n"
+        "    ticket_arm(core, ticket);\n"
+        "    ticket_advance(core, ticket);\n",
+        "    release_given_up(core, ticket);\n"
+        "    (void)ticket_refuse_late;\n"
+        "    ticket_rest(core, ticket);\n",
+        "a release that could not be sent is not tried again"),
+}

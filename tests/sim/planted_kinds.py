@@ -1,0 +1,231 @@
+"""Bugs for mutants.py to plant: of kinds of locks, sessions that move,
+watches, deadlocks, and orders of operators."""
+
+# name: (file, what is there, the mistake, what it is)
+PLANTED = {
+    "reader-overtakes": (
+        "lua/record.lua", "        elseif flags == WAITS and not blocked then",
+        "        elseif flags == WAITS and\n"
+        "            (not blocked or byte(raw, at + 1) == SHARED) then",
+        "a reader overtakes a writer that waits",
+        ("lua/record.lua",
+         "        if waiting == 0 or (blocked and not full(r)) then\n",
+         "        if waiting == 0 then\n")),
+    "batch-past-writer": (
+        "lua/record.lua", "                blocked, whole = true, false\n",
+        "                blocked, whole = given == 0, false\n",
+        "a batch of readers goes on behind the writer that ends it"),
+    "reader-beside-writer": (
+        "lua/record.lua",
+        "        (t.mode == SHARED and bit.band(r.flags, SHARED_NOW) ~= 0)\n",
+        "        (t.mode == SHARED)\n",
+        "a reader joins a writer"),
+    "writer-beside-reader": (
+        "lua/record.lua",
+        "        (t.mode == SHARED and bit.band(r.flags, SHARED_NOW) ~= 0)\n",
+        "        (bit.band(r.flags, SHARED_NOW) ~= 0 and\n"
+        "            (t.mode == SHARED or r.granted == 1))\n",
+        "who goes on as a reader lets a writer in"),
+    "downgrade-not-stored": (
+        "lua/renew.lua",
+        "        t.mode, t.ends = SHARED, min(t.ends, now + r.longest)\n",
+        "        t.ends = min(t.ends, now + r.longest)\n",
+        "who goes on as a reader keeps readers out"),
+    "upgrade-granted": (
+        "daemon/core/hold.c", "    if (held->shared && !asked->shared)\n",
+        "    if (held->shared && !asked->shared && asked->permits == 0)\n",
+        "a reader is told that it writes from now on"),
+    "one-permit-more": (
+        "lua/record.lua", "        return r.used + t.permits <= r.limit\n",
+        "        return r.used + t.permits <= r.limit + 1\n",
+        "a semaphore counts its permits wrong by one"),
+    "large-request-starves": (
+        "lua/record.lua", "                blocked, whole = true, false\n",
+        "                blocked, whole = r.limit == 0, false\n",
+        "small requests overtake a large one at a semaphore"),
+    "crash-keeps-permits": (
+        "daemon/core/ticket.c",
+        """        ticket->unclean = !quit;
+        ticket_leave(core, ticket);
+        break;""",
+        """        ticket->unclean = !quit;
+        if (ticket->ask.permits_max > 0) {
+            ticket_set_state(core, ticket, TICKET_IDLE);
+            ticket_free(core, ticket);
+            break;
+        }
+        ticket_leave(core, ticket);
+        break;""",
+        "a crash does not give permits back"),
+    "limit-not-compared": (
+        "lua/acquire.lua",
+        "    if r.limit ~= limit then\n        return CONFLICT\n",
+        "    if r.limit == 0 and limit > 0 then\n        return CONFLICT\n",
+        "another limit= is no conflict"),
+    "no-lock-delay": (
+        "lua/record.lua", "                elseif t.delay > 0 then\n",
+        "                elseif t.delay > 600000 then\n",
+        "no lock-delay begins where a lease ends",
+        ("lua/release.lua", "        if unclean ~= 0 and t.delay > 0 and\n",
+         "        if unclean ~= 0 and t.delay > 600000 and\n")),
+    "no-delay-at-death": (
+        "daemon/core/ticket.c", "        ticket->unclean = !quit;\n",
+        "        ticket->unclean = false && quit;\n",
+        "no lock-delay begins at a death"),
+    "delay-after-unlock": (
+        "lua/release.lua", "        if unclean ~= 0 and t.delay > 0 and\n",
+        "        if t.delay > 0 and\n",
+        "the lock-delay begins at an UNLOCK too",
+        ("lua/release.lua",
+         "        (byte(arg, 65) ~= 0 and sub(raw, 233, 236) ~= NO_DELAY) "
+         "then\n",
+         "        sub(raw, 233, 236) ~= NO_DELAY then\n")),
+    "late-release": (
+        "lua/record.lua",
+        "    if t and t.flags ~= 0 and t.identity == identity then",
+        "    if t and t.flags ~= 0 and\n"
+        "        sub(t.identity, 5, 28) == sub(identity, 5, 28) then",
+        "what the broker of an earlier generation says late still counts"),
+    "generation-goes-back": (
+        "lua/record.lua",
+        "    if old > new or (old == new and t.broker ~= broker) then\n",
+        "    if old == new and t.broker ~= broker then\n",
+        "an earlier generation takes a ticket back"),
+    "place-lost": (
+        "lua/acquire.lua",
+        "    if not t and bit.band(flags, MOVES) ~= 0 then\n",
+        "    if false then\n",
+        "who moves stands in the queue anew, at its end"),
+    "claim-not-moved": (
+        "daemon/core/wait.c",
+        "    op->moves = true;\n", "",
+        "a claim does not find what another broker has"),
+    "claim-forgets-count": (
+        "daemon/core/hold.c",
+        "    ticket->holds = pending->holds + ticket->bundled;\n",
+        "    ticket->holds = 1 + ticket->bundled;\n",
+        "a claim forgets re-entries"),
+    "kept-is-released": (
+        "daemon/core/session.c",
+        "    else if (!session_keeps(session) || session->ticket_count == 0 || "
+        "!room)\n",
+        "    else if (!core->stopping)\n",
+        "what a session should keep ends with its connection"),
+    "kept-for-ever": (
+        "daemon/core/session.c",
+        "    session->keep_due_us = us_add(core->now_us, session->keep_us);\n",
+        "    session->keep_due_us = NEVER;\n",
+        "what nobody comes for is kept for ever"),
+    "kept-for-nothing": (
+        "daemon/core/session.c",
+        "        !((session->drained || session->away) && bare))\n",
+        "        !(session->drained && bare))\n",
+        "a session is kept whose holds other brokers have"),
+    "drain-releases": (
+        "daemon/core/session.c",
+        "    else if (core->stopping)\n        session_forget(core, session, "
+        "counter);\n    else\n",
+        "    else if (core->stopping)\n        session_free(core, session, "
+        "counter);\n    else\n",
+        "a broker that stops releases what its sessions keep",
+        ("daemon/core/session.c",
+         "    if (over)\n        session_forget(core, session, counter);\n",
+         "    if (over)\n        session_free(core, session, counter);\n")),
+    "several-kept": (
+        "daemon/core/bundle.c",
+        "        ticket->bundled--;\n        ticket_give_back(core, ticket);\n",
+        "        ticket->bundled--;\n",
+        "a LOCK of several names that fails keeps what it had"),
+    "several-unordered": (
+        "daemon/core/bundle.c", "            if (way < 0)\n",
+        "            if (way != 0)\n",
+        "several names are taken in the order of the request"),
+    "several-part-lost": (
+        "daemon/core/bundle.c",
+        "    while (ticket->bundled > 0) {\n        uint32_t place;\n",
+        "    while (ticket->bundled > 1000) {\n        uint32_t place;\n",
+        "one of several names is lost on the way, and all the same it is OK"),
+    "deadlock-oldest": (
+        "daemon/core/deadlock.c", "        if (a->since_us > b->since_us ||\n",
+        "        if (a->since_us < b->since_us ||\n",
+        "the oldest wait of a circle is ended"),
+    "deadlock-unverified": (
+        "daemon/core/deadlock.c", "    bool stands = false;\n",
+        "    bool stands = true;\n",
+        "a wait is ended for a circle that is none any more"),
+    "deadlock-own-broker": (
+        "daemon/core/deadlock.c",
+        "        op_create(core, OP_PUBLISH, lock, slab_handle(&core->probes, "
+        "probe));\n",
+        "        core->stopping ? op_create(core, OP_PUBLISH, lock,\n"
+        "            slab_handle(&core->probes, probe)) : NULL;\n",
+        "circles over several brokers are not found"),
+    "deadlock-not-asked-to": (
+        "daemon/core/deadlock.c",
+        "           !pending->no_deadlock;\n", "           true;\n",
+        "deadlock=0 is not obeyed"),
+    "deadlock-never": (
+        "daemon/core/deadlock.c",
+        "    if (ticket->session == NULL || ticket->session->held == 0)\n"
+        "        return NEVER;\n",
+        "    if (ticket->session != NULL)\n        return NEVER;\n",
+        "nobody looks for circles",
+        ("daemon/core/deadlock.c",
+         "    if (session->held != 1 || session->waiting == 0)\n",
+         "    if (session->held != 0 || session->waiting == 0)\n")),
+    "broken-is-renewed": (
+        "lua/renew.lua", "    if bit.band(t.flags, BROKEN) ~= 0 then\n",
+        "    if false then\n",
+        "what was broken is renewed"),
+    "broken-not-told": (
+        "daemon/core/hold.c",
+        "    if (ticket != NULL && ticket->state == TICKET_HELD &&\n"
+        "        ticket->fence == fence)\n        hold_broken",
+        "    if (ticket != NULL && ticket->state == TICKET_HELD &&\n"
+        "        ticket->fence > fence)\n        hold_broken",
+        "BREAK leaves the holder in its belief",
+        ("daemon/core/hold.c",
+         "    case OP_BROKEN:\n        hold_broken(core, ticket);\n"
+         "        return;\n",
+         "    case OP_BROKEN:\n"
+         "        hold_not_renewed(core, ticket, OP_UNSENT);\n"
+         "        return;\n")),
+    "broken-without-delay": (
+        "daemon/core/hold.c",
+        "    hold_lost(core, ticket, \"broken\");\n"
+        "    ticket->unclean = true;\n",
+        "    hold_lost(core, ticket, \"broken\");\n",
+        "no lock-delay begins at BREAK"),
+    "kill-keeps": (
+        "daemon/core/session.c", "    session->killed = true;\n", "",
+        "what a session keeps is kept after KILL"),
+    "watch-old-fence": (
+        "daemon/core/watch.c",
+        "        if (!ticket->granted || ticket->fence < news->fence)\n",
+        "        if (!ticket->granted || news->fence > 0)\n",
+        "of several holders the oldest is told"),
+    "watch-without-free": (
+        "daemon/core/watch.c",
+        "    return !watch->told || held != (watch->told_holders > 0) ||\n",
+        "    return !watch->told || (held && watch->told_holders == 0) ||\n",
+        "FREE is not told"),
+    "watch-behind": (
+        "daemon/core/watch.c",
+        "    news_take(&lock->news, &op->result);\n"
+        "    LIST_EACH_SAFE (link, &lock->watches) {\n",
+        "    if (!lock->news.known)\n"
+        "        news_take(&lock->news, &op->result);\n"
+        "    LIST_EACH_SAFE (link, &lock->watches) {\n",
+        "what is told is one change behind",
+        ("daemon/core/watch.c",
+         "    if (lock->watch_again)\n        watch_inspect(core, lock);\n}",
+         "    news_take(&lock->news, &op->result);\n"
+         "    if (lock->watch_again)\n        watch_inspect(core, lock);\n}")),
+    "watch-unheard": (
+        "lua/record.lua",
+        "        call('PUBLISH', channel .. 'watch', 'W' .. r.key)\n", "",
+        "changes are not published to who watches"),
+    "watch-not-again": (
+        "daemon/core/watch.c", "        lock->watch_again = true;\n", "",
+        "a change during an inspection is forgotten"),
+}

@@ -1,0 +1,338 @@
+/*
+ * Tests of sessions that move (daemon/core/session.c, ticket.c): what is kept,
+ * who may take it over, by which generation, and what a later one changes.
+ */
+#include "tests/unit/core_net.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *core_move_suite(void);
+
+/* HELLO resume= of the first session, by another one. */
+static void
+resume(struct rig *rig, unsigned from, unsigned to, unsigned generation,
+    const char *rest, const char *pattern)
+{
+    char id[33];
+    char line[120];
+
+    rig_id(rig, from, id);
+    snprintf(
+        line, sizeof(line), "HELLO resume=%s gen=%u%s", id, generation, rest);
+    rig_say(rig, to, line);
+    rig_expect(rig, to, pattern);
+}
+
+static unsigned
+kept_session(struct rig *rig)
+{
+    unsigned session = rig_open(rig);
+
+    rig_say(rig, session, "HELLO keep=10s");
+    rig_expect(rig, session, "- OK session=~ proto=1 server=~ keep_ms=10000");
+    return session;
+}
+
+static const char resumed[] =
+    "- OK session=~ proto=1 server=~ keep_ms=10000 gen=~";
+
+/* The hold outlives the connection by keep=, and no longer. */
+START_TEST(keep_over)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_event(rig, s, CORE_DROP);
+    rig_pass(rig, 9000);
+    rig_no_op(rig);
+    rig_pass(rig, 1100);
+    struct op *op = rig->ops[rig->op_count - 1];
+    ck_assert_int_eq(op->kind, OP_RELEASE);
+    ck_assert(op->unclean);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_closed_kept), 1);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* QUIT and KILL keep nothing; without keep= nothing is kept. */
+START_TEST(not_kept)
+{
+    for (int how = 0; how < 3; how++) {
+        struct rig *rig = rig_new();
+        unsigned s = how == 2 ? rig_open(rig) : kept_session(rig);
+        unsigned t = rig_open(rig);
+        char line[40] = "KILL ";
+        rig_lock(rig, s, "1 LOCK a", 5);
+        if (how == 0)
+            rig_say(rig, s, "QUIT");
+        rig_id(rig, s, line + 5);
+        if (how == 1) {
+            rig_say(rig, t, line);
+            rig_expect(rig, t, "- OK");
+            rig_expect(rig, s, "* BYE killed");
+        }
+        if (how == 2)
+            rig_event(rig, s, CORE_DROP);
+        struct op *op = rig_op(rig, OP_RELEASE);
+        ck_assert_int_eq(op->unclean, how > 0);
+        rig_say(rig, t, line);
+        if (how > 0)
+            rig_expect(rig, t, "- ERR NOTHELD retry=0");
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* A session that is away is killed with all that it has. */
+START_TEST(killed_away)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+    char line[40] = "KILL ";
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_event(rig, s, CORE_DROP);
+    rig_no_op(rig);
+    rig_id(rig, s, line + 5);
+    rig_say(rig, t, line);
+    rig_expect(rig, t, "- OK");
+    ck_assert(rig_op(rig, OP_RELEASE)->unclean);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* The same broker: Redis is told of the generation, and the count is set. */
+START_TEST(claimed)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_event(rig, s, CORE_DROP);
+    resume(rig, s, t, 2, "", resumed);
+    rig_say(rig, t, "1 UNLOCK a");
+    rig_expect(rig, t, "1 ERR NOTHELD retry=0");
+    rig_say(rig, t, "2 CLAIM a fence=4");
+    rig_expect(rig, t, "2 ERR LOST retry=0");
+    rig_say(rig, t, "3 CLAIM a fence=5 count=2");
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert(op->moves);
+    ck_assert_uint_eq(op->generation, 2);
+    rig_granted(rig, op, 5);
+    rig_expect(rig, t, "3 OK fence=5 ttl_ms=~ count=2");
+    rig_say(rig, t, "4 UNLOCK a");
+    rig_expect(rig, t, "4 OK count=1");
+    rig_say(rig, t, "5 UNLOCK a");
+    ck_assert_uint_eq(rig_op(rig, OP_RELEASE)->generation, 2);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, t, "5 OK count=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What the record says it is now: another broker has shared it meanwhile. */
+START_TEST(shared_elsewhere)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_event(rig, s, CORE_DROP);
+    resume(rig, s, t, 3, "", resumed);
+    rig_say(rig, t, "1 LOCK a");
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_OK,
+            .fence = 5,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.shared = true, .permits = 1}});
+    rig_expect(rig, t, "1 ERR CONFLICT retry=0");
+    rig_say(rig, t, "2 CLAIM a fence=5");
+    rig_expect(rig, t, "2 OK fence=5 ttl_ms=~ count=1");
+    rig_say(rig, t, "3 HELD");
+    rig_expect(rig, t, "3 ITEM name=a fence=5 ttl_ms=~ count=1 mode=shared");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A claim is answered for certain, or may be put again. */
+START_TEST(claim_answers)
+{
+    static const struct {
+        enum op_status status;
+        const char *reply;
+    } table[] = {
+        {OP_GONE, "1 ERR LOST retry=0"},
+        {OP_MOVED, "1 ERR LOST retry=0"},
+        {OP_BROKEN, "1 ERR LOST retry=0"},
+        {OP_WAITING, "1 ERR LOST retry=0"},
+        {OP_UNSENT, "1 ERR UNAVAILABLE retry=1"},
+        {OP_REFUSED, "1 ERR INTERNAL retry=0"},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+        rig_say(rig, s,
+            "HELLO resume=0123456789abcdef0123456789abcdef gen=2 keep=5s");
+        rig_expect(
+            rig, s, "- OK session=~ proto=1 server=~ keep_ms=5000 gen=2");
+        rig_say(rig, s, "1 CLAIM a fence=5");
+        rig_status(rig, rig_op(rig, OP_RENEW), table[i].status);
+        rig_expect(rig, s, table[i].reply);
+        rig_no_op(rig);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* The answer comes when what is left of the lease is over: that is a loss. It
+ * is left to end in Redis, since the client may believe in it until then. */
+START_TEST(claimed_too_late)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "HELLO resume=0123456789abcdef0123456789abcdef gen=2");
+    (void)rig_line(rig, s);
+    rig_say(rig, s, "1 CLAIM a fence=5");
+    rig_pass(rig, 100);
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){
+            .status = OP_OK, .fence = 5, .ttl_ms = 60, .ask = {.permits = 1}});
+    rig_expect(rig, s, "1 ERR LOST retry=0");
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(resume_refused)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+    unsigned u = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    resume(rig, s, s, 2, "", "- ERR CONFLICT retry=0");
+    resume(rig, s, t, 1, "", "- ERR BADREQ retry=0");
+    rig_silent(rig, s);
+    resume(rig, s, t, 5, "", resumed);
+    rig_expect(rig, s, "* BYE resumed");
+    resume(rig, s, u, 5, "", "- ERR CONFLICT retry=0");
+    resume(rig, s, u, 4, "", "- ERR CONFLICT retry=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A wait keeps its place, and its LOCK is put again. */
+START_TEST(wait_put_again)
+{
+    struct net *net = calloc(1, sizeof(*net));
+    char id[33];
+    char line[80];
+
+    rig_must(net != NULL);
+    random_init(&net->random, 5);
+    net_init(net, 2);
+    unsigned x = rig_open(net->rigs[0]);
+    unsigned y = rig_open(net->rigs[0]);
+    unsigned z = rig_open(net->rigs[1]);
+    net_say(net, 0, x, "1 LOCK a");
+    net_pass(net, 20000);
+    rig_expect(net->rigs[0], x, "1 OK fence=1 ttl_ms=~ count=1");
+    net_say(net, 0, y, "HELLO keep=10s");
+    (void)rig_line(net->rigs[0], y);
+    net_say(net, 0, y, "1 LOCK a");
+    net_pass(net, 20000);
+    net_say(net, 1, z, "1 LOCK a");
+    net_pass(net, 20000);
+    uint64_t arrival = net->records[0].queue[1].arrival;
+    net_event(net, 0, y, CORE_DROP);
+    net_pass(net, 20000);
+    /* It goes on at the other broker, before the one who came later. */
+    rig_id(net->rigs[0], y, id);
+    unsigned w = rig_open(net->rigs[1]);
+    snprintf(line, sizeof(line), "HELLO resume=%s gen=2 keep=10s", id);
+    net_say(net, 1, w, line);
+    (void)rig_line(net->rigs[1], w);
+    net_say(net, 1, w, "1 LOCK a");
+    net_pass(net, 50000);
+    ck_assert_uint_eq(net->records[0].count, 3);
+    ck_assert_uint_eq(net->records[0].queue[1].arrival, arrival);
+    ck_assert_uint_eq(net->records[0].queue[1].generation, 2);
+    net_say(net, 0, x, "2 UNLOCK a");
+    net_pass(net, 100000);
+    rig_expect(net->rigs[1], w, "1 OK fence=2 ttl_ms=~ count=1");
+    rig_silent(net->rigs[1], z);
+    /* The old broker's end of keep= changes nothing. */
+    net_pass(net, 15 * (uint64_t)SECOND_US);
+    rig_silent(net->rigs[1], w);
+    rig_silent(net->rigs[1], z);
+    net_say(net, 1, w, "2 UNLOCK a");
+    net_pass(net, 100000);
+    rig_expect(net->rigs[1], w, "2 OK count=0");
+    rig_expect(net->rigs[1], z, "1 OK fence=3 ttl_ms=~ count=1");
+    net_fini(net);
+    free(net);
+}
+
+END_TEST
+
+/* DRAIN: nothing is released, all is renewed once more and forgotten. */
+START_TEST(drained)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_wait(rig, s, "2 LOCK b");
+    rig_say(rig, t, "1 DRAIN");
+    rig_expect(rig, t, "1 OK");
+    rig_pass(rig, 10);
+    rig_expect(rig, s, "* DRAIN grace_ms=10000");
+    rig_expect(rig, s, "2 ERR DRAINING retry=1");
+    rig_say(rig, s, "3 LOCK c");
+    rig_expect(rig, s, "3 ERR DRAINING retry=1");
+    rig_event(rig, s, CORE_DROP);
+    for (uint32_t i = 0; i < rig->op_count; i++)
+        ck_assert_int_eq(rig->ops[i]->kind, OP_RENEW);
+    ck_assert_uint_eq(rig->op_count, 2);
+    rig_end(rig);
+}
+
+END_TEST
+
+Suite *
+core_move_suite(void)
+{
+    Suite *suite = suite_create("core_move");
+    TCase *tests = tcase_create("core_move");
+
+    tcase_add_test(tests, keep_over);
+    tcase_add_test(tests, not_kept);
+    tcase_add_test(tests, killed_away);
+    tcase_add_test(tests, claimed);
+    tcase_add_test(tests, shared_elsewhere);
+    tcase_add_test(tests, claim_answers);
+    tcase_add_test(tests, claimed_too_late);
+    tcase_add_test(tests, resume_refused);
+    tcase_add_test(tests, wait_put_again);
+    tcase_add_test(tests, drained);
+    suite_add_tcase(suite, tests);
+    return suite;
+}

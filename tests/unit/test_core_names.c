@@ -1,0 +1,401 @@
+/*
+ * Tests of daemon/core/bundle.c: LOCK of several names, all or none.
+ */
+#include "tests/unit/core_rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+Suite *core_names_suite(void);
+
+/* The oldest operation is of that kind, and for that lock. */
+static struct op *
+op_on(struct rig *rig, enum op_kind kind, const char *name)
+{
+    struct op *op = rig_op(rig, kind);
+
+    if (!text_equal(op->name, text_from(name)))
+        ck_abort_msg("an operation on %.*s instead of %s", (int)op->name.len,
+            op->name.at, name);
+    return op;
+}
+
+static void
+grant_on(struct rig *rig, const char *name, uint64_t fence)
+{
+    rig_granted(rig, op_on(rig, OP_ACQUIRE, name), fence);
+}
+
+static void
+released_on(struct rig *rig, const char *name)
+{
+    rig_status(rig, op_on(rig, OP_RELEASE, name), OP_OK);
+}
+
+/* One after the other in the order of their bytes, answered in its own. */
+START_TEST(order)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK c aa b a");
+    grant_on(rig, "a", 4);
+    ck_assert_uint_eq(rig->op_count, 1);
+    grant_on(rig, "aa", 3);
+    rig_say(rig, s, "2 HELD");
+    rig_expect(rig, s, "2 OK n=0");
+    grant_on(rig, "b", 2);
+    rig_silent(rig, s);
+    grant_on(rig, "c", 1);
+    rig_expect(rig, s, "1 OK fence=1,3,2,4 ttl_ms=~ count=1");
+    rig_say(rig, s, "3 UNLOCK aa");
+    released_on(rig, "aa");
+    rig_expect(rig, s, "3 OK count=0");
+    rig_say(rig, s, "4 HELD");
+    for (int i = 0; i < 3; i++)
+        rig_expect(rig, s, "4 ITEM name=~ fence=~ ttl_ms=~ count=1");
+    rig_expect(rig, s, "4 OK n=3");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(names_refused)
+{
+    static const struct {
+        const char *line;
+        bool good;
+    } table[] = {
+        {"1 LOCK a a", false},
+        {"1 LOCK b a b", false},
+        {"1 LOCK a %61", false},
+        {"1 LOCK 1 2 3 4 5 6 7 8 9 a b c d e f g", true},
+        {"1 LOCK 1 2 3 4 5 6 7 8 9 a b c d e f g h", false},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+        rig_say(rig, s, table[i].line);
+        ck_assert_uint_eq(rig->op_count, table[i].good ? 1 : 0);
+        if (!table[i].good)
+            rig_expect(rig, s, "1 ERR BADREQ retry=0");
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* The second name waits: whatever ends that gives the first one back. */
+START_TEST(rolled_back)
+{
+    for (int how = 0; how < 6; how++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+        rig_say(rig, s, "1 LOCK b a wait=100 progress=1 deadlock=0");
+        grant_on(rig, "a", 4);
+        struct op *op = op_on(rig, OP_ACQUIRE, "b");
+        if (how < 3) {
+            rig_queued(rig, op);
+            rig_expect(rig, s, "1 QUEUED name=b position=1");
+        }
+        if (how == 0) {
+            rig_pass(rig, 110);
+            rig_expect(rig, s, "1 ERR TIMEOUT retry=1 name=b");
+        } else if (how == 1) {
+            rig_say(rig, s, "2 CANCEL 1");
+            rig_expect(rig, s, "1 ERR CANCELLED retry=1 name=b");
+            rig_expect(rig, s, "2 OK");
+        } else if (how == 2) {
+            rig_event(rig, s, CORE_DROP);
+        } else if (how == 3) {
+            rig_status(rig, op, OP_CONFLICT);
+            rig_expect(rig, s, "1 ERR CONFLICT retry=0 name=b");
+        } else if (how == 4) {
+            rig_status(rig, op, OP_FULL);
+            rig_expect(rig, s, "1 ERR LIMIT retry=1 limit=waiters name=b");
+        } else {
+            rig_status(rig, op, OP_UNSENT);
+            rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 name=b");
+        }
+        ck_assert_uint_eq(rig->op_count, how < 3 ? 2 : 1);
+        for (uint32_t i = 0; i < rig->op_count; i++)
+            ck_assert_int_eq(rig->ops[i]->kind, OP_RELEASE);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* wait=0 asks for each, and takes what was had back. */
+START_TEST(at_once)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a b wait=0");
+    ck_assert(op_on(rig, OP_ACQUIRE, "a")->no_queue);
+    grant_on(rig, "a", 4);
+    rig_status(rig, op_on(rig, OP_ACQUIRE, "b"), OP_BUSY);
+    rig_expect(rig, s, "1 ERR BUSY retry=1 name=b");
+    released_on(rig, "a");
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Where Redis was slow, the wait is not prolonged by the names that follow. */
+START_TEST(too_slow)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a b wait=50");
+    rig_pass(rig, 200);
+    rig_silent(rig, s);
+    grant_on(rig, "a", 4);
+    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 name=b");
+    released_on(rig, "a");
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What the owner has already is entered again, and left again. */
+START_TEST(reentry)
+{
+    for (int fails = 0; fails < 2; fails++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+        rig_lock(rig, s, "1 LOCK a", 4);
+        rig_say(rig, s, "2 LOCK b a");
+        struct op *op = op_on(rig, OP_ACQUIRE, "b");
+        rig_say(rig, s, "3 HELD");
+        rig_expect(rig, s, "3 ITEM name=a fence=4 ttl_ms=~ count=1");
+        rig_expect(rig, s, "3 OK n=1");
+        if (fails) {
+            rig_status(rig, op, OP_CONFLICT);
+            rig_expect(rig, s, "2 ERR CONFLICT retry=0 name=b");
+        } else {
+            rig_granted(rig, op, 9);
+            rig_expect(rig, s, "2 OK fence=9,4 ttl_ms=~ count=1");
+            rig_say(rig, s, "4 UNLOCK a");
+            rig_expect(rig, s, "4 OK count=1");
+        }
+        rig_say(rig, s, "5 UNLOCK a");
+        released_on(rig, "a");
+        rig_expect(rig, s, "5 OK count=0");
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* A part is no hold of the client's while the rest is waited for, and what is
+ * sent about any of the names comes after all of them. */
+START_TEST(in_order)
+{
+    for (int ends = 0; ends < 2; ends++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+
+        rig_say(rig, s, "1 LOCK a b");
+        rig_say(rig, s, "2 UNLOCK b");
+        grant_on(rig, "a", 4);
+        uint64_t request = op_on(rig, OP_ACQUIRE, "b")->request;
+        rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+        rig_say(rig, s, "3 UNLOCK a");
+        rig_say(rig, s, "4 RENEW a lease=3s");
+        rig_say(rig, s, "5 HELD");
+        rig_expect(rig, s, "5 OK n=0");
+        rig_silent(rig, s);
+        if (ends == 0) {
+            rig_say(rig, s, "6 CANCEL 1");
+            rig_expect(rig, s, "1 ERR CANCELLED retry=1 name=b");
+            rig_expect(rig, s, "6 OK");
+            released_on(rig, "a");
+            released_on(rig, "b");
+            rig_expect(rig, s, "3 ERR NOTHELD retry=0");
+            rig_expect(rig, s, "4 ERR NOTHELD retry=0");
+            rig_expect(rig, s, "2 ERR NOTHELD retry=0");
+        } else {
+            rig_hint(rig, request);
+            rig_granted(rig, op_on(rig, OP_RENEW, "b"), 5);
+            rig_expect(rig, s, "1 OK fence=4,5 ttl_ms=~ count=1");
+            released_on(rig, "b");
+            rig_expect(rig, s, "2 OK count=0");
+            released_on(rig, "a");
+            rig_expect(rig, s, "3 OK count=0");
+            rig_expect(rig, s, "4 ERR NOTHELD retry=0");
+        }
+        rig_silent(rig, s);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* Who does not wait is told at once, whatever it would have to wait for. */
+START_TEST(impatient_behind_it)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a b d deadlock=0");
+    rig_say(rig, s, "2 LOCK d e wait=100");
+    rig_say(rig, s, "3 LOCK e wait=0");
+    grant_on(rig, "a", 4);
+    rig_silent(rig, s);
+    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_expect(rig, s, "3 ERR BUSY retry=1");
+    rig_say(rig, s, "4 LOCK d wait=0");
+    rig_expect(rig, s, "4 ERR BUSY retry=1");
+    rig_silent(rig, s);
+    rig_pass(rig, 110);
+    rig_expect(rig, s, "2 ERR TIMEOUT retry=1 name=d");
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A part is lost while the rest is waited for: that ends the request. */
+START_TEST(part_lost)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a b");
+    uint64_t request = op_on(rig, OP_ACQUIRE, "a")->request;
+    grant_on(rig, "a", 4);
+    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_broken(rig, request, 4);
+    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 name=a");
+    rig_silent(rig, s);
+    ck_assert_uint_eq(rig->op_count, 2);
+    released_on(rig, rig->ops[0]->name.at[0] == 'a' ? "a" : "b");
+    (void)rig_op(rig, OP_RELEASE);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* lease= begins when all are had, for all. */
+START_TEST(lease)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a b lease=3s deadlock=0");
+    ck_assert_uint_eq(op_on(rig, OP_ACQUIRE, "a")->ask.hold_ms, 0);
+    grant_on(rig, "a", 4);
+    uint64_t request = op_on(rig, OP_ACQUIRE, "b")->request;
+    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_pass(rig, 5000);
+    rig_silent(rig, s);
+    rig_hint(rig, request);
+    rig_granted(rig, op_on(rig, OP_RENEW, "b"), 5);
+    uint64_t had_us = rig->now_us;
+    rig_expect(rig, s, "1 OK fence=4,5 ttl_ms=~ count=1");
+    unsigned ends = 0;
+    for (uint32_t i = 0; i < rig->op_count; i++) {
+        if (!rig->ops[i]->sets_end)
+            continue;
+        ends++;
+        ck_assert_uint_eq(rig->ops[i]->hard_end_us, had_us + 3 * SECOND_US);
+        /* Redis may be away: what waits behind it has no more patience. */
+        ck_assert_uint_le(rig->ops[i]->give_up_us, had_us + 5 * SECOND_US);
+    }
+    ck_assert_uint_eq(ends, 2);
+    rig_pass(rig, 3000);
+    rig_expect(rig, s, "* LOST ~ fence=~ reason=expired");
+    rig_expect(rig, s, "* LOST ~ fence=~ reason=expired");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What one request is to have exclusively is not shared by another one. */
+START_TEST(not_shared_meanwhile)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a b");
+    grant_on(rig, "a", 4);
+    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_say(rig, s, "2 LOCK a mode=shared");
+    rig_no_op(rig);
+    rig_say(rig, s, "3 CANCEL 1");
+    rig_expect(rig, s, "1 ERR CANCELLED retry=1 name=b");
+    rig_expect(rig, s, "3 OK");
+    released_on(rig, "a");
+    released_on(rig, "b");
+    ck_assert(op_on(rig, OP_ACQUIRE, "a")->ask.shared);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Of a session that is kept the parts stand, for the LOCK that comes again. */
+START_TEST(kept)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+    char id[33];
+    char line[80];
+
+    rig_say(rig, s, "HELLO keep=10s");
+    (void)rig_line(rig, s);
+    rig_say(rig, s, "1 LOCK a b");
+    grant_on(rig, "a", 4);
+    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_event(rig, s, CORE_DROP);
+    rig_no_op(rig);
+    rig_id(rig, s, id);
+    snprintf(line, sizeof(line), "HELLO resume=%s gen=2", id);
+    rig_say(rig, t, line);
+    (void)rig_line(rig, t);
+    rig_say(rig, t, "1 LOCK a b");
+    struct op *op = op_on(rig, OP_RENEW, "a");
+    ck_assert(op->moves && op->generation == 2);
+    rig_granted(rig, op, 4);
+    op = op_on(rig, OP_RENEW, "b");
+    ck_assert(op->moves && op->generation == 2);
+    rig_finish(rig, op,
+        (struct op_result){.status = OP_OK,
+            .fence = 6,
+            .arrival = 6,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.permits = 1}});
+    rig_no_op(rig);
+    rig_expect(rig, t, "1 OK fence=4,6 ttl_ms=~ count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+Suite *
+core_names_suite(void)
+{
+    Suite *suite = suite_create("core_names");
+    TCase *tests = tcase_create("core_names");
+
+    tcase_add_test(tests, order);
+    tcase_add_test(tests, names_refused);
+    tcase_add_test(tests, rolled_back);
+    tcase_add_test(tests, at_once);
+    tcase_add_test(tests, too_slow);
+    tcase_add_test(tests, reentry);
+    tcase_add_test(tests, in_order);
+    tcase_add_test(tests, impatient_behind_it);
+    tcase_add_test(tests, part_lost);
+    tcase_add_test(tests, lease);
+    tcase_add_test(tests, not_shared_meanwhile);
+    tcase_add_test(tests, kept);
+    suite_add_tcase(suite, tests);
+    return suite;
+}

@@ -1,0 +1,290 @@
+/*
+ * Tests of daemon/core/watch.c: WATCH and UNWATCH, what is told and when.
+ */
+#include "tests/unit/core_rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+Suite *core_watch_suite(void);
+
+static const char news_of_a[] = "Wholdfast:{a}";
+
+static void
+changed(struct rig *rig)
+{
+    rig_news(rig, news_of_a, sizeof(news_of_a) - 1);
+}
+
+/* Answers the inspection: so many holders, the newest with that fence. */
+static void
+inspected(struct rig *rig, uint32_t holders, uint64_t fence, const char *note)
+{
+    struct op_ticket tickets[2] = {{.granted = true,
+                                       .fence = fence,
+                                       .client = TEXT("shop"),
+                                       .owner = TEXT("w"),
+                                       .note = text_from(note)},
+        {.granted = false, .note = TEXT("waits")}};
+    struct op *op = rig_op(rig, OP_INSPECT);
+
+    ck_assert_int_eq(op->reader, READER_WATCH);
+    rig_finish(rig, op,
+        (struct op_result){.status = holders > 0 ? OP_OK : OP_GONE,
+            .holders = holders,
+            .tickets = tickets,
+            .ticket_count = holders > 0 ? 2 : 0});
+}
+
+/* WATCH a, answered, while nobody holds it. */
+static void
+watch_free_lock(struct rig *rig, unsigned session)
+{
+    rig_say(rig, session, "1 WATCH a");
+    struct op *op = rig_op(rig, OP_LOOK);
+    ck_assert(op->watch);
+    ck_assert_uint_eq(op->lease_ms, RIG_LEASE_MS);
+    rig_status(rig, op, OP_OK);
+    rig_silent(rig, session);
+    inspected(rig, 0, 0, "");
+    rig_expect(rig, session, "1 OK");
+    rig_expect(rig, session, "* FREE a");
+    rig_event(rig, session, CORE_MORE);
+}
+
+START_TEST(held_and_free)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    watch_free_lock(rig, s);
+    changed(rig);
+    inspected(rig, 1, 7, "12:7000");
+    rig_expect(rig, s, "* HELD a fence=7 name=shop owner=w note=12:7000");
+    rig_event(rig, s, CORE_MORE);
+    changed(rig);
+    inspected(rig, 3, 9, "");
+    rig_expect(rig, s, "* HELD a fence=9 holders=3 name=shop owner=w");
+    rig_event(rig, s, CORE_MORE);
+    /* The same again is no news. */
+    changed(rig);
+    inspected(rig, 3, 9, "");
+    rig_silent(rig, s);
+    changed(rig);
+    inspected(rig, 0, 0, "");
+    rig_expect(rig, s, "* FREE a");
+    rig_say(rig, s, "2 UNWATCH a");
+    rig_expect(rig, s, "2 OK");
+    changed(rig);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Hints while an inspection is under way are one more inspection. */
+START_TEST(coalesced)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    watch_free_lock(rig, s);
+    for (int i = 0; i < 5; i++)
+        changed(rig);
+    ck_assert_uint_eq(rig->op_count, 1);
+    inspected(rig, 1, 7, "");
+    rig_expect(rig, s, "* HELD a fence=7 name=shop owner=w");
+    ck_assert_uint_eq(rig->op_count, 1);
+    inspected(rig, 1, 8, "");
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Who does not read is told how it is when it does. */
+START_TEST(slow_reader)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    watch_free_lock(rig, s);
+    changed(rig);
+    inspected(rig, 1, 7, "");
+    rig_expect(rig, s, "* HELD a fence=7 name=shop owner=w");
+    for (uint64_t fence = 8; fence < 20; fence++) {
+        changed(rig);
+        inspected(rig, 1, fence, "");
+    }
+    rig_silent(rig, s);
+    rig_event(rig, s, CORE_MORE);
+    rig_expect(rig, s, "* HELD a fence=19 name=shop owner=w");
+    rig_silent(rig, s);
+    rig_event(rig, s, CORE_MORE);
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Who comes later is not told what was read before it asked. */
+START_TEST(second_watcher)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+
+    watch_free_lock(rig, s);
+    changed(rig);
+    rig_say(rig, t, "1 WATCH a");
+    inspected(rig, 1, 7, "");
+    rig_expect(rig, s, "* HELD a fence=7 name=shop owner=w");
+    rig_silent(rig, t);
+    rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
+    inspected(rig, 1, 7, "");
+    rig_expect(rig, t, "1 OK");
+    rig_expect(rig, t, "* HELD a fence=7 name=shop owner=w");
+    rig_silent(rig, s);
+    rig_event(rig, s, CORE_DROP);
+    changed(rig);
+    inspected(rig, 0, 0, "");
+    rig_event(rig, t, CORE_MORE);
+    rig_expect(rig, t, "* FREE a");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(refused)
+{
+    struct rig *rig = rig_create();
+
+    rig->settings.holds_max = 2;
+    rig_start(rig);
+    unsigned s = rig_open(rig);
+    rig_say(rig, s, "1 UNWATCH a");
+    rig_expect(rig, s, "1 ERR NOTHELD retry=0");
+    watch_free_lock(rig, s);
+    rig_say(rig, s, "2 WATCH a");
+    rig_expect(rig, s, "2 ERR CONFLICT retry=0");
+    rig_say(rig, s, "3 UNWATCH b");
+    rig_expect(rig, s, "3 ERR NOTHELD retry=0");
+    rig_say(rig, s, "4 WATCH b");
+    rig_say(rig, s, "5 WATCH c");
+    rig_expect(rig, s, "5 ERR LIMIT retry=1 limit=watches");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_limit_watches), 1);
+    rig_say(rig, s, "6 UNWATCH b");
+    rig_expect(rig, s, "4 ERR CANCELLED retry=1");
+    rig_expect(rig, s, "6 OK");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Redis cannot be asked: for as long as the request's patience. */
+START_TEST(unavailable)
+{
+    for (int how = 0; how < 2; how++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+        rig_say(rig, s, "1 WATCH a");
+        for (uint64_t ms = 0; ms < 5000; ms += 100) {
+            rig_silent(rig, s);
+            if (rig->op_count > 0 && how == 0)
+                rig_status(rig, rig_op(rig, OP_LOOK), OP_UNSENT);
+            if (rig->op_count > 0 && how == 1)
+                rig_status(rig, rig->ops[0],
+                    rig->ops[0]->kind == OP_LOOK ? OP_OK : OP_UNKNOWN);
+            rig_pass(rig, 100);
+        }
+        rig_pass(rig, 10);
+        rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1");
+        rig_say(rig, s, "2 UNWATCH a");
+        rig_expect(rig, s, "2 ERR NOTHELD retry=0");
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* A record forgets its watchers, and hints are lost: it is looked at again. */
+START_TEST(looked_at_again)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    struct core_event event = {.kind = CORE_UNHEARD};
+
+    watch_free_lock(rig, s);
+    rig_pass(rig, RIG_LEASE_MS / 3);
+    rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
+    inspected(rig, 1, 7, "");
+    rig_expect(rig, s, "* HELD a fence=7 name=shop owner=w");
+    rig_event(rig, s, CORE_MORE);
+    rig_step(rig, &event);
+    rig_pass(rig, 500);
+    rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
+    inspected(rig, 0, 0, "");
+    rig_expect(rig, s, "* FREE a");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A record that is none of ours has words longer than there are. */
+START_TEST(long_words)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    char note[256];
+
+    memset(note, 'n', 255);
+    note[255] = '\0';
+    watch_free_lock(rig, s);
+    changed(rig);
+    inspected(rig, 1, 7, note);
+    note[128] = '\0';
+    const char *line = rig_line(rig, s);
+    ck_assert_str_eq(strstr(line, " note=") + 6, note);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Whatever is published, nothing breaks. */
+START_TEST(odd_news)
+{
+    static const char *const news[] = {"", "W", "Wh", "Wholdfast:{}",
+        "Wholdfast:{b}", "Wother:{a}", "X", "Wholdfast:{a"};
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    watch_free_lock(rig, s);
+    for (size_t i = 0; i < sizeof(news) / sizeof(news[0]); i++) {
+        rig_news(rig, news[i], strlen(news[i]));
+        while (rig->op_count > 0)
+            inspected(rig, 0, 0, "");
+        rig_silent(rig, s);
+    }
+    rig_end(rig);
+}
+
+END_TEST
+
+Suite *
+core_watch_suite(void)
+{
+    Suite *suite = suite_create("core_watch");
+    TCase *tests = tcase_create("core_watch");
+
+    tcase_add_test(tests, held_and_free);
+    tcase_add_test(tests, coalesced);
+    tcase_add_test(tests, slow_reader);
+    tcase_add_test(tests, second_watcher);
+    tcase_add_test(tests, refused);
+    tcase_add_test(tests, unavailable);
+    tcase_add_test(tests, looked_at_again);
+    tcase_add_test(tests, long_words);
+    tcase_add_test(tests, odd_news);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
