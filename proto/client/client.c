@@ -11,7 +11,10 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TURN_READS 16 /* input buffers in one turn */
 
@@ -44,26 +47,68 @@ holdfast_make(void)
     h->line_max = CLIENT_LINE_BYTES;
     h->margin_ms = UINT64_MAX;
     h->ping_next_ms = UINT64_MAX;
+    h->move_ms = UINT64_MAX;
     h->clock = clock_boottime;
+    if (getrandom(&h->random, sizeof(h->random), GRND_NONBLOCK) !=
+        (ssize_t)sizeof(h->random))
+        h->random = (uint64_t)getpid() << 32 ^ clock_boottime(NULL);
     return h;
 }
 
+/* The options but for the address; false: one cannot be. */
+static bool
+options_take(struct holdfast *h, const struct holdfast_options *options)
+{
+    size_t len = options->name != NULL ? strlen(options->name) : 0;
+
+    if (len > HOLDFAST_WORD_MAX || options->keep_ms > HOLDFAST_KEEP_MAX_MS)
+        return false;
+    if (len > 0)
+        memcpy(h->name, options->name, len + 1);
+    h->keep_ms = options->keep_ms;
+    h->heartbeat_ms = options->heartbeat_ms;
+    return true;
+}
+
 enum holdfast_status
-holdfast_create(const char *address, struct holdfast **out)
+holdfast_create_at(const struct holdfast_options *options,
+    uint64_t (*clock)(void *context), void *context, struct holdfast **out)
 {
     struct holdfast *h = holdfast_make();
 
     *out = NULL;
     if (h == NULL)
         return HOLDFAST_NO_MEMORY;
-    enum holdfast_status status = holdfast_link_resolve(h, address);
+    if (clock != NULL) {
+        h->clock = clock;
+        h->clock_context = context;
+    }
+    enum holdfast_status status = HOLDFAST_BAD_ARGUMENT;
+    if (options_take(h, options))
+        status = holdfast_link_resolve(h, options->address);
     if (status != HOLDFAST_SUCCESS) {
         holdfast_destroy(&h);
         return status;
     }
     holdfast_link_connect(h);
+    holdfast_session_greet(h);
     *out = h;
     return HOLDFAST_SUCCESS;
+}
+
+enum holdfast_status
+holdfast_create_with(
+    const struct holdfast_options *options, struct holdfast **out)
+{
+    return holdfast_create_at(options, NULL, NULL, out);
+}
+
+enum holdfast_status
+holdfast_create(const char *address, struct holdfast **out)
+{
+    const struct holdfast_options options = {.address = address};
+
+    return holdfast_create_with(&options, out);
 }
 
 enum holdfast_status
@@ -78,9 +123,35 @@ holdfast_create_over(int fd, uint64_t (*clock)(void *context), void *context,
     h->fd = fd;
     h->clock = clock;
     h->clock_context = context;
+    h->generation = 1;
     h->link = LINK_GREETING;
     h->connect_deadline_ms = holdfast_now_ms(h) + CLIENT_SILENCE_MS / 2;
     return HOLDFAST_SUCCESS;
+}
+
+/*
+ * The end of a connection says nothing of the end of a session that is kept.
+ * What came and was not read is read, since closing with it would break the
+ * connection before this has arrived.
+ */
+static void
+session_quit(struct holdfast *h)
+{
+    static const char line[] = "QUIT\n";
+
+    if (!holdfast_session_known(h) || h->link != LINK_OPEN ||
+        holdfast_link_append(h, line, sizeof(line) - 1) != HOLDFAST_SUCCESS)
+        return;
+    h->final = true;
+    holdfast_link_flush(h);
+    if (h->link != LINK_OPEN)
+        return;
+    (void)shutdown(h->fd, SHUT_WR);
+    for (int i = 0; i < TURN_READS && h->link == LINK_OPEN; i++) {
+        h->in_len = 0;
+        if (!holdfast_link_fill(h))
+            break;
+    }
 }
 
 void
@@ -88,6 +159,7 @@ holdfast_destroy(struct holdfast **h)
 {
     if (*h == NULL)
         return;
+    session_quit(*h);
     holdfast_link_close(*h, "destroyed");
     holdfast_notice_clear(*h);
     free((*h)->out);
@@ -112,31 +184,32 @@ holdfast_events(const struct holdfast *h)
 {
     short events = 0;
 
-    switch (h->link) {
-    case LINK_CONNECTING:
+    if (h->link == LINK_CONNECTING)
         return POLLOUT;
-    case LINK_GREETING:
-    case LINK_OPEN:
-        if (input_wanted(h))
-            events |= POLLIN;
-        if (h->out_start < h->out_end)
-            events |= POLLOUT;
-        return events;
-    case LINK_CLOSED:
+    if (!holdfast_link_reads(h))
         return 0;
-    }
-    return 0;
+    if (input_wanted(h))
+        events |= POLLIN;
+    if (h->out_start < h->out_end && holdfast_link_writes(h))
+        events |= POLLOUT;
+    return events;
+}
+
+static uint64_t
+least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
 }
 
 int
 holdfast_timeout_ms(const struct holdfast *h)
 {
-    uint64_t due = holdfast_kept_due_ms(h);
+    uint64_t due = least(holdfast_session_due_ms(h), holdfast_kept_due_ms(h));
 
     if (h->link == LINK_CLOSED)
         return h->closed_told ? -1 : 0;
-    if (h->link == LINK_CONNECTING || h->link == LINK_GREETING)
-        due = h->connect_deadline_ms;
+    due = least(due, holdfast_claims_due_ms(h));
+    due = least(due, holdfast_watches_due_ms(h));
     if (due == UINT64_MAX)
         return -1;
     uint64_t now = holdfast_now_ms(h);
@@ -149,17 +222,18 @@ holdfast_timeout_ms(const struct holdfast *h)
 static void
 input_dispatch(struct holdfast *h)
 {
+    uint64_t connection = h->connection;
     size_t start = 0;
     char *end;
 
-    while (h->link != LINK_CLOSED &&
+    while (h->connection == connection &&
            (end = memchr(h->in + start, '\n', h->in_len - start)) != NULL) {
         size_t len = (size_t)(end - (h->in + start));
 
         holdfast_dispatch(h, h->in + start, len);
         start += len + 1;
     }
-    if (h->link == LINK_CLOSED)
+    if (h->connection != connection)
         return;
     memmove(h->in, h->in + start, h->in_len - start);
     h->in_len -= start;
@@ -172,8 +246,7 @@ holdfast_process(struct holdfast *h, short revents)
 {
     if (h->link == LINK_CONNECTING)
         holdfast_link_connected(h, revents);
-    for (int i = 0; i < TURN_READS && input_wanted(h) &&
-                    (h->link == LINK_GREETING || h->link == LINK_OPEN);
+    for (int i = 0; i < TURN_READS && input_wanted(h) && holdfast_link_reads(h);
          i++) {
         if (!holdfast_link_fill(h))
             break;
@@ -182,7 +255,13 @@ holdfast_process(struct holdfast *h, short revents)
     uint64_t now = holdfast_now_ms(h);
     holdfast_link_expire(h, now);
     holdfast_kept_tick(h, now);
+    holdfast_session_tick(h, now);
+    holdfast_claims_tick(h, now);
+    holdfast_watches_tick(h, now);
+    holdfast_submit_parked(h);
     holdfast_link_flush(h);
+    if (h->no_memory)
+        holdfast_link_close(h, "out of memory");
 }
 
 const char *
@@ -195,6 +274,12 @@ const char *
 holdfast_server(const struct holdfast *h)
 {
     return h->server;
+}
+
+uint64_t
+holdfast_keep_ms(const struct holdfast *h)
+{
+    return h->keep_agreed ? h->keep_ms : 0;
 }
 
 const char *

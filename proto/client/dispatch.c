@@ -25,8 +25,6 @@ greeting_take(struct holdfast *h, const struct holdfast_message *message)
         holdfast_link_close(h, "the broker speaks another protocol");
         return false;
     }
-    text_keep(h->session, sizeof(h->session),
-        holdfast_message_value(message, "session"));
     text_keep(h->server, sizeof(h->server),
         holdfast_message_value(message, "server"));
     if (holdfast_message_number(message, "max_line", &number) &&
@@ -37,13 +35,42 @@ greeting_take(struct holdfast *h, const struct holdfast_message *message)
         }
         h->line_max = (size_t)number;
     }
+    if (holdfast_session_known(h)) {
+        h->connect_deadline_ms = holdfast_now_ms(h) + CLIENT_CONNECT_MS;
+        holdfast_session_greet(h);
+        return false;
+    }
+    text_keep(h->session, sizeof(h->session),
+        holdfast_message_value(message, "session"));
     h->link = LINK_OPEN;
+    h->opened_ms = holdfast_now_ms(h);
+    h->reason[0] = '\0';
     return true;
 }
 
-/* An event of the broker. True: the notice went into the queue. */
+/* What an event does before it is told; false: it is not. */
 static bool
-event_take(struct holdfast *h, struct holdfast_notice *notice)
+event_act(struct holdfast *h, const struct holdfast_message *message,
+    enum holdfast_kind kind, uint64_t *request)
+{
+    if (kind == HOLDFAST_HELLO)
+        return h->link == LINK_GREETING && greeting_take(h, message);
+    if (kind == HOLDFAST_LOST)
+        holdfast_kept_lost(h, message, request);
+    if (kind == HOLDFAST_DRAIN)
+        holdfast_session_drain(h, message);
+    if (kind == HOLDFAST_BYE)
+        return holdfast_session_bye(h, message->word);
+    return true;
+}
+
+/*
+ * An event of the broker, `line` as it came. True: the notice went into the
+ * queue.
+ */
+static bool
+event_take(struct holdfast *h, struct holdfast_notice *notice, const char *line,
+    size_t len)
 {
     static const struct {
         const char *verb;
@@ -55,6 +82,8 @@ event_take(struct holdfast *h, struct holdfast_notice *notice)
         {"SAFE", HOLDFAST_SAFE},
         {"DRAIN", HOLDFAST_DRAIN},
         {"BYE", HOLDFAST_BYE},
+        {"HELD", HOLDFAST_HELD},
+        {"FREE", HOLDFAST_FREE},
     };
     const struct holdfast_message *message = &notice->message;
     uint64_t request = 0;
@@ -67,20 +96,33 @@ event_take(struct holdfast *h, struct holdfast_notice *notice)
     while (strcmp(kinds[i].verb, message->verb) != 0)
         if (++i == sizeof(kinds) / sizeof(kinds[0]))
             return false;
-    if (kinds[i].kind == HOLDFAST_HELLO &&
-        (h->link == LINK_OPEN || !greeting_take(h, message)))
+    if ((kinds[i].kind == HOLDFAST_HELD || kinds[i].kind == HOLDFAST_FREE) &&
+        !holdfast_watch_news(h, message, line, len))
         return false;
-    if (kinds[i].kind == HOLDFAST_LOST)
-        holdfast_kept_lost(h, message, &request);
-    if (kinds[i].kind == HOLDFAST_BYE) {
-        (void)snprintf(h->reason, sizeof(h->reason), "the broker said BYE %s",
-            message->word);
-    }
+    if (!event_act(h, message, kinds[i].kind, &request))
+        return false;
     holdfast_notice_push(h, notice, kinds[i].kind, request);
     return true;
 }
 
-/* The final answer to `pending`. True: the notice is somebody else's now. */
+/* The final answer to a request of the library's own. */
+static void
+own_take(struct holdfast *h, struct holdfast_pending *pending,
+    const struct holdfast_message *message, bool done)
+{
+    if (pending->kind == PENDING_HELLO)
+        holdfast_session_greeted(h, message, done);
+    else if (pending->kind == PENDING_CLAIM)
+        holdfast_claim_done(h, pending, message, done);
+    else if (pending->kind == PENDING_DISCARD)
+        holdfast_claim_discarded(h, pending);
+    else if (pending->kind == PENDING_REWATCH)
+        holdfast_watch_done(h, pending, message, done);
+    else
+        holdfast_kept_confirmed(h, pending, done ? message : NULL);
+}
+
+/* Of `pending`; true: the notice is somebody else's now. */
 static bool
 final_take(struct holdfast *h, struct holdfast_pending *pending,
     struct holdfast_notice *notice, bool done)
@@ -90,7 +132,11 @@ final_take(struct holdfast *h, struct holdfast_pending *pending,
     switch (pending->kind) {
     case PENDING_KEEPALIVE:
     case PENDING_SURVEY:
-        holdfast_kept_confirmed(h, pending, done ? message : NULL);
+    case PENDING_HELLO:
+    case PENDING_CLAIM:
+    case PENDING_DISCARD:
+    case PENDING_REWATCH:
+        own_take(h, pending, message, done);
         return false;
     case PENDING_LOCK:
         if (done) {
@@ -109,12 +155,34 @@ final_take(struct holdfast *h, struct holdfast_pending *pending,
         if (done)
             holdfast_kept_renewed(h, pending, message);
         break;
+    case PENDING_WATCH:
+    case PENDING_UNWATCH:
+        holdfast_watch_done(h, pending, message, done);
+        break;
+    case PENDING_CANCEL:
     case PENDING_OTHER:
         break;
     }
+    if (h->link == LINK_CLOSED)
+        return false;
     holdfast_notice_push(
         h, notice, done ? HOLDFAST_OK : HOLDFAST_ERR, pending->request);
     return true;
+}
+
+/* A line before the final answer. True: the notice went into the queue. */
+static bool
+part_take(struct holdfast *h, struct holdfast_pending *pending,
+    struct holdfast_notice *notice, bool item)
+{
+    bool own = pending->kind >= PENDING_KEEPALIVE;
+
+    if (item && pending->kind == PENDING_SURVEY)
+        holdfast_kept_surveyed(h, pending, &notice->message);
+    if (!own)
+        holdfast_notice_push(h, notice, item ? HOLDFAST_ITEM : HOLDFAST_QUEUED,
+            pending->request);
+    return !own;
 }
 
 static bool
@@ -123,29 +191,27 @@ reply_take(struct holdfast *h, struct holdfast_notice *notice)
     const struct holdfast_message *message = &notice->message;
     struct holdfast_pending *pending = holdfast_pending_find(h, message->tag);
     bool done = strcmp(message->verb, "OK") == 0;
+    bool item = strcmp(message->verb, "ITEM") == 0;
 
     if (pending == NULL)
         return false;
-    bool item = strcmp(message->verb, "ITEM") == 0;
-    if (item || strcmp(message->verb, "QUEUED") == 0) {
-        bool own = pending->kind == PENDING_KEEPALIVE ||
-                   pending->kind == PENDING_SURVEY;
-        if (item && pending->kind == PENDING_SURVEY)
-            holdfast_kept_surveyed(h, pending, message);
-        if (!own)
-            holdfast_notice_push(h, notice,
-                item ? HOLDFAST_ITEM : HOLDFAST_QUEUED, pending->request);
-        return !own;
-    }
+    if (item || strcmp(message->verb, "QUEUED") == 0)
+        return part_take(h, pending, notice, item);
     if (!done && strcmp(message->verb, "ERR") != 0)
+        return false;
+    uint64_t sent = pending->sent_ms;
+    if (!done && strcmp(message->word, "DRAINING") == 0 &&
+        pending->kind == PENDING_LOCK && holdfast_session_drained(h, pending))
         return false;
     bool taken = final_take(h, pending, notice, done);
     /* final_take() may have ended the connection, and its requests with it. */
     if (h->link == LINK_CLOSED)
         return taken;
-    if (pending->sent_ms > h->proven_ms)
-        h->proven_ms = pending->sent_ms;
+    if (sent > h->proven_ms)
+        h->proven_ms = sent;
     holdfast_pending_remove(h, pending);
+    if (h->refused)
+        holdfast_link_lost(h, "the broker does not go on with the session");
     return taken;
 }
 
@@ -166,7 +232,7 @@ holdfast_dispatch(struct holdfast *h, const char *line, size_t len)
     if (!holdfast_message_parse(notice->line, len, &notice->message))
         holdfast_link_close(h, "a line of the broker makes no sense");
     else if (strcmp(message->tag, "*") == 0)
-        taken = event_take(h, notice);
+        taken = event_take(h, notice, line, len);
     else if (h->link == LINK_GREETING)
         holdfast_link_close(h, "this is no Holdfast broker");
     else

@@ -10,11 +10,17 @@
  * been answered, so a program never starts on a grant that lay in a socket's
  * buffer while its process was stopped.
  *
+ * Where the session is kept, a hold whose deadline was told stays known, as one
+ * that nobody believes in, until it can be given back: the broker may renew it
+ * still.
+ *
  * PING tells the least of all holds. So where there are several, one of them
  * with a lease that runs out, HELD is asked instead, which tells each its own.
  */
 #include "proto/client/client.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,10 +28,16 @@
 #define MARGIN_MAX_MS 500
 #define MISSING_MS    1000 /* until asking again where the ttl was missing */
 
-static bool
-kept_releasing(const struct holdfast_kept *kept)
+bool
+holdfast_kept_releasing(const struct holdfast_kept *kept)
 {
     return kept->releases >= kept->count;
+}
+
+bool
+holdfast_kept_stands(const struct holdfast_kept *kept)
+{
+    return !kept->given_up && !holdfast_kept_releasing(kept);
 }
 
 /* When its deadline is to be told. */
@@ -58,27 +70,46 @@ holdfast_kept_find(
     return NULL;
 }
 
-/* An OK that was kept back goes out before whatever ended its hold. */
-static void
-kept_tell(struct holdfast *h, struct holdfast_kept *kept)
+/*
+ * The OK that was kept back for the hold goes out, before whatever ended it.
+ * It may be of several holds.
+ */
+void
+holdfast_kept_tell(struct holdfast *h, struct holdfast_kept *kept)
 {
-    if (kept->deferred == NULL)
+    struct holdfast_notice *notice = NULL;
+    uint64_t request = kept->confirming;
+    uint64_t deadline = UINT64_MAX;
+
+    if (request == 0)
         return;
-    kept->deferred->event.deadline_ms = kept->deadline_ms;
-    holdfast_notice_push(
-        h, kept->deferred, HOLDFAST_OK, kept->deferred->event.request);
-    kept->deferred = NULL;
+    for (struct holdfast_kept *at = h->holds; at != NULL; at = at->next) {
+        if (at->confirming != request)
+            continue;
+        at->confirming = 0;
+        if (at->deadline_ms < deadline)
+            deadline = at->deadline_ms;
+        if (at->deferred != NULL) {
+            notice = at->deferred;
+            at->deferred = NULL;
+        }
+    }
+    if (notice == NULL)
+        return;
+    notice->event.deadline_ms = deadline;
+    holdfast_notice_push(h, notice, HOLDFAST_OK, request);
 }
 
-static void
-kept_remove(struct holdfast *h, struct holdfast_kept *kept)
+void
+holdfast_kept_remove(struct holdfast *h, struct holdfast_kept *kept)
 {
     struct holdfast_kept **link = &h->holds;
 
-    while (*link != kept)
+    holdfast_kept_tell(h, kept);
+    while (*link != NULL && *link != kept)
         link = &(*link)->next;
-    *link = kept->next;
-    kept_tell(h, kept);
+    if (*link != NULL)
+        *link = kept->next;
     free(kept);
 }
 
@@ -94,24 +125,38 @@ holdfast_kept_clear(struct holdfast *h)
     }
 }
 
-/* Asks the broker no later than `when_ms`. */
-static void
-ping_by(struct holdfast *h, uint64_t when_ms)
+void
+holdfast_kept_ask_by(struct holdfast *h, uint64_t when_ms)
 {
     if (when_ms < h->ping_next_ms)
         h->ping_next_ms = when_ms;
 }
 
+/*
+ * The time between questions. The broker keeps the session from the end of its
+ * connection on, and that can be soon after the last answer: so that is not to
+ * be long ago.
+ */
+uint64_t
+holdfast_kept_pause_ms(const struct holdfast *h, uint64_t ttl_ms)
+{
+    uint64_t pause = ttl_ms / 3;
+
+    if (h->keep_ms > 0 && h->keep_ms / 3 < pause)
+        pause = h->keep_ms / 3;
+    return pause;
+}
+
 /* The latest word counts, also where its end is sooner. */
-static void
-kept_set(struct holdfast_kept *kept, uint64_t base_ms, uint64_t ttl_ms)
+void
+holdfast_kept_set(struct holdfast_kept *kept, uint64_t base_ms, uint64_t ttl_ms)
 {
     kept->deadline_ms = base_ms + ttl_ms;
     kept->ttl_ms = ttl_ms;
 }
 
-static bool
-ttl_read(const struct holdfast_message *message, uint64_t *ttl_ms)
+bool
+holdfast_ttl_read(const struct holdfast_message *message, uint64_t *ttl_ms)
 {
     /* So far below the end that sums with a time of the clock cannot wrap. */
     return holdfast_message_number(message, "ttl_ms", ttl_ms) &&
@@ -119,14 +164,14 @@ ttl_read(const struct holdfast_message *message, uint64_t *ttl_ms)
 }
 
 static struct holdfast_kept *
-kept_create(struct holdfast *h, const struct holdfast_pending *pending)
+kept_create(struct holdfast *h, const char *name, const char *owner)
 {
     struct holdfast_kept *kept = calloc(1, sizeof(*kept));
 
     if (kept == NULL)
         return NULL;
-    memcpy(kept->name, pending->name, sizeof(kept->name));
-    memcpy(kept->owner, pending->owner, sizeof(kept->owner));
+    (void)snprintf(kept->name, sizeof(kept->name), "%s", name);
+    (void)snprintf(kept->owner, sizeof(kept->owner), "%s", owner);
     kept->next = h->holds;
     h->holds = kept;
     return kept;
@@ -139,6 +184,101 @@ kept_fresh(const struct holdfast_kept *kept, uint64_t now_ms, uint64_t ttl_ms)
     return now_ms + ttl_ms / 2 <= kept->deadline_ms;
 }
 
+/* One more hold, maybe the first, of `name`; NULL: out of memory. */
+static struct holdfast_kept *
+kept_take(struct holdfast *h, const struct holdfast_pending *pending,
+    const char *name, uint64_t fence)
+{
+    struct holdfast_kept *kept = holdfast_kept_find(h, name, pending->owner);
+
+    if (kept == NULL)
+        kept = kept_create(h, name, pending->owner);
+    if (kept == NULL)
+        return NULL;
+    if (kept->fence != fence) {
+        holdfast_kept_tell(h, kept);
+        kept->request = pending->request;
+        kept->fence = fence;
+        kept->count = 0;
+        kept->releases = 0;
+        kept->granted_ms = holdfast_now_ms(h);
+        kept->leased = pending->leased;
+    }
+    kept->given_up = false;
+    kept->count++;
+    if (pending->again) {
+        kept->claim = CLAIM_NEEDED;
+        kept->claim_due_ms = 0;
+    }
+    return kept;
+}
+
+/*
+ * The count that the user is to read, where the broker counted what it had
+ * granted to a connection before as well. It is in the line already, as one
+ * that is no shorter.
+ */
+static void
+count_correct(struct holdfast_notice *notice, uint64_t count)
+{
+    struct holdfast_message *message = &notice->message;
+    char digits[24];
+    size_t len = (size_t)snprintf(digits, sizeof(digits), "%" PRIu64, count);
+
+    for (size_t i = 0; i < message->pair_count; i++) {
+        struct holdfast_pair *pair = &message->pairs[i];
+
+        if (strcmp(pair->key, "count") != 0 || pair->len < len)
+            continue;
+        memcpy(notice->line + (pair->value - notice->line), digits, len + 1);
+        pair->len = len;
+        return;
+    }
+}
+
+/* Holds all names of the request; NULL: out of memory. Else one of them. */
+static struct holdfast_kept *
+kept_take_all(struct holdfast *h, const struct holdfast_pending *pending,
+    const struct holdfast_notice *notice, const uint64_t *fences,
+    uint64_t *count)
+{
+    struct holdfast_kept *kept = NULL;
+    const char *name = pending->names;
+    uint64_t told;
+
+    *count = UINT64_MAX;
+    for (size_t i = 0; i < pending->name_count; i++) {
+        kept = kept_take(h, pending, name, fences[i]);
+        if (kept == NULL)
+            return NULL;
+        if (kept->count < *count)
+            *count = kept->count;
+        name += strlen(name) + 1;
+    }
+    if (pending->name_count == 1 && !pending->again &&
+        holdfast_message_number(&notice->message, "count", &told) && told > 0)
+        kept->count = told;
+    return kept;
+}
+
+/* For each name of the request: when it ends, and what its OK waits for. */
+static void
+kept_date_all(struct holdfast *h, const struct holdfast_pending *pending,
+    uint64_t base_ms, uint64_t ttl_ms, bool confirm)
+{
+    const char *name = pending->names;
+
+    for (size_t i = 0; i < pending->name_count; i++) {
+        struct holdfast_kept *kept =
+            holdfast_kept_find(h, name, pending->owner);
+
+        holdfast_kept_set(kept, base_ms, ttl_ms);
+        if (confirm)
+            kept->confirming = pending->request;
+        name += strlen(name) + 1;
+    }
+}
+
 bool
 holdfast_kept_grant(struct holdfast *h, const struct holdfast_pending *pending,
     struct holdfast_notice *notice)
@@ -146,41 +286,35 @@ holdfast_kept_grant(struct holdfast *h, const struct holdfast_pending *pending,
     uint64_t base =
         pending->sent_ms > h->proven_ms ? pending->sent_ms : h->proven_ms;
     uint64_t now = holdfast_now_ms(h);
-    uint64_t fence, ttl, count;
+    const char *list = holdfast_message_value(&notice->message, "fence");
+    uint64_t fences[HOLDFAST_NAMES_MAX];
+    uint64_t ttl, count;
 
-    if (!holdfast_message_number(&notice->message, "fence", &fence) ||
-        !ttl_read(&notice->message, &ttl)) {
+    if (list == NULL ||
+        holdfast_numbers(list, fences, HOLDFAST_NAMES_MAX) !=
+            pending->name_count ||
+        !holdfast_ttl_read(&notice->message, &ttl)) {
         holdfast_link_close(h, "an OK of the broker lacks fence or ttl_ms");
         return true;
     }
     struct holdfast_kept *kept =
-        holdfast_kept_find(h, pending->name, pending->owner);
-    if (kept == NULL)
-        kept = kept_create(h, pending);
+        kept_take_all(h, pending, notice, fences, &count);
     if (kept == NULL) {
         holdfast_link_close(h, "out of memory");
         return true;
     }
-    if (kept->fence != fence) {
-        kept_tell(h, kept);
-        kept->request = pending->request;
-        kept->fence = fence;
-        kept->releases = 0;
-        kept->granted_ms = now;
-        kept->leased = pending->leased;
-    }
-    if (!holdfast_message_number(&notice->message, "count", &count) ||
-        count == 0)
-        count = 1;
-    kept->count = count;
-    kept_set(kept, base, ttl);
-    ping_by(h, base + ttl / 3);
-    notice->event.deadline_ms = kept->deadline_ms;
-    if (kept_fresh(kept, now, ttl) || kept->deferred != NULL)
+    bool fresh = now + ttl / 2 <= base + ttl;
+    bool confirm = (!fresh || pending->again) && kept->confirming == 0;
+    kept_date_all(h, pending, base, ttl, confirm);
+    holdfast_kept_ask_by(h, base + holdfast_kept_pause_ms(h, ttl));
+    notice->event.deadline_ms = base + ttl;
+    if (pending->again)
+        count_correct(notice, count);
+    if (!confirm)
         return true;
-    notice->event.request = pending->request;
     kept->deferred = notice;
-    ping_by(h, now);
+    if (!pending->again)
+        holdfast_kept_ask_by(h, now);
     return false;
 }
 
@@ -190,7 +324,7 @@ holdfast_kept_released(struct holdfast *h,
     const struct holdfast_message *message, bool done)
 {
     struct holdfast_kept *kept =
-        holdfast_kept_find(h, pending->name, pending->owner);
+        holdfast_kept_find(h, pending->names, pending->owner);
     uint64_t count = 0;
 
     if (kept == NULL)
@@ -204,10 +338,10 @@ holdfast_kept_released(struct holdfast *h,
                strcmp(message->word, "LOST") == 0) {
         kept->count = 0;
     } else {
-        ping_by(h, holdfast_now_ms(h));
+        holdfast_kept_ask_by(h, holdfast_now_ms(h));
     }
     if (kept->count == 0)
-        kept_remove(h, kept);
+        holdfast_kept_remove(h, kept);
 }
 
 void
@@ -216,13 +350,13 @@ holdfast_kept_renewed(struct holdfast *h,
     const struct holdfast_message *message)
 {
     struct holdfast_kept *kept =
-        holdfast_kept_find(h, pending->name, pending->owner);
+        holdfast_kept_find(h, pending->names, pending->owner);
     uint64_t ttl;
 
-    if (kept == NULL || !ttl_read(message, &ttl))
+    if (kept == NULL || !holdfast_ttl_read(message, &ttl))
         return;
-    kept_set(kept, pending->sent_ms, ttl);
-    ping_by(h, pending->sent_ms + ttl / 3);
+    holdfast_kept_set(kept, pending->sent_ms, ttl);
+    holdfast_kept_ask_by(h, pending->sent_ms + holdfast_kept_pause_ms(h, ttl));
 }
 
 void
@@ -239,7 +373,7 @@ holdfast_kept_lost(struct holdfast *h, const struct holdfast_message *message,
         if (kept_named(kept, message->word, message->word_len) &&
             (fence == 0 || fence == kept->fence)) {
             *request = kept->request;
-            kept_remove(h, kept);
+            holdfast_kept_remove(h, kept);
         }
         kept = next;
     }
@@ -254,13 +388,13 @@ holdfast_kept_surveyed(struct holdfast *h, struct holdfast_pending *pending,
     const char *owner = holdfast_message_value(message, "owner");
     uint64_t fence, ttl;
 
-    if (name == NULL || !ttl_read(message, &ttl) ||
+    if (name == NULL || !holdfast_ttl_read(message, &ttl) ||
         !holdfast_message_number(message, "fence", &fence))
         return;
     struct holdfast_kept *kept =
         holdfast_kept_find(h, name, owner != NULL ? owner : "");
-    if (kept != NULL && kept->fence == fence) {
-        kept_set(kept, pending->sent_ms, ttl);
+    if (kept != NULL && kept->fence == fence && kept->claim == CLAIM_NONE) {
+        holdfast_kept_set(kept, pending->sent_ms, ttl);
         if (ttl < pending->ttl_ms)
             pending->ttl_ms = ttl;
     }
@@ -273,12 +407,16 @@ deferred_tell(
 {
     bool all = true;
 
-    for (struct holdfast_kept *kept = h->holds; kept != NULL; kept = kept->next)
+    for (struct holdfast_kept *kept = h->holds; kept != NULL;
+         kept = kept->next) {
+        if (kept->deferred == NULL || kept->claim != CLAIM_NONE)
+            continue; /* or it is claimed, which tells */
         if (pending->sent_ms >= kept->granted_ms ||
             kept_fresh(kept, now_ms, kept->ttl_ms))
-            kept_tell(h, kept);
-        else if (kept->deferred != NULL)
+            holdfast_kept_tell(h, kept);
+        else
             all = false;
+    }
     return all;
 }
 
@@ -297,20 +435,21 @@ holdfast_kept_confirmed(struct holdfast *h,
     h->ping_outstanding = false;
     if (message == NULL ||
         (pending->kind == PENDING_SURVEY ? ttl == UINT64_MAX
-                                         : !ttl_read(message, &ttl))) {
+                                         : !holdfast_ttl_read(message, &ttl))) {
         h->ping_next_ms =
             now + (h->holds != NULL ? MISSING_MS : CLIENT_WAITING_MS);
         return;
     }
-    uint64_t pause = ttl / 3;
+    uint64_t pause = holdfast_kept_pause_ms(h, ttl);
     if (pause < CLIENT_PING_MIN_MS)
         pause = CLIENT_PING_MIN_MS;
     h->ping_next_ms = pending->sent_ms + pause;
     for (struct holdfast_kept *kept = h->holds;
          kept != NULL && pending->kind == PENDING_KEEPALIVE; kept = kept->next)
-        kept_set(kept, pending->sent_ms, ttl);
+        if (kept->claim == CLAIM_NONE)
+            holdfast_kept_set(kept, pending->sent_ms, ttl);
     if (!deferred_tell(h, pending, now))
-        ping_by(h, now);
+        holdfast_kept_ask_by(h, now);
 }
 
 /* False: out of memory, and the connection is closed for it. */
@@ -331,7 +470,12 @@ deadline_tell(struct holdfast *h, struct holdfast_kept *kept)
     notice->event.fence = kept->fence;
     notice->event.ttl_ms = kept->ttl_ms;
     notice->event.deadline_ms = kept->deadline_ms;
-    kept_remove(h, kept);
+    if (h->keep_ms > 0) {
+        holdfast_kept_tell(h, kept);
+        kept->given_up = true;
+    } else {
+        holdfast_kept_remove(h, kept);
+    }
     holdfast_notice_push(h, notice, HOLDFAST_DEADLINE, request);
     return true;
 }
@@ -345,7 +489,7 @@ ping_wanted(const struct holdfast *h, bool *survey)
 
     for (const struct holdfast_kept *kept = h->holds; kept != NULL;
          kept = kept->next) {
-        if (!kept_releasing(kept)) {
+        if (holdfast_kept_stands(kept) && kept->claim == CLAIM_NONE) {
             holds++;
             leased = leased || kept->leased;
         }
@@ -354,24 +498,60 @@ ping_wanted(const struct holdfast *h, bool *survey)
     return holds > 0 || h->waiting > 0;
 }
 
+/* Whether its deadline is to be told when that is due. */
+static bool
+deadline_counts(
+    const struct holdfast *h, const struct holdfast_kept *kept, uint64_t now_ms)
+{
+    if (!holdfast_kept_stands(kept))
+        return false;
+    /* Word of it is on its way, or nobody is there to give it. */
+    return kept->confirming == 0 || (h->away && now_ms >= kept->deadline_ms);
+}
+
+/* False: out of memory. */
+static bool
+deadlines_tell(struct holdfast *h, uint64_t now_ms)
+{
+    for (struct holdfast_kept *kept = h->holds; kept != NULL;) {
+        struct holdfast_kept *next = kept->next;
+
+        if (deadline_counts(h, kept, now_ms) && now_ms >= kept_due(h, kept) &&
+            !deadline_tell(h, kept))
+            return false;
+        kept = next;
+    }
+    return true;
+}
+
+/* How long the broker may take to answer a PING. */
+static uint64_t
+silence_ms(const struct holdfast *h)
+{
+    uint64_t silence = UINT64_MAX;
+
+    if (!holdfast_session_known(h))
+        return CLIENT_SILENCE_MS;
+    /* Another broker is to be found in time. */
+    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
+         kept = kept->next)
+        if (holdfast_kept_stands(kept) && kept->ttl_ms / 4 < silence)
+            silence = kept->ttl_ms / 4;
+    if (silence < CLIENT_KEPT_SILENCE_MIN_MS)
+        return CLIENT_KEPT_SILENCE_MIN_MS;
+    return silence < CLIENT_KEPT_SILENCE_MS ? silence : CLIENT_KEPT_SILENCE_MS;
+}
+
 void
 holdfast_kept_tick(struct holdfast *h, uint64_t now_ms)
 {
     bool survey;
 
-    if (h->link != LINK_OPEN)
+    if (!deadlines_tell(h, now_ms) || h->link != LINK_OPEN)
         return;
-    for (struct holdfast_kept *kept = h->holds; kept != NULL;) {
-        struct holdfast_kept *next = kept->next;
-
-        if (!kept_releasing(kept) && kept->deferred == NULL &&
-            now_ms >= kept_due(h, kept) && !deadline_tell(h, kept))
-            return;
-        kept = next;
-    }
     if (h->ping_outstanding) {
-        if (now_ms >= h->ping_sent_ms + CLIENT_SILENCE_MS)
-            holdfast_link_close(h, "the broker is silent");
+        if (now_ms >= h->ping_sent_ms + silence_ms(h))
+            holdfast_link_lost(h, "the broker is silent");
         return;
     }
     if (!ping_wanted(h, &survey)) {
@@ -389,21 +569,35 @@ holdfast_kept_tick(struct holdfast *h, uint64_t now_ms)
     }
 }
 
+static uint64_t
+deadlines_due_ms(const struct holdfast *h)
+{
+    uint64_t due = UINT64_MAX;
+
+    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
+         kept = kept->next) {
+        uint64_t own = kept_due(h, kept);
+
+        if (!holdfast_kept_stands(kept))
+            continue;
+        if (kept->confirming != 0)
+            own = h->away ? kept->deadline_ms : UINT64_MAX;
+        if (own < due)
+            due = own;
+    }
+    return due;
+}
+
 uint64_t
 holdfast_kept_due_ms(const struct holdfast *h)
 {
-    uint64_t due = UINT64_MAX;
+    uint64_t due = deadlines_due_ms(h);
     bool survey;
 
     if (h->link != LINK_OPEN)
         return due;
-    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next)
-        if (!kept_releasing(kept) && kept->deferred == NULL &&
-            kept_due(h, kept) < due)
-            due = kept_due(h, kept);
     if (h->ping_outstanding) {
-        uint64_t silence = h->ping_sent_ms + CLIENT_SILENCE_MS;
+        uint64_t silence = h->ping_sent_ms + silence_ms(h);
         return silence < due ? silence : due;
     }
     if (ping_wanted(h, &survey) && h->ping_next_ms < due)
@@ -417,7 +611,8 @@ holdfast_deadline_ms(const struct holdfast *h, const struct holdfast_hold *hold)
     const struct holdfast_kept *kept =
         holdfast_kept_find(h, hold->name, hold->owner);
 
-    if (kept == NULL || kept->fence != hold->fence || kept_releasing(kept))
+    if (kept == NULL || kept->fence != hold->fence ||
+        !holdfast_kept_stands(kept))
         return 0;
     return kept->deadline_ms;
 }

@@ -34,6 +34,15 @@
  * long as it calls holdfast_process() in time. What must be safe even against a
  * process that is stopped for a while compares the fence where it writes.
  *
+ * A session that is kept (keep_ms of struct holdfast_options) outlives its
+ * connection. Where that drops, or the broker says that it drains, the library
+ * connects by itself to the next of its addresses, goes on with the session
+ * there, claims what it holds and puts again what waits, which so keeps its
+ * place. The program sees HOLDFAST_AWAY and HOLDFAST_BACK, HOLDFAST_LOST for
+ * what could not be claimed, and the answers to its requests under the numbers
+ * that they had. A hold can be trusted until its deadline meanwhile, and
+ * nothing but the answer of a broker moves that on.
+ *
  * All times are milliseconds of CLOCK_BOOTTIME (holdfast_now_ms()), which runs
  * on while the machine sleeps. poll() does not: cap its time at a second or so
  * where machines sleep, or use a timerfd of CLOCK_BOOTTIME.
@@ -52,15 +61,19 @@ extern "C" {
 #define HOLDFAST_NAME_MAX  255 /* bytes of a lock's name */
 #define HOLDFAST_OWNER_MAX 32  /* bytes of an owner */
 #define HOLDFAST_NOTE_MAX  128 /* bytes of a note */
+#define HOLDFAST_WORD_MAX  64  /* bytes of a session's name, for people */
+#define HOLDFAST_NAMES_MAX 16  /* names in one request for a lock */
+
+#define HOLDFAST_KEEP_MAX_MS 3600000 /* the longest that a session is kept */
 
 #define HOLDFAST_FOREVER UINT64_MAX /* a wait without an end */
 
-/* One connection: one session with the broker. */
+/* One session with a broker, over one connection at a time. */
 struct holdfast;
 
 enum holdfast_status {
     HOLDFAST_SUCCESS,
-    HOLDFAST_BAD_ADDRESS,   /* not understood */
+    HOLDFAST_BAD_ADDRESS,   /* not understood, or too many */
     HOLDFAST_NO_HOST,       /* the host's name is not known (now) */
     HOLDFAST_NO_MEMORY,     /* or no descriptor */
     HOLDFAST_BAD_ARGUMENT,  /* empty, too long, or with bytes that cannot be */
@@ -74,7 +87,7 @@ enum holdfast_status {
 const char *holdfast_status_text(enum holdfast_status status);
 
 enum holdfast_kind {
-    HOLDFAST_HELLO,    /* the broker's greeting; once, first */
+    HOLDFAST_HELLO,    /* the first broker's greeting; once, first */
     HOLDFAST_OK,       /* final answer to a request */
     HOLDFAST_ERR,      /* final answer to a request; word: the code */
     HOLDFAST_ITEM,     /* part of the answer to a request */
@@ -84,8 +97,12 @@ enum holdfast_kind {
     HOLDFAST_SAFE,     /* it is well again */
     HOLDFAST_DEADLINE, /* a hold's deadline is about to pass without word */
     HOLDFAST_DRAIN,    /* the broker will go; grace_ms= */
-    HOLDFAST_BYE,      /* the broker closes; word: why */
+    HOLDFAST_BYE,      /* the broker closes, and all is over; word: why */
     HOLDFAST_CLOSED,   /* the connection is over; always the last event */
+    HOLDFAST_AWAY,     /* of a session that is kept: no broker serves it now */
+    HOLDFAST_BACK,     /* one serves it again, and has all that it holds */
+    HOLDFAST_HELD,     /* a watched lock is held; name=, owner=, note= */
+    HOLDFAST_FREE,     /* nobody holds a watched lock */
 };
 
 /* `key=value` of a line, decoded. `len` is without the NUL behind `value`. */
@@ -105,7 +122,7 @@ struct holdfast_event {
     uint64_t request; /* that this answers, or that took the hold; 0: none */
     const char *word; /* lock's name, ERR's code, BYE's reason; or "" */
     size_t word_len;
-    uint64_t fence;       /* 0: none told */
+    uint64_t fence;       /* 0: none told; of several names: the first's */
     uint64_t ttl_ms;      /* as the broker told it */
     uint64_t deadline_ms; /* OK of a lock, DEADLINE; else 0 */
     const struct holdfast_pair *pairs;
@@ -122,22 +139,58 @@ bool holdfast_event_number(
     const struct holdfast_event *event, const char *key, uint64_t *value);
 
 /*
+ * The fences of the names of one request, in their order, from the OK to it.
+ * Returns how many there are, of which at most `max` are filled in; 0: none.
+ */
+size_t holdfast_event_fences(
+    const struct holdfast_event *event, uint64_t *fences, size_t max);
+
+/*
  * Creates a connection and begins to connect. `address` is "HOST:PORT",
- * "[V6]:PORT", "HOST" (port 4653) or a socket's path (with a '/' in it). A host
- * that is a name is looked up here, which may block as getaddrinfo() does;
- * numbers and paths never block. Failing to connect is told by HOLDFAST_CLOSED.
- * The caller owns *out; it is NULL after an error.
+ * "[V6]:PORT", "HOST" (port 4653) or a socket's path (with a '/' in it), or
+ * several of these with commas between them: brokers before the same Redis,
+ * which are tried beginning with any, and then in turn. A host that is a name
+ * is looked up here, which may block as getaddrinfo() does; numbers and paths
+ * never block. Of several addresses those whose name is not known now are left
+ * out. Failing to connect to any is told by HOLDFAST_CLOSED. The caller owns
+ * *out; it is NULL after an error.
  */
 enum holdfast_status holdfast_create(
     const char *address, struct holdfast **out);
 
+/* What a session is like. All but the address may be 0 or NULL. */
+struct holdfast_options {
+    const char *address; /* as of holdfast_create() */
+    const char *name;    /* of the session, for people */
+    /*
+     * For how long what the session holds and waits for outlives a connection.
+     * 0: nothing does, and the end of the connection is the end of all. It is
+     * also for how long a lock stays taken that this process held when it was
+     * killed, and what it adds to the time after which a silent host is given
+     * up. Half a minute is a good value: it lets a broker restart.
+     */
+    uint64_t keep_ms;
+    uint64_t heartbeat_ms; /* the broker asks for signs of life; 0: not */
+};
+
+/*
+ * holdfast_create() with options, which are copied. A broker that does not know
+ * of kept sessions makes keep_ms 0.
+ */
+enum holdfast_status holdfast_create_with(
+    const struct holdfast_options *options, struct holdfast **out);
+
 /*
  * Closes and frees; *h becomes NULL, and may be. The broker releases the holds
- * of the session at once.
+ * of the session at once; where the session is kept and no broker serves it
+ * now, or there is no room in the socket to say so, when keep_ms is over.
  */
 void holdfast_destroy(struct holdfast **h);
 
-/* The descriptor to poll; it may change while connecting. -1: closed. */
+/*
+ * The descriptor to poll, one at a time. It changes while connecting, and while
+ * a session that is kept moves: ask before each poll(). -1: there is none now.
+ */
 int holdfast_fd(const struct holdfast *h);
 
 /* What to poll for: POLLIN, POLLOUT. 0 once closed. */
@@ -163,6 +216,12 @@ bool holdfast_next(struct holdfast *h, struct holdfast_event *event);
 const char *holdfast_session(const struct holdfast *h);
 const char *holdfast_server(const struct holdfast *h);
 
+/*
+ * For how long the session outlives a connection, as the broker has agreed to;
+ * 0: not at all, or it has not answered yet.
+ */
+uint64_t holdfast_keep_ms(const struct holdfast *h);
+
 /* Why the connection is over, for people; "" while it is not. */
 const char *holdfast_reason(const struct holdfast *h);
 
@@ -170,9 +229,9 @@ const char *holdfast_reason(const struct holdfast *h);
 uint64_t holdfast_now_ms(const struct holdfast *h);
 
 /* What to ask for with a lock. NULL, or this, asks for nothing special: */
-#define HOLDFAST_LOCK_DEFAULTS                 \
-    {                                          \
-        HOLDFAST_FOREVER, 0, NULL, NULL, false \
+#define HOLDFAST_LOCK_DEFAULTS                                        \
+    {                                                                 \
+        HOLDFAST_FOREVER, 0, NULL, NULL, false, false, 0, 0, 0, false \
     }
 
 struct holdfast_lock_options {
@@ -181,6 +240,11 @@ struct holdfast_lock_options {
     const char *owner; /* ref; NULL: the session's default owner */
     const char *note;  /* ref; for people; NULL: none */
     bool progress;     /* tell HOLDFAST_QUEUED while waiting */
+    bool shared;       /* together with others that share it */
+    uint64_t limit;    /* so many permits there are; 0: it is no semaphore */
+    uint64_t permits;  /* so many of them; 0: one */
+    uint64_t delay_ms; /* nobody is granted it for so long after I die */
+    bool no_deadlock;  /* do not look whether this wait can end */
 };
 
 /*
@@ -188,10 +252,30 @@ struct holdfast_lock_options {
  * which its answer will be known, or an error and nothing is sent. They may be
  * sent before the greeting has come, and without awaiting answers.
  *
+ * While no broker serves a kept session they are taken as well, and sent to the
+ * next one. So are those that had no answer when the connection dropped, the
+ * wait of a lock being what is left of it; but for holdfast_submit(), which
+ * gets ERR INDOUBT then.
+ *
  * Names and words are any bytes but NUL; they are encoded here.
  */
 enum holdfast_status holdfast_submit_lock(struct holdfast *h, const char *name,
     const struct holdfast_lock_options *options, uint64_t *request);
+
+/*
+ * Several names, at most HOLDFAST_NAMES_MAX: all or none. The OK has the fence
+ * of each, holdfast_event_fences(). Each is given back by its own name.
+ */
+enum holdfast_status holdfast_submit_lock_all(struct holdfast *h,
+    const char *const *names, size_t name_count,
+    const struct holdfast_lock_options *options, uint64_t *request);
+
+/*
+ * Ends the wait of the lock that was asked for as `target`, which itself gets
+ * ERR CANCELLED, or OK where that was faster.
+ */
+enum holdfast_status holdfast_submit_cancel(
+    struct holdfast *h, uint64_t target, uint64_t *request);
 
 /*
  * Gives one hold back. `fence` 0: whichever is held. A hold that is on its way
@@ -203,6 +287,17 @@ enum holdfast_status holdfast_submit_unlock(struct holdfast *h,
 /* A new end for a lock taken with `lease_ms`. */
 enum holdfast_status holdfast_submit_renew(struct holdfast *h, const char *name,
     const char *owner, uint64_t fence, uint64_t lease_ms, uint64_t *request);
+
+/*
+ * Hear of a lock from now on, or no more: HOLDFAST_HELD and HOLDFAST_FREE,
+ * first what it is now, then each change, though of quick ones maybe only the
+ * last. A kept session watches on at the next broker, and hears there what it
+ * is now where that differs from what it has heard.
+ */
+enum holdfast_status holdfast_submit_watch(
+    struct holdfast *h, const char *name, uint64_t *request);
+enum holdfast_status holdfast_submit_unwatch(
+    struct holdfast *h, const char *name, uint64_t *request);
 
 /*
  * Any other request as it goes over the wire, without tag and LF, words encoded
@@ -244,7 +339,7 @@ struct holdfast_hold {
 
 /*
  * Until when a hold can be trusted by what is known now; 0 where it cannot: it
- * is lost, given back, overdue, or its connection is closed.
+ * is lost, given back, overdue, or its session is over.
  */
 uint64_t holdfast_deadline_ms(
     const struct holdfast *h, const struct holdfast_hold *hold);
@@ -277,6 +372,11 @@ enum holdfast_status holdfast_connect_wait(
  */
 enum holdfast_status holdfast_lock(struct holdfast *h, const char *name,
     const struct holdfast_lock_options *options, struct holdfast_hold *hold);
+
+/* Takes all of several names, or none: holds[0 .. name_count] are filled in. */
+enum holdfast_status holdfast_lock_all(struct holdfast *h,
+    const char *const *names, size_t name_count,
+    const struct holdfast_lock_options *options, struct holdfast_hold *holds);
 
 /* Gives it back; waits for the answer for at most ten seconds. */
 enum holdfast_status holdfast_unlock(

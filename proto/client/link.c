@@ -1,102 +1,23 @@
 /*
- * The socket of a connection: from an address to bytes in and out. Knows no
- * lines. Never blocks, but for looking up a host's name in
- * holdfast_link_resolve().
+ * The socket of a connection: connecting, bytes in and out. Knows no lines.
+ * Never blocks.
  *
- * The addresses of a name are tried in their order, each for CLIENT_CONNECT_MS.
+ * The addresses are tried in turn, each for CLIENT_CONNECT_MS, each once in a
+ * round. The first round that is in vain is the end; of a session that is
+ * known, and kept, another one follows after a pause.
  */
 #define _GNU_SOURCE 1
 
 #include "proto/client/client.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/un.h>
 #include <unistd.h>
-
-#define PORT_DEFAULT "4653"
-
-static enum holdfast_status
-resolve_path(struct holdfast *h, const char *path)
-{
-    struct sockaddr_un local = {.sun_family = AF_UNIX};
-    size_t len = strlen(path);
-
-    if (len >= sizeof(local.sun_path))
-        return HOLDFAST_BAD_ADDRESS;
-    memcpy(local.sun_path, path, len + 1);
-    memcpy(&h->peers[0].address, &local, sizeof(local));
-    h->peers[0].len = sizeof(local);
-    h->peer_count = 1;
-    return HOLDFAST_SUCCESS;
-}
-
-/* "HOST:PORT", "[V6]:PORT" and both without a port. */
-static bool
-address_split(
-    const char *address, char *host, size_t host_bytes, const char **port)
-{
-    const char *start = address;
-    const char *end;
-
-    if (address[0] == '[') {
-        start = address + 1;
-        end = strchr(start, ']');
-        if (end == NULL || (end[1] != ':' && end[1] != '\0'))
-            return false;
-        *port = end[1] == ':' ? end + 2 : PORT_DEFAULT;
-    } else {
-        end = strchr(start, ':');
-        *port = end != NULL ? end + 1 : PORT_DEFAULT;
-        if (end == NULL)
-            end = start + strlen(start);
-        else if (strchr(end + 1, ':') != NULL)
-            return false;
-    }
-    size_t len = (size_t)(end - start);
-    if (len == 0 || len >= host_bytes)
-        return false;
-    memcpy(host, start, len);
-    host[len] = '\0';
-
-    uint64_t number;
-    return holdfast_number(*port, &number) && number > 0 && number < 65536;
-}
-
-enum holdfast_status
-holdfast_link_resolve(struct holdfast *h, const char *address)
-{
-    struct addrinfo hints = {.ai_family = AF_UNSPEC,
-        .ai_socktype = SOCK_STREAM,
-        .ai_flags = AI_NUMERICSERV};
-    struct addrinfo *found = NULL;
-    const char *port;
-    char host[256];
-
-    if (strchr(address, '/') != NULL)
-        return resolve_path(h, address);
-    if (!address_split(address, host, sizeof(host), &port))
-        return HOLDFAST_BAD_ADDRESS;
-    int failed = getaddrinfo(host, port, &hints, &found);
-    if (failed != 0)
-        return failed == EAI_MEMORY ? HOLDFAST_NO_MEMORY : HOLDFAST_NO_HOST;
-    for (struct addrinfo *at = found; at != NULL; at = at->ai_next) {
-        if (h->peer_count < CLIENT_PEERS &&
-            at->ai_addrlen <= sizeof(h->peers[0].address)) {
-            struct holdfast_peer *peer = &h->peers[h->peer_count++];
-            memcpy(&peer->address, at->ai_addr, at->ai_addrlen);
-            peer->len = at->ai_addrlen;
-        }
-    }
-    freeaddrinfo(found);
-    return h->peer_count > 0 ? HOLDFAST_SUCCESS : HOLDFAST_NO_HOST;
-}
 
 /*
  * Small lines, so no Nagle; and a dead host is noticed by TCP in about ten
@@ -127,8 +48,12 @@ socket_tune(int fd)
 static void
 link_greet(struct holdfast *h)
 {
+    uint64_t limit = holdfast_session_known(h) || h->peer_count > 1
+                         ? CLIENT_CONNECT_MS
+                         : CLIENT_SILENCE_MS / 2;
+
     h->link = LINK_GREETING;
-    h->connect_deadline_ms = holdfast_now_ms(h) + CLIENT_SILENCE_MS / 2;
+    h->connect_deadline_ms = holdfast_now_ms(h) + limit;
 }
 
 static void
@@ -138,20 +63,34 @@ link_drop_socket(struct holdfast *h)
         (void)close(h->fd);
         h->fd = -1;
     }
+    h->in_len = 0;
+    h->connection++;
 }
 
-/* Tries the addresses that are left, `error` being why the last one failed. */
-static void
-link_try(struct holdfast *h, int error)
+void
+holdfast_link_drop(struct holdfast *h)
 {
-    while (h->peer_next < h->peer_count) {
-        const struct holdfast_peer *peer = &h->peers[h->peer_next++];
+    link_drop_socket(h);
+    h->out_start = 0;
+    h->out_end = 0;
+    h->ping_outstanding = false;
+}
 
+/* Tries what is left of the round, `reason` being why the last one failed. */
+static void
+link_try(struct holdfast *h, const char *reason)
+{
+    while (h->peer_left > 0) {
+        const struct holdfast_peer *peer = &h->peers[h->peer_next];
+
+        h->peer_origin = peer->origin;
+        h->peer_next = (h->peer_next + 1) % h->peer_count;
+        h->peer_left--;
         link_drop_socket(h);
         h->fd = socket(peer->address.ss_family,
             SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (h->fd < 0) {
-            error = errno;
+            reason = strerror(errno);
             continue;
         }
         if (peer->address.ss_family != AF_UNIX)
@@ -166,15 +105,19 @@ link_try(struct holdfast *h, int error)
             h->connect_deadline_ms = holdfast_now_ms(h) + CLIENT_CONNECT_MS;
             return;
         }
-        error = errno;
+        reason = strerror(errno);
     }
-    holdfast_link_close(h, strerror(error));
+    if (holdfast_session_known(h))
+        holdfast_session_pause(h, reason);
+    else
+        holdfast_link_close(h, reason);
 }
 
 void
 holdfast_link_connect(struct holdfast *h)
 {
-    link_try(h, ENOENT);
+    h->peer_left = h->peer_count;
+    link_try(h, strerror(ENOENT));
 }
 
 void
@@ -188,21 +131,64 @@ holdfast_link_connected(struct holdfast *h, short revents)
     if (getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
         error = errno;
     if (error != 0) {
-        link_try(h, error);
+        link_try(h, strerror(error));
         return;
     }
     link_greet(h);
 }
 
 void
+holdfast_link_lost(struct holdfast *h, const char *reason)
+{
+    switch (h->link) {
+    case LINK_CONNECTING:
+    case LINK_GREETING:
+        link_try(h, h->reason[0] != '\0' ? h->reason : reason);
+        return;
+    case LINK_RESUMING:
+        holdfast_session_away(h, reason);
+        link_try(h, reason);
+        return;
+    case LINK_OPEN:
+        if (h->final || h->keep_ms == 0)
+            holdfast_link_close(h, reason);
+        else
+            holdfast_session_away(h, reason);
+        return;
+    case LINK_AWAY:
+    case LINK_CLOSED:
+        return;
+    }
+}
+
+void
 holdfast_link_expire(struct holdfast *h, uint64_t now_ms)
 {
-    if (now_ms < h->connect_deadline_ms)
+    switch (h->link) {
+    case LINK_CONNECTING:
+        if (now_ms >= h->connect_deadline_ms)
+            link_try(h, strerror(ETIMEDOUT));
         return;
-    if (h->link == LINK_CONNECTING)
-        link_try(h, ETIMEDOUT);
-    else if (h->link == LINK_GREETING)
-        holdfast_link_close(h, "connected, but there is no greeting");
+    case LINK_GREETING:
+    case LINK_RESUMING:
+        if (now_ms >= h->connect_deadline_ms)
+            holdfast_link_lost(h, "connected, but there is no greeting");
+        return;
+    case LINK_AWAY:
+        if (now_ms >= h->retry_ms)
+            holdfast_link_connect(h);
+        return;
+    case LINK_OPEN:
+    case LINK_CLOSED:
+        return;
+    }
+}
+
+bool
+holdfast_link_reads(const struct holdfast *h)
+{
+    return h->link == LINK_GREETING || h->link == LINK_RESUMING ||
+           h->link == LINK_OPEN;
 }
 
 /* Room for `len` more bytes of output. */
@@ -243,10 +229,21 @@ holdfast_link_append(struct holdfast *h, const char *bytes, size_t len)
     return HOLDFAST_SUCCESS;
 }
 
+/*
+ * While there is another address to try, nothing is sent before the greeting,
+ * for it could not be sent again.
+ */
+bool
+holdfast_link_writes(const struct holdfast *h)
+{
+    return holdfast_link_reads(h) &&
+           (h->link != LINK_GREETING || h->peer_count <= 1);
+}
+
 void
 holdfast_link_flush(struct holdfast *h)
 {
-    if (h->link != LINK_GREETING && h->link != LINK_OPEN)
+    if (!holdfast_link_writes(h))
         return;
     while (h->out_start < h->out_end) {
         ssize_t sent = send(h->fd, h->out + h->out_start,
@@ -258,7 +255,7 @@ holdfast_link_flush(struct holdfast *h)
         if (errno == EINTR)
             continue;
         if (errno != EAGAIN && errno != EWOULDBLOCK)
-            holdfast_link_close(h, strerror(errno));
+            holdfast_link_lost(h, strerror(errno));
         return;
     }
     h->out_start = 0;
@@ -277,13 +274,13 @@ holdfast_link_fill(struct holdfast *h)
             return true;
         }
         if (got == 0) {
-            holdfast_link_close(h, "the broker closed the connection");
+            holdfast_link_lost(h, "the broker closed the connection");
             return false;
         }
         if (errno == EINTR)
             continue;
         if (errno != EAGAIN && errno != EWOULDBLOCK)
-            holdfast_link_close(h, strerror(errno));
+            holdfast_link_lost(h, strerror(errno));
         return false;
     }
 }
@@ -291,13 +288,11 @@ holdfast_link_fill(struct holdfast *h)
 void
 holdfast_link_close(struct holdfast *h, const char *reason)
 {
-    link_drop_socket(h);
+    holdfast_link_drop(h);
     h->link = LINK_CLOSED;
     if (h->reason[0] == '\0')
         (void)snprintf(h->reason, sizeof(h->reason), "%s", reason);
-    h->out_start = 0;
-    h->out_end = 0;
-    h->ping_outstanding = false;
     holdfast_pending_clear(h);
     holdfast_kept_clear(h);
+    holdfast_watches_clear(h);
 }

@@ -30,6 +30,32 @@ holdfast_number(const char *digits, uint64_t *value)
     return true;
 }
 
+size_t
+holdfast_numbers(const char *list, uint64_t *values, size_t max)
+{
+    const char *at = list;
+    char digits[24];
+    size_t count = 0;
+
+    for (;;) {
+        size_t len = strcspn(at, ",");
+        uint64_t value;
+
+        if (len >= sizeof(digits))
+            return 0;
+        memcpy(digits, at, len);
+        digits[len] = '\0';
+        if (!holdfast_number(digits, &value))
+            return 0;
+        if (count < max)
+            values[count] = value;
+        count++;
+        if (at[len] == '\0')
+            return count;
+        at += len + 1;
+    }
+}
+
 /* Cuts the next part off at a blank; NULL: no more. */
 static char *
 part_next(char **at, char *end, size_t *len)
@@ -148,4 +174,13 @@ holdfast_event_number(
     const char *digits = holdfast_event_value(event, key);
 
     return digits != NULL && holdfast_number(digits, value);
+}
+
+size_t
+holdfast_event_fences(
+    const struct holdfast_event *event, uint64_t *fences, size_t max)
+{
+    const char *list = holdfast_event_value(event, "fence");
+
+    return list != NULL ? holdfast_numbers(list, fences, max) : 0;
 }

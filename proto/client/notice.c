@@ -28,6 +28,7 @@ holdfast_notice_push(struct holdfast *h, struct holdfast_notice *notice,
 {
     const struct holdfast_message *message = &notice->message;
     struct holdfast_event *event = &notice->event;
+    uint64_t fence;
 
     event->kind = kind;
     event->request = request;
@@ -36,14 +37,31 @@ holdfast_notice_push(struct holdfast *h, struct holdfast_notice *notice,
     event->pairs = message->pairs;
     event->pair_count = message->pair_count;
     event->text = message->text;
-    if (event->fence == 0)
-        (void)holdfast_message_number(message, "fence", &event->fence);
+    if (event->fence == 0 && holdfast_event_fences(event, &fence, 1) > 0)
+        event->fence = fence;
     if (event->ttl_ms == 0)
         (void)holdfast_message_number(message, "ttl_ms", &event->ttl_ms);
     notice->next = NULL;
     *h->last = notice;
     h->last = &notice->next;
     h->notice_count++;
+}
+
+void
+holdfast_notice_say(struct holdfast *h, enum holdfast_kind kind,
+    uint64_t request, const char *line)
+{
+    size_t len = strlen(line);
+    struct holdfast_notice *notice = holdfast_notice_create(line, len);
+
+    if (notice == NULL) {
+        h->no_memory = true;
+        return;
+    }
+    if (holdfast_message_parse(notice->line, len, &notice->message))
+        holdfast_notice_push(h, notice, kind, request);
+    else
+        free(notice);
 }
 
 /* Takes the notice at `link` out of the queue and makes it the current one. */

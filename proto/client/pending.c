@@ -1,27 +1,82 @@
 /*
  * The requests whose final answer is outstanding, oldest first. The tag on the
- * wire is the request's number in decimal.
+ * wire is the request's number in decimal, on whichever connection.
+ *
+ * Each carries its line. One that is parked is still to be sent: no broker
+ * serves the session now, or something that comes before it is not settled.
  */
 #include "proto/client/client.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+static size_t
+subject_bytes(const struct holdfast_subject *subject)
+{
+    size_t bytes = 1;
+
+    for (size_t i = 0; subject != NULL && i < subject->name_count; i++)
+        bytes += strlen(subject->names[i]) + 1;
+    return bytes;
+}
+
+/* The line, and behind it the names, each with its NUL. */
+static void
+pending_fill(struct holdfast_pending *pending, const struct holdfast_line *line,
+    const struct holdfast_subject *subject)
+{
+    char *at = pending->text + line->len;
+
+    memcpy(pending->text, line->bytes, line->len);
+    pending->line_len = line->len;
+    pending->wait_at = line->wait_at;
+    pending->wait_ms = line->wait_ms;
+    *at++ = '\0';
+    pending->names = at;
+    *at = '\0';
+    if (subject == NULL)
+        return;
+    pending->name_count = subject->name_count;
+    for (size_t i = 0; i < subject->name_count; i++) {
+        size_t len = strlen(subject->names[i]);
+        memcpy(at, subject->names[i], len + 1);
+        at += len + 1;
+    }
+    (void)snprintf(pending->owner, sizeof(pending->owner), "%s",
+        subject->owner != NULL ? subject->owner : "");
+}
 
 struct holdfast_pending *
-holdfast_pending_add(struct holdfast *h, enum holdfast_pending_kind kind)
+holdfast_pending_add(struct holdfast *h, enum holdfast_pending_kind kind,
+    const struct holdfast_line *line, const struct holdfast_subject *subject)
 {
-    struct holdfast_pending *pending = calloc(1, sizeof(*pending));
+    struct holdfast_pending *pending =
+        calloc(1, sizeof(*pending) + line->len + 1 + subject_bytes(subject));
 
     if (pending == NULL)
         return NULL;
     pending->request = ++h->request_last;
     pending->kind = kind;
     pending->sent_ms = holdfast_now_ms(h);
+    pending->asked_ms = pending->sent_ms;
     pending->ttl_ms = UINT64_MAX;
+    pending_fill(pending, line, subject);
     *h->pending_last = pending;
     h->pending_last = &pending->next;
     if (kind == PENDING_LOCK)
         h->waiting++;
     return pending;
+}
+
+struct holdfast_pending *
+holdfast_pending_of(const struct holdfast *h, uint64_t request)
+{
+    for (struct holdfast_pending *pending = h->pending; pending != NULL;
+         pending = pending->next)
+        if (pending->request == request)
+            return pending;
+    return NULL;
 }
 
 struct holdfast_pending *
@@ -31,11 +86,44 @@ holdfast_pending_find(const struct holdfast *h, const char *tag)
 
     if (!holdfast_number(tag, &request))
         return NULL;
-    for (struct holdfast_pending *pending = h->pending; pending != NULL;
-         pending = pending->next)
-        if (pending->request == request)
-            return pending;
-    return NULL;
+    struct holdfast_pending *pending = holdfast_pending_of(h, request);
+    return pending != NULL && !pending->parked ? pending : NULL;
+}
+
+bool
+holdfast_pending_names(
+    const struct holdfast_pending *pending, const char *name, const char *owner)
+{
+    const char *at = pending->names;
+
+    if (strcmp(pending->owner, owner) != 0)
+        return false;
+    for (size_t i = 0; i < pending->name_count; i++) {
+        if (strcmp(at, name) == 0)
+            return true;
+        at += strlen(at) + 1;
+    }
+    return false;
+}
+
+void
+holdfast_pending_park(struct holdfast *h, struct holdfast_pending *pending)
+{
+    if (pending->parked)
+        return;
+    pending->parked = true;
+    h->parked++;
+    h->parked_bytes += pending->line_len;
+}
+
+void
+holdfast_pending_unpark(struct holdfast *h, struct holdfast_pending *pending)
+{
+    if (!pending->parked)
+        return;
+    pending->parked = false;
+    h->parked--;
+    h->parked_bytes -= pending->line_len;
 }
 
 void
@@ -50,6 +138,7 @@ holdfast_pending_remove(struct holdfast *h, struct holdfast_pending *pending)
             h->pending_last = link;
         if (pending->kind == PENDING_LOCK)
             h->waiting--;
+        holdfast_pending_unpark(h, pending);
         free(pending);
         return;
     }
@@ -60,4 +149,47 @@ holdfast_pending_clear(struct holdfast *h)
 {
     while (h->pending != NULL)
         holdfast_pending_remove(h, h->pending);
+}
+
+static void
+pending_dropped(struct holdfast *h, struct holdfast_pending *pending)
+{
+    switch (pending->kind) {
+    case PENDING_LOCK:
+    case PENDING_UNLOCK:
+    case PENDING_RENEW:
+    case PENDING_CANCEL:
+    case PENDING_WATCH:
+        pending->again = true;
+        holdfast_pending_park(h, pending);
+        return;
+    case PENDING_OTHER:
+        holdfast_notice_say(h, HOLDFAST_ERR, pending->request,
+            "- ERR INDOUBT retry=1 :the connection ended before the answer");
+        break;
+    case PENDING_UNWATCH:
+        (void)holdfast_watch_end(h, pending->names);
+        holdfast_notice_say(h, HOLDFAST_OK, pending->request, "- OK");
+        break;
+    case PENDING_KEEPALIVE:
+    case PENDING_SURVEY:
+    case PENDING_HELLO:
+    case PENDING_CLAIM:
+    case PENDING_DISCARD:
+    case PENDING_REWATCH:
+        break;
+    }
+    holdfast_pending_remove(h, pending);
+}
+
+void
+holdfast_pending_dropped(struct holdfast *h)
+{
+    for (struct holdfast_pending *pending = h->pending; pending != NULL;) {
+        struct holdfast_pending *next = pending->next;
+
+        if (!pending->parked)
+            pending_dropped(h, pending);
+        pending = next;
+    }
 }

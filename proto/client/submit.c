@@ -1,6 +1,12 @@
 /*
  * Requests to lines, and into the output. A line is written without its tag
- * first, so that a bad argument is refused before a request exists.
+ * first, so that a bad argument is refused before a request exists; it is kept
+ * so, since it may have to be sent over another connection as well.
+ *
+ * A request is parked where it cannot be sent yet: no broker serves the
+ * session, or the broker is going, or what comes before it on the same lock and
+ * owner is not settled (a claim, a LOCK that was put again). The order of
+ * requests on one lock and owner stays as it was asked for.
  */
 #include "proto/client/client.h"
 
@@ -8,19 +14,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-/* A request being written, without tag and LF. */
-struct line {
-    char bytes[CLIENT_LINE_BYTES];
-    size_t len;
-    bool bad; /* it did not fit, or an argument was bad */
-};
-
-static void line_add(struct line *line, const char *format, ...)
+static void line_add(struct holdfast_line *line, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 static void
-line_add(struct line *line, const char *format, ...)
+line_add(struct holdfast_line *line, const char *format, ...)
 {
     size_t room = sizeof(line->bytes) - line->len;
     va_list arguments;
@@ -35,10 +35,19 @@ line_add(struct line *line, const char *format, ...)
     line->len += (size_t)len;
 }
 
+static void
+line_init(struct holdfast_line *line)
+{
+    line->len = 0;
+    line->wait_at = 0;
+    line->wait_ms = HOLDFAST_FOREVER;
+    line->bad = false;
+}
+
 /* Adds `word` of 1 to `max` bytes behind `before`. */
 static void
-line_add_word(
-    struct line *line, const char *before, const char *word, size_t max)
+line_add_word(struct holdfast_line *line, const char *before, const char *word,
+    size_t max)
 {
     size_t len = strlen(word);
 
@@ -54,94 +63,236 @@ line_add_word(
     line->len += written;
 }
 
-/* Sends the line; `kind` and, where known, name and owner are remembered. */
-static enum holdfast_status
-line_submit(struct holdfast *h, const struct line *line,
-    enum holdfast_pending_kind kind, struct holdfast_pending **out)
+static void
+line_add_owner(struct holdfast_line *line, const char *owner)
 {
-    char bytes[CLIENT_LINE_BYTES + 32];
+    if (owner != NULL)
+        line_add_word(line, " owner=", owner, HOLDFAST_OWNER_MAX);
+}
+
+/* The line as it is sent; returns its length, 0: it is too long. */
+static size_t
+line_compose(const struct holdfast *h, char *out, size_t out_bytes,
+    uint64_t request, const char *text, size_t text_len, size_t wait_at,
+    uint64_t wait_ms)
+{
+    char wait[32] = "";
+
+    if (wait_ms != HOLDFAST_FOREVER)
+        (void)snprintf(wait, sizeof(wait), " wait=%" PRIu64, wait_ms);
+    int len = snprintf(out, out_bytes, "%" PRIu64 " %.*s%s%.*s\n", request,
+        (int)wait_at, text, wait, (int)(text_len - wait_at), text + wait_at);
+    if (len < 0 || (size_t)len > h->line_max || (size_t)len >= out_bytes)
+        return 0;
+    return (size_t)len;
+}
+
+/* What is left of the wait of a LOCK. One that waited never asks not to. */
+static uint64_t
+wait_left(const struct holdfast_pending *pending, uint64_t now_ms)
+{
+    uint64_t passed = now_ms - pending->asked_ms;
+
+    if (pending->wait_ms == HOLDFAST_FOREVER || pending->wait_ms == 0)
+        return pending->wait_ms;
+    return passed < pending->wait_ms ? pending->wait_ms - passed : 1;
+}
+
+static bool
+kind_of_lock(enum holdfast_pending_kind kind)
+{
+    return kind == PENDING_LOCK || kind == PENDING_UNLOCK ||
+           kind == PENDING_RENEW;
+}
+
+/* Whether something on this name and owner, before `end`, is not settled. */
+static bool
+name_unsettled(const struct holdfast *h, const char *name, const char *owner,
+    const struct holdfast_pending *end)
+{
+    const struct holdfast_kept *kept = holdfast_kept_find(h, name, owner);
+
+    if (kept != NULL && kept->claim != CLAIM_NONE)
+        return true;
+    for (const struct holdfast_pending *pending = h->pending; pending != end;
+         pending = pending->next)
+        if ((pending->parked ||
+                (pending->again && pending->kind == PENDING_LOCK)) &&
+            kind_of_lock(pending->kind) &&
+            holdfast_pending_names(pending, name, owner))
+            return true;
+    return false;
+}
+
+/* Whether a request must wait for what comes before it, up to `end`. */
+static bool
+blocked(const struct holdfast *h, enum holdfast_pending_kind kind,
+    const struct holdfast_subject *subject, uint64_t target,
+    const struct holdfast_pending *end)
+{
+    const struct holdfast_pending *lock;
+
+    if (h->generation <= 1 && !h->draining)
+        return false;
+    if (kind == PENDING_CANCEL) {
+        lock = holdfast_pending_of(h, target);
+        return lock != NULL && lock->parked;
+    }
+    if (!kind_of_lock(kind))
+        return false;
+    if (kind == PENDING_LOCK && h->draining && holdfast_session_known(h))
+        return true;
+    for (size_t i = 0; i < subject->name_count; i++)
+        if (name_unsettled(h, subject->names[i],
+                subject->owner != NULL ? subject->owner : "", end))
+            return true;
+    return false;
+}
+
+/* After QUIT the end of the connection is the end of the session. */
+static void
+mark_quit(struct holdfast *h, const struct holdfast_pending *pending)
+{
+    if (pending->kind == PENDING_OTHER &&
+        strcasecmp(pending->text, "QUIT") == 0)
+        h->final = true;
+}
+
+/* Sends the line, or parks it; what it is about is remembered. */
+static enum holdfast_status
+line_submit(struct holdfast *h, const struct holdfast_line *line,
+    enum holdfast_pending_kind kind, const struct holdfast_subject *subject,
+    uint64_t target, struct holdfast_pending **out)
+{
+    char bytes[CLIENT_LINE_BYTES + 64];
 
     if (h->link == LINK_CLOSED)
         return HOLDFAST_NOT_CONNECTED;
-    int len = snprintf(bytes, sizeof(bytes), "%" PRIu64 " %.*s\n",
-        h->request_last + 1, (int)line->len, line->bytes);
-    if (line->bad || len < 0 || (size_t)len > h->line_max)
+    size_t len =
+        line->bad ? 0
+                  : line_compose(h, bytes, sizeof(bytes), h->request_last + 1,
+                        line->bytes, line->len, line->wait_at, line->wait_ms);
+    if (len == 0)
         return HOLDFAST_BAD_ARGUMENT;
-    enum holdfast_status status = holdfast_link_append(h, bytes, (size_t)len);
+    bool park = kind < PENDING_KEEPALIVE &&
+                (!holdfast_session_serves(h) ||
+                    blocked(h, kind, subject, target, NULL));
+    enum holdfast_status status = HOLDFAST_SUCCESS;
+    if (!park)
+        status = holdfast_link_append(h, bytes, len);
+    else if (h->parked_bytes + len > CLIENT_OUT_BYTES)
+        status = HOLDFAST_FULL;
     if (status != HOLDFAST_SUCCESS)
         return status;
-    *out = holdfast_pending_add(h, kind);
+    *out = holdfast_pending_add(h, kind, line, subject);
     if (*out == NULL) {
         holdfast_link_close(h, "out of memory");
         return HOLDFAST_NO_MEMORY;
     }
+    (*out)->target = target;
+    if (park) {
+        holdfast_pending_park(h, *out);
+        holdfast_session_hasten(h);
+    } else {
+        mark_quit(h, *out);
+    }
     return HOLDFAST_SUCCESS;
 }
 
-/* The lengths were checked by line_add_word(). */
 static void
-pending_name(
-    struct holdfast_pending *pending, const char *name, const char *owner)
+lock_line(struct holdfast_line *line, const struct holdfast_lock_options *o)
 {
-    (void)snprintf(pending->name, sizeof(pending->name), "%s", name);
-    (void)snprintf(pending->owner, sizeof(pending->owner), "%s",
-        owner != NULL ? owner : "");
+    line->wait_at = line->len;
+    line->wait_ms = o->wait_ms;
+    if (o->lease_ms > 0)
+        line_add(line, " lease=%" PRIu64, o->lease_ms);
+    line_add_owner(line, o->owner);
+    if (o->note != NULL)
+        line_add_word(line, " note=", o->note, HOLDFAST_NOTE_MAX);
+    if (o->progress)
+        line_add(line, " progress=1");
+    if (o->shared)
+        line_add(line, " mode=shared");
+    if (o->limit > 0)
+        line_add(line, " limit=%" PRIu64, o->limit);
+    if (o->permits > 0)
+        line_add(line, " permits=%" PRIu64, o->permits);
+    if (o->delay_ms > 0)
+        line_add(line, " delay=%" PRIu64, o->delay_ms);
+    if (o->no_deadlock)
+        line_add(line, " deadlock=0");
+}
+
+enum holdfast_status
+holdfast_submit_lock_all(struct holdfast *h, const char *const *names,
+    size_t name_count, const struct holdfast_lock_options *options,
+    uint64_t *request)
+{
+    static const struct holdfast_lock_options defaults = HOLDFAST_LOCK_DEFAULTS;
+    struct holdfast_line line;
+    struct holdfast_pending *pending;
+
+    if (options == NULL)
+        options = &defaults;
+    const struct holdfast_subject subject = {names, name_count, options->owner};
+    line_init(&line);
+    line_add(&line, "LOCK");
+    line.bad = line.bad || name_count == 0 || name_count > HOLDFAST_NAMES_MAX;
+    for (size_t i = 0; i < name_count && !line.bad; i++)
+        line_add_word(&line, " ", names[i], HOLDFAST_NAME_MAX);
+    lock_line(&line, options);
+    enum holdfast_status status =
+        line_submit(h, &line, PENDING_LOCK, &subject, 0, &pending);
+    if (status != HOLDFAST_SUCCESS)
+        return status;
+    pending->leased = options->lease_ms > 0;
+    holdfast_kept_ask_by(h, pending->sent_ms + CLIENT_WAITING_MS);
+    *request = pending->request;
+    return HOLDFAST_SUCCESS;
 }
 
 enum holdfast_status
 holdfast_submit_lock(struct holdfast *h, const char *name,
     const struct holdfast_lock_options *options, uint64_t *request)
 {
-    static const struct holdfast_lock_options defaults = HOLDFAST_LOCK_DEFAULTS;
-    struct line line = {.len = 0};
+    return holdfast_submit_lock_all(h, &name, 1, options, request);
+}
+
+/* A request about one name. */
+static enum holdfast_status
+name_submit(struct holdfast *h, const struct holdfast_line *line,
+    enum holdfast_pending_kind kind, const char *name, const char *owner,
+    uint64_t *request)
+{
+    const struct holdfast_subject subject = {&name, 1, owner};
     struct holdfast_pending *pending;
 
-    if (options == NULL)
-        options = &defaults;
-    line_add_word(&line, "LOCK ", name, HOLDFAST_NAME_MAX);
-    if (options->wait_ms != HOLDFAST_FOREVER)
-        line_add(&line, " wait=%" PRIu64, options->wait_ms);
-    if (options->lease_ms > 0)
-        line_add(&line, " lease=%" PRIu64, options->lease_ms);
-    if (options->owner != NULL)
-        line_add_word(&line, " owner=", options->owner, HOLDFAST_OWNER_MAX);
-    if (options->note != NULL)
-        line_add_word(&line, " note=", options->note, HOLDFAST_NOTE_MAX);
-    if (options->progress)
-        line_add(&line, " progress=1");
-    enum holdfast_status status = line_submit(h, &line, PENDING_LOCK, &pending);
-    if (status != HOLDFAST_SUCCESS)
-        return status;
-    pending_name(pending, name, options->owner);
-    pending->leased = options->lease_ms > 0;
-    if (pending->sent_ms + CLIENT_WAITING_MS < h->ping_next_ms)
-        h->ping_next_ms = pending->sent_ms + CLIENT_WAITING_MS;
-    *request = pending->request;
-    return HOLDFAST_SUCCESS;
+    enum holdfast_status status =
+        line_submit(h, line, kind, &subject, 0, &pending);
+    if (status == HOLDFAST_SUCCESS)
+        *request = pending->request;
+    return status;
 }
 
 enum holdfast_status
 holdfast_submit_unlock(struct holdfast *h, const char *name, const char *owner,
     uint64_t fence, uint64_t *request)
 {
-    struct line line = {.len = 0};
-    struct holdfast_pending *pending;
+    struct holdfast_line line;
 
+    line_init(&line);
     line_add_word(&line, "UNLOCK ", name, HOLDFAST_NAME_MAX);
     if (fence > 0)
         line_add(&line, " fence=%" PRIu64, fence);
-    if (owner != NULL)
-        line_add_word(&line, " owner=", owner, HOLDFAST_OWNER_MAX);
+    line_add_owner(&line, owner);
     enum holdfast_status status =
-        line_submit(h, &line, PENDING_UNLOCK, &pending);
+        name_submit(h, &line, PENDING_UNLOCK, name, owner, request);
     if (status != HOLDFAST_SUCCESS)
         return status;
-    pending_name(pending, name, owner);
     struct holdfast_kept *kept =
-        holdfast_kept_find(h, pending->name, pending->owner);
+        holdfast_kept_find(h, name, owner != NULL ? owner : "");
     if (kept != NULL)
         kept->releases++;
-    *request = pending->request;
     return HOLDFAST_SUCCESS;
 }
 
@@ -149,30 +300,77 @@ enum holdfast_status
 holdfast_submit_renew(struct holdfast *h, const char *name, const char *owner,
     uint64_t fence, uint64_t lease_ms, uint64_t *request)
 {
-    struct line line = {.len = 0};
-    struct holdfast_pending *pending;
+    struct holdfast_line line;
 
+    line_init(&line);
     line_add_word(&line, "RENEW ", name, HOLDFAST_NAME_MAX);
     line_add(&line, " lease=%" PRIu64, lease_ms);
     if (fence > 0)
         line_add(&line, " fence=%" PRIu64, fence);
-    if (owner != NULL)
-        line_add_word(&line, " owner=", owner, HOLDFAST_OWNER_MAX);
+    line_add_owner(&line, owner);
+    return name_submit(h, &line, PENDING_RENEW, name, owner, request);
+}
+
+enum holdfast_status
+holdfast_submit_cancel(struct holdfast *h, uint64_t target, uint64_t *request)
+{
+    struct holdfast_pending *lock = holdfast_pending_of(h, target);
+    struct holdfast_line line;
+    struct holdfast_pending *pending;
+
+    line_init(&line);
+    line_add(&line, "CANCEL %" PRIu64, target);
     enum holdfast_status status =
-        line_submit(h, &line, PENDING_RENEW, &pending);
+        line_submit(h, &line, PENDING_CANCEL, NULL, target, &pending);
     if (status != HOLDFAST_SUCCESS)
         return status;
-    pending_name(pending, name, owner);
     *request = pending->request;
-    return HOLDFAST_SUCCESS;
+    if (lock == NULL || !lock->parked || lock->again)
+        return status;
+    /* No broker has heard of it. */
+    holdfast_notice_say(h, HOLDFAST_ERR, target,
+        "- ERR CANCELLED retry=1 :the wait was called off");
+    holdfast_notice_say(h, HOLDFAST_OK, *request, "- OK");
+    holdfast_pending_remove(h, lock);
+    holdfast_pending_remove(h, pending);
+    return status;
+}
+
+enum holdfast_status
+holdfast_submit_watch(struct holdfast *h, const char *name, uint64_t *request)
+{
+    struct holdfast_line line;
+
+    line_init(&line);
+    line_add_word(&line, "WATCH ", name, HOLDFAST_NAME_MAX);
+    return name_submit(h, &line, PENDING_WATCH, name, NULL, request);
+}
+
+enum holdfast_status
+holdfast_submit_unwatch(struct holdfast *h, const char *name, uint64_t *request)
+{
+    struct holdfast_line line;
+
+    line_init(&line);
+    line_add_word(&line, "UNWATCH ", name, HOLDFAST_NAME_MAX);
+    enum holdfast_status status =
+        name_submit(h, &line, PENDING_UNWATCH, name, NULL, request);
+    /* The next broker is not asked to watch it, and says so. */
+    if (status == HOLDFAST_SUCCESS && !holdfast_session_serves(h) &&
+        holdfast_watch_end(h, name)) {
+        holdfast_notice_say(h, HOLDFAST_OK, *request, "- OK");
+        holdfast_pending_remove(h, holdfast_pending_of(h, *request));
+    }
+    return status;
 }
 
 enum holdfast_status
 holdfast_submit(struct holdfast *h, const char *text, uint64_t *request)
 {
-    struct line line = {.len = 0};
+    struct holdfast_line line;
     struct holdfast_pending *pending;
 
+    line_init(&line);
     /* A digit first would be a tag. */
     line.bad = text[0] == '\0' || (text[0] >= '0' && text[0] <= '9');
     for (const char *at = text; *at != '\0'; at++)
@@ -180,20 +378,34 @@ holdfast_submit(struct holdfast *h, const char *text, uint64_t *request)
             line.bad = true;
     line_add(&line, "%s", text);
     enum holdfast_status status =
-        line_submit(h, &line, PENDING_OTHER, &pending);
+        line_submit(h, &line, PENDING_OTHER, NULL, 0, &pending);
     if (status == HOLDFAST_SUCCESS)
         *request = pending->request;
     return status;
 }
 
+/* --- the library's own ---------------------------------------------------- */
+
+static bool
+own_submit(struct holdfast *h, const struct holdfast_line *line,
+    enum holdfast_pending_kind kind, const char *name, const char *owner)
+{
+    const struct holdfast_subject subject = {
+        &name, name != NULL ? 1 : 0, owner};
+    struct holdfast_pending *pending;
+
+    return line_submit(h, line, kind, &subject, 0, &pending) ==
+           HOLDFAST_SUCCESS;
+}
+
 bool
 holdfast_submit_keepalive(struct holdfast *h, enum holdfast_pending_kind kind)
 {
-    struct line line = {.len = 0};
-    struct holdfast_pending *pending;
+    struct holdfast_line line;
 
+    line_init(&line);
     line_add(&line, "%s", kind == PENDING_SURVEY ? "HELD" : "PING");
-    return line_submit(h, &line, kind, &pending) == HOLDFAST_SUCCESS;
+    return own_submit(h, &line, kind, NULL, NULL);
 }
 
 void
@@ -208,4 +420,121 @@ holdfast_submit_pong(struct holdfast *h, const char *number)
      * and any byte counts as a sign of life. */
     int len = snprintf(bytes, sizeof(bytes), "PONG %" PRIu64 "\n", value);
     (void)holdfast_link_append(h, bytes, (size_t)len);
+}
+
+bool
+holdfast_submit_hello(struct holdfast *h)
+{
+    struct holdfast_line line;
+
+    line_init(&line);
+    line_add(&line, "HELLO");
+    if (h->name[0] != '\0')
+        line_add_word(&line, " name=", h->name, HOLDFAST_WORD_MAX);
+    if (h->heartbeat_ms > 0)
+        line_add(&line, " heartbeat=%" PRIu64, h->heartbeat_ms);
+    if (h->keep_ms > 0)
+        line_add(&line, " keep=%" PRIu64, h->keep_ms);
+    if (h->generation > 1)
+        line_add(&line, " resume=%s gen=%" PRIu64, h->session, h->generation);
+    return own_submit(h, &line, PENDING_HELLO, NULL, NULL);
+}
+
+static const char *
+kept_owner(const struct holdfast_kept *kept)
+{
+    return kept->owner[0] != '\0' ? kept->owner : NULL;
+}
+
+bool
+holdfast_submit_claim(struct holdfast *h, const struct holdfast_kept *kept)
+{
+    struct holdfast_line line;
+
+    line_init(&line);
+    line_add_word(&line, "CLAIM ", kept->name, HOLDFAST_NAME_MAX);
+    line_add(&line, " fence=%" PRIu64, kept->fence);
+    line_add_owner(&line, kept_owner(kept));
+    /* One that was given up is given back whole. */
+    line_add(&line, " count=%" PRIu64,
+        kept->given_up && kept->releases == 0 ? 1 : kept->count);
+    return own_submit(h, &line, PENDING_CLAIM, kept->name, kept_owner(kept));
+}
+
+bool
+holdfast_submit_discard(struct holdfast *h, const struct holdfast_kept *kept)
+{
+    struct holdfast_line line;
+
+    line_init(&line);
+    line_add_word(&line, "UNLOCK ", kept->name, HOLDFAST_NAME_MAX);
+    line_add(&line, " fence=%" PRIu64, kept->fence);
+    line_add_owner(&line, kept_owner(kept));
+    return own_submit(h, &line, PENDING_DISCARD, kept->name, kept_owner(kept));
+}
+
+bool
+holdfast_submit_rewatch(
+    struct holdfast *h, const struct holdfast_watched *watched)
+{
+    struct holdfast_line line;
+
+    line_init(&line);
+    line_add_word(&line, "WATCH ", watched->name, HOLDFAST_NAME_MAX);
+    return own_submit(h, &line, PENDING_REWATCH, watched->name, NULL);
+}
+
+/* --- what was parked ------------------------------------------------------ */
+
+static bool
+parked_blocked(const struct holdfast *h, const struct holdfast_pending *pending)
+{
+    const char *names[HOLDFAST_NAMES_MAX];
+    const char *at = pending->names;
+
+    for (size_t i = 0; i < pending->name_count; i++) {
+        names[i] = at;
+        at += strlen(at) + 1;
+    }
+    const struct holdfast_subject subject = {
+        names, pending->name_count, pending->owner};
+    return blocked(h, pending->kind, &subject, pending->target, pending);
+}
+
+/* False: there is no room now. */
+static bool
+parked_send(struct holdfast *h, struct holdfast_pending *pending)
+{
+    char bytes[CLIENT_LINE_BYTES + 64];
+    uint64_t now = holdfast_now_ms(h);
+
+    size_t len =
+        line_compose(h, bytes, sizeof(bytes), pending->request, pending->text,
+            pending->line_len, pending->wait_at, wait_left(pending, now));
+    if (len > 0 && holdfast_link_append(h, bytes, len) != HOLDFAST_SUCCESS)
+        return false;
+    holdfast_pending_unpark(h, pending);
+    pending->sent_ms = now;
+    mark_quit(h, pending);
+    if (len == 0) {
+        holdfast_notice_say(h, HOLDFAST_ERR, pending->request,
+            "- ERR TOOLONG retry=0 :this broker takes no lines so long");
+        holdfast_pending_remove(h, pending);
+    }
+    return true;
+}
+
+void
+holdfast_submit_parked(struct holdfast *h)
+{
+    if (h->link != LINK_OPEN || h->parked == 0)
+        return;
+    for (struct holdfast_pending *pending = h->pending; pending != NULL;) {
+        struct holdfast_pending *next = pending->next;
+
+        if (pending->parked && !parked_blocked(h, pending) &&
+            !parked_send(h, pending))
+            return;
+        pending = next;
+    }
 }

@@ -20,7 +20,7 @@ holdfast_status_text(enum holdfast_status status)
     case HOLDFAST_SUCCESS:
         return "success";
     case HOLDFAST_BAD_ADDRESS:
-        return "the address is not HOST:PORT or a path";
+        return "the address is not HOST:PORT or a path, or several of them";
     case HOLDFAST_NO_HOST:
         return "the host's name cannot be resolved";
     case HOLDFAST_NO_MEMORY:
@@ -112,16 +112,34 @@ holdfast_connect_wait(struct holdfast *h, uint64_t timeout_ms)
     return HOLDFAST_SUCCESS;
 }
 
+/* One of the names that the OK is for. */
+static void
+hold_fill(struct holdfast_hold *hold, const char *name, const char *owner,
+    uint64_t fence, const struct holdfast_event *event)
+{
+    memset(hold, 0, sizeof(*hold));
+    (void)snprintf(hold->name, sizeof(hold->name), "%s", name);
+    if (owner != NULL)
+        (void)snprintf(hold->owner, sizeof(hold->owner), "%s", owner);
+    hold->fence = fence;
+    hold->ttl_ms = event->ttl_ms;
+    hold->deadline_ms = event->deadline_ms;
+    if (!holdfast_event_number(event, "count", &hold->count))
+        hold->count = 1;
+}
+
 enum holdfast_status
-holdfast_lock(struct holdfast *h, const char *name,
-    const struct holdfast_lock_options *options, struct holdfast_hold *hold)
+holdfast_lock_all(struct holdfast *h, const char *const *names,
+    size_t name_count, const struct holdfast_lock_options *options,
+    struct holdfast_hold *holds)
 {
     struct holdfast_event event;
+    uint64_t fences[HOLDFAST_NAMES_MAX];
     uint64_t timeout = HOLDFAST_FOREVER;
     uint64_t request;
 
     enum holdfast_status status =
-        holdfast_submit_lock(h, name, options, &request);
+        holdfast_submit_lock_all(h, names, name_count, options, &request);
     if (status != HOLDFAST_SUCCESS)
         return status;
     if (options != NULL && options->wait_ms < HOLDFAST_FOREVER - ANSWER_MS)
@@ -129,16 +147,19 @@ holdfast_lock(struct holdfast *h, const char *name,
     status = holdfast_wait(h, request, timeout, &event);
     if (status != HOLDFAST_SUCCESS)
         return status;
-    memset(hold, 0, sizeof(*hold));
-    (void)snprintf(hold->name, sizeof(hold->name), "%s", name);
-    if (options != NULL && options->owner != NULL)
-        (void)snprintf(hold->owner, sizeof(hold->owner), "%s", options->owner);
-    hold->fence = event.fence;
-    hold->ttl_ms = event.ttl_ms;
-    hold->deadline_ms = event.deadline_ms;
-    if (!holdfast_event_number(&event, "count", &hold->count))
-        hold->count = 1;
+    /* As many as there are names, or it would not have been told. */
+    (void)holdfast_event_fences(&event, fences, HOLDFAST_NAMES_MAX);
+    for (size_t i = 0; i < name_count; i++)
+        hold_fill(&holds[i], names[i], options != NULL ? options->owner : NULL,
+            fences[i], &event);
     return HOLDFAST_SUCCESS;
+}
+
+enum holdfast_status
+holdfast_lock(struct holdfast *h, const char *name,
+    const struct holdfast_lock_options *options, struct holdfast_hold *hold)
+{
+    return holdfast_lock_all(h, &name, 1, options, hold);
 }
 
 static const char *

@@ -43,6 +43,16 @@ talk_init(struct talk *talk)
 }
 
 void
+talk_init_at(struct talk *talk, const struct holdfast_options *options)
+{
+    memset(talk, 0, sizeof(*talk));
+    talk->now_ms = 1000000;
+    talk->broker = -1;
+    ck_assert_int_eq(holdfast_create_at(options, talk_clock, talk, &talk->h),
+        HOLDFAST_SUCCESS);
+}
+
+void
 talk_fini(struct talk *talk)
 {
     holdfast_destroy(&talk->h);
@@ -66,6 +76,10 @@ kind_name(enum holdfast_kind kind)
         [HOLDFAST_DRAIN] = "DRAIN",
         [HOLDFAST_BYE] = "BYE",
         [HOLDFAST_CLOSED] = "CLOSED",
+        [HOLDFAST_AWAY] = "AWAY",
+        [HOLDFAST_BACK] = "BACK",
+        [HOLDFAST_HELD] = "HELD",
+        [HOLDFAST_FREE] = "FREE",
     };
 
     return names[kind];

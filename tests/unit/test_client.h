@@ -22,6 +22,10 @@ struct talk {
 void talk_init(struct talk *talk);
 void talk_fini(struct talk *talk);
 
+/* The same by addresses; the broker's end, once it is there, is the caller's to
+ * put into talk->broker. */
+void talk_init_at(struct talk *talk, const struct holdfast_options *options);
+
 /* The broker sends `text`; the client reads it and its events are noted. */
 void talk_say(struct talk *talk, const char *text);
 

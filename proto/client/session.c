@@ -1,0 +1,308 @@
+/*
+ * A session that outlives its connections (keep_ms).
+ *
+ *     OPEN --the connection drops, the broker drains--> AWAY
+ *     AWAY --after a pause--> CONNECTING, GREETING --greeted--> RESUMING
+ *     RESUMING --OK to HELLO resume= gen=--> OPEN: claims, what was parked
+ *     any of these --it fails--> the next address, or AWAY
+ *
+ * The generation is the number of the connection; it grows with each try, also
+ * with one of which nobody knows what became of it. Nothing but HELLO is sent
+ * on a new connection before the broker has agreed to go on with the session:
+ * what came after a refusal would be another session's.
+ *
+ * The session is over where nobody would miss it: keep_ms has passed, nothing
+ * that is held can be believed in any more, nothing waits and nothing is
+ * watched.
+ */
+#define _GNU_SOURCE 1
+
+#include "proto/client/client.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* splitmix64: to spread in time, not to be guessed. */
+uint64_t
+holdfast_random(struct holdfast *h, uint64_t below)
+{
+    uint64_t value = h->random += 0x9e3779b97f4a7c15u;
+
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
+    return below == 0 ? 0 : (value ^ (value >> 31)) % below;
+}
+
+bool
+holdfast_session_known(const struct holdfast *h)
+{
+    return h->keep_ms > 0 && !h->final && h->session[0] != '\0';
+}
+
+bool
+holdfast_session_serves(const struct holdfast *h)
+{
+    if (h->link == LINK_OPEN)
+        return true;
+    return !holdfast_session_known(h) &&
+           (h->link == LINK_CONNECTING || h->link == LINK_GREETING);
+}
+
+void
+holdfast_session_greet(struct holdfast *h)
+{
+    h->generation++;
+    if (h->generation == 1 && h->keep_ms == 0 && h->heartbeat_ms == 0 &&
+        h->name[0] == '\0')
+        return;
+    if (h->generation > 1)
+        h->link = LINK_RESUMING;
+    /* Nothing is in the output before it, so there is room. */
+    (void)holdfast_submit_hello(h);
+}
+
+/* This connection serves the session from now on. */
+static void
+session_open(struct holdfast *h)
+{
+    h->link = LINK_OPEN;
+    h->reason[0] = '\0';
+    h->draining = false;
+    h->move_ms = UINT64_MAX;
+    h->opened_ms = holdfast_now_ms(h);
+}
+
+void
+holdfast_session_greeted(
+    struct holdfast *h, const struct holdfast_message *message, bool done)
+{
+    uint64_t keep = 0;
+
+    if (done)
+        (void)holdfast_message_number(message, "keep_ms", &keep);
+    if (h->link == LINK_RESUMING) {
+        if (done)
+            session_open(h);
+        else
+            h->refused = true;
+    } else {
+        h->keep_agreed = keep > 0;
+        if (keep < h->keep_ms)
+            h->keep_ms = keep;
+    }
+}
+
+static uint64_t
+pause_ms(struct holdfast *h)
+{
+    uint64_t pause = CLIENT_PAUSE_MIN_MS;
+
+    if (h->rounds == 0)
+        return holdfast_random(h, pause);
+    for (unsigned i = 1; i < h->rounds && pause < CLIENT_PAUSE_MAX_MS; i++)
+        pause *= 2;
+    if (pause > CLIENT_PAUSE_MAX_MS)
+        pause = CLIENT_PAUSE_MAX_MS;
+    return pause / 2 + holdfast_random(h, pause / 2 + 1);
+}
+
+static void
+reason_keep(struct holdfast *h, const char *reason)
+{
+    if (h->reason[0] == '\0')
+        (void)snprintf(h->reason, sizeof(h->reason), "%s", reason);
+}
+
+void
+holdfast_session_pause(struct holdfast *h, const char *reason)
+{
+    reason_keep(h, reason);
+    holdfast_link_drop(h);
+    h->rounds++;
+    h->link = LINK_AWAY;
+    h->retry_ms = holdfast_now_ms(h) + pause_ms(h);
+}
+
+static void
+away_tell(struct holdfast *h)
+{
+    char line[sizeof(h->reason) + 16];
+
+    (void)snprintf(line, sizeof(line), "* AWAY :%s", h->reason);
+    holdfast_notice_say(h, HOLDFAST_AWAY, 0, line);
+}
+
+void
+holdfast_session_away(struct holdfast *h, const char *reason)
+{
+    uint64_t now = holdfast_now_ms(h);
+
+    if (h->link == LINK_OPEN && now >= h->opened_ms + CLIENT_STEADY_MS)
+        h->rounds = 0;
+    else
+        h->rounds++;
+    reason_keep(h, reason);
+    holdfast_link_drop(h);
+    holdfast_pending_dropped(h);
+    holdfast_claims_dropped(h);
+    holdfast_watches_dropped(h);
+    h->link = LINK_AWAY;
+    h->refused = false;
+    h->draining = false;
+    h->move_ms = UINT64_MAX;
+    h->retry_ms = now + pause_ms(h);
+    if (h->away)
+        return;
+    h->away = true;
+    h->away_ms = now;
+    away_tell(h);
+}
+
+/* Whether there is a broker at another address. */
+static bool
+elsewhere(const struct holdfast *h)
+{
+    for (size_t i = 0; i < h->peer_count; i++)
+        if (h->peers[i].origin != h->peer_origin)
+            return true;
+    return false;
+}
+
+/*
+ * The broker of this connection is going. Moves within a part of `part_ms`, so
+ * that not all of its clients arrive elsewhere at once.
+ */
+static void
+drain_begin(struct holdfast *h, uint64_t part_ms)
+{
+    uint64_t now = holdfast_now_ms(h);
+
+    h->draining = true;
+    if (elsewhere(h) && h->move_ms > now + part_ms)
+        h->move_ms = now + holdfast_random(h, part_ms + 1);
+}
+
+void
+holdfast_session_hasten(struct holdfast *h)
+{
+    if (h->draining)
+        drain_begin(h, CLIENT_MOVE_SOON_MS);
+}
+
+void
+holdfast_session_drain(
+    struct holdfast *h, const struct holdfast_message *message)
+{
+    uint64_t grace = 0;
+
+    if (!holdfast_session_known(h) || h->link != LINK_OPEN)
+        return;
+    (void)holdfast_message_number(message, "grace_ms", &grace);
+    drain_begin(
+        h, grace / 4 < CLIENT_MOVE_MAX_MS ? grace / 4 : CLIENT_MOVE_MAX_MS);
+}
+
+bool
+holdfast_session_drained(struct holdfast *h, struct holdfast_pending *pending)
+{
+    if (!holdfast_session_known(h))
+        return false;
+    drain_begin(h, CLIENT_MOVE_SOON_MS);
+    if (pending->kind == PENDING_LOCK) {
+        pending->again = true;
+        holdfast_pending_park(h, pending);
+    }
+    return pending->kind == PENDING_LOCK;
+}
+
+bool
+holdfast_session_bye(struct holdfast *h, const char *why)
+{
+    static const char *const finals[] = {
+        "killed", "quit", "resumed", "protocol"};
+
+    (void)snprintf(h->reason, sizeof(h->reason), "the broker said BYE %s", why);
+    if (h->link == LINK_GREETING && h->peer_left > 0)
+        return false;
+    for (size_t i = 0; i < sizeof(finals) / sizeof(finals[0]); i++)
+        if (strcmp(why, finals[i]) == 0)
+            h->final = h->link == LINK_OPEN || h->link == LINK_RESUMING;
+    return !holdfast_session_known(h);
+}
+
+/* Leaves a broker that drains for another address. */
+static void
+session_move(struct holdfast *h)
+{
+    size_t origin = h->peer_origin;
+
+    while (h->peers[h->peer_next].origin == origin)
+        h->peer_next = (h->peer_next + 1) % h->peer_count;
+    holdfast_session_away(h, "the broker drains");
+    holdfast_link_connect(h);
+}
+
+/* Whether a lock is still waited for. */
+static bool
+waits(const struct holdfast *h, uint64_t now_ms)
+{
+    for (const struct holdfast_pending *pending = h->pending;
+         pending != NULL && h->waiting > 0; pending = pending->next)
+        if (pending->kind == PENDING_LOCK &&
+            (pending->wait_ms >= UINT64_MAX - pending->asked_ms ||
+                now_ms < pending->asked_ms + pending->wait_ms))
+            return true;
+    return false;
+}
+
+/* Whether nobody would miss the session. */
+static bool
+session_over(const struct holdfast *h, uint64_t now_ms)
+{
+    if (now_ms < h->away_ms + h->keep_ms || h->watches != NULL)
+        return false;
+    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
+         kept = kept->next)
+        if (holdfast_kept_stands(kept))
+            return false;
+    return !waits(h, now_ms);
+}
+
+void
+holdfast_session_tick(struct holdfast *h, uint64_t now_ms)
+{
+    if (h->link == LINK_CLOSED)
+        return;
+    if (h->link != LINK_OPEN) {
+        if (h->away && session_over(h, now_ms))
+            holdfast_link_close(h, "no broker serves the session");
+        return;
+    }
+    if (now_ms >= h->move_ms) {
+        session_move(h);
+        return;
+    }
+    if (h->away && !holdfast_claims_open(h)) {
+        h->away = false;
+        holdfast_notice_say(h, HOLDFAST_BACK, 0, "* BACK");
+    }
+}
+
+uint64_t
+holdfast_session_due_ms(const struct holdfast *h)
+{
+    switch (h->link) {
+    case LINK_AWAY:
+        return h->retry_ms;
+    case LINK_CONNECTING:
+    case LINK_GREETING:
+    case LINK_RESUMING:
+        return h->connect_deadline_ms;
+    case LINK_OPEN:
+        return h->move_ms;
+    case LINK_CLOSED:
+        return UINT64_MAX;
+    }
+    return UINT64_MAX;
+}
