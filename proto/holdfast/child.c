@@ -15,7 +15,6 @@
 #include "proto/holdfast/child.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +28,14 @@
 #define BURY_NAP_NS 1000000 /* between looks */
 
 static void
-environment_set(const char *session, const struct holdfast_hold *lock)
+environment_set(const char *session, const struct acquired *acquired)
 {
-    char fence[24];
+    char text[ACQUIRED_TEXT_BYTES];
 
-    (void)snprintf(fence, sizeof(fence), "%" PRIu64, lock->fence);
-    (void)setenv("HOLDFAST_LOCK", lock->name, 1);
-    (void)setenv("HOLDFAST_FENCE", fence, 1);
+    acquired_text(acquired, false, ' ', text, sizeof(text));
+    (void)setenv("HOLDFAST_LOCK", text, 1);
+    acquired_text(acquired, true, ' ', text, sizeof(text));
+    (void)setenv("HOLDFAST_FENCE", text, 1);
     (void)setenv("HOLDFAST_SESSION", session, 1);
 }
 
@@ -69,21 +69,21 @@ start_undo(struct child *child)
 }
 
 bool
-child_start(struct child *child, const struct settings *settings,
-    const struct loop *loop, const char *session,
-    const struct holdfast_hold *lock, char **argv)
+child_start(struct child *child, struct guard *guard, const struct loop *loop,
+    const struct holdfast *h, const struct acquired *acquired, char **argv)
 {
     pid_t parent = getpid();
     int gate[2];
 
     memset(child, 0, sizeof(*child));
+    child->guard = guard;
     terminal_init(&child->terminal);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gate) != 0) {
         complain("no socket: %s", strerror(errno));
         return false;
     }
-    environment_set(session, lock);
+    environment_set(holdfast_session(h), acquired);
     (void)fflush(NULL);
     child->pid = fork();
     if (child->pid == 0) {
@@ -96,9 +96,9 @@ child_start(struct child *child, const struct settings *settings,
         complain("cannot fork: %s", strerror(errno));
     } else {
         (void)setpgid(child->pid, child->pid);
-        good = guard_start(&child->guard, settings, child->pid);
+        good = acquire_guard(guard, h, acquired, child->pid);
         if (!good) {
-            complain("cannot start the guard: %s", strerror(errno));
+            complain("no guard: %s", strerror(errno));
             start_undo(child);
         }
     }
@@ -123,11 +123,10 @@ child_reap(struct child *child)
     pid_t pid;
 
     while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
-        if (pid == child->guard.pid) {
+        if (pid == child->guard->pid) {
             /* Somebody killed it; the program itself still dies with us. */
             complain("warning: the guard of the process group is gone");
-            (void)close(child->guard.fd);
-            child->guard.pid = 0;
+            guard_gone(child->guard);
         } else if (pid == child->pid && WIFSTOPPED(status)) {
             /* SIGSTOP is somebody's own business, not job control. */
             child->stopped = WSTOPSIG(status) != SIGSTOP;

@@ -13,18 +13,18 @@ struct child {
     bool ended;
     bool stopped; /* by job control, since this was last set to false */
     int wait_status;
-    struct guard guard;
+    struct guard *guard; /* ref */
     struct terminal terminal;
 };
 
 /*
- * Starts argv[0], looked up in PATH, with `lock` in its environment. False
- * after a complaint. A program that cannot be executed ends with 126 or 127 by
- * itself.
+ * Starts argv[0], looked up in PATH, with the locks in its environment, and has
+ * it guarded. False after a complaint. A program that cannot be executed ends
+ * with 126 or 127 by itself.
  */
-bool child_start(struct child *child, const struct settings *settings,
-    const struct loop *loop, const char *session,
-    const struct holdfast_hold *lock, char **argv);
+bool child_start(struct child *child, struct guard *guard,
+    const struct loop *loop, const struct holdfast *h,
+    const struct acquired *acquired, char **argv);
 
 /* To all of the group. */
 void child_signal(const struct child *child, int signal);

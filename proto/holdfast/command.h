@@ -7,12 +7,15 @@
  *     connect.c   a connection for the short commands, and their errors
  *     list.c out.c escape.c    show, locks, sessions and how they are printed
  *     ping.c raw.c
+ *     order.c     break, kill, drain
+ *     watch.c
  *     loop.c      signals, time and sockets together, for run and lock
  *     acquire.c   from an address to a lock that is held
  *     lock.c
- *     run.c       a program under a lock: child.c its process group, guard.c
- *                 who ends that where this process cannot, terminal.c whose the
- *                 terminal is
+ *     guard.c     who ends what this process cannot, since it was killed;
+ *                 group.c
+ *     run.c       a program under a lock: child.c its process group, terminal.c
+ *                 whose the terminal is
  */
 #ifndef HOLDFAST_COMMAND_COMMAND_H
 #define HOLDFAST_COMMAND_COMMAND_H
@@ -40,7 +43,7 @@ enum out_format {
 
 /* Options that may stand before or after the command. */
 struct settings {
-    const char *address; /* ref */
+    const char *address; /* ref; one, or several with commas */
     enum out_format format;
     char **argv; /* ref: the process' own, for its title */
     int argc;
@@ -56,6 +59,10 @@ command_function command_locks;
 command_function command_sessions;
 command_function command_ping;
 command_function command_raw;
+command_function command_watch;
+command_function command_break;
+command_function command_kill;
+command_function command_drain;
 
 /* Prints the help of a command, NULL: of all. False: there is no such one. */
 bool help_print(const char *command);
@@ -72,6 +79,10 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
  */
 struct holdfast *connect_broker(const struct settings *settings);
 
+/* The same, with a session that outlives its connection. */
+struct holdfast *connect_kept(
+    const struct settings *settings, uint64_t keep_ms);
+
 /*
  * What `status` says, or why the connection is over where it says that; put
  * into `text`, which is returned.
@@ -79,7 +90,17 @@ struct holdfast *connect_broker(const struct settings *settings);
 const char *broker_trouble(const struct holdfast *h,
     enum holdfast_status status, char *text, size_t text_bytes);
 
-/* Complains about an ERR. */
-void complain_refused(const char *what, const struct holdfast_event *event);
+/* Complains about an ERR; `more` is put behind it. */
+void complain_refused(
+    const char *what, const struct holdfast_event *event, const char *more);
+
+/*
+ * KEY as a word of the wire, which has 1 to HOLDFAST_NAME_MAX bytes before
+ * that. False after a complaint.
+ */
+bool key_encode(
+    const char *command, const char *key, char *word, size_t word_bytes);
+
+#define KEY_WORD_BYTES (3 * HOLDFAST_NAME_MAX + 1)
 
 #endif

@@ -6,16 +6,19 @@
 #include "proto/holdfast/escape.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define CONNECT_MS 5000
 
 struct holdfast *
-connect_broker(const struct settings *settings)
+connect_kept(const struct settings *settings, uint64_t keep_ms)
 {
+    const struct holdfast_options options = {
+        .address = settings->address, .keep_ms = keep_ms};
     struct holdfast *h;
     char why[256];
 
-    enum holdfast_status status = holdfast_create(settings->address, &h);
+    enum holdfast_status status = holdfast_create_with(&options, &h);
     if (status != HOLDFAST_SUCCESS) {
         complain("%s: %s", settings->address, holdfast_status_text(status));
         return NULL;
@@ -29,6 +32,12 @@ connect_broker(const struct settings *settings)
     return NULL;
 }
 
+struct holdfast *
+connect_broker(const struct settings *settings)
+{
+    return connect_kept(settings, 0);
+}
+
 const char *
 broker_trouble(const struct holdfast *h, enum holdfast_status status,
     char *text, size_t text_bytes)
@@ -40,12 +49,23 @@ broker_trouble(const struct holdfast *h, enum holdfast_status status,
 }
 
 void
-complain_refused(const char *what, const struct holdfast_event *event)
+complain_refused(
+    const char *what, const struct holdfast_event *event, const char *more)
 {
     char code[64];
     char text[512];
 
-    complain("%s: %s%s%s", what, escape_text(event->word, code, sizeof(code)),
+    complain("%s: %s%s%s%s", what, escape_text(event->word, code, sizeof(code)),
         event->text[0] != '\0' ? ": " : "",
-        escape_text(event->text, text, sizeof(text)));
+        escape_text(event->text, text, sizeof(text)), more);
+}
+
+bool
+key_encode(const char *command, const char *key, char *word, size_t word_bytes)
+{
+    if (strlen(key) <= HOLDFAST_NAME_MAX &&
+        holdfast_encode(key, strlen(key), word, word_bytes) > 0)
+        return true;
+    complain("%s: a KEY has 1 to %d bytes", command, HOLDFAST_NAME_MAX);
+    return false;
 }

@@ -1,12 +1,32 @@
 /*
- * The guard of a process group.
+ * The guard of a process group, and of a session.
  *
  * When this process is killed (kill -9, out of memory), the broker sees the
- * connection end and gives the lock to the next one, at once. So the group must
- * end in the same moment. PR_SET_PDEATHSIG does that for the program itself but
- * not for what the program has started; so a second process sleeps in a read()
- * on a socket whose other end only this process has, and kills the group at its
- * end of file.
+ * connection end and gives the lock to the next one, at once or when it has
+ * kept the session for its time. So the group must end in the same moment.
+ * PR_SET_PDEATHSIG does that for the program itself but not for what the
+ * program has started; so a second process sleeps in a recv() on a socket whose
+ * other end only this process has, and kills the group at its end of file.
+ *
+ * A session that is kept would hold the lock for nobody, or stand in the queue
+ * for nobody, with all the others behind it. So the guard ends it, when nothing
+ * of the group is left: it goes on with the session in a generation beyond all
+ * that this process may have had, at whichever broker. There it claims what is
+ * held, or asks anew for what is waited for, since a broker ends only what it
+ * knows of. Then
+ *
+ *   nobody was at work      QUIT: the locks are given back.
+ *   work was cut short      the connection ends without a word, as this process
+ *                           did: that is what a lock-delay is for.
+ *
+ * The broker that this process was connected to may not have read yet what was
+ * asked of it last, and would have the session stand in a queue again when all
+ * is over. So each address is called on afterwards: where the session is gone
+ * on with, its earlier connection is read no more.
+ *
+ * This process tells its will before what it is about can be: that it waits
+ * before the broker is asked, that the locks are held before the program runs.
+ * A will is one packet: it is known as a whole, or not.
  *
  * The guard has a session and a group of its own, so that killing this process'
  * group does not kill it; a name of its own, so that killing this process by
@@ -17,12 +37,23 @@
 
 #include "proto/holdfast/guard.h"
 
+#include "proto/holdfast/group.h"
+
 #include <errno.h>
-#include <signal.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
+
+#define ANSWER_MS    8000 /* beyond a broker's patience with Redis */
+#define RETRY_MIN_MS 100
+#define RETRY_MAX_MS 900
+
+/* No connection of the session has had so many before it. */
+#define GENERATION_FIRST (UINT32_MAX / 2)
 
 static const char guard_name[] = "holdfast-guard";
 
@@ -52,26 +83,221 @@ title_set(const struct settings *settings)
         room < sizeof(guard_name) - 1 ? room : sizeof(guard_name) - 1);
 }
 
-static _Noreturn void
-guard_main(const struct settings *settings, int fd, pid_t group)
+static void
+nap(uint64_t ms)
 {
-    char byte;
+    const struct timespec time = {.tv_nsec = (long)ms * 1000000};
+
+    (void)nanosleep(&time, NULL);
+}
+
+/* How far it came with one broker. */
+enum step {
+    STEP_DONE,
+    STEP_OVER,  /* the session is no more */
+    STEP_AGAIN, /* another broker may know more, or this one later */
+};
+
+/* What the answer to a request comes to, where an ERR is as good as an OK. */
+static enum step
+answer_wait(struct holdfast *h, enum holdfast_status sent, uint64_t request,
+    struct holdfast_event *event)
+{
+    static const char *const later[] = {"DRAINING", "UNAVAILABLE", "INDOUBT"};
+
+    if (sent == HOLDFAST_SUCCESS)
+        sent = holdfast_wait(h, request, ANSWER_MS, event);
+    if (sent == HOLDFAST_SUCCESS)
+        return STEP_DONE;
+    if (sent != HOLDFAST_REFUSED)
+        return STEP_AGAIN;
+    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
+        if (strcmp(event->word, later[i]) == 0)
+            return STEP_AGAIN;
+    return STEP_DONE;
+}
+
+/* Goes on with the session, which ends with this connection from now on. */
+static enum step
+session_resume(struct holdfast *h, const struct will *will, uint32_t generation)
+{
+    char line[sizeof(will->session) + 64];
+    enum holdfast_status sent;
+    struct holdfast_event event;
+    uint64_t resume = 0;
+    uint64_t keep = 0;
+    uint64_t ignored;
+
+    (void)snprintf(line, sizeof(line), "HELLO resume=%s gen=%" PRIu32,
+        will->session, generation);
+    sent = holdfast_submit(h, line, &resume);
+    if (sent == HOLDFAST_SUCCESS)
+        sent = holdfast_submit(h, "HELLO keep=0", &keep);
+    enum step step = answer_wait(h, sent, resume, &event);
+    if (step != STEP_DONE)
+        return step;
+    if (event.kind != HOLDFAST_OK ||
+        !holdfast_event_number(&event, "gen", &ignored))
+        return STEP_OVER;
+    return answer_wait(h, sent, keep, &event);
+}
+
+static enum step
+locks_claim(struct holdfast *h, const struct acquired *acquired)
+{
+    char line[3 * (HOLDFAST_NAME_MAX + HOLDFAST_OWNER_MAX) + 80];
+    char name[KEY_WORD_BYTES];
+    char owner[3 * HOLDFAST_OWNER_MAX + 1];
+    enum step step = STEP_DONE;
+    struct holdfast_event event;
+    uint64_t request = 0;
+
+    for (size_t i = 0; i < acquired->count && step == STEP_DONE; i++) {
+        const struct holdfast_hold *hold = &acquired->hold[i];
+
+        (void)holdfast_encode(
+            hold->name, strlen(hold->name), name, sizeof(name));
+        (void)holdfast_encode(
+            hold->owner, strlen(hold->owner), owner, sizeof(owner));
+        (void)snprintf(line, sizeof(line), "CLAIM %s fence=%" PRIu64 "%s%s",
+            name, hold->fence, hold->owner[0] != '\0' ? " owner=" : "",
+            hold->owner[0] != '\0' ? owner : "");
+        enum holdfast_status sent = holdfast_submit(h, line, &request);
+        step = answer_wait(h, sent, request, &event);
+    }
+    return step;
+}
+
+/*
+ * Asks anew for what is waited for. It may have been granted meanwhile: what
+ * comes of it is given back by the QUIT that follows at once.
+ */
+static enum holdfast_status
+locks_ask(struct holdfast *h, const struct will *will, uint64_t *request)
+{
+    const struct acquired *acquired = &will->acquired;
+    struct holdfast_lock_options options = HOLDFAST_LOCK_DEFAULTS;
+    const char *names[HOLDFAST_NAMES_MAX];
+
+    for (size_t i = 0; i < acquired->count; i++)
+        names[i] = acquired->hold[i].name;
+    if (acquired->hold[0].owner[0] != '\0')
+        options.owner = acquired->hold[0].owner;
+    options.shared = will->shared;
+    options.limit = will->limit;
+    options.permits = will->permits;
+    return holdfast_submit_lock_all(
+        h, names, acquired->count, &options, request);
+}
+
+/* Gives all back. */
+static enum step
+session_quit(struct holdfast *h, const struct will *will)
+{
+    uint64_t end = loop_now_ms() + ANSWER_MS;
+    enum holdfast_status sent = HOLDFAST_SUCCESS;
+    enum step step = STEP_DONE;
+    struct holdfast_event event;
+    uint64_t asked = 0;
+    uint64_t quit = 0;
+
+    bool asks = will->state == WILL_WAITING && will->acquired.count > 0;
+    if (asks)
+        sent = locks_ask(h, will, &asked);
+    if (sent == HOLDFAST_SUCCESS)
+        sent = holdfast_submit(h, "QUIT", &quit);
+    if (asks)
+        step = answer_wait(h, sent, asked, &event);
+    if (step == STEP_DONE)
+        step = answer_wait(h, sent, quit, &event);
+    /* What there was is given back before the broker closes. */
+    for (uint64_t now = loop_now_ms();
+         step == STEP_DONE && holdfast_fd(h) >= 0 && now < end;
+         now = loop_now_ms())
+        holdfast_poll(h, (int)(end - now));
+    return step;
+}
+
+/* Goes on with the session and ends it; false: to be tried again. */
+static bool
+session_end(const struct will *will, const char *address, uint32_t generation)
+{
+    struct holdfast *h;
+
+    if (holdfast_create(address, &h) != HOLDFAST_SUCCESS)
+        return false;
+    enum step step = holdfast_connect_wait(h, ANSWER_MS) == HOLDFAST_SUCCESS
+                         ? session_resume(h, will, generation)
+                         : STEP_AGAIN;
+    if (step == STEP_DONE && will->state != WILL_WAITING)
+        step = locks_claim(h, &will->acquired);
+    if (step == STEP_DONE && will->state != WILL_HELD)
+        step = session_quit(h, will);
+    holdfast_destroy(&h);
+    return step != STEP_AGAIN;
+}
+
+/* There is nobody left to do it. */
+static void
+will_execute(struct will *will, char *address)
+{
+    uint64_t end = loop_now_ms() + will->keep_ms;
+    uint64_t pause = RETRY_MIN_MS;
+    uint32_t generation = GENERATION_FIRST;
+    const char *one;
+
+    if (will->group != 0 && !group_bury(will->group))
+        return;
+    if (will->session[0] == '\0' || address == NULL)
+        return;
+    while (!session_end(will, address, generation++) && loop_now_ms() < end) {
+        nap(pause);
+        pause = pause < RETRY_MAX_MS / 2 ? 2 * pause : RETRY_MAX_MS;
+    }
+    will->acquired.count = 0;
+    while ((one = strsep(&address, ",")) != NULL)
+        (void)session_end(will, one, generation++);
+}
+
+/* Returns at the end of the other process, with what it told last. */
+static void
+will_await(struct will *will)
+{
+    struct will told;
+    ssize_t got;
+
+    for (;;) {
+        got = recv(0, &told, sizeof(told), 0);
+        if (got == (ssize_t)sizeof(told))
+            *will = told;
+        else if (got == 1)
+            _exit(0);
+        else if (got >= 0 || errno != EINTR)
+            return;
+    }
+}
+
+static _Noreturn void
+guard_main(struct guard *guard, int fd)
+{
+    /* The title takes the place of the arguments. */
+    char *address = strdup(guard->settings->address);
+    struct will will = {.group = 0};
 
     (void)setsid();
-    title_set(settings);
+    title_set(guard->settings);
     descriptors_close(fd);
-    if (read(0, &byte, 1) != 1)
-        (void)kill(-group, SIGKILL);
+    will_await(&will);
+    will_execute(&will, address);
     _exit(0);
 }
 
-bool
-guard_start(struct guard *guard, const struct settings *settings, pid_t group)
+static bool
+guard_start(struct guard *guard)
 {
     int ends[2];
 
-    guard->pid = 0;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return false;
     pid_t pid = fork();
     if (pid < 0) {
@@ -84,7 +310,7 @@ guard_start(struct guard *guard, const struct settings *settings, pid_t group)
     }
     if (pid == 0) {
         (void)close(ends[0]);
-        guard_main(settings, ends[1], group);
+        guard_main(guard, ends[1]);
     }
     (void)close(ends[1]);
     guard->pid = pid;
@@ -92,12 +318,48 @@ guard_start(struct guard *guard, const struct settings *settings, pid_t group)
     return true;
 }
 
+static bool
+guard_send(const struct guard *guard, const void *data, size_t len)
+{
+    return send(guard->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+           (ssize_t)len;
+}
+
+bool
+guard_tell(struct guard *guard)
+{
+    const struct will *will = &guard->will;
+
+    if (guard->pid != 0) {
+        if (guard_send(guard, will, sizeof(*will)))
+            return true;
+        if (errno != EPIPE)
+            return false;
+        /* Somebody killed it. */
+        guard_gone(guard);
+    }
+    return guard_start(guard) && guard_send(guard, will, sizeof(*will));
+}
+
+void
+guard_gone(struct guard *guard)
+{
+    (void)close(guard->fd);
+    guard->pid = 0;
+}
+
 void
 guard_dismiss(struct guard *guard)
 {
     if (guard->pid == 0)
         return;
-    (void)send(guard->fd, "", 1, MSG_NOSIGNAL);
-    (void)close(guard->fd);
-    guard->pid = 0;
+    (void)guard_send(guard, "", 1);
+    guard_gone(guard);
+}
+
+void
+guard_leave(struct guard *guard)
+{
+    if (guard->pid != 0)
+        guard_gone(guard);
 }

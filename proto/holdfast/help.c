@@ -13,14 +13,20 @@ static const char help_all[] =
     "  run KEY -- PROGRAM ARG...  run a program while holding a lock\n"
     "  lock KEY                   hold a lock until the input ends\n"
     "  show KEY                   who holds a lock and who waits for it\n"
+    "  watch KEY                  tell when a lock is held, and when free\n"
     "  locks                      the locks of this broker\n"
     "  sessions                   the sessions of this broker\n"
+    "  break KEY                  take a lock from its holders\n"
+    "  kill SESSION               end a session of this broker\n"
+    "  drain                      have this broker stop\n"
     "  ping                       time of a round trip\n"
     "  raw                        lines of the protocol, in and out\n"
     "  help COMMAND               more about one of these (also COMMAND -h)\n"
     "\n"
-    "  -a ADDR     HOST:PORT, [V6]:PORT or a socket's path; else what\n"
-    "              HOLDFAST_ADDR says, else 127.0.0.1:4653\n"
+    "  -a ADDR     HOST:PORT, [V6]:PORT or a socket's path, or several with\n"
+    "              commas between them, of brokers before the same Redis; "
+    "else\n"
+    "              what HOLDFAST_ADDR says, else 127.0.0.1:4653\n"
     "  -o FORMAT   of lists: json (a JSON object on each line), tabs, "
     "columns;\n"
     "              else columns on a terminal, tabs elsewhere\n"
@@ -28,34 +34,59 @@ static const char help_all[] =
     "\n"
     "A duration D is 1500 or 1500ms, 30s, 5m, 1h.\n";
 
+#define HELP_ASK                                                               \
+    "[--wait D] [--lease D] [--keep D] [--delay D]\n"                          \
+    "             [--shared | --limit N [--permits K]] [--owner W] [--note W]" \
+    "\n"
+
 static const char help_run[] =
-    "holdfast run [--wait D] [--lease D] [--owner W] [--note W] KEY\n"
-    "             -- PROGRAM ARG...\n"
+    "holdfast run " HELP_ASK "             KEY... -- PROGRAM ARG...\n"
     "\n"
     "Takes the lock KEY, runs PROGRAM while it is held, gives it back when\n"
-    "PROGRAM ends. Options may also stand behind KEY.\n"
+    "PROGRAM ends. Of several KEYs it takes all or none. Options may also "
+    "stand\n"
+    "behind KEY.\n"
     "\n"
-    "  --wait D    wait for the lock for at most D (0: not at all); else for "
-    "as\n"
-    "              long as it takes\n"
-    "  --lease D   hold it for at most D; else for as long as PROGRAM runs\n"
-    "  --owner W   hold it as this owner\n"
-    "  --note W    a note for those who look at the lock\n"
+    "  --wait D     wait for the lock for at most D (0: not at all); else for\n"
+    "               as long as it takes\n"
+    "  --lease D    hold it for at most D; else for as long as PROGRAM runs\n"
+    "  --shared     hold it together with others that share it\n"
+    "  --limit N    hold it together with others, N at most\n"
+    "  --permits K  count as K of the N\n"
+    "  --delay D    should this end without giving it back, nobody is granted\n"
+    "               it for D\n"
+    "  --keep D     go on without a broker for at most D, 30s unless told\n"
+    "               otherwise; 0: not at all. A host that is gone keeps its\n"
+    "               lock for so long from when the broker has noticed\n"
+    "               the silence, after some 11 s\n"
+    "  --owner W    hold it as this owner\n"
+    "  --note W     a note for those who look at the lock\n"
     "\n"
     "PROGRAM runs in a process group of its own, the foreground group where "
     "the\n"
     "input is a terminal; signals are passed on to it. It finds "
     "HOLDFAST_LOCK,\n"
-    "HOLDFAST_FENCE and HOLDFAST_SESSION in its environment.\n"
+    "HOLDFAST_FENCE and HOLDFAST_SESSION in its environment; of several KEYs\n"
+    "these and their fences, with blanks between them.\n"
+    "\n"
+    "Where the broker ends or drains, the session moves to another address, "
+    "or\n"
+    "the same, within --keep; PROGRAM runs on, and who waits keeps the place.\n"
     "\n"
     "Where the lock is lost, all of the group ends before anybody else may "
     "hold\n"
-    "the lock: at the end of a lease it has TERM first and KILL in time; "
-    "after\n"
-    "the broker said LOST it has 100 ms; when the connection to the broker "
-    "ends\n"
-    "it is killed at once, since a living broker gives the lock away at once.\n"
-    "When holdfast itself is killed, the group is killed as well.\n"
+    "the lock: at the end of a lease, or where no broker is found before it, "
+    "it\n"
+    "has TERM first and KILL in time; after the broker said LOST it has 100 "
+    "ms;\n"
+    "with --keep 0 it is killed at once when the connection to the broker "
+    "ends,\n"
+    "since a living broker gives the lock away at once.\n"
+    "\n"
+    "When holdfast itself is killed, its holdfast-guard, a process beside it,\n"
+    "kills the group as well, and then ends the lock, or leaves the queue. "
+    "When\n"
+    "both are killed the lock is free after --keep at the latest.\n"
     "\n"
     "What PROGRAM leaves running in the background is left alone when PROGRAM\n"
     "ends, and is no longer under the lock.\n"
@@ -68,11 +99,13 @@ static const char help_run[] =
     "  127  PROGRAM was not found\n";
 
 static const char help_lock[] =
-    "holdfast lock [--wait D] [--lease D] [--owner W] [--note W] KEY\n"
+    "holdfast lock " HELP_ASK "             KEY...\n"
     "\n"
     "Takes the lock KEY, prints `fence=F ttl_ms=T`, and holds it until the "
     "end\n"
-    "of the input or a signal (INT, TERM, HUP, QUIT). Options as for run.\n"
+    "of the input or a signal (INT, TERM, HUP, QUIT). Of several KEYs it "
+    "takes\n"
+    "all or none, and prints `fence=F1,F2`. Options as for run.\n"
     "\n"
     "Exit status: 0; 123 the lock was lost; 124 it was not acquired in time;\n"
     "125 trouble.\n";
@@ -83,20 +116,52 @@ static const char help_show[] = "holdfast show [-o FORMAT] KEY\n"
                                 "at any broker, in the order of\n"
                                 "the queue. With tabs: kind, position, "
                                 "session, broker, name, owner, fence,\n"
-                                "ttl_ms, age_ms, note.\n";
+                                "ttl_ms, age_ms, note, mode, permits.\n";
 
 static const char help_locks[] =
     "holdfast locks [-o FORMAT]\n"
     "\n"
     "The locks that the sessions of this broker hold or wait for. With tabs:\n"
     "name, state, holders, waiters, session, client, owner, fence, age_ms, "
-    "note.\n";
+    "note,\n"
+    "mode, permits.\n";
 
 static const char help_sessions[] =
     "holdfast sessions [-o FORMAT]\n"
     "\n"
     "The sessions of this broker. With tabs: session, name, peer, age_ms,\n"
     "idle_ms, holds, waits.\n";
+
+static const char help_watch[] =
+    "holdfast watch [-o FORMAT] KEY...\n"
+    "\n"
+    "A line for what each lock is now, and for each change: held, by whom, or\n"
+    "free. Of changes that follow each other quickly maybe only the last. "
+    "With\n"
+    "tabs: event (held or free), lock, fence, holders, name, owner, note. "
+    "Goes\n"
+    "on at another broker, or when the broker is back, until a signal comes.\n";
+
+static const char help_break[] =
+    "holdfast break [--fence F] KEY\n"
+    "\n"
+    "Takes the lock KEY from its holders, which are told LOST; prints\n"
+    "`holders=N`. With --fence only from the one that holds it with that "
+    "fence.\n"
+    "The next one has it when the holder's broker has given it back, or when\n"
+    "the lease ends.\n";
+
+static const char help_kill[] =
+    "holdfast kill SESSION\n"
+    "\n"
+    "Ends a session of this broker, by the word that `holdfast sessions` and\n"
+    "`holdfast show` have for it, and gives back what it holds.\n";
+
+static const char help_drain[] =
+    "holdfast drain\n"
+    "\n"
+    "Has the broker stop, as SIGTERM does: its clients move to other brokers,\n"
+    "with what they hold.\n";
 
 static const char help_ping[] =
     "holdfast ping\n"
@@ -124,6 +189,10 @@ help_print(const char *command)
         {"show", help_show},
         {"locks", help_locks},
         {"sessions", help_sessions},
+        {"watch", help_watch},
+        {"break", help_break},
+        {"kill", help_kill},
+        {"drain", help_drain},
         {"ping", help_ping},
         {"raw", help_raw},
     };

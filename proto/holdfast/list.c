@@ -26,6 +26,8 @@ static const struct out_column show_columns[] = {
     {"ttl_ms", "TTL", OUT_TYPE_MS},
     {"age_ms", "AGE", OUT_TYPE_MS},
     {"note", "NOTE", OUT_TYPE_TEXT},
+    {"mode", "MODE", OUT_TYPE_TEXT},
+    {"permits", "PERMITS", OUT_TYPE_NUMBER},
 };
 
 static const struct out_column locks_columns[] = {
@@ -39,6 +41,8 @@ static const struct out_column locks_columns[] = {
     {"fence", "FENCE", OUT_TYPE_NUMBER},
     {"age_ms", "AGE", OUT_TYPE_MS},
     {"note", "NOTE", OUT_TYPE_TEXT},
+    {"mode", "MODE", OUT_TYPE_TEXT},
+    {"permits", "PERMITS", OUT_TYPE_NUMBER},
 };
 
 static const struct out_column sessions_columns[] = {
@@ -89,7 +93,7 @@ list_part(struct holdfast *h, const char *what, const char *line,
         if (event->kind == HOLDFAST_OK)
             return STATUS_FINE;
         if (event->kind == HOLDFAST_ERR) {
-            complain_refused(what, event);
+            complain_refused(what, event, "");
             return STATUS_REFUSED;
         }
         if (event->kind == HOLDFAST_ITEM && !out_row(out, event)) {
@@ -177,6 +181,23 @@ command_sessions(struct settings *settings, int argc, char **argv)
         settings, "SESSIONS", sessions_columns, COUNT(sessions_columns));
 }
 
+/* ", shared" or ", 2 of 3 permits" or "": what kind of lock it is. */
+static void
+show_kind(const struct holdfast_event *event, char *text, size_t text_bytes)
+{
+    const char *mode = holdfast_event_value(event, "mode");
+    uint64_t limit;
+    uint64_t permits;
+
+    text[0] = '\0';
+    if (holdfast_event_number(event, "limit", &limit) &&
+        holdfast_event_number(event, "permits", &permits))
+        (void)snprintf(text, text_bytes, ", %" PRIu64 " of %" PRIu64 " permits",
+            permits, limit);
+    else if (mode != NULL && strcmp(mode, "shared") == 0)
+        (void)snprintf(text, text_bytes, ", shared");
+}
+
 /* The line under the columns: what the lock is as a whole. */
 static void
 show_state(const char *key, const struct holdfast_event *event)
@@ -186,13 +207,15 @@ show_state(const char *key, const struct holdfast_event *event)
     uint64_t waiters = 0;
     char name[4 * HOLDFAST_NAME_MAX + 1];
     char word[64];
+    char kind[80];
 
     (void)holdfast_event_number(event, "holders", &holders);
     (void)holdfast_event_number(event, "waiters", &waiters);
-    (void)printf("%s is %s (holders %" PRIu64 ", waiters %" PRIu64 ")\n",
+    show_kind(event, kind, sizeof(kind));
+    (void)printf("%s is %s%s (holders %" PRIu64 ", waiters %" PRIu64 ")\n",
         escape_text(key, name, sizeof(name)),
         escape_text(state != NULL ? state : "unknown", word, sizeof(word)),
-        holders, waiters);
+        kind, holders, waiters);
 }
 
 static int
@@ -223,8 +246,8 @@ show_print(struct settings *settings, struct holdfast *h, const char *key,
 int
 command_show(struct settings *settings, int argc, char **argv)
 {
-    char word[3 * HOLDFAST_NAME_MAX + 1];
-    char line[3 * HOLDFAST_NAME_MAX + 32];
+    char word[KEY_WORD_BYTES];
+    char line[KEY_WORD_BYTES + 32];
     struct words words;
     int status;
 
@@ -232,11 +255,8 @@ command_show(struct settings *settings, int argc, char **argv)
     if (!words_take(settings, argv, "show", 1, &words, &status))
         return status;
     const char *key = words.word[0];
-    if (strlen(key) > HOLDFAST_NAME_MAX ||
-        holdfast_encode(key, strlen(key), word, sizeof(word)) == 0) {
-        complain("show: a KEY has 1 to %d bytes", HOLDFAST_NAME_MAX);
+    if (!key_encode("show", key, word, sizeof(word)))
         return STATUS_USAGE;
-    }
     (void)snprintf(line, sizeof(line), "SHOW %s limit=%d", word, PART_LIMIT);
     struct holdfast *h = connect_broker(settings);
     if (h == NULL)

@@ -1,5 +1,5 @@
 /*
- * lock: a lock for scripts that open it and go on, as
+ * lock: a lock, or several, for scripts that open it and go on, as
  *
  *     exec 3> >(holdfast lock KEY >state); ...; exec 3>&-
  *
@@ -9,10 +9,12 @@
 
 #include "proto/holdfast/acquire.h"
 #include "proto/holdfast/escape.h"
+#include "proto/holdfast/guard.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* False: the input is at its end. What is in it does not matter. */
@@ -53,6 +55,12 @@ event_ends(const struct holdfast_event *event)
     case HOLDFAST_SAFE:
         complain("the lock is renewed again");
         return false;
+    case HOLDFAST_AWAY:
+    case HOLDFAST_BACK:
+        acquire_complain_away(event);
+        return false;
+    case HOLDFAST_HELD:
+    case HOLDFAST_FREE:
     case HOLDFAST_HELLO:
     case HOLDFAST_OK:
     case HOLDFAST_ERR:
@@ -90,14 +98,42 @@ lock_keep(struct loop *loop, struct holdfast *h)
     }
 }
 
+/*
+ * The lock is held: says so and keeps it; the exit status. The guard ends the
+ * session where this process is killed, as nobody else would for some time.
+ */
+static int
+lock_hold(struct loop *loop, struct guard *guard, struct holdfast *h,
+    const struct acquired *acquired)
+{
+    uint64_t deadline = acquired->hold[0].deadline_ms;
+    char fences[ACQUIRED_TEXT_BYTES];
+    uint64_t now = loop_now_ms();
+    int status = STATUS_TROUBLE;
+
+    if (holdfast_keep_ms(h) > 0 && !acquire_guard(guard, h, acquired, 0))
+        complain("warning: no guard: %s", strerror(errno));
+    acquired_text(acquired, true, ',', fences, sizeof(fences));
+    (void)printf("fence=%s ttl_ms=%" PRIu64 "\n", fences,
+        deadline > now ? deadline - now : 0);
+    if (fflush(stdout) == 0)
+        status = lock_keep(loop, h);
+    else
+        complain("cannot write");
+    if (status != STATUS_LOST)
+        acquire_release(h, guard, acquired);
+    return status;
+}
+
 int
 command_lock(struct settings *settings, int argc, char **argv)
 {
+    struct guard guard = {.settings = settings};
     struct acquire acquire;
     struct words words;
     struct loop loop;
     struct holdfast *h;
-    struct holdfast_hold hold;
+    struct acquired acquired;
     int status;
 
     (void)argc;
@@ -106,21 +142,11 @@ command_lock(struct settings *settings, int argc, char **argv)
         return status;
     if (!loop_init(&loop))
         return STATUS_TROUBLE;
-    status = acquire_lock(&acquire, &loop, &h, &hold);
+    status = acquire_lock(&acquire, &loop, &guard, &h, &acquired);
     if (status == STATUS_FINE) {
-        uint64_t now = loop_now_ms();
-
-        (void)printf("fence=%" PRIu64 " ttl_ms=%" PRIu64 "\n", hold.fence,
-            hold.deadline_ms > now ? hold.deadline_ms - now : 0);
-        if (fflush(stdout) == 0) {
-            status = lock_keep(&loop, h);
-        } else {
-            complain("cannot write");
-            status = STATUS_TROUBLE;
-        }
-        if (status != STATUS_LOST)
-            acquire_release(h, &hold);
+        status = lock_hold(&loop, &guard, h, &acquired);
         holdfast_destroy(&h);
+        guard_leave(&guard);
     }
     loop_fini(&loop);
     return status;

@@ -27,8 +27,10 @@ static const struct {
     {"sessions", command_sessions},
     {"ping", command_ping},
     {"raw", command_raw},
-    {"watch", NULL},
-    {"break", NULL},
+    {"watch", command_watch},
+    {"break", command_break},
+    {"kill", command_kill},
+    {"drain", command_drain},
     {"top", NULL},
     {"bench", NULL},
 };

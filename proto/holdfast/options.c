@@ -53,9 +53,32 @@ format_parse(const char *text, enum out_format *format)
 }
 
 static bool
+number_set(const struct option *option, const char *value)
+{
+    uint64_t number = 0;
+
+    for (const char *at = value; *at != '\0'; at++) {
+        if (*at < '0' || *at > '9' || number > option->max) {
+            number = 0;
+            break;
+        }
+        number = number * 10 + (uint64_t)(*at - '0');
+    }
+    if (number == 0 || number > option->max) {
+        complain("--%s: '%s' is not a number from 1 to %zu", option->name,
+            value, option->max);
+        return false;
+    }
+    *option->number = number;
+    return true;
+}
+
+static bool
 option_set(const struct option *option, const char *value)
 {
-    if (option->max == 0) {
+    if (option->number != NULL)
+        return number_set(option, value);
+    if (option->duration_ms != NULL) {
         if (duration_parse(value, option->duration_ms))
             return true;
         complain("--%s: '%s' is not a duration such as 1500ms, 30s, 5m, 1h",
@@ -116,6 +139,14 @@ option_take(struct settings *settings, const struct option *options,
         complain("there is no option '%s' here", argv[*at]);
         return false;
     }
+    if (is_long && option->flag != NULL) {
+        if (value != NULL) {
+            complain("--%s takes no value", option->name);
+            return false;
+        }
+        *option->flag = true;
+        return true;
+    }
     if (value == NULL) {
         value = argv[*at + 1];
         if (value == NULL) {
@@ -134,8 +165,9 @@ options_parse(struct settings *settings, const struct option *options,
     struct words *words)
 {
     memset(words, 0, sizeof(*words));
+    words->word = argv;
     for (size_t at = 0; argv[at] != NULL; at++) {
-        const char *part = argv[at];
+        char *part = argv[at];
 
         if (strcmp(part, "--") == 0) {
             words->rest = argv + at + 1;
@@ -153,10 +185,6 @@ options_parse(struct settings *settings, const struct option *options,
         if (stop == STOP_AT_WORD) {
             words->rest = argv + at;
             return true;
-        }
-        if (words->count == OPTION_WORDS) {
-            complain("'%s' is one word too many", part);
-            return false;
         }
         words->word[words->count++] = part;
     }

@@ -1,23 +1,25 @@
 /*
- * Options of the command line: `--name value`, `--name=value`, `-n value`.
+ * Options of the command line: `--name value`, `--name=value`, `-n value`; and
+ * `--name` of those that take none.
  */
 #ifndef HOLDFAST_COMMAND_OPTIONS_H
 #define HOLDFAST_COMMAND_OPTIONS_H
 
 #include "proto/holdfast/command.h"
 
-#define OPTION_WORDS 2
-
+/* One of the pointers says of which type it is; the others are NULL. */
 struct option {
-    const char *name; /* without dashes */
-    size_t max;       /* bytes of a text; 0: it is a duration */
-    const char **text;
+    const char *name;  /* without dashes */
+    size_t max;        /* bytes of a text; the largest number */
+    const char **text; /* gets a ref */
     uint64_t *duration_ms;
+    uint64_t *number; /* from 1 */
+    bool *flag;       /* takes no value */
 };
 
 /* What a command line was found to be. */
 struct words {
-    const char *word[OPTION_WORDS]; /* refs: what is no option */
+    char **word; /* ref: what is no option, at the front of argv */
     size_t count;
     char **rest; /* ref: what follows "--", ends in NULL; NULL: no "--" */
     bool help;   /* -h */
@@ -29,8 +31,8 @@ enum options_stop {
 };
 
 /*
- * Reads options and at most OPTION_WORDS words. -a, -o and -h are always known
- * and go to `settings`. False after a complaint.
+ * Reads options and words; the latter are moved to the front of `argv`. -a, -o
+ * and -h are always known and go to `settings`. False after a complaint.
  */
 bool options_parse(struct settings *settings, const struct option *options,
     size_t option_count, enum options_stop stop, char **argv,

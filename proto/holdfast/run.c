@@ -10,8 +10,12 @@
  *   LOST                      the lock may be somebody else's from now on.
  *                             TERM, and KILL after LOST_GRACE_MS, a moment for
  *                             cleaning up that only the fence covers.
- *   the connection ends       a broker that lives frees the lock when it sees
+ *   the session ends          as with --keep 0 it does with the connection: a
+ *                             broker that lives frees the lock when it sees
  *                             that, which is now. KILL.
+ *
+ * A session that is kept moves to another broker by itself; meanwhile the
+ * deadline counts.
  *
  * A process that was paused looks at the clock before anything else: past the
  * time for KILL there is nothing to be asked.
@@ -44,7 +48,8 @@ struct run {
     enum run_state state;
     struct loop loop;
     struct holdfast *h; /* owned */
-    struct holdfast_hold hold;
+    struct acquired acquired;
+    struct guard guard;
     struct child child;
     uint64_t kill_before_ms; /* KILL comes this long before a deadline */
     uint64_t kill_ms;        /* when KILL is due by what is known now */
@@ -60,7 +65,7 @@ least(uint64_t a, uint64_t b)
 static void
 run_margins(struct run *run)
 {
-    uint64_t ttl = run->hold.ttl_ms;
+    uint64_t ttl = run->acquired.hold[0].ttl_ms;
     uint64_t term = least(ttl / 8, TERM_MAX_MS);
 
     run->kill_before_ms = least(ttl / 10, KILL_MAX_MS);
@@ -145,6 +150,12 @@ run_event(struct run *run, const struct holdfast_event *event)
     case HOLDFAST_DRAIN:
         complain("warning: the broker is going");
         break;
+    case HOLDFAST_AWAY:
+    case HOLDFAST_BACK:
+        acquire_complain_away(event);
+        break;
+    case HOLDFAST_HELD:
+    case HOLDFAST_FREE:
     case HOLDFAST_HELLO:
     case HOLDFAST_OK:
     case HOLDFAST_ERR:
@@ -164,7 +175,7 @@ run_broker(struct run *run, short revents)
     holdfast_process(run->h, revents);
     while (holdfast_next(run->h, &event))
         run_event(run, &event);
-    uint64_t deadline = holdfast_deadline_ms(run->h, &run->hold);
+    uint64_t deadline = acquired_deadline_ms(run->h, &run->acquired);
     if (run->state == RUN_WORKING && deadline != 0)
         run->kill_ms = run_kill_at(run, deadline);
 }
@@ -222,38 +233,51 @@ run_supervise(struct run *run)
     }
 }
 
+/*
+ * The lock is lost, and the program's group has been ended. Its number may soon
+ * be another's, so the guard is to leave that alone.
+ */
+static void
+run_lost(struct run *run)
+{
+    terminal_restore(&run->child.terminal);
+    if (run->guard.pid == 0 || !child_group_gone(&run->child))
+        return;
+    run->guard.will.group = 0;
+    (void)guard_tell(&run->guard);
+}
+
 /* Runs the program under the lock that is held; the exit status. */
 static int
-run_program(struct run *run, const struct settings *settings, char **argv)
+run_program(struct run *run, char **argv)
 {
     struct child *child = &run->child;
 
     run_margins(run);
-    run->kill_ms = run_kill_at(run, run->hold.deadline_ms);
+    run->kill_ms = run_kill_at(run, run->acquired.hold[0].deadline_ms);
     if (loop_now_ms() >= run->kill_ms) {
         complain("the lock is lost: its time was over before the start");
         return STATUS_LOST;
     }
-    if (!child_start(child, settings, &run->loop, holdfast_session(run->h),
-            &run->hold, argv)) {
-        acquire_release(run->h, &run->hold);
+    if (!child_start(
+            child, &run->guard, &run->loop, run->h, &run->acquired, argv)) {
+        acquire_release(run->h, &run->guard, &run->acquired);
         return STATUS_TROUBLE;
     }
     run_supervise(run);
-    guard_dismiss(&child->guard);
     terminal_take(&child->terminal, child->pid);
     if (run->state != RUN_WORKING) {
-        terminal_restore(&child->terminal);
+        run_lost(run);
         return STATUS_LOST;
     }
-    acquire_release(run->h, &run->hold);
+    acquire_release(run->h, &run->guard, &run->acquired);
     return child_exit_status(child);
 }
 
 int
 command_run(struct settings *settings, int argc, char **argv)
 {
-    struct run run = {.state = RUN_WORKING};
+    struct run run = {.state = RUN_WORKING, .guard = {.settings = settings}};
     struct acquire acquire;
     struct words words;
     int status;
@@ -263,10 +287,12 @@ command_run(struct settings *settings, int argc, char **argv)
         return status;
     if (!loop_init(&run.loop))
         return STATUS_TROUBLE;
-    status = acquire_lock(&acquire, &run.loop, &run.h, &run.hold);
+    status =
+        acquire_lock(&acquire, &run.loop, &run.guard, &run.h, &run.acquired);
     if (status == STATUS_FINE) {
-        status = run_program(&run, settings, words.rest);
+        status = run_program(&run, words.rest);
         holdfast_destroy(&run.h);
+        guard_leave(&run.guard);
     }
     loop_fini(&run.loop);
     return status;

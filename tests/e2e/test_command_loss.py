@@ -382,6 +382,28 @@ class KilledTest(LossCase):
             self.assertEqual(file.read().rstrip(b"\0"), b"holdfast-guard")
         self.assertEqual(os.listdir(f"/proc/{guard}/fd"), ["0"])
 
+    def test_guard_calls_on_every_broker(self):
+        """One of them may still have in its socket what was asked of it."""
+        brokers = [self.broker(HELLO="OK session=x keep_ms=30000 gen=2")
+                   for _ in range(2)]
+        for broker in brokers:
+            def bye(_, broker=broker):
+                broker.answer("QUIT", "OK")
+                broker.cut()
+            broker.answers.update(LOCK=None, QUIT=bye)
+        process = self.start(",".join(broker.address for broker in brokers),
+                             "run", "job", "--", "true")
+        self.wait_until(lambda: any(broker.received("LOCK")
+                                    for broker in brokers))
+        for broker in brokers:
+            broker.answers["LOCK"] = "ERR CANCELLED retry=1"
+        process.kill()
+        for broker in brokers:
+            self.wait_until(lambda: broker.received("QUIT"),
+                            what="the end of the session")
+            self.assertIn("resume=0123456789abcdef",
+                          " ".join(broker.received("HELLO")))
+
     def test_guard_ends_with_the_program(self):
         process = self.start(self.broker(), "run", "job", "--", "sh", "-c",
                              f"echo >{self.path('up')}; sleep 0.3")

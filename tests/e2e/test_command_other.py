@@ -154,7 +154,7 @@ class LockTest(CommandCase):
         self.assertEqual(len(broker.received("UNLOCK")), 1)
 
     def test_usage(self):
-        for words in ([], ["a", "b"], ["a", "--", "true"], ["--wait", "a"]):
+        for words in ([], [""], ["a", "--", "true"], ["--wait", "a"]):
             result = self.command("127.0.0.1:1", "lock", *words)
             self.assertEqual(result.returncode, 125)
             self.assertTrue(result.stderr.startswith(b"holdfast: "))
@@ -184,9 +184,25 @@ class ListTest(OutputCase):
         self.assertEqual(
             result.stdout.decode(),
             "holder\t\t5e0c\tb1\tshop 7\ttill\t9007199254740991\t8000\t65000"
-            "\t\\x1b[31m\\x09\\x0a\n"
+            "\t\\x1b[31m\\x09\\x0a\t\t\n"
             "waiter\t1\t77aa\tb2\t\t\t\t\t850"
-            "\t\\xff\u00e4\\xe2\\x80\\xae\"\n")
+            "\t\\xff\u00e4\\xe2\\x80\\xae\"\t\t\n")
+
+    def test_show_of_other_kinds(self):
+        for answer, columns, state in (
+                ("ITEM kind=holder mode=shared fence=5\n"
+                 "OK state=held mode=shared holders=1 waiters=0",
+                 ["shared", "-"],
+                 "job is held, shared (holders 1, waiters 0)"),
+                ("ITEM kind=holder permits=2 fence=5\n"
+                 "OK state=held mode=semaphore limit=3 permits=2 holders=1"
+                 " waiters=0", ["-", "2"],
+                 "job is held, 2 of 3 permits (holders 1, waiters 0)")):
+            result = self.command(self.broker(SHOW=answer), "show", "job",
+                                  "-o", "columns")
+            _, holder, last = result.stdout.decode().splitlines()
+            self.assertEqual(holder.split()[-2:], columns)
+            self.assertEqual(last, state)
 
     def test_show_on_a_terminal(self):
         output, status = self.on_terminal(self.broker(SHOW=SHOW), "show", "job")
@@ -195,7 +211,7 @@ class ListTest(OutputCase):
         header, holder, waiter, state = output.decode().splitlines()
         self.assertEqual(header.split(), [
             "KIND", "POSITION", "SESSION", "BROKER", "NAME", "OWNER", "FENCE",
-            "TTL", "AGE", "NOTE"])
+            "TTL", "AGE", "NOTE", "MODE", "PERMITS"])
         self.assertEqual(header.index("NOTE"), waiter.index("\\xff"))
         self.assertEqual(holder.index("5e0c"), waiter.index("77aa"))
         self.assertIn(" 8.0s  1m05s  ", holder)
@@ -559,8 +575,8 @@ class UsageTest(CommandCase):
 
     def test_help(self):
         self.assertEqual(self.command("127.0.0.1:1", "-h").returncode, 0)
-        for name in ("run", "lock", "show", "locks", "sessions", "ping",
-                     "raw"):
+        for name in ("run", "lock", "show", "watch", "locks", "sessions",
+                     "break", "kill", "drain", "ping", "raw"):
             for words in ([name, "-h"], [name, "--help"], ["help", name]):
                 result = self.command("127.0.0.1:1", *words)
                 self.assertEqual(result.returncode, 0)
@@ -570,7 +586,11 @@ class UsageTest(CommandCase):
                     self.assertLess(len(line), 80)
 
     def test_bad(self):
-        for words in ([], ["nothing"], ["watch", "a"], ["break", "a"],
+        for words in ([], ["nothing"], ["watch"], ["break"], ["kill"],
+                      ["break", "a", "b"], ["break", "--fence", "0", "a"],
+                      ["watch", ""], ["watch", "a", "--", "b"],
+                      ["kill", "a", "b"], ["kill", ""], ["drain", "a"],
+                      ["-a", "h:1,h:2", "drain"],
                       ["top"], ["bench"], ["help", "nothing"], ["-x"],
                       ["-o", "xml", "locks"], ["-a"], ["show"],
                       ["show", "a", "b"], ["show", "a", "b", "c"],

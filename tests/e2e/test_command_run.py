@@ -75,14 +75,21 @@ class StatusTest(CommandCase):
 
     def test_usage(self):
         for words in (["job"], ["job", "--"], ["--", "true"],
-                      ["a", "b", "--", "true"], ["", "--", "true"],
-                      ["x" * 256, "--", "true"],
+                      [*17 * "a", "--", "true"], ["", "--", "true"],
+                      ["a", "", "--", "true"], ["x" * 256, "--", "true"],
                       ["--wait", "job", "--", "true"],
                       ["--wait", "1d", "job", "--", "true"],
                       ["--wait", "99999999999", "job", "--", "true"],
                       ["--wait", str(2 ** 64 + 1), "job", "--", "true"],
                       ["--wait", "9000h", "job", "--", "true"],
-                      ["a", "b", "c", "--", "true"],
+                      ["--limit", "0", "job", "--", "true"],
+                      ["--limit", "2x", "job", "--", "true"],
+                      ["--limit", "4294967296", "job", "--", "true"],
+                      ["--permits", "2", "job", "--", "true"],
+                      ["--limit=2", "--permits=3", "job", "--", "true"],
+                      ["--limit=2", "--shared", "job", "--", "true"],
+                      ["--shared=1", "job", "--", "true"],
+                      ["--keep", "61m", "job", "--", "true"],
                       ["--a=1", "job", "--", "true"],
                       ["--wait=-1", "job", "--", "true"],
                       ["--lease", "0", "job", "--", "true"],
@@ -250,7 +257,7 @@ class AskTest(CommandCase):
         subprocess.run([*host, HOLDFAST, "run", "job", "--", "true"],
                        env=self.environment(broker), check=True, timeout=30)
         name, = broker.received("HELLO")
-        self.assertRegex(name, r"\AHELLO name=h{47}:\d+\Z")
+        self.assertRegex(name, r"\AHELLO name=h{47}:\d+ keep=30000\Z")
 
     def test_address_by_option(self):
         broker = self.broker()

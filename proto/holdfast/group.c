@@ -1,0 +1,133 @@
+/*
+ * Killing a process group whose members are not our children.
+ *
+ * kill() finds a group as long as any member is left, be it a zombie; and a
+ * zombie stays for as long as its parent pleases, which is for ever where that
+ * is a process 1 that reaps nothing. So what kill() still finds is looked at in
+ * /proc. A zombie counts as gone once no thread of its process is left: the
+ * first thread may be one while others run.
+ *
+ * A look is only worth something after SIGKILL: nothing of a group that has
+ * been sent it can fork any more and so be missed. Where /proc shows nothing of
+ * the group, kill() is believed.
+ *
+ * /proc may be that of an outer PID namespace, with other numbers. "NSpgid" of
+ * /proc/PID/status has them all, from the namespace of /proc on inwards; ours
+ * is as far inwards as our own list is long.
+ */
+#define _GNU_SOURCE 1
+
+#include "proto/holdfast/group.h"
+
+#include "proto/holdfast/loop.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define BURY_MS    3000 /* for SIGKILL to be obeyed */
+#define NAP_NS     1000000
+#define LEVELS_MAX 33 /* of PID namespaces; the kernel has 32 within another */
+
+struct process {
+    char state;
+    unsigned long threads;
+    size_t levels;
+    long group[LEVELS_MAX]; /* its number at each level */
+};
+
+static void
+groups_read(const char *text, struct process *out)
+{
+    char *end;
+
+    for (out->levels = 0; out->levels < LEVELS_MAX; out->levels++) {
+        long group = strtol(text, &end, 10);
+
+        if (end == text)
+            return;
+        out->group[out->levels] = group;
+        text = end;
+    }
+}
+
+/* `name` is of /proc. False: it is gone. */
+static bool
+process_read(const char *name, struct process *out)
+{
+    char path[sizeof("/proc//status") + NAME_MAX];
+    char *line = NULL;
+    size_t room = 0;
+
+    memset(out, 0, sizeof(*out));
+    (void)snprintf(path, sizeof(path), "/proc/%s/status", name);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    while (getline(&line, &room, file) > 0) {
+        if (strncmp(line, "State:\t", 7) == 0)
+            out->state = line[7];
+        else if (strncmp(line, "Threads:\t", 9) == 0)
+            out->threads = strtoul(line + 9, NULL, 10);
+        else if (strncmp(line, "NSpgid:\t", 8) == 0)
+            groups_read(line + 8, out);
+    }
+    free(line);
+    (void)fclose(file);
+    return out->levels > 0;
+}
+
+static bool
+process_runs(const struct process *process)
+{
+    return (process->state != 'Z' && process->state != 'X') ||
+           process->threads > 1;
+}
+
+/* Whether /proc shows members of the group, and none that runs. */
+static bool
+group_is_dead(pid_t group)
+{
+    struct process self;
+    struct process other;
+    const struct dirent *entry;
+    size_t seen = 0;
+    DIR *folder;
+
+    if (!process_read("self", &self) || (folder = opendir("/proc")) == NULL)
+        return false;
+    while ((entry = readdir(folder)) != NULL) {
+        if (entry->d_name[0] < '1' || entry->d_name[0] > '9' ||
+            !process_read(entry->d_name, &other) ||
+            other.levels < self.levels || other.group[self.levels - 1] != group)
+            continue;
+        seen++;
+        if (process_runs(&other)) {
+            seen = 0;
+            break;
+        }
+    }
+    (void)closedir(folder);
+    return seen > 0;
+}
+
+bool
+group_bury(pid_t group)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    uint64_t end = loop_now_ms() + BURY_MS;
+
+    while (kill(-group, SIGKILL) == 0) {
+        (void)nanosleep(&nap, NULL);
+        if (group_is_dead(group))
+            return true;
+        if (loop_now_ms() >= end)
+            return false;
+    }
+    return errno == ESRCH;
+}

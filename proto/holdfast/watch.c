@@ -1,0 +1,173 @@
+/*
+ * watch: a line for each time that a lock is held or free, from now until a
+ * signal comes. It goes on at another broker, or the same when that is back.
+ *
+ * The lines are printed as they come, so on a terminal they have no columns.
+ */
+#include "proto/holdfast/acquire.h"
+#include "proto/holdfast/escape.h"
+#include "proto/holdfast/options.h"
+#include "proto/holdfast/out.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEEP_MS   30000 /* only so that the library connects again */
+#define PAIRS_MAX 40
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const struct out_column watch_columns[] = {
+    {"event", "EVENT", OUT_TYPE_TEXT},
+    {"lock", "LOCK", OUT_TYPE_TEXT},
+    {"fence", "FENCE", OUT_TYPE_NUMBER},
+    {"holders", "HOLDERS", OUT_TYPE_NUMBER},
+    {"name", "NAME", OUT_TYPE_TEXT},
+    {"owner", "OWNER", OUT_TYPE_TEXT},
+    {"note", "NOTE", OUT_TYPE_TEXT},
+};
+
+/* "held KEY fence=F name=N", for people. False: it cannot be written. */
+static bool
+watch_print(const struct holdfast_event *event)
+{
+    for (size_t i = 0; i < event->pair_count; i++) {
+        const struct holdfast_pair *pair = &event->pairs[i];
+        char *text = escape_make(pair->value, pair->len, NULL);
+
+        if (text == NULL)
+            return false;
+        /* The first two are the event and the lock. */
+        if (i < 2)
+            (void)printf("%s%s", i > 0 ? " " : "", text);
+        else
+            (void)printf(" %s=%s", pair->key, text);
+        free(text);
+    }
+    return putchar('\n') != EOF;
+}
+
+/* One event; false: it cannot be written. */
+static bool
+watch_row(struct out *out, const struct holdfast_event *event)
+{
+    struct holdfast_pair pairs[PAIRS_MAX];
+    const char *what = event->kind == HOLDFAST_HELD ? "held" : "free";
+    struct holdfast_event row = *event;
+    size_t count = 2;
+
+    pairs[0] = (struct holdfast_pair){"event", what, strlen(what)};
+    pairs[1] = (struct holdfast_pair){"lock", event->word, event->word_len};
+    for (size_t i = 0; i < event->pair_count && count < PAIRS_MAX; i++)
+        pairs[count++] = event->pairs[i];
+    row.pairs = pairs;
+    row.pair_count = count;
+    bool good =
+        out_format(out) == OUT_COLUMNS ? watch_print(&row) : out_row(out, &row);
+    return fflush(stdout) == 0 && good;
+}
+
+/* False: over, *status says how. */
+static bool
+watch_event(struct out *out, const struct holdfast_event *event, int *status)
+{
+    char text[256];
+
+    *status = STATUS_TROUBLE;
+    if (event->kind == HOLDFAST_HELD || event->kind == HOLDFAST_FREE) {
+        if (watch_row(out, event))
+            return true;
+        complain("cannot write");
+        return false;
+    }
+    if (event->kind == HOLDFAST_AWAY || event->kind == HOLDFAST_BACK)
+        acquire_complain_away(event);
+    if (event->kind == HOLDFAST_ERR) {
+        complain_refused("watch", event, "");
+        *status = STATUS_REFUSED;
+        return false;
+    }
+    if (event->kind != HOLDFAST_CLOSED)
+        return true;
+    complain("%s", escape_text(event->text, text, sizeof(text)));
+    return false;
+}
+
+/* Until it cannot go on; the exit status. */
+static int
+watch_run(struct holdfast *h, struct out *out)
+{
+    struct holdfast_event event;
+    int status;
+
+    for (;;) {
+        while (holdfast_next(h, &event))
+            if (!watch_event(out, &event, &status))
+                return status;
+        holdfast_poll(h, -1);
+    }
+}
+
+static bool
+watch_ask(struct holdfast *h, const struct words *words)
+{
+    uint64_t request;
+
+    for (size_t i = 0; i < words->count; i++) {
+        enum holdfast_status status =
+            holdfast_submit_watch(h, words->word[i], &request);
+
+        if (status != HOLDFAST_SUCCESS) {
+            complain("watch: %s", holdfast_status_text(status));
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+watch_parse(
+    struct settings *settings, char **argv, struct words *words, int *status)
+{
+    char word[KEY_WORD_BYTES];
+
+    *status = STATUS_USAGE;
+    if (!options_parse(settings, NULL, 0, STOP_NEVER, argv, words))
+        return false;
+    if (words->help) {
+        (void)help_print("watch");
+        *status = STATUS_FINE;
+        return false;
+    }
+    if (words->count == 0 || words->rest != NULL) {
+        complain("watch: takes one KEY or several");
+        return false;
+    }
+    for (size_t i = 0; i < words->count; i++)
+        if (!key_encode("watch", words->word[i], word, sizeof(word)))
+            return false;
+    return true;
+}
+
+int
+command_watch(struct settings *settings, int argc, char **argv)
+{
+    struct words words;
+    int status;
+
+    (void)argc;
+    if (!watch_parse(settings, argv, &words, &status))
+        return status;
+    struct holdfast *h = connect_kept(settings, KEEP_MS);
+    if (h == NULL)
+        return STATUS_TROUBLE;
+    struct out *out =
+        out_create(settings->format, watch_columns, COUNT(watch_columns));
+    status = STATUS_TROUBLE;
+    if (out != NULL && watch_ask(h, &words))
+        status = watch_run(h, out);
+    (void)out_destroy(&out);
+    holdfast_destroy(&h);
+    return status;
+}
