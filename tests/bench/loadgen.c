@@ -25,6 +25,9 @@ static const char usage_text[] =
     "  handover      unlock to a waiter's grant, --rounds times\n"
     "  death         kill of a holder of --locks locks to a waiter's grant\n"
     "  fence         --grants grants on --keys names: does a fence run back?\n"
+    "  roam          --connections kept sessions take --rate locks a second, "
+    "of\n"
+    "                --keys, until stdin ends\n"
     "Options:\n"
     "  --address A       repeatable: another broker\n"
     "  --connections N   (1)\n"
@@ -32,7 +35,7 @@ static const char usage_text[] =
     "  --keys N          shared names; 0: one for each connection and lane "
     "(0)\n"
     "  --warm-up S       (1) --seconds S (5) --locks N (1) --rounds N (100)\n"
-    "  --grants N        (100000)\n"
+    "  --grants N        (100000) --rate N\n"
     "  --cpu-pid PID     repeatable: a process whose CPU time is told\n";
 
 enum option_id {
@@ -44,6 +47,7 @@ enum option_id {
     OPTION_LOCKS,
     OPTION_ROUNDS,
     OPTION_GRANTS,
+    OPTION_RATE,
     OPTION_WARM_UP,
     OPTION_SECONDS,
     OPTION_CPU_PID,
@@ -59,6 +63,7 @@ static const struct option long_options[] = {
     {"locks", required_argument, NULL, OPTION_LOCKS},
     {"rounds", required_argument, NULL, OPTION_ROUNDS},
     {"grants", required_argument, NULL, OPTION_GRANTS},
+    {"rate", required_argument, NULL, OPTION_RATE},
     {"warm-up", required_argument, NULL, OPTION_WARM_UP},
     {"seconds", required_argument, NULL, OPTION_SECONDS},
     {"cpu-pid", required_argument, NULL, OPTION_CPU_PID},
@@ -141,6 +146,9 @@ take_option(struct options *options, enum option_id id, const char *text)
     case OPTION_GRANTS:
         options->grants = number(text, 1000000000);
         break;
+    case OPTION_RATE:
+        options->rate = (unsigned)number(text, 1000000);
+        break;
     case OPTION_WARM_UP:
         options->warm_up_s = duration(text);
         break;
@@ -169,6 +177,7 @@ run_mode(const struct options *options)
         {"handover", handover_run},
         {"death", death_run},
         {"fence", fence_run},
+        {"roam", roam_run},
     };
     const struct backend *backend = backend_find(options->mode);
 

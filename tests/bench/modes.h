@@ -23,6 +23,7 @@ struct options {
     unsigned keys;  /* 0: one for each connection and lane */
     unsigned locks;
     unsigned rounds;
+    unsigned rate; /* lock + unlock pairs a second, of all together */
     uint64_t grants;
     double warm_up_s;
     double seconds;
@@ -39,5 +40,6 @@ int hold_run(const struct options *options);
 int handover_run(const struct options *options);
 int death_run(const struct options *options);
 int fence_run(const struct options *options);
+int roam_run(const struct options *options);
 
 #endif

@@ -6,6 +6,9 @@ Rounds of the compared ways alternate, so that a busy neighbour meets all of
 them. Knobs by environment: BENCH_SECONDS (2) for each measurement, BENCH_ROUNDS
 (3), BENCH_CONNECTIONS ("1,64,1000,1x64": 1x64 is one connection with 64
 requests under way), BENCH_FULL=1 for longer runs of the other figures.
+
+Some parts take minutes, and run only where they are asked for by --only: the
+rolling restart, the deadlocks, and a million operations at random.
 """
 
 import argparse
@@ -17,6 +20,10 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import deadlock  # noqa: E402
+import kinds  # noqa: E402
+import operations  # noqa: E402
+import restart  # noqa: E402
 from measure import (MeasureFailure, Spread, have, loadgen,  # noqa: E402
                      loadgen_argv, loadgen_path, machine, print_table)
 
@@ -27,7 +34,9 @@ FULL = os.environ.get("BENCH_FULL") == "1"
 SECONDS = float(os.environ.get("BENCH_SECONDS", "2"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 CONNECTIONS = os.environ.get("BENCH_CONNECTIONS", "1,64,1000,1x64")
-PARTS = ("throughput", "handover", "death", "renewal", "idle")
+PARTS = ("throughput", "handover", "death", "renewal", "idle", "shared",
+         "queue")
+LONG_PARTS = ("restart", "deadlock", "operations")
 DIRECT = ("setnx", "hash")
 RENEWED_LOCKS = 10000
 IDLE_SESSIONS = 19000
@@ -202,6 +211,21 @@ class Bench:
                      f"{result['bytes_per_session']:,.0f}",
                      f"{cpu / sessions:.1f}"]])
 
+    def shared(self):
+        kinds.shared(self, 20 if FULL else 5)
+
+    def queue(self):
+        kinds.queue(self, ROUNDS, 3 * SECONDS)
+
+    def restart(self):
+        restart.run(self)
+
+    def deadlock(self):
+        deadlock.run(self)
+
+    def operations(self):
+        operations.run(self)
+
     def run(self):
         with RedisServer() as self.redis:
             self.say(machine(self.redis))
@@ -223,7 +247,7 @@ def main():
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--json", metavar="FILE",
                         help="every single result as well")
-    parser.add_argument("--only", action="append", choices=PARTS)
+    parser.add_argument("--only", action="append", choices=PARTS + LONG_PARTS)
     options = parser.parse_args()
     if not have(loadgen_path()):
         print(f"{loadgen_path()} is not built", file=sys.stderr)

@@ -13,7 +13,6 @@ run = {
   "writes": [{lock, id, base, fence, t}...]  what the resource has accepted
   "final": {lock: id}                   what the resource has in the end
   "world": [event...]                   what the runner did, in order
-  "drained": [[lock, fence]...]         what stopping brokers gave back
 }
 
 Events of a client (each with t, e):
@@ -31,9 +30,6 @@ Events of the world:
                                 None: all; `split`: two masters at once
   heal   until; probe lock from to    to None: was not granted
   broken what                   a server ended by itself, or another finding
-
-A stopping broker gives back, at the end of its grace, what clients hold that
-may not have heard of it: such a hold may overlap with the next (`drained`).
 
 Overlaps and lost plain updates within an excuse (and a lease and the grace
 after it) are counted under its cause. The order of fences is excused only
@@ -98,17 +94,9 @@ class Verdict:
 class Excuses:
     """What could not be promised, and when."""
 
-    def __init__(self, world, margin, drained=()):
+    def __init__(self, world, margin):
         self.events = [e for e in world if e["e"] == "excuse"]
         self.margin = margin
-        self.drained = {tuple(pair) for pair in drained}
-
-    def drain(self, lock, fences):
-        """Where one of these was given back by a broker that stopped."""
-        for fence in fences:
-            if (lock, fence) in self.drained:
-                return "not heard of a drain"
-        return None
 
     def cause(self, lock, begin, end=None, order=False):
         """The cause that covers any of begin .. end at that lock, or None."""
@@ -201,8 +189,7 @@ def check_mutex(lock, holds, run, excuses, verdict):
     latest = None
     for hold in sorted(holds, key=lambda h: (h.begin, h.fence)):
         if latest is not None and hold.begin < latest.end:
-            cause = excuses.cause(lock, hold.begin) or \
-                excuses.drain(lock, [latest.fence])
+            cause = excuses.cause(lock, hold.begin)
             if cause:
                 verdict.excused[f"overlap, {cause}"] += 1
             elif latest.why in ("lost", "closed") and \
@@ -253,13 +240,6 @@ def check_fences(lock, grants, holds, excuses, verdict):
             verdict.violation("fence", f"{lock}: {before} and later {after}")
 
 
-def rivals(accepted, name):
-    """The fences of the writes that knew of the same one before them."""
-    base = accepted[name]["base"] if name in accepted else None
-    return [write["fence"] for write in accepted.values()
-            if name in accepted and write["base"] == base]
-
-
 def check_writes(run, excuses, verdict):
     """All acknowledged updates are in what the resource has in the end."""
     accepted = {write["id"]: write for write in run["writes"]}
@@ -286,8 +266,7 @@ def check_writes(run, excuses, verdict):
         cause = None
         if not fenced:
             cause = excuses.cause(lock, write["t"],
-                                  write["t"] + run["lease"]) or \
-                excuses.drain(lock, rivals(accepted, write["id"]))
+                                  write["t"] + run["lease"])
         if cause:
             verdict.excused[f"lost update, {cause}"] += 1
         else:
@@ -339,8 +318,7 @@ def check_liveness(run, holds, verdict):
 def check(run):
     """The verdict on one run."""
     verdict = Verdict()
-    excuses = Excuses(run["world"], run["lease"] + run["grace"],
-                      run.get("drained", ()))
+    excuses = Excuses(run["world"], run["lease"] + run["grace"])
     holds = collections.defaultdict(list)
     grants = collections.defaultdict(list)
     for client, events in run["histories"].items():

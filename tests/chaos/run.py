@@ -19,8 +19,7 @@ what they believe; checker.py judges it as three workloads:
            whatever happens
 
 What this version does not promise (grants at once after a failover, wiped data,
-a clock set forward; a hold that a stopping broker gives back while its client
-cannot hear of it) is excused by its cause, for the locks and the time
+a clock set forward) is excused by its cause, for the locks and the time
 concerned, and counted. Anything else is a violation; the histories are then
 kept. As root all runs in namespaces of its own, each server on a host
 of its own; without, cuts and the full disk are left out, and relays make what
@@ -36,7 +35,6 @@ import collections
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import socket
@@ -56,7 +54,6 @@ from harness.processes import sweep_folders, temp_folder  # noqa: E402
 from worker import Worker  # noqa: E402
 from world import World  # noqa: E402
 
-DRAINED = re.compile(r'event=lost lock="([^"]+)" fence=(\d+) reason=drain')
 GRACE = 1.5         # s on top of the lease in which a loss may show
 LATE_READ = 0.5     # s that a LOST may lie unread in a running client
 UNOBTAINABLE = 3.0  # s on top of the lease that a lock may be away from all
@@ -133,12 +130,6 @@ def final_values(world):
     return values
 
 
-def drained_of(world):
-    """What brokers gave back at the end of their grace: lock and fence."""
-    return [[lock, int(fence)] for broker in world.brokers
-            for lock, fence in DRAINED.findall(broker.process.log())]
-
-
 def gather(world, chaos):
     """The run, as checker.py wants it."""
     histories = {worker.name: read_lines(worker.history)
@@ -148,8 +139,7 @@ def gather(world, chaos):
         "lease": world.lease, "grace": GRACE, "late_read": LATE_READ,
         "unobtainable": world.lease + UNOBTAINABLE,
         "histories": histories, "writes": read_lines(world.register_log),
-        "final": final_values(world), "world": world.events,
-        "drained": drained_of(world)}
+        "final": final_values(world), "world": world.events}
 
 
 def stop_clients(world):

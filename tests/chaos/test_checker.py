@@ -15,7 +15,6 @@ class Story:
         self.final = {}
         self.world = []
         self.tags = 0
-        self.drained = []
 
     def note(self, client, kind, at, **more):
         events = self.histories.setdefault(
@@ -55,8 +54,7 @@ class Story:
         return checker.check(copy.deepcopy({
             "lease": 3.0, "grace": 1.0, "late_read": 0.5, "unobtainable": 5.0,
             "histories": self.histories, "writes": self.writes,
-            "final": self.final, "world": self.world,
-            "drained": self.drained}))
+            "final": self.final, "world": self.world}))
 
 
 class CheckerCase(unittest.TestCase):
@@ -153,15 +151,6 @@ class MutexTest(CheckerCase):
         self.story.excuse("failover", 12.5, 20.0, ["mutex/0"])  # later
         self.assert_found("overlap")
 
-    def test_given_back_by_a_broker_that_stops(self):
-        self.story.hold("a", "mutex/0", 1.0, 2.0, 10)
-        self.story.hold("b", "mutex/0", 1.9, 3.0, 11)
-        self.story.drained = [["mutex/0", 9], ["mutex/1", 10]]
-        self.assert_found("overlap")
-        self.story.drained.append(["mutex/0", 10])
-        self.assertEqual(
-            self.assert_clean().excused["overlap, not heard of a drain"], 1)
-
     def test_a_lost_may_be_read_a_little_late(self):
         self.story.hold("a", "mutex/0", 1.0, 2.0, 10, why="lost")
         self.story.hold("b", "mutex/0", 1.9, 3.0, 11)
@@ -249,16 +238,8 @@ class WriteTest(CheckerCase):
         verdict = self.assert_clean()
         self.assertEqual(verdict.excused["lost update, data lost"], 1)
 
-    def test_lost_update_after_a_drain(self):
-        self.lose("set/0")
-        self.story.drained = [["set/0", 7]]
-        self.assert_found("lost update")
-        self.story.drained = [["set/0", 5]]
-        self.assert_clean()
-
     def test_fenced_is_never_excused(self):
         self.lose("fenced/0")
-        self.story.drained = [["fenced/0", 5]]
         self.story.excuse("data lost", 1.5, 1.6, split=True)
         self.assert_found("lost update")
 
