@@ -462,8 +462,7 @@ class Model(ScriptCase):
         moved = sum((client.lock.seen for client in clients),
                     collections.Counter())
         print(f"sessions that moved: {dict(moved)}")
-        for what in ("waiter", "turn", "shared", "broken", "given",
-                     "anew"):
+        for what in ("waiter", "shared", "broken", "anew"):
             self.assertGreater(moved[what], 0, what)
         for count in (self.squeezed, suspended, barred, self.mores,
                       self.cuts, self.together - 5,
