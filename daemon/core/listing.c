@@ -120,6 +120,8 @@ listing_show_done(struct core *core, struct op *op)
     }
     reply_pair_number(&reply, "holders", result->holders);
     reply_pair_number(&reply, "waiters", result->waiters);
+    if (result->delay_ms > 0)
+        reply_pair_number(&reply, "delay_ms", result->delay_ms);
     answer_end(core, pending->session, &reply);
     pending_free(core, pending);
 }

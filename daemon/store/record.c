@@ -440,6 +440,9 @@ record_read_tickets(struct record_reader *reader, struct op *op,
     result->limit = (uint32_t)get_uint(head + 4, 4);
     result->used = (uint32_t)get_uint(head + 44, 4);
     result->typical_ms = (uint32_t)get_uint(head + 52, 4);
+    uint64_t delay_until_ms = get_double(head + 72);
+    if (delay_until_ms > time_us / 1000)
+        result->delay_ms = delay_until_ms - time_us / 1000;
     if (n > room || width < TICKET_BYTES || granted > live)
         return false;
     result->holders = granted;
@@ -450,9 +453,11 @@ record_read_tickets(struct record_reader *reader, struct op *op,
         const char *at = take(reader, width);
         if (at == NULL || !read_ticket(at, width, time_us / 1000, ticket))
             return false;
-        /* What is over has not been struck out yet, but is no hold. */
-        if (ticket->granted && ticket->ttl_ms == 0)
-            result->holders -= result->holders > 0;
+        /* What is over has not been struck out yet, but is none any more. */
+        uint32_t *counted =
+            ticket->granted ? &result->holders : &result->waiters;
+        if (ticket->ttl_ms == 0)
+            *counted -= *counted > 0;
         else
             result->ticket_count++;
     }

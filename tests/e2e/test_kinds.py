@@ -145,7 +145,8 @@ class DelayTest(KindsCase):
         other, _ = self.delayed(lambda holder: holder.kill())
         self.wait_until(lambda: other.ok("SHOW d").get("state") == "free",
                         what="the holder is gone")
-        other.ok("SHOW d", waiters=1)
+        left = other.ok("SHOW d", waiters=1).number("delay_ms")
+        self.assertTrue(0 < left <= 3600000, left)
         self.connect().err("LOCK d wait=0", "BUSY")
 
     def test_not_after_unlock(self):
@@ -162,6 +163,23 @@ class DelayTest(KindsCase):
         tag = self.waits(other, "LOCK d")
         holder.kill()
         self.assertTrue(other.wait(tag).ok)
+
+
+class ShowTest(KindsCase):
+    lease = "1s"
+
+    def test_waiters_of_a_killed_broker(self):
+        """They are not listed when their life is over, held or not."""
+        doomed, other = self.brokers
+        holder = self.connect(other)
+        holder.ok("LOCK s")
+        self.waits(self.connect(doomed), "LOCK s")
+        self.assertEqual(holder.ok("SHOW s")["waiters"], "1")
+        doomed.kill()
+        reply = self.wait_until(
+            lambda: (found := holder.ok("SHOW s"))["waiters"] == "0" and found,
+            what="the waiter is over")
+        self.assertEqual(len(reply.items), 1)
 
 
 class NamesTest(KindsCase):
