@@ -569,8 +569,13 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
         }
         return;
     }
-    if (link->state == LINK_READY && now_us >= link->spoke_us + PING_AFTER_US)
+    if (link->state != LINK_READY || now_us < link->spoke_us + PING_AFTER_US)
+        return;
+    /* Who has long asked nothing has to hear of it where the clock steps. */
+    if (link->index == LINK_SUBSCRIBER)
         LINK_SEND(store, link, CALL_PING, now_us, TEXT("PING"));
+    else
+        LINK_SEND(store, link, CALL_TIME, now_us, TEXT("TIME"));
 }
 
 uint64_t

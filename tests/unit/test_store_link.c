@@ -325,14 +325,48 @@ START_TEST(pings_when_idle)
 
     (void)srig_next(rig, 0);
     srig_pass(rig, 3001);
-    expect(rig, 0, "PING");
+    expect(rig, 0, "TIME");
     srig_answer(rig, 0);
     expect(rig, 0, "");
     srig_pass(rig, 3000);
-    expect(rig, 0, "PING");
+    expect(rig, 0, "TIME");
     expect(rig, 0, "");
     srig_pass(rig, 2001);
     ck_assert_uint_eq(rig->links[0].closes, 1);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* What the header of a call on one lock says that TIME will be. */
+static double
+expected_time(struct srig *rig)
+{
+    double expected;
+
+    srig_op(rig, OP_ACQUIRE, 0);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    memcpy(&expected, rig->words[4].at + 28, sizeof(expected));
+    srig_results(rig, 0, 1, RECORD_OK);
+    return expected;
+}
+
+/* A Redis whose clock has stepped back carries out what is late by ours. */
+START_TEST(clock_steps_while_idle)
+{
+    struct srig *rig = srig_single();
+    struct resp time[] = {
+        {.type = RESP_STRING, .text = TEXT("1600000000")},
+        {.type = RESP_STRING, .text = TEXT("7")},
+    };
+
+    (void)srig_next(rig, 0);
+    srig_pass(rig, 3001);
+    expect(rig, 0, "TIME");
+    srig_reply(
+        rig, 0, &(struct resp){.type = RESP_ARRAY, .item = time, .count = 2});
+    ck_assert_double_eq(expected_time(rig), 1600000000000007.0);
     srig_end(rig);
 }
 
@@ -507,6 +541,7 @@ store_link_suite(void)
     tcase_add_test(tests, predecessor_killed);
     tcase_add_test(tests, predecessor_of_another_run);
     tcase_add_test(tests, pings_when_idle);
+    tcase_add_test(tests, clock_steps_while_idle);
     tcase_add_test(tests, reply_to_nothing);
     tcase_add_test(tests, hints);
     tcase_add_test(tests, news);
