@@ -274,6 +274,28 @@ session_gives_back(const struct session *session)
            (session->state == SESSION_CLOSING && !session_keeps(session));
 }
 
+/* IDLE: the first request of those that stand at it. */
+static void
+idle_serve(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (pending->command == COMMAND_LOCK)
+        ticket_begin(core, ticket, pending);
+    else if (pending->command == COMMAND_CLAIM)
+        claim_begin(core, ticket, pending);
+    else
+        pending_error(
+            core, pending, ticket->lost ? ERROR_LOST : ERROR_NOTHELD, NULL);
+}
+
+/* LEAVING: whether the request is about the hold that was lost. */
+static bool
+is_about_lost(const struct ticket *ticket, const struct pending *pending)
+{
+    if (!ticket->lost || pending == NULL || pending->command == COMMAND_LOCK)
+        return false;
+    return pending->command != COMMAND_CLAIM || pending->fence == ticket->fence;
+}
+
 /* Serves what can be served now. The ticket may be gone afterwards. */
 void
 ticket_advance(struct core *core, struct ticket *ticket)
@@ -295,10 +317,7 @@ ticket_advance(struct core *core, struct ticket *ticket)
                 ticket_refuse_impatient(core, ticket);
             return;
         case TICKET_LEAVING:
-            if (!ticket->lost || pending == NULL ||
-                pending->command == COMMAND_LOCK ||
-                (pending->command == COMMAND_CLAIM &&
-                    pending->fence != ticket->fence))
+            if (!is_about_lost(ticket, pending))
                 return;
             pending_error(core, pending, ERROR_LOST, NULL);
             break;
@@ -309,13 +328,7 @@ ticket_advance(struct core *core, struct ticket *ticket)
             }
             if (pending_stands(pending))
                 return;
-            if (pending->command == COMMAND_LOCK)
-                ticket_begin(core, ticket, pending);
-            else if (pending->command == COMMAND_CLAIM)
-                claim_begin(core, ticket, pending);
-            else
-                pending_error(core, pending,
-                    ticket->lost ? ERROR_LOST : ERROR_NOTHELD, NULL);
+            idle_serve(core, ticket, pending);
             break;
         case TICKET_HELD:
             if (!hold_advance(core, ticket, pending))
