@@ -42,6 +42,11 @@ void check_excuse(struct check *check, enum fault cause);
 void check_broken(struct check *check, enum promise promise, uint64_t since_us,
     const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* From when on causes count for what a lock is like now: `since_us`, or before,
+ * since a lock-delay that comes from a host with another clock lasts longer. */
+uint64_t check_since(
+    const struct check *check, uint32_t lock, uint64_t since_us);
+
 /* What a client believes to hold. `limit`: permits of a semaphore; 0: none. */
 struct check_hold {
     uint32_t lock;

@@ -30,8 +30,9 @@ owner_find(const struct check *check, const uint8_t session[16], uint32_t word)
 {
     uint32_t at = check->owner_table[owner_hash(session, word)];
 
-    while (at != NONE && (check->owners[at].word != word ||
-                             memcmp(check->owners[at].session, session, 16)))
+    while (
+        at != NONE && (check->owners[at].word != word ||
+                          memcmp(check->owners[at].session, session, 16) != 0))
         at = check->owners[at].next;
     return at;
 }

@@ -218,11 +218,34 @@ grant_missed(
     return false;
 }
 
-/* What is wrong with a record in itself; NULL: nothing. One that has `moved`
- * from another server is as it was there, and time has passed. */
+/*
+ * Whether nobody has gone along the queue since the version before: only
+ * holders have changed, by a renewal or a BREAK. Who could be granted it since
+ * a waiter before it died is granted it by whoever asks next.
+ */
+static bool
+queue_untouched(const struct version *before, const struct version *version)
+{
+    if (!before->known || before->live != version->live ||
+        before->fence != version->fence || before->arrival != version->arrival)
+        return false;
+    for (uint32_t i = 0; i < version->live; i++) {
+        const struct stand *was = &before->stands[i];
+        const struct stand *is = &version->stands[i];
+        if (is->arrival != was->arrival || is->granted != was->granted ||
+            (!is->granted && (is->ends_ms != was->ends_ms ||
+                                 is->suspended != was->suspended ||
+                                 is->generation != was->generation)))
+            return false;
+    }
+    return true;
+}
+
+/* What is wrong with a record in itself; NULL: nothing. Of one that `stays` as
+ * it was, and of which time has passed, nobody need have been granted it. */
 static const char *
 record_wrong(
-    const struct record *record, const struct version *version, bool moved)
+    const struct record *record, const struct version *version, bool stays)
 {
     if (version->live != record->live)
         return "the count of the living is wrong";
@@ -232,7 +255,7 @@ record_wrong(
         return "the count of the permits is wrong";
     if (!grants_fit(record, version))
         return "those are granted it who do not fit together";
-    if (!moved && grant_missed(record, version, clock_ms(version->machine)))
+    if (!stays && grant_missed(record, version, clock_ms(version->machine)))
         return "somebody waits who could be granted it";
     return NULL;
 }
@@ -540,6 +563,40 @@ check_watched_true(struct check *check, uint32_t lock, uint64_t fence,
             lock, who, holders, fence, count, newest);
 }
 
+/* --- clocks that differ --------------------------------------------------- */
+
+/* The record came from another host: what its lock-delay lasts longer by that
+ * one's clock follows from whatever brought it here. */
+static void
+astray_note(
+    struct check *check, struct subject *subject, const struct machine *machine)
+{
+    const struct version *before = &subject->version;
+    uint64_t now_ms = clock_ms(machine);
+
+    if (!before->known || before->machine == machine ||
+        before->delay_ms <= now_ms)
+        return;
+    subject->astray_since_us = 0;
+    for (unsigned i = 0; i < FAULT_COUNT; i++)
+        if ((LOSSES >> i & 1) != 0 && check->excused_us[i] != WORLD_NEVER &&
+            check->excused_us[i] > subject->astray_since_us)
+            subject->astray_since_us = check->excused_us[i];
+    subject->astray_until_us =
+        check->world->now_us + (before->delay_ms - now_ms) * 1000;
+}
+
+uint64_t
+check_since(const struct check *check, uint32_t lock, uint64_t since_us)
+{
+    const struct subject *subject = subject_of(check, lock);
+
+    if (check->world->now_us < subject->astray_until_us &&
+        subject->astray_since_us > 0 && subject->astray_since_us < since_us)
+        return subject->astray_since_us;
+    return since_us;
+}
+
 /* --- a record ------------------------------------------------------------- */
 
 /* The number of a lock from its key, PREFIX:{NAME}; false: not one. */
@@ -560,10 +617,11 @@ record_judge(struct check *check, uint32_t lock, const struct record *record,
     struct version *version, const char *wrong)
 {
     const struct version *before = &subject_of(check, lock)->version;
+    bool moved = before->machine != version->machine;
 
     if (wrong == NULL)
-        wrong =
-            record_wrong(record, version, before->machine != version->machine);
+        wrong = record_wrong(
+            record, version, moved || queue_untouched(before, version));
     version->damaged = wrong != NULL;
     if (wrong != NULL && !before->damaged)
         broken_by(check, PROMISE_ORDER, DAMAGES, 0,
@@ -626,6 +684,7 @@ check_record(struct check *check, const struct machine *machine,
     }
     memset(&version, 0, offsetof(struct version, stands));
     version_forget(check, &subject->version, machine);
+    astray_note(check, subject, machine);
     version.known = true;
     version.machine = machine;
     version.fence = record.fence;

@@ -96,7 +96,9 @@ struct subject {
     uint64_t value_us;
     char writer[16];
     struct version version;
-    uint64_t delay_us; /* nobody may be granted it before */
+    uint64_t astray_since_us; /* the clock of its lock-delay became another */
+    uint64_t astray_until_us; /* so that it lasts until then */
+    uint64_t delay_us;        /* nobody may be granted it before */
     char delayed_by[16];
 
     struct {

@@ -63,7 +63,7 @@ task_cut(struct task *task, bool again)
 void
 client_cut(struct client *client)
 {
-    bool again[CLIENT_TASKS];
+    bool again[CLIENT_TASKS] = {false};
 
     for (uint32_t i = 0; i < client->task_count; i++)
         again[i] = asks_again(&client->tasks[i]);

@@ -469,6 +469,7 @@ answer_final(struct client *client, const struct request *request,
     case VERB_BREAK:
         if (a->code == NULL && !line_number(line, "holders", &items))
             wire_broken(client, line, "BREAK tells no number");
+        drill_ordered(client, request, a);
         break;
     case VERB_CLAIM:
         if (a->code == NULL)

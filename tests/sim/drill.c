@@ -243,7 +243,8 @@ drill_late(void *arg, uint64_t data)
     const struct task *unserved = drill_unserved(drill);
     if (unserved == NULL)
         return;
-    check_broken(fleet->world->check, PROMISE_FREED, drill->true_from,
+    check_broken(fleet->world->check, PROMISE_FREED,
+        check_since(fleet->world->check, unserved->lock, drill->true_from),
         "lock-%" PRIu32 ": %s waits for it still, %" PRIu64 " us after %s",
         unserved->lock, unserved->who, fleet->world->now_us - drill->true_from,
         drill_plans[drill->kind].after);

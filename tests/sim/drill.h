@@ -68,6 +68,8 @@ struct drill {
     uint32_t lease_ms;  /* lease= of the holder, 0: none */
     uint32_t delay_ms;  /* delay= of it */
     uint32_t keep_ms;   /* keep= of its session */
+    uint64_t fence;     /* of the hold that is broken */
+    uint64_t order;     /* serial of that BREAK; 0: none */
     uint32_t second;    /* another lock, for those that are about two */
     struct task *mover; /* ref; whose connection ends, and that goes on */
     const struct outlook *watcher; /* ref; of a client that takes no part */
@@ -111,6 +113,10 @@ void drill_failed(struct client *client);
 /* Its CLAIM is answered, or the LOCK that it has put again is queued. */
 void drill_claimed(struct task *task, bool ok);
 void drill_rejoined(struct task *task);
+
+/* A BREAK is answered. */
+void drill_ordered(struct client *client, const struct request *request,
+    const struct answer *a);
 
 /* --- for drill_kinds.c, drill_sessions.c, drill_rules.c ------------------- */
 

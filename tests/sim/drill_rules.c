@@ -23,24 +23,46 @@ drill_at(const struct fleet *fleet, uint64_t data, enum drill_stage stage)
 
 /* --- lock-delay and BREAK ------------------------------------------------- */
 
-/* An order of the heir's client. Where the hint of it is lost, the holder's
- * next renewal tells; `delay_us` after that the next one has the lock. */
+/*
+ * An order of the heir's client, `again` where it is not known what became of
+ * the first one. Where the hint of it is lost, the holder's next renewal tells;
+ * the lock-delay after that the next one has the lock.
+ */
 static void
-order_break(struct fleet *fleet, uint64_t delay_us)
+order_break(struct fleet *fleet, bool again)
 {
-    const struct drill *drill = &fleet->drill;
+    struct drill *drill = &fleet->drill;
     const struct world *world = fleet->world;
     struct client *client = drill->heir->client;
+    struct request *request = wire_begin(client, VERB_BREAK, NULL);
 
-    if (wire_begin(client, VERB_BREAK, NULL) == NULL) {
+    if (request == NULL) {
         drill_end(fleet);
         return;
     }
     wire_lock(client, drill->lock);
+    if (again) /* the heir may have it by now */
+        wire_pair(client, "fence", drill->fence);
     wire_end(client);
     wire_flush(client);
-    drill_frees(
-        fleet, drill_lease_us(world) / 3 + drill_prompt_us(world) + delay_us);
+    drill->order = request->serial;
+    drill_frees(fleet, drill_lease_us(world) / 3 + drill_prompt_us(world) +
+                           (uint64_t)drill->delay_ms * 1000);
+}
+
+void
+drill_ordered(struct client *client, const struct request *request,
+    const struct answer *a)
+{
+    struct fleet *fleet = client->fleet;
+    const struct drill *drill = &fleet->drill;
+
+    if (drill->stage != DRILL_FREES || drill->heir == NULL ||
+        drill->heir->client != client || drill->order != request->serial)
+        return;
+    if (a->code != NULL && (strcmp(a->code, "INDOUBT") == 0 ||
+                               strcmp(a->code, "UNAVAILABLE") == 0))
+        order_break(fleet, true);
 }
 
 bool
@@ -61,6 +83,7 @@ delay_acts(struct fleet *fleet)
     uint64_t delay_us = (uint64_t)drill->delay_ms * 1000;
     uint64_t way = world_below(world, 3);
 
+    drill->fence = holder->fence;
     drill->holder = NULL;
     if (way == 0) {
         drill_frees(fleet, drill_prompt_us(world));
@@ -73,14 +96,15 @@ delay_acts(struct fleet *fleet)
         drill_kill(fleet, holder);
         drill_frees(fleet, delay_us + drill_prompt_us(world));
     } else {
-        order_break(fleet, delay_us);
+        order_break(fleet, false);
     }
 }
 
 void
 break_acts(struct fleet *fleet)
 {
-    order_break(fleet, 0);
+    fleet->drill.fence = fleet->drill.holder->fence;
+    order_break(fleet, false);
 }
 
 static void
@@ -298,12 +322,18 @@ circle_granted(struct fleet *fleet, struct task *task)
 
 /* --- watches -------------------------------------------------------------- */
 
-/* A link to Redis may be found to be silent. */
+/*
+ * A link to Redis may be found to be silent, or a packet is sent again. Where
+ * that takes longer than a broker waits for an answer, it looks again after a
+ * pause of half a second.
+ */
 static uint64_t
 told_bound_us(const struct fleet *fleet)
 {
     const struct world *world = fleet->world;
 
+    if (world->plan.command_timeout_ms <= 200)
+        return drill_prompt_us(world);
     return (uint64_t)world->plan.command_timeout_ms * 1000 +
            drill_packets_us(world) + 200000;
 }

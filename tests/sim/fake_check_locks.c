@@ -171,8 +171,11 @@ static void
 standing_choose(struct check *check, const struct fake *fake, struct text key,
     bool living, struct standing *out)
 {
+    const char *name = key.at != NULL ? strchr(key.at, '{') : NULL;
+
+    require(name != NULL);
     memset(out, 0, sizeof(*out));
-    out->lock = (uint32_t)strtoul(strchr(key.at, '{') + 1, NULL, 10);
+    out->lock = (uint32_t)strtoul(name + 1, NULL, 10);
     identity_of((unsigned)check_below(check, 20), out->identity);
     memcpy(out->broker, "broker-", 7);
     out->broker[7] = (char)('0' + check_below(check, 3));

@@ -409,8 +409,8 @@ static void
 check_code(const struct asked *asked, const char *code)
 {
     static const char *const codes[COMMAND_COUNT] = {
-        [COMMAND_LOCK] = "BUSY TIMEOUT CANCELLED CONFLICT DEADLOCK UNAVAILABLE "
-                         "INDOUBT DRAINING LOST",
+        [COMMAND_LOCK] = ("BUSY TIMEOUT CANCELLED CONFLICT DEADLOCK "
+                          "UNAVAILABLE INDOUBT DRAINING LOST"),
         [COMMAND_UNLOCK] = "NOTHELD STALE LOST INDOUBT",
         [COMMAND_RENEW] = "NOTHELD STALE LOST CONFLICT UNAVAILABLE INDOUBT",
         [COMMAND_CLAIM] = "LOST UNAVAILABLE INDOUBT DRAINING",
