@@ -270,14 +270,8 @@ PLANTED = {
         "what is meant for one that is gone reaches who has its place"),
     "pendings-forgotten": (
         "daemon/core/ticket.c",
-        "                pending_error(core, pending,\n"
-        "                    ticket->lost ? ERROR_LOST : ERROR_NOTHELD, "
-        "NULL);\n"
-        "            break;",
-        "                pending_error(core, pending,\n"
-        "                    ticket->lost ? ERROR_LOST : ERROR_NOTHELD, "
-        "NULL);\n"
-        "            return;",
+        "            idle_serve(core, ticket, pending);\n            break;",
+        "            idle_serve(core, ticket, pending);\n            return;",
         "what was queued behind a request is never served"),
     "reentry-not-counted": (
         "daemon/core/hold.c", "    if (ticket->holds++ > 0)\n",
