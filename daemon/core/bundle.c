@@ -75,7 +75,6 @@ bundle_hold(
     if (ticket == NULL || ticket->state != TICKET_HELD ||
         ticket->fence != part->fence)
         return NULL;
-    require(ticket->bundled > 0);
     return ticket;
 }
 
@@ -87,7 +86,6 @@ bundle_leave(struct core *core, struct bundle *bundle)
         struct ticket *ticket = bundle_hold(core, bundle, i);
         if (ticket == NULL)
             continue;
-        ticket->bundled--;
         ticket->unattended = --ticket->holds == 0;
     }
     bundle->got = 0;
@@ -99,10 +97,8 @@ bundle_roll_back(struct core *core, struct bundle *bundle)
 {
     for (uint32_t i = 0; i < bundle->got; i++) {
         struct ticket *ticket = bundle_hold(core, bundle, i);
-        if (ticket == NULL)
-            continue;
-        ticket->bundled--;
-        ticket_give_back(core, ticket);
+        if (ticket != NULL)
+            ticket_give_back(core, ticket);
     }
     bundle->got = 0;
 }
@@ -186,45 +182,19 @@ bundle_refused(struct core *core, struct pending *part, enum error_code code,
     bundle_end(core, bundle);
 }
 
-/* The bundle of the ticket's session that has the ticket, and as which part. */
-static struct bundle *
-bundle_with(
-    const struct core *core, const struct ticket *ticket, uint32_t *place)
+/* A hold was lost that a bundle had: then nothing of it is to be had. */
+void
+bundle_lost(struct core *core, const struct pending *had)
 {
-    struct handle handle = slab_handle(&core->tickets, ticket);
+    struct bundle *bundle = bundle_of(core, had);
+    uint32_t place = 0;
 
-    LIST_EACH (link, &ticket->session->pendings) {
-        const struct pending *pending =
-            container_of(link, struct pending, session_link);
-        struct bundle *bundle = bundle_of(core, pending);
-        if (bundle == NULL)
-            continue;
-        for (*place = 0; *place < bundle->got; ++*place)
-            if (handle_equal(bundle->parts[*place].ticket, handle))
-                return bundle;
-    }
-    require(false);
-    return NULL;
-}
-
-/* A hold was lost that bundles had: then nothing of them is to be had. True:
- * the client knew nothing of that hold. */
-bool
-bundle_lost(struct core *core, struct ticket *ticket)
-{
-    bool unknown = ticket->bundled > 0 && ticket->holds == ticket->bundled;
-
-    while (ticket->bundled > 0) {
-        uint32_t place;
-        struct bundle *bundle = bundle_with(core, ticket, &place);
-        struct pending *part = bundle_part(core, bundle, bundle->got);
-        require(part != NULL);
-        bundle->parts[place].ticket = HANDLE_NONE;
-        ticket->bundled--;
-        ticket_cancel(core, part->ticket, part, ERROR_UNAVAILABLE,
-            "one of the names was had and lost again");
-    }
-    return unknown;
+    require(had->part == PART_HAD);
+    while (bundle_part(core, bundle, place) != had)
+        place++;
+    bundle->parts[place].ticket = HANDLE_NONE;
+    bundle_cancel(core, had, ERROR_UNAVAILABLE,
+        "one of the names was had and lost again");
 }
 
 /*
@@ -262,8 +232,8 @@ bundle_answer(
         require(ticket != NULL);
         by_position[bundle->parts[i].position] = ticket->fence;
         ttl_ms = us_min(ttl_ms, ticket_ttl_ms(core, ticket));
-        if (ticket->holds - ticket->bundled < holds)
-            holds = ticket->holds - ticket->bundled;
+        if (ticket->holds < holds)
+            holds = ticket->holds;
     }
     for (uint32_t i = 0; i < bundle->count; i++) {
         if (i > 0)
@@ -287,8 +257,7 @@ bundle_finish(struct core *core, struct bundle *bundle)
     for (uint32_t i = 0; i < bundle->count; i++) {
         struct ticket *ticket = bundle_hold(core, bundle, i);
         require(ticket != NULL);
-        ticket->bundled--;
-        if (whole->ask.hold_ms > 0 && ticket->holds - ticket->bundled == 1)
+        if (whole->ask.hold_ms > 0 && ticket->holds == 1)
             ticket_set_lease(core, ticket, whole->ask.hold_ms);
     }
     bundle_answer(core, bundle, whole);
@@ -318,7 +287,6 @@ bundle_granted(struct core *core, struct pending *part, struct ticket *ticket)
     struct bundle *bundle = bundle_of(core, part);
     struct bundle_part *place = &bundle->parts[bundle->got++];
 
-    ticket->bundled++;
     place->ticket = slab_handle(&core->tickets, ticket);
     place->fence = ticket->fence;
     part->part = PART_HAD;

@@ -34,7 +34,7 @@ answer_hold(struct core *core, struct pending *pending, struct ticket *ticket)
 
     reply_pair_number(&reply, "fence", ticket->fence);
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
-    reply_pair_number(&reply, "count", ticket->holds - ticket->bundled);
+    reply_pair_number(&reply, "count", ticket->holds);
     answer_end(core, pending->session, &reply);
     pending_free(core, pending);
 }
@@ -116,10 +116,12 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
     log_write(LOG_INFO, "lost", "lock=%s fence=%" PRIu64 " reason=%s",
         log_quote(name, sizeof(name), lock), ticket->fence, reason);
     ticket->lost = true;
-    bool unknown = ticket->session == NULL || ticket->unattended ||
-                   bundle_lost(core, ticket);
+    bool known = ticket->session != NULL && ticket_known_holds(ticket) > 0;
+    struct pending *had = ticket_pending(ticket);
+    if (had != NULL && had->part == PART_HAD)
+        bundle_lost(core, had);
     ticket->unattended = false;
-    if (!unknown) {
+    if (known) {
         struct reply reply = answer_event(core, EVENT_LOST);
         reply_word(&reply, lock);
         reply_pair_number(&reply, "fence", ticket->fence);
@@ -168,7 +170,7 @@ static void
 hold_event(
     struct core *core, const struct ticket *ticket, enum event_code event)
 {
-    if (ticket->session == NULL || ticket->holds == ticket->bundled)
+    if (ticket->session == NULL || ticket_known_holds(ticket) == 0)
         return;
     struct reply reply = answer_event(core, event);
     reply_word(&reply, text_make(ticket->lock->name, ticket->lock->name_len));
@@ -251,15 +253,12 @@ hold_lock(struct core *core, struct ticket *ticket, struct pending *pending)
     return hold_ask(core, ticket, pending, ticket->hard_end_us, false);
 }
 
-/*
- * It was granted to a connection that has ended, and nobody has asked since; or
- * for a request that is under way still.
- */
+/* It was granted to a connection that has ended, and nobody has asked since. */
 static bool
 hold_is_unattended(
     struct core *core, const struct ticket *ticket, struct pending *pending)
 {
-    if (!ticket->unattended && ticket->holds > ticket->bundled)
+    if (!ticket->unattended)
         return false;
     pending_error(core, pending, ERROR_NOTHELD, NULL);
     return true;
@@ -285,7 +284,7 @@ hold_unlock(struct core *core, struct ticket *ticket, struct pending *pending)
         return false;
     if (ticket->holds > 1) {
         ticket->holds--;
-        answer_count(core, pending, ticket->holds - ticket->bundled);
+        answer_count(core, pending, ticket->holds);
         return false;
     }
     pending->asked = true;
@@ -354,7 +353,7 @@ ticket_give_back(struct core *core, struct ticket *ticket)
 static void
 hold_claimed(struct core *core, struct ticket *ticket, struct pending *pending)
 {
-    ticket->holds = pending->holds + ticket->bundled;
+    ticket->holds = pending->holds;
     ticket->unattended = false;
     answer_hold(core, pending, ticket);
 }
@@ -423,7 +422,7 @@ hold_advance(struct core *core, struct ticket *ticket, struct pending *pending)
     }
     if (pending != NULL)
         return !pending_stands(pending) && !hold_serve(core, ticket, pending);
-    if (ticket->bundled == 0 && session_gives_back(ticket->session)) {
+    if (session_gives_back(ticket->session)) {
         count(core->counters, COUNTER_releases_by_death);
         ticket->unclean = ticket->session == NULL ||
                           ticket->session->bye_counter != COUNTER_closed_quit;

@@ -148,7 +148,7 @@ held_item(struct core *core, const struct pending *pending,
         &reply, "name", text_make(ticket->lock->name, ticket->lock->name_len));
     reply_pair_number(&reply, "fence", ticket->fence);
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
-    reply_pair_number(&reply, "count", ticket->holds - ticket->bundled);
+    reply_pair_number(&reply, "count", ticket_known_holds(ticket));
     reply_kind(&reply, &ticket->ask);
     reply_pair_if(&reply, "owner", ticket_owner(ticket));
     reply_pair_if(&reply, "note", ticket_note(ticket));
@@ -165,7 +165,7 @@ listing_held(struct core *core, struct pending *pending)
     LIST_EACH (link, &session->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, session_link);
         if (ticket->serial <= pending->cursor || ticket->state != TICKET_HELD ||
-            ticket->holds == ticket->bundled)
+            ticket_known_holds(ticket) == 0)
             continue;
         if (part == LISTING_MAX) {
             effects_add(core->effects, EFFECT_MORE,

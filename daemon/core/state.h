@@ -172,7 +172,6 @@ struct ticket {
     struct ask ask;
     /* of a hold */
     uint32_t holds;       /* re-entries and the first */
-    uint32_t bundled;     /* of them for requests that are under way still */
     uint64_t hard_end_us; /* of lease=, NEVER: none */
     uint64_t granted_us;
     uint64_t deadline_us; /* believed no longer than this */
@@ -417,6 +416,7 @@ void ticket_forget(struct core *core, struct ticket *ticket);
 void ticket_rebind(
     struct core *core, struct ticket *ticket, struct session *session);
 uint64_t ticket_ttl_ms(const struct core *core, const struct ticket *ticket);
+uint32_t ticket_known_holds(const struct ticket *ticket);
 struct text ticket_owner(const struct ticket *ticket);
 struct text ticket_note(const struct ticket *ticket);
 struct text ticket_client(const struct ticket *ticket);
@@ -464,7 +464,7 @@ void bundle_refused(struct core *core, struct pending *part,
     enum error_code code, const char *key, struct text value, const char *why);
 void bundle_granted(
     struct core *core, struct pending *part, struct ticket *ticket);
-bool bundle_lost(struct core *core, struct ticket *ticket);
+void bundle_lost(struct core *core, const struct pending *had);
 void bundle_abandon(struct core *core, struct pending *pending);
 bool bundle_waits(const struct core *core, const struct pending *part,
     const struct pending **whole, struct text *name);

@@ -197,6 +197,16 @@ ticket_asking(const struct ticket *ticket)
     return pending != NULL && pending->asked ? pending : NULL;
 }
 
+/* How often the client has it, as far as it knows: what a LOCK of several names
+ * has while the others are waited for is not its own yet. */
+uint32_t
+ticket_known_holds(const struct ticket *ticket)
+{
+    const struct pending *pending = ticket_pending(ticket);
+
+    return ticket->holds - (pending != NULL && pending->part == PART_HAD);
+}
+
 void
 ticket_set_state(
     struct core *core, struct ticket *ticket, enum ticket_state state)
@@ -484,7 +494,6 @@ ticket_leave_unattended(struct core *core, struct ticket *ticket)
     case TICKET_HELD:
         /* The next connection says how often it has it: a LOCK whose answer
          * was lost is put again, and is its first. */
-        require(ticket->bundled == 0);
         ticket->unattended = true;
         ticket->holds = 0;
         break;
