@@ -111,9 +111,9 @@ local function ticket_again(r, t, lease)
     ticket_store(r, t)
 end
 
--- Ends a hold that was broken, where its own session asks for the lock anew: it
--- does not believe in it any more.
-local function hold_break(r, t)
+-- Ends what the ticket's session has given up, since it asks for the lock anew:
+-- a hold that was broken, or a wait for the lock as another kind.
+local function ticket_drop(r, t)
     hold_over(r, t, now)
     if t.delay > 0 and bit.band(t.flags, CLAIMED) ~= 0 then
         r.delay = max(r.delay, now + t.delay)
@@ -130,19 +130,20 @@ local function ticket_standing(r, asked, flags, limit)
     end
     if not t and bit.band(flags, MOVES) ~= 0 then
         t = ticket_of_session(r, asked.identity, 0)
-        if t and bit.band(t.flags, BROKEN) ~= 0 then
-            if not ticket_move(r, t, asked.identity) then
-                return nil, MOVED_ON
-            end
-            hold_break(r, t)
-            t = nil
+        if not t then
+            return nil
         end
-        if t and (t.mode ~= asked.mode or t.permits ~= asked.permits or
-            r.limit ~= limit) then
+        local broken = bit.band(t.flags, BROKEN) ~= 0
+        local waits = bit.band(t.flags, GRANTED) == 0
+        local fits = not broken and t.mode == asked.mode and
+            t.permits == asked.permits and r.limit == limit
+        if not (fits or broken or waits) then
             return nil, CONFLICT
-        end
-        if t and not ticket_move(r, t, asked.identity) then
+        elseif not ticket_move(r, t, asked.identity) then
             return nil, MOVED_ON
+        elseif not fits then
+            ticket_drop(r, t)
+            return nil
         end
     end
     return t

@@ -180,12 +180,15 @@ hold_event(
     answer_end(core, ticket->session, &reply);
 }
 
-/* One more hold for the holder, with the same fence. */
+/* One more hold for the holder, with the same fence; or the first one of this
+ * connection, and then with its lease=. */
 static void
 hold_reenter(struct core *core, struct ticket *ticket, struct pending *pending)
 {
     if (ticket->holds++ > 0)
         count(core->counters, COUNTER_reentries);
+    else if (pending->ask.hold_ms > 0)
+        ticket_set_lease(core, ticket, pending->ask.hold_ms);
     ticket->unattended = false;
     answer_hold(core, pending, ticket);
 }

@@ -165,23 +165,23 @@ wait_is_ours(struct core *core, struct ticket *ticket)
     return !ticket->moving;
 }
 
-/* A LOCK is put again for what stands in the queue for it. */
-static bool
+/* A LOCK is put again for what stands in the queue for it; or for another kind
+ * of lock, and then that is given up first. */
+static void
 wait_attend(struct core *core, struct ticket *ticket, struct pending *pending)
 {
     if (ticket->ask.shared != pending->ask.shared ||
         ticket->ask.permits != pending->ask.permits ||
         ticket->ask.permits_max != pending->ask.permits_max) {
-        pending_error(core, pending, ERROR_CONFLICT,
-            "an earlier connection of this session waits for another kind");
-        return false;
+        ticket->unattended = false;
+        ticket_leave(core, ticket);
+        return;
     }
     pending->asked = true;
     ticket->ask.hold_ms = pending->ask.hold_ms;
     ticket->unattended = false;
     ticket->announced = false;
     ticket_refresh(core, ticket);
-    return true;
 }
 
 /* Serves an unattended wait: what is about a hold finds none. */
@@ -199,8 +199,10 @@ wait_advance(struct core *core, struct ticket *ticket)
             pending_error(core, pending, ERROR_LOST, NULL);
         else if (pending->command != COMMAND_LOCK)
             pending_error(core, pending, ERROR_NOTHELD, NULL);
-        else if (pending->wait_us > 0 && wait_attend(core, ticket, pending))
+        else if (pending->wait_us > 0) {
+            wait_attend(core, ticket, pending);
             break;
+        }
     }
     ticket_refuse_impatient(core, ticket);
 }
@@ -332,12 +334,12 @@ ticket_waits(
         ticket->announced = true;
         ticket_queued(core, pending, result);
     }
-    ticket_advance(core, ticket);
     if (ticket->hinted) {
         ticket->hinted = false;
         ticket_refresh(core, ticket);
     }
     ticket_arm(core, ticket);
+    ticket_advance(core, ticket);
 }
 
 /* The question could not be answered; the request is, by what is known. */

@@ -240,16 +240,13 @@ class Lock:
         ticket = self.find(call.who) if call.retry else None
         if ticket is None and call.moves:
             ticket = self.of_session(call.who)
-            if ticket and ticket.flags & BROKEN:
-                if not self.may_move(ticket, call):
-                    return self.refused(MOVED_ON, call, outcome)
+            status = self.moves(ticket, call) if ticket else OK
+            if status != OK:
+                return self.refused(status, call, outcome)
+            if ticket and self.given_up(ticket, call):
                 self.end_unclean(ticket)
                 self.seen["anew"] += 1
                 ticket = None
-            if ticket and not self.of_kind(ticket, call):
-                return self.refused(CONFLICT, call, outcome)
-            if ticket and not self.may_move(ticket, call):
-                return self.refused(MOVED_ON, call, outcome)
             if ticket:
                 ticket.who, ticket.broker = call.who, call.broker
         if ticket:
@@ -257,6 +254,17 @@ class Lock:
             self.serve(call, outcome, ticket)
             return self.about(ticket, outcome, call)
         return self.acquire_new(call, outcome)
+
+    def given_up(self, ticket, call):
+        """What is asked for now is not that."""
+        return ticket.flags & BROKEN or not self.of_kind(ticket, call)
+
+    def moves(self, ticket, call):
+        """Whether what stands there may be had, or be ended."""
+        held = ticket.granted and not ticket.flags & BROKEN
+        if held and not self.of_kind(ticket, call):
+            return CONFLICT
+        return OK if self.may_move(ticket, call) else MOVED_ON
 
     def end_unclean(self, ticket):
         """Nobody gives it back."""

@@ -321,6 +321,33 @@ class Nobody(Moves):
             self.assert_status(self.two.acquire(
                 KEY, again(0, 2), moves=True, **first), OK)
 
+    def test_a_wait_as_another_kind(self):
+        """It is given up, and the new one stands at the end."""
+        self.hold(who(9))
+        first = self.wait(who(0), self.one)
+        other = self.wait(who(1), self.one)
+        result = self.two.acquire(KEY, again(0, 2), moves=True, mode=SHARED)
+        self.assertEqual(result.status, WAITING)
+        self.assertGreater(result.arrival, other.arrival)
+        self.assertGreater(other.arrival, first.arrival)
+        self.assert_order(who(9), who(1), again(0, 2))
+
+    def test_a_wait_of_a_later_connection_as_another_kind(self):
+        self.hold(who(9))
+        self.wait(again(0, 2), self.two)
+        result = self.assert_untouched(lambda: self.one.acquire(
+            KEY, who(0), moves=True, mode=SHARED))
+        self.assert_status(result, MOVED_ON)
+
+    def test_the_only_wait_as_another_limit(self):
+        """Nobody else is there: the limit is that of who comes."""
+        self.hold(who(9), limit=3)
+        self.wait(who(0), self.one, limit=3, permits=3)
+        self.age(LEASE)
+        result = self.two.acquire(KEY, again(0, 2), moves=True)
+        self.assert_status(result, OK)
+        self.assert_order(again(0, 2))
+
     def test_generations_are_numbers(self):
         """Little-endian bytes do not grow with them."""
         for take in self.both():

@@ -378,6 +378,18 @@ ticket_again(const struct net *net, struct net_entry *entry, uint32_t lease_ms)
         entry->ends_us = ends_us;
 }
 
+static void
+ticket_drop(const struct net *net, struct net_record *record,
+    struct net_entry *entry, bool unclean)
+{
+    uint64_t delay_us = net->now_us + 1000 * (uint64_t)entry->delay_ms;
+
+    if (entry->granted && entry->claimed && unclean && entry->delay_ms > 0 &&
+        delay_us > record->delay_until_us)
+        record->delay_until_us = delay_us;
+    strike(record, (unsigned)(entry - record->queue));
+}
+
 /* The ticket that stands already; or none, and *status where that is final. */
 static struct net_entry *
 ticket_standing(struct net *net, struct net_record *record,
@@ -391,14 +403,17 @@ ticket_standing(struct net *net, struct net_record *record,
     entry = ticket_of_session(record, op, 0);
     if (entry == NULL)
         return NULL;
-    if (entry->shared != op->ask.shared || entry->permits != op->ask.permits ||
-        record->limit != op->ask.permits_max) {
+    bool fits = !entry->broken && entry->shared == op->ask.shared &&
+                entry->permits == op->ask.permits &&
+                record->limit == op->ask.permits_max;
+    if (!fits && !entry->broken && entry->granted)
         *status = OP_CONFLICT;
-        return NULL;
-    }
-    if (ticket_move(net, entry, job))
+    else if (!ticket_move(net, entry, job))
+        *status = OP_MOVED;
+    else if (fits)
         return entry;
-    *status = OP_MOVED;
+    else
+        ticket_drop(net, record, entry, true);
     return NULL;
 }
 
@@ -470,11 +485,7 @@ execute_release(struct net *net, struct net_record *record, struct net_job *job)
     job->result.status = OP_GONE;
     if (entry == NULL || (op->fence > 0 && entry->fence != op->fence))
         return;
-    uint64_t delay_us = net->now_us + 1000 * (uint64_t)entry->delay_ms;
-    if (entry->granted && entry->claimed && op->unclean &&
-        entry->delay_ms > 0 && delay_us > record->delay_until_us)
-        record->delay_until_us = delay_us;
-    strike(record, (unsigned)(entry - record->queue));
+    ticket_drop(net, record, entry, op->unclean);
     (void)serve(net, record, job, NULL);
     job->result.status = OP_OK;
 }

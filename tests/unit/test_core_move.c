@@ -292,6 +292,55 @@ START_TEST(wait_put_again)
 
 END_TEST
 
+/* It is put again for another kind of lock: the place is given up first. */
+START_TEST(wait_put_again_otherwise)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_wait(rig, s, "1 LOCK a");
+    rig_event(rig, s, CORE_DROP);
+    resume(rig, s, t, 2, "", resumed);
+    rig_say(rig, t, "1 LOCK a mode=shared");
+    /* Perhaps it was its turn meanwhile: that is asked first. */
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_WAITING);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    ck_assert(op->ask.shared);
+    rig_granted(rig, op, 7);
+    rig_expect(rig, t, "1 OK fence=7 ttl_ms=~ count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* The first LOCK of what an earlier connection had says how long it is had. */
+START_TEST(put_again_with_lease)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_event(rig, s, CORE_DROP);
+    resume(rig, s, t, 2, "", resumed);
+    rig_say(rig, t, "1 LOCK a lease=900");
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_expect(rig, t, "1 OK fence=5 ttl_ms=889 count=1");
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert(op->sets_end);
+    rig_granted(rig, op, 5);
+    rig_say(rig, t, "2 RENEW a lease=500");
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_expect(rig, t, "2 OK ttl_ms=~");
+    rig_pass(rig, 600);
+    rig_expect(rig, t, "* LOST a fence=5 reason=expired");
+    rig_end(rig);
+}
+
+END_TEST
+
 /* DRAIN: nothing is released, all is renewed once more and forgotten. */
 START_TEST(drained)
 {
@@ -332,6 +381,8 @@ core_move_suite(void)
     tcase_add_test(tests, claimed_too_late);
     tcase_add_test(tests, resume_refused);
     tcase_add_test(tests, wait_put_again);
+    tcase_add_test(tests, wait_put_again_otherwise);
+    tcase_add_test(tests, put_again_with_lease);
     tcase_add_test(tests, drained);
     suite_add_tcase(suite, tests);
     return suite;

@@ -633,6 +633,20 @@ ask_for_kind(struct asked *asked, char *line, size_t room)
     }
 }
 
+/* From the sending of a LOCK on: a hold of an earlier connection that has not
+ * been claimed here may be given back for want of an answer. */
+static void
+stake(const struct client *client, const struct asked *asked,
+    struct belief *belief)
+{
+    if (belief->held && !attached(client, belief))
+        belief->held = false;
+    if (!asked->shared)
+        return;
+    belief->sharing++;
+    belief->shared_us = world.net.now_us;
+}
+
 static void
 client_lock(struct client *client)
 {
@@ -665,11 +679,8 @@ client_lock(struct client *client)
     len = (int)strlen(line);
     snprintf(line + len, sizeof(line) - (size_t)len, "%s%s%s%s",
         waits[wait].key, rest[pick(10)], asked->owner ? " owner=w" : "", "");
-    for (unsigned i = 0; asked->shared && i < asked->names; i++) {
-        struct belief *belief = &client->beliefs[asked->locks[i]][asked->owner];
-        belief->sharing++;
-        belief->shared_us = world.net.now_us;
-    }
+    for (unsigned i = 0; i < asked->names; i++)
+        stake(client, asked, &client->beliefs[asked->locks[i]][asked->owner]);
     say(client, line);
 }
 
