@@ -217,6 +217,14 @@ lease_before(const struct check *check, uint64_t at_us)
     return at_us > lease_us ? at_us - lease_us : 0;
 }
 
+bool
+check_was_replaced(const struct check *check, uint64_t since_us)
+{
+    uint64_t at_us = check->excused_us[FAULT_failover];
+
+    return at_us > 0 && at_us >= lease_before(check, since_us);
+}
+
 void
 check_deed(struct check *check, enum deed deed)
 {

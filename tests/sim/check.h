@@ -83,6 +83,10 @@ void check_doom(
 /* Whether an order has taken the hold of that fence away. */
 bool check_is_broken(const struct check *check, uint32_t lock, uint64_t fence);
 
+/* Whether a master was replaced up to a lease before `since_us`, or later: what
+ * that one has written and answered after its time is not seen here. */
+bool check_was_replaced(const struct check *check, uint64_t since_us);
+
 /* A hold ends uncleanly that surely stood at `stood_us`: nobody is granted the
  * lock for `delay_ms` after that. */
 void check_delays(struct check *check, uint32_t lock, uint64_t stood_us,

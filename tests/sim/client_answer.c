@@ -163,7 +163,8 @@ lock_refused_for(
         check_deed(check, DEED_CONFLICT);
         if (!request->misfits && task_remnant(task, a->lock) == NULL &&
             !check_conflicts(
-                check, a->lock, request->wish.limit, task->true_asked))
+                check, a->lock, request->wish.limit, task->true_asked) &&
+            !check_was_replaced(check, task->true_asked))
             task_odd(task, PROMISE_ANSWERED, request, a, "it would have fit");
     }
     if (strcmp(a->code, "DEADLOCK") == 0) {
@@ -244,7 +245,7 @@ hold_refused(
             task_odd(task, PROMISE_ANSWERED, request, a, "it has a lease=");
     } else if (unlock && (strcmp(a->code, "INDOUBT") == 0 ||
                              strcmp(a->code, "INTERNAL") == 0)) {
-        if (task->count > 1)
+        if (task->count > 1 && !task->client->draining)
             task_odd(task, PROMISE_ANSWERED, request, a, "an inner UNLOCK");
         if (task->count > 0 && !request->stale)
             task_gone(task);

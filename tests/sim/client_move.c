@@ -34,10 +34,26 @@ asks_again(const struct task *task)
     return task->state == TASK_ASKING && !cancelled && task->wish.wait_ms != 0;
 }
 
+/*
+ * The broker has seen the connection stand when it answered what was sent at
+ * proven_us. It may have seen the end of it any time after, and keeps what was
+ * held for so long.
+ */
+static void
+task_leaves_broker(struct task *task)
+{
+    const struct client *client = task->client;
+    uint64_t end_us = client->proven_us + (uint64_t)client->keep_ms * 990;
+
+    if (task->here && task->deadline_us > end_us)
+        deadline_move(task, end_us);
+    task->here = false;
+}
+
 static void
 task_cut(struct task *task, bool again)
 {
-    task->here = false;
+    task_leaves_broker(task);
     task->claims = false;
     task->outstanding = 0;
     task->locks = 0;

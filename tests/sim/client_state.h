@@ -309,6 +309,7 @@ bool task_lost(struct client *client, uint32_t lock, uint32_t owner,
     uint64_t fence, const char *reason);
 
 void task_confirm(struct task *task);
+void deadline_move(struct task *task, uint64_t deadline_us);
 void deadline_set(struct task *task, uint64_t base_us, uint64_t ttl_ms);
 void belief_begin(struct task *task);
 void belief_end(struct task *task);

@@ -146,6 +146,16 @@ late_write(void *arg, uint64_t data)
         task->late.value, task->who);
 }
 
+/* By the client's clock. */
+void
+deadline_move(struct task *task, uint64_t deadline_us)
+{
+    task->deadline_us = deadline_us;
+    if (task->belief != 0)
+        check_until(world_of(task)->check, task->belief,
+            machine_when(task->client->machine, deadline_us));
+}
+
 /* What was told at `base_us` of the client's clock holds for so long. */
 void
 deadline_set(struct task *task, uint64_t base_us, uint64_t ttl_ms)
@@ -155,10 +165,8 @@ deadline_set(struct task *task, uint64_t base_us, uint64_t ttl_ms)
     uint64_t deadline_us = base_us + ttl_ms * 990;
     uint64_t due_us = base_us + ttl_ms * 1000 / 3;
 
-    task->deadline_us = deadline_us < task->cap_us ? deadline_us : task->cap_us;
-    if (task->belief != 0)
-        check_until(client->world->check, task->belief,
-            machine_when(client->machine, task->deadline_us));
+    deadline_move(
+        task, deadline_us < task->cap_us ? deadline_us : task->cap_us);
     if (due_us < client->ping_due_us)
         client->ping_due_us = due_us;
     client_arm(client);
@@ -301,10 +309,7 @@ task_send_renew(struct task *task, uint64_t asked_ms)
         task->cap_us = end_us;
     if (task->cap_us >= task->deadline_us)
         return true;
-    task->deadline_us = task->cap_us;
-    if (task->belief != 0)
-        check_until(world->check, task->belief,
-            machine_when(client->machine, task->deadline_us));
+    deadline_move(task, task->cap_us);
     client_arm(client);
     return true;
 }
@@ -677,7 +682,8 @@ task_lost(struct client *client, uint32_t lock, uint32_t owner, uint64_t fence,
         return client->generation > 1; /* an earlier connection had it */
     if (strcmp(reason, "broken") == 0) {
         check_deed(world->check, DEED_BROKEN);
-        if (!check_is_broken(world->check, lock, fence))
+        if (!check_is_broken(world->check, lock, fence) &&
+            !check_was_replaced(world->check, world->now_us))
             check_broken(world->check, PROMISE_TOLD, world->now_us,
                 "%s: lock-%" PRIu32 " was not broken", task->who, lock);
     }

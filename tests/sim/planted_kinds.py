@@ -102,8 +102,8 @@ PLANTED = {
         "a claim does not find what another broker has"),
     "claim-forgets-count": (
         "daemon/core/hold.c",
-        "    ticket->holds = pending->holds + ticket->bundled;\n",
-        "    ticket->holds = 1 + ticket->bundled;\n",
+        "    ticket->holds = pending->holds;\n",
+        "    ticket->holds = 1;\n",
         "a claim forgets re-entries"),
     "kept-is-released": (
         "daemon/core/session.c",
@@ -133,17 +133,18 @@ PLANTED = {
          "    if (over)\n        session_free(core, session, counter);\n")),
     "several-kept": (
         "daemon/core/bundle.c",
-        "        ticket->bundled--;\n        ticket_give_back(core, ticket);\n",
-        "        ticket->bundled--;\n",
+        "        if (ticket != NULL)\n"
+        "            ticket_give_back(core, ticket);\n",
+        "",
         "a LOCK of several names that fails keeps what it had"),
     "several-unordered": (
         "daemon/core/bundle.c", "            if (way < 0)\n",
         "            if (way != 0)\n",
         "several names are taken in the order of the request"),
     "several-part-lost": (
-        "daemon/core/bundle.c",
-        "    while (ticket->bundled > 0) {\n        uint32_t place;\n",
-        "    while (ticket->bundled > 1000) {\n        uint32_t place;\n",
+        "daemon/core/hold.c",
+        "        bundle_lost(core, had);\n",
+        "        had->asked = false;\n",
         "one of several names is lost on the way, and all the same it is OK"),
     "deadlock-oldest": (
         "daemon/core/deadlock.c", "        if (a->since_us > b->since_us ||\n",

@@ -55,7 +55,8 @@ struct cluster {
     struct world *world; /* ref */
     uint8_t shard[FAKE_SLOTS];
     bool moving;
-    bool parked; /* its migration goes on when it is told to */
+    bool forgotten; /* by one of the two, which took its shard over since */
+    bool parked;    /* its migration goes on when it is told to */
     uint16_t slot;
     uint32_t from; /* shards */
     uint32_t to;
@@ -535,6 +536,7 @@ server_takes_over(struct server *replica)
     if (fake_replica_lag(replica->fake) > 0 || world->plan.skew_us > 0 ||
         old->machine->up || world->cluster->moving)
         check_excuse(world->check, FAULT_failover);
+    world->cluster->forgotten = world->cluster->moving;
     world_note(world, replica->machine->name, "takes over, %" PRIu64 " behind",
         fake_replica_lag(replica->fake));
     server_wind(replica);
@@ -650,13 +652,29 @@ migration_can(struct cluster *cluster)
            machine_runs(shard_master(cluster->world, cluster->to)->machine);
 }
 
-/* So many of the slot's keys, but for those that have expired. */
+static void
+migration_open(const struct cluster *cluster)
+{
+    struct fake *from = shard_master(cluster->world, cluster->from)->fake;
+    struct fake *to = shard_master(cluster->world, cluster->to)->fake;
+
+    fake_migrating(from, cluster->slot, to);
+    fake_importing(to, cluster->slot, from);
+}
+
+/* So many of the slot's keys, but for those that have expired. A slot that was
+ * forgotten is mended first: what was made anew there meets what had moved. */
 static unsigned
 migration_moves(struct cluster *cluster, unsigned keys)
 {
     struct server *from = shard_master(cluster->world, cluster->from);
     struct server *to = shard_master(cluster->world, cluster->to);
 
+    if (cluster->forgotten) {
+        check_excuse(cluster->world->check, FAULT_failover);
+        migration_open(cluster);
+        cluster->forgotten = false;
+    }
     server_wind(from);
     server_wind(to);
     return fake_move_keys(from->fake, to->fake, cluster->slot, keys);
@@ -723,10 +741,8 @@ migration_begin(struct cluster *cluster, uint32_t lock, uint32_t to)
         check_excuse(world->check, FAULT_migrate);
     world_note(world, "cluster", "slot %u moves to shard %u", cluster->slot,
         cluster->to);
-    fake_migrating(shard_master(world, cluster->from)->fake, cluster->slot,
-        shard_master(world, cluster->to)->fake);
-    fake_importing(shard_master(world, cluster->to)->fake, cluster->slot,
-        shard_master(world, cluster->from)->fake);
+    cluster->forgotten = false;
+    migration_open(cluster);
     return true;
 }
 
