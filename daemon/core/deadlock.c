@@ -260,15 +260,17 @@ in_the_way(const struct op_result *result, const struct op_ticket *own,
     return !(own->shared && other->shared);
 }
 
-/* The place of the wait among the tickets; ticket_count: it is not there. */
+/* The place of the wait among the tickets; ticket_count: it is not there, or is
+ * in nobody's way for long. Nobody waits for what it holds: a hold of the same
+ * owner is one of an earlier request, which nobody renews, and ends. */
 static uint32_t
 own_place(const struct op_result *result, const struct probe_node *own)
 {
     for (uint32_t i = 0; i < result->ticket_count; i++) {
         struct probe_node node;
         node_of(&result->tickets[i], &node);
-        if (!result->tickets[i].granted && same_owner(&node, own))
-            return i;
+        if (same_owner(&node, own))
+            return result->tickets[i].granted ? result->ticket_count : i;
     }
     return result->ticket_count;
 }
