@@ -240,19 +240,23 @@ check_fence_told(const struct check *check, uint32_t lock)
 }
 
 void
-check_fence(struct check *check, uint32_t lock, uint64_t fence, const char *who)
+check_fence(struct check *check, uint32_t lock, uint64_t fence, const char *who,
+    bool again)
 {
     struct subject *subject = subject_of(check, lock);
 
     check->totals.grants++;
     for (uint32_t i = 0; i < TOLD_KEPT; i++)
-        if (subject->told[i] == fence)
+        if (subject->told[i].fence == fence &&
+            !(again && strcmp(subject->told[i].who, who) == 0))
             check_broken(check, PROMISE_FENCE,
                 lease_before(check, subject->told_us),
                 "lock-%" PRIu32 ": fence %" PRIu64
                 " is told to %s, and was told before",
                 lock, fence, who);
-    subject->told[subject->told_next++ % TOLD_KEPT] = fence;
+    struct told *told = &subject->told[subject->told_next++ % TOLD_KEPT];
+    told->fence = fence;
+    snprintf(told->who, sizeof(told->who), "%s", who);
     if (fence > subject->told_highest) {
         subject->told_highest = fence;
         subject->told_us = check->world->now_us;

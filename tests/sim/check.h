@@ -112,9 +112,10 @@ void check_watched(struct check *check, uint32_t lock, uint64_t fence,
 void check_watched_true(struct check *check, uint32_t lock, uint64_t fence,
     uint32_t holders, uint64_t since_us, const char *who);
 
-/* A fence was told in an OK of a new grant. */
-void check_fence(
-    struct check *check, uint32_t lock, uint64_t fence, const char *who);
+/* A fence was told in an OK of a new grant; `again`: it may be that of a hold
+ * that an earlier connection was told of. */
+void check_fence(struct check *check, uint32_t lock, uint64_t fence,
+    const char *who, bool again);
 
 /* The highest fence told of a lock so far. An OK may be overtaken by that of a
  * later grant; so who asks remembers this when it sends its LOCK, and its own

@@ -84,12 +84,17 @@ struct hold_end {
     uint64_t ends_ms;
 };
 
+struct told {
+    uint64_t fence;
+    char who[16];
+};
+
 struct subject {
     uint32_t beliefs;
     uint32_t told_next;
     uint64_t told_highest;
     uint64_t told_us; /* when the highest was told */
-    uint64_t told[TOLD_KEPT];
+    struct told told[TOLD_KEPT];
     uint64_t resource_fence; /* the highest that the resource has seen */
     uint64_t shared_fence;   /* of those who only read */
     uint64_t value;

@@ -92,7 +92,8 @@ lock_granted(
 
     check_fence_above(
         world->check, task->lock, a->fence, task->floor, task->who);
-    check_fence(world->check, task->lock, a->fence, task->who);
+    check_fence(world->check, task->lock, a->fence, task->who,
+        task_remnant(task, task->lock) != NULL);
     world_note(
         world, task->who, "lock-%" PRIu32 " %" PRIu64, task->lock, a->fence);
     check_deed(world->check, request->wish.limit > 0 ? DEED_SEMAPHORE

@@ -105,6 +105,9 @@ plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
     plan->hold_us = magnitude(&random, 1000, 8000000);
     plan->latency_us = between(&random, 20, 300);
     plan->jitter_us = magnitude(&random, 10, 20000);
+    /* There and back it is at most four times as much: half a time-out. */
+    if (plan->jitter_us > (uint64_t)plan->command_timeout_ms * 1000 / 8)
+        plan->jitter_us = (uint64_t)plan->command_timeout_ms * 1000 / 8;
     plan_faults(plan, &random);
     plan_deeds(plan, &random);
     /* Else few holds are there to be moved, or to wait within. */
