@@ -206,32 +206,229 @@ START_TEST(no_circle)
 
 END_TEST
 
+/* --- a search, and what ends meanwhile ------------------------------------ */
+
+/* How far the search of y, which waits last, has come. */
+enum stage {
+    STAGE_BEFORE,   /* it has not begun */
+    STAGE_SEARCHES, /* first round */
+    STAGE_FOUND,    /* second round: nothing is sure yet */
+    STAGE_Y_SURE,   /* what y waits for has been seen twice */
+    STAGE_SURE,     /* and what x waits for */
+    STAGE_COUNT,
+};
+
+enum ending {
+    X_CANCELS,
+    X_TIMES_OUT,
+    X_DROPS,
+    X_UNLOCKS,
+    X_UNLOCKS_FOR_Z, /* which stands before y */
+    Y_CANCELS,
+    Y_TIMES_OUT,
+    Y_UNLOCKS,
+    ENDING_COUNT,
+};
+
+/* Of one run. */
+static struct search {
+    struct at x; /* holds a, and waits for b */
+    struct at y; /* holds b, and waits for a */
+    enum ending ending;
+    enum stage stage;
+    bool ended;
+    enum stage ended_at;
+} search;
+
+static bool
+is_inspection(const struct net_job *job)
+{
+    return job->kind == NET_OP && job->asked.kind == OP_INSPECT &&
+           job->asked.reader == READER_DEADLOCK;
+}
+
+static bool
+search_unlocks(void)
+{
+    return search.ending == X_UNLOCKS || search.ending == X_UNLOCKS_FOR_Z ||
+           search.ending == Y_UNLOCKS;
+}
+
+static bool
+has_ended(struct net *net)
+{
+    bool x = search.ending <= X_UNLOCKS_FOR_Z;
+    struct at at = x ? search.x : search.y;
+    const struct rig_session *s = &net->rigs[at.core]->sessions[at.session];
+    uint64_t newest;
+
+    if (search_unlocks()) {
+        (void)net_holders(net, x ? 0 : 1, &newest);
+        return newest != 1; /* the first hold of that lock */
+    }
+    return s->finals > 1;
+}
+
+/* After each step of a core: what is on its way says how far it is. */
+static void
+search_heard(struct net *net, unsigned core)
+{
+    unsigned stage = search.stage;
+
+    (void)core;
+    for (unsigned i = 0; i < net->job_count; i++) {
+        const struct net_job *job = net->jobs[i];
+        unsigned at = STAGE_BEFORE;
+        if (is_inspection(job))
+            at = STAGE_SEARCHES;
+        else if (job->news != NULL && job->news[0] == 'V')
+            at = STAGE_FOUND + (unsigned)job->news[2];
+        else if (job->news != NULL && job->news[0] == 'K')
+            at = STAGE_SURE;
+        stage = at > stage ? at : stage;
+    }
+    search.stage = (enum stage)stage;
+    if (!search.ended && has_ended(net)) {
+        search.ended = true;
+        search.ended_at = search.stage;
+    }
+}
+
+/* x has waited for long when y begins to: it is y's search that finds. */
+static struct net *
+search_begin(unsigned seed, enum ending ending, unsigned ms)
+{
+    struct net *net = calloc(1, sizeof(*net));
+    char line[40] = "2 LOCK b";
+
+    rig_must(net != NULL);
+    random_init(&net->random, 7 + seed);
+    net->way_us = 20 * MS;
+    net_init(net, 2);
+    search = (struct search){
+        .x = client(net, 0), .y = client(net, 1), .ending = ending};
+    say(net, search.x, "1 LOCK a");
+    say(net, search.y, "1 LOCK b");
+    net_pass(net, 50 * MS);
+    expect(net, search.x, "1 OK fence=1 ttl_ms=~ count=1");
+    expect(net, search.y, "1 OK fence=1 ttl_ms=~ count=1");
+    if (ending == X_TIMES_OUT)
+        snprintf(line, sizeof(line), "2 LOCK b wait=%u", 200 + ms);
+    say(net, search.x, line);
+    if (ending == X_UNLOCKS_FOR_Z)
+        say(net, client(net, 0), "1 LOCK a");
+    net_pass(net, 200 * MS);
+    net->heard = search_heard;
+    snprintf(line, sizeof(line), "2 LOCK a");
+    if (ending == Y_TIMES_OUT)
+        snprintf(line, sizeof(line), "2 LOCK a wait=%u", ms + 1);
+    say(net, search.y, line);
+    return net;
+}
+
+static void
+search_end_wait(struct net *net)
+{
+    static const char *const lines[ENDING_COUNT] = {[X_CANCELS] = "3 CANCEL 2",
+        [X_UNLOCKS] = "3 UNLOCK a",
+        [X_UNLOCKS_FOR_Z] = "3 UNLOCK a",
+        [Y_CANCELS] = "3 CANCEL 2",
+        [Y_UNLOCKS] = "3 UNLOCK b"};
+
+    if (lines[search.ending] != NULL) {
+        say(net, search.ending <= X_UNLOCKS_FOR_Z ? search.x : search.y,
+            lines[search.ending]);
+    } else if (search.ending == X_DROPS) {
+        search.ended = true;
+        search.ended_at = search.stage;
+        net_event(net, search.x.core, search.x.session, CORE_DROP);
+    }
+}
+
+/* Lets time pass until it has ended in the record too, and notes whether its
+ * second look was taken before that. */
+static void
+search_unlock(struct net *net)
+{
+    unsigned lock = search.ending == Y_UNLOCKS ? 1 : 0;
+    enum stage before = lock == 0 ? STAGE_FOUND : STAGE_Y_SURE;
+
+    for (unsigned us = 0; us < 50 * MS && !search.ended; us += 100) {
+        bool looked = search.stage > before;
+        net_pass(net, 100);
+        for (unsigned i = 0; i < net->job_count; i++)
+            if (is_inspection(net->jobs[i]) && net->jobs[i]->executed &&
+                net->jobs[i]->lock == lock && search.stage == before)
+                looked = true;
+        if (has_ended(net)) {
+            search.ended = true;
+            search.ended_at = looked ? STAGE_SURE : search.stage;
+        }
+    }
+}
+
+static bool
+search_tells(struct net *net)
+{
+    bool told = false;
+    const char *line;
+
+    while ((line = heard(net, search.x))[0] != '\0')
+        ck_assert_ptr_null(strstr(line, "DEADLOCK"));
+    while ((line = heard(net, search.y))[0] != '\0')
+        told = told || strstr(line, "DEADLOCK") != NULL;
+    ck_assert_uint_eq(rig_count(net->rigs[0], COUNTER_deadlocks), 0);
+    ck_assert_uint_eq(rig_count(net->rigs[1], COUNTER_deadlocks), told);
+    return told;
+}
+
+/* One run in which it ends after so long; false: y was told before that. */
+static bool
+search_run(unsigned seed, enum ending ending, unsigned ms,
+    unsigned ended_at[STAGE_COUNT])
+{
+    struct net *net = search_begin(seed, ending, ms);
+
+    net_pass(net, ms * MS);
+    const struct rig_session *y = &net->rigs[1]->sessions[search.y.session];
+    bool before = y->finals > 1 && ending != Y_TIMES_OUT;
+    if (!before)
+        search_end_wait(net);
+    if (!before && search_unlocks())
+        search_unlock(net);
+    net_pass(net, 1500 * MS);
+    bool tells = search_tells(net);
+    if (ending == Y_TIMES_OUT)
+        before = tells;
+    else if (tells && !before)
+        ck_assert_msg(search.ended_at == STAGE_SURE && ending != Y_CANCELS,
+            "seed %u, %u ms: told at stage %d", seed, ms, (int)search.ended_at);
+    ck_assert(tells || !before);
+    if (!before)
+        ended_at[search.ended_at]++;
+    net_free(net);
+    return !before;
+}
+
 /*
- * A wait of the circle ends at any moment: before it is looked for (30 ms)
- * nobody is told of one, and after it was found all waits have ended or go on.
+ * A wait or a hold of the circle ends at any moment: while it is not looked
+ * for, while it is, when it was found and not confirmed. Nobody is told of it
+ * unless what ends has been seen twice before that.
  */
 START_TEST(ends_meanwhile)
 {
-    unsigned found = 0;
+    enum ending ending = (enum ending)_i;
+    unsigned ended_at[STAGE_COUNT] = {0};
+    bool early = ending == X_UNLOCKS || ending == X_UNLOCKS_FOR_Z;
+    int last = early ? STAGE_FOUND : STAGE_Y_SURE;
 
-    for (unsigned us = 0; us < 60000; us += 250) {
-        struct net *net = net_new(2);
-        struct at x = client(net, 0);
-        struct at y = client(net, 1);
-        have(net, x, "1 LOCK a");
-        have(net, y, "1 LOCK b");
-        say(net, x, "2 LOCK b");
-        say(net, y, "2 LOCK a");
-        net_pass(net, 1 + us);
-        say(net, x, "3 CANCEL 2");
-        net_pass(net, 1000 * MS);
-        bool told = strstr(heard(net, x), "DEADLOCK") != NULL ||
-                    strstr(heard(net, y), "DEADLOCK") != NULL;
-        rig_must(!told || us >= 30 * MS);
-        found += told;
-        net_free(net);
+    for (unsigned seed = 0; seed < 5; seed++) {
+        unsigned ms = 0;
+        while (search_run(seed, ending, ms, ended_at))
+            ck_assert_uint_lt(++ms, 600); /* it is found before that */
     }
-    ck_assert_uint_gt(found, 0);
+    for (int stage = 0; stage <= last; stage++)
+        ck_assert_msg(ended_at[stage] > 0, "never ended at stage %d", stage);
 }
 
 END_TEST
@@ -254,6 +451,156 @@ START_TEST(semaphores)
         net_pass(net, 2000 * MS);
         ck_assert_int_eq(strstr(heard(net, y), "DEADLOCK") != NULL, sole);
         net_free(net);
+    }
+}
+
+END_TEST
+
+/* Who shares is not in the way of who would share too. */
+START_TEST(readers_in_the_queue)
+{
+    for (int alone = 0; alone < 2; alone++) {
+        struct net *net = net_new(1);
+        struct at x = client(net, 0);
+        struct at y = client(net, 0);
+        struct at z = client(net, 0);
+        have(net, z, "1 LOCK a");
+        have(net, y, "1 LOCK b");
+        say(net, x, "1 LOCK a mode=shared");
+        say(net, x, "2 LOCK b");
+        net_pass(net, 10 * MS);
+        say(net, y, alone ? "2 LOCK a" : "2 LOCK a mode=shared");
+        net_pass(net, 2000 * MS);
+        ck_assert_int_eq(strstr(heard(net, y), "DEADLOCK") != NULL, alone);
+        ck_assert_str_eq(heard(net, x), "");
+        net_free(net);
+    }
+}
+
+END_TEST
+
+/* They held nothing when they began to wait, and were granted a lock each. */
+START_TEST(held_later)
+{
+    struct net *net = net_new(2);
+    struct at x = client(net, 0);
+    struct at y = client(net, 1);
+    struct at z = client(net, 0);
+
+    have(net, z, "1 LOCK a");
+    have(net, z, "1 LOCK b");
+    say(net, x, "1 LOCK a");
+    say(net, y, "1 LOCK b");
+    net_pass(net, 10 * MS);
+    say(net, x, "2 LOCK b");
+    say(net, y, "2 LOCK a");
+    net_pass(net, 2000 * MS);
+    ck_assert_str_eq(heard(net, x), "");
+    ck_assert_str_eq(heard(net, y), "");
+    say(net, z, "2 UNLOCK a");
+    say(net, z, "3 UNLOCK b");
+    net_pass(net, 1000 * MS);
+    expect(net, x, "1 OK fence=2 ttl_ms=~ count=1");
+    expect(net, y, "1 OK fence=2 ttl_ms=~ count=1");
+    unsigned told = strstr(heard(net, x), "2 ERR DEADLOCK") != NULL;
+    told += strstr(heard(net, y), "2 ERR DEADLOCK") != NULL;
+    ck_assert_uint_eq(told, 1);
+    net_free(net);
+}
+
+END_TEST
+
+/* --- messages ------------------------------------------------------------- */
+
+struct circle {
+    char bytes[8000];
+    size_t len;
+};
+
+/* 'K' of a circle, which begins with that wait. */
+static struct circle
+circle_of(const uint8_t session[16], uint64_t request, const char *const *names,
+    unsigned count)
+{
+    struct circle circle = {.bytes = {'K', (char)count, 0}, .len = 3};
+
+    for (unsigned i = 0; i < count; i++) {
+        char *at = circle.bytes + circle.len;
+        size_t len = strlen(names[i]);
+        if (i == 0) {
+            memcpy(at, session, 16);
+            memcpy(at + 32, &request, sizeof(request));
+        }
+        at[56] = (char)len;
+        memcpy(at + 57, names[i], len);
+        circle.len += 57 + len;
+    }
+    return circle;
+}
+
+/* A wait ends by a message that names it, whole and as it is, and by no other.
+ */
+START_TEST(wait_is_named)
+{
+    static const char *const names[] = {"b", "a"};
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 4);
+    rig_say(rig, s, "2 LOCK b deadlock=1");
+    uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    const struct circle good =
+        circle_of(rig->sessions[s].id, request, names, 2);
+    for (size_t len = 0; len <= good.len + 1; len++)
+        if (len != good.len)
+            rig_news(rig, good.bytes, len);
+    for (size_t i = 0; i < 3 + 16 + 8 + 8; i++) {
+        struct circle bad = good;
+        size_t at = i < 3 + 16 + 8 ? i : i + 8; /* not its broker */
+        bad.bytes[at] ^= (char)0x82;
+        rig_news(rig, bad.bytes, bad.len);
+    }
+    rig_silent(rig, s);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), 0);
+    rig_news(rig, good.bytes, good.len);
+    rig_expect(rig, s, "2 ERR DEADLOCK retry=1 cycle=b,a");
+    ck_assert_uint_eq(rig_op(rig, OP_RELEASE)->request, request);
+    rig_news(rig, good.bytes, good.len);
+    rig_silent(rig, s);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), 1);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Its names can be told apart, and a comma at the end says that there are more.
+ */
+START_TEST(names_of_the_circle)
+{
+    static const char *const odd[] = {"x,y", "50%", "=", "z"};
+    char longest[256];
+    const char *const many[] = {longest, longest, longest, longest};
+    char pattern[1000];
+
+    memset(longest, 'n', 255);
+    longest[255] = '\0';
+    snprintf(pattern, sizeof(pattern), "2 ERR DEADLOCK retry=1 cycle=%s,%s,%s,",
+        longest, longest, longest);
+    for (int how = 0; how < 2; how++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+        rig_lock(rig, s, "1 LOCK a", 4);
+        rig_say(rig, s, "2 LOCK b");
+        uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
+        rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+        struct circle circle =
+            circle_of(rig->sessions[s].id, request, how == 0 ? odd : many, 4);
+        rig_news(rig, circle.bytes, circle.len);
+        rig_expect(rig, s,
+            how == 0 ? "2 ERR DEADLOCK retry=1 cycle=x%252Cy,50%2525,%3D,z"
+                     : pattern);
+        rig_end(rig);
     }
 }
 
@@ -345,8 +692,12 @@ core_deadlock_suite(void)
     tcase_add_test(tests, several_names);
     tcase_add_test(tests, through_the_queue);
     tcase_add_test(tests, no_circle);
-    tcase_add_test(tests, ends_meanwhile);
+    tcase_add_loop_test(tests, ends_meanwhile, 0, ENDING_COUNT);
     tcase_add_test(tests, semaphores);
+    tcase_add_test(tests, readers_in_the_queue);
+    tcase_add_test(tests, held_later);
+    tcase_add_test(tests, wait_is_named);
+    tcase_add_test(tests, names_of_the_circle);
     tcase_add_test(tests, odd_messages);
     tcase_add_test(tests, room_for_probes);
     suite_add_tcase(suite, tests);

@@ -218,6 +218,7 @@ START_TEST(claimed_too_late)
 
 END_TEST
 
+/* gen= of a HELLO counts up: an earlier one, or the same, takes nothing. */
 START_TEST(resume_refused)
 {
     struct rig *rig = rig_new();
@@ -226,13 +227,314 @@ START_TEST(resume_refused)
     unsigned u = rig_open(rig);
 
     rig_lock(rig, s, "1 LOCK a", 5);
-    resume(rig, s, s, 2, "", "- ERR CONFLICT retry=0");
-    resume(rig, s, t, 1, "", "- ERR BADREQ retry=0");
-    rig_silent(rig, s);
     resume(rig, s, t, 5, "", resumed);
     rig_expect(rig, s, "* BYE resumed");
-    resume(rig, s, u, 5, "", "- ERR CONFLICT retry=0");
-    resume(rig, s, u, 4, "", "- ERR CONFLICT retry=0");
+    for (unsigned generation = 2; generation <= 5; generation++)
+        resume(rig, s, u, generation, "", "- ERR CONFLICT retry=0");
+    rig_silent(rig, t);
+    rig_say(rig, u, "2 HELD");
+    rig_expect(rig, u, "2 OK n=0");
+    /* It can hold what is its own, by its own id. */
+    rig_lock(rig, u, "3 LOCK b", 6);
+    rig_say(rig, t, "4 CLAIM a fence=5");
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_expect(rig, t, "4 OK fence=5 ttl_ms=~ count=1");
+    /* And a larger one does: also where the holder is there and well. */
+    unsigned w = rig_open(rig);
+    resume(rig, s, w, 6, "", resumed);
+    rig_expect(rig, t, "* BYE resumed");
+    ck_assert(rig->sessions[t].closed);
+    rig_say(rig, w, "5 CLAIM a fence=5");
+    ck_assert_uint_eq(rig_op(rig, OP_RENEW)->generation, 6);
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_expect(rig, w, "5 OK fence=5 ttl_ms=~ count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What is no such request at all changes nothing. */
+START_TEST(resume_malformed)
+{
+    static const struct {
+        const char *words;
+        int digits; /* so many of the session's id */
+        const char *rest;
+    } table[] = {
+        {"gen=2", 0, ""},
+        {"resume=", 32, ""},
+        {"resume=", 0, " gen=2"},
+        {"resume=", 31, " gen=2"},
+        {"resume=", 32, "0 gen=2"},
+        {"resume=", 31, "x gen=2"},
+        {"resume=", 32, " gen=0"},
+        {"resume=", 32, " gen=1"},
+        {"resume=", 32, " gen=02"},
+        {"resume=", 32, " gen=4294967296"},
+        {"resume=", 32, " gen=2 gen=3"},
+    };
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+    char id[33];
+    char line[120];
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_id(rig, s, id);
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        snprintf(line, sizeof(line), "HELLO name=n %s%.*s%s", table[i].words,
+            table[i].digits, id, table[i].rest);
+        rig_say(rig, t, line);
+        rig_expect(rig, t, "- ERR BADREQ retry=0");
+        ck_assert_uint_eq(rig_count(rig, COUNTER_requests_bad), i + 1);
+    }
+    rig_silent(rig, s);
+    rig_say(rig, t, "1 SESSIONS");
+    rig_expect(
+        rig, t, "1 ITEM session=~ peer=~ age_ms=~ idle_ms=~ holds=1 waits=0");
+    rig_expect(
+        rig, t, "1 ITEM session=~ peer=~ age_ms=~ idle_ms=~ holds=0 waits=0");
+    rig_expect(rig, t, "1 OK n=2");
+    /* None of that kept it from what is right. */
+    resume(rig, s, t, 4294967295, "", resumed);
+    rig_expect(rig, s, "* BYE resumed");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* It comes before all that the connection does with locks, and once. */
+START_TEST(resume_too_late)
+{
+    static const char *const firsts[] = {"1 LOCK b", "1 SHOW b", "1 BREAK b",
+        "1 WATCH b", "HELLO resume=00000000000000000000000000000000 gen=2"};
+
+    for (unsigned i = 0; i < 2 * sizeof(firsts) / sizeof(firsts[0]); i++) {
+        struct rig *rig = rig_new();
+        unsigned s = kept_session(rig);
+        unsigned t = rig_open(rig);
+        rig_lock(rig, s, "1 LOCK a", 5);
+        if (i % 2)
+            rig_event(rig, s, CORE_DROP);
+        rig_say(rig, t, firsts[i / 2]);
+        while (rig_line(rig, t)[0] != '\0')
+            ;
+        resume(rig, s, t, 7, "", "- ERR CONFLICT retry=0");
+        if (i / 2 == 0) {
+            rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
+            rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
+            resume(rig, s, t, 7, "", "- ERR CONFLICT retry=0");
+        }
+        /* Nothing was taken over: another connection may. */
+        rig_silent(rig, s);
+        unsigned u = rig_open(rig);
+        resume(rig, s, u, 2, "", resumed);
+        rig_end(rig);
+    }
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    resume(rig, s, s, 2, "", "- ERR CONFLICT retry=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What the connection before had outstanding is answered before its BYE. */
+START_TEST(resumed_in_the_midst)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_wait(rig, s, "2 LOCK b");
+    rig_say(rig, s, "3 SHOW c");
+    rig_say(rig, s, "4 UNLOCK a");
+    resume(rig, s, t, 2, "", resumed);
+    rig_expect(rig, s, "2 ERR CANCELLED retry=1");
+    rig_expect(rig, s, "3 ERR UNAVAILABLE retry=1");
+    rig_expect(rig, s, "4 ERR INDOUBT retry=1");
+    rig_expect(rig, s, "* BYE resumed");
+    rig_silent(rig, t);
+    rig_end(rig);
+}
+
+END_TEST
+
+static unsigned
+ops_of_kind(const struct rig *rig, enum op_kind kind)
+{
+    unsigned count = 0;
+
+    for (uint32_t i = 0; i < rig->op_count; i++)
+        count += rig->ops[i]->kind == kind;
+    return count;
+}
+
+/* What is not claimed within keep= is given back; what is, is not. */
+START_TEST(not_claimed_in_time)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+
+    rig_say(rig, s, "HELLO keep=4s");
+    (void)rig_line(rig, s);
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_lock(rig, s, "2 LOCK b", 6);
+    rig_wait(rig, s, "3 LOCK c");
+    rig_event(rig, s, CORE_DROP);
+    rig_pass(rig, 3000);
+    resume(
+        rig, s, t, 2, "", "- OK session=~ proto=1 server=~ keep_ms=4000 gen=~");
+    rig_say(rig, t, "1 CLAIM a fence=5");
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_expect(rig, t, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_pass(rig, 3900);
+    ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 0);
+    rig_pass(rig, 200);
+    ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 2);
+    for (uint32_t i = 0; i < rig->op_count; i++)
+        if (rig->ops[i]->kind == OP_RELEASE)
+            ck_assert_int_eq(
+                rig->ops[i]->unclean, rig->ops[i]->name.at[0] == 'b');
+    rig_silent(rig, t);
+    rig_say(rig, t, "2 HELD");
+    rig_expect(rig, t, "2 ITEM name=a fence=5 ttl_ms=~ count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A CLAIM that is under way then is waited for. */
+START_TEST(claimed_at_the_last_moment)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_event(rig, s, CORE_DROP);
+    resume(rig, s, t, 2, "", resumed);
+    rig_pass(rig, 8900);
+    rig_say(rig, t, "1 CLAIM a fence=5");
+    struct op *op = rig_op(rig, OP_RENEW);
+    rig_pass(rig, 1200);
+    ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 0);
+    rig_granted(rig, op, 5);
+    rig_expect(rig, t, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_pass(rig, 5000);
+    ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 0);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* How long a client that is cut off may count on it: keep= comes on top of the
+ * silence after which the broker knows. */
+START_TEST(ttl_of_the_kept)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open_tcp(rig);
+
+    rig_say(rig, s, "HELLO keep=5s");
+    (void)rig_line(rig, s);
+    rig_say(rig, s, "1 LOCK a");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=16000 count=1");
+    rig_say(rig, s, "HELLO heartbeat=1s");
+    (void)rig_line(rig, s);
+    rig_say(rig, s, "2 PING");
+    rig_expect(rig, s, "2 OK ttl_ms=8000");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A CLAIM says which hold, and how often; and it may be put again. */
+START_TEST(claims_of_other_fences)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_event(rig, s, CORE_DROP);
+    resume(rig, s, t, 3, "", resumed);
+    /* The second connection, at another broker, has had it anew. */
+    rig_say(rig, t, "2 CLAIM a fence=9 count=2");
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert_uint_eq(op->fence, 9);
+    ck_assert(op->moves && op->generation == 3);
+    rig_finish(rig, op,
+        (struct op_result){.status = OP_OK,
+            .fence = 9,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.permits = 1}});
+    rig_expect(rig, t, "2 OK fence=9 ttl_ms=~ count=2");
+    rig_say(rig, t, "3 CLAIM a fence=9 count=2");
+    rig_expect(rig, t, "3 OK fence=9 ttl_ms=~ count=2");
+    rig_say(rig, t, "4 CLAIM a fence=10");
+    rig_expect(rig, t, "4 ERR LOST retry=0");
+    rig_say(rig, t, "5 CLAIM a fence=5");
+    rig_expect(rig, t, "5 ERR LOST retry=0");
+    rig_no_op(rig);
+    rig_say(rig, t, "6 UNLOCK a");
+    rig_expect(rig, t, "6 OK count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What Redis was asked for the connection before is no answer to this one. */
+START_TEST(old_answer_to_a_wait)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a");
+    uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    rig_hint(rig, request);
+    struct op *old = rig_op(rig, OP_RENEW);
+    rig_event(rig, s, CORE_DROP);
+    resume(rig, s, t, 2, "", resumed);
+    rig_say(rig, t, "1 LOCK a mode=shared");
+    ck_assert_uint_eq(rig->op_count, 2);
+    struct op *op = rig->ops[1];
+    ck_assert(op->kind == OP_RENEW && op->moves && op->generation == 2);
+    rig_granted(rig, old, 7);
+    rig_silent(rig, t);
+    /* And what stands there is another broker's, of another kind. */
+    rig_finish(rig, op,
+        (struct op_result){.status = OP_WAITING,
+            .arrival = 9,
+            .again_ms = 36000000,
+            .ask = {.shared = true, .permits = 1}});
+    rig_granted(rig, rig_op(rig, OP_RENEW), 8);
+    rig_expect(rig, t, "1 OK fence=8 ttl_ms=~ count=1");
+    rig_no_op(rig);
+    rig_say(rig, t, "2 HELD");
+    rig_expect(rig, t, "2 ITEM name=a fence=8 ttl_ms=~ count=1 mode=shared");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* wait=0 for what an earlier connection waits for at another broker. */
+START_TEST(impatient_in_its_place)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "HELLO resume=0123456789abcdef0123456789abcdef gen=2");
+    (void)rig_line(rig, s);
+    rig_say(rig, s, "1 LOCK a wait=0");
+    ck_assert(rig_op(rig, OP_ACQUIRE)->moves);
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    rig_expect(rig, s, "1 ERR BUSY retry=1");
+    (void)rig_op(rig, OP_RELEASE);
     rig_end(rig);
 }
 
@@ -366,6 +668,26 @@ START_TEST(drained)
 
 END_TEST
 
+/* The broker goes while it is asked: what is granted then is not given back,
+ * since the LOCK may have been put again elsewhere. */
+START_TEST(drained_while_asking)
+{
+    for (int keeps = 0; keeps < 2; keeps++) {
+        struct rig *rig = rig_new();
+        unsigned s = keeps ? kept_session(rig) : rig_open(rig);
+        unsigned t = rig_open(rig);
+        rig_lock(rig, t, "1 LOCK b", 5);
+        rig_say(rig, s, "1 LOCK a");
+        rig_stop(rig);
+        rig_event(rig, s, CORE_DROP);
+        rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
+        ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), keeps ? 0 : 1);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
 Suite *
 core_move_suite(void)
 {
@@ -380,10 +702,20 @@ core_move_suite(void)
     tcase_add_test(tests, claim_answers);
     tcase_add_test(tests, claimed_too_late);
     tcase_add_test(tests, resume_refused);
+    tcase_add_test(tests, resume_malformed);
+    tcase_add_test(tests, resume_too_late);
+    tcase_add_test(tests, resumed_in_the_midst);
+    tcase_add_test(tests, not_claimed_in_time);
+    tcase_add_test(tests, claimed_at_the_last_moment);
+    tcase_add_test(tests, ttl_of_the_kept);
+    tcase_add_test(tests, claims_of_other_fences);
+    tcase_add_test(tests, old_answer_to_a_wait);
+    tcase_add_test(tests, impatient_in_its_place);
     tcase_add_test(tests, wait_put_again);
     tcase_add_test(tests, wait_put_again_otherwise);
     tcase_add_test(tests, put_again_with_lease);
     tcase_add_test(tests, drained);
+    tcase_add_test(tests, drained_while_asking);
     suite_add_tcase(suite, tests);
     return suite;
 }

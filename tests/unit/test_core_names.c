@@ -378,6 +378,114 @@ START_TEST(kept)
 
 END_TEST
 
+/* ttl_ms and count are the least of all; what was had keeps its own lease. */
+START_TEST(least_of_all)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a lease=3s", 4);
+    rig_lock(rig, s, "2 LOCK c", 5);
+    rig_say(rig, s, "3 LOCK c b a lease=2500");
+    grant_on(rig, "b", 6);
+    rig_expect(rig, s, "3 OK fence=5,6,4 ttl_ms=2473 count=1");
+    ck_assert_uint_eq(rig->op_count, 1);
+    struct op *op = op_on(rig, OP_RENEW, "b");
+    ck_assert(op->sets_end);
+    rig_granted(rig, op, 6);
+    rig_pass(rig, 2490);
+    rig_expect(rig, s, "* LOST b fence=6 reason=expired");
+    rig_silent(rig, s);
+    rig_pass(rig, 510);
+    rig_expect(rig, s, "* LOST a fence=4 reason=expired");
+    rig_pass(rig, 5000);
+    rig_silent(rig, s);
+    rig_say(rig, s, "4 LOCK d c");
+    rig_granted(rig, rig->ops[rig->op_count - 1], 7);
+    rig_expect(rig, s, "4 OK fence=7,5 ttl_ms=~ count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(least_count)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK b", 4);
+    rig_say(rig, s, "2 LOCK b");
+    rig_expect(rig, s, "2 OK fence=4 ttl_ms=~ count=2");
+    rig_say(rig, s, "3 LOCK a b");
+    grant_on(rig, "a", 5);
+    rig_expect(rig, s, "3 OK fence=5,4 ttl_ms=~ count=1");
+    rig_say(rig, s, "4 LOCK a b");
+    rig_expect(rig, s, "4 OK fence=5,4 ttl_ms=~ count=2");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A broker that goes leaves the parts of a kept session as they are. */
+START_TEST(drained)
+{
+    for (int keeps = 0; keeps < 2; keeps++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+        rig_say(rig, s, keeps ? "HELLO keep=10s" : "HELLO");
+        (void)rig_line(rig, s);
+        rig_say(rig, s, "1 LOCK a b");
+        grant_on(rig, "a", 4);
+        rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+        rig_stop(rig);
+        rig_pass(rig, 10);
+        rig_expect(rig, s, "* DRAIN grace_ms=10000");
+        rig_expect(rig, s, "1 ERR DRAINING retry=1 name=b");
+        unsigned released = 0;
+        for (uint32_t i = 0; i < rig->op_count; i++)
+            released += rig->ops[i]->kind == OP_RELEASE;
+        ck_assert_uint_eq(released, keeps ? 0 : 2);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* Nor are they holds of the connection that follows, unless it asks again. */
+START_TEST(kept_and_not_put_again)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+    char id[33];
+    char line[80];
+
+    rig_say(rig, s, "HELLO keep=5s");
+    (void)rig_line(rig, s);
+    rig_say(rig, s, "1 LOCK a b");
+    grant_on(rig, "a", 4);
+    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_event(rig, s, CORE_DROP);
+    rig_id(rig, s, id);
+    snprintf(line, sizeof(line), "HELLO resume=%s gen=2", id);
+    rig_say(rig, t, line);
+    (void)rig_line(rig, t);
+    rig_say(rig, t, "1 UNLOCK a");
+    rig_expect(rig, t, "1 ERR NOTHELD retry=0");
+    rig_say(rig, t, "2 HELD");
+    rig_expect(rig, t, "2 OK n=0");
+    rig_pass(rig, 4900);
+    rig_no_op(rig);
+    rig_pass(rig, 200);
+    ck_assert_uint_eq(rig->op_count, 2);
+    for (uint32_t i = 0; i < rig->op_count; i++)
+        ck_assert_int_eq(rig->ops[i]->kind, OP_RELEASE);
+    rig_silent(rig, t);
+    rig_end(rig);
+}
+
+END_TEST
+
 Suite *
 core_names_suite(void)
 {
@@ -396,6 +504,10 @@ core_names_suite(void)
     tcase_add_test(tests, lease);
     tcase_add_test(tests, not_shared_meanwhile);
     tcase_add_test(tests, kept);
+    tcase_add_test(tests, kept_and_not_put_again);
+    tcase_add_test(tests, least_of_all);
+    tcase_add_test(tests, least_count);
+    tcase_add_test(tests, drained);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -8,6 +8,8 @@
 
 Suite *core_watch_suite(void);
 
+#define WATCHES 100
+
 static const char news_of_a[] = "Wholdfast:{a}";
 
 static void
@@ -230,6 +232,147 @@ START_TEST(looked_at_again)
 
 END_TEST
 
+/* Of several holders the newest is told, in whatever order they stand; and how
+ * many they are, also where the newest stays. */
+START_TEST(newest_of_several)
+{
+    struct op_ticket tickets[] = {
+        {.granted = true, .fence = 8, .note = TEXT("old")},
+        {.granted = true, .fence = 9, .note = TEXT("new")},
+        {.granted = true, .fence = 7, .note = TEXT("older")},
+        {.granted = false, .fence = 99, .note = TEXT("waits")}};
+    struct op_result result = {
+        .status = OP_OK, .holders = 3, .tickets = tickets, .ticket_count = 4};
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    for (int i = 0; i < 4; i++)
+        tickets[i].owner = tickets[i].client = TEXT("");
+    watch_free_lock(rig, s);
+    changed(rig);
+    rig_finish(rig, rig_op(rig, OP_INSPECT), result);
+    rig_expect(rig, s, "* HELD a fence=9 holders=3 note=new");
+    rig_event(rig, s, CORE_MORE);
+    tickets[2].granted = false;
+    result.holders = 2;
+    changed(rig);
+    rig_finish(rig, rig_op(rig, OP_INSPECT), result);
+    rig_expect(rig, s, "* HELD a fence=9 holders=2 note=new");
+    rig_event(rig, s, CORE_MORE);
+    tickets[1].granted = false;
+    result.holders = 1;
+    changed(rig);
+    rig_finish(rig, rig_op(rig, OP_INSPECT), result);
+    rig_expect(rig, s, "* HELD a fence=8 note=old");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What was to be told is as it was when the client reads: that is no news. */
+START_TEST(changed_and_back)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    watch_free_lock(rig, s);
+    changed(rig);
+    inspected(rig, 1, 7, "");
+    rig_expect(rig, s, "* HELD a fence=7 name=shop owner=w");
+    changed(rig);
+    inspected(rig, 0, 0, "");
+    changed(rig);
+    inspected(rig, 1, 7, "");
+    rig_event(rig, s, CORE_MORE);
+    rig_silent(rig, s);
+    /* And nothing else is held up by that. */
+    changed(rig);
+    inspected(rig, 0, 0, "");
+    rig_expect(rig, s, "* FREE a");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Of many changes a part is told, and the rest when that has been read. */
+START_TEST(in_parts)
+{
+    struct rig *rig = rig_create();
+    char line[40];
+    unsigned told[3] = {0};
+
+    rig->settings.holds_max = WATCHES;
+    rig_start(rig);
+    unsigned s = rig_open(rig);
+    for (unsigned i = 0; i < WATCHES; i++) {
+        snprintf(line, sizeof(line), "1 WATCH n%u", i);
+        rig_say(rig, s, line);
+        rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
+        inspected(rig, 0, 0, "");
+        rig_expect(rig, s, "1 OK");
+        rig_expect(rig, s, "* FREE ~");
+        rig_event(rig, s, CORE_MORE);
+    }
+    for (unsigned i = 0; i < WATCHES; i++) {
+        snprintf(line, sizeof(line), "Wholdfast:{n%u}", i);
+        rig_news(rig, line, strlen(line));
+        inspected(rig, 1, 7, "");
+    }
+    for (int part = 0; part < 3; part++) {
+        while (strncmp(rig_line(rig, s), "* HELD n", 8) == 0)
+            told[part]++;
+        rig_event(rig, s, CORE_MORE);
+    }
+    ck_assert_uint_eq(told[0], 1);
+    ck_assert_uint_eq(told[1], 64);
+    ck_assert_uint_eq(told[2], WATCHES - 65);
+    rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Redis could not be asked: it is asked again soon, and not only when it is
+ * time for that anyway. */
+START_TEST(asked_again)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    watch_free_lock(rig, s);
+    changed(rig);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_UNKNOWN);
+    rig_pass(rig, 1000);
+    rig_status(rig, rig_op(rig, OP_LOOK), OP_UNSENT);
+    rig_no_op(rig);
+    rig_pass(rig, 1000);
+    rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
+    inspected(rig, 1, 7, "");
+    rig_expect(rig, s, "* HELD a fence=7 name=shop owner=w");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A watch ends with its connection, also where the session is kept. */
+START_TEST(not_kept)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "HELLO keep=10s");
+    (void)rig_line(rig, s);
+    rig_lock(rig, s, "1 LOCK b", 5);
+    watch_free_lock(rig, s);
+    rig_event(rig, s, CORE_DROP);
+    changed(rig);
+    rig_pass(rig, 9000);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
 /* A record that is none of ours has words longer than there are. */
 START_TEST(long_words)
 {
@@ -283,6 +426,11 @@ core_watch_suite(void)
     tcase_add_test(tests, refused);
     tcase_add_test(tests, unavailable);
     tcase_add_test(tests, looked_at_again);
+    tcase_add_test(tests, newest_of_several);
+    tcase_add_test(tests, changed_and_back);
+    tcase_add_test(tests, in_parts);
+    tcase_add_test(tests, asked_again);
+    tcase_add_test(tests, not_kept);
     tcase_add_test(tests, long_words);
     tcase_add_test(tests, odd_news);
     suite_add_tcase(suite, tests);
