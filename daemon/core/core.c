@@ -76,6 +76,7 @@ core_create(const struct core_settings *settings, struct counters *counters,
     random_init(&core->random, settings->seed);
     wheel_init(&core->wheel, now_us);
     list_init(&core->stirred);
+    list_init(&core->telling);
     list_init(&core->ending);
     if (!core_take_memory(core))
         core_destroy(&core);
@@ -153,6 +154,12 @@ core_op_done(struct core *core, struct op *op)
     if (result->handed)
         lock_ask_at(
             core, lock, core->now_us + us_from_ms(CORE_LAPSE_MS) + 50000);
+    if (result->status == OP_OK && result->again_ms > 0 &&
+        (op->kind == OP_RELEASE || op->kind == OP_LOOK))
+        lock_ask_at(
+            core, lock, core->now_us + us_from_ms(result->again_ms) + 20000);
+    if (result->status == OP_UNKNOWN && op->kind <= OP_LOOK)
+        lock_refresh_soon(core, lock);
     switch (op->kind) {
     case OP_ACQUIRE:
     case OP_RELEASE:
@@ -164,9 +171,6 @@ core_op_done(struct core *core, struct op *op)
             watch_looked(core, lock, result->status);
         if (result->status == OP_UNSENT || result->status == OP_UNKNOWN)
             lock_ask_at(core, lock, core->now_us + us_from_ms(CORE_LAPSE_MS));
-        else if (result->status == OP_OK && result->again_ms > 0)
-            lock_ask_at(core, lock,
-                core->now_us + us_from_ms(result->again_ms) + 20000);
         break;
     case OP_INSPECT:
         core_inspected(core, op);
@@ -188,7 +192,12 @@ core_unheard(struct core *core)
 {
     for (uint32_t i = 0; i < core->tickets.touched; i++) {
         struct ticket *ticket = slab_at(&core->tickets, i);
-        if (ticket != NULL && ticket->state == TICKET_WAITING)
+        if (ticket == NULL)
+            continue;
+        if (ticket->state == TICKET_ASKING ||
+            !handle_equal(ticket->renew_op, HANDLE_NONE))
+            ticket->hinted = true; /* the answer may be older */
+        else if (ticket->state == TICKET_WAITING)
             ticket_refresh_at(core, ticket,
                 core->now_us + random_below(&core->random, 500000));
     }
@@ -259,14 +268,23 @@ core_stop_grace_over(struct core *core)
     core_stop_sessions(core);
 }
 
-/* What was put off to the end of a step, when nobody on the way is left. */
+/* Whether a step has left something to a later one. */
+static bool
+core_owes(const struct core *core)
+{
+    return !list_empty(&core->stirred) || !list_empty(&core->telling);
+}
+
+/* What was put off to the end of a step, when nobody on the way is left; as
+ * much of it as there is room for. */
 static void
 core_settle(struct core *core)
 {
     do {
         ticket_advance_stirred(core);
         session_end_all(core);
-    } while (!list_empty(&core->stirred));
+        watch_tell_all(core);
+    } while (core_owes(core) && effects_room(core->effects));
 }
 
 static void
@@ -276,12 +294,13 @@ core_time(struct core *core, struct core_event *event)
 
     if (core->stopping && core->stop_us != 0 && core->now_us >= core->stop_us)
         core_stop_grace_over(core);
+    core_settle(core);
     while (effects_room(core->effects) &&
            (node = wheel_pop(&core->wheel, core->now_us)) != NULL) {
         core_timer(core, node);
         core_settle(core);
     }
-    event->more = node != NULL;
+    event->more = node != NULL || core_owes(core);
 }
 
 /* The next part of the oldest HELD; another one has its turn after it. */
@@ -415,7 +434,7 @@ core_step(struct core *core, uint64_t now_us, struct core_event *event,
 uint64_t
 core_next_us(const struct core *core)
 {
-    uint64_t next_us = wheel_next_us(&core->wheel);
+    uint64_t next_us = core_owes(core) ? 0 : wheel_next_us(&core->wheel);
 
     if (core->stopping && core->stop_us != 0)
         next_us = us_min(next_us, core->stop_us);
@@ -459,7 +478,7 @@ check_ticket(const struct core *core, const struct ticket *ticket)
     require(ticket->lock->refs > 0);
     if (ticket->state == TICKET_IDLE)
         require(ticket->session != NULL && !list_empty(&ticket->pendings) &&
-                pending_stands(pending));
+                (pending_stands(pending) || !list_empty(&ticket->stir_link)));
     require(main_op == (ticket->state == TICKET_ASKING) ||
             ticket->state == TICKET_LEAVING);
     if (ticket->state == TICKET_HELD)

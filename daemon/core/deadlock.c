@@ -486,7 +486,7 @@ circle_name(const struct probe_node *node, char out[3 * PROTO_NAME_MAX])
 
 /* "x,y,z": each waited for by the holder of the one before; where they are too
  * many, a comma at the end says that there are more. */
-static void
+static struct text
 circle_names(const struct probe *probe, char *out, size_t out_bytes)
 {
     char name[3 * PROTO_NAME_MAX];
@@ -501,7 +501,7 @@ circle_names(const struct probe *probe, char *out, size_t out_bytes)
         memcpy(out + len, name, name_len);
         len += name_len;
     }
-    out[len] = '\0';
+    return text_make(out, len);
 }
 
 static void
@@ -525,22 +525,22 @@ static void
 probe_kill(struct core *core, struct probe *probe)
 {
     struct ticket *ticket = probe_wait(core, &probe->nodes[probe->index]);
-    char names[800]; /* thrice as long in a line, encoded */
-    char quoted[2 * sizeof(names)];
+    char list[800]; /* thrice as long in a line, encoded */
+    char quoted[2 * sizeof(list)];
     char people[600];
     char why[700];
 
     if (ticket != NULL) {
         struct pending *pending =
             container_of(ticket->pendings.next, struct pending, ticket_link);
-        circle_names(probe, names, sizeof(names));
+        struct text names = circle_names(probe, list, sizeof(list));
         circle_people(probe, people, sizeof(people));
         snprintf(why, sizeof(why), "sessions wait for one another: %s", people);
         count(core->counters, COUNTER_deadlocks);
         log_write(LOG_WARN, "deadlock", "cycle=%s sessions=\"%s\" ended=%s",
-            log_quote(quoted, sizeof(quoted), text_from(names)), people,
+            log_quote(quoted, sizeof(quoted), names), people,
             ticket->session->short_id);
-        ticket_deadlocked(core, ticket, pending, text_from(names), why);
+        ticket_deadlocked(core, ticket, pending, names, why);
     }
     slab_free(&core->probes, probe);
 }

@@ -137,13 +137,29 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
         pending_error(core, pending, ERROR_LOST, NULL);
 }
 
-/* The deadline has come: nothing is granted or prolonged from here on. */
+/*
+ * The deadline has come: nothing is granted or prolonged from here on. Of a hold
+ * that was claimed here a client that did not hear the answer believes what the
+ * earlier broker had told it: so long it stays.
+ */
 static void
 hold_end(struct core *core, struct ticket *ticket)
 {
+    uint64_t at_us = ticket->foreign_us > core->now_us ? ticket->foreign_us
+                                                       : core->now_us;
+
     hold_lost(core, ticket, lost_reason(core, ticket));
     ticket->unclean = true;
-    ticket_leave(core, ticket);
+    ticket_leave_at(core, ticket, at_us);
+}
+
+/* It was claimed: nobody can have been told of more than stands in the record,
+ * and that is over so long after the answer at the latest. */
+void
+hold_was_foreign(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
+{
+    ticket->foreign_us = core->now_us + us_from_ms(result->ttl_ms);
 }
 
 /* Redis says that there is no such hold. */
@@ -556,7 +572,9 @@ ticket_displaces(struct core *core, const struct ticket *ticket)
         require(holder != ticket);
         if (holder->fence > ticket->fence)
             return false;
-        hold_gone(core, holder);
+        count(core->counters, COUNTER_lost_gone);
+        hold_lost(core, holder, "gone");
+        ticket_leave(core, holder);
     }
     return true;
 }
@@ -635,6 +653,7 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     if (op->shares)
         ticket->sharing = false;
     if (op->moves) {
+        hold_was_foreign(core, ticket, result);
         ticket->moving = false;
         if (result->ask.shared) /* another broker may have made it so */
             ticket->ask.shared = true;

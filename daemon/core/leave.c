@@ -27,9 +27,10 @@ ticket_send_release(struct core *core, struct ticket *ticket)
     ticket_arm(core, ticket);
 }
 
-/* Strikes the ticket out of the record; nothing renews it from here on. */
+/* Strikes the ticket out of the record, at once or then; nothing renews it from
+ * here on. */
 void
-ticket_leave(struct core *core, struct ticket *ticket)
+ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us)
 {
     require(handle_equal(ticket->main_op, HANDLE_NONE));
     /* What it asked for all of our waiters, somebody else must ask now. */
@@ -39,10 +40,20 @@ ticket_leave(struct core *core, struct ticket *ticket)
     ticket_set_state(core, ticket, TICKET_LEAVING);
     ticket->renew_op = HANDLE_NONE;
     ticket->holds = 0;
-    ticket->leave_until_us = core->now_us +
-                             us_from_ms(core->settings.lease_ms) +
+    ticket->leave_until_us = at_us + us_from_ms(core->settings.lease_ms) +
                              core->settings.command_timeout_us;
-    ticket_send_release(core, ticket);
+    if (core->now_us >= at_us) {
+        ticket_send_release(core, ticket);
+        return;
+    }
+    ticket->refresh_us = at_us;
+    ticket_arm(core, ticket);
+}
+
+void
+ticket_leave(struct core *core, struct ticket *ticket)
+{
+    ticket_leave_at(core, ticket, core->now_us);
 }
 
 /* Nothing of it is in Redis any more. */
@@ -128,7 +139,6 @@ release_done(
     if (result->status == OP_UNKNOWN) {
         count(core->counters, COUNTER_outcomes_unknown);
         ticket->doubt = true;
-        lock_refresh_waiters(core, ticket->lock);
     } else if (result->status != OP_UNSENT) {
         if (ticket->doubt)
             count(core->counters, COUNTER_outcomes_resolved);

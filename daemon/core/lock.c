@@ -70,6 +70,7 @@ lock_obtain(struct core *core, struct text name)
     list_init(&lock->holders);
     list_init(&lock->watches);
     wheel_node_init(&lock->watch_timer, TIMER_WATCH);
+    list_init(&lock->tell_link);
     lock->refs = 1;
     memcpy(lock->name, name.at, name.len);
     lock->name_len = (uint16_t)name.len;
@@ -92,6 +93,7 @@ lock_unref(struct core *core, struct lock *lock)
     if (--lock->refs > 0)
         return;
     require(list_empty(&lock->tickets) && !wheel_node_set(&lock->timer));
+    list_remove(&lock->tell_link);
     table_remove(&core->lock_table, &lock->table);
     slab_free(&core->locks, lock);
 }
@@ -128,11 +130,35 @@ lock_first_waiter(const struct lock *lock)
     return NULL;
 }
 
+static void
+lock_refresh_waiters(struct core *core, const struct lock *lock)
+{
+    LIST_EACH_SAFE (link, &lock->tickets) {
+        struct ticket *ticket = container_of(link, struct ticket, lock_link);
+        if (ticket->state == TICKET_WAITING)
+            ticket_refresh(core, ticket);
+    }
+}
+
+/* An answer was lost that may have said whom of ours a script has granted the
+ * lock: all who wait are asked after; once, however many answers that were. */
+void
+lock_refresh_soon(struct core *core, struct lock *lock)
+{
+    if (lock->waiting == 0)
+        return;
+    lock->all_waiters = true;
+    lock_ask_at(core, lock, core->now_us);
+}
+
 void
 lock_timer(struct core *core, struct lock *lock)
 {
     struct ticket *ticket = lock_first_waiter(lock);
 
+    if (lock->all_waiters)
+        lock_refresh_waiters(core, lock);
+    lock->all_waiters = false;
     if (ticket != NULL) {
         ticket_refresh(core, ticket);
     } else {
@@ -142,18 +168,6 @@ lock_timer(struct core *core, struct lock *lock)
             op->give_up_us = core->now_us + core->settings.patience_us;
             op_submit(core, op);
         }
-    }
-    lock_unref(core, lock);
-}
-
-void
-lock_refresh_waiters(struct core *core, struct lock *lock)
-{
-    lock_ref(lock);
-    LIST_EACH_SAFE (link, &lock->tickets) {
-        struct ticket *ticket = container_of(link, struct ticket, lock_link);
-        if (ticket->state == TICKET_WAITING)
-            ticket_refresh(core, ticket);
     }
     lock_unref(core, lock);
 }

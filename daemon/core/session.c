@@ -255,14 +255,13 @@ session_disconnected(
     struct core *core, struct session *session, enum counter counter)
 {
     bool room = core->away < core->settings.sessions_max;
-
     bool over = core->stopping && core->stop_us == 0;
 
     if (over)
         session_forget(core, session, counter);
-    else if (!session_keeps(session) || session->ticket_count == 0 || !room)
+    else if (!session_keeps(session) || session->ticket_count == 0)
         session_free(core, session, counter);
-    else if (core->stopping)
+    else if (core->stopping || !room) /* what it was told stands for a lease */
         session_forget(core, session, counter);
     else
         session_go_away(core, session, counter);

@@ -116,6 +116,7 @@ struct watch {
     struct list news_link;
     struct handle pending; /* the WATCH that is not answered yet */
     bool asked;            /* an inspection has been sent since it began */
+    bool due;              /* one has come, and it has not been told */
     bool told;
     uint32_t told_holders;
     uint64_t told_fence;
@@ -125,12 +126,14 @@ struct lock {
     struct slab_node node;
     struct table_node table;
     struct wheel_node timer; /* when to ask Redis about it again */
+    bool all_waiters;        /* about all of our tickets that wait */
     struct list tickets;     /* by lock_link, in order of arrival here */
     struct list holders;     /* by holder_link: those of them that are HELD */
     uint32_t waiting;        /* tickets that are WAITING */
     uint32_t refs;           /* tickets, operations, watches, the timer */
     struct list watches;     /* by lock_link */
     struct wheel_node watch_timer;
+    struct list tell_link;  /* not all who watch it have been told */
     struct handle watch_op; /* an inspection under way */
     bool watch_again;       /* another one after it */
     struct lock_news news;
@@ -175,6 +178,7 @@ struct ticket {
     uint64_t hard_end_us; /* of lease=, NEVER: none */
     uint64_t granted_us;
     uint64_t deadline_us; /* believed no longer than this */
+    uint64_t foreign_us;  /* by what another broker has told, this long */
     uint64_t jeopardy_us; /* when to warn; NEVER: has been done */
     uint64_t renew_us;    /* when to renew; NEVER: not again */
     /* of a wait */
@@ -312,6 +316,7 @@ struct core {
     struct random random;
     struct wheel wheel;
     struct list stirred; /* tickets to advance when the step ends */
+    struct list telling; /* locks some of whose watchers are still to be told */
     struct list ending;  /* sessions to look at when the step ends */
     uint64_t serial;
     uint32_t held;
@@ -393,7 +398,7 @@ void lock_ref(struct lock *lock);
 void lock_unref(struct core *core, struct lock *lock);
 void lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us);
 void lock_timer(struct core *core, struct lock *lock);
-void lock_refresh_waiters(struct core *core, struct lock *lock);
+void lock_refresh_soon(struct core *core, struct lock *lock);
 void lock_see_fence(struct core *core, const struct lock *lock, uint64_t fence);
 
 /* ticket.c */
@@ -481,6 +486,7 @@ void watch_free(struct core *core, struct watch *watch);
 void watch_flush(struct core *core, struct session *session);
 void watch_timer(struct core *core, struct lock *lock);
 void watch_hint(struct core *core, struct text key);
+void watch_tell_all(struct core *core);
 void watch_unheard(struct core *core);
 void watch_looked(struct core *core, struct lock *lock, enum op_status status);
 void watch_inspected(struct core *core, struct op *op);

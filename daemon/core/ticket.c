@@ -306,7 +306,10 @@ is_about_lost(const struct ticket *ticket, const struct pending *pending)
     return pending->command != COMMAND_CLAIM || pending->fence == ticket->fence;
 }
 
-/* Serves what can be served now. The ticket may be gone afterwards. */
+/*
+ * Serves what can be served now. The ticket may be gone afterwards. Where the
+ * step has said as much as it may, the rest is said in a later one.
+ */
 void
 ticket_advance(struct core *core, struct ticket *ticket)
 {
@@ -314,6 +317,10 @@ ticket_advance(struct core *core, struct ticket *ticket)
 
     for (;;) {
         pending = ticket_pending(ticket);
+        if (pending != NULL && !effects_room(core->effects)) {
+            ticket_stir(core, ticket);
+            return;
+        }
         if (pending != NULL && pending_stands(pending) &&
             bundle_is_waiting(core, pending))
             ticket_refuse_impatient(core, ticket);
@@ -348,7 +355,8 @@ ticket_advance(struct core *core, struct ticket *ticket)
     }
 }
 
-/* To be advanced when the step ends: now somebody on the way may use it. */
+/* To be advanced when the step ends, since now somebody on the way may use it;
+ * or in the next step that has room for what it says. */
 void
 ticket_stir(struct core *core, struct ticket *ticket)
 {
@@ -361,7 +369,8 @@ ticket_advance_stirred(struct core *core)
 {
     struct list *link;
 
-    while ((link = list_pop_front(&core->stirred)) != NULL)
+    while (effects_room(core->effects) &&
+           (link = list_pop_front(&core->stirred)) != NULL)
         ticket_advance(core, container_of(link, struct ticket, stir_link));
 }
 

@@ -40,6 +40,8 @@ void wait_timer(struct core *core, struct ticket *ticket);
 
 /* hold.c */
 bool hold_is_over(const struct core *core, const struct op_result *result);
+void hold_was_foreign(
+    struct core *core, struct ticket *ticket, const struct op_result *result);
 bool hold_advance(
     struct core *core, struct ticket *ticket, struct pending *pending);
 void ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
@@ -51,6 +53,7 @@ void hold_timer(struct core *core, struct ticket *ticket);
 /* leave.c */
 void ticket_send_release(struct core *core, struct ticket *ticket);
 void ticket_leave(struct core *core, struct ticket *ticket);
+void ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us);
 void ticket_rest(struct core *core, struct ticket *ticket);
 void answer_count(struct core *core, struct pending *pending, uint32_t holds);
 void release_done(

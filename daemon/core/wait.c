@@ -88,6 +88,7 @@ ticket_reset(struct ticket *ticket, struct pending *pending)
     ticket->announced = false;
     ticket->unclean = false;
     ticket->unattended = false;
+    ticket->foreign_us = 0;
     ticket->generation = pending->session->generation;
     pending->asked = true;
 }
@@ -459,6 +460,7 @@ claim_done(
             break;
         }
         ticket->ask = result->ask;
+        hold_was_foreign(core, ticket, result);
         ticket_grant(core, ticket, result->fence, result->arrival,
             result->place, result->sent_us, result->ttl_ms);
         return;
@@ -566,10 +568,16 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
         ticket->requeued = true;
         ticket_advance(core, ticket);
         return;
+    case OP_BROKEN:
+        /* It was granted, and taken away before that was known here. */
+        if (pending != NULL)
+            pending->asked = false;
+        ticket->unattended = false;
+        ticket_leave(core, ticket);
+        return;
     case OP_BUSY:
     case OP_FULL:
     case OP_CONFLICT:
-    case OP_BROKEN:
     case OP_UNSENT:
     case OP_UNKNOWN:
     case OP_REFUSED:

@@ -260,15 +260,45 @@ watch_inspected(struct core *core, struct op *op)
         return;
     }
     news_take(&lock->news, &op->result);
+    LIST_EACH (link, &lock->watches) {
+        struct watch *watch = container_of(link, struct watch, lock_link);
+        watch->due = watch->due || watch->asked;
+        watch->asked = false; /* who came since: it may be older than that */
+    }
+    if (list_empty(&lock->tell_link))
+        list_push_back(&core->telling, &lock->tell_link);
+    if (lock->watch_again)
+        watch_inspect(core, lock);
+}
+
+/* False: there is no room for all who watch the lock. */
+static bool
+watch_tell_lock(struct core *core, const struct lock *lock)
+{
     LIST_EACH_SAFE (link, &lock->watches) {
         struct watch *watch = container_of(link, struct watch, lock_link);
-        if (!watch->asked)
-            continue; /* what was read may be older than its request */
+        if (!watch->due)
+            continue;
+        if (!effects_room(core->effects))
+            return false;
+        watch->due = false;
         watch_answer(core, watch);
         watch_wake(core, watch);
     }
-    if (lock->watch_again)
-        watch_inspect(core, lock);
+    return true;
+}
+
+/* Tells of what inspections have found, as far as there is room. */
+void
+watch_tell_all(struct core *core)
+{
+    while (!list_empty(&core->telling)) {
+        struct lock *lock =
+            container_of(core->telling.next, struct lock, tell_link);
+        if (!watch_tell_lock(core, lock))
+            return;
+        list_remove(&lock->tell_link);
+    }
 }
 
 /* The request's connection or patience has ended: the watch goes with it. */

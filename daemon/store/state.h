@@ -124,8 +124,10 @@ struct store {
     bool unheard;
     struct store_hint hints[HINTS_MAX];
     uint32_t hint_count;
+    uint32_t hint_taken; /* of them, from the first */
     struct text news[NEWS_MAX]; /* refs into news_text */
     uint32_t news_count;
+    uint32_t news_taken;
     size_t news_len;
     char news_text[NEWS_BYTES];
     struct op_grant grants[GRANTS_MAX];

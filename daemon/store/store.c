@@ -261,18 +261,22 @@ store_take_hint(struct store *store, struct store_hint *hint)
 {
     if (store->hint_count == 0)
         return false;
-    *hint = store->hints[--store->hint_count];
+    *hint = store->hints[store->hint_taken++];
+    if (store->hint_taken == store->hint_count)
+        store->hint_count = store->hint_taken = 0;
     return true;
 }
 
 bool
 store_take_news(struct store *store, struct text *news)
 {
-    if (store->news_count == 0) {
-        store->news_len = 0;
+    if (store->news_count == 0)
         return false;
+    *news = store->news[store->news_taken++];
+    if (store->news_taken == store->news_count) {
+        store->news_count = store->news_taken = 0;
+        store->news_len = 0;
     }
-    *news = store->news[--store->news_count];
     return true;
 }
 

@@ -572,6 +572,7 @@ START_TEST(unknown_release_refreshes)
     rig_wait(rig, u, "LOCK a");
     rig_say(rig, s, "UNLOCK a");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_UNKNOWN);
+    rig_pass(rig, 1);
     ck_assert_uint_eq(rig->op_count, 2);
     rig_granted(rig, rig_op(rig, OP_RENEW), 6);
     rig_expect(rig, t, "- OK fence=6 ttl_ms=~ count=1");
