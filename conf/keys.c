@@ -148,7 +148,7 @@ static const struct key keys[] = {
     {.path = "redis.batch",
         .type = KEY_COUNT,
         FIELD(redis_batch),
-        RANGE(1, 256),
+        RANGE(1, 64), /* each may bring a thousand grants */
         .standard = "64",
         .reloadable = true,
         .help = "operations that share one call, at most"},

@@ -79,12 +79,15 @@ command_hello(
     char id[2 * sizeof(session->id)];
     struct text name = request_word(request, REQUEST_KEY_NAME);
     uint64_t heartbeat_ms = request_value(request, REQUEST_KEY_HEARTBEAT, 0);
+    uint64_t keep_us = session->keep_us;
 
     if (request_has(request, REQUEST_KEY_KEEP))
         session_keep(
             core, session, us_from_ms(request->value[REQUEST_KEY_KEEP]));
-    if (!hello_resume(core, session, request))
+    if (!hello_resume(core, session, request)) {
+        session_keep(core, session, keep_us);
         return;
+    }
     if (name.len > 0) {
         memcpy(session->client, name.at, name.len);
         session->client_len = (uint8_t)name.len;

@@ -28,7 +28,7 @@
 
 #define FIRST_US  30000  /* a wait may end by itself */
 #define AGAIN_US  600000 /* holders change, and messages are lost */
-#define WAITS_MAX 4      /* of one owner, that a probe follows */
+#define WAITS_MAX 8      /* of one owner, that a probe follows */
 
 /* 'D' looks for a circle, 'V' verifies it, 'K' ends a wait of it. */
 #define NODE_BYTES (16 + 8 + 8 + 8 + 8 + 8 + 1)
@@ -429,24 +429,30 @@ probe_seen(struct core *core, const struct probe *probe)
     return seen;
 }
 
-/* 'D': each wait of the owner that is asked about. */
+/* 'D': the waits of the owner that is asked about; of many some, by chance, so
+ * that a later search finds what this one does not. */
 static void
 probe_spread(struct core *core, struct probe *probe)
 {
     const struct probe_node *node = &probe->nodes[probe->count];
     struct session *session = session_find(core, node->session);
-    uint32_t followed = 0;
 
     if (session != NULL && session->waiting > 0 && !probe_seen(core, probe)) {
+        uint32_t waits = session->waiting;
+        uint32_t left = WAITS_MAX;
         LIST_EACH (link, &session->tickets) {
             struct ticket *ticket =
                 container_of(link, struct ticket, session_link);
-            if (ticket->owner_hash != node->owner || !wait_counts(ticket) ||
-                followed++ == WAITS_MAX)
+            if (ticket->state != TICKET_WAITING)
+                continue;
+            bool drawn = random_below(&core->random, waits--) < left;
+            if (!drawn || ticket->owner_hash != node->owner ||
+                !wait_counts(ticket))
                 continue;
             struct probe *copy = probe_copy(core, probe);
             if (copy != NULL)
                 probe_examine(core, copy, ticket);
+            left--;
         }
     }
     slab_free(&core->probes, probe);

@@ -138,15 +138,15 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
 }
 
 /*
- * The deadline has come: nothing is granted or prolonged from here on. Of a hold
- * that was claimed here a client that did not hear the answer believes what the
- * earlier broker had told it: so long it stays.
+ * The deadline has come: nothing is granted or prolonged from here on. In a hold
+ * that was claimed here a client that did not hear the answer believes by what
+ * the earlier broker had told it: so long it stays.
  */
 static void
 hold_end(struct core *core, struct ticket *ticket)
 {
-    uint64_t at_us = ticket->foreign_us > core->now_us ? ticket->foreign_us
-                                                       : core->now_us;
+    uint64_t at_us =
+        ticket->foreign_us > core->now_us ? ticket->foreign_us : core->now_us;
 
     hold_lost(core, ticket, lost_reason(core, ticket));
     ticket->unclean = true;

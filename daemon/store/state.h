@@ -124,7 +124,7 @@ struct store {
     bool unheard;
     struct store_hint hints[HINTS_MAX];
     uint32_t hint_count;
-    uint32_t hint_taken; /* of them, from the first */
+    uint32_t hint_taken;        /* of them, from the first */
     struct text news[NEWS_MAX]; /* refs into news_text */
     uint32_t news_count;
     uint32_t news_taken;

@@ -763,8 +763,8 @@ START_TEST(numbers_out_of_range_are_refused)
         {"redis: {forget_after: 59m}",
             "f:1:23: redis.forget_after: \"59m\": out of range, 1h to 8760h "
             "expected"},
-        {"redis: {batch: 257}",
-            "f:1:16: redis.batch: \"257\": out of range, 1 to 256 expected"},
+        {"redis: {batch: 65}",
+            "f:1:16: redis.batch: \"65\": out of range, 1 to 64 expected"},
         {"limits: {memory: 1023KiB}",
             "f:1:18: limits.memory: \"1023KiB\": out of range, 1MiB to "
             "1024GiB expected"},
