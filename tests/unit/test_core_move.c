@@ -643,6 +643,38 @@ START_TEST(put_again_with_lease)
 
 END_TEST
 
+/* The answer to a CLAIM took long. Who does not hear it may believe by what the
+ * earlier broker said until the record's end: until then it is not released. */
+START_TEST(claimed_hold_lapses)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(
+        rig, s, "HELLO resume=0123456789abcdef0123456789abcdef gen=2 keep=5s");
+    (void)rig_line(rig, s);
+    rig_say(rig, s, "1 CLAIM a fence=5");
+    rig_pass(rig, 100);
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){
+            .status = OP_OK, .fence = 5, .ttl_ms = 600, .ask = {.permits = 1}});
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=492 count=1");
+    rig_pass(rig, 493);
+    rig_expect(rig, s, "* JEOPARDY a ttl_ms=~");
+    rig_expect(rig, s, "* LOST a fence=5 reason=backend");
+    struct op *renewal = rig_op(rig, OP_RENEW);
+    ck_assert_uint_eq(rig->op_count, 1);
+    rig_pass(rig, 106);
+    ck_assert_uint_eq(rig->op_count, 1);
+    rig_status(rig, renewal, OP_UNKNOWN);
+    rig_no_op(rig);
+    rig_pass(rig, 2);
+    ck_assert(rig_op(rig, OP_RELEASE)->unclean);
+    rig_end(rig);
+}
+
+END_TEST
+
 /* DRAIN: nothing is released, all is renewed once more and forgotten. */
 START_TEST(drained)
 {
@@ -714,6 +746,7 @@ core_move_suite(void)
     tcase_add_test(tests, wait_put_again);
     tcase_add_test(tests, wait_put_again_otherwise);
     tcase_add_test(tests, put_again_with_lease);
+    tcase_add_test(tests, claimed_hold_lapses);
     tcase_add_test(tests, drained);
     tcase_add_test(tests, drained_while_asking);
     suite_add_tcase(suite, tests);

@@ -416,6 +416,52 @@ START_TEST(rivals)
 
 END_TEST
 
+/* Readers that come together, each with many requests behind its first: a step
+ * answers as many as there is room for, and later ones the rest, in order. */
+START_TEST(more_than_a_step_answers)
+{
+    struct rig *rig = rig_new();
+    unsigned s[5];
+    struct op_grant grants[4] = {{.fence = 0}};
+    char line[40];
+
+    for (unsigned i = 0; i < 5; i++)
+        s[i] = rig_open(rig);
+    rig_lock(rig, s[0], "LOCK a", 5);
+    for (unsigned i = 0; i < 4; i++) {
+        rig_say(rig, s[i + 1], "0 LOCK a mode=shared");
+        grants[i] =
+            (struct op_grant){.request = rig_op(rig, OP_ACQUIRE)->request,
+                .fence = 6 + i,
+                .ttl_ms = RIG_LEASE_MS};
+        rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+        for (unsigned j = 1; j < 30; j++) {
+            snprintf(line, sizeof(line), "%u LOCK a mode=shared", j);
+            rig_say(rig, s[i + 1], line);
+        }
+    }
+    rig_say(rig, s[0], "UNLOCK a");
+    rig->effects.entry_capacity = EFFECTS_STEP_ENTRIES + 40;
+    rig_finish(rig, rig_op(rig, OP_RELEASE),
+        (struct op_result){
+            .status = OP_OK, .grants = grants, .grant_count = 4});
+    ck_assert_uint_lt(rig->sessions[s[4]].finals, 30);
+    ck_assert_uint_eq(core_next_us(rig->core), 0);
+    rig_say(rig, s[4], "30 UNLOCK a");
+    rig_pass(rig, 1);
+    for (unsigned i = 0; i < 4; i++) {
+        for (unsigned j = 0; j < 30; j++) {
+            snprintf(line, sizeof(line), "%u OK fence=%u ttl_ms=~ count=%u", j,
+                6 + i, j + 1);
+            rig_expect(rig, s[i + 1], line);
+        }
+    }
+    rig_expect(rig, s[4], "30 OK count=29");
+    rig_end(rig);
+}
+
+END_TEST
+
 /* --- BREAK ---------------------------------------------------------------- */
 
 START_TEST(break_orders)
@@ -504,6 +550,7 @@ core_shared_suite(void)
     tcase_add_test(tests, told_of_the_holder);
     tcase_add_test(tests, nobody_is_told);
     tcase_add_test(tests, rivals);
+    tcase_add_test(tests, more_than_a_step_answers);
     tcase_add_test(tests, break_orders);
     tcase_add_test(tests, broken);
     suite_add_tcase(suite, tests);

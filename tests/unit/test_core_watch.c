@@ -413,6 +413,39 @@ START_TEST(odd_news)
 
 END_TEST
 
+/* Many watch one lock: a step tells as many as there is room for, and later
+ * ones the rest. */
+START_TEST(more_than_a_step_tells)
+{
+    struct rig *rig = rig_new();
+    unsigned s[30];
+
+    for (unsigned i = 0; i < 30; i++) {
+        s[i] = rig_open(rig);
+        watch_free_lock(rig, s[i]);
+    }
+    rig->effects.entry_capacity = EFFECTS_STEP_ENTRIES + 10;
+    changed(rig);
+    inspected(rig, 1, 5, "n");
+    ck_assert_uint_eq(core_next_us(rig->core), 0);
+    rig_silent(rig, s[29]);
+    /* A change before all have been told is told to all of them, once. */
+    changed(rig);
+    inspected(rig, 1, 6, "m");
+    rig_pass(rig, 1);
+    ck_assert_uint_gt(core_next_us(rig->core), rig->now_us);
+    for (unsigned i = 0; i < 30; i++)
+        rig_event(rig, s[i], CORE_MORE);
+    rig_expect(rig, s[0], "* HELD a fence=5 name=shop owner=w note=n");
+    rig_expect(rig, s[0], "* HELD a fence=6 name=shop owner=w note=m");
+    rig_expect(rig, s[29], "* HELD a fence=6 name=shop owner=w note=m");
+    for (unsigned i = 0; i < 30; i++)
+        rig->sessions[s[i]].read = rig->sessions[s[i]].written;
+    rig_end(rig);
+}
+
+END_TEST
+
 Suite *
 core_watch_suite(void)
 {
@@ -433,6 +466,7 @@ core_watch_suite(void)
     tcase_add_test(tests, not_kept);
     tcase_add_test(tests, long_words);
     tcase_add_test(tests, odd_news);
+    tcase_add_test(tests, more_than_a_step_tells);
     suite_add_tcase(suite, tests);
     return suite;
 }
