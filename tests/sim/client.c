@@ -152,7 +152,8 @@ client_forget(struct client *client, bool dead)
     wire_reset(client);
     watches_reset(client);
     client->dismissed = false;
-    client->doom = FAULT_COUNT;
+    if (!moves)
+        client->doom = FAULT_COUNT;
     client->greeted = false;
     client->said_bye = false;
     client->finishing = false;

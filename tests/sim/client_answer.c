@@ -267,7 +267,8 @@ renew_answered(
     if (request->fence != 0 && request->fence != task->fence)
         task_odd(
             task, PROMISE_STALE, request, a, "its fence is not the hold's");
-    else if (!a->has_ttl || task->count == 0 || task->lease_ms == 0)
+    else if (!a->has_ttl || task->count == 0 ||
+             (task->lease_ms == 0 && task_remnant(task, task->lock) == NULL))
         task_odd(task, PROMISE_ANSWERED, request, a, "there is none to renew");
     else if (a->ttl_ms > request->lease_ms)
         task_odd(task, PROMISE_ANSWERED, request, a, "it was asked for less");

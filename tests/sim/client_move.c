@@ -99,6 +99,8 @@ client_hello(struct client *client)
 
     if (!resumes)
         client->generation = 0;
+    else if (client->generation == 0)
+        client->generation = 1; /* that of a connection that said nothing */
     client->generation++;
     if (!resumes && client->keep_ms == 0 && !world_odds(world, 2))
         return;
