@@ -138,7 +138,7 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
 }
 
 /*
- * The deadline has come: nothing is granted or prolonged from here on. In a hold
+ * The deadline has come: nothing is granted or prolonged from here on. In one
  * that was claimed here a client that did not hear the answer believes by what
  * the earlier broker had told it: so long it stays.
  */

@@ -663,7 +663,7 @@ lost_too_soon(const struct task *task)
     uint64_t lease_us = (uint64_t)task->lease_ms * 1000;
     uint64_t usual_us = (uint64_t)world_of(task)->plan.lease_ms * 1000;
 
-    /* What was found of an earlier connection's may have a lease= of its own. */
+    /* What an earlier connection had may have a lease= of its own. */
     if (task->renewed || task_remnant(task, task->lock) != NULL)
         return false;
     return task->lease_ms == 0 || boot_us(task) - task->asked_us +

@@ -490,7 +490,7 @@ answer_final(struct client *client, const struct request *request,
             wire_broken(client, line, "nonsense was carried out");
         break;
     case VERB_UNLOCK:
-        /* Of a name that is not held; a broker that goes may say nothing more. */
+        /* Of a name that is not held; one that goes may not find out. */
         if (a->code == NULL ||
             (strcmp(a->code, "NOTHELD") != 0 &&
                 !(client->draining && strcmp(a->code, "INDOUBT") == 0)))
