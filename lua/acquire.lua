@@ -88,6 +88,10 @@ end
 local function ticket_append(r, arg, t)
     widen(r, t.words)
     t.place, t.arrival = r.stored, r.arrival
+    if r.live == r.granted then
+        r.sweep = ULONG_MAX
+    end
+    waits_until(r, t, t.ends)
     call('SETRANGE', r.key, ticket_at(r, t.place), ticket_pack(t) ..
         sub(arg, ACQUIRE_WORDS) .. string.rep('\0', r.width - TICKET - t.words))
     r.raw = nil
@@ -106,7 +110,8 @@ local function ticket_again(r, t, lease)
         end
         r.low = min(r.low, t.ends)
     elseif bit.band(t.flags, GRANTED) == 0 then
-        t.flags, t.ends = WAITS, now + lease
+        t.flags = WAITS
+        waits_until(r, t, now + lease)
     end
     ticket_store(r, t)
 end
@@ -127,6 +132,10 @@ local function ticket_standing(r, asked, flags, limit)
     local t
     if bit.band(flags, RETRY) ~= 0 then
         t = ticket_of(r, asked.identity, 0, 0)
+        if t and bit.band(t.flags, BROKEN) ~= 0 then
+            ticket_drop(r, t)
+            return nil
+        end
     end
     if not t and bit.band(flags, MOVES) ~= 0 then
         t = ticket_of_session(r, asked.identity, 0)
@@ -154,6 +163,7 @@ local function refusal(r, t, flags, limit, blocked, seen)
     if r.limit ~= limit then
         return CONFLICT
     elseif bit.band(flags, NO_QUEUE) == 0 then
+        sweep(r)
         return full(r) and FULL or nil
     elseif barred(r) or blocked or not compatible(r, t) then
         return BUSY
@@ -194,7 +204,8 @@ return function(key, arg, read)
         refused = refused or refusal(r, t, flags, limit, blocked, seen)
         if refused then
             local busy = refused == BUSY
-            result(refused, 0, 0, 0, 0, busy and ask_again(r) or 0,
+            result(refused, 0, 0, 0, 0,
+                busy and ask_again(r) or ask_later(r),
                 busy and r.live - r.granted + 1 or 0, grants,
                 busy and tell and about_holder(r) or nil)
             return record_store(r)
@@ -250,9 +261,9 @@ local function acquire_plain(key, arg, raw)
     look()
     local lease, after, hold, latest, seen = unpack_at('<I4I4ddd', arg, 49)
     local fence, arrival = unpack_at('<dd', raw, 9)
-    local grace, delay, forget = unpack_at('<ddd', raw, 65)
-    if now > latest or now < grace or now < delay or hold > 0 or
-        after > 0 or forget - now < forget_after / 2 then
+    local delay, forget = unpack_at('<dd', raw, 73)
+    if now > latest or now < delay or hold > 0 or after > 0 or
+        forget - now < forget_after / 2 then
         return false
     end
     fence = raise_fence(fence, sub(raw, 97, HEAD), seen)

@@ -23,9 +23,11 @@
 --  52 typical     I4 time of a hold, ms 72 request  c8 the broker's handle
 --  56 low         d  no lease of the    80 broker   c8
 --                    granted ends sooner 88 since   d  us, of arrival or grant
---  64 grace       d  no grant sooner    96 delay    I4 ms that nobody follows
---  72 delay       d  no grant sooner                   an unclean end
---  80 forget      d  the key's expiry  100 spare    I4
+--  64 sweep       I4 s; no waiter's     96 delay    I4 ms that nobody follows
+--                    life ends sooner                  an unclean end
+--  68 spare       I4                   100 spare    I4
+--  72 delay       d  no grant sooner
+--  80 forget      d  the key's expiry
 --  88 watch       d  changes are told until then
 --  96 id          c40 replication id at the last grant or renewal
 --
@@ -33,7 +35,7 @@
 -- room where a ticket has any: the width then grows for the whole record.
 
 local VERSION = 1
-local HEAD_FORMAT = '<BBI2I4ddI4I4I4I4I4I4I4I4ddddd'
+local HEAD_FORMAT = '<BBI2I4ddI4I4I4I4I4I4I4I4dI4I4ddd'
 local TICKET_FORMAT = '<BBI2I4ddddI4c36c8dI4I4'
 local GRANT_FORMAT = '<c8ddI4I4'
 
@@ -59,6 +61,10 @@ local AHEAD_FIRST, AHEAD_MAX = 2, 64
 
 -- No lock-delay is longer, in ms.
 local DELAY_MAX = 86400000
+
+-- A full queue is walked along for waiters whose life is over no more often
+-- than that, in s; and a time to come that is further off is not believed.
+local SWEEP_PAUSE, SWEEP_FAR = 1, 86400
 
 -- So many are granted in one step; the others are next.
 local GRANTS_MAX = 1024
@@ -101,7 +107,7 @@ end
 
 local function head_load(key, raw)
     local _, flags, width, limit, fence, arrival, stored, first, live, granted,
-        longest, used, front, typical, low, grace, delay, forget, watch =
+        longest, used, front, typical, low, sweep, _, delay, forget, watch =
         unpack_at(HEAD_FORMAT, raw)
     if width < TICKET or first > stored or granted > live or
         live > stored - first or used < granted or front > stored then
@@ -116,9 +122,8 @@ local function head_load(key, raw)
     return {key = key, raw = raw, flags = flags, width = width, limit = limit,
         fence = fence, arrival = arrival, stored = stored, first = first,
         live = live, granted = granted, longest = longest, used = used,
-        front = front, typical = typical, low = low, grace = grace,
-        delay = delay, forget = forget, watch = watch, held = granted > 0,
-        id = sub(raw, 97, HEAD)}
+        front = front, typical = typical, low = low, sweep = sweep,
+        delay = delay, forget = forget, watch = watch, id = sub(raw, 97, HEAD)}
 end
 
 -- The record of a lock that Redis knows nothing of, not written yet.
@@ -126,13 +131,13 @@ local function head_new(key)
     return {key = key, raw = '', flags = 0, width = TICKET, limit = 0,
         fence = first_fence(), arrival = 1, stored = 0, first = 0, live = 0,
         granted = 0, longest = 0, used = 0, front = 0, typical = 0, low = 0,
-        grace = 0, delay = 0, forget = 0, watch = 0, id = id}
+        sweep = 0, delay = 0, forget = 0, watch = 0, id = id}
 end
 
 local function head_pack(r)
     return pack(HEAD_FORMAT, VERSION, r.flags, r.width, r.limit, r.fence,
         r.arrival, r.stored, r.first, r.live, r.granted, r.longest, r.used,
-        r.front, r.typical, r.low, r.grace, r.delay, r.forget, r.watch)
+        r.front, r.typical, r.low, r.sweep, 0, r.delay, r.forget, r.watch)
 end
 
 local function ticket_at(r, place)
@@ -213,7 +218,7 @@ end
 -- Strikes a living ticket out. In front of the queue that costs no write.
 local function ticket_strike(r, t)
     if bit.band(t.flags, GRANTED) ~= 0 then
-        r.granted = r.granted - 1
+        r.granted, r.news = r.granted - 1, true
         r.used = r.used - t.permits
     end
     r.live = r.live - 1
@@ -285,12 +290,12 @@ local function record_write(r)
     call('SETRANGE', r.key, 0, head_pack(r) .. r.id)
 end
 
--- Tells whoever watches that there is something new: a grant, or nobody holds
--- it any more. What it is they ask.
+-- Tells whoever watches that there is something new: somebody was granted it,
+-- or has it no more. What it is they ask.
 local function watchers_tell(r)
     if now >= r.watch then
         r.watch, r.flags = 0, bit.band(r.flags, SHARED_NOW)
-    elseif r.news or r.held and r.granted == 0 then
+    elseif r.news then
         call('PUBLISH', channel .. 'watch', 'W' .. r.key)
     end
 end
@@ -463,15 +468,43 @@ end
 -- Whether nobody is granted anything now. A time that is further off than any
 -- delay can be asked for was written before the clock stepped back.
 local function barred(r)
-    if not (now < r.grace or now < r.delay) then
-        return false
-    end
-    return max(r.grace, r.delay) <= now + DELAY_MAX
+    return now < r.delay and r.delay <= now + DELAY_MAX
 end
 
 -- Whether nobody else may stand in the queue.
 local function full(r)
     return r.live - r.granted >= waiters_max
+end
+
+-- Makes room in a full queue for one more: strikes out waiters whose life is
+-- over. As it walks along all of it, it does so only where there may be one.
+local function sweep(r)
+    local second = floor(now / 1000)
+    if not full(r) or
+        (second < r.sweep and r.sweep <= second + SWEEP_FAR) then
+        return
+    end
+    local left, earliest = r.live - r.granted, now + 1000 * SWEEP_FAR
+    for place, flags, raw, at in queue_walk(r, max(r.first, r.front)) do
+        if bit.band(flags, LIVING + GRANTED) == LIVING then
+            left = left - 1
+            local ends = unpack_at('<d', raw, at + 24)
+            if ends <= now then
+                ticket_strike(r, {place = place, flags = flags})
+            else
+                earliest = min(earliest, ends)
+            end
+        end
+        if left == 0 then
+            break
+        end
+    end
+    r.sweep = max(floor(earliest / 1000), second + SWEEP_PAUSE)
+end
+
+-- A waiter's life ends then, from now on.
+local function waits_until(r, t, ends)
+    t.ends, r.sweep = ends, min(r.sweep, floor(ends / 1000))
 end
 
 -- The flags of the head with a ticket of that mode as the one that is granted
@@ -492,11 +525,7 @@ local function grant(r, t)
     if t.broker == broker then
         ticket_hold(t)
     else
-        local term = min(t.lease, lapse)
-        if t.hold > 0 then
-            term = min(term, t.hold)
-        end
-        t.flags, t.ends = LIVING + GRANTED, now + term
+        t.flags, t.ends = LIVING + GRANTED, now + min(t.lease, lapse)
     end
     t.since = now_us
     r.low = r.granted == 0 and t.ends or min(r.low, t.ends)
@@ -523,15 +552,14 @@ end
 -- Extends the grants to the longest compatible prefix. Returns the grants to
 -- tell the asking broker, without its own operation's ticket, and whether
 -- somebody is left waiting; `grants` are those that it is to be told of
--- already. On its way it strikes out waiters whose life is over, so it goes
--- also where that may make room.
+-- already. On its way it strikes out waiters whose life is over.
 local function serve(r, seen, own, grants)
     grants = grants or {}
     local waiting = r.live - r.granted
     if waiting == 0 then
         return grants, false
     end
-    if barred(r) or (closed(r) and not full(r)) then
+    if barred(r) or closed(r) then
         return grants, true
     end
     local given, blocked, whole = 0, false, true
@@ -544,7 +572,7 @@ local function serve(r, seen, own, grants)
         end
         if waits and unpack_at('<d', raw, at + 24) <= now then
             ticket_strike(r, {place = place, flags = flags})
-        elseif flags == WAITS and not blocked then
+        elseif flags == WAITS then
             local t = own and own.place == place and own or
                 ticket_unpack(place, raw, at)
             local fence = compatible(r, t) and raise_fence(r.fence, r.id, seen)
@@ -565,7 +593,7 @@ local function serve(r, seen, own, grants)
         if whole then
             r.front = place + 1
         end
-        if waiting == 0 or (blocked and not full(r)) then
+        if waiting == 0 or blocked then
             break
         end
     end
@@ -576,9 +604,15 @@ end
 local function ask_again(r)
     local at = r.granted > 0 and r.low or now
     if barred(r) then
-        at = max(at, r.grace, r.delay)
+        at = closed(r) and max(at, r.delay) or r.delay
     end
     return min(max(at - now, AGAIN_MIN), ULONG_MAX)
+end
+
+-- When whoever has no ticket here must ask, since the others that wait would
+-- not be served when a lock-delay is over; 0: need not.
+local function ask_later(r)
+    return r.live > r.granted and barred(r) and ask_again(r) or 0
 end
 
 -- Who is in the way: how long holds last in ms (0: nobody knows), how long the

@@ -5,7 +5,8 @@
 -- KEYS: the locks. ARGV: the header, then for each lock
 --   identity c36, place I4, arrival d (0: look for the ticket),
 --   fence d (0: any), seen d (a fence), flags B (1: nobody gave it back, so the
---   lock-delay that was asked for begins)
+--   lock-delay that was asked for begins; 2: a ticket of an earlier generation
+--   may be there)
 -- Late or repeated it is harmless: ticket and fence must be the ones that
 -- stand.
 --@include call.lua
@@ -15,9 +16,25 @@ local function general()
     look()
 --@include record.lua
 
+local UNCLEAN, MOVES = 1, 2
+
+-- The ticket that is to go, or nil.
+local function ticket_standing(r, identity, place, arrival, fence, flags)
+    local t = ticket_of(r, identity, place, arrival)
+    if not t and bit.band(flags, MOVES) ~= 0 then
+        t = ticket_of_session(r, identity, fence)
+        if t and not ticket_move(r, t, identity) then
+            return nil
+        end
+    end
+    if t and fence > 0 and t.fence ~= fence then
+        return nil
+    end
+    return t
+end
+
 return function(key, arg, read)
-    local place, arrival, fence, seen, unclean =
-        unpack_at('<I4dddB', arg, 37)
+    local place, arrival, fence, seen, flags = unpack_at('<I4dddB', arg, 37)
     local raw, wrong = record_check(read)
     if not raw then
         return result(wrong)
@@ -26,13 +43,13 @@ return function(key, arg, read)
     if not r then
         return result(raw == '' and GONE or CORRUPT)
     end
-    local t = ticket_of(r, sub(arg, 1, 36), place, arrival)
-    if not t or (fence > 0 and t.fence ~= fence) then
+    local t = ticket_standing(r, sub(arg, 1, 36), place, arrival, fence, flags)
+    if not t then
         return result(GONE)
     end
     if bit.band(t.flags, GRANTED) ~= 0 then
         hold_over(r, t, now)
-        if unclean ~= 0 and t.delay > 0 and
+        if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 0 and
             bit.band(t.flags, CLAIMED) ~= 0 then
             r.delay = max(r.delay, now + t.delay)
         end
@@ -43,7 +60,7 @@ return function(key, arg, read)
         expire(r)
         grants = serve(r, seen)
     end
-    result(OK, 0, 0, 0, 0, 0, 0, grants)
+    result(OK, 0, 0, 0, 0, ask_later(r), 0, grants)
     record_store(r)
 end
 end

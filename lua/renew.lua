@@ -181,7 +181,8 @@ return function(key, arg, read)
             shares = bit.band(flags, SHARES) ~= 0})
     end
     expire(r) -- first, for it may suspend this broker's tickets
-    t.flags, t.ends = WAITS, now + lease
+    t.flags = WAITS
+    waits_until(r, t, now + lease)
     ticket_store(r, t)
     pass_on(r, seen, OK, t, bit.band(flags, TELL) ~= 0, moves)
 end

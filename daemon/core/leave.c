@@ -19,6 +19,7 @@ ticket_send_release(struct core *core, struct ticket *ticket)
     }
     op->retry = ticket->doubt;
     op->unclean = ticket->unclean;
+    op->moves = ticket->moving;
     /* It is sent again and again; between, who waits for it is looked at. */
     op->give_up_us = core->now_us + us_min(core->settings.patience_us,
                                         core->settings.command_timeout_us);

@@ -127,7 +127,7 @@ struct op {
     uint16_t slot;
     bool retry;    /* OP_ACQUIRE, OP_RELEASE: it may have run already */
     bool no_queue; /* OP_ACQUIRE */
-    bool moves;    /* OP_ACQUIRE, OP_RENEW: of an earlier generation, perhaps */
+    bool moves;    /* it may still be of an earlier generation */
     bool tell;     /* OP_ACQUIRE, OP_RENEW: who is in the way */
     bool shares;   /* OP_RENEW: from now on */
     bool unclean;  /* OP_RELEASE: lock-delay begins */

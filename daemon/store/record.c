@@ -24,6 +24,7 @@
 #define ACQUIRE_MOVES    4
 #define ACQUIRE_TELL     8
 #define RELEASE_UNCLEAN  1
+#define RELEASE_MOVES    2
 #define RENEW_LOOK       1
 #define RENEW_SETS_END   2
 #define RENEW_MOVES      4
@@ -193,7 +194,9 @@ put_release(char *at, const struct op *op)
     at = put_double(at, op->arrival);
     at = put_double(at, op->fence);
     at = put_double(at, op->seen);
-    return put_uint(at, op->unclean ? RELEASE_UNCLEAN : 0, 1);
+    return put_uint(at,
+        (op->unclean ? RELEASE_UNCLEAN : 0) | (op->moves ? RELEASE_MOVES : 0),
+        1);
 }
 
 static char *

@@ -72,7 +72,7 @@ class Lock:
         self.watch = 0  # changes are told until then
         self.typical = 0  # length of a hold
         self.grants = 0  # so many so far
-        self.seen = collections.Counter()  # of sessions that moved
+        self.seen = collections.Counter()  # sessions that moved, and others
         self.now_us = 0
         self.node_id = None
 
@@ -96,6 +96,11 @@ class Lock:
     def barred(self):
         return self.now < self.delay <= self.now + DELAY_MAX
 
+    @property
+    def kept_out(self):
+        """Whether somebody waits for the end of a lock-delay."""
+        return bool(self.waiting) and self.barred
+
     def find(self, who):
         for ticket in self.tickets:
             if ticket.who == who:
@@ -105,13 +110,13 @@ class Lock:
     def run(self, call):
         """An operation by its name; what is told to those who watch is last
         of what is published."""
-        held, grants = bool(self.granted), self.grants
+        held, grants = len(self.granted), self.grants
         operation = {"acquire": self.acquire, "release": self.release,
                      "renew": self.renew, "break": self.break_}[call.name]
         outcome = operation(call)
         if not self.tickets:
             self.limit = self.longest = 0
-        news = self.grants != grants or (held and not self.granted)
+        news = self.grants != grants or held != len(self.granted)
         if self.now < self.watch and news:
             outcome.published.append(("W", None))
         return outcome
@@ -182,25 +187,29 @@ class Lock:
             self.claim(ticket)
         else:
             ticket.flags = LIVING + GRANTED
-            ticket.ends = self.now + min(ticket.lease, call.lapse,
-                                         ticket.hold or ticket.lease)
+            ticket.ends = self.now + min(ticket.lease, call.lapse)
 
     def full(self, call):
+        """Even without those that are dead."""
+        if len(self.waiting) >= call.waiters_max:
+            self.tickets = [ticket for ticket in self.tickets
+                            if ticket.granted or ticket.ends > self.now]
+            self.seen["room"] += len(self.waiting) < call.waiters_max
         return len(self.waiting) >= call.waiters_max
 
     def serve(self, call, outcome, own=None):
         """Those that wait, live and are not suspended, in their order, for as
-        long as the next one fits. Who is found dead on the way is struck out,
-        also to make room. Says whether one is left that must wait."""
+        long as the next one fits. Who is found dead on the way is struck out.
+        Says whether one is left that must wait."""
         if not self.waiting:
             return False
-        if self.barred or (self.closed() and not self.full(call)):
+        if self.barred or self.closed():
             return True
         blocked, given = False, 0
         for ticket in self.waiting:
             if ticket.ends <= self.now:
                 self.tickets.remove(ticket)
-            elif ticket.flags == WAITS and not blocked:
+            elif ticket.flags == WAITS:
                 fence = self.raised(call.seen)
                 fits = self.compatible(ticket) and fence is not None
                 if fits and given < self.grants_max:
@@ -213,7 +222,7 @@ class Lock:
                 else:
                     blocked = True
                     outcome.more |= fits
-            if blocked and not self.full(call):
+            if blocked:
                 break
         return blocked
 
@@ -238,6 +247,10 @@ class Lock:
         self.expire()
         outcome = Outcome(OK)
         ticket = self.find(call.who) if call.retry else None
+        if ticket and ticket.flags & BROKEN:
+            self.end_unclean(ticket)
+            self.seen["again"] += 1
+            return self.acquire_new(call, outcome)
         if ticket is None and call.moves:
             ticket = self.of_session(call.who)
             status = self.moves(ticket, call) if ticket else OK
@@ -275,7 +288,7 @@ class Lock:
     def refused(self, status, call, outcome):
         """Its own ticket is not for it; whoever waits is served."""
         self.serve(call, outcome)
-        outcome.status = status
+        outcome.status, outcome.waits = status, self.kept_out
         return outcome
 
     def of_kind(self, ticket, call):
@@ -288,6 +301,7 @@ class Lock:
             self.limit = call.limit
         outcome.status = self.refusal(call, blocked)
         if outcome.status != OK:
+            outcome.waits = self.kept_out
             if outcome.status == BUSY:
                 self.tell(call, outcome)
             return outcome
@@ -355,18 +369,27 @@ class Lock:
             age = max(self.now - first.since // 1000, 0)
             outcome.about = (self.typical, age, first.words)
 
-    def named(self, call):
-        """The ticket that release and renew mean, or None."""
-        if call.name == "renew" and call.moves:
-            return self.of_session(call.who, call.fence)
+    def exact(self, call):
+        """The ticket of that request and generation, or None."""
         for ticket in self.tickets:
             if ticket.who == call.who and call.arrival in (0, ticket.arrival):
-                return ticket if call.fence in (0, ticket.fence) else None
+                return ticket
         return None
 
+    def named(self, call):
+        """The ticket that renew means, or None."""
+        if call.moves:
+            return self.of_session(call.who, call.fence)
+        ticket = self.exact(call)
+        return ticket if ticket and call.fence in (0, ticket.fence) else None
+
     def release(self, call):
-        ticket = self.named(call)
-        if ticket is None:
+        ticket = self.exact(call)
+        if ticket is None and call.moves:
+            ticket = self.of_session(call.who, call.fence)
+            if ticket and not self.may_move(ticket, call):
+                ticket = None
+        if ticket is None or call.fence not in (0, ticket.fence):
             return Outcome(GONE)
         self.over(ticket, self.now)
         if call.unclean:
@@ -375,6 +398,7 @@ class Lock:
         self.expire()
         outcome = Outcome(OK)
         self.serve(call, outcome)
+        outcome.waits = self.kept_out
         return outcome
 
     def renew(self, call):

@@ -46,6 +46,8 @@ class ScriptCase(HarnessCase):
         self.connection.command(
             "SETRANGE", key, scripts.HEAD_BYTES + place * record.width,
             ticket.pack())
+        if "ends" in fields:
+            self.edit(key, sweep=0)
 
     def age(self, ms, key=KEY):
         """Makes all leases and lives of the record older."""

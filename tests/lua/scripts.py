@@ -38,7 +38,7 @@ RESULT = struct.Struct("<BBHHIddIII")
 ABOUT = struct.Struct("<II")  # then words
 KIND = struct.Struct("<BIII")  # of a ticket that was taken over
 GRANT = struct.Struct("<8sddII")
-HEAD = struct.Struct("<BBHIddIIIIIIIIddddd40s")
+HEAD = struct.Struct("<BBHIddIIIIIIIIdIIddd40s")
 TICKET = struct.Struct("<BBHIddddII16s8s8s8sdII")
 
 LEASE = 30000
@@ -48,6 +48,7 @@ FENCE_STEP = 1_000_000
 FENCE_FAR = 86_400_000_000
 CHANNEL = b"holdfast:broker:"
 GRANTS_MAX = 1024
+SWEEP_PAUSE = 1  # s
 DELAY_MAX = 86_400_000
 
 Grant = collections.namedtuple("Grant", "request fence arrival ttl place")
@@ -143,8 +144,10 @@ def acquire(ticket, retry=False, no_queue=False, moves=False, tell=False,
         lease, delay, hold, latest, seen) + data
 
 
-def release(ticket, place=0, arrival=0, fence=0, seen=0, unclean=False):
-    return ticket.pack() + RELEASE.pack(place, arrival, fence, seen, unclean)
+def release(ticket, place=0, arrival=0, fence=0, seen=0, unclean=False,
+            moves=False):
+    return ticket.pack() + RELEASE.pack(place, arrival, fence, seen,
+                                        bits(unclean, moves))
 
 
 def renew(ticket, look=False, sets_end=False, moves=False, tell=False,
@@ -246,8 +249,8 @@ class Ticket:
 
 HEAD_FIELDS = ("version", "flags", "width", "limit", "fence", "arrival",
                "stored", "first", "live", "granted", "longest", "used",
-               "front", "typical", "low", "grace", "delay", "forget", "watch",
-               "id")
+               "front", "typical", "low", "sweep", "spare", "delay", "forget",
+               "watch", "id")
 
 
 def ticket_at(data, place, width):
@@ -307,6 +310,8 @@ class Record:
             ("waiting fence", all((ticket.fence > 0) == ticket.granted
                                   for ticket in living)),
             ("low", all(self.low <= ticket.ends for ticket in granted)),
+            ("sweep", all(self.sweep <= ticket.ends // 1000 + SWEEP_PAUSE
+                          for ticket in living if not ticket.granted)),
             ("longest", all(ticket.lease <= self.longest
                             for ticket in granted)),
             ("hold", all(ticket.ends <= ticket.hold for ticket in granted

@@ -8,7 +8,7 @@ import unittest
 
 import scripts
 from script_case import KEY, ScriptCase
-from scripts import GRANTED, LIVING, OK, SHARED, WAITING, bytes_of, who
+from scripts import FULL, GRANTED, LIVING, OK, SHARED, WAITING, bytes_of, who
 
 ROUNDS = 40
 DEEP = 10000
@@ -267,6 +267,43 @@ class Queues(Cost):
                   f"waiters, {many[name][0]:.0f} us and {many[name][1]:g} "
                   f"with {DEEP}")
             self.assertLessEqual(many[name][1], calls, name)
+
+    def at_full(self, waiters):
+        """(us, commands) of what is asked of a queue without room."""
+        self.connection.command("DEL", KEY)
+        self.one.waiters_max = waiters
+        self.fill(waiters)
+        middle = self.known(waiters // 2)
+        self.one.acquire(KEY, who(-1))  # knows after it that none is dead
+        costs = {
+            "a refused one": self.measure(lambda: [
+                self.one.acquire(KEY, who(-1)) for _ in range(20)], 20),
+            "wait=0": self.measure(lambda: [
+                self.one.acquire(KEY, who(-1), no_queue=True)
+                for _ in range(20)], 20),
+            "refresh": self.measure(lambda: [
+                self.one.renew(KEY, who(waiters // 2), **middle)
+                for _ in range(20)], 20),
+            "look": self.measure(lambda: [
+                self.one.look(KEY) for _ in range(20)], 20)}
+        self.assert_status(self.one.acquire(KEY, who(-1)), FULL)
+        self.edit(sweep=0)
+        costs["a walk in vain"] = self.measure(
+            lambda: self.one.acquire(KEY, who(-1)))
+        costs["a refused one after it"] = self.measure(
+            lambda: self.one.acquire(KEY, who(-1)))
+        self.assertEqual(self.record().live, waiters + 1)
+        return costs
+
+    def test_nothing_grows_with_a_full_queue(self):
+        self.at_full(100)
+        few, many = self.at_full(100), self.at_full(DEEP)
+        for name, (us, calls) in few.items():
+            print(f"full, {name}: {us:.0f} us and {calls:g} commands with 100 "
+                  f"waiters, {many[name][0]:.0f} us and {many[name][1]:g} "
+                  f"with {DEEP}")
+            if name != "a walk in vain":
+                self.assertLessEqual(many[name][1], calls, name)
 
     def test_finding_a_ticket_of_unknown_place(self):
         """Bisection by its arrival; without it all are looked through."""

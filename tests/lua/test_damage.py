@@ -19,8 +19,8 @@ def plain_head(**fields):
     values = {"version": 1, "flags": 0, "width": TICKET_BYTES, "limit": 0,
               "fence": 1e15, "arrival": 7, "stored": 0, "first": 0, "live": 0,
               "granted": 0, "longest": 0, "used": 0, "front": 0, "typical": 0,
-              "low": 0, "grace": 0, "delay": 0, "forget": 4e12, "watch": 0,
-              "id": b"0" * 40}
+              "low": 0, "sweep": 0, "spare": 0, "delay": 0, "forget": 4e12,
+              "watch": 0, "id": b"0" * 40}
     values.update(fields)
     return HEAD.pack(*values.values())
 
@@ -99,7 +99,8 @@ class Damage(ScriptCase):
                 {"flags": 255}, {"limit": 4294967295}, {"limit": 1, "used": 9},
                 {"used": 4294967295}, {"typical": 4294967295},
                 {"front": 1}, {"front": 3}, {"longest": 0},
-                *({name: value} for name in ("low", "grace", "delay", "forget",
+                {"sweep": 4294967295}, {"spare": 4294967295},
+                *({name: value} for name in ("low", "delay", "forget",
                                              "watch", "arrival")
                   for value in (-1.0, 0.5, 1e300, float("inf"),
                                 float("-inf"), float("nan")))):
@@ -130,17 +131,16 @@ class Damage(ScriptCase):
                 self.assertLessEqual(len(result.grants), 3)
 
     def test_times_beyond_belief_keep_nobody_out(self):
-        for name in ("grace", "delay"):
-            for value in (1e300, float("inf"), float("nan"),
-                          self.one.realtime_us + 4e12):
-                self.connection.command("DEL", KEY)
-                self.hold(who(0))
-                self.one.release(KEY, who(0))
-                self.edit(**{name: value})
-                self.hold(who(1), no_queue=True)
-                self.wait(who(2))
-                self.edit(**{name: value})
-                self.assert_grants(self.one.release(KEY, who(1)), who(2))
+        for value in (1e300, float("inf"), float("nan"),
+                      self.one.realtime_us + 4e12):
+            self.connection.command("DEL", KEY)
+            self.hold(who(0))
+            self.one.release(KEY, who(0))
+            self.edit(delay=value)
+            self.hold(who(1), no_queue=True)
+            self.wait(who(2))
+            self.edit(delay=value)
+            self.assert_grants(self.one.release(KEY, who(1)), who(2))
 
     def test_nonsense_in_tickets(self):
         for fields in (

@@ -1,9 +1,10 @@
 """Random operations on the scripts and on a model of a queue: the same.
 
 The scripts are those that the program loads, but for the clock, which is the
-header's, so that leases end without waiting, and for the bound on grants in one
-step, which is low. Held against the model after each operation: the result, who
-was granted what, what was published, and the record with every living ticket.
+header's, so that leases end without waiting, for the bound on grants in one
+step, which is low, and for the pause between walks along a full queue. Held
+against the model after each operation: the result, who was granted what, what
+was published, and the record with every living ticket.
 $HOLDFAST_SEED repeats a run, $HOLDFAST_STEPS makes it longer.
 """
 
@@ -24,7 +25,7 @@ STEPS = int(os.environ.get("HOLDFAST_STEPS", "60000"))
 LEASES = (2000, 6000, 6000)
 DELAYS = (0, 400, 3000)
 DAY = 86_400_000
-MAX = 14
+MAX = 9
 LAPSE = 1500
 GRANTS_MAX = 3
 WORDS = ((b"o", b"name", b"note"), (b"", b"", b"n" * 100))
@@ -70,7 +71,7 @@ class Call:
         "acquire": ("retry", "no_queue", "moves", "tell", "mode", "permits",
                     "limit", "delay", "lease", "hold", "latest", "seen",
                     "words"),
-        "release": ("place", "arrival", "fence", "seen", "unclean"),
+        "release": ("place", "arrival", "fence", "seen", "unclean", "moves"),
         "renew": ("look", "sets_end", "moves", "tell", "shares", "watch",
                   "place", "arrival", "fence", "lease", "hold", "latest",
                   "seen"),
@@ -177,11 +178,18 @@ class Client:
             call.permits = chance.randint(1, self.limit)
 
     def choose_release(self, call, _, standing):
-        call.unclean = self.chance.random() < 0.3
+        chance = self.chance
+        call.unclean = chance.random() < 0.3
         if standing is not None:
             self.know(call, standing)
+            if chance.random() < 0.1:
+                self.move(call, self.number_of(standing))
 
-    def choose_renew(self, call, number, standing):
+    @staticmethod
+    def number_of(standing):
+        return 2 * int(standing.who.session[1:]) + int(standing.who.owner[1:])
+
+    def choose_renew(self, call, _, standing):
         chance = self.chance
         call.tell = chance.random() < 0.2
         if chance.random() < 0.1:
@@ -197,9 +205,7 @@ class Client:
         if standing is not None:
             self.know(call, standing)
             if chance.random() < 0.1:
-                number = 2 * int(standing.who.session[1:]) + int(
-                    standing.who.owner[1:])
-                self.move(call, number)
+                self.move(call, self.number_of(standing))
 
     def choose_break(self, call, _, standing):
         if standing is not None and self.chance.random() < 0.5:
@@ -243,6 +249,9 @@ class Model(ScriptCase):
         texts = {name: scripts.replaced(
             text, f"given < {scripts.GRANTS_MAX}",
             f"given < {GRANTS_MAX}") for name, text in texts.items()}
+        texts = {name: scripts.replaced(
+            text, f"second + {scripts.SWEEP_PAUSE})",
+            "second)") for name, text in texts.items()}
         self.brokers = {
             b"broker-%d" % number: self.broker_of(
                 b"broker-%d" % number, texts=texts, lapse=LAPSE,
@@ -349,7 +358,7 @@ class Model(ScriptCase):
         self.assertGreaterEqual(again, 50)
         at = min((holder.ends for holder in lock.granted), default=lock.now)
         if lock.barred:
-            at = max(at, lock.delay)
+            at = max(at, lock.delay) if lock.closed() else lock.delay
             self.assertGreaterEqual(again, lock.delay - lock.now)
         self.assertLessEqual(again, max(50, at - lock.now))
 
@@ -461,8 +470,9 @@ class Model(ScriptCase):
         self.assertGreater(self.grants, steps // 20)
         moved = sum((client.lock.seen for client in clients),
                     collections.Counter())
-        print(f"sessions that moved: {dict(moved)}")
-        for what in ("waiter", "shared", "broken", "anew"):
+        print(f"sessions that moved, and others: {dict(moved)}")
+        for what in ("waiter", "shared", "broken", "anew", "again",
+                     "room"):
             self.assertGreater(moved[what], 0, what)
         for count in (self.squeezed, suspended, barred, self.mores,
                       self.cuts, self.together - 5,

@@ -308,6 +308,27 @@ class Nobody(Moves):
                              (WAITING, queue[1].arrival))
             self.assert_order(who(0), again(1, 1))
 
+    def test_released_before_it_has_moved(self):
+        """The claim has not come; what is given back then is the hold."""
+        known = self.hold(who(0))
+        self.wait(who(1), self.one)
+        wrong = self.assert_untouched(lambda: self.two.release(
+            KEY, again(0, 2), fence=known.fence))
+        self.assert_status(wrong, GONE)
+        wrong = self.assert_untouched(lambda: self.two.release(
+            KEY, again(0, 2), fence=known.fence + 1, moves=True))
+        self.assert_status(wrong, GONE)
+        self.assert_status(self.two.release(
+            KEY, again(0, 2), fence=known.fence, moves=True), OK)
+        self.assert_order(who(1))
+
+    def test_an_old_release_of_what_has_moved(self):
+        known = self.hold(again(0, 2), self.two)
+        for broker in (self.one, self.two):
+            late = self.assert_untouched(lambda b=broker: b.release(
+                KEY, who(0), fence=known.fence, moves=True))
+            self.assert_status(late, GONE)
+
     def test_of_another_kind(self):
         """What it asks for now is not what stands there."""
         for first, second in (({}, {"mode": SHARED}), ({"mode": SHARED}, {}),

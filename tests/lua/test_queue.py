@@ -96,6 +96,20 @@ class HandOver(ScriptCase):
         self.wait(who(1), hold=700)
         self.assertEqual(self.one.release(KEY, who(0)).grants[0].ttl, 700)
 
+    def test_other_broker_short_hold(self):
+        """It begins when it is claimed: until then the grant lapses as any
+        other, or its broker's other waiters would be suspended."""
+        self.hold(who(0))
+        self.wait(who(1), self.two, hold=1)
+        self.wait(who(2), self.two, lease=700)
+        for number, term in ((1, 2000), (2, 700)):
+            self.one.release(KEY, who(number - 1))
+            holder = self.assert_holder(who(number), LIVING + GRANTED)
+            self.assertEqual(holder.ends, self.one.now + term)
+            if number == 1:
+                self.assertEqual(holder.hold, 1)
+                self.assertEqual(self.two.renew(KEY, who(1)).ttl, 1)
+
     def test_other_broker(self):
         listener = scripts.connect(self.server)
         self.addCleanup(listener.close)

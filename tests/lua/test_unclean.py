@@ -5,9 +5,9 @@ import unittest
 
 import scripts
 from script_case import KEY, ClockCase
-from scripts import (BROKEN, BROKEN_NOW, BUSY, CLAIMED, DELAY_MAX, GONE,
-                     GRANTED, HELD, LEASE, LIVING, MOVED_ON, OK, SHARED,
-                     WAITING, who)
+from scripts import (BROKEN, BROKEN_NOW, BUSY, CLAIMED, CONFLICT, DELAY_MAX,
+                     FULL, GONE, GRANTED, HELD, LEASE, LIVING, MOVED_ON, OK,
+                     SHARED, WAITING, who)
 
 LAPSE = 2000
 DELAY = 5000
@@ -37,6 +37,49 @@ class Delay(ClockCase):
         result = self.one.release(KEY, who(0), unclean=True)
         self.assertEqual((result.status, result.grants), (OK, []))
         self.kept_out(DELAY)
+
+    def test_who_gives_it_back_is_told_when_to_ask(self):
+        """Those that wait asked for the end of a lease, and sleep."""
+        self.begin()
+        result = self.one.release(KEY, who(0), unclean=True)
+        self.assertEqual(result.again, DELAY)
+        self.pass_time(1000)
+        self.wait(who(2))
+        result = self.two.release(KEY, who(2))
+        self.assertEqual(result.again, DELAY - 1000)
+        self.pass_time(DELAY - 1000)
+        result = self.one.look(KEY)
+        self.assert_grants(result, who(1))
+        self.assertEqual(self.one.release(KEY, who(1)).again, 0)
+
+    def test_nobody_is_told_to_ask_where_nobody_waits(self):
+        self.hold(who(0), delay=DELAY, limit=2)
+        self.hold(who(1), limit=2)
+        result = self.one.release(KEY, who(0), unclean=True)
+        self.assertEqual(result.again, 0)
+        result = self.one.release(KEY, who(1), unclean=True)
+        self.assertEqual(result.again, 0)
+
+    def test_when_to_ask_at_a_semaphore(self):
+        """A permit is free when the delay is over, whoever has another."""
+        self.hold(who(0), delay=DELAY, limit=2)
+        self.hold(who(2), limit=2)
+        self.wait(who(1), limit=2, lease=LATER)
+        result = self.one.release(KEY, who(0), unclean=True)
+        self.assertEqual(result.again, DELAY)
+        result = self.one.renew(KEY, who(1), lease=LATER)
+        self.assertEqual((result.status, result.again), (WAITING, DELAY))
+        self.pass_time(DELAY)
+        self.assert_grants(self.one.look(KEY), who(1))
+
+    def test_who_is_refused_is_told_when_to_ask(self):
+        """Its own broken hold began the delay."""
+        self.one.waiters_max = 1
+        self.begin()
+        self.three.break_(KEY)
+        for options, status in (({}, FULL), ({"limit": 2}, CONFLICT)):
+            result = self.one.acquire(KEY, who(0), retry=True, **options)
+            self.assertEqual((result.status, result.again), (status, DELAY))
 
     def test_expiry_is_found_late(self):
         """It counts from the end of the lease."""
@@ -283,14 +326,11 @@ class Break(ClockCase):
         self.assert_status(self.one.renew(KEY, who(1)), OK)
 
     def test_before_it_is_claimed(self):
-        """Neither a claim nor a second acquire makes it whole."""
+        """Neither a claim makes it whole nor the lapse."""
         self.hold(who(0))
         self.wait(who(1), self.two)
         self.one.release(KEY, who(0))
         self.taken()
-        self.assert_status(self.two.renew(KEY, who(1)), BROKEN_NOW)
-        again = self.two.acquire(KEY, who(1), retry=True)
-        self.assertLessEqual(again.ttl, LAPSE)
         self.assert_status(self.two.renew(KEY, who(1)), BROKEN_NOW)
         flags = self.record().holder.flags
         self.assertEqual(flags, LIVING + GRANTED + BROKEN)
@@ -299,13 +339,50 @@ class Break(ClockCase):
         self.one.look(KEY)
         self.assert_order()
 
-    def test_asking_again_prolongs_nothing(self):
+    def test_asking_again_is_asking_anew(self):
+        """The broker did not hear of the grant, nor that it was broken: its
+        client must not be told of a fence that was taken from it."""
+        for moves in (False, True):
+            self.connection.command("DEL", KEY)
+            held = self.hold(who(0))
+            self.taken()
+            again = self.one.acquire(KEY, who(0), retry=True, moves=moves)
+            self.assert_status(again, OK)
+            self.assertGreater(again.fence, held.fence)
+            self.assertGreater(again.arrival, held.arrival)
+            self.assert_order(who(0))
+            self.assert_holder(who(0))
+
+    def test_asking_again_before_it_is_claimed(self):
         self.hold(who(0))
+        self.wait(who(1), self.two)
+        self.one.release(KEY, who(0))
+        broken = self.record().fence
         self.taken()
-        self.pass_time(1000)
+        again = self.two.acquire(KEY, who(1), retry=True)
+        self.assert_status(again, OK)
+        self.assertGreater(again.fence, broken)
+        self.assert_holder(who(1))
+
+    def test_asking_again_is_standing_last(self):
+        self.hold(who(0))
+        self.wait(who(1))
+        self.taken()
         again = self.one.acquire(KEY, who(0), retry=True)
-        self.assertEqual((again.status, again.ttl), (OK, LEASE - 1000))
-        self.assert_holder(who(0), HELD + BROKEN)
+        self.assert_status(again, WAITING)
+        self.assert_grants(again, who(1))
+        self.assert_order(who(1), who(0))
+        self.assert_holder(who(1))
+
+    def test_asking_again_begins_its_delay(self):
+        self.hold(who(0), delay=700)
+        self.wait(who(1))
+        self.taken()
+        again = self.one.acquire(KEY, who(0), retry=True)
+        self.assertEqual((again.status, again.again, again.grants),
+                         (WAITING, 700, []))
+        self.pass_time(700)
+        self.assert_grants(self.one.look(KEY), who(1))
 
     def test_after_a_move(self):
         """It stays broken, and the new broker gives it back."""

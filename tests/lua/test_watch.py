@@ -69,10 +69,54 @@ class Watch(ClockCase):
         for number in range(2):
             self.hold(who(number), mode=SHARED)
             self.assert_told(KEY)
-        self.one.release(KEY, who(0))
-        self.assert_told()  # who(1) is there still
-        self.one.release(KEY, who(1))
+        for number in range(2):  # the others are there still
+            self.one.release(KEY, who(number))
+            self.assert_told(KEY)
+
+    def test_expiry_of_one_of_many(self):
+        self.hold(who(0), mode=SHARED)
+        self.hold(who(1), mode=SHARED, lease=2 * LEASE)
+        self.watch()
+        self.pass_time(LEASE)
+        self.one.look(KEY)
         self.assert_told(KEY)
+        self.one.look(KEY)
+        self.assert_told()
+
+    def test_one_of_many_is_broken(self):
+        """It holds the lock until it is given back or its lease ends."""
+        held = [self.hold(who(number), limit=3) for number in range(3)]
+        self.watch()
+        self.two.break_(KEY, fence=held[0].fence)
+        self.assert_told()
+        self.one.release(KEY, who(0))
+        self.assert_told(KEY)
+        self.two.break_(KEY, fence=held[1].fence)
+        self.assert_told()
+        self.one.acquire(KEY, who(1), limit=3, retry=True)
+        self.assert_told(KEY)
+
+    def test_one_goes_and_another_comes(self):
+        """One word, not two; also where as many hold it as before."""
+        for number in range(2):
+            self.hold(who(number), limit=2)
+        self.wait(who(2), limit=2)
+        self.watch()
+        self.one.release(KEY, who(0))
+        self.assert_told(KEY)
+        self.assertEqual(self.record().granted, 2)
+
+    def test_who_gives_up_is_nothing_new(self):
+        """A waiter among readers, dead or gone."""
+        self.hold(who(0), mode=SHARED, lease=2 * LEASE)
+        self.wait(who(1))
+        self.wait(who(2))
+        self.watch()
+        self.one.release(KEY, who(1))
+        self.pass_time(LEASE)
+        self.one.look(KEY)
+        self.assert_order(who(0))
+        self.assert_told()
 
     def test_expiry(self):
         self.hold(who(0))

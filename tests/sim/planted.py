@@ -164,17 +164,17 @@ PLANTED = {
         "                if false then\n",
         "a lapse does not suspend the broker's other tickets"),
     "suspended-for-ever": (
-        "lua/renew.lua", "    t.flags, t.ends = WAITS, now + lease\n",
-        "    t.ends = now + lease\n",
+        "lua/renew.lua", "    t.flags = WAITS\n    waits_until",
+        "    waits_until",
         "a refresh does not end a suspension"),
     "last-in-first": (
-        "lua/record.lua", "        elseif flags == WAITS and not blocked then",
-        "        elseif flags == WAITS and not blocked and\n"
+        "lua/record.lua", "        elseif flags == WAITS then",
+        "        elseif flags == WAITS and\n"
         "            (place == r.stored - 1 or now % 3 > 0) then",
         "the queue is not served in order"),
     "unclaimed-for-ever": (
-        "lua/record.lua", "        local term = min(t.lease, lapse)\n",
-        "        local term = t.lease * 100\n",
+        "lua/record.lua", "now + min(t.lease, lapse)\n",
+        "now + t.lease * 100\n",
         "an unclaimed grant does not lapse"),
     "no-publish": (
         "lua/record.lua",
@@ -311,11 +311,9 @@ PLANTED = {
         "a hint that comes while a question is under way is forgotten"),
     "unheard-ignored": (
         "daemon/core/core.c",
-        "        if (ticket != NULL && ticket->state == TICKET_WAITING)\n"
-        "            ticket_refresh_at(core, ticket,",
-        "        if (ticket != NULL && ticket->state == TICKET_WAITING &&\n"
-        "            ticket->hinted)\n"
-        "            ticket_refresh_at(core, ticket,",
+        "        if (ticket == NULL)\n            continue;\n",
+        "        if (ticket == NULL || !ticket->hinted)\n"
+        "            continue;\n",
         "hints that may have been missed are not asked after"),
     "place-not-kept": (
         "daemon/core/wait.c",

@@ -4,12 +4,12 @@ watches, deadlocks, and orders of operators."""
 # name: (file, what is there, the mistake, what it is)
 PLANTED = {
     "reader-overtakes": (
-        "lua/record.lua", "        elseif flags == WAITS and not blocked then",
+        "lua/record.lua", "        elseif flags == WAITS then",
         "        elseif flags == WAITS and\n"
         "            (not blocked or byte(raw, at + 1) == SHARED) then",
         "a reader overtakes a writer that waits",
         ("lua/record.lua",
-         "        if waiting == 0 or (blocked and not full(r)) then\n",
+         "        if waiting == 0 or blocked then\n",
          "        if waiting == 0 then\n")),
     "batch-past-writer": (
         "lua/record.lua", "                blocked, whole = true, false\n",
@@ -107,8 +107,7 @@ PLANTED = {
         "a claim forgets re-entries"),
     "kept-is-released": (
         "daemon/core/session.c",
-        "    else if (!session_keeps(session) || session->ticket_count == 0 || "
-        "!room)\n",
+        "    else if (!session_keeps(session) || session->ticket_count == 0)\n",
         "    else if (!core->stopping)\n",
         "what a session should keep ends with its connection"),
     "kept-for-ever": (
@@ -123,10 +122,10 @@ PLANTED = {
         "a session is kept whose holds other brokers have"),
     "drain-releases": (
         "daemon/core/session.c",
-        "    else if (core->stopping)\n        session_forget(core, session, "
-        "counter);\n    else\n",
-        "    else if (core->stopping)\n        session_free(core, session, "
-        "counter);\n    else\n",
+        "    else if (core->stopping || !room) ",
+        "    else if (core->stopping)\n"
+        "        session_free(core, session, counter);\n"
+        "    else if (!room) ",
         "a broker that stops releases what its sessions keep",
         ("daemon/core/session.c",
          "    if (over)\n        session_forget(core, session, counter);\n",
@@ -212,14 +211,13 @@ PLANTED = {
         "FREE is not told"),
     "watch-behind": (
         "daemon/core/watch.c",
-        "    news_take(&lock->news, &op->result);\n"
-        "    LIST_EACH_SAFE (link, &lock->watches) {\n",
+        "    news_take(&lock->news, &op->result);\n",
         "    if (!lock->news.known)\n"
-        "        news_take(&lock->news, &op->result);\n"
-        "    LIST_EACH_SAFE (link, &lock->watches) {\n",
+        "        news_take(&lock->news, &op->result);\n",
         "what is told is one change behind",
         ("daemon/core/watch.c",
          "    if (lock->watch_again)\n        watch_inspect(core, lock);\n}",
+         "    watch_tell_all(core);\n"
          "    news_take(&lock->news, &op->result);\n"
          "    if (lock->watch_again)\n        watch_inspect(core, lock);\n}")),
     "watch-unheard": (

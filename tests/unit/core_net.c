@@ -55,6 +55,7 @@ job_new(struct net *net, enum net_job_kind kind, unsigned core)
     job->kind = kind;
     job->core = core;
     job->life = net->lives[core];
+    memcpy(job->broker, net->rigs[core]->settings.broker_id, 9);
     net->jobs[net->job_count++] = job;
     return job;
 }
@@ -126,6 +127,7 @@ publish(struct net *net, unsigned core, const char *bytes, size_t len)
 static void
 strike(struct net_record *record, unsigned place)
 {
+    record->news = record->news || record->queue[place].granted;
     record->count--;
     memmove(&record->queue[place], &record->queue[place + 1],
         (record->count - place) * sizeof(record->queue[0]));
@@ -215,8 +217,7 @@ static void
 grant(struct net *net, struct net_record *record, struct net_job *job,
     struct net_entry *entry, const struct net_entry *own)
 {
-    bool ours =
-        memcmp(entry->broker, net->rigs[job->core]->settings.broker_id, 8) == 0;
+    bool ours = memcmp(entry->broker, job->broker, 8) == 0;
 
     entry->granted = true;
     entry->fence = ++record->fence;
@@ -267,19 +268,14 @@ record_store(struct net *net, unsigned lock)
 {
     struct net_record *record = &net->records[lock];
     char news[40];
-    uint32_t used;
-    bool shared;
-    bool held = granted(record, &used, &shared) > 0;
 
     if (record->count == 0)
         record->limit = 0;
-    if (net->now_us < record->watched_until_us &&
-        (record->news || (record->was_held && !held))) {
+    if (net->now_us < record->watched_until_us && record->news) {
         int len = snprintf(news, sizeof(news), "Wholdfast:{%c}", 'a' + lock);
         for (unsigned core = 0; core < net->cores; core++)
             publish(net, core, news, (size_t)len);
     }
-    record->was_held = held;
     record->news = false;
 }
 
@@ -317,19 +313,17 @@ ticket_of_session(
 }
 
 static bool
-ticket_move(
-    const struct net *net, struct net_entry *entry, const struct net_job *job)
+ticket_move(struct net_entry *entry, const struct net_job *job)
 {
     const struct op *op = &job->asked;
-    const char *broker = net->rigs[job->core]->settings.broker_id;
 
     if (entry->generation > op->generation ||
         (entry->generation == op->generation &&
-            memcmp(entry->broker, broker, 8) != 0))
+            memcmp(entry->broker, job->broker, 8) != 0))
         return false;
     entry->generation = op->generation;
     entry->request = op->request;
-    memcpy(entry->broker, broker, 8);
+    memcpy(entry->broker, job->broker, 8);
     return true;
 }
 
@@ -362,6 +356,21 @@ result_of(struct net *net, const struct net_record *record, struct net_job *job,
         tell(record, job);
 }
 
+/* When whoever has no ticket there must ask, where a lock-delay keeps those out
+ * that wait. */
+static uint32_t
+ask_later(const struct net *net, const struct net_record *record)
+{
+    uint32_t used;
+    bool shared;
+    uint64_t left_us = record->delay_until_us - net->now_us;
+
+    if (!barred(net, record) ||
+        record->count == granted(record, &used, &shared))
+        return 0;
+    return left_us > 50000 ? (uint32_t)((left_us + 999) / 1000) : 50;
+}
+
 static void
 ticket_again(const struct net *net, struct net_entry *entry, uint32_t lease_ms)
 {
@@ -374,8 +383,7 @@ ticket_again(const struct net *net, struct net_entry *entry, uint32_t lease_ms)
     }
     if (entry->hold_end_us > 0 && entry->hold_end_us < ends_us)
         ends_us = entry->hold_end_us;
-    if (!entry->broken)
-        entry->ends_us = ends_us;
+    entry->ends_us = ends_us;
 }
 
 static void
@@ -398,6 +406,10 @@ ticket_standing(struct net *net, struct net_record *record,
     const struct op *op = &job->asked;
     struct net_entry *entry = op->retry ? ticket_of(record, op) : NULL;
 
+    if (entry != NULL && entry->broken) {
+        ticket_drop(net, record, entry, true);
+        return NULL;
+    }
     if (entry != NULL || !op->moves)
         return entry;
     entry = ticket_of_session(record, op, 0);
@@ -408,7 +420,7 @@ ticket_standing(struct net *net, struct net_record *record,
                 record->limit == op->ask.permits_max;
     if (!fits && !entry->broken && entry->granted)
         *status = OP_CONFLICT;
-    else if (!ticket_move(net, entry, job))
+    else if (!ticket_move(entry, job))
         *status = OP_MOVED;
     else if (fits)
         return entry;
@@ -435,7 +447,7 @@ ticket_append(struct net *net, struct net_record *record, struct net_job *job)
         .ends_us = net->now_us + 1000 * (uint64_t)op->lease_ms};
     memcpy(entry->session, op->session, 16);
     memcpy(entry->owner_hash, op->owner_hash, 8);
-    memcpy(entry->broker, net->rigs[job->core]->settings.broker_id, 8);
+    memcpy(entry->broker, job->broker, 8);
     return entry;
 }
 
@@ -466,6 +478,7 @@ execute_acquire(struct net *net, struct net_record *record, struct net_job *job)
         refused = OP_FULL;
     if (refused != OP_OK) {
         job->result.status = refused;
+        job->result.again_ms = ask_later(net, record);
         if (refused == OP_BUSY && op->tell)
             tell(record, job);
         return;
@@ -483,11 +496,17 @@ execute_release(struct net *net, struct net_record *record, struct net_job *job)
     struct net_entry *entry = ticket_of(record, op);
 
     job->result.status = OP_GONE;
+    if (entry == NULL && op->moves) {
+        entry = ticket_of_session(record, op, op->fence);
+        if (entry != NULL && !ticket_move(entry, job))
+            return;
+    }
     if (entry == NULL || (op->fence > 0 && entry->fence != op->fence))
         return;
     ticket_drop(net, record, entry, op->unclean);
     (void)serve(net, record, job, NULL);
     job->result.status = OP_OK;
+    job->result.again_ms = ask_later(net, record);
 }
 
 static uint64_t
@@ -578,7 +597,7 @@ execute_renew(struct net *net, struct net_record *record, struct net_job *job)
     job->result.status = OP_GONE;
     if (entry == NULL || (op->fence > 0 && entry->fence != op->fence))
         return;
-    if (op->moves && !ticket_move(net, entry, job)) {
+    if (op->moves && !ticket_move(entry, job)) {
         job->result.status = OP_MOVED;
         return;
     }
@@ -661,6 +680,7 @@ execute_look(struct net *net, struct net_record *record, struct net_job *job)
     else if (record->arrival == 0)
         job->result.status = OP_GONE;
     (void)serve(net, record, job, NULL);
+    job->result.again_ms = ask_later(net, record);
 }
 
 static void

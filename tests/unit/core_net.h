@@ -49,7 +49,6 @@ struct net_record {
     uint64_t arrival;
     uint64_t delay_until_us;
     uint64_t watched_until_us;
-    bool was_held;
     bool news;
 };
 
@@ -72,8 +71,9 @@ enum net_job_kind {
 struct net_job {
     enum net_job_kind kind;
     unsigned core;
-    uint32_t life; /* of the core that is meant */
-    struct op *op; /* ref: the core's; NULL: nobody waits for the answer */
+    uint32_t life;  /* of the core that is meant */
+    char broker[9]; /* its id in that life */
+    struct op *op;  /* ref: the core's; NULL: nobody waits for the answer */
     struct op asked;
     enum net_fate fate;
     bool executed;
