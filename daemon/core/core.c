@@ -282,8 +282,8 @@ core_settle(struct core *core)
 {
     do {
         ticket_advance_stirred(core);
-        session_end_all(core);
         watch_tell_all(core);
+        session_end_all(core);
     } while (core_owes(core) && effects_room(core->effects));
 }
 

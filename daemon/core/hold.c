@@ -318,6 +318,7 @@ hold_end_by(struct ticket *ticket, uint64_t now_us, uint64_t end_us)
     uint64_t hold_us = end_us - now_us;
 
     ticket->hard_end_us = us_min(ticket->hard_end_us, end_us);
+    ticket->foreign_us = us_min(ticket->foreign_us, end_us);
     ticket_set_deadline(
         ticket, us_min(ticket->deadline_us,
                     end_us - us_min(hold_us, drift_margin_us(hold_us))));
@@ -562,6 +563,8 @@ ticket_rival(const struct ticket *ticket)
  * Redis has given the lock to a ticket while another one of ours is believed to
  * hold it (its data or its clock were changed): the larger fence is right, and
  * whoever has lost is told before the other one is. False: it is the ticket.
+ * What has lost may be found to stand in Redis, of a semaphore: it is left to
+ * its lease, since whoever cannot be told believes in it.
  */
 static bool
 ticket_displaces(struct core *core, const struct ticket *ticket)
@@ -572,9 +575,7 @@ ticket_displaces(struct core *core, const struct ticket *ticket)
         require(holder != ticket);
         if (holder->fence > ticket->fence)
             return false;
-        count(core->counters, COUNTER_lost_gone);
-        hold_lost(core, holder, "gone");
-        ticket_leave(core, holder);
+        hold_gone(core, holder);
     }
     return true;
 }
@@ -632,6 +633,27 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     ticket_advance(core, ticket);
 }
 
+/*
+ * The end of lease= that follows from less than a lease: Redis has counted it
+ * from an earlier question, whose answer was lost. As with a deadline, what was
+ * told before is made no sooner by an answer that was longer on its way.
+ */
+static uint64_t
+hold_end_in_record(
+    const struct core *core, const struct ticket *ticket, const struct op *op)
+{
+    uint64_t ttl_us = us_from_ms(op->result.ttl_ms);
+    uint64_t end_us = op->result.sent_us + ttl_us;
+
+    if (op->hard_end_us == NEVER ||
+        op->result.ttl_ms >= core->settings.lease_ms)
+        return NEVER;
+    if (end_us < ticket->deadline_us &&
+        ticket->deadline_us <= core->now_us + ttl_us)
+        end_us = ticket->deadline_us;
+    return end_us;
+}
+
 static void
 hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
 {
@@ -642,13 +664,8 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     count(core->counters, COUNTER_renewals);
     ticket->arrival = result->arrival;
     ticket->place = result->place;
-    ticket->hard_end_us = op->hard_end_us;
-    /* Less than a lease: Redis has counted lease= from an earlier question,
-     * whose answer was lost. */
-    if (ticket->hard_end_us != NEVER &&
-        result->ttl_ms < core->settings.lease_ms)
-        ticket->hard_end_us = us_min(
-            ticket->hard_end_us, result->sent_us + us_from_ms(result->ttl_ms));
+    ticket->hard_end_us =
+        us_min(op->hard_end_us, hold_end_in_record(core, ticket, op));
     ticket->jeopardy = false;
     if (op->shares)
         ticket->sharing = false;

@@ -297,13 +297,16 @@ idle_serve(struct core *core, struct ticket *ticket, struct pending *pending)
             core, pending, ticket->lost ? ERROR_LOST : ERROR_NOTHELD, NULL);
 }
 
-/* LEAVING: whether the request is about the hold that was lost. */
+/* LEAVING: whether the request is about the hold that was lost. A CLAIM of a
+ * later connection is not: another broker may have prolonged it since. */
 static bool
 is_about_lost(const struct ticket *ticket, const struct pending *pending)
 {
     if (!ticket->lost || pending == NULL || pending->command == COMMAND_LOCK)
         return false;
-    return pending->command != COMMAND_CLAIM || pending->fence == ticket->fence;
+    return pending->command != COMMAND_CLAIM ||
+           (pending->fence == ticket->fence &&
+               ticket->generation == pending->session->generation);
 }
 
 /*

@@ -675,6 +675,29 @@ START_TEST(claimed_hold_lapses)
 
 END_TEST
 
+/* The lease= that this broker knows of is over; another one prolonged it. */
+START_TEST(claimed_after_another_broker)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a lease=500", 5);
+    rig_event(rig, s, CORE_DROP);
+    rig_pass(rig, 600);
+    struct op *op = rig_op(rig, OP_RELEASE);
+    resume(rig, s, t, 3, "", resumed);
+    rig_say(rig, t, "1 CLAIM a fence=5");
+    rig_silent(rig, t);
+    rig_status(rig, op, OP_GONE);
+    ck_assert(rig_op(rig, OP_RENEW)->moves);
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_expect(rig, t, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
 /* DRAIN: nothing is released, all is renewed once more and forgotten. */
 START_TEST(drained)
 {
@@ -747,6 +770,7 @@ core_move_suite(void)
     tcase_add_test(tests, wait_put_again_otherwise);
     tcase_add_test(tests, put_again_with_lease);
     tcase_add_test(tests, claimed_hold_lapses);
+    tcase_add_test(tests, claimed_after_another_broker);
     tcase_add_test(tests, drained);
     tcase_add_test(tests, drained_while_asking);
     suite_add_tcase(suite, tests);

@@ -295,11 +295,14 @@ check_fence(const struct client *client, unsigned lock, unsigned owner,
         rig_must(told->owner == owner);
         return;
     }
-    rig_must(fence > world.exclusive[lock]);
-    if (exclusive) {
-        rig_must(fence > world.highest[lock]);
+    if (fence <= world.exclusive[lock])
+        ck_abort_msg("%c %" PRIu64 " is told after %" PRIu64, 'a' + lock, fence,
+            world.exclusive[lock]);
+    if (exclusive && fence <= world.highest[lock])
+        ck_abort_msg("%c %" PRIu64 " is told, alone, after %" PRIu64,
+            'a' + lock, fence, world.highest[lock]);
+    if (exclusive)
         world.exclusive[lock] = fence;
-    }
     if (fence > world.highest[lock])
         world.highest[lock] = fence;
     struct told *told = &world.told[world.told_count++ % FENCES];

@@ -397,8 +397,6 @@ START_TEST(rivals)
     rig_lock(rig, s[2], "LOCK a", 7);
     rig_expect(rig, s[0], "* LOST a fence=5 reason=gone");
     rig_expect(rig, s[1], "* LOST a fence=6 reason=gone");
-    rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
-    rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
     rig_say(rig, s[3], "LOCK a mode=shared");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 4);
     rig_expect(rig, s[3], "- ERR INDOUBT retry=1");
