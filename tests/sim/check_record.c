@@ -37,7 +37,6 @@ struct record {
     bool shared;
     uint64_t fence;
     uint64_t arrival;
-    uint64_t grace_ms;
     uint64_t delay_ms;
     uint64_t forget_ms;
 };
@@ -82,7 +81,6 @@ record_read(struct record *record, const char *value, size_t len)
     record->granted = read_u32(value + 36);
     record->used = read_u32(value + 44);
     record->front = read_u32(value + 48);
-    record->grace_ms = read_whole(value + 64);
     record->delay_ms = read_whole(value + 72);
     record->forget_ms = read_whole(value + 80);
     return record->width >= TICKET_BYTES && record->first <= record->stored &&
@@ -196,10 +194,8 @@ joins(const struct record *record, const struct version *version,
 static bool
 barred(const struct record *record, uint64_t now_ms)
 {
-    uint64_t until_ms = record->grace_ms > record->delay_ms ? record->grace_ms
-                                                            : record->delay_ms;
-
-    return now_ms < until_ms && until_ms <= now_ms + DELAY_MAX_MS;
+    return now_ms < record->delay_ms &&
+           record->delay_ms <= now_ms + DELAY_MAX_MS;
 }
 
 /* Whether the first who waits could be granted it, and is not. */
@@ -457,9 +453,8 @@ holders_same(struct subject *subject, const struct version *version)
             return false;
     at = 0;
     for (uint32_t i = 0; i < version->live; i++)
-        if (version->stands[i].granted &&
-            ends[at++].ends_ms < version->stands[i].ends_ms)
-            ends[at - 1].ends_ms = version->stands[i].ends_ms;
+        if (version->stands[i].granted)
+            ends[at++].ends_ms = version->stands[i].ends_ms;
     return true;
 }
 

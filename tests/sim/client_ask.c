@@ -231,7 +231,7 @@ task_send_reentry(struct task *task, uint32_t wait_ms)
     if (request == NULL)
         return;
     wish.wait_ms = wait_ms;
-    wish.shared = holds ? task->shares : wish.shared;
+    wish.shared = task->count > 0 ? task->shares : wish.shared;
     wish.delay_ms = 0;
     wish.lease_ms = 0;
     request->mates = 0;
