@@ -107,8 +107,7 @@ PLANTED = {
         "UNLOCK does not look at the fence"),
     "release-without-fence": (
         "lua/release.lua",
-        "    if not t or (fence > 0 and t.fence ~= fence) then\n"
-        "        return result(GONE)\n    end\n",
+        "    if not t then\n        return result(GONE)\n    end\n",
         "    t = t or (r.live > 0 and ticket_unpack(r.first, call('GETRANGE',\n"
         "        key, ticket_at(r, r.first), ticket_at(r, r.first + 1) - 1),\n"
         "        1))\n    if not t then\n        return result(GONE)\n"
@@ -311,9 +310,11 @@ PLANTED = {
         "a hint that comes while a question is under way is forgotten"),
     "unheard-ignored": (
         "daemon/core/core.c",
-        "        if (ticket == NULL)\n            continue;\n",
+        "        if (ticket == NULL)\n            continue;\n"
+        "        if (ticket->state == TICKET_ASKING ||\n",
         "        if (ticket == NULL || !ticket->hinted)\n"
-        "            continue;\n",
+        "            continue;\n"
+        "        if (ticket->state == TICKET_ASKING ||\n",
         "hints that may have been missed are not asked after"),
     "place-not-kept": (
         "daemon/core/wait.c",

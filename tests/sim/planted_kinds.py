@@ -66,14 +66,17 @@ PLANTED = {
         "lua/record.lua", "                elseif t.delay > 0 then\n",
         "                elseif t.delay > 600000 then\n",
         "no lock-delay begins where a lease ends",
-        ("lua/release.lua", "        if unclean ~= 0 and t.delay > 0 and\n",
-         "        if unclean ~= 0 and t.delay > 600000 and\n")),
+        ("lua/release.lua",
+         "        if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 0 and\n",
+         "        if bit.band(flags, UNCLEAN) ~= 0 and "
+         "t.delay > 600000 and\n")),
     "no-delay-at-death": (
         "daemon/core/ticket.c", "        ticket->unclean = !quit;\n",
         "        ticket->unclean = false && quit;\n",
         "no lock-delay begins at a death"),
     "delay-after-unlock": (
-        "lua/release.lua", "        if unclean ~= 0 and t.delay > 0 and\n",
+        "lua/release.lua",
+        "        if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 0 and\n",
         "        if t.delay > 0 and\n",
         "the lock-delay begins at an UNLOCK too",
         ("lua/release.lua",
