@@ -316,7 +316,7 @@ session_resume(struct core *core, struct session *session, const uint8_t id[16],
 
     if (session->ticket_count > 0 || session->pending_count > 0 ||
         session->generation > 1)
-        return "resume= comes before all that the session does";
+        return "resume= comes while the connection has nothing of its own";
     if (other == session)
         return "this is that session";
     if (other != NULL && generation <= other->generation)

@@ -590,6 +590,8 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
 void
 ticket_refresh(struct core *core, struct ticket *ticket)
 {
+    const struct pending *pending = ticket_asking(ticket);
+
     require(ticket->state == TICKET_WAITING);
     if (!handle_equal(ticket->renew_op, HANDLE_NONE))
         return;
@@ -601,6 +603,7 @@ ticket_refresh(struct core *core, struct ticket *ticket)
     ticket->refresh_us = NEVER;
     op->fence = 0;
     op->moves = ticket->moving;
+    op->tell = pending != NULL && pending->progress && !ticket->announced;
     op->give_up_us = core->now_us + core->settings.patience_us;
     ticket->renew_op = slab_handle(&core->ops, op);
     op_submit(core, op);

@@ -594,6 +594,36 @@ START_TEST(wait_put_again)
 
 END_TEST
 
+/* It is told where it stands, and who is in its way, as it was at first. */
+START_TEST(wait_put_again_with_progress)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_wait(rig, s, "1 LOCK a");
+    rig_event(rig, s, CORE_DROP);
+    resume(rig, s, t, 2, "", resumed);
+    rig_say(rig, t, "1 LOCK a progress=1");
+    ck_assert(!rig_op(rig, OP_RENEW)->tell); /* it asks what stands there */
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_WAITING, .ask = {.permits = 1}});
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert(op->tell);
+    rig_finish(rig, op,
+        (struct op_result){.status = OP_WAITING,
+            .ahead = 2,
+            .told = true,
+            .holder_age_ms = 7,
+            .holder_client = TEXT("shop")});
+    rig_expect(rig, t, "1 QUEUED position=2 holder=shop age_ms=7");
+    rig_hint(rig, op->request);
+    ck_assert(!rig_op(rig, OP_RENEW)->tell);
+    rig_end(rig);
+}
+
+END_TEST
+
 /* It is put again for another kind of lock: the place is given up first. */
 START_TEST(wait_put_again_otherwise)
 {
@@ -767,6 +797,7 @@ core_move_suite(void)
     tcase_add_test(tests, old_answer_to_a_wait);
     tcase_add_test(tests, impatient_in_its_place);
     tcase_add_test(tests, wait_put_again);
+    tcase_add_test(tests, wait_put_again_with_progress);
     tcase_add_test(tests, wait_put_again_otherwise);
     tcase_add_test(tests, put_again_with_lease);
     tcase_add_test(tests, claimed_hold_lapses);
