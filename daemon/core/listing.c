@@ -83,10 +83,7 @@ show_mode(const struct op_result *result)
 {
     if (result->limit > 0)
         return TEXT("semaphore");
-    for (uint32_t i = 0; i < result->ticket_count; i++)
-        if (result->tickets[i].granted && result->tickets[i].shared)
-            return TEXT("shared");
-    return TEXT("exclusive");
+    return result->shared ? TEXT("shared") : TEXT("exclusive");
 }
 
 void

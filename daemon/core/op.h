@@ -95,6 +95,7 @@ struct op_result {
     uint32_t hold_ms;  /* of a hold: until the end of its lease=; 0: none */
     uint32_t holders;  /* OP_INSPECT */
     uint32_t waiters;
+    bool shared;         /* OP_INSPECT: those that hold it share it */
     uint32_t limit;      /* OP_INSPECT: permits of a semaphore, 0: none */
     uint32_t used;       /* OP_INSPECT: of them */
     uint64_t delay_ms;   /* OP_INSPECT: for so long nobody is granted it */

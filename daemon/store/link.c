@@ -424,7 +424,7 @@ link_message(struct store *store, const struct resp *reply)
     hint->broken = payload.at[0] == 'B';
     memcpy(&hint->request, payload.at + 1, 8);
     memcpy(&fence, payload.at + 9, 8);
-    hint->fence = fence > 0 && fence < 9e15 ? (uint64_t)fence : 0;
+    hint->fence = fence > 0 && fence < 0x1p53 ? (uint64_t)fence : 0;
 }
 
 /* True where the reply was a message and not the answer to a call. */

@@ -35,6 +35,7 @@
 #define RESULT_HANDED 1
 #define RESULT_MORE   2
 
+#define HEAD_SHARED    1
 #define TICKET_GRANTED 2u
 #define TICKET_BROKEN  16u
 #define MODE_SHARED    1
@@ -440,6 +441,7 @@ record_read_tickets(struct record_reader *reader, struct op *op,
     size_t width = get_uint(head + 2, 2);
     uint32_t live = (uint32_t)get_uint(head + 32, 4);
     uint32_t granted = (uint32_t)get_uint(head + 36, 4);
+    result->shared = (head[1] & HEAD_SHARED) != 0;
     result->limit = (uint32_t)get_uint(head + 4, 4);
     result->used = (uint32_t)get_uint(head + 44, 4);
     result->typical_ms = (uint32_t)get_uint(head + 52, 4);

@@ -229,6 +229,15 @@ class ShowTest(BrokerCase):
              for number in range(450)])
 
 
+    def test_the_mode_of_a_lock_whose_holders_are_not_listed(self):
+        client = self.connect()
+        client.ok("LOCK show/shared mode=shared")
+        client.ok("SHOW show/shared limit=0", state="held", mode="shared")
+        client.ok("UNLOCK show/shared")
+        client.ok("LOCK show/shared")
+        client.ok("SHOW show/shared limit=0", state="held", mode="exclusive")
+
+
 @skip_without_daemon
 class BelieveTest(HarnessCase):
     def test_one_broker_never_believes_two(self):

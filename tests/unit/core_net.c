@@ -652,12 +652,11 @@ execute_inspect(
     struct net *net, const struct net_record *record, struct net_job *job)
 {
     struct op_result *result = &job->result;
-    bool shared;
 
     job->tickets = calloc(NET_QUEUE, sizeof(*job->tickets));
     rig_must(job->tickets != NULL);
     result->status = record->arrival == 0 ? OP_GONE : OP_OK;
-    result->holders = granted(record, &result->used, &shared);
+    result->holders = granted(record, &result->used, &result->shared);
     result->waiters = record->count - result->holders;
     result->limit = record->limit;
     result->tickets = job->tickets;

@@ -403,7 +403,7 @@ START_TEST(hints)
     char payload[17] = "G";
     const uint64_t request = 0x1234567890abcdef;
     struct store_hint hint;
-    double number = 77;
+    double number = 9007199254740991;
 
     (void)store_take_unheard(rig->store);
     memcpy(payload + 1, &request, 8);
@@ -417,8 +417,13 @@ START_TEST(hints)
     publish(rig, payload, 17);
     ck_assert(store_take_hint(rig->store, &hint));
     ck_assert_uint_eq(hint.request, request);
-    ck_assert_uint_eq(hint.fence, 77);
+    ck_assert_uint_eq(hint.fence, 9007199254740991);
     ck_assert(!hint.broken);
+    number = 9007199254740992;
+    memcpy(payload + 9, &number, 8);
+    publish(rig, payload, 17);
+    ck_assert(store_take_hint(rig->store, &hint));
+    ck_assert_uint_eq(hint.fence, 0);
     payload[0] = 'B';
     publish(rig, payload, 17);
     ck_assert(store_take_hint(rig->store, &hint));
