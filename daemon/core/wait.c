@@ -307,7 +307,7 @@ ticket_waits(
     struct core *core, struct ticket *ticket, const struct op_result *result)
 {
     uint64_t lease_us = us_from_ms(core->settings.lease_ms);
-    bool first = ticket->state != TICKET_WAITING;
+    bool first = ticket->state != TICKET_WAITING || ticket->doubt;
     const struct pending *pending;
 
     ticket->arrival = result->arrival;
@@ -362,6 +362,18 @@ ticket_fail(struct core *core, struct ticket *ticket, enum error_code code)
         ticket_rest(core, ticket);
 }
 
+/* Nobody waits for the answer that was lost, but who comes back for it is to
+ * find its place: what stands there is asked as after a change of broker. */
+static void
+wait_presume(struct core *core, struct ticket *ticket)
+{
+    ticket_set_state(core, ticket, TICKET_WAITING);
+    ticket->heard_us = core->now_us;
+    ticket->probe_us = NEVER;
+    ticket->moving = true;
+    ticket_refresh(core, ticket);
+}
+
 static void
 acquire_unknown(struct core *core, struct ticket *ticket)
 {
@@ -369,6 +381,10 @@ acquire_unknown(struct core *core, struct ticket *ticket)
 
     count(core->counters, COUNTER_outcomes_unknown);
     ticket->doubt = true;
+    if (!ticket->abandoned && pending == NULL && ticket->unattended) {
+        wait_presume(core, ticket);
+        return;
+    }
     if (ticket->abandoned || pending == NULL ||
         core->now_us >= pending_give_up_us(core, pending)) {
         ticket_fail(core, ticket, ERROR_INDOUBT);
@@ -558,6 +574,12 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
         return;
     case OP_GONE:
     case OP_MOVED:
+        if (ticket->doubt) { /* the lost question may yet be carried out */
+            if (pending != NULL)
+                pending->asked = false;
+            ticket_leave(core, ticket);
+            return;
+        }
         count(core->counters, COUNTER_waits_requeued);
         ticket_set_state(core, ticket, TICKET_IDLE);
         if (pending != NULL && ticket_may_wait(core, ticket)) {

@@ -522,6 +522,60 @@ START_TEST(old_answer_to_a_wait)
 
 END_TEST
 
+/* The connection went while its LOCK was asked for, and the answer is lost too:
+ * what became of it is asked, for whoever comes back for its place. */
+START_TEST(lost_answer_to_nobody)
+{
+    for (unsigned how = 0; how < 4; how++) {
+        struct rig *rig = rig_new();
+        unsigned s = kept_session(rig);
+        unsigned t = rig_open(rig);
+
+        rig_say(rig, s, "1 LOCK a");
+        rig_event(rig, s, CORE_DROP);
+        rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
+        struct op *op = rig_op(rig, OP_RENEW);
+        ck_assert(op->moves && op->generation == 1 && op->fence == 0);
+        if (how == 0) {
+            rig_finish(rig, op,
+                (struct op_result){.status = OP_WAITING,
+                    .arrival = 9,
+                    .again_ms = 36000000,
+                    .ask = {.permits = 1}});
+            ck_assert_uint_eq(rig_count(rig, COUNTER_waits_begun), 1);
+            resume(rig, s, t, 2, "", resumed);
+            rig_say(rig, t, "1 LOCK a");
+            op = rig_op(rig, OP_RENEW);
+            ck_assert(op->moves && op->generation == 2 && op->arrival == 9);
+            rig_end(rig);
+            continue;
+        }
+        if (how == 1)
+            rig_granted(rig, op, 5);
+        if (how == 2)
+            rig_status(rig, op, OP_GONE);
+        if (how == 3)
+            rig_pass(rig, 9900); /* nor is that answered while it is kept */
+        if (how == 1) {
+            rig_no_op(rig);
+            resume(rig, s, t, 2, "", resumed);
+            rig_say(rig, t, "1 LOCK a");
+            op = rig_op(rig, OP_RENEW);
+            ck_assert(op->moves && op->fence == 5);
+        } else if (how == 2) {
+            ck_assert(rig_op(rig, OP_RELEASE)->retry);
+        } else {
+            ck_assert_uint_eq(rig->op_count, 1);
+            rig_pass(rig, 200);
+            ck_assert_int_eq(
+                rig->ops[rig->op_count - 1]->kind, OP_RELEASE);
+        }
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
 /* wait=0 for what an earlier connection waits for at another broker. */
 START_TEST(impatient_in_its_place)
 {
@@ -795,6 +849,7 @@ core_move_suite(void)
     tcase_add_test(tests, ttl_of_the_kept);
     tcase_add_test(tests, claims_of_other_fences);
     tcase_add_test(tests, old_answer_to_a_wait);
+    tcase_add_test(tests, lost_answer_to_nobody);
     tcase_add_test(tests, impatient_in_its_place);
     tcase_add_test(tests, wait_put_again);
     tcase_add_test(tests, wait_put_again_with_progress);
