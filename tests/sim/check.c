@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A record begins so far ahead of the clock: FENCE_JUMP of lua/call.lua. */
+#define FENCE_JUMP_US 10000000
+
 const char *const promise_names[PROMISE_COUNT] = {
     [PROMISE_EXCLUSION] = "exclusion",
     [PROMISE_FENCE] = "fence",
@@ -248,6 +251,19 @@ same_client(const char *a, const char *b)
     return strcspn(b, ".") == len && memcmp(a, b, len) == 0;
 }
 
+/* Since when a clock of Redis may be why a fence is too small: one that was
+ * further ahead of it than a beginning is so by whatever befell it before. */
+static uint64_t
+fence_since(const struct check *check, const struct subject *subject)
+{
+    const struct version *version = &subject->version;
+
+    if (version->known && subject->told_highest >
+                              machine_real_us(version->machine) + FENCE_JUMP_US)
+        return 0;
+    return lease_before(check, subject->told_us);
+}
+
 void
 check_fence(struct check *check, uint32_t lock, uint64_t fence, const char *who,
     bool again)
@@ -258,8 +274,7 @@ check_fence(struct check *check, uint32_t lock, uint64_t fence, const char *who,
     for (uint32_t i = 0; i < TOLD_KEPT; i++)
         if (subject->told[i].fence == fence &&
             !(again && same_client(subject->told[i].who, who)))
-            check_broken(check, PROMISE_FENCE,
-                lease_before(check, subject->told_us),
+            check_broken(check, PROMISE_FENCE, fence_since(check, subject),
                 "lock-%" PRIu32 ": fence %" PRIu64
                 " is told to %s, and was told before",
                 lock, fence, who);
@@ -279,8 +294,7 @@ check_fence_above(struct check *check, uint32_t lock, uint64_t fence,
     const struct subject *subject = subject_of(check, lock);
 
     if (fence <= floor)
-        check_broken(check, PROMISE_FENCE,
-            lease_before(check, subject->told_us),
+        check_broken(check, PROMISE_FENCE, fence_since(check, subject),
             "lock-%" PRIu32 ": %s is told fence %" PRIu64
             ", and when it asked, %" PRIu64 " had been told",
             lock, who, fence, floor);

@@ -14,7 +14,6 @@
 
 #define HEAD_BYTES   136
 #define TICKET_BYTES 104
-#define DELAY_MAX_MS 86400000
 
 enum {
     TICKET_LIVING = 1,
@@ -37,6 +36,7 @@ struct record {
     bool shared;
     uint64_t fence;
     uint64_t arrival;
+    uint32_t delayed_ms;
     uint64_t delay_ms;
     uint64_t forget_ms;
 };
@@ -81,6 +81,7 @@ record_read(struct record *record, const char *value, size_t len)
     record->granted = read_u32(value + 36);
     record->used = read_u32(value + 44);
     record->front = read_u32(value + 48);
+    record->delayed_ms = read_u32(value + 68);
     record->delay_ms = read_whole(value + 72);
     record->forget_ms = read_whole(value + 80);
     return record->width >= TICKET_BYTES && record->first <= record->stored &&
@@ -194,8 +195,7 @@ joins(const struct record *record, const struct version *version,
 static bool
 barred(const struct record *record, uint64_t now_ms)
 {
-    return now_ms < record->delay_ms &&
-           record->delay_ms <= now_ms + DELAY_MAX_MS;
+    return now_ms < record->delay_ms && record->delayed_ms > 0;
 }
 
 /* Whether the first who waits could be granted it, and is not. */
@@ -223,7 +223,7 @@ static bool
 queue_untouched(const struct version *before, const struct version *version)
 {
     if (!before->known || before->live != version->live ||
-        before->fence != version->fence || before->arrival != version->arrival)
+        before->arrival != version->arrival)
         return false;
     for (uint32_t i = 0; i < version->live; i++) {
         const struct stand *was = &before->stands[i];
@@ -642,11 +642,11 @@ record_judge(struct check *check, uint32_t lock, const struct record *record,
 /* A key that nobody has used for long is forgotten, at the time that its head
  * had; the record begins anew. */
 static void
-version_forget(
-    struct check *check, struct version *version, const struct machine *machine)
+version_forget(struct check *check, struct version *version)
 {
-    uint64_t now_ms = clock_ms(machine);
-
+    if (!version->known)
+        return;
+    uint64_t now_ms = clock_ms(version->machine);
     if (now_ms <= version->forget_ms)
         return;
     for (uint32_t i = 0; i < version->live; i++)
@@ -678,7 +678,7 @@ check_record(struct check *check, const struct machine *machine,
         return;
     }
     memset(&version, 0, offsetof(struct version, stands));
-    version_forget(check, &subject->version, machine);
+    version_forget(check, &subject->version);
     astray_note(check, subject, machine);
     version.known = true;
     version.machine = machine;

@@ -94,18 +94,38 @@ lock_end(struct task *task, struct request *request, const struct wish *wish)
 
 /* A broker keeps it for keep=, then it stands for a lease, and a late LOCK may
  * be carried out while that is worth it. */
+static uint64_t
+remnant_until(const struct client *client)
+{
+    const struct world *world = client->world;
+
+    return world->now_us + (uint64_t)client->keep_ms * 1000 +
+           2 * (uint64_t)world->plan.lease_ms * 1000 +
+           client_patience_us(client);
+}
+
 void
 task_leaves(const struct task *task)
 {
     struct client *client = task->client;
-    const struct world *world = client->world;
     struct remnant *remnant = &client->remnants[task->lock][task->owner];
 
-    if (world->now_us >= remnant->true_until)
+    if (client->world->now_us >= remnant->true_until)
         remnant->floor = task->floor;
-    remnant->true_until = world->now_us + (uint64_t)client->keep_ms * 1000 +
-                          2 * (uint64_t)world->plan.lease_ms * 1000 +
-                          client_patience_us(client);
+    remnant->true_until = remnant_until(client);
+}
+
+/* The session is taken up again: a broker that was asleep since the connection
+ * before may have all of it still. */
+void
+client_finds_remnants(struct client *client)
+{
+    for (uint32_t lock = 0; lock < PLAN_LOCKS_MAX; lock++)
+        for (uint32_t owner = 0; owner <= OWNERS; owner++) {
+            struct remnant *remnant = &client->remnants[lock][owner];
+            if (remnant->true_until > 0)
+                remnant->true_until = remnant_until(client);
+        }
 }
 
 const struct remnant *

@@ -359,6 +359,7 @@ void task_leaves(const struct task *task);
 
 /* What may have been left of that lock, for this task's owner; NULL: nothing,
  * or nothing that a connection finds. */
+void client_finds_remnants(struct client *client);
 const struct remnant *task_remnant(const struct task *task, uint32_t lock);
 
 /* It is to ask for the whole of a lock, alone. */

@@ -638,7 +638,9 @@ read_event(struct client *client, const struct line *line)
         client->greeted = true;
         if (!word_is(line, 1, "HELLO") && !word_is(line, 1, "BYE"))
             wire_broken(client, line, "is no greeting");
-        if (!client->moved)
+        if (client->moved)
+            client_finds_remnants(client);
+        else
             word_copy(client->session, sizeof(client->session),
                 line_value(line, "session"));
     }
