@@ -104,7 +104,7 @@ local function ticket_again(r, t, lease)
         ticket_hold(t)
         r.low = min(r.low, t.ends)
     elseif t.flags == HELD then
-        t.ends, r.longest = now + lease, max(r.longest, lease)
+        t.ends, r.longest = ends_anew(r, t, lease), max(r.longest, lease)
         if t.hold > 0 then
             t.ends = min(t.ends, t.hold)
         end
@@ -121,7 +121,7 @@ end
 local function ticket_drop(r, t)
     hold_over(r, t, now)
     if t.delay > 0 and bit.band(t.flags, CLAIMED) ~= 0 then
-        r.delay = max(r.delay, now + t.delay)
+        delay_from(r, t, now)
     end
     ticket_strike(r, t)
 end
@@ -142,17 +142,18 @@ local function ticket_standing(r, asked, flags, limit)
         if not t then
             return nil
         end
-        local broken = bit.band(t.flags, BROKEN) ~= 0
-        local waits = bit.band(t.flags, GRANTED) == 0
-        local fits = not broken and t.mode == asked.mode and
-            t.permits == asked.permits and r.limit == limit
-        if not (fits or broken or waits) then
-            return nil, CONFLICT
-        elseif not ticket_move(r, t, asked.identity) then
+        local fits = bit.band(t.flags, BROKEN) == 0 and
+            t.mode == asked.mode and t.permits == asked.permits and
+            r.limit == limit
+        if not ticket_move(r, t, asked.identity) then
             return nil, MOVED_ON
         elseif not fits then
             ticket_drop(r, t)
             return nil
+        elseif bit.band(t.flags, CLAIMED) == 0 then
+            t.hold = asked.hold
+        elseif asked.hold > 0 then -- it begins with this LOCK
+            t.hold = now + asked.hold
         end
     end
     return t
@@ -185,10 +186,11 @@ return function(key, arg, read)
     if not r then
         return result(CORRUPT)
     end
-    if r.live == 0 and not barred(r) then
+    local free = r.live == 0
+    expire(r)
+    if free and not barred(r) then
         return acquire_free(r, arg, t, limit, seen)
     end
-    expire(r)
     local tell = bit.band(flags, TELL) ~= 0
     local standing, refused = ticket_standing(r, t, flags, limit)
     local grants, blocked
@@ -262,7 +264,7 @@ local function acquire_plain(key, arg, raw)
     local lease, after, hold, latest, seen = unpack_at('<I4I4ddd', arg, 49)
     local fence, arrival = unpack_at('<dd', raw, 9)
     local delay, forget = unpack_at('<dd', raw, 73)
-    if now > latest or now < delay or hold > 0 or after > 0 or
+    if now > latest or delay > 0 or hold > 0 or after > 0 or
         forget - now < forget_after / 2 then
         return false
     end

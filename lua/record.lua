@@ -25,7 +25,7 @@
 --                    granted ends sooner 88 since   d  us, of arrival or grant
 --  64 sweep       I4 s; no waiter's     96 delay    I4 ms that nobody follows
 --                    life ends sooner                  an unclean end
---  68 spare       I4                   100 spare    I4
+--  68 delayed     I4 ms of that delay  100 spare    I4
 --  72 delay       d  no grant sooner
 --  80 forget      d  the key's expiry
 --  88 watch       d  changes are told until then
@@ -58,9 +58,6 @@ local AGAIN_MIN = 50
 -- Whoever goes along the queue reads so many tickets at once, at first and at
 -- most.
 local AHEAD_FIRST, AHEAD_MAX = 2, 64
-
--- No lock-delay is longer, in ms.
-local DELAY_MAX = 86400000
 
 -- A full queue is walked along for waiters whose life is over no more often
 -- than that, in s; and a time to come that is further off is not believed.
@@ -107,7 +104,8 @@ end
 
 local function head_load(key, raw)
     local _, flags, width, limit, fence, arrival, stored, first, live, granted,
-        longest, used, front, typical, low, sweep, _, delay, forget, watch =
+        longest, used, front, typical, low, sweep, delayed, delay, forget,
+        watch =
         unpack_at(HEAD_FORMAT, raw)
     if width < TICKET or first > stored or granted > live or
         live > stored - first or used < granted or front > stored then
@@ -123,7 +121,8 @@ local function head_load(key, raw)
         fence = fence, arrival = arrival, stored = stored, first = first,
         live = live, granted = granted, longest = longest, used = used,
         front = front, typical = typical, low = low, sweep = sweep,
-        delay = delay, forget = forget, watch = watch, id = sub(raw, 97, HEAD)}
+        delayed = delayed, delay = delay, forget = forget, watch = watch,
+        id = sub(raw, 97, HEAD)}
 end
 
 -- The record of a lock that Redis knows nothing of, not written yet.
@@ -131,13 +130,14 @@ local function head_new(key)
     return {key = key, raw = '', flags = 0, width = TICKET, limit = 0,
         fence = first_fence(), arrival = 1, stored = 0, first = 0, live = 0,
         granted = 0, longest = 0, used = 0, front = 0, typical = 0, low = 0,
-        sweep = 0, delay = 0, forget = 0, watch = 0, id = id}
+        sweep = 0, delayed = 0, delay = 0, forget = 0, watch = 0, id = id}
 end
 
 local function head_pack(r)
     return pack(HEAD_FORMAT, VERSION, r.flags, r.width, r.limit, r.fence,
         r.arrival, r.stored, r.first, r.live, r.granted, r.longest, r.used,
-        r.front, r.typical, r.low, r.sweep, 0, r.delay, r.forget, r.watch)
+        r.front, r.typical, r.low, r.sweep, r.delayed, r.delay, r.forget,
+        r.watch)
 end
 
 local function ticket_at(r, place)
@@ -414,9 +414,15 @@ local function suspend(r, broker_id)
     end
 end
 
+-- Nobody is granted it for the ticket's lock-delay.
+local function delay_from(r, t, from)
+    r.delayed = max(now < r.delay and r.delayed or 0, t.delay)
+    r.delay = max(r.delay, from + t.delay)
+end
+
 -- Strikes out holders whose lease is over. A lease that ends later than one
 -- lease from now was written before the clock stepped back, and is cut.
-local function expire(r)
+local function expire_holders(r)
     if r.granted == 0 or (now < r.low and r.low <= now + r.longest) then
         return
     end
@@ -432,7 +438,7 @@ local function expire(r)
                 if lapsed then
                     suspend(r, t.broker)
                 elseif t.delay > 0 then
-                    r.delay = max(r.delay, t.ends + t.delay)
+                    delay_from(r, t, t.ends)
                 end
             else
                 if t.ends > now + r.longest then
@@ -447,6 +453,15 @@ local function expire(r)
         end
     end
     r.low = low
+end
+
+-- Ends what is over by now.
+local function expire(r)
+    expire_holders(r)
+    r.delay = min(r.delay, now + r.delayed) -- or the clock stepped back
+    if r.delay <= now then
+        r.delay, r.delayed = 0, 0
+    end
 end
 
 -- Whether a ticket may join those that are granted, and whether none may.
@@ -465,10 +480,9 @@ local function closed(r)
     return r.granted > 0 and bit.band(r.flags, SHARED_NOW) == 0
 end
 
--- Whether nobody is granted anything now. A time that is further off than any
--- delay can be asked for was written before the clock stepped back.
+-- Whether nobody is granted anything now.
 local function barred(r)
-    return now < r.delay and r.delay <= now + DELAY_MAX
+    return now < r.delay
 end
 
 -- Whether nobody else may stand in the queue.
@@ -500,6 +514,13 @@ local function sweep(r)
         end
     end
     r.sweep = max(floor(earliest / 1000), second + SWEEP_PAUSE)
+end
+
+-- When a holder's lease ends that begins anew: no sooner than before, for
+-- somebody may have been told so by a broker whose leases are longer; but what
+-- is further off than any was written before the clock stepped back.
+local function ends_anew(r, t, lease)
+    return max(now + lease, min(t.ends, now + r.longest))
 end
 
 -- A waiter's life ends then, from now on.

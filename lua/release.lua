@@ -51,15 +51,12 @@ return function(key, arg, read)
         hold_over(r, t, now)
         if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 0 and
             bit.band(t.flags, CLAIMED) ~= 0 then
-            r.delay = max(r.delay, now + t.delay)
+            delay_from(r, t, now)
         end
     end
     ticket_strike(r, t)
-    local grants
-    if r.live > 0 then
-        expire(r)
-        grants = serve(r, seen)
-    end
+    expire(r)
+    local grants = r.live > 0 and serve(r, seen) or nil
     result(OK, 0, 0, 0, 0, ask_later(r), 0, grants)
     record_store(r)
 end
@@ -68,6 +65,7 @@ end
 -- From the count of tickets to where those that wait begin.
 local EMPTY = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local NO_DELAY = '\0\0\0\0'
+local NEVER_DELAYED = '\0\0\0\0\0\0\0\0\0\0\0\0'
 local slow
 
 -- A short cut: the ticket is the only one of a plain record. False where not.
@@ -75,6 +73,7 @@ local function release_plain(key, arg, raw)
     if sub(raw, 25, 40) ~= SOLE or sub(raw, 1, 8) ~= PLAIN or
         byte(raw, HEAD + 1) ~= 7 or sub(raw, 181, 216) ~= sub(arg, 1, 36) or
         sub(raw, 145, 160) ~= sub(arg, 41, 56) or
+        sub(raw, 69, 80) ~= NEVER_DELAYED or
         (byte(arg, 65) ~= 0 and sub(raw, 233, 236) ~= NO_DELAY) then
         return false
     end

@@ -48,13 +48,13 @@ local function hold_extend(r, t, ask)
     end
     if ask.ends then
         t.hold = ask.hold > 0 and now + ask.hold or 0
+        t.ends = now + term
     else
-        term = max(term, min(t.ends - now, ask.lease))
+        t.ends = ends_anew(r, t, term)
         if t.hold > 0 then
-            term = min(term, max(t.hold - now, 1))
+            t.ends = min(t.ends, max(t.hold, now + 1))
         end
     end
-    t.ends = now + term
     call('SETRANGE', r.key, ticket_at(r, t.place) + 24,
         pack('<dd', t.ends, t.hold))
     r.raw = nil

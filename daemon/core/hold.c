@@ -222,6 +222,26 @@ hold_objection(const struct ask *held, const struct ask *asked)
     return NULL;
 }
 
+/*
+ * A LOCK that does not fit the hold. One that was granted to a connection that
+ * has ended, and that nobody has asked for since, is given up for it: the
+ * client may not even know of it. True where that must be waited for.
+ */
+static bool
+hold_misfits(struct core *core, struct ticket *ticket, struct pending *pending,
+    const char *why)
+{
+    if (!ticket->unattended) {
+        pending_error(core, pending, ERROR_CONFLICT, why);
+        return false;
+    }
+    pending->asked = false;
+    ticket->unattended = false;
+    ticket->unclean = true;
+    ticket_leave(core, ticket);
+    return true;
+}
+
 /* The LOCK of a holder whom Redis has been asked about. */
 static void
 hold_relock(struct core *core, struct ticket *ticket, struct pending *pending)
@@ -229,7 +249,7 @@ hold_relock(struct core *core, struct ticket *ticket, struct pending *pending)
     const char *why = hold_objection(&ticket->ask, &pending->ask);
 
     if (why != NULL)
-        pending_error(core, pending, ERROR_CONFLICT, why);
+        (void)hold_misfits(core, ticket, pending, why);
     else
         hold_reenter(core, ticket, pending);
 }
@@ -253,10 +273,8 @@ hold_lock(struct core *core, struct ticket *ticket, struct pending *pending)
     bool moves =
         ticket->generation != pending->session->generation || ticket->moving;
     const char *why = hold_objection(&ticket->ask, &pending->ask);
-    if (why != NULL && !moves) {
-        pending_error(core, pending, ERROR_CONFLICT, why);
-        return false;
-    }
+    if (why != NULL && !moves)
+        return hold_misfits(core, ticket, pending, why);
     bool shares = why == NULL && pending->ask.shared &&
                   (!ticket->ask.shared || ticket->sharing);
     if (why == NULL && !shares && !moves) {

@@ -8,7 +8,7 @@ import collections
 import dataclasses
 
 from scripts import (BROKEN, BROKEN_NOW, BUSY, CLAIMED, CONFLICT, CORRUPT,
-                     DELAY_MAX, FENCE_FAR, FENCE_JUMP, FENCE_STEP, FULL, GONE,
+                     FENCE_FAR, FENCE_JUMP, FENCE_STEP, FULL, GONE,
                      GRANTED, HELD, LATE, LIVING, MOVED_ON, OK, SHARED,
                      SUSPENDED, WAITING, WAITS)
 
@@ -69,6 +69,7 @@ class Lock:
         self.arrival = 1
         self.longest = 0  # lease, since there was nobody
         self.delay = 0  # nobody is granted it sooner
+        self.delayed = 0  # so long is that delay
         self.watch = 0  # changes are told until then
         self.typical = 0  # length of a hold
         self.grants = 0  # so many so far
@@ -94,7 +95,7 @@ class Lock:
 
     @property
     def barred(self):
-        return self.now < self.delay <= self.now + DELAY_MAX
+        return self.now < min(self.delay, self.now + self.delayed)
 
     @property
     def kept_out(self):
@@ -156,6 +157,8 @@ class Lock:
 
     def nobody_follows(self, ticket, since):
         if ticket.claimed and ticket.delay:
+            self.delayed = max(self.delayed if self.barred else 0,
+                               ticket.delay)
             self.delay = max(self.delay, since + ticket.delay)
 
     def expire(self):
@@ -169,6 +172,9 @@ class Lock:
                 for other in self.tickets:
                     if other.broker == ticket.broker and other.flags == WAITS:
                         other.flags = WAITS + SUSPENDED
+        self.delay = min(self.delay, self.now + self.delayed)
+        if not self.barred:
+            self.delay = self.delayed = 0
 
     def claim(self, ticket):
         ticket.flags = HELD
@@ -240,6 +246,7 @@ class Lock:
                 if new:
                     self.fence = None
                 return Outcome(CORRUPT)
+            self.expire()
             self.limit = call.limit
             ticket = self.append(call)
             self.grant(ticket, call, fence)
@@ -262,6 +269,10 @@ class Lock:
                 ticket = None
             if ticket:
                 ticket.who, ticket.broker = call.who, call.broker
+                if not ticket.claimed:
+                    ticket.hold = call.hold
+                elif call.hold:
+                    ticket.hold = self.now + call.hold
         if ticket:
             self.again(ticket, call)
             self.serve(call, outcome, ticket)
@@ -274,9 +285,6 @@ class Lock:
 
     def moves(self, ticket, call):
         """Whether what stands there may be had, or be ended."""
-        held = ticket.granted and not ticket.flags & BROKEN
-        if held and not self.of_kind(ticket, call):
-            return CONFLICT
         return OK if self.may_move(ticket, call) else MOVED_ON
 
     def end_unclean(self, ticket):
@@ -319,15 +327,20 @@ class Lock:
             return CORRUPT if self.raised(call.seen) is None else OK
         return FULL if self.full(call) else OK
 
+    def anew(self, ticket, lease):
+        """The end of a lease that begins anew: no sooner than it was."""
+        return max(self.now + lease,
+                   min(ticket.ends, self.now + self.longest))
+
     def again(self, ticket, call):
         """Its broker asks for the same a second time."""
         if ticket.flags == LIVING + GRANTED:
             self.claim(ticket)
         elif ticket.flags == HELD:
-            self.longest = max(self.longest, call.lease)
-            ticket.ends = self.now + call.lease
+            ticket.ends = self.anew(ticket, call.lease)
             if ticket.hold:
                 ticket.ends = min(ticket.ends, ticket.hold)
+            self.longest = max(self.longest, call.lease)
         elif not ticket.granted:
             ticket.flags, ticket.ends = WAITS, self.now + call.lease
 
@@ -467,11 +480,11 @@ class Lock:
         term = min(call.lease, call.hold or call.lease)
         if call.sets_end:
             ticket.hold = self.now + call.hold if call.hold else 0
+            ticket.ends = self.now + term
         else:  # shortens nothing, and the end that was asked for stays
-            term = max(term, min(ticket.ends - self.now, call.lease))
+            ticket.ends = self.anew(ticket, term)
             if ticket.hold:
-                term = min(term, ticket.hold - self.now)
-        ticket.ends = self.now + term
+                ticket.ends = min(ticket.ends, ticket.hold)
         self.longest = max(self.longest, call.lease)
 
     def look(self, call, outcome):

@@ -249,7 +249,7 @@ class Ticket:
 
 HEAD_FIELDS = ("version", "flags", "width", "limit", "fence", "arrival",
                "stored", "first", "live", "granted", "longest", "used",
-               "front", "typical", "low", "sweep", "spare", "delay", "forget",
+               "front", "typical", "low", "sweep", "delayed", "delay", "forget",
                "watch", "id")
 
 

@@ -382,10 +382,11 @@ class Model(ScriptCase):
              for each in lock.tickets])
         self.assertEqual(
             (record.live, record.granted, record.used, record.arrival,
-             record.limit, record.longest, record.delay, record.watch,
-             record.typical),
+             record.limit, record.longest, record.delayed, record.delay,
+             record.watch, record.typical),
             (len(lock.tickets), len(lock.granted), lock.used, lock.arrival,
-             lock.limit, lock.longest, lock.delay, lock.watch, lock.typical))
+             lock.limit, lock.longest, lock.delayed, lock.delay,
+             lock.watch, lock.typical))
 
     def adopt(self, lock, record, leases):
         """What the scripts may do now or later; `leases` are the longest that

@@ -136,13 +136,36 @@ class Holder(Moves):
         result = self.two.renew(KEY, again(0, 2), moves=True)
         self.assertEqual((result.ttl, result.again), (LEASE, 97000))
 
+    def test_a_lock_put_again_with_an_end(self):
+        self.hold(who(0))
+        self.pass_time(1000)
+        self.assertEqual(self.two.acquire(KEY, again(0, 2), moves=True,
+                                          hold=3000).ttl, 3000)
+        self.assertEqual(self.record().holder.hold, self.now + 3000)
+        self.pass_time(1000)  # and without one that end stays
+        self.assertEqual(self.two.acquire(KEY, again(0, 3), moves=True).ttl,
+                         2000)
+        self.pass_time(500)  # as it does where only the question is repeated
+        self.assertEqual(self.two.acquire(KEY, again(0, 3), retry=True,
+                                          hold=3000).ttl, 1500)
+
+    def test_a_wait_put_again_with_an_end(self):
+        for first, then in ((0, 3000), (3000, 0), (3000, 2000)):
+            self.hold(who(0), self.three)
+            self.wait(who(1), hold=first)
+            self.two.acquire(KEY, again(1, 2), moves=True, hold=then)
+            self.three.release(KEY, who(0))
+            result = self.two.renew(KEY, again(1, 2))
+            self.assertEqual(result.ttl, then or LEASE)
+            self.two.release(KEY, again(1, 2))
+
     def test_the_end_of_an_unclaimed_one(self):
         for take in self.both():
             self.hold(who(0), self.three)
             self.wait(who(1), hold=8000)
             self.three.release(KEY, who(0))
             self.pass_time(1000)
-            self.assertEqual(take(again(1, 2)).ttl, 8000)
+            self.assertEqual(take(again(1, 2), hold=8000).ttl, 8000)
 
     def test_a_claim_says_what_it_holds(self):
         self.hold(who(0), mode=SHARED, delay=700)
@@ -162,6 +185,15 @@ class Holder(Moves):
             self.pass_time(30000)  # and nobody cuts it
             self.one.acquire(KEY, who(1), no_queue=True)
             self.assertEqual(self.record().holder.ends, self.now + 30000)
+
+    def test_shorter_leases_at_the_other_broker(self):
+        """Whoever was told of more may believe in it still."""
+        for take in self.both():
+            self.hold(who(0), lease=60000)
+            self.pass_time(1000)
+            self.assertEqual(take(again(0, 2), lease=5000).ttl, 59000)
+            self.pass_time(56000)
+            self.assertEqual(take(again(0, 2), lease=5000).ttl, 5000)
 
     def test_to_share_from_now_on(self):
         self.hold(who(0))
@@ -336,11 +368,27 @@ class Nobody(Moves):
                               ({"limit": 3}, {}), ({}, {"limit": 3})):
             self.connection.command("DEL", KEY)
             self.hold(who(0), **first)
-            result = self.assert_untouched(lambda s=second: self.two.acquire(
-                KEY, again(0, 2), moves=True, **s))
-            self.assert_status(result, CONFLICT)
-            self.assert_status(self.two.acquire(
-                KEY, again(0, 2), moves=True, **first), OK)
+            result = self.two.acquire(KEY, again(0, 2), moves=True, **second)
+            self.assert_status(result, OK)
+            self.assert_holder(again(0, 2))
+            self.assertEqual(self.record().limit, second.get("limit", 0))
+
+    def test_beside_others_of_another_kind(self):
+        """It stands behind them, or may not stand there."""
+        self.hold(who(0), mode=SHARED)
+        self.hold(who(1), mode=SHARED)
+        result = self.two.acquire(KEY, again(0, 2), moves=True)
+        self.assert_status(result, WAITING)
+        self.assert_order(who(1), again(0, 2))
+        result = self.two.acquire(KEY, again(1, 2), moves=True, limit=2)
+        self.assert_status(result, CONFLICT)
+        self.assert_order(again(0, 2))
+
+    def test_another_kind_after_a_lock_delay(self):
+        """Nobody gave that hold back."""
+        self.hold(who(0), delay=5000)
+        result = self.two.acquire(KEY, again(0, 2), moves=True, mode=SHARED)
+        self.assertEqual((result.status, result.again), (WAITING, 5000))
 
     def test_a_wait_as_another_kind(self):
         """It is given up, and the new one stands at the end."""

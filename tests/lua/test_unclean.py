@@ -204,14 +204,39 @@ class Delay(ClockCase):
         self.assert_status(self.one.renew(KEY, who(1)), OK)
 
     def test_from_another_clock(self):
-        """What is further off than any delay is not believed."""
+        """However far it steps back, it is that long at most."""
         self.hold(who(0), delay=DELAY)
         self.one.release(KEY, who(0), unclean=True)
-        self.pass_time(-DELAY_MAX - 1)
+        self.pass_time(DELAY - 1)
+        for _ in range(3):
+            self.pass_time(-20 * DELAY)
+            result = self.one.acquire(KEY, who(3), no_queue=True)
+            self.assertEqual((result.status, result.again), (BUSY, DELAY))
+            self.pass_time(DELAY - 100)
+            result = self.one.acquire(KEY, who(3), no_queue=True)
+            self.assertEqual((result.status, result.again), (BUSY, 100))
+        self.pass_time(100)
         self.hold(who(1), no_queue=True)
-        self.wait(who(2))
+
+    def test_a_longer_one_after_it(self):
+        """Each of two counts in full, from whichever clock."""
+        self.hold(who(0), mode=SHARED, delay=DELAY)
+        self.hold(who(1), mode=SHARED, delay=5 * DELAY)
+        self.one.release(KEY, who(0), unclean=True)
+        self.pass_time(-20 * DELAY)
+        self.one.release(KEY, who(1), unclean=True)
         result = self.one.acquire(KEY, who(3), no_queue=True)
-        self.assertEqual(result.again, LEASE)
+        self.assertEqual((result.status, result.again), (BUSY, 5 * DELAY))
+
+    def test_a_short_one_long_after_it(self):
+        self.hold(who(0), delay=5 * DELAY)
+        self.one.release(KEY, who(0), unclean=True)
+        self.pass_time(5 * DELAY)
+        self.hold(who(1), delay=DELAY)
+        self.one.release(KEY, who(1), unclean=True)
+        self.pass_time(-20 * DELAY)
+        result = self.one.acquire(KEY, who(3), no_queue=True)
+        self.assertEqual((result.status, result.again), (BUSY, DELAY))
 
     def test_the_longest_there_is(self):
         self.hold(who(0), delay=DELAY_MAX)

@@ -418,14 +418,17 @@ ticket_standing(struct net *net, struct net_record *record,
     bool fits = !entry->broken && entry->shared == op->ask.shared &&
                 entry->permits == op->ask.permits &&
                 record->limit == op->ask.permits_max;
-    if (!fits && !entry->broken && entry->granted)
-        *status = OP_CONFLICT;
-    else if (!ticket_move(entry, job))
+    if (!ticket_move(entry, job))
         *status = OP_MOVED;
-    else if (fits)
-        return entry;
-    else
+    else if (!fits)
         ticket_drop(net, record, entry, true);
+    else {
+        if (!entry->claimed)
+            entry->hold_ms = op->ask.hold_ms;
+        else if (op->ask.hold_ms > 0)
+            entry->hold_end_us = net->now_us + 1000 * op->ask.hold_ms;
+        return entry;
+    }
     return NULL;
 }
 

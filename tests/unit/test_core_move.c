@@ -155,11 +155,55 @@ START_TEST(shared_elsewhere)
             .fence = 5,
             .ttl_ms = RIG_LEASE_MS,
             .ask = {.shared = true, .permits = 1}});
-    rig_expect(rig, t, "1 ERR CONFLICT retry=0");
-    rig_say(rig, t, "2 CLAIM a fence=5");
-    rig_expect(rig, t, "2 OK fence=5 ttl_ms=~ count=1");
-    rig_say(rig, t, "3 HELD");
-    rig_expect(rig, t, "3 ITEM name=a fence=5 ttl_ms=~ count=1 mode=shared");
+    /* It is given up for the one that is asked for. */
+    rig_silent(rig, t);
+    struct op *op = rig_op(rig, OP_RELEASE);
+    ck_assert(op->unclean && op->fence == 5 && op->generation == 3);
+    rig_status(rig, op, OP_OK);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
+    rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
+    /* What is claimed first is not. */
+    rig_event(rig, t, CORE_DROP);
+    unsigned u = rig_open(rig);
+    resume(rig, s, u, 4, "", resumed);
+    rig_say(rig, u, "1 CLAIM a fence=6");
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_OK,
+            .fence = 6,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.shared = true, .permits = 1}});
+    rig_expect(rig, u, "1 OK fence=6 ttl_ms=~ count=1");
+    rig_say(rig, u, "2 LOCK a");
+    rig_expect(rig, u, "2 ERR CONFLICT retry=0");
+    rig_say(rig, u, "3 HELD");
+    rig_expect(rig, u, "3 ITEM name=a fence=6 ttl_ms=~ count=1 mode=shared");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* The same, where this broker has granted it to the connection before, and the
+ * record says nothing new. */
+START_TEST(held_as_another_kind)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a mode=shared");
+    rig_event(rig, s, CORE_DROP);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    resume(rig, s, t, 2, "", resumed);
+    rig_say(rig, t, "1 LOCK a");
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_OK,
+            .fence = 5,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.shared = true, .permits = 1}});
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    ck_assert(!rig_op(rig, OP_ACQUIRE)->ask.shared);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
+    rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
     rig_end(rig);
 }
 
@@ -567,8 +611,7 @@ START_TEST(lost_answer_to_nobody)
         } else {
             ck_assert_uint_eq(rig->op_count, 1);
             rig_pass(rig, 200);
-            ck_assert_int_eq(
-                rig->ops[rig->op_count - 1]->kind, OP_RELEASE);
+            ck_assert_int_eq(rig->ops[rig->op_count - 1]->kind, OP_RELEASE);
         }
         rig_end(rig);
     }
@@ -838,6 +881,7 @@ core_move_suite(void)
     tcase_add_test(tests, killed_away);
     tcase_add_test(tests, claimed);
     tcase_add_test(tests, shared_elsewhere);
+    tcase_add_test(tests, held_as_another_kind);
     tcase_add_test(tests, claim_answers);
     tcase_add_test(tests, claimed_too_late);
     tcase_add_test(tests, resume_refused);
