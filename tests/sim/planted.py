@@ -123,12 +123,13 @@ PLANTED = {
         "after a lost answer nobody looks for the ticket"),
     "retry-finds-the-expired": (
         "lua/acquire.lua",
-        "    expire(r)\n    local tell",
+        "    expire(r)\n    if free",
         "    if bit.band(flags, RETRY) == 0 then\n        expire(r)\n"
-        "    end\n    local tell",
+        "    end\n    if free",
         "a retry is answered with a hold that is over, and not extended",
         ("lua/acquire.lua",
-         "        t.ends, r.longest = now + lease, max(r.longest, lease)\n",
+         "        t.ends, r.longest = ends_anew(r, t, lease), "
+         "max(r.longest, lease)\n",
          "        r.longest = max(r.longest, lease)\n")),
     "no-latest-time": (
         "lua/acquire.lua",
@@ -137,9 +138,9 @@ PLANTED = {
     "doubt-is-no": (
         "daemon/core/wait.c",
         "    count(core->counters, COUNTER_outcomes_unknown);\n"
-        "    ticket->doubt = true;\n    if (ticket->abandoned",
+        "    ticket->doubt = true;\n    if (!ticket->abandoned",
         "    count(core->counters, COUNTER_outcomes_unknown);\n"
-        "    if (ticket->abandoned",
+        "    if (!ticket->abandoned",
         "a lost answer is taken for a no"),
     "unknown-is-unsent": (
         "daemon/store/call.c",
@@ -287,7 +288,8 @@ PLANTED = {
         "UNLOCK of what ran out undelivered is told that it was never held"),
     "overtaken-renewal-shortens": (
         "lua/renew.lua",
-        "        term = max(term, min(t.ends - now, ask.lease))\n", "",
+        "        t.ends = ends_anew(r, t, term)\n",
+        "        t.ends = now + term\n",
         "a renewal that was overtaken shortens the lease"),
     "heartbeats-forgotten": (
         "daemon/core/session.c",
