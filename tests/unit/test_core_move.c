@@ -707,6 +707,7 @@ START_TEST(wait_put_again_with_progress)
         (struct op_result){.status = OP_WAITING, .ask = {.permits = 1}});
     struct op *op = rig_op(rig, OP_RENEW);
     ck_assert(op->tell);
+    uint64_t request = op->request;
     rig_finish(rig, op,
         (struct op_result){.status = OP_WAITING,
             .ahead = 2,
@@ -714,7 +715,7 @@ START_TEST(wait_put_again_with_progress)
             .holder_age_ms = 7,
             .holder_client = TEXT("shop")});
     rig_expect(rig, t, "1 QUEUED position=2 holder=shop age_ms=7");
-    rig_hint(rig, op->request);
+    rig_hint(rig, request);
     ck_assert(!rig_op(rig, OP_RENEW)->tell);
     rig_end(rig);
 }
