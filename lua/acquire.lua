@@ -126,9 +126,25 @@ local function ticket_drop(r, t)
     ticket_strike(r, t)
 end
 
+-- A hold that a LOCK finds and takes for its own is a grant to it, with a fence
+-- above all: the data may be older than what was granted since. False: none is
+-- to be had.
+local function fence_anew(r, t, seen)
+    if bit.band(t.flags, GRANTED) == 0 then
+        return true
+    end
+    local fence = raise_fence(r.fence, r.id, seen)
+    if not fence then
+        return false
+    end
+    r.fence, r.id, r.news = fence + 1, id, true
+    t.fence, t.since = r.fence, now_us
+    return true
+end
+
 -- The ticket that stands there already, or nil; and a status where it is not to
 -- be had by this broker.
-local function ticket_standing(r, asked, flags, limit)
+local function ticket_standing(r, asked, flags, limit, seen)
     local t
     if bit.band(flags, RETRY) ~= 0 then
         t = ticket_of(r, asked.identity, 0, 0)
@@ -150,6 +166,8 @@ local function ticket_standing(r, asked, flags, limit)
         elseif not fits then
             ticket_drop(r, t)
             return nil
+        elseif not fence_anew(r, t, seen) then
+            return nil, CORRUPT
         elseif bit.band(t.flags, CLAIMED) == 0 then
             t.hold = asked.hold
         elseif asked.hold > 0 then -- it begins with this LOCK
@@ -192,7 +210,7 @@ return function(key, arg, read)
         return acquire_free(r, arg, t, limit, seen)
     end
     local tell = bit.band(flags, TELL) ~= 0
-    local standing, refused = ticket_standing(r, t, flags, limit)
+    local standing, refused = ticket_standing(r, t, flags, limit, seen)
     local grants, blocked
     if standing then
         ticket_again(r, standing, t.lease)

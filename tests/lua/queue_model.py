@@ -267,6 +267,8 @@ class Lock:
                 self.end_unclean(ticket)
                 self.seen["anew"] += 1
                 ticket = None
+            if ticket and not self.fence_anew(ticket, call):
+                return self.refused(CORRUPT, call, outcome)
             if ticket:
                 ticket.who, ticket.broker = call.who, call.broker
                 if not ticket.claimed:
@@ -278,6 +280,18 @@ class Lock:
             self.serve(call, outcome, ticket)
             return self.about(ticket, outcome, call)
         return self.acquire_new(call, outcome)
+
+    def fence_anew(self, ticket, call):
+        """A hold that is taken over by a LOCK has a fence above all."""
+        if not ticket.granted:
+            return True
+        fence = self.raised(call.seen)
+        if fence is not None:
+            self.fence, self.id = fence + 1, self.node_id
+            ticket.fence, ticket.since = self.fence, self.now_us
+            self.grants += 1
+            self.seen["refenced"] += 1
+        return fence is not None
 
     def given_up(self, ticket, call):
         """What is asked for now is not that."""

@@ -19,11 +19,15 @@ def again(number, generation):
 
 class Moves(ClockCase):
     def both(self):
-        """Each way to take a ticket over: a claim, and a second LOCK."""
-        for way in (self.two.renew, self.two.acquire):
+        """Each way to take a ticket over: a claim, and a second LOCK. That is
+        a grant, with a fence of its own: `.grants` is 1 for it."""
+        for grants, way in enumerate((self.two.renew, self.two.acquire)):
             self.connection.command("DEL", KEY)
-            yield lambda ticket, way=way, **options: way(
-                KEY, ticket, moves=True, **options)
+
+            def take(ticket, way=way, **options):
+                return way(KEY, ticket, moves=True, **options)
+            take.grants = grants
+            yield take
 
     def old_is_refused(self, number, known, fence=0):
         """Its release and renewal change nothing."""
@@ -40,35 +44,54 @@ class Holder(Moves):
     def test_keeps_its_fence(self):
         for take in self.both():
             held = self.hold(who(0))
+            fence = held.fence + take.grants
             self.wait(who(1))
             self.pass_time(1000)
             result = take(again(0, 2))
             self.assertEqual(
                 (result.status, result.fence, result.arrival, result.ttl),
-                (OK, held.fence, held.arrival, LEASE))
+                (OK, fence, held.arrival, LEASE))
             holder = self.assert_holder(again(0, 2))
-            self.assertEqual((holder.broker, holder.fence, holder.since),
-                             (b"broker-2", held.fence,
-                              (self.now - 1000) * 1000))
+            since = self.now if take.grants else self.now - 1000
+            self.assertEqual((holder.broker, holder.fence, holder.since // 1000),
+                             (b"broker-2", fence, since))
             self.assert_order(again(0, 2), who(1))
             self.old_is_refused(0, held, held.fence)
             self.assert_status(self.two.renew(KEY, again(0, 2)), OK)
-            result = self.two.release(KEY, again(0, 2), fence=held.fence)
+            result = self.two.release(KEY, again(0, 2), fence=fence)
             self.assertTrue(result.handed)
 
     def test_answer_was_lost(self):
         for take in self.both():
             self.hold(who(0))
             first = take(again(0, 2))
-            second = take(again(0, 2))
+            second = take(again(0, 2), **({"retry": True} if take.grants
+                                          else {}))
             self.assertEqual(first, second)
             self.assert_order(again(0, 2))
 
+    def test_a_lock_finds_older_data(self):
+        """Its fence is above what was granted since, by what the broker has
+        seen, and by the id of whoever has lost it."""
+        held = self.hold(who(0))
+        seen = held.fence + 7
+        result = self.two.acquire(KEY, again(0, 2), moves=True, seen=seen)
+        self.assertEqual(result.fence, seen + 1)
+        self.server.command("DEBUG", "CHANGE-REPL-ID")
+        result = self.two.acquire(KEY, again(0, 3), moves=True)
+        self.assertGreater(result.fence, seen + 1)
+        self.assertEqual(self.record().fence, result.fence)
+        far = self.two.last.time_us + scripts.FENCE_FAR + 1_000_000_000
+        result = self.assert_untouched(lambda: self.two.acquire(
+            KEY, again(0, 4), moves=True, seen=far))
+        self.assert_status(result, scripts.CORRUPT)
+
     def test_again_and_again(self):
         for take in self.both():
-            held = self.hold(who(0))
+            self.hold(who(0))
             for generation in (2, 3, 7):
-                self.assertEqual(take(again(0, generation)).fence, held.fence)
+                fence = self.record().fence + take.grants
+                self.assertEqual(take(again(0, generation)).fence, fence)
                 self.assert_order(again(0, generation))
 
     def test_one_that_nobody_claimed(self):
@@ -77,6 +100,7 @@ class Holder(Moves):
             self.wait(who(1))
             self.three.release(KEY, who(0))
             fence = self.assert_holder(who(1), HELD - scripts.CLAIMED).fence
+            fence += take.grants
             result = take(again(1, 2))
             self.assertEqual((result.status, result.fence, result.ttl),
                              (OK, fence, LEASE))
@@ -126,7 +150,7 @@ class Holder(Moves):
             self.pass_time(3000)
             self.assertEqual(take(again(0, 2)).ttl, 5000)
             result = self.two.renew(KEY, again(0, 2), arrival=held.arrival,
-                                    fence=held.fence)
+                                    fence=held.fence + take.grants)
             self.assertEqual((result.ttl, result.again), (5000, 5000))
             self.assertEqual(self.record().holder.hold, self.now + 5000)
 

@@ -290,9 +290,10 @@ may_be_passed(const struct version *before, const struct stand *was,
     return false;
 }
 
-/* What is wrong with what became of a ticket; NULL: nothing. */
+/* What is wrong with what became of a ticket; NULL: nothing. A hold that a LOCK
+ * has taken over is granted to it, with a fence above the `last` one. */
 static const char *
-stand_wrong(const struct stand *was, const struct stand *is)
+stand_wrong(const struct stand *was, const struct stand *is, uint64_t last)
 {
     if (is->owner != was->owner)
         return "its owner is another one";
@@ -303,7 +304,7 @@ stand_wrong(const struct stand *was, const struct stand *is)
         return "another broker has it, of the same generation";
     if (was->granted && !is->granted)
         return "it was granted, and waits";
-    if (was->granted && is->fence != was->fence)
+    if (was->granted && is->fence != was->fence && is->fence <= last)
         return "it has another fence";
     if (is->permits != was->permits)
         return "it has other permits";
@@ -346,7 +347,8 @@ stands_judge(struct check *check, uint32_t lock, const struct version *version)
     for (uint32_t i = 0; i < version->live; i++) {
         const struct stand *is = &version->stands[i];
         const struct stand *was = stand_before(before, is->arrival, &from);
-        const char *wrong = was == NULL ? NULL : stand_wrong(was, is);
+        const char *wrong =
+            was == NULL ? NULL : stand_wrong(was, is, before->fence);
         if (wrong != NULL)
             broken_by(check, PROMISE_ORDER, DAMAGES, since_us,
                 "lock-%" PRIu32 ": ticket %" PRIu64 ": %s", lock, is->arrival,

@@ -427,6 +427,10 @@ ticket_standing(struct net *net, struct net_record *record,
             entry->hold_ms = op->ask.hold_ms;
         else if (op->ask.hold_ms > 0)
             entry->hold_end_us = net->now_us + 1000 * op->ask.hold_ms;
+        if (entry->granted) { /* it is a grant to that LOCK */
+            entry->fence = ++record->fence;
+            entry->since_us = net->now_us;
+        }
         return entry;
     }
     return NULL;
