@@ -22,6 +22,7 @@
 #define FILE_BYTES_MAX ((size_t)1024 * 1024)
 #define KEYS_MAX       64
 #define QUOTE_BYTES    96
+#define PASSWORD_BYTES sizeof(((struct config *)NULL)->redis_password)
 #define HOUR_MS        ((uint64_t)60 * 60 * 1000)
 
 struct loader {
@@ -236,15 +237,33 @@ check_single(struct loader *loader)
 }
 
 static bool
+check_sentinel(struct loader *loader)
+{
+    const struct config *config = loader->config;
+
+    if (config->topology != TOPOLOGY_SENTINEL ||
+        config->sentinel_master[0] != '\0')
+        return true;
+    return walk_fail(&loader->walk,
+        place_of_key(loader, "redis.sentinel_master"),
+        "redis.sentinel_master: a name expected with \"topology: sentinel\"");
+}
+
+static bool
 check_user(struct loader *loader)
 {
     const struct config *config = loader->config;
 
-    if (config->redis_username[0] == '\0' ||
-        config->redis_password_file[0] != '\0')
-        return true;
-    return walk_fail(&loader->walk, place_of_key(loader, "redis.username"),
-        "redis.username: needs redis.password_file");
+    if (config->redis_username[0] != '\0' &&
+        config->redis_password_file[0] == '\0')
+        return walk_fail(&loader->walk, place_of_key(loader, "redis.username"),
+            "redis.username: needs redis.password_file");
+    if (config->sentinel_username[0] != '\0' &&
+        config->sentinel_password_file[0] == '\0')
+        return walk_fail(&loader->walk,
+            place_of_key(loader, "redis.sentinel_username"),
+            "redis.sentinel_username: needs redis.sentinel_password_file");
+    return true;
 }
 
 /* A renewal is sent at a third of the lease; it and a retry must have time. */
@@ -298,7 +317,8 @@ static bool
 check_all(struct loader *loader)
 {
     return check_lists(loader) && check_listeners(loader) &&
-           check_http(loader) && check_single(loader) && check_user(loader) &&
+           check_http(loader) && check_single(loader) &&
+           check_sentinel(loader) && check_user(loader) &&
            check_command_timeout(loader) && check_forget_after(loader) &&
            check_memory(loader);
 }
@@ -348,31 +368,42 @@ password_take(const char *bytes, size_t len, char *out, size_t out_bytes)
     return NULL;
 }
 
+/* Out of the file at `path` that the key names, if any. */
 static bool
-read_password(struct loader *loader)
+read_password(struct loader *loader, const char *key, const char *path,
+    char *out, size_t out_bytes)
 {
-    struct config *config = loader->config;
-    char bytes[sizeof(config->redis_password) + 2]; /* and its line end */
+    char bytes[PASSWORD_BYTES + 2]; /* and its line end */
     char quoted[QUOTE_BYTES];
     const char *what;
     size_t len;
 
-    if (config->redis_password_file[0] == '\0')
+    require(out_bytes == PASSWORD_BYTES);
+    if (path[0] == '\0')
         return true;
-    if (read_file(config->redis_password_file, bytes, sizeof(bytes), &len))
-        what = password_take(
-            bytes, len, config->redis_password, sizeof(config->redis_password));
+    if (read_file(path, bytes, sizeof(bytes), &len))
+        what = password_take(bytes, len, out, out_bytes);
     else
         what = strerror(errno);
     explicit_bzero(bytes, sizeof(bytes));
     if (what == NULL)
         return true;
     return walk_fail(&loader->walk,
-        loader->values[key_index(key_find(TEXT("redis.password_file")))],
-        "redis.password_file: %s: %s",
-        log_quote(
-            quoted, sizeof(quoted), text_from(config->redis_password_file)),
-        what);
+        loader->values[key_index(key_find(text_from(key)))], "%s: %s: %s", key,
+        log_quote(quoted, sizeof(quoted), text_from(path)), what);
+}
+
+static bool
+read_passwords(struct loader *loader)
+{
+    struct config *config = loader->config;
+
+    return read_password(loader, "redis.password_file",
+               config->redis_password_file, config->redis_password,
+               sizeof(config->redis_password)) &&
+           read_password(loader, "redis.sentinel_password_file",
+               config->sentinel_password_file, config->sentinel_password,
+               sizeof(config->sentinel_password));
 }
 
 /* Loading */
@@ -440,7 +471,7 @@ config_load(
     if (what != NULL)
         snprintf(error, error_bytes, "%s: %s", path, what);
     else
-        done = load(&loader, text_make(text, len)) && read_password(&loader);
+        done = load(&loader, text_make(text, len)) && read_passwords(&loader);
     free(text);
     return done;
 }

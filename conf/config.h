@@ -18,6 +18,7 @@
 enum config_topology {
     TOPOLOGY_SINGLE,
     TOPOLOGY_CLUSTER,
+    TOPOLOGY_SENTINEL,
 };
 
 enum config_safety {
@@ -51,6 +52,10 @@ struct config {
     char redis_username[128];
     char redis_password_file[256]; /* path; empty: none */
     char redis_password[512];      /* read from it by config_load() */
+    char sentinel_master[128];
+    char sentinel_username[128];
+    char sentinel_password_file[256]; /* path; empty: none */
+    char sentinel_password[512];      /* read from it by config_load() */
     char key_prefix[33];
     enum config_safety safety;
     uint64_t settle_ms;       /* the lease where not given */

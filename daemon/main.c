@@ -89,8 +89,13 @@ static void
 store_settings(const struct config *config, const struct core_settings *core,
     struct store_settings *store)
 {
-    store->topology =
-        config->topology == TOPOLOGY_CLUSTER ? STORE_CLUSTER : STORE_SINGLE;
+    static const enum store_topology topologies[] = {
+        [TOPOLOGY_SINGLE] = STORE_SINGLE,
+        [TOPOLOGY_CLUSTER] = STORE_CLUSTER,
+        [TOPOLOGY_SENTINEL] = STORE_SENTINEL,
+    };
+
+    store->topology = topologies[config->topology];
     store->node_count = (uint32_t)config->redis_nodes.count;
     for (size_t i = 0; i < config->redis_nodes.count; i++) {
         const struct config_address *node = &config->redis_nodes.item[i];
@@ -99,6 +104,12 @@ store_settings(const struct config *config, const struct core_settings *core,
     }
     memcpy(store->username, config->redis_username, sizeof(store->username));
     memcpy(store->password, config->redis_password, sizeof(store->password));
+    memcpy(store->sentinel_master, config->sentinel_master,
+        sizeof(store->sentinel_master));
+    memcpy(store->sentinel_username, config->sentinel_username,
+        sizeof(store->sentinel_username));
+    memcpy(store->sentinel_password, config->sentinel_password,
+        sizeof(store->sentinel_password));
     memcpy(store->key_prefix, config->key_prefix, sizeof(store->key_prefix));
     memcpy(store->broker_id, core->broker_id, sizeof(store->broker_id));
     store->lapse_ms = CORE_LAPSE_MS;

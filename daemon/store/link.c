@@ -24,8 +24,18 @@ link_init(struct link *link, uint32_t index)
 {
     link->index = index;
     link->node = index < STORE_NODES_MAX ? (uint16_t)index : NODE_NONE;
-    link->backoff_us = BACKOFF_MIN_US;
     list_init(&link->calls);
+    link_forget(link);
+}
+
+/* It is another node's from now on. */
+void
+link_forget(struct link *link)
+{
+    link->old_client_id = 0;
+    link->client_id = 0;
+    link->retry_us = 0;
+    link->backoff_us = BACKOFF_MIN_US;
 }
 
 const char *
@@ -96,6 +106,7 @@ link_connect(struct store *store, struct link *link, uint64_t now_us)
     link->state = LINK_CONNECTING;
     link->serial++;
     link->wish_connect = true;
+    link->demoted = false;
     link->deadline_us = now_us + store->settings.connect_timeout_us;
     buffer_clear(&link->out);
 }
@@ -170,13 +181,17 @@ link_lost(
     link->backoff_us = link->backoff_us * 2 > BACKOFF_MAX_US
                            ? BACKOFF_MAX_US
                            : link->backoff_us * 2;
-    if (link->index == LINK_SUBSCRIBER) {
+    if (link->index >= LINK_SUBSCRIBER) {
         link->node = NODE_NONE;
         return;
     }
     link_unqueue(store, link, now_us);
     if (store->settings.topology == STORE_CLUSTER)
         route_want_map(store);
+    else if (store->settings.topology == STORE_SENTINEL &&
+             !sentinel_is(store, link) &&
+             (store->master == link->node || store->master == NODE_NONE))
+        sentinel_resolve(store, now_us);
 }
 
 /* Gives the connection up from our side. */
@@ -189,6 +204,18 @@ link_abandon(
     link_lost(store, link, now_us, why);
 }
 
+static void
+link_auth(struct store *store, struct link *link, uint64_t now_us,
+    const char *username, const char *password)
+{
+    if (password[0] != '\0' && username[0] != '\0')
+        LINK_SEND(store, link, CALL_AUTH, now_us, TEXT("AUTH"),
+            text_from(username), text_from(password));
+    else if (password[0] != '\0')
+        LINK_SEND(
+            store, link, CALL_AUTH, now_us, TEXT("AUTH"), text_from(password));
+}
+
 void
 link_connected(struct store *store, struct link *link, uint64_t now_us)
 {
@@ -198,19 +225,22 @@ link_connected(struct store *store, struct link *link, uint64_t now_us)
         return;
     count(store->counters, COUNTER_redis_connects);
     link->state = LINK_GREETING;
-    if (settings->password[0] != '\0' && settings->username[0] != '\0')
-        LINK_SEND(store, link, CALL_AUTH, now_us, TEXT("AUTH"),
-            text_from(settings->username), text_from(settings->password));
-    else if (settings->password[0] != '\0')
-        LINK_SEND(store, link, CALL_AUTH, now_us, TEXT("AUTH"),
-            text_from(settings->password));
-    LINK_SEND(store, link, CALL_INFO, now_us, TEXT("INFO"));
-    LINK_SEND(store, link, CALL_CLIENT_ID, now_us, TEXT("CLIENT"), TEXT("ID"));
-    struct call *call = LINK_SEND(store, link, CALL_TIME, now_us, TEXT("TIME"));
-    if (call == NULL)
+    if (sentinel_is(store, link)) {
+        link_auth(store, link, now_us, settings->sentinel_username,
+            settings->sentinel_password);
+        sentinel_greet(store, link, now_us);
+    } else {
+        link_auth(store, link, now_us, settings->username, settings->password);
+        LINK_SEND(store, link, CALL_INFO, now_us, TEXT("INFO"));
+        LINK_SEND(
+            store, link, CALL_CLIENT_ID, now_us, TEXT("CLIENT"), TEXT("ID"));
+        LINK_SEND(store, link, CALL_TIME, now_us, TEXT("TIME"));
+    }
+    if (list_empty(&link->calls)) {
         link_abandon(store, link, now_us, "greeting does not fit");
-    else
-        call->last = true;
+        return;
+    }
+    container_of(link->calls.prev, struct call, link)->last = true;
 }
 
 /* The value of "key:" in INFO's text; empty where it is not there. */
@@ -255,7 +285,7 @@ info_objection(const struct store *store, struct text info)
     if (text_equal(info_value(info, "loading"), TEXT("1")))
         return "it is loading its data";
     if (cluster && !wanted)
-        return "it is part of a cluster, and redis.topology is single";
+        return "it is part of a cluster, and redis.topology is another";
     if (!cluster && wanted)
         return "it is not part of a cluster, and redis.topology is cluster";
     if (!wanted && text_equal(info_value(info, "role"), TEXT("slave")))
@@ -385,7 +415,9 @@ link_ready(struct store *store, struct link *link)
         store->map_next_us = 0; /* here is somebody to ask */
     log_write(LOG_INFO, "redis_link_ready", "node=%s%s",
         link_name(store, link, name, sizeof(name)),
-        link->index == LINK_SUBSCRIBER ? " use=hints" : "");
+        link->index == LINK_SUBSCRIBER ? " use=hints"
+        : sentinel_is(store, link)     ? " use=sentinel"
+                                       : "");
 }
 
 /* What the core understands. */
@@ -429,13 +461,16 @@ link_message(struct store *store, const struct resp *reply)
 
 /* True where the reply was a message and not the answer to a call. */
 static bool
-link_published(
-    struct store *store, const struct link *link, const struct resp *reply)
+link_published(struct store *store, const struct link *link, uint64_t now_us,
+    const struct resp *reply)
 {
-    if (link->index != LINK_SUBSCRIBER || reply->type != RESP_ARRAY ||
+    if (link->index < LINK_SUBSCRIBER || reply->type != RESP_ARRAY ||
         reply->count != 3 || !text_equal(reply->item[0].text, TEXT("message")))
         return false;
-    link_message(store, reply);
+    if (link->index == LINK_SUBSCRIBER)
+        link_message(store, reply);
+    else
+        sentinel_hint(store, now_us);
     return true;
 }
 
@@ -486,9 +521,15 @@ link_take(struct store *store, struct link *link, struct call *call,
     case CALL_SUBSCRIBE:
         if (error) {
             link_refused(store, link, now_us, call, reply);
-        } else if (call->last) {
+        } else if (call->last && link->index == LINK_SUBSCRIBER) {
             store->unheard = true;
         }
+        break;
+    case CALL_MASTER:
+        if (error)
+            link_refused(store, link, now_us, call, reply);
+        else
+            sentinel_reply(store, link, call, reply);
         break;
     case CALL_ASKING:
     case CALL_KILL:
@@ -502,7 +543,7 @@ void
 link_reply(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply)
 {
-    if (link_published(store, link, reply))
+    if (link_published(store, link, now_us, reply))
         return;
     if (list_empty(&link->calls)) {
         link_abandon(store, link, now_us, "it sends what nobody asked for");
@@ -516,10 +557,12 @@ link_reply(struct store *store, struct link *link, uint64_t now_us,
     if (link->state == LINK_DOWN || link->serial != serial)
         return; /* given up, and the call with it */
     call_free(store, link, call);
-    if (last && link->state == LINK_GREETING)
+    if (last && link->state == LINK_GREETING && !sentinel_is(store, link))
         link_prepare(store, link, now_us);
-    else if (last && link->state == LINK_PREPARING)
+    else if (last && link->state != LINK_READY)
         link_ready(store, link);
+    if (link->demoted && store->settings.topology == STORE_SENTINEL)
+        link_abandon(store, link, now_us, "it is a replica now");
 }
 
 /*
@@ -532,7 +575,8 @@ subscriber_host(const struct store *store)
     uint16_t found = NODE_NONE;
 
     for (uint16_t i = 0; i < store->node_count; i++) {
-        if (!store->nodes[i].used || store->links[i].state != LINK_READY)
+        if (!store->nodes[i].used || store->nodes[i].sentinel ||
+            store->links[i].state != LINK_READY)
             continue;
         if (store->nodes[i].mapped)
             return i;
@@ -542,16 +586,40 @@ subscriber_host(const struct store *store)
     return found;
 }
 
+/* Any Sentinel that answers. */
+static uint16_t
+switches_host(const struct store *store)
+{
+    for (uint16_t i = 0; i < store->node_count; i++)
+        if (store->nodes[i].used && store->nodes[i].sentinel &&
+            store->links[i].state == LINK_READY)
+            return i;
+    return NODE_NONE;
+}
+
+/* Which node a link that is down is to connect to; NODE_NONE: to none now. */
+static uint16_t
+link_host(const struct store *store, const struct link *link)
+{
+    if (link->index == LINK_SUBSCRIBER)
+        return subscriber_host(store);
+    if (link->index == LINK_SWITCHES)
+        return switches_host(store);
+    /* Of several that Sentinels may name only the master is one. */
+    if (store->settings.topology == STORE_SENTINEL &&
+        !store->nodes[link->node].sentinel && link->node != store->master)
+        return NODE_NONE;
+    return link->node;
+}
+
 void
 link_tick(struct store *store, struct link *link, uint64_t now_us)
 {
     if (link->state == LINK_DOWN) {
-        if (now_us < link->retry_us)
+        uint16_t host = link_host(store, link);
+        if (now_us < link->retry_us || host == NODE_NONE)
             return;
-        if (link->index == LINK_SUBSCRIBER)
-            link->node = subscriber_host(store);
-        if (link->node == NODE_NONE)
-            return;
+        link->node = host;
         link_connect(store, link, now_us);
         return;
     }
@@ -569,10 +637,15 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
         }
         return;
     }
+    if (link->state == LINK_READY && sentinel_is(store, link) &&
+        link->index != LINK_SWITCHES) {
+        sentinel_link_tick(store, link, now_us);
+        return;
+    }
     if (link->state != LINK_READY || now_us < link->spoke_us + PING_AFTER_US)
         return;
     /* Who has long asked nothing has to hear of it where the clock steps. */
-    if (link->index == LINK_SUBSCRIBER)
+    if (link->index >= LINK_SUBSCRIBER)
         LINK_SEND(store, link, CALL_PING, now_us, TEXT("PING"));
     else
         LINK_SEND(store, link, CALL_TIME, now_us, TEXT("TIME"));
@@ -583,10 +656,8 @@ link_next_us(const struct store *store, const struct link *link)
 {
     switch (link->state) {
     case LINK_DOWN:
-        if (link->index == LINK_SUBSCRIBER &&
-            subscriber_host(store) == NODE_NONE)
-            return WHEEL_NEVER;
-        return link->retry_us;
+        return link_host(store, link) == NODE_NONE ? WHEEL_NEVER
+                                                   : link->retry_us;
     case LINK_CONNECTING:
         return link->deadline_us;
     case LINK_GREETING:
@@ -595,7 +666,9 @@ link_next_us(const struct store *store, const struct link *link)
         break;
     }
     if (list_empty(&link->calls))
-        return link->spoke_us + PING_AFTER_US;
+        return sentinel_is(store, link) && link->index != LINK_SWITCHES
+                   ? sentinel_ask_due_us(store, link)
+                   : link->spoke_us + PING_AFTER_US;
     const struct call *oldest =
         container_of(link->calls.next, struct call, link);
     return oldest->sent_us + store->settings.command_timeout_us;

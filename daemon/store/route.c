@@ -33,7 +33,8 @@ route_node(struct store *store, struct text host, uint16_t port)
 {
     uint16_t free = NODE_NONE;
 
-    if (host.len == 0 || host.len >= STORE_HOST_MAX || port == 0)
+    if (host.len == 0 || host.len >= STORE_HOST_MAX || port == 0 ||
+        memchr(host.at, '\0', host.len) != NULL)
         return NODE_NONE;
     for (uint16_t i = 0; i < STORE_NODES_MAX; i++) {
         const struct node *node = &store->nodes[i];
@@ -46,16 +47,16 @@ route_node(struct store *store, struct text host, uint16_t port)
     if (free == NODE_NONE)
         return NODE_NONE;
     struct node *node = &store->nodes[free];
-    struct link *link = &store->links[free];
     memset(&node->address, 0, sizeof(node->address));
     memcpy(node->address.host, host.at, host.len);
     node->address.port = port;
     node->used = true;
     node->seed = false;
     node->mapped = false;
-    link->old_client_id = 0;
-    link->client_id = 0;
-    link->retry_us = 0;
+    node->sentinel = false;
+    node->nameless = false;
+    node->names = NODE_NONE;
+    link_forget(&store->links[free]);
     if (store->node_count <= free)
         store->node_count = (uint16_t)(free + 1);
     return free;
@@ -65,8 +66,15 @@ route_node(struct store *store, struct text host, uint16_t port)
 uint16_t
 route_of(const struct store *store, const struct op *op)
 {
-    return store->settings.topology == STORE_SINGLE ? 0
-                                                    : store->slots[op->slot];
+    switch (store->settings.topology) {
+    case STORE_SINGLE:
+        return 0;
+    case STORE_SENTINEL:
+        return store->master;
+    case STORE_CLUSTER:
+        break;
+    }
+    return store->slots[op->slot];
 }
 
 /* "MOVED 3999 127.0.0.1:6381"; an empty host is that of the one who said it. */
@@ -167,7 +175,7 @@ map_range(struct store *store, const struct link *link,
 }
 
 /* What waits at a node that has lost its slot waits at the new one. */
-static void
+void
 route_requeue(struct store *store, uint64_t now_us)
 {
     for (uint16_t i = 0; i < store->node_count; i++) {
@@ -190,18 +198,18 @@ route_move_subscriber(struct store *store, uint64_t now_us)
     struct link *link = &store->links[LINK_SUBSCRIBER];
 
     if (link->state != LINK_DOWN && !store->nodes[link->node].mapped)
-        link_abandon(store, link, now_us, "its node has no slots");
+        link_abandon(store, link, now_us, "its node is no master now");
 }
 
 /* Forgets nodes that have no slots and nothing to do any more. */
-static void
+void
 route_retire(struct store *store)
 {
     for (uint16_t i = 0; i < store->node_count; i++) {
         struct node *node = &store->nodes[i];
         struct link *link = &store->links[i];
         if (!node->used || node->seed || node->mapped || node->queued > 0 ||
-            link->call_count > 0)
+            link->call_count > 0 || sentinel_names(store, i))
             continue;
         if (link->state != LINK_DOWN) {
             link->wish_close = true;
@@ -211,6 +219,16 @@ route_retire(struct store *store)
         link->client_id = 0;
         node->used = false;
     }
+}
+
+/* Which node has what has changed. */
+void
+route_moved(struct store *store, uint64_t now_us)
+{
+    route_requeue(store, now_us);
+    route_move_subscriber(store, now_us);
+    route_retire(store);
+    store_route_parked(store, now_us);
 }
 
 void
@@ -247,8 +265,5 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
     store->map_backoff_us = MAP_PAUSE_US;
     if (mapped < SLOT_COUNT)
         route_map_failed(store, now_us);
-    route_requeue(store, now_us);
-    route_move_subscriber(store, now_us);
-    route_retire(store);
-    store_route_parked(store, now_us);
+    route_moved(store, now_us);
 }

@@ -2,15 +2,16 @@
  * The store's own state, for the files of daemon/store only.
  *
  * A *node* is an address with a queue of operations; a *link* is one connection
- * to a node: each node has a data link, and one link more subscribes to this
- * broker's channel. A *call* is a command that has been sent on a link; replies
- * come in the order of calls.
+ * to a node: each node has a data link, one link more subscribes to this
+ * broker's channel, and another one, to a Sentinel, to +switch-master. A *call*
+ * is a command that has been sent on a link; replies come in calls' order.
  *
  * An operation is on exactly one list: a node's queue (by kind), a call, the
  * parked (to be routed again later, or when there is a route), or the done.
  *
  * link.c: the life of a connection. call.c: batches and their replies. route.c:
- * nodes and slots. store.c: the front, parking and time.
+ * nodes and slots. sentinel.c: who is the master. store.c: the front, parking
+ * and time.
  */
 #ifndef HOLDFAST_STORE_STATE_H
 #define HOLDFAST_STORE_STATE_H
@@ -24,9 +25,11 @@
 #include "daemon/store/store.h"
 
 #define LINK_SUBSCRIBER STORE_NODES_MAX /* index of the subscribing link */
+#define LINK_SWITCHES   (STORE_NODES_MAX + 1)
 #define LINK_COUNT      STORE_LINKS
 #define LINK_OUT_BYTES  (1u << 20)
 #define NODE_NONE       UINT16_MAX
+#define NODE_UNSAID     (UINT16_MAX - 1) /* of the log, at the start */
 #define GRANTS_MAX      65536
 #define TICKETS_SHOWN   512
 #define HINTS_MAX       4096
@@ -49,6 +52,7 @@ struct link {
     bool wish_connect;
     bool wish_close;
     bool readonly;     /* is a replica */
+    bool demoted;      /* it was a master, and says that it is none */
     struct buffer out; /* what io has not written yet */
     struct list calls; /* without a reply, oldest first */
     uint32_t call_count;
@@ -69,7 +73,11 @@ struct link {
 struct node {
     bool used;
     bool seed;   /* from the configuration: never forgotten */
-    bool mapped; /* has slots */
+    bool mapped; /* has slots, or is the master */
+    bool sentinel;
+    bool nameless;     /* the Sentinel knows no such master */
+    uint16_t names;    /* the Sentinel's master; NODE_NONE: not known */
+    uint64_t named_us; /* it was asked for that */
     struct store_address address;
     struct list queues[OP_KIND_COUNT];
     uint32_t queued;
@@ -86,6 +94,7 @@ enum call_kind {
     CALL_NAME,
     CALL_LOAD,
     CALL_MAP,
+    CALL_MASTER,
     CALL_SUBSCRIBE,
     CALL_PING,
 };
@@ -119,6 +128,13 @@ struct store {
     uint64_t map_next_us;
     uint32_t map_turn; /* which link to ask next */
     uint64_t map_backoff_us;
+    uint32_t sentinel_count;
+    uint16_t master;        /* that a majority of the Sentinels names */
+    uint16_t master_said;   /* in the log */
+    uint64_t masterless_us; /* since then there is none */
+    uint64_t anew_us;       /* what they were asked before does not count */
+    uint64_t ask_us;        /* who was asked before that, is asked at once */
+    uint64_t votes_due_us;  /* when to count the votes */
     struct list parked;
     struct list done;
     bool unheard;
@@ -136,6 +152,7 @@ struct store {
 
 /* link.c */
 void link_init(struct link *link, uint32_t index);
+void link_forget(struct link *link);
 void link_tick(struct store *store, struct link *link, uint64_t now_us);
 uint64_t link_next_us(const struct store *store, const struct link *link);
 void link_connected(struct store *store, struct link *link, uint64_t now_us);
@@ -160,6 +177,9 @@ void call_lost(struct store *store, struct call *call);
 /* route.c */
 uint16_t route_node(struct store *store, struct text host, uint16_t port);
 uint16_t route_of(const struct store *store, const struct op *op);
+void route_requeue(struct store *store, uint64_t now_us);
+void route_moved(struct store *store, uint64_t now_us);
+void route_retire(struct store *store);
 bool route_redirect(struct store *store, struct text where, uint16_t from,
     uint16_t *slot, uint16_t *node);
 void route_want_map(struct store *store);
@@ -167,6 +187,20 @@ void route_tick(struct store *store, uint64_t now_us);
 void route_map_reply(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply);
 void route_map_failed(struct store *store, uint64_t now_us);
+
+/* sentinel.c */
+bool sentinel_is(const struct store *store, const struct link *link);
+bool sentinel_names(const struct store *store, uint16_t node);
+void sentinel_resolve(struct store *store, uint64_t now_us);
+void sentinel_greet(struct store *store, struct link *link, uint64_t now_us);
+void sentinel_link_tick(
+    struct store *store, struct link *link, uint64_t now_us);
+uint64_t sentinel_ask_due_us(
+    const struct store *store, const struct link *link);
+void sentinel_reply(struct store *store, const struct link *link,
+    const struct call *call, const struct resp *reply);
+void sentinel_hint(struct store *store, uint64_t now_us);
+void sentinel_tick(struct store *store, uint64_t now_us);
 
 /* store.c */
 void op_done(struct store *store, struct op *op, enum op_status status);

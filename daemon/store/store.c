@@ -38,6 +38,11 @@ store_seed(struct store *store)
         const struct store_address *seed = &settings->nodes[i];
         uint16_t node = route_node(store, text_from(seed->host), seed->port);
         require(node != NODE_NONE);
+        /* Who is named twice is one. */
+        if (settings->topology == STORE_SENTINEL && !store->nodes[node].seed) {
+            store->nodes[node].sentinel = true;
+            store->sentinel_count++;
+        }
         store->nodes[node].seed = true;
     }
 }
@@ -60,6 +65,9 @@ store_create(const struct store_settings *settings, struct counters *counters,
     list_init(&store->parked);
     list_init(&store->done);
     store->map_backoff_us = ROUTE_RETRY_US;
+    store->master = NODE_NONE;
+    store->master_said = NODE_UNSAID;
+    store->votes_due_us = 0;
     for (uint32_t i = 0; i < LINK_COUNT; i++)
         link_init(&store->links[i], i);
     for (uint32_t i = 0; i < STORE_NODES_MAX; i++)
@@ -217,10 +225,13 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
     struct wheel_node *timer;
 
     store->realtime_us = realtime_us;
+    sentinel_tick(store, now_us);
     for (uint32_t i = 0; i < store->node_count; i++)
         if (store->nodes[i].used)
             link_tick(store, &store->links[i], now_us);
     link_tick(store, &store->links[LINK_SUBSCRIBER], now_us);
+    if (store->settings.topology == STORE_SENTINEL)
+        link_tick(store, &store->links[LINK_SWITCHES], now_us);
     route_tick(store, now_us);
     store_flush_nodes(store, now_us);
     while ((timer = wheel_pop(&store->wheel, now_us)) != NULL)
@@ -243,6 +254,12 @@ store_next_us(const struct store *store)
     }
     link_us = link_next_us(store, &store->links[LINK_SUBSCRIBER]);
     next_us = link_us < next_us ? link_us : next_us;
+    if (store->settings.topology == STORE_SENTINEL) {
+        link_us = link_next_us(store, &store->links[LINK_SWITCHES]);
+        next_us = link_us < next_us ? link_us : next_us;
+        if (store->votes_due_us < next_us)
+            next_us = store->votes_due_us;
+    }
     if (store->map_wanted && !store->map_asked && store->map_next_us < next_us)
         next_us = store->map_next_us;
     return next_us;
@@ -314,7 +331,8 @@ store_take_wish(struct store *store, struct store_wish *wish)
     for (uint32_t i = 0; i < store->node_count; i++)
         if (link_wish(store, &store->links[i], wish))
             return true;
-    return link_wish(store, &store->links[LINK_SUBSCRIBER], wish);
+    return link_wish(store, &store->links[LINK_SUBSCRIBER], wish) ||
+           link_wish(store, &store->links[LINK_SWITCHES], wish);
 }
 
 struct buffer *
@@ -330,10 +348,12 @@ store_next_output(const struct store *store, uint32_t *index)
     for (; *index < store->node_count; (*index)++)
         if (buffer_len(&store->links[*index].out) > 0)
             return true;
-    if (*index > LINK_SUBSCRIBER)
-        return false;
-    *index = LINK_SUBSCRIBER;
-    return buffer_len(&store->links[LINK_SUBSCRIBER].out) > 0;
+    if (*index < LINK_SUBSCRIBER)
+        *index = LINK_SUBSCRIBER;
+    for (; *index < LINK_COUNT; (*index)++)
+        if (buffer_len(&store->links[*index].out) > 0)
+            return true;
+    return false;
 }
 
 /* NULL where the news is of an earlier connection. */
@@ -380,6 +400,9 @@ store_ready(const struct store *store)
 {
     if (store->settings.topology == STORE_SINGLE)
         return store->links[0].state == LINK_READY;
+    if (store->settings.topology == STORE_SENTINEL)
+        return store->master != NODE_NONE &&
+               store->links[store->master].state == LINK_READY;
     if (store->slots_mapped < SLOT_COUNT)
         return false;
     for (uint32_t i = 0; i < store->node_count; i++)

@@ -31,6 +31,7 @@
 enum store_topology {
     STORE_SINGLE,
     STORE_CLUSTER,
+    STORE_SENTINEL,
 };
 
 struct store_address {
@@ -40,10 +41,13 @@ struct store_address {
 
 struct store_settings {
     enum store_topology topology;
-    struct store_address nodes[64]; /* seeds */
+    struct store_address nodes[64]; /* seeds, or the Sentinels */
     uint32_t node_count;
     char username[128]; /* empty: none */
     char password[512]; /* empty: none */
+    char sentinel_master[128];
+    char sentinel_username[128]; /* empty: none */
+    char sentinel_password[512]; /* empty: none */
     char key_prefix[33];
     char broker_id[9];
     uint32_t lapse_ms;
@@ -119,7 +123,7 @@ struct store_wish {
 bool store_take_wish(struct store *store, struct store_wish *wish);
 
 /* One more than the highest index of a link. */
-#define STORE_LINKS (STORE_NODES_MAX + 1)
+#define STORE_LINKS (STORE_NODES_MAX + 2)
 
 /* What a link has to send; io consumes it. */
 struct buffer *store_link_output(struct store *store, uint32_t index);

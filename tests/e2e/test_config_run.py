@@ -59,7 +59,6 @@ class CommandLineTest(HarnessCase):
             ("nonsense: 1\n", 1, 1), ("lease:\n  default: 1d\n", 2, 12),
             ("lease:\n  default: 30s\n  default: 30s\n", 3, 3),
             ("lease: 5\n", 1, 8), ("redis:\n  topology: other\n", 2, 13),
-            ("redis:\n  topology: sentinel\n", 2, 13),
             ("redis:\n  topology: quorum\n", 2, 13),
             ("redis:\n  safety: strict\n", 2, 11),
             ("lease:\n  default: 999ms\n", 2, 12),

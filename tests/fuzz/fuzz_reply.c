@@ -36,6 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define IN_FLIGHT_MAX 4
 #define REALTIME_US   UINT64_C(1700000000000000)
 #define HEADER_BYTES  (8 + RECORD_ID_BYTES)
+#define HEAD_BYTES    136 /* of a record: lua/record.lua */
+#define TICKET_BYTES  104
 
 struct input {
     const uint8_t *at;
@@ -335,6 +337,22 @@ say_slots(struct rig *rig, uint8_t variant)
     }
 }
 
+/* Where the master is, by a Sentinel. */
+static void
+say_master(struct rig *rig, uint8_t variant)
+{
+    static const char *const odd[] = {"*-1\r\n", "$-1\r\n", "*0\r\n",
+        "*2\r\n$0\r\n\r\n$4\r\n7000\r\n", "*2\r\n$1\r\nh\r\n$1\r\n0\r\n",
+        "*2\r\n$1\r\nh\r\n$5\r\n65536\r\n", "*2\r\n$1\r\nh\r\n:7000\r\n",
+        "*2\r\n$8\r\n10.0.0.1\r\n$4\r\n7001\r\n"};
+
+    if (variant >= 248)
+        say(rig, "%s", odd[variant - 248]);
+    else
+        say(rig, "*2\r\n$8\r\n10.0.0.%d\r\n$4\r\n7100\r\n",
+            2 + variant / 8 % 3);
+}
+
 /* A number or a double, little-endian, as the scripts have them. */
 static char *
 put_number(char *at, uint64_t value, size_t bytes)
@@ -405,14 +423,14 @@ put_tickets(struct rig *rig, char *at)
 {
     uint8_t count = input_byte(&rig->input) % 8;
     uint8_t words = 1 + input_byte(&rig->input) % 16;
-    size_t width = 96 + 3 + 3 * (size_t)words;
+    size_t width = TICKET_BYTES + 3 + 3 * (size_t)words;
 
     at = put_number(at, count, 4);
-    memset(at, 0, 120);
+    memset(at, 0, HEAD_BYTES);
     put_number(at + 2, width, 2);
     put_number(at + 32, count, 4);
     put_number(at + 36, count / 2, 4);
-    at += 120;
+    at += HEAD_BYTES;
     for (uint8_t i = 0; i < count; i++) {
         memset(at, 'w', width);
         put_number(at, i < count / 2 ? 2 : 0, 1);
@@ -421,7 +439,7 @@ put_tickets(struct rig *rig, char *at)
         put_double(at + 24, 1.7e12 + 20000);
         put_double(at + 88, 1.7e12);
         for (size_t word = 0; word < 3; word++)
-            put_number(at + 96 + word * (words + 1), words, 1);
+            put_number(at + TICKET_BYTES + word * (words + 1), words, 1);
         at += width;
     }
     return at;
@@ -523,6 +541,8 @@ command_answer(struct rig *rig, uint8_t variant)
         say(rig, "*2\r\n$10\r\n1700000000\r\n$6\r\n%06d\r\n", variant);
     else if (word_is(rig, 0, "CLUSTER"))
         say_slots(rig, variant);
+    else if (word_is(rig, 0, "SENTINEL"))
+        say_master(rig, variant);
     else if (word_is(rig, 1, "ID"))
         say(rig, ":%d\r\n", variant + 1);
     else if (word_is(rig, 0, "SUBSCRIBE"))
@@ -683,7 +703,7 @@ static void
 act_publish(struct rig *rig)
 {
     static const char kinds[] = "GBWDVKG?";
-    struct rig_link *link = &rig->links[STORE_LINKS - 1];
+    struct rig_link *link = &rig->links[LINK_SUBSCRIBER];
     char payload[200] = "";
     uint8_t how = input_byte(&rig->input);
     size_t len = how % 8 < 2 ? 17 : how;
@@ -746,7 +766,9 @@ born_create(struct born *born, enum store_topology topology)
 
     settings = (struct store_settings){
         .topology = topology,
-        .node_count = topology == STORE_CLUSTER ? 3 : 1,
+        .node_count = topology == STORE_SINGLE ? 1 : 3,
+        .sentinel_master = "mymaster",
+        .sentinel_password = "other",
         .key_prefix = "holdfast",
         .broker_id = "broker-1",
         .lapse_ms = 2000,
@@ -769,7 +791,7 @@ born_create(struct born *born, enum store_topology topology)
 static void
 rig_init(struct rig *rig, const uint8_t *data, size_t size)
 {
-    static struct born born[2];
+    static struct born born[3];
     uint8_t how;
 
     memset(rig, 0, sizeof(*rig));
@@ -778,9 +800,12 @@ rig_init(struct rig *rig, const uint8_t *data, size_t size)
     rig->cluster = how % 2 == 1;
     rig->now_us = START_US;
     rig->part = REPLY_BYTES;
-    struct born *mine = &born[rig->cluster];
+    enum store_topology topology = rig->cluster        ? STORE_CLUSTER
+                                   : how / 32 % 2 == 1 ? STORE_SENTINEL
+                                                       : STORE_SINGLE;
+    struct born *mine = &born[topology];
     if (mine->store == NULL)
-        born_create(mine, rig->cluster ? STORE_CLUSTER : STORE_SINGLE);
+        born_create(mine, topology);
     struct store *store = mine->store;
     uint32_t calls = store->calls.capacity;
     slab_fini(&store->calls);

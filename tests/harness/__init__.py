@@ -18,10 +18,12 @@ from .client import Client, ClientError, Reply, encode
 from .processes import Process, temp_folder, wait_until
 from .redis_server import RedisCluster, RedisServer, slot_of
 from .resp import RedisConnection, RedisError
+from .sentinels import Sentinels
 
 __all__ = [
     "Broker", "BrokerFailure", "Client", "ClientError", "HarnessCase",
     "Process", "RedisCluster", "RedisConnection", "RedisError", "RedisServer",
-    "Reply", "broker_path", "encode", "shared_cluster", "shared_redis",
-    "skip_without_daemon", "slot_of", "temp_folder", "wait_until",
+    "Reply", "Sentinels", "broker_path", "encode", "shared_cluster",
+    "shared_redis", "skip_without_daemon", "slot_of", "temp_folder",
+    "wait_until",
 ]

@@ -19,6 +19,7 @@ from . import ports
 from .client import Client
 from .processes import Process, remove_folder, temp_folder, wait_until
 from .redis_server import RedisCluster, RedisServer
+from .sentinels import Sentinels
 
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
@@ -87,7 +88,10 @@ def merge(config, overrides):
 
 
 def redis_part(redis):
-    """The `redis:` section for a server, a cluster or a list of addresses."""
+    """The `redis:` section for a server, a cluster, Sentinels or a list of
+    addresses."""
+    if isinstance(redis, Sentinels):
+        return {"topology": "sentinel", "nodes": redis.addresses}
     if isinstance(redis, RedisCluster):
         return {"topology": "cluster", "nodes": redis.addresses}
     if isinstance(redis, RedisServer):

@@ -8,6 +8,7 @@ from .broker import Broker, broker_path
 from .client import Client
 from .processes import Process, temp_folder, wait_until
 from .redis_server import RedisCluster, RedisServer
+from .sentinels import Sentinels
 
 _shared = {}
 
@@ -61,6 +62,10 @@ class HarnessCase(unittest.TestCase):
     def cluster(self, masters=3, replicas=0, **config):
         """A cluster of the test's own (takes 2 s)."""
         return self._started(RedisCluster(masters, replicas, **config))
+
+    def sentinels(self, **options):
+        """Sentinels of the test's own, with a master and replicas."""
+        return self._started(Sentinels(**options))
 
     def broker(self, redis=None, overrides=None, **options):
         """A started Broker; `redis` default: shared_redis()."""

@@ -53,8 +53,9 @@ class Holder(Moves):
                 (OK, fence, held.arrival, LEASE))
             holder = self.assert_holder(again(0, 2))
             since = self.now if take.grants else self.now - 1000
-            self.assertEqual((holder.broker, holder.fence, holder.since // 1000),
-                             (b"broker-2", fence, since))
+            self.assertEqual(
+                (holder.broker, holder.fence, holder.since // 1000),
+                (b"broker-2", fence, since))
             self.assert_order(again(0, 2), who(1))
             self.old_is_refused(0, held, held.fence)
             self.assert_status(self.two.renew(KEY, again(0, 2)), OK)

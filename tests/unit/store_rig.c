@@ -42,6 +42,12 @@ srig_create(enum store_topology topology, unsigned nodes)
         memcpy(rig->settings.nodes[i].host, "10.0.0.1", 9);
         rig->settings.nodes[i].port = (uint16_t)(7000 + i);
     }
+    for (unsigned i = 0; topology == STORE_SENTINEL && i < nodes; i++) {
+        memcpy(rig->settings.nodes[i].host, "10.0.0.2", 9);
+        rig->settings.nodes[i].port = (uint16_t)(26379 + i);
+        rig->names[i] = (struct srig_name){"10.0.0.1", "7000"};
+    }
+    memcpy(rig->settings.sentinel_master, "shop", 5);
     rig->info = topology == STORE_CLUSTER ? INFO_OF("1", "master")
                                           : INFO_OF("0", "master");
     rig->client_id = 100;
@@ -278,6 +284,25 @@ answer_time(struct srig *rig, uint32_t link)
         &(struct resp){.type = RESP_ARRAY, .item = items, .count = 2});
 }
 
+static void
+answer_name(struct srig *rig, uint32_t link)
+{
+    ck_assert_uint_lt(link, rig->settings.node_count);
+    const struct srig_name *name = &rig->names[link];
+    struct resp nil = {.type = RESP_NIL};
+
+    if (name->host == NULL) {
+        srig_reply(rig, link, &nil);
+        return;
+    }
+    struct resp items[] = {
+        {.type = RESP_STRING, .text = text_from(name->host)},
+        {.type = RESP_STRING, .text = text_from(name->port)},
+    };
+    srig_reply(rig, link,
+        &(struct resp){.type = RESP_ARRAY, .item = items, .count = 2});
+}
+
 void
 srig_answer(struct srig *rig, uint32_t link)
 {
@@ -301,6 +326,8 @@ srig_answer(struct srig *rig, uint32_t link)
         answer_time(rig, link);
     else if (text_equal(verb, TEXT("CLUSTER")))
         answer_map(rig, link);
+    else if (text_equal(verb, TEXT("SENTINEL")))
+        answer_name(rig, link);
     else if (text_equal(verb, TEXT("SUBSCRIBE")))
         srig_reply(rig, link,
             &(struct resp){.type = RESP_ARRAY, .item = subscribed, .count = 3});
@@ -366,7 +393,8 @@ srig_results(
 void
 srig_serve(struct srig *rig, uint32_t link)
 {
-    while (rig->links[link].open && srig_next(rig, link)[0] != '\0') {
+    while (rig->links[link].open && !rig->links[link].silent &&
+           srig_next(rig, link)[0] != '\0') {
         ck_assert(!text_equal(rig->words[0], TEXT("EVALSHA")));
         srig_answer(rig, link);
     }
@@ -399,7 +427,7 @@ srig_settle(struct srig *rig)
     for (int round = 0; round < 4; round++) {
         srig_turn(rig);
         for (uint32_t i = 0; i < LINK_COUNT; i++) {
-            if (rig->links[i].connecting)
+            if (rig->links[i].connecting && !rig->links[i].silent)
                 srig_connect(rig, i);
             if (rig->links[i].open)
                 srig_serve(rig, i);
@@ -430,6 +458,17 @@ srig_cluster(void)
             .host = "10.0.0.1",
             .port = 7000 + i};
     rig->map_count = 3;
+    srig_start(rig);
+    srig_settle(rig);
+    ck_assert(store_ready(rig->store));
+    return rig;
+}
+
+struct srig *
+srig_sentinel(void)
+{
+    struct srig *rig = srig_create(STORE_SENTINEL, 3);
+
     srig_start(rig);
     srig_settle(rig);
     ck_assert(store_ready(rig->store));

@@ -17,6 +17,7 @@
 struct srig_link {
     bool connecting;
     bool open;
+    bool silent; /* srig_serve() and srig_settle() leave it alone */
     uint32_t serial;
     uint32_t connects;
     uint32_t closes;
@@ -29,6 +30,12 @@ struct srig_range {
     int64_t last;
     const char *host; /* NULL: nil */
     int64_t port;
+};
+
+/* What a Sentinel says that the master's address is. */
+struct srig_name {
+    const char *host; /* NULL: nil */
+    const char *port;
 };
 
 struct srig {
@@ -50,6 +57,7 @@ struct srig {
     int64_t client_id;
     struct srig_range map[8];
     unsigned map_count;
+    struct srig_name names[64]; /* of the links to Sentinels, in order */
 };
 
 /* Settings and answers that a test may change before srig_start(). */
@@ -59,6 +67,7 @@ void srig_start(struct srig *rig);
 /* Started, every link that was asked for ready. */
 struct srig *srig_single(void);
 struct srig *srig_cluster(void);
+struct srig *srig_sentinel(void);
 void srig_end(struct srig *rig);
 
 /* One turn: time, output, wishes, results. */

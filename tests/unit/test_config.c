@@ -92,6 +92,9 @@ START_TEST(defaults_are_the_documented_ones)
         "    topology: cluster\n"
         "    nodes: [\"127.0.0.1:7000\", \"127.0.0.1:7001\", "
         "\"127.0.0.1:7002\"]\n"
+        "    sentinel_master: \"mymaster\"\n"
+        "    sentinel_username: \"\"\n"
+        "    sentinel_password_file: \"\"\n"
         "    username: \"\"\n"
         "    password_file: \"\"\n"
         "    key_prefix: \"holdfast\"\n"
@@ -599,8 +602,7 @@ START_TEST(unknown_keys_are_refused)
         {"patience: 1s", "f:1:1: unknown key \"patience\"; "
                          "did you mean \"redis.patience\"?"},
         {"tls: {}", "f:1:1: unknown key \"tls\""},
-        {"redis: {sentinel_master: m}",
-            "f:1:9: unknown key \"redis.sentinel_master\""},
+        {"redis: {sentinels: [a]}", "f:1:9: unknown key \"redis.sentinels\""},
         {"xyzzy: 1", "f:1:1: unknown key \"xyzzy\""},
         {"\"\": 1", "f:1:1: unknown key \"\""},
         {"<<: {}", "f:1:1: unknown key \"<<\""},
@@ -790,15 +792,12 @@ END_TEST
 START_TEST(bad_words_and_texts_are_refused)
 {
     static const struct bad_case cases[] = {
-        {"redis: {topology: sentinel}",
-            "f:1:19: redis.topology: \"sentinel\": not built yet; expected "
-            "single or cluster"},
         {"redis:\n  topology: quorum\n",
             "f:2:13: redis.topology: \"quorum\": not built yet; expected "
-            "single or cluster"},
+            "single or cluster or sentinel"},
         {"redis: {topology: Cluster}",
             "f:1:19: redis.topology: \"Cluster\": not known; expected single "
-            "or cluster"},
+            "or cluster or sentinel"},
         {"redis: {safety: strict}", "f:1:17: redis.safety: \"strict\": not "
                                     "built yet; expected fenced"},
         {"log: {level: verbose}", "f:1:14: log.level: \"verbose\": not known; "
@@ -941,6 +940,12 @@ START_TEST(keys_that_do_not_fit_are_refused)
             "single\", not 2"},
         {"redis: {username: u}",
             "f:1:9: redis.username: needs redis.password_file"},
+        {"redis: {sentinel_username: u, username: '', password_file: /p}",
+            "f:1:9: redis.sentinel_username: needs "
+            "redis.sentinel_password_file"},
+        {"redis: {topology: sentinel, sentinel_master: ''}",
+            "f:1:29: redis.sentinel_master: a name expected with \"topology: "
+            "sentinel\""},
         {"limits: {memory: 1MiB, output: 2MiB}",
             "f:1:10: limits.memory: less than limits.output, which is of one "
             "session"},
