@@ -42,7 +42,8 @@ struct wire {
     uint32_t net_id; /* 0: none */
     bool open;
     struct store_link link;
-    char *in; /* owned */
+    const struct machine *machine; /* ref; to which it goes */
+    char *in;                      /* owned */
     size_t in_len;
     size_t in_capacity;
 };
@@ -416,6 +417,7 @@ broker_carry_out(struct broker *broker)
         struct machine *to =
             server_at(broker->world, wish.address->host, wish.address->port);
         require(to != NULL);
+        wire->machine = to;
         wire->net_id = net_connect(broker->world->net, broker->machine, to,
             &wire_user, broker, WORLD_NEVER);
     }
@@ -424,6 +426,10 @@ broker_carry_out(struct broker *broker)
         struct buffer *out = store_link_output(store, i);
         if (!wire->open)
             continue;
+        /* What was about to be sent when it was stopped is sent late. */
+        if (broker->machine->stopped_until + 1000 < broker->world->now_us &&
+            memmem(buffer_data(out), buffer_len(out), "EVALSHA", 7) != NULL)
+            server_asked(broker->world, wire->machine);
         net_send(broker->world->net, wire->net_id, broker->machine,
             buffer_data(out), buffer_len(out));
         buffer_clear(out);
@@ -567,13 +573,18 @@ broker_settings(struct broker *broker, struct core_settings *core,
         plan->seed % 8 == 3 ? 2 + (uint32_t)(plan->seed / 8 % 6) : 1000;
     core->tickets_max = 4096;
     core->requests_max = 4096;
-    store->topology = plan->cluster ? STORE_CLUSTER : STORE_SINGLE;
-    store->node_count = plan->cluster ? plan->masters : 1;
+    bool watched = plan->sentinels > 0;
+    store->topology = watched         ? STORE_SENTINEL
+                      : plan->cluster ? STORE_CLUSTER
+                                      : STORE_SINGLE;
+    store->node_count = watched ? plan->sentinels : plan->masters;
     for (uint32_t i = 0; i < store->node_count; i++) {
         snprintf(store->nodes[i].host, sizeof(store->nodes[i].host), "%s",
-            server_host(world, i));
-        store->nodes[i].port = server_port(world, i);
+            watched ? sentinel_host(world, i) : server_host(world, i));
+        store->nodes[i].port =
+            watched ? sentinel_port(world, i) : server_port(world, i);
     }
+    memcpy(store->sentinel_master, "mymaster", sizeof("mymaster"));
     memcpy(store->key_prefix, core->key_prefix, sizeof(store->key_prefix));
     memcpy(store->broker_id, core->broker_id, sizeof(store->broker_id));
     store->lapse_ms = CORE_LAPSE_MS;

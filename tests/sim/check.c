@@ -30,6 +30,7 @@ const char *const promise_names[PROMISE_COUNT] = {
     [PROMISE_DELAY] = "delay",
     [PROMISE_DEADLOCK] = "deadlock",
     [PROMISE_WATCH] = "watch",
+    [PROMISE_TRUST] = "trust",
 };
 
 const char *const deed_names[DEED_COUNT] = {

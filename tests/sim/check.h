@@ -26,6 +26,7 @@ enum promise {
     PROMISE_DELAY,     /* granted within a lock-delay */
     PROMISE_DEADLOCK,  /* a false alarm, the wrong victim, or none */
     PROMISE_WATCH,     /* told what never was, what is older, or too late */
+    PROMISE_TRUST,     /* a server is asked that is known to be no master */
     PROMISE_COUNT
 };
 

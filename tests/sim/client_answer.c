@@ -362,6 +362,8 @@ static bool
 lock_answered(
     struct task *task, const struct request *request, const struct answer *a)
 {
+    bool had = task->count > 0;
+
     task->locks--;
     answer_time(task, request, a);
     if (task->serving && (a->code == NULL || strcmp(a->code, "TIMEOUT") == 0))
@@ -374,7 +376,7 @@ lock_answered(
         return false;
     lock_refused(task, request, a);
     mates_settle(task, request, a);
-    if (task->purpose == TASK_IS_SERVED && !task->serving)
+    if (task->purpose == TASK_IS_SERVED && !task->serving && !had)
         check_broken(world_of(task)->check, PROMISE_SERVED,
             request->true_sent_us,
             "%s: lock-%" PRIu32 " could not be had in %" PRIu32 " ms",

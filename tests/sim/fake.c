@@ -432,6 +432,9 @@ command_process(struct call *call)
     int slot = -1;
 
     call->command = command_find(call->arg, call->count, &container);
+    if (call->command != NULL && !fake->settings.sentinel &&
+        (call->command->flags & COMMAND_SENTINEL) != 0)
+        call->command = NULL;
     const struct command *command = call->command;
     if (command == NULL || command->run == NULL) {
         if (command == NULL)

@@ -54,6 +54,7 @@ struct fake_settings {
     struct fake_sink sink;
     void *arg;     /* ref, of the sink's functions */
     bool cluster;  /* cluster_enabled */
+    bool sentinel; /* knows the commands of a Sentinel as well */
     char host[48]; /* as CLUSTER SLOTS and redirects name it */
     uint16_t port;
     char password[64]; /* of the default user; empty: none */
@@ -75,6 +76,10 @@ uint32_t fake_accept(struct fake *fake);
 void fake_input(
     struct fake *fake, uint32_t connection, const char *bytes, size_t len);
 void fake_hangup(struct fake *fake, uint32_t connection);
+
+/* What a Sentinel answers to SENTINEL GET-MASTER-ADDR-BY-NAME, of any name, and
+ * publishes on +switch-master where it is another one than before. */
+void fake_name_master(struct fake *fake, const char *host, uint16_t port);
 
 /* --- faults --------------------------------------------------------------- */
 

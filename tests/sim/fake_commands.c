@@ -397,6 +397,37 @@ command_publish(struct call *call)
     reply_integer(call, (int64_t)receivers);
 }
 
+static void
+command_sentinel(struct call *call)
+{
+    const struct fake *fake = call->fake;
+    char digits[20];
+
+    if (call->count != 3 ||
+        !text_equal(call->arg[1], TEXT("GET-MASTER-ADDR-BY-NAME"))) {
+        reply_error(call, "unknown subcommand");
+        return;
+    }
+    reply_array(call, 2);
+    reply_bulk(call, fake->master_host, strlen(fake->master_host));
+    reply_bulk(call, digits, text_from_u64(digits, fake->master_port));
+}
+
+void
+fake_name_master(struct fake *fake, const char *host, uint16_t port)
+{
+    char text[160];
+    bool known = fake->master_host[0] != '\0';
+    int len = snprintf(text, sizeof(text), "mymaster %s %u %s %u",
+        fake->master_host, fake->master_port, host, port);
+
+    snprintf(fake->master_host, sizeof(fake->master_host), "%s", host);
+    fake->master_port = port;
+    if (known)
+        (void)channel_publish(
+            fake, TEXT("+switch-master"), text_make(text, (size_t)len));
+}
+
 /* --- the table ------------------------------------------------------------ */
 
 #define W   COMMAND_WRITE
@@ -460,6 +491,7 @@ static const struct command commands[] = {
     {"script|flush", -2, NS, 0, 0, command_script_flush},
     {"script|load", 3, NS, 0, 0, command_script_load},
     {"select", 2, L, 0, 0, command_select},
+    {"sentinel", -2, NS | L | COMMAND_SENTINEL, 0, 0, command_sentinel},
     {"set", -3, W | OOM, 1, 1, command_set},
     {"setrange", 4, W | OOM, 1, 1, command_setrange},
     {"strlen", 2, R, 1, 1, command_strlen},

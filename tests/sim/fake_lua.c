@@ -512,7 +512,7 @@ script_command(struct call *call)
         command_find(call->arg, call->count, &container);
 
     call->command = command;
-    if (command == NULL)
+    if (command == NULL || (command->flags & COMMAND_SENTINEL) != 0)
         return "Unknown Redis command called from script";
     if ((command->arity > 0 && (size_t)command->arity != call->count) ||
         (command->arity < 0 && call->count < (size_t)-command->arity))

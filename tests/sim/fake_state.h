@@ -124,7 +124,8 @@ enum command_flag {
     COMMAND_NO_AUTH = 64,
     COMMAND_MAY_REPLICATE = 128,
     COMMAND_SUBSCRIBED = 256, /* also where channels are subscribed to */
-    COMMAND_SCRIPT = 512      /* its keys are counted, its flags the script's */
+    COMMAND_SCRIPT = 512,     /* its keys are counted, its flags the script's */
+    COMMAND_SENTINEL = 1024   /* only Sentinels know it */
 };
 
 struct call;
@@ -340,6 +341,8 @@ void replication_fini(struct fake *fake);
 struct fake {
     struct fake_settings settings;
     struct random random;
+    char master_host[48]; /* of a Sentinel; empty: it knows none */
+    uint16_t master_port;
     uint64_t realtime_us;
     enum fake_mood mood;
     char node_id[41];

@@ -182,6 +182,43 @@ fault_break_script(struct world *world, uint32_t number)
         server_fake(world, number), 1 + (unsigned)world_below(world, 6));
 }
 
+/* The master, and whoever is with it, on one side; a majority of the Sentinels
+ * on the other. */
+static void
+fault_part_master(struct world *world)
+{
+    const struct machine *master = server_master(world);
+    uint64_t span_us = world_between(world, 2000000, 10000000);
+    uint32_t left = (world->plan.sentinels - 1) / 2;
+    bool with[WORLD_MACHINES] = {false};
+
+    for (uint32_t i = 0; i < world->machine_count; i++) {
+        const struct machine *machine = &world->machines[i];
+        bool sentinel = server_is_sentinel(world, machine);
+        with[i] = machine == master ||
+                  (!(sentinel && left == 0) && world_odds(world, 3));
+        left -= with[i] && sentinel;
+    }
+    world_note(world, master->name, "is cut off with others for %" PRIu64 " ms",
+        span_us / 1000);
+    for (uint32_t i = 0; i < world->machine_count; i++)
+        for (uint32_t j = 0; j < world->machine_count; j++)
+            if (with[i] != with[j])
+                block(world, &world->machines[i], &world->machines[j], span_us);
+}
+
+static void
+fault_failover(struct world *world, uint32_t number)
+{
+    if (world->plan.sentinels == 0 || world_odds(world, 4))
+        server_failover(world, number);
+    else if (world_odds(world, 3))
+        sentinel_failover(
+            world, (uint32_t)world_below(world, world->plan.sentinels));
+    else
+        fault_part_master(world);
+}
+
 static void
 fault_server(struct world *world, enum fault fault)
 {
@@ -190,7 +227,11 @@ fault_server(struct world *world, enum fault fault)
 
     if (!runs)
         return;
-    if (fault == FAULT_redis_stop)
+    if (fault == FAULT_redis_stop && world->plan.sentinels > 0 &&
+        world_odds(world, 2))
+        stop(world, sentinel_machine(world,
+                        (uint32_t)world_below(world, world->plan.sentinels)));
+    else if (fault == FAULT_redis_stop)
         stop(world, server_machine(world, number));
     else if (fault == FAULT_redis_restart)
         server_restart(world, number, true);
@@ -201,7 +242,7 @@ fault_server(struct world *world, enum fault fault)
     else if (fault == FAULT_client_list_kill)
         fake_drop_clients(server_fake(world, number));
     else if (fault == FAULT_failover)
-        server_failover(world, number);
+        fault_failover(world, number);
     else
         server_jump(world, number,
             (int64_t)any_span_us(world) *

@@ -83,6 +83,19 @@ plan_deeds(struct plan *plan, struct random *random)
     plan->conflicts = random_below(random, 4) == 0 ? percent(random, 5) : 0;
 }
 
+/* By a chance of its own: other runs are as they were before there were any. */
+static void
+plan_sentinels(struct plan *plan)
+{
+    struct random random;
+
+    random_init(&random, plan->seed * 2 + 2);
+    if (plan->cluster || random_below(&random, 3) != 0)
+        return;
+    plan->sentinels = random_below(&random, 3) == 0 ? 5 : 3;
+    plan->replicas = (uint32_t)between(&random, 1, 2);
+}
+
 void
 plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
 {
@@ -97,6 +110,7 @@ plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
     plan->cluster = random_below(&random, 2) == 0;
     plan->masters = plan->cluster ? (uint32_t)between(&random, 1, 3) : 1;
     plan->replicas = plan->cluster ? (uint32_t)random_below(&random, 3) : 0;
+    plan_sentinels(plan);
     plan->locks = (uint32_t)magnitude(&random, 1, 16);
     plan->lease_ms = (uint32_t)between(&random, 1000, 10000);
     plan->command_timeout_ms =
@@ -197,19 +211,21 @@ plan_lock_limit(const struct plan *plan, uint32_t lock)
 void
 plan_print(const struct plan *plan)
 {
-    printf("seed=%" PRIu64 " run=%.1fs brokers=%u clients=%u masters=%u "
-           "replicas=%u cluster=%d locks=%u lease=%ums timeout=%ums "
-           "think=%.1fms hold=%.1fms latency=%" PRIu64 "us jitter=%" PRIu64
-           "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
-           "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u\n"
-           "faults:",
+    printf(
+        "seed=%" PRIu64 " run=%.1fs brokers=%u clients=%u masters=%u "
+        "replicas=%u cluster=%d sentinels=%u locks=%u lease=%ums timeout=%ums "
+        "think=%.1fms hold=%.1fms latency=%" PRIu64 "us jitter=%" PRIu64
+        "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
+        "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u\n"
+        "faults:",
         plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
-        plan->masters, plan->replicas, plan->cluster, plan->locks,
-        plan->lease_ms, plan->command_timeout_ms, (double)plan->think_us / 1e3,
-        (double)plan->hold_us / 1e3, plan->latency_us, plan->jitter_us,
-        (double)plan->skew_us / 1e3, (double)plan->fault_us / 1e3,
-        plan->semaphores, plan->shares, plan->several, plan->nests, plan->keeps,
-        plan->watches, plan->delays, plan->conflicts);
+        plan->masters, plan->replicas, plan->cluster, plan->sentinels,
+        plan->locks, plan->lease_ms, plan->command_timeout_ms,
+        (double)plan->think_us / 1e3, (double)plan->hold_us / 1e3,
+        plan->latency_us, plan->jitter_us, (double)plan->skew_us / 1e3,
+        (double)plan->fault_us / 1e3, plan->semaphores, plan->shares,
+        plan->several, plan->nests, plan->keeps, plan->watches, plan->delays,
+        plan->conflicts);
     for (int i = 0; i < FAULT_COUNT; i++)
         if (plan->fault_weight[i] > 0)
             printf(" %s=%u", fault_names[i], plan->fault_weight[i]);
@@ -223,6 +239,7 @@ plan_print(const struct plan *plan)
     X(clients)            \
     X(masters)            \
     X(replicas)           \
+    X(sentinels)          \
     X(locks)              \
     X(lease_ms)           \
     X(command_timeout_ms) \
@@ -286,7 +303,8 @@ plan_set(struct plan *plan, const char *text)
     return plan->brokers > 0 && plan->brokers <= 8 && plan->clients > 0 &&
            plan->clients <= 40 && plan->masters > 0 && plan->masters <= 4 &&
            plan->replicas <= 2 && plan->locks > 0 &&
-           plan->locks <= PLAN_LOCKS_MAX;
+           (plan->sentinels == 0 || (!plan->cluster && plan->masters == 1)) &&
+           plan->sentinels <= 7 && plan->locks <= PLAN_LOCKS_MAX;
 }
 
 /* Adds "key=value" to `out` where the two differ. */

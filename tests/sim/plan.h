@@ -62,6 +62,7 @@ struct plan {
     uint32_t masters;  /* 1: topology single or a small cluster */
     uint32_t replicas; /* of each master */
     bool cluster;
+    uint32_t sentinels; /* that watch the one master; 0: there are none */
     uint32_t locks;
     uint32_t lease_ms;
     uint32_t command_timeout_ms;

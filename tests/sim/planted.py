@@ -334,6 +334,15 @@ PLANTED = {
         "store->settings.command_timeout_us) {",
         "        if (now_us >= oldest->sent_us + 1000000000) {",
         "a Redis that does not answer is waited for"),
+    "sentinel-alone": (
+        "daemon/store/sentinel.c",
+        "    return 2 * votes > store->sentinel_count;\n",
+        "    return votes > 0;\n",
+        "one Sentinel is enough to make a master"),
+    "sentinel-of-old": (
+        "daemon/store/sentinel.c", "#define TRUST_US     2000000",
+        "#define TRUST_US     20000000",
+        "what Sentinels said counts for long"),
     "release-once": (
         "daemon/core/leave.c",
         "    ticket_refuse_late(core, ticket);\n"

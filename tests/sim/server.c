@@ -6,7 +6,7 @@
  * nodes tell one another (writes, bus messages, who has which slot) takes the
  * time of packets and stops where packets stop.
  */
-#include "tests/sim/server.h"
+#include "tests/sim/server_state.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/slot.h"
@@ -19,28 +19,6 @@
 
 #define CLOCKS_AGREE_US 10000
 #define PORT            7000
-
-struct peer {
-    uint32_t net_id;
-    uint32_t fake_id; /* 0: gone */
-};
-
-struct server {
-    struct world *world; /* ref */
-    struct machine *machine;
-    struct fake *fake; /* owned */
-    uint32_t number;
-    uint32_t shard;
-    bool master;
-    bool demoted;       /* comes back as a replica of the shard's master */
-    bool replicating;   /* an apply is on its way */
-    uint32_t life;      /* of the process */
-    uint32_t stage;     /* of its replication */
-    struct peer *peers; /* owned */
-    uint32_t peer_count;
-    uint32_t peer_capacity;
-    char host[32];
-};
 
 /* A bus message under way. */
 struct bulletin {
@@ -62,10 +40,16 @@ struct cluster {
     uint32_t to;
 };
 
-static uint32_t
+uint32_t
 server_count(const struct world *world)
 {
     return world->plan.masters * (1 + world->plan.replicas);
+}
+
+static uint32_t
+server_total(const struct world *world)
+{
+    return server_count(world) + world->plan.sentinels;
 }
 
 struct machine *
@@ -88,11 +72,17 @@ server_port(struct world *world, uint32_t number)
 }
 
 struct machine *
+server_master(struct world *world)
+{
+    return shard_master(world, 0)->machine;
+}
+
+struct machine *
 server_at(struct world *world, const char *host, uint16_t port)
 {
     uint32_t number = (uint32_t)port - PORT;
 
-    if (port < PORT || number >= server_count(world) ||
+    if (port < PORT || number >= server_total(world) ||
         strcmp(world->servers[number].host, host) != 0)
         return NULL;
     return world->servers[number].machine;
@@ -104,7 +94,7 @@ server_fake(struct world *world, uint32_t number)
     return world->servers[number].fake;
 }
 
-static struct server *
+struct server *
 shard_master(struct world *world, uint32_t shard)
 {
     for (uint32_t i = 0; i < server_count(world); i++)
@@ -224,7 +214,7 @@ sink_closed(void *arg, uint32_t connection)
     net_close(server->world->net, id, server->machine);
 }
 
-static bool
+bool
 servers_meet(const struct server *a, const struct server *b)
 {
     return machine_runs(a->machine) && machine_runs(b->machine) &&
@@ -326,6 +316,11 @@ sink_wrote(void *arg, const char *key, size_t key_len, const char *value,
         world_note(world, server->machine->name, "writes after a late ASK");
         check_excuse(world->check, FAULT_migrate);
     }
+    /* Brokers that are with an old master trust it for a while. */
+    if (server->demoted && world->plan.sentinels > 0) {
+        check_excuse(world->check, FAULT_failover);
+        check_excuse(world->check, FAULT_redis_stop);
+    }
     if (server->master)
         check_record(
             world->check, server->machine, key, key_len, value, value_len);
@@ -357,12 +352,17 @@ static void
 server_create(struct world *world, uint32_t number)
 {
     struct server *server = &world->servers[number];
+    bool sentinel = number >= server_count(world);
     char name[20];
 
-    snprintf(name, sizeof(name), "redis-%u", number);
+    if (sentinel)
+        snprintf(
+            name, sizeof(name), "sentinel-%u", number - server_count(world));
+    else
+        snprintf(name, sizeof(name), "redis-%u", number);
     server->world = world;
     server->number = number;
-    server->shard = number % world->plan.masters;
+    server->shard = sentinel ? UINT32_MAX : number % world->plan.masters;
     server->master = number < world->plan.masters;
     server->machine = world_machine(world, name);
     server->machine->drift_ppm = (int64_t)world_between(world, 0, 2000) - 1000;
@@ -375,6 +375,7 @@ server_create(struct world *world, uint32_t number)
         .sink = server_sink,
         .arg = server,
         .cluster = world->plan.cluster,
+        .sentinel = sentinel,
         .port = server_port(world, number),
         .maxmemory_policy = "noeviction",
     };
@@ -414,14 +415,14 @@ server_learn_replicas(struct server *server)
 void
 servers_create(struct world *world)
 {
-    world->servers = calloc(server_count(world), sizeof(*world->servers));
+    world->servers = calloc(server_total(world), sizeof(*world->servers));
     world->cluster = calloc(1, sizeof(*world->cluster));
     require(world->servers != NULL && world->cluster != NULL);
     world->cluster->world = world;
     for (uint32_t i = 0; i < FAKE_SLOTS; i++)
         world->cluster->shard[i] =
             (uint8_t)(i * world->plan.masters / FAKE_SLOTS);
-    for (uint32_t i = 0; i < server_count(world); i++)
+    for (uint32_t i = 0; i < server_total(world); i++)
         server_create(world, i);
     for (uint32_t i = 0; i < server_count(world); i++) {
         struct server *server = &world->servers[i];
@@ -433,12 +434,13 @@ servers_create(struct world *world)
         server_learn(server);
         server_learn_replicas(server);
     }
+    sentinels_begin(world);
 }
 
 void
 servers_destroy(struct world *world)
 {
-    for (uint32_t i = 0; i < server_count(world); i++) {
+    for (uint32_t i = 0; i < server_total(world); i++) {
         fake_destroy(&world->servers[i].fake);
         free(world->servers[i].peers);
     }
@@ -477,11 +479,13 @@ server_rises(struct server *server, bool keep_data)
     server->machine->up = true;
     server_wind(server);
     fake_restart(server->fake, keep_data);
-    server->demoted = false;
+    /* Sentinels tell it, when they find it. */
+    bool unaware = server->demoted && world->plan.sentinels > 0;
+    server->demoted = unaware;
     for (uint32_t i = 0; i < server_count(world); i++) {
         struct server *other = &world->servers[i];
         if (other->shard == server->shard && !other->master &&
-            (other == server || (server->master && other->machine->up)))
+            (other == server ? !unaware : server->master && other->machine->up))
             fake_replicate_from(
                 other->fake, shard_master(world, server->shard)->fake);
     }
@@ -524,8 +528,18 @@ server_restart(struct world *world, uint32_t number, bool keep_data)
 
 /* --- failover ------------------------------------------------------------- */
 
-/* The others vote the replica into the shard's place. */
+/* What a cluster tells all of its nodes, but that one. */
 static void
+servers_learn(struct world *world, const struct server *but)
+{
+    for (uint32_t i = 0; world->plan.cluster && i < server_count(world); i++) {
+        if (&world->servers[i] != but)
+            server_learn(&world->servers[i]);
+        server_learn_replicas(&world->servers[i]);
+    }
+}
+
+void
 server_takes_over(struct server *replica)
 {
     struct world *world = replica->world;
@@ -543,20 +557,32 @@ server_takes_over(struct server *replica)
     fake_promote(replica->fake);
     replica->master = true;
     replica->stage++;
+    replica->demoted = false;
     old->master = false;
     old->demoted = true;
+    old->demoted_us = world->now_us;
     for (uint32_t i = 0; i < server_count(world); i++) {
         struct server *server = &world->servers[i];
-        if (server != old)
-            server_learn(server);
         if (server->shard == replica->shard && !server->master &&
             server != old) {
             server->stage++;
             server->replicating = false;
             fake_replicate_from(server->fake, replica->fake);
         }
-        server_learn_replicas(server);
     }
+    servers_learn(world, old);
+}
+
+void
+server_follows(struct server *server)
+{
+    check_excuse(server->world->check, FAULT_failover);
+    server->demoted = false;
+    if (server->world->plan.cluster)
+        server_learn(server);
+    server_wind(server);
+    fake_replicate_from(
+        server->fake, shard_master(server->world, server->shard)->fake);
 }
 
 static void server_wakes(void *arg, uint64_t data);
@@ -573,12 +599,7 @@ server_hears(void *arg, uint64_t data)
         server_wakes(arg, data);
         return;
     }
-    check_excuse(server->world->check, FAULT_failover);
-    server->demoted = false;
-    server_learn(server);
-    server_wind(server);
-    fake_replicate_from(
-        server->fake, shard_master(server->world, server->shard)->fake);
+    server_follows(server);
 }
 
 /* Until it hears of it, what it still carries out as a master is lost. */
@@ -640,7 +661,9 @@ server_failover(struct world *world, uint32_t number)
         machine_stop(
             master->machine, elected_us + world_between(world, 1000, 5000000));
     }
-    world_at(world, elected_us, server_elect, replica, 0);
+    /* Sentinels find out by themselves. */
+    if (world->plan.sentinels == 0)
+        world_at(world, elected_us, server_elect, replica, 0);
 }
 
 /* --- migration ------------------------------------------------------------ */

@@ -21,6 +21,26 @@ uint16_t server_port(struct world *world, uint32_t number);
 /* The machine that an address belongs to; NULL: nobody's. */
 struct machine *server_at(struct world *world, const char *host, uint16_t port);
 
+/* The one master, as the world knows. */
+struct machine *server_master(struct world *world);
+
+/* --- sentinel.c: those that say which server is the master ---------------- */
+
+/* `index` is below plan.sentinels. */
+struct machine *sentinel_machine(struct world *world, uint32_t index);
+bool server_is_sentinel(struct world *world, const struct machine *machine);
+
+/* SENTINEL FAILOVER: a replica takes over, though the master is well. */
+void sentinel_failover(struct world *world, uint32_t index);
+
+/* Its address. */
+const char *sentinel_host(struct world *world, uint32_t index);
+uint16_t sentinel_port(struct world *world, uint32_t index);
+
+/* A broker sends operations to that machine; the judge hears of it where it is
+ * a master no more and Sentinels have long said so. */
+void server_asked(struct world *world, const struct machine *machine);
+
 struct fake *server_fake(struct world *world, uint32_t number);
 
 /* Faults; `number` is a server. */
