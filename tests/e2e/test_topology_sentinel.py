@@ -77,7 +77,7 @@ class SentinelTest(HarnessCase):
         reply = waiter.wait(tag, timeout=30)
         self.assertTrue(reply.ok)
         self.assertGreater(int(reply["fence"]), fence)
-        other = self.client(self.broker(redis, QUICK))
+        other = self.client(self.broker(redis, QUICK).wait_redis())
         other.err("LOCK a wait=0", "BUSY")
         waiter.ok("UNLOCK a", count=0)
         other.ok("LOCK a")
