@@ -285,7 +285,9 @@ info_objection(const struct store *store, struct text info)
     if (text_equal(info_value(info, "loading"), TEXT("1")))
         return "it is loading its data";
     if (cluster && !wanted)
-        return "it is part of a cluster, and redis.topology is another";
+        return store->settings.topology == STORE_SINGLE
+                   ? "it is part of a cluster, and redis.topology is single"
+                   : "it is part of a cluster, and redis.topology is sentinel";
     if (!cluster && wanted)
         return "it is not part of a cluster, and redis.topology is cluster";
     if (!wanted && text_equal(info_value(info, "role"), TEXT("slave")))
