@@ -152,8 +152,7 @@ core_op_done(struct core *core, struct op *op)
     if (result->more)
         lock_ask_at(core, lock, core->now_us);
     if (result->handed)
-        lock_ask_at(
-            core, lock, core->now_us + us_from_ms(CORE_LAPSE_MS) + 50000);
+        lock_ask_after_lapse(core, lock);
     if (result->status == OP_OK && result->again_ms > 0 &&
         (op->kind == OP_RELEASE || op->kind == OP_LOOK))
         lock_ask_at(

@@ -118,6 +118,18 @@ lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us)
     wheel_add(&core->wheel, &lock->timer, at_us);
 }
 
+/*
+ * Somebody of another broker was granted it, and that broker may be gone: then
+ * the grant lapses, and whoever is asked next serves the others. A question that
+ * comes sooner says nothing of that.
+ */
+void
+lock_ask_after_lapse(struct core *core, struct lock *lock)
+{
+    lock->lapse_us = core->now_us + us_from_ms(CORE_LAPSE_MS) + 50000;
+    lock_ask_at(core, lock, lock->lapse_us);
+}
+
 /* The first of our tickets that stands in the queue. */
 static struct ticket *
 lock_first_waiter(const struct lock *lock)
@@ -169,5 +181,7 @@ lock_timer(struct core *core, struct lock *lock)
             op_submit(core, op);
         }
     }
+    if (lock->lapse_us > core->now_us)
+        lock_ask_at(core, lock, lock->lapse_us);
     lock_unref(core, lock);
 }

@@ -127,6 +127,7 @@ struct lock {
     struct table_node table;
     struct wheel_node timer; /* when to ask Redis about it again */
     bool all_waiters;        /* about all of our tickets that wait */
+    uint64_t lapse_us;       /* a grant to another broker may lapse then */
     struct list tickets;     /* by lock_link, in order of arrival here */
     struct list holders;     /* by holder_link: those of them that are HELD */
     uint32_t waiting;        /* tickets that are WAITING */
@@ -397,6 +398,7 @@ struct lock *lock_obtain(struct core *core, struct text name);
 void lock_ref(struct lock *lock);
 void lock_unref(struct core *core, struct lock *lock);
 void lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us);
+void lock_ask_after_lapse(struct core *core, struct lock *lock);
 void lock_timer(struct core *core, struct lock *lock);
 void lock_refresh_soon(struct core *core, struct lock *lock);
 void lock_see_fence(struct core *core, const struct lock *lock, uint64_t fence);

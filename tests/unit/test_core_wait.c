@@ -604,6 +604,37 @@ START_TEST(unheard_refreshes_all)
 
 END_TEST
 
+/* It was handed to another broker, which may be gone: that is looked after, also
+ * where something else was to be asked sooner. */
+START_TEST(handed_and_asked_sooner)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_say(rig, t, "1 LOCK a");
+    rig_finish(rig, rig_op(rig, OP_ACQUIRE),
+        (struct op_result){
+            .status = OP_WAITING, .arrival = 9, .again_ms = 1000});
+    rig_say(rig, s, "2 UNLOCK a");
+    rig_finish(rig, rig_op(rig, OP_RELEASE),
+        (struct op_result){.status = OP_OK, .handed = true});
+    rig_expect(rig, s, "2 OK count=0");
+    rig_pass(rig, 1200);
+    for (int i = 0; i < 2; i++) {
+        rig_finish(rig, rig_op(rig, OP_RENEW),
+            (struct op_result){
+                .status = OP_WAITING, .arrival = 9, .again_ms = 36000000});
+        rig_no_op(rig);
+        rig_pass(rig, 900);
+    }
+    rig_no_op(rig); /* once is enough */
+    rig_end(rig);
+}
+
+END_TEST
+
 Suite *
 core_wait_suite(void)
 {
@@ -630,6 +661,7 @@ core_wait_suite(void)
     tcase_add_test(tests, look_after_a_hand_over);
     tcase_add_test(tests, unknown_release_refreshes);
     tcase_add_test(tests, unheard_refreshes_all);
+    tcase_add_test(tests, handed_and_asked_sooner);
     suite_add_tcase(suite, tests);
     return suite;
 }
