@@ -528,6 +528,14 @@ server_restart(struct world *world, uint32_t number, bool keep_data)
 
 /* --- failover ------------------------------------------------------------- */
 
+static bool
+clocks_differ(const struct server *a, const struct server *b)
+{
+    int64_t apart_us = a->machine->wall_us - b->machine->wall_us;
+
+    return apart_us > CLOCKS_AGREE_US || apart_us < -CLOCKS_AGREE_US;
+}
+
 /* What a cluster tells all of its nodes, but that one. */
 static void
 servers_learn(struct world *world, const struct server *but)
@@ -547,7 +555,7 @@ server_takes_over(struct server *replica)
 
     /* A slot on its way is forgotten by who takes over, and its keys may be at
      * the other side already. */
-    if (fake_replica_lag(replica->fake) > 0 || world->plan.skew_us > 0 ||
+    if (fake_replica_lag(replica->fake) > 0 || clocks_differ(replica, old) ||
         old->machine->up || world->cluster->moving)
         check_excuse(world->check, FAULT_failover);
     world->cluster->forgotten = world->cluster->moving;
@@ -758,9 +766,8 @@ migration_begin(struct cluster *cluster, uint32_t lock, uint32_t to)
         return false;
     cluster->moving = true;
     /* The lease ends are another host's clock. */
-    int64_t apart_us = shard_master(world, cluster->from)->machine->wall_us -
-                       shard_master(world, to)->machine->wall_us;
-    if (apart_us > CLOCKS_AGREE_US || apart_us < -CLOCKS_AGREE_US)
+    if (clocks_differ(
+            shard_master(world, cluster->from), shard_master(world, to)))
         check_excuse(world->check, FAULT_migrate);
     world_note(world, "cluster", "slot %u moves to shard %u", cluster->slot,
         cluster->to);
