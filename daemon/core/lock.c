@@ -120,8 +120,8 @@ lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us)
 
 /*
  * Somebody of another broker was granted it, and that broker may be gone: then
- * the grant lapses, and whoever is asked next serves the others. A question that
- * comes sooner says nothing of that.
+ * the grant lapses, and the next question serves the others. One that comes
+ * sooner says nothing of that.
  */
 void
 lock_ask_after_lapse(struct core *core, struct lock *lock)

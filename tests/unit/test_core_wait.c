@@ -604,8 +604,8 @@ START_TEST(unheard_refreshes_all)
 
 END_TEST
 
-/* It was handed to another broker, which may be gone: that is looked after, also
- * where something else was to be asked sooner. */
+/* It was handed to another broker, which may be gone: that is looked after,
+ * also where something else was to be asked sooner. */
 START_TEST(handed_and_asked_sooner)
 {
     struct rig *rig = rig_new();
