@@ -636,6 +636,15 @@ local function ask_later(r)
     return r.live > r.granted and barred(r) and ask_again(r) or 0
 end
 
+-- The words of a ticket.
+local function words_of(r, t)
+    if t.words == 0 then
+        return ''
+    end
+    local from = ticket_at(r, t.place) + TICKET
+    return call('GETRANGE', r.key, from, from + t.words - 1)
+end
+
 -- Who is in the way: how long holds last in ms (0: nobody knows), how long the
 -- first of those that are granted has it, and its words.
 local function about_holder(r)
@@ -645,13 +654,9 @@ local function about_holder(r)
     for place, flags, raw, at in queue_walk(r, r.first) do
         if bit.band(flags, GRANTED) ~= 0 then
             local t = ticket_unpack(place, raw, at)
-            local words = ''
-            if t.words > 0 then
-                local from = ticket_at(r, place) + TICKET
-                words = call('GETRANGE', r.key, from, from + t.words - 1)
-            end
             return pack('<I4I4', r.typical,
-                min(max(now - floor(t.since / 1000), 0), ULONG_MAX)) .. words
+                min(max(now - floor(t.since / 1000), 0), ULONG_MAX)) ..
+                words_of(r, t)
         end
     end
 end

@@ -18,7 +18,7 @@
 --  32  for a lease from now on, tell of changes
 -- The result of a hold that ends by itself says in how many ms (again); that of
 -- a ticket that was taken over says what it is: mode B, permits I4, limit I4,
--- delay I4.
+-- delay I4, and its words.
 --@include call.lua
 
 -- The way for every record.
@@ -36,8 +36,8 @@ end
 
 -- What a ticket is that was taken over, or nil.
 local function kind_of(r, t, moves)
-    return moves and pack('<BI4I4I4', t.mode, t.permits, r.limit, t.delay)
-        or nil
+    return moves and pack('<BI4I4I4', t.mode, t.permits, r.limit, t.delay) ..
+        words_of(r, t) or nil
 end
 
 -- Extends a hold in place; the head is touched only where it must be.

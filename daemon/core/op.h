@@ -100,6 +100,7 @@ struct op_result {
     uint32_t used;       /* OP_INSPECT: of them */
     uint64_t delay_ms;   /* OP_INSPECT: for so long nobody is granted it */
     struct ask ask;      /* OP_RENEW with `moves`: what was asked for it */
+    struct text note;    /* likewise; ref, valid during the completion */
     uint32_t typical_ms; /* how long holds last; 0: not known */
     /* `tell`, and somebody is in the way: */
     bool told;

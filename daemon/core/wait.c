@@ -93,6 +93,17 @@ ticket_reset(struct ticket *ticket, struct pending *pending)
     pending->asked = true;
 }
 
+static void
+ticket_set_note(struct ticket *ticket, struct text note)
+{
+    size_t len =
+        note.len < sizeof(ticket->note) ? note.len : sizeof(ticket->note);
+
+    if (len > 0)
+        memcpy(ticket->note, note.at, len);
+    ticket->note_len = (uint8_t)len;
+}
+
 /* IDLE, with a LOCK to serve. */
 void
 ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
@@ -104,8 +115,7 @@ ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
     }
     ticket_reset(ticket, pending);
     ticket->ask = pending->ask;
-    memcpy(ticket->note, pending->note, pending->note_len);
-    ticket->note_len = pending->note_len;
+    ticket_set_note(ticket, text_make(pending->note, pending->note_len));
     memcpy(
         ticket->client, pending->session->client, pending->session->client_len);
     ticket->client_len = pending->session->client_len;
@@ -476,6 +486,7 @@ claim_done(
             break;
         }
         ticket->ask = result->ask;
+        ticket_set_note(ticket, result->note);
         hold_was_foreign(core, ticket, result);
         ticket_grant(core, ticket, result->fence, result->arrival,
             result->place, result->sent_us, result->ttl_ms);

@@ -333,14 +333,18 @@ read_words(const char *at, size_t len, struct text *const words[3])
 static bool
 read_kind(const char *at, size_t len, struct op_result *result)
 {
-    if (at == NULL || len != KIND_BYTES)
+    struct text owner;
+    struct text client;
+    struct text *const words[] = {&owner, &client, &result->note};
+
+    if (at == NULL || len < KIND_BYTES)
         return false;
     result->ask.shared = at[0] == MODE_SHARED;
     result->ask.permits = (uint32_t)get_uint(at + 1, 4);
     result->ask.permits_max = (uint32_t)get_uint(at + 5, 4);
     result->ask.delay_ms = (uint32_t)get_uint(at + 9, 4);
     result->ask.hold_ms = result->hold_ms;
-    return true;
+    return read_words(at + KIND_BYTES, len - KIND_BYTES, words);
 }
 
 static bool

@@ -354,7 +354,7 @@ class MoveTest(KindsCase):
     def test_a_broker_is_killed(self):
         doomed, other = self.brokers
         client, session, (fence, shared) = self.session(
-            doomed, ("LOCK m", "LOCK r mode=shared"))
+            doomed, ("LOCK m note=inventory", "LOCK r mode=shared"))
         waiter, waiting, _ = self.session(doomed)
         self.waits(waiter, "LOCK m")
         behind = self.connect(other)
@@ -364,6 +364,8 @@ class MoveTest(KindsCase):
         heir.ok(f"HELLO keep=30s resume={session} gen=2")
         heir.ok(f"CLAIM m fence={fence}", fence=fence, count=1)
         heir.ok(f"CLAIM r fence={shared}")
+        self.assertEqual([item.pairs.get("note") for item
+                          in heir.ok("HELD").items], ["inventory", None])
         heir.err("LOCK r", "CONFLICT")
         heir.err(f"CLAIM nothing fence={fence}", "LOST")
         next_one.ok(f"HELLO keep=30s resume={waiting} gen=2")

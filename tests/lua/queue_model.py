@@ -470,7 +470,8 @@ class Lock:
     def kind(self, ticket):
         """What is told of a ticket that was taken over."""
         self.seen["shared"] += ticket.granted and ticket.mode == SHARED
-        return ticket.mode, ticket.permits, self.limit, ticket.delay
+        return (ticket.mode, ticket.permits, self.limit, ticket.delay,
+                ticket.words)
 
     def speak(self, ticket, call):
         """A holder says that it is there."""

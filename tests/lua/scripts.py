@@ -56,7 +56,7 @@ Result = collections.namedtuple(
     "Result", "status handed place arrival fence ttl again ahead grants more "
     "about", defaults=(False, None))
 About = collections.namedtuple("About", "typical age words")
-Kind = collections.namedtuple("Kind", "mode permits limit delay")
+Kind = collections.namedtuple("Kind", "mode permits limit delay words")
 
 
 def source(name, folder=LUA):
@@ -190,7 +190,8 @@ class Reply:
             at += GRANT.size * grants
             told = None
             if about and (status == OK or number in kinds):
-                told = Kind(*KIND.unpack(data[at:at + about]))
+                words = data[at + KIND.size:at + about]
+                told = Kind(*KIND.unpack_from(data, at), unpack_words(words))
             elif about:
                 words = data[at + ABOUT.size:at + about]
                 told = About(*ABOUT.unpack_from(data, at),

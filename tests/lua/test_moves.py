@@ -195,12 +195,13 @@ class Holder(Moves):
     def test_a_claim_says_what_it_holds(self):
         self.hold(who(0), mode=SHARED, delay=700)
         result = self.two.renew(KEY, again(0, 2), moves=True)
-        self.assertEqual(result.about, (SHARED, 1, 0, 700))
+        self.assertEqual(result.about, (SHARED, 1, 0, 700, ()))
         self.assertIsNone(self.two.renew(KEY, again(0, 2)).about)
         self.one.release(KEY, again(0, 2))
-        self.hold(who(0), permits=3, limit=5)
+        words = (b"till-3", b"shop", b"inventory")
+        self.hold(who(0), permits=3, limit=5, words=words)
         result = self.two.renew(KEY, again(0, 2), moves=True)
-        self.assertEqual(result.about, (0, 3, 5, 0))
+        self.assertEqual(result.about, (0, 3, 5, 0, words))
 
     def test_longer_leases_at_the_other_broker(self):
         for take in self.both():
@@ -225,7 +226,7 @@ class Holder(Moves):
         self.wait(who(1), self.two, mode=SHARED)
         result = self.two.renew(KEY, again(0, 2), moves=True, shares=True)
         self.assertEqual((result.status, result.about),
-                         (OK, (SHARED, 1, 0, 0)))
+                         (OK, (SHARED, 1, 0, 0, ())))
         self.assert_grants(result, who(1))
         self.assert_holders(again(0, 2), who(1))
 
@@ -247,20 +248,21 @@ class Waiter(Moves):
         self.wait(who(1), permits=4, limit=5, delay=700)
         result = self.two.renew(KEY, again(1, 2), moves=True, tell=True)
         self.assertEqual((result.status, result.about),
-                         (WAITING, (0, 4, 5, 700)))
+                         (WAITING, (0, 4, 5, 700, ())))
         self.assertIsNone(self.two.renew(KEY, again(1, 2)).about)
         self.pass_time(LEASE - 1)
         self.two.renew(KEY, again(1, 2))
         self.pass_time(1)
         result = self.two.renew(KEY, again(1, 3), moves=True)
-        self.assertEqual((result.status, result.about), (OK, (0, 4, 5, 700)))
+        self.assertEqual((result.status, result.about),
+                         (OK, (0, 4, 5, 700, ())))
 
     def test_that_would_share_is_told_so(self):
         self.hold(who(0))
         self.wait(who(1), mode=SHARED)
         result = self.two.renew(KEY, again(1, 2), moves=True)
         self.assertEqual((result.status, result.about),
-                         (WAITING, (SHARED, 1, 0, 0)))
+                         (WAITING, (SHARED, 1, 0, 0, ())))
 
     def test_the_hint_goes_to_the_new_broker(self):
         told = self.listen(b"broker-1", b"broker-2")
