@@ -212,6 +212,23 @@ client_hang_up(struct client *client, bool reconnects)
 }
 
 /* Ends the session in one of the ways that there are. */
+static void
+client_finish(struct client *client)
+{
+    wire_flush(client);
+    net_finish(client->world->net, client->connection, client->machine);
+    client->finishing = true;
+}
+
+/* Without a tag to spare nobody can say it. */
+static void
+client_quit(struct client *client)
+{
+    if (!wire_request(client, VERB_QUIT))
+        client_finish(client);
+    client->finishing = true;
+}
+
 void
 client_leave(struct client *client)
 {
@@ -221,14 +238,11 @@ client_leave(struct client *client)
         break;
     case 1:
         tasks_finish(client);
-        wire_request(client, VERB_QUIT);
-        client->finishing = true;
+        client_quit(client);
         break;
     default:
         tasks_finish(client);
-        wire_flush(client);
-        net_finish(client->world->net, client->connection, client->machine);
-        client->finishing = true;
+        client_finish(client);
         break;
     }
 }
@@ -713,8 +727,7 @@ fleet_event(void *arg, uint64_t data)
             client_done(client);
             continue;
         }
-        wire_request(client, VERB_QUIT);
-        client->finishing = true;
+        client_quit(client);
         wire_flush(client);
     }
 }

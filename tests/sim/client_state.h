@@ -268,7 +268,8 @@ void wire_pair(struct client *client, const char *key, uint64_t value);
 void wire_owner(struct client *client, uint32_t owner);
 void wire_end(struct client *client);
 void wire_flush(struct client *client);
-void wire_request(struct client *client, enum verb verb);
+/* False where too many are under way. */
+bool wire_request(struct client *client, enum verb verb);
 void wire_mistake(struct client *client);
 
 /* A line of the trace that is no part of its hash. */

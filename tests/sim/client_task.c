@@ -352,7 +352,7 @@ client_fidget(struct client *client)
 {
     switch (world_below(client->world, 32)) {
     case 0:
-        wire_request(client, VERB_PING);
+        (void)wire_request(client, VERB_PING);
         break;
     case 5:
         send_unclaimed(client);
@@ -361,7 +361,7 @@ client_fidget(struct client *client)
         watches_fidget(client);
         break;
     case 1:
-        wire_request(client, VERB_HELD);
+        (void)wire_request(client, VERB_HELD);
         break;
     case 2:
         send_show(client);

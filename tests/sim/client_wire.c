@@ -224,11 +224,13 @@ wire_flush(struct client *client)
 }
 
 /* One that needs nothing but its verb. */
-void
+bool
 wire_request(struct client *client, enum verb verb)
 {
-    if (wire_begin(client, verb, NULL) != NULL)
-        wire_end(client);
+    if (wire_begin(client, verb, NULL) == NULL)
+        return false;
+    wire_end(client);
+    return true;
 }
 
 static void
