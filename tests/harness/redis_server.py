@@ -74,38 +74,37 @@ def _option(value):
     return str(value)
 
 
-class RedisServer:
-    """One redis-server. Keeps its port and folder over restarts.
+class Started:
+    """For `with`: start() where it is not `running`, and close() at its end."""
 
-    `redis_folder` places its data (default: a temporary folder of its own).
-    """
+    def __enter__(self):
+        if self.running:
+            return self
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
 
-    program = "redis-server"
+    def __exit__(self, *_):
+        self.close()
 
-    def __init__(self, redis_folder=None, host="127.0.0.1", **config):
+
+class Server:
+    """One process with a port, which it keeps over restarts, as it does its
+    folder: `folder`, or by default a temporary one of its own."""
+
+    def __init__(self, host, folder=None):
         self.host = host
         self._port = ports.reserve(host)
-        self._bus = None
-        self._own_folder = redis_folder is None
-        self.dir = redis_folder or temp_folder()
+        self._own_folder = folder is None
+        self.dir = folder or temp_folder()
         os.makedirs(self.dir, exist_ok=True)
         self.process = None
-        self._admin = None
-        self.config = dict(DEFAULTS)
-        self.config.update({name.replace("_", "-"): _option(value)
-                            for name, value in config.items()})
-        if self.config.get("cluster-enabled") == "yes":
-            self._bus = ports.reserve(host)
-            self.config["cluster-port"] = str(self._bus.number)
-        self.id = None  # of a cluster's node, set by RedisCluster
 
     @property
     def port(self):
         return self._port.number
-
-    @property
-    def bus_port(self):
-        return self._bus.number
 
     @property
     def address(self):
@@ -118,6 +117,46 @@ class RedisServer:
     @property
     def running(self):
         return self.process is not None and self.process.running
+
+    def kill(self):
+        """SIGKILL: as when the machine goes."""
+        return self.process.kill()
+
+    def pause(self):
+        self.process.pause()
+
+    def resume(self):
+        self.process.resume()
+
+    def close(self):
+        """Ends it and gives back port and folder."""
+        if self.process is not None:
+            self.process.kill()
+        self._port.release()
+        if self._own_folder:
+            remove_folder(self.dir)
+
+
+class RedisServer(Server, Started):
+    """One redis-server; `redis_folder` places its data."""
+
+    program = "redis-server"
+
+    def __init__(self, redis_folder=None, host="127.0.0.1", **config):
+        super().__init__(host, redis_folder)
+        self._bus = None
+        self._admin = None
+        self.config = dict(DEFAULTS)
+        self.config.update({name.replace("_", "-"): _option(value)
+                            for name, value in config.items()})
+        if self.config.get("cluster-enabled") == "yes":
+            self._bus = ports.reserve(host)
+            self.config["cluster-port"] = str(self._bus.number)
+        self.id = None  # of a cluster's node, set by RedisCluster
+
+    @property
+    def bus_port(self):
+        return self._bus.number
 
     def __repr__(self):
         return f"<redis {self.address}>"
@@ -196,15 +235,8 @@ class RedisServer:
         return self.process.stop() if self.process else None
 
     def kill(self):
-        """SIGKILL: as when the machine goes."""
         self._drop_admin()
-        return self.process.kill()
-
-    def pause(self):
-        self.process.pause()
-
-    def resume(self):
-        self.process.resume()
+        return super().kill()
 
     def restart(self, kill=False):
         """Ends it (TERM or KILL) and starts it on the same port and folder."""
@@ -212,27 +244,10 @@ class RedisServer:
         return self.start()
 
     def close(self):
-        """Ends it and gives back port and folder."""
         self._drop_admin()
-        if self.process is not None:
-            self.process.kill()
-        self._port.release()
+        super().close()
         if self._bus is not None:
             self._bus.release()
-        if self._own_folder:
-            remove_folder(self.dir)
-
-    def __enter__(self):
-        if self.running:
-            return self
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *_):
-        self.close()
 
 
 def _node_rows(text):
@@ -247,7 +262,7 @@ def _node_rows(text):
                    "slots": words[8:]}
 
 
-class RedisCluster:
+class RedisCluster(Started):
     """A cluster of its own; slots are dealt out evenly.
 
     `nodes` is all servers: the masters in order, then the replicas (replica r
@@ -283,6 +298,10 @@ class RedisCluster:
     @property
     def pids(self):
         return [node.pid for node in self.nodes if node.running]
+
+    @property
+    def running(self):
+        return self.nodes[0].running
 
     def replicas_of(self, master):
         number = self.masters.index(master)
@@ -357,18 +376,6 @@ class RedisCluster:
         for node in self.nodes:
             with contextlib.suppress(Exception):
                 node.close()
-
-    def __enter__(self):
-        if self.nodes[0].running:
-            return self
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *_):
-        self.close()
 
     # questions and orders
 

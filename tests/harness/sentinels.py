@@ -9,32 +9,20 @@
 import contextlib
 import os
 
-from . import ports
-from .processes import Process, remove_folder, temp_folder, wait_until
-from .redis_server import RedisServer
+from .processes import Process, wait_until
+from .redis_server import RedisServer, Server, Started
 from .resp import RedisConnection, RedisError
 
 MASTER = "mymaster"
 
 
-class Sentinel:
-    """One Sentinel. Keeps its port, folder and id over restarts."""
+class Sentinel(Server):
+    """One Sentinel; over restarts it keeps its id as well."""
 
     def __init__(self, host="127.0.0.1", password=None):
-        self.host = host
+        super().__init__(host)
         self.password = password
-        self._port = ports.reserve(host)
-        self.dir = temp_folder()
         self.path = os.path.join(self.dir, "sentinel.conf")
-        self.process = None
-
-    @property
-    def port(self):
-        return self._port.number
-
-    @property
-    def address(self):
-        return f"{self.host}:{self.port}"
 
     def configure(self, lines):
         """Once: a Sentinel writes what it learns into the same file."""
@@ -70,23 +58,8 @@ class Sentinel:
         address = self.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
         return address and f"{address[0].decode()}:{address[1].decode()}"
 
-    def kill(self):
-        self.process.kill()
 
-    def pause(self):
-        self.process.pause()
-
-    def resume(self):
-        self.process.resume()
-
-    def close(self):
-        if self.process is not None:
-            self.process.kill()
-        self._port.release()
-        remove_folder(self.dir)
-
-
-class Sentinels:
+class Sentinels(Started):
     """`count` of them, a master and `replicas`; `down_ms` of silence is a
     failure. `servers` has all Redis servers; which is the master may change."""
 
@@ -107,6 +80,10 @@ class Sentinels:
     @property
     def pids(self):
         return [server.pid for server in self.servers if server.running]
+
+    @property
+    def running(self):
+        return any(sentinel.running for sentinel in self.sentinels)
 
     @property
     def master(self):
@@ -182,13 +159,3 @@ class Sentinels:
             sentinel.close()
         for server in self.servers:
             server.close()
-
-    def __enter__(self):
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *_):
-        self.close()

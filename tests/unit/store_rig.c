@@ -54,6 +54,13 @@ srig_create(enum store_topology topology, unsigned nodes)
     return rig;
 }
 
+void
+srig_credentials(struct srig *rig)
+{
+    memcpy(rig->settings.username, "me", 3);
+    memcpy(rig->settings.password, "secret", 7);
+}
+
 /* Takes wishes and what is done. */
 static void
 take(struct srig *rig)
@@ -153,6 +160,30 @@ srig_op(struct srig *rig, enum op_kind kind, uint16_t slot)
     return op;
 }
 
+struct op *
+srig_ops(struct srig *rig, enum op_kind kind, uint16_t slot, unsigned count)
+{
+    struct op *ops = &rig->ops[rig->op_count];
+
+    for (unsigned i = 0; i < count; i++)
+        (void)srig_op(rig, kind, slot);
+    return ops;
+}
+
+struct op *
+srig_in_flight(struct srig *rig, uint32_t link, unsigned count)
+{
+    struct op *ops = srig_ops(rig, OP_ACQUIRE, 0, count);
+
+    ck_assert_uint_ge(count, 8);
+    srig_turn(rig);
+    ck_assert_uint_eq(store_in_flight(rig->store), 2);
+    srig_expect(rig, link, "EVALSHA 4");
+    srig_expect(rig, link, "EVALSHA 4");
+    srig_expect(rig, link, "");
+    return ops;
+}
+
 bool
 srig_done(const struct srig *rig, const struct op *op)
 {
@@ -164,6 +195,14 @@ srig_status(const struct srig *rig, const struct op *op, enum op_status status)
 {
     ck_assert_msg(srig_done(rig, op), "it was not given back");
     ck_assert_int_eq(op->result.status, status);
+}
+
+void
+srig_statuses(const struct srig *rig, const struct op *ops, unsigned first,
+    unsigned end, enum op_status status)
+{
+    for (unsigned i = first; i < end; i++)
+        srig_status(rig, &ops[i], status);
 }
 
 /* A number up to CR LF; NULL: there is none. */
@@ -222,6 +261,12 @@ srig_next(struct srig *rig, uint32_t link)
 }
 
 void
+srig_expect(struct srig *rig, uint32_t link, const char *command)
+{
+    ck_assert_str_eq(srig_next(rig, link), command);
+}
+
+void
 srig_reply(struct srig *rig, uint32_t link, const struct resp *reply)
 {
     store_reply(rig->store, (struct store_link){link, rig->links[link].serial},
@@ -230,10 +275,31 @@ srig_reply(struct srig *rig, uint32_t link, const struct resp *reply)
 }
 
 void
+srig_reply_array(
+    struct srig *rig, uint32_t link, const struct resp *items, unsigned count)
+{
+    srig_reply(rig, link,
+        &(struct resp){.type = RESP_ARRAY, .item = items, .count = count});
+}
+
+void
 srig_error(struct srig *rig, uint32_t link, const char *error)
 {
     srig_reply(rig, link,
         &(struct resp){.type = RESP_ERROR, .text = text_from(error)});
+}
+
+void
+srig_message(
+    struct srig *rig, uint32_t link, const char *channel, struct text payload)
+{
+    const struct resp items[] = {
+        {.type = RESP_STRING, .text = TEXT("message")},
+        {.type = RESP_STRING, .text = text_from(channel)},
+        {.type = RESP_STRING, .text = payload},
+    };
+
+    srig_reply_array(rig, link, items, 3);
 }
 
 static void
@@ -262,9 +328,7 @@ answer_map(struct srig *rig, uint32_t link)
         ranges[i] =
             (struct resp){.type = RESP_ARRAY, .item = fields[i], .count = 3};
     }
-    srig_reply(rig, link,
-        &(struct resp){
-            .type = RESP_ARRAY, .item = ranges, .count = rig->map_count});
+    srig_reply_array(rig, link, ranges, rig->map_count);
 }
 
 static void
@@ -280,8 +344,7 @@ answer_time(struct srig *rig, uint32_t link)
         {.type = RESP_STRING, .text = text_make(micros, micros_len)},
     };
 
-    srig_reply(rig, link,
-        &(struct resp){.type = RESP_ARRAY, .item = items, .count = 2});
+    srig_reply_array(rig, link, items, 2);
 }
 
 static void
@@ -299,8 +362,7 @@ answer_name(struct srig *rig, uint32_t link)
         {.type = RESP_STRING, .text = text_from(name->host)},
         {.type = RESP_STRING, .text = text_from(name->port)},
     };
-    srig_reply(rig, link,
-        &(struct resp){.type = RESP_ARRAY, .item = items, .count = 2});
+    srig_reply_array(rig, link, items, 2);
 }
 
 void
@@ -329,11 +391,45 @@ srig_answer(struct srig *rig, uint32_t link)
     else if (text_equal(verb, TEXT("SENTINEL")))
         answer_name(rig, link);
     else if (text_equal(verb, TEXT("SUBSCRIBE")))
-        srig_reply(rig, link,
-            &(struct resp){.type = RESP_ARRAY, .item = subscribed, .count = 3});
+        srig_reply_array(rig, link, subscribed, 3);
     else
         srig_reply(
             rig, link, &(struct resp){.type = RESP_STATUS, .text = TEXT("OK")});
+}
+
+void
+srig_exchange(struct srig *rig, uint32_t link, const char *command)
+{
+    srig_expect(rig, link, command);
+    srig_answer(rig, link);
+}
+
+void
+srig_introduce(struct srig *rig, uint32_t link)
+{
+    srig_exchange(rig, link, "INFO");
+    srig_exchange(rig, link, "CLIENT ID");
+    srig_expect(rig, link, "TIME");
+    srig_expect(rig, link, "");
+    rig->words[0] = TEXT("TIME");
+    srig_answer(rig, link);
+}
+
+void
+srig_greet(struct srig *rig, uint32_t link)
+{
+    srig_exchange(rig, link, "AUTH me secret");
+    srig_introduce(rig, link);
+    srig_exchange(rig, link, "CLIENT SETNAME holdfastd");
+    for (int i = 0; i < SCRIPT_COUNT; i++) {
+        ck_assert(!store_ready(rig->store));
+        srig_expect(rig, link, "LOAD");
+        ck_assert(text_equal(
+            rig->words[2], text_make(scripts[i].body, scripts[i].body_len)));
+        srig_answer(rig, link);
+    }
+    srig_expect(rig, link, "");
+    ck_assert(store_ready(rig->store));
 }
 
 static char *

@@ -64,6 +64,9 @@ struct srig {
 struct srig *srig_create(enum store_topology topology, unsigned nodes);
 void srig_start(struct srig *rig);
 
+/* To Redis: "me", "secret". Before srig_start(). */
+void srig_credentials(struct srig *rig);
+
 /* Started, every link that was asked for ready. */
 struct srig *srig_single(void);
 struct srig *srig_cluster(void);
@@ -78,21 +81,50 @@ void srig_pass(struct srig *rig, uint64_t ms);
 struct op *srig_op(struct srig *rig, enum op_kind kind, uint16_t slot);
 bool srig_done(const struct srig *rig, const struct op *op);
 
+/* So many of them; a ref to the first, and the others follow it. */
+struct op *srig_ops(
+    struct srig *rig, enum op_kind kind, uint16_t slot, unsigned count);
+
+/*
+ * `count` of them, eight or more, and a turn: the first eight are on the link,
+ * in two calls that are read and not answered; the others wait. As srig_ops().
+ */
+struct op *srig_in_flight(struct srig *rig, uint32_t link, unsigned count);
+
 /* It was given back, with this. */
 void srig_status(
     const struct srig *rig, const struct op *op, enum op_status status);
+
+/* So were ops[first] to ops[end - 1]. */
+void srig_statuses(const struct srig *rig, const struct op *ops, unsigned first,
+    unsigned end, enum op_status status);
 
 /*
  * The next command on the link in short: its words, "LOAD" for a script, and
  * "EVALSHA n" for a call; empty: there is none.
  */
 const char *srig_next(struct srig *rig, uint32_t link);
+void srig_expect(struct srig *rig, uint32_t link, const char *command);
 
 void srig_reply(struct srig *rig, uint32_t link, const struct resp *reply);
+void srig_reply_array(
+    struct srig *rig, uint32_t link, const struct resp *items, unsigned count);
 void srig_error(struct srig *rig, uint32_t link, const char *error);
+
+/* What a subscriber is told. */
+void srig_message(
+    struct srig *rig, uint32_t link, const char *channel, struct text payload);
 
 /* Answers the command that was read last as a Redis does; not scripts. */
 void srig_answer(struct srig *rig, uint32_t link);
+
+/* The next command is this one, and is answered so. */
+void srig_exchange(struct srig *rig, uint32_t link, const char *command);
+
+/* The greeting up to the first command that depends on the answers: INFO,
+ * CLIENT ID, TIME. And all of it, with the password of srig_credentials(). */
+void srig_introduce(struct srig *rig, uint32_t link);
+void srig_greet(struct srig *rig, uint32_t link);
 
 /* Answers the oldest call on the link: `count` results with that status. */
 void srig_results(

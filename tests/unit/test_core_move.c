@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FOREIGN "HELLO resume=0123456789abcdef0123456789abcdef gen=2"
+
 Suite *core_move_suite(void);
 
 /* HELLO resume= of the first session, by another one. */
@@ -38,13 +40,98 @@ kept_session(struct rig *rig)
 static const char resumed[] =
     "- OK session=~ proto=1 server=~ keep_ms=10000 gen=~";
 
+/* One that has `a` with fence 5, and one that waits for it. */
+static unsigned
+holding_session(struct rig *rig)
+{
+    unsigned session = kept_session(rig);
+
+    rig_lock(rig, session, "1 LOCK a", 5);
+    return session;
+}
+
+static unsigned
+waiting_session(struct rig *rig)
+{
+    unsigned session = kept_session(rig);
+
+    rig_wait(rig, session, "1 LOCK a");
+    return session;
+}
+
+/* Its connection is lost, and another one, which is returned, takes it over. */
+static unsigned
+take_over(struct rig *rig, unsigned from, unsigned generation)
+{
+    unsigned to = rig_open(rig);
+
+    rig_event(rig, from, CORE_DROP);
+    resume(rig, from, to, generation, "", resumed);
+    return to;
+}
+
+/* One that comes from another broker, with holds and waits of which this one
+ * has not heard. */
+static unsigned
+foreign_session(struct rig *rig, bool keeps)
+{
+    unsigned session = rig_open(rig);
+
+    if (keeps) {
+        rig_say(rig, session, FOREIGN " keep=5s");
+        rig_expect(
+            rig, session, "- OK session=~ proto=1 server=~ keep_ms=5000 gen=2");
+    } else {
+        rig_say(rig, session, FOREIGN);
+        rig_expect(rig, session, "- OK session=~ proto=1 server=~ gen=2");
+    }
+    return session;
+}
+
+/* And claims `a`; the answer, after 100 ms, is that so much is left of it. */
+static unsigned
+slow_claim(struct rig *rig, bool keeps, uint32_t ttl_ms)
+{
+    unsigned session = foreign_session(rig, keeps);
+
+    rig_say(rig, session, "1 CLAIM a fence=5");
+    rig_pass(rig, 100);
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_OK,
+            .fence = 5,
+            .ttl_ms = ttl_ms,
+            .ask = {.permits = 1}});
+    return session;
+}
+
+/* The answer to a renewal: it is had, but shared. */
+static void
+finish_shared(struct rig *rig, uint64_t fence)
+{
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_OK,
+            .fence = fence,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.shared = true, .permits = 1}});
+}
+
+/* The answer: it waits there, at the place that another broker gave it. */
+static void
+finish_waiting(struct rig *rig, struct op *op, bool shared)
+{
+    rig_finish(rig, op,
+        (struct op_result){.status = OP_WAITING,
+            .arrival = 9,
+            .again_ms = 36000000,
+            .ask = {.shared = shared, .permits = 1}});
+}
+
 /* The hold outlives the connection by keep=, and no longer. */
 START_TEST(keep_over)
 {
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
+    unsigned s = holding_session(rig);
 
-    rig_lock(rig, s, "1 LOCK a", 5);
     rig_event(rig, s, CORE_DROP);
     rig_pass(rig, 9000);
     rig_no_op(rig);
@@ -92,11 +179,10 @@ END_TEST
 START_TEST(killed_away)
 {
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
+    unsigned s = holding_session(rig);
     unsigned t = rig_open(rig);
     char line[40] = "KILL ";
 
-    rig_lock(rig, s, "1 LOCK a", 5);
     rig_event(rig, s, CORE_DROP);
     rig_no_op(rig);
     rig_id(rig, s, line + 5);
@@ -112,12 +198,8 @@ END_TEST
 START_TEST(claimed)
 {
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
-    unsigned t = rig_open(rig);
+    unsigned t = take_over(rig, holding_session(rig), 2);
 
-    rig_lock(rig, s, "1 LOCK a", 5);
-    rig_event(rig, s, CORE_DROP);
-    resume(rig, s, t, 2, "", resumed);
     rig_say(rig, t, "1 UNLOCK a");
     rig_expect(rig, t, "1 ERR NOTHELD retry=0");
     rig_say(rig, t, "2 CLAIM a fence=4");
@@ -143,18 +225,11 @@ END_TEST
 START_TEST(shared_elsewhere)
 {
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
-    unsigned t = rig_open(rig);
+    unsigned s = holding_session(rig);
+    unsigned t = take_over(rig, s, 3);
 
-    rig_lock(rig, s, "1 LOCK a", 5);
-    rig_event(rig, s, CORE_DROP);
-    resume(rig, s, t, 3, "", resumed);
     rig_say(rig, t, "1 LOCK a");
-    rig_finish(rig, rig_op(rig, OP_RENEW),
-        (struct op_result){.status = OP_OK,
-            .fence = 5,
-            .ttl_ms = RIG_LEASE_MS,
-            .ask = {.shared = true, .permits = 1}});
+    finish_shared(rig, 5);
     /* It is given up for the one that is asked for. */
     rig_silent(rig, t);
     struct op *op = rig_op(rig, OP_RELEASE);
@@ -167,11 +242,7 @@ START_TEST(shared_elsewhere)
     unsigned u = rig_open(rig);
     resume(rig, s, u, 4, "", resumed);
     rig_say(rig, u, "1 CLAIM a fence=6");
-    rig_finish(rig, rig_op(rig, OP_RENEW),
-        (struct op_result){.status = OP_OK,
-            .fence = 6,
-            .ttl_ms = RIG_LEASE_MS,
-            .ask = {.shared = true, .permits = 1}});
+    finish_shared(rig, 6);
     rig_expect(rig, u, "1 OK fence=6 ttl_ms=~ count=1");
     rig_say(rig, u, "2 LOCK a");
     rig_expect(rig, u, "2 ERR CONFLICT retry=0");
@@ -195,11 +266,7 @@ START_TEST(held_as_another_kind)
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
     resume(rig, s, t, 2, "", resumed);
     rig_say(rig, t, "1 LOCK a");
-    rig_finish(rig, rig_op(rig, OP_RENEW),
-        (struct op_result){.status = OP_OK,
-            .fence = 5,
-            .ttl_ms = RIG_LEASE_MS,
-            .ask = {.shared = true, .permits = 1}});
+    finish_shared(rig, 5);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     ck_assert(!rig_op(rig, OP_ACQUIRE)->ask.shared);
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
@@ -226,11 +293,7 @@ START_TEST(claim_answers)
 
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_say(rig, s,
-            "HELLO resume=0123456789abcdef0123456789abcdef gen=2 keep=5s");
-        rig_expect(
-            rig, s, "- OK session=~ proto=1 server=~ keep_ms=5000 gen=2");
+        unsigned s = foreign_session(rig, true);
         rig_say(rig, s, "1 CLAIM a fence=5");
         rig_status(rig, rig_op(rig, OP_RENEW), table[i].status);
         rig_expect(rig, s, table[i].reply);
@@ -246,15 +309,8 @@ END_TEST
 START_TEST(claimed_too_late)
 {
     struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
+    unsigned s = slow_claim(rig, false, 60);
 
-    rig_say(rig, s, "HELLO resume=0123456789abcdef0123456789abcdef gen=2");
-    (void)rig_line(rig, s);
-    rig_say(rig, s, "1 CLAIM a fence=5");
-    rig_pass(rig, 100);
-    rig_finish(rig, rig_op(rig, OP_RENEW),
-        (struct op_result){
-            .status = OP_OK, .fence = 5, .ttl_ms = 60, .ask = {.permits = 1}});
     rig_expect(rig, s, "1 ERR LOST retry=0");
     rig_no_op(rig);
     rig_end(rig);
@@ -266,11 +322,10 @@ END_TEST
 START_TEST(resume_refused)
 {
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
+    unsigned s = holding_session(rig);
     unsigned t = rig_open(rig);
     unsigned u = rig_open(rig);
 
-    rig_lock(rig, s, "1 LOCK a", 5);
     resume(rig, s, t, 5, "", resumed);
     rig_expect(rig, s, "* BYE resumed");
     for (unsigned generation = 2; generation <= 5; generation++)
@@ -318,12 +373,11 @@ START_TEST(resume_malformed)
         {"resume=", 32, " gen=2 gen=3"},
     };
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
+    unsigned s = holding_session(rig);
     unsigned t = rig_open(rig);
     char id[33];
     char line[120];
 
-    rig_lock(rig, s, "1 LOCK a", 5);
     rig_id(rig, s, id);
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         snprintf(line, sizeof(line), "HELLO name=n %s%.*s%s", table[i].words,
@@ -355,9 +409,8 @@ START_TEST(resume_too_late)
 
     for (unsigned i = 0; i < 2 * sizeof(firsts) / sizeof(firsts[0]); i++) {
         struct rig *rig = rig_new();
-        unsigned s = kept_session(rig);
+        unsigned s = holding_session(rig);
         unsigned t = rig_open(rig);
-        rig_lock(rig, s, "1 LOCK a", 5);
         if (i % 2)
             rig_event(rig, s, CORE_DROP);
         rig_say(rig, t, firsts[i / 2]);
@@ -387,10 +440,9 @@ END_TEST
 START_TEST(resumed_in_the_midst)
 {
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
+    unsigned s = holding_session(rig);
     unsigned t = rig_open(rig);
 
-    rig_lock(rig, s, "1 LOCK a", 5);
     rig_wait(rig, s, "2 LOCK b");
     rig_say(rig, s, "3 SHOW c");
     rig_say(rig, s, "4 UNLOCK a");
@@ -454,12 +506,8 @@ END_TEST
 START_TEST(claimed_at_the_last_moment)
 {
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
-    unsigned t = rig_open(rig);
+    unsigned t = take_over(rig, holding_session(rig), 2);
 
-    rig_lock(rig, s, "1 LOCK a", 5);
-    rig_event(rig, s, CORE_DROP);
-    resume(rig, s, t, 2, "", resumed);
     rig_pass(rig, 8900);
     rig_say(rig, t, "1 CLAIM a fence=5");
     struct op *op = rig_op(rig, OP_RENEW);
@@ -499,12 +547,8 @@ END_TEST
 START_TEST(claims_of_other_fences)
 {
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
-    unsigned t = rig_open(rig);
+    unsigned t = take_over(rig, holding_session(rig), 3);
 
-    rig_lock(rig, s, "1 LOCK a", 5);
-    rig_event(rig, s, CORE_DROP);
-    resume(rig, s, t, 3, "", resumed);
     /* The second connection, at another broker, has had it anew. */
     rig_say(rig, t, "2 CLAIM a fence=9 count=2");
     struct op *op = rig_op(rig, OP_RENEW);
@@ -551,11 +595,7 @@ START_TEST(old_answer_to_a_wait)
     rig_granted(rig, old, 7);
     rig_silent(rig, t);
     /* And what stands there is another broker's, of another kind. */
-    rig_finish(rig, op,
-        (struct op_result){.status = OP_WAITING,
-            .arrival = 9,
-            .again_ms = 36000000,
-            .ask = {.shared = true, .permits = 1}});
+    finish_waiting(rig, op, true);
     rig_granted(rig, rig_op(rig, OP_RENEW), 8);
     rig_expect(rig, t, "1 OK fence=8 ttl_ms=~ count=1");
     rig_no_op(rig);
@@ -581,11 +621,7 @@ START_TEST(lost_answer_to_nobody)
         struct op *op = rig_op(rig, OP_RENEW);
         ck_assert(op->moves && op->generation == 1 && op->fence == 0);
         if (how == 0) {
-            rig_finish(rig, op,
-                (struct op_result){.status = OP_WAITING,
-                    .arrival = 9,
-                    .again_ms = 36000000,
-                    .ask = {.permits = 1}});
+            finish_waiting(rig, op, false);
             ck_assert_uint_eq(rig_count(rig, COUNTER_waits_begun), 1);
             resume(rig, s, t, 2, "", resumed);
             rig_say(rig, t, "1 LOCK a");
@@ -623,10 +659,8 @@ END_TEST
 START_TEST(impatient_in_its_place)
 {
     struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
+    unsigned s = foreign_session(rig, false);
 
-    rig_say(rig, s, "HELLO resume=0123456789abcdef0123456789abcdef gen=2");
-    (void)rig_line(rig, s);
     rig_say(rig, s, "1 LOCK a wait=0");
     ck_assert(rig_op(rig, OP_ACQUIRE)->moves);
     rig_queued(rig, rig_op(rig, OP_ACQUIRE));
@@ -695,12 +729,8 @@ END_TEST
 START_TEST(wait_put_again_with_progress)
 {
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
-    unsigned t = rig_open(rig);
+    unsigned t = take_over(rig, waiting_session(rig), 2);
 
-    rig_wait(rig, s, "1 LOCK a");
-    rig_event(rig, s, CORE_DROP);
-    resume(rig, s, t, 2, "", resumed);
     rig_say(rig, t, "1 LOCK a progress=1");
     ck_assert(!rig_op(rig, OP_RENEW)->tell); /* it asks what stands there */
     rig_finish(rig, rig_op(rig, OP_RENEW),
@@ -726,12 +756,8 @@ END_TEST
 START_TEST(wait_put_again_otherwise)
 {
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
-    unsigned t = rig_open(rig);
+    unsigned t = take_over(rig, waiting_session(rig), 2);
 
-    rig_wait(rig, s, "1 LOCK a");
-    rig_event(rig, s, CORE_DROP);
-    resume(rig, s, t, 2, "", resumed);
     rig_say(rig, t, "1 LOCK a mode=shared");
     /* Perhaps it was its turn meanwhile: that is asked first. */
     rig_status(rig, rig_op(rig, OP_RENEW), OP_WAITING);
@@ -749,12 +775,8 @@ END_TEST
 START_TEST(put_again_with_lease)
 {
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
-    unsigned t = rig_open(rig);
+    unsigned t = take_over(rig, holding_session(rig), 2);
 
-    rig_lock(rig, s, "1 LOCK a", 5);
-    rig_event(rig, s, CORE_DROP);
-    resume(rig, s, t, 2, "", resumed);
     rig_say(rig, t, "1 LOCK a lease=900");
     rig_granted(rig, rig_op(rig, OP_RENEW), 5);
     rig_expect(rig, t, "1 OK fence=5 ttl_ms=889 count=1");
@@ -776,16 +798,8 @@ END_TEST
 START_TEST(claimed_hold_lapses)
 {
     struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
+    unsigned s = slow_claim(rig, true, 600);
 
-    rig_say(
-        rig, s, "HELLO resume=0123456789abcdef0123456789abcdef gen=2 keep=5s");
-    (void)rig_line(rig, s);
-    rig_say(rig, s, "1 CLAIM a fence=5");
-    rig_pass(rig, 100);
-    rig_finish(rig, rig_op(rig, OP_RENEW),
-        (struct op_result){
-            .status = OP_OK, .fence = 5, .ttl_ms = 600, .ask = {.permits = 1}});
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=492 count=1");
     rig_pass(rig, 493);
     rig_expect(rig, s, "* JEOPARDY a ttl_ms=~");
@@ -830,10 +844,9 @@ END_TEST
 START_TEST(drained)
 {
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
+    unsigned s = holding_session(rig);
     unsigned t = rig_open(rig);
 
-    rig_lock(rig, s, "1 LOCK a", 5);
     rig_wait(rig, s, "2 LOCK b");
     rig_say(rig, t, "1 DRAIN");
     rig_expect(rig, t, "1 OK");

@@ -9,44 +9,17 @@
 
 Suite *store_link_suite(void);
 
-static void
-expect(struct srig *rig, uint32_t link, const char *command)
-{
-    ck_assert_str_eq(srig_next(rig, link), command);
-}
-
 START_TEST(greeting)
 {
     struct srig *rig = srig_create(STORE_SINGLE, 1);
 
-    memcpy(rig->settings.password, "secret", 7);
-    memcpy(rig->settings.username, "me", 3);
+    srig_credentials(rig);
     srig_start(rig);
     ck_assert(rig->links[0].connecting);
     ck_assert_str_eq(rig->links[0].host, "10.0.0.1");
     ck_assert_uint_eq(rig->links[0].port, 7000);
     srig_connect(rig, 0);
-    expect(rig, 0, "AUTH me secret");
-    srig_answer(rig, 0);
-    expect(rig, 0, "INFO");
-    srig_answer(rig, 0);
-    expect(rig, 0, "CLIENT ID");
-    srig_answer(rig, 0);
-    expect(rig, 0, "TIME");
-    expect(rig, 0, "");
-    rig->words[0] = TEXT("TIME");
-    srig_answer(rig, 0);
-    expect(rig, 0, "CLIENT SETNAME holdfastd");
-    srig_answer(rig, 0);
-    for (int i = 0; i < SCRIPT_COUNT; i++) {
-        ck_assert(!store_ready(rig->store));
-        expect(rig, 0, "LOAD");
-        ck_assert(text_equal(
-            rig->words[2], text_make(scripts[i].body, scripts[i].body_len)));
-        srig_answer(rig, 0);
-    }
-    expect(rig, 0, "");
-    ck_assert(store_ready(rig->store));
+    srig_greet(rig, 0);
     /* Then, and only then, the one for hints. */
     ck_assert(!rig->links[LINK_SUBSCRIBER].connecting);
     srig_turn(rig);
@@ -71,7 +44,7 @@ START_TEST(greeting_refused)
     for (unsigned i = 0; i < 3; i++) {
         ck_assert_uint_eq(rig->links[0].connects, i + 1);
         srig_connect(rig, 0);
-        expect(rig, 0, "AUTH secret");
+        srig_expect(rig, 0, "AUTH secret");
         srig_error(rig, 0, errors[i]);
         srig_turn(rig);
         ck_assert_uint_eq(rig->links[0].closes, i + 1);
@@ -103,8 +76,7 @@ START_TEST(unfit_server)
     rig->info = unfit[_i];
     srig_start(rig);
     srig_connect(rig, 0);
-    expect(rig, 0, "INFO");
-    srig_answer(rig, 0);
+    srig_exchange(rig, 0, "INFO");
     ck_assert_uint_eq(rig->links[0].closes, 1);
     ck_assert(!store_ready(rig->store));
     srig_end(rig);
@@ -119,16 +91,15 @@ START_TEST(greeting_of_garbage)
 
     srig_start(rig);
     srig_connect(rig, 0);
-    expect(rig, 0, "INFO");
+    srig_expect(rig, 0, "INFO");
     srig_reply(rig, 0, &(struct resp){.type = RESP_INTEGER});
     ck_assert_uint_eq(rig->links[0].closes, 1);
     srig_pass(rig, 2000);
     srig_connect(rig, 0);
-    expect(rig, 0, "INFO");
-    srig_answer(rig, 0);
-    expect(rig, 0, "CLIENT ID");
+    srig_exchange(rig, 0, "INFO");
+    srig_expect(rig, 0, "CLIENT ID");
     srig_error(rig, 0, "-ERR no");
-    expect(rig, 0, "TIME");
+    srig_expect(rig, 0, "TIME");
     srig_reply(rig, 0, &(struct resp){.type = RESP_NIL});
     srig_serve(rig, 0);
     ck_assert(store_ready(rig->store));
@@ -193,26 +164,18 @@ END_TEST
 START_TEST(link_lost_with_operations)
 {
     struct srig *rig = srig_single();
-    struct op *ops[12];
+    struct op *ops = srig_in_flight(rig, 0, 12);
 
-    for (int i = 0; i < 12; i++)
-        ops[i] = srig_op(rig, OP_ACQUIRE, 1);
-    srig_turn(rig);
-    ck_assert_uint_eq(store_in_flight(rig->store), 2);
-    expect(rig, 0, "EVALSHA 4");
-    expect(rig, 0, "EVALSHA 4");
-    expect(rig, 0, "");
     srig_lose(rig, 0);
-    for (int i = 0; i < 8; i++)
-        srig_status(rig, ops[i], OP_UNKNOWN);
+    srig_statuses(rig, ops, 0, 8, OP_UNKNOWN);
     ck_assert_uint_eq(rig->done_count, 8);
     srig_pass(rig, 100);
     srig_connect(rig, 0);
     srig_serve(rig, 0);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 4");
+    srig_expect(rig, 0, "EVALSHA 4");
     srig_results(rig, 0, 4, RECORD_OK);
-    srig_status(rig, ops[11], OP_OK);
+    srig_statuses(rig, ops, 8, 12, OP_OK);
     srig_end(rig);
 }
 
@@ -250,7 +213,7 @@ START_TEST(command_timeout)
     struct op *op = srig_op(rig, OP_RENEW, 1);
 
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_pass(rig, 1999);
     ck_assert(!srig_done(rig, op));
     srig_pass(rig, 2);
@@ -275,25 +238,18 @@ START_TEST(predecessor_killed)
     srig_pass(rig, 100);
     /* It is lost itself before it has killed: the next one has to. */
     srig_connect(rig, 0);
-    for (int i = 0; i < 3; i++) {
-        (void)srig_next(rig, 0);
-        srig_answer(rig, 0);
-    }
-    expect(rig, 0, kill);
+    srig_introduce(rig, 0);
+    srig_expect(rig, 0, kill);
     srig_lose(rig, 0);
     srig_pass(rig, 2000);
     srig_connect(rig, 0);
-    for (int i = 0; i < 3; i++) {
-        (void)srig_next(rig, 0);
-        srig_answer(rig, 0);
-    }
-    expect(rig, 0, kill);
+    srig_introduce(rig, 0);
+    srig_expect(rig, 0, kill);
     srig_error(rig, 0, "-ERR No such client");
-    expect(rig, 0, "CLIENT SETNAME holdfastd");
-    srig_answer(rig, 0);
+    srig_exchange(rig, 0, "CLIENT SETNAME holdfastd");
     srig_serve(rig, 0);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
     srig_end(rig);
@@ -309,11 +265,8 @@ START_TEST(predecessor_of_another_run)
     srig_pass(rig, 100);
     rig->info = "redis_version:7.2.0\r\nrun_id:other\r\ncluster_enabled:0\r\n";
     srig_connect(rig, 0);
-    for (int i = 0; i < 3; i++) {
-        (void)srig_next(rig, 0);
-        srig_answer(rig, 0);
-    }
-    expect(rig, 0, "CLIENT SETNAME holdfastd");
+    srig_introduce(rig, 0);
+    srig_expect(rig, 0, "CLIENT SETNAME holdfastd");
     srig_end(rig);
 }
 
@@ -325,12 +278,11 @@ START_TEST(pings_when_idle)
 
     (void)srig_next(rig, 0);
     srig_pass(rig, 3001);
-    expect(rig, 0, "TIME");
-    srig_answer(rig, 0);
-    expect(rig, 0, "");
+    srig_exchange(rig, 0, "TIME");
+    srig_expect(rig, 0, "");
     srig_pass(rig, 3000);
-    expect(rig, 0, "TIME");
-    expect(rig, 0, "");
+    srig_expect(rig, 0, "TIME");
+    srig_expect(rig, 0, "");
     srig_pass(rig, 2001);
     ck_assert_uint_eq(rig->links[0].closes, 1);
     srig_end(rig);
@@ -346,7 +298,7 @@ expected_time(struct srig *rig)
 
     srig_op(rig, OP_ACQUIRE, 0);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     memcpy(&expected, rig->words[4].at + 28, sizeof(expected));
     srig_results(rig, 0, 1, RECORD_OK);
     return expected;
@@ -363,9 +315,8 @@ START_TEST(clock_steps_while_idle)
 
     (void)srig_next(rig, 0);
     srig_pass(rig, 3001);
-    expect(rig, 0, "TIME");
-    srig_reply(
-        rig, 0, &(struct resp){.type = RESP_ARRAY, .item = time, .count = 2});
+    srig_expect(rig, 0, "TIME");
+    srig_reply_array(rig, 0, time, 2);
     ck_assert_double_eq(expected_time(rig), 1600000000000007.0);
     srig_end(rig);
 }
@@ -387,14 +338,8 @@ END_TEST
 static void
 publish(struct srig *rig, const char *payload, size_t len)
 {
-    struct resp items[] = {
-        {.type = RESP_STRING, .text = TEXT("message")},
-        {.type = RESP_STRING, .text = TEXT("holdfast/broker/broker-1")},
-        {.type = RESP_STRING, .text = text_make(payload, len)},
-    };
-
-    srig_reply(rig, LINK_SUBSCRIBER,
-        &(struct resp){.type = RESP_ARRAY, .item = items, .count = 3});
+    srig_message(rig, LINK_SUBSCRIBER, "holdfast/broker/broker-1",
+        text_make(payload, len));
 }
 
 START_TEST(hints)
@@ -514,7 +459,7 @@ START_TEST(subscribe_refused)
     if (_i == 1) {
         srig_answer(rig, LINK_SUBSCRIBER);
         ck_assert(!store_take_unheard(rig->store));
-        expect(rig, LINK_SUBSCRIBER, "SUBSCRIBE holdfast/broker/broker-1");
+        srig_expect(rig, LINK_SUBSCRIBER, "SUBSCRIBE holdfast/broker/broker-1");
     }
     srig_error(rig, LINK_SUBSCRIBER, "-NOPERM no");
     ck_assert_uint_eq(rig->links[LINK_SUBSCRIBER].closes, 1);

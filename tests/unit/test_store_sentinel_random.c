@@ -1,0 +1,217 @@
+/*
+ * Tests of daemon/store/sentinel.c under random faults: each operation is given
+ * back exactly once, and calls go only to the one whom a majority has named in
+ * the last two seconds.
+ */
+#include "tests/unit/seed.h"
+#include "tests/unit/sentinel_rig.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define EVENTS 40000
+
+Suite *store_sentinel_random_suite(void);
+
+/* What each Sentinel has said, as the test has seen it. */
+struct witness {
+    struct srig *rig;
+    struct random random;
+    uint64_t asked_us[3]; /* 0: it has no question */
+    uint64_t sent_us[3];  /* of the question of the last answer */
+    uint16_t port[3];     /* that it names; 0: none */
+    uint32_t calls[LINK_COUNT];
+};
+
+static uint16_t
+port_of(const struct srig_name *named)
+{
+    uint64_t port = 0;
+
+    if (named->host != NULL)
+        (void)text_to_u64(text_from(named->port), UINT16_MAX, &port);
+    return (uint16_t)port;
+}
+
+/* Questions are sent in turns, and as the first thing on a connection. */
+static void
+note_questions(struct witness *witness)
+{
+    for (uint32_t i = 0; i < 3; i++) {
+        struct buffer *out = store_link_output(witness->rig->store, i);
+        if (!witness->rig->links[i].open)
+            witness->asked_us[i] = 0;
+        else if (buffer_len(out) > 0 && witness->asked_us[i] == 0)
+            witness->asked_us[i] = witness->rig->now_us;
+    }
+}
+
+/* No call but to the one whom a majority has named in the last two seconds. */
+static void
+judge_calls(struct witness *witness)
+{
+    const struct srig *rig = witness->rig;
+
+    for (uint32_t i = 3; i < LINK_SUBSCRIBER; i++) {
+        uint32_t calls = rig->store->links[i].batch_count;
+        unsigned votes = 0;
+        for (int at = 0; at < 3; at++)
+            votes += witness->port[at] == rig->links[i].port &&
+                     witness->sent_us[at] + TRUST_MS * 1000 > rig->now_us;
+        ck_assert_msg(calls <= witness->calls[i] || votes >= 2,
+            "a call to port %u, which %u name", rig->links[i].port, votes);
+    }
+}
+
+static void
+turn_judged(struct witness *witness)
+{
+    for (uint32_t i = 0; i < LINK_COUNT; i++)
+        witness->calls[i] = witness->rig->store->links[i].batch_count;
+    srig_turn(witness->rig);
+    judge_calls(witness);
+    note_questions(witness);
+}
+
+/* Refusals that are put again at once, wherever, have a test of their own. */
+static void
+random_reply(struct witness *witness, uint32_t link)
+{
+    static const char *const errors[] = {
+        "READONLY x", "LOADING x", "OOM x", "NOPERM x"};
+    struct srig *rig = witness->rig;
+
+    if (random_below(&witness->random, 100) < 2)
+        srig_error(rig, link, errors[random_below(&witness->random, 4)]);
+    else
+        srig_results(rig, link, (rig->word_count - 4) / 2,
+            (enum record_status)random_below(
+                &witness->random, RECORD_FULL + 1));
+}
+
+static void
+random_answer(struct witness *witness, uint32_t link)
+{
+    struct srig *rig = witness->rig;
+
+    if (text_equal(rig->words[0], TEXT("EVALSHA"))) {
+        random_reply(witness, link);
+    } else if (random_below(&witness->random, 300) == 0) {
+        srig_error(rig, link, "ERR no");
+    } else {
+        if (link < 3) {
+            witness->sent_us[link] = witness->asked_us[link];
+            witness->port[link] = port_of(&rig->names[link]);
+        }
+        srig_answer(rig, link);
+    }
+    if (link < 3)
+        witness->asked_us[link] = 0;
+}
+
+static void
+random_link(struct witness *witness, uint32_t link)
+{
+    struct srig *rig = witness->rig;
+    struct random *random = &witness->random;
+
+    if (rig->links[link].connecting) {
+        if (random_below(random, 5) == 0)
+            srig_lose(rig, link);
+        else
+            srig_connect(rig, link);
+        note_questions(witness);
+        return;
+    }
+    if (rig->links[link].open && random_below(random, 300) == 0)
+        srig_lose(rig, link);
+    if (link == LINK_SWITCHES && rig->links[link].open &&
+        random_below(random, 10) == 0)
+        sen_switched(rig);
+    unsigned some = (unsigned)random_below(random, 8);
+    while (
+        rig->links[link].open && some-- > 0 && srig_next(rig, link)[0] != '\0')
+        random_answer(witness, link);
+    note_questions(witness);
+}
+
+/* Sentinels change their minds, one after the other or alone. */
+static void
+random_names(struct witness *witness)
+{
+    static const char *const ports[] = {"7000", "7001", "7002", "7003"};
+    struct random *random = &witness->random;
+
+    if (random_below(random, 400) == 0)
+        sen_name_all(witness->rig, ports[random_below(random, 4)]);
+    if (random_below(random, 100) == 0)
+        sen_name(witness->rig, (unsigned)random_below(random, 3),
+            random_below(random, 4) == 0 ? NULL
+                                         : ports[random_below(random, 4)]);
+}
+
+static uint64_t
+random_op(struct witness *witness)
+{
+    struct srig *rig = witness->rig;
+    struct random *random = &witness->random;
+
+    if (rig->op_count == SRIG_OPS || random_below(random, 2) == 0)
+        return 0;
+    struct op *op =
+        srig_op(rig, random_below(random, 2) == 0 ? OP_ACQUIRE : OP_RELEASE, 0);
+    if (random_below(random, 3) == 0)
+        op->give_up_us = rig->now_us + random_below(random, 100000);
+    return 1;
+}
+
+START_TEST(faults)
+{
+    static struct witness witness;
+    struct srig *rig = srig_create(STORE_SENTINEL, 3);
+    uint64_t submitted = 0;
+    uint64_t returned = 0;
+
+    witness = (struct witness){.rig = rig};
+    seed_random(&witness.random, "store_sentinel_random");
+    srig_start(rig);
+    for (unsigned i = 0; i < EVENTS; i++) {
+        if (rig->op_count == SRIG_OPS && rig->done_count == SRIG_OPS) {
+            returned += rig->done_count;
+            rig->op_count = rig->done_count = 0;
+            memset(rig->done, 0, sizeof(rig->done));
+        }
+        submitted += random_op(&witness);
+        uint32_t link = (uint32_t)random_below(&witness.random, 12);
+        random_link(&witness, link < 10 ? link : LINK_SUBSCRIBER + link - 10);
+        random_names(&witness);
+        rig->now_us += random_below(&witness.random, 20000);
+        turn_judged(&witness);
+    }
+    /* All is well again, and so is what comes then. */
+    sen_name_all(rig, "7000");
+    sen_run(rig, 4000);
+    ck_assert(store_ready(rig->store));
+    sen_run(rig, 6000);
+    returned += rig->done_count;
+    printf("store_sentinel_random: %" PRIu64 " operations\n", submitted);
+    ck_assert_uint_eq(returned, submitted);
+    ck_assert_uint_gt(submitted, EVENTS / 20);
+    ck_assert_uint_gt(srig_count(rig, COUNTER_redis_calls), EVENTS / 100);
+    srig_end(rig);
+}
+
+END_TEST
+
+Suite *
+store_sentinel_random_suite(void)
+{
+    Suite *suite = suite_create("store_sentinel_random");
+    TCase *tests = tcase_create("store_sentinel_random");
+
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, faults);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
