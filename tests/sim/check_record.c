@@ -414,6 +414,8 @@ check_conflicts(
 {
     const struct subject *subject = subject_of(check, lock);
 
+    if (subject->version.damaged)
+        return true; /* its counts may have somebody who is not there */
     if (subject->version.live > 0 && subject->version.limit != limit)
         return true;
     for (uint32_t i = 0; i < LIMIT_KEPT; i++)
