@@ -133,6 +133,7 @@ class TerminalTest(CommandCase):
         self.type("\x1a")
         self.expect("stopped True")
         self.type("fg\n")
+        self.expect("going")  # or the two write across one another
         self.type("hello\n")
         self.expect("got hello")
         self.expect("ended 0 True")
