@@ -216,14 +216,14 @@ op_again(struct store *store, struct op *op, uint16_t node, uint64_t now_us,
     count(store->counters, COUNTER_redis_retries);
     if (++op->attempts > RETRIES_AT_ONCE && delay_us == 0)
         delay_us = RETRY_US;
-    if (delay_us == 0 && store->settings.topology == STORE_SENTINEL &&
-        node != store->master)
-        op_route(store, op, now_us); /* nothing more is for that one */
-    else if (delay_us == 0)
-        op_enqueue(store, op, node, now_us, true);
-    else {
+    if (delay_us > 0) {
         op->attempts = 1; /* after a pause redirects are followed again */
         op_park(store, op, now_us + store_jitter(store, delay_us));
+    } else if (store->settings.topology == STORE_SENTINEL &&
+               node != store->master) {
+        op_route(store, op, now_us); /* nothing more is for that one */
+    } else {
+        op_enqueue(store, op, node, now_us, true);
     }
 }
 

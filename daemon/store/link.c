@@ -85,8 +85,8 @@ call_free(struct store *store, struct link *link, struct call *call)
     slab_free(&store->calls, call);
 }
 
-/* Sends a command of a few literal words. */
-static struct call *
+/* Sends a command of a few words; NULL where there is no room for it. */
+struct call *
 link_send(struct store *store, struct link *link, enum call_kind kind,
     uint64_t now_us, const struct text *words, size_t n)
 {
@@ -614,6 +614,13 @@ link_host(const struct store *store, const struct link *link)
     return link->node;
 }
 
+/* Whether it asks a Sentinel who the master is. */
+static bool
+link_polls(const struct store *store, const struct link *link)
+{
+    return sentinel_is(store, link) && link->index != LINK_SWITCHES;
+}
+
 void
 link_tick(struct store *store, struct link *link, uint64_t now_us)
 {
@@ -639,8 +646,7 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
         }
         return;
     }
-    if (link->state == LINK_READY && sentinel_is(store, link) &&
-        link->index != LINK_SWITCHES) {
+    if (link->state == LINK_READY && link_polls(store, link)) {
         sentinel_link_tick(store, link, now_us);
         return;
     }
@@ -668,9 +674,8 @@ link_next_us(const struct store *store, const struct link *link)
         break;
     }
     if (list_empty(&link->calls))
-        return sentinel_is(store, link) && link->index != LINK_SWITCHES
-                   ? sentinel_ask_due_us(store, link)
-                   : link->spoke_us + PING_AFTER_US;
+        return link_polls(store, link) ? sentinel_ask_due_us(store, link)
+                                       : link->spoke_us + PING_AFTER_US;
     const struct call *oldest =
         container_of(link->calls.next, struct call, link);
     return oldest->sent_us + store->settings.command_timeout_us;

@@ -42,21 +42,19 @@ sentinel_ask(struct store *store, struct link *link, uint64_t now_us)
         TEXT("GET-MASTER-ADDR-BY-NAME"),
         text_from(store->settings.sentinel_master)};
 
-    if (resp_command(&link->out, words, 3))
-        link_call(store, link, CALL_MASTER, now_us);
+    link_send(store, link, CALL_MASTER, now_us, words, 3);
 }
 
 /* After AUTH; the answer makes the link ready. */
 void
 sentinel_greet(struct store *store, struct link *link, uint64_t now_us)
 {
-    static const struct text words[] = {
-        {"SUBSCRIBE", 9}, {"+switch-master", 14}};
+    const struct text words[] = {TEXT("SUBSCRIBE"), TEXT("+switch-master")};
 
-    if (link->index != LINK_SWITCHES)
+    if (link->index == LINK_SWITCHES)
+        link_send(store, link, CALL_SUBSCRIBE, now_us, words, 2);
+    else
         sentinel_ask(store, link, now_us);
-    else if (resp_command(&link->out, words, 2))
-        link_call(store, link, CALL_SUBSCRIBE, now_us);
 }
 
 uint64_t

@@ -164,6 +164,8 @@ void link_reply(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply);
 struct call *link_call(struct store *store, struct link *link,
     enum call_kind kind, uint64_t now_us);
+struct call *link_send(struct store *store, struct link *link,
+    enum call_kind kind, uint64_t now_us, const struct text *words, size_t n);
 void link_load_scripts(struct store *store, struct link *link, uint64_t now_us);
 const char *link_name(const struct store *store, const struct link *link,
     char *out, size_t out_bytes);

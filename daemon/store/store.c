@@ -67,7 +67,6 @@ store_create(const struct store_settings *settings, struct counters *counters,
     store->map_backoff_us = ROUTE_RETRY_US;
     store->master = NODE_NONE;
     store->master_said = NODE_UNSAID;
-    store->votes_due_us = 0;
     for (uint32_t i = 0; i < LINK_COUNT; i++)
         link_init(&store->links[i], i);
     for (uint32_t i = 0; i < STORE_NODES_MAX; i++)
