@@ -102,6 +102,8 @@ check_result(struct rig *rig, const struct op *op)
         sum_text(rig, result->holder_owner);
         sum_text(rig, result->holder_note);
     }
+    if (op->kind == OP_RENEW && op->moves && result->status == OP_OK)
+        sum_text(rig, result->note);
     for (uint32_t i = 0; i < result->grant_count; i++)
         rig->sum += result->grants[i].request + result->grants[i].fence;
     for (uint32_t i = 0; i < result->ticket_count; i++) {

@@ -304,6 +304,36 @@ START_TEST(claim_answers)
 
 END_TEST
 
+/* Its note comes with it; one that is longer than any is cut. */
+START_TEST(claimed_with_its_note)
+{
+    static char words[255];
+    const struct text notes[] = {
+        TEXT(""), TEXT("inventory"), text_make(words, sizeof(words))};
+    struct rig *rig = rig_new();
+    unsigned s = foreign_session(rig, true);
+    char line[300];
+
+    memset(words, 'n', sizeof(words));
+    rig_say(rig, s, "1 CLAIM a fence=5");
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_OK,
+            .fence = 5,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.permits = 1},
+            .note = notes[_i]});
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_say(rig, s, "2 HELD");
+    size_t len = notes[_i].len < 128 ? notes[_i].len : 128;
+    snprintf(line, sizeof(line), "2 ITEM name=a fence=5 ttl_ms=~ count=1%s%.*s",
+        len > 0 ? " note=" : "", (int)len, notes[_i].at);
+    rig_expect(rig, s, line);
+    rig_expect(rig, s, "2 OK n=1");
+    rig_end(rig);
+}
+
+END_TEST
+
 /* The answer comes when what is left of the lease is over: that is a loss. It
  * is left to end in Redis, since the client may believe in it until then. */
 START_TEST(claimed_too_late)
@@ -898,6 +928,7 @@ core_move_suite(void)
     tcase_add_test(tests, held_as_another_kind);
     tcase_add_test(tests, claim_answers);
     tcase_add_test(tests, claimed_too_late);
+    tcase_add_loop_test(tests, claimed_with_its_note, 0, 3);
     tcase_add_test(tests, resume_refused);
     tcase_add_test(tests, resume_malformed);
     tcase_add_test(tests, resume_too_late);

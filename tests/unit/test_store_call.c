@@ -205,6 +205,49 @@ START_TEST(late_and_told)
 
 END_TEST
 
+/* What a ticket is that was taken over, and its note; or no sense. */
+START_TEST(taken_over)
+{
+    static const struct {
+        const char *about;
+        size_t len;
+        enum op_status status;
+        const char *note;
+    } table[] = {
+
+#define KIND "\1\2\0\0\0\5\0\0\0\x58\2\0\0"
+        {KIND, 13, OP_OK, ""},
+        {KIND "\1o\4shop\2hi", 23, OP_OK, "hi"},
+        {KIND "\0\0\0", 16, OP_OK, ""},
+        {KIND, 12, OP_REFUSED, ""},
+        {KIND "\1o\4shop\2hi", 22, OP_REFUSED, ""},
+        {KIND "\0\0\xff", 16, OP_REFUSED, ""},
+#undef KIND
+    };
+    struct srig *rig = srig_single();
+    struct op *op = srig_op(rig, OP_RENEW, 0);
+    char bytes[200];
+
+    op->moves = true;
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    size_t len = srig_encode(rig, bytes, 1, RECORD_OK);
+    bytes[8 + RECORD_ID_BYTES + 4] = (char)table[_i].len;
+    memcpy(bytes + len, table[_i].about, table[_i].len);
+    srig_bytes(rig, 0, bytes, len + table[_i].len);
+    srig_status(rig, op, table[_i].status);
+    if (table[_i].status == OP_OK) {
+        ck_assert(text_equal(op->result.note, text_from(table[_i].note)));
+        ck_assert(op->result.ask.shared);
+        ck_assert_uint_eq(op->result.ask.permits, 2);
+        ck_assert_uint_eq(op->result.ask.permits_max, 5);
+        ck_assert_uint_eq(op->result.ask.delay_ms, 600);
+    }
+    srig_end(rig);
+}
+
+END_TEST
+
 /* A message to another broker is no script call, and its number no result. */
 START_TEST(messages)
 {
@@ -582,6 +625,7 @@ store_call_suite(void)
     tcase_add_test(tests, statuses);
     tcase_add_test(tests, late_is_tried_again);
     tcase_add_test(tests, late_and_told);
+    tcase_add_loop_test(tests, taken_over, 0, 6);
     tcase_add_test(tests, messages);
     tcase_add_test(tests, noscript_loads_once);
     tcase_add_test(tests, order_is_kept);
