@@ -2,8 +2,9 @@
 
     with Sentinels(replicas=2) as sentinels:
         broker = self.broker(sentinels)
-        sentinels.master.kill()
-        sentinels.wait_master(lambda server: server is not old)
+        old = sentinels.master
+        old.kill()
+        sentinels.wait_master(other_than=old)
 """
 
 import contextlib
