@@ -375,6 +375,7 @@ lock_answered(
     if (strcmp(a->code, "DRAINING") == 0 && lock_moves_on(task, request))
         return false;
     lock_refused(task, request, a);
+    task->asking = ASKING_NONE;
     mates_settle(task, request, a);
     if (task->purpose == TASK_IS_SERVED && !task->serving && !had)
         check_broken(world_of(task)->check, PROMISE_SERVED,

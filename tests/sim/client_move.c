@@ -31,7 +31,8 @@ asks_again(const struct task *task)
         &client->requests[leader->asking & (CLIENT_REQUESTS - 1)];
     bool cancelled = asking->serial == leader->asking && asking->cancelled;
 
-    return task->state == TASK_ASKING && !cancelled && task->wish.wait_ms != 0;
+    return task->state == TASK_ASKING && leader->asking != ASKING_NONE &&
+           !cancelled && task->wish.wait_ms != 0;
 }
 
 /*

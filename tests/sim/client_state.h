@@ -19,7 +19,8 @@
 #include "tests/sim/client.h"
 
 #define CLIENT_TASKS    4
-#define CLIENT_REQUESTS 64 /* without a final reply; a power of two */
+#define CLIENT_REQUESTS 64         /* without a final reply; a power of two */
+#define ASKING_NONE     UINT64_MAX /* no tag: its LOCK was refused */
 #define CLIENT_NO_WAIT  UINT32_MAX
 #define OWNERS          2
 

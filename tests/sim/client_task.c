@@ -691,7 +691,7 @@ task_lost(struct client *client, uint32_t lock, uint32_t owner, uint64_t fence,
     world_note(world, task->who, "lost lock-%" PRIu32 " %" PRIu64 " %s", lock,
         fence, reason);
     if (strcmp(reason, "expired") == 0 && lost_too_soon(task))
-        check_broken(world->check, PROMISE_TOLD, world->now_us,
+        check_broken(world->check, PROMISE_TOLD, task->true_asked,
             "%s: lock-%" PRIu32 " has expired after %" PRIu64
             " us, with lease=%" PRIu32,
             task->who, lock, boot_us(task) - task->asked_us, task->lease_ms);
