@@ -115,6 +115,7 @@ store_settings(const struct config *config, const struct core_settings *core,
     store->lapse_ms = CORE_LAPSE_MS;
     store->waiters_max = config->limit_waiters;
     store->forget_after_ms = config->forget_after_ms;
+    store->settle_us = config->settle_ms * 1000;
     store->connect_timeout_us = config->connect_timeout_ms * 1000;
     store->command_timeout_us = config->command_timeout_ms * 1000;
     store->batch = config->redis_batch;

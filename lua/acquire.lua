@@ -3,11 +3,14 @@
 --
 -- KEYS: the locks. ARGV: the header, then for each lock
 --   identity c36, flags B (1: the ticket may be there already; 2: do not wait;
---   4: a ticket of an earlier generation may be there; 8: say who holds it),
---   mode B, words I2, permits I4, limit I4, lease I4 (ms), delay I4 (ms),
---   hold d (ms, 0: none), latest d (ms of TIME), seen d (a fence), words
+--   4: a ticket of an earlier generation may be there; 8: say who holds it;
+--   16: it stood there), mode B, words I2, permits I4, limit I4, lease I4 (ms),
+--   delay I4 (ms), hold d (ms, 0: none), latest d (ms of TIME), seen d (a
+--   fence), where it stood there: arrival d, fence d (0: it waited); words
 -- Asking twice for one ticket is asking once: where it may be there already it
--- is looked for, and its lease too. After `latest` nothing is done.
+-- is looked for, and its lease too. After `latest` nothing is done. A ticket
+-- that stood there, as its broker still believes, stands there again where the
+-- data may be older than it; else it is GONE.
 --@include call.lua
 
 -- The way for every record.
@@ -17,7 +20,7 @@ local function general()
 
 local ACQUIRE_FORMAT = '<BBI2I4I4I4I4ddd'
 local ACQUIRE_WORDS = 81
-local RETRY, NO_QUEUE, MOVES, TELL = 1, 2, 4, 8
+local RETRY, NO_QUEUE, MOVES, TELL, STOOD = 1, 2, 4, 8, 16
 
 -- Makes room for words in every ticket of the record.
 local function widen(r, words)
@@ -84,23 +87,40 @@ local function acquire_free(r, arg, t, limit, seen)
     result(OK, 0, t.arrival, t.fence, t.ends - now, 0, 0)
 end
 
--- Puts a ticket at the end of the queue.
-local function ticket_append(r, arg, t)
+-- Puts a ticket there, and those behind it one further; or over a dead one.
+local function ticket_put(r, words, t, over)
+    local data = ticket_pack(t) .. words ..
+        string.rep('\0', r.width - TICKET - t.words)
+    if t.place < r.stored then
+        r.front = min(r.front, t.place)
+        if not over then
+            data = data .. call('GETRANGE', r.key, ticket_at(r, t.place), '-1')
+        end
+    end
+    call('SETRANGE', r.key, ticket_at(r, t.place), data)
+    r.raw = nil
+    r.stored, r.live = r.stored + (over and 0 or 1), r.live + 1
+end
+
+-- Puts a ticket at the end of the queue, behind those that may come back with
+-- the numbers that they had.
+local function ticket_append(r, words, t)
     widen(r, t.words)
+    if bereft(r, 0) then
+        r.arrival = max(r.arrival, now_us + FENCE_JUMP)
+    end
     t.place, t.arrival = r.stored, r.arrival
     if r.live == r.granted then
         r.sweep = ULONG_MAX
     end
     waits_until(r, t, t.ends)
-    call('SETRANGE', r.key, ticket_at(r, t.place), ticket_pack(t) ..
-        sub(arg, ACQUIRE_WORDS) .. string.rep('\0', r.width - TICKET - t.words))
-    r.raw = nil
-    r.stored, r.live, r.arrival = r.stored + 1, r.live + 1, r.arrival + 1
+    ticket_put(r, words, t)
+    r.arrival = r.arrival + 1
 end
 
 -- The ticket was there already: the broker has asked again.
 local function ticket_again(r, t, lease)
-    if t.flags == LIVING + GRANTED then
+    if t.flags == LIVING + GRANTED and not r.pending then
         ticket_hold(t)
         r.low = min(r.low, t.ends)
     elseif t.flags == HELD then
@@ -109,6 +129,9 @@ local function ticket_again(r, t, lease)
             t.ends = min(t.ends, t.hold)
         end
         r.low = min(r.low, t.ends)
+        if r.pending and sole(r, t) then
+            stamp(r, t.fence)
+        end
     elseif bit.band(t.flags, GRANTED) == 0 then
         t.flags = WAITS
         waits_until(r, t, now + lease)
@@ -158,6 +181,9 @@ local function ticket_standing(r, asked, flags, limit, seen)
         if not t then
             return nil
         end
+        if r.pending and bit.band(t.flags, GRANTED) ~= 0 then
+            return nil, GRACE -- somebody may believe in what followed it
+        end
         local fits = bit.band(t.flags, BROKEN) == 0 and
             t.mode == asked.mode and t.permits == asked.permits and
             r.limit == limit
@@ -184,11 +210,133 @@ local function refusal(r, t, flags, limit, blocked, seen)
     elseif bit.band(flags, NO_QUEUE) == 0 then
         sweep(r)
         return full(r) and FULL or nil
+    elseif r.pending then
+        return GRACE
     elseif barred(r) or blocked or not compatible(r, t) then
         return BUSY
     elseif not raise_fence(r.fence, r.id, seen) then
         return CORRUPT
     end
+end
+
+-- Where a ticket with that arrival number belongs, and whether a dead one has
+-- it; nil where a living one has.
+local function place_for(r, arrival)
+    local low, high = r.first, r.stored
+    while low < high do
+        local probe = high == r.stored and high - 1 or floor((low + high) / 2)
+        local from = ticket_at(r, probe)
+        local raw = call('GETRANGE', r.key, from, from + 15)
+        local found = unpack_at('<d', raw, 9)
+        if found == arrival then
+            if byte(raw) ~= 0 then
+                return nil
+            end
+            return probe, true
+        elseif found < arrival then
+            low = probe + 1
+        else
+            high = probe
+        end
+    end
+    return low, false
+end
+
+-- Makes room for a hold that its broker believes in: what does not go with it
+-- and was granted before it, is no more. False where something was granted
+-- after it, and so it is lost itself.
+local function hold_fits(r, t, limit)
+    local kind = r.limit == limit
+    if t.fence <= r.fence then
+        return false -- they know of it, and that it is over
+    end
+    for place, flags, raw, at in queue_walk(r, r.first) do
+        local other = flags ~= 0 and ticket_unpack(place, raw, at)
+        local granted = bit.band(flags, GRANTED) ~= 0
+        local goes = kind and not (granted and limit == 0 and
+            (t.mode ~= SHARED or other.mode ~= SHARED))
+        if other and not goes then
+            if other.fence > t.fence then
+                return false
+            end
+            ticket_strike(r, other)
+        end
+    end
+    return true
+end
+
+-- A ticket that stood there, and that the data know nothing of.
+local function ticket_back(r, words, t, limit)
+    local holds = t.fence > 0
+    if holds and not hold_fits(r, t, limit) then
+        return false
+    elseif r.live == 0 then
+        r.limit = limit
+    elseif r.limit ~= limit then
+        return false
+    end
+    widen(r, t.words)
+    local over
+    t.place, over = place_for(r, t.arrival)
+    if not t.place then
+        r.arrival = max(r.arrival, now_us + FENCE_JUMP)
+        t.place, t.arrival = r.stored, r.arrival
+    end
+    r.arrival = max(r.arrival, t.arrival + 1)
+    if holds then
+        if r.granted == 0 then
+            r.flags, r.low = flags_with(r, t.mode), t.ends
+        end
+        r.granted, r.used = r.granted + 1, r.used + t.permits
+        r.news = true
+        r.longest, r.low = max(r.longest, t.lease), min(r.low, t.ends)
+    else
+        waits_until(r, t, t.ends)
+    end
+    ticket_put(r, words, t, over)
+    return true
+end
+
+-- A broker says where its ticket stood.
+local function reclaim(r, arg, t, limit, seen)
+    if not known then
+        return result(CHANGED)
+    end
+    t.arrival, t.fence = unpack_at('<dd', arg, ACQUIRE_WORDS)
+    local holds = t.fence > 0
+    local there = ticket_of(r, t.identity, 0, 0) or
+        ticket_of_session(r, t.identity, 0)
+    if there and not ticket_move(r, there, t.identity) then
+        return result(MOVED_ON)
+    end
+    local fits = there and there.mode == t.mode and
+        there.permits == t.permits and r.limit == limit
+    local granted = there and bit.band(there.flags, GRANTED) ~= 0
+    if there and bit.band(there.flags, BROKEN) ~= 0 then
+        return result(BROKEN_NOW)
+    elseif fits and granted == holds and there.fence == t.fence then
+        ticket_again(r, there, t.lease)
+        t = there
+    elseif not bereft(r, t.fence) or
+        there and not holds and (granted or not fits) then
+        return result(GONE)
+    else
+        if there then
+            ticket_strike(r, there)
+        end
+        if holds then
+            ticket_hold(t)
+        end
+        if not ticket_back(r, sub(arg, ACQUIRE_WORDS + 16), t, limit) then
+            result(GONE)
+            return record_store(r)
+        elseif holds and sole(r, t) then
+            stamp(r, t.fence)
+        end
+    end
+    local grants = serve(r, seen, t)
+    result_of(r, t, grants)
+    record_store(r)
 end
 
 return function(key, arg, read)
@@ -203,6 +351,10 @@ return function(key, arg, read)
     local r = raw == '' and head_new(key) or head_load(key, raw)
     if not r then
         return result(CORRUPT)
+    end
+    adopt(r)
+    if bit.band(flags, STOOD) ~= 0 then
+        return reclaim(r, arg, t, limit, seen)
     end
     local free = r.live == 0
     expire(r)
@@ -225,12 +377,12 @@ return function(key, arg, read)
         if refused then
             local busy = refused == BUSY
             result(refused, 0, 0, 0, 0,
-                busy and ask_again(r) or ask_later(r),
+                (busy or refused == GRACE) and ask_again(r) or ask_later(r),
                 busy and r.live - r.granted + 1 or 0, grants,
                 busy and tell and about_holder(r) or nil)
-            return record_store(r)
+            return r.forget > 0 and record_store(r)
         end
-        ticket_append(r, arg, t)
+        ticket_append(r, sub(arg, ACQUIRE_WORDS), t)
         if not blocked then
             grants = serve(r, seen, t, grants)
         end
@@ -243,6 +395,8 @@ end
 -- What an argument without words says between flags and lease: mode, words,
 -- permits, limit.
 local PLAIN_ASK = '\0\0\0\1\0\0\0\0\0\0\0'
+-- What a ticket that stood there says in the flags before that.
+local STOOD_ASK = 16
 -- The beginning of a holder's ticket: flags, mode, words, permits.
 local HELD_PLAIN = '\7\0\0\0\1\0\0\0'
 -- Of the head, from the count of tickets to where those that wait begin; and to
@@ -275,18 +429,22 @@ local function acquire_plain(key, arg, raw)
         typical = sub(raw, 53, 56)
     end
     if sub(raw, 1, 8) ~= PLAIN or #raw < HEAD + TICKET or
-        sub(arg, 38, 48) ~= PLAIN_ASK then
+        sub(arg, 38, 48) ~= PLAIN_ASK or byte(arg, 37) >= STOOD_ASK then
         return false
     end
     look()
     local lease, after, hold, latest, seen = unpack_at('<I4I4ddd', arg, 49)
     local fence, arrival = unpack_at('<dd', raw, 9)
+    local old_id = sub(raw, 97, HEAD)
+    if old_id ~= id and (not settled or fence == 0) then
+        return false
+    end
     local delay, forget = unpack_at('<dd', raw, 73)
     if now > latest or delay > 0 or hold > 0 or after > 0 or
         forget - now < forget_after / 2 then
         return false
     end
-    fence = raise_fence(fence, sub(raw, 97, HEAD), seen)
+    fence = raise_fence(fence, old_id, seen)
     if not (fence and fence < forget * 1000) then
         return false
     end

@@ -24,7 +24,8 @@ for place, flags, from, at in queue_walk(r, r.first) do
     if bit.band(flags, GRANTED) ~= 0 then
         left = left - 1
         local t = ticket_unpack(place, from, at)
-        if t.ends > now and (fence == 0 or t.fence == fence) then
+        local over = t.ends <= now and steady
+        if not over and (fence == 0 or t.fence == fence) then
             t.flags = bit.bor(t.flags, BROKEN)
             ticket_store(r, t)
             call('PUBLISH', channel .. t.broker,

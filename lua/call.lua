@@ -4,12 +4,13 @@
 local HEAD = 136
 local TICKET = 104
 local RESULT_FORMAT = '<BBI2I2I4ddI4I4I4'
-local HEADER_FORMAT = '<BBI2c8dddI4c40'
+local HEADER_FORMAT = '<BBI2c8dddI4c40I4I4I4'
 
 -- Results.
 local OK, WAITING, BUSY, FULL = 0, 1, 2, 3
 local LATE, GONE, NEWER, CORRUPT = 4, 5, 6, 7
 local CONFLICT, BROKEN_NOW, MOVED_ON = 8, 9, 10
+local CHANGED, MISSING, GRACE = 11, 12, 13
 
 -- Where the last fence may be unknown (a new record, a changed replication id)
 -- the next ones begin so far ahead of the clock, in us. As grants are rarer
@@ -34,6 +35,13 @@ local broker = sub(header, 5, 12)
 -- needs it.
 local now_us, now, id
 
+-- Whether the broker knows of the id, and whether it has known it for so long
+-- that whoever held a lock before has said so, or is none any more. What it
+-- last saw came from this very process: an id that has changed since without a
+-- second one is no new history (a backup was taken, a replica has come).
+local known, settled
+local NO_ID = '0000000000000000000000000000000000000000'
+
 local function look()
     if id then
         return
@@ -44,6 +52,9 @@ local function look()
     local info = call('INFO', 'replication')
     local _, at = string.find(info, 'master_replid:', 1, true)
     id = sub(info, at + 1, at + 40)
+    known = sub(header, 41, 80) == id or
+        string.find(info, 'master_replid2:' .. NO_ID, at, true) ~= nil
+    settled = known and sub(header, 81, 84) == '\0\0\0\0'
 end
 
 -- The beginning of a record whose tickets have no words, and parts of it that
@@ -71,9 +82,10 @@ local function reply()
     return table.concat(out)
 end
 
--- Whether the operation at hand granted a ticket of another broker, and whether
--- it left some that it could have granted.
-local HANDED, MORE = 1, 2
+-- Whether the operation at hand granted a ticket of another broker, whether it
+-- left some that it could have granted, and whether a ticket waits because its
+-- broker is not settled with the node.
+local HANDED, MORE, UNSETTLED = 1, 2, 4
 local handed = 0
 
 -- `about`: bytes that say who is in the way.

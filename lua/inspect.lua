@@ -3,7 +3,9 @@
 --
 -- KEYS: the lock. ARGV: the header, then limit I4.
 -- After the time and id: the count of tickets that follow (I4), the head, and
--- each living ticket with its words, at the record's width.
+-- each living ticket with its words, at the record's width. Where the ends of
+-- leases are another clock's, or this one may have stepped, the result says so
+-- (again is 1).
 --@include call.lua
 look()
 --@include record.lua
@@ -14,7 +16,7 @@ if not r then
     result(raw == '' and GONE or wrong or CORRUPT)
     return reply()
 end
-result(OK, 0, r.arrival, r.fence)
+result(OK, 0, r.arrival, r.fence, 0, (r.id ~= id or not steady) and 1 or 0)
 local left = unpack_at('<I4', ARGV[2])
 local tickets = {}
 r.raw = nil -- has no words

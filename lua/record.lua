@@ -29,7 +29,7 @@
 --  72 delay       d  no grant sooner
 --  80 forget      d  the key's expiry
 --  88 watch       d  changes are told until then
---  96 id          c40 replication id at the last grant or renewal
+--  96 id          c40 replication id that it is up to date with
 --
 -- Words (owner, client name, note: a length byte and the bytes, each) only take
 -- room where a ticket has any: the width then grows for the whole record.
@@ -46,8 +46,9 @@ local GRANT_FORMAT = '<c8ddI4I4'
 local LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
 local WAITS, HELD = 1, 7
 
--- Flags of the head: those that are granted share; changes are told.
-local SHARED_NOW, WATCHED = 1, 2
+-- Flags of the head: those that are granted share; changes are told; waiters
+-- that the data knew nothing of may still come back.
+local SHARED_NOW, WATCHED, BEREFT = 1, 2, 4
 
 -- Modes of a ticket.
 local SHARED = 1
@@ -68,12 +69,17 @@ local GRANTS_MAX = 1024
 
 local floor, max, min = math.floor, math.max, math.min
 
--- The rest of the header. What the broker expects the time to be, and the id
--- that it last saw, are carried for the rule of settled brokers.
-local _, _, lapse, _, realtime_us, forget_after, expected, waiters_max,
-    settled_id = unpack_at(HEADER_FORMAT, header)
-local channel = sub(header, 81)
+-- The rest of the header: what the broker expects the time to be, in how many
+-- ms it will be settled with the node, and with its clock, and how far that may
+-- be from what is expected, in us (the largest number: however far).
+local _, _, lapse, _, realtime_us, forget_after, expected, waiters_max, _,
+    settles_in, steady_in, within = unpack_at(HEADER_FORMAT, header)
+local channel = sub(header, 93)
 local ULONG_MAX = 4294967295
+
+-- Whether the clock can be trusted to say that a lease is over.
+local steady = within == ULONG_MAX or steady_in == 0 and
+    math.abs(now_us - expected) < within
 
 -- The fence that a record without one starts above: there may have been one.
 local function first_fence()
@@ -128,9 +134,10 @@ end
 -- The record of a lock that Redis knows nothing of, not written yet.
 local function head_new(key)
     return {key = key, raw = '', flags = 0, width = TICKET, limit = 0,
-        fence = first_fence(), arrival = 1, stored = 0, first = 0, live = 0,
-        granted = 0, longest = 0, used = 0, front = 0, typical = 0, low = 0,
-        sweep = 0, delayed = 0, delay = 0, forget = 0, watch = 0, id = id}
+        fence = settled and first_fence() or 0, arrival = 1, stored = 0,
+        first = 0, live = 0, granted = 0, longest = 0, used = 0, front = 0,
+        typical = 0, low = 0, sweep = 0, delayed = 0, delay = 0, forget = 0,
+        watch = 0, id = settled and id or NO_ID}
 end
 
 local function head_pack(r)
@@ -260,10 +267,8 @@ local function record_write(r)
     end
     if r.live == 0 then
         r.stored, r.first, r.longest = 0, 0, 0
-        r.width, r.limit, r.front, r.flags = TICKET, 0, 0, 0
-        if r.watch > 0 then
-            r.flags = WATCHED
-        end
+        r.width, r.limit, r.front = TICKET, 0, 0
+        r.flags = bit.band(r.flags, WATCHED + BEREFT)
         if old > 16 then
             call('SET', r.key, head_pack(r) .. r.id .. string.rep('\0', TICKET),
                 'KEEPTTL')
@@ -294,7 +299,7 @@ end
 -- or has it no more. What it is they ask.
 local function watchers_tell(r)
     if now >= r.watch then
-        r.watch, r.flags = 0, bit.band(r.flags, SHARED_NOW)
+        r.watch, r.flags = 0, bit.band(r.flags, SHARED_NOW + BEREFT)
     elseif r.news then
         call('PUBLISH', channel .. 'watch', 'W' .. r.key)
     end
@@ -420,10 +425,12 @@ local function delay_from(r, t, from)
     r.delay = max(r.delay, from + t.delay)
 end
 
--- Strikes out holders whose lease is over. A lease that ends later than one
--- lease from now was written before the clock stepped back, and is cut.
+-- Strikes out holders whose lease is over; by a clock that may have stepped,
+-- only those whose broker has not claimed the grant. A lease that ends later
+-- than one lease from now was written before the clock stepped back: it is cut.
 local function expire_holders(r)
-    if r.granted == 0 or (now < r.low and r.low <= now + r.longest) then
+    if r.granted == 0 or r.pending or
+        (now < r.low and r.low <= now + r.longest) then
         return
     end
     local left, low = r.granted, now + r.longest
@@ -431,8 +438,8 @@ local function expire_holders(r)
         if bit.band(flags, GRANTED) ~= 0 then
             left = left - 1
             local t = ticket_unpack(place, raw, at)
-            if t.ends <= now then
-                local lapsed = bit.band(t.flags, CLAIMED) == 0
+            local lapsed = bit.band(t.flags, CLAIMED) == 0
+            if t.ends <= now and (steady or lapsed) then
                 hold_over(r, t, t.ends)
                 ticket_strike(r, t)
                 if lapsed then
@@ -482,7 +489,7 @@ end
 
 -- Whether nobody is granted anything now.
 local function barred(r)
-    return now < r.delay
+    return r.pending or now < r.delay
 end
 
 -- Whether nobody else may stand in the queue.
@@ -494,7 +501,7 @@ end
 -- over. As it walks along all of it, it does so only where there may be one.
 local function sweep(r)
     local second = floor(now / 1000)
-    if not full(r) or
+    if not full(r) or not steady or
         (second < r.sweep and r.sweep <= second + SWEEP_FAR) then
         return
     end
@@ -523,6 +530,72 @@ local function ends_anew(r, t, lease)
     return max(now + lease, min(t.ends, now + r.longest))
 end
 
+-- The record is up to date with the node's id from now on. Fences go on above
+-- all that may have been given out before; `fence` is the last that is known.
+local function stamp(r, fence)
+    local first = r.fence == 0 and first_fence() or 0
+    r.fence = max(raise_fence(max(r.fence, fence), r.id, 0), first)
+    r.id, r.pending, r.stamped = id, nil, true
+    r.flags = bit.band(r.flags, SHARED_NOW + WATCHED)
+    if not settled then
+        r.flags = r.flags + BEREFT
+    end
+end
+
+-- What stands in a record that another id wrote: the data may be older than
+-- what was granted since, and the ends of leases are another clock's. Whoever
+-- holds it renews it within a lease from now. Returns the largest fence.
+-- A grant that its broker had not claimed is none: another one may have
+-- followed it.
+local function adopt_holders(r)
+    local left, fence = r.granted, 0
+    for place, flags, raw, at in queue_walk(r, r.first) do
+        if left == 0 then
+            break
+        end
+        if bit.band(flags, GRANTED) ~= 0 then
+            left = left - 1
+            local t = ticket_unpack(place, raw, at)
+            fence = max(fence, t.fence)
+            if bit.band(flags, CLAIMED + BROKEN) ~= 0 then
+                t.ends = now + r.longest
+                if t.hold > 0 then
+                    t.hold = max(t.hold, t.ends)
+                end
+            else
+                r.granted, r.used = r.granted - 1, r.used - t.permits
+                r.news = true
+                r.front = min(r.front, place)
+                t.flags, t.fence, t.ends = WAITS, 0, now + t.lease
+            end
+            ticket_store(r, t)
+        end
+    end
+    r.low = now + r.longest
+    return fence
+end
+
+-- Before anything is done with a record that may be of another id: a broker
+-- that is settled brings it up to date; for another one it is pending, and
+-- nobody is granted anything.
+local function adopt(r)
+    if r.id == id and not (settled and bit.band(r.flags, BEREFT) ~= 0) then
+        return
+    end
+    if not settled then
+        r.pending = true
+        return
+    end
+    stamp(r, r.granted > 0 and r.id ~= id and adopt_holders(r) or 0)
+    record_write(r)
+    r.raw = nil
+end
+
+-- Whether a ticket that is not there may have been lost.
+local function bereft(r, fence)
+    return r.pending or fence == 0 and bit.band(r.flags, BEREFT) ~= 0
+end
+
 -- A waiter's life ends then, from now on.
 local function waits_until(r, t, ends)
     t.ends, r.sweep = ends, min(r.sweep, floor(ends / 1000))
@@ -531,8 +604,13 @@ end
 -- The flags of the head with a ticket of that mode as the one that is granted
 -- first.
 local function flags_with(r, mode)
-    return bit.bor(bit.band(r.flags, WATCHED), mode == SHARED and SHARED_NOW
-        or 0)
+    return bit.bor(bit.band(r.flags, WATCHED + BEREFT),
+        mode == SHARED and SHARED_NOW or 0)
+end
+
+-- Whether a hold shows by itself that nobody else holds the lock.
+local function sole(r, t)
+    return r.limit == 0 and t.mode ~= SHARED
 end
 
 -- Makes a living ticket a holder: for its whole term where its broker is the
@@ -591,7 +669,7 @@ local function serve(r, seen, own, grants)
         elseif flags == 0 and place == r.first then
             r.first = place + 1
         end
-        if waits and unpack_at('<d', raw, at + 24) <= now then
+        if waits and steady and unpack_at('<d', raw, at + 24) <= now then
             ticket_strike(r, {place = place, flags = flags})
         elseif flags == WAITS then
             local t = own and own.place == place and own or
@@ -624,7 +702,12 @@ end
 -- When a waiting ticket's broker should ask again, in ms from now.
 local function ask_again(r)
     local at = r.granted > 0 and r.low or now
-    if barred(r) then
+    if at <= now and not steady then
+        at = now + steady_in
+    end
+    if r.pending then
+        at = now + settles_in
+    elseif barred(r) then
         at = closed(r) and max(at, r.delay) or r.delay
     end
     return min(max(at - now, AGAIN_MIN), ULONG_MAX)
@@ -665,9 +748,11 @@ end
 -- is exact where it has just been put; later the dead in front of it count.
 -- With a waiter goes what `kind` says of it, or who is in its way.
 local function result_of(r, t, grants, tell, kind)
-    if bit.band(t.flags, GRANTED) ~= 0 then
+    if bit.band(t.flags, GRANTED) ~= 0 and
+        not (r.pending and bit.band(t.flags, CLAIMED) == 0) then
         result(OK, t.place, t.arrival, t.fence, t.ends - now, 0, 0, grants)
     else
+        handed = bit.bor(handed, r.pending and UNSETTLED or 0)
         result(WAITING, t.place, t.arrival, 0, t.ends - now, ask_again(r),
             max(min(t.place - r.first + 1, r.live) - r.granted, 1), grants,
             kind or tell and about_holder(r) or nil)

@@ -41,11 +41,11 @@ return function(key, arg, read)
     end
     local r = raw ~= '' and head_load(key, raw)
     if not r then
-        return result(raw == '' and GONE or CORRUPT)
+        return result(raw ~= '' and CORRUPT or settled and GONE or MISSING)
     end
     local t = ticket_standing(r, sub(arg, 1, 36), place, arrival, fence, flags)
     if not t then
-        return result(GONE)
+        return result(r.id ~= id and not settled and MISSING or GONE)
     end
     if bit.band(t.flags, GRANTED) ~= 0 then
         hold_over(r, t, now)
@@ -55,6 +55,9 @@ return function(key, arg, read)
         end
     end
     ticket_strike(r, t)
+    if r.live > 0 then
+        adopt(r)
+    end
     expire(r)
     local grants = r.live > 0 and serve(r, seen) or nil
     result(OK, 0, 0, 0, 0, ask_later(r), 0, grants)

@@ -7,7 +7,10 @@
 --   identity c36, flags I2, place I4, arrival d,
 --   fence d (0: a waiter's), lease I4 (ms), hold d (ms left to it, 0: no end),
 --   latest d (ms of TIME), seen d (a fence)
--- It never brings back what is over: then the answer is GONE. Flags:
+-- It never brings back what is over: then the answer is GONE; or MISSING where
+-- the data may be older than the ticket, which may be put again (acquire).
+-- CHANGED: the broker does not know the node's id, and may believe in what was
+-- lost with the last one; nothing was done. Flags:
 --   1  no ticket, only look for what is due
 --   2  the end that a client asked for, be it nearer. Without it no lease is
 --      shortened: the renewal may be an old one that was redirected and
@@ -58,17 +61,15 @@ local function hold_extend(r, t, ask)
     call('SETRANGE', r.key, ticket_at(r, t.place) + 24,
         pack('<dd', t.ends, t.hold))
     r.raw = nil
-    if r.longest < ask.lease or r.id ~= id or t.ends < r.low or
+    -- The adoption may have put somebody back into the queue.
+    local grants = r.stamped and serve(r, ask.seen, t) or nil
+    if r.stamped or r.longest < ask.lease or t.ends < r.low or
         forgets_soon(r) then
-        local fence = raise_fence(r.fence, r.id, ask.seen)
-        if fence then
-            r.fence, r.id = fence, id
-        end
         r.longest = max(r.longest, ask.lease)
         r.low = min(r.low, t.ends)
         record_store(r)
     end
-    hold_result(t, nil, kind_of(r, t, ask.moves))
+    hold_result(t, grants, kind_of(r, t, ask.moves))
 end
 
 -- Passes on what has expired; the answer is `status`, or that of `own`.
@@ -87,6 +88,15 @@ local function pass_on(r, seen, status, own, tell, moves)
     record_store(r)
 end
 
+-- Nothing is done for the ticket; but whoever the adoption has put back into
+-- the queue may be next.
+local function not_so(r, seen, status)
+    if r.stamped then
+        return pass_on(r, seen, status)
+    end
+    result(status)
+end
+
 -- Nobody's ticket: what is due, and who wants to hear of it.
 local function look_after(key, raw, flags, lease, seen)
     local watch = bit.band(flags, WATCH) ~= 0
@@ -101,6 +111,7 @@ local function look_after(key, raw, flags, lease, seen)
     if not r then
         return result(raw == '' and GONE or CORRUPT)
     end
+    adopt(r)
     if watch then
         r.watch = max(r.watch, now + lease)
         r.flags = bit.bor(r.flags, WATCHED)
@@ -110,7 +121,10 @@ end
 
 -- A holder says that it is there.
 local function hold_speaks(r, t, ask)
-    if t.ends <= now then
+    local claims = bit.band(t.flags, CLAIMED) == 0
+    if r.pending and claims then
+        return result_of(r, t, nil, false, kind_of(r, t, ask.moves))
+    elseif t.ends <= now and steady and not r.pending then
         return pass_on(r, ask.seen, GONE)
     end
     if bit.band(t.flags, BROKEN) ~= 0 then
@@ -119,11 +133,13 @@ local function hold_speaks(r, t, ask)
         if ask.moves and ask.own then
             ticket_store(r, t)
         end
-        return result(BROKEN_NOW)
+        return not_so(r, ask.seen, BROKEN_NOW)
     end
-    local claims = bit.band(t.flags, CLAIMED) == 0
     if claims then
         ticket_hold(t)
+    end
+    if r.pending and sole(r, t) then
+        stamp(r, t.fence)
     end
     if ask.shares and (claims or ask.moves or t.mode ~= SHARED) then
         t.mode, t.ends = SHARED, min(t.ends, now + r.longest)
@@ -156,10 +172,14 @@ return function(key, arg, read)
     if bit.band(flags, LOOK) ~= 0 then
         return look_after(key, raw, flags, lease, seen)
     end
+    if not known then
+        return result(CHANGED)
+    end
     local r = raw ~= '' and head_load(key, raw)
     if not r then
-        return result(raw == '' and GONE or CORRUPT)
+        return result(raw ~= '' and CORRUPT or settled and GONE or MISSING)
     end
+    adopt(r)
     local identity = sub(arg, 1, 36)
     local moves = bit.band(flags, MOVES) ~= 0
     local t
@@ -169,11 +189,11 @@ return function(key, arg, read)
         t = ticket_of(r, identity, place, arrival)
     end
     if not t or (fence > 0 and t.fence ~= fence) then
-        return result(GONE)
+        return not_so(r, seen, bereft(r, fence) and MISSING or GONE)
     end
     local own = t.broker == broker
     if moves and not ticket_move(r, t, identity) then
-        return result(MOVED_ON)
+        return not_so(r, seen, MOVED_ON)
     end
     if bit.band(t.flags, GRANTED) ~= 0 then
         return hold_speaks(r, t, {lease = lease, hold = hold, seen = seen,
@@ -198,7 +218,8 @@ local slow
 -- ticket in front of the first keeps its flags.)
 local function renew_plain(key, arg, raw)
     look()
-    if byte(raw, HEAD + 1) ~= 7 or sub(raw, 181, 216) ~= sub(arg, 1, 36) or
+    if not known or
+        byte(raw, HEAD + 1) ~= 7 or sub(raw, 181, 216) ~= sub(arg, 1, 36) or
         sub(raw, 145, 160) ~= sub(arg, 43, 58) or
         sub(raw, 41, 44) ~= sub(arg, 59, 62) or sub(raw, 97, HEAD) ~= id or
         byte(raw) ~= 1 or sub(raw, 29, 32) ~= FRONT or

@@ -13,6 +13,8 @@
 #define STALL_US 500000
 /* Under way at a time; those that find no room are sent later. */
 #define PROBES_MAX 4096
+/* In which all tickets are asked about after a change of Redis. */
+#define CHANGED_US 1000000
 
 uint64_t
 core_jitter(struct core *core, uint64_t low_us)
@@ -163,6 +165,7 @@ core_op_done(struct core *core, struct op *op)
     case OP_ACQUIRE:
     case OP_RELEASE:
     case OP_RENEW:
+    case OP_RECLAIM:
         ticket_done(core, op);
         break;
     case OP_LOOK:
@@ -199,6 +202,21 @@ core_unheard(struct core *core)
         else if (ticket->state == TICKET_WAITING)
             ticket_refresh_at(core, ticket,
                 core->now_us + random_below(&core->random, 500000));
+    }
+}
+
+/* Each is asked about soon, so that what Redis has lost is put there again. */
+static void
+core_changed(struct core *core)
+{
+    for (uint32_t i = 0; i < core->tickets.touched; i++) {
+        struct ticket *ticket = slab_at(&core->tickets, i);
+        uint64_t soon_us =
+            core->now_us + random_below(&core->random, CHANGED_US);
+        if (ticket != NULL && ticket->state == TICKET_HELD)
+            ticket_renew_at(core, ticket, soon_us);
+        else if (ticket != NULL && ticket->state == TICKET_WAITING)
+            ticket_refresh_at(core, ticket, soon_us);
     }
 }
 
@@ -418,6 +436,9 @@ core_step(struct core *core, uint64_t now_us, struct core_event *event,
     case CORE_UNHEARD:
         watch_unheard(core);
         core_unheard(core);
+        break;
+    case CORE_CHANGED:
+        core_changed(core);
         break;
     case CORE_TIME:
         core_time(core, event);

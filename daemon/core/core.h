@@ -32,6 +32,7 @@ enum core_event_kind {
     CORE_BROKEN,   /* a hold of ours was taken away */
     CORE_NEWS,     /* a script or another broker has published something */
     CORE_UNHEARD,  /* hints may have been missed */
+    CORE_CHANGED,  /* Redis may have lost what we believe in */
     CORE_TIME,     /* time has passed; `more` is set where there is more due */
     CORE_STOP,     /* begin to drain */
 };

@@ -61,6 +61,7 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
 {
     struct op *op = ticket_op(core, ticket, OP_RENEW);
 
+    require(!ticket->reclaiming);
     if (op == NULL) {
         ticket->renew_us = core->now_us + RETRY_US;
         return false;
@@ -162,14 +163,20 @@ hold_was_foreign(
     ticket->foreign_us = core->now_us + us_from_ms(result->ttl_ms);
 }
 
-/* Redis says that there is no such hold. */
+/* Redis says that there is no such hold; but it may be being put there. */
 static void
 hold_gone(struct core *core, struct ticket *ticket)
 {
     count(core->counters, COUNTER_lost_gone);
     hold_lost(core, ticket, "gone");
     ticket->requeued = true;
-    ticket_rest(core, ticket);
+    if (!ticket->reclaiming) {
+        ticket_rest(core, ticket);
+        return;
+    }
+    ticket->unclean = true;
+    ticket_leave(core, ticket);
+    ticket_advance(core, ticket);
 }
 
 /* An operator took it away: BREAK. */
@@ -273,7 +280,9 @@ hold_lock(struct core *core, struct ticket *ticket, struct pending *pending)
     bool moves =
         ticket->generation != pending->session->generation || ticket->moving;
     const char *why = hold_objection(&ticket->ask, &pending->ask);
-    if (why != NULL && !moves)
+    /* What was put again may have been given back at another broker, and Redis
+     * have lost that with the fences that were granted since. */
+    if ((why != NULL && !moves) || (ticket->reborn && ticket->unattended))
         return hold_misfits(core, ticket, pending, why);
     bool shares = why == NULL && pending->ask.shared &&
                   (!ticket->ask.shared || ticket->sharing);
@@ -281,6 +290,8 @@ hold_lock(struct core *core, struct ticket *ticket, struct pending *pending)
         hold_reenter(core, ticket, pending);
         return false;
     }
+    if (ticket->reclaiming)
+        return true;
     if (why == NULL) {
         ticket->ask.shared = pending->ask.shared;
         ticket->sharing = shares;
@@ -371,8 +382,9 @@ ticket_set_lease(struct core *core, struct ticket *ticket, uint64_t hold_ms)
 
     require(ticket->state == TICKET_HELD);
     ticket->ask.hold_ms = hold_ms;
-    (void)ticket_send_renewal(core, ticket, end_us,
-        us_add(core->now_us, core->settings.patience_us), true);
+    if (!ticket->reclaiming) /* else only the broker knows of that end */
+        (void)ticket_send_renewal(core, ticket, end_us,
+            us_add(core->now_us, core->settings.patience_us), true);
     hold_end_by(ticket, core->now_us, end_us);
     ticket_arm(core, ticket);
 }
@@ -393,6 +405,7 @@ hold_claimed(struct core *core, struct ticket *ticket, struct pending *pending)
 {
     ticket->holds = pending->holds;
     ticket->unattended = false;
+    ticket->reborn = false;
     answer_hold(core, pending, ticket);
 }
 
@@ -441,6 +454,9 @@ hold_serve(struct core *core, struct ticket *ticket, struct pending *pending)
     if (pending->command == COMMAND_UNLOCK)
         return hold_unlock(core, ticket, pending);
     if (hold_ends(core, ticket))
+        return true;
+    /* What is put again is put as it is, before anything changes it. */
+    if (ticket->reclaiming && pending->command != COMMAND_LOCK)
         return true;
     if (pending->command == COMMAND_RENEW)
         return hold_renew(core, ticket, pending);
@@ -683,7 +699,8 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     ticket->arrival = result->arrival;
     ticket->place = result->place;
     ticket->hard_end_us =
-        us_min(op->hard_end_us, hold_end_in_record(core, ticket, op));
+        us_min(op->sets_end ? op->hard_end_us : ticket->hard_end_us,
+            hold_end_in_record(core, ticket, op));
     ticket->jeopardy = false;
     if (op->shares)
         ticket->sharing = false;
@@ -733,6 +750,11 @@ hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
     case OP_OK:
         hold_renewed(core, ticket, op);
         return;
+    case OP_MISSING:
+        if (op->sets_end) /* so it is put again */
+            ticket->hard_end_us = op->hard_end_us;
+        ticket_reclaim(core, ticket);
+        return;
     case OP_GONE:
     case OP_WAITING:
     case OP_MOVED:
@@ -744,12 +766,25 @@ hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
     case OP_BUSY:
     case OP_FULL:
     case OP_CONFLICT:
+    case OP_UNSETTLED:
     case OP_UNSENT:
     case OP_UNKNOWN:
     case OP_REFUSED:
         hold_not_renewed(core, ticket, op->result.status);
         return;
     }
+}
+
+/* It is renewed then, unless that is to be sooner, or not at all. */
+void
+ticket_renew_at(struct core *core, struct ticket *ticket, uint64_t at_us)
+{
+    require(ticket->state == TICKET_HELD);
+    if (ticket->renew_us == NEVER || ticket->renew_us <= at_us ||
+        !handle_equal(ticket->renew_op, HANDLE_NONE))
+        return;
+    ticket->renew_us = at_us;
+    ticket_arm(core, ticket);
 }
 
 /* A hold of ours was taken away. Where that is not told, its renewal tells. */

@@ -39,16 +39,31 @@ ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us)
         !handle_equal(ticket->renew_op, HANDLE_NONE))
         lock_ask_at(core, ticket->lock, core->now_us + RETRY_US);
     ticket_set_state(core, ticket, TICKET_LEAVING);
+    if (ticket->reclaiming) /* a release that came before it would be undone */
+        ticket->main_op = ticket->renew_op;
+    ticket->reclaiming = false;
     ticket->renew_op = HANDLE_NONE;
     ticket->holds = 0;
     ticket->leave_until_us = at_us + us_from_ms(core->settings.lease_ms) +
                              core->settings.command_timeout_us;
-    if (core->now_us >= at_us) {
-        ticket_send_release(core, ticket);
-        return;
-    }
     ticket->refresh_us = at_us;
-    ticket_arm(core, ticket);
+    if (!handle_equal(ticket->main_op, HANDLE_NONE))
+        return;
+    if (core->now_us >= at_us)
+        ticket_send_release(core, ticket);
+    else
+        ticket_arm(core, ticket);
+}
+
+/* What it was leaving for to be put again has been. */
+void
+ticket_leave_on(struct core *core, struct ticket *ticket)
+{
+    require(ticket->state == TICKET_LEAVING);
+    if (core->now_us >= ticket->refresh_us)
+        ticket_send_release(core, ticket);
+    else
+        ticket_arm(core, ticket);
 }
 
 void
@@ -61,6 +76,7 @@ ticket_leave(struct core *core, struct ticket *ticket)
 void
 ticket_rest(struct core *core, struct ticket *ticket)
 {
+    require(!ticket->reclaiming);
     ticket_set_state(core, ticket, TICKET_IDLE);
     ticket->renew_op = HANDLE_NONE;
     ticket->holds = 0;
@@ -85,12 +101,14 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
 
     if (pending == NULL || pending->command != COMMAND_UNLOCK)
         return;
-    if (status == OP_OK || (status == OP_GONE && ticket->doubt &&
-                               core->now_us < ticket->deadline_us)) {
-        /* Gone after a lost answer and before the deadline: it was us. */
+    bool ours = core->now_us < ticket->deadline_us;
+    if (status == OP_OK || (status == OP_MISSING && ours) ||
+        (status == OP_GONE && ticket->doubt && ours)) {
+        /* Gone after a lost answer and before the deadline: it was us. Where
+         * Redis has lost it nobody has been granted it since. */
         count(core->counters, COUNTER_releases);
         answer_count(core, pending, 0);
-    } else if (status == OP_GONE) {
+    } else if (status == OP_GONE || status == OP_MISSING) {
         count(core->counters, COUNTER_lost_gone);
         pending_error(core, pending, ERROR_LOST, NULL);
     } else if (status == OP_REFUSED) {

@@ -17,6 +17,7 @@ enum op_kind {
     OP_ACQUIRE, /* take the lock or stand in its queue */
     OP_RELEASE, /* strike the ticket out, hand the lock over */
     OP_RENEW,   /* the ticket's broker is there: renew, claim, keep the place */
+    OP_RECLAIM, /* it stood there, and the data may be older than it */
     OP_LOOK,    /* no ticket: look for what has expired */
     OP_INSPECT, /* read, for people */
     OP_BREAK,   /* take it from its holders */
@@ -32,17 +33,19 @@ enum op_reader {
 };
 
 enum op_status {
-    OP_OK,       /* held; released; looked */
-    OP_WAITING,  /* stands in the queue */
-    OP_BUSY,     /* not granted, and not put in the queue, as asked */
-    OP_FULL,     /* the lock has all the tickets that it may have */
-    OP_CONFLICT, /* of another kind than the tickets that stand */
-    OP_GONE,     /* there is no such ticket any more */
-    OP_BROKEN,   /* it was taken from its holder */
-    OP_MOVED,    /* it is of a later generation of its session */
-    OP_UNSENT,   /* Redis could not be asked until give_up_us: nothing ran */
-    OP_UNKNOWN,  /* it was asked and the answer is not to be had */
-    OP_REFUSED,  /* the record is not ours, too new, or the script failed */
+    OP_OK,        /* held; released; looked */
+    OP_WAITING,   /* stands in the queue */
+    OP_BUSY,      /* not granted, and not put in the queue, as asked */
+    OP_FULL,      /* the lock has all the tickets that it may have */
+    OP_CONFLICT,  /* of another kind than the tickets that stand */
+    OP_GONE,      /* there is no such ticket any more */
+    OP_BROKEN,    /* it was taken from its holder */
+    OP_MOVED,     /* it is of a later generation of its session */
+    OP_MISSING,   /* there is none, but the data may be older than it */
+    OP_UNSETTLED, /* not before this broker is settled with the node */
+    OP_UNSENT,    /* Redis could not be asked until give_up_us: nothing ran */
+    OP_UNKNOWN,   /* it was asked and the answer is not to be had */
+    OP_REFUSED,   /* the record is not ours, too new, or the script failed */
 };
 
 /* What a LOCK asks for beside the name. */
@@ -86,11 +89,14 @@ struct op_result {
     enum op_status status;
     bool handed; /* a grant went to a waiter of another broker */
     bool more;   /* so many were granted that some are left: ask again */
+    bool
+        unsettled; /* OP_WAITING: for this broker to be settled with the node */
     uint32_t place;
     uint64_t arrival;
     uint64_t fence;
     uint32_t ttl_ms;   /* that remained when Redis answered */
-    uint32_t again_ms; /* OP_WAITING, OP_BUSY: when to look again */
+    uint32_t again_ms; /* OP_WAITING, OP_BUSY: when to look again; OP_INSPECT:
+                        * not 0 where ends of leases are not to be trusted */
     uint32_t ahead;    /* place in the queue, from 1; OP_BREAK: how many */
     uint32_t hold_ms;  /* of a hold: until the end of its lease=; 0: none */
     uint32_t holders;  /* OP_INSPECT */

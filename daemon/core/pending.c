@@ -99,6 +99,33 @@ pending_error(struct core *core, struct pending *pending, enum error_code code,
 }
 
 /* Refused by a limit, which the caller has counted. */
+/* The broker will be settled with the lock's node after so long. */
+void
+pending_unavailable(
+    struct core *core, struct pending *pending, uint64_t after_us)
+{
+    static const char unsettled[] =
+        "Redis is new to this broker or has failed over: old holders come "
+        "first";
+    char digits[20];
+    struct text after =
+        text_make(digits, text_from_u64(digits, after_us / 1000 + 1));
+
+    count(core->counters, COUNTER_refused_unavailable);
+    if (pending->part != PART_NONE) {
+        bundle_refused(
+            core, pending, ERROR_UNAVAILABLE, "after_ms", after, unsettled);
+        return;
+    }
+    struct reply reply;
+    answer_error_begin(core, &reply, pending->tag, ERROR_UNAVAILABLE);
+    reply_pair(&reply, "after_ms", after);
+    reply_text(&reply, unsettled);
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+/* A limit of that name is reached. */
 void
 pending_limit(struct core *core, struct pending *pending, const char *limit)
 {

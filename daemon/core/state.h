@@ -183,7 +183,8 @@ struct ticket {
     uint64_t jeopardy_us; /* when to warn; NEVER: has been done */
     uint64_t renew_us;    /* when to renew; NEVER: not again */
     /* of a wait */
-    uint64_t heard_us; /* when Redis last spoke of it */
+    uint64_t heard_us;   /* when Redis last spoke of it */
+    uint64_t settles_us; /* nobody is granted it before; 0: not so */
     uint64_t refresh_us;
     uint64_t probe_us; /* when to look for a deadlock; NEVER: not */
     /* of leaving */
@@ -201,6 +202,8 @@ struct ticket {
     bool unclean;   /* LEAVING, and nobody gave it back */
     bool unattended; /* whose connection ended; its LOCK may come again */
     bool used;       /* its request id has been used */
+    bool reclaiming; /* renew_op is a reclaim, which has words of ours */
+    bool reborn;     /* it was put again while nobody attended to it */
     bool requeued;   /* it was gone, perhaps to a later connection's broker */
     uint8_t owner_len;
     uint8_t client_len;
@@ -443,6 +446,7 @@ void ticket_refresh_at(
 void ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us);
 
 /* hold.c: tickets that hold */
+void ticket_renew_at(struct core *core, struct ticket *ticket, uint64_t at_us);
 void ticket_give_back(struct core *core, struct ticket *ticket);
 void ticket_set_lease(
     struct core *core, struct ticket *ticket, uint64_t hold_ms);
@@ -454,6 +458,8 @@ struct pending *pending_create(
 void pending_free(struct core *core, struct pending *pending);
 void pending_error(struct core *core, struct pending *pending,
     enum error_code code, const char *why);
+void pending_unavailable(
+    struct core *core, struct pending *pending, uint64_t after_us);
 void pending_limit(
     struct core *core, struct pending *pending, const char *limit);
 struct pending *pending_create_part(

@@ -377,6 +377,37 @@ ticket_advance_stirred(struct core *core)
         ticket_advance(core, container_of(link, struct ticket, stir_link));
 }
 
+/*
+ * Redis knows nothing of a ticket that we believe in, and its data may be older
+ * than it: it is put again, where it stood. The answer comes as a renewal's.
+ */
+void
+ticket_reclaim(struct core *core, struct ticket *ticket)
+{
+    struct op *op = ticket_op(core, ticket, OP_RECLAIM);
+    uint64_t patience_us = core->now_us + core->settings.patience_us;
+    bool held = ticket->state == TICKET_HELD;
+
+    if (op == NULL) {
+        if (held)
+            ticket->renew_us = core->now_us + RETRY_US;
+        else
+            ticket->refresh_us = core->now_us + RETRY_US;
+        ticket_arm(core, ticket);
+        return;
+    }
+    count(core->counters, COUNTER_reclaims);
+    op->ask = ticket->ask;
+    op->hard_end_us = held ? ticket->hard_end_us : NEVER;
+    op->give_up_us =
+        held ? us_min(patience_us, ticket->deadline_us) : patience_us;
+    ticket_words(ticket, op);
+    ticket->renew_op = slab_handle(&core->ops, op);
+    ticket->reclaiming = true;
+    ticket->reborn = held && ticket->unattended;
+    op_submit(core, op);
+}
+
 /* The answer to a ticket's operation; it may be gone, or have moved on. */
 void
 ticket_done(struct core *core, struct op *op)
@@ -395,6 +426,8 @@ ticket_done(struct core *core, struct op *op)
         }
         if (op->kind == OP_ACQUIRE)
             acquire_done(core, ticket, &op->result);
+        else if (op->kind == OP_RECLAIM)
+            ticket_leave_on(core, ticket);
         else if (op->kind == OP_RENEW)
             claim_done(core, ticket, &op->result);
         else
@@ -404,6 +437,7 @@ ticket_done(struct core *core, struct op *op)
     if (!handle_equal(ticket->renew_op, handle))
         return;
     ticket->renew_op = HANDLE_NONE;
+    ticket->reclaiming = false;
     if (ticket->state == TICKET_HELD)
         hold_renew_done(core, ticket, op);
     else if (ticket->state == TICKET_WAITING)
@@ -548,6 +582,12 @@ ticket_forget(struct core *core, struct ticket *ticket)
     require(list_empty(&ticket->pendings));
     if (ticket->state == TICKET_LEAVING)
         return;
+    if (ticket->reclaiming) { /* which renews it, too */
+        ticket->main_op = ticket->renew_op;
+        ticket->renew_op = HANDLE_NONE;
+        ticket->reclaiming = false;
+        ticket_set_state(core, ticket, TICKET_ASKING);
+    }
     if (ticket->state == TICKET_ASKING) {
         ticket->forgotten = true; /* the question shows the ticket's words */
         return;

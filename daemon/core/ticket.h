@@ -19,6 +19,7 @@ void ticket_set_state(
 void ticket_arm(struct core *core, struct ticket *ticket);
 struct op *ticket_op(
     struct core *core, struct ticket *ticket, enum op_kind kind);
+void ticket_reclaim(struct core *core, struct ticket *ticket);
 bool session_gives_back(const struct session *session);
 
 /* wait.c: from the first question to the grant */
@@ -37,6 +38,7 @@ void claim_done(
 void wait_refresh_done(
     struct core *core, struct ticket *ticket, const struct op *op);
 void wait_timer(struct core *core, struct ticket *ticket);
+void ticket_words(const struct ticket *ticket, struct op *op);
 
 /* hold.c */
 bool hold_is_over(const struct core *core, const struct op_result *result);
@@ -53,6 +55,7 @@ void hold_timer(struct core *core, struct ticket *ticket);
 /* leave.c */
 void ticket_send_release(struct core *core, struct ticket *ticket);
 void ticket_leave(struct core *core, struct ticket *ticket);
+void ticket_leave_on(struct core *core, struct ticket *ticket);
 void ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us);
 void ticket_rest(struct core *core, struct ticket *ticket);
 void answer_count(struct core *core, struct pending *pending, uint32_t holds);

@@ -37,6 +37,14 @@ ticket_question(struct core *core, struct ticket *ticket,
     return op;
 }
 
+void
+ticket_words(const struct ticket *ticket, struct op *op)
+{
+    op->words[0] = ticket_owner(ticket);
+    op->words[1] = ticket_client(ticket);
+    op->words[2] = ticket_note(ticket);
+}
+
 static void
 ticket_ask(struct core *core, struct ticket *ticket, struct pending *pending)
 {
@@ -50,9 +58,7 @@ ticket_ask(struct core *core, struct ticket *ticket, struct pending *pending)
     op->no_queue = pending->wait_us == 0;
     op->tell = op->no_queue || pending->progress;
     op->ask = ticket->ask;
-    op->words[0] = ticket_owner(ticket);
-    op->words[1] = ticket_client(ticket);
-    op->words[2] = ticket_note(ticket);
+    ticket_words(ticket, op);
     ticket->main_op = slab_handle(&core->ops, op);
     op_submit(core, op);
 }
@@ -88,6 +94,7 @@ ticket_reset(struct ticket *ticket, struct pending *pending)
     ticket->announced = false;
     ticket->unclean = false;
     ticket->unattended = false;
+    ticket->reborn = false;
     ticket->foreign_us = 0;
     ticket->generation = pending->session->generation;
     pending->asked = true;
@@ -167,6 +174,8 @@ claim_begin(struct core *core, struct ticket *ticket, struct pending *pending)
 static bool
 wait_is_ours(struct core *core, struct ticket *ticket)
 {
+    if (ticket->reclaiming)
+        return false; /* its answer comes here again */
     if (ticket->generation != ticket->session->generation) {
         ticket->generation = ticket->session->generation;
         ticket->moving = true;
@@ -276,6 +285,19 @@ answer_busy(
     pending_free(core, pending);
 }
 
+/* wait= is over. While nobody could be granted it, nobody is known to have held
+ * it. */
+static void
+wait_ends(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (ticket->settles_us > core->now_us) {
+        pending_unavailable(core, pending, ticket->settles_us - core->now_us);
+        return;
+    }
+    count(core->counters, COUNTER_waits_timed_out);
+    pending_error(core, pending, ERROR_TIMEOUT, NULL);
+}
+
 /* Whether a wait may go on; else the request has been answered. */
 static bool
 ticket_may_wait(struct core *core, struct ticket *ticket)
@@ -304,8 +326,7 @@ ticket_may_wait(struct core *core, struct ticket *ticket)
     }
     if (pending->wait_us != NEVER &&
         core->now_us >= us_add(pending->began_us, pending->wait_us)) {
-        count(core->counters, COUNTER_waits_timed_out);
-        pending_error(core, pending, ERROR_TIMEOUT, NULL);
+        wait_ends(core, ticket, pending);
         return false;
     }
     return true;
@@ -326,6 +347,8 @@ ticket_waits(
     ticket->heard_us = core->now_us;
     ticket->unheard = false;
     ticket->doubt = false;
+    ticket->settles_us =
+        result->unsettled ? core->now_us + us_from_ms(result->again_ms) : 0;
     if (!ticket_may_wait(core, ticket)) {
         ticket_leave(core, ticket);
         return;
@@ -452,6 +475,12 @@ acquire_done(
         ticket_fail(
             core, ticket, ticket->doubt ? ERROR_INDOUBT : ERROR_UNAVAILABLE);
         return;
+    case OP_UNSETTLED:
+        if (pending != NULL)
+            pending_unavailable(core, pending, us_from_ms(result->again_ms));
+        ticket_rest(core, ticket);
+        return;
+    case OP_MISSING:
     case OP_MOVED:
         if (pending != NULL)
             pending_error(core, pending, ERROR_CONFLICT,
@@ -504,6 +533,9 @@ claim_done(
     case OP_UNSENT:
         code = ERROR_UNAVAILABLE;
         break;
+    case OP_MISSING: /* whoever had it may put it there again */
+        code = ERROR_UNAVAILABLE;
+        break;
     case OP_GONE:
     case OP_WAITING:
     case OP_MOVED:
@@ -513,6 +545,7 @@ claim_done(
     case OP_BUSY:
     case OP_FULL:
     case OP_CONFLICT:
+    case OP_UNSETTLED:
     case OP_REFUSED:
         code = ERROR_INTERNAL;
         break;
@@ -583,6 +616,12 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
     case OP_WAITING:
         ticket_waits(core, ticket, result);
         return;
+    case OP_MISSING:
+        if (!ticket->doubt && !ticket->moving && ticket->arrival > 0) {
+            ticket_reclaim(core, ticket);
+            return;
+        }
+        /* fall through */
     case OP_GONE:
     case OP_MOVED:
         if (ticket->doubt) { /* the lost question may yet be carried out */
@@ -611,6 +650,7 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
     case OP_BUSY:
     case OP_FULL:
     case OP_CONFLICT:
+    case OP_UNSETTLED:
     case OP_UNSENT:
     case OP_UNKNOWN:
     case OP_REFUSED:
@@ -670,7 +710,7 @@ ticket_granted_by_the_way(
 
     if (ticket == NULL)
         return;
-    if (ticket->state != TICKET_WAITING) {
+    if (ticket->state != TICKET_WAITING || ticket->reclaiming) {
         ticket->hinted = true;
         return;
     }
@@ -769,6 +809,14 @@ ticket_wait_over(struct core *core, struct pending *pending)
     }
     if ((ticket->state == TICKET_WAITING && !ticket->unheard) ||
         pending_stands(ticket_pending(ticket))) {
+        if (ticket->state == TICKET_WAITING &&
+            ticket->settles_us > core->now_us && pending->asked &&
+            !pending_stands(pending)) {
+            pending_unavailable(
+                core, pending, ticket->settles_us - core->now_us);
+            ticket_leave(core, ticket);
+            return;
+        }
         count(core->counters, COUNTER_waits_timed_out);
         ticket_cancel(core, ticket, pending, ERROR_TIMEOUT, NULL);
         return;

@@ -14,15 +14,17 @@
 #define RETRIES_AT_ONCE 5
 #define RETRY_US        50000
 #define TRYAGAIN_US     20000
+#define GRACE_US        50000 /* beyond the grace, at most */
 
 /* Releases first, so that what they free is there for the rest. */
 static const enum op_kind flush_order[] = {OP_BREAK, OP_RELEASE, OP_RENEW,
-    OP_LOOK, OP_ACQUIRE, OP_INSPECT, OP_PUBLISH};
+    OP_RECLAIM, OP_LOOK, OP_ACQUIRE, OP_INSPECT, OP_PUBLISH};
 
 static const enum script_id script_of[OP_KIND_COUNT] = {
     [OP_ACQUIRE] = SCRIPT_ACQUIRE,
     [OP_RELEASE] = SCRIPT_RELEASE,
     [OP_RENEW] = SCRIPT_RENEW,
+    [OP_RECLAIM] = SCRIPT_ACQUIRE,
     [OP_LOOK] = SCRIPT_RENEW,
     [OP_INSPECT] = SCRIPT_INSPECT,
     [OP_BREAK] = SCRIPT_BREAK,
@@ -69,6 +71,9 @@ batch_header(
         .expected_us = now_us + (uint64_t)link->clock_us,
         .forget_after_ms = store->settings.forget_after_ms,
         .waiters_max = store->settings.waiters_max,
+        .settles_ms = trust_settles_ms(store, link, now_us),
+        .steady_ms = trust_steady_ms(store, link, now_us),
+        .within_us = trust_within_us(store, link),
         .lapse_ms = store->settings.lapse_ms,
     };
 }
@@ -188,6 +193,8 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
 
     if (link->state != LINK_READY || node->queued == 0)
         return;
+    if (link->ids_wanted || link->ids_asked)
+        return; /* what it was before would be refused again */
     for (size_t i = 0; i < sizeof(flush_order) / sizeof(flush_order[0]); i++) {
         enum op_kind kind = flush_order[i];
         while (!list_empty(&node->queues[kind])) {
@@ -371,6 +378,21 @@ call_refused(struct store *store, struct link *link, struct call *call,
     }
 }
 
+#define NOT_AGAIN UINT64_MAX
+
+/* Whether nothing was done, and it may be later: how long to wait for that. */
+static uint64_t
+again_after(struct store *store, const struct op *op, enum record_status status)
+{
+    if (status == RECORD_LATE)
+        count(store->counters, COUNTER_redis_late);
+    if (status == RECORD_LATE || status == RECORD_CHANGED)
+        return 0;
+    if (status == RECORD_GRACE && !op->no_queue)
+        return op->result.again_ms * (uint64_t)1000;
+    return NOT_AGAIN;
+}
+
 /* Takes one result; false where the reply makes no sense from here on. */
 static bool
 op_answered(struct store *store, struct link *link, struct call *call,
@@ -384,11 +406,17 @@ op_answered(struct store *store, struct link *link, struct call *call,
         return false;
     *grants += op->result.grant_count;
     op->result.sent_us = call->sent_us;
-    if (status == RECORD_LATE) {
-        count(store->counters, COUNTER_redis_late);
+    uint64_t pause_us = again_after(store, op, status);
+    if (pause_us != NOT_AGAIN) {
         memset(&op->result, 0, sizeof(op->result)); /* refers to this reply */
         list_remove(&op->link);
-        op_again(store, op, link->node, now_us, 0);
+        if (pause_us == 0) {
+            op_again(store, op, link->node, now_us, 0);
+            return true;
+        }
+        op->attempts = 1; /* a new map does not make it sooner */
+        op_park(store, op,
+            now_us + pause_us + random_below(&store->random, GRACE_US));
         return true;
     }
     if (op->kind == OP_INSPECT && status == RECORD_OK &&
@@ -410,8 +438,8 @@ call_answered(struct store *store, struct link *link, struct call *call,
     bool sense = record_read_reply(&reader, text, &reply);
 
     if (sense && reply.time_us > 0) {
-        link->clock_us = (int64_t)(reply.time_us - now_us);
-        memcpy(link->id, reply.id, sizeof(link->id));
+        trust_clock(store, link, reply.time_us, call->sent_us, now_us);
+        trust_see(store, link, reply.id);
     }
     while (sense && !list_empty(&call->ops))
         sense = op_answered(store, link, call,

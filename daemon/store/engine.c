@@ -133,6 +133,9 @@ engine_drain_store(struct engine *engine)
     event.kind = CORE_UNHEARD;
     if (store_take_unheard(engine->store))
         engine_step(engine, &event);
+    event.kind = CORE_CHANGED;
+    if (store_take_changed(engine->store))
+        engine_step(engine, &event);
 }
 
 /* Whether effects wait to be carried out. */

@@ -36,6 +36,7 @@ link_forget(struct link *link)
     link->client_id = 0;
     link->retry_us = 0;
     link->backoff_us = BACKOFF_MIN_US;
+    trust_forget(link);
 }
 
 const char *
@@ -268,7 +269,7 @@ info_value(struct text info, const char *key)
     return TEXT("");
 }
 
-static void
+void
 copy_id(char out[41], struct text value)
 {
     memset(out, 0, 41);
@@ -323,8 +324,9 @@ link_info(struct store *store, struct link *link, uint64_t now_us,
         link_abandon(store, link, now_us, wrong);
         return;
     }
-    copy_id(link->run_id, info_value(reply->text, "run_id"));
-    copy_id(link->id, info_value(reply->text, "master_replid"));
+    trust_learn(store, link, info_value(reply->text, "run_id"),
+        info_value(reply->text, "master_replid"),
+        info_value(reply->text, "master_replid2"), now_us);
     link->readonly = text_equal(info_value(reply->text, "role"), TEXT("slave"));
     policy = info_value(reply->text, "maxmemory_policy");
     if (!text_equal(policy, TEXT("noeviction")) && policy.len > 0)
@@ -335,9 +337,45 @@ link_info(struct store *store, struct link *link, uint64_t now_us,
             policy.at);
 }
 
-/* Puts TIME against our clock; what is left out is the way of the answer. */
+/* INFO of a connection that is in use. */
 static void
-link_time(struct link *link, uint64_t now_us, const struct resp *reply)
+link_ids(struct store *store, struct link *link, uint64_t now_us,
+    const struct resp *reply)
+{
+    if (reply->type != RESP_STRING) {
+        link->ids_asked = false;
+        return;
+    }
+    trust_learn(store, link, TEXT(""), info_value(reply->text, "master_replid"),
+        info_value(reply->text, "master_replid2"), now_us);
+    link->readonly = text_equal(info_value(reply->text, "role"), TEXT("slave"));
+}
+
+bool
+link_ask_ids(struct store *store, struct link *link, uint64_t now_us)
+{
+    return LINK_SEND(store, link, CALL_IDS, now_us, TEXT("INFO"),
+               TEXT("replication")) != NULL;
+}
+
+/* Reads the marker, or writes it where there is a value. */
+void
+link_mark(struct store *store, struct link *link, uint64_t now_us,
+    struct text key, struct text value)
+{
+    struct call *call = value.len == 0 ? LINK_SEND(store, link, CALL_MARK,
+                                             now_us, TEXT("GET"), key)
+                                       : LINK_SEND(store, link, CALL_MARK,
+                                             now_us, TEXT("SET"), key, value);
+
+    if (call != NULL)
+        call->writes = value.len > 0;
+}
+
+/* Puts TIME against our clock. */
+static void
+link_time(struct store *store, struct link *link, const struct call *call,
+    uint64_t now_us, const struct resp *reply)
 {
     uint64_t seconds;
     uint64_t micros;
@@ -346,7 +384,7 @@ link_time(struct link *link, uint64_t now_us, const struct resp *reply)
         !text_to_u64(reply->item[0].text, UINT64_MAX / 2000000, &seconds) ||
         !text_to_u64(reply->item[1].text, 999999, &micros))
         return;
-    link->clock_us = (int64_t)(seconds * 1000000 + micros - now_us);
+    trust_clock(store, link, seconds * 1000000 + micros, call->sent_us, now_us);
 }
 
 void
@@ -405,6 +443,13 @@ link_prepare(struct store *store, struct link *link, uint64_t now_us)
         call->last = true;
 }
 
+/* Whether operations go there. */
+static bool
+link_serves(const struct store *store, const struct link *link)
+{
+    return link->index < LINK_SUBSCRIBER && !sentinel_is(store, link);
+}
+
 static void
 link_ready(struct store *store, struct link *link)
 {
@@ -413,6 +458,8 @@ link_ready(struct store *store, struct link *link)
     link->state = LINK_READY;
     link->old_client_id = 0; /* the answer has come, so it is dead */
     link->backoff_us = BACKOFF_MIN_US;
+    if (link_serves(store, link))
+        trust_has_locks(store, link);
     if (store->slots_mapped == 0)
         store->map_next_us = 0; /* here is somebody to ask */
     log_write(LOG_INFO, "redis_link_ready", "node=%s%s",
@@ -505,12 +552,18 @@ link_take(struct store *store, struct link *link, struct call *call,
         else
             link_info(store, link, now_us, reply);
         break;
+    case CALL_IDS:
+        link_ids(store, link, now_us, reply);
+        break;
+    case CALL_MARK:
+        trust_marked(store, link, call->writes, reply);
+        break;
     case CALL_CLIENT_ID:
         if (reply->type == RESP_INTEGER && reply->integer > 0)
             link->client_id = (uint64_t)reply->integer;
         break;
     case CALL_TIME:
-        link_time(link, now_us, reply);
+        link_time(store, link, call, now_us, reply);
         break;
     case CALL_MAP:
         route_map_reply(store, link, now_us, reply);
@@ -637,6 +690,8 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
             link_abandon(store, link, now_us, "connecting takes too long");
         return;
     }
+    if (link->state == LINK_READY && link_serves(store, link))
+        trust_tick(store, link, now_us);
     if (!list_empty(&link->calls)) {
         const struct call *oldest =
             container_of(link->calls.next, struct call, link);
@@ -652,11 +707,15 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
     }
     if (link->state != LINK_READY || now_us < link->spoke_us + PING_AFTER_US)
         return;
-    /* Who has long asked nothing has to hear of it where the clock steps. */
-    if (link->index >= LINK_SUBSCRIBER)
+    if (!link_serves(store, link)) {
         LINK_SEND(store, link, CALL_PING, now_us, TEXT("PING"));
-    else
-        LINK_SEND(store, link, CALL_TIME, now_us, TEXT("TIME"));
+        return;
+    }
+    /* Who has long asked nothing has to hear of it where the clock steps, or
+     * the history is another one. */
+    if (store->settings.settle_us > 0)
+        (void)link_ask_ids(store, link, now_us);
+    LINK_SEND(store, link, CALL_TIME, now_us, TEXT("TIME"));
 }
 
 uint64_t
@@ -673,10 +732,16 @@ link_next_us(const struct store *store, const struct link *link)
     case LINK_READY:
         break;
     }
-    if (list_empty(&link->calls))
-        return link_polls(store, link) ? sentinel_ask_due_us(store, link)
-                                       : link->spoke_us + PING_AFTER_US;
-    const struct call *oldest =
-        container_of(link->calls.next, struct call, link);
-    return oldest->sent_us + store->settings.command_timeout_us;
+    uint64_t due_us;
+    if (!list_empty(&link->calls))
+        due_us = container_of(link->calls.next, struct call, link)->sent_us +
+                 store->settings.command_timeout_us;
+    else if (link_polls(store, link))
+        return sentinel_ask_due_us(store, link);
+    else
+        due_us = link->spoke_us + PING_AFTER_US;
+    uint64_t trust_us = link->state == LINK_READY && link_serves(store, link)
+                            ? trust_next_us(store, link)
+                            : WHEEL_NEVER;
+    return trust_us < due_us ? trust_us : due_us;
 }

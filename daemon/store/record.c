@@ -6,9 +6,10 @@
 
 #include "daemon/base/assert.h"
 
-#define HEADER_BYTES   80
+#define HEADER_BYTES   92
 #define IDENTITY_BYTES 36
 #define ACQUIRE_BYTES  44
+#define STOOD_BYTES    16
 #define RELEASE_BYTES  29
 #define RENEW_BYTES    50
 #define RESULT_BYTES   38
@@ -23,6 +24,7 @@
 #define ACQUIRE_NO_QUEUE 2
 #define ACQUIRE_MOVES    4
 #define ACQUIRE_TELL     8
+#define ACQUIRE_STOOD    16
 #define RELEASE_UNCLEAN  1
 #define RELEASE_MOVES    2
 #define RENEW_LOOK       1
@@ -32,8 +34,9 @@
 #define RENEW_SHARES     16
 #define RENEW_WATCH      32
 
-#define RESULT_HANDED 1
-#define RESULT_MORE   2
+#define RESULT_HANDED    1
+#define RESULT_MORE      2
+#define RESULT_UNSETTLED 4
 
 #define HEAD_SHARED    1
 #define TICKET_GRANTED 2u
@@ -110,6 +113,9 @@ record_write_header(const struct record_header *header, char *out)
     at = put_double(at, header->expected_us);
     at = put_uint(at, header->waiters_max, 4);
     at = put_bytes(at, header->id, RECORD_ID_BYTES);
+    at = put_uint(at, header->settles_ms, 4);
+    at = put_uint(at, header->steady_ms, 4);
+    at = put_uint(at, header->within_us, 4);
     require(at == out + HEADER_BYTES);
     put_bytes(at, header->channel.at, header->channel.len);
 }
@@ -141,6 +147,8 @@ record_op_bytes(const struct op *op)
     switch (op->kind) {
     case OP_ACQUIRE:
         return IDENTITY_BYTES + ACQUIRE_BYTES + words_bytes(op);
+    case OP_RECLAIM:
+        return IDENTITY_BYTES + ACQUIRE_BYTES + STOOD_BYTES + words_bytes(op);
     case OP_RELEASE:
         return IDENTITY_BYTES + RELEASE_BYTES;
     case OP_RENEW:
@@ -168,13 +176,26 @@ put_identity(char *at, const struct op *op)
     return put_uint(at, op->request, 8);
 }
 
-static char *
-put_acquire(char *at, const struct op *op, uint64_t latest_ms)
+/* What is left of a hold that ends by itself, in ms; 0: it does not. */
+static uint64_t
+hold_left_ms(const struct op *op, uint64_t now_us)
 {
+    if (op->hard_end_us == WHEEL_NEVER)
+        return 0;
+    return op->hard_end_us > now_us + 1000 ? (op->hard_end_us - now_us) / 1000
+                                           : 1;
+}
+
+static char *
+put_acquire(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
+{
+    bool stood = op->kind == OP_RECLAIM;
+
     at = put_uint(at,
         (op->retry ? ACQUIRE_RETRY : 0) |
             (op->no_queue ? ACQUIRE_NO_QUEUE : 0) |
-            (op->moves ? ACQUIRE_MOVES : 0) | (op->tell ? ACQUIRE_TELL : 0),
+            (op->moves ? ACQUIRE_MOVES : 0) | (op->tell ? ACQUIRE_TELL : 0) |
+            (stood ? ACQUIRE_STOOD : 0),
         1);
     at = put_uint(at, op->ask.shared ? MODE_SHARED : 0, 1);
     at = put_uint(at, words_bytes(op), 2);
@@ -182,9 +203,13 @@ put_acquire(char *at, const struct op *op, uint64_t latest_ms)
     at = put_uint(at, op->ask.permits_max, 4);
     at = put_uint(at, op->lease_ms, 4);
     at = put_uint(at, op->ask.delay_ms, 4);
-    at = put_double(at, op->ask.hold_ms);
+    at = put_double(at, stood ? hold_left_ms(op, now_us) : op->ask.hold_ms);
     at = put_double(at, latest_ms);
     at = put_double(at, op->seen);
+    if (stood) {
+        at = put_double(at, op->arrival);
+        at = put_double(at, op->fence);
+    }
     return put_words(at, op);
 }
 
@@ -203,12 +228,6 @@ put_release(char *at, const struct op *op)
 static char *
 put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
 {
-    uint64_t hold_ms = 0;
-
-    if (op->hard_end_us != WHEEL_NEVER)
-        hold_ms = op->hard_end_us > now_us + 1000
-                      ? (op->hard_end_us - now_us) / 1000
-                      : 1;
     at = put_uint(at,
         (op->kind == OP_LOOK ? RENEW_LOOK : 0) |
             (op->sets_end ? RENEW_SETS_END : 0) |
@@ -219,7 +238,7 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
     at = put_double(at, op->arrival);
     at = put_double(at, op->fence);
     at = put_uint(at, op->lease_ms, 4);
-    at = put_double(at, hold_ms);
+    at = put_double(at, hold_left_ms(op, now_us));
     at = put_double(at, latest_ms);
     return put_double(at, op->seen);
 }
@@ -236,8 +255,8 @@ record_write_op(
         at = put_double(at, op->fence);
     } else {
         at = put_identity(at, op);
-        if (op->kind == OP_ACQUIRE)
-            at = put_acquire(at, op, latest_ms);
+        if (op->kind == OP_ACQUIRE || op->kind == OP_RECLAIM)
+            at = put_acquire(at, op, now_us, latest_ms);
         else if (op->kind == OP_RELEASE)
             at = put_release(at, op);
         else
@@ -302,7 +321,12 @@ status_of(enum record_status status)
         return OP_BROKEN;
     case RECORD_MOVED:
         return OP_MOVED;
+    case RECORD_MISSING:
+        return OP_MISSING;
+    case RECORD_GRACE:
+        return OP_UNSETTLED;
     case RECORD_LATE:
+    case RECORD_CHANGED:
         return OP_UNSENT;
     case RECORD_NEWER:
     case RECORD_CORRUPT:
@@ -368,12 +392,13 @@ record_read_result(struct record_reader *reader, struct op *op,
     struct op_result *result = &op->result;
     const char *at = take(reader, RESULT_BYTES);
 
-    if (at == NULL || (uint8_t)at[0] > RECORD_MOVED)
+    if (at == NULL || (uint8_t)at[0] > RECORD_GRACE)
         return false;
     *status = (enum record_status)at[0];
     result->status = status_of(*status);
     result->handed = ((uint8_t)at[1] & RESULT_HANDED) != 0;
     result->more = ((uint8_t)at[1] & RESULT_MORE) != 0;
+    result->unsettled = ((uint8_t)at[1] & RESULT_UNSETTLED) != 0;
     result->grant_count = (uint32_t)get_uint(at + 2, 2);
     size_t about = get_uint(at + 4, 2);
     result->place = (uint32_t)get_uint(at + 6, 4);
@@ -462,10 +487,11 @@ record_read_tickets(struct record_reader *reader, struct op *op,
         const char *at = take(reader, width);
         if (at == NULL || !read_ticket(at, width, time_us / 1000, ticket))
             return false;
-        /* What is over has not been struck out yet, but is none any more. */
+        /* What is over has not been struck out yet, but is none any more; but
+         * where nobody can say whether it is. */
         uint32_t *counted =
             ticket->granted ? &result->holders : &result->waiters;
-        if (ticket->ttl_ms == 0)
+        if (ticket->ttl_ms == 0 && result->again_ms == 0)
             *counted -= *counted > 0;
         else
             result->ticket_count++;

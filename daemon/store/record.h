@@ -19,6 +19,9 @@ struct record_header {
     uint64_t expected_us; /* what TIME should say */
     uint64_t forget_after_ms;
     uint32_t waiters_max;
+    uint32_t settles_ms; /* until it is settled with the node; 0: it is */
+    uint32_t steady_ms;  /* likewise with the node's clock */
+    uint32_t within_us;  /* TIME may be so far from expected_us */
     uint32_t lapse_ms;
 };
 
@@ -61,6 +64,9 @@ enum record_status {
     RECORD_CONFLICT,
     RECORD_BROKEN,
     RECORD_MOVED,
+    RECORD_CHANGED, /* the node's id is not the one in the header */
+    RECORD_MISSING,
+    RECORD_GRACE,
 };
 
 /*

@@ -255,6 +255,9 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
         route_map_failed(store, now_us);
         return;
     }
+    for (uint32_t i = 0; i < SLOT_COUNT; i++)
+        if (map[i] != NODE_NONE && map[i] != store->slots[i])
+            trust_has_locks(store, &store->links[map[i]]);
     memcpy(store->slots, map, sizeof(map));
     if (store->slots_mapped != mapped)
         log_write(mapped == SLOT_COUNT ? LOG_INFO : LOG_WARN, "redis_map",

@@ -10,8 +10,8 @@
  * parked (to be routed again later, or when there is a route), or the done.
  *
  * link.c: the life of a connection. call.c: batches and their replies. route.c:
- * nodes and slots. sentinel.c: who is the master. store.c: the front, parking
- * and time.
+ * nodes and slots. trust.c: which node may grant. sentinel.c: who is the
+ * master. store.c: the front, parking and time.
  */
 #ifndef HOLDFAST_STORE_STATE_H
 #define HOLDFAST_STORE_STATE_H
@@ -67,7 +67,17 @@ struct link {
     char run_id[41];
     char old_run_id[41];
     char id[RECORD_ID_BYTES + 1]; /* replication id last seen */
-    int64_t clock_us; /* the node's clock less ours; never more than that */
+    bool first;                   /* it has no predecessor */
+    bool settled;          /* its history has been known for long enough */
+    bool marked;           /* the node's marker says so */
+    bool ids_wanted;       /* a script has seen another id */
+    bool ids_asked;        /* INFO is under way */
+    uint64_t since_us;     /* the history is known */
+    uint64_t mark_us;      /* when to read or write the marker */
+    int64_t clock_us;      /* the node's clock less ours; at least this */
+    int64_t clock_most_us; /* and at most this */
+    uint64_t clock_at_us;  /* when that was found; 0: it is not known */
+    uint64_t steady_us;    /* since then it has not stepped */
 };
 
 struct node {
@@ -88,6 +98,8 @@ enum call_kind {
     CALL_ASKING,
     CALL_AUTH,
     CALL_INFO,
+    CALL_IDS,
+    CALL_MARK,
     CALL_CLIENT_ID,
     CALL_TIME,
     CALL_KILL,
@@ -103,7 +115,8 @@ struct call {
     struct slab_node node;
     struct list link;
     enum call_kind kind;
-    bool last; /* of a phase of the greeting */
+    bool last;   /* of a phase of the greeting */
+    bool writes; /* CALL_MARK: the marker is written, else read */
     uint64_t sent_us;
     struct list ops;
     uint32_t op_count;
@@ -138,6 +151,7 @@ struct store {
     struct list parked;
     struct list done;
     bool unheard;
+    bool changed;
     struct store_hint hints[HINTS_MAX];
     uint32_t hint_count;
     uint32_t hint_taken;        /* of them, from the first */
@@ -169,6 +183,29 @@ struct call *link_send(struct store *store, struct link *link,
 void link_load_scripts(struct store *store, struct link *link, uint64_t now_us);
 const char *link_name(const struct store *store, const struct link *link,
     char *out, size_t out_bytes);
+
+bool link_ask_ids(struct store *store, struct link *link, uint64_t now_us);
+void link_mark(struct store *store, struct link *link, uint64_t now_us,
+    struct text key, struct text value);
+void copy_id(char out[41], struct text value);
+
+/* trust.c */
+void trust_forget(struct link *link);
+void trust_has_locks(struct store *store, const struct link *link);
+void trust_learn(struct store *store, struct link *link, struct text run_id,
+    struct text id, struct text second, uint64_t now_us);
+void trust_see(struct store *store, struct link *link, const char *id);
+void trust_clock(struct store *store, struct link *link, uint64_t time_us,
+    uint64_t sent_us, uint64_t now_us);
+uint32_t trust_settles_ms(
+    const struct store *store, const struct link *link, uint64_t now_us);
+uint32_t trust_steady_ms(
+    const struct store *store, const struct link *link, uint64_t now_us);
+uint32_t trust_within_us(const struct store *store, const struct link *link);
+void trust_marked(struct store *store, struct link *link, bool wrote,
+    const struct resp *reply);
+void trust_tick(struct store *store, struct link *link, uint64_t now_us);
+uint64_t trust_next_us(const struct store *store, const struct link *link);
 
 /* call.c */
 void call_flush_node(struct store *store, uint16_t index, uint64_t now_us);

@@ -305,6 +305,15 @@ store_take_unheard(struct store *store)
     return unheard;
 }
 
+bool
+store_take_changed(struct store *store)
+{
+    bool changed = store->changed;
+
+    store->changed = false;
+    return changed;
+}
+
 static bool
 link_wish(struct store *store, struct link *link, struct store_wish *wish)
 {

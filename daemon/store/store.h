@@ -53,6 +53,7 @@ struct store_settings {
     uint32_t lapse_ms;
     uint32_t waiters_max;
     uint64_t forget_after_ms;
+    uint64_t settle_us;
     uint64_t connect_timeout_us;
     uint64_t command_timeout_us;
     uint32_t batch;     /* operations a call, at most */
@@ -99,6 +100,9 @@ bool store_take_news(struct store *store, struct text *news);
 
 /* Whether announcements may have been missed since it was last asked. */
 bool store_take_unheard(struct store *store);
+
+/* Whether locks have come to a node with which this broker is not settled. */
+bool store_take_changed(struct store *store);
 
 /* Links are numbered from 0; which connection of a link is meant is told by
  * its serial number, so that news of an earlier one is ignored. */

@@ -662,7 +662,7 @@ def left_in_broker(broker, names):
 def left_in_redis(redis):
     """Keys that are no lock of a lane, and records in which somebody lives."""
     left = {}
-    for key in redis.command("KEYS", "*"):
+    for key in redis.command("KEYS", "*:{*"):
         live, granted = struct.unpack("<II", redis.command(
             "GETRANGE", key, 32, 39))
         if live or granted or not key.startswith(b"holdfast:{r"):

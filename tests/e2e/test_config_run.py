@@ -287,7 +287,7 @@ class AddressTest(HarnessCase):
         two = self.client(self.broker(redis, {"redis.key_prefix": "two"}))
         one.ok("LOCK config/prefix", count=1)
         two.ok("LOCK config/prefix wait=5s", count=1)
-        self.assertEqual(redis.command("KEYS", "one:*"),
+        self.assertEqual(redis.command("KEYS", "one:{*"),
                          [b"one:{config/prefix}"])
 
     def test_log_level(self):

@@ -147,6 +147,22 @@ class Lock:
             fence = seen
         return fence
 
+    def adopt(self):
+        """Another id wrote it: holds last a lease longer, and a grant that was
+        not claimed is none. Whether that is so."""
+        if self.id == self.node_id:
+            return False
+        for ticket in self.granted:
+            if ticket.flags & (CLAIMED | BROKEN):
+                ticket.ends = self.now + self.longest
+                ticket.hold = ticket.hold and max(ticket.hold, ticket.ends)
+            else:
+                ticket.flags, ticket.fence = WAITS, 0
+                ticket.ends = self.now + ticket.lease
+            self.seen["adopted"] += 1
+        self.fence, self.id = self.raised(0), self.node_id
+        return True
+
     def over(self, ticket, at):
         """A hold ends: how long they last counts where others wait."""
         if ticket.claimed and self.waiting:
@@ -240,6 +256,7 @@ class Lock:
         new = self.fence is None
         if new:
             self.fence, self.id = self.now_us + FENCE_JUMP, self.node_id
+        self.adopt()
         if not self.tickets and not self.barred:
             fence = self.raised(call.seen)
             if fence is None:
@@ -422,6 +439,8 @@ class Lock:
         if call.unclean:
             self.nobody_follows(ticket, self.now)
         self.tickets.remove(ticket)
+        if self.tickets:
+            self.adopt()
         self.expire()
         outcome = Outcome(OK)
         self.serve(call, outcome)
@@ -436,14 +455,16 @@ class Lock:
         if call.look:
             if self.fence is None:
                 self.fence, self.id = self.now_us + FENCE_JUMP, self.node_id
+            self.adopt()
             if call.watch:
                 self.watch = max(self.watch, self.now + call.lease)
             return self.look(call, Outcome(OK))
+        adopted = self.adopt()
         ticket = self.named(call)
         if ticket is None:
-            return Outcome(GONE)
+            return self.not_so(GONE, call, adopted)
         if call.moves and not self.may_move(ticket, call):
-            return Outcome(MOVED_ON)
+            return self.not_so(MOVED_ON, call, adopted)
         if ticket.granted and ticket.ends <= self.now:
             return self.look(call, Outcome(GONE))
         if ticket.flags & BROKEN:
@@ -451,11 +472,11 @@ class Lock:
                 self.seen["given"] += ticket.who != call.who
                 ticket.who = call.who
             self.seen["broken"] += call.moves
-            return Outcome(BROKEN_NOW)
+            return self.not_so(BROKEN_NOW, call, adopted)
         if call.moves:
             ticket.who, ticket.broker = call.who, call.broker
         if ticket.granted:
-            return self.speak(ticket, call)
+            return self.speak(ticket, call, adopted)
         self.expire()
         ticket.flags, ticket.ends = WAITS, self.now + call.lease
         outcome = Outcome(OK)
@@ -467,13 +488,18 @@ class Lock:
             outcome.about = self.kind(ticket)
         return outcome
 
+    def not_so(self, status, call, adopted):
+        """Nothing is done for the ticket; others may be next."""
+        outcome = Outcome(status)
+        return self.look(call, outcome) if adopted else outcome
+
     def kind(self, ticket):
         """What is told of a ticket that was taken over."""
         self.seen["shared"] += ticket.granted and ticket.mode == SHARED
         return (ticket.mode, ticket.permits, self.limit, ticket.delay,
                 ticket.words)
 
-    def speak(self, ticket, call):
+    def speak(self, ticket, call, adopted):
         """A holder says that it is there."""
         outcome = Outcome(OK)
         claims = not ticket.claimed
@@ -487,6 +513,8 @@ class Lock:
             self.serve(call, outcome, ticket)
         elif call.moves or not claims:
             self.extend(ticket, call)
+            if adopted:
+                self.serve(call, outcome, ticket)
         if call.moves:
             outcome.about = self.kind(ticket)
         return self.about(ticket, outcome, call)

@@ -19,17 +19,18 @@ NAMES = ("acquire", "release", "renew", "inspect", "break")
 TIMED = ("acquire", "release", "renew")  # those with short cuts
 
 (OK, WAITING, BUSY, FULL, LATE, GONE, NEWER, CORRUPT, CONFLICT, BROKEN_NOW,
- MOVED_ON) = range(11)
+ MOVED_ON, CHANGED, MISSING, GRACE) = range(14)
 LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
 WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
-SHARED_NOW, WATCHED = 1, 2  # of the head
+SHARED_NOW, WATCHED, BEREFT = 1, 2, 4  # of the head
 EXCLUSIVE, SHARED = 0, 1
 
 HEAD_BYTES = 136
 TICKET_BYTES = 104
-HEADER = struct.Struct("<BBH8sdddI40s")
+HEADER = struct.Struct("<BBH8sdddI40sIII")
 IDENTITY = struct.Struct("<I16s8s8s")
 ACQUIRE = struct.Struct("<BBHIIIIddd")
+STOOD = struct.Struct("<dd")
 RELEASE = struct.Struct("<IdddB")
 RENEW = struct.Struct("<HIddIddd")
 BREAK = struct.Struct("<d")
@@ -137,11 +138,13 @@ def bits(*flags):
 
 def acquire(ticket, retry=False, no_queue=False, moves=False, tell=False,
             mode=EXCLUSIVE, permits=1, limit=0, lease=LEASE, delay=0, hold=0,
-            latest=FOREVER, seen=0, words=()):
+            latest=FOREVER, seen=0, words=(), stood=None):
+    """`stood`: the arrival and the fence of a ticket that stood there."""
     data = pack_words(words)
     return ticket.pack() + ACQUIRE.pack(
-        bits(retry, no_queue, moves, tell), mode, len(data), permits, limit,
-        lease, delay, hold, latest, seen) + data
+        bits(retry, no_queue, moves, tell, stood), mode, len(data), permits,
+        limit, lease, delay, hold, latest, seen) + \
+        (STOOD.pack(*stood) if stood else b"") + data
 
 
 def release(ticket, place=0, arrival=0, fence=0, seen=0, unclean=False,
@@ -301,13 +304,15 @@ class Record:
             ("front", self.front <= self.stored
              and all(each.granted for each in living
                      if each.place < self.front)),
-            ("flags", self.flags & ~SHARED_NOW
+            ("flags", self.flags & ~(SHARED_NOW | BEREFT)
              == (WATCHED if self.watch else 0)),
             ("shares", not granted or self.limit
              or granted[0].mode == (self.flags & SHARED_NOW)),
             ("order", arrivals == sorted(set(arrivals))),
             ("arrival", not arrivals or arrivals[-1] < self.arrival),
-            ("fence", all(ticket.fence <= self.fence for ticket in living)),
+            # What several have put there again is above what the data know.
+            ("fence", self.limit or self.flags & SHARED_NOW
+             or all(ticket.fence <= self.fence for ticket in living)),
             ("waiting fence", all((ticket.fence > 0) == ticket.granted
                                   for ticket in living)),
             ("low", all(self.low <= ticket.ends for ticket in granted)),
@@ -352,7 +357,10 @@ class Broker:
         self.forget_after = 86_400_000
         self.expected_us = 0
         self.waiters_max = 10000
-        self.settled_id = b"0" * 40
+        self.known_id = b"0" * 40
+        self.settles_in = 0  # ms
+        self.steady_in = 0
+        self.within = 2 ** 32 - 1  # us
         self.last = None  # the last Reply
         self.now = 0  # the last time in one, ms
         self.id = None
@@ -373,7 +381,8 @@ class Broker:
     def header(self):
         return HEADER.pack(
             1, 0, self.lapse, self.broker, self.realtime_us, self.forget_after,
-            self.expected_us, self.waiters_max, self.settled_id) + CHANNEL
+            self.expected_us, self.waiters_max, self.known_id,
+            self.settles_in, self.steady_in, self.within) + CHANNEL
 
     def encode(self, name, *operations):
         """The command for operations, each a key and its argument."""

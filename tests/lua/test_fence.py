@@ -237,6 +237,7 @@ class ReplicationId(ScriptCase):
         self.hold(who(1))
         old = self.record().id
         self.change()
+        self.one.settles_in = 1
         self.wait(who(2))
         self.assertEqual(self.record().id, old)
         self.one.release(KEY, who(2))
@@ -258,8 +259,11 @@ class Failover(ScriptCase):
     """A replica that is promoted: the id changes, the fence jumps."""
 
     def promoted(self, replica):
+        """A broker that is settled with the new master."""
         replica.command("REPLICAOF", "NO", "ONE")
-        return self.broker_of(b"broker-9", self.connected(replica))
+        known = replica.info("replication")["master_replid"].encode()
+        return self.broker_of(b"broker-9", self.connected(replica),
+                              known_id=known)
 
     def connected(self, server):
         connection = scripts.connect(server)

@@ -588,6 +588,7 @@ broker_settings(struct broker *broker, struct core_settings *core,
     memcpy(store->key_prefix, core->key_prefix, sizeof(store->key_prefix));
     memcpy(store->broker_id, core->broker_id, sizeof(store->broker_id));
     store->lapse_ms = CORE_LAPSE_MS;
+    store->settle_us = (uint64_t)plan->settle_ms * 1000;
     store->waiters_max = core->waiters_max;
     store->forget_after_ms = plan->seed % 8 == 5 ? 20000 : 86400000;
     store->connect_timeout_us = 1000000;

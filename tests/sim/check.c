@@ -53,7 +53,7 @@ _Static_assert(FAULT_COUNT <= 32, "causes are bits of a word");
 /* The causes that excuse each promise; a fence is to survive a failover, and
  * that data are lost. */
 static const uint32_t excuses[PROMISE_COUNT] = {
-    [PROMISE_EXCLUSION] = DAMAGES | CAUSE(cut),
+    [PROMISE_EXCLUSION] = (DAMAGES & ~CAUSE(redis_restart)) | CAUSE(cut),
     [PROMISE_FENCE] =
         CAUSE(script_break) | CLOCKS | CAUSE(broker_clock) | CAUSE(redis_stop),
     [PROMISE_UPDATE] = CAUSE(script_break) | CLOCKS | CAUSE(broker_clock),

@@ -134,10 +134,11 @@ void check_same(struct check *check, uint32_t belief, uint64_t value);
 bool check_write(struct check *check, uint32_t lock, uint64_t fence,
     uint64_t read, const char *who);
 
-/* A Redis on that machine has written a lock's record: order, prefix, counts,
- * who waits for whom. */
+/* A Redis on that machine, with that replication id, has written a lock's
+ * record: order, prefix, counts, who waits for whom. */
 void check_record(struct check *check, const struct machine *machine,
-    const char *key, size_t key_len, const char *value, size_t value_len);
+    const char *id, const char *key, size_t key_len, const char *value,
+    size_t value_len);
 
 /* What clients did, for the summary. */
 enum deed {

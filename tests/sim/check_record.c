@@ -39,6 +39,7 @@ struct record {
     uint32_t delayed_ms;
     uint64_t delay_ms;
     uint64_t forget_ms;
+    const char *id; /* ref: 40 characters */
 };
 
 static uint32_t
@@ -84,6 +85,7 @@ record_read(struct record *record, const char *value, size_t len)
     record->delayed_ms = read_u32(value + 68);
     record->delay_ms = read_whole(value + 72);
     record->forget_ms = read_whole(value + 80);
+    record->id = value + 96;
     return record->width >= TICKET_BYTES && record->first <= record->stored &&
            record->fence != UINT64_MAX && record->arrival != UINT64_MAX &&
            len >= HEAD_BYTES + (size_t)record->stored * record->width;
@@ -198,18 +200,21 @@ barred(const struct record *record, uint64_t now_ms)
     return now_ms < record->delay_ms && record->delayed_ms > 0;
 }
 
-/* Whether the first who waits could be granted it, and is not. */
+/* Whether the first who waits could be granted it, and is not. To a broker that
+ * doubts the clock (`doubts`) nobody is over who waits. */
 static bool
-grant_missed(
-    const struct record *record, const struct version *version, uint64_t now_ms)
+grant_missed(const struct record *record, const struct version *version,
+    uint64_t now_ms, bool doubts)
 {
-    if (barred(record, now_ms))
+    if (version->pending || barred(record, now_ms))
         return false;
     for (uint32_t i = 0; i < version->live; i++) {
         const struct stand *stand = &version->stands[i];
-        if (stand->granted || stand->suspended || stand->ends_ms <= now_ms)
+        if (stand->granted || stand->suspended)
             continue;
-        return joins(record, version, stand);
+        bool fits = joins(record, version, stand);
+        if (stand->ends_ms > now_ms || (doubts && !fits))
+            return fits;
     }
     return false;
 }
@@ -240,8 +245,8 @@ queue_untouched(const struct version *before, const struct version *version)
 /* What is wrong with a record in itself; NULL: nothing. Of one that `stays` as
  * it was, and of which time has passed, nobody need have been granted it. */
 static const char *
-record_wrong(
-    const struct record *record, const struct version *version, bool stays)
+record_wrong(const struct record *record, const struct version *version,
+    bool stays, bool doubts)
 {
     if (version->live != record->live)
         return "the count of the living is wrong";
@@ -251,7 +256,8 @@ record_wrong(
         return "the count of the permits is wrong";
     if (!grants_fit(record, version))
         return "those are granted it who do not fit together";
-    if (!stays && grant_missed(record, version, clock_ms(version->machine)))
+    if (!stays &&
+        grant_missed(record, version, clock_ms(version->machine), doubts))
         return "somebody waits who could be granted it";
     return NULL;
 }
@@ -291,9 +297,11 @@ may_be_passed(const struct version *before, const struct stand *was,
 }
 
 /* What is wrong with what became of a ticket; NULL: nothing. A hold that a LOCK
- * has taken over is granted to it, with a fence above the `last` one. */
+ * has taken over is granted to it, with a fence above the `last` one. With
+ * another id a grant that was not claimed is none any more. */
 static const char *
-stand_wrong(const struct stand *was, const struct stand *is, uint64_t last)
+stand_wrong(const struct stand *was, const struct stand *is, uint64_t last,
+    bool adopted)
 {
     if (is->owner != was->owner)
         return "its owner is another one";
@@ -302,9 +310,10 @@ stand_wrong(const struct stand *was, const struct stand *is, uint64_t last)
     if (is->generation == was->generation &&
         memcmp(is->broker, was->broker, sizeof(is->broker)) != 0)
         return "another broker has it, of the same generation";
-    if (was->granted && !is->granted)
+    if (was->granted && !is->granted && !(adopted && !was->claimed))
         return "it was granted, and waits";
-    if (was->granted && is->fence != was->fence && is->fence <= last)
+    if (was->granted && is->granted && is->fence != was->fence &&
+        is->fence <= last)
         return "it has another fence";
     if (is->permits != was->permits)
         return "it has other permits";
@@ -312,7 +321,7 @@ stand_wrong(const struct stand *was, const struct stand *is, uint64_t last)
         return "it was shared, and is not";
     if (was->broken && !is->broken)
         return "it was broken, and is not";
-    if (was->broken && is->ends_ms > was->ends_ms)
+    if (was->broken && is->ends_ms > was->ends_ms && !adopted)
         return "it was broken, and is renewed";
     return NULL;
 }
@@ -342,13 +351,14 @@ stands_judge(struct check *check, uint32_t lock, const struct version *version)
     uint64_t since_us = lease_before(check, before->written_us);
     uint64_t firm = 0;   /* arrival of the first that could be granted */
     uint64_t newest = 0; /* the largest fence that is newly granted */
+    bool adopted = memcmp(before->id, version->id, sizeof(version->id)) != 0;
     uint32_t from = 0;
 
     for (uint32_t i = 0; i < version->live; i++) {
         const struct stand *is = &version->stands[i];
         const struct stand *was = stand_before(before, is->arrival, &from);
         const char *wrong =
-            was == NULL ? NULL : stand_wrong(was, is, before->fence);
+            was == NULL ? NULL : stand_wrong(was, is, before->fence, adopted);
         if (wrong != NULL)
             broken_by(check, PROMISE_ORDER, DAMAGES, since_us,
                 "lock-%" PRIu32 ": ticket %" PRIu64 ": %s", lock, is->arrival,
@@ -619,8 +629,9 @@ record_judge(struct check *check, uint32_t lock, const struct record *record,
     bool moved = before->machine != version->machine;
 
     if (wrong == NULL)
-        wrong = record_wrong(
-            record, version, moved || queue_untouched(before, version));
+        wrong = record_wrong(record, version,
+            moved || queue_untouched(before, version),
+            check->world->plan.settle_ms > 0);
     version->damaged = wrong != NULL;
     if (wrong != NULL && !before->damaged)
         broken_by(check, PROMISE_ORDER, DAMAGES, 0,
@@ -662,7 +673,7 @@ version_forget(struct check *check, struct version *version)
 }
 
 void
-check_record(struct check *check, const struct machine *machine,
+check_record(struct check *check, const struct machine *machine, const char *id,
     const char *key, size_t key_len, const char *value, size_t value_len)
 {
     struct record record;
@@ -691,7 +702,13 @@ check_record(struct check *check, const struct machine *machine,
     version.delay_ms = record.delay_ms;
     version.forget_ms = record.forget_ms;
     version.limit = record.limit;
+    memcpy(version.id, record.id, sizeof(version.id));
+    version.pending = memcmp(record.id, id, sizeof(version.id)) != 0;
     version.written_us = check->world->now_us;
+    if (version.pending && record.fence == 0) { /* it is not known yet */
+        version.fence = subject->version.fence;
+        version.written_us = subject->version.written_us;
+    }
     const char *wrong = version_read(check, &record, &version);
     record_judge(check, lock, &record, &version, wrong);
     if (subject->version.live > 0)

@@ -20,7 +20,8 @@
 #define CAUSE(fault) (1u << FAULT_##fault)
 #define JUMPS        (CAUSE(clock_forward) | CAUSE(clock_back))
 #define CLOCKS       (JUMPS | CAUSE(migrate)) /* between clocks that differ */
-#define LOSSES       (CAUSE(failover) | CAUSE(wiped) | CLOCKS)
+#define LOST         (CAUSE(failover) | CAUSE(wiped) | CAUSE(redis_restart))
+#define LOSSES       (LOST | CLOCKS)
 #define DAMAGES      (LOSSES | CAUSE(script_break))
 
 struct belief {
@@ -60,6 +61,8 @@ struct stand {
 struct version {
     bool known;
     bool damaged; /* said already */
+    bool pending; /* the machine has another id */
+    char id[40];  /* that it is up to date with */
     uint64_t fence;
     uint64_t arrival;
     uint64_t delay_ms;  /* nobody is granted anything before */

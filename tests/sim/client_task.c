@@ -656,19 +656,21 @@ task_listed(struct client *client, const struct request *request, uint32_t lock,
     return true;
 }
 
-/* A lease= is over no sooner than was asked for, but for the margins. */
+/* A lease= is over no sooner than was asked for, but for the margins; and for
+ * how long a renewal may be on its way, since it counts from the sending. */
 static bool
 lost_too_soon(const struct task *task)
 {
     uint64_t lease_us = (uint64_t)task->lease_ms * 1000;
     uint64_t usual_us = (uint64_t)world_of(task)->plan.lease_ms * 1000;
+    uint64_t way_us = (uint64_t)world_of(task)->plan.command_timeout_ms * 1000;
 
     /* What an earlier connection had may have a lease= of its own. */
     if (task->renewed || task_remnant(task, task->lock) != NULL)
         return false;
     return task->lease_ms == 0 || boot_us(task) - task->asked_us +
                                           lease_us / 25 + usual_us / 25 +
-                                          10000 <
+                                          way_us + 10000 <
                                       lease_us;
 }
 

@@ -780,7 +780,7 @@ ids_begin(struct fleet *fleet)
 
     if (plan->skew_us > 0 || plan->fault_weight[FAULT_broker_clock] > 0 ||
         plan->fault_weight[FAULT_clock_forward] > 0 ||
-        plan->fault_weight[FAULT_clock_back] > 0)
+        plan->fault_weight[FAULT_clock_back] > 0 || plan->settle_ms > 0)
         return false;
     drill->heir = drill_choose(fleet, ANYWHERE);
     if (drill->heir == NULL)

@@ -234,7 +234,8 @@ fault_server(struct world *world, enum fault fault)
     else if (fault == FAULT_redis_stop)
         stop(world, server_machine(world, number));
     else if (fault == FAULT_redis_restart)
-        server_restart(world, number, true);
+        server_restart(
+            world, number, world->plan.loses == 0 || world_odds(world, 2));
     else if (fault == FAULT_script_flush)
         fake_script_flush(server_fake(world, number));
     else if (fault == FAULT_script_break)

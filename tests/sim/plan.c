@@ -96,6 +96,24 @@ plan_sentinels(struct plan *plan)
     plan->replicas = (uint32_t)between(&random, 1, 2);
 }
 
+/* Brokers that settle bear what others must be excused for: so now and then
+ * there is much of it. */
+static void
+plan_settle(struct plan *plan)
+{
+    struct random random;
+
+    random_init(&random, plan->seed * 2 + 4);
+    if (random_below(&random, 3) == 0)
+        return;
+    plan->settle_ms = plan->lease_ms;
+    if (plan->fault_us == 0 || random_below(&random, 3) != 0)
+        return;
+    plan->loses = 1;
+    plan->fault_weight[FAULT_failover] = 6;
+    plan->fault_weight[FAULT_redis_restart] = 6;
+}
+
 void
 plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
 {
@@ -124,6 +142,7 @@ plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
         plan->jitter_us = (uint64_t)plan->command_timeout_ms * 1000 / 8;
     plan_faults(plan, &random);
     plan_deeds(plan, &random);
+    plan_settle(plan);
     /* Else few holds are there to be moved, or to wait within. */
     if (plan->keeps + plan->nests > 0 && random_below(&random, 2) == 0)
         plan->hold_us = between(&random, 20000, 1000000);
@@ -213,14 +232,15 @@ plan_print(const struct plan *plan)
 {
     printf(
         "seed=%" PRIu64 " run=%.1fs brokers=%u clients=%u masters=%u "
-        "replicas=%u cluster=%d sentinels=%u locks=%u lease=%ums timeout=%ums "
-        "think=%.1fms hold=%.1fms latency=%" PRIu64 "us jitter=%" PRIu64
+        "replicas=%u cluster=%d sentinels=%u locks=%u lease=%ums settle=%ums "
+        "timeout=%ums think=%.1fms hold=%.1fms latency=%" PRIu64
+        "us jitter=%" PRIu64
         "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
         "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u\n"
         "faults:",
         plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
         plan->masters, plan->replicas, plan->cluster, plan->sentinels,
-        plan->locks, plan->lease_ms, plan->command_timeout_ms,
+        plan->locks, plan->lease_ms, plan->settle_ms, plan->command_timeout_ms,
         (double)plan->think_us / 1e3, (double)plan->hold_us / 1e3,
         plan->latency_us, plan->jitter_us, (double)plan->skew_us / 1e3,
         (double)plan->fault_us / 1e3, plan->semaphores, plan->shares,
@@ -242,6 +262,8 @@ plan_print(const struct plan *plan)
     X(sentinels)          \
     X(locks)              \
     X(lease_ms)           \
+    X(settle_ms)          \
+    X(loses)              \
     X(command_timeout_ms) \
     X(think_us)           \
     X(hold_us)            \

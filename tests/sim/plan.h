@@ -65,6 +65,8 @@ struct plan {
     uint32_t sentinels; /* that watch the one master; 0: there are none */
     uint32_t locks;
     uint32_t lease_ms;
+    uint32_t settle_ms; /* redis.settle */
+    uint32_t loses;     /* a Redis that restarts may have lost its data */
     uint32_t command_timeout_ms;
     uint64_t think_us;   /* a client's mean pause between requests */
     uint64_t hold_us;    /* mean time of a hold */

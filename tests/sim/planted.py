@@ -41,12 +41,10 @@ PLANTED = {
         "nobody renews"),
     "renewal-brings-back": (
         "lua/renew.lua",
-        "    if not t or (fence > 0 and t.fence ~= fence) then\n"
-        "        return result(GONE)\n    end\n",
-        "    if not t or (fence > 0 and t.fence ~= fence) then\n"
-        "        if fence == 0 then\n            return result(GONE)\n"
-        "        end\n"
-        "        return result(OK, place, arrival, fence, lease)\n    end\n",
+        "    if not t or (fence > 0 and t.fence ~= fence) then\n",
+        "    if fence > 0 and not (t and t.fence == fence) then\n"
+        "        return result(OK, place, arrival, fence, lease)\n"
+        "    elseif not t then\n",
         "a renewal of what is gone is answered OK"),
     "timed-out-stays-queued": (
         "daemon/core/wait.c",
@@ -107,11 +105,10 @@ PLANTED = {
         "UNLOCK does not look at the fence"),
     "release-without-fence": (
         "lua/release.lua",
-        "    if not t then\n        return result(GONE)\n    end\n",
+        "    if not t then\n",
         "    t = t or (r.live > 0 and ticket_unpack(r.first, call('GETRANGE',\n"
         "        key, ticket_at(r, r.first), ticket_at(r, r.first + 1) - 1),\n"
-        "        1))\n    if not t then\n        return result(GONE)\n"
-        "    end\n",
+        "        1))\n    if not t then\n",
         "a release strikes out whoever stands first"),
     "acquire-not-idempotent": (
         "lua/acquire.lua", "    if bit.band(flags, RETRY) ~= 0 then",
@@ -154,10 +151,9 @@ PLANTED = {
         "    return r.granted <= 1 or\n",
         "two are compatible"),
     "expires-early": (
-        "lua/record.lua", "            if t.ends <= now then\n"
-        "                local lapsed",
-        "            if t.ends <= now + 400 then\n"
-        "                local lapsed",
+        "lua/record.lua",
+        "            if t.ends <= now and (steady or lapsed) then\n",
+        "            if t.ends <= now + 400 and (steady or lapsed) then\n",
         "a lease ends 400 ms too early"),
     "no-suspension": (
         "lua/record.lua", "                if lapsed then\n",
@@ -206,8 +202,8 @@ PLANTED = {
         "        fence = math.max(start, fence + FENCE_STEP)",
         "changes of the replication id in short order lead too far ahead"),
     "fence-forgets": (
-        "lua/record.lua", "        fence = first_fence(), arrival",
-        "        fence = 0, arrival",
+        "lua/record.lua", "        fence = settled and first_fence() or 0,",
+        "        fence = 0,",
         "a lock without a record begins at fence 0"),
     "same-fence": (
         "lua/record.lua", "    r.fence, r.news = r.fence + 1, true\n",

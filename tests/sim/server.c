@@ -322,8 +322,8 @@ sink_wrote(void *arg, const char *key, size_t key_len, const char *value,
         check_excuse(world->check, FAULT_redis_stop);
     }
     if (server->master)
-        check_record(
-            world->check, server->machine, key, key_len, value, value_len);
+        check_record(world->check, server->machine, fake_repl_id(server->fake),
+            key, key_len, value, value_len);
     if (world->plan.replicas == 0 || !server->master)
         return;
     for (uint32_t i = 0; i < server_count(world); i++) {
@@ -508,6 +508,15 @@ server_back(void *arg, uint64_t data)
         server_rises(server, (data & 1) != 0);
 }
 
+/* Writes are lost with a process, or leases end by another clock: brokers that
+ * settle leave old holders their time, and two never believe. */
+static void
+lost(struct world *world, enum fault cause)
+{
+    check_excuse(
+        world->check, world->plan.settle_ms > 0 ? FAULT_redis_restart : cause);
+}
+
 void
 server_restart(struct world *world, uint32_t number, bool keep_data)
 {
@@ -516,7 +525,7 @@ server_restart(struct world *world, uint32_t number, bool keep_data)
     if (!server->machine->up)
         return;
     if (!keep_data && server->master)
-        check_excuse(world->check, FAULT_wiped);
+        lost(world, FAULT_wiped);
     world_note(world, server->machine->name, "is killed, data %s",
         keep_data ? "kept" : "lost");
     server_dies(server);
@@ -555,9 +564,10 @@ server_takes_over(struct server *replica)
 
     /* A slot on its way is forgotten by who takes over, and its keys may be at
      * the other side already. */
-    if (fake_replica_lag(replica->fake) > 0 || clocks_differ(replica, old) ||
-        old->machine->up || world->cluster->moving)
+    if (old->machine->up || world->cluster->moving)
         check_excuse(world->check, FAULT_failover);
+    else if (fake_replica_lag(replica->fake) > 0 || clocks_differ(replica, old))
+        lost(world, FAULT_failover);
     world->cluster->forgotten = world->cluster->moving;
     world_note(world, replica->machine->name, "takes over, %" PRIu64 " behind",
         fake_replica_lag(replica->fake));
@@ -768,7 +778,7 @@ migration_begin(struct cluster *cluster, uint32_t lock, uint32_t to)
     /* The lease ends are another host's clock. */
     if (clocks_differ(
             shard_master(world, cluster->from), shard_master(world, to)))
-        check_excuse(world->check, FAULT_migrate);
+        lost(world, FAULT_migrate);
     world_note(world, "cluster", "slot %u moves to shard %u", cluster->slot,
         cluster->to);
     cluster->forgotten = false;
@@ -836,7 +846,7 @@ server_jump(struct world *world, uint32_t number, int64_t us)
     world_note(world, server->machine->name, "clock jumps by %" PRId64 " ms",
         us / 1000);
     server->machine->wall_us += us;
-    check_excuse(world->check, us > 0 ? FAULT_clock_forward : FAULT_clock_back);
+    lost(world, us > 0 ? FAULT_clock_forward : FAULT_clock_back);
 }
 
 void
@@ -890,7 +900,8 @@ servers_check_idle(struct world *world)
         server_wind(server);
         for (size_t at = 0;
              fake_key(server->fake, at, &key, &key_len, &value, &len); at++)
-            if (record_live(value, len) > 0)
+            if (memchr(key, '{', key_len) == key + sizeof("holdfast:") - 1 &&
+                record_live(value, len) > 0)
                 check_broken(world->check, PROMISE_CLEAN, 0,
                     "%s has %u tickets in %.*s", server->machine->name,
                     record_live(value, len), (int)key_len, key);

@@ -4,6 +4,8 @@
  */
 #include "tests/unit/core_net.h"
 
+#include "daemon/core/state.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +30,8 @@ net_trace(const struct net *net, unsigned core, unsigned session,
 static void
 trace_op(const struct net *net, const struct net_job *job, const char *what)
 {
-    static const char *const kinds[] = {
-        "acquire", "release", "renew", "look", "inspect", "break", "publish"};
+    static const char *const kinds[] = {"acquire", "release", "renew",
+        "reclaim", "look", "inspect", "break", "publish"};
     const struct op *op = &job->asked;
 
     if (net->traced)
@@ -192,9 +194,53 @@ compatible(const struct net_record *record, const struct net_entry *entry)
 }
 
 static bool
+pending(const struct net *net, const struct net_record *record)
+{
+    return net->now_us < record->pending_until_us;
+}
+
+static bool
 barred(const struct net *net, const struct net_record *record)
 {
-    return net->now_us < record->delay_until_us;
+    return pending(net, record) || net->now_us < record->delay_until_us;
+}
+
+/* Whether a ticket that is not there may have been lost. */
+static bool
+bereft(const struct net *net, const struct net_record *record, uint64_t fence)
+{
+    return pending(net, record) ||
+           (fence == 0 && net->now_us < record->bereft_until_us);
+}
+
+static bool
+sole(const struct net_record *record, const struct net_entry *entry)
+{
+    return record->limit == 0 && !entry->shared;
+}
+
+/* A failover: about half of what stands there is lost. What was handed to a
+ * broker that has not said so yet is no grant any more. */
+static void
+lose(struct net *net, struct net_record *record)
+{
+    uint64_t lease_us = 1000 * (uint64_t)net->rigs[0]->settings.lease_ms;
+
+    for (unsigned i = record->count; i > 0; i--) {
+        struct net_entry *entry = &record->queue[i - 1];
+        if (net_pick(net, 2) == 0) {
+            strike(record, i - 1);
+            net->lost++;
+        } else if (entry->granted && !entry->claimed) {
+            entry->granted = false;
+            entry->fence = 0;
+            entry->ends_us = net->now_us + 1000 * (uint64_t)entry->lease_ms;
+            record->news = true;
+        }
+    }
+    record->pending_until_us = record->bereft_until_us = net->now_us + lease_us;
+    for (unsigned core = 0; core < net->cores; core++)
+        (void)message(net, NET_CHANGED, core);
 }
 
 /* From now on its broker's hold. */
@@ -352,6 +398,11 @@ result_of(struct net *net, const struct net_record *record, struct net_job *job,
     result->arrival = entry->arrival;
     result->ttl_ms = (uint32_t)(left_us / 1000);
     result->again_ms = 50 + net_pick(net, entry->lease_ms);
+    if (!entry->granted && pending(net, record)) {
+        result->unsettled = true;
+        result->again_ms =
+            (uint32_t)((record->pending_until_us - net->now_us) / 1000 + 1);
+    }
     if (!entry->granted && job->asked.tell)
         tell(record, job);
 }
@@ -363,7 +414,10 @@ ask_later(const struct net *net, const struct net_record *record)
 {
     uint32_t used;
     bool shared;
-    uint64_t left_us = record->delay_until_us - net->now_us;
+    uint64_t until_us = record->delay_until_us > record->pending_until_us
+                            ? record->delay_until_us
+                            : record->pending_until_us;
+    uint64_t left_us = until_us - net->now_us;
 
     if (!barred(net, record) ||
         record->count == granted(record, &used, &shared))
@@ -415,6 +469,10 @@ ticket_standing(struct net *net, struct net_record *record,
     entry = ticket_of_session(record, op, 0);
     if (entry == NULL)
         return NULL;
+    if (entry->granted && pending(net, record)) {
+        *status = OP_UNSETTLED;
+        return NULL;
+    }
     bool fits = !entry->broken && entry->shared == op->ask.shared &&
                 entry->permits == op->ask.permits &&
                 record->limit == op->ask.permits_max;
@@ -478,6 +536,8 @@ execute_acquire(struct net *net, struct net_record *record, struct net_job *job)
         .shared = op->ask.shared, .permits = op->ask.permits};
     if (refused == OP_OK && record->limit != op->ask.permits_max)
         refused = OP_CONFLICT;
+    else if (refused == OP_OK && op->no_queue && pending(net, record))
+        refused = OP_UNSETTLED;
     else if (refused == OP_OK && op->no_queue &&
              (barred(net, record) || blocked || !compatible(record, &asked)))
         refused = OP_BUSY;
@@ -485,7 +545,10 @@ execute_acquire(struct net *net, struct net_record *record, struct net_job *job)
         refused = OP_FULL;
     if (refused != OP_OK) {
         job->result.status = refused;
-        job->result.again_ms = ask_later(net, record);
+        job->result.again_ms =
+            refused == OP_UNSETTLED
+                ? (uint32_t)(record->pending_until_us - net->now_us) / 1000
+                : ask_later(net, record);
         if (refused == OP_BUSY && op->tell)
             tell(record, job);
         return;
@@ -502,7 +565,7 @@ execute_release(struct net *net, struct net_record *record, struct net_job *job)
     const struct op *op = &job->asked;
     struct net_entry *entry = ticket_of(record, op);
 
-    job->result.status = OP_GONE;
+    job->result.status = pending(net, record) ? OP_MISSING : OP_GONE;
     if (entry == NULL && op->moves) {
         entry = ticket_of_session(record, op, op->fence);
         if (entry != NULL && !ticket_move(entry, job))
@@ -563,6 +626,14 @@ say_kind(const struct net_record *record, struct net_job *job,
         .hold_ms = job->result.hold_ms};
 }
 
+/* A hold that shows that nobody else has it: only waiters may come back. */
+static void
+settle_if_sole(struct net_record *record, const struct net_entry *entry)
+{
+    if (sole(record, entry))
+        record->pending_until_us = 0;
+}
+
 static void
 hold_speaks(struct net *net, struct net_record *record, struct net_job *job,
     struct net_entry *entry)
@@ -577,6 +648,7 @@ hold_speaks(struct net *net, struct net_record *record, struct net_job *job,
     bool claims = !entry->claimed;
     if (claims)
         hold(net, entry);
+    settle_if_sole(record, entry);
     if (op->shares) {
         entry->shared = true;
         (void)serve(net, record, job, entry);
@@ -601,7 +673,7 @@ execute_renew(struct net *net, struct net_record *record, struct net_job *job)
                                   ? ticket_of_session(record, op, op->fence)
                                   : ticket_of(record, op);
 
-    job->result.status = OP_GONE;
+    job->result.status = bereft(net, record, op->fence) ? OP_MISSING : OP_GONE;
     if (entry == NULL || (op->fence > 0 && entry->fence != op->fence))
         return;
     if (op->moves && !ticket_move(entry, job)) {
@@ -617,6 +689,128 @@ execute_renew(struct net *net, struct net_record *record, struct net_job *job)
     (void)serve(net, record, job, entry);
     result_of(net, record, job, entry);
     say_kind(record, job, entry);
+}
+
+/* Makes room for a hold that was lost. False: something followed it. */
+static bool
+hold_fits(struct net_record *record, const struct op *op)
+{
+    bool kind = record->limit == op->ask.permits_max;
+
+    if (op->ask.permits_max == 0 && !op->ask.shared &&
+        op->fence < record->fence)
+        return false;
+    for (unsigned i = 0; i < record->count;) {
+        const struct net_entry *other = &record->queue[i];
+        bool goes = kind && !(other->granted && record->limit == 0 &&
+                                (!op->ask.shared || !other->shared));
+        if (goes)
+            i++;
+        else if (other->fence > op->fence)
+            return false;
+        else
+            strike(record, i);
+    }
+    return true;
+}
+
+/* The same, of a semaphore: of what is too much the earliest grants go. */
+static bool
+permits_fit(struct net_record *record, const struct op *op)
+{
+    uint32_t used;
+    bool shared;
+
+    for (;;) {
+        unsigned first = record->count;
+        (void)granted(record, &used, &shared);
+        if (used + op->ask.permits <= op->ask.permits_max)
+            return true;
+        for (unsigned i = 0; i < record->count; i++)
+            if (record->queue[i].granted &&
+                (first == record->count ||
+                    record->queue[i].fence < record->queue[first].fence))
+                first = i;
+        if (first == record->count || record->queue[first].fence > op->fence)
+            return false;
+        strike(record, first);
+    }
+}
+
+/* Puts a ticket where it stood; NULL: that cannot be any more. */
+static struct net_entry *
+ticket_back(struct net *net, struct net_record *record, struct net_job *job)
+{
+    const struct op *op = &job->asked;
+    unsigned place = 0;
+
+    if (op->fence > 0 && !hold_fits(record, op))
+        return NULL;
+    if (op->fence > 0 && op->ask.permits_max > 0 && !permits_fit(record, op))
+        return NULL;
+    if (record->count == 0)
+        record->limit = op->ask.permits_max;
+    if (record->limit != op->ask.permits_max || record->count == NET_QUEUE)
+        return NULL;
+    struct net_entry entry = *ticket_append(net, record, job);
+    entry.arrival = op->arrival;
+    while (
+        record->queue[place].arrival < op->arrival && place + 1 < record->count)
+        place++;
+    memmove(&record->queue[place + 1], &record->queue[place],
+        (record->count - 1 - place) * sizeof(entry));
+    if (op->fence > 0) {
+        entry.granted = true;
+        entry.fence = op->fence;
+        entry.hold_ms = 0;
+        if (op->hard_end_us != WHEEL_NEVER)
+            entry.hold_ms = op->hard_end_us > job->sent_us + 1000
+                                ? (op->hard_end_us - job->sent_us) / 1000
+                                : 1;
+        hold(net, &entry);
+        record->news = true;
+    }
+    record->queue[place] = entry;
+    net->back++;
+    return &record->queue[place];
+}
+
+static void
+execute_reclaim(struct net *net, struct net_record *record, struct net_job *job)
+{
+    const struct op *op = &job->asked;
+    struct net_entry *entry = ticket_of(record, op);
+    bool holds = op->fence > 0;
+
+    if (entry == NULL)
+        entry = ticket_of_session(record, op, 0);
+    job->result.status = OP_GONE;
+    if (entry != NULL && !ticket_move(entry, job)) {
+        job->result.status = OP_MOVED;
+        return;
+    }
+    if (entry != NULL && entry->broken) {
+        job->result.status = OP_BROKEN;
+        return;
+    }
+    bool same = entry != NULL && entry->shared == op->ask.shared &&
+                entry->permits == op->ask.permits &&
+                record->limit == op->ask.permits_max;
+    if (same && entry->granted == holds && entry->fence == op->fence) {
+        ticket_again(net, entry, op->lease_ms);
+    } else if (!bereft(net, record, op->fence) ||
+               (entry != NULL && entry->granted && (!holds || !same))) {
+        return;
+    } else {
+        if (entry != NULL)
+            strike(record, (unsigned)(entry - record->queue));
+        entry = ticket_back(net, record, job);
+        if (entry == NULL)
+            return;
+    }
+    if (holds)
+        settle_if_sole(record, entry);
+    result_of(net, record, job, entry);
 }
 
 static void
@@ -700,7 +894,11 @@ execute(struct net *net, struct net_job *job)
         return;
     }
     expire(net, record);
-    if (job->asked.kind == OP_ACQUIRE)
+    if (net->losses > 0 && net_pick(net, net->losses) == 0)
+        lose(net, record);
+    if (job->asked.kind == OP_RECLAIM)
+        execute_reclaim(net, record, job);
+    else if (job->asked.kind == OP_ACQUIRE)
         execute_acquire(net, record, job);
     else if (job->asked.kind == OP_RELEASE)
         execute_release(net, record, job);
@@ -736,6 +934,17 @@ job_schedule(struct net *net, struct net_job *job)
         job->answer_us = net->now_us + settings->command_timeout_us;
     if (job->fate == FATE_UNSENT)
         job->answer_us = give_up_us > net->now_us ? give_up_us : net->now_us;
+}
+
+/* The words that it shows are its ticket's: that is to be there until then. */
+static void
+check_shown(const struct core *core, const struct op *op)
+{
+    const struct ticket *ticket = slab_get(&core->tickets, op->owner);
+
+    if (op->kind != OP_ACQUIRE && op->kind != OP_RECLAIM)
+        return;
+    rig_must(ticket != NULL && op->words[0].at == ticket->owner);
 }
 
 /* Puts on its way what a core has asked. */
@@ -883,12 +1092,15 @@ job_due_us(const struct net_job *job)
 static void
 deliver(struct net *net, const struct net_job *job)
 {
+    struct core_event changed = {.kind = CORE_CHANGED};
     struct rig *rig = net->rigs[job->core];
 
     if (job->kind == NET_HINT)
         rig_hint(rig, job->request);
     else if (job->kind == NET_BROKEN)
         rig_broken(rig, job->request, job->fence);
+    else if (job->kind == NET_CHANGED)
+        rig_step(rig, &changed);
     else
         rig_news(rig, job->news, job->news_len);
     after_step(net, job->core);
@@ -922,8 +1134,10 @@ job_answer(struct net *net, struct net_job *job)
     job->result.sent_us = job->sent_us;
     if (op != NULL && job->fate != FATE_DONE)
         trace_op(net, job, "fails");
-    if (op != NULL)
+    if (op != NULL) {
+        check_shown(net->rigs[core]->core, op);
         rig_finish(net->rigs[core], op, job->result);
+    }
     if (job->fate == FATE_NEVER && release)
         job_haunt(net, job);
     else

@@ -1,9 +1,10 @@
 /*
  * Several cores before one fake Redis, for tests of daemon/core in which
  * brokers meet: records with real queues of every kind, leases, claims, lapses,
- * generations and lock-delays as lua/ has them, messages between brokers, and
- * answers that come late or not at all. Time is virtual, and a net with one
- * seed does the same each time.
+ * generations and lock-delays as lua/ has them, messages between brokers,
+ * answers that come late or not at all, and records that lose tickets, which
+ * for a lease are nobody's but those of whoever puts them there again. Time is
+ * virtual, and a net with one seed does the same each time.
  *
  * Locks have names of one letter, from 'a' on.
  */
@@ -49,6 +50,8 @@ struct net_record {
     uint64_t arrival;
     uint64_t delay_until_us;
     uint64_t watched_until_us;
+    uint64_t pending_until_us; /* it has lost some: nobody is granted it */
+    uint64_t bereft_until_us;  /* waiters that it has lost may come back */
     bool news;
 };
 
@@ -65,6 +68,7 @@ enum net_job_kind {
     NET_HINT,
     NET_BROKEN,
     NET_NEWS,
+    NET_CHANGED,
 };
 
 /* An operation on its way, or a message. */
@@ -101,11 +105,14 @@ struct net {
     struct net_job *jobs[NET_JOBS]; /* owned */
     unsigned job_count;
     uint64_t steps;
+    uint64_t lost; /* tickets */
+    uint64_t back; /* of them, put there again */
     /* The test's. */
-    unsigned faults;   /* one operation in so many goes wrong; 0: none */
-    unsigned deaf;     /* one message in so many is lost; 0: none */
-    unsigned way_us;   /* a call takes up to so long */
-    unsigned slow;     /* one in so many takes twelve times that; 0: none */
+    unsigned faults; /* one operation in so many goes wrong; 0: none */
+    unsigned deaf;   /* one message in so many is lost; 0: none */
+    unsigned losses; /* one operation in so many finds tickets lost; 0: none */
+    unsigned way_us; /* a call takes up to so long */
+    unsigned slow;   /* one in so many takes twelve times that; 0: none */
     uint32_t lapse_ms; /* of a grant to another broker */
     void (*prepare)(struct core_settings *settings);
     /* After each step of a core. */

@@ -50,8 +50,25 @@ srig_create(enum store_topology topology, unsigned nodes)
     memcpy(rig->settings.sentinel_master, "shop", 5);
     rig->info = topology == STORE_CLUSTER ? INFO_OF("1", "master")
                                           : INFO_OF("0", "master");
+    rig->script_id = 'j';
     rig->client_id = 100;
     return rig;
+}
+
+void
+srig_history(struct srig *rig, const char *role, char run, char id, char second)
+{
+    char ids[3][41] = {{run}, {id}, {second}};
+
+    for (int i = 0; i < 3; i++)
+        memset(ids[i], ids[i][0], 40);
+    snprintf(rig->history, sizeof(rig->history),
+        "# Server\r\nredis_version:7.0.15\r\nrun_id:%s\r\nrole:%s\r\n"
+        "master_replid:%s\r\nmaster_replid2:%s\r\nloading:0\r\n"
+        "cluster_enabled:%d\r\n",
+        ids[0], role, ids[1], ids[2], rig->settings.topology == STORE_CLUSTER);
+    rig->info = rig->history;
+    rig->script_id = id;
 }
 
 void
@@ -331,12 +348,18 @@ answer_map(struct srig *rig, uint32_t link)
     srig_reply_array(rig, link, ranges, rig->map_count);
 }
 
+uint64_t
+srig_time_us(const struct srig *rig)
+{
+    return 1700000000000000u + rig->now_us + (uint64_t)rig->clock_us;
+}
+
 static void
 answer_time(struct srig *rig, uint32_t link)
 {
     char seconds[24];
     char micros[24];
-    uint64_t us = 1700000000000000u + rig->now_us;
+    uint64_t us = srig_time_us(rig);
     size_t seconds_len = text_from_u64(seconds, us / 1000000);
     size_t micros_len = text_from_u64(micros, us % 1000000);
     struct resp items[] = {
@@ -365,6 +388,24 @@ answer_name(struct srig *rig, uint32_t link)
     srig_reply_array(rig, link, items, 2);
 }
 
+/* GET or SET. */
+static void
+answer_marker(struct srig *rig, uint32_t link)
+{
+    struct resp reply = {.type = RESP_STATUS, .text = TEXT("OK")};
+
+    if (text_equal(rig->words[0], TEXT("GET"))) {
+        reply.type = rig->marker[0] == '\0' ? RESP_NIL : RESP_STRING;
+        reply.text = text_from(rig->marker);
+    } else {
+        ck_assert_uint_eq(rig->word_count, 3);
+        ck_assert_uint_lt(rig->words[2].len, sizeof(rig->marker));
+        memcpy(rig->marker, rig->words[2].at, rig->words[2].len);
+        rig->marker[rig->words[2].len] = '\0';
+    }
+    srig_reply(rig, link, &reply);
+}
+
 void
 srig_answer(struct srig *rig, uint32_t link)
 {
@@ -390,6 +431,8 @@ srig_answer(struct srig *rig, uint32_t link)
         answer_map(rig, link);
     else if (text_equal(verb, TEXT("SENTINEL")))
         answer_name(rig, link);
+    else if (text_equal(verb, TEXT("GET")) || text_equal(verb, TEXT("SET")))
+        answer_marker(rig, link);
     else if (text_equal(verb, TEXT("SUBSCRIBE")))
         srig_reply_array(rig, link, subscribed, 3);
     else
@@ -451,9 +494,9 @@ size_t
 srig_encode(
     struct srig *rig, char *out, unsigned count, enum record_status status)
 {
-    char *at = put_number(out, (double)(1700000000000000u + rig->now_us));
+    char *at = put_number(out, (double)srig_time_us(rig));
 
-    memset(at, 'j', RECORD_ID_BYTES);
+    memset(at, rig->script_id, RECORD_ID_BYTES);
     at += RECORD_ID_BYTES;
     for (unsigned i = 0; i < count; i++) {
         at = put(at, (uint64_t)status, 1);

@@ -43,6 +43,7 @@ struct srig {
     struct counters counters;
     struct store *store; /* owned */
     uint64_t now_us;
+    int64_t clock_us; /* Redis' clock is so far ahead of what it was */
     struct srig_link links[LINK_COUNT];
     struct op ops[SRIG_OPS];
     uint32_t op_count;
@@ -54,6 +55,9 @@ struct srig {
     unsigned word_count;
     /* What the Redis behind all links says of itself. */
     const char *info;
+    char history[400]; /* that, after srig_history() */
+    char script_id;    /* of what its scripts say that its id is */
+    char marker[100];  /* what the marker says; empty: there is none */
     int64_t client_id;
     struct srig_range map[8];
     unsigned map_count;
@@ -66,6 +70,14 @@ void srig_start(struct srig *rig);
 
 /* To Redis: "me", "secret". Before srig_start(). */
 void srig_credentials(struct srig *rig);
+
+/*
+ * From now on INFO says that it is the process `run` (that letter, 40 times),
+ * with the history `id`, and `second` before it ('0': with none); so do the
+ * scripts.
+ */
+void srig_history(
+    struct srig *rig, const char *role, char run, char id, char second);
 
 /* Started, every link that was asked for ready. */
 struct srig *srig_single(void);
@@ -115,7 +127,8 @@ void srig_error(struct srig *rig, uint32_t link, const char *error);
 void srig_message(
     struct srig *rig, uint32_t link, const char *channel, struct text payload);
 
-/* Answers the command that was read last as a Redis does; not scripts. */
+/* Answers the command that was read last as a Redis does; not scripts. What is
+ * SET is the marker. */
 void srig_answer(struct srig *rig, uint32_t link);
 
 /* The next command is this one, and is answered so. */
@@ -134,6 +147,9 @@ void srig_results(
 void srig_bytes(struct srig *rig, uint32_t link, const char *bytes, size_t len);
 
 /* The bytes of a script's reply, without grants; returns the length. */
+/* TIME. */
+uint64_t srig_time_us(const struct srig *rig);
+
 size_t srig_encode(
     struct srig *rig, char *out, unsigned count, enum record_status status);
 

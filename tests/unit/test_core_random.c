@@ -386,7 +386,8 @@ told_not_claimed(
     bool over = belief->fence == asked->fence &&
                 belief->deadline_us <= world.net.now_us;
     if (entry != NULL && !entry->broken && entry->claimed && !over &&
-        entry->ends_us > world.net.now_us + DOUBT_US && !world.net.faults)
+        entry->ends_us > world.net.now_us + DOUBT_US && !world.net.faults &&
+        !world.net.losses)
         ck_abort_msg("%c %" PRIu64 " is there, and called lost",
             'a' + asked->locks[0], asked->fence);
     if (belief->fence == asked->fence)
@@ -1144,7 +1145,7 @@ prepare(struct core_settings *settings)
 }
 
 static void
-world_begin(unsigned faults)
+world_begin(unsigned faults, unsigned losses)
 {
     memset(&world, 0, sizeof(world));
     seed_random(&world.net.random, "core");
@@ -1153,6 +1154,7 @@ world_begin(unsigned faults)
     world.net.slow = 20;
     world.net.deaf = faults > 0 ? 4 : 0;
     world.net.faults = faults;
+    world.net.losses = losses;
     world.net.lapse_ms = CORE_LAPSE_MS / 4;
     net_init(&world.net, CORES);
     for (unsigned core = 0; core < CORES; core++)
@@ -1193,6 +1195,7 @@ static void
 world_end(void)
 {
     world.net.faults = world.net.deaf = world.net.slow = 0;
+    world.net.losses = 0;
     settle(20 * (uint64_t)SECOND_US);
     check_watches();
     for (unsigned core = 0; core < CORES; core++)
@@ -1231,11 +1234,11 @@ events(void)
 }
 
 static void
-run(unsigned faults)
+run(unsigned faults, unsigned losses)
 {
     unsigned count = events();
 
-    world_begin(faults);
+    world_begin(faults, losses);
     for (unsigned i = 0; i < count; i++) {
         something_happens();
         net_pass(&world.net, 1 + pick(one_in(200) ? 3000000 : 12000));
@@ -1243,9 +1246,9 @@ run(unsigned faults)
     world_end();
     printf("core: %" PRIu64 " steps, %" PRIu64 " grants, %" PRIu64
            " claims, %" PRIu64 " losses, %" PRIu64 " deadlocks, %" PRIu64
-           " events\n",
+           " events, %" PRIu64 " of %" PRIu64 " lost put again\n",
         world.net.steps, world.grants, world.claims, world.losses,
-        world.deadlocks, world.events);
+        world.deadlocks, world.events, world.net.back, world.net.lost);
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (i != COMMAND_HELLO && i != COMMAND_DRAIN && i != COMMAND_PING &&
             i != COMMAND_PONG)
@@ -1256,14 +1259,28 @@ run(unsigned faults)
 
 START_TEST(well)
 {
-    run(0);
+    run(0, 0);
 }
 
 END_TEST
 
 START_TEST(with_faults)
 {
-    run(8);
+    run(8, 0);
+}
+
+END_TEST
+
+START_TEST(with_losses)
+{
+    run(0, 300);
+}
+
+END_TEST
+
+START_TEST(with_faults_and_losses)
+{
+    run(8, 300);
 }
 
 END_TEST
@@ -1277,6 +1294,8 @@ core_random_suite(void)
     tcase_set_timeout(tests, 3000);
     tcase_add_test(tests, well);
     tcase_add_test(tests, with_faults);
+    tcase_add_test(tests, with_losses);
+    tcase_add_test(tests, with_faults_and_losses);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -108,8 +108,11 @@ START_TEST(result_fields)
     expect(rig, 0, "EVALSHA 1");
     ck_assert_mem_eq(rig->words[4].at + 40, "jjjjjjjjjj", 10);
     ck_assert_mem_eq(rig->words[4].at + 4, "broker-1", 8);
+    /* Settled, and with any clock; then the channel. */
+    ck_assert_mem_eq(
+        rig->words[4].at + 80, "\0\0\0\0\0\0\0\0\xff\xff\xff\xff", 12);
     ck_assert(
-        text_equal(text_make(rig->words[4].at + 80, rig->words[4].len - 80),
+        text_equal(text_make(rig->words[4].at + 92, rig->words[4].len - 92),
             TEXT("holdfast/broker/")));
     srig_end(rig);
 }
@@ -481,7 +484,7 @@ START_TEST(garbage)
     struct op *op = srig_op(rig, OP_RENEW, 0);
     srig_turn(rig);
     expect(rig, 0, "EVALSHA 1");
-    bytes[48] = RECORD_MOVED + 1;
+    bytes[48] = RECORD_GRACE + 1;
     srig_bytes(rig, 0, bytes, whole);
     srig_status(rig, op, OP_REFUSED);
     op = srig_op(rig, OP_RENEW, 0);
@@ -598,16 +601,20 @@ START_TEST(inspect)
         srig_bytes(rig, 0, bytes, wrong == 3 ? len - 1 : len);
         srig_status(rig, op, OP_REFUSED);
     }
-    /* A holder whose lease is over is none. */
-    op = srig_op(rig, OP_INSPECT, 0);
-    srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    /* A holder whose lease is over is none; but where its end is in doubt. */
     number = 5;
     memcpy(one + 24, &number, 8);
-    srig_bytes(rig, 0, bytes, len);
-    srig_status(rig, op, OP_OK);
-    ck_assert_uint_eq(op->result.holders, 0);
-    ck_assert_uint_eq(op->result.ticket_count, 1);
+    for (uint32_t doubt = 0; doubt < 2; doubt++) {
+        op = srig_op(rig, OP_INSPECT, 0);
+        srig_turn(rig);
+        expect(rig, 0, "EVALSHA 1");
+        memset(bytes + 48 + 30, 0, 4);
+        bytes[48 + 30] = (char)doubt;
+        srig_bytes(rig, 0, bytes, len);
+        srig_status(rig, op, OP_OK);
+        ck_assert_uint_eq(op->result.holders, doubt);
+        ck_assert_uint_eq(op->result.ticket_count, 1 + doubt);
+    }
     srig_end(rig);
 }
 

@@ -1,0 +1,296 @@
+/*
+ * Which node is trusted with new grants. A node whose history is new to this
+ * broker (another process, a promotion, a restart) may lack what was granted
+ * before; whoever holds that says so within a lease. The broker is *settled*
+ * with a node when it has known its history for as long; until then the scripts
+ * grant nothing that an old holder may have (lua/record.lua).
+ *
+ * A history is told by two ids: of the process, and of its replication. The
+ * second one changes also where nothing was lost (a backup, the first replica);
+ * then it has no predecessor.
+ *
+ * The same goes for its clock, by which leases end: a broker that has not seen
+ * it go steadily for as long ends none. Each answer with a time bounds what the
+ * clock is ahead of ours, from both sides; where bounds do not meet, it has
+ * stepped.
+ *
+ * A broker that is settled leaves a marker with the ids at the node, so that
+ * one that starts later need not wait. No times are compared.
+ */
+#include "daemon/store/state.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <inttypes.h>
+
+#define MARGIN_PERCENT  1 /* of a lease; see drift_margin_us */
+#define MARGIN_LEAST_US 2000
+#define DRIFT           400 /* clocks drift apart by less than 1 in so many */
+#define MARK_AGAIN_US   1000000 /* a marker is looked for, or written, again */
+#define MARK_AFTER_US   3000000 /* it is written no sooner after the change */
+
+/* Forgets the node. */
+void
+trust_forget(struct link *link)
+{
+    memset(link->run_id, 0, sizeof(link->run_id));
+    memset(link->id, 0, sizeof(link->id));
+    link->settled = false;
+    link->marked = false;
+    link->since_us = 0;
+    link->mark_us = 0;
+    link->clock_at_us = 0;
+}
+
+static bool
+is_none(struct text id)
+{
+    for (size_t i = 0; i < id.len; i++)
+        if (id.at[i] != '0')
+            return false;
+    return id.len > 0;
+}
+
+/* The marker says what is not so any more; nor is it so what is being written
+ * there. */
+static void
+mark_outdated(struct link *link)
+{
+    link->marked = false;
+    LIST_EACH (at, &link->calls)
+        container_of(at, struct call, link)->writes = false;
+}
+
+/* Locks are there, or will be asked for there from now on. */
+void
+trust_has_locks(struct store *store, const struct link *link)
+{
+    if (link->state == LINK_READY && !link->settled)
+        store->changed = true;
+}
+
+static void
+trust_begin(struct store *store, struct link *link, uint64_t now_us)
+{
+    char name[80];
+
+    link->settled = store->settings.settle_us == 0;
+    link->since_us = now_us;
+    mark_outdated(link);
+    link->mark_us = link->settled ? now_us + MARK_AFTER_US : now_us;
+    if (link->settled)
+        return;
+    count(store->counters, COUNTER_redis_unsettled);
+    log_write(LOG_INFO, "redis_unsettled", "node=%s run_id=%.8s id=%.8s",
+        link_name(store, link, name, sizeof(name)), link->run_id, link->id);
+    trust_has_locks(store, link);
+}
+
+/* Redis has said who it is: `run_id`, empty where it is not told, its
+ * replication id, and the one before that. */
+void
+trust_learn(struct store *store, struct link *link, struct text run_id,
+    struct text id, struct text second, uint64_t now_us)
+{
+    bool same_run =
+        run_id.len == 0 || text_equal(run_id, text_from(link->run_id));
+    bool same_id = text_equal(id, text_from(link->id));
+    bool known = link->since_us > 0;
+
+    link->ids_asked = false;
+    link->ids_wanted = false; /* what scripts have seen so far is older */
+    link->first = is_none(second);
+    if (known && same_run && same_id)
+        return;
+    copy_id(link->id, id);
+    if (run_id.len > 0)
+        copy_id(link->run_id, run_id);
+    if (known && same_run && link->first)
+        mark_outdated(link);
+    else if (link->index < LINK_SUBSCRIBER)
+        trust_begin(store, link, now_us);
+}
+
+/* A script has seen that id at the node. */
+void
+trust_see(struct store *store, struct link *link, const char *id)
+{
+    if (memcmp(link->id, id, sizeof(link->id)) == 0)
+        return;
+    if (store->settings.settle_us == 0)
+        memcpy(link->id, id, sizeof(link->id));
+    else
+        link->ids_wanted = true;
+}
+
+uint32_t
+trust_settles_ms(
+    const struct store *store, const struct link *link, uint64_t now_us)
+{
+    uint64_t at_us = link->since_us + store->settings.settle_us;
+
+    if (link->settled)
+        return 0;
+    return at_us > now_us + 1000 ? (uint32_t)((at_us - now_us) / 1000) : 1;
+}
+
+/* The node's clock was `time_us` between the sending of a call and now. */
+void
+trust_clock(struct store *store, struct link *link, uint64_t time_us,
+    uint64_t sent_us, uint64_t now_us)
+{
+    int64_t least_us = (int64_t)(time_us - now_us);
+    int64_t most_us = (int64_t)(time_us - sent_us);
+    bool known = link->clock_at_us > 0;
+    uint64_t drift_us = known ? (now_us - link->clock_at_us) / DRIFT : 0;
+    char name[80];
+
+    link->clock_us -= (int64_t)drift_us;
+    link->clock_most_us += (int64_t)drift_us;
+    link->clock_at_us += drift_us * DRIFT;
+    if (known && least_us <= link->clock_most_us && most_us >= link->clock_us) {
+        if (least_us > link->clock_us)
+            link->clock_us = least_us;
+        if (most_us < link->clock_most_us)
+            link->clock_most_us = most_us;
+        return;
+    }
+    if (known && store->settings.settle_us > 0) {
+        count(store->counters, COUNTER_redis_clock_steps);
+        log_write(LOG_WARN, "redis_clock_stepped", "node=%s by_ms=%" PRId64,
+            link_name(store, link, name, sizeof(name)),
+            (least_us - link->clock_us) / 1000);
+    }
+    link->clock_us = least_us;
+    link->clock_most_us = most_us;
+    link->clock_at_us = now_us;
+    link->steady_us = now_us;
+}
+
+uint32_t
+trust_steady_ms(
+    const struct store *store, const struct link *link, uint64_t now_us)
+{
+    uint64_t at_us = link->steady_us + store->settings.settle_us;
+
+    return at_us > now_us ? (uint32_t)((at_us - now_us) / 1000 + 1) : 0;
+}
+
+/* A call that is on its way for longer than that is as one before a step. */
+uint32_t
+trust_within_us(const struct store *store, const struct link *link)
+{
+    uint64_t margin_us = store->settings.settle_us / 100 * MARGIN_PERCENT;
+    uint64_t way_us = 2 * (uint64_t)(link->clock_most_us - link->clock_us);
+
+    if (store->settings.settle_us == 0)
+        return UINT32_MAX;
+    if (margin_us < MARGIN_LEAST_US)
+        margin_us = MARGIN_LEAST_US;
+    if (margin_us < way_us)
+        margin_us = way_us;
+    return margin_us < UINT32_MAX ? (uint32_t)margin_us : UINT32_MAX - 1;
+}
+
+static void
+trust_settle(struct store *store, struct link *link, const char *why)
+{
+    char name[80];
+
+    link->settled = true;
+    log_write(LOG_INFO, "redis_settled", "node=%s why=%s",
+        link_name(store, link, name, sizeof(name)), why);
+}
+
+/* PREFIX:settled, in a cluster with a tag of the node's lowest slot. Its
+ * length; 0: the node has no slots. */
+static size_t
+mark_key(const struct store *store, const struct link *link, char *out)
+{
+    size_t len = store->prefix_len;
+    char digits[20];
+
+    memcpy(out, store->settings.key_prefix, len);
+    memcpy(out + len, ":settled", 8);
+    len += 8;
+    if (store->settings.topology != STORE_CLUSTER)
+        return len;
+    uint32_t slot = 0;
+    while (slot < SLOT_COUNT && store->slots[slot] != link->node)
+        slot++;
+    if (slot == SLOT_COUNT)
+        return 0;
+    for (uint32_t tag = 0;; tag++) {
+        size_t n = text_from_u64(digits, tag);
+        if (slot_of_key(text_make(digits, n)) != slot)
+            continue;
+        memcpy(out + len, ":{", 2);
+        memcpy(out + len + 2, digits, n);
+        out[len + 2 + n] = '}';
+        return len + 3 + n;
+    }
+}
+
+static void
+mark_value(const struct link *link, char out[82])
+{
+    memcpy(out, link->run_id, 40);
+    out[40] = ' ';
+    memcpy(out + 41, link->id, 41);
+}
+
+/* The marker was read, or written; or that failed. */
+void
+trust_marked(struct store *store, struct link *link, bool wrote,
+    const struct resp *reply)
+{
+    char value[82];
+
+    if (wrote) {
+        link->marked = reply->type == RESP_STATUS;
+        return;
+    }
+    if (link->settled || reply->type != RESP_STRING)
+        return;
+    mark_value(link, value);
+    if (reply->text.len == 81 &&
+        memcmp(reply->text.at, value, link->first ? 40 : 81) == 0)
+        trust_settle(store, link, "marker");
+}
+
+void
+trust_tick(struct store *store, struct link *link, uint64_t now_us)
+{
+    char key[80];
+    char value[82];
+
+    if (!link->settled && now_us >= link->since_us + store->settings.settle_us)
+        trust_settle(store, link, "time");
+    if (link->ids_wanted && !link->ids_asked) {
+        link->ids_wanted = false;
+        link->ids_asked = link_ask_ids(store, link, now_us);
+    }
+    if (link->marked || now_us < link->mark_us || link->readonly)
+        return;
+    link->mark_us = now_us + MARK_AGAIN_US;
+    size_t len = mark_key(store, link, key);
+    if (len == 0)
+        return;
+    mark_value(link, value);
+    uint64_t spoke_us = link->spoke_us;
+    link_mark(store, link, now_us, text_make(key, len),
+        link->settled ? text_make(value, 81) : TEXT(""));
+    link->spoke_us = spoke_us; /* it says nothing of the clock and the ids */
+}
+
+uint64_t
+trust_next_us(const struct store *store, const struct link *link)
+{
+    uint64_t next_us =
+        link->marked || link->readonly ? WHEEL_NEVER : link->mark_us;
+
+    if (!link->settled && link->since_us + store->settings.settle_us < next_us)
+        next_us = link->since_us + store->settings.settle_us;
+    return link->ids_wanted && !link->ids_asked ? 0 : next_us;
+}

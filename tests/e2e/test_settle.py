@@ -1,0 +1,200 @@
+"""Brokers that are not settled with a Redis grant nothing that somebody may
+have; who has it, keeps it."""
+
+import time
+
+from harness import HarnessCase, skip_without_daemon
+
+LEASE = {"lease.default": "3s", "redis.settle": "3s",
+         "redis.command_timeout": "500ms", "redis.connect_timeout": "500ms"}
+
+
+@skip_without_daemon
+class SettleCase(HarnessCase):
+    def begin(self, brokers=1):
+        """A Redis that saves nothing, and brokers that are settled with it."""
+        self.redis_one = self.redis()
+        self.brokers = [self.broker(self.redis_one, LEASE)
+                        for _ in range(brokers)]
+        for broker in self.brokers:
+            broker.wait_log("event=redis_settled")
+        return self.client(self.brokers[0])
+
+    def marked(self):
+        self.wait_until(lambda: self.redis_one.command(
+            "EXISTS", "holdfast:settled"), 10, "the marker is written")
+
+    def grace(self, client, line):
+        """It is refused, and says for how long."""
+        reply = client.err(line, "UNAVAILABLE")
+        self.assertEqual(reply["retry"], "1")
+        self.assertTrue(0 < reply.number("after_ms") <= 3000, reply.line)
+        return reply
+
+
+class StartTest(SettleCase):
+    def test_the_first_start(self):
+        redis = self.redis()
+        broker = self.broker(redis, LEASE).wait_redis()
+        client, waiter = self.client(broker), self.client(broker)
+        self.grace(client, "LOCK a wait=0")
+        self.grace(client, "LOCK a wait=50ms")
+        self.grace(client, "LOCK a b wait=50ms")
+        begin = time.monotonic()
+        tag = waiter.submit("LOCK a progress=1")
+        self.assertEqual(waiter.queued(tag)["position"], "1")
+        self.assertTrue(waiter.wait(tag).ok)
+        self.assertLess(time.monotonic() - begin, 5)
+        client.err("LOCK a wait=0", "BUSY")
+        client.ok("LOCK b wait=0")
+
+    def test_without_a_wait(self):
+        """redis.settle: 0s, for a first start; the next one need not wait."""
+        self.redis_one = self.redis()
+        first = self.broker(self.redis_one, {**LEASE, "redis.settle": "0s"})
+        first.wait_redis()
+        self.client(first).ok("LOCK a wait=0")
+        self.marked()
+        first.stop()
+        second = self.broker(self.redis_one, LEASE)
+        second.wait_log("why=marker")
+        self.client(second).ok("LOCK b wait=0")
+
+    def test_another_broker(self):
+        self.begin()
+        self.marked()
+        other = self.broker(self.redis_one, LEASE)
+        other.wait_log("why=marker")
+        self.client(other).ok("LOCK a wait=0")
+
+
+class LossTest(SettleCase):
+    def lose(self):
+        """Redis comes back and knows nothing."""
+        self.redis_one.restart(kill=True)
+        self.wait_until(lambda: self.brokers[0].http("/readyz")[0] == 200, 10,
+                        "the broker is ready")
+
+    def test_who_holds_it_keeps_it(self):
+        holder = self.begin(2)
+        here, there = (self.client(broker) for broker in self.brokers)
+        fence = holder.ok("LOCK a note=me").fence
+        reader = self.client(self.brokers[1])
+        shared = reader.ok("LOCK r mode=shared").fence
+        first = here.submit("LOCK a progress=1")
+        here.queued(first)
+        second = there.submit("LOCK a progress=1")
+        there.queued(second)
+        self.lose()
+        other = self.client(self.brokers[1])
+        self.grace(other, "LOCK new wait=0")
+        self.wait_until(
+            lambda: self.redis_one.command("EXISTS", "holdfast:{a}"), 10,
+            "it was put again")
+        self.assertEqual(holder.ok("LOCK a").fence, fence)
+        (item,) = holder.ok("HELD").items
+        self.assertEqual(item["note"], "me")
+        holder.ok("UNLOCK a", count=1)
+        self.assertGreater(other.ok("LOCK new").fence, fence)
+        holder.ok("UNLOCK a", count=0)
+        granted = here.wait(first)
+        self.assertGreater(granted.fence, fence)
+        here.ok("UNLOCK a")
+        self.assertGreater(there.wait(second).fence, granted.fence)
+        reader.ok("UNLOCK r")
+        self.assertGreater(other.ok("LOCK r").fence, shared)
+        self.assertEqual([list(client.events) for client in
+                          (holder, here, there, reader)], [[]] * 4)
+
+    def test_who_is_dead_is_waited_for_no_longer(self):
+        self.begin(2)
+        doomed = self.client(self.brokers[1])
+        doomed.ok("LOCK a")
+        self.brokers[1].kill()
+        self.brokers.pop()
+        self.lose()
+        client = self.client(self.brokers[0])
+        begin = time.monotonic()
+        client.ok("LOCK a")
+        self.assertLess(time.monotonic() - begin, 6)
+
+    def test_an_unlock_in_between(self):
+        """Nobody can have been granted it since."""
+        client = self.begin()
+        client.ok("LOCK a")
+        self.lose()
+        client.ok("UNLOCK a", count=0)
+        client.ok("LOCK a")
+
+
+class BenignTest(SettleCase):
+    """What changes the replication id and loses nothing."""
+
+    def test_a_backup_and_a_replica(self):
+        client = self.begin()
+        fence = client.ok("LOCK a").fence
+        changes = (
+            lambda: self.redis_one.command("DEBUG", "CHANGE-REPL-ID"),
+            lambda: self.redis(replicaof=f"127.0.0.1 {self.redis_one.port}"))
+        for change in changes:
+            before = self.redis_one.info("replication")["master_replid"]
+            change()
+            self.wait_until(lambda: self.redis_one.info("replication")[
+                "master_replid"] != before, 10, "the id changes")
+            again = client.ok("LOCK b wait=0").fence
+            client.ok("UNLOCK b")
+            self.assertGreater(again, fence)
+        client.ok("UNLOCK a", count=0)
+        self.assertNotIn("redis_unsettled",
+                         self.brokers[0].log().split("redis_settled")[-1])
+
+    def test_a_broker_comes_back(self):
+        client = self.begin()
+        self.marked()
+        client.ok("LOCK a")
+        client.ok("UNLOCK a")
+        self.brokers[0].restart()
+        self.brokers[0].wait_log("why=marker")
+        self.client(self.brokers[0]).ok("LOCK a wait=0")
+
+
+@skip_without_daemon
+class PromotionTest(HarnessCase):
+    def test_writes_that_the_replica_lacks(self):
+        """Its locks are kept and wait for one another; the other shards do
+        not notice."""
+        redis = self.cluster(3, 1)
+        brokers = [self.broker(redis, LEASE) for _ in range(2)]
+        for broker in brokers:
+            self.wait_until(
+                lambda b=broker: b.log().count("event=redis_settled") >= 3, 15,
+                "it is settled with all masters")
+        master = redis.masters[0]
+        (replica,) = redis.replicas_of(master)
+        names = [name for name in map("p/{}".format, range(200))
+                 if redis.node_of(f"holdfast:{{{name}}}") is master]
+        clients = [self.client(broker) for broker in brokers]
+        replica.kill()
+        fences = {name: clients[number % 2].ok(f"LOCK {name}").fence
+                  for number, name in enumerate(names[1:])}
+        waiter = self.client(brokers[0])
+        tag = waiter.submit(f"LOCK {names[1]} progress=1")
+        waiter.queued(tag)
+        master.kill()
+        replica.start()
+        redis.failover(replica)
+        self.wait_until(
+            lambda: len(replica.command("KEYS", "holdfast:{*")) >= len(fences),
+            10, "all of them are there again")
+        other = self.client(brokers[1])
+        reply = other.err(f"LOCK {names[0]} wait=0", "UNAVAILABLE")
+        self.assertLessEqual(reply.number("after_ms"), 3000, reply.line)
+        for number, name in enumerate(names[1:]):
+            clients[number % 2].ok(f"UNLOCK {name} fence={fences[name]}",
+                                   count=0)
+        self.assertGreater(waiter.wait(tag).fence, fences[names[1]])
+        other.ok(f"LOCK {names[0]}")
+        for name in names[2:]:
+            self.assertGreater(other.ok(f"LOCK {name}").fence, fences[name])
+        for client in clients:
+            client.no_event("LOST", 0)

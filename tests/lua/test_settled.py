@@ -1,0 +1,631 @@
+"""Failovers: what a broker may do that is not settled with a node, and how
+tickets come back that the data know nothing of."""
+
+import random
+
+import scripts
+from script_case import KEY, ClockCase, ScriptCase
+from scripts import (BROKEN_NOW, BUSY, CHANGED, GONE, GRACE, HELD, LEASE,
+                     LIVING, GRANTED, MISSING, OK, SHARED, WAITING, WAITS,
+                     who)
+
+SETTLES = 7000
+
+
+class SettledCase(ClockCase):
+    def setUp(self):
+        super().setUp()
+        self.brokers = (self.one, self.two, self.three)
+        # Afterwards the id has no predecessor, as other tests expect.
+        self.addCleanup(self.server.command, "DEBUG", "CHANGE-REPL-ID")
+
+    def node_id(self):
+        return self.server.info("replication")["master_replid"].encode()
+
+    def failover(self, lost=False, known=True):
+        """The node is promoted, perhaps without the data; the brokers see it,
+        or do not yet."""
+        self.server.command("REPLICAOF", "127.0.0.1", "1")
+        self.server.command("REPLICAOF", "NO", "ONE")
+        if lost:
+            self.connection.command("DEL", KEY)
+        for broker in self.brokers:
+            broker.settles_in = SETTLES
+            if known:
+                broker.known_id = self.node_id()
+
+    def settle(self, *brokers):
+        for broker in brokers or self.brokers:
+            broker.settles_in = 0
+
+    def back(self, broker, ticket, stood, **options):
+        """A broker puts a ticket again that stood there."""
+        return broker.acquire(KEY, ticket, stood=(stood.arrival, stood.fence),
+                              **options)
+
+    def pending(self):
+        return self.record().id != self.node_id()
+
+
+class Grants(SettledCase):
+    def test_a_lock_that_nobody_knows(self):
+        self.failover()
+        refused = self.one.acquire(KEY, who(1), no_queue=True)
+        self.assertEqual((refused.status, refused.again), (GRACE, SETTLES))
+        self.assertIsNone(self.raw())
+        result = self.wait(who(1))
+        self.assertEqual(result.again, SETTLES)
+        self.assertTrue(self.pending())
+        self.assertEqual(self.one.renew(KEY, who(1)).status, WAITING)
+        self.settle(self.two)
+        self.assertEqual(self.two.acquire(KEY, who(2), no_queue=True).status,
+                         BUSY)
+        self.assertFalse(self.pending())
+        self.assert_holders(who(1))
+
+    def test_its_fence_is_above_all(self):
+        fence = self.hold(who(0)).fence
+        self.failover(lost=True)
+        self.one.realtime_us = self.now_us + 3_600_000_000
+        self.wait(who(1))
+        self.settle()
+        result = self.one.renew(KEY, who(1))
+        self.assertGreater(result.fence, max(fence, self.one.realtime_us))
+
+    def test_a_free_lock(self):
+        self.hold(who(0))
+        self.one.release(KEY, who(0))
+        self.failover()
+        self.assertEqual(self.one.acquire(KEY, who(1), no_queue=True).status,
+                         GRACE)
+        self.wait(who(1))
+        self.one.release(KEY, who(1))
+        self.assertTrue(self.pending())
+        self.settle()
+        self.hold(who(2), no_queue=True)
+
+    def test_a_free_lock_that_was_granted_since(self):
+        """Whoever was settled sooner has shown that nobody has it."""
+        self.failover()
+        self.settle(self.two)
+        self.hold(who(1), self.two)
+        self.two.release(KEY, who(1))
+        self.hold(who(2), self.one, no_queue=True)
+        self.wait(who(3))
+        self.assert_grants(self.one.release(KEY, who(2)), who(3))
+
+    def test_an_expired_holder_is_not_passed(self):
+        self.hold(who(0))
+        self.failover()
+        self.pass_time(3 * LEASE)
+        self.wait(who(1))
+        self.assertEqual(self.one.renew(KEY, who(1)).status, WAITING)
+        self.one.renew(KEY, who(9), look=True)
+        self.assertTrue(self.pending())
+        self.assert_order(who(0), who(1))
+        self.settle()
+        self.assertEqual(self.one.renew(KEY, who(1)).again, LEASE)
+        self.assertFalse(self.pending())
+
+    def test_an_expired_holder_stays_for_a_lease_more(self):
+        """Its end is another clock's."""
+        self.hold(who(0))
+        self.failover()
+        self.pass_time(LEASE + 10)
+        self.wait(who(1))
+        self.settle()
+        self.assertEqual(self.one.renew(KEY, who(1)).again, LEASE)
+        self.assertFalse(self.pending())
+        self.pass_time(LEASE - 1)
+        self.assertEqual(self.one.renew(KEY, who(1)).status, WAITING)
+        self.pass_time(1)
+        self.assertEqual(self.one.renew(KEY, who(1)).status, OK)
+
+    def test_a_grant_that_was_not_claimed_is_none(self):
+        """Another one may have followed it."""
+        self.hold(who(0))
+        self.wait(who(1), self.two)
+        self.wait(who(2))
+        self.one.release(KEY, who(0))
+        self.assert_holder(who(1), LIVING + GRANTED)
+        self.failover()
+        self.assertEqual(self.two.renew(KEY, who(1)).status, WAITING)
+        again = self.two.acquire(KEY, who(1), retry=True)
+        self.assertEqual(again.status, WAITING)
+        self.settle(self.one)
+        self.assertEqual(self.one.renew(KEY, who(2)).status, WAITING)
+        self.assert_holder(who(1), LIVING + GRANTED)  # a grant of now
+        self.assertEqual(self.two.renew(KEY, who(1)).status, OK)
+
+    def test_who_is_put_back_may_be_next(self):
+        held = self.hold(who(0), mode=SHARED)
+        self.wait(who(1), self.two)
+        self.wait(who(2), self.two, mode=SHARED)
+        self.one.release(KEY, who(1))
+        self.one.renew(KEY, who(9), look=True)
+        self.assert_holder(who(0))
+        self.edit_ticket(2, flags=LIVING + GRANTED, fence=held.fence + 1)
+        self.edit(granted=2, used=2, fence=held.fence + 1, id=b"x" * 40)
+        self.assertEqual(self.one.renew(KEY, who(0), fence=held.fence).status,
+                         OK)
+        self.assert_holders(who(0), who(2))
+
+    def test_release_and_wait_leave_it_pending(self):
+        self.hold(who(0))
+        self.failover()
+        self.wait(who(1))
+        self.assertEqual(self.one.release(KEY, who(0)).status, OK)
+        self.assertTrue(self.pending())
+        self.assert_holders()
+        self.settle()
+        self.assertEqual(self.one.renew(KEY, who(1)).status, OK)
+
+    def test_watching_grants_nothing(self):
+        self.failover()
+        self.one.renew(KEY, who(9), look=True, watch=True)
+        self.assertTrue(self.pending())
+        self.wait(who(1))
+        self.settle()
+        self.assertEqual(self.one.renew(KEY, who(1)).status, OK)
+
+    def test_a_holder_of_an_earlier_connection(self):
+        """Somebody may believe in what followed it."""
+        self.hold(who(0))
+        self.failover()
+        for options in ({}, {"no_queue": True}):
+            self.assert_untouched(lambda o=options: self.assertEqual(
+                self.two.acquire(KEY, who(0, 2), moves=True, **o).status,
+                GRACE))
+        self.settle()
+        self.assertEqual(
+            self.two.acquire(KEY, who(0, 2), moves=True).status, OK)
+
+    def test_a_wait_that_is_given_up_for_another_kind(self):
+        """What is asked for instead has to wait, and the first one ends."""
+        self.queue(2)
+        self.failover()
+        result = self.two.acquire(KEY, who(1, 2), moves=True, no_queue=True,
+                                  mode=SHARED)
+        self.assertEqual((result.status, result.again), (GRACE, SETTLES))
+        self.assert_order(who(0), who(2))
+
+
+class Benign(SettledCase):
+    """The id has changed, and nothing was lost."""
+
+    def test_without_a_second_id(self):
+        held = self.hold(who(0))
+        for broker in self.brokers:
+            broker.known_id = self.node_id()
+        self.server.command("DEBUG", "CHANGE-REPL-ID")
+        self.assertEqual(self.one.renew(KEY, who(0), fence=held.fence).status,
+                         OK)
+        self.server.command("DEBUG", "CHANGE-REPL-ID")
+        self.one.release(KEY, who(0))
+        self.hold(who(1), no_queue=True)
+
+    def test_a_record_from_another_node(self):
+        """Settled brokers go on: a slot has moved."""
+        first = self.hold(who(0))
+        self.wait(who(1))
+        self.edit(id=b"x" * 40)
+        self.assertEqual(self.one.renew(KEY, who(0), fence=first.fence).status,
+                         OK)
+        self.assert_grants(self.one.release(KEY, who(0)), who(1))
+        self.edit(id=b"x" * 40)
+        self.one.release(KEY, who(1))
+        self.hold(who(2), no_queue=True)
+
+
+class Unknown(SettledCase):
+    """A broker that has not heard of the failover."""
+
+    def test_nothing_is_renewed(self):
+        held = self.hold(who(0))
+        self.wait(who(1))
+        self.failover(known=False)
+        self.settle()
+        for ticket, options in ((who(0), {"fence": held.fence}), (who(1), {}),
+                                (who(0, 2), {"moves": True})):
+            result = self.assert_untouched(
+                lambda t=ticket, o=options: self.one.renew(KEY, t, **o))
+            self.assertEqual(result.status, CHANGED)
+        result = self.assert_untouched(
+            lambda: self.back(self.one, who(0), held))
+        self.assertEqual(result.status, CHANGED)
+
+    def test_nothing_is_granted(self):
+        self.hold(who(0))
+        self.one.release(KEY, who(0))
+        self.failover(known=False)
+        self.settle()
+        self.assertEqual(self.one.acquire(KEY, who(1), no_queue=True).status,
+                         GRACE)
+        self.connection.command("DEL", KEY)
+        self.assertEqual(self.one.acquire(KEY, who(1), no_queue=True).status,
+                         GRACE)
+        self.wait(who(1))
+
+
+class Holders(SettledCase):
+    def test_a_renewal_shows_that_nobody_else_has_it(self):
+        held = self.hold(who(0))
+        self.wait(who(1))
+        self.failover()
+        self.pass_time(LEASE + 1)  # the last renewal may have been lost
+        self.one.renew(KEY, who(1))
+        result = self.one.renew(KEY, who(0), fence=held.fence)
+        self.assertEqual((result.status, result.ttl), (OK, LEASE))
+        self.assertFalse(self.pending())
+        released = self.one.release(KEY, who(0))
+        self.assert_grants(released, who(1))
+        self.assertGreater(released.grants[0].fence, self.now_us)
+
+    def test_one_of_several_does_not(self):
+        for options in ({"mode": SHARED}, {"permits": 1, "limit": 2}):
+            self.connection.command("DEL", KEY)
+            first = self.hold(who(0), **options)
+            self.hold(who(1), **options)
+            self.failover()
+            result = self.one.renew(KEY, who(0), fence=first.fence)
+            self.assertEqual(result.status, OK)
+            self.assertTrue(self.pending())
+            again = self.one.acquire(KEY, who(0), retry=True, **options)
+            self.assertEqual(again.status, OK)
+            self.assertTrue(self.pending())
+            self.settle()
+
+    def test_that_the_data_do_not_know(self):
+        held = self.hold(who(0), delay=300)
+        self.failover(lost=True)
+        result = self.one.renew(KEY, who(0), fence=held.fence)
+        self.assertEqual(result.status, MISSING)
+        result = self.back(self.one, who(0), held, delay=300, hold=900,
+                           words=(b"o", b"name", b""))
+        self.assertEqual((result.status, result.fence, result.ttl),
+                         (OK, held.fence, 900))
+        self.assertFalse(self.pending())
+        ticket = self.assert_holder(who(0))
+        self.assertEqual((ticket.delay, ticket.hold,
+                          scripts.unpack_words(ticket.words)),
+                         (300, self.now + 900, (b"o", b"name", b"")))
+        self.wait(who(1))
+        self.assertGreater(
+            self.one.release(KEY, who(0)).grants[0].fence, self.now_us)
+
+    def test_twice(self):
+        held = self.hold(who(0))
+        self.failover(lost=True)
+        self.back(self.one, who(0), held)
+        self.pass_time(500)
+        result = self.back(self.one, who(0), held)
+        self.assertEqual((result.status, result.ttl), (OK, LEASE))
+        self.assert_order(who(0))
+
+    def test_late(self):
+        """It was put again, given back, and comes once more."""
+        held = self.hold(who(0))
+        self.failover(lost=True)
+        self.back(self.one, who(0), held)
+        self.one.release(KEY, who(0))
+        self.assertEqual(self.back(self.one, who(0), held).status, GONE)
+        self.assert_holders()
+        self.hold(who(1), no_queue=True)
+
+    def test_where_nothing_is_in_doubt(self):
+        held = self.hold(who(0))
+        self.one.release(KEY, who(0))
+        self.assertEqual(self.back(self.one, who(0), held).status, GONE)
+        self.connection.command("DEL", KEY)
+        self.assertEqual(self.one.renew(KEY, who(0), fence=1).status, GONE)
+        self.failover()
+        self.assertEqual(self.one.renew(KEY, who(0), fence=1).status, MISSING)
+
+    def test_after_it_was_granted_to_another(self):
+        held = self.hold(who(0))
+        self.failover(lost=True)
+        self.settle(self.two)
+        self.hold(who(1), self.two)
+        self.assertEqual(self.back(self.one, who(0), held).status, GONE)
+        self.assert_holders(who(1))
+
+    def test_the_later_of_two_has_it(self):
+        """The data are older than the first one's end."""
+        first = self.hold(who(0))
+        stood = self.wait(who(1))
+        old = self.raw()
+        held = self.one.release(KEY, who(0)).grants[0]
+        self.failover()
+        self.connection.command("SET", KEY, old)
+        self.assertEqual(self.one.renew(KEY, who(1), arrival=stood.arrival,
+                                        fence=held.fence).status, MISSING)
+        self.assertEqual(self.back(self.one, who(1), held).status, OK)
+        self.assert_order(who(1))
+        self.assertEqual(self.back(self.two, who(0), first).status, GONE)
+
+    def test_an_older_one_is_refused(self):
+        first = self.hold(who(0))
+        self.one.release(KEY, who(0))
+        self.hold(who(1))
+        self.failover()
+        self.assertEqual(self.back(self.one, who(0), first).status, GONE)
+        self.assert_holders(who(1))
+
+    def test_broken(self):
+        held = self.hold(who(0))
+        self.failover()
+        self.one.call("break", (KEY, scripts.BREAK.pack(0)))
+        self.assertEqual(self.back(self.one, who(0), held).status, BROKEN_NOW)
+
+    def test_readers_in_any_order(self):
+        for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0)):
+            self.connection.command("DEL", KEY)
+            held = [self.hold(who(number), mode=SHARED) for number in range(3)]
+            self.failover(lost=True)
+            for number in order:
+                self.assertEqual(self.back(self.one, who(number), held[number],
+                                           mode=SHARED).status, OK)
+            self.assert_holders(who(0), who(1), who(2))
+            self.assertTrue(self.pending())
+            self.assertEqual(self.one.acquire(KEY, who(5), mode=SHARED,
+                                              no_queue=True).status, GRACE)
+            self.settle()
+            self.assertGreater(self.hold(who(5), mode=SHARED).fence,
+                               held[2].fence)
+
+    def test_permits_in_any_order(self):
+        held = [self.hold(who(number), permits=2, limit=6)
+                for number in range(3)]
+        self.failover(lost=True)
+        for number in (2, 0, 1):
+            self.assertEqual(self.back(self.one, who(number), held[number],
+                                       permits=2, limit=6).status, OK)
+        self.assertEqual(self.record().used, 6)
+        self.wait(who(3), permits=1, limit=6)
+
+    def test_a_reader_where_a_writer_came_later(self):
+        reader = self.hold(who(0), mode=SHARED)
+        self.one.release(KEY, who(0))
+        self.hold(who(1))
+        self.failover()
+        self.assertEqual(self.back(self.one, who(0), reader,
+                                   mode=SHARED).status, GONE)
+        self.assert_holders(who(1))
+
+    def test_another_kind_than_the_data(self):
+        self.hold(who(0))
+        self.wait(who(1))
+        old = self.raw()
+        self.one.release(KEY, who(1))
+        self.one.release(KEY, who(0))
+        held = self.hold(who(2), permits=1, limit=3)
+        self.failover()
+        self.connection.command("SET", KEY, old)
+        result = self.back(self.one, who(2), held, permits=1, limit=3)
+        self.assertEqual(result.status, OK)
+        self.assert_order(who(2))
+
+    def test_of_an_earlier_connection(self):
+        held = self.hold(who(0))
+        self.failover()
+        self.assertEqual(self.back(self.two, who(0, 2), held).status, OK)
+        self.assert_order(who(0, 2))
+        self.assertEqual(self.back(self.one, who(0), held).status,
+                         scripts.MOVED_ON)
+
+    def test_beside_what_it_waited_for_before(self):
+        """The data know of a wait of its session for another kind."""
+        self.hold(who(0))
+        self.wait(who(1), mode=SHARED)
+        old = self.raw()
+        self.one.release(KEY, who(0))
+        self.one.release(KEY, who(1))
+        held = self.hold(who(1, 2))
+        self.failover()
+        self.connection.command("SET", KEY, old)
+        self.assertEqual(self.back(self.two, who(1, 2), held).status, OK)
+        self.assert_order(who(1, 2))
+
+    def test_that_was_given_back_at_another_broker(self):
+        """The data know of its grant, and that it is over."""
+        for options in ({}, {"mode": SHARED}, {"permits": 1, "limit": 3}):
+            self.connection.command("DEL", KEY)
+            held = self.hold(who(0), **options)
+            self.failover()
+            self.two.release(KEY, who(0))
+            self.assertEqual(
+                self.back(self.one, who(0), held, **options).status, GONE)
+            self.assert_holders()
+            self.settle()
+
+    def test_released_where_it_is_missing(self):
+        held = self.hold(who(0))
+        self.failover(lost=True)
+        self.assertEqual(self.one.release(KEY, who(0),
+                                          fence=held.fence).status, MISSING)
+        self.wait(who(1))
+        self.assertEqual(self.one.release(KEY, who(0),
+                                          fence=held.fence).status, MISSING)
+        self.settle()
+        self.assertEqual(self.one.release(KEY, who(0),
+                                          fence=held.fence).status, GONE)
+
+
+class Waiters(SettledCase):
+    def test_come_back_in_their_order(self):
+        stood = self.queue(40)
+        for seed in range(4):
+            chance = random.Random(seed)
+            self.failover(lost=True)
+            numbers = list(range(41))
+            chance.shuffle(numbers)
+            newcomers = []
+            for number in numbers:
+                if chance.random() < 0.2:
+                    newcomers.append(who(100 + len(newcomers)))
+                    self.wait(newcomers[-1], self.two)
+                words = (b"w" * chance.choice((1, 99)), b"", b"") \
+                    if chance.random() < 0.3 else ()
+                result = self.back(self.one, who(number), stood[number],
+                                   words=words)
+                self.assertEqual(result.status, WAITING if number else OK)
+                self.record()
+            self.assert_order(*(who(number) for number in range(41)),
+                              *newcomers)
+            released = self.one.release(KEY, who(0))
+            self.assert_grants(released, who(1))
+            self.settle()
+
+    def test_that_stand_there(self):
+        stood = self.queue(3)
+        self.failover()
+        self.pass_time(1000)
+        result = self.back(self.one, who(2), stood[2])
+        self.assertEqual((result.status, result.arrival),
+                         (WAITING, stood[2].arrival))
+        self.assert_order(who(0), who(1), who(2), who(3))
+        self.assertEqual(self.record().living[2].ends, self.now + LEASE)
+
+    def test_whose_place_somebody_else_has(self):
+        """They go to the end: no number is anybody else's."""
+        stood = self.queue(3)
+        self.failover()
+        result = self.back(self.one, who(9), stood[2])
+        self.assertEqual(result.status, WAITING)
+        self.assert_order(who(0), who(1), who(2), who(3), who(9))
+        self.record()
+
+    def test_that_the_data_know_as_holders(self):
+        """Then it is not known what followed."""
+        stood = self.queue(1)
+        self.one.release(KEY, who(0))
+        self.failover()
+        self.assertEqual(self.back(self.one, who(1), stood[1]).status, GONE)
+
+    def test_for_another_kind(self):
+        stood = self.queue(2)
+        self.failover()
+        self.one.release(KEY, who(1))
+        self.assertEqual(self.back(self.one, who(1), stood[1], permits=1,
+                                   limit=2).status, GONE)
+
+    def test_of_another_kind_than_stands_there(self):
+        """Its client has asked for something else since."""
+        stood = self.queue(2)
+        self.failover()
+        result = self.two.acquire(KEY, who(1, 2), moves=True, mode=SHARED)
+        self.assertEqual(result.status, WAITING)
+        self.assertEqual(self.back(self.two, who(1, 2), stood[1]).status,
+                         GONE)
+
+    def test_where_nothing_is_in_doubt(self):
+        stood = self.queue(2)
+        self.one.release(KEY, who(2))
+        self.assertEqual(self.back(self.one, who(2), stood[2]).status, GONE)
+
+    def test_beside_others_that_are_granted_it(self):
+        """Nothing keeps a reader waiting that comes back late."""
+        held = self.hold(who(0))
+        stood = [self.wait(who(number), mode=SHARED) for number in (1, 2)]
+        self.failover(lost=True)
+        self.back(self.one, who(0), held)
+        self.back(self.one, who(2), stood[1], mode=SHARED)
+        self.assert_grants(self.one.release(KEY, who(0)), who(2))
+        result = self.back(self.one, who(1), stood[0], mode=SHARED)
+        self.assertEqual(result.status, OK)
+        self.assert_holders(who(1), who(2))
+
+    def test_over_a_dead_one(self):
+        stood = self.queue(3)
+        self.one.release(KEY, who(2))
+        self.failover()
+        self.assertEqual(self.back(self.one, who(2), stood[2]).status, WAITING)
+        self.assert_order(who(0), who(1), who(2), who(3))
+        self.assertEqual(self.record().stored, 4)
+        self.assertEqual(self.record().tickets[2].flags, WAITS)
+
+    def test_are_told_until_when(self):
+        self.queue(1)
+        self.failover()
+        self.assertEqual(self.one.renew(KEY, who(1)).again, SETTLES)
+        self.settle()
+        self.assertEqual(self.one.renew(KEY, who(1)).again, LEASE)
+        self.assertEqual(self.assert_holder(who(0)).flags, HELD)
+
+
+class Clock(ScriptCase):
+    """A clock that may have stepped ends no lease."""
+
+    def setUp(self):
+        super().setUp()
+        self.brokers = (self.one, self.two, self.three)
+        self.expect(0)
+
+    def expect(self, off, steady_in=0):
+        """What the clock is, is so far from what the brokers expect, in s."""
+        seconds, micros = self.connection.command("TIME")
+        for broker in self.brokers:
+            broker.expected_us = (int(seconds) * 1_000_000 + int(micros)
+                                  + off * 1_000_000)
+            broker.within = 5_000_000
+            broker.steady_in = steady_in
+
+    def unsteady(self):
+        """Each way in which it may be so."""
+        for off, steady_in in ((-6, 0), (6, 0), (0, 9000), (3600, 0)):
+            self.expect(off, steady_in)
+            yield steady_in
+        self.expect(0)
+
+    def test_an_expired_holder(self):
+        held = self.hold(who(0))
+        self.age(LEASE + 10)
+        for steady_in in self.unsteady():
+            busy = self.two.acquire(KEY, who(2), no_queue=True)
+            self.assertEqual((busy.status, busy.again),
+                             (BUSY, max(steady_in, 50)))
+            self.assert_holders(who(0))
+        self.expect(-6)
+        result = self.one.renew(KEY, who(0), fence=held.fence)
+        self.assertEqual((result.status, result.ttl), (OK, LEASE))
+        self.age(LEASE + 10)
+        self.expect(0)
+        self.hold(who(2), self.two, no_queue=True)
+
+    def test_a_grant_that_nobody_claims(self):
+        self.hold(who(0))
+        self.wait(who(1), self.two)
+        self.wait(who(2))
+        self.one.release(KEY, who(0))
+        self.assert_holder(who(1), LIVING + GRANTED)
+        self.age(3000)
+        self.expect(0, 9000)
+        self.assertEqual(self.one.renew(KEY, who(2)).status, OK)
+
+    def test_waiters(self):
+        """They keep their places."""
+        self.hold(who(0))
+        self.wait(who(1))
+        self.wait(who(2))
+        record = self.record()
+        for ticket in record.living[1:]:
+            self.edit_ticket(ticket.place, ends=ticket.ends - LEASE - 10)
+        self.expect(6)
+        self.assert_grants(self.one.release(KEY, who(0)), who(1))
+        self.expect(0)
+        self.assert_grants(self.one.release(KEY, who(1)))
+        self.assert_order()
+
+    def test_break(self):
+        self.hold(who(0))
+        self.age(LEASE + 10)
+        self.expect(6)
+        self.assertEqual(
+            self.one.call("break", (KEY, scripts.BREAK.pack(0)))[0].status, OK)
+
+    def test_where_it_does_not_count(self):
+        self.hold(who(0))
+        self.age(LEASE + 10)
+        self.expect(3600)
+        self.two.within = 2 ** 32 - 1
+        self.hold(who(1), self.two, no_queue=True)

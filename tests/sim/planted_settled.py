@@ -1,0 +1,92 @@
+"""Bugs for mutants.py to plant: of brokers that are not settled with a node,
+and of what they put there again."""
+
+# As in planted.py.
+PLANTED = {
+    "settled-at-once": (
+        "daemon/store/trust.c",
+        "    link->settled = store->settings.settle_us == 0;\n",
+        "    link->settled = true;\n",
+        "a node whose history has changed is trusted at once"),
+    "settled-too-soon": (
+        "daemon/store/trust.c",
+        "    if (!link->settled && now_us >= link->since_us + "
+        "store->settings.settle_us)\n",
+        "    if (!link->settled && now_us >= link->since_us + "
+        "store->settings.settle_us / 4)\n",
+        "it is trusted after a quarter of a lease"),
+    "marker-of-old": (
+        "daemon/store/trust.c",
+        "        memcmp(reply->text.at, value, link->first ? 40 : 81) == 0)\n",
+        "        link->first)\n",
+        "a marker counts whatever ids it has"),
+    "settled-with-another": (
+        "lua/call.lua",
+        "    known = sub(header, 41, 80) == id or\n",
+        "    known = true or\n",
+        "a broker that has not heard of the change is served"),
+    "change-is-benign": (
+        "daemon/store/trust.c",
+        "    if (known && same_run && link->first)\n",
+        "    if (known && same_run)\n",
+        "a promotion is taken for a backup"),
+    "restart-is-benign": (
+        "daemon/store/trust.c",
+        "    if (known && same_run && link->first)\n",
+        "    if (known && link->first)\n",
+        "another process is taken for the same"),
+    "stamped-by-a-wait": (
+        "lua/acquire.lua",
+        "    waits_until(r, t, t.ends)\n    ticket_put(r, words, t)\n",
+        "    waits_until(r, t, t.ends)\n    ticket_put(r, words, t)\n"
+        "    r.id = id\n",
+        "who stands in the queue makes old data look new"),
+    "stamped-by-a-reader": (
+        "lua/record.lua",
+        "    return r.limit == 0 and t.mode ~= SHARED\n",
+        "    return true\n",
+        "one reader is taken for all of them"),
+    "claimed-of-old": (
+        "lua/renew.lua",
+        "    if r.pending and claims then\n",
+        "    if false then\n",
+        "a grant of before the failover is claimed after it"),
+    "adopted-unclaimed": (
+        "lua/record.lua",
+        "            if bit.band(flags, CLAIMED + BROKEN) ~= 0 then\n",
+        "            if true then\n",
+        "an unclaimed grant of before stays one"),
+    "expired-of-old": (
+        "lua/record.lua",
+        "    if r.granted == 0 or r.pending or\n",
+        "    if r.granted == 0 or\n",
+        "who is not settled ends a lease that another clock counts"),
+    "back-after-another": (
+        "lua/acquire.lua",
+        "    elseif not bereft(r, t.fence) or\n",
+        "    elseif not bereft(r, 0) or\n",
+        "a hold comes back where another one has shown itself"),
+    "back-with-any-fence": (
+        "lua/acquire.lua",
+        "    if t.fence <= r.fence then\n",
+        "    if false then\n",
+        "a hold comes back that is older than the data"),
+    "never-back": (
+        "daemon/core/hold.c",
+        "            ticket->hard_end_us = op->hard_end_us;\n"
+        "        ticket_reclaim(core, ticket);\n        return;\n",
+        "            ticket->hard_end_us = op->hard_end_us;\n"
+        "        hold_gone(core, ticket);\n        return;\n",
+        "a hold that Redis has lost is not put there again"),
+    "back-at-the-end": (
+        "lua/acquire.lua",
+        "    t.place, over = place_for(r, t.arrival)\n",
+        "    t.place, over = nil, false\n",
+        "waiters that come back lose their places"),
+    "released-before-it-is-back": (
+        "daemon/core/leave.c",
+        "    if (ticket->reclaiming) /* a release that came before it would be "
+        "undone */\n        ticket->main_op = ticket->renew_op;\n",
+        "",
+        "a release overtakes the hold that comes back"),
+}

@@ -1,0 +1,1549 @@
+/*
+ * Tests of daemon/store/trust.c, and of what link.c and call.c do for it: when
+ * a broker is settled with a node, what is told of that in the calls, and the
+ * marker that tells it to others. And what scripts answer who is not settled.
+ */
+#include "tests/unit/store_rig.h"
+
+#include "daemon/base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+Suite *store_trust_suite(void);
+
+#define SETTLE_MS 10000
+
+#define R40 "rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr"
+#define S40 "ssssssssssssssssssssssssssssssssssssssss"
+#define I40 "iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii"
+#define Y40 "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"
+
+/* What was sent on a link. */
+struct sent {
+    unsigned gets;
+    unsigned sets;
+    unsigned infos; /* INFO replication */
+    unsigned times;
+    unsigned others;
+    char key[100]; /* of the last GET or SET */
+};
+
+static char log_text[8000]; /* the lines of one test */
+
+static void
+sink(enum log_level level, const char *line, size_t len)
+{
+    size_t used = strlen(log_text);
+
+    ck_assert_int_ge(level, LOG_ERROR);
+    ck_assert_uint_lt(used + len + 2, sizeof(log_text));
+    snprintf(log_text + used, sizeof(log_text) - used, "%s\n", line);
+}
+
+static unsigned
+logged(const char *text)
+{
+    unsigned count = 0;
+
+    for (const char *at = log_text; (at = strstr(at, text)) != NULL; at++)
+        count++;
+    return count;
+}
+
+/* All that the link has to say is answered. */
+static void
+answer(struct srig *rig, uint32_t link, struct sent *sent)
+{
+    const char *command;
+
+    while ((command = srig_next(rig, link))[0] != '\0') {
+        bool get = strncmp(command, "GET ", 4) == 0;
+        bool set = strncmp(command, "SET ", 4) == 0;
+        bool info = strcmp(command, "INFO replication") == 0;
+        bool time = strcmp(command, "TIME") == 0;
+        ck_assert_int_ne(command[0], 'E');
+        sent->gets += get;
+        sent->sets += set;
+        sent->infos += info;
+        sent->times += time;
+        sent->others += !(get || set || info || time);
+        if (get || set)
+            snprintf(sent->key, sizeof(sent->key), "%.*s",
+                (int)rig->words[1].len, rig->words[1].at);
+        srig_answer(rig, link);
+    }
+}
+
+/* So much time, in which the link's commands are answered, and those of the
+ * others too; returns what was sent on it. */
+static struct sent
+pass(struct srig *rig, uint32_t link, uint64_t ms)
+{
+    struct sent sent = {0};
+    struct sent rest = {0};
+    uint64_t end_us = rig->now_us + ms * 1000;
+
+    srig_turn(rig);
+    for (;;) {
+        for (uint32_t i = 0; i < LINK_COUNT; i++) {
+            if (rig->links[i].connecting && !rig->links[i].silent)
+                srig_connect(rig, i);
+            if (rig->links[i].open && !rig->links[i].silent)
+                answer(rig, i, i == link ? &sent : &rest);
+        }
+        uint64_t left_us = end_us - rig->now_us;
+        if (left_us == 0)
+            return sent;
+        srig_pass(rig, left_us > 20000 ? 20 : (left_us + 999) / 1000);
+        end_us = rig->now_us > end_us ? rig->now_us : end_us;
+    }
+}
+
+/* A single node, whose process is 'r' and whose history 'i', just seen. */
+static struct srig *
+begin(uint64_t settle_ms, const char *marker)
+{
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    srig_history(rig, "master", 'r', 'i', '0');
+    snprintf(rig->marker, sizeof(rig->marker), "%s", marker);
+    rig->settings.settle_us = settle_ms * 1000;
+    log_text[0] = '\0';
+    log_init(sink, LOG_INFO);
+    srig_start(rig);
+    srig_connect(rig, 0);
+    srig_serve(rig, 0);
+    ck_assert(store_ready(rig->store));
+    ck_assert_str_eq(srig_next(rig, 0), "");
+    return rig;
+}
+
+static void
+end(struct srig *rig)
+{
+    log_init(NULL, LOG_ERROR);
+    srig_end(rig);
+}
+
+/* With the clock in so many ms; which may be so far off. */
+struct steadiness {
+    uint32_t in_ms;
+    uint32_t within_us;
+};
+
+static uint32_t
+get4(const char *at)
+{
+    uint32_t value = 0;
+
+    for (int i = 3; i >= 0; i--)
+        value = value << 8 | (uint8_t)at[i];
+    return value;
+}
+
+/* The call that was read last says that id. */
+static void
+told_id(const struct srig *rig, char id)
+{
+    char ids[40];
+
+    memset(ids, id, sizeof(ids));
+    ck_assert_mem_eq(rig->words[4].at + 40, ids, sizeof(ids));
+}
+
+/* What the next call on the link says: settled in so many ms. It is answered,
+ * with OK. */
+static uint32_t
+settles_ms(struct srig *rig, uint32_t link, uint16_t slot, char id)
+{
+    struct sent sent = {0};
+
+    srig_turn(rig);
+    answer(rig, link, &sent);
+    struct op *op = srig_op(rig, OP_ACQUIRE, slot);
+    srig_turn(rig);
+    srig_expect(rig, link, "EVALSHA 1");
+    told_id(rig, id);
+    uint32_t ms = get4(rig->words[4].at + 80);
+    srig_results(rig, link, 1, RECORD_OK);
+    srig_status(rig, op, OP_OK);
+    return ms;
+}
+
+/* The process is another one, or not; the connection is. */
+static void
+reconnect(struct srig *rig, uint32_t link)
+{
+    srig_lose(rig, link);
+    while (!rig->links[link].connecting)
+        srig_pass(rig, 1);
+    srig_connect(rig, link);
+    srig_serve(rig, link);
+}
+
+START_TEST(first_sight)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+    uint64_t since_us = rig->now_us;
+
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
+    ck_assert_uint_eq(logged("level=info event=redis_unsettled "
+                             "node=10.0.0.1:7000 run_id=rrrrrrrr id=iiiiiiii"),
+        1);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), SETTLE_MS);
+    (void)pass(rig, 0, 4000);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), SETTLE_MS - 4000);
+    (void)pass(rig, 0, SETTLE_MS - 4002);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 2);
+    (void)pass(rig, 0, 1);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 1);
+    rig->now_us = since_us + SETTLE_MS * 1000 - 1;
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 1);
+    ck_assert_uint_eq(logged("redis_settled"), 0);
+    rig->now_us++;
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    ck_assert_uint_eq(
+        logged("level=info event=redis_settled node=10.0.0.1:7000 why=time"),
+        1);
+    (void)pass(rig, 0, 60000);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    ck_assert_uint_eq(logged("redis_settled"), 1);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
+    end(rig);
+}
+
+END_TEST
+
+/* The store wants to be called for each step of it. */
+START_TEST(wakes_for_it)
+{
+    struct srig *rig = begin(1500, "");
+    uint64_t since_us = rig->now_us;
+    struct sent sent = {0};
+
+    ck_assert_uint_le(store_next_us(rig->store), since_us);
+    srig_turn(rig);
+    answer(rig, 0, &sent);
+    ck_assert_uint_eq(sent.gets, 1);
+    srig_turn(rig);
+    answer(rig, LINK_SUBSCRIBER, &sent);
+    rig->links[LINK_SUBSCRIBER].silent = true;
+    ck_assert_uint_eq(store_next_us(rig->store), since_us + 1000000);
+    rig->now_us = since_us + 1000000;
+    srig_turn(rig);
+    answer(rig, 0, &sent);
+    ck_assert_uint_eq(sent.gets, 2);
+    rig->now_us = store_next_us(rig->store);
+    while (rig->now_us < since_us + 1500000) {
+        srig_turn(rig);
+        ck_assert_str_eq(srig_next(rig, 0), "");
+        ck_assert_uint_gt(store_next_us(rig->store), rig->now_us);
+        rig->now_us = store_next_us(rig->store);
+    }
+    ck_assert_uint_eq(rig->now_us, since_us + 1500000);
+    srig_turn(rig);
+    ck_assert_uint_eq(logged("redis_settled"), 1);
+    end(rig);
+}
+
+END_TEST
+
+START_TEST(settled_by_marker)
+{
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+
+    srig_turn(rig);
+    srig_exchange(rig, 0, "GET holdfast:settled");
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    ck_assert_uint_eq(
+        logged("level=info event=redis_settled node=10.0.0.1:7000 why=marker"),
+        1);
+    /* And it stays so. */
+    struct sent sent = pass(rig, 0, SETTLE_MS + 2000);
+    ck_assert_uint_eq(sent.gets, 0);
+    ck_assert_uint_le(sent.sets, 1);
+    ck_assert_str_eq(rig->marker, R40 " " I40);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    ck_assert_uint_eq(logged("redis_settled"), 1);
+    end(rig);
+}
+
+END_TEST
+
+/* A broker that comes later need not wait, once this one need not. */
+START_TEST(marker_for_others)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+    char marker[sizeof(rig->marker)];
+
+    (void)pass(rig, 0, SETTLE_MS - 1);
+    ck_assert_str_eq(rig->marker, "");
+    (void)pass(rig, 0, 1001);
+    memcpy(marker, rig->marker, sizeof(marker));
+    ck_assert_str_eq(marker, R40 " " I40);
+    end(rig);
+    rig = begin(SETTLE_MS, marker);
+    (void)pass(rig, 0, 1);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    end(rig);
+}
+
+END_TEST
+
+/* The core is told where locks come to a node that is not settled. */
+START_TEST(changed)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+
+    ck_assert(store_take_changed(rig->store));
+    ck_assert(!store_take_changed(rig->store));
+    (void)pass(rig, 0, 1000);
+    reconnect(rig, 0); /* it is not settled yet */
+    ck_assert(store_take_changed(rig->store));
+    (void)pass(rig, 0, SETTLE_MS + 1100);
+    reconnect(rig, 0);
+    ck_assert(!store_take_changed(rig->store));
+    srig_history(rig, "master", 'r', 'y', '0');
+    (void)settles_ms(rig, 0, 0, 'i');
+    (void)pass(rig, 0, 1100);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'y'), 0);
+    ck_assert(!store_take_changed(rig->store));
+    srig_history(rig, "master", 'r', 'z', 'y');
+    (void)settles_ms(rig, 0, 0, 'y');
+    (void)pass(rig, 0, 0);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'z'), SETTLE_MS);
+    ck_assert(store_take_changed(rig->store));
+    ck_assert(!store_take_changed(rig->store));
+    end(rig);
+    rig = begin(0, "");
+    reconnect(rig, 0);
+    ck_assert(!store_take_changed(rig->store));
+    end(rig);
+}
+
+END_TEST
+
+static const struct {
+    const char *marker;
+    char second;
+    bool settles;
+} markers[] = {
+    {R40 " " I40, '0', true},
+    {R40 " " I40, 'h', true},
+    {R40 " " Y40, '0', true}, /* this process, and nobody before it */
+    {R40 " " Y40, 'h', false},
+    {S40 " " I40, '0', false},
+    {S40 " " I40, 'h', false},
+    {S40 " " Y40, '0', false},
+    {I40 " " R40, '0', false},
+    {R40 " " I40 " ", '0', false},
+    {R40 " " I40 " ", 'h', false},
+    {R40 " iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii", '0', false},
+    {R40, '0', false},
+    {"r", '0', false},
+    {"", '0', false},
+};
+
+START_TEST(marker_of_others)
+{
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    srig_history(rig, "master", 'r', 'i', markers[_i].second);
+    snprintf(rig->marker, sizeof(rig->marker), "%s", markers[_i].marker);
+    rig->settings.settle_us = SETTLE_MS * 1000;
+    srig_start(rig);
+    srig_connect(rig, 0);
+    srig_serve(rig, 0);
+    (void)pass(rig, 0, 3000);
+    ck_assert_uint_eq(
+        settles_ms(rig, 0, 0, 'i'), markers[_i].settles ? 0 : SETTLE_MS - 3000);
+    /* It is put right by whoever is settled. */
+    (void)pass(rig, 0, SETTLE_MS);
+    ck_assert_str_eq(rig->marker, R40 " " I40);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* What is no string is no marker, whatever it says. */
+START_TEST(marker_of_garbage)
+{
+    static const enum resp_type types[] = {
+        RESP_STATUS, RESP_ERROR, RESP_INTEGER, RESP_ARRAY, RESP_NIL};
+    struct srig *rig = begin(SETTLE_MS, "");
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        struct resp reply = {
+            .type = types[i], .text = TEXT(R40 " " I40), .integer = 1};
+        srig_turn(rig);
+        srig_expect(rig, 0, "GET holdfast:settled");
+        srig_reply(rig, 0, &reply);
+        ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), SETTLE_MS - 1000 * i);
+        rig->now_us += 1000000;
+    }
+    /* An empty one, and then the right one. */
+    struct resp reply = {.type = RESP_STRING};
+    srig_turn(rig);
+    srig_expect(rig, 0, "GET holdfast:settled");
+    srig_reply(rig, 0, &reply);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), SETTLE_MS - 5000);
+    rig->now_us += 1000000;
+    srig_turn(rig);
+    srig_expect(rig, 0, "GET holdfast:settled");
+    reply.text = TEXT(R40 " " I40);
+    srig_reply(rig, 0, &reply);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    end(rig);
+}
+
+END_TEST
+
+/* Each second; then it is written, once, and again where the ids change. */
+START_TEST(marker_again)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+
+    struct sent sent = pass(rig, 0, 5500);
+    ck_assert_uint_eq(sent.gets, 6);
+    ck_assert_uint_eq(sent.sets, 0);
+    ck_assert_str_eq(sent.key, "holdfast:settled");
+    sent = pass(rig, 0, 4499);
+    ck_assert_uint_eq(sent.gets, 4);
+    ck_assert_uint_eq(sent.sets, 0);
+    sent = pass(rig, 0, 1100);
+    ck_assert_uint_eq(sent.gets, 0);
+    ck_assert_uint_eq(sent.sets, 1);
+    ck_assert_str_eq(sent.key, "holdfast:settled");
+    ck_assert_str_eq(rig->marker, R40 " " I40);
+    sent = pass(rig, 0, 20000);
+    ck_assert_uint_eq(sent.gets + sent.sets, 0);
+    /* A benign change, of which an idle connection hears. */
+    srig_history(rig, "master", 'r', 'y', '0');
+    sent = pass(rig, 0, 7100);
+    ck_assert_uint_eq(sent.gets, 0);
+    ck_assert_uint_eq(sent.sets, 1);
+    ck_assert_str_eq(rig->marker, R40 " " Y40);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'y'), 0);
+    /* The same answers again are no change. */
+    reconnect(rig, 0);
+    sent = pass(rig, 0, 20000);
+    ck_assert_uint_eq(sent.gets + sent.sets, 0);
+    end(rig);
+}
+
+END_TEST
+
+/* Refused, with whatever: tried again, and nothing else comes of it. */
+START_TEST(marker_refused)
+{
+    static const char *const errors[] = {"NOPERM no", "MOVED 1 10.0.0.9:7009",
+        "READONLY x", "LOADING x", "ERR what", "WRONGTYPE x"};
+    struct srig *rig = begin(SETTLE_MS, "");
+    struct sent sent = {0};
+    unsigned refused = 0;
+
+    for (unsigned ms = 0; ms < SETTLE_MS + 5000; ms += 500) {
+        srig_turn(rig);
+        const char *command = srig_next(rig, 0);
+        bool set = strncmp(command, "SET ", 4) == 0;
+        if (set || strncmp(command, "GET ", 4) == 0) {
+            ck_assert_int_eq(set, ms >= SETTLE_MS);
+            srig_error(rig, 0, errors[refused++ % 6]);
+        } else if (command[0] != '\0') {
+            srig_answer(rig, 0);
+        }
+        answer(rig, 0, &sent);
+        ck_assert_uint_eq(
+            settles_ms(rig, 0, 0, 'i'), ms < SETTLE_MS ? SETTLE_MS - ms : 0);
+        rig->now_us += 500000;
+    }
+    ck_assert_uint_eq(sent.gets + sent.sets, 0);
+    ck_assert_uint_eq(refused, 15);
+    ck_assert_uint_eq(rig->links[0].closes, 0);
+    ck_assert_uint_eq(rig->links[0].connects, 1);
+    sent = pass(rig, 0, 5000);
+    ck_assert_uint_eq(sent.gets, 0);
+    ck_assert_uint_eq(sent.sets, 1);
+    ck_assert_str_eq(rig->marker, R40 " " I40);
+    end(rig);
+}
+
+END_TEST
+
+/* The connection is lost, before or after; the process is the same one. */
+START_TEST(same_process)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+    uint64_t since_us = rig->now_us;
+
+    (void)pass(rig, 0, 4000);
+    reconnect(rig, 0);
+    uint64_t gone_ms = (rig->now_us - since_us) / 1000;
+    ck_assert_uint_gt(gone_ms, 4000);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), SETTLE_MS - gone_ms);
+    (void)pass(rig, 0, SETTLE_MS - gone_ms);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    reconnect(rig, 0);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    /* Nor does it matter how long nobody could ask. */
+    srig_lose(rig, 0);
+    rig->links[0].silent = true;
+    srig_pass(rig, 100);
+    rig->links[0].silent = false;
+    srig_lose(rig, 0);
+    rig->now_us += 600000000;
+    srig_turn(rig);
+    srig_connect(rig, 0);
+    srig_serve(rig, 0);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
+    ck_assert_uint_eq(logged("redis_settled"), 1);
+    end(rig);
+}
+
+END_TEST
+
+static const struct {
+    char run;
+    char id;
+    char second;
+    bool benign;
+} changes[] = {
+    {'s', 'i', '0', false}, /* restarted, and with the data it had */
+    {'s', 'y', '0', false},
+    {'s', 'y', 'i', false},
+    {'r', 'y', 'i', false}, /* promoted */
+    {'r', 'y', 'h', false},
+    {'r', 'y', '0', true}, /* a backup, the first replica */
+    {'r', 'i', 'h', true}, /* nothing has changed */
+    {'r', 'i', '0', true},
+};
+
+/* Another history: settled no more, with what the log says of it. */
+static void
+expect_change(struct srig *rig, char run, char id, bool benign)
+{
+    char line[100];
+
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, id), benign ? 0 : SETTLE_MS);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), benign ? 1 : 2);
+    ck_assert_uint_eq(logged("redis_unsettled"), benign ? 1 : 2);
+    if (benign)
+        return;
+    snprintf(line, sizeof(line),
+        "run_id=%c%c%c%c%c%c%c%c id=%c%c%c%c%c%c%c%c\n", run, run, run, run,
+        run, run, run, run, id, id, id, id, id, id, id, id);
+    ck_assert_uint_eq(logged(line), 1);
+    /* The marker of the last history does not count, and it is all anew. */
+    (void)pass(rig, 0, 4000);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, id), SETTLE_MS - 4000);
+    (void)pass(rig, 0, SETTLE_MS - 4001);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, id), 1);
+    ck_assert_str_eq(rig->marker, R40 " " I40);
+    (void)pass(rig, 0, 1);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, id), 0);
+    (void)pass(rig, 0, 1100);
+    ck_assert_mem_eq(rig->marker, line + 7, 8);
+    ck_assert_int_eq(rig->marker[41], id);
+}
+
+/* As the greeting tells it. */
+START_TEST(change_at_a_greeting)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+
+    (void)pass(rig, 0, SETTLE_MS + 1100);
+    srig_history(
+        rig, "master", changes[_i].run, changes[_i].id, changes[_i].second);
+    reconnect(rig, 0);
+    expect_change(rig, changes[_i].run, changes[_i].id, changes[_i].benign);
+    end(rig);
+}
+
+END_TEST
+
+/* As an idle connection hears of it; the process is the one that it was. */
+START_TEST(change_while_idle)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+
+    if (changes[_i].run == 's') {
+        end(rig);
+        return;
+    }
+    (void)pass(rig, 0, SETTLE_MS + 1100);
+    struct sent sent = pass(rig, 0, 9000);
+    ck_assert_uint_ge(sent.infos, 2);
+    ck_assert_uint_le(sent.infos, 3);
+    ck_assert_uint_eq(sent.times, sent.infos);
+    srig_history(
+        rig, "master", changes[_i].run, changes[_i].id, changes[_i].second);
+    uint64_t until_us = rig->now_us + 3100000;
+    while (strcmp(srig_next(rig, 0), "INFO replication") != 0) {
+        if (rig->word_count > 0)
+            srig_answer(rig, 0);
+        else
+            srig_pass(rig, 1);
+        ck_assert_uint_lt(rig->now_us, until_us);
+    }
+    srig_answer(rig, 0);
+    expect_change(rig, changes[_i].run, changes[_i].id, changes[_i].benign);
+    end(rig);
+}
+
+END_TEST
+
+/* Settled or not, a benign change does not begin it anew. */
+START_TEST(benign_while_unsettled)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+
+    (void)pass(rig, 0, 4000);
+    srig_history(rig, "master", 'r', 'y', '0');
+    reconnect(rig, 0);
+    (void)pass(rig, 0, 1000);
+    uint32_t ms = settles_ms(rig, 0, 0, 'y');
+    ck_assert_uint_gt(ms, 4000);
+    ck_assert_uint_lt(ms, SETTLE_MS - 5000);
+    (void)pass(rig, 0, ms + 1100);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'y'), 0);
+    ck_assert_str_eq(rig->marker, R40 " " Y40);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
+    end(rig);
+}
+
+END_TEST
+
+/* Another id in a script's reply: who is it? Nothing more is sent until that is
+ * known; what is under way said the old one. */
+START_TEST(script_sees_another_id)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+
+    (void)pass(rig, 0, SETTLE_MS + 1100);
+    srig_history(rig, "master", 'r', 'y', 'i');
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    ck_assert_uint_le(store_next_us(rig->store), rig->now_us);
+    struct op *op = srig_op(rig, OP_RENEW, 0);
+    srig_turn(rig);
+    srig_expect(rig, 0, "INFO replication");
+    for (int i = 0; i < 3; i++) {
+        ck_assert_uint_gt(store_next_us(rig->store), rig->now_us);
+        rig->now_us += 400000;
+        srig_turn(rig);
+        srig_expect(rig, 0, "");
+    }
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
+    srig_reply(rig, 0,
+        &(struct resp){.type = RESP_STRING, .text = text_from(rig->info)});
+    srig_turn(rig);
+    srig_exchange(rig, 0, "GET holdfast:settled");
+    srig_expect(rig, 0, "EVALSHA 1");
+    told_id(rig, 'y');
+    ck_assert_uint_eq(get4(rig->words[4].at + 80), SETTLE_MS);
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_status(rig, op, OP_OK);
+    expect_change(rig, 'r', 'y', false);
+    end(rig);
+}
+
+END_TEST
+
+/* What was sent before INFO is answered before it: no reason to ask twice. */
+START_TEST(asks_once)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+
+    (void)pass(rig, 0, SETTLE_MS + 1100);
+    srig_history(rig, "master", 'r', 'y', '0');
+    (void)srig_op(rig, OP_RENEW, 0);
+    (void)srig_op(rig, OP_RELEASE, 0);
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_turn(rig);
+    srig_expect(rig, 0, "INFO replication");
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_turn(rig);
+    srig_expect(rig, 0, "");
+    srig_reply(rig, 0,
+        &(struct resp){.type = RESP_STRING, .text = text_from(rig->info)});
+    srig_turn(rig);
+    srig_expect(
+        rig, 0, "SET holdfast:settled " R40 " " Y40); /* the benign change */
+    srig_expect(rig, 0, "");
+    end(rig);
+}
+
+END_TEST
+
+/* It is asked again where INFO is refused, or lost. */
+START_TEST(asks_again)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+
+    (void)pass(rig, 0, SETTLE_MS + 1100);
+    srig_history(rig, "master", 'r', 'y', 'i');
+    for (int i = 0; i < 3; i++) {
+        ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+        srig_turn(rig);
+        srig_expect(rig, 0, "INFO replication");
+        srig_error(rig, 0, "NOPERM no");
+        srig_turn(rig);
+        srig_expect(rig, 0, "");
+    }
+    ck_assert_uint_eq(rig->links[0].closes, 0);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    srig_turn(rig);
+    srig_expect(rig, 0, "INFO replication");
+    reconnect(rig, 0);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'y'), SETTLE_MS);
+    struct sent sent = pass(rig, 0, 1);
+    ck_assert_uint_eq(sent.infos, 0);
+    rig->script_id = 'z';
+    ck_assert_uint_gt(settles_ms(rig, 0, 0, 'y'), 0);
+    srig_turn(rig);
+    srig_expect(rig, 0, "INFO replication");
+    end(rig);
+}
+
+END_TEST
+
+/* The answer to a SET that was sent before it was known who is there says
+ * nothing of the marker. */
+START_TEST(overtaken_marker)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+    uint64_t since_us = rig->now_us;
+    bool benign = _i == 1;
+
+    (void)pass(rig, 0, SETTLE_MS - 1);
+    srig_history(rig, "master", 'r', 'y', benign ? '0' : 'i');
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 1);
+    rig->now_us = since_us + SETTLE_MS * 1000;
+    srig_turn(rig);
+    srig_expect(rig, 0, "INFO replication");
+    srig_expect(rig, 0, "SET holdfast:settled " R40 " " I40);
+    srig_reply(rig, 0,
+        &(struct resp){.type = RESP_STRING, .text = text_from(rig->info)});
+    srig_answer(rig, 0);
+    ck_assert_str_eq(rig->marker, R40 " " I40);
+    struct sent sent = pass(rig, 0, 1100);
+    ck_assert_uint_eq(sent.gets, benign ? 0 : 2);
+    ck_assert_uint_eq(sent.sets, benign);
+    sent = pass(rig, 0, SETTLE_MS);
+    ck_assert_uint_eq(sent.sets, !benign);
+    ck_assert_str_eq(rig->marker, R40 " " Y40);
+    end(rig);
+}
+
+END_TEST
+
+/* Markers, or that they are refused, keep nobody from asking for the clock. */
+START_TEST(clock_beside_markers)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+    struct sent sent = pass(rig, 0, SETTLE_MS - 1);
+
+    ck_assert_uint_eq(sent.times, 3);
+    ck_assert_uint_eq(sent.infos, 3);
+    rig->now_us += 1000;
+    for (int i = 0; i < 200; i++) {
+        srig_turn(rig);
+        while (srig_next(rig, 0)[0] != '\0') {
+            bool set = rig->words[0].at[0] == 'S';
+            sent.sets += set;
+            sent.times += rig->words[0].at[0] == 'T';
+            if (set)
+                srig_error(rig, 0, "NOPERM no");
+            else
+                srig_answer(rig, 0);
+        }
+        rig->now_us += 50000;
+    }
+    ck_assert_uint_ge(sent.sets, 9);
+    ck_assert_uint_eq(sent.times, 6);
+    end(rig);
+}
+
+END_TEST
+
+/* INFO that says nothing of it is no known history. */
+START_TEST(nameless)
+{
+    static const char *const infos[] = {"", "run_id:" R40 "\r\n",
+        "master_replid:" I40 "\r\n",
+        "master_replid:" I40 "\r\nmaster_replid2:0000\r\n"};
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    snprintf(rig->history, sizeof(rig->history),
+        "redis_version:7.0.15\r\nrole:master\r\n%s", infos[_i]);
+    rig->info = rig->history;
+    rig->settings.settle_us = SETTLE_MS * 1000;
+    srig_start(rig);
+    srig_connect(rig, 0);
+    srig_serve(rig, 0);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
+    srig_turn(rig);
+    srig_exchange(rig, 0, "GET holdfast:settled");
+    (void)srig_op(rig, OP_ACQUIRE, 0);
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    ck_assert_uint_eq(get4(rig->words[4].at + 80), SETTLE_MS);
+    /* Nor is the id before it known that is not told. */
+    rig->script_id = 'y';
+    srig_results(rig, 0, 1, RECORD_OK);
+    snprintf(rig->history, sizeof(rig->history),
+        "redis_version:7.0.15\r\nrole:master\r\nmaster_replid:" Y40 "\r\n");
+    srig_turn(rig);
+    srig_exchange(rig, 0, "INFO replication");
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 2);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* settle: 0s trusts at once, and asks nobody who he is. */
+START_TEST(no_settling)
+{
+    struct srig *rig = begin(0, "");
+
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    struct sent sent = pass(rig, 0, 2999);
+    ck_assert_uint_eq(sent.gets + sent.sets + sent.infos, 0);
+    sent = pass(rig, 0, 1);
+    ck_assert_uint_eq(sent.sets, 1);
+    ck_assert_str_eq(sent.key, "holdfast:settled");
+    ck_assert_str_eq(rig->marker, R40 " " I40);
+    sent = pass(rig, 0, 10000);
+    ck_assert_uint_ge(sent.times, 2);
+    ck_assert_uint_eq(sent.gets + sent.sets + sent.infos + sent.others, 0);
+    /* A script's word is enough. */
+    srig_history(rig, "master", 'r', 'y', 'i');
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    srig_turn(rig);
+    srig_expect(rig, 0, "");
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'y'), 0);
+    sent = pass(rig, 0, 2000);
+    ck_assert_uint_eq(sent.infos, 0);
+    srig_history(rig, "master", 's', 'z', 'y');
+    reconnect(rig, 0);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'z'), 0);
+    sent = pass(rig, 0, 2990);
+    ck_assert_uint_eq(sent.gets + sent.sets + sent.infos, 0);
+    sent = pass(rig, 0, 10);
+    ck_assert_uint_eq(sent.sets, 1);
+    ck_assert_mem_eq(rig->marker, S40 " zzzz", 45);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 0);
+    ck_assert_uint_eq(logged("settled"), 0);
+    end(rig);
+}
+
+END_TEST
+
+/* Two nodes of a cluster; the first one has all slots, the other one says that
+ * it is a `role`. */
+static struct srig *
+begin_pair(const char *role)
+{
+    struct srig *rig = srig_create(STORE_CLUSTER, 2);
+
+    rig->settings.settle_us = SETTLE_MS * 1000;
+    rig->map_count = 1;
+    rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7000};
+    srig_start(rig);
+    srig_history(rig, "master", 'r', 'i', '0');
+    srig_connect(rig, 0);
+    srig_serve(rig, 0);
+    srig_history(rig, role, 's', 'i', '0');
+    srig_connect(rig, 1);
+    srig_serve(rig, 1);
+    srig_turn(rig);
+    srig_history(rig, "master", 'r', 'i', '0');
+    srig_serve(rig, 0);
+    srig_history(rig, role, 's', 'i', '0');
+    srig_serve(rig, 1);
+    ck_assert(store_ready(rig->store));
+    return rig;
+}
+
+/* A replica is told nothing and asked for nothing, but who it is. */
+START_TEST(replica)
+{
+    struct srig *rig = begin_pair("slave");
+
+    /* Were it given slots, it would be a replica still. */
+    rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7001};
+    route_want_map(rig->store);
+    struct sent sent = pass(rig, 1, SETTLE_MS + 20000);
+    ck_assert_ptr_eq(
+        rig->store->nodes + rig->store->slots[0], rig->store->nodes + 1);
+    ck_assert_uint_eq(sent.gets + sent.sets, 0);
+    ck_assert_uint_ge(sent.infos, 8);
+    /* Promoted: its history is another one, and it is asked. */
+    uint64_t unsettled = srig_count(rig, COUNTER_redis_unsettled);
+    srig_history(rig, "master", 's', 'y', 'i');
+    sent = pass(rig, 1, 7000);
+    ck_assert_uint_ge(sent.gets, 3);
+    ck_assert_uint_eq(sent.sets, 0);
+    /* The other one has heard that from the rig, too. */
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), unsettled + 2);
+    ck_assert_uint_gt(settles_ms(rig, 1, 5, 'y'), 0);
+    sent = pass(rig, 1, SETTLE_MS);
+    ck_assert_uint_eq(sent.sets, 1);
+    /* And a replica again. */
+    srig_history(rig, "slave", 's', 'z', 'y');
+    (void)pass(rig, 1, 3100);
+    sent = pass(rig, 1, SETTLE_MS + 5000);
+    ck_assert_uint_eq(sent.gets + sent.sets, 0);
+    srig_end(rig);
+}
+
+END_TEST
+
+static uint16_t
+slot_of_marker(const struct sent *sent)
+{
+    ck_assert_int_eq(strncmp(sent->key, "holdfast:settled:{", 18), 0);
+    ck_assert_int_eq(sent->key[strlen(sent->key) - 1], '}');
+    return slot_of_key(text_from(sent->key));
+}
+
+/* A key that the node has, whatever else it has. */
+START_TEST(cluster_keys)
+{
+    static const uint16_t lowest[] = {0, 5000, 10000};
+    struct srig *rig = srig_create(STORE_CLUSTER, 3);
+
+    rig->settings.settle_us = SETTLE_MS * 1000;
+    srig_history(rig, "master", 'r', 'i', '0');
+    for (unsigned i = 0; i < 3; i++)
+        rig->map[i] = (struct srig_range){
+            lowest[i], i == 2 ? 16383 : lowest[i] + 4999, "10.0.0.1", 7000 + i};
+    rig->map_count = 3;
+    srig_start(rig);
+    srig_settle(rig);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct sent sent = pass(rig, i, 1000);
+        ck_assert_uint_ge(sent.gets, 1);
+        ck_assert_uint_eq(slot_of_marker(&sent), lowest[i]);
+        ck_assert_uint_gt(settles_ms(rig, i, lowest[i], 'i'), 0);
+    }
+    /* The second one loses all, and the first one its first: only a lower slot
+     * that is its own counts, be it alone. */
+    rig->map[0] = (struct srig_range){7, 7, "10.0.0.1", 7000};
+    rig->map[1] = (struct srig_range){9000, 16383, "10.0.0.1", 7002};
+    rig->map[2] = (struct srig_range){8, 8999, "10.0.0.1", 7000};
+    rig->map[3] = (struct srig_range){0, 6, "10.0.0.1", 7002};
+    rig->map_count = 4;
+    route_want_map(rig->store);
+    (void)pass(rig, 0, 1000);
+    struct sent sent = pass(rig, 0, 1000);
+    ck_assert_uint_eq(slot_of_marker(&sent), 7);
+    sent = pass(rig, 1, 1000);
+    ck_assert_uint_eq(sent.gets + sent.sets, 0);
+    sent = pass(rig, 2, SETTLE_MS);
+    ck_assert_uint_eq(sent.sets, 1);
+    ck_assert_uint_eq(slot_of_marker(&sent), 0);
+    /* Slots that come later are as good as those from the start. */
+    rig->map[2].port = 7001;
+    route_want_map(rig->store);
+    sent = pass(rig, 1, 2000);
+    ck_assert_uint_eq(sent.sets, 1);
+    ck_assert_uint_eq(slot_of_marker(&sent), 8);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Every tag that there may be is of its slot, and the key has room. */
+START_TEST(cluster_tags)
+{
+    struct srig *rig = srig_create(STORE_CLUSTER, 1);
+    struct sent sent = {0};
+
+    memset(rig->settings.key_prefix, 'p', 32);
+    rig->settings.settle_us = SETTLE_MS * 1000;
+    srig_history(rig, "master", 'r', 'i', '0');
+    rig->map_count = 1;
+    rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7000};
+    srig_start(rig);
+    srig_settle(rig);
+    for (unsigned slot = 0; slot < SLOT_COUNT; slot += 97) {
+        for (unsigned i = 0; i < SLOT_COUNT; i++)
+            rig->store->slots[i] = i < slot ? NODE_NONE : 0;
+        rig->store->links[0].mark_us = 0;
+        rig->store->links[0].marked = false;
+        srig_turn(rig);
+        sent.key[0] = '\0';
+        answer(rig, 0, &sent);
+        ck_assert_int_eq(strncmp(sent.key + 32, ":settled:{", 10), 0);
+        ck_assert_uint_eq(slot_of_key(text_from(sent.key)), slot);
+    }
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Only where operations go, histories matter. */
+START_TEST(other_links)
+{
+    struct srig *rig = srig_create(STORE_SENTINEL, 3);
+    uint32_t data = NODE_NONE;
+
+    rig->settings.settle_us = SETTLE_MS * 1000;
+    srig_history(rig, "master", 'r', 'i', '0');
+    srig_start(rig);
+    srig_settle(rig);
+    ck_assert(store_ready(rig->store));
+    data = rig->store->master;
+    for (uint32_t i = 0; i < LINK_COUNT; i++) {
+        if (!rig->links[i].open || i == data)
+            continue;
+        struct sent sent = pass(rig, i, 7000);
+        ck_assert_uint_eq(sent.gets + sent.sets + sent.infos + sent.times, 0);
+        ck_assert_uint_gt(sent.others, 0);
+    }
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
+    ck_assert_uint_eq(settles_ms(rig, data, 0, 'i'), 0);
+    /* The subscriber at another process: not of any weight. */
+    srig_history(rig, "master", 's', 'y', 'i');
+    reconnect(rig, LINK_SUBSCRIBER);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
+    srig_history(rig, "master", 'r', 'i', '0');
+    ck_assert_uint_eq(settles_ms(rig, data, 0, 'i'), 0);
+    struct sent sent = pass(rig, LINK_SUBSCRIBER, 10000);
+    ck_assert_uint_eq(sent.gets + sent.sets + sent.infos + sent.times, 0);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Nothing was done: the same again, in the next turn. */
+START_TEST(again_at_once)
+{
+    static const enum record_status statuses[] = {RECORD_CHANGED, RECORD_LATE};
+
+    static const enum op_kind kinds[] = {
+        OP_ACQUIRE, OP_RENEW, OP_RECLAIM, OP_RELEASE};
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+
+    (void)pass(rig, 0, 2000);
+    for (int i = 0; i < 8; i++) {
+        struct op *op = srig_op(rig, kinds[i / 2], 0);
+        op->no_queue = i % 4 > 1;
+        srig_turn(rig);
+        srig_expect(rig, 0, "EVALSHA 1");
+        srig_results(rig, 0, 1, statuses[i % 2]);
+        ck_assert(!srig_done(rig, op));
+        srig_turn(rig);
+        srig_expect(rig, 0, "EVALSHA 1");
+        ck_assert_uint_eq(
+            srig_count(rig, COUNTER_redis_late), (unsigned)(i + 1) / 2);
+        srig_results(rig, 0, 1, RECORD_WAITING);
+        srig_status(rig, op, OP_WAITING);
+    }
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_retries), 8);
+    end(rig);
+}
+
+END_TEST
+
+/* By then it is known who is there. */
+START_TEST(changed_is_found_out)
+{
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+
+    (void)pass(rig, 0, 2000);
+    srig_history(rig, "master", 'r', 'y', 'i');
+    struct op *op = srig_op(rig, OP_RENEW, 0);
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_CHANGED);
+    srig_turn(rig);
+    srig_exchange(rig, 0, "INFO replication");
+    srig_expect(rig, 0, "");
+    srig_turn(rig);
+    srig_exchange(rig, 0, "GET holdfast:settled");
+    srig_expect(rig, 0, "EVALSHA 1");
+    told_id(rig, 'y');
+    ck_assert_uint_eq(get4(rig->words[4].at + 80), SETTLE_MS);
+    srig_results(rig, 0, 1, RECORD_MISSING);
+    srig_status(rig, op, OP_MISSING);
+    srig_turn(rig);
+    srig_expect(rig, 0, "");
+    end(rig);
+}
+
+END_TEST
+
+/* For ever: no storm, and an end. */
+START_TEST(changed_for_ever)
+{
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+    struct op *op = srig_op(rig, OP_RECLAIM, 0);
+    unsigned calls = 0;
+
+    while (!srig_done(rig, op)) {
+        srig_turn(rig);
+        while (srig_next(rig, 0)[0] != '\0') {
+            bool call = rig->words[0].at[0] == 'E';
+            calls += call;
+            if (call)
+                srig_results(rig, 0, 1, RECORD_CHANGED);
+            else
+                srig_answer(rig, 0);
+        }
+        rig->now_us += 5000;
+        ck_assert_uint_le(rig->now_us, op->give_up_us + 20000);
+    }
+    srig_status(rig, op, OP_UNSENT);
+    ck_assert_uint_ge(rig->now_us, op->give_up_us);
+    ck_assert_uint_gt(calls, 100);
+    ck_assert_uint_lt(calls, 600);
+    end(rig);
+}
+
+END_TEST
+
+/* Answers a call on one lock with that status, and when to ask again. */
+static void
+reply_again(struct srig *rig, enum record_status status, uint8_t again_ms)
+{
+    char bytes[200];
+
+    size_t len = srig_encode(rig, bytes, 1, status);
+    memset(bytes + 48 + 30, 0, 4);
+    bytes[48 + 30] = (char)again_ms;
+    srig_bytes(rig, 0, bytes, len);
+}
+
+/* Not before this broker is settled: it waits here, where it may. */
+START_TEST(grace)
+{
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+
+    (void)pass(rig, 0, 2000);
+    for (unsigned i = 0; i < 20; i++) {
+        struct op *op = srig_op(rig, OP_ACQUIRE, 0);
+        srig_turn(rig);
+        srig_expect(rig, 0, "EVALSHA 1");
+        uint64_t asked_us = rig->now_us;
+        reply_again(rig, RECORD_GRACE, 200);
+        ck_assert(!srig_done(rig, op));
+        srig_pass(rig, 199);
+        ck_assert_str_eq(srig_next(rig, 0), "");
+        while (srig_next(rig, 0)[0] != 'E') {
+            if (rig->word_count > 0)
+                srig_answer(rig, 0);
+            srig_pass(rig, 1);
+        }
+        ck_assert_uint_ge(rig->now_us - asked_us, 200000);
+        ck_assert_uint_le(rig->now_us - asked_us, 303000);
+        srig_results(rig, 0, 1, RECORD_OK);
+        srig_status(rig, op, OP_OK);
+        ck_assert_uint_eq(op->result.again_ms, 400);
+    }
+    end(rig);
+}
+
+END_TEST
+
+/* Its own broker decides, where it does not want to wait. */
+START_TEST(grace_without_queue)
+{
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+    struct op *op = srig_op(rig, OP_ACQUIRE, 0);
+
+    op->no_queue = true;
+    (void)srig_turn(rig);
+    srig_exchange(rig, 0, "GET holdfast:settled");
+    srig_expect(rig, 0, "EVALSHA 1");
+    reply_again(rig, RECORD_GRACE, 77);
+    srig_status(rig, op, OP_UNSETTLED);
+    ck_assert_uint_eq(op->result.again_ms, 77);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_retries), 0);
+    (void)pass(rig, 0, 1000);
+    ck_assert_uint_eq(rig->done_count, 1);
+    end(rig);
+}
+
+END_TEST
+
+/* The end of its own patience, or grace: whichever is sooner. */
+START_TEST(grace_given_up)
+{
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+
+    (void)pass(rig, 0, 2000);
+    struct op *op = srig_op(rig, OP_ACQUIRE, 0);
+    op->give_up_us = rig->now_us + 100000;
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    uint64_t asked_us = rig->now_us;
+    reply_again(rig, RECORD_GRACE, 200);
+    srig_pass(rig, 99);
+    ck_assert(!srig_done(rig, op));
+    srig_pass(rig, 3);
+    srig_status(rig, op, OP_UNSENT);
+    ck_assert_uint_le(rig->now_us - asked_us, 103000);
+    ck_assert_uint_eq(op->result.again_ms, 0);
+    /* Again 0 ms: at once, but no storm. */
+    (void)srig_op(rig, OP_ACQUIRE, 0);
+    unsigned calls = 0;
+    for (int i = 0; i < 100; i++) {
+        srig_turn(rig);
+        while (srig_next(rig, 0)[0] == 'E') {
+            reply_again(rig, RECORD_GRACE, 0);
+            calls++;
+        }
+    }
+    ck_assert_uint_ge(calls, 1);
+    ck_assert_uint_le(calls, 6);
+    end(rig);
+}
+
+END_TEST
+
+/* A new map is no reason to ask sooner. */
+START_TEST(grace_and_map)
+{
+    struct srig *rig = srig_cluster();
+    struct op *op = srig_op(rig, OP_ACQUIRE, 0);
+
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_GRACE);
+    uint64_t asked_us = rig->now_us;
+    route_want_map(rig->store);
+    (void)pass(rig, 0, 390); /* none is a script call */
+    ck_assert(!srig_done(rig, op));
+    while (srig_next(rig, 0)[0] != 'E') {
+        if (rig->word_count > 0)
+            srig_answer(rig, 0);
+        srig_pass(rig, 1);
+    }
+    ck_assert_uint_ge(rig->now_us - asked_us, 400000);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* A waiter that waits for that; and the other flags of the byte. */
+START_TEST(unsettled_flag)
+{
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+    char bytes[200];
+
+    (void)pass(rig, 0, 2000);
+    for (int flags = 0; flags < 8; flags++) {
+        struct op *op = srig_op(rig, OP_ACQUIRE, 0);
+        srig_turn(rig);
+        srig_expect(rig, 0, "EVALSHA 1");
+        size_t len = srig_encode(rig, bytes, 1, RECORD_WAITING);
+        bytes[48 + 1] = (char)flags;
+        srig_bytes(rig, 0, bytes, len);
+        srig_status(rig, op, OP_WAITING);
+        ck_assert_int_eq(op->result.handed, (flags & 1) != 0);
+        ck_assert_int_eq(op->result.more, (flags & 2) != 0);
+        ck_assert_int_eq(op->result.unsettled, (flags & 4) != 0);
+    }
+
+    /* And what is told of by no means. */
+    static const enum op_kind kinds[] = {OP_RENEW, OP_RECLAIM, OP_ACQUIRE};
+
+    for (int i = 0; i < 3; i++) {
+        struct op *op = srig_op(rig, kinds[i], 0);
+        srig_turn(rig);
+        srig_expect(rig, 0, "EVALSHA 1");
+        srig_results(rig, 0, 1, RECORD_MISSING);
+        srig_status(rig, op, OP_MISSING);
+    }
+    end(rig);
+}
+
+END_TEST
+
+static char *
+put(char *at, uint64_t value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        *at++ = (char)(value >> 8 * i & 0xff);
+    return at;
+}
+
+static char *
+put_double(char *at, double number)
+{
+    memcpy(at, &number, sizeof(number));
+    return at + sizeof(number);
+}
+
+/* An operation with something in every field. */
+static struct op *
+full_op(struct srig *rig, enum op_kind kind)
+{
+    struct op *op = srig_op(rig, kind, 0);
+
+    op->generation = 0x01020304;
+    for (int i = 0; i < 16; i++)
+        op->session[i] = (uint8_t)(0x10 + i);
+    for (int i = 0; i < 8; i++)
+        op->owner_hash[i] = (uint8_t)(0x30 + i);
+    op->request = 0x1112131415161718;
+    op->moves = true;
+    op->ask = (struct ask){.shared = true,
+        .permits = 3,
+        .permits_max = 9,
+        .delay_ms = 2500,
+        .hold_ms = 123456};
+    op->lease_ms = 30000;
+    op->seen = 70;
+    op->arrival = 51;
+    op->fence = 52;
+    op->place = 99; /* not said */
+    op->hard_end_us = rig->now_us + 7654321;
+    op->words[0] = TEXT("own");
+    op->words[1] = TEXT("");
+    op->words[2] = TEXT("a note");
+    return op;
+}
+
+/* What the argument should be, less what is no argument of the test's. */
+static size_t
+reclaim_bytes(const struct srig *rig, char *out, double hold)
+{
+    char *at = put(out, 0x01020304, 4);
+
+    for (unsigned i = 0; i < 16; i++)
+        at = put(at, 0x10 + i, 1);
+    for (unsigned i = 0; i < 8; i++)
+        at = put(at, 0x30 + i, 1);
+    at = put(at, 0x1112131415161718, 8);
+    at = put(at, 16 + 4, 1); /* it stood there; it moves */
+    at = put(at, 1, 1);
+    at = put(at, 12, 2);
+    at = put(at, 3, 4);
+    at = put(at, 9, 4);
+    at = put(at, 30000, 4);
+    at = put(at, 2500, 4);
+    at = put_double(at, hold);
+    uint64_t latest_ms = 1700000000000 + rig->now_us / 1000 + 2000;
+    at = put_double(at, (double)latest_ms);
+    at = put_double(at, 70);
+    at = put_double(at, 51);
+    at = put_double(at, 52);
+    memcpy(at, "\3own\0\6a note", 12);
+    return (size_t)(at + 12 - out);
+}
+
+START_TEST(reclaim)
+{
+    struct srig *rig = srig_single();
+    char bytes[200];
+
+    for (int i = 0; i < 5; i++) {
+        static const double holds[] = {7654, 0, 1, 1, 2};
+        const uint64_t ends_us[] = {rig->now_us + 7654321, WHEEL_NEVER,
+            rig->now_us - 1, rig->now_us + 1500, rig->now_us + 2000};
+        struct op *op = full_op(rig, OP_RECLAIM);
+        op->hard_end_us = ends_us[i];
+        srig_turn(rig);
+        srig_expect(rig, 0, "EVALSHA 1");
+        ck_assert(text_equal(
+            rig->words[1], text_make(scripts[SCRIPT_ACQUIRE].sha1, 40)));
+        size_t len = reclaim_bytes(rig, bytes, holds[i]);
+        ck_assert_uint_eq(rig->words[5].len, len);
+        ck_assert_mem_eq(rig->words[5].at, bytes, len);
+        srig_results(rig, 0, 1, RECORD_OK);
+        srig_status(rig, op, OP_OK);
+    }
+    /* A waiter without words; what was asked first is not said of it. */
+    struct op *op = srig_op(rig, OP_RECLAIM, 0);
+    op->retry = op->no_queue = op->tell = true;
+    op->ask.hold_ms = 5;
+    op->arrival = 8;
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    ck_assert_uint_eq(rig->words[5].len, 36 + 44 + 16);
+    ck_assert_int_eq(rig->words[5].at[36], 1 + 2 + 8 + 16);
+    ck_assert_mem_eq(rig->words[5].at + 56, "\0\0\0\0\0\0\0", 8);
+    ck_assert_mem_eq(rig->words[5].at + 88, "\0\0\0\0\0\0\0", 8);
+    /* And an OP_ACQUIRE says what it asks for, and nothing of a past. */
+    srig_results(rig, 0, 1, RECORD_WAITING);
+    op = full_op(rig, OP_ACQUIRE);
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    ck_assert_uint_eq(rig->words[5].len, 36 + 44 + 12);
+    ck_assert_int_eq(rig->words[5].at[36], 4);
+    put_double(bytes, 123456);
+    ck_assert_mem_eq(rig->words[5].at + 56, bytes, 8);
+    ck_assert_mem_eq(rig->words[5].at + 80, "\3own\0\6a note", 12);
+    srig_results(rig, 0, 1, RECORD_WAITING);
+    srig_status(rig, op, OP_WAITING);
+    srig_end(rig);
+}
+
+END_TEST
+
+static void
+add_history_tests(TCase *tests)
+{
+    size_t count = sizeof(changes) / sizeof(changes[0]);
+
+    tcase_add_test(tests, first_sight);
+    tcase_add_test(tests, wakes_for_it);
+    tcase_add_test(tests, same_process);
+    tcase_add_loop_test(tests, change_at_a_greeting, 0, (int)count);
+    tcase_add_loop_test(tests, change_while_idle, 0, (int)count);
+    tcase_add_test(tests, benign_while_unsettled);
+    tcase_add_test(tests, script_sees_another_id);
+    tcase_add_test(tests, asks_once);
+    tcase_add_test(tests, asks_again);
+    tcase_add_loop_test(tests, overtaken_marker, 0, 2);
+    tcase_add_test(tests, clock_beside_markers);
+    tcase_add_loop_test(tests, nameless, 0, 4);
+    tcase_add_test(tests, no_settling);
+    tcase_add_test(tests, changed);
+    tcase_add_test(tests, replica);
+    tcase_add_test(tests, other_links);
+}
+
+static void
+add_marker_tests(TCase *tests)
+{
+    size_t count = sizeof(markers) / sizeof(markers[0]);
+
+    tcase_add_test(tests, settled_by_marker);
+    tcase_add_test(tests, marker_for_others);
+    tcase_add_loop_test(tests, marker_of_others, 0, (int)count);
+    tcase_add_test(tests, marker_of_garbage);
+    tcase_add_test(tests, marker_again);
+    tcase_add_test(tests, marker_refused);
+    tcase_add_test(tests, cluster_keys);
+    tcase_add_test(tests, cluster_tags);
+}
+
+/* A call and its answer, after so many ms; what the header says of clocks. */
+static struct steadiness
+asked(struct srig *rig, uint64_t way_ms)
+{
+    struct op *op = srig_op(rig, OP_RENEW, 0);
+
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    struct steadiness steadiness = {
+        get4(rig->words[4].at + 84), get4(rig->words[4].at + 88)};
+    rig->now_us += way_ms * 500;
+    char bytes[200];
+    size_t len = srig_encode(rig, bytes, 1, RECORD_OK);
+    rig->now_us += way_ms * 500;
+    srig_bytes(rig, 0, bytes, len);
+    srig_status(rig, op, OP_OK);
+    return steadiness;
+}
+
+/* No clock is trusted before it has gone steadily for as long. */
+START_TEST(steady)
+{
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+
+    (void)pass(rig, 0, 4000);
+    ck_assert_uint_eq(asked(rig, 0).in_ms, SETTLE_MS - 4000 + 1);
+    (void)pass(rig, 0, SETTLE_MS - 4000);
+    ck_assert_uint_eq(asked(rig, 0).in_ms, 0);
+    ck_assert_uint_eq(asked(rig, 0).within_us, SETTLE_MS * 10);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_clock_steps), 0);
+    end(rig);
+}
+
+END_TEST
+
+/* However small: a lease must not end sooner than its holder thinks. */
+START_TEST(steps)
+{
+    static const int64_t by_us[] = {3600000000, -3600000000, 30000, -30000};
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+
+    (void)pass(rig, 0, SETTLE_MS + 1000);
+    ck_assert_uint_eq(asked(rig, 1).in_ms, 0);
+    rig->clock_us += by_us[_i];
+    if (_i % 2 == 0)
+        (void)asked(rig, 1);
+    else
+        (void)pass(rig, 0, 3001); /* nobody has asked anything but TIME */
+    ck_assert_uint_ge(asked(rig, 1).in_ms, SETTLE_MS - 3001);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_clock_steps), 1);
+    ck_assert_uint_eq(logged("redis_clock_stepped"), 1);
+    (void)pass(rig, 0, SETTLE_MS);
+    ck_assert_uint_eq(asked(rig, 1).in_ms, 0);
+    end(rig);
+}
+
+END_TEST
+
+/* Answers that are slow, now and then or for ever, and clocks that drift. */
+START_TEST(slow_is_no_step)
+{
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+    uint32_t within_us = 0;
+
+    for (int i = 0; i < 400; i++) {
+        (void)pass(rig, 0, 100);
+        rig->clock_us += _i == 1 ? 200 : _i == 2 ? -200 : 0;
+        within_us = asked(rig, i % 7 == 3 || i > 200 ? 400 : 1).within_us;
+    }
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_clock_steps), 0);
+    ck_assert_uint_eq(asked(rig, 1).in_ms, 0);
+    ck_assert_uint_ge(within_us, 600000); /* as slow as they all are now */
+    for (int i = 0; i < 20; i++)
+        within_us = asked(rig, 1).within_us;
+    ck_assert_uint_eq(within_us, SETTLE_MS * 10);
+    end(rig);
+}
+
+END_TEST
+
+/* Where nobody settles no clock is doubted. */
+START_TEST(any_clock)
+{
+    struct srig *rig = begin(0, "");
+
+    rig->clock_us += 3600000000;
+    ck_assert_uint_eq(asked(rig, 1).in_ms, 0);
+    ck_assert_uint_eq(asked(rig, 1).within_us, UINT32_MAX);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_clock_steps), 0);
+    ck_assert_uint_eq(logged("redis_clock_stepped"), 0);
+    end(rig);
+}
+
+END_TEST
+
+Suite *
+store_trust_suite(void)
+{
+    Suite *suite = suite_create("store_trust");
+    TCase *tests = tcase_create("store_trust");
+
+    tcase_set_timeout(tests, 60);
+    add_history_tests(tests);
+    add_marker_tests(tests);
+    tcase_add_test(tests, again_at_once);
+    tcase_add_test(tests, changed_is_found_out);
+    tcase_add_test(tests, changed_for_ever);
+    tcase_add_test(tests, grace);
+    tcase_add_test(tests, grace_without_queue);
+    tcase_add_test(tests, grace_given_up);
+    tcase_add_test(tests, grace_and_map);
+    tcase_add_test(tests, unsettled_flag);
+    tcase_add_test(tests, reclaim);
+    tcase_add_test(tests, steady);
+    tcase_add_loop_test(tests, steps, 0, 4);
+    tcase_add_loop_test(tests, slow_is_no_step, 0, 3);
+    tcase_add_test(tests, any_clock);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
