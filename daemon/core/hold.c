@@ -562,13 +562,16 @@ hold_set_end(struct ticket *ticket, uint64_t sent_us)
 
 /*
  * Whether a hold is sooner given up than another one: nobody here counts on it
- * (its session may have given it back at another broker), or it is older.
+ * (its session may have given it back at another broker), or Redis has not
+ * spoken of it for longer.
  */
 static bool
 hold_yields(const struct ticket *hold, const struct ticket *other)
 {
     if (hold->unattended != other->unattended)
         return hold->unattended;
+    if (hold->heard_us != other->heard_us)
+        return hold->heard_us < other->heard_us;
     return hold->fence < other->fence;
 }
 
@@ -595,10 +598,12 @@ ticket_rival(const struct ticket *ticket)
 
 /*
  * Redis has given the lock to a ticket while another one of ours is believed to
- * hold it (its data or its clock were changed): the larger fence is right, and
- * whoever has lost is told before the other one is. False: it is the ticket.
- * What has lost may be found to stand in Redis, of a semaphore: it is left to
- * its lease, since whoever cannot be told believes in it.
+ * hold it (its data or its clock were changed, or the other one was claimed and
+ * given back elsewhere): the larger fence is right, and whoever has lost is told
+ * before the other one is. False: it is the ticket. The fences of a semaphore
+ * stand beside each other, so there what Redis has said last is right. What has
+ * lost may be found to stand in Redis, of a semaphore: it is left to its lease,
+ * since whoever cannot be told believes in it.
  */
 static bool
 ticket_displaces(struct core *core, const struct ticket *ticket)
@@ -607,7 +612,7 @@ ticket_displaces(struct core *core, const struct ticket *ticket)
 
     while ((holder = ticket_rival(ticket)) != NULL) {
         require(holder != ticket);
-        if (holder->fence > ticket->fence)
+        if (holder->fence > ticket->fence && ticket->ask.permits_max == 0)
             return false;
         hold_gone(core, holder);
     }
@@ -639,6 +644,7 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     ticket->arrival = arrival;
     ticket->place = place;
     ticket->renew_op = HANDLE_NONE;
+    ticket->heard_us = core->now_us;
     lock_see_fence(core, ticket->lock, fence);
     hold_set_end(ticket, sent_us);
     hold_believe(core, ticket, sent_us, ttl_ms);
@@ -696,6 +702,7 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     bool late = ticket->jeopardy;
 
     count(core->counters, COUNTER_renewals);
+    ticket->heard_us = core->now_us;
     ticket->arrival = result->arrival;
     ticket->place = result->place;
     ticket->hard_end_us =

@@ -334,6 +334,36 @@ START_TEST(claimed_with_its_note)
 
 END_TEST
 
+/* A hold of the semaphore that was given back elsewhere does not stand in the
+ * way: of what is too much, that goes of which Redis has not spoken for longest,
+ * whatever its fence. */
+START_TEST(claimed_of_a_semaphore)
+{
+    struct rig *rig = rig_new();
+    unsigned given_back = rig_open(rig);
+    unsigned holder = rig_open(rig);
+
+    rig_lock(rig, holder, "LOCK a limit=2", 6);
+    rig_lock(rig, given_back, "LOCK a limit=2", 7);
+    rig_pass(rig, RIG_LEASE_MS / 3 + 100);
+    struct op *first = rig->ops[0];
+    ck_assert_uint_eq(rig->op_count, 2);
+    rig_granted(rig, first->fence == 6 ? first : rig->ops[1], 6);
+    unsigned s = foreign_session(rig, false);
+    rig_say(rig, s, "1 CLAIM a fence=5");
+    rig_finish(rig, rig->ops[rig->op_count - 1],
+        (struct op_result){.status = OP_OK,
+            .fence = 5,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.permits = 1, .permits_max = 2}});
+    rig_expect(rig, given_back, "* LOST a fence=7 reason=gone");
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_silent(rig, holder);
+    rig_free(rig);
+}
+
+END_TEST
+
 /* The answer comes when what is left of the lease is over: that is a loss. It
  * is left to end in Redis, since the client may believe in it until then. */
 START_TEST(claimed_too_late)
@@ -927,6 +957,7 @@ core_move_suite(void)
     tcase_add_test(tests, shared_elsewhere);
     tcase_add_test(tests, held_as_another_kind);
     tcase_add_test(tests, claim_answers);
+    tcase_add_test(tests, claimed_of_a_semaphore);
     tcase_add_test(tests, claimed_too_late);
     tcase_add_loop_test(tests, claimed_with_its_note, 0, 3);
     tcase_add_test(tests, resume_refused);
