@@ -267,6 +267,16 @@ parse_names(struct scan *scan, const struct token *token, size_t name_max,
 }
 
 /* `token` is the positional word of the command. */
+/* Its id or the short of it. */
+static bool
+session_valid(struct text word)
+{
+    uint8_t id[16];
+
+    return (word.len == 8 || word.len == 32) &&
+           text_from_hex(word, id, word.len / 2);
+}
+
 static bool
 parse_argument(struct scan *scan, const struct token *token, size_t name_max,
     struct request *out)
@@ -290,7 +300,7 @@ parse_argument(struct scan *scan, const struct token *token, size_t name_max,
             return true;
         return scan_refuse(scan, "not a tag");
     case ARGUMENT_SESSION:
-        if (out->argument.len == 8 || out->argument.len == 32)
+        if (session_valid(out->argument))
             return true;
         return scan_refuse(scan, "a session is 8 or 32 hex digits");
     case ARGUMENT_NUMBER:
