@@ -5,8 +5,9 @@
 -- KEYS: the locks. ARGV: the header, then for each lock
 --   identity c36, place I4, arrival d (0: look for the ticket),
 --   fence d (0: any), seen d (a fence), flags B (1: nobody gave it back, so the
---   lock-delay that was asked for begins; 2: a ticket of an earlier generation
---   may be there)
+--   lock-delay that was asked for begins, and nobody is granted it before he is
+--   settled where the data may be old; 2: a ticket of an earlier generation may
+--   be there)
 -- Late or repeated it is harmless: ticket and fence must be the ones that
 -- stand.
 --@include call.lua
@@ -52,6 +53,9 @@ return function(key, arg, read)
         if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 0 and
             bit.band(t.flags, CLAIMED) ~= 0 then
             delay_from(r, t, now)
+        end
+        if bit.band(flags, UNCLEAN) ~= 0 and bereft(r, 0) and not settled then
+            r.id = NO_ID -- a later connection may have claimed what was lost
         end
     end
     ticket_strike(r, t)

@@ -438,6 +438,30 @@ class Holders(SettledCase):
             self.assert_holders()
             self.settle()
 
+    def test_that_ends_with_an_earlier_connection(self):
+        """What that connection's broker says, where the data do not know of
+        the claim by which the session has it at another broker."""
+        for waits in (False, True):
+            for lost in (False, True):
+                self.connection.command("DEL", KEY)
+                held = self.hold(who(0))
+                if waits:
+                    self.wait(who(1), self.three)
+                self.failover(lost=lost)
+                self.back(self.one, who(0), held)
+                self.assertFalse(self.pending())
+                result = self.one.release(KEY, who(0), unclean=True)
+                self.assertEqual((result.status, result.grants), (OK, []))
+                self.assertTrue(self.pending())
+                self.assertEqual(self.three.acquire(
+                    KEY, who(2), no_queue=True).status, GRACE)
+                self.assertEqual(self.back(self.two, who(0, 2), held).status,
+                                 GONE)
+                self.settle(self.three)
+                result = self.hold(who(1), self.three, retry=waits)
+                self.assertGreater(result.fence, self.now_us)
+                self.settle()
+
     def test_released_where_it_is_missing(self):
         held = self.hold(who(0))
         self.failover(lost=True)

@@ -71,6 +71,13 @@ PLANTED = {
         "    if t.fence <= r.fence then\n",
         "    if false then\n",
         "a hold comes back that is older than the data"),
+    "left-by-an-earlier-connection": (
+        "lua/release.lua",
+        "        if bit.band(flags, UNCLEAN) ~= 0 and bereft(r, 0) and "
+        "not settled then\n",
+        "        if false then\n",
+        "what a dead connection had is free, though its session may have "
+        "claimed it"),
     "never-back": (
         "daemon/core/hold.c",
         "            ticket->hard_end_us = op->hard_end_us;\n"

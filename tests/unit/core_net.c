@@ -239,6 +239,7 @@ lose(struct net *net, struct net_record *record)
         }
     }
     record->pending_until_us = record->bereft_until_us = net->now_us + lease_us;
+    record->over = 0;
     for (unsigned core = 0; core < net->cores; core++)
         (void)message(net, NET_CHANGED, core);
 }
@@ -573,6 +574,12 @@ execute_release(struct net *net, struct net_record *record, struct net_job *job)
     }
     if (entry == NULL || (op->fence > 0 && entry->fence != op->fence))
         return;
+    if (net->now_us < record->bereft_until_us && entry->granted) {
+        if (entry->fence > record->over)
+            record->over = entry->fence;
+        if (op->unclean)
+            record->pending_until_us = record->bereft_until_us;
+    }
     ticket_drop(net, record, entry, op->unclean);
     (void)serve(net, record, job, NULL);
     job->result.status = OP_OK;
@@ -697,8 +704,9 @@ hold_fits(struct net_record *record, const struct op *op)
 {
     bool kind = record->limit == op->ask.permits_max;
 
-    if (op->ask.permits_max == 0 && !op->ask.shared &&
-        op->fence < record->fence)
+    if ((op->ask.permits_max == 0 && !op->ask.shared &&
+            op->fence < record->fence) ||
+        op->fence <= record->over)
         return false;
     for (unsigned i = 0; i < record->count;) {
         const struct net_entry *other = &record->queue[i];
