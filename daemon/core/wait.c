@@ -595,6 +595,29 @@ wait_unheard(struct core *core, struct ticket *ticket, enum op_status status)
     ticket_leave(core, ticket);
 }
 
+/* A waiting ticket stands there no more: who waits asks anew. */
+static void
+wait_is_gone(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (ticket->doubt) { /* the lost question may yet be carried out */
+        if (pending != NULL)
+            pending->asked = false;
+        ticket_leave(core, ticket);
+        return;
+    }
+    count(core->counters, COUNTER_waits_requeued);
+    ticket_set_state(core, ticket, TICKET_IDLE);
+    if (pending != NULL && ticket_may_wait(core, ticket)) {
+        pending = ticket_asking(ticket);
+        if (pending != NULL)
+            pending->asked = false;
+    }
+    ticket->requeued = true;
+    ticket_advance(core, ticket);
+}
+
 /* A waiting ticket was asked after: claimed, still waiting, or struck. */
 void
 wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
@@ -617,28 +640,14 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
         ticket_waits(core, ticket, result);
         return;
     case OP_MISSING:
-        if (!ticket->doubt && !ticket->moving && ticket->arrival > 0) {
+        if (!ticket->doubt && !ticket->moving && ticket->arrival > 0)
             ticket_reclaim(core, ticket);
-            return;
-        }
-        /* fall through */
+        else
+            wait_is_gone(core, ticket);
+        return;
     case OP_GONE:
     case OP_MOVED:
-        if (ticket->doubt) { /* the lost question may yet be carried out */
-            if (pending != NULL)
-                pending->asked = false;
-            ticket_leave(core, ticket);
-            return;
-        }
-        count(core->counters, COUNTER_waits_requeued);
-        ticket_set_state(core, ticket, TICKET_IDLE);
-        if (pending != NULL && ticket_may_wait(core, ticket)) {
-            pending = ticket_asking(ticket);
-            if (pending != NULL)
-                pending->asked = false;
-        }
-        ticket->requeued = true;
-        ticket_advance(core, ticket);
+        wait_is_gone(core, ticket);
         return;
     case OP_BROKEN:
         /* It was granted, and taken away before that was known here. */
