@@ -22,6 +22,10 @@ local ACQUIRE_FORMAT = '<BBI2I4I4I4I4ddd'
 local ACQUIRE_WORDS = 81
 local RETRY, NO_QUEUE, MOVES, TELL, STOOD = 1, 2, 4, 8, 16
 
+-- After a hold that comes back nobody is granted the lock for so long, in ms,
+-- so that those who waited for it come back before one of them is.
+local BACK = 1500
+
 -- Makes room for words in every ticket of the record.
 local function widen(r, words)
     local width = TICKET + 64 * math.ceil(words / 64)
@@ -182,7 +186,8 @@ local function ticket_standing(r, asked, flags, limit, seen)
             return nil
         end
         if r.pending and bit.band(t.flags, GRANTED) ~= 0 then
-            return nil, GRACE -- somebody may believe in what followed it
+            -- Somebody may believe in what followed it.
+            return nil, known and GRACE or CHANGED
         end
         local fits = bit.band(t.flags, BROKEN) == 0 and
             t.mode == asked.mode and t.permits == asked.permits and
@@ -211,7 +216,7 @@ local function refusal(r, t, flags, limit, blocked, seen)
         sweep(r)
         return full(r) and FULL or nil
     elseif r.pending then
-        return GRACE
+        return known and GRACE or CHANGED
     elseif barred(r) or blocked or not compatible(r, t) then
         return BUSY
     elseif not raise_fence(r.fence, r.id, seen) then
@@ -304,7 +309,7 @@ local function reclaim(r, arg, t, limit, seen)
     end
     t.arrival, t.fence = unpack_at('<dd', arg, ACQUIRE_WORDS)
     local holds = t.fence > 0
-    local there = ticket_of(r, t.identity, 0, 0) or
+    local there = ticket_of(r, t.identity, 0, t.arrival) or
         ticket_of_session(r, t.identity, 0)
     if there and not ticket_move(r, there, t.identity) then
         return result(MOVED_ON)
@@ -332,6 +337,8 @@ local function reclaim(r, arg, t, limit, seen)
             return record_store(r)
         elseif holds and sole(r, t) then
             stamp(r, t.fence)
+            -- Whoever waited comes back in his order: brokers take their time.
+            delay_from(r, {delay = min(BACK, settles_in)}, now)
         end
     end
     local grants = serve(r, seen, t)

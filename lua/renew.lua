@@ -8,7 +8,8 @@
 --   fence d (0: a waiter's), lease I4 (ms), hold d (ms left to it, 0: no end),
 --   latest d (ms of TIME), seen d (a fence)
 -- It never brings back what is over: then the answer is GONE; or MISSING where
--- the data may be older than the ticket, which may be put again (acquire).
+-- the data may be older than the ticket, which may be put again (acquire); it
+-- says for how many ms (again).
 -- CHANGED: the broker does not know the node's id, and may believe in what was
 -- lost with the last one; nothing was done. Flags:
 --   1  no ticket, only look for what is due
@@ -94,7 +95,7 @@ local function not_so(r, seen, status)
     if r.stamped then
         return pass_on(r, seen, status)
     end
-    result(status)
+    result(status, 0, 0, 0, 0, status == MISSING and settles_in or 0)
 end
 
 -- Nobody's ticket: what is due, and who wants to hear of it.
@@ -137,8 +138,10 @@ local function hold_speaks(r, t, ask)
     end
     if claims then
         ticket_hold(t)
+    elseif ask.older and t.hold > 0 and ask.hold > 0 then
+        t.hold = max(t.hold, now + ask.hold) -- it was put off since
     end
-    if r.pending and sole(r, t) then
+    if r.pending and sole(r, t) and not ask.shares then
         stamp(r, t.fence)
     end
     if ask.shares and (claims or ask.moves or t.mode ~= SHARED) then
@@ -177,8 +180,12 @@ return function(key, arg, read)
     end
     local r = raw ~= '' and head_load(key, raw)
     if not r then
-        return result(raw ~= '' and CORRUPT or settled and GONE or MISSING)
+        if raw ~= '' or settled then
+            return result(raw ~= '' and CORRUPT or GONE)
+        end
+        return result(MISSING, 0, 0, 0, 0, settles_in)
     end
+    local older = r.id ~= id
     adopt(r)
     local identity = sub(arg, 1, 36)
     local moves = bit.band(flags, MOVES) ~= 0
@@ -189,7 +196,10 @@ return function(key, arg, read)
         t = ticket_of(r, identity, place, arrival)
     end
     if not t or (fence > 0 and t.fence ~= fence) then
-        return not_so(r, seen, bereft(r, fence) and MISSING or GONE)
+        -- Or the data do not know that its session has moved here.
+        local lost = bereft(r, fence) or bereft(r, 0) and
+            ticket_of_session(r, identity, fence)
+        return not_so(r, seen, lost and MISSING or GONE)
     end
     local own = t.broker == broker
     if moves and not ticket_move(r, t, identity) then
@@ -198,7 +208,7 @@ return function(key, arg, read)
     if bit.band(t.flags, GRANTED) ~= 0 then
         return hold_speaks(r, t, {lease = lease, hold = hold, seen = seen,
             ends = bit.band(flags, SETS_END) ~= 0, moves = moves, own = own,
-            shares = bit.band(flags, SHARES) ~= 0})
+            older = older, shares = bit.band(flags, SHARES) ~= 0})
     end
     expire(r) -- first, for it may suspend this broker's tickets
     t.flags = WAITS

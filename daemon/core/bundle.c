@@ -15,7 +15,7 @@
  * With lease= the parts are renewed until the last one is had; then the lease
  * begins, for all at once.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/ticket.h"
 
 #include "daemon/base/assert.h"
 
@@ -378,7 +378,7 @@ bundle_is_waiting(const struct core *core, const struct pending *part)
 
     if (asks == NULL || asks->ticket == NULL)
         return false;
-    if (asks->ticket->state == TICKET_WAITING)
+    if (ticket_is_patient(asks->ticket))
         return true;
     /* Or it stands behind one that came before, and waits. */
     const struct pending *first =

@@ -13,8 +13,10 @@
 #define STALL_US 500000
 /* Under way at a time; those that find no room are sent later. */
 #define PROBES_MAX 4096
-/* In which all tickets are asked about after a change of Redis. */
-#define CHANGED_US 1000000
+/* In which all tickets are asked about after a change of Redis: so long, and a
+ * little for each. */
+#define CHANGED_US      1000000
+#define CHANGED_EACH_US 200
 
 uint64_t
 core_jitter(struct core *core, uint64_t low_us)
@@ -205,18 +207,24 @@ core_unheard(struct core *core)
     }
 }
 
-/* Each is asked about soon, so that what Redis has lost is put there again. */
+/* Each is asked about soon, so that what Redis has lost is put there again:
+ * holds first, then those that wait, about in the order in which they came. */
 static void
 core_changed(struct core *core)
 {
-    for (uint32_t i = 0; i < core->tickets.touched; i++) {
+    uint32_t count = core->tickets.touched;
+    uint64_t half_us = us_min(CHANGED_US + (uint64_t)count * CHANGED_EACH_US,
+                           us_from_ms(core->settings.lease_ms) / 3) /
+                       2;
+
+    for (uint32_t i = 0; i < count; i++) {
         struct ticket *ticket = slab_at(&core->tickets, i);
-        uint64_t soon_us =
-            core->now_us + random_below(&core->random, CHANGED_US);
         if (ticket != NULL && ticket->state == TICKET_HELD)
-            ticket_renew_at(core, ticket, soon_us);
+            ticket_renew_at(core, ticket,
+                core->now_us + random_below(&core->random, half_us));
         else if (ticket != NULL && ticket->state == TICKET_WAITING)
-            ticket_refresh_at(core, ticket, soon_us);
+            ticket_refresh_at(
+                core, ticket, core->now_us + half_us + half_us * i / count);
     }
 }
 

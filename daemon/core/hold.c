@@ -68,7 +68,8 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
     }
     op->hard_end_us = hard_end_us;
     op->sets_end = sets_end;
-    op->shares = ticket->sharing;
+    /* Each time, for Redis may come back as it was before. */
+    op->shares = ticket->sharing || ticket->downgraded;
     op->moves = ticket->moving;
     op->give_up_us = us_min(give_up_us, ticket->deadline_us);
     ticket->renew_op = slab_handle(&core->ops, op);
@@ -295,6 +296,7 @@ hold_lock(struct core *core, struct ticket *ticket, struct pending *pending)
     if (why == NULL) {
         ticket->ask.shared = pending->ask.shared;
         ticket->sharing = shares;
+        ticket->downgraded = ticket->downgraded || shares;
     }
     ticket->generation = pending->session->generation;
     ticket->moving = moves;

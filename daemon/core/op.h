@@ -42,7 +42,7 @@ enum op_status {
     OP_BROKEN,    /* it was taken from its holder */
     OP_MOVED,     /* it is of a later generation of its session */
     OP_MISSING,   /* there is none, but the data may be older than it */
-    OP_UNSETTLED, /* not before this broker is settled with the node */
+    OP_UNSETTLED, /* not before this broker is settled (again_ms) */
     OP_UNSENT,    /* Redis could not be asked until give_up_us: nothing ran */
     OP_UNKNOWN,   /* it was asked and the answer is not to be had */
     OP_REFUSED,   /* the record is not ours, too new, or the script failed */
@@ -156,9 +156,10 @@ struct op {
     uint32_t limit;       /* OP_INSPECT: tickets at most */
     struct text words[3]; /* OP_ACQUIRE: refs: owner, client, note; PUBLISH */
     /* the store's */
-    bool single; /* goes alone, by ASK or after a failure */
-    bool asking; /* after ASKING */
-    bool halved; /* an error may have left it done, or half done */
+    bool single;       /* goes alone, by ASK or after a failure */
+    bool asking;       /* after ASKING */
+    bool halved;       /* an error may have left it done, or half done */
+    uint64_t grace_us; /* parked: nothing is granted before; 0: not so */
     uint16_t attempts;
     uint16_t at_node; /* whose queue it is on */
     struct op_result result;

@@ -98,7 +98,6 @@ pending_error(struct core *core, struct pending *pending, enum error_code code,
     pending_free(core, pending);
 }
 
-/* Refused by a limit, which the caller has counted. */
 /* The broker will be settled with the lock's node after so long. */
 void
 pending_unavailable(
@@ -125,7 +124,7 @@ pending_unavailable(
     pending_free(core, pending);
 }
 
-/* A limit of that name is reached. */
+/* Refused by a limit of that name, which the caller has counted. */
 void
 pending_limit(struct core *core, struct pending *pending, const char *limit)
 {

@@ -199,11 +199,12 @@ struct ticket {
     bool sharing;   /* it shares from now on, and Redis has not confirmed it */
     bool moving;    /* it was claimed, and Redis has not confirmed it */
     bool announced; /* its LOCK was told that it is queued */
-    bool unclean;   /* LEAVING, and nobody gave it back */
+    bool downgraded; /* it was exclusive, and shares */
+    bool unclean;    /* LEAVING, and nobody gave it back */
     bool unattended; /* whose connection ended; its LOCK may come again */
     bool used;       /* its request id has been used */
     bool reclaiming; /* renew_op is a reclaim, which has words of ours */
-    bool reborn;     /* it was put again while nobody attended to it */
+    bool reborn;     /* it was put again, and not claimed since */
     bool requeued;   /* it was gone, perhaps to a later connection's broker */
     uint8_t owner_len;
     uint8_t client_len;

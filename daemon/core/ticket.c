@@ -284,6 +284,15 @@ session_gives_back(const struct session *session)
            (session->state == SESSION_CLOSING && !session_keeps(session));
 }
 
+/* Whether it waits: in the queue, or for the broker to be settled, before which
+ * it cannot be put there. */
+bool
+ticket_is_patient(const struct ticket *ticket)
+{
+    return ticket->state == TICKET_WAITING ||
+           (ticket->state == TICKET_ASKING && ticket->settles_us > 0);
+}
+
 /* IDLE: the first request of those that stand at it. */
 static void
 idle_serve(struct core *core, struct ticket *ticket, struct pending *pending)
@@ -329,6 +338,8 @@ ticket_advance(struct core *core, struct ticket *ticket)
             ticket_refuse_impatient(core, ticket);
         switch (ticket->state) {
         case TICKET_ASKING:
+            if (ticket_is_patient(ticket))
+                ticket_refuse_impatient(core, ticket);
             return;
         case TICKET_WAITING:
             if (ticket->unattended)
@@ -404,7 +415,7 @@ ticket_reclaim(struct core *core, struct ticket *ticket)
     ticket_words(ticket, op);
     ticket->renew_op = slab_handle(&core->ops, op);
     ticket->reclaiming = true;
-    ticket->reborn = held && ticket->unattended;
+    ticket->reborn = held;
     op_submit(core, op);
 }
 

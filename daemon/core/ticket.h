@@ -12,6 +12,7 @@
 
 /* ticket.c */
 void ticket_set_deadline(struct ticket *ticket, uint64_t deadline_us);
+bool ticket_is_patient(const struct ticket *ticket);
 struct pending *ticket_pending(const struct ticket *ticket);
 struct pending *ticket_asking(const struct ticket *ticket);
 void ticket_set_state(

@@ -46,11 +46,13 @@ ticket_words(const struct ticket *ticket, struct op *op)
 }
 
 static void
-ticket_ask(struct core *core, struct ticket *ticket, struct pending *pending)
+ticket_ask(struct core *core, struct ticket *ticket, struct pending *pending,
+    uint64_t give_up_us)
 {
     struct op *op = ticket_question(core, ticket, pending, OP_ACQUIRE);
     if (op == NULL)
         return;
+    op->give_up_us = give_up_us;
     op->arrival = 0;
     op->fence = 0;
     op->retry = ticket->doubt;
@@ -90,12 +92,14 @@ ticket_reset(struct ticket *ticket, struct pending *pending)
     ticket->lost = false;
     ticket->jeopardy = false;
     ticket->sharing = false;
+    ticket->downgraded = false;
     ticket->moving = false;
     ticket->announced = false;
     ticket->unclean = false;
     ticket->unattended = false;
     ticket->reborn = false;
     ticket->foreign_us = 0;
+    ticket->settles_us = 0;
     ticket->generation = pending->session->generation;
     pending->asked = true;
 }
@@ -127,7 +131,7 @@ ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
         ticket->client, pending->session->client, pending->session->client_len);
     ticket->client_len = pending->session->client_len;
     /* No room for the question frees the request; the ticket stays IDLE. */
-    ticket_ask(core, ticket, pending);
+    ticket_ask(core, ticket, pending, pending_give_up_us(core, pending));
     ticket->requeued = false;
     if (!handle_equal(ticket->main_op, HANDLE_NONE))
         ticket_set_state(core, ticket, TICKET_ASKING);
@@ -285,13 +289,21 @@ answer_busy(
     pending_free(core, pending);
 }
 
+/* Where the last answer was that the broker is not settled with the node: for
+ * how long it will not be. */
+static uint64_t
+ticket_settles_us(const struct core *core, const struct ticket *ticket)
+{
+    return ticket->settles_us - us_min(ticket->settles_us, core->now_us);
+}
+
 /* wait= is over. While nobody could be granted it, nobody is known to have held
  * it. */
 static void
 wait_ends(struct core *core, struct ticket *ticket, struct pending *pending)
 {
-    if (ticket->settles_us > core->now_us) {
-        pending_unavailable(core, pending, ticket->settles_us - core->now_us);
+    if (ticket->settles_us > 0) {
+        pending_unavailable(core, pending, ticket_settles_us(core, ticket));
         return;
     }
     count(core->counters, COUNTER_waits_timed_out);
@@ -423,9 +435,35 @@ acquire_unknown(struct core *core, struct ticket *ticket)
         ticket_fail(core, ticket, ERROR_INDOUBT);
         return;
     }
-    ticket_ask(core, ticket, pending);
+    ticket_ask(core, ticket, pending, pending_give_up_us(core, pending));
     if (handle_equal(ticket->main_op, HANDLE_NONE))
         ticket_leave(core, ticket);
+}
+
+/* A broker that is not settled with the node cannot put it into the queue, since
+ * an earlier connection's hold may be over. A wait goes on. */
+static void
+acquire_unsettled(struct core *core, struct ticket *ticket, uint64_t after_us)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (pending != NULL && !ticket->abandoned) {
+        uint64_t end_us = us_add(pending->began_us, pending->wait_us);
+        if (core->now_us >= end_us || core->stopping)
+            pending_unavailable(core, pending, after_us);
+        else
+            ticket_ask(core, ticket, pending,
+                us_min(end_us, core->now_us + core->settings.patience_us));
+        if (!handle_equal(ticket->main_op, HANDLE_NONE)) {
+            ticket->settles_us = core->now_us + after_us;
+            ticket_advance(core, ticket);
+            return;
+        }
+    }
+    if (ticket->doubt)
+        ticket_leave(core, ticket);
+    else
+        ticket_rest(core, ticket);
 }
 
 void
@@ -476,9 +514,7 @@ acquire_done(
             core, ticket, ticket->doubt ? ERROR_INDOUBT : ERROR_UNAVAILABLE);
         return;
     case OP_UNSETTLED:
-        if (pending != NULL)
-            pending_unavailable(core, pending, us_from_ms(result->again_ms));
-        ticket_rest(core, ticket);
+        acquire_unsettled(core, ticket, us_from_ms(result->again_ms));
         return;
     case OP_MISSING:
     case OP_MOVED:
@@ -534,8 +570,10 @@ claim_done(
         code = ERROR_UNAVAILABLE;
         break;
     case OP_MISSING: /* whoever had it may put it there again */
-        code = ERROR_UNAVAILABLE;
-        break;
+        if (pending != NULL && !ticket->abandoned)
+            pending_unavailable(core, pending, us_from_ms(result->again_ms));
+        ticket_rest(core, ticket);
+        return;
     case OP_GONE:
     case OP_WAITING:
     case OP_MOVED:
@@ -818,11 +856,9 @@ ticket_wait_over(struct core *core, struct pending *pending)
     }
     if ((ticket->state == TICKET_WAITING && !ticket->unheard) ||
         pending_stands(ticket_pending(ticket))) {
-        if (ticket->state == TICKET_WAITING &&
-            ticket->settles_us > core->now_us && pending->asked &&
-            !pending_stands(pending)) {
-            pending_unavailable(
-                core, pending, ticket->settles_us - core->now_us);
+        if (ticket->state == TICKET_WAITING && ticket->settles_us > 0 &&
+            pending->asked && !pending_stands(pending)) {
+            pending_unavailable(core, pending, ticket_settles_us(core, ticket));
             ticket_leave(core, ticket);
             return;
         }

@@ -415,6 +415,7 @@ op_answered(struct store *store, struct link *link, struct call *call,
             return true;
         }
         op->attempts = 1; /* a new map does not make it sooner */
+        op->grace_us = now_us + pause_us;
         op_park(store, op,
             now_us + pause_us + random_below(&store->random, GRACE_US));
         return true;

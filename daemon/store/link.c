@@ -556,7 +556,7 @@ link_take(struct store *store, struct link *link, struct call *call,
         link_ids(store, link, now_us, reply);
         break;
     case CALL_MARK:
-        trust_marked(store, link, call->writes, reply);
+        trust_marked(store, link, call->writes, reply, now_us);
         break;
     case CALL_CLIENT_ID:
         if (reply->type == RESP_INTEGER && reply->integer > 0)

@@ -231,6 +231,22 @@ route_moved(struct store *store, uint64_t now_us)
     store_route_parked(store, now_us);
 }
 
+static void
+map_differs(struct store *store, const uint16_t *map)
+{
+    for (uint32_t i = 0; i < SLOT_COUNT; i++) {
+        uint16_t old = store->slots[i];
+        if (map[i] == old)
+            continue;
+        if (map[i] != NODE_NONE) {
+            trust_has_locks(store, &store->links[map[i]]);
+            trust_unmark(&store->links[map[i]]);
+        }
+        if (old != NODE_NONE)
+            trust_unmark(&store->links[old]);
+    }
+}
+
 void
 route_map_reply(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply)
@@ -255,9 +271,7 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
         route_map_failed(store, now_us);
         return;
     }
-    for (uint32_t i = 0; i < SLOT_COUNT; i++)
-        if (map[i] != NODE_NONE && map[i] != store->slots[i])
-            trust_has_locks(store, &store->links[map[i]]);
+    map_differs(store, map);
     memcpy(store->slots, map, sizeof(map));
     if (store->slots_mapped != mapped)
         log_write(mapped == SLOT_COUNT ? LOG_INFO : LOG_WARN, "redis_map",

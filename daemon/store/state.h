@@ -69,11 +69,11 @@ struct link {
     char id[RECORD_ID_BYTES + 1]; /* replication id last seen */
     bool first;                   /* it has no predecessor */
     bool settled;          /* its history has been known for long enough */
-    bool marked;           /* the node's marker says so */
     bool ids_wanted;       /* a script has seen another id */
     bool ids_asked;        /* INFO is under way */
     uint64_t since_us;     /* the history is known */
     uint64_t mark_us;      /* when to read or write the marker */
+    bool mark_refused;     /* that is not allowed there, or there is no room */
     int64_t clock_us;      /* the node's clock less ours; at least this */
     int64_t clock_most_us; /* and at most this */
     uint64_t clock_at_us;  /* when that was found; 0: it is not known */
@@ -202,8 +202,9 @@ uint32_t trust_settles_ms(
 uint32_t trust_steady_ms(
     const struct store *store, const struct link *link, uint64_t now_us);
 uint32_t trust_within_us(const struct store *store, const struct link *link);
+void trust_unmark(struct link *link);
 void trust_marked(struct store *store, struct link *link, bool wrote,
-    const struct resp *reply);
+    const struct resp *reply, uint64_t now_us);
 void trust_tick(struct store *store, struct link *link, uint64_t now_us);
 uint64_t trust_next_us(const struct store *store, const struct link *link);
 

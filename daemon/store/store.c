@@ -156,6 +156,7 @@ op_route(struct store *store, struct op *op, uint64_t now_us)
 {
     uint16_t node = route_of(store, op);
 
+    op->grace_us = 0;
     if (node != NODE_NONE) {
         op_enqueue(store, op, node, now_us, false);
         return;
@@ -191,8 +192,26 @@ store_submit(struct store *store, uint64_t now_us, struct list *ops)
         struct op *op = container_of(at, struct op, link);
         op->attempts = 0;
         op->halved = false;
+        op->grace_us = 0;
         op->at_node = NODE_NONE;
         op_route(store, op, now_us);
+    }
+}
+
+static void
+op_give_up(struct store *store, struct op *op, uint64_t now_us)
+{
+    uint64_t grace_us = op->grace_us;
+
+    if (op->halved) {
+        op_done(store, op, OP_UNKNOWN);
+    } else if (grace_us == 0) {
+        op_done(store, op, OP_UNSENT);
+    } else {
+        memset(&op->result, 0, sizeof(op->result));
+        op->result.again_ms =
+            grace_us > now_us ? (uint32_t)((grace_us - now_us) / 1000) : 0;
+        op_done(store, op, OP_UNSETTLED);
     }
 }
 
@@ -205,7 +224,7 @@ op_due(struct store *store, struct op *op, uint64_t now_us)
     else
         list_remove(&op->link);
     if (now_us >= op->give_up_us)
-        op_done(store, op, op->halved ? OP_UNKNOWN : OP_UNSENT);
+        op_give_up(store, op, now_us);
     else
         op_route(store, op, now_us);
 }

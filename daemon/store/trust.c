@@ -27,8 +27,10 @@
 #define MARGIN_PERCENT  1 /* of a lease; see drift_margin_us */
 #define MARGIN_LEAST_US 2000
 #define DRIFT           400 /* clocks drift apart by less than 1 in so many */
-#define MARK_AGAIN_US   1000000 /* a marker is looked for, or written, again */
-#define MARK_AFTER_US   3000000 /* it is written no sooner after the change */
+#define CLOCK_HEARD_US  10000000 /* what was heard of a clock holds so long */
+#define MARK_AGAIN_US   1000000  /* a marker is looked for, or written, again */
+#define MARK_KEEP_US    10000000 /* the same, where it was there */
+#define MARK_AFTER_US   3000000  /* it is written no sooner after the change */
 
 /* Forgets the node. */
 void
@@ -37,7 +39,6 @@ trust_forget(struct link *link)
     memset(link->run_id, 0, sizeof(link->run_id));
     memset(link->id, 0, sizeof(link->id));
     link->settled = false;
-    link->marked = false;
     link->since_us = 0;
     link->mark_us = 0;
     link->clock_at_us = 0;
@@ -52,12 +53,12 @@ is_none(struct text id)
     return id.len > 0;
 }
 
-/* The marker says what is not so any more; nor is it so what is being written
- * there. */
-static void
-mark_outdated(struct link *link)
+/* The marker says what is not so any more, or lies in a slot that is another
+ * node's; nor is it so what is being written there. */
+void
+trust_unmark(struct link *link)
 {
-    link->marked = false;
+    link->mark_us = 0;
     LIST_EACH (at, &link->calls)
         container_of(at, struct call, link)->writes = false;
 }
@@ -77,7 +78,7 @@ trust_begin(struct store *store, struct link *link, uint64_t now_us)
 
     link->settled = store->settings.settle_us == 0;
     link->since_us = now_us;
-    mark_outdated(link);
+    trust_unmark(link);
     link->mark_us = link->settled ? now_us + MARK_AFTER_US : now_us;
     if (link->settled)
         return;
@@ -107,7 +108,7 @@ trust_learn(struct store *store, struct link *link, struct text run_id,
     if (run_id.len > 0)
         copy_id(link->run_id, run_id);
     if (known && same_run && link->first)
-        mark_outdated(link);
+        trust_unmark(link);
     else if (link->index < LINK_SUBSCRIBER)
         trust_begin(store, link, now_us);
 }
@@ -142,7 +143,8 @@ trust_clock(struct store *store, struct link *link, uint64_t time_us,
 {
     int64_t least_us = (int64_t)(time_us - now_us);
     int64_t most_us = (int64_t)(time_us - sent_us);
-    bool known = link->clock_at_us > 0;
+    bool known =
+        link->clock_at_us > 0 && now_us - link->clock_at_us < CLOCK_HEARD_US;
     uint64_t drift_us = known ? (now_us - link->clock_at_us) / DRIFT : 0;
     char name[80];
 
@@ -240,17 +242,35 @@ mark_value(const struct link *link, char out[82])
     memcpy(out + 41, link->id, 41);
 }
 
+/* Said once. Who starts later has to wait for a lease. */
+static void
+mark_refused(struct store *store, struct link *link, struct text error)
+{
+    char name[80];
+    char text[200];
+
+    if (link->mark_refused)
+        return;
+    link->mark_refused = true;
+    log_write(LOG_WARN, "redis_marker_refused",
+        "node=%s key=%s:settled error=%s",
+        link_name(store, link, name, sizeof(name)), store->settings.key_prefix,
+        log_quote(text, sizeof(text), error));
+}
+
 /* The marker was read, or written; or that failed. */
 void
 trust_marked(struct store *store, struct link *link, bool wrote,
-    const struct resp *reply)
+    const struct resp *reply, uint64_t now_us)
 {
     char value[82];
 
-    if (wrote) {
-        link->marked = reply->type == RESP_STATUS;
-        return;
-    }
+    if (wrote)
+        link->mark_us = now_us + MARK_KEEP_US;
+    if (reply->type == RESP_ERROR)
+        mark_refused(store, link, reply->text);
+    else if (wrote)
+        link->mark_refused = false;
     if (link->settled || reply->type != RESP_STRING)
         return;
     mark_value(link, value);
@@ -271,7 +291,7 @@ trust_tick(struct store *store, struct link *link, uint64_t now_us)
         link->ids_wanted = false;
         link->ids_asked = link_ask_ids(store, link, now_us);
     }
-    if (link->marked || now_us < link->mark_us || link->readonly)
+    if (now_us < link->mark_us || link->readonly)
         return;
     link->mark_us = now_us + MARK_AGAIN_US;
     size_t len = mark_key(store, link, key);
@@ -287,8 +307,7 @@ trust_tick(struct store *store, struct link *link, uint64_t now_us)
 uint64_t
 trust_next_us(const struct store *store, const struct link *link)
 {
-    uint64_t next_us =
-        link->marked || link->readonly ? WHEEL_NEVER : link->mark_us;
+    uint64_t next_us = link->readonly ? WHEEL_NEVER : link->mark_us;
 
     if (!link->settled && link->since_us + store->settings.settle_us < next_us)
         next_us = link->since_us + store->settings.settle_us;

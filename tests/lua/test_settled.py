@@ -10,6 +10,7 @@ from scripts import (BROKEN_NOW, BUSY, CHANGED, GONE, GRACE, HELD, LEASE,
                      who)
 
 SETTLES = 7000
+BACK = 1500  # after a hold that comes back nobody is granted it
 
 
 class SettledCase(ClockCase):
@@ -240,10 +241,10 @@ class Unknown(SettledCase):
         self.failover(known=False)
         self.settle()
         self.assertEqual(self.one.acquire(KEY, who(1), no_queue=True).status,
-                         GRACE)
+                         CHANGED)
         self.connection.command("DEL", KEY)
         self.assertEqual(self.one.acquire(KEY, who(1), no_queue=True).status,
-                         GRACE)
+                         CHANGED)
         self.wait(who(1))
 
 
@@ -275,21 +276,85 @@ class Holders(SettledCase):
             self.assertTrue(self.pending())
             self.settle()
 
+    def test_that_shares_since(self):
+        """The data know it as exclusive; since then others have joined."""
+        held = self.hold(who(0))
+        old = self.raw()
+        self.one.renew(KEY, who(0), shares=True)
+        joined = self.hold(who(1), self.two, mode=SHARED)
+        self.failover()
+        self.connection.command("SET", KEY, old)
+        result = self.one.renew(KEY, who(0), fence=held.fence, shares=True)
+        self.assertEqual(result.status, OK)
+        self.assertTrue(self.pending())
+        result = self.two.renew(KEY, who(1), fence=joined.fence)
+        self.assertEqual((result.status, result.again), (MISSING, SETTLES))
+        self.assertEqual(
+            self.back(self.two, who(1), joined, mode=SHARED).status, OK)
+        self.assert_holders(who(0), who(1))
+
+    def test_that_has_moved_since(self):
+        """The broker that it was claimed from speaks first."""
+        held = self.hold(who(0))
+        self.failover()
+        self.assertEqual(self.one.renew(KEY, who(0)).status, OK)
+        self.assertFalse(self.pending())
+        result = self.two.renew(KEY, who(0, 2), fence=held.fence)
+        self.assertEqual((result.status, result.again), (MISSING, SETTLES))
+        self.assertEqual(self.two.renew(KEY, who(5), fence=held.fence).status,
+                         GONE)
+        self.assertEqual(self.back(self.two, who(0, 2), held).status, OK)
+        self.assert_order(who(0, 2))
+        self.settle(self.two)
+        self.assertEqual(self.two.renew(KEY, who(0, 3),
+                                        fence=held.fence).status, GONE)
+
+    def test_whose_end_was_put_off_since(self):
+        for options in ({}, {"mode": SHARED}, {"permits": 1, "limit": 2}):
+            self.connection.command("DEL", KEY)
+            held = self.hold(who(0), hold=8000, **options)
+            self.failover()
+            self.one.renew(KEY, who(0), fence=held.fence, hold=60_000)
+            self.assertEqual(self.record().holder.hold, self.now + 60_000)
+            # One that is sooner by this broker's clock does not cut it.
+            self.one.renew(KEY, who(0), fence=held.fence, hold=50_000)
+            self.assertEqual(self.record().holder.hold, self.now + 60_000)
+            self.settle()
+            self.one.renew(KEY, who(0), fence=held.fence, hold=90_000)
+            self.assertIn(self.record().holder.hold - self.now,
+                          (60_000, 90_000))
+            self.one.renew(KEY, who(0), fence=held.fence, hold=99_000)
+            self.assertLess(self.record().holder.hold, self.now + 99_000)
+
+    def test_nobody_is_granted_before_others_are_back(self):
+        stood = self.queue(2)
+        self.failover(lost=True)
+        self.back(self.one, who(0), stood[0])
+        self.back(self.one, who(2), stood[2])
+        self.assertEqual(self.one.release(KEY, who(0)).grants, [])
+        self.pass_time(BACK - 1)
+        self.back(self.one, who(1), stood[1])
+        self.assert_holders()
+        self.pass_time(1)
+        self.one.look(KEY)
+        self.assert_holders(who(1))
+
     def test_that_the_data_do_not_know(self):
         held = self.hold(who(0), delay=300)
         self.failover(lost=True)
         result = self.one.renew(KEY, who(0), fence=held.fence)
         self.assertEqual(result.status, MISSING)
-        result = self.back(self.one, who(0), held, delay=300, hold=900,
+        result = self.back(self.one, who(0), held, delay=300, hold=1900,
                            words=(b"o", b"name", b""))
         self.assertEqual((result.status, result.fence, result.ttl),
-                         (OK, held.fence, 900))
+                         (OK, held.fence, 1900))
         self.assertFalse(self.pending())
         ticket = self.assert_holder(who(0))
         self.assertEqual((ticket.delay, ticket.hold,
                           scripts.unpack_words(ticket.words)),
-                         (300, self.now + 900, (b"o", b"name", b"")))
+                         (300, self.now + 1900, (b"o", b"name", b"")))
         self.wait(who(1))
+        self.pass_time(BACK)
         self.assertGreater(
             self.one.release(KEY, who(0)).grants[0].fence, self.now_us)
 
@@ -310,6 +375,9 @@ class Holders(SettledCase):
         self.one.release(KEY, who(0))
         self.assertEqual(self.back(self.one, who(0), held).status, GONE)
         self.assert_holders()
+        self.assertEqual(self.one.acquire(KEY, who(1), no_queue=True).status,
+                         BUSY)
+        self.pass_time(BACK)
         self.hold(who(1), no_queue=True)
 
     def test_where_nothing_is_in_doubt(self):
@@ -458,6 +526,7 @@ class Holders(SettledCase):
                 self.assertEqual(self.back(self.two, who(0, 2), held).status,
                                  GONE)
                 self.settle(self.three)
+                self.pass_time(BACK)
                 result = self.hold(who(1), self.three, retry=waits)
                 self.assertGreater(result.fence, self.now_us)
                 self.settle()
@@ -496,6 +565,7 @@ class Waiters(SettledCase):
                 self.record()
             self.assert_order(*(who(number) for number in range(41)),
                               *newcomers)
+            self.pass_time(BACK)
             released = self.one.release(KEY, who(0))
             self.assert_grants(released, who(1))
             self.settle()
@@ -554,6 +624,7 @@ class Waiters(SettledCase):
         self.failover(lost=True)
         self.back(self.one, who(0), held)
         self.back(self.one, who(2), stood[1], mode=SHARED)
+        self.pass_time(BACK)
         self.assert_grants(self.one.release(KEY, who(0)), who(2))
         result = self.back(self.one, who(1), stood[0], mode=SHARED)
         self.assertEqual(result.status, OK)

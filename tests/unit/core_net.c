@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BACK_US 1500000 /* after a hold that comes back nobody is granted it */
+
 unsigned
 net_pick(struct net *net, unsigned bound)
 {
@@ -552,6 +554,10 @@ execute_acquire(struct net *net, struct net_record *record, struct net_job *job)
                 : ask_later(net, record);
         if (refused == OP_BUSY && op->tell)
             tell(record, job);
+        if (refused == OP_UNSETTLED && !op->no_queue &&
+            job->answer_us < op->give_up_us)
+            job->answer_us =
+                op->give_up_us; /* the store asks again till then */
         return;
     }
     entry = ticket_append(net, record, job);
@@ -655,7 +661,8 @@ hold_speaks(struct net *net, struct net_record *record, struct net_job *job,
     bool claims = !entry->claimed;
     if (claims)
         hold(net, entry);
-    settle_if_sole(record, entry);
+    if (!op->shares)
+        settle_if_sole(record, entry);
     if (op->shares) {
         entry->shared = true;
         (void)serve(net, record, job, entry);
@@ -680,7 +687,10 @@ execute_renew(struct net *net, struct net_record *record, struct net_job *job)
                                   ? ticket_of_session(record, op, op->fence)
                                   : ticket_of(record, op);
 
-    job->result.status = bereft(net, record, op->fence) ? OP_MISSING : OP_GONE;
+    bool lost = bereft(net, record, op->fence) ||
+                (bereft(net, record, 0) &&
+                    ticket_of_session(record, op, op->fence) != NULL);
+    job->result.status = lost ? OP_MISSING : OP_GONE;
     if (entry == NULL || (op->fence > 0 && entry->fence != op->fence))
         return;
     if (op->moves && !ticket_move(entry, job)) {
@@ -815,6 +825,9 @@ execute_reclaim(struct net *net, struct net_record *record, struct net_job *job)
         entry = ticket_back(net, record, job);
         if (entry == NULL)
             return;
+        if (holds && sole(record, entry) &&
+            record->delay_until_us < net->now_us + BACK_US)
+            record->delay_until_us = net->now_us + BACK_US;
     }
     if (holds)
         settle_if_sole(record, entry);

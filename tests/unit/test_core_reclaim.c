@@ -675,8 +675,10 @@ START_TEST(claim_of_the_unknown)
     rig_say(rig, s, "HELLO resume=0123456789abcdef0123456789abcdef gen=2");
     (void)rig_line(rig, s);
     rig_say(rig, s, "1 CLAIM a fence=5");
-    rig_status(rig, sole_op(rig, OP_RENEW), OP_MISSING);
-    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1");
+    rig_finish(rig, sole_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_MISSING, .again_ms = 700});
+    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 after_ms=701");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_refused_unavailable), 1);
     rig_no_op(rig);
     rig_say(rig, s, "2 CLAIM a fence=5");
     rig_granted(rig, sole_op(rig, OP_RENEW), 5);
@@ -1517,7 +1519,8 @@ START_TEST(unsettled_until_the_end)
 
 END_TEST
 
-/* Once it could be granted, a wait that ends is one that others were before. */
+/* Once Redis has said that it could be granted, a wait that ends is one that
+ * others were before. */
 START_TEST(settled_before_the_end)
 {
     for (int heard = 0; heard < 2; heard++) {
@@ -1532,11 +1535,47 @@ START_TEST(settled_before_the_end)
             rig_queued(rig, sole_op(rig, OP_RENEW));
         }
         rig_pass(rig, 2010);
-        rig_expect(rig, s, "1 ERR TIMEOUT retry=1");
-        ck_assert_uint_eq(rig_count(rig, COUNTER_waits_timed_out), 1);
+        rig_expect(rig, s,
+            heard ? "1 ERR TIMEOUT retry=1"
+                  : "1 ERR UNAVAILABLE retry=1 after_ms=1");
+        ck_assert_uint_eq(
+            rig_count(rig, COUNTER_waits_timed_out), heard ? 1 : 0);
         ck_assert_uint_eq(op_of_kind(rig, OP_RELEASE)->fence, 0);
         rig_end(rig);
     }
+}
+
+END_TEST
+
+/* What cannot even be put into the queue before that waits all the same, for
+ * longer than Redis would be waited for. */
+START_TEST(unsettled_takeover)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    const struct op_result refused = {.status = OP_UNSETTLED, .again_ms = 999};
+    uint64_t end_us = rig->now_us + 12000000;
+
+    rig_say(rig, s, "1 LOCK a wait=12s");
+    for (int i = 0; i < 2; i++) {
+        struct op *op = sole_op(rig, OP_ACQUIRE);
+        ck_assert_uint_eq(op->give_up_us, rig->now_us + 5000000);
+        rig_pass(rig, 5000);
+        rig_finish(rig, op, refused);
+        rig_silent(rig, s);
+    }
+    ck_assert_uint_eq(sole_op(rig, OP_ACQUIRE)->give_up_us, end_us);
+    rig_pass(rig, 2001);
+    rig_silent(rig, s);
+    rig_finish(rig, sole_op(rig, OP_ACQUIRE), refused);
+    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 after_ms=1000");
+    rig_no_op(rig);
+    /* It is granted while it is asked for. */
+    rig_say(rig, s, "2 LOCK a");
+    rig_finish(rig, sole_op(rig, OP_ACQUIRE), refused);
+    rig_granted(rig, sole_op(rig, OP_ACQUIRE), 5);
+    rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=1");
+    rig_end(rig);
 }
 
 END_TEST
@@ -1720,6 +1759,7 @@ core_reclaim_suite(void)
     tcase_add_test(tests, unsettled_until_the_end);
     tcase_add_test(tests, settled_before_the_end);
     tcase_add_test(tests, several_unsettled);
+    tcase_add_test(tests, unsettled_takeover);
     tcase_add_test(tests, no_room);
     tcase_add_test(tests, no_room_to_release);
     suite_add_tcase(suite, tests);

@@ -137,7 +137,7 @@ START_TEST(downgrade)
     rig_expect(rig, s, "4 OK count=1");
     rig_no_op(rig);
     rig_pass(rig, 10010);
-    ck_assert(!rig_op(rig, OP_RENEW)->shares);
+    ck_assert(rig_op(rig, OP_RENEW)->shares); /* the data may be older */
     rig_say(rig, s, "5 LOCK a mode=shared");
     rig_expect(rig, s, "5 OK fence=5 ttl_ms=~ count=2");
     rig_end(rig);
