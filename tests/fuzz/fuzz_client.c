@@ -186,7 +186,7 @@ note_promise(struct talk *talk, const char *line, size_t len)
             /* A digit may be encoded; then anything may be promised. */
             if (*digit == '%')
                 sum = UINT64_MAX / 4;
-            if (*digit < '0' || *digit > '9' || sum > UINT64_MAX / 100)
+            if (*digit < '0' || *digit > '9' || sum > UINT64_MAX / 10 - 1)
                 break;
             sum = sum * 10 + (uint64_t)(*digit - '0');
         }
