@@ -542,6 +542,11 @@ local function stamp(r, fence)
     end
 end
 
+-- A waiter's life ends then, from now on.
+local function waits_until(r, t, ends)
+    t.ends, r.sweep = ends, min(r.sweep, floor(ends / 1000))
+end
+
 -- What stands in a record that another id wrote: the data may be older than
 -- what was granted since, and the ends of leases are another clock's. Whoever
 -- holds it renews it within a lease from now. Returns the largest fence.
@@ -566,7 +571,8 @@ local function adopt_holders(r)
                 r.granted, r.used = r.granted - 1, r.used - t.permits
                 r.news = true
                 r.front = min(r.front, place)
-                t.flags, t.fence, t.ends = WAITS, 0, now + t.lease
+                t.flags, t.fence = WAITS, 0
+                waits_until(r, t, now + t.lease)
             end
             ticket_store(r, t)
         end
@@ -594,11 +600,6 @@ end
 -- Whether a ticket that is not there may have been lost.
 local function bereft(r, fence)
     return r.pending or fence == 0 and bit.band(r.flags, BEREFT) ~= 0
-end
-
--- A waiter's life ends then, from now on.
-local function waits_until(r, t, ends)
-    t.ends, r.sweep = ends, min(r.sweep, floor(ends / 1000))
 end
 
 -- The flags of the head with a ticket of that mode as the one that is granted

@@ -505,6 +505,8 @@ class Lock:
         claims = not ticket.claimed
         if claims:
             self.claim(ticket)
+        elif adopted and ticket.hold and call.hold:  # it was put off since
+            ticket.hold = max(ticket.hold, self.now + call.hold)
         downgrades = call.shares and ticket.mode != SHARED
         if downgrades or (call.shares and (claims or call.moves)):
             ticket.ends = min(ticket.ends, self.now + self.longest)
