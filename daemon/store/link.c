@@ -304,6 +304,15 @@ info_objection(const struct store *store, struct text info)
     return NULL;
 }
 
+/* A master of the map that is a replica now has another one in its place. */
+static void
+link_set_role(struct store *store, struct link *link, struct text info)
+{
+    link->readonly = text_equal(info_value(info, "role"), TEXT("slave"));
+    if (link->readonly && store->nodes[link->node].mapped)
+        route_want_map(store);
+}
+
 static void
 link_info(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply)
@@ -327,7 +336,7 @@ link_info(struct store *store, struct link *link, uint64_t now_us,
     trust_learn(store, link, info_value(reply->text, "run_id"),
         info_value(reply->text, "master_replid"),
         info_value(reply->text, "master_replid2"), now_us);
-    link->readonly = text_equal(info_value(reply->text, "role"), TEXT("slave"));
+    link_set_role(store, link, reply->text);
     policy = info_value(reply->text, "maxmemory_policy");
     if (!text_equal(policy, TEXT("noeviction")) && policy.len > 0)
         log_write(LOG_WARN, "redis_may_evict_locks",
@@ -348,7 +357,7 @@ link_ids(struct store *store, struct link *link, uint64_t now_us,
     }
     trust_learn(store, link, TEXT(""), info_value(reply->text, "master_replid"),
         info_value(reply->text, "master_replid2"), now_us);
-    link->readonly = text_equal(info_value(reply->text, "role"), TEXT("slave"));
+    link_set_role(store, link, reply->text);
 }
 
 bool

@@ -998,6 +998,31 @@ START_TEST(cluster_tags)
 
 END_TEST
 
+/* A master that has become a replica was replaced: who it is by is asked, also
+ * where there is nothing to ask it for. */
+START_TEST(replaced_master)
+{
+    struct srig *rig = srig_create(STORE_CLUSTER, 1);
+
+    rig->settings.settle_us = SETTLE_MS * 1000;
+    srig_history(rig, "master", 'r', 'i', '0');
+    rig->map_count = 1;
+    rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7000};
+    srig_start(rig);
+    srig_settle(rig);
+    struct sent sent = pass(rig, 0, 10000);
+    ck_assert_uint_ge(sent.infos, 2);
+    ck_assert_uint_eq(sent.others, 0);
+    srig_history(rig, "slave", 'r', 'i', '0');
+    rig->map[0].port = 7001;
+    sent = pass(rig, 0, 3200);
+    ck_assert_uint_eq(sent.others, 1);
+    ck_assert_uint_eq(rig->store->slots[0], 1);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* Only where operations go, histories matter. */
 START_TEST(other_links)
 {
@@ -1420,6 +1445,7 @@ add_history_tests(TCase *tests)
     tcase_add_test(tests, no_settling);
     tcase_add_test(tests, changed);
     tcase_add_test(tests, replica);
+    tcase_add_test(tests, replaced_master);
     tcase_add_test(tests, other_links);
 }
 
