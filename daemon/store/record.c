@@ -203,7 +203,9 @@ put_acquire(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
     at = put_uint(at, op->ask.permits_max, 4);
     at = put_uint(at, op->lease_ms, 4);
     at = put_uint(at, op->ask.delay_ms, 4);
-    at = put_double(at, stood ? hold_left_ms(op, now_us) : op->ask.hold_ms);
+    /* Of who waited it begins when he is granted it. */
+    at = put_double(at,
+        stood && op->fence > 0 ? hold_left_ms(op, now_us) : op->ask.hold_ms);
     at = put_double(at, latest_ms);
     at = put_double(at, op->seen);
     if (stood) {

@@ -1397,7 +1397,7 @@ START_TEST(reclaim)
         srig_results(rig, 0, 1, RECORD_OK);
         srig_status(rig, op, OP_OK);
     }
-    /* A waiter without words; what was asked first is not said of it. */
+    /* A waiter without words; its lease= has not begun. */
     struct op *op = srig_op(rig, OP_RECLAIM, 0);
     op->retry = op->no_queue = op->tell = true;
     op->ask.hold_ms = 5;
@@ -1406,7 +1406,8 @@ START_TEST(reclaim)
     srig_expect(rig, 0, "EVALSHA 1");
     ck_assert_uint_eq(rig->words[5].len, 36 + 44 + 16);
     ck_assert_int_eq(rig->words[5].at[36], 1 + 2 + 8 + 16);
-    ck_assert_mem_eq(rig->words[5].at + 56, "\0\0\0\0\0\0\0", 8);
+    put_double(bytes, 5);
+    ck_assert_mem_eq(rig->words[5].at + 56, bytes, 8);
     ck_assert_mem_eq(rig->words[5].at + 88, "\0\0\0\0\0\0\0", 8);
     /* And an OP_ACQUIRE says what it asks for, and nothing of a past. */
     srig_results(rig, 0, 1, RECORD_WAITING);
