@@ -601,8 +601,8 @@ ticket_rival(const struct ticket *ticket)
 /*
  * Redis has given the lock to a ticket while another one of ours is believed to
  * hold it (its data or its clock were changed, or the other one was claimed and
- * given back elsewhere): the larger fence is right, and whoever has lost is told
- * before the other one is. False: it is the ticket. The fences of a semaphore
+ * given back elsewhere): the larger fence is right, and whoever has lost is
+ * told before the other one is. False: it is the ticket. Fences of a semaphore
  * stand beside each other, so there what Redis has said last is right. What has
  * lost may be found to stand in Redis, of a semaphore: it is left to its lease,
  * since whoever cannot be told believes in it.

@@ -440,8 +440,8 @@ acquire_unknown(struct core *core, struct ticket *ticket)
         ticket_leave(core, ticket);
 }
 
-/* A broker that is not settled with the node cannot put it into the queue, since
- * an earlier connection's hold may be over. A wait goes on. */
+/* A broker that is not settled with the node cannot put it into the queue: an
+ * earlier connection's hold may be over. A wait goes on. */
 static void
 acquire_unsettled(struct core *core, struct ticket *ticket, uint64_t after_us)
 {

@@ -335,8 +335,8 @@ START_TEST(claimed_with_its_note)
 END_TEST
 
 /* A hold of the semaphore that was given back elsewhere does not stand in the
- * way: of what is too much, that goes of which Redis has not spoken for longest,
- * whatever its fence. */
+ * way: of what is too much, that goes of which Redis has not spoken for the
+ * longest time, whatever its fence. */
 START_TEST(claimed_of_a_semaphore)
 {
     struct rig *rig = rig_new();
