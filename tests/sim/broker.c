@@ -590,7 +590,7 @@ broker_settings(struct broker *broker, struct core_settings *core,
     store->lapse_ms = CORE_LAPSE_MS;
     store->settle_us = (uint64_t)plan->settle_ms * 1000;
     store->waiters_max = core->waiters_max;
-    store->forget_after_ms = plan->seed % 8 == 5 ? 20000 : 86400000;
+    store->forget_after_ms = plan_forget_ms(plan);
     store->connect_timeout_us = 1000000;
     store->command_timeout_us = core->command_timeout_us;
     store->batch = 64;

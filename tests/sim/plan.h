@@ -88,6 +88,9 @@ struct plan {
 
 #define PLAN_LOCKS_MAX 64
 
+/* redis.forget_after, in ms. */
+uint32_t plan_forget_ms(const struct plan *plan);
+
 void plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us);
 
 /* The name of a lock, lock-N or lock-N.X: two of three are in one slot of a

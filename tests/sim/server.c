@@ -846,6 +846,9 @@ server_jump(struct world *world, uint32_t number, int64_t us)
     world_note(world, server->machine->name, "clock jumps by %" PRId64 " ms",
         us / 1000);
     server->machine->wall_us += us;
+    /* Records have half of their time at least; then Redis forgets them. */
+    if (us > (int64_t)plan_forget_ms(&world->plan) * 500)
+        check_excuse(world->check, FAULT_clock_forward);
     lost(world, us > 0 ? FAULT_clock_forward : FAULT_clock_back);
 }
 
