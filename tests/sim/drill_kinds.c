@@ -579,9 +579,13 @@ broker_acts(struct fleet *fleet)
         drill->holder->purpose = TASK_DRILL_OVER;
         drill->holder = NULL;
     }
-    broker_is_lost(fleet, bound_us + 500000 + world_below(world, 1000000));
+    /* What it has just asked for arrives: a grant that it claims so is its
+     * hold, and not the next one's before its lease is over. */
+    uint64_t way_us = 2 * (world->plan.latency_us + 2 * world->plan.jitter_us);
+    broker_is_lost(
+        fleet, way_us + bound_us + 500000 + world_below(world, 1000000));
     if (waiters)
-        drill_event(fleet, world_below(world, 50000), broker_gives);
+        drill_event(fleet, way_us + world_below(world, 50000), broker_gives);
     else
         drill_frees(fleet, bound_us);
 }
