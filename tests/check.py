@@ -3,7 +3,8 @@
 
 Each suite is a program that prints `N passed, N failed, N skipped` as its last
 such line. All of them run, whatever one of them does; a suite without that
-line, with a bad exit status or out of time counts as one more failed test. The
+line, with a bad exit status or out of time counts as one more failed test. What
+failed is named again at the end, where a log that was cut still has it. The
 last line is the total; the exit status is 0 only where nothing failed.
 
     check.py [NAME...]     only the suites of these names
@@ -19,6 +20,11 @@ import threading
 TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ASAN = os.path.join(TREE, "build", "asan")
 COUNT = re.compile(rb"^(\d+) passed, (\d+) failed, (\d+) skipped\s*$")
+# What harness/runner.py and Check print of a test that failed.
+FAILED = re.compile(r"^failed +[\d.]+ s  (.*)$")
+CHECK_FAILED = re.compile(r"^[^ ]+:\d+:[FE]:.*$")
+RAISED = re.compile(r"^    (?!Traceback)[^\s-].*$")  # ends its traceback
+NAMED_FAILURES = 20  # of one suite
 SUITE_SECONDS = 3600
 KILL_SECONDS = 10
 
@@ -52,16 +58,39 @@ def end_group(process, number):
         pass
 
 
+class Failures:
+    """Picks from a suite's output which tests failed, and with what words."""
+
+    def __init__(self):
+        self.named = []
+        self._open = False  # the last one's error is still to come
+
+    def take(self, line):
+        failed = FAILED.match(line)
+        if failed or CHECK_FAILED.match(line):
+            self.named.append(failed.group(1) if failed else line)
+            self._open = bool(failed)
+        elif self._open and RAISED.match(line):
+            self.named[-1] += f": {line.strip()}"
+            self._open = False
+        elif not line.startswith(" "):
+            self._open = False
+
+
 def copy_output(process):
-    """Shows the output as it comes; returns the last count in it, or None."""
+    """Shows the output as it comes; the last count in it (None where there is
+    none), and the failures.
+    """
     count = None
+    failures = Failures()
     for line in process.stdout:
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
+        failures.take(line.decode("utf-8", "replace").rstrip())
         match = COUNT.match(line)
         if match:
             count = [int(number) for number in match.groups()]
-    return count
+    return count, failures.named
 
 
 def end_late(process, late):
@@ -76,19 +105,19 @@ def end_late(process, late):
 
 
 def run_suite(name, command, extra):
-    """Returns [passed, failed, skipped], and what was wrong or None."""
+    """[passed, failed, skipped], the failures, what else was wrong or None."""
     try:
         process = subprocess.Popen(
             command, cwd=TREE, env={**os.environ, **extra},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True)
     except OSError as error:
-        return [0, 1, 0], str(error)
+        return [0, 1, 0], [], str(error)
     late = threading.Event()
     timer = threading.Timer(SUITE_SECONDS, end_late, (process, late))
     timer.start()
     try:
-        count = copy_output(process)
+        count, failures = copy_output(process)
         status = process.wait()
     except BaseException:
         end_group(process, signal.SIGTERM)
@@ -106,7 +135,7 @@ def run_suite(name, command, extra):
     count = count or [0, 0, 0]
     if wrong:
         count[1] += 1
-    return count, wrong
+    return count, failures, wrong
 
 
 def main(arguments):
@@ -121,13 +150,15 @@ def main(arguments):
         if arguments and name not in arguments:
             continue
         say(f"=== {name}: {' '.join(command)}")
-        count, wrong = run_suite(name, command, extra)
-        rows.append((name, count, wrong))
+        count, failures, wrong = run_suite(name, command, extra)
+        rows.append((name, count, failures, wrong))
         total = [a + b for a, b in zip(total, count)]
     say("===")
-    for name, count, wrong in rows:
+    for name, count, failures, wrong in rows:
         say(f"{name:16} {count[0]:5} passed {count[1]:4} failed "
             f"{count[2]:4} skipped" + (f"   {wrong}" if wrong else ""))
+        for failure in failures[:NAMED_FAILURES]:
+            say(f"    {failure[:200]}")
     say(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
     return 1 if total[1] > 0 or total[0] == 0 else 0
 

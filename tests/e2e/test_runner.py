@@ -9,6 +9,9 @@ import textwrap
 from harness import HarnessCase
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, TESTS)
+
+import check  # noqa: E402
 
 
 class RunnerTest(HarnessCase):
@@ -118,3 +121,20 @@ class RunnerTest(HarnessCase):
                 def test_second(self): pass
             """)
         self.assert_last_line(output, "1 passed, 0 failed, 0 skipped")
+
+    def test_failures_are_named_again(self):
+        _status, output = self.run_files(one="""
+            class A(unittest.TestCase):
+                def test_good(self): pass
+                def test_bad(self): self.assertEqual(1, 2)
+                def test_dies(self): os._exit(3)
+            """)
+        failures = check.Failures()
+        for line in output.splitlines() + [
+                "a/test_x.c:12:F:core:test_name:0: Assertion 'a' failed",
+                "    not of a traceback"]:
+            failures.take(line)
+        self.assertEqual(failures.named, [
+            "test_one: A.test_bad: AssertionError: 1 != 2",
+            "test_one.py: its process ended with status 3 in A.test_dies",
+            "a/test_x.c:12:F:core:test_name:0: Assertion 'a' failed"])
