@@ -70,10 +70,14 @@ class StartTest(SettleCase):
 
 class LossTest(SettleCase):
     def lose(self):
-        """Redis comes back and knows nothing."""
+        """Redis comes back and knows nothing; all brokers have met it."""
+        before = [broker.log().count("event=redis_unsettled")
+                  for broker in self.brokers]
         self.redis_one.restart(kill=True)
-        self.wait_until(lambda: self.brokers[0].http("/readyz")[0] == 200, 10,
-                        "the broker is ready")
+        for broker, count in zip(self.brokers, before):
+            self.wait_until(
+                lambda: broker.log().count("event=redis_unsettled") > count and
+                broker.http("/readyz")[0] == 200, 10, "the broker is back")
 
     def test_who_holds_it_keeps_it(self):
         holder = self.begin(2)
