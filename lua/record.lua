@@ -404,6 +404,10 @@ local function ticket_move(r, t, identity)
     if old > new or (old == new and t.broker ~= broker) then
         return false
     end
+    if t.broker ~= broker then
+        call('PUBLISH', channel .. t.broker,
+            'M' .. sub(t.identity, 29) .. sub(identity, 1, 4))
+    end
     t.identity, t.broker = identity, broker
     return true
 end

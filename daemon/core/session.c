@@ -357,6 +357,34 @@ session_resume(struct core *core, struct session *session, const uint8_t id[16],
     return NULL;
 }
 
+/*
+ * Another broker has taken a ticket over, for a later connection of its session
+ * (the ticket's request, and that generation: 8 and 4 bytes). The one that is
+ * here has nobody at its other end, though TCP may not have told; were it left,
+ * it would go on waiting for what the session has had since.
+ */
+void
+session_moved(struct core *core, struct text news)
+{
+    uint64_t request;
+    uint32_t generation;
+
+    if (news.len != sizeof(request) + sizeof(generation))
+        return;
+    memcpy(&request, news.at, sizeof(request));
+    memcpy(&generation, news.at + sizeof(request), sizeof(generation));
+    const struct ticket *ticket =
+        slab_get(&core->tickets, handle_unpack(request));
+    struct session *session = ticket != NULL ? ticket->session : NULL;
+    if (session == NULL || session->away || !session_keeps(session) ||
+        session->generation >= generation)
+        return;
+    session_refuse_pendings(core, session, ERROR_CANCELLED);
+    session->bye = "resumed";
+    session->bye_counter = COUNTER_sessions_resumed;
+    session_end(core, session);
+}
+
 void
 session_expel(struct core *core, struct session *session, enum core_expel why)
 {

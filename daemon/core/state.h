@@ -379,6 +379,7 @@ const char *session_resume(struct core *core, struct session *session,
     const uint8_t id[16], uint32_t generation);
 bool session_keeps(const struct session *session);
 void session_kill(struct core *core, struct session *session);
+void session_moved(struct core *core, struct text news);
 struct session *session_find(const struct core *core, const uint8_t id[16]);
 void session_hear(struct core *core, struct session *session);
 void session_eof(struct core *core, struct session *session);

@@ -498,7 +498,7 @@ link_message(struct store *store, const struct resp *reply)
 {
     struct text payload = reply->item[2].text;
 
-    if (payload.len > 1 && memchr("WDVK", payload.at[0], 4) != NULL) {
+    if (payload.len > 1 && memchr("WDVKM", payload.at[0], 5) != NULL) {
         link_news(store, payload);
         return;
     }

@@ -112,11 +112,13 @@ class Lock:
         """An operation by its name; what is told to those who watch is last
         of what is published."""
         held, grants = len(self.granted), self.grants
+        self.moved = []
         operation = {"acquire": self.acquire, "release": self.release,
                      "renew": self.renew, "break": self.break_}[call.name]
         outcome = operation(call)
         if not self.tickets:
             self.limit = self.longest = 0
+        outcome.published[:0] = [("M", moved) for moved in self.moved]
         news = self.grants != grants or held != len(self.granted)
         if self.now < self.watch and news:
             outcome.published.append(("W", None))
@@ -382,12 +384,14 @@ class Lock:
                 return ticket
         return None
 
-    @staticmethod
-    def may_move(ticket, call):
+    def may_move(self, ticket, call):
         """A later generation takes it over, and so does another request of
-        the same one at its broker."""
+        the same one at its broker. The broker that had it hears of it."""
         old, new = ticket.who.generation, call.who.generation
-        return old < new or (old == new and ticket.broker == call.broker)
+        moves = old < new or (old == new and ticket.broker == call.broker)
+        if moves and ticket.broker != call.broker:
+            self.moved.append((ticket.broker, ticket.who.request, new))
+        return moves
 
     def append(self, call):
         ticket = Standing(call.who, call.broker, WAITS, call.mode,

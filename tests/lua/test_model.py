@@ -316,7 +316,11 @@ class Model(ScriptCase):
             self.published[kind] = self.published.get(kind, 0) + 1
             expected = (scripts.CHANNEL + b"watch",
                         b"W" + client.key.encode())
-            if kind != "W":
+            if kind == "M":
+                broker, request, generation = ticket
+                expected = (scripts.CHANNEL + broker, b"M" + request
+                            + struct.pack("<I", generation))
+            elif kind != "W":
                 expected = (scripts.CHANNEL + ticket.broker, kind.encode()
                             + ticket.who.request
                             + struct.pack("<d", ticket.fence))
@@ -479,7 +483,7 @@ class Model(ScriptCase):
             self.assertGreater(moved[what], 0, what)
         for count in (self.squeezed, suspended, barred, self.mores,
                       self.cuts, self.together - 5,
-                      *(self.published.get(kind, 0) for kind in "GWB")):
+                      *(self.published.get(kind, 0) for kind in "GWBM")):
             self.assertGreater(count, 0)
         for status, count in enumerate(statuses):
             if status != scripts.NEWER:

@@ -1,6 +1,7 @@
 """Sessions that move: a later generation takes its tickets over."""
 
 import dataclasses
+import struct
 import unittest
 
 import scripts
@@ -61,6 +62,16 @@ class Holder(Moves):
             self.assert_status(self.two.renew(KEY, again(0, 2)), OK)
             result = self.two.release(KEY, again(0, 2), fence=fence)
             self.assertTrue(result.handed)
+
+    def test_the_last_broker_hears_of_it(self):
+        told = self.listen(b"broker-1", b"broker-2")
+        for take in self.both():
+            self.hold(who(0))
+            take(again(0, 2))
+            self.assertEqual(told(), [
+                (b"broker-1", b"M" + who(0).request + struct.pack("<I", 2))])
+            take(again(0, 3))
+            self.assertEqual(told(), [])
 
     def test_answer_was_lost(self):
         for take in self.both():
@@ -270,9 +281,9 @@ class Waiter(Moves):
             self.queue(1)
             take(again(1, 2))
             self.one.release(KEY, who(0))
-            (channel, payload), = told()
-            self.assertEqual((channel, payload[1:9]),
-                             (b"broker-2", again(1, 2).request))
+            (_, moved), (channel, payload) = told()
+            self.assertEqual((moved[:1], channel, payload[1:9]),
+                             (b"M", b"broker-2", again(1, 2).request))
             self.assert_status(self.two.renew(KEY, again(1, 2)), OK)
 
     def test_answer_was_lost(self):

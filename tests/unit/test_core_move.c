@@ -517,6 +517,56 @@ START_TEST(resumed_in_the_midst)
 
 END_TEST
 
+/* News that a ticket was taken over elsewhere, by that generation. */
+static void
+moved(struct rig *rig, uint64_t request, uint32_t generation, size_t len)
+{
+    char news[20] = "M";
+
+    memcpy(news + 1, &request, 8);
+    memcpy(news + 9, &generation, 4);
+    rig_news(rig, news, len);
+}
+
+/* Nobody is at the other end any more: it waits for nothing new. */
+START_TEST(moved_elsewhere)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    uint64_t request = op->request;
+    rig_queued(rig, op);
+    rig_say(rig, t, "1 LOCK a");
+    op = rig_op(rig, OP_ACQUIRE);
+    uint64_t other = op->request;
+    rig_queued(rig, op);
+    /* What makes no sense, is older, or of who is not kept, changes nothing. */
+    moved(rig, request, 2, 12);
+    moved(rig, request, 2, 14);
+    moved(rig, request, 1, 13);
+    moved(rig, UINT64_MAX, 2, 13);
+    moved(rig, other, 2, 13);
+    rig_silent(rig, s);
+    rig_silent(rig, t);
+    moved(rig, request, 2, 13);
+    rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+    rig_expect(rig, s, "* BYE resumed");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_sessions_kept), 1);
+    moved(rig, request, 3, 13);
+    rig_no_op(rig);
+    /* Where its ticket stands there no more, none is put there again. */
+    rig_hint(rig, request);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_GONE);
+    rig_no_op(rig);
+    rig_silent(rig, t);
+    rig_end(rig);
+}
+
+END_TEST
+
 static unsigned
 ops_of_kind(const struct rig *rig, enum op_kind kind)
 {
@@ -960,6 +1010,7 @@ core_move_suite(void)
     tcase_add_test(tests, claimed_of_a_semaphore);
     tcase_add_test(tests, claimed_too_late);
     tcase_add_loop_test(tests, claimed_with_its_note, 0, 3);
+    tcase_add_test(tests, moved_elsewhere);
     tcase_add_test(tests, resume_refused);
     tcase_add_test(tests, resume_malformed);
     tcase_add_test(tests, resume_too_late);
