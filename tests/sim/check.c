@@ -265,6 +265,32 @@ fence_since(const struct check *check, const struct subject *subject)
     return lease_before(check, subject->told_us);
 }
 
+/* Where data are lost fences grow by the clock alone: not where that of another
+ * host is behind by more than has passed since, as README says. Else it is
+ * broken. */
+static void fence_broken(struct check *check, uint32_t lock, const char *format,
+    ...) __attribute__((format(printf, 3, 4)));
+
+static void
+fence_broken(struct check *check, uint32_t lock, const char *format, ...)
+{
+    const struct subject *subject = subject_of(check, lock);
+    uint64_t since_us = lease_before(check, subject->told_us);
+    bool lost = check->excused_us[FAULT_wiped] > since_us ||
+                check->excused_us[FAULT_redis_restart] > since_us;
+    uint64_t fence_us = fence_since(check, subject);
+    va_list args;
+
+    if (fence_us == 0 && lost && check->world->plan.skew_us > 0) {
+        excused_by(check, PROMISE_FENCE, FAULT_wiped, "a clock behind", lock);
+        return;
+    }
+    va_start(args, format);
+    broken(
+        check, PROMISE_FENCE, excuses[PROMISE_FENCE], fence_us, format, args);
+    va_end(args);
+}
+
 void
 check_fence(struct check *check, uint32_t lock, uint64_t fence, const char *who,
     bool again)
@@ -275,7 +301,7 @@ check_fence(struct check *check, uint32_t lock, uint64_t fence, const char *who,
     for (uint32_t i = 0; i < TOLD_KEPT; i++)
         if (subject->told[i].fence == fence &&
             !(again && same_client(subject->told[i].who, who)))
-            check_broken(check, PROMISE_FENCE, fence_since(check, subject),
+            fence_broken(check, lock,
                 "lock-%" PRIu32 ": fence %" PRIu64
                 " is told to %s, and was told before",
                 lock, fence, who);
@@ -292,10 +318,8 @@ void
 check_fence_above(struct check *check, uint32_t lock, uint64_t fence,
     uint64_t floor, const char *who)
 {
-    const struct subject *subject = subject_of(check, lock);
-
     if (fence <= floor)
-        check_broken(check, PROMISE_FENCE, fence_since(check, subject),
+        fence_broken(check, lock,
             "lock-%" PRIu32 ": %s is told fence %" PRIu64
             ", and when it asked, %" PRIu64 " had been told",
             lock, who, fence, floor);
