@@ -250,11 +250,22 @@ node_of(const struct op_ticket *ticket, struct probe_node *node)
     node->fence = ticket->fence;
 }
 
+/* A waiter that nobody has asked after for its whole life. Who doubts the clock
+ * sees it still, and others do not: by both together there would be circles
+ * through what an ended request has left in the queue. */
+static bool
+is_over(const struct op_ticket *ticket)
+{
+    return !ticket->granted && ticket->ttl_ms == 0;
+}
+
 /* Whether `other`, which stands before, must go before `own` is granted. */
 static bool
 in_the_way(const struct op_result *result, const struct op_ticket *own,
     const struct op_ticket *other)
 {
+    if (is_over(other))
+        return false;
     if (result->limit > 0)
         return other->granted && result->holders == 1;
     return !(own->shared && other->shared);
@@ -269,7 +280,7 @@ own_place(const struct op_result *result, const struct probe_node *own)
     for (uint32_t i = 0; i < result->ticket_count; i++) {
         struct probe_node node;
         node_of(&result->tickets[i], &node);
-        if (same_owner(&node, own))
+        if (same_owner(&node, own) && !is_over(&result->tickets[i]))
             return result->tickets[i].granted ? result->ticket_count : i;
     }
     return result->ticket_count;
