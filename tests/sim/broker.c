@@ -671,6 +671,14 @@ broker_drain(struct world *world, uint32_t number)
     engine_stop(&broker->engine);
 }
 
+bool
+broker_ready(const struct world *world, uint32_t number)
+{
+    const struct broker *broker = &world->brokers[number];
+
+    return broker->running && store_ready(broker->engine.store);
+}
+
 void
 broker_add_counters(struct world *world, uint32_t number, uint64_t *counters)
 {

@@ -17,6 +17,9 @@ void broker_kill(struct world *world, uint32_t number);
 void broker_start(struct world *world, uint32_t number);
 void broker_drain(struct world *world, uint32_t number); /* SIGTERM */
 
+/* Whether every slot has a node that answers it. */
+bool broker_ready(const struct world *world, uint32_t number);
+
 /* Adds what it and its predecessors have counted; one for each counter. */
 void broker_add_counters(
     struct world *world, uint32_t number, uint64_t *counters);

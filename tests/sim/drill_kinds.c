@@ -12,8 +12,11 @@
 
 /* By then TCP has given a silent client up; broker.c and net.c. */
 #define SILENCE_US 12000000
-/* Brokers have their links to Redis again. */
+/* Brokers have their links to Redis again, with one try that fails. */
 #define REJOIN_US 3000000
+/* The longest pause before the next try, and how many more may fail; link.c. */
+#define PAUSE_US 1500000
+#define PAUSES   2
 
 /* --- deaths --------------------------------------------------------------- */
 
@@ -271,6 +274,13 @@ asleep_wakes(void *arg, uint64_t data)
 
     if (data != drill->serial || drill->stage != DRILL_ACTS)
         return;
+    /* In a greeting, too, what is sent again may miss a short time-out; the
+     * pause after that is a long one by now. */
+    if (!broker_ready(fleet->world, drill->heir->client->broker) &&
+        drill->rounds++ < PAUSES) {
+        drill_event(fleet, PAUSE_US, asleep_wakes);
+        return;
+    }
     drill_frees(fleet, drill_prompt_us(fleet->world));
     drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
 }
