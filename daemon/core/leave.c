@@ -39,8 +39,11 @@ ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us)
         !handle_equal(ticket->renew_op, HANDLE_NONE))
         lock_ask_at(core, ticket->lock, core->now_us + RETRY_US);
     ticket_set_state(core, ticket, TICKET_LEAVING);
+    struct op *renewal = slab_get(&core->ops, ticket->renew_op);
     if (ticket->reclaiming) /* a release that came before it would be undone */
         ticket->main_op = ticket->renew_op;
+    else if (renewal != NULL) /* it must not outlive the release */
+        renewal->unwanted = true;
     ticket->reclaiming = false;
     ticket->renew_op = HANDLE_NONE;
     ticket->holds = 0;

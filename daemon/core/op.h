@@ -141,6 +141,7 @@ struct op {
     bool unclean;  /* OP_RELEASE: lock-delay begins */
     bool watch;    /* OP_LOOK: changes are to be told for a lease */
     bool sets_end; /* OP_RENEW: a client's own, whose end may be nearer */
+    bool unwanted; /* what has not been sent is given back, as OP_UNSENT */
     uint32_t generation;
     uint8_t session[16];
     uint8_t owner_hash[8];

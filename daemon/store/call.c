@@ -49,8 +49,8 @@ batch_gather(struct store *store, struct node *node, enum op_kind kind,
         struct op *op = container_of(at, struct op, link);
         if (call->op_count == limit || ++looked > 4 * limit)
             break;
-        if (op != first &&
-            (op->single || first->single || (slots && op->slot != first->slot)))
+        if (op != first && (op->unwanted || op->single || first->single ||
+                               (slots && op->slot != first->slot)))
             continue;
         op_dequeue(store, node, op);
         list_push_back(&call->ops, &op->link);
@@ -185,6 +185,22 @@ batch_send(struct store *store, struct link *link, struct node *node,
     return true;
 }
 
+/* Whether the queue has something to send, at its head. */
+static bool
+queue_drop_unwanted(struct store *store, struct node *node, enum op_kind kind)
+{
+    const struct list *queue = &node->queues[kind];
+
+    while (!list_empty(queue)) {
+        struct op *op = container_of(queue->next, struct op, link);
+        if (!op->unwanted)
+            return true;
+        op_dequeue(store, node, op);
+        op_done(store, op, OP_UNSENT);
+    }
+    return false;
+}
+
 void
 call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
 {
@@ -197,7 +213,7 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
         return; /* what it was before would be refused again */
     for (size_t i = 0; i < sizeof(flush_order) / sizeof(flush_order[0]); i++) {
         enum op_kind kind = flush_order[i];
-        while (!list_empty(&node->queues[kind])) {
+        while (queue_drop_unwanted(store, node, kind)) {
             if (link->batch_count >= store->settings.in_flight ||
                 !batch_send(store, link, node, kind, now_us))
                 return;

@@ -249,6 +249,33 @@ START_TEST(cancel_in_each_state)
 END_TEST
 
 /* A cancelled question whose answer is anything but a grant. */
+/* A renewal that waits for Redis longer than the release would bring back what
+ * that has struck out. */
+START_TEST(no_renewal_outlives_it)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    uint64_t request = op->request;
+    rig_queued(rig, op);
+    rig_hint(rig, request);
+    op = rig_op(rig, OP_RENEW);
+    ck_assert(!op->unwanted);
+    rig_say(rig, s, "2 CANCEL 1");
+    ck_assert(op->unwanted);
+    rig_status(rig, op, OP_UNSENT);
+    op = rig_op(rig, OP_RELEASE);
+    ck_assert(!op->unwanted);
+    rig_status(rig, op, OP_OK);
+    rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+    rig_expect(rig, s, "2 OK");
+    rig_end(rig);
+}
+
+END_TEST
+
 START_TEST(cancel_then_any_answer)
 {
     static const enum op_status answers[] = {OP_WAITING, OP_BUSY, OP_FULL,
@@ -649,6 +676,7 @@ core_wait_suite(void)
     tcase_add_test(tests, wait_ends_while_asking);
     tcase_add_test(tests, wait_ends_behind);
     tcase_add_test(tests, cancel_in_each_state);
+    tcase_add_test(tests, no_renewal_outlives_it);
     tcase_add_test(tests, cancel_then_any_answer);
     tcase_add_test(tests, unknown_is_asked_again);
     tcase_add_test(tests, grant_that_is_over);

@@ -358,6 +358,26 @@ static const char *const later[] = {
 };
 
 /* Nothing ran: asked again after a pause, until its time is over. */
+START_TEST(unwanted)
+{
+    struct srig *rig = srig_single();
+    struct op *ops = srig_ops(rig, OP_RENEW, 0, 5);
+
+    ops[0].unwanted = ops[2].unwanted = ops[4].unwanted = true;
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 2");
+    srig_expect(rig, 0, "");
+    srig_status(rig, &ops[0], OP_UNSENT);
+    srig_status(rig, &ops[2], OP_UNSENT);
+    srig_status(rig, &ops[4], OP_UNSENT);
+    srig_results(rig, 0, 2, RECORD_OK);
+    srig_status(rig, &ops[1], OP_OK);
+    srig_status(rig, &ops[3], OP_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
 START_TEST(refused_for_now)
 {
     struct srig *rig = srig_single();
@@ -636,6 +656,7 @@ store_call_suite(void)
     tcase_add_test(tests, messages);
     tcase_add_test(tests, noscript_loads_once);
     tcase_add_test(tests, order_is_kept);
+    tcase_add_test(tests, unwanted);
     tcase_add_loop_test(
         tests, refused_for_now, 0, sizeof(later) / sizeof(later[0]));
     tcase_add_test(tests, parked_goes_in_its_turn);
