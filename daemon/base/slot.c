@@ -37,3 +37,20 @@ slot_of_key(struct text key)
     }
     return crc16(key.at, key.len) % SLOT_COUNT;
 }
+
+uint32_t
+slot_tag(uint16_t slot)
+{
+    static uint32_t tags[SLOT_COUNT]; /* one more; 0: not found yet */
+    static uint32_t next;
+    char digits[20];
+
+    while (tags[slot] == 0) {
+        uint16_t found =
+            slot_of_key(text_make(digits, text_from_u64(digits, next)));
+        next++;
+        if (tags[found] == 0)
+            tags[found] = next;
+    }
+    return tags[slot] - 1;
+}
