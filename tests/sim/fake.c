@@ -599,7 +599,8 @@ connection_command(struct fake *fake, struct connection *connection,
     keys_flush(fake);
     if (call.command == NULL || strcmp(call.command->name, "asking") != 0)
         connection->asking = false;
-    connection->wrote_to = fake->log.end;
+    if (connection->wait_until_us == 0)
+        connection->wrote_to = fake->log.end;
 }
 
 static void
@@ -631,7 +632,7 @@ connection_commands(struct fake *fake, struct connection *connection,
     };
     size_t used = 0;
 
-    while (!connection->closing) {
+    while (!connection->closing && connection->wait_until_us == 0) {
         enum parse parse = parse_command(&parser);
         if (parse == PARSE_MORE)
             break;
@@ -679,6 +680,29 @@ fake_input(
     connection_input(fake, found, bytes, len);
     connections_settle(fake);
     fake->depth--;
+}
+
+uint64_t
+fake_wake(struct fake *fake)
+{
+    uint64_t until_us = 0;
+
+    require(fake->depth == 0);
+    fake->depth++;
+    for (size_t i = 0; i < fake->connection_count; i++) {
+        struct connection *connection = fake->connections[i];
+        if (connection->wait_until_us == 0)
+            continue;
+        connection_dirty(fake, connection);
+        if (wait_over(fake, connection))
+            connection_input(fake, connection, "", 0);
+        if (connection->wait_until_us > 0 &&
+            (until_us == 0 || connection->wait_until_us < until_us))
+            until_us = connection->wait_until_us;
+    }
+    connections_settle(fake);
+    fake->depth--;
+    return until_us;
 }
 
 /* --- messages ------------------------------------------------------------- */

@@ -11,12 +11,12 @@
  * caller's as well.
  *
  * tests/sim/fake_check.c holds it against a real Redis. What it does not do as
- * Redis does: WAIT never waits; inline requests are a protocol error; of the
- * commands it has those that a broker or a test uses, and of lists and hashes
- * as much as makes a key of the wrong type; scripts have no cjson and cmsgpack,
- * and RESP2 only; a cluster serves what it has also where a slot is nobody's
- * (cluster-require-full-coverage no); INFO has Redis' sections, but few of
- * their fields.
+ * Redis does: WAIT waits only where there is a sink for it; inline requests are
+ * a protocol error; of the commands it has those that a broker or a test uses,
+ * and of lists and hashes as much as makes a key of the wrong type; scripts
+ * have no cjson and cmsgpack, and RESP2 only; a cluster serves what it has also
+ * where a slot is nobody's (cluster-require-full-coverage no); INFO has Redis'
+ * sections, but few of their fields.
  */
 #ifndef HOLDFAST_TESTS_SIM_FAKE_H
 #define HOLDFAST_TESTS_SIM_FAKE_H
@@ -47,6 +47,11 @@ struct fake_sink {
      * flushed. `value` is NULL where the key is gone now. For checks. */
     void (*wrote)(void *arg, const char *key, size_t key_len, const char *value,
         size_t value_len);
+
+    /* A connection waits for replicas: fake_wake() is to be called when one of
+     * them has applied something, and at that time of its clock. NULL: WAIT
+     * answers at once. */
+    void (*waits)(void *arg, uint64_t until_us);
 };
 
 struct fake_settings {
@@ -132,8 +137,10 @@ void fake_replica_apply(struct fake *fake, uint64_t n);
 
 /* What WAIT counts: replicas that have applied all that was written up to the
  * end of the connection's last command; before it has sent any, all replicas.
- * (The caller drives the lag; WAIT itself answers with the count at that
- * moment.) */
+ * (The caller drives the lag.) Answers those that have waited long enough, or
+ * for what is there now, and carries out what has come behind them. Returns
+ * until when others wait, or 0. */
+uint64_t fake_wake(struct fake *fake);
 
 /* --- cluster -------------------------------------------------------------- */
 

@@ -248,14 +248,45 @@ command_role(struct call *call)
     }
 }
 
-/* Redis waits for the replicas; here the answer comes at once. */
+static int64_t
+wait_count(const struct fake *fake, const struct connection *connection)
+{
+    int64_t count = 0;
+
+    for (size_t i = 0; i < fake->replica_count; i++)
+        count += !fake->replicas[i]->link_down &&
+                 fake->replicas[i]->applied >= connection->wrote_to;
+    return count;
+}
+
+bool
+wait_over(struct fake *fake, struct connection *connection)
+{
+    struct call call = {
+        .fake = fake, .connection = connection, .out = &connection->out};
+    int64_t count = wait_count(fake, connection);
+
+    if (fake->replica)
+        reply_error(&call, "-UNBLOCKED force unblock from blocking operation, "
+                           "instance state changed (master -> replica?)");
+    else if (count >= connection->wait_wanted ||
+             fake->realtime_us >= connection->wait_until_us)
+        reply_integer(&call, count);
+    else
+        return false;
+    connection->wait_until_us = 0;
+    connection->wrote_to = fake->log.end;
+    return true;
+}
+
 void
 command_wait(struct call *call)
 {
-    const struct fake *fake = call->fake;
+    struct fake *fake = call->fake;
+    struct connection *connection = call->connection;
+    const struct fake_sink *sink = &fake->settings.sink;
     int64_t wanted;
     int64_t timeout_ms;
-    int64_t count = 0;
 
     if (fake->replica) {
         reply_error(call,
@@ -275,8 +306,14 @@ command_wait(struct call *call)
         reply_error(call, "timeout is negative");
         return;
     }
-    for (size_t i = 0; i < fake->replica_count; i++)
-        count += !fake->replicas[i]->link_down &&
-                 fake->replicas[i]->applied >= call->connection->wrote_to;
-    reply_integer(call, count);
+    int64_t count = wait_count(fake, connection);
+    if (count >= wanted || sink->waits == NULL) {
+        reply_integer(call, count);
+        return;
+    }
+    connection->wait_wanted = wanted;
+    connection->wait_until_us =
+        timeout_ms == 0 ? UINT64_MAX
+                        : fake->realtime_us + (uint64_t)timeout_ms * 1000;
+    sink->waits(fake->settings.arg, connection->wait_until_us);
 }

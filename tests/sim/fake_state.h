@@ -211,6 +211,8 @@ void command_cluster_slots(struct call *call);
 void command_info(struct call *call);
 void command_role(struct call *call);
 void command_wait(struct call *call);
+/* Answers the WAIT of a connection that waits, where it is over. */
+bool wait_over(struct fake *fake, struct connection *connection);
 
 /* --- connections ---------------------------------------------------------- */
 
@@ -223,6 +225,8 @@ struct connection {
     size_t channel_count;
     size_t channel_cap;
     uint64_t wrote_to; /* place in the log after its last command, for WAIT */
+    uint64_t wait_until_us; /* its WAIT waits, at most so long; or 0 */
+    int64_t wait_wanted;    /* for so many */
     bool authenticated;
     bool asking;
     bool readonly;
