@@ -23,6 +23,7 @@ enum config_topology {
 
 enum config_safety {
     SAFETY_FENCED,
+    SAFETY_STRICT,
 };
 
 /*
@@ -58,6 +59,7 @@ struct config {
     char sentinel_password[512];      /* read from it by config_load() */
     char key_prefix[33];
     enum config_safety safety;
+    uint32_t redis_replicas;
     uint64_t settle_ms;       /* the lease where not given */
     uint64_t forget_after_ms; /* how long an unused lock's record is kept */
     uint64_t patience_ms;     /* how long a request waits for Redis */

@@ -36,7 +36,7 @@ static const struct key_word topologies[] = {
 
 static const struct key_word safeties[] = {
     {"fenced", SAFETY_FENCED, true},
-    {"strict", 0, false},
+    {"strict", SAFETY_STRICT, true},
     {NULL, 0, false},
 };
 
@@ -129,6 +129,12 @@ static const struct key keys[] = {
         .standard = "fenced",
         .words = safeties,
         .help = "what a grant rests on"},
+    {.path = "redis.replicas",
+        .type = KEY_COUNT,
+        FIELD(redis_replicas),
+        RANGE(0, 100),
+        .standard = "0",
+        .help = "strict: so many replicas at least have to confirm"},
     {.path = "redis.settle",
         .type = KEY_DURATION,
         FIELD(settle_ms),

@@ -116,6 +116,8 @@ store_settings(const struct config *config, const struct core_settings *core,
     store->waiters_max = config->limit_waiters;
     store->forget_after_ms = config->forget_after_ms;
     store->settle_us = config->settle_ms * 1000;
+    store->strict = config->safety == SAFETY_STRICT;
+    store->replicas = config->redis_replicas;
     store->connect_timeout_us = config->connect_timeout_ms * 1000;
     store->command_timeout_us = config->command_timeout_ms * 1000;
     store->batch = config->redis_batch;

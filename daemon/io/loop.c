@@ -140,6 +140,11 @@ loop_run(struct loop *loop)
         /* A turn may be what the end waited for: no event may come after. */
         if (loop_over(loop))
             return 0;
+        const char *why = store_refusal(loop->engine.store);
+        if (why != NULL) {
+            log_write(LOG_ERROR, "cannot_start", "why=\"%s\"", why);
+            return 78;
+        }
         if (!loop_wait(loop))
             return 71;
     }

@@ -211,10 +211,15 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
         return;
     if (link->ids_wanted || link->ids_asked)
         return; /* what it was before would be refused again */
+    bool grants = !store->settings.strict || confirm_possible(store, link);
     for (size_t i = 0; i < sizeof(flush_order) / sizeof(flush_order[0]); i++) {
         enum op_kind kind = flush_order[i];
+        if (!grants && script_of[kind] != SCRIPT_RELEASE &&
+            kind != OP_INSPECT && kind != OP_PUBLISH && kind != OP_BREAK)
+            continue;
         while (queue_drop_unwanted(store, node, kind)) {
             if (link->batch_count >= store->settings.in_flight ||
+                link->held_count >= 2 * store->settings.in_flight ||
                 !batch_send(store, link, node, kind, now_us))
                 return;
         }
@@ -445,8 +450,23 @@ op_answered(struct store *store, struct link *link, struct call *call,
     return true;
 }
 
+/* What the answer says of the node. */
 static void
-call_answered(struct store *store, struct link *link, struct call *call,
+call_heard(struct store *store, struct link *link, const struct call *call,
+    uint64_t now_us, struct text text)
+{
+    struct record_reader reader;
+    struct record_reply reply;
+
+    if (!record_read_reply(&reader, text, &reply) || reply.time_us == 0)
+        return;
+    trust_clock(store, link, reply.time_us, call->sent_us, now_us);
+    trust_see(store, link, reply.id);
+}
+
+/* And of the operations. */
+void
+call_results(struct store *store, struct link *link, struct call *call,
     uint64_t now_us, struct text text)
 {
     struct record_reader reader;
@@ -454,10 +474,6 @@ call_answered(struct store *store, struct link *link, struct call *call,
     uint32_t grants = 0;
     bool sense = record_read_reply(&reader, text, &reply);
 
-    if (sense && reply.time_us > 0) {
-        trust_clock(store, link, reply.time_us, call->sent_us, now_us);
-        trust_see(store, link, reply.id);
-    }
     while (sense && !list_empty(&call->ops))
         sense = op_answered(store, link, call,
             container_of(call->ops.next, struct op, link), now_us, &reply,
@@ -477,13 +493,19 @@ call_script_reply(struct store *store, struct link *link, struct call *call,
 {
     const struct op *first = container_of(call->ops.next, struct op, link);
 
-    if (reply->type == RESP_INTEGER && first->kind == OP_PUBLISH)
+    if (reply->type == RESP_INTEGER && first->kind == OP_PUBLISH) {
         op_done(store,
             container_of(list_pop_front(&call->ops), struct op, link), OP_OK);
-    else if (reply->type == RESP_STRING)
-        call_answered(store, link, call, now_us, reply->text);
-    else if (reply->type == RESP_ERROR)
+        return;
+    }
+    if (reply->type == RESP_ERROR) {
         call_refused(store, link, call, now_us, reply->text);
-    else
-        call_answered(store, link, call, now_us, TEXT(""));
+        return;
+    }
+    struct text text = reply->type == RESP_STRING ? reply->text : TEXT("");
+    call_heard(store, link, call, now_us, text);
+    if (!confirm_wanted(store, call, reply))
+        call_results(store, link, call, now_us, text);
+    else if (!confirm_hold(call, reply))
+        call_lost(store, call);
 }

@@ -23,8 +23,10 @@ void
 link_init(struct link *link, uint32_t index)
 {
     link->index = index;
-    link->node = index < STORE_NODES_MAX ? (uint16_t)index : NODE_NONE;
+    link->node = index < LINK_SUBSCRIBER ? (uint16_t)(index % STORE_NODES_MAX)
+                                         : NODE_NONE;
     list_init(&link->calls);
+    list_init(&link->held);
     link_forget(link);
 }
 
@@ -67,6 +69,7 @@ link_call(struct store *store, struct link *link, enum call_kind kind,
 
     require(call != NULL); /* sized for every link's limit */
     call->kind = kind;
+    call->at_link = (uint16_t)link->index;
     call->sent_us = now_us;
     list_init(&call->ops);
     list_push_back(&link->calls, &call->link);
@@ -75,15 +78,31 @@ link_call(struct store *store, struct link *link, enum call_kind kind,
     return call;
 }
 
+/* Of a call that is on no list of the link's any more, or is held. */
+void
+link_end_call(struct store *store, struct link *link, struct call *call)
+{
+    require(list_empty(&call->ops));
+    list_remove(&call->link);
+    link->batch_count -= call->kind == CALL_SCRIPT && call->said == NULL;
+    link->held_count -= call->said != NULL;
+    link->loading -= call->kind == CALL_LOAD;
+    confirm_release(call);
+    slab_free(&store->calls, call);
+}
+
 static void
 call_free(struct store *store, struct link *link, struct call *call)
 {
-    require(list_empty(&call->ops) && link->call_count > 0);
-    list_remove(&call->link);
+    require(link->call_count > 0);
     link->call_count--;
-    link->batch_count -= call->kind == CALL_SCRIPT;
-    link->loading -= call->kind == CALL_LOAD;
-    slab_free(&store->calls, call);
+    link_end_call(store, link, call);
+}
+
+bool
+link_is_witness(const struct link *link)
+{
+    return link->index >= LINK_WITNESS && link->index < LINK_SUBSCRIBER;
 }
 
 /* Sends a command of a few words; NULL where there is no room for it. */
@@ -95,10 +114,6 @@ link_send(struct store *store, struct link *link, enum call_kind kind,
         return NULL;
     return link_call(store, link, kind, now_us);
 }
-
-#define LINK_SEND(store, link, kind, now_us, ...)                            \
-    link_send(store, link, kind, now_us, (const struct text[]){__VA_ARGS__}, \
-        sizeof((const struct text[]){__VA_ARGS__}) / sizeof(struct text))
 
 static void
 link_connect(struct store *store, struct link *link, uint64_t now_us)
@@ -124,6 +139,7 @@ link_drop_calls(struct store *store, struct link *link)
             store->map_asked = false;
         call_free(store, link, call);
     }
+    confirm_drop(store, link);
     buffer_clear(&link->out);
 }
 
@@ -186,6 +202,8 @@ link_lost(
         link->node = NODE_NONE;
         return;
     }
+    if (link_is_witness(link))
+        return;
     link_unqueue(store, link, now_us);
     if (store->settings.topology == STORE_CLUSTER)
         route_want_map(store);
@@ -245,7 +263,7 @@ link_connected(struct store *store, struct link *link, uint64_t now_us)
 }
 
 /* The value of "key:" in INFO's text; empty where it is not there. */
-static struct text
+struct text
 info_value(struct text info, const char *key)
 {
     size_t key_len = strlen(key);
@@ -445,7 +463,8 @@ link_prepare(struct store *store, struct link *link, uint64_t now_us)
         link_subscribe(store, link, now_us);
         return;
     }
-    link_load_scripts(store, link, now_us);
+    if (!link_is_witness(link))
+        link_load_scripts(store, link, now_us);
     if (!list_empty(&link->calls))
         call = container_of(link->calls.prev, struct call, link);
     if (call != NULL)
@@ -456,11 +475,11 @@ link_prepare(struct store *store, struct link *link, uint64_t now_us)
 static bool
 link_serves(const struct store *store, const struct link *link)
 {
-    return link->index < LINK_SUBSCRIBER && !sentinel_is(store, link);
+    return link->index < LINK_WITNESS && !sentinel_is(store, link);
 }
 
 static void
-link_ready(struct store *store, struct link *link)
+link_ready(struct store *store, struct link *link, uint64_t now_us)
 {
     char name[80];
 
@@ -469,12 +488,15 @@ link_ready(struct store *store, struct link *link)
     link->backoff_us = BACKOFF_MIN_US;
     if (link_serves(store, link))
         trust_has_locks(store, link);
+    if (link_is_witness(link))
+        replicas_begin(store, link, now_us);
     if (store->slots_mapped == 0)
         store->map_next_us = 0; /* here is somebody to ask */
     log_write(LOG_INFO, "redis_link_ready", "node=%s%s",
         link_name(store, link, name, sizeof(name)),
         link->index == LINK_SUBSCRIBER ? " use=hints"
         : sentinel_is(store, link)     ? " use=sentinel"
+        : link_is_witness(link)        ? " use=replicas"
                                        : "");
 }
 
@@ -593,7 +615,15 @@ link_take(struct store *store, struct link *link, struct call *call,
         if (error)
             link_refused(store, link, now_us, call, reply);
         else
-            sentinel_reply(store, link, call, reply);
+            sentinel_reply(store, link, call, now_us, reply);
+        break;
+    case CALL_WRITE:
+    case CALL_ROLE:
+    case CALL_WAIT:
+    case CALL_MYID:
+    case CALL_MEMBERS:
+    case CALL_REPLICAS:
+        replicas_reply(store, link, call, now_us, reply);
         break;
     case CALL_ASKING:
     case CALL_KILL:
@@ -620,11 +650,19 @@ link_reply(struct store *store, struct link *link, uint64_t now_us,
     link_take(store, link, call, now_us, reply);
     if (link->state == LINK_DOWN || link->serial != serial)
         return; /* given up, and the call with it */
-    call_free(store, link, call);
+    if (call->said != NULL) {
+        list_remove(&call->link);
+        link->call_count--;
+        link->batch_count--;
+        link->held_count++;
+        list_push_back(&link->held, &call->link);
+    } else {
+        call_free(store, link, call);
+    }
     if (last && link->state == LINK_GREETING && !sentinel_is(store, link))
         link_prepare(store, link, now_us);
     else if (last && link->state != LINK_READY)
-        link_ready(store, link);
+        link_ready(store, link, now_us);
     if (link->demoted && store->settings.topology == STORE_SENTINEL)
         link_abandon(store, link, now_us, "it is a replica now");
 }
@@ -662,6 +700,13 @@ switches_host(const struct store *store)
 }
 
 /* Which node a link that is down is to connect to; NODE_NONE: to none now. */
+/* Of a node's link: whether a witness is wanted beside it. */
+static bool
+link_has_replicas(const struct link *link)
+{
+    return link->state == LINK_READY && !link->readonly;
+}
+
 static uint16_t
 link_host(const struct store *store, const struct link *link)
 {
@@ -669,6 +714,9 @@ link_host(const struct store *store, const struct link *link)
         return subscriber_host(store);
     if (link->index == LINK_SWITCHES)
         return switches_host(store);
+    if (link_is_witness(link))
+        return link_has_replicas(&store->links[link->node]) ? link->node
+                                                            : NODE_NONE;
     /* Of several that Sentinels may name only the master is one. */
     if (store->settings.topology == STORE_SENTINEL &&
         !store->nodes[link->node].sentinel && link->node != store->master)
@@ -694,6 +742,11 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
         link_connect(store, link, now_us);
         return;
     }
+    if (link_is_witness(link) &&
+        !link_has_replicas(&store->links[link->node])) {
+        link_abandon(store, link, now_us, "nothing is asked there");
+        return;
+    }
     if (link->state == LINK_CONNECTING) {
         if (now_us >= link->deadline_us)
             link_abandon(store, link, now_us, "connecting takes too long");
@@ -701,6 +754,8 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
     }
     if (link->state == LINK_READY && link_serves(store, link))
         trust_tick(store, link, now_us);
+    if (link->state == LINK_READY && link_serves(store, link))
+        confirm_tick(store, link, now_us);
     if (!list_empty(&link->calls)) {
         const struct call *oldest =
             container_of(link->calls.next, struct call, link);
@@ -712,6 +767,11 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
     }
     if (link->state == LINK_READY && link_polls(store, link)) {
         sentinel_link_tick(store, link, now_us);
+        return;
+    }
+    if (link->state == LINK_READY && link_is_witness(link)) {
+        if (now_us >= replicas_due_us(store, link))
+            confirm_ask(store, &store->links[link->node], now_us);
         return;
     }
     if (link->state != LINK_READY || now_us < link->spoke_us + PING_AFTER_US)
@@ -747,10 +807,14 @@ link_next_us(const struct store *store, const struct link *link)
                  store->settings.command_timeout_us;
     else if (link_polls(store, link))
         return sentinel_ask_due_us(store, link);
+    else if (link_is_witness(link))
+        due_us = replicas_due_us(store, link);
     else
         due_us = link->spoke_us + PING_AFTER_US;
-    uint64_t trust_us = link->state == LINK_READY && link_serves(store, link)
-                            ? trust_next_us(store, link)
-                            : WHEEL_NEVER;
-    return trust_us < due_us ? trust_us : due_us;
+    if (link->state != LINK_READY || !link_serves(store, link))
+        return due_us;
+    uint64_t next_us = trust_next_us(store, link);
+    uint64_t confirm_us = confirm_next_us(store, link);
+    next_us = next_us < confirm_us ? next_us : confirm_us;
+    return next_us < due_us ? next_us : due_us;
 }

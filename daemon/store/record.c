@@ -12,6 +12,7 @@
 #define STOOD_BYTES    16
 #define RELEASE_BYTES  29
 #define RENEW_BYTES    50
+#define REPLY_BYTES    (8 + RECORD_ID_BYTES)
 #define RESULT_BYTES   38
 #define GRANT_BYTES    32
 #define ABOUT_BYTES    8
@@ -284,13 +285,32 @@ record_read_reply(
 {
     reader->at = reply.at;
     reader->end = reply.at + reply.len;
-    const char *at = take(reader, 8 + RECORD_ID_BYTES);
+    const char *at = take(reader, REPLY_BYTES);
     if (at == NULL)
         return false;
     out->time_us = get_double(at);
     memcpy(out->id, at + 8, RECORD_ID_BYTES);
     out->id[RECORD_ID_BYTES] = '\0';
     return true;
+}
+
+struct text
+record_reply_id(struct text reply)
+{
+    if (reply.len < REPLY_BYTES || get_double(reply.at) == 0)
+        return TEXT("");
+    return text_make(reply.at + 8, RECORD_ID_BYTES);
+}
+
+bool
+record_grants(struct text reply, uint32_t count, bool ok_grants)
+{
+    if (reply.len != REPLY_BYTES + (size_t)count * RESULT_BYTES)
+        return true; /* there are grants, or words */
+    for (uint32_t i = 0; ok_grants && i < count; i++)
+        if (reply.at[REPLY_BYTES + i * RESULT_BYTES] == RECORD_OK)
+            return true;
+    return false;
 }
 
 static void

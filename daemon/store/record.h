@@ -52,6 +52,13 @@ struct record_reader {
 bool record_read_reply(
     struct record_reader *reader, struct text reply, struct record_reply *out);
 
+/* The node's replication id as the script saw it; empty: it did not ask. */
+struct text record_reply_id(struct text reply);
+
+/* Whether something was granted: to other tickets, or, where an OK says so, to
+ * one of the `count` operations; or the bytes make no sense. */
+bool record_grants(struct text reply, uint32_t count, bool ok_grants);
+
 enum record_status {
     RECORD_OK,
     RECORD_WAITING,

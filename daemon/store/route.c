@@ -203,13 +203,14 @@ route_move_subscriber(struct store *store, uint64_t now_us)
 
 /* Forgets nodes that have no slots and nothing to do any more. */
 void
-route_retire(struct store *store)
+route_retire(struct store *store, uint64_t now_us)
 {
     for (uint16_t i = 0; i < store->node_count; i++) {
         struct node *node = &store->nodes[i];
         struct link *link = &store->links[i];
         if (!node->used || node->seed || node->mapped || node->queued > 0 ||
-            link->call_count > 0 || sentinel_names(store, i))
+            link->call_count > 0 || link->held_count > 0 ||
+            sentinel_names(store, i))
             continue;
         if (link->state != LINK_DOWN) {
             link->wish_close = true;
@@ -217,6 +218,7 @@ route_retire(struct store *store)
             link->state = LINK_DOWN;
         }
         link->client_id = 0;
+        replicas_retire(store, link, now_us);
         node->used = false;
     }
 }
@@ -227,7 +229,7 @@ route_moved(struct store *store, uint64_t now_us)
 {
     route_requeue(store, now_us);
     route_move_subscriber(store, now_us);
-    route_retire(store);
+    route_retire(store, now_us);
     store_route_parked(store, now_us);
 }
 

@@ -75,7 +75,7 @@ sentinel_link_tick(struct store *store, struct link *link, uint64_t now_us)
 /* The master's address, or nil: it knows no such master. */
 void
 sentinel_reply(struct store *store, const struct link *link,
-    const struct call *call, const struct resp *reply)
+    const struct call *call, uint64_t now_us, const struct resp *reply)
 {
     struct node *node = &store->nodes[link->node];
     uint16_t named = NODE_NONE;
@@ -94,7 +94,8 @@ sentinel_reply(struct store *store, const struct link *link,
     node->named_us = call->sent_us;
     store->votes_due_us = 0;
     if (other)
-        route_retire(store); /* what it named before may be nobody's now */
+        route_retire(
+            store, now_us); /* what it named before may be nobody's now */
     if (node->names != NODE_NONE) {
         node->nameless = false;
     } else if (!node->nameless) {

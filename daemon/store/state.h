@@ -2,16 +2,18 @@
  * The store's own state, for the files of daemon/store only.
  *
  * A *node* is an address with a queue of operations; a *link* is one connection
- * to a node: each node has a data link, one link more subscribes to this
+ * to a node: each node has a data link, and where safety is strict a second one
+ * that asks what its replicas have got; one link more subscribes to this
  * broker's channel, and another one, to a Sentinel, to +switch-master. A *call*
  * is a command that has been sent on a link; replies come in calls' order.
  *
  * An operation is on exactly one list: a node's queue (by kind), a call, the
  * parked (to be routed again later, or when there is a route), or the done.
  *
- * link.c: the life of a connection. call.c: batches and their replies. route.c:
- * nodes and slots. trust.c: which node may grant. sentinel.c: who is the
- * master. store.c: the front, parking and time.
+ * link.c: the life of a connection. call.c: batches and their replies.
+ * confirm.c: replies that wait for replicas. replicas.c: what those have.
+ * route.c: nodes and slots. trust.c: which node may grant. sentinel.c: who is
+ * the master. store.c: the front, parking and time.
  */
 #ifndef HOLDFAST_STORE_STATE_H
 #define HOLDFAST_STORE_STATE_H
@@ -24,11 +26,13 @@
 #include "daemon/store/scripts.h"
 #include "daemon/store/store.h"
 
-#define LINK_SUBSCRIBER STORE_NODES_MAX /* index of the subscribing link */
-#define LINK_SWITCHES   (STORE_NODES_MAX + 1)
+#define LINK_WITNESS    STORE_NODES_MAX       /* index of the first node's */
+#define LINK_SUBSCRIBER (2 * STORE_NODES_MAX) /* and of the subscribing link */
+#define LINK_SWITCHES   (2 * STORE_NODES_MAX + 1)
 #define LINK_COUNT      STORE_LINKS
 #define LINK_OUT_BYTES  (1u << 20)
 #define NODE_NONE       UINT16_MAX
+#define KEY_BYTES       80
 #define NODE_UNSAID     (UINT16_MAX - 1) /* of the log, at the start */
 #define GRANTS_MAX      65536
 #define TICKETS_SHOWN   512
@@ -42,6 +46,38 @@ enum link_state {
     LINK_GREETING,   /* who are you? */
     LINK_PREPARING,  /* kill the predecessor, load the scripts */
     LINK_READY,
+};
+
+enum replicas_state {
+    REPLICAS_UNKNOWN,
+    REPLICAS_FINE,
+    REPLICAS_MISSING,
+    REPLICAS_BEHIND,
+    REPLICAS_ALIKE,
+    REPLICAS_REFUSED,
+};
+
+/* What is known of a node's replicas where safety is strict. */
+struct replicas {
+    enum replicas_state state; /* since the witness is connected */
+    enum replicas_state said;  /* in the log */
+    uint64_t asked_us;         /* 0: not yet */
+    uint64_t none_us;          /* since when there has never been one; or 0 */
+    uint64_t behind_us;        /* since when somebody is; or 0 */
+    uint64_t members_us;       /* when the cluster was asked */
+    uint64_t offset;           /* of the log when it was asked; or 0 */
+    uint32_t online;           /* how many */
+    uint32_t members;          /* how many the cluster knows of */
+    uint32_t floor;            /* how many of those are to be there */
+    char *known;               /* owned: a line for each that has been online */
+    size_t known_len;
+    char id[41];         /* the node's, in the cluster; or empty */
+    uint16_t write_slot; /* of what is written, or after it */
+    bool counted;        /* by the cluster */
+    bool create;         /* what is written is not there */
+    bool late;           /* WAIT has not waited for all of them */
+    bool error;          /* something was refused */
+    bool never_any;      /* there is no replica, nor was there ever one */
 };
 
 struct link {
@@ -78,6 +114,10 @@ struct link {
     int64_t clock_most_us; /* and at most this */
     uint64_t clock_at_us;  /* when that was found; 0: it is not known */
     uint64_t steady_us;    /* since then it has not stepped */
+    struct list held;      /* answered calls that wait for replicas */
+    uint32_t held_count;   /* and those that have been confirmed */
+    uint64_t wait_us;      /* replicas are not asked before that */
+    struct replicas replicas;
 };
 
 struct node {
@@ -109,6 +149,12 @@ enum call_kind {
     CALL_MASTER,
     CALL_SUBSCRIBE,
     CALL_PING,
+    CALL_WRITE,
+    CALL_ROLE,
+    CALL_WAIT,
+    CALL_MYID,
+    CALL_MEMBERS,
+    CALL_REPLICAS,
 };
 
 struct call {
@@ -120,6 +166,11 @@ struct call {
     uint64_t sent_us;
     struct list ops;
     uint32_t op_count;
+    /* a script's, that waits for replicas */
+    uint16_t at_link;
+    bool covered; /* by the WAIT that is under way */
+    char *said;   /* owned: the reply, of so many bytes */
+    size_t said_len;
 };
 
 struct store {
@@ -150,6 +201,10 @@ struct store {
     uint64_t votes_due_us;  /* when to count the votes */
     struct list parked;
     struct list done;
+    struct list confirmed;   /* calls that replicas have got */
+    struct call *confirming; /* the one that `done` is of, or NULL */
+    uint64_t confirmed_us;
+    bool was_ready;
     bool unheard;
     bool changed;
     struct store_hint hints[HINTS_MAX];
@@ -178,8 +233,13 @@ void link_reply(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply);
 struct call *link_call(struct store *store, struct link *link,
     enum call_kind kind, uint64_t now_us);
+#define LINK_SEND(store, link, kind, now_us, ...)                            \
+    link_send(store, link, kind, now_us, (const struct text[]){__VA_ARGS__}, \
+        sizeof((const struct text[]){__VA_ARGS__}) / sizeof(struct text))
 struct call *link_send(struct store *store, struct link *link,
     enum call_kind kind, uint64_t now_us, const struct text *words, size_t n);
+void link_end_call(struct store *store, struct link *link, struct call *call);
+bool link_is_witness(const struct link *link);
 void link_load_scripts(struct store *store, struct link *link, uint64_t now_us);
 const char *link_name(const struct store *store, const struct link *link,
     char *out, size_t out_bytes);
@@ -188,6 +248,7 @@ bool link_ask_ids(struct store *store, struct link *link, uint64_t now_us);
 void link_mark(struct store *store, struct link *link, uint64_t now_us,
     struct text key, struct text value);
 void copy_id(char out[41], struct text value);
+struct text info_value(struct text info, const char *key);
 
 /* trust.c */
 void trust_forget(struct link *link);
@@ -203,6 +264,10 @@ uint32_t trust_steady_ms(
     const struct store *store, const struct link *link, uint64_t now_us);
 uint32_t trust_within_us(const struct store *store, const struct link *link);
 void trust_unmark(struct link *link);
+/* PREFIX:WORD, in a cluster with a tag of the node's next slot from *slot on,
+ * which becomes that. Its length; 0: the node has no slots. */
+size_t trust_key(const struct store *store, const struct link *link,
+    const char *word, uint16_t *slot, char out[KEY_BYTES]);
 void trust_marked(struct store *store, struct link *link, bool wrote,
     const struct resp *reply, uint64_t now_us);
 void trust_tick(struct store *store, struct link *link, uint64_t now_us);
@@ -212,14 +277,39 @@ uint64_t trust_next_us(const struct store *store, const struct link *link);
 void call_flush_node(struct store *store, uint16_t index, uint64_t now_us);
 void call_script_reply(struct store *store, struct link *link,
     struct call *call, uint64_t now_us, const struct resp *reply);
+void call_results(struct store *store, struct link *link, struct call *call,
+    uint64_t now_us, struct text text);
 void call_lost(struct store *store, struct call *call);
+
+/* confirm.c */
+bool confirm_wanted(const struct store *store, const struct call *call,
+    const struct resp *reply);
+bool confirm_hold(struct call *call, const struct resp *reply);
+void confirm_release(struct call *call);
+bool confirm_possible(const struct store *store, const struct link *link);
+void confirm_verdict(struct store *store, struct link *link, bool all_have_it,
+    struct text id, uint64_t now_us);
+void confirm_drop(struct store *store, struct link *link);
+void confirm_ask(struct store *store, struct link *link, uint64_t now_us);
+void confirm_tick(struct store *store, struct link *link, uint64_t now_us);
+uint64_t confirm_next_us(const struct store *store, const struct link *link);
+bool confirm_take(struct store *store);
+void confirm_forget(const struct list *calls);
+
+/* replicas.c */
+void replicas_begin(struct store *store, struct link *witness, uint64_t now_us);
+void replicas_ask(struct store *store, struct link *witness, uint64_t now_us);
+void replicas_retire(struct store *store, struct link *link, uint64_t now_us);
+uint64_t replicas_due_us(const struct store *store, const struct link *witness);
+void replicas_reply(struct store *store, struct link *witness,
+    const struct call *call, uint64_t now_us, const struct resp *reply);
 
 /* route.c */
 uint16_t route_node(struct store *store, struct text host, uint16_t port);
 uint16_t route_of(const struct store *store, const struct op *op);
 void route_requeue(struct store *store, uint64_t now_us);
 void route_moved(struct store *store, uint64_t now_us);
-void route_retire(struct store *store);
+void route_retire(struct store *store, uint64_t now_us);
 bool route_redirect(struct store *store, struct text where, uint16_t from,
     uint16_t *slot, uint16_t *node);
 void route_want_map(struct store *store);
@@ -238,7 +328,7 @@ void sentinel_link_tick(
 uint64_t sentinel_ask_due_us(
     const struct store *store, const struct link *link);
 void sentinel_reply(struct store *store, const struct link *link,
-    const struct call *call, const struct resp *reply);
+    const struct call *call, uint64_t now_us, const struct resp *reply);
 void sentinel_hint(struct store *store, uint64_t now_us);
 void sentinel_tick(struct store *store, uint64_t now_us);
 

@@ -8,7 +8,9 @@
 
 #include <stdlib.h>
 
-#define ROUTE_RETRY_US 50000
+#define ROUTE_RETRY_US    50000
+#define WITNESS_CALLS     8
+#define WITNESS_OUT_BYTES 4096
 
 uint64_t
 store_jitter(struct store *store, uint64_t low_us)
@@ -19,12 +21,16 @@ store_jitter(struct store *store, uint64_t low_us)
 static bool
 store_take_memory(struct store *store)
 {
-    uint32_t calls = LINK_COUNT * (2 * store->settings.in_flight + 32);
+    uint32_t calls =
+        (STORE_NODES_MAX + 2) * (4 * store->settings.in_flight + 32) +
+        STORE_NODES_MAX * WITNESS_CALLS;
 
     if (!slab_init(&store->calls, sizeof(struct call), calls))
         return false;
     for (uint32_t i = 0; i < LINK_COUNT; i++)
-        if (!buffer_init(&store->links[i].out, LINK_OUT_BYTES))
+        if (!buffer_init(&store->links[i].out, link_is_witness(&store->links[i])
+                                                   ? WITNESS_OUT_BYTES
+                                                   : LINK_OUT_BYTES))
             return false;
     return true;
 }
@@ -64,6 +70,7 @@ store_create(const struct store_settings *settings, struct counters *counters,
     wheel_init(&store->wheel, now_us);
     list_init(&store->parked);
     list_init(&store->done);
+    list_init(&store->confirmed);
     store->map_backoff_us = ROUTE_RETRY_US;
     store->master = NODE_NONE;
     store->master_said = NODE_UNSAID;
@@ -88,8 +95,14 @@ store_destroy(struct store **store)
 {
     if (*store == NULL)
         return;
-    for (uint32_t i = 0; i < LINK_COUNT; i++)
+    for (uint32_t i = 0; i < LINK_COUNT; i++) {
         buffer_fini(&(*store)->links[i].out);
+        confirm_forget(&(*store)->links[i].held);
+        free((*store)->links[i].replicas.known);
+    }
+    confirm_forget(&(*store)->confirmed);
+    if ((*store)->confirming != NULL)
+        confirm_release((*store)->confirming);
     slab_fini(&(*store)->calls);
     free(*store);
     *store = NULL;
@@ -247,6 +260,9 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
     for (uint32_t i = 0; i < store->node_count; i++)
         if (store->nodes[i].used)
             link_tick(store, &store->links[i], now_us);
+    for (uint32_t i = 0; store->settings.strict && i < store->node_count; i++)
+        if (store->nodes[i].used)
+            link_tick(store, &store->links[LINK_WITNESS + i], now_us);
     link_tick(store, &store->links[LINK_SUBSCRIBER], now_us);
     if (store->settings.topology == STORE_SENTINEL)
         link_tick(store, &store->links[LINK_SWITCHES], now_us);
@@ -256,6 +272,7 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
         op_due(store, container_of(timer, struct op, timer), now_us);
     /* What has a route again goes out now and not in some later turn. */
     store_flush_nodes(store, now_us);
+    store->was_ready = store->was_ready || store_ready(store);
 }
 
 uint64_t
@@ -268,6 +285,10 @@ store_next_us(const struct store *store)
         if (!store->nodes[i].used)
             continue;
         link_us = link_next_us(store, &store->links[i]);
+        next_us = link_us < next_us ? link_us : next_us;
+        if (!store->settings.strict)
+            continue;
+        link_us = link_next_us(store, &store->links[LINK_WITNESS + i]);
         next_us = link_us < next_us ? link_us : next_us;
     }
     link_us = link_next_us(store, &store->links[LINK_SUBSCRIBER]);
@@ -286,6 +307,8 @@ store_next_us(const struct store *store)
 struct op *
 store_take_done(struct store *store)
 {
+    while (list_empty(&store->done) && confirm_take(store))
+        continue;
     struct list *at = list_pop_front(&store->done);
 
     return at == NULL ? NULL : container_of(at, struct op, link);
@@ -356,7 +379,8 @@ bool
 store_take_wish(struct store *store, struct store_wish *wish)
 {
     for (uint32_t i = 0; i < store->node_count; i++)
-        if (link_wish(store, &store->links[i], wish))
+        if (link_wish(store, &store->links[i], wish) ||
+            link_wish(store, &store->links[LINK_WITNESS + i], wish))
             return true;
     return link_wish(store, &store->links[LINK_SUBSCRIBER], wish) ||
            link_wish(store, &store->links[LINK_SWITCHES], wish);
@@ -375,8 +399,8 @@ store_next_output(const struct store *store, uint32_t *index)
     for (; *index < store->node_count; (*index)++)
         if (buffer_len(&store->links[*index].out) > 0)
             return true;
-    if (*index < LINK_SUBSCRIBER)
-        *index = LINK_SUBSCRIBER;
+    if (*index < LINK_WITNESS)
+        *index = store->settings.strict ? LINK_WITNESS : LINK_SUBSCRIBER;
     for (; *index < LINK_COUNT; (*index)++)
         if (buffer_len(&store->links[*index].out) > 0)
             return true;
@@ -422,19 +446,27 @@ store_reply(struct store *store, struct store_link link, uint64_t now_us,
         link_reply(store, found, now_us, reply);
 }
 
+/* Whether the node can be asked, and what it grants be told. */
+static bool
+link_is_ready(const struct store *store, const struct link *link)
+{
+    return link->state == LINK_READY &&
+           (!store->settings.strict || confirm_possible(store, link));
+}
+
 bool
 store_ready(const struct store *store)
 {
     if (store->settings.topology == STORE_SINGLE)
-        return store->links[0].state == LINK_READY;
+        return link_is_ready(store, &store->links[0]);
     if (store->settings.topology == STORE_SENTINEL)
         return store->master != NODE_NONE &&
-               store->links[store->master].state == LINK_READY;
+               link_is_ready(store, &store->links[store->master]);
     if (store->slots_mapped < SLOT_COUNT)
         return false;
     for (uint32_t i = 0; i < store->node_count; i++)
         if (store->nodes[i].used && store->nodes[i].mapped &&
-            store->links[i].state != LINK_READY)
+            !link_is_ready(store, &store->links[i]))
             return false;
     return true;
 }
@@ -445,7 +477,21 @@ store_in_flight(const struct store *store)
     uint32_t calls = 0;
 
     for (uint32_t i = 0; i < store->node_count; i++)
-        calls += store->links[i].batch_count;
+        calls += store->links[i].batch_count + store->links[i].held_count;
+    return calls;
+}
+
+static uint32_t
+held_calls(const struct store *store, const struct link *link)
+{
+    uint32_t calls = 0;
+
+    LIST_EACH (at, &link->held)
+        calls++;
+    LIST_EACH (at, &store->confirmed)
+        calls += container_of(at, struct call, link)->at_link == link->index;
+    if (store->confirming != NULL)
+        calls += store->confirming->at_link == link->index;
     return calls;
 }
 
@@ -468,6 +514,8 @@ store_check(const struct store *store)
             calls++;
         require(calls == link->call_count);
         require(link->state != LINK_DOWN || calls == 0);
+        require(held_calls(store, link) == link->held_count);
+        require(link->held_count == 0 || store->nodes[i].used);
     }
     wheel_check(&store->wheel);
 }

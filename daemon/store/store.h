@@ -54,6 +54,8 @@ struct store_settings {
     uint32_t waiters_max;
     uint64_t forget_after_ms;
     uint64_t settle_us;
+    bool strict;       /* what replicas have not got yet is not told */
+    uint32_t replicas; /* strict: so many at least have to have it */
     uint64_t connect_timeout_us;
     uint64_t command_timeout_us;
     uint32_t batch;     /* operations a call, at most */
@@ -126,8 +128,8 @@ struct store_wish {
 /* What is to be done about connections; false: nothing more. */
 bool store_take_wish(struct store *store, struct store_wish *wish);
 
-/* One more than the highest index of a link. */
-#define STORE_LINKS (STORE_NODES_MAX + 2)
+/* One more than the highest index of a link: two for each node, and two. */
+#define STORE_LINKS (2 * STORE_NODES_MAX + 2)
 
 /* What a link has to send; io consumes it. */
 struct buffer *store_link_output(struct store *store, uint32_t index);
@@ -144,6 +146,13 @@ void store_closed(struct store *store, struct store_link link, uint64_t now_us,
     const char *why);
 void store_reply(struct store *store, struct store_link link, uint64_t now_us,
     const struct resp *reply);
+
+/*
+ * Why the store is of no use as it is configured, or NULL: strict, and a node
+ * has had no replica for some seconds, and is not known to have had one ever.
+ * Only before it was ready for the first time.
+ */
+const char *store_refusal(const struct store *store);
 
 /* Whether every slot has a node that answers. */
 bool store_ready(const struct store *store);

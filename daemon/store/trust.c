@@ -109,7 +109,7 @@ trust_learn(struct store *store, struct link *link, struct text run_id,
         copy_id(link->run_id, run_id);
     if (known && same_run && link->first)
         trust_unmark(link);
-    else if (link->index < LINK_SUBSCRIBER)
+    else if (!link_is_witness(link) && link->index < LINK_SUBSCRIBER)
         trust_begin(store, link, now_us);
 }
 
@@ -205,33 +205,30 @@ trust_settle(struct store *store, struct link *link, const char *why)
         link_name(store, link, name, sizeof(name)), why);
 }
 
-/* PREFIX:settled, in a cluster with a tag of the node's lowest slot. Its
- * length; 0: the node has no slots. */
-static size_t
-mark_key(const struct store *store, const struct link *link, char *out)
+size_t
+trust_key(const struct store *store, const struct link *link, const char *word,
+    uint16_t *slot, char out[KEY_BYTES])
 {
     size_t len = store->prefix_len;
-    char digits[20];
+    uint32_t steps = 0;
 
     memcpy(out, store->settings.key_prefix, len);
-    memcpy(out + len, ":settled", 8);
-    len += 8;
+    out[len++] = ':';
+    memcpy(out + len, word, strlen(word));
+    len += strlen(word);
     if (store->settings.topology != STORE_CLUSTER)
         return len;
-    uint32_t slot = 0;
-    while (slot < SLOT_COUNT && store->slots[slot] != link->node)
-        slot++;
-    if (slot == SLOT_COUNT)
-        return 0;
-    for (uint32_t tag = 0;; tag++) {
-        size_t n = text_from_u64(digits, tag);
-        if (slot_of_key(text_make(digits, n)) != slot)
-            continue;
-        memcpy(out + len, ":{", 2);
-        memcpy(out + len + 2, digits, n);
-        out[len + 2 + n] = '}';
-        return len + 3 + n;
+    *slot %= SLOT_COUNT;
+    while (store->slots[*slot] != link->node) {
+        *slot = (uint16_t)((*slot + 1) % SLOT_COUNT);
+        if (++steps == SLOT_COUNT)
+            return 0;
     }
+    memcpy(out + len, ":{", 2);
+    len += 2;
+    len += text_from_u64(out + len, slot_tag(*slot));
+    out[len++] = '}';
+    return len;
 }
 
 static void
@@ -282,8 +279,9 @@ trust_marked(struct store *store, struct link *link, bool wrote,
 void
 trust_tick(struct store *store, struct link *link, uint64_t now_us)
 {
-    char key[80];
+    char key[KEY_BYTES];
     char value[82];
+    uint16_t slot = 0;
 
     if (!link->settled && now_us >= link->since_us + store->settings.settle_us)
         trust_settle(store, link, "time");
@@ -294,7 +292,7 @@ trust_tick(struct store *store, struct link *link, uint64_t now_us)
     if (now_us < link->mark_us || link->readonly)
         return;
     link->mark_us = now_us + MARK_AGAIN_US;
-    size_t len = mark_key(store, link, key);
+    size_t len = trust_key(store, link, "settled", &slot, key);
     if (len == 0)
         return;
     mark_value(link, value);

@@ -60,7 +60,7 @@ class CommandLineTest(HarnessCase):
             ("lease:\n  default: 30s\n  default: 30s\n", 3, 3),
             ("lease: 5\n", 1, 8), ("redis:\n  topology: other\n", 2, 13),
             ("redis:\n  topology: quorum\n", 2, 13),
-            ("redis:\n  safety: strict\n", 2, 11),
+            ("redis:\n  safety: strictly\n", 2, 11),
             ("lease:\n  default: 999ms\n", 2, 12),
             ("listen:\n  tcp: [127.0.0.1]\n", 2, 9),
             ("limits:\n  line: 511\n", 2, 9),

@@ -589,6 +589,8 @@ broker_settings(struct broker *broker, struct core_settings *core,
     memcpy(store->broker_id, core->broker_id, sizeof(store->broker_id));
     store->lapse_ms = CORE_LAPSE_MS;
     store->settle_us = (uint64_t)plan->settle_ms * 1000;
+    store->strict = plan->strict > 0;
+    store->replicas = plan->cluster ? 0 : plan->replicas;
     store->waiters_max = core->waiters_max;
     store->forget_after_ms = plan_forget_ms(plan);
     store->connect_timeout_us = 1000000;

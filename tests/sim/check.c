@@ -182,6 +182,15 @@ broken(struct check *check, enum promise promise, uint32_t causes,
         promise_names[promise], what);
 }
 
+/* Where safety is strict no failover makes two believe. */
+static uint32_t
+excuses_of(const struct check *check, enum promise promise)
+{
+    if (promise == PROMISE_EXCLUSION && check->world->plan.strict)
+        return excuses[promise] & ~CAUSE(failover);
+    return excuses[promise];
+}
+
 void
 check_broken(struct check *check, enum promise promise, uint64_t since_us,
     const char *format, ...)
@@ -189,7 +198,7 @@ check_broken(struct check *check, enum promise promise, uint64_t since_us,
     va_list args;
 
     va_start(args, format);
-    broken(check, promise, excuses[promise], since_us, format, args);
+    broken(check, promise, excuses_of(check, promise), since_us, format, args);
     va_end(args);
 }
 

@@ -311,6 +311,28 @@ command_cluster_myid(struct call *call)
         reply_string(call, call->fake->node_id);
 }
 
+/* Of this node's alone. A line has as much of a real one's as anybody reads. */
+void
+command_cluster_replicas(struct call *call)
+{
+    const struct fake *fake = call->fake;
+    size_t count = 0;
+
+    if (!cluster_enabled(call))
+        return;
+    if (!text_equal(call->arg[2], text_from(fake->node_id))) {
+        reply_error(
+            call, "Unknown node %.*s", (int)call->arg[2].len, call->arg[2].at);
+        return;
+    }
+    for (size_t i = 0; i < fake->cluster->peer_count; i++)
+        count += fake->cluster->peers[i].master == fake;
+    reply_array(call, count);
+    for (size_t i = 0; i < fake->cluster->peer_count; i++)
+        if (fake->cluster->peers[i].master == fake)
+            reply_string(call, fake->cluster->peers[i].id);
+}
+
 static void
 reply_peer(struct call *call, const struct peer *peer)
 {

@@ -452,6 +452,7 @@ static const struct command commands[] = {
     {"cluster", -2, 0, 0, 0, NULL},
     {"cluster|keyslot", 3, 0, 0, 0, command_cluster_keyslot},
     {"cluster|myid", 2, 0, 0, 0, command_cluster_myid},
+    {"cluster|replicas", 3, 0, 0, 0, command_cluster_replicas},
     {"cluster|slots", 2, 0, 0, 0, command_cluster_slots},
     {"dbsize", 1, R, 0, 0, command_dbsize},
     {"decr", 2, W | OOM, 1, 1, command_incr},

@@ -205,6 +205,7 @@ void command_script_load(struct call *call);
 /* In fake_cluster.c. */
 void command_cluster_keyslot(struct call *call);
 void command_cluster_myid(struct call *call);
+void command_cluster_replicas(struct call *call);
 void command_cluster_slots(struct call *call);
 
 /* In fake_info.c. */

@@ -22,13 +22,15 @@ import time
 import planted
 import planted_kinds
 import planted_settled
+import planted_strict
 
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 FOLDERS = ("daemon", "proto", "lua", "conf", "tests/sim")
 
 # name: (file, what is there, the mistake, what it is, more changes)
-MUTANTS = planted.PLANTED | planted_kinds.PLANTED | planted_settled.PLANTED
+MUTANTS = (planted.PLANTED | planted_kinds.PLANTED | planted_settled.PLANTED
+           | planted_strict.PLANTED)
 
 
 class Failure(Exception):

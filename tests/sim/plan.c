@@ -107,6 +107,7 @@ plan_settle(struct plan *plan)
     if (random_below(&random, 3) == 0)
         return;
     plan->settle_ms = plan->lease_ms;
+    plan->strict = plan->replicas > 0 && random_below(&random, 3) == 0;
     if (plan->fault_us == 0 || random_below(&random, 3) != 0)
         return;
     plan->loses = 1;
@@ -269,6 +270,7 @@ plan_print(const struct plan *plan)
     X(locks)              \
     X(lease_ms)           \
     X(settle_ms)          \
+    X(strict)             \
     X(loses)              \
     X(command_timeout_ms) \
     X(think_us)           \

@@ -276,10 +276,13 @@ server_replicate(void *arg, uint64_t stage)
     uint64_t lag = fake_replica_lag(replica->fake);
     if (lag == 0)
         return;
-    if (servers_meet(shard_master(world, replica->shard), replica)) {
+    struct server *master = shard_master(world, replica->shard);
+    if (servers_meet(master, replica)) {
         server_wind(replica);
         fake_replica_apply(
             replica->fake, world_odds(world, 4) ? 1 + lag / 2 : lag);
+        server_wind(master);
+        (void)fake_wake(master->fake);
     }
     replica->replicating = true;
     world_at(world, world->now_us + 1000 + world_below(world, 5000),
@@ -305,6 +308,65 @@ wrote_astray(const struct server *server, const char *key, size_t key_len)
                &len) != NULL;
 }
 
+static void sink_waits(void *arg, uint64_t until_us);
+
+/* Time has passed for a WAIT. */
+static void
+server_wake(void *arg, uint64_t life)
+{
+    struct server *server = arg;
+    struct world *world = server->world;
+
+    if (life != server->life || !server->machine->up)
+        return;
+    if (!machine_runs(server->machine)) {
+        world_at(world, server->machine->stopped_until, server_wake, server,
+            server->life);
+        return;
+    }
+    server_wind(server);
+    uint64_t until_us = fake_wake(server->fake);
+    if (until_us > 0)
+        sink_waits(server, until_us);
+}
+
+static void
+sink_waits(void *arg, uint64_t until_us)
+{
+    struct server *server = arg;
+    uint64_t real_us = machine_real_us(server->machine);
+
+    world_at(server->world,
+        server->world->now_us + (until_us > real_us ? until_us - real_us : 0),
+        server_wake, server, server->life);
+}
+
+/* Something is there for the replica to take. */
+static void
+server_catches_up(struct server *replica)
+{
+    struct world *world = replica->world;
+
+    if (replica->replicating)
+        return;
+    replica->replicating = true;
+    world_at(world,
+        world->now_us + world->plan.latency_us +
+            world_below(world, 2 * world->plan.jitter_us + 1),
+        server_replicate, replica, replica->stage);
+}
+
+/* It is a replica of its shard's master from now on, and takes a full copy if
+ * need be. */
+static void
+server_attach(struct server *replica)
+{
+    fake_replicate_from(
+        replica->fake, shard_master(replica->world, replica->shard)->fake);
+    if (replica->world->plan.strict > 0)
+        server_catches_up(replica);
+}
+
 static void
 sink_wrote(void *arg, const char *key, size_t key_len, const char *value,
     size_t value_len)
@@ -328,14 +390,8 @@ sink_wrote(void *arg, const char *key, size_t key_len, const char *value,
         return;
     for (uint32_t i = 0; i < server_count(world); i++) {
         struct server *replica = &world->servers[i];
-        if (replica->shard != server->shard || replica->master ||
-            replica->replicating)
-            continue;
-        replica->replicating = true;
-        world_at(world,
-            world->now_us + world->plan.latency_us +
-                world_below(world, 2 * world->plan.jitter_us + 1),
-            server_replicate, replica, replica->stage);
+        if (replica->shard == server->shard && !replica->master)
+            server_catches_up(replica);
     }
 }
 
@@ -344,6 +400,7 @@ static const struct fake_sink server_sink = {
     .closed = sink_closed,
     .bus = sink_bus,
     .wrote = sink_wrote,
+    .waits = sink_waits,
 };
 
 /* --- beginning and end ---------------------------------------------------- */
@@ -486,8 +543,7 @@ server_rises(struct server *server, bool keep_data)
         struct server *other = &world->servers[i];
         if (other->shard == server->shard && !other->master &&
             (other == server ? !unaware : server->master && other->machine->up))
-            fake_replicate_from(
-                other->fake, shard_master(world, server->shard)->fake);
+            server_attach(other);
     }
     if (world->plan.cluster) {
         server_learn(server);
@@ -585,7 +641,7 @@ server_takes_over(struct server *replica)
             server != old) {
             server->stage++;
             server->replicating = false;
-            fake_replicate_from(server->fake, replica->fake);
+            server_attach(server);
         }
     }
     servers_learn(world, old);
@@ -599,8 +655,9 @@ server_follows(struct server *server)
     if (server->world->plan.cluster)
         server_learn(server);
     server_wind(server);
-    fake_replicate_from(
-        server->fake, shard_master(server->world, server->shard)->fake);
+    server->stage++;
+    server->replicating = false;
+    server_attach(server);
 }
 
 static void server_wakes(void *arg, uint64_t data);

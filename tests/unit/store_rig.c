@@ -65,8 +65,15 @@ srig_history(struct srig *rig, const char *role, char run, char id, char second)
     snprintf(rig->history, sizeof(rig->history),
         "# Server\r\nredis_version:7.0.15\r\nrun_id:%s\r\nrole:%s\r\n"
         "master_replid:%s\r\nmaster_replid2:%s\r\nloading:0\r\n"
-        "cluster_enabled:%d\r\n",
-        ids[0], role, ids[1], ids[2], rig->settings.topology == STORE_CLUSTER);
+        "cluster_enabled:%d\r\nconnected_slaves:%u\r\n",
+        ids[0], role, ids[1], ids[2], rig->settings.topology == STORE_CLUSTER,
+        rig->replicas);
+    for (unsigned i = 0; i < rig->replicas; i++) {
+        size_t used = strlen(rig->history);
+        snprintf(rig->history + used, sizeof(rig->history) - used,
+            "slave%u:ip=10.0.1.%u,port=7000,state=online,offset=%d,lag=0\r\n",
+            i, rig->first + i, SRIG_OFFSET - (i >= rig->reached));
+    }
     rig->info = rig->history;
     rig->script_id = id;
 }
@@ -407,6 +414,48 @@ answer_marker(struct srig *rig, uint32_t link)
 }
 
 void
+srig_number(struct srig *rig, uint32_t link, int64_t number)
+{
+    srig_reply(
+        rig, link, &(struct resp){.type = RESP_INTEGER, .integer = number});
+}
+
+static void
+answer_role(struct srig *rig, uint32_t link)
+{
+    struct resp items[] = {
+        {.type = RESP_STRING, .text = TEXT("master")},
+        {.type = RESP_INTEGER, .integer = SRIG_OFFSET},
+        {.type = RESP_ARRAY},
+    };
+
+    srig_reply_array(rig, link, items, 3);
+}
+
+/* What a witness asks; false: something else. */
+static bool
+answer_witness(struct srig *rig, uint32_t link)
+{
+    static const struct resp members[8];
+    struct text verb = rig->words[0];
+
+    if (text_equal(verb, TEXT("ROLE")))
+        answer_role(rig, link);
+    else if (text_equal(verb, TEXT("CLUSTER")) && rig->word_count == 3)
+        srig_reply_array(rig, link, members, rig->members);
+    else if (text_equal(verb, TEXT("CLUSTER")) &&
+             text_equal(rig->words[1], TEXT("MYID")))
+        srig_bytes(rig, link, SRIG_RUN, 40);
+    else if (text_equal(verb, TEXT("PEXPIRE")))
+        srig_number(rig, link, 1);
+    else if (text_equal(verb, TEXT("WAIT")))
+        srig_number(rig, link, rig->reached);
+    else
+        return false;
+    return true;
+}
+
+void
 srig_answer(struct srig *rig, uint32_t link)
 {
     struct text verb = rig->words[0];
@@ -417,6 +466,8 @@ srig_answer(struct srig *rig, uint32_t link)
         {.type = RESP_INTEGER, .integer = 1},
     };
 
+    if (answer_witness(rig, link))
+        return;
     if (text_equal(verb, TEXT("INFO")))
         srig_reply(rig, link,
             &(struct resp){.type = RESP_STRING, .text = text_from(rig->info)});

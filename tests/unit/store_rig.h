@@ -10,9 +10,10 @@
 
 #include <check.h>
 
-#define SRIG_OPS   512
-#define SRIG_WORDS 600
-#define SRIG_RUN   "rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr"
+#define SRIG_OPS    512
+#define SRIG_WORDS  600
+#define SRIG_OFFSET 100 /* where the log of a master ends */
+#define SRIG_RUN    "rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr"
 
 struct srig_link {
     bool connecting;
@@ -55,9 +56,14 @@ struct srig {
     unsigned word_count;
     /* What the Redis behind all links says of itself. */
     const char *info;
-    char history[400]; /* that, after srig_history() */
-    char script_id;    /* of what its scripts say that its id is */
-    char marker[100];  /* what the marker says; empty: there is none */
+    char history[2000]; /* that, after srig_history() */
+    char script_id;     /* of what its scripts say that its id is */
+    /* The replicas that it says to have; before srig_history(). */
+    unsigned replicas;
+    unsigned reached; /* so many of them have what was written */
+    unsigned first;   /* the last number of the first one's address */
+    unsigned members; /* so many the cluster knows of */
+    char marker[100]; /* what the marker says; empty: there is none */
     int64_t client_id;
     struct srig_range map[8];
     unsigned map_count;
@@ -121,6 +127,7 @@ void srig_expect(struct srig *rig, uint32_t link, const char *command);
 void srig_reply(struct srig *rig, uint32_t link, const struct resp *reply);
 void srig_reply_array(
     struct srig *rig, uint32_t link, const struct resp *items, unsigned count);
+void srig_number(struct srig *rig, uint32_t link, int64_t number);
 void srig_error(struct srig *rig, uint32_t link, const char *error);
 
 /* What a subscriber is told. */

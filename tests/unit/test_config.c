@@ -99,6 +99,7 @@ START_TEST(defaults_are_the_documented_ones)
         "    password_file: \"\"\n"
         "    key_prefix: \"holdfast\"\n"
         "    safety: fenced\n"
+        "    replicas: 0\n"
         "    settle: 30s\n"
         "    forget_after: 24h\n"
         "    patience: 5s\n"
@@ -798,8 +799,10 @@ START_TEST(bad_words_and_texts_are_refused)
         {"redis: {topology: Cluster}",
             "f:1:19: redis.topology: \"Cluster\": not known; expected single "
             "or cluster or sentinel"},
-        {"redis: {safety: strict}", "f:1:17: redis.safety: \"strict\": not "
-                                    "built yet; expected fenced"},
+        {"redis: {safety: Strict}", "f:1:17: redis.safety: \"Strict\": not "
+                                    "known; expected fenced or strict"},
+        {"redis: {replicas: 101}", "f:1:19: redis.replicas: \"101\": out of "
+                                   "range, 0 to 100 expected"},
         {"log: {level: verbose}", "f:1:14: log.level: \"verbose\": not known; "
                                   "expected error or warn or info or debug"},
         {"redis: {key_prefix: 'a{b}'}",

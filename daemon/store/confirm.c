@@ -1,0 +1,204 @@
+/*
+ * Safety level strict: what a node's replicas have not got yet is not told.
+ *
+ * The answer to a call that has granted or renewed something is held until all
+ * replicas that could be promoted have what was written: see replicas.c. One
+ * question is for all calls that were answered before it was asked. What is not
+ * confirmed within the command's time-out is of unknown outcome.
+ *
+ * Where it is known that it cannot be confirmed nothing new is asked for.
+ */
+#include "daemon/store/state.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <stdlib.h>
+
+#define WAIT_AGAIN_US 2000 /* where it was asked too soon */
+
+static struct text
+call_said(const struct call *call)
+{
+    return text_make(call->said, call->said_len);
+}
+
+static struct link *
+witness_of(struct store *store, const struct link *link)
+{
+    return &store->links[LINK_WITNESS + link->index];
+}
+
+/* Whether they are connected to the same process. */
+static bool
+same_run(const struct store *store, const struct link *link)
+{
+    return memcmp(store->links[LINK_WITNESS + link->index].run_id, link->run_id,
+               sizeof(link->run_id)) == 0;
+}
+
+bool
+confirm_possible(const struct store *store, const struct link *link)
+{
+    return store->links[LINK_WITNESS + link->index].state == LINK_READY &&
+           link->replicas.state == REPLICAS_FINE && same_run(store, link);
+}
+
+bool
+confirm_wanted(const struct store *store, const struct call *call,
+    const struct resp *reply)
+{
+    const struct op *first = container_of(call->ops.next, struct op, link);
+    bool grants = first->kind == OP_ACQUIRE || first->kind == OP_RENEW ||
+                  first->kind == OP_RECLAIM;
+
+    return store->settings.strict && reply->type == RESP_STRING &&
+           first->kind != OP_INSPECT &&
+           record_grants(reply->text, call->op_count, grants);
+}
+
+/* Keeps the reply; false where there is no memory for it. */
+bool
+confirm_hold(struct call *call, const struct resp *reply)
+{
+    call->said = malloc(reply->text.len + 1);
+    if (call->said == NULL)
+        return false;
+    memcpy(call->said, reply->text.at, reply->text.len);
+    call->said_len = reply->text.len;
+    return true;
+}
+
+void
+confirm_release(struct call *call)
+{
+    free(call->said);
+    call->said = NULL;
+}
+
+static void
+held_lost(struct store *store, struct link *link, struct call *call)
+{
+    call_lost(store, call);
+    link_end_call(store, link, call);
+}
+
+/* The connection is gone: the node's, with what it has answered; or the
+ * witness, and another one will be asked. */
+void
+confirm_drop(struct store *store, struct link *link)
+{
+    if (link_is_witness(link)) {
+        struct link *node = &store->links[link->index - LINK_WITNESS];
+        node->replicas.state = REPLICAS_UNKNOWN;
+        LIST_EACH (at, &node->held)
+            container_of(at, struct call, link)->covered = false;
+        return;
+    }
+    while (!list_empty(&link->held))
+        held_lost(
+            store, link, container_of(link->held.next, struct call, link));
+    LIST_EACH_SAFE (at, &store->confirmed) {
+        struct call *call = container_of(at, struct call, link);
+        if (call->at_link == link->index)
+            held_lost(store, link, call);
+    }
+}
+
+/* The answer to replicas_ask(): whether all replicas have what was written
+ * before it, under that replication id. What was written under another one may
+ * be gone. */
+void
+confirm_verdict(struct store *store, struct link *link, bool all_have_it,
+    struct text id, uint64_t now_us)
+{
+    all_have_it = all_have_it && same_run(store, link);
+    link->wait_us = all_have_it ? now_us : now_us + WAIT_AGAIN_US;
+    LIST_EACH_SAFE (at, &link->held) {
+        struct call *call = container_of(at, struct call, link);
+        if (!call->covered)
+            break;
+        call->covered = false;
+        if (!all_have_it || !text_equal(record_reply_id(call_said(call)), id))
+            continue;
+        list_remove(&call->link);
+        list_push_back(&store->confirmed, &call->link);
+        store->confirmed_us = now_us;
+    }
+}
+
+static uint64_t
+held_until_us(const struct store *store, const struct link *link)
+{
+    if (list_empty(&link->held))
+        return WHEEL_NEVER;
+    return container_of(link->held.next, struct call, link)->sent_us +
+           store->settings.command_timeout_us;
+}
+
+static bool
+confirm_due(const struct store *store, const struct link *link)
+{
+    return !list_empty(&link->held) && confirm_possible(store, link) &&
+           list_empty(&store->links[LINK_WITNESS + link->index].calls);
+}
+
+/* Asks what replicas have. */
+void
+confirm_ask(struct store *store, struct link *link, uint64_t now_us)
+{
+    replicas_ask(store, witness_of(store, link), now_us);
+    LIST_EACH (at, &link->held)
+        container_of(at, struct call, link)->covered = true;
+}
+
+/* Of a node's link that is ready. */
+void
+confirm_tick(struct store *store, struct link *link, uint64_t now_us)
+{
+    while (now_us >= held_until_us(store, link)) {
+        count(store->counters, COUNTER_redis_unconfirmed);
+        held_lost(
+            store, link, container_of(link->held.next, struct call, link));
+    }
+    if (!confirm_due(store, link) || now_us < link->wait_us)
+        return;
+    confirm_ask(store, link, now_us);
+    count(store->counters, COUNTER_redis_waits);
+}
+
+uint64_t
+confirm_next_us(const struct store *store, const struct link *link)
+{
+    uint64_t until_us = held_until_us(store, link);
+
+    return confirm_due(store, link) && link->wait_us < until_us ? link->wait_us
+                                                                : until_us;
+}
+
+/* What was done last has been taken: the next call that is confirmed. False:
+ * there is none. */
+bool
+confirm_take(struct store *store)
+{
+    struct call *call = store->confirming;
+
+    if (call != NULL)
+        link_end_call(store, &store->links[call->at_link], call);
+    store->confirming = NULL;
+    if (list_empty(&store->confirmed))
+        return false;
+    call = container_of(list_pop_front(&store->confirmed), struct call, link);
+    store->confirming = call;
+    call_results(store, &store->links[call->at_link], call, store->confirmed_us,
+        call_said(call));
+    return true;
+}
+
+/* Frees what calls have been answered, when the store ends. */
+void
+confirm_forget(const struct list *calls)
+{
+    LIST_EACH (at, calls)
+        free(container_of(at, struct call, link)->said);
+}

@@ -1,0 +1,39 @@
+"""Bugs for mutants.py to plant: of answers that wait for replicas."""
+
+# As in planted.py.
+PLANTED = {
+    "strict-tells-at-once": (
+        "daemon/store/confirm.c",
+        "    return store->settings.strict && reply->type == RESP_STRING &&\n",
+        "    return false && reply->type == RESP_STRING &&\n",
+        "nothing waits for replicas"),
+    "renewals-unconfirmed": (
+        "daemon/store/confirm.c",
+        "    bool grants = first->kind == OP_ACQUIRE || "
+        "first->kind == OP_RENEW ||\n                  "
+        "first->kind == OP_RECLAIM;\n",
+        "    bool grants = first->kind == OP_ACQUIRE;\n",
+        "only grants wait for replicas"),
+    "shortfall-is-ok": (
+        "daemon/store/replicas.c",
+        "        state == REPLICAS_FINE && !sight.behind && ",
+        "        state == REPLICAS_FINE && ",
+        "how far the replicas are does not count"),
+    "one-replica-is-enough": (
+        "daemon/store/replicas.c",
+        "    else if (sight.missing.len > 0 ||\n"
+        "             sight.online < replicas_needed(store, replicas))\n",
+        "    else if (sight.online < 1)\n",
+        "the replicas that are there are enough"),
+    "what-came-later-is-confirmed": (
+        "daemon/store/confirm.c",
+        "        if (!call->covered)\n            break;\n",
+        "",
+        "what was answered after the question counts as asked for"),
+    "another-history-confirms": (
+        "daemon/store/confirm.c",
+        "        if (!all_have_it || !text_equal("
+        "record_reply_id(call_said(call)), id))\n",
+        "        if (!all_have_it || id.len == 0)\n",
+        "what was written before a failover counts as confirmed after it"),
+}
