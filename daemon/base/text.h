@@ -37,6 +37,13 @@ text_equal(struct text a, struct text b)
 
 /* ASCII letters compare without case; other bytes exactly. */
 /* By the bytes: below 0, 0 or above 0, as a is before, equal to or after b. */
+static inline bool
+text_starts_with(struct text text, struct text beginning)
+{
+    return text.len >= beginning.len &&
+           memcmp(text.at, beginning.at, beginning.len) == 0;
+}
+
 int text_compare(struct text a, struct text b);
 
 bool text_equal_nocase(struct text a, struct text b);

@@ -39,8 +39,8 @@ unready(const struct loop *loop)
     if (loop_stopping(loop))
         return "stopping";
     if (!loop_ready(loop))
-        return "redis: not every node that is needed can be asked, and its "
-               "replicas (redis.safety)";
+        return "redis: not every node that is needed can be asked, or, where "
+               "redis.safety is strict, has its replicas";
     return NULL;
 }
 

@@ -255,14 +255,6 @@ op_again(struct store *store, struct op *op, uint16_t node, uint64_t now_us,
     }
 }
 
-static bool
-starts_with(struct text text, const char *word)
-{
-    size_t len = strlen(word);
-
-    return text.len >= len && memcmp(text.at, word, len) == 0;
-}
-
 enum refusal {
     REFUSAL_MOVED,
     REFUSAL_ASK,
@@ -279,16 +271,16 @@ refusal_of(struct text error)
         "MASTERDOWN ", "READONLY ", "OOM ", "NOREPLICAS ", "MISCONF ",
         "NOAUTH ", "NOPERM "};
 
-    if (starts_with(error, "MOVED "))
+    if (text_starts_with(error, TEXT("MOVED ")))
         return REFUSAL_MOVED;
-    if (starts_with(error, "ASK "))
+    if (text_starts_with(error, TEXT("ASK ")))
         return REFUSAL_ASK;
-    if (starts_with(error, "TRYAGAIN "))
+    if (text_starts_with(error, TEXT("TRYAGAIN ")))
         return REFUSAL_TRYAGAIN;
-    if (starts_with(error, "NOSCRIPT "))
+    if (text_starts_with(error, TEXT("NOSCRIPT ")))
         return REFUSAL_NOSCRIPT;
     for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
-        if (starts_with(error, later[i]))
+        if (text_starts_with(error, text_from(later[i])))
             return REFUSAL_LATER;
     return REFUSAL_OTHER;
 }
@@ -373,7 +365,8 @@ op_refused(struct store *store, struct link *link, struct op *op,
     case REFUSAL_LATER:
         count(store->counters, COUNTER_redis_refused);
         route_want_map(store);
-        link->demoted = link->demoted || starts_with(error, "READONLY ");
+        link->demoted =
+            link->demoted || text_starts_with(error, TEXT("READONLY "));
         op_again(store, op, link->node, now_us, RETRY_US);
         return;
     case REFUSAL_OTHER:
@@ -453,18 +446,15 @@ op_answered(struct store *store, struct link *link, struct call *call,
 /* What the answer says of the node. */
 static void
 call_heard(struct store *store, struct link *link, const struct call *call,
-    uint64_t now_us, struct text text)
+    uint64_t now_us, const struct record_reply *reply)
 {
-    struct record_reader reader;
-    struct record_reply reply;
-
-    if (!record_read_reply(&reader, text, &reply) || reply.time_us == 0)
+    if (reply->time_us == 0)
         return;
-    trust_clock(store, link, reply.time_us, call->sent_us, now_us);
-    trust_see(store, link, reply.id);
+    trust_clock(store, link, reply->time_us, call->sent_us, now_us);
+    trust_see(store, link, reply->id);
 }
 
-/* And of the operations. */
+/* And of the operations; of one that was held only that is news. */
 void
 call_results(struct store *store, struct link *link, struct call *call,
     uint64_t now_us, struct text text)
@@ -474,6 +464,8 @@ call_results(struct store *store, struct link *link, struct call *call,
     uint32_t grants = 0;
     bool sense = record_read_reply(&reader, text, &reply);
 
+    if (sense && call->said == NULL)
+        call_heard(store, link, call, now_us, &reply);
     while (sense && !list_empty(&call->ops))
         sense = op_answered(store, link, call,
             container_of(call->ops.next, struct op, link), now_us, &reply,
@@ -502,10 +494,15 @@ call_script_reply(struct store *store, struct link *link, struct call *call,
         call_refused(store, link, call, now_us, reply->text);
         return;
     }
-    struct text text = reply->type == RESP_STRING ? reply->text : TEXT("");
-    call_heard(store, link, call, now_us, text);
-    if (!confirm_wanted(store, call, reply))
-        call_results(store, link, call, now_us, text);
-    else if (!confirm_hold(call, reply))
+    if (!confirm_wanted(store, call, reply)) {
+        call_results(store, link, call, now_us,
+            reply->type == RESP_STRING ? reply->text : TEXT(""));
+        return;
+    }
+    struct record_reader reader;
+    struct record_reply said;
+    if (record_read_reply(&reader, reply->text, &said))
+        call_heard(store, link, call, now_us, &said);
+    if (!confirm_hold(call, reply))
         call_lost(store, call);
 }

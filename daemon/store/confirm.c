@@ -195,10 +195,22 @@ confirm_take(struct store *store)
     return true;
 }
 
-/* Frees what calls have been answered, when the store ends. */
-void
-confirm_forget(const struct list *calls)
+static void
+calls_release(const struct list *calls)
 {
     LIST_EACH (at, calls)
-        free(container_of(at, struct call, link)->said);
+        confirm_release(container_of(at, struct call, link));
+}
+
+/* Frees what is owned beside the calls, when the store ends. */
+void
+confirm_fini(struct store *store)
+{
+    for (uint32_t i = 0; i < LINK_COUNT; i++) {
+        calls_release(&store->links[i].held);
+        replicas_forget(&store->links[i].replicas);
+    }
+    calls_release(&store->confirmed);
+    if (store->confirming != NULL)
+        confirm_release(store->confirming);
 }

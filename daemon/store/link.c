@@ -327,7 +327,10 @@ static void
 link_set_role(struct store *store, struct link *link, struct text info)
 {
     link->readonly = text_equal(info_value(info, "role"), TEXT("slave"));
-    if (link->readonly && store->nodes[link->node].mapped)
+    if (!link->readonly)
+        return;
+    replicas_forget(&link->replicas); /* they are another one's */
+    if (store->nodes[link->node].mapped)
         route_want_map(store);
 }
 
@@ -699,7 +702,6 @@ switches_host(const struct store *store)
     return NODE_NONE;
 }
 
-/* Which node a link that is down is to connect to; NODE_NONE: to none now. */
 /* Of a node's link: whether a witness is wanted beside it. */
 static bool
 link_has_replicas(const struct link *link)
@@ -707,6 +709,7 @@ link_has_replicas(const struct link *link)
     return link->state == LINK_READY && !link->readonly;
 }
 
+/* Which node a link that is down is to connect to; NODE_NONE: to none now. */
 static uint16_t
 link_host(const struct store *store, const struct link *link)
 {

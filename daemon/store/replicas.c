@@ -51,8 +51,7 @@ struct replica {
 /* What INFO says of them all. */
 struct sight {
     uint32_t online;
-    uint32_t unknown; /* of those, who have not been seen before */
-    bool any;         /* be they online or not */
+    bool any; /* be they online or not */
     bool behind;
     bool alike; /* two have one name */
     struct text missing;
@@ -64,7 +63,7 @@ watched_by(struct store *store, const struct link *witness)
     return &store->links[witness->index - LINK_WITNESS];
 }
 
-static void
+void
 replicas_forget(struct replicas *replicas)
 {
     free(replicas->known);
@@ -152,20 +151,14 @@ replicas_due_us(const struct store *store, const struct link *witness)
     return replicas->asked_us + LOOK_AGAIN_US;
 }
 
-static bool
-starts_with(struct text text, struct text word)
-{
-    return text.len >= word.len && memcmp(text.at, word.at, word.len) == 0;
-}
-
 /* A slot on its way to another node: another one is taken the next time. */
 static bool
 is_redirect(struct text error)
 {
-    return starts_with(error, TEXT("MOVED ")) ||
-           starts_with(error, TEXT("ASK ")) ||
-           starts_with(error, TEXT("TRYAGAIN ")) ||
-           starts_with(error, TEXT("READONLY "));
+    return text_starts_with(error, TEXT("MOVED ")) ||
+           text_starts_with(error, TEXT("ASK ")) ||
+           text_starts_with(error, TEXT("TRYAGAIN ")) ||
+           text_starts_with(error, TEXT("READONLY "));
 }
 
 /* What is not written does not count: it only has WAIT wait. */
@@ -220,7 +213,7 @@ info_field(struct text line, struct text name)
     while (line.len > 0) {
         const char *comma = memchr(line.at, ',', line.len);
         size_t len = comma == NULL ? line.len : (size_t)(comma - line.at);
-        if (starts_with(line, name))
+        if (text_starts_with(line, name))
             return text_make(line.at + name.len, len - name.len);
         len += comma != NULL;
         line = text_make(line.at + len, line.len - len);

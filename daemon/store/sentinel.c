@@ -93,9 +93,8 @@ sentinel_reply(struct store *store, const struct link *link,
     node->names = named;
     node->named_us = call->sent_us;
     store->votes_due_us = 0;
-    if (other)
-        route_retire(
-            store, now_us); /* what it named before may be nobody's now */
+    if (other) /* what it named before may be nobody's now */
+        route_retire(store, now_us);
     if (node->names != NODE_NONE) {
         node->nameless = false;
     } else if (!node->nameless) {

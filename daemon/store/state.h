@@ -294,11 +294,12 @@ void confirm_ask(struct store *store, struct link *link, uint64_t now_us);
 void confirm_tick(struct store *store, struct link *link, uint64_t now_us);
 uint64_t confirm_next_us(const struct store *store, const struct link *link);
 bool confirm_take(struct store *store);
-void confirm_forget(const struct list *calls);
+void confirm_fini(struct store *store);
 
 /* replicas.c */
 void replicas_begin(struct store *store, struct link *witness, uint64_t now_us);
 void replicas_ask(struct store *store, struct link *witness, uint64_t now_us);
+void replicas_forget(struct replicas *replicas);
 void replicas_retire(struct store *store, struct link *link, uint64_t now_us);
 uint64_t replicas_due_us(const struct store *store, const struct link *witness);
 void replicas_reply(struct store *store, struct link *witness,

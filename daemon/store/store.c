@@ -95,14 +95,9 @@ store_destroy(struct store **store)
 {
     if (*store == NULL)
         return;
-    for (uint32_t i = 0; i < LINK_COUNT; i++) {
+    for (uint32_t i = 0; i < LINK_COUNT; i++)
         buffer_fini(&(*store)->links[i].out);
-        confirm_forget(&(*store)->links[i].held);
-        free((*store)->links[i].replicas.known);
-    }
-    confirm_forget(&(*store)->confirmed);
-    if ((*store)->confirming != NULL)
-        confirm_release((*store)->confirming);
+    confirm_fini(*store);
     slab_fini(&(*store)->calls);
     free(*store);
     *store = NULL;
@@ -380,7 +375,8 @@ store_take_wish(struct store *store, struct store_wish *wish)
 {
     for (uint32_t i = 0; i < store->node_count; i++)
         if (link_wish(store, &store->links[i], wish) ||
-            link_wish(store, &store->links[LINK_WITNESS + i], wish))
+            (store->settings.strict &&
+                link_wish(store, &store->links[LINK_WITNESS + i], wish)))
             return true;
     return link_wish(store, &store->links[LINK_SUBSCRIBER], wish) ||
            link_wish(store, &store->links[LINK_SWITCHES], wish);

@@ -109,7 +109,7 @@ trust_learn(struct store *store, struct link *link, struct text run_id,
         copy_id(link->run_id, run_id);
     if (known && same_run && link->first)
         trust_unmark(link);
-    else if (!link_is_witness(link) && link->index < LINK_SUBSCRIBER)
+    else if (link->index < LINK_WITNESS)
         trust_begin(store, link, now_us);
 }
 

@@ -56,15 +56,15 @@ class StrictTest(HarnessCase):
         client.ok("LOCK a wait=10s")
         client.ok("UNLOCK a")
         before = broker.metrics()["holdfast_redis_waits_total"]
-        fence = client.ok("LOCK a").fence
-        client.ok("LOCK a", count=2)
-        client.ok("UNLOCK a")
-        client.ok("UNLOCK a", count=0)
+        fence = client.ok("LOCK b").fence
+        for replica in self.replicas:  # which have not seen it before
+            self.assertTrue(replica.command("EXISTS", "holdfast:{b}"))
+        client.ok("LOCK b", count=2)
+        client.ok("UNLOCK b")
+        client.ok("UNLOCK b", count=0)
         self.assertEqual(
             broker.metrics()["holdfast_redis_waits_total"], before + 1)
-        for replica in self.replicas:
-            self.assertTrue(replica.command("EXISTS", "holdfast:{a}"))
-        self.assertGreater(client.ok("LOCK a").fence, fence)
+        self.assertGreater(client.ok("LOCK b").fence, fence)
 
     def test_a_replica_is_behind(self):
         self.begin(2)

@@ -353,6 +353,8 @@ START_TEST(another_replica)
     srig_history(rig, "master", 's', 'y', '0');
     srig_pass(rig, 3000);
     srig_settle(rig);
+    ck_assert_int_eq(rig->store->links[DATA].state, LINK_READY);
+    ck_assert_int_eq(rig->store->links[WIT].state, LINK_READY);
     ck_assert(!store_ready(rig->store));
     /* But when it has been a replica, those were another one's. */
     srig_history(rig, "slave", 's', 'y', '0');
