@@ -391,11 +391,11 @@ chaos: deps-chaos
 # they add up. SIM_SEED is the first seed.
 SIM_SEED ?= 1
 SIM_SEEDS ?= 1000
-SIM_RECORD ?= build/sim.jsonl
+SIM_RECORD ?= $(BUILD)/sim.jsonl
 
 sim: deps
 	@$(SUBMAKE) simulator
-	@build/holdfast-sim --seed $(SIM_SEED) --record $(SIM_RECORD) \
+	@$(BUILD)/holdfast-sim --seed $(SIM_SEED) --record $(SIM_RECORD) \
 		$(if $(HOURS),--hours $(HOURS),--count $(SIM_SEEDS)) $(SIM_ARGS); \
 	status=$$?; $(PYTHON) tests/sim/summary.py $(SIM_RECORD); exit $$status
 
