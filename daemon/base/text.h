@@ -35,8 +35,6 @@ text_equal(struct text a, struct text b)
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
-/* ASCII letters compare without case; other bytes exactly. */
-/* By the bytes: below 0, 0 or above 0, as a is before, equal to or after b. */
 static inline bool
 text_starts_with(struct text text, struct text beginning)
 {
@@ -44,8 +42,10 @@ text_starts_with(struct text text, struct text beginning)
            memcmp(text.at, beginning.at, beginning.len) == 0;
 }
 
+/* By the bytes: below 0, 0 or above 0, as a is before, equal to or after b. */
 int text_compare(struct text a, struct text b);
 
+/* ASCII letters compare without case; other bytes exactly. */
 bool text_equal_nocase(struct text a, struct text b);
 
 /*
