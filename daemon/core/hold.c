@@ -762,7 +762,10 @@ hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
     case OP_MISSING:
         if (op->sets_end) /* so it is put again */
             ticket->hard_end_us = op->hard_end_us;
-        ticket_reclaim(core, ticket);
+        if (ticket_is_taken(ticket))
+            hold_gone(core, ticket);
+        else
+            ticket_reclaim(core, ticket);
         return;
     case OP_GONE:
     case OP_WAITING:

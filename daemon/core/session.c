@@ -361,7 +361,8 @@ session_resume(struct core *core, struct session *session, const uint8_t id[16],
  * Another broker has taken a ticket over, for a later connection of its session
  * (the ticket's request, and that generation: 8 and 4 bytes). The one that is
  * here has nobody at its other end, though TCP may not have told; were it left,
- * it would go on waiting for what the session has had since.
+ * it would go on waiting for what the session has had since. Nor is the ticket
+ * put there again by this broker.
  */
 void
 session_moved(struct core *core, struct text news)
@@ -373,11 +374,13 @@ session_moved(struct core *core, struct text news)
         return;
     memcpy(&request, news.at, sizeof(request));
     memcpy(&generation, news.at + sizeof(request), sizeof(generation));
-    const struct ticket *ticket =
-        slab_get(&core->tickets, handle_unpack(request));
+    struct ticket *ticket = slab_get(&core->tickets, handle_unpack(request));
     struct session *session = ticket != NULL ? ticket->session : NULL;
-    if (session == NULL || session->away || !session_keeps(session) ||
+    if (session == NULL || !session_keeps(session) ||
         session->generation >= generation)
+        return;
+    ticket->taken = generation;
+    if (session->away)
         return;
     session_refuse_pendings(core, session, ERROR_CANCELLED);
     session->bye = "resumed";

@@ -206,6 +206,7 @@ struct ticket {
     bool reclaiming; /* renew_op is a reclaim, which has words of ours */
     bool reborn;     /* it was put again, and not claimed since */
     bool requeued;   /* it was gone, perhaps to a later connection's broker */
+    uint32_t taken;  /* that generation has it, elsewhere; 0: none */
     uint8_t owner_len;
     uint8_t client_len;
     uint8_t note_len;

@@ -388,6 +388,14 @@ ticket_advance_stirred(struct core *core)
         ticket_advance(core, container_of(link, struct ticket, stir_link));
 }
 
+/* Whether a later connection of its session has it at another broker. That one
+ * puts it there again where it must; not this one, once it was given back. */
+bool
+ticket_is_taken(const struct ticket *ticket)
+{
+    return ticket->taken > ticket->generation;
+}
+
 /*
  * Redis knows nothing of a ticket that we believe in, and its data may be older
  * than it: it is put again, where it stood. The answer comes as a renewal's.

@@ -678,7 +678,8 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
         ticket_waits(core, ticket, result);
         return;
     case OP_MISSING:
-        if (!ticket->doubt && !ticket->moving && ticket->arrival > 0)
+        if (!ticket->doubt && !ticket->moving && ticket->arrival > 0 &&
+            !ticket_is_taken(ticket))
             ticket_reclaim(core, ticket);
         else
             wait_is_gone(core, ticket);

@@ -80,10 +80,8 @@ PLANTED = {
         "claimed it"),
     "never-back": (
         "daemon/core/hold.c",
-        "            ticket->hard_end_us = op->hard_end_us;\n"
-        "        ticket_reclaim(core, ticket);\n        return;\n",
-        "            ticket->hard_end_us = op->hard_end_us;\n"
-        "        hold_gone(core, ticket);\n        return;\n",
+        "        if (ticket_is_taken(ticket))\n            hold_gone(",
+        "        if (ticket != NULL)\n            hold_gone(",
         "a hold that Redis has lost is not put there again"),
     "back-at-the-end": (
         "lua/acquire.lua",

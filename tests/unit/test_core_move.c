@@ -567,6 +567,38 @@ START_TEST(moved_elsewhere)
 
 END_TEST
 
+/* Nor is it put there again where the data are lost, for it may have been given
+ * back since: neither a wait nor a hold, be the connection there or not. */
+START_TEST(moved_elsewhere_and_lost)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    bool holds = (_i & 1) != 0;
+    bool away = (_i & 2) != 0;
+
+    rig_say(rig, s, "1 LOCK a");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    uint64_t request = op->request;
+    if (holds) {
+        rig_granted(rig, op, 5);
+        rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
+    } else {
+        rig_queued(rig, op);
+    }
+    if (away)
+        rig_event(rig, s, CORE_DROP);
+    moved(rig, request, 2, 13);
+    if (holds)
+        rig_pass(rig, 10000);
+    else
+        rig_hint(rig, request);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_MISSING);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
 static unsigned
 ops_of_kind(const struct rig *rig, enum op_kind kind)
 {
@@ -1011,6 +1043,7 @@ core_move_suite(void)
     tcase_add_test(tests, claimed_too_late);
     tcase_add_loop_test(tests, claimed_with_its_note, 0, 3);
     tcase_add_test(tests, moved_elsewhere);
+    tcase_add_loop_test(tests, moved_elsewhere_and_lost, 0, 4);
     tcase_add_test(tests, resume_refused);
     tcase_add_test(tests, resume_malformed);
     tcase_add_test(tests, resume_too_late);
