@@ -136,13 +136,15 @@ trust_settles_ms(
     return at_us > now_us + 1000 ? (uint32_t)((at_us - now_us) / 1000) : 1;
 }
 
-/* The node's clock was `time_us` between the sending of a call and now. */
+/* The node's clock was `time_us` between the sending of a call and now: if it
+ * was so at once, it has drifted since. */
 void
 trust_clock(struct store *store, struct link *link, uint64_t time_us,
     uint64_t sent_us, uint64_t now_us)
 {
     int64_t least_us = (int64_t)(time_us - now_us);
-    int64_t most_us = (int64_t)(time_us - sent_us);
+    uint64_t way_us = now_us - sent_us;
+    int64_t most_us = (int64_t)(time_us - sent_us + way_us / DRIFT);
     bool known =
         link->clock_at_us > 0 && now_us - link->clock_at_us < CLOCK_HEARD_US;
     uint64_t drift_us = known ? (now_us - link->clock_at_us) / DRIFT : 0;

@@ -1478,13 +1478,20 @@ asked(struct srig *rig, uint64_t way_ms)
     srig_expect(rig, 0, "EVALSHA 1");
     struct steadiness steadiness = {
         get4(rig->words[4].at + 84), get4(rig->words[4].at + 88)};
-    rig->now_us += way_ms * 500;
+    rig->now_us += there_us;
     char bytes[200];
     size_t len = srig_encode(rig, bytes, 1, RECORD_OK);
-    rig->now_us += way_ms * 500;
+    rig->now_us += back_us;
+    rig->clock_us += drift_us;
     srig_bytes(rig, 0, bytes, len);
     srig_status(rig, op, OP_OK);
     return steadiness;
+}
+
+static struct steadiness
+asked(struct srig *rig, uint64_t way_ms)
+{
+    return asked_on_way(rig, way_ms * 500, way_ms * 500, 0);
 }
 
 /* No clock is trusted before it has gone steadily for as long. */
@@ -1548,6 +1555,24 @@ START_TEST(slow_is_no_step)
 
 END_TEST
 
+/* An answer that has been under way for long says what the clock was then. */
+START_TEST(drift_on_the_way_is_no_step)
+{
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+    int64_t drift_us = _i == 0 ? 800 : -800;
+
+    (void)pass(rig, 0, SETTLE_MS + 1000);
+    for (int i = 0; i < 10; i++) {
+        ck_assert_uint_eq(asked(rig, 0).in_ms, 0);
+        (void)asked_on_way(rig, 0, 400000, drift_us);
+    }
+    ck_assert_uint_eq(asked(rig, 0).in_ms, 0);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_clock_steps), 0);
+    end(rig);
+}
+
+END_TEST
+
 /* Where nobody settles no clock is doubted. */
 START_TEST(any_clock)
 {
@@ -1584,6 +1609,7 @@ store_trust_suite(void)
     tcase_add_test(tests, steady);
     tcase_add_loop_test(tests, steps, 0, 4);
     tcase_add_loop_test(tests, slow_is_no_step, 0, 3);
+    tcase_add_loop_test(tests, drift_on_the_way_is_no_step, 0, 2);
     tcase_add_test(tests, any_clock);
     suite_add_tcase(suite, tests);
     return suite;
