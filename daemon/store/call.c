@@ -298,7 +298,7 @@ refused_moved(struct store *store, struct link *link, struct op *op,
         op_again(store, op, link->node, now_us, RETRY_US);
         return;
     }
-    store->slots[slot] = node;
+    (void)route_slot(store, slot, node, now_us);
     op_again(store, op, node, now_us, 0);
 }
 
@@ -314,6 +314,7 @@ refused_ask(struct store *store, struct link *link, struct op *op,
         op_again(store, op, link->node, now_us, RETRY_US);
         return;
     }
+    trust_inherit(store, link, &store->links[node], now_us);
     op->single = true;
     op->asking = true;
     op_again(store, op, node, now_us, 0);

@@ -3,7 +3,8 @@
  *
  * A map refresh (CLUSTER SLOTS) is asked of one node at a time, with a pause
  * between: many MOVED answers cost one refresh. What MOVED says is used at
- * once.
+ * once. Now and then one is asked without need: a slot that moved and was not
+ * asked for since should be known to have, when its old node is lost.
  */
 #include "daemon/store/state.h"
 
@@ -12,6 +13,7 @@
 
 #define MAP_PAUSE_US   100000
 #define MAP_BACKOFF_US 2000000
+#define MAP_EVERY_US   10000000
 
 void
 route_want_map(struct store *store)
@@ -116,7 +118,11 @@ route_tick(struct store *store, uint64_t now_us)
 {
     static const struct text words[] = {{"CLUSTER", 7}, {"SLOTS", 5}};
 
-    if (!store->map_wanted || store->map_asked || now_us < store->map_next_us)
+    if (store->map_asked)
+        return;
+    if (now_us >= store->map_old_us)
+        route_want_map(store);
+    if (!store->map_wanted || now_us < store->map_next_us)
         return;
     for (uint32_t i = 0; i < store->node_count; i++) {
         uint32_t index = (store->map_turn + i) % store->node_count;
@@ -131,6 +137,14 @@ route_tick(struct store *store, uint64_t now_us)
         return;
     }
     store->map_next_us = now_us + MAP_PAUSE_US;
+}
+
+uint64_t
+route_next_us(const struct store *store)
+{
+    if (store->settings.topology != STORE_CLUSTER || store->map_asked)
+        return WHEEL_NEVER;
+    return store->map_wanted ? store->map_next_us : store->map_old_us;
 }
 
 void
@@ -233,20 +247,34 @@ route_moved(struct store *store, uint64_t now_us)
     store_route_parked(store, now_us);
 }
 
-static void
-map_differs(struct store *store, const uint16_t *map)
+/* A slot is that node's from now on. False: it has been. */
+bool
+route_slot(struct store *store, uint16_t slot, uint16_t node, uint64_t now_us)
 {
-    for (uint32_t i = 0; i < SLOT_COUNT; i++) {
-        uint16_t old = store->slots[i];
-        if (map[i] == old)
-            continue;
-        if (map[i] != NODE_NONE) {
-            trust_has_locks(store, &store->links[map[i]]);
-            trust_unmark(&store->links[map[i]]);
-        }
-        if (old != NODE_NONE)
-            trust_unmark(&store->links[old]);
-    }
+    uint16_t old = store->slots[slot];
+
+    if (node == old)
+        return false;
+    store->slots[slot] = node;
+    if (node != NODE_NONE)
+        trust_has_locks(store, &store->links[node]);
+    if (node != NODE_NONE && old != NODE_NONE)
+        trust_inherit(store, &store->links[old], &store->links[node], now_us);
+    return true;
+}
+
+/* Markers lie in slots. */
+static void
+map_slot(struct store *store, uint16_t slot, uint16_t node, uint64_t now_us)
+{
+    uint16_t old = store->slots[slot];
+
+    if (!route_slot(store, slot, node, now_us))
+        return;
+    if (node != NODE_NONE)
+        trust_unmark(&store->links[node]);
+    if (old != NODE_NONE)
+        trust_unmark(&store->links[old]);
 }
 
 void
@@ -273,8 +301,8 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
         route_map_failed(store, now_us);
         return;
     }
-    map_differs(store, map);
-    memcpy(store->slots, map, sizeof(map));
+    for (uint16_t i = 0; i < SLOT_COUNT; i++)
+        map_slot(store, i, map[i], now_us);
     if (store->slots_mapped != mapped)
         log_write(mapped == SLOT_COUNT ? LOG_INFO : LOG_WARN, "redis_map",
             "slots=%u of=%u", mapped, SLOT_COUNT);
@@ -282,6 +310,7 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
     store->map_asked = false;
     store->map_next_us = now_us + store_jitter(store, MAP_PAUSE_US);
     store->map_backoff_us = MAP_PAUSE_US;
+    store->map_old_us = now_us + store_jitter(store, MAP_EVERY_US);
     if (mapped < SLOT_COUNT)
         route_map_failed(store, now_us);
     route_moved(store, now_us);

@@ -105,6 +105,7 @@ struct link {
     char id[RECORD_ID_BYTES + 1]; /* replication id last seen */
     bool first;                   /* it has no predecessor */
     bool settled;          /* its history has been known for long enough */
+    bool inherits;         /* slots of a node that may have lost something */
     bool ids_wanted;       /* a script has seen another id */
     bool ids_asked;        /* INFO is under way */
     uint64_t since_us;     /* the history is known */
@@ -190,7 +191,8 @@ struct store {
     bool map_wanted;
     bool map_asked; /* one refresh at a time */
     uint64_t map_next_us;
-    uint32_t map_turn; /* which link to ask next */
+    uint64_t map_old_us; /* then it is asked for again */
+    uint32_t map_turn;   /* which link to ask next */
     uint64_t map_backoff_us;
     uint32_t sentinel_count;
     uint16_t master;        /* that a majority of the Sentinels names */
@@ -255,6 +257,8 @@ void trust_forget(struct link *link);
 void trust_has_locks(struct store *store, const struct link *link);
 void trust_learn(struct store *store, struct link *link, struct text run_id,
     struct text id, struct text second, uint64_t now_us);
+void trust_inherit(struct store *store, const struct link *from,
+    struct link *link, uint64_t now_us);
 void trust_see(struct store *store, struct link *link, const char *id);
 void trust_clock(struct store *store, struct link *link, uint64_t time_us,
     uint64_t sent_us, uint64_t now_us);
@@ -311,6 +315,9 @@ uint16_t route_of(const struct store *store, const struct op *op);
 void route_requeue(struct store *store, uint64_t now_us);
 void route_moved(struct store *store, uint64_t now_us);
 void route_retire(struct store *store, uint64_t now_us);
+uint64_t route_next_us(const struct store *store);
+bool route_slot(
+    struct store *store, uint16_t slot, uint16_t node, uint64_t now_us);
 bool route_redirect(struct store *store, struct text where, uint16_t from,
     uint16_t *slot, uint16_t *node);
 void route_want_map(struct store *store);

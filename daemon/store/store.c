@@ -294,8 +294,8 @@ store_next_us(const struct store *store)
         if (store->votes_due_us < next_us)
             next_us = store->votes_due_us;
     }
-    if (store->map_wanted && !store->map_asked && store->map_next_us < next_us)
-        next_us = store->map_next_us;
+    if (route_next_us(store) < next_us)
+        next_us = route_next_us(store);
     return next_us;
 }
 

@@ -16,6 +16,9 @@
  *
  * A broker that is settled leaves a marker with the ids at the node, so that
  * one that starts later need not wait. No times are compared.
+ *
+ * A slot takes its locks along when it moves; those that are still to be missed
+ * where it was will be missed where it is then.
  */
 #include "daemon/store/state.h"
 
@@ -39,6 +42,7 @@ trust_forget(struct link *link)
     memset(link->run_id, 0, sizeof(link->run_id));
     memset(link->id, 0, sizeof(link->id));
     link->settled = false;
+    link->inherits = false;
     link->since_us = 0;
     link->mark_us = 0;
     link->clock_at_us = 0;
@@ -77,6 +81,7 @@ trust_begin(struct store *store, struct link *link, uint64_t now_us)
     char name[80];
 
     link->settled = store->settings.settle_us == 0;
+    link->inherits = false;
     link->since_us = now_us;
     trust_unmark(link);
     link->mark_us = link->settled ? now_us + MARK_AFTER_US : now_us;
@@ -111,6 +116,24 @@ trust_learn(struct store *store, struct link *link, struct text run_id,
         trust_unmark(link);
     else if (link->index < LINK_WITNESS)
         trust_begin(store, link, now_us);
+}
+
+/* A slot has come from another node: unless that one is there and nothing is
+ * missed any more that it was told, the whole takes its time here. Markers know
+ * nothing of that. */
+void
+trust_inherit(struct store *store, const struct link *from, struct link *link,
+    uint64_t now_us)
+{
+    if (store->settings.settle_us == 0 ||
+        (from->state == LINK_READY && from->settled))
+        return;
+    if (link->settled)
+        trust_begin(store, link, now_us);
+    else if (!link->inherits)
+        return;
+    link->inherits = true;
+    link->since_us = now_us;
 }
 
 /* A script has seen that id at the node. */
@@ -203,6 +226,7 @@ trust_settle(struct store *store, struct link *link, const char *why)
     char name[80];
 
     link->settled = true;
+    link->inherits = false;
     log_write(LOG_INFO, "redis_settled", "node=%s why=%s",
         link_name(store, link, name, sizeof(name)), why);
 }
@@ -270,7 +294,7 @@ trust_marked(struct store *store, struct link *link, bool wrote,
         mark_refused(store, link, reply->text);
     else if (wrote)
         link->mark_refused = false;
-    if (link->settled || reply->type != RESP_STRING)
+    if (link->settled || link->inherits || reply->type != RESP_STRING)
         return;
     mark_value(link, value);
     if (reply->text.len == 81 &&

@@ -243,7 +243,8 @@ PLANTED = {
          "        op_park(store, op, now_us + delay_us);")),
     "moved-ignored": (
         "daemon/store/call.c",
-        "    store->slots[slot] = node;\n    op_again(store, op, node",
+        "    (void)route_slot(store, slot, node, now_us);\n"
+        "    op_again(store, op, node",
         "    op_again(store, op, link->node",
         "MOVED is not followed",
         ("daemon/store/call.c",

@@ -160,6 +160,31 @@ START_TEST(no_map)
 
 END_TEST
 
+/* Also where nobody says that anything has moved: within 15 s. */
+START_TEST(map_now_and_then)
+{
+    struct srig *rig = srig_cluster();
+    uint64_t before = srig_count(rig, COUNTER_redis_map_refreshes);
+
+    rig->map[0].last = 4000;
+    rig->map[1].first = 4001;
+    for (int i = 0; i < 300; i++) {
+        srig_pass(rig, 50);
+        for (uint32_t link = 0; link < 3; link++)
+            srig_serve(rig, link);
+        srig_serve(rig, LINK_SUBSCRIBER);
+        if (i == 190)
+            ck_assert_uint_eq(
+                srig_count(rig, COUNTER_redis_map_refreshes), before);
+    }
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_map_refreshes), before + 1);
+    ck_assert_uint_eq(rig->store->slots[4000], 0);
+    ck_assert_uint_eq(rig->store->slots[4001], 1);
+    srig_end(rig);
+}
+
+END_TEST
+
 START_TEST(moved_to_a_known_node)
 {
     struct srig *rig = srig_cluster();
@@ -637,6 +662,7 @@ store_route_suite(void)
     tcase_add_loop_test(
         tests, malformed_map, 0, sizeof(malformed) / sizeof(malformed[0]));
     tcase_add_test(tests, no_map);
+    tcase_add_test(tests, map_now_and_then);
     tcase_add_test(tests, moved_to_a_known_node);
     tcase_add_loop_test(tests, moved_to_an_unknown_node, 0,
         sizeof(unknown_nodes) / sizeof(unknown_nodes[0]));

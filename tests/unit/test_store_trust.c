@@ -922,6 +922,113 @@ slot_of_marker(const struct sent *sent)
     return slot_of_key(text_from(sent->key));
 }
 
+/* Two masters, each with half of the slots, both settled. */
+static struct srig *
+begin_halves(void)
+{
+    struct srig *rig = srig_create(STORE_CLUSTER, 2);
+
+    rig->settings.settle_us = SETTLE_MS * 1000;
+    srig_history(rig, "master", 'r', 'i', '0');
+    rig->map_count = 2;
+    rig->map[0] = (struct srig_range){0, 8191, "10.0.0.1", 7000};
+    rig->map[1] = (struct srig_range){8192, 16383, "10.0.0.1", 7001};
+    srig_start(rig);
+    srig_settle(rig);
+    (void)pass(rig, 0, SETTLE_MS + 5000);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    ck_assert_uint_eq(settles_ms(rig, 1, 9000, 'i'), 0);
+    ck_assert_str_eq(rig->marker, R40 " " I40);
+    return rig;
+}
+
+/* A slot of a master that may have lost something goes to one that is settled:
+ * so is that slot's loss not, whatever the marker says. */
+START_TEST(slots_of_one_that_is_gone)
+{
+    struct srig *rig = begin_halves();
+
+    if (_i == 1) { /* it is back, and not what it was */
+        srig_history(rig, "master", 's', 'j', '0');
+        reconnect(rig, 0);
+        srig_serve(rig, 0);
+        srig_history(rig, "master", 'r', 'i', '0');
+    } else {
+        rig->links[0].silent = true;
+        srig_lose(rig, 0);
+    }
+    rig->map[0].last = 4;
+    rig->map[1].first = 5;
+    route_want_map(rig->store);
+    (void)pass(rig, 1, 3000);
+    ck_assert_ptr_eq(
+        rig->store->nodes + rig->store->slots[5], rig->store->nodes + 1);
+    uint32_t ms = settles_ms(rig, 1, 5, 'i');
+    ck_assert_uint_ge(ms, SETTLE_MS - 3000);
+    ck_assert_uint_le(ms, SETTLE_MS);
+    ck_assert_uint_eq(settles_ms(rig, 1, 9000, 'i'), ms);
+    (void)pass(rig, 1, ms);
+    ck_assert_uint_eq(settles_ms(rig, 1, 5, 'i'), 0);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Of one that is there, and settled, they may be had at once. */
+START_TEST(slots_of_one_that_is_well)
+{
+    struct srig *rig = begin_halves();
+
+    rig->map[0].last = 4;
+    rig->map[1].first = 5;
+    route_want_map(rig->store);
+    (void)pass(rig, 1, 3000);
+    ck_assert_uint_eq(settles_ms(rig, 1, 5, 'i'), 0);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* The same as it moves: where the key is not there, it may have been lost. */
+START_TEST(slots_on_their_way)
+{
+    static const char *const errors[] = {
+        "ASK 5 10.0.0.1:7001", "MOVED 5 10.0.0.1:7001"};
+    struct srig *rig = begin_halves();
+
+    for (int lost = 0; lost < 2; lost++) {
+        if (lost == 1) {
+            srig_history(rig, "master", 's', 'j', '0');
+            reconnect(rig, 0);
+            srig_serve(rig, 0);
+            srig_history(rig, "master", 'r', 'i', '0');
+        }
+        struct sent sent = {0};
+        srig_turn(rig);
+        answer(rig, 0, &sent);
+        struct op *op = srig_op(rig, OP_ACQUIRE, 5);
+        srig_turn(rig);
+        srig_expect(rig, 0, "EVALSHA 1");
+        srig_error(rig, 0, errors[_i]);
+        srig_turn(rig);
+        const char *next = srig_next(rig, 1);
+        for (; next[0] != 'E'; next = srig_next(rig, 1))
+            srig_answer(rig, 1); /* ASKING, and what begins with a map */
+        uint32_t ms = get4(rig->words[4].at + 80);
+        srig_results(rig, 1, 1, RECORD_OK);
+        srig_status(rig, op, OP_OK);
+        if (lost == 0)
+            ck_assert_uint_eq(ms, 0);
+        else
+            ck_assert_uint_ge(ms, SETTLE_MS - 1);
+        for (int i = 0; i < SLOT_COUNT / 2; i++)
+            rig->store->slots[i] = 0;
+    }
+    srig_end(rig);
+}
+
+END_TEST
+
 /* A key that the node has, whatever else it has. */
 START_TEST(cluster_keys)
 {
@@ -1461,13 +1568,18 @@ add_marker_tests(TCase *tests)
     tcase_add_test(tests, marker_of_garbage);
     tcase_add_test(tests, marker_again);
     tcase_add_test(tests, marker_refused);
+    tcase_add_loop_test(tests, slots_of_one_that_is_gone, 0, 2);
+    tcase_add_test(tests, slots_of_one_that_is_well);
+    tcase_add_loop_test(tests, slots_on_their_way, 0, 2);
     tcase_add_test(tests, cluster_keys);
     tcase_add_test(tests, cluster_tags);
 }
 
-/* A call and its answer, after so many ms; what the header says of clocks. */
+/* A call that is so many us on its way there, and back, when the node's clock
+ * drifts; what the header says of clocks. */
 static struct steadiness
-asked(struct srig *rig, uint64_t way_ms)
+asked_on_way(
+    struct srig *rig, uint64_t there_us, uint64_t back_us, int64_t drift_us)
 {
     struct sent sent = {0};
 
