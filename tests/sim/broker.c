@@ -10,6 +10,7 @@
 
 #include "daemon/base/assert.h"
 #include "daemon/store/engine.h"
+#include "daemon/store/state.h"
 #include "proto/request.h"
 #include "tests/sim/check.h"
 #include "tests/sim/reply.h"
@@ -679,6 +680,30 @@ broker_ready(const struct world *world, uint32_t number)
     const struct broker *broker = &world->brokers[number];
 
     return broker->running && store_ready(broker->engine.store);
+}
+
+/* Those of the servers that it knows to be masters. */
+static bool
+broker_settled(const struct broker *broker)
+{
+    const struct store *store = broker->engine.store;
+
+    if (!broker->running || store->slots_mapped < SLOT_COUNT)
+        return false;
+    for (uint16_t i = 0; i < store->node_count; i++)
+        if (store->nodes[i].used && store->nodes[i].mapped &&
+            (store->links[i].state != LINK_READY || !store->links[i].settled))
+            return false;
+    return true;
+}
+
+bool
+brokers_settled(const struct world *world)
+{
+    for (uint32_t i = 0; i < world->plan.brokers; i++)
+        if (!broker_settled(&world->brokers[i]))
+            return false;
+    return true;
 }
 
 void

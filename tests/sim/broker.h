@@ -24,6 +24,9 @@ bool broker_ready(const struct world *world, uint32_t number);
 void broker_add_counters(
     struct world *world, uint32_t number, uint64_t *counters);
 
+/* Of a cluster: whether all of them have known all masters for long enough. */
+bool brokers_settled(const struct world *world);
+
 /* At the end of a run: everything is back. Reports to the judge. */
 void broker_check_idle(struct world *world, uint32_t number);
 

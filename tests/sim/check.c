@@ -288,9 +288,13 @@ fence_broken(struct check *check, uint32_t lock, const char *format, ...)
     bool lost = check->excused_us[FAULT_wiped] > since_us ||
                 check->excused_us[FAULT_redis_restart] > since_us;
     uint64_t fence_us = fence_since(check, subject);
+    const struct plan *plan = &check->world->plan;
+    bool apart = plan->skew_us > 0 ||
+                 plan->fault_weight[FAULT_clock_forward] > 0 ||
+                 plan->fault_weight[FAULT_clock_back] > 0;
     va_list args;
 
-    if (fence_us == 0 && lost && check->world->plan.skew_us > 0) {
+    if (fence_us == 0 && lost && apart) {
         excused_by(check, PROMISE_FENCE, FAULT_wiped, "a clock behind", lock);
         return;
     }

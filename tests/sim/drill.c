@@ -9,8 +9,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define DRILLS    24     /* that are tried */
-#define MARGIN_US 600000 /* DESIGN: "within the lease and half a second" */
+#define DRILLS    24       /* that are tried */
+#define MARGIN_US 600000   /* DESIGN: "within the lease and half a second" */
+#define MAPPED_US 16000000 /* all brokers have asked for the slot map */
 
 uint64_t
 drill_lease_us(const struct world *world)
@@ -202,8 +203,12 @@ drill_end(struct fleet *fleet)
 
     if (drill->kind == DRILL_MOVES) {
         server_park_end(fleet->world);
-        drill_quiet(fleet, 1000000);
+        drill_quiet(fleet, MAPPED_US);
     }
+    if (drill->kind == DRILL_STRANDS)
+        strands_over(fleet);
+    if (drill->kind == DRILL_SPLIT || drill->kind == DRILL_STALE)
+        split_over(fleet);
     drill->stage = DRILL_NONE;
     drill->serial++;
     drill_release(drill->holder, TASK_DRILL_OVER);
@@ -307,7 +312,7 @@ drill_queue(struct fleet *fleet)
     if (drill->queued < drill->waiter_count)
         drill_ask(drill, drill->waiters[drill->queued], TASK_DRILL_WAITS,
             CLIENT_NO_WAIT);
-    else if (drill->kind == DRILL_WIPED)
+    else if (drill->kind == DRILL_WIPED || drill->kind == DRILL_STRANDS)
         drill_soon(fleet, 50000);
     else
         drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
@@ -372,9 +377,12 @@ drill_refused(struct task *task, const char *code)
         strcmp(code, "LIMIT") == 0 ||
         (strcmp(code, "INDOUBT") == 0 && drill->kind == DRILL_RETRIES) ||
         (strcmp(code, "DEADLOCK") == 0 && drill->kind == DRILL_CIRCLE);
+    bool stale = drill->kind == DRILL_STALE && task == drill->another;
 
     if (known && drill->stage != DRILL_NONE)
         drill_end(fleet);
+    else if (stale)
+        task->purpose = TASK_DRILL_OVER;
     else
         drill_failed(task->client);
 }
@@ -398,18 +406,21 @@ drill_lost(struct task *task, const char *reason)
         task->purpose == TASK_DRILL_LAPSES && strcmp(reason, "expired") == 0;
     bool wiped = drill->kind == DRILL_WIPED && task == drill->holder &&
                  drill->stage >= DRILL_FREES;
+    bool split = drill->kind == DRILL_SPLIT && task == drill->holder &&
+                 drill->stage >= DRILL_FREES;
     bool refused = drill->kind == DRILL_RENEWS && !drill->renewed;
     bool broken = (drill->kind == DRILL_BREAK || drill->kind == DRILL_DELAY) &&
                   drill->stage >= DRILL_FREES && strcmp(reason, "broken") == 0;
+    bool expected = lapsed || wiped || split || refused || broken;
 
     if (task->purpose < TASK_DRILL_HOLDS || task->purpose == TASK_DRILL_OVER ||
         drill->stage == DRILL_NONE)
         return;
-    if (!lapsed && !wiped && !refused && !broken)
+    if (!expected)
         check_broken(fleet->world->check, PROMISE_SERVED, fleet->true_wind,
             "%s: lock-%" PRIu32 " is lost (%s), and nothing has happened",
             task->who, drill->lock, reason);
-    if (task != drill->holder || (!lapsed && !wiped && !refused && !broken)) {
+    if (task != drill->holder || !expected) {
         drill_failed(task->client);
         return;
     }
@@ -465,6 +476,19 @@ drill_try(struct fleet *fleet, enum drill_kind kind)
     return false;
 }
 
+/* Those that need what few runs have: each of them once. */
+static const enum drill_kind last_drills[] = {
+    DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT};
+
+#define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
+
+static bool
+last_drill_can(const struct world *world, enum drill_kind kind)
+{
+    return world->plan.cluster > 0 && world->plan.masters > 1 &&
+           (kind == DRILL_STRANDS ? world->plan.settle_ms : world->plan.strict);
+}
+
 bool
 drill_next(struct fleet *fleet)
 {
@@ -478,7 +502,12 @@ drill_next(struct fleet *fleet)
         if (drill_try(fleet, (enum drill_kind)world_below(world, DRILL_SWEEP)))
             return true;
     }
-    if (fleet->drills == DRILLS) {
+    while (fleet->drills < DRILLS + LAST_DRILLS) {
+        enum drill_kind kind = last_drills[fleet->drills++ - DRILLS];
+        if (last_drill_can(world, kind) && drill_try(fleet, kind))
+            return true;
+    }
+    if (fleet->drills == DRILLS + LAST_DRILLS) {
         fleet->drills++;
         drill_quiet(fleet, drill_lease_us(world));
         fleet_look(fleet);

@@ -16,6 +16,9 @@
 #define DRILL_WAITERS 3
 #define DRILL_NOBODY  UINT32_MAX
 
+/* Brokers have their links to Redis again, with one try that fails. */
+#define DRILL_REJOIN_US 3000000
+
 /* What happens while everything else is well. */
 enum drill_kind {
     DRILL_DEATH,   /* a holder dies, or one who waits before the heir */
@@ -41,6 +44,9 @@ enum drill_kind {
     DRILL_CIRCLE,  /* two owners wait for one another */
     DRILL_WATCH,   /* somebody watches the lock */
     DRILL_SWEEP,   /* what lost brokers have left goes with who comes next */
+    DRILL_STRANDS, /* a slot's data are lost while it is on its way */
+    DRILL_SPLIT,   /* a master that has been replaced goes on (where strict) */
+    DRILL_STALE,   /* and somebody asks it (where strict) */
     DRILL_COUNT
 };
 
@@ -118,7 +124,7 @@ void drill_rejoined(struct task *task);
 void drill_ordered(struct client *client, const struct request *request,
     const struct answer *a);
 
-/* --- for drill_kinds.c, drill_sessions.c, drill_rules.c ------------------- */
+/* --- for drill_kinds.c, drill_redis.c, drill_sessions.c, drill_rules.c ---- */
 
 struct drill_plan {
     const char *name;
@@ -198,8 +204,32 @@ void drill_quiet(struct fleet *fleet, uint64_t for_us);
 /* Its client's process dies, by FIN or RST. */
 void drill_kill(struct fleet *fleet, const struct task *victim);
 
+/* An event of the world: nothing is cut off from anything. */
+void drill_packets_pass(void *arg, uint64_t data);
+
 /* All give back. */
 void drill_end(struct fleet *fleet);
+
+/* --- drill_redis.c -------------------------------------------------------- */
+
+bool moves_begin(struct fleet *fleet);
+void moves_acts(struct fleet *fleet);
+void moves_granted(struct fleet *fleet, struct task *task);
+bool strands_begin(struct fleet *fleet);
+void strands_acts(struct fleet *fleet);
+void strands_over(struct fleet *fleet);
+bool split_begin(struct fleet *fleet);
+void split_acts(struct fleet *fleet);
+void split_over(struct fleet *fleet);
+bool stale_begin(struct fleet *fleet);
+void stale_acts(struct fleet *fleet);
+void stale_granted(struct fleet *fleet, struct task *task);
+bool wiped_begin(struct fleet *fleet);
+void wiped_acts(struct fleet *fleet);
+void wiped_granted(struct fleet *fleet, struct task *task);
+bool ids_begin(struct fleet *fleet);
+void ids_acts(struct fleet *fleet);
+void ids_granted(struct fleet *fleet, struct task *task);
 
 /* --- drill_sessions.c ----------------------------------------------------- */
 

@@ -12,8 +12,6 @@
 
 /* By then TCP has given a silent client up; broker.c and net.c. */
 #define SILENCE_US 12000000
-/* Brokers have their links to Redis again, with one try that fails. */
-#define REJOIN_US 3000000
 /* The longest pause before the next try, and how many more may fail; link.c. */
 #define PAUSE_US 1500000
 #define PAUSES   2
@@ -110,8 +108,8 @@ silent_begin(struct fleet *fleet)
     return true;
 }
 
-static void
-packets_pass(void *arg, uint64_t data)
+void
+drill_packets_pass(void *arg, uint64_t data)
 {
     struct world *world = arg;
 
@@ -139,10 +137,10 @@ silent_acts(struct fleet *fleet)
     world_note(world, machine->name, "is cut off");
     net_block(world->net, machine, broker);
     net_block(world->net, broker, machine);
-    world_at(world, world->now_us + span_us, packets_pass, world, 0);
+    world_at(world, world->now_us + span_us, drill_packets_pass, world, 0);
     victim->purpose = TASK_DRILL_OVER;
     task_wake(victim, span_us);
-    drill_quiet(fleet, span_us + REJOIN_US);
+    drill_quiet(fleet, span_us + DRILL_REJOIN_US);
 }
 
 /* --- the brokers lose Redis ----------------------------------------------- */
@@ -163,7 +161,7 @@ shaken_shakes(void *arg, uint64_t data)
         return;
     for (uint32_t i = 0; i < servers_of(world); i++)
         net_cut_machine(world->net, server_machine(world, i));
-    fleet->true_deaf = world->now_us + REJOIN_US;
+    fleet->true_deaf = world->now_us + DRILL_REJOIN_US;
 }
 
 static bool
@@ -242,9 +240,9 @@ retries_acts(struct fleet *fleet)
 
     for (uint32_t i = 0; i < servers_of(world); i++)
         net_block(world->net, server_machine(world, i), broker);
-    world_at(world, world->now_us + span_us, packets_pass, world, 0);
-    drill_quiet(fleet, span_us + REJOIN_US);
-    drill_frees(fleet, span_us + REJOIN_US);
+    world_at(world, world->now_us + span_us, drill_packets_pass, world, 0);
+    drill_quiet(fleet, span_us + DRILL_REJOIN_US);
+    drill_frees(fleet, span_us + DRILL_REJOIN_US);
     drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
 }
 
@@ -303,8 +301,8 @@ asleep_acts(struct fleet *fleet)
     if (drill->stage == DRILL_NONE)
         return;
     drill->holder = NULL;
-    drill_quiet(fleet, sleeps_us + REJOIN_US);
-    drill_event(fleet, sleeps_us + REJOIN_US, asleep_wakes);
+    drill_quiet(fleet, sleeps_us + DRILL_REJOIN_US);
+    drill_event(fleet, sleeps_us + DRILL_REJOIN_US, asleep_wakes);
 }
 
 /* --- who waits for long --------------------------------------------------- */
@@ -541,7 +539,7 @@ broker_is_lost(struct fleet *fleet, uint64_t span_us)
     struct world *world = fleet->world;
     struct machine *machine = broker_machine(world, fleet->drill.broker);
 
-    drill_quiet(fleet, span_us + 2 * REJOIN_US);
+    drill_quiet(fleet, span_us + 2 * DRILL_REJOIN_US);
     fleet->left[fleet->drill.lock] = true;
     switch (world_below(world, 3)) {
     case 0:
@@ -557,7 +555,7 @@ broker_is_lost(struct fleet *fleet, uint64_t span_us)
             net_block(world->net, machine, server_machine(world, i));
             net_block(world->net, server_machine(world, i), machine);
         }
-        world_at(world, world->now_us + span_us, packets_pass, world, 0);
+        world_at(world, world->now_us + span_us, drill_packets_pass, world, 0);
         break;
     }
 }
@@ -620,227 +618,14 @@ static void
 sweep_acts(struct fleet *fleet)
 {
     struct drill *drill = &fleet->drill;
-
-    fleet->left[drill->lock] = false;
-    drill_frees(fleet, drill_prompt_us(fleet->world));
-    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
-}
-
-/* --- a slot is on its way ------------------------------------------------- */
-
-/*
- * The heir asks for the lock, and beside it for another one in the same slot:
- * one of them may have moved, both, or none. They are renewed on the way.
- */
-static bool
-moves_begin(struct fleet *fleet)
-{
-    struct drill *drill = &fleet->drill;
-    struct world *world = fleet->world;
-
-    if (world->plan.masters < 2)
-        return false;
-    drill->lock = drill->lock / 3 * 3;
-    drill->heir = drill_choose(fleet, ANYWHERE);
-    if (drill->heir == NULL)
-        return false;
-    struct client *client = drill->heir->client;
-    if (client->task_count > 1 && drill->lock + 1 < world->plan.locks)
-        drill->another = &client->tasks[1];
-    return true;
-}
-
-static void
-moves_acts(struct fleet *fleet)
-{
-    struct drill *drill = &fleet->drill;
-    struct world *world = fleet->world;
-
-    if (!server_park(world, drill->lock, world_odds(world, 3) ? 1000 : 1)) {
-        drill_end(fleet);
-        return;
-    }
-    drill_frees(fleet, drill_prompt_us(world));
-    struct task *another = drill->another;
-    if (another != NULL) {
-        /* In one write, so that one call may ask for both. */
-        another->purpose = TASK_DRILL_HOLDS;
-        another->owner = 0;
-        task_wants(another, drill->lock + 1, CLIENT_NO_WAIT, 0);
-        if (!task_send_wish(another, false)) {
-            drill_failed(another->client);
-            return;
-        }
-        another->state = TASK_ASKING;
-        another->timer++;
-    }
-    drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
-}
-
-static void
-moves_granted(struct fleet *fleet, struct task *task)
-{
-    struct world *world = fleet->world;
-
-    (void)task;
-    if (drill_unserved(&fleet->drill) == NULL)
-        drill_stays(fleet, world_below(world, drill_lease_us(world) * 3 / 2));
-}
-
-/* --- the data are lost ---------------------------------------------------- */
-
-/* And with them, who watches what. */
-static void
-flush(struct fleet *fleet, bool held)
-{
-    servers_flush(fleet->world, held);
-    fleet->true_deaf = fleet->world->now_us + drill_lease_us(fleet->world);
-}
-
-/*
- * Of runs that have that fault in any case. The heir gets what the holder has;
- * the holder is told at its next renewal, within a third of the lease. Who
- * waited gets nothing of those that come after, though arrivals begin anew.
- */
-static bool
-wiped_begin(struct fleet *fleet)
-{
-    struct drill *drill = &fleet->drill;
-
-    if (fleet->world->plan.fault_weight[FAULT_wiped] == 0)
-        return false;
-    if (!drill_choose_two(fleet))
-        return false;
-    drill_choose_waiters(fleet, ANYWHERE);
-    if (drill->waiter_count > 1)
-        drill->waiter_count = 1;
-    drill->another = drill_choose(fleet, ANYWHERE);
-    flush(fleet, true);
-    return true;
-}
-
-static void
-wiped_untold(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-    struct drill *drill = &fleet->drill;
-    const struct task *holder = drill->holder;
-
-    if (data != drill->serial || holder == NULL || holder->count == 0)
-        return;
-    check_broken(fleet->world->check, PROMISE_TOLD, fleet->world->now_us,
-        "%s: lock-%" PRIu32 " is somebody else's, and nobody says so",
-        holder->who, drill->lock);
-    drill_end(fleet);
-}
-
-static void
-wiped_acts(struct fleet *fleet)
-{
-    struct drill *drill = &fleet->drill;
-
-    drill_abandon_waiters(drill);
-    flush(fleet, true);
-    drill_frees(fleet, drill_prompt_us(fleet->world));
-    drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
-}
-
-/* The excuse for two who believe is over before the heir gives back. */
-static void
-wiped_gives(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-    struct task *heir = fleet->drill.heir;
-
-    if (data != fleet->drill.serial || fleet->drill.stage != DRILL_STAYS)
-        return;
-    fleet->drill.heir = NULL;
-    drill_release(heir, TASK_DRILL_OVER);
-    drill_stays(fleet, drill_lease_us(fleet->world) / 2 + 1000000);
-}
-
-static void
-wiped_granted(struct fleet *fleet, struct task *task)
-{
-    struct drill *drill = &fleet->drill;
-    struct world *world = fleet->world;
-
-    if (task != drill->heir || drill->stage != DRILL_FREES)
-        return;
-    drill->stage = DRILL_STAYS;
-    drill->serial++;
-    drill_event(fleet, drill_lease_us(world) * 2 / 5 + drill_prompt_us(world),
-        wiped_untold);
-    drill_event(fleet, 2 * drill_lease_us(world) + 2100000, wiped_gives);
-    if (drill->another != NULL)
-        drill_ask(drill, drill->another, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
-}
-
-/* --- replication ids change ----------------------------------------------- */
-
-#define IDS_ROUNDS 16
-#define IDS_US     40000
-
-/*
- * They do so much faster than the clock runs on, with a grant after each; then
- * the data are lost, and a broker that knows nothing of these grants asks. Its
- * fence must be above them, as long as the clocks are right.
- */
-static bool
-ids_begin(struct fleet *fleet)
-{
-    struct drill *drill = &fleet->drill;
     const struct plan *plan = &fleet->world->plan;
 
-    if (plan->skew_us > 0 || plan->fault_weight[FAULT_broker_clock] > 0 ||
-        plan->fault_weight[FAULT_clock_forward] > 0 ||
-        plan->fault_weight[FAULT_clock_back] > 0 || plan->settle_ms > 0)
-        return false;
-    drill->heir = drill_choose(fleet, ANYWHERE);
-    if (drill->heir == NULL)
-        return false;
-    drill->broker = drill->heir->client->broker;
-    drill->another = drill_choose(fleet, NOT_AT_BROKER);
-    return drill->another != NULL;
-}
-
-static void
-ids_change(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-    struct drill *drill = &fleet->drill;
-    bool rests = drill->heir != NULL && drill->heir->state == TASK_IDLE;
-
-    if (data != drill->serial || drill->stage != DRILL_ACTS)
-        return;
-    if (!rests) {
-        drill_event(fleet, IDS_US, ids_change);
-    } else if (drill->rounds++ < IDS_ROUNDS) {
-        servers_rename(fleet->world);
-        drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
-    } else {
-        flush(fleet, false);
-        drill->heir = drill->another;
-        drill->another = NULL;
-        drill_frees(fleet, drill_prompt_us(fleet->world));
-        drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
-    }
-}
-
-static void
-ids_acts(struct fleet *fleet)
-{
-    drill_event(fleet, 0, ids_change);
-}
-
-static void
-ids_granted(struct fleet *fleet, struct task *task)
-{
-    (void)task;
-    if (fleet->drill.stage == DRILL_ACTS)
-        drill_event(fleet, IDS_US, ids_change);
-    else
-        drill_end(fleet);
+    uint64_t anew_us = /* of a lease at a master that was met since */
+        plan->cluster > 0 && plan->settle_ms > 0 ? drill_lease_us(fleet->world)
+                                                 : 0;
+    fleet->left[drill->lock] = false;
+    drill_frees(fleet, anew_us + drill_prompt_us(fleet->world));
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
 }
 
 /* --- all of them ---------------------------------------------------------- */
@@ -890,6 +675,13 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         circle_acts, false, circle_granted, NULL},
     [DRILL_WATCH] = {"watch", "its release", told_begin, told_acts, false,
         told_granted, NULL},
+    [DRILL_STRANDS] = {"strands",
+        "its release, where its slot's data were lost", strands_begin,
+        strands_acts, true, NULL, NULL},
+    [DRILL_SPLIT] = {"split", "its master was replaced, and goes on",
+        split_begin, split_acts, true, NULL, NULL},
+    [DRILL_STALE] = {"stale", "its master was replaced, and goes on",
+        stale_begin, stale_acts, false, stale_granted, NULL},
     [DRILL_SWEEP] = {"sweep", "what a lost broker had left was over",
         sweep_begin, sweep_acts, false, NULL, NULL},
 };

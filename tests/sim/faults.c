@@ -70,6 +70,14 @@ block(struct world *world, struct machine *from, struct machine *to,
         (uint64_t)from->number << 8 | to->number);
 }
 
+void
+faults_part(
+    struct world *world, struct machine *a, struct machine *b, uint64_t span_us)
+{
+    block(world, a, b, span_us);
+    block(world, b, a, span_us);
+}
+
 static void
 fault_partition(struct world *world, bool both)
 {

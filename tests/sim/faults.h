@@ -18,4 +18,8 @@ void faults_heal(struct world *world);
 /* When the last stop of a process is over. */
 uint64_t faults_over_us(const struct world *world);
 
+/* Nothing passes between two machines for so long. */
+void faults_part(struct world *world, struct machine *a, struct machine *b,
+    uint64_t span_us);
+
 #endif

@@ -611,6 +611,20 @@ net_cut_machine(struct net *net, const struct machine *machine)
 }
 
 void
+net_cut_between(
+    struct net *net, const struct machine *a, const struct machine *b)
+{
+    for (uint32_t i = 0; i < net->slot_count; i++) {
+        const struct connection *connection = net->slots[i];
+        const struct end *ends = connection->ends;
+        if (connection->used && connection->open &&
+            ((ends[0].machine == a && ends[1].machine == b) ||
+                (ends[0].machine == b && ends[1].machine == a)))
+            (void)net_cut(net, connection->id);
+    }
+}
+
+void
 net_half_open(struct net *net, uint32_t id)
 {
     struct connection *connection = net_find(net, id);

@@ -66,6 +66,8 @@ void net_process_died(struct net *net, struct machine *machine);
 /* RST for both, somewhere in the stream; false: one of them cannot hear it. */
 bool net_cut(struct net *net, uint32_t id);
 void net_cut_machine(struct net *net, const struct machine *machine);
+void net_cut_between(
+    struct net *net, const struct machine *a, const struct machine *b);
 void net_half_open(struct net *net, uint32_t id); /* silence both ways */
 void net_block(struct net *net, struct machine *from, struct machine *to);
 void net_unblock_all(struct net *net);

@@ -107,7 +107,10 @@ plan_settle(struct plan *plan)
     if (random_below(&random, 3) == 0)
         return;
     plan->settle_ms = plan->lease_ms;
-    plan->strict = plan->replicas > 0 && random_below(&random, 3) == 0;
+    plan->strict = plan->replicas > 0 && random_below(&random, 2) == 0;
+    /* One may stay with a master that is replaced, and one with the next. */
+    if (plan->strict && plan->cluster && plan->replicas == 2)
+        plan->replicas = 3;
     if (plan->fault_us == 0 || random_below(&random, 3) != 0)
         return;
     plan->loses = 1;
@@ -332,7 +335,7 @@ plan_set(struct plan *plan, const char *text)
     }
     return plan->brokers > 0 && plan->brokers <= 8 && plan->clients > 0 &&
            plan->clients <= 40 && plan->masters > 0 && plan->masters <= 4 &&
-           plan->replicas <= 2 && plan->locks > 0 &&
+           plan->replicas <= 3 && plan->locks > 0 &&
            (plan->sentinels == 0 || (!plan->cluster && plan->masters == 1)) &&
            plan->sentinels <= 7 && plan->locks <= PLAN_LOCKS_MAX;
 }

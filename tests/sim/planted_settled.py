@@ -94,4 +94,20 @@ PLANTED = {
         "undone */\n        ticket->main_op = ticket->renew_op;\n",
         "",
         "a release overtakes the hold that comes back"),
+    "slots-inherit-nothing": (
+        "daemon/store/trust.c",
+        "        (from->state == LINK_READY && from->settled))\n",
+        "        from != link)\n",
+        "a slot is trusted wherever it comes from"),
+    "marker-for-all-slots": (
+        "daemon/store/trust.c",
+        "    if (link->settled || link->inherits || "
+        "reply->type != RESP_STRING)\n",
+        "    if (link->settled || reply->type != RESP_STRING)\n",
+        "the marker counts for slots that came from elsewhere"),
+    "taken-ticket-put-back": (
+        "daemon/core/ticket.c",
+        "    return ticket->taken > ticket->generation;\n",
+        "    return ticket->taken == UINT32_MAX;\n",
+        "a ticket that another broker has is put back"),
 }

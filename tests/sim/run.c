@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a restart or a stop may take longer than the faults. */
 #define COVER_EVERY 17 /* seeds; of one of them the scripts' lines count */
-#define SETTLE_US   12000000
+/* What a restart or a stop may take longer than the faults. */
+#define SETTLE_US 12000000
 /* Winding up takes no longer, beside leases. */
 #define WIND_UP_US 400000000
 

@@ -148,7 +148,7 @@ sentinels_elect(struct server *leader)
     if (replica == NULL || 2 * votes <= world->plan.sentinels ||
         leader->names != shard_master(world, 0)->number)
         return;
-    server_takes_over(replica);
+    server_takes_over(replica, false);
     uint64_t epoch = leader->epoch;
     for (uint32_t i = 0; i < world->plan.sentinels; i++)
         if (sentinel_agrees(sentinel_at(world, i), leader) &&

@@ -10,15 +10,16 @@
 
 #include "daemon/base/assert.h"
 #include "daemon/base/slot.h"
+#include "tests/sim/broker.h"
 #include "tests/sim/check.h"
+#include "tests/sim/faults.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CLOCKS_AGREE_US 10000
-#define PORT            7000
+#define PORT 7000
 
 /* A bus message under way. */
 struct bulletin {
@@ -26,18 +27,6 @@ struct bulletin {
     size_t channel_len;
     size_t len;
     char bytes[];
-};
-
-/* Which shard has a slot, and the one that is on its way. */
-struct cluster {
-    struct world *world; /* ref */
-    uint8_t shard[FAKE_SLOTS];
-    bool moving;
-    bool forgotten; /* by one of the two, which took its shard over since */
-    bool parked;    /* its migration goes on when it is told to */
-    uint16_t slot;
-    uint32_t from; /* shards */
-    uint32_t to;
 };
 
 uint32_t
@@ -104,7 +93,7 @@ shard_master(struct world *world, uint32_t shard)
     return NULL;
 }
 
-static void
+void
 server_wind(struct server *server)
 {
     fake_set_clock(server->fake, machine_real_us(server->machine));
@@ -276,7 +265,7 @@ server_replicate(void *arg, uint64_t stage)
     uint64_t lag = fake_replica_lag(replica->fake);
     if (lag == 0)
         return;
-    struct server *master = shard_master(world, replica->shard);
+    struct server *master = replica->follows;
     if (servers_meet(master, replica)) {
         server_wind(replica);
         fake_replica_apply(
@@ -358,11 +347,11 @@ server_catches_up(struct server *replica)
 
 /* It is a replica of its shard's master from now on, and takes a full copy if
  * need be. */
-static void
+void
 server_attach(struct server *replica)
 {
-    fake_replicate_from(
-        replica->fake, shard_master(replica->world, replica->shard)->fake);
+    replica->follows = shard_master(replica->world, replica->shard);
+    fake_replicate_from(replica->fake, replica->follows->fake);
     if (replica->world->plan.strict > 0)
         server_catches_up(replica);
 }
@@ -386,13 +375,9 @@ sink_wrote(void *arg, const char *key, size_t key_len, const char *value,
     if (server->master)
         check_record(world->check, server->machine, fake_repl_id(server->fake),
             key, key_len, value, value_len);
-    if (world->plan.replicas == 0 || !server->master)
-        return;
-    for (uint32_t i = 0; i < server_count(world); i++) {
-        struct server *replica = &world->servers[i];
-        if (replica->shard == server->shard && !replica->master)
-            server_catches_up(replica);
-    }
+    for (uint32_t i = 0; i < server_count(world); i++)
+        if (world->servers[i].follows == server)
+            server_catches_up(&world->servers[i]);
 }
 
 static const struct fake_sink server_sink = {
@@ -443,7 +428,7 @@ server_create(struct world *world, uint32_t number)
 }
 
 /* Who has which slot, as every node that can be reached is told. */
-static void
+void
 server_learn(struct server *server)
 {
     struct world *world = server->world;
@@ -456,14 +441,15 @@ server_learn(struct server *server)
             server->fake, (uint16_t)slot, masters[world->cluster->shard[slot]]);
 }
 
-static void
+/* One that still takes itself for a master is known as nobody's replica. */
+void
 server_learn_replicas(struct server *server)
 {
     struct world *world = server->world;
 
     fake_unmap_replicas(server->fake);
     for (uint32_t i = 0; i < server_count(world); i++)
-        if (!world->servers[i].master)
+        if (!world->servers[i].master && !world->servers[i].demoted)
             fake_map_replica(server->fake,
                 shard_master(world, world->servers[i].shard)->fake,
                 world->servers[i].fake);
@@ -483,9 +469,10 @@ servers_create(struct world *world)
         server_create(world, i);
     for (uint32_t i = 0; i < server_count(world); i++) {
         struct server *server = &world->servers[i];
-        if (!server->master)
-            fake_replicate_from(
-                server->fake, shard_master(world, server->shard)->fake);
+        if (!server->master) {
+            server->follows = shard_master(world, server->shard);
+            fake_replicate_from(server->fake, server->follows->fake);
+        }
         if (!world->plan.cluster)
             continue;
         server_learn(server);
@@ -517,7 +504,7 @@ server_loaded(void *arg, uint64_t life)
 }
 
 /* Its connections are gone; nobody is told by the fake. */
-static void
+void
 server_dies(struct server *server)
 {
     server->life++;
@@ -534,6 +521,7 @@ server_rises(struct server *server, bool keep_data)
     struct world *world = server->world;
 
     server->machine->up = true;
+    world->cluster->changed_us = world->now_us;
     server_wind(server);
     fake_restart(server->fake, keep_data);
     /* Sentinels tell it, when they find it. */
@@ -541,8 +529,10 @@ server_rises(struct server *server, bool keep_data)
     server->demoted = unaware;
     for (uint32_t i = 0; i < server_count(world); i++) {
         struct server *other = &world->servers[i];
+        bool left = other->follows == server && !server->master;
         if (other->shard == server->shard && !other->master &&
-            (other == server ? !unaware : server->master && other->machine->up))
+            (other == server ? !unaware
+                             : (server->master || left) && other->machine->up))
             server_attach(other);
     }
     if (world->plan.cluster) {
@@ -555,7 +545,7 @@ server_rises(struct server *server, bool keep_data)
     world_note(world, server->machine->name, "is up again");
 }
 
-static void
+void
 server_back(void *arg, uint64_t data)
 {
     struct server *server = arg;
@@ -564,10 +554,8 @@ server_back(void *arg, uint64_t data)
         server_rises(server, (data & 1) != 0);
 }
 
-/* Writes are lost with a process, or leases end by another clock: brokers that
- * settle leave old holders their time, and two never believe. */
-static void
-lost(struct world *world, enum fault cause)
+void
+servers_lost(struct world *world, enum fault cause)
 {
     check_excuse(
         world->check, world->plan.settle_ms > 0 ? FAULT_redis_restart : cause);
@@ -581,7 +569,7 @@ server_restart(struct world *world, uint32_t number, bool keep_data)
     if (!server->machine->up)
         return;
     if (!keep_data && server->master)
-        lost(world, FAULT_wiped);
+        servers_lost(world, FAULT_wiped);
     world_note(world, server->machine->name, "is killed, data %s",
         keep_data ? "kept" : "lost");
     server_dies(server);
@@ -591,296 +579,7 @@ server_restart(struct world *world, uint32_t number, bool keep_data)
         server_back, server, (uint64_t)server->life << 1 | keep_data);
 }
 
-/* --- failover ------------------------------------------------------------- */
-
-static bool
-clocks_differ(const struct server *a, const struct server *b)
-{
-    int64_t apart_us = a->machine->wall_us - b->machine->wall_us;
-
-    return apart_us > CLOCKS_AGREE_US || apart_us < -CLOCKS_AGREE_US;
-}
-
-/* What a cluster tells all of its nodes, but that one. */
-static void
-servers_learn(struct world *world, const struct server *but)
-{
-    for (uint32_t i = 0; world->plan.cluster && i < server_count(world); i++) {
-        if (&world->servers[i] != but)
-            server_learn(&world->servers[i]);
-        server_learn_replicas(&world->servers[i]);
-    }
-}
-
-void
-server_takes_over(struct server *replica)
-{
-    struct world *world = replica->world;
-    struct server *old = shard_master(world, replica->shard);
-
-    /* A slot on its way is forgotten by who takes over, and its keys may be at
-     * the other side already. */
-    if (old->machine->up || world->cluster->moving)
-        check_excuse(world->check, FAULT_failover);
-    else if (fake_replica_lag(replica->fake) > 0 || clocks_differ(replica, old))
-        lost(world, FAULT_failover);
-    world->cluster->forgotten = world->cluster->moving;
-    world_note(world, replica->machine->name, "takes over, %" PRIu64 " behind",
-        fake_replica_lag(replica->fake));
-    server_wind(replica);
-    fake_promote(replica->fake);
-    replica->master = true;
-    replica->stage++;
-    replica->demoted = false;
-    old->master = false;
-    old->demoted = true;
-    old->demoted_us = world->now_us;
-    for (uint32_t i = 0; i < server_count(world); i++) {
-        struct server *server = &world->servers[i];
-        if (server->shard == replica->shard && !server->master &&
-            server != old) {
-            server->stage++;
-            server->replicating = false;
-            server_attach(server);
-        }
-    }
-    servers_learn(world, old);
-}
-
-void
-server_follows(struct server *server)
-{
-    check_excuse(server->world->check, FAULT_failover);
-    server->demoted = false;
-    if (server->world->plan.cluster)
-        server_learn(server);
-    server_wind(server);
-    server->stage++;
-    server->replicating = false;
-    server_attach(server);
-}
-
-static void server_wakes(void *arg, uint64_t data);
-
-/* A stopped old master, which runs again, hears of it. */
-static void
-server_hears(void *arg, uint64_t data)
-{
-    struct server *server = arg;
-
-    if (!server->demoted || !server->machine->up)
-        return;
-    if (server->machine->stopped_until > server->world->now_us) {
-        server_wakes(arg, data);
-        return;
-    }
-    server_follows(server);
-}
-
-/* Until it hears of it, what it still carries out as a master is lost. */
-static void
-server_wakes(void *arg, uint64_t data)
-{
-    struct server *server = arg;
-    struct world *world = server->world;
-
-    if (!server->demoted || !server->machine->up)
-        return;
-    if (server->machine->stopped_until > world->now_us) {
-        world_at(
-            world, server->machine->stopped_until, server_wakes, server, data);
-        return;
-    }
-    check_excuse(world->check, FAULT_failover);
-    check_excuse(world->check, FAULT_redis_stop);
-    world_at(world, world->now_us + 1000 + world_below(world, 20000),
-        server_hears, server, data);
-}
-
-static void
-server_elect(void *arg, uint64_t data)
-{
-    struct server *replica = arg;
-    struct world *world = replica->world;
-    struct server *old = shard_master(world, replica->shard);
-
-    (void)data;
-    if (replica->master || !replica->machine->up || machine_runs(old->machine))
-        return; /* it has come back in time */
-    server_takes_over(replica);
-    if (old->machine->up)
-        server_wakes(old, 0);
-}
-
-void
-server_failover(struct world *world, uint32_t number)
-{
-    struct server *master = shard_master(world, world->servers[number].shard);
-    struct server *replica = NULL;
-
-    for (uint32_t i = 0; i < server_count(world); i++)
-        if (world->servers[i].shard == master->shard &&
-            !world->servers[i].master && !world->servers[i].demoted &&
-            world->servers[i].machine->up)
-            replica = &world->servers[i];
-    if (replica == NULL || !machine_runs(master->machine))
-        return;
-    uint64_t elected_us = world->now_us + world_between(world, 500000, 3000000);
-    if (world_odds(world, 2)) {
-        world_note(world, master->machine->name, "is killed");
-        server_dies(master);
-        world_at(world, elected_us + world_between(world, 1000, 8000000),
-            server_back, master, (uint64_t)master->life << 1 | 1);
-    } else {
-        world_note(world, master->machine->name, "is stopped");
-        machine_stop(
-            master->machine, elected_us + world_between(world, 1000, 5000000));
-    }
-    /* Sentinels find out by themselves. */
-    if (world->plan.sentinels == 0)
-        world_at(world, elected_us, server_elect, replica, 0);
-}
-
-/* --- migration ------------------------------------------------------------ */
-
-static bool
-migration_can(struct cluster *cluster)
-{
-    return machine_runs(shard_master(cluster->world, cluster->from)->machine) &&
-           machine_runs(shard_master(cluster->world, cluster->to)->machine);
-}
-
-static void
-migration_open(const struct cluster *cluster)
-{
-    struct fake *from = shard_master(cluster->world, cluster->from)->fake;
-    struct fake *to = shard_master(cluster->world, cluster->to)->fake;
-
-    fake_migrating(from, cluster->slot, to);
-    fake_importing(to, cluster->slot, from);
-}
-
-/* So many of the slot's keys, but for those that have expired. A slot that was
- * forgotten is mended first: what was made anew there meets what had moved. */
-static unsigned
-migration_moves(struct cluster *cluster, unsigned keys)
-{
-    struct server *from = shard_master(cluster->world, cluster->from);
-    struct server *to = shard_master(cluster->world, cluster->to);
-
-    if (cluster->forgotten) {
-        check_excuse(cluster->world->check, FAULT_failover);
-        migration_open(cluster);
-        cluster->forgotten = false;
-    }
-    server_wind(from);
-    server_wind(to);
-    return fake_move_keys(from->fake, to->fake, cluster->slot, keys);
-}
-
-/* The slot is the other's, and everybody knows. */
-static void
-migration_end(struct cluster *cluster)
-{
-    struct world *world = cluster->world;
-    struct fake *to = shard_master(world, cluster->to)->fake;
-
-    while (migration_moves(cluster, 1000) > 0)
-        continue;
-    cluster->moving = false;
-    cluster->shard[cluster->slot] = (uint8_t)cluster->to;
-    for (uint32_t i = 0; i < server_count(world); i++) {
-        struct fake *fake = world->servers[i].fake;
-        fake_migrating(fake, cluster->slot, NULL);
-        fake_importing(fake, cluster->slot, NULL);
-        fake_map_slot(fake, cluster->slot, to);
-    }
-    world_note(world, "cluster", "slot %u has moved", cluster->slot);
-}
-
-static void
-migration_goes_on(void *arg, uint64_t step)
-{
-    struct cluster *cluster = arg;
-    struct world *world = cluster->world;
-
-    if (!cluster->moving)
-        return;
-    if (!migration_can(cluster)) {
-        world_at(
-            world, world->now_us + 100000, migration_goes_on, cluster, step);
-        return;
-    }
-    if (step == 1) {
-        migration_end(cluster);
-        return;
-    }
-    (void)migration_moves(cluster, 1);
-    world_at(world, world->now_us + world_below(world, 500000),
-        migration_goes_on, cluster, 1);
-}
-
-/* The slot of a lock goes to another shard; false: not now. */
-static bool
-migration_begin(struct cluster *cluster, uint32_t lock, uint32_t to)
-{
-    struct world *world = cluster->world;
-
-    cluster->slot = slot_of_key(text_from(plan_lock_name(lock)));
-    cluster->from = cluster->shard[cluster->slot];
-    cluster->to = to;
-    if (cluster->from == cluster->to || !migration_can(cluster))
-        return false;
-    cluster->moving = true;
-    /* The lease ends are another host's clock. */
-    if (clocks_differ(
-            shard_master(world, cluster->from), shard_master(world, to)))
-        lost(world, FAULT_migrate);
-    world_note(world, "cluster", "slot %u moves to shard %u", cluster->slot,
-        cluster->to);
-    cluster->forgotten = false;
-    migration_open(cluster);
-    return true;
-}
-
-void
-server_migrate(struct world *world)
-{
-    struct cluster *cluster = world->cluster;
-    uint32_t lock = (uint32_t)world_below(world, world->plan.locks);
-
-    if (cluster->moving || world->plan.masters < 2)
-        return;
-    uint32_t to = (uint32_t)world_below(world, world->plan.masters);
-    if (migration_begin(cluster, lock, to))
-        world_at(world, world->now_us + world_below(world, 500000),
-            migration_goes_on, cluster, 0);
-}
-
-bool
-server_park(struct world *world, uint32_t lock, unsigned keys)
-{
-    struct cluster *cluster = world->cluster;
-
-    if (cluster->moving || world->plan.masters < 2)
-        return false;
-    uint16_t slot = slot_of_key(text_from(plan_lock_name(lock)));
-    uint32_t to = (cluster->shard[slot] + 1u) % world->plan.masters;
-    if (!migration_begin(cluster, lock, to))
-        return false;
-    cluster->parked = true;
-    (void)migration_moves(cluster, keys);
-    return true;
-}
-
-void
-server_park_end(struct world *world)
-{
-    if (!world->cluster->parked)
-        return;
-    world->cluster->parked = false;
-    migration_end(world->cluster);
-}
+/* --- all of them ---------------------------------------------------------- */
 
 void
 servers_flush(struct world *world, bool held)
@@ -906,7 +605,7 @@ server_jump(struct world *world, uint32_t number, int64_t us)
     /* Records have half of their time at least; then Redis forgets them. */
     if (us > (int64_t)plan_forget_ms(&world->plan) * 500)
         check_excuse(world->check, FAULT_clock_forward);
-    lost(world, us > 0 ? FAULT_clock_forward : FAULT_clock_back);
+    servers_lost(world, us > 0 ? FAULT_clock_forward : FAULT_clock_back);
 }
 
 void
@@ -935,6 +634,7 @@ void
 servers_heal(struct world *world)
 {
     servers_refuse(world, FAKE_WELL);
+    servers_hear(world);
 }
 
 /* Living tickets of a record: DESIGN section 5, lua/record.lua. */

@@ -49,10 +49,22 @@ void server_failover(struct world *world, uint32_t number);
 void server_migrate(struct world *world);
 void server_jump(struct world *world, uint32_t number, int64_t us);
 
+/* When a server last came up, took over, or followed another one. */
+uint64_t servers_changed_us(const struct world *world);
+
 /* The slot of a lock begins to move to another shard, with so many of its keys,
  * and stays so until the end; false: it cannot now. */
 bool server_park(struct world *world, uint32_t lock, unsigned keys);
 void server_park_end(struct world *world);
+
+/* The same, but the shard loses its data before any of the slot's is moved; and
+ * the slot is the other one's as soon as that shard is up again. */
+bool server_strand(struct world *world, uint32_t lock);
+
+/* A replica takes the lock's shard over, and the master, which is returned,
+ * goes on beside it until the end; NULL: it cannot be now. */
+struct machine *server_split(struct world *world, uint32_t lock);
+void server_split_end(struct world *world);
 
 /* All of them refuse for a while, or are well again. */
 void servers_refuse(struct world *world, enum fake_mood mood);

@@ -1,0 +1,414 @@
+/*
+ * Drills in which Redis itself is in trouble: slots, masters, data. See
+ * drill.h.
+ */
+#include "tests/sim/drill.h"
+
+#include "tests/sim/broker.h"
+#include "tests/sim/server.h"
+
+#include <inttypes.h>
+
+/* Whether no broker has just met a node that a slot may go to, or come from,
+ * nor is about to. */
+static bool
+all_settled(const struct fleet *fleet)
+{
+    const struct world *world = fleet->world;
+
+    return brokers_settled(world) &&
+           world->now_us >= servers_changed_us(world) + DRILL_REJOIN_US +
+                                (uint64_t)world->plan.settle_ms * 1000;
+}
+
+/* --- a slot is on its way ------------------------------------------------- */
+
+/*
+ * The heir asks for the lock, and beside it for another one in the same slot:
+ * one of them may have moved, both, or none. They are renewed on the way.
+ */
+bool
+moves_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (world->plan.masters < 2 || !all_settled(fleet))
+        return false;
+    drill->lock = drill->lock / 3 * 3;
+    drill->heir = drill_choose(fleet, ANYWHERE);
+    if (drill->heir == NULL)
+        return false;
+    struct client *client = drill->heir->client;
+    if (client->task_count > 1 && drill->lock + 1 < world->plan.locks)
+        drill->another = &client->tasks[1];
+    return true;
+}
+
+void
+moves_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (!server_park(world, drill->lock, world_odds(world, 3) ? 1000 : 1)) {
+        drill_end(fleet);
+        return;
+    }
+    drill_frees(fleet, drill_prompt_us(world));
+    struct task *another = drill->another;
+    if (another != NULL) {
+        /* In one write, so that one call may ask for both. */
+        another->purpose = TASK_DRILL_HOLDS;
+        another->owner = 0;
+        task_wants(another, drill->lock + 1, CLIENT_NO_WAIT, 0);
+        if (!task_send_wish(another, false)) {
+            drill_failed(another->client);
+            return;
+        }
+        another->state = TASK_ASKING;
+        another->timer++;
+    }
+    drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+void
+moves_granted(struct fleet *fleet, struct task *task)
+{
+    struct world *world = fleet->world;
+
+    (void)task;
+    if (drill_unserved(&fleet->drill) == NULL)
+        drill_stays(fleet, world_below(world, drill_lease_us(world) * 3 / 2));
+}
+
+/* --- and its data are lost ------------------------------------------------ */
+
+/* Its data are lost before the slot has moved, and the slot is another node's
+ * then, which has all its own: the holder's broker says what it had, and until
+ * then nobody is granted it. */
+bool
+strands_begin(struct fleet *fleet)
+{
+    const struct plan *plan = &fleet->world->plan;
+
+    return plan->settle_ms > 0 && all_settled(fleet) && drill_choose_two(fleet);
+}
+
+/* What else that shard had comes back, and is waited for. */
+void
+strands_over(struct fleet *fleet)
+{
+    server_park_end(fleet->world);
+    drill_quiet(
+        fleet, (uint64_t)fleet->world->plan.settle_ms * 1000 + DRILL_REJOIN_US);
+}
+
+static void
+strands_gives(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (data != drill->serial || drill->stage != DRILL_ACTS)
+        return;
+    struct task *holder = drill->holder;
+    drill->holder = NULL;
+    drill_frees(fleet, drill_prompt_us(fleet->world));
+    drill_release(holder, TASK_DRILL_OVER);
+}
+
+void
+strands_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+    uint64_t settle_us = (uint64_t)world->plan.settle_ms * 1000;
+
+    if (!server_strand(world, drill->lock)) {
+        drill_end(fleet);
+        return;
+    }
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+    drill_event(
+        fleet, 2 * settle_us + DRILL_REJOIN_US + 8000000, strands_gives);
+}
+
+/* --- a master that has been replaced goes on ------------------------------ */
+
+/*
+ * One broker, and no other, is left with the old master. What that one still
+ * carries out not all replicas get, so it is not to be told: nor that a
+ * holder's lease goes on, nor that somebody has got the lock. Others ask the
+ * new master, which lets them have it a lease after they have met it.
+ */
+static bool
+split_apart(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+    struct machine *old = server_split(world, drill->lock);
+
+    if (old == NULL)
+        return false;
+    for (uint32_t i = 0; i < world->plan.brokers; i++)
+        if (i != drill->broker) {
+            struct machine *broker = broker_machine(world, i);
+            net_cut_between(world->net, old, broker);
+            net_block(world->net, old, broker);
+            net_block(world->net, broker, old);
+        }
+    fleet->left[drill->lock] = true;
+    return true;
+}
+
+void
+split_over(struct fleet *fleet)
+{
+    server_split_end(fleet->world);
+    drill_packets_pass(fleet->world, 0);
+    drill_quiet(fleet, drill_lease_us(fleet->world) + DRILL_REJOIN_US);
+}
+
+/* It finds out who the new master is, settles with it, and the lease of whoever
+ * holds the lock begins anew there when it asks, and ends. */
+static uint64_t
+split_bound_us(const struct world *world)
+{
+    return (uint64_t)world->plan.settle_ms * 1000 + drill_lease_us(world) +
+           DRILL_REJOIN_US + 3 * drill_prompt_us(world);
+}
+
+/* Who is left with the old master. (Another master tells the others who the new
+ * one is: drill_next.) */
+static struct task *
+split_choose(struct fleet *fleet)
+{
+    struct world *world = fleet->world;
+
+    if (world->plan.brokers < 2)
+        return NULL;
+    fleet->drill.broker = (uint32_t)world_below(world, world->plan.brokers);
+    return drill_choose(fleet, AT_BROKER);
+}
+
+/* The holder's broker is left with the old master, and the heir waits. */
+bool
+split_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->holder = split_choose(fleet);
+    drill->heir =
+        drill->holder == NULL ? NULL : drill_choose(fleet, NOT_AT_BROKER);
+    return drill->heir != NULL;
+}
+
+void
+split_acts(struct fleet *fleet)
+{
+    if (split_apart(fleet))
+        drill_frees(fleet, split_bound_us(fleet->world));
+    else
+        drill_end(fleet);
+}
+
+/* Nobody holds it; another one asks the old master a moment later. */
+bool
+stale_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->another = split_choose(fleet);
+    drill->heir =
+        drill->another == NULL ? NULL : drill_choose(fleet, NOT_AT_BROKER);
+    return drill->heir != NULL;
+}
+
+static void
+stale_asks(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (data == drill->serial && drill->stage == DRILL_FREES)
+        drill_ask(drill, drill->another, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+void
+stale_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (!split_apart(fleet)) {
+        drill_end(fleet);
+        return;
+    }
+    drill_frees(fleet, split_bound_us(world));
+    drill_event(fleet, world_below(world, 3000000), stale_asks);
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+void
+stale_granted(struct fleet *fleet, struct task *task)
+{
+    if (task == fleet->drill.heir)
+        drill_end(fleet);
+}
+
+/* --- the data are lost ---------------------------------------------------- */
+
+/* And with them, who watches what. */
+static void
+flush(struct fleet *fleet, bool held)
+{
+    servers_flush(fleet->world, held);
+    fleet->true_deaf = fleet->world->now_us + drill_lease_us(fleet->world);
+}
+
+/*
+ * Of runs that have that fault in any case. The heir gets what the holder has;
+ * the holder is told at its next renewal, within a third of the lease. Who
+ * waited gets nothing of those that come after, though arrivals begin anew.
+ */
+bool
+wiped_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (fleet->world->plan.fault_weight[FAULT_wiped] == 0)
+        return false;
+    if (!drill_choose_two(fleet))
+        return false;
+    drill_choose_waiters(fleet, ANYWHERE);
+    if (drill->waiter_count > 1)
+        drill->waiter_count = 1;
+    drill->another = drill_choose(fleet, ANYWHERE);
+    flush(fleet, true);
+    return true;
+}
+
+static void
+wiped_untold(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+    const struct task *holder = drill->holder;
+
+    if (data != drill->serial || holder == NULL || holder->count == 0)
+        return;
+    check_broken(fleet->world->check, PROMISE_TOLD, fleet->world->now_us,
+        "%s: lock-%" PRIu32 " is somebody else's, and nobody says so",
+        holder->who, drill->lock);
+    drill_end(fleet);
+}
+
+void
+wiped_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill_abandon_waiters(drill);
+    flush(fleet, true);
+    drill_frees(fleet, drill_prompt_us(fleet->world));
+    drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+/* The excuse for two who believe is over before the heir gives back. */
+static void
+wiped_gives(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct task *heir = fleet->drill.heir;
+
+    if (data != fleet->drill.serial || fleet->drill.stage != DRILL_STAYS)
+        return;
+    fleet->drill.heir = NULL;
+    drill_release(heir, TASK_DRILL_OVER);
+    drill_stays(fleet, drill_lease_us(fleet->world) / 2 + 1000000);
+}
+
+void
+wiped_granted(struct fleet *fleet, struct task *task)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (task != drill->heir || drill->stage != DRILL_FREES)
+        return;
+    drill->stage = DRILL_STAYS;
+    drill->serial++;
+    drill_event(fleet, drill_lease_us(world) * 2 / 5 + drill_prompt_us(world),
+        wiped_untold);
+    drill_event(fleet, 2 * drill_lease_us(world) + 2100000, wiped_gives);
+    if (drill->another != NULL)
+        drill_ask(drill, drill->another, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+/* --- replication ids change ----------------------------------------------- */
+
+#define IDS_ROUNDS 16
+#define IDS_US     40000
+
+/*
+ * They do so much faster than the clock runs on, with a grant after each; then
+ * the data are lost, and a broker that knows nothing of these grants asks. Its
+ * fence must be above them, as long as the clocks are right.
+ */
+bool
+ids_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    const struct plan *plan = &fleet->world->plan;
+
+    if (plan->skew_us > 0 || plan->fault_weight[FAULT_broker_clock] > 0 ||
+        plan->fault_weight[FAULT_clock_forward] > 0 ||
+        plan->fault_weight[FAULT_clock_back] > 0 || plan->settle_ms > 0)
+        return false;
+    drill->heir = drill_choose(fleet, ANYWHERE);
+    if (drill->heir == NULL)
+        return false;
+    drill->broker = drill->heir->client->broker;
+    drill->another = drill_choose(fleet, NOT_AT_BROKER);
+    return drill->another != NULL;
+}
+
+static void
+ids_change(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+    bool rests = drill->heir != NULL && drill->heir->state == TASK_IDLE;
+
+    if (data != drill->serial || drill->stage != DRILL_ACTS)
+        return;
+    if (!rests) {
+        drill_event(fleet, IDS_US, ids_change);
+    } else if (drill->rounds++ < IDS_ROUNDS) {
+        servers_rename(fleet->world);
+        drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+    } else {
+        flush(fleet, false);
+        drill->heir = drill->another;
+        drill->another = NULL;
+        drill_frees(fleet, drill_prompt_us(fleet->world));
+        drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+    }
+}
+
+void
+ids_acts(struct fleet *fleet)
+{
+    drill_event(fleet, 0, ids_change);
+}
+
+void
+ids_granted(struct fleet *fleet, struct task *task)
+{
+    (void)task;
+    if (fleet->drill.stage == DRILL_ACTS)
+        drill_event(fleet, IDS_US, ids_change);
+    else
+        drill_end(fleet);
+}

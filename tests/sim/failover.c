@@ -1,0 +1,252 @@
+/*
+ * Which server of a shard is the master: replicas that take over, and masters
+ * that have been replaced and do not know it yet. See server.h.
+ */
+#include "tests/sim/server_state.h"
+
+#include "daemon/base/slot.h"
+#include "tests/sim/broker.h"
+#include "tests/sim/check.h"
+#include "tests/sim/faults.h"
+
+#include <inttypes.h>
+
+#define CLOCKS_AGREE_US 10000
+
+bool
+server_clocks_differ(const struct server *a, const struct server *b)
+{
+    int64_t apart_us = a->machine->wall_us - b->machine->wall_us;
+
+    return apart_us > CLOCKS_AGREE_US || apart_us < -CLOCKS_AGREE_US;
+}
+
+/* What a cluster tells its nodes, but those that it has not reached yet. */
+static void
+servers_learn(struct world *world)
+{
+    for (uint32_t i = 0; world->plan.cluster && i < server_count(world); i++) {
+        if (world->servers[i].demoted)
+            continue;
+        server_learn(&world->servers[i]);
+        server_learn_replicas(&world->servers[i]);
+    }
+}
+
+/* It follows its shard's master, whom it has not followed before. */
+static void
+server_changes_sides(struct server *server)
+{
+    server->stage++;
+    server->replicating = false;
+    server_attach(server);
+}
+
+uint64_t
+servers_changed_us(const struct world *world)
+{
+    return world->cluster->changed_us;
+}
+
+void
+server_takes_over(struct server *replica, bool split)
+{
+    struct world *world = replica->world;
+    struct server *old = shard_master(world, replica->shard);
+
+    /* A slot on its way is forgotten by who takes over, and its keys may be at
+     * the other side already. */
+    if (old->machine->up || world->cluster->moving)
+        check_excuse(world->check, FAULT_failover);
+    else if (fake_replica_lag(replica->fake) > 0 ||
+             server_clocks_differ(replica, old))
+        servers_lost(world, FAULT_failover);
+    world->cluster->forgotten = world->cluster->moving;
+    world_note(world, replica->machine->name, "takes over, %" PRIu64 " behind",
+        fake_replica_lag(replica->fake));
+    server_wind(replica);
+    fake_promote(replica->fake);
+    replica->master = true;
+    replica->follows = NULL;
+    replica->stage++;
+    replica->demoted = false;
+    old->master = false;
+    old->demoted = true;
+    old->demoted_us = world->now_us;
+    world->cluster->changed_us = world->now_us;
+    for (uint32_t i = 0; i < server_count(world); i++) {
+        struct server *server = &world->servers[i];
+        if (server->shard == replica->shard && !server->master &&
+            server != old && !(split && world_odds(world, 2)))
+            server_changes_sides(server);
+    }
+    servers_learn(world);
+}
+
+void
+server_follows(struct server *server)
+{
+    check_excuse(server->world->check, FAULT_failover);
+    server->demoted = false;
+    server->world->cluster->changed_us = server->world->now_us;
+    servers_learn(server->world);
+    server_wind(server);
+    for (uint32_t i = 0; i < server_count(server->world); i++)
+        if (server->world->servers[i].follows == server)
+            server_changes_sides(&server->world->servers[i]);
+    server_changes_sides(server);
+}
+
+static void server_wakes(void *arg, uint64_t data);
+
+/* A stopped old master, which runs again, hears of it. */
+static void
+server_hears(void *arg, uint64_t data)
+{
+    struct server *server = arg;
+
+    if (!server->demoted || !server->machine->up)
+        return;
+    if (server->machine->stopped_until > server->world->now_us) {
+        server_wakes(arg, data);
+        return;
+    }
+    server_follows(server);
+}
+
+/* Until it hears of it, what it still carries out as a master is lost. */
+static void
+server_wakes(void *arg, uint64_t data)
+{
+    struct server *server = arg;
+    struct world *world = server->world;
+
+    if (!server->demoted || !server->machine->up)
+        return;
+    if (server->machine->stopped_until > world->now_us) {
+        world_at(
+            world, server->machine->stopped_until, server_wakes, server, data);
+        return;
+    }
+    check_excuse(world->check, FAULT_failover);
+    check_excuse(world->check, FAULT_redis_stop);
+    world_at(world, world->now_us + 1000 + world_below(world, 20000),
+        server_hears, server, data);
+}
+
+static void
+server_elect(void *arg, uint64_t data)
+{
+    struct server *replica = arg;
+    struct world *world = replica->world;
+    struct server *old = shard_master(world, replica->shard);
+
+    (void)data;
+    if (replica->master || !replica->machine->up || machine_runs(old->machine))
+        return; /* it has come back in time */
+    server_takes_over(replica, false);
+    if (old->machine->up)
+        server_wakes(old, 0);
+}
+
+/* It is cut off from the replica that takes over, and not from brokers: there
+ * are two masters for a while, and this one hears of it late. */
+static void
+server_splits(void *arg, uint64_t data)
+{
+    struct server *replica = arg;
+    struct world *world = replica->world;
+    struct server *old = shard_master(world, replica->shard);
+    uint64_t lease_us = (uint64_t)world->plan.lease_ms * 1000;
+
+    (void)data;
+    if (world->healing || replica->master || replica->demoted ||
+        !replica->machine->up || !machine_runs(old->machine))
+        return;
+    server_takes_over(replica, true);
+    uint64_t span_us = world_below(world, 4 * lease_us);
+    world_note(world, old->machine->name,
+        "goes on as a master for %" PRIu64 " ms", span_us / 1000);
+    for (uint32_t i = 0; i < world->plan.brokers; i++)
+        if (world_odds(world, 2))
+            faults_part(world, old->machine, broker_machine(world, i), span_us);
+    world_at(world, world->now_us + span_us, server_hears, old, 0);
+}
+
+void
+servers_hear(struct world *world)
+{
+    for (uint32_t i = 0; i < server_count(world); i++)
+        if (world->servers[i].demoted && world->plan.sentinels == 0)
+            world_at(world, world->now_us + 1000, server_hears,
+                &world->servers[i], 0);
+}
+
+/* One that may take that shard over; NULL: there is none. */
+static struct server *
+shard_successor(struct world *world, uint32_t shard)
+{
+    struct server *replica = NULL;
+
+    for (uint32_t i = 0; i < server_count(world); i++)
+        if (world->servers[i].shard == shard && !world->servers[i].master &&
+            !world->servers[i].demoted && world->servers[i].machine->up &&
+            world->servers[i].follows == shard_master(world, shard))
+            replica = &world->servers[i];
+    return replica;
+}
+
+struct machine *
+server_split(struct world *world, uint32_t lock)
+{
+    uint16_t slot = slot_of_key(text_from(plan_lock_name(lock)));
+    uint32_t shard = world->cluster->shard[slot];
+    struct server *old = shard_master(world, shard);
+    struct server *replica = shard_successor(world, shard);
+
+    if (replica == NULL || !machine_runs(old->machine))
+        return NULL;
+    server_takes_over(replica, true);
+    world->cluster->split = old;
+    return old->machine;
+}
+
+void
+server_split_end(struct world *world)
+{
+    struct server *old = world->cluster->split;
+
+    world->cluster->split = NULL;
+    if (old != NULL)
+        server_hears(old, 0);
+}
+
+void
+server_failover(struct world *world, uint32_t number)
+{
+    struct server *master = shard_master(world, world->servers[number].shard);
+    struct server *replica = shard_successor(world, master->shard);
+
+    if (replica == NULL || !machine_runs(master->machine))
+        return;
+    uint64_t elected_us = world->now_us + world_between(world, 500000, 3000000);
+    /* Where safety is not strict two may believe then. */
+    if (world->plan.strict > 0 && world->plan.sentinels == 0 &&
+        world_odds(world, 2)) {
+        world_at(world, elected_us, server_splits, replica, 0);
+        return;
+    }
+    if (world_odds(world, 2)) {
+        world_note(world, master->machine->name, "is killed");
+        server_dies(master);
+        world_at(world, elected_us + world_between(world, 1000, 8000000),
+            server_back, master, (uint64_t)master->life << 1 | 1);
+    } else {
+        world_note(world, master->machine->name, "is stopped");
+        machine_stop(
+            master->machine, elected_us + world_between(world, 1000, 5000000));
+    }
+    /* Sentinels find out by themselves. */
+    if (world->plan.sentinels == 0)
+        world_at(world, elected_us, server_elect, replica, 0);
+}
