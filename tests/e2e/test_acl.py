@@ -1,0 +1,129 @@
+"""What a broker needs to be allowed in Redis is what README says, in every
+topology; and of what it needs at each node, no less."""
+
+import os
+import re
+
+from harness import HarnessCase, skip_without_daemon
+
+README = os.path.join(os.path.dirname(__file__), "..", "..", "README.md")
+QUICK = {"lease.default": "3s", "redis.settle": "0s",
+         "redis.command_timeout": "900ms", "redis.connect_timeout": "1s"}
+
+# Of connections that were lost; of markers, where nobody settles; of records
+# whose time is half over.
+LATER = ("+client|kill", "+get", "+pexpire")
+
+
+def rules():
+    """The two that README gives: the user's words, for Redis and Sentinels."""
+    with open(README, encoding="utf-8") as file:
+        text = file.read()
+    return [found.replace("\n", " ").split()[2:] for found in re.findall(
+        r"```\n(ACL SETUSER holdfast .*?)```", text, re.S)]
+
+
+@skip_without_daemon
+class AclTest(HarnessCase):
+    def setUp(self):
+        self.rule, self.sentinel_rule = rules()
+        self.servers = []
+        path = os.path.join(self.folder(), "password")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("PASSWORD\n")
+        self.user = {**QUICK, "redis.username": "holdfast",
+                     "redis.password_file": path}
+        self.sentinel_user = {"redis.sentinel_username": "holdfast",
+                              "redis.sentinel_password_file": path}
+
+    def admit(self, servers, rule):
+        self.servers += servers
+        for server in servers:
+            server.command("ACL", "SETUSER", *rule)
+
+    def use(self, redis, config):
+        """All that a broker does, and nothing of it is refused."""
+        one, two = (self.broker(redis, config).wait_redis() for _ in range(2))
+        holder, waiter, watcher = (
+            self.client(broker) for broker in (one, two, two))
+        for number in range(8):  # at all nodes of a cluster
+            name = f"acl/{number}"
+            watcher.ok(f"WATCH {name}")
+            holder.ok(f"LOCK {name} note=n wait=5s")
+            tag = waiter.submit(f"LOCK {name} progress=1")
+            waiter.queued(tag)
+            two.wait_log("use=hints")
+            holder.ok(f"SHOW {name}")
+            holder.ok(f"UNLOCK {name}")
+            self.assertTrue(waiter.wait(tag).ok)
+            watcher.event("HELD")
+            holder.ok(f"BREAK {name}")
+        holder.ok("LOCK acl/renewed wait=5s")
+        renewals = one.metrics()["holdfast_renewals_total"]
+        self.wait_until(lambda: one.metrics()["holdfast_renewals_total"] >
+                        renewals + 2, 10, "it is renewed")
+        for server in self.servers:
+            self.assertEqual(server.command("ACL", "LOG"), [], server)
+        for broker in (one, two):
+            self.assertNotRegex(broker.log(), "NOPERM|refuse|level=error")
+
+    def test_single(self):
+        redis = self.redis()
+        self.admit([redis], self.rule)
+        self.use(redis, self.user)
+
+    def test_a_connection_is_killed(self):
+        """The next one has it killed once more, and asks who it is."""
+        redis = self.redis()
+        self.admit([redis], self.rule)
+        broker = self.broker(redis, self.user).wait_redis()
+        redis.command("CLIENT", "KILL", "USER", "holdfast")
+        broker.wait_log("redis_link_lost")
+        self.client(broker).ok("LOCK acl/killed wait=5s")
+        self.assertEqual(redis.command("ACL", "LOG"), [])
+
+    def test_cluster(self):
+        cluster = self.cluster()
+        self.admit(cluster.nodes, self.rule)
+        self.use(cluster, self.user)
+
+    def test_strict(self):
+        cluster = self.cluster(replicas=1)
+        self.admit(cluster.nodes, self.rule)
+        self.use(cluster, {**self.user, "redis.safety": "strict"})
+
+    def test_sentinels(self):
+        redis = self.sentinels(replicas=1)
+        self.admit([redis.master], self.rule)
+        self.admit(redis.sentinels, self.sentinel_rule)
+        self.use(redis, {**self.user, **self.sentinel_user})
+
+    def test_each_is_needed(self):
+        """Without any one of them something is refused."""
+        redis = self.redis()
+        self.admit([redis], self.rule)
+        strict = self.rule.index("+cluster|slots")
+        words = [word for word in self.rule[:strict] if word[0] == "+"]
+        self.assertGreater(len(words), 10)
+        for word in words:
+            if word in LATER:
+                continue
+            with self.subTest(without=word):
+                redis.command("ACL", "SETUSER", "holdfast", "-" + word[1:])
+                broker = self.broker(redis, self.user)
+                with broker.client() as client:
+                    client.submit("WATCH acl/needed")
+                    for owner in "abcd":
+                        client.submit(f"LOCK acl/needed owner={owner} note=n")
+                    self.wait_until(
+                        lambda broker=broker: self.refused(redis, broker), 10,
+                        "something is refused")
+                broker.stop()
+                redis.command("ACL", "SETUSER", "holdfast", word)
+                redis.command("ACL", "LOG", "RESET")
+                redis.command("FLUSHALL")
+
+    @staticmethod
+    def refused(redis, broker):
+        return redis.command("ACL", "LOG") or \
+            "executing the script can't run" in broker.log()
