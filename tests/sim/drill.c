@@ -205,6 +205,8 @@ drill_end(struct fleet *fleet)
         server_park_end(fleet->world);
         drill_quiet(fleet, MAPPED_US);
     }
+    if (drill->kind == DRILL_BEHIND)
+        drill_packets_pass(fleet->world, 0);
     if (drill->kind == DRILL_STRANDS)
         strands_over(fleet);
     if (drill->kind == DRILL_SPLIT || drill->kind == DRILL_STALE)
@@ -478,13 +480,15 @@ drill_try(struct fleet *fleet, enum drill_kind kind)
 
 /* Those that need what few runs have: each of them once. */
 static const enum drill_kind last_drills[] = {
-    DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT};
+    DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 
 static bool
 last_drill_can(const struct world *world, enum drill_kind kind)
 {
+    if (kind == DRILL_BEHIND)
+        return world->plan.strict;
     return world->plan.cluster > 0 && world->plan.masters > 1 &&
            (kind == DRILL_STRANDS ? world->plan.settle_ms : world->plan.strict);
 }

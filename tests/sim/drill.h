@@ -45,6 +45,7 @@ enum drill_kind {
     DRILL_WATCH,   /* somebody watches the lock */
     DRILL_SWEEP,   /* what lost brokers have left goes with who comes next */
     DRILL_STRANDS, /* a slot's data are lost while it is on its way */
+    DRILL_BEHIND,  /* a replica gets nothing for a moment (where strict) */
     DRILL_SPLIT,   /* a master that has been replaced goes on (where strict) */
     DRILL_STALE,   /* and somebody asks it (where strict) */
     DRILL_COUNT
@@ -218,6 +219,9 @@ void moves_granted(struct fleet *fleet, struct task *task);
 bool strands_begin(struct fleet *fleet);
 void strands_acts(struct fleet *fleet);
 void strands_over(struct fleet *fleet);
+bool behind_begin(struct fleet *fleet);
+void behind_acts(struct fleet *fleet);
+void behind_granted(struct fleet *fleet, struct task *task);
 bool split_begin(struct fleet *fleet);
 void split_acts(struct fleet *fleet);
 void split_over(struct fleet *fleet);

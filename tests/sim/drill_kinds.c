@@ -678,6 +678,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
     [DRILL_STRANDS] = {"strands",
         "its release, where its slot's data were lost", strands_begin,
         strands_acts, true, NULL, NULL},
+    [DRILL_BEHIND] = {"behind", "its replica could catch up", behind_begin,
+        behind_acts, false, behind_granted, NULL},
     [DRILL_SPLIT] = {"split", "its master was replaced, and goes on",
         split_begin, split_acts, true, NULL, NULL},
     [DRILL_STALE] = {"stale", "its master was replaced, and goes on",

@@ -134,6 +134,56 @@ strands_acts(struct fleet *fleet)
         fleet, 2 * settle_us + DRILL_REJOIN_US + 8000000, strands_gives);
 }
 
+/* --- a replica is behind -------------------------------------------------- */
+
+/* A replica does not get what its master has granted: nobody is told that it
+ * has the lock before it does. */
+bool
+behind_begin(struct fleet *fleet)
+{
+    fleet->drill.heir = drill_choose(fleet, ANYWHERE);
+    return fleet->drill.heir != NULL;
+}
+
+/* Brokers may have seen it as one that lags, and look only now and then. */
+static void
+behind_catches_up(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+
+    if (data != fleet->drill.serial || fleet->drill.stage != DRILL_ACTS)
+        return;
+    drill_packets_pass(fleet->world, 0);
+    drill_frees(fleet, drill_prompt_us(fleet->world) + DRILL_REJOIN_US);
+}
+
+void
+behind_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (!server_leaves_behind(world, drill->lock)) {
+        drill_end(fleet);
+        return;
+    }
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+    drill_event(fleet, drill_moment_us(world) + world_below(world, 300000),
+        behind_catches_up);
+}
+
+void
+behind_granted(struct fleet *fleet, struct task *task)
+{
+    struct world *world = fleet->world;
+
+    if (fleet->drill.stage == DRILL_ACTS)
+        check_broken(world->check, PROMISE_EXCLUSION, world->now_us,
+            "lock-%" PRIu32 ": %s has it, and a replica knows nothing of it",
+            task->lock, task->who);
+    drill_end(fleet);
+}
+
 /* --- a master that has been replaced goes on ------------------------------ */
 
 /*

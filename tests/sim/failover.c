@@ -196,11 +196,31 @@ shard_successor(struct world *world, uint32_t shard)
     return replica;
 }
 
+static uint32_t
+shard_of_lock(const struct world *world, uint32_t lock)
+{
+    uint16_t slot = slot_of_key(text_from(plan_lock_name(lock)));
+
+    return world->cluster->shard[slot];
+}
+
+bool
+server_leaves_behind(struct world *world, uint32_t lock)
+{
+    uint32_t shard = shard_of_lock(world, lock);
+    struct server *master = shard_master(world, shard);
+    struct server *replica = shard_successor(world, shard);
+
+    if (replica == NULL || !servers_meet(master, replica))
+        return false;
+    net_block(world->net, master->machine, replica->machine);
+    return true;
+}
+
 struct machine *
 server_split(struct world *world, uint32_t lock)
 {
-    uint16_t slot = slot_of_key(text_from(plan_lock_name(lock)));
-    uint32_t shard = world->cluster->shard[slot];
+    uint32_t shard = shard_of_lock(world, lock);
     struct server *old = shard_master(world, shard);
     struct server *replica = shard_successor(world, shard);
 

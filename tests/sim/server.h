@@ -61,6 +61,10 @@ void server_park_end(struct world *world);
  * the slot is the other one's as soon as that shard is up again. */
 bool server_strand(struct world *world, uint32_t lock);
 
+/* One of the replicas of the lock's shard gets nothing from its master, until
+ * packets pass again; false: there is none that could. */
+bool server_leaves_behind(struct world *world, uint32_t lock);
+
 /* A replica takes the lock's shard over, and the master, which is returned,
  * goes on beside it until the end; NULL: it cannot be now. */
 struct machine *server_split(struct world *world, uint32_t lock);
