@@ -654,6 +654,14 @@ record_judge(struct check *check, uint32_t lock, const struct record *record,
         stands_judge(check, lock, version);
 }
 
+uint64_t
+check_record_fence(const char *value, size_t value_len)
+{
+    struct record record;
+
+    return record_read(&record, value, value_len) ? record.fence : 0;
+}
+
 /* A key that nobody has used for long is forgotten, at the time that its head
  * had; the record begins anew. */
 static void

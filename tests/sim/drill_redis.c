@@ -134,20 +134,41 @@ strands_acts(struct fleet *fleet)
         fleet, 2 * settle_us + DRILL_REJOIN_US + 8000000, strands_gives);
 }
 
+/* It finds out who the new master is, settles with it, and the lease of whoever
+ * holds the lock begins anew there when it asks, and ends. */
+static uint64_t
+split_bound_us(const struct world *world)
+{
+    return (uint64_t)world->plan.settle_ms * 1000 + drill_lease_us(world) +
+           DRILL_REJOIN_US + 3 * drill_prompt_us(world);
+}
+
 /* --- a replica is behind -------------------------------------------------- */
 
-/* A replica does not get what its master has granted: nobody is told that it
- * has the lock before it does. */
+/*
+ * A replica does not get what its master has granted: nobody is told that it
+ * has the lock before it does. Nor when it gets what was granted before that,
+ * to another one at the same broker; nor when that one takes the shard over,
+ * and the master comes back, which knows nothing of it any more.
+ */
 bool
 behind_begin(struct fleet *fleet)
 {
-    fleet->drill.heir = drill_choose(fleet, ANYWHERE);
-    return fleet->drill.heir != NULL;
+    struct drill *drill = &fleet->drill;
+
+    drill->heir = drill_choose(fleet, ANYWHERE);
+    if (drill->heir == NULL)
+        return false;
+    drill->lock = drill->lock / 3 * 3;
+    drill->broker = drill->heir->client->broker;
+    if (world_odds(fleet->world, 2))
+        drill->another = drill_choose(fleet, AT_BROKER);
+    return true;
 }
 
 /* Brokers may have seen it as one that lags, and look only now and then. */
 static void
-behind_catches_up(void *arg, uint64_t data)
+behind_ends(void *arg, uint64_t data)
 {
     struct fleet *fleet = arg;
 
@@ -157,31 +178,87 @@ behind_catches_up(void *arg, uint64_t data)
     drill_frees(fleet, drill_prompt_us(fleet->world) + DRILL_REJOIN_US);
 }
 
+static void
+behind_takes(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+
+    if (data != fleet->drill.serial || fleet->drill.stage != DRILL_ACTS)
+        return;
+    server_takes(fleet->world, fleet->drill.rounds);
+    drill_event(fleet, world_below(fleet->world, 30000), behind_ends);
+}
+
+static void
+behind_asks(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (data != drill->serial || drill->stage != DRILL_ACTS)
+        return;
+    drill->queued = 1;
+    drill->rounds = (uint32_t)server_misses(world);
+    drill_ask_for(drill, drill->another, drill->lock + 1, TASK_DRILL_WAITS);
+    drill_event(fleet, drill_moment_us(world), behind_takes);
+}
+
+/* From here on it is as with masters that are replaced. */
+static void
+behind_swaps(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct world *world = fleet->world;
+
+    if (data != fleet->drill.serial || fleet->drill.stage != DRILL_ACTS)
+        return;
+    server_swaps(world);
+    if (fleet->drill.rounds++ == 0) {
+        drill_event(fleet, world_below(world, 30000), behind_swaps);
+        return;
+    }
+    drill_packets_pass(world, 0);
+    drill_frees(fleet, split_bound_us(world));
+    drill_quiet(fleet, split_bound_us(world));
+}
+
 void
 behind_acts(struct fleet *fleet)
 {
     struct drill *drill = &fleet->drill;
     struct world *world = fleet->world;
+    uint64_t moment_us = drill_moment_us(world);
 
     if (!server_leaves_behind(world, drill->lock)) {
         drill_end(fleet);
         return;
     }
     drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
-    drill_event(fleet, drill_moment_us(world) + world_below(world, 300000),
-        behind_catches_up);
+    if (drill->another != NULL && drill->lock + 1 < world->plan.locks)
+        drill_event(fleet, moment_us, behind_asks);
+    else if (world->plan.cluster && world_odds(world, 2))
+        drill_event(fleet, moment_us, behind_swaps);
+    else
+        drill_event(fleet, moment_us + world_below(world, 300000), behind_ends);
 }
 
 void
 behind_granted(struct fleet *fleet, struct task *task)
 {
+    struct drill *drill = &fleet->drill;
     struct world *world = fleet->world;
 
-    if (fleet->drill.stage == DRILL_ACTS)
+    if (!servers_have(world, task->lock, task->fence))
         check_broken(world->check, PROMISE_EXCLUSION, world->now_us,
-            "lock-%" PRIu32 ": %s has it, and a replica knows nothing of it",
+            "lock-%" PRIu32 ": %s has it, and not all replicas know",
             task->lock, task->who);
-    drill_end(fleet);
+    drill_release(task, TASK_DRILL_OVER);
+    if (task == drill->heir)
+        drill->heir = drill->queued > 0 ? drill->another : NULL;
+    drill->another = NULL;
+    if (drill->heir == NULL)
+        drill_end(fleet);
 }
 
 /* --- a master that has been replaced goes on ------------------------------ */
@@ -218,15 +295,6 @@ split_over(struct fleet *fleet)
     server_split_end(fleet->world);
     drill_packets_pass(fleet->world, 0);
     drill_quiet(fleet, drill_lease_us(fleet->world) + DRILL_REJOIN_US);
-}
-
-/* It finds out who the new master is, settles with it, and the lease of whoever
- * holds the lock begins anew there when it asks, and ends. */
-static uint64_t
-split_bound_us(const struct world *world)
-{
-    return (uint64_t)world->plan.settle_ms * 1000 + drill_lease_us(world) +
-           DRILL_REJOIN_US + 3 * drill_prompt_us(world);
 }
 
 /* Who is left with the old master. (Another master tells the others who the new

@@ -10,6 +10,7 @@
 #include "tests/sim/faults.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #define CLOCKS_AGREE_US 10000
 
@@ -214,6 +215,59 @@ server_leaves_behind(struct world *world, uint32_t lock)
     if (replica == NULL || !servers_meet(master, replica))
         return false;
     net_block(world->net, master->machine, replica->machine);
+    world->cluster->behind = replica;
+    return true;
+}
+
+uint64_t
+server_misses(struct world *world)
+{
+    return fake_replica_lag(world->cluster->behind->fake);
+}
+
+void
+server_takes(struct world *world, uint64_t n)
+{
+    struct server *replica = world->cluster->behind;
+    struct server *master = replica->follows;
+
+    if (!machine_runs(replica->machine) || !machine_runs(master->machine))
+        return;
+    server_wind(replica);
+    fake_replica_apply(replica->fake, n);
+    server_wind(master);
+    (void)fake_wake(master->fake);
+}
+
+void
+server_swaps(struct world *world)
+{
+    struct server *replica = world->cluster->behind;
+    struct server *master = replica->follows;
+
+    server_takes_over(replica, false);
+    server_follows(master);
+    world->cluster->behind = master;
+}
+
+bool
+servers_have(struct world *world, uint32_t lock, uint64_t fence)
+{
+    const struct server *master =
+        shard_master(world, shard_of_lock(world, lock));
+    char key[64];
+    size_t len;
+    int key_len =
+        snprintf(key, sizeof(key), "holdfast:{%s}", plan_lock_name(lock));
+
+    for (uint32_t i = 0; i < server_count(world); i++) {
+        const struct server *server = &world->servers[i];
+        if (server != master && server->follows != master)
+            continue;
+        const char *value = fake_get(server->fake, key, (size_t)key_len, &len);
+        if (value == NULL || check_record_fence(value, len) < fence)
+            return false;
+    }
     return true;
 }
 

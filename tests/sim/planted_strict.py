@@ -18,7 +18,10 @@ PLANTED = {
         "daemon/store/replicas.c",
         "        state == REPLICAS_FINE && !sight.behind && ",
         "        state == REPLICAS_FINE && ",
-        "how far the replicas are does not count"),
+        "how far the replicas are does not count",
+        ("daemon/store/replicas.c",
+         "    else if (lags)\n",
+         "    else if (lags && replicas->error)\n")),
     "one-replica-is-enough": (
         "daemon/store/replicas.c",
         "    else if (sight.missing.len > 0 ||\n"

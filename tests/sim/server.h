@@ -62,8 +62,17 @@ void server_park_end(struct world *world);
 bool server_strand(struct world *world, uint32_t lock);
 
 /* One of the replicas of the lock's shard gets nothing from its master, until
- * packets pass again; false: there is none that could. */
+ * packets pass again; false: there is none that could. How many writes it has
+ * not got; it takes so many of them; it takes the shard over, and its master
+ * follows it, and is the one that is left behind. */
 bool server_leaves_behind(struct world *world, uint32_t lock);
+uint64_t server_misses(struct world *world);
+void server_takes(struct world *world, uint64_t n);
+void server_swaps(struct world *world);
+
+/* Whether the master of the lock's shard has granted it with that fence, and
+ * all that follow it know. */
+bool servers_have(struct world *world, uint32_t lock, uint64_t fence);
 
 /* A replica takes the lock's shard over, and the master, which is returned,
  * goes on beside it until the end; NULL: it cannot be now. */

@@ -46,8 +46,9 @@ struct cluster {
     uint16_t slot;
     uint32_t from; /* shards */
     uint32_t to;
-    struct server *split; /* ref; a master that has been replaced, or NULL */
-    uint64_t changed_us;  /* a server came up, took over, or follows another */
+    struct server *split;  /* ref; a master that has been replaced, or NULL */
+    struct server *behind; /* ref; one that gets nothing from another one */
+    uint64_t changed_us;   /* a server came up, took over, or follows another */
 };
 
 /* server.c */
