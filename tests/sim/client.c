@@ -544,6 +544,14 @@ client_give_up(struct client *client)
     fleet_look(client->fleet);
 }
 
+/* It is one for a lock, or waits behind such a one. */
+static bool
+is_for_a_lock(const struct request *request)
+{
+    return request->verb == VERB_LOCK ||
+           (request->task != NULL && request->task->locks > 0);
+}
+
 /* What has not been answered in all that time never will be. */
 static bool
 client_stuck(struct client *client)
@@ -570,7 +578,7 @@ client_stuck(struct client *client)
         if (request->serial == 0 || world->now_us < from_us + bound_us)
             continue;
         check_broken(world->check,
-            request->verb == VERB_LOCK ? PROMISE_SERVED : PROMISE_ANSWERED,
+            is_for_a_lock(request) ? PROMISE_SERVED : PROMISE_ANSWERED,
             fleet->true_wind,
             "%s: 1c%" PRIu32 "-%" PRIu64 " %s lock-%" PRIu32
             " of broker %" PRIu32 " has no answer",
