@@ -258,11 +258,13 @@ local function forget_later(r)
 end
 
 -- Writes the head, and the id where it changed; keeps the key from expiring
--- while anybody lives, watches or must be kept out; and squeezes dead tickets
--- out where they are too many.
+-- while anybody lives, watches or must be kept out, or where the clock would
+-- not have passed the fence by then; and squeezes dead tickets out where they
+-- are too many.
 local function record_write(r)
     local old = r.stored
-    if (r.live > 0 or now < r.watch or now < r.delay) and forgets_soon(r) then
+    if (r.live > 0 or now < r.watch or now < r.delay or
+        r.forget * 1000 <= r.fence) and forgets_soon(r) then
         call('PEXPIRE', r.key, forget_later(r))
     end
     if r.live == 0 then

@@ -158,6 +158,19 @@ class Forgetting(ScriptCase):
             self.hold(who(3), words=words)
             self.outlives()
 
+    def test_stamped_by_who_looks(self):
+        """A broker that is not settled has made it, without any fence."""
+        self.one.forget_after = self.HOUR
+        self.one.settles_in = 1000
+        self.one.acquire(KEY, who(1))
+        self.assertEqual(self.one.release(KEY, who(1)).status, OK)
+        self.assertEqual(self.record().fence, 0)
+        self.one.settles_in = 0
+        self.one.realtime_us = int(time.time() * 1e6) + 5 * 3_600_000_000
+        self.one.look(KEY)
+        self.assertGreater(self.record().fence, 0)
+        self.outlives()
+
     def test_hand_over(self):
         self.one.forget_after = self.HOUR
         self.queue(1)
