@@ -586,8 +586,7 @@ task_is_held(const struct task *task)
  * of a broker that has just slept; one asked for after it may not.
  */
 static void
-task_overdue(
-    struct task *task, const struct request *request, const struct answer *a)
+task_overdue(struct task *task, const struct request *request)
 {
     uint64_t end_us = task->granted_us + (uint64_t)task->lease_ms * 1010;
 
@@ -597,7 +596,9 @@ task_overdue(
     if (task->overdue_us == 0)
         task->overdue_us = boot_us(task);
     else if (request->sent_us > task->overdue_us)
-        task_odd(task, PROMISE_TOLD, request, a, "its lease is over");
+        check_broken(world_of(task)->check, PROMISE_TOLD, task->true_asked,
+            "%s: its lease of lock-%" PRIu32 " is over, and it is held still",
+            task->who, task->lock);
 }
 
 /* A PING's ttl_ms is of all holds whose OK came before; HELD's came before. */
@@ -617,7 +618,7 @@ tasks_confirmed(struct client *client, const struct request *request,
             task_odd(task, PROMISE_TOLD, request, a, "it is not told of");
             continue;
         }
-        task_overdue(task, request, a);
+        task_overdue(task, request);
         if (task->granted_us < request->sent_us)
             task->true_stood = request->true_sent_us;
         if (ping)
