@@ -249,6 +249,28 @@ check_sentinel(struct loader *loader)
         "redis.sentinel_master: a name expected with \"topology: sentinel\"");
 }
 
+/* An even number tolerates no more failures than the odd one below it. */
+static bool
+check_quorum(struct loader *loader)
+{
+    const struct config *config = loader->config;
+    size_t count = config->redis_nodes.count;
+
+    if (config->topology != TOPOLOGY_QUORUM)
+        return true;
+    if (count < 3 || count > CONFIG_QUORUM_MAX || count % 2 == 0)
+        return walk_fail(&loader->walk,
+            place_of_either(loader, "redis.nodes", "redis.topology"),
+            "redis.nodes: an odd number of 3 to %d expected with \"topology: "
+            "quorum\", not %zu",
+            CONFIG_QUORUM_MAX, count);
+    if (config->safety == SAFETY_STRICT)
+        return walk_fail(&loader->walk, place_of_key(loader, "redis.safety"),
+            "redis.safety: strict waits for replicas, and \"topology: "
+            "quorum\" has masters only");
+    return true;
+}
+
 static bool
 check_user(struct loader *loader)
 {
@@ -318,9 +340,9 @@ check_all(struct loader *loader)
 {
     return check_lists(loader) && check_listeners(loader) &&
            check_http(loader) && check_single(loader) &&
-           check_sentinel(loader) && check_user(loader) &&
-           check_command_timeout(loader) && check_forget_after(loader) &&
-           check_memory(loader);
+           check_sentinel(loader) && check_quorum(loader) &&
+           check_user(loader) && check_command_timeout(loader) &&
+           check_forget_after(loader) && check_memory(loader);
 }
 
 /* Files */

@@ -19,6 +19,7 @@ enum config_topology {
     TOPOLOGY_SINGLE,
     TOPOLOGY_CLUSTER,
     TOPOLOGY_SENTINEL,
+    TOPOLOGY_QUORUM,
 };
 
 enum config_safety {
@@ -30,6 +31,8 @@ enum config_safety {
  * "host:port", "[v6]:port", or a path for a Unix socket. A path has a slash in
  * it, a host never has. Bytes after the NUL are zero.
  */
+#define CONFIG_QUORUM_MAX 15
+
 struct config_address {
     char host[256]; /* name or number without brackets; or the path */
     uint16_t port;  /* 0: any free one, only where listened on; or a path */

@@ -30,7 +30,7 @@ static const struct key_word topologies[] = {
     {"single", TOPOLOGY_SINGLE, true},
     {"cluster", TOPOLOGY_CLUSTER, true},
     {"sentinel", TOPOLOGY_SENTINEL, true},
-    {"quorum", 0, false},
+    {"quorum", TOPOLOGY_QUORUM, true},
     {NULL, 0, false},
 };
 

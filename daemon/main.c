@@ -83,6 +83,7 @@ core_settings(const struct config *config, struct core_settings *core)
     core->waiters_max = config->limit_waiters;
     core->tickets_max = config->limit_tickets;
     core->requests_max = config->limit_requests;
+    core->no_semaphores = config->topology == TOPOLOGY_QUORUM;
 }
 
 static void
@@ -93,6 +94,7 @@ store_settings(const struct config *config, const struct core_settings *core,
         [TOPOLOGY_SINGLE] = STORE_SINGLE,
         [TOPOLOGY_CLUSTER] = STORE_CLUSTER,
         [TOPOLOGY_SENTINEL] = STORE_SENTINEL,
+        [TOPOLOGY_QUORUM] = STORE_QUORUM,
     };
 
     store->topology = topologies[config->topology];

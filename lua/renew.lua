@@ -20,6 +20,8 @@
 --   8  say who is in the way
 --  16  from now on the hold shares
 --  32  for a lease from now on, tell of changes
+--  64  a hold whose fence is lower than `seen` has that one from now on, or
+--      one that is larger
 -- The result of a hold that ends by itself says in how many ms (again); that of
 -- a ticket that was taken over says what it is: mode B, permits I4, limit I4,
 -- delay I4, and its words.
@@ -31,6 +33,7 @@ local function general()
 --@include record.lua
 
 local LOOK, SETS_END, MOVES, TELL, SHARES, WATCH = 1, 2, 4, 8, 16, 32
+local RAISES = 64
 
 local function hold_result(t, grants, about)
     local left = t.hold > 0 and min(max(t.hold - now, 1), ULONG_MAX) or 0
@@ -64,7 +67,7 @@ local function hold_extend(r, t, ask)
     r.raw = nil
     -- The adoption may have put somebody back into the queue.
     local grants = r.stamped and serve(r, ask.seen, t) or nil
-    if r.stamped or r.longest < ask.lease or t.ends < r.low or
+    if r.stamped or r.raised or r.longest < ask.lease or t.ends < r.low or
         forgets_soon(r) then
         r.longest = max(r.longest, ask.lease)
         r.low = min(r.low, t.ends)
@@ -135,6 +138,15 @@ local function hold_speaks(r, t, ask)
             ticket_store(r, t)
         end
         return not_so(r, ask.seen, BROKEN_NOW)
+    end
+    if ask.raises and t.fence < ask.seen then
+        if ask.seen > now_us + FENCE_FAR then
+            return result(CORRUPT)
+        end
+        -- Above what was granted here since to others who share it.
+        r.fence = max(r.fence + 1, ask.seen)
+        t.fence, r.raised = r.fence, true
+        ticket_store(r, t)
     end
     if claims then
         ticket_hold(t)
@@ -208,7 +220,8 @@ return function(key, arg, read)
     if bit.band(t.flags, GRANTED) ~= 0 then
         return hold_speaks(r, t, {lease = lease, hold = hold, seen = seen,
             ends = bit.band(flags, SETS_END) ~= 0, moves = moves, own = own,
-            older = older, shares = bit.band(flags, SHARES) ~= 0})
+            older = older, shares = bit.band(flags, SHARES) ~= 0,
+            raises = bit.band(flags, RAISES) ~= 0})
     end
     expire(r) -- first, for it may suspend this broker's tickets
     t.flags = WAITS

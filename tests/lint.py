@@ -85,7 +85,9 @@ SYMBOLS_ALLOWED = {
     "daemon/core/core": MEMORY,
     "daemon/core/effects": MEMORY,
     "daemon/store/confirm": MEMORY,
+    "daemon/store/quorum": MEMORY,
     "daemon/store/replicas": MEMORY,
+    "daemon/store/round": MEMORY,
     "daemon/store/store": MEMORY,
 }
 

@@ -41,6 +41,13 @@ table_fini(struct table *table)
 }
 
 void
+table_abandon(struct table *table)
+{
+    table->count = 0;
+    table_fini(table);
+}
+
+void
 table_insert(struct table *table, struct table_node *node, uint64_t hash)
 {
     struct table_node **bucket = &table->buckets[hash & table->mask];

@@ -30,6 +30,9 @@ bool table_init(struct table *table, size_t expected);
 /* The table must be empty. */
 void table_fini(struct table *table);
 
+/* Forgets what is in it, which goes in another way. */
+void table_abandon(struct table *table);
+
 /* The caller has made sure that no equal node is in it. */
 void table_insert(struct table *table, struct table_node *node, uint64_t hash);
 

@@ -128,7 +128,8 @@ command_to_ticket(
 
 /* What a LOCK asks for; NULL where that makes sense, else what does not. */
 static const char *
-lock_ask(const struct request *request, struct ask *ask)
+lock_ask(
+    const struct core *core, const struct request *request, struct ask *ask)
 {
     struct text mode = request_word(request, REQUEST_KEY_MODE);
     uint64_t limit = request_value(request, REQUEST_KEY_LIMIT, 0);
@@ -142,6 +143,8 @@ lock_ask(const struct request *request, struct ask *ask)
     ask->hold_ms = request_value(request, REQUEST_KEY_LEASE, 0);
     if (mode.len > 0 && !ask->shared && !text_equal(mode, TEXT("exclusive")))
         return "mode= must be exclusive or shared";
+    if (semaphore && core->settings.no_semaphores)
+        return "limit= is not to be had with redis.topology quorum";
     if (semaphore && mode.len > 0)
         return "a semaphore (limit=) has no mode=";
     if (semaphore && limit == 0)
@@ -158,7 +161,7 @@ command_lock(
     struct core *core, struct session *session, const struct request *request)
 {
     struct ask ask;
-    const char *wrong = lock_ask(request, &ask);
+    const char *wrong = lock_ask(core, request, &ask);
 
     if (wrong != NULL) {
         count(core->counters, COUNTER_requests_bad);

@@ -87,14 +87,6 @@ core_create(const struct core_settings *settings, struct counters *counters,
     return core;
 }
 
-/* What is left at the end goes with its slab; the tables only forget it. */
-static void
-table_abandon(struct table *table)
-{
-    table->count = 0;
-    table_fini(table);
-}
-
 void
 core_destroy(struct core **core)
 {

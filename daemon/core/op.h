@@ -13,6 +13,8 @@
 #include "daemon/base/text.h"
 #include "daemon/base/wheel.h"
 
+struct round;
+
 enum op_kind {
     OP_ACQUIRE, /* take the lock or stand in its queue */
     OP_RELEASE, /* strike the ticket out, hand the lock over */
@@ -141,6 +143,7 @@ struct op {
     bool unclean;  /* OP_RELEASE: lock-delay begins */
     bool watch;    /* OP_LOOK: changes are to be told for a lease */
     bool sets_end; /* OP_RENEW: a client's own, whose end may be nearer */
+    bool raises;   /* OP_RENEW: the fence is `seen`, where it is lower */
     bool unwanted; /* what has not been sent is given back, as OP_UNSENT */
     uint32_t generation;
     uint8_t session[16];
@@ -163,6 +166,9 @@ struct op {
     uint64_t grace_us; /* parked: nothing is granted before; 0: not so */
     uint16_t attempts;
     uint16_t at_node; /* whose queue it is on */
+    bool vote;        /* it is asked of one of several nodes: `home` */
+    uint16_t home;
+    struct round *round; /* ref: of the votes on it */
     struct op_result result;
 };
 

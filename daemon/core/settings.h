@@ -5,6 +5,7 @@
 #ifndef HOLDFAST_CORE_SETTINGS_H
 #define HOLDFAST_CORE_SETTINGS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* How long an unclaimed grant to another broker's waiter stands. */
@@ -29,6 +30,7 @@ struct core_settings {
     uint32_t waiters_max;     /* tickets a lock */
     uint32_t tickets_max;     /* of the broker */
     uint32_t requests_max;    /* of the broker */
+    bool no_semaphores;       /* majorities of nodes do not count permits */
 };
 
 #endif

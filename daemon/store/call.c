@@ -487,8 +487,10 @@ call_script_reply(struct store *store, struct link *link, struct call *call,
     const struct op *first = container_of(call->ops.next, struct op, link);
 
     if (reply->type == RESP_INTEGER && first->kind == OP_PUBLISH) {
-        op_done(store,
-            container_of(list_pop_front(&call->ops), struct op, link), OP_OK);
+        struct op *op =
+            container_of(list_pop_front(&call->ops), struct op, link);
+        op->result.ahead = reply->integer > 0; /* somebody has heard it */
+        op_done(store, op, OP_OK);
         return;
     }
     if (reply->type == RESP_ERROR) {

@@ -88,7 +88,7 @@ held_lost(struct store *store, struct link *link, struct call *call)
 void
 confirm_drop(struct store *store, struct link *link)
 {
-    if (link_is_witness(link)) {
+    if (link_is_second(link)) {
         struct link *node = &store->links[link->index - LINK_WITNESS];
         node->replicas.state = REPLICAS_UNKNOWN;
         LIST_EACH (at, &node->held)

@@ -100,9 +100,25 @@ call_free(struct store *store, struct link *link, struct call *call)
 }
 
 bool
-link_is_witness(const struct link *link)
+link_is_second(const struct link *link)
 {
     return link->index >= LINK_WITNESS && link->index < LINK_SUBSCRIBER;
+}
+
+/* Whether it asks what replicas have. */
+static bool
+link_is_witness(const struct store *store, const struct link *link)
+{
+    return store->settings.strict && link_is_second(link);
+}
+
+/* Whether it subscribes to what brokers and scripts tell: one does, or at
+ * masters that know nothing of one another one at each. */
+static bool
+link_listens(const struct store *store, const struct link *link)
+{
+    return store->quorum != NULL ? link_is_second(link)
+                                 : link->index == LINK_SUBSCRIBER;
 }
 
 /* Sends a command of a few words; NULL where there is no room for it. */
@@ -202,7 +218,7 @@ link_lost(
         link->node = NODE_NONE;
         return;
     }
-    if (link_is_witness(link))
+    if (link_is_second(link))
         return;
     link_unqueue(store, link, now_us);
     if (store->settings.topology == STORE_CLUSTER)
@@ -304,9 +320,7 @@ info_objection(const struct store *store, struct text info)
     if (text_equal(info_value(info, "loading"), TEXT("1")))
         return "it is loading its data";
     if (cluster && !wanted)
-        return store->settings.topology == STORE_SINGLE
-                   ? "it is part of a cluster, and redis.topology is single"
-                   : "it is part of a cluster, and redis.topology is sentinel";
+        return "it is part of a cluster, and redis.topology is not cluster";
     if (!cluster && wanted)
         return "it is not part of a cluster, and redis.topology is cluster";
     if (!wanted && text_equal(info_value(info, "role"), TEXT("slave")))
@@ -462,11 +476,11 @@ link_prepare(struct store *store, struct link *link, uint64_t now_us)
     }
     call = LINK_SEND(store, link, CALL_NAME, now_us, TEXT("CLIENT"),
         TEXT("SETNAME"), TEXT("holdfastd"));
-    if (link->index == LINK_SUBSCRIBER) {
+    if (link_listens(store, link)) {
         link_subscribe(store, link, now_us);
         return;
     }
-    if (!link_is_witness(link))
+    if (!link_is_witness(store, link))
         link_load_scripts(store, link, now_us);
     if (!list_empty(&link->calls))
         call = container_of(link->calls.prev, struct call, link);
@@ -491,15 +505,15 @@ link_ready(struct store *store, struct link *link, uint64_t now_us)
     link->backoff_us = BACKOFF_MIN_US;
     if (link_serves(store, link))
         trust_has_locks(store, link);
-    if (link_is_witness(link))
+    if (link_is_witness(store, link))
         replicas_begin(store, link, now_us);
     if (store->slots_mapped == 0)
         store->map_next_us = 0; /* here is somebody to ask */
     log_write(LOG_INFO, "redis_link_ready", "node=%s%s",
         link_name(store, link, name, sizeof(name)),
-        link->index == LINK_SUBSCRIBER ? " use=hints"
+        link_listens(store, link)      ? " use=hints"
         : sentinel_is(store, link)     ? " use=sentinel"
-        : link_is_witness(link)        ? " use=replicas"
+        : link_is_witness(store, link) ? " use=replicas"
                                        : "");
 }
 
@@ -524,10 +538,11 @@ link_message(struct store *store, const struct resp *reply)
     struct text payload = reply->item[2].text;
 
     if (payload.len > 1 && memchr("WDVKM", payload.at[0], 5) != NULL) {
+        if (store->quorum != NULL && payload.at[0] == 'W')
+            quorum_news(store, text_make(payload.at + 1, payload.len - 1));
         link_news(store, payload);
         return;
     }
-
     if (payload.len != 17 || (payload.at[0] != 'G' && payload.at[0] != 'B'))
         return;
     if (store->hint_count == HINTS_MAX) {
@@ -540,6 +555,8 @@ link_message(struct store *store, const struct resp *reply)
     memcpy(&hint->request, payload.at + 1, 8);
     memcpy(&fence, payload.at + 9, 8);
     hint->fence = fence > 0 && fence < 0x1p53 ? (uint64_t)fence : 0;
+    if (store->quorum != NULL)
+        quorum_hint(store, hint);
 }
 
 /* True where the reply was a message and not the answer to a call. */
@@ -547,10 +564,10 @@ static bool
 link_published(struct store *store, const struct link *link, uint64_t now_us,
     const struct resp *reply)
 {
-    if (link->index < LINK_SUBSCRIBER || reply->type != RESP_ARRAY ||
+    if (link->index < LINK_WITNESS || reply->type != RESP_ARRAY ||
         reply->count != 3 || !text_equal(reply->item[0].text, TEXT("message")))
         return false;
-    if (link->index == LINK_SUBSCRIBER)
+    if (link_listens(store, link))
         link_message(store, reply);
     else
         sentinel_hint(store, now_us);
@@ -610,7 +627,7 @@ link_take(struct store *store, struct link *link, struct call *call,
     case CALL_SUBSCRIBE:
         if (error) {
             link_refused(store, link, now_us, call, reply);
-        } else if (call->last && link->index == LINK_SUBSCRIBER) {
+        } else if (call->last && link_listens(store, link)) {
             store->unheard = true;
         }
         break;
@@ -702,9 +719,9 @@ switches_host(const struct store *store)
     return NODE_NONE;
 }
 
-/* Of a node's link: whether a witness is wanted beside it. */
+/* Of a node's link: whether a second one is wanted beside it. */
 static bool
-link_has_replicas(const struct link *link)
+link_wants_second(const struct link *link)
 {
     return link->state == LINK_READY && !link->readonly;
 }
@@ -714,11 +731,11 @@ static uint16_t
 link_host(const struct store *store, const struct link *link)
 {
     if (link->index == LINK_SUBSCRIBER)
-        return subscriber_host(store);
+        return store->quorum != NULL ? NODE_NONE : subscriber_host(store);
     if (link->index == LINK_SWITCHES)
         return switches_host(store);
-    if (link_is_witness(link))
-        return link_has_replicas(&store->links[link->node]) ? link->node
+    if (link_is_second(link))
+        return link_wants_second(&store->links[link->node]) ? link->node
                                                             : NODE_NONE;
     /* Of several that Sentinels may name only the master is one. */
     if (store->settings.topology == STORE_SENTINEL &&
@@ -745,8 +762,7 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
         link_connect(store, link, now_us);
         return;
     }
-    if (link_is_witness(link) &&
-        !link_has_replicas(&store->links[link->node])) {
+    if (link_is_second(link) && !link_wants_second(&store->links[link->node])) {
         link_abandon(store, link, now_us, "nothing is asked there");
         return;
     }
@@ -772,7 +788,7 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
         sentinel_link_tick(store, link, now_us);
         return;
     }
-    if (link->state == LINK_READY && link_is_witness(link)) {
+    if (link->state == LINK_READY && link_is_witness(store, link)) {
         if (now_us >= replicas_due_us(store, link))
             confirm_ask(store, &store->links[link->node], now_us);
         return;
@@ -810,7 +826,7 @@ link_next_us(const struct store *store, const struct link *link)
                  store->settings.command_timeout_us;
     else if (link_polls(store, link))
         return sentinel_ask_due_us(store, link);
-    else if (link_is_witness(link))
+    else if (link_is_witness(store, link))
         due_us = replicas_due_us(store, link);
     else
         due_us = link->spoke_us + PING_AFTER_US;

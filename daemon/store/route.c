@@ -73,6 +73,8 @@ route_of(const struct store *store, const struct op *op)
         return 0;
     case STORE_SENTINEL:
         return store->master;
+    case STORE_QUORUM:
+        return op->home;
     case STORE_CLUSTER:
         break;
     }

@@ -12,6 +12,7 @@
  *
  * link.c: the life of a connection. call.c: batches and their replies.
  * confirm.c: replies that wait for replicas. replicas.c: what those have.
+ * quorum.c, round.c: what the core asks of several masters, as votes.
  * route.c: nodes and slots. trust.c: which node may grant. sentinel.c: who is
  * the master. store.c: the front, parking and time.
  */
@@ -174,12 +175,16 @@ struct call {
     size_t said_len;
 };
 
+struct quorum;
+
 struct store {
     struct store_settings settings;
     struct counters *counters; /* ref */
     size_t prefix_len;         /* of settings.key_prefix */
     char channel[64];          /* prefix of the brokers' channels */
     uint64_t realtime_us;
+    uint64_t now_us;       /* of the call under way */
+    struct quorum *quorum; /* owned; NULL: another topology */
     struct random random;
     struct wheel wheel; /* operations: give up, or route again */
     struct slab calls;
@@ -241,7 +246,7 @@ struct call *link_call(struct store *store, struct link *link,
 struct call *link_send(struct store *store, struct link *link,
     enum call_kind kind, uint64_t now_us, const struct text *words, size_t n);
 void link_end_call(struct store *store, struct link *link, struct call *call);
-bool link_is_witness(const struct link *link);
+bool link_is_second(const struct link *link);
 void link_load_scripts(struct store *store, struct link *link, uint64_t now_us);
 const char *link_name(const struct store *store, const struct link *link,
     char *out, size_t out_bytes);
@@ -339,6 +344,18 @@ void sentinel_reply(struct store *store, const struct link *link,
     const struct call *call, uint64_t now_us, const struct resp *reply);
 void sentinel_hint(struct store *store, uint64_t now_us);
 void sentinel_tick(struct store *store, uint64_t now_us);
+
+/* quorum.c, round.c */
+bool quorum_create(struct store *store);
+void quorum_destroy(struct store *store);
+void quorum_take(struct store *store, struct op *op);
+void quorum_dropped(struct store *store, const struct op *op);
+void quorum_voted(struct store *store, struct op *op, enum op_status status);
+void quorum_news(struct store *store, struct text key);
+void quorum_hint(const struct store *store, struct store_hint *hint);
+void quorum_tick(struct store *store);
+uint64_t quorum_next_us(const struct store *store);
+bool quorum_ready(const struct store *store);
 
 /* store.c */
 void op_done(struct store *store, struct op *op, enum op_status status);

@@ -18,6 +18,13 @@ store_jitter(struct store *store, uint64_t low_us)
     return low_us + random_below(&store->random, low_us / 2 + 1);
 }
 
+/* Whether nodes have a second connection each. */
+static bool
+store_has_seconds(const struct store *store)
+{
+    return store->settings.strict || store->quorum != NULL;
+}
+
 static bool
 store_take_memory(struct store *store)
 {
@@ -28,7 +35,7 @@ store_take_memory(struct store *store)
     if (!slab_init(&store->calls, sizeof(struct call), calls))
         return false;
     for (uint32_t i = 0; i < LINK_COUNT; i++)
-        if (!buffer_init(&store->links[i].out, link_is_witness(&store->links[i])
+        if (!buffer_init(&store->links[i].out, link_is_second(&store->links[i])
                                                    ? WITNESS_OUT_BYTES
                                                    : LINK_OUT_BYTES))
             return false;
@@ -86,6 +93,10 @@ store_create(const struct store_settings *settings, struct counters *counters,
         return NULL;
     }
     store_seed(store);
+    if (settings->topology == STORE_QUORUM && !quorum_create(store)) {
+        store_destroy(&store);
+        return NULL;
+    }
     route_want_map(store);
     return store;
 }
@@ -98,6 +109,7 @@ store_destroy(struct store **store)
     for (uint32_t i = 0; i < LINK_COUNT; i++)
         buffer_fini(&(*store)->links[i].out);
     confirm_fini(*store);
+    quorum_destroy(*store);
     slab_fini(&(*store)->calls);
     free(*store);
     *store = NULL;
@@ -111,6 +123,12 @@ op_done(struct store *store, struct op *op, enum op_status status)
     if (status == OP_UNSENT || status == OP_UNKNOWN || status == OP_REFUSED)
         memset(&op->result, 0, sizeof(op->result));
     op->result.status = status;
+    if (op->vote) {
+        quorum_voted(store, op, status);
+        return;
+    }
+    if (store->quorum != NULL)
+        quorum_dropped(store, op);
     list_push_back(&store->done, &op->link);
 }
 
@@ -162,9 +180,13 @@ op_park(struct store *store, struct op *op, uint64_t until_us)
 void
 op_route(struct store *store, struct op *op, uint64_t now_us)
 {
-    uint16_t node = route_of(store, op);
+    uint16_t node = op->vote ? op->home : route_of(store, op);
 
     op->grace_us = 0;
+    if (store->quorum != NULL && !op->vote) {
+        quorum_take(store, op);
+        return;
+    }
     if (node != NODE_NONE) {
         op_enqueue(store, op, node, now_us, false);
         return;
@@ -196,8 +218,11 @@ store_submit(struct store *store, uint64_t now_us, struct list *ops)
 {
     struct list *at;
 
+    store->now_us = now_us;
     while ((at = list_pop_front(ops)) != NULL) {
         struct op *op = container_of(at, struct op, link);
+        op->vote = false;
+        op->round = NULL;
         op->attempts = 0;
         op->halved = false;
         op->grace_us = 0;
@@ -251,11 +276,14 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
     struct wheel_node *timer;
 
     store->realtime_us = realtime_us;
+    store->now_us = now_us;
+    if (store->quorum != NULL)
+        quorum_tick(store);
     sentinel_tick(store, now_us);
     for (uint32_t i = 0; i < store->node_count; i++)
         if (store->nodes[i].used)
             link_tick(store, &store->links[i], now_us);
-    for (uint32_t i = 0; store->settings.strict && i < store->node_count; i++)
+    for (uint32_t i = 0; store_has_seconds(store) && i < store->node_count; i++)
         if (store->nodes[i].used)
             link_tick(store, &store->links[LINK_WITNESS + i], now_us);
     link_tick(store, &store->links[LINK_SUBSCRIBER], now_us);
@@ -281,7 +309,7 @@ store_next_us(const struct store *store)
             continue;
         link_us = link_next_us(store, &store->links[i]);
         next_us = link_us < next_us ? link_us : next_us;
-        if (!store->settings.strict)
+        if (!store_has_seconds(store))
             continue;
         link_us = link_next_us(store, &store->links[LINK_WITNESS + i]);
         next_us = link_us < next_us ? link_us : next_us;
@@ -296,6 +324,8 @@ store_next_us(const struct store *store)
     }
     if (route_next_us(store) < next_us)
         next_us = route_next_us(store);
+    if (store->quorum != NULL && quorum_next_us(store) < next_us)
+        next_us = quorum_next_us(store);
     return next_us;
 }
 
@@ -375,7 +405,7 @@ store_take_wish(struct store *store, struct store_wish *wish)
 {
     for (uint32_t i = 0; i < store->node_count; i++)
         if (link_wish(store, &store->links[i], wish) ||
-            (store->settings.strict &&
+            (store_has_seconds(store) &&
                 link_wish(store, &store->links[LINK_WITNESS + i], wish)))
             return true;
     return link_wish(store, &store->links[LINK_SUBSCRIBER], wish) ||
@@ -396,7 +426,7 @@ store_next_output(const struct store *store, uint32_t *index)
         if (buffer_len(&store->links[*index].out) > 0)
             return true;
     if (*index < LINK_WITNESS)
-        *index = store->settings.strict ? LINK_WITNESS : LINK_SUBSCRIBER;
+        *index = store_has_seconds(store) ? LINK_WITNESS : LINK_SUBSCRIBER;
     for (; *index < LINK_COUNT; (*index)++)
         if (buffer_len(&store->links[*index].out) > 0)
             return true;
@@ -418,6 +448,7 @@ store_connected(struct store *store, struct store_link link, uint64_t now_us)
 {
     struct link *found = store_link_of(store, link);
 
+    store->now_us = now_us;
     if (found != NULL)
         link_connected(store, found, now_us);
 }
@@ -428,6 +459,7 @@ store_closed(struct store *store, struct store_link link, uint64_t now_us,
 {
     struct link *found = store_link_of(store, link);
 
+    store->now_us = now_us;
     if (found != NULL)
         link_lost(store, found, now_us, why);
 }
@@ -438,6 +470,7 @@ store_reply(struct store *store, struct store_link link, uint64_t now_us,
 {
     struct link *found = store_link_of(store, link);
 
+    store->now_us = now_us;
     if (found != NULL)
         link_reply(store, found, now_us, reply);
 }
@@ -455,6 +488,8 @@ store_ready(const struct store *store)
 {
     if (store->settings.topology == STORE_SINGLE)
         return link_is_ready(store, &store->links[0]);
+    if (store->quorum != NULL)
+        return quorum_ready(store);
     if (store->settings.topology == STORE_SENTINEL)
         return store->master != NODE_NONE &&
                link_is_ready(store, &store->links[store->master]);

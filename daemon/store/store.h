@@ -25,13 +25,15 @@
 #include "daemon/core/op.h"
 #include "daemon/store/resp.h"
 
-#define STORE_NODES_MAX 128
-#define STORE_HOST_MAX  256
+#define STORE_NODES_MAX  128
+#define STORE_HOST_MAX   256
+#define STORE_QUORUM_MAX 15
 
 enum store_topology {
     STORE_SINGLE,
     STORE_CLUSTER,
     STORE_SENTINEL,
+    STORE_QUORUM,
 };
 
 struct store_address {

@@ -59,7 +59,9 @@ class CommandLineTest(HarnessCase):
             ("nonsense: 1\n", 1, 1), ("lease:\n  default: 1d\n", 2, 12),
             ("lease:\n  default: 30s\n  default: 30s\n", 3, 3),
             ("lease: 5\n", 1, 8), ("redis:\n  topology: other\n", 2, 13),
-            ("redis:\n  topology: quorum\n", 2, 13),
+            ("redis:\n  topology: quorum\n  nodes: [a:1, b:1]\n", 3, 3),
+            ("redis:\n  topology: quorum\n  nodes: [a:1, b:1, c:1]\n"
+             "  safety: strict\n", 4, 3),
             ("redis:\n  safety: strictly\n", 2, 11),
             ("lease:\n  default: 999ms\n", 2, 12),
             ("listen:\n  tcp: [127.0.0.1]\n", 2, 9),

@@ -157,10 +157,8 @@ srig_pass(struct srig *rig, uint64_t ms)
 }
 
 struct op *
-srig_op(struct srig *rig, enum op_kind kind, uint16_t slot)
+srig_draft(struct srig *rig, enum op_kind kind, uint16_t slot)
 {
-    struct list ops;
-
     ck_assert_uint_lt(rig->op_count, SRIG_OPS);
     struct op *op = &rig->ops[rig->op_count++];
     memset(op, 0, sizeof(*op));
@@ -178,9 +176,25 @@ srig_op(struct srig *rig, enum op_kind kind, uint16_t slot)
         op->words[0] = TEXT("broker-2");
         op->words[1] = TEXT("a message");
     }
+    return op;
+}
+
+void
+srig_submit(struct srig *rig, struct op *op)
+{
+    struct list ops;
+
     list_init(&ops);
     list_push_back(&ops, &op->link);
     store_submit(rig->store, rig->now_us, &ops);
+}
+
+struct op *
+srig_op(struct srig *rig, enum op_kind kind, uint16_t slot)
+{
+    struct op *op = srig_draft(rig, kind, slot);
+
+    srig_submit(rig, op);
     return op;
 }
 
@@ -661,6 +675,21 @@ srig_sentinel(void)
 
     srig_start(rig);
     srig_settle(rig);
+    ck_assert(store_ready(rig->store));
+    return rig;
+}
+
+struct srig *
+srig_quorum(unsigned nodes)
+{
+    struct srig *rig = srig_create(STORE_QUORUM, nodes);
+
+    srig_start(rig);
+    srig_settle(rig);
+    for (unsigned i = 0; i < nodes; i++) {
+        ck_assert_int_eq(rig->store->links[i].state, LINK_READY);
+        ck_assert_int_eq(rig->store->links[LINK_WITNESS + i].state, LINK_READY);
+    }
     ck_assert(store_ready(rig->store));
     return rig;
 }

@@ -89,11 +89,16 @@ void srig_history(
 struct srig *srig_single(void);
 struct srig *srig_cluster(void);
 struct srig *srig_sentinel(void);
+struct srig *srig_quorum(unsigned nodes);
 void srig_end(struct srig *rig);
 
 /* One turn: time, output, wishes, results. */
 void srig_turn(struct srig *rig);
 void srig_pass(struct srig *rig, uint64_t ms);
+
+/* An operation that is not submitted yet, and that. */
+struct op *srig_draft(struct srig *rig, enum op_kind kind, uint16_t slot);
+void srig_submit(struct srig *rig, struct op *op);
 
 /* An operation that is submitted; the turn is the caller's. */
 struct op *srig_op(struct srig *rig, enum op_kind kind, uint16_t slot);

@@ -793,12 +793,9 @@ END_TEST
 START_TEST(bad_words_and_texts_are_refused)
 {
     static const struct bad_case cases[] = {
-        {"redis:\n  topology: quorum\n",
-            "f:2:13: redis.topology: \"quorum\": not built yet; expected "
-            "single or cluster or sentinel"},
         {"redis: {topology: Cluster}",
             "f:1:19: redis.topology: \"Cluster\": not known; expected single "
-            "or cluster or sentinel"},
+            "or cluster or sentinel or quorum"},
         {"redis: {safety: Strict}", "f:1:17: redis.safety: \"Strict\": not "
                                     "known; expected fenced or strict"},
         {"redis: {replicas: 101}", "f:1:19: redis.replicas: \"101\": out of "
@@ -946,6 +943,16 @@ START_TEST(keys_that_do_not_fit_are_refused)
         {"redis: {sentinel_username: u, username: '', password_file: /p}",
             "f:1:9: redis.sentinel_username: needs "
             "redis.sentinel_password_file"},
+        {"redis: {topology: quorum, nodes: ['a:1', 'b:1', 'c:1', 'd:1']}",
+            "f:1:27: redis.nodes: an odd number of 3 to 15 expected with "
+            "\"topology: quorum\", not 4"},
+        {"redis: {topology: quorum, nodes: ['a:1']}",
+            "f:1:27: redis.nodes: an odd number of 3 to 15 expected with "
+            "\"topology: quorum\", not 1"},
+        {"redis: {safety: strict, topology: quorum, nodes: ['a:1', 'b:1', "
+         "'c:1']}",
+            "f:1:9: redis.safety: strict waits for replicas, and \"topology: "
+            "quorum\" has masters only"},
         {"redis: {topology: sentinel, sentinel_master: ''}",
             "f:1:29: redis.sentinel_master: a name expected with \"topology: "
             "sentinel\""},

@@ -1,0 +1,778 @@
+/*
+ * What the core asks of a quorum, as rounds of votes; bids; and the queues of
+ * those who wait. See quorum.h.
+ */
+#include "daemon/store/quorum.h"
+
+#include "daemon/base/assert.h"
+
+#include <stdlib.h>
+
+#define PAUSE_MIN_MS 100
+#define PAUSE_MAX_MS 1000
+#define SPLIT_MS     8 /* after a try that some nodes had granted */
+#define STIR_US      2000
+#define RETRY_US     50000
+
+static uint32_t
+all_nodes(const struct quorum *quorum)
+{
+    return (1u << quorum->nodes) - 1;
+}
+
+static uint32_t
+bits(uint32_t set)
+{
+    uint32_t n = 0;
+
+    for (; set != 0; set &= set - 1)
+        n++;
+    return n;
+}
+
+bool
+quorum_create(struct store *store)
+{
+    struct quorum *quorum = calloc(1, sizeof(*quorum));
+
+    if (quorum == NULL)
+        return false;
+    store->quorum = quorum;
+    list_init(&quorum->used);
+    list_init(&quorum->over);
+    list_init(&quorum->stirs);
+    quorum->nodes = store->node_count;
+    quorum->majority = quorum->nodes / 2 + 1;
+    for (int i = 0; i < 2; i++)
+        quorum->key.word[i] = random_next(&store->random);
+    size_t round_bytes =
+        sizeof(struct round) + quorum->nodes * sizeof(struct vote);
+    return slab_init(&quorum->bids, sizeof(struct bid), QUORUM_BIDS) &&
+           slab_init(&quorum->rounds, round_bytes, QUORUM_ROUNDS) &&
+           slab_init(&quorum->queues, sizeof(struct queue), QUORUM_QUEUES) &&
+           table_init(&quorum->bid_table, QUORUM_BIDS) &&
+           table_init(&quorum->queue_table, QUORUM_QUEUES);
+}
+
+void
+quorum_destroy(struct store *store)
+{
+    struct quorum *quorum = store->quorum;
+
+    if (quorum == NULL)
+        return;
+    for (uint32_t i = 0; i < quorum->rounds.touched; i++) {
+        struct round *round = slab_at(&quorum->rounds, i);
+        if (round == NULL)
+            continue;
+        free(round->sights);
+        free(round->shown);
+    }
+    table_abandon(&quorum->bid_table);
+    table_abandon(&quorum->queue_table);
+    slab_fini(&quorum->bids);
+    slab_fini(&quorum->rounds);
+    slab_fini(&quorum->queues);
+    free(quorum);
+    store->quorum = NULL;
+}
+
+/* --- queues --------------------------------------------------------------- */
+
+static uint64_t
+hash_name(const struct quorum *quorum, struct text name)
+{
+    return hash_bytes(&quorum->key, name.at, name.len);
+}
+
+static struct queue *
+queue_find(const struct quorum *quorum, struct text name)
+{
+    struct table_node *at =
+        table_first(&quorum->queue_table, hash_name(quorum, name));
+
+    for (; at != NULL; at = table_next(at)) {
+        struct queue *queue = container_of(at, struct queue, table);
+        if (text_equal(name, text_make(queue->name, queue->name_len)))
+            return queue;
+    }
+    return NULL;
+}
+
+static struct queue *
+queue_make(struct quorum *quorum, struct text name)
+{
+    struct queue *queue = slab_alloc(&quorum->queues);
+
+    if (queue == NULL)
+        return NULL;
+    list_init(&queue->bids);
+    list_init(&queue->stir_link);
+    queue->name_len = (uint8_t)name.len;
+    memcpy(queue->name, name.at, name.len);
+    table_insert(&quorum->queue_table, &queue->table, hash_name(quorum, name));
+    return queue;
+}
+
+static struct bid *
+queue_first(const struct queue *queue)
+{
+    return container_of(queue->bids.next, struct bid, queue_link);
+}
+
+/* Its first one is to try now: the core asks after it at once. */
+static void
+queue_stir(struct store *store, struct queue *queue)
+{
+    struct bid *bid = queue_first(queue);
+
+    if (bid->trying) {
+        bid->stirred = true;
+        return;
+    }
+    if (store->hint_count == HINTS_MAX) {
+        store->unheard = true;
+        return;
+    }
+    store->hints[store->hint_count++] =
+        (struct store_hint){.request = bid->request};
+}
+
+static void
+queue_leave(struct store *store, struct bid *bid, bool stir)
+{
+    struct queue *queue = bid->queue;
+
+    if (queue == NULL)
+        return;
+    bool first = queue_first(queue) == bid;
+    list_remove(&bid->queue_link);
+    bid->queue = NULL;
+    queue->count--;
+    if (queue->count == 0) {
+        list_remove(&queue->stir_link);
+        table_remove(&store->quorum->queue_table, &queue->table);
+        slab_free(&store->quorum->queues, queue);
+    } else if (first && stir) {
+        queue_stir(store, queue);
+    }
+}
+
+/* Has all nodes tell of what changes, for as long as somebody waits. */
+static void
+queue_watch(struct store *store, struct queue *queue, const struct op *op)
+{
+    uint64_t lease_us = (uint64_t)op->lease_ms * 1000;
+    struct op look = {.kind = OP_LOOK, .watch = true, .lease_ms = op->lease_ms};
+
+    if (store->now_us + lease_us / 2 < queue->watched_us)
+        return;
+    look.name = text_make(queue->name, queue->name_len);
+    look.slot = op->slot;
+    struct round *round = round_begin(store, &look, NULL);
+    if (round == NULL)
+        return;
+    queue->watched_us = store->now_us + lease_us;
+    round_ask(store, round, all_nodes(store->quorum),
+        store->now_us + store->settings.command_timeout_us);
+}
+
+/* Something has changed about a lock: its key, as a script has told. The other
+ * nodes are about to tell the same, and who tries too soon gets a part. */
+void
+quorum_news(struct store *store, struct text key)
+{
+    size_t prefix = store->prefix_len + 2;
+
+    if (key.len < prefix + 1)
+        return;
+    struct queue *queue = queue_find(
+        store->quorum, text_make(key.at + prefix, key.len - prefix - 1));
+    if (queue == NULL || !list_empty(&queue->stir_link))
+        return;
+    queue->stir_us =
+        store->now_us + STIR_US + random_below(&store->random, STIR_US);
+    list_push_back(&store->quorum->stirs, &queue->stir_link);
+}
+
+static void
+queues_stir(struct store *store)
+{
+    LIST_EACH_SAFE (at, &store->quorum->stirs) {
+        struct queue *queue = container_of(at, struct queue, stir_link);
+        if (store->now_us < queue->stir_us)
+            continue;
+        list_remove(&queue->stir_link);
+        queue_stir(store, queue);
+    }
+}
+
+/* --- bids ----------------------------------------------------------------- */
+
+static uint64_t
+hash_request(const struct quorum *quorum, uint64_t request)
+{
+    return hash_bytes(&quorum->key, &request, sizeof(request));
+}
+
+static struct bid *
+bid_find(const struct quorum *quorum, uint64_t request)
+{
+    struct table_node *at =
+        table_first(&quorum->bid_table, hash_request(quorum, request));
+
+    for (; at != NULL; at = table_next(at)) {
+        struct bid *bid = container_of(at, struct bid, table);
+        if (bid->request == request)
+            return bid;
+    }
+    return NULL;
+}
+
+static struct bid *
+bid_make(struct store *store, const struct op *op)
+{
+    struct quorum *quorum = store->quorum;
+    struct bid *bid = slab_alloc(&quorum->bids);
+
+    if (bid == NULL)
+        return NULL;
+    list_init(&bid->used_link);
+    list_init(&bid->queue_link);
+    bid->request = op->request;
+    bid->arrival = ++quorum->arrivals;
+    bid->pause_ms = PAUSE_MIN_MS;
+    bid->split_ms = SPLIT_MS;
+    bid->ask = op->ask;
+    bid->generation = op->generation;
+    memcpy(bid->session, op->session, sizeof(bid->session));
+    memcpy(bid->owner_hash, op->owner_hash, sizeof(bid->owner_hash));
+    table_insert(
+        &quorum->bid_table, &bid->table, hash_request(quorum, bid->request));
+    return bid;
+}
+
+static void
+bid_used(struct store *store, struct bid *bid)
+{
+    list_remove(&bid->used_link);
+    list_push_back(&store->quorum->used, &bid->used_link);
+    bid->used_us = store->now_us;
+}
+
+void
+bid_free(struct store *store, struct bid *bid)
+{
+    queue_leave(store, bid, true);
+    list_remove(&bid->used_link);
+    table_remove(&store->quorum->bid_table, &bid->table);
+    slab_free(&store->quorum->bids, bid);
+}
+
+struct bid *
+bid_of_try(const struct store *store, struct handle request)
+{
+    return slab_get(&store->quorum->bids, request);
+}
+
+/* A B message of a node names the try: the core knows its own request only. */
+void
+quorum_hint(const struct store *store, struct store_hint *hint)
+{
+    const struct bid *bid = bid_of_try(store, handle_unpack(hint->request));
+
+    hint->request = bid == NULL ? 0 : bid->request;
+}
+
+/* Who was not heard of for longer than any lease is forgotten: the core has
+ * given it up. */
+static void
+bids_forget(struct store *store)
+{
+    struct quorum *quorum = store->quorum;
+    uint64_t kept_us =
+        4 * quorum->lease_us + 4 * store->settings.command_timeout_us;
+
+    while (!list_empty(&quorum->used)) {
+        struct bid *bid =
+            container_of(quorum->used.next, struct bid, used_link);
+        if (bid->used_us + kept_us > store->now_us || bid->leaves != NULL)
+            return;
+        bid_free(store, bid);
+    }
+}
+
+/* --- for who looks at a queue --------------------------------------------- */
+
+uint32_t
+queue_count(const struct store *store, struct text name)
+{
+    const struct queue *queue = queue_find(store->quorum, name);
+
+    return queue != NULL ? queue->count : 0;
+}
+
+/* The tickets of those who wait here, in order; `out` has room for them. */
+uint32_t
+queue_show(const struct store *store, struct text name, struct op_ticket *out)
+{
+    const struct queue *queue = queue_find(store->quorum, name);
+    uint32_t n = 0;
+
+    if (queue == NULL)
+        return 0;
+    LIST_EACH (at, &queue->bids) {
+        const struct bid *bid = container_of(at, struct bid, queue_link);
+        struct op_ticket *ticket = &out[n++];
+        uint64_t age_us = store->realtime_us > bid->since_us
+                              ? store->realtime_us - bid->since_us
+                              : 0;
+        *ticket = (struct op_ticket){
+            .shared = bid->ask.shared,
+            .permits = bid->ask.permits,
+            .generation = bid->generation,
+            .since_us = bid->since_us,
+            .age_ms = age_us / 1000,
+            .ttl_ms = store->quorum->lease_us / 1000,
+            .owner = TEXT(""),
+            .client = TEXT(""),
+            .note = TEXT(""),
+        };
+        memcpy(ticket->session, bid->session, sizeof(ticket->session));
+        memcpy(ticket->owner_hash, bid->owner_hash, sizeof(ticket->owner_hash));
+        memcpy(ticket->broker, store->settings.broker_id, 8);
+    }
+    return n;
+}
+
+/* --- tries ---------------------------------------------------------------- */
+
+void
+quorum_answer(struct store *store, struct op *op, enum op_status status)
+{
+    if (op->round != NULL)
+        op->round->asked = NULL;
+    op->round = NULL;
+    op_done(store, op, status);
+}
+
+/* The core's operation is given back, by whoever: what is to be kept of it? */
+void
+quorum_dropped(struct store *store, const struct op *op)
+{
+    enum op_status status = op->result.status;
+
+    if (op->round != NULL)
+        op->round->asked = NULL;
+    struct bid *bid = bid_find(store->quorum, op->request);
+    if (bid == NULL)
+        return;
+    if (bid->leaves == op)
+        bid->leaves = NULL;
+    if (op->kind == OP_ACQUIRE && status != OP_OK && status != OP_WAITING)
+        bid_free(store, bid);
+}
+
+/*
+ * How long the first of a queue is to pause, in ms. Where some node had granted
+ * it that is by chance, so that several brokers do not meet again and again,
+ * and what is told of its own undoing does not count.
+ */
+static uint32_t
+bid_pause_ms(struct store *store, struct bid *bid, bool split)
+{
+    uint32_t *pause_ms = split ? &bid->split_ms : &bid->pause_ms;
+    uint32_t low_ms = *pause_ms;
+
+    *pause_ms = 2 * low_ms < PAUSE_MAX_MS ? 2 * low_ms : PAUSE_MAX_MS;
+    if (!split && bid->stirred)
+        low_ms = STIR_US / 1000;
+    bid->stirred = false;
+    return low_ms + (uint32_t)random_below(&store->random, low_ms / 2 + 1);
+}
+
+static uint32_t
+bid_place(const struct bid *bid)
+{
+    uint32_t place = 1;
+
+    LIST_EACH (at, &bid->queue->bids) {
+        if (container_of(at, struct bid, queue_link) == bid)
+            break;
+        place++;
+    }
+    return place;
+}
+
+/* Answers that it waits, and when to ask again. */
+static void
+bid_waits(struct store *store, struct bid *bid, struct op *op,
+    const struct op_result *about)
+{
+    uint64_t now_us = store->now_us;
+    bool first = queue_first(bid->queue) == bid;
+    uint64_t again_us =
+        bid->again_us > now_us ? bid->again_us - now_us : PAUSE_MIN_MS * 1000;
+
+    op->result = about != NULL ? *about : (struct op_result){0};
+    op->result.place = 0;
+    op->result.fence = 0;
+    op->result.arrival = bid->arrival;
+    op->result.again_ms =
+        first ? (uint32_t)(again_us / 1000) + 1 : PAUSE_MAX_MS;
+    op->result.ahead = bid_place(bid);
+    op->result.sent_us = now_us;
+    queue_watch(store, bid->queue, op);
+    quorum_answer(store, op, OP_WAITING);
+}
+
+/* Stands in the queue from now on; false: it may not. */
+static bool
+bid_queues(struct store *store, struct bid *bid, struct op *op)
+{
+    struct quorum *quorum = store->quorum;
+
+    if (bid->queue != NULL)
+        return true;
+    struct queue *queue = queue_find(quorum, op->name);
+    if (queue != NULL && queue->count >= store->settings.waiters_max) {
+        op->result = (struct op_result){0};
+        quorum_answer(store, op, OP_FULL);
+        return false;
+    }
+    if (queue == NULL)
+        queue = queue_make(quorum, op->name);
+    if (queue == NULL) {
+        quorum_answer(store, op, OP_UNSENT);
+        return false;
+    }
+    bid->queue = queue;
+    bid->since_us = store->realtime_us;
+    queue->count++;
+    list_push_back(&queue->bids, &bid->queue_link);
+    return true;
+}
+
+static void
+try_begin(struct store *store, struct bid *bid, struct op *op)
+{
+    struct op question = *op;
+
+    slab_renew_handle(&store->quorum->bids, bid);
+    question.kind = OP_ACQUIRE;
+    question.request = handle_pack(slab_handle(&store->quorum->bids, bid));
+    question.no_queue = true;
+    question.retry = false;
+    question.arrival = 0;
+    question.fence = 0;
+    question.place = 0;
+    question.ask = bid->ask;
+    question.tell = op->tell;
+    struct round *round = round_begin(store, &question, op);
+    if (round == NULL) {
+        quorum_answer(store, op, OP_UNSENT);
+        return;
+    }
+    bid->trying = true;
+    round->bid = slab_handle(&store->quorum->bids, bid);
+    round_ask(store, round, all_nodes(store->quorum),
+        store->now_us + store->settings.command_timeout_us);
+}
+
+void
+bid_wins(struct store *store, struct bid *bid, uint64_t fence)
+{
+    bid->trying = false;
+    bid->stirred = false;
+    bid->pause_ms = PAUSE_MIN_MS;
+    bid->not_before_us = 0;
+    bid->fence = fence;
+    queue_leave(store, bid, bid->ask.shared); /* the next may share it */
+}
+
+/* Nobody has a majority: why the core's question is not answered OK. */
+void
+bid_loses(struct store *store, struct bid *bid, struct round *round)
+{
+    const uint32_t *tally = round->tally;
+    uint32_t majority = store->quorum->majority;
+    uint32_t enough = store->quorum->nodes - majority + 1;
+    uint32_t spoke = tally[OP_OK] + tally[OP_BUSY];
+    struct op *op = round->asked;
+
+    bid->trying = false;
+    if (op == NULL)
+        return;
+    bool waits = bid->queue != NULL;
+    bool split = tally[OP_OK] > 0;
+    uint32_t pause_ms = bid_pause_ms(store, bid, split);
+    uint32_t free_ms = round_free_ms(store, round);
+    if (free_ms < pause_ms)
+        pause_ms = free_ms + (uint32_t)random_below(&store->random, SPLIT_MS);
+    bid->again_us = store->now_us + (uint64_t)pause_ms * 1000;
+    bid->not_before_us = split ? bid->again_us : 0;
+    if (tally[OP_MOVED] > 0) {
+        quorum_answer(store, op, OP_MOVED);
+    } else if (tally[OP_CONFLICT] >= enough) {
+        quorum_answer(store, op, OP_CONFLICT);
+    } else if (tally[OP_REFUSED] >= enough) {
+        quorum_answer(store, op, OP_REFUSED);
+    } else if (spoke >= majority && op->kind == OP_ACQUIRE && op->no_queue) {
+        op->result = round->about;
+        op->result.ahead = 1;
+        quorum_answer(store, op, OP_BUSY);
+    } else if (spoke >= majority ||
+               (waits && spoke + tally[OP_UNSETTLED] >= majority)) {
+        if (!bid_queues(store, bid, op))
+            return;
+        round->about.unsettled = spoke < majority;
+        bid_waits(store, bid, op, &round->about);
+    } else if (waits) {
+        quorum_answer(store, op, OP_UNKNOWN);
+    } else {
+        bool unsettled = spoke + tally[OP_UNSETTLED] >= majority;
+        uint64_t pause_us =
+            unsettled ? (uint64_t)round->again_ms * 1000 : RETRY_US;
+        op->round->asked = NULL;
+        op->round = NULL;
+        op->attempts = 1;
+        op->grace_us = unsettled ? store->now_us + pause_us : 0;
+        op_park(store, op, store->now_us + store_jitter(store, pause_us));
+    }
+}
+
+/* A LOCK, or its next try. */
+static void
+take_acquire(struct store *store, struct op *op)
+{
+    struct bid *bid = bid_find(store->quorum, op->request);
+    const struct queue *queue = queue_find(store->quorum, op->name);
+
+    if (bid == NULL)
+        bid = bid_make(store, op);
+    if (bid == NULL) {
+        quorum_answer(store, op, OP_UNSENT);
+        return;
+    }
+    bid_used(store, bid);
+    if (queue == NULL || queue_first(queue) == bid) {
+        try_begin(store, bid, op);
+    } else if (op->no_queue) {
+        op->result = (struct op_result){.ahead = queue->count + 1};
+        quorum_answer(store, op, OP_BUSY);
+    } else if (bid_queues(store, bid, op)) {
+        bid_waits(store, bid, op, NULL);
+    }
+}
+
+/* Its broker asks after a ticket that waits. */
+static void
+take_refresh(struct store *store, struct bid *bid, struct op *op)
+{
+    if (bid->trying)
+        bid->stirred = true;
+    if (!bid->trying && queue_first(bid->queue) == bid &&
+        store->now_us >= bid->not_before_us)
+        try_begin(store, bid, op);
+    else
+        bid_waits(store, bid, op, NULL);
+}
+
+/* A hold is renewed, or one of an earlier connection is claimed. */
+static void
+take_renewal(struct store *store, struct bid *bid, struct op *op)
+{
+    struct op question = *op;
+
+    question.request = handle_pack(slab_handle(&store->quorum->bids, bid));
+    question.arrival = 0;
+    question.place = 0;
+    if (!op->moves) { /* the try's request id tells it from all others */
+        question.fence = 0;
+        question.seen = bid->fence;
+        question.raises = true;
+    }
+    struct round *round = round_begin(store, &question, op);
+    if (round == NULL) {
+        quorum_answer(store, op, OP_UNSENT);
+        return;
+    }
+    round->bid = slab_handle(&store->quorum->bids, bid);
+    round_ask(store, round, all_nodes(store->quorum),
+        store->now_us + store->settings.command_timeout_us);
+}
+
+static void
+take_renew(struct store *store, struct op *op)
+{
+    struct bid *bid = bid_find(store->quorum, op->request);
+
+    if (bid == NULL && op->moves && op->fence > 0)
+        bid = bid_make(store, op);
+    if (bid == NULL || bid->asked_to_leave != 0) {
+        op->result = (struct op_result){0};
+        quorum_answer(store, op, OP_GONE);
+        return;
+    }
+    bid_used(store, bid);
+    if (bid->queue != NULL)
+        take_refresh(store, bid, op);
+    else
+        take_renewal(store, bid, op);
+}
+
+/* All nodes whom nobody has told yet. */
+static void
+leave_ask(struct store *store, struct bid *bid, const struct op *op)
+{
+    uint32_t nodes =
+        all_nodes(store->quorum) & ~(bid->asked_to_leave | bid->left);
+    struct op question = *op;
+
+    question.request = handle_pack(slab_handle(&store->quorum->bids, bid));
+    question.arrival = 0;
+    question.place = 0;
+    if (!op->moves) /* else it may be a later connection's */
+        question.fence = 0;
+    struct round *round = round_begin(store, &question, NULL);
+    if (round == NULL)
+        return;
+    round->bid = slab_handle(&store->quorum->bids, bid);
+    bid->asked_to_leave |= nodes;
+    round_ask(store, round, nodes,
+        store->now_us + store->settings.command_timeout_us +
+            (uint64_t)op->lease_ms * 1000);
+}
+
+static void
+leave_answer(struct store *store, struct bid *bid)
+{
+    struct op *op = bid->leaves;
+    struct queue *queue;
+
+    if (op == NULL || bits(bid->left) < store->quorum->majority)
+        return;
+    bool freed = bid->freed;
+    bid->leaves = NULL;
+    queue = queue_find(store->quorum, op->name);
+    list_remove(&op->link); /* it was parked */
+    op->result = (struct op_result){0};
+    bid_free(store, bid);
+    if (queue != NULL)
+        queue_stir(store, queue);
+    quorum_answer(store, op, freed ? OP_OK : OP_GONE);
+}
+
+void
+bid_left(struct store *store, struct bid *bid, uint32_t node, bool had)
+{
+    bid->left |= node;
+    bid->freed = bid->freed || had;
+    leave_answer(store, bid);
+}
+
+static void
+take_release(struct store *store, struct op *op)
+{
+    struct bid *bid = bid_find(store->quorum, op->request);
+    bool stands = bid != NULL && (bid->fence > 0 || bid->asked_to_leave != 0 ||
+                                     bid->left != 0);
+
+    if (!stands) { /* a try that is under way is taken back by itself */
+        op->result = (struct op_result){0};
+        if (bid != NULL)
+            bid_free(store, bid);
+        quorum_answer(store, op, bid != NULL ? OP_OK : OP_GONE);
+        return;
+    }
+    bid_used(store, bid);
+    bid->fence = 0;
+    bid->leaves = op;
+    op_park(store, op, op->give_up_us);
+    leave_ask(store, bid, op);
+    leave_answer(store, bid); /* it may have been carried out already */
+}
+
+static void
+take_plain(struct store *store, struct op *op)
+{
+    struct round *round = round_begin(store, op, op);
+
+    if (round == NULL)
+        quorum_answer(store, op, OP_UNSENT);
+    else
+        round_ask(store, round, all_nodes(store->quorum),
+            store->now_us + store->settings.command_timeout_us);
+}
+
+void
+quorum_take(struct store *store, struct op *op)
+{
+    uint64_t lease_us = (uint64_t)op->lease_ms * 1000;
+
+    op->round = NULL;
+    if (store->quorum->lease_us < lease_us)
+        store->quorum->lease_us = lease_us;
+    switch (op->kind) {
+    case OP_ACQUIRE:
+        take_acquire(store, op);
+        return;
+    case OP_RENEW:
+        take_renew(store, op);
+        return;
+    case OP_RELEASE:
+        take_release(store, op);
+        return;
+    case OP_LOOK:
+        if (op->watch) {
+            take_plain(store, op);
+            return;
+        }
+        op->result = (struct op_result){0}; /* nobody waits in a record */
+        quorum_answer(store, op, OP_OK);
+        return;
+    case OP_RECLAIM: /* what a majority has lost is lost */
+        op->result = (struct op_result){0};
+        quorum_answer(store, op, OP_GONE);
+        return;
+    case OP_INSPECT:
+    case OP_BREAK:
+    case OP_PUBLISH:
+        take_plain(store, op);
+        return;
+    case OP_KIND_COUNT:
+        break;
+    }
+    require(false);
+}
+
+void
+quorum_tick(struct store *store)
+{
+    round_sweep(store);
+    bids_forget(store);
+    queues_stir(store);
+}
+
+uint64_t
+quorum_next_us(const struct store *store)
+{
+    uint64_t next_us = WHEEL_NEVER;
+
+    LIST_EACH (at, &store->quorum->stirs) {
+        uint64_t stir_us = container_of(at, struct queue, stir_link)->stir_us;
+        if (stir_us < next_us)
+            next_us = stir_us;
+    }
+    return next_us;
+}
+
+bool
+quorum_ready(const struct store *store)
+{
+    uint32_t ready = 0;
+
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        ready += store->links[i].state == LINK_READY;
+    return ready >= store->quorum->majority;
+}

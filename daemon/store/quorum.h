@@ -1,0 +1,163 @@
+/*
+ * Topology quorum: independent masters, of which a majority says who holds a
+ * lock (Redlock). For daemon/store only.
+ *
+ * What the core asks becomes a *round*: one question, a *vote*, at each node.
+ * The round is decided once enough have answered; what comes later is put right
+ * by itself. A ticket of the core that is asked for, waits, or holds is a *bid*
+ * here. Each try to get the lock for it has a request id of its own in Redis,
+ * so that taking an old try back never harms a new one.
+ *
+ * Who waits stands in no record: a queue for each lock is kept here, first come
+ * first served, and its first one tries again when something is given back
+ * anywhere, and now and then.
+ *
+ * A node that has lost its data grants nothing for a lease (trust.c). What it
+ * begins with then is above all that was told before, as long as clocks agree
+ * within a lease; what was told since, a majority without it knows.
+ *
+ * quorum.c: what is asked, bids and queues. round.c: votes and what follows
+ * from them.
+ */
+#ifndef HOLDFAST_STORE_QUORUM_H
+#define HOLDFAST_STORE_QUORUM_H
+
+#include "daemon/base/table.h"
+#include "daemon/store/state.h"
+
+#define QUORUM_BIDS   (1u << 20)
+#define QUORUM_ROUNDS (1u << 17)
+#define QUORUM_QUEUES (1u << 18)
+#define NAME_BYTES    255
+#define WORD_BYTES    255
+
+struct queue {
+    struct slab_node node;
+    struct table_node table;
+    struct list bids; /* in order of arrival */
+    struct list stir_link;
+    uint64_t stir_us; /* when its first one tries; if it is on that list */
+    uint32_t count;
+    uint64_t watched_us; /* until then the nodes tell of changes */
+    uint8_t name_len;
+    char name[NAME_BYTES];
+};
+
+struct bid {
+    struct slab_node node; /* its handle is the request id of the last try */
+    struct table_node table;
+    struct list used_link; /* all, by the time of use */
+    struct list queue_link;
+    struct queue *queue; /* ref; NULL: it does not wait */
+    uint64_t request;    /* the core's */
+    uint64_t used_us;
+    uint64_t arrival;
+    uint64_t fence;         /* of the hold; 0: it is none */
+    uint64_t again_us;      /* it tries then, if nothing happens sooner */
+    uint64_t not_before_us; /* nor sooner than that, whatever happens */
+    uint32_t pause_ms;      /* before the next try */
+    uint32_t split_ms;      /* where a part of the nodes had granted it */
+    bool trying;
+    bool stirred;            /* something was given back meanwhile */
+    bool freed;              /* leaving: some node had it */
+    uint32_t asked_to_leave; /* leaving: bits of nodes */
+    uint32_t left;           /* leaving: bits of nodes that have answered */
+    struct op *leaves;       /* ref: the core's release, or NULL */
+    struct ask ask;
+    /* for who looks at the queue */
+    uint8_t session[16];
+    uint8_t owner_hash[8];
+    uint32_t generation;
+    uint64_t since_us; /* it waits: CLOCK_REALTIME */
+};
+
+enum vote_state {
+    VOTE_NONE,    /* not asked, or nothing is to be done any more */
+    VOTE_ASKED,   /* the round's question is on its way */
+    VOTE_YES,     /* granted, renewed, done */
+    VOTE_NO,      /* it was refused, or did not run */
+    VOTE_DOUBT,   /* it may have run */
+    VOTE_RAISING, /* its fence is being raised to the others' */
+    VOTE_MENDING, /* a hold is being put where it is missing */
+    VOTE_UNDOING, /* what it has granted is being taken back */
+};
+
+struct vote {
+    struct op op;
+    struct round *round; /* ref */
+    enum vote_state state;
+    uint64_t fence;
+    uint64_t sent_us;
+    uint32_t ttl_ms;
+    uint32_t again_ms;
+};
+
+/* A ticket that some nodes show. */
+struct sight_of {
+    struct op_ticket ticket; /* but for its words */
+    uint8_t word_len[3];
+    uint32_t seen; /* bits of nodes */
+    uint32_t nodes;
+    uint64_t fences[STORE_QUORUM_MAX];
+    char words[3][WORD_BYTES];
+};
+
+struct round {
+    struct slab_node node;
+    struct list link;  /* of those that are over */
+    struct op *asked;  /* ref: the core's; NULL: it was answered, or is ours */
+    struct handle bid; /* as Redis knows it */
+    enum op_kind kind;
+    bool decided;
+    bool won;
+    bool undone;  /* what a node has said OK to is taken back */
+    uint32_t out; /* votes under way */
+    uint32_t tally[OP_REFUSED + 1];
+    uint32_t again_ms;
+    struct op_result about;  /* who is in the way, or what was asked for */
+    struct sight_of *sights; /* owned, or NULL */
+    uint32_t sight_count;
+    struct op_ticket *shown; /* owned, or NULL */
+    uint8_t word_len[3];
+    char name[NAME_BYTES];
+    char words[3][WORD_BYTES];
+    char said[3][WORD_BYTES];
+    struct vote votes[]; /* one for each node */
+};
+
+struct quorum {
+    struct slab bids;
+    struct slab rounds;
+    struct slab queues;
+    struct table bid_table;
+    struct table queue_table;
+    struct hash_key key;
+    struct list used;  /* bids */
+    struct list over;  /* rounds whose answers may still be read */
+    struct list stirs; /* queues that have heard of a change */
+    uint64_t arrivals;
+    uint64_t lease_us; /* the longest that was asked for */
+    uint32_t nodes;
+    uint32_t majority;
+};
+
+/* quorum.c */
+struct bid *bid_of_try(const struct store *store, struct handle request);
+void bid_wins(struct store *store, struct bid *bid, uint64_t fence);
+void bid_loses(struct store *store, struct bid *bid, struct round *round);
+void bid_left(struct store *store, struct bid *bid, uint32_t node, bool had);
+void bid_free(struct store *store, struct bid *bid);
+uint32_t queue_show(
+    const struct store *store, struct text name, struct op_ticket *out);
+uint32_t queue_count(const struct store *store, struct text name);
+void quorum_answer(struct store *store, struct op *op, enum op_status status);
+
+/* round.c */
+struct round *round_begin(
+    struct store *store, const struct op *op, struct op *asked);
+void round_ask(struct store *store, struct round *round, uint32_t nodes,
+    uint64_t give_up_us);
+uint32_t round_free_ms(const struct store *store, const struct round *round);
+void round_sweep(struct store *store);
+
+#endif

@@ -1,0 +1,745 @@
+/*
+ * Votes: the questions of a round, when it is decided, and what is put right
+ * afterwards. See quorum.h.
+ *
+ *   a try      won where a majority has granted it with one fence: those with
+ *              a lower one are raised to the highest first. Where it is lost,
+ *              all that was granted, or may have been, is taken back.
+ *   a renewal  is good where a majority has renewed it. Where a hold is missing
+ *              it is put again, and does not count before the next renewal.
+ *   a release  is one where a majority has it no more. The others are told as
+ *              soon as they can be, unless the lease is over by then.
+ *
+ * A lease counts from the sending to the node of the majority that was asked
+ * first.
+ */
+#include "daemon/store/quorum.h"
+
+#include "daemon/base/assert.h"
+
+#include <stdlib.h>
+
+static struct vote *
+vote_of(struct op *op)
+{
+    return container_of(op, struct vote, op);
+}
+
+static uint32_t
+bit_of(const struct vote *vote)
+{
+    return 1u << vote->op.home;
+}
+
+static void
+keep_word(char to[WORD_BYTES], uint8_t *len, struct text *word)
+{
+    *len = (uint8_t)(word->len < WORD_BYTES ? word->len : WORD_BYTES);
+    if (*len > 0)
+        memcpy(to, word->at, *len);
+    *word = text_make(to, *len);
+}
+
+struct round *
+round_begin(struct store *store, const struct op *op, struct op *asked)
+{
+    struct quorum *quorum = store->quorum;
+    struct round *round = slab_alloc(&quorum->rounds);
+
+    if (round == NULL)
+        return NULL;
+    struct op question = *op;
+    list_init(&round->link);
+    round->asked = asked;
+    round->kind = op->kind;
+    memcpy(round->name, op->name.at, op->name.len);
+    question.name = text_make(round->name, op->name.len);
+    for (int i = 0; i < 3; i++)
+        keep_word(round->words[i], &round->word_len[i], &question.words[i]);
+    question.vote = true;
+    question.round = NULL;
+    question.unwanted = false;
+    question.attempts = 0;
+    question.halved = false;
+    question.single = false;
+    question.asking = false;
+    question.grace_us = 0;
+    memset(&question.result, 0, sizeof(question.result));
+    for (uint32_t i = 0; i < quorum->nodes; i++) {
+        struct vote *vote = &round->votes[i];
+        vote->op = question;
+        vote->op.home = (uint16_t)i;
+        vote->op.at_node = NODE_NONE;
+        vote->round = round;
+        list_init(&vote->op.link);
+        wheel_node_init(&vote->op.timer, 0);
+    }
+    if (asked != NULL)
+        asked->round = round;
+    return round;
+}
+
+static void
+round_end(struct store *store, struct round *round)
+{
+    if (round->out > 0 || round->asked != NULL || !list_empty(&round->link))
+        return;
+    list_push_back(&store->quorum->over, &round->link);
+}
+
+/* Frees the rounds whose answers nobody reads any more. */
+void
+round_sweep(struct store *store)
+{
+    struct list *at;
+
+    while ((at = list_pop_front(&store->quorum->over)) != NULL) {
+        struct round *round = container_of(at, struct round, link);
+        free(round->sights);
+        free(round->shown);
+        slab_free(&store->quorum->rounds, round);
+    }
+}
+
+/* Sends a vote's question; `waits`: also where the node must come back for it.
+ * False: it is not asked. */
+static bool
+vote_send(struct store *store, struct vote *vote, enum vote_state state,
+    uint64_t give_up_us, bool waits)
+{
+    uint16_t node = vote->op.home;
+
+    if (!waits && store->links[node].state != LINK_READY)
+        return false;
+    vote->state = state;
+    vote->op.give_up_us = give_up_us;
+    vote->op.attempts = 0;
+    vote->op.halved = false;
+    vote->op.unwanted = false;
+    vote->round->out++;
+    op_enqueue(store, &vote->op, node, store->now_us, false);
+    return true;
+}
+
+static uint64_t
+soon_us(const struct store *store)
+{
+    return store->now_us + store->settings.command_timeout_us;
+}
+
+/* Whoever has it still after that, has it no more. */
+static uint64_t
+lease_over_us(const struct store *store, const struct vote *vote)
+{
+    return soon_us(store) + (uint64_t)vote->op.lease_ms * 1000;
+}
+
+static void
+vote_undo(struct store *store, struct vote *vote)
+{
+    vote->op.kind = OP_RELEASE;
+    vote->op.fence = 0;
+    vote->op.arrival = 0;
+    vote->op.unclean = false;
+    vote->op.moves = false;
+    (void)vote_send(
+        store, vote, VOTE_UNDOING, lease_over_us(store, vote), true);
+}
+
+/* Gives what was granted the fence that the others have. */
+static void
+vote_raise(struct store *store, struct vote *vote, uint64_t fence)
+{
+    vote->op.kind = OP_RENEW;
+    vote->op.fence = 0;
+    vote->op.arrival = 0;
+    vote->op.seen = fence;
+    vote->op.raises = true;
+    vote->op.moves = false;
+    vote->op.hard_end_us = WHEEL_NEVER;
+    if (!vote_send(store, vote, VOTE_RAISING, soon_us(store), false))
+        vote->state = VOTE_DOUBT;
+}
+
+/* --- a try ---------------------------------------------------------------- */
+
+struct count {
+    uint32_t has;
+    uint32_t pending;
+    uint32_t agree; /* they have the highest fence */
+    uint64_t fence;
+};
+
+static struct count
+try_count(const struct store *store, const struct round *round)
+{
+    struct count count = {0};
+
+    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
+        const struct vote *vote = &round->votes[i];
+        count.pending +=
+            vote->state == VOTE_ASKED || vote->state == VOTE_RAISING;
+        if (vote->state != VOTE_YES)
+            continue;
+        count.has++;
+        if (vote->fence > count.fence) {
+            count.fence = vote->fence;
+            count.agree = 0;
+        }
+        count.agree += vote->fence == count.fence;
+    }
+    return count;
+}
+
+/* What is left of the lease at the node of those in favour that has the least
+ * of it. */
+static void
+round_term(const struct store *store, const struct round *round, uint64_t fence,
+    struct op_result *result)
+{
+    uint64_t end_us = WHEEL_NEVER;
+
+    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
+        const struct vote *vote = &round->votes[i];
+        uint64_t vote_end_us = vote->sent_us + (uint64_t)vote->ttl_ms * 1000;
+        if (vote->state != VOTE_YES || (fence > 0 && vote->fence != fence) ||
+            vote_end_us >= end_us)
+            continue;
+        end_us = vote_end_us;
+        result->sent_us = vote->sent_us;
+        result->ttl_ms = vote->ttl_ms;
+    }
+}
+
+/* In how many ms a majority may grant it, as far as leases end, where that is
+ * known. */
+uint32_t
+round_free_ms(const struct store *store, const struct round *round)
+{
+    uint32_t least[STORE_QUORUM_MAX];
+    uint32_t n = 0;
+    uint32_t has = round->tally[OP_OK];
+
+    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
+        const struct vote *vote = &round->votes[i];
+        uint32_t at = n;
+        if (vote->state != VOTE_NO || vote->op.result.status != OP_BUSY)
+            continue;
+        for (; at > 0 && least[at - 1] > vote->again_ms; at--)
+            least[at] = least[at - 1];
+        least[at] = vote->again_ms;
+        n++;
+    }
+    if (has >= store->quorum->majority || has + n < store->quorum->majority)
+        return UINT32_MAX;
+    return least[store->quorum->majority - has - 1];
+}
+
+/* After the decision: what a vote has brought is put right. */
+static void
+vote_settle(struct store *store, struct vote *vote)
+{
+    const struct round *round = vote->round;
+    const struct bid *bid = bid_of_try(store, round->bid);
+    bool stands = round->won && bid != NULL && bid->fence > 0;
+
+    if (vote->state != VOTE_YES && vote->state != VOTE_DOUBT)
+        return;
+    if (!stands)
+        vote_undo(store, vote);
+    else if (vote->state == VOTE_YES && vote->fence < bid->fence)
+        vote_raise(store, vote, bid->fence);
+}
+
+static void
+round_settle(struct store *store, struct round *round)
+{
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        vote_settle(store, &round->votes[i]);
+}
+
+/* There is no majority for it, and why is known: a majority has said so, or
+ * nobody else will say anything. */
+static bool
+try_lost(const struct store *store, const struct round *round,
+    const struct count *count)
+{
+    uint32_t majority = store->quorum->majority;
+    uint32_t spoke = round->tally[OP_OK] + round->tally[OP_BUSY];
+
+    return count->has + count->pending < majority &&
+           (spoke >= majority || count->pending == 0);
+}
+
+static void
+try_decide(struct store *store, struct round *round)
+{
+    uint32_t majority = store->quorum->majority;
+    struct bid *bid = bid_of_try(store, round->bid);
+    struct count count = try_count(store, round);
+
+    if (bid == NULL || try_lost(store, round, &count)) {
+        round->decided = true;
+        round_settle(store, round);
+        if (bid != NULL)
+            bid_loses(store, bid, round);
+        else if (round->asked != NULL)
+            quorum_answer(store, round->asked, OP_UNSENT);
+        return;
+    }
+    if (count.agree >= majority) {
+        round->decided = round->won = true;
+        bid_wins(store, bid, count.fence);
+        if (round->asked != NULL) {
+            struct op_result *result = &round->asked->result;
+            *result = (struct op_result){
+                .arrival = bid->arrival, .fence = count.fence};
+            round_term(store, round, count.fence, result);
+            quorum_answer(store, round->asked, OP_OK);
+        }
+        round_settle(store, round);
+        return;
+    }
+    if (count.has < majority)
+        return;
+    bool lost = false;
+    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
+        struct vote *vote = &round->votes[i];
+        if (vote->state != VOTE_YES || vote->fence == count.fence)
+            continue;
+        vote_raise(store, vote, count.fence);
+        lost = lost || vote->state == VOTE_DOUBT;
+    }
+    if (lost) /* a node that was there is not */
+        try_decide(store, round);
+}
+
+/* --- a renewal ------------------------------------------------------------ */
+
+/* A hold that a node knows nothing of is put there again; it counts from the
+ * next renewal on. */
+static void
+vote_mend(struct store *store, struct vote *vote)
+{
+    const struct bid *bid = bid_of_try(store, vote->round->bid);
+    struct op *op = &vote->op;
+    uint64_t now_us = store->now_us;
+
+    if (bid == NULL || bid->fence == 0 || bid->asked_to_leave != 0)
+        return;
+    uint64_t hold_ms = 0;
+    if (op->hard_end_us != WHEEL_NEVER)
+        hold_ms = op->hard_end_us > now_us + 1000
+                      ? (op->hard_end_us - now_us) / 1000
+                      : 1;
+    op->kind = OP_ACQUIRE;
+    op->ask = bid->ask;
+    op->ask.hold_ms = hold_ms;
+    op->seen = bid->fence - 1;
+    op->arrival = 0;
+    op->fence = 0;
+    op->retry = true;
+    op->no_queue = true;
+    op->tell = false;
+    op->raises = false;
+    (void)vote_send(store, vote, VOTE_MENDING, soon_us(store), false);
+}
+
+/* It is missing there, or may be. */
+static bool
+vote_misses(const struct vote *vote)
+{
+    enum op_status status = vote->op.result.status;
+
+    return vote->state == VOTE_NO &&
+           (status == OP_GONE || status == OP_MISSING);
+}
+
+static void
+renew_mend(struct store *store, struct round *round)
+{
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        if (vote_misses(&round->votes[i]))
+            vote_mend(store, &round->votes[i]);
+}
+
+/* What the core is told of a renewal that a majority has carried out. */
+static void
+renew_won(struct store *store, struct round *round, struct bid *bid)
+{
+    struct op *asked = round->asked;
+
+    round->decided = round->won = true;
+    if (asked->moves) {
+        bid->ask = round->about.ask;
+        bid->fence = asked->fence;
+    }
+    asked->result = round->about;
+    asked->result.arrival = bid->arrival;
+    asked->result.place = 0;
+    asked->result.fence = bid->fence;
+    round_term(store, round, 0, &asked->result);
+    bool moves = asked->moves;
+    quorum_answer(store, asked, OP_OK);
+    if (!moves)
+        renew_mend(store, round);
+}
+
+/* Why there is no majority for it. */
+static enum op_status
+renew_verdict(const struct store *store, const struct round *round)
+{
+    const uint32_t *tally = round->tally;
+    uint32_t enough = store->quorum->nodes - store->quorum->majority + 1;
+
+    if (tally[OP_BROKEN] > 0)
+        return OP_BROKEN;
+    if (tally[OP_MOVED] > 0)
+        return OP_MOVED;
+    if (tally[OP_GONE] >= enough)
+        return OP_GONE;
+    if (tally[OP_GONE] + tally[OP_MISSING] >= enough)
+        return round->asked->moves ? OP_MISSING : OP_GONE;
+    return tally[OP_UNSENT] >= enough ? OP_UNSENT : OP_UNKNOWN;
+}
+
+static void
+renew_decide(struct store *store, struct round *round)
+{
+    uint32_t majority = store->quorum->majority;
+    struct bid *bid = bid_of_try(store, round->bid);
+    struct count count = try_count(store, round);
+
+    if (round->asked == NULL) {
+        round->decided = true;
+    } else if (bid == NULL || bid->asked_to_leave != 0) {
+        round->decided = true;
+        quorum_answer(store, round->asked, OP_UNSENT);
+    } else if (count.has >= majority) {
+        renew_won(store, round, bid);
+    } else if (count.has + count.pending < majority) {
+        enum op_status status = renew_verdict(store, round);
+        if (status == OP_UNKNOWN && count.pending > 0)
+            return; /* who is still to answer may know */
+        round->decided = true;
+        bool moves = round->asked->moves;
+        quorum_answer(store, round->asked, status);
+        round->undone = status == OP_GONE || status == OP_MOVED;
+        if (moves || round->undone)
+            bid_free(store, bid);
+        if (round->undone)
+            round_settle(store, round);
+    }
+}
+
+/* --- what is only asked --------------------------------------------------- */
+
+static uint32_t
+round_answered(const struct store *store, const struct round *round)
+{
+    uint32_t silent = round->tally[OP_UNSENT] + round->tally[OP_UNKNOWN];
+
+    return store->quorum->nodes - silent - round->out;
+}
+
+/* A BREAK, a LOOK: when all have answered. */
+static void
+plain_decide(struct store *store, struct round *round)
+{
+    enum op_status status = OP_UNSENT;
+
+    if (round->out > 0)
+        return;
+    round->decided = true;
+    if (round->asked == NULL)
+        return;
+    if (round_answered(store, round) >= store->quorum->majority)
+        status = round->tally[OP_OK] > 0        ? OP_OK
+                 : round->tally[OP_REFUSED] > 0 ? OP_REFUSED
+                                                : OP_GONE;
+    round->asked->result = (struct op_result){.ahead = round->about.ahead};
+    quorum_answer(store, round->asked, status);
+}
+
+/* One node is enough whose subscribers have heard it; else the next. */
+static void
+publish_decide(struct store *store, struct round *round)
+{
+    struct vote *next = NULL;
+
+    if (round->out > 0)
+        return;
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        if (round->votes[i].state == VOTE_YES &&
+            round->votes[i].op.result.ahead > 0)
+            round->won = true;
+    for (uint32_t i = store->quorum->nodes; !round->won && i > 0; i--)
+        if (round->votes[i - 1].state == VOTE_NONE &&
+            store->links[i - 1].state == LINK_READY)
+            next = &round->votes[i - 1];
+    if (next != NULL &&
+        vote_send(store, next, VOTE_ASKED, soon_us(store), false))
+        return;
+    round->decided = true;
+    if (round->asked != NULL)
+        quorum_answer(store, round->asked,
+            round->won || round->tally[OP_OK] > 0 ? OP_OK : OP_UNSENT);
+}
+
+/* --- INSPECT -------------------------------------------------------------- */
+
+static bool
+same_ticket(const struct op_ticket *a, const struct op_ticket *b)
+{
+    return a->generation == b->generation && a->shared == b->shared &&
+           memcmp(a->session, b->session, sizeof(a->session)) == 0 &&
+           memcmp(a->owner_hash, b->owner_hash, sizeof(a->owner_hash)) == 0;
+}
+
+static void
+sight_add(struct round *round, const struct op_ticket *ticket, uint32_t node)
+{
+    struct sight_of *sight = NULL;
+
+    for (uint32_t i = 0; i < round->sight_count && sight == NULL; i++)
+        if (same_ticket(&round->sights[i].ticket, ticket))
+            sight = &round->sights[i];
+    if (sight == NULL) {
+        struct sight_of *sights =
+            realloc(round->sights, (round->sight_count + 1) * sizeof(*sights));
+        if (sights == NULL)
+            return;
+        round->sights = sights;
+        sight = &sights[round->sight_count++];
+        *sight = (struct sight_of){.ticket = *ticket};
+        struct text *words[] = {
+            &sight->ticket.owner, &sight->ticket.client, &sight->ticket.note};
+        for (int i = 0; i < 3; i++)
+            keep_word(sight->words[i], &sight->word_len[i], words[i]);
+    } else if (ticket->ttl_ms < sight->ticket.ttl_ms) {
+        sight->ticket.ttl_ms = ticket->ttl_ms;
+    }
+    if ((sight->seen & node) != 0)
+        return;
+    sight->seen |= node;
+    /* In falling order: a majority has at least the middle one. */
+    uint32_t at = sight->nodes++;
+    for (; at > 0 && sight->fences[at - 1] < ticket->fence; at--)
+        sight->fences[at] = sight->fences[at - 1];
+    sight->fences[at] = ticket->fence;
+}
+
+static void
+inspect_hear(struct round *round, const struct op_result *result, uint32_t node)
+{
+    for (uint32_t i = 0; i < result->ticket_count; i++)
+        if (result->tickets[i].granted)
+            sight_add(round, &result->tickets[i], node);
+    if (result->delay_ms > round->about.delay_ms)
+        round->about.delay_ms = result->delay_ms;
+    if (result->typical_ms > round->about.typical_ms)
+        round->about.typical_ms = result->typical_ms;
+    round->again_ms |= result->again_ms;
+}
+
+static void
+inspect_decide(struct store *store, struct round *round)
+{
+    uint32_t majority = store->quorum->majority;
+    struct op *asked = round->asked;
+    struct op_result result = {0};
+
+    if (round->out > 0)
+        return;
+    round->decided = true;
+    if (asked == NULL)
+        return;
+    if (round_answered(store, round) < majority) {
+        quorum_answer(store, asked, OP_UNSENT);
+        return;
+    }
+    uint32_t waiters = queue_count(store, asked->name);
+    if (round->sight_count + waiters > 0)
+        round->shown =
+            calloc(round->sight_count + waiters, sizeof(*round->shown));
+    for (uint32_t i = 0; round->shown != NULL && i < round->sight_count; i++) {
+        struct sight_of *sight = &round->sights[i];
+        if (sight->nodes < majority)
+            continue;
+        struct op_ticket *shown = &round->shown[result.holders++];
+        *shown = sight->ticket;
+        shown->owner = text_make(sight->words[0], sight->word_len[0]);
+        shown->client = text_make(sight->words[1], sight->word_len[1]);
+        shown->note = text_make(sight->words[2], sight->word_len[2]);
+        shown->fence = sight->fences[majority - 1];
+        result.shared = result.shared || shown->shared;
+        if (shown->fence > result.fence)
+            result.fence = shown->fence;
+    }
+    if (round->shown != NULL)
+        result.waiters =
+            queue_show(store, asked->name, round->shown + result.holders);
+    result.tickets = round->shown;
+    result.ticket_count = result.holders + result.waiters;
+    if (result.ticket_count > asked->limit)
+        result.ticket_count = asked->limit;
+    result.delay_ms = round->about.delay_ms;
+    result.typical_ms = round->about.typical_ms;
+    result.again_ms = round->again_ms;
+    result.sent_us = store->now_us;
+    asked->result = result;
+    quorum_answer(store, asked, OP_OK);
+}
+
+/* --- votes come in -------------------------------------------------------- */
+
+/* What the core may be told by one node's answer, which is gone then. */
+static void
+round_hear(struct round *round, const struct op_result *result, uint32_t node)
+{
+    struct text *words[] = {&round->about.holder_client,
+        &round->about.holder_owner, &round->about.holder_note};
+    uint8_t len;
+
+    if (result->status == OP_UNSETTLED && result->again_ms > round->again_ms)
+        round->again_ms = result->again_ms;
+    if (round->kind == OP_INSPECT && result->status == OP_OK) {
+        inspect_hear(round, result, node);
+    } else if (round->kind == OP_BREAK) {
+        if (result->ahead > round->about.ahead)
+            round->about.ahead = result->ahead;
+    } else if (round->kind == OP_RENEW && result->status == OP_OK) {
+        uint32_t hold_ms = round->about.hold_ms;
+        round->about = *result;
+        if (hold_ms > 0 && hold_ms < result->hold_ms)
+            round->about.hold_ms = hold_ms;
+        keep_word(round->said[0], &len, &round->about.note);
+    } else if (result->told && !round->about.told) {
+        round->about = *result;
+        for (int i = 0; i < 3; i++)
+            keep_word(round->said[i], &len, words[i]);
+    }
+}
+
+static void
+round_decide(struct store *store, struct round *round)
+{
+    switch (round->kind) {
+    case OP_ACQUIRE:
+        try_decide(store, round);
+        return;
+    case OP_RENEW:
+        renew_decide(store, round);
+        return;
+    case OP_INSPECT:
+        inspect_decide(store, round);
+        return;
+    case OP_PUBLISH:
+        publish_decide(store, round);
+        return;
+    case OP_LOOK:
+    case OP_BREAK:
+    case OP_RELEASE:
+    case OP_RECLAIM:
+        plain_decide(store, round);
+        return;
+    case OP_KIND_COUNT:
+        break;
+    }
+    require(false);
+}
+
+static enum vote_state
+vote_read(struct vote *vote, enum op_status status)
+{
+    vote->fence = vote->op.result.fence;
+    vote->sent_us = vote->op.result.sent_us;
+    vote->ttl_ms = vote->op.result.ttl_ms;
+    vote->again_ms = vote->op.result.again_ms;
+    if (status == OP_OK)
+        return VOTE_YES;
+    return status == OP_UNKNOWN || status == OP_REFUSED ? VOTE_DOUBT : VOTE_NO;
+}
+
+/* A release has been carried out at a node, or was not needed there. */
+static void
+release_heard(struct store *store, struct vote *vote, enum op_status status)
+{
+    struct bid *bid = bid_of_try(store, vote->round->bid);
+
+    if (bid == NULL)
+        return;
+    if (status == OP_UNSENT || status == OP_UNKNOWN || status == OP_REFUSED)
+        bid->asked_to_leave &= ~bit_of(vote);
+    else
+        bid_left(store, bid, bit_of(vote), status == OP_OK);
+}
+
+/* What is given back is given back again where nobody knows whether it was. */
+static bool
+vote_again(struct store *store, struct vote *vote, enum op_status status)
+{
+    bool gives = vote->state == VOTE_UNDOING || vote->round->kind == OP_RELEASE;
+
+    return gives && status == OP_UNKNOWN &&
+           store->now_us < vote->op.give_up_us &&
+           vote_send(store, vote, vote->state, vote->op.give_up_us, true);
+}
+
+/* A vote's operation is done. */
+void
+quorum_voted(struct store *store, struct op *op, enum op_status status)
+{
+    struct vote *vote = vote_of(op);
+    struct round *round = vote->round;
+    enum vote_state was = vote->state;
+
+    require(round->out > 0);
+    round->out--;
+    if (vote_again(store, vote, status))
+        return;
+    if (was == VOTE_UNDOING) {
+        vote->state = VOTE_NONE;
+    } else if (was == VOTE_ASKED) {
+        vote->state = vote_read(vote, status);
+        round->tally[status]++;
+        round_hear(round, &op->result, bit_of(vote));
+        if (round->kind == OP_RELEASE)
+            release_heard(store, vote, status);
+    } else {
+        vote->state = vote_read(vote, status);
+        if (vote->state == VOTE_NO)
+            vote->state = VOTE_NONE;
+    }
+    if (was == VOTE_MENDING || round->undone ||
+        (round->decided && round->kind == OP_ACQUIRE)) {
+        vote_settle(store, vote);
+    } else if (round->decided && round->won && round->kind == OP_RENEW &&
+               was == VOTE_ASKED && !op->moves && vote_misses(vote)) {
+        vote_mend(store, vote);
+    } else if (!round->decided && was != VOTE_UNDOING) {
+        round_decide(store, round);
+    }
+    round_end(store, round);
+}
+
+/* Asks the nodes whose bits are set; those that cannot be asked count as such
+ * at once. */
+void
+round_ask(struct store *store, struct round *round, uint32_t nodes,
+    uint64_t give_up_us)
+{
+    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
+        struct vote *vote = &round->votes[i];
+        bool waits = round->kind == OP_RELEASE;
+        if (round->kind == OP_PUBLISH || (nodes & 1u << i) == 0)
+            continue;
+        if (vote_send(store, vote, VOTE_ASKED, give_up_us, waits))
+            continue;
+        vote->state = VOTE_NO;
+        vote->op.result.status = OP_UNSENT;
+        round->tally[OP_UNSENT]++;
+    }
+    round_decide(store, round);
+    round_end(store, round);
+}

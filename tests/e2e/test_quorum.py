@@ -1,0 +1,202 @@
+"""Topology quorum: independent masters, a majority of which grants."""
+
+import threading
+
+from harness import HarnessCase, skip_without_daemon
+
+QUICK = {"lease.default": "3s", "redis.command_timeout": "500ms",
+         "redis.connect_timeout": "500ms"}
+
+
+@skip_without_daemon
+class QuorumTest(HarnessCase):
+    COUNT = 3
+
+    def setUp(self):
+        self.nodes = [self.redis() for _ in range(self.COUNT)]
+
+    def start(self, **overrides):
+        return self.broker([node.address for node in self.nodes],
+                           {**QUICK, "redis.topology": "quorum",
+                            **overrides}).wait_redis()
+
+    def living(self, name):
+        """How many tickets the record has at each node."""
+        raw = [node.command("GETRANGE", f"holdfast:{{{name}}}", 32, 35)
+               for node in self.nodes]
+        return [int.from_bytes(bytes(words), "little") for words in raw]
+
+    def test_lock(self):
+        client = self.client(self.start())
+        fence = client.ok("LOCK a note=n", count=1).fence
+        self.wait_until(lambda: self.living("a") == [1] * self.COUNT)
+        self.assertEqual(client.ok("LOCK a").fence, fence)
+        client.ok("UNLOCK a", count=1)
+        client.ok("UNLOCK a", count=0)
+        self.wait_until(lambda: self.living("a") == [0] * self.COUNT)
+        self.assertGreater(client.ok("LOCK a").fence, fence)
+
+    def test_shared(self):
+        one, two = self.start(), self.start()
+        readers = [self.client(broker) for broker in (one, two)]
+        for reader in readers:
+            reader.ok("LOCK a mode=shared wait=5s")
+        writer = self.client(one)
+        tag = writer.submit("LOCK a progress=1")
+        writer.queued(tag)
+        for reader in readers:
+            reader.ok("UNLOCK a")
+        self.assertTrue(writer.wait(tag).ok)
+        readers[1].err("LOCK a mode=shared wait=0", "BUSY")
+
+    def test_no_semaphores(self):
+        client = self.client(self.start())
+        self.assertIn("quorum", str(client.err("LOCK a limit=2", "BADREQ")))
+        client.ok("LOCK a")
+
+    def test_busy(self):
+        one, two = self.start(), self.start()
+        holder, other = self.client(one), self.client(two)
+        holder.ok("HELLO name=first")
+        holder.ok("LOCK a")
+        busy = other.err("LOCK a wait=0", "BUSY")
+        self.assertEqual(busy["holder"], "first")
+        other.err("LOCK a wait=300ms", "TIMEOUT")
+        holder.ok("UNLOCK a")
+        other.ok("LOCK a wait=3s")
+
+    def test_hand_over(self):
+        """In one broker first come, first served; and to another broker."""
+        one, two = self.start(), self.start()
+        holder = self.client(one)
+        fence = holder.ok("LOCK a").fence
+        waiters = []
+        for position in range(1, 5):
+            waiter = self.client(one)
+            tag = waiter.submit("LOCK a progress=1")
+            self.assertEqual(waiter.queued(tag)["position"], str(position))
+            waiters.append((waiter, tag))
+        for waiter, tag in waiters:
+            holder.ok("UNLOCK a")
+            holder = waiter
+            reply = holder.wait(tag)
+            self.assertGreater(reply.fence, fence)
+            fence = reply.fence
+        other = self.client(two)
+        tag = other.submit("LOCK a progress=1")
+        other.queued(tag)
+        holder.ok("UNLOCK a")
+        self.assertGreater(other.wait(tag).fence, fence)
+
+    def test_death(self):
+        one, two = self.start(), self.start()
+        holder, heir = self.client(one), self.client(two)
+        holder.ok("LOCK a")
+        tag = heir.submit("LOCK a progress=1")
+        heir.queued(tag)
+        holder.kill()
+        self.assertTrue(heir.wait(tag, timeout=2).ok)
+
+    def test_one_node_down(self):
+        broker = self.start()
+        client = self.client(broker)
+        fence = client.ok("LOCK a").fence
+        self.nodes[0].kill()
+        for _ in range(3):
+            client.ok("UNLOCK a", count=0)
+            reply = client.ok("LOCK a wait=5s")
+            self.assertGreater(reply.fence, fence)
+            fence = reply.fence
+        renewals = broker.metrics()["holdfast_renewals_total"]
+        self.wait_until(lambda: broker.metrics()["holdfast_renewals_total"] >
+                        renewals + 2, 10, "it is renewed")
+        self.nodes[0].start()
+        self.wait_until(lambda: self.living("a") == [1] * self.COUNT, 10,
+                        "the node that was away has it, too")
+        self.nodes[1].kill()
+        client.ok("LOCK a", count=2)
+        client.no_event("LOST", 4)
+
+    def test_majority_down(self):
+        broker = self.start()
+        client, other = self.client(broker), self.client(broker)
+        client.ok("LOCK a")
+        for node in self.nodes[:self.COUNT // 2 + 1]:
+            node.pause()
+            self.addCleanup(node.resume)
+        other.err("LOCK b wait=1s", "UNAVAILABLE")
+        client.event("JEOPARDY")
+        client.event("LOST", reason="backend")
+        for node in self.nodes[:self.COUNT // 2 + 1]:
+            node.resume()
+        other.ok("LOCK a wait=10s")
+
+    def test_break_show_watch(self):
+        one, two = self.start(), self.start()
+        holder, watcher = self.client(one), self.client(two)
+        holder.ok("HELLO name=first")
+        watcher.ok("WATCH a")
+        watcher.event("FREE")
+        fence = holder.ok("LOCK a note=n").fence
+        self.assertEqual(watcher.event("HELD")["note"], "n")
+        shown = watcher.ok("SHOW a", state="held", holders=1)
+        self.assertEqual(shown.items[0]["fence"], str(fence))
+        self.assertEqual(shown.items[0]["name"], "first")
+        watcher.ok("BREAK a")
+        holder.event("LOST", reason="broken")
+        watcher.event("FREE")
+        watcher.ok("LOCK a wait=2s")
+
+    def test_session_moves(self):
+        one, two = self.start(), self.start()
+        client = self.client(one)
+        session = client.ok("HELLO keep=20s")["session"]
+        fence = client.ok("LOCK a").fence
+        one.kill()
+        client = self.client(two)
+        client.ok(f"HELLO keep=20s resume={session} gen=2")
+        client.ok(f"CLAIM a fence={fence}", fence=fence)
+        client.ok("UNLOCK a", count=0)
+
+    def test_fences_grow(self):
+        """With nodes that take turns at being down."""
+        brokers = [self.start(), self.start()]
+        clients = [self.client(broker) for broker in brokers]
+        last = 0
+        for turn in range(30):
+            if turn % 5 == 4:
+                node = self.nodes[turn // 5 % self.COUNT]
+                node.restart(kill=True)
+            client = clients[turn % 2]
+            fence = client.ok("LOCK a wait=10s").fence
+            self.assertGreater(fence, last)
+            last = fence
+            client.ok("UNLOCK a")
+
+    def test_contest(self):
+        """Many at once: never two, and all are served."""
+        brokers = [self.start(), self.start(), self.start()]
+        inside, most, fences = [], [], []
+
+        def work(client):
+            for _ in range(10):
+                fence = client.ok("LOCK a wait=30s", timeout=40).fence
+                inside.append(fence)
+                most.append(len(inside))
+                fences.append(fence)
+                inside.remove(fence)
+                client.ok("UNLOCK a", count=0)
+
+        threads = [threading.Thread(target=work, args=(
+            self.client(brokers[i % 3], timeout=40),)) for i in range(9)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(max(most), 1)
+        self.assertEqual(len(fences), 90)
+        self.assertEqual(fences, sorted(set(fences)))
+
+
+class QuorumOfFiveTest(QuorumTest):
+    COUNT = 5

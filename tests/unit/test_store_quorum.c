@@ -1,0 +1,1358 @@
+/*
+ * Tests of daemon/store/quorum.c and round.c: what a majority of masters says,
+ * and what is put right at the others.
+ */
+#include "tests/unit/store_rig.h"
+
+#include <string.h>
+
+Suite *store_quorum_suite(void);
+
+#define NODES  3
+#define HOLDER 71 /* requests of the core */
+#define FIRST  72
+#define SECOND 73
+#define THIRD  74
+
+/* Where a question has its request; its flags; the highest fence known. */
+#define AT_REQUEST       28
+#define AT_FLAGS         36
+#define AT_RELEASE_FLAGS 64
+#define AT_ACQUIRE_SEEN  72
+#define AT_RENEW_FENCE   50
+#define AT_RENEW_SEEN    78
+
+#define RETRY    1 /* of an acquire */
+#define NO_QUEUE 2
+#define LOOK     1 /* of a renew */
+#define WATCH    32
+#define MOVES    4
+#define RAISES   64
+
+/* --- questions ------------------------------------------------------------ */
+
+/* The node is asked one thing, of this script. */
+static void
+hears(struct srig *rig, uint32_t node, enum script_id script)
+{
+    srig_expect(rig, node, "EVALSHA 1");
+    ck_assert(text_equal(rig->words[1], text_make(scripts[script].sha1, 40)));
+    ck_assert(text_equal(rig->words[3], TEXT("holdfast:{name}")));
+}
+
+static void
+silent(struct srig *rig)
+{
+    srig_turn(rig);
+    for (uint32_t i = 0; i < NODES; i++)
+        srig_expect(rig, i, "");
+}
+
+/* A little-endian number of the question that was heard last. */
+static uint64_t
+asked_uint(const struct srig *rig, size_t at, size_t bytes)
+{
+    struct text question = rig->words[5];
+    uint64_t value = 0;
+
+    ck_assert_uint_le(at + bytes, question.len);
+    for (size_t i = bytes; i > 0; i--)
+        value = value << 8 | (uint8_t)question.at[at + i - 1];
+    return value;
+}
+
+static uint64_t
+asked_request(const struct srig *rig)
+{
+    return asked_uint(rig, AT_REQUEST, 8);
+}
+
+static uint64_t
+asked_fence(const struct srig *rig, size_t at)
+{
+    uint64_t bits = asked_uint(rig, at, 8);
+    double fence;
+
+    memcpy(&fence, &bits, sizeof(fence));
+    return (uint64_t)fence;
+}
+
+/* Every node is asked once; the request id that it is asked with. */
+static uint64_t
+all_hear(struct srig *rig, enum script_id script)
+{
+    uint64_t request = 0;
+
+    srig_turn(rig);
+    for (uint32_t i = 0; i < NODES; i++) {
+        hears(rig, i, script);
+        ck_assert(i == 0 || asked_request(rig) == request);
+        request = asked_request(rig);
+        srig_expect(rig, i, "");
+    }
+    return request;
+}
+
+static void
+hears_release(struct srig *rig, uint32_t node, uint64_t request)
+{
+    srig_turn(rig);
+    hears(rig, node, SCRIPT_RELEASE);
+    ck_assert_uint_eq(asked_request(rig), request);
+    ck_assert_uint_eq(asked_uint(rig, AT_RELEASE_FLAGS, 1), 0);
+}
+
+static void
+hears_raise(struct srig *rig, uint32_t node, uint64_t request, uint64_t fence)
+{
+    srig_turn(rig);
+    hears(rig, node, SCRIPT_RENEW);
+    ck_assert_uint_eq(asked_request(rig), request);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES);
+    ck_assert_uint_eq(asked_fence(rig, AT_RENEW_SEEN), fence);
+}
+
+/* --- answers -------------------------------------------------------------- */
+
+/* To the oldest question of the node. */
+static void
+says_for(struct srig *rig, uint32_t node, enum record_status status,
+    uint64_t fence, uint32_t ttl_ms)
+{
+    char bytes[200];
+    size_t len = srig_encode(rig, bytes, 1, status);
+    char *result = bytes + len - 38;
+    double number = (double)fence;
+
+    memcpy(result + 18, &number, sizeof(number));
+    for (int i = 0; i < 4; i++)
+        result[26 + i] = (char)(ttl_ms >> 8 * i & 0xff);
+    srig_bytes(rig, node, bytes, len);
+}
+
+static void
+says(struct srig *rig, uint32_t node, enum record_status status, uint64_t fence)
+{
+    says_for(rig, node, status, fence, 30000);
+}
+
+static void
+all_say(struct srig *rig, enum record_status status, uint64_t fence)
+{
+    for (uint32_t i = 0; i < NODES; i++)
+        says(rig, i, status, fence);
+}
+
+/* --- operations ----------------------------------------------------------- */
+
+static struct op *
+wants(struct srig *rig, enum op_kind kind, uint64_t request)
+{
+    struct op *op = srig_draft(rig, kind, 0);
+
+    op->request = request;
+    srig_submit(rig, op);
+    srig_turn(rig);
+    return op;
+}
+
+static struct op *
+wants_for(struct srig *rig, enum op_kind kind, uint64_t request, uint64_t ms)
+{
+    struct op *op = srig_draft(rig, kind, 0);
+
+    op->request = request;
+    op->give_up_us = rig->now_us + ms * 1000;
+    srig_submit(rig, op);
+    srig_turn(rig);
+    return op;
+}
+
+static struct op *
+wants_now(struct srig *rig, uint64_t request)
+{
+    struct op *op = srig_draft(rig, OP_ACQUIRE, 0);
+
+    op->request = request;
+    op->no_queue = true;
+    srig_submit(rig, op);
+    srig_turn(rig);
+    return op;
+}
+
+/* Every node has it, with that fence; the request id of that. */
+static uint64_t
+holds(struct srig *rig, uint64_t request, uint64_t fence)
+{
+    const struct op *op = wants(rig, OP_ACQUIRE, request);
+    uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+
+    all_say(rig, RECORD_OK, fence);
+    srig_status(rig, op, OP_OK);
+    silent(rig);
+    return try;
+}
+
+/* The nodes tell of changes from now on. */
+static void
+all_watch(struct srig *rig)
+{
+    (void)all_hear(rig, SCRIPT_RENEW);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), LOOK | WATCH);
+    all_say(rig, RECORD_OK, 0);
+}
+
+/* The first in the queue: every node says that somebody else has it. */
+static const struct op *
+waits(struct srig *rig, uint64_t request)
+{
+    const struct op *op = wants(rig, OP_ACQUIRE, request);
+
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    all_say(rig, RECORD_BUSY, 0);
+    srig_status(rig, op, OP_WAITING);
+    all_watch(rig);
+    silent(rig);
+    return op;
+}
+
+static void
+back(struct srig *rig, uint32_t node)
+{
+    for (int ms = 0; ms < 3000 && !rig->links[node].connecting; ms++)
+        srig_pass(rig, 1);
+    srig_connect(rig, node);
+    srig_serve(rig, node);
+    ck_assert_int_eq(rig->store->links[node].state, LINK_READY);
+    srig_turn(rig);
+}
+
+static void
+no_hint(struct srig *rig)
+{
+    struct store_hint hint;
+
+    ck_assert(!store_take_hint(rig->store, &hint));
+}
+
+static void
+one_hint(struct srig *rig, uint64_t request)
+{
+    struct store_hint hint;
+
+    ck_assert(store_take_hint(rig->store, &hint));
+    ck_assert(!hint.broken);
+    ck_assert_uint_eq(hint.request, request);
+    no_hint(rig);
+}
+
+/* --- a try ---------------------------------------------------------------- */
+
+START_TEST(majority)
+{
+    struct srig *rig = srig_quorum(NODES);
+    const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
+    uint64_t sent_us = rig->now_us;
+
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), NO_QUEUE);
+    srig_pass(rig, 20);
+    says_for(rig, 1, RECORD_OK, 9, 30000);
+    ck_assert(!srig_done(rig, op));
+    says_for(rig, 2, RECORD_OK, 9, 29000);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.fence, 9);
+    ck_assert_uint_gt(op->result.arrival, 0);
+    ck_assert_uint_eq(op->result.sent_us, sent_us);
+    ck_assert_uint_eq(op->result.ttl_ms, 29000);
+    silent(rig);
+    says(rig, 0, RECORD_OK, 9);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* The node that was asked last has the least of it, or the most. */
+START_TEST(least_of_majority)
+{
+    for (int late = 0; late < 2; late++) {
+        struct srig *rig = srig_quorum(NODES);
+        for (int i = 0; i < 2; i++) {
+            wants(rig, OP_ACQUIRE, FIRST + (uint64_t)i);
+            (void)all_hear(rig, SCRIPT_ACQUIRE);
+            says(rig, 1, RECORD_OK, 5);
+            says(rig, 2, RECORD_OK, 5);
+        }
+        const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
+        uint64_t sent_us = rig->now_us;
+        hears(rig, 1, SCRIPT_ACQUIRE);
+        hears(rig, 2, SCRIPT_ACQUIRE);
+        srig_expect(rig, 0, ""); /* as many as may be under way */
+        srig_pass(rig, 100);
+        says(rig, 0, RECORD_OK, 5);
+        srig_turn(rig);
+        hears(rig, 0, SCRIPT_ACQUIRE);
+        says(rig, 0, RECORD_OK, 5);
+        says_for(rig, 0, RECORD_OK, 9, late ? 20000 : 29950);
+        says_for(rig, 1, RECORD_OK, 9, 30000);
+        srig_status(rig, op, OP_OK);
+        ck_assert_uint_eq(op->result.sent_us, sent_us + (late ? 100000 : 0));
+        ck_assert_uint_eq(op->result.ttl_ms, late ? 20000 : 30000);
+        srig_end(rig);
+    }
+}
+
+END_TEST
+
+START_TEST(fences_raised)
+{
+    struct srig *rig = srig_quorum(NODES);
+    const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
+    uint64_t sent_us = rig->now_us;
+    uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+
+    srig_pass(rig, 10);
+    says(rig, 0, RECORD_OK, 5);
+    says(rig, 1, RECORD_OK, 9);
+    ck_assert(!srig_done(rig, op));
+    hears_raise(rig, 0, try, 9);
+    silent(rig);
+    srig_pass(rig, 10);
+    ck_assert(!srig_done(rig, op));
+    says(rig, 0, RECORD_OK, 9);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.fence, 9);
+    ck_assert_uint_eq(op->result.sent_us, sent_us);
+    /* Who comes late is raised too. */
+    silent(rig);
+    says(rig, 2, RECORD_OK, 7);
+    hears_raise(rig, 2, try, 9);
+    says(rig, 2, RECORD_OK, 9);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* While one is raised another one comes, and is higher. */
+START_TEST(raised_twice)
+{
+    struct srig *rig = srig_quorum(NODES);
+    const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
+    uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+
+    says(rig, 0, RECORD_OK, 5);
+    says(rig, 1, RECORD_OK, 9);
+    hears_raise(rig, 0, try, 9);
+    says(rig, 2, RECORD_OK, 12);
+    ck_assert(!srig_done(rig, op));
+    hears_raise(rig, 1, try, 12);
+    says(rig, 0, RECORD_OK, 9);
+    ck_assert(!srig_done(rig, op));
+    hears_raise(rig, 0, try, 12);
+    says(rig, 1, RECORD_OK, 12);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.fence, 12);
+    says(rig, 0, RECORD_OK, 12);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Three of five have to agree, and three of five to refuse. */
+START_TEST(five)
+{
+    static const uint64_t fences[5] = {5, 9, 7, 9, 0};
+    struct srig *rig = srig_quorum(5);
+    const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
+    uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+
+    hears(rig, 3, SCRIPT_ACQUIRE);
+    hears(rig, 4, SCRIPT_ACQUIRE);
+    for (uint32_t i = 0; i < 3; i++)
+        says(rig, i, RECORD_OK, fences[i]);
+    hears_raise(rig, 0, try, 9);
+    hears_raise(rig, 2, try, 9);
+    says(rig, 2, RECORD_OK, 9);
+    ck_assert(!srig_done(rig, op));
+    says(rig, 3, RECORD_OK, fences[3]);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.fence, 9);
+    says(rig, 4, RECORD_BUSY, 0);
+    says(rig, 0, RECORD_OK, 9);
+    op = wants_now(rig, FIRST);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    hears(rig, 3, SCRIPT_ACQUIRE);
+    srig_lose(rig, 4);
+    for (uint32_t i = 0; i < 2; i++)
+        says(rig, i, RECORD_BUSY, 0);
+    ck_assert(!srig_done(rig, op));
+    says(rig, 2, RECORD_BUSY, 0);
+    srig_status(rig, op, OP_BUSY);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Nobody knows whether it was raised, and there is no other majority. */
+START_TEST(raise_lost)
+{
+    struct srig *rig = srig_quorum(NODES);
+    const struct op *op = wants_now(rig, HOLDER);
+    uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+
+    says(rig, 2, RECORD_BUSY, 0);
+    says(rig, 0, RECORD_OK, 5);
+    says(rig, 1, RECORD_OK, 9);
+    hears_raise(rig, 0, try, 9);
+    srig_lose(rig, 0);
+    srig_status(rig, op, OP_BUSY);
+    hears_release(rig, 1, try);
+    says(rig, 1, RECORD_OK, 0);
+    back(rig, 0);
+    hears_release(rig, 0, try);
+    says(rig, 0, RECORD_OK, 0);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(minority)
+{
+    for (int queues = 0; queues < 2; queues++) {
+        struct srig *rig = srig_quorum(NODES);
+        const struct op *op =
+            queues ? wants(rig, OP_ACQUIRE, FIRST) : wants_now(rig, FIRST);
+        uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+        says(rig, 0, RECORD_OK, 5);
+        says(rig, 1, RECORD_BUSY, 0);
+        ck_assert(!srig_done(rig, op));
+        says(rig, 2, RECORD_BUSY, 0);
+        srig_status(rig, op, queues ? OP_WAITING : OP_BUSY);
+        ck_assert_uint_eq(op->result.ahead, 1);
+        ck_assert_uint_eq(op->result.fence, 0);
+        hears_release(rig, 0, try);
+        says(rig, 0, RECORD_OK, 0);
+        if (queues) {
+            ck_assert_uint_gt(op->result.arrival, 0);
+            ck_assert_uint_gt(op->result.again_ms, 0);
+            all_watch(rig);
+        }
+        silent(rig);
+        srig_end(rig);
+    }
+}
+
+END_TEST
+
+/* What a node brings after all others had decided against it. */
+START_TEST(granted_late)
+{
+    struct srig *rig = srig_quorum(NODES);
+    const struct op *op = wants_now(rig, HOLDER);
+    uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+
+    says(rig, 0, RECORD_BUSY, 0);
+    says(rig, 1, RECORD_BUSY, 0);
+    srig_status(rig, op, OP_BUSY);
+    silent(rig);
+    says(rig, 2, RECORD_OK, 5);
+    hears_release(rig, 2, try);
+    says(rig, 2, RECORD_OK, 0);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Nobody knows what the node has granted, before the decision or after it. */
+START_TEST(vote_lost)
+{
+    for (int sooner = 0; sooner < 2; sooner++) {
+        struct srig *rig = srig_quorum(NODES);
+        const struct op *op = wants_now(rig, HOLDER);
+        uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+        if (sooner)
+            srig_lose(rig, 2);
+        says(rig, 0, RECORD_BUSY, 0);
+        says(rig, 1, RECORD_BUSY, 0);
+        srig_status(rig, op, OP_BUSY);
+        if (!sooner)
+            srig_lose(rig, 2);
+        for (int i = 0; i < 3; i++) {
+            back(rig, 2);
+            hears_release(rig, 2, try);
+            silent(rig);
+            if (i < 2)
+                srig_lose(rig, 2);
+        }
+        says(rig, 2, RECORD_GONE, 0);
+        silent(rig);
+        srig_lose(rig, 2);
+        back(rig, 2);
+        silent(rig);
+        srig_end(rig);
+    }
+}
+
+END_TEST
+
+/* One node is down: what the other two say is what a majority says. */
+START_TEST(one_down)
+{
+    static const struct {
+        enum record_status said;
+        enum op_status status;
+    } table[] = {
+        {RECORD_BUSY, OP_WAITING},
+        {RECORD_CONFLICT, OP_CONFLICT},
+        {RECORD_GRACE, OP_UNSETTLED},
+        {RECORD_CORRUPT, OP_REFUSED},
+        {RECORD_OK, OP_OK},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct srig *rig = srig_quorum(NODES);
+        srig_lose(rig, 2);
+        const struct op *op = wants_for(rig, OP_ACQUIRE, HOLDER, 300);
+        hears(rig, 0, SCRIPT_ACQUIRE);
+        hears(rig, 1, SCRIPT_ACQUIRE);
+        says(rig, 0, table[i].said, 9);
+        ck_assert(!srig_done(rig, op));
+        says(rig, 1, table[i].said, 9);
+        if (table[i].said == RECORD_GRACE)
+            srig_pass(rig, 301);
+        srig_status(rig, op, table[i].status);
+        srig_end(rig);
+    }
+}
+
+END_TEST
+
+/* The core takes back what it has asked for while it is asked. */
+START_TEST(released_while_tried)
+{
+    struct srig *rig = srig_quorum(NODES);
+    const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
+    uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+
+    says(rig, 0, RECORD_OK, 5);
+    const struct op *release = wants(rig, OP_RELEASE, HOLDER);
+    srig_status(rig, release, OP_OK);
+    says(rig, 1, RECORD_OK, 5);
+    srig_status(rig, op, OP_UNSENT);
+    hears_release(rig, 0, try);
+    hears_release(rig, 1, try);
+    says(rig, 2, RECORD_OK, 5);
+    hears_release(rig, 2, try);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(too_few)
+{
+    struct srig *rig = srig_quorum(NODES);
+    unsigned tries = 0;
+    unsigned releases = 0;
+
+    srig_lose(rig, 1);
+    ck_assert(store_ready(rig->store));
+    srig_lose(rig, 2);
+    ck_assert(!store_ready(rig->store));
+    const struct op *op = wants_for(rig, OP_ACQUIRE, HOLDER, 300);
+    uint64_t end_us = op->give_up_us;
+    while (!srig_done(rig, op)) {
+        ck_assert_uint_le(rig->now_us, end_us + 2000);
+        while (srig_next(rig, 0)[0] != '\0') {
+            bool release = text_equal(
+                rig->words[1], text_make(scripts[SCRIPT_RELEASE].sha1, 40));
+            tries += !release;
+            releases += release;
+            says(rig, 0, RECORD_OK, 5);
+            ck_assert(!srig_done(rig, op));
+            srig_turn(rig);
+        }
+        srig_pass(rig, 1);
+    }
+    srig_status(rig, op, OP_UNSENT);
+    ck_assert_uint_ge(rig->now_us, end_us);
+    ck_assert_uint_ge(tries, 3);
+    ck_assert_uint_eq(releases, tries);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(unsettled)
+{
+    struct srig *rig = srig_quorum(NODES);
+    const struct op *op = wants_for(rig, OP_ACQUIRE, HOLDER, 300);
+    uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+    uint64_t end_us = op->give_up_us;
+
+    says(rig, 0, RECORD_OK, 5);
+    says(rig, 1, RECORD_GRACE, 0);
+    says(rig, 2, RECORD_GRACE, 0); /* for 400 ms */
+    ck_assert(!srig_done(rig, op));
+    hears_release(rig, 0, try);
+    says(rig, 0, RECORD_OK, 0);
+    srig_pass(rig, 298);
+    silent(rig);
+    ck_assert(!srig_done(rig, op));
+    srig_pass(rig, 3);
+    ck_assert_uint_ge(rig->now_us, end_us);
+    srig_status(rig, op, OP_UNSETTLED);
+    ck_assert_uint_gt(op->result.again_ms, 90);
+    ck_assert_uint_le(op->result.again_ms, 100);
+    /* Who has more time tries again. */
+    op = wants(rig, OP_ACQUIRE, HOLDER);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    all_say(rig, RECORD_GRACE, 0);
+    srig_pass(rig, 399);
+    silent(rig);
+    srig_pass(rig, 210);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    says(rig, 0, RECORD_GRACE, 0);
+    says(rig, 1, RECORD_OK, 5);
+    ck_assert(!srig_done(rig, op));
+    says(rig, 2, RECORD_OK, 5);
+    srig_status(rig, op, OP_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* --- queues --------------------------------------------------------------- */
+
+START_TEST(first_come_first_served)
+{
+    struct srig *rig = srig_create(STORE_QUORUM, NODES);
+
+    rig->settings.waiters_max = 2;
+    srig_start(rig);
+    srig_settle(rig);
+    uint64_t try = holds(rig, HOLDER, 9);
+    const struct op *first = waits(rig, FIRST);
+    ck_assert_uint_eq(first->result.ahead, 1);
+    const struct op *second = wants(rig, OP_ACQUIRE, SECOND);
+    srig_status(rig, second, OP_WAITING);
+    ck_assert_uint_eq(second->result.ahead, 2);
+    ck_assert_uint_gt(second->result.arrival, first->result.arrival);
+    ck_assert_uint_gt(second->result.again_ms, 0);
+    srig_status(rig, wants(rig, OP_ACQUIRE, THIRD), OP_FULL);
+    const struct op *busy = wants_now(rig, THIRD);
+    srig_status(rig, busy, OP_BUSY);
+    ck_assert_uint_eq(busy->result.ahead, 3);
+    silent(rig);
+    /* The first one hears of it when a majority has it no more. */
+    const struct op *release = wants(rig, OP_RELEASE, HOLDER);
+    ck_assert_uint_eq(all_hear(rig, SCRIPT_RELEASE), try);
+    says(rig, 0, RECORD_OK, 0);
+    ck_assert(!srig_done(rig, release));
+    no_hint(rig);
+    says(rig, 1, RECORD_OK, 0);
+    srig_status(rig, release, OP_OK);
+    one_hint(rig, FIRST);
+    says(rig, 2, RECORD_OK, 0);
+    no_hint(rig);
+    /* Nobody gets past it. */
+    second = wants(rig, OP_RENEW, SECOND);
+    srig_status(rig, second, OP_WAITING);
+    ck_assert_uint_eq(second->result.ahead, 2);
+    silent(rig);
+    first = wants(rig, OP_RENEW, FIRST);
+    ck_assert_uint_ne(all_hear(rig, SCRIPT_ACQUIRE), try);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), NO_QUEUE);
+    all_say(rig, RECORD_OK, 10);
+    srig_status(rig, first, OP_OK);
+    ck_assert_uint_eq(first->result.fence, 10);
+    no_hint(rig); /* it is not shared */
+    second = wants(rig, OP_RENEW, SECOND);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    all_say(rig, RECORD_BUSY, 0);
+    srig_status(rig, second, OP_WAITING);
+    ck_assert_uint_eq(second->result.ahead, 1);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Who waits and goes is forgotten; the next one is told. */
+START_TEST(first_leaves)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    (void)holds(rig, HOLDER, 9);
+    (void)waits(rig, FIRST);
+    (void)wants(rig, OP_ACQUIRE, SECOND);
+    (void)wants(rig, OP_ACQUIRE, THIRD);
+    srig_status(rig, wants(rig, OP_RELEASE, SECOND), OP_OK);
+    no_hint(rig);
+    srig_status(rig, wants(rig, OP_RELEASE, FIRST), OP_OK);
+    one_hint(rig, THIRD);
+    srig_status(rig, wants(rig, OP_RENEW, FIRST), OP_GONE);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+static void
+changed(struct srig *rig, uint32_t node, const char *what)
+{
+    srig_message(
+        rig, LINK_WITNESS + node, "holdfast/broker/watch", text_from(what));
+}
+
+START_TEST(woken)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    (void)holds(rig, HOLDER, 9);
+    (void)waits(rig, FIRST);
+    (void)wants(rig, OP_ACQUIRE, SECOND);
+    changed(rig, 0, "Wholdfast:{other}");
+    changed(rig, 0, "W");
+    changed(rig, 0, "Wholdfast:{");
+    srig_pass(rig, 10);
+    no_hint(rig);
+    /* The nodes tell it one after the other. */
+    changed(rig, 1, "Wholdfast:{name}");
+    srig_pass(rig, 1);
+    no_hint(rig);
+    changed(rig, 2, "Wholdfast:{name}");
+    no_hint(rig);
+    srig_pass(rig, 3);
+    one_hint(rig, FIRST);
+    srig_pass(rig, 10);
+    no_hint(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* What it hears of may be its own undoing. */
+START_TEST(not_too_soon)
+{
+    struct srig *rig = srig_quorum(NODES);
+    const struct op *op = wants(rig, OP_ACQUIRE, FIRST);
+    uint64_t begin_us = rig->now_us;
+
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    says(rig, 0, RECORD_OK, 9);
+    says(rig, 1, RECORD_BUSY, 0);
+    says(rig, 2, RECORD_BUSY, 0);
+    srig_status(rig, op, OP_WAITING);
+    ck_assert_uint_le(op->result.again_ms, 13);
+    srig_turn(rig);
+    hears(rig, 0, SCRIPT_RELEASE);
+    says(rig, 0, RECORD_OK, 0);
+    all_watch(rig);
+    changed(rig, 0, "Wholdfast:{name}");
+    srig_pass(rig, 4);
+    one_hint(rig, FIRST);
+    op = wants(rig, OP_RENEW, FIRST);
+    srig_status(rig, op, OP_WAITING);
+    silent(rig);
+    ck_assert_uint_ge(op->result.again_ms, 4);
+    ck_assert_uint_le(op->result.again_ms, 9);
+    srig_pass(rig, op->result.again_ms);
+    ck_assert_uint_ge(rig->now_us, begin_us + 8000);
+    (void)wants(rig, OP_RENEW, FIRST);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* A node names the try; the core knows its own request. */
+START_TEST(broken_hint)
+{
+    struct srig *rig = srig_quorum(NODES);
+    uint64_t try = holds(rig, HOLDER, 9);
+    struct store_hint hint;
+    double fence = 9;
+    char said[17] = "B";
+
+    memcpy(said + 1, &try, 8);
+    memcpy(said + 9, &fence, 8);
+    srig_message(rig, LINK_WITNESS + 1, "holdfast/broker/broker-1",
+        text_make(said, sizeof(said)));
+    ck_assert(store_take_hint(rig->store, &hint));
+    ck_assert(hint.broken);
+    ck_assert_uint_eq(hint.request, HOLDER);
+    ck_assert_uint_eq(hint.fence, 9);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* --- renewals ------------------------------------------------------------- */
+
+/* One node has lost it, and says so before the others or after them. */
+START_TEST(mended)
+{
+    for (int late = 0; late < 2; late++) {
+        struct srig *rig = srig_quorum(NODES);
+        uint64_t try = holds(rig, HOLDER, 9);
+        const struct op *op = wants(rig, OP_RENEW, HOLDER);
+        ck_assert_uint_eq(all_hear(rig, SCRIPT_RENEW), try);
+        ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES);
+        ck_assert_uint_eq(asked_fence(rig, AT_RENEW_SEEN), 9);
+        if (!late)
+            says(rig, 0, RECORD_GONE, 0);
+        says(rig, 1, RECORD_OK, 9);
+        ck_assert(!srig_done(rig, op));
+        says(rig, 2, RECORD_OK, 9);
+        srig_status(rig, op, OP_OK);
+        ck_assert_uint_eq(op->result.fence, 9);
+        if (late)
+            says(rig, 0, RECORD_GONE, 0);
+        srig_turn(rig);
+        hears(rig, 0, SCRIPT_ACQUIRE);
+        ck_assert_uint_eq(asked_request(rig), try);
+        ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), RETRY | NO_QUEUE);
+        ck_assert_uint_eq(asked_fence(rig, AT_ACQUIRE_SEEN), 8);
+        says(rig, 0, RECORD_OK, 9);
+        silent(rig);
+        /* It counts from the next one on. */
+        srig_lose(rig, 1);
+        op = wants(rig, OP_RENEW, HOLDER);
+        hears(rig, 0, SCRIPT_RENEW);
+        hears(rig, 2, SCRIPT_RENEW);
+        says(rig, 2, RECORD_OK, 9);
+        ck_assert(!srig_done(rig, op));
+        says(rig, 0, RECORD_OK, 9);
+        srig_status(rig, op, OP_OK);
+        srig_end(rig);
+    }
+}
+
+END_TEST
+
+/* What comes of a mending when the lock is given back meanwhile. */
+START_TEST(mended_in_vain)
+{
+    struct srig *rig = srig_quorum(NODES);
+    uint64_t try = holds(rig, HOLDER, 9);
+
+    (void)wants(rig, OP_RENEW, HOLDER);
+    (void)all_hear(rig, SCRIPT_RENEW);
+    says(rig, 0, RECORD_GONE, 0);
+    says(rig, 1, RECORD_OK, 9);
+    says(rig, 2, RECORD_OK, 9);
+    srig_turn(rig);
+    hears(rig, 0, SCRIPT_ACQUIRE);
+    const struct op *op = wants(rig, OP_RELEASE, HOLDER);
+    (void)all_hear(rig, SCRIPT_RELEASE);
+    says(rig, 1, RECORD_OK, 0);
+    says(rig, 2, RECORD_OK, 0);
+    srig_status(rig, op, OP_OK);
+    says(rig, 0, RECORD_OK, 10);
+    hears_release(rig, 0, try);
+    says(rig, 0, RECORD_OK, 0);
+    says(rig, 0, RECORD_GONE, 0);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* A renewal that is answered so, in the order of nodes. */
+static const struct op *
+renewed(struct srig *rig, const enum record_status said[NODES])
+{
+    (void)holds(rig, HOLDER, 9);
+    const struct op *op = wants(rig, OP_RENEW, HOLDER);
+    (void)all_hear(rig, SCRIPT_RENEW);
+    for (uint32_t i = 0; i < NODES; i++)
+        says(rig, i, said[i], said[i] == RECORD_OK ? 9 : 0);
+    return op;
+}
+
+START_TEST(not_renewed)
+{
+    static const struct {
+        enum record_status said[NODES];
+        enum op_status status;
+    } table[] = {
+        {{RECORD_GONE, RECORD_GONE, RECORD_OK}, OP_GONE},
+        {{RECORD_OK, RECORD_GONE, RECORD_GONE}, OP_GONE},
+        {{RECORD_BROKEN, RECORD_OK, RECORD_GONE}, OP_BROKEN},
+        {{RECORD_GONE, RECORD_BROKEN, RECORD_OK}, OP_BROKEN},
+        {{RECORD_BROKEN, RECORD_OK, RECORD_OK}, OP_OK},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct srig *rig = srig_quorum(NODES);
+        srig_status(rig, renewed(rig, table[i].said), table[i].status);
+        srig_turn(rig);
+        for (uint32_t link = 0; link < NODES; link++)
+            if (table[i].status == OP_GONE && table[i].said[link] == RECORD_OK)
+                srig_expect(rig, link, "EVALSHA 1"); /* what is left of it */
+        silent(rig);
+        if (table[i].status == OP_GONE)
+            srig_status(rig, wants(rig, OP_RENEW, HOLDER), OP_GONE);
+        if (table[i].status == OP_GONE)
+            silent(rig);
+        srig_end(rig);
+    }
+}
+
+END_TEST
+
+/* Where one node is down the other two have to be heard. */
+START_TEST(one_down_of_hold)
+{
+    static const struct {
+        enum record_status said[2];
+        enum op_status status;
+    } table[] = {
+        {{RECORD_GONE, RECORD_GONE}, OP_GONE},
+        {{RECORD_GONE, RECORD_BROKEN}, OP_BROKEN},
+        {{RECORD_GONE, RECORD_OK}, OP_UNKNOWN},
+        {{RECORD_OK, RECORD_GONE}, OP_UNKNOWN},
+        {{RECORD_OK, RECORD_OK}, OP_OK},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct srig *rig = srig_quorum(NODES);
+        (void)holds(rig, HOLDER, 9);
+        srig_lose(rig, 2);
+        const struct op *op = wants(rig, OP_RENEW, HOLDER);
+        hears(rig, 0, SCRIPT_RENEW);
+        hears(rig, 1, SCRIPT_RENEW);
+        says(rig, 0, table[i].said[0], 9);
+        ck_assert(!srig_done(rig, op));
+        says(rig, 1, table[i].said[1], 9);
+        srig_status(rig, op, table[i].status);
+        srig_end(rig);
+    }
+}
+
+END_TEST
+
+START_TEST(renewal_unknown)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    (void)holds(rig, HOLDER, 9);
+    const struct op *op = wants(rig, OP_RENEW, HOLDER);
+    (void)all_hear(rig, SCRIPT_RENEW);
+    says(rig, 0, RECORD_OK, 9);
+    srig_lose(rig, 1);
+    ck_assert(!srig_done(rig, op));
+    srig_lose(rig, 2);
+    srig_status(rig, op, OP_UNKNOWN);
+    /* Nor can a majority be asked. */
+    op = wants(rig, OP_RENEW, HOLDER);
+    srig_status(rig, op, OP_UNSENT);
+    hears(rig, 0, SCRIPT_RENEW);
+    says(rig, 0, RECORD_OK, 9);
+    /* It is held still. */
+    back(rig, 1);
+    op = wants(rig, OP_RENEW, HOLDER);
+    hears(rig, 0, SCRIPT_RENEW);
+    hears(rig, 1, SCRIPT_RENEW);
+    says(rig, 0, RECORD_OK, 9);
+    says(rig, 1, RECORD_OK, 9);
+    srig_status(rig, op, OP_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* A hold of an earlier connection is taken over from a majority. */
+START_TEST(claimed)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    for (int missing = 0; missing < 2; missing++) {
+        struct op *op = srig_draft(rig, OP_RENEW, 0);
+        op->request = missing ? SECOND : FIRST;
+        op->moves = true;
+        op->fence = 9;
+        srig_submit(rig, op);
+        uint64_t try = all_hear(rig, SCRIPT_RENEW);
+        ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), MOVES);
+        ck_assert_uint_eq(asked_fence(rig, AT_RENEW_FENCE), 9);
+        says(rig, 0, missing ? RECORD_MISSING : RECORD_OK, 9);
+        ck_assert(!srig_done(rig, op));
+        says(rig, 1, RECORD_GONE, 0);
+        if (!missing) {
+            ck_assert(!srig_done(rig, op));
+            says(rig, 2, RECORD_OK, 9);
+            srig_status(rig, op, OP_OK);
+            ck_assert_uint_eq(op->result.fence, 9);
+            silent(rig); /* what it was is not known before that */
+            (void)wants(rig, OP_RENEW, FIRST);
+            ck_assert_uint_eq(all_hear(rig, SCRIPT_RENEW), try);
+            ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES);
+            all_say(rig, RECORD_OK, 9);
+        } else {
+            srig_status(rig, op, OP_MISSING);
+            says(rig, 2, RECORD_OK, 9);
+            srig_status(rig, wants(rig, OP_RENEW, SECOND), OP_GONE);
+        }
+        silent(rig);
+    }
+    srig_end(rig);
+}
+
+END_TEST
+
+/* --- releases ------------------------------------------------------------- */
+
+START_TEST(released)
+{
+    static const struct {
+        enum record_status said[2];
+        enum op_status status;
+    } table[] = {
+        {{RECORD_OK, RECORD_OK}, OP_OK},
+        {{RECORD_GONE, RECORD_OK}, OP_OK},
+        {{RECORD_GONE, RECORD_GONE}, OP_GONE},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct srig *rig = srig_quorum(NODES);
+        uint64_t try = holds(rig, HOLDER, 9);
+        srig_lose(rig, 2);
+        const struct op *op = wants(rig, OP_RELEASE, HOLDER);
+        hears_release(rig, 0, try);
+        hears_release(rig, 1, try);
+        says(rig, 0, table[i].said[0], 0);
+        ck_assert(!srig_done(rig, op));
+        says(rig, 1, table[i].said[1], 0);
+        srig_status(rig, op, table[i].status);
+        silent(rig);
+        back(rig, 2);
+        hears_release(rig, 2, try);
+        says(rig, 2, RECORD_OK, 0);
+        silent(rig);
+        srig_status(rig, wants(rig, OP_RELEASE, HOLDER), OP_GONE);
+        silent(rig);
+        srig_end(rig);
+    }
+}
+
+END_TEST
+
+/* A majority cannot be reached; the core asks again. */
+START_TEST(released_again)
+{
+    struct srig *rig = srig_quorum(NODES);
+    uint64_t try = holds(rig, HOLDER, 9);
+
+    srig_lose(rig, 1);
+    srig_lose(rig, 2);
+    const struct op *op = wants_for(rig, OP_RELEASE, HOLDER, 200);
+    hears_release(rig, 0, try);
+    says(rig, 0, RECORD_OK, 0);
+    srig_pass(rig, 199);
+    ck_assert(!srig_done(rig, op));
+    srig_pass(rig, 2);
+    srig_status(rig, op, OP_UNSENT);
+    op = wants(rig, OP_RELEASE, HOLDER);
+    silent(rig);
+    back(rig, 1);
+    hears_release(rig, 1, try);
+    silent(rig);
+    says(rig, 1, RECORD_GONE, 0);
+    srig_status(rig, op, OP_OK);
+    back(rig, 2);
+    hears_release(rig, 2, try);
+    silent(rig);
+    says(rig, 2, RECORD_OK, 0);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* A majority has it no more before the core asks again. */
+START_TEST(released_meanwhile)
+{
+    struct srig *rig = srig_quorum(NODES);
+    uint64_t try = holds(rig, HOLDER, 9);
+
+    srig_lose(rig, 1);
+    srig_lose(rig, 2);
+    const struct op *op = wants_for(rig, OP_RELEASE, HOLDER, 200);
+    hears_release(rig, 0, try);
+    says(rig, 0, RECORD_OK, 0);
+    srig_pass(rig, 201);
+    srig_status(rig, op, OP_UNSENT);
+    back(rig, 1);
+    hears_release(rig, 1, try);
+    says(rig, 1, RECORD_OK, 0);
+    op = wants(rig, OP_RELEASE, HOLDER);
+    srig_status(rig, op, OP_OK);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Nobody knows whether a node has carried it out. */
+START_TEST(release_unknown)
+{
+    struct srig *rig = srig_quorum(NODES);
+    uint64_t try = holds(rig, HOLDER, 9);
+    const struct op *op = wants(rig, OP_RELEASE, HOLDER);
+
+    (void)all_hear(rig, SCRIPT_RELEASE);
+    says(rig, 0, RECORD_OK, 0);
+    srig_lose(rig, 1);
+    srig_lose(rig, 2);
+    ck_assert(!srig_done(rig, op));
+    back(rig, 2);
+    hears_release(rig, 2, try);
+    says(rig, 2, RECORD_GONE, 0);
+    srig_status(rig, op, OP_OK);
+    back(rig, 1);
+    hears_release(rig, 1, try);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* --- what is only asked --------------------------------------------------- */
+
+#define MESSAGE "PUBLISH holdfast/broker/broker-2 a message"
+
+START_TEST(published)
+{
+    struct srig *rig = srig_quorum(NODES);
+    struct op *op = srig_op(rig, OP_PUBLISH, 0);
+
+    srig_turn(rig);
+    srig_expect(rig, 0, MESSAGE);
+    silent(rig);
+    srig_number(rig, 0, 0);
+    ck_assert(!srig_done(rig, op));
+    srig_turn(rig);
+    srig_expect(rig, 1, MESSAGE);
+    srig_number(rig, 1, 1);
+    srig_status(rig, op, OP_OK);
+    silent(rig);
+    /* One that is not there; one of which nobody knows. */
+    srig_lose(rig, 0);
+    op = srig_op(rig, OP_PUBLISH, 0);
+    srig_turn(rig);
+    srig_expect(rig, 1, MESSAGE);
+    srig_lose(rig, 1);
+    ck_assert(!srig_done(rig, op));
+    srig_turn(rig);
+    srig_expect(rig, 2, MESSAGE);
+    srig_number(rig, 2, 0);
+    srig_status(rig, op, OP_OK); /* it was told, and nobody was there */
+    srig_lose(rig, 2);
+    op = srig_op(rig, OP_PUBLISH, 0);
+    srig_turn(rig);
+    srig_status(rig, op, OP_UNSENT);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(broken)
+{
+    static const struct {
+        enum record_status said[NODES];
+        enum op_status status;
+    } table[] = {
+        {{RECORD_GONE, RECORD_OK, RECORD_GONE}, OP_OK},
+        {{RECORD_GONE, RECORD_CORRUPT, RECORD_GONE}, OP_REFUSED},
+        {{RECORD_GONE, RECORD_GONE, RECORD_GONE}, OP_GONE},
+    };
+    struct srig *rig = srig_quorum(NODES);
+    struct op *op;
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        op = srig_op(rig, OP_BREAK, 0);
+        srig_turn(rig);
+        for (uint32_t node = 0; node < NODES; node++)
+            hears(rig, node, SCRIPT_BREAK);
+        for (uint32_t node = 0; node < NODES; node++) {
+            ck_assert(!srig_done(rig, op));
+            says(rig, node, table[i].said[node], 0);
+        }
+        srig_status(rig, op, table[i].status);
+    }
+    srig_lose(rig, 1);
+    srig_lose(rig, 2);
+    op = srig_op(rig, OP_BREAK, 0);
+    srig_turn(rig);
+    hears(rig, 0, SCRIPT_BREAK);
+    says(rig, 0, RECORD_GONE, 0);
+    srig_status(rig, op, OP_UNSENT);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Nobody waits in a record, and what a majority has lost is lost. */
+START_TEST(nothing_asked)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    srig_status(rig, wants(rig, OP_LOOK, FIRST), OP_OK);
+    srig_status(rig, wants(rig, OP_RECLAIM, FIRST), OP_GONE);
+    srig_status(rig, wants(rig, OP_RELEASE, FIRST), OP_GONE);
+    srig_status(rig, wants(rig, OP_RENEW, FIRST), OP_GONE);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* --- INSPECT -------------------------------------------------------------- */
+
+#define WIDTH 108
+
+/* One that holds it: a session of that letter. */
+static void
+put_ticket(const struct srig *rig, char *at, char session, uint64_t fence)
+{
+    double number = (double)fence;
+    uint64_t now_ms = srig_time_us(rig) / 1000;
+    double end_ms = (double)(now_ms + 500);
+
+    memset(at, 0, WIDTH);
+    at[0] = 3;
+    at[2] = 4;
+    memcpy(at + 16, &number, sizeof(number));
+    memcpy(at + 24, &end_ms, sizeof(end_ms));
+    memset(at + 48, session, 16);
+    memcpy(at + 80, "broker-2", 8);
+    at[104] = 1;
+    at[105] = session;
+}
+
+/* The node shows one ticket for each letter. */
+static void
+shows(struct srig *rig, uint32_t node, const char *sessions, uint64_t fence)
+{
+    char bytes[800] = {0};
+    size_t count = strlen(sessions);
+    size_t at = srig_encode(rig, bytes, 1, RECORD_OK);
+    char *head = bytes + at + 4;
+
+    bytes[48 + 30] = 0; /* ends of leases are to be trusted */
+    bytes[48 + 31] = 0;
+    bytes[at] = (char)count;
+    head[1] = 1;
+    head[2] = WIDTH;
+    head[32] = head[36] = (char)count;
+    for (size_t i = 0; i < count; i++)
+        put_ticket(rig, head + 136 + i * WIDTH, sessions[i], fence + i * 10);
+    srig_bytes(rig, node, bytes, at + 4 + 136 + count * WIDTH);
+}
+
+static struct op *
+inspected(struct srig *rig)
+{
+    struct op *op = srig_op(rig, OP_INSPECT, 0);
+
+    srig_turn(rig);
+    for (uint32_t i = 0; i < NODES; i++)
+        hears(rig, i, SCRIPT_INSPECT);
+    return op;
+}
+
+START_TEST(shown)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    (void)waits(rig, FIRST);
+    const struct op *op = inspected(rig);
+    shows(rig, 0, "ab", 5);
+    shows(rig, 1, "a", 7);
+    ck_assert(!srig_done(rig, op));
+    shows(rig, 2, "ca", 6);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.holders, 1);
+    ck_assert_uint_eq(op->result.waiters, 1);
+    ck_assert_uint_eq(op->result.ticket_count, 2);
+    const struct op_ticket *tickets = op->result.tickets;
+    ck_assert(tickets[0].granted && !tickets[1].granted);
+    ck_assert(text_equal(tickets[0].owner, TEXT("a")));
+    /* 16, 7 and 5: what a majority has is at least the middle one. */
+    ck_assert_uint_eq(tickets[0].fence, 7);
+    ck_assert_uint_eq(op->result.fence, 7);
+    ck_assert_str_eq(tickets[0].broker, "broker-2");
+    ck_assert_str_eq(tickets[1].broker, "broker-1");
+    /* Two of three have to answer. */
+    op = inspected(rig);
+    shows(rig, 0, "a", 5);
+    srig_lose(rig, 1);
+    shows(rig, 2, "a", 5);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.holders, 1);
+    op = srig_op(rig, OP_INSPECT, 0);
+    srig_turn(rig);
+    hears(rig, 0, SCRIPT_INSPECT);
+    hears(rig, 2, SCRIPT_INSPECT);
+    shows(rig, 0, "a", 5);
+    srig_lose(rig, 2);
+    srig_status(rig, op, OP_UNSENT);
+    srig_end(rig);
+}
+
+END_TEST
+
+static void
+add_tries(Suite *suite)
+{
+    TCase *tests = tcase_create("tries");
+
+    tcase_add_test(tests, majority);
+    tcase_add_test(tests, least_of_majority);
+    tcase_add_test(tests, fences_raised);
+    tcase_add_test(tests, raised_twice);
+    tcase_add_test(tests, five);
+    tcase_add_test(tests, raise_lost);
+    tcase_add_test(tests, minority);
+    tcase_add_test(tests, granted_late);
+    tcase_add_test(tests, vote_lost);
+    tcase_add_test(tests, one_down);
+    tcase_add_test(tests, released_while_tried);
+    tcase_add_test(tests, too_few);
+    tcase_add_test(tests, unsettled);
+    suite_add_tcase(suite, tests);
+}
+
+Suite *
+store_quorum_suite(void)
+{
+    Suite *suite = suite_create("store_quorum");
+    TCase *tests = tcase_create("store_quorum");
+
+    add_tries(suite);
+    tcase_add_test(tests, first_come_first_served);
+    tcase_add_test(tests, first_leaves);
+    tcase_add_test(tests, woken);
+    tcase_add_test(tests, not_too_soon);
+    tcase_add_test(tests, broken_hint);
+    tcase_add_test(tests, mended);
+    tcase_add_test(tests, mended_in_vain);
+    tcase_add_test(tests, not_renewed);
+    tcase_add_test(tests, one_down_of_hold);
+    tcase_add_test(tests, renewal_unknown);
+    tcase_add_test(tests, claimed);
+    tcase_add_test(tests, released);
+    tcase_add_test(tests, released_again);
+    tcase_add_test(tests, released_meanwhile);
+    tcase_add_test(tests, release_unknown);
+    tcase_add_test(tests, published);
+    tcase_add_test(tests, broken);
+    tcase_add_test(tests, nothing_asked);
+    tcase_add_test(tests, shown);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
