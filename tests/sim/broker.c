@@ -575,9 +575,11 @@ broker_settings(struct broker *broker, struct core_settings *core,
     core->tickets_max = 4096;
     core->requests_max = 4096;
     bool watched = plan->sentinels > 0;
-    store->topology = watched         ? STORE_SENTINEL
-                      : plan->cluster ? STORE_CLUSTER
-                                      : STORE_SINGLE;
+    store->topology = watched             ? STORE_SENTINEL
+                      : plan->cluster     ? STORE_CLUSTER
+                      : plan->quorum != 0 ? STORE_QUORUM
+                                          : STORE_SINGLE;
+    core->no_semaphores = plan->quorum != 0;
     store->node_count = watched ? plan->sentinels : plan->masters;
     for (uint32_t i = 0; i < store->node_count; i++) {
         snprintf(store->nodes[i].host, sizeof(store->nodes[i].host), "%s",
@@ -687,11 +689,12 @@ static bool
 broker_settled(const struct broker *broker)
 {
     const struct store *store = broker->engine.store;
+    bool quorum = broker->world->plan.quorum != 0;
 
-    if (!broker->running || store->slots_mapped < SLOT_COUNT)
+    if (!broker->running || (!quorum && store->slots_mapped < SLOT_COUNT))
         return false;
     for (uint16_t i = 0; i < store->node_count; i++)
-        if (store->nodes[i].used && store->nodes[i].mapped &&
+        if (store->nodes[i].used && (quorum || store->nodes[i].mapped) &&
             (store->links[i].state != LINK_READY || !store->links[i].settled))
             return false;
     return true;

@@ -5,6 +5,8 @@
  */
 #include "tests/sim/check_state.h"
 
+#include "tests/sim/server.h"
+
 #include "daemon/base/assert.h"
 
 #include <inttypes.h>
@@ -267,7 +269,13 @@ static uint64_t
 fence_since(const struct check *check, const struct subject *subject)
 {
     const struct version *version = &subject->version;
+    struct world *world = check->world;
 
+    for (uint32_t i = 0; world->plan.quorum != 0 && i < world->plan.masters;
+         i++)
+        if (subject->told_highest >
+            machine_real_us(server_machine(world, i)) + FENCE_JUMP_US)
+            return 0;
     if (version->known && subject->told_highest >
                               machine_real_us(version->machine) + FENCE_JUMP_US)
         return 0;

@@ -654,6 +654,20 @@ record_judge(struct check *check, uint32_t lock, const struct record *record,
         stands_judge(check, lock, version);
 }
 
+/* Of several records, of which a majority would have to be looked at, only that
+ * somebody has been told to give the lock up. */
+static void
+quorum_note(struct check *check, uint32_t lock, const struct record *record)
+{
+    for (uint32_t place = record->first; place < record->stored; place++) {
+        const char *ticket = record_ticket(record, place);
+        uint64_t fence = read_whole(ticket + 16);
+        if (((unsigned char)ticket[0] & TICKET_BROKEN) != 0 &&
+            !check_is_broken(check, lock, fence))
+            belief_doom(check, lock, fence, FAULT_order_break);
+    }
+}
+
 uint64_t
 check_record_fence(const char *value, size_t value_len)
 {
@@ -692,6 +706,11 @@ check_record(struct check *check, const struct machine *machine, const char *id,
     if (value == NULL || !lock_of_key(check, text_make(key, key_len), &lock))
         return;
     struct subject *subject = subject_of(check, lock);
+    if (check->world->plan.quorum != 0) {
+        if (record_read(&record, value, value_len))
+            quorum_note(check, lock, &record);
+        return;
+    }
     if (!record_read(&record, value, value_len)) {
         if (!subject->version.damaged)
             broken_by(check, PROMISE_ORDER, DAMAGES, 0,

@@ -449,6 +449,9 @@ clients_create(struct world *world)
     require(fleet != NULL && (world->clients != NULL || count == 0));
     fleet->world = world;
     fleet->count = count;
+    /* A majority does without the node where a lost broker's ticket is. */
+    for (uint32_t i = 0; world->plan.quorum != 0 && i < PLAN_LOCKS_MAX; i++)
+        fleet->left[i] = true;
     fleet->clients = world->clients;
     for (uint32_t i = 0; i < count; i++)
         client_create(world, fleet, i);

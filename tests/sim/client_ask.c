@@ -207,7 +207,7 @@ wish_misfits(struct task *task, struct wish *wish)
 {
     struct world *world = world_of(task);
 
-    if (!world_odds(world, 6) || task->loose)
+    if (world->plan.quorum != 0 || !world_odds(world, 6) || task->loose)
         return false;
     if (wish->limit > 1 && world_odds(world, 2)) {
         wish->permits = wish->permits > 1 ? wish->permits - 1 : 2;

@@ -112,7 +112,7 @@ server_migrate(struct world *world)
     struct cluster *cluster = world->cluster;
     uint32_t lock = (uint32_t)world_below(world, world->plan.locks);
 
-    if (cluster->moving || world->plan.masters < 2)
+    if (cluster->moving || !world->plan.cluster || world->plan.masters < 2)
         return;
     uint32_t to = (uint32_t)world_below(world, world->plan.masters);
     if (migration_begin(cluster, lock, to))
@@ -125,7 +125,7 @@ server_park(struct world *world, uint32_t lock, unsigned keys)
 {
     struct cluster *cluster = world->cluster;
 
-    if (cluster->moving || world->plan.masters < 2)
+    if (cluster->moving || !world->plan.cluster || world->plan.masters < 2)
         return false;
     uint16_t slot = slot_of_key(text_from(plan_lock_name(lock)));
     uint32_t to = (cluster->shard[slot] + 1u) % world->plan.masters;

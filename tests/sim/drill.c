@@ -207,6 +207,8 @@ drill_end(struct fleet *fleet)
     }
     if (drill->kind == DRILL_BEHIND)
         drill_packets_pass(fleet->world, 0);
+    if (drill->kind == DRILL_FORGETS || drill->kind == DRILL_PARTED)
+        forgets_over(fleet);
     if (drill->kind == DRILL_STRANDS)
         strands_over(fleet);
     if (drill->kind == DRILL_SPLIT || drill->kind == DRILL_STALE)
@@ -408,8 +410,9 @@ drill_lost(struct task *task, const char *reason)
         task->purpose == TASK_DRILL_LAPSES && strcmp(reason, "expired") == 0;
     bool wiped = drill->kind == DRILL_WIPED && task == drill->holder &&
                  drill->stage >= DRILL_FREES;
-    bool split = drill->kind == DRILL_SPLIT && task == drill->holder &&
-                 drill->stage >= DRILL_FREES;
+    bool parted = drill->kind == DRILL_SPLIT || drill->kind == DRILL_FORGETS ||
+                  drill->kind == DRILL_PARTED;
+    bool split = parted && task == drill->holder && drill->stage >= DRILL_FREES;
     bool refused = drill->kind == DRILL_RENEWS && !drill->renewed;
     bool broken = (drill->kind == DRILL_BREAK || drill->kind == DRILL_DELAY) &&
                   drill->stage >= DRILL_FREES && strcmp(reason, "broken") == 0;
@@ -479,7 +482,7 @@ drill_try(struct fleet *fleet, enum drill_kind kind)
 }
 
 /* Those that need what few runs have: each of them once. */
-static const enum drill_kind last_drills[] = {
+static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
     DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
@@ -487,6 +490,10 @@ static const enum drill_kind last_drills[] = {
 static bool
 last_drill_can(const struct world *world, enum drill_kind kind)
 {
+    if (kind == DRILL_FORGETS)
+        return world->plan.quorum != 0 && world->plan.settle_ms > 0;
+    if (kind == DRILL_PARTED)
+        return world->plan.quorum;
     if (kind == DRILL_BEHIND)
         return world->plan.strict;
     return world->plan.cluster > 0 && world->plan.masters > 1 &&

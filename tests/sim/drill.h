@@ -44,6 +44,8 @@ enum drill_kind {
     DRILL_CIRCLE,  /* two owners wait for one another */
     DRILL_WATCH,   /* somebody watches the lock */
     DRILL_SWEEP,   /* what lost brokers have left goes with who comes next */
+    DRILL_FORGETS, /* one of several masters loses its data (of a quorum) */
+    DRILL_PARTED,  /* a broker is left with the smaller part (of a quorum) */
     DRILL_STRANDS, /* a slot's data are lost while it is on its way */
     DRILL_BEHIND,  /* a replica gets nothing for a moment (where strict) */
     DRILL_SPLIT,   /* a master that has been replaced goes on (where strict) */
@@ -216,6 +218,12 @@ void drill_end(struct fleet *fleet);
 bool moves_begin(struct fleet *fleet);
 void moves_acts(struct fleet *fleet);
 void moves_granted(struct fleet *fleet, struct task *task);
+bool forgets_begin(struct fleet *fleet);
+void forgets_acts(struct fleet *fleet);
+void forgets_granted(struct fleet *fleet, struct task *task);
+void forgets_over(struct fleet *fleet);
+bool parted_begin(struct fleet *fleet);
+void parted_acts(struct fleet *fleet);
 bool strands_begin(struct fleet *fleet);
 void strands_acts(struct fleet *fleet);
 void strands_over(struct fleet *fleet);

@@ -15,6 +15,8 @@
 /* The longest pause before the next try, and how many more may fail; link.c. */
 #define PAUSE_US 1500000
 #define PAUSES   2
+/* A waiter of a quorum asks as often, if nothing is heard; quorum.c. */
+#define QUORUM_ASKS_US 1600000
 
 /* --- deaths --------------------------------------------------------------- */
 
@@ -192,7 +194,9 @@ unheard_acts(struct fleet *fleet)
     struct world *world = fleet->world;
     struct task *holder = fleet->drill.holder;
 
-    drill_frees(fleet, drill_prompt_us(world) + 1000000);
+    /* Who asks from time to time does so then, too. */
+    drill_frees(fleet, drill_prompt_us(world) + 1000000 +
+                           (world->plan.quorum != 0 ? QUORUM_ASKS_US : 0));
     fleet->drill.holder = NULL;
     drill_event(
         fleet, world_below(world, drill_moment_us(world)), shaken_shakes);
@@ -314,7 +318,11 @@ place_begin(struct fleet *fleet)
 
     if (!drill_choose_two(fleet))
         return false;
-    drill->another = drill_choose(fleet, ANYWHERE);
+    /* In a quorum each broker has a queue of its own. */
+    drill->broker = drill->heir->client->broker;
+    drill->another = drill_choose(
+        fleet, fleet->world->plan.quorum != 0 ? AT_BROKER : ANYWHERE);
+    drill->broker = DRILL_NOBODY;
     return drill->another != NULL;
 }
 
@@ -675,6 +683,10 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         circle_acts, false, circle_granted, NULL},
     [DRILL_WATCH] = {"watch", "its release", told_begin, told_acts, false,
         told_granted, NULL},
+    [DRILL_FORGETS] = {"forgets", "a node had lost its data", forgets_begin,
+        forgets_acts, false, forgets_granted, NULL},
+    [DRILL_PARTED] = {"parted", "its broker had lost most nodes", parted_begin,
+        parted_acts, true, NULL, NULL},
     [DRILL_STRANDS] = {"strands",
         "its release, where its slot's data were lost", strands_begin,
         strands_acts, true, NULL, NULL},

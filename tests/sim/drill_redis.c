@@ -33,7 +33,7 @@ moves_begin(struct fleet *fleet)
     struct drill *drill = &fleet->drill;
     struct world *world = fleet->world;
 
-    if (world->plan.masters < 2 || !all_settled(fleet))
+    if (!world->plan.cluster || world->plan.masters < 2 || !all_settled(fleet))
         return false;
     drill->lock = drill->lock / 3 * 3;
     drill->heir = drill_choose(fleet, ANYWHERE);
@@ -80,6 +80,126 @@ moves_granted(struct fleet *fleet, struct task *task)
     (void)task;
     if (drill_unserved(&fleet->drill) == NULL)
         drill_stays(fleet, world_below(world, drill_lease_us(world) * 3 / 2));
+}
+
+/* --- brokers that are left with something --------------------------------- */
+
+/* Somebody whose broker will be left with less than others: with an old master,
+ * of which another master tells the others who the new one is (drill_next), or
+ * with too few. */
+static struct task *
+split_choose(struct fleet *fleet)
+{
+    struct world *world = fleet->world;
+
+    if (world->plan.brokers < 2)
+        return NULL;
+    fleet->drill.broker = (uint32_t)world_below(world, world->plan.brokers);
+    return drill_choose(fleet, AT_BROKER);
+}
+
+/* --- a node of a quorum forgets ------------------------------------------- */
+
+/*
+ * A majority, and no more, grants a lock, while the other nodes are out of
+ * reach; then one of it loses its data. Those that never knew of the hold and
+ * the one that knows no more are a majority, too: it grants nothing before the
+ * holder has been told.
+ */
+bool
+forgets_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (!all_settled(fleet))
+        return false;
+    drill->another = drill_choose(fleet, ANYWHERE);
+    drill->heir = drill_choose(fleet, ANYWHERE);
+    return drill->heir != NULL;
+}
+
+/* So many nodes, from that one on, are out of that broker's reach. */
+static void
+nodes_leave(struct fleet *fleet, uint32_t number, uint32_t from, uint32_t count)
+{
+    struct world *world = fleet->world;
+    struct machine *broker = broker_machine(world, number);
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct machine *node =
+            server_machine(world, (from + i) % world->plan.masters);
+        net_cut_between(world->net, node, broker);
+        net_block(world->net, node, broker);
+        net_block(world->net, broker, node);
+    }
+}
+
+void
+forgets_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    drill->second = (uint32_t)world_below(world, world->plan.masters);
+    for (uint32_t i = 0; i < world->plan.brokers; i++)
+        nodes_leave(fleet, i, drill->second + 1, world->plan.masters / 2);
+    drill->holder = drill->another;
+    drill->another = NULL;
+    drill_ask(drill, drill->holder, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+void
+forgets_granted(struct fleet *fleet, struct task *task)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (task == drill->heir) {
+        drill_end(fleet);
+        return;
+    }
+    if (drill->stage != DRILL_ACTS)
+        return;
+    drill_packets_pass(world, 0);
+    server_restart(world, drill->second, false);
+    drill_frees(fleet,
+        2 * drill_lease_us(world) + DRILL_REJOIN_US + drill_prompt_us(world));
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+void
+forgets_over(struct fleet *fleet)
+{
+    drill_packets_pass(fleet->world, 0);
+    drill_quiet(
+        fleet, (uint64_t)fleet->world->plan.settle_ms * 1000 + DRILL_REJOIN_US);
+}
+
+/* --- a broker is left with the smaller part ------------------------------- */
+
+/* The holder's; what that part still renews does not count, so it is told, and
+ * the heir has the lock from the others when their leases end. */
+bool
+parted_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->holder = split_choose(fleet);
+    drill->heir =
+        drill->holder == NULL ? NULL : drill_choose(fleet, NOT_AT_BROKER);
+    return drill->heir != NULL;
+}
+
+void
+parted_acts(struct fleet *fleet)
+{
+    struct world *world = fleet->world;
+
+    nodes_leave(fleet, fleet->drill.broker,
+        (uint32_t)world_below(world, world->plan.masters),
+        world->plan.masters / 2 + 1);
+    drill_frees(
+        fleet, drill_lease_us(world) * 3 / 2 + 3 * drill_prompt_us(world));
 }
 
 /* --- and its data are lost ------------------------------------------------ */
@@ -295,19 +415,6 @@ split_over(struct fleet *fleet)
     server_split_end(fleet->world);
     drill_packets_pass(fleet->world, 0);
     drill_quiet(fleet, drill_lease_us(fleet->world) + DRILL_REJOIN_US);
-}
-
-/* Who is left with the old master. (Another master tells the others who the new
- * one is: drill_next.) */
-static struct task *
-split_choose(struct fleet *fleet)
-{
-    struct world *world = fleet->world;
-
-    if (world->plan.brokers < 2)
-        return NULL;
-    fleet->drill.broker = (uint32_t)world_below(world, world->plan.brokers);
-    return drill_choose(fleet, AT_BROKER);
 }
 
 /* The holder's broker is left with the old master, and the heir waits. */

@@ -217,7 +217,8 @@ rejoins_begin(struct fleet *fleet)
 {
     struct drill *drill = &fleet->drill;
 
-    if (!drill_choose_two(fleet))
+    /* In a quorum the queue is a broker's own. */
+    if (fleet->world->plan.quorum != 0 || !drill_choose_two(fleet))
         return false;
     drill->another = drill_choose(fleet, ANYWHERE);
     if (drill->another == NULL)

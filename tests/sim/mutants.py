@@ -21,6 +21,7 @@ import time
 
 import planted
 import planted_kinds
+import planted_quorum
 import planted_settled
 import planted_strict
 
@@ -30,7 +31,7 @@ FOLDERS = ("daemon", "proto", "lua", "conf", "tests/sim")
 
 # name: (file, what is there, the mistake, what it is, more changes)
 MUTANTS = (planted.PLANTED | planted_kinds.PLANTED | planted_settled.PLANTED
-           | planted_strict.PLANTED)
+           | planted_strict.PLANTED | planted_quorum.PLANTED)
 
 
 class Failure(Exception):

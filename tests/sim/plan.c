@@ -96,6 +96,23 @@ plan_sentinels(struct plan *plan)
     plan->replicas = (uint32_t)between(&random, 1, 2);
 }
 
+/* Independent masters, in the same way. What a majority cannot count, or knows
+ * nothing of, is left out. */
+static void
+plan_quorum(struct plan *plan)
+{
+    struct random random;
+
+    random_init(&random, plan->seed * 2 + 6);
+    if (plan->cluster || plan->sentinels > 0 || random_below(&random, 3) != 0)
+        return;
+    plan->quorum = 1;
+    plan->masters = random_below(&random, 2) == 0 ? 3 : 5;
+    plan->semaphores = 0;
+    plan->conflicts = 0;
+    plan->watches = 0;
+}
+
 /* Brokers that settle bear what others must be excused for: so now and then
  * there is much of it. */
 static void
@@ -152,6 +169,7 @@ plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
         plan->jitter_us = (uint64_t)plan->command_timeout_ms * 1000 / 8;
     plan_faults(plan, &random);
     plan_deeds(plan, &random);
+    plan_quorum(plan);
     plan_settle(plan);
     /* Else few holds are there to be moved, or to wait within. */
     if (plan->keeps + plan->nests > 0 && random_below(&random, 2) == 0)
@@ -270,6 +288,7 @@ plan_print(const struct plan *plan)
     X(masters)            \
     X(replicas)           \
     X(sentinels)          \
+    X(quorum)             \
     X(locks)              \
     X(lease_ms)           \
     X(settle_ms)          \
@@ -334,7 +353,7 @@ plan_set(struct plan *plan, const char *text)
         text = *end == ',' ? end + 1 : end;
     }
     return plan->brokers > 0 && plan->brokers <= 8 && plan->clients > 0 &&
-           plan->clients <= 40 && plan->masters > 0 && plan->masters <= 4 &&
+           plan->clients <= 40 && plan->masters > 0 && plan->masters <= 5 &&
            plan->replicas <= 3 && plan->locks > 0 &&
            (plan->sentinels == 0 || (!plan->cluster && plan->masters == 1)) &&
            plan->sentinels <= 7 && plan->locks <= PLAN_LOCKS_MAX;

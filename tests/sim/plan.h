@@ -66,6 +66,7 @@ struct plan {
     uint32_t locks;
     uint32_t lease_ms;
     uint32_t settle_ms; /* redis.settle */
+    uint32_t quorum;    /* of the masters a majority says who has a lock */
     uint32_t strict;    /* redis.safety: strict */
     uint32_t loses;     /* a Redis that restarts may have lost its data */
     uint32_t command_timeout_ms;

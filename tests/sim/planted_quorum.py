@@ -1,0 +1,52 @@
+"""Bugs for mutants.py to plant: of a quorum of masters."""
+
+# As in planted.py.
+PLANTED = {
+    "half-is-a-majority": (
+        "daemon/store/quorum.c",
+        "    quorum->majority = quorum->nodes / 2 + 1;\n",
+        "    quorum->majority = quorum->nodes / 2;\n",
+        "less than a majority grants"),
+    "no-write-back": (
+        "daemon/store/round.c",
+        "    if (count.agree >= majority) {\n",
+        "    if (count.has >= majority) {\n",
+        "a majority need not have the fence that is told"),
+    "the-memoryless-vote": (
+        "daemon/store/call.c",
+        "        .settles_ms = trust_settles_ms(store, link, now_us),\n",
+        "        .settles_ms = store->quorum != NULL\n"
+        "                          ? 0\n"
+        "                          : trust_settles_ms(store, link, now_us),\n",
+        "a node that has lost its data grants at once"),
+    "lost-try-stays": (
+        "daemon/store/round.c",
+        "    if (!stands)\n        vote_undo(store, vote);\n",
+        "    if (!stands && round->won)\n        vote_undo(store, vote);\n",
+        "what a minority has granted is not taken back"),
+    "late-yes-stays": (
+        "daemon/store/round.c",
+        "    if (was == VOTE_MENDING || round->undone ||\n"
+        "        (round->decided && round->kind == OP_ACQUIRE)) {\n",
+        "    if (was == VOTE_MENDING || round->undone) {\n",
+        "nor what is granted after the decision"),
+    "quorum-lease-from-the-reply": (
+        "daemon/store/round.c",
+        "        result->sent_us = vote->sent_us;\n",
+        "        result->sent_us = store->now_us;\n",
+        "a lease counts from the answers"),
+    "released-by-one": (
+        "daemon/store/quorum.c",
+        "    if (op == NULL || bits(bid->left) < store->quorum->majority)\n",
+        "    if (op == NULL || bits(bid->left) < 1)\n",
+        "one node is enough for a release, and the others are not told again",
+        ("daemon/store/quorum.c",
+         "        all_nodes(store->quorum) & "
+         "~(bid->asked_to_leave | bid->left);\n",
+         "        1u & ~(bid->asked_to_leave | bid->left);\n")),
+    "raised-onto-another": (
+        "lua/renew.lua",
+        "        r.fence = max(r.fence + 1, ask.seen)\n",
+        "        r.fence = max(r.fence, ask.seen)\n",
+        "a fence is raised to one that another reader has"),
+}
