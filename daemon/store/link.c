@@ -310,6 +310,13 @@ copy_id(char out[41], struct text value)
     memcpy(out, value.at, value.len > 40 ? 40 : value.len);
 }
 
+static const char *const in_a_cluster[] = {
+    [STORE_SINGLE] = "it is part of a cluster, and redis.topology is single",
+    [STORE_SENTINEL] =
+        "it is part of a cluster, and redis.topology is sentinel",
+    [STORE_QUORUM] = "it is part of a cluster, and redis.topology is quorum",
+};
+
 /* NULL where the node is one that we can work with, else what is wrong. */
 static const char *
 info_objection(const struct store *store, struct text info)
@@ -320,7 +327,7 @@ info_objection(const struct store *store, struct text info)
     if (text_equal(info_value(info, "loading"), TEXT("1")))
         return "it is loading its data";
     if (cluster && !wanted)
-        return "it is part of a cluster, and redis.topology is not cluster";
+        return in_a_cluster[store->settings.topology];
     if (!cluster && wanted)
         return "it is not part of a cluster, and redis.topology is cluster";
     if (!wanted && text_equal(info_value(info, "role"), TEXT("slave")))
