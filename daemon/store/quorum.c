@@ -67,6 +67,7 @@ quorum_destroy(struct store *store)
             continue;
         free(round->sights);
         free(round->shown);
+        free(round->message);
     }
     table_abandon(&quorum->bid_table);
     table_abandon(&quorum->queue_table);
@@ -173,8 +174,7 @@ queue_watch(struct store *store, struct queue *queue, const struct op *op)
     if (round == NULL)
         return;
     queue->watched_us = store->now_us + lease_us;
-    round_ask(store, round, all_nodes(store->quorum),
-        store->now_us + store->settings.command_timeout_us);
+    round_ask(store, round, all_nodes(store->quorum));
 }
 
 /* Something has changed about a lock: its key, as a script has told. The other
@@ -356,20 +356,34 @@ quorum_answer(struct store *store, struct op *op, enum op_status status)
     op_done(store, op, status);
 }
 
+/* Whether nothing is left of a ticket by that answer, and the core says no more
+ * of it. What was to be claimed and was not, it claims anew. */
+static bool
+bid_is_over(const struct bid *bid, const struct op *op)
+{
+    enum op_status status = op->result.status;
+    bool stands = bid->queue != NULL || bid->fence > 0;
+
+    if (op->kind == OP_RENEW && stands)
+        return status == OP_GONE || status == OP_MOVED;
+    return (op->kind == OP_ACQUIRE || op->kind == OP_RENEW) &&
+           status != OP_OK && status != OP_WAITING;
+}
+
 /* The core's operation is given back, by whoever: what is to be kept of it? */
 void
 quorum_dropped(struct store *store, const struct op *op)
 {
-    enum op_status status = op->result.status;
-
     if (op->round != NULL)
         op->round->asked = NULL;
+    if (op->result.status == OP_OK)
+        return;
     struct bid *bid = bid_find(store->quorum, op->request);
     if (bid == NULL)
         return;
     if (bid->leaves == op)
         bid->leaves = NULL;
-    if (op->kind == OP_ACQUIRE && status != OP_OK && status != OP_WAITING)
+    else if (bid_is_over(bid, op))
         bid_free(store, bid);
 }
 
@@ -467,7 +481,6 @@ try_begin(struct store *store, struct bid *bid, struct op *op)
     question.fence = 0;
     question.place = 0;
     question.ask = bid->ask;
-    question.tell = op->tell;
     struct round *round = round_begin(store, &question, op);
     if (round == NULL) {
         quorum_answer(store, op, OP_UNSENT);
@@ -475,8 +488,7 @@ try_begin(struct store *store, struct bid *bid, struct op *op)
     }
     bid->trying = true;
     round->bid = slab_handle(&store->quorum->bids, bid);
-    round_ask(store, round, all_nodes(store->quorum),
-        store->now_us + store->settings.command_timeout_us);
+    round_ask(store, round, all_nodes(store->quorum));
 }
 
 void
@@ -598,8 +610,7 @@ take_renewal(struct store *store, struct bid *bid, struct op *op)
         return;
     }
     round->bid = slab_handle(&store->quorum->bids, bid);
-    round_ask(store, round, all_nodes(store->quorum),
-        store->now_us + store->settings.command_timeout_us);
+    round_ask(store, round, all_nodes(store->quorum));
 }
 
 static void
@@ -639,9 +650,7 @@ leave_ask(struct store *store, struct bid *bid, const struct op *op)
         return;
     round->bid = slab_handle(&store->quorum->bids, bid);
     bid->asked_to_leave |= nodes;
-    round_ask(store, round, nodes,
-        store->now_us + store->settings.command_timeout_us +
-            (uint64_t)op->lease_ms * 1000);
+    round_ask(store, round, nodes);
 }
 
 static void
@@ -701,8 +710,7 @@ take_plain(struct store *store, struct op *op)
     if (round == NULL)
         quorum_answer(store, op, OP_UNSENT);
     else
-        round_ask(store, round, all_nodes(store->quorum),
-            store->now_us + store->settings.command_timeout_us);
+        round_ask(store, round, all_nodes(store->quorum));
 }
 
 void

@@ -24,12 +24,11 @@
 
 #include "daemon/base/table.h"
 #include "daemon/store/state.h"
+#include "proto/request.h"
 
 #define QUORUM_BIDS   (1u << 20)
 #define QUORUM_ROUNDS (1u << 17)
 #define QUORUM_QUEUES (1u << 18)
-#define NAME_BYTES    255
-#define WORD_BYTES    255
 
 struct queue {
     struct slab_node node;
@@ -40,7 +39,7 @@ struct queue {
     uint32_t count;
     uint64_t watched_us; /* until then the nodes tell of changes */
     uint8_t name_len;
-    char name[NAME_BYTES];
+    char name[PROTO_NAME_MAX];
 };
 
 struct bid {
@@ -94,12 +93,11 @@ struct vote {
 
 /* A ticket that some nodes show. */
 struct sight_of {
-    struct op_ticket ticket; /* but for its words */
-    uint8_t word_len[3];
-    uint32_t seen; /* bits of nodes */
+    struct op_ticket ticket; /* of its words the lengths */
+    uint32_t seen;           /* bits of nodes */
     uint32_t nodes;
     uint64_t fences[STORE_QUORUM_MAX];
-    char words[3][WORD_BYTES];
+    char words[3][PROTO_NOTE_MAX];
 };
 
 struct round {
@@ -118,11 +116,11 @@ struct round {
     struct sight_of *sights; /* owned, or NULL */
     uint32_t sight_count;
     struct op_ticket *shown; /* owned, or NULL */
-    uint8_t word_len[3];
-    char name[NAME_BYTES];
-    char words[3][WORD_BYTES];
-    char said[3][WORD_BYTES];
-    struct vote votes[]; /* one for each node */
+    char name[PROTO_NAME_MAX];
+    char words[3][PROTO_NOTE_MAX]; /* of the question */
+    char *message;                 /* OP_PUBLISH: words[1]; owned, or NULL */
+    char said[3][PROTO_NOTE_MAX];  /* of `about` */
+    struct vote votes[];           /* one for each node */
 };
 
 struct quorum {
@@ -155,8 +153,7 @@ void quorum_answer(struct store *store, struct op *op, enum op_status status);
 /* round.c */
 struct round *round_begin(
     struct store *store, const struct op *op, struct op *asked);
-void round_ask(struct store *store, struct round *round, uint32_t nodes,
-    uint64_t give_up_us);
+void round_ask(struct store *store, struct round *round, uint32_t nodes);
 uint32_t round_free_ms(const struct store *store, const struct round *round);
 void round_sweep(struct store *store);
 

@@ -32,12 +32,35 @@ bit_of(const struct vote *vote)
 }
 
 static void
-keep_word(char to[WORD_BYTES], uint8_t *len, struct text *word)
+keep_word(char to[PROTO_NOTE_MAX], struct text *word)
 {
-    *len = (uint8_t)(word->len < WORD_BYTES ? word->len : WORD_BYTES);
-    if (*len > 0)
-        memcpy(to, word->at, *len);
-    *word = text_make(to, *len);
+    size_t len = word->len < PROTO_NOTE_MAX ? word->len : PROTO_NOTE_MAX;
+
+    if (len > 0)
+        memcpy(to, word->at, len);
+    *word = text_make(to, len);
+}
+
+/* Brokers' messages to each other are longer than any word of a lock. */
+static bool
+keep_message(struct round *round, struct text *message)
+{
+    round->message = malloc(message->len + 1);
+    if (round->message == NULL)
+        return false;
+    if (message->len > 0)
+        memcpy(round->message, message->at, message->len);
+    message->at = round->message;
+    return true;
+}
+
+static void
+round_free(struct store *store, struct round *round)
+{
+    free(round->sights);
+    free(round->shown);
+    free(round->message);
+    slab_free(&store->quorum->rounds, round);
 }
 
 struct round *
@@ -54,8 +77,14 @@ round_begin(struct store *store, const struct op *op, struct op *asked)
     round->kind = op->kind;
     memcpy(round->name, op->name.at, op->name.len);
     question.name = text_make(round->name, op->name.len);
-    for (int i = 0; i < 3; i++)
-        keep_word(round->words[i], &round->word_len[i], &question.words[i]);
+    for (int i = 0; i < 3; i++) {
+        if (i != 1 || op->kind != OP_PUBLISH) {
+            keep_word(round->words[i], &question.words[i]);
+        } else if (!keep_message(round, &question.words[i])) {
+            round_free(store, round);
+            return NULL;
+        }
+    }
     question.vote = true;
     question.round = NULL;
     question.unwanted = false;
@@ -93,12 +122,8 @@ round_sweep(struct store *store)
 {
     struct list *at;
 
-    while ((at = list_pop_front(&store->quorum->over)) != NULL) {
-        struct round *round = container_of(at, struct round, link);
-        free(round->sights);
-        free(round->shown);
-        slab_free(&store->quorum->rounds, round);
-    }
+    while ((at = list_pop_front(&store->quorum->over)) != NULL)
+        round_free(store, container_of(at, struct round, link));
 }
 
 /* Sends a vote's question; `waits`: also where the node must come back for it.
@@ -422,11 +447,8 @@ renew_decide(struct store *store, struct round *round)
         if (status == OP_UNKNOWN && count.pending > 0)
             return; /* who is still to answer may know */
         round->decided = true;
-        bool moves = round->asked->moves;
-        quorum_answer(store, round->asked, status);
         round->undone = status == OP_GONE || status == OP_MOVED;
-        if (moves || round->undone)
-            bid_free(store, bid);
+        quorum_answer(store, round->asked, status);
         if (round->undone)
             round_settle(store, round);
     }
@@ -515,7 +537,7 @@ sight_add(struct round *round, const struct op_ticket *ticket, uint32_t node)
         struct text *words[] = {
             &sight->ticket.owner, &sight->ticket.client, &sight->ticket.note};
         for (int i = 0; i < 3; i++)
-            keep_word(sight->words[i], &sight->word_len[i], words[i]);
+            keep_word(sight->words[i], words[i]);
     } else if (ticket->ttl_ms < sight->ticket.ttl_ms) {
         sight->ticket.ttl_ms = ticket->ttl_ms;
     }
@@ -568,9 +590,9 @@ inspect_decide(struct store *store, struct round *round)
             continue;
         struct op_ticket *shown = &round->shown[result.holders++];
         *shown = sight->ticket;
-        shown->owner = text_make(sight->words[0], sight->word_len[0]);
-        shown->client = text_make(sight->words[1], sight->word_len[1]);
-        shown->note = text_make(sight->words[2], sight->word_len[2]);
+        shown->owner.at = sight->words[0];
+        shown->client.at = sight->words[1];
+        shown->note.at = sight->words[2];
         shown->fence = sight->fences[majority - 1];
         result.shared = result.shared || shown->shared;
         if (shown->fence > result.fence)
@@ -599,7 +621,6 @@ round_hear(struct round *round, const struct op_result *result, uint32_t node)
 {
     struct text *words[] = {&round->about.holder_client,
         &round->about.holder_owner, &round->about.holder_note};
-    uint8_t len;
 
     if (result->status == OP_UNSETTLED && result->again_ms > round->again_ms)
         round->again_ms = result->again_ms;
@@ -613,11 +634,11 @@ round_hear(struct round *round, const struct op_result *result, uint32_t node)
         round->about = *result;
         if (hold_ms > 0 && hold_ms < result->hold_ms)
             round->about.hold_ms = hold_ms;
-        keep_word(round->said[0], &len, &round->about.note);
+        keep_word(round->said[0], &round->about.note);
     } else if (result->told && !round->about.told) {
         round->about = *result;
         for (int i = 0; i < 3; i++)
-            keep_word(round->said[i], &len, words[i]);
+            keep_word(round->said[i], words[i]);
     }
 }
 
@@ -726,12 +747,13 @@ quorum_voted(struct store *store, struct op *op, enum op_status status)
 /* Asks the nodes whose bits are set; those that cannot be asked count as such
  * at once. */
 void
-round_ask(struct store *store, struct round *round, uint32_t nodes,
-    uint64_t give_up_us)
+round_ask(struct store *store, struct round *round, uint32_t nodes)
 {
     for (uint32_t i = 0; i < store->quorum->nodes; i++) {
         struct vote *vote = &round->votes[i];
         bool waits = round->kind == OP_RELEASE;
+        uint64_t give_up_us =
+            waits ? lease_over_us(store, vote) : soon_us(store);
         if (round->kind == OP_PUBLISH || (nodes & 1u << i) == 0)
             continue;
         if (vote_send(store, vote, VOTE_ASKED, give_up_us, waits))

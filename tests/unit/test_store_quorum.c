@@ -4,6 +4,7 @@
  */
 #include "tests/unit/store_rig.h"
 
+#include <stdio.h>
 #include <string.h>
 
 Suite *store_quorum_suite(void);
@@ -735,6 +736,30 @@ START_TEST(woken)
 
 END_TEST
 
+/* A later connection of its client waits elsewhere: it is in nobody's way. */
+START_TEST(waits_elsewhere)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    (void)waits(rig, FIRST);
+    (void)wants(rig, OP_ACQUIRE, SECOND);
+    const struct op *op = wants(rig, OP_RENEW, FIRST);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    says(rig, 0, RECORD_MOVED, 0);
+    says(rig, 1, RECORD_BUSY, 0);
+    ck_assert(!srig_done(rig, op));
+    no_hint(rig);
+    says(rig, 2, RECORD_BUSY, 0);
+    srig_status(rig, op, OP_MOVED);
+    one_hint(rig, SECOND);
+    srig_status(rig, wants(rig, OP_RENEW, FIRST), OP_GONE);
+    (void)wants(rig, OP_RENEW, SECOND);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* What it hears of may be its own undoing. */
 START_TEST(not_too_soon)
 {
@@ -1160,6 +1185,32 @@ START_TEST(published)
 
 END_TEST
 
+/* Of any length, and also when the core has it no more. */
+START_TEST(published_long)
+{
+    struct srig *rig = srig_quorum(NODES);
+    struct op *op = srig_draft(rig, OP_PUBLISH, 0);
+    char message[900];
+    char question[sizeof(message) + 40];
+
+    memset(message, 'm', sizeof(message));
+    snprintf(question, sizeof(question),
+        "PUBLISH holdfast/broker/broker-2 %.*s", (int)sizeof(message), message);
+    op->words[1] = text_make(message, sizeof(message));
+    srig_submit(rig, op);
+    memset(message, 'x', sizeof(message));
+    srig_turn(rig);
+    for (uint32_t i = 0; i < 2; i++) {
+        srig_expect(rig, i, question);
+        srig_number(rig, i, i);
+        srig_turn(rig);
+    }
+    srig_status(rig, op, OP_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
 START_TEST(broken)
 {
     static const struct {
@@ -1337,6 +1388,7 @@ store_quorum_suite(void)
     tcase_add_test(tests, first_come_first_served);
     tcase_add_test(tests, first_leaves);
     tcase_add_test(tests, woken);
+    tcase_add_test(tests, waits_elsewhere);
     tcase_add_test(tests, not_too_soon);
     tcase_add_test(tests, broken_hint);
     tcase_add_test(tests, mended);
@@ -1350,6 +1402,7 @@ store_quorum_suite(void)
     tcase_add_test(tests, released_meanwhile);
     tcase_add_test(tests, release_unknown);
     tcase_add_test(tests, published);
+    tcase_add_test(tests, published_long);
     tcase_add_test(tests, broken);
     tcase_add_test(tests, nothing_asked);
     tcase_add_test(tests, shown);
