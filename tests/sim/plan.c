@@ -96,15 +96,15 @@ plan_sentinels(struct plan *plan)
     plan->replicas = (uint32_t)between(&random, 1, 2);
 }
 
-/* Independent masters, in the same way. What a majority cannot count, or knows
- * nothing of, is left out. */
+/* Independent masters, in the same way, but fewer: each costs several times as
+ * much. What a majority cannot count, or knows nothing of, is left out. */
 static void
 plan_quorum(struct plan *plan)
 {
     struct random random;
 
     random_init(&random, plan->seed * 2 + 6);
-    if (plan->cluster || plan->sentinels > 0 || random_below(&random, 3) != 0)
+    if (plan->cluster || plan->sentinels > 0 || random_below(&random, 5) != 0)
         return;
     plan->quorum = 1;
     plan->masters = random_below(&random, 2) == 0 ? 3 : 5;
