@@ -174,6 +174,7 @@ broken(struct check *check, enum promise promise, uint32_t causes,
     require(len >= 0);
     if (cause != FAULT_COUNT) {
         check->totals.excused[cause]++;
+        check->totals.overlaps += promise == PROMISE_EXCLUSION;
         world_note(check->world, "judge", "excused by %s: %s: %s",
             fault_names[cause], promise_names[promise], what);
         return;

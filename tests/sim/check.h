@@ -170,6 +170,7 @@ struct check_totals {
     uint64_t violations;
     uint64_t by_promise[PROMISE_COUNT];
     uint64_t excused[FAULT_COUNT];
+    uint64_t overlaps; /* of those: believers who do not fit together */
     uint64_t deeds[DEED_COUNT];
 };
 const struct check_totals *check_totals(const struct check *check);

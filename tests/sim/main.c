@@ -163,10 +163,21 @@ struct worker {
     struct result result;
 };
 
+/* What there was of one topology and safety. */
+struct share {
+    uint64_t seeds;
+    uint64_t virtual_us;
+    uint64_t grants;
+    uint64_t faults;
+    uint64_t overlaps;
+    uint64_t violations;
+};
+
 struct summary {
     double began;
     uint64_t seeds;
     struct result sum;
+    struct share shares[SETTING_COUNT];
     uint64_t crashed;
     uint64_t failed[FAILED_MAX];
     uint64_t failed_count;
@@ -232,11 +243,23 @@ summary_failed(struct summary *summary, uint64_t seed)
 }
 
 static void
+share_add(struct share *share, const struct result *result)
+{
+    share->seeds++;
+    share->virtual_us += result->virtual_us;
+    share->grants += result->totals.grants;
+    share->faults += result_faults(result);
+    share->overlaps += result->totals.overlaps;
+    share->violations += result->totals.violations;
+}
+
+static void
 summary_add(struct summary *summary, const struct result *result)
 {
     struct result *sum = &summary->sum;
 
     summary->seeds++;
+    share_add(&summary->shares[result->setting], result);
     sum->virtual_us += result->virtual_us;
     sum->events += result->events;
     sum->commands += result->commands;
@@ -398,6 +421,17 @@ record_summary(const struct options *options, const struct summary *summary)
         if (sum->totals.excused[i] > 0)
             fprintf(file, "%s\"%s\": %" PRIu64, n++ > 0 ? ", " : "",
                 fault_names[i], sum->totals.excused[i]);
+    fprintf(file, "}, \"settings\": {");
+    for (int i = 0; i < SETTING_COUNT; i++) {
+        const struct share *share = &summary->shares[i];
+        fprintf(file,
+            "%s\"%s\": {\"seeds\": %" PRIu64 ", \"virtual_s\": %" PRIu64
+            ", \"grants\": %" PRIu64 ", \"faults\": %" PRIu64
+            ", \"overlaps\": %" PRIu64 ", \"violations\": %" PRIu64 "}",
+            i > 0 ? ", " : "", setting_names[i], share->seeds,
+            share->virtual_us / 1000000, share->grants, share->faults,
+            share->overlaps, share->violations);
+    }
     fprintf(file, "}}\n");
     fclose(file);
 }

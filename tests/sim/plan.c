@@ -135,6 +135,24 @@ plan_settle(struct plan *plan)
     plan->fault_weight[FAULT_redis_restart] = 6;
 }
 
+const char *const setting_names[SETTING_COUNT] = {
+#define X(name) #name,
+    SETTINGS(X)
+#undef X
+};
+
+enum setting
+plan_setting(const struct plan *plan)
+{
+    if (plan->quorum)
+        return SETTING_quorum;
+    if (plan->cluster)
+        return plan->strict ? SETTING_cluster_strict : SETTING_cluster;
+    if (plan->sentinels > 0)
+        return plan->strict ? SETTING_sentinel_strict : SETTING_sentinel;
+    return SETTING_single;
+}
+
 uint32_t
 plan_forget_ms(const struct plan *plan)
 {

@@ -90,6 +90,26 @@ struct plan {
 
 #define PLAN_LOCKS_MAX 64
 
+/* Topology and safety: what can be promised depends on them. */
+#define SETTINGS(X)    \
+    X(single)          \
+    X(sentinel)        \
+    X(sentinel_strict) \
+    X(cluster)         \
+    X(cluster_strict)  \
+    X(quorum)
+
+enum setting {
+#define X(name) SETTING_##name,
+    SETTINGS(X)
+#undef X
+    SETTING_COUNT
+};
+
+extern const char *const setting_names[SETTING_COUNT];
+
+enum setting plan_setting(const struct plan *plan);
+
 /* redis.forget_after, in ms. */
 uint32_t plan_forget_ms(const struct plan *plan);
 

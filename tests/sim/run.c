@@ -48,6 +48,7 @@ run_sum_up(struct world *world, struct result *result)
     struct fake_counts counts;
 
     result->seed = world->plan.seed;
+    result->setting = plan_setting(&world->plan);
     result->virtual_us = world->now_us - WORLD_START_US;
     result->totals = *check_totals(world->check);
     for (uint32_t i = 0; i < world->plan.brokers; i++)

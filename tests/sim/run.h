@@ -11,6 +11,7 @@
 
 struct result {
     uint64_t seed;
+    enum setting setting;
     uint64_t hash;
     uint64_t virtual_us;
     uint64_t events;

@@ -36,6 +36,12 @@ def describe(version, runs):
     yield f"  faults: {kinds(total['faults'])}"
     yield f"  done: {kinds(total['done'])}"
     yield f"  excused: {kinds(total['excused']) or 'none'}"
+    for name, share in total["settings"].items():
+        yield (f"  {name}: {share['seeds']} seeds, "
+               f"{share['virtual_s'] / 3600:.1f} virtual hours, "
+               f"{share['grants']} grants, {share['faults']} faults, "
+               f"{share['overlaps']} overlaps excused, "
+               f"{share['violations']} violations")
 
 
 def main():

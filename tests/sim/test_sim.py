@@ -72,13 +72,18 @@ class SeedTest(unittest.TestCase):
                 self.assertEqual(status, 0, text[-2000:])
             with open(record, encoding="utf-8") as file:
                 runs = [json.loads(line) for line in file]
-            said = list(summary.describe(("0", "x"), runs))[0]
+            said, *more = summary.describe(("0", "x"), runs)
         self.assertEqual(len({(each["version"], each["program"])
                               for each in runs}), 1)
         self.assertIn(" 2 runs, 6 seeds, ", said)
         grants = sum(each["grants"] for each in runs)
         faults = sum(sum(each["faults"].values()) for each in runs)
         self.assertIn(f" {grants} grants, {faults} faults, 0 crashes, ", said)
+        shares = [share for each in runs
+                  for share in each["settings"].values()]
+        self.assertEqual(sum(share["seeds"] for share in shares), 6)
+        self.assertEqual(sum(share["grants"] for share in shares), grants)
+        self.assertTrue(any(line.startswith("  quorum: ") for line in more))
 
     def test_golden(self):
         """Runs that showed a bug once, by their seeds and settings."""
