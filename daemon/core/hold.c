@@ -678,7 +678,8 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
 /*
  * The end of lease= that follows from less than a lease: Redis has counted it
  * from an earlier question, whose answer was lost. As with a deadline, what was
- * told before is made no sooner by an answer that was longer on its way.
+ * told before is made no sooner by an answer that was longer on its way. Where
+ * its end is further away, it only was not renewed, but made a shared one.
  */
 static uint64_t
 hold_end_in_record(
@@ -688,7 +689,8 @@ hold_end_in_record(
     uint64_t end_us = op->result.sent_us + ttl_us;
 
     if (op->hard_end_us == NEVER ||
-        op->result.ttl_ms >= core->settings.lease_ms)
+        op->result.ttl_ms >= core->settings.lease_ms ||
+        op->result.hold_ms > op->result.ttl_ms)
         return NEVER;
     if (end_us < ticket->deadline_us &&
         ticket->deadline_us <= core->now_us + ttl_us)

@@ -145,6 +145,36 @@ START_TEST(downgrade)
 
 END_TEST
 
+/* What the record has of its lease then is not the end that was asked for. */
+START_TEST(downgrade_keeps_its_end)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a lease=70s", 5);
+    uint64_t end_us = rig->now_us + 70 * (uint64_t)SECOND_US;
+    rig_pass(rig, 4000);
+    rig_say(rig, s, "2 LOCK a mode=shared");
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_OK,
+            .fence = 5,
+            .arrival = 5,
+            .ttl_ms = 26000,
+            .hold_ms = 66000});
+    rig_expect(rig, s, "2 OK fence=5 ttl_ms=25738 count=2");
+    while (rig->now_us < end_us - 400000) {
+        rig_pass(rig, 1);
+        if (rig->op_count > 0)
+            rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    }
+    rig_silent(rig, s);
+    rig_pass(rig, 400);
+    rig_expect(rig, s, "* LOST a fence=5 reason=expired");
+    rig_end(rig);
+}
+
+END_TEST
+
 /* The answer is not to be had: no OK, and it is said until Redis has heard. */
 START_TEST(downgrade_in_doubt)
 {
@@ -540,6 +570,7 @@ core_shared_suite(void)
     tcase_add_test(tests, nonsense);
     tcase_add_test(tests, reentry_of_each_kind);
     tcase_add_test(tests, downgrade);
+    tcase_add_test(tests, downgrade_keeps_its_end);
     tcase_add_test(tests, downgrade_in_doubt);
     tcase_add_test(tests, downgrade_of_what_is_lost);
     tcase_add_test(tests, downgrade_called_off);
