@@ -60,9 +60,10 @@ local function acquire_free(r, arg, t, limit, seen)
     if not fence then
         return result(CORRUPT)
     end
-    t.fence, t.arrival, t.place = fence + 1, r.arrival, 0
+    fence = next_fence(fence)
+    t.fence, t.arrival, t.place = fence, r.arrival, 0
     ticket_hold(t)
-    r.fence, r.id, r.arrival = fence + 1, id, r.arrival + 1
+    r.fence, r.id, r.arrival = fence, id, r.arrival + 1
     r.stored, r.live, r.granted, r.first, r.front = 1, 1, 1, 0, 1
     r.used, r.limit, r.flags = t.permits, limit, flags_with(r, t.mode)
     r.low, r.longest = t.ends, t.lease
@@ -164,7 +165,7 @@ local function fence_anew(r, t, seen)
     if not fence then
         return false
     end
-    r.fence, r.id, r.news = fence + 1, id, true
+    r.fence, r.id, r.news = next_fence(fence), id, true
     t.fence, t.since = r.fence, now_us
     return true
 end
@@ -462,8 +463,9 @@ local function acquire_plain(key, arg, raw)
     if typical then
         state = held_state .. typical .. ends_raw
     end
-    local numbers = pack('<dd', arrival, fence + 1)
-    call('SETRANGE', key, '8', pack('<dd', fence + 1, arrival + 1) .. state ..
+    fence = next_fence(fence)
+    local numbers = pack('<dd', arrival, fence)
+    call('SETRANGE', key, '8', pack('<dd', fence, arrival + 1) .. state ..
         sub(raw, 65, 96) .. id .. HELD_PLAIN .. numbers .. ticket_end ..
         sub(arg, 1, 36) .. holder)
     out[#out + 1] = RESULT_OK .. numbers .. result_end

@@ -31,6 +31,20 @@ local call, pcall_redis = redis.call, redis.pcall
 local header = ARGV[1]
 local broker = sub(header, 5, 12)
 
+-- The masters of a quorum are numbered, and each gives fences that leave its
+-- number, divided by how many there are: so none gives one that another has
+-- given, and what a ticket has at one node is nobody else's at the others.
+local nodes = math.floor(byte(header, 2) / 16)
+local which = byte(header, 2) % 16
+
+local function next_fence(fence)
+    if nodes == 0 then
+        return fence + 1
+    end
+    return fence + 1 + math.fmod(nodes + which - math.fmod(fence + 1, nodes),
+        nodes)
+end
+
 -- The node's time in us and ms, and its replication id: asked for once, by what
 -- needs it.
 local now_us, now, id

@@ -626,7 +626,7 @@ local function grant(r, t)
     if r.granted == 0 then
         r.flags = flags_with(r, t.mode)
     end
-    r.fence, r.news = r.fence + 1, true
+    r.fence, r.news = next_fence(r.fence), true
     t.fence = r.fence
     if t.broker == broker then
         ticket_hold(t)

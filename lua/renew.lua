@@ -20,8 +20,8 @@
 --   8  say who is in the way
 --  16  from now on the hold shares
 --  32  for a lease from now on, tell of changes
---  64  a hold whose fence is lower than `seen` has that one from now on, or
---      one that is larger
+--  64  the hold has the fence `seen` from now on, which a quorum's other nodes
+--      know it by
 -- The result of a hold that ends by itself says in how many ms (again); that of
 -- a ticket that was taken over says what it is: mode B, permits I4, limit I4,
 -- delay I4, and its words.
@@ -139,13 +139,11 @@ local function hold_speaks(r, t, ask)
         end
         return not_so(r, ask.seen, BROKEN_NOW)
     end
-    if ask.raises and t.fence < ask.seen then
+    if ask.raises and t.fence ~= ask.seen then
         if ask.seen > now_us + FENCE_FAR then
             return result(CORRUPT)
         end
-        -- Above what was granted here since to others who share it.
-        r.fence = max(r.fence + 1, ask.seen)
-        t.fence, r.raised = r.fence, true
+        t.fence, r.fence, r.raised = ask.seen, max(r.fence, ask.seen), true
         ticket_store(r, t)
     end
     if claims then

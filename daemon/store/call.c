@@ -6,7 +6,7 @@
  * as many calls as allowed are under way, operations gather for the next one:
  * the busier the node, the larger the batch.
  */
-#include "daemon/store/state.h"
+#include "daemon/store/quorum.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -63,7 +63,11 @@ static struct record_header
 batch_header(
     const struct store *store, const struct link *link, uint64_t now_us)
 {
+    const struct quorum *quorum = store->quorum;
+
     return (struct record_header){
+        .nodes = quorum != NULL ? (uint8_t)quorum->nodes : 0,
+        .which = quorum != NULL ? quorum->rank[link->node] : 0,
         .broker = store->settings.broker_id,
         .id = link->id,
         .channel = text_from(store->channel),

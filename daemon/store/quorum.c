@@ -7,6 +7,7 @@
 #include "daemon/base/assert.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 1000
@@ -30,6 +31,25 @@ bits(uint32_t set)
     return n;
 }
 
+/*
+ * The nodes are numbered by their addresses, so that brokers whose lists are in
+ * another order number them in the same way: see next_fence in lua/call.lua.
+ */
+static uint8_t
+node_rank(const struct store *store, uint32_t node)
+{
+    const struct store_address *address = &store->nodes[node].address;
+    uint8_t rank = 0;
+
+    for (uint32_t i = 0; i < store->node_count; i++) {
+        const struct store_address *other = &store->nodes[i].address;
+        int order = strcmp(other->host, address->host);
+        if (order < 0 || (order == 0 && other->port < address->port))
+            rank++;
+    }
+    return rank;
+}
+
 bool
 quorum_create(struct store *store)
 {
@@ -43,6 +63,8 @@ quorum_create(struct store *store)
     list_init(&quorum->stirs);
     quorum->nodes = store->node_count;
     quorum->majority = quorum->nodes / 2 + 1;
+    for (uint32_t i = 0; i < quorum->nodes; i++)
+        quorum->rank[i] = node_rank(store, i);
     for (int i = 0; i < 2; i++)
         quorum->key.word[i] = random_next(&store->random);
     size_t round_bytes =

@@ -137,6 +137,7 @@ struct quorum {
     uint64_t lease_us; /* the longest that was asked for */
     uint32_t nodes;
     uint32_t majority;
+    uint8_t rank[STORE_QUORUM_MAX]; /* each node's number in fences */
 };
 
 /* quorum.c */

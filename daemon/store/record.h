@@ -23,6 +23,8 @@ struct record_header {
     uint32_t steady_ms;  /* likewise with the node's clock */
     uint32_t within_us;  /* TIME may be so far from expected_us */
     uint32_t lapse_ms;
+    uint8_t nodes; /* of a quorum; 0: it is none */
+    uint8_t which; /* of them */
 };
 
 size_t record_header_bytes(const struct record_header *header);

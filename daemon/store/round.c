@@ -272,7 +272,7 @@ vote_settle(struct store *store, struct vote *vote)
         return;
     if (!stands)
         vote_undo(store, vote);
-    else if (vote->state == VOTE_YES && vote->fence < bid->fence)
+    else if (vote->state == VOTE_YES && vote->fence != bid->fence)
         vote_raise(store, vote, bid->fence);
 }
 

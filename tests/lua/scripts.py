@@ -154,11 +154,11 @@ def release(ticket, place=0, arrival=0, fence=0, seen=0, unclean=False,
 
 
 def renew(ticket, look=False, sets_end=False, moves=False, tell=False,
-          shares=False, watch=False, place=0, arrival=0, fence=0, lease=LEASE,
-          hold=0, latest=FOREVER, seen=0):
+          shares=False, watch=False, raises=False, place=0, arrival=0, fence=0,
+          lease=LEASE, hold=0, latest=FOREVER, seen=0):
     return ticket.pack() + RENEW.pack(
-        bits(look, sets_end, moves, tell, shares, watch), place, arrival,
-        fence, lease, hold, latest, seen)
+        bits(look, sets_end, moves, tell, shares, watch, raises), place,
+        arrival, fence, lease, hold, latest, seen)
 
 
 def break_(fence=0):
@@ -361,6 +361,7 @@ class Broker:
         self.settles_in = 0  # ms
         self.steady_in = 0
         self.within = 2 ** 32 - 1  # us
+        self.nodes = self.which = 0  # of a quorum
         self.last = None  # the last Reply
         self.now = 0  # the last time in one, ms
         self.id = None
@@ -380,8 +381,9 @@ class Broker:
 
     def header(self):
         return HEADER.pack(
-            1, 0, self.lapse, self.broker, self.realtime_us, self.forget_after,
-            self.expected_us, self.waiters_max, self.known_id,
+            1, self.nodes << 4 | self.which, self.lapse, self.broker,
+            self.realtime_us, self.forget_after, self.expected_us,
+            self.waiters_max, self.known_id,
             self.settles_in, self.steady_in, self.within) + CHANNEL
 
     def encode(self, name, *operations):

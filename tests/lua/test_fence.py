@@ -8,7 +8,7 @@ from harness import wait_until
 import scripts
 from script_case import KEY, ScriptCase
 from scripts import (CORRUPT, FENCE_FAR, FENCE_JUMP, FENCE_STEP, GONE, HELD,
-                     LEASE, OK, WAITING, who)
+                     LEASE, OK, SHARED, WAITING, who)
 
 SHAPES = ({}, {"words": (b"owner", b"", b"")}, {"hold": 4000})
 
@@ -387,6 +387,63 @@ class Failover(ScriptCase):
         holder = scripts.Record(
             broker.connection.command("GET", KEY)).check().holder
         self.assertEqual((holder.who, holder.flags), (who(3), HELD))
+
+
+class QuorumTest(ScriptCase):
+    """Each node gives fences of its own, and takes what another gave."""
+
+    def grants(self):
+        """Fences in the order of their grants, each made in another way."""
+        yield self.one.acquire(KEY, who(1)).fence
+        self.one.release(KEY, who(1))
+        yield self.one.acquire(KEY, who(2)).fence  # a record that there is
+        self.one.release(KEY, who(2))
+        yield self.one.acquire(KEY, who(3), words=(b"", b"name", b"")).fence
+        self.one.acquire(KEY, who(4))
+        yield self.one.release(KEY, who(3)).grants[0].fence
+        self.one.release(KEY, who(4))
+        yield self.one.acquire(KEY, who(5), mode=SHARED).fence
+        yield self.one.acquire(KEY, who(6), mode=SHARED).fence
+        seen = int(self.record().fence) + 100
+        yield self.one.acquire(KEY, who(7), mode=SHARED, seen=seen).fence
+        for number in (5, 6, 7):
+            self.one.release(KEY, who(number))
+        yield self.one.acquire(KEY, who(8)).fence
+
+    def test_numbers(self):
+        for nodes in (3, 5, 15):
+            for which in {0, 1, nodes - 2, nodes - 1}:
+                with self.subTest(nodes=nodes, which=which):
+                    self.connection.command("FLUSHALL")
+                    self.one.nodes, self.one.which = nodes, which
+                    last = 0
+                    for fence in self.grants():
+                        self.assertEqual(fence % nodes, which)
+                        self.assertGreater(fence, last)
+                        if last:
+                            self.assertLessEqual(fence, last + 100 + nodes)
+                        last = fence
+
+    def test_another_nodes_fence(self):
+        self.one.nodes, self.one.which = 3, 1
+        first = self.one.acquire(KEY, who(1), mode=SHARED).fence
+        second = self.one.acquire(KEY, who(2), mode=SHARED).fence
+        self.assertEqual(second, first + 3)
+        # Below what was granted since, above it, and the same again.
+        for seen, highest in ((first + 1, second), (second + 4, second + 4),
+                              (second + 4, second + 4), (first, second + 4)):
+            result = self.one.renew(KEY, who(1), raises=True, seen=seen)
+            self.assertEqual((result.status, result.fence), (OK, seen))
+            record = self.record()
+            self.assertEqual(record.fence, highest)
+            self.assertEqual([ticket.fence for ticket in record.living],
+                             [seen, second])
+        third = self.one.acquire(KEY, who(3), mode=SHARED).fence
+        self.assertEqual(third, second + 6)
+        far = self.one.last.time_us + FENCE_FAR + 10_000_000
+        self.assert_status(
+            self.one.renew(KEY, who(1), raises=True, seen=far), CORRUPT)
+        self.assertEqual(self.record().living[0].fence, first)
 
 
 if __name__ == "__main__":

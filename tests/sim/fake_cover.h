@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define COVER_LINES 1024 /* a script has fewer, as it is built in */
+#define COVER_LINES 2048 /* a script has fewer, as it is built in */
 
 /* A bit for each line. */
 struct cover {

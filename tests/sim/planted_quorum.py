@@ -44,9 +44,14 @@ PLANTED = {
          "        all_nodes(store->quorum) & "
          "~(bid->asked_to_leave | bid->left);\n",
          "        1u & ~(bid->asked_to_leave | bid->left);\n")),
-    "raised-onto-another": (
-        "lua/renew.lua",
-        "        r.fence = max(r.fence + 1, ask.seen)\n",
-        "        r.fence = max(r.fence, ask.seen)\n",
-        "a fence is raised to one that another reader has"),
+    "nodes-give-the-same": (
+        "lua/call.lua",
+        "    if nodes == 0 then\n",
+        "    if nodes >= 0 then\n",
+        "the fence of one reader may be another's at the next node"),
+    "renewed-by-one": (
+        "daemon/store/round.c",
+        "    } else if (count.has >= majority) {\n        renew_won(",
+        "    } else if (count.has >= 1) {\n        renew_won(",
+        "one node is enough for a renewal"),
 }

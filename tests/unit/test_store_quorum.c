@@ -274,6 +274,23 @@ START_TEST(majority)
 
 END_TEST
 
+/* Each is told which it is, so that its fences are no other's. */
+START_TEST(numbered)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    (void)wants(rig, OP_ACQUIRE, HOLDER);
+    srig_turn(rig);
+    for (uint32_t i = 0; i < NODES; i++) {
+        hears(rig, i, SCRIPT_ACQUIRE);
+        /* By their addresses, which are in that order. */
+        ck_assert_uint_eq((uint8_t)rig->words[4].at[1], NODES << 4 | i);
+    }
+    srig_end(rig);
+}
+
+END_TEST
+
 /* The node that was asked last has the least of it, or the most. */
 START_TEST(least_of_majority)
 {
@@ -1363,6 +1380,7 @@ add_tries(Suite *suite)
     TCase *tests = tcase_create("tries");
 
     tcase_add_test(tests, majority);
+    tcase_add_test(tests, numbered);
     tcase_add_test(tests, least_of_majority);
     tcase_add_test(tests, fences_raised);
     tcase_add_test(tests, raised_twice);
