@@ -31,18 +31,19 @@ local call, pcall_redis = redis.call, redis.pcall
 local header = ARGV[1]
 local broker = sub(header, 5, 12)
 
--- The masters of a quorum are numbered, and each gives fences that leave its
--- number, divided by how many there are: so none gives one that another has
--- given, and what a ticket has at one node is nobody else's at the others.
-local nodes = math.floor(byte(header, 2) / 16)
-local which = byte(header, 2) % 16
+-- Which master of a quorum this is, from 1 on; 0: it is none of any. There the
+-- fences of grants are multiples of 16, so that nodes that have heard the same
+-- give the same. The numbers between two of them tell which node gave them: so
+-- what a ticket has of these is nobody else's anywhere.
+local number = byte(header, 2)
 
 local function next_fence(fence)
-    if nodes == 0 then
-        return fence + 1
-    end
-    return fence + 1 + math.fmod(nodes + which - math.fmod(fence + 1, nodes),
-        nodes)
+    return number == 0 and fence + 1 or fence - math.fmod(fence, 16) + 16
+end
+
+local function own_fence(fence)
+    local own = fence - math.fmod(fence, 16) + number
+    return own > fence and own or own + 16
 end
 
 -- The node's time in us and ms, and its replication id: asked for once, by what

@@ -20,8 +20,8 @@
 --   8  say who is in the way
 --  16  from now on the hold shares
 --  32  for a lease from now on, tell of changes
---  64  the hold has the fence `seen` from now on, which a quorum's other nodes
---      know it by
+--  64  a hold whose fence is lower than `seen` has that one from now on, or
+--      one that is larger
 -- The result of a hold that ends by itself says in how many ms (again); that of
 -- a ticket that was taken over says what it is: mode B, permits I4, limit I4,
 -- delay I4, and its words.
@@ -139,11 +139,14 @@ local function hold_speaks(r, t, ask)
         end
         return not_so(r, ask.seen, BROKEN_NOW)
     end
-    if ask.raises and t.fence ~= ask.seen then
+    if ask.raises and t.fence < ask.seen then
         if ask.seen > now_us + FENCE_FAR then
             return result(CORRUPT)
         end
-        t.fence, r.fence, r.raised = ask.seen, max(r.fence, ask.seen), true
+        -- Another one that shares it may have that number here.
+        local free = ask.seen > r.fence or math.fmod(ask.seen, 16) > 0
+        t.fence = free and ask.seen or own_fence(r.fence)
+        r.fence, r.raised = max(r.fence, t.fence), true
         ticket_store(r, t)
     end
     if claims then

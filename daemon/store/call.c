@@ -66,8 +66,7 @@ batch_header(
     const struct quorum *quorum = store->quorum;
 
     return (struct record_header){
-        .nodes = quorum != NULL ? (uint8_t)quorum->nodes : 0,
-        .which = quorum != NULL ? quorum->rank[link->node] : 0,
+        .number = quorum != NULL ? quorum->number[link->node] : 0,
         .broker = store->settings.broker_id,
         .id = link->id,
         .channel = text_from(store->channel),

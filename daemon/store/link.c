@@ -540,13 +540,15 @@ link_news(struct store *store, struct text news)
 }
 
 static void
-link_message(struct store *store, const struct resp *reply)
+link_message(
+    struct store *store, const struct link *link, const struct resp *reply)
 {
     struct text payload = reply->item[2].text;
 
     if (payload.len > 1 && memchr("WDVKM", payload.at[0], 5) != NULL) {
         if (store->quorum != NULL && payload.at[0] == 'W')
-            quorum_news(store, text_make(payload.at + 1, payload.len - 1));
+            quorum_news(
+                store, link->node, text_make(payload.at + 1, payload.len - 1));
         link_news(store, payload);
         return;
     }
@@ -575,7 +577,7 @@ link_published(struct store *store, const struct link *link, uint64_t now_us,
         reply->count != 3 || !text_equal(reply->item[0].text, TEXT("message")))
         return false;
     if (link_listens(store, link))
-        link_message(store, reply);
+        link_message(store, link, reply);
     else
         sentinel_hint(store, now_us);
     return true;

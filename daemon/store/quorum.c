@@ -12,6 +12,7 @@
 #define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 1000
 #define SPLIT_MS     8 /* after a try that some nodes had granted */
+#define SPLIT_MAX_MS 64
 #define STIR_US      2000
 #define RETRY_US     50000
 
@@ -32,22 +33,23 @@ bits(uint32_t set)
 }
 
 /*
- * The nodes are numbered by their addresses, so that brokers whose lists are in
- * another order number them in the same way: see next_fence in lua/call.lua.
+ * The nodes are numbered by their addresses, from 1 on, so that brokers whose
+ * lists are in another order number them in the same way: see own_fence in
+ * lua/call.lua.
  */
 static uint8_t
-node_rank(const struct store *store, uint32_t node)
+node_number(const struct store *store, uint32_t node)
 {
     const struct store_address *address = &store->nodes[node].address;
-    uint8_t rank = 0;
+    uint8_t number = 1;
 
     for (uint32_t i = 0; i < store->node_count; i++) {
         const struct store_address *other = &store->nodes[i].address;
         int order = strcmp(other->host, address->host);
         if (order < 0 || (order == 0 && other->port < address->port))
-            rank++;
+            number++;
     }
-    return rank;
+    return number;
 }
 
 bool
@@ -64,7 +66,7 @@ quorum_create(struct store *store)
     quorum->nodes = store->node_count;
     quorum->majority = quorum->nodes / 2 + 1;
     for (uint32_t i = 0; i < quorum->nodes; i++)
-        quorum->rank[i] = node_rank(store, i);
+        quorum->number[i] = node_number(store, i);
     for (int i = 0; i < 2; i++)
         quorum->key.word[i] = random_next(&store->random);
     size_t round_bytes =
@@ -199,10 +201,12 @@ queue_watch(struct store *store, struct queue *queue, const struct op *op)
     round_ask(store, round, all_nodes(store->quorum));
 }
 
-/* Something has changed about a lock: its key, as a script has told. The other
- * nodes are about to tell the same, and who tries too soon gets a part. */
+/* Something has changed about a lock: its key, as a script of that node has
+ * told. The other nodes are about to tell the same, and who tries too soon gets
+ * a part. Where somebody else was in the way the news count; at the other nodes
+ * they may be of what the last try had got there. */
 void
-quorum_news(struct store *store, struct text key)
+quorum_news(struct store *store, uint16_t node, struct text key)
 {
     size_t prefix = store->prefix_len + 2;
 
@@ -211,6 +215,9 @@ quorum_news(struct store *store, struct text key)
     struct queue *queue = queue_find(
         store->quorum, text_make(key.at + prefix, key.len - prefix - 1));
     if (queue == NULL || !list_empty(&queue->stir_link))
+        return;
+    uint32_t busy = queue_first(queue)->busy;
+    if (busy != 0 && (busy & 1u << node) == 0)
         return;
     queue->stir_us =
         store->now_us + STIR_US + random_below(&store->random, STIR_US);
@@ -409,22 +416,43 @@ quorum_dropped(struct store *store, const struct op *op)
         bid_free(store, bid);
 }
 
-/*
- * How long the first of a queue is to pause, in ms. Where some node had granted
- * it that is by chance, so that several brokers do not meet again and again,
- * and what is told of its own undoing does not count.
- */
+/* A pause in ms, by chance up to half as long again; the next is twice as long,
+ * up to a limit. */
 static uint32_t
-bid_pause_ms(struct store *store, struct bid *bid, bool split)
+pause_next(struct store *store, uint32_t *pause_ms, uint32_t most_ms)
 {
-    uint32_t *pause_ms = split ? &bid->split_ms : &bid->pause_ms;
     uint32_t low_ms = *pause_ms;
 
-    *pause_ms = 2 * low_ms < PAUSE_MAX_MS ? 2 * low_ms : PAUSE_MAX_MS;
-    if (!split && bid->stirred)
-        low_ms = STIR_US / 1000;
-    bid->stirred = false;
+    *pause_ms = 2 * low_ms < most_ms ? 2 * low_ms : most_ms;
     return low_ms + (uint32_t)random_below(&store->random, low_ms / 2 + 1);
+}
+
+/*
+ * When the first of a queue is to try again. Where some nodes had granted it,
+ * others may have met it there: it tries again soon, or as soon as something
+ * changes, but never at once, so that they do not meet again and again.
+ */
+static void
+bid_pauses(struct store *store, struct bid *bid, const struct round *round)
+{
+    bool split = round->tally[OP_OK] > 0;
+    bool held = round->tally[OP_BUSY] >= store->quorum->majority;
+    uint32_t free_ms = round_free_ms(store, round);
+    uint32_t split_ms =
+        split ? pause_next(store, &bid->split_ms, SPLIT_MAX_MS) : 0;
+    uint32_t pause_ms = pause_next(store, &bid->pause_ms, PAUSE_MAX_MS);
+
+    if (bid->stirred && pause_ms > 2 * STIR_US / 1000)
+        pause_ms =
+            (uint32_t)(STIR_US + random_below(&store->random, STIR_US)) / 1000;
+    if (free_ms < pause_ms)
+        pause_ms = free_ms + (uint32_t)random_below(&store->random, SPLIT_MS);
+    if (pause_ms < split_ms || (split && !held))
+        pause_ms = split_ms;
+    bid->stirred = false;
+    bid->busy = round_busy(store, round);
+    bid->again_us = store->now_us + (uint64_t)pause_ms * 1000;
+    bid->not_before_us = store->now_us + (uint64_t)split_ms * 1000;
 }
 
 static uint32_t
@@ -503,6 +531,8 @@ try_begin(struct store *store, struct bid *bid, struct op *op)
     question.fence = 0;
     question.place = 0;
     question.ask = bid->ask;
+    if (question.seen < bid->seen) /* so all nodes give what is above it */
+        question.seen = bid->seen;
     struct round *round = round_begin(store, &question, op);
     if (round == NULL) {
         quorum_answer(store, op, OP_UNSENT);
@@ -538,13 +568,7 @@ bid_loses(struct store *store, struct bid *bid, struct round *round)
     if (op == NULL)
         return;
     bool waits = bid->queue != NULL;
-    bool split = tally[OP_OK] > 0;
-    uint32_t pause_ms = bid_pause_ms(store, bid, split);
-    uint32_t free_ms = round_free_ms(store, round);
-    if (free_ms < pause_ms)
-        pause_ms = free_ms + (uint32_t)random_below(&store->random, SPLIT_MS);
-    bid->again_us = store->now_us + (uint64_t)pause_ms * 1000;
-    bid->not_before_us = split ? bid->again_us : 0;
+    bid_pauses(store, bid, round);
     if (tally[OP_MOVED] > 0) {
         quorum_answer(store, op, OP_MOVED);
     } else if (tally[OP_CONFLICT] >= enough) {
@@ -605,6 +629,8 @@ take_refresh(struct store *store, struct bid *bid, struct op *op)
 {
     if (bid->trying)
         bid->stirred = true;
+    if (bid->again_us > bid->not_before_us)
+        bid->again_us = bid->not_before_us;
     if (!bid->trying && queue_first(bid->queue) == bid &&
         store->now_us >= bid->not_before_us)
         try_begin(store, bid, op);

@@ -52,10 +52,12 @@ struct bid {
     uint64_t used_us;
     uint64_t arrival;
     uint64_t fence;         /* of the hold; 0: it is none */
+    uint64_t seen;          /* the highest that a lost try was given */
     uint64_t again_us;      /* it tries then, if nothing happens sooner */
     uint64_t not_before_us; /* nor sooner than that, whatever happens */
     uint32_t pause_ms;      /* before the next try */
-    uint32_t split_ms;      /* where a part of the nodes had granted it */
+    uint32_t split_ms;      /* where nobody had a majority */
+    uint32_t busy;          /* bits of nodes where somebody was in the way */
     bool trying;
     bool stirred;            /* something was given back meanwhile */
     bool freed;              /* leaving: some node had it */
@@ -108,7 +110,6 @@ struct round {
     enum op_kind kind;
     bool decided;
     bool won;
-    bool undone;  /* what a node has said OK to is taken back */
     uint32_t out; /* votes under way */
     uint32_t tally[OP_REFUSED + 1];
     uint32_t again_ms;
@@ -137,7 +138,7 @@ struct quorum {
     uint64_t lease_us; /* the longest that was asked for */
     uint32_t nodes;
     uint32_t majority;
-    uint8_t rank[STORE_QUORUM_MAX]; /* each node's number in fences */
+    uint8_t number[STORE_QUORUM_MAX]; /* of each node, as fences tell it */
 };
 
 /* quorum.c */
@@ -156,6 +157,7 @@ struct round *round_begin(
     struct store *store, const struct op *op, struct op *asked);
 void round_ask(struct store *store, struct round *round, uint32_t nodes);
 uint32_t round_free_ms(const struct store *store, const struct round *round);
+uint32_t round_busy(const struct store *store, const struct round *round);
 void round_sweep(struct store *store);
 
 #endif

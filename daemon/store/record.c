@@ -107,7 +107,7 @@ record_write_header(const struct record_header *header, char *out)
     char *at = out;
 
     at = put_uint(at, 1, 1);
-    at = put_uint(at, (uint64_t)header->nodes << 4 | header->which, 1);
+    at = put_uint(at, header->number, 1);
     at = put_uint(at, header->lapse_ms, 2);
     at = put_bytes(at, header->broker, 8);
     at = put_double(at, header->realtime_us);

@@ -260,6 +260,20 @@ round_free_ms(const struct store *store, const struct round *round)
     return least[store->quorum->majority - has - 1];
 }
 
+/* The nodes, as bits, at which somebody is in the way. */
+uint32_t
+round_busy(const struct store *store, const struct round *round)
+{
+    uint32_t nodes = 0;
+
+    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
+        const struct vote *vote = &round->votes[i];
+        if (vote->state == VOTE_NO && vote->op.result.status == OP_BUSY)
+            nodes |= bit_of(vote);
+    }
+    return nodes;
+}
+
 /* After the decision: what a vote has brought is put right. */
 static void
 vote_settle(struct store *store, struct vote *vote)
@@ -272,7 +286,7 @@ vote_settle(struct store *store, struct vote *vote)
         return;
     if (!stands)
         vote_undo(store, vote);
-    else if (vote->state == VOTE_YES && vote->fence != bid->fence)
+    else if (vote->state == VOTE_YES && vote->fence < bid->fence)
         vote_raise(store, vote, bid->fence);
 }
 
@@ -306,6 +320,8 @@ try_decide(struct store *store, struct round *round)
     if (bid == NULL || try_lost(store, round, &count)) {
         round->decided = true;
         round_settle(store, round);
+        if (bid != NULL && bid->seen < count.fence)
+            bid->seen = count.fence;
         if (bid != NULL)
             bid_loses(store, bid, round);
         else if (round->asked != NULL)
@@ -446,11 +462,10 @@ renew_decide(struct store *store, struct round *round)
         enum op_status status = renew_verdict(store, round);
         if (status == OP_UNKNOWN && count.pending > 0)
             return; /* who is still to answer may know */
+        /* Where it is left it keeps others out until its holder, who may not
+         * hear that it is lost, believes in it no more. */
         round->decided = true;
-        round->undone = status == OP_GONE || status == OP_MOVED;
         quorum_answer(store, round->asked, status);
-        if (round->undone)
-            round_settle(store, round);
     }
 }
 
@@ -732,8 +747,7 @@ quorum_voted(struct store *store, struct op *op, enum op_status status)
         if (vote->state == VOTE_NO)
             vote->state = VOTE_NONE;
     }
-    if (was == VOTE_MENDING || round->undone ||
-        (round->decided && round->kind == OP_ACQUIRE)) {
+    if (was == VOTE_MENDING || (round->decided && round->kind == OP_ACQUIRE)) {
         vote_settle(store, vote);
     } else if (round->decided && round->won && round->kind == OP_RENEW &&
                was == VOTE_ASKED && !op->moves && vote_misses(vote)) {

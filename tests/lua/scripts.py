@@ -361,7 +361,7 @@ class Broker:
         self.settles_in = 0  # ms
         self.steady_in = 0
         self.within = 2 ** 32 - 1  # us
-        self.nodes = self.which = 0  # of a quorum
+        self.number = 0  # of a node of a quorum
         self.last = None  # the last Reply
         self.now = 0  # the last time in one, ms
         self.id = None
@@ -381,7 +381,7 @@ class Broker:
 
     def header(self):
         return HEADER.pack(
-            1, self.nodes << 4 | self.which, self.lapse, self.broker,
+            1, self.number, self.lapse, self.broker,
             self.realtime_us, self.forget_after, self.expected_us,
             self.waiters_max, self.known_id,
             self.settles_in, self.steady_in, self.within) + CHANNEL

@@ -411,39 +411,46 @@ class QuorumTest(ScriptCase):
         yield self.one.acquire(KEY, who(8)).fence
 
     def test_numbers(self):
-        for nodes in (3, 5, 15):
-            for which in {0, 1, nodes - 2, nodes - 1}:
-                with self.subTest(nodes=nodes, which=which):
-                    self.connection.command("FLUSHALL")
-                    self.one.nodes, self.one.which = nodes, which
-                    last = 0
-                    for fence in self.grants():
-                        self.assertEqual(fence % nodes, which)
-                        self.assertGreater(fence, last)
-                        if last:
-                            self.assertLessEqual(fence, last + 100 + nodes)
-                        last = fence
+        self.one.number = 3
+        fences = list(self.grants())
+        self.assertEqual([fence % 16 for fence in fences], [0] * len(fences))
+        steps = {later - fence for fence, later in zip(fences, fences[1:])}
+        self.assertEqual(steps, {16, 112})  # and 100 were left out
 
     def test_another_nodes_fence(self):
-        self.one.nodes, self.one.which = 3, 1
-        first = self.one.acquire(KEY, who(1), mode=SHARED).fence
-        second = self.one.acquire(KEY, who(2), mode=SHARED).fence
-        self.assertEqual(second, first + 3)
-        # Below what was granted since, above it, and the same again.
-        for seen, highest in ((first + 1, second), (second + 4, second + 4),
-                              (second + 4, second + 4), (first, second + 4)):
+        for number in (1, 2, 15):
+            with self.subTest(number=number):
+                self.connection.command("FLUSHALL")
+                self.one.number = number
+                self.raises(number)
+
+    def raises(self, number):
+        def is_raised(seen, fence, highest):
             result = self.one.renew(KEY, who(1), raises=True, seen=seen)
-            self.assertEqual((result.status, result.fence), (OK, seen))
+            self.assertEqual((result.status, result.fence), (OK, fence))
             record = self.record()
             self.assertEqual(record.fence, highest)
             self.assertEqual([ticket.fence for ticket in record.living],
-                             [seen, second])
+                             [fence, second])
+
+        first = self.one.acquire(KEY, who(1), mode=SHARED).fence
+        second = self.one.acquire(KEY, who(2), mode=SHARED).fence
+        self.assertEqual(second, first + 16)
+        is_raised(first, first, second)
+        is_raised(first + 9, first + 9, second)  # some node's, and no other's
+        own = second + number
+        is_raised(second, own, own)  # another's here
+        is_raised(second, own, own)
+        is_raised(own, own, own)
+        is_raised(second + 16, second + 16, second + 16)  # given by nobody yet
+        is_raised(second + 32 + number, second + 32 + number,
+                  second + 32 + number)
         third = self.one.acquire(KEY, who(3), mode=SHARED).fence
-        self.assertEqual(third, second + 6)
+        self.assertEqual(third, second + 48)
         far = self.one.last.time_us + FENCE_FAR + 10_000_000
         self.assert_status(
             self.one.renew(KEY, who(1), raises=True, seen=far), CORRUPT)
-        self.assertEqual(self.record().living[0].fence, first)
+        self.assertEqual(self.record().living[0].fence, second + 32 + number)
 
 
 if __name__ == "__main__":

@@ -370,6 +370,8 @@ plan_set(struct plan *plan, const char *text)
             return false;
         text = *end == ',' ? end + 1 : end;
     }
+    if (!plan->cluster && !plan->quorum)
+        plan->masters = 1;
     return plan->brokers > 0 && plan->brokers <= 8 && plan->clients > 0 &&
            plan->clients <= 40 && plan->masters > 0 && plan->masters <= 5 &&
            plan->replicas <= 3 && plan->locks > 0 &&

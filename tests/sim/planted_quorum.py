@@ -26,9 +26,9 @@ PLANTED = {
         "what a minority has granted is not taken back"),
     "late-yes-stays": (
         "daemon/store/round.c",
-        "    if (was == VOTE_MENDING || round->undone ||\n"
+        "    if (was == VOTE_MENDING ||\n"
         "        (round->decided && round->kind == OP_ACQUIRE)) {\n",
-        "    if (was == VOTE_MENDING || round->undone) {\n",
+        "    if (was == VOTE_MENDING) {\n",
         "nor what is granted after the decision"),
     "quorum-lease-from-the-reply": (
         "daemon/store/round.c",
@@ -46,8 +46,8 @@ PLANTED = {
          "        1u & ~(bid->asked_to_leave | bid->left);\n")),
     "nodes-give-the-same": (
         "lua/call.lua",
-        "    if nodes == 0 then\n",
-        "    if nodes >= 0 then\n",
+        "    return own > fence and own or own + 16\n",
+        "    return fence + 1\n",
         "the fence of one reader may be another's at the next node"),
     "renewed-by-one": (
         "daemon/store/round.c",
