@@ -589,12 +589,16 @@ bid_loses(struct store *store, struct bid *bid, struct round *round)
         quorum_answer(store, op, OP_UNKNOWN);
     } else {
         bool unsettled = spoke + tally[OP_UNSETTLED] >= majority;
-        uint64_t pause_us =
-            unsettled ? (uint64_t)round->again_ms * 1000 : RETRY_US;
+        uint64_t grace_us = unsettled ? (uint64_t)round->again_ms * 1000 : 0;
+        uint64_t pause_us = RETRY_US;
+        if (unsettled && tally[OP_UNSENT] + tally[OP_UNKNOWN] == 0)
+            pause_us = grace_us;
+        else if (unsettled) /* the others may be enough when they are back */
+            pause_us = bid->again_us - store->now_us;
         op->round->asked = NULL;
         op->round = NULL;
         op->attempts = 1;
-        op->grace_us = unsettled ? store->now_us + pause_us : 0;
+        op->grace_us = unsettled ? store->now_us + grace_us : 0;
         op_park(store, op, store->now_us + store_jitter(store, pause_us));
     }
 }

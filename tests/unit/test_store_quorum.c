@@ -563,14 +563,14 @@ START_TEST(one_down)
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         struct srig *rig = srig_quorum(NODES);
         srig_lose(rig, 2);
-        const struct op *op = wants_for(rig, OP_ACQUIRE, HOLDER, 300);
+        const struct op *op = wants_for(rig, OP_ACQUIRE, HOLDER, 90);
         hears(rig, 0, SCRIPT_ACQUIRE);
         hears(rig, 1, SCRIPT_ACQUIRE);
         says(rig, 0, table[i].said, 9);
         ck_assert(!srig_done(rig, op));
         says(rig, 1, table[i].said, 9);
         if (table[i].said == RECORD_GRACE)
-            srig_pass(rig, 301);
+            srig_pass(rig, 91);
         srig_status(rig, op, table[i].status);
         srig_end(rig);
     }
@@ -667,6 +667,29 @@ START_TEST(unsettled)
     ck_assert(!srig_done(rig, op));
     says(rig, 2, RECORD_OK, 5);
     srig_status(rig, op, OP_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* A node that is back sooner than the others are settled may be enough. */
+START_TEST(unsettled_and_away)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    srig_lose(rig, 2);
+    const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
+    hears(rig, 0, SCRIPT_ACQUIRE);
+    hears(rig, 1, SCRIPT_ACQUIRE);
+    says(rig, 0, RECORD_OK, 5);
+    says(rig, 1, RECORD_GRACE, 0); /* for 400 ms */
+    srig_turn(rig);
+    hears(rig, 0, SCRIPT_RELEASE);
+    says(rig, 0, RECORD_OK, 0);
+    srig_pass(rig, 30);
+    hears(rig, 0, SCRIPT_ACQUIRE);
+    hears(rig, 1, SCRIPT_ACQUIRE);
+    ck_assert(!srig_done(rig, op));
     srig_end(rig);
 }
 
@@ -1442,6 +1465,7 @@ add_tries(Suite *suite)
     tcase_add_test(tests, released_while_tried);
     tcase_add_test(tests, too_few);
     tcase_add_test(tests, unsettled);
+    tcase_add_test(tests, unsettled_and_away);
     suite_add_tcase(suite, tests);
 }
 
