@@ -393,6 +393,8 @@ bid_is_over(const struct bid *bid, const struct op *op)
     enum op_status status = op->result.status;
     bool stands = bid->queue != NULL || bid->fence > 0;
 
+    if (bid->asked_to_leave != 0 || bid->left != 0)
+        return false; /* that goes on */
     if (op->kind == OP_RENEW && stands)
         return status == OP_GONE || status == OP_MOVED;
     return (op->kind == OP_ACQUIRE || op->kind == OP_RENEW) &&
@@ -539,6 +541,7 @@ try_begin(struct store *store, struct bid *bid, struct op *op)
         return;
     }
     bid->trying = true;
+    bid->busy = 0;
     round->bid = slab_handle(&store->quorum->bids, bid);
     round_ask(store, round, all_nodes(store->quorum));
 }

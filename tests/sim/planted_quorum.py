@@ -49,6 +49,12 @@ PLANTED = {
         "    return own > fence and own or own + 16\n",
         "    return fence + 1\n",
         "the fence of one reader may be another's at the next node"),
+    "renewal-ends-a-release": (
+        "daemon/store/quorum.c",
+        "    if (bid->asked_to_leave != 0 || bid->left != 0)\n"
+        "        return false; /* that goes on */\n",
+        "",
+        "a renewal that finds a hold given back has its release forgotten"),
     "renewed-by-one": (
         "daemon/store/round.c",
         "    } else if (count.has >= majority) {\n        renew_won(",

@@ -1211,6 +1211,28 @@ START_TEST(released_meanwhile)
 
 END_TEST
 
+/* A renewal is under way, and finds it gone. */
+START_TEST(released_while_renewed)
+{
+    struct srig *rig = srig_quorum(NODES);
+    uint64_t try = holds(rig, HOLDER, 9);
+
+    const struct op *renewal = wants(rig, OP_RENEW, HOLDER);
+    (void)all_hear(rig, SCRIPT_RENEW);
+    const struct op *op = wants(rig, OP_RELEASE, HOLDER);
+    for (uint32_t i = 0; i < NODES; i++)
+        hears_release(rig, i, try);
+    all_say(rig, RECORD_GONE, 0); /* they had it carried out before */
+    ck_assert(srig_done(rig, renewal));
+    ck_assert(!srig_done(rig, op));
+    says(rig, 0, RECORD_OK, 0);
+    says(rig, 1, RECORD_OK, 0);
+    srig_status(rig, op, OP_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* Nobody knows whether a node has carried it out. */
 START_TEST(release_unknown)
 {
@@ -1492,6 +1514,7 @@ store_quorum_suite(void)
     tcase_add_test(tests, released);
     tcase_add_test(tests, released_again);
     tcase_add_test(tests, released_meanwhile);
+    tcase_add_test(tests, released_while_renewed);
     tcase_add_test(tests, release_unknown);
     tcase_add_test(tests, published);
     tcase_add_test(tests, published_long);
