@@ -54,6 +54,7 @@ struct roamer {
 struct place {
     const struct roamer *holder; /* ref; NULL: nobody */
     uint64_t fence;
+    uint64_t granted_ns; /* last; 0: never */
 };
 
 struct roam {
@@ -64,6 +65,7 @@ struct roam {
     struct histogram lock;
     struct histogram unlock;
     struct histogram away;
+    struct histogram gap; /* from one grant of a common lock to the next */
     uint64_t seed;
     uint64_t interval_ns; /* between the locks of one session */
     uint64_t pairs;
@@ -183,6 +185,9 @@ roam_granted(struct roam *roam, struct roamer *roamer,
         complain(&roam->doubled, roamer, "two holders", event);
     if (event->fence <= place->fence)
         complain(&roam->backwards, roamer, "the fence ran back", event);
+    if (place->granted_ns > 0)
+        histogram_add(&roam->gap, now - place->granted_ns);
+    place->granted_ns = now;
     place->holder = roamer;
     place->fence = event->fence;
     roamer->fence = event->fence;
@@ -374,6 +379,8 @@ roam_print(const struct roam *roam, double seconds)
     histogram_print(&roam->unlock, stdout);
     printf(",\"away_us\":");
     histogram_print(&roam->away, stdout);
+    printf(",\"gap_us\":");
+    histogram_print(&roam->gap, stdout);
     printf("}\n");
 }
 
@@ -403,6 +410,7 @@ roam_run(const struct options *options)
     histogram_init(&roam.lock);
     histogram_init(&roam.unlock);
     histogram_init(&roam.away);
+    histogram_init(&roam.gap);
     roam_begin(&roam);
     while (!all_began(&roam))
         roam_turn(&roam);

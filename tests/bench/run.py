@@ -8,7 +8,7 @@ them. Knobs by environment: BENCH_SECONDS (2) for each measurement, BENCH_ROUNDS
 requests under way), BENCH_FULL=1 for longer runs of the other figures.
 
 Some parts take minutes, and run only where they are asked for by --only: the
-rolling restart, the deadlocks, and a million operations at random.
+rolling restart, failovers, the deadlocks, and a million operations at random.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import deadlock  # noqa: E402
+import failover  # noqa: E402
 import kinds  # noqa: E402
 import operations  # noqa: E402
 import restart  # noqa: E402
@@ -36,7 +37,7 @@ ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 CONNECTIONS = os.environ.get("BENCH_CONNECTIONS", "1,64,1000,1x64")
 PARTS = ("throughput", "handover", "death", "renewal", "idle", "shared",
          "queue")
-LONG_PARTS = ("restart", "deadlock", "operations")
+LONG_PARTS = ("restart", "failover", "deadlock", "operations")
 DIRECT = ("setnx", "hash")
 RENEWED_LOCKS = 10000
 IDLE_SESSIONS = 19000
@@ -219,6 +220,9 @@ class Bench:
 
     def restart(self):
         restart.run(self)
+
+    def failover(self):
+        failover.run(self)
 
     def deadlock(self):
         deadlock.run(self)

@@ -1,0 +1,224 @@
+"""Redis fails under load, again and again: what do the clients see of it?
+
+FAILOVERS says how often, FAILOVER_TOPOLOGIES which of cluster, sentinel and
+quorum, FAILOVER_SAFETY at which level. In turn a master is killed, stopped for
+some seconds while a replica takes over, and told to hand over; of a quorum of
+five, one node or two are killed, and come back without their data.
+"""
+
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+
+from measure import MeasureFailure, loadgen_argv
+
+from harness import Broker, RedisCluster, RedisServer, Sentinels, wait_until
+from harness.processes import die_with_parent
+from harness.resp import RedisError
+
+SESSIONS = int(os.environ.get("FAILOVER_SESSIONS", "200"))
+RATE = int(os.environ.get("FAILOVER_RATE", "2000"))
+TIMES = int(os.environ.get("FAILOVERS", "6"))
+WANTED = os.environ.get("FAILOVER_TOPOLOGIES", "cluster,sentinel,quorum")
+SAFETY = os.environ.get("FAILOVER_SAFETY", "fenced")
+NAMES = 100
+PAUSED = 1.0  # s, beyond the promotion
+
+
+def scripts_run(node):
+    """Calls of scripts by clients; what a master replicates is none."""
+    row = node.info("commandstats").get("cmdstat_evalsha", "")
+    return int(row.partition("calls=")[2].partition(",")[0] or 0)
+
+
+def first_script(node, before):
+    """Seconds until brokers ask the new master for something."""
+    begin = time.monotonic()
+    wait_until(lambda: scripts_run(node) > before, 30.0, "it is asked",
+               step=0.002)
+    return time.monotonic() - begin
+
+
+class Failing:
+    """A topology, the brokers' configuration, and how it fails."""
+
+    lease = 10.0
+
+    def __init__(self):
+        self.random = random.Random(1)
+        self.asked = []  # s from each promotion to the first script
+
+    def overrides(self):
+        return {"lease.default": f"{self.lease:g}s",
+                "redis.settle": f"{self.lease:g}s", "redis.patience": "60s",
+                "redis.safety": SAFETY}
+
+    def replace(self, way, master, replicas, order, promoted):
+        """`order` asks for it; `promoted` waits for the new master."""
+        before = {replica: scripts_run(replica) for replica in replicas}
+        if way == 0:
+            master.kill()
+        elif way == 1:
+            master.pause()
+        else:
+            order()
+        new = promoted()
+        self.asked.append(first_script(new, before[new]))
+        if way == 0:
+            master.start()
+        elif way == 1:
+            time.sleep(PAUSED)
+            master.resume()
+        return new
+
+
+class OfCluster(Failing):
+    name = "cluster, 3 masters and 3 replicas"
+
+    def start(self, stack):
+        self.redis = stack.enter_context(RedisCluster(
+            3, 1, cluster_node_timeout="1500",
+            cluster_replica_validity_factor="0"))
+        return self.redis
+
+    def fail(self, turn):
+        slot = self.redis.slots_of(turn % 3)[0]
+        master = self.redis.node_of_slot(slot)
+        replica = next(node for node in self.redis.nodes if node.info(
+            "replication").get("master_port") == str(master.port))
+
+        def promoted():
+            wait_until(lambda: replica.info("replication")["role"] == "master",
+                       30.0, "it is a master", step=0.002)
+            return replica
+        self.replace(turn // 3 % 3, master, [replica],
+                     lambda: replica.command("CLUSTER", "FAILOVER"), promoted)
+
+        def follows():
+            with contextlib.suppress(OSError, RedisError):
+                state = master.info("replication")
+                return (state["role"] == "slave" and
+                        state["master_link_status"] == "up")
+            return False
+        wait_until(follows, 60.0, "the old master follows")
+        self.redis.wait_ok()
+
+
+class OfSentinels(Failing):
+    name = "3 Sentinels, a master and 2 replicas"
+
+    def start(self, stack):
+        self.redis = stack.enter_context(Sentinels(3, 2))
+        return self.redis
+
+    def fail(self, turn):
+        master = self.redis.wait_master()
+        replicas = [server for server in self.redis.servers
+                    if server is not master]
+        self.replace(turn % 3, master, replicas, self.order,
+                     lambda: self.redis.wait_master(other_than=master))
+
+        def follow():
+            with contextlib.suppress(OSError, RedisError):
+                return self.redis.master.info("replication").get(
+                    "connected_slaves") == "2"
+            return False
+        wait_until(follow, 60.0, "two replicas follow")
+
+    def order(self):
+        def taken():
+            with contextlib.suppress(RedisError):
+                self.redis.sentinels[0].command("SENTINEL", "FAILOVER",
+                                                "mymaster")
+                return True
+            return False  # it is too early for the next one
+        wait_until(taken, 60.0, "a failover is accepted", step=0.1)
+
+
+class OfQuorum(Failing):
+    name = "a quorum of 5"
+    lease = 4.0
+
+    def overrides(self):
+        return {**super().overrides(), "redis.topology": "quorum"}
+
+    def start(self, stack):
+        self.nodes = [stack.enter_context(RedisServer()) for _ in range(5)]
+        return [node.address for node in self.nodes]
+
+    def fail(self, turn):
+        some = self.random.sample(self.nodes, 1 + turn % 2)
+        for node in some:
+            node.kill()
+        time.sleep(PAUSED)
+        for node in some:
+            node.start()
+
+
+TOPOLOGIES = {"cluster": OfCluster, "sentinel": OfSentinels,
+              "quorum": OfQuorum}
+
+
+def load_and_fail(failing, brokers):
+    argv = loadgen_argv("roam", [broker.address for broker in brokers],
+                        connections=SESSIONS, rate=RATE, keys=NAMES)
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True, preexec_fn=die_with_parent) as load:
+        if not load.stdout.readline():
+            raise MeasureFailure("the sessions did not begin")
+        for turn in range(TIMES):
+            time.sleep(2.0)
+            failing.fail(turn)
+            # Else a node that knows nothing yet is followed by the next.
+            time.sleep(failing.lease + 1.0)
+        load.stdin.close()
+        answer = load.stdout.readline()
+        load.wait(120)
+    if not answer:
+        raise MeasureFailure(f"the load ended with {load.returncode}")
+    return json.loads(answer)
+
+
+def measure(bench, kind):
+    failing = TOPOLOGIES[kind]()
+    with contextlib.ExitStack() as stack:
+        redis = failing.start(stack)
+        brokers = [stack.enter_context(Broker(redis, failing.overrides()))
+                   for _ in range(2)]
+        for broker in brokers:
+            broker.wait_redis()
+        time.sleep(failing.lease)  # until they are settled
+        result = load_and_fail(failing, brokers)
+    asked = sorted(failing.asked)
+    bench.keep("failover", {**result, "topology": kind, "safety": SAFETY,
+                            "failovers": TIMES, "asked_s": asked})
+    bench.head(f"{failing.name}, {SAFETY}: {TIMES} failures under "
+               f"{SESSIONS} kept sessions at two brokers, lease "
+               f"{failing.lease:g} s; each holds a lock of its own and takes "
+               f"one of {NAMES}")
+    bench.table(["lock + unlock", "a second", "lost", "two holders",
+                 "fence back", "refused", "ended"],
+                [[f"{result['pairs']:,}", f"{result['pairs_per_s']:,}",
+                  result["lost"], result["doubled"], result["backwards"],
+                  result["refused"], result["closed"]]])
+    bench.table(["", "p50 ms", "p99 ms", "p99.9 ms", "longest ms"],
+                [[name] + [f"{result[key][mark] / 1000:,.1f}"
+                           for mark in ("p50", "p99", "p999", "max")]
+                 for name, key in (("LOCK, asked to granted", "lock_us"),
+                                   ("UNLOCK", "unlock_us"),
+                                   ("one lock, grant to grant", "gap_us"))])
+    if asked:
+        bench.say(f"Promotion to the first script there: median "
+                  f"{asked[len(asked) // 2] * 1000:.0f} ms, longest "
+                  f"{asked[-1] * 1000:.0f} ms.\n")
+    if result["backwards"]:
+        print(f"failover: {kind}: fences ran backwards", file=sys.stderr)
+
+
+def run(bench):
+    for kind in WANTED.split(","):
+        measure(bench, kind)
