@@ -24,11 +24,13 @@ import deadlock  # noqa: E402
 import failover  # noqa: E402
 import kinds  # noqa: E402
 import operations  # noqa: E402
+import outage  # noqa: E402
 import restart  # noqa: E402
 from measure import (MeasureFailure, Spread, have, loadgen,  # noqa: E402
                      loadgen_argv, loadgen_path, machine, print_table)
 
-from harness import Broker, RedisServer, broker_path  # noqa: E402
+from harness import (Broker, RedisServer, broker_path,  # noqa: E402
+                     wait_until)
 from harness.processes import die_with_parent  # noqa: E402
 
 FULL = os.environ.get("BENCH_FULL") == "1"
@@ -37,7 +39,8 @@ ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 CONNECTIONS = os.environ.get("BENCH_CONNECTIONS", "1,64,1000,1x64")
 PARTS = ("throughput", "handover", "death", "renewal", "idle", "shared",
          "queue")
-LONG_PARTS = ("restart", "failover", "deadlock", "operations")
+LONG_PARTS = ("restart", "failover", "outage",
+              "strict", "deadlock", "operations")
 DIRECT = ("setnx", "hash")
 RENEWED_LOCKS = 10000
 IDLE_SESSIONS = 19000
@@ -223,6 +226,40 @@ class Bench:
 
     def failover(self):
         failover.run(self)
+
+    def outage(self):
+        outage.run(self)
+
+    def strict(self):
+        """The same load where each grant waits for a replica, and where not."""
+        rows = []
+        with RedisServer() as replica:
+            replica.command("REPLICAOF", "127.0.0.1", self.redis.port)
+            wait_until(lambda: self.redis.info("replication")[
+                "connected_slaves"] == "1", 20.0, "a replica follows")
+            for connections, lanes in shapes():
+                found = {safety: [] for safety in ("fenced", "strict")}
+                for _ in range(ROUNDS):
+                    for safety, results in found.items():
+                        results.append(self.keep(safety, self.under(
+                            safety, connections, lanes)))
+                rows += [[f"{connections}" + f"x{lanes}" * (lanes > 1), safety,
+                          Spread(r["pairs_per_s"] for r in results).text()] +
+                         [Spread(r["acquire_us"][mark] for r in results).text(
+                             spread=False) for mark in ("p50", "p99")]
+                         for safety, results in found.items()]
+        self.head("Lock + unlock where each grant waits for the replica "
+                  "(strict), and where none does (fenced)")
+        self.table(["connections", "safety", "pairs/s", "p50 µs", "p99 µs"],
+                   rows)
+
+    def under(self, safety, connections, lanes):
+        with Broker(self.redis, {"redis.safety": safety}) as broker:
+            broker.wait_redis()
+            with broker.client() as client:  # it knows its replica
+                client.ok("LOCK warm wait=30s", timeout=40)
+            return loadgen("holdfast", broker.address, lanes=lanes,
+                           connections=connections, seconds=SECONDS)
 
     def deadlock(self):
         deadlock.run(self)

@@ -1,0 +1,98 @@
+"""Redis answers nothing for a while: what becomes of 10,000 held locks?
+
+Redis is told to hold all writes back (`CLIENT PAUSE ms WRITE`): it reads still,
+so that the end of each lease can be looked up meanwhile, by its own clock,
+which is that of this host. OUTAGES says for how many seconds, one after the
+other; the lease is 30 s.
+"""
+
+import os
+import struct
+import sys
+import time
+
+from measure import MeasureFailure
+
+from harness import Broker, Client
+
+LOCKS = int(os.environ.get("OUTAGE_LOCKS", "10000"))
+SECONDS = [float(word) for word in
+           os.environ.get("OUTAGES", "15,40").split(",")]
+LEASE = 30.0
+AT_ENDS = 136 + 24  # of the first ticket of a record
+
+
+def ends_of(redis):
+    """When the lease of each lock is over, in s; by its number."""
+    found = {}
+    with redis.connect(timeout=60) as connection:
+        for number in range(LOCKS):
+            raw = connection.command("GETRANGE", f"holdfast:{{o{number}}}",
+                                     AT_ENDS, AT_ENDS + 7)
+            found[number] = struct.unpack("<d", bytes(raw))[0] / 1000
+    return found
+
+
+def lines_until(client, done, timeout):
+    """Reads on, and lets `done` look; at the end of the time, too."""
+    end = time.monotonic() + timeout
+    while not done() and time.monotonic() < end:
+        client.no_event("NOTHING", 0.05)
+
+
+def outage(bench, seconds):
+    with Broker(bench.redis, {"lease.default": f"{LEASE:g}s",
+                              "limits.holds": LOCKS,
+                              "limits.outstanding": LOCKS}) as broker, \
+            Client(broker.wait_redis().address, timeout=60) as client:
+        for first in range(0, LOCKS, 500):
+            tags = [client.submit(f"LOCK o{number}")
+                    for number in range(first, min(first + 500, LOCKS))]
+            for tag in tags:
+                if not client.wait(tag).ok:
+                    raise MeasureFailure("a lock was not granted")
+        time.sleep(LEASE / 3)  # renewals are under way
+        offset = time.time() - time.monotonic()
+        bench.redis.command("CLIENT", "PAUSE", int(seconds * 1000), "WRITE")
+        began = time.monotonic()
+        ends = ends_of(bench.redis)
+
+        def lost():
+            return sum(line.word == "LOST" for line in client.lines)
+        lines_until(client, lambda: lost() == LOCKS, seconds)
+        lines_until(client, lambda: False, began + seconds + LEASE / 2 -
+                    time.monotonic())
+        events = {"JEOPARDY": 0, "SAFE": 0, "LOST": 0}
+        ahead = []
+        for line in client.lines:
+            if line.word in events:
+                events[line.word] += 1
+            if line.word == "LOST":
+                number = int(line.words[0].removeprefix("o"))
+                ahead.append(ends[number] - (line.at + offset))
+        held = client.request("HELD", timeout=60)
+        after = broker.metrics()
+    return {"seconds": seconds, "events": events, "ahead_s": sorted(ahead),
+            "held": held.number("n"), "in_doubt": held.ok,
+            "renewals": after["holdfast_renewals_total"]}
+
+
+def run(bench):
+    rows = []
+    for seconds in SECONDS:
+        bench.redis.command("FLUSHALL")
+        result = outage(bench, seconds)
+        bench.keep("outage", result)
+        events, ahead = result["events"], result["ahead_s"]
+        rows.append([f"{seconds:g} s", f"{events['JEOPARDY']:,}",
+                     f"{events['SAFE']:,}", f"{events['LOST']:,}",
+                     f"{result['held']:,}",
+                     f"{ahead[0] * 1000:,.0f}" if ahead else "-",
+                     f"{sum(one < 0 for one in ahead)}"])
+        if sum(one < 0 for one in ahead):
+            print("outage: a loss was told too late", file=sys.stderr)
+    bench.head(f"{LOCKS:,} held locks, lease {LEASE:g} s, while Redis holds "
+               "back all writes")
+    bench.table(["for", "in jeopardy", "safe again", "lost", "held at the end",
+                 "told before the lease ended by at least ms", "told late"],
+                rows)
