@@ -139,20 +139,27 @@ task_remnant(const struct task *task, uint32_t lock)
     return remnant;
 }
 
-/* Its fence is above all that were told by now; but where it finds what an
- * earlier connection left, by then. */
+/* Its fence is above all that were told by now. */
 static void
 task_asks_first(struct task *task)
 {
     const struct world *world = world_of(task);
-    const struct remnant *remnant = task_remnant(task, task->lock);
 
     task->floor = check_fence_told(world->check, task->lock);
-    if (remnant != NULL && remnant->floor < task->floor)
-        task->floor = remnant->floor;
     task->true_asked = world->now_us;
     task->asked_us = machine_boot_us(task->client->machine);
     task->loose = false;
+}
+
+/* But it may find what an earlier connection left; and where it is put again,
+ * that of a connection which had not ended when it was asked for first. */
+static void
+task_may_find(struct task *task)
+{
+    const struct remnant *remnant = task_remnant(task, task->lock);
+
+    if (remnant != NULL && remnant->floor < task->floor)
+        task->floor = remnant->floor;
 }
 
 bool
@@ -177,6 +184,7 @@ task_send_wish(struct task *task, bool again)
             continue;
         if (!again)
             task_asks_first(mate);
+        task_may_find(mate);
         mate->loose = again;
         mate->here = false;
     }
