@@ -14,7 +14,7 @@
 #define TOLD_KEPT   64 /* fences remembered of a lock, to see one told twice */
 #define STAND_KEPT  2048 /* living tickets of a record: waiters_max, and more */
 #define LIMIT_KEPT  4    /* limits that a lock had */
-#define BROKEN_KEPT 32   /* fences of holds that were taken away */
+#define BROKEN_KEPT 256  /* fences of holds that were taken away */
 
 /* What the topology cannot promise anything about. */
 #define CAUSE(fault) (1u << FAULT_##fault)
