@@ -22,6 +22,7 @@
 --  32  for a lease from now on, tell of changes
 --  64  a hold whose fence is lower than `seen` has that one from now on, or
 --      one that is larger
+-- 128  with 64: it has just that one, which a majority has agreed on
 -- The result of a hold that ends by itself says in how many ms (again); that of
 -- a ticket that was taken over says what it is: mode B, permits I4, limit I4,
 -- delay I4, and its words.
@@ -33,7 +34,7 @@ local function general()
 --@include record.lua
 
 local LOOK, SETS_END, MOVES, TELL, SHARES, WATCH = 1, 2, 4, 8, 16, 32
-local RAISES = 64
+local RAISES, AGREED = 64, 128
 
 local function hold_result(t, grants, about)
     local left = t.hold > 0 and min(max(t.hold - now, 1), ULONG_MAX) or 0
@@ -139,12 +140,14 @@ local function hold_speaks(r, t, ask)
         end
         return not_so(r, ask.seen, BROKEN_NOW)
     end
-    if ask.raises and t.fence < ask.seen then
+    if ask.raises and (t.fence < ask.seen or
+        ask.agreed and t.fence > ask.seen) then
         if ask.seen > now_us + FENCE_FAR then
             return result(CORRUPT)
         end
         -- Another one that shares it may have that number here.
-        local free = ask.seen > r.fence or math.fmod(ask.seen, 16) > 0
+        local free = ask.agreed or ask.seen > r.fence or
+            math.fmod(ask.seen, 16) > 0
         t.fence = free and ask.seen or own_fence(r.fence)
         r.fence, r.raised = max(r.fence, t.fence), true
         ticket_store(r, t)
@@ -158,6 +161,8 @@ local function hold_speaks(r, t, ask)
         stamp(r, t.fence)
     end
     if ask.shares and (claims or ask.moves or t.mode ~= SHARED) then
+        -- Who waits for a quorum stands in no record.
+        r.news = r.news or number > 0
         t.mode, t.ends = SHARED, min(t.ends, now + r.longest)
         r.flags, r.low = flags_with(r, SHARED), min(r.low, t.ends)
         ticket_store(r, t)
@@ -222,7 +227,8 @@ return function(key, arg, read)
         return hold_speaks(r, t, {lease = lease, hold = hold, seen = seen,
             ends = bit.band(flags, SETS_END) ~= 0, moves = moves, own = own,
             older = older, shares = bit.band(flags, SHARES) ~= 0,
-            raises = bit.band(flags, RAISES) ~= 0})
+            raises = bit.band(flags, RAISES) ~= 0,
+            agreed = bit.band(flags, AGREED) ~= 0})
     end
     expire(r) -- first, for it may suspend this broker's tickets
     t.flags = WAITS

@@ -144,6 +144,7 @@ struct op {
     bool watch;    /* OP_LOOK: changes are to be told for a lease */
     bool sets_end; /* OP_RENEW: a client's own, whose end may be nearer */
     bool raises;   /* OP_RENEW: the fence is `seen`, where it is lower */
+    bool agreed;   /* and where it is higher, too: a majority has it */
     bool unwanted; /* what has not been sent is given back, as OP_UNSENT */
     uint32_t generation;
     uint8_t session[16];

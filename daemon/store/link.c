@@ -544,11 +544,18 @@ link_message(
     struct store *store, const struct link *link, const struct resp *reply)
 {
     struct text payload = reply->item[2].text;
+    char moved[13]; /* M, a request, and four bytes */
 
     if (payload.len > 1 && memchr("WDVKM", payload.at[0], 5) != NULL) {
         if (store->quorum != NULL && payload.at[0] == 'W')
             quorum_news(
                 store, link->node, text_make(payload.at + 1, payload.len - 1));
+        if (store->quorum != NULL && payload.at[0] == 'M' &&
+            payload.len == sizeof(moved)) {
+            memcpy(moved, payload.at, sizeof(moved));
+            quorum_moved(store, moved + 1);
+            payload.at = moved;
+        }
         link_news(store, payload);
         return;
     }

@@ -313,6 +313,18 @@ quorum_hint(const struct store *store, struct store_hint *hint)
     hint->request = bid == NULL ? 0 : bid->request;
 }
 
+/* Likewise where it is told that a ticket has moved. */
+void
+quorum_moved(const struct store *store, char request[8])
+{
+    uint64_t try;
+
+    memcpy(&try, request, sizeof(try));
+    const struct bid *bid = bid_of_try(store, handle_unpack(try));
+    try = bid == NULL ? 0 : bid->request;
+    memcpy(request, &try, sizeof(try));
+}
+
 /* Who was not heard of for longer than any lease is forgotten: the core has
  * given it up. */
 static void
@@ -393,8 +405,8 @@ bid_is_over(const struct bid *bid, const struct op *op)
     enum op_status status = op->result.status;
     bool stands = bid->queue != NULL || bid->fence > 0;
 
-    if (bid->asked_to_leave != 0 || bid->left != 0)
-        return false; /* that goes on */
+    if (bid->leaving)
+        return false;
     if (op->kind == OP_RENEW && stands)
         return status == OP_GONE || status == OP_MOVED;
     return (op->kind == OP_ACQUIRE || op->kind == OP_RENEW) &&
@@ -657,7 +669,7 @@ take_renewal(struct store *store, struct bid *bid, struct op *op)
     if (!op->moves) { /* the try's request id tells it from all others */
         question.fence = 0;
         question.seen = bid->fence;
-        question.raises = true;
+        question.raises = question.agreed = true;
     }
     struct round *round = round_begin(store, &question, op);
     if (round == NULL) {
@@ -675,7 +687,7 @@ take_renew(struct store *store, struct op *op)
 
     if (bid == NULL && op->moves && op->fence > 0)
         bid = bid_make(store, op);
-    if (bid == NULL || bid->asked_to_leave != 0) {
+    if (bid == NULL || bid->leaving) {
         op->result = (struct op_result){0};
         quorum_answer(store, op, OP_GONE);
         return;
@@ -739,8 +751,7 @@ static void
 take_release(struct store *store, struct op *op)
 {
     struct bid *bid = bid_find(store->quorum, op->request);
-    bool stands = bid != NULL && (bid->fence > 0 || bid->asked_to_leave != 0 ||
-                                     bid->left != 0);
+    bool stands = bid != NULL && (bid->fence > 0 || bid->leaving);
 
     if (!stands) { /* a try that is under way is taken back by itself */
         op->result = (struct op_result){0};
@@ -751,6 +762,7 @@ take_release(struct store *store, struct op *op)
     }
     bid_used(store, bid);
     bid->fence = 0;
+    bid->leaving = true;
     bid->leaves = op;
     op_park(store, op, op->give_up_us);
     leave_ask(store, bid, op);

@@ -29,6 +29,9 @@
 #define QUORUM_BIDS   (1u << 20)
 #define QUORUM_ROUNDS (1u << 17)
 #define QUORUM_QUEUES (1u << 18)
+/* What was given back is told so many times to nodes that are away, once they
+ * are back. Each keeps a round; what is told to nobody ends with its lease. */
+#define QUORUM_WAITING (1u << 13)
 
 struct queue {
     struct slab_node node;
@@ -60,7 +63,8 @@ struct bid {
     uint32_t busy;          /* bits of nodes where somebody was in the way */
     bool trying;
     bool stirred;            /* something was given back meanwhile */
-    bool freed;              /* leaving: some node had it */
+    bool leaving;            /* its release goes on until it is carried out */
+    bool freed;              /* leaving: some node had it, or may have had */
     uint32_t asked_to_leave; /* leaving: bits of nodes */
     uint32_t left;           /* leaving: bits of nodes that have answered */
     struct op *leaves;       /* ref: the core's release, or NULL */
@@ -87,6 +91,7 @@ struct vote {
     struct op op;
     struct round *round; /* ref */
     enum vote_state state;
+    bool waits; /* its node was away when it was asked */
     uint64_t fence;
     uint64_t sent_us;
     uint32_t ttl_ms;
@@ -138,6 +143,7 @@ struct quorum {
     uint64_t lease_us; /* the longest that was asked for */
     uint32_t nodes;
     uint32_t majority;
+    uint32_t waiting;                 /* votes for nodes that are away */
     uint8_t number[STORE_QUORUM_MAX]; /* of each node, as fences tell it */
 };
 

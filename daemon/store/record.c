@@ -35,6 +35,7 @@
 #define RENEW_SHARES     16
 #define RENEW_WATCH      32
 #define RENEW_RAISES     64
+#define RENEW_AGREED     128
 
 #define RESULT_HANDED    1
 #define RESULT_MORE      2
@@ -237,7 +238,7 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
             (op->sets_end ? RENEW_SETS_END : 0) |
             (op->moves ? RENEW_MOVES : 0) | (op->tell ? RENEW_TELL : 0) |
             (op->shares ? RENEW_SHARES : 0) | (op->watch ? RENEW_WATCH : 0) |
-            (op->raises ? RENEW_RAISES : 0),
+            (op->raises ? RENEW_RAISES : 0) | (op->agreed ? RENEW_AGREED : 0),
         2);
     at = put_uint(at, op->place, 4);
     at = put_double(at, op->arrival);

@@ -133,9 +133,12 @@ vote_send(struct store *store, struct vote *vote, enum vote_state state,
     uint64_t give_up_us, bool waits)
 {
     uint16_t node = vote->op.home;
+    bool away = store->links[node].state != LINK_READY;
 
-    if (!waits && store->links[node].state != LINK_READY)
+    if (away && (!waits || store->quorum->waiting >= QUORUM_WAITING))
         return false;
+    vote->waits = away;
+    store->quorum->waiting += away;
     vote->state = state;
     vote->op.give_up_us = give_up_us;
     vote->op.attempts = 0;
@@ -180,6 +183,7 @@ vote_raise(struct store *store, struct vote *vote, uint64_t fence)
     vote->op.arrival = 0;
     vote->op.seen = fence;
     vote->op.raises = true;
+    vote->op.agreed = vote->round->decided;
     vote->op.moves = false;
     vote->op.hard_end_us = WHEEL_NEVER;
     if (!vote_send(store, vote, VOTE_RAISING, soon_us(store), false))
@@ -286,7 +290,7 @@ vote_settle(struct store *store, struct vote *vote)
         return;
     if (!stands)
         vote_undo(store, vote);
-    else if (vote->state == VOTE_YES && vote->fence < bid->fence)
+    else if (vote->state == VOTE_YES && vote->fence != bid->fence)
         vote_raise(store, vote, bid->fence);
 }
 
@@ -366,7 +370,7 @@ vote_mend(struct store *store, struct vote *vote)
     struct op *op = &vote->op;
     uint64_t now_us = store->now_us;
 
-    if (bid == NULL || bid->fence == 0 || bid->asked_to_leave != 0)
+    if (bid == NULL || bid->fence == 0)
         return;
     uint64_t hold_ms = 0;
     if (op->hard_end_us != WHEEL_NEVER)
@@ -383,6 +387,7 @@ vote_mend(struct store *store, struct vote *vote)
     op->no_queue = true;
     op->tell = false;
     op->raises = false;
+    op->agreed = false;
     (void)vote_send(store, vote, VOTE_MENDING, soon_us(store), false);
 }
 
@@ -453,7 +458,7 @@ renew_decide(struct store *store, struct round *round)
 
     if (round->asked == NULL) {
         round->decided = true;
-    } else if (bid == NULL || bid->asked_to_leave != 0) {
+    } else if (bid == NULL || bid->leaving) {
         round->decided = true;
         quorum_answer(store, round->asked, OP_UNSENT);
     } else if (count.has >= majority) {
@@ -716,9 +721,13 @@ static bool
 vote_again(struct store *store, struct vote *vote, enum op_status status)
 {
     bool gives = vote->state == VOTE_UNDOING || vote->round->kind == OP_RELEASE;
+    struct bid *bid = bid_of_try(store, vote->round->bid);
 
-    return gives && status == OP_UNKNOWN &&
-           store->now_us < vote->op.give_up_us &&
+    if (!gives || status != OP_UNKNOWN)
+        return false;
+    if (bid != NULL && bid->leaving)
+        bid->freed = true; /* GONE is what it says then if it was */
+    return store->now_us < vote->op.give_up_us &&
            vote_send(store, vote, vote->state, vote->op.give_up_us, true);
 }
 
@@ -732,6 +741,7 @@ quorum_voted(struct store *store, struct op *op, enum op_status status)
 
     require(round->out > 0);
     round->out--;
+    store->quorum->waiting -= vote->waits;
     if (vote_again(store, vote, status))
         return;
     if (was == VOTE_UNDOING) {
@@ -775,6 +785,8 @@ round_ask(struct store *store, struct round *round, uint32_t nodes)
         vote->state = VOTE_NO;
         vote->op.result.status = OP_UNSENT;
         round->tally[OP_UNSENT]++;
+        if (round->kind == OP_RELEASE)
+            release_heard(store, vote, OP_UNSENT);
     }
     round_decide(store, round);
     round_end(store, round);

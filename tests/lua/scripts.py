@@ -154,11 +154,11 @@ def release(ticket, place=0, arrival=0, fence=0, seen=0, unclean=False,
 
 
 def renew(ticket, look=False, sets_end=False, moves=False, tell=False,
-          shares=False, watch=False, raises=False, place=0, arrival=0, fence=0,
-          lease=LEASE, hold=0, latest=FOREVER, seen=0):
+          shares=False, watch=False, raises=False, agreed=False, place=0,
+          arrival=0, fence=0, lease=LEASE, hold=0, latest=FOREVER, seen=0):
     return ticket.pack() + RENEW.pack(
-        bits(look, sets_end, moves, tell, shares, watch, raises), place,
-        arrival, fence, lease, hold, latest, seen)
+        bits(look, sets_end, moves, tell, shares, watch, raises, agreed),
+        place, arrival, fence, lease, hold, latest, seen)
 
 
 def break_(fence=0):

@@ -425,8 +425,9 @@ class QuorumTest(ScriptCase):
                 self.raises(number)
 
     def raises(self, number):
-        def is_raised(seen, fence, highest):
-            result = self.one.renew(KEY, who(1), raises=True, seen=seen)
+        def is_raised(seen, fence, highest, agreed=False):
+            result = self.one.renew(KEY, who(1), raises=True, agreed=agreed,
+                                    seen=seen)
             self.assertEqual((result.status, result.fence), (OK, fence))
             record = self.record()
             self.assertEqual(record.fence, highest)
@@ -445,12 +446,16 @@ class QuorumTest(ScriptCase):
         is_raised(second + 16, second + 16, second + 16)  # given by nobody yet
         is_raised(second + 32 + number, second + 32 + number,
                   second + 32 + number)
+        highest = second + 32 + number
+        is_raised(first, highest, highest)
+        is_raised(first, first, highest, agreed=True)
+        is_raised(second + 16, second + 16, highest, agreed=True)
         third = self.one.acquire(KEY, who(3), mode=SHARED).fence
         self.assertEqual(third, second + 48)
         far = self.one.last.time_us + FENCE_FAR + 10_000_000
         self.assert_status(
             self.one.renew(KEY, who(1), raises=True, seen=far), CORRUPT)
-        self.assertEqual(self.record().living[0].fence, second + 32 + number)
+        self.assertEqual(self.record().living[0].fence, second + 16)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ Each mutant changes one place of the core, the store, the base or the scripts
 into a mistake that somebody has made, here or elsewhere (PITFALLS, DESIGN). The
 tree is copied, changed, built, and run seed after seed until a promise is
 broken or the program's own assertions stop it. A mutant that is not found is a
-hole in the simulator.
+hole in the simulator. Those of a quorum are looked for in runs that have one.
 
     python3 tests/sim/mutants.py [--only NAME,...] [--seeds N] [--markdown]
         [--folder F] [--jobs N]
@@ -69,14 +69,14 @@ def build(folder, jobs):
         raise Failure(make.stderr.decode(errors="replace")[-2000:])
 
 
-def seek(folder, options):
+def seek(folder, options, settings):
     """(seeds until it was found, or None; what was broken)."""
     step = options.batch
     for first in range(1, options.seeds + 1, step):
         run = subprocess.run(
             [os.path.join(folder, "build", "holdfast-sim"), "--seed",
              str(first), "--count", str(step), "--jobs", str(options.jobs),
-             "--no-shrink", "--seconds", str(options.seconds)],
+             "--no-shrink", "--seconds", str(options.seconds), *settings],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False,
             timeout=3600)
         if run.returncode == 0:
@@ -117,7 +117,8 @@ def main():
         try:
             plant(folder, mutant)
             build(folder, options.jobs)
-            seeds, what = seek(folder, options)
+            seeds, what = seek(folder, options, planted_quorum.SETTINGS
+                               if name in planted_quorum.PLANTED else ())
         except Failure as failure:
             print(failure, file=sys.stderr)
             seeds, what = None, "cannot be made"

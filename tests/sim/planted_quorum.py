@@ -1,5 +1,8 @@
 """Bugs for mutants.py to plant: of a quorum of masters."""
 
+SETTINGS = ("--set", "quorum=1,masters=3,cluster=0,sentinels=0,replicas=0,"
+            "semaphores=0,conflicts=0,watches=0,strict=0")
+
 # As in planted.py.
 PLANTED = {
     "half-is-a-majority": (
@@ -26,8 +29,8 @@ PLANTED = {
         "what a minority has granted is not taken back"),
     "late-yes-stays": (
         "daemon/store/round.c",
-        "    if (was == VOTE_MENDING ||\n"
-        "        (round->decided && round->kind == OP_ACQUIRE)) {\n",
+        "    if (was == VOTE_MENDING || "
+        "(round->decided && round->kind == OP_ACQUIRE)) {\n",
         "    if (was == VOTE_MENDING) {\n",
         "nor what is granted after the decision"),
     "quorum-lease-from-the-reply": (
@@ -51,8 +54,7 @@ PLANTED = {
         "the fence of one reader may be another's at the next node"),
     "renewal-ends-a-release": (
         "daemon/store/quorum.c",
-        "    if (bid->asked_to_leave != 0 || bid->left != 0)\n"
-        "        return false; /* that goes on */\n",
+        "    if (bid->leaving)\n        return false;\n",
         "",
         "a renewal that finds a hold given back has its release forgotten"),
     "renewed-by-one": (

@@ -2,6 +2,7 @@
  * Tests of daemon/store/quorum.c and round.c: what a majority of masters says,
  * and what is put right at the others.
  */
+#include "daemon/store/quorum.h"
 #include "tests/unit/store_rig.h"
 
 #include <stdio.h>
@@ -29,6 +30,7 @@ Suite *store_quorum_suite(void);
 #define WATCH    32
 #define MOVES    4
 #define RAISES   64
+#define AGREED   128
 
 /* --- questions ------------------------------------------------------------ */
 
@@ -109,7 +111,7 @@ hears_raise(struct srig *rig, uint32_t node, uint64_t request, uint64_t fence)
     srig_turn(rig);
     hears(rig, node, SCRIPT_RENEW);
     ck_assert_uint_eq(asked_request(rig), request);
-    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2) | AGREED, RAISES | AGREED);
     ck_assert_uint_eq(asked_fence(rig, AT_RENEW_SEEN), fence);
 }
 
@@ -887,6 +889,28 @@ START_TEST(met_others)
 
 END_TEST
 
+/* A later connection has taken it over elsewhere: the same goes for that. */
+START_TEST(moved_hint)
+{
+    struct srig *rig = srig_quorum(NODES);
+    uint64_t try = holds(rig, HOLDER, 9);
+    char said[14] = "M";
+    uint64_t request = HOLDER;
+    struct text news;
+
+    memcpy(said + 1, &try, 8);
+    memcpy(said + 9, "\2\0\0", 4);
+    srig_message(rig, LINK_WITNESS + 1, "holdfast/broker/broker-1",
+        text_make(said, 13));
+    ck_assert(store_take_news(rig->store, &news));
+    ck_assert_uint_eq(news.len, 13);
+    ck_assert_mem_eq(news.at + 1, &request, 8);
+    ck_assert_mem_eq(news.at + 9, "\2\0\0", 4);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* A node names the try; the core knows its own request. */
 START_TEST(broken_hint)
 {
@@ -919,7 +943,7 @@ START_TEST(mended)
         uint64_t try = holds(rig, HOLDER, 9);
         const struct op *op = wants(rig, OP_RENEW, HOLDER);
         ck_assert_uint_eq(all_hear(rig, SCRIPT_RENEW), try);
-        ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES);
+        ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES | AGREED);
         ck_assert_uint_eq(asked_fence(rig, AT_RENEW_SEEN), 9);
         if (!late)
             says(rig, 0, RECORD_GONE, 0);
@@ -1104,7 +1128,7 @@ START_TEST(claimed)
             silent(rig); /* what it was is not known before that */
             (void)wants(rig, OP_RENEW, FIRST);
             ck_assert_uint_eq(all_hear(rig, SCRIPT_RENEW), try);
-            ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES);
+            ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES | AGREED);
             all_say(rig, RECORD_OK, 9);
         } else {
             srig_status(rig, op, OP_MISSING);
@@ -1228,6 +1252,52 @@ START_TEST(released_while_renewed)
     says(rig, 0, RECORD_OK, 0);
     says(rig, 1, RECORD_OK, 0);
     srig_status(rig, op, OP_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Nobody can be asked, and it has never been: it is asked for again then. */
+START_TEST(release_refused)
+{
+    struct srig *rig = srig_quorum(NODES);
+    uint64_t try = holds(rig, HOLDER, 9);
+    const struct op *op = wants_for(rig, OP_RELEASE, HOLDER, 200);
+
+    for (uint32_t i = 0; i < NODES; i++)
+        hears_release(rig, i, try);
+    all_say(rig, RECORD_CORRUPT, 0);
+    srig_pass(rig, 201);
+    srig_status(rig, op, OP_UNSENT);
+    op = wants(rig, OP_RELEASE, HOLDER);
+    for (uint32_t i = 0; i < NODES; i++)
+        hears_release(rig, i, try);
+    ck_assert(!srig_done(rig, op));
+    all_say(rig, RECORD_OK, 0);
+    srig_status(rig, op, OP_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Only so many releases are kept for a node that is away. */
+START_TEST(releases_kept)
+{
+    struct srig *rig = srig_quorum(NODES);
+    struct quorum *quorum = rig->store->quorum;
+
+    uint64_t try = holds(rig, HOLDER, 9);
+    srig_lose(rig, 2);
+    quorum->waiting = QUORUM_WAITING;
+    const struct op *op = wants(rig, OP_RELEASE, HOLDER);
+    hears_release(rig, 0, try);
+    hears_release(rig, 1, try);
+    says(rig, 0, RECORD_OK, 0);
+    says(rig, 1, RECORD_OK, 0);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(quorum->waiting, QUORUM_WAITING);
+    back(rig, 2);
+    silent(rig);
     srig_end(rig);
 }
 
@@ -1505,6 +1575,7 @@ store_quorum_suite(void)
     tcase_add_test(tests, not_too_soon);
     tcase_add_test(tests, met_others);
     tcase_add_test(tests, broken_hint);
+    tcase_add_test(tests, moved_hint);
     tcase_add_test(tests, mended);
     tcase_add_test(tests, mended_in_vain);
     tcase_add_test(tests, not_renewed);
@@ -1515,6 +1586,8 @@ store_quorum_suite(void)
     tcase_add_test(tests, released_again);
     tcase_add_test(tests, released_meanwhile);
     tcase_add_test(tests, released_while_renewed);
+    tcase_add_test(tests, release_refused);
+    tcase_add_test(tests, releases_kept);
     tcase_add_test(tests, release_unknown);
     tcase_add_test(tests, published);
     tcase_add_test(tests, published_long);
