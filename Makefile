@@ -70,7 +70,8 @@ PKG_CONFIG ?= pkg-config
 pkg_cflags = $(patsubst -I%,-isystem %,\
 	$(shell $(PKG_CONFIG) --cflags $(1) 2>/dev/null))
 pkg_libs = $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null)
-DAEMON_PACKAGES = libevent_core libevent_extra hiredis yaml-0.1
+DAEMON_PACKAGES = libevent_core libevent_extra hiredis yaml-0.1 \
+	libssl libcrypto
 SYSTEMD := $(shell $(PKG_CONFIG) --exists libsystemd 2>/dev/null && \
 	echo libsystemd)
 DAEMON_CFLAGS := $(call pkg_cflags,$(DAEMON_PACKAGES) $(SYSTEMD)) \
@@ -285,8 +286,8 @@ help:
 	@echo 'make clean      removes build/'
 
 DEPS = gcc libc6-dev binutils pkgconf python3 libevent-dev libhiredis-dev \
-	libyaml-dev libsystemd-dev liblua5.1-0-dev check redis-server \
-	systemd netcat-openbsd
+	libyaml-dev libssl-dev libsystemd-dev liblua5.1-0-dev check \
+	redis-server systemd netcat-openbsd openssl
 DEPS_LINT = $(DEPS) clang clang-format clang-tidy cppcheck
 DEPS_FUZZ = $(DEPS) clang libclang-rt-dev
 DEPS_VALGRIND = $(DEPS) valgrind

@@ -1,0 +1,83 @@
+/*
+ * TLS for links to Redis and Sentinels, as their client: what is trusted and
+ * shown (struct tls, one for the daemon), and one connection on a socket that
+ * is connected already (struct tls_link).
+ *
+ * Nothing blocks: where the socket has nothing, or takes nothing, that is said
+ * and the same call is to be made again when it does. The socket stays its
+ * owner's; time-outs are the store's. Only this file's .c knows OpenSSL.
+ */
+#ifndef HOLDFAST_IO_TLS_H
+#define HOLDFAST_IO_TLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Names of PEM files, absolute or from the working folder. */
+struct tls_settings {
+    const char *ca;   /* ref: one certificate or more */
+    const char *cert; /* ref: certificate, and its chain; empty: none */
+    const char *key;  /* ref: its key; empty where there is no certificate */
+    const char *server_name; /* ref: in place of the host's; empty: that */
+    bool any_name;           /* of whom a certificate speaks does not matter */
+};
+
+/* What a refusal is about. */
+enum tls_part {
+    TLS_PART_CA,
+    TLS_PART_CERT,
+    TLS_PART_KEY,
+};
+
+struct tls;
+
+/*
+ * Reads the files; `settings` is not needed after. NULL: `why` says in a line
+ * what is wrong, and `part` with which file (TLS_PART_CA where memory is out).
+ */
+struct tls *tls_create(const struct tls_settings *settings, enum tls_part *part,
+    char *why, size_t why_bytes);
+void tls_destroy(struct tls **tls);
+
+enum tls_status {
+    TLS_DONE,        /* of a read or write: some bytes at least */
+    TLS_WANTS_READ,  /* when the socket can be read, again */
+    TLS_WANTS_WRITE, /* when it can be written, again */
+    TLS_BROKEN,      /* for good; tls_link_why() */
+};
+
+struct tls_link;
+
+/*
+ * On a connected non-blocking socket; that and `tls` are to outlive it. `host`
+ * is the name or number that was connected to. NULL: no memory.
+ */
+struct tls_link *tls_link_create(
+    const struct tls *tls, int fd, const char *host);
+
+/* Says nothing to the peer: the end of the socket tells it. */
+void tls_link_destroy(struct tls_link **link);
+
+/* The handshake, up to TLS_DONE; before that neither read nor write. */
+enum tls_status tls_link_shake(struct tls_link *link);
+
+/*
+ * Up to `room` bytes. Call until it wants something: what it has read from the
+ * socket and not given yet no poll() tells of. With room for TLS_RECORD_BYTES
+ * there is no such rest.
+ */
+#define TLS_RECORD_BYTES 16384
+enum tls_status tls_link_read(
+    struct tls_link *link, char *out, size_t room, size_t *got);
+
+/*
+ * Some of `len` bytes, at least one; after a want the same bytes are to be
+ * given again, wherever they lie, and more may follow them.
+ */
+enum tls_status tls_link_write(
+    struct tls_link *link, const char *bytes, size_t len, size_t *sent);
+
+/* Why it is broken, for the log; valid until it is destroyed. */
+const char *tls_link_why(const struct tls_link *link);
+
+#endif
