@@ -288,6 +288,39 @@ check_user(struct loader *loader)
     return true;
 }
 
+static bool
+fail_needs(struct loader *loader, const char *path, const char *other)
+{
+    return walk_fail(
+        &loader->walk, place_of_key(loader, path), "%s: needs %s", path, other);
+}
+
+/* Who writes the section wants encryption, and must not go without it. */
+static bool
+check_tls(struct loader *loader)
+{
+    const struct config *config = loader->config;
+    bool ca = config->tls_ca[0] != '\0';
+    bool cert = config->tls_cert[0] != '\0';
+    bool key = config->tls_key[0] != '\0';
+
+    if (is_given(loader, "redis.tls") && !is_given(loader, "redis.tls.ca"))
+        return fail_needs(loader, "redis.tls", "redis.tls.ca");
+    if (cert && !key)
+        return fail_needs(loader, "redis.tls.cert", "redis.tls.key");
+    if (key && !cert)
+        return fail_needs(loader, "redis.tls.key", "redis.tls.cert");
+    if (ca)
+        return true;
+    if (cert)
+        return fail_needs(loader, "redis.tls.cert", "redis.tls.ca");
+    if (config->tls_server_name[0] != '\0')
+        return fail_needs(loader, "redis.tls.server_name", "redis.tls.ca");
+    if (config->tls_verify != VERIFY_FULL)
+        return fail_needs(loader, "redis.tls.verify", "redis.tls.ca");
+    return true;
+}
+
 /* A renewal is sent at a third of the lease; it and a retry must have time. */
 static bool
 check_command_timeout(struct loader *loader)
@@ -341,8 +374,9 @@ check_all(struct loader *loader)
     return check_lists(loader) && check_listeners(loader) &&
            check_http(loader) && check_single(loader) &&
            check_sentinel(loader) && check_quorum(loader) &&
-           check_user(loader) && check_command_timeout(loader) &&
-           check_forget_after(loader) && check_memory(loader);
+           check_user(loader) && check_tls(loader) &&
+           check_command_timeout(loader) && check_forget_after(loader) &&
+           check_memory(loader);
 }
 
 /* Files */
@@ -479,9 +513,23 @@ read_text(const char *path, char *text, size_t *len)
     return *len > FILE_BYTES_MAX ? "larger than 1MiB" : NULL;
 }
 
+/* The check's word, at the value that it is about. */
+static bool
+run_check(struct loader *loader, config_check *check, void *context)
+{
+    struct config_fault fault = {.key = NULL};
+
+    if (check == NULL || check(loader->config, context, &fault))
+        return true;
+    const struct key *key = key_find(text_from(fault.key));
+    require(key != NULL);
+    return walk_fail(&loader->walk, loader->values[key_index(key)], "%s: %s",
+        fault.key, fault.what);
+}
+
 bool
-config_load(
-    struct config *config, const char *path, char *error, size_t error_bytes)
+config_load_checked(struct config *config, const char *path,
+    config_check *check, void *context, char *error, size_t error_bytes)
 {
     struct loader loader;
     char *text = malloc(FILE_BYTES_MAX + 1);
@@ -493,9 +541,17 @@ config_load(
     if (what != NULL)
         snprintf(error, error_bytes, "%s: %s", path, what);
     else
-        done = load(&loader, text_make(text, len)) && read_passwords(&loader);
+        done = load(&loader, text_make(text, len)) && read_passwords(&loader) &&
+               run_check(&loader, check, context);
     free(text);
     return done;
+}
+
+bool
+config_load(
+    struct config *config, const char *path, char *error, size_t error_bytes)
+{
+    return config_load_checked(config, path, NULL, NULL, error, error_bytes);
 }
 
 /* Printing */

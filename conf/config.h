@@ -27,6 +27,12 @@ enum config_safety {
     SAFETY_STRICT,
 };
 
+/* What the name in the certificate of a Redis node has to be. */
+enum config_verify {
+    VERIFY_FULL, /* that of the node, or redis.tls.server_name */
+    VERIFY_CA,   /* any */
+};
+
 /*
  * "host:port", "[v6]:port", or a path for a Unix socket. A path has a slash in
  * it, a host never has. Bytes after the NUL are zero.
@@ -60,6 +66,11 @@ struct config {
     char sentinel_username[128];
     char sentinel_password_file[256]; /* path; empty: none */
     char sentinel_password[512];      /* read from it by config_load() */
+    char tls_ca[256];                 /* path; empty: no TLS to Redis */
+    char tls_cert[256];               /* path; empty: none, and no key */
+    char tls_key[256];                /* path */
+    char tls_server_name[256];        /* a host; empty: each node's own */
+    enum config_verify tls_verify;
     char key_prefix[33];
     enum config_safety safety;
     uint32_t redis_replicas;
@@ -105,9 +116,30 @@ void config_init(struct config *config);
 bool config_load(
     struct config *config, const char *path, char *error, size_t error_bytes);
 
+/* What is wrong with a configuration as config_load_checked() is told. */
+struct config_fault {
+    const char *key; /* ref, static: its dotted path */
+    char what[400];
+};
+
 /*
- * The same for `len` bytes in memory, as if they were in a file called `name`;
- * opens no file, so the password stays empty. `text` need not end in NUL.
+ * Looks at what only others than conf understand, such as files of keys. False:
+ * `fault` says what is wrong.
+ */
+typedef bool config_check(
+    const struct config *config, void *context, struct config_fault *fault);
+
+/*
+ * config_load(), and then, where all is well so far, the check; what it finds
+ * is told like any other error, with the place of the key's value.
+ */
+bool config_load_checked(struct config *config, const char *path,
+    config_check *check, void *context, char *error, size_t error_bytes);
+
+/*
+ * The same as config_load() for `len` bytes in memory, as if they were in a
+ * file called `name`; opens no file, so the password stays empty. `text` need
+ * not end in NUL.
  */
 bool config_load_text(struct config *config, const char *name, const char *text,
     size_t len, char *error, size_t error_bytes);

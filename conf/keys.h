@@ -24,6 +24,7 @@ enum key_type {
     KEY_PREFIX,     /* text that may stand before a lock's name in Redis */
     KEY_USER,       /* text without blanks, may be empty */
     KEY_FILE,       /* a path, may be empty */
+    KEY_HOST,       /* a host's name or number, may be empty */
     KEY_LISTEN,     /* struct config_list of host:port; port 0: any */
     KEY_LISTEN_ONE, /* the same, none or one */
     KEY_NODES,      /* struct config_list of host:port */

@@ -17,10 +17,11 @@
 #include <string.h>
 #include <sys/un.h>
 
-#define QUOTE_BYTES      80 /* of a value that is shown in an error */
-#define UNIX_PATH_MAX    (sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1)
-#define ZONE_BYTES_MAX   15 /* of an interface's name, IFNAMSIZ - 1 */
-#define ADDRESS_EXPECTED "HOST:PORT or [IPV6]:PORT expected"
+#define QUOTE_BYTES    80 /* of a value that is shown in an error */
+#define UNIX_PATH_MAX  (sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1)
+#define ZONE_BYTES_MAX 15 /* of an interface's name, IFNAMSIZ - 1 */
+
+static const char address_expected[] = "HOST:PORT or [IPV6]:PORT expected";
 
 /* Where a parser says what it did not like. */
 struct why {
@@ -396,7 +397,7 @@ host_check(const char *host)
         return "an IPv6 address goes in brackets: [::1]:4653";
     if (!all_plain(text, "._-") || host[0] == '-' || host[0] == '.' ||
         strstr(host, "..") != NULL)
-        return ADDRESS_EXPECTED;
+        return address_expected;
     /* All digits and dots is a number, and 127.0.0.256 is none. */
     if (strspn(host, "0123456789.") == text.len &&
         inet_pton(AF_INET, host, &number) != 1)
@@ -425,6 +426,28 @@ host6_check(const char *host)
     return NULL;
 }
 
+/* It has no brackets, since no port follows. */
+static bool
+host_parse(const struct key *key, struct text text, void *field, struct why why)
+{
+    char host[sizeof(((struct config_address *)NULL)->host)];
+    const char *reason;
+
+    if (text.len >= sizeof(host))
+        return text_store(key, text, field, why);
+    if (text.len > 0)
+        memcpy(host, text.at, text.len);
+    host[text.len] = '\0';
+    reason = memchr(host, ':', text.len) != NULL ? host6_check(host)
+             : text.len > 0                      ? host_check(host)
+                                                 : NULL;
+    if (strlen(host) != text.len || reason == address_expected)
+        reason = "a host's name or number expected";
+    if (reason != NULL)
+        return refuse(why, text, reason);
+    return text_store(key, text, field, why);
+}
+
 static const char *
 endpoint_read(struct text text, uint64_t port_min, struct config_address *out)
 {
@@ -436,14 +459,14 @@ endpoint_read(struct text text, uint64_t port_min, struct config_address *out)
     while (colon > 0 && text.at[colon - 1] != ':')
         colon--;
     if (colon == 0)
-        return ADDRESS_EXPECTED;
+        return address_expected;
     host = text_make(text.at, colon - 1);
     if (brackets && (host.len < 2 || host.at[host.len - 1] != ']'))
-        return ADDRESS_EXPECTED;
+        return address_expected;
     if (brackets)
         host = text_make(host.at + 1, host.len - 2);
     if (memchr(text.at, '\0', text.len) != NULL)
-        return ADDRESS_EXPECTED;
+        return address_expected;
     if (host.len >= sizeof(out->host))
         return "the host is longer than 255 bytes";
     memcpy(out->host, host.at, host.len);
@@ -581,6 +604,7 @@ static const struct {
     [KEY_PREFIX] = {prefix_parse, text_print},
     [KEY_USER] = {user_parse, text_print},
     [KEY_FILE] = {file_parse, text_print},
+    [KEY_HOST] = {host_parse, text_print},
     [KEY_LISTEN] = {list_parse, list_print},
     [KEY_LISTEN_ONE] = {list_one_parse, list_one_print},
     [KEY_NODES] = {list_parse, list_print},

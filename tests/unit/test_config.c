@@ -97,6 +97,12 @@ START_TEST(defaults_are_the_documented_ones)
         "    sentinel_password_file: \"\"\n"
         "    username: \"\"\n"
         "    password_file: \"\"\n"
+        "    tls:\n"
+        "        ca: \"\"\n"
+        "        cert: \"\"\n"
+        "        key: \"\"\n"
+        "        server_name: \"\"\n"
+        "        verify: full\n"
         "    key_prefix: \"holdfast\"\n"
         "    safety: fenced\n"
         "    replicas: 0\n"
@@ -376,6 +382,16 @@ START_TEST(good_values)
             " \"/gr\\U000000F6\\U000000DFe\"\n"},
         {"redis: {password_file: \"/\xe2\x82\xac\xf0\x9f\x94\x92\"}",
             " \"/\\U000020AC\\U0001F512\"\n"},
+        {"redis: {tls: {ca: /c}}", " ca: \"/c\"\n"},
+        {"redis: {tls: {ca: /c, cert: /d, key: /k}}", " key: \"/k\"\n"},
+        {"redis: {tls: {ca: /c, verify: ca}}", " verify: ca\n"},
+        {"redis: {tls: {ca: /c, server_name: r-1.example}}",
+            " server_name: \"r-1.example\"\n"},
+        {"redis: {tls: {ca: /c, server_name: 10.0.0.1}}",
+            " server_name: \"10.0.0.1\"\n"},
+        {"redis: {tls: {ca: /c, server_name: '::1'}}",
+            " server_name: \"::1\"\n"},
+        {"redis: {tls: {ca: ''}}", " ca: \"\"\n"},
         {"redis: {nodes: 'r.example:1'}", " nodes: [\"r.example:1\"]\n"},
         {"redis:\n  nodes:\n  - r_1.x-y:65535\n  - \"[::1]:7\"\n",
             " nodes: [\"r_1.x-y:65535\", \"[::1]:7\"]\n"},
@@ -466,11 +482,12 @@ pick_text(char *out, size_t len_max, const char *pieces[])
     }
 }
 
+static const char *const hosts[] = {
+    "10.0.0.1", "::1", "host-1.example", "fe80::1%eth0", "::ffff:1.2.3.4", "x"};
+
 static void
 pick_list(const struct key *key, struct config_list *list)
 {
-    static const char *const hosts[] = {"10.0.0.1", "::1", "host-1.example",
-        "fe80::1%eth0", "::ffff:1.2.3.4", "x"};
     uint64_t room = key->max < 9 ? key->max : 9;
 
     list->count = pick(key->min, room);
@@ -494,6 +511,7 @@ pick_value(const struct key *key, void *field)
 {
     const char *prefix[] = {"a", "Z", "0", "_", ".", ":", "-", NULL};
     const char *user[] = {"u", "#", ":", "\"", "\\", "\xc3\xb6", "'", NULL};
+    const char *host = hosts[pick(0, 5)];
     const char *path[] = {"/", " ", "%", "\xe2\x80\xa8", "\xf0\x9f\x94\x92",
         "\xc2\x85", "\xef\xbb\xbf", "\\", "\"", NULL};
 
@@ -507,6 +525,8 @@ pick_value(const struct key *key, void *field)
         pick_text(field, key->bytes - 1, user);
     else if (key->type == KEY_FILE)
         pick_text(field, key->bytes - 1, path);
+    else if (key->type == KEY_HOST)
+        memcpy(field, host, strlen(host));
     else if (key->bytes == sizeof(struct config_list))
         pick_list(key, field);
 }
@@ -602,7 +622,11 @@ START_TEST(unknown_keys_are_refused)
                                 "did you mean \"redis.settle\"?"},
         {"patience: 1s", "f:1:1: unknown key \"patience\"; "
                          "did you mean \"redis.patience\"?"},
-        {"tls: {}", "f:1:1: unknown key \"tls\""},
+        {"tls: {}", "f:1:1: unknown key \"tls\"; did you mean \"redis.tls\"?"},
+        {"redis: {tls: {crt: /c}}", "f:1:15: unknown key \"redis.tls.crt\"; "
+                                    "did you mean \"redis.tls.cert\"?"},
+        {"redis: {tls: {insecure: yes}}",
+            "f:1:15: unknown key \"redis.tls.insecure\""},
         {"redis: {sentinels: [a]}", "f:1:9: unknown key \"redis.sentinels\""},
         {"xyzzy: 1", "f:1:1: unknown key \"xyzzy\""},
         {"\"\": 1", "f:1:1: unknown key \"\""},
@@ -815,6 +839,21 @@ START_TEST(bad_words_and_texts_are_refused)
                                    "blank"},
         {"redis: {username: \"a\\tb\"}",
             "f:1:19: redis.username: \"a\\x09b\": has a control character"},
+        {"redis: {tls: {verify: none}}", "f:1:23: redis.tls.verify: \"none\": "
+                                         "not known; expected full or ca"},
+        {"redis: {tls: /ca}", "f:1:14: redis.tls: keys expected, \"name: "
+                              "value\" each"},
+        {"redis: {tls: {server_name: 'a:1'}}",
+            "f:1:28: redis.tls.server_name: \"a:1\": not an IPv6 address"},
+        {"redis: {tls: {server_name: '*.a'}}",
+            "f:1:28: redis.tls.server_name: \"*.a\": a host's name or number "
+            "expected"},
+        {"redis: {tls: {server_name: \"a\\0\"}}",
+            "f:1:28: redis.tls.server_name: \"a\\x00\": a host's name or "
+            "number expected"},
+        {"redis: {tls: {server_name: 10.0.0.256}}",
+            "f:1:28: redis.tls.server_name: \"10.0.0.256\": not an IPv4 "
+            "address"},
         {"redis: {password_file: \"/a\\0b\"}",
             "f:1:24: redis.password_file: \"/a\\x00b\": has a control "
             "character"},
@@ -943,6 +982,20 @@ START_TEST(keys_that_do_not_fit_are_refused)
         {"redis: {sentinel_username: u, username: '', password_file: /p}",
             "f:1:9: redis.sentinel_username: needs "
             "redis.sentinel_password_file"},
+        {"redis: {tls: {}}", "f:1:9: redis.tls: needs redis.tls.ca"},
+        {"redis:\n  tls:\n", "f:2:3: redis.tls: needs redis.tls.ca"},
+        {"redis: {tls: {cert: /c, key: /k}}",
+            "f:1:9: redis.tls: needs redis.tls.ca"},
+        {"redis: {tls: {ca: '', cert: /c, key: /k}}",
+            "f:1:23: redis.tls.cert: needs redis.tls.ca"},
+        {"redis: {tls: {ca: '', server_name: a}}",
+            "f:1:23: redis.tls.server_name: needs redis.tls.ca"},
+        {"redis: {tls: {ca: '', verify: ca}}",
+            "f:1:23: redis.tls.verify: needs redis.tls.ca"},
+        {"redis: {tls: {ca: /c, cert: /c}}",
+            "f:1:23: redis.tls.cert: needs redis.tls.key"},
+        {"redis: {tls: {key: /c, ca: /c}}",
+            "f:1:15: redis.tls.key: needs redis.tls.cert"},
         {"redis: {topology: quorum, nodes: ['a:1', 'b:1', 'c:1', 'd:1']}",
             "f:1:27: redis.nodes: an odd number of 3 to 15 expected with "
             "\"topology: quorum\", not 4"},
@@ -1169,6 +1222,36 @@ START_TEST(password_file_must_be_there)
 
 END_TEST
 
+static bool
+blame(const struct config *checked, void *context, struct config_fault *fault)
+{
+    ck_assert_ptr_eq(checked, &config);
+    *fault = (struct config_fault){.key = "redis.tls.key"};
+    snprintf(fault->what, sizeof(fault->what), "%s", (const char *)context);
+    return context == NULL;
+}
+
+START_TEST(check_of_others_has_a_place)
+{
+    static char why[] = "is none";
+    static const char text[] =
+        "redis:\n  tls: {ca: /c, cert: /d,\n    key: /k}\n";
+    char path[32];
+    char expected[160];
+
+    write_file(path, text, strlen(text));
+    ck_assert(
+        !config_load_checked(&config, path, blame, why, error, sizeof(error)));
+    snprintf(
+        expected, sizeof(expected), "%s:3:10: redis.tls.key: is none", path);
+    ck_assert_str_eq(error, expected);
+    ck_assert(
+        config_load_checked(&config, path, NULL, NULL, error, sizeof(error)));
+    unlink(path);
+}
+
+END_TEST
+
 START_TEST(password_is_never_printed)
 {
     char path[32];
@@ -1199,6 +1282,7 @@ config_suite(void)
     tcase_add_test(files, passwords_lose_one_line_end);
     tcase_add_test(files, bad_passwords_are_refused);
     tcase_add_test(files, password_file_must_be_there);
+    tcase_add_test(files, check_of_others_has_a_place);
     tcase_add_test(files, password_is_never_printed);
     suite_add_tcase(suite, files);
 
