@@ -1,12 +1,14 @@
 /*
  * holdfastd: start and end.
  *
- * 1 command line, 2 configuration, 3 log, 4 settings for core, store and io out
- * of the configuration, 5 loop (memory, listeners), 6 signals and service
- * manager, 7 turns until told to stop, 8 all of it back again.
+ * 1 command line, 2 configuration and the files of TLS, 3 log, 4 settings for
+ * core, store and io out of the configuration, 5 loop (memory, listeners), 6
+ * signals and service manager, 7 turns until told to stop, 8 all of it back
+ * again.
  */
 #include "conf/config.h"
 #include "daemon/io/loop.h"
+#include "daemon/io/tls.h"
 #include "daemon/options.h"
 #include "daemon/process.h"
 
@@ -151,8 +153,39 @@ listen_addresses(const struct config *config, struct loop_address *out)
     return n;
 }
 
+/*
+ * A check of the configuration that is the making of what it describes: the
+ * context is the `struct tls *` to be set, NULL where there is to be none.
+ */
+static bool
+make_tls(const struct config *config, void *context, struct config_fault *fault)
+{
+    static const char *const keys[] = {
+        [TLS_PART_CA] = "redis.tls.ca",
+        [TLS_PART_CERT] = "redis.tls.cert",
+        [TLS_PART_KEY] = "redis.tls.key",
+    };
+    const struct tls_settings settings = {
+        .ca = config->tls_ca,
+        .cert = config->tls_cert,
+        .key = config->tls_key,
+        .server_name = config->tls_server_name,
+        .any_name = config->tls_verify == VERIFY_CA,
+    };
+    struct tls **tls = context;
+    enum tls_part part;
+
+    if (config->tls_ca[0] == '\0')
+        return true;
+    *tls = tls_create(&settings, &part, fault->what, sizeof(fault->what));
+    if (*tls != NULL)
+        return true;
+    fault->key = keys[part];
+    return false;
+}
+
 static int
-run(const struct config *config)
+run(const struct config *config, const struct tls *tls)
 {
     static struct loop_settings settings;
     struct loop_address addresses[2 * CONFIG_NODES_MAX];
@@ -167,6 +200,7 @@ run(const struct config *config)
         http = loop_address(&config->admin_http.item[0], false);
         settings.http = &http;
     }
+    settings.tls = tls;
     settings.backlog = (int)config->listen_backlog;
     settings.keepalive_idle_s = (uint32_t)(config->keepalive_idle_ms / 1000);
     settings.keepalive_interval_s =
@@ -197,39 +231,51 @@ run(const struct config *config)
 
 /* Reads the configuration; false: said why, on stderr. */
 static bool
-load(struct config *config, const char *path)
+load(struct config *config, struct tls **tls, const char *path)
 {
-    char error[512];
+    char error[1024];
 
     config_init(config);
-    if (path == NULL || config_load(config, path, error, sizeof(error)))
+    if (path == NULL ||
+        config_load_checked(config, path, make_tls, tls, error, sizeof(error)))
         return true;
     fprintf(stderr, "%s\n", error);
     return false;
 }
 
 static int
-act(enum options_action action, const struct options *options)
+act(enum options_action action, const struct config *config,
+    const struct tls *tls, const char *path)
 {
-    static struct config config;
-    const char *path = options_config_file(options);
     enum log_level level = LOG_INFO;
 
-    if (!load(&config, path))
-        return OPTIONS_EXIT_CONFIG;
     if (action == OPTIONS_CHECK_CONFIG) {
         printf("%s: ok\n", path == NULL ? "defaults" : path);
         return 0;
     }
     if (action == OPTIONS_PRINT_CONFIG) {
-        config_print(&config, stdout);
+        config_print(config, stdout);
         return 0;
     }
-    (void)log_level_parse(text_from(config.log_level), &level);
+    (void)log_level_parse(text_from(config->log_level), &level);
     process_log_init(level);
     log_write(
         LOG_INFO, "configuration", "file=%s", path == NULL ? "none" : path);
-    return run(&config);
+    return run(config, tls);
+}
+
+static int
+load_and_act(enum options_action action, const struct options *options)
+{
+    static struct config config;
+    const char *path = options_config_file(options);
+    struct tls *tls = NULL;
+
+    if (!load(&config, &tls, path))
+        return OPTIONS_EXIT_CONFIG;
+    int status = act(action, &config, tls, path);
+    tls_destroy(&tls);
+    return status;
 }
 
 int
@@ -250,5 +296,5 @@ main(int argc, char **argv)
         puts(SERVER);
         return 0;
     }
-    return act(action, &options);
+    return load_and_act(action, &options);
 }

@@ -12,6 +12,7 @@
 #include "daemon/store/engine.h"
 
 struct loop;
+struct tls;
 
 struct loop_address {
     char host[STORE_HOST_MAX]; /* or a path, where port is 0 and is_path */
@@ -25,6 +26,7 @@ struct loop_settings {
     const struct loop_address *listen; /* ref, until loop_create() is done */
     uint32_t listen_count;
     const struct loop_address *http; /* ref, likewise; NULL: off */
+    const struct tls *tls; /* ref, outlives the loop: to Redis; NULL: plain */
     int backlog;
     uint32_t keepalive_idle_s;
     uint32_t keepalive_interval_s;

@@ -3,13 +3,15 @@
  * when one is given up, the store has decided.
  *
  * Names are resolved by libevent's own resolver, since getaddrinfo() would
- * block the loop.
+ * block the loop. Where TLS is configured, a link is connected when its
+ * handshake is done.
  */
 #include "daemon/io/state.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 #include "daemon/io/reader.h"
+#include "daemon/io/tls.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,11 +26,15 @@
 struct redis_link {
     struct loop *loop; /* ref */
     struct store_link id;
-    int fd; /* -1: none */
-    bool connecting;
-    struct event *reading; /* owned */
-    struct event *writing; /* owned; connecting, or output waits */
-    struct reader *reader; /* owned */
+    int fd;                    /* -1: none */
+    bool connecting;           /* the store does not know it as connected */
+    bool read_is_blocked;      /* TLS has to write before it can read on */
+    bool heard;                /* some bytes came */
+    struct tls_link *tls;      /* owned; NULL: plain, or not that far */
+    char host[STORE_HOST_MAX]; /* as the store names it */
+    struct event *reading;     /* owned */
+    struct event *writing;     /* owned; connecting, or output waits */
+    struct reader *reader;     /* owned */
     struct evdns_getaddrinfo_request *query; /* ref, while resolving */
     bool resolving;
 };
@@ -48,6 +54,9 @@ link_close(struct redis_link *link)
     link->reading = NULL;
     link->writing = NULL;
     reader_destroy(&link->reader);
+    tls_link_destroy(&link->tls);
+    link->read_is_blocked = false;
+    link->heard = false;
     if (link->fd >= 0)
         close(link->fd);
     link->fd = -1;
@@ -59,44 +68,146 @@ link_broken(struct redis_link *link, const char *why)
 {
     struct loop *loop = link->loop;
 
-    link_close(link);
     store_closed(loop->engine.store, link->id, engine_now(&loop->engine), why);
+    link_close(link); /* after that, since `why` may be its own */
     engine_drain_store(&loop->engine);
 }
 
-static void
-link_read(struct redis_link *link)
+/* Has the writable event come, too, until link_write() has nothing to do. */
+static bool
+link_want_write(struct redis_link *link)
+{
+    if (event_add(link->writing, NULL) == 0)
+        return true;
+    link_broken(link, "no memory to write to it");
+    return false;
+}
+
+/* What has come, into the loop's buffer; `end` is set where no more will. */
+static size_t
+link_receive(struct redis_link *link, const char **end)
+{
+    ssize_t got = recv(link->fd, link->loop->redis_buffer, REDIS_READ, 0);
+
+    if (got > 0)
+        return (size_t)got;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    /* So it ends what is no TLS, without a word or with an unread one. */
+    if (!link->heard)
+        *end = "closed before any answer; is that a port for TLS?";
+    else if (got == 0)
+        *end = "closed by Redis";
+    else
+        *end = strerror(errno);
+    return 0;
+}
+
+/*
+ * The same through TLS: whole records as long as there is room for one, since
+ * no event tells of the rest of a record that was taken off the socket.
+ */
+static size_t
+link_receive_tls(struct redis_link *link, const char **end)
+{
+    char *out = link->loop->redis_buffer;
+    enum tls_status status = TLS_DONE;
+    size_t len = 0;
+
+    while (status == TLS_DONE && REDIS_READ - len >= TLS_RECORD_BYTES) {
+        size_t got = 0;
+        status = tls_link_read(link->tls, out + len, REDIS_READ - len, &got);
+        len += status == TLS_DONE ? got : 0;
+    }
+    link->read_is_blocked = status == TLS_WANTS_WRITE;
+    if (status == TLS_BROKEN)
+        *end = tls_link_why(link->tls);
+    return len;
+}
+
+/* Why what has come is no reply. */
+static const char *
+link_nonsense(const struct redis_link *link)
+{
+    /* The first byte of an alert, with which TLS answers plain text. */
+    if (link->tls == NULL && link->loop->redis_buffer[0] == 0x15)
+        return "it speaks TLS, and there is no redis.tls here";
+    return "it does not speak RESP";
+}
+
+/* Of what was received; false: the link is broken. */
+static bool
+link_take_replies(struct redis_link *link, size_t got)
 {
     struct loop *loop = link->loop;
-    ssize_t got = recv(link->fd, loop->redis_buffer, REDIS_READ, 0);
-
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (got <= 0) {
-        link_broken(link, got == 0 ? "closed by Redis" : strerror(errno));
-        return;
-    }
-    if (!reader_feed(link->reader, loop->redis_buffer, (size_t)got)) {
-        link_broken(link, "no memory for its replies");
-        return;
-    }
     const struct resp *reply;
     enum reader_status status;
+
+    if (!reader_feed(link->reader, loop->redis_buffer, got)) {
+        link_broken(link, "no memory for its replies");
+        return false;
+    }
     while ((status = reader_next(link->reader, &reply)) == READER_REPLY) {
         store_reply(
             loop->engine.store, link->id, engine_now(&loop->engine), reply);
         engine_drain_store(&loop->engine); /* results refer to the reply */
     }
     if (status == READER_BROKEN)
-        link_broken(link, "it does not speak RESP");
+        link_broken(link, link_nonsense(link));
+    return status != READER_BROKEN;
 }
 
 static void
-link_readable(evutil_socket_t fd, short what, void *arg)
+link_read(struct redis_link *link)
 {
-    (void)fd;
-    (void)what;
-    link_read(arg);
+    const char *end = NULL;
+    size_t got = link->tls == NULL ? link_receive(link, &end)
+                                   : link_receive_tls(link, &end);
+
+    link->heard |= got > 0;
+    if (got > 0 && !link_take_replies(link, got))
+        return;
+    if (end != NULL)
+        link_broken(link, end);
+    else if (link->read_is_blocked)
+        (void)link_want_write(link);
+}
+
+/* False: not now, and the event is awaited; or never, and `end` is set. */
+static bool
+link_send(struct redis_link *link, struct buffer *out, const char **end)
+{
+    ssize_t sent =
+        send(link->fd, buffer_data(out), buffer_len(out), MSG_NOSIGNAL);
+
+    if (sent >= 0) {
+        buffer_consume(out, (size_t)sent);
+        return true;
+    }
+    if (errno == EINTR)
+        return true;
+    if (errno == EAGAIN)
+        (void)link_want_write(link);
+    else
+        *end = strerror(errno);
+    return false;
+}
+
+/* The same through TLS. */
+static bool
+link_send_tls(struct redis_link *link, struct buffer *out, const char **end)
+{
+    size_t sent = 0;
+    enum tls_status status =
+        tls_link_write(link->tls, buffer_data(out), buffer_len(out), &sent);
+
+    if (status == TLS_DONE)
+        buffer_consume(out, sent);
+    else if (status == TLS_WANTS_WRITE)
+        (void)link_want_write(link);
+    else if (status == TLS_BROKEN)
+        *end = tls_link_why(link->tls);
+    return status == TLS_DONE; /* having read, it is tried again anyway */
 }
 
 /* Sends what the store has put there; the rest when the socket takes it. */
@@ -105,24 +216,54 @@ link_write(struct redis_link *link)
 {
     struct loop *loop = link->loop;
     struct buffer *out = store_link_output(loop->engine.store, link->id.index);
+    const char *end = NULL;
 
     while (buffer_len(out) > 0) {
-        ssize_t sent =
-            send(link->fd, buffer_data(out), buffer_len(out), MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR)
+        if (link->tls == NULL ? link_send(link, out, &end)
+                              : link_send_tls(link, out, &end))
             continue;
-        if (sent < 0 && errno == EAGAIN) {
-            if (event_add(link->writing, NULL) != 0)
-                link_broken(link, "no memory to write to it");
-            return;
-        }
-        if (sent < 0) {
-            link_broken(link, strerror(errno));
-            return;
-        }
-        buffer_consume(out, (size_t)sent);
+        if (end != NULL)
+            link_broken(link, end);
+        return;
     }
     event_del(link->writing);
+}
+
+/* It can be used. */
+static void
+link_connected(struct redis_link *link)
+{
+    struct loop *loop = link->loop;
+
+    link->connecting = false;
+    event_del(link->writing);
+    if (event_add(link->reading, NULL) != 0) {
+        link_broken(link, "no memory to read from it");
+        return;
+    }
+    store_connected(loop->engine.store, link->id, engine_now(&loop->engine));
+}
+
+/* Goes on with the handshake as far as it goes now. */
+static void
+link_shake(struct redis_link *link)
+{
+    switch (tls_link_shake(link->tls)) {
+    case TLS_DONE:
+        link_connected(link);
+        return;
+    case TLS_BROKEN:
+        link_broken(link, tls_link_why(link->tls));
+        return;
+    case TLS_WANTS_READ:
+        event_del(link->writing); /* it would come all the time */
+        if (event_add(link->reading, NULL) != 0)
+            link_broken(link, "no memory to read from it");
+        return;
+    case TLS_WANTS_WRITE:
+        (void)link_want_write(link);
+        return;
+    }
 }
 
 static void
@@ -137,13 +278,30 @@ link_opened(struct redis_link *link)
         link_broken(link, strerror(error));
         return;
     }
-    link->connecting = false;
-    event_del(link->writing);
-    if (event_add(link->reading, NULL) != 0) {
-        link_broken(link, "no memory to read from it");
+    if (loop->settings.tls == NULL) {
+        link_connected(link);
         return;
     }
-    store_connected(loop->engine.store, link->id, engine_now(&loop->engine));
+    link->tls = tls_link_create(loop->settings.tls, link->fd, link->host);
+    if (link->tls == NULL) {
+        link_broken(link, "no memory for TLS");
+        return;
+    }
+    store_opened(loop->engine.store, link->id);
+    link_shake(link);
+}
+
+static void
+link_readable(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_link *link = arg;
+
+    (void)fd;
+    (void)what;
+    if (link->connecting)
+        link_shake(link);
+    else
+        link_read(link);
 }
 
 static void
@@ -155,9 +313,17 @@ link_writable(evutil_socket_t fd, short what, void *arg)
     (void)what;
     (void)engine_now(
         &link->loop->engine); /* the store may send more in this turn */
-    if (link->connecting)
+    if (link->connecting && link->tls != NULL) {
+        link_shake(link);
+        return;
+    }
+    if (link->connecting) {
         link_opened(link);
-    else
+        return;
+    }
+    if (link->read_is_blocked)
+        link_read(link);
+    if (link->fd >= 0 && !link->read_is_blocked)
         link_write(link);
 }
 
@@ -250,6 +416,7 @@ link_connect(struct redis_link *link, const struct store_address *address)
     struct sockaddr_in6 v6 = {
         .sin6_family = AF_INET6, .sin6_port = htons(address->port)};
 
+    memcpy(link->host, address->host, sizeof(link->host));
     if (inet_pton(AF_INET, address->host, &v4.sin_addr) == 1)
         link_connect_to(link, (const struct sockaddr *)&v4, sizeof(v4));
     else if (inet_pton(AF_INET6, address->host, &v6.sin6_addr) == 1)

@@ -138,6 +138,7 @@ link_connect(struct store *store, struct link *link, uint64_t now_us)
     link->state = LINK_CONNECTING;
     link->serial++;
     link->wish_connect = true;
+    link->opened = false;
     link->demoted = false;
     link->deadline_us = now_us + store->settings.connect_timeout_us;
     buffer_clear(&link->out);
@@ -784,7 +785,9 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
     }
     if (link->state == LINK_CONNECTING) {
         if (now_us >= link->deadline_us)
-            link_abandon(store, link, now_us, "connecting takes too long");
+            link_abandon(store, link, now_us,
+                link->opened ? "no answer to the TLS handshake in time"
+                             : "connecting takes too long");
         return;
     }
     if (link->state == LINK_READY && link_serves(store, link))

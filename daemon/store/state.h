@@ -88,6 +88,7 @@ struct link {
     uint16_t node;   /* NODE_NONE: the subscriber without a node */
     bool wish_connect;
     bool wish_close;
+    bool opened;       /* connecting: what is left is the TLS handshake */
     bool readonly;     /* is a replica */
     bool demoted;      /* it was a master, and says that it is none */
     struct buffer out; /* what io has not written yet */

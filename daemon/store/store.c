@@ -454,6 +454,15 @@ store_connected(struct store *store, struct store_link link, uint64_t now_us)
 }
 
 void
+store_opened(struct store *store, struct store_link link)
+{
+    struct link *found = store_link_of(store, link);
+
+    if (found != NULL)
+        found->opened = true;
+}
+
+void
 store_closed(struct store *store, struct store_link link, uint64_t now_us,
     const char *why)
 {

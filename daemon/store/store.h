@@ -142,6 +142,8 @@ struct buffer *store_link_output(struct store *store, uint32_t index);
  */
 bool store_next_output(const struct store *store, uint32_t *index);
 
+/* The connection is there, but not yet to be used: TLS is being agreed on. */
+void store_opened(struct store *store, struct store_link link);
 void store_connected(
     struct store *store, struct store_link link, uint64_t now_us);
 void store_closed(struct store *store, struct store_link link, uint64_t now_us,
