@@ -16,7 +16,7 @@ import subprocess
 import urllib.error
 
 from fake_broker import HOLDFAST, CommandCase
-from harness import Broker, HarnessCase, shared_redis
+from harness import Authority, Broker, HarnessCase, Tls, shared_redis
 from harness.broker import SANITIZER_TEXTS, broker_path
 from harness.processes import temp_folder, wait_until
 
@@ -25,7 +25,8 @@ SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)),
 SECONDS = 20.0     # nothing that is asked takes as long, whatever failed
 DENSE = 24         # of the sample: as many at the beginning
 GROWTH = 1.09      # and then steps that grow so
-ENOUGH = 20000     # a program that never ends its allocations is at fault
+COARSE = 1.4       # or so, where there are far more
+ENOUGH = 200000    # a program that never ends its allocations is at fault
 EX_LOST = 123      # of the command
 EX_NO_BROKER = 125
 EX_NOT_RUN = 126
@@ -47,7 +48,7 @@ def library():
     return _library[0]
 
 
-def numbers():
+def numbers(growth):
     """Which allocations are to fail; without an end."""
     if SWEEP not in ("", "full"):
         yield from (int(word) for word in SWEEP.split(","))
@@ -55,7 +56,7 @@ def numbers():
     number = 1
     while number < ENOUGH:
         yield number
-        number = max(number + 1, int(number * GROWTH)) \
+        number = max(number + 1, int(number * growth)) \
             if number >= DENSE and not SWEEP else number + 1
     raise AssertionError(f"more than {ENOUGH} allocations")
 
@@ -83,12 +84,12 @@ class Sweep:
             return False
 
 
-def sweep_all(case, what, one):
+def sweep_all(case, what, one, growth=GROWTH):
     """Has one(sweep, number) tell what went wrong, until nothing fails."""
     sweep = Sweep(temp_folder())
     problems = []
     failed = 0
-    for number in numbers():
+    for number in numbers(growth):
         wrong = one(sweep, number)
         if wrong:
             problems.append(f"allocation {number}: {wrong}")
@@ -236,9 +237,9 @@ class DaemonTest(HarnessCase):
             broker.terminate()
             self.assertEqual(broker.wait_exit(SECONDS), 0)
 
-    def one(self, redis, sweep, number):
+    def one(self, redis, sweep, number, **overrides):
         """What went wrong, or None."""
-        broker = Broker(redis, {"session.stop_grace": "100ms"},
+        broker = Broker(redis, {"session.stop_grace": "100ms", **overrides},
                         env=sweep.environment(number))
         broker.config["listen"]["unix"] = [broker.unix_path]
         wrong = None
@@ -258,6 +259,16 @@ class DaemonTest(HarnessCase):
         redis = shared_redis()
         sweep_all(self, "holdfastd",
                   lambda sweep, number: self.one(redis, sweep, number))
+
+    def test_life_with_tls(self):
+        ca = Authority()
+        node = ca.issue("node", "127.0.0.1")
+        redis = self.redis(tls=Tls(ca, node))
+        keys = {"redis.tls.ca": ca.cert, "redis.tls.cert": node.cert,
+                "redis.tls.key": node.key}
+        sweep_all(self, "holdfastd with TLS",
+                  lambda sweep, number: self.one(redis, sweep, number, **keys),
+                  COARSE)
 
 
 class CommandTest(CommandCase):

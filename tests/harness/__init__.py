@@ -14,6 +14,7 @@ loopback only, and lives in a folder of its own that is removed at the end.
 
 from .broker import Broker, BrokerFailure, broker_path
 from .case import HarnessCase, shared_cluster, shared_redis, skip_without_daemon
+from .certificates import Authority, Tls
 from .client import Client, ClientError, Reply, encode
 from .processes import Process, temp_folder, wait_until
 from .redis_server import RedisCluster, RedisServer, slot_of
@@ -21,9 +22,9 @@ from .resp import RedisConnection, RedisError
 from .sentinels import Sentinels
 
 __all__ = [
-    "Broker", "BrokerFailure", "Client", "ClientError", "HarnessCase",
-    "Process", "RedisCluster", "RedisConnection", "RedisError", "RedisServer",
-    "Reply", "Sentinels", "broker_path", "encode", "shared_cluster",
-    "shared_redis", "skip_without_daemon", "slot_of", "temp_folder",
-    "wait_until",
+    "Authority", "Broker", "BrokerFailure", "Client", "ClientError",
+    "HarnessCase", "Process", "RedisCluster", "RedisConnection", "RedisError",
+    "RedisServer", "Reply", "Sentinels", "Tls", "broker_path", "encode",
+    "shared_cluster", "shared_redis", "skip_without_daemon", "slot_of",
+    "temp_folder", "wait_until",
 ]

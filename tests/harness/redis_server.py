@@ -114,6 +114,14 @@ class Server:
     def pid(self):
         return self.process.pid
 
+    tls = None
+
+    def port_options(self):
+        """Lines of its configuration."""
+        if self.tls:
+            return f"port 0\ntls-port {self.port}\n"
+        return f"port {self.port}\n"
+
     @property
     def running(self):
         return self.process is not None and self.process.running
@@ -138,15 +146,18 @@ class Server:
 
 
 class RedisServer(Server, Started):
-    """One redis-server; `redis_folder` places its data."""
+    """One redis-server; `redis_folder` places its data. With `tls`, a Tls of
+    certificates.py, its port speaks nothing else."""
 
     program = "redis-server"
 
-    def __init__(self, redis_folder=None, host="127.0.0.1", **config):
+    def __init__(self, redis_folder=None, host="127.0.0.1", tls=None,
+                 **config):
         super().__init__(host, redis_folder)
+        self.tls = tls
         self._bus = None
         self._admin = None
-        self.config = dict(DEFAULTS)
+        self.config = {**DEFAULTS, **(tls.options() if tls else {})}
         self.config.update({name.replace("_", "-"): _option(value)
                             for name, value in config.items()})
         if self.config.get("cluster-enabled") == "yes":
@@ -164,7 +175,7 @@ class RedisServer(Server, Started):
     def _write_config(self):
         path = os.path.join(self.dir, "redis.conf")
         with open(path, "w", encoding="utf-8") as file:
-            file.write(f"bind {self.host}\nport {self.port}\n"
+            file.write(f"bind {self.host}\n{self.port_options()}"
                        f'dir "{self.dir}"\n')
             for name, value in self.config.items():
                 value = value if value else '""'
@@ -200,7 +211,8 @@ class RedisServer(Server, Started):
 
     def connect(self, timeout=10.0):
         """A new connection, the caller's to close."""
-        connection = RedisConnection(self.host, self.port, timeout)
+        connection = RedisConnection(self.host, self.port, timeout,
+                                     self.tls and self.tls.context())
         if self.config.get("requirepass"):
             connection.command("AUTH", self.config["requirepass"])
         return connection
@@ -272,6 +284,8 @@ class RedisCluster(Started):
     def __init__(self, masters=3, replicas=0, folder=None, **config):
         options = {name.replace("-", "_"): value
                    for name, value in CLUSTER_DEFAULTS.items()}
+        if config.get("tls"):
+            options["tls_cluster"] = True
         options.update(config)
         self.master_count = masters
         self.replica_count = replicas

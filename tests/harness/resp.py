@@ -35,12 +35,15 @@ def encode_command(args):
 
 
 class RedisConnection:
-    """One connection. OSError where it is lost, TimeoutError where late."""
+    """One connection, through `tls` (an ssl.SSLContext) where it is given.
+    OSError where it is lost, TimeoutError where late."""
 
-    def __init__(self, host, port, timeout=10.0):
+    def __init__(self, host, port, timeout=10.0, tls=None):
         self.timeout = timeout
         self._socket = socket.create_connection((host, int(port)), timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._input = bytearray()
 
     def fileno(self):

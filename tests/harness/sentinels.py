@@ -20,16 +20,19 @@ MASTER = "mymaster"
 class Sentinel(Server):
     """One Sentinel; over restarts it keeps its id as well."""
 
-    def __init__(self, host="127.0.0.1", password=None):
+    def __init__(self, host="127.0.0.1", password=None, tls=None):
         super().__init__(host)
         self.password = password
+        self.tls = tls
         self.path = os.path.join(self.dir, "sentinel.conf")
 
     def configure(self, lines):
         """Once: a Sentinel writes what it learns into the same file."""
         with open(self.path, "w", encoding="utf-8") as file:
-            file.write(f'bind {self.host}\nport {self.port}\n'
+            file.write(f'bind {self.host}\n{self.port_options()}'
                        f'dir "{self.dir}"\nprotected-mode no\n')
+            for name, value in (self.tls.options() if self.tls else {}).items():
+                file.write(f"{name} {value}\n")
             if self.password:
                 file.write(f"requirepass {self.password}\n"
                            f"sentinel sentinel-pass {self.password}\n")
@@ -49,7 +52,8 @@ class Sentinel(Server):
         return False
 
     def command(self, *args):
-        with RedisConnection(self.host, self.port, 5.0) as connection:
+        with RedisConnection(self.host, self.port, 5.0, self.tls and
+                             self.tls.context()) as connection:
             if self.password:
                 connection.command("AUTH", self.password)
             return connection.command(*args)
@@ -65,13 +69,14 @@ class Sentinels(Started):
     failure. `servers` has all Redis servers; which is the master may change."""
 
     def __init__(self, count=3, replicas=2, down_ms=1000, password=None,
-                 sentinel_password=None, **config):
+                 sentinel_password=None, tls=None, **config):
         self.password = password
         self.down_ms = down_ms
         if password:
             config.update(requirepass=password, masterauth=password)
-        self.servers = [RedisServer(**config) for _ in range(1 + replicas)]
-        self.sentinels = [Sentinel(password=sentinel_password)
+        self.servers = [RedisServer(tls=tls, **config)
+                        for _ in range(1 + replicas)]
+        self.sentinels = [Sentinel(password=sentinel_password, tls=tls)
                           for _ in range(count)]
 
     @property

@@ -1,0 +1,92 @@
+"""A certificate authority of a test's own, by the command `openssl`.
+
+    ca = Authority()
+    node = ca.issue("node", "127.0.0.1")     # .cert and .key, paths
+    redis = RedisServer(tls=Tls(ca, node))   # see redis_server.py
+"""
+
+import os
+import re
+import ssl
+import subprocess
+
+from .processes import temp_folder
+
+
+def openssl(*arguments):
+    """What it prints."""
+    return subprocess.run(["openssl", *arguments], check=True, timeout=60,
+                          capture_output=True, text=True).stdout
+
+
+class Certificate:
+    """Paths of two PEM files."""
+
+    def __init__(self, cert, key):
+        self.cert = cert
+        self.key = key
+
+
+class Authority:
+    """Issues certificates; `cert` is its own. Elliptic keys: they are made in
+    no time."""
+
+    def __init__(self, name="test-ca"):
+        self.dir = temp_folder()
+        own = self._path(name)
+        self.name = name
+        self.cert, self._key = own + ".pem", own + ".key"
+        self._make_key(self._key)
+        openssl("req", "-x509", "-new", "-key", self._key, "-subj",
+                f"/CN={name}", "-days", "2", "-out", self.cert)
+
+    def _path(self, name):
+        return os.path.join(self.dir, name)
+
+    @staticmethod
+    def _make_key(path):
+        openssl("genpkey", "-algorithm", "EC", "-pkeyopt",
+                "ec_paramgen_curve:P-256", "-out", path)
+
+    def issue(self, name, *hosts, days=2):
+        """For these names and numbers; days of -1: it has ended already."""
+        path = self._path(name)
+        self._make_key(path + ".key")
+        openssl("req", "-new", "-key", path + ".key", "-subj", f"/CN={name}",
+                "-out", path + ".csr")
+        with open(path + ".ext", "w", encoding="ascii") as file:
+            names = ",".join(
+                ("IP:" if re.fullmatch(r"[\d.]+|.*:.*", host) else "DNS:")
+                + host for host in hosts)
+            if names:
+                file.write(f"subjectAltName={names}\n")
+        openssl("x509", "-req", "-in", path + ".csr", "-CA", self.cert,
+                "-CAkey", self._key, "-CAcreateserial", "-days", str(days),
+                "-extfile", path + ".ext", "-out", path + ".pem")
+        return Certificate(path + ".pem", path + ".key")
+
+
+class Tls:
+    """How servers speak TLS: who signs, and what they show to each other and
+    to their clients. `clients`: yes, no or optional, as tls-auth-clients."""
+
+    def __init__(self, authority, certificate, clients="yes"):
+        self.authority = authority
+        self.certificate = certificate
+        self.clients = clients
+
+    def options(self):
+        """Of redis.conf, without the port."""
+        return {"tls-cert-file": self.certificate.cert,
+                "tls-key-file": self.certificate.key,
+                "tls-ca-cert-file": self.authority.cert,
+                "tls-auth-clients": self.clients,
+                "tls-replication": "yes"}
+
+    def context(self):
+        """For the tests' own connections, which take any certificate."""
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        context.load_cert_chain(self.certificate.cert, self.certificate.key)
+        return context
