@@ -259,31 +259,52 @@ is_over(const struct op_ticket *ticket)
     return !ticket->granted && ticket->ttl_ms == 0;
 }
 
+/* Whether an ended request has left it there: its owner waits further behind.
+ * Nobody asks after it, and it ends. */
+static bool
+is_left(const struct op_result *result, const struct op_ticket *ticket)
+{
+    const struct op_ticket *end = result->tickets + result->ticket_count;
+
+    for (const struct op_ticket *at = ticket + 1; at < end; at++)
+        if (!at->granted && !is_over(at) &&
+            memcmp(at->session, ticket->session, 16) == 0 &&
+            memcmp(at->owner_hash, ticket->owner_hash, 8) == 0)
+            return true;
+    return false;
+}
+
 /* Whether `other`, which stands before, must go before `own` is granted. */
 static bool
 in_the_way(const struct op_result *result, const struct op_ticket *own,
     const struct op_ticket *other)
 {
-    if (is_over(other))
+    if (is_over(other) || (!other->granted && is_left(result, other)))
         return false;
     if (result->limit > 0)
         return other->granted && result->holders == 1;
     return !(own->shared && other->shared);
 }
 
-/* The place of the wait among the tickets; ticket_count: it is not there, or is
- * in nobody's way for long. Nobody waits for what it holds: a hold of the same
- * owner is one of an earlier request, which nobody renews, and ends. */
+/* The place of the wait among the tickets, the last of its owner; ticket_count:
+ * it is not there, or is in nobody's way for long. Nobody waits for what it
+ * holds: a hold of the same owner is one of an earlier request, which nobody
+ * renews, and ends. */
 static uint32_t
 own_place(const struct op_result *result, const struct probe_node *own)
 {
+    uint32_t place = result->ticket_count;
+
     for (uint32_t i = 0; i < result->ticket_count; i++) {
         struct probe_node node;
         node_of(&result->tickets[i], &node);
-        if (same_owner(&node, own) && !is_over(&result->tickets[i]))
-            return result->tickets[i].granted ? result->ticket_count : i;
+        if (!same_owner(&node, own) || is_over(&result->tickets[i]))
+            continue;
+        if (result->tickets[i].granted)
+            return result->ticket_count;
+        place = i;
     }
-    return result->ticket_count;
+    return place;
 }
 
 static bool
