@@ -206,7 +206,7 @@ PLANTED = {
         "        fence = 0,",
         "a lock without a record begins at fence 0"),
     "same-fence": (
-        "lua/record.lua", "    r.fence, r.news = r.fence + 1, true\n",
+        "lua/record.lua", "    r.fence, r.news = next_fence(r.fence), true\n",
         "    r.news = true\n",
         "a hand-over gives the last fence again"),
     "squeeze-loses-one": (
