@@ -900,8 +900,8 @@ START_TEST(moved_hint)
 
     memcpy(said + 1, &try, 8);
     memcpy(said + 9, "\2\0\0", 4);
-    srig_message(rig, LINK_WITNESS + 1, "holdfast/broker/broker-1",
-        text_make(said, 13));
+    srig_message(
+        rig, LINK_WITNESS + 1, "holdfast/broker/broker-1", text_make(said, 13));
     ck_assert(store_take_news(rig->store, &news));
     ck_assert_uint_eq(news.len, 13);
     ck_assert_mem_eq(news.at + 1, &request, 8);
