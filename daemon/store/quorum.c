@@ -289,7 +289,7 @@ bid_used(struct store *store, struct bid *bid)
     bid->used_us = store->now_us;
 }
 
-void
+static void
 bid_free(struct store *store, struct bid *bid)
 {
     queue_leave(store, bid, true);
@@ -504,22 +504,21 @@ bid_waits(struct store *store, struct bid *bid, struct op *op,
     quorum_answer(store, op, OP_WAITING);
 }
 
-/* Stands in the queue from now on; false: it may not. */
+/* Stands in the lock's queue, NULL where there is none, from now on; false: it
+ * may not. */
 static bool
-bid_queues(struct store *store, struct bid *bid, struct op *op)
+bid_queues(
+    struct store *store, struct bid *bid, struct queue *queue, struct op *op)
 {
-    struct quorum *quorum = store->quorum;
-
     if (bid->queue != NULL)
         return true;
-    struct queue *queue = queue_find(quorum, op->name);
     if (queue != NULL && queue->count >= store->settings.waiters_max) {
         op->result = (struct op_result){0};
         quorum_answer(store, op, OP_FULL);
         return false;
     }
     if (queue == NULL)
-        queue = queue_make(quorum, op->name);
+        queue = queue_make(store->quorum, op->name);
     if (queue == NULL) {
         quorum_answer(store, op, OP_UNSENT);
         return false;
@@ -596,7 +595,7 @@ bid_loses(struct store *store, struct bid *bid, struct round *round)
         quorum_answer(store, op, OP_BUSY);
     } else if (spoke >= majority ||
                (waits && spoke + tally[OP_UNSETTLED] >= majority)) {
-        if (!bid_queues(store, bid, op))
+        if (!bid_queues(store, bid, queue_find(store->quorum, op->name), op))
             return;
         round->about.unsettled = spoke < majority;
         bid_waits(store, bid, op, &round->about);
@@ -623,7 +622,7 @@ static void
 take_acquire(struct store *store, struct op *op)
 {
     struct bid *bid = bid_find(store->quorum, op->request);
-    const struct queue *queue = queue_find(store->quorum, op->name);
+    struct queue *queue = queue_find(store->quorum, op->name);
 
     if (bid == NULL)
         bid = bid_make(store, op);
@@ -637,7 +636,7 @@ take_acquire(struct store *store, struct op *op)
     } else if (op->no_queue) {
         op->result = (struct op_result){.ahead = queue->count + 1};
         quorum_answer(store, op, OP_BUSY);
-    } else if (bid_queues(store, bid, op)) {
+    } else if (bid_queues(store, bid, queue, op)) {
         bid_waits(store, bid, op, NULL);
     }
 }
@@ -707,6 +706,8 @@ leave_ask(struct store *store, struct bid *bid, const struct op *op)
         all_nodes(store->quorum) & ~(bid->asked_to_leave | bid->left);
     struct op question = *op;
 
+    if (nodes == 0)
+        return;
     question.request = handle_pack(slab_handle(&store->quorum->bids, bid));
     question.arrival = 0;
     question.place = 0;

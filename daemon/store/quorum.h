@@ -152,7 +152,6 @@ struct bid *bid_of_try(const struct store *store, struct handle request);
 void bid_wins(struct store *store, struct bid *bid, uint64_t fence);
 void bid_loses(struct store *store, struct bid *bid, struct round *round);
 void bid_left(struct store *store, struct bid *bid, uint32_t node, bool had);
-void bid_free(struct store *store, struct bid *bid);
 uint32_t queue_show(
     const struct store *store, struct text name, struct op_ticket *out);
 uint32_t queue_count(const struct store *store, struct text name);

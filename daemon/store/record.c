@@ -179,9 +179,8 @@ put_identity(char *at, const struct op *op)
     return put_uint(at, op->request, 8);
 }
 
-/* What is left of a hold that ends by itself, in ms; 0: it does not. */
-static uint64_t
-hold_left_ms(const struct op *op, uint64_t now_us)
+uint64_t
+record_hold_left_ms(const struct op *op, uint64_t now_us)
 {
     if (op->hard_end_us == WHEEL_NEVER)
         return 0;
@@ -207,8 +206,8 @@ put_acquire(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
     at = put_uint(at, op->lease_ms, 4);
     at = put_uint(at, op->ask.delay_ms, 4);
     /* Of who waited it begins when he is granted it. */
-    at = put_double(at,
-        stood && op->fence > 0 ? hold_left_ms(op, now_us) : op->ask.hold_ms);
+    at = put_double(at, stood && op->fence > 0 ? record_hold_left_ms(op, now_us)
+                                               : op->ask.hold_ms);
     at = put_double(at, latest_ms);
     at = put_double(at, op->seen);
     if (stood) {
@@ -244,7 +243,7 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
     at = put_double(at, op->arrival);
     at = put_double(at, op->fence);
     at = put_uint(at, op->lease_ms, 4);
-    at = put_double(at, hold_left_ms(op, now_us));
+    at = put_double(at, record_hold_left_ms(op, now_us));
     at = put_double(at, latest_ms);
     return put_double(at, op->seen);
 }

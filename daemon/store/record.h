@@ -39,6 +39,9 @@ size_t record_op_bytes(const struct op *op);
 void record_write_op(
     const struct op *op, uint64_t now_us, uint64_t latest_ms, char *out);
 
+/* What is left of a hold that ends by itself, in ms; 0: it does not. */
+uint64_t record_hold_left_ms(const struct op *op, uint64_t now_us);
+
 /* The start of each reply. */
 struct record_reply {
     uint64_t time_us; /* TIME of the node; 0: the script did not ask */

@@ -240,6 +240,13 @@ round_term(const struct store *store, const struct round *round, uint64_t fence,
     }
 }
 
+/* Somebody is in the way there. */
+static bool
+vote_is_busy(const struct vote *vote)
+{
+    return vote->state == VOTE_NO && vote->op.result.status == OP_BUSY;
+}
+
 /* In how many ms a majority may grant it, as far as leases end, where that is
  * known. */
 uint32_t
@@ -252,7 +259,7 @@ round_free_ms(const struct store *store, const struct round *round)
     for (uint32_t i = 0; i < store->quorum->nodes; i++) {
         const struct vote *vote = &round->votes[i];
         uint32_t at = n;
-        if (vote->state != VOTE_NO || vote->op.result.status != OP_BUSY)
+        if (!vote_is_busy(vote))
             continue;
         for (; at > 0 && least[at - 1] > vote->again_ms; at--)
             least[at] = least[at - 1];
@@ -270,11 +277,9 @@ round_busy(const struct store *store, const struct round *round)
 {
     uint32_t nodes = 0;
 
-    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
-        const struct vote *vote = &round->votes[i];
-        if (vote->state == VOTE_NO && vote->op.result.status == OP_BUSY)
-            nodes |= bit_of(vote);
-    }
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        if (vote_is_busy(&round->votes[i]))
+            nodes |= bit_of(&round->votes[i]);
     return nodes;
 }
 
@@ -368,18 +373,12 @@ vote_mend(struct store *store, struct vote *vote)
 {
     const struct bid *bid = bid_of_try(store, vote->round->bid);
     struct op *op = &vote->op;
-    uint64_t now_us = store->now_us;
 
     if (bid == NULL || bid->fence == 0)
         return;
-    uint64_t hold_ms = 0;
-    if (op->hard_end_us != WHEEL_NEVER)
-        hold_ms = op->hard_end_us > now_us + 1000
-                      ? (op->hard_end_us - now_us) / 1000
-                      : 1;
     op->kind = OP_ACQUIRE;
     op->ask = bid->ask;
-    op->ask.hold_ms = hold_ms;
+    op->ask.hold_ms = record_hold_left_ms(op, store->now_us);
     op->seen = bid->fence - 1;
     op->arrival = 0;
     op->fence = 0;
