@@ -259,19 +259,32 @@ is_over(const struct op_ticket *ticket)
     return !ticket->granted && ticket->ttl_ms == 0;
 }
 
-/* Whether an ended request has left it there: its owner waits further behind.
- * Nobody asks after it, and it ends. */
-static bool
-is_left(const struct op_result *result, const struct op_ticket *ticket)
+/*
+ * The waits that an ended request has left: their owners wait further behind.
+ * Nobody asks after them, and they end. One walk from the end of the queue, for
+ * there may be hundreds, with the owners that were met in a table of hashes.
+ */
+static void
+find_left(const struct core *core, const struct op_result *result, bool left[])
 {
-    const struct op_ticket *end = result->tickets + result->ticket_count;
+    uint64_t met[2 * PROBE_TICKETS] = {0};
 
-    for (const struct op_ticket *at = ticket + 1; at < end; at++)
-        if (!at->granted && !is_over(at) &&
-            memcmp(at->session, ticket->session, 16) == 0 &&
-            memcmp(at->owner_hash, ticket->owner_hash, 8) == 0)
-            return true;
-    return false;
+    require(result->ticket_count <= PROBE_TICKETS);
+    for (uint32_t i = result->ticket_count; i > 0; i--) {
+        const struct op_ticket *ticket = &result->tickets[i - 1];
+        uint8_t owner[24];
+        left[i - 1] = false;
+        if (ticket->granted || is_over(ticket))
+            continue;
+        memcpy(owner, ticket->session, 16);
+        memcpy(owner + 16, ticket->owner_hash, 8);
+        uint64_t hash = hash_bytes(&core->hash_key, owner, sizeof(owner)) | 1;
+        uint32_t at = (uint32_t)(hash >> 32) % (2 * PROBE_TICKETS);
+        while (met[at] != 0 && met[at] != hash)
+            at = (at + 1) % (2 * PROBE_TICKETS);
+        left[i - 1] = met[at] == hash;
+        met[at] = hash;
+    }
 }
 
 /* Whether `other`, which stands before, must go before `own` is granted. */
@@ -279,7 +292,7 @@ static bool
 in_the_way(const struct op_result *result, const struct op_ticket *own,
     const struct op_ticket *other)
 {
-    if (is_over(other) || (!other->granted && is_left(result, other)))
+    if (is_over(other))
         return false;
     if (result->limit > 0)
         return other->granted && result->holders == 1;
@@ -366,12 +379,14 @@ probe_verify(struct core *core, struct probe *probe,
     const struct op_result *result, uint32_t own, struct lock *lock)
 {
     uint32_t next = (probe->index + 1) % probe->count;
+    bool left[PROBE_TICKETS];
     bool stands = false;
 
+    find_left(core, result, left);
     for (uint32_t i = 0; i < own; i++) {
         struct probe_node node;
         node_of(&result->tickets[i], &node);
-        if (same_owner(&node, &probe->nodes[next]) &&
+        if (!left[i] && same_owner(&node, &probe->nodes[next]) &&
             node.fence == probe->nodes[next].fence &&
             in_the_way(result, &result->tickets[own], &result->tickets[i]))
             stands = true;
@@ -395,7 +410,9 @@ probe_search(struct core *core, struct probe *probe,
 {
     struct probe_node *node = &probe->nodes[probe->count];
     struct lock *lock = ticket->lock;
+    bool left[PROBE_TICKETS];
 
+    find_left(core, result, left);
     memcpy(node->broker, core->settings.broker_id, 8);
     node->request = handle_pack(slab_handle(&core->tickets, ticket));
     node->since_us = result->tickets[own].since_us;
@@ -406,7 +423,7 @@ probe_search(struct core *core, struct probe *probe,
     for (uint32_t i = 0; i < own; i++) {
         struct probe_node other;
         node_of(&result->tickets[i], &other);
-        if (!same_owner(&other, node) &&
+        if (!left[i] && !same_owner(&other, node) &&
             in_the_way(result, &result->tickets[own], &result->tickets[i]))
             probe_follow(core, probe, &other, lock);
     }
