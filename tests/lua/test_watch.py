@@ -73,6 +73,21 @@ class Watch(ClockCase):
             self.one.release(KEY, who(number))
             self.assert_told(KEY)
 
+    def test_an_exclusive_one_is_shared(self):
+        """Only brokers of a quorum, whose waiters stand in no record, are to
+        hear of it."""
+        for number, told in ((0, []), (2, [KEY])):
+            with self.subTest(number=number):
+                self.one.number = number
+                self.watch()
+                fence = self.hold(who(1)).fence
+                self.told()
+                self.assert_status(self.one.renew(KEY, who(1), shares=True,
+                                                  fence=fence), OK)
+                self.assert_told(*told)
+                self.one.release(KEY, who(1))
+                self.told()
+
     def test_expiry_of_one_of_many(self):
         self.hold(who(0), mode=SHARED)
         self.hold(who(1), mode=SHARED, lease=2 * LEASE)

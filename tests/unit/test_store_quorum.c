@@ -344,10 +344,31 @@ START_TEST(fences_raised)
     srig_status(rig, op, OP_OK);
     ck_assert_uint_eq(op->result.fence, 9);
     ck_assert_uint_eq(op->result.sent_us, sent_us);
-    /* Who comes late is raised too. */
+    /* Who comes late has that one from then on, too. */
     silent(rig);
     says(rig, 2, RECORD_OK, 7);
     hears_raise(rig, 2, try, 9);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES | AGREED);
+    says(rig, 2, RECORD_OK, 9);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(late_and_higher)
+{
+    struct srig *rig = srig_quorum(NODES);
+    const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
+    uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+
+    says(rig, 0, RECORD_OK, 9);
+    says(rig, 1, RECORD_OK, 9);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.fence, 9);
+    says(rig, 2, RECORD_OK, 25);
+    hears_raise(rig, 2, try, 9);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES | AGREED);
     says(rig, 2, RECORD_OK, 9);
     silent(rig);
     srig_end(rig);
@@ -1326,6 +1347,28 @@ START_TEST(release_unknown)
 
 END_TEST
 
+/* Nobody has answered, and then nobody has it: it was carried out. */
+START_TEST(release_unheard)
+{
+    struct srig *rig = srig_quorum(NODES);
+    uint64_t try = holds(rig, HOLDER, 9);
+    const struct op *op = wants(rig, OP_RELEASE, HOLDER);
+
+    (void)all_hear(rig, SCRIPT_RELEASE);
+    for (uint32_t i = 0; i < NODES; i++)
+        srig_lose(rig, i);
+    for (uint32_t i = 0; i < 2; i++) {
+        back(rig, i);
+        ck_assert(!srig_done(rig, op));
+        hears_release(rig, i, try);
+        says(rig, i, RECORD_GONE, 0);
+    }
+    srig_status(rig, op, OP_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* --- what is only asked --------------------------------------------------- */
 
 #define MESSAGE "PUBLISH holdfast/broker/broker-2 a message"
@@ -1546,6 +1589,7 @@ add_tries(Suite *suite)
     tcase_add_test(tests, numbered);
     tcase_add_test(tests, least_of_majority);
     tcase_add_test(tests, fences_raised);
+    tcase_add_test(tests, late_and_higher);
     tcase_add_test(tests, raised_twice);
     tcase_add_test(tests, five);
     tcase_add_test(tests, raise_lost);
@@ -1589,6 +1633,7 @@ store_quorum_suite(void)
     tcase_add_test(tests, release_refused);
     tcase_add_test(tests, releases_kept);
     tcase_add_test(tests, release_unknown);
+    tcase_add_test(tests, release_unheard);
     tcase_add_test(tests, published);
     tcase_add_test(tests, published_long);
     tcase_add_test(tests, broken);
