@@ -7,17 +7,14 @@ five, one node or two are killed, and come back without their data.
 """
 
 import contextlib
-import json
 import os
 import random
-import subprocess
 import sys
 import time
 
-from measure import MeasureFailure, loadgen_argv
+from measure import while_roaming
 
 from harness import Broker, RedisCluster, RedisServer, Sentinels, wait_until
-from harness.processes import die_with_parent
 from harness.resp import RedisError
 
 SESSIONS = int(os.environ.get("FAILOVER_SESSIONS", "200"))
@@ -170,24 +167,12 @@ TOPOLOGIES = {"cluster": OfCluster, "sentinel": OfSentinels,
               "quorum": OfQuorum}
 
 
-def load_and_fail(failing, brokers):
-    argv = loadgen_argv("roam", [broker.address for broker in brokers],
-                        connections=SESSIONS, rate=RATE, keys=NAMES)
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          text=True, preexec_fn=die_with_parent) as load:
-        if not load.stdout.readline():
-            raise MeasureFailure("the sessions did not begin")
-        for turn in range(TIMES):
-            time.sleep(2.0)
-            failing.fail(turn)
-            # Else a node that knows nothing yet is followed by the next.
-            time.sleep(failing.lease + 1.0)
-        load.stdin.close()
-        answer = load.stdout.readline()
-        load.wait(120)
-    if not answer:
-        raise MeasureFailure(f"the load ended with {load.returncode}")
-    return json.loads(answer)
+def fail_often(failing):
+    for turn in range(TIMES):
+        time.sleep(2.0)
+        failing.fail(turn)
+        # Else a node that knows nothing yet is followed by the next.
+        time.sleep(failing.lease + 1.0)
 
 
 def measure(bench, kind):
@@ -199,7 +184,9 @@ def measure(bench, kind):
         for broker in brokers:
             broker.wait_redis()
         time.sleep(failing.lease)  # until they are settled
-        result = load_and_fail(failing, brokers)
+        result, _ = while_roaming(
+            lambda: fail_often(failing), brokers, connections=SESSIONS,
+            rate=RATE, keys=NAMES)
     asked = sorted(failing.asked)
     bench.keep("failover", {**result, "topology": kind, "safety": SAFETY,
                             "failovers": TIMES, "asked_s": asked})

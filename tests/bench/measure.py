@@ -55,6 +55,24 @@ def loadgen(mode, *addresses, pids=(), timeout=600, **options):
     return json.loads(done.stdout)
 
 
+def while_roaming(act, brokers, **options):
+    """What sessions that roam saw while `act` ran; and what that returned."""
+    argv = loadgen_argv("roam", [broker.address for broker in brokers],
+                        **options)
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True,
+                          preexec_fn=processes.die_with_parent) as load:
+        if not load.stdout.readline():
+            raise MeasureFailure("the sessions did not begin")
+        done = act()
+        load.stdin.close()
+        answer = load.stdout.readline()
+        load.wait(120)
+    if not answer:
+        raise MeasureFailure(f"the load ended with {load.returncode}")
+    return json.loads(answer), done
+
+
 class Spread:
     """The median of some values, the least and the greatest."""
 

@@ -1,15 +1,12 @@
 """A rolling restart under load: what do the clients see of it?"""
 
-import json
 import os
-import subprocess
 import sys
 import time
 
-from measure import MeasureFailure, loadgen_argv
+from measure import MeasureFailure, while_roaming
 
 from harness import Broker
-from harness.processes import die_with_parent
 
 SESSIONS = int(os.environ.get("RESTART_SESSIONS", "500"))
 RATE = int(os.environ.get("RESTART_RATE", "2000"))
@@ -35,26 +32,12 @@ def roll(brokers):
     return took
 
 
-def load_and_roll(brokers):
-    """(what the load found, how long each stop took)."""
-    argv = loadgen_argv("roam", [broker.address for broker in brokers],
-                        connections=SESSIONS, rate=RATE, keys=NAMES)
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          text=True, preexec_fn=die_with_parent) as load:
-        if not load.stdout.readline():
-            raise MeasureFailure("the sessions did not begin")
-        took = roll(brokers)
-        load.stdin.close()
-        answer = load.stdout.readline()
-        load.wait(120)
-    if not answer:
-        raise MeasureFailure(f"the load ended with {load.returncode}")
-    return json.loads(answer), took
-
-
 def run(bench):
     with Broker(bench.redis) as one, Broker(bench.redis) as two:
-        result, took = load_and_roll((one, two))
+        brokers = (one, two)
+        result, took = while_roaming(
+            lambda: roll(brokers), brokers, connections=SESSIONS, rate=RATE,
+            keys=NAMES)
     bench.keep("restart", {**result, "stops_s": took})
     bench.head(f"{SESSIONS:,} kept sessions, two brokers, each restarted "
                f"{TIMES} times in turn; each session holds a lock of its own "
