@@ -9,9 +9,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define DRILLS    24       /* that are tried */
-#define MARGIN_US 600000   /* DESIGN: "within the lease and half a second" */
-#define MAPPED_US 16000000 /* all brokers have asked for the slot map */
+#define DRILLS         24     /* that are tried */
+#define MARGIN_US      600000 /* DESIGN: "within the lease and half a second" */
+#define ASKS_US        1000000  /* lock.c: a queue is looked at anew */
+#define QUORUM_ASKS_US 1600000  /* quorum.c: the like */
+#define MAPPED_US      16000000 /* all brokers have asked for the slot map */
 
 uint64_t
 drill_lease_us(const struct world *world)
@@ -30,6 +32,12 @@ drill_prompt_us(const struct world *world)
 {
     return (uint64_t)world->plan.command_timeout_ms * 1000 +
            drill_packets_us(world) + MARGIN_US;
+}
+
+uint64_t
+drill_asks_us(const struct world *world)
+{
+    return ASKS_US + (world->plan.quorum != 0 ? QUORUM_ASKS_US : 0);
 }
 
 /* --- parts ---------------------------------------------------------------- */
@@ -241,6 +249,25 @@ drill_failed(struct client *client)
     drill_end(fleet);
 }
 
+/*
+ * Whether a packet was sent again in the drill's time, or shortly before: the
+ * link may have been given up that would have brought the news, and brokers ask
+ * by themselves from time to time.
+ */
+static bool
+drill_is_patient(struct fleet *fleet)
+{
+    const struct world *world = fleet->world;
+    struct drill *drill = &fleet->drill;
+
+    if (drill->patient ||
+        net_resent_us(world->net) + world->plan.command_timeout_ms * 1000 <
+            drill->true_from)
+        return false;
+    drill->patient = true;
+    return true;
+}
+
 static void
 drill_late(void *arg, uint64_t data)
 {
@@ -252,6 +279,10 @@ drill_late(void *arg, uint64_t data)
     const struct task *unserved = drill_unserved(drill);
     if (unserved == NULL)
         return;
+    if (drill_is_patient(fleet)) {
+        drill_event(fleet, drill_asks_us(fleet->world), drill_late);
+        return;
+    }
     check_broken(fleet->world->check, PROMISE_FREED,
         check_since(fleet->world->check, unserved->lock, drill->true_from),
         "lock-%" PRIu32 ": %s waits for it still, %" PRIu64 " us after %s",
@@ -266,6 +297,7 @@ drill_frees(struct fleet *fleet, uint64_t bound_us)
     struct drill *drill = &fleet->drill;
 
     drill->stage = DRILL_FREES;
+    drill->patient = false;
     drill->true_from = fleet->world->now_us;
     drill->serial++;
     drill_event(fleet, bound_us, drill_late);

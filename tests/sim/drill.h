@@ -85,6 +85,7 @@ struct drill {
     bool renewed;                  /* its RENEW was answered OK */
     uint64_t silence_us;           /* until a silent session ends */
     uint64_t true_from;
+    bool patient;    /* packets were lost: it waits until brokers ask */
     uint64_t serial; /* of its events; the only thing that outlives it */
 };
 
@@ -157,6 +158,8 @@ extern const struct drill_plan drill_plans[DRILL_COUNT];
 uint64_t drill_lease_us(const struct world *world);
 uint64_t drill_packets_us(const struct world *world);
 uint64_t drill_prompt_us(const struct world *world);
+/* How often brokers ask for who waits, if nothing is heard. */
+uint64_t drill_asks_us(const struct world *world);
 
 /* In that a request may be anywhere between client and Redis. */
 uint64_t drill_moment_us(const struct world *world);

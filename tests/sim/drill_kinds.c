@@ -15,8 +15,6 @@
 /* The longest pause before the next try, and how many more may fail; link.c. */
 #define PAUSE_US 1500000
 #define PAUSES   2
-/* A waiter of a quorum asks as often, if nothing is heard; quorum.c. */
-#define QUORUM_ASKS_US 1600000
 
 /* --- deaths --------------------------------------------------------------- */
 
@@ -194,9 +192,7 @@ unheard_acts(struct fleet *fleet)
     struct world *world = fleet->world;
     struct task *holder = fleet->drill.holder;
 
-    /* Who asks from time to time does so then, too. */
-    drill_frees(fleet, drill_prompt_us(world) + 1000000 +
-                           (world->plan.quorum != 0 ? QUORUM_ASKS_US : 0));
+    drill_frees(fleet, drill_prompt_us(world) + drill_asks_us(world));
     fleet->drill.holder = NULL;
     drill_event(
         fleet, world_below(world, drill_moment_us(world)), shaken_shakes);

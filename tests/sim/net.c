@@ -60,8 +60,9 @@ struct net {
     uint32_t slot_count;
     uint32_t live;
     uint32_t generation;
-    uint64_t extra_us; /* mean of what packets take longer now */
-    uint32_t *unused;  /* owned; free slots */
+    uint64_t extra_us;  /* mean of what packets take longer now */
+    uint64_t resent_us; /* the last packet that was sent again arrives */
+    uint32_t *unused;   /* owned; free slots */
     uint32_t unused_count;
 };
 
@@ -164,8 +165,11 @@ packet_us(struct net *net)
 
     if (plan->jitter_us > 0)
         us += world_below(net->world, 2 * plan->jitter_us);
-    if (world_odds(net->world, 500))
+    if (world_odds(net->world, 500)) {
         us += world_below(net->world, 200000); /* sent again */
+        if (net->world->now_us + us > net->resent_us)
+            net->resent_us = net->world->now_us + us;
+    }
     if (net->extra_us > 0)
         us += world_below(net->world, 2 * net->extra_us);
     return us;
@@ -666,6 +670,12 @@ void
 net_slow(struct net *net, uint64_t extra_us)
 {
     net->extra_us = extra_us;
+}
+
+uint64_t
+net_resent_us(const struct net *net)
+{
+    return net->resent_us;
 }
 
 void

@@ -73,6 +73,10 @@ void net_block(struct net *net, struct machine *from, struct machine *to);
 void net_unblock_all(struct net *net);
 void net_slow(struct net *net, uint64_t extra_us); /* mean; 0: as planned */
 
+/* When the last of all the packets that were lost and sent again arrives, or
+ * has arrived; true time. */
+uint64_t net_resent_us(const struct net *net);
+
 /* A connection that lives, by chance; 0: there is none. */
 uint32_t net_any(struct net *net);
 
