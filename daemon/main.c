@@ -85,6 +85,8 @@ core_settings(const struct config *config, struct core_settings *core)
     core->waiters_max = config->limit_waiters;
     core->tickets_max = config->limit_tickets;
     core->requests_max = config->limit_requests;
+    core->releases_kept =
+        config->topology == TOPOLOGY_QUORUM ? 0 : CORE_RELEASES_KEPT;
     core->no_semaphores = config->topology == TOPOLOGY_QUORUM;
 }
 

@@ -53,7 +53,7 @@ core_take_memory(struct core *core)
            table_init(&core->lock_table, s->tickets_max) &&
            table_init(&core->ticket_table, s->tickets_max) &&
            table_init(&core->tag_table, s->requests_max) &&
-           table_init(&core->session_table, sessions);
+           table_init(&core->session_table, sessions) && releases_init(core);
 }
 
 uint32_t
@@ -96,6 +96,7 @@ core_destroy(struct core **core)
     table_abandon(&(*core)->ticket_table);
     table_abandon(&(*core)->tag_table);
     table_abandon(&(*core)->session_table);
+    slab_fini(&(*core)->releases.ring);
     slab_fini(&(*core)->sessions);
     slab_fini(&(*core)->locks);
     slab_fini(&(*core)->tickets);
@@ -158,8 +159,13 @@ core_op_done(struct core *core, struct op *op)
     if (result->status == OP_UNKNOWN && op->kind <= OP_LOOK)
         lock_refresh_soon(core, lock);
     switch (op->kind) {
-    case OP_ACQUIRE:
     case OP_RELEASE:
+        if (op->repeats)
+            releases_answered(core, op);
+        else
+            ticket_done(core, op);
+        break;
+    case OP_ACQUIRE:
     case OP_RENEW:
     case OP_RECLAIM:
         ticket_done(core, op);
@@ -201,8 +207,8 @@ core_unheard(struct core *core)
     }
 }
 
-/* Each is asked about soon, so that what Redis has lost is put there again:
- * holds first, then those that wait, about in the order in which they came. */
+/* What it has lost is put right: releases first, then holds, then those that
+ * wait, about in the order in which they came. */
 static void
 core_changed(struct core *core)
 {
@@ -211,6 +217,7 @@ core_changed(struct core *core)
                            us_from_ms(core->settings.lease_ms) / 3) /
                        2;
 
+    releases_repeat(core, core->now_us);
     for (uint32_t i = 0; i < count; i++) {
         struct ticket *ticket = slab_at(&core->tickets, i);
         if (ticket != NULL && ticket->state == TICKET_HELD)
@@ -249,6 +256,9 @@ core_timer(struct core *core, struct wheel_node *node)
         return;
     case TIMER_WATCH:
         watch_timer(core, container_of(node, struct lock, watch_timer));
+        return;
+    case TIMER_RELEASES:
+        releases_timer(core);
         return;
     }
 }

@@ -96,14 +96,14 @@ answer_count(struct core *core, struct pending *pending, uint32_t holds)
     pending_free(core, pending);
 }
 
-/* Answers the UNLOCK, if one asked for this release. */
-static void
+/* Answers the UNLOCK, if one asked for this release; true: with OK. */
+static bool
 release_answer(struct core *core, struct ticket *ticket, enum op_status status)
 {
     struct pending *pending = ticket_asking(ticket);
 
     if (pending == NULL || pending->command != COMMAND_UNLOCK)
-        return;
+        return false;
     bool ours = core->now_us < ticket->deadline_us;
     if (status == OP_OK || (status == OP_MISSING && ours) ||
         (status == OP_GONE && ticket->doubt && ours)) {
@@ -111,7 +111,9 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
          * Redis has lost it nobody has been granted it since. */
         count(core->counters, COUNTER_releases);
         answer_count(core, pending, 0);
-    } else if (status == OP_GONE || status == OP_MISSING) {
+        return true;
+    }
+    if (status == OP_GONE || status == OP_MISSING) {
         count(core->counters, COUNTER_lost_gone);
         pending_error(core, pending, ERROR_LOST, NULL);
     } else if (status == OP_REFUSED) {
@@ -120,6 +122,7 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
         count(core->counters, COUNTER_refused_indoubt);
         pending_error(core, pending, ERROR_INDOUBT, NULL);
     }
+    return false;
 }
 
 /* The lease is over, and nobody knows whether the hold stood until then. */
@@ -157,7 +160,9 @@ release_done(
     struct core *core, struct ticket *ticket, const struct op_result *result)
 {
     require(ticket->state == TICKET_LEAVING);
-    release_answer(core, ticket, result->status);
+    bool given = release_answer(core, ticket, result->status);
+    if (given || result->status == OP_OK)
+        releases_note(core, ticket);
     if (result->status == OP_UNKNOWN) {
         count(core->counters, COUNTER_outcomes_unknown);
         ticket->doubt = true;

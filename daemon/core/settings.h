@@ -11,6 +11,9 @@
 /* How long an unclaimed grant to another broker's waiter stands. */
 #define CORE_LAPSE_MS 2000
 
+/* What a broker remembers of what it has given back; 328 bytes each. */
+#define CORE_RELEASES_KEPT 8192
+
 struct core_settings {
     char key_prefix[33];
     char broker_id[9];     /* 8 printable characters, new for each start */
@@ -30,6 +33,7 @@ struct core_settings {
     uint32_t waiters_max;     /* tickets a lock */
     uint32_t tickets_max;     /* of the broker */
     uint32_t requests_max;    /* of the broker */
+    uint32_t releases_kept;   /* to be repeated where Redis has lost them */
     bool no_semaphores;       /* majorities of nodes do not count permits */
 };
 

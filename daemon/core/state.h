@@ -18,8 +18,8 @@
  *
  * Who changes what: session.c sessions, lock.c locks, ticket.c tickets (and it
  * alone writes ticket->state) with the rules of the states in wait.c, hold.c
- * and leave.c, pending.c pending requests, command.c turns request lines into
- * calls of these, listing.c reads.
+ * and leave.c, pending.c pending requests, releases.c what was given back of
+ * late, command.c turns request lines into calls of these, listing.c reads.
  */
 #ifndef HOLDFAST_CORE_STATE_H
 #define HOLDFAST_CORE_STATE_H
@@ -46,6 +46,7 @@ enum timer_kind {
     TIMER_PENDING,
     TIMER_LOCK,
     TIMER_WATCH,
+    TIMER_RELEASES,
 };
 
 enum session_state {
@@ -300,6 +301,14 @@ struct pending {
     char note[PROTO_NOTE_MAX];
 };
 
+/* Those of late; see releases.c. */
+struct releases {
+    struct slab ring; /* of settings.releases_kept; none is ever freed */
+    uint64_t count;   /* ever noted; the last one is at count - 1 */
+    uint64_t left;    /* those before it are still to be repeated */
+    struct wheel_node timer;
+};
+
 struct core {
     struct core_settings settings;
     struct counters *counters; /* ref */
@@ -321,6 +330,7 @@ struct core {
     struct hash_key hash_key;
     struct random random;
     struct wheel wheel;
+    struct releases releases;
     struct list stirred; /* tickets to advance when the step ends */
     struct list telling; /* locks some of whose watchers are still to be told */
     struct list ending;  /* sessions to look at when the step ends */
@@ -510,6 +520,13 @@ uint64_t deadlock_look(struct core *core, struct ticket *ticket);
 void deadlock_inspected(struct core *core, struct op *op);
 void deadlock_sent(struct core *core, struct op *op);
 void deadlock_message(struct core *core, struct text message);
+
+/* releases.c */
+bool releases_init(struct core *core);
+void releases_note(struct core *core, const struct ticket *ticket);
+void releases_repeat(struct core *core, uint64_t at_us);
+void releases_timer(struct core *core);
+void releases_answered(struct core *core, const struct op *op);
 
 /* op.c */
 struct op *op_create(struct core *core, enum op_kind kind, struct lock *lock,

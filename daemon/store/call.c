@@ -30,13 +30,20 @@ static const enum script_id script_of[OP_KIND_COUNT] = {
     [OP_BREAK] = SCRIPT_BREAK,
 };
 
+/* Whether there is no use in sending it any more. */
+static bool
+op_is_needless(const struct link *link, const struct op *op)
+{
+    return op->unwanted || (op->repeats && link->settled);
+}
+
 /*
  * Moves what goes into one call from the queue: operations of one slot, or of
  * any where there are no slots; one that must go alone does.
  */
 static void
-batch_gather(struct store *store, struct node *node, enum op_kind kind,
-    struct call *call)
+batch_gather(struct store *store, const struct link *link, struct node *node,
+    enum op_kind kind, struct call *call)
 {
     struct list *queue = &node->queues[kind];
     bool slots = store->settings.topology == STORE_CLUSTER;
@@ -49,8 +56,9 @@ batch_gather(struct store *store, struct node *node, enum op_kind kind,
         struct op *op = container_of(at, struct op, link);
         if (call->op_count == limit || ++looked > 4 * limit)
             break;
-        if (op != first && (op->unwanted || op->single || first->single ||
-                               (slots && op->slot != first->slot)))
+        if (op != first &&
+            (op_is_needless(link, op) || op->single || first->single ||
+                (slots && op->slot != first->slot)))
             continue;
         op_dequeue(store, node, op);
         list_push_back(&call->ops, &op->link);
@@ -177,7 +185,7 @@ batch_send(struct store *store, struct link *link, struct node *node,
         return false;
     struct call *call = link_call(store, link, CALL_SCRIPT, now_us);
     link->batch_count++;
-    batch_gather(store, node, kind, call);
+    batch_gather(store, link, node, kind, call);
     /* Half of the output is more than the largest batch takes. */
     bool written = kind == OP_PUBLISH
                        ? publish_write(store, link, call)
@@ -190,13 +198,14 @@ batch_send(struct store *store, struct link *link, struct node *node,
 
 /* Whether the queue has something to send, at its head. */
 static bool
-queue_drop_unwanted(struct store *store, struct node *node, enum op_kind kind)
+queue_drop_needless(struct store *store, const struct link *link,
+    struct node *node, enum op_kind kind)
 {
     const struct list *queue = &node->queues[kind];
 
     while (!list_empty(queue)) {
         struct op *op = container_of(queue->next, struct op, link);
-        if (!op->unwanted)
+        if (!op_is_needless(link, op))
             return true;
         op_dequeue(store, node, op);
         op_done(store, op, OP_UNSENT);
@@ -220,7 +229,7 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
         if (!grants && script_of[kind] != SCRIPT_RELEASE &&
             kind != OP_INSPECT && kind != OP_PUBLISH && kind != OP_BREAK)
             continue;
-        while (queue_drop_unwanted(store, node, kind)) {
+        while (queue_drop_needless(store, link, node, kind)) {
             if (link->batch_count >= store->settings.in_flight ||
                 link->held_count >= 2 * store->settings.in_flight ||
                 !batch_send(store, link, node, kind, now_us))

@@ -130,6 +130,36 @@ class LossTest(SettleCase):
         client.ok("UNLOCK a", count=0)
         client.ok("LOCK a")
 
+    def test_releases_that_were_lost(self):
+        """Redis has the holds again: of a client that gave them back, and of
+        one that is gone. They are struck out before the grace is over."""
+        client, dropped = self.begin(2), self.client(self.brokers[1])
+        names = [f"r/{number}" for number in range(200)]
+        for number, name in enumerate(names):
+            (dropped if number % 2 else client).ok(f"LOCK {name}")
+        kept = client.ok("LOCK kept").fence
+        self.redis_one.command("SAVE")
+        for name in names[::2]:
+            client.ok(f"UNLOCK {name}", count=0)
+        dropped.close()
+        free = self.client(self.brokers[1])
+        for name in names:
+            free.ok(f"LOCK {name}")
+            free.ok(f"UNLOCK {name}", count=0)
+        self.lose()
+        watchers = [self.client(broker) for broker in self.brokers]
+        self.wait_until(
+            lambda: sum(int(item["value"]) for watcher in watchers
+                        for item in watcher.ok("STATS").items
+                        if item["name"] == "releases_repeated") == len(names),
+            10, "the releases are repeated")
+        for name in names:
+            self.assertEqual(free.ok(f"SHOW {name}").items, [])
+        self.grace(free, f"LOCK {names[0]} wait=0")
+        self.assertEqual(client.ok("LOCK kept").fence, kept)
+        for name in names:
+            free.ok(f"LOCK {name}")
+
 
 class BenignTest(SettleCase):
     """What changes the replication id and loses nothing."""

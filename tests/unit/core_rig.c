@@ -37,6 +37,7 @@ rig_create(void)
         .waiters_max = 100,
         .tickets_max = 256,
         .requests_max = 256,
+        .releases_kept = 16,
     };
     return rig;
 }

@@ -357,7 +357,7 @@ static const char *const later[] = {
     "NOPERM this user has no permissions",
 };
 
-/* Nothing ran: asked again after a pause, until its time is over. */
+/* What nobody wants any more is not sent. */
 START_TEST(unwanted)
 {
     struct srig *rig = srig_single();
@@ -378,6 +378,7 @@ START_TEST(unwanted)
 
 END_TEST
 
+/* Nothing ran: asked again after a pause, until its time is over. */
 START_TEST(refused_for_now)
 {
     struct srig *rig = srig_single();

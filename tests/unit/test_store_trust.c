@@ -215,6 +215,36 @@ START_TEST(first_sight)
 
 END_TEST
 
+/* What was given back before is sent again only to a node that may have lost
+ * that; the rest is sent all the same. */
+START_TEST(repeated_releases)
+{
+    struct srig *rig = begin(SETTLE_MS, "");
+
+    for (int round = 0; round < 2; round++) {
+        struct op *ops[4];
+        struct sent sent = {0};
+        srig_turn(rig);
+        answer(rig, 0, &sent);
+        for (unsigned i = 0; i < 4; i++) {
+            ops[i] = srig_draft(rig, OP_RELEASE, 0);
+            ops[i]->repeats = i % 2 == 0;
+            srig_submit(rig, ops[i]);
+        }
+        srig_turn(rig);
+        srig_expect(rig, 0, round == 0 ? "EVALSHA 4" : "EVALSHA 2");
+        srig_results(rig, 0, round == 0 ? 4 : 2, RECORD_OK);
+        srig_expect(rig, 0, "");
+        for (unsigned i = 0; i < 4; i++)
+            srig_status(
+                rig, ops[i], round == 1 && i % 2 == 0 ? OP_UNSENT : OP_OK);
+        (void)pass(rig, 0, SETTLE_MS);
+    }
+    end(rig);
+}
+
+END_TEST
+
 /* The store wants to be called for each step of it. */
 START_TEST(wakes_for_it)
 {
@@ -1539,6 +1569,7 @@ add_history_tests(TCase *tests)
     size_t count = sizeof(changes) / sizeof(changes[0]);
 
     tcase_add_test(tests, first_sight);
+    tcase_add_test(tests, repeated_releases);
     tcase_add_test(tests, wakes_for_it);
     tcase_add_test(tests, same_process);
     tcase_add_loop_test(tests, change_at_a_greeting, 0, (int)count);

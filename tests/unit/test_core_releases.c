@@ -1,0 +1,301 @@
+/*
+ * Tests of daemon/core/releases.c: what was given back is given back again
+ * where Redis may have lost that.
+ */
+#include "tests/unit/core_rig.h"
+
+#include "daemon/core/state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MS 1000u
+
+Suite *core_releases_suite(void);
+
+static struct rig *
+rig_keeping(uint32_t kept)
+{
+    struct rig *rig = rig_create();
+
+    rig->settings.releases_kept = kept;
+    rig->settings.lease_ms = 600000; /* nothing is renewed meanwhile */
+    rig_start(rig);
+    return rig;
+}
+
+static void
+changed(struct rig *rig)
+{
+    struct core_event event = {.kind = CORE_CHANGED};
+
+    rig_step(rig, &event);
+    rig_pass(rig, 2);
+}
+
+/* `name` is had with that fence, and given back. */
+static void
+had(struct rig *rig, unsigned session, const char *name, uint64_t fence)
+{
+    char line[80];
+
+    snprintf(line, sizeof(line), "1 LOCK %s", name);
+    rig_lock(rig, session, line, fence);
+    snprintf(line, sizeof(line), "2 UNLOCK %s", name);
+    rig_say(rig, session, line);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, session, "2 OK count=0");
+}
+
+/* The next one that is repeated: of that lock and fence. */
+static struct op *
+repeated(struct rig *rig, const char *name, uint64_t fence)
+{
+    struct op *op = rig_op(rig, OP_RELEASE);
+
+    ck_assert(op->repeats);
+    ck_assert(op->retry);
+    ck_assert(text_equal(op->name, text_from(name)));
+    ck_assert_uint_eq(op->fence, fence);
+    return op;
+}
+
+/* As it was asked the first time, for no ticket, the newest before the others;
+ * whatever became of it, nobody is told. */
+START_TEST(repeats)
+{
+    struct rig *rig = rig_keeping(8);
+    unsigned session = rig_open(rig);
+
+    changed(rig);
+    rig_no_op(rig);
+    had(rig, session, "a", 5);
+    rig_lock(rig, session, "1 LOCK b owner=x", 6);
+    rig_say(rig, session, "2 UNLOCK b owner=x");
+    struct op first = *rig_op(rig, OP_RELEASE);
+    ck_assert(!first.repeats);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, session, "2 OK count=0");
+    rig_no_op(rig);
+    changed(rig);
+    struct op *op = repeated(rig, "b", 6);
+    ck_assert(!op->unclean);
+    ck_assert_mem_eq(op->session, first.session, sizeof(first.session));
+    ck_assert_mem_eq(op->owner_hash, first.owner_hash, 8);
+    ck_assert_uint_eq(op->request, first.request);
+    ck_assert_uint_eq(op->generation, first.generation);
+    ck_assert_uint_eq(op->place, first.place);
+    ck_assert_uint_eq(op->arrival, first.arrival);
+    rig_status(rig, op, OP_OK);
+    rig_status(rig, repeated(rig, "a", 5), OP_GONE);
+    rig_no_op(rig);
+    rig_silent(rig, session);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_releases_repeated), 1);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_releases), 2);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* So many as are kept; none where none are. */
+START_TEST(forgets)
+{
+    for (uint32_t kept = 0; kept < 3; kept++) {
+        struct rig *rig = rig_keeping(kept);
+        unsigned session = rig_open(rig);
+        had(rig, session, "a", 5);
+        had(rig, session, "b", 6);
+        had(rig, session, "c", 7);
+        changed(rig);
+        if (kept > 0)
+            rig_status(rig, repeated(rig, "c", 7), OP_GONE);
+        if (kept > 1)
+            rig_status(rig, repeated(rig, "b", 6), OP_GONE);
+        rig_no_op(rig);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* Many are sent in portions, with pauses. */
+START_TEST(portions)
+{
+    struct rig *rig = rig_keeping(300);
+    unsigned session = rig_open(rig);
+
+    for (unsigned i = 0; i < 400; i++)
+        had(rig, session, "a", 5 + i);
+    struct core_event event = {.kind = CORE_CHANGED};
+    rig_step(rig, &event);
+    rig_pass(rig, 2);
+    ck_assert_uint_eq(rig->op_count, 128);
+    rig_pass(rig, 8);
+    ck_assert_uint_eq(rig->op_count, 256);
+    rig_pass(rig, 8);
+    ck_assert_uint_eq(rig->op_count, 300);
+    rig_pass(rig, 1000);
+    ck_assert_uint_eq(rig->op_count, 300);
+    for (unsigned i = 0; i < 300; i++)
+        rig_status(rig, repeated(rig, "a", 404 - i), OP_GONE);
+    /* another change meanwhile: from the newest on again */
+    changed(rig);
+    changed(rig);
+    ck_assert_uint_eq(rig->op_count, 256);
+    for (unsigned i = 0; i < 256; i++)
+        rig_status(rig, repeated(rig, "a", 404 - i % 128), OP_GONE);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* All once more where an answer was lost, also that of another one; not where
+ * none could be sent, or Redis refused. */
+START_TEST(unanswered)
+{
+    struct rig *rig = rig_keeping(8);
+    unsigned session = rig_open(rig);
+
+    had(rig, session, "a", 5);
+    had(rig, session, "b", 6);
+    changed(rig);
+    rig_status(rig, repeated(rig, "b", 6), OP_UNKNOWN);
+    rig_status(rig, repeated(rig, "a", 5), OP_GONE);
+    rig_no_op(rig);
+    rig_pass(rig, 40);
+    rig_no_op(rig);
+    rig_pass(rig, 30);
+    rig_status(rig, repeated(rig, "b", 6), OP_UNSENT);
+    rig_status(rig, repeated(rig, "a", 5), OP_REFUSED);
+    rig_pass(rig, 1000);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What that grants to a waiter of ours is had; and the lock is looked at when
+ * the next hold may be over. */
+START_TEST(grants)
+{
+    struct rig *rig = rig_keeping(8);
+    unsigned session = rig_open(rig);
+    unsigned other = rig_open(rig);
+
+    had(rig, session, "a", 5);
+    rig_wait(rig, other, "1 LOCK a");
+    changed(rig);
+    struct op *op = NULL;
+    for (uint32_t i = 0; i < rig->op_count; i++)
+        if (rig->ops[i]->kind == OP_RELEASE)
+            op = rig->ops[i];
+    ck_assert_ptr_nonnull(op);
+    const struct ticket *ticket = NULL;
+    for (uint32_t i = 0; i < rig->core->tickets.touched; i++)
+        if ((ticket = slab_at(&rig->core->tickets, i)) != NULL)
+            break;
+    ck_assert_ptr_nonnull(ticket);
+    struct op_grant grant = {
+        .request = handle_pack(slab_handle(&rig->core->tickets, ticket)),
+        .fence = 6,
+        .arrival = ticket->arrival,
+        .place = ticket->place,
+        .ttl_ms = rig->settings.lease_ms,
+    };
+    rig_finish(rig, op,
+        (struct op_result){
+            .status = OP_OK, .grants = &grant, .grant_count = 1});
+    rig_expect(rig, other, "1 OK fence=6 ttl_ms=~ count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What is noted: holds that are over in Redis, or for their clients. */
+START_TEST(what_is_noted)
+{
+    struct rig *rig = rig_keeping(8);
+    unsigned session = rig_open(rig);
+    unsigned other = rig_open(rig);
+
+    /* a wait: there is no fence that tells it from a later hold */
+    rig_wait(rig, session, "1 LOCK a");
+    rig_say(rig, session, "2 CANCEL 1");
+    rig_expect(rig, session, "1 ERR CANCELLED retry=1");
+    rig_expect(rig, session, "2 OK");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    /* a hold that Redis does not know: it may be another generation's */
+    rig_lock(rig, session, "1 LOCK b", 5);
+    rig_say(rig, session, "2 UNLOCK b");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
+    rig_expect(rig, session, "2 ERR LOST retry=0");
+    changed(rig);
+    rig_no_op(rig);
+    /* one whose client was told OK, when the answer had been lost */
+    rig_lock(rig, session, "1 LOCK c", 6);
+    rig_say(rig, session, "2 UNLOCK c");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_UNKNOWN);
+    rig_pass(rig, 200);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
+    rig_expect(rig, session, "2 OK count=0");
+    changed(rig);
+    rig_status(rig, repeated(rig, "c", 6), OP_GONE);
+    rig_no_op(rig);
+    /* that of a client that is gone */
+    rig_lock(rig, other, "1 LOCK d", 7);
+    rig_event(rig, other, CORE_DROP);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    changed(rig);
+    struct op *op = repeated(rig, "d", 7);
+    ck_assert(op->unclean);
+    rig_status(rig, op, OP_GONE);
+    rig_status(rig, repeated(rig, "c", 6), OP_GONE);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Where there is no room for operations some are sent later. */
+START_TEST(no_room)
+{
+    struct rig *rig = rig_create();
+
+    rig->settings.releases_kept = 80;
+    rig->settings.tickets_max = 4;
+    rig->settings.requests_max = 4;
+    rig_start(rig);
+    unsigned session = rig_open(rig);
+    for (unsigned i = 0; i < 40; i++)
+        had(rig, session, "a", 5 + i);
+    changed(rig);
+    uint32_t room = rig->op_count;
+    ck_assert_uint_gt(room, 10);
+    ck_assert_uint_lt(room, 40);
+    for (unsigned i = 0; i < room; i++)
+        rig_status(rig, repeated(rig, "a", 44 - i), OP_GONE);
+    rig_pass(rig, 10);
+    for (unsigned i = room; i < 40; i++)
+        rig_status(rig, repeated(rig, "a", 44 - i), OP_GONE);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+Suite *
+core_releases_suite(void)
+{
+    Suite *suite = suite_create("core_releases");
+    TCase *tests = tcase_create("releases");
+
+    tcase_add_test(tests, repeats);
+    tcase_add_test(tests, forgets);
+    tcase_add_test(tests, portions);
+    tcase_add_test(tests, unanswered);
+    tcase_add_test(tests, grants);
+    tcase_add_test(tests, what_is_noted);
+    tcase_add_test(tests, no_room);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
