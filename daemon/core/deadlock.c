@@ -8,8 +8,10 @@
  * comes back to its owner there was a circle, but its edges were seen one after
  * the other. So it goes round a second time: an edge that was there both times,
  * with the same wait and the same fence, was there all the time between, and so
- * were all of them at the moment between the rounds. Then the youngest wait is
- * ended; all who find the circle find the same one.
+ * were all of them at the moment between the rounds. In the second one brokers
+ * also say whether the owner has what it is waited for: the record alone may
+ * tell of holds that were given back, where Redis has lost that. Then the
+ * youngest wait is ended; all who find the circle find the same one.
  *
  * What is in a wait's way is read from the record: whoever holds the lock, and
  * whoever stands before and is not compatible. Of a semaphore only a sole
@@ -521,6 +523,31 @@ probe_wait(struct core *core, const struct probe_node *node)
     return ticket;
 }
 
+/*
+ * Whether the owner of that node has, or waits for, what the one before it
+ * waits for. The record may be older than what was given back.
+ */
+static bool
+probe_stands(const struct core *core, const struct probe *probe)
+{
+    const struct probe_node *node = &probe->nodes[probe->index];
+    uint32_t before = (probe->index + probe->count - 1) % probe->count;
+    const struct session *session = session_find(core, node->session);
+    const struct lock *lock = lock_find(core,
+        text_make(probe->nodes[before].name, probe->nodes[before].name_len));
+
+    if (session == NULL || lock == NULL)
+        return false;
+    LIST_EACH (link, &session->tickets) {
+        const struct ticket *ticket =
+            container_of(link, struct ticket, session_link);
+        if (ticket->lock == lock && ticket->owner_hash == node->owner)
+            return ticket->state == TICKET_HELD ||
+                   (node->fence == 0 && ticket->state == TICKET_WAITING);
+    }
+    return false;
+}
+
 /* A name as part of a list: what could be taken for the list's is encoded. */
 static size_t
 circle_name(const struct probe_node *node, char out[3 * PROTO_NAME_MAX])
@@ -611,7 +638,7 @@ probe_arrived(struct core *core, struct probe *probe)
         return;
     case 'V':
         ticket = probe_wait(core, &probe->nodes[probe->index]);
-        if (ticket != NULL)
+        if (ticket != NULL && probe_stands(core, probe))
             probe_examine(core, probe, ticket);
         else
             slab_free(&core->probes, probe);

@@ -433,6 +433,75 @@ START_TEST(ends_meanwhile)
 
 END_TEST
 
+/* Redis tells of a hold, or of a wait, that was given back: nobody is kept
+ * waiting by what its owner does not have. */
+START_TEST(given_back)
+{
+    for (int i = 0; i < 4; i++) {
+        struct net *net = net_new(2);
+        bool waits = i % 2 == 1;
+        struct at x = client(net, 0);
+        struct at y = client(net, (unsigned)i / 2);
+        struct at z = client(net, 0);
+        if (waits)
+            have(net, z, "1 LOCK a mode=shared");
+        say(net, x, "1 LOCK a");
+        net_pass(net, 10 * MS);
+        struct net_record *record = &net->records[0];
+        struct net_entry old = record->queue[waits];
+        ck_assert_uint_eq(record->count, 1 + (unsigned)waits);
+        say(net, x, waits ? "2 CANCEL 1" : "2 UNLOCK a");
+        net_pass(net, 10 * MS);
+        while (heard(net, x)[0] != '\0')
+            continue;
+        ck_assert_uint_eq(record->count, waits);
+        record->queue[record->count++] = old;
+        have(net, x, "3 LOCK c");
+        have(net, y, "1 LOCK b");
+        say(net, x, "4 LOCK b");
+        net_pass(net, 200 * MS);
+        say(net, y, waits ? "2 LOCK a mode=shared" : "2 LOCK a");
+        net_pass(net, 3000 * MS);
+        ck_assert_str_eq(heard(net, x), "");
+        ck_assert_str_eq(heard(net, y), "");
+        ck_assert_uint_eq(net->records[0].count, 2 + (unsigned)waits);
+        net_free(net);
+    }
+}
+
+END_TEST
+
+/* A release that is not there yet: whoever sends it is not in the way. */
+START_TEST(giving_back)
+{
+    struct net *net = net_new(2);
+    struct at x = client(net, 0);
+    struct at y = client(net, 1);
+
+    have(net, x, "1 LOCK a");
+    have(net, y, "1 LOCK b");
+    have(net, x, "2 LOCK c");
+    say(net, x, "3 UNLOCK a");
+    for (unsigned i = 0; i < net->job_count; i++)
+        if (net->jobs[i]->kind == NET_OP &&
+            net->jobs[i]->asked.kind == OP_RELEASE) {
+            net->jobs[i]->fate = FATE_UNSENT;
+            net->jobs[i]->answer_us = net->now_us + 4000 * MS;
+        }
+    say(net, x, "4 LOCK b");
+    net_pass(net, 200 * MS);
+    say(net, y, "2 LOCK a");
+    net_pass(net, 3000 * MS);
+    ck_assert_str_eq(heard(net, x), "");
+    ck_assert_str_eq(heard(net, y), "");
+    net_pass(net, 2000 * MS);
+    expect(net, x, "3 OK count=0");
+    expect(net, y, "2 OK fence=~ ttl_ms=~ count=1");
+    net_free(net);
+}
+
+END_TEST
+
 /* Only a sole holder of a semaphore is in the way for certain. */
 START_TEST(semaphores)
 {
@@ -787,6 +856,8 @@ core_deadlock_suite(void)
     tcase_add_test(tests, through_the_queue);
     tcase_add_test(tests, no_circle);
     tcase_add_loop_test(tests, ends_meanwhile, 0, ENDING_COUNT);
+    tcase_add_test(tests, given_back);
+    tcase_add_test(tests, giving_back);
     tcase_add_test(tests, semaphores);
     tcase_add_test(tests, readers_in_the_queue);
     tcase_add_test(tests, held_later);
