@@ -213,7 +213,7 @@ drill_end(struct fleet *fleet)
         server_park_end(fleet->world);
         drill_quiet(fleet, MAPPED_US);
     }
-    if (drill->kind == DRILL_BEHIND)
+    if (drill->kind == DRILL_BEHIND || drill->kind == DRILL_UNDONE)
         drill_packets_pass(fleet->world, 0);
     if (drill->kind == DRILL_FORGETS || drill->kind == DRILL_PARTED)
         forgets_over(fleet);
@@ -338,6 +338,14 @@ drill_soon(struct fleet *fleet, uint64_t within_us)
     drill_event(fleet, world_below(fleet->world, within_us), drill_acts);
 }
 
+/* Whether the heir does not ask before it has begun. */
+static bool
+drill_asks_later(const struct drill *drill)
+{
+    return drill->kind == DRILL_WIPED || drill->kind == DRILL_STRANDS ||
+           drill->kind == DRILL_UNDONE;
+}
+
 /* The next one stands in the queue; when all do, it begins. */
 static void
 drill_queue(struct fleet *fleet)
@@ -348,7 +356,7 @@ drill_queue(struct fleet *fleet)
     if (drill->queued < drill->waiter_count)
         drill_ask(drill, drill->waiters[drill->queued], TASK_DRILL_WAITS,
             CLIENT_NO_WAIT);
-    else if (drill->kind == DRILL_WIPED || drill->kind == DRILL_STRANDS)
+    else if (drill_asks_later(drill))
         drill_soon(fleet, 50000);
     else
         drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
@@ -515,7 +523,7 @@ drill_try(struct fleet *fleet, enum drill_kind kind)
 
 /* Those that need what few runs have: each of them once. */
 static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
-    DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT};
+    DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT, DRILL_UNDONE};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 
@@ -528,6 +536,8 @@ last_drill_can(const struct world *world, enum drill_kind kind)
         return world->plan.quorum;
     if (kind == DRILL_BEHIND)
         return world->plan.strict;
+    if (kind == DRILL_UNDONE)
+        return world->plan.cluster > 0 && !world->plan.strict;
     return world->plan.cluster > 0 && world->plan.masters > 1 &&
            (kind == DRILL_STRANDS ? world->plan.settle_ms : world->plan.strict);
 }

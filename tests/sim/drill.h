@@ -50,6 +50,7 @@ enum drill_kind {
     DRILL_BEHIND,  /* a replica gets nothing for a moment (where strict) */
     DRILL_SPLIT,   /* a master that has been replaced goes on (where strict) */
     DRILL_STALE,   /* and somebody asks it (where strict) */
+    DRILL_UNDONE,  /* a master is replaced that alone knew of a release */
     DRILL_COUNT
 };
 
@@ -239,6 +240,8 @@ void split_over(struct fleet *fleet);
 bool stale_begin(struct fleet *fleet);
 void stale_acts(struct fleet *fleet);
 void stale_granted(struct fleet *fleet, struct task *task);
+bool undone_begin(struct fleet *fleet);
+void undone_acts(struct fleet *fleet);
 bool wiped_begin(struct fleet *fleet);
 void wiped_acts(struct fleet *fleet);
 void wiped_granted(struct fleet *fleet, struct task *task);

@@ -692,6 +692,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         split_begin, split_acts, true, NULL, NULL},
     [DRILL_STALE] = {"stale", "its master was replaced, and goes on",
         stale_begin, stale_acts, false, stale_granted, NULL},
+    [DRILL_UNDONE] = {"undone", "a failover had undone its release",
+        undone_begin, undone_acts, true, NULL, NULL},
     [DRILL_SWEEP] = {"sweep", "what a lost broker had left was over",
         sweep_begin, sweep_acts, false, NULL, NULL},
 };

@@ -482,6 +482,99 @@ stale_granted(struct fleet *fleet, struct task *task)
         drill_end(fleet);
 }
 
+/* --- a release is lost ---------------------------------------------------- */
+
+/* All its brokers ask meanwhile, and the grace is over. */
+static uint64_t
+undone_bound_us(const struct world *world)
+{
+    return (uint64_t)world->plan.settle_ms * 1000 + DRILL_REJOIN_US +
+           drill_asks_us(world) + drill_prompt_us(world);
+}
+
+/*
+ * The holder gives back, and its shard's replica does not get that, but takes
+ * over. What it has of the hold is nobody's, and must not be in the way for a
+ * lease after the grace.
+ */
+bool
+undone_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    const struct world *world = fleet->world;
+    uint64_t settle_us = (uint64_t)world->plan.settle_ms * 1000;
+
+    if (settle_us == 0 ||
+        undone_bound_us(world) >= settle_us + drill_lease_us(world) * 9 / 10)
+        return false;
+    drill->holder = drill_choose(fleet, ANYWHERE);
+    if (drill->holder == NULL)
+        return false;
+    drill->broker = drill->holder->client->broker;
+    drill->heir = drill_choose(fleet, AT_BROKER);
+    return drill->heir != NULL;
+}
+
+/* The failover excuses what was before. */
+static void
+undone_asks(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (data != drill->serial || drill->stage != DRILL_ACTS)
+        return;
+    drill_quiet(fleet, undone_bound_us(fleet->world));
+    drill_frees(fleet, undone_bound_us(fleet->world));
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+static void
+undone_swaps(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (data != drill->serial || drill->stage != DRILL_ACTS)
+        return;
+    if (drill->holder->state != TASK_IDLE) {
+        drill_event(fleet, drill_packets_us(fleet->world), undone_swaps);
+        return;
+    }
+    drill->holder = NULL;
+    server_swaps(fleet->world);
+    drill_packets_pass(fleet->world, 0);
+    drill_event(fleet, drill_packets_us(fleet->world), undone_asks);
+}
+
+/* Once the replica has the hold. */
+static void
+undone_gives(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (data != drill->serial || drill->stage != DRILL_ACTS)
+        return;
+    if (!servers_have(world, drill->lock, drill->holder->fence)) {
+        drill_event(fleet, drill_packets_us(world), undone_gives);
+        return;
+    }
+    if (!server_leaves_behind(world, drill->lock)) {
+        drill_end(fleet);
+        return;
+    }
+    drill_release(drill->holder, TASK_DRILL_OVER);
+    drill_event(fleet, drill_packets_us(world), undone_swaps);
+}
+
+void
+undone_acts(struct fleet *fleet)
+{
+    drill_event(fleet, 0, undone_gives);
+}
+
 /* --- the data are lost ---------------------------------------------------- */
 
 /* And with them, who watches what. */

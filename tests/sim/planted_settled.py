@@ -110,4 +110,14 @@ PLANTED = {
         "    return ticket->taken > ticket->generation;\n",
         "    return ticket->taken == UINT32_MAX;\n",
         "a ticket that another broker has is put back"),
+    "releases-not-repeated": (
+        "daemon/core/core.c",
+        "    releases_repeat(core, core->now_us);\n",
+        "",
+        "what a failover has brought back of a hold stays until its end"),
+    "old-releases-first": (
+        "daemon/core/releases.c",
+        "    core->releases.left = core->releases.count;\n",
+        "    core->releases.left = core->releases.count / 2;\n",
+        "the newest releases are not repeated"),
 }
