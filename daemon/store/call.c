@@ -11,10 +11,11 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
-#define RETRIES_AT_ONCE 5
-#define RETRY_US        50000
-#define TRYAGAIN_US     20000
-#define GRACE_US        50000 /* beyond the grace, at most */
+#define RETRIES_AT_ONCE  5
+#define RETRY_US         50000
+#define TRYAGAIN_US      20000
+#define REFUSAL_AGAIN_US 60000000 /* it is logged anew */
+#define GRACE_US         50000    /* beyond the grace, at most */
 
 /* Releases first, so that what they free is there for the rest. */
 static const enum op_kind flush_order[] = {OP_BREAK, OP_RELEASE, OP_RENEW,
@@ -354,6 +355,30 @@ refused_other(struct store *store, struct link *link, struct op *op,
     op_done(store, op, OP_REFUSED);
 }
 
+/* Nothing runs there now. That is said once in a while, as long as the reason
+ * is the same one. */
+static void
+refused_later(
+    struct store *store, struct link *link, uint64_t now_us, struct text error)
+{
+    size_t len =
+        error.len < sizeof(link->refusal) ? error.len : sizeof(link->refusal);
+    char name[80];
+    char text[256];
+
+    count(store->counters, COUNTER_redis_refused);
+    route_want_map(store);
+    link->demoted = link->demoted || text_starts_with(error, TEXT("READONLY "));
+    if (link->refusal_us > 0 && now_us < link->refusal_us + REFUSAL_AGAIN_US &&
+        memcmp(link->refusal, error.at, len) == 0)
+        return;
+    memcpy(link->refusal, error.at, len);
+    link->refusal_us = now_us;
+    log_write(LOG_WARN, "redis_refuses_for_now", "node=%s error=%s",
+        link_name(store, link, name, sizeof(name)),
+        log_quote(text, sizeof(text), error));
+}
+
 static void
 op_refused(struct store *store, struct link *link, struct op *op,
     uint64_t now_us, struct text error, bool alone)
@@ -376,10 +401,7 @@ op_refused(struct store *store, struct link *link, struct op *op,
         op_again(store, op, link->node, now_us, 0);
         return;
     case REFUSAL_LATER:
-        count(store->counters, COUNTER_redis_refused);
-        route_want_map(store);
-        link->demoted =
-            link->demoted || text_starts_with(error, TEXT("READONLY "));
+        refused_later(store, link, now_us, error);
         op_again(store, op, link->node, now_us, RETRY_US);
         return;
     case REFUSAL_OTHER:

@@ -5,6 +5,8 @@
 #include "tests/unit/seed.h"
 #include "tests/unit/store_rig.h"
 
+#include "daemon/base/log.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -378,13 +380,42 @@ START_TEST(unwanted)
 
 END_TEST
 
-/* Nothing ran: asked again after a pause, until its time is over. */
+static unsigned refusals;
+
+static void
+count_refusals(enum log_level level, const char *line, size_t len)
+{
+    (void)level;
+    (void)len;
+    refusals += strstr(line, "event=redis_refuses_for_now "
+                             "node=10.0.0.1:7000 error=\"") != NULL;
+}
+
+/* One call, which is done a moment later. */
+static void
+refuses(struct srig *rig, const char *error)
+{
+    struct op *op = srig_op(rig, OP_RENEW, 0);
+
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    srig_error(rig, 0, error);
+    srig_pass(rig, 80);
+    expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_status(rig, op, OP_OK);
+}
+
+/* Nothing ran: asked again after a pause, until its time is over. The log says
+ * so, once a minute. */
 START_TEST(refused_for_now)
 {
     struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_RENEW, 0);
     unsigned calls = 0;
 
+    refusals = 0;
+    log_init(count_refusals, LOG_WARN);
     while (!srig_done(rig, op)) {
         srig_turn(rig);
         while (srig_next(rig, 0)[0] == 'E') {
@@ -402,15 +433,21 @@ START_TEST(refused_for_now)
     ck_assert_uint_ge(rig->now_us, op->give_up_us);
     ck_assert_uint_ge(calls, 40);
     ck_assert_uint_le(calls, 110);
+    ck_assert_uint_eq(refusals, 1);
     /* And where Redis is well again before that, it is done. */
-    op = srig_op(rig, OP_RENEW, 0);
-    srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
-    srig_error(rig, 0, later[_i]);
-    srig_pass(rig, 80);
-    expect(rig, 0, "EVALSHA 1");
-    srig_results(rig, 0, 1, RECORD_OK);
-    srig_status(rig, op, OP_OK);
+    refuses(rig, later[_i]);
+    ck_assert_uint_eq(refusals, 1);
+    refuses(rig, later[_i == 0]);
+    ck_assert_uint_eq(refusals, 2);
+    refuses(rig, later[_i]);
+    ck_assert_uint_eq(refusals, 3);
+    rig->store->links[0].refusal_us = rig->now_us - 59000000;
+    refuses(rig, later[_i]);
+    ck_assert_uint_eq(refusals, 3);
+    rig->store->links[0].refusal_us = rig->now_us - 60000000;
+    refuses(rig, later[_i]);
+    ck_assert_uint_eq(refusals, 4);
+    log_init(NULL, LOG_ERROR);
     srig_end(rig);
 }
 
