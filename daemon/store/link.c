@@ -318,9 +318,25 @@ static const char *const in_a_cluster[] = {
     [STORE_QUORUM] = "it is part of a cluster, and redis.topology is quorum",
 };
 
+/* Whether another node of a quorum is that very process, by another name: it
+ * must not have two votes. */
+static bool
+is_another_node(
+    const struct store *store, const struct link *link, struct text run_id)
+{
+    if (store->quorum == NULL || run_id.len == 0)
+        return false;
+    for (uint16_t i = 0; i < store->node_count; i++)
+        if (i != link->node &&
+            text_equal(run_id, text_from(store->links[i].run_id)))
+            return true;
+    return false;
+}
+
 /* NULL where the node is one that we can work with, else what is wrong. */
 static const char *
-info_objection(const struct store *store, struct text info)
+info_objection(
+    const struct store *store, const struct link *link, struct text info)
 {
     bool cluster = text_equal(info_value(info, "cluster_enabled"), TEXT("1"));
     bool wanted = store->settings.topology == STORE_CLUSTER;
@@ -341,6 +357,8 @@ info_objection(const struct store *store, struct text info)
             text_make(version.at, (size_t)(dot - version.at)), 1000, &major) ||
         major < 7)
         return "it is older than Redis 7.0";
+    if (is_another_node(store, link, info_value(info, "run_id")))
+        return "it is another node of the quorum by another name";
     return NULL;
 }
 
@@ -368,7 +386,7 @@ link_info(struct store *store, struct link *link, uint64_t now_us,
         link_abandon(store, link, now_us, "INFO is refused");
         return;
     }
-    wrong = info_objection(store, reply->text);
+    wrong = info_objection(store, link, reply->text);
     if (wrong != NULL) {
         log_write(LOG_ERROR, "redis_unfit", "node=%s why=\"%s\"",
             link_name(store, link, name, sizeof(name)), wrong);

@@ -49,6 +49,20 @@ class QuorumTest(HarnessCase):
         self.assertTrue(writer.wait(tag).ok)
         readers[1].err("LOCK a mode=shared wait=0", "BUSY")
 
+    def test_a_node_by_two_names(self):
+        """It has one vote."""
+        names = [f"{host}:{node.port}" for host, node in (
+            ("127.0.0.1", self.nodes[0]), ("localhost", self.nodes[0]),
+            ("127.0.0.1", self.nodes[1]))]
+        broker = self.broker(names, {**QUICK, "redis.topology": "quorum",
+                                     "redis.patience": "1s"}).wait_redis()
+        broker.wait_log("another node of the quorum")
+        client = self.client(broker)
+        client.ok("LOCK a")
+        client.ok("UNLOCK a")
+        self.nodes[1].kill()
+        client.err("LOCK a", "UNAVAILABLE")
+
     def test_no_semaphores(self):
         client = self.client(self.start())
         self.assertIn("quorum", str(client.err("LOCK a limit=2", "BADREQ")))

@@ -469,6 +469,22 @@ answer_witness(struct srig *rig, uint32_t link)
     return true;
 }
 
+/* In a quorum each node is a process of its own. */
+static void
+answer_info(struct srig *rig, uint32_t link)
+{
+    char info[sizeof(rig->history)];
+    char *run = NULL;
+
+    snprintf(info, sizeof(info), "%s", rig->info);
+    if (rig->settings.topology == STORE_QUORUM && !rig->one_run)
+        run = strstr(info, "run_id:");
+    if (run != NULL)
+        run[7] = (char)('A' + rig->store->links[link].node);
+    srig_reply(rig, link,
+        &(struct resp){.type = RESP_STRING, .text = text_from(info)});
+}
+
 void
 srig_answer(struct srig *rig, uint32_t link)
 {
@@ -483,8 +499,7 @@ srig_answer(struct srig *rig, uint32_t link)
     if (answer_witness(rig, link))
         return;
     if (text_equal(verb, TEXT("INFO")))
-        srig_reply(rig, link,
-            &(struct resp){.type = RESP_STRING, .text = text_from(rig->info)});
+        answer_info(rig, link);
     else if (text_equal(second, TEXT("ID")))
         srig_reply(rig, link,
             &(struct resp){.type = RESP_INTEGER, .integer = rig->client_id++});

@@ -293,6 +293,29 @@ START_TEST(numbered)
 
 END_TEST
 
+/* One process by several names has one vote: the first of them, whichever is
+ * asked again. */
+START_TEST(another_name)
+{
+    struct srig *rig = srig_create(STORE_QUORUM, NODES);
+
+    rig->one_run = true;
+    srig_start(rig);
+    srig_settle(rig);
+    unsigned ready = 0;
+    for (uint32_t i = 0; i < NODES; i++)
+        ready += rig->store->links[i].state == LINK_READY;
+    ck_assert_uint_eq(ready, 1);
+    ck_assert(!store_ready(rig->store));
+    rig->one_run = false;
+    for (unsigned i = 0; i < 20 && !store_ready(rig->store); i++)
+        srig_settle(rig);
+    ck_assert(store_ready(rig->store));
+    srig_end(rig);
+}
+
+END_TEST
+
 /* The node that was asked last has the least of it, or the most. */
 START_TEST(least_of_majority)
 {
@@ -1587,6 +1610,7 @@ add_tries(Suite *suite)
 
     tcase_add_test(tests, majority);
     tcase_add_test(tests, numbered);
+    tcase_add_test(tests, another_name);
     tcase_add_test(tests, least_of_majority);
     tcase_add_test(tests, fences_raised);
     tcase_add_test(tests, late_and_higher);
