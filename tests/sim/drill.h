@@ -226,7 +226,6 @@ bool forgets_begin(struct fleet *fleet);
 void forgets_acts(struct fleet *fleet);
 void forgets_granted(struct fleet *fleet, struct task *task);
 void forgets_over(struct fleet *fleet);
-bool parted_begin(struct fleet *fleet);
 void parted_acts(struct fleet *fleet);
 bool strands_begin(struct fleet *fleet);
 void strands_acts(struct fleet *fleet);

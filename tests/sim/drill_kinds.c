@@ -681,7 +681,7 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         told_granted, NULL},
     [DRILL_FORGETS] = {"forgets", "a node had lost its data", forgets_begin,
         forgets_acts, false, forgets_granted, NULL},
-    [DRILL_PARTED] = {"parted", "its broker had lost most nodes", parted_begin,
+    [DRILL_PARTED] = {"parted", "its broker had lost most nodes", split_begin,
         parted_acts, true, NULL, NULL},
     [DRILL_STRANDS] = {"strands",
         "its release, where its slot's data were lost", strands_begin,

@@ -177,19 +177,8 @@ forgets_over(struct fleet *fleet)
 
 /* --- a broker is left with the smaller part ------------------------------- */
 
-/* The holder's; what that part still renews does not count, so it is told, and
- * the heir has the lock from the others when their leases end. */
-bool
-parted_begin(struct fleet *fleet)
-{
-    struct drill *drill = &fleet->drill;
-
-    drill->holder = split_choose(fleet);
-    drill->heir =
-        drill->holder == NULL ? NULL : drill_choose(fleet, NOT_AT_BROKER);
-    return drill->heir != NULL;
-}
-
+/* The holder's (split_begin); what that part still renews does not count, so it
+ * is told, and the heir has the lock from the others when their leases end. */
 void
 parted_acts(struct fleet *fleet)
 {
