@@ -149,7 +149,8 @@ local function hold_speaks(r, t, ask)
         local free = ask.agreed or ask.seen > r.fence or
             math.fmod(ask.seen, 16) > 0
         t.fence = free and ask.seen or own_fence(r.fence)
-        r.fence, r.raised = max(r.fence, t.fence), true
+        -- Who looked meanwhile has been told of a smaller one.
+        r.fence, r.raised, r.news = max(r.fence, t.fence), true, true
         ticket_store(r, t)
     end
     if claims then

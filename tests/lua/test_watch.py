@@ -88,6 +88,18 @@ class Watch(ClockCase):
                 self.one.release(KEY, who(1))
                 self.told()
 
+    def test_another_fence(self):
+        """A majority of nodes has given a larger one."""
+        self.one.number = 2
+        self.watch()
+        fence = self.hold(who(1)).fence
+        self.assert_told(KEY)
+        for seen, told in ((fence, []), (fence + 16, [KEY]),
+                           (fence + 16, [])):
+            result = self.one.renew(KEY, who(1), raises=True, seen=seen)
+            self.assertEqual((result.status, result.fence), (OK, seen))
+            self.assert_told(*told)
+
     def test_expiry_of_one_of_many(self):
         self.hold(who(0), mode=SHARED)
         self.hold(who(1), mode=SHARED, lease=2 * LEASE)
