@@ -456,6 +456,8 @@ bid_pauses(struct store *store, struct bid *bid, const struct round *round)
         split ? pause_next(store, &bid->split_ms, SPLIT_MAX_MS) : 0;
     uint32_t pause_ms = pause_next(store, &bid->pause_ms, PAUSE_MAX_MS);
 
+    if (split)
+        count(store->counters, COUNTER_quorum_splits);
     if (bid->stirred && pause_ms > 2 * STIR_US / 1000)
         pause_ms =
             (uint32_t)(STIR_US + random_below(&store->random, STIR_US)) / 1000;

@@ -188,6 +188,8 @@ vote_raise(struct store *store, struct vote *vote, uint64_t fence)
     vote->op.hard_end_us = WHEEL_NEVER;
     if (!vote_send(store, vote, VOTE_RAISING, soon_us(store), false))
         vote->state = VOTE_DOUBT;
+    else
+        count(store->counters, COUNTER_quorum_raises);
 }
 
 /* --- a try ---------------------------------------------------------------- */
@@ -756,6 +758,8 @@ quorum_voted(struct store *store, struct op *op, enum op_status status)
         if (vote->state == VOTE_NO)
             vote->state = VOTE_NONE;
     }
+    if (was == VOTE_MENDING && status == OP_OK)
+        count(store->counters, COUNTER_quorum_mends);
     if (was == VOTE_MENDING || (round->decided && round->kind == OP_ACQUIRE)) {
         vote_settle(store, vote);
     } else if (round->decided && round->won && round->kind == OP_RENEW &&

@@ -374,6 +374,7 @@ START_TEST(fences_raised)
     ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES | AGREED);
     says(rig, 2, RECORD_OK, 9);
     silent(rig);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_quorum_raises), 2);
     srig_end(rig);
 }
 
@@ -869,6 +870,7 @@ START_TEST(waits_elsewhere)
     srig_status(rig, wants(rig, OP_RENEW, FIRST), OP_GONE);
     (void)wants(rig, OP_RENEW, SECOND);
     (void)all_hear(rig, SCRIPT_ACQUIRE);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_quorum_splits), 0);
     srig_end(rig);
 }
 
@@ -886,6 +888,7 @@ START_TEST(not_too_soon)
     says(rig, 1, RECORD_BUSY, 0);
     says(rig, 2, RECORD_BUSY, 0);
     srig_status(rig, op, OP_WAITING);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_quorum_splits), 1);
     ck_assert_uint_ge(op->result.again_ms, 100);
     ck_assert_uint_le(op->result.again_ms, 151);
     srig_turn(rig);
@@ -1003,8 +1006,10 @@ START_TEST(mended)
         ck_assert_uint_eq(asked_request(rig), try);
         ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), RETRY | NO_QUEUE);
         ck_assert_uint_eq(asked_fence(rig, AT_ACQUIRE_SEEN), 8);
+        ck_assert_uint_eq(srig_count(rig, COUNTER_quorum_mends), 0);
         says(rig, 0, RECORD_OK, 9);
         silent(rig);
+        ck_assert_uint_eq(srig_count(rig, COUNTER_quorum_mends), 1);
         /* It counts from the next one on. */
         srig_lose(rig, 1);
         op = wants(rig, OP_RENEW, HOLDER);
