@@ -275,7 +275,7 @@ help:
 	@echo 'make sim        simulated runs: SIM_SEEDS (1000), or HOURS of them'
 	@echo 'make sim-mutants planted bugs, each of which the simulator finds'
 	@echo 'make chaos      faults of all kinds for CHAOS_MINUTES (5) each, on a'
-	@echo '                single Redis and on a cluster'
+	@echo '                single Redis, a cluster, and a quorum of three'
 	@echo 'make bench      measures the daemon before a real Redis'
 	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS (60)'
 	@echo 'make coverage   which branches the tests take (some minutes)'
@@ -379,7 +379,7 @@ fuzz: deps-fuzz
 			$$dict $$new $$seeds; done
 
 CHAOS_MINUTES ?= 5
-CHAOS_TOPOLOGIES ?= single cluster
+CHAOS_TOPOLOGIES ?= single cluster quorum
 
 # As root: each server has a host of its own, whose network can be cut.
 chaos: deps-chaos

@@ -19,11 +19,11 @@ from harness import Client, ClientError, RedisError, slot_of
 from world import key_of
 
 FAULTS = {}  # name: (layer, topologies, inside only, function)
-BOTH = ("single", "cluster")
+ALL = ("single", "cluster", "quorum")
 FENCE_JUMP = 10.0  # s by which a new record begins ahead of the clock
 
 
-def fault(name, layer, topologies=BOTH, inside=False):
+def fault(name, layer, topologies=ALL, inside=False):
     def register(function):
         FAULTS[name] = (layer, topologies, inside, function)
         return function
@@ -54,6 +54,8 @@ class Chaos:
                         locks=locks, split=split)
 
     def locks_of(self, node):
+        if self.world.topology == "quorum":
+            return list(self.owners)
         return [lock for lock, (port, _) in self.owners.items()
                 if port == node.port]
 
@@ -317,10 +319,11 @@ def refuse_fences_ahead(node, locks):
             raise RuntimeError(f"the fence of {lock} is ahead of the clock")
 
 
-@fault("redis.wipe", "redis", ("single",))
+@fault("redis.wipe", "redis", ("single", "quorum"))
 def redis_wipe(chaos, seconds):
-    """Killed, and started without its data."""
-    node = chaos.world.nodes[0]
+    """Killed, and started without its data; of a quorum a majority has them
+    still, and nothing is excused."""
+    node = chaos.a_node()
     begin = time.monotonic()
     refuse_fences_ahead(node, chaos.world.locks)
     chaos.world.expected_dead.add(node)
@@ -330,7 +333,8 @@ def redis_wipe(chaos, seconds):
     def back():
         node.spawn()
         node.wait_ready()
-        chaos.excuse("data lost", begin)
+        if chaos.world.topology == "single":
+            chaos.excuse("data lost", begin)
     return back
 
 

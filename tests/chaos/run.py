@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Chaos with real processes, and a verdict on it.
 
-    run.py [--minutes M] [--seed S] [--topology single|cluster]
+    run.py [--minutes M] [--seed S] [--topology single|cluster|quorum]
            [--faults NAME,...] [--clients N] [--record FILE] [--keep FOLDER]
 
-Starts Redis (one, or a cluster of three masters with a replica each), three
-holdfastd ($HOLDFASTD or build/holdfastd), thirty client processes, relays, and
-a resource that the locks protect. Then round after round: faults drawn from the
-seed (faults.py: killed and stopped processes of each kind, cuts of the network
-one way and both, delays, failovers, moving slots, flushed scripts, moved
-clocks, a full disk, no more descriptors), a heal, and a probe of every lock.
-Clients behave as PROTOCOL.md, section 6.5, asks for (worker.py) and write down
-what they believe; checker.py judges it as three workloads:
+Starts Redis (one, a cluster of three masters with a replica each, or a quorum
+of three), three holdfastd ($HOLDFASTD or build/holdfastd), thirty client
+processes, relays, and a resource that the locks protect. Then round after
+round: faults drawn from the seed (faults.py: killed and stopped processes of
+each kind, cuts of the network one way and both, delays, failovers, moving
+slots, flushed scripts, moved clocks, a full disk, no more descriptors), a heal,
+and a probe of every lock. Clients behave as PROTOCOL.md, section 6.5, asks for
+(worker.py) and write down what they believe; checker.py judges it as three
+workloads:
 
   mutex    the belief intervals of a lock do not overlap, and fences grow
   set      read, think, write under the lock: no acknowledged update is lost
@@ -65,7 +66,7 @@ def parse(argv):
         description=__doc__.split("\n")[0])
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--topology", choices=("single", "cluster"),
+    parser.add_argument("--topology", choices=("single", "cluster", "quorum"),
                         default="single")
     parser.add_argument("--faults")
     parser.add_argument("--clients", type=int, default=30)

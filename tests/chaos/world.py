@@ -24,6 +24,7 @@ from network import Network
 HERE = os.path.dirname(os.path.abspath(__file__))
 BROKERS = 3
 GROUPS = 3
+QUORUM = 3
 NODE = {
     "appendonly": "yes", "appendfsync": "no",
     "auto-aof-rewrite-min-size": "16mb", "enable-debug-command": "yes",
@@ -297,6 +298,11 @@ class World:
             self.nodes = self.redis.nodes
             self.redis.start(60)
             return self.redis.addresses
+        if self.topology == "quorum":
+            self.nodes = [Node(self, f"redis{n}") for n in range(QUORUM)]
+            for node in self.nodes:
+                node.start()
+            return [node.address for node in self.nodes]
         node = Node(self, "redis0")
         self.nodes.append(node)
         node.start()
@@ -363,7 +369,7 @@ class World:
 
     def owners(self):
         """{lock: (node's port, config epoch)}; of a healed world."""
-        if self.topology == "single":
+        if self.topology != "cluster":
             return {lock: (self.nodes[0].port, 0) for lock in self.locks}
         rows = []
         for line in self.nodes[0].text("CLUSTER", "NODES").splitlines():
@@ -380,8 +386,8 @@ class World:
                 for lock in self.locks}
 
     def masters(self):
-        """The nodes that serve slots now; of a healed world."""
-        if self.topology == "single":
+        """The nodes that serve locks now; of a healed world."""
+        if self.topology != "cluster":
             return list(self.nodes)
         rows = self.nodes[0].command("CLUSTER", "SLOTS")
         found = {row[2][1] for row in rows}
