@@ -80,7 +80,10 @@ DAEMON_LIBS := $(call pkg_libs,$(DAEMON_PACKAGES) $(SYSTEMD))
 
 ALL_CPPFLAGS = -D_GNU_SOURCE -DHOLDFAST_VERSION='"$(VERSION)"' \
 	-I. -I$(BUILD)/gen $(DAEMON_CFLAGS) $(CPPFLAGS)
-ALL_CFLAGS = -std=gnu11 $(WARNINGS) $(SANITIZE_FLAGS) $(CFLAGS)
+# The same program wherever it is built: no path of this machine is in it.
+PREFIX_MAPS := -fdebug-prefix-map=$(CURDIR)=. \
+	-fdebug-prefix-map=$(abspath $(BUILD))=build
+ALL_CFLAGS = -std=gnu11 $(WARNINGS) $(SANITIZE_FLAGS) $(PREFIX_MAPS) $(CFLAGS)
 ALL_LDFLAGS = $(SANITIZE_FLAGS) $(CFLAGS) $(LDFLAGS)
 
 ifeq ($(V),1)
