@@ -78,6 +78,7 @@ struct op_ticket {
     uint32_t generation;
     uint32_t permits;
     char broker[9];
+    uint64_t request; /* that of the operation, at that broker */
     uint64_t fence;
     uint64_t ttl_ms;   /* that remain; of the lease, or of the waiter's life */
     uint64_t age_ms;   /* since grant or arrival */

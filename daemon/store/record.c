@@ -468,6 +468,7 @@ read_ticket(
     ticket->permits = (uint32_t)get_uint(at + 4, 4);
     ticket->generation = (uint32_t)get_uint(at + 44, 4);
     memcpy(ticket->owner_hash, at + 64, sizeof(ticket->owner_hash));
+    ticket->request = get_uint(at + 72, 8);
     ticket->fence = get_double(at + 16);
     ticket->ttl_ms = ends > time_ms ? ends - time_ms : 0;
     ticket->since_us = since;

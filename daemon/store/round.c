@@ -18,6 +18,7 @@
 #include "daemon/base/assert.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static struct vote *
 vote_of(struct op *op)
@@ -531,10 +532,13 @@ publish_decide(struct store *store, struct round *round)
 
 /* --- INSPECT -------------------------------------------------------------- */
 
+/* Of one try: a node that was away may have an earlier one of that owner, which
+ * is over. */
 static bool
 same_ticket(const struct op_ticket *a, const struct op_ticket *b)
 {
-    return a->generation == b->generation && a->shared == b->shared &&
+    return a->request == b->request && a->generation == b->generation &&
+           a->shared == b->shared && strcmp(a->broker, b->broker) == 0 &&
            memcmp(a->session, b->session, sizeof(a->session)) == 0 &&
            memcmp(a->owner_hash, b->owner_hash, sizeof(a->owner_hash)) == 0;
 }
@@ -565,11 +569,21 @@ sight_add(struct round *round, const struct op_ticket *ticket, uint32_t node)
     if ((sight->seen & node) != 0)
         return;
     sight->seen |= node;
-    /* In falling order: a majority has at least the middle one. */
     uint32_t at = sight->nodes++;
     for (; at > 0 && sight->fences[at - 1] < ticket->fence; at--)
         sight->fences[at] = sight->fences[at - 1];
     sight->fences[at] = ticket->fence;
+}
+
+/* The fence that a majority has for it, one after the other as they fall; 0:
+ * none, or not yet: a try is raised to one fence before it is won. */
+static uint64_t
+sight_fence(const struct sight_of *sight, uint32_t majority)
+{
+    for (uint32_t i = 0; i + majority <= sight->nodes; i++)
+        if (sight->fences[i] == sight->fences[i + majority - 1])
+            return sight->fences[i];
+    return 0;
 }
 
 static void
@@ -607,14 +621,15 @@ inspect_decide(struct store *store, struct round *round)
             calloc(round->sight_count + waiters, sizeof(*round->shown));
     for (uint32_t i = 0; round->shown != NULL && i < round->sight_count; i++) {
         struct sight_of *sight = &round->sights[i];
-        if (sight->nodes < majority)
+        uint64_t fence = sight_fence(sight, majority);
+        if (fence == 0)
             continue;
         struct op_ticket *shown = &round->shown[result.holders++];
         *shown = sight->ticket;
         shown->owner.at = sight->words[0];
         shown->client.at = sight->words[1];
         shown->note.at = sight->words[2];
-        shown->fence = sight->fences[majority - 1];
+        shown->fence = fence;
         result.shared = result.shared || shown->shared;
         if (shown->fence > result.fence)
             result.fence = shown->fence;

@@ -1522,7 +1522,8 @@ END_TEST
 
 /* One that holds it: a session of that letter. */
 static void
-put_ticket(const struct srig *rig, char *at, char session, uint64_t fence)
+put_ticket(
+    const struct srig *rig, char *at, char session, uint64_t fence, char try)
 {
     double number = (double)fence;
     uint64_t now_ms = srig_time_us(rig) / 1000;
@@ -1534,14 +1535,16 @@ put_ticket(const struct srig *rig, char *at, char session, uint64_t fence)
     memcpy(at + 16, &number, sizeof(number));
     memcpy(at + 24, &end_ms, sizeof(end_ms));
     memset(at + 48, session, 16);
+    at[72] = try;
     memcpy(at + 80, "broker-2", 8);
     at[104] = 1;
     at[105] = session;
 }
 
-/* The node shows one ticket for each letter. */
+/* The node shows one ticket for each letter, of a try of that number. */
 static void
-shows(struct srig *rig, uint32_t node, const char *sessions, uint64_t fence)
+shows_try(struct srig *rig, uint32_t node, const char *sessions, uint64_t fence,
+    char try)
 {
     char bytes[800] = {0};
     size_t count = strlen(sessions);
@@ -1555,8 +1558,15 @@ shows(struct srig *rig, uint32_t node, const char *sessions, uint64_t fence)
     head[2] = WIDTH;
     head[32] = head[36] = (char)count;
     for (size_t i = 0; i < count; i++)
-        put_ticket(rig, head + 136 + i * WIDTH, sessions[i], fence + i * 10);
+        put_ticket(
+            rig, head + 136 + i * WIDTH, sessions[i], fence + i * 10, try);
     srig_bytes(rig, node, bytes, at + 4 + 136 + count * WIDTH);
+}
+
+static void
+shows(struct srig *rig, uint32_t node, const char *sessions, uint64_t fence)
+{
+    shows_try(rig, node, sessions, fence, 1);
 }
 
 static struct op *
@@ -1576,7 +1586,7 @@ START_TEST(shown)
 
     (void)waits(rig, FIRST);
     const struct op *op = inspected(rig);
-    shows(rig, 0, "ab", 5);
+    shows(rig, 0, "ab", 7);
     shows(rig, 1, "a", 7);
     ck_assert(!srig_done(rig, op));
     shows(rig, 2, "ca", 6);
@@ -1587,7 +1597,6 @@ START_TEST(shown)
     const struct op_ticket *tickets = op->result.tickets;
     ck_assert(tickets[0].granted && !tickets[1].granted);
     ck_assert(text_equal(tickets[0].owner, TEXT("a")));
-    /* 16, 7 and 5: what a majority has is at least the middle one. */
     ck_assert_uint_eq(tickets[0].fence, 7);
     ck_assert_uint_eq(op->result.fence, 7);
     ck_assert_str_eq(tickets[0].broker, "broker-2");
@@ -1606,6 +1615,37 @@ START_TEST(shown)
     shows(rig, 0, "a", 5);
     srig_lose(rig, 2);
     srig_status(rig, op, OP_UNSENT);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Nobody holds what a majority has not one fence for: it is being raised, and
+ * has been granted to nobody yet. Nor counts what a node was not told the end
+ * of, though its owner has the lock again. */
+START_TEST(shown_too_early)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    const struct op *op = inspected(rig);
+    shows(rig, 0, "a", 5);
+    shows(rig, 1, "a", 7);
+    shows(rig, 2, "a", 9);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.holders, 0);
+    op = inspected(rig);
+    shows(rig, 0, "a", 9);
+    shows(rig, 1, "a", 7);
+    shows(rig, 2, "a", 7);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.holders, 1);
+    ck_assert_uint_eq(op->result.fence, 7);
+    op = inspected(rig);
+    shows_try(rig, 0, "a", 7, 1);
+    shows_try(rig, 1, "a", 7, 2);
+    shows(rig, 2, "", 0);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.holders, 0);
     srig_end(rig);
 }
 
@@ -1671,6 +1711,7 @@ store_quorum_suite(void)
     tcase_add_test(tests, broken);
     tcase_add_test(tests, nothing_asked);
     tcase_add_test(tests, shown);
+    tcase_add_test(tests, shown_too_early);
     suite_add_tcase(suite, tests);
     return suite;
 }
