@@ -96,6 +96,7 @@ check_destroy(struct check **check)
     if (*check == NULL)
         return;
     for (uint32_t i = 0; i < (*check)->locks; i++) {
+        free((*check)->subjects[i].nodes);
         free((*check)->subjects[i].history);
         free((*check)->subjects[i].hold_ends);
     }
@@ -264,21 +265,23 @@ same_client(const char *a, const char *b)
     return strcspn(b, ".") == len && memcmp(a, b, len) == 0;
 }
 
+/* Whether that clock would not have begun with it yet. */
+static bool
+fence_is_ahead(uint64_t fence, const struct machine *machine)
+{
+    return fence > machine_real_us(machine) + FENCE_JUMP_US;
+}
+
 /* Since when a clock of Redis may be why a fence is too small: one that was
  * further ahead of it than a beginning is so by whatever befell it before. */
 static uint64_t
 fence_since(const struct check *check, const struct subject *subject)
 {
     const struct version *version = &subject->version;
-    struct world *world = check->world;
 
-    for (uint32_t i = 0; world->plan.quorum != 0 && i < world->plan.masters;
-         i++)
-        if (subject->told_highest >
-            machine_real_us(server_machine(world, i)) + FENCE_JUMP_US)
-            return 0;
-    if (version->known && subject->told_highest >
-                              machine_real_us(version->machine) + FENCE_JUMP_US)
+    if (subject->told_ahead ||
+        (version->known &&
+            fence_is_ahead(subject->told_highest, version->machine)))
         return 0;
     return lease_before(check, subject->told_us);
 }
@@ -313,6 +316,18 @@ fence_broken(struct check *check, uint32_t lock, const char *format, ...)
     va_end(args);
 }
 
+static bool
+quorum_is_behind(const struct check *check, uint64_t fence)
+{
+    struct world *world = check->world;
+
+    for (uint32_t i = 0; world->plan.quorum != 0 && i < world->plan.masters;
+         i++)
+        if (fence_is_ahead(fence, server_machine(world, i)))
+            return true;
+    return false;
+}
+
 void
 check_fence(struct check *check, uint32_t lock, uint64_t fence, const char *who,
     bool again)
@@ -327,12 +342,16 @@ check_fence(struct check *check, uint32_t lock, uint64_t fence, const char *who,
                 "lock-%" PRIu32 ": fence %" PRIu64
                 " is told to %s, and was told before",
                 lock, fence, who);
+    /* Elsewhere it is looked at where the record says it. */
+    if (check->world->plan.quorum != 0 && !again)
+        delay_judge(check, lock, fence, lease_before(check, subject->told_us));
     struct told *told = &subject->told[subject->told_next++ % TOLD_KEPT];
     told->fence = fence;
     snprintf(told->who, sizeof(told->who), "%s", who);
     if (fence > subject->told_highest) {
         subject->told_highest = fence;
         subject->told_us = check->world->now_us;
+        subject->told_ahead = quorum_is_behind(check, fence);
     }
 }
 

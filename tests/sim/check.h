@@ -140,6 +140,9 @@ void check_record(struct check *check, const struct machine *machine,
     const char *id, const char *key, size_t key_len, const char *value,
     size_t value_len);
 
+/* That node of a quorum has lost its data. */
+void check_forgets(struct check *check, const struct machine *machine);
+
 /* The last fence of a record; 0: it makes no sense. */
 uint64_t check_record_fence(const char *value, size_t value_len);
 

@@ -284,3 +284,17 @@ check_delays(struct check *check, uint32_t lock, uint64_t stood_us,
     subject->delay_us = until_us - 10000;
     snprintf(subject->delayed_by, sizeof(subject->delayed_by), "%s", who);
 }
+
+void
+delay_judge(
+    struct check *check, uint32_t lock, uint64_t fence, uint64_t since_us)
+{
+    const struct subject *subject = subject_of(check, lock);
+    uint64_t now_us = check->world->now_us;
+
+    if (now_us < subject->delay_us)
+        check_broken(check, PROMISE_DELAY, since_us,
+            "lock-%" PRIu32 ": fence %" PRIu64 " is granted, and the "
+            "lock-delay of %s is not over for %" PRIu64 " us",
+            lock, fence, subject->delayed_by, subject->delay_us - now_us);
+}

@@ -1,9 +1,10 @@
 /*
  * Records: looked at whenever a Redis has written one, against what was kept of
- * the version before, of whichever server; and what those are told who watch.
- * The layout is that of lua/record.lua.
+ * the version before, of whichever server; in a quorum of the same one. The
+ * layout is that of lua/record.lua.
  */
 #include "tests/sim/check_state.h"
+#include "tests/sim/server.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/text.h"
@@ -49,6 +50,12 @@ read_u32(const char *at)
 
     return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 |
            (uint32_t)b[3] << 24;
+}
+
+uint64_t
+check_clock_ms(const struct machine *machine)
+{
+    return machine_real_us(machine) / 1000;
 }
 
 /* An integer that is stored as a double. */
@@ -97,12 +104,6 @@ record_ticket(const struct record *record, uint32_t place)
     return record->value + HEAD_BYTES + (size_t)place * record->width;
 }
 
-static uint64_t
-clock_ms(const struct machine *machine)
-{
-    return machine_real_us(machine) / 1000;
-}
-
 /* Owners of clients are one letter, or none. */
 static uint32_t
 owner_word(const char *ticket)
@@ -134,6 +135,7 @@ stand_read(struct check *check, const char *ticket, struct stand *stand)
         .suspended = (flags & TICKET_SUSPENDED) != 0,
         .broken = (flags & TICKET_BROKEN) != 0,
     };
+    memcpy(stand->request, ticket + 72, sizeof(stand->request));
     memcpy(stand->broker, ticket + 80, sizeof(stand->broker));
 }
 
@@ -257,7 +259,7 @@ record_wrong(const struct record *record, const struct version *version,
     if (!grants_fit(record, version))
         return "those are granted it who do not fit together";
     if (!stays &&
-        grant_missed(record, version, clock_ms(version->machine), doubts))
+        grant_missed(record, version, check_clock_ms(version->machine), doubts))
         return "somebody waits who could be granted it";
     return NULL;
 }
@@ -297,11 +299,12 @@ may_be_passed(const struct version *before, const struct stand *was,
 }
 
 /* What is wrong with what became of a ticket; NULL: nothing. A hold that a LOCK
- * has taken over is granted to it, with a fence above the `last` one. With
- * another id a grant that was not claimed is none any more. */
+ * has taken over is granted to it, with a fence above the `last` one; in a quorum
+ * it is `raised` to what the others have. With another id a grant that was not
+ * claimed is none any more. */
 static const char *
 stand_wrong(const struct stand *was, const struct stand *is, uint64_t last,
-    bool adopted)
+    bool adopted, bool raised)
 {
     if (is->owner != was->owner)
         return "its owner is another one";
@@ -312,7 +315,7 @@ stand_wrong(const struct stand *was, const struct stand *is, uint64_t last,
         return "another broker has it, of the same generation";
     if (was->granted && !is->granted && !(adopted && !was->claimed))
         return "it was granted, and waits";
-    if (was->granted && is->granted && is->fence != was->fence &&
+    if (was->granted && is->granted && is->fence != was->fence && !raised &&
         is->fence <= last)
         return "it has another fence";
     if (is->permits != was->permits)
@@ -326,31 +329,15 @@ stand_wrong(const struct stand *was, const struct stand *is, uint64_t last,
     return NULL;
 }
 
-/* A grant that was not there before. */
-static void
-grant_judge(struct check *check, uint32_t lock, const struct stand *stand,
-    uint64_t since_us)
-{
-    const struct subject *subject = subject_of(check, lock);
-    uint64_t now_us = check->world->now_us;
-
-    if (now_us < subject->delay_us)
-        check_broken(check, PROMISE_DELAY, since_us,
-            "lock-%" PRIu32 ": fence %" PRIu64
-            " is granted, and the lock-delay "
-            "of %s is not over for %" PRIu64 " us",
-            lock, stand->fence, subject->delayed_by,
-            subject->delay_us - now_us);
-}
-
 /* Each ticket on its own, and whether it was granted in its turn. */
 static void
-stands_judge(struct check *check, uint32_t lock, const struct version *version)
+stands_judge(struct check *check, uint32_t lock, const struct version *before,
+    const struct version *version)
 {
-    const struct version *before = &subject_of(check, lock)->version;
     uint64_t since_us = lease_before(check, before->written_us);
     uint64_t firm = 0;   /* arrival of the first that could be granted */
     uint64_t newest = 0; /* the largest fence that is newly granted */
+    bool quorum = check->world->plan.quorum != 0;
     bool adopted = memcmp(before->id, version->id, sizeof(version->id)) != 0;
     uint32_t from = 0;
 
@@ -358,7 +345,8 @@ stands_judge(struct check *check, uint32_t lock, const struct version *version)
         const struct stand *is = &version->stands[i];
         const struct stand *was = stand_before(before, is->arrival, &from);
         const char *wrong =
-            was == NULL ? NULL : stand_wrong(was, is, before->fence, adopted);
+            was == NULL ? NULL
+                        : stand_wrong(was, is, before->fence, adopted, quorum);
         if (wrong != NULL)
             broken_by(check, PROMISE_ORDER, DAMAGES, since_us,
                 "lock-%" PRIu32 ": ticket %" PRIu64 ": %s", lock, is->arrival,
@@ -372,7 +360,8 @@ stands_judge(struct check *check, uint32_t lock, const struct version *version)
         }
         if (was != NULL && was->granted)
             continue;
-        grant_judge(check, lock, is, since_us);
+        if (!quorum)
+            delay_judge(check, lock, is->fence, since_us);
         if (is->fence > newest)
             newest = is->fence;
         if (firm != 0)
@@ -435,143 +424,6 @@ check_conflicts(
     return false;
 }
 
-/* --- who watches ---------------------------------------------------------- */
-
-static void *
-room_for(void *array, uint32_t count, uint32_t *capacity, size_t bytes)
-{
-    if (count < *capacity)
-        return array;
-    *capacity = 2 * *capacity + 64;
-    array = realloc(array, *capacity * bytes);
-    require(array != NULL);
-    return array;
-}
-
-/* Whether the same hold it as in the latest entry; if so, their new ends are
- * noted. */
-static bool
-holders_same(struct subject *subject, const struct version *version)
-{
-    uint32_t at = 0;
-
-    if (subject->history_count == 0)
-        return false;
-    const struct holders *last = &subject->history[subject->history_count - 1];
-    if (last->count != version->granted)
-        return false;
-    struct hold_end *ends = subject->hold_ends + last->first;
-    for (uint32_t i = 0; i < version->live; i++)
-        if (version->stands[i].granted &&
-            ends[at++].fence != version->stands[i].fence)
-            return false;
-    at = 0;
-    for (uint32_t i = 0; i < version->live; i++)
-        if (version->stands[i].granted)
-            ends[at++].ends_ms = version->stands[i].ends_ms;
-    return true;
-}
-
-static void
-holders_note(struct subject *subject, const struct version *version)
-{
-    if (holders_same(subject, version))
-        return;
-    subject->history = room_for(subject->history, subject->history_count,
-        &subject->history_capacity, sizeof(*subject->history));
-    subject->history[subject->history_count++] =
-        (struct holders){subject->hold_end_count, version->granted};
-    for (uint32_t i = 0; i < version->live; i++) {
-        const struct stand *stand = &version->stands[i];
-        if (!stand->granted)
-            continue;
-        subject->hold_ends =
-            room_for(subject->hold_ends, subject->hold_end_count,
-                &subject->hold_end_capacity, sizeof(*subject->hold_ends));
-        subject->hold_ends[subject->hold_end_count++] =
-            (struct hold_end){stand->fence, stand->ends_ms};
-    }
-}
-
-/* Whether that was so at some time: leases that are over count as none. */
-static bool
-holders_match(const struct subject *subject, const struct holders *entry,
-    uint64_t fence, uint32_t holders, uint64_t now_ms)
-{
-    const struct hold_end *ends = subject->hold_ends + entry->first;
-    uint32_t newer = 0;
-    uint32_t over = 0;
-    bool there = false;
-
-    for (uint32_t i = 0; i < entry->count; i++) {
-        bool ended = ends[i].ends_ms <= now_ms;
-        if (ends[i].fence > fence && !ended)
-            return false;
-        newer += ends[i].fence > fence;
-        over += ended;
-        there = there || ends[i].fence == fence;
-    }
-    if (holders == 0)
-        return over == entry->count;
-    return there && holders <= entry->count - newer &&
-           holders + over >= entry->count;
-}
-
-uint64_t
-check_watch_from(const struct check *check, uint32_t lock)
-{
-    return subject_of(check, lock)->history_count;
-}
-
-void
-check_watched(struct check *check, uint32_t lock, uint64_t fence,
-    uint32_t holders, uint64_t *seen, const char *who)
-{
-    const struct subject *subject = subject_of(check, lock);
-    const struct machine *machine = subject->version.machine;
-    uint64_t now_ms = machine == NULL ? 0 : clock_ms(machine);
-    uint32_t from = *seen > 0 ? (uint32_t)*seen - 1 : 0;
-
-    check_deed(check, DEED_WATCH);
-    if (subject->history_count == 0 && holders == 0)
-        return; /* before anybody had it */
-    for (uint32_t i = from; i < subject->history_count; i++) {
-        if (!holders_match(
-                subject, &subject->history[i], fence, holders, now_ms))
-            continue;
-        *seen = i + 1;
-        return;
-    }
-    check_broken(check, PROMISE_WATCH, lease_before(check, 0),
-        "lock-%" PRIu32 ": %s is told of %" PRIu32 " holders, the newest with "
-        "fence %" PRIu64 ", and that was so never, or before what it was told "
-        "before",
-        lock, who, holders, fence);
-}
-
-void
-check_watched_true(struct check *check, uint32_t lock, uint64_t fence,
-    uint32_t holders, uint64_t since_us, const char *who)
-{
-    const struct version *version = &subject_of(check, lock)->version;
-    uint64_t now_ms = version->known ? clock_ms(version->machine) : 0;
-    uint64_t newest = 0;
-    uint32_t count = 0;
-
-    for (uint32_t i = 0; i < version->live; i++) {
-        const struct stand *stand = &version->stands[i];
-        if (!stand->granted || stand->ends_ms <= now_ms)
-            continue;
-        count++;
-        newest = stand->fence > newest ? stand->fence : newest;
-    }
-    if (count != holders || (count > 0 && newest != fence))
-        check_broken(check, PROMISE_WATCH, since_us,
-            "lock-%" PRIu32 ": %s was told last of %" PRIu32
-            " holders (%" PRIu64 "), and there are %" PRIu32 " (%" PRIu64 ")",
-            lock, who, holders, fence, count, newest);
-}
-
 /* --- clocks that differ --------------------------------------------------- */
 
 /* The record came from another host: what its lock-delay lasts longer by that
@@ -581,7 +433,7 @@ astray_note(
     struct check *check, struct subject *subject, const struct machine *machine)
 {
     const struct version *before = &subject->version;
-    uint64_t now_ms = clock_ms(machine);
+    uint64_t now_ms = check_clock_ms(machine);
 
     if (!before->known || before->machine == machine ||
         before->delay_ms <= now_ms)
@@ -623,9 +475,8 @@ lock_of_key(const struct check *check, struct text key, uint32_t *lock)
 
 static void
 record_judge(struct check *check, uint32_t lock, const struct record *record,
-    struct version *version, const char *wrong)
+    const struct version *before, struct version *version, const char *wrong)
 {
-    const struct version *before = &subject_of(check, lock)->version;
     bool moved = before->machine != version->machine;
 
     if (wrong == NULL)
@@ -651,47 +502,81 @@ record_judge(struct check *check, uint32_t lock, const struct record *record,
                 version->stands[i].shared ? " shared" : "",
                 version->stands[i].suspended ? " suspended" : "");
     if (before->known)
-        stands_judge(check, lock, version);
-}
-
-/* Of several records, of which a majority would have to be looked at, only that
- * somebody has been told to give the lock up. */
-static void
-quorum_note(struct check *check, uint32_t lock, const struct record *record)
-{
-    for (uint32_t place = record->first; place < record->stored; place++) {
-        const char *ticket = record_ticket(record, place);
-        uint64_t fence = read_whole(ticket + 16);
-        if (((unsigned char)ticket[0] & TICKET_BROKEN) != 0 &&
-            !check_is_broken(check, lock, fence))
-            belief_doom(check, lock, fence, FAULT_order_break);
-    }
-}
-
-uint64_t
-check_record_fence(const char *value, size_t value_len)
-{
-    struct record record;
-
-    return record_read(&record, value, value_len) ? record.fence : 0;
+        stands_judge(check, lock, before, version);
 }
 
 /* A key that nobody has used for long is forgotten, at the time that its head
  * had; the record begins anew. */
-static void
-version_forget(struct check *check, struct version *version)
+static bool
+version_forgotten(const struct version *version)
 {
     if (!version->known)
-        return;
-    uint64_t now_ms = clock_ms(version->machine);
+        return false;
+    uint64_t now_ms = check_clock_ms(version->machine);
     if (now_ms <= version->forget_ms)
-        return;
+        return false;
     for (uint32_t i = 0; i < version->live; i++)
         if (version->stands[i].ends_ms > now_ms)
-            return;
-    circle_count(check, version, -1);
-    version->live = 0;
-    version->granted = 0;
+            return false;
+    return true;
+}
+
+/* What a head says. */
+static void
+version_begin(const struct check *check, const struct machine *machine,
+    const char *id, const struct record *record, struct version *version)
+{
+    memset(version, 0, offsetof(struct version, stands));
+    version->known = true;
+    version->machine = machine;
+    version->fence = record->fence;
+    version->arrival = record->arrival;
+    version->delay_ms = record->delay_ms;
+    version->forget_ms = record->forget_ms;
+    version->limit = record->limit;
+    memcpy(version->id, record->id, sizeof(version->id));
+    version->pending = memcmp(record->id, id, sizeof(version->id)) != 0;
+    version->written_us = check->world->now_us;
+}
+
+struct version *
+check_node(
+    const struct check *check, uint32_t lock, const struct machine *machine)
+{
+    const struct subject *subject = subject_of(check, lock);
+
+    for (uint32_t i = 0; subject->nodes != NULL; i++)
+        if (server_machine(check->world, i) == machine)
+            return &subject->nodes[i];
+    return NULL;
+}
+
+/* The version before: of that node, where each has records of its own. */
+static struct version *
+version_before(
+    struct check *check, uint32_t lock, const struct machine *machine)
+{
+    struct subject *subject = subject_of(check, lock);
+    const struct plan *plan = &check->world->plan;
+
+    if (plan->quorum == 0)
+        return &subject->version;
+    if (subject->nodes == NULL)
+        subject->nodes = calloc(plan->masters, sizeof(*subject->nodes));
+    require(subject->nodes != NULL);
+    return check_node(check, lock, machine);
+}
+
+void
+check_forgets(struct check *check, const struct machine *machine)
+{
+    for (uint32_t i = 0; i < check->locks; i++) {
+        struct version *node = check_node(check, i, machine);
+        if (node == NULL)
+            continue;
+        circle_count(check, node, -1);
+        memset(node, 0, offsetof(struct version, stands));
+    }
 }
 
 void
@@ -706,47 +591,45 @@ check_record(struct check *check, const struct machine *machine, const char *id,
     if (value == NULL || !lock_of_key(check, text_make(key, key_len), &lock))
         return;
     struct subject *subject = subject_of(check, lock);
-    if (check->world->plan.quorum != 0) {
-        if (record_read(&record, value, value_len))
-            quorum_note(check, lock, &record);
-        return;
-    }
+    struct version *before = version_before(check, lock, machine);
     if (!record_read(&record, value, value_len)) {
-        if (!subject->version.damaged)
+        if (!before->damaged)
             broken_by(check, PROMISE_ORDER, DAMAGES, 0,
                 "lock-%" PRIu32 ": a record of %zu bytes makes no sense", lock,
                 value_len);
-        subject->version.damaged = true;
+        before->damaged = true;
         return;
     }
-    memset(&version, 0, offsetof(struct version, stands));
-    version_forget(check, &subject->version);
+    if (version_forgotten(before)) {
+        circle_count(check, before, -1);
+        before->live = 0;
+        before->granted = 0;
+    }
     astray_note(check, subject, machine);
-    version.known = true;
-    version.machine = machine;
-    version.fence = record.fence;
-    version.arrival = record.arrival;
-    version.delay_ms = record.delay_ms;
-    version.forget_ms = record.forget_ms;
-    version.limit = record.limit;
-    memcpy(version.id, record.id, sizeof(version.id));
-    version.pending = memcmp(record.id, id, sizeof(version.id)) != 0;
-    version.written_us = check->world->now_us;
+    version_begin(check, machine, id, &record, &version);
     if (version.pending && record.fence == 0) { /* it is not known yet */
-        version.fence = subject->version.fence;
-        version.written_us = subject->version.written_us;
+        version.fence = before->fence;
+        version.written_us = before->written_us;
     }
     const char *wrong = version_read(check, &record, &version);
-    record_judge(check, lock, &record, &version, wrong);
-    if (subject->version.live > 0)
-        limit_note(check, subject, subject->version.limit);
-    circle_count(check, &subject->version, -1);
-    memcpy(&subject->version, &version,
+    record_judge(check, lock, &record, before, &version, wrong);
+    if (before->live > 0)
+        limit_note(check, subject, before->limit);
+    circle_count(check, before, -1);
+    memcpy(before, &version,
         offsetof(struct version, stands) +
             version.live * sizeof(version.stands[0]));
-    circle_count(check, &subject->version, 1);
+    circle_count(check, before, 1);
     if (version.live > 0)
         limit_note(check, subject, version.limit);
-    holders_note(subject, &version);
+    holders_note(subject, before);
     circle_look(check, lock);
+}
+
+uint64_t
+check_record_fence(const char *value, size_t value_len)
+{
+    struct record record;
+
+    return record_read(&record, value, value_len) ? record.fence : 0;
 }

@@ -1,7 +1,7 @@
 /*
  * What the parts of the judge share: check.c (promises and excuses, fences, the
- * resource), check_belief.c (beliefs), check_record.c (records and who watches
- * them), check_circle.c (who waits for whom).
+ * resource), check_belief.c (beliefs), check_record.c (records), check_watch.c
+ * (what those are told who watch), check_circle.c (who waits for whom).
  */
 #ifndef HOLDFAST_TESTS_SIM_CHECK_STATE_H
 #define HOLDFAST_TESTS_SIM_CHECK_STATE_H
@@ -54,6 +54,7 @@ struct stand {
     bool claimed;
     bool suspended;
     bool broken;
+    char request[8];
     char broker[8];
 };
 
@@ -97,13 +98,15 @@ struct subject {
     uint32_t told_next;
     uint64_t told_highest;
     uint64_t told_us; /* when the highest was told */
+    bool told_ahead;  /* and the clock of another node of a quorum would not */
     struct told told[TOLD_KEPT];
     uint64_t resource_fence; /* the highest that the resource has seen */
     uint64_t shared_fence;   /* of those who only read */
     uint64_t value;
     uint64_t value_us;
     char writer[16];
-    struct version version;
+    struct version version;   /* where no quorum decides */
+    struct version *nodes;    /* owned; where one does: each node's, or NULL */
     uint64_t astray_since_us; /* the clock of its lock-delay became another */
     uint64_t astray_until_us; /* so that it lasts until then */
     uint64_t delay_us;        /* nobody may be granted it before */
@@ -178,6 +181,18 @@ void excused_by(struct check *check, enum promise promise, enum fault cause,
 /* check_belief.c: an order has taken the hold of that fence away. */
 void belief_doom(
     struct check *check, uint32_t lock, uint64_t fence, enum fault order);
+
+/* A grant, though somebody's lock-delay may not be over. */
+void delay_judge(
+    struct check *check, uint32_t lock, uint64_t fence, uint64_t since_us);
+
+/* check_record.c: the version of that node of a quorum; NULL: there is none. */
+struct version *check_node(
+    const struct check *check, uint32_t lock, const struct machine *machine);
+uint64_t check_clock_ms(const struct machine *machine);
+
+/* check_watch.c: a record has changed. */
+void holders_note(struct subject *subject, const struct version *version);
 
 /* check_circle.c: the owner of a ticket; tickets come and go; a record has
  * changed. */

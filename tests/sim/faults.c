@@ -170,6 +170,7 @@ fault_wipe(struct world *world)
     world_note(world, server_machine(world, number)->name, "FLUSHALL");
     check_excuse(world->check, FAULT_wiped);
     fake_flush_all(server_fake(world, number));
+    check_forgets(world->check, server_machine(world, number));
 }
 
 static void

@@ -110,7 +110,6 @@ plan_quorum(struct plan *plan)
     plan->masters = random_below(&random, 2) == 0 ? 3 : 5;
     plan->semaphores = 0;
     plan->conflicts = 0;
-    plan->watches = 0;
 }
 
 /* Brokers that settle bear what others must be excused for: so now and then

@@ -1,7 +1,7 @@
 """Bugs for mutants.py to plant: of a quorum of masters."""
 
 SETTINGS = ("--set", "quorum=1,masters=3,cluster=0,sentinels=0,replicas=0,"
-            "semaphores=0,conflicts=0,watches=0,strict=0")
+            "semaphores=0,conflicts=0,strict=0")
 
 # As in planted.py.
 PLANTED = {
@@ -62,4 +62,15 @@ PLANTED = {
         "    } else if (count.has >= majority) {\n        renew_won(",
         "    } else if (count.has >= 1) {\n        renew_won(",
         "one node is enough for a renewal"),
+    "watch-before-agreed": (
+        "daemon/store/round.c",
+        "        if (sight->fences[i] == sight->fences[i + majority - 1])\n",
+        "",
+        "who watches is told of what has not been granted yet"),
+    "watch-two-tries": (
+        "daemon/store/round.c",
+        "    return a->request == b->request && "
+        "a->generation == b->generation &&\n",
+        "    return a->generation == b->generation &&\n",
+        "a node that was away has who watches told of an earlier hold"),
 }

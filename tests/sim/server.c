@@ -524,6 +524,8 @@ server_rises(struct server *server, bool keep_data)
     world->cluster->changed_us = world->now_us;
     server_wind(server);
     fake_restart(server->fake, keep_data);
+    if (!keep_data)
+        check_forgets(world->check, server->machine);
     /* Sentinels tell it, when they find it. */
     bool unaware = server->demoted && world->plan.sentinels > 0;
     server->demoted = unaware;
@@ -591,6 +593,7 @@ servers_flush(struct world *world, bool held)
         world_note(world, server->machine->name, "FLUSHALL");
         server_wind(server);
         fake_flush_all(server->fake);
+        check_forgets(world->check, server->machine);
     }
 }
 

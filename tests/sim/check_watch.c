@@ -1,0 +1,270 @@
+/*
+ * What those are told who watch, against who held a lock, version by version.
+ *
+ * Where a quorum decides, a broker reads its nodes one after the other, and may
+ * see what never was at one moment. There it is judged only that some node had
+ * granted that fence, and not before what was told before; and at last, when
+ * nothing changes any more, that it is the truth of a majority.
+ */
+#include "tests/sim/check_state.h"
+#include "tests/sim/server.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/store/store.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t
+quorum_nodes(const struct check *check, const struct subject *subject)
+{
+    return subject->nodes == NULL ? 0 : check->world->plan.masters;
+}
+
+static void *
+room_for(void *array, uint32_t count, uint32_t *capacity, size_t bytes)
+{
+    if (count < *capacity)
+        return array;
+    *capacity = 2 * *capacity + 64;
+    array = realloc(array, *capacity * bytes);
+    require(array != NULL);
+    return array;
+}
+
+/* Whether the same hold it as in the latest entry; if so, their new ends are
+ * noted. */
+static bool
+holders_same(struct subject *subject, const struct version *version)
+{
+    uint32_t at = 0;
+
+    if (subject->history_count == 0)
+        return false;
+    const struct holders *last = &subject->history[subject->history_count - 1];
+    if (last->count != version->granted)
+        return false;
+    struct hold_end *ends = subject->hold_ends + last->first;
+    for (uint32_t i = 0; i < version->live; i++)
+        if (version->stands[i].granted &&
+            ends[at++].fence != version->stands[i].fence)
+            return false;
+    at = 0;
+    for (uint32_t i = 0; i < version->live; i++)
+        if (version->stands[i].granted)
+            ends[at++].ends_ms = version->stands[i].ends_ms;
+    return true;
+}
+
+void
+holders_note(struct subject *subject, const struct version *version)
+{
+    if (holders_same(subject, version))
+        return;
+    subject->history = room_for(subject->history, subject->history_count,
+        &subject->history_capacity, sizeof(*subject->history));
+    subject->history[subject->history_count++] =
+        (struct holders){subject->hold_end_count, version->granted};
+    for (uint32_t i = 0; i < version->live; i++) {
+        const struct stand *stand = &version->stands[i];
+        if (!stand->granted)
+            continue;
+        subject->hold_ends =
+            room_for(subject->hold_ends, subject->hold_end_count,
+                &subject->hold_end_capacity, sizeof(*subject->hold_ends));
+        subject->hold_ends[subject->hold_end_count++] =
+            (struct hold_end){stand->fence, stand->ends_ms};
+    }
+}
+
+/* Whether that was so at some time: leases that are over count as none. */
+static bool
+holders_match(const struct subject *subject, const struct holders *entry,
+    uint64_t fence, uint32_t holders, uint64_t now_ms)
+{
+    const struct hold_end *ends = subject->hold_ends + entry->first;
+    uint32_t newer = 0;
+    uint32_t over = 0;
+    bool there = false;
+
+    for (uint32_t i = 0; i < entry->count; i++) {
+        bool ended = ends[i].ends_ms <= now_ms;
+        if (ends[i].fence > fence && !ended)
+            return false;
+        newer += ends[i].fence > fence;
+        over += ended;
+        there = there || ends[i].fence == fence;
+    }
+    if (holders == 0)
+        return over == entry->count;
+    return there && holders <= entry->count - newer &&
+           holders + over >= entry->count;
+}
+
+/* Some of the tickets that are granted, and whose leases are not over. */
+struct holding {
+    uint32_t count;
+    uint64_t newest; /* fence */
+};
+
+static bool
+stand_holds(const struct version *version, const struct stand *stand)
+{
+    return stand->granted && stand->ends_ms > check_clock_ms(version->machine);
+}
+
+static struct holding
+holding_now(const struct version *version)
+{
+    struct holding holding = {0};
+
+    for (uint32_t i = 0; i < version->live; i++) {
+        const struct stand *stand = &version->stands[i];
+        if (!stand_holds(version, stand))
+            continue;
+        holding.count++;
+        if (stand->fence > holding.newest)
+            holding.newest = stand->fence;
+    }
+    return holding;
+}
+
+static bool
+same_ticket(const struct stand *a, const struct stand *b)
+{
+    return a->owner == b->owner && a->generation == b->generation &&
+           a->shared == b->shared &&
+           memcmp(a->request, b->request, sizeof(a->request)) == 0 &&
+           memcmp(a->broker, b->broker, sizeof(a->broker)) == 0;
+}
+
+/* The fence that a majority has for that ticket of one node; 0: none. */
+static uint64_t
+majority_fence(const struct check *check, const struct subject *subject,
+    const struct stand *ticket)
+{
+    uint32_t nodes = quorum_nodes(check, subject);
+    uint64_t fences[STORE_QUORUM_MAX];
+    uint32_t has = 0;
+
+    for (uint32_t i = 0; i < nodes; i++) {
+        const struct version *node = &subject->nodes[i];
+        for (uint32_t j = 0; j < node->live; j++) {
+            const struct stand *stand = &node->stands[j];
+            if (!stand_holds(node, stand) || !same_ticket(stand, ticket))
+                continue;
+            uint32_t at = has++;
+            for (; at > 0 && fences[at - 1] < stand->fence; at--)
+                fences[at] = fences[at - 1];
+            fences[at] = stand->fence;
+            break;
+        }
+    }
+    for (uint32_t i = 0; i + nodes / 2 < has; i++)
+        if (fences[i] == fences[i + nodes / 2])
+            return fences[i];
+    return 0;
+}
+
+/* A node before that one has the ticket, too. */
+static bool
+stands_before(
+    const struct subject *subject, uint32_t number, const struct stand *ticket)
+{
+    for (uint32_t i = 0; i < number; i++) {
+        const struct version *node = &subject->nodes[i];
+        for (uint32_t j = 0; j < node->live; j++)
+            if (stand_holds(node, &node->stands[j]) &&
+                same_ticket(&node->stands[j], ticket))
+                return true;
+    }
+    return false;
+}
+
+/* Each holder is counted at the first node that has it. */
+static struct holding
+quorum_holding_now(const struct check *check, const struct subject *subject)
+{
+    struct holding holding = {0};
+
+    for (uint32_t i = 0; i < quorum_nodes(check, subject); i++) {
+        const struct version *node = &subject->nodes[i];
+        for (uint32_t j = 0; j < node->live; j++) {
+            const struct stand *stand = &node->stands[j];
+            if (!stand_holds(node, stand) || stands_before(subject, i, stand))
+                continue;
+            uint64_t fence = majority_fence(check, subject, stand);
+            holding.count += fence > 0;
+            if (fence > holding.newest)
+                holding.newest = fence;
+        }
+    }
+    return holding;
+}
+
+/* Of a node of a quorum: whether it had granted that. */
+static bool
+holders_have(const struct subject *subject, const struct holders *entry,
+    uint64_t fence, uint32_t holders)
+{
+    const struct hold_end *ends = subject->hold_ends + entry->first;
+    bool there = holders == 0;
+
+    for (uint32_t i = 0; i < entry->count; i++)
+        there = there || ends[i].fence == fence;
+    return there;
+}
+
+uint64_t
+check_watch_from(const struct check *check, uint32_t lock)
+{
+    /* The latest entry is one node's only. */
+    if (check->world->plan.quorum != 0)
+        return 0;
+    return subject_of(check, lock)->history_count;
+}
+
+void
+check_watched(struct check *check, uint32_t lock, uint64_t fence,
+    uint32_t holders, uint64_t *seen, const char *who)
+{
+    const struct subject *subject = subject_of(check, lock);
+    const struct machine *machine = subject->version.machine;
+    uint64_t now_ms = machine == NULL ? 0 : check_clock_ms(machine);
+    uint32_t from = *seen > 0 ? (uint32_t)*seen - 1 : 0;
+    bool quorum = check->world->plan.quorum != 0;
+
+    check_deed(check, DEED_WATCH);
+    if (subject->history_count == 0 && holders == 0)
+        return; /* before anybody had it */
+    for (uint32_t i = from; i < subject->history_count; i++) {
+        const struct holders *entry = &subject->history[i];
+        if (quorum ? !holders_have(subject, entry, fence, holders)
+                   : !holders_match(subject, entry, fence, holders, now_ms))
+            continue;
+        *seen = i + 1;
+        return;
+    }
+    check_broken(check, PROMISE_WATCH, lease_before(check, 0),
+        "lock-%" PRIu32 ": %s is told of %" PRIu32 " holders, the newest with "
+        "fence %" PRIu64 ", and that was so never, or before what it was told "
+        "before",
+        lock, who, holders, fence);
+}
+
+void
+check_watched_true(struct check *check, uint32_t lock, uint64_t fence,
+    uint32_t holders, uint64_t since_us, const char *who)
+{
+    const struct subject *subject = subject_of(check, lock);
+    struct holding now = check->world->plan.quorum != 0
+                             ? quorum_holding_now(check, subject)
+                             : holding_now(&subject->version);
+
+    if (now.count != holders || (now.count > 0 && now.newest != fence))
+        check_broken(check, PROMISE_WATCH, since_us,
+            "lock-%" PRIu32 ": %s was told last of %" PRIu32
+            " holders (%" PRIu64 "), and there are %" PRIu32 " (%" PRIu64 ")",
+            lock, who, holders, fence, now.count, now.newest);
+}
