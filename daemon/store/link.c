@@ -207,6 +207,7 @@ link_lost(
         link_name(store, link, name, sizeof(name)),
         log_quote(reason, sizeof(reason), text_from(why)));
     link->state = LINK_DOWN;
+    link->named = false;
     if (was_ready && link->client_id != 0)
         link_remember(link);
     link->client_id = 0;
@@ -319,7 +320,7 @@ static const char *const in_a_cluster[] = {
 };
 
 /* Whether another node of a quorum is that very process, by another name: it
- * must not have two votes. */
+ * must not have two votes at a time. */
 static bool
 is_another_node(
     const struct store *store, const struct link *link, struct text run_id)
@@ -327,10 +328,27 @@ is_another_node(
     if (store->quorum == NULL || run_id.len == 0)
         return false;
     for (uint16_t i = 0; i < store->node_count; i++)
-        if (i != link->node &&
+        if (i != link->node && store->links[i].named &&
             text_equal(run_id, text_from(store->links[i].run_id)))
             return true;
     return false;
+}
+
+/* Said once in a while, as long as it is the same. */
+static void
+link_unfit(
+    struct store *store, struct link *link, uint64_t now_us, const char *why)
+{
+    char name[80];
+
+    if (why != link->unfit || now_us >= link->unfit_us + SAID_AGAIN_US) {
+        link->unfit = why;
+        link->unfit_us = now_us;
+        log_write(LOG_ERROR, "redis_unfit", "node=%s why=\"%s\"",
+            link_name(store, link, name, sizeof(name)), why);
+    }
+    link->backoff_us = BACKOFF_MAX_US / 2;
+    link_abandon(store, link, now_us, why);
 }
 
 /* NULL where the node is one that we can work with, else what is wrong. */
@@ -388,12 +406,10 @@ link_info(struct store *store, struct link *link, uint64_t now_us,
     }
     wrong = info_objection(store, link, reply->text);
     if (wrong != NULL) {
-        log_write(LOG_ERROR, "redis_unfit", "node=%s why=\"%s\"",
-            link_name(store, link, name, sizeof(name)), wrong);
-        link->backoff_us = BACKOFF_MAX_US / 2;
-        link_abandon(store, link, now_us, wrong);
+        link_unfit(store, link, now_us, wrong);
         return;
     }
+    link->named = true;
     trust_learn(store, link, info_value(reply->text, "run_id"),
         info_value(reply->text, "master_replid"),
         info_value(reply->text, "master_replid2"), now_us);

@@ -41,6 +41,9 @@
 #define NEWS_MAX        4096
 #define NEWS_BYTES      262144
 
+/* After that long what is still so is logged again. */
+#define SAID_AGAIN_US 60000000
+
 enum link_state {
     LINK_DOWN,       /* not before retry_us */
     LINK_CONNECTING, /* io has been asked */
@@ -103,6 +106,9 @@ struct link {
     uint64_t client_id;     /* of this connection, 0: not known */
     uint64_t old_client_id; /* of one that was lost */
     char run_id[41];
+    bool named;        /* it has told that in this connection */
+    const char *unfit; /* why it was, the last time; NULL: never */
+    uint64_t unfit_us; /* when that was logged */
     char old_run_id[41];
     char id[RECORD_ID_BYTES + 1]; /* replication id last seen */
     bool first;                   /* it has no predecessor */

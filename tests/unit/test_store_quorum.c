@@ -316,6 +316,35 @@ START_TEST(another_name)
 
 END_TEST
 
+static void
+connects_again(struct srig *rig, uint32_t node)
+{
+    for (unsigned i = 0; i < 100 && !rig->links[node].connecting; i++)
+        srig_pass(rig, 50);
+    srig_connect(rig, node);
+}
+
+/* It has it by whichever leads to it now. */
+START_TEST(another_name_is_dark)
+{
+    struct srig *rig = srig_create(STORE_QUORUM, NODES);
+
+    rig->one_run = true;
+    srig_start(rig);
+    srig_settle(rig);
+    ck_assert(rig->store->links[0].state == LINK_READY);
+    srig_lose(rig, 0);
+    connects_again(rig, 1);
+    srig_serve(rig, 1);
+    ck_assert(rig->store->links[1].state == LINK_READY);
+    connects_again(rig, 0);
+    srig_exchange(rig, 0, "INFO");
+    ck_assert(rig->store->links[0].state == LINK_DOWN);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* The node that was asked last has the least of it, or the most. */
 START_TEST(least_of_majority)
 {
@@ -1659,6 +1688,7 @@ add_tries(Suite *suite)
     tcase_add_test(tests, majority);
     tcase_add_test(tests, numbered);
     tcase_add_test(tests, another_name);
+    tcase_add_test(tests, another_name_is_dark);
     tcase_add_test(tests, least_of_majority);
     tcase_add_test(tests, fences_raised);
     tcase_add_test(tests, late_and_higher);
