@@ -37,8 +37,9 @@ static bool
 core_take_memory(struct core *core)
 {
     const struct core_settings *s = &core->settings;
-    uint32_t ops = 4 * s->tickets_max + s->requests_max;
-    uint32_t locks = 2 * s->tickets_max + s->requests_max;
+    uint32_t repeats = s->releases_kept > 0 ? RELEASES_OUT : 0;
+    uint32_t ops = 4 * s->tickets_max + s->requests_max + repeats;
+    uint32_t locks = 2 * s->tickets_max + s->requests_max + repeats;
     uint32_t sessions = core_sessions_room(s);
 
     return slab_init(&core->sessions, sizeof(struct session), sessions) &&
@@ -217,7 +218,7 @@ core_changed(struct core *core)
                            us_from_ms(core->settings.lease_ms) / 3) /
                        2;
 
-    releases_repeat(core, core->now_us);
+    releases_repeat(core);
     for (uint32_t i = 0; i < count; i++) {
         struct ticket *ticket = slab_at(&core->tickets, i);
         if (ticket != NULL && ticket->state == TICKET_HELD)

@@ -2,11 +2,14 @@
  * Releases of late. A master that is lost may take the last ones with it. Its
  * heir has the holds that ended by them: nobody renews these, and they are in
  * the way until their leases are over, which takes two where the data are old.
- * So a broker that meets a new history gives back again what it has given back
- * before. Late or repeated a release is harmless: it strikes out the hold of
- * that owner and that fence, or nothing.
+ * So have those who had stopped to wait, and are granted it when their turn
+ * comes. So a broker that meets a new history gives back again what it has given
+ * back before. Late or repeated a release is harmless: it strikes out the ticket
+ * of that request and that fence, or nothing.
  *
- * The newest come first, as they are the likeliest to be missing.
+ * The newest come first, as they are the likeliest to be missing. What a node
+ * does not take is sent again, until its leases are over. Few are under way at a
+ * time; they have room of their own.
  */
 #include "daemon/core/state.h"
 
@@ -14,7 +17,7 @@
 
 #define PORTION    128   /* that are sent together */
 #define PORTION_US 5000  /* between two of them */
-#define RETRY_US   50000 /* after a lost answer */
+#define RETRY_US   50000 /* after one that was not taken */
 
 /* What a release needs of its ticket. */
 struct release {
@@ -27,6 +30,8 @@ struct release {
     uint32_t generation;
     uint32_t place;
     bool unclean;
+    bool owed;         /* since the latest history */
+    uint64_t asked_us; /* when it was repeated last */
     uint8_t name_len;
     char name[PROTO_NAME_MAX];
 };
@@ -59,17 +64,19 @@ release_next(struct core *core)
         more ? slab_alloc(&releases->ring) : release_at(core, releases->count);
 
     require(release != NULL);
+    if (!more)
+        slab_renew_handle(&releases->ring, release);
     releases->count++;
     return release;
 }
 
-/* The hold is over, for its client or in Redis. */
+/* The hold or the wait is over, for its client or in Redis. */
 void
 releases_note(struct core *core, const struct ticket *ticket)
 {
     const struct lock *lock = ticket->lock;
 
-    if (core->settings.releases_kept == 0 || ticket->fence == 0)
+    if (core->settings.releases_kept == 0)
         return;
     struct release *release = release_next(core);
     memcpy(release->session, ticket->session_id, sizeof(release->session));
@@ -80,23 +87,45 @@ releases_note(struct core *core, const struct ticket *ticket)
     release->generation = ticket->generation;
     release->place = ticket->place;
     release->unclean = ticket->unclean;
+    release->owed = false;
     release->name_len = (uint8_t)lock->name_len;
     memcpy(release->name, lock->name, lock->name_len);
 }
 
-/* From the newest one on; what is still to be sent of an earlier time is among
- * them. */
-void
-releases_repeat(struct core *core, uint64_t at_us)
+/* The serial of the oldest one. */
+static uint64_t
+releases_end(const struct core *core)
+{
+    uint64_t kept = core->settings.releases_kept;
+    uint64_t count = core->releases.count;
+
+    return count > kept ? count - kept : 0;
+}
+
+static void
+releases_pass(struct core *core, uint64_t at_us)
 {
     core->releases.left = core->releases.count;
-    if (core->releases.left > 0)
-        wheel_add(&core->wheel, &core->releases.timer, at_us);
+    core->releases.again = false;
+    wheel_add(&core->wheel, &core->releases.timer, at_us);
+}
+
+void
+releases_repeat(struct core *core)
+{
+    struct releases *releases = &core->releases;
+
+    if (releases->count == 0)
+        return;
+    releases->since_us = core->now_us;
+    for (uint64_t i = releases_end(core); i < releases->count; i++)
+        release_at(core, i)->owed = true;
+    releases_pass(core, core->now_us);
 }
 
 /* False: there is no room now. */
 static bool
-release_repeat(struct core *core, const struct release *release)
+release_repeat(struct core *core, struct release *release)
 {
     struct lock *lock =
         lock_obtain(core, text_make(release->name, release->name_len));
@@ -104,12 +133,15 @@ release_repeat(struct core *core, const struct release *release)
 
     if (lock == NULL)
         return false;
-    op = op_create(core, OP_RELEASE, lock, HANDLE_NONE);
+    op = op_create(
+        core, OP_RELEASE, lock, slab_handle(&core->releases.ring, release));
     lock_unref(core, lock);
     if (op == NULL)
         return false;
     op->repeats = true;
     op->retry = true;
+    /* The data may be of before its session moved here. */
+    op->moves = release->generation > 1 && release->fence > 0;
     op->unclean = release->unclean;
     op->generation = release->generation;
     memcpy(op->session, release->session, sizeof(op->session));
@@ -120,6 +152,8 @@ release_repeat(struct core *core, const struct release *release)
     op->fence = release->fence;
     op->give_up_us = core->now_us + core->settings.command_timeout_us;
     op_submit(core, op);
+    release->asked_us = core->now_us;
+    core->releases.out++;
     return true;
 }
 
@@ -127,26 +161,44 @@ void
 releases_timer(struct core *core)
 {
     struct releases *releases = &core->releases;
-    uint64_t kept = core->settings.releases_kept;
-    uint64_t end = releases->count > kept ? releases->count - kept : 0;
+    uint64_t end = releases_end(core);
+    uint32_t sent = 0;
 
-    for (uint32_t i = 0; i < PORTION && releases->left > end; i++) {
-        if (!release_repeat(core, release_at(core, releases->left - 1)))
-            break;
+    while (releases->left > end) {
+        struct release *release = release_at(core, releases->left - 1);
+        if (release->owed && releases->out == RELEASES_OUT)
+            return; /* until one is answered */
+        if (release->owed &&
+            (sent++ == PORTION || !release_repeat(core, release))) {
+            wheel_add(
+                &core->wheel, &releases->timer, core->now_us + PORTION_US);
+            return;
+        }
         releases->left--;
     }
-    if (releases->left > end)
-        wheel_add(&core->wheel, &releases->timer, core->now_us + PORTION_US);
 }
 
-/* What became of one. Where nobody can say, it and all others are sent once
- * more; where it could not be sent there will be another history. */
+/* What became of one. */
 void
 releases_answered(struct core *core, const struct op *op)
 {
-    require(op->repeats);
-    if (op->result.status == OP_OK)
+    struct releases *releases = &core->releases;
+    struct release *release = slab_get(&releases->ring, op->owner);
+    enum op_status status = op->result.status;
+    bool again = status == OP_UNKNOWN || status == OP_UNSENT;
+    bool stalled = releases->out == RELEASES_OUT;
+    uint64_t until_us =
+        releases->since_us + 2 * us_from_ms(core->settings.lease_ms);
+
+    require(op->repeats && releases->out > 0);
+    releases->out--;
+    if (status == OP_OK)
         count(core->counters, COUNTER_releases_repeated);
-    else if (op->result.status == OP_UNKNOWN)
-        releases_repeat(core, core->now_us + core_jitter(core, RETRY_US));
+    releases->again = releases->again || again;
+    if (release != NULL)
+        release->owed = again || release->asked_us < releases->since_us;
+    if (stalled && releases->left > releases_end(core))
+        wheel_add(&core->wheel, &releases->timer, core->now_us + PORTION_US);
+    else if (releases->again && releases->out == 0 && core->now_us < until_us)
+        releases_pass(core, core->now_us + core_jitter(core, RETRY_US));
 }

@@ -301,11 +301,16 @@ struct pending {
     char note[PROTO_NOTE_MAX];
 };
 
+#define RELEASES_OUT 256 /* that are repeated at a time */
+
 /* Those of late; see releases.c. */
 struct releases {
     struct slab ring; /* of settings.releases_kept; none is ever freed */
     uint64_t count;   /* ever noted; the last one is at count - 1 */
-    uint64_t left;    /* those before it are still to be repeated */
+    uint64_t left;    /* those before it are to be looked at in this pass */
+    uint32_t out;     /* operations under way */
+    bool again;       /* some of this pass were not taken */
+    uint64_t since_us;
     struct wheel_node timer;
 };
 
@@ -524,7 +529,7 @@ void deadlock_message(struct core *core, struct text message);
 /* releases.c */
 bool releases_init(struct core *core);
 void releases_note(struct core *core, const struct ticket *ticket);
-void releases_repeat(struct core *core, uint64_t at_us);
+void releases_repeat(struct core *core);
 void releases_timer(struct core *core);
 void releases_answered(struct core *core, const struct op *op);
 

@@ -14,7 +14,6 @@
 #define RETRIES_AT_ONCE  5
 #define RETRY_US         50000
 #define TRYAGAIN_US      20000
-#define REFUSAL_AGAIN_US 60000000 /* it is logged anew */
 #define GRACE_US         50000    /* beyond the grace, at most */
 
 /* Releases first, so that what they free is there for the rest. */
@@ -209,7 +208,7 @@ queue_drop_needless(struct store *store, const struct link *link,
         if (!op_is_needless(link, op))
             return true;
         op_dequeue(store, node, op);
-        op_done(store, op, OP_UNSENT);
+        op_done(store, op, op->repeats ? OP_GONE : OP_UNSENT);
     }
     return false;
 }
@@ -369,7 +368,7 @@ refused_later(
     count(store->counters, COUNTER_redis_refused);
     route_want_map(store);
     link->demoted = link->demoted || text_starts_with(error, TEXT("READONLY "));
-    if (link->refusal_us > 0 && now_us < link->refusal_us + REFUSAL_AGAIN_US &&
+    if (link->refusal_us > 0 && now_us < link->refusal_us + SAID_AGAIN_US &&
         memcmp(link->refusal, error.at, len) == 0)
         return;
     memcpy(link->refusal, error.at, len);

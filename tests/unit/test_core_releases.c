@@ -118,39 +118,61 @@ START_TEST(forgets)
 
 END_TEST
 
-/* Many are sent in portions, with pauses. */
+/* The next `n` of "a", from that fence on. */
+static void
+repeated_down(struct rig *rig, unsigned n, uint64_t from)
+{
+    for (unsigned i = 0; i < n; i++)
+        rig_status(rig, repeated(rig, "a", from - i), OP_GONE);
+}
+
+/* Many are sent in portions, with pauses, and not too many are under way. */
 START_TEST(portions)
 {
-    struct rig *rig = rig_keeping(300);
-    unsigned session = rig_open(rig);
+    struct rig *rig = rig_create();
+    struct core_event event = {.kind = CORE_CHANGED};
 
+    rig->settings.releases_kept = 300;
+    rig->settings.lease_ms = 600000;
+    rig->settings.tickets_max = 10000;
+    rig->settings.requests_max = 10000;
+    rig_start(rig);
+    unsigned session = rig_open(rig);
     for (unsigned i = 0; i < 400; i++)
         had(rig, session, "a", 5 + i);
-    struct core_event event = {.kind = CORE_CHANGED};
     rig_step(rig, &event);
     rig_pass(rig, 2);
     ck_assert_uint_eq(rig->op_count, 128);
     rig_pass(rig, 8);
     ck_assert_uint_eq(rig->op_count, 256);
-    rig_pass(rig, 8);
-    ck_assert_uint_eq(rig->op_count, 300);
     rig_pass(rig, 1000);
-    ck_assert_uint_eq(rig->op_count, 300);
-    for (unsigned i = 0; i < 300; i++)
-        rig_status(rig, repeated(rig, "a", 404 - i), OP_GONE);
-    /* another change meanwhile: from the newest on again */
-    changed(rig);
+    ck_assert_uint_eq(rig->op_count, 256);
+    repeated_down(rig, 100, 404);
+    ck_assert_uint_eq(rig->op_count, 156);
+    rig_pass(rig, 2);
+    ck_assert_uint_eq(rig->op_count, 156);
+    rig_pass(rig, 8);
+    ck_assert_uint_eq(rig->op_count, 200);
+    /* another change meanwhile: from the newest on again, but for those that
+     * are under way */
     changed(rig);
     ck_assert_uint_eq(rig->op_count, 256);
-    for (unsigned i = 0; i < 256; i++)
-        rig_status(rig, repeated(rig, "a", 404 - i % 128), OP_GONE);
+    repeated_down(rig, 200, 304);
+    repeated_down(rig, 56, 404);
+    rig_pass(rig, 10);
+    ck_assert_uint_eq(rig->op_count, 128);
+    repeated_down(rig, 128, 348);
+    rig_pass(rig, 1000);
+    repeated_down(rig, 116, 220);
+    rig_pass(rig, 1000);
+    rig_no_op(rig);
     rig_end(rig);
 }
 
 END_TEST
 
-/* All once more where an answer was lost, also that of another one; not where
- * none could be sent, or Redis refused. */
+/* Those once more whose answer was lost, or that could not be sent, until their
+ * leases are over; not those that a script refused. */
 START_TEST(unanswered)
 {
     struct rig *rig = rig_keeping(8);
@@ -166,8 +188,19 @@ START_TEST(unanswered)
     rig_no_op(rig);
     rig_pass(rig, 30);
     rig_status(rig, repeated(rig, "b", 6), OP_UNSENT);
-    rig_status(rig, repeated(rig, "a", 5), OP_REFUSED);
-    rig_pass(rig, 1000);
+    rig_no_op(rig);
+    rig_pass(rig, 70);
+    /* a new history meanwhile: what is under way is sent again, too */
+    struct op *late = repeated(rig, "b", 6);
+    rig_pass(rig, 70);
+    changed(rig);
+    rig_status(rig, late, OP_GONE);
+    rig_status(rig, repeated(rig, "b", 6), OP_REFUSED);
+    rig_status(rig, repeated(rig, "a", 5), OP_UNSENT);
+    rig_pass(rig, 70);
+    rig_pass(rig, 2 * rig->settings.lease_ms);
+    rig_status(rig, repeated(rig, "a", 5), OP_UNSENT);
+    rig_pass(rig, 70);
     rig_no_op(rig);
     rig_end(rig);
 }
@@ -218,12 +251,6 @@ START_TEST(what_is_noted)
     unsigned session = rig_open(rig);
     unsigned other = rig_open(rig);
 
-    /* a wait: there is no fence that tells it from a later hold */
-    rig_wait(rig, session, "1 LOCK a");
-    rig_say(rig, session, "2 CANCEL 1");
-    rig_expect(rig, session, "1 ERR CANCELLED retry=1");
-    rig_expect(rig, session, "2 OK");
-    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     /* a hold that Redis does not know: it may be another generation's */
     rig_lock(rig, session, "1 LOCK b", 5);
     rig_say(rig, session, "2 UNLOCK b");
@@ -241,6 +268,15 @@ START_TEST(what_is_noted)
     changed(rig);
     rig_status(rig, repeated(rig, "c", 6), OP_GONE);
     rig_no_op(rig);
+    /* a wait that was called off: its request tells it from all later ones */
+    rig_wait(rig, session, "1 LOCK a");
+    rig_say(rig, session, "2 CANCEL 1");
+    rig_expect(rig, session, "1 ERR CANCELLED retry=1");
+    rig_expect(rig, session, "2 OK");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    changed(rig);
+    rig_status(rig, repeated(rig, "a", 0), OP_OK);
+    rig_status(rig, repeated(rig, "c", 6), OP_GONE);
     /* that of a client that is gone */
     rig_lock(rig, other, "1 LOCK d", 7);
     rig_event(rig, other, CORE_DROP);
@@ -249,6 +285,7 @@ START_TEST(what_is_noted)
     struct op *op = repeated(rig, "d", 7);
     ck_assert(op->unclean);
     rig_status(rig, op, OP_GONE);
+    rig_status(rig, repeated(rig, "a", 0), OP_GONE);
     rig_status(rig, repeated(rig, "c", 6), OP_GONE);
     rig_no_op(rig);
     rig_end(rig);
@@ -256,28 +293,51 @@ START_TEST(what_is_noted)
 
 END_TEST
 
-/* Where there is no room for operations some are sent later. */
-START_TEST(no_room)
+/* That of a session that had moved here is also of where it had been before. */
+START_TEST(moved)
+{
+    struct rig *rig = rig_keeping(8);
+    unsigned session = rig_open(rig);
+    char line[120];
+
+    snprintf(line, sizeof(line), "0 HELLO keep=5s resume=%s gen=3",
+        "0123456789abcdef0123456789abcdef");
+    rig_say(rig, session, line);
+    rig_expect(rig, session, "0 OK session=~ proto=1 server=~ keep_ms=~ gen=3");
+    had(rig, session, "a", 5);
+    changed(rig);
+    struct op *op = repeated(rig, "a", 5);
+    ck_assert(op->moves);
+    rig_status(rig, op, OP_GONE);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* They take no room from clients, however small the broker is. */
+START_TEST(room_of_their_own)
 {
     struct rig *rig = rig_create();
+    char line[80];
 
     rig->settings.releases_kept = 80;
     rig->settings.tickets_max = 4;
     rig->settings.requests_max = 4;
     rig_start(rig);
     unsigned session = rig_open(rig);
-    for (unsigned i = 0; i < 40; i++)
-        had(rig, session, "a", 5 + i);
+    for (unsigned i = 0; i < 80; i++) {
+        snprintf(line, sizeof(line), "a%u", i);
+        had(rig, session, line, 5 + i);
+    }
     changed(rig);
-    uint32_t room = rig->op_count;
-    ck_assert_uint_gt(room, 10);
-    ck_assert_uint_lt(room, 40);
-    for (unsigned i = 0; i < room; i++)
-        rig_status(rig, repeated(rig, "a", 44 - i), OP_GONE);
-    rig_pass(rig, 10);
-    for (unsigned i = room; i < 40; i++)
-        rig_status(rig, repeated(rig, "a", 44 - i), OP_GONE);
-    rig_no_op(rig);
+    ck_assert_uint_eq(rig->op_count, 80);
+    for (unsigned i = 0; i < 4; i++) {
+        snprintf(line, sizeof(line), "%u LOCK b%u", i, i);
+        rig_say(rig, session, line);
+    }
+    ck_assert_uint_eq(rig->op_count, 84);
+    rig_silent(rig, session);
     rig_end(rig);
 }
 
@@ -295,7 +355,8 @@ core_releases_suite(void)
     tcase_add_test(tests, unanswered);
     tcase_add_test(tests, grants);
     tcase_add_test(tests, what_is_noted);
-    tcase_add_test(tests, no_room);
+    tcase_add_test(tests, room_of_their_own);
+    tcase_add_test(tests, moved);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -237,7 +237,7 @@ START_TEST(repeated_releases)
         srig_expect(rig, 0, "");
         for (unsigned i = 0; i < 4; i++)
             srig_status(
-                rig, ops[i], round == 1 && i % 2 == 0 ? OP_UNSENT : OP_OK);
+                rig, ops[i], round == 1 && i % 2 == 0 ? OP_GONE : OP_OK);
         (void)pass(rig, 0, SETTLE_MS);
     }
     end(rig);
