@@ -134,6 +134,7 @@ local function ticket_again(r, t, lease)
             t.ends = min(t.ends, t.hold)
         end
         r.low = min(r.low, t.ends)
+        shows(r, t)
         if r.pending and sole(r, t) then
             stamp(r, t.fence)
         end
@@ -332,6 +333,7 @@ local function reclaim(r, arg, t, limit, seen)
         end
         if holds then
             ticket_hold(t)
+            shows(r, t)
         end
         if not ticket_back(r, sub(arg, ACQUIRE_WORDS + 16), t, limit) then
             result(GONE)

@@ -25,7 +25,7 @@
 --                    granted ends sooner 88 since   d  us, of arrival or grant
 --  64 sweep       I4 s; no waiter's     96 delay    I4 ms that nobody follows
 --                    life ends sooner                  an unclean end
---  68 delayed     I4 ms of that delay  100 spare    I4
+--  68 delayed     I4 ms of that delay  100 shown    I4 in what history, below
 --  72 delay       d  no grant sooner
 --  80 forget      d  the key's expiry
 --  88 watch       d  changes are told until then
@@ -38,6 +38,9 @@ local VERSION = 1
 local HEAD_FORMAT = '<BBI2I4ddI4I4I4I4I4I4I4I4dI4I4ddd'
 local TICKET_FORMAT = '<BBI2I4ddddI4c36c8dI4I4'
 local GRANT_FORMAT = '<c8ddI4I4'
+
+-- Where a record is of an earlier history than its node, a ticket's broker says
+-- that it holds it still; `shown` is the beginning of the node's id then.
 
 -- Flags of a ticket. A grant to another broker's ticket is not CLAIMED until
 -- that broker has asked for it, and lapses soon; a lapse suspends what else
@@ -154,17 +157,18 @@ end
 -- `identity` is generation, session, owner and request.
 local function ticket_unpack(place, raw, at)
     local flags, mode, words, permits, arrival, fence, ends, hold, lease,
-        identity, holder, since, delay = unpack_at(TICKET_FORMAT, raw, at)
+        identity, holder, since, delay, shown =
+        unpack_at(TICKET_FORMAT, raw, at)
     return {place = place, flags = flags, mode = mode, words = words,
         permits = permits, arrival = arrival, fence = fence, ends = ends,
         hold = hold, lease = lease, identity = identity, broker = holder,
-        since = since, delay = delay}
+        since = since, delay = delay, shown = shown}
 end
 
 local function ticket_pack(t)
     return pack(TICKET_FORMAT, t.flags, t.mode, t.words, t.permits, t.arrival,
         t.fence, t.ends, t.hold, t.lease, t.identity, t.broker, t.since,
-        t.delay, 0)
+        t.delay, t.shown or 0)
 end
 
 -- For loops over the tickets, from that place on: the place, the flags, and the
@@ -613,6 +617,15 @@ end
 local function flags_with(r, mode)
     return bit.bor(bit.band(r.flags, WATCHED + BEREFT),
         mode == SHARED and SHARED_NOW or 0)
+end
+
+-- The broker of a hold says in this history that it is there.
+local function shows(r, t)
+    t.shown = r.pending and tonumber(sub(id, 1, 8), 16) or t.shown
+end
+
+local function has_shown(t)
+    return t.shown == tonumber(sub(id, 1, 8), 16)
 end
 
 -- Whether a hold shows by itself that nobody else holds the lock.

@@ -8,8 +8,8 @@
 --   fence d (0: a waiter's), lease I4 (ms), hold d (ms left to it, 0: no end),
 --   latest d (ms of TIME), seen d (a fence)
 -- It never brings back what is over: then the answer is GONE; or MISSING where
--- the data may be older than the ticket, which may be put again (acquire); it
--- says for how many ms (again).
+-- the data may be older than the ticket, which may be put again (acquire), or
+-- than the end of one that is to be taken over; it says for how many ms (again).
 -- CHANGED: the broker does not know the node's id, and may believe in what was
 -- lost with the last one; nothing was done. Flags:
 --   1  no ticket, only look for what is due
@@ -160,6 +160,9 @@ local function hold_speaks(r, t, ask)
     end
     if r.pending and sole(r, t) and not ask.shares then
         stamp(r, t.fence)
+    elseif r.pending and not has_shown(t) then
+        shows(r, t)
+        ticket_store(r, t)
     end
     if ask.shares and (claims or ask.moves or t.mode ~= SHARED) then
         -- Who waits for a quorum stands in no record.
@@ -221,6 +224,13 @@ return function(key, arg, read)
         return not_so(r, seen, lost and MISSING or GONE)
     end
     local own = t.broker == broker
+    if moves and r.pending and bit.band(t.flags, GRANTED) ~= 0 and
+        not has_shown(t) then
+        -- It may have been given back, and somebody believe in what followed
+        -- it: until its broker has said that it is there, or all others have
+        -- said what they hold.
+        return not_so(r, seen, MISSING)
+    end
     if moves and not ticket_move(r, t, identity) then
         return not_so(r, seen, MOVED_ON)
     end

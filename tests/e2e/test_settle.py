@@ -147,18 +147,99 @@ class LossTest(SettleCase):
             free.ok(f"LOCK {name}")
             free.ok(f"UNLOCK {name}", count=0)
         self.lose()
-        watchers = [self.client(broker) for broker in self.brokers]
-        self.wait_until(
-            lambda: sum(int(item["value"]) for watcher in watchers
-                        for item in watcher.ok("STATS").items
-                        if item["name"] == "releases_repeated") == len(names),
-            10, "the releases are repeated")
+        self.repeated(len(names))
         for name in names:
             self.assertEqual(free.ok(f"SHOW {name}").items, [])
         self.grace(free, f"LOCK {names[0]} wait=0")
         self.assertEqual(client.ok("LOCK kept").fence, kept)
         for name in names:
             free.ok(f"LOCK {name}")
+
+
+    def repeated(self, count):
+        clients = [self.client(broker) for broker in self.brokers]
+        self.wait_until(
+            lambda: sum(int(item["value"]) for client in clients
+                        for item in client.ok("STATS").items
+                        if item["name"] == "releases_repeated") == count,
+            10, "the releases are repeated")
+
+    def test_of_sessions_that_had_moved(self):
+        """Redis has their holds as those of their earlier connections."""
+        self.begin(2)
+        movers = []
+        for number in range(2):
+            mover = self.client(self.brokers[0])
+            session = mover.ok("HELLO keep=60s")["session"]
+            movers.append((mover, session, mover.ok(f"LOCK m/{number}").fence))
+        self.redis_one.command("SAVE")
+        for number, (mover, session, fence) in enumerate(movers):
+            mover.kill()
+            mover = self.client(self.brokers[number])
+            mover.ok(f"HELLO resume={session} gen=2 keep=60s")
+            mover.ok(f"CLAIM m/{number} fence={fence}")
+            mover.ok(f"UNLOCK m/{number}", count=0)
+        self.lose()
+        self.repeated(2)
+        client = self.client(self.brokers[0])
+        for number in range(2):
+            self.assertEqual(client.ok(f"SHOW m/{number}").items, [])
+
+    def test_a_wait_that_was_called_off(self):
+        """Redis has it in the queue again; else it would be granted it."""
+        holder = self.begin(2)
+        holder.ok("LOCK a")
+        waiter = self.client(self.brokers[1])
+        tag = waiter.submit("LOCK a progress=1")
+        waiter.queued(tag)
+        self.redis_one.command("SAVE")
+        waiter.ok(f"CANCEL {tag}")
+        self.assertEqual(waiter.wait(tag).code, "CANCELLED")
+        self.lose()
+        self.repeated(1)
+        self.assertEqual(holder.ok("SHOW a", state="held")["waiters"], "0")
+
+    def test_a_claim_of_what_was_given_back(self):
+        """Redis has the hold again, whose session was kept for a moment, and
+        not the one that followed it: that one stays, and the claim, at another
+        broker, is told so as soon as that is known."""
+        self.begin(3)
+        late = self.client(self.brokers[0])
+        session = late.ok("HELLO keep=200ms")["session"]
+        fence = late.ok("LOCK a").fence
+        self.redis_one.command("SAVE")
+        late.kill()
+        holder = self.client(self.brokers[2])
+        later = holder.ok("LOCK a wait=10s").fence
+        self.brokers.pop(0).kill()
+        self.lose()
+        late = self.client(self.brokers[0])
+        late.ok(f"HELLO resume={session} gen=2")
+
+        def is_lost():
+            reply = late.request(f"CLAIM a fence={fence}")
+            self.assertIn(reply.code, ("UNAVAILABLE", "LOST"), reply)
+            return reply.code == "LOST"
+        self.wait_until(is_lost, 20, "the claim is refused")
+        self.assertEqual(holder.ok("LOCK a").fence, later)
+        self.assertEqual(list(holder.events), [])
+
+    def test_while_redis_takes_no_writes(self):
+        """What was not taken is given back again."""
+        client = self.begin()
+        client.ok("LOCK a")
+        self.redis_one.command("SAVE")
+        client.ok("UNLOCK a", count=0)
+        self.redis_one.config["min-replicas-to-write"] = "1"
+        self.lose()
+        self.wait_until(
+            lambda: "redis_refuses_for_now" in self.brokers[0].log(), 10,
+            "it refuses")
+        self.assertEqual(client.request("LOCK b wait=1200ms").code,
+                         "UNAVAILABLE")
+        self.redis_one.command("CONFIG", "SET", "min-replicas-to-write", "0")
+        self.repeated(1)
+        self.assertEqual(client.ok("SHOW a").items, [])
 
 
 class BenignTest(SettleCase):

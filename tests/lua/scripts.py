@@ -228,7 +228,7 @@ class Ticket:
     broker: bytes
     since: float
     delay: int
-    spare: int
+    shown: int
     words: bytes = b""
 
     @property
@@ -248,7 +248,7 @@ class Ticket:
             self.flags, self.mode, self.words_bytes, self.permits,
             self.arrival, self.fence, self.ends, self.hold, self.lease,
             self.generation, self.session, self.owner, self.request,
-            self.broker, self.since, self.delay, self.spare)
+            self.broker, self.since, self.delay, self.shown)
 
 
 HEAD_FIELDS = ("version", "flags", "width", "limit", "fence", "arrival",

@@ -147,7 +147,7 @@ class Damage(ScriptCase):
                 {"flags": 255}, {"flags": 2}, {"flags": 31}, {"mode": 255},
                 {"permits": 4294967295}, {"permits": 0},
                 {"words_bytes": 65535}, {"lease": 4294967295}, {"lease": 0},
-                {"delay": 4294967295}, {"spare": 4294967295},
+                {"delay": 4294967295}, {"shown": 4294967295},
                 *({name: value} for name in ("ends", "hold", "since", "fence")
                   for value in (-1.0, 0.5, 1e300, float("inf"),
                                 float("-inf"), float("nan")))):

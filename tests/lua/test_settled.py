@@ -309,6 +309,66 @@ class Holders(SettledCase):
         self.assertEqual(self.two.renew(KEY, who(0, 3),
                                         fence=held.fence).status, GONE)
 
+    def test_that_is_claimed(self):
+        """It may have been given back, and somebody hold what followed."""
+        for options in ({}, {"mode": SHARED}, {"permits": 1, "limit": 2}):
+            self.connection.command("DEL", KEY)
+            held = self.hold(who(0), **options)
+            self.failover()
+            result = self.assert_untouched(lambda f=held.fence: self.two.renew(
+                KEY, who(0, 2), fence=f, moves=True))
+            self.assertEqual((result.status, result.again), (MISSING, SETTLES))
+            # Of the same broker, too: it may have come back to it late.
+            result = self.assert_untouched(lambda f=held.fence: self.one.renew(
+                KEY, who(0, 2), fence=f, moves=True))
+            self.assertEqual(result.status, MISSING)
+            self.one.renew(KEY, who(0), fence=held.fence)
+            result = self.two.renew(KEY, who(0, 2), fence=held.fence,
+                                    moves=True)
+            self.assertEqual(result.status, OK)
+            self.assert_order(who(0, 2))
+            self.settle()
+
+    def test_that_is_claimed_when_all_are_back(self):
+        for options in ({}, {"mode": SHARED}):
+            self.connection.command("DEL", KEY)
+            held = self.hold(who(0), **options)
+            self.failover()
+            self.settle(self.two)
+            result = self.two.renew(KEY, who(0, 2), fence=held.fence,
+                                    moves=True)
+            self.assertEqual(result.status, OK)
+            self.assert_order(who(0, 2))
+            self.settle()
+
+    def test_that_is_claimed_in_yet_another_history(self):
+        """That its broker was there in the last one says nothing of this."""
+        for again in (False, True):
+            self.connection.command("DEL", KEY)
+            held = self.hold(who(0), mode=SHARED)
+            self.failover(lost=again)
+            if again:
+                self.back(self.one, who(0), held, mode=SHARED)
+            else:
+                self.one.renew(KEY, who(0), fence=held.fence)
+            self.failover()
+            result = self.two.renew(KEY, who(0, 2), fence=held.fence,
+                                    moves=True)
+            self.assertEqual(result.status, MISSING)
+            self.one.acquire(KEY, who(0), retry=True, mode=SHARED)
+            result = self.two.renew(KEY, who(0, 2), fence=held.fence,
+                                    moves=True)
+            self.assertEqual(result.status, OK)
+            self.settle()
+
+    def test_that_is_claimed_after_it_was_put_there_again(self):
+        held = self.hold(who(0), mode=SHARED)
+        self.failover(lost=True)
+        self.back(self.one, who(0), held, mode=SHARED)
+        self.assertTrue(self.pending())
+        result = self.two.renew(KEY, who(0, 2), fence=held.fence, moves=True)
+        self.assertEqual(result.status, OK)
+
     def test_whose_end_was_put_off_since(self):
         for options in ({}, {"mode": SHARED}, {"permits": 1, "limit": 2}):
             self.connection.command("DEL", KEY)
