@@ -292,7 +292,9 @@ def redis_disk(chaos, seconds):
 
 @fault("redis.clock", "redis")
 def redis_clock(chaos, seconds):
-    """Set forward or back, and right again afterwards."""
+    """Set forward or back, and right again afterwards. One node of a quorum may
+    be the one that a hold stands by, where another one lacks it: so there is an
+    excuse for that, too, as after FLUSHALL."""
     if not chaos.world.clock_library:
         raise RuntimeError("no clock shim")
     node = chaos.a_node()

@@ -213,7 +213,8 @@ drill_end(struct fleet *fleet)
         server_park_end(fleet->world);
         drill_quiet(fleet, MAPPED_US);
     }
-    if (drill->kind == DRILL_BEHIND || drill->kind == DRILL_UNDONE)
+    if (drill->kind == DRILL_BEHIND || drill->kind == DRILL_UNDONE ||
+        drill->kind == DRILL_REVIVED)
         drill_packets_pass(fleet->world, 0);
     if (drill->kind == DRILL_FORGETS || drill->kind == DRILL_PARTED)
         forgets_over(fleet);
@@ -343,7 +344,7 @@ static bool
 drill_asks_later(const struct drill *drill)
 {
     return drill->kind == DRILL_WIPED || drill->kind == DRILL_STRANDS ||
-           drill->kind == DRILL_UNDONE;
+           drill->kind == DRILL_UNDONE || drill->kind == DRILL_REVIVED;
 }
 
 /* The next one stands in the queue; when all do, it begins. */
@@ -523,7 +524,8 @@ drill_try(struct fleet *fleet, enum drill_kind kind)
 
 /* Those that need what few runs have: each of them once. */
 static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
-    DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT, DRILL_UNDONE};
+    DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT, DRILL_UNDONE,
+    DRILL_REVIVED};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 
@@ -536,7 +538,7 @@ last_drill_can(const struct world *world, enum drill_kind kind)
         return world->plan.quorum;
     if (kind == DRILL_BEHIND)
         return world->plan.strict;
-    if (kind == DRILL_UNDONE)
+    if (kind == DRILL_UNDONE || kind == DRILL_REVIVED)
         return world->plan.cluster > 0 && !world->plan.strict;
     return world->plan.cluster > 0 && world->plan.masters > 1 &&
            (kind == DRILL_STRANDS ? world->plan.settle_ms : world->plan.strict);

@@ -51,6 +51,7 @@ enum drill_kind {
     DRILL_SPLIT,   /* a master that has been replaced goes on (where strict) */
     DRILL_STALE,   /* and somebody asks it (where strict) */
     DRILL_UNDONE,  /* a master is replaced that alone knew of a release */
+    DRILL_REVIVED, /* and somebody claims what was released */
     DRILL_COUNT
 };
 
@@ -241,6 +242,10 @@ void stale_acts(struct fleet *fleet);
 void stale_granted(struct fleet *fleet, struct task *task);
 bool undone_begin(struct fleet *fleet);
 void undone_acts(struct fleet *fleet);
+bool revived_begin(struct fleet *fleet);
+void revived_acts(struct fleet *fleet);
+void revived_granted(struct fleet *fleet, struct task *task);
+void revived_claimed(struct fleet *fleet, const struct task *task, bool ok);
 bool wiped_begin(struct fleet *fleet);
 void wiped_acts(struct fleet *fleet);
 void wiped_granted(struct fleet *fleet, struct task *task);

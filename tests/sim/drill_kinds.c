@@ -694,6 +694,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         stale_begin, stale_acts, false, stale_granted, NULL},
     [DRILL_UNDONE] = {"undone", "a failover had undone its release",
         undone_begin, undone_acts, true, NULL, NULL},
+    [DRILL_REVIVED] = {"revived", "its session was kept no longer",
+        revived_begin, revived_acts, true, revived_granted, NULL},
     [DRILL_SWEEP] = {"sweep", "what a lost broker had left was over",
         sweep_begin, sweep_acts, false, NULL, NULL},
 };

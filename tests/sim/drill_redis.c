@@ -564,6 +564,104 @@ undone_acts(struct fleet *fleet)
     drill_event(fleet, 0, undone_gives);
 }
 
+/* --- and somebody claims it ----------------------------------------------- */
+
+/*
+ * The holder's connection ends, nobody comes for its session in time, and the
+ * heir has the lock. Then the replica takes over that got nothing of that, and
+ * the holder's broker is dead, which could say that it was given back. The
+ * holder comes late, and claims what is the heir's.
+ */
+bool
+revived_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (fleet->world->plan.settle_ms == 0 || !drill_choose_two(fleet))
+        return false;
+    drill->broker = drill->holder->client->broker;
+    if (drill->heir->client->broker == drill->broker)
+        return false;
+    drill->keep_ms = 1 + (uint32_t)world_below(fleet->world, 500);
+    drill_keep(drill->holder->client, drill->keep_ms);
+    return true;
+}
+
+static void
+revived_leaves(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (data != drill->serial || drill->stage != DRILL_ACTS)
+        return;
+    if (!servers_have(world, drill->lock, drill->holder->fence)) {
+        drill_event(fleet, drill_packets_us(world), revived_leaves);
+        return;
+    }
+    if (!server_leaves_behind(world, drill->lock)) {
+        drill_end(fleet);
+        return;
+    }
+    struct client *client = drill->holder->client;
+    uint64_t bound_us =
+        (uint64_t)drill->keep_ms * 1000 + drill_prompt_us(world);
+    drill->mover = drill->holder;
+    drill->holder = NULL;
+    machine_stop(
+        client->machine, world->now_us + bound_us + drill_packets_us(world));
+    (void)net_cut(world->net, client->connection);
+    drill_frees(fleet, bound_us);
+    drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+void
+revived_acts(struct fleet *fleet)
+{
+    drill_event(fleet, 0, revived_leaves);
+}
+
+static void
+revived_over(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+
+    if (data == fleet->drill.serial && fleet->drill.stage == DRILL_STAYS)
+        drill_end(fleet);
+}
+
+void
+revived_granted(struct fleet *fleet, struct task *task)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (task != drill->heir || drill->stage != DRILL_FREES)
+        return;
+    drill->stage = DRILL_STAYS;
+    drill->serial++;
+    drill_quiet(fleet, undone_bound_us(world) + 2 * DRILL_REJOIN_US);
+    fleet->left[drill->lock] = true;
+    broker_kill(world, drill->broker);
+    server_swaps(world);
+    drill_packets_pass(world, 0);
+    drill_event(
+        fleet, 2 * drill_lease_us(world) + DRILL_REJOIN_US, revived_over);
+}
+
+void
+revived_claimed(struct fleet *fleet, const struct task *task, bool ok)
+{
+    const struct drill *drill = &fleet->drill;
+
+    if (ok && drill->heir->count > 0)
+        check_broken(fleet->world->check, PROMISE_KEPT, fleet->world->now_us,
+            "%s: lock-%" PRIu32 " can be claimed, and %s has been granted it",
+            task->who, task->lock, drill->heir->who);
+    drill_end(fleet);
+}
+
 /* --- the data are lost ---------------------------------------------------- */
 
 /* And with them, who watches what. */

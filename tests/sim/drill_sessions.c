@@ -194,6 +194,10 @@ drill_claimed(struct task *task, bool ok)
     if (drill->stage != DRILL_STAYS || task != drill->mover)
         return;
     drill->mover = NULL;
+    if (drill->kind == DRILL_REVIVED) {
+        revived_claimed(fleet, task, ok);
+        return;
+    }
     if (ok) {
         drill->holder = task;
         drill->serial++;

@@ -120,4 +120,10 @@ PLANTED = {
         "    core->releases.left = core->releases.count;\n",
         "    core->releases.left = core->releases.count / 2;\n",
         "the newest releases are not repeated"),
+    "unshown-is-claimed": (
+        "lua/renew.lua",
+        "    if moves and r.pending and bit.band(t.flags, GRANTED) ~= 0 and\n"
+        "        not has_shown(t) then\n",
+        "    if false then\n",
+        "what a failover brings back is claimed, though it was given back"),
 }
