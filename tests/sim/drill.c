@@ -99,6 +99,18 @@ drill_choose(struct fleet *fleet, enum where where)
     return NULL;
 }
 
+struct task *
+drill_choose_behind(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->broker = drill->heir->client->broker;
+    struct task *task = drill_choose(
+        fleet, fleet->world->plan.quorum != 0 ? AT_BROKER : ANYWHERE);
+    drill->broker = DRILL_NOBODY;
+    return task;
+}
+
 bool
 drill_choose_two(struct fleet *fleet)
 {

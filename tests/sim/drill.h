@@ -172,9 +172,12 @@ enum where {
     NOT_AT_BROKER, /* at another one */
 };
 
-/* The first task of a client that takes no part yet; NULL: there is none. A
- * holder and an heir. Those of one client who wait, under different owners. */
+/* The first task of a client that takes no part yet; NULL: there is none. One
+ * whose LOCK stands behind the heir's: in a quorum each broker has a queue of its
+ * own. A holder and an heir. Those of one client who wait, under different
+ * owners. */
 struct task *drill_choose(struct fleet *fleet, enum where where);
+struct task *drill_choose_behind(struct fleet *fleet);
 bool drill_choose_two(struct fleet *fleet);
 void drill_choose_waiters(struct fleet *fleet, enum where where);
 

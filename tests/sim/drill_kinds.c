@@ -314,11 +314,7 @@ place_begin(struct fleet *fleet)
 
     if (!drill_choose_two(fleet))
         return false;
-    /* In a quorum each broker has a queue of its own. */
-    drill->broker = drill->heir->client->broker;
-    drill->another = drill_choose(
-        fleet, fleet->world->plan.quorum != 0 ? AT_BROKER : ANYWHERE);
-    drill->broker = DRILL_NOBODY;
+    drill->another = drill_choose_behind(fleet);
     return drill->another != NULL;
 }
 

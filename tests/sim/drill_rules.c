@@ -166,7 +166,7 @@ several_begin(struct fleet *fleet)
     if (!taken_before(fleet, drill->lock, &drill->second) ||
         !drill_choose_two(fleet))
         return false;
-    drill->another = drill_choose(fleet, ANYWHERE);
+    drill->another = drill_choose_behind(fleet);
     return drill->another != NULL && drill->heir->client->task_count > 1;
 }
 
