@@ -40,6 +40,8 @@ struct queue {
     struct list stir_link;
     uint64_t stir_us; /* when its first one tries; if it is on that list */
     uint32_t count;
+    uint64_t numbers;    /* the next one's in it */
+    bool gaps;           /* somebody has left from its middle since */
     uint64_t watched_us; /* until then the nodes tell of changes */
     uint8_t name_len;
     char name[PROTO_NAME_MAX];
@@ -51,6 +53,7 @@ struct bid {
     struct list used_link; /* all, by the time of use */
     struct list queue_link;
     struct queue *queue; /* ref; NULL: it does not wait */
+    uint64_t number;     /* in the queue; they grow by one, but for gaps */
     uint64_t request;    /* the core's */
     uint64_t used_us;
     uint64_t arrival;

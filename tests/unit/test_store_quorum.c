@@ -826,6 +826,39 @@ START_TEST(first_come_first_served)
 
 END_TEST
 
+static void
+stands_at(struct srig *rig, uint64_t request, uint32_t place)
+{
+    const struct op *op = wants(rig, OP_ACQUIRE, request);
+
+    srig_status(rig, op, OP_WAITING);
+    ck_assert_uint_eq(op->result.ahead, place);
+}
+
+/* Places are right whoever leaves. */
+START_TEST(places)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    (void)holds(rig, HOLDER, 9);
+    (void)waits(rig, FIRST);
+    for (uint64_t i = 1; i < 8; i++)
+        stands_at(rig, FIRST + i * 100, (uint32_t)i + 1);
+    for (uint64_t i = 2; i < 5; i += 2)
+        srig_status(rig, wants(rig, OP_RELEASE, FIRST + i * 100), OP_OK);
+    stands_at(rig, FIRST + 500, 4);
+    stands_at(rig, FIRST + 100, 2);
+    srig_status(rig, wants(rig, OP_RELEASE, FIRST), OP_OK);
+    stands_at(rig, FIRST + 700, 5);
+    srig_status(rig, wants(rig, OP_RELEASE, FIRST + 700), OP_OK);
+    stands_at(rig, FIRST + 800, 5);
+    stands_at(rig, FIRST + 600, 4);
+    stands_at(rig, FIRST + 300, 2);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* Who waits and goes is forgotten; the next one is told. */
 START_TEST(first_leaves)
 {
@@ -1715,6 +1748,7 @@ store_quorum_suite(void)
 
     add_tries(suite);
     tcase_add_test(tests, first_come_first_served);
+    tcase_add_test(tests, places);
     tcase_add_test(tests, first_leaves);
     tcase_add_test(tests, woken);
     tcase_add_test(tests, waits_elsewhere);
