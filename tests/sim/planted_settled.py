@@ -112,7 +112,7 @@ PLANTED = {
         "a ticket that another broker has is put back"),
     "releases-not-repeated": (
         "daemon/core/core.c",
-        "    releases_repeat(core, core->now_us);\n",
+        "    releases_repeat(core);\n",
         "",
         "what a failover has brought back of a hold stays until its end"),
     "old-releases-first": (

@@ -1635,6 +1635,7 @@ small_rig(void)
 
     rig->settings.tickets_max = 2;
     rig->settings.requests_max = 2;
+    rig->settings.releases_kept = 0; /* they have room of their own */
     rig_start(rig);
     return rig;
 }
