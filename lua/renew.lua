@@ -9,7 +9,8 @@
 --   latest d (ms of TIME), seen d (a fence)
 -- It never brings back what is over: then the answer is GONE; or MISSING where
 -- the data may be older than the ticket, which may be put again (acquire), or
--- than the end of one that is to be taken over; it says for how many ms (again).
+-- than the end of one that is to be taken over; it says for how many ms
+-- (again).
 -- CHANGED: the broker does not know the node's id, and may believe in what was
 -- lost with the last one; nothing was done. Flags:
 --   1  no ticket, only look for what is due

@@ -2,14 +2,14 @@
  * Releases of late. A master that is lost may take the last ones with it. Its
  * heir has the holds that ended by them: nobody renews these, and they are in
  * the way until their leases are over, which takes two where the data are old.
- * So have those who had stopped to wait, and are granted it when their turn
- * comes. So a broker that meets a new history gives back again what it has given
- * back before. Late or repeated a release is harmless: it strikes out the ticket
- * of that request and that fence, or nothing.
+ * And those who had stopped to wait are granted it there when their turn comes.
+ * So a broker that meets a new history gives back again what it has given back
+ * before. Late or repeated a release is harmless: it strikes out the ticket of
+ * that request and that fence, or nothing.
  *
  * The newest come first, as they are the likeliest to be missing. What a node
- * does not take is sent again, until its leases are over. Few are under way at a
- * time; they have room of their own.
+ * does not take is sent again, until its leases are over. Few are under way at
+ * a time; they have room of their own.
  */
 #include "daemon/core/state.h"
 

@@ -11,10 +11,10 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
-#define RETRIES_AT_ONCE  5
-#define RETRY_US         50000
-#define TRYAGAIN_US      20000
-#define GRACE_US         50000    /* beyond the grace, at most */
+#define RETRIES_AT_ONCE 5
+#define RETRY_US        50000
+#define TRYAGAIN_US     20000
+#define GRACE_US        50000 /* beyond the grace, at most */
 
 /* Releases first, so that what they free is there for the rest. */
 static const enum op_kind flush_order[] = {OP_BREAK, OP_RELEASE, OP_RENEW,

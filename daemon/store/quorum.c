@@ -473,7 +473,7 @@ bid_pauses(struct store *store, struct bid *bid, const struct round *round)
     bid->not_before_us = store->now_us + (uint64_t)split_ms * 1000;
 }
 
-/* From 1 on. Each waiter asks now and then, and seldom one leaves the middle. */
+/* From 1 on. Each waiter asks now and then; seldom one leaves the middle. */
 static uint32_t
 bid_place(const struct bid *bid)
 {

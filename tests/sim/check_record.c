@@ -299,9 +299,9 @@ may_be_passed(const struct version *before, const struct stand *was,
 }
 
 /* What is wrong with what became of a ticket; NULL: nothing. A hold that a LOCK
- * has taken over is granted to it, with a fence above the `last` one; in a quorum
- * it is `raised` to what the others have. With another id a grant that was not
- * claimed is none any more. */
+ * has taken over is granted to it, with a fence above the `last` one; in a
+ * quorum it is `raised` to what the others have. With another id a grant that
+ * was not claimed is none any more. */
 static const char *
 stand_wrong(const struct stand *was, const struct stand *is, uint64_t last,
     bool adopted, bool raised)

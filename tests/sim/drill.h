@@ -173,8 +173,8 @@ enum where {
 };
 
 /* The first task of a client that takes no part yet; NULL: there is none. One
- * whose LOCK stands behind the heir's: in a quorum each broker has a queue of its
- * own. A holder and an heir. Those of one client who wait, under different
+ * whose LOCK stands behind the heir's: in a quorum each broker has a queue of
+ * its own. A holder and an heir. Those of one client who wait, under different
  * owners. */
 struct task *drill_choose(struct fleet *fleet, enum where where);
 struct task *drill_choose_behind(struct fleet *fleet);
