@@ -536,26 +536,36 @@ undone_swaps(void *arg, uint64_t data)
     drill_event(fleet, drill_packets_us(fleet->world), undone_asks);
 }
 
-/* Once the replica has the hold. */
-static void
-undone_gives(void *arg, uint64_t data)
+/* Once the replica has the hold it gets nothing more. False: it has not yet,
+ * and `again` is called; or it cannot be. */
+static bool
+replica_left_behind(struct fleet *fleet, uint64_t data, world_call *again)
 {
-    struct fleet *fleet = arg;
     struct drill *drill = &fleet->drill;
     struct world *world = fleet->world;
 
     if (data != drill->serial || drill->stage != DRILL_ACTS)
-        return;
+        return false;
     if (!servers_have(world, drill->lock, drill->holder->fence)) {
-        drill_event(fleet, drill_packets_us(world), undone_gives);
-        return;
+        drill_event(fleet, drill_packets_us(world), again);
+        return false;
     }
     if (!server_leaves_behind(world, drill->lock)) {
         drill_end(fleet);
-        return;
+        return false;
     }
-    drill_release(drill->holder, TASK_DRILL_OVER);
-    drill_event(fleet, drill_packets_us(world), undone_swaps);
+    return true;
+}
+
+static void
+undone_gives(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+
+    if (!replica_left_behind(fleet, data, undone_gives))
+        return;
+    drill_release(fleet->drill.holder, TASK_DRILL_OVER);
+    drill_event(fleet, drill_packets_us(fleet->world), undone_swaps);
 }
 
 void
@@ -594,16 +604,8 @@ revived_leaves(void *arg, uint64_t data)
     struct drill *drill = &fleet->drill;
     struct world *world = fleet->world;
 
-    if (data != drill->serial || drill->stage != DRILL_ACTS)
+    if (!replica_left_behind(fleet, data, revived_leaves))
         return;
-    if (!servers_have(world, drill->lock, drill->holder->fence)) {
-        drill_event(fleet, drill_packets_us(world), revived_leaves);
-        return;
-    }
-    if (!server_leaves_behind(world, drill->lock)) {
-        drill_end(fleet);
-        return;
-    }
     struct client *client = drill->holder->client;
     uint64_t bound_us =
         (uint64_t)drill->keep_ms * 1000 + drill_prompt_us(world);
@@ -622,15 +624,6 @@ revived_acts(struct fleet *fleet)
     drill_event(fleet, 0, revived_leaves);
 }
 
-static void
-revived_over(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-
-    if (data == fleet->drill.serial && fleet->drill.stage == DRILL_STAYS)
-        drill_end(fleet);
-}
-
 void
 revived_granted(struct fleet *fleet, struct task *task)
 {
@@ -639,15 +632,12 @@ revived_granted(struct fleet *fleet, struct task *task)
 
     if (task != drill->heir || drill->stage != DRILL_FREES)
         return;
-    drill->stage = DRILL_STAYS;
-    drill->serial++;
+    drill_stays(fleet, 2 * drill_lease_us(world) + DRILL_REJOIN_US);
     drill_quiet(fleet, undone_bound_us(world) + 2 * DRILL_REJOIN_US);
     fleet->left[drill->lock] = true;
     broker_kill(world, drill->broker);
     server_swaps(world);
     drill_packets_pass(world, 0);
-    drill_event(
-        fleet, 2 * drill_lease_us(world) + DRILL_REJOIN_US, revived_over);
 }
 
 void
