@@ -7,7 +7,7 @@
 --   fence d (0: any), seen d (a fence), flags B (1: nobody gave it back, so the
 --   lock-delay that was asked for begins, and nobody is granted it before he is
 --   settled where the data may be old; 2: a ticket of an earlier generation may
---   be there)
+--   be there; 4: it is carried out for the second time)
 -- Late or repeated it is harmless: ticket and fence must be the ones that
 -- stand.
 --@include call.lua
@@ -17,7 +17,7 @@ local function general()
     look()
 --@include record.lua
 
-local UNCLEAN, MOVES = 1, 2
+local UNCLEAN, MOVES, REPEATS = 1, 2, 4
 
 -- The ticket that is to go, or nil.
 local function ticket_standing(r, identity, place, arrival, fence, flags)
@@ -54,8 +54,11 @@ return function(key, arg, read)
             bit.band(t.flags, CLAIMED) ~= 0 then
             delay_from(r, t, now)
         end
-        if bit.band(flags, UNCLEAN) ~= 0 and bereft(r, 0) and not settled then
-            r.id = NO_ID -- a later connection may have claimed what was lost
+        -- A later connection may have claimed what was lost; or the data are
+        -- older than the first time, and somebody has been granted it since.
+        if bit.band(flags, UNCLEAN + REPEATS) ~= 0 and bereft(r, 0) and
+            not settled then
+            r.id = NO_ID
         end
     end
     ticket_strike(r, t)

@@ -24,6 +24,7 @@
 --  64  a hold whose fence is lower than `seen` has that one from now on, or
 --      one that is larger
 -- 128  with 64: it has just that one, which a majority has agreed on
+-- 256  with 4: the broker that the ticket is of holds it still
 -- The result of a hold that ends by itself says in how many ms (again); that of
 -- a ticket that was taken over says what it is: mode B, permits I4, limit I4,
 -- delay I4, and its words.
@@ -35,7 +36,7 @@ local function general()
 --@include record.lua
 
 local LOOK, SETS_END, MOVES, TELL, SHARES, WATCH = 1, 2, 4, 8, 16, 32
-local RAISES, AGREED = 64, 128
+local RAISES, AGREED, HOLDS = 64, 128, 256
 
 local function hold_result(t, grants, about)
     local left = t.hold > 0 and min(max(t.hold - now, 1), ULONG_MAX) or 0
@@ -123,6 +124,25 @@ local function look_after(key, raw, flags, lease, seen)
         r.flags = bit.bor(r.flags, WATCHED)
     end
     pass_on(r, seen, OK)
+end
+
+-- What a claim is answered where the hold may be one that the data have
+-- brought back, though it was given back and somebody believes in what followed
+-- it; nil where it is not. Until its broker has said that it is there, or all
+-- others have said what they hold, nobody can know.
+local function claim_refused(r, t, seen, holds)
+    if bit.band(t.flags, GRANTED + BROKEN) ~= GRANTED or has_shown(t) or
+        (holds and t.broker == broker) then
+        return nil
+    elseif r.pending then
+        not_so(r, seen, MISSING)
+    elseif r.limit > 0 and r.used > r.limit then
+        ticket_strike(r, t) -- others have shown that it is none
+        pass_on(r, seen, GONE)
+    else
+        return nil
+    end
+    return true
 end
 
 -- A holder says that it is there.
@@ -225,15 +245,12 @@ return function(key, arg, read)
         return not_so(r, seen, lost and MISSING or GONE)
     end
     local own = t.broker == broker
-    if moves and r.pending and bit.band(t.flags, GRANTED) ~= 0 and
-        not has_shown(t) then
-        -- It may have been given back, and somebody believe in what followed
-        -- it: until its broker has said that it is there, or all others have
-        -- said what they hold.
-        return not_so(r, seen, MISSING)
-    end
-    if moves and not ticket_move(r, t, identity) then
-        return not_so(r, seen, MOVED_ON)
+    if moves then
+        if claim_refused(r, t, seen, bit.band(flags, HOLDS) ~= 0) then
+            return
+        elseif not ticket_move(r, t, identity) then
+            return not_so(r, seen, MOVED_ON)
+        end
     end
     if bit.band(t.flags, GRANTED) ~= 0 then
         return hold_speaks(r, t, {lease = lease, hold = hold, seen = seen,

@@ -208,6 +208,18 @@ core_unheard(struct core *core)
     }
 }
 
+/* Who comes back for a hold has to wait until it has been shown; the others only
+ * wait for their deadlines. */
+static uint64_t
+changed_pause_us(
+    struct core *core, const struct ticket *ticket, uint64_t half_us)
+{
+    bool away = ticket->session != NULL && ticket->session->away;
+
+    return away || ticket->unattended ? 0
+                                      : random_below(&core->random, half_us);
+}
+
 /* What it has lost is put right: releases first, then holds, then those that
  * wait, about in the order in which they came. */
 static void
@@ -223,7 +235,7 @@ core_changed(struct core *core)
         struct ticket *ticket = slab_at(&core->tickets, i);
         if (ticket != NULL && ticket->state == TICKET_HELD)
             ticket_renew_at(core, ticket,
-                core->now_us + random_below(&core->random, half_us));
+                core->now_us + changed_pause_us(core, ticket, half_us));
         else if (ticket != NULL && ticket->state == TICKET_WAITING)
             ticket_refresh_at(
                 core, ticket, core->now_us + half_us + half_us * i / count);

@@ -71,6 +71,7 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
     /* Each time, for Redis may come back as it was before. */
     op->shares = ticket->sharing || ticket->downgraded;
     op->moves = ticket->moving;
+    op->holds = true;
     op->give_up_us = us_min(give_up_us, ticket->deadline_us);
     ticket->renew_op = slab_handle(&core->ops, op);
     op_submit(core, op);
@@ -789,12 +790,12 @@ hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
     }
 }
 
-/* It is renewed then, unless that is to be sooner, or not at all. */
+/* Its next renewal, be it the only one, is then, unless that is to be sooner. */
 void
 ticket_renew_at(struct core *core, struct ticket *ticket, uint64_t at_us)
 {
     require(ticket->state == TICKET_HELD);
-    if (ticket->renew_us == NEVER || ticket->renew_us <= at_us ||
+    if (ticket->renew_us <= at_us ||
         !handle_equal(ticket->renew_op, HANDLE_NONE))
         return;
     ticket->renew_us = at_us;
@@ -826,8 +827,13 @@ hold_timer(struct core *core, struct ticket *ticket)
         hold_event(core, ticket, EVENT_JEOPARDY);
     }
     if (core->now_us >= ticket->renew_us &&
-        handle_equal(ticket->renew_op, HANDLE_NONE))
+        handle_equal(ticket->renew_op, HANDLE_NONE)) {
+        if (ticket_is_taken(ticket)) {
+            hold_gone(core, ticket);
+            return;
+        }
         (void)ticket_send_renewal(
             core, ticket, ticket->hard_end_us, NEVER, false);
+    }
     ticket_arm(core, ticket);
 }

@@ -144,6 +144,7 @@ struct op {
     bool unclean;  /* OP_RELEASE: lock-delay begins */
     bool watch;    /* OP_LOOK: changes are to be told for a lease */
     bool sets_end; /* OP_RENEW: a client's own, whose end may be nearer */
+    bool holds;    /* OP_RENEW with `moves`: of what this broker holds */
     bool raises;   /* OP_RENEW: the fence is `seen`, where it is lower */
     bool agreed;   /* and where it is higher, too: a majority has it */
     bool unwanted; /* what has not been sent is given back, as OP_UNSENT */

@@ -199,6 +199,7 @@ releases_answered(struct core *core, const struct op *op)
         release->owed = again || release->asked_us < releases->since_us;
     if (stalled && releases->left > releases_end(core))
         wheel_add(&core->wheel, &releases->timer, core->now_us + PORTION_US);
-    else if (releases->again && releases->out == 0 && core->now_us < until_us)
+    else if (releases->again && releases->out == 0 &&
+             releases->left <= releases_end(core) && core->now_us < until_us)
         releases_pass(core, core->now_us + core_jitter(core, RETRY_US));
 }

@@ -611,11 +611,12 @@ ticket_forget(struct core *core, struct ticket *ticket)
         ticket->forgotten = true; /* the question shows the ticket's words */
         return;
     }
-    if (held || ticket->state == TICKET_WAITING)
+    if ((held && !ticket_is_taken(ticket)) || ticket->state == TICKET_WAITING)
         op = ticket_op(core, ticket, OP_RENEW);
     if (op != NULL) {
         op->hard_end_us = held ? ticket->hard_end_us : NEVER;
         op->moves = ticket->moving;
+        op->holds = held;
         op->give_up_us = core->now_us + core->settings.command_timeout_us;
         op_submit(core, op);
     }

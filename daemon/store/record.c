@@ -28,6 +28,7 @@
 #define ACQUIRE_STOOD    16
 #define RELEASE_UNCLEAN  1
 #define RELEASE_MOVES    2
+#define RELEASE_REPEATS  4
 #define RENEW_LOOK       1
 #define RENEW_SETS_END   2
 #define RENEW_MOVES      4
@@ -36,6 +37,7 @@
 #define RENEW_WATCH      32
 #define RENEW_RAISES     64
 #define RENEW_AGREED     128
+#define RENEW_HOLDS      256
 
 #define RESULT_HANDED    1
 #define RESULT_MORE      2
@@ -225,7 +227,9 @@ put_release(char *at, const struct op *op)
     at = put_double(at, op->fence);
     at = put_double(at, op->seen);
     return put_uint(at,
-        (op->unclean ? RELEASE_UNCLEAN : 0) | (op->moves ? RELEASE_MOVES : 0),
+        (op->unclean ? RELEASE_UNCLEAN : 0) |
+            (op->moves ? RELEASE_MOVES : 0) |
+            (op->repeats ? RELEASE_REPEATS : 0),
         1);
 }
 
@@ -237,7 +241,8 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
             (op->sets_end ? RENEW_SETS_END : 0) |
             (op->moves ? RENEW_MOVES : 0) | (op->tell ? RENEW_TELL : 0) |
             (op->shares ? RENEW_SHARES : 0) | (op->watch ? RENEW_WATCH : 0) |
-            (op->raises ? RENEW_RAISES : 0) | (op->agreed ? RENEW_AGREED : 0),
+            (op->raises ? RENEW_RAISES : 0) |
+            (op->agreed ? RENEW_AGREED : 0) | (op->holds ? RENEW_HOLDS : 0),
         2);
     at = put_uint(at, op->place, 4);
     at = put_double(at, op->arrival);

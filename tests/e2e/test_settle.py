@@ -224,6 +224,53 @@ class LossTest(SettleCase):
         self.assertEqual(holder.ok("LOCK a").fence, later)
         self.assertEqual(list(holder.events), [])
 
+    def test_a_claim_of_a_hold_with_a_lease(self):
+        """Nobody renews it; its broker shows it all the same."""
+        self.begin(2)
+        client = self.client(self.brokers[0])
+        session = client.ok("HELLO keep=60s")["session"]
+        fence = client.ok("LOCK a lease=3s").fence
+        self.redis_one.command("SAVE")
+        self.lose()
+        client.kill()
+        client = self.client(self.brokers[1])
+        client.ok(f"HELLO resume={session} gen=2 keep=60s")
+        self.wait_until(
+            lambda: client.request(f"CLAIM a fence={fence}").code is None, 2,
+            "it can be claimed")
+
+    def test_a_hold_that_moved_and_was_given_back(self):
+        """Redis has it as it was before it moved. Its first broker says
+        nothing for it, and its second one gives it back again, late; whoever
+        has been granted it since, and is not renewed, keeps it."""
+        self.begin(4)
+        first, second, third, fourth = self.brokers
+        mover = self.client(first)
+        session = mover.ok("HELLO keep=60s")["session"]
+        fence = mover.ok("LOCK a").fence
+        self.redis_one.command("SAVE")
+        mover.kill()
+        mover = self.client(second)
+        mover.ok(f"HELLO resume={session} gen=2 keep=60s")
+        mover.ok(f"CLAIM a fence={fence}")
+        mover.ok("UNLOCK a", count=0)
+        holder = self.client(third)
+        later = holder.ok("LOCK a lease=3s").fence
+        second.pause()
+        self.brokers.remove(second)
+        self.lose()
+        self.wait_until(
+            lambda: holder.ok("SHOW a").items and
+            holder.ok("SHOW a").items[0]["fence"] == str(later), 2,
+            "it has been put again")
+        second.resume()
+        self.brokers.append(second)
+        other = self.client(fourth)
+        self.assertIn(other.request("LOCK a wait=500ms").code,
+                      ("UNAVAILABLE", "TIMEOUT"))
+        holder.ok("UNLOCK a", count=0)
+        self.assertEqual(list(holder.events), [])
+
     def test_while_redis_takes_no_writes(self):
         """What was not taken is given back again."""
         client = self.begin()

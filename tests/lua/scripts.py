@@ -148,17 +148,18 @@ def acquire(ticket, retry=False, no_queue=False, moves=False, tell=False,
 
 
 def release(ticket, place=0, arrival=0, fence=0, seen=0, unclean=False,
-            moves=False):
+            moves=False, repeats=False):
     return ticket.pack() + RELEASE.pack(place, arrival, fence, seen,
-                                        bits(unclean, moves))
+                                        bits(unclean, moves, repeats))
 
 
 def renew(ticket, look=False, sets_end=False, moves=False, tell=False,
-          shares=False, watch=False, raises=False, agreed=False, place=0,
-          arrival=0, fence=0, lease=LEASE, hold=0, latest=FOREVER, seen=0):
+          shares=False, watch=False, raises=False, agreed=False, holds=False,
+          place=0, arrival=0, fence=0, lease=LEASE, hold=0, latest=FOREVER,
+          seen=0):
     return ticket.pack() + RENEW.pack(
-        bits(look, sets_end, moves, tell, shares, watch, raises, agreed),
-        place, arrival, fence, lease, hold, latest, seen)
+        bits(look, sets_end, moves, tell, shares, watch, raises, agreed,
+             holds), place, arrival, fence, lease, hold, latest, seen)
 
 
 def break_(fence=0):

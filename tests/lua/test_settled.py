@@ -318,15 +318,73 @@ class Holders(SettledCase):
             result = self.assert_untouched(lambda f=held.fence: self.two.renew(
                 KEY, who(0, 2), fence=f, moves=True))
             self.assertEqual((result.status, result.again), (MISSING, SETTLES))
-            # Of the same broker, too: it may have come back to it late.
-            result = self.assert_untouched(lambda f=held.fence: self.one.renew(
-                KEY, who(0, 2), fence=f, moves=True))
-            self.assertEqual(result.status, MISSING)
+            # Of the same broker, too, but where it has kept the hold.
+            for broker, options in ((self.one, {}),
+                                    (self.two, {"holds": True})):
+                result = self.assert_untouched(
+                    lambda b=broker, o=options, f=held.fence: b.renew(
+                        KEY, who(0, 2), fence=f, moves=True, **o))
+                self.assertEqual(result.status, MISSING)
             self.one.renew(KEY, who(0), fence=held.fence)
             result = self.two.renew(KEY, who(0, 2), fence=held.fence,
                                     moves=True)
             self.assertEqual(result.status, OK)
             self.assert_order(who(0, 2))
+            self.settle()
+
+    def test_that_is_claimed_and_kept(self):
+        for options in ({}, {"mode": SHARED}, {"permits": 1, "limit": 2}):
+            self.connection.command("DEL", KEY)
+            held = self.hold(who(0), **options)
+            self.failover()
+            result = self.one.renew(KEY, who(0, 2), fence=held.fence,
+                                    moves=True, holds=True)
+            self.assertEqual(result.status, OK)
+            self.assert_order(who(0, 2))
+            self.settle()
+
+    def test_that_is_claimed_and_broken(self):
+        held = self.hold(who(0))
+        self.one.break_(KEY)
+        self.failover()
+        self.assertEqual(
+            self.two.renew(KEY, who(0, 2), fence=held.fence,
+                           moves=True).status, BROKEN_NOW)
+
+    def test_that_is_claimed_beyond_the_limit(self):
+        """Others have shown theirs: this one is what was given back."""
+        late = self.hold(who(0), permits=2, limit=3)
+        old = self.raw()
+        self.one.release(KEY, who(0))
+        held = self.hold(who(1), self.two, permits=2, limit=3)
+        self.failover()
+        self.connection.command("SET", KEY, old)
+        self.assertEqual(self.back(self.two, who(1), held, permits=2,
+                                   limit=3).status, OK)
+        self.settle()
+        self.two.renew(KEY, who(1), fence=held.fence)
+        claim = self.three.renew(KEY, who(0, 2), fence=late.fence, moves=True)
+        self.assertEqual(claim.status, GONE)
+        self.assert_holders(who(1))
+        self.assertEqual(self.record().used, 2)
+        # A holder that has shown its own keeps it, however many there are.
+        self.assertEqual(self.three.renew(
+            KEY, who(1, 2), fence=held.fence, moves=True).status, OK)
+
+    def test_that_is_given_back_for_the_second_time(self):
+        """The data were older than the first time: there may be a holder
+        that they do not know of, though this one's broker has shown it."""
+        for repeats in (False, True):
+            self.connection.command("DEL", KEY)
+            held = self.hold(who(0))
+            self.failover()
+            self.one.renew(KEY, who(0), fence=held.fence)
+            self.assertFalse(self.pending())
+            result = self.one.release(KEY, who(0), fence=held.fence,
+                                      repeats=repeats)
+            self.assertEqual(result.status, OK)
+            granted = self.two.acquire(KEY, who(1), no_queue=True)
+            self.assertEqual(granted.status, GRACE if repeats else OK)
             self.settle()
 
     def test_that_is_claimed_when_all_are_back(self):

@@ -588,11 +588,14 @@ START_TEST(moved_elsewhere_and_lost)
     if (away)
         rig_event(rig, s, CORE_DROP);
     moved(rig, request, 2, 13);
-    if (holds)
+    if (holds) { /* it may have been given back there */
+        struct core_event event = {.kind = CORE_CHANGED};
+        rig_step(rig, &event);
         rig_pass(rig, 10000);
-    else
+    } else {
         rig_hint(rig, request);
-    rig_status(rig, rig_op(rig, OP_RENEW), OP_MISSING);
+        rig_status(rig, rig_op(rig, OP_RENEW), OP_MISSING);
+    }
     rig_no_op(rig);
     rig_end(rig);
 }
@@ -608,6 +611,37 @@ ops_of_kind(const struct rig *rig, enum op_kind kind)
         count += rig->ops[i]->kind == kind;
     return count;
 }
+
+/* Where Redis' history has changed all holds are shown, be they renewed or not,
+ * and at once where somebody may come back for them. */
+START_TEST(shown_after_a_change)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    struct core_event event = {.kind = CORE_CHANGED};
+
+    rig_lock(rig, s, "1 LOCK a lease=2s", 5);
+    rig_lock(rig, s, "2 LOCK b", 6);
+    rig_pass(rig, 100);
+    rig_no_op(rig);
+    if (_i == 1)
+        rig_event(rig, s, CORE_DROP);
+    rig_step(rig, &event);
+    rig_pass(rig, _i == 1 ? 1 : 2000);
+    ck_assert_uint_eq(ops_of_kind(rig, OP_RENEW), 2);
+    for (int i = 0; i < 2; i++) {
+        struct op *op = rig_op(rig, OP_RENEW);
+        ck_assert(op->holds);
+        rig_finish(rig, op,
+            (struct op_result){.status = OP_OK,
+                .fence = op->fence,
+                .ttl_ms = 1500,
+                .hold_ms = op->fence == 5 ? 1500 : 0});
+    }
+    rig_end(rig);
+}
+
+END_TEST
 
 /* What is not claimed within keep= is given back; what is, is not. */
 START_TEST(not_claimed_in_time)
@@ -1048,6 +1082,7 @@ core_move_suite(void)
     tcase_add_test(tests, resume_malformed);
     tcase_add_test(tests, resume_too_late);
     tcase_add_test(tests, resumed_in_the_midst);
+    tcase_add_loop_test(tests, shown_after_a_change, 0, 2);
     tcase_add_test(tests, not_claimed_in_time);
     tcase_add_test(tests, claimed_at_the_last_moment);
     tcase_add_test(tests, ttl_of_the_kept);
