@@ -37,7 +37,7 @@ static bool
 core_take_memory(struct core *core)
 {
     const struct core_settings *s = &core->settings;
-    uint32_t repeats = s->releases_kept > 0 ? RELEASES_OUT : 0;
+    uint32_t repeats = s->releases_kept > 0 ? RELEASES_KINDS * RELEASES_OUT : 0;
     uint32_t ops = 4 * s->tickets_max + s->requests_max + repeats;
     uint32_t locks = 2 * s->tickets_max + s->requests_max + repeats;
     uint32_t sessions = core_sessions_room(s);
@@ -97,7 +97,7 @@ core_destroy(struct core **core)
     table_abandon(&(*core)->ticket_table);
     table_abandon(&(*core)->tag_table);
     table_abandon(&(*core)->session_table);
-    slab_fini(&(*core)->releases.ring);
+    releases_fini(*core);
     slab_fini(&(*core)->sessions);
     slab_fini(&(*core)->locks);
     slab_fini(&(*core)->tickets);
@@ -208,8 +208,8 @@ core_unheard(struct core *core)
     }
 }
 
-/* Who comes back for a hold has to wait until it has been shown; the others only
- * wait for their deadlines. */
+/* Who comes back for a hold has to wait until it has been shown; the others
+ * only wait for their deadlines. */
 static uint64_t
 changed_pause_us(
     struct core *core, const struct ticket *ticket, uint64_t half_us)
@@ -271,7 +271,7 @@ core_timer(struct core *core, struct wheel_node *node)
         watch_timer(core, container_of(node, struct lock, watch_timer));
         return;
     case TIMER_RELEASES:
-        releases_timer(core);
+        releases_timer(core, container_of(node, struct releases, timer));
         return;
     }
 }

@@ -790,7 +790,7 @@ hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
     }
 }
 
-/* Its next renewal, be it the only one, is then, unless that is to be sooner. */
+/* Its next renewal, be it the only one, is then, or sooner. */
 void
 ticket_renew_at(struct core *core, struct ticket *ticket, uint64_t at_us)
 {

@@ -36,32 +36,49 @@ struct release {
     char name[PROTO_NAME_MAX];
 };
 
+/* Those of holds, and of waits: where many give up waiting the releases of
+ * holds are not pushed out. */
+static struct releases *
+releases_of(struct core *core, uint64_t fence)
+{
+    return &core->releases[fence > 0 ? 0 : 1];
+}
+
 bool
 releases_init(struct core *core)
 {
-    struct releases *releases = &core->releases;
+    uint32_t kept = core->settings.releases_kept;
 
-    wheel_node_init(&releases->timer, TIMER_RELEASES);
-    return core->settings.releases_kept == 0 ||
-           slab_init(&releases->ring, sizeof(struct release),
-               core->settings.releases_kept);
+    for (int i = 0; i < RELEASES_KINDS; i++) {
+        wheel_node_init(&core->releases[i].timer, TIMER_RELEASES);
+        if (kept > 0 &&
+            !slab_init(&core->releases[i].ring, sizeof(struct release), kept))
+            return false;
+    }
+    return true;
+}
+
+void
+releases_fini(struct core *core)
+{
+    for (int i = 0; i < RELEASES_KINDS; i++)
+        slab_fini(&core->releases[i].ring);
 }
 
 static struct release *
-release_at(const struct core *core, uint64_t serial)
+release_at(const struct releases *releases, uint64_t serial)
 {
-    return slab_at(&core->releases.ring,
-        (uint32_t)(serial % core->settings.releases_kept));
+    return slab_at(
+        &releases->ring, (uint32_t)(serial % releases->ring.capacity));
 }
 
 /* In the place of the oldest one, once all are taken. */
 static struct release *
-release_next(struct core *core)
+release_next(struct releases *releases)
 {
-    struct releases *releases = &core->releases;
-    bool more = releases->count < core->settings.releases_kept;
-    struct release *release =
-        more ? slab_alloc(&releases->ring) : release_at(core, releases->count);
+    bool more = releases->count < releases->ring.capacity;
+    struct release *release = more ? slab_alloc(&releases->ring)
+                                   : release_at(releases, releases->count);
 
     require(release != NULL);
     if (!more)
@@ -78,7 +95,7 @@ releases_note(struct core *core, const struct ticket *ticket)
 
     if (core->settings.releases_kept == 0)
         return;
-    struct release *release = release_next(core);
+    struct release *release = release_next(releases_of(core, ticket->fence));
     memcpy(release->session, ticket->session_id, sizeof(release->session));
     release->owner_hash = ticket->owner_hash;
     release->request = handle_pack(slab_handle(&core->tickets, ticket));
@@ -94,38 +111,39 @@ releases_note(struct core *core, const struct ticket *ticket)
 
 /* The serial of the oldest one. */
 static uint64_t
-releases_end(const struct core *core)
+releases_end(const struct releases *releases)
 {
-    uint64_t kept = core->settings.releases_kept;
-    uint64_t count = core->releases.count;
+    uint64_t kept = releases->ring.capacity;
 
-    return count > kept ? count - kept : 0;
+    return releases->count > kept ? releases->count - kept : 0;
 }
 
 static void
-releases_pass(struct core *core, uint64_t at_us)
+releases_pass(struct core *core, struct releases *releases, uint64_t at_us)
 {
-    core->releases.left = core->releases.count;
-    core->releases.again = false;
-    wheel_add(&core->wheel, &core->releases.timer, at_us);
+    releases->left = releases->count;
+    releases->again = false;
+    wheel_add(&core->wheel, &releases->timer, at_us);
 }
 
 void
 releases_repeat(struct core *core)
 {
-    struct releases *releases = &core->releases;
-
-    if (releases->count == 0)
-        return;
-    releases->since_us = core->now_us;
-    for (uint64_t i = releases_end(core); i < releases->count; i++)
-        release_at(core, i)->owed = true;
-    releases_pass(core, core->now_us);
+    for (int i = 0; i < RELEASES_KINDS; i++) {
+        struct releases *releases = &core->releases[i];
+        if (releases->count == 0)
+            continue;
+        releases->since_us = core->now_us;
+        for (uint64_t at = releases_end(releases); at < releases->count; at++)
+            release_at(releases, at)->owed = true;
+        releases_pass(core, releases, core->now_us);
+    }
 }
 
 /* False: there is no room now. */
 static bool
-release_repeat(struct core *core, struct release *release)
+release_repeat(
+    struct core *core, struct releases *releases, struct release *release)
 {
     struct lock *lock =
         lock_obtain(core, text_make(release->name, release->name_len));
@@ -134,7 +152,7 @@ release_repeat(struct core *core, struct release *release)
     if (lock == NULL)
         return false;
     op = op_create(
-        core, OP_RELEASE, lock, slab_handle(&core->releases.ring, release));
+        core, OP_RELEASE, lock, slab_handle(&releases->ring, release));
     lock_unref(core, lock);
     if (op == NULL)
         return false;
@@ -153,23 +171,22 @@ release_repeat(struct core *core, struct release *release)
     op->give_up_us = core->now_us + core->settings.command_timeout_us;
     op_submit(core, op);
     release->asked_us = core->now_us;
-    core->releases.out++;
+    releases->out++;
     return true;
 }
 
 void
-releases_timer(struct core *core)
+releases_timer(struct core *core, struct releases *releases)
 {
-    struct releases *releases = &core->releases;
-    uint64_t end = releases_end(core);
+    uint64_t end = releases_end(releases);
     uint32_t sent = 0;
 
     while (releases->left > end) {
-        struct release *release = release_at(core, releases->left - 1);
+        struct release *release = release_at(releases, releases->left - 1);
         if (release->owed && releases->out == RELEASES_OUT)
             return; /* until one is answered */
         if (release->owed &&
-            (sent++ == PORTION || !release_repeat(core, release))) {
+            (sent++ == PORTION || !release_repeat(core, releases, release))) {
             wheel_add(
                 &core->wheel, &releases->timer, core->now_us + PORTION_US);
             return;
@@ -182,7 +199,7 @@ releases_timer(struct core *core)
 void
 releases_answered(struct core *core, const struct op *op)
 {
-    struct releases *releases = &core->releases;
+    struct releases *releases = releases_of(core, op->fence);
     struct release *release = slab_get(&releases->ring, op->owner);
     enum op_status status = op->result.status;
     bool again = status == OP_UNKNOWN || status == OP_UNSENT;
@@ -197,9 +214,11 @@ releases_answered(struct core *core, const struct op *op)
     releases->again = releases->again || again;
     if (release != NULL)
         release->owed = again || release->asked_us < releases->since_us;
-    if (stalled && releases->left > releases_end(core))
+    if (stalled && releases->left > releases_end(releases))
         wheel_add(&core->wheel, &releases->timer, core->now_us + PORTION_US);
     else if (releases->again && releases->out == 0 &&
-             releases->left <= releases_end(core) && core->now_us < until_us)
-        releases_pass(core, core->now_us + core_jitter(core, RETRY_US));
+             releases->left <= releases_end(releases) &&
+             core->now_us < until_us)
+        releases_pass(
+            core, releases, core->now_us + core_jitter(core, RETRY_US));
 }

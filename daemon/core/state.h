@@ -301,9 +301,10 @@ struct pending {
     char note[PROTO_NOTE_MAX];
 };
 
-#define RELEASES_OUT 256 /* that are repeated at a time */
+#define RELEASES_KINDS 2
+#define RELEASES_OUT   256 /* of a kind that are repeated at a time */
 
-/* Those of late; see releases.c. */
+/* Those of late of a kind; see releases.c. */
 struct releases {
     struct slab ring; /* of settings.releases_kept; none is ever freed */
     uint64_t count;   /* ever noted; the last one is at count - 1 */
@@ -335,7 +336,7 @@ struct core {
     struct hash_key hash_key;
     struct random random;
     struct wheel wheel;
-    struct releases releases;
+    struct releases releases[RELEASES_KINDS];
     struct list stirred; /* tickets to advance when the step ends */
     struct list telling; /* locks some of whose watchers are still to be told */
     struct list ending;  /* sessions to look at when the step ends */
@@ -528,9 +529,10 @@ void deadlock_message(struct core *core, struct text message);
 
 /* releases.c */
 bool releases_init(struct core *core);
+void releases_fini(struct core *core);
 void releases_note(struct core *core, const struct ticket *ticket);
 void releases_repeat(struct core *core);
-void releases_timer(struct core *core);
+void releases_timer(struct core *core, struct releases *releases);
 void releases_answered(struct core *core, const struct op *op);
 
 /* op.c */

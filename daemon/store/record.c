@@ -227,8 +227,7 @@ put_release(char *at, const struct op *op)
     at = put_double(at, op->fence);
     at = put_double(at, op->seen);
     return put_uint(at,
-        (op->unclean ? RELEASE_UNCLEAN : 0) |
-            (op->moves ? RELEASE_MOVES : 0) |
+        (op->unclean ? RELEASE_UNCLEAN : 0) | (op->moves ? RELEASE_MOVES : 0) |
             (op->repeats ? RELEASE_REPEATS : 0),
         1);
 }
@@ -241,8 +240,8 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
             (op->sets_end ? RENEW_SETS_END : 0) |
             (op->moves ? RENEW_MOVES : 0) | (op->tell ? RENEW_TELL : 0) |
             (op->shares ? RENEW_SHARES : 0) | (op->watch ? RENEW_WATCH : 0) |
-            (op->raises ? RENEW_RAISES : 0) |
-            (op->agreed ? RENEW_AGREED : 0) | (op->holds ? RENEW_HOLDS : 0),
+            (op->raises ? RENEW_RAISES : 0) | (op->agreed ? RENEW_AGREED : 0) |
+            (op->holds ? RENEW_HOLDS : 0),
         2);
     at = put_uint(at, op->place, 4);
     at = put_double(at, op->arrival);

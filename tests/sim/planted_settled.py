@@ -73,9 +73,9 @@ PLANTED = {
         "a hold comes back that is older than the data"),
     "left-by-an-earlier-connection": (
         "lua/release.lua",
-        "        if bit.band(flags, UNCLEAN) ~= 0 and bereft(r, 0) and "
-        "not settled then\n",
-        "        if false then\n",
+        "        if bit.band(flags, UNCLEAN + REPEATS) ~= 0 and bereft(r, 0) "
+        "and\n",
+        "        if false and\n",
         "what a dead connection had is free, though its session may have "
         "claimed it"),
     "never-back": (
@@ -117,13 +117,13 @@ PLANTED = {
         "what a failover has brought back of a hold stays until its end"),
     "old-releases-first": (
         "daemon/core/releases.c",
-        "    core->releases.left = core->releases.count;\n",
-        "    core->releases.left = core->releases.count / 2;\n",
+        "    releases->left = releases->count;\n",
+        "    releases->left = releases->count / 2;\n",
         "the newest releases are not repeated"),
     "unshown-is-claimed": (
         "lua/renew.lua",
-        "    if moves and r.pending and bit.band(t.flags, GRANTED) ~= 0 and\n"
-        "        not has_shown(t) then\n",
-        "    if false then\n",
+        "        if claim_refused(r, t, seen, "
+        "bit.band(flags, HOLDS) ~= 0) then\n",
+        "        if false then\n",
         "what a failover brings back is claimed, though it was given back"),
 }

@@ -275,8 +275,8 @@ START_TEST(what_is_noted)
     rig_expect(rig, session, "2 OK");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     changed(rig);
-    rig_status(rig, repeated(rig, "a", 0), OP_OK);
     rig_status(rig, repeated(rig, "c", 6), OP_GONE);
+    rig_status(rig, repeated(rig, "a", 0), OP_OK);
     /* that of a client that is gone */
     rig_lock(rig, other, "1 LOCK d", 7);
     rig_event(rig, other, CORE_DROP);
@@ -285,8 +285,22 @@ START_TEST(what_is_noted)
     struct op *op = repeated(rig, "d", 7);
     ck_assert(op->unclean);
     rig_status(rig, op, OP_GONE);
-    rig_status(rig, repeated(rig, "a", 0), OP_GONE);
     rig_status(rig, repeated(rig, "c", 6), OP_GONE);
+    rig_status(rig, repeated(rig, "a", 0), OP_GONE);
+    rig_no_op(rig);
+    /* however many give up waiting, the releases of holds stay */
+    for (unsigned i = 0; i < 20; i++) {
+        rig_wait(rig, session, "1 LOCK e");
+        rig_say(rig, session, "2 CANCEL 1");
+        rig_expect(rig, session, "1 ERR CANCELLED retry=1");
+        rig_expect(rig, session, "2 OK");
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    }
+    changed(rig);
+    rig_status(rig, repeated(rig, "d", 7), OP_GONE);
+    rig_status(rig, repeated(rig, "c", 6), OP_GONE);
+    for (unsigned i = 0; i < 8; i++)
+        rig_status(rig, repeated(rig, "e", 0), OP_GONE);
     rig_no_op(rig);
     rig_end(rig);
 }
