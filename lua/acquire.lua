@@ -191,7 +191,9 @@ local function ticket_standing(r, asked, flags, limit, seen)
             -- Somebody may believe in what followed it.
             return nil, known and GRACE or CHANGED
         end
-        local fits = bit.band(t.flags, BROKEN) == 0 and
+        -- A clock that is doubted has not ended it, but it is the session's.
+        local over = t.flags == HELD and t.hold > 0 and t.hold <= now
+        local fits = bit.band(t.flags, BROKEN) == 0 and not over and
             t.mode == asked.mode and t.permits == asked.permits and
             r.limit == limit
         if not ticket_move(r, t, asked.identity) then

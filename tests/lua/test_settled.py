@@ -805,6 +805,22 @@ class Clock(ScriptCase):
         self.expect(0)
         self.hold(who(2), self.two, no_queue=True)
 
+    def test_an_end_that_is_over(self):
+        """Nobody else has it; but whose it was does not have it for longer."""
+        self.hold(who(0), hold=LEASE)
+        self.wait(who(1))
+        over = self.record().holder.hold - LEASE - 10
+        self.edit_ticket(0, ends=over, hold=over)
+        self.expect(0, 9000)
+        result = self.one.acquire(KEY, who(0), retry=True, hold=LEASE)
+        self.assertEqual((result.status, result.ttl), (OK, 0))
+        result = self.one.renew(KEY, who(0))
+        self.assertLessEqual(result.ttl, 1)
+        # A LOCK of its next connection is not what it had; it is in its turn.
+        result = self.two.acquire(KEY, who(0, 2), moves=True)
+        self.assertEqual(result.status, WAITING)
+        self.assert_order(who(1), who(0, 2))
+
     def test_a_grant_that_nobody_claims(self):
         self.hold(who(0))
         self.wait(who(1), self.two)

@@ -607,8 +607,9 @@ revived_leaves(void *arg, uint64_t data)
     if (!replica_left_behind(fleet, data, revived_leaves))
         return;
     struct client *client = drill->holder->client;
-    uint64_t bound_us =
-        (uint64_t)drill->keep_ms * 1000 + drill_prompt_us(world);
+    /* Whose hints come by the replica hears none. */
+    uint64_t bound_us = (uint64_t)drill->keep_ms * 1000 + drill_asks_us(world) +
+                        drill_prompt_us(world);
     drill->mover = drill->holder;
     drill->holder = NULL;
     machine_stop(
