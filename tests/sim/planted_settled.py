@@ -126,4 +126,15 @@ PLANTED = {
         "bit.band(flags, HOLDS) ~= 0) then\n",
         "        if false then\n",
         "what a failover brings back is claimed, though it was given back"),
+    "over-and-taken": (
+        "lua/acquire.lua",
+        "        local over = t.flags == HELD and t.hold > 0 and "
+        "t.hold <= now\n",
+        "        local over = false\n",
+        "a hold that is over is taken over and told as a whole lease",
+        ("lua/record.lua",
+         "        result(OK, t.place, t.arrival, t.fence, "
+         "max(t.ends - now, 0), 0, 0,\n",
+         "        result(OK, t.place, t.arrival, t.fence, "
+         "t.ends - now, 0, 0,\n")),
 }
