@@ -34,6 +34,12 @@ drill_prompt_us(const struct world *world)
            drill_packets_us(world) + MARGIN_US;
 }
 
+uint32_t
+drill_servers(const struct world *world)
+{
+    return world->plan.masters * (1 + world->plan.replicas);
+}
+
 uint64_t
 drill_asks_us(const struct world *world)
 {
@@ -228,7 +234,8 @@ drill_end(struct fleet *fleet)
     if (drill->kind == DRILL_BEHIND || drill->kind == DRILL_UNDONE ||
         drill->kind == DRILL_REVIVED)
         drill_packets_pass(fleet->world, 0);
-    if (drill->kind == DRILL_FORGETS || drill->kind == DRILL_PARTED)
+    if (drill->kind == DRILL_FORGETS || drill->kind == DRILL_PARTED ||
+        drill->kind == DRILL_CUTOFF)
         forgets_over(fleet);
     if (drill->kind == DRILL_STRANDS)
         strands_over(fleet);
@@ -464,7 +471,7 @@ drill_lost(struct task *task, const char *reason)
     bool wiped = drill->kind == DRILL_WIPED && task == drill->holder &&
                  drill->stage >= DRILL_FREES;
     bool parted = drill->kind == DRILL_SPLIT || drill->kind == DRILL_FORGETS ||
-                  drill->kind == DRILL_PARTED;
+                  drill->kind == DRILL_PARTED || drill->kind == DRILL_CUTOFF;
     bool split = parted && task == drill->holder && drill->stage >= DRILL_FREES;
     bool refused = drill->kind == DRILL_RENEWS && !drill->renewed;
     bool broken = (drill->kind == DRILL_BREAK || drill->kind == DRILL_DELAY) &&
@@ -537,7 +544,7 @@ drill_try(struct fleet *fleet, enum drill_kind kind)
 /* Those that need what few runs have: each of them once. */
 static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
     DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT, DRILL_UNDONE,
-    DRILL_REVIVED};
+    DRILL_REVIVED, DRILL_CUTOFF};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 
@@ -550,7 +557,7 @@ last_drill_can(const struct world *world, enum drill_kind kind)
         return world->plan.quorum;
     if (kind == DRILL_BEHIND)
         return world->plan.strict;
-    if (kind == DRILL_UNDONE || kind == DRILL_REVIVED)
+    if (kind == DRILL_UNDONE || kind == DRILL_REVIVED || kind == DRILL_CUTOFF)
         return world->plan.cluster > 0 && !world->plan.strict;
     return world->plan.cluster > 0 && world->plan.masters > 1 &&
            (kind == DRILL_STRANDS ? world->plan.settle_ms : world->plan.strict);

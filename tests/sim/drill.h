@@ -52,6 +52,7 @@ enum drill_kind {
     DRILL_STALE,   /* and somebody asks it (where strict) */
     DRILL_UNDONE,  /* a master is replaced that alone knew of a release */
     DRILL_REVIVED, /* and somebody claims what was released */
+    DRILL_CUTOFF,  /* or of a grant, and its broker is cut off */
     DRILL_COUNT
 };
 
@@ -166,6 +167,9 @@ uint64_t drill_asks_us(const struct world *world);
 /* In that a request may be anywhere between client and Redis. */
 uint64_t drill_moment_us(const struct world *world);
 
+/* Masters and replicas. */
+uint32_t drill_servers(const struct world *world);
+
 enum where {
     ANYWHERE,
     AT_BROKER,     /* the drill's */
@@ -249,6 +253,9 @@ bool revived_begin(struct fleet *fleet);
 void revived_acts(struct fleet *fleet);
 void revived_granted(struct fleet *fleet, struct task *task);
 void revived_claimed(struct fleet *fleet, const struct task *task, bool ok);
+bool cutoff_begin(struct fleet *fleet);
+void cutoff_acts(struct fleet *fleet);
+void cutoff_granted(struct fleet *fleet, struct task *task);
 bool wiped_begin(struct fleet *fleet);
 void wiped_acts(struct fleet *fleet);
 void wiped_granted(struct fleet *fleet, struct task *task);

@@ -145,12 +145,6 @@ silent_acts(struct fleet *fleet)
 
 /* --- the brokers lose Redis ----------------------------------------------- */
 
-static uint32_t
-servers_of(const struct world *world)
-{
-    return world->plan.masters * (1 + world->plan.replicas);
-}
-
 static void
 shaken_shakes(void *arg, uint64_t data)
 {
@@ -159,7 +153,7 @@ shaken_shakes(void *arg, uint64_t data)
 
     if (data != fleet->drill.serial || fleet->drill.stage != DRILL_FREES)
         return;
-    for (uint32_t i = 0; i < servers_of(world); i++)
+    for (uint32_t i = 0; i < drill_servers(world); i++)
         net_cut_machine(world->net, server_machine(world, i));
     fleet->true_deaf = world->now_us + DRILL_REJOIN_US;
 }
@@ -238,7 +232,7 @@ retries_acts(struct fleet *fleet)
     uint64_t span_us =
         drill_lease_us(world) * 11 / 10 + drill_packets_us(world);
 
-    for (uint32_t i = 0; i < servers_of(world); i++)
+    for (uint32_t i = 0; i < drill_servers(world); i++)
         net_block(world->net, server_machine(world, i), broker);
     world_at(world, world->now_us + span_us, drill_packets_pass, world, 0);
     drill_quiet(fleet, span_us + DRILL_REJOIN_US);
@@ -293,7 +287,7 @@ asleep_acts(struct fleet *fleet)
                          world_below(world, 1000000);
     struct task *asker = drill->holder;
 
-    for (uint32_t i = 0; i < servers_of(world); i++)
+    for (uint32_t i = 0; i < drill_servers(world); i++)
         machine_stop(server_machine(world, i), world->now_us + sleeps_us);
     drill_ask(drill, asker, TASK_DRILL_OVER,
         world_odds(world, 4) ? CLIENT_NO_WAIT
@@ -551,7 +545,7 @@ broker_is_lost(struct fleet *fleet, uint64_t span_us)
         break;
     default:
         world_note(world, machine->name, "is cut off from Redis");
-        for (uint32_t i = 0; i < servers_of(world); i++) {
+        for (uint32_t i = 0; i < drill_servers(world); i++) {
             net_block(world->net, machine, server_machine(world, i));
             net_block(world->net, server_machine(world, i), machine);
         }
@@ -692,6 +686,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         undone_begin, undone_acts, true, NULL, NULL},
     [DRILL_REVIVED] = {"revived", "its session was kept no longer",
         revived_begin, revived_acts, true, revived_granted, NULL},
+    [DRILL_CUTOFF] = {"cutoff", "a failover had undone a grant", cutoff_begin,
+        cutoff_acts, false, cutoff_granted, NULL},
     [DRILL_SWEEP] = {"sweep", "what a lost broker had left was over",
         sweep_begin, sweep_acts, false, NULL, NULL},
 };

@@ -127,7 +127,7 @@ nodes_leave(struct fleet *fleet, uint32_t number, uint32_t from, uint32_t count)
 
     for (uint32_t i = 0; i < count; i++) {
         struct machine *node =
-            server_machine(world, (from + i) % world->plan.masters);
+            server_machine(world, (from + i) % drill_servers(world));
         net_cut_between(world->net, node, broker);
         net_block(world->net, node, broker);
         net_block(world->net, broker, node);
@@ -651,6 +651,61 @@ revived_claimed(struct fleet *fleet, const struct task *task, bool ok)
             "%s: lock-%" PRIu32 " can be claimed, and %s has been granted it",
             task->who, task->lock, drill->heir->who);
     drill_end(fleet);
+}
+
+/* --- and who holds it cannot say so ---------------------------------------- */
+
+/*
+ * A replica takes over that knows nothing of a grant, and the holder's broker is
+ * cut off, so that it cannot put the hold there again. Nobody is granted the
+ * lock before the holder has been told.
+ */
+bool
+cutoff_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (fleet->world->plan.settle_ms == 0)
+        return false;
+    drill->another = drill_choose(fleet, ANYWHERE);
+    if (drill->another == NULL)
+        return false;
+    drill->broker = drill->another->client->broker;
+    drill->heir = drill_choose(fleet, NOT_AT_BROKER);
+    return drill->heir != NULL;
+}
+
+void
+cutoff_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (!server_leaves_behind(fleet->world, drill->lock)) {
+        drill_end(fleet);
+        return;
+    }
+    drill->holder = drill->another;
+    drill->another = NULL;
+    drill_ask(drill, drill->holder, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+void
+cutoff_granted(struct fleet *fleet, struct task *task)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (task == drill->heir) {
+        drill_end(fleet);
+        return;
+    }
+    if (drill->stage != DRILL_ACTS)
+        return;
+    server_swaps(world);
+    drill_packets_pass(world, 0);
+    nodes_leave(fleet, drill->broker, 0, drill_servers(world));
+    drill_frees(fleet, undone_bound_us(world) + drill_lease_us(world));
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
 }
 
 /* --- the data are lost ---------------------------------------------------- */

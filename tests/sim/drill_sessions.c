@@ -136,8 +136,7 @@ moves_twice(struct fleet *fleet, const struct client *client)
     struct machine *broker = broker_machine(world, number);
     uint64_t span_us = (uint64_t)world->plan.command_timeout_ms * 500;
 
-    for (uint32_t i = 0; i < world->plan.masters * (1 + world->plan.replicas);
-         i++)
+    for (uint32_t i = 0; i < drill_servers(world); i++)
         net_block(world->net, broker, server_machine(world, i));
     world_at(world, world->now_us + span_us, packets_pass, world, 0);
     drill_event(fleet, span_us / 2, moves_again);

@@ -49,19 +49,27 @@ servers_changed_us(const struct world *world)
     return world->cluster->changed_us;
 }
 
-void
-server_takes_over(struct server *replica, bool split)
+/* Its master `lives` on for a while, or may. A slot on its way is forgotten by
+ * who takes over, and its keys may be at the other side already. */
+static void
+promotion_excuses(
+    const struct server *replica, const struct server *master, bool lives)
+{
+    struct world *world = replica->world;
+
+    if (lives || world->cluster->moving)
+        check_excuse(world->check, FAULT_failover);
+    else if (fake_replica_lag(replica->fake) > 0 ||
+             server_clocks_differ(replica, master))
+        servers_lost(world, FAULT_failover);
+}
+
+static void
+server_promoted(struct server *replica, bool split)
 {
     struct world *world = replica->world;
     struct server *old = shard_master(world, replica->shard);
 
-    /* A slot on its way is forgotten by who takes over, and its keys may be at
-     * the other side already. */
-    if (old->machine->up || world->cluster->moving)
-        check_excuse(world->check, FAULT_failover);
-    else if (fake_replica_lag(replica->fake) > 0 ||
-             server_clocks_differ(replica, old))
-        servers_lost(world, FAULT_failover);
     world->cluster->forgotten = world->cluster->moving;
     world_note(world, replica->machine->name, "takes over, %" PRIu64 " behind",
         fake_replica_lag(replica->fake));
@@ -85,9 +93,17 @@ server_takes_over(struct server *replica, bool split)
 }
 
 void
-server_follows(struct server *server)
+server_takes_over(struct server *replica, bool split)
 {
-    check_excuse(server->world->check, FAULT_failover);
+    const struct server *old = shard_master(replica->world, replica->shard);
+
+    promotion_excuses(replica, old, old->machine->up);
+    server_promoted(replica, split);
+}
+
+static void
+server_demoted(struct server *server)
+{
     server->demoted = false;
     server->world->cluster->changed_us = server->world->now_us;
     servers_learn(server->world);
@@ -96,6 +112,13 @@ server_follows(struct server *server)
         if (server->world->servers[i].follows == server)
             server_changes_sides(&server->world->servers[i]);
     server_changes_sides(server);
+}
+
+void
+server_follows(struct server *server)
+{
+    check_excuse(server->world->check, FAULT_failover);
+    server_demoted(server);
 }
 
 static void server_wakes(void *arg, uint64_t data);
@@ -245,8 +268,9 @@ server_swaps(struct world *world)
     struct server *replica = world->cluster->behind;
     struct server *master = replica->follows;
 
-    server_takes_over(replica, false);
-    server_follows(master);
+    promotion_excuses(replica, master, false);
+    server_promoted(replica, false);
+    server_demoted(master);
     world->cluster->behind = master;
 }
 
