@@ -653,11 +653,11 @@ revived_claimed(struct fleet *fleet, const struct task *task, bool ok)
     drill_end(fleet);
 }
 
-/* --- and who holds it cannot say so ---------------------------------------- */
+/* --- and who holds it cannot say so --------------------------------------- */
 
 /*
- * A replica takes over that knows nothing of a grant, and the holder's broker is
- * cut off, so that it cannot put the hold there again. Nobody is granted the
+ * A replica takes over that knows nothing of a grant, and the holder's broker
+ * is cut off, so that it cannot put the hold there again. Nobody is granted the
  * lock before the holder has been told.
  */
 bool
