@@ -7,14 +7,15 @@ from harness import HarnessCase, skip_without_daemon
 
 LEASE = {"lease.default": "3s", "redis.settle": "3s",
          "redis.command_timeout": "500ms", "redis.connect_timeout": "500ms"}
+LONG = {"lease.default": "10s", "redis.settle": "10s"}
 
 
 @skip_without_daemon
 class SettleCase(HarnessCase):
-    def begin(self, brokers=1):
+    def begin(self, brokers=1, **options):
         """A Redis that saves nothing, and brokers that are settled with it."""
         self.redis_one = self.redis()
-        self.brokers = [self.broker(self.redis_one, LEASE)
+        self.brokers = [self.broker(self.redis_one, LEASE | options)
                         for _ in range(brokers)]
         for broker in self.brokers:
             broker.wait_log("event=redis_settled")
@@ -195,6 +196,8 @@ class LossTest(SettleCase):
         self.redis_one.command("SAVE")
         waiter.ok(f"CANCEL {tag}")
         self.assertEqual(waiter.wait(tag).code, "CANCELLED")
+        self.wait_until(lambda: holder.ok("SHOW a")["waiters"] == "0", 10,
+                        "Redis has heard of it")
         self.lose()
         self.repeated(1)
         self.assertEqual(holder.ok("SHOW a", state="held")["waiters"], "0")
@@ -226,24 +229,24 @@ class LossTest(SettleCase):
 
     def test_a_claim_of_a_hold_with_a_lease(self):
         """Nobody renews it; its broker shows it all the same."""
-        self.begin(2)
+        self.begin(2, **LONG)
         client = self.client(self.brokers[0])
         session = client.ok("HELLO keep=60s")["session"]
-        fence = client.ok("LOCK a lease=3s").fence
+        fence = client.ok("LOCK a lease=10s").fence
         self.redis_one.command("SAVE")
         self.lose()
         client.kill()
         client = self.client(self.brokers[1])
         client.ok(f"HELLO resume={session} gen=2 keep=60s")
         self.wait_until(
-            lambda: client.request(f"CLAIM a fence={fence}").code is None, 2,
+            lambda: client.request(f"CLAIM a fence={fence}").code is None, 8,
             "it can be claimed")
 
     def test_a_hold_that_moved_and_was_given_back(self):
         """Redis has it as it was before it moved. Its first broker says
         nothing for it, and its second one gives it back again, late; whoever
         has been granted it since, and is not renewed, keeps it."""
-        self.begin(4)
+        self.begin(4, **LONG)
         first, second, third, fourth = self.brokers
         mover = self.client(first)
         session = mover.ok("HELLO keep=60s")["session"]
@@ -255,13 +258,13 @@ class LossTest(SettleCase):
         mover.ok(f"CLAIM a fence={fence}")
         mover.ok("UNLOCK a", count=0)
         holder = self.client(third)
-        later = holder.ok("LOCK a lease=3s").fence
+        later = holder.ok("LOCK a lease=10s").fence
         second.pause()
         self.brokers.remove(second)
         self.lose()
         self.wait_until(
             lambda: holder.ok("SHOW a").items and
-            holder.ok("SHOW a").items[0]["fence"] == str(later), 2,
+            holder.ok("SHOW a").items[0]["fence"] == str(later), 8,
             "it has been put again")
         second.resume()
         self.brokers.append(second)
