@@ -689,6 +689,39 @@ cutoff_acts(struct fleet *fleet)
     drill_ask(drill, drill->holder, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
 }
 
+/* From here on it is to be had when all that was held is over. */
+static void
+cutoff_heir(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill_frees(
+        fleet, undone_bound_us(fleet->world) + drill_lease_us(fleet->world));
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+/* The heir's broker has died, too: it asks one that has seen nothing of it. */
+static void
+cutoff_asks(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (data != drill->serial || drill->stage != DRILL_ACTS)
+        return;
+    struct client *client = drill->mover->client;
+    if (client->link != LINK_OPEN || client->broker == drill->broker) {
+        client->avoid = drill->broker;
+        if (client->link == LINK_OPEN)
+            client_hang_up(client, true);
+        drill_event(fleet, drill_packets_us(fleet->world), cutoff_asks);
+        return;
+    }
+    drill->heir = drill->mover;
+    drill->mover = NULL;
+    cutoff_heir(fleet);
+}
+
 void
 cutoff_granted(struct fleet *fleet, struct task *task)
 {
@@ -704,8 +737,15 @@ cutoff_granted(struct fleet *fleet, struct task *task)
     server_swaps(world);
     drill_packets_pass(world, 0);
     nodes_leave(fleet, drill->broker, 0, drill_servers(world));
-    drill_frees(fleet, undone_bound_us(world) + drill_lease_us(world));
-    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+    if (world_odds(world, 2)) {
+        drill->mover = drill->heir;
+        drill->heir = NULL;
+        fleet->left[drill->lock] = true;
+        broker_kill(world, drill->mover->client->broker);
+        drill_event(fleet, drill_packets_us(world), cutoff_asks);
+        return;
+    }
+    cutoff_heir(fleet);
 }
 
 /* --- the data are lost ---------------------------------------------------- */
