@@ -107,8 +107,8 @@ local handed = 0
 local function result(status, place, arrival, fence, ttl, again, ahead, grants,
     about)
     out[#out + 1] = pack(RESULT_FORMAT, status, handed, grants and #grants or 0,
-        about and #about or 0, place or 0, arrival or 0, fence or 0, ttl or 0,
-        again or 0, ahead or 0)
+        about and #about or 0, place or 0, arrival or 0, fence or 0,
+        ttl and ttl > 0 and ttl or 0, again or 0, ahead or 0)
     handed = 0
     if grants then
         out[#out + 1] = table.concat(grants)

@@ -770,8 +770,7 @@ end
 local function result_of(r, t, grants, tell, kind)
     if bit.band(t.flags, GRANTED) ~= 0 and
         not (r.pending and bit.band(t.flags, CLAIMED) == 0) then
-        result(OK, t.place, t.arrival, t.fence, max(t.ends - now, 0), 0, 0,
-            grants)
+        result(OK, t.place, t.arrival, t.fence, t.ends - now, 0, 0, grants)
     else
         handed = bit.bor(handed, r.pending and UNSETTLED or 0)
         result(WAITING, t.place, t.arrival, 0, t.ends - now, ask_again(r),

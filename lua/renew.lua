@@ -188,6 +188,12 @@ local function hold_speaks(r, t, ask)
     if ask.shares and (claims or ask.moves or t.mode ~= SHARED) then
         -- Who waits for a quorum stands in no record.
         r.news = r.news or number > 0
+        if t.ends <= now then -- by a clock that is doubted, or in old data
+            t.ends = now + ask.lease
+            if t.hold > 0 then
+                t.ends = min(t.ends, max(t.hold, now + 1))
+            end
+        end
         t.mode, t.ends = SHARED, min(t.ends, now + r.longest)
         r.flags, r.low = flags_with(r, SHARED), min(r.low, t.ends)
         ticket_store(r, t)

@@ -821,6 +821,13 @@ class Clock(ScriptCase):
         self.assertEqual(result.status, WAITING)
         self.assert_order(who(1), who(0, 2))
 
+    def test_a_lease_that_is_over_where_it_is_made_shared(self):
+        held = self.hold(who(0))
+        self.age(LEASE + 10)
+        self.expect(0, 9000)
+        result = self.one.renew(KEY, who(0), fence=held.fence, shares=True)
+        self.assertEqual((result.status, result.ttl), (OK, LEASE))
+
     def test_a_grant_that_nobody_claims(self):
         self.hold(who(0))
         self.wait(who(1), self.two)

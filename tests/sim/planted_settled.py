@@ -132,9 +132,7 @@ PLANTED = {
         "t.hold <= now\n",
         "        local over = false\n",
         "a hold that is over is taken over and told as a whole lease",
-        ("lua/record.lua",
-         "        result(OK, t.place, t.arrival, t.fence, "
-         "max(t.ends - now, 0), 0, 0,\n",
-         "        result(OK, t.place, t.arrival, t.fence, "
-         "t.ends - now, 0, 0,\n")),
+        ("lua/call.lua",
+         "        ttl and ttl > 0 and ttl or 0, again or 0, ahead or 0)\n",
+         "        ttl or 0, again or 0, ahead or 0)\n")),
 }
