@@ -619,13 +619,17 @@ local function flags_with(r, mode)
         mode == SHARED and SHARED_NOW or 0)
 end
 
+local function history()
+    return tonumber(sub(id, 1, 8), 16)
+end
+
 -- The broker of a hold says in this history that it is there.
 local function shows(r, t)
-    t.shown = r.pending and tonumber(sub(id, 1, 8), 16) or t.shown
+    t.shown = r.pending and history() or t.shown
 end
 
 local function has_shown(t)
-    return t.shown == tonumber(sub(id, 1, 8), 16)
+    return t.shown == history()
 end
 
 -- Whether a hold shows by itself that nobody else holds the lock.

@@ -175,6 +175,20 @@ release_repeat(
     return true;
 }
 
+/* A pass is over when all have been looked at, and those that were sent are
+ * answered: another one follows where some were not taken. */
+static void
+releases_over(struct core *core, struct releases *releases)
+{
+    uint64_t until_us =
+        releases->since_us + 2 * us_from_ms(core->settings.lease_ms);
+
+    if (releases->again && releases->out == 0 &&
+        releases->left <= releases_end(releases) && core->now_us < until_us)
+        releases_pass(
+            core, releases, core->now_us + core_jitter(core, RETRY_US));
+}
+
 void
 releases_timer(struct core *core, struct releases *releases)
 {
@@ -193,6 +207,7 @@ releases_timer(struct core *core, struct releases *releases)
         }
         releases->left--;
     }
+    releases_over(core, releases);
 }
 
 /* What became of one. */
@@ -204,8 +219,6 @@ releases_answered(struct core *core, const struct op *op)
     enum op_status status = op->result.status;
     bool again = status == OP_UNKNOWN || status == OP_UNSENT;
     bool stalled = releases->out == RELEASES_OUT;
-    uint64_t until_us =
-        releases->since_us + 2 * us_from_ms(core->settings.lease_ms);
 
     require(op->repeats && releases->out > 0);
     releases->out--;
@@ -216,9 +229,5 @@ releases_answered(struct core *core, const struct op *op)
         release->owed = again || release->asked_us < releases->since_us;
     if (stalled && releases->left > releases_end(releases))
         wheel_add(&core->wheel, &releases->timer, core->now_us + PORTION_US);
-    else if (releases->again && releases->out == 0 &&
-             releases->left <= releases_end(releases) &&
-             core->now_us < until_us)
-        releases_pass(
-            core, releases, core->now_us + core_jitter(core, RETRY_US));
+    releases_over(core, releases);
 }

@@ -410,6 +410,7 @@ link_info(struct store *store, struct link *link, uint64_t now_us,
         return;
     }
     link->named = true;
+    link->unfit = NULL;
     trust_learn(store, link, info_value(reply->text, "run_id"),
         info_value(reply->text, "master_replid"),
         info_value(reply->text, "master_replid2"), now_us);

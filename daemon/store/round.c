@@ -575,8 +575,8 @@ sight_add(struct round *round, const struct op_ticket *ticket, uint32_t node)
     sight->fences[at] = ticket->fence;
 }
 
-/* The fence that a majority has for it, one after the other as they fall; 0:
- * none, or not yet: a try is raised to one fence before it is won. */
+/* The fence that a majority has for it, of those in falling order; 0: none, or
+ * not yet: a try is raised to one fence before it is won. */
 static uint64_t
 sight_fence(const struct sight_of *sight, uint32_t majority)
 {

@@ -107,7 +107,7 @@ struct link {
     uint64_t old_client_id; /* of one that was lost */
     char run_id[41];
     bool named;        /* it has told that in this connection */
-    const char *unfit; /* why it was, the last time; NULL: never */
+    const char *unfit; /* why it is, a literal; NULL: it is not */
     uint64_t unfit_us; /* when that was logged */
     char old_run_id[41];
     char id[RECORD_ID_BYTES + 1]; /* replication id last seen */

@@ -131,6 +131,16 @@ class QuorumTest(HarnessCase):
         client.ok("LOCK a", count=2)
         client.no_event("LOST", 4)
 
+    def test_one_node_is_flushed(self):
+        """The hold is put there again, and nobody else can have it."""
+        client = self.client(self.start())
+        client.ok("LOCK a")
+        self.nodes[0].command("FLUSHALL")
+        self.client(self.start()).err("LOCK a wait=0", "BUSY")
+        self.wait_until(lambda: self.living("a") == [1] * self.COUNT, 10,
+                        "it is put there again")
+        self.assertEqual(list(client.events), [])
+
     def test_majority_down(self):
         broker = self.start()
         client, other = self.client(broker), self.client(broker)

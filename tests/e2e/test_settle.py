@@ -80,6 +80,14 @@ class LossTest(SettleCase):
                 lambda: broker.log().count("event=redis_unsettled") > count and
                 broker.http("/readyz")[0] == 200, 10, "the broker is back")
 
+    def repeated(self, count):
+        clients = [self.client(broker) for broker in self.brokers]
+        self.wait_until(
+            lambda: sum(int(item["value"]) for client in clients
+                        for item in client.ok("STATS").items
+                        if item["name"] == "releases_repeated") == count,
+            10, "the releases are repeated")
+
     def test_who_holds_it_keeps_it(self):
         holder = self.begin(2)
         here, there = (self.client(broker) for broker in self.brokers)
@@ -155,15 +163,6 @@ class LossTest(SettleCase):
         self.assertEqual(client.ok("LOCK kept").fence, kept)
         for name in names:
             free.ok(f"LOCK {name}")
-
-
-    def repeated(self, count):
-        clients = [self.client(broker) for broker in self.brokers]
-        self.wait_until(
-            lambda: sum(int(item["value"]) for client in clients
-                        for item in client.ok("STATS").items
-                        if item["name"] == "releases_repeated") == count,
-            10, "the releases are repeated")
 
     def test_of_sessions_that_had_moved(self):
         """Redis has their holds as those of their earlier connections."""

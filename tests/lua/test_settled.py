@@ -319,11 +319,10 @@ class Holders(SettledCase):
                 KEY, who(0, 2), fence=f, moves=True))
             self.assertEqual((result.status, result.again), (MISSING, SETTLES))
             # Of the same broker, too, but where it has kept the hold.
-            for broker, options in ((self.one, {}),
-                                    (self.two, {"holds": True})):
+            for broker, holds in ((self.one, False), (self.two, True)):
                 result = self.assert_untouched(
-                    lambda b=broker, o=options, f=held.fence: b.renew(
-                        KEY, who(0, 2), fence=f, moves=True, **o))
+                    lambda b=broker, h=holds, f=held.fence: b.renew(
+                        KEY, who(0, 2), fence=f, moves=True, holds=h))
                 self.assertEqual(result.status, MISSING)
             self.one.renew(KEY, who(0), fence=held.fence)
             result = self.two.renew(KEY, who(0, 2), fence=held.fence,

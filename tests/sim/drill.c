@@ -323,12 +323,20 @@ drill_frees(struct fleet *fleet, uint64_t bound_us)
     drill_event(fleet, bound_us, drill_late);
 }
 
+struct drill *
+drill_at(struct fleet *fleet, uint64_t data, enum drill_stage stage)
+{
+    struct drill *drill = &fleet->drill;
+
+    return data == drill->serial && drill->stage == stage ? drill : NULL;
+}
+
 static void
 stays_end(void *arg, uint64_t data)
 {
     struct fleet *fleet = arg;
 
-    if (data == fleet->drill.serial && fleet->drill.stage == DRILL_STAYS)
+    if (drill_at(fleet, data, DRILL_STAYS) != NULL)
         drill_end(fleet);
 }
 

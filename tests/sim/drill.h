@@ -207,6 +207,10 @@ const struct task *drill_unserved(const struct drill *drill);
 /* Later on, with the drill's serial at this moment. */
 void drill_event(struct fleet *fleet, uint64_t in_us, world_call *call);
 
+/* The drill, where that serial is still its own, at that stage; else NULL. */
+struct drill *drill_at(
+    struct fleet *fleet, uint64_t data, enum drill_stage stage);
+
 /* From now on the heir must be served in that time. */
 void drill_frees(struct fleet *fleet, uint64_t bound_us);
 

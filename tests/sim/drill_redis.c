@@ -541,10 +541,10 @@ undone_swaps(void *arg, uint64_t data)
 static bool
 replica_left_behind(struct fleet *fleet, uint64_t data, world_call *again)
 {
-    struct drill *drill = &fleet->drill;
+    const struct drill *drill = drill_at(fleet, data, DRILL_ACTS);
     struct world *world = fleet->world;
 
-    if (data != drill->serial || drill->stage != DRILL_ACTS)
+    if (drill == NULL)
         return false;
     if (!servers_have(world, drill->lock, drill->holder->fence)) {
         drill_event(fleet, drill_packets_us(world), again);
@@ -705,9 +705,9 @@ static void
 cutoff_asks(void *arg, uint64_t data)
 {
     struct fleet *fleet = arg;
-    struct drill *drill = &fleet->drill;
+    struct drill *drill = drill_at(fleet, data, DRILL_ACTS);
 
-    if (data != drill->serial || drill->stage != DRILL_ACTS)
+    if (drill == NULL)
         return;
     struct client *client = drill->mover->client;
     if (client->link != LINK_OPEN || client->broker == drill->broker) {

@@ -13,14 +13,6 @@
 /* Of DESIGN's bound for a circle over several brokers. */
 #define CIRCLE_US 1000000
 
-static const struct drill *
-drill_at(const struct fleet *fleet, uint64_t data, enum drill_stage stage)
-{
-    const struct drill *drill = &fleet->drill;
-
-    return data == drill->serial && drill->stage == stage ? drill : NULL;
-}
-
 /* --- lock-delay and BREAK ------------------------------------------------- */
 
 /*

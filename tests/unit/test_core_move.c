@@ -1040,6 +1040,30 @@ START_TEST(drained)
 
 END_TEST
 
+/* What another broker has is not shown on the way out. */
+START_TEST(drained_after_it_was_taken)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    uint64_t request = op->request;
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_event(rig, s, CORE_DROP);
+    if (_i == 1)
+        moved(rig, request, 2, 13);
+    rig_say(rig, t, "1 DRAIN");
+    rig_expect(rig, t, "1 OK");
+    rig_pass(rig, 10);
+    ck_assert_uint_eq(ops_of_kind(rig, OP_RENEW), _i == 1 ? 0 : 1);
+    rig_end(rig);
+}
+
+END_TEST
+
 /* The broker goes while it is asked: what is granted then is not given back,
  * since the LOCK may have been put again elsewhere. */
 START_TEST(drained_while_asking)
@@ -1097,6 +1121,7 @@ core_move_suite(void)
     tcase_add_test(tests, claimed_hold_lapses);
     tcase_add_test(tests, claimed_after_another_broker);
     tcase_add_test(tests, drained);
+    tcase_add_loop_test(tests, drained_after_it_was_taken, 0, 2);
     tcase_add_test(tests, drained_while_asking);
     suite_add_tcase(suite, tests);
     return suite;

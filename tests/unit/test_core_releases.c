@@ -171,6 +171,37 @@ START_TEST(portions)
 
 END_TEST
 
+/* Those that are older come before those that were not taken. */
+START_TEST(each_once_before_the_next_time)
+{
+    struct rig *rig = rig_create();
+
+    rig->settings.releases_kept = 300;
+    rig->settings.lease_ms = 600000;
+    rig->settings.tickets_max = 10000;
+    rig->settings.requests_max = 10000;
+    rig_start(rig);
+    unsigned session = rig_open(rig);
+    for (unsigned i = 0; i < 300; i++)
+        had(rig, session, "a", 5 + i);
+    changed(rig);
+    rig_pass(rig, 8);
+    ck_assert_uint_eq(rig->op_count, 256);
+    for (unsigned i = 0; i < 256; i++)
+        rig_status(rig, repeated(rig, "a", 304 - i), OP_UNSENT);
+    rig_pass(rig, 200);
+    ck_assert_uint_eq(rig->op_count, 44);
+    repeated_down(rig, 44, 48);
+    rig_pass(rig, 100);
+    ck_assert_uint_eq(rig->op_count, 256);
+    repeated_down(rig, 256, 304);
+    rig_pass(rig, 1000);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
 /* Those once more whose answer was lost, or that could not be sent, until their
  * leases are over; not those that a script refused. */
 START_TEST(unanswered)
@@ -366,6 +397,7 @@ core_releases_suite(void)
     tcase_add_test(tests, repeats);
     tcase_add_test(tests, forgets);
     tcase_add_test(tests, portions);
+    tcase_add_test(tests, each_once_before_the_next_time);
     tcase_add_test(tests, unanswered);
     tcase_add_test(tests, grants);
     tcase_add_test(tests, what_is_noted);
