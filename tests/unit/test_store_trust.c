@@ -1161,6 +1161,37 @@ START_TEST(replaced_master)
 END_TEST
 
 /* Only where operations go, histories matter. */
+/* Why a node cannot be worked with is said once in a while, and anew where it
+ * could be meanwhile. */
+START_TEST(unfit)
+{
+    static const char loading[] = "redis_version:7.0.1\r\nloading:1\r\n";
+    struct srig *rig = begin(SETTLE_MS, "");
+    const char *fit = rig->info;
+
+    rig->links[LINK_SUBSCRIBER].silent = true; /* it would say so, too */
+    for (unsigned time = 1; time < 3; time++) {
+        rig->info = loading;
+        srig_lose(rig, 0);
+        for (int i = 0; i < 10; i++)
+            srig_settle(rig);
+        ck_assert(!store_ready(rig->store));
+        ck_assert_uint_eq(logged("redis_unfit"), time);
+        rig->info = fit;
+        for (int i = 0; i < 20 && !store_ready(rig->store); i++)
+            srig_settle(rig);
+        ck_assert(store_ready(rig->store));
+    }
+    rig->info = loading;
+    srig_lose(rig, 0);
+    for (int i = 0; i < 150; i++)
+        srig_settle(rig);
+    ck_assert_uint_eq(logged("redis_unfit"), 4);
+    end(rig);
+}
+
+END_TEST
+
 START_TEST(other_links)
 {
     struct srig *rig = srig_create(STORE_SENTINEL, 3);
@@ -1585,6 +1616,7 @@ add_history_tests(TCase *tests)
     tcase_add_test(tests, changed);
     tcase_add_test(tests, replica);
     tcase_add_test(tests, replaced_master);
+    tcase_add_test(tests, unfit);
     tcase_add_test(tests, other_links);
 }
 
