@@ -341,7 +341,7 @@ static bool
 deliver_bytes(
     struct net *net, struct connection *connection, unsigned from, size_t len)
 {
-    static char portion[1 << 16];
+    char portion[1 << 16]; /* its own: the reader may cut other connections */
     struct stream *stream = &connection->ends[from].out;
     struct end *reader = &connection->ends[1 - from];
     uint32_t id = connection->id;
