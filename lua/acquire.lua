@@ -26,6 +26,10 @@ local RETRY, NO_QUEUE, MOVES, TELL, STOOD = 1, 2, 4, 8, 16
 -- so that those who waited for it come back before one of them is.
 local BACK = 1500
 
+-- Nor for so long after a waiter that comes back to a lock that nobody has, for
+-- those that stood before it come in any order.
+local GATHER = 100
+
 -- Makes room for words in every ticket of the record.
 local function widen(r, words)
     local width = TICKET + 64 * math.ceil(words / 64)
@@ -337,6 +341,7 @@ local function reclaim(r, arg, t, limit, seen)
             ticket_hold(t)
             shows(r, t)
         end
+        local alone = r.live == 0
         if not ticket_back(r, sub(arg, ACQUIRE_WORDS + 16), t, limit) then
             result(GONE)
             return record_store(r)
@@ -344,6 +349,8 @@ local function reclaim(r, arg, t, limit, seen)
             stamp(r, t.fence)
             -- Whoever waited comes back in his order: brokers take their time.
             delay_from(r, {delay = min(BACK, settles_in)}, now)
+        elseif not holds and alone and not r.pending then
+            delay_from(r, {delay = min(GATHER, settles_in)}, now)
         end
     end
     local grants = serve(r, seen, t)

@@ -11,6 +11,7 @@ from scripts import (BROKEN_NOW, BUSY, CHANGED, GONE, GRACE, HELD, LEASE,
 
 SETTLES = 7000
 BACK = 1500  # after a hold that comes back nobody is granted it
+GATHER = 100  # nor after a waiter that comes back to a lock nobody has
 
 
 class SettledCase(ClockCase):
@@ -686,6 +687,22 @@ class Waiters(SettledCase):
             released = self.one.release(KEY, who(0))
             self.assert_grants(released, who(1))
             self.settle()
+
+    def test_that_come_late_to_a_free_lock(self):
+        stood = self.queue(2)
+        self.failover(lost=True)
+        self.back(self.one, who(0), stood[0])
+        self.one.release(KEY, who(0))
+        self.pass_time(BACK)
+        result = self.back(self.one, who(2), stood[2])
+        self.assertEqual((result.status, result.again), (WAITING, GATHER))
+        self.back(self.one, who(1), stood[1])
+        self.pass_time(GATHER - 1)
+        self.one.look(KEY)
+        self.assert_holders()
+        self.pass_time(1)
+        self.one.look(KEY)
+        self.assert_holders(who(1))
 
     def test_that_stand_there(self):
         stood = self.queue(3)
