@@ -4,6 +4,7 @@
 #include "tests/sim/drill.h"
 
 #include "daemon/base/assert.h"
+#include "daemon/core/settings.h"
 #include "tests/sim/server.h"
 
 #include <inttypes.h>
@@ -32,6 +33,14 @@ drill_prompt_us(const struct world *world)
 {
     return (uint64_t)world->plan.command_timeout_ms * 1000 +
            drill_packets_us(world) + MARGIN_US;
+}
+
+uint64_t
+drill_lapse_us(const struct world *world)
+{
+    uint64_t us = CORE_LAPSE_MS * 1000;
+
+    return (us < drill_lease_us(world) ? us : drill_lease_us(world)) + 50000;
 }
 
 uint32_t
@@ -232,10 +241,10 @@ drill_end(struct fleet *fleet)
         drill_quiet(fleet, MAPPED_US);
     }
     if (drill->kind == DRILL_BEHIND || drill->kind == DRILL_UNDONE ||
-        drill->kind == DRILL_REVIVED)
+        drill->kind == DRILL_REVIVED || drill->kind == DRILL_STRANDS)
         drill_packets_pass(fleet->world, 0);
     if (drill->kind == DRILL_FORGETS || drill->kind == DRILL_PARTED ||
-        drill->kind == DRILL_CUTOFF)
+        drill->kind == DRILL_CUTOFF || drill->kind == DRILL_LAPSED)
         forgets_over(fleet);
     if (drill->kind == DRILL_STRANDS)
         strands_over(fleet);
@@ -479,7 +488,8 @@ drill_lost(struct task *task, const char *reason)
     bool wiped = drill->kind == DRILL_WIPED && task == drill->holder &&
                  drill->stage >= DRILL_FREES;
     bool parted = drill->kind == DRILL_SPLIT || drill->kind == DRILL_FORGETS ||
-                  drill->kind == DRILL_PARTED || drill->kind == DRILL_CUTOFF;
+                  drill->kind == DRILL_PARTED || drill->kind == DRILL_CUTOFF ||
+                  drill->kind == DRILL_LAPSED;
     bool split = parted && task == drill->holder && drill->stage >= DRILL_FREES;
     bool refused = drill->kind == DRILL_RENEWS && !drill->renewed;
     bool broken = (drill->kind == DRILL_BREAK || drill->kind == DRILL_DELAY) &&
@@ -552,7 +562,7 @@ drill_try(struct fleet *fleet, enum drill_kind kind)
 /* Those that need what few runs have: each of them once. */
 static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
     DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT, DRILL_UNDONE,
-    DRILL_REVIVED, DRILL_CUTOFF};
+    DRILL_REVIVED, DRILL_CUTOFF, DRILL_LAPSED};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 
@@ -565,7 +575,7 @@ last_drill_can(const struct world *world, enum drill_kind kind)
         return world->plan.quorum;
     if (kind == DRILL_BEHIND)
         return world->plan.strict;
-    if (kind == DRILL_UNDONE || kind == DRILL_REVIVED || kind == DRILL_CUTOFF)
+    if (kind >= DRILL_UNDONE && kind <= DRILL_LAPSED)
         return world->plan.cluster > 0 && !world->plan.strict;
     return world->plan.cluster > 0 && world->plan.masters > 1 &&
            (kind == DRILL_STRANDS ? world->plan.settle_ms : world->plan.strict);

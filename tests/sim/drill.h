@@ -53,6 +53,7 @@ enum drill_kind {
     DRILL_UNDONE,  /* a master is replaced that alone knew of a release */
     DRILL_REVIVED, /* and somebody claims what was released */
     DRILL_CUTOFF,  /* or of a grant, and its broker is cut off */
+    DRILL_LAPSED,  /* or that one lapsed, and who has it */
     DRILL_COUNT
 };
 
@@ -131,7 +132,7 @@ void drill_rejoined(struct task *task);
 void drill_ordered(struct client *client, const struct request *request,
     const struct answer *a);
 
-/* --- for drill_kinds.c, drill_redis.c, drill_sessions.c, drill_rules.c ---- */
+/* --- for drill_*.c -------------------------------------------------------- */
 
 struct drill_plan {
     const char *name;
@@ -163,6 +164,9 @@ uint64_t drill_packets_us(const struct world *world);
 uint64_t drill_prompt_us(const struct world *world);
 /* How often brokers ask for who waits, if nothing is heard. */
 uint64_t drill_asks_us(const struct world *world);
+
+/* In that a grant lapses that nobody claims. */
+uint64_t drill_lapse_us(const struct world *world);
 
 /* In that a request may be anywhere between client and Redis. */
 uint64_t drill_moment_us(const struct world *world);
@@ -217,6 +221,10 @@ void drill_frees(struct fleet *fleet, uint64_t bound_us);
 /* The heir has it, and keeps it for so long; then the drill is over. */
 void drill_stays(struct fleet *fleet, uint64_t for_us);
 
+/* So many nodes, from that one on, are out of that broker's reach. */
+void drill_nodes_leave(
+    struct fleet *fleet, uint32_t number, uint32_t from, uint32_t count);
+
 /* No drill begins for so long. */
 void drill_quiet(struct fleet *fleet, uint64_t for_us);
 
@@ -251,6 +259,15 @@ void split_over(struct fleet *fleet);
 bool stale_begin(struct fleet *fleet);
 void stale_acts(struct fleet *fleet);
 void stale_granted(struct fleet *fleet, struct task *task);
+bool wiped_begin(struct fleet *fleet);
+void wiped_acts(struct fleet *fleet);
+void wiped_granted(struct fleet *fleet, struct task *task);
+bool ids_begin(struct fleet *fleet);
+void ids_acts(struct fleet *fleet);
+void ids_granted(struct fleet *fleet, struct task *task);
+
+/* --- drill_failover.c ----------------------------------------------------- */
+
 bool undone_begin(struct fleet *fleet);
 void undone_acts(struct fleet *fleet);
 bool revived_begin(struct fleet *fleet);
@@ -260,12 +277,9 @@ void revived_claimed(struct fleet *fleet, const struct task *task, bool ok);
 bool cutoff_begin(struct fleet *fleet);
 void cutoff_acts(struct fleet *fleet);
 void cutoff_granted(struct fleet *fleet, struct task *task);
-bool wiped_begin(struct fleet *fleet);
-void wiped_acts(struct fleet *fleet);
-void wiped_granted(struct fleet *fleet, struct task *task);
-bool ids_begin(struct fleet *fleet);
-void ids_acts(struct fleet *fleet);
-void ids_granted(struct fleet *fleet, struct task *task);
+bool lapsed_begin(struct fleet *fleet);
+void lapsed_acts(struct fleet *fleet);
+void lapsed_granted(struct fleet *fleet, struct task *task);
 
 /* --- drill_sessions.c ----------------------------------------------------- */
 

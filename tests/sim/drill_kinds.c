@@ -4,7 +4,6 @@
 #include "tests/sim/drill.h"
 
 #include "daemon/base/assert.h"
-#include "daemon/core/settings.h"
 #include "tests/sim/broker.h"
 #include "tests/sim/server.h"
 
@@ -495,14 +494,6 @@ renews_acts(struct fleet *fleet)
 /* --- a broker is lost ----------------------------------------------------- */
 
 /* An unclaimed grant stands no longer. */
-static uint64_t
-lapse_us(const struct world *world)
-{
-    uint64_t us = CORE_LAPSE_MS * 1000;
-
-    return (us < drill_lease_us(world) ? us : drill_lease_us(world)) + 50000;
-}
-
 /*
  * With those who wait first: they are granted the lock, and nobody is there to
  * claim it; one lapse later the heir must have it. Without: the holder's, and
@@ -562,7 +553,8 @@ broker_gives(void *arg, uint64_t data)
 
     if (data != fleet->drill.serial || fleet->drill.stage != DRILL_ACTS)
         return;
-    drill_frees(fleet, lapse_us(fleet->world) + drill_prompt_us(fleet->world));
+    drill_frees(
+        fleet, drill_lapse_us(fleet->world) + drill_prompt_us(fleet->world));
     fleet->drill.holder = NULL;
     drill_release(holder, TASK_DRILL_OVER);
 }
@@ -573,8 +565,9 @@ broker_acts(struct fleet *fleet)
     struct drill *drill = &fleet->drill;
     struct world *world = fleet->world;
     bool waiters = drill->waiter_count > 0;
-    uint64_t bound_us = (waiters ? lapse_us(world) : drill_lease_us(world)) +
-                        drill_prompt_us(world);
+    uint64_t bound_us =
+        (waiters ? drill_lapse_us(world) : drill_lease_us(world)) +
+        drill_prompt_us(world);
 
     drill_abandon_waiters(drill);
     if (!waiters) {
@@ -688,6 +681,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         revived_begin, revived_acts, true, revived_granted, NULL},
     [DRILL_CUTOFF] = {"cutoff", "a failover had undone a grant", cutoff_begin,
         cutoff_acts, false, cutoff_granted, NULL},
+    [DRILL_LAPSED] = {"lapsed", "its release, with a broker cut off",
+        lapsed_begin, lapsed_acts, true, lapsed_granted, NULL},
     [DRILL_SWEEP] = {"sweep", "what a lost broker had left was over",
         sweep_begin, sweep_acts, false, NULL, NULL},
 };

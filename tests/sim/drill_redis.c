@@ -118,9 +118,9 @@ forgets_begin(struct fleet *fleet)
     return drill->heir != NULL;
 }
 
-/* So many nodes, from that one on, are out of that broker's reach. */
-static void
-nodes_leave(struct fleet *fleet, uint32_t number, uint32_t from, uint32_t count)
+void
+drill_nodes_leave(
+    struct fleet *fleet, uint32_t number, uint32_t from, uint32_t count)
 {
     struct world *world = fleet->world;
     struct machine *broker = broker_machine(world, number);
@@ -142,7 +142,7 @@ forgets_acts(struct fleet *fleet)
 
     drill->second = (uint32_t)world_below(world, world->plan.masters);
     for (uint32_t i = 0; i < world->plan.brokers; i++)
-        nodes_leave(fleet, i, drill->second + 1, world->plan.masters / 2);
+        drill_nodes_leave(fleet, i, drill->second + 1, world->plan.masters / 2);
     drill->holder = drill->another;
     drill->another = NULL;
     drill_ask(drill, drill->holder, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
@@ -184,7 +184,7 @@ parted_acts(struct fleet *fleet)
 {
     struct world *world = fleet->world;
 
-    nodes_leave(fleet, fleet->drill.broker,
+    drill_nodes_leave(fleet, fleet->drill.broker,
         (uint32_t)world_below(world, world->plan.masters),
         world->plan.masters / 2 + 1);
     drill_frees(
@@ -199,9 +199,15 @@ parted_acts(struct fleet *fleet)
 bool
 strands_begin(struct fleet *fleet)
 {
+    struct drill *drill = &fleet->drill;
     const struct plan *plan = &fleet->world->plan;
 
-    return plan->settle_ms > 0 && all_settled(fleet) && drill_choose_two(fleet);
+    if (plan->settle_ms == 0 || !all_settled(fleet) || !drill_choose_two(fleet))
+        return false;
+    drill->broker = drill->heir->client->broker;
+    if (!plan->strict)
+        drill->another = drill_choose(fleet, AT_BROKER);
+    return true;
 }
 
 /* What else that shard had comes back, and is waited for. */
@@ -227,20 +233,65 @@ strands_gives(void *arg, uint64_t data)
     drill_release(holder, TASK_DRILL_OVER);
 }
 
+static void
+strands_later(struct fleet *fleet)
+{
+    uint64_t settle_us = (uint64_t)fleet->world->plan.settle_ms * 1000;
+
+    drill_event(
+        fleet, 2 * settle_us + DRILL_REJOIN_US + 8000000, strands_gives);
+}
+
+/* The heir's broker has met the one that has taken over, but not long ago. */
+static void
+strands_leaves(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = drill_at(fleet, data, DRILL_ACTS);
+    struct world *world = fleet->world;
+
+    if (drill == NULL)
+        return;
+    if (!server_park(world, drill->lock, 1000)) {
+        drill_end(fleet);
+        return;
+    }
+    server_park_end(world);
+    drill_ask(drill, drill->another, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+    strands_later(fleet);
+}
+
+static void
+strands_ages(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = drill_at(fleet, data, DRILL_ACTS);
+    struct world *world = fleet->world;
+
+    if (drill == NULL)
+        return;
+    server_swaps(world);
+    drill_packets_pass(world, 0);
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+    drill_event(fleet, 2 * drill_packets_us(world), strands_leaves);
+}
+
+/* Or what moves is of a replica that has heard of no renewal for a lease. */
 void
 strands_acts(struct fleet *fleet)
 {
     struct drill *drill = &fleet->drill;
     struct world *world = fleet->world;
-    uint64_t settle_us = (uint64_t)world->plan.settle_ms * 1000;
 
-    if (!server_strand(world, drill->lock)) {
+    if (drill->another != NULL && world_odds(world, 2) &&
+        server_leaves_behind(world, drill->lock)) {
+        drill_event(fleet, drill_lease_us(world) * 9 / 8, strands_ages);
+    } else if (server_strand(world, drill->lock)) {
+        drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+        strands_later(fleet);
+    } else {
         drill_end(fleet);
-        return;
     }
-    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
-    drill_event(
-        fleet, 2 * settle_us + DRILL_REJOIN_US + 8000000, strands_gives);
 }
 
 /* It finds out who the new master is, settles with it, and the lease of whoever
@@ -469,283 +520,6 @@ stale_granted(struct fleet *fleet, struct task *task)
 {
     if (task == fleet->drill.heir)
         drill_end(fleet);
-}
-
-/* --- a release is lost ---------------------------------------------------- */
-
-/* All its brokers ask meanwhile, and the grace is over. */
-static uint64_t
-undone_bound_us(const struct world *world)
-{
-    return (uint64_t)world->plan.settle_ms * 1000 + DRILL_REJOIN_US +
-           drill_asks_us(world) + drill_prompt_us(world);
-}
-
-/*
- * The holder gives back, and its shard's replica does not get that, but takes
- * over. What it has of the hold is nobody's, and must not be in the way for a
- * lease after the grace.
- */
-bool
-undone_begin(struct fleet *fleet)
-{
-    struct drill *drill = &fleet->drill;
-    const struct world *world = fleet->world;
-    uint64_t settle_us = (uint64_t)world->plan.settle_ms * 1000;
-
-    if (settle_us == 0 ||
-        undone_bound_us(world) >= settle_us + drill_lease_us(world) * 9 / 10)
-        return false;
-    drill->holder = drill_choose(fleet, ANYWHERE);
-    if (drill->holder == NULL)
-        return false;
-    drill->broker = drill->holder->client->broker;
-    drill->heir = drill_choose(fleet, AT_BROKER);
-    return drill->heir != NULL;
-}
-
-/* The failover excuses what was before. */
-static void
-undone_asks(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-    struct drill *drill = &fleet->drill;
-
-    if (data != drill->serial || drill->stage != DRILL_ACTS)
-        return;
-    drill_quiet(fleet, undone_bound_us(fleet->world));
-    drill_frees(fleet, undone_bound_us(fleet->world));
-    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
-}
-
-static void
-undone_swaps(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-    struct drill *drill = &fleet->drill;
-
-    if (data != drill->serial || drill->stage != DRILL_ACTS)
-        return;
-    if (drill->holder->state != TASK_IDLE) {
-        drill_event(fleet, drill_packets_us(fleet->world), undone_swaps);
-        return;
-    }
-    drill->holder = NULL;
-    server_swaps(fleet->world);
-    drill_packets_pass(fleet->world, 0);
-    drill_event(fleet, drill_packets_us(fleet->world), undone_asks);
-}
-
-/* Once the replica has the hold it gets nothing more. False: it has not yet,
- * and `again` is called; or it cannot be. */
-static bool
-replica_left_behind(struct fleet *fleet, uint64_t data, world_call *again)
-{
-    const struct drill *drill = drill_at(fleet, data, DRILL_ACTS);
-    struct world *world = fleet->world;
-
-    if (drill == NULL)
-        return false;
-    if (!servers_have(world, drill->lock, drill->holder->fence)) {
-        drill_event(fleet, drill_packets_us(world), again);
-        return false;
-    }
-    if (!server_leaves_behind(world, drill->lock)) {
-        drill_end(fleet);
-        return false;
-    }
-    return true;
-}
-
-static void
-undone_gives(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-
-    if (!replica_left_behind(fleet, data, undone_gives))
-        return;
-    drill_release(fleet->drill.holder, TASK_DRILL_OVER);
-    drill_event(fleet, drill_packets_us(fleet->world), undone_swaps);
-}
-
-void
-undone_acts(struct fleet *fleet)
-{
-    drill_event(fleet, 0, undone_gives);
-}
-
-/* --- and somebody claims it ----------------------------------------------- */
-
-/*
- * The holder's connection ends, nobody comes for its session in time, and the
- * heir has the lock. Then the replica takes over that got nothing of that, and
- * the holder's broker is dead, which could say that it was given back. The
- * holder comes late, and claims what is the heir's.
- */
-bool
-revived_begin(struct fleet *fleet)
-{
-    struct drill *drill = &fleet->drill;
-
-    if (fleet->world->plan.settle_ms == 0 || !drill_choose_two(fleet))
-        return false;
-    drill->broker = drill->holder->client->broker;
-    if (drill->heir->client->broker == drill->broker)
-        return false;
-    drill->keep_ms = 1 + (uint32_t)world_below(fleet->world, 500);
-    drill_keep(drill->holder->client, drill->keep_ms);
-    return true;
-}
-
-static void
-revived_leaves(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-    struct drill *drill = &fleet->drill;
-    struct world *world = fleet->world;
-
-    if (!replica_left_behind(fleet, data, revived_leaves))
-        return;
-    struct client *client = drill->holder->client;
-    /* Whose hints come by the replica hears none. */
-    uint64_t bound_us = (uint64_t)drill->keep_ms * 1000 + drill_asks_us(world) +
-                        drill_prompt_us(world);
-    drill->mover = drill->holder;
-    drill->holder = NULL;
-    machine_stop(
-        client->machine, world->now_us + bound_us + drill_packets_us(world));
-    (void)net_cut(world->net, client->connection);
-    drill_frees(fleet, bound_us);
-    drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
-}
-
-void
-revived_acts(struct fleet *fleet)
-{
-    drill_event(fleet, 0, revived_leaves);
-}
-
-void
-revived_granted(struct fleet *fleet, struct task *task)
-{
-    struct drill *drill = &fleet->drill;
-    struct world *world = fleet->world;
-
-    if (task != drill->heir || drill->stage != DRILL_FREES)
-        return;
-    drill_stays(fleet, 2 * drill_lease_us(world) + DRILL_REJOIN_US);
-    drill_quiet(fleet, undone_bound_us(world) + 2 * DRILL_REJOIN_US);
-    fleet->left[drill->lock] = true;
-    broker_kill(world, drill->broker);
-    server_swaps(world);
-    drill_packets_pass(world, 0);
-}
-
-void
-revived_claimed(struct fleet *fleet, const struct task *task, bool ok)
-{
-    const struct drill *drill = &fleet->drill;
-
-    if (ok && drill->heir->count > 0)
-        check_broken(fleet->world->check, PROMISE_KEPT, fleet->world->now_us,
-            "%s: lock-%" PRIu32 " can be claimed, and %s has been granted it",
-            task->who, task->lock, drill->heir->who);
-    drill_end(fleet);
-}
-
-/* --- and who holds it cannot say so --------------------------------------- */
-
-/*
- * A replica takes over that knows nothing of a grant, and the holder's broker
- * is cut off, so that it cannot put the hold there again. Nobody is granted the
- * lock before the holder has been told.
- */
-bool
-cutoff_begin(struct fleet *fleet)
-{
-    struct drill *drill = &fleet->drill;
-
-    if (fleet->world->plan.settle_ms == 0)
-        return false;
-    drill->another = drill_choose(fleet, ANYWHERE);
-    if (drill->another == NULL)
-        return false;
-    drill->broker = drill->another->client->broker;
-    drill->heir = drill_choose(fleet, NOT_AT_BROKER);
-    return drill->heir != NULL;
-}
-
-void
-cutoff_acts(struct fleet *fleet)
-{
-    struct drill *drill = &fleet->drill;
-
-    if (!server_leaves_behind(fleet->world, drill->lock)) {
-        drill_end(fleet);
-        return;
-    }
-    drill->holder = drill->another;
-    drill->another = NULL;
-    drill_ask(drill, drill->holder, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
-}
-
-/* From here on it is to be had when all that was held is over. */
-static void
-cutoff_heir(struct fleet *fleet)
-{
-    struct drill *drill = &fleet->drill;
-
-    drill_frees(
-        fleet, undone_bound_us(fleet->world) + drill_lease_us(fleet->world));
-    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
-}
-
-/* The heir's broker has died, too: it asks one that has seen nothing of it. */
-static void
-cutoff_asks(void *arg, uint64_t data)
-{
-    struct fleet *fleet = arg;
-    struct drill *drill = drill_at(fleet, data, DRILL_ACTS);
-
-    if (drill == NULL)
-        return;
-    struct client *client = drill->mover->client;
-    if (client->link != LINK_OPEN || client->broker == drill->broker) {
-        client->avoid = drill->broker;
-        if (client->link == LINK_OPEN)
-            client_hang_up(client, true);
-        drill_event(fleet, drill_packets_us(fleet->world), cutoff_asks);
-        return;
-    }
-    drill->heir = drill->mover;
-    drill->mover = NULL;
-    cutoff_heir(fleet);
-}
-
-void
-cutoff_granted(struct fleet *fleet, struct task *task)
-{
-    struct drill *drill = &fleet->drill;
-    struct world *world = fleet->world;
-
-    if (task == drill->heir) {
-        drill_end(fleet);
-        return;
-    }
-    if (drill->stage != DRILL_ACTS)
-        return;
-    server_swaps(world);
-    drill_packets_pass(world, 0);
-    nodes_leave(fleet, drill->broker, 0, drill_servers(world));
-    if (world_odds(world, 2)) {
-        drill->mover = drill->heir;
-        drill->heir = NULL;
-        fleet->left[drill->lock] = true;
-        broker_kill(world, drill->mover->client->broker);
-        drill_event(fleet, drill_packets_us(world), cutoff_asks);
-        return;
-    }
-    cutoff_heir(fleet);
 }
 
 /* --- the data are lost ---------------------------------------------------- */

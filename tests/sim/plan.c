@@ -155,7 +155,9 @@ plan_setting(const struct plan *plan)
 uint32_t
 plan_forget_ms(const struct plan *plan)
 {
-    return plan->seed % 8 == 5 ? 20000 : 86400000;
+    uint32_t least_ms = plan->lease_ms > 10000 ? 2 * plan->lease_ms : 20000;
+
+    return plan->seed % 8 == 5 ? least_ms : 86400000;
 }
 
 void
