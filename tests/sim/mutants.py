@@ -5,7 +5,8 @@ Each mutant changes one place of the core, the store, the base or the scripts
 into a mistake that somebody has made, here or elsewhere (PITFALLS, DESIGN). The
 tree is copied, changed, built, and run seed after seed until a promise is
 broken or the program's own assertions stop it. A mutant that is not found is a
-hole in the simulator. Those of a quorum are looked for in runs that have one.
+hole in the simulator. Those of failovers, replicas and a quorum are looked
+for in runs that have these.
 
     python3 tests/sim/mutants.py [--only NAME,...] [--seeds N] [--markdown]
         [--folder F] [--jobs N]
@@ -29,9 +30,16 @@ TREE = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 FOLDERS = ("daemon", "proto", "lua", "conf", "tests/sim")
 
+GROUPS = (planted, planted_kinds, planted_settled, planted_strict,
+          planted_quorum)
+
 # name: (file, what is there, the mistake, what it is, more changes)
-MUTANTS = (planted.PLANTED | planted_kinds.PLANTED | planted_settled.PLANTED
-           | planted_strict.PLANTED | planted_quorum.PLANTED)
+MUTANTS = {name: mutant for group in GROUPS
+           for name, mutant in group.PLANTED.items()}
+
+# name: options of the runs that it is looked for in
+SETTINGS = {name: getattr(group, "SETTINGS", ()) for group in GROUPS
+            for name in group.PLANTED}
 
 
 class Failure(Exception):
@@ -117,8 +125,7 @@ def main():
         try:
             plant(folder, mutant)
             build(folder, options.jobs)
-            seeds, what = seek(folder, options, planted_quorum.SETTINGS
-                               if name in planted_quorum.PLANTED else ())
+            seeds, what = seek(folder, options, SETTINGS[name])
         except Failure as failure:
             print(failure, file=sys.stderr)
             seeds, what = None, "cannot be made"

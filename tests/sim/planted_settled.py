@@ -1,6 +1,9 @@
 """Bugs for mutants.py to plant: of brokers that are not settled with a node,
 and of what they put there again."""
 
+SETTINGS = ("--set", "cluster=1,sentinels=0,masters=2,replicas=1,brokers=3,"
+            "quorum=0,strict=0")
+
 # As in planted.py.
 PLANTED = {
     "settled-at-once": (
@@ -18,7 +21,7 @@ PLANTED = {
     "marker-of-old": (
         "daemon/store/trust.c",
         "        memcmp(reply->text.at, value, link->first ? 40 : 81) == 0)\n",
-        "        link->first)\n",
+        "        value[0] != 0)\n",
         "a marker counts whatever ids it has"),
     "settled-with-another": (
         "lua/call.lua",

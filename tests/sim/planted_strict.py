@@ -1,5 +1,8 @@
 """Bugs for mutants.py to plant: of answers that wait for replicas."""
 
+SETTINGS = ("--set", "cluster=1,sentinels=0,masters=2,replicas=2,brokers=3,"
+            "quorum=0,strict=1")
+
 # As in planted.py.
 PLANTED = {
     "strict-tells-at-once": (
