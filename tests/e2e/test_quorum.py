@@ -135,6 +135,8 @@ class QuorumTest(HarnessCase):
         """The hold is put there again, and nobody else can have it."""
         client = self.client(self.start())
         client.ok("LOCK a")
+        self.wait_until(lambda: self.living("a") == [1] * self.COUNT, 10,
+                        "all have it, not only the first of them to answer")
         self.nodes[0].command("FLUSHALL")
         self.client(self.start()).err("LOCK a wait=0", "BUSY")
         self.wait_until(lambda: self.living("a") == [1] * self.COUNT, 10,
