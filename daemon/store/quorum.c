@@ -676,6 +676,8 @@ take_renewal(struct store *store, struct bid *bid, struct op *op)
         question.fence = 0;
         question.seen = bid->fence;
         question.raises = question.agreed = true;
+    } else if (op->fence == 0) { /* what waited has been granted meanwhile */
+        question.fence = bid->fence;
     }
     struct round *round = round_begin(store, &question, op);
     if (round == NULL) {
@@ -693,7 +695,8 @@ take_renew(struct store *store, struct op *op)
 
     if (bid == NULL && op->moves && op->fence > 0)
         bid = bid_make(store, op);
-    if (bid == NULL || bid->leaving) {
+    if (bid == NULL || bid->leaving ||
+        (bid->queue == NULL && bid->fence == 0 && op->fence == 0)) {
         op->result = (struct op_result){0};
         quorum_answer(store, op, OP_GONE);
         return;

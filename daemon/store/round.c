@@ -420,7 +420,7 @@ renew_won(struct store *store, struct round *round, struct bid *bid)
     round->decided = round->won = true;
     if (asked->moves) {
         bid->ask = round->about.ask;
-        bid->fence = asked->fence;
+        bid->fence = asked->fence > 0 ? asked->fence : bid->fence;
     }
     asked->result = round->about;
     asked->result.arrival = bid->arrival;

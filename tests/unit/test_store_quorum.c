@@ -1253,6 +1253,59 @@ START_TEST(claimed)
 
 END_TEST
 
+/* A wait of an earlier connection is taken over, and has been won meanwhile. */
+START_TEST(claimed_when_won)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    (void)waits(rig, FIRST);
+    const struct op *won = wants(rig, OP_RENEW, FIRST);
+    uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+    all_say(rig, RECORD_OK, 10);
+    srig_status(rig, won, OP_OK);
+    struct op *op = srig_draft(rig, OP_RENEW, 0);
+    op->request = FIRST;
+    op->moves = true;
+    srig_submit(rig, op);
+    ck_assert_uint_eq(all_hear(rig, SCRIPT_RENEW), try);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), MOVES);
+    ck_assert_uint_eq(asked_fence(rig, AT_RENEW_FENCE), 10);
+    all_say(rig, RECORD_OK, 10);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.fence, 10);
+    const struct op *renewed = wants(rig, OP_RENEW, FIRST);
+    (void)all_hear(rig, SCRIPT_RENEW);
+    ck_assert_uint_eq(asked_fence(rig, AT_RENEW_SEEN), 10);
+    all_say(rig, RECORD_OK, 10);
+    srig_status(rig, renewed, OP_OK);
+    ck_assert_uint_eq(renewed->result.fence, 10);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Nothing of it is queued or granted: it is as if it had never been. */
+START_TEST(claimed_of_nothing)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    struct op *asks = wants_for(rig, OP_ACQUIRE, FIRST, 60000);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    for (int moves = 0; moves < 2; moves++) {
+        struct op *op = srig_draft(rig, OP_RENEW, 0);
+        op->request = FIRST;
+        op->moves = moves;
+        srig_submit(rig, op);
+        srig_turn(rig);
+        srig_status(rig, op, OP_GONE);
+    }
+    ck_assert(!srig_done(rig, asks));
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* --- releases ------------------------------------------------------------- */
 
 START_TEST(released)
@@ -1762,6 +1815,8 @@ store_quorum_suite(void)
     tcase_add_test(tests, one_down_of_hold);
     tcase_add_test(tests, renewal_unknown);
     tcase_add_test(tests, claimed);
+    tcase_add_test(tests, claimed_when_won);
+    tcase_add_test(tests, claimed_of_nothing);
     tcase_add_test(tests, released);
     tcase_add_test(tests, released_again);
     tcase_add_test(tests, released_meanwhile);
