@@ -88,6 +88,7 @@ core_settings(const struct config *config, struct core_settings *core)
     core->releases_kept =
         config->topology == TOPOLOGY_QUORUM ? 0 : CORE_RELEASES_KEPT;
     core->no_semaphores = config->topology == TOPOLOGY_QUORUM;
+    core->queues_here = config->topology == TOPOLOGY_QUORUM;
 }
 
 static void

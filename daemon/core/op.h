@@ -141,6 +141,7 @@ struct op {
     bool moves;    /* it may still be of an earlier generation */
     bool tell;     /* OP_ACQUIRE, OP_RENEW: who is in the way */
     bool shares;   /* OP_RENEW: from now on */
+    bool idle;     /* OP_RENEW: who waits is away, and its place is kept */
     bool unclean;  /* OP_RELEASE: lock-delay begins */
     bool watch;    /* OP_LOOK: changes are to be told for a lease */
     bool sets_end; /* OP_RENEW: a client's own, whose end may be nearer */

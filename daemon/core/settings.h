@@ -35,6 +35,7 @@ struct core_settings {
     uint32_t requests_max;    /* of the broker */
     uint32_t releases_kept;   /* to be repeated where Redis has lost them */
     bool no_semaphores;       /* majorities of nodes do not count permits */
+    bool queues_here;         /* nor is it in a record who waits */
 };
 
 #endif

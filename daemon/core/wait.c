@@ -208,11 +208,31 @@ wait_attend(struct core *core, struct ticket *ticket, struct pending *pending)
     ticket_refresh(core, ticket);
 }
 
+/* Whether a later connection asks about a hold that it has from another broker,
+ * while what waits here stands in no record that would tell of it. */
+static bool
+wait_is_passed(const struct core *core, const struct ticket *ticket)
+{
+    const struct pending *pending =
+        container_of(ticket->pendings.next, struct pending, ticket_link);
+
+    return core->settings.queues_here && !ticket->reclaiming &&
+           ticket->generation != ticket->session->generation &&
+           pending->command != COMMAND_LOCK;
+}
+
 /* Serves an unattended wait: what is about a hold finds none. */
 void
 wait_advance(struct core *core, struct ticket *ticket)
 {
-    if (list_empty(&ticket->pendings) || !wait_is_ours(core, ticket))
+    if (list_empty(&ticket->pendings))
+        return;
+    if (wait_is_passed(core, ticket)) {
+        ticket->unattended = false;
+        ticket_leave(core, ticket);
+        return;
+    }
+    if (!wait_is_ours(core, ticket))
         return;
     LIST_EACH_SAFE (link, &ticket->pendings) {
         struct pending *pending =
@@ -724,6 +744,7 @@ ticket_refresh(struct core *core, struct ticket *ticket)
     ticket->refresh_us = NEVER;
     op->fence = 0;
     op->moves = ticket->moving;
+    op->idle = ticket->unattended && list_empty(&ticket->pendings);
     op->tell = pending != NULL && pending->progress && !ticket->announced;
     op->give_up_us = core->now_us + core->settings.patience_us;
     ticket->renew_op = slab_handle(&core->ops, op);

@@ -405,7 +405,7 @@ static bool
 bid_is_over(const struct bid *bid, const struct op *op)
 {
     enum op_status status = op->result.status;
-    bool stands = bid->queue != NULL || bid->fence > 0;
+    bool stands = bid->queue != NULL || bid->idle || bid->fence > 0;
 
     if (bid->leaving)
         return false;
@@ -510,6 +510,29 @@ bid_waits(struct store *store, struct bid *bid, struct op *op,
     quorum_answer(store, op, OP_WAITING);
 }
 
+/* Who comes back has the place that it had. */
+static void
+queue_insert(struct queue *queue, struct bid *bid)
+{
+    struct list *before = &queue->bids;
+
+    bid->number = queue->numbers++;
+    if (bid->idle) {
+        LIST_EACH (at, &queue->bids) {
+            if (container_of(at, struct bid, queue_link)->arrival <
+                bid->arrival)
+                continue;
+            before = at;
+            queue->gaps = true;
+            break;
+        }
+    }
+    list_push_back(before, &bid->queue_link);
+    bid->queue = queue;
+    bid->idle = false;
+    queue->count++;
+}
+
 /* Stands in the lock's queue, NULL where there is none, from now on; false: it
  * may not. */
 static bool
@@ -529,11 +552,9 @@ bid_queues(
         quorum_answer(store, op, OP_UNSENT);
         return false;
     }
-    bid->queue = queue;
-    bid->number = queue->numbers++;
-    bid->since_us = store->realtime_us;
-    queue->count++;
-    list_push_back(&queue->bids, &bid->queue_link);
+    if (!bid->idle)
+        bid->since_us = store->realtime_us;
+    queue_insert(queue, bid);
     return true;
 }
 
@@ -547,6 +568,7 @@ try_begin(struct store *store, struct bid *bid, struct op *op)
     question.request = handle_pack(slab_handle(&store->quorum->bids, bid));
     question.no_queue = true;
     question.retry = false;
+    question.moves = bid->moves;
     question.arrival = 0;
     question.fence = 0;
     question.place = 0;
@@ -572,6 +594,7 @@ bid_wins(struct store *store, struct bid *bid, uint64_t fence)
     bid->pause_ms = PAUSE_MIN_MS;
     bid->not_before_us = 0;
     bid->fence = fence;
+    bid->idle = false;
     queue_leave(store, bid, bid->ask.shared); /* the next may share it */
 }
 
@@ -638,6 +661,7 @@ take_acquire(struct store *store, struct op *op)
         return;
     }
     bid_used(store, bid);
+    bid->moves = bid->moves || op->moves;
     if (queue == NULL || queue_first(queue) == bid) {
         try_begin(store, bid, op);
     } else if (op->no_queue) {
@@ -648,10 +672,33 @@ take_acquire(struct store *store, struct op *op)
     }
 }
 
+/* Nobody would hear of a grant, and its client may have gone on at another
+ * broker, of whose tries nothing is known here. */
+static void
+take_idle(struct store *store, struct bid *bid, struct op *op)
+{
+    queue_leave(store, bid, true);
+    bid->idle = true;
+    op->result = (struct op_result){
+        .arrival = bid->arrival,
+        .again_ms = PAUSE_MAX_MS,
+        .ahead = 1,
+        .sent_us = store->now_us,
+    };
+    quorum_answer(store, op, OP_WAITING);
+}
+
 /* Its broker asks after a ticket that waits. */
 static void
 take_refresh(struct store *store, struct bid *bid, struct op *op)
 {
+    if (op->idle && !bid->trying) {
+        take_idle(store, bid, op);
+        return;
+    }
+    if (!bid_queues(store, bid, queue_find(store->quorum, op->name), op))
+        return;
+    bid->moves = bid->moves || op->moves;
     if (bid->trying)
         bid->stirred = true;
     if (bid->again_us > bid->not_before_us)
@@ -696,13 +743,14 @@ take_renew(struct store *store, struct op *op)
     if (bid == NULL && op->moves && op->fence > 0)
         bid = bid_make(store, op);
     if (bid == NULL || bid->leaving ||
-        (bid->queue == NULL && bid->fence == 0 && op->fence == 0)) {
+        (bid->queue == NULL && !bid->idle && bid->fence == 0 &&
+            op->fence == 0)) {
         op->result = (struct op_result){0};
         quorum_answer(store, op, OP_GONE);
         return;
     }
     bid_used(store, bid);
-    if (bid->queue != NULL)
+    if (bid->queue != NULL || bid->idle)
         take_refresh(store, bid, op);
     else
         take_renewal(store, bid, op);

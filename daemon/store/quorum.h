@@ -66,6 +66,8 @@ struct bid {
     uint32_t busy;          /* bits of nodes where somebody was in the way */
     bool trying;
     bool stirred;            /* something was given back meanwhile */
+    bool moves;              /* an earlier connection's may stand somewhere */
+    bool idle;               /* who waits is away: others come first */
     bool leaving;            /* its release goes on until it is carried out */
     bool freed;              /* leaving: some node had it, or may have had */
     uint32_t asked_to_leave; /* leaving: bits of nodes */

@@ -184,6 +184,27 @@ class QuorumTest(HarnessCase):
         client.ok(f"CLAIM a fence={fence}", fence=fence)
         client.ok("UNLOCK a", count=0)
 
+    def test_a_wait_moves(self):
+        """What is left of it at the first broker takes the lock from nobody."""
+        one, two = self.start(), self.start()
+        holder, client = self.client(two), self.client(one)
+        holder.ok("LOCK a")
+        session = client.ok("HELLO keep=60s")["session"]
+        client.submit("LOCK a")
+        self.wait_until(lambda: self.client(one).ok("SHOW a")["waiters"] == "1",
+                        10, "it waits")
+        client.close()
+        client = self.client(two)
+        client.ok(f"HELLO keep=60s resume={session} gen=2")
+        tag = client.submit("LOCK a")
+        holder.ok("UNLOCK a", count=0)
+        self.assertIsNone(client.wait(tag, 10).code)
+        client.ok("UNLOCK a", count=0)
+        for broker in (one, two):
+            other = self.client(broker)
+            other.ok("LOCK a wait=10s")
+            other.ok("UNLOCK a", count=0)
+
     def test_fences_grow(self):
         """With nodes that take turns at being down."""
         brokers = [self.start(), self.start()]

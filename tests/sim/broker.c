@@ -580,6 +580,7 @@ broker_settings(struct broker *broker, struct core_settings *core,
                       : plan->quorum != 0 ? STORE_QUORUM
                                           : STORE_SINGLE;
     core->no_semaphores = plan->quorum != 0;
+    core->queues_here = plan->quorum != 0;
     core->releases_kept = plan->quorum != 0 ? 0 : 256;
     store->node_count = watched ? plan->sentinels : plan->masters;
     for (uint32_t i = 0; i < store->node_count; i++) {

@@ -782,6 +782,47 @@ START_TEST(old_answer_to_a_wait)
 
 END_TEST
 
+/* Where no record tells who waits, somebody who is away is asked after as such;
+ * and a hold that its session has got elsewhere since is none of it. */
+START_TEST(wait_that_stands_here)
+{
+    for (int claims = 0; claims < 2; claims++) {
+        struct rig *rig = rig_create();
+        rig->settings.queues_here = true;
+        rig_start(rig);
+        unsigned s = kept_session(rig);
+        unsigned t = rig_open(rig);
+        rig_say(rig, s, "1 LOCK a");
+        uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
+        rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+        rig_event(rig, s, CORE_DROP);
+        rig_hint(rig, request);
+        struct op *op = rig_op(rig, OP_RENEW);
+        ck_assert(op->idle && !op->moves);
+        finish_waiting(rig, op, false);
+        resume(rig, s, t, 2, "", resumed);
+        rig_say(rig, t, claims ? "1 CLAIM a fence=7" : "1 LOCK a");
+        if (claims) {
+            rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+            op = rig_op(rig, OP_RENEW);
+            ck_assert_uint_eq(op->fence, 7);
+        } else {
+            op = rig_op(rig, OP_RENEW);
+            ck_assert_uint_eq(op->fence, 0);
+        }
+        ck_assert(op->moves && !op->idle);
+        rig_finish(rig, op,
+            (struct op_result){.status = OP_OK,
+                .fence = 7,
+                .ttl_ms = RIG_LEASE_MS,
+                .ask = {.permits = 1}});
+        rig_expect(rig, t, "1 OK fence=7 ttl_ms=~ count=1");
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
 /* The connection went while its LOCK was asked for, and the answer is lost too:
  * what became of it is asked, for whoever comes back for its place. */
 START_TEST(lost_answer_to_nobody)
@@ -1114,6 +1155,7 @@ core_move_suite(void)
     tcase_add_test(tests, old_answer_to_a_wait);
     tcase_add_test(tests, lost_answer_to_nobody);
     tcase_add_test(tests, impatient_in_its_place);
+    tcase_add_test(tests, wait_that_stands_here);
     tcase_add_test(tests, wait_put_again);
     tcase_add_test(tests, wait_put_again_with_progress);
     tcase_add_test(tests, wait_put_again_otherwise);

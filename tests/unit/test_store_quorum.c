@@ -859,6 +859,88 @@ START_TEST(places)
 
 END_TEST
 
+static const struct op *
+away(struct srig *rig, uint64_t request)
+{
+    struct op *op = srig_draft(rig, OP_RENEW, 0);
+
+    op->request = request;
+    op->idle = true;
+    srig_submit(rig, op);
+    srig_turn(rig);
+    srig_status(rig, op, OP_WAITING);
+    return op;
+}
+
+/* Who is away is passed, and has its place when it is back. */
+START_TEST(passed)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    (void)holds(rig, HOLDER, 9);
+    uint64_t arrival = waits(rig, FIRST)->result.arrival;
+    stands_at(rig, SECOND, 2);
+    stands_at(rig, THIRD, 3);
+    ck_assert_uint_eq(away(rig, FIRST)->result.arrival, arrival);
+    one_hint(rig, SECOND);
+    (void)away(rig, FIRST);
+    no_hint(rig);
+    stands_at(rig, THIRD, 2);
+    (void)away(rig, SECOND);
+    one_hint(rig, THIRD);
+    struct op *op = wants(rig, OP_RENEW, SECOND);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    all_say(rig, RECORD_BUSY, 0);
+    srig_status(rig, op, OP_WAITING);
+    ck_assert_uint_eq(op->result.ahead, 1);
+    stands_at(rig, THIRD, 2);
+    (void)away(rig, THIRD);
+    op = wants(rig, OP_RENEW, FIRST);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    all_say(rig, RECORD_BUSY, 0);
+    srig_status(rig, op, OP_WAITING);
+    stands_at(rig, SECOND, 2);
+    op = wants(rig, OP_RENEW, THIRD);
+    srig_status(rig, op, OP_WAITING);
+    ck_assert_uint_eq(op->result.ahead, 3);
+    silent(rig);
+    /* Of one that is away nothing is left. */
+    (void)away(rig, FIRST);
+    one_hint(rig, SECOND);
+    srig_status(rig, wants(rig, OP_RELEASE, FIRST), OP_OK);
+    srig_status(rig, wants(rig, OP_RENEW, FIRST), OP_GONE);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* What an earlier connection of its session may have at other brokers is looked
+ * for by each try, and not only by the first one. */
+START_TEST(tries_for_what_moves)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    struct op *op = srig_draft(rig, OP_ACQUIRE, 0);
+    op->request = FIRST;
+    op->moves = true;
+    srig_submit(rig, op);
+    for (int tries = 0; tries < 2; tries++) {
+        (void)all_hear(rig, SCRIPT_ACQUIRE);
+        ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), NO_QUEUE | MOVES);
+        all_say(rig, RECORD_BUSY, 0);
+        srig_status(rig, op, OP_WAITING);
+        if (tries == 0)
+            all_watch(rig);
+        silent(rig);
+        if (tries == 0)
+            op = wants(rig, OP_RENEW, FIRST);
+    }
+    srig_end(rig);
+}
+
+END_TEST
+
 /* Who waits and goes is forgotten; the next one is told. */
 START_TEST(first_leaves)
 {
@@ -1803,6 +1885,8 @@ store_quorum_suite(void)
     tcase_add_test(tests, first_come_first_served);
     tcase_add_test(tests, places);
     tcase_add_test(tests, first_leaves);
+    tcase_add_test(tests, passed);
+    tcase_add_test(tests, tries_for_what_moves);
     tcase_add_test(tests, woken);
     tcase_add_test(tests, waits_elsewhere);
     tcase_add_test(tests, not_too_soon);
