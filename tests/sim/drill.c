@@ -434,7 +434,10 @@ drill_granted(struct task *task)
     struct drill *drill = &fleet->drill;
     const struct drill_plan *plan = &drill_plans[drill->kind];
 
-    if (drill->stage == DRILL_NONE || !drill_has(drill, task->client))
+    bool moved = drill->kind == DRILL_CROSSED && task == drill->mover;
+
+    if (drill->stage == DRILL_NONE ||
+        (!moved && !drill_has(drill, task->client)))
         return;
     if (task == drill->holder && drill->stage == DRILL_HOLDS && plan->holds &&
         plan->acts != NULL)
@@ -459,8 +462,10 @@ drill_refused(struct task *task, const char *code)
         (strcmp(code, "INDOUBT") == 0 && drill->kind == DRILL_RETRIES) ||
         (strcmp(code, "DEADLOCK") == 0 && drill->kind == DRILL_CIRCLE);
     bool stale = drill->kind == DRILL_STALE && task == drill->another;
+    bool moved = drill->kind == DRILL_CROSSED && task == drill->mover &&
+                 strcmp(code, "DRAINING") == 0;
 
-    if (known && drill->stage != DRILL_NONE)
+    if ((known || moved) && drill->stage != DRILL_NONE)
         drill_end(fleet);
     else if (stale)
         task->purpose = TASK_DRILL_OVER;

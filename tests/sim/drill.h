@@ -37,6 +37,7 @@ enum drill_kind {
     DRILL_IDS,     /* replication ids change in short order */
     DRILL_RESUMED, /* a session moves, and claims what it holds */
     DRILL_REJOINS, /* or puts again what it waits for */
+    DRILL_CROSSED, /* and is granted it meanwhile */
     DRILL_UNKEPT,  /* nobody comes for a session that is kept */
     DRILL_DELAY,   /* a lock-delay, or none after an UNLOCK */
     DRILL_BREAK,   /* an operator takes the lock from its holder */
@@ -289,6 +290,9 @@ bool rejoins_begin(struct fleet *fleet);
 void rejoins_acts(struct fleet *fleet);
 void rejoins_queued(struct fleet *fleet, const struct task *task);
 void rejoins_granted(struct fleet *fleet, struct task *task);
+bool crossed_begin(struct fleet *fleet);
+void crossed_acts(struct fleet *fleet);
+void crossed_granted(struct fleet *fleet, struct task *task);
 bool unkept_begin(struct fleet *fleet);
 void unkept_acts(struct fleet *fleet);
 

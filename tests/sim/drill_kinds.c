@@ -650,6 +650,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         resumed_acts, true, NULL, NULL},
     [DRILL_REJOINS] = {"rejoins", "its release, when who was first had moved",
         rejoins_begin, rejoins_acts, true, rejoins_granted, rejoins_queued},
+    [DRILL_CROSSED] = {"crossed", "its release, while it moved", crossed_begin,
+        crossed_acts, true, crossed_granted, NULL},
     [DRILL_UNKEPT] = {"unkept", "its holder died, whose session is kept",
         unkept_begin, unkept_acts, true, NULL, NULL},
     [DRILL_DELAY] = {"delay", "its end, with a lock-delay", delay_begin,

@@ -66,9 +66,17 @@ static void
 mover_late(void *arg, uint64_t data)
 {
     struct fleet *fleet = arg;
+    const struct drill *drill = drill_at(fleet, data, DRILL_STAYS);
 
-    if (data == fleet->drill.serial && fleet->drill.stage == DRILL_STAYS)
-        drill_end(fleet);
+    if (drill == NULL)
+        return;
+    if (drill->kind == DRILL_CROSSED && drill->mover->client->link == LINK_OPEN)
+        check_broken(fleet->world->check, PROMISE_FREED, drill->true_from,
+            "lock-%" PRIu32 ": %s waits for it still, %" PRIu64 " us after %s",
+            drill->lock, drill->mover->who,
+            fleet->world->now_us - drill->true_from,
+            drill_plans[drill->kind].after);
+    drill_end(fleet);
 }
 
 /* It takes no part until it is back: whatever ends its connection is meant. */
@@ -258,7 +266,8 @@ drill_rejoined(struct task *task)
     struct drill *drill = &fleet->drill;
     struct task *holder = drill->holder;
 
-    if (drill->stage != DRILL_STAYS || task != drill->mover)
+    if (drill->stage != DRILL_STAYS || task != drill->mover ||
+        drill->kind == DRILL_CROSSED)
         return;
     drill->mover = NULL;
     if (!in_time(fleet) || holder == NULL) {
@@ -285,6 +294,75 @@ rejoins_granted(struct fleet *fleet, struct task *task)
             "before it",
             drill->lock, task->who, drill->heir->who);
     drill_end(fleet);
+}
+
+/* --- a grant that crosses it ---------------------------------------------- */
+
+/* Who waits moves at the moment in which it is granted the lock. */
+bool
+crossed_begin(struct fleet *fleet)
+{
+    if (!drill_choose_two(fleet))
+        return false;
+    drill_keep(fleet->drill.heir->client, fleet->world->plan.lease_ms);
+    return true;
+}
+
+static void
+crossed_gives(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = drill_at(fleet, data, DRILL_STAYS);
+
+    if (drill == NULL)
+        return;
+    struct task *holder = drill->holder;
+    drill->holder = NULL;
+    drill_release(holder, TASK_DRILL_OVER);
+}
+
+static void
+crossed_leaves(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = drill_at(fleet, data, DRILL_ACTS);
+
+    if (drill == NULL)
+        return;
+    struct task *heir = drill->heir;
+    drill->heir = NULL;
+    drill_quiet(fleet, 2 * drill_lease_us(fleet->world));
+    mover_leaves(fleet, heir);
+    if (drill->holder != NULL)
+        drill_event(fleet,
+            world_below(fleet->world, drill_moment_us(fleet->world)),
+            crossed_gives);
+}
+
+void
+crossed_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    uint64_t moment_us = drill_moment_us(fleet->world);
+
+    if (world_odds(fleet->world, 2)) {
+        struct task *holder = drill->holder;
+        drill->holder = NULL;
+        drill_release(holder, TASK_DRILL_OVER);
+        drill_event(
+            fleet, world_below(fleet->world, moment_us), crossed_leaves);
+    } else {
+        crossed_leaves(fleet, drill->serial);
+    }
+}
+
+void
+crossed_granted(struct fleet *fleet, struct task *task)
+{
+    const struct drill *drill = &fleet->drill;
+
+    if (task == drill->mover || task == drill->heir)
+        drill_end(fleet);
 }
 
 /* --- nobody comes for it, or an operator ends it -------------------------- */
