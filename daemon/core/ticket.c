@@ -617,6 +617,7 @@ ticket_forget(struct core *core, struct ticket *ticket)
         op->hard_end_us = held ? ticket->hard_end_us : NEVER;
         op->moves = ticket->moving;
         op->holds = held;
+        op->idle = !held;
         op->give_up_us = core->now_us + core->settings.command_timeout_us;
         op_submit(core, op);
     }

@@ -322,6 +322,16 @@ try_lost(const struct store *store, const struct round *round,
            (spoke >= majority || count->pending == 0);
 }
 
+/* What is left of a lost try and has not been sent yet, is not sent: it would
+ * meet the next one. */
+static void
+round_call_off(const struct store *store, struct round *round)
+{
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        if (round->votes[i].state == VOTE_ASKED)
+            round->votes[i].op.unwanted = true;
+}
+
 static void
 try_decide(struct store *store, struct round *round)
 {
@@ -331,6 +341,7 @@ try_decide(struct store *store, struct round *round)
 
     if (bid == NULL || try_lost(store, round, &count)) {
         round->decided = true;
+        round_call_off(store, round);
         round_settle(store, round);
         if (bid != NULL && bid->seen < count.fence)
             bid->seen = count.fence;

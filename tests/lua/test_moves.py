@@ -6,8 +6,8 @@ import unittest
 
 import scripts
 from script_case import KEY, ClockCase
-from scripts import (CONFLICT, GONE, HELD, LEASE, LIVING, MOVED_ON, OK, SHARED,
-                     SUSPENDED, WAITING, WAITS, Who, who)
+from scripts import (BUSY, CONFLICT, GONE, HELD, LEASE, LIVING, MOVED_ON, OK,
+                     SHARED, SUSPENDED, WAITING, WAITS, Who, who)
 
 LAPSE = 2000
 
@@ -377,6 +377,19 @@ class Nobody(Moves):
             self.assertEqual((result.status, result.arrival),
                              (WAITING, queue[1].arrival))
             self.assert_order(who(0), again(1, 1))
+
+    def test_another_try_of_a_quorum(self):
+        """It may be the later one, and told: it is in the way, as anybody's."""
+        self.two.number = 1
+        held = self.hold(who(0), self.two)
+
+        def take(generation):
+            return self.two.acquire(KEY, again(0, generation), moves=True,
+                                    no_queue=True)
+        self.assert_status(take(1), BUSY)
+        self.assertEqual(self.assert_holder(who(0)).fence, held.fence)
+        self.assertGreater(take(2).fence, held.fence)
+        self.assert_holders(again(0, 2))
 
     def test_released_before_it_has_moved(self):
         """The claim has not come; what is given back then is the hold."""

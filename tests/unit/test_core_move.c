@@ -1076,6 +1076,8 @@ START_TEST(drained)
     for (uint32_t i = 0; i < rig->op_count; i++)
         ck_assert_int_eq(rig->ops[i]->kind, OP_RENEW);
     ck_assert_uint_eq(rig->op_count, 2);
+    ck_assert(rig->ops[0]->fence > 0 && !rig->ops[0]->idle);
+    ck_assert(rig->ops[1]->fence == 0 && rig->ops[1]->idle);
     rig_end(rig);
 }
 

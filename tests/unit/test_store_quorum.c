@@ -655,6 +655,33 @@ START_TEST(one_down)
 END_TEST
 
 /* The core takes back what it has asked for while it is asked. */
+/* What has not run when the others have decided is not sent again. */
+START_TEST(lost_and_refused)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    for (int lost = 0; lost < 2; lost++) {
+        const struct op *op = wants_now(rig, lost ? FIRST : SECOND);
+        for (uint32_t i = 0; i < NODES; i++)
+            hears(rig, i, SCRIPT_ACQUIRE);
+        srig_error(rig, 2, "NOREPLICAS Not enough good replicas to write.");
+        for (uint32_t i = 0; i < 2; i++)
+            says(rig, i, lost ? RECORD_BUSY : RECORD_OK, lost ? 0 : 9);
+        srig_status(rig, op, lost ? OP_BUSY : OP_OK);
+        for (int ms = 0; ms < 300; ms++)
+            srig_pass(rig, 1);
+        if (lost) {
+            silent(rig);
+            break;
+        }
+        hears(rig, 2, SCRIPT_ACQUIRE);
+        says(rig, 2, RECORD_OK, 9);
+    }
+    srig_end(rig);
+}
+
+END_TEST
+
 START_TEST(released_while_tried)
 {
     struct srig *rig = srig_quorum(NODES);
@@ -1868,6 +1895,7 @@ add_tries(Suite *suite)
     tcase_add_test(tests, granted_late);
     tcase_add_test(tests, vote_lost);
     tcase_add_test(tests, one_down);
+    tcase_add_test(tests, lost_and_refused);
     tcase_add_test(tests, released_while_tried);
     tcase_add_test(tests, too_few);
     tcase_add_test(tests, unsettled);
