@@ -248,6 +248,8 @@ drill_end(struct fleet *fleet)
         forgets_over(fleet);
     if (drill->kind == DRILL_STRANDS)
         strands_over(fleet);
+    if (drill->kind == DRILL_ASLEEP)
+        drill_quiet(fleet, drill_lease_us(fleet->world) + DRILL_REJOIN_US);
     if (drill->kind == DRILL_SPLIT || drill->kind == DRILL_STALE)
         split_over(fleet);
     drill->stage = DRILL_NONE;
