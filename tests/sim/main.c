@@ -2,7 +2,8 @@
  * holdfast-sim: runs of the simulator, one by seed or many at a time.
  *
  * Many are shared out among worker processes, so that a crash costs one seed
- * and is reported with it. A seed with a violation is shrunk.
+ * and is reported with it: each takes the next one from a board that they share
+ * when it is done with one. A seed with a violation is shrunk.
  */
 #include "daemon/base/assert.h"
 #include "tests/sim/run.h"
@@ -10,10 +11,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -155,11 +159,16 @@ run_one(const struct options *options)
 
 /* --- many ----------------------------------------------------------------- */
 
+/* In memory that the workers share. */
+struct board {
+    double until; /* where it is hours that are given */
+    _Atomic uint64_t next;
+    _Atomic uint64_t at[WORKERS_MAX]; /* the seed that each is at */
+};
+
 struct worker {
     pid_t pid;
-    int pipe;
-    uint64_t next; /* the seed that it is at */
-    size_t got;    /* bytes of a result that is on its way */
+    size_t got; /* bytes of a result that is on its way */
     struct result result;
 };
 
@@ -185,17 +194,17 @@ struct summary {
 };
 
 static void
-worker_body(
-    const struct options *options, uint64_t seed, unsigned step, int out)
+worker_body(const struct options *options, struct board *board, unsigned number,
+    int out)
 {
-    double until = seconds_now() + options->hours * 3600;
-
-    for (;; seed += step) {
+    for (;;) {
         struct plan plan;
         struct result result;
-        if (options->hours > 0 ? seconds_now() >= until
+        uint64_t seed = atomic_fetch_add(&board->next, 1);
+        if (options->hours > 0 ? seconds_now() >= board->until
                                : seed >= options->seed + options->count)
             exit(0);
+        atomic_store(&board->at[number], seed);
         options_plan(options, seed, &plan);
         run_plan(&plan, false, &result);
         if (options->twice) {
@@ -214,9 +223,10 @@ worker_body(
     }
 }
 
+/* What it has to say can be read from `at`. */
 static void
-worker_start(
-    const struct options *options, struct worker *worker, unsigned step)
+worker_start(const struct options *options, struct board *board,
+    unsigned number, struct worker *worker, struct pollfd *at)
 {
     int ends[2];
 
@@ -227,10 +237,10 @@ worker_start(
     }
     if (worker->pid == 0) {
         close(ends[0]);
-        worker_body(options, worker->next, step, ends[1]);
+        worker_body(options, board, number, ends[1]);
     }
     close(ends[1]);
-    worker->pipe = ends[0];
+    *at = (struct pollfd){.fd = ends[0], .events = POLLIN};
     worker->got = 0;
 }
 
@@ -285,37 +295,65 @@ summary_add(struct summary *summary, const struct result *result)
         summary_failed(summary, result->seed);
 }
 
-/* False: the worker is done. A crash costs the seed that it was at. */
+/* True: it has crashed, which costs the seed that it was at. */
 static bool
-worker_read(const struct options *options, struct worker *worker,
-    struct summary *summary, unsigned step)
+worker_crashed(
+    const struct worker *worker, uint64_t seed, struct summary *summary)
 {
-    ssize_t got = read(worker->pipe, (char *)&worker->result + worker->got,
-        sizeof(worker->result) - worker->got);
     int status = 0;
 
-    if (got > 0) {
-        worker->got += (size_t)got;
-        if (worker->got == sizeof(worker->result)) {
-            worker->got = 0;
-            worker->next = worker->result.seed + step;
-            summary_add(summary, &worker->result);
-        }
-        return true;
-    }
-    close(worker->pipe);
     while (waitpid(worker->pid, &status, 0) < 0 && errno == EINTR)
         continue;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return false;
-    fprintf(stderr, "seed=%" PRIu64 " crashed\n", worker->next);
+    fprintf(stderr, "seed=%" PRIu64 " crashed\n", seed);
     summary->crashed++;
-    summary_failed(summary, worker->next);
-    worker->next += step;
-    if (options->hours <= 0 && worker->next >= options->seed + options->count)
-        return false;
-    worker_start(options, worker, step);
+    summary_failed(summary, seed);
     return true;
+}
+
+/* False: there is no more to come of it. */
+static bool
+worker_read(struct worker *worker, int pipe, struct summary *summary)
+{
+    ssize_t got = read(pipe, (char *)&worker->result + worker->got,
+        sizeof(worker->result) - worker->got);
+
+    if (got <= 0)
+        return false;
+    worker->got += (size_t)got;
+    if (worker->got == sizeof(worker->result)) {
+        worker->got = 0;
+        summary_add(summary, &worker->result);
+    }
+    return true;
+}
+
+static void
+workers_run(
+    const struct options *options, struct board *board, struct summary *summary)
+{
+    static struct worker workers[WORKERS_MAX];
+    struct pollfd at[WORKERS_MAX];
+    unsigned running = options->jobs;
+
+    for (unsigned i = 0; i < options->jobs; i++)
+        worker_start(options, board, i, &workers[i], &at[i]);
+    while (running > 0) {
+        if (poll(at, options->jobs, -1) < 0)
+            continue;
+        for (unsigned i = 0; i < options->jobs; i++) {
+            if (at[i].revents == 0 ||
+                worker_read(&workers[i], at[i].fd, summary))
+                continue;
+            close(at[i].fd);
+            at[i].fd = -1;
+            if (worker_crashed(&workers[i], board->at[i], summary))
+                worker_start(options, board, i, &workers[i], &at[i]);
+            else
+                running--;
+        }
+    }
 }
 
 static void
@@ -439,27 +477,23 @@ record_summary(const struct options *options, const struct summary *summary)
 static int
 run_many(struct options *options)
 {
-    static struct worker workers[WORKERS_MAX];
     static struct summary summary;
-    unsigned running = 0;
+    struct board *board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
+        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
+    if (board == MAP_FAILED) {
+        perror("holdfast-sim");
+        exit(71);
+    }
     summary.began = seconds_now();
+    board->until = summary.began + options->hours * 3600;
+    board->next = options->seed;
     if (options->jobs == 0)
         options->jobs = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
     if (options->jobs > WORKERS_MAX)
         options->jobs = WORKERS_MAX;
-    for (unsigned i = 0; i < options->jobs; i++) {
-        workers[i].next = options->seed + i;
-        worker_start(options, &workers[i], options->jobs);
-        running++;
-    }
-    while (running > 0)
-        for (unsigned i = 0; i < options->jobs; i++)
-            if (workers[i].pid > 0 &&
-                !worker_read(options, &workers[i], &summary, options->jobs)) {
-                workers[i].pid = 0;
-                running--;
-            }
+    workers_run(options, board, &summary);
+    (void)munmap(board, sizeof(*board));
     for (uint64_t i = 0; options->shrink && i < summary.failed_count && i < 3;
          i++) {
         struct plan plan;
