@@ -568,8 +568,8 @@ drill_try(struct fleet *fleet, enum drill_kind kind)
 
 /* Those that need what few runs have: each of them once. */
 static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
-    DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT, DRILL_UNDONE,
-    DRILL_REVIVED, DRILL_CUTOFF, DRILL_LAPSED};
+    DRILL_GIVEN, DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT,
+    DRILL_UNDONE, DRILL_REVIVED, DRILL_CUTOFF, DRILL_LAPSED};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 
@@ -578,7 +578,7 @@ last_drill_can(const struct world *world, enum drill_kind kind)
 {
     if (kind == DRILL_FORGETS)
         return world->plan.quorum != 0 && world->plan.settle_ms > 0;
-    if (kind == DRILL_PARTED)
+    if (kind == DRILL_PARTED || kind == DRILL_GIVEN)
         return world->plan.quorum;
     if (kind == DRILL_BEHIND)
         return world->plan.strict;

@@ -676,6 +676,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         forgets_acts, false, forgets_granted, NULL},
     [DRILL_PARTED] = {"parted", "its broker had lost most nodes", split_begin,
         parted_acts, true, NULL, NULL},
+    [DRILL_GIVEN] = {"given", "its release, while it was renewed", given_begin,
+        NULL, true, given_granted, NULL},
     [DRILL_STRANDS] = {"strands",
         "its release, where its slot's data were lost", strands_begin,
         strands_acts, true, NULL, NULL},

@@ -191,6 +191,104 @@ parted_acts(struct fleet *fleet)
         fleet, drill_lease_us(world) * 3 / 2 + 3 * drill_prompt_us(world));
 }
 
+/* --- an UNLOCK overtakes a renewal ---------------------------------------- */
+
+/* Percent of the lease: from when on the nodes sleep, and for how long; a
+ * broker renews a hold at 30 to 34 of it. */
+#define GIVEN_SLEEPS 29
+#define GIVEN_FOR    6
+
+static uint64_t
+given_span_us(const struct world *world)
+{
+    return drill_lease_us(world) / 100 * GIVEN_FOR;
+}
+
+static uint64_t
+given_bound_us(const struct world *world)
+{
+    return drill_packets_us(world) + 150000;
+}
+
+/*
+ * The nodes sleep when the hold is to be renewed, and shortly before they wake
+ * it is given back: what they say of the renewal does not matter any more, and
+ * the UNLOCK is answered as soon as any. Were it forgotten, the broker would
+ * ask again when its time for an answer is over.
+ */
+bool
+given_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    const struct world *world = fleet->world;
+    uint64_t timeout_us = (uint64_t)world->plan.command_timeout_ms * 1000;
+
+    if (given_span_us(world) + drill_packets_us(world) > timeout_us ||
+        given_bound_us(world) + drill_packets_us(world) > timeout_us)
+        return false;
+    drill->holder = drill_choose(fleet, ANYWHERE);
+    return drill->holder != NULL;
+}
+
+static void
+given_late(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    const struct drill *drill = drill_at(fleet, data, DRILL_FREES);
+
+    if (drill == NULL)
+        return;
+    const struct task *holder = drill->holder;
+    if (holder->unlocks > 0 &&
+        net_resent_us(fleet->world->net) < drill->true_from)
+        check_broken(fleet->world->check, PROMISE_ANSWERED, drill->true_from,
+            "%s: an UNLOCK of lock-%" PRIu32 " is not answered yet",
+            holder->who, drill->lock);
+    drill_end(fleet);
+}
+
+static void
+given_gives(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = drill_at(fleet, data, DRILL_STAYS);
+
+    if (drill == NULL)
+        return;
+    drill->stage = DRILL_FREES;
+    drill_event(fleet, given_bound_us(fleet->world), given_late);
+    drill_release(drill->holder, TASK_DRILL_OVER);
+}
+
+static void
+given_sleeps(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct world *world = fleet->world;
+    struct drill *drill = drill_at(fleet, data, DRILL_STAYS);
+    uint64_t span_us = given_span_us(world);
+
+    if (drill == NULL)
+        return;
+    for (uint32_t i = 0; i < drill_servers(world); i++)
+        machine_stop(server_machine(world, i), world->now_us + span_us);
+    drill->true_from = world->now_us;
+    drill_event(fleet, span_us - drill_packets_us(world) / 4, given_gives);
+}
+
+void
+given_granted(struct fleet *fleet, struct task *task)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (task != drill->holder || drill->stage != DRILL_HOLDS)
+        return;
+    drill->stage = DRILL_STAYS;
+    drill->serial++;
+    drill_event(
+        fleet, drill_lease_us(fleet->world) / 100 * GIVEN_SLEEPS, given_sleeps);
+}
+
 /* --- and its data are lost ------------------------------------------------ */
 
 /* Its data are lost before the slot has moved, and the slot is another node's
