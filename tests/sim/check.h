@@ -9,6 +9,7 @@
 #ifndef HOLDFAST_TESTS_SIM_CHECK_H
 #define HOLDFAST_TESTS_SIM_CHECK_H
 
+#include "daemon/base/text.h"
 #include "tests/sim/world.h"
 
 enum promise {
@@ -108,6 +109,11 @@ void check_deadlock(struct check *check, const char *session, uint32_t owner,
 uint64_t check_watch_from(const struct check *check, uint32_t lock);
 void check_watched(struct check *check, uint32_t lock, uint64_t fence,
     uint32_t holders, uint64_t *seen, const char *who);
+
+/* A watcher is told of that holder's note; of one holder it is always told the
+ * same. */
+void check_noted(struct check *check, uint32_t lock, uint64_t fence,
+    struct text note, const char *who);
 
 /* What it was told last is to be the truth now. */
 void check_watched_true(struct check *check, uint32_t lock, uint64_t fence,

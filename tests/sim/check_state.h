@@ -15,6 +15,7 @@
 #define STAND_KEPT  2048 /* living tickets of a record: waiters_max, and more */
 #define LIMIT_KEPT  4    /* limits that a lock had */
 #define BROKEN_KEPT 256  /* fences of holds that were taken away */
+#define NOTED_KEPT  16   /* holders of a lock whose notes were told of late */
 
 /* What the topology cannot promise anything about. */
 #define CAUSE(fault) (1u << FAULT_##fault)
@@ -93,6 +94,11 @@ struct told {
     char who[16];
 };
 
+struct noted {
+    uint64_t fence;
+    uint64_t note; /* hash */
+};
+
 struct subject {
     uint32_t beliefs;
     uint32_t told_next;
@@ -119,6 +125,8 @@ struct subject {
 
     uint64_t broken[BROKEN_KEPT];
     uint32_t broken_next;
+    struct noted noted[NOTED_KEPT]; /* in turn */
+    uint32_t noted_next;
     struct holders *history; /* owned */
     uint32_t history_count;
     uint32_t history_capacity;

@@ -115,6 +115,16 @@ lock_granted(
     task->count = (uint32_t)a->count;
 }
 
+/* What did not fit when it was sent may fit what has been granted since: that
+ * hold ended, and another one like it came first. */
+static bool
+wish_fits(const struct task *task, const struct wish *wish)
+{
+    return wish->limit == task->wish.limit &&
+           wish->permits == task->wish.permits &&
+           (wish->shared || !task->shares);
+}
+
 static void
 lock_ok(
     struct task *task, const struct request *request, const struct answer *a)
@@ -133,7 +143,7 @@ lock_ok(
     else if (task->count > 0 && a->fence != task->fence)
         task_odd(task, PROMISE_ANSWERED, request, a, "a re-entry's fence");
     if (a->count > 1 && !twice) {
-        if (request->misfits)
+        if (request->misfits && !wish_fits(task, &request->wish))
             task_odd(task, PROMISE_ANSWERED, request, a, "it does not fit");
         task->count = (uint32_t)a->count;
         deadline_set(task, base_us, a->ttl_ms);

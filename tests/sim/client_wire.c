@@ -585,6 +585,9 @@ watch_event(struct client *client, const struct line *line, bool held)
         (held && !line_number(line, "fence", &fence)))
         return false;
     (void)line_number(line, "holders", &holders);
+    if (held)
+        check_noted(client->world->check, lock, fence, line_value(line, "note"),
+            client->machine->name);
     return watch_told(client, lock, fence, (uint32_t)holders);
 }
 
