@@ -9,6 +9,7 @@
 #include "tests/sim/broker.h"
 
 #include "daemon/base/assert.h"
+#include "daemon/core/state.h"
 #include "daemon/store/engine.h"
 #include "daemon/store/state.h"
 #include "proto/request.h"
@@ -709,6 +710,22 @@ brokers_settled(const struct world *world)
         if (!broker_settled(&world->brokers[i]))
             return false;
     return true;
+}
+
+bool
+broker_reclaims(const struct world *world, uint32_t number)
+{
+    const struct broker *broker = &world->brokers[number];
+
+    if (!broker->running)
+        return false;
+    const struct slab *ops = &broker->engine.core->ops;
+    for (uint32_t i = 0; i < ops->touched; i++) {
+        const struct op *op = slab_at(ops, i);
+        if (op != NULL && op->kind == OP_RECLAIM)
+            return true;
+    }
+    return false;
 }
 
 void

@@ -27,6 +27,9 @@ void broker_add_counters(
 /* Of a cluster: whether all of them have known all masters for long enough. */
 bool brokers_settled(const struct world *world);
 
+/* Whether it is putting back a ticket that Redis has lost. */
+bool broker_reclaims(const struct world *world, uint32_t number);
+
 /* At the end of a run: everything is back. Reports to the judge. */
 void broker_check_idle(struct world *world, uint32_t number);
 

@@ -241,10 +241,12 @@ drill_end(struct fleet *fleet)
         drill_quiet(fleet, MAPPED_US);
     }
     if (drill->kind == DRILL_BEHIND || drill->kind == DRILL_UNDONE ||
-        drill->kind == DRILL_REVIVED || drill->kind == DRILL_STRANDS)
+        drill->kind == DRILL_REVIVED || drill->kind == DRILL_STRANDS ||
+        drill->kind == DRILL_ORDERED || drill->kind == DRILL_RACED)
         drill_packets_pass(fleet->world, 0);
     if (drill->kind == DRILL_FORGETS || drill->kind == DRILL_PARTED ||
-        drill->kind == DRILL_CUTOFF || drill->kind == DRILL_LAPSED)
+        drill->kind == DRILL_CUTOFF || drill->kind == DRILL_LAPSED ||
+        drill->kind == DRILL_CLAIMED)
         forgets_over(fleet);
     if (drill->kind == DRILL_STRANDS)
         strands_over(fleet);
@@ -382,7 +384,8 @@ static bool
 drill_asks_later(const struct drill *drill)
 {
     return drill->kind == DRILL_WIPED || drill->kind == DRILL_STRANDS ||
-           drill->kind == DRILL_UNDONE || drill->kind == DRILL_REVIVED;
+           drill->kind == DRILL_UNDONE || drill->kind == DRILL_REVIVED ||
+           drill->kind == DRILL_CLAIMED || drill->kind == DRILL_ORDERED;
 }
 
 /* The next one stands in the queue; when all do, it begins. */
@@ -496,7 +499,7 @@ drill_lost(struct task *task, const char *reason)
                  drill->stage >= DRILL_FREES;
     bool parted = drill->kind == DRILL_SPLIT || drill->kind == DRILL_FORGETS ||
                   drill->kind == DRILL_PARTED || drill->kind == DRILL_CUTOFF ||
-                  drill->kind == DRILL_LAPSED;
+                  drill->kind == DRILL_LAPSED || drill->kind == DRILL_CLAIMED;
     bool split = parted && task == drill->holder && drill->stage >= DRILL_FREES;
     bool refused = drill->kind == DRILL_RENEWS && !drill->renewed;
     bool broken = (drill->kind == DRILL_BREAK || drill->kind == DRILL_DELAY) &&
@@ -569,7 +572,8 @@ drill_try(struct fleet *fleet, enum drill_kind kind)
 /* Those that need what few runs have: each of them once. */
 static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
     DRILL_GIVEN, DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT,
-    DRILL_UNDONE, DRILL_REVIVED, DRILL_CUTOFF, DRILL_LAPSED};
+    DRILL_UNDONE, DRILL_REVIVED, DRILL_CUTOFF, DRILL_LAPSED, DRILL_CLAIMED,
+    DRILL_ORDERED, DRILL_RACED};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 
@@ -582,7 +586,7 @@ last_drill_can(const struct world *world, enum drill_kind kind)
         return world->plan.quorum;
     if (kind == DRILL_BEHIND)
         return world->plan.strict;
-    if (kind >= DRILL_UNDONE && kind <= DRILL_LAPSED)
+    if (kind >= DRILL_UNDONE && kind <= DRILL_RACED)
         return world->plan.cluster > 0 && !world->plan.strict;
     return world->plan.cluster > 0 && world->plan.masters > 1 &&
            (kind == DRILL_STRANDS ? world->plan.settle_ms : world->plan.strict);

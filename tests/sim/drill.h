@@ -56,6 +56,9 @@ enum drill_kind {
     DRILL_REVIVED, /* and somebody claims what was released */
     DRILL_CUTOFF,  /* or of a grant, and its broker is cut off */
     DRILL_LAPSED,  /* or that one lapsed, and who has it */
+    DRILL_CLAIMED, /* or of a claim, and its broker is cut off */
+    DRILL_ORDERED, /* or of those who wait */
+    DRILL_RACED,   /* or of a grant, which is given back just then */
     DRILL_COUNT
 };
 
@@ -236,6 +239,10 @@ void drill_kill(struct fleet *fleet, const struct task *victim);
 /* An event of the world: nothing is cut off from anything. */
 void drill_packets_pass(void *arg, uint64_t data);
 
+/* When it is granted, and it is the heir, the drill is over; anybody else does
+ * not have the right to it yet. */
+void drill_in_order(struct fleet *fleet, struct task *task);
+
 /* All give back. */
 void drill_end(struct fleet *fleet);
 
@@ -284,6 +291,15 @@ void cutoff_granted(struct fleet *fleet, struct task *task);
 bool lapsed_begin(struct fleet *fleet);
 void lapsed_acts(struct fleet *fleet);
 void lapsed_granted(struct fleet *fleet, struct task *task);
+bool claimed_begin(struct fleet *fleet);
+void claimed_acts(struct fleet *fleet);
+void claimed_claimed(struct fleet *fleet, struct task *task, bool ok);
+bool ordered_begin(struct fleet *fleet);
+void ordered_acts(struct fleet *fleet);
+void ordered_queued(struct fleet *fleet, const struct task *task);
+bool raced_begin(struct fleet *fleet);
+void raced_acts(struct fleet *fleet);
+void raced_granted(struct fleet *fleet, struct task *task);
 
 /* --- drill_sessions.c ----------------------------------------------------- */
 

@@ -408,3 +408,249 @@ lapsed_granted(struct fleet *fleet, struct task *task)
         drill_frees(fleet, undone_bound_us(world) + drill_lease_us(world));
     }
 }
+
+/* --- a claim is lost ------------------------------------------------------ */
+
+/* Until then the broker that the holder has left is back. */
+#define CLAIMED_KEEP_MS 3500
+
+/*
+ * The holder claims its hold at another broker, and the one that it has left
+ * does not hear of it, nor does the replica that takes over; then the new
+ * broker is cut off. The old one gives up what nobody came for: so the new
+ * master has no holder any more, and grants nothing all the same before the one
+ * that there is has been told.
+ */
+bool
+claimed_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    const struct world *world = fleet->world;
+
+    if (world->plan.settle_ms == 0 || world->plan.brokers < 2 ||
+        drill_lease_us(world) < 2 * CLAIMED_KEEP_MS * 1000)
+        return false;
+    drill->holder = drill_choose(fleet, ANYWHERE);
+    if (drill->holder == NULL)
+        return false;
+    drill->broker = drill->holder->client->broker;
+    drill->heir = drill_choose(fleet, AT_BROKER);
+    if (drill->heir == NULL)
+        return false;
+    drill->keep_ms = CLAIMED_KEEP_MS;
+    drill_keep(drill->holder->client, drill->keep_ms);
+    return true;
+}
+
+static void
+claimed_late(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+
+    if (drill_at(fleet, data, DRILL_STAYS) != NULL)
+        drill_end(fleet);
+}
+
+static void
+claimed_leaves(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (!replica_left_behind(fleet, data, claimed_leaves))
+        return;
+    drill->mover = drill->holder;
+    drill->holder = NULL;
+    drill->stage = DRILL_STAYS;
+    drill->serial++;
+    drill->true_from = fleet->world->now_us;
+    drill_event(fleet, CLAIMED_KEEP_MS * 1000 / 2, claimed_late);
+    drill_nodes_leave(fleet, drill->broker, 0, drill_servers(fleet->world));
+    drill->mover->client->avoid = drill->broker;
+    client_hang_up(drill->mover->client, true);
+}
+
+void
+claimed_acts(struct fleet *fleet)
+{
+    drill_event(fleet, 0, claimed_leaves);
+}
+
+void
+claimed_claimed(struct fleet *fleet, struct task *task, bool ok)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+    uint32_t broker = task->client->broker;
+
+    drill->holder = task;
+    if (!ok || broker == drill->broker) {
+        drill_end(fleet);
+        return;
+    }
+    server_swaps(world);
+    drill_packets_pass(world, 0);
+    drill_nodes_leave(fleet, broker, 0, drill_servers(world));
+    cutoff_heir(fleet);
+}
+
+/* --- and those who wait --------------------------------------------------- */
+
+/*
+ * Two wait, one after the other, and a replica takes over that knows of
+ * neither. Both are put there again, in whatever order: the first of them has
+ * the lock first.
+ */
+bool
+ordered_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (fleet->world->plan.settle_ms == 0 || !drill_choose_two(fleet))
+        return false;
+    drill->another = drill_choose(fleet, ANYWHERE);
+    return drill->another != NULL;
+}
+
+static void
+ordered_leaves(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (replica_left_behind(fleet, data, ordered_leaves))
+        drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+void
+ordered_acts(struct fleet *fleet)
+{
+    drill_event(fleet, 0, ordered_leaves);
+}
+
+static void
+ordered_gives(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = drill_at(fleet, data, DRILL_ACTS);
+
+    if (drill == NULL)
+        return;
+    struct task *holder = drill->holder;
+    drill->holder = NULL;
+    drill_frees(fleet, drill_prompt_us(fleet->world));
+    drill_release(holder, TASK_DRILL_OVER);
+}
+
+void
+ordered_queued(struct fleet *fleet, const struct task *task)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (drill->stage != DRILL_ACTS)
+        return;
+    if (task == drill->heir) {
+        drill_ask(drill, drill->another, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+        return;
+    }
+    server_swaps(world);
+    drill_packets_pass(world, 0);
+    drill_event(
+        fleet, undone_bound_us(world) + drill_lease_us(world), ordered_gives);
+}
+
+/* --- a hold is put back that is given back -------------------------------- */
+
+#define RACED_LOOK_US 100
+#define RACED_ILL_US  100000
+
+/*
+ * A replica takes over that knows nothing of a grant. Just when its broker puts
+ * it there again, Redis refuses that for a moment, and the client gives back:
+ * what is asked again first must not matter, and nothing is left of the hold.
+ */
+bool
+raced_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    const struct world *world = fleet->world;
+    uint64_t settle_us = (uint64_t)world->plan.settle_ms * 1000;
+
+    if (settle_us == 0 ||
+        undone_bound_us(world) >= settle_us + drill_lease_us(world) * 9 / 10)
+        return false;
+    drill->another = drill_choose(fleet, ANYWHERE);
+    drill->heir = drill_choose(fleet, ANYWHERE);
+    return drill->heir != NULL;
+}
+
+void
+raced_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (!server_leaves_behind(fleet->world, drill->lock)) {
+        drill_end(fleet);
+        return;
+    }
+    drill->holder = drill->another;
+    drill->another = NULL;
+    drill_ask(drill, drill->holder, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+static void
+raced_well(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = drill_at(fleet, data, DRILL_STAYS);
+
+    servers_refuse(fleet->world, FAKE_WELL);
+    if (drill == NULL)
+        return;
+    drill_quiet(fleet, undone_bound_us(fleet->world));
+    drill_frees(fleet, undone_bound_us(fleet->world));
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+static void
+raced_looks(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = drill_at(fleet, data, DRILL_STAYS);
+    struct world *world = fleet->world;
+
+    if (drill == NULL)
+        return;
+    struct task *holder = drill->holder;
+    if (world->now_us > drill->true_from + drill_lease_us(world) / 2) {
+        drill_end(fleet);
+    } else if (!broker_reclaims(world, holder->client->broker)) {
+        drill_event(fleet, RACED_LOOK_US, raced_looks);
+    } else {
+        drill->holder = NULL;
+        servers_refuse(world, FAKE_MISCONF);
+        drill_event(fleet, RACED_ILL_US, raced_well);
+        drill_release(holder, TASK_DRILL_OVER);
+    }
+}
+
+void
+raced_granted(struct fleet *fleet, struct task *task)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (task == drill->heir) {
+        drill_end(fleet);
+        return;
+    }
+    if (drill->stage != DRILL_ACTS)
+        return;
+    drill->stage = DRILL_STAYS;
+    drill->serial++;
+    drill->true_from = world->now_us;
+    server_swaps(world);
+    drill_packets_pass(world, 0);
+    raced_looks(fleet, drill->serial);
+}

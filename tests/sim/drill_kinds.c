@@ -198,7 +198,7 @@ order_broken(struct fleet *fleet, const struct task *task)
 {
     const struct drill *drill = &fleet->drill;
 
-    check_broken(fleet->world->check, PROMISE_ORDER, fleet->true_wind,
+    check_broken(fleet->world->check, PROMISE_ORDER, drill->true_from,
         "lock-%" PRIu32 ": %s is granted it, and %s stands before it",
         drill->lock, task->who, drill->heir->who);
     drill_end(fleet);
@@ -352,8 +352,8 @@ place_queued(struct fleet *fleet, const struct task *task)
     drill_release(holder, TASK_DRILL_OVER);
 }
 
-static void
-place_granted(struct fleet *fleet, struct task *task)
+void
+drill_in_order(struct fleet *fleet, struct task *task)
 {
     if (task == fleet->drill.heir)
         drill_end(fleet);
@@ -637,7 +637,7 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
     [DRILL_RETRIES] = {"retries", "its broker lost Redis' answers",
         retries_begin, retries_acts, false, retries_granted, NULL},
     [DRILL_PLACE] = {"place", "its release, with others behind", place_begin,
-        place_acts, true, place_granted, place_queued},
+        place_acts, true, drill_in_order, place_queued},
     [DRILL_SILENT] = {"silent", "its holder fell silent", silent_begin,
         silent_acts, true, NULL, NULL},
     [DRILL_LAPSES] = {"lapses", "the beginning of a lease=", lapses_begin, NULL,
@@ -695,6 +695,13 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         cutoff_acts, false, cutoff_granted, NULL},
     [DRILL_LAPSED] = {"lapsed", "its release, with a broker cut off",
         lapsed_begin, lapsed_acts, true, lapsed_granted, NULL},
+    [DRILL_CLAIMED] = {"claimed", "a failover had undone a claim",
+        claimed_begin, claimed_acts, true, NULL, NULL},
+    [DRILL_ORDERED] = {"ordered",
+        "its release, where a failover had undone the queue", ordered_begin,
+        ordered_acts, true, drill_in_order, ordered_queued},
+    [DRILL_RACED] = {"raced", "its release, which was put back meanwhile",
+        raced_begin, raced_acts, false, raced_granted, NULL},
     [DRILL_SWEEP] = {"sweep", "what a lost broker had left was over",
         sweep_begin, sweep_acts, false, NULL, NULL},
 };

@@ -25,7 +25,9 @@ all_settled(const struct fleet *fleet)
 
 /*
  * The heir asks for the lock, and beside it for another one in the same slot:
- * one of them may have moved, both, or none. They are renewed on the way.
+ * one of them may have moved, both, or none. They are renewed on the way. (What
+ * a lost broker has left there may be in the way for a lease, as it is another
+ * clock that its end is measured by.)
  */
 bool
 moves_begin(struct fleet *fleet)
@@ -37,10 +39,11 @@ moves_begin(struct fleet *fleet)
         return false;
     drill->lock = drill->lock / 3 * 3;
     drill->heir = drill_choose(fleet, ANYWHERE);
-    if (drill->heir == NULL)
+    if (drill->heir == NULL || fleet->left[drill->lock])
         return false;
     struct client *client = drill->heir->client;
-    if (client->task_count > 1 && drill->lock + 1 < world->plan.locks)
+    if (client->task_count > 1 && drill->lock + 1 < world->plan.locks &&
+        !fleet->left[drill->lock + 1])
         drill->another = &client->tasks[1];
     return true;
 }

@@ -205,6 +205,10 @@ drill_claimed(struct task *task, bool ok)
         revived_claimed(fleet, task, ok);
         return;
     }
+    if (drill->kind == DRILL_CLAIMED) {
+        claimed_claimed(fleet, task, ok);
+        return;
+    }
     if (ok) {
         drill->holder = task;
         drill->serial++;

@@ -94,8 +94,9 @@ PLANTED = {
     "released-before-it-is-back": (
         "daemon/core/leave.c",
         "    if (ticket->reclaiming) /* a release that came before it would be "
-        "undone */\n        ticket->main_op = ticket->renew_op;\n",
-        "",
+        "undone */\n        ticket->main_op = ticket->renew_op;\n    else if "
+        "(renewal != NULL)",
+        "    if (renewal != NULL && !ticket->reclaiming)",
         "a release overtakes the hold that comes back"),
     "slots-inherit-nothing": (
         "daemon/store/trust.c",
