@@ -73,6 +73,7 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
     op->moves = ticket->moving;
     op->holds = true;
     op->give_up_us = us_min(give_up_us, ticket->deadline_us);
+    ticket_words(ticket, op);
     ticket->renew_op = slab_handle(&core->ops, op);
     op_submit(core, op);
     return true;

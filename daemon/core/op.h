@@ -163,7 +163,9 @@ struct op {
     uint64_t hard_end_us; /* OP_RENEW: of lease=, WHEEL_NEVER: none */
     uint64_t give_up_us;  /* where Redis cannot be asked */
     uint32_t limit;       /* OP_INSPECT: tickets at most */
-    struct text words[3]; /* OP_ACQUIRE: refs: owner, client, note; PUBLISH */
+    /* refs: owner, client, note; of PUBLISH others. OP_RENEW has them for the
+     * nodes of a quorum, at which it may put the ticket. */
+    struct text words[3];
     /* the store's */
     bool single;       /* goes alone, by ASK or after a failure */
     bool asking;       /* after ASKING */

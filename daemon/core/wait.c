@@ -37,6 +37,7 @@ ticket_question(struct core *core, struct ticket *ticket,
     return op;
 }
 
+/* What is to stand in the record, if that question may put the ticket there. */
 void
 ticket_words(const struct ticket *ticket, struct op *op)
 {
@@ -115,6 +116,13 @@ ticket_set_note(struct ticket *ticket, struct text note)
     ticket->note_len = (uint8_t)len;
 }
 
+static void
+ticket_set_client(struct ticket *ticket, const struct session *session)
+{
+    memcpy(ticket->client, session->client, session->client_len);
+    ticket->client_len = session->client_len;
+}
+
 /* IDLE, with a LOCK to serve. */
 void
 ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
@@ -127,9 +135,7 @@ ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
     ticket_reset(ticket, pending);
     ticket->ask = pending->ask;
     ticket_set_note(ticket, text_make(pending->note, pending->note_len));
-    memcpy(
-        ticket->client, pending->session->client, pending->session->client_len);
-    ticket->client_len = pending->session->client_len;
+    ticket_set_client(ticket, pending->session);
     /* No room for the question frees the request; the ticket stays IDLE. */
     ticket_ask(core, ticket, pending, pending_give_up_us(core, pending));
     ticket->requeued = false;
@@ -165,6 +171,7 @@ claim_begin(struct core *core, struct ticket *ticket, struct pending *pending)
     }
     ticket_reset(ticket, pending);
     ticket->fence = pending->fence;
+    ticket_set_client(ticket, pending->session);
     claim_ask(core, ticket, pending);
     if (!handle_equal(ticket->main_op, HANDLE_NONE))
         ticket_set_state(core, ticket, TICKET_ASKING);
@@ -742,6 +749,7 @@ ticket_refresh(struct core *core, struct ticket *ticket)
         return;
     }
     ticket->refresh_us = NEVER;
+    ticket_words(ticket, op);
     op->fence = 0;
     op->moves = ticket->moving;
     op->idle = ticket->unattended && list_empty(&ticket->pendings);

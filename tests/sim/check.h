@@ -9,7 +9,6 @@
 #ifndef HOLDFAST_TESTS_SIM_CHECK_H
 #define HOLDFAST_TESTS_SIM_CHECK_H
 
-#include "daemon/base/text.h"
 #include "tests/sim/world.h"
 
 enum promise {
@@ -110,10 +109,10 @@ uint64_t check_watch_from(const struct check *check, uint32_t lock);
 void check_watched(struct check *check, uint32_t lock, uint64_t fence,
     uint32_t holders, uint64_t *seen, const char *who);
 
-/* A watcher is told of that holder's note; of one holder it is always told the
- * same. */
+/* Who has asked with that note is told of that fence, or a watcher is told of
+ * both; 0: none. Of one holder that is always the same. */
 void check_noted(struct check *check, uint32_t lock, uint64_t fence,
-    struct text note, const char *who);
+    uint64_t note, const char *who);
 
 /* What it was told last is to be the truth now. */
 void check_watched_true(struct check *check, uint32_t lock, uint64_t fence,

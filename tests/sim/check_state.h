@@ -96,7 +96,7 @@ struct told {
 
 struct noted {
     uint64_t fence;
-    uint64_t note; /* hash */
+    uint64_t note;
 };
 
 struct subject {

@@ -254,26 +254,23 @@ check_watched(struct check *check, uint32_t lock, uint64_t fence,
 }
 
 void
-check_noted(struct check *check, uint32_t lock, uint64_t fence,
-    struct text note, const char *who)
+check_noted(struct check *check, uint32_t lock, uint64_t fence, uint64_t note,
+    const char *who)
 {
     struct subject *subject = subject_of(check, lock);
-    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
 
-    for (size_t i = 0; i < note.len; i++)
-        hash = (hash ^ (uint8_t)note.at[i]) * 0x100000001b3;
     for (uint32_t i = 0; i < NOTED_KEPT; i++) {
         if (subject->noted[i].fence != fence)
             continue;
-        if (subject->noted[i].note != hash)
+        if (subject->noted[i].note != note)
             check_broken(check, PROMISE_WATCH, lease_before(check, 0),
-                "lock-%" PRIu32 ": %s is told of the holder with fence %" PRIu64
-                " and a note that it did not have before: %.*s",
-                lock, who, fence, (int)note.len, note.at);
+                "lock-%" PRIu32 ": the holder with fence %" PRIu64
+                " has the note %" PRIu64 ", and by what %s knows %" PRIu64,
+                lock, fence, subject->noted[i].note, who, note);
         return;
     }
     subject->noted[subject->noted_next++ % NOTED_KEPT] =
-        (struct noted){fence, hash};
+        (struct noted){fence, note};
 }
 
 void

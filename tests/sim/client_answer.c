@@ -96,6 +96,9 @@ lock_granted(
         task_remnant(task, task->lock) != NULL);
     world_note(
         world, task->who, "lock-%" PRIu32 " %" PRIu64, task->lock, a->fence);
+    if (!request->again && task_remnant(task, task->lock) == NULL)
+        check_noted(
+            world->check, task->lock, a->fence, request->note, task->who);
     check_deed(world->check, request->wish.limit > 0 ? DEED_SEMAPHORE
                              : request->wish.shared  ? DEED_SHARED
                                                      : DEED_EXCLUSIVE);

@@ -29,7 +29,8 @@ task_bit(const struct task *task)
 
 /* --- sending -------------------------------------------------------------- */
 
-static void
+/* 0, or a note. */
+static uint64_t
 wish_send(struct client *client, const struct wish *wish)
 {
     struct world *world = client->world;
@@ -51,8 +52,11 @@ wish_send(struct client *client, const struct wish *wish)
         wire_pair(client, "delay", wish->delay_ms);
     if (wish->no_deadlock)
         wire_pair(client, "deadlock", 0);
-    if (world_odds(world, 8))
-        wire_pair(client, "note", world_below(world, 1000000));
+    if (!world_odds(world, 8))
+        return 0;
+    uint64_t note = world_below(world, 1000000);
+    wire_pair(client, "note", note);
+    return note;
 }
 
 /* One name, or the leader's and then those of its mates. */
@@ -81,7 +85,7 @@ lock_end(struct task *task, struct request *request, const struct wish *wish)
     struct client *client = task->client;
 
     request->wish = *wish;
-    wish_send(client, wish);
+    request->note = wish_send(client, wish);
     request->progress =
         task->purpose == TASK_DRILL_WAITS || world_odds(client->world, 4);
     if (request->progress)

@@ -585,9 +585,11 @@ watch_event(struct client *client, const struct line *line, bool held)
         (held && !line_number(line, "fence", &fence)))
         return false;
     (void)line_number(line, "holders", &holders);
+    uint64_t note = 0;
+    (void)line_number(line, "note", &note);
     if (held)
-        check_noted(client->world->check, lock, fence, line_value(line, "note"),
-            client->machine->name);
+        check_noted(
+            client->world->check, lock, fence, note, client->machine->name);
     return watch_told(client, lock, fence, (uint32_t)holders);
 }
 

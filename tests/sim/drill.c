@@ -467,8 +467,10 @@ drill_refused(struct task *task, const char *code)
         (strcmp(code, "INDOUBT") == 0 && drill->kind == DRILL_RETRIES) ||
         (strcmp(code, "DEADLOCK") == 0 && drill->kind == DRILL_CIRCLE);
     bool stale = drill->kind == DRILL_STALE && task == drill->another;
-    bool moved = drill->kind == DRILL_CROSSED && task == drill->mover &&
-                 strcmp(code, "DRAINING") == 0;
+    /* The last one where the answer was sent again, and came too late. */
+    bool moved =
+        drill->kind == DRILL_CROSSED && task == drill->mover &&
+        (strcmp(code, "DRAINING") == 0 || strcmp(code, "INDOUBT") == 0);
 
     if ((known || moved) && drill->stage != DRILL_NONE)
         drill_end(fleet);
