@@ -173,6 +173,43 @@ class QuorumTest(HarnessCase):
         watcher.event("FREE")
         watcher.ok("LOCK a wait=2s")
 
+    def shown(self, client, name):
+        item = client.ok(f"SHOW {name}", holders=1).items[0]
+        return tuple(item.get(key) for key in ("name", "owner", "note"))
+
+    def mended(self, name):
+        """Each node loses its data, one after the other."""
+        for node in self.nodes:
+            self.wait_until(lambda: self.living(name) == [1] * self.COUNT, 10,
+                            "all have it")
+            node.command("FLUSHALL")
+        self.wait_until(lambda: self.living(name) == [1] * self.COUNT, 10,
+                        "it is put there again")
+
+    def test_words(self):
+        """Who has waited, was put again, or has moved, is still known."""
+        one, two = self.start(), self.start()
+        first, client, watcher = (self.client(broker)
+                                  for broker in (two, one, two))
+        watcher.ok("WATCH a")
+        first.ok("LOCK a")
+        session = client.ok("HELLO name=second keep=20s")["session"]
+        tag = client.submit("LOCK a owner=o note=m progress=1")
+        client.queued(tag)
+        first.ok("UNLOCK a")
+        fence = client.wait(tag, 10).fence
+        words = ("second", "o", "m")
+        self.assertEqual(self.shown(watcher, "a"), words)
+        self.assertEqual(watcher.event("HELD", fence=fence)["note"], "m")
+        self.mended("a")
+        self.assertEqual(self.shown(watcher, "a"), words)
+        client.close()
+        client = self.client(two)
+        client.ok(f"HELLO name=second keep=20s resume={session} gen=2")
+        client.ok(f"CLAIM a owner=o fence={fence}", fence=fence)
+        self.mended("a")
+        self.assertEqual(self.shown(watcher, "a"), words)
+
     def test_session_moves(self):
         one, two = self.start(), self.start()
         client = self.client(one)

@@ -67,6 +67,16 @@ PLANTED = {
         "        if (sight->fences[i] == sight->fences[i + majority - 1])\n",
         "",
         "who watches is told of what has not been granted yet"),
+    "waited-without-words": (
+        "daemon/core/wait.c",
+        "    ticket->refresh_us = NEVER;\n    ticket_words(ticket, op);\n",
+        "    ticket->refresh_us = NEVER;\n",
+        "who has waited has no note any more"),
+    "mended-without-words": (
+        "daemon/core/hold.c",
+        "    ticket_words(ticket, op);\n    ticket->renew_op",
+        "    ticket->renew_op",
+        "nor has what is put again at a node"),
     "watch-two-tries": (
         "daemon/store/round.c",
         "    return a->request == b->request && "
