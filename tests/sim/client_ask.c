@@ -85,6 +85,8 @@ lock_end(struct task *task, struct request *request, const struct wish *wish)
     struct client *client = task->client;
 
     request->wish = *wish;
+    request->fresh =
+        request->mates == 0 && task_remnant(task, task->lock) == NULL;
     request->note = wish_send(client, wish);
     request->progress =
         task->purpose == TASK_DRILL_WAITS || world_odds(client->world, 4);

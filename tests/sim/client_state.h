@@ -68,6 +68,7 @@ struct request {
     uint32_t lease_ms;   /* RENEW */
     uint64_t fence;      /* UNLOCK, RENEW, CLAIM; 0: any */
     uint64_t note;       /* LOCK; 0: none */
+    bool fresh;          /* LOCK: nothing of an earlier one may stand there */
     uint32_t generation; /* HELLO: of resume=; 0: without */
     uint32_t keep_ms;    /* HELLO */
     uint32_t items;      /* that came, of a list */
