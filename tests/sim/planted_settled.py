@@ -140,3 +140,7 @@ PLANTED = {
          "        ttl and ttl > 0 and ttl or 0, again or 0, ahead or 0)\n",
          "        ttl or 0, again or 0, ahead or 0)\n")),
 }
+
+KNOWN = {
+    "over-and-taken": ("--seed", "800301864", "--set", "run_us=60000000"),
+}
