@@ -9,7 +9,7 @@
 --   settled where the data may be old; 2: a ticket of an earlier generation may
 --   be there; 4: it is carried out for the second time)
 -- Late or repeated it is harmless: ticket and fence must be the ones that
--- stand.
+-- stand; for the second time it is enough that it is that request's ticket.
 --@include call.lua
 
 -- The way for every record.
@@ -19,9 +19,13 @@ local function general()
 
 local UNCLEAN, MOVES, REPEATS = 1, 2, 4
 
--- The ticket that is to go, or nil.
+-- The ticket that is to go, or nil. For the second time it goes whatever it is
+-- in these data: it may wait there, or have been granted it anew.
 local function ticket_standing(r, identity, place, arrival, fence, flags)
     local t = ticket_of(r, identity, place, arrival)
+    if t and bit.band(flags, REPEATS) ~= 0 then
+        return t
+    end
     if not t and bit.band(flags, MOVES) ~= 0 then
         t = ticket_of_session(r, identity, fence)
         if t and not ticket_move(r, t, identity) then

@@ -387,6 +387,28 @@ class Holders(SettledCase):
             self.assertEqual(granted.status, GRACE if repeats else OK)
             self.settle()
 
+    def test_that_only_waits_in_older_data(self):
+        """It was granted and given back since: its place goes all the same,
+        and so does what it is granted in these data."""
+        for hands_over in (False, True):
+            self.connection.command("DEL", KEY)
+            first = self.hold(who(0))
+            self.wait(who(1))
+            old = self.raw()
+            self.one.release(KEY, who(0))
+            held = self.one.renew(KEY, who(1))
+            self.one.release(KEY, who(1), fence=held.fence)
+            self.failover()
+            self.connection.command("SET", KEY, old)
+            ends = [(who(1), held.fence), (who(0), first.fence)]
+            for ticket, fence in ends[::-1] if hands_over else ends:
+                result = self.one.release(KEY, ticket, fence=fence,
+                                          repeats=True)
+                self.assertEqual(result.status, OK)
+            self.settle()
+            self.assertEqual(self.two.acquire(KEY, who(2),
+                                              no_queue=True).status, OK)
+
     def test_that_is_claimed_when_all_are_back(self):
         for options in ({}, {"mode": SHARED}):
             self.connection.command("DEL", KEY)

@@ -263,7 +263,8 @@ check_noted(struct check *check, uint32_t lock, uint64_t fence, uint64_t note,
         if (subject->noted[i].fence != fence)
             continue;
         if (subject->noted[i].note != note)
-            check_broken(check, PROMISE_WATCH, lease_before(check, 0),
+            /* Data that come back have what its session asked for before. */
+            check_broken(check, PROMISE_WATCH, 0,
                 "lock-%" PRIu32 ": the holder with fence %" PRIu64
                 " has the note %" PRIu64 ", and by what %s knows %" PRIu64,
                 lock, fence, subject->noted[i].note, who, note);

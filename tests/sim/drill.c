@@ -246,7 +246,7 @@ drill_end(struct fleet *fleet)
         drill_packets_pass(fleet->world, 0);
     if (drill->kind == DRILL_FORGETS || drill->kind == DRILL_PARTED ||
         drill->kind == DRILL_CUTOFF || drill->kind == DRILL_LAPSED ||
-        drill->kind == DRILL_CLAIMED)
+        drill->kind == DRILL_CLAIMED || drill->kind == DRILL_RETURNED)
         forgets_over(fleet);
     if (drill->kind == DRILL_STRANDS)
         strands_over(fleet);
@@ -385,7 +385,8 @@ drill_asks_later(const struct drill *drill)
 {
     return drill->kind == DRILL_WIPED || drill->kind == DRILL_STRANDS ||
            drill->kind == DRILL_UNDONE || drill->kind == DRILL_REVIVED ||
-           drill->kind == DRILL_CLAIMED || drill->kind == DRILL_ORDERED;
+           drill->kind == DRILL_CLAIMED || drill->kind == DRILL_RETURNED ||
+           drill->kind == DRILL_ORDERED;
 }
 
 /* The next one stands in the queue; when all do, it begins. */
@@ -575,7 +576,7 @@ drill_try(struct fleet *fleet, enum drill_kind kind)
 static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
     DRILL_GIVEN, DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT,
     DRILL_UNDONE, DRILL_REVIVED, DRILL_CUTOFF, DRILL_LAPSED, DRILL_CLAIMED,
-    DRILL_ORDERED, DRILL_RACED};
+    DRILL_RETURNED, DRILL_ORDERED, DRILL_RACED};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 

@@ -57,8 +57,9 @@ enum drill_kind {
     DRILL_CUTOFF,  /* or of a grant, and its broker is cut off */
     DRILL_LAPSED,  /* or that one lapsed, and who has it */
     DRILL_CLAIMED, /* or of a claim, and its broker is cut off */
-    DRILL_ORDERED, /* or of those who wait */
-    DRILL_RACED,   /* or of a grant, which is given back just then */
+    DRILL_RETURNED, /* the broker that a claim has left brings it back */
+    DRILL_ORDERED,  /* or of those who wait */
+    DRILL_RACED,    /* or of a grant, which is given back just then */
     DRILL_COUNT
 };
 
@@ -294,6 +295,8 @@ void lapsed_granted(struct fleet *fleet, struct task *task);
 bool claimed_begin(struct fleet *fleet);
 void claimed_acts(struct fleet *fleet);
 void claimed_claimed(struct fleet *fleet, struct task *task, bool ok);
+void returned_acts(struct fleet *fleet);
+void returned_claimed(struct fleet *fleet, struct task *task, bool ok);
 bool ordered_begin(struct fleet *fleet);
 void ordered_acts(struct fleet *fleet);
 void ordered_queued(struct fleet *fleet, const struct task *task);

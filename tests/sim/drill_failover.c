@@ -19,6 +19,16 @@ undone_bound_us(const struct world *world)
            drill_asks_us(world) + drill_prompt_us(world);
 }
 
+/* Whether that is less than what stays in the way for a lease would take. */
+static bool
+undone_shows(const struct world *world)
+{
+    uint64_t settle_us = (uint64_t)world->plan.settle_ms * 1000;
+
+    return settle_us > 0 &&
+           undone_bound_us(world) < settle_us + drill_lease_us(world) * 9 / 10;
+}
+
 /*
  * The holder gives back, and its shard's replica does not get that, but takes
  * over. What it has of the hold is nobody's, and must not be in the way for a
@@ -28,11 +38,8 @@ bool
 undone_begin(struct fleet *fleet)
 {
     struct drill *drill = &fleet->drill;
-    const struct world *world = fleet->world;
-    uint64_t settle_us = (uint64_t)world->plan.settle_ms * 1000;
 
-    if (settle_us == 0 ||
-        undone_bound_us(world) >= settle_us + drill_lease_us(world) * 9 / 10)
+    if (!undone_shows(fleet->world))
         return false;
     drill->holder = drill_choose(fleet, ANYWHERE);
     if (drill->holder == NULL)
@@ -426,9 +433,11 @@ claimed_begin(struct fleet *fleet)
 {
     struct drill *drill = &fleet->drill;
     const struct world *world = fleet->world;
+    bool returns = drill->kind == DRILL_RETURNED;
 
     if (world->plan.settle_ms == 0 || world->plan.brokers < 2 ||
-        drill_lease_us(world) < 2 * CLAIMED_KEEP_MS * 1000)
+        (returns ? !undone_shows(world)
+                 : drill_lease_us(world) < 2 * CLAIMED_KEEP_MS * 1000))
         return false;
     drill->holder = drill_choose(fleet, ANYWHERE);
     if (drill->holder == NULL)
@@ -437,7 +446,7 @@ claimed_begin(struct fleet *fleet)
     drill->heir = drill_choose(fleet, AT_BROKER);
     if (drill->heir == NULL)
         return false;
-    drill->keep_ms = CLAIMED_KEEP_MS;
+    drill->keep_ms = returns ? 4 * world->plan.lease_ms : CLAIMED_KEEP_MS;
     drill_keep(drill->holder->client, drill->keep_ms);
     return true;
 }
@@ -452,13 +461,10 @@ claimed_late(void *arg, uint64_t data)
 }
 
 static void
-claimed_leaves(void *arg, uint64_t data)
+claimed_moves(struct fleet *fleet)
 {
-    struct fleet *fleet = arg;
     struct drill *drill = &fleet->drill;
 
-    if (!replica_left_behind(fleet, data, claimed_leaves))
-        return;
     drill->mover = drill->holder;
     drill->holder = NULL;
     drill->stage = DRILL_STAYS;
@@ -468,6 +474,15 @@ claimed_leaves(void *arg, uint64_t data)
     drill_nodes_leave(fleet, drill->broker, 0, drill_servers(fleet->world));
     drill->mover->client->avoid = drill->broker;
     client_hang_up(drill->mover->client, true);
+}
+
+static void
+claimed_leaves(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+
+    if (replica_left_behind(fleet, data, claimed_leaves))
+        claimed_moves(fleet);
 }
 
 void
@@ -492,6 +507,60 @@ claimed_claimed(struct fleet *fleet, struct task *task, bool ok)
     drill_packets_pass(world, 0);
     drill_nodes_leave(fleet, broker, 0, drill_servers(world));
     cutoff_heir(fleet);
+}
+
+/* --- a hold that has been given back comes back --------------------------- */
+
+/*
+ * The holder claims its hold at another broker and gives it back there, of
+ * which the one that it has left does not hear. Then a replica takes over, and
+ * that broker finds nothing of what it keeps: it is not put there again, for
+ * the data know of it, and the next has the lock promptly after the grace.
+ */
+void
+returned_acts(struct fleet *fleet)
+{
+    claimed_moves(fleet);
+}
+
+/* Once its UNLOCK is answered, and all of that is at the replica. */
+static void
+returned_swaps(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = drill_at(fleet, data, DRILL_STAYS);
+    struct world *world = fleet->world;
+
+    if (drill == NULL)
+        return;
+    if (drill->holder->state != TASK_IDLE) {
+        drill_event(fleet, drill_packets_us(world), returned_swaps);
+        return;
+    }
+    drill->holder = NULL;
+    server_swaps(world);
+    drill_packets_pass(world, 0);
+    drill_quiet(fleet, undone_bound_us(world));
+    drill_frees(fleet, undone_bound_us(world));
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+void
+returned_claimed(struct fleet *fleet, struct task *task, bool ok)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->holder = task;
+    if (!ok || task->client->broker == drill->broker ||
+        !server_leaves_behind(fleet->world, drill->lock)) {
+        drill_end(fleet);
+        return;
+    }
+    drill_packets_pass(fleet->world, 0);
+    drill_nodes_leave(fleet, drill->broker, 0, drill_servers(fleet->world));
+    drill->serial++;
+    drill_release(task, TASK_DRILL_OVER);
+    drill_event(fleet, 4 * drill_packets_us(fleet->world), returned_swaps);
 }
 
 /* --- and those who wait --------------------------------------------------- */
@@ -574,11 +643,8 @@ bool
 raced_begin(struct fleet *fleet)
 {
     struct drill *drill = &fleet->drill;
-    const struct world *world = fleet->world;
-    uint64_t settle_us = (uint64_t)world->plan.settle_ms * 1000;
 
-    if (settle_us == 0 ||
-        undone_bound_us(world) >= settle_us + drill_lease_us(world) * 9 / 10)
+    if (!undone_shows(fleet->world))
         return false;
     drill->another = drill_choose(fleet, ANYWHERE);
     drill->heir = drill_choose(fleet, ANYWHERE);

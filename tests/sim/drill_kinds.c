@@ -697,6 +697,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         lapsed_begin, lapsed_acts, true, lapsed_granted, NULL},
     [DRILL_CLAIMED] = {"claimed", "a failover had undone a claim",
         claimed_begin, claimed_acts, true, NULL, NULL},
+    [DRILL_RETURNED] = {"returned", "its release at another broker",
+        claimed_begin, returned_acts, true, NULL, NULL},
     [DRILL_ORDERED] = {"ordered",
         "its release, where a failover had undone the queue", ordered_begin,
         ordered_acts, true, drill_in_order, ordered_queued},

@@ -209,6 +209,10 @@ drill_claimed(struct task *task, bool ok)
         claimed_claimed(fleet, task, ok);
         return;
     }
+    if (drill->kind == DRILL_RETURNED) {
+        returned_claimed(fleet, task, ok);
+        return;
+    }
     if (ok) {
         drill->holder = task;
         drill->serial++;

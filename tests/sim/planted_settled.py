@@ -64,11 +64,6 @@ PLANTED = {
         "    if r.granted == 0 or r.pending or\n",
         "    if r.granted == 0 or\n",
         "who is not settled ends a lease that another clock counts"),
-    "back-after-another": (
-        "lua/acquire.lua",
-        "    elseif not bereft(r, t.fence) or\n",
-        "    elseif not bereft(r, 0) or\n",
-        "a hold comes back where another one has shown itself"),
     "back-with-any-fence": (
         "lua/acquire.lua",
         "    if t.fence <= r.fence then\n",
