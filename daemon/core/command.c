@@ -81,10 +81,15 @@ command_hello(
     uint64_t heartbeat_ms = request_value(request, REQUEST_KEY_HEARTBEAT, 0);
     uint64_t keep_us = session->keep_us;
 
-    if (request_has(request, REQUEST_KEY_KEEP))
+    bool keep_named = session->keep_named;
+
+    if (request_has(request, REQUEST_KEY_KEEP)) {
+        session->keep_named = true;
         session_keep(
             core, session, us_from_ms(request->value[REQUEST_KEY_KEEP]));
+    }
     if (!hello_resume(core, session, request)) {
+        session->keep_named = keep_named;
         session_keep(core, session, keep_us);
         return;
     }

@@ -327,7 +327,7 @@ session_resume(struct core *core, struct session *session, const uint8_t id[16],
         session_set_id(core, session, id);
         return NULL;
     }
-    if (session->keep_us == 0)
+    if (!session->keep_named)
         session->keep_us = other->keep_us;
     if (session->client_len == 0) {
         memcpy(session->client, other->client, other->client_len);

@@ -66,6 +66,7 @@ struct session {
     uint8_t id[16];      /* secret */
     uint32_t generation; /* the client's count of its connections */
     uint64_t keep_us;    /* how long its locks outlive the connection */
+    bool keep_named;     /* this connection has said so, be it 0 */
     char short_id[9];
     char client[PROTO_CLIENT_MAX];
     uint8_t client_len;

@@ -499,6 +499,7 @@ bid_waits(struct store *store, struct bid *bid, struct op *op,
         bid->again_us > now_us ? bid->again_us - now_us : PAUSE_MIN_MS * 1000;
 
     op->result = about != NULL ? *about : (struct op_result){0};
+    op->result.ask = bid->ask;
     op->result.place = 0;
     op->result.fence = 0;
     op->result.arrival = bid->arrival;
@@ -541,7 +542,8 @@ bid_queues(
 {
     if (bid->queue != NULL)
         return true;
-    if (queue != NULL && queue->count >= store->settings.waiters_max) {
+    if (queue != NULL && !bid->idle && /* which had its place before */
+        queue->count >= store->settings.waiters_max) {
         op->result = (struct op_result){0};
         quorum_answer(store, op, OP_FULL);
         return false;
@@ -680,6 +682,7 @@ take_idle(struct store *store, struct bid *bid, struct op *op)
     queue_leave(store, bid, true);
     bid->idle = true;
     op->result = (struct op_result){
+        .ask = bid->ask,
         .arrival = bid->arrival,
         .again_ms = PAUSE_MAX_MS,
         .ahead = 1,
@@ -719,6 +722,8 @@ take_renewal(struct store *store, struct bid *bid, struct op *op)
     question.request = handle_pack(slab_handle(&store->quorum->bids, bid));
     question.arrival = 0;
     question.place = 0;
+    if (op->shares) /* from the sending on, whatever becomes of the answers */
+        bid->ask.shared = true;
     if (!op->moves) { /* the try's request id tells it from all others */
         question.fence = 0;
         question.seen = bid->fence;

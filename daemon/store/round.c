@@ -357,7 +357,7 @@ try_decide(struct store *store, struct round *round)
         if (round->asked != NULL) {
             struct op_result *result = &round->asked->result;
             *result = (struct op_result){
-                .arrival = bid->arrival, .fence = count.fence};
+                .ask = bid->ask, .arrival = bid->arrival, .fence = count.fence};
             round_term(store, round, count.fence, result);
             quorum_answer(store, round->asked, OP_OK);
         }
@@ -497,11 +497,14 @@ round_answered(const struct store *store, const struct round *round)
     return store->quorum->nodes - silent - round->out;
 }
 
-/* A BREAK, a LOOK: when all have answered. */
+/* A BREAK, a LOOK: when all have answered. Where too few have, some may all the
+ * same have carried it out. */
 static void
 plain_decide(struct store *store, struct round *round)
 {
-    enum op_status status = OP_UNSENT;
+    bool done = round->kind == OP_BREAK &&
+                round->tally[OP_OK] + round->tally[OP_UNKNOWN] > 0;
+    enum op_status status = done ? OP_UNKNOWN : OP_UNSENT;
 
     if (round->out > 0)
         return;

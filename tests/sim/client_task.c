@@ -675,6 +675,21 @@ lost_too_soon(const struct task *task)
                                       lease_us;
 }
 
+/* What Redis does not know any more it has lost, but in drills. */
+static void
+task_is_gone(const struct task *task)
+{
+    const struct world *world = world_of(task);
+    uint64_t leases_us = 2 * (uint64_t)world->plan.lease_ms * 1000;
+
+    if (task->purpose < TASK_DRILL_HOLDS &&
+        task_remnant(task, task->lock) == NULL)
+        check_broken(world->check, PROMISE_KEPT,
+            world->now_us > leases_us ? world->now_us - leases_us : 0,
+            "%s: lock-%" PRIu32 " is gone, and nothing has taken it", task->who,
+            task->lock);
+}
+
 bool
 task_lost(struct client *client, uint32_t lock, uint32_t owner, uint64_t fence,
     const char *reason)
@@ -698,6 +713,8 @@ task_lost(struct client *client, uint32_t lock, uint32_t owner, uint64_t fence,
             "%s: lock-%" PRIu32 " has expired after %" PRIu64
             " us, with lease=%" PRIu32,
             task->who, lock, boot_us(task) - task->asked_us, task->lease_ms);
+    if (strcmp(reason, "gone") == 0)
+        task_is_gone(task);
     drill_lost(task, reason);
     task_gone(task);
     task_settle(task);

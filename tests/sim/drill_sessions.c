@@ -236,13 +236,16 @@ rejoins_begin(struct fleet *fleet)
 {
     struct drill *drill = &fleet->drill;
 
-    /* In a quorum the queue is a broker's own. */
-    if (fleet->world->plan.quorum != 0 || !drill_choose_two(fleet))
+    if (!drill_choose_two(fleet))
         return false;
-    drill->another = drill_choose(fleet, ANYWHERE);
+    drill->another = drill_choose_behind(fleet);
     if (drill->another == NULL)
         return false;
-    drill_keep(drill->heir->client, KEEP_MS);
+    drill->broker = drill->heir->client->broker;
+    /* There nobody tells a broker that somebody has gone on. */
+    bool quorum = fleet->world->plan.quorum != 0;
+    drill_keep(
+        drill->heir->client, quorum ? fleet->world->plan.lease_ms : KEEP_MS);
     return true;
 }
 
@@ -278,7 +281,12 @@ drill_rejoined(struct task *task)
         drill->kind == DRILL_CROSSED)
         return;
     drill->mover = NULL;
-    if (!in_time(fleet) || holder == NULL) {
+    /* In a quorum the queue is a broker's own. */
+    bool elsewhere =
+        fleet->world->plan.quorum != 0 && task->client->broker != drill->broker;
+    if (elsewhere)
+        drill_quiet(fleet, 2 * drill_lease_us(fleet->world));
+    if (!in_time(fleet) || holder == NULL || elsewhere) {
         task->purpose = TASK_DRILL_OVER;
         drill_end(fleet);
         return;

@@ -77,6 +77,19 @@ PLANTED = {
         "    ticket_words(ticket, op);\n    ticket->renew_op",
         "    ticket->renew_op",
         "nor has what is put again at a node"),
+    "comes-back-for-nothing": (
+        "daemon/store/quorum.c",
+        "    op->result.ask = bid->ask;\n",
+        "",
+        "who comes back to a wait has forgotten what kind of lock it is for",
+        ("daemon/store/round.c",
+         "                .ask = bid->ask, .arrival",
+         "                .arrival")),
+    "downgrade-not-mended": (
+        "daemon/store/quorum.c",
+        "        bid->ask.shared = true;\n",
+        "        ;\n",
+        "what became shared is put again as exclusive"),
     "watch-two-tries": (
         "daemon/store/round.c",
         "    return a->request == b->request && "
