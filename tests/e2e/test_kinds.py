@@ -352,6 +352,16 @@ class MoveTest(KindsCase):
         heir.ok("UNLOCK m", count=0)
         self.assertGreater(next_one.wait(tag).fence, fence)
 
+    def test_keep_is_named(self):
+        """What resume= takes over is not what the client has just said."""
+        broker = self.brokers[0]
+        for keep, kept in (("", 30000), (" keep=0", None), (" keep=5s", 5000)):
+            client, session, _ = self.session(broker, (f"LOCK k{kept}",))
+            client.kill()
+            client = self.connect(broker)
+            said = client.ok(f"HELLO{keep} resume={session} gen=2")
+            self.assertEqual(said.get("keep_ms"), kept and str(kept))
+
     def test_a_broker_is_killed(self):
         doomed, other = self.brokers
         client, session, (fence, shared) = self.session(

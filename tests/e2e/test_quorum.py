@@ -242,6 +242,88 @@ class QuorumTest(HarnessCase):
             other.ok("LOCK a wait=10s")
             other.ok("UNLOCK a", count=0)
 
+    def away(self, broker, line):
+        """A session whose connection has ended while it waits."""
+        client = self.client(broker)
+        session = client.ok("HELLO keep=20s")["session"]
+        client.queued(client.submit(f"{line} progress=1"))
+        client.kill()
+        return session
+
+    def back(self, broker, session, line):
+        client = self.client(broker)
+        client.ok(f"HELLO keep=20s resume={session} gen=2")
+        return client, client.submit(f"{line} progress=1")
+
+    def test_a_reader_comes_back(self):
+        """To a wait that has been granted: the others go on reading."""
+        one, two = self.start(), self.start()
+        writer, reader = self.client(two), self.client(one)
+        writer.ok("LOCK a")
+        first = reader.submit("LOCK a mode=shared progress=1")
+        reader.queued(first)
+        session = self.away(one, "LOCK a mode=shared")
+        writer.ok("UNLOCK a")
+        self.assertTrue(reader.wait(first, 10).ok)
+        second, tag = self.back(one, session, "LOCK a mode=shared")
+        self.assertTrue(second.wait(tag, 10).ok)
+        second.ok("UNLOCK a", count=0)
+        reader.ok("UNLOCK a", count=0)
+        self.assertEqual(list(reader.events), [])
+        writer.ok("LOCK a wait=1s")
+
+    def test_a_place_is_kept(self):
+        """At the same broker; and where limits.waiters is met meanwhile."""
+        broker = self.start(**{"limits.waiters": 2})
+        holder, other, third = (self.client(broker) for _ in range(3))
+        holder.ok("LOCK a")
+        for line in ("LOCK a", "LOCK a delay=1s"):
+            session = self.away(broker, line)
+            behind = other.submit("LOCK a progress=1")
+            other.queued(behind)
+            self.wait_until(lambda: holder.ok("SHOW a")["waiters"] == "1", 10,
+                            "who is away is passed by")
+            extra = third.submit("LOCK a wait=30s progress=1")
+            third.queued(extra)
+            client, tag = self.back(broker, session, line)
+            self.assertEqual(client.queued(tag)["position"], "1")
+            holder.ok("UNLOCK a", count=0)
+            self.assertTrue(client.wait(tag, 10).ok)
+            client.ok("UNLOCK a", count=0)
+            self.assertTrue(other.wait(behind, 10).ok)
+            other.ok("UNLOCK a", count=0)
+            self.assertTrue(third.wait(extra, 10).ok)
+            third.ok("UNLOCK a", count=0)
+            holder.ok("LOCK a wait=5s")
+
+    def test_what_became_shared_is_put_again(self):
+        one, two = self.start(), self.start()
+        client, other = self.client(one), self.client(two)
+        client.ok("LOCK a")
+        client.ok("LOCK a mode=shared", count=2)
+        client.ok("UNLOCK a", count=1)
+        other.ok("LOCK a mode=shared wait=5s")
+        for node in self.nodes:
+            self.wait_until(lambda: self.living("a") == [2] * self.COUNT, 10,
+                            "all have both")
+            node.command("FLUSHALL")
+        self.wait_until(lambda: self.living("a") == [2] * self.COUNT, 10,
+                        "they are put there again")
+        self.assertEqual(list(client.events) + list(other.events), [])
+
+    def test_break_without_a_majority(self):
+        """It may have taken effect."""
+        broker = self.start()
+        holder, other = self.client(broker), self.client(broker)
+        holder.ok("LOCK a")
+        for node in self.nodes[:self.COUNT // 2 + 1]:
+            node.pause()
+            self.addCleanup(node.resume)
+        other.err("BREAK a", "INDOUBT")
+        for node in self.nodes[:self.COUNT // 2 + 1]:
+            node.resume()
+        holder.event("LOST", reason="broken")
+
     def test_fences_grow(self):
         """With nodes that take turns at being down."""
         brokers = [self.start(), self.start()]
