@@ -175,9 +175,21 @@ local function fence_anew(r, t, seen)
     return true
 end
 
+-- It has the words of who asks now.
+local function words_anew(r, t, words)
+    if #words == 0 and t.words == 0 then
+        return
+    end
+    widen(r, #words)
+    t.words = #words
+    call('SETRANGE', r.key, ticket_at(r, t.place) + TICKET,
+        words .. string.rep('\0', r.width - TICKET - #words))
+    r.raw = nil
+end
+
 -- The ticket that stands there already, or nil; and a status where it is not to
 -- be had by this broker.
-local function ticket_standing(r, asked, flags, limit, seen)
+local function ticket_standing(r, asked, flags, limit, seen, words)
     local t
     if bit.band(flags, RETRY) ~= 0 then
         t = ticket_of(r, asked.identity, 0, 0)
@@ -216,6 +228,7 @@ local function ticket_standing(r, asked, flags, limit, seen)
         elseif asked.hold > 0 then -- it begins with this LOCK
             t.hold = now + asked.hold
         end
+        words_anew(r, t, words)
     end
     return t
 end
@@ -385,7 +398,8 @@ return function(key, arg, read)
         return acquire_free(r, arg, t, limit, seen)
     end
     local tell = bit.band(flags, TELL) ~= 0
-    local standing, refused = ticket_standing(r, t, flags, limit, seen)
+    local standing, refused = ticket_standing(r, t, flags, limit, seen,
+        sub(arg, ACQUIRE_WORDS))
     local grants, blocked
     if standing then
         ticket_again(r, standing, t.lease)

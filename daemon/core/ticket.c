@@ -613,18 +613,23 @@ ticket_forget(struct core *core, struct ticket *ticket)
     }
     if ((held && !ticket_is_taken(ticket)) || ticket->state == TICKET_WAITING)
         op = ticket_op(core, ticket, OP_RENEW);
-    if (op != NULL) {
-        op->hard_end_us = held ? ticket->hard_end_us : NEVER;
-        op->moves = ticket->moving;
-        op->holds = held;
-        op->idle = !held;
-        op->give_up_us = core->now_us + core->settings.command_timeout_us;
-        op_submit(core, op);
-    }
-    ticket_set_state(core, ticket, TICKET_IDLE);
     ticket->renew_op = HANDLE_NONE;
     ticket->holds = 0;
-    ticket_free(core, ticket);
+    if (op == NULL) {
+        ticket_set_state(core, ticket, TICKET_IDLE);
+        ticket_free(core, ticket);
+        return;
+    }
+    op->hard_end_us = held ? ticket->hard_end_us : NEVER;
+    op->moves = ticket->moving;
+    op->holds = held;
+    op->idle = !held;
+    op->give_up_us = core->now_us + core->settings.command_timeout_us;
+    ticket_words(ticket, op);
+    ticket->forgotten = true;
+    ticket->main_op = slab_handle(&core->ops, op);
+    ticket_set_state(core, ticket, TICKET_ASKING);
+    op_submit(core, op);
 }
 
 /* Another connection of its session goes on with it. */

@@ -682,8 +682,9 @@ round_hear(struct round *round, const struct op_result *result, uint32_t node)
     } else if (round->kind == OP_RENEW && result->status == OP_OK) {
         uint32_t hold_ms = round->about.hold_ms;
         round->about = *result;
-        if (hold_ms > 0 && hold_ms < result->hold_ms)
+        if (hold_ms > 0 && (hold_ms < result->hold_ms || result->hold_ms == 0))
             round->about.hold_ms = hold_ms;
+        round->about.ask.hold_ms = round->about.hold_ms;
         keep_word(round->said[0], &round->about.note);
     } else if (result->told && !round->about.told) {
         round->about = *result;

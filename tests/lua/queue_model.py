@@ -290,6 +290,7 @@ class Lock:
                 return self.refused(CORRUPT, call, outcome)
             if ticket:
                 ticket.who, ticket.broker = call.who, call.broker
+                ticket.words = call.words
                 if not ticket.claimed:
                     ticket.hold = call.hold
                 elif call.hold:

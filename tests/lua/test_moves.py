@@ -7,7 +7,7 @@ import unittest
 import scripts
 from script_case import KEY, ClockCase
 from scripts import (BUSY, CONFLICT, GONE, HELD, LEASE, LIVING, MOVED_ON, OK,
-                     SHARED, SUSPENDED, WAITING, WAITS, Who, who)
+                     SHARED, SUSPENDED, WAITING, WAITS, Who, unpack_words, who)
 
 LAPSE = 2000
 
@@ -213,6 +213,22 @@ class Holder(Moves):
         self.hold(who(0), permits=3, limit=5, words=words)
         result = self.two.renew(KEY, again(0, 2), moves=True)
         self.assertEqual(result.about, (0, 3, 5, 0, words))
+
+    def test_a_lock_has_its_own_words(self):
+        """Of a holder and of one who waits, longer, shorter, and none."""
+        before = (b"o", b"first", b"note")
+        for words in ((b"o", b"second", b"n" * 128), (b"", b"c", b""), ()):
+            self.connection.command("DEL", KEY)
+            self.hold(who(0), words=before)
+            self.wait(who(1), words=before)
+            for number in (0, 1):
+                self.two.acquire(KEY, again(number, 2), moves=True,
+                                 words=words)
+            _, _, tickets = self.one.inspect(KEY)
+            self.assertEqual(
+                [unpack_words(ticket.words) for ticket in tickets],
+                [words] * 2)
+            self.assert_order(again(0, 2), again(1, 2))
 
     def test_longer_leases_at_the_other_broker(self):
         for take in self.both():
