@@ -78,6 +78,8 @@ core_create(const struct core_settings *settings, struct counters *counters,
     core->stop_us = NEVER;
     core->hash_key.word[0] = settings->hash_seed[0];
     core->hash_key.word[1] = settings->hash_seed[1];
+    spaces_init(&core->spaces, settings->spaces, settings->space_count);
+    core->settings.spaces = NULL;
     random_init(&core->random, settings->seed);
     wheel_init(&core->wheel, now_us);
     list_init(&core->stirred);

@@ -15,6 +15,7 @@
 #include "daemon/core/counters.h"
 #include "daemon/core/effects.h"
 #include "daemon/core/settings.h"
+#include "daemon/core/spaces.h"
 
 struct core;
 
@@ -104,6 +105,20 @@ struct core_totals {
     uint32_t requests;
     uint32_t ops;
 };
+
+/* What there is of a namespace at the moment; and what was counted since the
+ * start. */
+struct core_space {
+    const struct space *counted; /* ref, the core's */
+    uint32_t held;
+    uint32_t waiting;
+    uint64_t oldest_hold_us;
+    uint64_t oldest_wait_us;
+};
+
+/* Of each, `other` being the last; returns how many. `out` has room for
+ * SPACES_MAX + 1. At the cost of a walk over all tickets. */
+uint32_t core_spaces(const struct core *core, struct core_space *out);
 
 /* What there is at the moment. */
 void core_totals(const struct core *core, struct core_totals *totals);

@@ -26,6 +26,7 @@ drift_margin_us(uint64_t lease_us)
 static void
 answer_hold(struct core *core, struct pending *pending, struct ticket *ticket)
 {
+    tally_granted(core, pending, ticket);
     if (!handle_equal(pending->bundle, HANDLE_NONE)) {
         bundle_granted(core, pending, ticket);
         return;
@@ -87,9 +88,11 @@ lost_reason(struct core *core, const struct ticket *ticket)
     if (ticket->hard_end_us != NEVER &&
         ticket->hard_end_us <= core->now_us + 2 * drift_margin_us(lease_us)) {
         count(core->counters, COUNTER_lost_expired);
+        space_of(core, ticket->lock)->value[SPACE_lost_expired]++;
         return "expired";
     }
     count(core->counters, COUNTER_lost_backend);
+    space_of(core, ticket->lock)->value[SPACE_lost_backend]++;
     return "backend";
 }
 
@@ -171,6 +174,7 @@ static void
 hold_gone(struct core *core, struct ticket *ticket)
 {
     count(core->counters, COUNTER_lost_gone);
+    space_of(core, ticket->lock)->value[SPACE_lost_gone]++;
     hold_lost(core, ticket, "gone");
     ticket->requeued = true;
     if (!ticket->reclaiming) {
@@ -187,6 +191,7 @@ static void
 hold_broken(struct core *core, struct ticket *ticket)
 {
     count(core->counters, COUNTER_lost_broken);
+    space_of(core, ticket->lock)->value[SPACE_lost_broken]++;
     hold_lost(core, ticket, "broken");
     ticket->unclean = true;
     ticket_leave(core, ticket);
@@ -700,6 +705,18 @@ hold_end_in_record(
     return end_us;
 }
 
+/* How much of the lease was left. */
+static void
+hold_tally_margin(struct core *core, const struct ticket *ticket)
+{
+    uint64_t left_us = ticket->deadline_us > core->now_us
+                           ? ticket->deadline_us - core->now_us
+                           : 0;
+
+    histogram_add(&space_of(core, ticket->lock)->margin, &histogram_shares,
+        left_us / core->settings.lease_ms);
+}
+
 static void
 hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
 {
@@ -708,6 +725,7 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     bool late = ticket->jeopardy;
 
     count(core->counters, COUNTER_renewals);
+    hold_tally_margin(core, ticket);
     ticket->heard_us = core->now_us;
     ticket->arrival = result->arrival;
     ticket->place = result->place;

@@ -75,6 +75,7 @@ lock_obtain(struct core *core, struct text name)
     memcpy(lock->name, name.at, name.len);
     lock->name_len = (uint16_t)name.len;
     lock->slot = lock_slot(core, name);
+    lock->space = spaces_find(&core->spaces, name);
     table_insert(&core->lock_table, &lock->table, hash);
     return lock;
 }

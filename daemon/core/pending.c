@@ -90,6 +90,7 @@ void
 pending_error(struct core *core, struct pending *pending, enum error_code code,
     const char *why)
 {
+    tally_refused(core, pending, code);
     if (pending->part != PART_NONE) {
         bundle_refused(core, pending, code, NULL, TEXT(""), why);
         return;
@@ -111,6 +112,7 @@ pending_unavailable(
         text_make(digits, text_from_u64(digits, after_us / 1000 + 1));
 
     count(core->counters, COUNTER_refused_unavailable);
+    tally_refused(core, pending, ERROR_UNAVAILABLE);
     if (pending->part != PART_NONE) {
         bundle_refused(
             core, pending, ERROR_UNAVAILABLE, "after_ms", after, unsettled);
@@ -128,6 +130,7 @@ pending_unavailable(
 void
 pending_limit(struct core *core, struct pending *pending, const char *limit)
 {
+    tally_refused(core, pending, ERROR_LIMIT);
     if (pending->part != PART_NONE) {
         bundle_refused(
             core, pending, ERROR_LIMIT, "limit", text_from(limit), NULL);

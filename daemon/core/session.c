@@ -155,9 +155,12 @@ session_keep(struct core *core, struct session *session, uint64_t keep_us)
 static void
 session_drop_pendings(struct core *core, struct session *session)
 {
-    while (!list_empty(&session->pendings))
-        pending_free(core,
-            container_of(session->pendings.next, struct pending, session_link));
+    while (!list_empty(&session->pendings)) {
+        struct pending *pending =
+            container_of(session->pendings.next, struct pending, session_link);
+        tally_unheard(core, pending);
+        pending_free(core, pending);
+    }
 }
 
 /* `lock` for a LOCK; what only reads is never in doubt. */
@@ -396,10 +399,12 @@ session_expel(struct core *core, struct session *session, enum core_expel why)
         enum counter counter;
     } table[] = {
         [EXPEL_OUTPUT] = {"output", COUNTER_closed_output},
-        [EXPEL_MEMORY] = {"limit", COUNTER_limit_memory},
+        [EXPEL_MEMORY] = {"limit", COUNTER_closed_memory},
         [EXPEL_PROTOCOL] = {"protocol", COUNTER_closed_protocol},
     };
 
+    if (why == EXPEL_MEMORY)
+        count(core->counters, COUNTER_limit_memory);
     session->bye = table[why].bye;
     session->bye_counter = table[why].counter;
     log_write(LOG_INFO, "session_expelled", "session=%s peer=%s reason=%s",

@@ -5,6 +5,8 @@
 #ifndef HOLDFAST_CORE_SETTINGS_H
 #define HOLDFAST_CORE_SETTINGS_H
 
+#include "daemon/base/text.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,14 +30,16 @@ struct core_settings {
     uint32_t line_max;
     uint32_t name_max;
     uint32_t sessions_max;
-    uint32_t outstanding_max; /* requests a session */
-    uint32_t holds_max;       /* tickets a session */
-    uint32_t waiters_max;     /* tickets a lock */
-    uint32_t tickets_max;     /* of the broker */
-    uint32_t requests_max;    /* of the broker */
-    uint32_t releases_kept;   /* to be repeated where Redis has lost them */
-    bool no_semaphores;       /* majorities of nodes do not count permits */
-    bool queues_here;         /* nor is it in a record who waits */
+    uint32_t outstanding_max;  /* requests a session */
+    uint32_t holds_max;        /* tickets a session */
+    uint32_t waiters_max;      /* tickets a lock */
+    uint32_t tickets_max;      /* of the broker */
+    uint32_t requests_max;     /* of the broker */
+    uint32_t releases_kept;    /* to be repeated where Redis has lost them */
+    const struct text *spaces; /* refs, until core_create(): see spaces.h */
+    uint32_t space_count;
+    bool no_semaphores; /* majorities of nodes do not count permits */
+    bool queues_here;   /* nor is it in a record who waits */
 };
 
 #endif

@@ -30,6 +30,7 @@
 #include "daemon/base/table.h"
 #include "daemon/base/wheel.h"
 #include "daemon/core/core.h"
+#include "daemon/core/spaces.h"
 #include "proto/reply.h"
 #include "proto/request.h"
 
@@ -141,6 +142,7 @@ struct lock {
     bool watch_again;       /* another one after it */
     struct lock_news news;
     uint16_t slot;
+    uint8_t space; /* in core->spaces */
     uint16_t name_len;
     char name[PROTO_NAME_MAX + 1];
 };
@@ -338,6 +340,7 @@ struct core {
     struct random random;
     struct wheel wheel;
     struct releases releases[RELEASES_KINDS];
+    struct spaces spaces;
     struct list stirred; /* tickets to advance when the step ends */
     struct list telling; /* locks some of whose watchers are still to be told */
     struct list ending;  /* sessions to look at when the step ends */
@@ -471,6 +474,14 @@ void ticket_give_back(struct core *core, struct ticket *ticket);
 void ticket_set_lease(
     struct core *core, struct ticket *ticket, uint64_t hold_ms);
 void ticket_broken(struct core *core, uint64_t request, uint64_t fence);
+
+/* tally.c: what is counted for a namespace */
+struct space *space_of(struct core *core, const struct lock *lock);
+void tally_granted(struct core *core, const struct pending *pending,
+    const struct ticket *ticket);
+void tally_refused(
+    struct core *core, const struct pending *pending, enum error_code code);
+void tally_unheard(struct core *core, const struct pending *pending);
 
 /* pending.c */
 struct pending *pending_create(

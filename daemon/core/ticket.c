@@ -216,6 +216,9 @@ ticket_set_state(
     uint32_t waiting = (uint32_t)(state == TICKET_WAITING) -
                        (uint32_t)(ticket->state == TICKET_WAITING);
 
+    if (ticket->state == TICKET_HELD && state != TICKET_HELD)
+        histogram_add(&space_of(core, ticket->lock)->hold, &histogram_waits,
+            core->now_us - ticket->granted_us);
     core->held += held;
     core->waiting += waiting;
     ticket->lock->waiting += waiting;

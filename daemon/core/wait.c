@@ -307,6 +307,7 @@ answer_busy(
         pending_error(core, pending, ERROR_BUSY, NULL);
         return;
     }
+    tally_refused(core, pending, ERROR_BUSY);
     answer_error_begin(core, &reply, pending->tag, ERROR_BUSY);
     if (result->ahead > 0)
         reply_pair_number(&reply, "position", result->ahead);
@@ -862,6 +863,7 @@ ticket_deadlocked(struct core *core, struct ticket *ticket,
     struct reply reply;
 
     require(ticket->state == TICKET_WAITING && pending->asked);
+    tally_refused(core, pending, ERROR_DEADLOCK);
     if (!handle_equal(pending->bundle, HANDLE_NONE)) {
         bundle_refused(core, pending, ERROR_DEADLOCK, "cycle", circle, why);
     } else {

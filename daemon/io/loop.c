@@ -77,6 +77,8 @@ loop_turn(struct loop *loop)
     bool idle = engine_move(&loop->engine, clock_real_us());
     redis_carry_out(loop);
     loop_set_timer(loop, idle);
+    histogram_add(&loop->counters.loop_turn, &histogram_calls,
+        clock_boot_us() - engine_now(&loop->engine));
     engine_turn_over(&loop->engine);
 }
 

@@ -1,8 +1,9 @@
 /*
  * Health, readiness, metrics and the status page.
  *
- * Nothing that a client sent gets into a page (no name, owner or note), so no
- * page has anything to escape, and none is longer than PAGE_BYTES.
+ * Nothing that a client sent gets into a page (no name, owner or note), and the
+ * configuration's prefixes have no quotes, so no page has anything to escape,
+ * and none is longer than PAGE_BYTES.
  */
 #include "daemon/io/page.h"
 
@@ -11,7 +12,9 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char plain[] = "text/plain; charset=utf-8";
 static const char html[] = "text/html; charset=utf-8";
@@ -62,25 +65,32 @@ page_ready(const struct loop *loop, struct buffer *body)
 }
 
 static void
+family(struct buffer *body, const char *name, const char *help,
+    const char *suffix, const char *type)
+{
+    add(body, "# HELP holdfast_%s%s %s\n", name, suffix, help);
+    add(body, "# TYPE holdfast_%s%s %s\n", name, suffix, type);
+}
+
+static void
 gauge(struct buffer *body, const char *name, const char *help, uint64_t value)
 {
-    add(body, "# HELP holdfast_%s %s\n", name, help);
-    add(body, "# TYPE holdfast_%s gauge\n", name);
+    family(body, name, help, "", "gauge");
     add(body, "holdfast_%s %" PRIu64 "\n", name, value);
 }
 
 static void
 gauges(const struct loop *loop, struct buffer *body)
 {
+    struct store_totals store;
     struct core_totals now;
 
     core_totals(loop->engine.core, &now);
+    store_totals(loop->engine.store, &store);
     gauge(body, "ready", "1 where /readyz answers 200", unready(loop) == NULL);
+    gauge(body, "draining", "1 where the broker stops", loop_stopping(loop));
     gauge(body, "sessions", "sessions of clients", now.sessions);
     gauge(body, "locks", "locks held, waited for or asked about", now.locks);
-    gauge(body, "held", "holds of clients of this broker", now.held);
-    gauge(body, "waiting", "waiting requests, one an owner and lock",
-        now.waiting);
     gauge(body, "tickets", "places in queues, granted or not", now.tickets);
     gauge(
         body, "requests_unanswered", "requests not answered yet", now.requests);
@@ -88,8 +98,168 @@ gauges(const struct loop *loop, struct buffer *body)
         now.ops);
     gauge(body, "buffered_bytes", "unread and unparsed bytes of all sessions",
         loop->memory);
+    gauge(body, "redis_nodes", "Redis nodes that are asked", store.nodes);
+    gauge(body, "redis_nodes_away", "of them, those that cannot be asked",
+        store.away);
+    gauge(body, "redis_nodes_unsettled",
+        "of them, those not trusted yet with what an old holder may have",
+        store.unsettled);
+    gauge(body, "redis_slots_unserved",
+        "slots of a cluster that no node is known to have",
+        store.slots_unserved);
     gauge(body, "start_time_seconds", "start, in seconds since 1970",
         loop->started_us / 1000000);
+}
+
+static void
+counters(const struct loop *loop, struct buffer *body)
+{
+    struct counter_metric metric;
+
+    for (enum counter i = 0; i < COUNTER_COUNT; i++) {
+        if (!counter_metric(i, &metric))
+            continue;
+        if (metric.first)
+            family(body, metric.family, metric.help, "_total", "counter");
+        add(body, "holdfast_%s_total", metric.family);
+        if (metric.label != NULL)
+            add(body, "{%s=\"%s\"}", metric.label, metric.value);
+        add(body, " %" PRIu64 "\n", loop->counters.value[i]);
+    }
+}
+
+/* `labels`: what comes before le=, with its comma; or nothing. */
+static void
+histogram(struct buffer *body, const char *name, const char *labels,
+    const struct histogram *histogram, const struct histogram_scale *scale)
+{
+    uint64_t total = 0;
+    int without = labels[0] == '\0' ? 0 : (int)strlen(labels) - 1;
+
+    for (uint32_t i = 0; i < scale->bounds; i++) {
+        total += histogram->count[i];
+        add(body, "holdfast_%s_bucket{%sle=\"%g\"} %" PRIu64 "\n", name, labels,
+            (double)scale->bound[i] / scale->unit, total);
+    }
+    total += histogram->count[scale->bounds];
+    add(body, "holdfast_%s_bucket{%sle=\"+Inf\"} %" PRIu64 "\n", name, labels,
+        total);
+    const char *open = without > 0 ? "{" : "";
+    const char *close = without > 0 ? "}" : "";
+    add(body, "holdfast_%s_sum%s%.*s%s %.6f\n", name, open, without, labels,
+        close, (double)histogram->sum / scale->unit);
+    add(body, "holdfast_%s_count%s%.*s%s %" PRIu64 "\n", name, open, without,
+        labels, close, total);
+}
+
+static void
+histograms(const struct loop *loop, struct buffer *body)
+{
+    family(body, "redis_call_seconds",
+        "how long a node took to answer a script call", "", "histogram");
+    histogram(body, "redis_call_seconds", "", &loop->counters.redis_call,
+        &histogram_calls);
+    family(body, "loop_turn_seconds",
+        "how long the loop worked before it could hear of anything new", "",
+        "histogram");
+    histogram(body, "loop_turn_seconds", "", &loop->counters.loop_turn,
+        &histogram_calls);
+}
+
+/* --- namespaces ----------------------------------------------------------- */
+
+#define LABELS_BYTES (sizeof("namespace=\"\",") + SPACE_PREFIX_BYTES)
+
+struct views {
+    struct core_space space[SPACES_MAX + 1];
+    char labels[SPACES_MAX + 1][LABELS_BYTES]; /* with a comma behind it */
+    uint32_t count;
+};
+
+static void
+views_take(struct views *views, const struct loop *loop)
+{
+    views->count = core_spaces(loop->engine.core, views->space);
+    for (uint32_t i = 0; i < views->count; i++) {
+        struct text name = space_name(views->space[i].counted);
+        int len = snprintf(views->labels[i], LABELS_BYTES,
+            "namespace=\"%.*s\",", (int)name.len, name.at);
+        require(len > 0 && (size_t)len < LABELS_BYTES);
+    }
+}
+
+static void
+space_gauge(const struct views *views, struct buffer *body, const char *name,
+    const char *help, size_t field)
+{
+    family(body, name, help, "", "gauge");
+    for (uint32_t i = 0; i < views->count; i++)
+        add(body, "holdfast_%s{%.*s} %" PRIu32 "\n", name,
+            (int)strlen(views->labels[i]) - 1, views->labels[i],
+            *(const uint32_t *)((const char *)&views->space[i] + field));
+}
+
+static void
+space_age(const struct views *views, struct buffer *body, const char *name,
+    const char *help, size_t field)
+{
+    family(body, name, help, "", "gauge");
+    for (uint32_t i = 0; i < views->count; i++) {
+        uint64_t us =
+            *(const uint64_t *)((const char *)&views->space[i] + field);
+        add(body, "holdfast_%s{%.*s} %.3f\n", name,
+            (int)strlen(views->labels[i]) - 1, views->labels[i],
+            (double)us / 1e6);
+    }
+}
+
+static void
+space_histogram(const struct views *views, struct buffer *body,
+    const char *name, const char *help, size_t field,
+    const struct histogram_scale *scale)
+{
+    family(body, name, help, "", "histogram");
+    for (uint32_t i = 0; i < views->count; i++) {
+        const char *space = (const char *)views->space[i].counted;
+        histogram(body, name, views->labels[i],
+            (const struct histogram *)(const void *)(space + field), scale);
+    }
+}
+
+static void
+spaces(const struct loop *loop, struct buffer *body)
+{
+    struct views views;
+
+    views_take(&views, loop);
+    space_gauge(&views, body, "held", "holds of clients of this broker",
+        offsetof(struct core_space, held));
+    space_gauge(&views, body, "waiting",
+        "waiting requests, one an owner and lock",
+        offsetof(struct core_space, waiting));
+    space_age(&views, body, "oldest_hold_seconds",
+        "how long the oldest hold has been held",
+        offsetof(struct core_space, oldest_hold_us));
+    space_age(&views, body, "oldest_wait_seconds",
+        "how long the oldest of them has waited",
+        offsetof(struct core_space, oldest_wait_us));
+    for (enum space_counter i = 0; i < SPACE_COUNTER_COUNT; i++) {
+        struct space_metric metric = space_metric(i);
+        if (metric.first)
+            family(body, metric.family, metric.help, "_total", "counter");
+        for (uint32_t j = 0; j < views.count; j++)
+            add(body, "holdfast_%s_total{%s%s=\"%s\"} %" PRIu64 "\n",
+                metric.family, views.labels[j], metric.label, metric.value,
+                views.space[j].counted->value[i]);
+    }
+    space_histogram(&views, body, "wait_seconds",
+        "how long a LOCK waited that was granted", offsetof(struct space, wait),
+        &histogram_waits);
+    space_histogram(&views, body, "hold_seconds", "how long a lock was held",
+        offsetof(struct space, hold), &histogram_waits);
+    space_histogram(&views, body, "renewal_margin_ratio",
+        "share of the lease that was left when a renewal was confirmed",
+        offsetof(struct space, margin), &histogram_shares);
 }
 
 static struct page
@@ -98,18 +268,13 @@ page_metrics(const struct loop *loop, struct buffer *body)
     const char *server = loop->settings.core.server;
     const char *slash = strchr(server, '/');
 
-    add(body, "# HELP holdfast_build_info the version that runs\n"
-              "# TYPE holdfast_build_info gauge\n");
+    family(body, "build_info", "the version that runs", "", "gauge");
     add(body, "holdfast_build_info{version=\"%s\"} 1\n",
         slash == NULL ? server : slash + 1);
     gauges(loop, body);
-    for (enum counter i = 0; i < COUNTER_COUNT; i++) {
-        const char *name = counter_name(i);
-        add(body, "# HELP holdfast_%s_total %s\n", name, counter_help(i));
-        add(body, "# TYPE holdfast_%s_total counter\n", name);
-        add(body, "holdfast_%s_total %" PRIu64 "\n", name,
-            loop->counters.value[i]);
-    }
+    spaces(loop, body);
+    counters(loop, body);
+    histograms(loop, body);
     return (struct page){200, exposition};
 }
 

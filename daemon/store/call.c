@@ -519,6 +519,8 @@ call_script_reply(struct store *store, struct link *link, struct call *call,
 {
     const struct op *first = container_of(call->ops.next, struct op, link);
 
+    histogram_add(
+        &store->counters->redis_call, &histogram_calls, now_us - call->sent_us);
     if (reply->type == RESP_INTEGER && first->kind == OP_PUBLISH) {
         struct op *op =
             container_of(list_pop_front(&call->ops), struct op, link);

@@ -511,6 +511,36 @@ store_ready(const struct store *store)
     return true;
 }
 
+/* Whether it is a node that locks are asked of. */
+static bool
+node_counts(const struct store *store, uint32_t index)
+{
+    const struct node *node = &store->nodes[index];
+
+    if (!node->used)
+        return false;
+    return store->settings.topology == STORE_SINGLE || store->quorum != NULL ||
+           node->mapped;
+}
+
+void
+store_totals(const struct store *store, struct store_totals *totals)
+{
+    *totals = (struct store_totals){0};
+    if (store->settings.topology == STORE_CLUSTER)
+        totals->slots_unserved = SLOT_COUNT - store->slots_mapped;
+    for (uint32_t i = 0; i < store->node_count; i++) {
+        const struct link *link = &store->links[i];
+        if (!node_counts(store, i))
+            continue;
+        totals->nodes++;
+        if (!link_is_ready(store, link))
+            totals->away++;
+        else if (!link->settled)
+            totals->unsettled++;
+    }
+}
+
 uint32_t
 store_in_flight(const struct store *store)
 {

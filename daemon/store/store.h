@@ -161,6 +161,16 @@ const char *store_refusal(const struct store *store);
 /* Whether every slot has a node that answers. */
 bool store_ready(const struct store *store);
 
+/* The nodes that locks are asked of, at the moment. */
+struct store_totals {
+    uint32_t nodes;
+    uint32_t away;           /* of them: cannot be asked */
+    uint32_t unsettled;      /* of them: can, and is not trusted with all */
+    uint32_t slots_unserved; /* of a cluster: nobody is known to have them */
+};
+
+void store_totals(const struct store *store, struct store_totals *totals);
+
 /* Calls under way, for a loop that would rather poll than sleep. */
 uint32_t store_in_flight(const struct store *store);
 

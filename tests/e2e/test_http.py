@@ -1,7 +1,6 @@
 """The operators' port: health, readiness, metrics, the status page, limits."""
 
 import os
-import re
 import socket
 import sys
 import unittest
@@ -12,13 +11,6 @@ from harness import Broker, HarnessCase  # noqa: E402
 from harness import skip_without_daemon  # noqa: E402
 
 CONNECTIONS = 32
-COUNTERS = os.path.join(os.path.dirname(__file__), "..", "..", "daemon",
-                        "core", "counters.def")
-
-
-def counters():
-    with open(COUNTERS, encoding="ascii") as file:
-        return re.findall(r"^COUNTER\((\w+),", file.read(), re.MULTILINE)
 
 
 def ask(broker, request, timeout=10.0):
@@ -81,48 +73,6 @@ class HttpTest(HarnessCase):
         self.assertEqual(broker.http("/healthz")[0], 200)
         client.close()
         self.assertEqual(broker.wait_exit(), 0)
-
-    def test_every_counter_is_told(self):
-        broker = self.broker()
-        client = self.client(broker)
-        client.ok("LOCK a")
-        metrics = broker.metrics()
-        for name in counters():
-            self.assertIn(f"holdfast_{name}_total", metrics)
-        self.assertEqual(metrics["holdfast_grants_total"], 1)
-        self.assertEqual(metrics["holdfast_held"], 1)
-        self.assertEqual(metrics["holdfast_locks"], 1)
-        self.assertEqual(metrics["holdfast_waiting"], 0)
-        self.assertGreaterEqual(metrics["holdfast_sessions"], 1)
-        version = [name for name in metrics if name.startswith(
-            "holdfast_build_info{version=")]
-        self.assertEqual([metrics[name] for name in version], [1])
-        client.ok("UNLOCK a")
-        self.assertEqual(broker.metrics()["holdfast_held"], 0)
-
-    def test_text_format(self):
-        """HELP, TYPE and value for each, nothing twice, one prefix."""
-        broker = self.broker()
-        status, headers, body = ask(
-            broker, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        self.assertEqual(status, "HTTP/1.1 200 OK")
-        self.assertEqual(headers["content-type"],
-                         "text/plain; version=0.0.4; charset=utf-8")
-        lines = body.decode("ascii").splitlines()
-        self.assertEqual(len(lines) % 3, 0)
-        names = set()
-        for about, kind, value in zip(lines[::3], lines[1::3], lines[2::3]):
-            match = re.fullmatch(r"# HELP (holdfast_[a-z_]+) \S.*", about)
-            self.assertIsNotNone(match, about)
-            name = match.group(1)
-            expected = "counter" if name.endswith("_total") else "gauge"
-            self.assertEqual(kind, f"# TYPE {name} {expected}")
-            self.assertRegex(value, rf"^{name}(\{{[^}}]*\}})? \d+$")
-            self.assertNotIn(name, names)
-            names.add(name)
-        # OpenMetrics names a counter without its _total.
-        plain = {name.removesuffix("_total") for name in names}
-        self.assertEqual(len(plain), len(names))
 
     def test_requests_as_they_come(self):
         broker = self.broker()

@@ -1,0 +1,88 @@
+/*
+ * Which namespace a lock is in, and the names of what is counted for each, from
+ * spaces.def.
+ */
+#include "daemon/core/spaces.h"
+
+#include "daemon/base/assert.h"
+
+#include <string.h>
+
+struct family {
+    const char *name;
+    const char *label;
+    const char *help;
+};
+
+#define FAMILY(id, label, help) \
+    static const struct family family_##id = {#id, label, help};
+#define PART(id, family, value, help)
+#include "daemon/core/spaces.def"
+#undef FAMILY
+#undef PART
+
+static const struct {
+    const struct family *family;
+    const char *value;
+} table[SPACE_COUNTER_COUNT] = {
+
+#define FAMILY(id, label, help)
+#define PART(id, family, value, help) {&family_##family, value},
+#include "daemon/core/spaces.def"
+#undef FAMILY
+#undef PART
+};
+
+void
+spaces_init(struct spaces *spaces, const struct text *prefixes, uint32_t count)
+{
+    require(count <= SPACES_MAX);
+    memset(spaces, 0, sizeof(*spaces));
+    spaces->count = count + 1;
+    for (uint32_t i = 0; i < count; i++) {
+        struct space *space = &spaces->space[i];
+        require(prefixes[i].len > 0 && prefixes[i].len <= SPACE_PREFIX_BYTES);
+        space->prefix_len = (uint8_t)prefixes[i].len;
+        memcpy(space->prefix, prefixes[i].at, prefixes[i].len);
+    }
+}
+
+uint8_t
+spaces_find(const struct spaces *spaces, struct text name)
+{
+    uint8_t found = (uint8_t)(spaces->count - 1);
+    size_t longest = 0;
+
+    for (uint32_t i = 0; i + 1 < spaces->count; i++) {
+        const struct space *space = &spaces->space[i];
+        size_t len = space->prefix_len;
+        if (len <= longest || len > name.len ||
+            memcmp(space->prefix, name.at, len) != 0)
+            continue;
+        longest = len;
+        found = (uint8_t)i;
+    }
+    return found;
+}
+
+struct text
+space_name(const struct space *space)
+{
+    if (space->prefix_len == 0)
+        return TEXT("other");
+    return text_make(space->prefix, space->prefix_len);
+}
+
+struct space_metric
+space_metric(enum space_counter counter)
+{
+    require(counter < SPACE_COUNTER_COUNT);
+    const struct family *family = table[counter].family;
+    return (struct space_metric){
+        .family = family->name,
+        .help = family->help,
+        .label = family->label,
+        .value = table[counter].value,
+        .first = counter == 0 || table[counter - 1].family != family,
+    };
+}

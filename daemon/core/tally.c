@@ -1,0 +1,126 @@
+/*
+ * What is counted for the namespace of a lock: how requests for it were
+ * answered, how long they waited, how long it was held.
+ */
+#include "daemon/core/ticket.h"
+
+#include "daemon/base/assert.h"
+
+struct space *
+space_of(struct core *core, const struct lock *lock)
+{
+    return &core->spaces.space[lock->space];
+}
+
+/* NULL: the request is no LOCK of a name, but perhaps one of several, each of
+ * which is counted. */
+static struct space *
+space_of_lock(struct core *core, const struct pending *pending)
+{
+    if (pending->command != COMMAND_LOCK || pending->ticket == NULL)
+        return NULL;
+    return space_of(core, pending->ticket->lock);
+}
+
+void
+tally_granted(struct core *core, const struct pending *pending,
+    const struct ticket *ticket)
+{
+    struct space *space = space_of_lock(core, pending);
+
+    if (space == NULL)
+        return;
+    if (ticket->holds > 1) {
+        space->value[SPACE_reentered]++;
+        return;
+    }
+    space->value[SPACE_granted]++;
+    histogram_add(
+        &space->wait, &histogram_waits, core->now_us - pending->began_us);
+}
+
+static enum space_counter
+refusal(enum error_code code)
+{
+    switch (code) {
+    case ERROR_BUSY:
+        return SPACE_busy;
+    case ERROR_TIMEOUT:
+        return SPACE_timeout;
+    case ERROR_CANCELLED:
+        return SPACE_cancelled;
+    case ERROR_CONFLICT:
+        return SPACE_conflict;
+    case ERROR_DEADLOCK:
+        return SPACE_deadlock;
+    case ERROR_UNAVAILABLE:
+        return SPACE_unavailable;
+    case ERROR_INDOUBT:
+        return SPACE_indoubt;
+    case ERROR_LIMIT:
+        return SPACE_limit;
+    case ERROR_DRAINING:
+        return SPACE_draining;
+    case ERROR_BADREQ:
+    case ERROR_UNKNOWN:
+    case ERROR_TOOLONG:
+    case ERROR_NOTHELD:
+    case ERROR_STALE:
+    case ERROR_LOST:
+    case ERROR_INTERNAL:
+    case ERROR_COUNT:
+        break;
+    }
+    return SPACE_failed;
+}
+
+void
+tally_refused(
+    struct core *core, const struct pending *pending, enum error_code code)
+{
+    struct space *space = space_of_lock(core, pending);
+
+    if (space != NULL)
+        space->value[refusal(code)]++;
+}
+
+/* Its session has ended before it was answered. */
+void
+tally_unheard(struct core *core, const struct pending *pending)
+{
+    struct space *space = space_of_lock(core, pending);
+
+    if (space != NULL && !pending_stands(pending))
+        space->value[SPACE_unheard]++;
+}
+
+/* What there is at the moment, by a walk over all tickets. */
+uint32_t
+core_spaces(const struct core *core, struct core_space *out)
+{
+    uint32_t count = core->spaces.count;
+
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = (struct core_space){.counted = &core->spaces.space[i]};
+    for (uint32_t i = 0; i < core->tickets.touched; i++) {
+        const struct ticket *ticket = slab_at(&core->tickets, i);
+        if (ticket == NULL)
+            continue;
+        struct core_space *space = &out[ticket->lock->space];
+        const struct pending *pending = ticket_asking(ticket);
+        uint64_t oldest_us = 0;
+        if (ticket->state == TICKET_HELD) {
+            space->held++;
+            oldest_us = core->now_us - ticket->granted_us;
+            if (space->oldest_hold_us < oldest_us)
+                space->oldest_hold_us = oldest_us;
+        } else if (ticket->state == TICKET_WAITING) {
+            space->waiting++;
+            if (pending != NULL)
+                oldest_us = core->now_us - pending->began_us;
+            if (space->oldest_wait_us < oldest_us)
+                space->oldest_wait_us = oldest_us;
+        }
+    }
+    return count;
+}

@@ -1,0 +1,216 @@
+"""/metrics: every series that the code's tables have, in Prometheus' format,
+and that each counts what it says."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from harness import HarnessCase, skip_without_daemon  # noqa: E402
+
+CORE = os.path.join(os.path.dirname(__file__), "..", "..", "daemon", "core")
+OTHER = 'namespace="other"'
+QUICK = {"lease.default": "1s"}
+
+
+def table(name):
+    """{family: (label or None, [values])} of counters.def or spaces.def."""
+    with open(os.path.join(CORE, name), encoding="ascii") as file:
+        text = file.read()
+    families = {}
+    for kind, words in re.findall(r"^(\w+)\((.*?)\)$", text,
+                                  re.MULTILINE | re.DOTALL):
+        parts = [part.strip().strip('"') for part in words.split(",")]
+        if kind == "SINGLE":
+            families[parts[0]] = (None, [None])
+        elif kind == "FAMILY":
+            families[parts[0]] = (parts[1], [])
+        elif kind == "PART":
+            families[parts[1]][1].append(parts[2])
+    return families
+
+
+def series(labels=None):
+    """All counters, by name and labels."""
+    names = set()
+    for family, (label, values) in table("counters.def").items():
+        for value in values:
+            names.add(f"holdfast_{family}_total" +
+                      (f'{{{label}="{value}"}}' if label else ""))
+    for family, (label, values) in table("spaces.def").items():
+        for value in values:
+            names.add(f"holdfast_{family}_total"
+                      f'{{{labels or OTHER},{label}="{value}"}}')
+    return names
+
+
+@skip_without_daemon
+class MetricsTest(HarnessCase):
+    def setUp(self):
+        self.redis_server = self.redis()
+
+    def start(self, **overrides):
+        return self.broker(self.redis_server,
+                           {**QUICK, **overrides}).wait_redis()
+
+    def result(self, broker, result):
+        return broker.metrics()[
+            f'holdfast_acquisitions_total{{{OTHER},result="{result}"}}']
+
+    def losses(self, broker, reason):
+        return broker.metrics()[
+            f'holdfast_losses_total{{{OTHER},reason="{reason}"}}']
+
+    def count(self, broker, name):
+        return broker.metrics()[f"holdfast_{name}_count{{{OTHER}}}"]
+
+    def test_all_are_told(self):
+        metrics = self.start().metrics()
+        self.assertGreater(len(series()), 80)
+        self.assertEqual(series() - set(metrics), set())
+        told = {name for name in metrics if "_total" in name}
+        self.assertEqual(told - series(), set())
+        version = [name for name in metrics if name.startswith(
+            "holdfast_build_info{version=")]
+        self.assertEqual([metrics[name] for name in version], [1])
+
+    def test_text_format(self):
+        """HELP and TYPE before each family, all of it together, no series
+        twice, and what a histogram has to have."""
+        status, body = self.start().http("/metrics")
+        self.assertEqual(status, 200)
+        kinds, seen, current = {}, set(), None
+        for line in body.splitlines():
+            about = re.fullmatch(r"# HELP (holdfast_[a-z_]+) \S.*", line)
+            kind = re.fullmatch(r"# TYPE (holdfast_[a-z_]+) (\w+)", line)
+            if about:
+                current = about.group(1)
+                self.assertNotIn(current, kinds)
+                kinds[current] = None
+            elif kind:
+                self.assertEqual(kind.group(1), current)
+                kinds[current] = kind.group(2)
+            else:
+                name, value = line.rsplit(" ", 1)
+                base = re.match(r"[a-z_]+", name).group()
+                if kinds[current] == "histogram":
+                    self.assertIn(base.removeprefix(current),
+                                  ("_bucket", "_sum", "_count"))
+                else:
+                    self.assertEqual(base, current)
+                self.assertEqual(current.endswith("_total"),
+                                 kinds[current] == "counter")
+                self.assertNotIn(name, seen)
+                seen.add(name)
+                float(value)
+        self.assertNotIn(None, kinds.values())
+
+    def test_promtool(self):
+        if shutil.which("promtool") is None:
+            self.skipTest("promtool is not installed")
+        _, body = self.start().http("/metrics")
+        check = subprocess.run(["promtool", "check", "metrics"],
+                               input=body.encode(), capture_output=True,
+                               check=False, timeout=60)
+        self.assertEqual((check.returncode, check.stdout, check.stderr),
+                         (0, b"", b""))
+
+    def test_what_became_of_lock(self):
+        broker = self.start()
+        client, other = self.client(broker), self.client(broker)
+        client.ok("LOCK a")
+        client.ok("LOCK a", count=2)
+        other.err("LOCK a wait=0", "BUSY")
+        other.err("LOCK a wait=50ms", "TIMEOUT")
+        other.err("LOCK a limit=2", "CONFLICT")
+        tag = other.submit("LOCK a progress=1")
+        other.queued(tag)
+        self.assertEqual(broker.metrics()[f"holdfast_waiting{{{OTHER}}}"], 1)
+        self.assertGreater(
+            broker.metrics()[f"holdfast_oldest_wait_seconds{{{OTHER}}}"], 0)
+        other.ok(f"CANCEL {tag}")
+        other.wait(tag)
+        gone = self.client(broker)
+        gone.queued(gone.submit("LOCK a progress=1"))
+        gone.kill()
+        wanted = {"granted": 1, "reentered": 1, "busy": 1, "timeout": 1,
+                  "conflict": 1, "cancelled": 1, "unheard": 1}
+        self.wait_until(lambda: self.result(broker, "unheard") == 1, 10,
+                        "who has gone is counted")
+        for _, (_, values) in table("spaces.def").items():
+            for value in values:
+                if value in wanted:
+                    self.assertEqual(self.result(broker, value),
+                                     wanted[value], value)
+        client.ok("LOCK b c")
+        self.assertEqual(self.result(broker, "granted"), 3)
+        self.assertEqual(broker.metrics()[f"holdfast_held{{{OTHER}}}"], 3)
+        self.assertEqual(self.count(broker, "wait_seconds"), 3)
+        self.assertEqual(self.count(broker, "hold_seconds"), 0)
+        client.ok("UNLOCK b")
+        self.assertEqual(self.count(broker, "hold_seconds"), 1)
+
+    def test_deadlock_and_refusals(self):
+        broker = self.start(**{"redis.patience": "200ms"})
+        one, two = self.client(broker), self.client(broker)
+        one.ok("LOCK a")
+        two.ok("LOCK b")
+        one.queued(one.submit("LOCK b progress=1"))
+        two.err("LOCK a", "DEADLOCK")
+        self.assertEqual(self.result(broker, "deadlock"), 1)
+        self.redis_server.pause()
+        self.addCleanup(self.redis_server.resume)
+        two.err("LOCK c wait=100ms", "INDOUBT")
+        two.err("LOCK d wait=100ms", "UNAVAILABLE")
+        self.assertEqual(self.result(broker, "indoubt"), 1)
+        self.assertEqual(self.result(broker, "unavailable"), 1)
+        self.wait_until(lambda: self.losses(broker, "backend") >= 2, 10,
+                        "what could not be renewed is lost")
+
+    def test_losses_and_margin(self):
+        broker = self.start()
+        client = self.client(broker)
+        client.ok("LOCK a")
+        client.ok("LOCK b lease=200ms")
+        client.event("LOST", reason="expired")
+        self.assertEqual(self.losses(broker, "expired"), 1)
+        self.wait_until(
+            lambda: self.count(broker, "renewal_margin_ratio") >= 1, 10,
+            "a renewal")
+        metrics = broker.metrics()
+        total = metrics[f"holdfast_renewal_margin_ratio_sum{{{OTHER}}}"]
+        share = total / self.count(broker, "renewal_margin_ratio")
+        self.assertGreater(share, 0.3)
+        self.assertLess(share, 0.75)
+        client.ok("BREAK a")
+        client.event("LOST", reason="broken")
+        self.assertEqual(self.losses(broker, "broken"), 1)
+        client.ok("LOCK c wait=5s")
+        self.redis_server.command("FLUSHALL")
+        client.event("LOST", reason="gone")
+        self.assertEqual(self.losses(broker, "gone"), 1)
+        self.assertGreater(
+            broker.metrics()["holdfast_redis_call_seconds_count"], 3)
+        self.assertGreater(
+            broker.metrics()["holdfast_loop_turn_seconds_count"], 3)
+
+    def test_why_connections_end(self):
+        broker = self.start()
+        name = 'holdfast_connections_closed_total{reason="%s"}'
+        self.client(broker).ok("QUIT")
+        self.client(broker).kill()
+        self.client(broker).close()
+        for reason in ("quit", "dropped", "eof"):
+            broker.wait_metric(name % reason, 1)
+
+    def test_redis_nodes(self):
+        broker = self.start()
+        metrics = broker.metrics()
+        self.assertEqual(metrics["holdfast_redis_nodes"], 1)
+        self.assertEqual(metrics["holdfast_redis_nodes_away"], 0)
+        self.redis_server.kill()
+        broker.wait_metric("holdfast_redis_nodes_away", 1)
+        self.assertEqual(broker.metrics()["holdfast_ready"], 0)

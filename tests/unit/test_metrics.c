@@ -1,0 +1,156 @@
+/*
+ * Tests of daemon/base/histogram, daemon/core/spaces and daemon/core/counters:
+ * what is counted where, and what Prometheus is told of it.
+ */
+#include "daemon/base/histogram.h"
+#include "daemon/core/counters.h"
+#include "daemon/core/spaces.h"
+
+#include <check.h>
+
+#include <stddef.h>
+#include <string.h>
+
+Suite *metrics_suite(void);
+
+START_TEST(bounds_grow)
+{
+    const struct histogram_scale *scales[] = {
+        &histogram_calls, &histogram_waits, &histogram_shares};
+
+    for (size_t i = 0; i < sizeof(scales) / sizeof(scales[0]); i++) {
+        ck_assert_uint_gt(scales[i]->bounds, 0);
+        ck_assert_uint_le(scales[i]->bounds, HISTOGRAM_BOUNDS);
+        for (uint32_t j = 1; j < scales[i]->bounds; j++)
+            ck_assert_uint_lt(scales[i]->bound[j - 1], scales[i]->bound[j]);
+    }
+}
+
+END_TEST
+
+START_TEST(a_value_is_at_most_its_bound)
+{
+    const struct histogram_scale *scale = &histogram_calls;
+
+    for (uint32_t i = 0; i < scale->bounds; i++) {
+        struct histogram histogram = {0};
+        histogram_add(&histogram, scale, scale->bound[i]);
+        ck_assert_uint_eq(histogram.count[i], 1);
+        histogram_add(&histogram, scale, scale->bound[i] + 1);
+        ck_assert_uint_eq(histogram.count[i + 1], 1);
+        ck_assert_uint_eq(histogram.sum, 2 * scale->bound[i] + 1);
+    }
+    struct histogram histogram = {0};
+    histogram_add(&histogram, scale, 0);
+    histogram_add(&histogram, scale, UINT64_MAX / 2);
+    ck_assert_uint_eq(histogram.count[0], 1);
+    ck_assert_uint_eq(histogram.count[scale->bounds], 1);
+}
+
+END_TEST
+
+static const char *
+space_at(const struct spaces *spaces, const char *name)
+{
+    static char text[SPACE_PREFIX_BYTES + 1];
+    uint8_t at = spaces_find(spaces, text_from(name));
+    struct text found = space_name(&spaces->space[at]);
+
+    memcpy(text, found.at, found.len);
+    text[found.len] = '\0';
+    return text;
+}
+
+START_TEST(the_longest_prefix_counts)
+{
+    const struct text prefixes[] = {
+        TEXT("stock/"), TEXT("stock/cups/"), TEXT("job")};
+    struct spaces spaces;
+
+    spaces_init(&spaces, prefixes, 3);
+    ck_assert_uint_eq(spaces.count, 4);
+    ck_assert_str_eq(space_at(&spaces, "stock/4711"), "stock/");
+    ck_assert_str_eq(space_at(&spaces, "stock/"), "stock/");
+    ck_assert_str_eq(space_at(&spaces, "stock"), "other");
+    ck_assert_str_eq(space_at(&spaces, "stock/cups/1"), "stock/cups/");
+    ck_assert_str_eq(space_at(&spaces, "stock/cups"), "stock/");
+    ck_assert_str_eq(space_at(&spaces, "jobs"), "job");
+    ck_assert_str_eq(space_at(&spaces, "Job"), "other");
+    ck_assert_uint_eq(spaces_find(&spaces, TEXT("x")), 3);
+}
+
+END_TEST
+
+START_TEST(none_but_the_others)
+{
+    struct spaces spaces;
+
+    spaces_init(&spaces, NULL, 0);
+    ck_assert_uint_eq(spaces.count, 1);
+    ck_assert_str_eq(space_at(&spaces, "anything"), "other");
+}
+
+END_TEST
+
+START_TEST(as_many_as_there_may_be)
+{
+    char longest[SPACES_MAX][SPACE_PREFIX_BYTES];
+    struct text prefixes[SPACES_MAX];
+    struct spaces spaces;
+
+    for (size_t i = 0; i < SPACES_MAX; i++) {
+        memset(longest[i], (int)('A' + i), SPACE_PREFIX_BYTES);
+        prefixes[i] = text_make(longest[i], SPACE_PREFIX_BYTES);
+    }
+    spaces_init(&spaces, prefixes, SPACES_MAX);
+    for (size_t i = 0; i < SPACES_MAX; i++)
+        ck_assert_uint_eq(spaces_find(&spaces, prefixes[i]), i);
+    ck_assert_uint_eq(
+        spaces_find(&spaces, text_make(longest[0], 8)), SPACES_MAX);
+}
+
+END_TEST
+
+/* Prometheus wants all of a family together. */
+START_TEST(families_are_together)
+{
+    const char *seen[COUNTER_COUNT];
+    struct counter_metric metric;
+    size_t count = 0;
+
+    for (enum counter i = 0; i < COUNTER_COUNT; i++) {
+        if (!counter_metric(i, &metric) || !metric.first)
+            continue;
+        for (size_t j = 0; j < count; j++)
+            ck_assert_str_ne(seen[j], metric.family);
+        seen[count++] = metric.family;
+        ck_assert((metric.label == NULL) == (metric.value == NULL));
+    }
+    ck_assert_uint_gt(count, 30);
+    for (enum space_counter i = 0; i < SPACE_COUNTER_COUNT; i++) {
+        struct space_metric space = space_metric(i);
+        if (!space.first)
+            continue;
+        for (size_t j = 0; j < count; j++)
+            ck_assert_str_ne(seen[j], space.family);
+        seen[count++] = space.family;
+    }
+}
+
+END_TEST
+
+Suite *
+metrics_suite(void)
+{
+    Suite *suite = suite_create("metrics");
+    TCase *tcase = tcase_create("metrics");
+
+    tcase_add_test(tcase, bounds_grow);
+    tcase_add_test(tcase, a_value_is_at_most_its_bound);
+    tcase_add_test(tcase, the_longest_prefix_counts);
+    tcase_add_test(tcase, none_but_the_others);
+    tcase_add_test(tcase, as_many_as_there_may_be);
+    tcase_add_test(tcase, families_are_together);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
