@@ -31,22 +31,24 @@ struct loader {
     const struct key *key;              /* ref: the one being read, or NULL */
     struct walk_place keys[KEYS_MAX];   /* of each key in the file */
     struct walk_place values[KEYS_MAX]; /* of its (last) value */
+    struct walk_place spaces[CONFIG_SPACES_MAX];
+    size_t item; /* of the list of sections that is being read */
 };
 
 /* Defaults */
 
 /* Sets a key from its default in the table, which is good. */
 static void
-set_standard(const struct key *key, struct config *config)
+set_standard(const struct key *key, void *home)
 {
     char why[256];
     const char *at = key->standard;
 
-    value_clear(key, config);
+    value_clear(key, home);
     while (*at != '\0') {
         size_t len = strcspn(at, " ");
 
-        require(value_parse(key, text_make(at, len), config, why, sizeof(why)));
+        require(value_parse(key, text_make(at, len), home, why, sizeof(why)));
         at += len;
         at += strspn(at, " ");
     }
@@ -83,7 +85,7 @@ config_init(struct config *config)
 {
     memset(config, 0, sizeof(*config));
     for (size_t i = 0; i < key_count(); i++) {
-        if (key_at(i)->standard != NULL)
+        if (key_at(i)->standard != NULL && key_items(key_at(i)) == NULL)
             set_standard(key_at(i), config);
     }
     derive_all(config);
@@ -137,6 +139,8 @@ shape_of(const struct key *key)
 {
     if (key->type == KEY_SECTION)
         return WALK_SECTION;
+    if (key->type == KEY_ITEMS)
+        return WALK_ITEMS;
     if (key->type == KEY_LISTEN || key->type == KEY_NODES ||
         key->type == KEY_PATHS)
         return WALK_LIST;
@@ -160,8 +164,31 @@ on_key(struct walk *walk, struct text path, struct text name,
     *seen = place;
     *shape = shape_of(key);
     loader->key = key;
-    if (key->type != KEY_SECTION)
-        value_clear(key, loader->config);
+    if (key->type != KEY_SECTION && key->type != KEY_ITEMS)
+        value_clear(key, value_home(key, loader->config, loader->item));
+    return true;
+}
+
+static bool
+on_item(struct walk *walk, struct text path, struct walk_place place)
+{
+    struct loader *loader = walk->context;
+    const struct key *items = key_find(path);
+
+    require(items != NULL);
+    uint32_t *count = value_item_count(items, loader->config);
+    if (*count == items->max)
+        return walk_fail(
+            walk, place, "%s: more than %u", items->path, (unsigned)items->max);
+    loader->item = (*count)++;
+    loader->spaces[loader->item] = place;
+    for (size_t i = 0; i < key_count(); i++) {
+        const struct key *key = key_at(i);
+        if (key_items(key) != items)
+            continue;
+        loader->keys[i] = (struct walk_place){0, 0};
+        set_standard(key, value_home(key, loader->config, loader->item));
+    }
     return true;
 }
 
@@ -172,7 +199,9 @@ on_value(struct walk *walk, struct text value, struct walk_place place)
     char why[256];
 
     loader->values[key_index(loader->key)] = place;
-    if (value_parse(loader->key, value, loader->config, why, sizeof(why)))
+    if (value_parse(loader->key, value,
+            value_home(loader->key, loader->config, loader->item), why,
+            sizeof(why)))
         return true;
     return walk_fail(walk, place, "%s: %s", loader->key->path, why);
 }
@@ -369,6 +398,25 @@ check_memory(struct loader *loader)
 }
 
 static bool
+check_namespaces(struct loader *loader)
+{
+    const struct config *config = loader->config;
+
+    for (uint32_t i = 0; i < config->space_count; i++) {
+        const char *prefix = config->spaces[i].prefix;
+        if (prefix[0] == '\0')
+            return walk_fail(&loader->walk, loader->spaces[i],
+                "namespaces: needs a prefix, which is not empty");
+        for (uint32_t j = 0; j < i; j++)
+            if (strcmp(prefix, config->spaces[j].prefix) == 0)
+                return walk_fail(&loader->walk, loader->spaces[i],
+                    "namespaces: \"%s\" is already on line %zu", prefix,
+                    loader->spaces[j].line);
+    }
+    return true;
+}
+
+static bool
 check_all(struct loader *loader)
 {
     return check_lists(loader) && check_listeners(loader) &&
@@ -376,7 +424,7 @@ check_all(struct loader *loader)
            check_sentinel(loader) && check_quorum(loader) &&
            check_user(loader) && check_tls(loader) &&
            check_command_timeout(loader) && check_forget_after(loader) &&
-           check_memory(loader);
+           check_memory(loader) && check_namespaces(loader);
 }
 
 /* Files */
@@ -489,6 +537,7 @@ loader_init(struct loader *loader, struct config *config, const char *file,
     loader->walk.error_bytes = error_bytes;
     loader->walk.context = loader;
     loader->walk.on_key = on_key;
+    loader->walk.on_item = on_item;
     loader->walk.on_value = on_value;
 }
 
@@ -556,14 +605,43 @@ config_load(
 
 /* Printing */
 
+/* Each begins with a dash, before its first key. */
+static void
+print_items(const struct key *items, struct config *config, FILE *out)
+{
+    uint32_t count = *value_item_count(items, config);
+
+    fputs(count == 0 ? " []\n" : "\n", out);
+    for (uint32_t item = 0; item < count; item++) {
+        const char *before = "    - ";
+        for (size_t i = 0; i < key_count(); i++) {
+            const struct key *key = key_at(i);
+            if (key_items(key) != items)
+                continue;
+            fprintf(out, "%s%s: ", before, key_name(key));
+            value_print(key, value_home(key, config, item), out);
+            fputc('\n', out);
+            before = "      ";
+        }
+    }
+}
+
 void
 config_print(const struct config *config, FILE *out)
 {
+    struct config copy = *config;
+
     for (size_t i = 0; i < key_count(); i++) {
         const struct key *key = key_at(i);
         int indent = (int)(4 * key_depth(key));
 
+        if (key_items(key) != NULL)
+            continue;
         fprintf(out, "%*s%s:", indent, "", key_name(key));
+        if (key->type == KEY_ITEMS) {
+            print_items(key, &copy, out);
+            continue;
+        }
         if (key->type != KEY_SECTION) {
             fputc(' ', out);
             value_print(key, config, out);

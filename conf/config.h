@@ -14,6 +14,7 @@
 
 #define CONFIG_LISTEN_MAX 16
 #define CONFIG_NODES_MAX  64
+#define CONFIG_SPACES_MAX 32
 
 enum config_topology {
     TOPOLOGY_SINGLE,
@@ -47,6 +48,11 @@ struct config_address {
 struct config_list {
     struct config_address item[CONFIG_NODES_MAX];
     size_t count;
+};
+
+/* Locks whose names begin alike. */
+struct config_space {
+    char prefix[65];
 };
 
 struct config {
@@ -101,6 +107,9 @@ struct config {
     uint32_t limit_requests;    /* requests of the broker */
     uint64_t limit_output;      /* unread bytes a session */
     uint64_t limit_memory;      /* unread and unparsed bytes of all sessions */
+    /* namespaces */
+    struct config_space spaces[CONFIG_SPACES_MAX];
+    uint32_t space_count;
     /* log */
     char log_level[8];
 };

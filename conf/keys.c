@@ -21,6 +21,8 @@
 #define FIELD(name)                          \
     .offset = offsetof(struct config, name), \
     .bytes = sizeof(((struct config *)NULL)->name)
+#define ITEM_FIELD(type, name) \
+    .offset = offsetof(type, name), .bytes = sizeof(((type *)NULL)->name)
 #define RANGE(low, high) .min = (low), .max = (high)
 
 /* Longer names are not compared: no key is near them. */
@@ -342,6 +344,19 @@ static const struct key keys[] = {
         .reloadable = true,
         .help = "unread and unparsed bytes of all sessions"},
 
+    {.path = "namespaces",
+        .type = KEY_ITEMS,
+        FIELD(spaces),
+        RANGE(0, CONFIG_SPACES_MAX),
+        .item_bytes = sizeof(struct config_space),
+        .count_offset = offsetof(struct config, space_count),
+        .help = "locks whose names begin alike, to be told of together"},
+    {.path = "namespaces.prefix",
+        .type = KEY_SPACE,
+        ITEM_FIELD(struct config_space, prefix),
+        .standard = "",
+        .help = "what their names begin with"},
+
     {.path = "log", .type = KEY_SECTION, .help = "what is told on stderr"},
     {.path = "log.level",
         .type = KEY_WORD,
@@ -391,6 +406,17 @@ last_word(struct text path)
     while (start > 0 && path.at[start - 1] != '.')
         start--;
     return text_make(path.at + start, path.len - start);
+}
+
+const struct key *
+key_items(const struct key *key)
+{
+    struct text path = text_from(key->path);
+    size_t len = path.len - last_word(path).len;
+    const struct key *section =
+        len == 0 ? NULL : key_find(text_make(path.at, len - 1));
+
+    return section != NULL && section->type == KEY_ITEMS ? section : NULL;
 }
 
 const char *

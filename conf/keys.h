@@ -15,6 +15,7 @@
 
 enum key_type {
     KEY_SECTION,    /* has keys below it, and no field */
+    KEY_ITEMS,      /* a list of sections; its keys are fields of an item */
     KEY_COUNT,      /* uint32_t */
     KEY_SIZE,       /* uint64_t, bytes */
     KEY_DURATION,   /* uint64_t, ms */
@@ -22,6 +23,7 @@ enum key_type {
     KEY_CHOICE,     /* an enum's value, one of `words` */
     KEY_WORD,       /* text, one of `words` */
     KEY_PREFIX,     /* text that may stand before a lock's name in Redis */
+    KEY_SPACE,      /* text that names of locks begin with */
     KEY_USER,       /* text without blanks, may be empty */
     KEY_FILE,       /* a path, may be empty */
     KEY_HOST,       /* a host's name or number, may be empty */
@@ -40,9 +42,11 @@ struct key_word {
 struct key {
     const char *path; /* dotted: "redis.nodes" */
     enum key_type type;
-    size_t offset; /* of the field in struct config */
-    size_t bytes;  /* of the field; text has room for its NUL */
-    uint64_t min;  /* of a number; of a list's count */
+    size_t offset;       /* of the field in struct config, or in the item */
+    size_t bytes;        /* of the field; text has room for its NUL */
+    size_t item_bytes;   /* KEY_ITEMS: of one of the field's array */
+    size_t count_offset; /* KEY_ITEMS: of how many there are, a uint32_t */
+    uint64_t min;        /* of a number; of a list's count */
     uint64_t max;
     /* The default, items with a blank between; NULL: made of other keys. */
     const char *standard;
@@ -58,6 +62,9 @@ size_t key_index(const struct key *key);
 
 /* The key of exactly that dotted path, or NULL. */
 const struct key *key_find(struct text path);
+
+/* The list of sections that the key is in each of; or NULL. */
+const struct key *key_items(const struct key *key);
 
 /* The last word of the dotted path. */
 const char *key_name(const struct key *key);

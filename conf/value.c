@@ -313,6 +313,21 @@ prefix_parse(
     return text_store(key, text, field, why);
 }
 
+/* It is a label of metrics as it is, so it has nothing to escape. */
+static bool
+space_parse(
+    const struct key *key, struct text text, void *field, struct why why)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char at = text.at[i];
+        if (at <= ' ' || at > '~' || at == '"' || at == '\\')
+            return refuse(why, text,
+                "1 to 64 printable characters of ASCII expected, neither "
+                "blank, quote nor backslash");
+    }
+    return text_store(key, text, field, why);
+}
+
 static bool
 file_parse(const struct key *key, struct text text, void *field, struct why why)
 {
@@ -595,6 +610,7 @@ static const struct {
     print_value *print;
 } types[] = {
     [KEY_SECTION] = {NULL, NULL},
+    [KEY_ITEMS] = {NULL, NULL},
     [KEY_COUNT] = {count_parse, count_print},
     [KEY_SIZE] = {long_parse, long_print},
     [KEY_DURATION] = {long_parse, long_print},
@@ -602,6 +618,7 @@ static const struct {
     [KEY_CHOICE] = {choice_parse, choice_print},
     [KEY_WORD] = {named_parse, named_print},
     [KEY_PREFIX] = {prefix_parse, text_print},
+    [KEY_SPACE] = {space_parse, text_print},
     [KEY_USER] = {user_parse, text_print},
     [KEY_FILE] = {file_parse, text_print},
     [KEY_HOST] = {host_parse, text_print},
@@ -611,26 +628,44 @@ static const struct {
     [KEY_PATHS] = {list_parse, list_print},
 };
 
-void
-value_clear(const struct key *key, struct config *config)
+void *
+value_home(const struct key *key, struct config *config, size_t item)
 {
-    memset((char *)config + key->offset, 0, key->bytes);
+    const struct key *items = key_items(key);
+
+    if (items == NULL)
+        return config;
+    require(item < items->max);
+    return (char *)config + items->offset + item * items->item_bytes;
+}
+
+uint32_t *
+value_item_count(const struct key *key, struct config *config)
+{
+    require(key->type == KEY_ITEMS);
+    return (void *)((char *)config + key->count_offset);
+}
+
+void
+value_clear(const struct key *key, void *home)
+{
+    memset((char *)home + key->offset, 0, key->bytes);
 }
 
 bool
-value_parse(const struct key *key, struct text text, struct config *config,
-    char *why, size_t why_bytes)
+value_parse(const struct key *key, struct text text, void *home, char *why,
+    size_t why_bytes)
 {
     require(types[key->type].parse != NULL);
     return types[key->type].parse(
-        key, text, (char *)config + key->offset, (struct why){why, why_bytes});
+        key, text, (char *)home + key->offset, (struct why){why, why_bytes});
 }
 
 void
-value_print(const struct key *key, const struct config *config, FILE *out)
+value_print(const struct key *key, const void *home, FILE *out)
 {
     require(types[key->type].print != NULL);
-    types[key->type].print(key, (const char *)config + key->offset, out);
+    types[key->type].print(key, (const char *)home + key->offset, out);
 }
 
 const struct config_list *

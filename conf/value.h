@@ -18,18 +18,27 @@
 
 #define VALUE_TEXT_BYTES 32
 
-/* Nothing: zero, an empty text, an empty list. */
-void value_clear(const struct key *key, struct config *config);
+/*
+ * What has the key's field: the configuration, or an item of the list of
+ * sections that the key is in.
+ */
+void *value_home(const struct key *key, struct config *config, size_t item);
+
+/* Nothing: zero, an empty text, an empty list. `home` as above. */
+void value_clear(const struct key *key, void *home);
 
 /*
  * Sets the field, which has been cleared; adds an item to it where it is a
  * list. False: `why` says what is wrong, in one line that can be printed.
  */
-bool value_parse(const struct key *key, struct text text, struct config *config,
-    char *why, size_t why_bytes);
+bool value_parse(const struct key *key, struct text text, void *home, char *why,
+    size_t why_bytes);
 
 /* As YAML, in one line without its end. The key has a field. */
-void value_print(const struct key *key, const struct config *config, FILE *out);
+void value_print(const struct key *key, const void *home, FILE *out);
+
+/* How many items a list of sections has. */
+uint32_t *value_item_count(const struct key *key, struct config *config);
 
 /*
  * A number of the key's type as people write it: "30s", "1MiB", "64". `out` has

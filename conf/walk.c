@@ -188,6 +188,27 @@ read_list(struct reader *reader)
 static bool read_section(struct reader *reader);
 
 static bool
+read_items(struct reader *reader)
+{
+    if (event_is(reader, YAML_SCALAR_EVENT) && event_is_null(reader))
+        return true;
+    if (!event_is(reader, YAML_SEQUENCE_START_EVENT))
+        return fail_here(reader, "a list expected, each with keys of its own");
+    while (next(reader)) {
+        if (event_is(reader, YAML_SEQUENCE_END_EVENT))
+            return true;
+        if (!event_is(reader, YAML_MAPPING_START_EVENT))
+            return fail_here(reader, "keys expected, \"name: value\" each");
+        if (!reader->walk->on_item(reader->walk,
+                text_make(reader->path, reader->path_len),
+                place_of(reader->event.start_mark)) ||
+            !read_section(reader))
+            return false;
+    }
+    return false;
+}
+
+static bool
 read_node(struct reader *reader, enum walk_shape shape)
 {
     switch (shape) {
@@ -197,6 +218,8 @@ read_node(struct reader *reader, enum walk_shape shape)
         return read_value(reader);
     case WALK_LIST:
         return read_list(reader);
+    case WALK_ITEMS:
+        return read_items(reader);
     }
     return false;
 }

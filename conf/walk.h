@@ -23,6 +23,7 @@ enum walk_shape {
     WALK_SECTION, /* keys below it, or nothing at all */
     WALK_VALUE,   /* one */
     WALK_LIST,    /* a list of values, or one without a list around it */
+    WALK_ITEMS,   /* a list of sections */
 };
 
 struct walk {
@@ -37,6 +38,11 @@ struct walk {
      */
     bool (*on_key)(struct walk *walk, struct text path, struct text name,
         struct walk_place place, enum walk_shape *shape);
+
+    /* The next section of a list of them, whose key is `path`; false as
+     * above. Its keys have paths as if there were only one. */
+    bool (*on_item)(
+        struct walk *walk, struct text path, struct walk_place place);
 
     /* A value of the key last told; false as above. It may be empty. */
     bool (*on_value)(

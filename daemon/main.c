@@ -63,6 +63,21 @@ silence_us(const struct config *config)
     return least(keepalive_ms, config->tcp_user_timeout_ms) * 1000;
 }
 
+/* Refs to the configuration, until the core has been made. */
+static void
+core_spaces_of(const struct config *config, struct core_settings *core)
+{
+    static struct text spaces[CONFIG_SPACES_MAX];
+
+    _Static_assert((int)CONFIG_SPACES_MAX == (int)SPACES_MAX, "as many");
+    _Static_assert(
+        sizeof(config->spaces[0].prefix) == SPACE_PREFIX_BYTES + 1, "as long");
+    for (uint32_t i = 0; i < config->space_count; i++)
+        spaces[i] = text_from(config->spaces[i].prefix);
+    core->spaces = spaces;
+    core->space_count = config->space_count;
+}
+
 static void
 core_settings(const struct config *config, struct core_settings *core)
 {
@@ -87,6 +102,7 @@ core_settings(const struct config *config, struct core_settings *core)
     core->requests_max = config->limit_requests;
     core->releases_kept =
         config->topology == TOPOLOGY_QUORUM ? 0 : CORE_RELEASES_KEPT;
+    core_spaces_of(config, core);
     core->no_semaphores = config->topology == TOPOLOGY_QUORUM;
     core->queues_here = config->topology == TOPOLOGY_QUORUM;
 }

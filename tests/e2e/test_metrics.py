@@ -153,6 +153,37 @@ class MetricsTest(HarnessCase):
         client.ok("UNLOCK b")
         self.assertEqual(self.count(broker, "hold_seconds"), 1)
 
+    def test_namespaces(self):
+        """A lock is in the one with the longest prefix; the sum is all."""
+        broker = self.start(namespaces=[{"prefix": "stock/"},
+                                        {"prefix": "stock/cups/"},
+                                        {"prefix": "job{}#"}])
+        client = self.client(broker)
+        for name in ("stock/1", "stock/cups/1", "stock/cups/2", "job{}#", "x"):
+            client.ok(f"LOCK {name}")
+        client.err("LOCK stock/cups/1 limit=3", "CONFLICT")
+        metrics = broker.metrics()
+        for space, held in (("stock/", 1), ("stock/cups/", 2), ("job{}#", 1),
+                            ("other", 1)):
+            label = f'namespace="{space}"'
+            self.assertEqual(series(label) - set(metrics), set())
+            self.assertEqual(metrics[f"holdfast_held{{{label}}}"], held)
+            self.assertEqual(metrics[f"holdfast_wait_seconds_count{{{label}}}"],
+                             held)
+        self.assertEqual(metrics['holdfast_acquisitions_total{namespace='
+                                 '"stock/cups/",result="conflict"}'], 1)
+        self.assertEqual(len([name for name in metrics if name.startswith(
+            "holdfast_held{")]), 4)
+
+    def test_largest_page(self):
+        prefixes = [f"{number:02}" + "~" * 62 for number in range(32)]
+        broker = self.start(
+            namespaces=[{"prefix": prefix} for prefix in prefixes])
+        for _ in range(3):
+            metrics = broker.metrics()
+            self.assertEqual(len([name for name in metrics if name.startswith(
+                "holdfast_held{")]), 33)
+
     def test_deadlock_and_refusals(self):
         broker = self.start(**{"redis.patience": "200ms"})
         one, two = self.client(broker), self.client(broker)

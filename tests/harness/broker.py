@@ -61,7 +61,7 @@ def to_yaml(config, depth=0):
         if isinstance(value, dict):
             lines.append(f"{pad}{key}:\n{to_yaml(value, depth + 1)}")
         elif isinstance(value, (list, tuple)):
-            inner = ", ".join(json.dumps(item) if isinstance(item, str)
+            inner = ", ".join(json.dumps(item) if isinstance(item, (str, dict))
                               else _scalar(item) for item in value)
             lines.append(f"{pad}{key}: [{inner}]\n")
         else:

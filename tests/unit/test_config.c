@@ -134,6 +134,7 @@ START_TEST(defaults_are_the_documented_ones)
         "    requests: 262144\n"
         "    output: 1MiB\n"
         "    memory: 256MiB\n"
+        "namespaces: []\n"
         "log:\n"
         "    level: info\n");
     ck_assert_uint_eq(config.limit_output, 1024 * 1024);
@@ -180,6 +181,8 @@ mark_key(struct walk *walk, struct text path, struct text name,
     *shape = WALK_VALUE;
     if (key->type == KEY_SECTION)
         *shape = WALK_SECTION;
+    else if (key->type == KEY_ITEMS)
+        *shape = WALK_ITEMS;
     else if (key->bytes == sizeof(struct config_list))
         *shape = WALK_LIST;
     return true;
@@ -210,8 +213,13 @@ START_TEST(full_file_names_every_key)
     uncomment(text);
     ck_assert_uint_le(key_count(), sizeof(seen) / sizeof(seen[0]));
     ck_assert_msg(walk_text(&walk, text_from(text)), "%s", error);
-    for (size_t i = 0; i < key_count(); i++)
-        ck_assert_msg(seen[i], "%s is missing", key_at(i)->path);
+    for (size_t i = 0; i < key_count(); i++) {
+        const struct key *key = key_at(i);
+        bool told = seen[i];
+        if (key_items(key) != NULL) /* there is none of them by default */
+            told = strstr(text, key_name(key)) != NULL;
+        ck_assert_msg(told, "%s is missing", key->path);
+    }
     config_init(&defaults);
     ck_assert_msg(load(text), "%s", error);
     ck_assert_mem_eq(&config, &defaults, sizeof(config));
@@ -320,6 +328,7 @@ START_TEST(table_is_well_formed)
             ck_assert_uint_lt(key_index(key_find(section)), i);
         }
         ck_assert((key->type == KEY_SECTION) == (key->bytes == 0));
+        ck_assert((key->type == KEY_ITEMS) == (key->item_bytes > 0));
         ck_assert((key->words != NULL) ==
                   (key->type == KEY_CHOICE || key->type == KEY_WORD));
     }
@@ -542,9 +551,14 @@ pick_config(struct config *out)
     for (size_t i = 0; i < key_count(); i++) {
         const struct key *key = key_at(i);
 
-        if (key->type != KEY_SECTION)
+        if (key->type != KEY_SECTION && key->type != KEY_ITEMS &&
+            key_items(key) == NULL)
             pick_value(key, (char *)out + key->offset);
     }
+    out->space_count = (uint32_t)pick(0, 3);
+    for (uint32_t i = 0; i < out->space_count; i++)
+        snprintf(out->spaces[i].prefix, sizeof(out->spaces[i].prefix),
+            "%u#:{'%%", (unsigned)pick(1, 9) + 10 * i);
     memcpy(out->log_level, level, strlen(level));
     out->safety = SAFETY_FENCED;
     out->topology = TOPOLOGY_CLUSTER;
@@ -953,6 +967,61 @@ START_TEST(long_lists_and_hosts_are_refused)
 
 END_TEST
 
+START_TEST(namespaces_are_taken)
+{
+    ck_assert_msg(load("namespaces:\n"
+                       "  - prefix: stock/\n"
+                       "  - {prefix: 'job#'}\n"),
+        "%s", error);
+    ck_assert_uint_eq(config.space_count, 2);
+    ck_assert_str_eq(config.spaces[0].prefix, "stock/");
+    ck_assert_str_eq(config.spaces[1].prefix, "job#");
+    ck_assert_msg(load("namespaces:\n"), "%s", error);
+    ck_assert_uint_eq(config.space_count, 0);
+}
+
+END_TEST
+
+START_TEST(bad_namespaces_are_refused)
+{
+    static const struct bad_case cases[] = {
+        {"namespaces: stock/\n",
+            "f:1:13: namespaces: a list expected, each with keys of its own"},
+        {"namespaces: [stock/]\n",
+            "f:1:14: namespaces: keys expected, \"name: value\" each"},
+        {"namespaces:\n  - {}\n",
+            "f:2:5: namespaces: needs a prefix, which is not empty"},
+        {"namespaces:\n  - prefix: ''\n",
+            "f:2:5: namespaces: needs a prefix, which is not empty"},
+        {"namespaces:\n  - prefix: a\n  - prefix: b\n  - prefix: a\n",
+            "f:4:5: namespaces: \"a\" is already on line 2"},
+        {"namespaces:\n  - prefix: a\n    prefix: b\n",
+            "f:3:5: key \"namespaces.prefix\" is already on line 2"},
+        {"namespaces:\n  - prefx: a\n",
+            "f:2:5: unknown key \"namespaces.prefx\"; did you mean "
+            "\"namespaces.prefix\"?"},
+        {"namespaces:\n  - prefix: a\\b\n",
+            "f:2:13: namespaces.prefix: \"a\\\\b\": 1 to 64 printable "
+            "characters of ASCII expected, neither blank, quote nor backslash"},
+        {"namespaces: {prefix: a}\n",
+            "f:1:13: namespaces: a list expected, each with keys of its own"},
+    };
+    char text[2048];
+    size_t len = (size_t)snprintf(text, sizeof(text), "namespaces:\n");
+
+    CHECK_BAD(cases);
+    for (int i = 1; i <= CONFIG_SPACES_MAX + 1; i++)
+        len += (size_t)snprintf(
+            text + len, sizeof(text) - len, "  - prefix: a%d\n", i);
+    ck_assert(!load(text));
+    ck_assert_str_eq(error, "f:34:5: namespaces: more than 32");
+    snprintf(text, sizeof(text), "namespaces: [{prefix: %065d}]\n", 0);
+    ck_assert(!load(text));
+    ck_assert_ptr_nonnull(strstr(error, "longer than 64 bytes"));
+}
+
+END_TEST
+
 START_TEST(keys_that_do_not_fit_are_refused)
 {
     static const struct bad_case cases[] = {
@@ -1304,6 +1373,8 @@ config_suite(void)
     tcase_add_test(errors, bad_words_and_texts_are_refused);
     tcase_add_test(errors, bad_addresses_are_refused);
     tcase_add_test(errors, long_lists_and_hosts_are_refused);
+    tcase_add_test(errors, namespaces_are_taken);
+    tcase_add_test(errors, bad_namespaces_are_refused);
     tcase_add_test(errors, keys_that_do_not_fit_are_refused);
     tcase_add_test(errors, other_yaml_is_refused);
     tcase_add_test(errors, deep_and_long_files_end);
