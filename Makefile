@@ -262,7 +262,8 @@ fuzzers: $(FUZZERS)
 
 # --- for people -----------------------------------------------------------
 
-.PHONY: help deps deps-lint deps-fuzz deps-chaos deps-valgrind run check bench
+.PHONY: help deps deps-lint deps-fuzz deps-chaos deps-valgrind deps-promtool
+.PHONY: run check bench
 .PHONY: fuzz coverage valgrind sim sim-mutants chaos deb lint clean
 .PHONY: install uninstall
 
@@ -328,11 +329,24 @@ deps-valgrind:
 deps-chaos:
 	$(call install_packages,$(DEPS_CHAOS))
 
+# The tool alone, not installed: with its package a server would be started.
+# Where it cannot be had, the tests that need it are skipped, and say so.
+PROMTOOL = build/tools/usr/bin/promtool
+
+deps-promtool: deps
+	@command -v promtool >/dev/null || [ -x $(PROMTOOL) ] || { \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; mkdir -p build/tools && \
+	cd build/tools && { apt-get download -q prometheus || \
+		{ $$sudo apt-get update -q && apt-get download -q prometheus; }; } && \
+	dpkg-deb --fsys-tarfile prometheus_*.deb | \
+		tar -x ./usr/bin/promtool && rm prometheus_*.deb; } || \
+	echo 'make deps: no promtool to be had'
+
 run: deps
 	@$(SUBMAKE) all
 	@exec $(PYTHON) tests/harness/run.py
 
-check: deps
+check: deps deps-promtool
 	@$(SUBMAKE) SANITIZE= all unit-tests simulator
 	@$(SUBMAKE) SANITIZE=1 BUILD=build/asan all unit-tests
 	@exec $(PYTHON) tests/check.py
