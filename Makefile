@@ -292,7 +292,7 @@ help:
 DEPS = gcc libc6-dev binutils pkgconf python3 libevent-dev libhiredis-dev \
 	libyaml-dev libssl-dev libsystemd-dev liblua5.1-0-dev check \
 	redis-server systemd netcat-openbsd openssl
-DEPS_LINT = $(DEPS) clang clang-format clang-tidy cppcheck
+DEPS_LINT = $(DEPS) clang clang-format clang-tidy cppcheck mandoc
 DEPS_FUZZ = $(DEPS) clang libclang-rt-dev
 DEPS_VALGRIND = $(DEPS) valgrind
 DEPS_CHAOS = $(DEPS) iproute2 nftables util-linux
@@ -436,12 +436,12 @@ C_HEADERS := $(sort $(wildcard $(addsuffix /*.h,$(C_FOLDERS))))
 TIDY_MARKS = $(patsubst %,$(BUILD)/tidy/%.ok,$(C_SOURCES))
 
 .PHONY: lint-format lint-gcc lint-clang lint-tidy lint-tidy-marks \
-	lint-cppcheck lint-rules
+	lint-cppcheck lint-rules lint-manual
 
 # Every part is done, also after one with findings.
 lint: deps-lint
 	@$(SUBMAKE) -k -j1 lint-format lint-gcc lint-clang lint-tidy \
-		lint-cppcheck lint-rules
+		lint-cppcheck lint-rules lint-manual
 	@echo 'lint: no findings'
 
 lint-format:
@@ -478,6 +478,19 @@ lint-cppcheck:
 		--suppress=missingIncludeSystem -j $(JOBS) \
 		--cppcheck-build-dir=build/cppcheck $(C_SOURCES)
 
+MAN1 = $(wildcard packaging/man/*.1)
+MAN5 = $(BUILD)/gen/holdfast.yaml.5
+MAN8 = $(wildcard packaging/man/*.8)
+
+$(MAN5): packaging/man/config_page.py conf/holdfast.yaml
+	@mkdir -p $(@D)
+	$(say) MAN $@
+	$(Q)$(PYTHON) $^ >$@
+
+lint-manual: $(MAN5)
+	@echo 'lint: mandoc: $(words $(MAN1) $(MAN5) $(MAN8)) pages'
+	@mandoc -Tlint -W warning $(MAN1) $(MAN5) $(MAN8)
+
 lint-rules: lint-gcc
 	@$(PYTHON) tests/lint.py --build build/lint-gcc
 
@@ -487,9 +500,6 @@ D = $(DESTDIR)
 UNITS = $(wildcard systemd/*.service systemd/*.socket)
 SYSUSERS = $(firstword $(wildcard systemd/*sysusers*))
 TMPFILES = $(firstword $(wildcard systemd/*tmpfiles*))
-MAN1 = $(wildcard packaging/man/*.1)
-MAN5 = $(wildcard packaging/man/*.5)
-MAN8 = $(wildcard packaging/man/*.8)
 DOCS = README.md LICENSE proto/PROTOCOL.md
 CLIENT_HEADERS = $(wildcard proto/client/holdfast.h)
 
@@ -497,7 +507,7 @@ CLIENT_HEADERS = $(wildcard proto/client/holdfast.h)
 install_unit = sed -e 's|/usr/sbin/|$(SBINDIR)/|g' \
 	-e 's|/usr/bin/|$(BINDIR)/|g' -e 's|/etc/holdfast|$(SYSCONFDIR)/holdfast|g'
 
-install: all libraries
+install: all libraries $(MAN5)
 	$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR) \
 		$(D)$(INCLUDEDIR) $(D)$(DOCDIR) $(D)$(SYSCONFDIR)/holdfast \
 		$(D)$(UNITDIR) $(D)$(SYSUSERSDIR) $(D)$(TMPFILESDIR) \

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""holdfast.yaml(5) out of conf/holdfast.yaml, which has every key, its default,
+and in a comment what it does.
+
+    python3 packaging/man/config_page.py conf/holdfast.yaml >holdfast.yaml.5
+
+A comment belongs to the key below it; one that stands behind a # has no
+default of its own. Keys without a comment are told of by the one before them.
+"""
+
+import re
+import sys
+import textwrap
+
+HEAD = """\
+.\\" Made of conf/holdfast.yaml by packaging/man/config_page.py.
+.Dd November 23, 2026
+.Dt HOLDFAST.YAML 5
+.Os
+.Sh NAME
+.Nm holdfast.yaml
+.Nd configuration of the lock broker
+.Sh DESCRIPTION
+.Xr holdfastd 8
+reads
+.Pa /etc/holdfast/holdfast.yaml ,
+or what its option
+.Fl c
+names: sections, keys and values in YAML.
+A key that is left out has its default;
+one that is unknown or doubled, or a bad value, is refused with its place,
+line and column.
+.Ql holdfastd -t
+checks a file, and
+.Ql holdfastd --print-config
+prints what is in force.
+"""
+
+FOOT = """\
+.Sh FILES
+.Bl -tag -width Ds
+.It Pa /etc/holdfast/holdfast.yaml
+The configuration; as installed it shows every key with its default.
+.El
+.Sh SEE ALSO
+.Xr holdfast 1 ,
+.Xr holdfastd 8
+"""
+
+KEY = re.compile(r"^(?P<indent> *)(?P<off>#?)(?P<name>[a-z_]+):"
+                 r"(?: (?P<value>.*))?$")
+# Of a list of sections that is empty by default: an example of an item.
+ITEM = re.compile(r"^# +(?:- )?(?P<name>[a-z_]+): \S+ +# (?P<about>.*)$")
+
+
+def entries(lines):
+    """(dotted path, default, comment) of each key; a section has no default,
+    and a key that follows others has None."""
+    sections, comment, last = [], [], None
+    for line in lines:
+        key = KEY.match(line)
+        item = ITEM.match(line)
+        if item:
+            yield f"{last}.{item['name']}", None, item["about"]
+        elif not line.strip():
+            comment = []
+        elif key is None or (key["off"] and key["indent"] == ""):
+            comment.append(line.strip().lstrip("#").strip())
+        else:
+            indent = len(key["indent"])
+            while sections and sections[-1][0] >= indent:
+                sections.pop()
+            path = ".".join([name for _, name in sections] + [key["name"]])
+            value = None if key["off"] else key["value"] or ""
+            if value == "":
+                sections.append((indent, key["name"]))
+            yield path, value, " ".join(comment)
+            comment, last = [], path
+
+
+def escaped(text):
+    return text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
+
+
+def prose(text):
+    """A sentence a line, as manuals are written; no line begins a request."""
+    text = escaped(text)
+    for sentence in re.split(r"(?<=[.:;]) (?=[A-Z0-9])", text):
+        for line in textwrap.wrap(sentence, 78, break_on_hyphens=False):
+            yield ("\\&" if line[0] in ".'" else "") + line
+
+
+def default(value):
+    if value in ("", '""', "[]"):
+        return "By default there is none.\n"
+    return f'By default\n.Ql "{escaped(value)}" .\n'
+
+
+def page(lines):
+    out = [HEAD]
+    depth = 0
+    for path, value, comment in entries(lines):
+        if value == "" and "." not in path:
+            if depth:
+                out.append(".El\n")
+            out.append(f".Ss {path}\n")
+            out += [f"{line}\n" for line in prose(comment)]
+            out.append(".Bl -tag -width Ds\n")
+            depth = 1
+            continue
+        if value not in (None, "") and "." not in path:
+            out.append(f".El\n.Ss {path}\n.Bl -tag -width Ds\n")
+        out.append(f".It Cm {escaped(path)}\n")
+        out += [f"{line}\n" for line in prose(comment)]
+        if value:
+            out.append(default(value))
+    return "".join(out) + ".El\n" + FOOT
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as file:
+        text = file.read()
+    # What stands before the first section is about the file itself.
+    first = re.search(r"^# .*\n(?=listen:)", text, re.MULTILINE)
+    sys.stdout.write(page(text[first.start():].splitlines()))
+
+
+if __name__ == "__main__":
+    main()
