@@ -480,6 +480,7 @@ lint-cppcheck:
 
 MAN1 = $(wildcard packaging/man/*.1)
 MAN5 = $(BUILD)/gen/holdfast.yaml.5
+MAN7 = $(BUILD)/gen/holdfast-protocol.7
 MAN8 = $(wildcard packaging/man/*.8)
 
 $(MAN5): packaging/man/config_page.py conf/holdfast.yaml
@@ -487,9 +488,14 @@ $(MAN5): packaging/man/config_page.py conf/holdfast.yaml
 	$(say) MAN $@
 	$(Q)$(PYTHON) $^ >$@
 
-lint-manual: $(MAN5)
-	@echo 'lint: mandoc: $(words $(MAN1) $(MAN5) $(MAN8)) pages'
-	@mandoc -Tlint -W warning $(MAN1) $(MAN5) $(MAN8)
+$(MAN7): packaging/man/protocol_page.py proto/PROTOCOL.md
+	@mkdir -p $(@D)
+	$(say) MAN $@
+	$(Q)$(PYTHON) $^ >$@
+
+lint-manual: $(MAN5) $(MAN7)
+	@echo 'lint: mandoc: $(words $(MAN1) $(MAN5) $(MAN7) $(MAN8)) pages'
+	@mandoc -Tlint -W warning $(MAN1) $(MAN5) $(MAN7) $(MAN8)
 
 lint-rules: lint-gcc
 	@$(PYTHON) tests/lint.py --build build/lint-gcc
@@ -507,11 +513,11 @@ CLIENT_HEADERS = $(wildcard proto/client/holdfast.h)
 install_unit = sed -e 's|/usr/sbin/|$(SBINDIR)/|g' \
 	-e 's|/usr/bin/|$(BINDIR)/|g' -e 's|/etc/holdfast|$(SYSCONFDIR)/holdfast|g'
 
-install: all libraries $(MAN5)
+install: all libraries $(MAN5) $(MAN7)
 	$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR) \
 		$(D)$(INCLUDEDIR) $(D)$(DOCDIR) $(D)$(SYSCONFDIR)/holdfast \
 		$(D)$(UNITDIR) $(D)$(SYSUSERSDIR) $(D)$(TMPFILESDIR) \
-		$(addprefix $(D)$(MANDIR)/,man1 man5 man8)
+		$(addprefix $(D)$(MANDIR)/,man1 man5 man7 man8)
 	$(INSTALL) -m 755 $(BUILD)/holdfastd $(D)$(SBINDIR)/
 	$(INSTALL) -m 755 $(BUILD)/holdfast $(D)$(BINDIR)/
 	$(INSTALL) -m 644 $(BUILD)/libholdfast.a $(D)$(LIBDIR)/
@@ -530,6 +536,8 @@ install: all libraries $(MAN5)
 		$(INSTALL) -m 644 $$page $(D)$(MANDIR)/man1/ || exit 1; done
 	for page in $(MAN5); do \
 		$(INSTALL) -m 644 $$page $(D)$(MANDIR)/man5/ || exit 1; done
+	for page in $(MAN7); do \
+		$(INSTALL) -m 644 $$page $(D)$(MANDIR)/man7/ || exit 1; done
 	for page in $(MAN8); do \
 		$(INSTALL) -m 644 $$page $(D)$(MANDIR)/man8/ || exit 1; done
 
@@ -542,6 +550,7 @@ uninstall:
 		$(D)$(SYSUSERSDIR)/holdfast.conf $(D)$(TMPFILESDIR)/holdfast.conf \
 		$(addprefix $(D)$(MANDIR)/man1/,$(notdir $(MAN1))) \
 		$(addprefix $(D)$(MANDIR)/man5/,$(notdir $(MAN5))) \
+		$(addprefix $(D)$(MANDIR)/man7/,$(notdir $(MAN7))) \
 		$(addprefix $(D)$(MANDIR)/man8/,$(notdir $(MAN8))) \
 		$(addprefix $(D)$(DOCDIR)/,$(notdir $(DOCS)))
 	! cmp -s conf/holdfast.yaml $(D)$(SYSCONFDIR)/holdfast/holdfast.yaml || \

@@ -44,6 +44,7 @@ The configuration; as installed it shows every key with its default.
 .El
 .Sh SEE ALSO
 .Xr holdfast 1 ,
+.Xr holdfast-protocol 7 ,
 .Xr holdfastd 8
 """
 
