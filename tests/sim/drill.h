@@ -301,7 +301,6 @@ bool ordered_begin(struct fleet *fleet);
 void ordered_acts(struct fleet *fleet);
 void ordered_queued(struct fleet *fleet, const struct task *task);
 bool raced_begin(struct fleet *fleet);
-void raced_acts(struct fleet *fleet);
 void raced_granted(struct fleet *fleet, struct task *task);
 
 /* --- drill_sessions.c ----------------------------------------------------- */

@@ -220,6 +220,7 @@ cutoff_begin(struct fleet *fleet)
     return drill->heir != NULL;
 }
 
+/* Of `raced`, too. */
 void
 cutoff_acts(struct fleet *fleet)
 {
@@ -649,20 +650,6 @@ raced_begin(struct fleet *fleet)
     drill->another = drill_choose(fleet, ANYWHERE);
     drill->heir = drill_choose(fleet, ANYWHERE);
     return drill->heir != NULL;
-}
-
-void
-raced_acts(struct fleet *fleet)
-{
-    struct drill *drill = &fleet->drill;
-
-    if (!server_leaves_behind(fleet->world, drill->lock)) {
-        drill_end(fleet);
-        return;
-    }
-    drill->holder = drill->another;
-    drill->another = NULL;
-    drill_ask(drill, drill->holder, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
 }
 
 static void

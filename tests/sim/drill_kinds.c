@@ -703,7 +703,7 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         "its release, where a failover had undone the queue", ordered_begin,
         ordered_acts, true, drill_in_order, ordered_queued},
     [DRILL_RACED] = {"raced", "its release, which was put back meanwhile",
-        raced_begin, raced_acts, false, raced_granted, NULL},
+        raced_begin, cutoff_acts, false, raced_granted, NULL},
     [DRILL_SWEEP] = {"sweep", "what a lost broker had left was over",
         sweep_begin, sweep_acts, false, NULL, NULL},
 };
