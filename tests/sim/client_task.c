@@ -675,14 +675,15 @@ lost_too_soon(const struct task *task)
                                       lease_us;
 }
 
-/* What Redis does not know any more it has lost, but in drills. */
+/* What Redis does not know any more it has lost, but in drills, and where a
+ * lease= is over. */
 static void
 task_is_gone(const struct task *task)
 {
     const struct world *world = world_of(task);
     uint64_t leases_us = 2 * (uint64_t)world->plan.lease_ms * 1000;
 
-    if (task->purpose < TASK_DRILL_HOLDS &&
+    if (task->purpose < TASK_DRILL_HOLDS && task->lease_ms == 0 &&
         task_remnant(task, task->lock) == NULL)
         check_broken(world->check, PROMISE_KEPT,
             world->now_us > leases_us ? world->now_us - leases_us : 0,
