@@ -407,11 +407,11 @@ class NoBrokerTest(CommandCase):
         self.assertLess(self.timed(self.path("none"), "--wait", "500ms"), 2)
 
     def test_without_a_greeting(self):
-        broker = self.broker(greeting=None)
+        broker = self.broker(greeting=None, HELLO=None)
         self.assertLess(self.timed(broker, "--wait", "1s"), 2)
 
     def test_signal_while_there_is_no_greeting(self):
-        broker = self.broker(greeting=None)
+        broker = self.broker(greeting=None, HELLO=None)
         process = self.start(broker, "run", "job", "--", "true")
         self.wait_until(lambda: broker.connections)
         process.send_signal(signal.SIGTERM)
