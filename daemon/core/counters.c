@@ -7,14 +7,8 @@
 
 #include <stddef.h>
 
-struct family {
-    const char *name;
-    const char *label; /* NULL: it has one part, itself */
-    const char *help;
-};
-
 #define FAMILY(id, label, help) \
-    static const struct family family_##id = {#id, label, help};
+    static const struct metric_family family_##id = {#id, label, help};
 #define SINGLE(id, help) FAMILY(id, NULL, help)
 #define PART(id, family, value, help)
 #define STAT(id, help)
@@ -26,15 +20,14 @@ struct family {
 
 static const struct {
     const char *name;
-    const char *help;
-    const struct family *family; /* NULL: none */
+    const struct metric_family *family; /* NULL: none */
     const char *value;
 } table[COUNTER_COUNT] = {
 
 #define FAMILY(id, label, help)
-#define SINGLE(id, help)              {#id, help, &family_##id, NULL},
-#define PART(id, family, value, help) {#id, help, &family_##family, value},
-#define STAT(id, help)                {#id, help, NULL, NULL},
+#define SINGLE(id, help)              {#id, &family_##id, NULL},
+#define PART(id, family, value, help) {#id, &family_##family, value},
+#define STAT(id, help)                {#id, NULL, NULL},
 #include "daemon/core/counters.def"
 #undef FAMILY
 #undef SINGLE
@@ -49,26 +42,15 @@ counter_name(enum counter counter)
     return table[counter].name;
 }
 
-const char *
-counter_help(enum counter counter)
-{
-    require(counter < COUNTER_COUNT);
-    return table[counter].help;
-}
-
 bool
-counter_metric(enum counter counter, struct counter_metric *metric)
+counter_metric(enum counter counter, struct metric *metric)
 {
     require(counter < COUNTER_COUNT);
-    const struct family *family = table[counter].family;
-    if (family == NULL)
-        return false;
-    *metric = (struct counter_metric){
-        .family = family->name,
-        .help = family->help,
-        .label = family->label,
+    const struct metric_family *family = table[counter].family;
+    *metric = (struct metric){
+        .family = family,
         .value = table[counter].value,
         .first = counter == 0 || table[counter - 1].family != family,
     };
-    return true;
+    return family != NULL;
 }

@@ -6,6 +6,7 @@
 #define HOLDFAST_CORE_COUNTERS_H
 
 #include "daemon/base/histogram.h"
+#include "daemon/core/metric.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,18 +37,8 @@ count(struct counters *counters, enum counter counter)
 }
 
 const char *counter_name(enum counter counter);
-const char *counter_help(enum counter counter);
-
-/* What a counter is for Prometheus: a family, and which part of it. */
-struct counter_metric {
-    const char *family; /* without prefix and _total */
-    const char *help;   /* of the family */
-    const char *label;  /* NULL: it is all of its family */
-    const char *value;
-    bool first; /* of its family */
-};
 
 /* False: only STATS has it. */
-bool counter_metric(enum counter counter, struct counter_metric *metric);
+bool counter_metric(enum counter counter, struct metric *metric);
 
 #endif

@@ -8,21 +8,15 @@
 
 #include <string.h>
 
-struct family {
-    const char *name;
-    const char *label;
-    const char *help;
-};
-
 #define FAMILY(id, label, help) \
-    static const struct family family_##id = {#id, label, help};
+    static const struct metric_family family_##id = {#id, label, help};
 #define PART(id, family, value, help)
 #include "daemon/core/spaces.def"
 #undef FAMILY
 #undef PART
 
 static const struct {
-    const struct family *family;
+    const struct metric_family *family;
     const char *value;
 } table[SPACE_COUNTER_COUNT] = {
 
@@ -73,15 +67,13 @@ space_name(const struct space *space)
     return text_make(space->prefix, space->prefix_len);
 }
 
-struct space_metric
+struct metric
 space_metric(enum space_counter counter)
 {
     require(counter < SPACE_COUNTER_COUNT);
-    const struct family *family = table[counter].family;
-    return (struct space_metric){
-        .family = family->name,
-        .help = family->help,
-        .label = family->label,
+    const struct metric_family *family = table[counter].family;
+    return (struct metric){
+        .family = family,
         .value = table[counter].value,
         .first = counter == 0 || table[counter - 1].family != family,
     };

@@ -8,8 +8,8 @@
 
 #include "daemon/base/histogram.h"
 #include "daemon/base/text.h"
+#include "daemon/core/metric.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #define SPACES_MAX         32 /* without `other`, which comes after them */
@@ -49,15 +49,6 @@ uint8_t spaces_find(const struct spaces *spaces, struct text name);
 /* What people call it. */
 struct text space_name(const struct space *space);
 
-/* What a counter is for Prometheus; `first`: of its family. */
-struct space_metric {
-    const char *family; /* without prefix and _total */
-    const char *help;   /* of the family */
-    const char *label;
-    const char *value;
-    bool first;
-};
-
-struct space_metric space_metric(enum space_counter counter);
+struct metric space_metric(enum space_counter counter);
 
 #endif

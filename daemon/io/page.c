@@ -12,7 +12,6 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -114,42 +113,44 @@ gauges(const struct loop *loop, struct buffer *body)
 static void
 counters(const struct loop *loop, struct buffer *body)
 {
-    struct counter_metric metric;
+    struct metric metric;
 
     for (enum counter i = 0; i < COUNTER_COUNT; i++) {
         if (!counter_metric(i, &metric))
             continue;
+        const struct metric_family *of = metric.family;
         if (metric.first)
-            family(body, metric.family, metric.help, "_total", "counter");
-        add(body, "holdfast_%s_total", metric.family);
-        if (metric.label != NULL)
-            add(body, "{%s=\"%s\"}", metric.label, metric.value);
+            family(body, of->name, of->help, "_total", "counter");
+        add(body, "holdfast_%s_total", of->name);
+        if (of->label != NULL)
+            add(body, "{%s=\"%s\"}", of->label, metric.value);
         add(body, " %" PRIu64 "\n", loop->counters.value[i]);
     }
 }
 
-/* `labels`: what comes before le=, with its comma; or nothing. */
+/* `labels`: those of all its series; or nothing. */
 static void
 histogram(struct buffer *body, const char *name, const char *labels,
     const struct histogram *histogram, const struct histogram_scale *scale)
 {
+    bool labelled = labels[0] != '\0';
+    const char *comma = labelled ? "," : "";
+    const char *open = labelled ? "{" : "";
+    const char *close = labelled ? "}" : "";
     uint64_t total = 0;
-    int without = labels[0] == '\0' ? 0 : (int)strlen(labels) - 1;
 
     for (uint32_t i = 0; i < scale->bounds; i++) {
         total += histogram->count[i];
-        add(body, "holdfast_%s_bucket{%sle=\"%g\"} %" PRIu64 "\n", name, labels,
-            (double)scale->bound[i] / scale->unit, total);
+        add(body, "holdfast_%s_bucket{%s%sle=\"%g\"} %" PRIu64 "\n", name,
+            labels, comma, (double)scale->bound[i] / scale->unit, total);
     }
     total += histogram->count[scale->bounds];
-    add(body, "holdfast_%s_bucket{%sle=\"+Inf\"} %" PRIu64 "\n", name, labels,
-        total);
-    const char *open = without > 0 ? "{" : "";
-    const char *close = without > 0 ? "}" : "";
-    add(body, "holdfast_%s_sum%s%.*s%s %.6f\n", name, open, without, labels,
-        close, (double)histogram->sum / scale->unit);
-    add(body, "holdfast_%s_count%s%.*s%s %" PRIu64 "\n", name, open, without,
-        labels, close, total);
+    add(body, "holdfast_%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", name, labels,
+        comma, total);
+    add(body, "holdfast_%s_sum%s%s%s %.6f\n", name, open, labels, close,
+        (double)histogram->sum / scale->unit);
+    add(body, "holdfast_%s_count%s%s%s %" PRIu64 "\n", name, open, labels,
+        close, total);
 }
 
 static void
@@ -168,61 +169,110 @@ histograms(const struct loop *loop, struct buffer *body)
 
 /* --- namespaces ----------------------------------------------------------- */
 
-#define LABELS_BYTES (sizeof("namespace=\"\",") + SPACE_PREFIX_BYTES)
+struct view {
+    struct core_space now;
+    char label[sizeof("namespace=\"\"") + SPACE_PREFIX_BYTES];
+};
 
 struct views {
-    struct core_space space[SPACES_MAX + 1];
-    char labels[SPACES_MAX + 1][LABELS_BYTES]; /* with a comma behind it */
+    struct view space[SPACES_MAX + 1];
     uint32_t count;
 };
 
 static void
 views_take(struct views *views, const struct loop *loop)
 {
-    views->count = core_spaces(loop->engine.core, views->space);
+    struct core_space now[SPACES_MAX + 1];
+
+    views->count = core_spaces(loop->engine.core, now);
     for (uint32_t i = 0; i < views->count; i++) {
-        struct text name = space_name(views->space[i].counted);
-        int len = snprintf(views->labels[i], LABELS_BYTES,
-            "namespace=\"%.*s\",", (int)name.len, name.at);
-        require(len > 0 && (size_t)len < LABELS_BYTES);
+        struct view *view = &views->space[i];
+        struct text name = space_name(now[i].counted);
+        int len = snprintf(view->label, sizeof(view->label),
+            "namespace=\"%.*s\"", (int)name.len, name.at);
+        require(len > 0 && (size_t)len < sizeof(view->label));
+        view->now = now[i];
     }
+}
+
+typedef double gauge_of(const struct core_space *now);
+typedef const struct histogram *histogram_of(const struct space *space);
+
+static double
+held(const struct core_space *now)
+{
+    return now->held;
+}
+
+static double
+waiting(const struct core_space *now)
+{
+    return now->waiting;
+}
+
+static double
+oldest_hold(const struct core_space *now)
+{
+    return (double)(now->oldest_hold_us / 1000) / 1e3;
+}
+
+static double
+oldest_wait(const struct core_space *now)
+{
+    return (double)(now->oldest_wait_us / 1000) / 1e3;
+}
+
+static const struct histogram *
+waits(const struct space *space)
+{
+    return &space->wait;
+}
+
+static const struct histogram *
+holds(const struct space *space)
+{
+    return &space->hold;
+}
+
+static const struct histogram *
+margins(const struct space *space)
+{
+    return &space->margin;
 }
 
 static void
 space_gauge(const struct views *views, struct buffer *body, const char *name,
-    const char *help, size_t field)
+    const char *help, gauge_of *of)
 {
     family(body, name, help, "", "gauge");
     for (uint32_t i = 0; i < views->count; i++)
-        add(body, "holdfast_%s{%.*s} %" PRIu32 "\n", name,
-            (int)strlen(views->labels[i]) - 1, views->labels[i],
-            *(const uint32_t *)((const char *)&views->space[i] + field));
-}
-
-static void
-space_age(const struct views *views, struct buffer *body, const char *name,
-    const char *help, size_t field)
-{
-    family(body, name, help, "", "gauge");
-    for (uint32_t i = 0; i < views->count; i++) {
-        uint64_t us =
-            *(const uint64_t *)((const char *)&views->space[i] + field);
-        add(body, "holdfast_%s{%.*s} %.3f\n", name,
-            (int)strlen(views->labels[i]) - 1, views->labels[i],
-            (double)us / 1e6);
-    }
+        add(body, "holdfast_%s{%s} %.15g\n", name, views->space[i].label,
+            of(&views->space[i].now));
 }
 
 static void
 space_histogram(const struct views *views, struct buffer *body,
-    const char *name, const char *help, size_t field,
+    const char *name, const char *help, histogram_of *of,
     const struct histogram_scale *scale)
 {
     family(body, name, help, "", "histogram");
-    for (uint32_t i = 0; i < views->count; i++) {
-        const char *space = (const char *)views->space[i].counted;
-        histogram(body, name, views->labels[i],
-            (const struct histogram *)(const void *)(space + field), scale);
+    for (uint32_t i = 0; i < views->count; i++)
+        histogram(body, name, views->space[i].label,
+            of(views->space[i].now.counted), scale);
+}
+
+static void
+space_counters(const struct views *views, struct buffer *body)
+{
+    for (enum space_counter i = 0; i < SPACE_COUNTER_COUNT; i++) {
+        struct metric metric = space_metric(i);
+        const struct metric_family *of = metric.family;
+        if (metric.first)
+            family(body, of->name, of->help, "_total", "counter");
+        for (uint32_t j = 0; j < views->count; j++)
+            add(body, "holdfast_%s_total{%s,%s=\"%s\"} %" PRIu64 "\n", of->name,
+                views->space[j].label, of->label, metric.value,
+                views->space[j].now.counted->value[i]);
     }
 }
 
@@ -232,34 +282,21 @@ spaces(const struct loop *loop, struct buffer *body)
     struct views views;
 
     views_take(&views, loop);
-    space_gauge(&views, body, "held", "holds of clients of this broker",
-        offsetof(struct core_space, held));
+    space_gauge(&views, body, "held", "holds of clients of this broker", held);
     space_gauge(&views, body, "waiting",
-        "waiting requests, one an owner and lock",
-        offsetof(struct core_space, waiting));
-    space_age(&views, body, "oldest_hold_seconds",
-        "how long the oldest hold has been held",
-        offsetof(struct core_space, oldest_hold_us));
-    space_age(&views, body, "oldest_wait_seconds",
-        "how long the oldest of them has waited",
-        offsetof(struct core_space, oldest_wait_us));
-    for (enum space_counter i = 0; i < SPACE_COUNTER_COUNT; i++) {
-        struct space_metric metric = space_metric(i);
-        if (metric.first)
-            family(body, metric.family, metric.help, "_total", "counter");
-        for (uint32_t j = 0; j < views.count; j++)
-            add(body, "holdfast_%s_total{%s%s=\"%s\"} %" PRIu64 "\n",
-                metric.family, views.labels[j], metric.label, metric.value,
-                views.space[j].counted->value[i]);
-    }
+        "waiting requests, one an owner and lock", waiting);
+    space_gauge(&views, body, "oldest_hold_seconds",
+        "how long the oldest hold has been held", oldest_hold);
+    space_gauge(&views, body, "oldest_wait_seconds",
+        "how long the oldest of them has waited", oldest_wait);
+    space_counters(&views, body);
     space_histogram(&views, body, "wait_seconds",
-        "how long a LOCK waited that was granted", offsetof(struct space, wait),
-        &histogram_waits);
+        "how long a LOCK waited that was granted", waits, &histogram_waits);
     space_histogram(&views, body, "hold_seconds", "how long a lock was held",
-        offsetof(struct space, hold), &histogram_waits);
+        holds, &histogram_waits);
     space_histogram(&views, body, "renewal_margin_ratio",
         "share of the lease that was left when a renewal was confirmed",
-        offsetof(struct space, margin), &histogram_shares);
+        margins, &histogram_shares);
 }
 
 static struct page

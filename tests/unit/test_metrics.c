@@ -115,25 +115,25 @@ END_TEST
 START_TEST(families_are_together)
 {
     const char *seen[COUNTER_COUNT];
-    struct counter_metric metric;
+    struct metric metric;
     size_t count = 0;
 
     for (enum counter i = 0; i < COUNTER_COUNT; i++) {
         if (!counter_metric(i, &metric) || !metric.first)
             continue;
         for (size_t j = 0; j < count; j++)
-            ck_assert_str_ne(seen[j], metric.family);
-        seen[count++] = metric.family;
-        ck_assert((metric.label == NULL) == (metric.value == NULL));
+            ck_assert_str_ne(seen[j], metric.family->name);
+        seen[count++] = metric.family->name;
+        ck_assert((metric.family->label == NULL) == (metric.value == NULL));
     }
     ck_assert_uint_gt(count, 30);
     for (enum space_counter i = 0; i < SPACE_COUNTER_COUNT; i++) {
-        struct space_metric space = space_metric(i);
+        struct metric space = space_metric(i);
         if (!space.first)
             continue;
         for (size_t j = 0; j < count; j++)
-            ck_assert_str_ne(seen[j], space.family);
-        seen[count++] = space.family;
+            ck_assert_str_ne(seen[j], space.family->name);
+        seen[count++] = space.family->name;
     }
 }
 
