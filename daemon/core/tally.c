@@ -94,9 +94,16 @@ tally_unheard(struct core *core, const struct pending *pending)
         space->value[SPACE_unheard]++;
 }
 
+static void
+older(uint64_t *oldest_us, uint64_t age_us)
+{
+    if (*oldest_us < age_us)
+        *oldest_us = age_us;
+}
+
 /* What there is at the moment, by a walk over all tickets. */
 uint32_t
-core_spaces(const struct core *core, struct core_space *out)
+core_spaces(const struct core *core, uint64_t now_us, struct core_space *out)
 {
     uint32_t count = core->spaces.count;
 
@@ -108,18 +115,13 @@ core_spaces(const struct core *core, struct core_space *out)
             continue;
         struct core_space *space = &out[ticket->lock->space];
         const struct pending *pending = ticket_asking(ticket);
-        uint64_t oldest_us = 0;
         if (ticket->state == TICKET_HELD) {
             space->held++;
-            oldest_us = core->now_us - ticket->granted_us;
-            if (space->oldest_hold_us < oldest_us)
-                space->oldest_hold_us = oldest_us;
+            older(&space->oldest_hold_us, now_us - ticket->granted_us);
         } else if (ticket->state == TICKET_WAITING) {
             space->waiting++;
             if (pending != NULL)
-                oldest_us = core->now_us - pending->began_us;
-            if (space->oldest_wait_us < oldest_us)
-                space->oldest_wait_us = oldest_us;
+                older(&space->oldest_wait_us, now_us - pending->began_us);
         }
     }
     return count;

@@ -8,6 +8,7 @@
 #include "daemon/io/page.h"
 
 #include "daemon/base/assert.h"
+#include "daemon/io/clock.h"
 #include "daemon/io/state.h"
 
 #include <inttypes.h>
@@ -184,7 +185,7 @@ views_take(struct views *views, const struct loop *loop)
 {
     struct core_space now[SPACES_MAX + 1];
 
-    views->count = core_spaces(loop->engine.core, now);
+    views->count = core_spaces(loop->engine.core, clock_boot_us(), now);
     for (uint32_t i = 0; i < views->count; i++) {
         struct view *view = &views->space[i];
         struct text name = space_name(now[i].counted);
@@ -213,13 +214,13 @@ waiting(const struct core_space *now)
 static double
 oldest_hold(const struct core_space *now)
 {
-    return (double)(now->oldest_hold_us / 1000) / 1e3;
+    return (double)now->oldest_hold_us / 1e6;
 }
 
 static double
 oldest_wait(const struct core_space *now)
 {
-    return (double)(now->oldest_wait_us / 1000) / 1e3;
+    return (double)now->oldest_wait_us / 1e6;
 }
 
 static const struct histogram *

@@ -133,8 +133,11 @@ class MetricsTest(HarnessCase):
         tag = other.submit("LOCK a progress=1")
         other.queued(tag)
         self.assertEqual(broker.metrics()[f"holdfast_waiting{{{OTHER}}}"], 1)
-        self.assertGreater(
-            broker.metrics()[f"holdfast_oldest_wait_seconds{{{OTHER}}}"], 0)
+        for what in ("wait", "hold"):
+            name = f"holdfast_oldest_{what}_seconds{{{OTHER}}}"
+            age = broker.metrics()[name]
+            self.assertGreater(age, 0)  # nor does it stand still while idle
+            self.assertGreater(broker.metrics()[name], age)
         other.ok(f"CANCEL {tag}")
         other.wait(tag)
         gone = self.client(broker)
