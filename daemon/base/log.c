@@ -1,13 +1,14 @@
 /*
  * Builds log lines and hands them to the sink.
  *
- * The sink and the threshold are the only state of base that is not in a
+ * The sink and what is set for it are the only state of base that is not in a
  * struct: one process writes one log. A line that is too long is cut and
  * ends in "...".
  */
 #include "daemon/base/log.h"
 
 #include "daemon/base/assert.h"
+#include "daemon/base/log_json.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +16,9 @@
 #define LINE_BYTES_MAX 2048
 
 static log_sink *current_sink;
+static log_gate *current_gate;
 static enum log_level current_threshold = LOG_INFO;
+static enum log_format current_format;
 
 static const char *const level_names[] = {
     [LOG_ERROR] = "error",
@@ -30,13 +33,27 @@ void
 log_init(log_sink *sink, enum log_level threshold)
 {
     current_sink = sink;
+    current_gate = NULL;
     current_threshold = threshold;
+    current_format = LOG_TEXT;
 }
 
 void
 log_set_level(enum log_level threshold)
 {
     current_threshold = threshold;
+}
+
+void
+log_set_format(enum log_format format)
+{
+    current_format = format;
+}
+
+void
+log_set_gate(log_gate *gate)
+{
+    current_gate = gate;
 }
 
 bool
@@ -73,6 +90,17 @@ clamp(int printed, size_t room)
     return (size_t)printed < room ? (size_t)printed : room - 1;
 }
 
+static void
+log_hand_over(enum log_level level, struct text line, const char *format)
+{
+    char object[LOG_JSON_BYTES(LINE_BYTES_MAX)];
+
+    if (current_format == LOG_TEXT)
+        current_sink(level, line.at, line.len);
+    else
+        current_sink(level, object, log_json(object, line, format));
+}
+
 void
 log_write(enum log_level level, const char *event, const char *format, ...)
 {
@@ -81,7 +109,8 @@ log_write(enum log_level level, const char *event, const char *format, ...)
     va_list arguments;
     int printed;
 
-    if (!log_enabled(level))
+    if (!log_enabled(level) ||
+        (current_gate != NULL && !current_gate(level, event)))
         return;
     printed = snprintf(
         line, sizeof(line), "level=%s event=%s ", log_level_name(level), event);
@@ -94,7 +123,7 @@ log_write(enum log_level level, const char *event, const char *format, ...)
     len += clamp(printed, sizeof(line) - len);
     if (line[len - 1] == ' ')
         line[--len] = '\0';
-    current_sink(level, line, len);
+    log_hand_over(level, text_make(line, len), format);
 }
 
 /* Writes `byte` as it stands in quotes; returns 1, 2 or 4 bytes. */

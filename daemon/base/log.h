@@ -4,8 +4,9 @@
  *
  *     log_write(LOG_WARN, "redis_down", "node=%s after_ms=%u", name, ms);
  *
- * gives `level=warn event=redis_down node=... after_ms=...`. Values that may
- * hold blanks, quotes or control bytes go through log_quote().
+ * gives `level=warn event=redis_down node=... after_ms=...`, or an object of
+ * JSON with these. Values that may hold blanks, quotes or control bytes go
+ * through log_quote().
  */
 #ifndef HOLDFAST_BASE_LOG_H
 #define HOLDFAST_BASE_LOG_H
@@ -19,12 +20,23 @@ enum log_level {
     LOG_DEBUG,
 };
 
+enum log_format {
+    LOG_TEXT, /* key=value, with a blank between */
+    LOG_JSON, /* an object a line; see log_json.h */
+};
+
 /* `line` has no newline; it is valid during the call. */
 typedef void log_sink(enum log_level level, const char *line, size_t len);
 
-/* Before it is called, lines go nowhere. */
+/* Whether a line of the event is to be written now; else it is not made. */
+typedef bool log_gate(enum log_level level, const char *event);
+
+/* Before it is called, lines go nowhere; after it they are text, and all of
+ * them that the threshold lets through. */
 void log_init(log_sink *sink, enum log_level threshold);
 void log_set_level(enum log_level threshold);
+void log_set_format(enum log_format format);
+void log_set_gate(log_gate *gate);
 bool log_enabled(enum log_level level);
 
 void log_write(enum log_level level, const char *event, const char *format, ...)

@@ -114,3 +114,40 @@ text_from_hex(struct text text, uint8_t *bytes, size_t len)
     }
     return true;
 }
+
+/* How many bytes a character of more than one has; 0: none begins so. */
+static size_t
+utf8_count(unsigned char first)
+{
+    if (first >= 0xf0 && first < 0xf8)
+        return 4;
+    if (first >= 0xe0 && first < 0xf0)
+        return 3;
+    return first >= 0xc0 && first < 0xe0 ? 2 : 0;
+}
+
+size_t
+text_utf8(struct text text, uint32_t *code)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned char first = (unsigned char)text.at[0];
+    size_t count = utf8_count(first);
+
+    *code = first;
+    if (first < 0x80)
+        return 1;
+    if (count == 0 || count > text.len)
+        return 0;
+    *code = first & (0x7fu >> count);
+    for (size_t i = 1; i < count; i++) {
+        unsigned char next = (unsigned char)text.at[i];
+
+        if ((next & 0xc0u) != 0x80)
+            return 0;
+        *code = *code << 6 | (next & 0x3fu);
+    }
+    if (*code < least[count] || *code > 0x10ffff ||
+        (*code >= 0xd800 && *code < 0xe000))
+        return 0;
+    return count;
+}

@@ -64,4 +64,8 @@ void text_to_hex(char *out, const uint8_t *bytes, size_t len);
 /* Reads exactly 2*len hex digits; false on any other byte. */
 bool text_from_hex(struct text text, uint8_t *bytes, size_t len);
 
+/* Bytes of the character that `text`, not empty, begins with, and what it is in
+ * *code; 0: it is no UTF-8 (RFC 3629). */
+size_t text_utf8(struct text text, uint32_t *code);
+
 #endif

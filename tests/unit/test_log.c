@@ -1,5 +1,5 @@
 /*
- * Tests of daemon/base/log: form, threshold, cutting, quoting.
+ * Tests of daemon/base/log: forms, threshold, gate, cutting, quoting.
  */
 #include "daemon/base/log.h"
 
@@ -39,6 +39,43 @@ START_TEST(form)
 
 END_TEST
 
+START_TEST(objects)
+{
+    log_init(sink, LOG_INFO);
+    log_set_format(LOG_JSON);
+    log_write(LOG_WARN, "redis_down", "node=%s after_ms=%u", "a:1", 7u);
+    ck_assert_str_eq(last,
+        "{\"level\":\"warn\",\"event\":\"redis_down\",\"node\":\"a:1\","
+        "\"after_ms\":7}");
+    log_write(LOG_INFO, "ready", "%s", "");
+    ck_assert_str_eq(last, "{\"level\":\"info\",\"event\":\"ready\"}");
+}
+
+END_TEST
+
+static bool
+only_loud(enum log_level level, const char *event)
+{
+    ck_assert_int_le(level, LOG_INFO);
+    return strcmp(event, "loud") == 0;
+}
+
+START_TEST(gate)
+{
+    log_init(sink, LOG_INFO);
+    log_set_gate(only_loud);
+    log_write(LOG_DEBUG, "loud", "a=1");
+    log_write(LOG_ERROR, "quiet", "a=1");
+    ck_assert_int_eq(lines, 0);
+    log_write(LOG_INFO, "loud", "a=1");
+    ck_assert_int_eq(lines, 1);
+    log_init(sink, LOG_INFO);
+    log_write(LOG_ERROR, "quiet", "a=1");
+    ck_assert_int_eq(lines, 2);
+}
+
+END_TEST
+
 START_TEST(threshold)
 {
     log_init(sink, LOG_WARN);
@@ -63,6 +100,9 @@ START_TEST(cut)
     log_write(LOG_INFO, "long", "text=%s", longer);
     ck_assert_uint_eq(last_len, 2047);
     ck_assert_str_eq(last + last_len - 4, "x...");
+    log_set_format(LOG_JSON);
+    log_write(LOG_INFO, "long", "text=\"%s\"", longer);
+    ck_assert_str_eq(last + last_len - 6, "x...\"}");
 }
 
 END_TEST
@@ -103,6 +143,8 @@ log_suite(void)
     TCase *tests = tcase_create("all");
 
     tcase_add_test(tests, form);
+    tcase_add_test(tests, objects);
+    tcase_add_test(tests, gate);
     tcase_add_test(tests, threshold);
     tcase_add_test(tests, cut);
     tcase_add_test(tests, quote);

@@ -98,6 +98,47 @@ START_TEST(hex)
 
 END_TEST
 
+START_TEST(utf8)
+{
+    static const struct {
+        struct text text;
+        size_t count;
+        uint32_t code;
+    } cases[] = {
+        {TEXT("a\xc3"), 1, 'a'},
+        {TEXT("\0"), 1, 0},
+        {TEXT("\x7f"), 1, 0x7f},
+        {TEXT("\xc2\x80x"), 2, 0x80},
+        {TEXT("\xdf\xbf"), 2, 0x7ff},
+        {TEXT("\xe0\xa0\x80"), 3, 0x800},
+        {TEXT("\xef\xbf\xbf"), 3, 0xffff},
+        {TEXT("\xf0\x90\x80\x80"), 4, 0x10000},
+        {TEXT("\xf4\x8f\xbf\xbf"), 4, 0x10ffff},
+        /* Continuations alone, cut, overlong, surrogates, beyond the end. */
+        {TEXT("\x80"), 0, 0},
+        {TEXT("\xc3"), 0, 0},
+        {TEXT("\xe2\x82"), 0, 0},
+        {TEXT("\xc3\x28"), 0, 0},
+        {TEXT("\xc1\xbf"), 0, 0},
+        {TEXT("\xe0\x9f\xbf"), 0, 0},
+        {TEXT("\xf0\x8f\xbf\xbf"), 0, 0},
+        {TEXT("\xed\xa0\x80"), 0, 0},
+        {TEXT("\xf4\x90\x80\x80"), 0, 0},
+        {TEXT("\xf8\x88\x80\x80\x80"), 0, 0},
+        {TEXT("\xff"), 0, 0},
+    };
+
+    uint32_t code;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        ck_assert_uint_eq(text_utf8(cases[i].text, &code), cases[i].count);
+        if (cases[i].count > 0)
+            ck_assert_uint_eq(code, cases[i].code);
+    }
+}
+
+END_TEST
+
 Suite *
 text_suite(void)
 {
@@ -109,6 +150,7 @@ text_suite(void)
     tcase_add_test(tests, number_bad);
     tcase_add_test(tests, number_written);
     tcase_add_test(tests, hex);
+    tcase_add_test(tests, utf8);
     suite_add_tcase(suite, tests);
     return suite;
 }
