@@ -3,10 +3,12 @@
  * must agree on. The steps are those of load(), in that order, since a default
  * may be made of what the file says elsewhere.
  *
- * Called at start only. One value's form is value.c's, the YAML walk.c's.
+ * Called at start and for a reload. One value's form is value.c's, the YAML
+ * walk.c's.
  */
 #include "conf/config.h"
 
+#include "conf/changes.h"
 #include "conf/keys.h"
 #include "conf/value.h"
 #include "conf/walk.h"
@@ -17,22 +19,23 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FILE_BYTES_MAX ((size_t)1024 * 1024)
-#define KEYS_MAX       64
 #define QUOTE_BYTES    96
 #define PASSWORD_BYTES sizeof(((struct config *)NULL)->redis_password)
 #define HOUR_MS        ((uint64_t)60 * 60 * 1000)
 
 struct loader {
     struct walk walk;
-    struct config *config;              /* ref: being filled */
-    const struct key *key;              /* ref: the one being read, or NULL */
-    struct walk_place keys[KEYS_MAX];   /* of each key in the file */
-    struct walk_place values[KEYS_MAX]; /* of its (last) value */
+    struct config *config; /* ref: being filled */
+    const struct key *key; /* ref: the one being read, or NULL */
+    struct walk_place keys[CHANGES_KEYS_MAX];   /* of each key in the file */
+    struct walk_place values[CHANGES_KEYS_MAX]; /* of its (last) value */
     struct walk_place spaces[CONFIG_SPACES_MAX];
-    size_t item; /* of the list of sections that is being read */
+    size_t item;  /* of the list of sections that is being read */
+    bool running; /* the daemon is: no file may keep it waiting */
 };
 
 /* Defaults */
@@ -71,6 +74,25 @@ static void
 derive_command_timeout(struct config *config)
 {
     config->command_timeout_ms = least(1000, config->lease_ms / 4);
+}
+
+/* What an item does not say is as it is for all locks. */
+static void
+derive_item(uint64_t *item_ms, uint64_t all_ms)
+{
+    if (*item_ms == VALUE_UNSET)
+        *item_ms = all_ms;
+}
+
+static void
+derive_spaces(struct config *config)
+{
+    for (uint32_t i = 0; i < config->space_count; i++) {
+        struct config_space *space = &config->spaces[i];
+        derive_item(&space->warn_after_ms, config->warn_after_ms);
+        derive_item(&space->wait_after_ms, config->wait_after_ms);
+        derive_item(&space->break_after_ms, config->break_after_ms);
+    }
 }
 
 static void
@@ -134,6 +156,12 @@ fail_unknown(struct walk *walk, struct text path, struct text name,
     return walk_fail(walk, place, "unknown key %s", quoted);
 }
 
+static void *
+home_of(const struct loader *loader, const struct key *key)
+{
+    return (char *)loader->config + value_home(key, loader->item);
+}
+
 static enum walk_shape
 shape_of(const struct key *key)
 {
@@ -142,7 +170,7 @@ shape_of(const struct key *key)
     if (key->type == KEY_ITEMS)
         return WALK_ITEMS;
     if (key->type == KEY_LISTEN || key->type == KEY_NODES ||
-        key->type == KEY_PATHS)
+        key->type == KEY_PATHS || key->type == KEY_WORDS)
         return WALK_LIST;
     return WALK_VALUE;
 }
@@ -165,7 +193,7 @@ on_key(struct walk *walk, struct text path, struct text name,
     *shape = shape_of(key);
     loader->key = key;
     if (key->type != KEY_SECTION && key->type != KEY_ITEMS)
-        value_clear(key, value_home(key, loader->config, loader->item));
+        value_clear(key, home_of(loader, key));
     return true;
 }
 
@@ -176,18 +204,21 @@ on_item(struct walk *walk, struct text path, struct walk_place place)
     const struct key *items = key_find(path);
 
     require(items != NULL);
-    uint32_t *count = value_item_count(items, loader->config);
-    if (*count == items->max)
+    if (value_item_count(items, loader->config) == items->max)
         return walk_fail(
             walk, place, "%s: more than %u", items->path, (unsigned)items->max);
-    loader->item = (*count)++;
+    loader->item = value_item_add(items, loader->config);
+    require(loader->item < CONFIG_SPACES_MAX); /* the one list that there is */
     loader->spaces[loader->item] = place;
     for (size_t i = 0; i < key_count(); i++) {
         const struct key *key = key_at(i);
         if (key_items(key) != items)
             continue;
         loader->keys[i] = (struct walk_place){0, 0};
-        set_standard(key, value_home(key, loader->config, loader->item));
+        if (key->standard != NULL)
+            set_standard(key, home_of(loader, key));
+        else
+            value_unset(key, home_of(loader, key));
     }
     return true;
 }
@@ -199,9 +230,8 @@ on_value(struct walk *walk, struct text value, struct walk_place place)
     char why[256];
 
     loader->values[key_index(loader->key)] = place;
-    if (value_parse(loader->key, value,
-            value_home(loader->key, loader->config, loader->item), why,
-            sizeof(why)))
+    if (value_parse(
+            loader->key, value, home_of(loader, loader->key), why, sizeof(why)))
         return true;
     return walk_fail(walk, place, "%s: %s", loader->key->path, why);
 }
@@ -416,6 +446,18 @@ check_namespaces(struct loader *loader)
     return true;
 }
 
+/* No folder is searched for it. */
+static bool
+check_hook(struct loader *loader)
+{
+    const struct config_list *hook = &loader->config->audit_hook;
+
+    if (hook->count == 0 || hook->item[0].host[0] == '/')
+        return true;
+    return walk_fail(&loader->walk, place_of_key(loader, "audit.hook"),
+        "audit.hook: the program's whole path expected, from / on");
+}
+
 static bool
 check_all(struct loader *loader)
 {
@@ -424,22 +466,38 @@ check_all(struct loader *loader)
            check_sentinel(loader) && check_quorum(loader) &&
            check_user(loader) && check_tls(loader) &&
            check_command_timeout(loader) && check_forget_after(loader) &&
-           check_memory(loader) && check_namespaces(loader);
+           check_memory(loader) && check_namespaces(loader) &&
+           check_hook(loader);
 }
 
 /* Files */
 
-/* Up to `room` bytes of it; false: errno says why. */
+/* Whether it can be read without waiting for somebody to write it. */
 static bool
-read_file(const char *path, char *out, size_t room, size_t *len)
+is_regular(int file)
 {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+
+    return fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+/* NULL where up to `room` bytes of it are in `out`. */
+static const char *
+read_file(const struct loader *loader, const char *path, char *out, size_t room,
+    size_t *len)
+{
+    int file =
+        open(path, O_RDONLY | O_CLOEXEC | (loader->running ? O_NONBLOCK : 0));
+    const char *what = NULL;
     ssize_t got = 1;
-    int error;
 
     *len = 0;
     if (file < 0)
-        return false;
+        return strerror(errno);
+    if (loader->running && !is_regular(file)) {
+        what = "not a regular file";
+        got = 0;
+    }
     while (got > 0 && *len < room) {
         got = read(file, out + *len, room - *len);
         if (got > 0)
@@ -447,10 +505,10 @@ read_file(const char *path, char *out, size_t room, size_t *len)
         else if (got < 0 && errno == EINTR)
             got = 1;
     }
-    error = errno;
+    if (got < 0)
+        what = strerror(errno);
     close(file);
-    errno = error;
-    return got >= 0;
+    return what;
 }
 
 /* NULL where `len` bytes are a password; they go to `out`, room for 512. */
@@ -485,10 +543,9 @@ read_password(struct loader *loader, const char *key, const char *path,
     require(out_bytes == PASSWORD_BYTES);
     if (path[0] == '\0')
         return true;
-    if (read_file(path, bytes, sizeof(bytes), &len))
+    what = read_file(loader, path, bytes, sizeof(bytes), &len);
+    if (what == NULL)
         what = password_take(bytes, len, out, out_bytes);
-    else
-        what = strerror(errno);
     explicit_bzero(bytes, sizeof(bytes));
     if (what == NULL)
         return true;
@@ -515,7 +572,7 @@ read_passwords(struct loader *loader)
 static bool
 load(struct loader *loader, struct text text)
 {
-    require(key_count() <= KEYS_MAX);
+    require(key_count() <= CHANGES_KEYS_MAX);
     config_init(loader->config);
     if (!walk_text(&loader->walk, text))
         return false;
@@ -523,6 +580,7 @@ load(struct loader *loader, struct text text)
         derive_settle(loader->config);
     if (!is_given(loader, "redis.command_timeout"))
         derive_command_timeout(loader->config);
+    derive_spaces(loader->config);
     return check_all(loader);
 }
 
@@ -553,13 +611,15 @@ config_load_text(struct config *config, const char *name, const char *text,
 
 /* NULL where the file is read into `text`, room for FILE_BYTES_MAX + 1. */
 static const char *
-read_text(const char *path, char *text, size_t *len)
+read_text(
+    const struct loader *loader, const char *path, char *text, size_t *len)
 {
     if (text == NULL)
         return "out of memory";
-    if (!read_file(path, text, FILE_BYTES_MAX + 1, len))
-        return strerror(errno);
-    return *len > FILE_BYTES_MAX ? "larger than 1MiB" : NULL;
+    const char *what = read_file(loader, path, text, FILE_BYTES_MAX + 1, len);
+    if (what == NULL && *len > FILE_BYTES_MAX)
+        what = "larger than 1MiB";
+    return what;
 }
 
 /* The check's word, at the value that it is about. */
@@ -576,24 +636,33 @@ run_check(struct loader *loader, config_check *check, void *context)
         fault.key, fault.what);
 }
 
+/* All of config_load_checked() with a loader that is ready. */
+static bool
+load_file(struct loader *loader, config_check *check, void *context)
+{
+    struct walk *walk = &loader->walk;
+    char *text = malloc(FILE_BYTES_MAX + 1);
+    size_t len = 0;
+    const char *what = read_text(loader, walk->file, text, &len);
+    bool done = false;
+
+    if (what != NULL)
+        snprintf(walk->error, walk->error_bytes, "%s: %s", walk->file, what);
+    else
+        done = load(loader, text_make(text, len)) && read_passwords(loader) &&
+               run_check(loader, check, context);
+    free(text);
+    return done;
+}
+
 bool
 config_load_checked(struct config *config, const char *path,
     config_check *check, void *context, char *error, size_t error_bytes)
 {
     struct loader loader;
-    char *text = malloc(FILE_BYTES_MAX + 1);
-    size_t len = 0;
-    const char *what = read_text(path, text, &len);
-    bool done = false;
 
     loader_init(&loader, config, path, error, error_bytes);
-    if (what != NULL)
-        snprintf(error, error_bytes, "%s: %s", path, what);
-    else
-        done = load(&loader, text_make(text, len)) && read_passwords(&loader) &&
-               run_check(&loader, check, context);
-    free(text);
-    return done;
+    return load_file(&loader, check, context);
 }
 
 bool
@@ -603,13 +672,63 @@ config_load(
     return config_load_checked(config, path, NULL, NULL, error, error_bytes);
 }
 
+/* Reloading */
+
+struct reload {
+    struct loader loader;
+    struct config next;  /* all that the file says */
+    struct config mixed; /* what would be in force */
+};
+
+static bool
+reload(struct reload *reload, const struct config *now, const char *path,
+    config_check *check, void *context, struct config_changes *changes)
+{
+    struct loader *loader = &reload->loader;
+
+    loader->running = true;
+    config_init(&reload->next);
+    if (path != NULL && !load_file(loader, check, context))
+        return false;
+    reload->mixed = *now;
+    /* A default follows what is in force, not what waits for a restart. */
+    if (!is_given(loader, "redis.command_timeout")) {
+        derive_command_timeout(&reload->mixed);
+        reload->next.command_timeout_ms = reload->mixed.command_timeout_ms;
+    }
+    changes_find(changes, now, &reload->next);
+    changes_take(changes, &reload->mixed, &reload->next);
+    loader->config = &reload->mixed;
+    return check_all(loader);
+}
+
+bool
+config_reload(struct config *config, const char *path, config_check *check,
+    void *context, struct config_changes *changes, char *error,
+    size_t error_bytes)
+{
+    struct reload *own = malloc(sizeof(*own));
+
+    if (own == NULL) {
+        snprintf(error, error_bytes, "out of memory");
+        return false;
+    }
+    loader_init(&own->loader, &own->next, path, error, error_bytes);
+    bool done = reload(own, config, path, check, context, changes);
+    if (done)
+        *config = own->mixed;
+    explicit_bzero(own, sizeof(*own));
+    free(own);
+    return done;
+}
+
 /* Printing */
 
 /* Each begins with a dash, before its first key. */
 static void
-print_items(const struct key *items, struct config *config, FILE *out)
+print_items(const struct key *items, const struct config *config, FILE *out)
 {
-    uint32_t count = *value_item_count(items, config);
+    uint32_t count = value_item_count(items, config);
 
     fputs(count == 0 ? " []\n" : "\n", out);
     for (uint32_t item = 0; item < count; item++) {
@@ -619,7 +738,7 @@ print_items(const struct key *items, struct config *config, FILE *out)
             if (key_items(key) != items)
                 continue;
             fprintf(out, "%s%s: ", before, key_name(key));
-            value_print(key, value_home(key, config, item), out);
+            value_print(key, (const char *)config + value_home(key, item), out);
             fputc('\n', out);
             before = "      ";
         }
@@ -629,8 +748,6 @@ print_items(const struct key *items, struct config *config, FILE *out)
 void
 config_print(const struct config *config, FILE *out)
 {
-    struct config copy = *config;
-
     for (size_t i = 0; i < key_count(); i++) {
         const struct key *key = key_at(i);
         int indent = (int)(4 * key_depth(key));
@@ -639,7 +756,7 @@ config_print(const struct config *config, FILE *out)
             continue;
         fprintf(out, "%*s%s:", indent, "", key_name(key));
         if (key->type == KEY_ITEMS) {
-            print_items(key, &copy, out);
+            print_items(key, config, out);
             continue;
         }
         if (key->type != KEY_SECTION) {

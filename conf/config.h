@@ -7,6 +7,8 @@
 #ifndef HOLDFAST_CONF_CONFIG_H
 #define HOLDFAST_CONF_CONFIG_H
 
+#include "daemon/base/log.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +17,7 @@
 #define CONFIG_LISTEN_MAX 16
 #define CONFIG_NODES_MAX  64
 #define CONFIG_SPACES_MAX 32
+#define CONFIG_WORDS_MAX  16
 
 enum config_topology {
     TOPOLOGY_SINGLE,
@@ -53,6 +56,9 @@ struct config_list {
 /* Locks whose names begin alike. */
 struct config_space {
     char prefix[65];
+    uint64_t warn_after_ms; /* these three: those of `audit`, where not given */
+    uint64_t wait_after_ms;
+    uint64_t break_after_ms;
 };
 
 struct config {
@@ -110,8 +116,21 @@ struct config {
     /* namespaces */
     struct config_space spaces[CONFIG_SPACES_MAX];
     uint32_t space_count;
+    /* slow */
+    uint64_t slow_threshold_ms; /* 0: nothing is slow */
+    /* audit */
+    uint64_t audit_interval_ms;    /* 0: none by time */
+    uint32_t audit_keys;           /* a step */
+    uint64_t audit_pause_ms;       /* between steps */
+    uint64_t warn_after_ms;        /* holds; 0: never, as these */
+    uint64_t wait_after_ms;        /* waits */
+    uint64_t break_after_ms;       /* holds, which are broken */
+    struct config_list audit_hook; /* words of a program; none: there is none */
+    uint64_t hook_timeout_ms;
     /* log */
     char log_level[8];
+    enum log_format log_format;
+    uint32_t log_rate; /* lines a second of each event; 0: no limit */
 };
 
 /* All defaults, as conf/holdfast.yaml shows them. */
@@ -144,6 +163,19 @@ typedef bool config_check(
  */
 bool config_load_checked(struct config *config, const char *path,
     config_check *check, void *context, char *error, size_t error_bytes);
+
+struct config_changes;
+
+/*
+ * Reads the file again while the daemon runs by `config`, and puts into that
+ * what may change without a restart; `changes` says what did, and what did not.
+ * False: the file is not good, or would not be with what stays as it is, and
+ * `config` is as before. Nothing but regular files is read, so as not to wait.
+ * `path` NULL: all defaults.
+ */
+bool config_reload(struct config *config, const char *path, config_check *check,
+    void *context, struct config_changes *changes, char *error,
+    size_t error_bytes);
 
 /*
  * The same as config_load() for `len` bytes in memory, as if they were in a

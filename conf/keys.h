@@ -31,6 +31,7 @@ enum key_type {
     KEY_LISTEN_ONE, /* the same, none or one */
     KEY_NODES,      /* struct config_list of host:port */
     KEY_PATHS,      /* struct config_list of Unix sockets */
+    KEY_WORDS,      /* struct config_list of any words: those of a program */
 };
 
 struct key_word {

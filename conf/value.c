@@ -547,6 +547,38 @@ list_parse(const struct key *key, struct text text, void *field, struct why why)
 }
 
 static bool
+words_parse(
+    const struct key *key, struct text text, void *field, struct why why)
+{
+    struct config_list *list = field;
+
+    if (text.len >= sizeof(list->item[0].host))
+        return refuse(why, text, "longer than 255 bytes");
+    if (text.len > 0 && memchr(text.at, '\0', text.len) != NULL)
+        return refuse(why, text, "has a NUL in it");
+    if (list->count >= key->max)
+        return refuse(why, text, "one more than there may be");
+    if (text.len > 0)
+        memcpy(list->item[list->count].host, text.at, text.len);
+    list->count++;
+    return true;
+}
+
+static void
+words_print(const struct key *key, const void *field, FILE *out)
+{
+    const struct config_list *list = field;
+
+    (void)key;
+    fputc('[', out);
+    for (size_t i = 0; i < list->count; i++) {
+        fputs(i > 0 ? ", " : "", out);
+        quoted_print(list->item[i].host, out);
+    }
+    fputc(']', out);
+}
+
+static bool
 list_one_parse(
     const struct key *key, struct text text, void *field, struct why why)
 {
@@ -626,30 +658,54 @@ static const struct {
     [KEY_LISTEN_ONE] = {list_one_parse, list_one_print},
     [KEY_NODES] = {list_parse, list_print},
     [KEY_PATHS] = {list_parse, list_print},
+    [KEY_WORDS] = {words_parse, words_print},
 };
 
-void *
-value_home(const struct key *key, struct config *config, size_t item)
+size_t
+value_home(const struct key *key, size_t item)
 {
     const struct key *items = key_items(key);
 
     if (items == NULL)
-        return config;
+        return 0;
     require(item < items->max);
-    return (char *)config + items->offset + item * items->item_bytes;
+    return items->offset + item * items->item_bytes;
 }
 
-uint32_t *
-value_item_count(const struct key *key, struct config *config)
+uint32_t
+value_item_count(const struct key *key, const struct config *config)
 {
+    uint32_t count;
+
     require(key->type == KEY_ITEMS);
-    return (void *)((char *)config + key->count_offset);
+    memcpy(&count, (const char *)config + key->count_offset, sizeof(count));
+    return count;
+}
+
+uint32_t
+value_item_add(const struct key *key, struct config *config)
+{
+    uint32_t count = value_item_count(key, config);
+    uint32_t more = count + 1;
+
+    require(count < key->max);
+    memcpy((char *)config + key->count_offset, &more, sizeof(more));
+    return count;
 }
 
 void
 value_clear(const struct key *key, void *home)
 {
     memset((char *)home + key->offset, 0, key->bytes);
+}
+
+void
+value_unset(const struct key *key, void *home)
+{
+    const uint64_t unset = VALUE_UNSET;
+
+    require(key->type == KEY_DURATION && key->bytes == sizeof(unset));
+    memcpy((char *)home + key->offset, &unset, sizeof(unset));
 }
 
 bool

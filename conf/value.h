@@ -19,13 +19,17 @@
 #define VALUE_TEXT_BYTES 32
 
 /*
- * What has the key's field: the configuration, or an item of the list of
- * sections that the key is in.
+ * Where in struct config that is that has the key's field, in bytes: 0, or the
+ * place of an item of the list of sections that the key is in.
  */
-void *value_home(const struct key *key, struct config *config, size_t item);
+size_t value_home(const struct key *key, size_t item);
 
 /* Nothing: zero, an empty text, an empty list. `home` as above. */
 void value_clear(const struct key *key, void *home);
+
+/* A duration that is not given; and makes the field, which is one, that. */
+#define VALUE_UNSET UINT64_MAX
+void value_unset(const struct key *key, void *home);
 
 /*
  * Sets the field, which has been cleared; adds an item to it where it is a
@@ -38,7 +42,10 @@ bool value_parse(const struct key *key, struct text text, void *home, char *why,
 void value_print(const struct key *key, const void *home, FILE *out);
 
 /* How many items a list of sections has. */
-uint32_t *value_item_count(const struct key *key, struct config *config);
+uint32_t value_item_count(const struct key *key, const struct config *config);
+
+/* One more of them, as it is; there is room. Returns its place. */
+uint32_t value_item_add(const struct key *key, struct config *config);
 
 /*
  * A number of the key's type as people write it: "30s", "1MiB", "64". `out` has

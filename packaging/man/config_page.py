@@ -98,7 +98,7 @@ def default(value):
 
 
 def page(lines):
-    out = [HEAD]
+    out = []
     depth = 0
     for path, value, comment in entries(lines):
         if value == "" and "." not in path:
@@ -118,12 +118,20 @@ def page(lines):
     return "".join(out) + ".El\n" + FOOT
 
 
+def reloading(text):
+    """What the file says of SIGHUP."""
+    about = next(part for part in text.split("\n\n") if "SIGHUP" in part)
+    words = " ".join(line.lstrip("# ") for line in about.splitlines())
+    return ".Pp\n" + "".join(f"{line}\n" for line in prose(words))
+
+
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         text = file.read()
     # What stands before the first section is about the file itself.
     first = re.search(r"^# .*\n(?=listen:)", text, re.MULTILINE)
-    sys.stdout.write(page(text[first.start():].splitlines()))
+    sys.stdout.write(HEAD + reloading(text) +
+                     page(text[first.start():].splitlines()))
 
 
 if __name__ == "__main__":

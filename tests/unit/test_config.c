@@ -135,8 +135,21 @@ START_TEST(defaults_are_the_documented_ones)
         "    output: 1MiB\n"
         "    memory: 256MiB\n"
         "namespaces: []\n"
+        "audit:\n"
+        "    interval: 10m\n"
+        "    keys: 100\n"
+        "    pause: 10ms\n"
+        "    warn_after: 24h\n"
+        "    wait_after: 1h\n"
+        "    break_after: 0s\n"
+        "    hook: []\n"
+        "    hook_timeout: 10s\n"
+        "slow:\n"
+        "    threshold: 100ms\n"
         "log:\n"
-        "    level: info\n");
+        "    level: info\n"
+        "    format: text\n"
+        "    rate: 50\n");
     ck_assert_uint_eq(config.limit_output, 1024 * 1024);
     ck_assert_uint_eq(config.forget_after_ms, 24 * 3600 * 1000);
     ck_assert_uint_eq(config.redis_nodes.item[2].port, 7002);
@@ -426,6 +439,9 @@ START_TEST(good_values)
         {"session: {stop_grace: 0s}", " stop_grace: 0s\n"},
         {"log: {level: debug}", " level: debug\n"},
         {"log:\r\n  level: 'warn'\r\n", " level: warn\n"},
+        {"slow: {threshold: 0s}", " threshold: 0s\n"},
+        {"log: {format: json}", " format: json\n"},
+        {"log: {rate: 0}", " rate: 0\n"},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -503,7 +519,7 @@ pick_list(const struct key *key, struct config_list *list)
     for (size_t i = 0; i < list->count; i++) {
         struct config_address *address = &list->item[i];
 
-        if (key->type == KEY_PATHS) {
+        if (key->type == KEY_PATHS || key->type == KEY_WORDS) {
             snprintf(
                 address->host, sizeof(address->host), "/run/%zu \"%%\\'", i);
         } else {
@@ -838,6 +854,12 @@ START_TEST(bad_words_and_texts_are_refused)
                                     "known; expected fenced or strict"},
         {"redis: {replicas: 101}", "f:1:19: redis.replicas: \"101\": out of "
                                    "range, 0 to 100 expected"},
+        {"slow: {threshold: 2h}", "f:1:19: slow.threshold: \"2h\": out of "
+                                  "range, 0s to 1h expected"},
+        {"log: {format: yaml}", "f:1:15: log.format: \"yaml\": not known; "
+                                "expected text or json"},
+        {"log: {rate: 1000001}", "f:1:13: log.rate: \"1000001\": out of "
+                                 "range, 0 to 1000000 expected"},
         {"log: {level: verbose}", "f:1:14: log.level: \"verbose\": not known; "
                                   "expected error or warn or info or debug"},
         {"redis: {key_prefix: 'a{b}'}",
@@ -978,6 +1000,50 @@ START_TEST(namespaces_are_taken)
     ck_assert_str_eq(config.spaces[1].prefix, "job#");
     ck_assert_msg(load("namespaces:\n"), "%s", error);
     ck_assert_uint_eq(config.space_count, 0);
+}
+
+END_TEST
+
+/* What a namespace does not say of audits is as for all locks, wherever that
+ * stands. */
+START_TEST(namespaces_inherit)
+{
+    ck_assert_msg(load("namespaces:\n"
+                       "  - prefix: a\n"
+                       "    warn_after: 0s\n"
+                       "    break_after: 3h\n"
+                       "  - prefix: b\n"
+                       "audit:\n"
+                       "  warn_after: 2h\n"
+                       "  wait_after: 5m\n"),
+        "%s", error);
+    ck_assert_uint_eq(config.spaces[0].warn_after_ms, 0);
+    ck_assert_uint_eq(config.spaces[0].wait_after_ms, 300000);
+    ck_assert_uint_eq(config.spaces[0].break_after_ms, 10800000);
+    ck_assert_uint_eq(config.spaces[1].warn_after_ms, 7200000);
+    ck_assert_uint_eq(config.spaces[1].wait_after_ms, 300000);
+    ck_assert_uint_eq(config.spaces[1].break_after_ms, 0);
+}
+
+END_TEST
+
+START_TEST(hooks)
+{
+    static const struct bad_case cases[] = {
+        {"audit: {hook: [tell]}\n",
+            "f:1:9: audit.hook: the program's whole path expected, from / on"},
+        {"audit: {hook: ['', /a]}\n",
+            "f:1:9: audit.hook: the program's whole path expected, from / on"},
+    };
+
+    CHECK_BAD(cases);
+    ck_assert_msg(
+        load("audit: {hook: [/bin/tell, '', x, x, ' \"']}\n"), "%s", error);
+    ck_assert_uint_eq(config.audit_hook.count, 5);
+    ck_assert_str_eq(config.audit_hook.item[1].host, "");
+    ck_assert_str_eq(config.audit_hook.item[4].host, " \"");
+    ck_assert_msg(load("audit: {hook: /bin/tell}\n"), "%s", error);
+    ck_assert_uint_eq(config.audit_hook.count, 1);
 }
 
 END_TEST
@@ -1374,6 +1440,8 @@ config_suite(void)
     tcase_add_test(errors, bad_addresses_are_refused);
     tcase_add_test(errors, long_lists_and_hosts_are_refused);
     tcase_add_test(errors, namespaces_are_taken);
+    tcase_add_test(errors, namespaces_inherit);
+    tcase_add_test(errors, hooks);
     tcase_add_test(errors, bad_namespaces_are_refused);
     tcase_add_test(errors, keys_that_do_not_fit_are_refused);
     tcase_add_test(errors, other_yaml_is_refused);

@@ -1,0 +1,145 @@
+/*
+ * Two configurations against each other. Equal values are equal bytes (see
+ * value.c), so nothing is known here of what a key means, but for two things:
+ * passwords, which are no keys, and TLS as such.
+ */
+#include "conf/changes.h"
+
+#include "conf/keys.h"
+#include "daemon/base/assert.h"
+
+#include <string.h>
+
+/* What is read from a file that a key names. */
+static const struct {
+    const char *path;
+    size_t offset;
+    size_t bytes;
+} secrets[] = {
+    {"redis.password_file", offsetof(struct config, redis_password),
+        sizeof(((struct config *)NULL)->redis_password)},
+    {"redis.sentinel_password_file", offsetof(struct config, sentinel_password),
+        sizeof(((struct config *)NULL)->sentinel_password)},
+};
+
+#define SECRETS (sizeof(secrets) / sizeof(secrets[0]))
+
+static bool
+bytes_differ(const struct config *now, const struct config *next, size_t offset,
+    size_t bytes)
+{
+    return memcmp((const char *)now + offset, (const char *)next + offset,
+               bytes) != 0;
+}
+
+static void
+bytes_take(
+    struct config *now, const struct config *next, size_t offset, size_t bytes)
+{
+    memcpy((char *)now + offset, (const char *)next + offset, bytes);
+}
+
+/* Whether it has a field of its own. */
+static bool
+key_counts(const struct key *key)
+{
+    return key->type != KEY_SECTION && key_items(key) == NULL;
+}
+
+static bool
+key_differs(
+    const struct key *key, const struct config *now, const struct config *next)
+{
+    if (bytes_differ(now, next, key->offset, key->bytes))
+        return true;
+    return key->type == KEY_ITEMS &&
+           bytes_differ(now, next, key->count_offset, sizeof(uint32_t));
+}
+
+static bool
+key_is_of_tls(const struct key *key)
+{
+    static const char section[] = "redis.tls.";
+
+    return strncmp(key->path, section, sizeof(section) - 1) == 0;
+}
+
+static enum change
+change_of(
+    const struct key *key, const struct config *now, const struct config *next)
+{
+    bool tls_begins_or_ends =
+        (now->tls_ca[0] == '\0') != (next->tls_ca[0] == '\0');
+
+    if (!key->reloadable || (tls_begins_or_ends && key_is_of_tls(key)))
+        return CHANGE_LEFT;
+    return CHANGE_TAKEN;
+}
+
+void
+changes_find(struct config_changes *changes, const struct config *now,
+    const struct config *next)
+{
+    require(key_count() <= CHANGES_KEYS_MAX);
+    memset(changes, 0, sizeof(*changes));
+    for (size_t i = 0; i < key_count(); i++) {
+        const struct key *key = key_at(i);
+        if (key_counts(key) && key_differs(key, now, next))
+            changes->of[i] = change_of(key, now, next);
+    }
+    for (size_t i = 0; i < SECRETS; i++)
+        if (bytes_differ(now, next, secrets[i].offset, secrets[i].bytes))
+            changes_note(changes, secrets[i].path);
+}
+
+void
+changes_note(struct config_changes *changes, const char *path)
+{
+    const struct key *key = key_find(text_from(path));
+
+    require(key != NULL && key->reloadable);
+    changes->of[key_index(key)] = CHANGE_TAKEN;
+}
+
+void
+changes_take(const struct config_changes *changes, struct config *now,
+    const struct config *next)
+{
+    for (size_t i = 0; i < key_count(); i++) {
+        const struct key *key = key_at(i);
+        if (changes->of[i] != CHANGE_TAKEN)
+            continue;
+        bytes_take(now, next, key->offset, key->bytes);
+        if (key->type == KEY_ITEMS)
+            bytes_take(now, next, key->count_offset, sizeof(uint32_t));
+    }
+    for (size_t i = 0; i < SECRETS; i++)
+        bytes_take(now, next, secrets[i].offset, secrets[i].bytes);
+}
+
+bool
+changes_any(const struct config_changes *changes, enum change change)
+{
+    for (size_t i = 0; i < key_count(); i++)
+        if (changes->of[i] == change)
+            return true;
+    return false;
+}
+
+const char *
+changes_text(const struct config_changes *changes, enum change change,
+    char *out, size_t out_bytes)
+{
+    size_t len = 0;
+
+    out[0] = '\0';
+    for (size_t i = 0; i < key_count(); i++) {
+        if (changes->of[i] != change)
+            continue;
+        int more = snprintf(out + len, out_bytes - len, "%s%s",
+            len == 0 ? "" : ",", key_at(i)->path);
+        require(more > 0 && (size_t)more < out_bytes - len);
+        len += (size_t)more;
+    }
+    return out;
+}
