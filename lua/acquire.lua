@@ -176,7 +176,8 @@ local function fence_anew(r, t, seen)
 end
 
 -- It has the words of who asks now.
-local function words_anew(r, t, words)
+local function words_anew(r, t, arg)
+    local words = sub(arg, ACQUIRE_WORDS)
     if #words == 0 and t.words == 0 then
         return
     end
@@ -189,7 +190,7 @@ end
 
 -- The ticket that stands there already, or nil; and a status where it is not to
 -- be had by this broker.
-local function ticket_standing(r, asked, flags, limit, seen, words)
+local function ticket_standing(r, asked, flags, limit, seen, arg)
     local t
     if bit.band(flags, RETRY) ~= 0 then
         t = ticket_of(r, asked.identity, 0, 0)
@@ -228,7 +229,7 @@ local function ticket_standing(r, asked, flags, limit, seen, words)
         elseif asked.hold > 0 then -- it begins with this LOCK
             t.hold = now + asked.hold
         end
-        words_anew(r, t, words)
+        words_anew(r, t, arg)
     end
     return t
 end
@@ -398,8 +399,7 @@ return function(key, arg, read)
         return acquire_free(r, arg, t, limit, seen)
     end
     local tell = bit.band(flags, TELL) ~= 0
-    local standing, refused = ticket_standing(r, t, flags, limit, seen,
-        sub(arg, ACQUIRE_WORDS))
+    local standing, refused = ticket_standing(r, t, flags, limit, seen, arg)
     local grants, blocked
     if standing then
         ticket_again(r, standing, t.lease)

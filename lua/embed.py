@@ -20,7 +20,8 @@ import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SCRIPTS = ("acquire", "release", "renew", "inspect", "break")  # enum script_id
+SCRIPTS = ("acquire", "release", "renew", "inspect", "break",
+           "audit")  # enum script_id
 INCLUDE = re.compile(r"^\s*--@include\s+(\S+)\s*$")
 TOKEN = re.compile(
     r"""(?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""

@@ -209,6 +209,7 @@ bundle_abandon(struct core *core, struct pending *pending)
     pending->bundle = HANDLE_NONE;
     if (bundle == NULL)
         return;
+    tally_unheard(core, bundle_part(core, bundle, bundle->got));
     bundle_leave(core, bundle);
     bundle_drop_parts(core, bundle);
     slab_free(&core->bundles, bundle);

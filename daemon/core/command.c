@@ -413,6 +413,16 @@ command_break_done(struct core *core, struct op *op)
     pending_free(core, pending);
 }
 
+static void
+command_audit(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct pending *pending = command_pending(core, session, request);
+
+    if (pending != NULL && !audit_request(core, pending))
+        pending_error(core, pending, ERROR_BUSY, "an audit is under way");
+}
+
 static struct session *
 session_of_word(const struct core *core, struct text word)
 {
@@ -499,6 +509,8 @@ static command_function *const commands[COMMAND_COUNT] = {
     [COMMAND_LOCKS] = listing_locks,
     [COMMAND_SESSIONS] = listing_sessions,
     [COMMAND_STATS] = listing_stats,
+    [COMMAND_SLOW] = recent_list,
+    [COMMAND_AUDIT] = command_audit,
     [COMMAND_BREAK] = command_break,
     [COMMAND_KILL] = command_kill,
     [COMMAND_DRAIN] = command_drain,

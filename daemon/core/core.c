@@ -33,6 +33,15 @@ core_public_hash(const void *bytes, size_t len)
     return hash_bytes(&key, bytes, len);
 }
 
+void
+core_short_id(const uint8_t session[16], char out[SHORT_ID_BYTES + 1])
+{
+    uint64_t public = core_public_hash(session, 16);
+
+    text_to_hex(out, (const uint8_t *)&public, SHORT_ID_BYTES / 2);
+    out[SHORT_ID_BYTES] = '\0';
+}
+
 static bool
 core_take_memory(struct core *core)
 {
@@ -54,7 +63,8 @@ core_take_memory(struct core *core)
            table_init(&core->lock_table, s->tickets_max) &&
            table_init(&core->ticket_table, s->tickets_max) &&
            table_init(&core->tag_table, s->requests_max) &&
-           table_init(&core->session_table, sessions) && releases_init(core);
+           table_init(&core->session_table, sessions) && releases_init(core) &&
+           audit_init(core);
 }
 
 uint32_t
@@ -76,6 +86,8 @@ core_create(const struct core_settings *settings, struct counters *counters,
     core->now_us = now_us;
     core->awake_us = now_us;
     core->stop_us = NEVER;
+    if (core->settings.slow_us == 0)
+        core->settings.slow_us = NEVER;
     core->hash_key.word[0] = settings->hash_seed[0];
     core->hash_key.word[1] = settings->hash_seed[1];
     spaces_init(&core->spaces, settings->spaces, settings->space_count);
@@ -91,6 +103,28 @@ core_create(const struct core_settings *settings, struct counters *counters,
 }
 
 void
+core_configure(struct core *core, const struct core_settings *settings)
+{
+    struct core_settings *own = &core->settings;
+
+    own->patience_us = settings->patience_us;
+    own->command_timeout_us = settings->command_timeout_us;
+    own->stop_grace_us = settings->stop_grace_us;
+    own->outstanding_max = settings->outstanding_max;
+    own->holds_max = settings->holds_max;
+    own->waiters_max = settings->waiters_max;
+    own->space_count = settings->space_count;
+    spaces_change(&core->spaces, settings->spaces, settings->space_count);
+    audit_set_limits(core, settings->audit_limits);
+}
+
+void
+core_set_silence(struct core *core, uint64_t silence_us)
+{
+    core->settings.silence_us = silence_us;
+}
+
+void
 core_destroy(struct core **core)
 {
     if (*core == NULL)
@@ -100,6 +134,7 @@ core_destroy(struct core **core)
     table_abandon(&(*core)->tag_table);
     table_abandon(&(*core)->session_table);
     releases_fini(*core);
+    audit_fini(*core);
     slab_fini(&(*core)->sessions);
     slab_fini(&(*core)->locks);
     slab_fini(&(*core)->tickets);
@@ -125,6 +160,9 @@ core_inspected(struct core *core, struct op *op)
     case READER_DEADLOCK:
         deadlock_inspected(core, op);
         return;
+    case READER_AUDIT:
+        audit_inspected(core, op);
+        return;
     }
 }
 
@@ -138,17 +176,22 @@ core_news(struct core *core, struct text news)
         watch_hint(core, text_make(news.at + 1, news.len - 1));
     else if (news.at[0] == 'M')
         session_moved(core, text_make(news.at + 1, news.len - 1));
+    else if (news.at[0] == 'Q' || news.at[0] == 'A')
+        audit_news(core, news);
     else
         deadlock_message(core, news);
 }
 
+/* An operation on a lock. */
 static void
-core_op_done(struct core *core, struct op *op)
+core_lock_op_done(struct core *core, struct op *op)
 {
     struct op_result *result = &op->result;
     struct lock *lock = slab_get(&core->locks, op->lock);
 
     require(lock != NULL);
+    if (core->now_us - op->began_us >= core->settings.slow_us)
+        recent_slow(core, op);
     for (uint32_t i = 0; i < result->grant_count; i++)
         ticket_granted_by_the_way(core, &result->grants[i], result->sent_us);
     if (result->more)
@@ -186,11 +229,24 @@ core_op_done(struct core *core, struct op *op)
         deadlock_sent(core, op);
         break;
     case OP_BREAK:
-        command_break_done(core, op);
+        if (op->reader == READER_AUDIT)
+            audit_broken(core, op);
+        else
+            command_break_done(core, op);
         break;
+    case OP_AUDIT:
     case OP_KIND_COUNT:
         require(false);
     }
+}
+
+static void
+core_op_done(struct core *core, struct op *op)
+{
+    if (op->kind == OP_AUDIT)
+        audit_stepped(core, op->result.status);
+    else
+        core_lock_op_done(core, op);
     op_free(core, op);
 }
 
@@ -275,6 +331,9 @@ core_timer(struct core *core, struct wheel_node *node)
     case TIMER_RELEASES:
         releases_timer(core, container_of(node, struct releases, timer));
         return;
+    case TIMER_AUDIT:
+        audit_timer(core);
+        return;
     }
 }
 
@@ -296,6 +355,7 @@ core_stop(struct core *core)
         return;
     core->stopping = true;
     core->stop_us = us_add(core->now_us, core->settings.stop_grace_us);
+    audit_stop(core);
     core_stop_sessions(core);
     for (uint32_t i = 0; i < core->pendings.touched; i++) {
         struct pending *pending = slab_at(&core->pendings, i);

@@ -76,6 +76,17 @@ struct core_event {
 struct core *core_create(const struct core_settings *settings,
     struct counters *counters, uint64_t now_us);
 
+/*
+ * Takes new settings while it runs: patience, time-outs, limits of a session
+ * and of a lock, namespaces (which go on where they are the same as before).
+ * All others are those of core_create(), for silence_us see below.
+ */
+void core_configure(struct core *core, const struct core_settings *settings);
+
+/* From now on TCP does not end a silent session sooner than that, and what
+ * clients are told to count on has it for its limit. */
+void core_set_silence(struct core *core, uint64_t silence_us);
+
 /* Destroys what is left too, and sets *core to NULL. */
 void core_destroy(struct core **core);
 
@@ -121,6 +132,20 @@ struct core_space {
  * than that of the last step. */
 uint32_t core_spaces(
     const struct core *core, uint64_t now_us, struct core_space *out);
+
+/* The last audit that this broker has gone through. */
+struct core_audit {
+    uint64_t ended_us; /* 0: there was none */
+    uint64_t took_us;
+    uint32_t nodes;
+    uint32_t skipped; /* nodes that could not be asked */
+    uint64_t records;
+    uint64_t holds;
+    uint64_t waits;
+    uint64_t findings;
+};
+
+void core_last_audit(const struct core *core, struct core_audit *audit);
 
 /* What there is at the moment. */
 void core_totals(const struct core *core, struct core_totals *totals);

@@ -152,6 +152,18 @@ probe_decode(struct text from, struct probe *probe)
 
 static void probe_arrived(struct core *core, struct probe *probe);
 
+/* The probe keeps what is sent until it is gone. */
+static void
+probe_submit(
+    struct core *core, struct probe *probe, const char *broker, struct op *op)
+{
+    memcpy(probe->to, broker, 8);
+    op->words[0] = text_make(probe->to, 8);
+    op->words[1] = text_make(probe->payload, probe->payload_len);
+    op->give_up_us = core->now_us + core->settings.command_timeout_us;
+    op_submit(core, op);
+}
+
 /* Sends the probe to a broker, this one or another; it is gone afterwards. The
  * lock only says where to ask Redis for that. */
 static void
@@ -169,12 +181,8 @@ probe_send(struct core *core, struct probe *probe, const char *broker,
         return;
     }
     probe_encode(probe);
-    memcpy(probe->to, broker, 8);
-    op->words[0] = text_make(probe->to, 8);
-    op->words[1] = text_make(probe->payload, probe->payload_len);
-    op->give_up_us = core->now_us + core->settings.command_timeout_us;
     count(core->counters, COUNTER_deadlock_probes);
-    op_submit(core, op);
+    probe_submit(core, probe, broker, op);
 }
 
 /* The message is out, or is not: then a later one will be. */
@@ -185,6 +193,31 @@ deadlock_sent(struct core *core, struct op *op)
 
     if (probe != NULL)
         slab_free(&core->probes, probe);
+}
+
+/* Another message to a broker; it is lost where there is no room for it. */
+void
+deadlock_tell(struct core *core, const char broker[8], struct text name,
+    struct text words)
+{
+    struct probe *probe = slab_alloc(&core->probes);
+    struct lock *lock = probe != NULL ? lock_obtain(core, name) : NULL;
+    struct op *op = NULL;
+
+    if (lock != NULL) {
+        op = op_create(
+            core, OP_PUBLISH, lock, slab_handle(&core->probes, probe));
+        lock_unref(core, lock);
+    }
+    if (op == NULL) {
+        if (probe != NULL)
+            slab_free(&core->probes, probe);
+        return;
+    }
+    require(words.len <= sizeof(probe->payload));
+    memcpy(probe->payload, words.at, words.len);
+    probe->payload_len = (uint32_t)words.len;
+    probe_submit(core, probe, broker, op);
 }
 
 static struct probe *
@@ -594,12 +627,25 @@ circle_people(const struct probe *probe, char *out, size_t out_bytes)
     out[0] = '\0';
     for (uint32_t i = 0; i < probe->count && len + 40 < out_bytes; i++) {
         const struct probe_node *node = &probe->nodes[i];
-        uint64_t public = core_public_hash(node->session, 16);
-        char id[9] = "";
-        text_to_hex(id, (const uint8_t *)&public, 4);
+        char id[SHORT_ID_BYTES + 1];
+        core_short_id(node->session, id);
         len += (size_t)snprintf(
             out + len, out_bytes - len, "%s%s", i > 0 ? ", for " : "", id);
     }
+}
+
+static struct text
+circle_sessions(const struct probe *probe, char *out)
+{
+    size_t len = 0;
+
+    for (uint32_t i = 0; i < probe->count; i++) {
+        if (i > 0)
+            out[len++] = ',';
+        core_short_id(probe->nodes[i].session, out + len);
+        len += SHORT_ID_BYTES;
+    }
+    return text_make(out, len);
 }
 
 /* 'K': the wait ends. */
@@ -607,10 +653,11 @@ static void
 probe_kill(struct core *core, struct probe *probe)
 {
     struct ticket *ticket = probe_wait(core, &probe->nodes[probe->index]);
-    char list[800]; /* thrice as long in a line, encoded */
+    char list[RECENT_CYCLE_BYTES]; /* thrice as long in a line, encoded */
     char quoted[2 * sizeof(list)];
     char people[600];
     char why[700];
+    char sessions[RECENT_SESSIONS_BYTES];
 
     if (ticket != NULL) {
         struct pending *pending =
@@ -622,6 +669,7 @@ probe_kill(struct core *core, struct probe *probe)
         log_write(LOG_WARN, "deadlock", "cycle=%s sessions=\"%s\" ended=%s",
             log_quote(quoted, sizeof(quoted), names), people,
             ticket->session->short_id);
+        recent_deadlock(core, ticket, names, circle_sessions(probe, sessions));
         ticket_deadlocked(core, ticket, pending, names, why);
     }
     slab_free(&core->probes, probe);

@@ -60,14 +60,28 @@ effects_next(
     return effect;
 }
 
-void
-effects_line(struct effects *effects, struct handle session, uint32_t len)
+/* One with what has just been written into the text. */
+static void
+effects_text(struct effects *effects, enum effect_kind kind,
+    struct handle session, uint32_t len)
 {
-    struct effect *effect = effects_next(effects, EFFECT_LINE, session);
+    struct effect *effect = effects_next(effects, kind, session);
 
     effect->offset = effects->text_len;
     effect->len = len;
     effects->text_len += len;
+}
+
+void
+effects_line(struct effects *effects, struct handle session, uint32_t len)
+{
+    effects_text(effects, EFFECT_LINE, session, len);
+}
+
+void
+effects_hook(struct effects *effects, uint32_t len)
+{
+    effects_text(effects, EFFECT_HOOK, HANDLE_NONE, len);
 }
 
 void

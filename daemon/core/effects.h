@@ -12,12 +12,14 @@ enum effect_kind {
     EFFECT_LINE,  /* send these bytes to the session's client */
     EFFECT_MORE,  /* once its output is drained, come back with CORE_MORE */
     EFFECT_CLOSE, /* after what was sent before, close the connection */
+    EFFECT_HOOK,  /* no session: run the hook with this environment, KEY=value
+                   * and a NUL each */
 };
 
 struct effect {
     enum effect_kind kind;
     struct handle session;
-    uint32_t offset; /* of a line in `text` */
+    uint32_t offset; /* of a line, or an environment, in `text` */
     uint32_t len;
 };
 
@@ -54,6 +56,7 @@ effects_room(const struct effects *effects)
 /* For the core. A place for a line of up to `bytes`; there must be room. */
 char *effects_reserve(struct effects *effects, uint32_t bytes);
 void effects_line(struct effects *effects, struct handle session, uint32_t len);
+void effects_hook(struct effects *effects, uint32_t len);
 void effects_add(
     struct effects *effects, enum effect_kind kind, struct handle session);
 

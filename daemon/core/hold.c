@@ -122,6 +122,7 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
 
     log_write(LOG_INFO, "lost", "lock=%s fence=%" PRIu64 " reason=%s",
         log_quote(name, sizeof(name), lock), ticket->fence, reason);
+    recent_lost(core, ticket, reason);
     ticket->lost = true;
     bool known = ticket->session != NULL && ticket_known_holds(ticket) > 0;
     struct pending *had = ticket_pending(ticket);
@@ -725,7 +726,8 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     bool late = ticket->jeopardy;
 
     count(core->counters, COUNTER_renewals);
-    hold_tally_margin(core, ticket);
+    if (pending == NULL && !op->sets_end) /* not what a client has asked for */
+        hold_tally_margin(core, ticket);
     ticket->heard_us = core->now_us;
     ticket->arrival = result->arrival;
     ticket->place = result->place;

@@ -33,7 +33,7 @@ listing_cursor(const struct request *request)
     return (uint32_t)request->value[REQUEST_KEY_CURSOR];
 }
 
-static void
+void
 listing_end(struct core *core, struct session *session, const char *tag,
     uint32_t shown, uint32_t next)
 {
@@ -50,16 +50,14 @@ show_ticket(struct core *core, const struct pending *pending,
     const struct op_ticket *ticket, uint64_t position)
 {
     struct reply reply = answer_begin(core, pending->tag, "ITEM");
-    uint64_t public =
-        core_public_hash(ticket->session, sizeof(ticket->session));
-    char short_id[8];
+    char short_id[SHORT_ID_BYTES + 1];
 
-    text_to_hex(short_id, (const uint8_t *)&public, sizeof(short_id) / 2);
+    core_short_id(ticket->session, short_id);
     reply_pair(
         &reply, "kind", ticket->granted ? TEXT("holder") : TEXT("waiter"));
     if (!ticket->granted)
         reply_pair_number(&reply, "position", position);
-    reply_pair(&reply, "session", text_make(short_id, sizeof(short_id)));
+    reply_pair(&reply, "session", text_from(short_id));
     reply_pair(&reply, "broker", text_from(ticket->broker));
     if (ticket->permits > 1)
         reply_pair_number(&reply, "permits", ticket->permits);

@@ -76,6 +76,7 @@ lock_obtain(struct core *core, struct text name)
     lock->name_len = (uint16_t)name.len;
     lock->slot = lock_slot(core, name);
     lock->space = spaces_find(&core->spaces, name);
+    lock->space_serial = core->spaces.serial;
     table_insert(&core->lock_table, &lock->table, hash);
     return lock;
 }

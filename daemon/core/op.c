@@ -1,6 +1,7 @@
 /*
  * Operations: taken from their slab, handed to the store through the effects,
- * and given back. Each counts as a reference to its lock, whose name it shows.
+ * and given back. Each counts as a reference to its lock, if it has one, whose
+ * name it shows.
  */
 #include "daemon/core/state.h"
 
@@ -18,12 +19,14 @@ op_create(struct core *core, enum op_kind kind, struct lock *lock,
     wheel_node_init(&op->timer, 0);
     op->kind = kind;
     op->owner = owner;
+    op->lease_ms = core->settings.lease_ms;
+    op->hard_end_us = NEVER;
+    if (lock == NULL)
+        return op;
     op->lock = slab_handle(&core->locks, lock);
     op->name = text_make(lock->name, lock->name_len);
     op->slot = lock->slot;
     op->seen = core->fence_seen[lock->slot];
-    op->lease_ms = core->settings.lease_ms;
-    op->hard_end_us = NEVER;
     lock_ref(lock);
     return op;
 }
@@ -32,6 +35,7 @@ void
 op_submit(struct core *core, struct op *op)
 {
     require(list_empty(&op->link));
+    op->began_us = core->now_us;
     list_push_back(&core->effects->ops, &op->link);
 }
 
@@ -40,8 +44,9 @@ op_free(struct core *core, struct op *op)
 {
     struct lock *lock = slab_get(&core->locks, op->lock);
 
-    require(lock != NULL);
+    require((lock != NULL) == (op->kind != OP_AUDIT));
     require(list_empty(&op->link) && !wheel_node_set(&op->timer));
     slab_free(&core->ops, op);
-    lock_unref(core, lock);
+    if (lock != NULL)
+        lock_unref(core, lock);
 }

@@ -24,14 +24,16 @@ enum op_kind {
     OP_INSPECT, /* read, for people */
     OP_BREAK,   /* take it from its holders */
     OP_PUBLISH, /* words[1] to the broker words[0] */
+    OP_AUDIT,   /* no lock: some of a node's records, see `audit` */
     OP_KIND_COUNT
 };
 
-/* Whom an OP_INSPECT is for. */
+/* Whom an OP_INSPECT or an OP_BREAK is for. */
 enum op_reader {
-    READER_PENDING, /* SHOW: `owner` is the request */
+    READER_PENDING, /* SHOW, BREAK: `owner` is the request */
     READER_WATCH,
     READER_DEADLOCK, /* `owner` is the probe */
+    READER_AUDIT,
 };
 
 enum op_status {
@@ -73,6 +75,7 @@ struct op_ticket {
     bool granted;
     bool shared;
     bool broken;
+    bool late; /* its broker should have renewed it by now */
     uint8_t session[16];
     uint8_t owner_hash[8];
     uint32_t generation;
@@ -86,6 +89,62 @@ struct op_ticket {
     struct text owner; /* refs, valid during the completion */
     struct text client;
     struct text note;
+};
+
+/* What is odd about a record; of `wrong` what does not make sense. */
+#define SIGHT_OLD_HOLD  1u
+#define SIGHT_OLD_WAIT  2u
+#define SIGHT_LATE_HOLD 4u /* its broker has not renewed it */
+
+enum sight_wrong {
+    WRONG_NOTHING,
+    WRONG_TYPE,    /* the key is none of ours */
+    WRONG_NAME,    /* nor is it called so */
+    WRONG_VERSION, /* newer than this broker knows */
+    WRONG_RECORD,
+    WRONG_COUNTS, /* are not those of the tickets */
+    WRONG_EXPIRY, /* the key never expires */
+    WRONG_FENCE,  /* far ahead of the clock */
+    WRONG_COUNT
+};
+
+/* A record that an OP_AUDIT has come upon. */
+struct op_sight {
+    unsigned flags;
+    enum sight_wrong wrong;
+    uint64_t hold_ms; /* age of the oldest hold */
+    uint64_t wait_ms;
+    struct text name; /* ref, valid during the completion */
+};
+
+#define AUDIT_SIGHTS_MAX 512 /* of a step */
+
+/*
+ * A step of an audit. It goes to the first node from `node` on that has
+ * records, which `node` says then: OP_GONE, there is none. What cannot be asked
+ * now is not asked again: OP_UNSENT, OP_UNKNOWN, OP_REFUSED.
+ */
+struct op_audit {
+    uint32_t node;
+    /* No records: the node is marked as this broker's for so long, where it is
+     * no other's (OP_BUSY: it is), or has been this broker's. */
+    uint64_t mark_ms;
+    bool marked;
+    uint64_t cursor;  /* 0: the node's first step; then the next, 0: none */
+    uint32_t count;   /* keys, about */
+    uint64_t hold_ms; /* what is as old is seen */
+    uint64_t wait_ms;
+    /* the answer */
+    char name[80]; /* of the node, for people */
+    uint32_t records;
+    uint32_t holds;
+    uint32_t waits;
+    uint32_t left; /* sights that there was no room for */
+    uint32_t sight_count;
+    const struct op_sight *sights; /* ref, valid during the completion */
+    /* the store's */
+    uint32_t key_len;
+    char key[80]; /* of the mark */
 };
 
 struct op_result {
@@ -133,6 +192,7 @@ struct op {
     enum op_reader reader;
     struct handle owner; /* ticket, lock, pending request or probe, by kind */
     struct handle lock;
+    uint64_t began_us;
     /* the question */
     struct text name; /* ref: the lock's */
     uint16_t slot;
@@ -159,10 +219,11 @@ struct op {
     uint64_t fence;   /* 0: any, or a waiter's */
     uint64_t seen;    /* the highest fence known of that slot */
     uint32_t lease_ms;
-    struct ask ask;       /* OP_ACQUIRE */
-    uint64_t hard_end_us; /* OP_RENEW: of lease=, WHEEL_NEVER: none */
-    uint64_t give_up_us;  /* where Redis cannot be asked */
-    uint32_t limit;       /* OP_INSPECT: tickets at most */
+    struct ask ask;         /* OP_ACQUIRE */
+    uint64_t hard_end_us;   /* OP_RENEW: of lease=, WHEEL_NEVER: none */
+    uint64_t give_up_us;    /* where Redis cannot be asked */
+    uint32_t limit;         /* OP_INSPECT: tickets at most */
+    struct op_audit *audit; /* ref; OP_AUDIT */
     /* refs: owner, client, note; of PUBLISH others. OP_RENEW has them for the
      * nodes of a quorum, at which it may put the ticket. */
     struct text words[3];
@@ -172,10 +233,13 @@ struct op {
     bool halved;       /* an error may have left it done, or half done */
     uint64_t grace_us; /* parked: nothing is granted before; 0: not so */
     uint16_t attempts;
-    uint16_t at_node; /* whose queue it is on */
-    bool vote;        /* it is asked of one of several nodes: `home` */
-    uint16_t home;
-    struct round *round; /* ref: of the votes on it */
+    uint16_t at_node;     /* whose queue it is on */
+    bool vote;            /* it is asked of one of several nodes: `home` */
+    uint16_t home;        /* of OP_AUDIT, too */
+    struct round *round;  /* ref: of the votes on it */
+    uint64_t sent_us;     /* to Redis; 0: not since it was queued last */
+    uint64_t answered_us; /* by Redis; 0: not since it was sent last */
+    uint32_t tries;       /* how often it was sent, to whichever node */
     struct op_result result;
 };
 

@@ -18,8 +18,6 @@
 
 #include <inttypes.h>
 
-#define SHORT_ID_BYTES 4
-
 uint64_t
 session_silence_us(const struct core *core, const struct session *session)
 {
@@ -65,8 +63,7 @@ static void
 session_set_id(struct core *core, struct session *session, const uint8_t id[16])
 {
     memcpy(session->id, id, sizeof(session->id));
-    uint64_t public = core_public_hash(session->id, sizeof(session->id));
-    text_to_hex(session->short_id, (const uint8_t *)&public, SHORT_ID_BYTES);
+    core_short_id(session->id, session->short_id);
     table_insert(&core->session_table, &session->table, session_hash(core, id));
 }
 
@@ -170,7 +167,7 @@ refusal_of(enum command command, enum error_code lock)
     if (command == COMMAND_LOCK)
         return lock;
     if (command == COMMAND_SHOW || command == COMMAND_HELD ||
-        command == COMMAND_WATCH)
+        command == COMMAND_WATCH || command == COMMAND_AUDIT)
         return ERROR_UNAVAILABLE;
     return ERROR_INDOUBT;
 }
@@ -348,8 +345,9 @@ session_resume(struct core *core, struct session *session, const uint8_t id[16],
     if (other->away) {
         session_free(core, other, COUNTER_sessions_resumed);
     } else {
+        count(core->counters, COUNTER_sessions_resumed);
         other->bye = "resumed";
-        other->bye_counter = COUNTER_sessions_resumed;
+        other->bye_counter = COUNTER_closed_resumed;
         session_end(core, other);
     }
     session_set_id(core, session, id);
@@ -387,7 +385,7 @@ session_moved(struct core *core, struct text news)
         return;
     session_refuse_pendings(core, session, ERROR_CANCELLED);
     session->bye = "resumed";
-    session->bye_counter = COUNTER_sessions_resumed;
+    session->bye_counter = COUNTER_closed_resumed;
     session_end(core, session);
 }
 

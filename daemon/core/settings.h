@@ -16,6 +16,13 @@
 /* What a broker remembers of what it has given back; 328 bytes each. */
 #define CORE_RELEASES_KEPT 8192
 
+/* From when on an audit tells of what it finds, in ms; 0: never. */
+struct audit_limits {
+    uint64_t warn_ms;  /* holds */
+    uint64_t wait_ms;  /* waits */
+    uint64_t break_ms; /* holds, which are broken */
+};
+
 struct core_settings {
     char key_prefix[33];
     char broker_id[9];     /* 8 printable characters, new for each start */
@@ -27,6 +34,7 @@ struct core_settings {
     uint64_t command_timeout_us; /* the longest that one call may take */
     uint64_t silence_us;         /* TCP does not end a silent session sooner */
     uint64_t stop_grace_us;
+    uint64_t slow_us; /* operations that take as long are remembered; 0: none */
     uint32_t line_max;
     uint32_t name_max;
     uint32_t sessions_max;
@@ -36,10 +44,16 @@ struct core_settings {
     uint32_t tickets_max;      /* of the broker */
     uint32_t requests_max;     /* of the broker */
     uint32_t releases_kept;    /* to be repeated where Redis has lost them */
-    const struct text *spaces; /* refs, until core_create(): see spaces.h */
+    const struct text *spaces; /* refs, for the call alone: see spaces.h */
     uint32_t space_count;
-    bool no_semaphores; /* majorities of nodes do not count permits */
-    bool queues_here;   /* nor is it in a record who waits */
+    /* ref, until core_create(): of each space, of the others last; or NULL */
+    const struct audit_limits *audit_limits;
+    uint64_t audit_interval_us; /* 0: only when a session asks for it */
+    uint64_t audit_pause_us;    /* between steps */
+    uint32_t audit_keys;        /* of a step, about */
+    bool audit_hook;            /* there is one: see EFFECT_HOOK */
+    bool no_semaphores;         /* majorities of nodes do not count permits */
+    bool queues_here;           /* nor is it in a record who waits */
 };
 
 #endif

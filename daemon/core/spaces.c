@@ -41,6 +41,30 @@ spaces_init(struct spaces *spaces, const struct text *prefixes, uint32_t count)
     }
 }
 
+/* Has what was counted before for the same prefix, or for `other`. */
+static void
+space_go_on(struct space *space, const struct spaces *before)
+{
+    for (uint32_t i = 0; i < before->count; i++) {
+        const struct space *old = &before->space[i];
+        if (old->prefix_len == space->prefix_len &&
+            memcmp(old->prefix, space->prefix, sizeof(old->prefix)) == 0)
+            *space = *old;
+    }
+}
+
+void
+spaces_change(
+    struct spaces *spaces, const struct text *prefixes, uint32_t count)
+{
+    struct spaces before = *spaces;
+
+    spaces_init(spaces, prefixes, count);
+    for (uint32_t i = 0; i < spaces->count; i++)
+        space_go_on(&spaces->space[i], &before);
+    spaces->serial = before.serial + 1;
+}
+
 uint8_t
 spaces_find(const struct spaces *spaces, struct text name)
 {

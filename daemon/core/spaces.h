@@ -34,12 +34,20 @@ struct space {
 };
 
 struct spaces {
-    uint32_t count; /* with `other` */
+    uint32_t count;  /* with `other` */
+    uint32_t serial; /* another one after each change */
     struct space space[SPACES_MAX + 1];
 };
 
 /* `prefixes` are at most SPACES_MAX, none longer than SPACE_PREFIX_BYTES. */
 void spaces_init(
+    struct spaces *spaces, const struct text *prefixes, uint32_t count);
+
+/*
+ * Others in their place; one that was there before goes on with what was
+ * counted for it, as `other` does. Places that were found before are void.
+ */
+void spaces_change(
     struct spaces *spaces, const struct text *prefixes, uint32_t count);
 
 /* That of a lock of this name: the one with the longest of the prefixes that

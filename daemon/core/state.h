@@ -19,7 +19,9 @@
  * Who changes what: session.c sessions, lock.c locks, ticket.c tickets (and it
  * alone writes ticket->state) with the rules of the states in wait.c, hold.c
  * and leave.c, pending.c pending requests, releases.c what was given back of
- * late, command.c turns request lines into calls of these, listing.c reads.
+ * late, command.c turns request lines into calls of these, listing.c reads,
+ * recent.c remembers what operators may ask for, audit.c looks over all that is
+ * in Redis.
  */
 #ifndef HOLDFAST_CORE_STATE_H
 #define HOLDFAST_CORE_STATE_H
@@ -36,6 +38,8 @@
 
 #define NEVER WHEEL_NEVER
 
+#define SHORT_ID_BYTES 8 /* of a session's id, for people */
+
 #define WATCH_PART     64     /* events of a session before it must read */
 #define WATCH_TICKETS  512    /* that an inspection shows */
 #define WATCH_RETRY_US 500000 /* where Redis cannot be asked */
@@ -48,6 +52,7 @@ enum timer_kind {
     TIMER_LOCK,
     TIMER_WATCH,
     TIMER_RELEASES,
+    TIMER_AUDIT,
 };
 
 enum session_state {
@@ -68,7 +73,7 @@ struct session {
     uint32_t generation; /* the client's count of its connections */
     uint64_t keep_us;    /* how long its locks outlive the connection */
     bool keep_named;     /* this connection has said so, be it 0 */
-    char short_id[9];
+    char short_id[SHORT_ID_BYTES + 1];
     char client[PROTO_CLIENT_MAX];
     uint8_t client_len;
     char peer[54];
@@ -142,7 +147,8 @@ struct lock {
     bool watch_again;       /* another one after it */
     struct lock_news news;
     uint16_t slot;
-    uint8_t space; /* in core->spaces */
+    uint8_t space; /* in core->spaces as they were at space_serial */
+    uint32_t space_serial;
     uint16_t name_len;
     char name[PROTO_NAME_MAX + 1];
 };
@@ -318,6 +324,61 @@ struct releases {
     struct wheel_node timer;
 };
 
+enum recent_kind {
+    RECENT_SLOW,     /* an operation that took long */
+    RECENT_LOST,     /* a hold that was lost */
+    RECENT_DEADLOCK, /* a wait that was ended as it would have been for ever */
+    RECENT_KINDS
+};
+
+#define RECENT_KEPT           128 /* of each kind */
+#define RECENT_CYCLE_BYTES    800
+#define RECENT_SESSIONS_BYTES ((SHORT_ID_BYTES + 1) * PROBE_NODES)
+
+/* What is remembered of one; see recent.c. */
+struct recent {
+    uint64_t serial; /* grows, over all kinds */
+    uint64_t at_us;
+    char session[SHORT_ID_BYTES + 1]; /* or empty */
+    uint8_t client_len;
+    uint8_t owner_len;
+    uint8_t name_len;
+    char client[PROTO_CLIENT_MAX];
+    char owner[PROTO_OWNER_MAX];
+    char name[PROTO_NAME_MAX];
+
+    union {
+        struct {
+            enum op_kind op;
+            enum op_status status;
+            uint32_t tries;
+            uint64_t queued_us;  /* until it was sent, the last time */
+            uint64_t redis_us;   /* then until Redis answered */
+            uint64_t confirm_us; /* then until replicas had it */
+        } slow;
+
+        struct {
+            const char *reason; /* ref, static */
+            uint64_t fence;
+            uint64_t held_us;
+            uint64_t late_us; /* after its deadline */
+        } lost;
+
+        struct {
+            uint16_t cycle_len;
+            uint16_t sessions_len;
+            char cycle[RECENT_CYCLE_BYTES];
+            char sessions[RECENT_SESSIONS_BYTES];
+        } deadlock;
+    };
+};
+
+struct recents {
+    uint64_t count; /* ever; the last one is at count - 1, modulo RECENT_KEPT */
+    struct recent kept[RECENT_KEPT];
+};
+struct audit;
+
 struct core {
     struct core_settings settings;
     struct counters *counters; /* ref */
@@ -340,7 +401,11 @@ struct core {
     struct random random;
     struct wheel wheel;
     struct releases releases[RELEASES_KINDS];
+    struct recents recents[RECENT_KINDS];
+    uint64_t recent_serial;
     struct spaces spaces;
+    struct slab audits;  /* of one */
+    struct audit *audit; /* ref */
     struct list stirred; /* tickets to advance when the step ends */
     struct list telling; /* locks some of whose watchers are still to be told */
     struct list ending;  /* sessions to look at when the step ends */
@@ -379,6 +444,9 @@ uint64_t core_jitter(struct core *core, uint64_t low_us);
 
 /* Hash of an owner's word or a session's id, the same at every broker. */
 uint64_t core_public_hash(const void *bytes, size_t len);
+
+/* What people and logs see of a session's id. */
+void core_short_id(const uint8_t session[16], char out[SHORT_ID_BYTES + 1]);
 
 /* answer.c: lines to a session; each call of _end sends one. */
 struct reply answer_begin(struct core *core, const char *tag, const char *word);
@@ -476,12 +544,14 @@ void ticket_set_lease(
 void ticket_broken(struct core *core, uint64_t request, uint64_t fence);
 
 /* tally.c: what is counted for a namespace */
-struct space *space_of(struct core *core, const struct lock *lock);
+struct space *space_of(struct core *core, struct lock *lock);
 void tally_granted(struct core *core, const struct pending *pending,
     const struct ticket *ticket);
 void tally_refused(
     struct core *core, const struct pending *pending, enum error_code code);
 void tally_unheard(struct core *core, const struct pending *pending);
+void tally_finding(
+    struct core *core, struct text name, enum space_counter counter);
 
 /* pending.c */
 struct pending *pending_create(
@@ -538,6 +608,20 @@ uint64_t deadlock_look(struct core *core, struct ticket *ticket);
 void deadlock_inspected(struct core *core, struct op *op);
 void deadlock_sent(struct core *core, struct op *op);
 void deadlock_message(struct core *core, struct text message);
+void deadlock_tell(struct core *core, const char broker[8], struct text name,
+    struct text words);
+
+/* audit.c */
+bool audit_init(struct core *core);
+void audit_set_limits(struct core *core, const struct audit_limits *limits);
+void audit_fini(struct core *core);
+bool audit_request(struct core *core, struct pending *pending);
+void audit_stop(struct core *core);
+void audit_timer(struct core *core);
+void audit_stepped(struct core *core, enum op_status status);
+void audit_inspected(struct core *core, const struct op *op);
+void audit_broken(struct core *core, const struct op *op);
+void audit_news(struct core *core, struct text news);
 
 /* releases.c */
 bool releases_init(struct core *core);
@@ -546,6 +630,15 @@ void releases_note(struct core *core, const struct ticket *ticket);
 void releases_repeat(struct core *core);
 void releases_timer(struct core *core, struct releases *releases);
 void releases_answered(struct core *core, const struct op *op);
+
+/* recent.c */
+void recent_slow(struct core *core, const struct op *op);
+void recent_lost(
+    struct core *core, const struct ticket *ticket, const char *reason);
+void recent_deadlock(struct core *core, const struct ticket *ticket,
+    struct text cycle, struct text sessions);
+void recent_list(
+    struct core *core, struct session *session, const struct request *request);
 
 /* op.c */
 struct op *op_create(struct core *core, enum op_kind kind, struct lock *lock,
@@ -563,6 +656,8 @@ void command_line(
 
 /* listing.c */
 uint32_t listing_limit(const struct request *request);
+void listing_end(struct core *core, struct session *session, const char *tag,
+    uint32_t shown, uint32_t next);
 void listing_show_done(struct core *core, struct op *op);
 void listing_held(struct core *core, struct pending *pending);
 void listing_locks(

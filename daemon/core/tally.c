@@ -6,9 +6,20 @@
 
 #include "daemon/base/assert.h"
 
-struct space *
-space_of(struct core *core, const struct lock *lock)
+/* Where its namespace is, also where they have changed since it was found. */
+static uint8_t
+space_place(const struct core *core, const struct lock *lock)
 {
+    if (lock->space_serial == core->spaces.serial)
+        return lock->space;
+    return spaces_find(&core->spaces, text_make(lock->name, lock->name_len));
+}
+
+struct space *
+space_of(struct core *core, struct lock *lock)
+{
+    lock->space = space_place(core, lock);
+    lock->space_serial = core->spaces.serial;
     return &core->spaces.space[lock->space];
 }
 
@@ -94,6 +105,12 @@ tally_unheard(struct core *core, const struct pending *pending)
         space->value[SPACE_unheard]++;
 }
 
+void
+tally_finding(struct core *core, struct text name, enum space_counter counter)
+{
+    core->spaces.space[spaces_find(&core->spaces, name)].value[counter]++;
+}
+
 static void
 older(uint64_t *oldest_us, uint64_t age_us)
 {
@@ -113,7 +130,7 @@ core_spaces(const struct core *core, uint64_t now_us, struct core_space *out)
         const struct ticket *ticket = slab_at(&core->tickets, i);
         if (ticket == NULL)
             continue;
-        struct core_space *space = &out[ticket->lock->space];
+        struct core_space *space = &out[space_place(core, ticket->lock)];
         const struct pending *pending = ticket_asking(ticket);
         if (ticket->state == TICKET_HELD) {
             space->held++;

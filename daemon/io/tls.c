@@ -18,25 +18,31 @@
 #include <errno.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/sha.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #define HOST_BYTES 256
 
 struct tls {
+    uint32_t refs;       /* its owner's, and one for each link */
     SSL_CTX *context;    /* owned */
     BIO_METHOD *sockets; /* owned */
+    uint8_t digest[TLS_PARTS][SHA256_DIGEST_LENGTH]; /* of each file */
     char server_name[HOST_BYTES];
     bool any_name;
 };
 
 struct tls_link {
-    SSL *ssl; /* owned, with its BIO */
+    struct tls *tls; /* ref, counted */
+    SSL *ssl;        /* owned, with its BIO */
     int fd;
     int error; /* errno of the socket; 0: none */
     bool shaken;
@@ -211,20 +217,62 @@ load_key(struct tls *tls, const char *path, char *why, size_t why_bytes)
     return done;
 }
 
+/* What it holds. Nobody waits for a pipe. */
+static bool
+digest_file(const char *path, uint8_t digest[SHA256_DIGEST_LENGTH], char *why,
+    size_t why_bytes)
+{
+    struct stat status;
+    char bytes[4096];
+    int got = 0;
+
+    ERR_clear_error();
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        return refuse_file(path, "not a regular file", why, why_bytes);
+    BIO *file = BIO_new_file(path, "r");
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    bool done = file != NULL && context != NULL &&
+                EVP_DigestInit_ex(context, EVP_sha256(), NULL) == 1;
+    while (done && (got = BIO_read(file, bytes, sizeof(bytes))) > 0)
+        done = EVP_DigestUpdate(context, bytes, (size_t)got) == 1;
+    done = done && got == 0 && EVP_DigestFinal_ex(context, digest, NULL) == 1;
+    EVP_MD_CTX_free(context);
+    BIO_free(file);
+    explicit_bzero(bytes, sizeof(bytes));
+    return done || refuse_file(path, "cannot be read", why, why_bytes);
+}
+
+static const char *
+file_of(const struct tls_settings *settings, enum tls_part part)
+{
+    const char *const files[TLS_PARTS] = {
+        [TLS_PART_CA] = settings->ca,
+        [TLS_PART_CERT] = settings->cert,
+        [TLS_PART_KEY] = settings->key,
+    };
+
+    return files[part];
+}
+
 static bool
 load_files(struct tls *tls, const struct tls_settings *settings,
     enum tls_part *part, char *why, size_t why_bytes)
 {
-    *part = TLS_PART_CA;
-    if (!load_ca(tls, settings->ca, why, why_bytes))
-        return false;
-    if (settings->cert[0] == '\0')
-        return true;
-    *part = TLS_PART_CERT;
-    if (!load_cert(tls, settings->cert, why, why_bytes))
-        return false;
-    *part = TLS_PART_KEY;
-    return load_key(tls, settings->key, why, why_bytes);
+    static bool (*const load[TLS_PARTS])(
+        struct tls * tls, const char *path, char *why, size_t why_bytes) = {
+        [TLS_PART_CA] = load_ca,
+        [TLS_PART_CERT] = load_cert,
+        [TLS_PART_KEY] = load_key,
+    };
+
+    for (*part = TLS_PART_CA; *part < TLS_PARTS; (*part)++) {
+        const char *path = file_of(settings, *part);
+        if (path[0] != '\0' &&
+            (!digest_file(path, tls->digest[*part], why, why_bytes) ||
+                !load[*part](tls, path, why, why_bytes)))
+            return false;
+    }
+    return true;
 }
 
 static bool
@@ -254,6 +302,8 @@ tls_create(const struct tls_settings *settings, enum tls_part *part, char *why,
     struct tls *tls = calloc(1, sizeof(*tls));
 
     *part = TLS_PART_CA;
+    if (tls != NULL)
+        tls->refs = 1;
     if (tls == NULL || !make_context(tls)) {
         snprintf(why, why_bytes, "no memory for TLS");
         tls_destroy(&tls);
@@ -267,16 +317,51 @@ tls_create(const struct tls_settings *settings, enum tls_part *part, char *why,
     return tls;
 }
 
+static void
+tls_unref(struct tls *tls)
+{
+    require(tls->refs > 0);
+    if (--tls->refs > 0)
+        return;
+    SSL_CTX_free(tls->context);
+    BIO_meth_free(tls->sockets);
+    ERR_clear_error();
+    free(tls);
+}
+
 void
 tls_destroy(struct tls **tls)
 {
-    if (*tls == NULL)
-        return;
-    SSL_CTX_free((*tls)->context);
-    BIO_meth_free((*tls)->sockets);
-    ERR_clear_error();
-    free(*tls);
+    if (*tls != NULL)
+        tls_unref(*tls);
     *tls = NULL;
+}
+
+bool
+tls_is_current(const struct tls *tls, const struct tls_settings *settings)
+{
+    char why[256];
+
+    if (strcmp(tls->server_name, settings->server_name) != 0 ||
+        tls->any_name != settings->any_name)
+        return false;
+    for (enum tls_part part = TLS_PART_CA; part < TLS_PARTS; part++) {
+        const char *path = file_of(settings, part);
+        uint8_t digest[SHA256_DIGEST_LENGTH] = {0};
+        if (path[0] != '\0' && !digest_file(path, digest, why, sizeof(why)))
+            return false;
+        if (memcmp(digest, tls->digest[part], sizeof(digest)) != 0)
+            return false;
+    }
+    return true;
+}
+
+bool
+tls_same(const struct tls *one, const struct tls *other, enum tls_part part)
+{
+    require(part < TLS_PARTS);
+    return memcmp(one->digest[part], other->digest[part],
+               sizeof(one->digest[part])) == 0;
 }
 
 /* One connection */
@@ -342,13 +427,15 @@ link_prepare(struct tls_link *link, const struct tls *tls)
 }
 
 struct tls_link *
-tls_link_create(const struct tls *tls, int fd, const char *host)
+tls_link_create(struct tls *tls, int fd, const char *host)
 {
     struct tls_link *link = calloc(1, sizeof(*link));
 
     require(fd >= 0);
     if (link == NULL)
         return NULL;
+    link->tls = tls;
+    tls->refs++;
     link->fd = fd;
     link_name(link, tls, host);
     ERR_clear_error();
@@ -365,6 +452,7 @@ tls_link_destroy(struct tls_link **link)
         return;
     SSL_free((*link)->ssl);
     ERR_clear_error();
+    tls_unref((*link)->tls);
     free(*link);
     *link = NULL;
 }

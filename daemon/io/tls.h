@@ -27,6 +27,7 @@ enum tls_part {
     TLS_PART_CA,
     TLS_PART_CERT,
     TLS_PART_KEY,
+    TLS_PARTS,
 };
 
 struct tls;
@@ -37,7 +38,17 @@ struct tls;
  */
 struct tls *tls_create(const struct tls_settings *settings, enum tls_part *part,
     char *why, size_t why_bytes);
+
+/* Links that were made with it go on with it. */
 void tls_destroy(struct tls **tls);
+
+/* Whether tls_create() would make the same of these settings now. It reads the
+ * files, but takes nothing of them apart, which may last where CAs are many. */
+bool tls_is_current(const struct tls *tls, const struct tls_settings *settings);
+
+/* Whether the file of that part held the same bytes for both. */
+bool tls_same(
+    const struct tls *one, const struct tls *other, enum tls_part part);
 
 enum tls_status {
     TLS_DONE,        /* of a read or write: some bytes at least */
@@ -49,11 +60,10 @@ enum tls_status {
 struct tls_link;
 
 /*
- * On a connected non-blocking socket; that and `tls` are to outlive it. `host`
- * is the name or number that was connected to. NULL: no memory.
+ * On a connected non-blocking socket, which is to outlive it. `host` is the
+ * name or number that was connected to. NULL: no memory.
  */
-struct tls_link *tls_link_create(
-    const struct tls *tls, int fd, const char *host);
+struct tls_link *tls_link_create(struct tls *tls, int fd, const char *host);
 
 /* Says nothing to the peer: the end of the socket tells it. */
 void tls_link_destroy(struct tls_link **link);

@@ -18,7 +18,7 @@
 
 /* Releases first, so that what they free is there for the rest. */
 static const enum op_kind flush_order[] = {OP_BREAK, OP_RELEASE, OP_RENEW,
-    OP_RECLAIM, OP_LOOK, OP_ACQUIRE, OP_INSPECT, OP_PUBLISH};
+    OP_RECLAIM, OP_LOOK, OP_ACQUIRE, OP_INSPECT, OP_PUBLISH, OP_AUDIT};
 
 static const enum script_id script_of[OP_KIND_COUNT] = {
     [OP_ACQUIRE] = SCRIPT_ACQUIRE,
@@ -28,7 +28,23 @@ static const enum script_id script_of[OP_KIND_COUNT] = {
     [OP_LOOK] = SCRIPT_RENEW,
     [OP_INSPECT] = SCRIPT_INSPECT,
     [OP_BREAK] = SCRIPT_BREAK,
+    [OP_AUDIT] = SCRIPT_AUDIT,
 };
+
+/* Whether it shares a call with others of its kind. */
+static bool
+kind_gathers(enum op_kind kind)
+{
+    return kind != OP_INSPECT && kind != OP_BREAK && kind != OP_PUBLISH &&
+           kind != OP_AUDIT;
+}
+
+/* Whether it is held back where replicas would not have what is granted. */
+static bool
+kind_grants(enum op_kind kind)
+{
+    return script_of[kind] != SCRIPT_RELEASE && kind_gathers(kind);
+}
 
 /* Whether there is no use in sending it any more. */
 static bool
@@ -47,8 +63,7 @@ batch_gather(struct store *store, const struct link *link, struct node *node,
 {
     struct list *queue = &node->queues[kind];
     bool slots = store->settings.topology == STORE_CLUSTER;
-    bool one = kind == OP_INSPECT || kind == OP_BREAK || kind == OP_PUBLISH;
-    uint32_t limit = one ? 1 : store->settings.batch;
+    uint32_t limit = kind_gathers(kind) ? store->settings.batch : 1;
     uint32_t looked = 0;
     struct op *first = container_of(queue->next, struct op, link);
 
@@ -61,6 +76,9 @@ batch_gather(struct store *store, const struct link *link, struct node *node,
                 (slots && op->slot != first->slot)))
             continue;
         op_dequeue(store, node, op);
+        op->sent_us = call->sent_us;
+        op->answered_us = 0;
+        op->tries++;
         list_push_back(&call->ops, &op->link);
         call->op_count++;
     }
@@ -129,6 +147,7 @@ batch_write(struct store *store, struct link *link, const struct call *call,
     enum op_kind kind, uint64_t now_us)
 {
     struct record_header header = batch_header(store, link, now_us);
+    uint32_t keys = kind == OP_AUDIT ? 0 : call->op_count;
     size_t header_bytes = record_header_bytes(&header);
     size_t bytes = 120 + RESP_BULK_BYTES(header_bytes);
     struct resp_writer writer;
@@ -140,12 +159,14 @@ batch_write(struct store *store, struct link *link, const struct call *call,
         bytes += RESP_BULK_BYTES(key_bytes(store, op)) +
                  RESP_BULK_BYTES(record_op_bytes(op));
     }
-    if (!resp_begin(&writer, &link->out, 4 + 2 * call->op_count, bytes))
+    if (!resp_begin(&writer, &link->out, 4 + keys + call->op_count, bytes))
         return false;
     resp_text(&writer, TEXT("EVALSHA"));
     resp_text(&writer, text_make(scripts[script_of[kind]].sha1, 40));
-    resp_number(&writer, call->op_count);
+    resp_number(&writer, keys);
     LIST_EACH (at, &call->ops) {
+        if (keys == 0)
+            break;
         const struct op *op = container_of(at, struct op, link);
         write_key(store, op, resp_bulk(&writer, key_bytes(store, op)));
     }
@@ -157,6 +178,26 @@ batch_write(struct store *store, struct link *link, const struct call *call,
     }
     resp_end(&writer);
     return true;
+}
+
+/* An audit's that is no script. */
+static bool
+call_is_mark(const struct call *call)
+{
+    const struct op *first = container_of(call->ops.next, struct op, link);
+
+    return first->kind == OP_AUDIT && first->audit->mark_ms > 0;
+}
+
+static bool
+call_write(struct store *store, struct link *link, const struct call *call,
+    enum op_kind kind, uint64_t now_us)
+{
+    if (call_is_mark(call))
+        return audit_mark(store, link, call);
+    if (kind == OP_PUBLISH)
+        return publish_write(store, link, call);
+    return batch_write(store, link, call, kind, now_us);
 }
 
 /* ASKING and the call that it is for must be neighbours. */
@@ -187,9 +228,7 @@ batch_send(struct store *store, struct link *link, struct node *node,
     link->batch_count++;
     batch_gather(store, link, node, kind, call);
     /* Half of the output is more than the largest batch takes. */
-    bool written = kind == OP_PUBLISH
-                       ? publish_write(store, link, call)
-                       : batch_write(store, link, call, kind, now_us);
+    bool written = call_write(store, link, call, kind, now_us);
     require(written);
     count(store->counters, COUNTER_redis_calls);
     store->counters->value[COUNTER_redis_operations] += call->op_count;
@@ -223,11 +262,12 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
         return;
     if (link->ids_wanted || link->ids_asked)
         return; /* what it was before would be refused again */
+    if (trust_awaits(link))
+        return; /* whether all is there that those are to find */
     bool grants = !store->settings.strict || confirm_possible(store, link);
     for (size_t i = 0; i < sizeof(flush_order) / sizeof(flush_order[0]); i++) {
         enum op_kind kind = flush_order[i];
-        if (!grants && script_of[kind] != SCRIPT_RELEASE &&
-            kind != OP_INSPECT && kind != OP_PUBLISH && kind != OP_BREAK)
+        if (!grants && kind_grants(kind))
             continue;
         while (queue_drop_needless(store, link, node, kind)) {
             if (link->batch_count >= store->settings.in_flight ||
@@ -244,8 +284,11 @@ call_lost(struct store *store, struct call *call)
 {
     struct list *at;
 
-    while ((at = list_pop_front(&call->ops)) != NULL)
-        op_done(store, container_of(at, struct op, link), OP_UNKNOWN);
+    while ((at = list_pop_front(&call->ops)) != NULL) {
+        struct op *op = container_of(at, struct op, link);
+        op->answered_us = call->answered_us;
+        op_done(store, op, OP_UNKNOWN);
+    }
 }
 
 /* Nothing ran: to be asked again at `node` at once, or wherever it is later. */
@@ -378,11 +421,33 @@ refused_later(
         log_quote(text, sizeof(text), error));
 }
 
+/* Who asks for an audit knows what it is worth to ask again. */
+static void
+refused_audit(struct store *store, struct link *link, struct op *op,
+    uint64_t now_us, struct text error)
+{
+    enum refusal refusal = refusal_of(error);
+
+    if (refusal == REFUSAL_NOSCRIPT && op->attempts < RETRIES_AT_ONCE) {
+        count(store->counters, COUNTER_redis_noscript);
+        op_again(store, op, link->node, now_us, 0);
+    } else if (refusal == REFUSAL_OTHER) {
+        refused_other(store, link, op, now_us, error, true);
+    } else {
+        refused_later(store, link, now_us, error);
+        op_done(store, op, OP_UNSENT);
+    }
+}
+
 static void
 op_refused(struct store *store, struct link *link, struct op *op,
     uint64_t now_us, struct text error, bool alone)
 {
     op->asking = false;
+    if (op->kind == OP_AUDIT) {
+        refused_audit(store, link, op, now_us, error);
+        return;
+    }
     switch (refusal_of(error)) {
     case REFUSAL_MOVED:
         refused_moved(store, link, op, now_us, error);
@@ -409,6 +474,19 @@ op_refused(struct store *store, struct link *link, struct op *op,
     }
 }
 
+/* What the call needs, and the others, which may have gone with it. */
+static void
+load_for(struct store *store, struct link *link, const struct call *call,
+    uint64_t now_us)
+{
+    const struct op *first = container_of(call->ops.next, struct op, link);
+
+    if (script_of[first->kind] < SCRIPTS_AT_ONCE)
+        link_load_scripts(store, link, now_us);
+    else
+        (void)link_load_script(store, link, script_of[first->kind], now_us);
+}
+
 static void
 call_refused(struct store *store, struct link *link, struct call *call,
     uint64_t now_us, struct text error)
@@ -416,7 +494,7 @@ call_refused(struct store *store, struct link *link, struct call *call,
     bool alone = call->op_count == 1;
 
     if (refusal_of(error) == REFUSAL_NOSCRIPT)
-        link_load_scripts(store, link, now_us);
+        load_for(store, link, call, now_us);
     /* The last one first, since each goes to the head of its queue. */
     while (!list_empty(&call->ops)) {
         struct list *at = call->ops.prev;
@@ -454,6 +532,7 @@ op_answered(struct store *store, struct link *link, struct call *call,
         return false;
     *grants += op->result.grant_count;
     op->result.sent_us = call->sent_us;
+    op->answered_us = call->answered_us;
     uint64_t pause_us = again_after(store, op, status);
     if (pause_us != NOT_AGAIN) {
         memset(&op->result, 0, sizeof(op->result)); /* refers to this reply */
@@ -471,6 +550,9 @@ op_answered(struct store *store, struct link *link, struct call *call,
     if (op->kind == OP_INSPECT && status == RECORD_OK &&
         !record_read_tickets(
             reader, op, reply->time_us, store->tickets, TICKETS_SHOWN))
+        return false;
+    if (op->kind == OP_AUDIT &&
+        !record_read_sights(reader, op->audit, store->sights, AUDIT_SIGHTS_MAX))
         return false;
     list_remove(&op->link);
     op_done(store, op, op->result.status);
@@ -519,6 +601,7 @@ call_script_reply(struct store *store, struct link *link, struct call *call,
 {
     const struct op *first = container_of(call->ops.next, struct op, link);
 
+    call->answered_us = now_us;
     histogram_add(
         &store->counters->redis_call, &histogram_calls, now_us - call->sent_us);
     if (reply->type == RESP_INTEGER && first->kind == OP_PUBLISH) {
@@ -530,6 +613,10 @@ call_script_reply(struct store *store, struct link *link, struct call *call,
     }
     if (reply->type == RESP_ERROR) {
         call_refused(store, link, call, now_us, reply->text);
+        return;
+    }
+    if (call_is_mark(call)) {
+        audit_marked(store, call, reply);
         return;
     }
     if (!confirm_wanted(store, call, reply)) {

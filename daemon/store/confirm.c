@@ -53,7 +53,7 @@ confirm_wanted(const struct store *store, const struct call *call,
                   first->kind == OP_RECLAIM;
 
     return store->settings.strict && reply->type == RESP_STRING &&
-           first->kind != OP_INSPECT &&
+           first->kind != OP_INSPECT && first->kind != OP_AUDIT &&
            record_grants(reply->text, call->op_count, grants);
 }
 

@@ -13,6 +13,13 @@
 #define LINES_A_LOOK 16
 #define LINES_US     10000
 
+static void
+engine_set_patience(struct engine *engine, const struct core_settings *core)
+{
+    engine->stop_patience_us =
+        core->stop_grace_us + 2 * core->command_timeout_us;
+}
+
 bool
 engine_init(struct engine *engine, const struct core_settings *core,
     const struct store_settings *store, struct counters *counters,
@@ -22,8 +29,7 @@ engine_init(struct engine *engine, const struct core_settings *core,
     engine->sink = *sink;
     engine->arg = arg;
     engine->stop_us = WHEEL_NEVER;
-    engine->stop_patience_us =
-        core->stop_grace_us + 2 * core->command_timeout_us;
+    engine_set_patience(engine, core);
     engine->line_max = core->line_max;
     uint64_t now_us = sink->clock(arg);
     if (!effects_init(&engine->effects, EFFECT_STEPS))
@@ -34,6 +40,15 @@ engine_init(struct engine *engine, const struct core_settings *core,
         return true;
     engine_fini(engine);
     return false;
+}
+
+void
+engine_configure(struct engine *engine, const struct core_settings *core,
+    const struct store_settings *store)
+{
+    engine_set_patience(engine, core);
+    core_configure(engine->core, core);
+    store_configure(engine->store, store);
 }
 
 void

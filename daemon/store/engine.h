@@ -59,6 +59,11 @@ bool engine_init(struct engine *engine, const struct core_settings *core,
     const struct engine_sink *sink, void *arg);
 void engine_fini(struct engine *engine);
 
+/* Takes new settings while it runs, those of core_configure() and
+ * store_configure(). A stop that is under way keeps its end. */
+void engine_configure(struct engine *engine, const struct core_settings *core,
+    const struct store_settings *store);
+
 /* The time of this turn, which begins with the first call of it. */
 uint64_t engine_now(struct engine *engine);
 

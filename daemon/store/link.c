@@ -222,6 +222,7 @@ link_lost(
     }
     if (link_is_second(link))
         return;
+    trust_mute(store, link, now_us);
     link_unqueue(store, link, now_us);
     if (store->settings.topology == STORE_CLUSTER)
         route_want_map(store);
@@ -411,10 +412,12 @@ link_info(struct store *store, struct link *link, uint64_t now_us,
     }
     link->named = true;
     link->unfit = NULL;
+    bool settled = link->settled;
     trust_learn(store, link, info_value(reply->text, "run_id"),
         info_value(reply->text, "master_replid"),
         info_value(reply->text, "master_replid2"), now_us);
     link_set_role(store, link, reply->text);
+    trust_vouch(store, link, reply->text, settled, now_us);
     policy = info_value(reply->text, "maxmemory_policy");
     if (!text_equal(policy, TEXT("noeviction")) && policy.len > 0)
         log_write(LOG_WARN, "redis_may_evict_locks",
@@ -431,11 +434,14 @@ link_ids(struct store *store, struct link *link, uint64_t now_us,
 {
     if (reply->type != RESP_STRING) {
         link->ids_asked = false;
+        trust_mute(store, link, now_us);
         return;
     }
+    bool settled = link->settled;
     trust_learn(store, link, TEXT(""), info_value(reply->text, "master_replid"),
         info_value(reply->text, "master_replid2"), now_us);
     link_set_role(store, link, reply->text);
+    trust_vouch(store, link, reply->text, settled, now_us);
 }
 
 bool
@@ -474,16 +480,24 @@ link_time(struct store *store, struct link *link, const struct call *call,
     trust_clock(store, link, seconds * 1000000 + micros, call->sent_us, now_us);
 }
 
+bool
+link_load_script(
+    struct store *store, struct link *link, enum script_id id, uint64_t now_us)
+{
+    if (LINK_SEND(store, link, CALL_LOAD, now_us, TEXT("SCRIPT"), TEXT("LOAD"),
+            text_make(scripts[id].body, scripts[id].body_len)) == NULL)
+        return false;
+    link->loading++;
+    return true;
+}
+
 void
 link_load_scripts(struct store *store, struct link *link, uint64_t now_us)
 {
     if (link->loading > 0)
         return;
-    for (int i = 0; i < SCRIPT_COUNT; i++)
-        if (LINK_SEND(store, link, CALL_LOAD, now_us, TEXT("SCRIPT"),
-                TEXT("LOAD"),
-                text_make(scripts[i].body, scripts[i].body_len)) != NULL)
-            link->loading++;
+    for (int i = 0; i < SCRIPTS_AT_ONCE; i++)
+        (void)link_load_script(store, link, (enum script_id)i, now_us);
 }
 
 static void
@@ -582,7 +596,7 @@ link_message(
     struct text payload = reply->item[2].text;
     char moved[13]; /* M, a request, and four bytes */
 
-    if (payload.len > 1 && memchr("WDVKM", payload.at[0], 5) != NULL) {
+    if (payload.len > 1 && memchr("WDVKMQA", payload.at[0], 7) != NULL) {
         if (store->quorum != NULL && payload.at[0] == 'W')
             quorum_news(
                 store, link->node, text_make(payload.at + 1, payload.len - 1));

@@ -5,6 +5,7 @@
 #include "daemon/store/record.h"
 
 #include "daemon/base/assert.h"
+#include "proto/request.h"
 
 #define HEADER_BYTES   92
 #define IDENTITY_BYTES 36
@@ -19,6 +20,10 @@
 #define KIND_BYTES     13
 #define HEAD_BYTES     136
 #define TICKET_BYTES   104
+#define AUDIT_BYTES    20 /* before the cursor */
+#define AUDITED_BYTES  21 /* likewise */
+#define SIGHT_BYTES    20
+#define CURSOR_DIGITS  20 /* at most */
 
 /* Flags of acquire; of release; of renew. */
 #define ACQUIRE_RETRY    1
@@ -45,6 +50,7 @@
 
 #define HEAD_SHARED    1
 #define TICKET_GRANTED 2u
+#define TICKET_CLAIMED 4u
 #define TICKET_BROKEN  16u
 #define MODE_SHARED    1
 
@@ -146,6 +152,14 @@ put_words(char *at, const struct op *op)
     return at;
 }
 
+static size_t
+cursor_digits(uint64_t cursor)
+{
+    char digits[CURSOR_DIGITS];
+
+    return text_from_u64(digits, cursor);
+}
+
 size_t
 record_op_bytes(const struct op *op)
 {
@@ -165,6 +179,8 @@ record_op_bytes(const struct op *op)
         return 8;
     case OP_PUBLISH:
         return 0;
+    case OP_AUDIT:
+        return AUDIT_BYTES + cursor_digits(op->audit->cursor);
     case OP_KIND_COUNT:
         break;
     }
@@ -252,6 +268,15 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
     return put_double(at, op->seen);
 }
 
+static char *
+put_audit(char *at, const struct op_audit *audit)
+{
+    at = put_uint(at, audit->count, 4);
+    at = put_double(at, audit->hold_ms);
+    at = put_double(at, audit->wait_ms);
+    return at + text_from_u64(at, audit->cursor);
+}
+
 void
 record_write_op(
     const struct op *op, uint64_t now_us, uint64_t latest_ms, char *out)
@@ -262,6 +287,8 @@ record_write_op(
         at = put_uint(at, op->limit, 4);
     } else if (op->kind == OP_BREAK) {
         at = put_double(at, op->fence);
+    } else if (op->kind == OP_AUDIT) {
+        at = put_audit(at, op->audit);
     } else {
         at = put_identity(at, op);
         if (op->kind == OP_ACQUIRE || op->kind == OP_RECLAIM)
@@ -456,6 +483,20 @@ record_read_result(struct record_reader *reader, struct op *op,
                : read_about(at, about, result);
 }
 
+/* As lua/audit.lua has it: a hold that is claimed, not broken, and has a lease
+ * of which less than half is left, which is no part of a lease= alone. */
+static bool
+is_late(const char *at, uint64_t time_ms)
+{
+    unsigned flags = (uint8_t)at[0] & (TICKET_CLAIMED | TICKET_BROKEN);
+    uint64_t ends = get_double(at + 24);
+    uint64_t hold = get_double(at + 32);
+
+    return flags == TICKET_CLAIMED &&
+           ends < time_ms + get_uint(at + 40, 4) / 2 &&
+           (hold == 0 || ends < hold);
+}
+
 static bool
 read_ticket(
     const char *at, size_t width, uint64_t time_ms, struct op_ticket *ticket)
@@ -469,6 +510,7 @@ read_ticket(
     ticket->granted = ((uint8_t)at[0] & TICKET_GRANTED) != 0;
     ticket->broken = ((uint8_t)at[0] & TICKET_BROKEN) != 0;
     ticket->shared = at[1] == MODE_SHARED;
+    ticket->late = is_late(at, time_ms);
     ticket->permits = (uint32_t)get_uint(at + 4, 4);
     ticket->generation = (uint32_t)get_uint(at + 44, 4);
     memcpy(ticket->owner_hash, at + 64, sizeof(ticket->owner_hash));
@@ -516,6 +558,7 @@ record_read_tickets(struct record_reader *reader, struct op *op,
         const char *at = take(reader, width);
         if (at == NULL || !read_ticket(at, width, time_us / 1000, ticket))
             return false;
+        ticket->late = ticket->late && result->again_ms == 0;
         /* What is over has not been struck out yet, but is none any more; but
          * where nobody can say whether it is. */
         uint32_t *counted =
@@ -525,5 +568,48 @@ record_read_tickets(struct record_reader *reader, struct op *op,
         else
             result->ticket_count++;
     }
+    return true;
+}
+
+static bool
+read_sight(struct record_reader *reader, struct op_sight *sight)
+{
+    const char *at = take(reader, SIGHT_BYTES);
+
+    if (at == NULL || (uint8_t)at[1] >= WRONG_COUNT)
+        return false;
+    size_t len = get_uint(at + 2, 2);
+    sight->flags = (uint8_t)at[0];
+    sight->wrong = (enum sight_wrong)at[1];
+    sight->hold_ms = get_double(at + 4);
+    sight->wait_ms = get_double(at + 12);
+    at = take(reader, len);
+    sight->name = text_make(at, len);
+    return at != NULL && len <= PROTO_NAME_MAX;
+}
+
+bool
+record_read_sights(struct record_reader *reader, struct op_audit *audit,
+    struct op_sight *sights, uint32_t room)
+{
+    const char *at = take(reader, AUDITED_BYTES);
+
+    if (at == NULL)
+        return false;
+    uint32_t n = (uint32_t)get_uint(at + 12, 4);
+    size_t digits = (uint8_t)at[20];
+    audit->records = (uint32_t)get_uint(at, 4);
+    audit->holds = (uint32_t)get_uint(at + 4, 4);
+    audit->waits = (uint32_t)get_uint(at + 8, 4);
+    audit->left = (uint32_t)get_uint(at + 16, 4);
+    at = take(reader, digits);
+    if (at == NULL || n > room ||
+        !text_to_u64(text_make(at, digits), UINT64_MAX, &audit->cursor))
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (!read_sight(reader, &sights[i]))
+            return false;
+    audit->sights = sights;
+    audit->sight_count = n;
     return true;
 }

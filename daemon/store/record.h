@@ -91,4 +91,8 @@ bool record_read_result(struct record_reader *reader, struct op *op,
 bool record_read_tickets(struct record_reader *reader, struct op *op,
     uint64_t time_us, struct op_ticket *tickets, uint32_t room);
 
+/* Likewise what audit.lua adds. */
+bool record_read_sights(struct record_reader *reader, struct op_audit *audit,
+    struct op_sight *sights, uint32_t room);
+
 #endif

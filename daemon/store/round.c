@@ -143,6 +143,7 @@ vote_send(struct store *store, struct vote *vote, enum vote_state state,
     vote->state = state;
     vote->op.give_up_us = give_up_us;
     vote->op.attempts = 0;
+    vote->op.tries = 0;
     vote->op.halved = false;
     vote->op.unwanted = false;
     vote->round->out++;
@@ -715,6 +716,7 @@ round_decide(struct store *store, struct round *round)
     case OP_RECLAIM:
         plain_decide(store, round);
         return;
+    case OP_AUDIT:
     case OP_KIND_COUNT:
         break;
     }
@@ -762,6 +764,16 @@ vote_again(struct store *store, struct vote *vote, enum op_status status)
            vote_send(store, vote, vote->state, vote->op.give_up_us, true);
 }
 
+/* What is asked of all has been sent when the one that was heard last was. */
+static void
+round_note_sending(struct round *round, const struct op *op)
+{
+    if (round->asked == NULL || op->sent_us == 0)
+        return;
+    round->asked->sent_us = op->sent_us;
+    round->asked->tries += op->tries;
+}
+
 /* A vote's operation is done. */
 void
 quorum_voted(struct store *store, struct op *op, enum op_status status)
@@ -773,6 +785,7 @@ quorum_voted(struct store *store, struct op *op, enum op_status status)
     require(round->out > 0);
     round->out--;
     store->quorum->waiting -= vote->waits;
+    round_note_sending(round, op);
     if (vote_again(store, vote, status))
         return;
     if (was == VOTE_UNDOING) {

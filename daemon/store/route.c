@@ -21,12 +21,12 @@ route_want_map(struct store *store)
     store->map_wanted = store->settings.topology == STORE_CLUSTER;
 }
 
-static bool
-address_equal(
-    const struct store_address *address, struct text host, uint16_t port)
+bool
+route_is_at(const struct node *node, struct text host, uint16_t port)
 {
-    return address->port == port && strlen(address->host) == host.len &&
-           memcmp(address->host, host.at, host.len) == 0;
+    return node->address.port == port &&
+           strlen(node->address.host) == host.len &&
+           memcmp(node->address.host, host.at, host.len) == 0;
 }
 
 /* The node of that address, a new one if need be; NODE_NONE: no room. */
@@ -40,7 +40,7 @@ route_node(struct store *store, struct text host, uint16_t port)
         return NODE_NONE;
     for (uint16_t i = 0; i < STORE_NODES_MAX; i++) {
         const struct node *node = &store->nodes[i];
-        if (node->used && address_equal(&node->address, host, port))
+        if (node->used && route_is_at(node, host, port))
             return i;
         if (!node->used && free == NODE_NONE &&
             store->links[i].state == LINK_DOWN && !store->links[i].wish_close)
@@ -68,6 +68,8 @@ route_node(struct store *store, struct text host, uint16_t port)
 uint16_t
 route_of(const struct store *store, const struct op *op)
 {
+    if (op->kind == OP_AUDIT)
+        return op->home;
     switch (store->settings.topology) {
     case STORE_SINGLE:
         return 0;
@@ -226,6 +228,7 @@ route_retire(struct store *store, uint64_t now_us)
         struct link *link = &store->links[i];
         if (!node->used || node->seed || node->mapped || node->queued > 0 ||
             link->call_count > 0 || link->held_count > 0 ||
+            (link->state == LINK_READY && link->ids_wanted) ||
             sentinel_names(store, i))
             continue;
         if (link->state != LINK_DOWN) {

@@ -13,8 +13,13 @@ enum script_id {
     SCRIPT_RENEW,
     SCRIPT_INSPECT,
     SCRIPT_BREAK,
+    SCRIPT_AUDIT,
     SCRIPT_COUNT
 };
+
+/* Those before it are loaded with each connection, the others once they are
+ * asked for. */
+#define SCRIPTS_AT_ONCE SCRIPT_AUDIT
 
 struct script {
     const char *name; /* that of the file, without .lua */

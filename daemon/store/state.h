@@ -12,7 +12,8 @@
  *
  * link.c: the life of a connection. call.c: batches and their replies.
  * confirm.c: replies that wait for replicas. replicas.c: what those have.
- * quorum.c, round.c: what the core asks of several masters, as votes.
+ * quorum.c, round.c: what the core asks of several masters, as votes. audit.c:
+ * what it asks of a node, whatever locks are there.
  * route.c: nodes and slots. trust.c: which node may grant. sentinel.c: who is
  * the master. store.c: the front, parking and time.
  */
@@ -112,11 +113,14 @@ struct link {
     char old_run_id[41];
     char id[RECORD_ID_BYTES + 1]; /* replication id last seen */
     bool first;                   /* it has no predecessor */
-    bool settled;          /* its history has been known for long enough */
-    bool inherits;         /* slots of a node that may have lost something */
-    bool ids_wanted;       /* a script has seen another id */
-    bool ids_asked;        /* INFO is under way */
-    uint64_t since_us;     /* the history is known */
+    bool settled;    /* its history has been known for long enough */
+    bool inherits;   /* slots of a node that may have lost something */
+    bool guessed;    /* for nobody can say yet whether it has */
+    bool ids_wanted; /* a script has seen another id */
+    bool ids_asked;  /* INFO is under way */
+    bool ids_again;  /* and is to be asked once more then */
+    uint64_t sources[STORE_NODES_MAX / 64]; /* see trust_inherit() */
+    uint64_t since_us;                      /* the history is known */
     uint64_t mark_us;      /* when to read or write the marker */
     bool mark_refused;     /* that is not allowed there, or there is no room */
     char refusal[12];      /* beginning of the error that was logged last */
@@ -175,6 +179,7 @@ struct call {
     bool last;   /* of a phase of the greeting */
     bool writes; /* CALL_MARK: the marker is written, else read */
     uint64_t sent_us;
+    uint64_t answered_us; /* 0: not yet */
     struct list ops;
     uint32_t op_count;
     /* a script's, that waits for replicas */
@@ -233,6 +238,7 @@ struct store {
     char news_text[NEWS_BYTES];
     struct op_grant grants[GRANTS_MAX];
     struct op_ticket tickets[TICKETS_SHOWN];
+    struct op_sight sights[AUDIT_SIGHTS_MAX];
 };
 
 /* link.c */
@@ -257,6 +263,8 @@ struct call *link_send(struct store *store, struct link *link,
 void link_end_call(struct store *store, struct link *link, struct call *call);
 bool link_is_second(const struct link *link);
 void link_load_scripts(struct store *store, struct link *link, uint64_t now_us);
+bool link_load_script(
+    struct store *store, struct link *link, enum script_id id, uint64_t now_us);
 const char *link_name(const struct store *store, const struct link *link,
     char *out, size_t out_bytes);
 
@@ -271,8 +279,12 @@ void trust_forget(struct link *link);
 void trust_has_locks(struct store *store, const struct link *link);
 void trust_learn(struct store *store, struct link *link, struct text run_id,
     struct text id, struct text second, uint64_t now_us);
-void trust_inherit(struct store *store, const struct link *from,
-    struct link *link, uint64_t now_us);
+void trust_inherit(
+    struct store *store, struct link *from, struct link *link, uint64_t now_us);
+bool trust_awaits(const struct link *link);
+void trust_mute(struct store *store, struct link *from, uint64_t now_us);
+void trust_vouch(struct store *store, struct link *from, struct text info,
+    bool settled, uint64_t now_us);
 void trust_see(struct store *store, struct link *link, const char *id);
 void trust_clock(struct store *store, struct link *link, uint64_t time_us,
     uint64_t sent_us, uint64_t now_us);
@@ -324,6 +336,7 @@ void replicas_reply(struct store *store, struct link *witness,
     const struct call *call, uint64_t now_us, const struct resp *reply);
 
 /* route.c */
+bool route_is_at(const struct node *node, struct text host, uint16_t port);
 uint16_t route_node(struct store *store, struct text host, uint16_t port);
 uint16_t route_of(const struct store *store, const struct op *op);
 void route_requeue(struct store *store, uint64_t now_us);
@@ -367,7 +380,15 @@ void quorum_tick(struct store *store);
 uint64_t quorum_next_us(const struct store *store);
 bool quorum_ready(const struct store *store);
 
+/* audit.c */
+void audit_take(struct store *store, struct op *op, uint64_t now_us);
+bool audit_mark(
+    struct store *store, struct link *link, const struct call *call);
+void audit_marked(
+    struct store *store, struct call *call, const struct resp *reply);
+
 /* store.c */
+bool node_counts(const struct store *store, uint32_t index);
 void op_done(struct store *store, struct op *op, enum op_status status);
 void op_enqueue(struct store *store, struct op *op, uint16_t index,
     uint64_t now_us, bool first);

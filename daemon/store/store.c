@@ -28,9 +28,8 @@ store_has_seconds(const struct store *store)
 static bool
 store_take_memory(struct store *store)
 {
-    uint32_t calls =
-        (STORE_NODES_MAX + 2) * (4 * store->settings.in_flight + 32) +
-        STORE_NODES_MAX * WITNESS_CALLS;
+    uint32_t calls = (STORE_NODES_MAX + 2) * (4 * STORE_FLIGHT_MAX + 32) +
+                     STORE_NODES_MAX * WITNESS_CALLS;
 
     if (!slab_init(&store->calls, sizeof(struct call), calls))
         return false;
@@ -68,6 +67,7 @@ store_create(const struct store_settings *settings, struct counters *counters,
 
     if (store == NULL)
         return NULL;
+    require(settings->in_flight <= STORE_FLIGHT_MAX);
     store->settings = *settings;
     store->counters = counters;
     store->prefix_len = strlen(settings->key_prefix);
@@ -99,6 +99,25 @@ store_create(const struct store_settings *settings, struct counters *counters,
     }
     route_want_map(store);
     return store;
+}
+
+void
+store_configure(struct store *store, const struct store_settings *settings)
+{
+    struct store_settings *own = &store->settings;
+
+    require(settings->in_flight <= STORE_FLIGHT_MAX);
+    memcpy(own->username, settings->username, sizeof(own->username));
+    memcpy(own->password, settings->password, sizeof(own->password));
+    memcpy(own->sentinel_username, settings->sentinel_username,
+        sizeof(own->sentinel_username));
+    memcpy(own->sentinel_password, settings->sentinel_password,
+        sizeof(own->sentinel_password));
+    own->waiters_max = settings->waiters_max;
+    own->connect_timeout_us = settings->connect_timeout_us;
+    own->command_timeout_us = settings->command_timeout_us;
+    own->batch = settings->batch;
+    own->in_flight = settings->in_flight;
 }
 
 void
@@ -148,6 +167,7 @@ op_enqueue(struct store *store, struct op *op, uint16_t index, uint64_t now_us,
         due_us < now_us + store->settings.command_timeout_us)
         due_us = now_us + store->settings.command_timeout_us;
     op->at_node = index;
+    op->sent_us = 0;
     if (first)
         list_push_front(&node->queues[op->kind], &op->link);
     else
@@ -171,6 +191,7 @@ void
 op_park(struct store *store, struct op *op, uint64_t until_us)
 {
     op->at_node = NODE_NONE;
+    op->sent_us = 0;
     op->asking = false;
     list_push_back(&store->parked, &op->link);
     wheel_add(&store->wheel, &op->timer,
@@ -227,7 +248,10 @@ store_submit(struct store *store, uint64_t now_us, struct list *ops)
         op->halved = false;
         op->grace_us = 0;
         op->at_node = NODE_NONE;
-        op_route(store, op, now_us);
+        if (op->kind == OP_AUDIT)
+            audit_take(store, op, now_us);
+        else
+            op_route(store, op, now_us);
     }
 }
 
@@ -512,7 +536,7 @@ store_ready(const struct store *store)
 }
 
 /* Whether it is a node that locks are asked of. */
-static bool
+bool
 node_counts(const struct store *store, uint32_t index)
 {
     const struct node *node = &store->nodes[index];

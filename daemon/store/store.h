@@ -28,6 +28,7 @@
 #define STORE_NODES_MAX  128
 #define STORE_HOST_MAX   256
 #define STORE_QUORUM_MAX 15
+#define STORE_FLIGHT_MAX 64 /* calls a link */
 
 enum store_topology {
     STORE_SINGLE,
@@ -61,7 +62,7 @@ struct store_settings {
     uint64_t connect_timeout_us;
     uint64_t command_timeout_us;
     uint32_t batch;     /* operations a call, at most */
-    uint32_t in_flight; /* calls a link, at most */
+    uint32_t in_flight; /* calls a link, at most; up to STORE_FLIGHT_MAX */
     uint64_t seed;      /* of jitter */
 };
 
@@ -71,6 +72,14 @@ struct store;
 struct store *store_create(const struct store_settings *settings,
     struct counters *counters, uint64_t now_us);
 void store_destroy(struct store **store);
+
+/*
+ * Takes new settings while it runs: users and passwords (of connections made
+ * from now on), time-outs, calls and their size, waiters a lock. All others are
+ * those of store_create().
+ */
+void store_configure(
+    struct store *store, const struct store_settings *settings);
 
 /* Takes all operations of the list. */
 void store_submit(struct store *store, uint64_t now_us, struct list *ops);

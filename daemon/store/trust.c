@@ -18,7 +18,9 @@
  * one that starts later need not wait. No times are compared.
  *
  * A slot takes its locks along when it moves; those that are still to be missed
- * where it was will be missed where it is then.
+ * where it was will be missed where it is then. Whether any may be, the node
+ * that had it has to say after it went: the one this broker knows may have been
+ * replaced by then.
  */
 #include "daemon/store/state.h"
 
@@ -43,9 +45,12 @@ trust_forget(struct link *link)
     memset(link->id, 0, sizeof(link->id));
     link->settled = false;
     link->inherits = false;
+    link->guessed = false;
     link->since_us = 0;
     link->mark_us = 0;
     link->clock_at_us = 0;
+    memset(link->sources, 0, sizeof(link->sources));
+    link->ids_again = false;
 }
 
 static bool
@@ -82,6 +87,7 @@ trust_begin(struct store *store, struct link *link, uint64_t now_us)
 
     link->settled = store->settings.settle_us == 0;
     link->inherits = false;
+    link->guessed = false;
     link->since_us = now_us;
     trust_unmark(link);
     link->mark_us = link->settled ? now_us + MARK_AFTER_US : now_us;
@@ -91,6 +97,20 @@ trust_begin(struct store *store, struct link *link, uint64_t now_us)
     log_write(LOG_INFO, "redis_unsettled", "node=%s run_id=%.8s id=%.8s",
         link_name(store, link, name, sizeof(name)), link->run_id, link->id);
     trust_has_locks(store, link);
+}
+
+static void
+trust_settle(struct store *store, struct link *link, const char *why)
+{
+    char name[80];
+
+    link->settled = true;
+    if (link->inherits)
+        memset(link->sources, 0, sizeof(link->sources));
+    link->inherits = false;
+    link->guessed = false;
+    log_write(LOG_INFO, "redis_settled", "node=%s why=%s",
+        link_name(store, link, name, sizeof(name)), why);
 }
 
 /* Redis has said who it is: `run_id`, empty where it is not told, its
@@ -112,28 +132,136 @@ trust_learn(struct store *store, struct link *link, struct text run_id,
     copy_id(link->id, id);
     if (run_id.len > 0)
         copy_id(link->run_id, run_id);
-    if (known && same_run && link->first)
+    if (known && same_run && link->first) {
         trust_unmark(link);
-    else if (link->index < LINK_WITNESS)
+    } else if (link->index < LINK_WITNESS) {
+        memset(link->sources, 0, sizeof(link->sources));
         trust_begin(store, link, now_us);
+    }
 }
 
-/* A slot has come from another node: unless that one is there and nothing is
- * missed any more that it was told, the whole takes its time here. Markers know
- * nothing of that. */
-void
-trust_inherit(struct store *store, const struct link *from, struct link *link,
-    uint64_t now_us)
+/* Something that is missed may have come with a slot: the whole takes its time,
+ * or as long as nobody can say, if it is a `guess`. Markers know nothing of
+ * that. */
+static void
+trust_doubt(struct store *store, struct link *link, bool guess, uint64_t now_us)
 {
-    if (store->settings.settle_us == 0 ||
-        (from->state == LINK_READY && from->settled))
-        return;
-    if (link->settled)
+    if (link->settled) {
         trust_begin(store, link, now_us);
-    else if (!link->inherits)
+        link->guessed = guess;
+        link->inherits = true;
+    }
+    link->guessed &= guess;
+}
+
+static void
+source_add(struct link *link, const struct link *from)
+{
+    link->sources[from->node / 64] |= (uint64_t)1 << from->node % 64;
+}
+
+/* Whether it was one. */
+static bool
+source_remove(struct link *link, const struct link *from)
+{
+    uint64_t bit = (uint64_t)1 << from->node % 64;
+    bool was = (link->sources[from->node / 64] & bit) != 0;
+
+    link->sources[from->node / 64] &= ~bit;
+    return was;
+}
+
+static bool
+has_sources(const struct link *link)
+{
+    for (size_t i = 0; i < STORE_NODES_MAX / 64; i++)
+        if (link->sources[i] != 0)
+            return true;
+    return false;
+}
+
+/* A slot has come from another node. If nothing is missed any more that this
+ * one was told, it has all; but another may have taken its place meanwhile, and
+ * given the slot away. So it says what it is before anything is asked of the
+ * new one. */
+void
+trust_inherit(
+    struct store *store, struct link *from, struct link *link, uint64_t now_us)
+{
+    if (store->settings.settle_us == 0)
         return;
-    link->inherits = true;
-    link->since_us = now_us;
+    if (!from->settled || from->state != LINK_READY) {
+        trust_doubt(store, link, from->settled, now_us);
+        if (link->inherits)
+            link->since_us = now_us;
+        if (link->guessed)
+            source_add(link, from);
+        return;
+    }
+    source_add(link, from);
+    from->ids_again = from->ids_asked; /* it may have answered before */
+    from->ids_wanted = !from->ids_asked;
+}
+
+bool
+trust_awaits(const struct link *link)
+{
+    return !link->inherits && has_sources(link);
+}
+
+/* Whether a replica has that node for its master. */
+static bool
+is_replica_of(
+    const struct store *store, struct text info, const struct link *link)
+{
+    uint64_t port;
+
+    return text_to_u64(info_value(info, "master_port"), UINT16_MAX, &port) &&
+           route_is_at(&store->nodes[link->node],
+               info_value(info, "master_host"), (uint16_t)port);
+}
+
+/* The node cannot say what it is, for the time being. */
+void
+trust_mute(struct store *store, struct link *from, uint64_t now_us)
+{
+    from->ids_again = false;
+    for (uint16_t i = 0; i < store->node_count; i++) {
+        struct link *link = &store->links[i];
+        if (!source_remove(link, from))
+            continue;
+        trust_doubt(store, link, true, now_us);
+        if (link->guessed)
+            source_add(link, from);
+    }
+}
+
+/*
+ * The node has said what it is, in `info`: what has come from it is trusted, or
+ * not. Who has given its last slot away becomes a replica of the one that has
+ * it now, and so it is well if it was `settled` before.
+ */
+void
+trust_vouch(struct store *store, struct link *from, struct text info,
+    bool settled, uint64_t now_us)
+{
+    if (from->index >= LINK_WITNESS)
+        return; /* of the same node, but it does not say what that was before */
+    from->ids_wanted |= from->ids_again;
+    if (from->ids_again) {
+        from->ids_again = false;
+        return;
+    }
+    for (uint16_t i = 0; i < store->node_count; i++) {
+        struct link *link = &store->links[i];
+        if (!source_remove(link, from))
+            continue;
+        if (from->readonly ? !settled || !is_replica_of(store, info, link)
+                           : !from->settled)
+            trust_doubt(store, link, false, now_us);
+        else if (link->guessed && !has_sources(link))
+            trust_settle(store, link, "source");
+    }
 }
 
 /* A script has seen that id at the node. */
@@ -218,17 +346,6 @@ trust_within_us(const struct store *store, const struct link *link)
     if (margin_us < way_us)
         margin_us = way_us;
     return margin_us < UINT32_MAX ? (uint32_t)margin_us : UINT32_MAX - 1;
-}
-
-static void
-trust_settle(struct store *store, struct link *link, const char *why)
-{
-    char name[80];
-
-    link->settled = true;
-    link->inherits = false;
-    log_write(LOG_INFO, "redis_settled", "node=%s why=%s",
-        link_name(store, link, name, sizeof(name)), why);
 }
 
 size_t

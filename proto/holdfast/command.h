@@ -5,7 +5,8 @@
  *     options.c   options of a command; durations
  *     help.c      what -h prints
  *     connect.c   a connection for the short commands, and their errors
- *     list.c out.c escape.c    show, locks, sessions and how they are printed
+ *     list.c out.c escape.c    show, locks, sessions, slow, audit, and how they
+ *                 are printed
  *     ping.c raw.c
  *     order.c     break, kill, drain
  *     watch.c
@@ -57,6 +58,8 @@ command_function command_lock;
 command_function command_show;
 command_function command_locks;
 command_function command_sessions;
+command_function command_slow;
+command_function command_audit;
 command_function command_ping;
 command_function command_raw;
 command_function command_watch;

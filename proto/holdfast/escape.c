@@ -4,49 +4,12 @@
  */
 #include "proto/holdfast/escape.h"
 
+#include "daemon/base/text.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Length of the character at `bytes`, 0 where it is no UTF-8. */
-static size_t
-utf8_next(const char *bytes, size_t len, uint32_t *code)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    unsigned char first = (unsigned char)bytes[0];
-    size_t count;
-
-    if (first < 0x80) {
-        *code = first;
-        return 1;
-    }
-    if (first >= 0xf0 && first < 0xf8) {
-        count = 4;
-        *code = first & 0x07u;
-    } else if (first >= 0xe0 && first < 0xf0) {
-        count = 3;
-        *code = first & 0x0fu;
-    } else if (first >= 0xc0 && first < 0xe0) {
-        count = 2;
-        *code = first & 0x1fu;
-    } else {
-        return 0;
-    }
-    if (count > len)
-        return 0;
-    for (size_t i = 1; i < count; i++) {
-        unsigned char next = (unsigned char)bytes[i];
-
-        if ((next & 0xc0u) != 0x80)
-            return 0;
-        *code = *code << 6 | (next & 0x3fu);
-    }
-    if (*code < least[count] || *code > 0x10ffff ||
-        (*code >= 0xd800 && *code < 0xe000))
-        return 0;
-    return count;
-}
 
 static bool
 code_is_harmless(uint32_t code)
@@ -81,7 +44,7 @@ escape_into(
     *width = 0;
     for (size_t i = 0; i < len;) {
         uint32_t code = 0;
-        size_t count = utf8_next(bytes + i, len - i, &code);
+        size_t count = text_utf8(text_make(bytes + i, len - i), &code);
         bool plain = count > 0 && code_is_harmless(code);
 
         if (count == 0)
@@ -133,7 +96,7 @@ escape_json(FILE *out, const char *bytes, size_t len)
     (void)putc('"', out);
     for (size_t i = 0; i < len;) {
         uint32_t code = 0;
-        size_t count = utf8_next(bytes + i, len - i, &code);
+        size_t count = text_utf8(text_make(bytes + i, len - i), &code);
 
         if (count == 0) {
             (void)fputs("\\ufffd", out);

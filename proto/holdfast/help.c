@@ -16,6 +16,8 @@ static const char help_all[] =
     "  watch KEY                  tell when a lock is held, and when free\n"
     "  locks                      the locks of this broker\n"
     "  sessions                   the sessions of this broker\n"
+    "  slow                       what took long, was lost, or a deadlock\n"
+    "  audit                      what is odd about all locks in Redis\n"
     "  break KEY                  take a lock from its holders\n"
     "  kill SESSION               end a session of this broker\n"
     "  drain                      have this broker stop\n"
@@ -132,6 +134,34 @@ static const char help_sessions[] =
     "The sessions of this broker. With tabs: session, name, peer, age_ms,\n"
     "idle_ms, holds, waits.\n";
 
+static const char help_slow[] =
+    "holdfast slow [--kind slow|lost|deadlock] [--limit N] [-o FORMAT]\n"
+    "\n"
+    "What this broker remembers, newest first: what Redis was asked for and "
+    "took\n"
+    "slow.threshold or longer, by the stages in which it spent that; holds "
+    "that\n"
+    "were lost; waits that a circle of owners has ended. With tabs: kind, "
+    "age_ms,\n"
+    "name, session, client, owner, op, result, total_us, queued_us, "
+    "redis_us,\n"
+    "confirm_us, reason, fence, late_us, cycle. JSON has more.\n";
+static const char help_audit[] =
+    "holdfast audit [-o FORMAT]\n"
+    "\n"
+    "Has the broker look over all locks in Redis, and prints what is odd: "
+    "held or\n"
+    "waited for longer than the broker's configuration expects, left behind "
+    "by a\n"
+    "broker that is gone, or no sound lock. Nothing is changed. With tabs: "
+    "kind,\n"
+    "name, age_ms, session, broker, client, owner, fence, ttl_ms, waiters, "
+    "note, why.\n"
+    "\n"
+    "Exit status: 0 nothing is odd; 1 something is; 125 trouble: no broker, "
+    "another\n"
+    "audit is under way, a node of Redis could not be asked.\n";
+
 static const char help_watch[] =
     "holdfast watch [-o FORMAT] KEY...\n"
     "\n"
@@ -189,6 +219,8 @@ help_print(const char *command)
         {"show", help_show},
         {"locks", help_locks},
         {"sessions", help_sessions},
+        {"slow", help_slow},
+        {"audit", help_audit},
         {"watch", help_watch},
         {"break", help_break},
         {"kill", help_kill},

@@ -1,6 +1,6 @@
 /*
- * show, locks, sessions: lists that the broker gives in parts, each naming the
- * cursor of the next.
+ * show, locks, sessions, slow: lists that the broker gives in parts, each
+ * naming the cursor of the next. audit: one that takes its time.
  */
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/options.h"
@@ -55,15 +55,62 @@ static const struct out_column sessions_columns[] = {
     {"waits", "WAITS", OUT_TYPE_NUMBER},
 };
 
+/* What all kinds have, and what each of them tells most with. */
+static const struct out_column slow_columns[] = {
+    {"kind", "KIND", OUT_TYPE_TEXT},
+    {"age_ms", "AGE", OUT_TYPE_MS},
+    {"name", "NAME", OUT_TYPE_TEXT},
+    {"session", "SESSION", OUT_TYPE_TEXT},
+    {"client", "CLIENT", OUT_TYPE_TEXT},
+    {"owner", "OWNER", OUT_TYPE_TEXT},
+    {"op", "OP", OUT_TYPE_TEXT},
+    {"result", "RESULT", OUT_TYPE_TEXT},
+    {"total_us", "TOTAL", OUT_TYPE_US},
+    {"queued_us", "QUEUED", OUT_TYPE_US},
+    {"redis_us", "REDIS", OUT_TYPE_US},
+    {"confirm_us", "CONFIRM", OUT_TYPE_US},
+    {"reason", "REASON", OUT_TYPE_TEXT},
+    {"fence", "FENCE", OUT_TYPE_NUMBER},
+    {"late_us", "LATE", OUT_TYPE_US},
+    {"cycle", "CYCLE", OUT_TYPE_TEXT},
+};
+
+static const struct out_column audit_columns[] = {
+    {"kind", "KIND", OUT_TYPE_TEXT},
+    {"name", "NAME", OUT_TYPE_TEXT},
+    {"age_ms", "AGE", OUT_TYPE_MS},
+    {"session", "SESSION", OUT_TYPE_TEXT},
+    {"broker", "BROKER", OUT_TYPE_TEXT},
+    {"client", "CLIENT", OUT_TYPE_TEXT},
+    {"owner", "OWNER", OUT_TYPE_TEXT},
+    {"fence", "FENCE", OUT_TYPE_NUMBER},
+    {"ttl_ms", "TTL", OUT_TYPE_MS},
+    {"waiters", "WAITERS", OUT_TYPE_NUMBER},
+    {"note", "NOTE", OUT_TYPE_TEXT},
+    {"why", "WHY", OUT_TYPE_TEXT},
+};
+
+/* Asks the broker, which was silent for long, for a sign of life. False: it was
+ * asked before, and gave none. */
+static bool
+list_ping(struct holdfast *h, uint64_t *ping)
+{
+    if (*ping != 0)
+        return false;
+    return holdfast_submit(h, "PING", ping) == HOLDFAST_SUCCESS;
+}
+
 /*
- * Sends one request and prints its ITEMs; *event is its OK. Returns the exit
+ * Sends one request and prints its ITEMs; *event is its OK. `patient`: the
+ * broker may be silent for as long as it answers a PING. Returns the exit
  * status, after a complaint where it is not STATUS_FINE.
  */
 static int
 list_part(struct holdfast *h, const char *what, const char *line,
-    struct out *out, struct holdfast_event *event)
+    struct out *out, bool patient, struct holdfast_event *event)
 {
     uint64_t request;
+    uint64_t ping = 0;
     char why[256];
 
     enum holdfast_status status = holdfast_submit(h, line, &request);
@@ -76,6 +123,10 @@ list_part(struct holdfast *h, const char *what, const char *line,
         if (!holdfast_next(h, event)) {
             uint64_t now = holdfast_now_ms(h);
 
+            if (now >= end && patient && list_ping(h, &ping)) {
+                end = now + ANSWER_MS;
+                continue;
+            }
             if (now >= end) {
                 complain("%s: the broker does not answer", what);
                 return STATUS_TROUBLE;
@@ -88,8 +139,13 @@ list_part(struct holdfast *h, const char *what, const char *line,
                 "%s: %s", what, escape_text(event->text, why, sizeof(why)));
             return STATUS_TROUBLE;
         }
-        if (event->request != request)
+        if (event->request != request) {
+            if (ping != 0 && event->request == ping) {
+                ping = 0;
+                end = holdfast_now_ms(h) + ANSWER_MS;
+            }
             continue;
+        }
         if (event->kind == HOLDFAST_OK)
             return STATUS_FINE;
         if (event->kind == HOLDFAST_ERR) {
@@ -104,10 +160,11 @@ list_part(struct holdfast *h, const char *what, const char *line,
     }
 }
 
-/* All parts of LOCKS or SESSIONS. */
+/* All parts of what `verb` lists, of so many rows each at most; `keys` are more
+ * words of the first request, or empty. */
 static int
-list_all(struct settings *settings, const char *verb,
-    const struct out_column *columns, size_t column_count)
+list_all(struct settings *settings, const char *verb, uint64_t limit,
+    const char *keys, const struct out_column *columns, size_t column_count)
 {
     struct holdfast *h = connect_broker(settings);
     struct holdfast_event event;
@@ -118,9 +175,10 @@ list_all(struct settings *settings, const char *verb,
     if (h == NULL)
         return status;
     struct out *out = out_create(settings->format, columns, column_count);
-    (void)snprintf(line, sizeof(line), "%s limit=%d", verb, PART_LIMIT);
+    (void)snprintf(
+        line, sizeof(line), "%s limit=%" PRIu64 "%s", verb, limit, keys);
     while (out != NULL) {
-        status = list_part(h, verb, line, out, &event);
+        status = list_part(h, verb, line, out, false, &event);
         if (status != STATUS_FINE ||
             !holdfast_event_number(&event, "cursor", &cursor))
             break;
@@ -135,13 +193,15 @@ list_all(struct settings *settings, const char *verb,
     return status;
 }
 
-/* Options of a command without any of its own. */
+/* The command line of a list. False: *status is the exit status. */
 static bool
-words_take(struct settings *settings, char **argv, const char *command,
-    size_t word_count, struct words *words, int *status)
+words_take(struct settings *settings, const struct option *options,
+    size_t option_count, char **argv, const char *command, size_t word_count,
+    struct words *words, int *status)
 {
     *status = STATUS_USAGE;
-    if (!options_parse(settings, NULL, 0, STOP_NEVER, argv, words))
+    if (!options_parse(
+            settings, options, option_count, STOP_NEVER, argv, words))
         return false;
     if (words->help) {
         (void)help_print(command);
@@ -163,9 +223,10 @@ command_locks(struct settings *settings, int argc, char **argv)
     int status;
 
     (void)argc;
-    if (!words_take(settings, argv, "locks", 0, &words, &status))
+    if (!words_take(settings, NULL, 0, argv, "locks", 0, &words, &status))
         return status;
-    return list_all(settings, "LOCKS", locks_columns, COUNT(locks_columns));
+    return list_all(
+        settings, "LOCKS", PART_LIMIT, "", locks_columns, COUNT(locks_columns));
 }
 
 int
@@ -175,10 +236,87 @@ command_sessions(struct settings *settings, int argc, char **argv)
     int status;
 
     (void)argc;
-    if (!words_take(settings, argv, "sessions", 0, &words, &status))
+    if (!words_take(settings, NULL, 0, argv, "sessions", 0, &words, &status))
         return status;
+    return list_all(settings, "SESSIONS", PART_LIMIT, "", sessions_columns,
+        COUNT(sessions_columns));
+}
+
+int
+command_slow(struct settings *settings, int argc, char **argv)
+{
+    static const char *const kinds[] = {"slow", "lost", "deadlock"};
+    const char *kind = NULL;
+    uint64_t limit = PART_LIMIT;
+    const struct option options[] = {
+        {.name = "kind", .max = 16, .text = &kind},
+        {.name = "limit", .max = PART_LIMIT, .number = &limit},
+    };
+    struct words words;
+    char keys[32] = "";
+    int status;
+
+    (void)argc;
+    if (!words_take(settings, options, COUNT(options), argv, "slow", 0, &words,
+            &status))
+        return status;
+    size_t i = 0;
+    while (kind != NULL && i < COUNT(kinds) && strcmp(kind, kinds[i]) != 0)
+        i++;
+    if (i == COUNT(kinds)) {
+        complain("slow: --kind is slow, lost or deadlock");
+        return STATUS_USAGE;
+    }
+    if (kind != NULL)
+        (void)snprintf(keys, sizeof(keys), " kind=%s", kind);
     return list_all(
-        settings, "SESSIONS", sessions_columns, COUNT(sessions_columns));
+        settings, "SLOW", limit, keys, slow_columns, COUNT(slow_columns));
+}
+
+/* What the end of an audit says of it. */
+static int
+audit_status(const struct holdfast_event *event)
+{
+    uint64_t findings = 0;
+    uint64_t untold = 0;
+    uint64_t skipped = 0;
+
+    (void)holdfast_event_number(event, "findings", &findings);
+    if (holdfast_event_number(event, "untold", &untold))
+        complain("audit: %" PRIu64 " findings more than are told", untold);
+    if (holdfast_event_number(event, "skipped", &skipped)) {
+        complain(
+            "audit: nodes of Redis that could not be asked: %" PRIu64, skipped);
+        return STATUS_TROUBLE;
+    }
+    return findings > 0 ? STATUS_REFUSED : STATUS_FINE;
+}
+
+int
+command_audit(struct settings *settings, int argc, char **argv)
+{
+    struct holdfast_event event;
+    struct words words;
+    int status;
+
+    (void)argc;
+    if (!words_take(settings, NULL, 0, argv, "audit", 0, &words, &status))
+        return status;
+    struct holdfast *h = connect_broker(settings);
+    if (h == NULL)
+        return STATUS_TROUBLE;
+    struct out *out =
+        out_create(settings->format, audit_columns, COUNT(audit_columns));
+    status = STATUS_TROUBLE;
+    if (out != NULL &&
+        list_part(h, "AUDIT", "AUDIT", out, true, &event) == STATUS_FINE)
+        status = audit_status(&event);
+    if (!out_destroy(&out) && status != STATUS_TROUBLE) {
+        complain("cannot write");
+        status = STATUS_TROUBLE;
+    }
+    holdfast_destroy(&h);
+    return status;
 }
 
 /* ", shared" or ", 2 of 3 permits" or "": what kind of lock it is. */
@@ -228,7 +366,7 @@ show_print(struct settings *settings, struct holdfast *h, const char *key,
     if (out == NULL)
         return STATUS_TROUBLE;
     enum out_format format = out_format(out);
-    int status = list_part(h, "SHOW", line, out, &event);
+    int status = list_part(h, "SHOW", line, out, false, &event);
     if (status == STATUS_FINE)
         out_summary(out, "name", key, &event);
     bool written = out_destroy(&out);
@@ -252,7 +390,7 @@ command_show(struct settings *settings, int argc, char **argv)
     int status;
 
     (void)argc;
-    if (!words_take(settings, argv, "show", 1, &words, &status))
+    if (!words_take(settings, NULL, 0, argv, "show", 1, &words, &status))
         return status;
     const char *key = words.word[0];
     if (!key_encode("show", key, word, sizeof(word)))

@@ -25,6 +25,8 @@ static const struct {
     {"show", command_show},
     {"locks", command_locks},
     {"sessions", command_sessions},
+    {"slow", command_slow},
+    {"audit", command_audit},
     {"ping", command_ping},
     {"raw", command_raw},
     {"watch", command_watch},

@@ -84,13 +84,19 @@ number_is_plain(const struct holdfast_pair *pair)
 static bool
 key_is_number(const struct out *out, const char *key)
 {
+    static const char *const others[] = {"holders", "waiters", "tries"};
     size_t len = strlen(key);
 
     for (size_t i = 0; i < out->column_count; i++)
         if (strcmp(out->columns[i].key, key) == 0)
             return out->columns[i].type != OUT_TYPE_TEXT;
-    return strcmp(key, "holders") == 0 || strcmp(key, "waiters") == 0 ||
-           (len > 3 && strcmp(key + len - 3, "_ms") == 0);
+    if (len > 3 && (strcmp(key + len - 3, "_ms") == 0 ||
+                       strcmp(key + len - 3, "_us") == 0))
+        return true;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (strcmp(key, others[i]) == 0)
+            return true;
+    return false;
 }
 
 static void
@@ -161,19 +167,36 @@ duration_text(uint64_t ms, char *text, size_t text_bytes)
     }
 }
 
+/* "850us", "12.3ms", and from a second on as above */
+static void
+duration_us_text(uint64_t us, char *text, size_t text_bytes)
+{
+    if (us < 1000)
+        (void)snprintf(text, text_bytes, "%" PRIu64 "us", us);
+    else if (us < 1000000)
+        (void)snprintf(text, text_bytes, "%" PRIu64 ".%" PRIu64 "ms", us / 1000,
+            us % 1000 / 100);
+    else
+        duration_text(us / 1000, text, text_bytes);
+}
+
 static bool
 cell_fill(struct cell *cell, const struct out_column *column,
     const struct holdfast_event *event)
 {
     const struct holdfast_pair *pair = pair_find(event, column->key);
-    uint64_t ms;
+    uint64_t number;
     char duration[32];
 
     if (pair == NULL) {
         cell->text = escape_make("-", 1, &cell->width);
     } else if (column->type == OUT_TYPE_MS &&
-               holdfast_event_number(event, column->key, &ms)) {
-        duration_text(ms, duration, sizeof(duration));
+               holdfast_event_number(event, column->key, &number)) {
+        duration_text(number, duration, sizeof(duration));
+        cell->text = escape_make(duration, strlen(duration), &cell->width);
+    } else if (column->type == OUT_TYPE_US &&
+               holdfast_event_number(event, column->key, &number)) {
+        duration_us_text(number, duration, sizeof(duration));
         cell->text = escape_make(duration, strlen(duration), &cell->width);
     } else {
         cell->text = escape_make(pair->value, pair->len, &cell->width);

@@ -12,6 +12,7 @@ enum out_type {
     OUT_TYPE_TEXT,
     OUT_TYPE_NUMBER, /* decimal on the wire; to the right in columns */
     OUT_TYPE_MS, /* a duration; columns show it in the largest fitting unit */
+    OUT_TYPE_US, /* the same, and there are smaller ones */
 };
 
 struct out_column {

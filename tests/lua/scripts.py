@@ -15,7 +15,7 @@ from harness import RedisConnection, RedisError
 from harness.broker import TREE
 
 LUA = os.environ.get("HOLDFAST_LUA") or os.path.join(TREE, "build", "lua")
-NAMES = ("acquire", "release", "renew", "inspect", "break")
+NAMES = ("acquire", "release", "renew", "inspect", "break", "audit")
 TIMED = ("acquire", "release", "renew")  # those with short cuts
 
 (OK, WAITING, BUSY, FULL, LATE, GONE, NEWER, CORRUPT, CONFLICT, BROKEN_NOW,
@@ -24,6 +24,9 @@ LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
 WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
 SHARED_NOW, WATCHED, BEREFT = 1, 2, 4  # of the head
 EXCLUSIVE, SHARED = 0, 1
+OLD_HOLD, OLD_WAIT, LATE_HOLD = 1, 2, 4  # what an audit sees
+(RIGHT, WRONG_TYPE, WRONG_NAME, WRONG_VERSION, WRONG_RECORD, WRONG_COUNTS,
+ WRONG_EXPIRY, WRONG_FENCE) = range(8)
 
 HEAD_BYTES = 136
 TICKET_BYTES = 104
@@ -34,6 +37,9 @@ STOOD = struct.Struct("<dd")
 RELEASE = struct.Struct("<IdddB")
 RENEW = struct.Struct("<HIddIddd")
 BREAK = struct.Struct("<d")
+AUDIT = struct.Struct("<Idd")  # then a cursor in digits
+AUDITED = struct.Struct("<IIIIIB")
+SIGHT = struct.Struct("<BBHdd")  # then a name
 REPLY = struct.Struct("<d40s")
 RESULT = struct.Struct("<BBHHIddIII")
 ABOUT = struct.Struct("<II")  # then words
@@ -56,6 +62,9 @@ Grant = collections.namedtuple("Grant", "request fence arrival ttl place")
 Result = collections.namedtuple(
     "Result", "status handed place arrival fence ttl again ahead grants more "
     "about", defaults=(False, None))
+Audit = collections.namedtuple(
+    "Audit", "records held waiting left cursor sights")
+Sight = collections.namedtuple("Sight", "flags wrong held wait name")
 About = collections.namedtuple("About", "typical age words")
 Kind = collections.namedtuple("Kind", "mode permits limit delay words")
 
@@ -437,6 +446,36 @@ class Broker:
             raise AssertionError("inspect: tickets of another length")
         return result, head, [ticket_at(rest[4:], place, width)
                               for place in range(count)]
+
+    def audit(self, cursor=0, count=100, held=FOREVER, wait=FOREVER):
+        """One step of an audit; `held` and `wait` in ms."""
+        data = self.connection.command(
+            "EVALSHA", self.sha1["audit"], 0, self.header(),
+            AUDIT.pack(count, held, wait) + b"%d" % cursor)
+        rest = self.take(Reply(data, 1, inspect=True)).rest
+        records, holds, waits, sights, left, digits = AUDITED.unpack_from(rest)
+        at = AUDITED.size
+        following = int(rest[at:at + digits])
+        at += digits
+        seen = []
+        for _ in range(sights):
+            flags, wrong, length, *ages = SIGHT.unpack_from(rest, at)
+            at += SIGHT.size
+            seen.append(Sight(flags, wrong, *ages, rest[at:at + length]))
+            at += length
+        if at != len(rest):
+            raise AssertionError("audit: bytes left over")
+        return Audit(records, holds, waits, left, following, seen)
+
+    def audit_all(self, **options):
+        """All that there is at the node, as one."""
+        sums, sights, cursor = [0, 0, 0, 0], [], None
+        while cursor != 0:
+            part = self.audit(cursor or 0, **options)
+            sums = [total + more for total, more in zip(sums, part)]
+            sights += part.sights
+            cursor = part.cursor
+        return Audit(*sums, 0, sights)
 
 
 def connect(server):

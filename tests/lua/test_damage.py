@@ -266,6 +266,7 @@ class OutOfMemory(ScriptCase):
             "acquire": "#!lua", "release": "#!lua flags=allow-oom",
             "renew": "#!lua flags=allow-oom",
             "inspect": "#!lua flags=no-writes",
+            "audit": "#!lua flags=no-writes,allow-cross-slot-keys",
             "break": "#!lua flags=allow-oom"})
 
 

@@ -33,7 +33,7 @@ static void
 trace_op(const struct net *net, const struct net_job *job, const char *what)
 {
     static const char *const kinds[] = {"acquire", "release", "renew",
-        "reclaim", "look", "inspect", "break", "publish"};
+        "reclaim", "look", "inspect", "break", "publish", "audit"};
     const struct op *op = &job->asked;
 
     if (net->traced)
@@ -851,8 +851,8 @@ execute_break(struct net *net, struct net_record *record, struct net_job *job)
 }
 
 static void
-inspect_entry(const struct net *net, const struct net_entry *entry,
-    struct op_ticket *ticket)
+inspect_entry(
+    struct net *net, const struct net_entry *entry, struct op_ticket *ticket)
 {
     ticket->granted = entry->granted;
     ticket->shared = entry->shared;
@@ -866,6 +866,7 @@ inspect_entry(const struct net *net, const struct net_entry *entry,
     ticket->ttl_ms = (entry->ends_us - net->now_us) / 1000;
     ticket->age_ms = (net->now_us - entry->since_us) / 1000;
     ticket->since_us = entry->since_us;
+    ticket->late = entry->granted && net_pick(net, 3) == 0;
     ticket->owner = ticket->client = ticket->note = TEXT("");
 }
 
@@ -904,12 +905,34 @@ execute_look(struct net *net, struct net_record *record, struct net_job *job)
     job->result.again_ms = ask_later(net, record);
 }
 
+/* One node that has all locks, of which all are worth a look. */
+static void
+execute_audit(struct net_job *job)
+{
+    static const char names[] = "abcdefghijklmnopqrstuvwxyz";
+    static struct op_sight sights[NET_LOCKS];
+    struct op_audit *audit = job->op->audit;
+
+    audit->records = audit->sight_count = NET_LOCKS;
+    audit->sights = sights;
+    audit->cursor = 0;
+    for (unsigned i = 0; i < NET_LOCKS; i++)
+        sights[i] = (struct op_sight){
+            .flags = SIGHT_LATE_HOLD, .name = text_make(names + i, 1)};
+    job->result.status = audit->node == 0 ? OP_OK : OP_GONE;
+}
+
 static void
 execute(struct net *net, struct net_job *job)
 {
     struct net_record *record = &net->records[job->lock];
 
     job->executed = true;
+    if (job->asked.kind == OP_AUDIT) {
+        if (job->op != NULL)
+            execute_audit(job);
+        return;
+    }
     if (job->asked.kind == OP_PUBLISH) {
         publish(net, core_of(net, job->to), job->news, job->news_len);
         return;
@@ -982,8 +1005,9 @@ take_ops(struct net *net, unsigned core)
         struct net_job *job = job_new(net, NET_OP, core);
         job->op = op;
         job->asked = *op;
-        job->lock = (unsigned)(op->name.at[0] - 'a');
-        rig_must(op->name.len == 1 && job->lock < NET_LOCKS);
+        job->lock = op->kind == OP_AUDIT ? 0 : (unsigned)(op->name.at[0] - 'a');
+        rig_must(op->name.len == (op->kind != OP_AUDIT));
+        rig_must(job->lock < NET_LOCKS);
         if (op->kind == OP_PUBLISH) {
             memcpy(job->to, op->words[0].at, 8);
             job->news = malloc(op->words[1].len);

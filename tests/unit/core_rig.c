@@ -99,6 +99,19 @@ take_line(struct rig *rig, const struct effect *effect)
         session->finals++;
 }
 
+/* The NULs as blanks. */
+static void
+take_hook(struct rig *rig, const struct effect *effect)
+{
+    rig->hooks++;
+    rig_must(effect->len < sizeof(rig->hook));
+    memcpy(rig->hook, rig->effects.text + effect->offset, effect->len);
+    rig->hook[effect->len] = '\0';
+    for (uint32_t i = 0; i < effect->len; i++)
+        if (rig->hook[i] == '\0')
+            rig->hook[i] = ' ';
+}
+
 static void
 take_effects(struct rig *rig)
 {
@@ -107,6 +120,10 @@ take_effects(struct rig *rig)
 
     for (uint32_t i = 0; i < effects->entry_count; i++) {
         const struct effect *effect = &effects->entries[i];
+        if (effect->kind == EFFECT_HOOK) {
+            take_hook(rig, effect);
+            continue;
+        }
         struct rig_session *session = session_of(rig, effect->session);
         if (effect->kind == EFFECT_LINE)
             take_line(rig, effect);

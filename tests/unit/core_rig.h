@@ -46,6 +46,8 @@ struct rig {
     struct op *ops[RIG_OPS]; /* submitted, not finished yet */
     uint64_t asked_us[RIG_OPS];
     uint32_t op_count;
+    uint32_t hooks;  /* EFFECT_HOOKs */
+    char hook[4096]; /* the last one's environment, with blanks between */
     uint32_t opened; /* each has another id */
     bool opening;
     uint32_t session_count;

@@ -47,6 +47,7 @@ struct srig {
     int64_t clock_us; /* Redis' clock is so far ahead of what it was */
     struct srig_link links[LINK_COUNT];
     struct op ops[SRIG_OPS];
+    struct op_audit audits[SRIG_OPS]; /* of those that are some */
     uint32_t op_count;
     uint32_t done[SRIG_OPS]; /* how often it was given back */
     uint32_t done_count;

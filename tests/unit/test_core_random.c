@@ -426,6 +426,7 @@ check_code(const struct asked *asked, const char *code)
         [COMMAND_UNWATCH] = "NOTHELD",
         [COMMAND_BREAK] = "UNAVAILABLE INDOUBT",
         [COMMAND_KILL] = "NOTHELD",
+        [COMMAND_AUDIT] = "BUSY DRAINING UNAVAILABLE",
     };
     char word[20] = "";
 
@@ -803,10 +804,12 @@ static void
 client_looks(struct client *client)
 {
     static const enum command commands[] = {COMMAND_SHOW, COMMAND_HELD,
-        COMMAND_LOCKS, COMMAND_SESSIONS, COMMAND_STATS, COMMAND_HELP};
+        COMMAND_LOCKS, COMMAND_SESSIONS, COMMAND_STATS, COMMAND_SLOW,
+        COMMAND_HELP, COMMAND_AUDIT};
 
     unsigned tag;
-    enum command command = commands[pick(6)];
+    enum command command =
+        commands[pick(sizeof(commands) / sizeof(commands[0]))];
     char line[40];
 
     if (ask(client, command, &tag) == NULL)

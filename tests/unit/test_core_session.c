@@ -461,6 +461,52 @@ START_TEST(limits)
 END_TEST
 
 /* No room for another operation: told, or tried again. */
+/* Settings that change meanwhile: what is there stays, what comes is met by
+ * the new ones. */
+START_TEST(configured)
+{
+    struct rig *rig = rig_new();
+    const struct text prefix = TEXT("b");
+    struct core_settings settings = rig->settings;
+    struct core_space spaces[SPACES_MAX + 1];
+    unsigned s = rig_open_tcp(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 1);
+    rig_lock(rig, s, "2 LOCK b", 2);
+    settings.holds_max = 2;
+    settings.patience_us = 200000;
+    settings.stop_grace_us = 7000000;
+    settings.lease_ms = 1; /* that is not taken */
+    settings.spaces = &prefix;
+    settings.space_count = 1;
+    core_configure(rig->core, &settings);
+    core_set_silence(rig->core, 3000000);
+    rig_say(rig, s, "3 LOCK c");
+    rig_expect(rig, s, "3 ERR LIMIT retry=1 limit=holds");
+    rig_say(rig, s, "4 PING");
+    rig_expect(rig, s, "4 OK ttl_ms=3000");
+    ck_assert_uint_eq(core_spaces(rig->core, rig->now_us, spaces), 2);
+    ck_assert_uint_eq(spaces[0].held, 1);
+    ck_assert_uint_eq(spaces[1].held, 1);
+    ck_assert_uint_eq(spaces[1].counted->value[SPACE_granted], 2);
+    rig_say(rig, s, "5 UNLOCK b");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "5 OK count=0");
+    ck_assert_uint_eq(core_spaces(rig->core, rig->now_us, spaces), 2);
+    ck_assert_uint_eq(spaces[0].counted->hold.count[0], 1);
+    rig_say(rig, s, "6 LOCK b");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    ck_assert_uint_eq(op->give_up_us, rig->now_us + 200000);
+    rig_granted(rig, op, 3);
+    rig_expect(rig, s, "6 OK fence=3 ttl_ms=3000 count=1");
+    rig_stop(rig);
+    rig_pass(rig, 1);
+    rig_expect(rig, s, "* DRAIN grace_ms=7000");
+    rig_end(rig);
+}
+
+END_TEST
+
 START_TEST(no_operations_left)
 {
     struct rig *rig = rig_create();
@@ -727,6 +773,7 @@ core_session_suite(void)
     tcase_add_test(tests, stop_while_leaving);
     tcase_add_test(tests, no_operation_for_a_refresh);
     tcase_add_test(tests, limits);
+    tcase_add_test(tests, configured);
     tcase_add_test(tests, no_operations_left);
     tcase_add_test(tests, tags);
     tcase_add_test(tests, held_in_parts);

@@ -111,6 +111,45 @@ START_TEST(as_many_as_there_may_be)
 
 END_TEST
 
+/* Those that stay go on, wherever they stand; a new one begins at nothing. */
+START_TEST(others_in_their_place)
+{
+    const struct text before[] = {TEXT("a/"), TEXT("b/"), TEXT("c/")};
+    const struct text after[] = {TEXT("c/"), TEXT("d/"), TEXT("b/"), TEXT("e")};
+
+    const struct {
+        const char *name;
+        uint64_t counted;
+    } table[] = {
+        {"c/", 12},
+        {"d/", 0},
+        {"b/", 11},
+        {"e", 0},
+        {"other", 13},
+    };
+    struct spaces spaces;
+
+    spaces_init(&spaces, before, 3);
+    for (uint32_t i = 0; i < 4; i++) {
+        spaces.space[i].value[SPACE_granted] = 10 + i;
+        spaces.space[i].wait.sum = 10 + i;
+    }
+    spaces_change(&spaces, after, 4);
+    ck_assert_uint_eq(spaces.count, 5);
+    ck_assert_uint_eq(spaces.serial, 1);
+    for (uint32_t i = 0; i < 5; i++) {
+        const struct space *space = &spaces.space[i];
+        ck_assert(text_equal(space_name(space), text_from(table[i].name)));
+        ck_assert_uint_eq(space->value[SPACE_granted], table[i].counted);
+        ck_assert_uint_eq(space->wait.sum, table[i].counted);
+    }
+    spaces_change(&spaces, NULL, 0);
+    ck_assert_uint_eq(spaces.space[0].value[SPACE_granted], 13);
+    ck_assert_str_eq(space_at(&spaces, "b/1"), "other");
+}
+
+END_TEST
+
 /* Prometheus wants all of a family together. */
 START_TEST(families_are_together)
 {
@@ -150,6 +189,7 @@ metrics_suite(void)
     tcase_add_test(tcase, the_longest_prefix_counts);
     tcase_add_test(tcase, none_but_the_others);
     tcase_add_test(tcase, as_many_as_there_may_be);
+    tcase_add_test(tcase, others_in_their_place);
     tcase_add_test(tcase, families_are_together);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -237,7 +237,7 @@ START_TEST(kinds_and_lengths)
     (void)store_take_unheard(rig->store);
     for (int kind = 0; kind < 256; kind++) {
         bool hints = kind == 'G' || kind == 'B';
-        bool passes = kind != 0 && strchr("WDVKM", kind) != NULL;
+        bool passes = kind != 0 && strchr("WDVKMQA", kind) != NULL;
         for (size_t len = 0; len <= sizeof(bytes); len++) {
             memset(bytes, 0x11, sizeof(bytes));
             bytes[0] = (char)kind;

@@ -65,6 +65,40 @@ START_TEST(batches)
 
 END_TEST
 
+/* When it was sent last, and answered, as the core takes them for SLOW. */
+START_TEST(stages)
+{
+    struct srig *rig = srig_single();
+    struct op *op = srig_in_flight(rig, 0, 9) + 8;
+
+    srig_pass(rig, 300);
+    ck_assert_uint_eq(op->tries, 0);
+    ck_assert_uint_eq(op->sent_us, 0);
+    srig_results(rig, 0, 4, RECORD_OK);
+    srig_turn(rig);
+    expect(rig, 0, "EVALSHA 1");
+    ck_assert_uint_eq(op->tries, 1);
+    ck_assert_uint_eq(op->sent_us, rig->now_us);
+    srig_results(rig, 0, 4, RECORD_OK);
+    srig_pass(rig, 200);
+    srig_error(rig, 0, "LOADING Redis is loading the dataset in memory");
+    ck_assert_uint_eq(op->sent_us, 0); /* it is queued again */
+    srig_pass(rig, 100);
+    expect(rig, 0, "EVALSHA 1");
+    uint64_t sent_us = op->sent_us;
+    ck_assert_uint_gt(sent_us, rig->now_us - 100000);
+    ck_assert_uint_eq(op->answered_us, 0);
+    srig_pass(rig, 50);
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->tries, 2);
+    ck_assert_uint_eq(op->sent_us, sent_us);
+    ck_assert_uint_eq(op->answered_us, rig->now_us);
+    srig_end(rig);
+}
+
+END_TEST
+
 START_TEST(result_fields)
 {
     struct srig *rig = srig_single();
@@ -308,7 +342,7 @@ START_TEST(noscript_loads_once)
     srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
     ck_assert_uint_eq(rig->done_count, 0);
     srig_turn(rig);
-    for (int i = 0; i < SCRIPT_COUNT; i++) {
+    for (int i = 0; i < SCRIPTS_AT_ONCE; i++) {
         expect(rig, 0, "LOAD");
         srig_answer(rig, 0);
     }
@@ -686,6 +720,7 @@ store_call_suite(void)
 
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, batches);
+    tcase_add_test(tests, stages);
     tcase_add_test(tests, result_fields);
     tcase_add_test(tests, statuses);
     tcase_add_test(tests, late_is_tried_again);

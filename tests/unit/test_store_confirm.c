@@ -131,6 +131,8 @@ START_TEST(held_until_confirmed)
         srig_status(rig, op, OP_OK);
         ck_assert_uint_eq(op->result.fence, 22);
         ck_assert_uint_eq(op->result.sent_us, sent_us);
+        ck_assert_uint_eq(op->sent_us, sent_us);
+        ck_assert_uint_eq(op->answered_us, sent_us); /* by its node */
         ck_assert_uint_eq(store_in_flight(rig->store), 0);
     }
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_waits), 3);
@@ -272,6 +274,7 @@ START_TEST(never_confirmed)
 {
     struct srig *rig = begin(1, 0);
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
+    uint64_t answered_us = rig->now_us;
 
     asks(rig, "1");
     srig_pass(rig, 1999);
@@ -279,6 +282,7 @@ START_TEST(never_confirmed)
     srig_pass(rig, 1);
     srig_status(rig, op, OP_UNKNOWN);
     ck_assert_uint_eq(op->result.fence, 0);
+    ck_assert_uint_eq(op->answered_us, answered_us);
     ck_assert_uint_eq(store_in_flight(rig->store), 0);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unconfirmed), 1);
     end(rig);

@@ -207,6 +207,39 @@ START_TEST(given_up_without_a_connection)
 
 END_TEST
 
+/* Settings that change meanwhile. */
+START_TEST(configured)
+{
+    struct srig *rig = srig_single();
+    struct store_settings settings = rig->settings;
+
+    settings.batch = 1;
+    settings.in_flight = STORE_FLIGHT_MAX;
+    settings.command_timeout_us = 100000;
+    snprintf(settings.username, sizeof(settings.username), "you");
+    snprintf(settings.password, sizeof(settings.password), "sesame");
+    store_configure(rig->store, &settings);
+    srig_ops(rig, OP_RENEW, 1, STORE_FLIGHT_MAX + 1);
+    srig_turn(rig);
+    for (int i = 0; i < STORE_FLIGHT_MAX; i++)
+        srig_expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "");
+    srig_pass(rig, 101);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_timeouts), 1);
+    ck_assert_uint_eq(rig->done_count, STORE_FLIGHT_MAX);
+    srig_pass(rig, 100);
+    srig_turn(rig);
+    ck_assert(rig->links[0].connecting);
+    rig->links[0].connecting = false;
+    rig->links[0].open = true;
+    store_connected(
+        rig->store, (struct store_link){0, rig->links[0].serial}, rig->now_us);
+    srig_expect(rig, 0, "AUTH you sesame");
+    srig_end(rig);
+}
+
+END_TEST
+
 START_TEST(command_timeout)
 {
     struct srig *rig = srig_single();
@@ -502,6 +535,7 @@ store_link_suite(void)
     tcase_add_test(tests, link_lost_with_operations);
     tcase_add_test(tests, given_up_without_a_connection);
     tcase_add_test(tests, command_timeout);
+    tcase_add_test(tests, configured);
     tcase_add_test(tests, predecessor_killed);
     tcase_add_test(tests, predecessor_of_another_run);
     tcase_add_test(tests, pings_when_idle);

@@ -268,6 +268,8 @@ START_TEST(majority)
     ck_assert_uint_gt(op->result.arrival, 0);
     ck_assert_uint_eq(op->result.sent_us, sent_us);
     ck_assert_uint_eq(op->result.ttl_ms, 29000);
+    ck_assert_uint_eq(op->sent_us, sent_us);
+    ck_assert_uint_eq(op->tries, 2); /* those that were heard */
     silent(rig);
     says(rig, 0, RECORD_OK, 9);
     silent(rig);
@@ -654,7 +656,6 @@ START_TEST(one_down)
 
 END_TEST
 
-/* The core takes back what it has asked for while it is asked. */
 /* What has not run when the others have decided is not sent again. */
 START_TEST(lost_and_refused)
 {
@@ -682,6 +683,7 @@ START_TEST(lost_and_refused)
 
 END_TEST
 
+/* The core takes back what it has asked for while it is asked. */
 START_TEST(released_while_tried)
 {
     struct srig *rig = srig_quorum(NODES);

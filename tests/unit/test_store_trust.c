@@ -1019,40 +1019,116 @@ START_TEST(slots_of_one_that_is_well)
 
 END_TEST
 
+/* What the node says of itself whose slot has moved. */
+enum source {
+    SOURCE_WELL,
+    SOURCE_FOLLOWS, /* the one that has it now: that was its last slot */
+    SOURCE_TWICE,   /* it was about to say it when the slot went */
+    SOURCE_HINTS,   /* and another connection to it is made before */
+    SOURCE_CHANGED,
+    SOURCE_DEMOTED, /* it follows another one */
+    SOURCE_REFUSES,
+    SOURCE_LOST,
+    SOURCE_BACK, /* its connection was lost, and is there again */
+    SOURCE_LOST_BEFORE,
+    SOURCE_OTHERS, /* and what has the slot has another history itself now */
+    SOURCE_COUNT
+};
+
+static void
+follows(struct srig *rig, unsigned port)
+{
+    srig_history(rig, "slave", 'r', 'i', '0');
+    size_t used = strlen(rig->history);
+    snprintf(rig->history + used, sizeof(rig->history) - used,
+        "master_host:10.0.0.1\r\nmaster_port:%u\r\n", port);
+}
+
+/* The old node is asked what it is, and until it has said so, nothing of the
+ * new one. */
+static void
+source_says(struct srig *rig, enum source source)
+{
+    struct sent sent = {0};
+
+    if (source == SOURCE_HINTS) {
+        ck_assert_uint_eq(rig->store->links[LINK_SUBSCRIBER].node, 0);
+        reconnect(rig, LINK_SUBSCRIBER);
+    }
+    answer(rig, 1, &sent);
+    while (strcmp(srig_next(rig, 0), "INFO replication") != 0)
+        srig_answer(rig, 0);
+    if (source == SOURCE_FOLLOWS)
+        follows(rig, 7001);
+    else if (source == SOURCE_DEMOTED)
+        follows(rig, 7002);
+    else if (source == SOURCE_CHANGED)
+        srig_history(rig, "master", 'r', 'j', 'i');
+    if (source == SOURCE_REFUSES)
+        srig_error(rig, 0, "LOADING");
+    else if (source == SOURCE_LOST || source == SOURCE_OTHERS)
+        srig_lose(rig, 0);
+    else if (source == SOURCE_BACK)
+        reconnect(rig, 0);
+    else
+        srig_answer(rig, 0);
+    if (source == SOURCE_OTHERS) {
+        srig_history(rig, "master", 'r', 'k', 'i');
+        rig->store->links[1].ids_wanted = true;
+        srig_turn(rig);
+        srig_serve(rig, 1);
+    }
+    srig_history(rig, "master", 'r', 'i', '0');
+    srig_turn(rig);
+    if (source == SOURCE_TWICE)
+        ck_assert(trust_awaits(&rig->store->links[1]));
+    if (trust_awaits(&rig->store->links[1]))
+        source_says(rig, SOURCE_WELL); /* more slots have moved */
+}
+
 /* The same as it moves: where the key is not there, it may have been lost. */
 START_TEST(slots_on_their_way)
 {
     static const char *const errors[] = {
         "ASK 5 10.0.0.1:7001", "MOVED 5 10.0.0.1:7001"};
+    enum source source = (enum source)(_i / 2);
     struct srig *rig = begin_halves();
+    struct sent sent = {0};
 
-    for (int lost = 0; lost < 2; lost++) {
-        if (lost == 1) {
-            srig_history(rig, "master", 's', 'j', '0');
-            reconnect(rig, 0);
-            srig_serve(rig, 0);
-            srig_history(rig, "master", 'r', 'i', '0');
-        }
-        struct sent sent = {0};
-        srig_turn(rig);
-        answer(rig, 0, &sent);
-        struct op *op = srig_op(rig, OP_ACQUIRE, 5);
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 1");
-        srig_error(rig, 0, errors[_i]);
-        srig_turn(rig);
-        const char *next = srig_next(rig, 1);
-        for (; next[0] != 'E'; next = srig_next(rig, 1))
-            srig_answer(rig, 1); /* ASKING, and what begins with a map */
-        uint32_t ms = get4(rig->words[4].at + 80);
-        srig_results(rig, 1, 1, RECORD_OK);
-        srig_status(rig, op, OP_OK);
-        if (lost == 0)
-            ck_assert_uint_eq(ms, 0);
-        else
-            ck_assert_uint_ge(ms, SETTLE_MS - 1);
-        for (int i = 0; i < SLOT_COUNT / 2; i++)
-            rig->store->slots[i] = 0;
+    if (source == SOURCE_LOST_BEFORE) {
+        srig_history(rig, "master", 's', 'j', '0');
+        reconnect(rig, 0);
+        srig_serve(rig, 0);
+        srig_history(rig, "master", 'r', 'i', '0');
+    }
+    srig_turn(rig);
+    answer(rig, 0, &sent);
+    rig->map[0].last = 4;
+    rig->map[1].first = 5;
+    struct op *op = srig_op(rig, OP_ACQUIRE, 5);
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    if (source == SOURCE_TWICE) {
+        rig->store->links[0].ids_wanted = true;
+        trust_tick(rig->store, &rig->store->links[0], rig->now_us);
+    }
+    srig_error(rig, 0, errors[_i % 2]);
+    srig_turn(rig);
+    if (source != SOURCE_LOST_BEFORE)
+        source_says(rig, source);
+    const char *next = srig_next(rig, 1);
+    for (; next[0] != 'E'; next = srig_next(rig, 1))
+        srig_answer(rig, 1); /* ASKING, and what begins with a map */
+    uint32_t ms = get4(rig->words[4].at + 80);
+    srig_results(rig, 1, 1, RECORD_OK);
+    srig_status(rig, op, OP_OK);
+    if (source < SOURCE_CHANGED)
+        ck_assert_uint_eq(ms, 0);
+    else
+        ck_assert_uint_ge(ms, SETTLE_MS - 1);
+    if (source == SOURCE_BACK) {
+        (void)pass(rig, 1, 50);
+        ck_assert_uint_eq(settles_ms(rig, 1, 5, 'i'), 0);
     }
     srig_end(rig);
 }
@@ -1633,7 +1709,7 @@ add_marker_tests(TCase *tests)
     tcase_add_test(tests, marker_refused);
     tcase_add_loop_test(tests, slots_of_one_that_is_gone, 0, 2);
     tcase_add_test(tests, slots_of_one_that_is_well);
-    tcase_add_loop_test(tests, slots_on_their_way, 0, 2);
+    tcase_add_loop_test(tests, slots_on_their_way, 0, 2 * SOURCE_COUNT);
     tcase_add_test(tests, cluster_keys);
     tcase_add_test(tests, cluster_tags);
 }

@@ -311,6 +311,23 @@ START_TEST(gone)
 
 END_TEST
 
+/* Who was made with settings that there are no more goes on with them. */
+START_TEST(its_settings_are_gone)
+{
+    size_t done = 0;
+    char out[10];
+
+    begin(versions[_i], "redis.example");
+    tls_destroy(&client_context);
+    ck_assert_int_eq(shake(), TLS_DONE);
+    ck_assert_int_eq(SSL_write_ex(server, sent, 10, &done), 1);
+    ck_assert_int_eq(tls_link_read(client, out, sizeof(out), &done), TLS_DONE);
+    ck_assert_mem_eq(out, sent, done);
+    end();
+}
+
+END_TEST
+
 /* What an earlier call of anybody's has left is not taken for this one's. */
 START_TEST(errors_of_others)
 {
@@ -341,6 +358,7 @@ tls_suite(void)
     tcase_add_loop_test(links, another_name, 0, 2);
     tcase_add_loop_test(links, refused, 0, 2);
     tcase_add_loop_test(links, gone, 0, 2);
+    tcase_add_loop_test(links, its_settings_are_gone, 0, 2);
     tcase_add_loop_test(links, errors_of_others, 0, 2);
     tcase_set_timeout(links, 30);
     suite_add_tcase(suite, links);

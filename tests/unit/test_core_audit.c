@@ -1,0 +1,738 @@
+/*
+ * Tests of daemon/core/audit.c: runs from node to node, what they find, whom
+ * they ask, and what is broken.
+ */
+#include "tests/unit/core_rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+Suite *core_audit_suite(void);
+
+#define INTERVAL_US (600 * (uint64_t)SECOND_US)
+#define HOUR_MS     3600000u
+
+/* Of names that begin with "slow/"; of all others. */
+static const struct text spaces[] = {{"slow/", 5}};
+static const struct audit_limits limits[] = {
+    {.warn_ms = 10 * HOUR_MS},
+    {.warn_ms = HOUR_MS, .wait_ms = 60000, .break_ms = 2 * HOUR_MS},
+};
+
+static struct rig *
+rig_audit(uint64_t interval_us)
+{
+    struct rig *rig = rig_create();
+
+    rig->settings.spaces = spaces;
+    rig->settings.space_count = 1;
+    rig->settings.audit_limits = limits;
+    rig->settings.audit_interval_us = interval_us;
+    rig->settings.audit_pause_us = 10000;
+    rig->settings.audit_keys = 100;
+    rig_start(rig);
+    return rig;
+}
+
+/* One with a session whose AUDIT has sent its first step. */
+static struct rig *
+rig_asked(void)
+{
+    struct rig *rig = rig_audit(0);
+
+    (void)rig_open(rig);
+    rig_say(rig, 0, "1 AUDIT");
+    rig_pass(rig, 12);
+    return rig;
+}
+
+/* A run by time, whose first step is sent: the node is marked. */
+static struct rig *
+rig_timed(void)
+{
+    struct rig *rig = rig_audit(INTERVAL_US);
+
+    rig_pass_us(rig, INTERVAL_US);
+    struct op *mark = rig_op(rig, OP_AUDIT);
+    ck_assert_uint_eq(mark->audit->mark_ms, 540001);
+    ck_assert(!mark->audit->marked);
+    rig_status(rig, mark, OP_OK);
+    return rig;
+}
+
+/* The step's answer: what was seen, and that the node has more, or not. */
+static void
+stepped(struct rig *rig, const struct op_sight *sights, uint32_t count,
+    uint64_t cursor)
+{
+    struct op *op = rig_op(rig, OP_AUDIT);
+
+    ck_assert_uint_eq(op->audit->mark_ms, 0);
+    op->audit->records = 10;
+    op->audit->holds = 4;
+    op->audit->waits = 2;
+    op->audit->left = 0;
+    op->audit->sights = sights;
+    op->audit->sight_count = count;
+    op->audit->cursor = cursor;
+    rig_status(rig, op, OP_OK);
+}
+
+static void
+saw(struct rig *rig, unsigned flags, uint64_t age_ms, const char *name)
+{
+    const struct op_sight sight = {
+        .flags = flags,
+        .hold_ms = age_ms,
+        .wait_ms = age_ms,
+        .name = text_from(name),
+    };
+
+    stepped(rig, &sight, 1, 0);
+}
+
+static struct op_ticket
+hold_of(const char *broker, uint64_t age_ms)
+{
+    struct op_ticket ticket = {
+        .granted = true,
+        .fence = 77,
+        .ttl_ms = 20000,
+        .age_ms = age_ms,
+        .owner = TEXT("w"),
+        .client = TEXT("shop"),
+        .note = TEXT("a note"),
+    };
+
+    memset(ticket.session, 's', sizeof(ticket.session));
+    memcpy(ticket.broker, broker, 9);
+    return ticket;
+}
+
+static void
+inspected(struct rig *rig, const struct op_ticket *tickets, uint32_t count)
+{
+    struct op *op = rig_op(rig, OP_INSPECT);
+
+    ck_assert_int_eq(op->reader, READER_AUDIT);
+    rig_finish(rig, op,
+        (struct op_result){.status = OP_OK,
+            .holders = 1,
+            .waiters = 3,
+            .tickets = tickets,
+            .ticket_count = count});
+}
+
+/* The question to another broker, which is answered so; 2: not at all. */
+static void
+asked(struct rig *rig, const char *name, int known)
+{
+    struct op *op = rig_op(rig, OP_PUBLISH);
+    struct text words = op->words[1];
+    char answer[10] = "A";
+
+    ck_assert(text_equal(op->words[0], TEXT("broker-2")));
+    ck_assert_uint_eq(words.len, 41 + strlen(name));
+    ck_assert_int_eq(words.at[0], 'Q');
+    ck_assert_mem_eq(words.at + 9, "broker-1ssssssssssssssss", 24);
+    ck_assert_mem_eq(words.at + 41, name, strlen(name));
+    memcpy(answer + 1, words.at + 1, 8);
+    answer[9] = (char)known;
+    rig_status(rig, op, OP_OK);
+    if (known < 2)
+        rig_news(rig, answer, sizeof(answer));
+}
+
+static void
+no_more_nodes(struct rig *rig)
+{
+    rig_pass(rig, 12);
+    rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
+}
+
+/* From node to node, in steps with a pause between. */
+START_TEST(run)
+{
+    struct rig *rig = rig_asked();
+
+    struct op *op = rig_op(rig, OP_AUDIT);
+    ck_assert_uint_eq(op->audit->node, 0);
+    ck_assert_uint_eq(op->audit->cursor, 0);
+    ck_assert_uint_eq(op->audit->count, 100);
+    ck_assert_uint_eq(op->audit->hold_ms, HOUR_MS);
+    ck_assert_uint_eq(op->audit->wait_ms, 60000);
+    stepped(rig, NULL, 0, 99);
+    rig_pass(rig, 8);
+    rig_no_op(rig);
+    rig_pass(rig, 4);
+    op = rig_op(rig, OP_AUDIT);
+    ck_assert_uint_eq(op->audit->node, 0);
+    ck_assert_uint_eq(op->audit->cursor, 99);
+    stepped(rig, NULL, 0, 0);
+    rig_pass(rig, 12);
+    op = rig_op(rig, OP_AUDIT);
+    ck_assert_uint_eq(op->audit->node, 1);
+    ck_assert_uint_eq(op->audit->cursor, 0);
+    rig_silent(rig, 0);
+    rig_status(rig, op, OP_GONE);
+    rig_expect(rig, 0, "1 OK records=20 held=8 waiting=4 findings=0 ms=~");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_audits), 1);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_audit_records), 20);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* One at a time, whoever asks. */
+START_TEST(busy)
+{
+    struct rig *rig = rig_asked();
+
+    (void)rig_open(rig);
+    rig_say(rig, 1, "2 AUDIT");
+    rig_expect(rig, 1, "2 ERR BUSY retry=1");
+    stepped(rig, NULL, 0, 0);
+    no_more_nodes(rig);
+    rig_expect(rig, 0, "1 OK ~ ~ ~ findings=0 ~");
+    rig_say(rig, 1, "2 AUDIT");
+    rig_pass(rig, 12);
+    rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
+    rig_expect(rig, 1, "2 OK records=0 held=0 waiting=0 findings=0 ms=~");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A hold that is too old; with names, where its broker knows it. */
+START_TEST(held)
+{
+    struct rig *rig = rig_asked();
+    struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
+
+    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+    inspected(rig, &ticket, 1);
+    asked(rig, "a", 1);
+    rig_expect(rig, 0,
+        "1 ITEM kind=held name=a age_ms=3600000 session=~ broker=broker-2 "
+        "fence=77 ttl_ms=20000 client=shop owner=w note=a%20note");
+    no_more_nodes(rig);
+    rig_expect(rig, 0, "1 OK ~ ~ ~ findings=1 ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What is none: younger than its own namespace allows, or gone by now. */
+START_TEST(not_held)
+{
+    struct rig *rig = rig_asked();
+    const struct op_sight sights[] = {
+        {.flags = SIGHT_OLD_HOLD,
+            .hold_ms = 9 * HOUR_MS,
+            .name = TEXT("slow/a")},
+        {.flags = SIGHT_OLD_WAIT, .wait_ms = HOUR_MS, .name = TEXT("slow/b")},
+        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("b")},
+        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("c")},
+        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("d")},
+    };
+    struct op_ticket ticket = hold_of("broker-2", HOUR_MS - 1);
+
+    stepped(rig, sights, 5, 0);
+    inspected(rig, &ticket, 1);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_UNSENT);
+    no_more_nodes(rig);
+    rig_expect(rig, 0, "1 OK ~ ~ ~ findings=0 ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A broker that says that it knows nothing of it, or nothing at all. */
+START_TEST(orphans)
+{
+    struct rig *rig = rig_asked();
+    const struct op_sight sights[] = {
+        {.flags = SIGHT_LATE_HOLD, .name = TEXT("a")},
+        {.flags = SIGHT_LATE_HOLD, .name = TEXT("b")},
+        {.flags = SIGHT_LATE_HOLD, .name = TEXT("c")},
+        {.flags = SIGHT_LATE_HOLD, .name = TEXT("d")},
+    };
+    struct op_ticket ticket = hold_of("broker-2", 5000);
+
+    ticket.late = true;
+    stepped(rig, sights, 4, 0);
+    inspected(rig, &ticket, 1);
+    asked(rig, "a", 1); /* it lives */
+    inspected(rig, &ticket, 1);
+    asked(rig, "b", 0);
+    rig_expect(rig, 0, "1 ITEM kind=orphan name=b age_ms=5000 ~ ~ ~ ~ ~ ~ ~");
+    inspected(rig, &ticket, 1);
+    asked(rig, "c", 2);
+    rig_pass(rig, 1990);
+    rig_no_op(rig);
+    rig_pass(rig, 20);
+    asked(rig, "c", 2);
+    rig_silent(rig, 0);
+    rig_pass(rig, 2010);
+    rig_expect(rig, 0, "1 ITEM kind=orphan name=c ~ ~ ~ ~ ~ ~ ~ ~");
+    inspected(rig, &ticket, 1); /* it is not asked again */
+    rig_expect(rig, 0, "1 ITEM kind=orphan name=d ~ ~ ~ ~ ~ ~ ~ ~");
+    no_more_nodes(rig);
+    rig_expect(rig, 0, "1 OK ~ ~ ~ findings=3 ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* This broker's own need no message. */
+START_TEST(own)
+{
+    struct rig *rig = rig_asked();
+    const struct op_sight sights[] = {
+        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("mine")},
+        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("lost")},
+    };
+    struct op_ticket ticket = hold_of("broker-1", HOUR_MS);
+    struct op *step = rig_op(rig, OP_AUDIT);
+
+    rig_say(rig, 0, "2 LOCK mine owner=w");
+    struct op *op = rig->ops[1];
+    memcpy(ticket.session, op->session, sizeof(ticket.session));
+    memcpy(ticket.owner_hash, op->owner_hash, sizeof(ticket.owner_hash));
+    rig_granted(rig, op, 5);
+    rig_expect(rig, 0, "2 OK ~ ~ ~");
+    ck_assert_ptr_eq(rig_op(rig, OP_AUDIT), step);
+    stepped(rig, sights, 2, 0);
+    inspected(rig, &ticket, 1);
+    rig_expect(rig, 0, "1 ITEM kind=held name=mine ~ ~ ~ ~ ~ ~ ~ ~");
+    inspected(rig, &ticket, 1);
+    rig_expect(rig, 0, "1 ITEM kind=orphan name=lost ~ ~ ~ ~ ~ ~ ~ ~");
+    no_more_nodes(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* And so it answers others. */
+START_TEST(questions)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    char question[42] = "Q12345678broker-2";
+
+    rig_say(rig, s, "1 LOCK a owner=w");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    memcpy(question + 17, op->session, 16);
+    memcpy(question + 33, op->owner_hash, 8);
+    question[41] = 'a';
+    rig_granted(rig, op, 5);
+    rig_news(rig, question, sizeof(question));
+    op = rig_op(rig, OP_PUBLISH);
+    ck_assert(text_equal(op->words[0], TEXT("broker-2")));
+    ck_assert_uint_eq(op->words[1].len, 10);
+    ck_assert_mem_eq(op->words[1].at, "A12345678\1", 10);
+    rig_status(rig, op, OP_OK);
+    for (int i = 0; i < 3; i++) { /* another session, owner, lock */
+        static const int at[] = {17, 33, 41};
+        question[at[i]]++;
+        rig_news(rig, question, sizeof(question));
+        op = rig_op(rig, OP_PUBLISH);
+        ck_assert_mem_eq(op->words[1].at, "A12345678\0", 10);
+        rig_status(rig, op, OP_OK);
+        question[at[i]]--;
+    }
+    for (size_t len = 1; len < sizeof(question); len++)
+        rig_news(rig, question, len);
+    char answer[12] = "A";
+    for (size_t len = 1; len <= sizeof(answer); len++)
+        rig_news(rig, answer, len);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Of those that wait the first one is told of, with how many there are. */
+START_TEST(waiting)
+{
+    struct rig *rig = rig_asked();
+    struct op_ticket tickets[3] = {
+        hold_of("broker-2", 70000),
+        hold_of("broker-2", 70000),
+        hold_of("broker-3", 60000),
+    };
+
+    tickets[1].granted = tickets[2].granted = false;
+    saw(rig, SIGHT_OLD_WAIT, 70000, "a");
+    inspected(rig, tickets, 3);
+    rig_expect(rig, 0,
+        "1 ITEM kind=waiting name=a age_ms=70000 session=~ broker=broker-2 "
+        "waiters=3 client=shop owner=w note=~");
+    no_more_nodes(rig);
+    rig_expect(rig, 0, "1 OK ~ ~ ~ findings=1 ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What makes no sense is told of, once; and what else is odd about it. */
+START_TEST(senseless)
+{
+    struct rig *rig = rig_asked();
+    const struct op_sight sights[] = {
+        {.wrong = WRONG_TYPE, .name = TEXT("a")},
+        {.wrong = WRONG_TYPE, .name = TEXT("a")},
+        {.flags = SIGHT_OLD_HOLD,
+            .hold_ms = HOUR_MS,
+            .wrong = WRONG_EXPIRY,
+            .name = TEXT("b")},
+        {.flags = SIGHT_OLD_HOLD,
+            .hold_ms = HOUR_MS,
+            .wrong = WRONG_NAME,
+            .name = TEXT("c}d")},
+        {.wrong = WRONG_NAME, .name = TEXT("")},
+    };
+    struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
+
+    stepped(rig, sights, 5, 0);
+    rig_expect(rig, 0, "1 ITEM kind=senseless name=a why=type");
+    inspected(rig, &ticket, 1);
+    rig_expect(rig, 0, "1 ITEM kind=senseless name=b why=expiry");
+    asked(rig, "b", 1);
+    rig_expect(rig, 0, "1 ITEM kind=held name=b ~ ~ ~ ~ ~ ~ ~ ~");
+    rig_expect(rig, 0, "1 ITEM kind=senseless name=c}d why=name");
+    rig_expect(rig, 0, "1 ITEM kind=senseless why=name");
+    no_more_nodes(rig);
+    rig_expect(rig, 0, "1 OK ~ ~ ~ findings=5 ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Some are told of; all are counted. */
+START_TEST(too_many)
+{
+    struct rig *rig = rig_asked();
+    struct op_sight sights[AUDIT_SIGHTS_MAX];
+    char names[AUDIT_SIGHTS_MAX][8];
+
+    for (int part = 0; part < 3; part++) {
+        for (unsigned i = 0; i < AUDIT_SIGHTS_MAX; i++) {
+            int len = snprintf(names[i], sizeof(names[i]), "%d/%u", part, i);
+            sights[i] = (struct op_sight){.wrong = WRONG_RECORD,
+                .name = text_make(names[i], (size_t)len)};
+        }
+        stepped(rig, sights, AUDIT_SIGHTS_MAX, part == 2 ? 0 : 5);
+        for (int i = 0; i < (part == 2 ? 0 : 488); i++)
+            rig_expect(rig, 0, "1 ITEM kind=senseless ~ ~");
+        while (part < 2 && rig_line(rig, 0)[0] != '\0')
+            continue;
+        rig_event(rig, 0, CORE_MORE);
+        rig->sessions[0].read = rig->sessions[0].written = 0;
+        rig_pass(rig, 12);
+    }
+    rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
+    rig_expect(rig, 0, "1 OK ~ ~ ~ findings=1536 untold=536 ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A node that cannot be asked is asked thrice and passed over. */
+START_TEST(node_away)
+{
+    static const enum op_status refusals[] = {
+        OP_UNSENT, OP_UNKNOWN, OP_REFUSED};
+    struct rig *rig = rig_asked();
+
+    for (int i = 0; i < 3; i++) {
+        struct op *op = rig_op(rig, OP_AUDIT);
+        ck_assert_uint_eq(op->audit->node, 0);
+        rig_status(rig, op, refusals[i]);
+        if (i < 2) {
+            rig_pass(rig, 990);
+            rig_no_op(rig);
+            rig_pass(rig, 20);
+        }
+    }
+    ck_assert_uint_eq(rig_op(rig, OP_AUDIT)->audit->node, 1);
+    stepped(rig, NULL, 0, 0);
+    no_more_nodes(rig);
+    rig_expect(rig, 0, "1 OK ~ ~ ~ findings=0 skipped=1 ~");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_audit_nodes_away), 1);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Who asked has gone: so has the run, at whatever stage it was. */
+START_TEST(session_gone)
+{
+    struct rig *rig = rig_asked();
+    struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
+
+    if (_i == 1) {
+        saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+    } else if (_i == 2) {
+        saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+        inspected(rig, &ticket, 1);
+    } else if (_i == 3) {
+        stepped(rig, NULL, 0, 7);
+    }
+    rig_event(rig, 0, CORE_DROP);
+    while (rig->op_count > 0)
+        rig_status(rig, rig->ops[0], OP_OK);
+    rig_pass(rig, 5000);
+    rig_no_op(rig);
+    (void)rig_open(rig);
+    rig_say(rig, 1, "1 AUDIT");
+    rig_pass(rig, 12);
+    rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
+    rig_expect(rig, 1, "1 OK records=0 ~ ~ findings=0 ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* So it is where the broker stops; who asked is told. */
+START_TEST(stop)
+{
+    struct rig *rig = rig_asked();
+
+    if (_i == 1)
+        stepped(rig, NULL, 0, 7);
+    rig_stop(rig);
+    if (_i == 0)
+        rig_status(rig, rig_op(rig, OP_AUDIT), OP_OK);
+    rig_expect(rig, 0, "1 ERR DRAINING ~");
+    rig_no_op(rig);
+    rig_pass(rig, 60000);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* By time: nodes that another broker has marked are its own. */
+START_TEST(marks)
+{
+    struct rig *rig = rig_timed();
+
+    stepped(rig, NULL, 0, 9);
+    rig_pass(rig, 12);
+    stepped(rig, NULL, 0, 0); /* it is marked still */
+    rig_pass(rig, 12);
+    struct op *mark = rig_op(rig, OP_AUDIT);
+    ck_assert_uint_eq(mark->audit->node, 1);
+    ck_assert_uint_gt(mark->audit->mark_ms, 0);
+    rig_status(rig, mark, OP_BUSY);
+    mark = rig_op(rig, OP_AUDIT);
+    ck_assert_uint_eq(mark->audit->node, 2);
+    rig_status(rig, mark, OP_OK);
+    stepped(rig, NULL, 0, 9);
+    rig_pass_us(rig, 12000);
+    stepped(rig, NULL, 0, 10);
+    rig_pass_us(rig, 12000);
+    /* A long one is marked again. */
+    rig->now_us += INTERVAL_US / 3;
+    stepped(rig, NULL, 0, 11);
+    rig_pass(rig, 12);
+    mark = rig_op(rig, OP_AUDIT);
+    ck_assert_uint_gt(mark->audit->mark_ms, 0);
+    ck_assert(mark->audit->marked);
+    rig_status(rig, mark, OP_OK);
+    stepped(rig, NULL, 0, 0);
+    rig_pass(rig, 12);
+    mark = rig_op(rig, OP_AUDIT);
+    ck_assert(!mark->audit->marked);
+    rig_status(rig, mark, OP_GONE);
+    rig_no_op(rig);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_audits), 1);
+    struct core_audit last;
+    core_last_audit(rig->core, &last);
+    ck_assert_uint_eq(last.nodes, 2);
+    ck_assert_uint_eq(last.records, 60);
+    rig_free(rig);
+}
+
+END_TEST
+
+/* All nodes are others': that was no audit. The next one comes in time. */
+START_TEST(nothing_to_do)
+{
+    struct rig *rig = rig_audit(INTERVAL_US);
+
+    for (int i = 0; i < 3; i++) {
+        rig_pass_us(rig, INTERVAL_US / 10 * 11);
+        rig_status(rig, rig_op(rig, OP_AUDIT), OP_BUSY);
+        rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
+        rig_no_op(rig);
+    }
+    ck_assert_uint_eq(rig_count(rig, COUNTER_audits), 0);
+    rig_free(rig);
+}
+
+END_TEST
+
+/* By time, what is as old as that is broken: this hold and no later one. */
+START_TEST(breaks)
+{
+    struct rig *rig = rig_timed();
+    const struct op_sight sights[] = {
+        {.flags = SIGHT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("a")},
+        {.flags = SIGHT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("b")},
+        {.flags = SIGHT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("c")},
+        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("d")},
+    };
+    struct op_ticket tickets[2] = {
+        hold_of("broker-2", 2 * HOUR_MS), hold_of("broker-2", HOUR_MS)};
+
+    stepped(rig, sights, 4, 0);
+    inspected(rig, tickets, 2);
+    asked(rig, "a", 1);
+    struct op *op = rig_op(rig, OP_BREAK);
+    ck_assert_uint_eq(op->fence, 77);
+    ck_assert(text_equal(op->name, TEXT("a")));
+    rig_status(rig, op, OP_OK);
+    asked(rig, "a", 1); /* the other one is not as old */
+    inspected(rig, tickets, 1);
+    asked(rig, "b", 0); /* nobody knows it: so much the more */
+    rig_status(rig, rig_op(rig, OP_BREAK), OP_GONE);
+    tickets[0].broken = true; /* it has been broken already */
+    inspected(rig, tickets, 1);
+    asked(rig, "c", 1);
+    inspected(rig, tickets + 1, 1);
+    asked(rig, "d", 1);
+    no_more_nodes(rig);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_audit_breaks), 1);
+    rig_free(rig);
+}
+
+END_TEST
+
+/* Who asks by hand only looks. */
+START_TEST(request_breaks_nothing)
+{
+    struct rig *rig = rig_asked();
+    struct op_ticket ticket = hold_of("broker-2", 9 * HOUR_MS);
+
+    saw(rig, SIGHT_OLD_HOLD, 9 * HOUR_MS, "a");
+    inspected(rig, &ticket, 1);
+    asked(rig, "a", 1);
+    rig_expect(rig, 0, "1 ITEM kind=held name=a ~ ~ ~ ~ ~ ~ ~ ~");
+    no_more_nodes(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* The hook is told of what is found by time, in words without blanks. */
+START_TEST(hook)
+{
+    struct rig *rig = rig_create();
+    struct op_sight sights[AUDIT_SIGHTS_MAX];
+    struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
+
+    rig->settings.audit_limits = limits + 1;
+    rig->settings.audit_interval_us = INTERVAL_US;
+    rig->settings.audit_hook = true;
+    rig_start(rig);
+    (void)rig_open(rig);
+    rig_say(rig, 0, "1 AUDIT");
+    rig_pass(rig, 2);
+    sights[0] =
+        (struct op_sight){.wrong = WRONG_RECORD, .name = TEXT("a b=\n")};
+    stepped(rig, sights, 1, 0);
+    no_more_nodes(rig);
+    ck_assert_uint_eq(rig->hooks, 0);
+    rig_pass_us(rig, INTERVAL_US);
+    rig_status(rig, rig_op(rig, OP_AUDIT), OP_OK);
+    stepped(rig, sights, 1, 1);
+    ck_assert_uint_eq(rig->hooks, 1);
+    ck_assert_str_eq(rig->hook,
+        "HOLDFAST_LOCK=a%20b%3D%0A HOLDFAST_FINDING=senseless "
+        "HOLDFAST_NAMESPACE=other HOLDFAST_WHY=record HOLDFAST_AGE_MS=0 "
+        "HOLDFAST_SESSION= HOLDFAST_BROKER= HOLDFAST_CLIENT= HOLDFAST_OWNER= "
+        "HOLDFAST_NOTE= HOLDFAST_FENCE=0 HOLDFAST_BROKEN=0 ");
+    rig_pass(rig, 2);
+    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "c");
+    inspected(rig, &ticket, 1);
+    asked(rig, "c", 1);
+    ck_assert_uint_eq(rig->hooks, 2);
+    ck_assert_ptr_nonnull(strstr(rig->hook,
+        "HOLDFAST_BROKER=broker-2 HOLDFAST_CLIENT=shop HOLDFAST_OWNER=w "
+        "HOLDFAST_NOTE=a%20note HOLDFAST_FENCE=77 HOLDFAST_BROKEN=0 "));
+    rig_pass(rig, 2);
+    rig_status(rig, rig_op(rig, OP_AUDIT), OP_OK);
+    /* No more than so many a run. */
+    static const char names[AUDIT_SIGHTS_MAX + 1];
+    for (unsigned i = 0; i < 150; i++)
+        sights[i] = (struct op_sight){
+            .wrong = WRONG_RECORD, .name = text_make(names, 1 + i)};
+    stepped(rig, sights, 150, 0);
+    ck_assert_uint_eq(rig->hooks, 100);
+    rig_free(rig);
+}
+
+END_TEST
+
+/* Waits that stand in no record are found where they are. */
+START_TEST(waits_here)
+{
+    struct rig *rig = rig_create();
+    struct op_ticket ticket = hold_of("broker-1", 60000);
+
+    rig->settings.spaces = spaces;
+    rig->settings.space_count = 1;
+    rig->settings.audit_limits = limits;
+    rig->settings.queues_here = true;
+    rig_start(rig);
+    (void)rig_open(rig);
+    rig_wait(rig, 0, "1 LOCK slow/a");
+    rig_wait(rig, 0, "2 LOCK b");
+    rig->now_us += 60 * (uint64_t)SECOND_US;
+    rig_wait(rig, 0, "3 LOCK c");
+    rig_say(rig, 0, "4 AUDIT");
+    struct op *op = rig->ops[rig->op_count - 1];
+    ck_assert(text_equal(op->name, TEXT("b")));
+    ticket.granted = false;
+    rig_finish(rig, op,
+        (struct op_result){.status = OP_OK,
+            .waiters = 1,
+            .tickets = &ticket,
+            .ticket_count = 1});
+    rig_expect(rig, 0, "4 ITEM kind=waiting name=b ~ ~ ~ waiters=1 ~ ~ ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+Suite *
+core_audit_suite(void)
+{
+    Suite *suite = suite_create("core_audit");
+    TCase *tests = tcase_create("core_audit");
+
+    tcase_add_test(tests, run);
+    tcase_add_test(tests, busy);
+    tcase_add_test(tests, held);
+    tcase_add_test(tests, not_held);
+    tcase_add_test(tests, orphans);
+    tcase_add_test(tests, own);
+    tcase_add_test(tests, questions);
+    tcase_add_test(tests, waiting);
+    tcase_add_test(tests, senseless);
+    tcase_add_test(tests, too_many);
+    tcase_add_test(tests, node_away);
+    tcase_add_loop_test(tests, session_gone, 0, 4);
+    tcase_add_loop_test(tests, stop, 0, 2);
+    tcase_add_test(tests, marks);
+    tcase_add_test(tests, nothing_to_do);
+    tcase_add_test(tests, breaks);
+    tcase_add_test(tests, request_breaks_nothing);
+    tcase_add_test(tests, hook);
+    tcase_add_test(tests, waits_here);
+    suite_add_tcase(suite, tests);
+    return suite;
+}

@@ -1,0 +1,351 @@
+/*
+ * Tests of daemon/core/recent.c: what SLOW tells, how much of it is kept, and
+ * what is slow. How a store counts the stages is in test_store_call.c.
+ */
+#include "tests/unit/core_net.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *core_recent_suite(void);
+
+#define SLOW_US 100000u
+#define KEPT    128
+
+static struct rig *
+rig_slow(void)
+{
+    struct rig *rig = rig_create();
+
+    rig->settings.slow_us = SLOW_US;
+    rig_start(rig);
+    return rig;
+}
+
+/* The next operation, sent and answered as a store would note, so long after
+ * it was asked for; it is given back `confirm_us` later. */
+static void
+answered(struct rig *rig, enum op_kind kind, uint64_t queued_us,
+    uint64_t redis_us, uint64_t confirm_us, struct op_result result)
+{
+    struct op *op = rig_op(rig, kind);
+
+    rig_pass_us(rig, queued_us);
+    op->sent_us = rig->now_us;
+    op->tries = 1;
+    rig_pass_us(rig, redis_us);
+    op->answered_us = rig->now_us;
+    rig_pass_us(rig, confirm_us);
+    rig_finish(rig, op, result);
+}
+
+static void
+lock_slowly(struct rig *rig, unsigned session, const char *request,
+    uint64_t queued_us, uint64_t redis_us, uint64_t confirm_us)
+{
+    rig_say(rig, session, request);
+    answered(rig, OP_ACQUIRE, queued_us, redis_us, confirm_us,
+        (struct op_result){
+            .status = OP_OK, .fence = 7, .ttl_ms = RIG_LEASE_MS});
+    rig_expect(rig, session, "~ OK fence=7 ttl_ms=~ count=1");
+}
+
+START_TEST(stages)
+{
+    struct rig *rig = rig_slow();
+    unsigned a = rig_open(rig);
+
+    rig_say(rig, a, "1 HELLO name=shop");
+    rig_expect(rig, a, "1 OK session=~ proto=1 server=~");
+    lock_slowly(rig, a, "2 LOCK x%20y owner=w note=n", 1000, 150000, 20000);
+    rig_pass(rig, 5);
+    rig_say(rig, a, "3 SLOW");
+    rig_expect(rig, a,
+        "3 ITEM kind=slow age_ms=5 name=x%20y session=~ client=shop owner=w "
+        "op=acquire result=ok total_us=171000 queued_us=1000 redis_us=150000 "
+        "confirm_us=20000 tries=1");
+    rig_expect(rig, a, "3 OK n=1");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_slow_operations), 1);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(the_threshold)
+{
+    struct rig *rig = rig_slow();
+    unsigned a = rig_open(rig);
+
+    lock_slowly(rig, a, "1 LOCK x", 50000, SLOW_US - 50001, 0);
+    rig_say(rig, a, "2 SLOW");
+    rig_expect(rig, a, "2 OK n=0");
+    lock_slowly(rig, a, "3 LOCK y", 50000, SLOW_US - 50000, 0);
+    rig_say(rig, a, "4 SLOW");
+    rig_expect(rig, a,
+        "4 ITEM kind=slow age_ms=0 name=y session=~ op=acquire result=ok "
+        "total_us=100000 queued_us=50000 redis_us=50000 confirm_us=0 tries=1");
+    rig_expect(rig, a, "4 OK n=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(nothing_is_slow)
+{
+    struct rig *rig = rig_new();
+    unsigned a = rig_open(rig);
+
+    lock_slowly(rig, a, "1 LOCK x", 1000000, 1000000, 1000000);
+    rig_say(rig, a, "2 SLOW");
+    rig_expect(rig, a, "2 OK n=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* It waits for its turn, which is no operation. */
+START_TEST(a_wait_is_not_slow)
+{
+    struct rig *rig = rig_slow();
+    unsigned a = rig_open(rig);
+
+    rig_wait(rig, a, "1 LOCK x");
+    rig_pass(rig, 5000);
+    rig_say(rig, a, "2 CANCEL 1");
+    rig_expect(rig, a, "1 ERR CANCELLED retry=1");
+    rig_expect(rig, a, "2 OK");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_say(rig, a, "3 SLOW");
+    rig_expect(rig, a, "3 OK n=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What was not sent was queued; what was not answered, asked. */
+START_TEST(unanswered)
+{
+    struct rig *rig = rig_slow();
+    unsigned a = rig_open(rig);
+
+    rig_say(rig, a, "1 SHOW x");
+    struct op *op = rig_op(rig, OP_INSPECT);
+    rig_pass(rig, 300);
+    rig_status(rig, op, OP_UNSENT);
+    rig_expect(rig, a, "1 ERR UNAVAILABLE retry=1");
+    rig_say(rig, a, "2 BREAK x");
+    op = rig_op(rig, OP_BREAK);
+    rig_pass(rig, 100);
+    op->sent_us = rig->now_us;
+    op->tries = 2;
+    rig_pass(rig, 200);
+    rig_status(rig, op, OP_UNKNOWN);
+    rig_expect(rig, a, "2 ERR INDOUBT retry=1");
+    rig_say(rig, a, "3 SLOW");
+    rig_expect(rig, a,
+        "3 ITEM kind=slow age_ms=0 name=x session=~ op=break result=unknown "
+        "total_us=300000 queued_us=100000 redis_us=200000 confirm_us=0 "
+        "tries=2");
+    rig_expect(rig, a,
+        "3 ITEM kind=slow age_ms=300 name=x session=~ op=inspect result=unsent "
+        "total_us=300000 queued_us=300000 redis_us=0 confirm_us=0 tries=0");
+    rig_expect(rig, a, "3 OK n=2");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Its session is gone when Redis answers. */
+START_TEST(of_a_session_that_ended)
+{
+    struct rig *rig = rig_slow();
+    unsigned a = rig_open(rig);
+    unsigned b = rig_open(rig);
+
+    rig_lock(rig, a, "1 LOCK x owner=w", 5);
+    rig_event(rig, a, CORE_DROP);
+    answered(
+        rig, OP_RELEASE, 0, 200000, 0, (struct op_result){.status = OP_OK});
+    rig_say(rig, b, "1 SLOW");
+    rig_expect(rig, b,
+        "1 ITEM kind=slow age_ms=0 name=x session=~ owner=w op=release "
+        "result=ok total_us=200000 queued_us=0 redis_us=200000 confirm_us=0 "
+        "tries=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(losses)
+{
+    struct rig *rig = rig_slow();
+    unsigned a = rig_open(rig);
+
+    rig_lock(rig, a, "1 LOCK x owner=w lease=2s", 5);
+    rig_pass(rig, 2000);
+    rig_expect(rig, a, "* LOST x fence=5 reason=expired owner=w");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_say(rig, a, "2 SLOW kind=lost");
+    rig_expect(rig, a,
+        "2 ITEM kind=lost age_ms=~ name=x session=~ owner=w reason=expired "
+        "fence=5 held_ms=1978 late_us=880"); /* as fine as the timers are */
+    rig_expect(rig, a, "2 OK n=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A broker that was stopped tells it when it goes on. */
+START_TEST(a_late_loss)
+{
+    struct rig *rig = rig_slow();
+    unsigned a = rig_open(rig);
+
+    rig_lock(rig, a, "1 LOCK x lease=2s", 5);
+    rig_stall(rig, 3000);
+    rig_pass(rig, 0);
+    rig_expect(rig, a, "* LOST x fence=5 reason=expired");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_say(rig, a, "2 SLOW kind=lost");
+    const char *line = rig_line(rig, a);
+    const char *late = strstr(line, " held_ms=3000 late_us=");
+    ck_assert_msg(late != NULL, "%s", line);
+    ck_assert_uint_ge(strtoull(late + 22, NULL, 10), 1000000);
+    ck_assert_uint_lt(strtoull(late + 22, NULL, 10), 1100000);
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(deadlocks)
+{
+    struct net *net = calloc(1, sizeof(*net));
+    char line[200];
+
+    rig_must(net != NULL);
+    random_init(&net->random, 7);
+    net_init(net, 1);
+    struct rig *rig = net->rigs[0];
+    unsigned at[] = {rig_open(rig), rig_open(rig)};
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(line, sizeof(line), "1 LOCK %c", 'a' + i);
+        net_say(net, 0, at[i], line);
+        net_pass(net, 10000);
+        rig_expect(rig, at[i], "1 OK fence=~ ttl_ms=~ count=1");
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(line, sizeof(line), "2 LOCK %c", 'b' - i);
+        net_say(net, 0, at[i], line);
+        net_pass(net, 10000);
+    }
+    net_pass(net, 100000);
+    rig_expect(rig, at[1], "2 ERR DEADLOCK retry=1 cycle=~");
+    net_say(net, 0, at[1], "3 SLOW kind=deadlock");
+    snprintf(line, sizeof(line), "%s", rig_line(rig, at[1]));
+    char ended[9];
+    char first[9];
+    char second[9];
+    char cycle[9];
+    ck_assert_msg(sscanf(line,
+                      "3 ITEM kind=deadlock age_ms=%*u name=a session=%8s "
+                      "cycle=%3s sessions=%8[^,],%8s",
+                      ended, cycle, first, second) == 4,
+        "%s", line);
+    ck_assert(strcmp(cycle, "a,b") == 0 || strcmp(cycle, "b,a") == 0);
+    ck_assert_str_ne(first, second);
+    ck_assert(strcmp(ended, first) == 0 || strcmp(ended, second) == 0);
+    rig_expect(rig, at[1], "3 OK n=1");
+    net_fini(net);
+    free(net);
+}
+
+END_TEST
+
+/* Newest first, of one kind or all, and no more than asked for. The release of
+ * what is lost is answered late, too. */
+START_TEST(order)
+{
+    struct rig *rig = rig_slow();
+    unsigned a = rig_open(rig);
+
+    lock_slowly(rig, a, "1 LOCK x lease=10s", 0, 200000, 0);
+    rig_pass(rig, 10000);
+    rig_expect(rig, a, "* LOST x fence=7 reason=expired");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    lock_slowly(rig, a, "2 LOCK y", 0, 200000, 0);
+    static const char *const kinds[] = {"", " kind=slow", " kind=lost"};
+    static const char *const names[] = {"yxxx", "yxx", "x"};
+    for (size_t i = 0; i < 3; i++) {
+        char line[60];
+        snprintf(line, sizeof(line), "3 SLOW%s", kinds[i]);
+        rig_say(rig, a, line);
+        for (const char *name = names[i]; *name != '\0'; name++) {
+            snprintf(line, sizeof(line), " name=%c ", *name);
+            ck_assert_ptr_nonnull(strstr(rig_line(rig, a), line));
+        }
+        snprintf(line, sizeof(line), "3 OK n=%zu", strlen(names[i]));
+        rig_expect(rig, a, line);
+    }
+    rig_say(rig, a, "4 SLOW limit=2");
+    ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " name=y "));
+    ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " op=release "));
+    rig_expect(rig, a, "4 OK n=2");
+    rig_say(rig, a, "5 SLOW limit=0");
+    rig_expect(rig, a, "5 OK n=0");
+    rig_say(rig, a, "6 SLOW kind=fast");
+    rig_expect(rig, a, "6 ERR BADREQ retry=0");
+    rig_say(rig, a, "7 SLOW x");
+    rig_expect(rig, a, "7 ERR BADREQ retry=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Only so many are kept, with names as long as they may be. */
+START_TEST(the_last_are_kept)
+{
+    struct rig *rig = rig_slow();
+    unsigned a = rig_open(rig);
+    char line[400];
+
+    for (int i = 0; i < KEPT + 5; i++) {
+        snprintf(line, sizeof(line), "1 SHOW %0252d%03d", 0, i);
+        rig_say(rig, a, line);
+        struct op *op = rig_op(rig, OP_INSPECT);
+        rig_pass(rig, 100);
+        rig_status(rig, op, OP_GONE);
+        rig_expect(rig, a, "1 OK state=free holders=0 waiters=0");
+    }
+    rig_say(rig, a, "2 SLOW limit=500");
+    for (int i = 0; i < KEPT; i++) {
+        snprintf(line, sizeof(line), "%03d session=", KEPT + 4 - i);
+        ck_assert_ptr_nonnull(strstr(rig_line(rig, a), line));
+    }
+    rig_expect(rig, a, "2 OK n=128");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_slow_operations), KEPT + 5);
+    rig_end(rig);
+}
+
+END_TEST
+
+Suite *
+core_recent_suite(void)
+{
+    Suite *suite = suite_create("core_recent");
+    TCase *tests = tcase_create("all");
+
+    tcase_add_test(tests, stages);
+    tcase_add_test(tests, the_threshold);
+    tcase_add_test(tests, nothing_is_slow);
+    tcase_add_test(tests, a_wait_is_not_slow);
+    tcase_add_test(tests, unanswered);
+    tcase_add_test(tests, of_a_session_that_ended);
+    tcase_add_test(tests, losses);
+    tcase_add_test(tests, a_late_loss);
+    tcase_add_test(tests, deadlocks);
+    tcase_add_test(tests, order);
+    tcase_add_test(tests, the_last_are_kept);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
