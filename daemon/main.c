@@ -2,15 +2,20 @@
  * holdfastd: start and end.
  *
  * 1 command line, 2 configuration and the files of TLS, 3 log, 4 settings for
- * core, store and io out of the configuration, 5 loop (memory, listeners), 6
- * signals and service manager, 7 turns until told to stop, 8 all of it back
- * again.
+ * core, store and io out of the configuration, and sockets that were passed, 5
+ * loop (memory, listeners), 6 signals and service manager, 7 turns until told
+ * to stop, 8 all of it back again. On SIGHUP 2 and 4 once more, for the loop to
+ * take what it may.
  */
+#include "conf/changes.h"
 #include "conf/config.h"
+#include "daemon/activation.h"
+#include "daemon/io/hook.h"
 #include "daemon/io/loop.h"
 #include "daemon/io/tls.h"
 #include "daemon/options.h"
 #include "daemon/process.h"
+#include "daemon/sink.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +26,20 @@
 #endif
 
 #define SERVER "holdfastd/" HOLDFAST_VERSION
+
+struct daemon {
+    const struct options *options; /* ref */
+    const char *path;              /* ref, the configuration's; NULL: none */
+    struct config config;          /* in force */
+    struct tls *tls;               /* owned; NULL: none */
+    struct loop *loop;             /* owned */
+};
+
+static const char *const tls_keys[TLS_PARTS] = {
+    [TLS_PART_CA] = "redis.tls.ca",
+    [TLS_PART_CERT] = "redis.tls.cert",
+    [TLS_PART_KEY] = "redis.tls.key",
+};
 
 /* Eight characters that tell this run of the broker from all others. */
 static void
@@ -63,7 +82,7 @@ silence_us(const struct config *config)
     return least(keepalive_ms, config->tcp_user_timeout_ms) * 1000;
 }
 
-/* Refs to the configuration, until the core has been made. */
+/* Refs to the configuration, for as long as it stays as it is. */
 static void
 core_spaces_of(const struct config *config, struct core_settings *core)
 {
@@ -76,6 +95,30 @@ core_spaces_of(const struct config *config, struct core_settings *core)
         spaces[i] = text_from(config->spaces[i].prefix);
     core->spaces = spaces;
     core->space_count = config->space_count;
+}
+
+/* Likewise: what an audit tells of, for each of them, and for all others. */
+static void
+core_audit_of(const struct config *config, struct core_settings *core)
+{
+    static struct audit_limits limits[CONFIG_SPACES_MAX + 1];
+    uint32_t count = config->space_count;
+
+    for (uint32_t i = 0; i < count; i++)
+        limits[i] = (struct audit_limits){
+            .warn_ms = config->spaces[i].warn_after_ms,
+            .wait_ms = config->spaces[i].wait_after_ms,
+            .break_ms = config->spaces[i].break_after_ms,
+        };
+    limits[count] = (struct audit_limits){
+        .warn_ms = config->warn_after_ms,
+        .wait_ms = config->wait_after_ms,
+        .break_ms = config->break_after_ms,
+    };
+    core->audit_limits = limits;
+    core->audit_interval_us = config->audit_interval_ms * 1000;
+    core->audit_pause_us = config->audit_pause_ms * 1000;
+    core->audit_keys = config->audit_keys;
 }
 
 static void
@@ -92,6 +135,7 @@ core_settings(const struct config *config, struct core_settings *core)
     core->command_timeout_us = config->command_timeout_ms * 1000;
     core->silence_us = silence_us(config);
     core->stop_grace_us = config->stop_grace_ms * 1000;
+    core->slow_us = config->slow_threshold_ms * 1000;
     core->line_max = config->limit_line;
     core->name_max = config->limit_name;
     core->sessions_max = config->limit_connections;
@@ -103,6 +147,7 @@ core_settings(const struct config *config, struct core_settings *core)
     core->releases_kept =
         config->topology == TOPOLOGY_QUORUM ? 0 : CORE_RELEASES_KEPT;
     core_spaces_of(config, core);
+    core_audit_of(config, core);
     core->no_semaphores = config->topology == TOPOLOGY_QUORUM;
     core->queues_here = config->topology == TOPOLOGY_QUORUM;
 }
@@ -174,16 +219,12 @@ listen_addresses(const struct config *config, struct loop_address *out)
 
 /*
  * A check of the configuration that is the making of what it describes: the
- * context is the `struct tls *` to be set, NULL where there is to be none.
+ * context is the `struct tls *` to be set, which stays where it is to be none,
+ * or is that already.
  */
 static bool
 make_tls(const struct config *config, void *context, struct config_fault *fault)
 {
-    static const char *const keys[] = {
-        [TLS_PART_CA] = "redis.tls.ca",
-        [TLS_PART_CERT] = "redis.tls.cert",
-        [TLS_PART_KEY] = "redis.tls.key",
-    };
     const struct tls_settings settings = {
         .ca = config->tls_ca,
         .cert = config->tls_cert,
@@ -194,106 +235,215 @@ make_tls(const struct config *config, void *context, struct config_fault *fault)
     struct tls **tls = context;
     enum tls_part part;
 
-    if (config->tls_ca[0] == '\0')
+    if (config->tls_ca[0] == '\0' ||
+        (*tls != NULL && tls_is_current(*tls, &settings)))
         return true;
     *tls = tls_create(&settings, &part, fault->what, sizeof(fault->what));
     if (*tls != NULL)
         return true;
-    fault->key = keys[part];
+    fault->key = tls_keys[part];
     return false;
 }
 
-static int
-run(const struct config *config, const struct tls *tls)
+/* Refs to the configuration. NULL: there is none. */
+static const struct hook_settings *
+hook_settings(const struct config *config)
+{
+    static struct hook_settings hook;
+
+    _Static_assert((int)CONFIG_WORDS_MAX == (int)HOOK_WORDS_MAX, "as many");
+    for (size_t i = 0; i < config->audit_hook.count; i++)
+        hook.argv[i] = config->audit_hook.item[i].host;
+    hook.timeout_us = config->hook_timeout_ms * 1000;
+    return config->audit_hook.count > 0 ? &hook : NULL;
+}
+
+static void
+loop_settings(const struct config *config, struct tls *tls,
+    struct loop_settings *settings)
+{
+    core_settings(config, &settings->core);
+    store_settings(config, &settings->core, &settings->store);
+    settings->tls = tls;
+    settings->backlog = (int)config->listen_backlog;
+    settings->keepalive_idle_s = (uint32_t)(config->keepalive_idle_ms / 1000);
+    settings->keepalive_interval_s =
+        (uint32_t)(config->keepalive_interval_ms / 1000);
+    settings->keepalive_count = config->keepalive_count;
+    settings->tcp_user_timeout_ms = (uint32_t)config->tcp_user_timeout_ms;
+    settings->busy_poll_us = config->busy_poll_us;
+    settings->output_max = config->limit_output;
+    settings->memory_max = config->limit_memory;
+}
+
+static enum log_level
+configured_level(const struct config *config)
+{
+    enum log_level level = LOG_INFO;
+
+    (void)log_level_parse(text_from(config->log_level), &level);
+    return level;
+}
+
+/* Another TLS, not where there was none; `*tls` becomes what is to be freed. */
+static void
+reload_tls(
+    struct daemon *daemon, struct tls **tls, struct config_changes *changes)
+{
+    struct tls *old = daemon->tls;
+
+    if (old == NULL)
+        return;
+    /* Bytes may be others under the same name. */
+    for (enum tls_part part = TLS_PART_CA; part < TLS_PARTS; part++)
+        if (!tls_same(old, *tls, part))
+            changes_note(changes, tls_keys[part]);
+    daemon->tls = *tls;
+    *tls = old;
+}
+
+/* The configuration is the new one. */
+static void
+reload_apply(const struct daemon *daemon, const struct config_changes *changes)
 {
     static struct loop_settings settings;
+    char keys[CHANGES_TEXT_BYTES];
+
+    loop_settings(&daemon->config, daemon->tls, &settings);
+    loop_configure(daemon->loop, &settings);
+    sink_configure(configured_level(&daemon->config), daemon->config.log_format,
+        daemon->config.log_rate);
+    log_write(LOG_INFO, "reloaded", "changed=%s",
+        changes_any(changes, CHANGE_TAKEN)
+            ? changes_text(changes, CHANGE_TAKEN, keys, sizeof(keys))
+            : "none");
+    if (changes_any(changes, CHANGE_LEFT))
+        log_write(LOG_WARN, "reload_needs_restart", "keys=%s",
+            changes_text(changes, CHANGE_LEFT, keys, sizeof(keys)));
+}
+
+/* On SIGHUP, between two turns of the loop. */
+static void
+reload(void *arg)
+{
+    struct daemon *daemon = arg;
+    /* Not the defaults where a file that was there is gone by mistake. */
+    const char *path = daemon->path != NULL
+                           ? daemon->path
+                           : options_config_file(daemon->options);
+    struct config_changes changes;
+    struct tls *tls = daemon->tls;
+    char error[1024];
+    char quoted[1200];
+
+    loop_begin_turn(daemon->loop);
+    bool taken = config_reload(
+        &daemon->config, path, make_tls, &tls, &changes, error, sizeof(error));
+
+    bool other_tls = tls != daemon->tls;
+    if (taken && other_tls)
+        reload_tls(daemon, &tls, &changes);
+    if (taken)
+        reload_apply(daemon, &changes);
+    else
+        log_write(LOG_ERROR, "reload_failed", "why=%s",
+            log_quote(quoted, sizeof(quoted), text_from(error)));
+    if (other_tls)
+        tls_destroy(&tls);
+    loop_note_reload(daemon->loop, taken);
+}
+
+static int
+run(struct daemon *daemon)
+{
+    static struct loop_settings settings;
+    static struct activation activation;
+    const struct config *config = &daemon->config;
     struct loop_address addresses[2 * CONFIG_NODES_MAX];
     struct loop_address http;
     char error[400];
+    char quoted[4 * sizeof(error)];
 
-    core_settings(config, &settings.core);
-    store_settings(config, &settings.core, &settings.store);
+    loop_settings(config, daemon->tls, &settings);
     settings.listen = addresses;
     settings.listen_count = listen_addresses(config, addresses);
     if (config->admin_http.count > 0) {
         http = loop_address(&config->admin_http.item[0], false);
         settings.http = &http;
     }
-    settings.tls = tls;
-    settings.backlog = (int)config->listen_backlog;
-    settings.keepalive_idle_s = (uint32_t)(config->keepalive_idle_ms / 1000);
-    settings.keepalive_interval_s =
-        (uint32_t)(config->keepalive_interval_ms / 1000);
-    settings.keepalive_count = config->keepalive_count;
-    settings.tcp_user_timeout_ms = (uint32_t)config->tcp_user_timeout_ms;
-    settings.busy_poll_us = config->busy_poll_us;
-    settings.output_max = config->limit_output;
-    settings.memory_max = config->limit_memory;
+    settings.hook = hook_settings(config);
+    settings.core.audit_hook = settings.hook != NULL;
     log_write(LOG_INFO, "starting", "server=%s broker=%s", SERVER,
         settings.core.broker_id);
-    struct loop *loop = loop_create(&settings, error, sizeof(error));
-    if (loop == NULL) {
-        log_write(LOG_ERROR, "cannot_start", "why=\"%s\"", error);
+    if (activation_take(&activation, error, sizeof(error))) {
+        settings.passed = activation.sockets;
+        settings.passed_count = activation.count;
+        daemon->loop = loop_create(&settings, error, sizeof(error));
+    }
+    if (daemon->loop == NULL) {
+        log_write(LOG_ERROR, "cannot_start", "why=%s",
+            log_quote(quoted, sizeof(quoted), text_from(error)));
         return OPTIONS_EXIT_SYSTEM;
     }
-    struct process *process = process_create(loop);
+    struct process *process = process_create(daemon->loop, reload, daemon);
     int status = OPTIONS_EXIT_SYSTEM;
-    if (process != NULL)
-        status = loop_run(loop);
+    if (process != NULL && sink_attach(daemon->loop))
+        status = loop_run(daemon->loop);
     else
         log_write(LOG_ERROR, "cannot_start", "why=\"no memory\"");
+    sink_detach();
     process_destroy(&process);
-    loop_destroy(&loop);
+    loop_destroy(&daemon->loop);
     log_write(LOG_INFO, "stopped", "status=%d", status);
     return status;
 }
 
 /* Reads the configuration; false: said why, on stderr. */
 static bool
-load(struct config *config, struct tls **tls, const char *path)
+load(struct daemon *daemon)
 {
+    const char *path = daemon->path;
     char error[1024];
 
-    config_init(config);
-    if (path == NULL ||
-        config_load_checked(config, path, make_tls, tls, error, sizeof(error)))
+    config_init(&daemon->config);
+    if (path == NULL || config_load_checked(&daemon->config, path, make_tls,
+                            &daemon->tls, error, sizeof(error)))
         return true;
     fprintf(stderr, "%s\n", error);
     return false;
 }
 
 static int
-act(enum options_action action, const struct config *config,
-    const struct tls *tls, const char *path)
+act(enum options_action action, struct daemon *daemon)
 {
-    enum log_level level = LOG_INFO;
+    const char *path = daemon->path;
 
     if (action == OPTIONS_CHECK_CONFIG) {
         printf("%s: ok\n", path == NULL ? "defaults" : path);
         return 0;
     }
     if (action == OPTIONS_PRINT_CONFIG) {
-        config_print(config, stdout);
+        config_print(&daemon->config, stdout);
         return 0;
     }
-    (void)log_level_parse(text_from(config->log_level), &level);
-    process_log_init(level);
+    sink_init(configured_level(&daemon->config), daemon->config.log_format,
+        daemon->config.log_rate);
     log_write(
         LOG_INFO, "configuration", "file=%s", path == NULL ? "none" : path);
-    return run(config, tls);
+    return run(daemon);
 }
 
 static int
 load_and_act(enum options_action action, const struct options *options)
 {
-    static struct config config;
-    const char *path = options_config_file(options);
-    struct tls *tls = NULL;
+    static struct daemon daemon;
 
-    if (!load(&config, &tls, path))
+    daemon.options = options;
+    daemon.path = options_config_file(options);
+    if (!load(&daemon))
         return OPTIONS_EXIT_CONFIG;
-    int status = act(action, &config, tls, path);
-    tls_destroy(&tls);
+    int status = act(action, &daemon);
+    tls_destroy(&daemon.tls);
     return status;
 }
 

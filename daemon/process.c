@@ -1,23 +1,19 @@
 /*
  * What the system says to the daemon and the daemon to the system: signals as
- * events of the loop, log lines to stderr or the journal, and the service
- * manager's READY, STOPPING and WATCHDOG.
+ * events of the loop, and the service manager's READY, RELOADING, STOPPING and
+ * WATCHDOG.
  *
  * No handler does anything here: libevent posts the signal, and it is met in a
  * turn of the loop like all else. The second SIGTERM or SIGINT stops at once.
  */
 #include "daemon/process.h"
 
-#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
 #include "daemon/io/loop.h"
 
 #include <event2/event.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/uio.h>
-#include <time.h>
-#include <unistd.h>
 
 #ifdef HAVE_SYSTEMD
 #include <systemd/sd-daemon.h>
@@ -26,52 +22,12 @@
 #define SIGNALS 4
 
 struct process {
-    struct loop *loop; /* ref */
+    struct loop *loop;      /* ref */
+    process_reload *reload; /* on SIGHUP */
+    void *reload_arg;       /* ref */
     struct event *signals[SIGNALS];
     struct event *watchdog; /* owned; NULL: nobody watches */
 };
-
-static bool journal;
-
-static const char *
-log_prefix(char *out, size_t out_bytes, enum log_level level)
-{
-    static const int priority[] = {3, 4, 6, 7}; /* syslog's */
-    struct timespec now;
-    struct tm tm;
-
-    if (journal) {
-        snprintf(out, out_bytes, "<%d>", priority[level]);
-        return out;
-    }
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &tm);
-    size_t len = strftime(out, out_bytes, "time=%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(out + len, out_bytes - len, ".%03ldZ ", now.tv_nsec / 1000000);
-    return out;
-}
-
-static void
-log_to_stderr(enum log_level level, const char *line, size_t len)
-{
-    char prefix[64];
-    const char *start = log_prefix(prefix, sizeof(prefix), level);
-    const struct iovec parts[] = {
-        {(void *)(uintptr_t)start, strlen(start)},
-        {(void *)(uintptr_t)line, len},
-        {(void *)(uintptr_t) "\n", 1},
-    };
-    ssize_t written = writev(STDERR_FILENO, parts, 3);
-
-    (void)written; /* a log that cannot be written is nobody's to mend */
-}
-
-void
-process_log_init(enum log_level threshold)
-{
-    journal = getenv("JOURNAL_STREAM") != NULL;
-    log_init(log_to_stderr, threshold);
-}
 
 static void
 service_say(const char *state)
@@ -97,11 +53,39 @@ on_stop(evutil_socket_t signal, short what, void *arg)
 static void
 on_ignored(evutil_socket_t signal, short what, void *arg)
 {
+    (void)signal;
     (void)what;
     (void)arg;
-    if (signal == SIGHUP)
-        log_write(LOG_INFO, "reload_ignored",
-            "advice=\"restart to read the configuration again\"");
+}
+
+/* When it began, so that the service manager waits for the READY after it. */
+static void
+service_say_reloading(void)
+{
+    struct timespec now;
+    char state[64];
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%llu",
+        (unsigned long long)now.tv_sec * 1000000 +
+            (unsigned long long)now.tv_nsec / 1000);
+    service_say(state);
+}
+
+static void
+on_reload(evutil_socket_t signal, short what, void *arg)
+{
+    struct process *process = arg;
+
+    (void)signal;
+    (void)what;
+    if (loop_stopping(process->loop)) {
+        log_write(LOG_INFO, "reload_ignored", "why=stopping");
+        return;
+    }
+    service_say_reloading();
+    process->reload(process->reload_arg);
+    service_say("READY=1");
 }
 
 static void
@@ -138,18 +122,27 @@ watchdog_start(struct process *process)
 }
 
 struct process *
-process_create(struct loop *loop)
+process_create(struct loop *loop, process_reload *reload, void *arg)
 {
-    static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP, SIGPIPE};
+    static const struct {
+        int number;
+        event_callback_fn handler;
+    } signals[SIGNALS] = {
+        {SIGTERM, on_stop},
+        {SIGINT, on_stop},
+        {SIGHUP, on_reload},
+        {SIGPIPE, on_ignored},
+    };
     struct process *process = calloc(1, sizeof(*process));
 
     if (process == NULL)
         return NULL;
     process->loop = loop;
+    process->reload = reload;
+    process->reload_arg = arg;
     for (int i = 0; i < SIGNALS; i++) {
-        bool stops = numbers[i] == SIGTERM || numbers[i] == SIGINT;
         process->signals[i] = evsignal_new(
-            loop_base(loop), numbers[i], stops ? on_stop : on_ignored, process);
+            loop_base(loop), signals[i].number, signals[i].handler, process);
         if (process->signals[i] == NULL ||
             evsignal_add(process->signals[i], NULL) != 0) {
             process_destroy(&process);

@@ -1,22 +1,22 @@
 /*
- * The process around the loop: signals, the service manager, the log's sink.
+ * The process around the loop: signals and the service manager.
  */
 #ifndef HOLDFAST_DAEMON_PROCESS_H
 #define HOLDFAST_DAEMON_PROCESS_H
 
-#include "daemon/base/log.h"
-
 struct loop;
 struct process;
 
-/* Log lines go to stderr: with a priority for the journal, else with a time. */
-void process_log_init(enum log_level threshold);
+/* Reads the configuration again. */
+typedef void process_reload(void *arg);
 
 /*
- * TERM and INT stop the loop, HUP and PIPE do nothing; the service manager is
- * told that we are ready, and kept from taking us for dead. NULL: no memory.
+ * TERM and INT stop the loop, HUP has `reload` called, PIPE does nothing; the
+ * service manager is told that we are ready, or reload, and kept from taking us
+ * for dead. NULL: no memory.
  */
-struct process *process_create(struct loop *loop);
+struct process *process_create(
+    struct loop *loop, process_reload *reload, void *arg);
 void process_destroy(struct process **process);
 
 #endif

@@ -380,6 +380,8 @@ client_accept(struct listener *listener, int fd,
         client_refuse(fd);
         return;
     }
+    if (loop->tune_accepted && listener->tcp)
+        listen_tune(&loop->settings, fd);
     /* Effects for a session that had the same place go out first. */
     engine_carry_out(&loop->engine);
     list_init(&client->link);
@@ -471,27 +473,26 @@ listener_readable(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-/* False: no memory; the socket is on its place all the same. */
+/* `path` is to be removed at the end; empty: none is. False: no memory; the
+ * socket is on its place all the same. */
 static bool
-listener_add(struct loop *loop, const struct loop_address *address, int fd)
+listener_add(struct loop *loop, int fd, bool tcp, const char *path)
 {
     struct listener *listener = &loop->listeners[loop->listener_count];
-    size_t len = strlen(address->host);
+    size_t len = strlen(path);
 
     require(loop->listener_count < LISTENERS_MAX);
+    require(len < sizeof(listener->path)); /* as a socket has room for it */
     listener->fd = fd;
     listener->loop = loop;
-    listener->tcp = !address->is_path;
-    if (address->is_path) {
-        require(len < sizeof(listener->path)); /* as a socket has room for it */
-        memcpy(listener->path, address->host, len + 1);
-    }
+    listener->tcp = tcp;
+    memcpy(listener->path, path, len + 1);
     event_assign(&listener->event, loop->base, fd, EV_READ | EV_PERSIST,
         listener_readable, listener);
     loop->listener_count++;
     if (event_add(&listener->event, NULL) != 0)
         return false;
-    listen_log(fd, address, "clients");
+    listen_log(fd, "clients");
     return true;
 }
 
@@ -505,10 +506,29 @@ client_listen(struct loop *loop, const struct loop_address *address,
 
     bool enough = true;
     for (uint32_t i = 0; i < count; i++)
-        enough = listener_add(loop, address, fds[i]) && enough;
+        enough = listener_add(loop, fds[i], !address->is_path,
+                     address->is_path ? address->host : "") &&
+                 enough;
     if (!enough)
         snprintf(error, error_bytes, "no memory");
     return count > 0 && enough;
+}
+
+bool
+client_listen_passed(struct loop *loop, const struct loop_socket *passed,
+    char *error, size_t error_bytes)
+{
+    bool tcp;
+
+    if (!listen_take(&loop->settings, passed, &tcp, error, error_bytes))
+        return false;
+    /* Who is in its queue already came before it was given any values. */
+    loop->tune_accepted = true;
+    /* Its path, if any, is that of who made it. */
+    if (listener_add(loop, passed->fd, tcp, ""))
+        return true;
+    snprintf(error, error_bytes, "no memory");
+    return false;
 }
 
 void
@@ -571,9 +591,14 @@ effect_carry_out(struct loop *loop, const struct effect *effect)
 {
     struct client *client = client_of(loop, effect->session);
 
+    if (effect->kind == EFFECT_HOOK)
+        hooks_run(loop->hooks, loop->engine.effects.text + effect->offset,
+            effect->len);
     if (client == NULL)
         return;
     switch (effect->kind) {
+    case EFFECT_HOOK:
+        break;
     case EFFECT_LINE:
         effect_line(loop, client, effect);
         break;

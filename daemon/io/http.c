@@ -326,42 +326,35 @@ http_take_memory(struct http *http)
     return enough;
 }
 
-struct http *
-http_create(struct loop *loop, const struct loop_address *address, char *error,
-    size_t error_bytes)
+/* Takes the sockets in any case; false: no memory. */
+static bool
+http_take_sockets(struct http *http, const int *fds, uint32_t count)
 {
-    struct http *http = calloc(1, sizeof(*http));
     bool enough = true;
 
-    if (http == NULL) {
-        snprintf(error, error_bytes, "no memory");
-        return NULL;
+    require(count <= LISTEN_SOCKETS_MAX);
+    http->fd_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        http->fds[i] = fds[i];
+        event_assign(&http->accepting[i], http->loop->base, fds[i],
+            EV_READ | EV_PERSIST, http_acceptable, http);
+        enough = event_add(&http->accepting[i], NULL) == 0 && enough;
+        listen_log(fds[i], "http");
     }
+    return enough;
+}
+
+struct http *
+http_create(struct loop *loop, const int *fds, uint32_t count)
+{
+    struct http *http = calloc(1, sizeof(*http));
+
+    if (http == NULL)
+        return NULL;
     http->loop = loop;
     evtimer_assign(&http->pause, loop->base, http_pause_over, http);
-    if (!http_take_memory(http)) {
-        snprintf(error, error_bytes, "no memory");
+    if (!http_take_memory(http) || !http_take_sockets(http, fds, count))
         http_destroy(&http);
-        return NULL;
-    }
-    http->fd_count =
-        listen_on(&loop->settings, address, http->fds, error, error_bytes);
-    if (http->fd_count == 0) {
-        http_destroy(&http);
-        return NULL;
-    }
-    for (uint32_t i = 0; i < http->fd_count; i++) {
-        event_assign(&http->accepting[i], loop->base, http->fds[i],
-            EV_READ | EV_PERSIST, http_acceptable, http);
-        bool added = event_add(&http->accepting[i], NULL) == 0;
-        if (added)
-            listen_log(http->fds[i], address, "http");
-        enough = added && enough;
-    }
-    if (!enough) {
-        snprintf(error, error_bytes, "no memory");
-        http_destroy(&http);
-    }
     return http;
 }
 

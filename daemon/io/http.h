@@ -12,11 +12,10 @@
 struct http;
 
 /*
- * Listens on `address` and answers in turns of the loop. NULL: `error` has a
- * line that says what the system refused.
+ * Answers in turns of the loop on `count` sockets that listen, up to
+ * LISTEN_SOCKETS_MAX, which it owns from then on. NULL: no memory.
  */
-struct http *http_create(struct loop *loop, const struct loop_address *address,
-    char *error, size_t error_bytes);
+struct http *http_create(struct loop *loop, const int *fds, uint32_t count);
 
 /* Closes all, answered or not; sets *http to NULL. */
 void http_destroy(struct http **http);

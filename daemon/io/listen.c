@@ -10,6 +10,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -36,27 +37,27 @@ listen_peer(const struct sockaddr_storage *address, socklen_t len, char *out,
         snprintf(out, out_bytes, "%s:%s", host, port);
 }
 
-/* Accepted sockets inherit all of these. */
-static void
-tcp_options(const struct loop_settings *settings, int fd)
+/* What a client's connection has, or a listener gives on: above all what finds
+ * out that it is silent. */
+void
+listen_tune(const struct loop_settings *settings, int fd)
 {
     const struct {
         int level;
         int name;
         int value;
-    } table[] = {
-        {SOL_SOCKET, SO_REUSEADDR, 1},
-        {SOL_SOCKET, SO_KEEPALIVE, 1},
+    } options[] = {
         {IPPROTO_TCP, TCP_NODELAY, 1},
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
         {IPPROTO_TCP, TCP_KEEPIDLE, (int)settings->keepalive_idle_s},
         {IPPROTO_TCP, TCP_KEEPINTVL, (int)settings->keepalive_interval_s},
         {IPPROTO_TCP, TCP_KEEPCNT, (int)settings->keepalive_count},
         {IPPROTO_TCP, TCP_USER_TIMEOUT, (int)settings->tcp_user_timeout_ms},
     };
 
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-        (void)setsockopt(fd, table[i].level, table[i].name, &table[i].value,
-            sizeof(table[i].value));
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        (void)setsockopt(fd, options[i].level, options[i].name,
+            &options[i].value, sizeof(options[i].value));
 }
 
 /* -1 with errno where the system refuses. */
@@ -65,10 +66,12 @@ tcp_socket(const struct loop_settings *settings, const struct addrinfo *one)
 {
     int fd =
         socket(one->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int yes = 1;
 
     if (fd < 0)
         return -1;
-    tcp_options(settings, fd);
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    listen_tune(settings, fd);
     if (bind(fd, one->ai_addr, one->ai_addrlen) == 0 &&
         listen(fd, settings->backlog) == 0)
         return fd;
@@ -224,18 +227,74 @@ listen_on(const struct loop_settings *settings,
     return count;
 }
 
+/* Of a socket's options; -1: it is no socket. */
+static int
+option_of(int fd, int name)
+{
+    int value = -1;
+    socklen_t len = sizeof(value);
+
+    if (getsockopt(fd, SOL_SOCKET, name, &value, &len) != 0)
+        return -1;
+    return value;
+}
+
+/* Why nobody can be accepted there; NULL: they can. */
+static const char *
+passed_unfit(int fd)
+{
+    int family = option_of(fd, SO_DOMAIN);
+    int flags = fcntl(fd, F_GETFL);
+
+    if (family == -1)
+        return strerror(errno);
+    if (family != AF_INET && family != AF_INET6 && family != AF_UNIX)
+        return "neither TCP nor a Unix socket";
+    if (option_of(fd, SO_TYPE) != SOCK_STREAM)
+        return "not a stream socket";
+    if (option_of(fd, SO_ACCEPTCONN) != 1)
+        return "does not listen";
+    if (flags == -1 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+        return strerror(errno);
+    return NULL;
+}
+
+bool
+listen_take(const struct loop_settings *settings,
+    const struct loop_socket *passed, bool *tcp, char *error,
+    size_t error_bytes)
+{
+    const char *why = passed_unfit(passed->fd);
+
+    if (why != NULL) {
+        snprintf(error, error_bytes,
+            "cannot listen on the socket that was passed as %d, %s: %s",
+            passed->fd, passed->name, why);
+        return false;
+    }
+    *tcp = option_of(passed->fd, SO_DOMAIN) != AF_UNIX;
+    if (*tcp)
+        listen_tune(settings, passed->fd);
+    return true;
+}
+
 void
-listen_log(int fd, const struct loop_address *address, const char *whom)
+listen_log(int fd, const char *whom)
 {
     struct sockaddr_storage bound = {.ss_family = AF_UNIX};
     socklen_t len = sizeof(bound);
     char text[80];
 
-    if (address->is_path) {
-        log_write(LOG_INFO, "listening", "for=%s path=%s", whom, address->host);
+    (void)getsockname(fd, (struct sockaddr *)&bound, &len);
+    if (bound.ss_family == AF_UNIX) {
+        struct sockaddr_un path = {.sun_family = AF_UNIX};
+        memcpy(&path, &bound, len < sizeof(path) ? len : sizeof(path));
+        if (path.sun_path[0] == '\0') /* a name that is in no folder */
+            path.sun_path[0] = '@';
+        log_write(LOG_INFO, "listening", "for=%s path=%.*s", whom,
+            (int)sizeof(path.sun_path), path.sun_path);
         return;
     }
-    (void)getsockname(fd, (struct sockaddr *)&bound, &len);
     listen_peer(&bound, len, text, sizeof(text));
     log_write(LOG_INFO, "listening", "for=%s address=%s", whom, text);
 }

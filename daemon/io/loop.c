@@ -211,7 +211,72 @@ loop_take_base(struct loop *loop)
         return false;
     evtimer_assign(&loop->timer, loop->base, loop_timer, loop);
     evtimer_assign(&loop->accept_timer, loop->base, client_accept_timer, loop);
+    evtimer_assign(&loop->tune_timer, loop->base, tune_timer, loop);
     return true;
+}
+
+/* For clients: the sockets that were passed for them, else all addresses. */
+static bool
+loop_listen(struct loop *loop, const struct loop_settings *settings,
+    char *error, size_t error_bytes)
+{
+    for (uint32_t i = 0; i < settings->passed_count; i++)
+        if (!settings->passed[i].http &&
+            !client_listen_passed(
+                loop, &settings->passed[i], error, error_bytes))
+            return false;
+    if (loop->listener_count > 0)
+        return true;
+    for (uint32_t i = 0; i < settings->listen_count; i++)
+        if (!client_listen(loop, &settings->listen[i], error, error_bytes))
+            return false;
+    return true;
+}
+
+/* How many were passed for operators; false: `error` says which is unfit. */
+static bool
+http_passed(const struct loop_settings *settings, int *fds, uint32_t *count,
+    char *error, size_t error_bytes)
+{
+    bool tcp;
+
+    *count = 0;
+    for (uint32_t i = 0; i < settings->passed_count; i++) {
+        const struct loop_socket *passed = &settings->passed[i];
+        if (!passed->http)
+            continue;
+        if (*count == LISTEN_SOCKETS_MAX) {
+            snprintf(error, error_bytes, "more than %d sockets passed as http",
+                LISTEN_SOCKETS_MAX);
+            return false;
+        }
+        if (!listen_take(settings, passed, &tcp, error, error_bytes))
+            return false;
+        fds[(*count)++] = passed->fd;
+    }
+    return true;
+}
+
+/* For operators, likewise; or not at all. */
+static bool
+loop_listen_http(struct loop *loop, const struct loop_settings *settings,
+    char *error, size_t error_bytes)
+{
+    int fds[LISTEN_SOCKETS_MAX];
+    uint32_t count;
+
+    if (!http_passed(settings, fds, &count, error, error_bytes))
+        return false;
+    if (count == 0 && settings->http == NULL)
+        return true;
+    if (count == 0)
+        count = listen_on(settings, settings->http, fds, error, error_bytes);
+    if (count == 0)
+        return false;
+    loop->http = http_create(loop, fds, count);
+    if (loop->http == NULL)
+        snprintf(error, error_bytes, "no memory");
+    return loop->http != NULL;
 }
 
 struct loop *
@@ -231,6 +296,8 @@ loop_create(
     list_init(&loop->late);
     loop->timer_us = WHEEL_NEVER;
     loop->started_us = clock_real_us();
+    loop->reloaded_us = loop->started_us;
+    loop->silence_us = settings->core.silence_us;
     loop->client_max = loop_clients_fit(settings->core.sessions_max);
     loop->settings.core.sessions_max = loop->client_max;
     loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -239,20 +306,23 @@ loop_create(
         loop_destroy(&loop);
         return NULL;
     }
-    for (uint32_t i = 0; i < settings->listen_count; i++)
-        if (!client_listen(loop, &settings->listen[i], error, error_bytes)) {
-            loop_destroy(&loop);
-            return NULL;
-        }
-    if (settings->http != NULL) {
-        loop->http = http_create(loop, settings->http, error, error_bytes);
-        if (loop->http == NULL) {
+    if (!loop_listen(loop, settings, error, error_bytes) ||
+        !loop_listen_http(loop, settings, error, error_bytes)) {
+        loop_destroy(&loop);
+        return NULL;
+    }
+    if (settings->hook != NULL) {
+        loop->hooks = hooks_create(loop->base, settings->hook, &loop->counters);
+        if (loop->hooks == NULL) {
+            snprintf(error, error_bytes, "no memory");
             loop_destroy(&loop);
             return NULL;
         }
     }
     loop->settings.listen = NULL;
     loop->settings.http = NULL;
+    loop->settings.passed = NULL;
+    loop->settings.hook = NULL;
     return loop;
 }
 
@@ -268,9 +338,11 @@ loop_destroy(struct loop **loop)
     redis_destroy(l);
     engine_fini(&l->engine);
     http_destroy(&l->http);
+    hooks_destroy(&l->hooks);
     if (l->base != NULL) {
         event_del(&l->timer);
         event_del(&l->accept_timer);
+        event_del(&l->tune_timer);
         event_base_free(l->base);
     }
     if (l->spare_fd >= 0)
@@ -282,14 +354,42 @@ loop_destroy(struct loop **loop)
     *loop = NULL;
 }
 
+void
+loop_configure(struct loop *loop, const struct loop_settings *settings)
+{
+    struct loop_settings *own = &loop->settings;
+
+    engine_configure(&loop->engine, &settings->core, &settings->store);
+    own->tls = settings->tls;
+    own->busy_poll_us = settings->busy_poll_us;
+    own->output_max = settings->output_max;
+    own->memory_max = settings->memory_max;
+    tune_configure(loop, settings);
+}
+
+void
+loop_begin_turn(struct loop *loop)
+{
+    (void)engine_now(&loop->engine);
+}
+
+void
+loop_note_reload(struct loop *loop, bool taken)
+{
+    count(&loop->counters, taken ? COUNTER_reload_ok : COUNTER_reload_failed);
+    loop->reload_failed = !taken;
+    if (taken)
+        loop->reloaded_us = clock_real_us();
+}
+
 struct event_base *
 loop_base(struct loop *loop)
 {
     return loop->base;
 }
 
-const struct counters *
-loop_counters(const struct loop *loop)
+struct counters *
+loop_counters(struct loop *loop)
 {
     return &loop->counters;
 }

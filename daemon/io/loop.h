@@ -11,6 +11,7 @@
 
 #include "daemon/store/engine.h"
 
+struct hook_settings;
 struct loop;
 struct tls;
 
@@ -20,13 +21,25 @@ struct loop_address {
     bool is_path;
 };
 
+/* One that listens already, of TCP or a path: see sd_listen_fds(3). */
+struct loop_socket {
+    int fd;
+    const char *name; /* ref: for errors */
+    bool http;        /* for operators; else for clients */
+};
+
 struct loop_settings {
     struct core_settings core;
     struct store_settings store;
     const struct loop_address *listen; /* ref, until loop_create() is done */
     uint32_t listen_count;
-    const struct loop_address *http; /* ref, likewise; NULL: off */
-    const struct tls *tls; /* ref, outlives the loop: to Redis; NULL: plain */
+    const struct loop_address *http;  /* ref, likewise; NULL: off */
+    const struct hook_settings *hook; /* ref, likewise; NULL: there is none */
+    /* In place of `listen`, or of `http`, where there is one of the kind. */
+    const struct loop_socket *passed; /* ref, likewise; owned from then on */
+    uint32_t passed_count;
+    struct tls
+        *tls; /* ref, until the loop has another: to Redis; NULL: plain */
     int backlog;
     uint32_t keepalive_idle_s;
     uint32_t keepalive_interval_s;
@@ -45,6 +58,20 @@ struct loop *loop_create(
     const struct loop_settings *settings, char *error, size_t error_bytes);
 void loop_destroy(struct loop **loop);
 
+/*
+ * Takes new settings while it runs: those of engine_configure(), TLS (where
+ * there is any, of connections made from now on), limits of memory, polling,
+ * and what finds out about silent clients. The latter is made shorter for
+ * clients only when all that they were told to count on before has run out.
+ */
+void loop_configure(struct loop *loop, const struct loop_settings *settings);
+
+/* From here on it is work of a turn, and counted as such in /metrics. */
+void loop_begin_turn(struct loop *loop);
+
+/* That a configuration was read again and taken, or not; for /metrics. */
+void loop_note_reload(struct loop *loop, bool taken);
+
 /* Until loop_stop() has been done; returns the exit status. */
 int loop_run(struct loop *loop);
 
@@ -53,9 +80,9 @@ void loop_stop(struct loop *loop);
 
 struct event_base;
 
-/* For signals, watchdog and HTTP, which live beside it. */
+/* For signals, watchdog, HTTP and the log, which live beside it. */
 struct event_base *loop_base(struct loop *loop);
-const struct counters *loop_counters(const struct loop *loop);
+struct counters *loop_counters(struct loop *loop);
 const struct core *loop_core(const struct loop *loop);
 
 /* Whether Redis can be asked, and whether a stop is under way. */

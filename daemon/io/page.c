@@ -79,6 +79,29 @@ gauge(struct buffer *body, const char *name, const char *help, uint64_t value)
     add(body, "holdfast_%s %" PRIu64 "\n", name, value);
 }
 
+/* Those of the whole broker, whose use is a gauge too. */
+static void
+limits(const struct loop *loop, struct buffer *body)
+{
+    const struct {
+        const char *name;
+        uint64_t most;
+    } table[] = {
+        {"connections", loop->client_max},
+        {"tickets", loop->settings.core.tickets_max},
+        {"requests", loop->settings.core.requests_max},
+        {"memory", loop->settings.memory_max},
+    };
+
+    family(body, "limit",
+        "how many connections, tickets, requests_unanswered and "
+        "buffered_bytes there may be",
+        "", "gauge");
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        add(body, "holdfast_limit{limit=\"%s\"} %" PRIu64 "\n", table[i].name,
+            table[i].most);
+}
+
 static void
 gauges(const struct loop *loop, struct buffer *body)
 {
@@ -89,7 +112,9 @@ gauges(const struct loop *loop, struct buffer *body)
     store_totals(loop->engine.store, &store);
     gauge(body, "ready", "1 where /readyz answers 200", unready(loop) == NULL);
     gauge(body, "draining", "1 where the broker stops", loop_stopping(loop));
-    gauge(body, "sessions", "sessions of clients", now.sessions);
+    gauge(body, "connections", "connections of clients", loop->client_count);
+    gauge(body, "sessions", "sessions of clients, also of those that are away",
+        now.sessions);
     gauge(body, "locks", "locks held, waited for or asked about", now.locks);
     gauge(body, "tickets", "places in queues, granted or not", now.tickets);
     gauge(
@@ -98,6 +123,7 @@ gauges(const struct loop *loop, struct buffer *body)
         now.ops);
     gauge(body, "buffered_bytes", "unread and unparsed bytes of all sessions",
         loop->memory);
+    limits(loop, body);
     gauge(body, "redis_nodes", "Redis nodes that are asked", store.nodes);
     gauge(body, "redis_nodes_away", "of them, those that cannot be asked",
         store.away);
@@ -109,6 +135,30 @@ gauges(const struct loop *loop, struct buffer *body)
         store.slots_unserved);
     gauge(body, "start_time_seconds", "start, in seconds since 1970",
         loop->started_us / 1000000);
+    gauge(body, "last_reload_successful",
+        "1 where the configuration was taken when it was last read",
+        !loop->reload_failed);
+    gauge(body, "last_reload_success_timestamp_seconds",
+        "when it was last taken, in seconds since 1970",
+        loop->reloaded_us / 1000000);
+}
+
+/* Of the last audit that this broker has gone through; zeros: of none yet. */
+static void
+audit_gauges(const struct loop *loop, struct buffer *body)
+{
+    struct core_audit last;
+
+    core_last_audit(loop->engine.core, &last);
+    gauge(body, "audit_last_findings",
+        "what the last audit has found to be odd", last.findings);
+    gauge(body, "audit_last_nodes", "Redis nodes that it has gone through",
+        last.nodes);
+    gauge(body, "audit_last_records", "records that it has looked at",
+        last.records);
+    family(body, "audit_last_seconds", "how long it took", "", "gauge");
+    add(body, "holdfast_audit_last_seconds %.15g\n",
+        (double)last.took_us / 1e6);
 }
 
 static void
@@ -310,6 +360,7 @@ page_metrics(const struct loop *loop, struct buffer *body)
     add(body, "holdfast_build_info{version=\"%s\"} 1\n",
         slash == NULL ? server : slash + 1);
     gauges(loop, body);
+    audit_gauges(loop, body);
     spaces(loop, body);
     counters(loop, body);
     histograms(loop, body);

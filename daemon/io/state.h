@@ -1,13 +1,15 @@
 /*
  * The loop's own state, for the files of daemon/io only.
  *
- * listen.c: sockets to listen on. client.c: clients' connections. redis.c:
- * links to Redis; reader.c: replies on them. http.c, page.c: what operators
- * see. loop.c: turns. Nothing here decides about locks.
+ * listen.c: sockets to listen on. client.c: clients' connections. tune.c: what
+ * finds out that one of them is silent, and its changes. redis.c: links to
+ * Redis; reader.c: replies on them. http.c, page.c: what operators see; hook.c:
+ * what they have run. loop.c: turns. Nothing here decides about locks.
  */
 #ifndef HOLDFAST_IO_STATE_H
 #define HOLDFAST_IO_STATE_H
 
+#include "daemon/io/hook.h"
 #include "daemon/io/loop.h"
 
 #include <event2/event.h>
@@ -93,9 +95,17 @@ struct loop {
     int spare_fd;              /* to be given up under EMFILE */
     struct redis_link *links;  /* owned; by index */
     struct http *http;         /* owned; NULL: off */
-    uint64_t started_us;       /* CLOCK_REALTIME */
-    char *read_buffer;         /* owned; shared by all reads of clients */
-    char *redis_buffer;        /* owned; likewise of links */
+    struct event tune_timer;
+    uint64_t tune_due_us; /* sooner no client's socket is changed */
+    uint32_t tune_left;   /* clients of which it is still to be */
+    uint64_t silence_us;  /* the core's */
+    bool tune_accepted;   /* what listeners give on may be other values */
+    struct hooks *hooks;  /* owned; NULL: there is none */
+    uint64_t started_us;  /* CLOCK_REALTIME */
+    uint64_t reloaded_us; /* likewise; the start was the first time */
+    bool reload_failed;   /* the last one */
+    char *read_buffer;    /* owned; shared by all reads of clients */
+    char *redis_buffer;   /* owned; likewise of links */
     uint8_t secrets[SECRET_POOL];
     uint32_t secrets_left;
     bool poll_pays; /* the last wait was over while polling, or as short */
@@ -109,23 +119,34 @@ struct sockaddr_storage;
 
 /*
  * listen.c: listening sockets, up to LISTEN_SOCKETS_MAX, or 0 and `error` says
- * what the system refused; the log line for one; an address for people.
+ * what the system refused; one that was passed, made ready, false and `error`
+ * where it is unfit; the log line for one; an address for people.
  */
 uint32_t listen_on(const struct loop_settings *settings,
     const struct loop_address *address, int *fds, char *error,
     size_t error_bytes);
-void listen_log(int fd, const struct loop_address *address, const char *whom);
+bool listen_take(const struct loop_settings *settings,
+    const struct loop_socket *passed, bool *tcp, char *error,
+    size_t error_bytes);
+void listen_tune(const struct loop_settings *settings, int fd);
+void listen_log(int fd, const char *whom);
 void listen_peer(const struct sockaddr_storage *address, unsigned len,
     char *out, size_t out_bytes);
 
 /* client.c */
 bool client_listen(struct loop *loop, const struct loop_address *address,
     char *error, size_t error_bytes);
+bool client_listen_passed(struct loop *loop, const struct loop_socket *passed,
+    char *error, size_t error_bytes);
 void client_stop_listening(struct loop *loop);
 extern const struct engine_sink client_sink;
 void client_catch_up(struct loop *loop);
 void client_close_all(struct loop *loop);
 void client_accept_timer(evutil_socket_t fd, short what, void *arg);
+
+/* tune.c */
+void tune_configure(struct loop *loop, const struct loop_settings *settings);
+void tune_timer(evutil_socket_t fd, short what, void *arg);
 
 /* redis.c */
 bool redis_create(struct loop *loop);

@@ -3,7 +3,9 @@
 import contextlib
 import os
 import re
+import shutil
 import socket
+import subprocess
 import unittest
 
 from harness import Broker, HarnessCase, shared_redis
@@ -18,6 +20,19 @@ def definitions(macro):
     path = os.path.join(TREE, "proto", "commands.def")
     with open(path, encoding="utf-8") as file:
         return re.findall(rf"^{macro}\((\w+), ", file.read(), flags=re.M)
+
+
+def promtool(*arguments, stdin=""):
+    """(status, output); skips the test where there is none (`make
+    deps-promtool` looks for it)."""
+    program = shutil.which("promtool") or os.path.join(
+        TREE, "build", "tools", "usr", "bin", "promtool")
+    if not os.path.exists(program):
+        raise unittest.SkipTest("promtool is not installed, nor to be had")
+    done = subprocess.run([program, *arguments], input=stdin, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          check=False, timeout=300)
+    return done.returncode, done.stdout
 
 
 def stats(client):

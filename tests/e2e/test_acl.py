@@ -11,8 +11,8 @@ QUICK = {"lease.default": "3s", "redis.settle": "0s",
          "redis.command_timeout": "900ms", "redis.connect_timeout": "1s"}
 
 # Of connections that were lost; of markers, where nobody settles; of records
-# whose time is half over.
-LATER = ("+client|kill", "+get", "+pexpire")
+# whose time is half over; of audits.
+LATER = ("+client|kill", "+get", "+pexpire", "+pttl", "+scan")
 
 
 def rules():
@@ -43,7 +43,7 @@ class AclTest(HarnessCase):
 
     def use(self, redis, config):
         """All that a broker does, and nothing of it is refused."""
-        one, two = (self.broker(redis, config).wait_redis() for _ in range(2))
+        one, two = (self.broker(redis, config) for _ in range(2))
         holder, waiter, watcher = (
             self.client(broker) for broker in (one, two, two))
         for number in range(8):  # at all nodes of a cluster
@@ -58,6 +58,7 @@ class AclTest(HarnessCase):
             self.assertTrue(waiter.wait(tag).ok)
             watcher.event("HELD")
             holder.ok(f"BREAK {name}")
+        self.assertEqual(holder.ok("AUDIT")["findings"], "0")
         holder.ok("LOCK acl/renewed wait=5s")
         renewals = one.metrics()["holdfast_renewals_total"]
         self.wait_until(lambda: one.metrics()["holdfast_renewals_total"] >
@@ -76,7 +77,7 @@ class AclTest(HarnessCase):
         """The next one has it killed once more, and asks who it is."""
         redis = self.redis()
         self.admit([redis], self.rule)
-        broker = self.broker(redis, self.user).wait_redis()
+        broker = self.broker(redis, self.user)
         redis.command("CLIENT", "KILL", "USER", "holdfast")
         broker.wait_log("redis_link_lost")
         self.client(broker).ok("LOCK acl/killed wait=5s")
@@ -110,7 +111,7 @@ class AclTest(HarnessCase):
                 continue
             with self.subTest(without=word):
                 redis.command("ACL", "SETUSER", "holdfast", "-" + word[1:])
-                broker = self.broker(redis, self.user)
+                broker = self.broker(redis, self.user, can_ask=False)
                 with broker.client() as client:
                     client.submit("WATCH acl/needed")
                     for owner in "abcd":

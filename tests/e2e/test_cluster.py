@@ -179,7 +179,7 @@ class MigrationTest(ClusterCase):
 
     def test_a_node_is_added(self):
         """A node unknown at the start gets a slot, and loses it again."""
-        (broker,) = self.brokers(1)
+        (broker,) = self.brokers(1, **{"redis.settle": "3s"})
         client = self.client(broker)
         name = "move/new"
         slot = slot_of_lock(name)
@@ -205,10 +205,21 @@ class MigrationTest(ClusterCase):
         client.ok(f"UNLOCK {name}", count=0)
         client.ok(f"LOCK {name} wait=5s", count=1)
         self.assertGreater(node.command("EXISTS", key_of(name)), 0)
+        # Without a slot it becomes a replica of who has got it; nothing was
+        # lost.
+        doubts = f"event=redis_unsettled node={source.host}:{source.port}"
+        broker.wait_log(f"event=redis_settled node={source.host}:"
+                        f"{source.port}")
+        before = broker.log().count(doubts)
         self.redis.migrate_slot(slot, source)
         client.ok(f"UNLOCK {name}", count=0)
         client.ok(f"LOCK {name} wait=5s", count=1)
         client.no_event("LOST", 0)
+        self.wait_until(lambda: node.info("replication")["role"] == "slave",
+                        10, "it is a replica")
+        client.ok(f"UNLOCK {name}", count=0)
+        client.ok(f"LOCK {name} wait=5s", count=1)
+        self.assertEqual(broker.log().count(doubts), before)
 
     def forget(self, node):
         if node in self.redis.nodes:

@@ -1,4 +1,4 @@
-"""The other commands: lock, show, locks, sessions, ping, raw, help."""
+"""The other commands: lock, show, locks, sessions, slow, ping, raw, help."""
 
 import contextlib
 import fcntl
@@ -332,6 +332,38 @@ class ListTest(OutputCase):
         self.assertEqual(self.command(broker, "sessions").stdout,
                          b"5e0c\tshop\t127.0.0.1:99\t1\t2\t3\t4\n")
 
+    def test_slow(self):
+        items = (
+            "ITEM kind=slow age_ms=1500 name=job session=5e0c op=acquire"
+            " result=ok total_us=1234567 queued_us=850 redis_us=12345"
+            " confirm_us=0 tries=2",
+            "ITEM kind=deadlock age_ms=2 name=job session=5e0c cycle=a,b"
+            " sessions=5e0c,77")
+        broker = self.broker(SLOW="\n".join((*items, "OK n=2")))
+        result = self.command(broker, "slow", "-o", "json")
+        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual(rows[0], {
+            "kind": "slow", "age_ms": 1500, "name": "job", "session": "5e0c",
+            "op": "acquire", "result": "ok", "total_us": 1234567,
+            "queued_us": 850, "redis_us": 12345, "confirm_us": 0, "tries": 2})
+        self.assertEqual(rows[1]["cycle"], "a,b")
+        result = self.command(broker, "slow", "-o", "columns")
+        self.assertEqual(
+            [line.split() for line in result.stdout.decode().splitlines()],
+            [["KIND", "AGE", "NAME", "SESSION", "CLIENT", "OWNER", "OP",
+              "RESULT", "TOTAL", "QUEUED", "REDIS", "CONFIRM", "REASON",
+              "FENCE", "LATE", "CYCLE"],
+             ["slow", "1.5s", "job", "5e0c", "-", "-", "acquire", "ok", "1.2s",
+              "850us", "12.3ms", "0us", "-", "-", "-", "-"],
+             ["deadlock", "2ms", "job", "5e0c", *10 * "-", "-", "a,b"]])
+        result = self.command(broker, "slow", "--kind", "lost", "--limit=7")
+        self.assertEqual(result.stdout.split(b"\n")[1].split(b"\t"),
+                         [b"deadlock", b"2", b"job", b"5e0c", *10 * [b""],
+                          b"", b"a,b"])
+        self.assertEqual([line.split(" ", 1)[1] for _, line in broker.lines],
+                         ["SLOW limit=500", "SLOW limit=500",
+                          "SLOW limit=7 kind=lost"])
+
     def test_broker_that_goes_meanwhile(self):
         broker = self.broker()
         broker.answers["LOCKS"] = lambda _: broker.cut()
@@ -576,7 +608,7 @@ class UsageTest(CommandCase):
     def test_help(self):
         self.assertEqual(self.command("127.0.0.1:1", "-h").returncode, 0)
         for name in ("run", "lock", "show", "watch", "locks", "sessions",
-                     "break", "kill", "drain", "ping", "raw"):
+                     "slow", "break", "kill", "drain", "ping", "raw"):
             for words in ([name, "-h"], [name, "--help"], ["help", name]):
                 result = self.command("127.0.0.1:1", *words)
                 self.assertEqual(result.returncode, 0)
@@ -595,6 +627,8 @@ class UsageTest(CommandCase):
                       ["-o", "xml", "locks"], ["-a"], ["show"],
                       ["show", "a", "b"], ["show", "a", "b", "c"],
                       ["show", ""], ["show", 256 * "x"], ["locks", "a"],
+                      ["slow", "a"], ["slow", "--kind", "fast"],
+                      ["slow", "--limit", "0"], ["slow", "--limit", "501"],
                       ["sessions", "--", "x"], ["ping", "x"], ["raw", "x"],
                       ["ping", "--", "x"], ["raw", "--", "x"], ["--"],
                       ["show", "-x"], ["sessions", "--wait", "1"],

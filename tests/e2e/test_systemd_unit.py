@@ -10,8 +10,9 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 UNIT = os.path.join(ROOT, "systemd", "holdfastd.service")
+SOCKET = os.path.join(ROOT, "systemd", "holdfastd.socket")
 SYSUSERS = os.path.join(ROOT, "systemd", "holdfastd.sysusers")
-EXPOSURE_MAX = 1.5
+EXPOSURE_MAX = 1.2
 
 
 def analyze(*arguments):
@@ -50,7 +51,8 @@ class SystemdUnitTest(unittest.TestCase):
             with open(copy, "w", encoding="utf-8") as file:
                 file.write(re.sub(r"^(ExecStart=)\S+", r"\1/bin/true",
                                   self.text, flags=re.MULTILINE))
-            _, output = analyze("verify", "--man=no", copy)
+            socket = shutil.copy(SOCKET, folder)
+            _, output = analyze("verify", "--man=no", copy, socket)
         # It looks at other units as well, which are not ours to mend.
         ours = [line for line in output.splitlines() if "holdfast" in line]
         self.assertEqual(ours, [], output)
@@ -61,6 +63,8 @@ class SystemdUnitTest(unittest.TestCase):
             ["/usr/sbin/holdfastd -c /etc/holdfast/holdfast.yaml"])
         self.assertEqual(self.values("Type"), ["notify"])
         self.assertTrue(self.values("WatchdogSec"))
+        self.assertEqual(self.values("ExecReload"),
+                         ["/bin/kill -HUP $MAINPID"])
 
     def test_what_does_not_mend_itself_is_not_tried_again(self):
         self.assertEqual(self.values("Restart"), ["on-failure"])
@@ -70,6 +74,15 @@ class SystemdUnitTest(unittest.TestCase):
         self.assertEqual(self.values("RestrictAddressFamilies"),
                          ["AF_INET AF_INET6 AF_UNIX"])
         self.assertEqual(self.values("IPAddressDeny"), [])
+
+    def test_socket_is_that_of_the_configuration(self):
+        with open(SOCKET, encoding="utf-8") as file:
+            streams = re.findall(r"^ListenStream=(.*)$", file.read(),
+                                 re.MULTILINE)
+        with open(os.path.join(ROOT, "conf", "holdfast.yaml"),
+                  encoding="utf-8") as file:
+            tcp = re.findall(r'^  tcp: \["(.*)"\]$', file.read(), re.MULTILINE)
+        self.assertEqual(streams, tcp)
 
     def test_stop_is_longer_than_the_grace(self):
         with open(os.path.join(ROOT, "conf", "holdfast.yaml"),

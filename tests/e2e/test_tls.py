@@ -73,7 +73,7 @@ class TlsCase(HarnessCase):
 
     def refused(self, redis, keys, *words):
         """Nothing is granted, the log says why, and little is made of it."""
-        broker = self.broker(redis, {**QUICK, **keys})
+        broker = self.broker(redis, {**QUICK, **keys}, can_ask=False)
         client = self.client(broker)
         client.err("LOCK a", "UNAVAILABLE")
         for word in words:
@@ -107,7 +107,7 @@ class TopologyTest(TlsCase):
     """All links of each kind."""
 
     def brokers(self, redis, **overrides):
-        return [self.broker(redis, {**tls_keys(), **overrides}).wait_redis()
+        return [self.broker(redis, {**tls_keys(), **overrides})
                 for _ in range(2)]
 
     def test_single(self):
@@ -430,9 +430,12 @@ class ConfigurationTest(TlsCase):
         none, text = "/nonexistent/f", self.write("no certificate\n")
         cut = self.write(self.read(ca)[:200])
         folder = self.folder()
+        pipe = os.path.join(folder, "pipe")
+        os.mkfifo(pipe)
         for keys, place, word in (
                 ({"ca": none}, "3:9: redis.tls.ca: ", "No such file"),
-                ({"ca": folder}, "3:9: redis.tls.ca: ", "no certificates in"),
+                ({"ca": folder}, "3:9: redis.tls.ca: ", "not a regular file"),
+                ({"ca": pipe}, "3:9: redis.tls.ca: ", "not a regular file"),
                 ({"ca": text}, "3:9: redis.tls.ca: ", "no certificates in"),
                 ({"ca": cut}, "3:9: redis.tls.ca: ", "no certificates in"),
                 ({"ca": own.key}, "3:9: redis.tls.ca: ", "no certificates in"),

@@ -10,6 +10,7 @@ import copy
 import json
 import os
 import re
+import signal
 import time
 import urllib.error
 import urllib.request
@@ -105,16 +106,18 @@ class Broker:
     redis      a RedisServer, a RedisCluster or a list of addresses
     overrides  of the configuration, as merge() takes them
     config     the whole configuration, or YAML text, instead of the two
+    pass_fds   descriptors that it inherits
     """
 
     def __init__(self, redis=(), overrides=None, config=None, folder=None,
-                 env=None, program=None):
+                 env=None, program=None, pass_fds=()):
         self._port = ports.reserve()
         self._admin_port = ports.reserve()
         self._own_folder = folder is None
         self.dir = folder or temp_folder()
         self.program = program or broker_path()
         self.env = env or {}
+        self.pass_fds = pass_fds
         self.process = None
         self._log_start = 0
         if config is None:
@@ -172,7 +175,8 @@ class Broker:
         env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
         self.process = Process([self.program, *(arguments or ("-c", path))],
                                log_path=log_path, env=env,
-                               name=f"holdfastd {self.port}")
+                               name=f"holdfastd {self.port}",
+                               pass_fds=self.pass_fds)
         _live.add(self)
         return self
 
@@ -250,6 +254,30 @@ class Broker:
     def restart(self, kill=False):
         self.kill() if kill else self.stop()
         return self.start()
+
+    def reload(self, overrides=None):
+        """SIGHUP, with these merged into its file; what it logged of it."""
+        self.change(overrides or {})
+        return self.hang_up()
+
+    def change(self, overrides):
+        """These are merged into its file."""
+        if overrides:
+            self.config = merge(self.config, overrides)
+        self.write_config()
+
+    def hang_up(self):
+        """SIGHUP, and it has been met; what it logged since."""
+        before, start = self._reloads(), len(self.log())
+        self.process.signal(signal.SIGHUP)
+        wait_until(lambda: self._reloads() > before, 10.0,
+                   f"{self.process.name} reads its configuration again")
+        return self.log()[start:]
+
+    def _reloads(self):
+        metrics = self.metrics()
+        return sum(metrics[f'holdfast_reloads_total{{result="{result}"}}']
+                   for result in ("ok", "failed"))
 
     def close(self):
         """Ends it if it runs, looks at its last words, cleans up."""

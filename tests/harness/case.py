@@ -67,11 +67,17 @@ class HarnessCase(unittest.TestCase):
         """Sentinels of the test's own, with a master and replicas."""
         return self._started(Sentinels(**options))
 
-    def broker(self, redis=None, overrides=None, **options):
-        """A started Broker; `redis` default: shared_redis()."""
+    def broker(self, redis=None, overrides=None, can_ask=True, **options):
+        """A started Broker; `redis` default: shared_redis(). It can ask Redis,
+        but where `can_ask` is False or `redis` is no more than addresses: a
+        request that does not wait is refused before that."""
         if redis is None and "config" not in options:
             redis = shared_redis()
-        return self._started(Broker(redis or (), overrides, **options))
+        broker = self._started(Broker(redis or (), overrides, **options))
+        if can_ask and isinstance(redis, (RedisServer, RedisCluster,
+                                          Sentinels)):
+            broker.wait_redis()
+        return broker
 
     def client(self, broker, **options):
         """A greeted Client of a Broker or an address."""

@@ -98,10 +98,11 @@ def is_running(pid):
 
 
 class Process:
-    """One child. `log_path` None: its output goes where ours goes."""
+    """One child. `log_path` None: its output goes where ours goes. `pass_fds`:
+    what it inherits beside that."""
 
     def __init__(self, argv, log_path=None, env=None, cwd=None, name=None,
-                 stdin=subprocess.DEVNULL):
+                 stdin=subprocess.DEVNULL, pass_fds=()):
         self.name = name or os.path.basename(argv[0])
         self.argv = list(argv)
         self.log_path = log_path
@@ -111,7 +112,8 @@ class Process:
             if log_path is not None:
                 out = stack.enter_context(open(log_path, "ab"))
             self.popen = _spawn(self.argv, stdin=stdin, stdout=out,
-                                stderr=out, env=env, cwd=cwd)
+                                stderr=out, env=env, cwd=cwd,
+                                pass_fds=pass_fds)
         _live.append((os.getpid(), self))
 
     @property

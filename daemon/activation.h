@@ -1,0 +1,25 @@
+/*
+ * Sockets that the service manager opened and passed on, by LISTEN_PID,
+ * LISTEN_FDS and LISTEN_FDNAMES; as sd_listen_fds(3) has it.
+ */
+#ifndef HOLDFAST_DAEMON_ACTIVATION_H
+#define HOLDFAST_DAEMON_ACTIVATION_H
+
+#include "daemon/io/loop.h"
+
+#define ACTIVATION_MAX 64
+
+struct activation {
+    struct loop_socket sockets[ACTIVATION_MAX];
+    uint32_t count;
+    char names[ACTIVATION_MAX][256]; /* as FileDescriptorName= has them */
+};
+
+/*
+ * Takes what was passed to this process: no child gets it, neither the sockets
+ * nor the variables. False: `error` has a line about the variables.
+ */
+bool activation_take(
+    struct activation *activation, char *error, size_t error_bytes);
+
+#endif

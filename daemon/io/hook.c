@@ -1,0 +1,253 @@
+/*
+ * Processes of the hook: started by posix_spawn(), which takes as long whatever
+ * memory this process has; ended by themselves, or by a timer; met again by
+ * SIGCHLD.
+ */
+#include "daemon/io/hook.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/list.h"
+#include "daemon/base/log.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define AT_ONCE    4
+#define QUEUED_MAX 128
+#define VARIABLES  16
+#define PATH_STRING                                           \
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:" \
+    "/sbin:/bin"
+
+/* One that runs. */
+struct child {
+    pid_t pid;           /* 0: none */
+    bool late;           /* it was killed for that */
+    struct event *timer; /* owned */
+};
+
+/* One that waits for its turn. */
+struct turn {
+    struct list link;
+    size_t len;
+    char environment[];
+};
+
+struct hooks {
+    struct hook_settings settings;
+    struct counters *counters; /* ref */
+    struct event *ends;        /* owned; SIGCHLD */
+    struct child children[AT_ONCE];
+    struct list turns;
+    uint32_t turn_count;
+};
+
+/* The group has no one else's processes. */
+static void
+on_late(evutil_socket_t fd, short what, void *arg)
+{
+    struct child *child = arg;
+
+    (void)fd;
+    (void)what;
+    require(child->pid > 0);
+    child->late = true;
+    (void)kill(-child->pid, SIGKILL);
+}
+
+/* What the process finds open, and how signals are to it. */
+static bool
+spawn_prepare(posix_spawn_file_actions_t *files, posix_spawnattr_t *attributes)
+{
+    sigset_t none;
+    sigset_t ours;
+
+    sigemptyset(&none);
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGPIPE);
+    sigaddset(&ours, SIGHUP);
+    sigaddset(&ours, SIGINT);
+    sigaddset(&ours, SIGTERM);
+    sigaddset(&ours, SIGCHLD);
+    for (int fd = 0; fd < 3; fd++)
+        if (posix_spawn_file_actions_addopen(
+                files, fd, "/dev/null", O_RDWR, 0) != 0)
+            return false;
+    return posix_spawn_file_actions_addclosefrom_np(files, 3) == 0 &&
+           posix_spawnattr_setsigmask(attributes, &none) == 0 &&
+           posix_spawnattr_setsigdefault(attributes, &ours) == 0 &&
+           posix_spawnattr_setpgroup(attributes, 0) == 0 &&
+           posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK |
+                                                    POSIX_SPAWN_SETSIGDEF |
+                                                    POSIX_SPAWN_SETPGROUP) == 0;
+}
+
+/* An errno, or 0. */
+static int
+spawn(const char *const argv[], char *const environment[], pid_t *pid)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    int error = ENOMEM;
+
+    if (posix_spawn_file_actions_init(&files) != 0)
+        return error;
+    if (posix_spawnattr_init(&attributes) == 0) {
+        if (spawn_prepare(&files, &attributes))
+            error = posix_spawn(pid, argv[0], &files, &attributes,
+                (char *const *)(uintptr_t)argv, environment);
+        posix_spawnattr_destroy(&attributes);
+    }
+    posix_spawn_file_actions_destroy(&files);
+    return error;
+}
+
+static void
+child_start(struct hooks *hooks, struct child *child, struct turn *turn)
+{
+    struct timeval timeout = {
+        .tv_sec = (time_t)(hooks->settings.timeout_us / 1000000),
+        .tv_usec = (suseconds_t)(hooks->settings.timeout_us % 1000000),
+    };
+    char path[] = PATH_STRING;
+    char *environment[VARIABLES + 2] = {path};
+    size_t n = 1;
+
+    for (size_t at = 0; at < turn->len && n <= VARIABLES;
+         at += strlen(turn->environment + at) + 1)
+        environment[n++] = turn->environment + at;
+    child->late = false;
+    int error = spawn(hooks->settings.argv, environment, &child->pid);
+    if (error == 0) {
+        (void)event_add(child->timer, &timeout);
+        return;
+    }
+    child->pid = 0;
+    count(hooks->counters, COUNTER_hooks_failed);
+    log_write(LOG_ERROR, "hook_not_run", "program=%s why=\"%s\"",
+        hooks->settings.argv[0], strerror(error));
+}
+
+/* As many as may run at once. */
+static void
+hooks_start(struct hooks *hooks)
+{
+    for (int i = 0; i < AT_ONCE; i++) {
+        struct child *child = &hooks->children[i];
+        while (child->pid == 0 && !list_empty(&hooks->turns)) {
+            struct turn *turn =
+                container_of(list_pop_front(&hooks->turns), struct turn, link);
+            hooks->turn_count--;
+            child_start(hooks, child, turn);
+            free(turn);
+        }
+    }
+}
+
+static void
+child_ended(struct hooks *hooks, struct child *child, int status)
+{
+    event_del(child->timer);
+    if (child->late) {
+        count(hooks->counters, COUNTER_hooks_late);
+        log_write(LOG_WARN, "hook_killed", "pid=%d why=\"takes too long\"",
+            (int)child->pid);
+    } else if (status == 0) {
+        count(hooks->counters, COUNTER_hooks_done);
+    } else {
+        count(hooks->counters, COUNTER_hooks_failed);
+        log_write(LOG_WARN, "hook_failed", "pid=%d %s=%d", (int)child->pid,
+            WIFEXITED(status) ? "status" : "signal",
+            WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+    }
+    child->pid = 0;
+}
+
+static void
+on_end(evutil_socket_t signal, short what, void *arg)
+{
+    struct hooks *hooks = arg;
+
+    (void)signal;
+    (void)what;
+    for (int i = 0; i < AT_ONCE; i++) {
+        struct child *child = &hooks->children[i];
+        int status;
+        if (child->pid > 0 && waitpid(child->pid, &status, WNOHANG) > 0)
+            child_ended(hooks, child, status);
+    }
+    hooks_start(hooks);
+}
+
+struct hooks *
+hooks_create(struct event_base *base, const struct hook_settings *settings,
+    struct counters *counters)
+{
+    struct hooks *hooks = calloc(1, sizeof(*hooks));
+
+    if (hooks == NULL)
+        return NULL;
+    hooks->settings = *settings;
+    hooks->counters = counters;
+    list_init(&hooks->turns);
+    hooks->ends = evsignal_new(base, SIGCHLD, on_end, hooks);
+    bool good = hooks->ends != NULL && evsignal_add(hooks->ends, NULL) == 0;
+    for (int i = 0; i < AT_ONCE; i++) {
+        struct child *child = &hooks->children[i];
+        child->timer = evtimer_new(base, on_late, child);
+        good = good && child->timer != NULL;
+    }
+    if (!good)
+        hooks_destroy(&hooks);
+    return hooks;
+}
+
+void
+hooks_destroy(struct hooks **hooks)
+{
+    struct list *at;
+
+    if (*hooks == NULL)
+        return;
+    for (int i = 0; i < AT_ONCE; i++) {
+        struct child *child = &(*hooks)->children[i];
+        if (child->pid > 0) {
+            (void)kill(-child->pid, SIGKILL);
+            (void)waitpid(child->pid, NULL, 0);
+        }
+        if (child->timer != NULL)
+            event_free(child->timer);
+    }
+    while ((at = list_pop_front(&(*hooks)->turns)) != NULL)
+        free(container_of(at, struct turn, link));
+    if ((*hooks)->ends != NULL)
+        event_free((*hooks)->ends);
+    free(*hooks);
+    *hooks = NULL;
+}
+
+void
+hooks_run(struct hooks *hooks, const char *environment, size_t len)
+{
+    struct turn *turn = NULL;
+
+    if (hooks->turn_count < QUEUED_MAX)
+        turn = malloc(sizeof(*turn) + len);
+    if (turn == NULL) {
+        count(hooks->counters, COUNTER_hooks_dropped);
+        return;
+    }
+    list_init(&turn->link);
+    turn->len = len;
+    memcpy(turn->environment, environment, len);
+    list_push_back(&hooks->turns, &turn->link);
+    hooks->turn_count++;
+    hooks_start(hooks);
+}

@@ -1,0 +1,36 @@
+/*
+ * The hook: a program of the operator's, run for each finding of an audit. It
+ * is run without a shell, with nothing open, in a process group of its own.
+ *
+ * Nobody waits for it: a few run at once, some more wait for their turn, and
+ * what comes beyond those is dropped. Whoever takes too long is killed.
+ */
+#ifndef HOLDFAST_IO_HOOK_H
+#define HOLDFAST_IO_HOOK_H
+
+#include "daemon/core/counters.h"
+
+#include <stddef.h>
+
+#define HOOK_WORDS_MAX 16
+
+struct event_base;
+struct hooks;
+
+struct hook_settings {
+    const char *argv[HOOK_WORDS_MAX + 1]; /* refs; NULL ends it */
+    uint64_t timeout_us;
+};
+
+/* NULL where there is no memory. All of these refs outlive it. */
+struct hooks *hooks_create(struct event_base *base,
+    const struct hook_settings *settings, struct counters *counters);
+
+/* Kills those that run, and waits for their ends. */
+void hooks_destroy(struct hooks **hooks);
+
+/* Runs it with that environment: "KEY=value", each with a NUL behind it, in
+ * `len` bytes that are copied. */
+void hooks_run(struct hooks *hooks, const char *environment, size_t len);
+
+#endif

@@ -1,0 +1,143 @@
+"""The log: as text, as JSON, for the journal, and what a flood leaves of it."""
+
+import json
+import os
+import re
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from harness import Client, HarnessCase, skip_without_daemon  # noqa: E402
+
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+FLOOD = 40
+RATE = 3
+
+
+@skip_without_daemon
+class LogTest(HarnessCase):
+    def start(self, env=None, folder=None, **log):
+        return self.broker(overrides={"log": log}, env=env,
+                           folder=folder)
+
+    def journal(self, **log):
+        """A broker whose stderr JOURNAL_STREAM names."""
+        folder = self.folder()
+        path = os.path.join(folder, "holdfastd.log")
+        with open(path, "ab") as file:
+            status = os.fstat(file.fileno())
+        stream = f"{status.st_dev}:{status.st_ino}"
+        return self.start({"JOURNAL_STREAM": stream}, folder, **log)
+
+    def break_lock(self, broker, name):
+        """Logs an event with a lock's name, here percent-encoded, in it."""
+        client = self.client(broker)
+        client.ok(f"LOCK {name}")
+        self.client(broker).ok(f"BREAK {name}")
+        client.event("LOST")
+        broker.wait_log("lost")
+
+    def lines(self, broker):
+        self.assertEqual(broker.stop(), 0)
+        return broker.log().splitlines()
+
+    def flood(self, broker):
+        """FLOOD lines of one event."""
+        for _ in range(FLOOD):
+            with Client(broker.address) as client:
+                client.send("GET / HTTP/1.1")
+                client.at_end()
+
+    def held_back(self, broker):
+        """How many lines the log says that it lacks, each time."""
+        return [int(lines) for lines in re.findall(
+            r"level=info event=log_suppressed of=session_expelled lines=(\d+)",
+            broker.log())]
+
+    def test_text(self):
+        broker = self.start()
+        self.break_lock(broker, "a%20b")
+        for line in self.lines(broker):
+            self.assertRegex(line, rf"^time={TIME} level=\w+ event=\w+")
+        self.assertRegex(broker.log(),
+                         r'event=lost lock="a b" fence=\d+ reason=broken\n')
+
+    def test_json(self):
+        broker = self.start(format="json")
+        self.break_lock(broker, "%FFa%20%22%C3%A4%0A")
+        lines = [json.loads(line) for line in self.lines(broker)]
+        for line in lines:
+            self.assertEqual(list(line)[:3], ["time", "level", "event"])
+            self.assertRegex(line["time"], f"^{TIME}$")
+        lost = [line for line in lines if line["event"] == "lost"]
+        self.assertEqual(len(lost), 1)
+        self.assertEqual(lost[0]["lock"], '\ufffda "\u00e4\n')
+        self.assertIsInstance(lost[0]["fence"], int)
+        self.assertEqual(lost[0]["reason"], "broken")
+
+    def test_journal(self):
+        broker = self.journal()
+        self.break_lock(broker, "a")
+        lines = self.lines(broker)
+        for line in lines:
+            self.assertRegex(line, r"^<[3467]>level=\w+ event=\w+")
+        self.assertIn("<4>level=warn event=order_break",
+                      "\n".join(lines))
+
+    def test_journal_json(self):
+        broker = self.journal(format="json")
+        for line in self.lines(broker):
+            self.assertRegex(line, "^<[3467]>")
+            self.assertEqual(list(json.loads(line[3:]))[:2],
+                             ["level", "event"])
+
+    def test_the_journal_of_another(self):
+        """As where the service manager's child sends its stderr to a file."""
+        broker = self.start({"JOURNAL_STREAM": "1:1"})
+        for line in self.lines(broker):
+            self.assertRegex(line, f"^time={TIME} ")
+
+    def test_flood(self):
+        broker = self.start(rate=RATE)
+        self.flood(broker)
+        broker.wait_log("event=log_suppressed")
+        lines = self.lines(broker)
+        written = sum("event=session_expelled" in line for line in lines)
+        self.assertGreaterEqual(written, RATE)
+        self.assertGreater(self.held_back(broker)[0], 0)
+        self.assertEqual(written + sum(self.held_back(broker)), FLOOD)
+
+    def test_a_flood_is_counted(self):
+        broker = self.start(rate=RATE)
+
+        def counted(name):
+            return broker.metrics()[f"holdfast_log_{name}"]
+
+        self.flood(broker)
+        self.wait_until(lambda: sum(self.held_back(broker)) ==
+                        counted("suppressed_total") > 0,
+                        what="all that was held back is told")
+        lines = broker.log().splitlines()
+        for level in ("error", "warn", "info", "debug"):
+            self.assertEqual(
+                counted(f'lines_total{{level="{level}"}}'),
+                sum(f" level={level} " in line for line in lines), level)
+
+    def test_what_is_left_at_the_end(self):
+        broker = self.start(rate=RATE)
+        self.flood(broker)
+        self.lines(broker)
+        self.assertGreater(sum(self.held_back(broker)), 0)
+
+    def test_no_limit(self):
+        broker = self.start(rate=0)
+        self.flood(broker)
+        lines = self.lines(broker)
+        self.assertEqual(
+            sum("event=session_expelled" in line for line in lines), FLOOD)
+        self.assertEqual(self.held_back(broker), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
