@@ -141,7 +141,7 @@ class HttpTest(HarnessCase):
         client.ok("UNLOCK a")
 
     def test_off(self):
-        broker = self.broker(overrides={"admin.http": "none"})
+        broker = self.broker(overrides={"admin.http": "none"}, can_ask=False)
         self.assertNotIn("for=http", broker.log())
         with self.assertRaises(OSError):
             ask(broker, b"GET / HTTP/1.1\r\n\r\n")

@@ -625,7 +625,7 @@ class ErrorTest(BrokerCase):
 
     def produce_indoubt(self):
         redis = self.redis()
-        client = self.client(self.broker(redis, self.QUICK).wait_redis())
+        client = self.client(self.broker(redis, self.QUICK))
         client.ok("LOCK errors/doubt")
         client.ok("UNLOCK errors/doubt")
         redis.pause()

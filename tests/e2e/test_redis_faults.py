@@ -40,7 +40,8 @@ class AwayTest(HarnessCase):
 
     def test_at_the_start(self):
         redis = self.away()
-        broker = self.broker(redis, {"redis.patience": "500ms"})
+        broker = self.broker(redis, {"redis.patience": "500ms"},
+                             can_ask=False)
         client = self.client(broker)
         broker.wait_log(f"level=warn event=redis_link_lost "
                         f"node={redis.address}")
@@ -58,7 +59,8 @@ class AwayTest(HarnessCase):
 
     def test_at_once_without_patience(self):
         client = self.client(self.broker(self.away(),
-                                         {"redis.patience": "60s"}))
+                                         {"redis.patience": "60s"},
+                                         can_ask=False))
         begin = time.monotonic()
         client.err("LOCK away/now wait=0", "UNAVAILABLE")
         client.err("LOCK away/now wait=50ms", "UNAVAILABLE")
@@ -67,7 +69,8 @@ class AwayTest(HarnessCase):
     def test_waited_for(self):
         """What is asked meanwhile is served when it comes, in order."""
         redis = self.away()
-        broker = self.broker(redis, {"redis.patience": "20s"})
+        broker = self.broker(redis, {"redis.patience": "20s"},
+                             can_ask=False)
         clients = [self.client(broker) for _ in range(3)]
         tags = [client.submit("LOCK away/wait") for client in clients]
         clients[0].no_reply(tags[0], 0.2)
@@ -220,7 +223,7 @@ class StallTest(HarnessCase):
     def test_no_ghosts(self):
         """What slept in a buffer of Redis grants nothing to the gone."""
         redis = self.redis()
-        broker = self.broker(redis, QUICK).wait_redis()
+        broker = self.broker(redis, QUICK)
         client = self.client(broker)
         client.ok("LOCK stall/warm")
         redis.pause()
@@ -253,7 +256,7 @@ class ForgetTest(HarnessCase):
 
     def test_script_flush_under_load(self):
         redis = self.redis()
-        brokers = [self.broker(redis).wait_redis() for _ in range(2)]
+        brokers = [self.broker(redis) for _ in range(2)]
         contest = self.contest(brokers, seed=31)
 
         def flush():
@@ -355,7 +358,7 @@ class ForgetTest(HarnessCase):
     def test_a_record_that_is_none(self):
         """Garbage and newer records are refused, and do no harm."""
         redis = shared_redis()
-        client = self.client(self.broker(redis, QUICK).wait_redis())
+        client = self.client(self.broker(redis, QUICK))
         for number, value in enumerate((
                 b"x", b"\x01" * 50, b"\x09" + b"\0" * 300, b"\xff" * 400,
                 b"\x01" + b"\xff" * 300, b"\x01" + b"\0" * 215)):
@@ -382,7 +385,7 @@ class RefusalTest(HarnessCase):
             config = dict(QUICK)
             if wrong:
                 config["redis.password_file"] = self.password_file(wrong)
-            broker = self.broker(redis, config)
+            broker = self.broker(redis, config, can_ask=False)
             with broker.client() as client:
                 client.err("LOCK refuse/word", "UNAVAILABLE")
             self.wait_until(lambda broker=broker: re.search(
@@ -437,7 +440,7 @@ class RefusalTest(HarnessCase):
         """Nothing new is taken; what is held is renewed and released."""
         redis = self.redis()
         broker = self.broker(redis, {**QUICK, "lease.default": "1s"})
-        client = self.client(broker.wait_redis())
+        client = self.client(broker)
         fence = client.ok("LOCK refuse/full").fence
         redis.command("CONFIG", "SET", "maxmemory", "1")
         before = stats(client)["renewals"]
@@ -451,7 +454,7 @@ class RefusalTest(HarnessCase):
     def test_a_replica(self):
         redis = self.redis()
         redis.command("REPLICAOF", "127.0.0.1", "1")
-        broker = self.broker(redis, QUICK)
+        broker = self.broker(redis, QUICK, can_ask=False)
         client = self.client(broker)
         client.err("LOCK refuse/replica", "UNAVAILABLE")
         broker.wait_log("redis_unfit")
@@ -462,7 +465,7 @@ class RefusalTest(HarnessCase):
     def test_becomes_a_replica(self):
         """READONLY: nothing is granted, nothing hangs."""
         redis = self.redis()
-        client = self.client(self.broker(redis, QUICK).wait_redis())
+        client = self.client(self.broker(redis, QUICK))
         client.ok("LOCK refuse/demoted")
         redis.command("REPLICAOF", "127.0.0.1", "1")
         client.err("LOCK refuse/demoted-2", "UNAVAILABLE")

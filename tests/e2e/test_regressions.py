@@ -282,8 +282,7 @@ class BelieveTest(HarnessCase):
     def test_renew_waits_no_longer_than_patience(self):
         redis = self.redis()
         client = self.client(self.broker(
-            redis, {"redis.patience": "300ms", "lease.default": "60s"}
-        ).wait_redis())
+            redis, {"redis.patience": "300ms", "lease.default": "60s"}))
         client.ok("LOCK renew lease=50s")
         redis.kill()
         tag = client.submit("RENEW renew lease=55s")

@@ -36,7 +36,7 @@ class SettleCase(HarnessCase):
 class StartTest(SettleCase):
     def test_the_first_start(self):
         redis = self.redis()
-        broker = self.broker(redis, LEASE).wait_redis()
+        broker = self.broker(redis, LEASE)
         client, waiter = self.client(broker), self.client(broker)
         self.grace(client, "LOCK a wait=0")
         self.grace(client, "LOCK a wait=50ms")
@@ -53,7 +53,6 @@ class StartTest(SettleCase):
         """redis.settle: 0s, for a first start; the next one need not wait."""
         self.redis_one = self.redis()
         first = self.broker(self.redis_one, {**LEASE, "redis.settle": "0s"})
-        first.wait_redis()
         self.client(first).ok("LOCK a wait=0")
         self.marked()
         first.stop()

@@ -51,7 +51,7 @@ class StrictTest(HarnessCase):
 
     def test_it_waits_for_replicas(self):
         self.begin(2)
-        broker = self.broker(self.master, STRICT).wait_redis()
+        broker = self.broker(self.master, STRICT)
         client = self.client(broker)
         client.ok("LOCK a wait=10s")
         client.ok("UNLOCK a")
@@ -68,8 +68,8 @@ class StrictTest(HarnessCase):
 
     def test_a_replica_is_behind(self):
         self.begin(2)
-        broker = self.broker(
-            self.master, {**STRICT, "redis.patience": "10s"}).wait_redis()
+        broker = self.broker(self.master,
+                             {**STRICT, "redis.patience": "10s"})
         holder, other = self.client(broker), self.client(broker)
         waiter = self.client(broker)
         fence = holder.ok("LOCK a").fence
@@ -91,7 +91,7 @@ class StrictTest(HarnessCase):
     def test_a_replica_is_gone(self):
         """Nothing is asked for until it is back."""
         self.begin(2)
-        broker = self.broker(self.master, STRICT).wait_redis()
+        broker = self.broker(self.master, STRICT)
         client = self.client(broker)
         client.ok("LOCK a")
         self.replicas[0].kill()
@@ -108,7 +108,7 @@ class StrictTest(HarnessCase):
     def test_a_master_that_was_replaced(self):
         """It lives on, and nobody believes what it says."""
         self.begin(1)
-        old = self.broker(self.master, STRICT).wait_redis()
+        old = self.broker(self.master, STRICT)
         holder, other = self.client(old), self.client(old)
         fence = holder.ok("LOCK a").fence
         (replica,) = self.replicas
@@ -125,7 +125,7 @@ class StrictTest(HarnessCase):
     def test_another_one_in_its_place(self):
         """As many as before are no use where one of them is another one."""
         self.begin(2)
-        broker = self.broker(self.master, STRICT).wait_redis()
+        broker = self.broker(self.master, STRICT)
         client = self.client(broker)
         client.ok("LOCK a wait=10s")
         gone = self.replicas[1]
@@ -135,18 +135,19 @@ class StrictTest(HarnessCase):
         self.wait_until(lambda: self.online() == 2, 20, "it is there")
         self.refused(client, "LOCK b wait=2s")
         # It was taken away for good: brokers are restarted, as README says.
-        other = self.broker(self.master, STRICT).wait_redis()
+        other = self.broker(self.master, STRICT)
         self.client(other).ok("LOCK b wait=10s")
 
     def test_a_master_that_is_restarted(self):
         """With its data or without; and a broker, where it is told."""
         self.begin(2)
-        broker = self.broker(self.master, STRICT).wait_redis()
+        broker = self.broker(self.master, STRICT)
         client = self.client(broker)
         client.ok("LOCK a wait=10s")
         self.replicas[1].kill()
         broker.wait_log("event=redis_replicas_missing")
-        told = self.broker(self.master, {**STRICT, "redis.replicas": 2})
+        told = self.broker(self.master, {**STRICT, "redis.replicas": 2},
+                           can_ask=False)
         told.wait_log("event=redis_replicas_missing")
         self.refused(self.client(told), "LOCK b wait=0")
         self.master.restart(kill=True)
@@ -159,7 +160,7 @@ class StrictTest(HarnessCase):
     def test_a_replica_comes_late(self):
         """The daemon waits for it some seconds."""
         self.master = self.redis()
-        broker = self.broker(self.master, STRICT)
+        broker = self.broker(self.master, STRICT, can_ask=False)
         broker.wait_log("event=redis_replicas_missing")
         self.redis(replicaof=f"{self.master.host} {self.master.port}")
         self.client(broker.wait_redis()).ok("LOCK a wait=10s")
@@ -167,7 +168,7 @@ class StrictTest(HarnessCase):
     def test_a_backup(self):
         """Who only reads the data is no replica, and is not waited for."""
         self.begin(1)
-        broker = self.broker(self.master, STRICT).wait_redis()
+        broker = self.broker(self.master, STRICT)
         client = self.client(broker)
         client.ok("LOCK a wait=10s")
         self.master.command("DEBUG", "POPULATE", 100000, "x", 200)
@@ -190,7 +191,7 @@ class StrictTest(HarnessCase):
 
     def test_wait_is_not_allowed(self):
         self.begin(1)
-        broker = self.broker(self.master, STRICT).wait_redis()
+        broker = self.broker(self.master, STRICT)
         client = self.client(broker)
         client.ok("LOCK a wait=10s")
         self.master.command("ACL", "SETUSER", "default", "-wait")
@@ -206,7 +207,7 @@ class StrictTest(HarnessCase):
     def test_a_full_redis(self):
         """Holders keep their locks there."""
         self.begin(1)
-        broker = self.broker(self.master, STRICT).wait_redis()
+        broker = self.broker(self.master, STRICT)
         client = self.client(broker)
         client.ok("LOCK a wait=10s")
         self.master.command("CONFIG", "SET", "maxmemory", "1")
@@ -257,12 +258,12 @@ class StrictClusterTest(HarnessCase):
         gone, stays = cluster.replicas_of(one)
         self.wait_until(lambda: len(one.command(
             "CLUSTER", "REPLICAS", one.id)) == 2, 20, "it knows of them")
-        first = self.broker(cluster, settings).wait_redis(30)
+        first = self.broker(cluster, settings)
         self.client(first).ok("LOCK a wait=10s")
         gone.kill()
         self.wait_until(lambda: "connected_slaves:1" in str(
             one.command("INFO", "replication")), 10, "it is gone")
-        second = self.broker(cluster, settings)
+        second = self.broker(cluster, settings, can_ask=False)
         second.wait_log("event=redis_replicas_missing")
         self.assertEqual(second.http("/readyz")[0], 503)
         # It is taken away for good.

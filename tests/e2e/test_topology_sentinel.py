@@ -77,7 +77,7 @@ class SentinelTest(HarnessCase):
         reply = waiter.wait(tag, timeout=30)
         self.assertTrue(reply.ok)
         self.assertGreater(int(reply["fence"]), fence)
-        other = self.client(self.broker(redis, QUICK).wait_redis())
+        other = self.client(self.broker(redis, QUICK))
         other.err("LOCK a wait=0", "BUSY")
         waiter.ok("UNLOCK a", count=0)
         other.ok("LOCK a")
@@ -130,14 +130,15 @@ class SentinelTest(HarnessCase):
         wrong = {**QUICK, **files, "redis.patience": "300ms",
                  "redis.sentinel_password_file":
                      files["redis.password_file"]}
-        broker = self.broker(redis, wrong)
+        broker = self.broker(redis, wrong, can_ask=False)
         self.client(broker).err("LOCK b", "UNAVAILABLE")
         broker.wait_log("event=redis_refuses")
 
     def test_a_master_of_another_name(self):
         redis = self.sentinels()
         broker = self.broker(redis, {**QUICK, "redis.patience": "300ms",
-                                     "redis.sentinel_master": "other"})
+                                     "redis.sentinel_master": "other"},
+                             can_ask=False)
         self.client(broker).err("LOCK a", "UNAVAILABLE")
         broker.wait_log("event=sentinel_names_none")
 
@@ -145,6 +146,7 @@ class SentinelTest(HarnessCase):
         """A Redis where a Sentinel should be."""
         redis = self.redis()
         broker = self.broker(redis, {**QUICK, "redis.patience": "300ms",
-                                     "redis.topology": "sentinel"})
+                                     "redis.topology": "sentinel"},
+                             can_ask=False)
         self.client(broker).err("LOCK a", "UNAVAILABLE")
         broker.wait_log("event=redis_refuses")
