@@ -508,6 +508,8 @@ SYSUSERS = $(firstword $(wildcard systemd/*sysusers*))
 TMPFILES = $(firstword $(wildcard systemd/*tmpfiles*))
 DOCS = README.md LICENSE proto/PROTOCOL.md
 CLIENT_HEADERS = $(wildcard proto/client/holdfast.h)
+EXAMPLES = $(wildcard packaging/prometheus/* packaging/grafana/*)
+EXAMPLE_DIRS = $(addprefix $(D)$(DOCDIR)/examples/,prometheus grafana)
 
 # The units name /usr; where else it goes, they follow.
 install_unit = sed -e 's|/usr/sbin/|$(SBINDIR)/|g' \
@@ -517,13 +519,15 @@ install: all libraries $(MAN5) $(MAN7)
 	$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR) \
 		$(D)$(INCLUDEDIR) $(D)$(DOCDIR) $(D)$(SYSCONFDIR)/holdfast \
 		$(D)$(UNITDIR) $(D)$(SYSUSERSDIR) $(D)$(TMPFILESDIR) \
-		$(addprefix $(D)$(MANDIR)/,man1 man5 man7 man8)
+		$(addprefix $(D)$(MANDIR)/,man1 man5 man7 man8) $(EXAMPLE_DIRS)
 	$(INSTALL) -m 755 $(BUILD)/holdfastd $(D)$(SBINDIR)/
 	$(INSTALL) -m 755 $(BUILD)/holdfast $(D)$(BINDIR)/
 	$(INSTALL) -m 644 $(BUILD)/libholdfast.a $(D)$(LIBDIR)/
 	$(if $(CLIENT_HEADERS),$(INSTALL) -m 644 $(CLIENT_HEADERS) \
 		$(D)$(INCLUDEDIR)/)
 	$(INSTALL) -m 644 $(wildcard $(DOCS)) $(D)$(DOCDIR)/
+	for file in $(EXAMPLES); do $(INSTALL) -m 644 $$file \
+		$(D)$(DOCDIR)/examples/$${file#packaging/} || exit 1; done
 	[ -e $(D)$(SYSCONFDIR)/holdfast/holdfast.yaml ] || \
 		$(INSTALL) -m 644 conf/holdfast.yaml $(D)$(SYSCONFDIR)/holdfast/
 	for unit in $(UNITS); do \
@@ -552,7 +556,9 @@ uninstall:
 		$(addprefix $(D)$(MANDIR)/man5/,$(notdir $(MAN5))) \
 		$(addprefix $(D)$(MANDIR)/man7/,$(notdir $(MAN7))) \
 		$(addprefix $(D)$(MANDIR)/man8/,$(notdir $(MAN8))) \
-		$(addprefix $(D)$(DOCDIR)/,$(notdir $(DOCS)))
+		$(addprefix $(D)$(DOCDIR)/,$(notdir $(DOCS))) \
+		$(patsubst packaging/%,$(D)$(DOCDIR)/examples/%,$(EXAMPLES))
 	! cmp -s conf/holdfast.yaml $(D)$(SYSCONFDIR)/holdfast/holdfast.yaml || \
 		rm $(D)$(SYSCONFDIR)/holdfast/holdfast.yaml
-	rmdir $(D)$(DOCDIR) $(D)$(SYSCONFDIR)/holdfast 2>/dev/null || :
+	rmdir $(EXAMPLE_DIRS) $(D)$(DOCDIR)/examples $(D)$(DOCDIR) \
+		$(D)$(SYSCONFDIR)/holdfast 2>/dev/null || :

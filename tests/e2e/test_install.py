@@ -1,0 +1,81 @@
+"""`make install` puts everything in its place, and `make uninstall` takes it
+back. What would be built is not: the programs here are empty files."""
+
+import os
+import subprocess
+import unittest
+
+from harness import temp_folder
+from shared import TREE
+
+PROGRAMS = ("holdfastd", "holdfast", "libholdfast.a")
+INSTALLED = {
+    "etc/holdfast/holdfast.yaml",
+    "usr/bin/holdfast",
+    "usr/include/holdfast.h",
+    "usr/lib/libholdfast.a",
+    "usr/lib/systemd/system/holdfastd.service",
+    "usr/lib/systemd/system/holdfastd.socket",
+    "usr/lib/sysusers.d/holdfast.conf",
+    "usr/sbin/holdfastd",
+    "usr/share/doc/holdfast/LICENSE",
+    "usr/share/doc/holdfast/PROTOCOL.md",
+    "usr/share/doc/holdfast/README.md",
+    "usr/share/doc/holdfast/examples/grafana/holdfast.json",
+    "usr/share/doc/holdfast/examples/prometheus/README.md",
+    "usr/share/doc/holdfast/examples/prometheus/holdfast.rules.yml",
+    "usr/share/doc/holdfast/examples/prometheus/holdfast.test.yml",
+    "usr/share/man/man1/holdfast.1",
+    "usr/share/man/man5/holdfast.yaml.5",
+    "usr/share/man/man7/holdfast-protocol.7",
+    "usr/share/man/man8/holdfastd.8",
+}
+
+
+class InstallTest(unittest.TestCase):
+    def setUp(self):
+        self.build, self.root = temp_folder(), temp_folder()
+        for name in PROGRAMS:
+            with open(os.path.join(self.build, name), "wb"):
+                pass
+
+    def make(self, target):
+        """-o: as if it were made."""
+        done = subprocess.run(
+            ["make", "-s", "-o", "all", "-o", "libraries", target,
+             f"BUILD={self.build}", f"DESTDIR={self.root}", "PREFIX=/usr"],
+            cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, check=False, timeout=120,
+            env={name: value for name, value in os.environ.items()
+                 if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")})
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def files(self):
+        return {os.path.relpath(os.path.join(folder, name), self.root)
+                for folder, _, names in os.walk(self.root) for name in names}
+
+    def folders(self):
+        return {name for _, names, _ in os.walk(self.root) for name in names}
+
+    def test_there_and_back(self):
+        self.make("install")
+        self.assertEqual(self.files(), INSTALLED)
+        self.make("uninstall")
+        self.assertEqual(self.files(), set())
+        self.assertNotIn("holdfast", self.folders())
+
+    def test_a_changed_configuration_stays(self):
+        self.make("install")
+        name = "etc/holdfast/holdfast.yaml"
+        with open(os.path.join(self.root, name), "a",
+                  encoding="utf-8") as file:
+            file.write("# changed\n")
+        self.make("install")
+        self.make("uninstall")
+        self.assertEqual(self.files(), {name})
+        with open(os.path.join(self.root, name), encoding="utf-8") as file:
+            self.assertTrue(file.read().endswith("# changed\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
