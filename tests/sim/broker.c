@@ -257,6 +257,8 @@ sink_effect(void *arg, const struct effect *effect)
     if (guest == NULL)
         return;
     switch (effect->kind) {
+    case EFFECT_HOOK: /* has no guest */
+        break;
     case EFFECT_LINE:
         guest_say(
             guest, broker->engine.effects.text + effect->offset, effect->len);
@@ -566,6 +568,7 @@ broker_settings(struct broker *broker, struct core_settings *core,
     core->command_timeout_us = plan->command_timeout_ms * 1000;
     core->silence_us = SILENCE_US;
     core->stop_grace_us = 2000000;
+    core->slow_us = 1; /* all that takes any time, so that it is looked at */
     core->line_max = PROTO_LINE_MAX;
     core->name_max = PROTO_NAME_MAX;
     core->sessions_max = SESSIONS_MAX;

@@ -295,7 +295,7 @@ static void fence_broken(struct check *check, uint32_t lock, const char *format,
 static void
 fence_broken(struct check *check, uint32_t lock, const char *format, ...)
 {
-    const struct subject *subject = subject_of(check, lock);
+    struct subject *subject = subject_of(check, lock);
     uint64_t since_us = lease_before(check, subject->told_us);
     bool lost = check->excused_us[FAULT_wiped] > since_us ||
                 check->excused_us[FAULT_redis_restart] > since_us;
@@ -308,6 +308,7 @@ fence_broken(struct check *check, uint32_t lock, const char *format, ...)
 
     if (fence_us == 0 && lost && apart) {
         excused_by(check, PROMISE_FENCE, FAULT_wiped, "a clock behind", lock);
+        subject->told_ahead = true; /* until it has been caught up with */
         return;
     }
     va_start(args, format);

@@ -90,8 +90,8 @@ bool check_was_replaced(const struct check *check, uint64_t since_us);
 
 /* A hold ends uncleanly that surely stood at `stood_us`: nobody is granted the
  * lock for `delay_ms` after that. */
-void check_delays(struct check *check, uint32_t lock, uint64_t stood_us,
-    uint32_t delay_ms, const char *who);
+void check_delays(struct check *check, uint32_t lock, uint64_t fence,
+    uint64_t stood_us, uint32_t delay_ms, const char *who);
 
 /* Whether some ticket of another `limit` has stood since then: a CONFLICT. */
 bool check_conflicts(const struct check *check, uint32_t lock, uint32_t limit,

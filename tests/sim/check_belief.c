@@ -272,8 +272,8 @@ check_ends(struct check *check, uint32_t belief)
 /* --- lock-delay ----------------------------------------------------------- */
 
 void
-check_delays(struct check *check, uint32_t lock, uint64_t stood_us,
-    uint32_t delay_ms, const char *who)
+check_delays(struct check *check, uint32_t lock, uint64_t fence,
+    uint64_t stood_us, uint32_t delay_ms, const char *who)
 {
     struct subject *subject = subject_of(check, lock);
     /* Less what clocks may disagree on, and the milliseconds of a record. */
@@ -282,6 +282,7 @@ check_delays(struct check *check, uint32_t lock, uint64_t stood_us,
     if (until_us < subject->delay_us + 10000)
         return;
     subject->delay_us = until_us - 10000;
+    subject->delay_fence = fence;
     snprintf(subject->delayed_by, sizeof(subject->delayed_by), "%s", who);
 }
 
@@ -292,7 +293,8 @@ delay_judge(
     const struct subject *subject = subject_of(check, lock);
     uint64_t now_us = check->world->now_us;
 
-    if (now_us < subject->delay_us)
+    /* An older grant may be heard of late. */
+    if (now_us < subject->delay_us && fence > subject->delay_fence)
         check_broken(check, PROMISE_DELAY, since_us,
             "lock-%" PRIu32 ": fence %" PRIu64 " is granted, and the "
             "lock-delay of %s is not over for %" PRIu64 " us",

@@ -104,7 +104,7 @@ struct subject {
     uint32_t told_next;
     uint64_t told_highest;
     uint64_t told_us; /* when the highest was told */
-    bool told_ahead;  /* and the clock of another node of a quorum would not */
+    bool told_ahead;  /* by a clock that is ahead of another one */
     struct told told[TOLD_KEPT];
     uint64_t resource_fence; /* the highest that the resource has seen */
     uint64_t shared_fence;   /* of those who only read */
@@ -116,6 +116,7 @@ struct subject {
     uint64_t astray_since_us; /* the clock of its lock-delay became another */
     uint64_t astray_until_us; /* so that it lasts until then */
     uint64_t delay_us;        /* nobody may be granted it before */
+    uint64_t delay_fence;     /* that of the hold whose delay it is */
     char delayed_by[16];
 
     struct {

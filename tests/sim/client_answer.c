@@ -96,8 +96,7 @@ lock_granted(
         task_remnant(task, task->lock) != NULL);
     world_note(
         world, task->who, "lock-%" PRIu32 " %" PRIu64, task->lock, a->fence);
-    /* Elsewhere it may take over what is left of an earlier one, as it is. */
-    if (world->plan.quorum != 0 && request->fresh && !request->again)
+    if (request->fresh && !request->again)
         check_noted(
             world->check, task->lock, a->fence, request->note, task->who);
     check_deed(world->check, request->wish.limit > 0 ? DEED_SEMAPHORE

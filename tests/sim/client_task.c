@@ -93,8 +93,8 @@ belief_delays(const struct task *task)
 {
     if (task->belief != 0 && task->wish.delay_ms > 0 && task->wish.limit == 0 &&
         !task->shares && task->unlocks == 0)
-        check_delays(world_of(task)->check, task->lock, task->true_stood,
-            task->wish.delay_ms, task->who);
+        check_delays(world_of(task)->check, task->lock, task->fence,
+            task->true_stood, task->wish.delay_ms, task->who);
 }
 
 void
@@ -676,12 +676,14 @@ lost_too_soon(const struct task *task)
 }
 
 /* What Redis does not know any more it has lost, but in drills, and where a
- * lease= is over. */
+ * lease= is over: since it was asked for, or shortly before, and it may be long
+ * until that is heard. */
 static void
 task_is_gone(const struct task *task)
 {
     const struct world *world = world_of(task);
-    uint64_t leases_us = 2 * (uint64_t)world->plan.lease_ms * 1000;
+    uint64_t leases_us = 2 * (uint64_t)world->plan.lease_ms * 1000 +
+                         boot_us(task) - task->asked_us;
 
     if (task->purpose < TASK_DRILL_HOLDS && task->lease_ms == 0 &&
         task_remnant(task, task->lock) == NULL)

@@ -336,6 +336,16 @@ drill_frees(struct fleet *fleet, uint64_t bound_us)
     drill_event(fleet, bound_us, drill_late);
 }
 
+void
+drill_gives(struct fleet *fleet, uint64_t bound_us)
+{
+    struct task *holder = fleet->drill.holder;
+
+    fleet->drill.holder = NULL;
+    drill_frees(fleet, bound_us);
+    drill_release(holder, TASK_DRILL_OVER);
+}
+
 struct drill *
 drill_at(struct fleet *fleet, uint64_t data, enum drill_stage stage)
 {

@@ -224,6 +224,9 @@ struct drill *drill_at(
 /* From now on the heir must be served in that time. */
 void drill_frees(struct fleet *fleet, uint64_t bound_us);
 
+/* The same, since the holder gives the lock back. */
+void drill_gives(struct fleet *fleet, uint64_t bound_us);
+
 /* The heir has it, and keeps it for so long; then the drill is over. */
 void drill_stays(struct fleet *fleet, uint64_t for_us);
 

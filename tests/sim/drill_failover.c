@@ -346,13 +346,10 @@ lapsed_gives(void *arg, uint64_t data)
 
     if (drill == NULL)
         return;
-    struct task *holder = drill->holder;
-    drill->holder = NULL;
     drill->heir->purpose = TASK_DRILL_HOLDS;
     /* Whose hints come by the replica hears none. */
-    drill_frees(fleet,
+    drill_gives(fleet,
         drill_lapse_us(world) + drill_asks_us(world) + drill_prompt_us(world));
-    drill_release(holder, TASK_DRILL_OVER);
     drill_event(fleet, 2 * drill_packets_us(world), lapsed_leaves);
 }
 
@@ -606,10 +603,7 @@ ordered_gives(void *arg, uint64_t data)
 
     if (drill == NULL)
         return;
-    struct task *holder = drill->holder;
-    drill->holder = NULL;
-    drill_frees(fleet, drill_prompt_us(fleet->world));
-    drill_release(holder, TASK_DRILL_OVER);
+    drill_gives(fleet, drill_prompt_us(fleet->world));
 }
 
 void

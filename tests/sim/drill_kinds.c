@@ -30,13 +30,10 @@ static void
 death_gives(void *arg, uint64_t data)
 {
     struct fleet *fleet = arg;
-    struct task *holder = fleet->drill.holder;
 
     if (data != fleet->drill.serial || fleet->drill.stage != DRILL_ACTS)
         return;
-    drill_frees(fleet, drill_prompt_us(fleet->world));
-    fleet->drill.holder = NULL;
-    drill_release(holder, TASK_DRILL_OVER);
+    drill_gives(fleet, drill_prompt_us(fleet->world));
 }
 
 static bool
@@ -183,13 +180,10 @@ static void
 unheard_acts(struct fleet *fleet)
 {
     struct world *world = fleet->world;
-    struct task *holder = fleet->drill.holder;
 
-    drill_frees(fleet, drill_prompt_us(world) + drill_asks_us(world));
-    fleet->drill.holder = NULL;
+    drill_gives(fleet, drill_prompt_us(world) + drill_asks_us(world));
     drill_event(
         fleet, world_below(world, drill_moment_us(world)), shaken_shakes);
-    drill_release(holder, TASK_DRILL_OVER);
 }
 
 /* Somebody is granted the lock who has no right to it yet. */
@@ -342,14 +336,10 @@ place_acts(struct fleet *fleet)
 static void
 place_queued(struct fleet *fleet, const struct task *task)
 {
-    struct task *holder = fleet->drill.holder;
-
-    if (fleet->drill.stage != DRILL_STAYS || holder == NULL ||
+    if (fleet->drill.stage != DRILL_STAYS || fleet->drill.holder == NULL ||
         task != fleet->drill.another)
         return;
-    drill_frees(fleet, drill_prompt_us(fleet->world));
-    fleet->drill.holder = NULL;
-    drill_release(holder, TASK_DRILL_OVER);
+    drill_gives(fleet, drill_prompt_us(fleet->world));
 }
 
 void
@@ -557,14 +547,11 @@ static void
 broker_gives(void *arg, uint64_t data)
 {
     struct fleet *fleet = arg;
-    struct task *holder = fleet->drill.holder;
 
     if (data != fleet->drill.serial || fleet->drill.stage != DRILL_ACTS)
         return;
-    drill_frees(
+    drill_gives(
         fleet, drill_lapse_us(fleet->world) + drill_prompt_us(fleet->world));
-    fleet->drill.holder = NULL;
-    drill_release(holder, TASK_DRILL_OVER);
 }
 
 static void

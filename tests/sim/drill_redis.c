@@ -328,10 +328,7 @@ strands_gives(void *arg, uint64_t data)
 
     if (data != drill->serial || drill->stage != DRILL_ACTS)
         return;
-    struct task *holder = drill->holder;
-    drill->holder = NULL;
-    drill_frees(fleet, drill_prompt_us(fleet->world));
-    drill_release(holder, TASK_DRILL_OVER);
+    drill_gives(fleet, drill_prompt_us(fleet->world));
 }
 
 static void

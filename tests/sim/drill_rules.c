@@ -82,8 +82,8 @@ delay_acts(struct fleet *fleet)
         drill_release(holder, TASK_DRILL_OVER);
         return;
     }
-    check_delays(
-        world->check, drill->lock, world->now_us, drill->delay_ms, holder->who);
+    check_delays(world->check, drill->lock, drill->fence, world->now_us,
+        drill->delay_ms, holder->who);
     if (way == 1) {
         drill_kill(fleet, holder);
         drill_frees(fleet, delay_us + drill_prompt_us(world));

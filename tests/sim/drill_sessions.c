@@ -183,13 +183,10 @@ static void
 resumed_gives(void *arg, uint64_t data)
 {
     struct fleet *fleet = arg;
-    struct task *holder = fleet->drill.holder;
 
     if (data != fleet->drill.serial || fleet->drill.stage != DRILL_STAYS)
         return;
-    fleet->drill.holder = NULL;
-    drill_frees(fleet, drill_prompt_us(fleet->world));
-    drill_release(holder, TASK_DRILL_OVER);
+    drill_gives(fleet, drill_prompt_us(fleet->world));
 }
 
 void
@@ -292,9 +289,7 @@ drill_rejoined(struct task *task)
         return;
     }
     drill->heir = task;
-    drill->holder = NULL;
-    drill_frees(fleet, drill_prompt_us(fleet->world));
-    drill_release(holder, TASK_DRILL_OVER);
+    drill_gives(fleet, drill_prompt_us(fleet->world));
 }
 
 void

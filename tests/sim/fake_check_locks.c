@@ -352,6 +352,7 @@ put_op(struct check *check, struct bytes *out, enum script_id script,
     case SCRIPT_BREAK:
         put_double(out, check_chance(check, 50) ? 0 : who->fence);
         break;
+    case SCRIPT_AUDIT: /* has no lock */
     case SCRIPT_COUNT:
         break;
     }

@@ -141,10 +141,8 @@ PLANTED = {
         "a lost answer is taken for a no"),
     "unknown-is-unsent": (
         "daemon/store/call.c",
-        "        op_done(store, container_of(at, struct op, link), "
-        "OP_UNKNOWN);",
-        "        op_done(store, container_of(at, struct op, link), "
-        "OP_UNSENT);",
+        "        op_done(store, op, OP_UNKNOWN);",
+        "        op_done(store, op, OP_UNSENT);",
         "what was sent and not answered counts as not sent"),
     "two-holders": (
         "lua/record.lua", "    return r.granted == 0 or\n",
@@ -254,7 +252,7 @@ PLANTED = {
     "noscript-not-loaded": (
         "daemon/store/call.c",
         "    if (refusal_of(error) == REFUSAL_NOSCRIPT)\n"
-        "        link_load_scripts(store, link, now_us);\n", "",
+        "        load_for(store, link, call, now_us);\n", "",
         "scripts that Redis forgot are not loaded again"),
     "wheel-late": (
         "daemon/base/wheel.c", "    node->due_us = due_us;\n    place",

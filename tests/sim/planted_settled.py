@@ -30,13 +30,13 @@ PLANTED = {
         "a broker that has not heard of the change is served"),
     "change-is-benign": (
         "daemon/store/trust.c",
-        "    if (known && same_run && link->first)\n",
-        "    if (known && same_run)\n",
+        "    if (known && same_run && link->first) {\n",
+        "    if (known && same_run) {\n",
         "a promotion is taken for a backup"),
     "restart-is-benign": (
         "daemon/store/trust.c",
-        "    if (known && same_run && link->first)\n",
-        "    if (known && link->first)\n",
+        "    if (known && same_run && link->first) {\n",
+        "    if (known && link->first) {\n",
         "another process is taken for the same"),
     "stamped-by-a-wait": (
         "lua/acquire.lua",
@@ -95,8 +95,12 @@ PLANTED = {
         "a release overtakes the hold that comes back"),
     "slots-inherit-nothing": (
         "daemon/store/trust.c",
-        "        (from->state == LINK_READY && from->settled))\n",
-        "        from != link)\n",
+        "    if (store->settings.settle_us == 0)\n"
+        "        return;\n"
+        "    if (!from->settled ||",
+        "    if (from != link)\n"
+        "        return;\n"
+        "    if (!from->settled ||",
         "a slot is trusted wherever it comes from"),
     "marker-for-all-slots": (
         "daemon/store/trust.c",
