@@ -8,7 +8,8 @@ them. Knobs by environment: BENCH_SECONDS (2) for each measurement, BENCH_ROUNDS
 requests under way), BENCH_FULL=1 for longer runs of the other figures.
 
 Some parts take minutes, and run only where they are asked for by --only: the
-rolling restart, failovers, the deadlocks, and a million operations at random.
+rolling restart, failovers, the deadlocks, a million operations at random, ten
+thousand reloads, and audits of a million records.
 """
 
 import argparse
@@ -20,11 +21,13 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import audit  # noqa: E402
 import deadlock  # noqa: E402
 import failover  # noqa: E402
 import kinds  # noqa: E402
 import operations  # noqa: E402
 import outage  # noqa: E402
+import reload  # noqa: E402
 import restart  # noqa: E402
 from measure import (MeasureFailure, Spread, have, loadgen,  # noqa: E402
                      loadgen_argv, loadgen_path, machine, print_table)
@@ -40,7 +43,7 @@ CONNECTIONS = os.environ.get("BENCH_CONNECTIONS", "1,64,1000,1x64")
 PARTS = ("throughput", "handover", "death", "renewal", "idle", "shared",
          "queue")
 LONG_PARTS = ("restart", "failover", "outage",
-              "strict", "deadlock", "operations")
+              "strict", "deadlock", "operations", "reload", "audit")
 DIRECT = ("setnx", "hash")
 RENEWED_LOCKS = 10000
 IDLE_SESSIONS = 19000
@@ -266,6 +269,12 @@ class Bench:
 
     def operations(self):
         operations.run(self)
+
+    def reload(self):
+        reload.run(self)
+
+    def audit(self):
+        audit.run(self)
 
     def run(self):
         with RedisServer() as self.redis:

@@ -59,7 +59,8 @@ struct rig {
     size_t part; /* bytes a read */
     struct rig_link links[STORE_LINKS];
     struct op *ops[OPS_MAX]; /* owned, while the store has them */
-    uint64_t sum;            /* of all that results refer to */
+    struct op_audit audits[OPS_MAX];
+    uint64_t sum; /* of all that results refer to */
     /* The command that was read last. */
     struct text words[8];
     size_t word_count;
@@ -602,6 +603,11 @@ act_submit(struct rig *rig)
     if (op->kind == OP_PUBLISH) {
         op->words[0] = TEXT("broker-2");
         op->words[1] = TEXT("Dword");
+    }
+    if (op->kind == OP_AUDIT) {
+        op->audit = &rig->audits[index];
+        *op->audit = (struct op_audit){
+            .count = 10, .mark_ms = what >= 128 ? 1000 : 0, .cursor = what};
     }
     rig->ops[index] = op;
     list_init(&list);

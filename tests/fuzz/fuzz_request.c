@@ -63,6 +63,7 @@ check_request(const struct request *request, const char *line, size_t len,
         check_inside(request->argument, line, len);
     require(request->argument.len <= name_max ||
             request->command == COMMAND_CANCEL ||
+            request->command == COMMAND_KILL ||
             request->command == COMMAND_PONG);
     for (int i = 0; i < REQUEST_KEY_COUNT; i++) {
         uint64_t value = request->value[i];
