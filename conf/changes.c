@@ -24,6 +24,15 @@ static const struct {
 
 #define SECRETS (sizeof(secrets) / sizeof(secrets[0]))
 
+static const struct key *
+key_of_secret(size_t i)
+{
+    const struct key *key = key_find(text_from(secrets[i].path));
+
+    require(key != NULL && key->reloadable);
+    return key;
+}
+
 static bool
 bytes_differ(const struct config *now, const struct config *next, size_t offset,
     size_t bytes)
@@ -56,12 +65,18 @@ key_differs(
            bytes_differ(now, next, key->count_offset, sizeof(uint32_t));
 }
 
+/* Passwords, too, which may be meant for encrypted connections alone. */
 static bool
-key_is_of_tls(const struct key *key)
+key_goes_with_tls(const struct key *key)
 {
-    static const char section[] = "redis.tls.";
+    static const char *const begins[] = {"redis.tls.", "redis.username",
+        "redis.password_file", "redis.sentinel_username",
+        "redis.sentinel_password_file"};
 
-    return strncmp(key->path, section, sizeof(section) - 1) == 0;
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
+        if (strncmp(key->path, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return false;
 }
 
 static enum change
@@ -71,7 +86,7 @@ change_of(
     bool tls_begins_or_ends =
         (now->tls_ca[0] == '\0') != (next->tls_ca[0] == '\0');
 
-    if (!key->reloadable || (tls_begins_or_ends && key_is_of_tls(key)))
+    if (!key->reloadable || (tls_begins_or_ends && key_goes_with_tls(key)))
         return CHANGE_LEFT;
     return CHANGE_TAKEN;
 }
@@ -87,9 +102,11 @@ changes_find(struct config_changes *changes, const struct config *now,
         if (key_counts(key) && key_differs(key, now, next))
             changes->of[i] = change_of(key, now, next);
     }
-    for (size_t i = 0; i < SECRETS; i++)
+    for (size_t i = 0; i < SECRETS; i++) {
+        const struct key *key = key_of_secret(i);
         if (bytes_differ(now, next, secrets[i].offset, secrets[i].bytes))
-            changes_note(changes, secrets[i].path);
+            changes->of[key_index(key)] = change_of(key, now, next);
+    }
 }
 
 void
@@ -114,7 +131,8 @@ changes_take(const struct config_changes *changes, struct config *now,
             bytes_take(now, next, key->count_offset, sizeof(uint32_t));
     }
     for (size_t i = 0; i < SECRETS; i++)
-        bytes_take(now, next, secrets[i].offset, secrets[i].bytes);
+        if (changes->of[key_index(key_of_secret(i))] == CHANGE_TAKEN)
+            bytes_take(now, next, secrets[i].offset, secrets[i].bytes);
 }
 
 bool

@@ -23,7 +23,7 @@ struct config_changes {
 
 /*
  * A password counts as its file's key. Whether Redis is spoken to by TLS at all
- * is a matter of its ports, and left.
+ * is a matter of its ports, and left; so are users and passwords then.
  */
 void changes_find(struct config_changes *changes, const struct config *now,
     const struct config *next);

@@ -34,8 +34,9 @@ struct loader {
     struct walk_place keys[CHANGES_KEYS_MAX];   /* of each key in the file */
     struct walk_place values[CHANGES_KEYS_MAX]; /* of its (last) value */
     struct walk_place spaces[CONFIG_SPACES_MAX];
-    size_t item;  /* of the list of sections that is being read */
-    bool running; /* the daemon is: no file may keep it waiting */
+    size_t item; /* of the list of sections that is being read */
+    /* ref: of the daemon that runs, which no file may keep waiting, or NULL */
+    const struct config *in_force;
 };
 
 /* Defaults */
@@ -76,7 +77,8 @@ derive_command_timeout(struct config *config)
     config->command_timeout_ms = least(1000, config->lease_ms / 4);
 }
 
-/* What an item does not say is as it is for all locks. */
+/* What an item does not say is as it is for all locks, in a reload too: an
+ * audit's own keys need a restart. */
 static void
 derive_item(uint64_t *item_ms, uint64_t all_ms)
 {
@@ -85,13 +87,13 @@ derive_item(uint64_t *item_ms, uint64_t all_ms)
 }
 
 static void
-derive_spaces(struct config *config)
+derive_spaces(struct config *config, const struct config *all)
 {
     for (uint32_t i = 0; i < config->space_count; i++) {
         struct config_space *space = &config->spaces[i];
-        derive_item(&space->warn_after_ms, config->warn_after_ms);
-        derive_item(&space->wait_after_ms, config->wait_after_ms);
-        derive_item(&space->break_after_ms, config->break_after_ms);
+        derive_item(&space->warn_after_ms, all->warn_after_ms);
+        derive_item(&space->wait_after_ms, all->wait_after_ms);
+        derive_item(&space->break_after_ms, all->break_after_ms);
     }
 }
 
@@ -486,15 +488,15 @@ static const char *
 read_file(const struct loader *loader, const char *path, char *out, size_t room,
     size_t *len)
 {
-    int file =
-        open(path, O_RDONLY | O_CLOEXEC | (loader->running ? O_NONBLOCK : 0));
+    bool waits = loader->in_force == NULL;
+    int file = open(path, O_RDONLY | O_CLOEXEC | (waits ? 0 : O_NONBLOCK));
     const char *what = NULL;
     ssize_t got = 1;
 
     *len = 0;
     if (file < 0)
         return strerror(errno);
-    if (loader->running && !is_regular(file)) {
+    if (!waits && !is_regular(file)) {
         what = "not a regular file";
         got = 0;
     }
@@ -580,7 +582,8 @@ load(struct loader *loader, struct text text)
         derive_settle(loader->config);
     if (!is_given(loader, "redis.command_timeout"))
         derive_command_timeout(loader->config);
-    derive_spaces(loader->config);
+    derive_spaces(loader->config,
+        loader->in_force != NULL ? loader->in_force : loader->config);
     return check_all(loader);
 }
 
@@ -686,7 +689,7 @@ reload(struct reload *reload, const struct config *now, const char *path,
 {
     struct loader *loader = &reload->loader;
 
-    loader->running = true;
+    loader->in_force = now;
     config_init(&reload->next);
     if (path != NULL && !load_file(loader, check, context))
         return false;

@@ -17,6 +17,7 @@
 #include "daemon/process.h"
 #include "daemon/sink.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -311,6 +312,7 @@ reload_apply(const struct daemon *daemon, const struct config_changes *changes)
 
     loop_settings(&daemon->config, daemon->tls, &settings);
     loop_configure(daemon->loop, &settings);
+    explicit_bzero(&settings.store, sizeof(settings.store)); /* passwords */
     sink_configure(configured_level(&daemon->config), daemon->config.log_format,
         daemon->config.log_rate);
     log_write(LOG_INFO, "reloaded", "changed=%s",
@@ -343,11 +345,13 @@ reload(void *arg)
     bool other_tls = tls != daemon->tls;
     if (taken && other_tls)
         reload_tls(daemon, &tls, &changes);
-    if (taken)
+    if (taken) {
+        daemon->path = path;
         reload_apply(daemon, &changes);
-    else
+    } else {
         log_write(LOG_ERROR, "reload_failed", "why=%s",
             log_quote(quoted, sizeof(quoted), text_from(error)));
+    }
     if (other_tls)
         tls_destroy(&tls);
     loop_note_reload(daemon->loop, taken);
@@ -380,6 +384,7 @@ run(struct daemon *daemon)
         settings.passed_count = activation.count;
         daemon->loop = loop_create(&settings, error, sizeof(error));
     }
+    explicit_bzero(&settings.store, sizeof(settings.store)); /* passwords */
     if (daemon->loop == NULL) {
         log_write(LOG_ERROR, "cannot_start", "why=%s",
             log_quote(quoted, sizeof(quoted), text_from(error)));
@@ -452,6 +457,9 @@ main(int argc, char **argv)
 {
     struct options options;
     enum options_action action = options_parse(&options, argc, argv);
+
+    /* Who reads stderr may go. The hook's programs have the default. */
+    (void)signal(SIGPIPE, SIG_IGN);
 
     if (action == OPTIONS_WRONG) {
         fprintf(stderr, "holdfastd: %s\n", options.error);

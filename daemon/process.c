@@ -19,7 +19,7 @@
 #include <systemd/sd-daemon.h>
 #endif
 
-#define SIGNALS 4
+#define SIGNALS 3
 
 struct process {
     struct loop *loop;      /* ref */
@@ -48,14 +48,6 @@ on_stop(evutil_socket_t signal, short what, void *arg)
     log_write(LOG_INFO, "stopping", "signal=%d", (int)signal);
     service_say("STOPPING=1");
     loop_stop(process->loop);
-}
-
-static void
-on_ignored(evutil_socket_t signal, short what, void *arg)
-{
-    (void)signal;
-    (void)what;
-    (void)arg;
 }
 
 /* When it began, so that the service manager waits for the READY after it. */
@@ -131,7 +123,6 @@ process_create(struct loop *loop, process_reload *reload, void *arg)
         {SIGTERM, on_stop},
         {SIGINT, on_stop},
         {SIGHUP, on_reload},
-        {SIGPIPE, on_ignored},
     };
     struct process *process = calloc(1, sizeof(*process));
 

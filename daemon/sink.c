@@ -13,6 +13,7 @@
 
 #include <event2/event.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -78,23 +79,6 @@ prefix_make(char *out, size_t out_bytes, enum log_level level)
 }
 
 static void
-sink_write(enum log_level level, const char *line, size_t len)
-{
-    char prefix[64];
-    size_t skipped = form == LOG_JSON ? 1 : 0;
-
-    prefix_make(prefix, sizeof(prefix), level);
-    const struct iovec parts[] = {
-        {prefix, strlen(prefix)},
-        {(void *)(uintptr_t)(line + skipped), len - skipped},
-        {(void *)(uintptr_t) "\n", 1},
-    };
-    ssize_t written = writev(STDERR_FILENO, parts, 3);
-
-    (void)written; /* a log that cannot be written is nobody's to mend */
-}
-
-static void
 count_line(enum log_level level)
 {
     static const enum counter of[] = {
@@ -107,15 +91,45 @@ count_line(enum log_level level)
     count(counters, of[level]);
 }
 
+/* Nobody waits for whoever reads the log: leases are to be renewed. A pipe that
+ * can be written takes PIPE_BUF bytes, of which no line of text has more. */
+static bool
+stderr_is_full(void)
+{
+    struct pollfd end = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return poll(&end, 1, 0) == 0;
+}
+
+static void
+sink_write(enum log_level level, const char *line, size_t len)
+{
+    char prefix[64];
+    size_t skipped = form == LOG_JSON ? 1 : 0;
+
+    if (stderr_is_full()) {
+        count(counters, COUNTER_log_lost);
+        return;
+    }
+    count_line(level);
+    prefix_make(prefix, sizeof(prefix), level);
+    const struct iovec parts[] = {
+        {prefix, strlen(prefix)},
+        {(void *)(uintptr_t)(line + skipped), len - skipped},
+        {(void *)(uintptr_t) "\n", 1},
+    };
+    ssize_t written = writev(STDERR_FILENO, parts, 3);
+
+    (void)written; /* a log that cannot be written is nobody's to mend */
+}
+
 static bool
 sink_gate(enum log_level level, const char *event)
 {
     const struct timeval wait = {.tv_sec = TELL_S};
 
-    if (log_limit_take(&limit, level, event, clock_boot_us())) {
-        count_line(level);
+    if (log_limit_take(&limit, level, event, clock_boot_us()))
         return true;
-    }
     count(counters, COUNTER_log_suppressed);
     if (tell_timer != NULL && !event_pending(tell_timer, EV_TIMEOUT, NULL))
         (void)event_add(tell_timer, &wait); /* else with the next line */
@@ -129,11 +143,9 @@ sink_tell(void)
     struct log_held_back held_back;
 
     log_set_gate(NULL);
-    while (log_limit_tell(&limit, &held_back)) {
-        count_line(held_back.level);
+    while (log_limit_tell(&limit, &held_back))
         log_write(held_back.level, "log_suppressed", "of=%s lines=%" PRIu64,
             held_back.event, held_back.lines);
-    }
     log_set_gate(sink_gate);
 }
 

@@ -113,7 +113,6 @@ core_configure(struct core *core, const struct core_settings *settings)
     own->outstanding_max = settings->outstanding_max;
     own->holds_max = settings->holds_max;
     own->waiters_max = settings->waiters_max;
-    own->space_count = settings->space_count;
     spaces_change(&core->spaces, settings->spaces, settings->space_count);
     audit_set_limits(core, settings->audit_limits);
 }

@@ -152,6 +152,17 @@ hooks_start(struct hooks *hooks)
 }
 
 static void
+log_failure(pid_t pid, int status)
+{
+    if (WIFEXITED(status))
+        log_write(LOG_WARN, "hook_failed", "pid=%d status=%d", (int)pid,
+            WEXITSTATUS(status));
+    else
+        log_write(LOG_WARN, "hook_failed", "pid=%d signal=%d", (int)pid,
+            WTERMSIG(status));
+}
+
+static void
 child_ended(struct hooks *hooks, struct child *child, int status)
 {
     event_del(child->timer);
@@ -163,9 +174,7 @@ child_ended(struct hooks *hooks, struct child *child, int status)
         count(hooks->counters, COUNTER_hooks_done);
     } else {
         count(hooks->counters, COUNTER_hooks_failed);
-        log_write(LOG_WARN, "hook_failed", "pid=%d %s=%d", (int)child->pid,
-            WIFEXITED(status) ? "status" : "signal",
-            WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+        log_failure(child->pid, status);
     }
     child->pid = 0;
 }

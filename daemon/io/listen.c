@@ -244,14 +244,16 @@ static const char *
 passed_unfit(int fd)
 {
     int family = option_of(fd, SO_DOMAIN);
+    bool internet = family == AF_INET || family == AF_INET6;
     int flags = fcntl(fd, F_GETFL);
 
     if (family == -1)
         return strerror(errno);
-    if (family != AF_INET && family != AF_INET6 && family != AF_UNIX)
-        return "neither TCP nor a Unix socket";
     if (option_of(fd, SO_TYPE) != SOCK_STREAM)
         return "not a stream socket";
+    if (internet ? option_of(fd, SO_PROTOCOL) != IPPROTO_TCP
+                 : family != AF_UNIX)
+        return "neither TCP nor a Unix socket";
     if (option_of(fd, SO_ACCEPTCONN) != 1)
         return "does not listen";
     if (flags == -1 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)

@@ -323,6 +323,7 @@ loop_create(
     loop->settings.http = NULL;
     loop->settings.passed = NULL;
     loop->settings.hook = NULL;
+    explicit_bzero(&loop->settings.store, sizeof(loop->settings.store));
     return loop;
 }
 

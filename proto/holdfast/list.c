@@ -160,11 +160,45 @@ list_part(struct holdfast *h, const char *what, const char *line,
     }
 }
 
-/* All parts of what `verb` lists, of so many rows each at most; `keys` are more
- * words of the first request, or empty. */
+/* Frees both; the exit status where it was `status` so far. */
 static int
-list_all(struct settings *settings, const char *verb, uint64_t limit,
-    const char *keys, const struct out_column *columns, size_t column_count)
+list_end(struct out **out, struct holdfast **h, int status)
+{
+    if (!out_destroy(out) && status != STATUS_TROUBLE) {
+        complain("cannot write");
+        status = STATUS_TROUBLE;
+    }
+    holdfast_destroy(h);
+    return status;
+}
+
+/*
+ * What one request lists. `judge`, or NULL: the exit status by its OK; that
+ * there is none is trouble then.
+ */
+static int
+list_once(struct settings *settings, const char *what, const char *line,
+    const struct out_column *columns, size_t column_count,
+    int (*judge)(const struct holdfast_event *end))
+{
+    struct holdfast *h = connect_broker(settings);
+    struct holdfast_event event;
+    int status = STATUS_TROUBLE;
+
+    if (h == NULL)
+        return status;
+    struct out *out = out_create(settings->format, columns, column_count);
+    if (out != NULL)
+        status = list_part(h, what, line, out, true, &event);
+    if (judge != NULL)
+        status = status == STATUS_FINE ? judge(&event) : STATUS_TROUBLE;
+    return list_end(&out, &h, status);
+}
+
+/* All parts of what `verb` lists. */
+static int
+list_all(struct settings *settings, const char *verb,
+    const struct out_column *columns, size_t column_count)
 {
     struct holdfast *h = connect_broker(settings);
     struct holdfast_event event;
@@ -175,8 +209,7 @@ list_all(struct settings *settings, const char *verb, uint64_t limit,
     if (h == NULL)
         return status;
     struct out *out = out_create(settings->format, columns, column_count);
-    (void)snprintf(
-        line, sizeof(line), "%s limit=%" PRIu64 "%s", verb, limit, keys);
+    (void)snprintf(line, sizeof(line), "%s limit=%d", verb, PART_LIMIT);
     while (out != NULL) {
         status = list_part(h, verb, line, out, false, &event);
         if (status != STATUS_FINE ||
@@ -185,12 +218,7 @@ list_all(struct settings *settings, const char *verb, uint64_t limit,
         (void)snprintf(line, sizeof(line), "%s limit=%d cursor=%" PRIu64, verb,
             PART_LIMIT, cursor);
     }
-    if (!out_destroy(&out) && status == STATUS_FINE) {
-        complain("cannot write");
-        status = STATUS_TROUBLE;
-    }
-    holdfast_destroy(&h);
-    return status;
+    return list_end(&out, &h, status);
 }
 
 /* The command line of a list. False: *status is the exit status. */
@@ -225,8 +253,7 @@ command_locks(struct settings *settings, int argc, char **argv)
     (void)argc;
     if (!words_take(settings, NULL, 0, argv, "locks", 0, &words, &status))
         return status;
-    return list_all(
-        settings, "LOCKS", PART_LIMIT, "", locks_columns, COUNT(locks_columns));
+    return list_all(settings, "LOCKS", locks_columns, COUNT(locks_columns));
 }
 
 int
@@ -238,8 +265,8 @@ command_sessions(struct settings *settings, int argc, char **argv)
     (void)argc;
     if (!words_take(settings, NULL, 0, argv, "sessions", 0, &words, &status))
         return status;
-    return list_all(settings, "SESSIONS", PART_LIMIT, "", sessions_columns,
-        COUNT(sessions_columns));
+    return list_all(
+        settings, "SESSIONS", sessions_columns, COUNT(sessions_columns));
 }
 
 int
@@ -253,7 +280,7 @@ command_slow(struct settings *settings, int argc, char **argv)
         {.name = "limit", .max = PART_LIMIT, .number = &limit},
     };
     struct words words;
-    char keys[32] = "";
+    char line[64];
     int status;
 
     (void)argc;
@@ -267,10 +294,10 @@ command_slow(struct settings *settings, int argc, char **argv)
         complain("slow: --kind is slow, lost or deadlock");
         return STATUS_USAGE;
     }
-    if (kind != NULL)
-        (void)snprintf(keys, sizeof(keys), " kind=%s", kind);
-    return list_all(
-        settings, "SLOW", limit, keys, slow_columns, COUNT(slow_columns));
+    (void)snprintf(line, sizeof(line), "SLOW limit=%" PRIu64 "%s%s", limit,
+        kind != NULL ? " kind=" : "", kind != NULL ? kind : "");
+    return list_once(
+        settings, "SLOW", line, slow_columns, COUNT(slow_columns), NULL);
 }
 
 /* What the end of an audit says of it. */
@@ -295,28 +322,14 @@ audit_status(const struct holdfast_event *event)
 int
 command_audit(struct settings *settings, int argc, char **argv)
 {
-    struct holdfast_event event;
     struct words words;
     int status;
 
     (void)argc;
     if (!words_take(settings, NULL, 0, argv, "audit", 0, &words, &status))
         return status;
-    struct holdfast *h = connect_broker(settings);
-    if (h == NULL)
-        return STATUS_TROUBLE;
-    struct out *out =
-        out_create(settings->format, audit_columns, COUNT(audit_columns));
-    status = STATUS_TROUBLE;
-    if (out != NULL &&
-        list_part(h, "AUDIT", "AUDIT", out, true, &event) == STATUS_FINE)
-        status = audit_status(&event);
-    if (!out_destroy(&out) && status != STATUS_TROUBLE) {
-        complain("cannot write");
-        status = STATUS_TROUBLE;
-    }
-    holdfast_destroy(&h);
-    return status;
+    return list_once(settings, "AUDIT", "AUDIT", audit_columns,
+        COUNT(audit_columns), audit_status);
 }
 
 /* ", shared" or ", 2 of 3 permits" or "": what kind of lock it is. */

@@ -11,6 +11,7 @@ from harness import Broker, Client, HarnessCase, broker_path, ports
 from test_reload import tuned
 
 NO_REDIS = ("127.0.0.1:1",)
+MPTCP = 262  # of linux/in.h
 
 # A program that has the descriptors of PASS_FDS from 3 on, and is the daemon.
 PASS_ON = f"""#!{sys.executable}
@@ -48,8 +49,8 @@ def get(address, path="/healthz"):
 
 class ActivationCase(HarnessCase):
     def stream(self, address=("127.0.0.1", 0), family=socket.AF_INET,
-               kind=socket.SOCK_STREAM, listen=True):
-        end = socket.socket(family, kind)
+               kind=socket.SOCK_STREAM, listen=True, protocol=0):
+        end = socket.socket(family, kind, protocol)
         self.addCleanup(end.close)
         end.bind(address)
         if listen:
@@ -181,6 +182,14 @@ class PassedTest(ActivationCase):
                          why=f"passed as 4, http: {why}")
         self.refused(*(self.stream() for _ in range(9)),
                      names=":".join(["http"] * 9), why="more than 8 sockets")
+
+    def test_another_protocol(self):
+        """Whose options are not TCP's."""
+        try:
+            end = self.stream(protocol=MPTCP)
+        except OSError as error:
+            self.skipTest(f"no MPTCP here: {error}")
+        self.refused(end, why="neither TCP nor a Unix socket")
 
     def test_bad_variables(self):
         good = self.stream()

@@ -1,14 +1,19 @@
 """The log: as text, as JSON, for the journal, and what a flood leaves of it."""
 
+import contextlib
+import fcntl
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from harness import Client, HarnessCase, skip_without_daemon  # noqa: E402
+from harness import (Broker, Client, HarnessCase, shared_redis,  # noqa: E402
+                     skip_without_daemon)
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 FLOOD = 40
@@ -137,6 +142,69 @@ class LogTest(HarnessCase):
         self.assertEqual(
             sum("event=session_expelled" in line for line in lines), FLOOD)
         self.assertEqual(self.held_back(broker), [])
+
+
+@skip_without_daemon
+class PipeTest(HarnessCase):
+    """Who reads stderr is another program, which may be slow or gone."""
+
+    def setUp(self):
+        self.broker_of = Broker(shared_redis(), {"log.rate": 0})
+        self.addCleanup(self.broker_of.close)
+        self.reader, writer = os.pipe()
+        self.addCleanup(self.end_reading)
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        self.daemon = subprocess.Popen(
+            [self.broker_of.program, "-c", self.broker_of.write_config()],
+            stdin=subprocess.DEVNULL, stderr=writer)
+        self.addCleanup(self.daemon.wait)
+        self.addCleanup(self.daemon.kill)
+        os.close(writer)
+        self.wait_until(self.greets, what="it greets")
+
+    def end_reading(self):
+        with contextlib.suppress(OSError):
+            os.close(self.reader)
+
+    def greets(self):
+        with contextlib.suppress(OSError, AssertionError):
+            with Client(self.broker_of.address, timeout=1.0):
+                return True
+        return False
+
+    def lost(self):
+        return self.broker_of.metrics()["holdfast_log_lost_total"]
+
+    def flood(self):
+        for _ in range(FLOOD):
+            with Client(self.broker_of.address) as client:
+                client.send("GET / HTTP/1.1")
+                client.at_end()
+
+    def end(self):
+        self.daemon.send_signal(signal.SIGTERM)
+        self.assertEqual(self.daemon.wait(20), 0)
+
+    def test_nobody_reads(self):
+        """It goes on, counts what is lost, and writes again."""
+        client = self.client(self.broker_of.address)
+        client.ok("LOCK a wait=10s")
+        self.flood()
+        self.assertGreater(self.lost(), 0)
+        client.ok("UNLOCK a")
+        os.read(self.reader, 65536)
+        lost = self.lost()
+        self.flood()
+        self.assertLess(self.lost() - lost, FLOOD)
+        self.assertIn(b"event=session_expelled", os.read(self.reader, 65536))
+        self.end()
+
+    def test_nobody_is_there(self):
+        client = self.client(self.broker_of.address)
+        self.end_reading()
+        self.flood()
+        client.ok("LOCK a wait=10s")
+        self.end()
 
 
 if __name__ == "__main__":

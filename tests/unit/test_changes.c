@@ -210,6 +210,11 @@ START_TEST(a_default_follows_what_is_in_force)
     ck_assert_uint_eq(now.command_timeout_ms, 300);
     ck_assert(reload_with(""));
     ck_assert_uint_eq(now.command_timeout_ms, 500);
+    start_with("audit: {break_after: 48h}\nnamespaces: [{prefix: a/}]\n");
+    ck_assert(reload_with(
+        "audit: {break_after: 1h}\nnamespaces: [{prefix: a/}]\n"));
+    ck_assert_str_eq(keys(CHANGE_TAKEN), "");
+    ck_assert_str_eq(keys(CHANGE_LEFT), "audit.break_after");
 }
 
 END_TEST
@@ -246,6 +251,29 @@ START_TEST(tls_as_such_is_left)
     ck_assert(reload_with(""));
     ck_assert_str_eq(keys(CHANGE_LEFT), "redis.tls.ca");
     ck_assert_str_eq(now.tls_ca, "/other.pem");
+}
+
+END_TEST
+
+/* What was meant for encrypted connections is not sent over others. */
+START_TEST(passwords_wait_with_tls)
+{
+    char text[400];
+
+    write_text(secret_name, "old\n");
+    snprintf(text, sizeof(text),
+        "redis: {username: one, password_file: %s}\n", secret_name);
+    start_with(text);
+    write_text(secret_name, "new\n");
+    snprintf(text, sizeof(text),
+        "redis: {username: two, password_file: %s, tls: {ca: /ca.pem}}\n",
+        secret_name);
+    ck_assert_msg(reload_with(text), "%s", error);
+    ck_assert_str_eq(keys(CHANGE_TAKEN), "");
+    ck_assert_str_eq(keys(CHANGE_LEFT),
+        "redis.username,redis.password_file,redis.tls.ca");
+    ck_assert_mem_eq(&now, &before, sizeof(now));
+    ck_assert_str_eq(now.redis_password, "old");
 }
 
 END_TEST
@@ -310,6 +338,7 @@ changes_suite(void)
     tcase_add_test(cases, a_default_follows_what_is_in_force);
     tcase_add_test(cases, a_password_is_read_again);
     tcase_add_test(cases, tls_as_such_is_left);
+    tcase_add_test(cases, passwords_wait_with_tls);
     tcase_add_test(cases, namespaces_come_and_go);
     tcase_add_test(cases, the_shipped_file_names_what_is_taken);
     suite_add_tcase(suite, cases);
