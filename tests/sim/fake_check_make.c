@@ -112,7 +112,7 @@ static void
 make_set(struct check *check)
 {
     static const char *const options[] = {"NX", "xx", "KEEPTTL", "keepttl",
-        "EX", "px", "EXAT", "PXAT", "nx", "ZZ", ""};
+        "EX", "px", "EXAT", "PXAT", "nx", "GET", "get", "ZZ", ""};
     struct words *words = &check->words;
 
     words_string(words, "SET");

@@ -39,15 +39,24 @@ refuse_expiry(struct call *call)
 
 /* --- reading -------------------------------------------------------------- */
 
+/* False: it is no string, which has been said. */
+static bool
+reply_value(struct call *call, const struct key *key)
+{
+    if (key == NULL) {
+        reply_nil(call);
+        return true;
+    }
+    if (!type_is(call, key, VALUE_STRING))
+        return false;
+    reply_bulk(call, key->value.at, key->value.len);
+    return true;
+}
+
 void
 command_get(struct call *call)
 {
-    const struct key *key = keys_lookup(call->fake, call->arg[1]);
-
-    if (key == NULL)
-        reply_nil(call);
-    else if (type_is(call, key, VALUE_STRING))
-        reply_bulk(call, key->value.at, key->value.len);
+    (void)reply_value(call, keys_lookup(call->fake, call->arg[1]));
 }
 
 void
@@ -150,6 +159,7 @@ struct set_options {
     bool only_new;
     bool only_old;
     bool keep_ttl;
+    bool get;      /* the reply is what was there */
     bool seconds;  /* else milliseconds */
     bool absolute; /* else from now */
     size_t expire; /* index of the argument; 0: none */
@@ -193,6 +203,8 @@ set_parse(struct call *call, struct set_options *options)
             options->only_old = true;
         else if (text_is(word, "keepttl") && options->expire == 0)
             options->keep_ttl = true;
+        else if (text_is(word, "get"))
+            options->get = true;
         else if (set_expiry_option(call, i, options))
             i++;
         else
@@ -237,9 +249,12 @@ command_set(struct call *call)
     if (options.expire > 0 && !set_expiry(call, &options, &expires_ms))
         return;
     struct key *key = keys_lookup(call->fake, call->arg[1]);
+    if (options.get && !reply_value(call, key))
+        return;
     if ((options.only_new && key != NULL) ||
         (options.only_old && key == NULL)) {
-        reply_nil(call);
+        if (!options.get)
+            reply_nil(call);
         return;
     }
     if (key == NULL)
@@ -249,7 +264,8 @@ command_set(struct call *call)
     value_set(key, call->arg[2].at, call->arg[2].len);
     if (!options.keep_ttl)
         keys_set_expiry(call->fake, key, expires_ms);
-    reply_status(call, "OK");
+    if (!options.get)
+        reply_status(call, "OK");
 }
 
 static bool

@@ -174,7 +174,7 @@ world_machine(struct world *world, const char *name)
 static uint64_t
 drifted(uint64_t us, int64_t ppm)
 {
-    return us + (uint64_t)((int64_t)us / 1000 * ppm / 1000);
+    return us + (uint64_t)((int64_t)us * ppm / 1000000);
 }
 
 uint64_t
