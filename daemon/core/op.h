@@ -121,8 +121,9 @@ struct op_sight {
 
 /*
  * A step of an audit. It goes to the first node from `node` on that has
- * records, which `node` says then: OP_GONE, there is none. What cannot be asked
- * now is not asked again: OP_UNSENT, OP_UNKNOWN, OP_REFUSED.
+ * records, which `node` says then: OP_GONE, there is none after the first. What
+ * cannot be asked now is not asked again: OP_UNSENT (also where no node at all
+ * is known), OP_UNKNOWN, OP_REFUSED.
  */
 struct op_audit {
     uint32_t node;
@@ -238,7 +239,7 @@ struct op {
     uint16_t home;        /* of OP_AUDIT, too */
     struct round *round;  /* ref: of the votes on it */
     uint64_t sent_us;     /* to Redis; 0: not since it was queued last */
-    uint64_t answered_us; /* by Redis; 0: not since it was sent last */
+    uint64_t answered_us; /* by Redis; likewise */
     uint32_t tries;       /* how often it was sent, to whichever node */
     struct op_result result;
 };

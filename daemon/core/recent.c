@@ -101,24 +101,15 @@ recent_of_op(struct core *core, struct recent *recent, const struct op *op)
     }
 }
 
-static uint64_t
-between(uint64_t us, uint64_t least_us, uint64_t most_us)
-{
-    return us < least_us ? least_us : us_min(us, most_us);
-}
-
 void
 recent_slow(struct core *core, const struct op *op)
 {
     struct recent *recent = recent_add(core, RECENT_SLOW, op->name);
-    bool sent = op->sent_us > 0;
-    bool answered = sent && op->answered_us > 0;
-    /* One that was asked again may have times of two calls. */
-    uint64_t sent_us =
-        between(sent ? op->sent_us : core->now_us, op->began_us, core->now_us);
-    uint64_t answered_us = between(
-        answered ? op->answered_us : core->now_us, sent_us, core->now_us);
+    uint64_t sent_us = op->sent_us > 0 ? op->sent_us : core->now_us;
+    uint64_t answered_us = op->answered_us > 0 ? op->answered_us : core->now_us;
 
+    require(op->began_us <= sent_us && sent_us <= answered_us &&
+            answered_us <= core->now_us);
     count(core->counters, COUNTER_slow_operations);
     recent_of_op(core, recent, op);
     recent->slow.op = op->kind;

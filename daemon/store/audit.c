@@ -28,6 +28,12 @@ audit_take(struct store *store, struct op *op, uint64_t now_us)
     uint16_t node = audit_node(store, audit->node);
     uint16_t slot = 0;
 
+    if (node == NODE_NONE && audit->node == 0) {
+        /* None is known: that is not the end of them. */
+        memcpy(audit->name, "unknown", sizeof("unknown"));
+        op_done(store, op, OP_UNSENT);
+        return;
+    }
     if (node == NODE_NONE) {
         op_done(store, op, OP_GONE);
         return;
@@ -61,15 +67,20 @@ audit_mark(struct store *store, struct link *link, const struct call *call)
         TEXT("PX"),
         text_make(digits, text_from_u64(digits, audit->mark_ms)),
         TEXT("NX"),
+        TEXT("GET"),
     };
 
-    return resp_command(&link->out, words, audit->marked ? 5 : 6);
+    return resp_command(&link->out, words, audit->marked ? 5 : 7);
 }
 
+/* Whose mark was there, if any was; its own may be of an earlier audit. */
 void
 audit_marked(struct store *store, struct call *call, const struct resp *reply)
 {
     struct op *op = container_of(list_pop_front(&call->ops), struct op, link);
+    bool others =
+        reply->type == RESP_STRING &&
+        !text_equal(reply->text, text_make(store->settings.broker_id, 8));
 
-    op_done(store, op, reply->type == RESP_NIL ? OP_BUSY : OP_OK);
+    op_done(store, op, others ? OP_BUSY : OP_OK);
 }

@@ -20,31 +20,22 @@
 static const enum op_kind flush_order[] = {OP_BREAK, OP_RELEASE, OP_RENEW,
     OP_RECLAIM, OP_LOOK, OP_ACQUIRE, OP_INSPECT, OP_PUBLISH, OP_AUDIT};
 
-static const enum script_id script_of[OP_KIND_COUNT] = {
-    [OP_ACQUIRE] = SCRIPT_ACQUIRE,
-    [OP_RELEASE] = SCRIPT_RELEASE,
-    [OP_RENEW] = SCRIPT_RENEW,
-    [OP_RECLAIM] = SCRIPT_ACQUIRE,
-    [OP_LOOK] = SCRIPT_RENEW,
-    [OP_INSPECT] = SCRIPT_INSPECT,
-    [OP_BREAK] = SCRIPT_BREAK,
-    [OP_AUDIT] = SCRIPT_AUDIT,
+static const struct {
+    enum script_id script; /* SCRIPT_COUNT: it is none */
+    bool keyless;
+    bool gathers; /* it shares a call with others of its kind */
+    bool grants;  /* it is held back where replicas would not have that */
+} kinds[OP_KIND_COUNT] = {
+    [OP_ACQUIRE] = {SCRIPT_ACQUIRE, .gathers = true, .grants = true},
+    [OP_RELEASE] = {SCRIPT_RELEASE, .gathers = true},
+    [OP_RENEW] = {SCRIPT_RENEW, .gathers = true, .grants = true},
+    [OP_RECLAIM] = {SCRIPT_ACQUIRE, .gathers = true, .grants = true},
+    [OP_LOOK] = {SCRIPT_RENEW, .gathers = true, .grants = true},
+    [OP_INSPECT] = {SCRIPT_INSPECT},
+    [OP_BREAK] = {SCRIPT_BREAK},
+    [OP_AUDIT] = {SCRIPT_AUDIT, .keyless = true},
+    [OP_PUBLISH] = {SCRIPT_COUNT},
 };
-
-/* Whether it shares a call with others of its kind. */
-static bool
-kind_gathers(enum op_kind kind)
-{
-    return kind != OP_INSPECT && kind != OP_BREAK && kind != OP_PUBLISH &&
-           kind != OP_AUDIT;
-}
-
-/* Whether it is held back where replicas would not have what is granted. */
-static bool
-kind_grants(enum op_kind kind)
-{
-    return script_of[kind] != SCRIPT_RELEASE && kind_gathers(kind);
-}
 
 /* Whether there is no use in sending it any more. */
 static bool
@@ -63,7 +54,7 @@ batch_gather(struct store *store, const struct link *link, struct node *node,
 {
     struct list *queue = &node->queues[kind];
     bool slots = store->settings.topology == STORE_CLUSTER;
-    uint32_t limit = kind_gathers(kind) ? store->settings.batch : 1;
+    uint32_t limit = kinds[kind].gathers ? store->settings.batch : 1;
     uint32_t looked = 0;
     struct op *first = container_of(queue->next, struct op, link);
 
@@ -77,7 +68,6 @@ batch_gather(struct store *store, const struct link *link, struct node *node,
             continue;
         op_dequeue(store, node, op);
         op->sent_us = call->sent_us;
-        op->answered_us = 0;
         op->tries++;
         list_push_back(&call->ops, &op->link);
         call->op_count++;
@@ -125,6 +115,16 @@ write_key(const struct store *store, const struct op *op, char *at)
     at[op->name.len] = '}';
 }
 
+static void
+write_keys(
+    struct store *store, const struct call *call, struct resp_writer *writer)
+{
+    LIST_EACH (at, &call->ops) {
+        const struct op *op = container_of(at, struct op, link);
+        write_key(store, op, resp_bulk(writer, key_bytes(store, op)));
+    }
+}
+
 /* A message to another broker: no script. */
 static bool
 publish_write(struct store *store, struct link *link, const struct call *call)
@@ -147,7 +147,7 @@ batch_write(struct store *store, struct link *link, const struct call *call,
     enum op_kind kind, uint64_t now_us)
 {
     struct record_header header = batch_header(store, link, now_us);
-    uint32_t keys = kind == OP_AUDIT ? 0 : call->op_count;
+    uint32_t keys = kinds[kind].keyless ? 0 : call->op_count;
     size_t header_bytes = record_header_bytes(&header);
     size_t bytes = 120 + RESP_BULK_BYTES(header_bytes);
     struct resp_writer writer;
@@ -162,14 +162,10 @@ batch_write(struct store *store, struct link *link, const struct call *call,
     if (!resp_begin(&writer, &link->out, 4 + keys + call->op_count, bytes))
         return false;
     resp_text(&writer, TEXT("EVALSHA"));
-    resp_text(&writer, text_make(scripts[script_of[kind]].sha1, 40));
+    resp_text(&writer, text_make(scripts[kinds[kind].script].sha1, 40));
     resp_number(&writer, keys);
-    LIST_EACH (at, &call->ops) {
-        if (keys == 0)
-            break;
-        const struct op *op = container_of(at, struct op, link);
-        write_key(store, op, resp_bulk(&writer, key_bytes(store, op)));
-    }
+    if (keys > 0)
+        write_keys(store, call, &writer);
     record_write_header(&header, resp_bulk(&writer, header_bytes));
     LIST_EACH (at, &call->ops) {
         const struct op *op = container_of(at, struct op, link);
@@ -267,7 +263,7 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
     bool grants = !store->settings.strict || confirm_possible(store, link);
     for (size_t i = 0; i < sizeof(flush_order) / sizeof(flush_order[0]); i++) {
         enum op_kind kind = flush_order[i];
-        if (!grants && kind_grants(kind))
+        if (!grants && kinds[kind].grants)
             continue;
         while (queue_drop_needless(store, link, node, kind)) {
             if (link->batch_count >= store->settings.in_flight ||
@@ -474,17 +470,20 @@ op_refused(struct store *store, struct link *link, struct op *op,
     }
 }
 
-/* What the call needs, and the others, which may have gone with it. */
+/* What the call needs; a script that each connection has, with all of those,
+ * which may have gone with it. */
 static void
 load_for(struct store *store, struct link *link, const struct call *call,
     uint64_t now_us)
 {
     const struct op *first = container_of(call->ops.next, struct op, link);
 
-    if (script_of[first->kind] < SCRIPTS_AT_ONCE)
+    enum script_id script = kinds[first->kind].script;
+
+    if (script < SCRIPTS_AT_ONCE)
         link_load_scripts(store, link, now_us);
-    else
-        (void)link_load_script(store, link, script_of[first->kind], now_us);
+    else if (script < SCRIPT_COUNT)
+        (void)link_load_script(store, link, script, now_us);
 }
 
 static void
@@ -510,6 +509,8 @@ call_refused(struct store *store, struct link *link, struct call *call,
 static uint64_t
 again_after(struct store *store, const struct op *op, enum record_status status)
 {
+    if (op->kind == OP_AUDIT)
+        return NOT_AGAIN; /* no script says so of it */
     if (status == RECORD_LATE)
         count(store->counters, COUNTER_redis_late);
     if (status == RECORD_LATE || status == RECORD_CHANGED)

@@ -171,14 +171,13 @@ engine_note_stop(struct engine *engine)
 bool
 engine_move(struct engine *engine, uint64_t realtime_us)
 {
-    uint64_t now_us = engine_now(engine);
-
     engine_note_stop(engine);
     for (int round = 0; round < ROUNDS_A_TURN; round++) {
         struct core_event event = {.kind = CORE_TIME};
         engine_step(engine, &event);
         engine_carry_out(engine);
-        store_flush(engine->store, now_us, realtime_us);
+        /* Not the time of before: what has settled may have come later. */
+        store_flush(engine->store, engine_now(engine), realtime_us);
         engine_drain_store(engine);
         bool settled = engine->sink.settle(engine->arg);
         if (!event.more && !settled && !engine_owes(engine))

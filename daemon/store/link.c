@@ -394,8 +394,8 @@ link_set_role(struct store *store, struct link *link, struct text info)
 }
 
 static void
-link_info(struct store *store, struct link *link, uint64_t now_us,
-    const struct resp *reply)
+link_info(struct store *store, struct link *link, const struct call *call,
+    uint64_t now_us, const struct resp *reply)
 {
     char name[80];
     struct text policy;
@@ -417,7 +417,7 @@ link_info(struct store *store, struct link *link, uint64_t now_us,
         info_value(reply->text, "master_replid"),
         info_value(reply->text, "master_replid2"), now_us);
     link_set_role(store, link, reply->text);
-    trust_vouch(store, link, reply->text, settled, now_us);
+    trust_vouch(store, link, call, reply->text, settled, now_us);
     policy = info_value(reply->text, "maxmemory_policy");
     if (!text_equal(policy, TEXT("noeviction")) && policy.len > 0)
         log_write(LOG_WARN, "redis_may_evict_locks",
@@ -429,8 +429,8 @@ link_info(struct store *store, struct link *link, uint64_t now_us,
 
 /* INFO of a connection that is in use. */
 static void
-link_ids(struct store *store, struct link *link, uint64_t now_us,
-    const struct resp *reply)
+link_ids(struct store *store, struct link *link, const struct call *call,
+    uint64_t now_us, const struct resp *reply)
 {
     if (reply->type != RESP_STRING) {
         link->ids_asked = false;
@@ -441,7 +441,7 @@ link_ids(struct store *store, struct link *link, uint64_t now_us,
     trust_learn(store, link, TEXT(""), info_value(reply->text, "master_replid"),
         info_value(reply->text, "master_replid2"), now_us);
     link_set_role(store, link, reply->text);
-    trust_vouch(store, link, reply->text, settled, now_us);
+    trust_vouch(store, link, call, reply->text, settled, now_us);
 }
 
 bool
@@ -667,10 +667,10 @@ link_take(struct store *store, struct link *link, struct call *call,
         if (error)
             link_refused(store, link, now_us, call, reply);
         else
-            link_info(store, link, now_us, reply);
+            link_info(store, link, call, now_us, reply);
         break;
     case CALL_IDS:
-        link_ids(store, link, now_us, reply);
+        link_ids(store, link, call, now_us, reply);
         break;
     case CALL_MARK:
         trust_marked(store, link, call->writes, reply, now_us);
@@ -686,8 +686,11 @@ link_take(struct store *store, struct link *link, struct call *call,
         route_map_reply(store, link, now_us, reply);
         break;
     case CALL_AUTH:
-    case CALL_LOAD:
         if (error)
+            link_refused(store, link, now_us, call, reply);
+        break;
+    case CALL_LOAD: /* later on whoever needs the script is refused again */
+        if (error && link->state != LINK_READY)
             link_refused(store, link, now_us, call, reply);
         break;
     case CALL_SUBSCRIBE:

@@ -116,9 +116,8 @@ struct link {
     bool settled;    /* its history has been known for long enough */
     bool inherits;   /* slots of a node that may have lost something */
     bool guessed;    /* for nobody can say yet whether it has */
-    bool ids_wanted; /* a script has seen another id */
+    bool ids_wanted; /* a script has seen another id, or a slot has gone */
     bool ids_asked;  /* INFO is under way */
-    bool ids_again;  /* and is to be asked once more then */
     uint64_t sources[STORE_NODES_MAX / 64]; /* see trust_inherit() */
     uint64_t since_us;                      /* the history is known */
     uint64_t mark_us;      /* when to read or write the marker */
@@ -178,6 +177,7 @@ struct call {
     enum call_kind kind;
     bool last;   /* of a phase of the greeting */
     bool writes; /* CALL_MARK: the marker is written, else read */
+    bool stale;  /* INFO's: it may have been answered before a slot went */
     uint64_t sent_us;
     uint64_t answered_us; /* 0: not yet */
     struct list ops;
@@ -283,8 +283,8 @@ void trust_inherit(
     struct store *store, struct link *from, struct link *link, uint64_t now_us);
 bool trust_awaits(const struct link *link);
 void trust_mute(struct store *store, struct link *from, uint64_t now_us);
-void trust_vouch(struct store *store, struct link *from, struct text info,
-    bool settled, uint64_t now_us);
+void trust_vouch(struct store *store, struct link *from,
+    const struct call *call, struct text info, bool settled, uint64_t now_us);
 void trust_see(struct store *store, struct link *link, const char *id);
 void trust_clock(struct store *store, struct link *link, uint64_t time_us,
     uint64_t sent_us, uint64_t now_us);

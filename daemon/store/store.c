@@ -168,6 +168,7 @@ op_enqueue(struct store *store, struct op *op, uint16_t index, uint64_t now_us,
         due_us = now_us + store->settings.command_timeout_us;
     op->at_node = index;
     op->sent_us = 0;
+    op->answered_us = 0;
     if (first)
         list_push_front(&node->queues[op->kind], &op->link);
     else
@@ -192,6 +193,7 @@ op_park(struct store *store, struct op *op, uint64_t until_us)
 {
     op->at_node = NODE_NONE;
     op->sent_us = 0;
+    op->answered_us = 0;
     op->asking = false;
     list_push_back(&store->parked, &op->link);
     wheel_add(&store->wheel, &op->timer,
@@ -204,7 +206,7 @@ op_route(struct store *store, struct op *op, uint64_t now_us)
     uint16_t node = op->vote ? op->home : route_of(store, op);
 
     op->grace_us = 0;
-    if (store->quorum != NULL && !op->vote) {
+    if (store->quorum != NULL && !op->vote && op->kind != OP_AUDIT) {
         quorum_take(store, op);
         return;
     }

@@ -50,7 +50,6 @@ trust_forget(struct link *link)
     link->mark_us = 0;
     link->clock_at_us = 0;
     memset(link->sources, 0, sizeof(link->sources));
-    link->ids_again = false;
 }
 
 static bool
@@ -99,14 +98,29 @@ trust_begin(struct store *store, struct link *link, uint64_t now_us)
     trust_has_locks(store, link);
 }
 
+/* Whether an answer of the node to that is to come. */
+static bool
+is_being_asked(const struct link *link)
+{
+    return link->state == LINK_READY && (link->ids_wanted || link->ids_asked);
+}
+
+/* Who could not say what it is need not any more. */
+static void
+sources_forget(const struct store *store, struct link *link)
+{
+    for (uint16_t i = 0; i < store->node_count; i++)
+        if (!is_being_asked(&store->links[i]))
+            link->sources[i / 64] &= ~((uint64_t)1 << i % 64);
+}
+
 static void
 trust_settle(struct store *store, struct link *link, const char *why)
 {
     char name[80];
 
     link->settled = true;
-    if (link->inherits)
-        memset(link->sources, 0, sizeof(link->sources));
+    sources_forget(store, link);
     link->inherits = false;
     link->guessed = false;
     log_write(LOG_INFO, "redis_settled", "node=%s why=%s",
@@ -140,18 +154,22 @@ trust_learn(struct store *store, struct link *link, struct text run_id,
     }
 }
 
-/* Something that is missed may have come with a slot: the whole takes its time,
- * or as long as nobody can say, if it is a `guess`. Markers know nothing of
- * that. */
+/*
+ * Something that is missed may have come with a slot: the whole takes its time
+ * from now on, or as long as nobody can say, if it is a `guess` and there is no
+ * other reason. Markers know nothing of that.
+ */
 static void
 trust_doubt(struct store *store, struct link *link, bool guess, uint64_t now_us)
 {
     if (link->settled) {
         trust_begin(store, link, now_us);
         link->guessed = guess;
-        link->inherits = true;
+    } else if (!guess || !link->guessed) {
+        link->guessed = false;
+        link->since_us = now_us;
     }
-    link->guessed &= guess;
+    link->inherits = true;
 }
 
 static void
@@ -180,10 +198,12 @@ has_sources(const struct link *link)
     return false;
 }
 
-/* A slot has come from another node. If nothing is missed any more that this
+/*
+ * A slot has come from another node. If nothing is missed any more that this
  * one was told, it has all; but another may have taken its place meanwhile, and
  * given the slot away. So it says what it is before anything is asked of the
- * new one. */
+ * new one, and that by an answer to what is sent from now on.
+ */
 void
 trust_inherit(
     struct store *store, struct link *from, struct link *link, uint64_t now_us)
@@ -192,15 +212,13 @@ trust_inherit(
         return;
     if (!from->settled || from->state != LINK_READY) {
         trust_doubt(store, link, from->settled, now_us);
-        if (link->inherits)
-            link->since_us = now_us;
-        if (link->guessed)
-            source_add(link, from);
-        return;
+        if (!link->guessed)
+            return;
     }
     source_add(link, from);
-    from->ids_again = from->ids_asked; /* it may have answered before */
-    from->ids_wanted = !from->ids_asked;
+    from->ids_wanted = true;
+    LIST_EACH (at, &from->calls)
+        container_of(at, struct call, link)->stale = true;
 }
 
 bool
@@ -225,7 +243,6 @@ is_replica_of(
 void
 trust_mute(struct store *store, struct link *from, uint64_t now_us)
 {
-    from->ids_again = false;
     for (uint16_t i = 0; i < store->node_count; i++) {
         struct link *link = &store->links[i];
         if (!source_remove(link, from))
@@ -238,18 +255,17 @@ trust_mute(struct store *store, struct link *from, uint64_t now_us)
 
 /*
  * The node has said what it is, in `info`: what has come from it is trusted, or
- * not. Who has given its last slot away becomes a replica of the one that has
+ * not; where it was asked before that came, it is asked again. Who has given its last slot away becomes a replica of the one that has
  * it now, and so it is well if it was `settled` before.
  */
 void
-trust_vouch(struct store *store, struct link *from, struct text info,
-    bool settled, uint64_t now_us)
+trust_vouch(struct store *store, struct link *from, const struct call *call,
+    struct text info, bool settled, uint64_t now_us)
 {
     if (from->index >= LINK_WITNESS)
         return; /* of the same node, but it does not say what that was before */
-    from->ids_wanted |= from->ids_again;
-    if (from->ids_again) {
-        from->ids_again = false;
+    if (call->stale) {
+        from->ids_wanted = true;
         return;
     }
     for (uint16_t i = 0; i < store->node_count; i++) {
@@ -431,6 +447,8 @@ trust_tick(struct store *store, struct link *link, uint64_t now_us)
     if (link->ids_wanted && !link->ids_asked) {
         link->ids_wanted = false;
         link->ids_asked = link_ask_ids(store, link, now_us);
+        if (!link->ids_asked)
+            trust_mute(store, link, now_us); /* there is no room for that */
     }
     if (now_us < link->mark_us || link->readonly)
         return;
