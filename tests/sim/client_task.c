@@ -705,7 +705,7 @@ task_lost(struct client *client, uint32_t lock, uint32_t owner, uint64_t fence,
     if (strcmp(reason, "broken") == 0) {
         check_deed(world->check, DEED_BROKEN);
         if (!check_is_broken(world->check, lock, fence) &&
-            !check_was_replaced(world->check, world->now_us))
+            !check_was_replaced(world->check, task->true_asked))
             check_broken(world->check, PROMISE_TOLD, world->now_us,
                 "%s: lock-%" PRIu32 " was not broken", task->who, lock);
     }
