@@ -477,7 +477,6 @@ load_for(struct store *store, struct link *link, const struct call *call,
     uint64_t now_us)
 {
     const struct op *first = container_of(call->ops.next, struct op, link);
-
     enum script_id script = kinds[first->kind].script;
 
     if (script < SCRIPTS_AT_ONCE)

@@ -560,8 +560,8 @@ srig_greet(struct srig *rig, uint32_t link)
     ck_assert(store_ready(rig->store));
 }
 
-static char *
-put(char *at, uint64_t value, size_t bytes)
+char *
+srig_put(char *at, uint64_t value, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
         *at++ = (char)(value >> 8 * i & 0xff);
@@ -584,14 +584,14 @@ srig_encode(
     memset(at, rig->script_id, RECORD_ID_BYTES);
     at += RECORD_ID_BYTES;
     for (unsigned i = 0; i < count; i++) {
-        at = put(at, (uint64_t)status, 1);
-        at = put(at, 0, 5);
-        at = put(at, 3, 4);
+        at = srig_put(at, (uint64_t)status, 1);
+        at = srig_put(at, 0, 5);
+        at = srig_put(at, 3, 4);
         at = put_number(at, 11);
         at = put_number(at, status == RECORD_OK ? 22 : 0);
-        at = put(at, 30000, 4);
-        at = put(at, 400, 4);
-        at = put(at, 5, 4);
+        at = srig_put(at, 30000, 4);
+        at = srig_put(at, 400, 4);
+        at = srig_put(at, 5, 4);
     }
     return (size_t)(at - out);
 }

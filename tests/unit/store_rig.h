@@ -160,10 +160,13 @@ void srig_results(
 /* A reply of raw bytes. */
 void srig_bytes(struct srig *rig, uint32_t link, const char *bytes, size_t len);
 
-/* The bytes of a script's reply, without grants; returns the length. */
+/* A little-endian number; returns what is after it. */
+char *srig_put(char *at, uint64_t value, size_t bytes);
+
 /* TIME. */
 uint64_t srig_time_us(const struct srig *rig);
 
+/* The bytes of a script's reply, without grants; returns the length. */
 size_t srig_encode(
     struct srig *rig, char *out, unsigned count, enum record_status status);
 

@@ -211,8 +211,8 @@ START_TEST(a_default_follows_what_is_in_force)
     ck_assert(reload_with(""));
     ck_assert_uint_eq(now.command_timeout_ms, 500);
     start_with("audit: {break_after: 48h}\nnamespaces: [{prefix: a/}]\n");
-    ck_assert(reload_with(
-        "audit: {break_after: 1h}\nnamespaces: [{prefix: a/}]\n"));
+    ck_assert(
+        reload_with("audit: {break_after: 1h}\nnamespaces: [{prefix: a/}]\n"));
     ck_assert_str_eq(keys(CHANGE_TAKEN), "");
     ck_assert_str_eq(keys(CHANGE_LEFT), "audit.break_after");
 }
@@ -261,8 +261,8 @@ START_TEST(passwords_wait_with_tls)
     char text[400];
 
     write_text(secret_name, "old\n");
-    snprintf(text, sizeof(text),
-        "redis: {username: one, password_file: %s}\n", secret_name);
+    snprintf(text, sizeof(text), "redis: {username: one, password_file: %s}\n",
+        secret_name);
     start_with(text);
     write_text(secret_name, "new\n");
     snprintf(text, sizeof(text),
@@ -270,8 +270,8 @@ START_TEST(passwords_wait_with_tls)
         secret_name);
     ck_assert_msg(reload_with(text), "%s", error);
     ck_assert_str_eq(keys(CHANGE_TAKEN), "");
-    ck_assert_str_eq(keys(CHANGE_LEFT),
-        "redis.username,redis.password_file,redis.tls.ca");
+    ck_assert_str_eq(
+        keys(CHANGE_LEFT), "redis.username,redis.password_file,redis.tls.ca");
     ck_assert_mem_eq(&now, &before, sizeof(now));
     ck_assert_str_eq(now.redis_password, "old");
 }

@@ -18,12 +18,14 @@ expect_script(struct srig *rig, uint32_t link)
         text_equal(rig->words[1], text_make(scripts[SCRIPT_AUDIT].sha1, 40)));
 }
 
-static char *
-put(char *at, uint64_t value, size_t bytes)
+/* Where the step that was sent last is to go on. */
+static void
+expect_cursor(const struct srig *rig, const char *cursor)
 {
-    for (size_t i = 0; i < bytes; i++)
-        *at++ = (char)(value >> 8 * i & 0xff);
-    return at;
+    struct text step = rig->words[4];
+
+    ck_assert_uint_eq(step.len, 20 + strlen(cursor));
+    ck_assert_mem_eq(step.at + 20, cursor, strlen(cursor));
 }
 
 static char *
@@ -32,9 +34,9 @@ put_sight(
 {
     double wait_ms = 0;
 
-    at = put(at, flags, 1);
-    at = put(at, wrong, 1);
-    at = put(at, strlen(name), 2);
+    at = srig_put(at, flags, 1);
+    at = srig_put(at, wrong, 1);
+    at = srig_put(at, strlen(name), 2);
     memcpy(at, &hold_ms, 8);
     memcpy(at + 8, &wait_ms, 8);
     memcpy(at + 16, name, strlen(name));
@@ -47,12 +49,12 @@ answer(struct srig *rig, char *out, const char *cursor, unsigned sights)
 {
     char *at = out + srig_encode(rig, out, 1, RECORD_OK);
 
-    at = put(at, 7, 4);
-    at = put(at, 3, 4);
-    at = put(at, 2, 4);
-    at = put(at, sights, 4);
-    at = put(at, 1, 4);
-    at = put(at, strlen(cursor), 1);
+    at = srig_put(at, 7, 4);
+    at = srig_put(at, 3, 4);
+    at = srig_put(at, 2, 4);
+    at = srig_put(at, sights, 4);
+    at = srig_put(at, 1, 4);
+    at = srig_put(at, strlen(cursor), 1);
     memcpy(at, cursor, strlen(cursor));
     at += strlen(cursor);
     if (sights > 0)
@@ -81,12 +83,11 @@ START_TEST(step)
     srig_expect(rig, 0, "EVALSHA 1");
     expect_script(rig, 0);
     ck_assert_mem_eq(rig->words[3].at + 4, "broker-1", 8);
-    ck_assert_uint_eq(rig->words[4].len, 20 + 20);
     ck_assert_mem_eq(rig->words[4].at, "\x32\0\0\0", 4);
     memcpy(ages, rig->words[4].at + 4, sizeof(ages));
     ck_assert_double_eq(ages[0], 1000);
     ck_assert_double_eq(ages[1], 2000);
-    ck_assert_mem_eq(rig->words[4].at + 20, "18446744073709551615", 20);
+    expect_cursor(rig, "18446744073709551615");
     srig_results(rig, 0, 1, RECORD_GONE);
     srig_status(rig, inspect, OP_GONE);
     srig_bytes(rig, 0, bytes, answer(rig, bytes, "4711", 2));
@@ -134,6 +135,30 @@ START_TEST(no_answers)
 
 END_TEST
 
+/* What no script says of an audit; it is not asked again by and by. */
+START_TEST(no_results)
+{
+    static const enum record_status table[] = {
+        RECORD_GRACE, RECORD_CHANGED, RECORD_LATE};
+    struct srig *rig = _i == 0 ? srig_single() : srig_quorum(3);
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct op *op = srig_op(rig, OP_AUDIT, 0);
+        srig_turn(rig);
+        expect_script(rig, 0);
+        srig_results(rig, 0, 1, table[i]);
+        srig_status(rig, op, OP_REFUSED);
+        ck_assert(list_empty(&rig->store->parked));
+        ck_assert_uint_eq(rig->store->nodes[0].queued, 0);
+        srig_settle(rig); /* which would not answer it */
+    }
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_late), 0);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_retries), 0);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* It is loaded when it is asked for, and alone. */
 START_TEST(script_is_loaded)
 {
@@ -154,6 +179,43 @@ START_TEST(script_is_loaded)
     srig_bytes(rig, 0, bytes, answer(rig, bytes, "0", 0));
     srig_status(rig, op, OP_OK);
     ck_assert_uint_eq(op->audit->cursor, 0);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Where it cannot be loaded that is nobody else's loss, and it is given up. */
+START_TEST(script_is_not_loaded)
+{
+    struct srig *rig = srig_single();
+    struct op *op = srig_op(rig, OP_AUDIT, 0);
+    unsigned calls = 0;
+
+    while (!srig_done(rig, op)) {
+        ck_assert_uint_lt(calls++, 10);
+        srig_turn(rig);
+        if (calls > 1) {
+            srig_expect(rig, 0, "LOAD");
+            srig_error(rig, 0, "NOPERM User me has no permissions");
+        }
+        expect_script(rig, 0);
+        srig_expect(rig, 0, "");
+        srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
+        ck_assert(list_empty(&rig->store->parked));
+    }
+    srig_status(rig, op, OP_UNSENT);
+    ck_assert_uint_eq(calls, 6);
+    srig_expect(rig, 0, "LOAD");
+    srig_error(rig, 0, "NOPERM User me has no permissions");
+    srig_turn(rig);
+    srig_expect(rig, 0, "");
+    ck_assert_uint_eq(rig->links[0].closes, 0);
+    ck_assert_int_eq(rig->store->links[0].state, LINK_READY);
+    op = srig_op(rig, OP_RENEW, 0);
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_status(rig, op, OP_OK);
     srig_end(rig);
 }
 
@@ -200,6 +262,8 @@ END_TEST
 /* The nodes of a cluster, of a quorum; one after the other, and an end. */
 START_TEST(nodes)
 {
+    static const char *const names[] = {
+        "10.0.0.1:7000", "10.0.0.1:7001", "10.0.0.1:7002"};
     struct srig *rig = _i == 0 ? srig_cluster() : srig_quorum(3);
     char bytes[400];
 
@@ -210,10 +274,12 @@ START_TEST(nodes)
         srig_submit(rig, op);
         srig_turn(rig);
         expect_script(rig, node);
+        expect_cursor(rig, "5");
         srig_bytes(rig, node, bytes, answer(rig, bytes, "9", 1));
         srig_status(rig, op, OP_OK);
         ck_assert_uint_eq(op->audit->node, node);
-        ck_assert_uint_gt(strlen(op->audit->name), 0);
+        ck_assert_uint_eq(op->audit->cursor, 9);
+        ck_assert_str_eq(op->audit->name, names[node]);
     }
     struct op *op = srig_draft(rig, OP_AUDIT, 0);
     op->audit->node = 3;
@@ -244,6 +310,8 @@ START_TEST(node_without_slots)
     ck_assert_uint_eq(op->audit->cursor, 0);
     srig_turn(rig);
     expect_script(rig, 1);
+    expect_cursor(rig, "0");
+    ck_assert_str_eq(op->audit->name, "10.0.0.1:7001");
     srig_results(rig, 1, 1, RECORD_OK);
     srig_status(rig, op, OP_REFUSED);
     srig_end(rig);
@@ -251,34 +319,82 @@ START_TEST(node_without_slots)
 
 END_TEST
 
+/* An order to mark the node, which is sent so; the next reply is to it. */
+static struct op *
+marks(struct srig *rig, uint32_t node, bool marked, const char *command)
+{
+    struct op *op = srig_draft(rig, OP_AUDIT, 0);
+
+    op->audit->node = node;
+    op->audit->mark_ms = 540000;
+    op->audit->marked = marked;
+    srig_submit(rig, op);
+    srig_turn(rig);
+    const char *next = srig_next(rig, node);
+    for (; next[0] == 'C'; next = srig_next(rig, node))
+        srig_answer(rig, node); /* a refusal is a reason to ask for a map */
+    ck_assert_str_eq(next, command);
+    return op;
+}
+
 /* The mark: in a slot of the node, for whoever is the first. */
 START_TEST(mark)
 {
-    struct srig *rig = srig_cluster();
-    struct op *op = srig_draft(rig, OP_AUDIT, 0);
+    static const char first[] =
+        "SET holdfast:audit:{1324} broker-1 PX 540000 NX GET";
+    static const char later[] = "SET holdfast:audit:{1324} broker-1 PX 540000";
 
-    op->audit->node = 1;
-    op->audit->mark_ms = 540000;
-    srig_submit(rig, op);
-    srig_turn(rig);
-    srig_expect(rig, 1, "SET holdfast:audit:{1324} broker-1 PX 540000 NX");
+    static const struct {
+        const char *was; /* NULL: none */
+        enum op_status status;
+    } table[] = {
+        {NULL, OP_OK},
+        {"broker-2", OP_BUSY},
+        {"broker-1", OP_OK}, /* of an audit before this one */
+        {"broker-10", OP_BUSY},
+        {"broker-", OP_BUSY},
+        {"", OP_BUSY},
+    };
+    struct srig *rig = srig_cluster();
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct op *op = marks(rig, 1, false, first);
+        if (table[i].was == NULL)
+            srig_reply(rig, 1, &(struct resp){.type = RESP_NIL});
+        else
+            srig_bytes(rig, 1, table[i].was, strlen(table[i].was));
+        srig_status(rig, op, table[i].status);
+    }
+    for (int marked = 0; marked < 2; marked++) {
+        struct op *op = marks(rig, 1, marked > 0, marked > 0 ? later : first);
+        srig_error(rig, 1, "OOM command not allowed");
+        srig_status(rig, op, OP_UNSENT);
+    }
+    struct op *op = marks(rig, 1, true, later);
     srig_reply(rig, 1, &(struct resp){.type = RESP_STATUS, .text = TEXT("OK")});
     srig_status(rig, op, OP_OK);
-    op = srig_draft(rig, OP_AUDIT, 0);
-    op->audit->mark_ms = 2000;
-    srig_submit(rig, op);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Where no node is known, there may be some. */
+START_TEST(no_node_known)
+{
+    struct srig *rig = srig_create(STORE_CLUSTER, 3);
+
+    srig_start(rig);
+    struct op *op = srig_op(rig, OP_AUDIT, 0);
     srig_turn(rig);
-    ck_assert_ptr_nonnull(strstr(srig_next(rig, 0), " NX"));
-    srig_reply(rig, 0, &(struct resp){.type = RESP_NIL});
-    srig_status(rig, op, OP_BUSY);
-    op = srig_draft(rig, OP_AUDIT, 0);
-    op->audit->mark_ms = 2000;
-    op->audit->marked = true;
-    srig_submit(rig, op);
-    srig_turn(rig);
-    ck_assert_ptr_null(strstr(srig_next(rig, 0), " NX"));
-    srig_error(rig, 0, "OOM command not allowed");
     srig_status(rig, op, OP_UNSENT);
+    ck_assert_str_eq(op->audit->name, "unknown");
+    ck_assert_uint_eq(op->audit->node, 0);
+    /* But none that comes after what was. */
+    op = srig_draft(rig, OP_AUDIT, 0);
+    op->audit->node = 1;
+    srig_submit(rig, op);
+    srig_turn(rig);
+    srig_status(rig, op, OP_GONE);
     srig_end(rig);
 }
 
@@ -292,11 +408,14 @@ store_audit_suite(void)
 
     tcase_add_test(tests, step);
     tcase_add_test(tests, no_answers);
+    tcase_add_loop_test(tests, no_results, 0, 2);
     tcase_add_test(tests, script_is_loaded);
+    tcase_add_test(tests, script_is_not_loaded);
     tcase_add_test(tests, refusals);
     tcase_add_loop_test(tests, nodes, 0, 2);
     tcase_add_test(tests, node_without_slots);
     tcase_add_test(tests, mark);
+    tcase_add_test(tests, no_node_known);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -9,12 +9,6 @@
 
 Suite *store_break_suite(void);
 
-static void
-expect(struct srig *rig, uint32_t link, const char *command)
-{
-    ck_assert_str_eq(srig_next(rig, link), command);
-}
-
 /* The next command but those that ask for the map, which are answered. */
 static void
 expect_call(struct srig *rig, uint32_t link)
@@ -48,7 +42,7 @@ START_TEST(call)
 
     second->fence = 9007199254740991;
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     ck_assert(
         text_equal(rig->words[1], text_make(scripts[SCRIPT_BREAK].sha1, 40)));
     ck_assert(text_equal(rig->words[3], TEXT("holdfast:{name}")));
@@ -56,17 +50,17 @@ START_TEST(call)
     ck_assert_uint_eq(rig->words[5].len, sizeof(fence));
     memcpy(&fence, rig->words[5].at, sizeof(fence));
     ck_assert_double_eq(fence, 0);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     memcpy(&fence, rig->words[5].at, sizeof(fence));
     ck_assert_double_eq(fence, 9007199254740991.0);
-    expect(rig, 0, "");
+    srig_expect(rig, 0, "");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, first, OP_OK);
     ck_assert_uint_eq(first->result.ahead, 5);
     srig_results(rig, 0, 1, RECORD_GONE);
     srig_status(rig, second, OP_GONE);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     ck_assert(
         text_equal(rig->words[1], text_make(scripts[SCRIPT_RELEASE].sha1, 40)));
     srig_results(rig, 0, 1, RECORD_OK);
@@ -124,7 +118,7 @@ START_TEST(redirects)
     op->fence = 3;
     srig_error(rig, 0, "ASK 7 10.0.0.1:7001");
     srig_turn(rig);
-    expect(rig, 1, "ASKING");
+    srig_expect(rig, 1, "ASKING");
     srig_answer(rig, 1);
     expect_call(rig, 1);
     double fence = 0;
@@ -169,7 +163,7 @@ START_TEST(outcome_lost)
             srig_results(rig, 0, 1, RECORD_OK); /* too late, and nobody's */
         ck_assert_uint_eq(rig->done_count, 1);
         srig_settle(rig);
-        expect(rig, 0, "");
+        srig_expect(rig, 0, "");
         srig_end(rig);
     }
 }

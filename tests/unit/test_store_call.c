@@ -14,12 +14,6 @@
 
 Suite *store_call_suite(void);
 
-static void
-expect(struct srig *rig, uint32_t link, const char *command)
-{
-    ck_assert_str_eq(srig_next(rig, link), command);
-}
-
 START_TEST(batches)
 {
     struct srig *rig = srig_single();
@@ -31,19 +25,19 @@ START_TEST(batches)
     for (int i = 5; i < 8; i++)
         ops[i] = srig_op(rig, OP_RELEASE, (uint16_t)i);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 3");
+    srig_expect(rig, 0, "EVALSHA 3");
     ck_assert(
         text_equal(rig->words[1], text_make(scripts[SCRIPT_RELEASE].sha1, 40)));
     ck_assert(text_equal(rig->words[3], TEXT("holdfast:{name}")));
-    expect(rig, 0, "EVALSHA 4");
+    srig_expect(rig, 0, "EVALSHA 4");
     ck_assert(
         text_equal(rig->words[1], text_make(scripts[SCRIPT_ACQUIRE].sha1, 40)));
-    expect(rig, 0, ""); /* as many as may be under way */
+    srig_expect(rig, 0, ""); /* as many as may be under way */
     srig_results(rig, 0, 3, RECORD_OK);
     ck_assert_uint_eq(rig->done_count, 3);
     srig_status(rig, ops[7], OP_OK);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 4, RECORD_WAITING);
     srig_status(rig, ops[3], OP_WAITING);
     ck_assert(!srig_done(rig, ops[4]));
@@ -52,8 +46,8 @@ START_TEST(batches)
     ops[8] = srig_op(rig, OP_RENEW, 0);
     ops[9] = srig_op(rig, OP_LOOK, 0);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_GONE);
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, ops[8], OP_GONE);
@@ -76,7 +70,7 @@ START_TEST(stages)
     ck_assert_uint_eq(op->sent_us, 0);
     srig_results(rig, 0, 4, RECORD_OK);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     ck_assert_uint_eq(op->tries, 1);
     ck_assert_uint_eq(op->sent_us, rig->now_us);
     srig_results(rig, 0, 4, RECORD_OK);
@@ -84,7 +78,7 @@ START_TEST(stages)
     srig_error(rig, 0, "LOADING Redis is loading the dataset in memory");
     ck_assert_uint_eq(op->sent_us, 0); /* it is queued again */
     srig_pass(rig, 100);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     uint64_t sent_us = op->sent_us;
     ck_assert_uint_gt(sent_us, rig->now_us - 100000);
     ck_assert_uint_eq(op->answered_us, 0);
@@ -99,6 +93,38 @@ START_TEST(stages)
 
 END_TEST
 
+/* Nothing was done: what was before it was queued again is no part of that. */
+START_TEST(stages_again)
+{
+    static const enum record_status table[] = {
+        RECORD_CHANGED, RECORD_LATE, RECORD_GRACE};
+    struct srig *rig = srig_single();
+    struct op *op = srig_op(rig, OP_ACQUIRE, 0);
+
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    uint64_t sent_us = op->sent_us;
+    ck_assert_uint_gt(sent_us, 0);
+    srig_pass(rig, 100);
+    srig_results(rig, 0, 1, table[_i]);
+    ck_assert(!srig_done(rig, op));
+    ck_assert_uint_eq(op->sent_us, 0);
+    ck_assert_uint_eq(op->answered_us, 0);
+    for (int ms = 0; ms < 1000 && srig_next(rig, 0)[0] != 'E'; ms++)
+        srig_pass(rig, 1);
+    ck_assert_uint_gt(rig->word_count, 0);
+    ck_assert_uint_ge(op->sent_us, sent_us + 100000);
+    ck_assert_uint_eq(op->answered_us, 0);
+    srig_pass(rig, 50);
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->tries, 2);
+    ck_assert_uint_eq(op->answered_us, rig->now_us);
+    srig_end(rig);
+}
+
+END_TEST
+
 START_TEST(result_fields)
 {
     struct srig *rig = srig_single();
@@ -107,7 +133,7 @@ START_TEST(result_fields)
 
     srig_turn(rig);
     uint64_t sent_us = rig->now_us;
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_pass(rig, 500);
     size_t len = srig_encode(rig, bytes, 1, RECORD_OK);
     bytes[48 + 1] = 1; /* handed */
@@ -141,7 +167,7 @@ START_TEST(result_fields)
     /* The id that the node tells is the one that it is told next time. */
     srig_op(rig, OP_RELEASE, 0);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     ck_assert_mem_eq(rig->words[4].at + 40, "jjjjjjjjjj", 10);
     ck_assert_mem_eq(rig->words[4].at + 4, "broker-1", 8);
     /* Settled, and with any clock; then the channel. */
@@ -177,7 +203,7 @@ START_TEST(statuses)
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         struct op *op = srig_op(rig, OP_ACQUIRE, 0);
         srig_turn(rig);
-        expect(rig, 0, "EVALSHA 1");
+        srig_expect(rig, 0, "EVALSHA 1");
         srig_results(rig, 0, 1, table[i].record);
         srig_status(rig, op, table[i].status);
     }
@@ -194,10 +220,10 @@ START_TEST(late_is_tried_again)
     unsigned calls = 0;
 
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_LATE);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
     /* For ever too late: given up in the end, and no storm until then. */
@@ -228,13 +254,13 @@ START_TEST(late_and_told)
     char bytes[200];
 
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     size_t len = srig_encode(rig, bytes, 1, RECORD_LATE);
     bytes[8 + RECORD_ID_BYTES + 4] = 16;
     memcpy(bytes + len, about, 16);
     srig_bytes(rig, 0, bytes, len + 16);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_WAITING);
     srig_status(rig, op, OP_WAITING);
     ck_assert(!op->result.told);
@@ -269,7 +295,7 @@ START_TEST(taken_over)
 
     op->moves = true;
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     size_t len = srig_encode(rig, bytes, 1, RECORD_OK);
     bytes[8 + RECORD_ID_BYTES + 4] = (char)table[_i].len;
     memcpy(bytes + len, table[_i].about, table[_i].len);
@@ -294,13 +320,13 @@ START_TEST(messages)
     struct op *op = srig_op(rig, OP_PUBLISH, 0);
 
     srig_turn(rig);
-    expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
+    srig_expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
     srig_answer(rig, 0);
     srig_status(rig, op, OP_OK);
     /* Refused, for ever or for now; answered with what it cannot be. */
     op = srig_op(rig, OP_PUBLISH, 0);
     srig_turn(rig);
-    expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
+    srig_expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
     srig_error(rig, 0, "ERR what");
     srig_status(rig, op, OP_REFUSED);
     op = srig_op(rig, OP_PUBLISH, 0);
@@ -308,15 +334,15 @@ START_TEST(messages)
     (void)srig_next(rig, 0);
     srig_error(rig, 0, "LOADING x");
     srig_pass(rig, 80);
-    expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
+    srig_expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
     srig_reply(rig, 0, &(struct resp){.type = RESP_STATUS});
     srig_status(rig, op, OP_REFUSED);
     /* It goes last, and a script's answer is not its own. */
     op = srig_op(rig, OP_PUBLISH, 0);
     struct op *release = srig_op(rig, OP_RELEASE, 0);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
-    expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
     srig_reply(rig, 0, &(struct resp){.type = RESP_INTEGER});
     srig_status(rig, release, OP_REFUSED);
     srig_lose(rig, 0);
@@ -336,21 +362,21 @@ START_TEST(noscript_loads_once)
         ops[i]->request = (uint64_t)i + 1;
     }
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 4");
-    expect(rig, 0, "EVALSHA 2");
+    srig_expect(rig, 0, "EVALSHA 4");
+    srig_expect(rig, 0, "EVALSHA 2");
     srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
     srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
     ck_assert_uint_eq(rig->done_count, 0);
     srig_turn(rig);
     for (int i = 0; i < SCRIPTS_AT_ONCE; i++) {
-        expect(rig, 0, "LOAD");
+        srig_expect(rig, 0, "LOAD");
         srig_answer(rig, 0);
     }
-    expect(rig, 0, "EVALSHA 4");
+    srig_expect(rig, 0, "EVALSHA 4");
     srig_results(rig, 0, 4, RECORD_OK);
-    expect(rig, 0, "EVALSHA 2");
+    srig_expect(rig, 0, "EVALSHA 2");
     srig_results(rig, 0, 2, RECORD_OK);
-    expect(rig, 0, "");
+    srig_expect(rig, 0, "");
     for (int i = 0; i < 6; i++)
         srig_status(rig, ops[i], OP_OK);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_noscript), 6);
@@ -367,7 +393,7 @@ START_TEST(order_is_kept)
     for (int i = 0; i < 4; i++)
         srig_op(rig, OP_ACQUIRE, 0);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 4");
+    srig_expect(rig, 0, "EVALSHA 4");
     srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
     srig_turn(rig);
     while (strcmp(srig_next(rig, 0), "LOAD") == 0)
@@ -432,10 +458,10 @@ refuses(struct srig *rig, const char *error)
     struct op *op = srig_op(rig, OP_RENEW, 0);
 
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, error);
     srig_pass(rig, 80);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
 }
@@ -494,12 +520,12 @@ START_TEST(parked_goes_in_its_turn)
 
     (void)srig_op(rig, OP_RENEW, 0);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, later[0]);
     rig->now_us += 200000;
     ck_assert_uint_le(store_next_us(rig->store), rig->now_us);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_end(rig);
 }
 
@@ -514,19 +540,19 @@ START_TEST(error_splits_the_batch)
     for (int i = 0; i < 3; i++)
         ops[i] = srig_op(rig, OP_ACQUIRE, 0);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 3");
+    srig_expect(rig, 0, "EVALSHA 3");
     srig_error(rig, 0, "ERR user_script:1: what");
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     /* It may have run already, which is said. */
     ck_assert_int_eq(rig->words[5].at[36], 1);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_error(rig, 0, "ERR user_script:1: what");
     srig_status(rig, ops[0], OP_OK);
     srig_status(rig, ops[1], OP_REFUSED);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     /* What may have run is not "unsent" when it is given up. */
     for (int i = 0; i < 2000 && !srig_done(rig, ops[2]); i++) {
         srig_error(rig, 0, "LOADING Redis is loading the dataset");
@@ -557,7 +583,7 @@ START_TEST(garbage)
     for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
         struct op *op = srig_op(rig, OP_ACQUIRE, 0);
         srig_turn(rig);
-        expect(rig, 0, "EVALSHA 1");
+        srig_expect(rig, 0, "EVALSHA 1");
         srig_reply(rig, 0, &replies[i]);
         srig_status(rig, op, OP_REFUSED);
     }
@@ -567,7 +593,7 @@ START_TEST(garbage)
         struct op *one = srig_op(rig, OP_RENEW, 0);
         struct op *two = srig_op(rig, OP_RENEW, 0);
         srig_turn(rig);
-        expect(rig, 0, "EVALSHA 2");
+        srig_expect(rig, 0, "EVALSHA 2");
         srig_bytes(rig, 0, bytes, len);
         srig_status(rig, one, len < 48 + 38 ? OP_REFUSED : OP_OK);
         srig_status(rig, two, OP_REFUSED);
@@ -575,13 +601,13 @@ START_TEST(garbage)
     /* A status that there is not; grants that are not there. */
     struct op *op = srig_op(rig, OP_RENEW, 0);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     bytes[48] = RECORD_GRACE + 1;
     srig_bytes(rig, 0, bytes, whole);
     srig_status(rig, op, OP_REFUSED);
     op = srig_op(rig, OP_RENEW, 0);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     bytes[48] = 0;
     bytes[48 + 3] = (char)0xff;
     srig_bytes(rig, 0, bytes, whole);
@@ -645,8 +671,8 @@ START_TEST(inspect)
 
     srig_op(rig, OP_INSPECT, 0);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     memset(bytes, 0, sizeof(bytes));
     size_t at = srig_encode(rig, bytes, 1, RECORD_OK);
     bytes[at] = 2;
@@ -686,7 +712,7 @@ START_TEST(inspect)
     for (int wrong = 0; wrong < 4; wrong++) {
         op = srig_op(rig, OP_INSPECT, 0);
         srig_turn(rig);
-        expect(rig, 0, "EVALSHA 1");
+        srig_expect(rig, 0, "EVALSHA 1");
         head[2] = (char)(wrong == 0 ? 103 : 112);
         head[36] = wrong == 1 ? 3 : 1;
         one[2] = wrong == 2 ? 9 : 5;
@@ -699,7 +725,7 @@ START_TEST(inspect)
     for (uint32_t doubt = 0; doubt < 2; doubt++) {
         op = srig_op(rig, OP_INSPECT, 0);
         srig_turn(rig);
-        expect(rig, 0, "EVALSHA 1");
+        srig_expect(rig, 0, "EVALSHA 1");
         memset(bytes + 48 + 30, 0, 4);
         bytes[48 + 30] = (char)doubt;
         srig_bytes(rig, 0, bytes, len);
@@ -721,6 +747,7 @@ store_call_suite(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, batches);
     tcase_add_test(tests, stages);
+    tcase_add_loop_test(tests, stages_again, 0, 3);
     tcase_add_test(tests, result_fields);
     tcase_add_test(tests, statuses);
     tcase_add_test(tests, late_is_tried_again);

@@ -443,9 +443,13 @@ START_TEST(connections_lost)
     srig_status(rig, op, OP_OK);
     /* That which has answered: nobody knows. */
     op = answered(rig, OP_ACQUIRE, RECORD_OK);
+    uint64_t answered_us = rig->now_us;
     asks(rig, "1");
+    srig_pass(rig, 200);
+    ck_assert(!srig_done(rig, op));
     srig_lose(rig, DATA);
     srig_status(rig, op, OP_UNKNOWN);
+    ck_assert_uint_eq(op->answered_us, answered_us);
     ck_assert_uint_eq(rig->links[WIT].closes, 0);
     srig_turn(rig);
     ck_assert_uint_eq(rig->links[WIT].closes, 1);

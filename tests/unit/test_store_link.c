@@ -58,6 +58,25 @@ START_TEST(greeting_refused)
 
 END_TEST
 
+/* Nor is anything to be had where no script is. */
+START_TEST(scripts_refused)
+{
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    srig_start(rig);
+    srig_connect(rig, 0);
+    srig_introduce(rig, 0);
+    srig_exchange(rig, 0, "CLIENT SETNAME holdfastd");
+    srig_expect(rig, 0, "LOAD");
+    srig_error(rig, 0, "NOPERM no");
+    srig_turn(rig);
+    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert(!store_ready(rig->store));
+    srig_end(rig);
+}
+
+END_TEST
+
 static const char *const unfit[] = {
     "redis_version:7.0.1\r\nloading:1\r\ncluster_enabled:0\r\n",
     "redis_version:7.0.1\r\nloading:0\r\ncluster_enabled:1\r\n",
@@ -527,6 +546,7 @@ store_link_suite(void)
 
     tcase_add_test(tests, greeting);
     tcase_add_test(tests, greeting_refused);
+    tcase_add_test(tests, scripts_refused);
     tcase_add_loop_test(
         tests, unfit_server, 0, sizeof(unfit) / sizeof(unfit[0]));
     tcase_add_test(tests, greeting_of_garbage);

@@ -431,6 +431,71 @@ START_TEST(late_and_higher)
 
 END_TEST
 
+/* When the question was sent that was heard of last, and how many were: of each
+ * that is sent, once. */
+START_TEST(stages)
+{
+    struct srig *rig = srig_quorum(NODES);
+    struct op *op = srig_draft(rig, OP_ACQUIRE, 0);
+    uint64_t began_us = rig->now_us;
+
+    srig_submit(rig, op);
+    srig_turn(rig);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    srig_pass(rig, 10);
+    says(rig, 2, RECORD_BUSY, 0);
+    ck_assert_uint_eq(op->tries, 1);
+    ck_assert_uint_eq(op->sent_us, began_us);
+    says(rig, 0, RECORD_OK, 5);
+    ck_assert_uint_eq(op->tries, 2);
+    says(rig, 1, RECORD_OK, 9);
+    ck_assert_uint_eq(op->tries, 3);
+    ck_assert_uint_eq(op->sent_us, began_us);
+    srig_turn(rig);
+    uint64_t raised_us = rig->now_us;
+    hears(rig, 0, SCRIPT_RENEW);
+    srig_pass(rig, 10);
+    says(rig, 0, RECORD_LATE, 0);
+    ck_assert_uint_eq(op->tries, 3);
+    ck_assert_uint_eq(op->sent_us, began_us);
+    srig_turn(rig);
+    hears(rig, 0, SCRIPT_RENEW);
+    srig_pass(rig, 10);
+    says(rig, 0, RECORD_OK, 9);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->tries, 5);
+    ck_assert_uint_eq(op->sent_us, raised_us + 10000);
+    silent(rig);
+    ck_assert_uint_eq(op->tries, 5);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* What was not sent since it was queued last says nothing of that. */
+START_TEST(stages_of_unsent)
+{
+    struct srig *rig = srig_quorum(NODES);
+    struct op *op = wants_now(rig, HOLDER);
+    uint64_t sent_us = rig->now_us;
+
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    srig_pass(rig, 10);
+    says(rig, 1, RECORD_BUSY, 0);
+    says(rig, 0, RECORD_LATE, 0);
+    srig_lose(rig, 0);
+    srig_pass(rig, 1900);
+    says(rig, 2, RECORD_OK, 9);
+    ck_assert(!srig_done(rig, op));
+    srig_pass(rig, 100);
+    srig_status(rig, op, OP_BUSY);
+    ck_assert_uint_eq(op->sent_us, sent_us);
+    ck_assert_uint_eq(op->tries, 2);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* While one is raised another one comes, and is higher. */
 START_TEST(raised_twice)
 {
@@ -1889,6 +1954,8 @@ add_tries(Suite *suite)
     tcase_add_test(tests, least_of_majority);
     tcase_add_test(tests, fences_raised);
     tcase_add_test(tests, late_and_higher);
+    tcase_add_test(tests, stages);
+    tcase_add_test(tests, stages_of_unsent);
     tcase_add_test(tests, raised_twice);
     tcase_add_test(tests, five);
     tcase_add_test(tests, raise_lost);

@@ -13,12 +13,6 @@
 
 Suite *store_route_suite(void);
 
-static void
-expect(struct srig *rig, uint32_t link, const char *command)
-{
-    ck_assert_str_eq(srig_next(rig, link), command);
-}
-
 /* The map again, in a turn. */
 static void
 refresh(struct srig *rig)
@@ -49,11 +43,11 @@ START_TEST(slots)
     (void)srig_op(rig, OP_ACQUIRE, 5000);
     srig_turn(rig);
     /* One call for each slot, two for the first node. */
-    expect(rig, 0, "EVALSHA 1");
-    expect(rig, 0, "EVALSHA 1");
-    expect(rig, 0, "");
-    expect(rig, 1, "EVALSHA 2");
-    expect(rig, 2, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "");
+    srig_expect(rig, 1, "EVALSHA 2");
+    srig_expect(rig, 2, "EVALSHA 1");
     srig_end(rig);
 }
 
@@ -108,7 +102,7 @@ START_TEST(malformed_map)
     ck_assert_uint_le(asked, 12);
     (void)srig_op(rig, OP_ACQUIRE, 5001);
     srig_turn(rig);
-    expect(rig, 1, "EVALSHA 1");
+    srig_expect(rig, 1, "EVALSHA 1");
     rig->map[0] = (struct srig_range){0, 4999, "10.0.0.1", 7000};
     rig->map[1] = good;
     rig->map_count = 3;
@@ -194,8 +188,8 @@ START_TEST(moved_to_a_known_node)
     for (int i = 0; i < 6; i++)
         ops[i] = srig_op(rig, OP_ACQUIRE, 7);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 4");
-    expect(rig, 0, "EVALSHA 2");
+    srig_expect(rig, 0, "EVALSHA 4");
+    srig_expect(rig, 0, "EVALSHA 2");
     srig_error(rig, 0, "MOVED 7 10.0.0.1:7002");
     srig_error(rig, 0, "MOVED 7 10.0.0.1:7002");
     srig_turn(rig);
@@ -240,7 +234,7 @@ START_TEST(moved_to_an_unknown_node)
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
 
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, unknown_nodes[_i].error);
     srig_turn(rig);
     uint32_t link = link_of_port(rig, unknown_nodes[_i].port);
@@ -269,7 +263,7 @@ START_TEST(redirect_to_nowhere)
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
 
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, nonsense[_i]);
     srig_turn(rig);
     ck_assert_int_ne(srig_next(rig, 0)[0], 'E');
@@ -295,12 +289,12 @@ START_TEST(ask)
     for (int i = 0; i < 3; i++)
         ops[i] = srig_op(rig, OP_ACQUIRE, 7);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 3");
+    srig_expect(rig, 0, "EVALSHA 3");
     srig_error(rig, 0, "ASK 7 10.0.0.1:7001");
     srig_turn(rig);
     for (int i = 0; i < 2; i++) {
-        expect(rig, 1, "ASKING");
-        expect(rig, 1, "EVALSHA 1");
+        srig_expect(rig, 1, "ASKING");
+        srig_expect(rig, 1, "EVALSHA 1");
         rig->words[0] = TEXT("ASKING");
     }
     for (int i = 0; i < 2; i++) {
@@ -311,15 +305,15 @@ START_TEST(ask)
     srig_status(rig, ops[0], OP_OK);
     srig_status(rig, ops[1], OP_OK);
     srig_turn(rig);
-    expect(rig, 1, "ASKING");
+    srig_expect(rig, 1, "ASKING");
     srig_answer(rig, 1);
-    expect(rig, 1, "EVALSHA 1");
+    srig_expect(rig, 1, "EVALSHA 1");
     srig_results(rig, 1, 1, RECORD_OK);
     srig_status(rig, ops[2], OP_OK);
     /* The slot is where it was. */
     (void)srig_op(rig, OP_ACQUIRE, 7);
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_end(rig);
 }
 
@@ -343,7 +337,7 @@ START_TEST(ask_after_many_refusals)
         srig_answer(rig, 1);
     ck_assert(text_equal(rig->words[0], TEXT("ASKING")));
     srig_answer(rig, 1);
-    expect(rig, 1, "EVALSHA 1");
+    srig_expect(rig, 1, "EVALSHA 1");
     srig_results(rig, 1, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
     srig_end(rig);
@@ -358,12 +352,12 @@ START_TEST(ask_then_moved)
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
 
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, "ASK 7 10.0.0.1:7001");
     srig_turn(rig);
-    expect(rig, 1, "ASKING");
+    srig_expect(rig, 1, "ASKING");
     srig_answer(rig, 1);
-    expect(rig, 1, "EVALSHA 1");
+    srig_expect(rig, 1, "EVALSHA 1");
     srig_error(rig, 1, "MOVED 7 10.0.0.1:7002");
     srig_turn(rig);
     while (srig_next(rig, 2)[0] == 'C')
@@ -383,7 +377,7 @@ START_TEST(ask_to_the_dead)
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
 
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, "ASK 7 10.0.0.9:7009");
     srig_turn(rig);
     srig_lose(rig, link_of_port(rig, 7009));
@@ -405,18 +399,18 @@ START_TEST(tryagain)
     struct op *two = srig_op(rig, OP_RENEW, 7);
 
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 2");
+    srig_expect(rig, 0, "EVALSHA 2");
     srig_error(rig, 0, "TRYAGAIN Multiple keys request during rehashing");
     srig_turn(rig);
-    expect(rig, 0, "EVALSHA 1");
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, one, OP_OK);
     srig_error(rig, 0, "TRYAGAIN Multiple keys request during rehashing");
     srig_turn(rig);
-    expect(rig, 0, "");
+    srig_expect(rig, 0, "");
     srig_pass(rig, 35);
-    expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, two, OP_OK);
     srig_end(rig);

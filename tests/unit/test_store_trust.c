@@ -17,6 +17,7 @@ Suite *store_trust_suite(void);
 #define R40 "rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr"
 #define S40 "ssssssssssssssssssssssssssssssssssssssss"
 #define I40 "iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii"
+#define J40 "jjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjj"
 #define Y40 "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"
 
 /* What was sent on a link. */
@@ -972,17 +973,34 @@ begin_halves(void)
     return rig;
 }
 
-/* A slot of a master that may have lost something goes to one that is settled:
- * so is that slot's loss not, whatever the marker says. */
+/* The node comes back as another process. */
+static void
+replace(struct srig *rig, uint32_t link, char run, char id)
+{
+    srig_history(rig, "master", run, id, '0');
+    reconnect(rig, link);
+    srig_serve(rig, link);
+}
+
+/* A slot of a master that may have lost something goes to another one: so is
+ * that slot's loss not settled, whatever the marker says, and whatever was to
+ * be waited for before. */
 START_TEST(slots_of_one_that_is_gone)
 {
     struct srig *rig = begin_halves();
+    bool back = _i % 2 == 1; /* and not what it was */
+    bool doubted = _i >= 2;  /* what gets the slot has changed itself */
+    char id = doubted ? 'j' : 'i';
 
-    if (_i == 1) { /* it is back, and not what it was */
-        srig_history(rig, "master", 's', 'j', '0');
-        reconnect(rig, 0);
-        srig_serve(rig, 0);
-        srig_history(rig, "master", 'r', 'i', '0');
+    if (doubted) {
+        replace(rig, 1, 's', 'j');
+        (void)pass(rig, 1, SETTLE_MS - 1000);
+        ck_assert_uint_le(settles_ms(rig, 1, 9000, id), 1000);
+        ck_assert_uint_gt(settles_ms(rig, 1, 9000, id), 0);
+    }
+    if (back) {
+        replace(rig, 0, 't', 'k');
+        srig_history(rig, "master", doubted ? 's' : 'r', id, '0');
     } else {
         rig->links[0].silent = true;
         srig_lose(rig, 0);
@@ -990,15 +1008,31 @@ START_TEST(slots_of_one_that_is_gone)
     rig->map[0].last = 4;
     rig->map[1].first = 5;
     route_want_map(rig->store);
-    (void)pass(rig, 1, 3000);
-    ck_assert_ptr_eq(
-        rig->store->nodes + rig->store->slots[5], rig->store->nodes + 1);
-    uint32_t ms = settles_ms(rig, 1, 5, 'i');
-    ck_assert_uint_ge(ms, SETTLE_MS - 3000);
+    uint64_t from_us = rig->now_us;
+    while (rig->store->slots[5] != 1 && rig->now_us < from_us + 3000000)
+        (void)pass(rig, 1, 20);
+    ck_assert_uint_eq(rig->store->slots[5], 1);
+    uint32_t ms = settles_ms(rig, 1, 5, id);
+    ck_assert_uint_ge(ms, SETTLE_MS - 100);
     ck_assert_uint_le(ms, SETTLE_MS);
-    ck_assert_uint_eq(settles_ms(rig, 1, 9000, 'i'), ms);
-    (void)pass(rig, 1, ms);
-    ck_assert_uint_eq(settles_ms(rig, 1, 5, 'i'), 0);
+    ck_assert_uint_eq(settles_ms(rig, 1, 9000, id), ms);
+    snprintf(rig->marker, sizeof(rig->marker), "%s",
+        doubted ? S40 " " J40 : R40 " " I40);
+    struct sent sent = pass(rig, 1, 3000);
+    ck_assert_uint_ge(sent.gets, 2);
+    ck_assert_uint_eq(settles_ms(rig, 1, 5, id), ms - 3000);
+    uint64_t over_us = rig->store->links[1].since_us + SETTLE_MS * 1000;
+    if (doubted && !back) { /* it was well: that is no reason of this one's */
+        rig->links[0].silent = false;
+        replace(rig, 0, 'r', 'j');
+        srig_history(rig, "master", 's', 'j', '0');
+        (void)pass(rig, 1, 100);
+        ck_assert(rig->store->links[0].settled);
+        ms = settles_ms(rig, 1, 5, id);
+        ck_assert_uint_eq(ms, (over_us - rig->now_us) / 1000);
+    }
+    (void)pass(rig, 1, (over_us - rig->now_us + 999) / 1000);
+    ck_assert_uint_eq(settles_ms(rig, 1, 5, id), 0);
     srig_end(rig);
 }
 
@@ -1024,6 +1058,7 @@ enum source {
     SOURCE_WELL,
     SOURCE_FOLLOWS, /* the one that has it now: that was its last slot */
     SOURCE_TWICE,   /* it was about to say it when the slot went */
+    SOURCE_PROBED,  /* likewise, for it had long been idle */
     SOURCE_HINTS,   /* and another connection to it is made before */
     SOURCE_CHANGED,
     SOURCE_DEMOTED, /* it follows another one */
@@ -1032,6 +1067,7 @@ enum source {
     SOURCE_BACK, /* its connection was lost, and is there again */
     SOURCE_LOST_BEFORE,
     SOURCE_OTHERS, /* and what has the slot has another history itself now */
+    SOURCE_PROBED_BEFORE, /* it changed after SOURCE_PROBED's first answer */
     SOURCE_COUNT
 };
 
@@ -1056,8 +1092,10 @@ source_says(struct srig *rig, enum source source)
         reconnect(rig, LINK_SUBSCRIBER);
     }
     answer(rig, 1, &sent);
-    while (strcmp(srig_next(rig, 0), "INFO replication") != 0)
+    while (strcmp(srig_next(rig, 0), "INFO replication") != 0) {
+        ck_assert_msg(rig->word_count > 0, "it is not asked");
         srig_answer(rig, 0);
+    }
     if (source == SOURCE_FOLLOWS)
         follows(rig, 7001);
     else if (source == SOURCE_DEMOTED)
@@ -1080,10 +1118,13 @@ source_says(struct srig *rig, enum source source)
     }
     srig_history(rig, "master", 'r', 'i', '0');
     srig_turn(rig);
-    if (source == SOURCE_TWICE)
+    bool older = source == SOURCE_TWICE || source == SOURCE_PROBED ||
+                 source == SOURCE_PROBED_BEFORE;
+    if (older)
         ck_assert(trust_awaits(&rig->store->links[1]));
-    if (trust_awaits(&rig->store->links[1]))
-        source_says(rig, SOURCE_WELL); /* more slots have moved */
+    if (trust_awaits(&rig->store->links[1])) /* or more slots have moved */
+        source_says(
+            rig, source == SOURCE_PROBED_BEFORE ? SOURCE_CHANGED : SOURCE_WELL);
 }
 
 /* The same as it moves: where the key is not there, it may have been lost. */
@@ -1112,6 +1153,8 @@ START_TEST(slots_on_their_way)
         rig->store->links[0].ids_wanted = true;
         trust_tick(rig->store, &rig->store->links[0], rig->now_us);
     }
+    if (source == SOURCE_PROBED || source == SOURCE_PROBED_BEFORE)
+        (void)link_ask_ids(rig->store, &rig->store->links[0], rig->now_us);
     srig_error(rig, 0, errors[_i % 2]);
     srig_turn(rig);
     if (source != SOURCE_LOST_BEFORE)
@@ -1130,6 +1173,140 @@ START_TEST(slots_on_their_way)
         (void)pass(rig, 1, 50);
         ck_assert_uint_eq(settles_ms(rig, 1, 5, 'i'), 0);
     }
+    srig_end(rig);
+}
+
+END_TEST
+
+/* The slot goes while its master is greeted: what that says is older. */
+START_TEST(slots_of_one_that_is_greeted)
+{
+    struct srig *rig = begin_halves();
+    const struct link *link = &rig->store->links[1];
+    struct sent sent = {0};
+
+    srig_lose(rig, 0);
+    while (!rig->links[0].connecting)
+        srig_pass(rig, 1);
+    srig_connect(rig, 0);
+    srig_expect(rig, 0, "INFO");
+    rig->map[0].last = 4;
+    rig->map[1].first = 5;
+    answer(rig, 1, &sent);
+    while (rig->store->slots[5] != 1) {
+        srig_pass(rig, 10);
+        answer(rig, 1, &sent);
+    }
+    ck_assert(link->guessed);
+    srig_pass(rig, 500);
+    if (_i == 1)
+        srig_history(rig, "master", 's', 'j', '0');
+    srig_bytes(rig, 0, rig->info, strlen(rig->info));
+    ck_assert(link->guessed);
+    ck_assert(!link->settled);
+    unsigned turns = 0;
+    while (strcmp(srig_next(rig, 0), "INFO replication") != 0) {
+        if (rig->word_count > 0)
+            srig_answer(rig, 0);
+        ck_assert(link->guessed);
+        srig_turn(rig);
+        ck_assert_uint_lt(turns++, 100);
+    }
+    srig_answer(rig, 0);
+    srig_history(rig, "master", 'r', 'i', '0');
+    ck_assert(!link->guessed);
+    uint32_t ms = settles_ms(rig, 1, 5, 'i');
+    ck_assert_uint_eq(ms, _i == 1 ? SETTLE_MS : 0);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Three masters, all settled, the last of which has the slots from 8192 on. */
+static struct srig *
+begin_thirds(void)
+{
+    struct srig *rig = srig_create(STORE_CLUSTER, 3);
+
+    rig->settings.settle_us = SETTLE_MS * 1000;
+    srig_history(rig, "master", 'r', 'i', '0');
+    rig->map_count = 3;
+    rig->map[0] = (struct srig_range){0, 99, "10.0.0.1", 7000};
+    rig->map[1] = (struct srig_range){100, 8191, "10.0.0.1", 7001};
+    rig->map[2] = (struct srig_range){8192, 16383, "10.0.0.1", 7002};
+    srig_start(rig);
+    srig_settle(rig);
+    (void)pass(rig, 0, SETTLE_MS + 5000);
+    for (uint32_t i = 0; i < 3; i++)
+        ck_assert(rig->store->links[i].settled);
+    return rig;
+}
+
+/* What its first slot was waited for is over while the master of another one
+ * has been asked what it is: that one's answer counts. Whose first slot it was
+ * still says nothing, and need not. */
+START_TEST(slots_after_slots)
+{
+    struct srig *rig = begin_thirds();
+    const struct link *link = &rig->store->links[1];
+
+    rig->links[0].silent = true;
+    srig_lose(rig, 0);
+    rig->map[0].last = 49;
+    rig->map[1].first = 50;
+    route_want_map(rig->store);
+    while (!link->guessed)
+        (void)pass(rig, 1, 1);
+    uint64_t over_us = link->since_us + SETTLE_MS * 1000;
+    (void)pass(rig, 1, (over_us - rig->now_us) / 1000 - 5);
+    ck_assert(link->guessed);
+    ck_assert(rig->store->links[2].settled);
+    (void)route_slot(rig->store, 9000, 1, rig->now_us);
+    srig_turn(rig);
+    srig_expect(rig, 2, "INFO replication");
+    ck_assert(!trust_awaits(link));
+    rig->now_us = over_us;
+    srig_turn(rig);
+    ck_assert(link->settled);
+    ck_assert(trust_awaits(link));
+    if (_i == 1)
+        srig_history(rig, "master", 'r', 'j', 'k');
+    srig_bytes(rig, 2, rig->info, strlen(rig->info));
+    srig_history(rig, "master", 'r', 'i', '0');
+    ck_assert(!trust_awaits(link));
+    uint32_t ms = settles_ms(rig, 1, 50, 'i');
+    ck_assert_uint_eq(ms, _i == 1 ? SETTLE_MS : 0);
+    ck_assert_uint_eq(settles_ms(rig, 1, 9000, 'i'), ms);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* There is no room for the question: it is a guess until somebody can say. */
+START_TEST(slots_of_one_that_cannot_be_asked)
+{
+    struct srig *rig = begin_halves();
+    const struct link *link = &rig->store->links[1];
+    struct buffer *out = &rig->store->links[0].out;
+    struct sent sent = {0};
+
+    srig_turn(rig);
+    answer(rig, 0, &sent);
+    answer(rig, 1, &sent);
+    (void)route_slot(rig->store, 5, 1, rig->now_us);
+    ck_assert(trust_awaits(link));
+    ck_assert_uint_eq(buffer_len(out), 0);
+    ck_assert_ptr_nonnull(buffer_reserve(out, LINK_OUT_BYTES));
+    buffer_commit(out, LINK_OUT_BYTES);
+    srig_turn(rig);
+    ck_assert(!trust_awaits(link));
+    ck_assert(link->guessed);
+    buffer_clear(out);
+    uint32_t ms = settles_ms(rig, 1, 5, 'i');
+    ck_assert_uint_ge(ms, SETTLE_MS - 1);
+    ck_assert_uint_le(ms, SETTLE_MS);
+    (void)pass(rig, 0, 4000); /* it is asked when it has been idle */
+    ck_assert_uint_eq(settles_ms(rig, 1, 5, 'i'), 0);
     srig_end(rig);
 }
 
@@ -1548,14 +1725,6 @@ START_TEST(unsettled_flag)
 END_TEST
 
 static char *
-put(char *at, uint64_t value, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        *at++ = (char)(value >> 8 * i & 0xff);
-    return at;
-}
-
-static char *
 put_double(char *at, double number)
 {
     memcpy(at, &number, sizeof(number));
@@ -1596,20 +1765,20 @@ full_op(struct srig *rig, enum op_kind kind)
 static size_t
 reclaim_bytes(const struct srig *rig, char *out, double hold)
 {
-    char *at = put(out, 0x01020304, 4);
+    char *at = srig_put(out, 0x01020304, 4);
 
     for (unsigned i = 0; i < 16; i++)
-        at = put(at, 0x10 + i, 1);
+        at = srig_put(at, 0x10 + i, 1);
     for (unsigned i = 0; i < 8; i++)
-        at = put(at, 0x30 + i, 1);
-    at = put(at, 0x1112131415161718, 8);
-    at = put(at, 16 + 4, 1); /* it stood there; it moves */
-    at = put(at, 1, 1);
-    at = put(at, 12, 2);
-    at = put(at, 3, 4);
-    at = put(at, 9, 4);
-    at = put(at, 30000, 4);
-    at = put(at, 2500, 4);
+        at = srig_put(at, 0x30 + i, 1);
+    at = srig_put(at, 0x1112131415161718, 8);
+    at = srig_put(at, 16 + 4, 1); /* it stood there; it moves */
+    at = srig_put(at, 1, 1);
+    at = srig_put(at, 12, 2);
+    at = srig_put(at, 3, 4);
+    at = srig_put(at, 9, 4);
+    at = srig_put(at, 30000, 4);
+    at = srig_put(at, 2500, 4);
     at = put_double(at, hold);
     uint64_t latest_ms = 1700000000000 + rig->now_us / 1000 + 2000;
     at = put_double(at, (double)latest_ms);
@@ -1707,9 +1876,12 @@ add_marker_tests(TCase *tests)
     tcase_add_test(tests, marker_of_garbage);
     tcase_add_test(tests, marker_again);
     tcase_add_test(tests, marker_refused);
-    tcase_add_loop_test(tests, slots_of_one_that_is_gone, 0, 2);
+    tcase_add_loop_test(tests, slots_of_one_that_is_gone, 0, 4);
     tcase_add_test(tests, slots_of_one_that_is_well);
     tcase_add_loop_test(tests, slots_on_their_way, 0, 2 * SOURCE_COUNT);
+    tcase_add_loop_test(tests, slots_of_one_that_is_greeted, 0, 2);
+    tcase_add_loop_test(tests, slots_after_slots, 0, 2);
+    tcase_add_test(tests, slots_of_one_that_cannot_be_asked);
     tcase_add_test(tests, cluster_keys);
     tcase_add_test(tests, cluster_tags);
 }
