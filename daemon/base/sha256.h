@@ -1,0 +1,30 @@
+/*
+ * SHA-256 (FIPS 180-4), and the comparison of secrets.
+ *
+ * A function of its own since those who need it have no OpenSSL: the core,
+ * which takes no memory and is tested without one, and the client side, which
+ * needs nothing but libc. A test holds it against OpenSSL's.
+ */
+#ifndef HOLDFAST_BASE_SHA256_H
+#define HOLDFAST_BASE_SHA256_H
+
+#include "daemon/base/text.h"
+
+#define SHA256_BYTES 32
+
+struct sha256 {
+    uint32_t state[8];
+    uint64_t len; /* bytes so far */
+    uint8_t block[64];
+};
+
+void sha256_init(struct sha256 *sha);
+void sha256_add(struct sha256 *sha, struct text bytes);
+
+/* Forgets all that was added. */
+void sha256_end(struct sha256 *sha, uint8_t out[SHA256_BYTES]);
+
+/* Whether they are equal, in a time that depends on `len` alone. */
+bool secret_equal(const uint8_t *a, const uint8_t *b, size_t len);
+
+#endif

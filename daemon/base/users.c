@@ -1,0 +1,183 @@
+/*
+ * Looking users up, and their rights.
+ *
+ * A secret is hashed once, with a salt, and no more than that: it is compared
+ * in the loop that renews everybody's leases, where a function that is slow on
+ * purpose would be a way to hold it up for whoever has no secret. So a secret
+ * has to be one that nobody guesses however fast: random, as `holdfast secret
+ * --new` makes it.
+ */
+#include "daemon/base/users.h"
+
+#include "daemon/base/table.h"
+
+#include <stdlib.h>
+
+void
+users_destroy(struct users **users)
+{
+    if (*users == NULL)
+        return;
+    free((*users)->text);
+    free((*users)->user);
+    free((*users)->rule);
+    free((*users)->proof);
+    free(*users);
+    *users = NULL;
+}
+
+struct user *
+users_find(const struct users *users, struct text name)
+{
+    uint32_t low = 0;
+    uint32_t high = users->count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int way = text_compare(users->user[middle].name, name);
+        if (way == 0)
+            return &users->user[middle];
+        if (way < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+static uint32_t
+proof_mark(const struct user_proof *proof)
+{
+    static const struct hash_key key = {
+        {0x686f6c6466617374, 0x70726f6f666d6172}};
+
+    if (proof->is_uid)
+        return (uint32_t)hash_bytes(&key, &proof->uid, sizeof(proof->uid));
+    return (uint32_t)hash_bytes(&key, proof->digest, sizeof(proof->digest));
+}
+
+struct user *
+users_of_uid(const struct users *users, uint32_t uid, uint32_t *mark)
+{
+    for (uint32_t i = 0; i < users->count; i++) {
+        struct user *user = &users->user[i];
+        const struct user_proof *proof = users->proof + user->proof_first;
+        for (uint32_t j = 0; j < user->proof_count; j++) {
+            if (!proof[j].is_uid || proof[j].uid != uid)
+                continue;
+            *mark = proof_mark(&proof[j]);
+            return user;
+        }
+    }
+    return NULL;
+}
+
+void
+user_hash(const uint8_t salt[USER_SALT_BYTES], struct text secret,
+    uint8_t digest[SHA256_BYTES])
+{
+    struct sha256 sha;
+
+    sha256_init(&sha);
+    sha256_add(&sha, text_make((const char *)salt, USER_SALT_BYTES));
+    sha256_add(&sha, secret);
+    sha256_end(&sha, digest);
+}
+
+static bool
+proof_holds(const struct user_proof *proof, struct text secret)
+{
+    uint8_t digest[SHA256_BYTES];
+
+    user_hash(proof->salt, secret, digest);
+    bool equal = secret_equal(digest, proof->digest, sizeof(digest));
+    explicit_bzero(digest, sizeof(digest));
+    return equal && !proof->is_uid;
+}
+
+struct user *
+users_of_secret(const struct users *users, struct text name, struct text secret,
+    uint32_t *mark)
+{
+    static const struct user_proof nobodys = {.is_uid = true};
+    struct user *user = users_find(users, name);
+    const struct user_proof *proof =
+        user != NULL ? users->proof + user->proof_first : &nobodys;
+    uint32_t count = user != NULL ? user->proof_count : 1;
+    struct user *found = NULL;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (!proof_holds(&proof[i], secret))
+            continue;
+        *mark = proof_mark(&proof[i]);
+        found = user;
+    }
+    return found;
+}
+
+bool
+user_has_mark(const struct users *users, const struct user *user, uint32_t mark)
+{
+    const struct user_proof *proof = users->proof + user->proof_first;
+
+    for (uint32_t i = 0; i < user->proof_count; i++)
+        if (proof_mark(&proof[i]) == mark)
+            return true;
+    return false;
+}
+
+static bool
+rule_covers(const struct user_rule *rule, struct text name)
+{
+    return rule->beginning ? text_starts_with(name, rule->name)
+                           : text_equal(name, rule->name);
+}
+
+bool
+user_may(const struct users *users, const struct user *user, enum right right,
+    struct text name)
+{
+    const struct user_rule *rule = users->rule + user->rule_first;
+
+    if (right == RIGHT_ADMIN || (right == RIGHT_SEE && user->admin))
+        return user->admin;
+    for (uint32_t i = 0; i < user->rule_count; i++) {
+        /* What may be locked or broken may be looked at. */
+        bool given = right == RIGHT_SEE || (rule[i].rights & right) != 0;
+        if (given && rule_covers(&rule[i], name))
+            return true;
+    }
+    return false;
+}
+
+void
+user_hash_text(const uint8_t salt[USER_SALT_BYTES], struct text secret,
+    char out[USER_HASHED_BYTES])
+{
+    uint8_t digest[SHA256_BYTES];
+    size_t at = sizeof(USER_SECRET_BEGIN) - 1;
+
+    user_hash(salt, secret, digest);
+    memcpy(out, USER_SECRET_BEGIN, at);
+    text_to_hex(out + at, salt, USER_SALT_BYTES);
+    at += (size_t)2 * USER_SALT_BYTES;
+    out[at++] = '$';
+    text_to_hex(out + at, digest, sizeof(digest));
+    out[USER_HASHED_BYTES - 1] = '\0';
+}
+
+bool
+user_hash_parse(struct text text, struct user_proof *proof)
+{
+    size_t begin = sizeof(USER_SECRET_BEGIN) - 1;
+    size_t middle = begin + (size_t)2 * USER_SALT_BYTES;
+
+    if (text.len != USER_HASHED_BYTES - 1 ||
+        !text_starts_with(text, TEXT(USER_SECRET_BEGIN)) ||
+        text.at[middle] != '$')
+        return false;
+    return text_from_hex(text_make(text.at + begin, middle - begin),
+               proof->salt, sizeof(proof->salt)) &&
+           text_from_hex(text_make(text.at + middle + 1, text.len - middle - 1),
+               proof->digest, sizeof(proof->digest));
+}
