@@ -47,7 +47,7 @@ LAYERS = {
     "daemon": (
         ("daemon/base", "proto", "daemon/core", "daemon/store", "daemon/io",
          "daemon", "conf"), None, ("event2/", "systemd/")),
-    "conf": (("daemon/base", "conf"), None, ("yaml.h",)),
+    "conf": (("daemon/base", "proto", "conf"), None, ("yaml.h",)),
     "proto/client": (("daemon/base", "proto", "proto/client"), None, ()),
     "proto/holdfast": (
         ("daemon/base", "proto", "proto/client", "proto/holdfast"), None, ()),

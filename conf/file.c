@@ -1,0 +1,47 @@
+/*
+ * The configuration, passwords and users are such files. What is in them is not
+ * known here.
+ */
+#include "conf/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Whether it can be read without waiting for somebody to write it. */
+static bool
+is_regular(int file)
+{
+    struct stat status;
+
+    return fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+const char *
+file_read(const char *path, bool running, char *out, size_t room, size_t *len)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC | (running ? O_NONBLOCK : 0));
+    const char *what = NULL;
+    ssize_t got = 1;
+
+    *len = 0;
+    if (file < 0)
+        return strerror(errno);
+    if (running && !is_regular(file)) {
+        what = "not a regular file";
+        got = 0;
+    }
+    while (got > 0 && *len < room) {
+        got = read(file, out + *len, room - *len);
+        if (got > 0)
+            *len += (size_t)got;
+        else if (got < 0 && errno == EINTR)
+            got = 1;
+    }
+    if (got < 0)
+        what = strerror(errno);
+    close(file);
+    return what;
+}

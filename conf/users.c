@@ -1,0 +1,368 @@
+/*
+ * Reads users from text, word by word, from left to right; the first thing
+ * wrong is told, and none of what may be a secret with it.
+ *
+ * Memory is taken once, for as many users, rules and proofs as there could be
+ * of so many words. Names are decoded where they stand, in a copy.
+ */
+#include "conf/users.h"
+
+#include "conf/file.h"
+#include "daemon/base/log.h"
+#include "proto/reply.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct reader {
+    struct users *users; /* ref: being filled */
+    struct user *user;   /* ref: of this line */
+    uint32_t rules;
+    uint32_t proofs;
+    const char *name;
+    char *line_start;
+    char *at;
+    char *end;
+    size_t line;
+    char *error;
+    size_t error_bytes;
+};
+
+static bool fail(struct reader *reader, const char *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* `at` is in the present line. */
+static bool
+fail(struct reader *reader, const char *at, const char *format, ...)
+{
+    char what[200];
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    snprintf(reader->error, reader->error_bytes, "%s:%zu:%zu: %s", reader->name,
+        reader->line, (size_t)(at - reader->line_start) + 1, what);
+    return false;
+}
+
+static bool
+is_blank(char byte)
+{
+    return byte == ' ' || byte == '\t';
+}
+
+/* The next word of the line; false: there is none. */
+static bool
+word_next(struct reader *reader, struct text *word)
+{
+    char *at = reader->at;
+
+    while (at < reader->end && is_blank(*at))
+        at++;
+    word->at = at;
+    while (at < reader->end && *at != '\n' && !is_blank(*at))
+        at++;
+    word->len = (size_t)(at - word->at);
+    /* A CR before the end of the line is part of that. */
+    if (word->len > 0 && word->at[word->len - 1] == '\r' &&
+        (at == reader->end || *at == '\n'))
+        word->len--;
+    reader->at = at;
+    return word->len > 0;
+}
+
+/* A name of 1 to `max` bytes, decoded in place. */
+static bool
+name_take(struct reader *reader, struct text word, size_t max, const char *what,
+    struct text *name)
+{
+    char *at = reader->line_start + (word.at - reader->line_start);
+
+    for (size_t i = 0; i < word.len; i++)
+        if (at[i] <= ' ' || at[i] > '~')
+            return fail(reader, at + i,
+                "control bytes and bytes above 0x7E must be percent-encoded");
+    size_t len = percent_decode(at, word.len);
+    if (len == SIZE_MAX)
+        return fail(reader, at, "'%%' must be followed by two hex digits");
+    if (len == 0 || len > max)
+        return fail(reader, at, "%s: 1 to %zu bytes expected", what, max);
+    *name = text_make(at, len);
+    return true;
+}
+
+/* Room for one more secret or uid; NULL: it is told that there is none. */
+static struct user_proof *
+proof_add(struct reader *reader, const char *at)
+{
+    if (reader->user->proof_count == USERS_PROOFS_MAX) {
+        (void)fail(reader, at, "more than %d secrets and uids of a user",
+            USERS_PROOFS_MAX);
+        return NULL;
+    }
+    reader->user->proof_count++;
+    return &reader->users->proof[reader->proofs++];
+}
+
+static bool
+secret_take(struct reader *reader, struct text value)
+{
+    struct user_proof *proof = proof_add(reader, value.at);
+
+    if (proof == NULL || user_hash_parse(value, proof))
+        return proof != NULL;
+    return fail(reader, value.at,
+        "secret: sha256$SALT$DIGEST expected, as `holdfast secret` makes it");
+}
+
+/* Of a user before this one, or of this one. */
+static bool
+uid_taken(const struct reader *reader, uint32_t uid)
+{
+    for (uint32_t i = 0; i < reader->proofs; i++)
+        if (reader->users->proof[i].is_uid &&
+            reader->users->proof[i].uid == uid)
+            return true;
+    return false;
+}
+
+static bool
+uid_take(struct reader *reader, struct text value)
+{
+    struct user_proof *proof;
+    uint64_t uid;
+
+    /* The last one is nobody's: it stands for none. */
+    if (!text_to_u64(value, UINT32_MAX - 1, &uid))
+        return fail(reader, value.at,
+            "uid: a number expected, of a user of "
+            "this machine");
+    if (uid_taken(reader, (uint32_t)uid))
+        return fail(reader, value.at, "uid: it is in the file already");
+    proof = proof_add(reader, value.at);
+    if (proof == NULL)
+        return false;
+    proof->is_uid = true;
+    proof->uid = (uint32_t)uid;
+    return true;
+}
+
+/* A name, or with a * at its end all that begin so. */
+static bool
+pattern_take(struct reader *reader, struct text value, enum right right)
+{
+    struct user_rule *rule = &reader->users->rule[reader->rules];
+    const char *star = memchr(value.at, '*', value.len);
+    size_t begun = star == NULL ? value.len : (size_t)(star - value.at);
+
+    if (reader->user->rule_count == USERS_RULES_MAX)
+        return fail(reader, value.at,
+            "more than %d names and beginnings of names of a user",
+            USERS_RULES_MAX);
+    if (begun + 1 < value.len)
+        return fail(reader, star,
+            "a * stands for what comes behind it, at the end; %%2A is one");
+    rule->beginning = star != NULL;
+    rule->rights = (uint8_t)right;
+    rule->name = text_make(value.at, begun);
+    if ((begun > 0 || star == NULL) &&
+        !name_take(reader, rule->name, USER_PATTERN_MAX, "a name of locks",
+            &rule->name))
+        return false;
+    reader->rules++;
+    reader->user->rule_count++;
+    return true;
+}
+
+static bool
+fail_unknown(struct reader *reader, const char *at)
+{
+    return fail(reader, at,
+        "unknown word; secret=, uid=, lock=, see=, break= or admin expected");
+}
+
+static bool
+pair_take(struct reader *reader, struct text key, struct text value)
+{
+    static const struct {
+        const char *key;
+        enum right right;
+    } rights[] = {
+        {"lock", RIGHT_LOCK},
+        {"see", RIGHT_SEE},
+        {"break", RIGHT_BREAK},
+    };
+
+    if (text_equal(key, TEXT("secret")))
+        return secret_take(reader, value);
+    if (text_equal(key, TEXT("uid")))
+        return uid_take(reader, value);
+    for (size_t i = 0; i < sizeof(rights) / sizeof(rights[0]); i++)
+        if (text_equal(key, text_from(rights[i].key)))
+            return pattern_take(reader, value, rights[i].right);
+    return fail_unknown(reader, key.at);
+}
+
+static bool
+word_take(struct reader *reader, struct text word)
+{
+    const char *equals = memchr(word.at, '=', word.len);
+
+    if (equals != NULL) {
+        size_t len = (size_t)(equals - word.at);
+        return pair_take(reader, text_make(word.at, len),
+            text_make(equals + 1, word.len - len - 1));
+    }
+    if (!text_equal(word, TEXT("admin")))
+        return fail_unknown(reader, word.at);
+    reader->user->admin = true;
+    return true;
+}
+
+/* A user, whose name is the first word of the line. */
+static bool
+user_take(struct reader *reader, struct text word)
+{
+    struct users *users = reader->users;
+    struct user *user = &users->user[users->count];
+
+    if (memchr(word.at, '=', word.len) != NULL)
+        return fail(reader, word.at, "a user's name comes first");
+    if (users->count == USERS_MAX)
+        return fail(reader, word.at, "more than %d users", USERS_MAX);
+    user->rule_first = reader->rules;
+    user->proof_first = reader->proofs;
+    reader->user = user;
+    if (!name_take(reader, word, USER_NAME_MAX, "the user's name", &user->name))
+        return false;
+    for (uint32_t i = 0; i < users->count; i++)
+        if (text_equal(users->user[i].name, user->name))
+            return fail(reader, word.at, "the user is in the file already");
+    users->count++;
+    while (word_next(reader, &word))
+        if (!word_take(reader, word))
+            return false;
+    if (user->proof_count == 0)
+        return fail(reader, reader->line_start,
+            "nobody could be this user: secret= or uid= expected");
+    return true;
+}
+
+static bool
+line_take(struct reader *reader)
+{
+    struct text word;
+
+    if (!word_next(reader, &word))
+        return true;
+    if (word.at[0] != '#')
+        return user_take(reader, word);
+    while (reader->at < reader->end && *reader->at != '\n')
+        reader->at++;
+    return true;
+}
+
+static int
+user_compare(const void *a, const void *b)
+{
+    return text_compare(
+        ((const struct user *)a)->name, ((const struct user *)b)->name);
+}
+
+static bool
+lines_take(struct reader *reader)
+{
+    while (reader->at < reader->end) {
+        reader->line++;
+        reader->line_start = reader->at;
+        if (!line_take(reader))
+            return false;
+        /* What no word has is a lone CR before the end of the line. */
+        while (reader->at < reader->end && *reader->at != '\n')
+            reader->at++;
+        if (reader->at < reader->end)
+            reader->at++;
+    }
+    if (reader->users->count > 0)
+        return true;
+    reader->line_start = reader->at;
+    reader->line += reader->line == 0;
+    return fail(reader, reader->at, "there is no user in it");
+}
+
+/* As many as there could be of each; NULL: no memory. */
+static struct users *
+users_make(struct text text)
+{
+    struct users *users = calloc(1, sizeof(*users));
+    size_t words = 1;
+
+    if (users == NULL)
+        return NULL;
+    for (size_t i = 0; i < text.len; i++)
+        words += is_blank(text.at[i]) || text.at[i] == '\n';
+    users->text = malloc(text.len + 1);
+    users->user = calloc(words, sizeof(*users->user));
+    users->rule = calloc(words, sizeof(*users->rule));
+    users->proof = calloc(words, sizeof(*users->proof));
+    if (users->text == NULL || users->user == NULL || users->rule == NULL ||
+        users->proof == NULL)
+        users_destroy(&users);
+    return users;
+}
+
+struct users *
+users_parse(const char *name, struct text text, char *error, size_t error_bytes)
+{
+    struct users *users = users_make(text);
+    struct sha256 sha;
+
+    if (users == NULL) {
+        snprintf(error, error_bytes, "%s: out of memory", name);
+        return NULL;
+    }
+    if (text.len > 0)
+        memcpy(users->text, text.at, text.len);
+    struct reader reader = {
+        .users = users,
+        .name = name,
+        .at = users->text,
+        .end = users->text + text.len,
+        .error = error,
+        .error_bytes = error_bytes,
+    };
+    if (!lines_take(&reader)) {
+        users_destroy(&users);
+        return NULL;
+    }
+    qsort(users->user, users->count, sizeof(*users->user), user_compare);
+    sha256_init(&sha);
+    sha256_add(&sha, text);
+    sha256_end(&sha, users->file);
+    return users;
+}
+
+struct users *
+users_load(const char *path, bool running, char *error, size_t error_bytes)
+{
+    char *text = malloc(USERS_FILE_BYTES_MAX + 1);
+    const char *what = "out of memory";
+    struct users *users = NULL;
+    size_t len = 0;
+
+    if (text != NULL)
+        what = file_read(path, running, text, USERS_FILE_BYTES_MAX + 1, &len);
+    if (what == NULL && len > USERS_FILE_BYTES_MAX)
+        what = "larger than 1MiB";
+    if (what == NULL)
+        users = users_parse(path, text_make(text, len), error, error_bytes);
+    else
+        snprintf(error, error_bytes, "%s: %s", path, what);
+    if (len > 0)
+        explicit_bzero(
+            text, len < USERS_FILE_BYTES_MAX ? len : USERS_FILE_BYTES_MAX);
+    free(text);
+    return users;
+}
