@@ -21,6 +21,7 @@ enum argument_type {
     ARGUMENT_NUMBER,
     ARGUMENT_SESSION,
     ARGUMENT_NAMES,
+    ARGUMENT_USER, /* and a secret */
 };
 
 struct command_row {
@@ -266,8 +267,21 @@ parse_names(struct scan *scan, const struct token *token, size_t name_max,
     return true;
 }
 
-/* `token` is the positional word of the command. */
-/* Its id or the short of it. */
+/* The user, and then the secret, of which nothing is told. */
+static bool
+parse_user(struct scan *scan, const struct token *token, struct request *out)
+{
+    size_t max = out->name_count == 0 ? PROTO_USER_MAX : PROTO_SECRET_MAX;
+
+    if (out->name_count == 2)
+        return scan_refuse(scan, "too many words");
+    if (!parse_name(scan, token, max, &out->names[out->name_count++]))
+        return false;
+    out->argument = out->names[0];
+    return true;
+}
+
+/* A session's id or the short of it. */
 static bool
 session_valid(struct text word)
 {
@@ -277,12 +291,15 @@ session_valid(struct text word)
            text_from_hex(word, id, word.len / 2);
 }
 
+/* `token` is a positional word of the command. */
 static bool
 parse_argument(struct scan *scan, const struct token *token, size_t name_max,
     struct request *out)
 {
     if (command_rows[out->command].argument == ARGUMENT_NAMES)
         return parse_names(scan, token, name_max, out);
+    if (command_rows[out->command].argument == ARGUMENT_USER)
+        return parse_user(scan, token, out);
     if (out->argument.len > 0)
         return scan_refuse(scan, "too many words");
     if (out->keys != 0)
@@ -294,6 +311,7 @@ parse_argument(struct scan *scan, const struct token *token, size_t name_max,
     case ARGUMENT_NAME:
         return parse_name(scan, token, name_max, &out->argument);
     case ARGUMENT_NAMES:
+    case ARGUMENT_USER:
         break;
     case ARGUMENT_TAG:
         if (tag_valid(token->at, token->len))
@@ -408,12 +426,15 @@ parse_complete(struct scan *scan, const struct request *out)
         [ARGUMENT_TAG] = "the tag is missing",
         [ARGUMENT_NUMBER] = "the number is missing",
         [ARGUMENT_SESSION] = "the session is missing",
+        [ARGUMENT_USER] = "the user is missing",
     };
     const struct command_row *row = &command_rows[out->command];
     uint32_t missing = (uint32_t)(row->keys >> REQUIRED_SHIFT) & ~out->keys;
 
     if (row->argument != ARGUMENT_NONE && out->argument.len == 0)
         return scan_refuse(scan, wanted[row->argument]);
+    if (row->argument == ARGUMENT_USER && out->name_count < 2)
+        return scan_refuse(scan, "the secret is missing");
     for (size_t key = 0; missing != 0; key++, missing >>= 1) {
         if ((missing & 1) != 0)
             return scan_refuse(scan, key_rows[key].missing);

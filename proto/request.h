@@ -17,7 +17,9 @@
 #define PROTO_OWNER_MAX  32
 #define LOCK_NAMES_MAX   16 /* of one LOCK */
 #define PROTO_NOTE_MAX   128
-#define PROTO_CLIENT_MAX 64                /* HELLO name= */
+#define PROTO_CLIENT_MAX 64 /* HELLO name= */
+#define PROTO_USER_MAX   64 /* AUTH, decoded, as the next one */
+#define PROTO_SECRET_MAX 255
 #define PROTO_FENCE_MAX  9007199254740991u /* 2^53 - 1 */
 #define PROTO_NUMBER_MAX 9007199254740991u /* what PONG takes */
 
@@ -58,7 +60,7 @@ struct request {
     enum command command;        /* COMMAND_COUNT: not recognized */
     char tag[PROTO_TAG_MAX + 1]; /* NUL-terminated; empty: untagged */
     struct text argument;        /* ref into the line; the positional word */
-    uint32_t name_count;         /* of LOCK: names; else 0 */
+    uint32_t name_count;         /* of LOCK: names; of AUTH: 2; else 0 */
     struct text names[LOCK_NAMES_MAX]; /* refs; the first is `argument` */
     uint64_t number;                   /* of a NUMBER argument */
     uint32_t keys; /* bit 1 << REQUEST_KEY_x for each one given */

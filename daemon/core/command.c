@@ -24,7 +24,7 @@ request_value(
 }
 
 /* NULL where a limit forbids it; the client has been told. */
-static struct pending *
+struct pending *
 command_pending(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -100,7 +100,7 @@ command_hello(
     if (heartbeat_ms > 0)
         session_heartbeat(core, session, heartbeat_ms * 1000);
     struct reply reply = answer_begin(core, request->tag, "OK");
-    text_to_hex(id, session->id, sizeof(session->id));
+    text_to_hex(id, session->told_id, sizeof(session->told_id));
     reply_pair(&reply, "session", text_make(id, sizeof(id)));
     reply_pair_number(&reply, "proto", PROTO_VERSION);
     reply_pair(&reply, "server", text_from(core->settings.server));
@@ -246,7 +246,7 @@ command_of_hold(
     ticket_advance(core, ticket);
 }
 
-static void
+void
 answer_ok(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -380,12 +380,14 @@ command_break(
 {
     struct op *op = command_op(core, session, request, OP_BREAK);
     char name[2 * PROTO_NAME_MAX];
+    char user[AUTH_LOG_BYTES];
 
     if (op == NULL)
         return;
     count(core->counters, COUNTER_orders_break);
-    log_write(LOG_WARN, "order_break", "lock=%s by=%s",
-        log_quote(name, sizeof(name), request->argument), session->short_id);
+    log_write(LOG_WARN, "order_break", "lock=%s by=%s%s",
+        log_quote(name, sizeof(name), request->argument), session->short_id,
+        auth_log_user(session, user));
     op->fence = request_value(request, REQUEST_KEY_FENCE, 0);
     op_submit(core, op);
 }
@@ -427,13 +429,14 @@ static struct session *
 session_of_word(const struct core *core, struct text word)
 {
     uint8_t id[16];
+    bool whole = text_from_hex(word, id, sizeof(id));
 
-    if (text_from_hex(word, id, sizeof(id)))
-        return session_find(core, id);
     for (uint32_t i = 0; i < core->sessions.touched; i++) {
         struct session *session = slab_at(&core->sessions, i);
-        if (session != NULL &&
-            text_equal_nocase(text_from(session->short_id), word))
+        if (session == NULL)
+            continue;
+        if (whole ? secret_equal(session->told_id, id, sizeof(id))
+                  : text_equal_nocase(text_from(session->short_id), word))
             return session;
     }
     return NULL;
@@ -465,15 +468,16 @@ command_kill(
     struct core *core, struct session *session, const struct request *request)
 {
     struct session *other = session_of_word(core, request->argument);
+    char user[AUTH_LOG_BYTES];
 
-    if (other == NULL) {
+    if (other == NULL || !auth_knows(core, session, other)) {
         answer_error(core, session, request->tag, ERROR_NOTHELD,
             "this broker has no such session");
         return;
     }
     count(core->counters, COUNTER_orders_kill);
-    log_write(LOG_WARN, "order_kill", "session=%s by=%s", other->short_id,
-        session->short_id);
+    log_write(LOG_WARN, "order_kill", "session=%s by=%s%s", other->short_id,
+        session->short_id, auth_log_user(session, user));
     answer_ok(core, session, request);
     session_kill(core, other);
 }
@@ -482,7 +486,10 @@ static void
 command_drain(
     struct core *core, struct session *session, const struct request *request)
 {
-    log_write(LOG_WARN, "order_drain", "by=%s", session->short_id);
+    char user[AUTH_LOG_BYTES];
+
+    log_write(LOG_WARN, "order_drain", "by=%s%s", session->short_id,
+        auth_log_user(session, user));
     answer_ok(core, session, request);
     core_stop(core);
 }
@@ -497,6 +504,7 @@ command_quit(
 
 static command_function *const commands[COMMAND_COUNT] = {
     [COMMAND_HELLO] = command_hello,
+    [COMMAND_AUTH] = auth_command,
     [COMMAND_LOCK] = command_lock,
     [COMMAND_UNLOCK] = command_of_hold,
     [COMMAND_RENEW] = command_of_hold,
@@ -548,5 +556,8 @@ command_line(struct core *core, struct session *session, char *line, size_t len)
             "a request with that tag is outstanding");
         return;
     }
-    commands[request.command](core, session, &request);
+    if (core->settings.users == NULL || auth_permits(core, session, &request))
+        commands[request.command](core, session, &request);
+    if (request.command == COMMAND_AUTH)
+        explicit_bzero(line, len);
 }

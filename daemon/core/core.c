@@ -63,8 +63,8 @@ core_take_memory(struct core *core)
            table_init(&core->lock_table, s->tickets_max) &&
            table_init(&core->ticket_table, s->tickets_max) &&
            table_init(&core->tag_table, s->requests_max) &&
-           table_init(&core->session_table, sessions) && releases_init(core) &&
-           audit_init(core);
+           table_init(&core->session_table, sessions) && auth_init(core) &&
+           releases_init(core) && audit_init(core);
 }
 
 uint32_t
@@ -113,6 +113,12 @@ core_configure(struct core *core, const struct core_settings *settings)
     own->outstanding_max = settings->outstanding_max;
     own->holds_max = settings->holds_max;
     own->waiters_max = settings->waiters_max;
+    own->address_connections_max = settings->address_connections_max;
+    own->user_connections_max = settings->user_connections_max;
+    own->user_holds_max = settings->user_holds_max;
+    require((own->users == NULL) == (settings->users == NULL));
+    if (own->users != settings->users)
+        auth_set_users(core, settings->users);
     spaces_change(&core->spaces, settings->spaces, settings->space_count);
     audit_set_limits(core, settings->audit_limits);
 }
@@ -132,6 +138,7 @@ core_destroy(struct core **core)
     table_abandon(&(*core)->ticket_table);
     table_abandon(&(*core)->tag_table);
     table_abandon(&(*core)->session_table);
+    auth_fini(*core);
     releases_fini(*core);
     audit_fini(*core);
     slab_fini(&(*core)->sessions);
@@ -302,7 +309,12 @@ core_changed(struct core *core)
 static void
 core_pending_timer(struct core *core, struct pending *pending)
 {
-    if (pending->command == COMMAND_WATCH)
+    if (pending->denied)
+        auth_end_wait(core, pending);
+    else if (pending->command == COMMAND_AUTH)
+        pending_error(
+            core, pending, ERROR_AUTH, "no such user, or another secret");
+    else if (pending->command == COMMAND_WATCH)
         watch_give_up(core, pending);
     else
         ticket_wait_over(core, pending);
@@ -652,5 +664,6 @@ core_check(const struct core *core)
     require(held == core->held && waiting == core->waiting);
     check_counts(core);
     require(core->lock_table.count == core->locks.used);
+    auth_check(core);
     wheel_check(&core->wheel);
 }

@@ -50,9 +50,14 @@ struct core_event {
 
     union {
         struct {
-            uint8_t id[16];   /* secret, from a good source */
-            const char *peer; /* ref; address for people */
-            bool tcp;         /* or a Unix socket, which is never silent */
+            uint8_t id[16];      /* secret, from a good source */
+            const char *peer;    /* ref; address for people */
+            bool tcp;            /* or a Unix socket, which is never silent */
+            uint8_t address[16]; /* the same for those who count as one */
+            /* Who it is, where the connection itself shows that, out of
+             * settings->users, and by what; NULL: it does not. */
+            struct user *user;
+            uint32_t mark;
         } open;
 
         struct {
@@ -77,9 +82,11 @@ struct core *core_create(const struct core_settings *settings,
     struct counters *counters, uint64_t now_us);
 
 /*
- * Takes new settings while it runs: patience, time-outs, limits of a session
- * and of a lock, namespaces (which go on where they are the same as before).
- * All others are those of core_create(), for silence_us see below.
+ * Takes new settings while it runs: patience, time-outs, limits of a session,
+ * of a user, of an address and of a lock, users, namespaces (which go on where
+ * they are the same as before). All others are those of core_create(), for
+ * silence_us see below. There are users from the beginning, or never; those of
+ * before are not referred to any more.
  */
 void core_configure(struct core *core, const struct core_settings *settings);
 

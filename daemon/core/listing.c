@@ -216,6 +216,9 @@ listing_locks(
         const struct lock *lock = slab_at(&core->locks, i);
         if (lock != NULL && list_empty(&lock->holders) && lock->waiting == 0)
             lock = NULL;
+        if (lock != NULL &&
+            !auth_sees(core, session, text_make(lock->name, lock->name_len)))
+            lock = NULL;
         if (looked++ == LISTING_LOOKS || (lock != NULL && shown == limit)) {
             listing_end(core, session, request->tag, shown, i);
             return;
@@ -236,6 +239,7 @@ sessions_item(struct core *core, struct session *to, const char *tag,
     reply_pair(&reply, "session", text_from(session->short_id));
     reply_pair_if(
         &reply, "name", text_make(session->client, session->client_len));
+    reply_pair_if(&reply, "user", auth_name(session));
     reply_pair(&reply, "peer", text_from(session->peer));
     reply_pair_number(
         &reply, "age_ms", (core->now_us - session->opened_us) / 1000);
@@ -259,6 +263,8 @@ listing_sessions(
     for (uint32_t i = listing_cursor(request); i < core->sessions.touched;
          i++) {
         const struct session *other = slab_at(&core->sessions, i);
+        if (other != NULL && !auth_knows(core, session, other))
+            other = NULL;
         if (looked++ == LISTING_LOOKS || (other != NULL && shown == limit)) {
             listing_end(core, session, request->tag, shown, i);
             return;

@@ -82,6 +82,8 @@ pending_free(struct core *core, struct pending *pending)
     list_remove(&pending->ticket_link);
     list_remove(&pending->session_link);
     session->pending_count--;
+    if (pending->command == COMMAND_AUTH)
+        auth_waited(session);
     slab_free(&core->pendings, pending);
     session_check_end(core, session);
 }

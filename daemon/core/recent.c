@@ -227,6 +227,16 @@ kind_of_word(struct text word)
     return kind;
 }
 
+/* Whether the session's user may see it. A circle has names of others. */
+static bool
+recent_is_seen(const struct core *core, const struct session *session,
+    enum recent_kind kind, const struct recent *recent)
+{
+    if (kind == RECENT_DEADLOCK)
+        return auth_is_admin(core, session);
+    return auth_sees(core, session, text_make(recent->name, recent->name_len));
+}
+
 /* Those of the kind, or of all where it is RECENT_KINDS; returns how many. */
 static uint32_t
 recent_items(struct core *core, struct session *session, const char *tag,
@@ -235,7 +245,7 @@ recent_items(struct core *core, struct session *session, const char *tag,
     uint64_t shown[RECENT_KINDS] = {0};
     uint32_t items = 0;
 
-    for (; items < limit; items++) {
+    while (items < limit) {
         const struct recent *newest = NULL;
         enum recent_kind of = 0;
 
@@ -250,8 +260,11 @@ recent_items(struct core *core, struct session *session, const char *tag,
         }
         if (newest == NULL)
             break;
-        recent_item(core, session, tag, of, newest);
         shown[of]++;
+        if (!recent_is_seen(core, session, of, newest))
+            continue;
+        recent_item(core, session, tag, of, newest);
+        items++;
     }
     return items;
 }

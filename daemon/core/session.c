@@ -59,12 +59,24 @@ session_find(const struct core *core, const uint8_t id[16])
     return NULL;
 }
 
+/* By the ID that its client knows, and by its user. */
 static void
-session_set_id(struct core *core, struct session *session, const uint8_t id[16])
+session_set_id(
+    struct core *core, struct session *session, const uint8_t told[16])
 {
-    memcpy(session->id, id, sizeof(session->id));
+    memmove(session->told_id, told, sizeof(session->told_id));
+    auth_session_id(session->user, session->told_id, session->id);
     core_short_id(session->id, session->short_id);
-    table_insert(&core->session_table, &session->table, session_hash(core, id));
+    table_insert(
+        &core->session_table, &session->table, session_hash(core, session->id));
+}
+
+/* It has another user now. */
+void
+session_rename(struct core *core, struct session *session)
+{
+    table_remove(&core->session_table, &session->table);
+    session_set_id(core, session, session->told_id);
 }
 
 static void
@@ -84,12 +96,14 @@ session_greet(struct core *core, const struct session *session)
     struct reply reply = answer_event(core, EVENT_HELLO);
     char id[2 * sizeof(session->id)];
 
-    text_to_hex(id, session->id, sizeof(session->id));
+    text_to_hex(id, session->told_id, sizeof(session->told_id));
     reply_pair_number(&reply, "proto", PROTO_VERSION);
     reply_pair(&reply, "server", text_from(core->settings.server));
     reply_pair(&reply, "session", text_make(id, sizeof(id)));
     reply_pair_number(&reply, "max_line", core->settings.line_max);
     reply_pair_number(&reply, "lease_ms", core->settings.lease_ms);
+    if (core->settings.users != NULL && session->user == NULL)
+        reply_pair(&reply, "auth", TEXT("required"));
     answer_end(core, session, &reply);
 }
 
@@ -97,16 +111,18 @@ session_greet(struct core *core, const struct session *session)
 void
 session_open(struct core *core, struct core_event *event)
 {
-    struct session *session =
-        core->stopping ? NULL : slab_alloc(&core->sessions);
+    struct session *session = NULL;
 
     event->session = HANDLE_NONE;
+    if (!core->stopping && auth_admits(core, event))
+        session = slab_alloc(&core->sessions);
     if (session == NULL) {
         count(core->counters, COUNTER_sessions_refused);
         return;
     }
     session->state = SESSION_OPEN;
     session->tcp = event->open.tcp;
+    auth_opened(core, session, event);
     session_set_id(core, session, event->open.id);
     session->generation = 1;
     session->beat_due_us = NEVER;
@@ -169,6 +185,8 @@ refusal_of(enum command command, enum error_code lock)
     if (command == COMMAND_SHOW || command == COMMAND_HELD ||
         command == COMMAND_WATCH || command == COMMAND_AUDIT)
         return ERROR_UNAVAILABLE;
+    if (command == COMMAND_AUTH)
+        return ERROR_AUTH;
     return ERROR_INDOUBT;
 }
 
@@ -206,6 +224,7 @@ session_free(struct core *core, struct session *session, enum counter counter)
     wheel_remove(&core->wheel, &session->timer);
     list_remove(&session->ending_link);
     table_remove(&core->session_table, &session->table);
+    auth_disconnected(core, session);
     core->away -= session->away;
     count(core->counters, COUNTER_sessions_closed);
     count(core->counters, counter);
@@ -220,7 +239,6 @@ session_go_away(
     count(core->counters, COUNTER_sessions_kept);
     count(core->counters, counter);
     core->away++;
-    session->away = true;
     session->state = SESSION_OPEN;
     session->bye = NULL;
     session->bye_counter = COUNTER_closed_dropped;
@@ -231,6 +249,8 @@ session_go_away(
     session->ending = false;
     session_drop_pendings(core, session);
     session_drop_watches(core, session);
+    auth_disconnected(core, session);
+    session->away = true;
     LIST_EACH_SAFE (link, &session->tickets) {
         ticket_leave_unattended(
             core, container_of(link, struct ticket, session_link));
@@ -290,17 +310,32 @@ session_end(struct core *core, struct session *session)
     session_disconnected(core, session, session->bye_counter);
 }
 
-/* By an operator: at once, and nothing is kept. */
+/* At once, and nothing is kept. */
+static void
+session_end_at_once(struct core *core, struct session *session, const char *bye,
+    enum counter counter)
+{
+    session->killed = true;
+    session->bye = bye;
+    session->bye_counter = counter;
+    if (session->away)
+        session_free(core, session, counter);
+    else
+        session_end(core, session);
+}
+
+/* By an operator. */
 void
 session_kill(struct core *core, struct session *session)
 {
-    session->killed = true;
-    session->bye = "killed";
-    session->bye_counter = COUNTER_closed_killed;
-    if (session->away)
-        session_free(core, session, COUNTER_closed_killed);
-    else
-        session_end(core, session);
+    session_end_at_once(core, session, "killed", COUNTER_closed_killed);
+}
+
+/* Its user is no more. */
+void
+session_expel_user(struct core *core, struct session *session)
+{
+    session_end_at_once(core, session, "auth", COUNTER_closed_auth);
 }
 
 /*
@@ -309,9 +344,12 @@ session_kill(struct core *core, struct session *session)
  * NULL: done; else why not.
  */
 const char *
-session_resume(struct core *core, struct session *session, const uint8_t id[16],
-    uint32_t generation)
+session_resume(struct core *core, struct session *session,
+    const uint8_t told[16], uint32_t generation)
 {
+    uint8_t id[sizeof(session->id)];
+
+    auth_session_id(session->user, told, id);
     struct session *other = session_find(core, id);
 
     if (session->ticket_count > 0 || session->pending_count > 0 ||
@@ -324,7 +362,7 @@ session_resume(struct core *core, struct session *session, const uint8_t id[16],
     table_remove(&core->session_table, &session->table);
     session->generation = generation;
     if (other == NULL) {
-        session_set_id(core, session, id);
+        session_set_id(core, session, told);
         return NULL;
     }
     if (!session->keep_named)
@@ -350,7 +388,7 @@ session_resume(struct core *core, struct session *session, const uint8_t id[16],
         other->bye_counter = COUNTER_closed_resumed;
         session_end(core, other);
     }
-    session_set_id(core, session, id);
+    session_set_id(core, session, told);
     session->keep_due_us = us_add(core->now_us,
         session->keep_us > 0 ? session->keep_us
                              : us_from_ms(core->settings.lease_ms));
@@ -561,6 +599,8 @@ session_keep_over(struct core *core, struct session *session)
 void
 session_timer(struct core *core, struct session *session)
 {
+    if (session->recheck && auth_recheck(core, session))
+        return;
     if (core->stopping) {
         bool ends = session->away || core->stop_us == 0;
         session_stop(core, session);

@@ -5,7 +5,7 @@
 #ifndef HOLDFAST_CORE_SETTINGS_H
 #define HOLDFAST_CORE_SETTINGS_H
 
-#include "daemon/base/text.h"
+#include "daemon/base/users.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,11 +38,15 @@ struct core_settings {
     uint32_t line_max;
     uint32_t name_max;
     uint32_t sessions_max;
-    uint32_t outstanding_max;  /* requests a session */
-    uint32_t holds_max;        /* tickets a session */
-    uint32_t waiters_max;      /* tickets a lock */
-    uint32_t tickets_max;      /* of the broker */
-    uint32_t requests_max;     /* of the broker */
+    uint32_t outstanding_max;         /* requests a session */
+    uint32_t holds_max;               /* tickets a session */
+    uint32_t waiters_max;             /* tickets a lock */
+    uint32_t tickets_max;             /* of the broker */
+    uint32_t requests_max;            /* of the broker */
+    uint32_t address_connections_max; /* 0: no limit, as these */
+    uint32_t user_connections_max;
+    uint32_t user_holds_max;   /* tickets of a user */
+    const struct users *users; /* ref; NULL: there are none */
     uint32_t releases_kept;    /* to be repeated where Redis has lost them */
     const struct text *spaces; /* refs, for the call alone: see spaces.h */
     uint32_t space_count;

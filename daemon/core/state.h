@@ -21,7 +21,7 @@
  * and leave.c, pending.c pending requests, releases.c what was given back of
  * late, command.c turns request lines into calls of these, listing.c reads,
  * recent.c remembers what operators may ask for, audit.c looks over all that is
- * in Redis.
+ * in Redis, auth.c knows who may do what.
  */
 #ifndef HOLDFAST_CORE_STATE_H
 #define HOLDFAST_CORE_STATE_H
@@ -39,6 +39,9 @@
 #define NEVER WHEEL_NEVER
 
 #define SHORT_ID_BYTES 8 /* of a session's id, for people */
+
+/* " user=", and a user's name in quotes. */
+#define AUTH_LOG_BYTES (6 + 4 * PROTO_USER_MAX + 3)
 
 #define WATCH_PART     64     /* events of a session before it must read */
 #define WATCH_TICKETS  512    /* that an inspection shows */
@@ -69,16 +72,24 @@ struct session {
     bool tcp;
     bool drained;        /* has been told of the broker's stop */
     bool ending;         /* on core->ending */
-    uint8_t id[16];      /* secret */
+    bool keep_named;     /* this connection has said keep=, be it 0 */
+    bool watch_waits;    /* until the client has read what it was told */
+    bool recheck;        /* there are other users since it was looked at */
+    bool revoked;        /* its user is no more */
+    uint8_t told_id[16]; /* secret: what its client knows it by */
+    uint8_t id[16];      /* secret: see auth.c */
     uint32_t generation; /* the client's count of its connections */
-    uint64_t keep_us;    /* how long its locks outlive the connection */
-    bool keep_named;     /* this connection has said so, be it 0 */
+    uint32_t watch_count;
+    struct user *user;     /* ref; NULL: it is not known who it is */
+    struct source *source; /* ref; NULL: not counted, or no connection */
+    uint64_t keep_us;      /* how long its locks outlive the connection */
     char short_id[SHORT_ID_BYTES + 1];
     char client[PROTO_CLIENT_MAX];
     uint8_t client_len;
     char peer[54];
     const char *bye; /* ref, static: why it closes */
     enum counter bye_counter;
+    uint32_t user_mark; /* by what it is known who it is */
     uint64_t opened_us;
     uint64_t heard_us;     /* of the last line */
     uint64_t heartbeat_us; /* 0: none */
@@ -91,14 +102,24 @@ struct session {
     struct list ending_link;
     struct list watches; /* by session_link */
     struct list news;    /* by news_link: watches that may have some */
-    bool watch_waits;    /* until the client has read what it was told */
-    uint32_t watch_count;
     uint32_t ticket_count;
     uint32_t pending_count;
     uint32_t held;        /* tickets that are HELD */
     uint32_t waiting;     /* tickets that are WAITING */
     uint64_t least_us;    /* none of them has a sooner deadline */
     uint64_t least_at_us; /* when that was looked up */
+};
+
+/* An address that sessions come from; see auth.c. */
+struct source {
+    struct slab_node node;
+    struct table_node table; /* by address */
+    struct list idle_link;   /* core->idle_sources: no connections */
+    uint8_t address[16];
+    uint32_t connections;
+    uint32_t waiting;   /* AUTHs that have failed, and are not answered yet */
+    uint32_t failures;  /* of late */
+    uint64_t failed_us; /* the last one */
 };
 
 /* What is known of a watched lock. */
@@ -298,6 +319,7 @@ struct pending {
     bool progress;
     bool no_deadlock; /* deadlock=0: this wait is not its owner's only doing */
     bool asked;       /* its own operation is under way */
+    bool denied;      /* its user has lost the right to it */
     uint64_t began_us;
     uint64_t wait_us; /* NEVER: as long as it takes */
     struct ask ask;   /* LOCK; RENEW: hold_ms */
@@ -397,6 +419,10 @@ struct core {
     struct table ticket_table;  /* by session, owner, lock */
     struct table tag_table;     /* by session and tag */
     struct table session_table; /* by id */
+    struct table source_table;  /* by address */
+    struct slab sources;
+    struct list idle_sources; /* the oldest first */
+    uint32_t idle_count;
     struct hash_key hash_key;
     struct random random;
     struct wheel wheel;
@@ -465,7 +491,7 @@ void answer_limit(struct core *core, const struct session *session,
 void session_open(struct core *core, struct core_event *event);
 void session_keep(struct core *core, struct session *session, uint64_t keep_us);
 const char *session_resume(struct core *core, struct session *session,
-    const uint8_t id[16], uint32_t generation);
+    const uint8_t told[16], uint32_t generation);
 bool session_keeps(const struct session *session);
 void session_kill(struct core *core, struct session *session);
 void session_moved(struct core *core, struct text news);
@@ -485,6 +511,36 @@ void session_heartbeat(
     struct core *core, struct session *session, uint64_t heartbeat_us);
 uint64_t session_silence_us(
     const struct core *core, const struct session *session);
+
+void session_rename(struct core *core, struct session *session);
+void session_expel_user(struct core *core, struct session *session);
+
+/* auth.c */
+bool auth_init(struct core *core);
+void auth_fini(struct core *core);
+void auth_session_id(
+    const struct user *user, const uint8_t told[16], uint8_t id[16]);
+bool auth_admits(struct core *core, const struct core_event *event);
+void auth_opened(
+    struct core *core, struct session *session, const struct core_event *event);
+void auth_disconnected(struct core *core, struct session *session);
+struct text auth_name(const struct session *session);
+const char *auth_log_user(
+    const struct session *session, char out[AUTH_LOG_BYTES]);
+void auth_command(
+    struct core *core, struct session *session, const struct request *request);
+void auth_waited(struct session *session);
+bool auth_sees(
+    const struct core *core, const struct session *session, struct text name);
+bool auth_is_admin(const struct core *core, const struct session *session);
+bool auth_knows(const struct core *core, const struct session *session,
+    const struct session *other);
+bool auth_permits(
+    struct core *core, struct session *session, const struct request *request);
+void auth_set_users(struct core *core, const struct users *users);
+void auth_end_wait(struct core *core, struct pending *pending);
+bool auth_recheck(struct core *core, struct session *session);
+void auth_check(const struct core *core);
 
 /* lock.c */
 struct lock *lock_find(const struct core *core, struct text name);
@@ -650,6 +706,10 @@ void op_free(struct core *core, struct op *op);
 void core_stop(struct core *core);
 
 /* command.c */
+void answer_ok(
+    struct core *core, struct session *session, const struct request *request);
+struct pending *command_pending(
+    struct core *core, struct session *session, const struct request *request);
 void command_break_done(struct core *core, struct op *op);
 void command_line(
     struct core *core, struct session *session, char *line, size_t len);

@@ -75,6 +75,8 @@ refusal(enum error_code code)
     case ERROR_BADREQ:
     case ERROR_UNKNOWN:
     case ERROR_TOOLONG:
+    case ERROR_AUTH:
+    case ERROR_DENIED:
     case ERROR_NOTHELD:
     case ERROR_STALE:
     case ERROR_LOST:

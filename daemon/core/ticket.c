@@ -49,6 +49,16 @@ ticket_find(const struct core *core, const struct session *session,
     return NULL;
 }
 
+/* One more of the session, or one less; of its user likewise. */
+static void
+session_count_ticket(struct session *session, int change)
+{
+    require(change > 0 || session->ticket_count > 0);
+    session->ticket_count += (uint32_t)change;
+    if (session->user != NULL)
+        session->user->tickets += (uint32_t)change;
+}
+
 /* IDLE; NULL where there is no room. The caller puts a request to it. */
 struct ticket *
 ticket_create(struct core *core, struct session *session, struct lock *lock,
@@ -75,10 +85,19 @@ ticket_create(struct core *core, struct session *session, struct lock *lock,
     lock_ref(lock);
     list_push_back(&lock->tickets, &ticket->lock_link);
     list_push_back(&session->tickets, &ticket->session_link);
-    session->ticket_count++;
+    session_count_ticket(session, 1);
     table_insert(&core->ticket_table, &ticket->table,
         ticket_hash(core, session, lock, ticket->owner_hash));
     return ticket;
+}
+
+/* Whether the session's user may have no more of them. */
+static bool
+user_holds_enough(const struct core *core, const struct session *session)
+{
+    uint32_t max = core->settings.user_holds_max;
+
+    return max > 0 && session->user != NULL && session->user->tickets >= max;
 }
 
 /* The ticket of that lock and owner, old or new; NULL where a limit forbids it,
@@ -95,6 +114,9 @@ ticket_obtain(struct core *core, struct session *session, struct text name,
     if (ticket == NULL && session->ticket_count >= core->settings.holds_max) {
         count(core->counters, COUNTER_limit_holds);
         *limit = "holds";
+    } else if (ticket == NULL && user_holds_enough(core, session)) {
+        count(core->counters, COUNTER_limit_user_holds);
+        *limit = "user_holds";
     } else if (ticket == NULL) {
         if (lock != NULL)
             ticket = ticket_create(core, session, lock, owner);
@@ -116,10 +138,9 @@ ticket_detach(struct core *core, struct ticket *ticket)
 
     if (session == NULL)
         return;
-    require(session->ticket_count > 0);
     table_remove(&core->ticket_table, &ticket->table);
     list_remove(&ticket->session_link);
-    session->ticket_count--;
+    session_count_ticket(session, -1);
     session->held -= ticket->state == TICKET_HELD;
     session->waiting -= ticket->state == TICKET_WAITING;
     ticket->session = NULL;
@@ -645,12 +666,12 @@ ticket_rebind(struct core *core, struct ticket *ticket, struct session *session)
 
     table_remove(&core->ticket_table, &ticket->table);
     list_remove(&ticket->session_link);
-    old->ticket_count--;
+    session_count_ticket(old, -1);
     old->held -= held;
     old->waiting -= waiting;
     ticket->session = session;
     list_push_back(&session->tickets, &ticket->session_link);
-    session->ticket_count++;
+    session_count_ticket(session, 1);
     session->held += held;
     session->waiting += waiting;
     if (held)

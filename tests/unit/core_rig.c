@@ -160,6 +160,9 @@ step_open(struct rig *rig, bool tcp, uint8_t id[16])
     memcpy(id, event.open.id, sizeof(event.open.id));
     event.open.peer = "a peer";
     event.open.tcp = tcp;
+    memcpy(event.open.address, rig->address, sizeof(rig->address));
+    event.open.user = rig->user;
+    event.open.mark = rig->mark;
     rig->opening = true;
     rig_step(rig, &event);
     rig->opening = false;

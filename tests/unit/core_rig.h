@@ -49,6 +49,10 @@ struct rig {
     uint32_t hooks;  /* EFFECT_HOOKs */
     char hook[4096]; /* the last one's environment, with blanks between */
     uint32_t opened; /* each has another id */
+    /* Of those that are opened from now on. */
+    uint8_t address[16];
+    struct user *user; /* ref */
+    uint32_t mark;
     bool opening;
     uint32_t session_count;
     struct rig_session sessions[RIG_SESSIONS];

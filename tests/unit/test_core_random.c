@@ -1253,8 +1253,8 @@ run(unsigned faults, unsigned losses)
         world.net.steps, world.grants, world.claims, world.losses,
         world.deadlocks, world.events, world.net.back, world.net.lost);
     for (int i = 0; i < COMMAND_COUNT; i++)
-        if (i != COMMAND_HELLO && i != COMMAND_DRAIN && i != COMMAND_PING &&
-            i != COMMAND_PONG)
+        if (i != COMMAND_HELLO && i != COMMAND_AUTH && i != COMMAND_DRAIN &&
+            i != COMMAND_PING && i != COMMAND_PONG)
             rig_must(world.finals[i] > count / 100000);
     rig_must(world.grants > count / 100);
     rig_must(world.claims > count / 1000);

@@ -232,7 +232,7 @@ START_TEST(test_unknown_commands)
     /* Prefixes and extensions of a verb are not the verb. */
     static const char *const verbs[] = {"LOC", "LOCKX", "LOCK%20", "RELEASEX",
         "UNLOCKX", "QUITTER", "PIN", "PINGS", "L", "%4cOCK", "LOCK=a", "=",
-        ":LOCK", "AUTH", "CLAIMS", "WATC", "UNWATCHED", "KILL9", "BREAKX",
+        ":LOCK", "AUTHS", "CLAIMS", "WATC", "UNWATCHED", "KILL9", "BREAKX",
         "DRAINS", "GET", "*", "LOCK\x5f"};
 
     for (size_t i = 0; i < COUNT(verbs); i++) {

@@ -1,0 +1,754 @@
+/*
+ * Tests of daemon/core: users. What there is before AUTH, rights, what lists
+ * leave out, failures and what they cost whom, sessions that move, limits of
+ * users and addresses, and another list of users.
+ */
+#include "conf/users.h"
+#include "proto/request.h"
+#include "tests/unit/core_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *core_auth_suite(void);
+
+#define SECRETS 4
+
+/* Owned by the test that runs; see start() and change(). */
+static struct users *users;
+
+/* The file of users, in which $1 to $4 are the secrets "the secret 1" and so
+ * on. */
+static struct users *
+users_of(const char *text)
+{
+    char file[2000];
+    char error[200];
+    size_t len = 0;
+
+    for (; *text != '\0'; text++) {
+        uint8_t salt[USER_SALT_BYTES] = {(uint8_t)text[1]};
+        char secret[] = "the secret N";
+        if (*text != '$') {
+            file[len++] = *text;
+            continue;
+        }
+        text++;
+        secret[sizeof(secret) - 2] = *text;
+        user_hash_text(salt, text_from(secret), file + len);
+        len += USER_HASHED_BYTES - 1;
+    }
+    struct users *made =
+        users_parse("users", text_make(file, len), error, sizeof(error));
+    ck_assert_msg(made != NULL, "%s", error);
+    return made;
+}
+
+#define THE_USERS                                       \
+    "shop secret=$1 lock=stock/* lock=nightly\n"        \
+    "desk secret=$2 lock=desk/* see=stock/1 break=it\n" \
+    "ops secret=$3 uid=0 lock=* break=* admin\n"        \
+    "eye uid=7 see=*\n"
+
+static struct rig *
+start_with(const char *text, uint32_t of_address, uint32_t of_user,
+    uint32_t holds_of_user)
+{
+    struct rig *rig = rig_create();
+
+    users = users_of(text);
+    rig->settings.users = users;
+    rig->settings.address_connections_max = of_address;
+    rig->settings.user_connections_max = of_user;
+    rig->settings.user_holds_max = holds_of_user;
+    rig_start(rig);
+    return rig;
+}
+
+static struct rig *
+start(void)
+{
+    return start_with(THE_USERS, 0, 0, 0);
+}
+
+/* Another list of users. */
+static void
+change(struct rig *rig, const char *text)
+{
+    struct users *old = users;
+
+    users = users_of(text);
+    rig->settings.users = users;
+    core_configure(rig->core, &rig->settings);
+    users_destroy(&old);
+    core_check(rig->core);
+    rig_pass(rig, 2);
+}
+
+static void
+end(struct rig *rig)
+{
+    rig_end(rig);
+    users_destroy(&users);
+}
+
+/* A session of the user, from 10.0.0.1. */
+static unsigned
+session_of(struct rig *rig, const char *user, char secret)
+{
+    unsigned s = rig_open_tcp(rig);
+    char line[80];
+
+    snprintf(line, sizeof(line), "AUTH %s the%%20secret%%20%c", user, secret);
+    rig_say(rig, s, line);
+    rig_expect(rig, s, "- OK");
+    return s;
+}
+
+static void
+answer(struct rig *rig, unsigned s, const char *line, const char *reply)
+{
+    rig_say(rig, s, line);
+    rig_expect(rig, s, reply);
+}
+
+/* --- before AUTH ---------------------------------------------------------- */
+
+START_TEST(greeting)
+{
+    struct rig *rig = start();
+
+    rig_open_tcp(rig);
+    ck_assert_ptr_nonnull(strstr(rig->sessions[0].lines, " auth=required\n"));
+    rig->user = users_of_uid(users, 0, &rig->mark);
+    rig_open_tcp(rig);
+    ck_assert_ptr_null(strstr(rig->sessions[1].lines, "auth="));
+    answer(rig, 1, "LOCKS", "- OK n=0");
+    end(rig);
+}
+
+END_TEST
+
+START_TEST(nothing_before)
+{
+    static const char *const lines[] = {"LOCK a", "LOCK a b wait=0", "UNLOCK a",
+        "RENEW a lease=1s", "CLAIM a fence=1", "CANCEL 1", "SHOW a", "HELD",
+        "WATCH a", "UNWATCH a", "LOCKS", "SESSIONS", "STATS", "SLOW", "AUDIT",
+        "BREAK a", "KILL 00000000", "DRAIN",
+        "HELLO resume=00000000000000000000000000000000 gen=2"};
+    struct rig *rig = start();
+    unsigned s = rig_open_tcp(rig);
+
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        answer(rig, s, lines[i], "- ERR AUTH retry=0");
+    rig_no_op(rig);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_requests_unknown_user),
+        sizeof(lines) / sizeof(lines[0]));
+    answer(rig, s, "PING", "- OK");
+    rig_say(rig, s, "PONG 1");
+    answer(rig, s, "HELLO name=n keep=1s",
+        "- OK session=~ proto=1 server=~ keep_ms=1000");
+    rig_say(rig, s, "HELP");
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        rig_expect(rig, s, "- ITEM command=~");
+    rig_expect(rig, s, "- OK n=23");
+    answer(rig, s, "LOCKX", "- ERR UNKNOWN retry=0");
+    answer(rig, s, "QUIT", "- OK");
+    rig_expect(rig, s, "* BYE quit");
+    end(rig);
+}
+
+END_TEST
+
+/* Without users there is nobody to be. */
+START_TEST(no_users)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    answer(rig, s, "AUTH shop the%20secret%201", "- ERR AUTH retry=0");
+    answer(rig, s, "LOCKS", "- OK n=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(words)
+{
+    struct rig *rig = start();
+    unsigned s = rig_open_tcp(rig);
+
+    answer(rig, s, "AUTH", "- ERR BADREQ retry=0");
+    answer(rig, s, "AUTH shop", "- ERR BADREQ retry=0");
+    answer(rig, s, "AUTH shop a b", "- ERR BADREQ retry=0");
+    answer(rig, s, "AUTH shop name=a", "- ERR BADREQ retry=0");
+    answer(rig, s,
+        "AUTH 0123456789012345678901234567890123456789012345678901234567890123x"
+        " a",
+        "- ERR TOOLONG retry=0");
+    answer(rig, s, "auth shop the%20secret%201", "- OK");
+    end(rig);
+}
+
+END_TEST
+
+/* --- rights --------------------------------------------------------------- */
+
+START_TEST(locks)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "shop", '1');
+
+    rig_lock(rig, s, "LOCK stock/7", 5);
+    rig_lock(rig, s, "LOCK nightly", 6);
+    answer(rig, s, "LOCK desk/7", "- ERR DENIED retry=0 right=lock");
+    answer(rig, s, "LOCK nightly2", "- ERR DENIED retry=0 right=lock");
+    answer(rig, s, "LOCK stock/8 desk/7 wait=0",
+        "- ERR DENIED retry=0 right=lock name=desk/7");
+    answer(rig, s, "RENEW desk/7 lease=1s", "- ERR DENIED retry=0 right=lock");
+    answer(rig, s, "CLAIM desk/7 fence=1", "- ERR DENIED retry=0 right=lock");
+    rig_no_op(rig);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_requests_denied), 5);
+    rig_say(rig, s, "UNLOCK stock/7");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "- OK count=0");
+    answer(rig, s, "UNLOCK desk/7", "- ERR NOTHELD retry=0");
+    end(rig);
+}
+
+END_TEST
+
+START_TEST(sights)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "desk", '2');
+
+    rig_say(rig, s, "SHOW stock/1");
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
+    rig_expect(rig, s, "- OK state=free holders=0 waiters=0");
+    rig_say(rig, s, "SHOW it");
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
+    rig_expect(rig, s, "- OK state=free holders=0 waiters=0");
+    answer(rig, s, "SHOW stock/2", "- ERR DENIED retry=0 right=see");
+    answer(rig, s, "WATCH stock/2", "- ERR DENIED retry=0 right=see");
+    answer(rig, s, "LOCK stock/1", "- ERR DENIED retry=0 right=lock");
+    answer(rig, s, "BREAK stock/1", "- ERR DENIED retry=0 right=break");
+    answer(rig, s, "STATS", "- ERR DENIED retry=0 right=admin");
+    answer(rig, s, "AUDIT", "- ERR DENIED retry=0 right=admin");
+    answer(rig, s, "DRAIN", "- ERR DENIED retry=0 right=admin");
+    rig_no_op(rig);
+    rig_say(rig, s, "BREAK it");
+    rig_status(rig, rig_op(rig, OP_BREAK), OP_OK);
+    rig_expect(rig, s, "- OK holders=0");
+    end(rig);
+}
+
+END_TEST
+
+START_TEST(lists)
+{
+    struct rig *rig = start();
+    unsigned shop = session_of(rig, "shop", '1');
+    unsigned desk = session_of(rig, "desk", '2');
+    unsigned ops = session_of(rig, "ops", '3');
+
+    rig_lock(rig, shop, "LOCK stock/1", 5);
+    rig_lock(rig, shop, "LOCK stock/2", 6);
+    rig_lock(rig, desk, "LOCK desk/1", 7);
+    rig_say(rig, shop, "LOCKS");
+    rig_expect(rig, shop,
+        "- ITEM name=stock/1 state=held holders=1 waiters=0 "
+        "session=~ fence=5 age_ms=0");
+    rig_expect(rig, shop,
+        "- ITEM name=stock/2 state=held holders=1 waiters=0 "
+        "session=~ fence=6 age_ms=0");
+    rig_expect(rig, shop, "- OK n=2");
+    rig_say(rig, desk, "LOCKS");
+    rig_expect(rig, desk,
+        "- ITEM name=stock/1 state=held holders=1 waiters=0 "
+        "session=~ fence=5 age_ms=0");
+    rig_expect(rig, desk,
+        "- ITEM name=desk/1 state=held holders=1 waiters=0 "
+        "session=~ fence=7 age_ms=0");
+    rig_expect(rig, desk, "- OK n=2");
+    rig_say(rig, desk, "SESSIONS");
+    rig_expect(rig, desk,
+        "- ITEM session=~ user=desk peer=~ age_ms=~ idle_ms=~ holds=1 waits=0");
+    rig_expect(rig, desk, "- OK n=1");
+    rig_say(rig, ops, "SESSIONS");
+    for (int i = 0; i < 3; i++)
+        rig_expect(rig, ops,
+            "- ITEM session=~ user=~ peer=~ age_ms=~ idle_ms=~ holds=~ "
+            "waits=0");
+    rig_expect(rig, ops, "- OK n=3");
+    end(rig);
+}
+
+END_TEST
+
+/* What was slow, and lost, of names that one may see. */
+START_TEST(memories)
+{
+    struct rig *rig = start();
+    unsigned shop = session_of(rig, "shop", '1');
+    unsigned desk = session_of(rig, "desk", '2');
+
+    rig_lock(rig, shop, "LOCK stock/2 lease=1s", 6);
+    rig_lock(rig, shop, "LOCK stock/1 lease=1s", 5);
+    rig_pass(rig, 1100);
+    rig_expect(rig, shop, "* LOST stock/2 fence=6 reason=expired");
+    rig_expect(rig, shop, "* LOST stock/1 fence=5 reason=expired");
+    rig_say(rig, desk, "SLOW kind=lost");
+    rig_expect(rig, desk,
+        "- ITEM kind=lost age_ms=~ name=stock/1 session=~ reason=expired "
+        "fence=5 held_ms=~ late_us=~");
+    rig_expect(rig, desk, "- OK n=1");
+    rig_say(rig, shop, "SLOW kind=lost limit=1");
+    rig_expect(rig, shop,
+        "- ITEM kind=lost age_ms=~ name=stock/1 session=~ reason=expired "
+        "fence=5 held_ms=~ late_us=~");
+    rig_expect(rig, shop, "- OK n=1");
+    end(rig);
+}
+
+END_TEST
+
+static void
+kill(struct rig *rig, unsigned by, unsigned whom, const char *reply)
+{
+    char id[33];
+    char line[80];
+
+    rig_id(rig, whom, id);
+    snprintf(line, sizeof(line), "KILL %s", id);
+    answer(rig, by, line, reply);
+}
+
+START_TEST(kills)
+{
+    struct rig *rig = start();
+    unsigned shop = session_of(rig, "shop", '1');
+    unsigned again = session_of(rig, "shop", '1');
+    unsigned desk = session_of(rig, "desk", '2');
+    unsigned ops = session_of(rig, "ops", '3');
+    unsigned nobody = rig_open_tcp(rig);
+
+    kill(rig, desk, shop, "- ERR NOTHELD retry=0");
+    kill(rig, desk, nobody, "- ERR NOTHELD retry=0");
+    rig_silent(rig, shop);
+    kill(rig, again, shop, "- OK");
+    rig_expect(rig, shop, "* BYE killed");
+    kill(rig, ops, again, "- OK");
+    rig_expect(rig, again, "* BYE killed");
+    kill(rig, ops, nobody, "- OK");
+    rig_expect(rig, nobody, "* BYE killed");
+    end(rig);
+}
+
+END_TEST
+
+/* --- failures ------------------------------------------------------------- */
+
+START_TEST(failures_cost_time)
+{
+    static const uint64_t delays_ms[] = {
+        250, 500, 1000, 2000, 4000, 8000, 8000};
+    struct rig *rig = start();
+    unsigned s = rig_open_tcp(rig);
+
+    for (size_t i = 0; i < sizeof(delays_ms) / sizeof(delays_ms[0]); i++) {
+        rig_say(rig, s,
+            i % 2 == 0 ? "1 AUTH shop the%20secret%202"
+                       : "1 AUTH shopp the%20secret%201");
+        rig_pass(rig, delays_ms[i] - 10);
+        rig_silent(rig, s);
+        answer(rig, s, "PING", "- OK");
+        rig_pass(rig, 20);
+        rig_expect(rig, s, "1 ERR AUTH retry=0");
+    }
+    ck_assert_uint_eq(rig_count(rig, COUNTER_auth_failed), 7);
+    /* The right one does not wait, */
+    answer(rig, s, "AUTH shop the%20secret%201", "- OK");
+    /* nor is what failed before of any matter to another address. */
+    rig->address[15] = 1;
+    unsigned other = rig_open_tcp(rig);
+    rig_say(rig, other, "1 AUTH shop x");
+    rig_pass(rig, 260);
+    rig_expect(rig, other, "1 ERR AUTH retry=0");
+    end(rig);
+}
+
+END_TEST
+
+/* Neither by connecting anew, nor by going away, but by time. */
+START_TEST(failures_are_remembered)
+{
+    struct rig *rig = start();
+    unsigned s;
+
+    for (int i = 0; i < 3; i++) {
+        s = rig_open_tcp(rig);
+        rig_say(rig, s, "1 AUTH shop x");
+        rig_event(rig, s, CORE_DROP);
+    }
+    s = rig_open_tcp(rig);
+    rig_say(rig, s, "1 AUTH shop x");
+    rig_pass(rig, 1990);
+    rig_silent(rig, s);
+    rig_pass(rig, 20);
+    rig_expect(rig, s, "1 ERR AUTH retry=0");
+    rig_event(rig, s, CORE_DROP);
+    rig_pass(rig, 300000);
+    s = rig_open_tcp(rig);
+    rig_say(rig, s, "1 AUTH shop x");
+    rig_pass(rig, 260);
+    rig_expect(rig, s, "1 ERR AUTH retry=0");
+    end(rig);
+}
+
+END_TEST
+
+START_TEST(failures_wait_in_bounded_number)
+{
+    struct rig *rig = start();
+    unsigned one = rig_open_tcp(rig);
+    unsigned two = rig_open_tcp(rig);
+
+    for (int i = 0; i < 40; i++)
+        rig_say(rig, one, "AUTH shop x");
+    for (int i = 0; i < 24; i++)
+        rig_say(rig, two, "AUTH shop x");
+    rig_silent(rig, two);
+    rig_say(rig, two, "AUTH shop the%20secret%201");
+    rig_expect(rig, two, "- ERR LIMIT retry=1 limit=auth");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_limit_auth), 1);
+    rig->address[15] = 1;
+    session_of(rig, "shop", '1');
+    rig_event(rig, one, CORE_DROP);
+    answer(rig, two, "QUIT", "- OK");
+    for (int i = 0; i < 24; i++) {
+        rig_pass(rig, 8100);
+        rig_expect(rig, two, "- ERR AUTH retry=0");
+    }
+    rig_expect(rig, two, "* BYE quit");
+    end(rig);
+}
+
+END_TEST
+
+/* Many addresses, of which none has anybody connected, are forgotten. */
+START_TEST(failures_of_many)
+{
+    struct rig *rig = start();
+
+    for (unsigned i = 0; i < 5000; i++) {
+        rig->address[14] = (uint8_t)(i >> 8);
+        rig->address[15] = (uint8_t)i;
+        if (i == 0)
+            rig_open_tcp(rig);
+        else
+            rig_reopen(rig, 0);
+        rig_say(rig, 0, "1 AUTH shop x");
+        rig_event(rig, 0, CORE_DROP);
+    }
+    ck_assert_uint_eq(rig_count(rig, COUNTER_auth_failed), 5000);
+    end(rig);
+}
+
+END_TEST
+
+/* --- a session and its user ----------------------------------------------- */
+
+START_TEST(another_user)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "shop", '1');
+
+    answer(rig, s, "AUTH desk the%20secret%202", "- OK");
+    rig_lock(rig, s, "LOCK desk/1", 5);
+    answer(rig, s, "AUTH shop the%20secret%201", "- ERR CONFLICT retry=0");
+    answer(rig, s, "AUTH desk the%20secret%202", "- OK");
+    answer(rig, s, "LOCK stock/1", "- ERR DENIED retry=0 right=lock");
+    /* One that fails changes nothing. */
+    rig_say(rig, s, "1 AUTH shop x");
+    rig_pass(rig, 300);
+    rig_expect(rig, s, "1 ERR AUTH retry=0");
+    rig_say(rig, s, "UNLOCK desk/1");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "- OK count=0");
+    answer(rig, s, "AUTH shop the%20secret%201", "- OK");
+    end(rig);
+}
+
+END_TEST
+
+/* `HELLO resume=` of another one's session. */
+static void
+resume(struct rig *rig, unsigned s, unsigned of, unsigned generation)
+{
+    char id[33];
+    char line[100];
+
+    rig_id(rig, of, id);
+    snprintf(line, sizeof(line), "HELLO resume=%s gen=%u", id, generation);
+    rig_say(rig, s, line);
+}
+
+START_TEST(the_same_user_resumes)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "shop", '1');
+    char id[33];
+    char line[200];
+
+    answer(rig, s, "HELLO keep=10s",
+        "- OK session=~ proto=1 server=~ keep_ms=10000");
+    rig_say(rig, s, "LOCK stock/1");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    uint8_t session[16];
+    memcpy(session, op->session, sizeof(session));
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "- OK fence=5 ttl_ms=~ count=1");
+    unsigned next = session_of(rig, "shop", '1');
+    resume(rig, next, s, 2);
+    rig_id(rig, s, id);
+    snprintf(line, sizeof(line),
+        "- OK session=%s proto=1 server=~ keep_ms=10000 gen=2", id);
+    rig_expect(rig, next, line);
+    rig_expect(rig, s, "* BYE resumed");
+    rig_say(rig, next, "CLAIM stock/1 fence=5");
+    ck_assert_mem_eq(
+        rig_op(rig, OP_RENEW)->session, session, sizeof(session));
+    end(rig);
+}
+
+END_TEST
+
+/* The ID is not enough: nothing is taken over, here or in Redis. */
+START_TEST(another_user_resumes_nothing)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "shop", '1');
+
+    answer(rig, s, "HELLO keep=10s",
+        "- OK session=~ proto=1 server=~ keep_ms=10000");
+    rig_say(rig, s, "LOCK nightly");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    uint8_t session[16];
+    memcpy(session, op->session, sizeof(session));
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "- OK fence=5 ttl_ms=~ count=1");
+    unsigned ops = session_of(rig, "ops", '3');
+    resume(rig, ops, s, 2);
+    rig_expect(rig, ops, "- OK session=~ proto=1 server=~ gen=2");
+    rig_silent(rig, s);
+    rig_say(rig, ops, "CLAIM nightly fence=5");
+    op = rig_op(rig, OP_RENEW);
+    ck_assert_mem_ne(op->session, session, sizeof(session));
+    ck_assert_mem_ne(op->session, rig->sessions[s].id, sizeof(session));
+    end(rig);
+}
+
+END_TEST
+
+/* --- limits --------------------------------------------------------------- */
+
+START_TEST(connections_of_an_address)
+{
+    struct rig *rig = start_with(THE_USERS, 2, 0, 0);
+    unsigned one = rig_open_tcp(rig);
+
+    rig_open_tcp(rig);
+    struct core_event event = {.kind = CORE_OPEN, .open = {.peer = ""}};
+    rig_step(rig, &event);
+    ck_assert(handle_equal(event.session, HANDLE_NONE));
+    ck_assert_uint_eq(rig_count(rig, COUNTER_limit_address), 1);
+    rig->address[0] = 1;
+    rig_open_tcp(rig);
+    rig->address[0] = 0;
+    rig_event(rig, one, CORE_DROP);
+    rig_open_tcp(rig);
+    end(rig);
+}
+
+END_TEST
+
+START_TEST(connections_of_a_user)
+{
+    struct rig *rig = start_with(THE_USERS, 0, 2, 0);
+    unsigned one = session_of(rig, "ops", '3');
+    unsigned two = session_of(rig, "ops", '3');
+    unsigned three = rig_open_tcp(rig);
+
+    answer(rig, two, "AUTH ops the%20secret%203", "- OK");
+    answer(rig, three, "AUTH ops the%20secret%203",
+        "- ERR LIMIT retry=1 limit=user_connections");
+    answer(rig, three, "LOCKS", "- ERR AUTH retry=0");
+    struct core_event event = {.kind = CORE_OPEN, .open = {.peer = ""}};
+    event.open.user = users_of_uid(users, 0, &event.open.mark);
+    rig_step(rig, &event);
+    ck_assert(handle_equal(event.session, HANDLE_NONE));
+    ck_assert_uint_eq(rig_count(rig, COUNTER_limit_user_connections), 2);
+    /* One that is kept has no connection. */
+    answer(rig, one, "HELLO keep=60s",
+        "- OK session=~ proto=1 server=~ keep_ms=60000");
+    rig_lock(rig, one, "LOCK a", 5);
+    rig_event(rig, one, CORE_DROP);
+    answer(rig, three, "AUTH ops the%20secret%203", "- OK");
+    end(rig);
+}
+
+END_TEST
+
+START_TEST(holds_of_a_user)
+{
+    struct rig *rig = start_with(THE_USERS, 0, 0, 2);
+    unsigned one = session_of(rig, "shop", '1');
+    unsigned two = session_of(rig, "shop", '1');
+    unsigned desk = session_of(rig, "desk", '2');
+
+    rig_lock(rig, one, "LOCK stock/1", 5);
+    rig_wait(rig, two, "2 LOCK stock/2");
+    answer(rig, one, "LOCK stock/3", "- ERR LIMIT retry=1 limit=user_holds");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_limit_user_holds), 1);
+    answer(rig, one, "LOCK stock/1", "- OK fence=5 ttl_ms=~ count=2");
+    rig_lock(rig, desk, "LOCK desk/1", 6);
+    rig_event(rig, two, CORE_DROP);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_lock(rig, one, "LOCK stock/3", 7);
+    end(rig);
+}
+
+END_TEST
+
+/* --- other users ---------------------------------------------------------- */
+
+START_TEST(who_is_no_more_goes)
+{
+    struct rig *rig = start();
+    unsigned shop = session_of(rig, "shop", '1');
+    unsigned desk = session_of(rig, "desk", '2');
+    unsigned ops = session_of(rig, "ops", '3');
+    unsigned nobody = rig_open_tcp(rig);
+
+    answer(rig, shop, "HELLO keep=60s",
+        "- OK session=~ proto=1 server=~ keep_ms=60000");
+    rig_lock(rig, shop, "LOCK stock/1", 5);
+    change(rig, "desk secret=$4 lock=*\nops secret=$3 secret=$4 lock=*\n");
+    rig_expect(rig, shop, "* BYE auth");
+    ck_assert(rig->sessions[shop].closed);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, desk, "* BYE auth");
+    rig_silent(rig, ops);
+    rig_silent(rig, nobody);
+    answer(rig, ops, "STATS", "- ERR DENIED retry=0 right=admin");
+    answer(rig, nobody, "AUTH desk the%20secret%204", "- OK");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_closed_auth), 2);
+    change(rig, "desk secret=$4 lock=*\nops secret=$4 lock=*\n");
+    rig_expect(rig, ops, "* BYE auth");
+    rig_silent(rig, nobody);
+    end(rig);
+}
+
+END_TEST
+
+/* One that is kept, and has no connection: what it holds is given back. */
+START_TEST(who_is_no_more_is_not_kept)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "shop", '1');
+
+    answer(rig, s, "HELLO keep=60s",
+        "- OK session=~ proto=1 server=~ keep_ms=60000");
+    rig_lock(rig, s, "LOCK stock/1", 5);
+    rig_event(rig, s, CORE_DROP);
+    rig_no_op(rig);
+    change(rig, THE_USERS);
+    rig_no_op(rig);
+    change(rig, "ops secret=$3 lock=*");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    end(rig);
+}
+
+END_TEST
+
+START_TEST(rights_that_are_lost)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "shop", '1');
+
+    rig_lock(rig, s, "LOCK nightly", 5);
+    rig_wait(rig, s, "1 LOCK stock/1");
+    rig_wait(rig, s, "2 LOCK stock/2 owner=o");
+    rig_wait(rig, s, "3 LOCK stock/2 stock/3");
+    change(rig, "shop secret=$1 lock=stock/2 lock=stock/1x");
+    rig_expect(rig, s, "1 ERR DENIED retry=0");
+    rig_expect(rig, s, "3 ERR DENIED retry=0 name=~");
+    rig_silent(rig, s);
+    /* What is held is held. */
+    rig_say(rig, s, "HELD");
+    rig_expect(rig, s, "- ITEM name=nightly fence=5 ttl_ms=~ count=1");
+    rig_expect(rig, s, "- OK n=1");
+    answer(rig, s, "LOCK nightly", "- ERR DENIED retry=0 right=lock");
+    while (rig->op_count > 0)
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_say(rig, s, "UNLOCK nightly");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "- OK count=0");
+    end(rig);
+}
+
+END_TEST
+
+START_TEST(watches_that_are_lost)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "shop", '1');
+
+    rig_say(rig, s, "WATCH stock/1");
+    rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
+    rig_expect(rig, s, "- OK");
+    rig_expect(rig, s, "* FREE stock/1");
+    change(rig, "shop secret=$1 lock=stock/1");
+    change(rig, "shop secret=$1 lock=nightly");
+    rig_silent(rig, s);
+    answer(rig, s, "UNWATCH stock/1", "- ERR NOTHELD retry=0");
+    end(rig);
+}
+
+END_TEST
+
+Suite *
+core_auth_suite(void)
+{
+    Suite *suite = suite_create("core_auth");
+    TCase *cases = tcase_create("core_auth");
+
+    tcase_add_test(cases, greeting);
+    tcase_add_test(cases, nothing_before);
+    tcase_add_test(cases, no_users);
+    tcase_add_test(cases, words);
+    tcase_add_test(cases, locks);
+    tcase_add_test(cases, sights);
+    tcase_add_test(cases, lists);
+    tcase_add_test(cases, memories);
+    tcase_add_test(cases, kills);
+    tcase_add_test(cases, failures_cost_time);
+    tcase_add_test(cases, failures_are_remembered);
+    tcase_add_test(cases, failures_wait_in_bounded_number);
+    tcase_add_test(cases, failures_of_many);
+    tcase_add_test(cases, another_user);
+    tcase_add_test(cases, the_same_user_resumes);
+    tcase_add_test(cases, another_user_resumes_nothing);
+    tcase_add_test(cases, connections_of_an_address);
+    tcase_add_test(cases, connections_of_a_user);
+    tcase_add_test(cases, holds_of_a_user);
+    tcase_add_test(cases, who_is_no_more_goes);
+    tcase_add_test(cases, who_is_no_more_is_not_kept);
+    tcase_add_test(cases, rights_that_are_lost);
+    tcase_add_test(cases, watches_that_are_lost);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
