@@ -1,7 +1,7 @@
 /*
  * Two configurations against each other. Equal values are equal bytes (see
- * value.c), so nothing is known here of what a key means, but for two things:
- * passwords, which are no keys, and TLS as such.
+ * value.c), so nothing is known here of what a key means, but for three things:
+ * passwords, which are no keys, TLS as such, and whether there are users.
  */
 #include "conf/changes.h"
 
@@ -79,14 +79,23 @@ key_goes_with_tls(const struct key *key)
     return false;
 }
 
+/* Whether there are any, in only one of the two. */
+static bool
+begins_or_ends(const char *now, const char *next)
+{
+    return (now[0] == '\0') != (next[0] == '\0');
+}
+
 static enum change
 change_of(
     const struct key *key, const struct config *now, const struct config *next)
 {
-    bool tls_begins_or_ends =
-        (now->tls_ca[0] == '\0') != (next->tls_ca[0] == '\0');
-
-    if (!key->reloadable || (tls_begins_or_ends && key_goes_with_tls(key)))
+    if (!key->reloadable)
+        return CHANGE_LEFT;
+    if (key_goes_with_tls(key) && begins_or_ends(now->tls_ca, next->tls_ca))
+        return CHANGE_LEFT;
+    if (key->offset == offsetof(struct config, users_file) &&
+        begins_or_ends(now->users_file, next->users_file))
         return CHANGE_LEFT;
     return CHANGE_TAKEN;
 }

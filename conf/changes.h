@@ -9,7 +9,7 @@
 
 /* Keys there may be, and bytes that their names need at most. */
 #define CHANGES_KEYS_MAX   96
-#define CHANGES_TEXT_BYTES 1536
+#define CHANGES_TEXT_BYTES 1792
 
 enum change {
     CHANGE_NONE,
@@ -23,7 +23,9 @@ struct config_changes {
 
 /*
  * A password counts as its file's key. Whether Redis is spoken to by TLS at all
- * is a matter of its ports, and left; so are users and passwords then.
+ * is a matter of its ports, and left; so are users and passwords then. Whether
+ * clients have to be users is left, too: those who are there have come as the
+ * other.
  */
 void changes_find(struct config_changes *changes, const struct config *now,
     const struct config *next);

@@ -9,18 +9,17 @@
 #include "conf/config.h"
 
 #include "conf/changes.h"
+#include "conf/file.h"
 #include "conf/keys.h"
 #include "conf/value.h"
 #include "conf/walk.h"
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define FILE_BYTES_MAX ((size_t)1024 * 1024)
 #define QUOTE_BYTES    96
@@ -266,6 +265,41 @@ check_listeners(struct loader *loader)
         "listen.tcp: nothing to listen on, neither here nor in listen.unix");
 }
 
+/* Whether only this machine gets there, as far as that can be seen: of a name
+ * it is seen when it is listened on. */
+static bool
+is_loopback(const char *host)
+{
+    struct in6_addr v6;
+    struct in_addr v4;
+
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+    return inet_pton(AF_INET6, host, &v6) != 1 || IN6_IS_ADDR_LOOPBACK(&v6) ||
+           (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET);
+}
+
+static bool
+check_beyond_loopback(struct loader *loader)
+{
+    const struct config *config = loader->config;
+    char address[300];
+
+    if (config->users_file[0] != '\0' ||
+        config->without_users == WITHOUT_USERS_ALLOWED)
+        return true;
+    for (size_t i = 0; i < config->listen_tcp.count; i++) {
+        const struct config_address *item = &config->listen_tcp.item[i];
+        if (!is_loopback(item->host))
+            return walk_fail(&loader->walk, place_of_key(loader, "listen.tcp"),
+                "listen.tcp: %s is reached from beyond this machine, and there "
+                "are no users: give auth.users_file, or "
+                "beyond_loopback_without_users: allowed",
+                config_address_text(item, address, sizeof(address)));
+    }
+    return true;
+}
+
 static bool
 check_http(struct loader *loader)
 {
@@ -464,54 +498,15 @@ static bool
 check_all(struct loader *loader)
 {
     return check_lists(loader) && check_listeners(loader) &&
-           check_http(loader) && check_single(loader) &&
-           check_sentinel(loader) && check_quorum(loader) &&
-           check_user(loader) && check_tls(loader) &&
+           check_beyond_loopback(loader) && check_http(loader) &&
+           check_single(loader) && check_sentinel(loader) &&
+           check_quorum(loader) && check_user(loader) && check_tls(loader) &&
            check_command_timeout(loader) && check_forget_after(loader) &&
            check_memory(loader) && check_namespaces(loader) &&
            check_hook(loader);
 }
 
 /* Files */
-
-/* Whether it can be read without waiting for somebody to write it. */
-static bool
-is_regular(int file)
-{
-    struct stat status;
-
-    return fstat(file, &status) == 0 && S_ISREG(status.st_mode);
-}
-
-/* NULL where up to `room` bytes of it are in `out`. */
-static const char *
-read_file(const struct loader *loader, const char *path, char *out, size_t room,
-    size_t *len)
-{
-    bool waits = loader->in_force == NULL;
-    int file = open(path, O_RDONLY | O_CLOEXEC | (waits ? 0 : O_NONBLOCK));
-    const char *what = NULL;
-    ssize_t got = 1;
-
-    *len = 0;
-    if (file < 0)
-        return strerror(errno);
-    if (!waits && !is_regular(file)) {
-        what = "not a regular file";
-        got = 0;
-    }
-    while (got > 0 && *len < room) {
-        got = read(file, out + *len, room - *len);
-        if (got > 0)
-            *len += (size_t)got;
-        else if (got < 0 && errno == EINTR)
-            got = 1;
-    }
-    if (got < 0)
-        what = strerror(errno);
-    close(file);
-    return what;
-}
 
 /* NULL where `len` bytes are a password; they go to `out`, room for 512. */
 static const char *
@@ -545,7 +540,8 @@ read_password(struct loader *loader, const char *key, const char *path,
     require(out_bytes == PASSWORD_BYTES);
     if (path[0] == '\0')
         return true;
-    what = read_file(loader, path, bytes, sizeof(bytes), &len);
+    what =
+        file_read(path, loader->in_force != NULL, bytes, sizeof(bytes), &len);
     if (what == NULL)
         what = password_take(bytes, len, out, out_bytes);
     explicit_bzero(bytes, sizeof(bytes));
@@ -619,7 +615,8 @@ read_text(
 {
     if (text == NULL)
         return "out of memory";
-    const char *what = read_file(loader, path, text, FILE_BYTES_MAX + 1, len);
+    const char *what = file_read(
+        path, loader->in_force != NULL, text, FILE_BYTES_MAX + 1, len);
     if (what == NULL && *len > FILE_BYTES_MAX)
         what = "larger than 1MiB";
     return what;

@@ -37,6 +37,12 @@ enum config_verify {
     VERIFY_CA,   /* any */
 };
 
+/* Serving clients of other machines without asking who they are. */
+enum config_without_users {
+    WITHOUT_USERS_REFUSED,
+    WITHOUT_USERS_ALLOWED,
+};
+
 /*
  * "host:port", "[v6]:port", or a path for a Unix socket. A path has a slash in
  * it, a host never has. Bytes after the NUL are zero.
@@ -66,6 +72,9 @@ struct config {
     struct config_list listen_tcp;
     struct config_list listen_unix;
     uint32_t listen_backlog;
+    enum config_without_users without_users;
+    /* auth */
+    char users_file[256]; /* path; empty: none */
     /* admin */
     struct config_list admin_http; /* none or one */
     /* redis */
@@ -103,7 +112,10 @@ struct config {
     uint64_t tcp_user_timeout_ms;
     uint64_t stop_grace_ms; /* how long a stopping broker may take to release */
     /* limits */
-    uint32_t limit_connections; /* 0: as many as descriptors allow */
+    uint32_t limit_connections;         /* 0: as many as descriptors allow */
+    uint32_t limit_address_connections; /* 0: no limit, as these */
+    uint32_t limit_user_connections;
+    uint32_t limit_user_holds;
     uint32_t limit_line;        /* bytes */
     uint32_t limit_name;        /* bytes */
     uint32_t limit_outstanding; /* requests a session */

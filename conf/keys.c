@@ -49,6 +49,12 @@ static const struct key_word verifications[] = {
     {NULL, 0, false},
 };
 
+static const struct key_word permissions[] = {
+    {"refused", WITHOUT_USERS_REFUSED, true},
+    {"allowed", WITHOUT_USERS_ALLOWED, true},
+    {NULL, 0, false},
+};
+
 static const struct key_word levels[] = {
     {"error", 0, true},
     {"warn", 0, true},
@@ -83,6 +89,22 @@ static const struct key keys[] = {
         RANGE(1, 65535),
         .standard = "1024",
         .help = "connections that the kernel may hold until they are accepted"},
+
+    {.path = "listen.beyond_loopback_without_users",
+        .type = KEY_CHOICE,
+        FIELD(without_users),
+        .standard = "refused",
+        .words = permissions,
+        .help = "whether it serves whoever reaches it, from other machines"},
+
+    {.path = "auth", .type = KEY_SECTION, .help = "who may do what"},
+    {.path = "auth.users_file",
+        .type = KEY_FILE,
+        FIELD(users_file),
+        .standard = "",
+        .reloadable = true,
+        .help = "file of the users, with their secrets and rights; empty: "
+                "anybody may do all"},
 
     {.path = "admin",
         .type = KEY_SECTION,
@@ -301,6 +323,27 @@ static const struct key keys[] = {
         RANGE(0, 1048576),
         .standard = "0",
         .help = "clients; 0: as many as descriptors allow, less a reserve"},
+    {.path = "limits.connections_per_address",
+        .type = KEY_COUNT,
+        FIELD(limit_address_connections),
+        RANGE(0, 1048576),
+        .standard = "0",
+        .reloadable = true,
+        .help = "clients of one address; 0: no limit"},
+    {.path = "limits.connections_per_user",
+        .type = KEY_COUNT,
+        FIELD(limit_user_connections),
+        RANGE(0, 1048576),
+        .standard = "0",
+        .reloadable = true,
+        .help = "clients of one user; 0: no limit"},
+    {.path = "limits.holds_per_user",
+        .type = KEY_COUNT,
+        FIELD(limit_user_holds),
+        RANGE(0, 16777216),
+        .standard = "0",
+        .reloadable = true,
+        .help = "holds and waits of one user; 0: no limit"},
     {.path = "limits.line",
         .type = KEY_COUNT,
         FIELD(limit_line),

@@ -9,6 +9,7 @@
  */
 #include "conf/changes.h"
 #include "conf/config.h"
+#include "conf/users.h"
 #include "daemon/activation.h"
 #include "daemon/io/hook.h"
 #include "daemon/io/loop.h"
@@ -33,6 +34,7 @@ struct daemon {
     const char *path;              /* ref, the configuration's; NULL: none */
     struct config config;          /* in force */
     struct tls *tls;               /* owned; NULL: none */
+    struct users *users;           /* owned; NULL: none */
     struct loop *loop;             /* owned */
 };
 
@@ -83,6 +85,14 @@ silence_us(const struct config *config)
     return least(keepalive_ms, config->tcp_user_timeout_ms) * 1000;
 }
 
+/* What a configuration names and is made while that is checked. What is there
+ * already stays as it is where the files have not changed. */
+struct made {
+    struct tls *tls;
+    struct users *users;
+    bool running;
+};
+
 /* Refs to the configuration, for as long as it stays as it is. */
 static void
 core_spaces_of(const struct config *config, struct core_settings *core)
@@ -123,7 +133,8 @@ core_audit_of(const struct config *config, struct core_settings *core)
 }
 
 static void
-core_settings(const struct config *config, struct core_settings *core)
+core_settings(const struct config *config, const struct users *users,
+    struct core_settings *core)
 {
     memcpy(core->key_prefix, config->key_prefix, sizeof(core->key_prefix));
     broker_id(core->broker_id);
@@ -143,6 +154,10 @@ core_settings(const struct config *config, struct core_settings *core)
     core->outstanding_max = config->limit_outstanding;
     core->holds_max = config->limit_holds;
     core->waiters_max = config->limit_waiters;
+    core->address_connections_max = config->limit_address_connections;
+    core->user_connections_max = config->limit_user_connections;
+    core->user_holds_max = config->limit_user_holds;
+    core->users = users;
     core->tickets_max = config->limit_tickets;
     core->requests_max = config->limit_requests;
     core->releases_kept =
@@ -218,13 +233,9 @@ listen_addresses(const struct config *config, struct loop_address *out)
     return n;
 }
 
-/*
- * A check of the configuration that is the making of what it describes: the
- * context is the `struct tls *` to be set, which stays where it is to be none,
- * or is that already.
- */
 static bool
-make_tls(const struct config *config, void *context, struct config_fault *fault)
+make_tls(
+    const struct config *config, struct tls **tls, struct config_fault *fault)
 {
     const struct tls_settings settings = {
         .ca = config->tls_ca,
@@ -233,7 +244,6 @@ make_tls(const struct config *config, void *context, struct config_fault *fault)
         .server_name = config->tls_server_name,
         .any_name = config->tls_verify == VERIFY_CA,
     };
-    struct tls **tls = context;
     enum tls_part part;
 
     if (config->tls_ca[0] == '\0' ||
@@ -244,6 +254,36 @@ make_tls(const struct config *config, void *context, struct config_fault *fault)
         return true;
     fault->key = tls_keys[part];
     return false;
+}
+
+static bool
+make_users(
+    const struct config *config, struct made *made, struct config_fault *fault)
+{
+    const struct users *before = made->users;
+
+    if (config->users_file[0] == '\0')
+        return true;
+    struct users *users = users_load(
+        config->users_file, made->running, fault->what, sizeof(fault->what));
+    fault->key = "auth.users_file";
+    if (users != NULL && before != NULL &&
+        memcmp(users->file, before->file, sizeof(users->file)) == 0)
+        users_destroy(&users);
+    else
+        made->users = users;
+    return made->users != NULL;
+}
+
+/* A check of the configuration that is the making of what it describes; the
+ * context is the `struct made`. */
+static bool
+make(const struct config *config, void *context, struct config_fault *fault)
+{
+    struct made *made = context;
+
+    return make_tls(config, &made->tls, fault) &&
+           make_users(config, made, fault);
 }
 
 /* Refs to the configuration. NULL: there is none. */
@@ -260,12 +300,15 @@ hook_settings(const struct config *config)
 }
 
 static void
-loop_settings(const struct config *config, struct tls *tls,
-    struct loop_settings *settings)
+loop_settings(const struct daemon *daemon, struct loop_settings *settings)
 {
-    core_settings(config, &settings->core);
+    const struct config *config = &daemon->config;
+
+    core_settings(config, daemon->users, &settings->core);
     store_settings(config, &settings->core, &settings->store);
-    settings->tls = tls;
+    settings->tls = daemon->tls;
+    settings->loopback_only =
+        daemon->users == NULL && config->without_users == WITHOUT_USERS_REFUSED;
     settings->backlog = (int)config->listen_backlog;
     settings->keepalive_idle_s = (uint32_t)(config->keepalive_idle_ms / 1000);
     settings->keepalive_interval_s =
@@ -303,6 +346,21 @@ reload_tls(
     *tls = old;
 }
 
+/* Other users, not where there were none; `*users` becomes what is to be freed,
+ * when nobody refers to it any more. */
+static void
+reload_users(
+    struct daemon *daemon, struct users **users, struct config_changes *changes)
+{
+    struct users *old = daemon->users;
+
+    if (old == NULL)
+        return;
+    changes_note(changes, "auth.users_file");
+    daemon->users = *users;
+    *users = old;
+}
+
 /* The configuration is the new one. */
 static void
 reload_apply(const struct daemon *daemon, const struct config_changes *changes)
@@ -310,7 +368,7 @@ reload_apply(const struct daemon *daemon, const struct config_changes *changes)
     static struct loop_settings settings;
     char keys[CHANGES_TEXT_BYTES];
 
-    loop_settings(&daemon->config, daemon->tls, &settings);
+    loop_settings(daemon, &settings);
     loop_configure(daemon->loop, &settings);
     explicit_bzero(&settings.store, sizeof(settings.store)); /* passwords */
     sink_configure(configured_level(&daemon->config), daemon->config.log_format,
@@ -334,17 +392,20 @@ reload(void *arg)
                            ? daemon->path
                            : options_config_file(daemon->options);
     struct config_changes changes;
-    struct tls *tls = daemon->tls;
+    struct made made = {daemon->tls, daemon->users, true};
     char error[1024];
     char quoted[1200];
 
     loop_begin_turn(daemon->loop);
     bool taken = config_reload(
-        &daemon->config, path, make_tls, &tls, &changes, error, sizeof(error));
+        &daemon->config, path, make, &made, &changes, error, sizeof(error));
 
-    bool other_tls = tls != daemon->tls;
+    bool other_tls = made.tls != daemon->tls;
+    bool other_users = made.users != daemon->users;
     if (taken && other_tls)
-        reload_tls(daemon, &tls, &changes);
+        reload_tls(daemon, &made.tls, &changes);
+    if (taken && other_users)
+        reload_users(daemon, &made.users, &changes);
     if (taken) {
         daemon->path = path;
         reload_apply(daemon, &changes);
@@ -353,7 +414,9 @@ reload(void *arg)
             log_quote(quoted, sizeof(quoted), text_from(error)));
     }
     if (other_tls)
-        tls_destroy(&tls);
+        tls_destroy(&made.tls);
+    if (other_users)
+        users_destroy(&made.users);
     loop_note_reload(daemon->loop, taken);
 }
 
@@ -368,7 +431,7 @@ run(struct daemon *daemon)
     char error[400];
     char quoted[4 * sizeof(error)];
 
-    loop_settings(config, daemon->tls, &settings);
+    loop_settings(daemon, &settings);
     settings.listen = addresses;
     settings.listen_count = listen_addresses(config, addresses);
     if (config->admin_http.count > 0) {
@@ -408,14 +471,17 @@ static bool
 load(struct daemon *daemon)
 {
     const char *path = daemon->path;
+    struct made made = {NULL, NULL, false};
     char error[1024];
 
     config_init(&daemon->config);
-    if (path == NULL || config_load_checked(&daemon->config, path, make_tls,
-                            &daemon->tls, error, sizeof(error)))
-        return true;
-    fprintf(stderr, "%s\n", error);
-    return false;
+    bool good = path == NULL || config_load_checked(&daemon->config, path, make,
+                                    &made, error, sizeof(error));
+    daemon->tls = made.tls;
+    daemon->users = made.users;
+    if (!good)
+        fprintf(stderr, "%s\n", error);
+    return good;
 }
 
 static int
@@ -445,10 +511,9 @@ load_and_act(enum options_action action, const struct options *options)
 
     daemon.options = options;
     daemon.path = options_config_file(options);
-    if (!load(&daemon))
-        return OPTIONS_EXIT_CONFIG;
-    int status = act(action, &daemon);
+    int status = load(&daemon) ? act(action, &daemon) : OPTIONS_EXIT_CONFIG;
     tls_destroy(&daemon.tls);
+    users_destroy(&daemon.users);
     return status;
 }
 

@@ -360,6 +360,33 @@ client_refuse(int fd)
     close(fd);
 }
 
+/* Who comes by a Unix socket; false: that is not to be known. */
+static bool
+peer_uid(int fd, uint32_t *uid)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
+        return false;
+    *uid = peer.uid;
+    return true;
+}
+
+/* Where a connection comes from, and what that tells of its user. */
+static void
+client_identify(const struct loop *loop, int fd,
+    const struct sockaddr_storage *address, struct core_event *event)
+{
+    const struct users *users = loop->settings.core.users;
+    uint32_t uid = UINT32_MAX;
+    bool known = !event->open.tcp && peer_uid(fd, &uid);
+
+    listen_source(address, uid, event->open.address);
+    if (known && users != NULL)
+        event->open.user = users_of_uid(users, uid, &event->open.mark);
+}
+
 static void
 client_accept(struct listener *listener, int fd,
     const struct sockaddr_storage *address, socklen_t len)
@@ -373,6 +400,7 @@ client_accept(struct listener *listener, int fd,
     secret_id(loop, event.open.id);
     event.open.peer = peer;
     event.open.tcp = listener->tcp;
+    client_identify(loop, fd, address, &event);
     if (loop->client_count < loop->client_max)
         client = calloc(1, sizeof(*client));
     if (client == NULL) {
@@ -501,8 +529,8 @@ client_listen(struct loop *loop, const struct loop_address *address,
     char *error, size_t error_bytes)
 {
     int fds[LISTEN_SOCKETS_MAX];
-    uint32_t count =
-        listen_on(&loop->settings, address, fds, error, error_bytes);
+    uint32_t count = listen_on(&loop->settings, address,
+        !loop->settings.loopback_only, fds, error, error_bytes);
 
     bool enough = true;
     for (uint32_t i = 0; i < count; i++)
@@ -520,7 +548,8 @@ client_listen_passed(struct loop *loop, const struct loop_socket *passed,
 {
     bool tcp;
 
-    if (!listen_take(&loop->settings, passed, &tcp, error, error_bytes))
+    if (!listen_take(&loop->settings, passed, !loop->settings.loopback_only,
+            &tcp, error, error_bytes))
         return false;
     /* Who is in its queue already came before it was given any values. */
     loop->tune_accepted = true;

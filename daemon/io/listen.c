@@ -20,6 +20,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+static const char not_anywhere[] =
+    "it is reached from beyond this machine, and there are no users: give "
+    "auth.users_file, or listen.beyond_loopback_without_users: allowed";
+
 void
 listen_peer(const struct sockaddr_storage *address, socklen_t len, char *out,
     size_t out_bytes)
@@ -35,6 +39,42 @@ listen_peer(const struct sockaddr_storage *address, socklen_t len, char *out,
         snprintf(out, out_bytes, "[%s]:%s", host, port);
     else
         snprintf(out, out_bytes, "%s:%s", host, port);
+}
+
+/* An IPv6 host has all of a /64, and whoever has a uid all of its processes. */
+void
+listen_source(
+    const struct sockaddr_storage *address, uint32_t uid, uint8_t out[16])
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+    memset(out, 0, 16);
+    if (address->ss_family == AF_INET) {
+        memcpy(out, mapped, sizeof(mapped));
+        memcpy(out + sizeof(mapped),
+            &((const struct sockaddr_in *)address)->sin_addr, 4);
+    } else if (address->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+        bool is_v4 = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
+        memcpy(out, &v6->sin6_addr, is_v4 ? 16 : 8);
+    } else {
+        memcpy(out + 12, &uid, sizeof(uid));
+    }
+}
+
+static bool
+is_loopback(const struct sockaddr *address)
+{
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+
+    if (address->sa_family == AF_INET)
+        return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (address->sa_family != AF_INET6)
+        return true;
+    return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) ||
+           (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) &&
+               v6->sin6_addr.s6_addr[12] == IN_LOOPBACKNET);
 }
 
 /* What a client's connection has, or a listener gives on: above all what finds
@@ -110,13 +150,17 @@ close_all(const int *fds, uint32_t count)
 
 static uint32_t
 listen_found(const struct loop_settings *settings, const struct addrinfo *found,
-    int *fds, const char **why)
+    bool anywhere, int *fds, const char **why)
 {
     uint32_t count = 0;
 
     for (const struct addrinfo *one = found; one != NULL; one = one->ai_next) {
         if (address_repeated(found, one))
             continue;
+        if (!anywhere && !is_loopback(one->ai_addr)) {
+            *why = not_anywhere;
+            return close_all(fds, count);
+        }
         if (count == LISTEN_SOCKETS_MAX) {
             *why = "its name has too many addresses";
             return close_all(fds, count);
@@ -137,7 +181,8 @@ listen_found(const struct loop_settings *settings, const struct addrinfo *found,
 /* A socket for each address that the host's name has; 0: `why` is set. */
 static uint32_t
 listen_tcp(const struct loop_settings *settings,
-    const struct loop_address *address, int *fds, const char **why)
+    const struct loop_address *address, bool anywhere, int *fds,
+    const char **why)
 {
     struct addrinfo hints = {
         .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
@@ -150,7 +195,7 @@ listen_tcp(const struct loop_settings *settings,
         *why = status == EAI_SYSTEM ? strerror(errno) : gai_strerror(status);
         return 0;
     }
-    uint32_t count = listen_found(settings, found, fds, why);
+    uint32_t count = listen_found(settings, found, anywhere, fds, why);
     freeaddrinfo(found);
     return count;
 }
@@ -205,7 +250,7 @@ listen_unix(const struct loop_settings *settings, const char *path)
 
 uint32_t
 listen_on(const struct loop_settings *settings,
-    const struct loop_address *address, int *fds, char *error,
+    const struct loop_address *address, bool anywhere, int *fds, char *error,
     size_t error_bytes)
 {
     const char *why = "";
@@ -218,7 +263,7 @@ listen_on(const struct loop_settings *settings,
             strerror(errno));
         return 0;
     }
-    uint32_t count = listen_tcp(settings, address, fds, &why);
+    uint32_t count = listen_tcp(settings, address, anywhere, fds, &why);
     if (count == 0) {
         bool v6 = strchr(address->host, ':') != NULL;
         snprintf(error, error_bytes, "cannot listen on %s%s%s:%u: %s",
@@ -239,9 +284,19 @@ option_of(int fd, int name)
     return value;
 }
 
+static bool
+passed_is_local(int fd)
+{
+    struct sockaddr_storage bound = {.ss_family = AF_UNSPEC};
+    socklen_t len = sizeof(bound);
+
+    return getsockname(fd, (struct sockaddr *)&bound, &len) == 0 &&
+           is_loopback((struct sockaddr *)&bound);
+}
+
 /* Why nobody can be accepted there; NULL: they can. */
 static const char *
-passed_unfit(int fd)
+passed_unfit(int fd, bool anywhere)
 {
     int family = option_of(fd, SO_DOMAIN);
     bool internet = family == AF_INET || family == AF_INET6;
@@ -256,6 +311,8 @@ passed_unfit(int fd)
         return "neither TCP nor a Unix socket";
     if (option_of(fd, SO_ACCEPTCONN) != 1)
         return "does not listen";
+    if (!anywhere && !passed_is_local(fd))
+        return not_anywhere;
     if (flags == -1 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
         return strerror(errno);
     return NULL;
@@ -263,10 +320,10 @@ passed_unfit(int fd)
 
 bool
 listen_take(const struct loop_settings *settings,
-    const struct loop_socket *passed, bool *tcp, char *error,
+    const struct loop_socket *passed, bool anywhere, bool *tcp, char *error,
     size_t error_bytes)
 {
-    const char *why = passed_unfit(passed->fd);
+    const char *why = passed_unfit(passed->fd, anywhere);
 
     if (why != NULL) {
         snprintf(error, error_bytes,

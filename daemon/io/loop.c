@@ -250,7 +250,7 @@ http_passed(const struct loop_settings *settings, int *fds, uint32_t *count,
                 LISTEN_SOCKETS_MAX);
             return false;
         }
-        if (!listen_take(settings, passed, &tcp, error, error_bytes))
+        if (!listen_take(settings, passed, true, &tcp, error, error_bytes))
             return false;
         fds[(*count)++] = passed->fd;
     }
@@ -270,7 +270,8 @@ loop_listen_http(struct loop *loop, const struct loop_settings *settings,
     if (count == 0 && settings->http == NULL)
         return true;
     if (count == 0)
-        count = listen_on(settings, settings->http, fds, error, error_bytes);
+        count =
+            listen_on(settings, settings->http, true, fds, error, error_bytes);
     if (count == 0)
         return false;
     loop->http = http_create(loop, fds, count);
@@ -361,6 +362,7 @@ loop_configure(struct loop *loop, const struct loop_settings *settings)
     struct loop_settings *own = &loop->settings;
 
     engine_configure(&loop->engine, &settings->core, &settings->store);
+    own->core.users = settings->core.users;
     own->tls = settings->tls;
     own->busy_poll_us = settings->busy_poll_us;
     own->output_max = settings->output_max;

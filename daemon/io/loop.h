@@ -41,6 +41,7 @@ struct loop_settings {
     struct tls
         *tls; /* ref, until the loop has another: to Redis; NULL: plain */
     int backlog;
+    bool loopback_only; /* listens where no other machine gets, or not at all */
     uint32_t keepalive_idle_s;
     uint32_t keepalive_interval_s;
     uint32_t keepalive_count;

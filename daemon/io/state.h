@@ -120,14 +120,17 @@ struct sockaddr_storage;
 /*
  * listen.c: listening sockets, up to LISTEN_SOCKETS_MAX, or 0 and `error` says
  * what the system refused; one that was passed, made ready, false and `error`
- * where it is unfit; the log line for one; an address for people.
+ * where it is unfit; the log line for one; an address for people; the same for
+ * those who are counted as one. `anywhere`: other machines may get there.
  */
 uint32_t listen_on(const struct loop_settings *settings,
-    const struct loop_address *address, int *fds, char *error,
+    const struct loop_address *address, bool anywhere, int *fds, char *error,
     size_t error_bytes);
 bool listen_take(const struct loop_settings *settings,
-    const struct loop_socket *passed, bool *tcp, char *error,
+    const struct loop_socket *passed, bool anywhere, bool *tcp, char *error,
     size_t error_bytes);
+void listen_source(
+    const struct sockaddr_storage *address, uint32_t uid, uint8_t out[16]);
 void listen_tune(const struct loop_settings *settings, int fd);
 void listen_log(int fd, const char *whom);
 void listen_peer(const struct sockaddr_storage *address, unsigned len,

@@ -111,6 +111,7 @@ class ChaosBroker(Broker):
         super().__init__(redis=redis, overrides=overrides, folder=folder)
         self.clock = Clock(folder, world.broker_clock_library)
         self.config["listen"]["tcp"] = [self.address]
+        self.config["listen"]["beyond_loopback_without_users"] = "allowed"
 
     @property
     def address(self):

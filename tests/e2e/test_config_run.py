@@ -126,7 +126,7 @@ class CommandLineTest(HarnessCase):
 class AddressTest(HarnessCase):
     def config(self, tcp=(), unix=(), http="none"):
         redis = shared_redis()
-        listen = {}
+        listen = {"beyond_loopback_without_users": "allowed"}
         if tcp is not None:
             listen["tcp"] = list(tcp)
         if unix:
@@ -153,6 +153,32 @@ class AddressTest(HarnessCase):
             self.assertEqual(status, 71, log)
             self.assertIn(taken, log)
             self.assertIn("level=error", log)
+
+    def test_beyond_loopback(self):
+        """Not without users; told with its place, or where the name of an
+        address hides it, when that is listened on."""
+        for address in ("0.0.0.0:0", "192.0.2.1:4653", "[::]:0",
+                        "[2001:db8::1]:4653", "[::ffff:192.0.2.1]:1"):
+            config = self.config(["127.0.0.1:0", address])
+            del config["listen"]["beyond_loopback_without_users"]
+            status, log = self.unstarted(config).run_to_exit()
+            self.assertEqual(status, 78, log)
+            self.assertIn(f":2:3: listen.tcp: {address} is reached from beyond"
+                          " this machine, and there are no users", log)
+        config = self.config(["here:0"])
+        del config["listen"]["beyond_loopback_without_users"]
+        broker = Broker(config=config,
+                        program=self.with_hosts("0.0.0.0 here"))
+        self.addCleanup(broker.close)
+        status, log = broker.run_to_exit()
+        self.assertEqual(status, 71, log)
+        self.assertIn("it is reached from beyond this machine", log)
+        for address in ("127.0.0.1:0", "127.9.9.9:0", "[::1]:0"):
+            config = self.config([address])
+            del config["listen"]["beyond_loopback_without_users"]
+            broker = self.unstarted(config)
+            self.assertEqual(broker.run_to_exit("-t", "-c",
+                                                broker.write_config())[0], 0)
 
     def test_not_ours(self):
         for address in ("192.0.2.1:4653", "[2001:db8::1]:4653"):

@@ -93,11 +93,13 @@ has_field(const struct key *key)
     return key->type != KEY_SECTION && key_items(key) == NULL;
 }
 
-/* TLS as such begins or ends by that key: see tls_as_such_is_left. */
+/* TLS as such, or users as such, begin or end by that key: see
+ * tls_as_such_is_left and users_as_such_are_left. */
 static bool
-is_ca(const struct key *key)
+is_of_all(const struct key *key)
 {
-    return strcmp(key->path, "redis.tls.ca") == 0;
+    return strcmp(key->path, "redis.tls.ca") == 0 ||
+           strcmp(key->path, "auth.users_file") == 0;
 }
 
 START_TEST(each_key_is_taken_or_left)
@@ -105,7 +107,7 @@ START_TEST(each_key_is_taken_or_left)
     for (size_t i = 0; i < key_count(); i++) {
         const struct key *key = key_at(i);
         enum change expected = key->reloadable ? CHANGE_TAKEN : CHANGE_LEFT;
-        if (!has_field(key) || is_ca(key))
+        if (!has_field(key) || is_of_all(key))
             continue;
         config_init(&now);
         next = now;
@@ -278,6 +280,23 @@ START_TEST(passwords_wait_with_tls)
 
 END_TEST
 
+START_TEST(users_as_such_are_left)
+{
+    start_with("");
+    ck_assert_msg(reload_with("auth: {users_file: /users}\n"), "%s", error);
+    ck_assert_str_eq(keys(CHANGE_LEFT), "auth.users_file");
+    ck_assert_str_eq(now.users_file, "");
+    start_with("auth: {users_file: /users}\n");
+    ck_assert(reload_with("auth: {users_file: /others}\n"));
+    ck_assert_str_eq(keys(CHANGE_TAKEN), "auth.users_file");
+    ck_assert_str_eq(now.users_file, "/others");
+    ck_assert(reload_with(""));
+    ck_assert_str_eq(keys(CHANGE_LEFT), "auth.users_file");
+    ck_assert_str_eq(now.users_file, "/others");
+}
+
+END_TEST
+
 START_TEST(namespaces_come_and_go)
 {
     start_with("namespaces: [{prefix: a/}, {prefix: b/}]\n");
@@ -339,6 +358,7 @@ changes_suite(void)
     tcase_add_test(cases, a_password_is_read_again);
     tcase_add_test(cases, tls_as_such_is_left);
     tcase_add_test(cases, passwords_wait_with_tls);
+    tcase_add_test(cases, users_as_such_are_left);
     tcase_add_test(cases, namespaces_come_and_go);
     tcase_add_test(cases, the_shipped_file_names_what_is_taken);
     suite_add_tcase(suite, cases);
