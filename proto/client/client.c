@@ -55,6 +55,19 @@ holdfast_make(void)
     return h;
 }
 
+/* NULL is the empty word; false: it is too long, or is given and empty. */
+static bool
+word_take(char *out, size_t out_bytes, const char *word)
+{
+    size_t len = word != NULL ? strlen(word) : 0;
+
+    if (len >= out_bytes || (word != NULL && len == 0))
+        return false;
+    if (len > 0)
+        memcpy(out, word, len + 1);
+    return true;
+}
+
 /* The options but for the address; false: one cannot be. */
 static bool
 options_take(struct holdfast *h, const struct holdfast_options *options)
@@ -65,6 +78,10 @@ options_take(struct holdfast *h, const struct holdfast_options *options)
         return false;
     if (len > 0)
         memcpy(h->name, options->name, len + 1);
+    if (!word_take(h->user, sizeof(h->user), options->user) ||
+        !word_take(h->secret, sizeof(h->secret), options->secret) ||
+        (h->user[0] == '\0') != (h->secret[0] == '\0'))
+        return false;
     h->keep_ms = options->keep_ms;
     h->heartbeat_ms = options->heartbeat_ms;
     return true;
@@ -162,7 +179,10 @@ holdfast_destroy(struct holdfast **h)
     session_quit(*h);
     holdfast_link_close(*h, "destroyed");
     holdfast_notice_clear(*h);
+    if ((*h)->out != NULL)
+        explicit_bzero((*h)->out, (*h)->out_bytes);
     free((*h)->out);
+    explicit_bzero((*h)->secret, sizeof((*h)->secret));
     free(*h);
     *h = NULL;
 }
@@ -280,6 +300,12 @@ uint64_t
 holdfast_keep_ms(const struct holdfast *h)
 {
     return h->keep_agreed ? h->keep_ms : 0;
+}
+
+bool
+holdfast_is_refused(const struct holdfast *h)
+{
+    return h->user_denied;
 }
 
 const char *

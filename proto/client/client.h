@@ -77,6 +77,7 @@ enum holdfast_pending_kind {
     PENDING_UNWATCH,
     PENDING_KEEPALIVE, /* PING */
     PENDING_SURVEY,    /* HELD, instead of PING */
+    PENDING_AUTH,
     PENDING_HELLO,
     PENDING_CLAIM,
     PENDING_DISCARD, /* UNLOCK of a hold that the user has given up */
@@ -201,8 +202,12 @@ struct holdfast {
 
     /* session.c */
     char name[HOLDFAST_WORD_MAX + 1];
-    uint64_t keep_ms; /* 0: the session is not kept */
-    bool keep_agreed; /* a broker has said so */
+    uint64_t keep_ms;                 /* 0: the session is not kept */
+    bool keep_agreed;                 /* a broker has said so */
+    char user[HOLDFAST_USER_MAX + 1]; /* "": none */
+    char secret[HOLDFAST_SECRET_MAX + 1];
+    bool unknown;     /* this connection's broker has not taken the user yet */
+    bool user_denied; /* nor did it, which was the end */
     uint64_t heartbeat_ms;
     uint64_t generation; /* connections that were to serve the session */
     bool final;          /* the end of this connection is the end of all */
@@ -289,6 +294,9 @@ bool holdfast_session_known(const struct holdfast *h);
 bool holdfast_session_serves(const struct holdfast *h);
 /* HELLO, where there is something to say. */
 void holdfast_session_greet(struct holdfast *h);
+/* The answer to AUTH. */
+void holdfast_session_known_as(
+    struct holdfast *h, const struct holdfast_message *message, bool done);
 void holdfast_session_greeted(
     struct holdfast *h, const struct holdfast_message *message, bool done);
 /* No broker serves the session now; connects again by and by. */
@@ -425,6 +433,7 @@ uint64_t holdfast_watches_due_ms(const struct holdfast *h);
 bool holdfast_submit_keepalive(
     struct holdfast *h, enum holdfast_pending_kind kind);
 void holdfast_submit_pong(struct holdfast *h, const char *number);
+bool holdfast_submit_auth(struct holdfast *h);
 bool holdfast_submit_hello(struct holdfast *h);
 bool holdfast_submit_claim(
     struct holdfast *h, const struct holdfast_kept *kept);

@@ -110,7 +110,9 @@ static void
 own_take(struct holdfast *h, struct holdfast_pending *pending,
     const struct holdfast_message *message, bool done)
 {
-    if (pending->kind == PENDING_HELLO)
+    if (pending->kind == PENDING_AUTH)
+        holdfast_session_known_as(h, message, done);
+    else if (pending->kind == PENDING_HELLO)
         holdfast_session_greeted(h, message, done);
     else if (pending->kind == PENDING_CLAIM)
         holdfast_claim_done(h, pending, message, done);
@@ -132,6 +134,7 @@ final_take(struct holdfast *h, struct holdfast_pending *pending,
     switch (pending->kind) {
     case PENDING_KEEPALIVE:
     case PENDING_SURVEY:
+    case PENDING_AUTH:
     case PENDING_HELLO:
     case PENDING_CLAIM:
     case PENDING_DISCARD:

@@ -64,6 +64,9 @@ extern "C" {
 #define HOLDFAST_WORD_MAX  64  /* bytes of a session's name, for people */
 #define HOLDFAST_NAMES_MAX 16  /* names in one request for a lock */
 
+#define HOLDFAST_USER_MAX   64  /* bytes of a user */
+#define HOLDFAST_SECRET_MAX 255 /* bytes of that one's secret */
+
 #define HOLDFAST_KEEP_MAX_MS 3600000 /* the longest that a session is kept */
 
 #define HOLDFAST_FOREVER UINT64_MAX /* a wait without an end */
@@ -171,6 +174,13 @@ struct holdfast_options {
      */
     uint64_t keep_ms;
     uint64_t heartbeat_ms; /* the broker asks for signs of life; 0: not */
+    /*
+     * Who it is, for a broker that has users; both or neither. They are said on
+     * each connection, and nothing else is until the broker has taken them.
+     * Where it does not, that is the end: holdfast_is_refused().
+     */
+    const char *user;
+    const char *secret;
 };
 
 /*
@@ -224,6 +234,9 @@ uint64_t holdfast_keep_ms(const struct holdfast *h);
 
 /* Why the connection is over, for people; "" while it is not. */
 const char *holdfast_reason(const struct holdfast *h);
+
+/* Whether it is over as the broker does not take the user and secret. */
+bool holdfast_is_refused(const struct holdfast *h);
 
 /* CLOCK_BOOTTIME in ms. */
 uint64_t holdfast_now_ms(const struct holdfast *h);
@@ -360,7 +373,7 @@ void holdfast_poll(struct holdfast *h, int timeout_ms);
 enum holdfast_status holdfast_wait(struct holdfast *h, uint64_t request,
     uint64_t timeout_ms, struct holdfast_event *event);
 
-/* Waits for the greeting. */
+/* Waits for the greeting, and until the broker has taken the user, if any. */
 enum holdfast_status holdfast_connect_wait(
     struct holdfast *h, uint64_t timeout_ms);
 

@@ -5,6 +5,8 @@
  * Each carries its line. One that is parked is still to be sent: no broker
  * serves the session now, or something that comes before it is not settled.
  */
+#define _GNU_SOURCE 1
+
 #include "proto/client/client.h"
 
 #include <stdio.h>
@@ -139,6 +141,8 @@ holdfast_pending_remove(struct holdfast *h, struct holdfast_pending *pending)
         if (pending->kind == PENDING_LOCK)
             h->waiting--;
         holdfast_pending_unpark(h, pending);
+        if (pending->kind == PENDING_AUTH)
+            explicit_bzero(pending->text, pending->line_len);
         free(pending);
         return;
     }
@@ -173,6 +177,7 @@ pending_dropped(struct holdfast *h, struct holdfast_pending *pending)
         break;
     case PENDING_KEEPALIVE:
     case PENDING_SURVEY:
+    case PENDING_AUTH:
     case PENDING_HELLO:
     case PENDING_CLAIM:
     case PENDING_DISCARD:

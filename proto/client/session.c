@@ -43,6 +43,8 @@ holdfast_session_known(const struct holdfast *h)
 bool
 holdfast_session_serves(const struct holdfast *h)
 {
+    if (h->unknown)
+        return false;
     if (h->link == LINK_OPEN)
         return true;
     return !holdfast_session_known(h) &&
@@ -53,6 +55,9 @@ void
 holdfast_session_greet(struct holdfast *h)
 {
     h->generation++;
+    h->unknown = h->user[0] != '\0';
+    if (h->unknown)
+        (void)holdfast_submit_auth(h);
     if (h->generation == 1 && h->keep_ms == 0 && h->heartbeat_ms == 0 &&
         h->name[0] == '\0')
         return;
@@ -60,6 +65,21 @@ holdfast_session_greet(struct holdfast *h)
         h->link = LINK_RESUMING;
     /* Nothing is in the output before it, so there is room. */
     (void)holdfast_submit_hello(h);
+}
+
+void
+holdfast_session_known_as(
+    struct holdfast *h, const struct holdfast_message *message, bool done)
+{
+    char reason[sizeof(h->reason)];
+
+    h->unknown = !done;
+    if (done || h->generation > 1)
+        return; /* a session that is gone on with is refused by HELLO as well */
+    h->user_denied = true;
+    (void)snprintf(reason, sizeof(reason), "the broker refuses the user %s: %s",
+        h->user, message->word);
+    holdfast_link_close(h, reason);
 }
 
 /* This connection serves the session from now on. */
@@ -220,7 +240,7 @@ bool
 holdfast_session_bye(struct holdfast *h, const char *why)
 {
     static const char *const finals[] = {
-        "killed", "quit", "resumed", "protocol"};
+        "killed", "quit", "resumed", "protocol", "auth"};
 
     (void)snprintf(h->reason, sizeof(h->reason), "the broker said BYE %s", why);
     if (h->link == LINK_GREETING && h->peer_left > 0)

@@ -8,6 +8,8 @@
  * owner is not settled (a claim, a LOCK that was put again). The order of
  * requests on one lock and owner stays as it was asked for.
  */
+#define _GNU_SOURCE 1
+
 #include "proto/client/client.h"
 
 #include <inttypes.h>
@@ -423,6 +425,19 @@ holdfast_submit_pong(struct holdfast *h, const char *number)
 }
 
 bool
+holdfast_submit_auth(struct holdfast *h)
+{
+    struct holdfast_line line;
+
+    line_init(&line);
+    line_add_word(&line, "AUTH ", h->user, HOLDFAST_USER_MAX);
+    line_add_word(&line, " ", h->secret, HOLDFAST_SECRET_MAX);
+    bool done = own_submit(h, &line, PENDING_AUTH, NULL, NULL);
+    explicit_bzero(&line, sizeof(line));
+    return done;
+}
+
+bool
 holdfast_submit_hello(struct holdfast *h)
 {
     struct holdfast_line line;
@@ -527,7 +542,7 @@ parked_send(struct holdfast *h, struct holdfast_pending *pending)
 void
 holdfast_submit_parked(struct holdfast *h)
 {
-    if (h->link != LINK_OPEN || h->parked == 0)
+    if (h->link != LINK_OPEN || h->unknown || h->parked == 0)
         return;
     for (struct holdfast_pending *pending = h->pending; pending != NULL;) {
         struct holdfast_pending *next = pending->next;

@@ -102,7 +102,7 @@ holdfast_connect_wait(struct holdfast *h, uint64_t timeout_ms)
 {
     uint64_t end = end_after(h, timeout_ms);
 
-    while (h->link != LINK_OPEN) {
+    while (h->link != LINK_OPEN || h->unknown) {
         if (h->link == LINK_CLOSED)
             return HOLDFAST_NOT_CONNECTED;
         if (!poll_until(h, end))

@@ -129,6 +129,8 @@ acquire_parse(struct settings *settings, const char *command, char **argv,
     }
     if (!keys_check(words, command))
         return false;
+    if (!secret_take(settings, &(struct holdfast_options){.keep_ms = 0}))
+        return false;
     if (program && (words->rest == NULL || words->rest[0] == NULL)) {
         complain("%s: '-- PROGRAM' is missing", command);
         return false;
@@ -180,11 +182,13 @@ create_bounded(const struct attempt *attempt, struct holdfast **h)
     struct itimerval off = {.it_interval = {0, 0}};
     sigset_t blocked;
     char name[HOLDFAST_WORD_MAX + 1];
-    const struct holdfast_options options = {
+    struct holdfast_options options = {
         .address = attempt->acquire->address,
         .name = session_name(name, sizeof(name)),
         .keep_ms = attempt->acquire->keep_ms,
     };
+    /* It was read before, and is there. */
+    (void)secret_take(attempt->guard->settings, &options);
     uint64_t now = loop_now_ms();
     uint64_t left =
         attempt->reach_ms > now ? attempt->reach_ms - now : REACH_MIN_MS;
@@ -613,6 +617,11 @@ lock_at_last(
         status = lock_once(attempt, *h, first && attempt->tries == 0, acquired);
         if (status == STATUS_FINE)
             return status;
+        if (status == AGAIN && holdfast_is_refused(*h)) {
+            char why[256];
+            complain("%s", escape_text(holdfast_reason(*h), why, sizeof(why)));
+            status = STATUS_TROUBLE;
+        }
         holdfast_destroy(h);
         if (status != AGAIN)
             return status;

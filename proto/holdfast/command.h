@@ -5,6 +5,7 @@
  *     options.c   options of a command; durations
  *     help.c      what -h prints
  *     connect.c   a connection for the short commands, and their errors
+ *     secret.c    who one is, for all connections; secrets for brokers' users
  *     list.c out.c escape.c    show, locks, sessions, slow, audit, and how they
  *                 are printed
  *     ping.c raw.c
@@ -44,7 +45,9 @@ enum out_format {
 
 /* Options that may stand before or after the command. */
 struct settings {
-    const char *address; /* ref; one, or several with commas */
+    const char *address;     /* ref; one, or several with commas */
+    const char *user;        /* ref; NULL: none */
+    const char *secret_file; /* ref; NULL: none */
     enum out_format format;
     char **argv; /* ref: the process' own, for its title */
     int argc;
@@ -66,6 +69,7 @@ command_function command_watch;
 command_function command_break;
 command_function command_kill;
 command_function command_drain;
+command_function command_secret;
 
 /* Prints the help of a command, NULL: of all. False: there is no such one. */
 bool help_print(const char *command);
@@ -75,6 +79,13 @@ bool help_print(const char *command);
  * escape_text() first.
  */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * secret.c: user and secret of a connection, as far as there are any. The file
+ * is read at the first call, and not again. False after a complaint.
+ */
+bool secret_take(
+    const struct settings *settings, struct holdfast_options *options);
 
 /*
  * connect.c: a connection with its greeting, or NULL after a complaint; waits

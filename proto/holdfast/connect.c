@@ -13,11 +13,13 @@
 struct holdfast *
 connect_kept(const struct settings *settings, uint64_t keep_ms)
 {
-    const struct holdfast_options options = {
+    struct holdfast_options options = {
         .address = settings->address, .keep_ms = keep_ms};
     struct holdfast *h;
     char why[256];
 
+    if (!secret_take(settings, &options))
+        return NULL;
     enum holdfast_status status = holdfast_create_with(&options, &h);
     if (status != HOLDFAST_SUCCESS) {
         complain("%s: %s", settings->address, holdfast_status_text(status));

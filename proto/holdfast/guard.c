@@ -220,11 +220,14 @@ session_quit(struct holdfast *h, const struct will *will)
 
 /* Goes on with the session and ends it; false: to be tried again. */
 static bool
-session_end(const struct will *will, const char *address, uint32_t generation)
+session_end(const struct guard *guard, const char *address, uint32_t generation)
 {
+    struct holdfast_options options = {.address = address};
+    const struct will *will = &guard->will;
     struct holdfast *h;
 
-    if (holdfast_create(address, &h) != HOLDFAST_SUCCESS)
+    if (!secret_take(guard->settings, &options) ||
+        holdfast_create_with(&options, &h) != HOLDFAST_SUCCESS)
         return false;
     enum step step = holdfast_connect_wait(h, ANSWER_MS) == HOLDFAST_SUCCESS
                          ? session_resume(h, will, generation)
@@ -239,8 +242,9 @@ session_end(const struct will *will, const char *address, uint32_t generation)
 
 /* There is nobody left to do it. */
 static void
-will_execute(struct will *will, char *address)
+will_execute(struct guard *guard, char *address)
 {
+    struct will *will = &guard->will;
     uint64_t end = loop_now_ms() + will->keep_ms;
     uint64_t pause = RETRY_MIN_MS;
     uint32_t generation = GENERATION_FIRST;
@@ -250,13 +254,13 @@ will_execute(struct will *will, char *address)
         return;
     if (will->session[0] == '\0' || address == NULL)
         return;
-    while (!session_end(will, address, generation++) && loop_now_ms() < end) {
+    while (!session_end(guard, address, generation++) && loop_now_ms() < end) {
         nap(pause);
         pause = pause < RETRY_MAX_MS / 2 ? 2 * pause : RETRY_MAX_MS;
     }
     will->acquired.count = 0;
     while ((one = strsep(&address, ",")) != NULL)
-        (void)session_end(will, one, generation++);
+        (void)session_end(guard, one, generation++);
 }
 
 /* Returns at the end of the other process, with what it told last. */
@@ -282,13 +286,13 @@ guard_main(struct guard *guard, int fd)
 {
     /* The title takes the place of the arguments. */
     char *address = strdup(guard->settings->address);
-    struct will will = {.group = 0};
 
+    guard->will = (struct will){.group = 0};
     (void)setsid();
     title_set(guard->settings);
     descriptors_close(fd);
-    will_await(&will);
-    will_execute(&will, address);
+    will_await(&guard->will);
+    will_execute(guard, address);
     _exit(0);
 }
 

@@ -23,12 +23,17 @@ static const char help_all[] =
     "  drain                      have this broker stop\n"
     "  ping                       time of a round trip\n"
     "  raw                        lines of the protocol, in and out\n"
+    "  secret USER                a secret as it stands in a broker's file\n"
     "  help COMMAND               more about one of these (also COMMAND -h)\n"
     "\n"
     "  -a ADDR     HOST:PORT, [V6]:PORT or a socket's path, or several with\n"
     "              commas between them, of brokers before the same Redis; "
     "else\n"
     "              what HOLDFAST_ADDR says, else 127.0.0.1:4653\n"
+    "  -u USER     who to be, for brokers that have users; else what\n"
+    "              HOLDFAST_USER says, else nobody\n"
+    "  -s FILE     the file whose one line is the secret of USER; else what\n"
+    "              HOLDFAST_SECRET_FILE says\n"
     "  -o FORMAT   of lists: json (a JSON object on each line), tabs, "
     "columns;\n"
     "              else columns on a terminal, tabs elsewhere\n"
@@ -207,6 +212,15 @@ static const char help_raw[] =
     "broker closes the connection; which it does after the end of the input,\n"
     "when all is answered. Try:  echo HELP | holdfast raw\n";
 
+static const char help_secret[] =
+    "holdfast secret [--new FILE] USER\n"
+    "\n"
+    "Prints the line of USER for a broker's auth.users_file, with the secret\n"
+    "hashed; rights are to be put behind it. The secret is one line of the\n"
+    "input, of 16 bytes at least, which should be random: the hash is a fast\n"
+    "one. With --new it is made, and written to FILE, which is not there yet\n"
+    "and will be its owner's alone: the file for -s. Asks no broker.\n";
+
 bool
 help_print(const char *command)
 {
@@ -227,6 +241,7 @@ help_print(const char *command)
         {"drain", help_drain},
         {"ping", help_ping},
         {"raw", help_raw},
+        {"secret", help_secret},
     };
 
     if (command == NULL) {

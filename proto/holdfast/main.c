@@ -33,6 +33,7 @@ static const struct {
     {"break", command_break},
     {"kill", command_kill},
     {"drain", command_drain},
+    {"secret", command_secret},
     {"top", NULL},
     {"bench", NULL},
 };
@@ -100,13 +101,22 @@ standard_reserve(void)
         (void)close(fd);
 }
 
+/* What is empty is not there. */
+static const char *
+environment(const char *name, const char *otherwise)
+{
+    const char *value = getenv(name);
+
+    return value != NULL && value[0] != '\0' ? value : otherwise;
+}
+
 int
 main(int argc, char **argv)
 {
-    const char *address = getenv("HOLDFAST_ADDR");
     struct settings settings = {
-        .address =
-            address != NULL && address[0] != '\0' ? address : ADDRESS_DEFAULT,
+        .address = environment("HOLDFAST_ADDR", ADDRESS_DEFAULT),
+        .user = environment("HOLDFAST_USER", NULL),
+        .secret_file = environment("HOLDFAST_SECRET_FILE", NULL),
         .argv = argv,
         .argc = argc,
     };

@@ -106,13 +106,18 @@ option_find(const struct option *options, size_t option_count, const char *name,
     return NULL;
 }
 
-/* -a or -o */
+/* -a, -o, -s or -u */
 static bool
 setting_set(struct settings *settings, char letter, const char *value)
 {
     if (letter == 'o')
         return format_parse(value, &settings->format);
-    settings->address = value;
+    if (letter == 'u')
+        settings->user = value;
+    else if (letter == 's')
+        settings->secret_file = value;
+    else
+        settings->address = value;
     return true;
 }
 
@@ -135,7 +140,8 @@ option_take(struct settings *settings, const struct option *options,
     } else if (name[1] != '\0') {
         value = name + 1; /* -aADDR */
     }
-    if (is_long ? option == NULL : name[0] != 'a' && name[0] != 'o') {
+    if (is_long ? option == NULL
+                : name[0] == '\0' || strchr("aosu", name[0]) == NULL) {
         complain("there is no option '%s' here", argv[*at]);
         return false;
     }

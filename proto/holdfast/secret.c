@@ -1,0 +1,234 @@
+/*
+ * Secrets: that of the user who runs the command, out of a file and never out
+ * of the command line, which all users of a machine can read; and secrets for
+ * users of brokers, random or as given, hashed for a broker's file.
+ *
+ * The file is read once, since it may be a pipe. What was a secret is
+ * overwritten when nobody needs it any more, but for that of connections.
+ */
+#define _GNU_SOURCE 1
+
+#include "daemon/base/users.h"
+#include "proto/holdfast/options.h"
+#include "proto/reply.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <termios.h>
+#include <unistd.h>
+
+#define NEW_BYTES 32 /* of randomness in a secret that is made */
+
+/* A line, its end and its NUL; a longer one is seen to be that. */
+struct line {
+    char bytes[USER_SECRET_MAX + 3];
+    size_t len;
+};
+
+/* All that there is, up to what a line may have. False: errno says why. */
+static bool
+line_read(int fd, struct line *line)
+{
+    ssize_t got = 1;
+
+    line->len = 0;
+    while (got > 0 && line->len < sizeof(line->bytes) - 1 &&
+           memchr(line->bytes, '\n', line->len) == NULL) {
+        got = read(
+            fd, line->bytes + line->len, sizeof(line->bytes) - 1 - line->len);
+        if (got > 0)
+            line->len += (size_t)got;
+        else if (got < 0 && errno == EINTR)
+            got = 1;
+    }
+    return got >= 0;
+}
+
+/* What is wrong with it as a secret of `min` bytes at least, without its line
+ * end, which is taken off; NULL: nothing. */
+static const char *
+line_check(struct line *line, size_t min)
+{
+    const char *end = memchr(line->bytes, '\n', line->len);
+
+    if (end != NULL && end != line->bytes + line->len - 1)
+        return "is more than one line";
+    if (end != NULL)
+        line->len--;
+    if (end != NULL && line->len > 0 && line->bytes[line->len - 1] == '\r')
+        line->len--;
+    line->bytes[line->len] = '\0';
+    if (memchr(line->bytes, '\0', line->len) != NULL)
+        return "has a NUL in it";
+    if (line->len > USER_SECRET_MAX)
+        return "is longer than 255 bytes";
+    if (line->len == 0)
+        return "is empty";
+    return line->len < min ? "is shorter than 16 bytes" : NULL;
+}
+
+/* --- of this user --------------------------------------------------------- */
+
+static bool
+file_read(const char *path, struct line *line)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const char *what = NULL;
+
+    if (fd < 0 || !line_read(fd, line))
+        what = strerror(errno);
+    if (fd >= 0)
+        (void)close(fd);
+    if (what == NULL)
+        what = line_check(line, 1);
+    if (what == NULL)
+        return true;
+    explicit_bzero(line, sizeof(*line));
+    complain("the secret in %s: %s", path, what);
+    return false;
+}
+
+/* What the options and the environment say; false after a complaint. */
+static bool
+settings_check(const struct settings *settings)
+{
+    if (settings->user == NULL) {
+        complain("-s: a secret is a user's: -u, or HOLDFAST_USER");
+        return false;
+    }
+    if (settings->secret_file == NULL) {
+        complain("-u: a user has a secret: -s, or HOLDFAST_SECRET_FILE");
+        return false;
+    }
+    if (strlen(settings->user) > HOLDFAST_USER_MAX) {
+        complain("-u: at most %d bytes", HOLDFAST_USER_MAX);
+        return false;
+    }
+    return true;
+}
+
+bool
+secret_take(const struct settings *settings, struct holdfast_options *options)
+{
+    /* The guard's arguments are gone when it needs them. */
+    static char user[HOLDFAST_USER_MAX + 1];
+    static struct line secret;
+
+    if (settings->user == NULL && settings->secret_file == NULL)
+        return true;
+    if (secret.len == 0) {
+        if (!settings_check(settings) ||
+            !file_read(settings->secret_file, &secret))
+            return false;
+        memcpy(user, settings->user, strlen(settings->user) + 1);
+    }
+    options->user = user;
+    options->secret = secret.bytes;
+    return true;
+}
+
+/* --- for users of brokers ------------------------------------------------- */
+
+/* From the input; a terminal does not show it. */
+static bool
+secret_ask(struct line *line)
+{
+    struct termios shown;
+    bool terminal = tcgetattr(STDIN_FILENO, &shown) == 0;
+
+    if (terminal) {
+        struct termios hidden = shown;
+        hidden.c_lflag &= (tcflag_t)~ECHO;
+        (void)fputs("Secret: ", stderr);
+        (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
+    }
+    bool done = line_read(STDIN_FILENO, line);
+    const char *what =
+        done ? line_check(line, USER_SECRET_MIN) : strerror(errno);
+    if (terminal) {
+        (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown);
+        (void)fputc('\n', stderr);
+    }
+    if (what != NULL)
+        complain("secret: the secret %s", what);
+    return what == NULL;
+}
+
+/* A new one, into a file that was not there. */
+static bool
+secret_make(const char *path, struct line *line)
+{
+    uint8_t random[NEW_BYTES];
+
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+        complain("secret: no randomness: %s", strerror(errno));
+        return false;
+    }
+    text_to_hex(line->bytes, random, sizeof(random));
+    explicit_bzero(random, sizeof(random));
+    line->len = 2 * sizeof(random);
+    line->bytes[line->len] = '\n';
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool done = fd >= 0 &&
+                write(fd, line->bytes, line->len + 1) == (ssize_t)line->len + 1;
+    if (fd >= 0 && (close(fd) != 0 || !done)) {
+        done = false;
+        (void)unlink(path);
+    }
+    if (!done)
+        complain("secret: %s: %s", path, strerror(errno));
+    return done;
+}
+
+/* The line of the user with the secret. */
+static int
+secret_print(const char *user, const struct line *line)
+{
+    uint8_t salt[USER_SALT_BYTES];
+    char hashed[USER_HASHED_BYTES];
+    char name[3 * USER_NAME_MAX];
+
+    size_t len = percent_encode(text_from(user), name, sizeof(name));
+    if (getrandom(salt, sizeof(salt), 0) != (ssize_t)sizeof(salt)) {
+        complain("secret: no randomness: %s", strerror(errno));
+        return STATUS_TROUBLE;
+    }
+    user_hash_text(salt, text_make(line->bytes, line->len), hashed);
+    /* A # at the beginning of a line would make it none. */
+    bool hash = name[0] == '#';
+    (void)printf("%s%.*s secret=%s\n", hash ? "%23" : "", (int)len - hash,
+        name + hash, hashed);
+    if (fflush(stdout) == 0)
+        return STATUS_FINE;
+    complain("cannot write");
+    return STATUS_TROUBLE;
+}
+
+int
+command_secret(struct settings *settings, int argc, char **argv)
+{
+    const char *path = NULL;
+    const struct option options[] = {
+        {.name = "new", .max = 4095, .text = &path}};
+    struct line line = {.len = 0};
+    struct words words;
+
+    (void)argc;
+    if (!options_parse(settings, options, 1, STOP_NEVER, argv, &words))
+        return STATUS_USAGE;
+    if (words.help) {
+        (void)help_print("secret");
+        return STATUS_FINE;
+    }
+    if (words.count != 1 || words.rest != NULL || words.word[0][0] == '\0' ||
+        strlen(words.word[0]) > USER_NAME_MAX) {
+        complain("secret: takes one USER, of 1 to %d bytes", USER_NAME_MAX);
+        return STATUS_USAGE;
+    }
+    bool made = path != NULL ? secret_make(path, &line) : secret_ask(&line);
+    int status = made ? secret_print(words.word[0], &line) : STATUS_TROUBLE;
+    explicit_bzero(&line, sizeof(line));
+    return status;
+}
