@@ -608,7 +608,8 @@ class UsageTest(CommandCase):
     def test_help(self):
         self.assertEqual(self.command("127.0.0.1:1", "-h").returncode, 0)
         for name in ("run", "lock", "show", "watch", "locks", "sessions",
-                     "slow", "break", "kill", "drain", "ping", "raw"):
+                     "slow", "break", "kill", "drain", "ping", "raw",
+                     "secret"):
             for words in ([name, "-h"], [name, "--help"], ["help", name]):
                 result = self.command("127.0.0.1:1", *words)
                 self.assertEqual(result.returncode, 0)

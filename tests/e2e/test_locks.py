@@ -558,7 +558,7 @@ class ErrorTest(BrokerCase):
 
     def produce_unknown(self):
         client = self.connect()
-        for verb in ("AUTH", "quitter", "LOC", "L%4FCK", "*", "-", "OK"):
+        for verb in ("AUTHS", "quitter", "LOC", "L%4FCK", "*", "-", "OK"):
             reply = client.err(f"{verb} a", "UNKNOWN")
         return reply
 
@@ -571,6 +571,19 @@ class ErrorTest(BrokerCase):
         reply = client.wait("7")
         self.assertTrue(client.wait("8").ok)
         return reply
+
+    def produce_auth(self):
+        return self.connect().err("AUTH nobody not-a-secret", "AUTH")
+
+    def produce_denied(self):
+        folder = self.folder()
+        os.chmod(folder, 0o755)
+        users, path = (os.path.join(folder, name) for name in "us")
+        with open(users, "w", encoding="ascii") as file:
+            file.write(f"me uid={os.getuid()} lock=mine\n")
+        self.broker(overrides={"auth.users_file": users,
+                               "listen.unix": [path]})
+        return self.client(path).err("LOCK errors/denied", "DENIED")
 
     def produce_limit(self):
         client = self.client(self.broker(overrides={"limits.holds": 1}))
