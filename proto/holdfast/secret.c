@@ -141,8 +141,9 @@ secret_ask(struct line *line)
     if (terminal) {
         struct termios hidden = shown;
         hidden.c_lflag &= (tcflag_t)~ECHO;
-        (void)fputs("Secret: ", stderr);
+        /* What is typed before is dropped, so it has to be asked for after. */
         (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
+        (void)fputs("Secret: ", stderr);
     }
     bool done = line_read(STDIN_FILENO, line);
     const char *what =
