@@ -985,6 +985,151 @@ START_TEST(options_of_a_session)
 
 END_TEST
 
+/* --- users ---------------------------------------------------------------- */
+
+static void
+begin_as(const char *where, uint64_t keep_ms)
+{
+    const struct holdfast_options options = {.address = where,
+        .keep_ms = keep_ms,
+        .user = "till 3",
+        .secret = "s%cret"};
+
+    talk_init_at(&talk, &options);
+    ck_assert(taken());
+    talk_say(&talk, GREETING(SESSION));
+    (void)talk_told(&talk);
+}
+
+/* What is asked for before the broker has taken the user waits for that. */
+START_TEST(user_comes_first)
+{
+    uint64_t request;
+
+    begin_as(paths[0], 0);
+    ck_assert_int_eq(holdfast_submit_lock(talk.h, "a", NULL, &request), 0);
+    talk_pass(&talk, 100);
+    ck_assert_str_eq(talk_sent(&talk), "1 AUTH till%203 s%25cret\n");
+    talk_say(&talk, "1 OK\n");
+    ck_assert_str_eq(talk_sent(&talk), "2 LOCK a\n");
+    ck_assert_str_eq(talk_told(&talk), "");
+    ck_assert(!holdfast_is_refused(talk.h));
+}
+
+END_TEST
+
+START_TEST(user_that_is_refused)
+{
+    uint64_t request;
+
+    begin_as(paths[0], KEEP);
+    ck_assert_str_eq(
+        talk_sent(&talk), "1 AUTH till%203 s%25cret\n2 HELLO keep=30000\n");
+    ck_assert_int_eq(holdfast_submit_lock(talk.h, "a", NULL, &request), 0);
+    talk_say(&talk, "2 OK session=" SESSION " proto=1 keep_ms=30000\n"
+                    "1 ERR AUTH retry=0 :no such user, or another secret\n");
+    ck_assert_str_eq(talk_sent(&talk), "");
+    ck_assert_str_eq(talk_told(&talk),
+        "CLOSED 0  fence=0 until=0 :the broker refuses the user till 3: "
+        "AUTH\n");
+    ck_assert(holdfast_is_refused(talk.h));
+    talk_pass(&talk, 60000);
+    ck_assert(!taken());
+}
+
+END_TEST
+
+/* At each broker, before the session is gone on with. */
+START_TEST(user_moves_with_the_session)
+{
+    begin_as(address, KEEP);
+    (void)talk_sent(&talk);
+    talk_say(&talk, "1 OK\n2 OK session=" SESSION " proto=1 keep_ms=30000\n");
+    hold("a", 3, 7);
+    crash();
+    reconnected();
+    talk_say(&talk, GREETING(OTHER));
+    ck_assert_str_eq(talk_sent(&talk),
+        "4 AUTH till%203 s%25cret\n"
+        "5 HELLO keep=30000 resume=" SESSION " gen=2\n");
+    talk_say(
+        &talk, "4 OK\n5 OK session=" SESSION " proto=1 keep_ms=30000 gen=2\n");
+    ck_assert_str_eq(talk_sent(&talk), "6 CLAIM a fence=7 count=1\n");
+}
+
+END_TEST
+
+/* One that does not know the user is left for another; the hold stands. */
+START_TEST(user_that_another_broker_refuses)
+{
+    begin_as(address, KEEP);
+    (void)talk_sent(&talk);
+    talk_say(&talk, "1 OK\n2 OK session=" SESSION " proto=1 keep_ms=30000\n");
+    hold("a", 3, 7);
+    talk_close_broker();
+    talk_pass(&talk, 0);
+    reconnected();
+    talk_say(&talk, GREETING(OTHER));
+    (void)talk_sent(&talk);
+    talk_say(&talk, "5 ERR AUTH retry=0 :who\n");
+    ck_assert(!holdfast_is_refused(talk.h));
+    ck_assert_uint_ne(deadline("a", 7), 0);
+    reconnected();
+    talk_say(&talk, GREETING(OTHER));
+    ck_assert_str_eq(talk_sent(&talk),
+        "6 AUTH till%203 s%25cret\n"
+        "7 HELLO keep=30000 resume=" SESSION " gen=3\n");
+}
+
+END_TEST
+
+START_TEST(user_that_is_no_more)
+{
+    begin_as(address, KEEP);
+    talk_say(&talk, "1 OK\n2 OK session=" SESSION " proto=1 keep_ms=30000\n"
+                    "* BYE auth\n");
+    (void)talk_told(&talk);
+    talk_close_broker();
+    talk_pass(&talk, 0);
+    ck_assert_str_eq(holdfast_reason(talk.h), "the broker said BYE auth");
+}
+
+END_TEST
+
+START_TEST(users_that_cannot_be)
+{
+    char longest[HOLDFAST_SECRET_MAX + 2];
+
+    const struct {
+        const char *user;
+        const char *secret;
+    } bad[] = {
+        {"a", NULL},
+        {NULL, "b"},
+        {"", "b"},
+        {"a", ""},
+        {"a", longest},
+        {longest + HOLDFAST_SECRET_MAX - HOLDFAST_USER_MAX, "b"},
+    };
+
+    memset(longest, 'x', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        const struct holdfast_options options = {
+            .address = paths[0], .user = bad[i].user, .secret = bad[i].secret};
+        struct holdfast *h;
+        ck_assert_int_eq(
+            holdfast_create_with(&options, &h), HOLDFAST_BAD_ARGUMENT);
+    }
+    longest[HOLDFAST_SECRET_MAX] = '\0';
+    const struct holdfast_options options = {
+        .address = paths[0], .user = "a", .secret = longest};
+    talk_init_at(&talk, &options);
+    ck_assert(taken());
+}
+
+END_TEST
+
 /* --- several names, kinds of lock ----------------------------------------- */
 
 static const char *const three[] = {"b", "a", "c"};
@@ -1256,6 +1401,15 @@ client_move_suite(void)
     tcase_add_test(tcase, requests_wait_for_a_broker_that_greets);
     tcase_add_test(tcase, lists_of_addresses);
     tcase_add_test(tcase, options_of_a_session);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("users");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, user_comes_first);
+    tcase_add_test(tcase, user_that_is_refused);
+    tcase_add_test(tcase, user_moves_with_the_session);
+    tcase_add_test(tcase, user_that_another_broker_refuses);
+    tcase_add_test(tcase, user_that_is_no_more);
+    tcase_add_test(tcase, users_that_cannot_be);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("kinds");
     tcase_add_checked_fixture(tcase, setup, teardown);
