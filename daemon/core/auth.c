@@ -537,11 +537,11 @@ session_recheck(struct core *core, struct session *session)
         wheel_add(&core->wheel, &pending->timer, core->now_us);
     }
     LIST_EACH_SAFE (link, &session->watches) {
-        struct watch *watch = container_of(link, struct watch, session_link);
-        if (!auth_sees(core, session,
-                text_make(watch->lock->name, watch->lock->name_len)))
-            watch_end(core, session,
-                text_make(watch->lock->name, watch->lock->name_len));
+        const struct lock *lock =
+            container_of(link, struct watch, session_link)->lock;
+        struct text name = text_make(lock->name, lock->name_len);
+        if (!auth_sees(core, session, name))
+            watch_end(core, session, name);
     }
 }
 
@@ -560,7 +560,7 @@ auth_recheck(struct core *core, struct session *session)
     return true;
 }
 
-/* For core_check(): what is counted for users and addresses is what there is. */
+/* For core_check(): what is counted of users and addresses is what there is. */
 void
 auth_check(const struct core *core)
 {

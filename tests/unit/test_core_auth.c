@@ -518,8 +518,7 @@ START_TEST(the_same_user_resumes)
     rig_expect(rig, next, line);
     rig_expect(rig, s, "* BYE resumed");
     rig_say(rig, next, "CLAIM stock/1 fence=5");
-    ck_assert_mem_eq(
-        rig_op(rig, OP_RENEW)->session, session, sizeof(session));
+    ck_assert_mem_eq(rig_op(rig, OP_RENEW)->session, session, sizeof(session));
     end(rig);
 }
 
