@@ -14,6 +14,7 @@
  * long before that: so only who is late, and who has it for too long, is asked
  * after at his broker.
  */
+#include "daemon/core/finding.h"
 #include "daemon/core/ticket.h"
 
 #include "daemon/base/assert.h"
@@ -27,7 +28,6 @@
 #define TOLD_HASHES 4096 /* of those of late; SCAN may give a key twice */
 #define SILENT_MAX  16   /* brokers that do not answer; known in a run */
 #define HOOKS_MAX   100  /* of a run */
-#define HOOK_BYTES  4096 /* an environment is shorter */
 #define TRIES       3    /* of a step */
 #define AGAIN_US    1000000
 #define ANSWER_US   2000000 /* another broker's, and then once more */
@@ -39,46 +39,12 @@ enum audit_state {
     AUDIT_PAUSES,  /* the timer goes on */
 };
 
-enum finding_kind {
-    FINDING_HELD,
-    FINDING_WAITING,
-    FINDING_ORPHAN,
-    FINDING_SENSELESS,
-};
-
-enum finding_stage {
-    FINDING_NEW,
-    FINDING_SURE, /* what kind it is, and that it is one */
-    FINDING_DONE, /* to be told */
-};
-
 /* A record to be looked at closer. */
 struct audit_case {
     unsigned flags;
     enum sight_wrong wrong;
     uint8_t name_len;
     char name[PROTO_NAME_MAX];
-};
-
-struct finding {
-    enum finding_kind kind;
-    enum finding_stage stage;
-    enum sight_wrong wrong;
-    bool old; /* a hold: it is one even if its broker knows it */
-    bool broken;
-    uint32_t waiters;
-    uint64_t age_ms;
-    uint64_t ttl_ms;
-    uint64_t fence;
-    uint64_t since_us;
-    uint8_t session[16];
-    uint8_t owner_hash[8];
-    char short_id[9];
-    char broker[9];
-    struct text client; /* refs into words */
-    struct text owner;
-    struct text note;
-    char words[PROTO_CLIENT_MAX + PROTO_OWNER_MAX + PROTO_NOTE_MAX];
 };
 
 struct audit {
@@ -112,29 +78,11 @@ struct audit {
     uint64_t told_hashes[TOLD_HASHES];
 };
 
-static const char *const kind_names[] = {
-    [FINDING_HELD] = "held",
-    [FINDING_WAITING] = "waiting",
-    [FINDING_ORPHAN] = "orphan",
-    [FINDING_SENSELESS] = "senseless",
-};
-
 static const enum space_counter kind_counters[] = {
     [FINDING_HELD] = SPACE_audit_held,
     [FINDING_WAITING] = SPACE_audit_waiting,
     [FINDING_ORPHAN] = SPACE_audit_orphan,
     [FINDING_SENSELESS] = SPACE_audit_senseless,
-};
-
-static const char *const wrong_names[WRONG_COUNT] = {
-    [WRONG_NOTHING] = "",
-    [WRONG_TYPE] = "type",
-    [WRONG_NAME] = "name",
-    [WRONG_VERSION] = "version",
-    [WRONG_RECORD] = "record",
-    [WRONG_COUNTS] = "counts",
-    [WRONG_EXPIRY] = "expiry",
-    [WRONG_FENCE] = "fence",
 };
 
 static void audit_go_on(struct core *core);
@@ -549,8 +497,6 @@ finding_of(
     struct audit *audit, enum finding_kind kind, const struct op_ticket *ticket)
 {
     struct finding *finding = finding_add(audit, kind);
-    uint64_t public =
-        core_public_hash(ticket->session, sizeof(ticket->session));
     char *at = finding->words;
 
     finding->broken = ticket->broken;
@@ -561,7 +507,7 @@ finding_of(
     memcpy(finding->session, ticket->session, sizeof(finding->session));
     memcpy(finding->owner_hash, ticket->owner_hash, 8);
     memcpy(finding->broker, ticket->broker, sizeof(finding->broker));
-    text_to_hex(finding->short_id, (const uint8_t *)&public, 4);
+    core_short_id(ticket->session, finding->short_id);
     finding->client = keep_word(&at, ticket->client, PROTO_CLIENT_MAX);
     finding->owner = keep_word(&at, ticket->owner, PROTO_OWNER_MAX);
     finding->note = keep_word(&at, ticket->note, PROTO_NOTE_MAX);
@@ -833,113 +779,6 @@ finding_was_told(
 }
 
 static void
-finding_log(struct text lock, const struct finding *finding)
-{
-    char name[2 * PROTO_NAME_MAX];
-    char client[2 * PROTO_CLIENT_MAX + 3];
-    char owner[2 * PROTO_OWNER_MAX + 3];
-    char note[2 * PROTO_NOTE_MAX + 3];
-    char broker[40]; /* as Redis has it: it may be anything */
-
-    if (finding->kind == FINDING_SENSELESS) {
-        log_write(LOG_WARN, "audit_finding", "kind=senseless lock=%s why=%s",
-            log_quote(name, sizeof(name), lock), wrong_names[finding->wrong]);
-        return;
-    }
-    log_write(LOG_WARN, "audit_finding",
-        "kind=%s lock=%s age_ms=%" PRIu64 " ttl_ms=%" PRIu64
-        " session=%s broker=%s fence=%" PRIu64
-        " client=%s owner=%s note=%s waiters=%u broken=%d",
-        kind_names[finding->kind], log_quote(name, sizeof(name), lock),
-        finding->age_ms, finding->ttl_ms, finding->short_id,
-        log_quote(broker, sizeof(broker), text_from(finding->broker)),
-        finding->fence, log_quote(client, sizeof(client), finding->client),
-        log_quote(owner, sizeof(owner), finding->owner),
-        log_quote(note, sizeof(note), finding->note), finding->waiters,
-        finding->broken);
-}
-
-static void
-finding_item(struct core *core, const struct pending *pending, struct text lock,
-    const struct finding *finding)
-{
-    struct reply reply = answer_begin(core, pending->tag, "ITEM");
-
-    reply_pair(&reply, "kind", text_from(kind_names[finding->kind]));
-    reply_pair(&reply, "name", lock);
-    if (finding->kind == FINDING_SENSELESS) {
-        reply_pair(&reply, "why", text_from(wrong_names[finding->wrong]));
-        answer_end(core, pending->session, &reply);
-        return;
-    }
-    reply_pair_number(&reply, "age_ms", finding->age_ms);
-    reply_pair(&reply, "session", text_from(finding->short_id));
-    reply_pair(&reply, "broker", text_from(finding->broker));
-    if (finding->kind == FINDING_WAITING) {
-        reply_pair_number(&reply, "waiters", finding->waiters);
-    } else {
-        reply_pair_number(&reply, "fence", finding->fence);
-        reply_pair_number(&reply, "ttl_ms", finding->ttl_ms);
-    }
-    if (finding->broken)
-        reply_pair_number(&reply, "broken", 1);
-    reply_pair_if(&reply, "client", finding->client);
-    reply_pair_if(&reply, "owner", finding->owner);
-    reply_pair_if(&reply, "note", finding->note);
-    answer_end(core, pending->session, &reply);
-}
-
-/* A value as it is on the wire, so that no blank or line end is in it. */
-static void
-hook_put(char **at, const char *end, const char *key, struct text value)
-{
-    size_t len = strlen(key);
-
-    require(len + 2 < (size_t)(end - *at));
-    memcpy(*at, key, len);
-    *at += len;
-    *(*at)++ = '=';
-    *at += percent_encode(value, *at, (size_t)(end - *at) - 1);
-    *(*at)++ = '\0';
-}
-
-static void
-hook_put_number(char **at, const char *end, const char *key, uint64_t value)
-{
-    char digits[20];
-
-    hook_put(at, end, key, text_make(digits, text_from_u64(digits, value)));
-}
-
-static void
-finding_hook(struct core *core, struct text lock, const struct finding *finding)
-{
-    const struct space *space =
-        &core->spaces.space[spaces_find(&core->spaces, lock)];
-
-    if (!core->settings.audit_hook || core->audit->hooks == HOOKS_MAX)
-        return;
-    core->audit->hooks++;
-    char *start = effects_reserve(core->effects, HOOK_BYTES);
-    const char *end = start + HOOK_BYTES;
-    char *at = start;
-    hook_put(&at, end, "HOLDFAST_LOCK", lock);
-    hook_put(
-        &at, end, "HOLDFAST_FINDING", text_from(kind_names[finding->kind]));
-    hook_put(&at, end, "HOLDFAST_NAMESPACE", space_name(space));
-    hook_put(&at, end, "HOLDFAST_WHY", text_from(wrong_names[finding->wrong]));
-    hook_put_number(&at, end, "HOLDFAST_AGE_MS", finding->age_ms);
-    hook_put(&at, end, "HOLDFAST_SESSION", text_from(finding->short_id));
-    hook_put(&at, end, "HOLDFAST_BROKER", text_from(finding->broker));
-    hook_put(&at, end, "HOLDFAST_CLIENT", finding->client);
-    hook_put(&at, end, "HOLDFAST_OWNER", finding->owner);
-    hook_put(&at, end, "HOLDFAST_NOTE", finding->note);
-    hook_put_number(&at, end, "HOLDFAST_FENCE", finding->fence);
-    hook_put_number(&at, end, "HOLDFAST_BROKEN", finding->broken);
-    effects_hook(core->effects, (uint32_t)(at - start));
-}
-
-static void
 finding_tell(struct core *core, struct text lock, const struct finding *finding)
 {
     struct audit *audit = core->audit;
@@ -954,8 +793,11 @@ finding_tell(struct core *core, struct text lock, const struct finding *finding)
     audit->told++;
     if (pending != NULL) {
         finding_item(core, pending, lock, finding);
-    } else {
-        finding_log(lock, finding);
+        return;
+    }
+    finding_log(lock, finding);
+    if (core->settings.audit_hook && audit->hooks < HOOKS_MAX) {
+        audit->hooks++;
         finding_hook(core, lock, finding);
     }
 }

@@ -50,7 +50,7 @@ struct core_settings {
     uint32_t releases_kept;    /* to be repeated where Redis has lost them */
     const struct text *spaces; /* refs, for the call alone: see spaces.h */
     uint32_t space_count;
-    /* ref, until core_create(): of each space, of the others last; or NULL */
+    /* ref, for the call alone: of each space, of the others last; or NULL */
     const struct audit_limits *audit_limits;
     uint64_t audit_interval_us; /* 0: only when a session asks for it */
     uint64_t audit_pause_us;    /* between steps */

@@ -21,7 +21,8 @@
  * and leave.c, pending.c pending requests, releases.c what was given back of
  * late, command.c turns request lines into calls of these, listing.c reads,
  * recent.c remembers what operators may ask for, audit.c looks over all that is
- * in Redis, auth.c knows who may do what.
+ * in Redis, finding.c tells of what it finds there, auth.c knows who may do
+ * what.
  */
 #ifndef HOLDFAST_CORE_STATE_H
 #define HOLDFAST_CORE_STATE_H
