@@ -308,29 +308,61 @@ audit_next_node(struct core *core)
     audit->tries = 0;
 }
 
+static void
+case_add(struct audit *audit, unsigned flags, enum sight_wrong wrong,
+    struct text name)
+{
+    require(audit->case_count < CASES_MAX && name.len <= PROTO_NAME_MAX);
+    struct audit_case *at = &audit->cases[audit->case_count++];
+
+    *at = (struct audit_case){
+        .flags = flags, .wrong = wrong, .name_len = (uint8_t)name.len};
+    memcpy(at->name, name.at, name.len);
+}
+
+/* Whether one of ours has waited for the lock for as long as its namespace
+ * has it, as that is by now. */
+static bool
+lock_has_old_wait(const struct core *core, const struct lock *lock)
+{
+    const struct audit_limits *limits =
+        case_limits(core, text_make(lock->name, lock->name_len));
+
+    LIST_EACH (link, &lock->tickets) {
+        const struct ticket *ticket =
+            container_of(link, struct ticket, lock_link);
+        const struct pending *pending =
+            ticket->state == TICKET_WAITING ? ticket_asking(ticket) : NULL;
+        if (pending != NULL &&
+            is_over((core->now_us - pending->began_us) / 1000, limits->wait_ms))
+            return true;
+    }
+    return false;
+}
+
 /* Where nobody that waits stands in a record, these do here. */
 static void
 audit_own_waits(struct core *core)
 {
     struct audit *audit = core->audit;
+    uint32_t left = 0;
 
     if (!core->settings.queues_here)
         return;
-    for (uint32_t i = 0; i < core->tickets.touched; i++) {
-        const struct ticket *ticket = slab_at(&core->tickets, i);
-        const struct pending *pending =
-            ticket != NULL && ticket->state == TICKET_WAITING
-                ? ticket_asking(ticket)
-                : NULL;
-        if (pending == NULL || audit->case_count == CASES_MAX ||
-            !is_over((core->now_us - pending->began_us) / 1000,
-                audit->limits[ticket->lock->space].wait_ms))
+    for (uint32_t i = 0; i < core->locks.touched; i++) {
+        const struct lock *lock = slab_at(&core->locks, i);
+        if (lock == NULL || lock->waiting == 0 ||
+            !lock_has_old_wait(core, lock))
             continue;
-        struct audit_case *at = &audit->cases[audit->case_count++];
-        *at = (struct audit_case){.flags = SIGHT_OLD_WAIT,
-            .name_len = (uint8_t)ticket->lock->name_len};
-        memcpy(at->name, ticket->lock->name, at->name_len);
+        if (audit->case_count < CASES_MAX)
+            case_add(audit, SIGHT_OLD_WAIT, WRONG_NOTHING,
+                text_make(lock->name, lock->name_len));
+        else
+            left++;
     }
+    if (left > 0)
+        log_write(
+            LOG_WARN, "audit_left_out", "node=here records=%" PRIu32, left);
 }
 
 static void
@@ -396,11 +428,7 @@ audit_take_cases(struct core *core)
             flags |= SIGHT_OLD_WAIT;
         if (flags == 0 && sight->wrong == WRONG_NOTHING)
             continue;
-        struct audit_case *at = &audit->cases[audit->case_count++];
-        *at = (struct audit_case){.flags = flags,
-            .wrong = sight->wrong,
-            .name_len = (uint8_t)sight->name.len};
-        memcpy(at->name, sight->name.at, sight->name.len);
+        case_add(audit, flags, sight->wrong, sight->name);
     }
 }
 

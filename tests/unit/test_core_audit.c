@@ -4,6 +4,8 @@
  */
 #include "tests/unit/core_rig.h"
 
+#include "daemon/base/log.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -677,33 +679,124 @@ START_TEST(hook)
 
 END_TEST
 
-/* Waits that stand in no record are found where they are. */
-START_TEST(waits_here)
+/* One whose queues are its own: a quorum's. */
+static struct rig *
+rig_queues(void)
 {
     struct rig *rig = rig_create();
-    struct op_ticket ticket = hold_of("broker-1", 60000);
 
     rig->settings.spaces = spaces;
     rig->settings.space_count = 1;
     rig->settings.audit_limits = limits;
     rig->settings.queues_here = true;
+    rig->settings.tickets_max = rig->settings.requests_max = 1024;
     rig_start(rig);
     (void)rig_open(rig);
-    rig_wait(rig, 0, "1 LOCK slow/a");
-    rig_wait(rig, 0, "2 LOCK b");
-    rig->now_us += 60 * (uint64_t)SECOND_US;
-    rig_wait(rig, 0, "3 LOCK c");
-    rig_say(rig, 0, "4 AUDIT");
+    return rig;
+}
+
+/* The AUDIT that is to look at this lock of ours, and then at no other. */
+static void
+looks_here(struct rig *rig, const char *name)
+{
+    struct op_ticket ticket = hold_of("broker-1", 60000);
     struct op *op = rig->ops[rig->op_count - 1];
-    ck_assert(text_equal(op->name, TEXT("b")));
+
+    ck_assert_int_eq(op->kind, OP_INSPECT);
+    ck_assert(text_equal(op->name, text_from(name)));
     ticket.granted = false;
     rig_finish(rig, op,
         (struct op_result){.status = OP_OK,
-            .waiters = 1,
+            .waiters = 2,
             .tickets = &ticket,
             .ticket_count = 1});
-    rig_expect(rig, 0, "4 ITEM kind=waiting name=b ~ ~ ~ waiters=1 ~ ~ ~");
+    for (uint32_t i = 0; i < rig->op_count; i++)
+        ck_assert_int_ne(rig->ops[i]->kind, OP_INSPECT);
+}
+
+/* Waits that stand in no record are found where they are: each lock once. */
+START_TEST(waits_here)
+{
+    struct rig *rig = rig_queues();
+
+    rig_wait(rig, 0, "1 LOCK slow/a");
+    rig_wait(rig, 0, "2 LOCK b owner=1");
+    rig_wait(rig, 0, "3 LOCK b owner=2");
+    rig->now_us += 60 * (uint64_t)SECOND_US;
+    rig_wait(rig, 0, "4 LOCK c");
+    rig_say(rig, 0, "5 AUDIT");
+    looks_here(rig, "b");
+    rig_expect(rig, 0, "5 ITEM kind=waiting name=b ~ ~ ~ waiters=2 ~ ~ ~");
     rig_end(rig);
+}
+
+END_TEST
+
+/* By the ages of its namespace as it is now, whatever place that has. */
+START_TEST(waits_here_reloaded)
+{
+    static const struct text moved[] = {{"b", 1}, {"slow/", 5}};
+    static const struct audit_limits moved_limits[] = {
+        {.warn_ms = HOUR_MS},
+        {.wait_ms = 60000},
+        {.warn_ms = HOUR_MS},
+    };
+    struct rig *rig = rig_queues();
+
+    rig_wait(rig, 0, "1 LOCK b");
+    rig_wait(rig, 0, "2 LOCK slow/a");
+    rig->settings.spaces = moved;
+    rig->settings.space_count = 2;
+    rig->settings.audit_limits = moved_limits;
+    core_configure(rig->core, &rig->settings);
+    rig->now_us += 60 * (uint64_t)SECOND_US;
+    rig_say(rig, 0, "3 AUDIT");
+    looks_here(rig, "slow/a");
+    rig_expect(rig, 0, "3 ITEM kind=waiting name=slow/a ~ ~ ~ ~ ~ ~ ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+static char logged[8192];
+static size_t logged_len;
+
+static void
+log_keep(enum log_level level, const char *line, size_t len)
+{
+    (void)level;
+    rig_must(logged_len + len + 2 < sizeof(logged));
+    memcpy(logged + logged_len, line, len);
+    logged_len += len;
+    logged[logged_len++] = '\n';
+    logged[logged_len] = '\0';
+}
+
+/* So many locks are looked at; the log has it that there are more. */
+START_TEST(waits_here_left_out)
+{
+    struct rig *rig = rig_queues();
+    uint32_t looked = 0;
+
+    for (unsigned i = 0; i < AUDIT_SIGHTS_MAX + 3; i++) {
+        char line[40];
+        unsigned session = i / 60;
+        if (session == rig->session_count)
+            (void)rig_open(rig);
+        snprintf(line, sizeof(line), "%u LOCK n%u wait=1h", i, i);
+        rig_wait(rig, session, line);
+    }
+    rig->now_us += 60 * (uint64_t)SECOND_US;
+    unsigned asks = rig_open(rig);
+    log_init(log_keep, LOG_WARN);
+    rig_say(rig, asks, "1 AUDIT");
+    for (; rig->op_count > 0; looked++)
+        rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
+    log_init(NULL, LOG_ERROR);
+    ck_assert_uint_eq(looked, AUDIT_SIGHTS_MAX);
+    ck_assert_str_eq(
+        logged, "level=warn event=audit_left_out node=here records=3\n");
+    rig_free(rig);
 }
 
 END_TEST
@@ -733,6 +826,8 @@ core_audit_suite(void)
     tcase_add_test(tests, request_breaks_nothing);
     tcase_add_test(tests, hook);
     tcase_add_test(tests, waits_here);
+    tcase_add_test(tests, waits_here_reloaded);
+    tcase_add_test(tests, waits_here_left_out);
     suite_add_tcase(suite, tests);
     return suite;
 }
