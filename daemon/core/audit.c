@@ -12,7 +12,8 @@
  *
  * A hold of a broker that is gone ends with its lease, and a live one renews
  * long before that: so only who is late, and who has it for too long, is asked
- * after at his broker.
+ * after at his broker. Where that knows nothing of it, or does not answer though
+ * it was asked, the record is read again: the hold may have ended meanwhile.
  */
 #include "daemon/core/finding.h"
 #include "daemon/core/ticket.h"
@@ -73,6 +74,7 @@ struct audit {
     struct finding findings[TICKETS_MAX + 2];
     uint64_t question; /* number of the one that is open */
     bool asked_twice;
+    bool asked; /* once, at least: it may have been heard */
     uint32_t silent_count;
     char silent[SILENT_MAX][8];
     uint64_t told_hashes[TOLD_HASHES];
@@ -266,7 +268,7 @@ audit_leave(struct core *core)
     audit->state = AUDIT_IDLE;
     audit->pending = HANDLE_NONE;
     audit->case_count = audit->case_at = 0;
-    audit->case_open = audit->asked_twice = false;
+    audit->case_open = audit->asked_twice = audit->asked = false;
     wheel_add(
         &core->wheel, &audit->timer, core->stopping ? NEVER : audit->due_us);
 }
@@ -564,11 +566,46 @@ audit_take_tickets(struct core *core, const struct op_result *result)
     }
 }
 
+static bool
+is_hold_of(const struct op_ticket *ticket, const struct finding *finding)
+{
+    return ticket->granted && ticket->fence == finding->fence &&
+           memcmp(ticket->session, finding->session, 16) == 0 &&
+           memcmp(ticket->broker, finding->broker, 8) == 0;
+}
+
+/* The hold whose broker does not know it: if it is still there it is as it is
+ * now, and else it was none. */
+static void
+finding_looked_again(struct audit *audit, const struct op_result *result)
+{
+    struct finding *finding = &audit->findings[audit->finding_at];
+
+    for (uint32_t i = 0; result->status == OP_OK && i < result->ticket_count;
+         i++) {
+        const struct op_ticket *ticket = &result->tickets[i];
+        if (!is_hold_of(ticket, finding))
+            continue;
+        finding->kind = FINDING_ORPHAN;
+        finding->stage = FINDING_SURE;
+        finding->broken = ticket->broken;
+        finding->age_ms = ticket->age_ms;
+        finding->ttl_ms = ticket->ttl_ms;
+        return;
+    }
+    audit->finding_at++;
+}
+
 void
 audit_inspected(struct core *core, const struct op *op)
 {
-    require(core->audit->state == AUDIT_WORKS);
-    if (op->result.status == OP_OK)
+    struct audit *audit = core->audit;
+
+    require(audit->state == AUDIT_WORKS && audit->case_open);
+    if (audit->finding_at < audit->finding_count &&
+        audit->findings[audit->finding_at].stage == FINDING_UNKNOWN)
+        finding_looked_again(audit, &op->result);
+    else if (op->result.status == OP_OK)
         audit_take_tickets(core, &op->result);
     audit_go_on(core);
 }
@@ -590,6 +627,19 @@ audit_op(struct core *core, enum op_kind kind, struct text name)
     op->give_up_us = core->now_us + core->settings.patience_us;
     core->audit->state = AUDIT_WORKS;
     return op;
+}
+
+/* Has the record read; false: there is no room. */
+static bool
+audit_look(struct core *core)
+{
+    struct op *op = audit_op(core, OP_INSPECT, case_name(core->audit));
+
+    if (op == NULL)
+        return false;
+    op->limit = TICKETS_MAX;
+    op_submit(core, op);
+    return true;
 }
 
 /* --- whether its broker knows it ------------------------------------------ */
@@ -617,7 +667,8 @@ broker_knows(const struct core *core, struct text name,
     return false;
 }
 
-/* 'Q', a number, who asks, a session, an owner, a lock. */
+/* 'Q', a number, who asks, a session, an owner, a lock. Asked twice, it has the
+ * same number: an answer to either will do. */
 static void
 question_send(struct core *core, const struct finding *finding)
 {
@@ -625,15 +676,17 @@ question_send(struct core *core, const struct finding *finding)
     struct text name = case_name(audit);
     char words[QUESTION_BYTES + PROTO_NAME_MAX];
 
-    audit->question++;
+    if (!audit->asked_twice)
+        audit->question++;
     words[0] = 'Q';
     memcpy(words + 1, &audit->question, 8);
     memcpy(words + 9, core->settings.broker_id, 8);
     memcpy(words + 17, finding->session, 16);
     memcpy(words + 33, finding->owner_hash, 8);
     memcpy(words + QUESTION_BYTES, name.at, name.len);
-    deadlock_tell(core, finding->broker, name,
-        text_make(words, QUESTION_BYTES + name.len));
+    if (deadlock_tell(core, finding->broker, name,
+            text_make(words, QUESTION_BYTES + name.len)))
+        audit->asked = true;
     audit_pause(core, AUDIT_WONDERS, ANSWER_US);
 }
 
@@ -650,7 +703,8 @@ audit_question(struct core *core, struct text news)
     words[0] = 'A';
     memcpy(words + 1, news.at + 1, 8);
     words[9] = broker_knows(core, name, who, who + 16);
-    deadlock_tell(core, news.at + 9, name, text_make(words, sizeof(words)));
+    (void)deadlock_tell(
+        core, news.at + 9, name, text_make(words, sizeof(words)));
 }
 
 static bool
@@ -662,14 +716,13 @@ broker_is_silent(const struct audit *audit, const char *broker)
     return false;
 }
 
-/* It is none where its broker knows it and it is not old. */
+/* It is none where its broker knows it and it is not old. Where it does not,
+ * the hold may have ended since it was read. */
 static void
 finding_is_known(struct audit *audit, struct finding *finding, bool known)
 {
-    finding->stage = FINDING_SURE;
-    if (!known)
-        finding->kind = FINDING_ORPHAN;
-    else if (!finding->old)
+    finding->stage = known ? FINDING_SURE : FINDING_UNKNOWN;
+    if (known && !finding->old)
         audit->finding_at++;
 }
 
@@ -682,7 +735,7 @@ audit_answer(struct core *core, struct text news)
         memcmp(news.at + 1, &audit->question, 8) != 0)
         return;
     wheel_remove(&core->wheel, &audit->timer);
-    audit->asked_twice = false;
+    audit->asked_twice = audit->asked = false;
     finding_is_known(
         audit, &audit->findings[audit->finding_at], news.at[9] != 0);
     audit_go_on(core);
@@ -698,7 +751,8 @@ audit_news(struct core *core, struct text news)
         audit_answer(core, news);
 }
 
-/* No answer. The message, or the answer, may have been lost. */
+/* No answer. The message, or the answer, may have been lost. Of a broker that
+ * could not be asked nothing is known: then it is as if it knew the hold. */
 static void
 audit_wondered(struct core *core)
 {
@@ -710,10 +764,11 @@ audit_wondered(struct core *core)
         question_send(core, finding);
         return;
     }
-    audit->asked_twice = false;
-    if (audit->silent_count < SILENT_MAX)
+    bool silent = audit->asked;
+    audit->asked_twice = audit->asked = false;
+    if (silent && audit->silent_count < SILENT_MAX)
         memcpy(audit->silent[audit->silent_count++], finding->broker, 8);
-    finding_is_known(audit, finding, false);
+    finding_is_known(audit, finding, !silent);
     audit_go_on(core);
 }
 
@@ -844,12 +899,18 @@ case_begin(struct core *core)
         finding_add(audit, FINDING_SENSELESS)->wrong = at->wrong;
     if (at->flags == 0)
         return true;
-    struct op *op = audit_op(core, OP_INSPECT, case_name(audit));
-    if (op == NULL)
-        return true;
-    op->limit = TICKETS_MAX;
-    op_submit(core, op);
-    return false;
+    return !audit_look(core);
+}
+
+/* Whether the hold is still there; where there is no room to ask, it is let go.
+ * False: an answer is needed. */
+static bool
+finding_look_again(struct core *core)
+{
+    if (audit_look(core))
+        return false;
+    core->audit->finding_at++;
+    return true;
 }
 
 /* A stage further; false: an answer is needed. */
@@ -862,6 +923,8 @@ finding_go_on(struct core *core)
     switch (finding->stage) {
     case FINDING_NEW:
         return finding_ask(core, finding);
+    case FINDING_UNKNOWN:
+        return finding_look_again(core);
     case FINDING_SURE:
         return finding_break(core, finding);
     case FINDING_DONE:

@@ -195,8 +195,9 @@ deadlock_sent(struct core *core, struct op *op)
         slab_free(&core->probes, probe);
 }
 
-/* Another message to a broker; it is lost where there is no room for it. */
-void
+/* Another message to a broker; false: there is no room for it. One that is
+ * under way may be lost. */
+bool
 deadlock_tell(struct core *core, const char broker[8], struct text name,
     struct text words)
 {
@@ -212,12 +213,13 @@ deadlock_tell(struct core *core, const char broker[8], struct text name,
     if (op == NULL) {
         if (probe != NULL)
             slab_free(&core->probes, probe);
-        return;
+        return false;
     }
     require(words.len <= sizeof(probe->payload));
     memcpy(probe->payload, words.at, words.len);
     probe->payload_len = (uint32_t)words.len;
     probe_submit(core, probe, broker, op);
+    return true;
 }
 
 static struct probe *

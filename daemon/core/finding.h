@@ -17,7 +17,8 @@ enum finding_kind {
 
 enum finding_stage {
     FINDING_NEW,
-    FINDING_SURE, /* what kind it is, and that it is one */
+    FINDING_UNKNOWN, /* to its broker: an orphan where it is still there */
+    FINDING_SURE,    /* what kind it is, and that it is one */
     FINDING_DONE, /* to be told */
 };
 

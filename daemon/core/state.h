@@ -665,7 +665,7 @@ uint64_t deadlock_look(struct core *core, struct ticket *ticket);
 void deadlock_inspected(struct core *core, struct op *op);
 void deadlock_sent(struct core *core, struct op *op);
 void deadlock_message(struct core *core, struct text message);
-void deadlock_tell(struct core *core, const char broker[8], struct text name,
+bool deadlock_tell(struct core *core, const char broker[8], struct text name,
     struct text words);
 
 /* audit.c */

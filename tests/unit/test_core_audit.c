@@ -125,24 +125,38 @@ inspected(struct rig *rig, const struct op_ticket *tickets, uint32_t count)
             .ticket_count = count});
 }
 
-/* The question to another broker, which is answered so; 2: not at all. */
+/* An answer to the question of that number. */
 static void
+answered(struct rig *rig, uint64_t number, bool known)
+{
+    char answer[10] = "A";
+
+    memcpy(answer + 1, &number, 8);
+    answer[9] = known;
+    rig_news(rig, answer, sizeof(answer));
+}
+
+/* The question to another broker, which is answered so; 2: not at all. The
+ * opposite, which answers another question, says nothing. */
+static uint64_t
 asked(struct rig *rig, const char *name, int known)
 {
     struct op *op = rig_op(rig, OP_PUBLISH);
     struct text words = op->words[1];
-    char answer[10] = "A";
+    uint64_t number;
 
     ck_assert(text_equal(op->words[0], TEXT("broker-2")));
     ck_assert_uint_eq(words.len, 41 + strlen(name));
     ck_assert_int_eq(words.at[0], 'Q');
     ck_assert_mem_eq(words.at + 9, "broker-1ssssssssssssssss", 24);
     ck_assert_mem_eq(words.at + 41, name, strlen(name));
-    memcpy(answer + 1, words.at + 1, 8);
-    answer[9] = (char)known;
+    memcpy(&number, words.at + 1, 8);
     rig_status(rig, op, OP_OK);
+    answered(rig, number - 1, known == 0);
+    rig_no_op(rig);
     if (known < 2)
-        rig_news(rig, answer, sizeof(answer));
+        answered(rig, number, known == 1);
+    return number;
 }
 
 static void
@@ -268,7 +282,10 @@ START_TEST(orphans)
     asked(rig, "a", 1); /* it lives */
     inspected(rig, &ticket, 1);
     asked(rig, "b", 0);
-    rig_expect(rig, 0, "1 ITEM kind=orphan name=b age_ms=5000 ~ ~ ~ ~ ~ ~ ~");
+    rig_silent(rig, 0);
+    ticket.age_ms = 6000;
+    inspected(rig, &ticket, 1); /* it is there still */
+    rig_expect(rig, 0, "1 ITEM kind=orphan name=b age_ms=6000 ~ ~ ~ ~ ~ ~ ~");
     inspected(rig, &ticket, 1);
     asked(rig, "c", 2);
     rig_pass(rig, 1990);
@@ -277,11 +294,152 @@ START_TEST(orphans)
     asked(rig, "c", 2);
     rig_silent(rig, 0);
     rig_pass(rig, 2010);
+    inspected(rig, &ticket, 1);
     rig_expect(rig, 0, "1 ITEM kind=orphan name=c ~ ~ ~ ~ ~ ~ ~ ~");
-    inspected(rig, &ticket, 1); /* it is not asked again */
+    inspected(rig, &ticket, 1);
+    inspected(rig, &ticket, 1); /* its broker is not asked again */
     rig_expect(rig, 0, "1 ITEM kind=orphan name=d ~ ~ ~ ~ ~ ~ ~ ~");
     no_more_nodes(rig);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=3 ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A hold that has ended since it was read, or is another's by now, is none:
+ * whether its broker says so, or nothing. */
+START_TEST(not_orphans)
+{
+    struct rig *rig = rig_asked();
+    struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
+
+    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+    inspected(rig, &ticket, 1);
+    if (_i % 2 == 0) {
+        asked(rig, "a", 0);
+    } else {
+        asked(rig, "a", 2);
+        rig_pass(rig, 2010);
+        asked(rig, "a", 2);
+        rig_pass(rig, 2010);
+    }
+    if (_i / 2 == 0)
+        ticket.fence++;
+    else if (_i / 2 == 1)
+        ticket.session[15]++;
+    else if (_i / 2 == 2)
+        ticket.broker[7]++;
+    else if (_i / 2 == 3)
+        ticket.granted = false;
+    if (_i / 2 == 4)
+        rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
+    else
+        inspected(rig, &ticket, 1);
+    no_more_nodes(rig);
+    rig_expect(rig, 0, "1 OK ~ ~ ~ findings=0 ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* The answer to the first asking comes after the second one. */
+START_TEST(late_answer)
+{
+    struct rig *rig = rig_asked();
+    struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
+
+    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+    inspected(rig, &ticket, 1);
+    uint64_t number = asked(rig, "a", 2);
+    rig_pass(rig, 2010);
+    asked(rig, "a", 2);
+    answered(rig, number, true);
+    rig_expect(rig, 0, "1 ITEM kind=held name=a ~ ~ ~ ~ ~ ~ ~ ~");
+    no_more_nodes(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Questions of another broker, until no more can be answered. */
+static void
+no_room(struct rig *rig)
+{
+    char question[42] = "Q12345678broker-3";
+    uint32_t before;
+
+    question[41] = 'z';
+    do {
+        before = rig->op_count;
+        rig_news(rig, question, sizeof(question));
+    } while (rig->op_count > before);
+}
+
+static void
+room(struct rig *rig)
+{
+    while (rig->op_count > 0)
+        rig_status(rig, rig->ops[0], OP_OK);
+}
+
+/* A broker that there was no room to ask is not silent: its holds are no
+ * orphans, and it is asked about others. */
+START_TEST(not_asked)
+{
+    struct rig *rig = rig_asked();
+    bool old = _i == 1;
+    const struct op_sight sight = {.flags = SIGHT_LATE_HOLD, .name = TEXT("a")};
+    struct op_ticket ticket = hold_of("broker-2", old ? HOUR_MS : 5000);
+
+    ticket.late = true;
+    stepped(rig, &sight, 1, 7);
+    no_room(rig);
+    inspected(rig, &ticket, 1);
+    no_room(rig);
+    rig_pass(rig, 2010);
+    rig_pass(rig, 2010);
+    room(rig);
+    if (old)
+        rig_expect(rig, 0, "1 ITEM kind=held name=a ~ ~ ~ ~ ~ ~ ~ ~");
+    rig_silent(rig, 0);
+    rig_pass(rig, 1010);
+    saw(rig, SIGHT_LATE_HOLD, 0, "b");
+    inspected(rig, &ticket, 1);
+    asked(rig, "b", 1);
+    if (old)
+        rig_expect(rig, 0, "1 ITEM kind=held name=b ~ ~ ~ ~ ~ ~ ~ ~");
+    no_more_nodes(rig);
+    rig_expect(rig, 0, "1 OK ~ ~ ~ ~ ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* One that was asked once, and does not answer, is. */
+START_TEST(asked_once)
+{
+    struct rig *rig = rig_asked();
+    struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
+
+    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+    if (_i == 1)
+        no_room(rig);
+    inspected(rig, &ticket, 1);
+    if (_i == 1)
+        room(rig);
+    else
+        asked(rig, "a", 2);
+    if (_i == 0)
+        no_room(rig);
+    rig_pass(rig, 2010);
+    if (_i == 0)
+        room(rig);
+    else
+        asked(rig, "a", 2);
+    rig_pass(rig, 2010);
+    inspected(rig, &ticket, 1);
+    rig_expect(rig, 0, "1 ITEM kind=orphan name=a ~ ~ ~ ~ ~ ~ ~ ~");
+    no_more_nodes(rig);
     rig_end(rig);
 }
 
@@ -308,6 +466,7 @@ START_TEST(own)
     stepped(rig, sights, 2, 0);
     inspected(rig, &ticket, 1);
     rig_expect(rig, 0, "1 ITEM kind=held name=mine ~ ~ ~ ~ ~ ~ ~ ~");
+    inspected(rig, &ticket, 1);
     inspected(rig, &ticket, 1);
     rig_expect(rig, 0, "1 ITEM kind=orphan name=lost ~ ~ ~ ~ ~ ~ ~ ~");
     no_more_nodes(rig);
@@ -600,6 +759,7 @@ START_TEST(breaks)
     asked(rig, "a", 1); /* the other one is not as old */
     inspected(rig, tickets, 1);
     asked(rig, "b", 0); /* nobody knows it: so much the more */
+    inspected(rig, tickets, 1);
     rig_status(rig, rig_op(rig, OP_BREAK), OP_GONE);
     tickets[0].broken = true; /* it has been broken already */
     inspected(rig, tickets, 1);
@@ -812,6 +972,10 @@ core_audit_suite(void)
     tcase_add_test(tests, held);
     tcase_add_test(tests, not_held);
     tcase_add_test(tests, orphans);
+    tcase_add_loop_test(tests, not_orphans, 0, 10);
+    tcase_add_test(tests, late_answer);
+    tcase_add_loop_test(tests, not_asked, 0, 2);
+    tcase_add_loop_test(tests, asked_once, 0, 2);
     tcase_add_test(tests, own);
     tcase_add_test(tests, questions);
     tcase_add_test(tests, waiting);
