@@ -239,6 +239,7 @@ audit_is_done(struct core *core)
     struct audit *audit = core->audit;
     struct core_audit *now = &audit->now;
     struct pending *pending = audit_pending(core);
+    bool hooked = core->settings.audit_hook && audit_is_by_time(audit);
 
     now->took_us = core->now_us - audit->began_us;
     now->ended_us = core->now_us;
@@ -249,9 +250,11 @@ audit_is_done(struct core *core)
     count(core->counters, COUNTER_audits);
     log_write(LOG_INFO, "audit",
         "by=%s nodes=%u skipped=%u records=%" PRIu64 " held=%" PRIu64
-        " waiting=%" PRIu64 " findings=%" PRIu64 " ms=%" PRIu64,
+        " waiting=%" PRIu64 " findings=%" PRIu64 " untold=%" PRIu64
+        " unhooked=%" PRIu64 " ms=%" PRIu64,
         audit_is_by_time(audit) ? "time" : "session", now->nodes, now->skipped,
         now->records, now->holds, now->waits, now->findings,
+        now->findings - audit->told, hooked ? now->findings - audit->hooks : 0,
         now->took_us / 1000);
     audit->last = *now;
 }
@@ -391,7 +394,11 @@ audit_begin(struct core *core, struct handle pending)
 bool
 audit_request(struct core *core, struct pending *pending)
 {
-    if (core->audit->state != AUDIT_IDLE)
+    struct audit *audit = core->audit;
+
+    if (audit->state != AUDIT_WORKS && !audit_is_wanted(core))
+        audit_leave(core);
+    if (audit->state != AUDIT_IDLE)
         return false;
     audit_begin(core, slab_handle(&core->pendings, pending));
     return true;
@@ -544,7 +551,8 @@ finding_of(
     return finding;
 }
 
-/* Of those that wait the first one stands for all. */
+/* Of those that wait the first old one stands for all. What was asked for is no
+ * limit of what an answer has. */
 static void
 audit_take_tickets(struct core *core, const struct op_result *result)
 {
@@ -552,7 +560,7 @@ audit_take_tickets(struct core *core, const struct op_result *result)
     const struct audit_limits *limits = case_limits(core, case_name(audit));
     bool waits = false;
 
-    for (uint32_t i = 0; i < result->ticket_count; i++) {
+    for (uint32_t i = 0; i < result->ticket_count && i < TICKETS_MAX; i++) {
         const struct op_ticket *ticket = &result->tickets[i];
         bool old = is_over(ticket->age_ms, hold_limit_ms(limits));
         if (ticket->granted && (old || ticket->late)) {
@@ -793,47 +801,7 @@ finding_ask(struct core *core, struct finding *finding)
     return true;
 }
 
-/* --- breaking and telling ------------------------------------------------- */
-
-static bool
-finding_is_to_break(struct core *core, const struct finding *finding)
-{
-    struct audit *audit = core->audit;
-    bool hold =
-        finding->kind == FINDING_HELD || finding->kind == FINDING_ORPHAN;
-
-    return hold && audit_is_by_time(audit) && !finding->broken &&
-           is_over(
-               finding->age_ms, case_limits(core, case_name(audit))->break_ms);
-}
-
-/* Breaks that hold, and no later one; false: that is under way. */
-static bool
-finding_break(struct core *core, struct finding *finding)
-{
-    finding->stage = FINDING_DONE;
-    if (!finding_is_to_break(core, finding))
-        return true;
-    struct op *op = audit_op(core, OP_BREAK, case_name(core->audit));
-    if (op == NULL)
-        return true;
-    op->fence = finding->fence;
-    op_submit(core, op);
-    return false;
-}
-
-void
-audit_broken(struct core *core, const struct op *op)
-{
-    struct audit *audit = core->audit;
-
-    require(audit->state == AUDIT_WORKS);
-    if (op->result.status == OP_OK) {
-        audit->findings[audit->finding_at].broken = true;
-        count(core->counters, COUNTER_audit_breaks);
-    }
-    audit_go_on(core);
-}
+/* --- telling and breaking ------------------------------------------------- */
 
 /* Whether the run has told of that before; it is noted. */
 static bool
@@ -883,6 +851,49 @@ finding_tell(struct core *core, struct text lock, const struct finding *finding)
         audit->hooks++;
         finding_hook(core, lock, finding);
     }
+}
+
+static bool
+finding_is_to_break(struct core *core, const struct finding *finding)
+{
+    struct audit *audit = core->audit;
+    bool hold =
+        finding->kind == FINDING_HELD || finding->kind == FINDING_ORPHAN;
+
+    return hold && audit_is_by_time(audit) && !finding->broken &&
+           is_over(
+               finding->age_ms, case_limits(core, case_name(audit))->break_ms);
+}
+
+/* Breaks that hold, and no later one; false: that is under way. */
+static bool
+finding_break(struct core *core, struct finding *finding)
+{
+    finding->stage = FINDING_DONE;
+    if (!finding_is_to_break(core, finding))
+        return true;
+    struct op *op = audit_op(core, OP_BREAK, case_name(core->audit));
+    if (op == NULL)
+        return true;
+    op->fence = finding->fence;
+    op_submit(core, op);
+    return false;
+}
+
+void
+audit_broken(struct core *core, const struct op *op)
+{
+    struct audit *audit = core->audit;
+    struct finding *finding = &audit->findings[audit->finding_at];
+
+    require(audit->state == AUDIT_WORKS && finding->stage == FINDING_DONE);
+    if (op->result.status == OP_OK) {
+        finding->broken = true;
+        count(core->counters, COUNTER_audit_breaks);
+        if (core->stopping) /* the run ends here, and this is done */
+            finding_tell(core, case_name(audit), finding);
+    }
+    audit_go_on(core);
 }
 
 /* --- going on ------------------------------------------------------------- */

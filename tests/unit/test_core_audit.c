@@ -36,6 +36,20 @@ rig_audit(uint64_t interval_us)
     return rig;
 }
 
+static char logged[8192];
+static size_t logged_len;
+
+static void
+log_keep(enum log_level level, const char *line, size_t len)
+{
+    (void)level;
+    rig_must(logged_len + len + 2 < sizeof(logged));
+    memcpy(logged + logged_len, line, len);
+    logged_len += len;
+    logged[logged_len++] = '\n';
+    logged[logged_len] = '\0';
+}
+
 /* One with a session whose AUDIT has sent its first step. */
 static struct rig *
 rig_asked(void)
@@ -194,6 +208,30 @@ START_TEST(run)
     rig_expect(rig, 0, "1 OK records=20 held=8 waiting=4 findings=0 ms=~");
     ck_assert_uint_eq(rig_count(rig, COUNTER_audits), 1);
     ck_assert_uint_eq(rig_count(rig, COUNTER_audit_records), 20);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* An answer of more holds than were asked for. */
+START_TEST(many_holds)
+{
+    struct rig *rig = rig_asked();
+    struct op_ticket tickets[100];
+
+    for (unsigned i = 0; i < 100; i++) {
+        tickets[i] = hold_of("broker-2", HOUR_MS);
+        tickets[i].fence = 1 + i;
+    }
+    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+    ck_assert_uint_eq(rig_op(rig, OP_INSPECT)->limit, 64);
+    inspected(rig, tickets, 100);
+    for (unsigned i = 0; i < 64; i++) {
+        asked(rig, "a", 1);
+        rig_expect(rig, 0, "1 ITEM kind=held ~ ~ ~ ~ ~ ~ ~ ~ ~");
+    }
+    no_more_nodes(rig);
+    rig_expect(rig, 0, "1 OK ~ ~ ~ findings=64 ~");
     rig_end(rig);
 }
 
@@ -593,8 +631,12 @@ START_TEST(too_many)
         rig->sessions[0].read = rig->sessions[0].written = 0;
         rig_pass(rig, 12);
     }
+    log_init(log_keep, LOG_INFO);
     rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
+    log_init(NULL, LOG_ERROR);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=1536 untold=536 ~");
+    ck_assert_ptr_nonnull(
+        strstr(logged, " findings=1536 untold=536 unhooked=0 ms="));
     rig_end(rig);
 }
 
@@ -651,6 +693,39 @@ START_TEST(session_gone)
     rig_pass(rig, 12);
     rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
     rig_expect(rig, 1, "1 OK records=0 ~ ~ findings=0 ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* And it is in nobody's way, but until its operation is done. */
+START_TEST(session_gone_another_asks)
+{
+    struct rig *rig = rig_asked();
+    struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
+
+    (void)rig_open(rig);
+    if (_i == 1) {
+        stepped(rig, NULL, 0, 7);
+    } else if (_i == 2) {
+        saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+        inspected(rig, &ticket, 1);
+        asked(rig, "a", 2);
+    }
+    rig_say(rig, 1, "1 AUDIT");
+    rig_expect(rig, 1, "1 ERR BUSY retry=1");
+    rig_event(rig, 0, CORE_DROP);
+    if (_i == 0) {
+        rig_say(rig, 1, "1 AUDIT");
+        rig_expect(rig, 1, "1 ERR BUSY retry=1");
+        stepped(rig, NULL, 0, 7);
+    }
+    rig_say(rig, 1, "2 AUDIT");
+    rig_pass(rig, 12);
+    ck_assert_uint_eq(rig_op(rig, OP_AUDIT)->audit->cursor, 0);
+    stepped(rig, NULL, 0, 0);
+    no_more_nodes(rig);
+    rig_expect(rig, 1, "2 OK records=10 ~ ~ findings=0 ~");
     rig_end(rig);
 }
 
@@ -773,6 +848,47 @@ START_TEST(breaks)
 
 END_TEST
 
+static uint64_t
+held_counted(const struct rig *rig)
+{
+    struct core_space counted[SPACES_MAX + 1];
+    uint32_t count = core_spaces(rig->core, rig->now_us, counted);
+
+    return counted[count - 1].counted->value[SPACE_audit_held];
+}
+
+/* What is broken while the broker stops is told of; what is not, is not. */
+START_TEST(breaks_and_stops)
+{
+    struct rig *rig = rig_create();
+    struct op_ticket ticket = hold_of("broker-2", 2 * HOUR_MS);
+    bool done = _i == 1;
+
+    rig->settings.audit_limits = limits + 1;
+    rig->settings.audit_interval_us = INTERVAL_US;
+    rig->settings.audit_hook = true;
+    rig_start(rig);
+    rig_pass_us(rig, INTERVAL_US);
+    rig_status(rig, rig_op(rig, OP_AUDIT), OP_OK);
+    saw(rig, SIGHT_OLD_HOLD, 2 * HOUR_MS, "a");
+    inspected(rig, &ticket, 1);
+    asked(rig, "a", 1);
+    rig_stop(rig);
+    log_init(log_keep, LOG_WARN);
+    rig_status(rig, rig_op(rig, OP_BREAK), done ? OP_OK : OP_GONE);
+    log_init(NULL, LOG_ERROR);
+    rig_no_op(rig);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_audit_breaks), done);
+    ck_assert_uint_eq(held_counted(rig), done);
+    ck_assert_uint_eq(rig->hooks, done);
+    ck_assert_int_eq(strstr(rig->hook, "HOLDFAST_BROKEN=1") != NULL, done);
+    ck_assert_int_eq(strstr(logged, "kind=held lock=\"a\" ") != NULL, done);
+    ck_assert(core_stopped(rig->core));
+    rig_free(rig);
+}
+
+END_TEST
+
 /* Who asks by hand only looks. */
 START_TEST(request_breaks_nothing)
 {
@@ -834,6 +950,12 @@ START_TEST(hook)
             .wrong = WRONG_RECORD, .name = text_make(names, 1 + i)};
     stepped(rig, sights, 150, 0);
     ck_assert_uint_eq(rig->hooks, 100);
+    rig_pass(rig, 2);
+    log_init(log_keep, LOG_INFO);
+    rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
+    log_init(NULL, LOG_ERROR);
+    ck_assert_ptr_nonnull(
+        strstr(logged, " findings=152 untold=0 unhooked=52 ms="));
     rig_free(rig);
 }
 
@@ -918,20 +1040,6 @@ START_TEST(waits_here_reloaded)
 
 END_TEST
 
-static char logged[8192];
-static size_t logged_len;
-
-static void
-log_keep(enum log_level level, const char *line, size_t len)
-{
-    (void)level;
-    rig_must(logged_len + len + 2 < sizeof(logged));
-    memcpy(logged + logged_len, line, len);
-    logged_len += len;
-    logged[logged_len++] = '\n';
-    logged[logged_len] = '\0';
-}
-
 /* So many locks are looked at; the log has it that there are more. */
 START_TEST(waits_here_left_out)
 {
@@ -968,6 +1076,7 @@ core_audit_suite(void)
     TCase *tests = tcase_create("core_audit");
 
     tcase_add_test(tests, run);
+    tcase_add_test(tests, many_holds);
     tcase_add_test(tests, busy);
     tcase_add_test(tests, held);
     tcase_add_test(tests, not_held);
@@ -983,10 +1092,12 @@ core_audit_suite(void)
     tcase_add_test(tests, too_many);
     tcase_add_test(tests, node_away);
     tcase_add_loop_test(tests, session_gone, 0, 4);
+    tcase_add_loop_test(tests, session_gone_another_asks, 0, 3);
     tcase_add_loop_test(tests, stop, 0, 2);
     tcase_add_test(tests, marks);
     tcase_add_test(tests, nothing_to_do);
     tcase_add_test(tests, breaks);
+    tcase_add_loop_test(tests, breaks_and_stops, 0, 2);
     tcase_add_test(tests, request_breaks_nothing);
     tcase_add_test(tests, hook);
     tcase_add_test(tests, waits_here);
