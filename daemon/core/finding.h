@@ -19,7 +19,7 @@ enum finding_stage {
     FINDING_NEW,
     FINDING_UNKNOWN, /* to its broker: an orphan where it is still there */
     FINDING_SURE,    /* what kind it is, and that it is one */
-    FINDING_DONE, /* to be told */
+    FINDING_DONE,    /* to be told */
 };
 
 struct finding {
