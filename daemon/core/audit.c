@@ -12,8 +12,9 @@
  *
  * A hold of a broker that is gone ends with its lease, and a live one renews
  * long before that: so only who is late, and who has it for too long, is asked
- * after at his broker. Where that knows nothing of it, or does not answer though
- * it was asked, the record is read again: the hold may have ended meanwhile.
+ * after at his broker. Where that knows nothing of it, or does not answer
+ * though it was asked, the record is read again: the hold may have ended
+ * meanwhile.
  */
 #include "daemon/core/finding.h"
 #include "daemon/core/ticket.h"

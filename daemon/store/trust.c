@@ -255,9 +255,9 @@ trust_mute(struct store *store, struct link *from, uint64_t now_us)
 
 /*
  * The node has said what it is, in `info`: what has come from it is trusted, or
- * not; where it was asked before that came, it is asked again. Who has given its
- * last slot away becomes a replica of the one that has it now, and so it is well
- * if it was `settled` before.
+ * not; where it was asked before that came, it is asked again. Who has given
+ * its last slot away becomes a replica of the one that has it now, and so it is
+ * well if it was `settled` before.
  */
 void
 trust_vouch(struct store *store, struct link *from, const struct call *call,
