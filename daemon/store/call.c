@@ -26,15 +26,15 @@ static const struct {
     bool gathers; /* it shares a call with others of its kind */
     bool grants;  /* it is held back where replicas would not have that */
 } kinds[OP_KIND_COUNT] = {
-    [OP_ACQUIRE] = {SCRIPT_ACQUIRE, .gathers = true, .grants = true},
-    [OP_RELEASE] = {SCRIPT_RELEASE, .gathers = true},
-    [OP_RENEW] = {SCRIPT_RENEW, .gathers = true, .grants = true},
-    [OP_RECLAIM] = {SCRIPT_ACQUIRE, .gathers = true, .grants = true},
-    [OP_LOOK] = {SCRIPT_RENEW, .gathers = true, .grants = true},
-    [OP_INSPECT] = {SCRIPT_INSPECT},
-    [OP_BREAK] = {SCRIPT_BREAK},
-    [OP_AUDIT] = {SCRIPT_AUDIT, .keyless = true},
-    [OP_PUBLISH] = {SCRIPT_COUNT},
+    [OP_ACQUIRE] = {.script = SCRIPT_ACQUIRE, .gathers = true, .grants = true},
+    [OP_RELEASE] = {.script = SCRIPT_RELEASE, .gathers = true},
+    [OP_RENEW] = {.script = SCRIPT_RENEW, .gathers = true, .grants = true},
+    [OP_RECLAIM] = {.script = SCRIPT_ACQUIRE, .gathers = true, .grants = true},
+    [OP_LOOK] = {.script = SCRIPT_RENEW, .gathers = true, .grants = true},
+    [OP_INSPECT] = {.script = SCRIPT_INSPECT},
+    [OP_BREAK] = {.script = SCRIPT_BREAK},
+    [OP_AUDIT] = {.script = SCRIPT_AUDIT, .keyless = true},
+    [OP_PUBLISH] = {.script = SCRIPT_COUNT},
 };
 
 /* Whether there is no use in sending it any more. */

@@ -414,9 +414,10 @@ END_TEST
 /* Whatever is in it is taken or refused, and no byte beyond it is looked at. */
 START_TEST(random_files)
 {
+    static const char horse[] = HORSE;
     static const char *const words[] = {"a", "b", " ", "\t", "\n", "\r", "#",
         "uid=", "secret=", "lock=", "see=", "break=", "admin", "*", "%", "%41",
-        "\nc uid=3", "\nd uid=4\n", " lock=x/*", "=", "1", "2", HORSE, "\xff",
+        "\nc uid=3", "\nd uid=4\n", " lock=x/*", "=", "1", "2", horse, "\xff",
         "/"};
     struct random random;
     unsigned taken = 0;
