@@ -75,7 +75,7 @@ struct audit {
     struct finding findings[TICKETS_MAX + 2];
     uint64_t question; /* number of the one that is open */
     bool asked_twice;
-    bool asked; /* once, at least: it may have been heard */
+    bool asked; /* once, at least: Redis has taken it */
     uint32_t silent_count;
     char silent[SILENT_MAX][8];
     uint64_t told_hashes[TOLD_HASHES];
@@ -693,9 +693,8 @@ question_send(struct core *core, const struct finding *finding)
     memcpy(words + 17, finding->session, 16);
     memcpy(words + 33, finding->owner_hash, 8);
     memcpy(words + QUESTION_BYTES, name.at, name.len);
-    if (deadlock_tell(core, finding->broker, name,
-            text_make(words, QUESTION_BYTES + name.len)))
-        audit->asked = true;
+    deadlock_tell(core, finding->broker, name,
+        text_make(words, QUESTION_BYTES + name.len));
     audit_pause(core, AUDIT_WONDERS, ANSWER_US);
 }
 
@@ -712,8 +711,18 @@ audit_question(struct core *core, struct text news)
     words[0] = 'A';
     memcpy(words + 1, news.at + 1, 8);
     words[9] = broker_knows(core, name, who, who + 16);
-    (void)deadlock_tell(
-        core, news.at + 9, name, text_make(words, sizeof(words)));
+    deadlock_tell(core, news.at + 9, name, text_make(words, sizeof(words)));
+}
+
+/* Redis has taken a message of ours. */
+void
+audit_told(struct core *core, struct text words)
+{
+    struct audit *audit = core->audit;
+
+    if (audit->state == AUDIT_WONDERS && words.at[0] == 'Q' &&
+        memcmp(words.at + 1, &audit->question, 8) == 0)
+        audit->asked = true;
 }
 
 static bool

@@ -191,13 +191,15 @@ deadlock_sent(struct core *core, struct op *op)
 {
     struct probe *probe = slab_get(&core->probes, op->owner);
 
-    if (probe != NULL)
-        slab_free(&core->probes, probe);
+    if (probe == NULL)
+        return;
+    if (op->result.status == OP_OK)
+        audit_told(core, text_make(probe->payload, probe->payload_len));
+    slab_free(&core->probes, probe);
 }
 
-/* Another message to a broker; false: there is no room for it. One that is
- * under way may be lost. */
-bool
+/* Another message to a broker, which may be lost, or not even leave. */
+void
 deadlock_tell(struct core *core, const char broker[8], struct text name,
     struct text words)
 {
@@ -213,13 +215,12 @@ deadlock_tell(struct core *core, const char broker[8], struct text name,
     if (op == NULL) {
         if (probe != NULL)
             slab_free(&core->probes, probe);
-        return false;
+        return;
     }
     require(words.len <= sizeof(probe->payload));
     memcpy(probe->payload, words.at, words.len);
     probe->payload_len = (uint32_t)words.len;
     probe_submit(core, probe, broker, op);
-    return true;
 }
 
 static struct probe *

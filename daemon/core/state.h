@@ -665,7 +665,7 @@ uint64_t deadlock_look(struct core *core, struct ticket *ticket);
 void deadlock_inspected(struct core *core, struct op *op);
 void deadlock_sent(struct core *core, struct op *op);
 void deadlock_message(struct core *core, struct text message);
-bool deadlock_tell(struct core *core, const char broker[8], struct text name,
+void deadlock_tell(struct core *core, const char broker[8], struct text name,
     struct text words);
 
 /* audit.c */
@@ -678,6 +678,7 @@ void audit_timer(struct core *core);
 void audit_stepped(struct core *core, enum op_status status);
 void audit_inspected(struct core *core, const struct op *op);
 void audit_broken(struct core *core, const struct op *op);
+void audit_told(struct core *core, struct text words);
 void audit_news(struct core *core, struct text news);
 
 /* releases.c */

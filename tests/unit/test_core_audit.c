@@ -453,6 +453,25 @@ START_TEST(not_asked)
 
 END_TEST
 
+/* Nor is one to whom Redis would not pass the question on. */
+START_TEST(question_refused)
+{
+    struct rig *rig = rig_asked();
+    struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
+
+    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+    inspected(rig, &ticket, 1);
+    rig_status(rig, rig_op(rig, OP_PUBLISH), OP_REFUSED);
+    rig_pass(rig, 2010);
+    rig_status(rig, rig_op(rig, OP_PUBLISH), OP_UNSENT);
+    rig_pass(rig, 2010);
+    rig_expect(rig, 0, "1 ITEM kind=held name=a ~ ~ ~ ~ ~ ~ ~ ~");
+    no_more_nodes(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
 /* One that was asked once, and does not answer, is. */
 START_TEST(asked_once)
 {
@@ -1084,6 +1103,7 @@ core_audit_suite(void)
     tcase_add_loop_test(tests, not_orphans, 0, 10);
     tcase_add_test(tests, late_answer);
     tcase_add_loop_test(tests, not_asked, 0, 2);
+    tcase_add_test(tests, question_refused);
     tcase_add_loop_test(tests, asked_once, 0, 2);
     tcase_add_test(tests, own);
     tcase_add_test(tests, questions);
