@@ -482,7 +482,7 @@ load_for(struct store *store, struct link *link, const struct call *call,
     if (script < SCRIPTS_AT_ONCE)
         link_load_scripts(store, link, now_us);
     else if (script < SCRIPT_COUNT)
-        (void)link_load_script(store, link, script, now_us);
+        link_load_script(store, link, script, now_us);
 }
 
 static void

@@ -480,15 +480,18 @@ link_time(struct store *store, struct link *link, const struct call *call,
     trust_clock(store, link, seconds * 1000000 + micros, call->sent_us, now_us);
 }
 
-bool
+void
 link_load_script(
     struct store *store, struct link *link, enum script_id id, uint64_t now_us)
 {
-    if (LINK_SEND(store, link, CALL_LOAD, now_us, TEXT("SCRIPT"), TEXT("LOAD"),
-            text_make(scripts[id].body, scripts[id].body_len)) == NULL)
-        return false;
+    struct call *call =
+        LINK_SEND(store, link, CALL_LOAD, now_us, TEXT("SCRIPT"), TEXT("LOAD"),
+            text_make(scripts[id].body, scripts[id].body_len));
+
+    if (call == NULL)
+        return;
+    call->optional = id >= SCRIPTS_AT_ONCE;
     link->loading++;
-    return true;
 }
 
 void
@@ -497,7 +500,7 @@ link_load_scripts(struct store *store, struct link *link, uint64_t now_us)
     if (link->loading > 0)
         return;
     for (int i = 0; i < SCRIPTS_AT_ONCE; i++)
-        (void)link_load_script(store, link, (enum script_id)i, now_us);
+        link_load_script(store, link, (enum script_id)i, now_us);
 }
 
 static void
@@ -686,11 +689,9 @@ link_take(struct store *store, struct link *link, struct call *call,
         route_map_reply(store, link, now_us, reply);
         break;
     case CALL_AUTH:
-        if (error)
-            link_refused(store, link, now_us, call, reply);
-        break;
-    case CALL_LOAD: /* later on whoever needs the script is refused again */
-        if (error && link->state != LINK_READY)
+    case CALL_LOAD:
+        /* Whoever needs a script that not everybody does is refused again. */
+        if (error && !call->optional)
             link_refused(store, link, now_us, call, reply);
         break;
     case CALL_SUBSCRIBE:

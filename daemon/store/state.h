@@ -175,9 +175,10 @@ struct call {
     struct slab_node node;
     struct list link;
     enum call_kind kind;
-    bool last;   /* of a phase of the greeting */
-    bool writes; /* CALL_MARK: the marker is written, else read */
-    bool stale;  /* INFO's: it may have been answered before a slot went */
+    bool last;     /* of a phase of the greeting */
+    bool writes;   /* CALL_MARK: the marker is written, else read */
+    bool stale;    /* INFO's: it may have been answered before a slot went */
+    bool optional; /* CALL_LOAD: of a script that locks do without */
     uint64_t sent_us;
     uint64_t answered_us; /* 0: not yet */
     struct list ops;
@@ -263,7 +264,7 @@ struct call *link_send(struct store *store, struct link *link,
 void link_end_call(struct store *store, struct link *link, struct call *call);
 bool link_is_second(const struct link *link);
 void link_load_scripts(struct store *store, struct link *link, uint64_t now_us);
-bool link_load_script(
+void link_load_script(
     struct store *store, struct link *link, enum script_id id, uint64_t now_us);
 const char *link_name(const struct store *store, const struct link *link,
     char *out, size_t out_bytes);

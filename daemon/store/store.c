@@ -206,7 +206,7 @@ op_route(struct store *store, struct op *op, uint64_t now_us)
     uint16_t node = op->vote ? op->home : route_of(store, op);
 
     op->grace_us = 0;
-    if (store->quorum != NULL && !op->vote && op->kind != OP_AUDIT) {
+    if (store->quorum != NULL && !op->vote) {
         quorum_take(store, op);
         return;
     }

@@ -77,6 +77,27 @@ START_TEST(scripts_refused)
 
 END_TEST
 
+/* Nor can a node that has lost them and does not take them again. */
+START_TEST(scripts_refused_later)
+{
+    struct srig *rig = srig_single();
+    struct op *op = srig_op(rig, OP_RENEW, 0);
+
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
+    srig_turn(rig);
+    srig_expect(rig, 0, "LOAD");
+    srig_error(rig, 0, "NOPERM no");
+    srig_turn(rig);
+    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert(!store_ready(rig->store));
+    srig_status(rig, op, OP_UNKNOWN); /* it was asked again behind that */
+    srig_end(rig);
+}
+
+END_TEST
+
 static const char *const unfit[] = {
     "redis_version:7.0.1\r\nloading:1\r\ncluster_enabled:0\r\n",
     "redis_version:7.0.1\r\nloading:0\r\ncluster_enabled:1\r\n",
@@ -547,6 +568,7 @@ store_link_suite(void)
     tcase_add_test(tests, greeting);
     tcase_add_test(tests, greeting_refused);
     tcase_add_test(tests, scripts_refused);
+    tcase_add_test(tests, scripts_refused_later);
     tcase_add_loop_test(
         tests, unfit_server, 0, sizeof(unfit) / sizeof(unfit[0]));
     tcase_add_test(tests, greeting_of_garbage);
