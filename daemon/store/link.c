@@ -393,6 +393,20 @@ link_set_role(struct store *store, struct link *link, struct text info)
         route_want_map(store);
 }
 
+/* What INFO says of the node's history; `run_id` is empty where it was asked for
+ * replication alone. */
+static void
+link_history(struct store *store, struct link *link, const struct call *call,
+    uint64_t now_us, struct text run_id, struct text info)
+{
+    bool settled = link->settled;
+
+    trust_learn(store, link, run_id, info_value(info, "master_replid"),
+        info_value(info, "master_replid2"), now_us);
+    link_set_role(store, link, info);
+    trust_vouch(store, link, call, info, settled, now_us);
+}
+
 static void
 link_info(struct store *store, struct link *link, const struct call *call,
     uint64_t now_us, const struct resp *reply)
@@ -412,12 +426,8 @@ link_info(struct store *store, struct link *link, const struct call *call,
     }
     link->named = true;
     link->unfit = NULL;
-    bool settled = link->settled;
-    trust_learn(store, link, info_value(reply->text, "run_id"),
-        info_value(reply->text, "master_replid"),
-        info_value(reply->text, "master_replid2"), now_us);
-    link_set_role(store, link, reply->text);
-    trust_vouch(store, link, call, reply->text, settled, now_us);
+    link_history(store, link, call, now_us, info_value(reply->text, "run_id"),
+        reply->text);
     policy = info_value(reply->text, "maxmemory_policy");
     if (!text_equal(policy, TEXT("noeviction")) && policy.len > 0)
         log_write(LOG_WARN, "redis_may_evict_locks",
@@ -437,11 +447,7 @@ link_ids(struct store *store, struct link *link, const struct call *call,
         trust_mute(store, link, now_us);
         return;
     }
-    bool settled = link->settled;
-    trust_learn(store, link, TEXT(""), info_value(reply->text, "master_replid"),
-        info_value(reply->text, "master_replid2"), now_us);
-    link_set_role(store, link, reply->text);
-    trust_vouch(store, link, call, reply->text, settled, now_us);
+    link_history(store, link, call, now_us, TEXT(""), reply->text);
 }
 
 bool
