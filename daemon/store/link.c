@@ -393,8 +393,8 @@ link_set_role(struct store *store, struct link *link, struct text info)
         route_want_map(store);
 }
 
-/* What INFO says of the node's history; `run_id` is empty where it was asked for
- * replication alone. */
+/* What INFO says of the node's history; `run_id` is empty where it was asked
+ * for replication alone. */
 static void
 link_history(struct store *store, struct link *link, const struct call *call,
     uint64_t now_us, struct text run_id, struct text info)

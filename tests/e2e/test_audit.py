@@ -2,11 +2,13 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
 from fake_broker import HOLDFAST
 from harness import HarnessCase, skip_without_daemon
+from harness.processes import is_running
 
 QUICK = {"lease.default": "30s", "audit.interval": "0s", "audit.pause": "1ms",
          "audit.warn_after": "0s", "audit.wait_after": "0s"}
@@ -160,16 +162,19 @@ class AuditTest(AuditCase):
         redis = self.cluster()
         one, two = self.brokers(redis, {**STRICTLY, "audit.keys": 5})
         clients = [self.client(broker) for broker in (one, two)]
-        watcher = self.client(one)
-        tag = watcher.submit("AUDIT")
-        for number in range(300):
+        watcher, audits = self.client(one), []
+        for number in range(600):
+            if number % 30 == 0:
+                tag = watcher.submit("AUDIT")
             client = clients[number % 2]
             client.ok(f"LOCK c/{number % 40} wait=5s")
-            client.ok(f"UNLOCK c/{number % 40}")
-        final = watcher.wait(tag)
-        self.assertTrue(final.ok, final)
-        self.assertNotIn("orphan", {item["kind"] for item in final.items})
-        self.assertNotIn("senseless", {item["kind"] for item in final.items})
+            if number >= 20:  # so that there are some that are old enough
+                client.ok(f"UNLOCK c/{(number - 20) % 40}")
+            if number % 30 == 29:
+                audits.append(watcher.wait(tag))
+                self.assertTrue(audits[-1].ok, audits[-1])
+        self.assertEqual({item["kind"] for audit in audits
+                          for item in audit.items}, {"held"})
 
     def test_a_node_is_away(self):
         redis = self.cluster()
@@ -223,20 +228,27 @@ class TimeTest(AuditCase):
                                rf"fence={fence} .*note=\"n\" .*broken=1")
 
     def test_brokers_share_the_nodes(self):
+        """Whose mark a node has audits it, and no other."""
         redis = self.cluster()
-        config = {**QUICK, "audit.interval": "2s"}
-        brokers = self.brokers(redis, config)
+        one, = self.brokers(redis, {**QUICK, "audit.interval": "1s"}, 1)
 
-        def audited():
-            return sum(int(value) for broker in brokers for value in
-                       self.nodes(broker))
+        def marks():
+            """One of each node, all at once; they last for 0.9 s."""
+            keys = [node.command("KEYS", "holdfast:audit:*")
+                    for node in redis.masters]
+            return all(len(each) == 1 for each in keys) and \
+                [bytes(each[0]).decode() for each in keys]
 
-        self.wait_until(lambda: audited() >= 6, 30, "two rounds are done")
-        for node in redis.masters:
-            keys = [key for key in node.command("KEYS", "holdfast:audit:*")]
-            self.assertLessEqual(len(keys), 1)
-        self.assertEqual({broker.metrics()["holdfast_audit_nodes_away_total"]
-                          for broker in brokers}, {0.0})
+        keys = self.wait_until(marks, 30, "it marks each node")
+        one.stop()
+        for node, key in zip(redis.masters[:2], keys):
+            node.command("SET", key, "another1", "PX", 3600000)
+        two, = self.brokers(redis, {**QUICK, "audit.interval": "300ms"}, 1)
+        self.wait_until(lambda: len(self.nodes(two)) >= 3, 30,
+                        "it audits what is left")
+        self.assertEqual(set(self.nodes(two)), {"1"})
+        self.assertEqual(
+            two.metrics()["holdfast_audit_nodes_away_total"], 0)
 
     @staticmethod
     def nodes(broker):
@@ -324,6 +336,39 @@ class HookTest(AuditCase):
         client.ok("LOCK a")
         broker.wait_metric('holdfast_hooks_total{result="late"}', 1)
         client.ok("LOCK b")
+
+    def test_too_slow_with_a_child(self):
+        path = os.path.join(self.dir, "child")
+        broker = self.start(
+            "/bin/sh", "-c", f"sleep 1000 & echo $! > {path}.new; "
+            f"mv {path}.new {path}; wait", hook_timeout="300ms")
+        self.client(broker).ok("LOCK a")
+        self.wait_until(lambda: os.path.exists(path), 20, "one runs")
+        with open(path, encoding="ascii") as file:
+            child = int(file.read())
+        self.wait_until(lambda: not is_running(child), 20,
+                        "what it has started is killed, too")
+
+    def test_signals_are_as_usual(self):
+        path = os.path.join(self.dir, "signals")
+        broker = self.start(
+            "/bin/sh", "-c", f"grep ^Sig /proc/self/status > {path}.$$; "
+            f"mv {path}.$$ {path}")
+        self.client(broker).ok("LOCK a")
+        self.wait_until(lambda: os.path.exists(path), 20, "it was run")
+        with open(path, encoding="ascii") as file:
+            sets = dict(line.split() for line in file if "Q" not in line)
+        self.assertEqual(int(sets["SigBlk:"], 16), 0)
+        self.assertFalse(int(sets["SigIgn:"], 16) >> signal.SIGPIPE - 1 & 1)
+
+    def test_too_many(self):
+        """Some run at once, some wait, the others are counted."""
+        broker = self.start("/bin/sleep", "1000", hook_timeout="1h")
+        client = self.client(broker)
+        for number in range(100):
+            client.ok(f"LOCK {number}")
+        broker.wait_metric('holdfast_hooks_total{result="dropped"}', 1, 20)
+        self.assertEqual(len(self.children(broker)), 4)
 
     def test_stop(self):
         broker = self.start("/bin/sleep", "1000", hook_timeout="1h")

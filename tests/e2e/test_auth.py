@@ -105,6 +105,19 @@ class WireTest(AuthCase):
             metrics['holdfast_requests_refused_total{reason="unknown_user"}'],
             2)
 
+    def test_a_circle_is_told_to_administrators(self):
+        """It has names of locks, and sessions, of others."""
+        broker = self.users_broker()
+        shop, ops = self.user(broker, "shop"), self.user(broker, "ops")
+        shop.ok("LOCK stock/1")
+        ops.ok("LOCK stock/2")
+        shop.queued(shop.submit("LOCK stock/2 progress=1"))
+        ops.submit("LOCK stock/1")
+        self.wait_until(lambda: ops.ok("SLOW kind=deadlock").items, 10,
+                        "it is found")
+        shop.ok("SLOW kind=deadlock", n=0)
+        shop.ok("SLOW", n=0)
+
     def test_in_one_go(self):
         """Behind AUTH, without waiting for its answer."""
         broker = self.users_broker()
@@ -180,7 +193,8 @@ class FailureTest(AuthCase):
                          1000 - 64)
         client.send("AUTH shop wrong\n" * 100)
         client.kill()
-        broker.wait_metric("holdfast_sessions", 0)
+        self.wait_until(lambda: broker.metrics()["holdfast_sessions"] == 0,
+                        10, "its session is gone")
         self.user(broker, "shop").ok("LOCK stock/1")
 
     def test_nothing_is_told(self):
@@ -243,10 +257,13 @@ class LimitTest(AuthCase):
         refused.event("BYE")
         self.assertEqual(refused.lines[0].words, ["limit"])
         one.kill()
-        broker.wait_metric("holdfast_sessions", 1)
+        self.wait_until(lambda: broker.metrics()["holdfast_sessions"] == 1,
+                        10, "its end is seen")
         self.client(broker)
         self.assertGreater(broker.metrics()[
             'holdfast_limits_hit_total{limit="address"}'], 0)
+        broker.reload({"limits.connections_per_address": 3})
+        self.client(broker)
 
 
 class ReloadTest(AuthCase):
@@ -493,25 +510,27 @@ class CommandTest(AuthCase):
     def test_a_session_moves(self):
         """The library says who it is at each broker."""
         one, two = self.users_broker(), self.users_broker()
-        ready = os.path.join(self.folder_path, "ready")
+        ready, moved = (os.path.join(self.folder_path, name)
+                        for name in ("ready", "moved"))
         env = {**os.environ, "HOLDFAST_USER": "shop",
                "HOLDFAST_SECRET_FILE": self.secret_file("shop"),
                "HOLDFAST_ADDR": f"{one.address},{two.address}"}
         process = subprocess.Popen(
             [HOLDFAST, "run", "nightly", "--", "sh", "-c",
-             f"touch {ready}; sleep 4"], env=env, stderr=subprocess.PIPE)
+             f"touch {ready}; while [ ! -e {moved} ]; do sleep 0.1; done"],
+            env=env, stderr=subprocess.PIPE)
         self.addCleanup(process.kill)
         self.wait_until(lambda: os.path.exists(ready), 10, "it runs")
-        ops = self.user(two, "ops")
-        broker = one if self.user(one, "ops").ok("LOCKS").items else two
-        (one if broker is one else two).kill()
-        left = two if broker is one else one
+        left, gone = (two, one) if self.user(one, "ops").ok("LOCKS").items \
+            else (one, two)
+        gone.kill()
         self.wait_until(lambda: any(
             item.get("user") == "shop" for item in self.user(
                 left, "ops").ok("SESSIONS").items), 10, "it has moved")
-        self.assertEqual(process.wait(20), 0, process.stderr.read())
-        process.stderr.close()
-        del ops
+        with open(moved, "wb"):
+            pass
+        with process.stderr:
+            self.assertEqual(process.wait(20), 0, process.stderr.read())
 
     def test_the_guard_is_the_user_too(self):
         """Killed, `run` leaves nobody waiting for the lock."""

@@ -52,6 +52,16 @@ class Ages(ClockCase):
         self.assertEqual(self.sights(wait=7000, held=1)[b"key"].flags,
                          OLD_WAIT + OLD_HOLD)
 
+    def test_the_oldest_counts(self):
+        for number in (1, 2):
+            self.hold(who(number), mode=SHARED)
+            self.pass_time(5000)
+        for number in (3, 4):
+            self.wait(who(number))
+            self.pass_time(2000)
+        self.assertEqual(self.sights(held=1, wait=1)[b"key"],
+                         (OLD_HOLD + OLD_WAIT, RIGHT, 14000, 4000, b"key"))
+
     def test_what_is_over_is_none(self):
         self.queue(1)
         self.pass_time(LEASE)
@@ -143,7 +153,8 @@ class Senseless(ScriptCase):
         self.assert_wrong(WRONG_VERSION)
 
     def test_counts(self):
-        for fields in ({"live": 2}, {"granted": 0, "used": 0}, {"used": 5}):
+        for fields in ({"live": 2}, {"granted": 0, "used": 0}, {"granted": 0},
+                       {"used": 5}):
             self.connection.command("DEL", KEY)
             self.queue(2)
             self.edit(**fields)

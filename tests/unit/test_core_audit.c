@@ -50,6 +50,14 @@ log_keep(enum log_level level, const char *line, size_t len)
     logged[logged_len] = '\0';
 }
 
+static void
+log_begin(enum log_level level)
+{
+    logged_len = 0;
+    logged[0] = '\0';
+    log_init(log_keep, level);
+}
+
 /* One with a session whose AUDIT has sent its first step. */
 static struct rig *
 rig_asked(void)
@@ -322,8 +330,10 @@ START_TEST(orphans)
     asked(rig, "b", 0);
     rig_silent(rig, 0);
     ticket.age_ms = 6000;
+    ticket.ttl_ms = 15000;
     inspected(rig, &ticket, 1); /* it is there still */
-    rig_expect(rig, 0, "1 ITEM kind=orphan name=b age_ms=6000 ~ ~ ~ ~ ~ ~ ~");
+    rig_expect(rig, 0,
+        "1 ITEM kind=orphan name=b age_ms=6000 ~ ~ ~ ttl_ms=15000 ~ ~ ~");
     inspected(rig, &ticket, 1);
     asked(rig, "c", 2);
     rig_pass(rig, 1990);
@@ -339,6 +349,35 @@ START_TEST(orphans)
     rig_expect(rig, 0, "1 ITEM kind=orphan name=d ~ ~ ~ ~ ~ ~ ~ ~");
     no_more_nodes(rig);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=3 ~");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* The next run asks it again. */
+START_TEST(silent_for_a_run)
+{
+    struct rig *rig = rig_asked();
+    struct op_ticket ticket = hold_of("broker-2", 5000);
+
+    ticket.late = true;
+    saw(rig, SIGHT_LATE_HOLD, 0, "a");
+    inspected(rig, &ticket, 1);
+    asked(rig, "a", 2);
+    rig_pass(rig, 2010);
+    asked(rig, "a", 2);
+    rig_pass(rig, 2010);
+    inspected(rig, &ticket, 1);
+    rig_expect(rig, 0, "1 ITEM kind=orphan name=a ~ ~ ~ ~ ~ ~ ~ ~");
+    no_more_nodes(rig);
+    rig_expect(rig, 0, "1 OK ~ ~ ~ findings=1 ~");
+    rig_say(rig, 0, "2 AUDIT");
+    rig_pass(rig, 12);
+    saw(rig, SIGHT_LATE_HOLD, 0, "a");
+    inspected(rig, &ticket, 1);
+    asked(rig, "a", 1);
+    no_more_nodes(rig);
+    rig_expect(rig, 0, "2 OK ~ ~ ~ findings=0 ~");
     rig_end(rig);
 }
 
@@ -650,7 +689,7 @@ START_TEST(too_many)
         rig->sessions[0].read = rig->sessions[0].written = 0;
         rig_pass(rig, 12);
     }
-    log_init(log_keep, LOG_INFO);
+    log_begin(LOG_INFO);
     rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
     log_init(NULL, LOG_ERROR);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=1536 untold=536 ~");
@@ -678,11 +717,37 @@ START_TEST(node_away)
             rig_pass(rig, 20);
         }
     }
-    ck_assert_uint_eq(rig_op(rig, OP_AUDIT)->audit->node, 1);
-    stepped(rig, NULL, 0, 0);
-    no_more_nodes(rig);
+    /* Another one is asked as often, and again after each answer. */
+    for (uint64_t cursor = 3; cursor-- > 0;) {
+        ck_assert_uint_eq(rig_op(rig, OP_AUDIT)->audit->node, 1);
+        rig_status(rig, rig_op(rig, OP_AUDIT), OP_UNSENT);
+        rig_pass(rig, 1010);
+        ck_assert_uint_eq(rig_op(rig, OP_AUDIT)->audit->node, 1);
+        stepped(rig, NULL, 0, cursor);
+        rig_pass(rig, 12);
+    }
+    rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=0 skipped=1 ~");
     ck_assert_uint_eq(rig_count(rig, COUNTER_audit_nodes_away), 1);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What a step had no room for is told in the log. */
+START_TEST(left_out)
+{
+    struct rig *rig = rig_asked();
+    struct op *op = rig_op(rig, OP_AUDIT);
+
+    snprintf(op->audit->name, sizeof(op->audit->name), "10.0.0.1:7000");
+    op->audit->left = 3;
+    log_begin(LOG_WARN);
+    rig_status(rig, op, OP_OK);
+    log_init(NULL, LOG_ERROR);
+    ck_assert_str_eq(logged,
+        "level=warn event=audit_left_out node=10.0.0.1:7000 records=3\n");
+    no_more_nodes(rig);
     rig_end(rig);
 }
 
@@ -839,11 +904,12 @@ START_TEST(breaks)
         {.flags = SIGHT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("b")},
         {.flags = SIGHT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("c")},
         {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("d")},
+        {.flags = SIGHT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("e")},
     };
     struct op_ticket tickets[2] = {
         hold_of("broker-2", 2 * HOUR_MS), hold_of("broker-2", HOUR_MS)};
 
-    stepped(rig, sights, 4, 0);
+    stepped(rig, sights, 5, 0);
     inspected(rig, tickets, 2);
     asked(rig, "a", 1);
     struct op *op = rig_op(rig, OP_BREAK);
@@ -860,6 +926,11 @@ START_TEST(breaks)
     asked(rig, "c", 1);
     inspected(rig, tickets + 1, 1);
     asked(rig, "d", 1);
+    tickets[0].broken = false; /* it has been broken since it was read */
+    inspected(rig, tickets, 1);
+    asked(rig, "e", 0);
+    tickets[0].broken = true;
+    inspected(rig, tickets, 1);
     no_more_nodes(rig);
     ck_assert_uint_eq(rig_count(rig, COUNTER_audit_breaks), 1);
     rig_free(rig);
@@ -893,7 +964,7 @@ START_TEST(breaks_and_stops)
     inspected(rig, &ticket, 1);
     asked(rig, "a", 1);
     rig_stop(rig);
-    log_init(log_keep, LOG_WARN);
+    log_begin(LOG_WARN);
     rig_status(rig, rig_op(rig, OP_BREAK), done ? OP_OK : OP_GONE);
     log_init(NULL, LOG_ERROR);
     rig_no_op(rig);
@@ -970,7 +1041,7 @@ START_TEST(hook)
     stepped(rig, sights, 150, 0);
     ck_assert_uint_eq(rig->hooks, 100);
     rig_pass(rig, 2);
-    log_init(log_keep, LOG_INFO);
+    log_begin(LOG_INFO);
     rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
     log_init(NULL, LOG_ERROR);
     ck_assert_ptr_nonnull(
@@ -1075,7 +1146,7 @@ START_TEST(waits_here_left_out)
     }
     rig->now_us += 60 * (uint64_t)SECOND_US;
     unsigned asks = rig_open(rig);
-    log_init(log_keep, LOG_WARN);
+    log_begin(LOG_WARN);
     rig_say(rig, asks, "1 AUDIT");
     for (; rig->op_count > 0; looked++)
         rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
@@ -1100,6 +1171,7 @@ core_audit_suite(void)
     tcase_add_test(tests, held);
     tcase_add_test(tests, not_held);
     tcase_add_test(tests, orphans);
+    tcase_add_test(tests, silent_for_a_run);
     tcase_add_loop_test(tests, not_orphans, 0, 10);
     tcase_add_test(tests, late_answer);
     tcase_add_loop_test(tests, not_asked, 0, 2);
@@ -1111,6 +1183,7 @@ core_audit_suite(void)
     tcase_add_test(tests, senseless);
     tcase_add_test(tests, too_many);
     tcase_add_test(tests, node_away);
+    tcase_add_test(tests, left_out);
     tcase_add_loop_test(tests, session_gone, 0, 4);
     tcase_add_loop_test(tests, session_gone_another_asks, 0, 3);
     tcase_add_loop_test(tests, stop, 0, 2);

@@ -453,6 +453,20 @@ START_TEST(failures_of_many)
         rig_event(rig, 0, CORE_DROP);
     }
     ck_assert_uint_eq(rig_count(rig, COUNTER_auth_failed), 5000);
+    /* The last one is remembered, */
+    rig_reopen(rig, 0);
+    rig_say(rig, 0, "1 AUTH shop x");
+    rig_pass(rig, 490);
+    rig_silent(rig, 0);
+    rig_pass(rig, 20);
+    rig_expect(rig, 0, "1 ERR AUTH retry=0");
+    rig_event(rig, 0, CORE_DROP);
+    /* and the first one is not. */
+    rig->address[14] = rig->address[15] = 0;
+    rig_reopen(rig, 0);
+    rig_say(rig, 0, "1 AUTH shop x");
+    rig_pass(rig, 260);
+    rig_expect(rig, 0, "1 ERR AUTH retry=0");
     end(rig);
 }
 
@@ -478,6 +492,29 @@ START_TEST(another_user)
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "- OK count=0");
     answer(rig, s, "AUTH shop the%20secret%201", "- OK");
+    end(rig);
+}
+
+END_TEST
+
+/* What is not over is still the user's who asked for it. */
+START_TEST(another_user_while_something_is_asked)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "shop", '1');
+
+    rig_say(rig, s, "1 SHOW stock/1");
+    answer(rig, s, "AUTH desk the%20secret%202", "- ERR CONFLICT retry=0");
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
+    rig_expect(rig, s, "1 OK state=free holders=0 waiters=0");
+    rig_say(rig, s, "WATCH stock/2");
+    rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
+    rig_expect(rig, s, "- OK");
+    rig_expect(rig, s, "* FREE stock/2");
+    answer(rig, s, "AUTH desk the%20secret%202", "- ERR CONFLICT retry=0");
+    answer(rig, s, "UNWATCH stock/2", "- OK");
+    answer(rig, s, "AUTH desk the%20secret%202", "- OK");
     end(rig);
 }
 
@@ -542,6 +579,8 @@ START_TEST(another_user_resumes_nothing)
     resume(rig, ops, s, 2);
     rig_expect(rig, ops, "- OK session=~ proto=1 server=~ gen=2");
     rig_silent(rig, s);
+    /* Nor does another user get what was resumed. */
+    answer(rig, ops, "AUTH desk the%20secret%202", "- ERR CONFLICT retry=0");
     rig_say(rig, ops, "CLAIM nightly fence=5");
     op = rig_op(rig, OP_RENEW);
     ck_assert_mem_ne(op->session, session, sizeof(session));
@@ -652,6 +691,20 @@ START_TEST(who_is_no_more_goes)
 
 END_TEST
 
+/* What a session was proved by last counts. */
+START_TEST(another_secret_of_the_same_user)
+{
+    struct rig *rig = start_with("ops secret=$3 secret=$4 lock=*\n", 0, 0, 0);
+    unsigned s = session_of(rig, "ops", '3');
+
+    answer(rig, s, "AUTH ops the%20secret%204", "- OK");
+    change(rig, "ops secret=$4 lock=*\n");
+    answer(rig, s, "LOCKS", "- OK n=0");
+    end(rig);
+}
+
+END_TEST
+
 /* One that is kept, and has no connection: what it holds is given back. */
 START_TEST(who_is_no_more_is_not_kept)
 {
@@ -684,6 +737,7 @@ START_TEST(rights_that_are_lost)
     change(rig, "shop secret=$1 lock=stock/2 lock=stock/1x");
     rig_expect(rig, s, "1 ERR DENIED retry=0");
     rig_expect(rig, s, "3 ERR DENIED retry=0 name=~");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_requests_denied), 2);
     rig_silent(rig, s);
     /* What is held is held. */
     rig_say(rig, s, "HELD");
@@ -739,12 +793,14 @@ core_auth_suite(void)
     tcase_add_test(cases, failures_wait_in_bounded_number);
     tcase_add_test(cases, failures_of_many);
     tcase_add_test(cases, another_user);
+    tcase_add_test(cases, another_user_while_something_is_asked);
     tcase_add_test(cases, the_same_user_resumes);
     tcase_add_test(cases, another_user_resumes_nothing);
     tcase_add_test(cases, connections_of_an_address);
     tcase_add_test(cases, connections_of_a_user);
     tcase_add_test(cases, holds_of_a_user);
     tcase_add_test(cases, who_is_no_more_goes);
+    tcase_add_test(cases, another_secret_of_the_same_user);
     tcase_add_test(cases, who_is_no_more_is_not_kept);
     tcase_add_test(cases, rights_that_are_lost);
     tcase_add_test(cases, watches_that_are_lost);

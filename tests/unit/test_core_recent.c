@@ -129,6 +129,8 @@ START_TEST(unanswered)
     struct rig *rig = rig_slow();
     unsigned a = rig_open(rig);
 
+    rig_say(rig, a, "0 HELLO name=shop");
+    rig_expect(rig, a, "0 OK session=~ proto=1 server=~");
     rig_say(rig, a, "1 SHOW x");
     struct op *op = rig_op(rig, OP_INSPECT);
     rig_pass(rig, 300);
@@ -144,11 +146,13 @@ START_TEST(unanswered)
     rig_expect(rig, a, "2 ERR INDOUBT retry=1");
     rig_say(rig, a, "3 SLOW");
     rig_expect(rig, a,
-        "3 ITEM kind=slow age_ms=0 name=x session=~ op=break result=unknown "
+        "3 ITEM kind=slow age_ms=0 name=x session=~ client=shop op=break "
+        "result=unknown "
         "total_us=300000 queued_us=100000 redis_us=200000 confirm_us=0 "
         "tries=2");
     rig_expect(rig, a,
-        "3 ITEM kind=slow age_ms=300 name=x session=~ op=inspect result=unsent "
+        "3 ITEM kind=slow age_ms=300 name=x session=~ client=shop op=inspect "
+        "result=unsent "
         "total_us=300000 queued_us=300000 redis_us=0 confirm_us=0 tries=0");
     rig_expect(rig, a, "3 OK n=2");
     rig_end(rig);
