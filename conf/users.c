@@ -15,9 +15,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* What only one user may have: a name, or a uid. */
+struct once {
+    struct text name; /* ref; empty: a uid */
+    uint32_t uid;
+    size_t line;
+    size_t column;
+};
+
 struct reader {
     struct users *users; /* ref: being filled */
-    struct user *user;   /* ref: of this line */
+    struct once *once;   /* owned */
+    size_t once_count;
+    struct user *user; /* ref: of this line */
     uint32_t rules;
     uint32_t proofs;
     const char *name;
@@ -32,6 +42,20 @@ struct reader {
 static bool fail(struct reader *reader, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+static bool
+fail_at(struct reader *reader, size_t line, size_t column, const char *what)
+{
+    snprintf(reader->error, reader->error_bytes, "%s:%zu:%zu: %s", reader->name,
+        line, column, what);
+    return false;
+}
+
+static size_t
+column_of(const struct reader *reader, const char *at)
+{
+    return (size_t)(at - reader->line_start) + 1;
+}
+
 /* `at` is in the present line. */
 static bool
 fail(struct reader *reader, const char *at, const char *format, ...)
@@ -42,9 +66,14 @@ fail(struct reader *reader, const char *at, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(what, sizeof(what), format, arguments);
     va_end(arguments);
-    snprintf(reader->error, reader->error_bytes, "%s:%zu:%zu: %s", reader->name,
-        reader->line, (size_t)(at - reader->line_start) + 1, what);
-    return false;
+    return fail_at(reader, reader->line, column_of(reader, at), what);
+}
+
+static void
+once_add(struct reader *reader, struct text name, uint32_t uid, const char *at)
+{
+    reader->once[reader->once_count++] =
+        (struct once){name, uid, reader->line, column_of(reader, at)};
 }
 
 static bool
@@ -117,17 +146,6 @@ secret_take(struct reader *reader, struct text value)
         "secret: sha256$SALT$DIGEST expected, as `holdfast secret` makes it");
 }
 
-/* Of a user before this one, or of this one. */
-static bool
-uid_taken(const struct reader *reader, uint32_t uid)
-{
-    for (uint32_t i = 0; i < reader->proofs; i++)
-        if (reader->users->proof[i].is_uid &&
-            reader->users->proof[i].uid == uid)
-            return true;
-    return false;
-}
-
 static bool
 uid_take(struct reader *reader, struct text value)
 {
@@ -139,8 +157,7 @@ uid_take(struct reader *reader, struct text value)
         return fail(reader, value.at,
             "uid: a number expected, of a user of "
             "this machine");
-    if (uid_taken(reader, (uint32_t)uid))
-        return fail(reader, value.at, "uid: it is in the file already");
+    once_add(reader, TEXT(""), (uint32_t)uid, value.at);
     proof = proof_add(reader, value.at);
     if (proof == NULL)
         return false;
@@ -237,9 +254,7 @@ user_take(struct reader *reader, struct text word)
     reader->user = user;
     if (!name_take(reader, word, USER_NAME_MAX, "the user's name", &user->name))
         return false;
-    for (uint32_t i = 0; i < users->count; i++)
-        if (text_equal(users->user[i].name, user->name))
-            return fail(reader, word.at, "the user is in the file already");
+    once_add(reader, user->name, 0, word.at);
     users->count++;
     while (word_next(reader, &word))
         if (!word_take(reader, word))
@@ -271,6 +286,48 @@ user_compare(const void *a, const void *b)
         ((const struct user *)a)->name, ((const struct user *)b)->name);
 }
 
+/* 0: they are the same. */
+static int
+once_differs(const struct once *a, const struct once *b)
+{
+    if (a->name.len > 0 && b->name.len > 0)
+        return text_compare(a->name, b->name);
+    if (a->name.len != b->name.len)
+        return a->name.len == 0 ? -1 : 1;
+    return (a->uid > b->uid) - (a->uid < b->uid);
+}
+
+/* The same ones as they stand in the file. */
+static int
+once_compare(const void *a, const void *b)
+{
+    const struct once *first = a;
+    const struct once *second = b;
+    int way = once_differs(first, second);
+
+    if (way == 0)
+        way = (first->line > second->line) - (first->line < second->line);
+    if (way == 0)
+        way =
+            (first->column > second->column) - (first->column < second->column);
+    return way;
+}
+
+/* False: something is there twice. */
+static bool
+once_check(struct reader *reader)
+{
+    struct once *once = reader->once;
+
+    qsort(once, reader->once_count, sizeof(*once), once_compare);
+    for (size_t i = 1; i < reader->once_count; i++)
+        if (once_differs(&once[i - 1], &once[i]) == 0)
+            return fail_at(reader, once[i].line, once[i].column,
+                once[i].name.len > 0 ? "the user is in the file already"
+                                     : "uid: it is in the file already");
+    return true;
+}
+
 static bool
 lines_take(struct reader *reader)
 {
@@ -292,17 +349,24 @@ lines_take(struct reader *reader)
     return fail(reader, reader->at, "there is no user in it");
 }
 
+static size_t
+words_of(struct text text)
+{
+    size_t words = 1;
+
+    for (size_t i = 0; i < text.len; i++)
+        words += is_blank(text.at[i]) || text.at[i] == '\n';
+    return words;
+}
+
 /* As many as there could be of each; NULL: no memory. */
 static struct users *
-users_make(struct text text)
+users_make(struct text text, size_t words)
 {
     struct users *users = calloc(1, sizeof(*users));
-    size_t words = 1;
 
     if (users == NULL)
         return NULL;
-    for (size_t i = 0; i < text.len; i++)
-        words += is_blank(text.at[i]) || text.at[i] == '\n';
     users->text = malloc(text.len + 1);
     users->user = calloc(words, sizeof(*users->user));
     users->rule = calloc(words, sizeof(*users->rule));
@@ -316,24 +380,31 @@ users_make(struct text text)
 struct users *
 users_parse(const char *name, struct text text, char *error, size_t error_bytes)
 {
-    struct users *users = users_make(text);
+    size_t words = words_of(text);
+    struct users *users = users_make(text, words);
+    struct once *once = calloc(words, sizeof(*once));
     struct sha256 sha;
 
-    if (users == NULL) {
+    if (users == NULL || once == NULL) {
         snprintf(error, error_bytes, "%s: out of memory", name);
+        users_destroy(&users);
+        free(once);
         return NULL;
     }
     if (text.len > 0)
         memcpy(users->text, text.at, text.len);
     struct reader reader = {
         .users = users,
+        .once = once,
         .name = name,
         .at = users->text,
         .end = users->text + text.len,
         .error = error,
         .error_bytes = error_bytes,
     };
-    if (!lines_take(&reader)) {
+    bool good = lines_take(&reader) && once_check(&reader);
+    free(once);
+    if (!good) {
         users_destroy(&users);
         return NULL;
     }
