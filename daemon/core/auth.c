@@ -11,11 +11,13 @@
  * so whoever takes it over has to be the same user, here and at any other
  * broker, and need not be asked about it.
  *
- * Guessing is slowed down by address: the answer to an AUTH that has failed
- * comes the later, the more of them have failed from there of late. Only they
- * wait, and only so many of them: others from there, who have the right secret,
- * do not. What is remembered of an address with nobody connected is bounded,
- * the oldest making room.
+ * Who is set up wrongly is slowed down by address: the answer to an AUTH that
+ * has failed comes the later, the more of them have failed from there of late.
+ * Only they wait, and only so many of them: others from there, who have the
+ * right secret, do not. So it is nothing against guessing, whose answers nobody
+ * need wait for: against that secrets are random (see base/users.c). What is
+ * remembered of an address with nobody connected is bounded, the oldest making
+ * room.
  *
  * Rights are looked at when a request comes. What is held stays held, and may
  * be given back, whatever has become of the right to it.
@@ -362,17 +364,16 @@ auth_command(
     }
     /* A session that came before there were users is closed by now. */
     require(session->source != NULL);
-    if (session->source->waiting >= WAITING_MAX) {
-        count(core->counters, COUNTER_limit_auth);
-        answer_limit(core, session, request->tag, "auth");
-        return;
-    }
     struct user *user =
         users_of_secret(users, request->names[0], secret, &mark);
-    if (user != NULL)
+    if (user != NULL) {
         auth_succeeded(core, session, request, user, mark);
-    else
+    } else if (session->source->waiting >= WAITING_MAX) {
+        count(core->counters, COUNTER_limit_auth);
+        answer_limit(core, session, request->tag, "auth");
+    } else {
         auth_failed(core, session, request);
+    }
 }
 
 /* --- rights --------------------------------------------------------------- */
@@ -385,6 +386,19 @@ session_may(const struct core *core, const struct session *session,
 
     return users == NULL || (session->user != NULL &&
                                 user_may(users, session->user, right, name));
+}
+
+/* Which of its names the session may not lock: its place, or their count. */
+uint32_t
+auth_denied(const struct core *core, const struct session *session,
+    const struct bundle *bundle)
+{
+    uint32_t place = 0;
+
+    while (place < bundle->count &&
+           session_may(core, session, RIGHT_LOCK, bundle_name(bundle, place)))
+        place++;
+    return place;
 }
 
 bool
@@ -477,12 +491,19 @@ user_again(const struct session *session, const struct users *users)
 void
 auth_set_users(struct core *core, const struct users *users)
 {
+    char name[AUTH_LOG_BYTES];
+
     for (uint32_t i = 0; i < core->sessions.touched; i++) {
         struct session *session = slab_at(&core->sessions, i);
         if (session == NULL || session->user == NULL)
             continue;
+        const struct user *before = session->user;
         session->user = user_again(session, users);
         session->revoked = session->user == NULL;
+        if (session->revoked)
+            log_write(LOG_INFO, "session_revoked", "session=%s peer=%s user=%s",
+                session->short_id, session->peer,
+                log_quote(name, sizeof(name), before->name));
         session->recheck = true;
         wheel_add(&core->wheel, &session->timer, core->now_us);
         if (session->user == NULL)
@@ -493,7 +514,7 @@ auth_set_users(struct core *core, const struct users *users)
     core->settings.users = users;
 }
 
-/* Whether the session may not lock (any more) what the LOCK is about. */
+/* Whether its user may not lock (any more) all that a waiting LOCK is about. */
 static bool
 lock_is_denied(const struct core *core, const struct pending *pending)
 {
@@ -506,12 +527,7 @@ lock_is_denied(const struct core *core, const struct pending *pending)
         return !session_may(core, session, RIGHT_LOCK,
             text_make(
                 pending->ticket->lock->name, pending->ticket->lock->name_len));
-    for (uint32_t i = 0; bundle != NULL && i < bundle->count; i++)
-        if (!session_may(core, session, RIGHT_LOCK,
-                text_make(bundle->text + bundle->parts[i].offset,
-                    bundle->parts[i].len)))
-            return true;
-    return false;
+    return bundle != NULL && auth_denied(core, session, bundle) < bundle->count;
 }
 
 /* Ends a LOCK whose user has lost the right to it while it waited. */
@@ -554,8 +570,6 @@ auth_recheck(struct core *core, struct session *session)
         session_recheck(core, session);
         return false;
     }
-    log_write(LOG_INFO, "session_revoked", "session=%s peer=%s",
-        session->short_id, session->peer);
     session_expel_user(core, session);
     return true;
 }

@@ -21,7 +21,7 @@
 
 #include <stdlib.h>
 
-static struct text
+struct text
 bundle_name(const struct bundle *bundle, uint32_t place)
 {
     const struct bundle_part *part = &bundle->parts[place];
@@ -139,13 +139,16 @@ bundle_end(struct core *core, struct bundle *bundle)
     pending_free(core, whole);
 }
 
-/* The name that is the reason why not all are had: one that was lost, or the
- * one that is being taken. */
+/* The name that is the reason why not all are had: the one that is denied, or
+ * that was lost, or that is being taken. */
 static struct text
-bundle_culprit(const struct bundle *bundle)
+bundle_culprit(const struct core *core, const struct session *session,
+    const struct bundle *bundle, enum error_code code)
 {
     uint32_t place = 0;
 
+    if (code == ERROR_DENIED)
+        return bundle_name(bundle, auth_denied(core, session, bundle));
     while (place < bundle->got &&
            !handle_equal(bundle->parts[place].ticket, HANDLE_NONE))
         place++;
@@ -172,7 +175,8 @@ bundle_refused(struct core *core, struct pending *part, enum error_code code,
     answer_error_begin(core, &reply, whole->tag, code);
     if (key != NULL)
         reply_pair(&reply, key, value);
-    reply_pair(&reply, "name", bundle_culprit(bundle));
+    reply_pair(
+        &reply, "name", bundle_culprit(core, whole->session, bundle, code));
     reply_text(&reply, why != NULL ? why : error_meaning(code));
     answer_end(core, whole->session, &reply);
     if (moves && session_keeps(whole->session))

@@ -92,12 +92,19 @@ void
 pending_error(struct core *core, struct pending *pending, enum error_code code,
     const char *why)
 {
+    const char *key = code == ERROR_DENIED ? "right" : NULL;
+    struct reply reply;
+
     tally_refused(core, pending, code);
     if (pending->part != PART_NONE) {
-        bundle_refused(core, pending, code, NULL, TEXT(""), why);
+        bundle_refused(core, pending, code, key, TEXT("lock"), why);
         return;
     }
-    answer_error(core, pending->session, pending->tag, code, why);
+    answer_error_begin(core, &reply, pending->tag, code);
+    if (key != NULL)
+        reply_pair(&reply, key, TEXT("lock"));
+    reply_text(&reply, why != NULL ? why : error_meaning(code));
+    answer_end(core, pending->session, &reply);
     pending_free(core, pending);
 }
 

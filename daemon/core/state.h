@@ -540,6 +540,8 @@ bool auth_permits(
     struct core *core, struct session *session, const struct request *request);
 void auth_set_users(struct core *core, const struct users *users);
 void auth_end_wait(struct core *core, struct pending *pending);
+uint32_t auth_denied(const struct core *core, const struct session *session,
+    const struct bundle *bundle);
 bool auth_recheck(struct core *core, struct session *session);
 void auth_check(const struct core *core);
 
@@ -641,6 +643,7 @@ bool bundle_waits(const struct core *core, const struct pending *part,
     const struct pending **whole, struct text *name);
 bool bundle_is_waiting(const struct core *core, const struct pending *part);
 void bundle_stir(struct core *core, const struct pending *asks);
+struct text bundle_name(const struct bundle *bundle, uint32_t place);
 void bundle_cancel(struct core *core, const struct pending *pending,
     enum error_code code, const char *why);
 

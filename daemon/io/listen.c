@@ -58,6 +58,7 @@ listen_source(
         bool is_v4 = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
         memcpy(out, &v6->sin6_addr, is_v4 ? 16 : 8);
     } else {
+        out[8] = 1; /* where those of IP have zeros */
         memcpy(out + 12, &uid, sizeof(uid));
     }
 }

@@ -76,7 +76,8 @@ holdfast_session_known_as(
     h->unknown = !done;
     if (done || h->generation > 1)
         return; /* a session that is gone on with is refused by HELLO as well */
-    h->user_denied = true;
+    /* With a LIMIT the broker is full, as one that turns a connection away. */
+    h->user_denied = strcmp(message->word, "AUTH") == 0;
     (void)snprintf(reason, sizeof(reason), "the broker refuses the user %s: %s",
         h->user, message->word);
     holdfast_link_close(h, reason);

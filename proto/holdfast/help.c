@@ -210,7 +210,8 @@ static const char help_raw[] =
     "Sends the input to the broker as it is, and prints what it says, until "
     "the\n"
     "broker closes the connection; which it does after the end of the input,\n"
-    "when all is answered. Try:  echo HELP | holdfast raw\n";
+    "when all is answered. Who to be is one of the lines, AUTH: -u and -s are\n"
+    "not looked at. Try:  echo HELP | holdfast raw\n";
 
 static const char help_secret[] =
     "holdfast secret [--new FILE] USER\n"

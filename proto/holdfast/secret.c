@@ -102,8 +102,9 @@ settings_check(const struct settings *settings)
         complain("-u: a user has a secret: -s, or HOLDFAST_SECRET_FILE");
         return false;
     }
-    if (strlen(settings->user) > HOLDFAST_USER_MAX) {
-        complain("-u: at most %d bytes", HOLDFAST_USER_MAX);
+    size_t len = strlen(settings->user);
+    if (len == 0 || len > HOLDFAST_USER_MAX) {
+        complain("-u: 1 to %d bytes expected", HOLDFAST_USER_MAX);
         return false;
     }
     return true;
@@ -230,6 +231,8 @@ command_secret(struct settings *settings, int argc, char **argv)
     }
     bool made = path != NULL ? secret_make(path, &line) : secret_ask(&line);
     int status = made ? secret_print(words.word[0], &line) : STATUS_TROUBLE;
+    if (made && path != NULL && status != STATUS_FINE)
+        (void)unlink(path); /* whose hash nobody has */
     explicit_bzero(&line, sizeof(line));
     return status;
 }

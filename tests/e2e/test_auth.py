@@ -13,7 +13,8 @@ import time
 import unittest
 
 from fake_broker import HOLDFAST
-from harness import Broker, HarnessCase
+from harness import Broker, HarnessCase, shared_redis
+from test_activation import has_v6
 
 SECRETS = {"shop": "a secret of the shop", "desk": "d%sk=: secret, caf\u00e9",
            "ops": "0123456789abcdef0123456789abcdef"}
@@ -264,6 +265,35 @@ class LimitTest(AuthCase):
             'holdfast_limits_hit_total{limit="address"}'], 0)
         broker.reload({"limits.connections_per_address": 3})
         self.client(broker)
+
+    @unittest.skipUnless(has_v6(), "no IPv6 here")
+    def test_of_a_socket(self):
+        """What is on a Unix socket is of no address, be it root's."""
+        path = os.path.join(self.folder_path, "s")
+        broker = Broker(shared_redis(), {
+            "limits.connections_per_address": 1, "listen.unix": [path]})
+        v6 = f"[::1]:{broker.port}"
+        broker.config["listen"]["tcp"].append(v6)
+        self._started(broker)
+        self.client(v6)
+        self.client(path)
+        self.client(v6, greet=False).event("BYE")
+
+    def test_a_command_waits_for_room(self):
+        broker = self.users_broker({"limits.connections_per_user": 1})
+        first = self.user(broker, "shop")
+        process = subprocess.Popen(
+            [HOLDFAST, "run", "--wait", "20s", "nightly", "--", "true"],
+            env={**os.environ, "HOLDFAST_ADDR": broker.address,
+                 "HOLDFAST_USER": "shop",
+                 "HOLDFAST_SECRET_FILE": self.secret_file("shop")},
+            stderr=subprocess.PIPE)
+        self.addCleanup(process.kill)
+        broker.wait_metric(
+            'holdfast_limits_hit_total{limit="user_connections"}', 2)
+        first.ok("QUIT")
+        with process.stderr:
+            self.assertEqual(process.wait(20), 0, process.stderr.read())
 
 
 class ReloadTest(AuthCase):
