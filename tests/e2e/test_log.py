@@ -20,6 +20,14 @@ FLOOD = 40
 RATE = 3
 
 
+def flood(broker):
+    """FLOOD lines of one event."""
+    for _ in range(FLOOD):
+        with Client(broker.address) as client:
+            client.send("GET / HTTP/1.1")
+            client.at_end()
+
+
 @skip_without_daemon
 class LogTest(HarnessCase):
     def start(self, env=None, folder=None, **log):
@@ -46,13 +54,6 @@ class LogTest(HarnessCase):
     def lines(self, broker):
         self.assertEqual(broker.stop(), 0)
         return broker.log().splitlines()
-
-    def flood(self, broker):
-        """FLOOD lines of one event."""
-        for _ in range(FLOOD):
-            with Client(broker.address) as client:
-                client.send("GET / HTTP/1.1")
-                client.at_end()
 
     def held_back(self, broker):
         """How many lines the log says that it lacks, each time."""
@@ -105,7 +106,7 @@ class LogTest(HarnessCase):
 
     def test_flood(self):
         broker = self.start(rate=RATE)
-        self.flood(broker)
+        flood(broker)
         broker.wait_log("event=log_suppressed")
         lines = self.lines(broker)
         written = sum("event=session_expelled" in line for line in lines)
@@ -119,7 +120,7 @@ class LogTest(HarnessCase):
         def counted(name):
             return broker.metrics()[f"holdfast_log_{name}"]
 
-        self.flood(broker)
+        flood(broker)
         self.wait_until(lambda: sum(self.held_back(broker)) ==
                         counted("suppressed_total") > 0,
                         what="all that was held back is told")
@@ -131,13 +132,13 @@ class LogTest(HarnessCase):
 
     def test_what_is_left_at_the_end(self):
         broker = self.start(rate=RATE)
-        self.flood(broker)
+        flood(broker)
         self.lines(broker)
         self.assertGreater(sum(self.held_back(broker)), 0)
 
     def test_no_limit(self):
         broker = self.start(rate=0)
-        self.flood(broker)
+        flood(broker)
         lines = self.lines(broker)
         self.assertEqual(
             sum("event=session_expelled" in line for line in lines), FLOOD)
@@ -175,12 +176,6 @@ class PipeTest(HarnessCase):
     def lost(self):
         return self.broker_of.metrics()["holdfast_log_lost_total"]
 
-    def flood(self):
-        for _ in range(FLOOD):
-            with Client(self.broker_of.address) as client:
-                client.send("GET / HTTP/1.1")
-                client.at_end()
-
     def end(self):
         self.daemon.send_signal(signal.SIGTERM)
         self.assertEqual(self.daemon.wait(20), 0)
@@ -189,12 +184,12 @@ class PipeTest(HarnessCase):
         """It goes on, counts what is lost, and writes again."""
         client = self.client(self.broker_of.address)
         client.ok("LOCK a wait=10s")
-        self.flood()
+        flood(self.broker_of)
         self.assertGreater(self.lost(), 0)
         client.ok("UNLOCK a")
         os.read(self.reader, 65536)
         lost = self.lost()
-        self.flood()
+        flood(self.broker_of)
         self.assertLess(self.lost() - lost, FLOOD)
         self.assertIn(b"event=session_expelled", os.read(self.reader, 65536))
         self.end()
@@ -202,7 +197,7 @@ class PipeTest(HarnessCase):
     def test_nobody_is_there(self):
         client = self.client(self.broker_of.address)
         self.end_reading()
-        self.flood()
+        flood(self.broker_of)
         client.ok("LOCK a wait=10s")
         self.end()
 

@@ -8,10 +8,9 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from fake_broker import HOLDFAST  # noqa: E402
 from harness import HarnessCase, skip_without_daemon  # noqa: E402
 
-HOLDFAST = os.environ.get("HOLDFAST") or os.path.join(
-    os.path.dirname(__file__), "..", "..", "build", "holdfast")
 STAGES = ("queued_us", "redis_us", "confirm_us")
 
 

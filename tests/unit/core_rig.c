@@ -223,6 +223,28 @@ rig_id(const struct rig *rig, unsigned session, char *hex)
 }
 
 void
+rig_resume(struct rig *rig, unsigned from, unsigned to, unsigned generation,
+    const char *rest)
+{
+    char id[33];
+    char line[120];
+
+    rig_id(rig, from, id);
+    snprintf(
+        line, sizeof(line), "HELLO resume=%s gen=%u%s", id, generation, rest);
+    rig_say(rig, to, line);
+}
+
+void
+rig_kill(struct rig *rig, unsigned by, unsigned session)
+{
+    char line[40] = "KILL ";
+
+    rig_id(rig, session, line + 5);
+    rig_say(rig, by, line);
+}
+
+void
 rig_event(struct rig *rig, unsigned session, enum core_event_kind kind)
 {
     struct core_event event = {

@@ -81,6 +81,13 @@ void rig_reopen(struct rig *rig, unsigned session);
 /* Its id, in hex, as the greeting has it; 33 bytes. */
 void rig_id(const struct rig *rig, unsigned session, char *hex);
 
+/* `to` says HELLO resume= of `from`'s session, and `rest` behind it. */
+void rig_resume(struct rig *rig, unsigned from, unsigned to,
+    unsigned generation, const char *rest);
+
+/* `by` says KILL of that session. */
+void rig_kill(struct rig *rig, unsigned by, unsigned session);
+
 void rig_event(struct rig *rig, unsigned session, enum core_event_kind kind);
 void rig_step(struct rig *rig, struct core_event *event);
 void rig_say(struct rig *rig, unsigned session, const char *line);

@@ -3,8 +3,6 @@
  */
 #include "tests/unit/sentinel_rig.h"
 
-#include "daemon/base/log.h"
-
 #include <string.h>
 
 /* Whether there was anything to answer. */
@@ -196,40 +194,4 @@ sen_no_call(struct srig *rig, uint32_t link)
 {
     while (srig_next(rig, link)[0] != '\0')
         ck_assert_int_ne(rig->words[0].at[0], 'E');
-}
-
-/* --- what is logged ------------------------------------------------------- */
-
-static char logged[1 << 16];
-static size_t logged_len;
-
-static void
-keep_line(enum log_level level, const char *line, size_t len)
-{
-    (void)level;
-    if (logged_len + len + 2 > sizeof(logged))
-        return;
-    memcpy(logged + logged_len, line, len);
-    logged_len += len;
-    logged[logged_len++] = '\n';
-    logged[logged_len] = '\0';
-}
-
-void
-sen_log_keep(void)
-{
-    logged_len = 0;
-    logged[0] = '\0';
-    log_init(keep_line, LOG_INFO);
-}
-
-void
-sen_logged(const char *part, unsigned count)
-{
-    unsigned lines = 0;
-
-    for (const char *at = logged; (at = strstr(at, part)) != NULL; at++)
-        lines++;
-    ck_assert_msg(lines == count, "%u lines of the log have '%s', not %u",
-        lines, part, count);
 }

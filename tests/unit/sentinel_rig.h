@@ -59,8 +59,4 @@ void sen_answer_late(struct srig *rig, uint32_t link);
 /* All commands that the link has are read, and none is a call. */
 void sen_no_call(struct srig *rig, uint32_t link);
 
-/* From now on lines of the log are kept; so many have `part` in them. */
-void sen_log_keep(void);
-void sen_logged(const char *part, unsigned count);
-
 #endif

@@ -3,8 +3,7 @@
  * they ask, and what is broken.
  */
 #include "tests/unit/core_rig.h"
-
-#include "daemon/base/log.h"
+#include "tests/unit/log_kept.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,28 +33,6 @@ rig_audit(uint64_t interval_us)
     rig->settings.audit_keys = 100;
     rig_start(rig);
     return rig;
-}
-
-static char logged[8192];
-static size_t logged_len;
-
-static void
-log_keep(enum log_level level, const char *line, size_t len)
-{
-    (void)level;
-    rig_must(logged_len + len + 2 < sizeof(logged));
-    memcpy(logged + logged_len, line, len);
-    logged_len += len;
-    logged[logged_len++] = '\n';
-    logged[logged_len] = '\0';
-}
-
-static void
-log_begin(enum log_level level)
-{
-    logged_len = 0;
-    logged[0] = '\0';
-    log_init(log_keep, level);
 }
 
 /* One with a session whose AUDIT has sent its first step. */
@@ -689,12 +666,12 @@ START_TEST(too_many)
         rig->sessions[0].read = rig->sessions[0].written = 0;
         rig_pass(rig, 12);
     }
-    log_begin(LOG_INFO);
+    log_keep(LOG_INFO);
     rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
-    log_init(NULL, LOG_ERROR);
+    log_keep_no_more();
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=1536 untold=536 ~");
     ck_assert_ptr_nonnull(
-        strstr(logged, " findings=1536 untold=536 unhooked=0 ms="));
+        strstr(log_kept(), " findings=1536 untold=536 unhooked=0 ms="));
     rig_end(rig);
 }
 
@@ -742,10 +719,10 @@ START_TEST(left_out)
 
     snprintf(op->audit->name, sizeof(op->audit->name), "10.0.0.1:7000");
     op->audit->left = 3;
-    log_begin(LOG_WARN);
+    log_keep(LOG_WARN);
     rig_status(rig, op, OP_OK);
-    log_init(NULL, LOG_ERROR);
-    ck_assert_str_eq(logged,
+    log_keep_no_more();
+    ck_assert_str_eq(log_kept(),
         "level=warn event=audit_left_out node=10.0.0.1:7000 records=3\n");
     no_more_nodes(rig);
     rig_end(rig);
@@ -964,15 +941,15 @@ START_TEST(breaks_and_stops)
     inspected(rig, &ticket, 1);
     asked(rig, "a", 1);
     rig_stop(rig);
-    log_begin(LOG_WARN);
+    log_keep(LOG_WARN);
     rig_status(rig, rig_op(rig, OP_BREAK), done ? OP_OK : OP_GONE);
-    log_init(NULL, LOG_ERROR);
+    log_keep_no_more();
     rig_no_op(rig);
     ck_assert_uint_eq(rig_count(rig, COUNTER_audit_breaks), done);
     ck_assert_uint_eq(held_counted(rig), done);
     ck_assert_uint_eq(rig->hooks, done);
     ck_assert_int_eq(strstr(rig->hook, "HOLDFAST_BROKEN=1") != NULL, done);
-    ck_assert_int_eq(strstr(logged, "kind=held lock=\"a\" ") != NULL, done);
+    ck_assert_int_eq(strstr(log_kept(), "kind=held lock=\"a\" ") != NULL, done);
     ck_assert(core_stopped(rig->core));
     rig_free(rig);
 }
@@ -1041,11 +1018,11 @@ START_TEST(hook)
     stepped(rig, sights, 150, 0);
     ck_assert_uint_eq(rig->hooks, 100);
     rig_pass(rig, 2);
-    log_begin(LOG_INFO);
+    log_keep(LOG_INFO);
     rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
-    log_init(NULL, LOG_ERROR);
+    log_keep_no_more();
     ck_assert_ptr_nonnull(
-        strstr(logged, " findings=152 untold=0 unhooked=52 ms="));
+        strstr(log_kept(), " findings=152 untold=0 unhooked=52 ms="));
     rig_free(rig);
 }
 
@@ -1146,14 +1123,14 @@ START_TEST(waits_here_left_out)
     }
     rig->now_us += 60 * (uint64_t)SECOND_US;
     unsigned asks = rig_open(rig);
-    log_begin(LOG_WARN);
+    log_keep(LOG_WARN);
     rig_say(rig, asks, "1 AUDIT");
     for (; rig->op_count > 0; looked++)
         rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
-    log_init(NULL, LOG_ERROR);
+    log_keep_no_more();
     ck_assert_uint_eq(looked, AUDIT_SIGHTS_MAX);
     ck_assert_str_eq(
-        logged, "level=warn event=audit_left_out node=here records=3\n");
+        log_kept(), "level=warn event=audit_left_out node=here records=3\n");
     rig_free(rig);
 }
 

@@ -314,17 +314,6 @@ START_TEST(memories)
 
 END_TEST
 
-static void
-kill(struct rig *rig, unsigned by, unsigned whom, const char *reply)
-{
-    char id[33];
-    char line[80];
-
-    rig_id(rig, whom, id);
-    snprintf(line, sizeof(line), "KILL %s", id);
-    answer(rig, by, line, reply);
-}
-
 START_TEST(kills)
 {
     struct rig *rig = start();
@@ -334,14 +323,19 @@ START_TEST(kills)
     unsigned ops = session_of(rig, "ops", '3');
     unsigned nobody = rig_open_tcp(rig);
 
-    kill(rig, desk, shop, "- ERR NOTHELD retry=0");
-    kill(rig, desk, nobody, "- ERR NOTHELD retry=0");
+    rig_kill(rig, desk, shop);
+    rig_expect(rig, desk, "- ERR NOTHELD retry=0");
+    rig_kill(rig, desk, nobody);
+    rig_expect(rig, desk, "- ERR NOTHELD retry=0");
     rig_silent(rig, shop);
-    kill(rig, again, shop, "- OK");
+    rig_kill(rig, again, shop);
+    rig_expect(rig, again, "- OK");
     rig_expect(rig, shop, "* BYE killed");
-    kill(rig, ops, again, "- OK");
+    rig_kill(rig, ops, again);
+    rig_expect(rig, ops, "- OK");
     rig_expect(rig, again, "* BYE killed");
-    kill(rig, ops, nobody, "- OK");
+    rig_kill(rig, ops, nobody);
+    rig_expect(rig, ops, "- OK");
     rig_expect(rig, nobody, "* BYE killed");
     end(rig);
 }
@@ -521,18 +515,6 @@ START_TEST(another_user_while_something_is_asked)
 
 END_TEST
 
-/* `HELLO resume=` of another one's session. */
-static void
-resume(struct rig *rig, unsigned s, unsigned of, unsigned generation)
-{
-    char id[33];
-    char line[100];
-
-    rig_id(rig, of, id);
-    snprintf(line, sizeof(line), "HELLO resume=%s gen=%u", id, generation);
-    rig_say(rig, s, line);
-}
-
 START_TEST(the_same_user_resumes)
 {
     struct rig *rig = start();
@@ -549,7 +531,7 @@ START_TEST(the_same_user_resumes)
     rig_granted(rig, op, 5);
     rig_expect(rig, s, "- OK fence=5 ttl_ms=~ count=1");
     unsigned next = session_of(rig, "shop", '1');
-    resume(rig, next, s, 2);
+    rig_resume(rig, s, next, 2, "");
     rig_id(rig, s, id);
     snprintf(line, sizeof(line),
         "- OK session=%s proto=1 server=~ keep_ms=10000 gen=2", id);
@@ -577,7 +559,7 @@ START_TEST(another_user_resumes_nothing)
     rig_granted(rig, op, 5);
     rig_expect(rig, s, "- OK fence=5 ttl_ms=~ count=1");
     unsigned ops = session_of(rig, "ops", '3');
-    resume(rig, ops, s, 2);
+    rig_resume(rig, s, ops, 2, "");
     rig_expect(rig, ops, "- OK session=~ proto=1 server=~ gen=2");
     rig_silent(rig, s);
     /* Nor does another user get what was resumed. */

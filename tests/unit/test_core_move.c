@@ -17,13 +17,7 @@ static void
 resume(struct rig *rig, unsigned from, unsigned to, unsigned generation,
     const char *rest, const char *pattern)
 {
-    char id[33];
-    char line[120];
-
-    rig_id(rig, from, id);
-    snprintf(
-        line, sizeof(line), "HELLO resume=%s gen=%u%s", id, generation, rest);
-    rig_say(rig, to, line);
+    rig_resume(rig, from, to, generation, rest);
     rig_expect(rig, to, pattern);
 }
 
@@ -152,13 +146,11 @@ START_TEST(not_kept)
         struct rig *rig = rig_new();
         unsigned s = how == 2 ? rig_open(rig) : kept_session(rig);
         unsigned t = rig_open(rig);
-        char line[40] = "KILL ";
         rig_lock(rig, s, "1 LOCK a", 5);
         if (how == 0)
             rig_say(rig, s, "QUIT");
-        rig_id(rig, s, line + 5);
         if (how == 1) {
-            rig_say(rig, t, line);
+            rig_kill(rig, t, s);
             rig_expect(rig, t, "- OK");
             rig_expect(rig, s, "* BYE killed");
         }
@@ -166,7 +158,7 @@ START_TEST(not_kept)
             rig_event(rig, s, CORE_DROP);
         struct op *op = rig_op(rig, OP_RELEASE);
         ck_assert_int_eq(op->unclean, how > 0);
-        rig_say(rig, t, line);
+        rig_kill(rig, t, s);
         if (how > 0)
             rig_expect(rig, t, "- ERR NOTHELD retry=0");
         rig_end(rig);
@@ -181,12 +173,10 @@ START_TEST(killed_away)
     struct rig *rig = rig_new();
     unsigned s = holding_session(rig);
     unsigned t = rig_open(rig);
-    char line[40] = "KILL ";
 
     rig_event(rig, s, CORE_DROP);
     rig_no_op(rig);
-    rig_id(rig, s, line + 5);
-    rig_say(rig, t, line);
+    rig_kill(rig, t, s);
     rig_expect(rig, t, "- OK");
     ck_assert(rig_op(rig, OP_RELEASE)->unclean);
     rig_end(rig);

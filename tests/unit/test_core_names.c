@@ -345,8 +345,6 @@ START_TEST(kept)
     struct rig *rig = rig_new();
     unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
-    char id[33];
-    char line[80];
 
     rig_say(rig, s, "HELLO keep=10s");
     (void)rig_line(rig, s);
@@ -355,9 +353,7 @@ START_TEST(kept)
     rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
     rig_event(rig, s, CORE_DROP);
     rig_no_op(rig);
-    rig_id(rig, s, id);
-    snprintf(line, sizeof(line), "HELLO resume=%s gen=2", id);
-    rig_say(rig, t, line);
+    rig_resume(rig, s, t, 2, "");
     (void)rig_line(rig, t);
     rig_say(rig, t, "1 LOCK a b");
     struct op *op = op_on(rig, OP_RENEW, "a");
@@ -457,8 +453,6 @@ START_TEST(kept_and_not_put_again)
     struct rig *rig = rig_new();
     unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
-    char id[33];
-    char line[80];
 
     rig_say(rig, s, "HELLO keep=5s");
     (void)rig_line(rig, s);
@@ -466,9 +460,7 @@ START_TEST(kept_and_not_put_again)
     grant_on(rig, "a", 4);
     rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
     rig_event(rig, s, CORE_DROP);
-    rig_id(rig, s, id);
-    snprintf(line, sizeof(line), "HELLO resume=%s gen=2", id);
-    rig_say(rig, t, line);
+    rig_resume(rig, s, t, 2, "");
     (void)rig_line(rig, t);
     rig_say(rig, t, "1 UNLOCK a");
     rig_expect(rig, t, "1 ERR NOTHELD retry=0");

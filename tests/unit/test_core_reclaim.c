@@ -90,12 +90,8 @@ static unsigned
 resume(struct rig *rig, unsigned from, unsigned generation)
 {
     unsigned to = rig_open(rig);
-    char id[33];
-    char line[80];
 
-    rig_id(rig, from, id);
-    snprintf(line, sizeof(line), "HELLO resume=%s gen=%u", id, generation);
-    rig_say(rig, to, line);
+    rig_resume(rig, from, to, generation, "");
     rig_expect(rig, to, "- OK session=~ proto=1 server=~ keep_ms=10000 gen=~");
     return to;
 }
@@ -815,16 +811,14 @@ enum how {
 static void
 end_session(struct rig *rig, unsigned session, unsigned other, enum how how)
 {
-    char line[40] = "KILL ";
-
-    rig_id(rig, session, line + 5);
     if (how == HOW_DROP)
         rig_event(rig, session, CORE_DROP);
     else if (how == HOW_EOF)
         rig_event(rig, session, CORE_EOF);
+    else if (how == HOW_QUIT)
+        rig_say(rig, session, "QUIT");
     else
-        rig_say(rig, how == HOW_QUIT ? session : other,
-            how == HOW_QUIT ? "QUIT" : line);
+        rig_kill(rig, other, session);
 }
 
 /* The session ends: its hold is given back after the answer. */

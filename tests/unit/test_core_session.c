@@ -460,7 +460,6 @@ START_TEST(limits)
 
 END_TEST
 
-/* No room for another operation: told, or tried again. */
 /* Settings that change meanwhile: what is there stays, what comes is met by
  * the new ones. */
 START_TEST(configured)
@@ -507,6 +506,7 @@ START_TEST(configured)
 
 END_TEST
 
+/* No room for another operation: told, or tried again. */
 START_TEST(no_operations_left)
 {
     struct rig *rig = rig_create();

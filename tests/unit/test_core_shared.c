@@ -292,8 +292,6 @@ START_TEST(unclean_ends)
         struct rig *rig = rig_new();
         unsigned s = rig_open(rig);
         unsigned t = rig_open(rig);
-        char line[60];
-        char id[33];
         bool clean = how <= 1;
         rig_say(rig, s, how == 4 ? "HELLO heartbeat=1s" : "HELLO");
         (void)rig_line(rig, s);
@@ -308,10 +306,8 @@ START_TEST(unclean_ends)
             rig_event(rig, s, how == 2 ? CORE_EOF : CORE_DROP);
         else if (how <= 5)
             rig_pass(rig, 3010);
-        rig_id(rig, s, id);
-        snprintf(line, sizeof(line), "KILL %s", id);
         if (how == 6)
-            rig_say(rig, t, line);
+            rig_kill(rig, t, s);
         ck_assert_msg(release_of(rig)->unclean == !clean, "%d", how);
         rig_end(rig);
         (void)request;

@@ -2,9 +2,8 @@
  * Tests of daemon/store/confirm.c: what is answered is not told before replicas
  * have it, where safety is strict.
  */
+#include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
-
-#include "daemon/base/log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,18 +12,6 @@ Suite *store_confirm_suite(void);
 
 #define DATA 0
 #define WIT  LINK_WITNESS /* the first node's */
-
-static char log_text[8192];
-
-static void
-sink(enum log_level level, const char *line, size_t len)
-{
-    size_t used = strlen(log_text);
-
-    ck_assert_int_ge(level, LOG_ERROR);
-    ck_assert_uint_lt(used + len + 2, sizeof(log_text));
-    snprintf(log_text + used, sizeof(log_text) - used, "%s\n", line);
-}
 
 /* INFO tells of so many, who have all that was written but for so many. */
 static void
@@ -41,8 +28,7 @@ begin(unsigned count, uint32_t wanted)
 {
     struct srig *rig = srig_create(STORE_SINGLE, 1);
 
-    log_text[0] = '\0';
-    log_init(sink, LOG_INFO);
+    log_keep(LOG_INFO);
     rig->settings.strict = true;
     rig->settings.replicas = wanted;
     rig->first = 1;
@@ -56,7 +42,7 @@ begin(unsigned count, uint32_t wanted)
 static void
 end(struct srig *rig)
 {
-    log_init(NULL, LOG_ERROR);
+    log_keep_no_more();
     srig_end(rig);
 }
 
@@ -193,7 +179,7 @@ START_TEST(not_written)
     asks(rig, "1");
     told(rig, 1);
     srig_status(rig, op, OP_OK);
-    ck_assert_ptr_null(strstr(log_text, "redis_replicas_"));
+    ck_assert_ptr_null(strstr(log_kept(), "redis_replicas_"));
     end(rig);
 }
 
@@ -218,7 +204,7 @@ START_TEST(refused)
         srig_expect(rig, WIT, "");
         srig_pass(rig, 1);
     }
-    const char *first = strstr(log_text, said);
+    const char *first = strstr(log_kept(), said);
     ck_assert_ptr_nonnull(first);
     ck_assert_ptr_null(strstr(first + 1, said));
     ck_assert(!srig_done(rig, op));
@@ -226,7 +212,7 @@ START_TEST(refused)
     told(rig, 1);
     srig_status(rig, op, OP_OK);
     ck_assert(store_ready(rig->store));
-    ck_assert_ptr_nonnull(strstr(log_text,
+    ck_assert_ptr_nonnull(strstr(log_kept(),
         "level=info event=redis_replicas_back node=10.0.0.1:7000 replicas=1 "
         "needed=1"));
     end(rig);
@@ -252,7 +238,7 @@ START_TEST(shortfall)
     asks(rig, "2");
     told(rig, 1);
     ck_assert(!store_ready(rig->store));
-    ck_assert_ptr_nonnull(strstr(log_text,
+    ck_assert_ptr_nonnull(strstr(log_kept(),
         "level=warn event=redis_replicas_behind node=10.0.0.1:7000 replicas=2 "
         "needed=2"));
     srig_pass(rig, 9);
@@ -325,7 +311,7 @@ START_TEST(behind_for_long)
         srig_pass(rig, 2);
     }
     ck_assert_uint_ge(rounds, 50);
-    ck_assert_ptr_nonnull(strstr(log_text, "event=redis_replicas_behind"));
+    ck_assert_ptr_nonnull(strstr(log_kept(), "event=redis_replicas_behind"));
     srig_expect(rig, WIT, "");
     srig_pass(rig, 8);
     replicas(rig, 1, 0);
@@ -349,7 +335,7 @@ START_TEST(another_replica)
     told(rig, 2);
     ck_assert(!srig_done(rig, op));
     ck_assert(!store_ready(rig->store));
-    ck_assert_ptr_nonnull(strstr(log_text,
+    ck_assert_ptr_nonnull(strstr(log_kept(),
         "level=warn event=redis_replicas_missing node=10.0.0.1:7000 replicas=2 "
         "needed=3 missing=\"10.0.1.1:7000\""));
     /* Not after another process has begun there, without its data. */
@@ -384,7 +370,7 @@ START_TEST(alike)
     srig_pass(rig, 3000);
     srig_settle(rig);
     ck_assert(!store_ready(rig->store));
-    ck_assert_ptr_nonnull(strstr(log_text, "event=redis_replicas_alike"));
+    ck_assert_ptr_nonnull(strstr(log_kept(), "event=redis_replicas_alike"));
     end(rig);
 }
 
@@ -549,7 +535,7 @@ START_TEST(replicas_missing)
     srig_expect(rig, DATA, "EVALSHA 1");
     srig_expect(rig, DATA, "EVALSHA 1");
     ck_assert(!srig_done(rig, acquire) && !srig_done(rig, renew));
-    ck_assert_ptr_nonnull(strstr(log_text,
+    ck_assert_ptr_nonnull(strstr(log_kept(),
         "level=info event=redis_replicas_back node=10.0.0.1:7000 replicas=2"));
     end(rig);
 }
@@ -578,8 +564,7 @@ begin_cluster(unsigned members)
 {
     struct srig *rig = srig_create(STORE_CLUSTER, 1);
 
-    log_text[0] = '\0';
-    log_init(sink, LOG_INFO);
+    log_keep(LOG_INFO);
     rig->settings.strict = true;
     rig->first = 1;
     rig->members = members;
@@ -604,7 +589,7 @@ START_TEST(members)
     struct srig *rig = begin_cluster(2);
 
     ck_assert(!store_ready(rig->store));
-    ck_assert_ptr_nonnull(strstr(log_text,
+    ck_assert_ptr_nonnull(strstr(log_kept(),
         "level=warn event=redis_replicas_missing node=10.0.0.1:7000 replicas=1 "
         "needed=2"));
     replicas(rig, 2, 0);

@@ -269,11 +269,7 @@ START_TEST(configured)
     ck_assert_uint_eq(rig->done_count, STORE_FLIGHT_MAX);
     srig_pass(rig, 100);
     srig_turn(rig);
-    ck_assert(rig->links[0].connecting);
-    rig->links[0].connecting = false;
-    rig->links[0].open = true;
-    store_connected(
-        rig->store, (struct store_link){0, rig->links[0].serial}, rig->now_us);
+    srig_connect(rig, 0);
     srig_expect(rig, 0, "AUTH you sesame");
     srig_end(rig);
 }

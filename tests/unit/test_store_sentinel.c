@@ -2,6 +2,7 @@
  * Tests of daemon/store/sentinel.c: who the master is, by a majority of the
  * Sentinels and for how long; greetings, and Sentinels that fail.
  */
+#include "tests/unit/log_kept.h"
 #include "tests/unit/sentinel_rig.h"
 
 #include <string.h>
@@ -88,7 +89,7 @@ START_TEST(greeting_for_switches)
     struct srig_link *link = &rig->links[LINK_SWITCHES];
 
     set_credentials(rig);
-    sen_log_keep();
+    log_keep(LOG_INFO);
     srig_start(rig);
     ck_assert(!link->connecting);
     srig_connect(rig, 1);
@@ -241,7 +242,7 @@ START_TEST(nil_answers)
 {
     struct srig *rig = srig_create(STORE_SENTINEL, 3);
 
-    sen_log_keep();
+    log_keep(LOG_INFO);
     sen_name(rig, 0, NULL);
     sen_name(rig, 1, NULL);
     srig_start(rig);
@@ -250,8 +251,8 @@ START_TEST(nil_answers)
     ck_assert(sen_no_link(rig));
     ck_assert(!srig_done(rig, op));
     /* Said once, by each that knows no such master. */
-    sen_logged("event=sentinel_names_none", 2);
-    sen_logged("node=10.0.0.2:26379 master=shop", 1);
+    ck_assert_uint_eq(log_kept_count("event=sentinel_names_none"), 2);
+    ck_assert_uint_eq(log_kept_count("node=10.0.0.2:26379 master=shop"), 1);
     sen_name(rig, 1, "7000");
     sen_run(rig, 510);
     srig_status(rig, op, OP_OK);
@@ -259,7 +260,7 @@ START_TEST(nil_answers)
     sen_name(rig, 1, NULL);
     sen_run(rig, 510);
     ck_assert(!store_ready(rig->store));
-    sen_logged("event=sentinel_names_none", 3);
+    ck_assert_uint_eq(log_kept_count("event=sentinel_names_none"), 3);
     srig_end(rig);
 }
 
@@ -520,13 +521,13 @@ START_TEST(trust_ends)
 {
     struct srig *rig = sen_ready();
 
-    sen_log_keep();
+    log_keep(LOG_INFO);
     sen_silence(rig, 0, 1);
     sen_run(rig, 1490);
     ck_assert(store_ready(rig->store));
     sen_run(rig, 510);
     ck_assert(!store_ready(rig->store));
-    sen_logged("event=redis_no_master", 0);
+    ck_assert_uint_eq(log_kept_count("event=redis_no_master"), 0);
     /* The old one answers, and is not asked. */
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
     struct op *later = srig_op(rig, OP_RENEW, 0);
@@ -538,14 +539,14 @@ START_TEST(trust_ends)
     srig_status(rig, op, OP_UNSENT);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_calls), 0);
     sen_run(rig, 2000);
-    sen_logged("event=redis_no_master", 1);
+    ck_assert_uint_eq(log_kept_count("event=redis_no_master"), 1);
     ck_assert(rig->links[3].open);
     sen_wake(rig, 0, 1);
     sen_run(rig, 2000);
     ck_assert(store_ready(rig->store));
     srig_status(rig, later, OP_OK);
     ck_assert_uint_eq(rig->links[3].connects, 1);
-    sen_logged("event=redis_master master=shop", 1);
+    ck_assert_uint_eq(log_kept_count("event=redis_master master=shop"), 1);
     srig_end(rig);
 }
 
@@ -644,7 +645,7 @@ START_TEST(sentinel_refuses)
     struct srig_link *link = &rig->links[0];
     unsigned ready = 0;
 
-    sen_log_keep();
+    log_keep(LOG_INFO);
     sen_silence(rig, 0, 0);
     for (unsigned i = 0; i < 10000; i++) {
         if (i % 100 == 0)
@@ -664,8 +665,8 @@ START_TEST(sentinel_refuses)
     /* With growing pauses, and said each time. */
     ck_assert_uint_ge(link->closes, 8);
     ck_assert_uint_le(link->closes, 17);
-    sen_logged("event=redis_refuses", link->closes);
-    sen_logged(refusals[_i], link->closes);
+    ck_assert_uint_eq(log_kept_count("event=redis_refuses"), link->closes);
+    ck_assert_uint_eq(log_kept_count(refusals[_i]), link->closes);
     sen_wake(rig, 0, 0);
     sen_run(rig, 2000);
     sen_silence(rig, 1, 1);
@@ -722,29 +723,30 @@ START_TEST(what_is_logged)
 {
     struct srig *rig = srig_create(STORE_SENTINEL, 3);
 
-    sen_log_keep();
+    log_keep(LOG_INFO);
     srig_start(rig);
     sen_run(rig, 5000);
-    sen_logged("event=redis_master", 1);
-    sen_logged("event=redis_master master=shop node=10.0.0.1:7000", 1);
-    sen_logged("use=sentinel", 4);
-    sen_logged("use=hints", 1);
+    ck_assert_uint_eq(log_kept_count("event=redis_master"), 1);
+    ck_assert_uint_eq(
+        log_kept_count("event=redis_master master=shop node=10.0.0.1:7000"), 1);
+    ck_assert_uint_eq(log_kept_count("use=sentinel"), 4);
+    ck_assert_uint_eq(log_kept_count("use=hints"), 1);
     /* The same one after a loss is nothing new, nor is the time between. */
     srig_lose(rig, 3);
     sen_run(rig, 5000);
-    sen_logged("event=redis_master", 1);
-    sen_logged("event=redis_no_master", 0);
+    ck_assert_uint_eq(log_kept_count("event=redis_master"), 1);
+    ck_assert_uint_eq(log_kept_count("event=redis_no_master"), 0);
     sen_name_all(rig, NULL);
     sen_run(rig, 2400);
-    sen_logged("event=redis_no_master", 0);
+    ck_assert_uint_eq(log_kept_count("event=redis_no_master"), 0);
     sen_run(rig, 200);
-    sen_logged("event=redis_no_master master=shop", 1);
+    ck_assert_uint_eq(log_kept_count("event=redis_no_master master=shop"), 1);
     sen_run(rig, 5000);
-    sen_logged("event=redis_no_master", 1);
+    ck_assert_uint_eq(log_kept_count("event=redis_no_master"), 1);
     sen_name_all(rig, "7001");
     sen_run(rig, 600);
-    sen_logged("event=redis_master", 2);
-    sen_logged("node=10.0.0.1:7001", 3);
+    ck_assert_uint_eq(log_kept_count("event=redis_master"), 2);
+    ck_assert_uint_eq(log_kept_count("node=10.0.0.1:7001"), 3);
     srig_end(rig);
 }
 
@@ -755,12 +757,12 @@ START_TEST(no_master_is_logged)
 {
     struct srig *rig = sen_ready();
 
-    sen_log_keep();
+    log_keep(LOG_INFO);
     sen_trust_ends(rig);
     sen_run(rig, TRUST_MS - 1);
-    sen_logged("event=redis_no_master", 0);
+    ck_assert_uint_eq(log_kept_count("event=redis_no_master"), 0);
     sen_run(rig, 2);
-    sen_logged("event=redis_no_master", 1);
+    ck_assert_uint_eq(log_kept_count("event=redis_no_master"), 1);
     srig_end(rig);
 }
 

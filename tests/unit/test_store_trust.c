@@ -3,9 +3,8 @@
  * a broker is settled with a node, what is told of that in the calls, and the
  * marker that tells it to others. And what scripts answer who is not settled.
  */
+#include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
-
-#include "daemon/base/log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,28 +28,6 @@ struct sent {
     unsigned others;
     char key[100]; /* of the last GET or SET */
 };
-
-static char log_text[8000]; /* the lines of one test */
-
-static void
-sink(enum log_level level, const char *line, size_t len)
-{
-    size_t used = strlen(log_text);
-
-    ck_assert_int_ge(level, LOG_ERROR);
-    ck_assert_uint_lt(used + len + 2, sizeof(log_text));
-    snprintf(log_text + used, sizeof(log_text) - used, "%s\n", line);
-}
-
-static unsigned
-logged(const char *text)
-{
-    unsigned count = 0;
-
-    for (const char *at = log_text; (at = strstr(at, text)) != NULL; at++)
-        count++;
-    return count;
-}
 
 /* All that the link has to say is answered. */
 static void
@@ -110,8 +87,7 @@ begin(uint64_t settle_ms, const char *marker)
     srig_history(rig, "master", 'r', 'i', '0');
     snprintf(rig->marker, sizeof(rig->marker), "%s", marker);
     rig->settings.settle_us = settle_ms * 1000;
-    log_text[0] = '\0';
-    log_init(sink, LOG_INFO);
+    log_keep(LOG_INFO);
     srig_start(rig);
     srig_connect(rig, 0);
     srig_serve(rig, 0);
@@ -123,7 +99,7 @@ begin(uint64_t settle_ms, const char *marker)
 static void
 end(struct srig *rig)
 {
-    log_init(NULL, LOG_ERROR);
+    log_keep_no_more();
     srig_end(rig);
 }
 
@@ -189,8 +165,9 @@ START_TEST(first_sight)
     uint64_t since_us = rig->now_us;
 
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
-    ck_assert_uint_eq(logged("level=info event=redis_unsettled "
-                             "node=10.0.0.1:7000 run_id=rrrrrrrr id=iiiiiiii"),
+    ck_assert_uint_eq(
+        log_kept_count("level=info event=redis_unsettled "
+                       "node=10.0.0.1:7000 run_id=rrrrrrrr id=iiiiiiii"),
         1);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), SETTLE_MS);
     (void)pass(rig, 0, 4000);
@@ -201,15 +178,16 @@ START_TEST(first_sight)
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 1);
     rig->now_us = since_us + SETTLE_MS * 1000 - 1;
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 1);
-    ck_assert_uint_eq(logged("redis_settled"), 0);
+    ck_assert_uint_eq(log_kept_count("redis_settled"), 0);
     rig->now_us++;
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
     ck_assert_uint_eq(
-        logged("level=info event=redis_settled node=10.0.0.1:7000 why=time"),
+        log_kept_count(
+            "level=info event=redis_settled node=10.0.0.1:7000 why=time"),
         1);
     (void)pass(rig, 0, 60000);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
-    ck_assert_uint_eq(logged("redis_settled"), 1);
+    ck_assert_uint_eq(log_kept_count("redis_settled"), 1);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
     end(rig);
 }
@@ -274,7 +252,7 @@ START_TEST(wakes_for_it)
     }
     ck_assert_uint_eq(rig->now_us, since_us + 1500000);
     srig_turn(rig);
-    ck_assert_uint_eq(logged("redis_settled"), 1);
+    ck_assert_uint_eq(log_kept_count("redis_settled"), 1);
     end(rig);
 }
 
@@ -288,7 +266,8 @@ START_TEST(settled_by_marker)
     srig_exchange(rig, 0, "GET holdfast:settled");
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
     ck_assert_uint_eq(
-        logged("level=info event=redis_settled node=10.0.0.1:7000 why=marker"),
+        log_kept_count(
+            "level=info event=redis_settled node=10.0.0.1:7000 why=marker"),
         1);
     /* And it stays so. */
     struct sent sent = pass(rig, 0, SETTLE_MS + 2000);
@@ -296,7 +275,7 @@ START_TEST(settled_by_marker)
     ck_assert_uint_le(sent.sets, 2);
     ck_assert_str_eq(rig->marker, R40 " " I40);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
-    ck_assert_uint_eq(logged("redis_settled"), 1);
+    ck_assert_uint_eq(log_kept_count("redis_settled"), 1);
     end(rig);
 }
 
@@ -496,11 +475,11 @@ START_TEST(marker_refused)
     }
     ck_assert_uint_eq(sent.gets + sent.sets, 0);
     ck_assert_uint_eq(refused, 11);
-    ck_assert_uint_eq(logged("level=warn event=redis_marker_refused "
-                             "node=10.0.0.1:7000 key=holdfast:settled "
-                             "error=\"NOPERM no\""),
+    ck_assert_uint_eq(log_kept_count("level=warn event=redis_marker_refused "
+                                     "node=10.0.0.1:7000 key=holdfast:settled "
+                                     "error=\"NOPERM no\""),
         1);
-    ck_assert_uint_eq(logged("redis_marker_refused"), 1);
+    ck_assert_uint_eq(log_kept_count("redis_marker_refused"), 1);
     ck_assert_uint_eq(rig->links[0].closes, 0);
     ck_assert_uint_eq(rig->links[0].connects, 1);
     sent = pass(rig, 0, 6000);
@@ -539,7 +518,7 @@ START_TEST(same_process)
     srig_serve(rig, 0);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
-    ck_assert_uint_eq(logged("redis_settled"), 1);
+    ck_assert_uint_eq(log_kept_count("redis_settled"), 1);
     end(rig);
 }
 
@@ -569,13 +548,13 @@ expect_change(struct srig *rig, char run, char id, bool benign)
 
     ck_assert_uint_eq(settles_ms(rig, 0, 0, id), benign ? 0 : SETTLE_MS);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), benign ? 1 : 2);
-    ck_assert_uint_eq(logged("redis_unsettled"), benign ? 1 : 2);
+    ck_assert_uint_eq(log_kept_count("redis_unsettled"), benign ? 1 : 2);
     if (benign)
         return;
     snprintf(line, sizeof(line),
         "run_id=%c%c%c%c%c%c%c%c id=%c%c%c%c%c%c%c%c\n", run, run, run, run,
         run, run, run, run, id, id, id, id, id, id, id, id);
-    ck_assert_uint_eq(logged(line), 1);
+    ck_assert_uint_eq(log_kept_count(line), 1);
     /* The marker of the last history does not count, and it is all anew. */
     (void)pass(rig, 0, 4000);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, id), SETTLE_MS - 4000);
@@ -879,7 +858,7 @@ START_TEST(no_settling)
     ck_assert_uint_eq(sent.sets, 1);
     ck_assert_mem_eq(rig->marker, S40 " zzzz", 45);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 0);
-    ck_assert_uint_eq(logged("settled"), 0);
+    ck_assert_uint_eq(log_kept_count("settled"), 0);
     end(rig);
 }
 
@@ -1429,7 +1408,7 @@ START_TEST(unfit)
         for (int i = 0; i < 10; i++)
             srig_settle(rig);
         ck_assert(!store_ready(rig->store));
-        ck_assert_uint_eq(logged("redis_unfit"), time);
+        ck_assert_uint_eq(log_kept_count("redis_unfit"), time);
         rig->info = fit;
         for (int i = 0; i < 20 && !store_ready(rig->store); i++)
             srig_settle(rig);
@@ -1439,7 +1418,7 @@ START_TEST(unfit)
     srig_lose(rig, 0);
     for (int i = 0; i < 150; i++)
         srig_settle(rig);
-    ck_assert_uint_eq(logged("redis_unfit"), 4);
+    ck_assert_uint_eq(log_kept_count("redis_unfit"), 4);
     end(rig);
 }
 
@@ -1948,7 +1927,7 @@ START_TEST(steps)
         (void)pass(rig, 0, 3001); /* nobody has asked anything but TIME */
     ck_assert_uint_ge(asked(rig, 1).in_ms, SETTLE_MS - 3001);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_clock_steps), 1);
-    ck_assert_uint_eq(logged("redis_clock_stepped"), 1);
+    ck_assert_uint_eq(log_kept_count("redis_clock_stepped"), 1);
     (void)pass(rig, 0, SETTLE_MS);
     ck_assert_uint_eq(asked(rig, 1).in_ms, 0);
     end(rig);
@@ -2005,7 +1984,7 @@ START_TEST(any_clock)
     ck_assert_uint_eq(asked(rig, 1).in_ms, 0);
     ck_assert_uint_eq(asked(rig, 1).within_us, UINT32_MAX);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_clock_steps), 0);
-    ck_assert_uint_eq(logged("redis_clock_stepped"), 0);
+    ck_assert_uint_eq(log_kept_count("redis_clock_stepped"), 0);
     end(rig);
 }
 
