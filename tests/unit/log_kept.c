@@ -1,3 +1,6 @@
+/*
+ * A log whose lines are kept: see log_kept.h.
+ */
 #include "tests/unit/log_kept.h"
 
 #include <check.h>
