@@ -28,8 +28,8 @@ connect_kept(const struct settings *settings, uint64_t keep_ms)
     status = holdfast_connect_wait(h, CONNECT_MS);
     if (status == HOLDFAST_SUCCESS)
         return h;
-    complain("no broker at %s: %s", settings->address,
-        broker_trouble(h, status, why, sizeof(why)));
+    complain("%s%s: %s", holdfast_is_refused(h) ? "" : "no broker at ",
+        settings->address, broker_trouble(h, status, why, sizeof(why)));
     holdfast_destroy(&h);
     return NULL;
 }

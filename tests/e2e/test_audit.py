@@ -337,6 +337,16 @@ class HookTest(AuditCase):
         broker.wait_metric('holdfast_hooks_total{result="late"}', 1)
         client.ok("LOCK b")
 
+    def test_fails_in_json(self):
+        for what, word in (("exit 3", '"status":3}'),
+                           ("kill -9 $$", '"signal":9}')):
+            broker = self.start("/bin/sh", "-c", what)
+            broker.reload({"log.format": "json"})
+            self.client(broker).ok(f"LOCK {len(what)}")
+            broker.wait_log('"event":"hook_failed"', 20)
+            self.assertIn(word, broker.log())
+            broker.stop()
+
     def test_too_slow_with_a_child(self):
         path = os.path.join(self.dir, "child")
         broker = self.start(
