@@ -74,7 +74,8 @@ struct config {
     uint32_t listen_backlog;
     enum config_without_users without_users;
     /* auth */
-    char users_file[256]; /* path; empty: none */
+    char users_file[256];     /* path; empty: none */
+    uint64_t auth_timeout_ms; /* until it is known who a client is; 0: any */
     /* admin */
     struct config_list admin_http; /* none or one */
     /* redis */

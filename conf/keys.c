@@ -105,6 +105,14 @@ static const struct key keys[] = {
         .reloadable = true,
         .help = "file of the users, with their secrets and rights; empty: "
                 "anybody may do all"},
+    {.path = "auth.timeout",
+        .type = KEY_DURATION,
+        FIELD(auth_timeout_ms),
+        RANGE(0, HOUR),
+        .standard = "30s",
+        .reloadable = true,
+        .help = "how long a client may be connected before it says who it "
+                "is; 0s: for ever"},
 
     {.path = "admin",
         .type = KEY_SECTION,

@@ -147,6 +147,7 @@ core_settings(const struct config *config, const struct users *users,
     core->command_timeout_us = config->command_timeout_ms * 1000;
     core->silence_us = silence_us(config);
     core->stop_grace_us = config->stop_grace_ms * 1000;
+    core->auth_us = config->auth_timeout_ms * 1000;
     core->slow_us = config->slow_threshold_ms * 1000;
     core->line_max = config->limit_line;
     core->name_max = config->limit_name;

@@ -253,6 +253,17 @@ auth_name(const struct session *session)
     return session->user != NULL ? session->user->name : TEXT("");
 }
 
+/* By when it has to be known who it is. */
+uint64_t
+auth_due_us(const struct core *core, const struct session *session)
+{
+    bool known = core->settings.users == NULL || session->user != NULL;
+
+    if (known || core->settings.auth_us == 0)
+        return NEVER;
+    return us_add(session->opened_us, core->settings.auth_us);
+}
+
 const char *
 auth_log_user(const struct session *session, char out[AUTH_LOG_BYTES])
 {

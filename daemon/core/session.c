@@ -84,6 +84,7 @@ session_arm(struct core *core, struct session *session)
 {
     uint64_t due_us = us_min(session->beat_due_us, session->keep_due_us);
 
+    due_us = us_min(due_us, auth_due_us(core, session));
     if (due_us == NEVER)
         wheel_remove(&core->wheel, &session->timer);
     else
@@ -140,6 +141,7 @@ session_open(struct core *core, struct core_event *event)
     list_init(&session->ending_link);
     count(core->counters, COUNTER_sessions_opened);
     event->session = slab_handle(&core->sessions, session);
+    session_arm(core, session);
     session_greet(core, session);
 }
 
@@ -336,6 +338,16 @@ void
 session_expel_user(struct core *core, struct session *session)
 {
     session_end_at_once(core, session, "auth", COUNTER_closed_auth);
+}
+
+/* It has not said in time who it is, and so has nothing. */
+static void
+session_expel_unknown(struct core *core, struct session *session)
+{
+    log_write(LOG_INFO, "session_expelled", "session=%s peer=%s reason=auth",
+        session->short_id, session->peer);
+    session_refuse_pendings(core, session, ERROR_AUTH);
+    session_expel_user(core, session);
 }
 
 /*
@@ -609,6 +621,10 @@ session_timer(struct core *core, struct session *session)
     }
     if (session->state != SESSION_OPEN)
         return;
+    if (core->now_us >= auth_due_us(core, session)) {
+        session_expel_unknown(core, session);
+        return;
+    }
     if (core->now_us >= session->beat_due_us && session_beat(core, session))
         return;
     if (core->now_us >= session->keep_due_us &&

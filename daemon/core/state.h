@@ -525,6 +525,7 @@ bool auth_admits(struct core *core, const struct core_event *event);
 void auth_opened(
     struct core *core, struct session *session, const struct core_event *event);
 void auth_disconnected(struct core *core, struct session *session);
+uint64_t auth_due_us(const struct core *core, const struct session *session);
 struct text auth_name(const struct session *session);
 const char *auth_log_user(
     const struct session *session, char out[AUTH_LOG_BYTES]);

@@ -279,6 +279,18 @@ class LimitTest(AuthCase):
         self.client(path)
         self.client(v6, greet=False).event("BYE")
 
+    def test_of_the_time_until_auth(self):
+        broker = self.users_broker({"auth.timeout": "300ms"})
+        silent = self.client(broker)
+        user = self.user(broker, "shop")
+        silent.event("BYE")
+        self.assertEqual(silent.lines[-1].words, ["auth"])
+        user.ok("LOCK stock/1")
+        self.assertEqual(broker.metrics()[
+            'holdfast_connections_closed_total{reason="auth"}'], 1)
+        broker.reload({"auth.timeout": "0s"})
+        self.client(broker).ok("PING")
+
     def test_a_command_waits_for_room(self):
         broker = self.users_broker({"limits.connections_per_user": 1})
         first = self.user(broker, "shop")

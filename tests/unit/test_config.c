@@ -89,6 +89,7 @@ START_TEST(defaults_are_the_documented_ones)
         "    beyond_loopback_without_users: refused\n"
         "auth:\n"
         "    users_file: \"\"\n"
+        "    timeout: 30s\n"
         "admin:\n"
         "    http: \"127.0.0.1:4654\"\n"
         "redis:\n"

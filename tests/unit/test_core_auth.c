@@ -66,6 +66,19 @@ start_with(const char *text, uint32_t of_address, uint32_t of_user,
     return rig;
 }
 
+/* With a time in which it has to be said who one is. */
+static struct rig *
+start_until(uint64_t ms)
+{
+    struct rig *rig = rig_create();
+
+    users = users_of(THE_USERS);
+    rig->settings.users = users;
+    rig->settings.auth_us = ms * 1000;
+    rig_start(rig);
+    return rig;
+}
+
 static struct rig *
 start(void)
 {
@@ -674,6 +687,61 @@ START_TEST(who_is_no_more_goes)
 
 END_TEST
 
+/* Who does not say in time who it is, goes; an AUTH that has failed and is not
+ * answered yet is answered then. */
+START_TEST(who_is_not_known_in_time_goes)
+{
+    struct rig *rig = start_until(30000);
+    unsigned shop = session_of(rig, "shop", '1');
+    unsigned silent = rig_open_tcp(rig);
+    unsigned wrong = rig_open_tcp(rig);
+    unsigned late = rig_open_tcp(rig);
+
+    answer(rig, silent, "HELLO heartbeat=1h",
+        "- OK session=~ proto=1 server=~ heartbeat_ms=3600000");
+    rig_pass(rig, 29990);
+    rig_say(rig, wrong, "7 AUTH shop wrong");
+    rig_silent(rig, wrong);
+    answer(rig, late, "AUTH desk the%20secret%202", "- OK");
+    rig_silent(rig, silent);
+    rig_pass(rig, 20);
+    rig_expect(rig, silent, "* BYE auth");
+    rig_expect(rig, wrong, "7 ERR AUTH retry=0");
+    rig_expect(rig, wrong, "* BYE auth");
+    ck_assert(rig->sessions[silent].closed && rig->sessions[wrong].closed);
+    rig_pass(rig, 60000);
+    rig_silent(rig, late);
+    rig_silent(rig, shop);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_closed_auth), 2);
+    end(rig);
+}
+
+END_TEST
+
+/* The time to do it in may change, or there may be none. */
+START_TEST(another_time_for_auth)
+{
+    struct rig *rig = start_until(0);
+    unsigned ever = rig_open_tcp(rig);
+
+    rig_pass(rig, 3600000);
+    rig_silent(rig, ever);
+    rig->settings.auth_us = 5000000;
+    core_configure(rig->core, &rig->settings);
+    unsigned soon = rig_open_tcp(rig);
+    rig_pass(rig, 4000);
+    rig->settings.auth_us = 10000000;
+    core_configure(rig->core, &rig->settings);
+    rig_pass(rig, 5000);
+    rig_silent(rig, soon);
+    rig_pass(rig, 1100);
+    rig_expect(rig, soon, "* BYE auth");
+    rig_silent(rig, ever);
+    end(rig);
+}
+
+END_TEST
+
 /* What a session was proved by last counts. */
 START_TEST(another_secret_of_the_same_user)
 {
@@ -782,6 +850,8 @@ core_auth_suite(void)
     tcase_add_test(cases, connections_of_an_address);
     tcase_add_test(cases, connections_of_a_user);
     tcase_add_test(cases, holds_of_a_user);
+    tcase_add_test(cases, who_is_not_known_in_time_goes);
+    tcase_add_test(cases, another_time_for_auth);
     tcase_add_test(cases, who_is_no_more_goes);
     tcase_add_test(cases, another_secret_of_the_same_user);
     tcase_add_test(cases, who_is_no_more_is_not_kept);
