@@ -262,7 +262,8 @@ fuzzers: $(FUZZERS)
 
 # --- for people -----------------------------------------------------------
 
-.PHONY: help deps deps-lint deps-fuzz deps-chaos deps-valgrind deps-promtool
+.PHONY: help deps deps-lint deps-fuzz deps-chaos deps-deb deps-valgrind
+.PHONY: deps-promtool
 .PHONY: run check bench
 .PHONY: fuzz coverage valgrind sim sim-mutants chaos deb lint clean
 .PHONY: install uninstall
@@ -287,6 +288,7 @@ help:
 	@echo 'make lint       format, warnings, static analysis, layers'
 	@echo 'make deps       installs the Debian packages for the above'
 	@echo 'make install    to PREFIX (/usr/local); uninstall takes it back'
+	@echo 'make deb        Debian packages in build/deb'
 	@echo 'make clean      removes build/'
 
 DEPS = gcc libc6-dev binutils pkgconf python3 libevent-dev libhiredis-dev \
@@ -295,6 +297,7 @@ DEPS = gcc libc6-dev binutils pkgconf python3 libevent-dev libhiredis-dev \
 DEPS_LINT = $(DEPS) clang clang-format clang-tidy cppcheck mandoc
 DEPS_FUZZ = $(DEPS) clang libclang-rt-dev
 DEPS_VALGRIND = $(DEPS) valgrind
+DEPS_DEB = $(DEPS) debhelper dpkg-dev
 DEPS_CHAOS = $(DEPS) iproute2 nftables util-linux
 
 # $(call install_packages,NAMES): those that are not there; no network and no
@@ -328,6 +331,9 @@ deps-valgrind:
 
 deps-chaos:
 	$(call install_packages,$(DEPS_CHAOS))
+
+deps-deb:
+	$(call install_packages,$(DEPS_DEB))
 
 # The tool alone, not installed: with its package a server would be started.
 # Where it cannot be had, the tests that need it are skipped, and say so.
@@ -420,8 +426,19 @@ sim: deps
 sim-mutants: deps
 	@exec $(PYTHON) tests/sim/mutants.py $(SIM_ARGS)
 
-deb:
-	@echo 'make $@: not built yet' >&2; exit 1
+# Of a copy of the tree, in which packaging/debian is where Debian wants it. The
+# packages are in build/deb, and are looked at before it says so.
+DEB = build/deb
+
+deb: deps-deb
+	@rm -rf $(DEB) && mkdir -p $(DEB)/holdfast-$(VERSION)
+	@tar -c --exclude=./build --exclude=./.git --exclude=__pycache__ . | \
+		tar -x -C $(DEB)/holdfast-$(VERSION)
+	@mv $(DEB)/holdfast-$(VERSION)/packaging/debian $(DEB)/holdfast-$(VERSION)/
+	@cd $(DEB)/holdfast-$(VERSION) && env -u MAKEFLAGS -u MFLAGS \
+		dpkg-buildpackage -b -us -uc -j$(JOBS) >../build.log 2>&1 || \
+		{ tail -20 ../build.log; exit 1; }
+	@$(PYTHON) packaging/debian/inspect.py $(DEB) $(VERSION)
 
 clean:
 	rm -rf build
