@@ -346,6 +346,9 @@ local function reclaim(r, arg, t, limit, seen)
     if there and bit.band(there.flags, BROKEN) ~= 0 then
         return result(BROKEN_NOW)
     elseif fits and granted == holds and there.fence == t.fence then
+        if there.flags == HELD then
+            hold_as_told(there, t.hold)
+        end
         ticket_again(r, there, t.lease)
         t = there
     elseif not bereft(r, t.fence) or

@@ -540,6 +540,16 @@ local function ends_anew(r, t, lease)
     return max(now + lease, min(t.ends, now + r.longest))
 end
 
+-- The end of a lease= in a record that is older than the broker's question, or
+-- by a clock that may have stepped: it may have been put off since, or seem to
+-- be over. The broker has counted by its own clock what is left of it in ms (0:
+-- it knows of no end), and by that its client believes.
+local function hold_as_told(t, left)
+    if t.hold > 0 and left > 0 then
+        t.hold = max(t.hold, now + left)
+    end
+end
+
 -- The record is up to date with the node's id from now on. Fences go on above
 -- all that may have been given out before; `fence` is the last that is known.
 local function stamp(r, fence)

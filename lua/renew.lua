@@ -176,8 +176,8 @@ local function hold_speaks(r, t, ask)
     end
     if claims then
         ticket_hold(t)
-    elseif ask.older and t.hold > 0 and ask.hold > 0 then
-        t.hold = max(t.hold, now + ask.hold) -- it was put off since
+    elseif ask.older or not steady then
+        hold_as_told(t, ask.hold)
     end
     if r.pending and sole(r, t) and not ask.shares then
         stamp(r, t.fence)

@@ -466,6 +466,13 @@ class Holders(SettledCase):
             self.one.renew(KEY, who(0), fence=held.fence, hold=99_000)
             self.assertLess(self.record().holder.hold, self.now + 99_000)
 
+    def test_whose_end_was_put_off_and_that_moved_since(self):
+        held = self.hold(who(0), hold=1900)
+        self.failover()
+        result = self.back(self.two, who(0, 2), held, hold=60_000)
+        self.assertEqual((result.status, result.ttl), (OK, LEASE))
+        self.assertEqual(self.record().holder.hold, self.now + 60_000)
+
     def test_nobody_is_granted_before_others_are_back(self):
         stood = self.queue(2)
         self.failover(lost=True)
@@ -858,6 +865,29 @@ class Clock(ScriptCase):
         result = self.two.acquire(KEY, who(0, 2), moves=True)
         self.assertEqual(result.status, WAITING)
         self.assert_order(who(1), who(0, 2))
+
+    def test_an_end_that_seems_to_be_over(self):
+        """Its broker knows better, and its client believes in it."""
+        for options in ({}, {"mode": SHARED}, {"permits": 1, "limit": 2}):
+            for unsteady in self.unsteady():
+                self.connection.command("DEL", KEY)
+                held = self.hold(who(0), hold=3 * LEASE, **options)
+                self.age(3 * LEASE + 10)
+                over = self.record().holder.hold - 3 * LEASE - 10
+                self.edit_ticket(0, hold=over)
+                with self.subTest(options=options, unsteady=unsteady):
+                    self.assertEqual(self.one.renew(
+                        KEY, who(0), fence=held.fence, hold=2 * LEASE).ttl,
+                        LEASE)
+                    hold = self.record().holder.hold
+                    self.assertEqual(hold - self.one.now, 2 * LEASE)
+                    # One that is sooner does not cut it.
+                    self.one.renew(KEY, who(0), fence=held.fence, hold=LEASE)
+                    self.assertEqual(self.record().holder.hold, hold)
+                    self.expect(0)
+                    self.one.renew(
+                        KEY, who(0), fence=held.fence, hold=9 * LEASE)
+                    self.assertEqual(self.record().holder.hold, hold)
 
     def test_a_lease_that_is_over_where_it_is_made_shared(self):
         held = self.hold(who(0))
