@@ -254,6 +254,8 @@ drill_end(struct fleet *fleet)
         drill_quiet(fleet, drill_lease_us(fleet->world) + DRILL_REJOIN_US);
     if (drill->kind == DRILL_SPLIT || drill->kind == DRILL_STALE)
         split_over(fleet);
+    if (drill->kind == DRILL_SWEEP)
+        sweep_over(fleet);
     drill->stage = DRILL_NONE;
     drill->serial++;
     drill_release(drill->holder, TASK_DRILL_OVER);
@@ -282,20 +284,23 @@ drill_failed(struct client *client)
     drill_end(fleet);
 }
 
-/*
- * Whether a packet was sent again in the drill's time, or shortly before: the
- * link may have been given up that would have brought the news, and brokers ask
- * by themselves from time to time.
- */
+bool
+drill_is_resent(const struct fleet *fleet)
+{
+    const struct world *world = fleet->world;
+    uint64_t timeout_us = (uint64_t)world->plan.command_timeout_ms * 1000;
+
+    return net_resent_us(world->net) + timeout_us >= fleet->drill.true_from;
+}
+
+/* The link that was given up would have brought the news, and brokers ask by
+ * themselves from time to time. */
 static bool
 drill_is_patient(struct fleet *fleet)
 {
-    const struct world *world = fleet->world;
     struct drill *drill = &fleet->drill;
 
-    if (drill->patient ||
-        net_resent_us(world->net) + world->plan.command_timeout_ms * 1000 <
-            drill->true_from)
+    if (drill->patient || !drill_is_resent(fleet))
         return false;
     drill->patient = true;
     return true;

@@ -171,6 +171,10 @@ uint64_t drill_prompt_us(const struct world *world);
 /* How often brokers ask for who waits, if nothing is heard. */
 uint64_t drill_asks_us(const struct world *world);
 
+/* Whether a packet was sent again in the drill's time, or shortly before: what
+ * it had came late, and the link may have been given up for it. */
+bool drill_is_resent(const struct fleet *fleet);
+
 /* In that a grant lapses that nobody claims. */
 uint64_t drill_lapse_us(const struct world *world);
 
@@ -271,6 +275,9 @@ void behind_granted(struct fleet *fleet, struct task *task);
 bool split_begin(struct fleet *fleet);
 void split_acts(struct fleet *fleet);
 void split_over(struct fleet *fleet);
+
+/* What a SWEEP leaves behind. */
+void sweep_over(struct fleet *fleet);
 bool stale_begin(struct fleet *fleet);
 void stale_acts(struct fleet *fleet);
 void stale_granted(struct fleet *fleet, struct task *task);

@@ -621,6 +621,21 @@ sweep_acts(struct fleet *fleet)
     drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
 }
 
+/*
+ * A question that was on its way for long comes to nothing there, or does not
+ * say surely enough what time it is to end a lease (trust_within_us). Where a
+ * majority has granted the lock by then, nobody asks that node again. So who
+ * comes next does, when all links are well.
+ */
+void
+sweep_over(struct fleet *fleet)
+{
+    if (!drill_is_resent(fleet))
+        return;
+    fleet->left[fleet->drill.lock] = true;
+    drill_quiet(fleet, DRILL_REJOIN_US);
+}
+
 /* --- all of them ---------------------------------------------------------- */
 
 const struct drill_plan drill_plans[DRILL_COUNT] = {
