@@ -651,8 +651,7 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     uint64_t arrival, uint32_t place, uint64_t sent_us, uint64_t ttl_ms)
 {
     ticket->fence = fence;
-    ticket->arrival = arrival;
-    ticket->place = place;
+    ticket_stands(ticket, place, arrival);
     ticket->renew_op = HANDLE_NONE;
     ticket->heard_us = core->now_us;
     lock_see_fence(core, ticket->lock, fence);
@@ -729,8 +728,7 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     if (pending == NULL && !op->sets_end) /* not what a client has asked for */
         hold_tally_margin(core, ticket);
     ticket->heard_us = core->now_us;
-    ticket->arrival = result->arrival;
-    ticket->place = result->place;
+    ticket_stands(ticket, result->place, result->arrival);
     ticket->hard_end_us =
         us_min(op->sets_end ? op->hard_end_us : ticket->hard_end_us,
             hold_end_in_record(core, ticket, op));

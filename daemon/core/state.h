@@ -237,6 +237,7 @@ struct ticket {
     bool used;       /* its request id has been used */
     bool reclaiming; /* renew_op is a reclaim, which has words of ours */
     bool reborn;     /* it was put again, and not claimed since */
+    bool stray;      /* put again without an answer: its number is not known */
     bool requeued;   /* it was gone, perhaps to a later connection's broker */
     uint32_t taken;  /* that generation has it, elsewhere; 0: none */
     uint8_t owner_len;

@@ -295,9 +295,18 @@ ticket_op(struct core *core, struct ticket *ticket, enum op_kind kind)
     memcpy(op->owner_hash, &ticket->owner_hash, sizeof(op->owner_hash));
     op->request = handle_pack(handle);
     op->place = ticket->place;
-    op->arrival = ticket->arrival;
+    op->arrival = ticket->stray && kind != OP_RECLAIM ? 0 : ticket->arrival;
     op->fence = ticket->fence;
     return op;
+}
+
+/* Redis has said where it stands. */
+void
+ticket_stands(struct ticket *ticket, uint32_t place, uint64_t arrival)
+{
+    ticket->place = place;
+    ticket->arrival = arrival;
+    ticket->stray = false;
 }
 
 /* Whether what its session holds is given back without being asked for. */
@@ -451,6 +460,19 @@ ticket_reclaim(struct core *core, struct ticket *ticket)
     op_submit(core, op);
 }
 
+/*
+ * A ticket was put again. Where somebody who came later has its number by now
+ * it has got another one, and by that one it is given back.
+ */
+static void
+reclaim_done(struct ticket *ticket, const struct op_result *result)
+{
+    if (result->status == OP_OK || result->status == OP_WAITING)
+        ticket_stands(ticket, result->place, result->arrival);
+    else if (result->status == OP_UNKNOWN)
+        ticket->stray = true;
+}
+
 /* The answer to a ticket's operation; it may be gone, or have moved on. */
 void
 ticket_done(struct core *core, struct op *op)
@@ -460,6 +482,8 @@ ticket_done(struct core *core, struct op *op)
 
     if (ticket == NULL)
         return;
+    if (op->kind == OP_RECLAIM)
+        reclaim_done(ticket, &op->result);
     if (handle_equal(ticket->main_op, handle)) {
         ticket->main_op = HANDLE_NONE;
         if (ticket->forgotten) {

@@ -20,6 +20,7 @@ void ticket_set_state(
 void ticket_arm(struct core *core, struct ticket *ticket);
 struct op *ticket_op(
     struct core *core, struct ticket *ticket, enum op_kind kind);
+void ticket_stands(struct ticket *ticket, uint32_t place, uint64_t arrival);
 bool ticket_is_taken(const struct ticket *ticket);
 void ticket_reclaim(struct core *core, struct ticket *ticket);
 bool session_gives_back(const struct session *session);

@@ -83,8 +83,7 @@ claim_ask(struct core *core, struct ticket *ticket, struct pending *pending)
 static void
 ticket_reset(struct ticket *ticket, struct pending *pending)
 {
-    ticket->place = 0;
-    ticket->arrival = 0;
+    ticket_stands(ticket, 0, 0);
     ticket->fence = 0;
     ticket->doubt = false;
     ticket->hinted = false;
@@ -381,8 +380,7 @@ ticket_waits(
     bool first = ticket->state != TICKET_WAITING || ticket->doubt;
     const struct pending *pending;
 
-    ticket->arrival = result->arrival;
-    ticket->place = result->place;
+    ticket_stands(ticket, result->place, result->arrival);
     ticket->fence = 0;
     ticket->heard_us = core->now_us;
     ticket->unheard = false;

@@ -753,6 +753,75 @@ START_TEST(unlocked_meanwhile)
 
 END_TEST
 
+/* Somebody else has its number by now, and it got another one: it is struck out
+ * by that, or whatever it has where the answer is lost. */
+START_TEST(given_back_under_another_number)
+{
+    for (int i = 0; i < 4; i++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+        bool waits = i / 2 == 1;
+        bool lost = i % 2 == 1;
+        struct op *op =
+            waits ? losing_place(rig, s, "1 LOCK a") : losing(rig, s);
+        uint64_t arrival = op->arrival + 9;
+        rig_say(rig, s, waits ? "2 CANCEL 1" : "2 UNLOCK a");
+        if (waits)
+            rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+        rig_finish(rig, op,
+            (struct op_result){.status = lost    ? OP_UNKNOWN
+                                         : waits ? OP_WAITING
+                                                 : OP_OK,
+                .fence = waits || lost ? 0 : 5,
+                .arrival = lost ? 0 : arrival,
+                .place = 2});
+        op = sole_op(rig, OP_RELEASE);
+        ck_assert_uint_eq(op->arrival, lost ? 0 : arrival);
+        ck_assert_uint_eq(op->fence, waits ? 0 : 5);
+        rig_status(rig, op, OP_OK);
+        rig_expect(rig, s, waits ? "2 OK" : "2 OK count=0");
+        nothing_more(rig);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* After an answer that is lost it is looked for whatever its number is, until
+ * that is known; it is put again with the one that it had. */
+START_TEST(number_in_doubt)
+{
+    for (int waits = 0; waits < 2; waits++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+        struct op *op =
+            waits ? losing_place(rig, s, "1 LOCK a") : losing(rig, s);
+        uint64_t arrival = op->arrival;
+        ck_assert_uint_gt(arrival, 0);
+        rig_status(rig, op, OP_UNKNOWN);
+        rig_pass(rig, 2 * RETRY_MS);
+        op = sole_op(rig, OP_RENEW);
+        ck_assert_uint_eq(op->arrival, 0);
+        rig_status(rig, op, OP_MISSING);
+        op = sole_op(rig, OP_RECLAIM);
+        ck_assert_uint_eq(op->arrival, arrival);
+        rig_status(rig, op, OP_UNKNOWN);
+        rig_pass(rig, 2 * RETRY_MS);
+        rig_finish(rig, sole_op(rig, OP_RENEW),
+            (struct op_result){.status = waits ? OP_WAITING : OP_OK,
+                .fence = waits ? 0 : 5,
+                .arrival = arrival + 9,
+                .again_ms = waits ? AGAIN_MS : 0,
+                .sent_us = rig->now_us,
+                .ttl_ms = RIG_LEASE_MS});
+        rig_say(rig, s, waits ? "2 CANCEL 1" : "2 UNLOCK a");
+        ck_assert_uint_eq(sole_op(rig, OP_RELEASE)->arrival, arrival + 9);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
 /* Neither the release nor what is behind it waits for longer than it may. */
 START_TEST(unlocked_and_never_answered)
 {
@@ -1709,6 +1778,8 @@ add_holds(TCase *tests)
     tcase_add_test(tests, claim_of_the_unknown);
     tcase_add_test(tests, claimed_and_over_meanwhile);
     tcase_add_test(tests, unlocked_meanwhile);
+    tcase_add_test(tests, given_back_under_another_number);
+    tcase_add_test(tests, number_in_doubt);
     tcase_add_test(tests, unlocked_and_never_answered);
     tcase_add_test(tests, cancelled_meanwhile);
     tcase_add_test(tests, ended_meanwhile);
