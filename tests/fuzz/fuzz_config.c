@@ -45,28 +45,40 @@ check_error(const char *data, size_t size)
 }
 
 static uint64_t
-number_of(const struct key *key, const struct config *config)
+number_of(const struct key *key, const char *base)
 {
-    const void *field = (const char *)config + key->offset;
+    const void *field = base + key->offset;
 
     if (key->bytes == sizeof(uint32_t))
         return *(const uint32_t *)field;
     return *(const uint64_t *)field;
 }
 
+/* `base`: the configuration, or one of its items where the key is of those. */
+static void
+check_range(const struct key *key, const char *base)
+{
+    uint64_t number = key->min;
+
+    if (key->type == KEY_COUNT || key->type == KEY_SIZE ||
+        key->type == KEY_DURATION || key->type == KEY_SECONDS)
+        number = number_of(key, base);
+    else if (key->bytes == sizeof(struct config_list))
+        number = value_list(key, (const struct config *)base)->count;
+    require(number >= key->min && number <= key->max);
+}
+
 static void
 check_ranges(const struct config *config)
 {
+    require(config->space_count <= CONFIG_SPACES_MAX);
     for (size_t i = 0; i < key_count(); i++) {
         const struct key *key = key_at(i);
-        uint64_t number = key->min;
-
-        if (key->type == KEY_COUNT || key->type == KEY_SIZE ||
-            key->type == KEY_DURATION || key->type == KEY_SECONDS)
-            number = number_of(key, config);
-        else if (key->bytes == sizeof(struct config_list))
-            number = value_list(key, config)->count;
-        require(number >= key->min && number <= key->max);
+        if (key_items(key) == NULL)
+            check_range(key, (const char *)config);
+        for (uint32_t j = 0; key_items(key) != NULL && j < config->space_count;
+             j++)
+            check_range(key, (const char *)&config->spaces[j]);
     }
     require(config->listen_tcp.count + config->listen_unix.count > 0);
     require(config->command_timeout_ms * 3 < config->lease_ms);
