@@ -118,8 +118,12 @@ lock_granted(
     task->count = (uint32_t)a->count;
 }
 
-/* What did not fit when it was sent may fit what has been granted since: that
- * hold ended, and another one like it came first. */
+/*
+ * What did not fit when it was sent may fit what has been granted since: that
+ * hold ended, and another one like it came first. And the other way round: what
+ * was to be refused has been granted, since the hold had ended, and what comes
+ * behind it does not fit that.
+ */
 static bool
 wish_fits(const struct task *task, const struct wish *wish)
 {
@@ -175,7 +179,8 @@ lock_refused_for(
 
     if (strcmp(a->code, "CONFLICT") == 0) {
         check_deed(check, DEED_CONFLICT);
-        if (!request->misfits && task_remnant(task, a->lock) == NULL &&
+        bool own = task->count > 0 && !wish_fits(task, &request->wish);
+        if (!request->misfits && !own && task_remnant(task, a->lock) == NULL &&
             !check_conflicts(
                 check, a->lock, request->wish.limit, task->true_asked) &&
             !check_was_replaced(check, task->true_asked))
