@@ -96,7 +96,8 @@ def measure(broker):
 
 
 def run(bench):
-    with Broker(bench.redis, settings(0)) as broker:
+    # Each reload is awaited by its line in the log.
+    with Broker(bench.redis, {**settings(0), "log.rate": 0}) as broker:
         result, found = while_roaming(
             lambda: measure(broker), [broker], connections=SESSIONS,
             rate=RATE, keys=NAMES)
