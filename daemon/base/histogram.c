@@ -8,9 +8,9 @@
 
 const struct histogram_scale histogram_calls = {
     .unit = 1e6,
-    .bounds = 14,
-    .bound = {50, 100, 250, 500, MS, 2500, 5 * MS, 10 * MS, 25 * MS, 50 * MS,
-        100 * MS, 250 * MS, 500 * MS, S},
+    .bounds = 15,
+    .bound = {50, 100, 250, 500, MS, 2500, 5 * MS, 10 * MS, 20 * MS, 25 * MS,
+        50 * MS, 100 * MS, 250 * MS, 500 * MS, S},
 };
 
 const struct histogram_scale histogram_waits = {

@@ -18,7 +18,7 @@ SESSIONS = int(os.environ.get("RELOAD_SESSIONS", "200"))
 RATE = int(os.environ.get("RELOAD_RATE", "1000"))
 NAMES = 100
 WARM_UP = 100  # reloads before anything is counted
-STALL = 0.025  # s; a bound of the histogram
+STALL = 0.02  # s; a bound of the histogram
 TURNS = "holdfast_loop_turn_seconds"
 
 
