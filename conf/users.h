@@ -24,8 +24,12 @@
 struct users *users_parse(
     const char *name, struct text text, char *error, size_t error_bytes);
 
-/* The same for a file, or "PATH: what"; `running` as for file_read(). */
-struct users *users_load(
-    const char *path, bool running, char *error, size_t error_bytes);
+/*
+ * The same for a file, or "PATH: what"; `running` as for file_read(). Where it
+ * is the file that `before` was read from, that is returned; NULL: there is
+ * none. Whoever has many users so pays for reading them only where they change.
+ */
+struct users *users_load(const char *path, bool running, struct users *before,
+    char *error, size_t error_bytes);
 
 #endif

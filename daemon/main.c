@@ -261,18 +261,11 @@ static bool
 make_users(
     const struct config *config, struct made *made, struct config_fault *fault)
 {
-    const struct users *before = made->users;
-
     if (config->users_file[0] == '\0')
         return true;
-    struct users *users = users_load(
-        config->users_file, made->running, fault->what, sizeof(fault->what));
+    made->users = users_load(config->users_file, made->running, made->users,
+        fault->what, sizeof(fault->what));
     fault->key = "auth.users_file";
-    if (users != NULL && before != NULL &&
-        memcmp(users->file, before->file, sizeof(users->file)) == 0)
-        users_destroy(&users);
-    else
-        made->users = users;
     return made->users != NULL;
 }
 

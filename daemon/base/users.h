@@ -60,7 +60,7 @@ struct users {
     struct user_rule *rule;   /* owned */
     struct user_proof *proof; /* owned */
     uint32_t count;
-    uint8_t file[SHA256_BYTES]; /* digest of what they were read from */
+    uint64_t file; /* hash of what they were read from */
 };
 
 /* Frees it; *users becomes NULL, and may be. */

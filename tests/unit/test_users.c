@@ -239,23 +239,27 @@ START_TEST(files)
 
     ck_assert_int_ge(file, 0);
     ck_assert_int_eq(write(file, "a uid=1\n", 8), 8);
-    struct users *users = users_load(path, true, error, sizeof(error));
+    struct users *users = users_load(path, true, NULL, error, sizeof(error));
     ck_assert_msg(users != NULL, "%s", error);
-    struct users *again = good("a uid=1\n");
-    ck_assert_mem_eq(users->file, again->file, sizeof(users->file));
-    users_destroy(&again);
-    again = good("a uid=1");
-    ck_assert_mem_ne(users->file, again->file, sizeof(users->file));
-    users_destroy(&again);
+    ck_assert_ptr_eq(
+        users_load(path, true, users, error, sizeof(error)), users);
+    ck_assert_int_eq(write(file, "# another\n", 10), 10);
+    struct users *other = users_load(path, true, users, error, sizeof(error));
+    ck_assert_msg(other != NULL, "%s", error);
+    ck_assert_ptr_ne(other, users);
+    ck_assert_int_eq(write(file, "b\n", 2), 2);
+    ck_assert_ptr_null(users_load(path, true, users, error, sizeof(error)));
+    users_destroy(&other);
     users_destroy(&users);
     close(file);
     unlink(path);
-    ck_assert_ptr_null(users_load(path, true, error, sizeof(error)));
+    ck_assert_ptr_null(users_load(path, true, NULL, error, sizeof(error)));
     snprintf(expected, sizeof(expected), "%s: No such file or directory", path);
     ck_assert_str_eq(error, expected);
-    ck_assert_ptr_null(users_load("/", true, error, sizeof(error)));
+    ck_assert_ptr_null(users_load("/", true, NULL, error, sizeof(error)));
     ck_assert_str_eq(error, "/: not a regular file");
-    ck_assert_ptr_null(users_load("/dev/zero", false, error, sizeof(error)));
+    ck_assert_ptr_null(
+        users_load("/dev/zero", false, NULL, error, sizeof(error)));
     ck_assert_str_eq(error, "/dev/zero: larger than 1MiB");
 }
 
