@@ -29,7 +29,6 @@ DOCDIR ?= $(PREFIX)/share/doc/holdfast
 SYSCONFDIR ?= /etc
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
-TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 
 # --- variants -------------------------------------------------------------
 
@@ -522,7 +521,6 @@ lint-rules: lint-gcc
 D = $(DESTDIR)
 UNITS = $(wildcard systemd/*.service systemd/*.socket)
 SYSUSERS = $(firstword $(wildcard systemd/*sysusers*))
-TMPFILES = $(firstword $(wildcard systemd/*tmpfiles*))
 DOCS = README.md LICENSE proto/PROTOCOL.md
 CLIENT_HEADERS = $(wildcard proto/client/holdfast.h)
 EXAMPLES = $(wildcard packaging/prometheus/* packaging/grafana/*)
@@ -535,7 +533,7 @@ install_unit = sed -e 's|/usr/sbin/|$(SBINDIR)/|g' \
 install: all libraries $(MAN5) $(MAN7)
 	$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR) \
 		$(D)$(INCLUDEDIR) $(D)$(DOCDIR) $(D)$(SYSCONFDIR)/holdfast \
-		$(D)$(UNITDIR) $(D)$(SYSUSERSDIR) $(D)$(TMPFILESDIR) \
+		$(D)$(UNITDIR) $(D)$(SYSUSERSDIR) \
 		$(addprefix $(D)$(MANDIR)/,man1 man5 man7 man8) $(EXAMPLE_DIRS)
 	$(INSTALL) -m 755 $(BUILD)/holdfastd $(D)$(SBINDIR)/
 	$(INSTALL) -m 755 $(BUILD)/holdfast $(D)$(BINDIR)/
@@ -551,8 +549,6 @@ install: all libraries $(MAN5) $(MAN7)
 		$(install_unit) $$unit >$(D)$(UNITDIR)/$${unit##*/} || exit 1; done
 	$(if $(SYSUSERS),$(INSTALL) -m 644 $(SYSUSERS) \
 		$(D)$(SYSUSERSDIR)/holdfast.conf)
-	$(if $(TMPFILES),$(INSTALL) -m 644 $(TMPFILES) \
-		$(D)$(TMPFILESDIR)/holdfast.conf)
 	for page in $(MAN1); do \
 		$(INSTALL) -m 644 $$page $(D)$(MANDIR)/man1/ || exit 1; done
 	for page in $(MAN5); do \
@@ -568,7 +564,7 @@ uninstall:
 		$(D)$(LIBDIR)/libholdfast.a \
 		$(addprefix $(D)$(INCLUDEDIR)/,$(notdir $(CLIENT_HEADERS))) \
 		$(addprefix $(D)$(UNITDIR)/,$(notdir $(UNITS))) \
-		$(D)$(SYSUSERSDIR)/holdfast.conf $(D)$(TMPFILESDIR)/holdfast.conf \
+		$(D)$(SYSUSERSDIR)/holdfast.conf \
 		$(addprefix $(D)$(MANDIR)/man1/,$(notdir $(MAN1))) \
 		$(addprefix $(D)$(MANDIR)/man5/,$(notdir $(MAN5))) \
 		$(addprefix $(D)$(MANDIR)/man7/,$(notdir $(MAN7))) \

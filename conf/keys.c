@@ -320,7 +320,7 @@ static const struct key keys[] = {
         RANGE(0, HOUR),
         .standard = "5s",
         .reloadable = true,
-        .help = "how long a stopping broker may take to release its locks"},
+        .help = "how long a stopping broker's clients have to finish or move"},
 
     {.path = "limits",
         .type = KEY_SECTION,
