@@ -25,6 +25,7 @@
 #define TELL_S 5
 
 static bool journal;
+static enum log_level floor_level;
 static enum log_format form;
 static struct log_limit limit;
 static uint32_t limit_rate;
@@ -169,7 +170,14 @@ sink_init(enum log_level threshold, enum log_format format, uint32_t rate)
 void
 sink_configure(enum log_level threshold, enum log_format format, uint32_t rate)
 {
-    sink_tell();
+    bool same =
+        threshold == floor_level && format == form && rate == limit_rate;
+
+    /* What is held back is told as it was counted. A reload that changes none
+     * of these is an event like all others, and ends no count. */
+    if (!same)
+        sink_tell();
+    floor_level = threshold;
     log_set_level(threshold);
     form = format;
     log_set_format(format);

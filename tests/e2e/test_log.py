@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -113,6 +114,26 @@ class LogTest(HarnessCase):
         self.assertGreaterEqual(written, RATE)
         self.assertGreater(self.held_back(broker)[0], 0)
         self.assertEqual(written + sum(self.held_back(broker)), FLOOD)
+
+    def test_a_flood_of_reloads(self):
+        """What changes nothing of the log ends no count of what is held back:
+        these are told of each 5 s."""
+        broker = self.start(rate=1)
+        times = 50
+        before = broker.metrics()["holdfast_log_suppressed_total"]
+        began = time.monotonic()
+        for _ in range(times):
+            broker.hang_up()
+        seconds = time.monotonic() - began
+        lines = broker.log().splitlines()
+        self.assertLess(sum("event=reloaded" in line for line in lines),
+                        times // 2)
+        self.assertLessEqual(
+            sum("of=reloaded" in line for line in lines), seconds / 5 + 1)
+        suppressed = broker.metrics()["holdfast_log_suppressed_total"] - before
+        self.assertEqual(
+            suppressed + sum("event=reloaded" in line for line in lines),
+            times)
 
     def test_a_flood_is_counted(self):
         broker = self.start(rate=RATE)
