@@ -150,6 +150,9 @@ audit_gauges(const struct loop *loop, struct buffer *body)
     struct core_audit last;
 
     core_last_audit(loop->engine.core, &last);
+    gauge(body, "audit_interval_seconds",
+        "audit.interval, after which a node is to be audited again; 0: never",
+        loop->settings.core.audit_interval_us / 1000000);
     gauge(body, "audit_last_findings",
         "what the last audit has found to be odd", last.findings);
     gauge(body, "audit_last_nodes", "Redis nodes that it has gone through",
