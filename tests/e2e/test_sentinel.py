@@ -327,16 +327,22 @@ class DrainTest(HarnessCase):
 
 
 class ServiceManagerTest(HarnessCase):
-    def test_start_and_end_are_told(self):
-        """READY is said to the service manager, and the end as well."""
+    @contextlib.contextmanager
+    def managed(self, **env):
+        """A broker, and the socket on which its service manager hears it."""
         path = os.path.join(self.folder(), "notify")
         with contextlib.closing(socket.socket(
                 socket.AF_UNIX, socket.SOCK_DGRAM)) as manager:
             manager.bind(path)
             manager.settimeout(10)
-            broker = self.broker(env={"NOTIFY_SOCKET": path})
+            broker = self.broker(env={"NOTIFY_SOCKET": path, **env})
             if b"libsystemd" not in self.libraries(broker):
                 self.skipTest("built without libsystemd")
+            yield broker, manager
+
+    def test_start_and_end_are_told(self):
+        """READY is said to the service manager, and the end as well."""
+        with self.managed() as (broker, manager):
             self.assertIn(b"READY=1", manager.recv(4096))
             broker.hang_up()
             said = manager.recv(4096).split(b"\n")
@@ -347,6 +353,36 @@ class ServiceManagerTest(HarnessCase):
             self.assertEqual(manager.recv(4096), b"READY=1")
             broker.stop()
             self.assertIn(b"STOPPING=1", manager.recv(4096))
+
+    def test_watchdog(self):
+        """Twice in the time that the service manager allows it says that it
+        lives, as long as it does."""
+        with self.managed(WATCHDOG_USEC="1000000") as (broker, manager):
+            self.assertIn(b"READY=1", manager.recv(4096))
+            began = time.monotonic()
+            for _ in range(2):
+                self.assertEqual(manager.recv(4096), b"WATCHDOG=1")
+            self.assertLess(time.monotonic() - began, 1.5)
+            broker.process.signal(signal.SIGSTOP)
+            manager.settimeout(0.2)
+            with contextlib.suppress(TimeoutError):  # said before that
+                while True:
+                    manager.recv(4096)
+            manager.settimeout(1.5)
+            with self.assertRaises(TimeoutError):
+                manager.recv(4096)
+            broker.process.signal(signal.SIGCONT)
+            manager.settimeout(10)
+            self.assertEqual(manager.recv(4096), b"WATCHDOG=1")
+
+    def test_no_watchdog(self):
+        """WATCHDOG_USEC of another process (WATCHDOG_PID) is not ours."""
+        with self.managed(WATCHDOG_USEC="200000", WATCHDOG_PID="1") as (
+                _, manager):
+            self.assertIn(b"READY=1", manager.recv(4096))
+            manager.settimeout(1)
+            with self.assertRaises(TimeoutError):
+                manager.recv(4096)
 
     @staticmethod
     def libraries(broker):
