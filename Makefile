@@ -496,7 +496,7 @@ lint-cppcheck:
 
 MAN1 = $(wildcard packaging/man/*.1)
 MAN5 = $(BUILD)/gen/holdfast.yaml.5
-MAN7 = $(BUILD)/gen/holdfast-protocol.7
+MAN7 = $(BUILD)/gen/holdfast-metrics.7 $(BUILD)/gen/holdfast-protocol.7
 MAN8 = $(wildcard packaging/man/*.8)
 
 $(MAN5): packaging/man/config_page.py conf/holdfast.yaml
@@ -504,7 +504,14 @@ $(MAN5): packaging/man/config_page.py conf/holdfast.yaml
 	$(say) MAN $@
 	$(Q)$(PYTHON) $^ >$@
 
-$(MAN7): packaging/man/protocol_page.py proto/PROTOCOL.md
+$(BUILD)/gen/holdfast-metrics.7: packaging/man/metrics_page.py \
+		daemon/io/gauges.def daemon/core/spaces.def daemon/core/counters.def
+	@mkdir -p $(@D)
+	$(say) MAN $@
+	$(Q)$(PYTHON) $^ >$@
+
+$(BUILD)/gen/holdfast-protocol.7: packaging/man/protocol_page.py \
+		proto/PROTOCOL.md
 	@mkdir -p $(@D)
 	$(say) MAN $@
 	$(Q)$(PYTHON) $^ >$@

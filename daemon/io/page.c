@@ -72,11 +72,38 @@ family(struct buffer *body, const char *name, const char *help,
     add(body, "# TYPE holdfast_%s%s %s\n", name, suffix, type);
 }
 
+/* What is no counter, by gauges.def. */
+enum shown {
+#define SHOWN(id, type, label, help) SHOWN_##id,
+#include "daemon/io/gauges.def"
+#undef SHOWN
+    SHOWN_COUNT
+};
+
+static const struct {
+    const char *name;
+    const char *type;
+    const char *help;
+} shown_table[SHOWN_COUNT] = {
+
+#define SHOWN(id, type, label, help) {#id, #type, help},
+#include "daemon/io/gauges.def"
+#undef SHOWN
+};
+
 static void
-gauge(struct buffer *body, const char *name, const char *help, uint64_t value)
+shown_family(struct buffer *body, enum shown shown)
 {
-    family(body, name, help, "", "gauge");
-    add(body, "holdfast_%s %" PRIu64 "\n", name, value);
+    require(shown < SHOWN_COUNT);
+    family(body, shown_table[shown].name, shown_table[shown].help, "",
+        shown_table[shown].type);
+}
+
+static void
+gauge(struct buffer *body, enum shown shown, uint64_t value)
+{
+    shown_family(body, shown);
+    add(body, "holdfast_%s %" PRIu64 "\n", shown_table[shown].name, value);
 }
 
 /* Those of the whole broker, whose use is a gauge too. */
@@ -93,10 +120,7 @@ limits(const struct loop *loop, struct buffer *body)
         {"memory", loop->settings.memory_max},
     };
 
-    family(body, "limit",
-        "how many connections, tickets, requests_unanswered and "
-        "buffered_bytes there may be",
-        "", "gauge");
+    shown_family(body, SHOWN_limit);
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
         add(body, "holdfast_limit{limit=\"%s\"} %" PRIu64 "\n", table[i].name,
             table[i].most);
@@ -110,36 +134,23 @@ gauges(const struct loop *loop, struct buffer *body)
 
     core_totals(loop->engine.core, &now);
     store_totals(loop->engine.store, &store);
-    gauge(body, "ready", "1 where /readyz answers 200", unready(loop) == NULL);
-    gauge(body, "draining", "1 where the broker stops", loop_stopping(loop));
-    gauge(body, "connections", "connections of clients", loop->client_count);
-    gauge(body, "sessions", "sessions of clients, also of those that are away",
-        now.sessions);
-    gauge(body, "locks", "locks held, waited for or asked about", now.locks);
-    gauge(body, "tickets", "places in queues, granted or not", now.tickets);
-    gauge(
-        body, "requests_unanswered", "requests not answered yet", now.requests);
-    gauge(body, "operations_pending", "operations Redis has not answered yet",
-        now.ops);
-    gauge(body, "buffered_bytes", "unread and unparsed bytes of all sessions",
-        loop->memory);
+    gauge(body, SHOWN_ready, unready(loop) == NULL);
+    gauge(body, SHOWN_draining, loop_stopping(loop));
+    gauge(body, SHOWN_connections, loop->client_count);
+    gauge(body, SHOWN_sessions, now.sessions);
+    gauge(body, SHOWN_locks, now.locks);
+    gauge(body, SHOWN_tickets, now.tickets);
+    gauge(body, SHOWN_requests_unanswered, now.requests);
+    gauge(body, SHOWN_operations_pending, now.ops);
+    gauge(body, SHOWN_buffered_bytes, loop->memory);
     limits(loop, body);
-    gauge(body, "redis_nodes", "Redis nodes that are asked", store.nodes);
-    gauge(body, "redis_nodes_away", "of them, those that cannot be asked",
-        store.away);
-    gauge(body, "redis_nodes_unsettled",
-        "of them, those not trusted yet with what an old holder may have",
-        store.unsettled);
-    gauge(body, "redis_slots_unserved",
-        "slots of a cluster that no node is known to have",
-        store.slots_unserved);
-    gauge(body, "start_time_seconds", "start, in seconds since 1970",
-        loop->started_us / 1000000);
-    gauge(body, "last_reload_successful",
-        "1 where the configuration was taken when it was last read",
-        !loop->reload_failed);
-    gauge(body, "last_reload_success_timestamp_seconds",
-        "when it was last taken, in seconds since 1970",
+    gauge(body, SHOWN_redis_nodes, store.nodes);
+    gauge(body, SHOWN_redis_nodes_away, store.away);
+    gauge(body, SHOWN_redis_nodes_unsettled, store.unsettled);
+    gauge(body, SHOWN_redis_slots_unserved, store.slots_unserved);
+    gauge(body, SHOWN_start_time_seconds, loop->started_us / 1000000);
+    gauge(body, SHOWN_last_reload_successful, !loop->reload_failed);
+    gauge(body, SHOWN_last_reload_success_timestamp_seconds,
         loop->reloaded_us / 1000000);
 }
 
@@ -150,16 +161,12 @@ audit_gauges(const struct loop *loop, struct buffer *body)
     struct core_audit last;
 
     core_last_audit(loop->engine.core, &last);
-    gauge(body, "audit_interval_seconds",
-        "audit.interval, after which a node is to be audited again; 0: never",
+    gauge(body, SHOWN_audit_interval_seconds,
         loop->settings.core.audit_interval_us / 1000000);
-    gauge(body, "audit_last_findings",
-        "what the last audit has found to be odd", last.findings);
-    gauge(body, "audit_last_nodes", "Redis nodes that it has gone through",
-        last.nodes);
-    gauge(body, "audit_last_records", "records that it has looked at",
-        last.records);
-    family(body, "audit_last_seconds", "how long it took", "", "gauge");
+    gauge(body, SHOWN_audit_last_findings, last.findings);
+    gauge(body, SHOWN_audit_last_nodes, last.nodes);
+    gauge(body, SHOWN_audit_last_records, last.records);
+    shown_family(body, SHOWN_audit_last_seconds);
     add(body, "holdfast_audit_last_seconds %.15g\n",
         (double)last.took_us / 1e6);
 }
@@ -184,9 +191,10 @@ counters(const struct loop *loop, struct buffer *body)
 
 /* `labels`: those of all its series; or nothing. */
 static void
-histogram(struct buffer *body, const char *name, const char *labels,
+histogram(struct buffer *body, enum shown shown, const char *labels,
     const struct histogram *histogram, const struct histogram_scale *scale)
 {
+    const char *name = shown_table[shown].name;
     bool labelled = labels[0] != '\0';
     const char *comma = labelled ? "," : "";
     const char *open = labelled ? "{" : "";
@@ -210,14 +218,11 @@ histogram(struct buffer *body, const char *name, const char *labels,
 static void
 histograms(const struct loop *loop, struct buffer *body)
 {
-    family(body, "redis_call_seconds",
-        "how long a node took to answer a script call", "", "histogram");
-    histogram(body, "redis_call_seconds", "", &loop->counters.redis_call,
+    shown_family(body, SHOWN_redis_call_seconds);
+    histogram(body, SHOWN_redis_call_seconds, "", &loop->counters.redis_call,
         &histogram_calls);
-    family(body, "loop_turn_seconds",
-        "how long the loop worked before it could hear of anything new", "",
-        "histogram");
-    histogram(body, "loop_turn_seconds", "", &loop->counters.loop_turn,
+    shown_family(body, SHOWN_loop_turn_seconds);
+    histogram(body, SHOWN_loop_turn_seconds, "", &loop->counters.loop_turn,
         &histogram_calls);
 }
 
@@ -295,23 +300,22 @@ margins(const struct space *space)
 }
 
 static void
-space_gauge(const struct views *views, struct buffer *body, const char *name,
-    const char *help, gauge_of *of)
+space_gauge(const struct views *views, struct buffer *body, enum shown shown,
+    gauge_of *of)
 {
-    family(body, name, help, "", "gauge");
+    shown_family(body, shown);
     for (uint32_t i = 0; i < views->count; i++)
-        add(body, "holdfast_%s{%s} %.15g\n", name, views->space[i].label,
-            of(&views->space[i].now));
+        add(body, "holdfast_%s{%s} %.15g\n", shown_table[shown].name,
+            views->space[i].label, of(&views->space[i].now));
 }
 
 static void
 space_histogram(const struct views *views, struct buffer *body,
-    const char *name, const char *help, histogram_of *of,
-    const struct histogram_scale *scale)
+    enum shown shown, histogram_of *of, const struct histogram_scale *scale)
 {
-    family(body, name, help, "", "histogram");
+    shown_family(body, shown);
     for (uint32_t i = 0; i < views->count; i++)
-        histogram(body, name, views->space[i].label,
+        histogram(body, shown, views->space[i].label,
             of(views->space[i].now.counted), scale);
 }
 
@@ -336,21 +340,15 @@ spaces(const struct loop *loop, struct buffer *body)
     struct views views;
 
     views_take(&views, loop);
-    space_gauge(&views, body, "held", "holds of clients of this broker", held);
-    space_gauge(&views, body, "waiting",
-        "waiting requests, one an owner and lock", waiting);
-    space_gauge(&views, body, "oldest_hold_seconds",
-        "how long the oldest hold has been held", oldest_hold);
-    space_gauge(&views, body, "oldest_wait_seconds",
-        "how long the oldest of them has waited", oldest_wait);
+    space_gauge(&views, body, SHOWN_held, held);
+    space_gauge(&views, body, SHOWN_waiting, waiting);
+    space_gauge(&views, body, SHOWN_oldest_hold_seconds, oldest_hold);
+    space_gauge(&views, body, SHOWN_oldest_wait_seconds, oldest_wait);
     space_counters(&views, body);
-    space_histogram(&views, body, "wait_seconds",
-        "how long a LOCK waited that was granted", waits, &histogram_waits);
-    space_histogram(&views, body, "hold_seconds", "how long a lock was held",
-        holds, &histogram_waits);
-    space_histogram(&views, body, "renewal_margin_ratio",
-        "share of the lease that was left when a renewal was confirmed",
-        margins, &histogram_shares);
+    space_histogram(&views, body, SHOWN_wait_seconds, waits, &histogram_waits);
+    space_histogram(&views, body, SHOWN_hold_seconds, holds, &histogram_waits);
+    space_histogram(
+        &views, body, SHOWN_renewal_margin_ratio, margins, &histogram_shares);
 }
 
 static struct page
@@ -359,7 +357,7 @@ page_metrics(const struct loop *loop, struct buffer *body)
     const char *server = loop->settings.core.server;
     const char *slash = strchr(server, '/');
 
-    family(body, "build_info", "the version that runs", "", "gauge");
+    shown_family(body, SHOWN_build_info);
     add(body, "holdfast_build_info{version=\"%s\"} 1\n",
         slash == NULL ? server : slash + 1);
     gauges(loop, body);

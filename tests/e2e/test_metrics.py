@@ -3,14 +3,16 @@ and that each counts what it says."""
 
 import os
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from harness import HarnessCase, skip_without_daemon  # noqa: E402
-from shared import promtool  # noqa: E402
+from shared import TREE, promtool  # noqa: E402
 
-CORE = os.path.join(os.path.dirname(__file__), "..", "..", "daemon", "core")
+CORE = os.path.join(TREE, "daemon", "core")
+GAUGES = os.path.join(TREE, "daemon", "io", "gauges.def")
 OTHER = 'namespace="other"'
 QUICK = {"lease.default": "1s"}
 
@@ -74,6 +76,42 @@ class MetricsTest(HarnessCase):
         version = [name for name in metrics if name.startswith(
             "holdfast_build_info{version=")]
         self.assertEqual([metrics[name] for name in version], [1])
+
+    def test_families(self):
+        """The page and holdfast-metrics(7) have the families of the tables, and
+        no others."""
+        told = {name: kind for name, kind in re.findall(
+            r"^# TYPE (\w+) (\w+)$", self.start().http("/metrics")[1],
+            re.MULTILINE)}
+        tables = {f"holdfast_{family}_total": "counter"
+                  for name in ("counters.def", "spaces.def")
+                  for family in table(name)}
+        with open(GAUGES, encoding="ascii") as file:
+            tables.update({f"holdfast_{name}": kind for name, kind in
+                           re.findall(r"^SHOWN\((\w+), (\w+), ", file.read(),
+                                      re.MULTILINE)})
+        self.assertEqual(told, tables)
+        paths = [GAUGES] + [os.path.join(CORE, name)
+                            for name in ("spaces.def", "counters.def")]
+        page = subprocess.run(
+            [sys.executable, os.path.join(
+                TREE, "packaging", "man", "metrics_page.py"), *paths],
+            stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+        self.assertEqual(sorted(re.findall(r"^\.It Cm (holdfast_\w+)", page,
+                                           re.MULTILINE)), sorted(tables))
+
+    def test_labels(self):
+        """Those of the gauges and histograms are what the table says."""
+        with open(GAUGES, encoding="ascii") as file:
+            labels = dict(re.findall(r'^SHOWN\((\w+), \w+, "(\w*)"',
+                                     file.read(), re.MULTILINE))
+        for name in self.start().metrics():
+            family, _, rest = name.partition("{")
+            family = re.sub(r"_(bucket|sum|count)$", "",
+                            family.removeprefix("holdfast_"))
+            if family in labels:
+                self.assertEqual(set(re.findall(r"(\w+)=", rest)) - {"le"},
+                                 {labels[family]} - {""}, name)
 
     def test_text_format(self):
         """HELP and TYPE before each family, all of it together, no series
