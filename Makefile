@@ -26,6 +26,7 @@ LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR ?= $(PREFIX)/share/man
 DOCDIR ?= $(PREFIX)/share/doc/holdfast
+COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 SYSCONFDIR ?= /etc
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
@@ -540,10 +541,12 @@ install_unit = sed -e 's|/usr/sbin/|$(SBINDIR)/|g' \
 install: all libraries $(MAN5) $(MAN7)
 	$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR) \
 		$(D)$(INCLUDEDIR) $(D)$(DOCDIR) $(D)$(SYSCONFDIR)/holdfast \
-		$(D)$(UNITDIR) $(D)$(SYSUSERSDIR) \
+		$(D)$(UNITDIR) $(D)$(SYSUSERSDIR) $(D)$(COMPLETIONDIR) \
 		$(addprefix $(D)$(MANDIR)/,man1 man5 man7 man8) $(EXAMPLE_DIRS)
 	$(INSTALL) -m 755 $(BUILD)/holdfastd $(D)$(SBINDIR)/
 	$(INSTALL) -m 755 $(BUILD)/holdfast $(D)$(BINDIR)/
+	$(INSTALL) -m 644 packaging/completion/holdfast.bash \
+		$(D)$(COMPLETIONDIR)/holdfast
 	$(INSTALL) -m 644 $(BUILD)/libholdfast.a $(D)$(LIBDIR)/
 	$(if $(CLIENT_HEADERS),$(INSTALL) -m 644 $(CLIENT_HEADERS) \
 		$(D)$(INCLUDEDIR)/)
@@ -571,7 +574,7 @@ uninstall:
 		$(D)$(LIBDIR)/libholdfast.a \
 		$(addprefix $(D)$(INCLUDEDIR)/,$(notdir $(CLIENT_HEADERS))) \
 		$(addprefix $(D)$(UNITDIR)/,$(notdir $(UNITS))) \
-		$(D)$(SYSUSERSDIR)/holdfast.conf \
+		$(D)$(SYSUSERSDIR)/holdfast.conf $(D)$(COMPLETIONDIR)/holdfast \
 		$(addprefix $(D)$(MANDIR)/man1/,$(notdir $(MAN1))) \
 		$(addprefix $(D)$(MANDIR)/man5/,$(notdir $(MAN5))) \
 		$(addprefix $(D)$(MANDIR)/man7/,$(notdir $(MAN7))) \

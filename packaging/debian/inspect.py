@@ -19,9 +19,11 @@ CONTENTS = {
                   "usr/lib/sysusers.d/holdfast.conf",
                   "usr/share/man/man8/holdfastd.8.gz",
                   "usr/share/man/man5/holdfast.yaml.5.gz",
+                  "usr/share/man/man7/holdfast-metrics.7.gz",
                   "usr/share/man/man7/holdfast-protocol.7.gz",
                   "usr/share/doc/holdfastd/examples/grafana/holdfast.json"),
-    "holdfast": ("usr/bin/holdfast", "usr/share/man/man1/holdfast.1.gz"),
+    "holdfast": ("usr/bin/holdfast", "usr/share/man/man1/holdfast.1.gz",
+                 "usr/share/bash-completion/completions/holdfast"),
     "libholdfast-dev": ("usr/include/holdfast.h",
                         "usr/lib/*/libholdfast.a"),
 }

@@ -18,6 +18,7 @@ INSTALLED = {
     "usr/lib/systemd/system/holdfastd.socket",
     "usr/lib/sysusers.d/holdfast.conf",
     "usr/sbin/holdfastd",
+    "usr/share/bash-completion/completions/holdfast",
     "usr/share/doc/holdfast/LICENSE",
     "usr/share/doc/holdfast/PROTOCOL.md",
     "usr/share/doc/holdfast/README.md",
