@@ -16,8 +16,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What only one user may have: a name, or a uid. */
+enum once_kind {
+    ONCE_NAME,
+    ONCE_UID,
+    ONCE_CERT,
+};
+
+/* What only one user may have. */
 struct once {
+    enum once_kind kind;
     struct text name; /* ref; empty: a uid */
     uint32_t uid;
     size_t line;
@@ -71,10 +78,11 @@ fail(struct reader *reader, const char *at, const char *format, ...)
 }
 
 static void
-once_add(struct reader *reader, struct text name, uint32_t uid, const char *at)
+once_add(struct reader *reader, enum once_kind kind, struct text name,
+    uint32_t uid, const char *at)
 {
     reader->once[reader->once_count++] =
-        (struct once){name, uid, reader->line, column_of(reader, at)};
+        (struct once){kind, name, uid, reader->line, column_of(reader, at)};
 }
 
 static bool
@@ -123,23 +131,26 @@ name_take(struct reader *reader, struct text word, size_t max, const char *what,
     return true;
 }
 
-/* Room for one more secret or uid; NULL: it is told that there is none. */
+/* Room for one more proof; NULL: it is told that there is none. */
 static struct user_proof *
-proof_add(struct reader *reader, const char *at)
+proof_add(struct reader *reader, enum user_proof_kind kind, const char *at)
 {
     if (reader->user->proof_count == USERS_PROOFS_MAX) {
-        (void)fail(reader, at, "more than %d secrets and uids of a user",
+        (void)fail(reader, at,
+            "more than %d secrets, uids and certificates of a user",
             USERS_PROOFS_MAX);
         return NULL;
     }
     reader->user->proof_count++;
-    return &reader->users->proof[reader->proofs++];
+    struct user_proof *proof = &reader->users->proof[reader->proofs++];
+    proof->kind = kind;
+    return proof;
 }
 
 static bool
 secret_take(struct reader *reader, struct text value)
 {
-    struct user_proof *proof = proof_add(reader, value.at);
+    struct user_proof *proof = proof_add(reader, PROOF_SECRET, value.at);
 
     if (proof == NULL || user_hash_parse(value, proof))
         return proof != NULL;
@@ -158,12 +169,24 @@ uid_take(struct reader *reader, struct text value)
         return fail(reader, value.at,
             "uid: a number expected, of a user of "
             "this machine");
-    once_add(reader, TEXT(""), (uint32_t)uid, value.at);
-    proof = proof_add(reader, value.at);
+    once_add(reader, ONCE_UID, TEXT(""), (uint32_t)uid, value.at);
+    proof = proof_add(reader, PROOF_UID, value.at);
     if (proof == NULL)
         return false;
-    proof->is_uid = true;
     proof->uid = (uint32_t)uid;
+    return true;
+}
+
+static bool
+cert_take(struct reader *reader, struct text value)
+{
+    struct user_proof *proof = proof_add(reader, PROOF_CERT, value.at);
+    const char *at = value.at;
+
+    if (proof == NULL || !name_take(reader, value, USER_CERT_MAX,
+                             "cert: a name in the certificate", &proof->cert))
+        return false;
+    once_add(reader, ONCE_CERT, proof->cert, 0, at);
     return true;
 }
 
@@ -198,7 +221,8 @@ static bool
 fail_unknown(struct reader *reader, const char *at)
 {
     return fail(reader, at,
-        "unknown word; secret=, uid=, lock=, see=, break= or admin expected");
+        "unknown word; secret=, uid=, cert=, lock=, see=, break= or admin "
+        "expected");
 }
 
 static bool
@@ -217,6 +241,8 @@ pair_take(struct reader *reader, struct text key, struct text value)
         return secret_take(reader, value);
     if (text_equal(key, TEXT("uid")))
         return uid_take(reader, value);
+    if (text_equal(key, TEXT("cert")))
+        return cert_take(reader, value);
     for (size_t i = 0; i < sizeof(rights) / sizeof(rights[0]); i++)
         if (text_equal(key, text_from(rights[i].key)))
             return pattern_take(reader, value, rights[i].right);
@@ -255,14 +281,14 @@ user_take(struct reader *reader, struct text word)
     reader->user = user;
     if (!name_take(reader, word, USER_NAME_MAX, "the user's name", &user->name))
         return false;
-    once_add(reader, user->name, 0, word.at);
+    once_add(reader, ONCE_NAME, user->name, 0, word.at);
     users->count++;
     while (word_next(reader, &word))
         if (!word_take(reader, word))
             return false;
     if (user->proof_count == 0)
         return fail(reader, reader->line_start,
-            "nobody could be this user: secret= or uid= expected");
+            "nobody could be this user: secret=, uid= or cert= expected");
     return true;
 }
 
@@ -291,11 +317,11 @@ user_compare(const void *a, const void *b)
 static int
 once_differs(const struct once *a, const struct once *b)
 {
-    if (a->name.len > 0 && b->name.len > 0)
-        return text_compare(a->name, b->name);
-    if (a->name.len != b->name.len)
-        return a->name.len == 0 ? -1 : 1;
-    return (a->uid > b->uid) - (a->uid < b->uid);
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    if (a->kind == ONCE_UID)
+        return (a->uid > b->uid) - (a->uid < b->uid);
+    return text_compare(a->name, b->name);
 }
 
 /* The same ones as they stand in the file. */
@@ -318,14 +344,18 @@ once_compare(const void *a, const void *b)
 static bool
 once_check(struct reader *reader)
 {
+    static const char *const whats[] = {
+        [ONCE_NAME] = "the user is in the file already",
+        [ONCE_UID] = "uid: it is in the file already",
+        [ONCE_CERT] = "cert: it is in the file already",
+    };
     struct once *once = reader->once;
 
     qsort(once, reader->once_count, sizeof(*once), once_compare);
     for (size_t i = 1; i < reader->once_count; i++)
         if (once_differs(&once[i - 1], &once[i]) == 0)
-            return fail_at(reader, once[i].line, once[i].column,
-                once[i].name.len > 0 ? "the user is in the file already"
-                                     : "uid: it is in the file already");
+            return fail_at(
+                reader, once[i].line, once[i].column, whats[once[i].kind]);
     return true;
 }
 

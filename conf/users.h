@@ -4,7 +4,7 @@
  *     # how one is known, and what one may do
  *     shop   secret=sha256$SALT$DIGEST lock=stock-* lock=nightly
  *     watch  uid=1001 see=*
- *     ops    secret=... uid=0 lock=* break=* admin
+ *     ops    secret=... uid=0 cert=ops.example lock=* break=* admin
  */
 #ifndef HOLDFAST_CONF_USERS_H
 #define HOLDFAST_CONF_USERS_H
@@ -13,7 +13,7 @@
 
 #define USERS_FILE_BYTES_MAX ((size_t)1024 * 1024)
 #define USERS_MAX            4096
-#define USERS_PROOFS_MAX     8   /* secrets and uids of a user */
+#define USERS_PROOFS_MAX     8   /* secrets, uids, certificates of a user */
 #define USERS_RULES_MAX      256 /* names, and beginnings of names, of a user */
 
 /*

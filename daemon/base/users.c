@@ -51,25 +51,58 @@ proof_mark(const struct user_proof *proof)
     static const struct hash_key key = {
         {0x686f6c6466617374, 0x70726f6f666d6172}};
 
-    if (proof->is_uid)
+    static const struct hash_key cert_key = {
+        {0x686f6c6466617374, 0x6365727420202020}};
+
+    if (proof->kind == PROOF_UID)
         return (uint32_t)hash_bytes(&key, &proof->uid, sizeof(proof->uid));
+    if (proof->kind == PROOF_CERT)
+        return (uint32_t)hash_bytes(&cert_key, proof->cert.at, proof->cert.len);
     return (uint32_t)hash_bytes(&key, proof->digest, sizeof(proof->digest));
 }
 
-struct user *
-users_of_uid(const struct users *users, uint32_t uid, uint32_t *mark)
+/* Of two that are no secrets. */
+static bool
+proof_equal(const struct user_proof *a, const struct user_proof *b)
+{
+    if (a->kind != b->kind)
+        return false;
+    return a->kind == PROOF_UID ? a->uid == b->uid
+                                : text_equal(a->cert, b->cert);
+}
+
+/* Who has a proof that is no secret. */
+static struct user *
+users_of_proof(
+    const struct users *users, const struct user_proof *wanted, uint32_t *mark)
 {
     for (uint32_t i = 0; i < users->count; i++) {
         struct user *user = &users->user[i];
         const struct user_proof *proof = users->proof + user->proof_first;
         for (uint32_t j = 0; j < user->proof_count; j++) {
-            if (!proof[j].is_uid || proof[j].uid != uid)
+            if (!proof_equal(&proof[j], wanted))
                 continue;
-            *mark = proof_mark(&proof[j]);
+            *mark = proof_mark(wanted);
             return user;
         }
     }
     return NULL;
+}
+
+struct user *
+users_of_uid(const struct users *users, uint32_t uid, uint32_t *mark)
+{
+    const struct user_proof proof = {.kind = PROOF_UID, .uid = uid};
+
+    return users_of_proof(users, &proof, mark);
+}
+
+struct user *
+users_of_cert(const struct users *users, struct text cert, uint32_t *mark)
+{
+    const struct user_proof proof = {.kind = PROOF_CERT, .cert = cert};
+
+    return users_of_proof(users, &proof, mark);
 }
 
 void
@@ -92,14 +125,14 @@ proof_holds(const struct user_proof *proof, struct text secret)
     user_hash(proof->salt, secret, digest);
     bool equal = secret_equal(digest, proof->digest, sizeof(digest));
     explicit_bzero(digest, sizeof(digest));
-    return equal && !proof->is_uid;
+    return equal && proof->kind == PROOF_SECRET;
 }
 
 struct user *
 users_of_secret(const struct users *users, struct text name, struct text secret,
     uint32_t *mark)
 {
-    static const struct user_proof nobodys = {.is_uid = true};
+    static const struct user_proof nobodys = {.kind = PROOF_UID};
     struct user *user = users_find(users, name);
     const struct user_proof *proof =
         user != NULL ? users->proof + user->proof_first : &nobodys;

@@ -15,6 +15,7 @@
 #define USER_SECRET_MIN   16  /* of one that is to be hashed */
 #define USER_SALT_BYTES   16
 #define USER_PATTERN_MAX  255
+#define USER_CERT_MAX     255       /* bytes of a name in a certificate */
 #define USER_SECRET_BEGIN "sha256$" /* then salt, $ and digest, in hex */
 
 /* Room for a secret as it stands in the file, with its NUL. */
@@ -29,10 +30,17 @@ enum right {
     RIGHT_ADMIN = 8, /* not of names */
 };
 
+enum user_proof_kind {
+    PROOF_SECRET,
+    PROOF_UID,  /* of the process at a Unix socket */
+    PROOF_CERT, /* a certificate that has the name */
+};
+
 /* One way of showing who one is. */
 struct user_proof {
-    bool is_uid; /* else a secret */
+    enum user_proof_kind kind;
     uint32_t uid;
+    struct text cert; /* ref */
     uint8_t salt[USER_SALT_BYTES];
     uint8_t digest[SHA256_BYTES]; /* of salt and secret */
 };
@@ -70,12 +78,15 @@ void users_destroy(struct users **users);
 struct user *users_find(const struct users *users, struct text name);
 
 /*
- * Who has that uid, or that name and secret; NULL: nobody. `*mark` tells the
- * proof from others: see user_has_mark(). How long it takes to find out does
- * not tell how much of a secret was right, nor whether there is such a user.
+ * Who has that uid, a certificate of that name, or that name and secret; NULL:
+ * nobody. `*mark` tells the proof from others: see user_has_mark(). How long it
+ * takes to find out does not tell how much of a secret was right, nor whether
+ * there is such a user.
  */
 struct user *users_of_uid(
     const struct users *users, uint32_t uid, uint32_t *mark);
+struct user *users_of_cert(
+    const struct users *users, struct text cert, uint32_t *mark);
 struct user *users_of_secret(const struct users *users, struct text name,
     struct text secret, uint32_t *mark);
 

@@ -3,7 +3,7 @@
  *
  * - a refusal is one printable line, with a place that is in the file;
  * - what is taken is sorted, within its limits, and each user is found by its
- *   name, and by each of its uids;
+ *   name, and by each of its uids and certificates;
  * - rights are those of a plain reading of the rules;
  * - nobody is known by the empty secret, or by what stands in the file.
  */
@@ -79,9 +79,17 @@ check_user(const struct users *users, struct user *user)
     require(users_of_secret(users, user->name, TEXT(""), &mark) == NULL);
     for (uint32_t i = 0; i < user->proof_count; i++) {
         const struct user_proof *proof = &users->proof[user->proof_first + i];
-        if (proof->is_uid) {
+        if (proof->kind == PROOF_UID) {
             require(users_of_uid(users, proof->uid, &mark) == user);
             require(user_has_mark(users, user, mark));
+            continue;
+        }
+        if (proof->kind == PROOF_CERT) {
+            require(proof->cert.len >= 1 && proof->cert.len <= USER_CERT_MAX);
+            require(users_of_cert(users, proof->cert, &mark) == user);
+            require(user_has_mark(users, user, mark));
+            require(
+                users_of_secret(users, user->name, proof->cert, &mark) == NULL);
             continue;
         }
         require(users_of_secret(users, user->name,

@@ -112,9 +112,17 @@ START_TEST(mistakes)
     } table[] = {
         {"", "u:1:1: there is no user in it"},
         {"# a uid=1\n\n", "u:2:1: there is no user in it"},
-        {"a", "u:1:1: nobody could be this user: secret= or uid= expected"},
+        {"a", "u:1:1: nobody could be this user: secret=, uid= or cert= "
+              "expected"},
         {"a lock=*\n",
-            "u:1:1: nobody could be this user: secret= or uid= expected"},
+            "u:1:1: nobody could be this user: secret=, uid= or cert= "
+            "expected"},
+        {"a cert=x\nb uid=1 cert=%78",
+            "u:2:14: cert: it is in the file already"},
+        {"a cert=x cert=x", "u:1:15: cert: it is in the file already"},
+        {"a cert=",
+            "u:1:8: cert: a name in the certificate: 1 to 255 bytes expected"},
+        {"a cert=%", "u:1:8: '%' must be followed by two hex digits"},
         {"uid=1", "u:1:1: a user's name comes first"},
         {"a uid=1\na uid=2", "u:2:1: the user is in the file already"},
         {"a uid=1\nb  uid=1", "u:2:8: uid: it is in the file already"},
@@ -127,14 +135,14 @@ START_TEST(mistakes)
         {"a uid=root",
             "u:1:7: uid: a number expected, of a user of this machine"},
         {"a uid=1 admins",
-            "u:1:9: unknown word; secret=, uid=, lock=, see=, break= or admin "
-            "expected"},
+            "u:1:9: unknown word; secret=, uid=, cert=, lock=, see=, break= "
+            "or admin expected"},
         {"a uid=1 admin=1",
-            "u:1:9: unknown word; secret=, uid=, lock=, see=, break= or admin "
-            "expected"},
+            "u:1:9: unknown word; secret=, uid=, cert=, lock=, see=, break= "
+            "or admin expected"},
         {"a uid=1 Lock=b",
-            "u:1:9: unknown word; secret=, uid=, lock=, see=, break= or admin "
-            "expected"},
+            "u:1:9: unknown word; secret=, uid=, cert=, lock=, see=, break= "
+            "or admin expected"},
         {"a uid=1 lock=", "u:1:14: a name of locks: 1 to 255 bytes expected"},
         {"a uid=1 lock=a*b",
             "u:1:15: a * stands for what comes behind it, at the end; %2A is "
@@ -226,7 +234,8 @@ START_TEST(limits)
     ck_assert_ptr_null(many(1, words));
     ck_assert_ptr_null(parse("a uid=1 uid=2 uid=3 uid=4 uid=5 uid=6 uid=7 "
                              "uid=8 uid=9"));
-    ck_assert_str_eq(error, "u:1:55: more than 8 secrets and uids of a user");
+    ck_assert_str_eq(
+        error, "u:1:55: more than 8 secrets, uids and certificates of a user");
 }
 
 END_TEST
@@ -303,6 +312,48 @@ START_TEST(no_secret_of_a_uid)
     ck_assert_ptr_eq(users_of_uid(users, 5, &mark), user_of(users, "a"));
     ck_assert_ptr_null(users_of_uid(users, 0, &mark));
     ck_assert_ptr_null(users_of_uid(users, UINT32_MAX, &mark));
+    users_destroy(&users);
+}
+
+END_TEST
+
+/* Names of certificates are compared byte by byte, and are nothing else. */
+START_TEST(certificates)
+{
+    struct users *users = good("a cert=a.example cert=b%20c uid=5\n"
+                               "b cert=A.example cert=5\n"
+                               "c cert=c%00.example");
+
+    static const struct {
+        struct text cert;
+        const char *user;
+    } table[] = {
+        {{"a.example", 9}, "a"},
+        {{"b c", 3}, "a"},
+        {{"A.example", 9}, "b"},
+        {{"5", 1}, "b"},
+        {{"c\0.example", 10}, "c"},
+        {{"c", 1}, NULL},
+        {{"a.exampl", 8}, NULL},
+        {{"a.example\0", 10}, NULL},
+        {{"", 0}, NULL},
+        {{"a", 1}, NULL},
+    };
+
+    uint32_t marks[10] = {0};
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct user *user = users_of_cert(users, table[i].cert, &marks[i]);
+        ck_assert_ptr_eq(
+            user, table[i].user == NULL ? NULL : user_of(users, table[i].user));
+        ck_assert(user == NULL || user_has_mark(users, user, marks[i]));
+        for (size_t j = 0; user != NULL && j < i; j++)
+            ck_assert_uint_ne(marks[i], marks[j]);
+    }
+    ck_assert_ptr_null(known(users, "b", "5"));
+    ck_assert_ptr_null(known(users, "b", ""));
+    ck_assert_ptr_eq(users_of_uid(users, 5, &marks[0]), user_of(users, "a"));
+    ck_assert(!user_has_mark(users, user_of(users, "a"), marks[3]));
     users_destroy(&users);
 }
 
@@ -461,6 +512,7 @@ users_suite(void)
     tcase_add_test(cases, files);
     tcase_add_test(cases, secrets);
     tcase_add_test(cases, no_secret_of_a_uid);
+    tcase_add_test(cases, certificates);
     tcase_add_test(cases, marks);
     tcase_add_test(cases, a_secret_as_it_stands);
     tcase_add_test(cases, names_and_beginnings);
