@@ -1,7 +1,8 @@
 /*
  * Two configurations against each other. Equal values are equal bytes (see
- * value.c), so nothing is known here of what a key means, but for three things:
- * passwords, which are no keys, TLS as such, and whether there are users.
+ * value.c), so nothing is known here of what a key means, but for four things:
+ * passwords, which are no keys, TLS as such, to Redis and for clients, and
+ * whether there are users.
  */
 #include "conf/changes.h"
 
@@ -79,6 +80,12 @@ key_goes_with_tls(const struct key *key)
     return false;
 }
 
+static bool
+key_goes_with_listen_tls(const struct key *key)
+{
+    return strncmp(key->path, "listen.tls_", strlen("listen.tls_")) == 0;
+}
+
 /* Whether there are any, in only one of the two. */
 static bool
 begins_or_ends(const char *now, const char *next)
@@ -93,6 +100,9 @@ change_of(
     if (!key->reloadable)
         return CHANGE_LEFT;
     if (key_goes_with_tls(key) && begins_or_ends(now->tls_ca, next->tls_ca))
+        return CHANGE_LEFT;
+    if (key_goes_with_listen_tls(key) &&
+        begins_or_ends(now->listen_tls_cert, next->listen_tls_cert))
         return CHANGE_LEFT;
     if (key->offset == offsetof(struct config, users_file) &&
         begins_or_ends(now->users_file, next->users_file))

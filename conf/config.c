@@ -259,10 +259,12 @@ check_listeners(struct loader *loader)
 {
     const struct config *config = loader->config;
 
-    if (config->listen_tcp.count > 0 || config->listen_unix.count > 0)
+    if (config->listen_tcp.count > 0 || config->listen_unix.count > 0 ||
+        config->listen_tls.count > 0)
         return true;
     return walk_fail(&loader->walk, place_of_key(loader, "listen.tcp"),
-        "listen.tcp: nothing to listen on, neither here nor in listen.unix");
+        "listen.tcp: nothing to listen on, neither here nor in listen.unix or "
+        "listen.tls");
 }
 
 /* Whether only this machine gets there, as far as that can be seen: of a name
@@ -280,42 +282,63 @@ is_loopback(const char *host)
 }
 
 static bool
-check_beyond_loopback(struct loader *loader)
+check_list_is_local(
+    struct loader *loader, const char *path, const struct config_list *list)
 {
-    const struct config *config = loader->config;
     char address[300];
 
-    if (config->users_file[0] != '\0' ||
-        config->without_users == WITHOUT_USERS_ALLOWED)
-        return true;
-    for (size_t i = 0; i < config->listen_tcp.count; i++) {
-        const struct config_address *item = &config->listen_tcp.item[i];
-        if (!is_loopback(item->host))
-            return walk_fail(&loader->walk, place_of_key(loader, "listen.tcp"),
-                "listen.tcp: %s is reached from beyond this machine, and there "
-                "are no users: give auth.users_file, or "
+    for (size_t i = 0; i < list->count; i++)
+        if (!is_loopback(list->item[i].host))
+            return walk_fail(&loader->walk, place_of_key(loader, path),
+                "%s: %s is reached from beyond this machine, and there are no "
+                "users: give auth.users_file, or "
                 "beyond_loopback_without_users: allowed",
-                config_address_text(item, address, sizeof(address)));
-    }
+                path,
+                config_address_text(&list->item[i], address, sizeof(address)));
     return true;
 }
 
 static bool
-check_http(struct loader *loader)
+check_beyond_loopback(struct loader *loader)
 {
-    const struct config_list *http = &loader->config->admin_http;
-    const struct config_list *tcp = &loader->config->listen_tcp;
+    const struct config *config = loader->config;
 
-    if (http->count == 0 || http->item[0].port == 0)
+    if (config->users_file[0] != '\0' ||
+        config->without_users == WITHOUT_USERS_ALLOWED)
         return true;
-    for (size_t i = 0; i < tcp->count; i++) {
-        if (tcp->item[i].port == http->item[0].port &&
-            strcmp(tcp->item[i].host, http->item[0].host) == 0)
-            return walk_fail(&loader->walk,
-                place_of_either(loader, "admin.http", "listen.tcp"),
-                "admin.http: the address is also in listen.tcp");
-    }
+    return check_list_is_local(loader, "listen.tcp", &config->listen_tcp) &&
+           check_list_is_local(loader, "listen.tls", &config->listen_tls);
+}
+
+/* `path` is the later one of the two, where both are in the file. */
+static bool
+check_apart(struct loader *loader, const char *path,
+    const struct config_list *list, const char *other,
+    const struct config_list *others)
+{
+    for (size_t i = 0; i < list->count; i++)
+        for (size_t j = 0; j < others->count; j++)
+            if (list->item[i].port != 0 &&
+                list->item[i].port == others->item[j].port &&
+                strcmp(list->item[i].host, others->item[j].host) == 0)
+                return walk_fail(&loader->walk,
+                    place_of_either(loader, path, other),
+                    "%s: the address is also in %s", path, other);
     return true;
+}
+
+/* An address is for one thing. */
+static bool
+check_addresses(struct loader *loader)
+{
+    const struct config *config = loader->config;
+
+    return check_apart(loader, "admin.http", &config->admin_http, "listen.tcp",
+               &config->listen_tcp) &&
+           check_apart(loader, "admin.http", &config->admin_http, "listen.tls",
+               &config->listen_tls) &&
+           check_apart(loader, "listen.tls", &config->listen_tls, "listen.tcp",
+               &config->listen_tcp);
 }
 
 static bool
@@ -416,6 +439,29 @@ check_tls(struct loader *loader)
     return true;
 }
 
+/* The files may be there without an address: a socket may be passed. */
+static bool
+check_listen_tls(struct loader *loader)
+{
+    const struct config *config = loader->config;
+    bool cert = config->listen_tls_cert[0] != '\0';
+    bool key = config->listen_tls_key[0] != '\0';
+    bool ca = config->listen_tls_client_ca[0] != '\0';
+
+    if (config->listen_tls.count > 0 && !cert)
+        return fail_needs(loader, "listen.tls", "listen.tls_cert");
+    if (cert && !key)
+        return fail_needs(loader, "listen.tls_cert", "listen.tls_key");
+    if (key && !cert)
+        return fail_needs(loader, "listen.tls_key", "listen.tls_cert");
+    if (ca && !cert)
+        return fail_needs(loader, "listen.tls_client_ca", "listen.tls_cert");
+    if (config->listen_tls_client_cert == CLIENT_CERT_REQUIRED && !ca)
+        return fail_needs(
+            loader, "listen.tls_client_cert", "listen.tls_client_ca");
+    return true;
+}
+
 /* A renewal is sent at a third of the lease; it and a retry must have time. */
 static bool
 check_command_timeout(struct loader *loader)
@@ -498,12 +544,12 @@ static bool
 check_all(struct loader *loader)
 {
     return check_lists(loader) && check_listeners(loader) &&
-           check_beyond_loopback(loader) && check_http(loader) &&
+           check_beyond_loopback(loader) && check_addresses(loader) &&
            check_single(loader) && check_sentinel(loader) &&
            check_quorum(loader) && check_user(loader) && check_tls(loader) &&
-           check_command_timeout(loader) && check_forget_after(loader) &&
-           check_memory(loader) && check_namespaces(loader) &&
-           check_hook(loader);
+           check_listen_tls(loader) && check_command_timeout(loader) &&
+           check_forget_after(loader) && check_memory(loader) &&
+           check_namespaces(loader) && check_hook(loader);
 }
 
 /* Files */

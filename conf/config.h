@@ -37,6 +37,12 @@ enum config_verify {
     VERIFY_CA,   /* any */
 };
 
+/* Whether clients who speak TLS have to show a certificate. */
+enum config_client_cert {
+    CLIENT_CERT_ASKED, /* they may; where there is a tls_client_ca */
+    CLIENT_CERT_REQUIRED,
+};
+
 /* Serving clients of other machines without asking who they are. */
 enum config_without_users {
     WITHOUT_USERS_REFUSED,
@@ -71,6 +77,11 @@ struct config {
     /* listen */
     struct config_list listen_tcp;
     struct config_list listen_unix;
+    struct config_list listen_tls;
+    char listen_tls_cert[256];      /* path; empty: none, and no key */
+    char listen_tls_key[256];       /* path */
+    char listen_tls_client_ca[256]; /* path; empty: none are asked for */
+    enum config_client_cert listen_tls_client_cert;
     uint32_t listen_backlog;
     enum config_without_users without_users;
     /* auth */

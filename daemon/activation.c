@@ -17,6 +17,7 @@
 
 #define FIRST_FD  3
 #define HTTP_NAME "http"
+#define TLS_NAME  "tls"
 
 static const char *const variables[] = {
     "LISTEN_PID", "LISTEN_PIDFDID", "LISTEN_FDS", "LISTEN_FDNAMES"};
@@ -42,6 +43,14 @@ refuse(const char *variable, const char *value, const char *why, char *error,
     return false;
 }
 
+static enum socket_use
+use_of(const char *name)
+{
+    if (strcmp(name, HTTP_NAME) == 0)
+        return SOCKET_HTTP;
+    return strcmp(name, TLS_NAME) == 0 ? SOCKET_TLS : SOCKET_CLIENTS;
+}
+
 /* One for each socket, with colons; none at all is well too. */
 static bool
 take_names(struct activation *activation, const char *names)
@@ -55,7 +64,7 @@ take_names(struct activation *activation, const char *names)
             memcpy(activation->names[i], names, len);
         activation->names[i][len] = '\0';
         socket->name = len > 0 ? activation->names[i] : "unnamed";
-        socket->http = strcmp(activation->names[i], HTTP_NAME) == 0;
+        socket->use = use_of(activation->names[i]);
         if (names == NULL)
             continue;
         bool last = i + 1 == activation->count;

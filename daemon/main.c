@@ -33,7 +33,8 @@ struct daemon {
     const struct options *options; /* ref */
     const char *path;              /* ref, the configuration's; NULL: none */
     struct config config;          /* in force */
-    struct tls *tls;               /* owned; NULL: none */
+    struct tls *tls;               /* owned; to Redis; NULL: none */
+    struct tls *client_tls;        /* owned; for clients; NULL: none */
     struct users *users;           /* owned; NULL: none */
     struct loop *loop;             /* owned */
 };
@@ -42,6 +43,12 @@ static const char *const tls_keys[TLS_PARTS] = {
     [TLS_PART_CA] = "redis.tls.ca",
     [TLS_PART_CERT] = "redis.tls.cert",
     [TLS_PART_KEY] = "redis.tls.key",
+};
+
+static const char *const client_tls_keys[TLS_PARTS] = {
+    [TLS_PART_CA] = "listen.tls_client_ca",
+    [TLS_PART_CERT] = "listen.tls_cert",
+    [TLS_PART_KEY] = "listen.tls_key",
 };
 
 /* Eight characters that tell this run of the broker from all others. */
@@ -89,6 +96,7 @@ silence_us(const struct config *config)
  * already stays as it is where the files have not changed. */
 struct made {
     struct tls *tls;
+    struct tls *client_tls;
     struct users *users;
     bool running;
 };
@@ -213,9 +221,9 @@ store_settings(const struct config *config, const struct core_settings *core,
 }
 
 static struct loop_address
-loop_address(const struct config_address *address, bool is_path)
+loop_address(const struct config_address *address)
 {
-    struct loop_address out = {.port = address->port, .is_path = is_path};
+    struct loop_address out = {.port = address->port};
 
     memcpy(out.host, address->host, sizeof(out.host));
     return out;
@@ -225,13 +233,32 @@ static uint32_t
 listen_addresses(const struct config *config, struct loop_address *out)
 {
     const struct config_list *lists[] = {
-        &config->listen_tcp, &config->listen_unix};
+        &config->listen_tcp, &config->listen_unix, &config->listen_tls};
     uint32_t n = 0;
 
-    for (size_t i = 0; i < 2; i++)
-        for (size_t j = 0; j < lists[i]->count; j++)
-            out[n++] = loop_address(&lists[i]->item[j], i == 1);
+    for (size_t i = 0; i < 3; i++)
+        for (size_t j = 0; j < lists[i]->count; j++) {
+            out[n] = loop_address(&lists[i]->item[j]);
+            out[n].is_path = lists[i] == &config->listen_unix;
+            out[n++].tls = lists[i] == &config->listen_tls;
+        }
     return n;
+}
+
+/* `keys`: of its parts. */
+static bool
+make_tls_of(const struct tls_settings *settings, const char *const *keys,
+    struct tls **tls, struct config_fault *fault)
+{
+    enum tls_part part;
+
+    if (*tls != NULL && tls_is_current(*tls, settings))
+        return true;
+    *tls = tls_create(settings, &part, fault->what, sizeof(fault->what));
+    if (*tls != NULL)
+        return true;
+    fault->key = keys[part];
+    return false;
 }
 
 static bool
@@ -239,22 +266,33 @@ make_tls(
     const struct config *config, struct tls **tls, struct config_fault *fault)
 {
     const struct tls_settings settings = {
+        .role = TLS_CLIENT,
         .ca = config->tls_ca,
         .cert = config->tls_cert,
         .key = config->tls_key,
         .server_name = config->tls_server_name,
         .any_name = config->tls_verify == VERIFY_CA,
     };
-    enum tls_part part;
 
-    if (config->tls_ca[0] == '\0' ||
-        (*tls != NULL && tls_is_current(*tls, &settings)))
-        return true;
-    *tls = tls_create(&settings, &part, fault->what, sizeof(fault->what));
-    if (*tls != NULL)
-        return true;
-    fault->key = tls_keys[part];
-    return false;
+    return config->tls_ca[0] == '\0' ||
+           make_tls_of(&settings, tls_keys, tls, fault);
+}
+
+static bool
+make_client_tls(
+    const struct config *config, struct tls **tls, struct config_fault *fault)
+{
+    const struct tls_settings settings = {
+        .role = TLS_SERVER,
+        .ca = config->listen_tls_client_ca,
+        .cert = config->listen_tls_cert,
+        .key = config->listen_tls_key,
+        .server_name = "",
+        .required = config->listen_tls_client_cert == CLIENT_CERT_REQUIRED,
+    };
+
+    return config->listen_tls_cert[0] == '\0' ||
+           make_tls_of(&settings, client_tls_keys, tls, fault);
 }
 
 static bool
@@ -277,6 +315,7 @@ make(const struct config *config, void *context, struct config_fault *fault)
     struct made *made = context;
 
     return make_tls(config, &made->tls, fault) &&
+           make_client_tls(config, &made->client_tls, fault) &&
            make_users(config, made, fault);
 }
 
@@ -301,6 +340,7 @@ loop_settings(const struct daemon *daemon, struct loop_settings *settings)
     core_settings(config, daemon->users, &settings->core);
     store_settings(config, &settings->core, &settings->store);
     settings->tls = daemon->tls;
+    settings->client_tls = daemon->client_tls;
     settings->loopback_only =
         daemon->users == NULL && config->without_users == WITHOUT_USERS_REFUSED;
     settings->backlog = (int)config->listen_backlog;
@@ -325,18 +365,18 @@ configured_level(const struct config *config)
 
 /* Another TLS, not where there was none; `*tls` becomes what is to be freed. */
 static void
-reload_tls(
-    struct daemon *daemon, struct tls **tls, struct config_changes *changes)
+reload_tls(struct tls **now, struct tls **tls, const char *const *keys,
+    struct config_changes *changes)
 {
-    struct tls *old = daemon->tls;
+    struct tls *old = *now;
 
     if (old == NULL)
         return;
     /* Bytes may be others under the same name. */
     for (enum tls_part part = TLS_PART_CA; part < TLS_PARTS; part++)
         if (!tls_same(old, *tls, part))
-            changes_note(changes, tls_keys[part]);
-    daemon->tls = *tls;
+            changes_note(changes, keys[part]);
+    *now = *tls;
     *tls = old;
 }
 
@@ -386,7 +426,7 @@ reload(void *arg)
                            ? daemon->path
                            : options_config_file(daemon->options);
     struct config_changes changes;
-    struct made made = {daemon->tls, daemon->users, true};
+    struct made made = {daemon->tls, daemon->client_tls, daemon->users, true};
     char error[1024];
     char quoted[1200];
 
@@ -395,9 +435,13 @@ reload(void *arg)
         &daemon->config, path, make, &made, &changes, error, sizeof(error));
 
     bool other_tls = made.tls != daemon->tls;
+    bool other_client_tls = made.client_tls != daemon->client_tls;
     bool other_users = made.users != daemon->users;
     if (taken && other_tls)
-        reload_tls(daemon, &made.tls, &changes);
+        reload_tls(&daemon->tls, &made.tls, tls_keys, &changes);
+    if (taken && other_client_tls)
+        reload_tls(
+            &daemon->client_tls, &made.client_tls, client_tls_keys, &changes);
     if (taken && other_users)
         reload_users(daemon, &made.users, &changes);
     if (taken) {
@@ -409,6 +453,8 @@ reload(void *arg)
     }
     if (other_tls)
         tls_destroy(&made.tls);
+    if (other_client_tls)
+        tls_destroy(&made.client_tls);
     if (other_users)
         users_destroy(&made.users);
     loop_note_reload(daemon->loop, taken);
@@ -420,7 +466,7 @@ run(struct daemon *daemon)
     static struct loop_settings settings;
     static struct activation activation;
     const struct config *config = &daemon->config;
-    struct loop_address addresses[2 * CONFIG_NODES_MAX];
+    struct loop_address addresses[3 * CONFIG_LISTEN_MAX];
     struct loop_address http;
     char error[400];
     char quoted[4 * sizeof(error)];
@@ -429,7 +475,7 @@ run(struct daemon *daemon)
     settings.listen = addresses;
     settings.listen_count = listen_addresses(config, addresses);
     if (config->admin_http.count > 0) {
-        http = loop_address(&config->admin_http.item[0], false);
+        http = loop_address(&config->admin_http.item[0]);
         settings.http = &http;
     }
     settings.hook = hook_settings(config);
@@ -465,13 +511,14 @@ static bool
 load(struct daemon *daemon)
 {
     const char *path = daemon->path;
-    struct made made = {NULL, NULL, false};
+    struct made made = {NULL, NULL, NULL, false};
     char error[1024];
 
     config_init(&daemon->config);
     bool good = path == NULL || config_load_checked(&daemon->config, path, make,
                                     &made, error, sizeof(error));
     daemon->tls = made.tls;
+    daemon->client_tls = made.client_tls;
     daemon->users = made.users;
     if (!good)
         fprintf(stderr, "%s\n", error);
@@ -507,6 +554,7 @@ load_and_act(enum options_action action, const struct options *options)
     daemon.path = options_config_file(options);
     int status = load(&daemon) ? act(action, &daemon) : OPTIONS_EXIT_CONFIG;
     tls_destroy(&daemon.tls);
+    tls_destroy(&daemon.client_tls);
     users_destroy(&daemon.users);
     return status;
 }

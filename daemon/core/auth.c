@@ -2,7 +2,7 @@
  * Who a session's user is, and what that one may do.
  *
  * A session has a user from its beginning, where its connection shows it (its
- * process' uid, on a Unix socket), or from an AUTH on. How it came by it
+ * process' uid, on a Unix socket; a certificate, by TLS), or from an AUTH on. How it came by it
  * matters to nobody but user_has_mark(). Without users in the settings there is
  * nothing of this: anybody may do all.
  *
@@ -119,7 +119,7 @@ source_free(struct core *core, struct source *source)
     slab_free(&core->sources, source);
 }
 
-/* There is room: one for each session, and for those that are idle. */
+/* There is room: one for each connection, and for those that are idle. */
 static struct source *
 source_obtain(struct core *core, const uint8_t address[16])
 {
@@ -190,18 +190,37 @@ user_is_full(const struct core *core, const struct user *user)
     return max > 0 && user->connections >= max;
 }
 
+/* Whether another connection of that address fits; where not it is counted. */
+static bool
+address_admits(struct core *core, const uint8_t address[16])
+{
+    uint32_t max = core->settings.address_connections_max;
+    const struct source *source = max > 0 ? source_find(core, address) : NULL;
+
+    if (source == NULL || source->connections < max)
+        return true;
+    count(core->counters, COUNTER_limit_address);
+    return false;
+}
+
+/* NULL: addresses are not counted. */
+static struct source *
+address_count(struct core *core, const uint8_t address[16])
+{
+    if (core->settings.users == NULL &&
+        core->settings.address_connections_max == 0)
+        return NULL;
+    struct source *source = source_obtain(core, address);
+    source->connections++;
+    return source;
+}
+
 /* Whether another connection fits; where not that is counted. */
 bool
 auth_admits(struct core *core, const struct core_event *event)
 {
-    uint32_t max = core->settings.address_connections_max;
-    const struct source *source =
-        max > 0 ? source_find(core, event->open.address) : NULL;
-
-    if (source != NULL && source->connections >= max) {
-        count(core->counters, COUNTER_limit_address);
+    if (!address_admits(core, event->open.address))
         return false;
-    }
     if (event->open.user != NULL && user_is_full(core, event->open.user)) {
         count(core->counters, COUNTER_limit_user_connections);
         return false;
@@ -224,27 +243,38 @@ void
 auth_opened(
     struct core *core, struct session *session, const struct core_event *event)
 {
-    if (core->settings.users != NULL ||
-        core->settings.address_connections_max > 0) {
-        session->source = source_obtain(core, event->open.address);
-        session->source->connections++;
-    }
+    session->source = address_count(core, event->open.address);
     auth_take(session, event->open.user, event->open.mark);
+}
+
+bool
+core_arrive(
+    struct core *core, const uint8_t address[16], struct source **source)
+{
+    *source = NULL;
+    if (!address_admits(core, address))
+        return false;
+    *source = address_count(core, address);
+    return true;
+}
+
+void
+core_depart(struct core *core, struct source **source)
+{
+    if (*source != NULL && --(*source)->connections == 0)
+        source_idle(core, *source);
+    *source = NULL;
 }
 
 /* The session has no connection any more. */
 void
 auth_disconnected(struct core *core, struct session *session)
 {
-    struct source *source = session->source;
-
-    session->source = NULL;
     if (session->user != NULL && !session->away) {
         require(session->user->connections > 0);
         session->user->connections--;
     }
-    if (source != NULL && --source->connections == 0)
-        source_idle(core, source);
+    core_depart(core, &session->source);
 }
 
 struct text

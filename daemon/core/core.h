@@ -94,6 +94,17 @@ void core_configure(struct core *core, const struct core_settings *settings);
  * clients are told to count on has it for its limit. */
 void core_set_silence(struct core *core, uint64_t silence_us);
 
+struct source;
+
+/*
+ * A connection that is no session yet, since its handshake goes on, counts for
+ * its address. False: there are too many from there. `*source` is to be given
+ * back when it becomes one, before CORE_OPEN, or when it ends.
+ */
+bool core_arrive(
+    struct core *core, const uint8_t address[16], struct source **source);
+void core_depart(struct core *core, struct source **source);
+
 /* Destroys what is left too, and sets *core to NULL. */
 void core_destroy(struct core **core);
 

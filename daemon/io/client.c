@@ -13,22 +13,21 @@
 
 #include "daemon/base/assert.h"
 #include "daemon/io/clock.h"
+#include "daemon/io/tls.h"
 #include "proto/request.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ACCEPTS_A_TURN  64
-#define LINGER_S        1
-#define DRAIN_S         10
-#define ACCEPT_PAUSE_MS 100
-
-static void client_readable(evutil_socket_t fd, short what, void *arg);
+#define LINGER_S 1
+#define DRAIN_S  10
+/* Of TLS, a turn: each may be of a single byte. */
+#define RECORDS_A_TURN 64
+/* What a part of one is counted as, since there is room for all of it. */
+#define RECORD_BYTES (TLS_RECORD_BYTES + 512)
 
 static struct client *
 client_of(const struct loop *loop, struct handle session)
@@ -63,22 +62,46 @@ client_forget_partial(struct client *client)
     client->partial_len = 0;
 }
 
-/* Frees the client; its session has ended or ends by the caller. */
+/* What a part of a record of TLS takes, is as much as a whole one. */
 static void
+client_count_record(struct client *client, bool within)
+{
+    if (client->within == within)
+        return;
+    client->within = within;
+    if (within)
+        client->loop->memory += RECORD_BYTES;
+    else
+        client->loop->memory -= RECORD_BYTES;
+}
+
+static void
+client_forget_tls(struct client *client)
+{
+    client_count_record(client, false);
+    client->loop->tls_count -= client->tls != NULL;
+    tls_link_destroy(&client->tls);
+}
+
+/* Frees the client; its session has ended or ends by the caller. */
+void
 client_destroy(struct client *client)
 {
     struct loop *loop = client->loop;
 
+    shake_forget(client);
     if (client_of(loop, client->input.session) == client)
         loop->by_session[client->input.session.index] = NULL;
     event_del(&client->event);
     client_forget_output(client);
     client_forget_partial(client);
+    client_forget_tls(client);
     list_remove(&client->link);
     list_remove(&client->dirty_link);
     list_remove(&client->fate_link);
     list_remove(&client->late_link);
-    close(client->fd);
+    if (client->fd >= 0)
+        close(client->fd);
     loop->client_count--;
     free(client);
 }
@@ -119,12 +142,25 @@ client_expel(struct client *client, enum core_expel why)
         engine_step(&client->loop->engine, &event);
 }
 
-/* All has been sent: our FIN, and then the client's is waited for a moment. */
-static void
-client_finish(struct client *client)
+static void client_writable(evutil_socket_t fd, short what, void *arg);
+
+/* Has client_writable() called when the socket takes something again; false: no
+ * memory. */
+static bool
+client_await_room(struct client *client)
+{
+    if (client->writing == NULL)
+        client->writing = event_new(client->loop->base, client->fd,
+            EV_WRITE | EV_PERSIST, client_writable, client);
+    return client->writing != NULL && event_add(client->writing, NULL) == 0;
+}
+
+void
+client_linger(struct client *client)
 {
     static const struct timeval linger = {.tv_sec = LINGER_S};
 
+    client_forget_tls(client);
     if (client->eof || client->shut || shutdown(client->fd, SHUT_WR) != 0) {
         client_destroy(client);
         return;
@@ -134,18 +170,25 @@ client_finish(struct client *client)
     loop_arm(&client->event, &linger);
 }
 
-static void client_writable(evutil_socket_t fd, short what, void *arg);
+/* All has been sent: our FIN, and then the client's is waited for a moment. By
+ * TLS the same is said before that in its own words. */
+void
+client_finish(struct client *client)
+{
+    if (client->tls == NULL) {
+        client_linger(client);
+        return;
+    }
+    if (tls_link_end(client->tls) != TLS_WANTS_WRITE)
+        client_linger(client);
+    else if (!client_await_room(client))
+        client_destroy(client);
+}
 
 /* Room for `len` bytes more behind what is kept; false: no memory. */
 static bool
 client_make_room(struct client *client, uint32_t len)
 {
-    if (client->writing == NULL) {
-        client->writing = event_new(client->loop->base, client->fd,
-            EV_WRITE | EV_PERSIST, client_writable, client);
-        if (client->writing == NULL)
-            return false;
-    }
     if (client->out_start + client->out_len + len <= client->out_capacity)
         return true;
     /* By half as much again: who reads nothing is copied but a few times. */
@@ -180,14 +223,33 @@ client_keep_output(struct client *client, const char *bytes, uint32_t len)
     memcpy(client->out + client->out_start + client->out_len, bytes, len);
     client->out_len += len;
     client->loop->memory += len;
-    if (event_add(client->writing, NULL) != 0)
+    /* It may have to be read from first. */
+    if (!client->write_waits && !client_await_room(client))
         client->torn = true;
+}
+
+/* As client_send(), record by record. */
+static ssize_t
+client_send_tls(struct client *client, const char *bytes, uint32_t len)
+{
+    enum tls_status status = TLS_DONE;
+    size_t done = 0;
+
+    while (done < len && status == TLS_DONE) {
+        size_t sent = 0;
+        status = tls_link_write(client->tls, bytes + done, len - done, &sent);
+        done += status == TLS_DONE ? sent : 0;
+    }
+    client->write_waits = status == TLS_WANTS_READ;
+    return status == TLS_BROKEN || status == TLS_ENDED ? -1 : (ssize_t)done;
 }
 
 /* How much the socket took; -1: it is broken. */
 static ssize_t
 client_send(struct client *client, const char *bytes, uint32_t len)
 {
+    if (client->tls != NULL)
+        return client_send_tls(client, bytes, len);
     ssize_t sent = send(client->fd, bytes, len, MSG_NOSIGNAL);
 
     if (sent >= 0)
@@ -207,23 +269,40 @@ client_drained(struct client *client)
     }
 }
 
-static void
-client_writable(evutil_socket_t fd, short what, void *arg)
+/* What was kept goes out; false: not all of it. */
+static bool
+client_send_kept(struct client *client)
 {
-    struct client *client = arg;
     ssize_t sent =
         client_send(client, client->out + client->out_start, client->out_len);
 
-    (void)fd;
-    (void)what;
     if (sent < 0) {
         client_broken(client);
-        return;
+        return false;
     }
     client->out_start += (uint32_t)sent;
     client->out_len -= (uint32_t)sent;
     client->loop->memory -= (uint64_t)sent;
-    if (client->out_len > 0)
+    if (client->write_waits)
+        event_del(client->writing); /* it would come all the time */
+    return client->out_len == 0;
+}
+
+static void
+client_writable(evutil_socket_t fd, short what, void *arg)
+{
+    struct client *client = arg;
+
+    (void)fd;
+    (void)what;
+    if (client->read_waits) {
+        client->read_waits = false;
+        if (event_add(&client->event, NULL) != 0) {
+            client_broken(client);
+            return;
+        }
+    }
+    if (client->out_len > 0 && !client_send_kept(client))
         return;
     client_forget_output(client);
     client_drained(client);
@@ -234,7 +313,8 @@ static bool
 client_hoards(const struct client *client)
 {
     const struct loop *loop = client->loop;
-    uint64_t own = (uint64_t)client->out_len + client->partial_len;
+    uint64_t own = (uint64_t)client->out_len + client->partial_len +
+                   (client->within ? RECORD_BYTES : 0);
 
     return loop->memory > loop->settings.memory_max &&
            own * loop->client_count > loop->settings.memory_max;
@@ -243,7 +323,7 @@ client_hoards(const struct client *client)
 static void
 client_keep_partial(struct client *client, const char *data, size_t len)
 {
-    require(len > 0 && len <= READ_BYTES + PROTO_LINE_MAX);
+    require(len > 0 && len <= 2 * READ_BYTES + PROTO_LINE_MAX);
     client->partial = malloc(len);
     if (client->partial == NULL) {
         client_expel(client, EXPEL_MEMORY);
@@ -280,6 +360,25 @@ client_bytes(struct client *client, size_t len, bool fresh)
         client_expel(client, EXPEL_MEMORY);
 }
 
+/* It sends no more, or is gone, and what came before has been dealt with. */
+static void
+client_over(struct client *client)
+{
+    if (client->over == OVER_BROKEN) {
+        client_broken(client);
+        return;
+    }
+    client->eof = true;
+    if (client->shut) {
+        client_destroy(client);
+        return;
+    }
+    event_del(&client->event);
+    client_forget_partial(client);
+    if (!client->ending)
+        client_step(client, CORE_EOF);
+}
+
 /* Goes on with the lines that an earlier turn had no time for. */
 void
 client_catch_up(struct loop *loop)
@@ -295,16 +394,80 @@ client_catch_up(struct loop *loop)
         if (len > 0)
             memcpy(loop->read_buffer, client->partial, len);
         client_bytes(client, len, false);
+        if (client->over != OVER_NOT && list_empty(&client->late_link))
+            client_over(client);
     }
 }
 
+/*
+ * What has come, up to READ_BYTES; by TLS whole records, as long as there is
+ * room for one, since no event tells of the rest of one that was begun. That is
+ * up to twice as much.
+ */
+static size_t
+client_receive_tls(struct client *client, char *out)
+{
+    enum tls_status status = TLS_DONE;
+    size_t len = 0;
+
+    for (int i = 0; i < RECORDS_A_TURN && status == TLS_DONE &&
+                    len <= 2 * READ_BYTES - TLS_RECORD_BYTES;
+         i++) {
+        size_t got = 0;
+        status =
+            tls_link_read(client->tls, out + len, 2 * READ_BYTES - len, &got);
+        len += status == TLS_DONE ? got : 0;
+    }
+    client_count_record(client, tls_link_is_within(client->tls));
+    if (status == TLS_ENDED)
+        client->over = OVER_END;
+    else if (status == TLS_BROKEN)
+        client->over = OVER_BROKEN;
+    client->read_waits = status == TLS_WANTS_WRITE;
+    return len;
+}
+
+static size_t
+client_receive(struct client *client, char *out)
+{
+    /* After our FIN what comes does not matter, but for its end. */
+    if (client->tls != NULL)
+        return client_receive_tls(client, out);
+    ssize_t got = recv(client->fd, out, READ_BYTES, 0);
+    if (got > 0)
+        return (size_t)got;
+    if (got == 0)
+        client->over = OVER_END;
+    else if (errno != EAGAIN && errno != EINTR)
+        client->over = OVER_BROKEN;
+    return 0;
+}
+
+/* TLS has to write before it can go on reading, or the other way round. */
 static void
+client_untangle(struct client *client)
+{
+    if (client->write_waits) {
+        client->write_waits = false;
+        if (!client_await_room(client))
+            client->over = OVER_BROKEN;
+    }
+    if (!client->read_waits)
+        return;
+    event_del(&client->event); /* it would come all the time */
+    /* At its end nobody waits for that. */
+    if (client->ending || !client_await_room(client))
+        client->over = OVER_BROKEN;
+}
+
+void
 client_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct client *client = arg;
     char *data = client->loop->read_buffer;
     size_t kept = client->partial_len;
 
+    (void)fd;
     if ((what & EV_TIMEOUT) != 0 ||
         (client->ending &&
             engine_now(&client->loop->engine) >= client->close_us)) {
@@ -315,26 +478,13 @@ client_readable(evutil_socket_t fd, short what, void *arg)
         return; /* what came before is first */
     if (kept > 0)
         memcpy(data, client->partial, kept);
-    ssize_t got = recv(fd, data + kept, READ_BYTES, 0);
-    if (got < 0) {
-        if (errno != EAGAIN && errno != EINTR)
-            client_broken(client);
-        return;
-    }
-    if (got == 0) {
-        client->eof = true;
-        if (client->shut) {
-            client_destroy(client);
-            return;
-        }
-        event_del(&client->event);
-        client_forget_partial(client);
-        if (!client->ending)
-            client_step(client, CORE_EOF);
-        return;
-    }
-    if (!client->ending)
-        client_bytes(client, kept + (size_t)got, true);
+    size_t got = client_receive(client, data + kept);
+    if (client->tls != NULL)
+        client_untangle(client);
+    if (got > 0 && !client->ending)
+        client_bytes(client, kept + got, true);
+    if (client->over != OVER_NOT && list_empty(&client->late_link))
+        client_over(client);
 }
 
 static void
@@ -350,16 +500,6 @@ secret_id(struct loop *loop, uint8_t id[16])
     explicit_bzero(loop->secrets + loop->secrets_left, 16);
 }
 
-static void
-client_refuse(int fd)
-{
-    static const char bye[] = "* BYE limit\n";
-    ssize_t sent = send(fd, bye, sizeof(bye) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-    (void)sent; /* whoever is not told sees the end all the same */
-    close(fd);
-}
-
 /* Who comes by a Unix socket; false: that is not to be known. */
 static bool
 peer_uid(int fd, uint32_t *uid)
@@ -373,204 +513,82 @@ peer_uid(int fd, uint32_t *uid)
     return true;
 }
 
-/* Where a connection comes from, and what that tells of its user. */
+/*
+ * Where a connection comes from, and what that tells of its user; what its
+ * certificate tells is known already.
+ */
 static void
-client_identify(const struct loop *loop, int fd,
+client_identify(const struct client *client,
     const struct sockaddr_storage *address, struct core_event *event)
 {
-    const struct users *users = loop->settings.core.users;
+    const struct users *users = client->loop->settings.core.users;
     uint32_t uid = UINT32_MAX;
-    bool known = !event->open.tcp && peer_uid(fd, &uid);
+    bool known = !client->tcp && peer_uid(client->fd, &uid);
 
     listen_source(address, uid, event->open.address);
     if (known && users != NULL)
         event->open.user = users_of_uid(users, uid, &event->open.mark);
 }
 
-static void
-client_accept(struct listener *listener, int fd,
-    const struct sockaddr_storage *address, socklen_t len)
+struct client *
+client_create(struct loop *loop, int fd, bool tcp)
 {
-    struct loop *loop = listener->loop;
     struct client *client = NULL;
-    struct core_event event = {.kind = CORE_OPEN};
-    char peer[80];
 
-    listen_peer(address, len, peer, sizeof(peer));
-    secret_id(loop, event.open.id);
-    event.open.peer = peer;
-    event.open.tcp = listener->tcp;
-    client_identify(loop, fd, address, &event);
     if (loop->client_count < loop->client_max)
         client = calloc(1, sizeof(*client));
-    if (client == NULL) {
-        count(&loop->counters, COUNTER_sessions_refused);
-        client_refuse(fd);
-        return;
-    }
-    if (loop->tune_accepted && listener->tcp)
-        listen_tune(&loop->settings, fd);
-    /* Effects for a session that had the same place go out first. */
-    engine_carry_out(&loop->engine);
+    if (client == NULL)
+        return NULL;
     list_init(&client->link);
     list_init(&client->dirty_link);
     list_init(&client->fate_link);
     list_init(&client->late_link);
     client->loop = loop;
     client->fd = fd;
-    client->tcp = listener->tcp;
+    client->tcp = tcp;
+    client->input.session = HANDLE_NONE;
     loop->client_count++;
     list_push_back(&loop->clients, &client->link);
     event_assign(&client->event, loop->base, fd, EV_READ | EV_PERSIST,
         client_readable, client);
-    bool reads = event_add(&client->event, NULL) == 0;
-    if (reads)
-        engine_step(&loop->engine, &event);
-    else
-        count(&loop->counters, COUNTER_sessions_refused);
-    if (!reads || handle_equal(event.session, HANDLE_NONE)) {
-        loop->client_count--;
-        event_del(&client->event);
-        list_remove(&client->link);
-        client_refuse(fd);
-        free(client);
-        return;
-    }
+    return client;
+}
+
+bool
+client_open(struct client *client, const struct sockaddr_storage *address,
+    socklen_t len, struct user *user, uint32_t mark)
+{
+    struct loop *loop = client->loop;
+    struct core_event event = {.kind = CORE_OPEN};
+    char peer[80];
+
+    listen_peer(address, len, peer, sizeof(peer));
+    secret_id(loop, event.open.id);
+    event.open.peer = peer;
+    event.open.tcp = client->tcp;
+    event.open.user = user;
+    event.open.mark = mark;
+    client_identify(client, address, &event);
+    if (event_add(&client->event, NULL) != 0)
+        return false;
+    /* Effects for a session that had the same place go out first. */
+    engine_carry_out(&loop->engine);
+    engine_step(&loop->engine, &event);
+    if (handle_equal(event.session, HANDLE_NONE))
+        return false;
     client->input.session = event.session;
     loop->by_session[event.session.index] = client;
-}
-
-/*
- * No descriptor is left. One that was kept spare lets the connection be told
- * no, instead of leaving it in the queue and the loop awake for it for ever.
- */
-static void
-accept_exhausted(struct listener *listener)
-{
-    struct loop *loop = listener->loop;
-    static const struct timeval pause = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
-
-    count(&loop->counters, COUNTER_limit_descriptors);
-    if (loop->spare_fd >= 0) {
-        close(loop->spare_fd);
-        int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC);
-        if (fd >= 0)
-            client_refuse(fd);
-        loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    }
-    for (uint32_t i = 0; i < loop->listener_count; i++)
-        event_del(&loop->listeners[i].event);
-    loop_arm(&loop->accept_timer, &pause);
-}
-
-void
-client_accept_timer(evutil_socket_t fd, short what, void *arg)
-{
-    static const struct timeval pause = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
-    struct loop *loop = arg;
-
-    (void)fd;
-    (void)what;
-    if (engine_stopping(&loop->engine))
-        return;
-    for (uint32_t i = 0; i < loop->listener_count; i++)
-        if (event_add(&loop->listeners[i].event, NULL) != 0)
-            loop_arm(&loop->accept_timer, &pause);
-}
-
-static void
-listener_readable(evutil_socket_t fd, short what, void *arg)
-{
-    struct listener *listener = arg;
-
-    (void)what;
-    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
-        struct sockaddr_storage address = {.ss_family = AF_UNIX};
-        socklen_t len = sizeof(address);
-        int accepted = accept4(fd, (struct sockaddr *)&address, &len,
-            SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (accepted >= 0) {
-            client_accept(listener, accepted, &address, len);
-            continue;
-        }
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
-            errno == ENOMEM)
-            accept_exhausted(listener);
-        if (errno != EINTR && errno != ECONNABORTED)
-            return;
-    }
-}
-
-/* `path` is to be removed at the end; empty: none is. False: no memory; the
- * socket is on its place all the same. */
-static bool
-listener_add(struct loop *loop, int fd, bool tcp, const char *path)
-{
-    struct listener *listener = &loop->listeners[loop->listener_count];
-    size_t len = strlen(path);
-
-    require(loop->listener_count < LISTENERS_MAX);
-    require(len < sizeof(listener->path)); /* as a socket has room for it */
-    listener->fd = fd;
-    listener->loop = loop;
-    listener->tcp = tcp;
-    memcpy(listener->path, path, len + 1);
-    event_assign(&listener->event, loop->base, fd, EV_READ | EV_PERSIST,
-        listener_readable, listener);
-    loop->listener_count++;
-    if (event_add(&listener->event, NULL) != 0)
-        return false;
-    listen_log(fd, "clients");
     return true;
 }
 
-bool
-client_listen(struct loop *loop, const struct loop_address *address,
-    char *error, size_t error_bytes)
+int
+client_release(struct client *client)
 {
-    int fds[LISTEN_SOCKETS_MAX];
-    uint32_t count = listen_on(&loop->settings, address,
-        !loop->settings.loopback_only, fds, error, error_bytes);
+    int fd = client->fd;
 
-    bool enough = true;
-    for (uint32_t i = 0; i < count; i++)
-        enough = listener_add(loop, fds[i], !address->is_path,
-                     address->is_path ? address->host : "") &&
-                 enough;
-    if (!enough)
-        snprintf(error, error_bytes, "no memory");
-    return count > 0 && enough;
-}
-
-bool
-client_listen_passed(struct loop *loop, const struct loop_socket *passed,
-    char *error, size_t error_bytes)
-{
-    bool tcp;
-
-    if (!listen_take(&loop->settings, passed, !loop->settings.loopback_only,
-            &tcp, error, error_bytes))
-        return false;
-    /* Who is in its queue already came before it was given any values. */
-    loop->tune_accepted = true;
-    /* Its path, if any, is that of who made it. */
-    if (listener_add(loop, passed->fd, tcp, ""))
-        return true;
-    snprintf(error, error_bytes, "no memory");
-    return false;
-}
-
-void
-client_stop_listening(struct loop *loop)
-{
-    for (uint32_t i = 0; i < loop->listener_count; i++) {
-        struct listener *listener = &loop->listeners[i];
-        event_del(&listener->event);
-        close(listener->fd);
-        if (listener->path[0] != '\0')
-            unlink(listener->path);
-    }
-    loop->listener_count = 0;
+    client->fd = -1;
+    client_destroy(client);
+    return fd;
 }
 
 /* Adds a line to what the client is sent in this turn. */

@@ -41,7 +41,8 @@ loop_set_timer(struct loop *loop, bool idle)
     uint64_t now_us = engine_now(&loop->engine);
     uint64_t next_us = engine_next_us(&loop->engine);
 
-    if (!idle || !list_empty(&loop->late) || next_us < now_us)
+    if (!idle || !list_empty(&loop->late) || !list_empty(&loop->shakes_due) ||
+        next_us < now_us)
         next_us = now_us;
     if (next_us == loop->timer_us &&
         event_pending(&loop->timer, EV_TIMEOUT, NULL))
@@ -72,8 +73,11 @@ static void
 loop_turn(struct loop *loop)
 {
     client_catch_up(loop);
-    if (engine_stopping(&loop->engine) && loop->listener_count > 0)
+    shake_some(loop);
+    if (engine_stopping(&loop->engine) && loop->listener_count > 0) {
         client_stop_listening(loop);
+        shake_stop(loop);
+    }
     bool idle = engine_move(&loop->engine, clock_real_us());
     redis_carry_out(loop);
     loop_set_timer(loop, idle);
@@ -188,7 +192,7 @@ loop_take_memory(struct loop *loop)
 {
     loop->by_session = calloc(
         core_sessions_room(&loop->settings.core), sizeof(struct client *));
-    loop->read_buffer = malloc(READ_BYTES + 8192);
+    loop->read_buffer = malloc(2 * READ_BYTES + 8192);
     loop->redis_buffer = malloc(REDIS_READ);
     return loop->by_session != NULL && loop->read_buffer != NULL &&
            loop->redis_buffer != NULL &&
@@ -215,20 +219,24 @@ loop_take_base(struct loop *loop)
     return true;
 }
 
-/* For clients: the sockets that were passed for them, else all addresses. */
+/* For clients, by TLS or not: the sockets that were passed for that, else all
+ * of its addresses. */
 static bool
 loop_listen(struct loop *loop, const struct loop_settings *settings,
-    char *error, size_t error_bytes)
+    enum socket_use use, char *error, size_t error_bytes)
 {
+    uint32_t before = loop->listener_count;
+
     for (uint32_t i = 0; i < settings->passed_count; i++)
-        if (!settings->passed[i].http &&
+        if (settings->passed[i].use == use &&
             !client_listen_passed(
                 loop, &settings->passed[i], error, error_bytes))
             return false;
-    if (loop->listener_count > 0)
+    if (loop->listener_count > before)
         return true;
     for (uint32_t i = 0; i < settings->listen_count; i++)
-        if (!client_listen(loop, &settings->listen[i], error, error_bytes))
+        if (settings->listen[i].tls == (use == SOCKET_TLS) &&
+            !client_listen(loop, &settings->listen[i], error, error_bytes))
             return false;
     return true;
 }
@@ -243,7 +251,7 @@ http_passed(const struct loop_settings *settings, int *fds, uint32_t *count,
     *count = 0;
     for (uint32_t i = 0; i < settings->passed_count; i++) {
         const struct loop_socket *passed = &settings->passed[i];
-        if (!passed->http)
+        if (passed->use != SOCKET_HTTP)
             continue;
         if (*count == LISTEN_SOCKETS_MAX) {
             snprintf(error, error_bytes, "more than %d sockets passed as http",
@@ -295,6 +303,8 @@ loop_create(
     list_init(&loop->dirty);
     list_init(&loop->fated);
     list_init(&loop->late);
+    list_init(&loop->shakes);
+    list_init(&loop->shakes_due);
     loop->timer_us = WHEEL_NEVER;
     loop->started_us = clock_real_us();
     loop->reloaded_us = loop->started_us;
@@ -307,7 +317,8 @@ loop_create(
         loop_destroy(&loop);
         return NULL;
     }
-    if (!loop_listen(loop, settings, error, error_bytes) ||
+    if (!loop_listen(loop, settings, SOCKET_CLIENTS, error, error_bytes) ||
+        !loop_listen(loop, settings, SOCKET_TLS, error, error_bytes) ||
         !loop_listen_http(loop, settings, error, error_bytes)) {
         loop_destroy(&loop);
         return NULL;
@@ -364,6 +375,7 @@ loop_configure(struct loop *loop, const struct loop_settings *settings)
     engine_configure(&loop->engine, &settings->core, &settings->store);
     own->core.users = settings->core.users;
     own->tls = settings->tls;
+    own->client_tls = settings->client_tls;
     own->busy_poll_us = settings->busy_poll_us;
     own->output_max = settings->output_max;
     own->memory_max = settings->memory_max;

@@ -19,13 +19,21 @@ struct loop_address {
     char host[STORE_HOST_MAX]; /* or a path, where port is 0 and is_path */
     uint16_t port;
     bool is_path;
+    bool tls; /* for clients who speak it from the first byte on */
+};
+
+/* Whom a socket is for. */
+enum socket_use {
+    SOCKET_CLIENTS,
+    SOCKET_TLS,  /* clients, by TLS */
+    SOCKET_HTTP, /* operators */
 };
 
 /* One that listens already, of TCP or a path: see sd_listen_fds(3). */
 struct loop_socket {
     int fd;
     const char *name; /* ref: for errors */
-    bool http;        /* for operators; else for clients */
+    enum socket_use use;
 };
 
 struct loop_settings {
@@ -35,11 +43,13 @@ struct loop_settings {
     uint32_t listen_count;
     const struct loop_address *http;  /* ref, likewise; NULL: off */
     const struct hook_settings *hook; /* ref, likewise; NULL: there is none */
-    /* In place of `listen`, or of `http`, where there is one of the kind. */
+    /* In place of those of `listen`, or of `http`, that are of the kind. */
     const struct loop_socket *passed; /* ref, likewise; owned from then on */
     uint32_t passed_count;
-    struct tls
-        *tls; /* ref, until the loop has another: to Redis; NULL: plain */
+    /* ref, until the loop has another: to Redis; NULL: plain */
+    struct tls *tls;
+    /* Likewise, for clients; NULL: there is no address for it. */
+    struct tls *client_tls;
     int backlog;
     bool loopback_only; /* listens where no other machine gets, or not at all */
     uint32_t keepalive_idle_s;
@@ -61,7 +71,7 @@ void loop_destroy(struct loop **loop);
 
 /*
  * Takes new settings while it runs: those of engine_configure(), TLS (where
- * there is any, of connections made from now on), limits of memory, polling,
+ * there is any, of connections from now on), limits of memory, polling,
  * and what finds out about silent clients. The latter is made shorter for
  * clients only when all that they were told to count on before has run out.
  */

@@ -137,6 +137,7 @@ gauges(const struct loop *loop, struct buffer *body)
     gauge(body, SHOWN_ready, unready(loop) == NULL);
     gauge(body, SHOWN_draining, loop_stopping(loop));
     gauge(body, SHOWN_connections, loop->client_count);
+    gauge(body, SHOWN_tls_connections, loop->tls_count);
     gauge(body, SHOWN_sessions, now.sessions);
     gauge(body, SHOWN_locks, now.locks);
     gauge(body, SHOWN_tickets, now.tickets);

@@ -120,7 +120,7 @@ link_receive_tls(struct redis_link *link, const char **end)
         len += status == TLS_DONE ? got : 0;
     }
     link->read_is_blocked = status == TLS_WANTS_WRITE;
-    if (status == TLS_BROKEN)
+    if (status == TLS_BROKEN || status == TLS_ENDED)
         *end = tls_link_why(link->tls);
     return len;
 }
@@ -205,7 +205,7 @@ link_send_tls(struct redis_link *link, struct buffer *out, const char **end)
         buffer_consume(out, sent);
     else if (status == TLS_WANTS_WRITE)
         (void)link_want_write(link);
-    else if (status == TLS_BROKEN)
+    else if (status == TLS_BROKEN || status == TLS_ENDED)
         *end = tls_link_why(link->tls);
     return status == TLS_DONE; /* having read, it is tried again anyway */
 }
@@ -252,6 +252,7 @@ link_shake(struct redis_link *link)
     case TLS_DONE:
         link_connected(link);
         return;
+    case TLS_ENDED:
     case TLS_BROKEN:
         link_broken(link, tls_link_why(link->tls));
         return;

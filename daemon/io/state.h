@@ -1,7 +1,8 @@
 /*
  * The loop's own state, for the files of daemon/io only.
  *
- * listen.c: sockets to listen on. client.c: clients' connections. tune.c: what
+ * listen.c: sockets to listen on. accept.c: who comes there; shake.c: those who
+ * shake hands by TLS; client.c: clients' connections from then on. tune.c: what
  * finds out that one of them is silent, and its changes. redis.c: links to
  * Redis; reader.c: replies on them. http.c, page.c: what operators see; hook.c:
  * what they have run. loop.c: turns. Nothing here decides about locks.
@@ -21,8 +22,10 @@
 
 /* One for each address that a host's name has. */
 #define LISTEN_SOCKETS_MAX 8
-/* listen.tcp and listen.unix have 16 each at most. */
-#define LISTENERS_MAX (16 * LISTEN_SOCKETS_MAX + 16)
+/* listen.tcp, listen.tls and listen.unix have 16 each at most. */
+#define LISTENERS_MAX (2 * 16 * LISTEN_SOCKETS_MAX + 16)
+
+#define CLIENT_BYE_LIMIT "* BYE limit\n"
 
 /* What a client's write led to; the core hears of it after the writes. */
 enum client_fate {
@@ -32,23 +35,36 @@ enum client_fate {
     FATE_MEMORY,
 };
 
+/* What a client's reading has come to. */
+enum client_over {
+    OVER_NOT,
+    OVER_END,    /* it sends no more */
+    OVER_BROKEN, /* the connection is gone */
+};
+
 struct client {
     struct list link;       /* loop->clients */
     struct list dirty_link; /* loop->dirty */
     struct list fate_link;  /* loop->fated */
     struct list late_link;  /* loop->late */
     enum client_fate fate;
+    enum client_over over;
     struct loop *loop;     /* ref */
-    struct event event;    /* reading */
+    struct event event;    /* reading; or of the handshake */
     struct event *writing; /* owned; only while output waits */
+    struct tls_link *tls;  /* owned; NULL: plain, or no handshake has begun */
+    struct shake *shake;   /* owned; while the handshake goes on */
     int fd;
     bool tcp;
-    bool greeted; /* some bytes came */
-    bool eof;     /* the client sends no more */
-    bool more;    /* wants CORE_MORE when its output is drained */
-    bool ending;  /* no session any more; closed when all is sent */
-    bool shut;    /* our FIN is sent; waits for the client's */
-    bool torn;    /* no memory for its output: what it gets ends there */
+    bool greeted;     /* some bytes came */
+    bool eof;         /* the client sends no more */
+    bool more;        /* wants CORE_MORE when its output is drained */
+    bool ending;      /* no session any more; closed when all is sent */
+    bool shut;        /* our FIN is sent; waits for the client's */
+    bool torn;        /* no memory for its output: what it gets ends there */
+    bool within;      /* a part of a record of TLS came, and counts as memory */
+    bool read_waits;  /* TLS has to write before it can be read on */
+    bool write_waits; /* the other way round */
     uint16_t partial_len;
     struct engine_input input;
     char *partial; /* owned; the beginning of a line, or NULL; on loop->late
@@ -67,6 +83,7 @@ struct listener {
     struct loop *loop; /* ref */
     int fd;
     bool tcp;
+    bool tls;
     char path[108]; /* of a Unix socket, to be removed; or empty */
 };
 
@@ -83,12 +100,16 @@ struct loop {
     uint64_t timer_us;          /* when it is set to; WHEEL_NEVER: it is not */
     struct client **by_session; /* owned; by the handle's index */
     struct list clients;
-    struct list dirty; /* clients with lines of this turn */
-    struct list fated; /* clients with a fate to be met */
-    struct list late;  /* clients whose lines took too long for one turn */
+    struct list dirty;      /* clients with lines of this turn */
+    struct list fated;      /* clients with a fate to be met */
+    struct list late;       /* clients whose lines took too long for one turn */
+    struct list shakes;     /* of TLS' handshakes, the oldest first */
+    struct list shakes_due; /* those that can go on */
+    uint32_t shake_count;
     uint32_t client_count;
     uint32_t client_max;
-    uint64_t memory; /* unread and unparsed bytes */
+    uint32_t tls_count; /* clients that have TLS by now */
+    uint64_t memory;    /* unread and unparsed bytes */
     struct listener listeners[LISTENERS_MAX];
     uint32_t listener_count;
     struct event accept_timer; /* after EMFILE */
@@ -136,16 +157,43 @@ void listen_log(int fd, const char *whom);
 void listen_peer(const struct sockaddr_storage *address, unsigned len,
     char *out, size_t out_bytes);
 
-/* client.c */
+/* accept.c */
 bool client_listen(struct loop *loop, const struct loop_address *address,
     char *error, size_t error_bytes);
 bool client_listen_passed(struct loop *loop, const struct loop_socket *passed,
     char *error, size_t error_bytes);
 void client_stop_listening(struct loop *loop);
+void client_accept_timer(evutil_socket_t fd, short what, void *arg);
+
+/*
+ * client.c. One that is created has no session until it is opened: false, there
+ * is no room for it, and it is still the caller's. client_release() destroys it
+ * and gives its descriptor back. client_finish() ends one that has no session
+ * any more, or never had one, when all has been sent; client_linger() does so
+ * without a word of TLS.
+ */
 extern const struct engine_sink client_sink;
+struct client *client_create(struct loop *loop, int fd, bool tcp);
+bool client_open(struct client *client, const struct sockaddr_storage *address,
+    unsigned len, struct user *user, uint32_t mark);
+int client_release(struct client *client);
+void client_destroy(struct client *client);
+void client_finish(struct client *client);
+void client_linger(struct client *client);
+void client_readable(evutil_socket_t fd, short what, void *arg);
 void client_catch_up(struct loop *loop);
 void client_close_all(struct loop *loop);
-void client_accept_timer(evutil_socket_t fd, short what, void *arg);
+
+/*
+ * shake.c: a client's handshake by TLS, at the end of which it is opened. False:
+ * there are too many from its address, or there is no memory. shake_some() goes
+ * on with those that can; shake_stop() ends all of them; shake_forget() frees
+ * what a client has for it, if it has any.
+ */
+bool shake_begin(struct client *client, const struct sockaddr_storage *address);
+void shake_some(struct loop *loop);
+void shake_stop(struct loop *loop);
+void shake_forget(struct client *client);
 
 /* tune.c */
 void tune_configure(struct loop *loop, const struct loop_settings *settings);

@@ -1,25 +1,32 @@
 /*
- * TLS for links to Redis and Sentinels, as their client: what is trusted and
- * shown (struct tls, one for the daemon), and one connection on a socket that
- * is connected already (struct tls_link).
+ * TLS, for links to Redis and Sentinels as their client, and for clients as
+ * their server: what is trusted and shown (struct tls, one for each of the two),
+ * and one connection on a socket that is connected already (struct tls_link).
  *
  * Nothing blocks: where the socket has nothing, or takes nothing, that is said
  * and the same call is to be made again when it does. The socket stays its
- * owner's; time-outs are the store's. Only this file's .c knows OpenSSL.
+ * owner's, and so are time-outs. Only tls.c and tls_link.c know OpenSSL.
  */
 #ifndef HOLDFAST_IO_TLS_H
 #define HOLDFAST_IO_TLS_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "daemon/base/text.h"
+
+enum tls_role {
+    TLS_CLIENT, /* of Redis */
+    TLS_SERVER, /* of our clients */
+};
 
 /* Names of PEM files, absolute or from the working folder. */
 struct tls_settings {
-    const char *ca;   /* ref: one certificate or more */
+    enum tls_role role;
+    const char *ca;   /* ref: one certificate or more; a server's, empty: no
+                         client is asked for a certificate */
     const char *cert; /* ref: certificate, and its chain; empty: none */
     const char *key;  /* ref: its key; empty where there is no certificate */
     const char *server_name; /* ref: in place of the host's; empty: that */
     bool any_name;           /* of whom a certificate speaks does not matter */
+    bool required; /* a server's: who shows no certificate is refused */
 };
 
 /* What a refusal is about. */
@@ -54,14 +61,22 @@ enum tls_status {
     TLS_DONE,        /* of a read or write: some bytes at least */
     TLS_WANTS_READ,  /* when the socket can be read, again */
     TLS_WANTS_WRITE, /* when it can be written, again */
+    TLS_ENDED,       /* of a read: the peer sends no more, and may yet read */
     TLS_BROKEN,      /* for good; tls_link_why() */
+};
+
+/* What a broken one, or a handshake that failed, is to be counted as. */
+enum tls_failure {
+    TLS_FAILED_GONE, /* the connection ended */
+    TLS_FAILED_PROTOCOL,
+    TLS_FAILED_CERTIFICATE, /* one of us does not like the other's */
 };
 
 struct tls_link;
 
 /*
  * On a connected non-blocking socket, which is to outlive it. `host` is the
- * name or number that was connected to. NULL: no memory.
+ * name or number that was connected to; a server has NULL. NULL: no memory.
  */
 struct tls_link *tls_link_create(struct tls *tls, int fd, const char *host);
 
@@ -87,7 +102,23 @@ enum tls_status tls_link_read(
 enum tls_status tls_link_write(
     struct tls_link *link, const char *bytes, size_t len, size_t *sent);
 
+/* Tells the peer that no more is sent; once done nothing may be written. */
+enum tls_status tls_link_end(struct tls_link *link);
+
+/* Whether it keeps a part of a record, and with it room for a whole one. */
+bool tls_link_is_within(const struct tls_link *link);
+
 /* Why it is broken, for the log; valid until it is destroyed. */
 const char *tls_link_why(const struct tls_link *link);
+enum tls_failure tls_link_failure(const struct tls_link *link);
+
+typedef void tls_name(void *arg, struct text name);
+
+/*
+ * Gives each name of the peer's certificate, which has been verified: those of
+ * DNS, mail and URI that it has as subjectAltName, or else its common names.
+ * They may be any bytes, and of any number. False: it has shown none.
+ */
+bool tls_link_names(const struct tls_link *link, tls_name *name, void *arg);
 
 #endif

@@ -99,6 +99,7 @@ static bool
 is_of_all(const struct key *key)
 {
     return strcmp(key->path, "redis.tls.ca") == 0 ||
+           strcmp(key->path, "listen.tls_cert") == 0 ||
            strcmp(key->path, "auth.users_file") == 0;
 }
 
@@ -257,6 +258,35 @@ START_TEST(tls_as_such_is_left)
 
 END_TEST
 
+/* As are the sockets for it. */
+START_TEST(tls_of_clients_as_such_is_left)
+{
+    start_with("");
+    ck_assert_msg(reload_with("listen: {tls_cert: /c, tls_key: /k, "
+                              "tls: '127.0.0.1:4655'}\n"),
+        "%s", error);
+    ck_assert_str_eq(
+        keys(CHANGE_LEFT), "listen.tls,listen.tls_cert,listen.tls_key");
+    ck_assert_str_eq(now.listen_tls_cert, "");
+    start_with("listen: {tls_cert: /c, tls_key: /k}\n");
+    ck_assert(reload_with("listen: {tls_cert: /d, tls_key: /k, "
+                          "tls_client_ca: /a, tls_client_cert: required}\n"));
+    ck_assert_str_eq(keys(CHANGE_TAKEN),
+        "listen.tls_cert,listen.tls_client_ca,listen.tls_client_cert");
+    ck_assert_str_eq(now.listen_tls_client_ca, "/a");
+    ck_assert(reload_with(""));
+    ck_assert_str_eq(keys(CHANGE_LEFT),
+        "listen.tls_cert,listen.tls_key,listen.tls_client_ca,"
+        "listen.tls_client_cert");
+    ck_assert_str_eq(now.listen_tls_cert, "/d");
+    ck_assert(reload_with("listen: {tls_cert: /d, tls_key: /k}\n"));
+    ck_assert_str_eq(
+        keys(CHANGE_TAKEN), "listen.tls_client_ca,listen.tls_client_cert");
+    ck_assert_str_eq(now.listen_tls_client_ca, "");
+}
+
+END_TEST
+
 /* What was meant for encrypted connections is not sent over others. */
 START_TEST(passwords_wait_with_tls)
 {
@@ -357,6 +387,7 @@ changes_suite(void)
     tcase_add_test(cases, a_default_follows_what_is_in_force);
     tcase_add_test(cases, a_password_is_read_again);
     tcase_add_test(cases, tls_as_such_is_left);
+    tcase_add_test(cases, tls_of_clients_as_such_is_left);
     tcase_add_test(cases, passwords_wait_with_tls);
     tcase_add_test(cases, users_as_such_are_left);
     tcase_add_test(cases, namespaces_come_and_go);

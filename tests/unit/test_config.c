@@ -85,6 +85,11 @@ START_TEST(defaults_are_the_documented_ones)
         "listen:\n"
         "    tcp: [\"127.0.0.1:4653\"]\n"
         "    unix: []\n"
+        "    tls: []\n"
+        "    tls_cert: \"\"\n"
+        "    tls_key: \"\"\n"
+        "    tls_client_ca: \"\"\n"
+        "    tls_client_cert: asked\n"
         "    backlog: 1024\n"
         "    beyond_loopback_without_users: refused\n"
         "auth:\n"
@@ -430,6 +435,12 @@ START_TEST(good_values)
         {"listen: {tcp: 'localhost:0'}", " tcp: [\"localhost:0\"]\n"},
         {"listen: {tcp: ['a:0', 'a:0']}", " tcp: [\"a:0\", \"a:0\"]\n"},
         {"listen: {tcp: [], unix: /run/x}", " unix: [\"/run/x\"]\n"},
+        {"listen: {tcp: [], tls: '[::1]:4655', tls_cert: /c, tls_key: /k}",
+            " tls: [\"[::1]:4655\"]\n"},
+        {"listen: {tls_cert: /c, tls_key: /k}", " tls_key: \"/k\"\n"},
+        {"listen: {tls_cert: /c, tls_key: /k, tls_client_ca: /a, "
+         "tls_client_cert: required}",
+            " tls_client_cert: required\n"},
         {"listen: {tcp: [], unix: [./x, y/z]}", " [\"./x\", \"y/z\"]\n"},
         {"admin: {http: none}", " http: none\n"},
         {"admin: {http: ''}", " http: none\n"},
@@ -591,6 +602,8 @@ pick_config(struct config *out)
         memcpy(out->listen_tcp.item[0].host, "::", 2);
         out->listen_tcp.count = 1;
     }
+    for (size_t i = 0; i < out->listen_tls.count; i++)
+        out->listen_tls.item[i].port += 1000;
     if (out->admin_http.count == 1)
         out->admin_http.item[0].port = 4000;
     if (out->command_timeout_ms * 3 >= out->lease_ms)
@@ -659,7 +672,7 @@ START_TEST(unknown_keys_are_refused)
                                 "did you mean \"redis.settle\"?"},
         {"patience: 1s", "f:1:1: unknown key \"patience\"; "
                          "did you mean \"redis.patience\"?"},
-        {"tls: {}", "f:1:1: unknown key \"tls\"; did you mean \"redis.tls\"?"},
+        {"tls: {}", "f:1:1: unknown key \"tls\"; did you mean \"listen.tls\"?"},
         {"redis: {tls: {crt: /c}}", "f:1:15: unknown key \"redis.tls.crt\"; "
                                     "did you mean \"redis.tls.cert\"?"},
         {"redis: {tls: {insecure: yes}}",
@@ -900,6 +913,9 @@ START_TEST(bad_words_and_texts_are_refused)
         {"redis: {password_file: \"/a\\0b\"}",
             "f:1:24: redis.password_file: \"/a\\x00b\": has a control "
             "character"},
+        {"listen: {tls_client_cert: wanted}",
+            "f:1:27: listen.tls_client_cert: \"wanted\": not known; expected "
+            "asked or required"},
         {"listen: {unix: x.sock}",
             "f:1:16: listen.unix: \"x.sock\": a path with a slash expected, "
             "such as /run/holdfast/holdfast.sock"},
@@ -1108,7 +1124,21 @@ START_TEST(keys_that_do_not_fit_are_refused)
             "f:1:9: redis.forget_after: 1h is less than ten times "
             "lease.default, 361s"},
         {"listen: {tcp: []}", "f:1:10: listen.tcp: nothing to listen on, "
-                              "neither here nor in listen.unix"},
+                              "neither here nor in listen.unix or listen.tls"},
+        {"listen: {tls: '127.0.0.1:4655'}",
+            "f:1:10: listen.tls: needs listen.tls_cert"},
+        {"listen: {tls_cert: /c}",
+            "f:1:10: listen.tls_cert: needs listen.tls_key"},
+        {"listen: {tls_key: /k}",
+            "f:1:10: listen.tls_key: needs listen.tls_cert"},
+        {"listen: {tls_client_ca: /a}",
+            "f:1:10: listen.tls_client_ca: needs listen.tls_cert"},
+        {"listen: {tls_cert: /c, tls_key: /k, tls_client_cert: required}",
+            "f:1:37: listen.tls_client_cert: needs listen.tls_client_ca"},
+        {"listen: {tls_cert: /c, tls_key: /k, tls: '127.0.0.1:4653'}",
+            "f:1:37: listen.tls: the address is also in listen.tcp"},
+        {"listen: {tls_cert: /c, tls_key: /k, tls: '127.0.0.1:4654'}",
+            "f:1:37: admin.http: the address is also in listen.tls"},
         {"admin: {http: '127.0.0.1:4653'}",
             "f:1:9: admin.http: the address is also in listen.tcp"},
         {"listen: {tcp: '127.0.0.1:4654'}",

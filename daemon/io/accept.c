@@ -1,0 +1,194 @@
+/*
+ * Accepting clients: who may come in, as what, and what becomes of those for
+ * whom there is no room.
+ *
+ * A connection of TLS is handed on for its handshake (shake.c), any other one
+ * is a session at once.
+ */
+#include "daemon/io/state.h"
+
+#include "daemon/base/assert.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ACCEPTS_A_TURN  64
+#define ACCEPT_PAUSE_MS 100
+
+static void
+client_refuse(int fd, bool tell)
+{
+    /* Whoever is not told sees the end all the same. */
+    if (tell)
+        (void)send(fd, CLIENT_BYE_LIMIT, sizeof(CLIENT_BYE_LIMIT) - 1,
+            MSG_NOSIGNAL | MSG_DONTWAIT);
+    close(fd);
+}
+
+static void
+client_accept(struct listener *listener, int fd,
+    const struct sockaddr_storage *address, socklen_t len)
+{
+    struct loop *loop = listener->loop;
+    struct client *client = client_create(loop, fd, listener->tcp);
+
+    if (client == NULL) {
+        count(&loop->counters, COUNTER_sessions_refused);
+        /* By TLS nothing could be told but after a handshake. */
+        client_refuse(fd, !listener->tls);
+        return;
+    }
+    if (loop->tune_accepted && listener->tcp)
+        listen_tune(&loop->settings, fd);
+    if (listener->tls ? shake_begin(client, address)
+                      : client_open(client, address, len, NULL, 0))
+        return;
+    count(&loop->counters, COUNTER_sessions_refused);
+    client_refuse(client_release(client), !listener->tls);
+}
+
+/*
+ * No descriptor is left. One that was kept spare lets the connection be told
+ * no, instead of leaving it in the queue and the loop awake for it for ever.
+ */
+static void
+accept_exhausted(struct listener *listener)
+{
+    struct loop *loop = listener->loop;
+    static const struct timeval pause = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
+
+    count(&loop->counters, COUNTER_limit_descriptors);
+    if (loop->spare_fd >= 0) {
+        close(loop->spare_fd);
+        int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd >= 0)
+            client_refuse(fd, !listener->tls);
+        loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    }
+    for (uint32_t i = 0; i < loop->listener_count; i++)
+        event_del(&loop->listeners[i].event);
+    loop_arm(&loop->accept_timer, &pause);
+}
+
+void
+client_accept_timer(evutil_socket_t fd, short what, void *arg)
+{
+    static const struct timeval pause = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
+    struct loop *loop = arg;
+
+    (void)fd;
+    (void)what;
+    if (engine_stopping(&loop->engine))
+        return;
+    for (uint32_t i = 0; i < loop->listener_count; i++)
+        if (event_add(&loop->listeners[i].event, NULL) != 0)
+            loop_arm(&loop->accept_timer, &pause);
+}
+
+static void
+listener_readable(evutil_socket_t fd, short what, void *arg)
+{
+    struct listener *listener = arg;
+
+    (void)what;
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        struct sockaddr_storage address = {.ss_family = AF_UNIX};
+        socklen_t len = sizeof(address);
+        int accepted = accept4(fd, (struct sockaddr *)&address, &len,
+            SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (accepted >= 0) {
+            client_accept(listener, accepted, &address, len);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+            errno == ENOMEM)
+            accept_exhausted(listener);
+        if (errno != EINTR && errno != ECONNABORTED)
+            return;
+    }
+}
+
+/* `path` is to be removed at the end; empty: none is. False: no memory; the
+ * socket is on its place all the same. */
+static bool
+listener_add(struct loop *loop, int fd, bool tcp, bool tls, const char *path)
+{
+    struct listener *listener = &loop->listeners[loop->listener_count];
+    size_t len = strlen(path);
+
+    require(loop->listener_count < LISTENERS_MAX);
+    require(len < sizeof(listener->path)); /* as a socket has room for it */
+    listener->fd = fd;
+    listener->loop = loop;
+    listener->tcp = tcp;
+    listener->tls = tls;
+    memcpy(listener->path, path, len + 1);
+    event_assign(&listener->event, loop->base, fd, EV_READ | EV_PERSIST,
+        listener_readable, listener);
+    loop->listener_count++;
+    if (event_add(&listener->event, NULL) != 0)
+        return false;
+    listen_log(fd, tls ? "clients_tls" : "clients");
+    return true;
+}
+
+bool
+client_listen(struct loop *loop, const struct loop_address *address,
+    char *error, size_t error_bytes)
+{
+    int fds[LISTEN_SOCKETS_MAX];
+    uint32_t count = listen_on(&loop->settings, address,
+        !loop->settings.loopback_only, fds, error, error_bytes);
+
+    bool enough = true;
+    for (uint32_t i = 0; i < count; i++)
+        enough = listener_add(loop, fds[i], !address->is_path, address->tls,
+                     address->is_path ? address->host : "") &&
+                 enough;
+    if (!enough)
+        snprintf(error, error_bytes, "no memory");
+    return count > 0 && enough;
+}
+
+bool
+client_listen_passed(struct loop *loop, const struct loop_socket *passed,
+    char *error, size_t error_bytes)
+{
+    bool tcp;
+
+    if (!listen_take(&loop->settings, passed, !loop->settings.loopback_only,
+            &tcp, error, error_bytes))
+        return false;
+    if (passed->use == SOCKET_TLS &&
+        (!tcp || loop->settings.client_tls == NULL)) {
+        snprintf(error, error_bytes,
+            "cannot listen on the socket that was passed as %d, %s: %s",
+            passed->fd, passed->name,
+            tcp ? "there is no listen.tls_cert" : "TLS is for TCP only");
+        return false;
+    }
+    /* Who is in its queue already came before it was given any values. */
+    loop->tune_accepted = true;
+    /* Its path, if any, is that of who made it. */
+    if (listener_add(loop, passed->fd, tcp, passed->use == SOCKET_TLS, ""))
+        return true;
+    snprintf(error, error_bytes, "no memory");
+    return false;
+}
+
+void
+client_stop_listening(struct loop *loop)
+{
+    for (uint32_t i = 0; i < loop->listener_count; i++) {
+        struct listener *listener = &loop->listeners[i];
+        event_del(&listener->event);
+        close(listener->fd);
+        if (listener->path[0] != '\0')
+            unlink(listener->path);
+    }
+    loop->listener_count = 0;
+}

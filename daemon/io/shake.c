@@ -1,0 +1,321 @@
+/*
+ * Handshakes of clients who speak TLS. A client has no session before it is
+ * done; until then it is counted for its address, has so much time, and is sent
+ * nothing but by TLS.
+ *
+ * Anybody may begin one, and it costs more than a request. So, a turn, they get
+ * a share of the loop's time, in the order in which they can go on; and there
+ * are so many at once, of which the oldest makes room for a new one: whoever
+ * means it has long been done by then.
+ */
+#include "daemon/io/state.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+#include "daemon/io/clock.h"
+#include "daemon/io/tls.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#define SHAKE_S 10
+/* Of a turn, for all of them; what is begun is done. */
+#define SHAKES_US 3000
+/* What one of them may take, with certificates and a record. */
+#define SHAKE_BYTES 65536
+#define SHAKES_MIN  64
+/* Of a certificate, that are looked for among users. */
+#define NAMES_MAX 64
+
+struct shake {
+    struct list link;      /* loop->shakes */
+    struct list due_link;  /* loop->shakes_due; else the event is awaited */
+    struct client *client; /* ref */
+    struct source *source; /* ref, the core's; NULL: not counted there */
+    uint64_t end_us;
+};
+
+void
+shake_forget(struct client *client)
+{
+    struct shake *shake = client->shake;
+
+    if (shake == NULL)
+        return;
+    core_depart(client->loop->engine.core, &shake->source);
+    list_remove(&shake->link);
+    list_remove(&shake->due_link);
+    client->loop->shake_count--;
+    client->shake = NULL;
+    free(shake);
+}
+
+/* It has failed, and is told so by TLS if at all. */
+static void
+shake_end(struct client *client, enum counter counter, const char *why)
+{
+    struct loop *loop = client->loop;
+    struct sockaddr_storage address = {.ss_family = AF_UNIX};
+    socklen_t len = sizeof(address);
+    char peer[80];
+    char quoted[200];
+    bool known =
+        getpeername(client->fd, (struct sockaddr *)&address, &len) == 0;
+
+    listen_peer(&address, len, peer, sizeof(peer));
+    count(&loop->counters, counter);
+    /* Who looks whether the port is open is nothing to tell of. */
+    log_write(counter == COUNTER_tls_closed ? LOG_DEBUG : LOG_INFO,
+        "tls_failed", "peer=%s why=%s", known ? peer : "gone",
+        log_quote(quoted, sizeof(quoted), text_from(why)));
+    if (counter != COUNTER_tls_certificate) {
+        client_destroy(client);
+        return;
+    }
+    /* It is to learn why, though what it has sent since is not read. */
+    shake_forget(client);
+    event_del(&client->event);
+    event_assign(&client->event, loop->base, client->fd, EV_READ | EV_PERSIST,
+        client_readable, client);
+    client->ending = true;
+    client->input.deaf = true;
+    client_linger(client);
+}
+
+static void
+shake_broken(struct client *client)
+{
+    static const enum counter counters[] = {
+        [TLS_FAILED_GONE] = COUNTER_tls_closed,
+        [TLS_FAILED_PROTOCOL] = COUNTER_tls_protocol,
+        [TLS_FAILED_CERTIFICATE] = COUNTER_tls_certificate,
+    };
+
+    shake_end(client, counters[tls_link_failure(client->tls)],
+        tls_link_why(client->tls));
+}
+
+/* --- whose certificate it is ---------------------------------------------- */
+
+struct names {
+    const struct users *users;
+    struct user *user;
+    struct user *other; /* there must be none */
+    uint32_t mark;
+    uint32_t count;
+};
+
+static void
+name_found(void *arg, struct text name)
+{
+    struct names *names = arg;
+    uint32_t mark;
+
+    if (++names->count > NAMES_MAX)
+        return;
+    struct user *user = users_of_cert(names->users, name, &mark);
+    if (user == NULL || user == names->user)
+        return;
+    if (names->user != NULL) {
+        names->other = user;
+        return;
+    }
+    names->user = user;
+    names->mark = mark;
+}
+
+/* The one user whom the certificate names; NULL: it does not say. */
+static struct user *
+shake_user(const struct client *client, const char *peer, uint32_t *mark)
+{
+    struct names names = {.users = client->loop->settings.core.users};
+    char one[USER_NAME_MAX * 4 + 3];
+    char other[USER_NAME_MAX * 4 + 3];
+
+    if (names.users == NULL || !tls_link_names(client->tls, name_found, &names))
+        return NULL;
+    *mark = names.mark;
+    if (names.count > NAMES_MAX) {
+        log_write(LOG_WARN, "certificate_names",
+            "peer=%s names=%" PRIu32 " most=%d", peer, names.count, NAMES_MAX);
+        return NULL;
+    }
+    if (names.other == NULL)
+        return names.user;
+    log_write(LOG_WARN, "certificate_ambiguous", "peer=%s user=%s other=%s",
+        peer, log_quote(one, sizeof(one), names.user->name),
+        log_quote(other, sizeof(other), names.other->name));
+    return NULL;
+}
+
+/* --- going on ------------------------------------------------------------- */
+
+/* There is no room for it, which now it can be told. */
+static void
+shake_refuse(struct client *client)
+{
+    static const char bye[] = CLIENT_BYE_LIMIT;
+    size_t sent;
+
+    count(&client->loop->counters, COUNTER_sessions_refused);
+    client->ending = true;
+    client->input.deaf = true;
+    client->close_us =
+        engine_now(&client->loop->engine) + (uint64_t)SHAKE_S * 1000000;
+    (void)tls_link_write(client->tls, bye, sizeof(bye) - 1, &sent);
+    client_finish(client);
+}
+
+static void
+shake_done(struct client *client)
+{
+    struct loop *loop = client->loop;
+    struct sockaddr_storage address;
+    socklen_t len = sizeof(address);
+    uint32_t mark = 0;
+    char peer[80];
+
+    if (getpeername(client->fd, (struct sockaddr *)&address, &len) != 0) {
+        shake_end(client, COUNTER_tls_closed, "the connection is gone");
+        return;
+    }
+    listen_peer(&address, len, peer, sizeof(peer));
+    struct user *user = shake_user(client, peer, &mark);
+    count(&loop->counters, COUNTER_tls_done);
+    shake_forget(client);
+    event_assign(&client->event, loop->base, client->fd, EV_READ | EV_PERSIST,
+        client_readable, client);
+    if (!client_open(client, &address, len, user, mark))
+        shake_refuse(client);
+}
+
+static void
+shake_event(evutil_socket_t fd, short what, void *arg)
+{
+    struct client *client = arg;
+
+    (void)fd;
+    (void)engine_now(&client->loop->engine);
+    if ((what & (EV_READ | EV_WRITE)) == 0)
+        shake_end(client, COUNTER_tls_timeout, "not done in time");
+    else
+        list_push_back(&client->loop->shakes_due, &client->shake->due_link);
+}
+
+/* For EV_READ or EV_WRITE; false: no memory. */
+static bool
+shake_await(struct client *client, short what)
+{
+    uint64_t now_us = engine_now(&client->loop->engine);
+    uint64_t end_us = client->shake->end_us;
+    uint64_t wait_us = end_us > now_us ? end_us - now_us : 0;
+    struct timeval wait = {.tv_sec = (time_t)(wait_us / 1000000),
+        .tv_usec = (suseconds_t)(wait_us % 1000000)};
+
+    event_assign(&client->event, client->loop->base, client->fd, what,
+        shake_event, client);
+    return event_add(&client->event, &wait) == 0;
+}
+
+/* As far as it goes now. */
+static void
+shake_go_on(struct client *client)
+{
+    bool awaited = true;
+
+    switch (tls_link_shake(client->tls)) {
+    case TLS_DONE:
+        shake_done(client);
+        return;
+    case TLS_ENDED:
+    case TLS_BROKEN:
+        shake_broken(client);
+        return;
+    case TLS_WANTS_READ:
+        awaited = shake_await(client, EV_READ);
+        break;
+    case TLS_WANTS_WRITE:
+        awaited = shake_await(client, EV_WRITE);
+        break;
+    }
+    if (!awaited)
+        shake_end(client, COUNTER_tls_crowded, "no memory to wait for it");
+}
+
+static void
+shake_step(struct client *client)
+{
+    struct loop *loop = client->loop;
+
+    if (engine_now(&loop->engine) >= client->shake->end_us) {
+        shake_end(client, COUNTER_tls_timeout, "not done in time");
+        return;
+    }
+    if (client->tls == NULL) {
+        client->tls =
+            tls_link_create(loop->settings.client_tls, client->fd, NULL);
+        loop->tls_count += client->tls != NULL;
+    }
+    if (client->tls == NULL)
+        shake_end(client, COUNTER_tls_crowded, "no memory for TLS");
+    else
+        shake_go_on(client);
+}
+
+void
+shake_some(struct loop *loop)
+{
+    struct list *at;
+
+    if (list_empty(&loop->shakes_due))
+        return;
+    uint64_t end_us = clock_boot_us() + SHAKES_US;
+    while ((at = list_pop_front(&loop->shakes_due)) != NULL) {
+        shake_step(container_of(at, struct shake, due_link)->client);
+        if (clock_boot_us() >= end_us)
+            return;
+    }
+}
+
+static uint32_t
+shakes_max(const struct loop *loop)
+{
+    uint64_t most = loop->settings.memory_max / 4 / SHAKE_BYTES;
+
+    return most < SHAKES_MIN ? SHAKES_MIN : (uint32_t)most;
+}
+
+bool
+shake_begin(struct client *client, const struct sockaddr_storage *address)
+{
+    struct loop *loop = client->loop;
+    uint8_t source[16];
+    struct shake *shake = calloc(1, sizeof(*shake));
+
+    if (shake == NULL)
+        return false;
+    listen_source(address, UINT32_MAX, source);
+    if (!core_arrive(loop->engine.core, source, &shake->source)) {
+        free(shake);
+        return false;
+    }
+    if (loop->shake_count >= shakes_max(loop))
+        shake_end(container_of(loop->shakes.next, struct shake, link)->client,
+            COUNTER_tls_crowded, "there are too many at once");
+    list_init(&shake->due_link);
+    list_push_back(&loop->shakes, &shake->link);
+    loop->shake_count++;
+    shake->client = client;
+    shake->end_us = engine_now(&loop->engine) + (uint64_t)SHAKE_S * 1000000;
+    client->shake = shake;
+    return shake_await(client, EV_READ);
+}
+
+void
+shake_stop(struct loop *loop)
+{
+    while (!list_empty(&loop->shakes))
+        client_destroy(
+            container_of(loop->shakes.next, struct shake, link)->client);
+}

@@ -1,0 +1,467 @@
+/*
+ * One connection by TLS, on either side of it.
+ *
+ * The bytes go through a BIO of our own rather than OpenSSL's for sockets,
+ * which writes so that a peer that is gone raises SIGPIPE. There is no
+ * read-ahead: no byte beyond the present record is taken off the socket.
+ *
+ * OpenSSL keeps a queue of errors for the thread, which has to be empty before
+ * each call, or what SSL_get_error() says may be another connection's.
+ */
+#include "daemon/io/tls_state.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+struct tls_link {
+    struct tls *tls; /* ref, counted */
+    SSL *ssl;        /* owned, with its BIO */
+    int fd;
+    int error; /* errno of the socket; 0: none */
+    bool shaken;
+    enum tls_failure failure;
+    char *name; /* owned; what the certificate has to name, or NULL */
+    char *why;  /* owned; NULL: it is not broken, or there is no memory */
+};
+
+/* The socket */
+
+static int
+socket_result(BIO *bio, struct tls_link *link, ssize_t moved, int retry)
+{
+    BIO_clear_retry_flags(bio);
+    if (moved >= 0)
+        return (int)moved;
+    if (errno == EAGAIN || errno == EINTR)
+        BIO_set_flags(bio, retry | BIO_FLAGS_SHOULD_RETRY);
+    else
+        link->error = errno;
+    return -1;
+}
+
+static int
+socket_write(BIO *bio, const char *bytes, int len)
+{
+    struct tls_link *link = BIO_get_data(bio);
+
+    return socket_result(bio, link,
+        send(link->fd, bytes, (size_t)len, MSG_NOSIGNAL), BIO_FLAGS_WRITE);
+}
+
+static int
+socket_read(BIO *bio, char *out, int room)
+{
+    struct tls_link *link = BIO_get_data(bio);
+
+    return socket_result(
+        bio, link, recv(link->fd, out, (size_t)room, 0), BIO_FLAGS_READ);
+}
+
+static long
+socket_control(BIO *bio, int command, long number, void *pointer)
+{
+    (void)bio;
+    (void)number;
+    (void)pointer;
+    return command == BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+BIO_METHOD *
+tls_socket_method(void)
+{
+    int type = BIO_get_new_index();
+    BIO_METHOD *method =
+        type == -1 ? NULL : BIO_meth_new(type | BIO_TYPE_SOURCE_SINK, "link");
+
+    if (method != NULL && BIO_meth_set_write(method, socket_write) == 1 &&
+        BIO_meth_set_read(method, socket_read) == 1 &&
+        BIO_meth_set_ctrl(method, socket_control) == 1)
+        return method;
+    BIO_meth_free(method);
+    return NULL;
+}
+
+/* Reasons */
+
+static const char *
+peer_of(const struct tls_link *link)
+{
+    return link->tls->role == TLS_SERVER ? "the client" : "Redis";
+}
+
+static void link_fail(struct tls_link *link, enum tls_failure failure,
+    const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void
+link_fail(
+    struct tls_link *link, enum tls_failure failure, const char *format, ...)
+{
+    char why[HOST_BYTES + 100];
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(why, sizeof(why), format, arguments);
+    va_end(arguments);
+    link->failure = failure;
+    free(link->why);
+    link->why = strdup(why);
+}
+
+/* The peer's certificate was not taken. */
+static void
+fail_certificate(struct tls_link *link, long verified)
+{
+    bool name = verified == X509_V_ERR_HOSTNAME_MISMATCH ||
+                verified == X509_V_ERR_IP_ADDRESS_MISMATCH;
+
+    if (name)
+        link_fail(link, TLS_FAILED_CERTIFICATE,
+            "its certificate does not name \"%s\", as redis.tls.verify asks",
+            link->name);
+    else
+        link_fail(link, TLS_FAILED_CERTIFICATE,
+            "its certificate cannot be verified: %s",
+            X509_verify_cert_error_string(verified));
+}
+
+/* The first word of the peer was none of TLS. */
+static bool
+is_foreign(unsigned long error)
+{
+    int reason = ERR_GET_REASON(error);
+
+    return ERR_GET_LIB(error) == ERR_LIB_SSL &&
+           (reason == SSL_R_WRONG_VERSION_NUMBER ||
+               reason == SSL_R_HTTP_REQUEST ||
+               reason == SSL_R_PACKET_LENGTH_TOO_LONG ||
+               reason == SSL_R_UNEXPECTED_MESSAGE ||
+               reason == SSL_R_BAD_RECORD_TYPE);
+}
+
+static bool
+is_alert(unsigned long error)
+{
+    return ERR_GET_LIB(error) == ERR_LIB_SSL &&
+           ERR_GET_REASON(error) >= SSL_AD_REASON_OFFSET;
+}
+
+/* What it says of our certificate, or we of its. */
+static bool
+is_about_certificate(unsigned long error)
+{
+    static const int reasons[] = {SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE,
+        SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,
+        SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE,
+        SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED,
+        SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED,
+        SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN, SSL_R_TLSV1_ALERT_UNKNOWN_CA,
+        SSL_R_EXCESSIVE_MESSAGE_SIZE};
+
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+        if (ERR_GET_REASON(error) == reasons[i])
+            return ERR_GET_LIB(error) == ERR_LIB_SSL;
+    return false;
+}
+
+static void
+fail_protocol(struct tls_link *link)
+{
+    unsigned long error = ERR_peek_error();
+    long verified = SSL_get_verify_result(link->ssl);
+    enum tls_failure failure = is_about_certificate(error)
+                                   ? TLS_FAILED_CERTIFICATE
+                                   : TLS_FAILED_PROTOCOL;
+    const char *what = "TLS failed";
+
+    if (!link->shaken && verified != X509_V_OK) {
+        fail_certificate(link, verified);
+        return;
+    }
+    if (!link->shaken && is_foreign(error))
+        what = "it does not speak TLS";
+    else if (is_alert(error))
+        what = "it ends TLS";
+    link_fail(link, failure, "%s (%s)", what, tls_reason_text(error));
+}
+
+/* It ended without a word of TLS, which RESP does not need to know its end. */
+static bool
+is_end(void)
+{
+    unsigned long error = ERR_peek_error();
+
+    if (error == 0)
+        return true;
+#ifdef SSL_R_UNEXPECTED_EOF_WHILE_READING
+    return ERR_GET_LIB(error) == ERR_LIB_SSL &&
+           ERR_GET_REASON(error) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+#else
+    return false;
+#endif
+}
+
+/* After a call that gave `result`. */
+static enum tls_status
+link_status(struct tls_link *link, int result)
+{
+    int status = SSL_get_error(link->ssl, result);
+    const char *when = link->shaken ? "" : " in the TLS handshake";
+
+    if (status == SSL_ERROR_NONE)
+        return TLS_DONE;
+    if (status == SSL_ERROR_WANT_READ)
+        return TLS_WANTS_READ;
+    if (status == SSL_ERROR_WANT_WRITE)
+        return TLS_WANTS_WRITE;
+    if (link->error != 0)
+        link_fail(link, TLS_FAILED_GONE, "%s%s", strerror(link->error), when);
+    else if (status == SSL_ERROR_ZERO_RETURN || is_end())
+        link_fail(link, TLS_FAILED_GONE, "closed by %s%s", peer_of(link), when);
+    else
+        fail_protocol(link);
+    ERR_clear_error();
+    return status == SSL_ERROR_ZERO_RETURN ? TLS_ENDED : TLS_BROKEN;
+}
+
+/* One connection */
+
+static bool
+is_number(const char *host)
+{
+    struct in6_addr ignored;
+
+    return inet_pton(AF_INET, host, &ignored) == 1 ||
+           inet_pton(AF_INET6, host, &ignored) == 1;
+}
+
+/* What the certificate is to name; and the name is asked for, unless it is a
+ * number, which the extension does not know (RFC 6066). */
+static bool
+link_expect(struct tls_link *link, const struct tls *tls)
+{
+    X509_VERIFY_PARAM *param = SSL_get0_param(link->ssl);
+    bool number = is_number(link->name);
+
+    if (!number && SSL_set_tlsext_host_name(link->ssl, link->name) != 1)
+        return false;
+    if (tls->any_name)
+        return true;
+    if (number)
+        return X509_VERIFY_PARAM_set1_ip_asc(param, link->name) == 1;
+    SSL_set_hostflags(link->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return SSL_set1_host(link->ssl, link->name) == 1;
+}
+
+/* Certificates have names without the dot of the root. */
+static char *
+name_for(const struct tls *tls, const char *host)
+{
+    const char *name = tls->server_name[0] != '\0' ? tls->server_name : host;
+    size_t len = strcspn(name, "%"); /* a number's zone is ours alone */
+
+    if (len >= HOST_BYTES)
+        len = HOST_BYTES - 1;
+    if (len > 1 && name[len - 1] == '.')
+        len--;
+    return strndup(name, len);
+}
+
+static bool
+link_prepare(struct tls_link *link, const struct tls *tls)
+{
+    BIO *bio = BIO_new(tls->sockets);
+
+    if (bio == NULL)
+        return false;
+    BIO_set_data(bio, link);
+    BIO_set_init(bio, 1);
+    link->ssl = SSL_new(tls->context);
+    if (link->ssl == NULL) {
+        BIO_free(bio);
+        return false;
+    }
+    SSL_set_bio(link->ssl, bio, bio); /* owns it now */
+    if (tls->role == TLS_SERVER) {
+        SSL_set_accept_state(link->ssl);
+        return true;
+    }
+    SSL_set_connect_state(link->ssl);
+    return link_expect(link, tls);
+}
+
+struct tls_link *
+tls_link_create(struct tls *tls, int fd, const char *host)
+{
+    struct tls_link *link = calloc(1, sizeof(*link));
+
+    require(fd >= 0 && (host == NULL) == (tls->role == TLS_SERVER));
+    if (link == NULL)
+        return NULL;
+    link->tls = tls;
+    tls->refs++;
+    link->fd = fd;
+    if (host != NULL)
+        link->name = name_for(tls, host);
+    ERR_clear_error();
+    if ((host != NULL && link->name == NULL) || !link_prepare(link, tls))
+        tls_link_destroy(&link);
+    ERR_clear_error();
+    return link;
+}
+
+void
+tls_link_destroy(struct tls_link **link)
+{
+    if (*link == NULL)
+        return;
+    SSL_free((*link)->ssl);
+    ERR_clear_error();
+    tls_unref((*link)->tls);
+    free((*link)->name);
+    free((*link)->why);
+    free(*link);
+    *link = NULL;
+}
+
+enum tls_status
+tls_link_shake(struct tls_link *link)
+{
+    require(!link->shaken);
+    ERR_clear_error();
+    enum tls_status status = link_status(link, SSL_do_handshake(link->ssl));
+    link->shaken = status == TLS_DONE;
+    return status;
+}
+
+enum tls_status
+tls_link_read(struct tls_link *link, char *out, size_t room, size_t *got)
+{
+    require(link->shaken && room > 0);
+    ERR_clear_error();
+    return link_status(link, SSL_read_ex(link->ssl, out, room, got));
+}
+
+/*
+ * The socket takes nothing any more. By TLS 1.3 a server that does not like our
+ * certificate says so after the handshake, and goes: that may lie here unread.
+ */
+static void
+find_last_word(struct tls_link *link)
+{
+    char ignored[1];
+    size_t got;
+
+    ERR_clear_error();
+    if (SSL_read_ex(link->ssl, ignored, sizeof(ignored), &got) != 1 &&
+        is_alert(ERR_peek_error()))
+        fail_protocol(link);
+    ERR_clear_error();
+}
+
+enum tls_status
+tls_link_write(
+    struct tls_link *link, const char *bytes, size_t len, size_t *sent)
+{
+    require(link->shaken && len > 0);
+    ERR_clear_error();
+    enum tls_status status =
+        link_status(link, SSL_write_ex(link->ssl, bytes, len, sent));
+    if (status == TLS_BROKEN && link->error != 0)
+        find_last_word(link);
+    return status;
+}
+
+enum tls_status
+tls_link_end(struct tls_link *link)
+{
+    require(link->shaken);
+    ERR_clear_error();
+    int result = SSL_shutdown(link->ssl);
+    /* 0: the peer has not said so yet, which nobody waits for here. */
+    if (result >= 0)
+        return TLS_DONE;
+    return link_status(link, result);
+}
+
+bool
+tls_link_is_within(const struct tls_link *link)
+{
+    return SSL_has_pending(link->ssl) == 1;
+}
+
+const char *
+tls_link_why(const struct tls_link *link)
+{
+    return link->why != NULL ? link->why : "no memory to say why";
+}
+
+enum tls_failure
+tls_link_failure(const struct tls_link *link)
+{
+    return link->failure;
+}
+
+/* Of a certificate's owner. */
+
+/* True: it has such names. */
+static bool
+give_alternatives(const X509 *cert, tls_name *name, void *arg)
+{
+    GENERAL_NAMES *names =
+        X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
+    bool any = false;
+
+    for (int i = 0; i < sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *one = sk_GENERAL_NAME_value(names, i);
+        if (one->type != GEN_DNS && one->type != GEN_EMAIL &&
+            one->type != GEN_URI)
+            continue;
+        any = true;
+        const ASN1_IA5STRING *text = one->d.ia5;
+        name(arg, text_make((const char *)ASN1_STRING_get0_data(text),
+                      (size_t)ASN1_STRING_length(text)));
+    }
+    GENERAL_NAMES_free(names);
+    return any;
+}
+
+static void
+give_common_names(const X509 *cert, tls_name *name, void *arg)
+{
+    const X509_NAME *subject = X509_get_subject_name(cert);
+
+    for (int at = -1;
+         (at = X509_NAME_get_index_by_NID(subject, NID_commonName, at)) >= 0;) {
+        unsigned char *bytes = NULL;
+        int len = ASN1_STRING_to_UTF8(
+            &bytes, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
+        if (len >= 0)
+            name(arg, text_make((const char *)bytes, (size_t)len));
+        OPENSSL_free(bytes);
+    }
+}
+
+bool
+tls_link_names(const struct tls_link *link, tls_name *name, void *arg)
+{
+    require(link->shaken);
+    const X509 *cert = SSL_get0_peer_certificate(link->ssl);
+
+    if (cert == NULL || SSL_get_verify_result(link->ssl) != X509_V_OK)
+        return false;
+    ERR_clear_error();
+    if (!give_alternatives(cert, name, arg))
+        give_common_names(cert, name, arg);
+    ERR_clear_error();
+    return true;
+}
