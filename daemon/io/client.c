@@ -483,6 +483,8 @@ client_readable(evutil_socket_t fd, short what, void *arg)
         client_untangle(client);
     if (got > 0 && !client->ending)
         client_bytes(client, kept + got, true);
+    else if (client->within && client_hoards(client))
+        client_expel(client, EXPEL_MEMORY);
     if (client->over != OVER_NOT && list_empty(&client->late_link))
         client_over(client);
 }

@@ -19,6 +19,13 @@ def openssl(*arguments):
                           capture_output=True, text=True).stdout
 
 
+def _kind(host):
+    """What is put before it, of an alternative name."""
+    if re.match(r"(email|URI|DNS|RID):", host):
+        return ""
+    return "IP:" if re.fullmatch(r"[\d.]+|.*:.*", host) else "DNS:"
+
+
 class Certificate:
     """Paths of two PEM files."""
 
@@ -48,22 +55,36 @@ class Authority:
         openssl("genpkey", "-algorithm", "EC", "-pkeyopt",
                 "ec_paramgen_curve:P-256", "-out", path)
 
-    def issue(self, name, *hosts, days=2):
-        """For these names and numbers; days of -1: it has ended already."""
+    def issue(self, name, *hosts, days=2, common=None):
+        """For these hosts' names and numbers, or others of a kind of their
+        own, as `URI:x:y`; days of -1: it has ended already. `common`: its
+        common name, where that is not `name`."""
         path = self._path(name)
         self._make_key(path + ".key")
-        openssl("req", "-new", "-key", path + ".key", "-subj", f"/CN={name}",
+        openssl("req", "-new", "-key", path + ".key", "-subj", f"/CN={common or name}", "-utf8",
                 "-out", path + ".csr")
         with open(path + ".ext", "w", encoding="ascii") as file:
             names = ",".join(
-                ("IP:" if re.fullmatch(r"[\d.]+|.*:.*", host) else "DNS:")
-                + host for host in hosts)
+                _kind(host) + host for host in hosts)
             if names:
                 file.write(f"subjectAltName={names}\n")
         openssl("x509", "-req", "-in", path + ".csr", "-CA", self.cert,
                 "-CAkey", self._key, "-CAcreateserial", "-days", str(days),
                 "-extfile", path + ".ext", "-out", path + ".pem")
         return Certificate(path + ".pem", path + ".key")
+
+
+    def intermediate(self, name):
+        """Another one, whose own certificate this one has signed."""
+        other = Authority(name)
+        openssl("req", "-new", "-key", other._key, "-subj", f"/CN={name}",
+                "-out", other._path("csr"))
+        with open(other._path("ext"), "w", encoding="ascii") as file:
+            file.write("basicConstraints=critical,CA:true\n")
+        openssl("x509", "-req", "-in", other._path("csr"), "-CA", self.cert,
+                "-CAkey", self._key, "-CAcreateserial", "-days", "2",
+                "-extfile", other._path("ext"), "-out", other.cert)
+        return other
 
 
 class Tls:
