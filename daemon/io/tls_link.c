@@ -396,7 +396,9 @@ tls_link_end(struct tls_link *link)
 bool
 tls_link_is_within(const struct tls_link *link)
 {
-    return SSL_has_pending(link->ssl) == 1;
+    /* Where nothing but its header came, nothing is pending. */
+    return SSL_has_pending(link->ssl) == 1 ||
+           strcmp(SSL_rstate_string(link->ssl), "RB") == 0;
 }
 
 const char *
