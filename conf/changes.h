@@ -24,8 +24,8 @@ struct config_changes {
 /*
  * A password counts as its file's key. Whether Redis is spoken to by TLS at all
  * is a matter of its ports, and left; so are users and passwords then. So it is
- * with TLS for clients, whose sockets are there or are not. Whether clients have
- * to be users is left, too: those who are there have come as the other.
+ * with TLS for clients, whose sockets are there or are not. Whether clients
+ * have to be users is left, too: those who are there have come as the other.
  */
 void changes_find(struct config_changes *changes, const struct config *now,
     const struct config *next);

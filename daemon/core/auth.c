@@ -2,9 +2,9 @@
  * Who a session's user is, and what that one may do.
  *
  * A session has a user from its beginning, where its connection shows it (its
- * process' uid, on a Unix socket; a certificate, by TLS), or from an AUTH on. How it came by it
- * matters to nobody but user_has_mark(). Without users in the settings there is
- * nothing of this: anybody may do all.
+ * process' uid, on a Unix socket; a certificate, by TLS), or from an AUTH on.
+ * How it came by it matters to nobody but user_has_mark(). Without users in the
+ * settings there is nothing of this: anybody may do all.
  *
  * A session's ID is a secret that only its client knows. In the tables, and in
  * Redis, a session with a user is under a hash of its ID and the user's name:

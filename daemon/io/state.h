@@ -185,10 +185,10 @@ void client_catch_up(struct loop *loop);
 void client_close_all(struct loop *loop);
 
 /*
- * shake.c: a client's handshake by TLS, at the end of which it is opened. False:
- * there are too many from its address, or there is no memory. shake_some() goes
- * on with those that can; shake_stop() ends all of them; shake_forget() frees
- * what a client has for it, if it has any.
+ * shake.c: a client's handshake by TLS, at the end of which it is opened.
+ * False: there are too many from its address, or there is no memory.
+ * shake_some() goes on with those that can; shake_stop() ends all of them;
+ * shake_forget() frees what a client has for it, if it has any.
  */
 bool shake_begin(struct client *client, const struct sockaddr_storage *address);
 void shake_some(struct loop *loop);

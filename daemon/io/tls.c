@@ -202,6 +202,7 @@ load_files(struct tls *tls, const struct tls_settings *settings,
 static bool
 context_for_clients(SSL_CTX *context, const struct tls_settings *settings)
 {
+    char groups[] = SERVER_GROUPS; /* OpenSSL's macro wants no const */
     int asks = SSL_VERIFY_PEER;
 
     if (settings->ca[0] == '\0')
@@ -213,7 +214,7 @@ context_for_clients(SSL_CTX *context, const struct tls_settings *settings)
     SSL_CTX_set_max_cert_list(context, CLIENT_CERTS_MAX);
     /* By TLS 1.3 there are others than those of SSL_OP_NO_TICKET. */
     return SSL_CTX_set_num_tickets(context, 0) == 1 &&
-           SSL_CTX_set1_groups_list(context, SERVER_GROUPS) == 1;
+           SSL_CTX_set1_groups_list(context, groups) == 1;
 }
 
 static bool

@@ -1,7 +1,7 @@
 /*
  * TLS, for links to Redis and Sentinels as their client, and for clients as
- * their server: what is trusted and shown (struct tls, one for each of the two),
- * and one connection on a socket that is connected already (struct tls_link).
+ * their server: what is trusted and shown (struct tls, one for each of the
+ * two), and one connection on a socket that is connected already (tls_link).
  *
  * Nothing blocks: where the socket has nothing, or takes nothing, that is said
  * and the same call is to be made again when it does. The socket stays its

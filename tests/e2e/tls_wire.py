@@ -119,16 +119,15 @@ class Wire:
 
 
 class TlsPortCase(HarnessCase):
-    def tls_broker(self, overrides=None, host="127.0.0.1", cert=None, **options):
+    def tls_broker(self, overrides=None, cert=None, **options):
         """A broker; its .tls is the address for TLS."""
         own = cert or certificate("broker", "127.0.0.1", "localhost", "::1")
-        port = ports.reserve(host)
+        port = ports.reserve()
         self.addCleanup(port.release)
-        number = f"[{host}]" if ":" in host else host
         broker = self.broker(overrides={
-            "listen.tls": [f"{number}:{port}"], "listen.tls_cert": own.cert,
+            "listen.tls": [f"127.0.0.1:{port}"], "listen.tls_cert": own.cert,
             "listen.tls_key": own.key, **(overrides or {})}, **options)
-        broker.tls = f"{number}:{port}"
+        broker.tls = f"127.0.0.1:{port}"
         return broker
 
     def secure(self, broker, tls=None, **options):

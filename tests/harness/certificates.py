@@ -61,8 +61,8 @@ class Authority:
         common name, where that is not `name`."""
         path = self._path(name)
         self._make_key(path + ".key")
-        openssl("req", "-new", "-key", path + ".key", "-subj", f"/CN={common or name}", "-utf8",
-                "-out", path + ".csr")
+        openssl("req", "-new", "-key", path + ".key", "-utf8",
+                "-subj", f"/CN={common or name}", "-out", path + ".csr")
         with open(path + ".ext", "w", encoding="ascii") as file:
             names = ",".join(
                 _kind(host) + host for host in hosts)

@@ -31,8 +31,8 @@ static int sockets[2]; /* the client's, the server's */
 static SSL *client;
 static struct tls_link *server;
 
-/* Its own issuer. The alternatives are as OpenSSL's configuration has them, or NULL;
- * `days` until it ends. */
+/* Its own issuer. The alternatives are as OpenSSL's configuration has them, or
+ * NULL; `days` until it ends. */
 static X509 *
 make_certificate(const char *common, const char *alternatives, int days)
 {
@@ -367,7 +367,8 @@ START_TEST(other_words)
         end();
     }
     begin(NULL, false, false);
-    ck_assert_int_eq(SSL_set1_groups_list(client, "ffdhe2048"), 1);
+    char group[] = "ffdhe2048";
+    ck_assert_int_eq(SSL_set1_groups_list(client, group), 1);
     ck_assert_int_eq(shake(), TLS_BROKEN);
     ck_assert_int_eq(tls_link_failure(server), TLS_FAILED_PROTOCOL);
     end();
