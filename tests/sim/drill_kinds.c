@@ -201,19 +201,27 @@ order_broken(struct fleet *fleet, const struct task *task)
 /*
  * The heir's request is carried out, and its broker hears nothing of Redis for
  * longer than the lease: what it was granted is over when the broker asks
- * again, and it must be granted anew.
+ * again, and it must be granted anew. Its heartbeats are such that no less than
+ * the lease is told: of a shorter silence almost nothing may be left after the
+ * wait, and it would give the lock back before its PING is answered.
  */
 static bool
 retries_begin(struct fleet *fleet)
 {
     struct drill *drill = &fleet->drill;
+    uint32_t lease_ms = fleet->world->plan.lease_ms;
 
     /* It is to be before the request's own patience is over. */
     if (drill_lease_us(fleet->world) > 3000000)
         return false;
     drill->heir = drill_choose(fleet, ANYWHERE);
     drill->another = drill->heir == NULL ? NULL : drill_choose(fleet, ANYWHERE);
-    return drill->another != NULL;
+    if (drill->another == NULL ||
+        wire_begin(drill->heir->client, VERB_HELLO, NULL) == NULL)
+        return false;
+    wire_pair(drill->heir->client, "heartbeat", lease_ms);
+    wire_end(drill->heir->client);
+    return true;
 }
 
 static void
@@ -233,24 +241,13 @@ retries_acts(struct fleet *fleet)
     drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
 }
 
-/*
- * It is the heir's, whoever asks, for as long as it stays. After a wait as long
- * as this one little may be left of what its session's heartbeats allow: then
- * it gives the lock back by itself before its PING is answered, and who asks
- * has it rightly. Whether Redis granted it sooner is seen in the record.
- */
+/* It is the heir's, whoever asks, for as long as it stays. */
 static void
 retries_granted(struct fleet *fleet, struct task *task)
 {
     struct drill *drill = &fleet->drill;
-    const struct task *heir = drill->heir;
-    bool left = heir->state == TASK_LEAVING || heir->state == TASK_IDLE;
 
-    if (task != heir && left) {
-        drill_end(fleet);
-        return;
-    }
-    if (task != heir) {
+    if (task != drill->heir) {
         order_broken(fleet, task);
         return;
     }
