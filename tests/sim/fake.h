@@ -185,6 +185,9 @@ const char *fake_get(
 bool fake_key(const struct fake *fake, size_t index, const char **key,
     size_t *key_len, const char **value, size_t *value_len);
 
+/* When that key goes by the server's clock, in ms; INT64_MAX: never. */
+int64_t fake_key_expires_ms(const struct fake *fake, size_t index);
+
 struct fake_counts {
     uint64_t commands;
     uint64_t scripts;

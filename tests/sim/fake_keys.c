@@ -298,3 +298,12 @@ fake_key(const struct fake *fake, size_t index, const char **key,
     *value_len = found->value.len;
     return true;
 }
+
+int64_t
+fake_key_expires_ms(const struct fake *fake, size_t index)
+{
+    require(index < fake->keys.count);
+    int64_t at_ms = fake->keys.all[index]->expires_ms;
+
+    return at_ms == FAKE_NEVER_MS ? INT64_MAX : at_ms;
+}

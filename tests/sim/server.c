@@ -597,6 +597,49 @@ servers_flush(struct world *world, bool held)
     }
 }
 
+static bool
+key_is_lock(const char *key, size_t key_len)
+{
+    return memchr(key, '{', key_len) == key + sizeof("holdfast:") - 1;
+}
+
+/* Living tickets of a record: DESIGN section 5, lua/record.lua. */
+static uint32_t
+record_live(const char *value, size_t len)
+{
+    uint32_t live = 0;
+
+    if (len >= 36)
+        memcpy(&live, value + 32, sizeof(live));
+    return live;
+}
+
+/*
+ * Whether Redis forgets a record, by the clock that it has now, while somebody
+ * may believe in what stands there: nobody does so a lease later, unless the
+ * record was renewed, and has time again. Each one has half of
+ * redis.forget_after where it is renewed; but that is gone with one long step
+ * as with several that come before the next renewal.
+ */
+static bool
+server_forgets(const struct server *server)
+{
+    const struct world *world = server->world;
+    uint64_t real_ms = machine_real_us(server->machine) / 1000;
+    int64_t least_ms = (int64_t)(real_ms + world->plan.lease_ms);
+    const char *key;
+    const char *value;
+    size_t key_len;
+    size_t len;
+
+    for (size_t at = 0;
+         fake_key(server->fake, at, &key, &key_len, &value, &len); at++)
+        if (key_is_lock(key, key_len) && record_live(value, len) > 0 &&
+            fake_key_expires_ms(server->fake, at) < least_ms)
+            return true;
+    return false;
+}
+
 void
 server_jump(struct world *world, uint32_t number, int64_t us)
 {
@@ -605,8 +648,7 @@ server_jump(struct world *world, uint32_t number, int64_t us)
     world_note(world, server->machine->name, "clock jumps by %" PRId64 " ms",
         us / 1000);
     server->machine->wall_us += us;
-    /* Records have half of their time at least; then Redis forgets them. */
-    if (us > (int64_t)plan_forget_ms(&world->plan) * 500)
+    if (us > 0 && server_forgets(server))
         check_excuse(world->check, FAULT_clock_forward);
     servers_lost(world, us > 0 ? FAULT_clock_forward : FAULT_clock_back);
 }
@@ -640,17 +682,6 @@ servers_heal(struct world *world)
     servers_hear(world);
 }
 
-/* Living tickets of a record: DESIGN section 5, lua/record.lua. */
-static uint32_t
-record_live(const char *value, size_t len)
-{
-    uint32_t live = 0;
-
-    if (len >= 36)
-        memcpy(&live, value + 32, sizeof(live));
-    return live;
-}
-
 void
 servers_check_idle(struct world *world)
 {
@@ -663,8 +694,7 @@ servers_check_idle(struct world *world)
         server_wind(server);
         for (size_t at = 0;
              fake_key(server->fake, at, &key, &key_len, &value, &len); at++)
-            if (memchr(key, '{', key_len) == key + sizeof("holdfast:") - 1 &&
-                record_live(value, len) > 0)
+            if (key_is_lock(key, key_len) && record_live(value, len) > 0)
                 check_broken(world->check, PROMISE_CLEAN, 0,
                     "%s has %u tickets in %.*s", server->machine->name,
                     record_live(value, len), (int)key_len, key);
