@@ -4,9 +4,11 @@
  * nothing but by TLS.
  *
  * Anybody may begin one, and it costs more than a request. So, a turn, they get
- * a share of the loop's time, in the order in which they can go on; and there
- * are so many at once, of which the oldest makes room for a new one: whoever
- * means it has long been done by then.
+ * a share of the loop's time, in the order in which they can go on, and nothing
+ * is done for who has gone meanwhile. There are so many at once: of those who
+ * keep it waiting the one who has done so for longest makes room for a new one,
+ * since whoever means it answers soon. Where it is they who wait there is no
+ * room, so that what was begun comes to its end.
  */
 #include "daemon/io/state.h"
 
@@ -16,6 +18,7 @@
 #include "daemon/io/tls.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -29,8 +32,7 @@
 #define NAMES_MAX 64
 
 struct shake {
-    struct list link;      /* loop->shakes */
-    struct list due_link;  /* loop->shakes_due; else the event is awaited */
+    struct list link;      /* loop->shakes, or loop->shakes_due */
     struct client *client; /* ref */
     struct source *source; /* ref, the core's; NULL: not counted there */
     uint64_t end_us;
@@ -45,7 +47,6 @@ shake_forget(struct client *client)
         return;
     core_depart(client->loop->engine.core, &shake->source);
     list_remove(&shake->link);
-    list_remove(&shake->due_link);
     client->loop->shake_count--;
     client->shake = NULL;
     free(shake);
@@ -197,10 +198,12 @@ shake_event(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)engine_now(&client->loop->engine);
-    if ((what & (EV_READ | EV_WRITE)) == 0)
+    if ((what & (EV_READ | EV_WRITE)) == 0) {
         shake_end(client, COUNTER_tls_timeout, "not done in time");
-    else
-        list_push_back(&client->loop->shakes_due, &client->shake->due_link);
+        return;
+    }
+    list_remove(&client->shake->link);
+    list_push_back(&client->loop->shakes_due, &client->shake->link);
 }
 
 /* For EV_READ or EV_WRITE; false: no memory. */
@@ -213,6 +216,7 @@ shake_await(struct client *client, short what)
     struct timeval wait = {.tv_sec = (time_t)(wait_us / 1000000),
         .tv_usec = (suseconds_t)(wait_us % 1000000)};
 
+    list_push_back(&client->loop->shakes, &client->shake->link);
     event_assign(&client->event, client->loop->base, client->fd, what,
         shake_event, client);
     return event_add(&client->event, &wait) == 0;
@@ -243,11 +247,24 @@ shake_go_on(struct client *client)
         shake_end(client, COUNTER_tls_crowded, "no memory to wait for it");
 }
 
+/* No answer would be read; of what was sent before there may be much. */
+static bool
+client_has_gone(const struct client *client)
+{
+    struct pollfd end = {.fd = client->fd, .events = POLLRDHUP};
+
+    return poll(&end, 1, 0) == 1;
+}
+
 static void
 shake_step(struct client *client)
 {
     struct loop *loop = client->loop;
 
+    if (client_has_gone(client)) {
+        shake_end(client, COUNTER_tls_closed, "closed by the client");
+        return;
+    }
     if (engine_now(&loop->engine) >= client->shake->end_us) {
         shake_end(client, COUNTER_tls_timeout, "not done in time");
         return;
@@ -272,7 +289,7 @@ shake_some(struct loop *loop)
         return;
     uint64_t end_us = clock_boot_us() + SHAKES_US;
     while ((at = list_pop_front(&loop->shakes_due)) != NULL) {
-        shake_step(container_of(at, struct shake, due_link)->client);
+        shake_step(container_of(at, struct shake, link)->client);
         if (clock_boot_us() >= end_us)
             return;
     }
@@ -286,13 +303,30 @@ shakes_max(const struct loop *loop)
     return most < SHAKES_MIN ? SHAKES_MIN : (uint32_t)most;
 }
 
+/* For one more; false: there is none. */
+static bool
+shake_make_room(struct loop *loop)
+{
+    if (loop->shake_count < shakes_max(loop))
+        return true;
+    if (list_empty(&loop->shakes)) {
+        count(&loop->counters, COUNTER_tls_crowded);
+        return false;
+    }
+    shake_end(container_of(loop->shakes.next, struct shake, link)->client,
+        COUNTER_tls_crowded, "there are too many at once");
+    return true;
+}
+
 bool
 shake_begin(struct client *client, const struct sockaddr_storage *address)
 {
     struct loop *loop = client->loop;
     uint8_t source[16];
-    struct shake *shake = calloc(1, sizeof(*shake));
 
+    if (!shake_make_room(loop))
+        return false;
+    struct shake *shake = calloc(1, sizeof(*shake));
     if (shake == NULL)
         return false;
     listen_source(address, UINT32_MAX, source);
@@ -300,11 +334,7 @@ shake_begin(struct client *client, const struct sockaddr_storage *address)
         free(shake);
         return false;
     }
-    if (loop->shake_count >= shakes_max(loop))
-        shake_end(container_of(loop->shakes.next, struct shake, link)->client,
-            COUNTER_tls_crowded, "there are too many at once");
-    list_init(&shake->due_link);
-    list_push_back(&loop->shakes, &shake->link);
+    list_init(&shake->link);
     loop->shake_count++;
     shake->client = client;
     shake->end_us = engine_now(&loop->engine) + (uint64_t)SHAKE_S * 1000000;
@@ -315,7 +345,9 @@ shake_begin(struct client *client, const struct sockaddr_storage *address)
 void
 shake_stop(struct loop *loop)
 {
-    while (!list_empty(&loop->shakes))
-        client_destroy(
-            container_of(loop->shakes.next, struct shake, link)->client);
+    struct list *at;
+
+    list_splice_back(&loop->shakes, &loop->shakes_due);
+    while ((at = list_pop_front(&loop->shakes)) != NULL)
+        client_destroy(container_of(at, struct shake, link)->client);
 }

@@ -103,7 +103,7 @@ struct loop {
     struct list dirty;      /* clients with lines of this turn */
     struct list fated;      /* clients with a fate to be met */
     struct list late;       /* clients whose lines took too long for one turn */
-    struct list shakes;     /* of TLS' handshakes, the oldest first */
+    struct list shakes;     /* of TLS' handshakes: who waits for its client */
     struct list shakes_due; /* those that can go on */
     uint32_t shake_count;
     uint32_t client_count;
