@@ -247,13 +247,16 @@ shake_go_on(struct client *client)
         shake_end(client, COUNTER_tls_crowded, "no memory to wait for it");
 }
 
-/* No answer would be read; of what was sent before there may be much. */
+/* It has begun and gone: nobody would read what costs most. What is no
+ * handshake costs nothing, and is told of as such. */
 static bool
 client_has_gone(const struct client *client)
 {
     struct pollfd end = {.fd = client->fd, .events = POLLRDHUP};
+    char first;
 
-    return poll(&end, 1, 0) == 1;
+    return poll(&end, 1, 0) == 1 &&
+           (recv(client->fd, &first, 1, MSG_PEEK) != 1 || first == 0x16);
 }
 
 static void
@@ -261,7 +264,7 @@ shake_step(struct client *client)
 {
     struct loop *loop = client->loop;
 
-    if (client_has_gone(client)) {
+    if (client->tls == NULL && client_has_gone(client)) {
         shake_end(client, COUNTER_tls_closed, "closed by the client");
         return;
     }
