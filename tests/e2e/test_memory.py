@@ -12,13 +12,15 @@ HOLDFAST_MEMORY_SWEEP=17,18 only these.
 import contextlib
 import os
 import socket
+import ssl
 import subprocess
 import urllib.error
 
 from fake_broker import HOLDFAST, CommandCase
-from harness import Authority, Broker, HarnessCase, Tls, shared_redis
+from harness import Authority, Broker, HarnessCase, Tls, ports, shared_redis
 from harness.broker import SANITIZER_TEXTS, broker_path
 from harness.processes import temp_folder, wait_until
+from tls_wire import authority, certificate, context
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                       "failing_memory.c")
@@ -108,7 +110,7 @@ class Refused(Exception):
 class Talk:
     """A client that takes an end for an answer, but not silence."""
 
-    def __init__(self, address):
+    def __init__(self, address, tls=None):
         self.data = b""
         family = socket.AF_UNIX if "/" in address else socket.AF_INET
         self.socket = socket.socket(family)
@@ -118,6 +120,9 @@ class Talk:
             address = (host, int(port))
         try:
             self.socket.connect(address)
+            if tls is not None:
+                self.socket = tls.wrap_socket(self.socket,
+                                              server_hostname="127.0.0.1")
             self.expect(b"* HELLO ")
         except (OSError, Refused) as error:
             self.socket.close()
@@ -126,14 +131,14 @@ class Talk:
     def send(self, data):
         try:
             self.socket.sendall(data)
-        except ConnectionError as error:
+        except (ConnectionError, ssl.SSLError) as error:
             raise Refused from error
 
     def line(self):
         while b"\n" not in self.data:
             try:
                 data = self.socket.recv(1 << 16)
-            except ConnectionError as error:
+            except (ConnectionError, ssl.SSLError) as error:
                 raise Refused from error
             except TimeoutError as error:
                 raise AssertionError("neither an answer nor an end") from error
@@ -157,9 +162,11 @@ class Talk:
 
 class DaemonTest(HarnessCase):
     test_timeout = 3600.0 if SWEEP else 180.0
+    secure = None  # an address for TLS, and how; in place of the plain one
 
     def talk(self, stack, address):
-        talk = Talk(address)
+        talk = Talk(*(self.secure if self.secure and "/" not in address
+                      else (address,)))
         stack.callback(talk.socket.close)
         return talk
 
@@ -267,6 +274,22 @@ class DaemonTest(HarnessCase):
         keys = {"redis.tls.ca": ca.cert, "redis.tls.cert": node.cert,
                 "redis.tls.key": node.key}
         sweep_all(self, "holdfastd with TLS",
+                  lambda sweep, number: self.one(redis, sweep, number, **keys),
+                  COARSE)
+
+
+    def test_life_with_tls_for_clients(self):
+        """Who show certificates, too."""
+        own = certificate("broker", "127.0.0.1", "localhost", "::1")
+        port = ports.reserve()
+        self.addCleanup(port.release)
+        self.secure = (f"127.0.0.1:{port}",
+                       context(certificate("shop", "shop.example")))
+        keys = {"listen.tls": [self.secure[0]], "listen.tls_cert": own.cert,
+                "listen.tls_key": own.key,
+                "listen.tls_client_ca": authority().cert}
+        redis = shared_redis()
+        sweep_all(self, "holdfastd with TLS for clients",
                   lambda sweep, number: self.one(redis, sweep, number, **keys),
                   COARSE)
 
