@@ -289,6 +289,8 @@ user_take(struct reader *reader, struct text word)
     if (user->proof_count == 0)
         return fail(reader, reader->line_start,
             "nobody could be this user: secret=, uid= or cert= expected");
+    if (user->proof_count > users->proofs_most)
+        users->proofs_most = user->proof_count;
     return true;
 }
 

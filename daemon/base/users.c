@@ -134,15 +134,15 @@ users_of_secret(const struct users *users, struct text name, struct text secret,
 {
     static const struct user_proof nobodys = {.kind = PROOF_UID};
     struct user *user = users_find(users, name);
-    const struct user_proof *proof =
-        user != NULL ? users->proof + user->proof_first : &nobodys;
-    uint32_t count = user != NULL ? user->proof_count : 1;
+    uint32_t count = user != NULL ? user->proof_count : 0;
     struct user *found = NULL;
 
-    for (uint32_t i = 0; i < count; i++) {
-        if (!proof_holds(&proof[i], secret))
+    for (uint32_t i = 0; i < users->proofs_most; i++) {
+        const struct user_proof *proof =
+            i < count ? &users->proof[user->proof_first + i] : &nobodys;
+        if (!proof_holds(proof, secret))
             continue;
-        *mark = proof_mark(&proof[i]);
+        *mark = proof_mark(proof);
         found = user;
     }
     return found;

@@ -68,7 +68,8 @@ struct users {
     struct user_rule *rule;   /* owned */
     struct user_proof *proof; /* owned */
     uint32_t count;
-    uint64_t file; /* hash of what they were read from */
+    uint32_t proofs_most; /* that one of them has */
+    uint64_t file;        /* hash of what they were read from */
 };
 
 /* Frees it; *users becomes NULL, and may be. */
@@ -81,7 +82,8 @@ struct user *users_find(const struct users *users, struct text name);
  * Who has that uid, a certificate of that name, or that name and secret; NULL:
  * nobody. `*mark` tells the proof from others: see user_has_mark(). How long it
  * takes to find out does not tell how much of a secret was right, nor whether
- * there is such a user.
+ * there is such a user: for each as many secrets are hashed as the user with
+ * the most of them has.
  */
 struct user *users_of_uid(
     const struct users *users, uint32_t uid, uint32_t *mark);

@@ -15,6 +15,7 @@
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
+#include "daemon/base/sha256.h"
 
 #include <inttypes.h>
 
@@ -53,7 +54,7 @@ session_find(const struct core *core, const uint8_t id[16])
     for (struct table_node *node = table_first(&core->session_table, hash);
          node != NULL; node = table_next(node)) {
         struct session *session = container_of(node, struct session, table);
-        if (memcmp(session->id, id, sizeof(session->id)) == 0)
+        if (secret_equal(session->id, id, sizeof(session->id)))
             return session;
     }
     return NULL;

@@ -287,6 +287,7 @@ START_TEST(secrets)
     const struct user *a = user_of(users, "a");
     const struct user *b = user_of(users, "b");
 
+    ck_assert_uint_eq(users->proofs_most, 2); /* hashed for everybody */
     ck_assert_ptr_eq(known(users, "a", "the old secret of a"), a);
     ck_assert_ptr_eq(known(users, "a", "the new secret of a"), a);
     ck_assert_ptr_eq(known(users, "b", "the secret of b"), b);
