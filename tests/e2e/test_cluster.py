@@ -301,6 +301,37 @@ class NodeDeathTest(ClusterCase):
 
 
 class FailoverTest(HarnessCase):
+    def test_ordered(self):
+        """CLUSTER FAILOVER: nothing is lost, and the old master follows."""
+        redis = self.cluster(3, 1)
+        broker = self.broker(redis, {
+            "lease.default": "8s", "redis.command_timeout": "500ms"})
+        client, waiter = self.client(broker), self.client(broker)
+        name = "failover/ordered"
+        fence = client.ok(f"LOCK {name} wait=9s").fence
+        tag = waiter.submit(f"LOCK {name} progress=1")
+        waiter.queued(tag)
+        master = redis.node_of(key_of(name))
+        (replica,) = redis.replicas_of(master)
+        # The order is heard, and voted for, by who knows the replica for one.
+        self.wait_until(
+            lambda: all(each.command("CLUSTER", "REPLICAS", master.id)
+                        for each in redis.masters), 20,
+            "all masters know the replica")
+        redis.failover(replica, how="")
+        self.wait_until(lambda: master.info("replication")["role"] == "slave",
+                        20, "the old master is a replica")
+        renewals = stats(client)["renewals"]
+        self.wait_until(lambda: stats(client)["renewals"] > renewals, 10,
+                        "the hold is renewed at the new master")
+        self.assertEqual(client.ok("HELD").items[0].fence, fence)
+        self.assertEqual(
+            [each["kind"] for each in client.ok(f"SHOW {name}").items],
+            ["holder", "waiter"])
+        client.ok(f"UNLOCK {name} fence={fence}", count=0)
+        self.assertGreater(waiter.wait(tag).fence, fence)
+        client.no_event("LOST", 0)
+
     def test_a_replica_takes_over(self):
         redis = self.cluster(3, 1)
         broker = self.broker(redis, {

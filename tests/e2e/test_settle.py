@@ -311,6 +311,29 @@ class BenignTest(SettleCase):
         self.assertNotIn("redis_unsettled",
                          self.brokers[0].log().split("redis_settled")[-1])
 
+    def test_the_end_of_the_backlog(self):
+        """A while after the last replica has gone: another id, and no other
+        history."""
+        client = self.begin(**{"lease.default": "1s", "redis.settle": "1s",
+                               "redis.command_timeout": "300ms"})
+        self.redis_one.command("CONFIG", "SET", "repl-backlog-ttl", "1")
+
+        def told():
+            return self.redis_one.info("replication")
+        with self.redis(replicaof=f"127.0.0.1 {self.redis_one.port}"):
+            self.wait_until(lambda: told()["connected_slaves"] == "1", 20,
+                            "a replica follows")
+        client.ok("LOCK a")
+        before = told()
+        self.assertEqual(before["repl_backlog_active"], "1")
+        self.wait_until(lambda: told()["repl_backlog_active"] == "0", 20,
+                        "the backlog is given up")
+        self.assertNotEqual(told()["master_replid"], before["master_replid"])
+        client.ok("LOCK b wait=0")
+        client.ok("UNLOCK a", count=0)
+        self.assertNotIn("redis_unsettled",
+                         self.brokers[0].log().split("redis_settled")[-1])
+
     def test_a_broker_comes_back(self):
         client = self.begin()
         self.marked()
