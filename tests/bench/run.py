@@ -9,7 +9,8 @@ requests under way), BENCH_FULL=1 for longer runs of the other figures.
 
 Some parts take minutes, and run only where they are asked for by --only: the
 rolling restart, failovers, the deadlocks, a million operations at random, ten
-thousand reloads, and audits of a million records.
+thousand reloads, audits of a million records, /metrics of many locks, what
+being watched costs, and clients that mean no good.
 """
 
 import argparse
@@ -24,7 +25,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import audit  # noqa: E402
 import deadlock  # noqa: E402
 import failover  # noqa: E402
+import hostile  # noqa: E402
 import kinds  # noqa: E402
+import metrics  # noqa: E402
 import operations  # noqa: E402
 import outage  # noqa: E402
 import reload  # noqa: E402
@@ -43,7 +46,8 @@ CONNECTIONS = os.environ.get("BENCH_CONNECTIONS", "1,64,1000,1x64")
 PARTS = ("throughput", "handover", "death", "renewal", "idle", "shared",
          "queue")
 LONG_PARTS = ("restart", "failover", "outage",
-              "strict", "deadlock", "operations", "reload", "audit")
+              "strict", "deadlock", "operations", "reload", "audit",
+              "metrics", "cost", "hostile")
 DIRECT = ("setnx", "hash")
 RENEWED_LOCKS = 10000
 IDLE_SESSIONS = 19000
@@ -275,6 +279,15 @@ class Bench:
 
     def audit(self):
         audit.run(self)
+
+    def metrics(self):
+        metrics.run(self)
+
+    def cost(self):
+        metrics.cost(self)
+
+    def hostile(self):
+        hostile.run(self)
 
     def run(self):
         with RedisServer() as self.redis:
