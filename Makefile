@@ -70,13 +70,15 @@ PKG_CONFIG ?= pkg-config
 pkg_cflags = $(patsubst -I%,-isystem %,\
 	$(shell $(PKG_CONFIG) --cflags $(1) 2>/dev/null))
 pkg_libs = $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null)
+TLS_PACKAGES = libssl libcrypto
 DAEMON_PACKAGES = libevent_core libevent_extra hiredis yaml-0.1 \
-	libssl libcrypto
+	$(TLS_PACKAGES)
 SYSTEMD := $(shell $(PKG_CONFIG) --exists libsystemd 2>/dev/null && \
 	echo libsystemd)
 DAEMON_CFLAGS := $(call pkg_cflags,$(DAEMON_PACKAGES) $(SYSTEMD)) \
 	$(if $(SYSTEMD),-DHAVE_SYSTEMD=1)
 DAEMON_LIBS := $(call pkg_libs,$(DAEMON_PACKAGES) $(SYSTEMD))
+TLS_LIBS := $(call pkg_libs,$(TLS_PACKAGES))
 
 ALL_CPPFLAGS = -D_GNU_SOURCE -DHOLDFAST_VERSION='"$(VERSION)"' \
 	-I. -I$(BUILD)/gen $(DAEMON_CFLAGS) $(CPPFLAGS)
@@ -105,6 +107,7 @@ store_OBJ := $(call objects,daemon/store) $(BUILD)/obj/gen/lua_scripts.o
 io_OBJ := $(call objects,daemon/io)
 conf_OBJ := $(call objects,conf)
 client_OBJ := $(call objects,proto/client)
+tls_OBJ := $(call objects,proto/tls)
 daemon_OBJ := $(call objects,daemon)
 command_OBJ := $(call objects,proto/holdfast)
 unit_OBJ := $(call objects,tests/unit)
@@ -114,8 +117,10 @@ sim_OBJ := $(call objects,tests/sim)
 
 LIBRARIES = base proto core store io conf
 DAEMON_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,io store core conf proto base)
-COMMAND_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,holdfast proto base)
-ALL_OBJECTS = $(foreach part,$(LIBRARIES) client daemon command,$($(part)_OBJ))
+COMMAND_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,\
+	holdfast-tls holdfast proto base)
+ALL_OBJECTS = $(foreach part,$(LIBRARIES) client tls daemon command,\
+	$($(part)_OBJ))
 PROGRAMS = $(BUILD)/holdfastd $(BUILD)/holdfast
 FUZZERS = $(patsubst tests/fuzz/%.c,$(BUILD)/%,\
 	$(sort $(wildcard tests/fuzz/fuzz_*.c)))
@@ -127,7 +132,7 @@ FUZZERS = $(patsubst tests/fuzz/%.c,$(BUILD)/%,\
 
 all: $(PROGRAMS)
 
-libraries: $(patsubst %,$(BUILD)/lib%.a,$(LIBRARIES) holdfast)
+libraries: $(patsubst %,$(BUILD)/lib%.a,$(LIBRARIES) holdfast holdfast-tls)
 
 objects: $(ALL_OBJECTS)
 
@@ -171,6 +176,7 @@ $(BUILD)/lib$(1).a: $(2) $(BUILD)/lib$(1).members
 endef
 $(foreach name,$(LIBRARIES),$(eval $(call archive,$(name),$($(name)_OBJ))))
 $(eval $(call archive,holdfast,$(client_OBJ)))
+$(eval $(call archive,holdfast-tls,$(tls_OBJ)))
 
 # For tests: the programs without their main().
 main_OBJ = $(patsubst %,$(BUILD)/obj/%/main.o,daemon proto/holdfast)
@@ -186,7 +192,8 @@ $(BUILD)/holdfastd: $(daemon_OBJ) $(DAEMON_ARCHIVES) $(BUILD)/holdfastd.members
 holdfast_MEMBERS := $(command_OBJ)
 $(BUILD)/holdfast: $(command_OBJ) $(COMMAND_ARCHIVES) $(BUILD)/holdfast.members
 	$(say) LINK $@
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(command_OBJ) $(COMMAND_ARCHIVES) $(LDLIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(command_OBJ) $(COMMAND_ARCHIVES) \
+		$(TLS_LIBS) $(LDLIBS)
 
 # --- tests ----------------------------------------------------------------
 
@@ -200,7 +207,7 @@ $(BUILD)/gen/suites.def: FORCE
 $(BUILD)/obj/tests/unit/main.o: $(BUILD)/gen/suites.def
 
 unit-tests_MEMBERS := $(unit_OBJ)
-UNIT_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,programs holdfast) \
+UNIT_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,programs holdfast-tls holdfast) \
 	$(DAEMON_ARCHIVES)
 $(BUILD)/unit-tests: $(unit_OBJ) $(UNIT_ARCHIVES) $(BUILD)/unit-tests.members
 	$(say) LINK $@
@@ -213,7 +220,7 @@ loadgen_MEMBERS := $(bench_OBJ)
 $(BUILD)/loadgen: $(bench_OBJ) $(COMMAND_ARCHIVES) $(BUILD)/loadgen.members
 	$(say) LINK $@
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(bench_OBJ) $(COMMAND_ARCHIVES) \
-		-lm $(LDLIBS)
+		$(TLS_LIBS) -lm $(LDLIBS)
 
 loadgen: $(BUILD)/loadgen
 
@@ -446,7 +453,7 @@ clean:
 # --- lint -----------------------------------------------------------------
 
 C_FOLDERS = daemon daemon/base daemon/core daemon/store daemon/io conf \
-	proto proto/client proto/holdfast tests/unit tests/fuzz tests/bench \
+	proto proto/client proto/tls proto/holdfast tests/unit tests/fuzz tests/bench \
 	tests/sim tests/e2e
 C_SOURCES := $(sort $(wildcard $(addsuffix /*.c,$(C_FOLDERS))))
 C_HEADERS := $(sort $(wildcard $(addsuffix /*.h,$(C_FOLDERS))))
@@ -530,7 +537,8 @@ D = $(DESTDIR)
 UNITS = $(wildcard systemd/*.service systemd/*.socket)
 SYSUSERS = $(firstword $(wildcard systemd/*sysusers*))
 DOCS = README.md LICENSE proto/PROTOCOL.md
-CLIENT_HEADERS = $(wildcard proto/client/holdfast.h)
+CLIENT_HEADERS = $(wildcard proto/client/holdfast.h proto/tls/holdfast_tls.h)
+CLIENT_ARCHIVES = libholdfast.a libholdfast-tls.a
 EXAMPLES = $(wildcard packaging/prometheus/* packaging/grafana/*)
 EXAMPLE_DIRS = $(addprefix $(D)$(DOCDIR)/examples/,prometheus grafana)
 
@@ -547,7 +555,7 @@ install: all libraries $(MAN5) $(MAN7)
 	$(INSTALL) -m 755 $(BUILD)/holdfast $(D)$(BINDIR)/
 	$(INSTALL) -m 644 packaging/completion/holdfast.bash \
 		$(D)$(COMPLETIONDIR)/holdfast
-	$(INSTALL) -m 644 $(BUILD)/libholdfast.a $(D)$(LIBDIR)/
+	$(INSTALL) -m 644 $(addprefix $(BUILD)/,$(CLIENT_ARCHIVES)) $(D)$(LIBDIR)/
 	$(if $(CLIENT_HEADERS),$(INSTALL) -m 644 $(CLIENT_HEADERS) \
 		$(D)$(INCLUDEDIR)/)
 	$(INSTALL) -m 644 $(wildcard $(DOCS)) $(D)$(DOCDIR)/
@@ -571,7 +579,7 @@ install: all libraries $(MAN5) $(MAN7)
 # A configuration that somebody has changed stays.
 uninstall:
 	rm -f $(D)$(SBINDIR)/holdfastd $(D)$(BINDIR)/holdfast \
-		$(D)$(LIBDIR)/libholdfast.a \
+		$(addprefix $(D)$(LIBDIR)/,$(CLIENT_ARCHIVES)) \
 		$(addprefix $(D)$(INCLUDEDIR)/,$(notdir $(CLIENT_HEADERS))) \
 		$(addprefix $(D)$(UNITDIR)/,$(notdir $(UNITS))) \
 		$(D)$(SYSUSERSDIR)/holdfast.conf $(D)$(COMPLETIONDIR)/holdfast \

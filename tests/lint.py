@@ -49,8 +49,10 @@ LAYERS = {
          "daemon", "conf"), None, ("event2/", "systemd/")),
     "conf": (("daemon/base", "proto", "conf"), None, ("yaml.h",)),
     "proto/client": (("daemon/base", "proto", "proto/client"), None, ()),
+    "proto/tls": (("proto/client", "proto/tls"), None, ("openssl/",)),
     "proto/holdfast": (
-        ("daemon/base", "proto", "proto/client", "proto/holdfast"), None, ()),
+        ("daemon/base", "proto", "proto/client", "proto/tls",
+         "proto/holdfast"), None, ()),
 }
 
 # --- symbols --------------------------------------------------------------

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 
 #define PORT_DEFAULT  "4653"
-#define ADDRESS_BYTES 300
+#define ADDRESS_BYTES 300 /* a host, and what stands around it */
 
 static enum holdfast_status
 resolve_path(struct holdfast *h, const char *path, size_t origin)
@@ -21,7 +21,8 @@ resolve_path(struct holdfast *h, const char *path, size_t origin)
     struct sockaddr_un local = {.sun_family = AF_UNIX};
     size_t len = strlen(path);
 
-    if (len >= sizeof(local.sun_path) || h->peer_count == CLIENT_PEERS)
+    if (len >= sizeof(local.sun_path) || h->peer_count == CLIENT_PEERS ||
+        h->transport != NULL)
         return HOLDFAST_BAD_ADDRESS;
     memcpy(local.sun_path, path, len + 1);
     struct holdfast_peer *peer = &h->peers[h->peer_count++];
@@ -31,10 +32,10 @@ resolve_path(struct holdfast *h, const char *path, size_t origin)
     return HOLDFAST_SUCCESS;
 }
 
-/* "HOST:PORT", "[V6]:PORT" and both without a port. */
+/* "HOST:PORT", "[V6]:PORT" and both without a port, which is *port then. */
 static bool
 address_split(
-    const char *address, char *host, size_t host_bytes, const char **port)
+    const char *address, char host[static CLIENT_HOST_BYTES], const char **port)
 {
     const char *start = address;
     const char *end;
@@ -44,17 +45,19 @@ address_split(
         end = strchr(start, ']');
         if (end == NULL || (end[1] != ':' && end[1] != '\0'))
             return false;
-        *port = end[1] == ':' ? end + 2 : PORT_DEFAULT;
+        if (end[1] == ':')
+            *port = end + 2;
     } else {
         end = strchr(start, ':');
-        *port = end != NULL ? end + 1 : PORT_DEFAULT;
         if (end == NULL)
             end = start + strlen(start);
-        else if (strchr(end + 1, ':') != NULL)
+        else if (strchr(end + 1, ':') == NULL)
+            *port = end + 1;
+        else
             return false;
     }
     size_t len = (size_t)(end - start);
-    if (len == 0 || len >= host_bytes)
+    if (len == 0 || len >= CLIENT_HOST_BYTES)
         return false;
     memcpy(host, start, len);
     host[len] = '\0';
@@ -70,13 +73,13 @@ resolve_one(struct holdfast *h, const char *address, size_t origin)
         .ai_socktype = SOCK_STREAM,
         .ai_flags = AI_NUMERICSERV};
     struct addrinfo *found = NULL;
-    const char *port;
-    char host[256];
+    const char *port = h->transport != NULL ? h->transport->port : PORT_DEFAULT;
+    char *host = h->hosts[origin];
     size_t before = h->peer_count;
 
     if (strchr(address, '/') != NULL)
         return resolve_path(h, address, origin);
-    if (!address_split(address, host, sizeof(host), &port))
+    if (!address_split(address, host, &port))
         return HOLDFAST_BAD_ADDRESS;
     int failed = getaddrinfo(host, port, &hints, &found);
     if (failed != 0)

@@ -42,6 +42,8 @@ holdfast_make(void)
     if (h == NULL)
         return NULL;
     h->fd = -1;
+    h->read_wants = POLLIN;
+    h->write_wants = POLLOUT;
     h->last = &h->first;
     h->pending_last = &h->pending;
     h->line_max = CLIENT_LINE_BYTES;
@@ -84,6 +86,7 @@ options_take(struct holdfast *h, const struct holdfast_options *options)
         return false;
     h->keep_ms = options->keep_ms;
     h->heartbeat_ms = options->heartbeat_ms;
+    h->transport = options->transport;
     return true;
 }
 
@@ -163,7 +166,7 @@ session_quit(struct holdfast *h)
     holdfast_link_flush(h);
     if (h->link != LINK_OPEN)
         return;
-    (void)shutdown(h->fd, SHUT_WR);
+    (void)holdfast_link_finish(h);
     for (int i = 0; i < TURN_READS && h->link == LINK_OPEN; i++) {
         h->in_len = 0;
         if (!holdfast_link_fill(h))
@@ -202,17 +205,7 @@ input_wanted(const struct holdfast *h)
 short
 holdfast_events(const struct holdfast *h)
 {
-    short events = 0;
-
-    if (h->link == LINK_CONNECTING)
-        return POLLOUT;
-    if (!holdfast_link_reads(h))
-        return 0;
-    if (input_wanted(h))
-        events |= POLLIN;
-    if (h->out_start < h->out_end && holdfast_link_writes(h))
-        events |= POLLOUT;
-    return events;
+    return holdfast_link_events(h, input_wanted(h), h->out_start < h->out_end);
 }
 
 static uint64_t
@@ -228,6 +221,8 @@ holdfast_timeout_ms(const struct holdfast *h)
 
     if (h->link == LINK_CLOSED)
         return h->closed_told ? -1 : 0;
+    if (input_wanted(h) && holdfast_link_pending(h))
+        return 0;
     due = least(due, holdfast_claims_due_ms(h));
     due = least(due, holdfast_watches_due_ms(h));
     if (due == UINT64_MAX)
@@ -264,8 +259,7 @@ input_dispatch(struct holdfast *h)
 void
 holdfast_process(struct holdfast *h, short revents)
 {
-    if (h->link == LINK_CONNECTING)
-        holdfast_link_connected(h, revents);
+    holdfast_link_connected(h, revents);
     for (int i = 0; i < TURN_READS && input_wanted(h) && holdfast_link_reads(h);
          i++) {
         if (!holdfast_link_fill(h))

@@ -2,7 +2,7 @@
  * What the files of the client library share and its users do not see.
  *
  *     address.c  addresses to what can be connected to
- *     link.c     the socket: connecting, bytes in and out
+ *     link.c     the socket, and its transport: connecting, bytes in and out
  *     session.c  a session that is kept: away, and back at another broker
  *     message.c  a line of the broker to its parts
  *     dispatch.c what a line does: answers, events, holds
@@ -33,6 +33,7 @@
 #define CLIENT_PAIRS               32 /* of one line; more are ignored */
 #define CLIENT_PEERS               32 /* of all addresses */
 #define CLIENT_ADDRESSES           16
+#define CLIENT_HOST_BYTES          256 /* of one of them, with its NUL */
 #define CLIENT_NOTICES             4096
 #define CLIENT_CONNECT_MS          3000 /* for one address, and for its HELLO */
 #define CLIENT_SILENCE_MS          20000 /* without an answer to PING */
@@ -46,6 +47,7 @@
 #define CLIENT_CLAIM_PAUSE_MS      200 /* until a claim is tried again */
 #define CLIENT_MOVE_SOON_MS        200 /* where a lock is asked for meanwhile */
 #define CLIENT_MOVE_MAX_MS         5000 /* after DRAIN */
+#define CLIENT_WHY_BYTES           256
 
 /* A line of the broker; all refs into the line. */
 struct holdfast_message {
@@ -164,7 +166,8 @@ struct holdfast_watched {
 enum holdfast_link {
     LINK_AWAY, /* of a kept session: no socket, until retry_ms */
     LINK_CONNECTING,
-    LINK_GREETING, /* connected; the greeting has not come */
+    LINK_SHAKING,  /* connected; the transport has not come about */
+    LINK_GREETING, /* the greeting has not come */
     LINK_RESUMING, /* greeted; HELLO resume= is not answered */
     LINK_OPEN,
     LINK_CLOSED,
@@ -178,7 +181,11 @@ struct holdfast_peer {
 
 struct holdfast {
     /* address.c, link.c */
-    int fd; /* owned; -1: none */
+    int fd;                                     /* owned; -1: none */
+    const struct holdfast_transport *transport; /* ref; NULL: none */
+    void *through;                              /* owned; its link, or NULL */
+    short read_wants;  /* POLLIN, unless the transport wants it otherwise */
+    short write_wants; /* POLLOUT, likewise; or what the handshake wants */
     enum holdfast_link link;
     uint64_t connection; /* changes with each socket */
     struct holdfast_peer peers[CLIENT_PEERS];
@@ -187,13 +194,15 @@ struct holdfast {
     size_t peer_left;             /* of this round */
     size_t peer_origin;           /* of the one being tried */
     uint64_t connect_deadline_ms; /* of the one being tried */
+    char hosts[CLIENT_ADDRESSES][CLIENT_HOST_BYTES]; /* by origin */
+    char unshaken[256]; /* why a handshake of this round failed; "" */
     char in[CLIENT_IN_BYTES];
     size_t in_len;
     char *out; /* owned; bytes out_start .. out_end are to be sent */
     size_t out_start;
     size_t out_end;
     size_t out_bytes;
-    char reason[160];
+    char reason[256];
 
     /* greeting */
     char session[96];
@@ -268,12 +277,27 @@ enum holdfast_status holdfast_link_resolve(
 
 /* link.c */
 void holdfast_link_connect(struct holdfast *h);
+/* Connecting, or shaking: what poll() said of it. */
 void holdfast_link_connected(struct holdfast *h, short revents);
 void holdfast_link_expire(struct holdfast *h, uint64_t now_ms);
 enum holdfast_status holdfast_link_append(
     struct holdfast *h, const char *bytes, size_t len);
 void holdfast_link_flush(struct holdfast *h);
 bool holdfast_link_fill(struct holdfast *h);
+/*
+ * As send() and recv(), through the transport where there is one. What has
+ * failed is put into `why`, of CLIENT_WHY_BYTES.
+ */
+enum holdfast_moved holdfast_link_send(
+    struct holdfast *h, const char *bytes, size_t len, size_t *sent, char *why);
+enum holdfast_moved holdfast_link_receive(
+    struct holdfast *h, char *out, size_t room, size_t *got, char *why);
+/* As shutdown(SHUT_WR). DONE, a want, or BROKEN. */
+enum holdfast_moved holdfast_link_finish(struct holdfast *h);
+/* Whether there is input that no poll() tells of. */
+bool holdfast_link_pending(const struct holdfast *h);
+/* What to poll for, be there input wanted or output to be sent. */
+short holdfast_link_events(const struct holdfast *h, bool input, bool output);
 /* Whether there is a connection that bytes come from, or may be sent over. */
 bool holdfast_link_reads(const struct holdfast *h);
 bool holdfast_link_writes(const struct holdfast *h);

@@ -1,8 +1,8 @@
 /*
  * The client library of Holdfast: locks by name from a broker.
  *
- * Link with libholdfast.a; nothing but libc is needed. The library starts no
- * thread, installs no signal handler, never raises SIGPIPE and keeps its
+ * Link with libholdfast.a; nothing but libc is needed, unless it is to speak TLS:
+ * see holdfast_tls.h. The library starts no thread, installs no signal handler, never raises SIGPIPE and keeps its
  * descriptor close-on-exec. Different connections are independent of each
  * other; one connection belongs to one thread at a time.
  *
@@ -150,7 +150,7 @@ size_t holdfast_event_fences(
 
 /*
  * Creates a connection and begins to connect. `address` is "HOST:PORT",
- * "[V6]:PORT", "HOST" (port 4653) or a socket's path (with a '/' in it), or
+ * "[V6]:PORT", "HOST" (port 4653, or that of the transport) or a socket's path (with a '/' in it), or
  * several of these with commas between them: brokers before the same Redis,
  * which are tried beginning with any, and then in turn. A host that is a name
  * is looked up here, which may block as getaddrinfo() does; numbers and paths
@@ -160,6 +160,49 @@ size_t holdfast_event_fences(
  */
 enum holdfast_status holdfast_create(
     const char *address, struct holdfast **out);
+
+/*
+ * What the bytes of a connection go through between the library and its socket:
+ * TLS, as holdfast_tls_transport() of holdfast_tls.h gives it. For those who
+ * make another one:
+ *
+ * A link is one connection, on a socket that is connected and does not block.
+ * The socket is the library's, and outlives the link. No function blocks, raises
+ * SIGPIPE, or keeps what it is given for longer than the call, but for the
+ * socket. Of a link that is broken, or at its end, nothing is asked but why()
+ * and destroy(); and read(), where it was write() or finish() that broke.
+ */
+enum holdfast_moved {
+    HOLDFAST_MOVED_DONE,        /* of a read or write: some bytes at least */
+    HOLDFAST_MOVED_WANTS_READ,  /* again, when the socket can be read */
+    HOLDFAST_MOVED_WANTS_WRITE, /* again, when it can be written */
+    HOLDFAST_MOVED_END,         /* of shake and read: the peer has closed */
+    HOLDFAST_MOVED_BROKEN,      /* for good; why() */
+};
+
+struct holdfast_transport {
+    const void *context; /* ref, for create() */
+    const char *port;    /* ref: of addresses that have none */
+    /* `host` is what the address says, a name or a number. NULL: no memory. */
+    void *(*create)(const void *context, int fd, const char *host);
+    /* What comes before anything is read or written, up to DONE. */
+    enum holdfast_moved (*shake)(void *link);
+    enum holdfast_moved (*read)(
+        void *link, char *out, size_t room, size_t *got);
+    /* After a want the same bytes are given again, from any place, and maybe
+     * more behind them. */
+    enum holdfast_moved (*write)(
+        void *link, const char *bytes, size_t len, size_t *sent);
+    /* All has been written, and no more is to be; the peer is told so. What it
+     * says is read on. */
+    enum holdfast_moved (*finish)(void *link);
+    /* Whether there is something to read that no poll() tells of. */
+    bool (*pending)(const void *link);
+    /* Why it is broken, for people; good until it is destroyed. */
+    const char *(*why)(const void *link);
+    /* Tells the peer that it was no accident, if there is room to say so. */
+    void (*destroy)(void *link);
+};
 
 /* What a session is like. All but the address may be 0 or NULL. */
 struct holdfast_options {
@@ -181,6 +224,12 @@ struct holdfast_options {
      */
     const char *user;
     const char *secret;
+    /*
+     * What to speak through, with each of the addresses, none of which is a
+     * path then; NULL: the socket alone. Not copied: it outlives the
+     * connection. Connections may share one.
+     */
+    const struct holdfast_transport *transport;
 };
 
 /*
@@ -203,7 +252,10 @@ void holdfast_destroy(struct holdfast **h);
  */
 int holdfast_fd(const struct holdfast *h);
 
-/* What to poll for: POLLIN, POLLOUT. 0 once closed. */
+/*
+ * What to poll for: POLLIN, POLLOUT. 0 once closed. By a transport it may be
+ * either of them, whatever there is to be sent: ask before each poll().
+ */
 short holdfast_events(const struct holdfast *h);
 
 /*

@@ -1,10 +1,18 @@
 /*
- * The socket of a connection: connecting, bytes in and out. Knows no lines.
- * Never blocks.
+ * The socket of a connection, and the transport over it where there is one:
+ * connecting, bytes in and out. Knows no lines. Never blocks.
  *
  * The addresses are tried in turn, each for CLIENT_CONNECT_MS, each once in a
  * round. The first round that is in vain is the end; of a session that is
  * known, and kept, another one follows after a pause.
+ *
+ * A handshake that fails is as good as a broker that is not there: the next
+ * address is tried, for nothing has been said to that one, and one of several
+ * whose certificate has run out should not be the end of all. But where all is
+ * in vain it is the reason that is told, whatever the others were.
+ *
+ * The time for the greeting begins when the socket is connected. A handshake
+ * and the greeting share it.
  */
 #define _GNU_SOURCE 1
 
@@ -45,20 +53,69 @@ socket_tune(int fd)
     }
 }
 
+/* The transport failed before the greeting; the first such word stays. */
 static void
+unshaken_keep(struct holdfast *h, const char *why)
+{
+    if (h->unshaken[0] == '\0')
+        (void)snprintf(h->unshaken, sizeof(h->unshaken), "%s", why);
+}
+
+/* One more step of the handshake; false: it has failed, and the next address is
+ * to be tried. */
+static bool
+link_shake(struct holdfast *h)
+{
+    switch (h->transport->shake(h->through)) {
+    case HOLDFAST_MOVED_DONE:
+        h->read_wants = POLLIN;
+        h->link = LINK_GREETING;
+        return true;
+    case HOLDFAST_MOVED_WANTS_READ:
+        h->read_wants = POLLIN;
+        return true;
+    case HOLDFAST_MOVED_WANTS_WRITE:
+        h->read_wants = POLLOUT;
+        return true;
+    case HOLDFAST_MOVED_END:
+    case HOLDFAST_MOVED_BROKEN:
+        break;
+    }
+    unshaken_keep(h, h->transport->why(h->through));
+    return false;
+}
+
+/* The socket is connected; false: as link_shake(). */
+static bool
 link_greet(struct holdfast *h)
 {
     uint64_t limit = holdfast_session_known(h) || h->peer_count > 1
                          ? CLIENT_CONNECT_MS
                          : CLIENT_SILENCE_MS / 2;
 
-    h->link = LINK_GREETING;
     h->connect_deadline_ms = holdfast_now_ms(h) + limit;
+    if (h->transport == NULL) {
+        h->link = LINK_GREETING;
+        return true;
+    }
+    h->link = LINK_SHAKING;
+    h->through = h->transport->create(
+        h->transport->context, h->fd, h->hosts[h->peer_origin]);
+    if (h->through != NULL)
+        return link_shake(h);
+    unshaken_keep(h, strerror(ENOMEM));
+    return false;
 }
 
 static void
 link_drop_socket(struct holdfast *h)
 {
+    if (h->through != NULL) {
+        h->transport->destroy(h->through);
+        h->through = NULL;
+    }
+    h->read_wants = POLLIN;
+    h->write_wants = POLLOUT;
     if (h->fd >= 0) {
         (void)close(h->fd);
         h->fd = -1;
@@ -97,8 +154,9 @@ link_try(struct holdfast *h, const char *reason)
             socket_tune(h->fd);
         if (connect(h->fd, (const struct sockaddr *)&peer->address,
                 peer->len) == 0) {
-            link_greet(h);
-            return;
+            if (link_greet(h))
+                return;
+            continue;
         }
         if (errno == EINPROGRESS) {
             h->link = LINK_CONNECTING;
@@ -107,6 +165,8 @@ link_try(struct holdfast *h, const char *reason)
         }
         reason = strerror(errno);
     }
+    if (h->unshaken[0] != '\0')
+        reason = h->unshaken;
     if (holdfast_session_known(h))
         holdfast_session_pause(h, reason);
     else
@@ -117,6 +177,7 @@ void
 holdfast_link_connect(struct holdfast *h)
 {
     h->peer_left = h->peer_count;
+    h->unshaken[0] = '\0';
     link_try(h, strerror(ENOENT));
 }
 
@@ -126,7 +187,10 @@ holdfast_link_connected(struct holdfast *h, short revents)
     int error = 0;
     socklen_t len = sizeof(error);
 
-    if ((revents & (POLLOUT | POLLERR | POLLHUP)) == 0)
+    if (h->link == LINK_SHAKING && !link_shake(h))
+        link_try(h, h->unshaken);
+    if (h->link != LINK_CONNECTING ||
+        (revents & (POLLOUT | POLLERR | POLLHUP)) == 0)
         return;
     if (getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
         error = errno;
@@ -134,7 +198,8 @@ holdfast_link_connected(struct holdfast *h, short revents)
         link_try(h, strerror(error));
         return;
     }
-    link_greet(h);
+    if (!link_greet(h))
+        link_try(h, h->unshaken);
 }
 
 void
@@ -142,6 +207,7 @@ holdfast_link_lost(struct holdfast *h, const char *reason)
 {
     switch (h->link) {
     case LINK_CONNECTING:
+    case LINK_SHAKING:
     case LINK_GREETING:
         link_try(h, h->reason[0] != '\0' ? h->reason : reason);
         return;
@@ -168,6 +234,12 @@ holdfast_link_expire(struct holdfast *h, uint64_t now_ms)
     case LINK_CONNECTING:
         if (now_ms >= h->connect_deadline_ms)
             link_try(h, strerror(ETIMEDOUT));
+        return;
+    case LINK_SHAKING:
+        if (now_ms >= h->connect_deadline_ms) {
+            unshaken_keep(h, "connected, but there is no end of the handshake");
+            link_try(h, h->unshaken);
+        }
         return;
     case LINK_GREETING:
     case LINK_RESUMING:
@@ -240,23 +312,140 @@ holdfast_link_writes(const struct holdfast *h)
            (h->link != LINK_GREETING || h->peer_count <= 1);
 }
 
+short
+holdfast_link_events(const struct holdfast *h, bool input, bool output)
+{
+    short events = 0;
+
+    if (h->link == LINK_CONNECTING)
+        return POLLOUT;
+    if (h->link == LINK_SHAKING)
+        return h->read_wants;
+    if (!holdfast_link_reads(h))
+        return 0;
+    if (input)
+        events |= h->read_wants;
+    if (output && holdfast_link_writes(h))
+        events |= h->write_wants;
+    return events;
+}
+
+bool
+holdfast_link_pending(const struct holdfast *h)
+{
+    return h->through != NULL && holdfast_link_reads(h) &&
+           h->transport->pending(h->through);
+}
+
+/* What a call of the socket, of `moved` bytes or -1, comes to. */
+static enum holdfast_moved
+socket_moved(ssize_t moved, enum holdfast_moved wants, char *why)
+{
+    if (moved >= 0)
+        return HOLDFAST_MOVED_DONE;
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
+        return wants;
+    (void)snprintf(why, CLIENT_WHY_BYTES, "%s", strerror(errno));
+    return HOLDFAST_MOVED_BROKEN;
+}
+
+/* What a call of the transport comes to; `wants` is what to poll for until it
+ * is made again, else `usual`. */
+static enum holdfast_moved
+transport_moved(struct holdfast *h, enum holdfast_moved moved, short usual,
+    short *wants, char *why)
+{
+    *wants = usual;
+    if (moved == HOLDFAST_MOVED_WANTS_READ)
+        *wants = POLLIN;
+    else if (moved == HOLDFAST_MOVED_WANTS_WRITE)
+        *wants = POLLOUT;
+    else if (moved == HOLDFAST_MOVED_BROKEN)
+        (void)snprintf(
+            why, CLIENT_WHY_BYTES, "%s", h->transport->why(h->through));
+    return moved;
+}
+
+enum holdfast_moved
+holdfast_link_send(
+    struct holdfast *h, const char *bytes, size_t len, size_t *sent, char *why)
+{
+    ssize_t moved;
+
+    if (h->through != NULL)
+        return transport_moved(h,
+            h->transport->write(h->through, bytes, len, sent), POLLOUT,
+            &h->write_wants, why);
+    do {
+        moved = send(h->fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (moved < 0 && errno == EINTR);
+    *sent = moved > 0 ? (size_t)moved : 0;
+    return socket_moved(moved, HOLDFAST_MOVED_WANTS_WRITE, why);
+}
+
+enum holdfast_moved
+holdfast_link_receive(
+    struct holdfast *h, char *out, size_t room, size_t *got, char *why)
+{
+    ssize_t moved;
+
+    if (h->through != NULL)
+        return transport_moved(h,
+            h->transport->read(h->through, out, room, got), POLLIN,
+            &h->read_wants, why);
+    do {
+        moved = recv(h->fd, out, room, MSG_DONTWAIT);
+    } while (moved < 0 && errno == EINTR);
+    *got = moved > 0 ? (size_t)moved : 0;
+    if (moved == 0)
+        return HOLDFAST_MOVED_END;
+    return socket_moved(moved, HOLDFAST_MOVED_WANTS_READ, why);
+}
+
+enum holdfast_moved
+holdfast_link_finish(struct holdfast *h)
+{
+    char why[CLIENT_WHY_BYTES];
+
+    if (h->through != NULL && h->out_start < h->out_end)
+        return HOLDFAST_MOVED_WANTS_WRITE;
+    if (h->through != NULL) {
+        enum holdfast_moved moved = transport_moved(
+            h, h->transport->finish(h->through), POLLOUT, &h->write_wants, why);
+        if (moved != HOLDFAST_MOVED_DONE)
+            return moved;
+    }
+    (void)shutdown(h->fd, SHUT_WR);
+    return HOLDFAST_MOVED_DONE;
+}
+
+/* A call has ended the connection. */
+static void
+link_broken(struct holdfast *h, enum holdfast_moved moved, const char *why)
+{
+    /* By TLS 1.3 a certificate is refused when the handshake is over. */
+    if (moved == HOLDFAST_MOVED_BROKEN && h->through != NULL &&
+        h->link == LINK_GREETING)
+        unshaken_keep(h, why);
+    holdfast_link_lost(h, why);
+}
+
 void
 holdfast_link_flush(struct holdfast *h)
 {
+    char why[CLIENT_WHY_BYTES];
+
     if (!holdfast_link_writes(h))
         return;
     while (h->out_start < h->out_end) {
-        ssize_t sent = send(h->fd, h->out + h->out_start,
-            h->out_end - h->out_start, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent >= 0) {
-            h->out_start += (size_t)sent;
-            continue;
-        }
-        if (errno == EINTR)
-            continue;
-        if (errno != EAGAIN && errno != EWOULDBLOCK)
-            holdfast_link_lost(h, strerror(errno));
-        return;
+        size_t sent = 0;
+        enum holdfast_moved moved = holdfast_link_send(
+            h, h->out + h->out_start, h->out_end - h->out_start, &sent, why);
+        if (moved == HOLDFAST_MOVED_BROKEN)
+            link_broken(h, moved, why);
+        if (moved != HOLDFAST_MOVED_DONE)
+            return;
+        h->out_start += sent;
     }
     h->out_start = 0;
     h->out_end = 0;
@@ -266,23 +455,15 @@ holdfast_link_flush(struct holdfast *h)
 bool
 holdfast_link_fill(struct holdfast *h)
 {
-    for (;;) {
-        ssize_t got = recv(
-            h->fd, h->in + h->in_len, sizeof(h->in) - h->in_len, MSG_DONTWAIT);
-        if (got > 0) {
-            h->in_len += (size_t)got;
-            return true;
-        }
-        if (got == 0) {
-            holdfast_link_lost(h, "the broker closed the connection");
-            return false;
-        }
-        if (errno == EINTR)
-            continue;
-        if (errno != EAGAIN && errno != EWOULDBLOCK)
-            holdfast_link_lost(h, strerror(errno));
-        return false;
-    }
+    char why[CLIENT_WHY_BYTES] = "the broker closed the connection";
+    size_t got = 0;
+    enum holdfast_moved moved = holdfast_link_receive(
+        h, h->in + h->in_len, sizeof(h->in) - h->in_len, &got, why);
+
+    h->in_len += got;
+    if (moved == HOLDFAST_MOVED_END || moved == HOLDFAST_MOVED_BROKEN)
+        link_broken(h, moved, why);
+    return moved == HOLDFAST_MOVED_DONE;
 }
 
 void

@@ -48,7 +48,8 @@ holdfast_session_serves(const struct holdfast *h)
     if (h->link == LINK_OPEN)
         return true;
     return !holdfast_session_known(h) &&
-           (h->link == LINK_CONNECTING || h->link == LINK_GREETING);
+           (h->link == LINK_CONNECTING || h->link == LINK_SHAKING ||
+               h->link == LINK_GREETING);
 }
 
 void
@@ -317,6 +318,7 @@ holdfast_session_due_ms(const struct holdfast *h)
     case LINK_AWAY:
         return h->retry_ms;
     case LINK_CONNECTING:
+    case LINK_SHAKING:
     case LINK_GREETING:
     case LINK_RESUMING:
         return h->connect_deadline_ms;

@@ -8,11 +8,13 @@ import unittest
 from harness import temp_folder
 from shared import TREE
 
-PROGRAMS = ("holdfastd", "holdfast", "libholdfast.a")
+PROGRAMS = ("holdfastd", "holdfast", "libholdfast.a", "libholdfast-tls.a")
 INSTALLED = {
     "etc/holdfast/holdfast.yaml",
     "usr/bin/holdfast",
     "usr/include/holdfast.h",
+    "usr/include/holdfast_tls.h",
+    "usr/lib/libholdfast-tls.a",
     "usr/lib/libholdfast.a",
     "usr/lib/systemd/system/holdfastd.service",
     "usr/lib/systemd/system/holdfastd.socket",

@@ -1,0 +1,35 @@
+/*
+ * What the files of the library for TLS share and its users do not see.
+ *
+ *     trust.c  what is trusted and shown: files to OpenSSL's context
+ *     link.c   one connection, as a transport of the client library
+ */
+#ifndef HOLDFAST_TLS_TLS_H
+#define HOLDFAST_TLS_TLS_H
+
+#include "proto/client/holdfast.h"
+#include "proto/tls/holdfast_tls.h"
+
+#include <openssl/ssl.h>
+
+#define TLS_NAME_BYTES 256
+#define TLS_PORT       "4655"
+
+struct holdfast_tls {
+    SSL_CTX *context;    /* owned */
+    BIO_METHOD *sockets; /* owned */
+    struct holdfast_transport transport;
+    char server_name[TLS_NAME_BYTES]; /* "": the host of the address */
+    bool any_name;
+};
+
+/* link.c: what a BIO of ours does; NULL: no memory. */
+BIO_METHOD *holdfast_tls_sockets(void);
+
+/* link.c: the functions of struct holdfast_transport, but for the context. */
+extern const struct holdfast_transport holdfast_tls_functions;
+
+/* trust.c: OpenSSL's word for an error; static. */
+const char *holdfast_tls_text(unsigned long error);
+
+#endif
