@@ -129,7 +129,7 @@ acquire_parse(struct settings *settings, const char *command, char **argv,
     }
     if (!keys_check(words, command))
         return false;
-    if (!secret_take(settings, &(struct holdfast_options){.keep_ms = 0}))
+    if (!connect_options(settings, &(struct holdfast_options){.keep_ms = 0}))
         return false;
     if (program && (words->rest == NULL || words->rest[0] == NULL)) {
         complain("%s: '-- PROGRAM' is missing", command);
@@ -139,7 +139,7 @@ acquire_parse(struct settings *settings, const char *command, char **argv,
         complain("%s: takes no PROGRAM", command);
         return false;
     }
-    acquire->address = settings->address;
+    acquire->address = connect_address(settings);
     acquire->keys = (const char *const *)words->word;
     acquire->key_count = words->count;
     return options_check(acquire);
@@ -183,12 +183,11 @@ create_bounded(const struct attempt *attempt, struct holdfast **h)
     sigset_t blocked;
     char name[HOLDFAST_WORD_MAX + 1];
     struct holdfast_options options = {
-        .address = attempt->acquire->address,
         .name = session_name(name, sizeof(name)),
         .keep_ms = attempt->acquire->keep_ms,
     };
-    /* It was read before, and is there. */
-    (void)secret_take(attempt->guard->settings, &options);
+    /* All was read before, and is there. */
+    (void)connect_options(attempt->guard->settings, &options);
     uint64_t now = loop_now_ms();
     uint64_t left =
         attempt->reach_ms > now ? attempt->reach_ms - now : REACH_MIN_MS;

@@ -6,6 +6,7 @@
  *     help.c      what -h prints
  *     connect.c   a connection for the short commands, and their errors
  *     secret.c    who one is, for all connections; secrets for brokers' users
+ *     tls.c       whom to trust, likewise
  *     list.c out.c escape.c    show, locks, sessions, slow, audit, and how they
  *                 are printed
  *     ping.c raw.c
@@ -45,9 +46,15 @@ enum out_format {
 
 /* Options that may stand before or after the command. */
 struct settings {
-    const char *address;     /* ref; one, or several with commas */
+    const char *address;     /* ref; one, or several with commas; NULL: usual */
     const char *user;        /* ref; NULL: none */
     const char *secret_file; /* ref; NULL: none */
+    bool tls;                /* also where any of these is there */
+    const char *tls_ca;      /* refs; NULL: none */
+    const char *tls_cert;
+    const char *tls_key;
+    const char *tls_name;
+    const char *tls_verify;
     enum out_format format;
     char **argv; /* ref: the process' own, for its title */
     int argc;
@@ -86,6 +93,24 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
  */
 bool secret_take(
     const struct settings *settings, struct holdfast_options *options);
+
+/*
+ * tls.c: what to speak through, as far as that is asked for. The files are read
+ * at the first call, and not again. False after a complaint.
+ */
+bool tls_take(
+    const struct settings *settings, struct holdfast_options *options);
+
+/*
+ * connect.c: address, user, secret and transport of a connection. False after a
+ * complaint. After the first time that it was true it always is, and needs
+ * neither files nor arguments, but for an address that was given.
+ */
+bool connect_options(
+    const struct settings *settings, struct holdfast_options *options);
+
+/* Which address it is; a ref. */
+const char *connect_address(const struct settings *settings);
 
 /*
  * connect.c: a connection with its greeting, or NULL after a complaint; waits

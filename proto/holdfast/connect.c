@@ -10,26 +10,50 @@
 
 #define CONNECT_MS 5000
 
+#define ADDRESS_USUAL     "127.0.0.1:4653"
+#define ADDRESS_USUAL_TLS "127.0.0.1:4655"
+
+const char *
+connect_address(const struct settings *settings)
+{
+    struct holdfast_options options = {.transport = NULL};
+
+    if (settings->address != NULL)
+        return settings->address;
+    return tls_take(settings, &options) && options.transport != NULL
+               ? ADDRESS_USUAL_TLS
+               : ADDRESS_USUAL;
+}
+
+bool
+connect_options(
+    const struct settings *settings, struct holdfast_options *options)
+{
+    if (!secret_take(settings, options) || !tls_take(settings, options))
+        return false;
+    options->address = connect_address(settings);
+    return true;
+}
+
 struct holdfast *
 connect_kept(const struct settings *settings, uint64_t keep_ms)
 {
-    struct holdfast_options options = {
-        .address = settings->address, .keep_ms = keep_ms};
+    struct holdfast_options options = {.keep_ms = keep_ms};
     struct holdfast *h;
     char why[256];
 
-    if (!secret_take(settings, &options))
+    if (!connect_options(settings, &options))
         return NULL;
     enum holdfast_status status = holdfast_create_with(&options, &h);
     if (status != HOLDFAST_SUCCESS) {
-        complain("%s: %s", settings->address, holdfast_status_text(status));
+        complain("%s: %s", options.address, holdfast_status_text(status));
         return NULL;
     }
     status = holdfast_connect_wait(h, CONNECT_MS);
     if (status == HOLDFAST_SUCCESS)
         return h;
     complain("%s%s: %s", holdfast_is_refused(h) ? "" : "no broker at ",
-        settings->address, broker_trouble(h, status, why, sizeof(why)));
+        options.address, broker_trouble(h, status, why, sizeof(why)));
     holdfast_destroy(&h);
     return NULL;
 }

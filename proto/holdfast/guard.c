@@ -222,12 +222,14 @@ session_quit(struct holdfast *h, const struct will *will)
 static bool
 session_end(const struct guard *guard, const char *address, uint32_t generation)
 {
-    struct holdfast_options options = {.address = address};
+    struct holdfast_options options = {.keep_ms = 0};
     const struct will *will = &guard->will;
     struct holdfast *h;
 
-    if (!secret_take(guard->settings, &options) ||
-        holdfast_create_with(&options, &h) != HOLDFAST_SUCCESS)
+    if (!connect_options(guard->settings, &options))
+        return false;
+    options.address = address; /* the arguments' place has the title now */
+    if (holdfast_create_with(&options, &h) != HOLDFAST_SUCCESS)
         return false;
     enum step step = holdfast_connect_wait(h, ANSWER_MS) == HOLDFAST_SUCCESS
                          ? session_resume(h, will, generation)
@@ -285,7 +287,7 @@ static _Noreturn void
 guard_main(struct guard *guard, int fd)
 {
     /* The title takes the place of the arguments. */
-    char *address = strdup(guard->settings->address);
+    char *address = strdup(connect_address(guard->settings));
 
     guard->will = (struct will){.group = 0};
     (void)setsid();

@@ -14,8 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ADDRESS_DEFAULT "127.0.0.1:4653"
-
 static const struct {
     const char *name;
     command_function *function; /* NULL: not built yet */
@@ -103,20 +101,27 @@ standard_reserve(void)
 
 /* What is empty is not there. */
 static const char *
-environment(const char *name, const char *otherwise)
+environment(const char *name)
 {
     const char *value = getenv(name);
 
-    return value != NULL && value[0] != '\0' ? value : otherwise;
+    return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
 int
 main(int argc, char **argv)
 {
+    const char *tls = environment("HOLDFAST_TLS");
     struct settings settings = {
-        .address = environment("HOLDFAST_ADDR", ADDRESS_DEFAULT),
-        .user = environment("HOLDFAST_USER", NULL),
-        .secret_file = environment("HOLDFAST_SECRET_FILE", NULL),
+        .address = environment("HOLDFAST_ADDR"),
+        .user = environment("HOLDFAST_USER"),
+        .secret_file = environment("HOLDFAST_SECRET_FILE"),
+        .tls = tls != NULL && strcmp(tls, "0") != 0,
+        .tls_ca = environment("HOLDFAST_TLS_CA"),
+        .tls_cert = environment("HOLDFAST_TLS_CERT"),
+        .tls_key = environment("HOLDFAST_TLS_KEY"),
+        .tls_name = environment("HOLDFAST_TLS_NAME"),
+        .tls_verify = environment("HOLDFAST_TLS_VERIFY"),
         .argv = argv,
         .argc = argc,
     };

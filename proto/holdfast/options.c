@@ -5,6 +5,7 @@
  */
 #include "proto/holdfast/options.h"
 
+#include <limits.h>
 #include <string.h>
 
 #define DURATION_MAX_MS 31536000000u /* 365 days */
@@ -106,6 +107,29 @@ option_find(const struct option *options, size_t option_count, const char *name,
     return NULL;
 }
 
+/* Of all commands, and what stands before them. */
+static const struct option *
+option_common(struct settings *settings, const char *name, size_t len)
+{
+    static struct option options[] = {
+        {.name = "tls"},
+        {.name = "tls-ca", .max = PATH_MAX},
+        {.name = "tls-cert", .max = PATH_MAX},
+        {.name = "tls-key", .max = PATH_MAX},
+        {.name = "tls-name", .max = NAME_MAX},
+        {.name = "tls-verify", .max = NAME_MAX},
+    };
+
+    options[0].flag = &settings->tls;
+    options[1].text = &settings->tls_ca;
+    options[2].text = &settings->tls_cert;
+    options[3].text = &settings->tls_key;
+    options[4].text = &settings->tls_name;
+    options[5].text = &settings->tls_verify;
+    return option_find(
+        options, sizeof(options) / sizeof(options[0]), name, len);
+}
+
 /* -a, -o, -s or -u */
 static bool
 setting_set(struct settings *settings, char letter, const char *value)
@@ -135,6 +159,8 @@ option_take(struct settings *settings, const struct option *options,
         size_t len = strcspn(name, "=");
 
         option = option_find(options, option_count, name, len);
+        if (option == NULL)
+            option = option_common(settings, name, len);
         if (name[len] == '=')
             value = name + len + 1;
     } else if (name[1] != '\0') {

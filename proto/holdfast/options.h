@@ -32,7 +32,8 @@ enum options_stop {
 
 /*
  * Reads options and words; the latter are moved to the front of `argv`. -a, -o,
- * -s, -u and -h are always known and go to `settings`. False after a complaint.
+ * -s, -u, -h and --tls... are always known and go to `settings`. False after a
+ * complaint.
  */
 bool options_parse(struct settings *settings, const struct option *options,
     size_t option_count, enum options_stop stop, char **argv,

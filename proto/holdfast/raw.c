@@ -20,7 +20,7 @@
 #define CONNECT_MS 5000
 
 struct raw {
-    int fd; /* ref: the connection's */
+    struct holdfast *h; /* ref */
     char out[16384];
     size_t start; /* out[start .. end] is to be sent */
     size_t end;
@@ -32,20 +32,25 @@ struct raw {
     bool bye;       /* the last line was BYE */
 };
 
-/* True: connected. */
+/* True: connected, and the transport has come about. */
 static bool
 raw_connect(const struct settings *settings, struct holdfast *h)
 {
     uint64_t end = holdfast_now_ms(h) + CONNECT_MS;
+    const char *address = connect_address(settings);
+    struct holdfast_options options = {.transport = NULL};
 
-    enum holdfast_status status = holdfast_link_resolve(h, settings->address);
+    if (!tls_take(settings, &options))
+        return false;
+    h->transport = options.transport;
+    enum holdfast_status status = holdfast_link_resolve(h, address);
     if (status != HOLDFAST_SUCCESS) {
-        complain("%s: %s", settings->address, holdfast_status_text(status));
+        complain("%s: %s", address, holdfast_status_text(status));
         return false;
     }
     holdfast_link_connect(h);
-    while (h->link == LINK_CONNECTING) {
-        struct pollfd entry = {.fd = h->fd, .events = POLLOUT};
+    while (h->link == LINK_CONNECTING || h->link == LINK_SHAKING) {
+        struct pollfd entry = {.fd = h->fd, .events = holdfast_events(h)};
         uint64_t now = holdfast_now_ms(h);
 
         if (now >= end) {
@@ -60,9 +65,10 @@ raw_connect(const struct settings *settings, struct holdfast *h)
         holdfast_link_expire(h, holdfast_now_ms(h));
     }
     if (h->link == LINK_CLOSED) {
-        complain("no broker at %s: %s", settings->address, holdfast_reason(h));
+        complain("no broker at %s: %s", address, holdfast_reason(h));
         return false;
     }
+    h->link = LINK_OPEN; /* the greeting is the output's, as all else */
     return true;
 }
 
@@ -109,49 +115,57 @@ static bool
 raw_receive(struct raw *raw, int *status)
 {
     char bytes[16384];
-    ssize_t got = recv(raw->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    char why[CLIENT_WHY_BYTES];
+    size_t got = 0;
 
-    if (got < 0) {
-        if (errno == EAGAIN)
-            return true;
-        complain("the connection broke: %s", strerror(errno));
-        *status = STATUS_TROUBLE;
-        return false;
-    }
-    if (got == 0) {
-        *status = raw->bye ? STATUS_FINE : STATUS_TROUBLE;
-        if (!raw->bye)
-            complain("the broker closed without BYE");
-        return false;
-    }
-    raw_follow(raw, bytes, (size_t)got);
     *status = STATUS_TROUBLE;
-    return output_write(bytes, (size_t)got);
+    switch (holdfast_link_receive(raw->h, bytes, sizeof(bytes), &got, why)) {
+    case HOLDFAST_MOVED_DONE:
+        raw_follow(raw, bytes, got);
+        return output_write(bytes, got);
+    case HOLDFAST_MOVED_WANTS_READ:
+    case HOLDFAST_MOVED_WANTS_WRITE:
+        return true;
+    case HOLDFAST_MOVED_BROKEN:
+        complain("the connection broke: %s", why);
+        return false;
+    case HOLDFAST_MOVED_END:
+        break;
+    }
+    if (raw->bye)
+        *status = STATUS_FINE;
+    else
+        complain("the broker closed without BYE");
+    return false;
 }
 
 static void
 raw_send(struct raw *raw)
 {
-    while (raw->start < raw->end) {
-        ssize_t sent = send(raw->fd, raw->out + raw->start,
-            raw->end - raw->start, MSG_DONTWAIT | MSG_NOSIGNAL);
+    char why[CLIENT_WHY_BYTES];
 
-        if (sent < 0 && errno == EAGAIN)
-            return;
-        if (sent < 0) {
+    while (raw->start < raw->end) {
+        size_t sent = 0;
+        enum holdfast_moved moved = holdfast_link_send(
+            raw->h, raw->out + raw->start, raw->end - raw->start, &sent, why);
+
+        if (moved == HOLDFAST_MOVED_BROKEN) {
             /* What the broker said before is still to be read. */
             raw->input_over = true;
             raw->fin_sent = true;
             raw->end = raw->start;
-            return;
         }
-        raw->start += (size_t)sent;
+        if (moved != HOLDFAST_MOVED_DONE)
+            return;
+        raw->start += sent;
     }
     raw->start = 0;
     raw->end = 0;
     if (raw->input_over && !raw->fin_sent) {
-        (void)shutdown(raw->fd, SHUT_WR);
-        raw->fin_sent = true;
+        enum holdfast_moved moved = holdfast_link_finish(raw->h);
+
+        raw->fin_sent =
+            moved == HOLDFAST_MOVED_DONE || moved == HOLDFAST_MOVED_BROKEN;
     }
 }
 
@@ -173,15 +187,17 @@ raw_copy(struct raw *raw)
 
     for (;;) {
         bool sending = raw->start < raw->end;
+        bool output = sending || (raw->input_over && !raw->fin_sent);
+        bool pending = holdfast_link_pending(raw->h);
         struct pollfd entries[2] = {
-            {.fd = raw->fd,
-                .events = (short)(sending ? POLLIN | POLLOUT : POLLIN)},
+            {.fd = holdfast_fd(raw->h),
+                .events = holdfast_link_events(raw->h, true, output)},
             {.fd = sending || raw->input_over ? -1 : STDIN_FILENO,
                 .events = POLLIN},
         };
 
-        (void)poll(entries, 2, -1);
-        if (entries[0].revents != 0 && !raw_receive(raw, &status))
+        (void)poll(entries, 2, pending ? 0 : -1);
+        if ((pending || entries[0].revents != 0) && !raw_receive(raw, &status))
             return status;
         if (entries[1].revents != 0)
             raw_read_input(raw);
@@ -214,7 +230,7 @@ command_raw(struct settings *settings, int argc, char **argv)
         return STATUS_TROUBLE;
     }
     if (raw_connect(settings, h)) {
-        raw.fd = holdfast_fd(h);
+        raw.h = h;
         status = raw_copy(&raw);
     }
     holdfast_destroy(&h);
