@@ -107,27 +107,25 @@ option_find(const struct option *options, size_t option_count, const char *name,
     return NULL;
 }
 
-/* Of all commands, and what stands before them. */
-static const struct option *
-option_common(struct settings *settings, const char *name, size_t len)
+/* Of all commands, and what stands before them; false: there is no such one. */
+static bool
+option_common(struct settings *settings, const char *name, size_t len,
+    struct option *found)
 {
-    static struct option options[] = {
-        {.name = "tls"},
-        {.name = "tls-ca", .max = PATH_MAX},
-        {.name = "tls-cert", .max = PATH_MAX},
-        {.name = "tls-key", .max = PATH_MAX},
-        {.name = "tls-name", .max = NAME_MAX},
-        {.name = "tls-verify", .max = NAME_MAX},
+    const struct option options[] = {
+        {.name = "tls", .flag = &settings->tls},
+        {.name = "tls-ca", .max = PATH_MAX, .text = &settings->tls_ca},
+        {.name = "tls-cert", .max = PATH_MAX, .text = &settings->tls_cert},
+        {.name = "tls-key", .max = PATH_MAX, .text = &settings->tls_key},
+        {.name = "tls-name", .max = NAME_MAX, .text = &settings->tls_name},
+        {.name = "tls-verify", .max = NAME_MAX, .text = &settings->tls_verify},
     };
+    const struct option *option =
+        option_find(options, sizeof(options) / sizeof(options[0]), name, len);
 
-    options[0].flag = &settings->tls;
-    options[1].text = &settings->tls_ca;
-    options[2].text = &settings->tls_cert;
-    options[3].text = &settings->tls_key;
-    options[4].text = &settings->tls_name;
-    options[5].text = &settings->tls_verify;
-    return option_find(
-        options, sizeof(options) / sizeof(options[0]), name, len);
+    if (option != NULL)
+        *found = *option;
+    return option != NULL;
 }
 
 /* -a, -o, -s or -u */
@@ -151,6 +149,7 @@ option_take(struct settings *settings, const struct option *options,
     size_t option_count, char **argv, size_t *at)
 {
     const struct option *option = NULL;
+    struct option common;
     bool is_long = argv[*at][1] == '-';
     const char *name = argv[*at] + (is_long ? 2 : 1);
     const char *value = NULL;
@@ -159,8 +158,8 @@ option_take(struct settings *settings, const struct option *options,
         size_t len = strcspn(name, "=");
 
         option = option_find(options, option_count, name, len);
-        if (option == NULL)
-            option = option_common(settings, name, len);
+        if (option == NULL && option_common(settings, name, len, &common))
+            option = &common;
         if (name[len] == '=')
             value = name + len + 1;
     } else if (name[1] != '\0') {
