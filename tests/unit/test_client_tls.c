@@ -486,6 +486,30 @@ START_TEST(a_burst_comes)
 
 END_TEST
 
+/* The queue of events is full before the last record is: what is left of that
+ * lies in TLS, and nothing more will come. */
+START_TEST(the_rest_of_a_record)
+{
+    static char lines[4681 * 7 + 1]; /* two records of 16 KiB, but for a byte */
+    struct holdfast_event event;
+    unsigned count = 0;
+    uint64_t request;
+
+    begin(versions[_i], 0);
+    (void)holdfast_submit(talk.h, "LOCKS", &request);
+    for (size_t i = 0; i < 4681; i++)
+        memcpy(lines + 7 * i, "1 ITEM\n", 7);
+    server_say(&servers[0], lines);
+    ck_assert_int_eq(holdfast_events(talk.h), 0);
+    while (holdfast_next(talk.h, &event))
+        count++;
+    ck_assert_uint_eq(count, 4680);
+    pump();
+    ck_assert(holdfast_next(talk.h, &event));
+}
+
+END_TEST
+
 START_TEST(a_burst_goes)
 {
     static char text[4000];
@@ -1129,6 +1153,7 @@ client_tls_suite(void)
     tcase_add_loop_test(cases, a_lock, 0, 2);
     tcase_add_loop_test(cases, early_requests, 0, 2);
     tcase_add_loop_test(cases, a_burst_comes, 0, 2);
+    tcase_add_loop_test(cases, the_rest_of_a_record, 0, 2);
     tcase_add_loop_test(cases, a_burst_goes, 0, 2);
     tcase_add_test(cases, names);
     tcase_add_loop_test(cases, not_trusted, 0, 2);
