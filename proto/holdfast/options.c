@@ -91,7 +91,8 @@ option_set(const struct option *option, const char *value)
             "--%s: 1 to %zu bytes are asked for", option->name, option->max);
         return false;
     }
-    *option->text = value;
+    if (option->text != NULL) /* as it is, of one that takes a value */
+        *option->text = value;
     return true;
 }
 
