@@ -1,10 +1,11 @@
 /*
  * The client library of Holdfast: locks by name from a broker.
  *
- * Link with libholdfast.a; nothing but libc is needed, unless it is to speak TLS:
- * see holdfast_tls.h. The library starts no thread, installs no signal handler, never raises SIGPIPE and keeps its
- * descriptor close-on-exec. Different connections are independent of each
- * other; one connection belongs to one thread at a time.
+ * Link with libholdfast.a; nothing but libc is needed, unless it is to speak
+ * TLS: see holdfast_tls.h. The library starts no thread, installs no signal
+ * handler, never raises SIGPIPE and keeps its descriptor close-on-exec.
+ * Different connections are independent of each other; one connection belongs
+ * to one thread at a time.
  *
  * Two ways to use it:
  *
@@ -150,8 +151,9 @@ size_t holdfast_event_fences(
 
 /*
  * Creates a connection and begins to connect. `address` is "HOST:PORT",
- * "[V6]:PORT", "HOST" (port 4653, or that of the transport) or a socket's path (with a '/' in it), or
- * several of these with commas between them: brokers before the same Redis,
+ * "[V6]:PORT", "HOST" (port 4653, or that of the transport) or a socket's path
+ * (with a '/' in it), or several of these with commas between them: brokers
+ * before the same Redis,
  * which are tried beginning with any, and then in turn. A host that is a name
  * is looked up here, which may block as getaddrinfo() does; numbers and paths
  * never block. Of several addresses those whose name is not known now are left
@@ -167,8 +169,8 @@ enum holdfast_status holdfast_create(
  * make another one:
  *
  * A link is one connection, on a socket that is connected and does not block.
- * The socket is the library's, and outlives the link. No function blocks, raises
- * SIGPIPE, or keeps what it is given for longer than the call, but for the
+ * The socket is the library's, and outlives the link. No function blocks,
+ * raises SIGPIPE, or keeps what it is given for longer than the call, but for the
  * socket. Of a link that is broken, or at its end, nothing is asked but why()
  * and destroy(); and read(), where it was write() or finish() that broke.
  */

@@ -16,13 +16,13 @@
  *     holdfast_tls_destroy(&tls);
  *
  * Nothing of a session goes over a connection before the broker's certificate
- * is verified. Where it is not, the next address is tried; where that is the end
- * of all, holdfast_reason() says what was wrong with it.
+ * is verified. Where it is not, the next address is tried; where that is the
+ * end of all, holdfast_reason() says what was wrong with it.
  *
  * What holdfast.h promises holds here too: no thread, no signal handler, no
- * SIGPIPE, nothing that blocks but for holdfast_tls_create(), which reads files.
- * A child after fork() may use what holdfast_tls_create() made in connections of
- * its own, and leaves those of its parent alone.
+ * SIGPIPE, nothing that blocks but for holdfast_tls_create(), which reads
+ * files. A child after fork() may use what holdfast_tls_create() made in
+ * connections of its own, and leaves those of its parent alone.
  */
 #ifndef HOLDFAST_TLS_H
 #define HOLDFAST_TLS_H

@@ -1,5 +1,5 @@
-"""The `holdfast` command by TLS: whom it trusts, what it shows, and that all that
-holds of its sessions without TLS does with it."""
+"""The `holdfast` command by TLS: whom it trusts, what it shows, and that all
+that holds of its sessions without TLS does with it."""
 
 import os
 import subprocess
