@@ -170,9 +170,9 @@ enum holdfast_status holdfast_create(
  *
  * A link is one connection, on a socket that is connected and does not block.
  * The socket is the library's, and outlives the link. No function blocks,
- * raises SIGPIPE, or keeps what it is given for longer than the call, but for the
- * socket. Of a link that is broken, or at its end, nothing is asked but why()
- * and destroy(); and read(), where it was write() or finish() that broke.
+ * raises SIGPIPE, or keeps what it is given for longer than the call, but for
+ * the socket. Of a link that is broken, or at its end, nothing is asked but
+ * why() and destroy(); and read(), where it was write() or finish() that broke.
  */
 enum holdfast_moved {
     HOLDFAST_MOVED_DONE,        /* of a read or write: some bytes at least */

@@ -174,7 +174,7 @@ static const char *
 address_of(const struct server *server)
 {
     static char addresses[2][32];
-    struct sockaddr_in local;
+    struct sockaddr_in local = {.sin_family = AF_INET};
     socklen_t len = sizeof(local);
     char *address = addresses[server - servers];
 
