@@ -518,6 +518,7 @@ static command_function *const commands[COMMAND_COUNT] = {
     [COMMAND_SESSIONS] = listing_sessions,
     [COMMAND_STATS] = listing_stats,
     [COMMAND_SLOW] = recent_list,
+    [COMMAND_TOP] = top_list,
     [COMMAND_AUDIT] = command_audit,
     [COMMAND_BREAK] = command_break,
     [COMMAND_KILL] = command_kill,

@@ -64,7 +64,7 @@ core_take_memory(struct core *core)
            table_init(&core->ticket_table, s->tickets_max) &&
            table_init(&core->tag_table, s->requests_max) &&
            table_init(&core->session_table, sessions) && auth_init(core) &&
-           releases_init(core) && audit_init(core);
+           releases_init(core) && audit_init(core) && top_init(core);
 }
 
 uint32_t
@@ -142,6 +142,7 @@ core_destroy(struct core **core)
     auth_fini(*core);
     releases_fini(*core);
     audit_fini(*core);
+    top_fini(*core);
     slab_fini(&(*core)->sessions);
     slab_fini(&(*core)->locks);
     slab_fini(&(*core)->tickets);
@@ -666,5 +667,6 @@ core_check(const struct core *core)
     check_counts(core);
     require(core->lock_table.count == core->locks.used);
     auth_check(core);
+    top_check(core);
     wheel_check(&core->wheel);
 }

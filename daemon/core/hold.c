@@ -668,7 +668,6 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     count(core->counters, COUNTER_grants);
     struct pending *pending = ticket_asking(ticket);
     ticket_set_state(core, ticket, TICKET_HELD);
-    ticket->granted_us = core->now_us;
     ticket->jeopardy = false;
     ticket->doubt = false;
     ticket_arm(core, ticket);

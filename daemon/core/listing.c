@@ -122,8 +122,8 @@ listing_show_done(struct core *core, struct op *op)
 }
 
 /* Nothing is said of an exclusive hold. */
-static void
-reply_kind(struct reply *reply, const struct ask *ask)
+void
+listing_kind(struct reply *reply, const struct ask *ask)
 {
     if (ask->permits_max > 0) {
         reply_pair_number(reply, "limit", ask->permits_max);
@@ -144,7 +144,7 @@ held_item(struct core *core, const struct pending *pending,
     reply_pair_number(&reply, "fence", ticket->fence);
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
     reply_pair_number(&reply, "count", ticket_known_holds(ticket));
-    reply_kind(&reply, &ticket->ask);
+    listing_kind(&reply, &ticket->ask);
     reply_pair_if(&reply, "owner", ticket_owner(ticket));
     reply_pair_if(&reply, "note", ticket_note(ticket));
     answer_end(core, pending->session, &reply);
@@ -196,7 +196,7 @@ locks_item(struct core *core, struct session *session, const char *tag,
         reply_pair_number(&reply, "fence", holder->fence);
         reply_pair_number(
             &reply, "age_ms", (core->now_us - holder->granted_us) / 1000);
-        reply_kind(&reply, &holder->ask);
+        listing_kind(&reply, &holder->ask);
         reply_pair_if(&reply, "client", ticket_client(holder));
         reply_pair_if(&reply, "owner", ticket_owner(holder));
         reply_pair_if(&reply, "note", ticket_note(holder));

@@ -20,9 +20,9 @@
  * alone writes ticket->state) with the rules of the states in wait.c, hold.c
  * and leave.c, pending.c pending requests, releases.c what was given back of
  * late, command.c turns request lines into calls of these, listing.c reads,
- * recent.c remembers what operators may ask for, audit.c looks over all that is
- * in Redis, finding.c tells of what it finds there, auth.c knows who may do
- * what.
+ * recent.c remembers what operators may ask for, top.c what is waited for most
+ * (by contention.c) and who is oldest, audit.c looks over all that is in Redis,
+ * finding.c tells of what it finds there, auth.c knows who may do what.
  */
 #ifndef HOLDFAST_CORE_STATE_H
 #define HOLDFAST_CORE_STATE_H
@@ -32,6 +32,7 @@
 #include "daemon/base/slot.h"
 #include "daemon/base/table.h"
 #include "daemon/base/wheel.h"
+#include "daemon/core/contention.h"
 #include "daemon/core/core.h"
 #include "daemon/core/spaces.h"
 #include "proto/reply.h"
@@ -161,6 +162,7 @@ struct lock {
     struct list tickets;     /* by lock_link, in order of arrival here */
     struct list holders;     /* by holder_link: those of them that are HELD */
     uint32_t waiting;        /* tickets that are WAITING */
+    uint32_t waits;          /* tickets on core->waits */
     uint32_t refs;           /* tickets, operations, watches, the timer */
     struct list watches;     /* by lock_link */
     struct wheel_node watch_timer;
@@ -190,6 +192,7 @@ struct ticket {
     struct list lock_link;
     struct list holder_link;
     struct list stir_link; /* in core->stirred */
+    struct list age_link;  /* in core->holds or core->waits; see top.c */
     struct table_node table;
     struct wheel_node timer;
     struct session *session; /* ref; NULL: it has ended */
@@ -215,6 +218,7 @@ struct ticket {
     uint64_t jeopardy_us; /* when to warn; NEVER: has been done */
     uint64_t renew_us;    /* when to renew; NEVER: not again */
     /* of a wait */
+    uint64_t waits_us;   /* when it began, at this broker */
     uint64_t heard_us;   /* when Redis last spoke of it */
     uint64_t settles_us; /* nobody is granted it before; 0: not so */
     uint64_t refresh_us;
@@ -432,6 +436,9 @@ struct core {
     struct recents recents[RECENT_KINDS];
     uint64_t recent_serial;
     struct spaces spaces;
+    struct contention contention;
+    struct list holds;   /* tickets by age_link, the oldest first */
+    struct list waits;   /* likewise */
     struct slab audits;  /* of one */
     struct audit *audit; /* ref */
     struct list stirred; /* tickets to advance when the step ends */
@@ -703,6 +710,16 @@ void recent_deadlock(struct core *core, const struct ticket *ticket,
 void recent_list(
     struct core *core, struct session *session, const struct request *request);
 
+/* top.c */
+bool top_init(struct core *core);
+void top_fini(struct core *core);
+void top_state(
+    struct core *core, struct ticket *ticket, enum ticket_state state);
+void top_wait_end(struct core *core, struct ticket *ticket);
+void top_list(
+    struct core *core, struct session *session, const struct request *request);
+void top_check(const struct core *core);
+
 /* op.c */
 struct op *op_create(struct core *core, enum op_kind kind, struct lock *lock,
     struct handle owner);
@@ -723,6 +740,7 @@ void command_line(
 
 /* listing.c */
 uint32_t listing_limit(const struct request *request);
+void listing_kind(struct reply *reply, const struct ask *ask);
 void listing_end(struct core *core, struct session *session, const char *tag,
     uint32_t shown, uint32_t next);
 void listing_show_done(struct core *core, struct op *op);

@@ -74,6 +74,7 @@ ticket_create(struct core *core, struct session *session, struct lock *lock,
     list_init(&ticket->pendings);
     list_init(&ticket->holder_link);
     list_init(&ticket->stir_link);
+    list_init(&ticket->age_link);
     ticket->session = session;
     ticket->lock = lock;
     ticket->serial = ++core->serial;
@@ -154,6 +155,7 @@ ticket_free(struct core *core, struct ticket *ticket)
 
     require(ticket->state == TICKET_IDLE && list_empty(&ticket->pendings));
     ticket_detach(core, ticket);
+    top_wait_end(core, ticket);
     wheel_remove(&core->wheel, &ticket->timer);
     list_remove(&ticket->lock_link);
     list_remove(&ticket->stir_link);
@@ -247,6 +249,7 @@ ticket_set_state(
         ticket->session->held += held;
         ticket->session->waiting += waiting;
     }
+    top_state(core, ticket, state);
     list_remove(&ticket->holder_link);
     if (state == TICKET_HELD)
         list_push_back(&ticket->lock->holders, &ticket->holder_link);

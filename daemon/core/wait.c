@@ -673,7 +673,9 @@ wait_is_gone(struct core *core, struct ticket *ticket)
     }
     count(core->counters, COUNTER_waits_requeued);
     ticket_set_state(core, ticket, TICKET_IDLE);
-    if (pending != NULL && ticket_may_wait(core, ticket)) {
+    if (pending != NULL && !ticket_may_wait(core, ticket)) {
+        top_wait_end(core, ticket);
+    } else if (pending != NULL) {
         pending = ticket_asking(ticket);
         if (pending != NULL)
             pending->asked = false;

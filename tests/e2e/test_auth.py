@@ -209,7 +209,7 @@ class FailureTest(AuthCase):
         client.send("AUTH " + "my-own-secret " * 400)
         client.ok(f"AUTH ops {quoted(SECRETS['ops'])}")
         client.ok("HELLO name=n")
-        for verb in ("SESSIONS", "LOCKS", "STATS", "SLOW", "AUDIT"):
+        for verb in ("SESSIONS", "LOCKS", "STATS", "SLOW", "TOP", "AUDIT"):
             client.ok(verb)
         lines = "".join(line.line for line in client.lines)
         for text in (broker.log(), lines, broker.http("/")[1],

@@ -8,7 +8,7 @@ from harness import BrokerFailure, ClientError, shared_redis
 from shared import TREE, BrokerCase
 
 WORD = re.compile(r"<(\w+)>")
-FRESH = ("LOCKS", "SESSIONS")  # show what other sessions have
+FRESH = ("LOCKS", "SESSIONS", "TOP")  # show what other sessions have
 
 
 def transcripts():

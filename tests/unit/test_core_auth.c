@@ -147,8 +147,8 @@ START_TEST(nothing_before)
 {
     static const char *const lines[] = {"LOCK a", "LOCK a b wait=0", "UNLOCK a",
         "RENEW a lease=1s", "CLAIM a fence=1", "CANCEL 1", "SHOW a", "HELD",
-        "WATCH a", "UNWATCH a", "LOCKS", "SESSIONS", "STATS", "SLOW", "AUDIT",
-        "BREAK a", "KILL 00000000", "DRAIN",
+        "WATCH a", "UNWATCH a", "LOCKS", "SESSIONS", "STATS", "SLOW", "TOP",
+        "AUDIT", "BREAK a", "KILL 00000000", "DRAIN",
         "HELLO resume=00000000000000000000000000000000 gen=2"};
     struct rig *rig = start();
     unsigned s = rig_open_tcp(rig);
@@ -165,7 +165,7 @@ START_TEST(nothing_before)
     rig_say(rig, s, "HELP");
     for (int i = 0; i < COMMAND_COUNT; i++)
         rig_expect(rig, s, "- ITEM command=~");
-    rig_expect(rig, s, "- OK n=23");
+    rig_expect(rig, s, "- OK n=24");
     answer(rig, s, "LOCKX", "- ERR UNKNOWN retry=0");
     answer(rig, s, "QUIT", "- OK");
     rig_expect(rig, s, "* BYE quit");

@@ -1,0 +1,460 @@
+/*
+ * Tests of daemon/core/top.c: what TOP tells, in what order, to whom. How
+ * contention is counted is in test_contention.c; that both lists of the oldest
+ * are as they should be, core_check() looks at after each step.
+ */
+#include "conf/users.h"
+#include "tests/unit/core_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *core_top_suite(void);
+
+START_TEST(nothing)
+{
+    struct rig *rig = rig_new();
+    unsigned a = rig_open(rig);
+
+    rig_say(rig, a, "1 TOP");
+    rig_expect(rig, a, "1 OK n=0");
+    rig_lock(rig, a, "2 LOCK x", 5);
+    rig_say(rig, a, "3 UNLOCK x");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, a, "3 OK count=0");
+    rig_say(rig, a, "4 TOP"); /* nobody has waited */
+    rig_expect(rig, a, "4 OK n=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Of each kind all that is told. */
+START_TEST(all_kinds)
+{
+    struct rig *rig = rig_new();
+    unsigned a = rig_open(rig);
+    unsigned b = rig_open(rig);
+
+    rig_say(rig, a, "1 HELLO name=shop%0A");
+    rig_expect(rig, a, "1 OK session=~ proto=1 server=~");
+    rig_lock(rig, a, "2 LOCK x%20y owner=w note=n%09", 5);
+    rig_lock(rig, a, "3 LOCK s mode=shared", 6);
+    rig_pass(rig, 100);
+    rig_wait(rig, b, "1 LOCK x%20y limit=3 permits=2 note=m");
+    rig_pass(rig, 50);
+    rig_say(rig, a, "4 TOP");
+    rig_expect(rig, a,
+        "4 ITEM kind=contended name=x%20y waits=1 waited_ms=50 waiters=1");
+    rig_expect(rig, a,
+        "4 ITEM kind=holder name=x%20y age_ms=150 session=~ fence=5 "
+        "client=shop%0A owner=w note=n%09");
+    rig_expect(rig, a,
+        "4 ITEM kind=holder name=s age_ms=150 session=~ fence=6 mode=shared "
+        "client=shop%0A");
+    rig_expect(rig, a,
+        "4 ITEM kind=waiter name=x%20y age_ms=50 session=~ limit=3 permits=2 "
+        "note=m");
+    rig_expect(rig, a, "4 OK n=4");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What is told of x, in the order of kinds: the values of `key`. */
+static void
+expect_ages(struct rig *rig, unsigned s, const char *kind, const char *names,
+    const unsigned *ages)
+{
+    char line[80];
+
+    for (size_t i = 0; names[i] != '\0'; i++) {
+        snprintf(line, sizeof(line), "kind=%s name=%c age_ms=%u ", kind,
+            names[i], ages[i]);
+        const char *got = rig_line(rig, s);
+        ck_assert_msg(strstr(got, line) != NULL, "%s, not %s", got, line);
+    }
+}
+
+/* A wait ends where it is granted, and its hold begins; the oldest come first,
+ * whatever the order of the tickets. */
+START_TEST(a_hand_over)
+{
+    struct rig *rig = rig_new();
+    unsigned a = rig_open(rig);
+    unsigned b = rig_open(rig);
+
+    rig_lock(rig, a, "1 LOCK x", 5);
+    rig_pass(rig, 10);
+    rig_wait(rig, b, "1 LOCK x");
+    rig_pass(rig, 10);
+    rig_lock(rig, a, "2 LOCK y", 6);
+    rig_pass(rig, 10);
+    rig_say(rig, a, "3 UNLOCK x");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, a, "3 OK count=0");
+    rig_pass(rig, 200); /* Redis is asked for who is next */
+    while (rig->op_count > 0 && rig->ops[0]->kind == OP_LOOK)
+        rig_status(rig, rig->ops[0], OP_OK);
+    rig_say(rig, a, "4 TOP limit=5");
+    ck_assert_ptr_nonnull(strstr(rig_line(rig, a), "kind=contended name=x "));
+    expect_ages(rig, a, "holder", "y", (const unsigned[]){210});
+    expect_ages(rig, a, "waiter", "x", (const unsigned[]){220});
+    rig_expect(rig, a, "4 OK n=3");
+    rig_say(rig, b, "2 CANCEL 1");
+    rig_expect(rig, b, "1 ERR CANCELLED retry=1");
+    rig_expect(rig, b, "2 OK");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_lock(rig, b, "3 LOCK x", 7);
+    rig_say(rig, a, "5 TOP");
+    rig_expect(
+        rig, a, "5 ITEM kind=contended name=x waits=1 waited_ms=220 waiters=0");
+    expect_ages(rig, a, "holder", "yx", (const unsigned[]){210, 0});
+    rig_expect(rig, a, "5 OK n=3");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* That Redis has lost it, and it is put there again, is no end of a wait. */
+START_TEST(a_wait_that_is_put_again)
+{
+    struct rig *rig = rig_new();
+    unsigned a = rig_open(rig);
+
+    rig_wait(rig, a, "1 LOCK x");
+    rig_wait(rig, a, "2 LOCK y");
+    rig_pass(rig, RIG_LEASE_MS / 3);
+    struct op *op = rig_op(rig, OP_RENEW);
+    while (op->name.at[0] != 'x') {
+        rig_queued(rig, op);
+        op = rig_op(rig, OP_RENEW);
+    }
+    rig_status(rig, op, OP_GONE);
+    op = rig->ops[rig->op_count - 1];
+    ck_assert_int_eq(op->kind, OP_ACQUIRE);
+    rig_say(rig, a, "3 TOP"); /* it is asked for, and waits */
+    rig_expect(rig, a,
+        "3 ITEM kind=contended name=~ waits=1 waited_ms=10000 waiters=1");
+    rig_expect(rig, a,
+        "3 ITEM kind=contended name=~ waits=1 waited_ms=10000 waiters=1");
+    expect_ages(rig, a, "waiter", "xy", (const unsigned[]){10000, 10000});
+    rig_expect(rig, a, "3 OK n=4");
+    rig_queued(rig, op);
+    rig_say(rig, a, "4 TOP limit=1");
+    rig_expect(rig, a,
+        "4 ITEM kind=contended name=~ waits=1 waited_ms=10000 waiters=1");
+    expect_ages(rig, a, "waiter", "x", (const unsigned[]){10000});
+    rig_expect(rig, a, "4 OK n=2");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Where its time is over just then, what the same owner asks for next is
+ * another wait. */
+START_TEST(another_wait)
+{
+    struct rig *rig = rig_new();
+    unsigned a = rig_open(rig);
+
+    rig_wait(rig, a, "1 LOCK x wait=10s");
+    rig_say(rig, a, "2 LOCK x");
+    rig_pass(rig, RIG_LEASE_MS / 3 - 1);
+    struct op *op = rig_op(rig, OP_RENEW);
+    rig_stall(rig, 2);
+    rig_status(rig, op, OP_GONE);
+    rig_expect(rig, a, "1 ERR TIMEOUT retry=1");
+    rig_queued(rig, rig->ops[rig->op_count - 1]);
+    rig_pass(rig, 5);
+    rig_say(rig, a, "3 TOP");
+    rig_expect(rig, a,
+        "3 ITEM kind=contended name=x waits=2 waited_ms=10006 waiters=1");
+    expect_ages(rig, a, "waiter", "x", (const unsigned[]){5});
+    rig_expect(rig, a, "3 OK n=2");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* A minute after the last wait half of it is left. */
+START_TEST(it_fades)
+{
+    struct rig *rig = rig_new();
+    unsigned a = rig_open(rig);
+
+    for (int i = 0; i < 4; i++) {
+        rig_wait(rig, a, "1 LOCK x");
+        rig_pass(rig, 1000);
+        rig_say(rig, a, "2 CANCEL 1");
+        rig_expect(rig, a, "1 ERR CANCELLED retry=1");
+        rig_expect(rig, a, "2 OK");
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    }
+    /* Nothing has to be done for it by an idle broker. */
+    ck_assert_uint_ge(core_next_us(rig->core), rig->now_us + 600 * SECOND_US);
+    static const char *const faded[] = {
+        "4 waited_ms=4000", "2 waited_ms=2000", "1 waited_ms=1000"};
+    for (size_t i = 0; i < 3; i++) {
+        char line[80];
+        snprintf(line, sizeof(line),
+            "3 ITEM kind=contended name=x waits=%s waiters=0", faded[i]);
+        rig_say(rig, a, "3 TOP");
+        rig_expect(rig, a, line);
+        rig_expect(rig, a, "3 OK n=1");
+        rig_pass(rig, 60000);
+    }
+    rig_say(rig, a, "3 TOP");
+    rig_expect(rig, a, "3 OK n=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Of many names those are told that were waited for most, with what may be
+ * missing. */
+START_TEST(many_names)
+{
+    struct rig *rig = rig_new();
+    unsigned a = rig_open(rig);
+    char line[80];
+
+    for (int i = 0; i < 200; i++) {
+        snprintf(line, sizeof(line), "1 LOCK %s%d", i % 2 == 0 ? "hot" : "x",
+            i % 2 == 0 ? 0 : i);
+        rig_wait(rig, a, line);
+        rig_say(rig, a, "2 CANCEL 1");
+        rig_expect(rig, a, "1 ERR CANCELLED retry=1");
+        rig_expect(rig, a, "2 OK");
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    }
+    rig_say(rig, a, "3 TOP limit=2");
+    rig_expect(rig, a,
+        "3 ITEM kind=contended name=hot0 waits=100 waited_ms=0 waiters=0");
+    rig_expect(
+        rig, a, "3 ITEM kind=contended name=~ waits=1 ~ waited_ms=0 waiters=0");
+    rig_expect(rig, a, "3 OK n=2");
+    rig_say(rig, a, "4 TOP limit=500");
+    for (int i = 0; i < 64; i++)
+        ck_assert_ptr_nonnull(strstr(rig_line(rig, a), "kind=contended"));
+    rig_expect(rig, a, "4 OK n=64");
+    rig_end(rig);
+}
+
+END_TEST
+
+START_TEST(limits)
+{
+    struct rig *rig = rig_create();
+    char line[80];
+
+    rig->settings.holds_max = 256;
+    rig_start(rig);
+    unsigned a = rig_open(rig);
+    for (unsigned i = 0; i < 105; i++) {
+        snprintf(line, sizeof(line), "1 LOCK x%u", i);
+        rig_lock(rig, a, line, 5 + i);
+    }
+    static const unsigned counts[][2] = {
+        {0, 0}, {1, 1}, {10, 10}, {100, 100}, {101, 100}, {4294967295, 100}};
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        snprintf(line, sizeof(line), "2 TOP limit=%u", counts[i][0]);
+        rig_say(rig, a, counts[i][0] == 10 ? "2 TOP" : line);
+        for (unsigned n = 0; n < counts[i][1]; n++) {
+            snprintf(line, sizeof(line), "kind=holder name=x%u ", n);
+            ck_assert_ptr_nonnull(strstr(rig_line(rig, a), line));
+        }
+        snprintf(line, sizeof(line), "2 OK n=%u", counts[i][1]);
+        rig_expect(rig, a, line);
+    }
+    rig_say(rig, a, "3 TOP x");
+    rig_expect(rig, a, "3 ERR BADREQ retry=0");
+    rig_say(rig, a, "4 TOP limit=x");
+    rig_expect(rig, a, "4 ERR BADREQ retry=0");
+    rig_say(rig, a, "5 TOP cursor=1");
+    rig_expect(rig, a, "5 ERR BADREQ retry=0");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* All that there may be, as long as it may be, fits into a step. */
+START_TEST(longest_lines)
+{
+    struct rig *rig = rig_create();
+    char line[2000];
+    char bytes[3 * 255 + 1];
+
+    rig->settings.holds_max = 256;
+    rig_start(rig);
+    unsigned a = rig_open(rig);
+    unsigned b = rig_open(rig);
+    for (size_t i = 0; i < 255; i++)
+        memcpy(bytes + 3 * i, "%01", 4);
+    snprintf(line, sizeof(line), "1 HELLO name=%.192s", bytes);
+    rig_say(rig, a, line);
+    rig_expect(rig, a, "1 OK session=~ proto=1 server=~");
+    for (unsigned i = 0; i < 30; i++) {
+        snprintf(line, sizeof(line),
+            "LOCK %.756s%03u note=%.384s owner=%.96s lease=24h limit=1000000 "
+            "permits=1000000",
+            bytes, i, bytes, bytes);
+        if (i % 2 == 0)
+            rig_lock(rig, a, line, 9007199254740000 + i);
+        else
+            rig_wait(rig, a, line);
+    }
+    rig_say(rig, b, "1 TOP limit=100");
+    unsigned contended = 0;
+    while (strncmp(rig_line(rig, b), "1 ITEM", 6) == 0)
+        contended++;
+    ck_assert_uint_eq(contended, 15 + 15 + 15);
+    rig_end(rig);
+}
+
+END_TEST
+
+static struct users *
+users_of(const char *text)
+{
+    char error[200];
+    struct users *users = users_parse("users", text_from(text), error, 200);
+
+    ck_assert_msg(users != NULL, "%s", error);
+    return users;
+}
+
+/* Each is told of what the right to see covers; nobody of others' names. */
+START_TEST(rights)
+{
+    struct users *users = users_of("shop uid=1 lock=stock/*\n"
+                                   "desk uid=2 see=desk/* see=stock/1\n"
+                                   "ops uid=3 admin\n"
+                                   "none uid=4\n");
+    struct rig *rig = rig_create();
+
+    rig->settings.users = users;
+    rig_start(rig);
+    unsigned unknown = rig_open_tcp(rig);
+    rig_say(rig, unknown, "1 TOP");
+    rig_expect(rig, unknown, "1 ERR AUTH retry=0");
+    unsigned s[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        rig->user = users_of_uid(users, i + 1, &rig->mark);
+        s[i] = rig_open(rig);
+    }
+    rig_lock(rig, s[0], "1 LOCK stock/0", 5);
+    rig_lock(rig, s[0], "2 LOCK stock/1", 6);
+    rig_wait(rig, s[0], "3 LOCK stock/2");
+    rig_wait(rig, s[0], "4 LOCK stock/1 owner=w");
+    static const unsigned counts[] = {6, 3, 6, 0};
+    for (size_t i = 0; i < 4; i++) {
+        char line[40];
+        rig_say(rig, s[i], "5 TOP");
+        for (unsigned n = 0; n < counts[i]; n++) {
+            const char *item = rig_line(rig, s[i]);
+            ck_assert_ptr_nonnull(strstr(item, " ITEM kind="));
+            ck_assert(i != 1 || strstr(item, " name=stock/1 ") != NULL);
+        }
+        snprintf(line, sizeof(line), "5 OK n=%u", counts[i]);
+        rig_expect(rig, s[i], line);
+        /* What one may not see takes no place of what one may. */
+        rig_say(rig, s[i], "6 TOP limit=1");
+        for (unsigned n = 0; n < counts[i] && n < 3; n++)
+            ck_assert_ptr_nonnull(strstr(rig_line(rig, s[i]), " ITEM kind="));
+        snprintf(line, sizeof(line), "6 OK n=%u", counts[i] > 0 ? 3 : 0);
+        rig_expect(rig, s[i], line);
+    }
+    rig->user = NULL;
+    rig_end(rig);
+    users_destroy(&users);
+}
+
+END_TEST
+
+#define HOLDS 4100 /* more than one request looks at */
+
+/* A user who may see what is behind so many that one may not. */
+START_TEST(so_many_looks)
+{
+    struct users *users = users_of("shop uid=1 lock=*\n"
+                                   "desk uid=2 see=last\n");
+    struct rig *rig = rig_create();
+    char line[40];
+
+    rig->settings.users = users;
+    rig->settings.holds_max = 2 * HOLDS;
+    rig->settings.tickets_max = 2 * HOLDS;
+    rig_start(rig);
+    rig->user = users_of_uid(users, 1, &rig->mark);
+    unsigned shop = rig_open(rig);
+    rig->user = users_of_uid(users, 2, &rig->mark);
+    unsigned desk = rig_open(rig);
+    for (uint32_t i = 0; i < HOLDS; i++) {
+        snprintf(line, sizeof(line), "1 LOCK x%u", i);
+        rig_lock(rig, shop, line, 5);
+        rig->sessions[shop].read = rig->sessions[shop].written = 0;
+        if (i == 4094) {
+            rig_lock(rig, shop, "1 LOCK last", 5);
+            rig_say(rig, desk, "1 TOP");
+            ck_assert_ptr_nonnull(strstr(rig_line(rig, desk), " name=last "));
+            rig_expect(rig, desk, "1 OK n=1");
+            rig_say(rig, shop, "2 UNLOCK last");
+            rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+            rig_expect(rig, shop, "2 OK count=0");
+        }
+    }
+    rig_lock(rig, shop, "1 LOCK last", 5);
+    rig_say(rig, desk, "2 TOP");
+    rig_expect(rig, desk, "2 OK n=0 cut=1");
+    rig_free(rig);
+    users_destroy(&users);
+}
+
+END_TEST
+
+/* What is asked for while it waits and holds: nothing of sessions that are
+ * gone stays on the lists. */
+START_TEST(sessions_that_end)
+{
+    struct rig *rig = rig_new();
+    unsigned a = rig_open(rig);
+    unsigned b = rig_open(rig);
+
+    rig_lock(rig, a, "1 LOCK x", 5);
+    rig_wait(rig, a, "2 LOCK y");
+    rig_event(rig, a, CORE_DROP);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_say(rig, b, "1 TOP");
+    rig_expect(
+        rig, b, "1 ITEM kind=contended name=y waits=1 waited_ms=0 waiters=0");
+    rig_expect(rig, b, "1 OK n=1");
+    rig_end(rig);
+}
+
+END_TEST
+
+Suite *
+core_top_suite(void)
+{
+    Suite *suite = suite_create("core_top");
+    TCase *tests = tcase_create("all");
+
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, nothing);
+    tcase_add_test(tests, all_kinds);
+    tcase_add_test(tests, a_hand_over);
+    tcase_add_test(tests, a_wait_that_is_put_again);
+    tcase_add_test(tests, another_wait);
+    tcase_add_test(tests, it_fades);
+    tcase_add_test(tests, many_names);
+    tcase_add_test(tests, limits);
+    tcase_add_test(tests, longest_lines);
+    tcase_add_test(tests, rights);
+    tcase_add_test(tests, so_many_looks);
+    tcase_add_test(tests, sessions_that_end);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
