@@ -9,6 +9,7 @@
  *     tls.c       whom to trust, likewise
  *     list.c out.c escape.c    show, locks, sessions, slow, audit, and how they
  *                 are printed
+ *     top.c       screen.c all of a terminal for a while
  *     ping.c raw.c
  *     order.c     break, kill, drain
  *     watch.c
@@ -77,6 +78,7 @@ command_function command_break;
 command_function command_kill;
 command_function command_drain;
 command_function command_secret;
+command_function command_top;
 
 /* Prints the help of a command, NULL: of all. False: there is no such one. */
 bool help_print(const char *command);

@@ -17,6 +17,7 @@ static const char help_all[] =
     "  locks                      the locks of this broker\n"
     "  sessions                   the sessions of this broker\n"
     "  slow                       what took long, was lost, or a deadlock\n"
+    "  top                        what is waited for most, and by whom\n"
     "  audit                      what is odd about all locks in Redis\n"
     "  break KEY                  take a lock from its holders\n"
     "  kill SESSION               end a session of this broker\n"
@@ -164,6 +165,23 @@ static const char help_slow[] =
     "name, session, client, owner, op, result, total_us, queued_us, "
     "redis_us,\n"
     "confirm_us, reason, fence, late_us, cycle. JSON has more.\n";
+
+static const char help_top[] =
+    "holdfast top [-n N] [--interval D] [-o FORMAT]\n"
+    "\n"
+    "The locks of this broker that were waited for most in the last minutes, "
+    "the\n"
+    "oldest holds and the oldest waits. On a terminal that is drawn anew each\n"
+    "second, as far as there is room, until q or Ctrl-C; with rates, where "
+    "one\n"
+    "may ask for STATS. Elsewhere, or with -o, it is printed once.\n"
+    "\n"
+    "  -n N          at most N (up to 100) of each; else, printed once, 10\n"
+    "  --interval D  ask each D, from 100ms on\n"
+    "\n"
+    "With tabs: kind (contended, holder or waiter), name, waits, waited_ms,\n"
+    "waiters, age_ms, session, client, owner, fence, note, mode, permits.\n";
+
 static const char help_audit[] =
     "holdfast audit [-o FORMAT]\n"
     "\n"
@@ -248,6 +266,7 @@ help_print(const char *command)
         {"locks", help_locks},
         {"sessions", help_sessions},
         {"slow", help_slow},
+        {"top", help_top},
         {"audit", help_audit},
         {"watch", help_watch},
         {"break", help_break},

@@ -2,9 +2,10 @@
  * show, locks, sessions, slow: lists that the broker gives in parts, each
  * naming the cursor of the next. audit: one that takes its time.
  */
+#include "proto/holdfast/list.h"
+
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/options.h"
-#include "proto/holdfast/out.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -172,11 +173,7 @@ list_end(struct out **out, struct holdfast **h, int status)
     return status;
 }
 
-/*
- * What one request lists. `judge`, or NULL: the exit status by its OK; that
- * there is none is trouble then.
- */
-static int
+int
 list_once(struct settings *settings, const char *what, const char *line,
     const struct out_column *columns, size_t column_count,
     int (*judge)(const struct holdfast_event *end))

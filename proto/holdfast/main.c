@@ -16,7 +16,7 @@
 
 static const struct {
     const char *name;
-    command_function *function; /* NULL: not built yet */
+    command_function *function;
 } commands[] = {
     {"run", command_run},
     {"lock", command_lock},
@@ -32,8 +32,7 @@ static const struct {
     {"kill", command_kill},
     {"drain", command_drain},
     {"secret", command_secret},
-    {"top", NULL},
-    {"bench", NULL},
+    {"top", command_top},
 };
 
 /*
@@ -70,13 +69,8 @@ command_call(struct settings *settings, int argc, char **argv)
         return STATUS_USAGE;
     }
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (strcmp(name, commands[i].name) != 0)
-            continue;
-        if (commands[i].function == NULL) {
-            complain("%s: not built yet", name);
-            return STATUS_USAGE;
-        }
-        return commands[i].function(settings, argc - 1, argv + 1);
+        if (strcmp(name, commands[i].name) == 0)
+            return commands[i].function(settings, argc - 1, argv + 1);
     }
     complain("there is no command '%s'; see holdfast -h", name);
     return STATUS_USAGE;

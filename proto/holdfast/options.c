@@ -53,6 +53,13 @@ format_parse(const char *text, enum out_format *format)
     return true;
 }
 
+/* Those of one letter have one. */
+static const char *
+dashes(const struct option *option)
+{
+    return option->name[1] == '\0' ? "-" : "--";
+}
+
 static bool
 number_set(const struct option *option, const char *value)
 {
@@ -66,8 +73,8 @@ number_set(const struct option *option, const char *value)
         number = number * 10 + (uint64_t)(*at - '0');
     }
     if (number == 0 || number > option->max) {
-        complain("--%s: '%s' is not a number from 1 to %zu", option->name,
-            value, option->max);
+        complain("%s%s: '%s' is not a number from 1 to %zu", dashes(option),
+            option->name, value, option->max);
         return false;
     }
     *option->number = number;
@@ -82,8 +89,8 @@ option_set(const struct option *option, const char *value)
     if (option->duration_ms != NULL) {
         if (duration_parse(value, option->duration_ms))
             return true;
-        complain("--%s: '%s' is not a duration such as 1500ms, 30s, 5m, 1h",
-            option->name, value);
+        complain("%s%s: '%s' is not a duration such as 1500ms, 30s, 5m, 1h",
+            dashes(option), option->name, value);
         return false;
     }
     if (value[0] == '\0' || strlen(value) > option->max) {
@@ -158,20 +165,23 @@ option_take(struct settings *settings, const struct option *options,
     if (is_long) {
         size_t len = strcspn(name, "=");
 
-        option = option_find(options, option_count, name, len);
+        if (len > 1)
+            option = option_find(options, option_count, name, len);
         if (option == NULL && option_common(settings, name, len, &common))
             option = &common;
         if (name[len] == '=')
             value = name + len + 1;
-    } else if (name[1] != '\0') {
-        value = name + 1; /* -aADDR */
+    } else {
+        option = option_find(options, option_count, name, 1);
+        if (name[0] != '\0' && name[1] != '\0')
+            value = name + 1; /* -aADDR */
     }
-    if (is_long ? option == NULL
-                : name[0] == '\0' || strchr("aosu", name[0]) == NULL) {
+    if (option == NULL &&
+        (is_long || name[0] == '\0' || strchr("aosu", name[0]) == NULL)) {
         complain("there is no option '%s' here", argv[*at]);
         return false;
     }
-    if (is_long && option->flag != NULL) {
+    if (option != NULL && option->flag != NULL) {
         if (value != NULL) {
             complain("--%s takes no value", option->name);
             return false;
@@ -187,8 +197,8 @@ option_take(struct settings *settings, const struct option *options,
         }
         (*at)++;
     }
-    return is_long ? option_set(option, value)
-                   : setting_set(settings, name[0], value);
+    return option != NULL ? option_set(option, value)
+                          : setting_set(settings, name[0], value);
 }
 
 bool

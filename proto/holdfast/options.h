@@ -1,6 +1,6 @@
 /*
- * Options of the command line: `--name value`, `--name=value`, `-n value`; and
- * `--name` of those that take none.
+ * Options of the command line: `--name value`, `--name=value`, `-n value` of
+ * those whose name is one letter; and `--name` of those that take none.
  */
 #ifndef HOLDFAST_COMMAND_OPTIONS_H
 #define HOLDFAST_COMMAND_OPTIONS_H

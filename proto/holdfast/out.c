@@ -84,7 +84,8 @@ number_is_plain(const struct holdfast_pair *pair)
 static bool
 key_is_number(const struct out *out, const char *key)
 {
-    static const char *const others[] = {"holders", "waiters", "tries"};
+    static const char *const others[] = {
+        "holders", "waiters", "tries", "unseen"};
     size_t len = strlen(key);
 
     for (size_t i = 0; i < out->column_count; i++)
@@ -144,9 +145,8 @@ tabs_row(const struct out *out, const struct holdfast_event *event)
     return true;
 }
 
-/* "850ms", "12.3s", "5m03s", "7h05m", "3d07h" */
-static void
-duration_text(uint64_t ms, char *text, size_t text_bytes)
+void
+out_duration(uint64_t ms, char *text, size_t text_bytes)
 {
     uint64_t seconds = ms / 1000;
 
@@ -177,7 +177,7 @@ duration_us_text(uint64_t us, char *text, size_t text_bytes)
         (void)snprintf(text, text_bytes, "%" PRIu64 ".%" PRIu64 "ms", us / 1000,
             us % 1000 / 100);
     else
-        duration_text(us / 1000, text, text_bytes);
+        out_duration(us / 1000, text, text_bytes);
 }
 
 static bool
@@ -192,7 +192,7 @@ cell_fill(struct cell *cell, const struct out_column *column,
         cell->text = escape_make("-", 1, &cell->width);
     } else if (column->type == OUT_TYPE_MS &&
                holdfast_event_number(event, column->key, &number)) {
-        duration_text(number, duration, sizeof(duration));
+        out_duration(number, duration, sizeof(duration));
         cell->text = escape_make(duration, strlen(duration), &cell->width);
     } else if (column->type == OUT_TYPE_US &&
                holdfast_event_number(event, column->key, &number)) {

@@ -37,6 +37,9 @@ bool out_row(struct out *out, const struct holdfast_event *event);
 void out_summary(struct out *out, const char *key, const char *value,
     const struct holdfast_event *event);
 
+/* "850ms", "12.3s", "5m03s", "7h05m", "3d07h" */
+void out_duration(uint64_t ms, char *text, size_t text_bytes);
+
 /* What was decided for OUT_AUTOMATIC. */
 enum out_format out_format(const struct out *out);
 

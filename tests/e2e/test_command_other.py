@@ -624,7 +624,7 @@ class UsageTest(CommandCase):
                       ["watch", ""], ["watch", "a", "--", "b"],
                       ["kill", "a", "b"], ["kill", ""], ["drain", "a"],
                       ["-a", "h:1,h:2", "drain"],
-                      ["top"], ["bench"], ["help", "nothing"], ["-x"],
+                      ["help", "nothing"], ["-x"],
                       ["-o", "xml", "locks"], ["-a"], ["show"],
                       ["show", "a", "b"], ["show", "a", "b", "c"],
                       ["show", ""], ["show", 256 * "x"], ["locks", "a"],

@@ -1,11 +1,14 @@
 """TOP: what is waited for most, and who is oldest."""
 
+import json
 import os
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from fake_broker import HOLDFAST  # noqa: E402
 from harness import HarnessCase, skip_without_daemon  # noqa: E402
 from test_auth import AuthCase  # noqa: E402
 
@@ -73,6 +76,30 @@ class TopTest(HarnessCase):
         client.err("TOP kind=holder", "BADREQ")
         client.ok("top LIMIT=0", n=0)
 
+    def test_the_command(self):
+        broker = self.start()
+        client = self.client(broker)
+        client.ok("LOCK a%09b note=123")
+        client.ok("LOCK c")
+
+        def top(*words):
+            return subprocess.run(
+                [HOLDFAST, "-a", broker.address, "top", *words],
+                check=True, stdout=subprocess.PIPE, timeout=30).stdout
+
+        row = json.loads(top("-o", "json", "-n", "1"))
+        self.assertEqual((row["kind"], row["name"], row["note"]),
+                         ("holder", "a\tb", "123"))
+        self.assertIsInstance(row["fence"], int)
+        self.assertIsInstance(row["age_ms"], int)
+        rows = top().decode().splitlines()
+        self.assertEqual(len(rows), 2)
+        fields = rows[0].split("\t")
+        self.assertEqual(len(fields), 13)
+        self.assertEqual((fields[0], fields[1], fields[10]),
+                         ("holder", r"a\x09b", "123"))
+        self.assertIn("KIND", top("-o", "columns").decode())
+
 
 @skip_without_daemon
 class RightsTest(AuthCase):
@@ -95,6 +122,17 @@ class RightsTest(AuthCase):
         nobody.err("TOP", "AUTH")
         for tag in tags:
             ops.ok(f"CANCEL {tag}")
+
+    def test_the_command(self):
+        broker = self.users_broker()
+        self.user(broker, "shop").ok("LOCK nightly")
+        done = self.command(broker, "desk", "top")
+        self.assertEqual((done.returncode, done.stdout), (0, b""))
+        done = self.command(broker, "shop", "top")
+        self.assertTrue(done.stdout.startswith(b"holder\tnightly\t"))
+        done = self.command(broker, None, "top")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"AUTH", done.stderr)
 
 
 del AuthCase  # its tests are none of this file
