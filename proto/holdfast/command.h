@@ -10,6 +10,7 @@
  *     list.c out.c escape.c    show, locks, sessions, slow, audit, and how they
  *                 are printed
  *     top.c       screen.c all of a terminal for a while
+ *     bench.c
  *     ping.c raw.c
  *     order.c     break, kill, drain
  *     watch.c
@@ -79,6 +80,7 @@ command_function command_kill;
 command_function command_drain;
 command_function command_secret;
 command_function command_top;
+command_function command_bench;
 
 /* Prints the help of a command, NULL: of all. False: there is no such one. */
 bool help_print(const char *command);

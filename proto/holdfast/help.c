@@ -22,6 +22,7 @@ static const char help_all[] =
     "  break KEY                  take a lock from its holders\n"
     "  kill SESSION               end a session of this broker\n"
     "  drain                      have this broker stop\n"
+    "  bench [KEY-PREFIX]         how fast a broker is\n"
     "  ping                       time of a round trip\n"
     "  raw                        lines of the protocol, in and out\n"
     "  secret USER                a secret as it stands in a broker's file\n"
@@ -182,6 +183,29 @@ static const char help_top[] =
     "With tabs: kind (contended, holder or waiter), name, waits, waited_ms,\n"
     "waiters, age_ms, session, client, owner, fence, note, mode, permits.\n";
 
+static const char help_bench[] =
+    "holdfast bench [-c CONNECTIONS] [-t DURATION] [--keys N] [--wait D]\n"
+    "               [-o FORMAT] [KEY-PREFIX]\n"
+    "\n"
+    "Takes locks and gives them back for some time, and prints how often and "
+    "how\n"
+    "fast that was. The broker and its Redis have much to do meanwhile.\n"
+    "\n"
+    "  -c CONNECTIONS  each does one thing at a time; 10, at most 1000\n"
+    "  -t DURATION     5s, at most 1h; Ctrl-C ends it sooner\n"
+    "  --keys N        of so many locks, KEY-PREFIX0 and on (bench/0); else "
+    "as\n"
+    "                  many as connections. With fewer they wait for one "
+    "another\n"
+    "  --wait D        as of run; who waits longer counts as an error\n"
+    "\n"
+    "With tabs: op (pair, lock, unlock), count, per_second, p50_us, p99_us,\n"
+    "max_us, errors, connections, keys, time_ms. The time of a pair is from "
+    "the\n"
+    "sending of its LOCK to the answer to its UNLOCK.\n"
+    "\n"
+    "Exit status: 0; 1 there were errors; 125 trouble.\n";
+
 static const char help_audit[] =
     "holdfast audit [-o FORMAT]\n"
     "\n"
@@ -272,6 +296,7 @@ help_print(const char *command)
         {"break", help_break},
         {"kill", help_kill},
         {"drain", help_drain},
+        {"bench", help_bench},
         {"ping", help_ping},
         {"raw", help_raw},
         {"secret", help_secret},

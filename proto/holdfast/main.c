@@ -33,6 +33,7 @@ static const struct {
     {"drain", command_drain},
     {"secret", command_secret},
     {"top", command_top},
+    {"bench", command_bench},
 };
 
 /*
