@@ -82,8 +82,8 @@ struct core *core_create(const struct core_settings *settings,
     struct counters *counters, uint64_t now_us);
 
 /*
- * Takes new settings while it runs: patience, time-outs, limits of a session, of
- * a user, of an address and of a lock, users, namespaces (which go on where
+ * Takes new settings while it runs: patience, time-outs, limits of a session,
+ * of a user, of an address and of a lock, users, namespaces (which go on where
  * they are the same as before). All others are those of core_create(), for
  * silence_us see below. There are users from the beginning, or never; those of
  * before are not referred to any more.
