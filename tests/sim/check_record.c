@@ -579,6 +579,18 @@ check_forgets(struct check *check, const struct machine *machine)
     }
 }
 
+bool
+check_has_leavings(const struct check *check, uint32_t lock)
+{
+    const struct version *nodes = subject_of(check, lock)->nodes;
+
+    for (uint32_t i = 0; nodes != NULL && i < check->world->plan.masters; i++)
+        for (uint32_t j = 0; j < nodes[i].live; j++)
+            if (nodes[i].stands[j].ends_ms <= check_clock_ms(nodes[i].machine))
+                return true;
+    return false;
+}
+
 void
 check_record(struct check *check, const struct machine *machine, const char *id,
     const char *key, size_t key_len, const char *value, size_t value_len)

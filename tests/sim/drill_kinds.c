@@ -622,14 +622,18 @@ sweep_acts(struct fleet *fleet)
  * A question that was on its way for long comes to nothing there, or does not
  * say surely enough what time it is to end a lease (trust_within_us). Where a
  * majority has granted the lock by then, nobody asks that node again. So who
- * comes next does, when all links are well.
+ * comes next does, when all links are well. What this question has left behind
+ * itself is no excuse: its lease goes on.
  */
 void
 sweep_over(struct fleet *fleet)
 {
-    if (!drill_is_resent(fleet))
+    uint32_t lock = fleet->drill.lock;
+
+    if (!drill_is_resent(fleet) ||
+        !check_has_leavings(fleet->world->check, lock))
         return;
-    fleet->left[fleet->drill.lock] = true;
+    fleet->left[lock] = true;
     drill_quiet(fleet, DRILL_REJOIN_US);
 }
 
