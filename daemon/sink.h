@@ -12,7 +12,8 @@ struct loop;
 /* From now on; `rate` is that of log_limit_init(). */
 void sink_init(enum log_level threshold, enum log_format format, uint32_t rate);
 
-/* The same again; where that is another, it tells first of what was held back. */
+/* The same again; where anything is another, it tells first of what was held
+ * back. */
 void sink_configure(
     enum log_level threshold, enum log_format format, uint32_t rate);
 
