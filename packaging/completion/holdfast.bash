@@ -3,7 +3,8 @@
 #
 # It asks the program itself: `holdfast help` and `holdfast help COMMAND` list
 # all that there is, first the synopsis, up to an empty line, and then, indented
-# by two blanks, each option or command with what it is for.
+# by two blanks, each option or command with what it is for; options that belong
+# to one of these by four.
 
 # Sets options[OPTION] to what each takes, or nothing, by a text of help.
 _holdfast_options()
@@ -16,8 +17,8 @@ _holdfast_options()
         [[ -n $line ]] || head=
         if [[ -n $head ]]; then
             rest+=" $line"
-        elif [[ $line == '  -'* ]]; then
-            line=${line:2}
+        elif [[ $line == '  -'* || $line == '    -'* ]]; then
+            line=${line#"${line%%-*}"}
             rest+=" ${line%%  *}"
         fi
     done <<<"$1"
