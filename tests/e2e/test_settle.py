@@ -196,6 +196,9 @@ class LossTest(SettleCase):
         self.assertEqual(waiter.wait(tag).code, "CANCELLED")
         self.wait_until(lambda: holder.ok("SHOW a")["waiters"] == "0", 10,
                         "Redis has heard of it")
+        # So has its broker of that; else it asks again and repeats nothing.
+        self.wait_until(lambda: self.brokers[1].metrics()[
+            "holdfast_operations_pending"] == 0, 10, "Redis has answered")
         self.lose()
         self.repeated(1)
         self.assertEqual(holder.ok("SHOW a", state="held")["waiters"], "0")
