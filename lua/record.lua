@@ -542,8 +542,8 @@ end
 
 -- The end of a lease= in a record that is older than the broker's question, or
 -- by a clock that may have stepped: it may have been put off since, or seem to
--- be over. The broker has counted by its own clock what is left of it in ms (0:
--- it knows of no end), and by that its client believes.
+-- be over. By its broker's own clock so many ms are `left` of it (0: that knows
+-- of no end), and by that its client believes.
 local function hold_as_told(t, left)
     if t.hold > 0 and left > 0 then
         t.hold = max(t.hold, now + left)

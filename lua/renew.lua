@@ -145,6 +145,16 @@ local function claim_refused(r, t, seen, holds)
     return true
 end
 
+-- How long the client of a hold may believe in it, as its broker knows, in ms.
+-- Of one that another broker had, or that is claimed for the second time, that
+-- does not know the end: the client may have been told of a whole lease.
+local function hold_left(r, ask)
+    if ask.moves and not ask.ends and not (ask.own and ask.hold > 0) then
+        return max(ask.hold, ask.lease, r.longest)
+    end
+    return ask.hold
+end
+
 -- A holder says that it is there.
 local function hold_speaks(r, t, ask)
     local claims = bit.band(t.flags, CLAIMED) == 0
@@ -177,6 +187,7 @@ local function hold_speaks(r, t, ask)
     if claims then
         ticket_hold(t)
     elseif ask.older or not steady then
+        ask.hold = hold_left(r, ask)
         hold_as_told(t, ask.hold)
     end
     if r.pending and sole(r, t) and not ask.shares then

@@ -889,6 +889,32 @@ class Clock(ScriptCase):
                         KEY, who(0), fence=held.fence, hold=9 * LEASE)
                     self.assertEqual(self.record().holder.hold, hold)
 
+    def test_an_end_that_seems_to_be_over_where_it_is_claimed(self):
+        """By what its last broker has told, its client may believe in it for
+        a lease; this one knows of no end, or of one of before."""
+        claims = ((self.two, 0, LEASE), (self.two, 0, LEASE),
+                  (self.three, LEASE // 2, LEASE),
+                  (self.three, LEASE // 2, LEASE // 2))
+        for unsteady in self.unsteady():
+            self.connection.command("DEL", KEY)
+            held = self.hold(who(0), hold=3 * LEASE)
+            for number, (broker, hold, left) in enumerate(claims):
+                self.edit_ticket(0, ends=self.one.now, hold=self.one.now)
+                with self.subTest(unsteady=unsteady, claim=number):
+                    result = broker.renew(
+                        KEY, who(0, 2 + number), fence=held.fence, moves=True,
+                        hold=hold)
+                    self.assertEqual(
+                        (result.status, result.ttl, result.again),
+                        (OK, left, left))
+                    self.assertEqual(
+                        self.record().holder.hold, broker.now + left)
+            # By a clock that goes steadily it ends when it should.
+            self.expect(0)
+            hold = self.record().holder.hold
+            self.one.renew(KEY, who(0, 9), fence=held.fence, moves=True)
+            self.assertEqual(self.record().holder.hold, hold)
+
     def test_a_lease_that_is_over_where_it_is_made_shared(self):
         held = self.hold(who(0))
         self.age(LEASE + 10)
