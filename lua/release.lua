@@ -9,7 +9,8 @@
 --   settled where the data may be old; 2: a ticket of an earlier generation may
 --   be there; 4: it is carried out for the second time)
 -- Late or repeated it is harmless: ticket and fence must be the ones that
--- stand; for the second time it is enough that it is that request's ticket.
+-- stand; for the second time it is enough that it is that request's ticket, or
+-- one of an earlier generation. MISSING: one may yet be put there.
 --@include call.lua
 
 -- The way for every record.
@@ -19,23 +20,40 @@ local function general()
 
 local UNCLEAN, MOVES, REPEATS = 1, 2, 4
 
+-- What an earlier generation has, or nil. It had all become this one's, which
+-- may have a later ticket there by now.
+local function ticket_before(r, identity)
+    local t = ticket_of_session(r, identity, 0)
+    local old = t and unpack_at('<I4', t.identity)
+    return old and old < unpack_at('<I4', identity) and t or nil
+end
+
 -- The ticket that is to go, or nil. For the second time it goes whatever it is
 -- in these data: it may wait there, or have been granted it anew.
 local function ticket_standing(r, identity, place, arrival, fence, flags)
+    local repeats = bit.band(flags, REPEATS) ~= 0
     local t = ticket_of(r, identity, place, arrival)
-    if t and bit.band(flags, REPEATS) ~= 0 then
-        return t
-    end
     if not t and bit.band(flags, MOVES) ~= 0 then
-        t = ticket_of_session(r, identity, fence)
+        if fence > 0 or not repeats then
+            t = ticket_of_session(r, identity, fence)
+        end
+        t = t or repeats and ticket_before(r, identity) or nil
         if t and not ticket_move(r, t, identity) then
             return nil
         end
     end
-    if t and fence > 0 and t.fence ~= fence then
+    if t and fence > 0 and t.fence ~= fence and not repeats then
         return nil
     end
     return t
+end
+
+-- Whether such a ticket may yet be put there, by a broker that believes in it.
+-- Where a holder has shown itself that can only be a wait, and matters to who
+-- carries it out for the second time.
+local function may_come(r, flags)
+    return not settled and (r.id ~= id or
+        bit.band(flags, REPEATS) ~= 0 and bereft(r, 0))
 end
 
 return function(key, arg, read)
@@ -50,7 +68,7 @@ return function(key, arg, read)
     end
     local t = ticket_standing(r, sub(arg, 1, 36), place, arrival, fence, flags)
     if not t then
-        return result(r.id ~= id and not settled and MISSING or GONE)
+        return result(may_come(r, flags) and MISSING or GONE)
     end
     if bit.band(t.flags, GRANTED) ~= 0 then
         hold_over(r, t, now)

@@ -1,6 +1,7 @@
 """Failovers: what a broker may do that is not settled with a node, and how
 tickets come back that the data know nothing of."""
 
+import dataclasses
 import random
 
 import scripts
@@ -12,6 +13,9 @@ from scripts import (BROKEN_NOW, BUSY, CHANGED, GONE, GRACE, HELD, LEASE,
 SETTLES = 7000
 BACK = 1500  # after a hold that comes back nobody is granted it
 GATHER = 100  # nor after a waiter that comes back to a lock nobody has
+
+# who(1), asked for at another broker by a later connection
+MOVED = dataclasses.replace(who(1, 2), request=b"another!")
 
 
 class SettledCase(ClockCase):
@@ -408,6 +412,60 @@ class Holders(SettledCase):
             self.settle()
             self.assertEqual(self.two.acquire(KEY, who(2),
                                               no_queue=True).status, OK)
+
+    def test_what_its_session_had_before_it_moved(self):
+        """It was given back at another broker. In older data its session waits
+        or holds at the first one, by an earlier generation."""
+        told = self.listen(b"broker-1")
+        for grants in (False, True):
+            for waited in (False, True):
+                self.connection.command("DEL", KEY)
+                self.settle()
+                self.queue(2)
+                if grants:
+                    self.one.release(KEY, who(0))
+                    self.one.renew(KEY, who(1))
+                    told()
+                fence = 0 if waited else self.record().fence + 7
+                self.failover()
+                result = self.two.release(KEY, MOVED, fence=fence, moves=True,
+                                          repeats=True)
+                self.assertEqual(result.status, OK)
+                self.assert_order(*([] if grants else [who(0)]), who(2))
+                self.assertEqual(told(), [
+                    (b"broker-1", b"M" + who(1).request + b"\2\0\0\0")])
+
+    def test_what_its_session_has_since(self):
+        """Its next question, or a later connection's, is none of it."""
+        for ticket in (dataclasses.replace(MOVED, request=b"its next"),
+                       who(1, 3)):
+            for fence in (0, 7):
+                self.connection.command("DEL", KEY)
+                self.settle()
+                self.hold(who(0))
+                self.wait(ticket, self.two)
+                self.failover()
+                result = self.assert_untouched(lambda f=fence: self.two.release(
+                    KEY, MOVED, fence=f, moves=True, repeats=True))
+                self.assertEqual(result.status, MISSING)
+
+    def test_that_may_be_put_there_yet(self):
+        """By the broker that its session has left, which does not know of it:
+        until all are settled, though holders have shown themselves."""
+        holder, stood = self.queue(1)
+        self.failover(lost=True)
+
+        def release(repeats):
+            return self.two.release(KEY, MOVED, fence=stood.arrival + 7,
+                                    moves=True, repeats=repeats).status
+        self.assertEqual(release(True), MISSING)
+        self.back(self.one, who(0), holder)
+        self.assertFalse(self.pending())
+        self.assertEqual((release(False), release(True)), (GONE, MISSING))
+        self.assertEqual(self.back(self.one, who(1), stood).status, WAITING)
+        self.assertEqual((release(False), release(True)), (GONE, OK))
+        self.settle()
+        self.assertEqual(release(True), GONE)
 
     def test_that_is_claimed_when_all_are_back(self):
         for options in ({}, {"mode": SHARED}):

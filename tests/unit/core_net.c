@@ -566,24 +566,43 @@ execute_acquire(struct net *net, struct net_record *record, struct net_job *job)
     result_of(net, record, job, entry);
 }
 
-static void
-execute_release(struct net *net, struct net_record *record, struct net_job *job)
+/* The ticket that is to go: for the second time whatever it is there, and be it
+ * an earlier generation's. */
+static struct net_entry *
+ticket_leaving(struct net_record *record, const struct net_job *job)
 {
     const struct op *op = &job->asked;
     struct net_entry *entry = ticket_of(record, op);
 
-    job->result.status = pending(net, record) ? OP_MISSING : OP_GONE;
-    if (entry == NULL && op->moves) {
+    if (entry == NULL && op->moves && (op->fence > 0 || !op->repeats))
         entry = ticket_of_session(record, op, op->fence);
-        if (entry != NULL && !ticket_move(entry, job))
-            return;
+    if (entry == NULL && op->moves && op->repeats) {
+        entry = ticket_of_session(record, op, 0);
+        if (entry != NULL && entry->generation >= op->generation)
+            return NULL;
     }
-    if (entry == NULL || (op->fence > 0 && entry->fence != op->fence))
+    if (entry != NULL && op->moves && !ticket_move(entry, job))
+        return NULL;
+    if (entry != NULL && op->fence > 0 && entry->fence != op->fence &&
+        !op->repeats)
+        return NULL;
+    return entry;
+}
+
+static void
+execute_release(struct net *net, struct net_record *record, struct net_job *job)
+{
+    const struct op *op = &job->asked;
+    struct net_entry *entry = ticket_leaving(record, job);
+    bool may_come = op->repeats ? bereft(net, record, 0) : pending(net, record);
+
+    job->result.status = may_come ? OP_MISSING : OP_GONE;
+    if (entry == NULL)
         return;
     if (net->now_us < record->bereft_until_us && entry->granted) {
         if (entry->fence > record->over)
             record->over = entry->fence;
-        if (op->unclean)
+        if (op->unclean || op->repeats)
             record->pending_until_us = record->bereft_until_us;
     }
     ticket_drop(net, record, entry, op->unclean);
