@@ -8,8 +8,10 @@
  * that request and that fence, or nothing.
  *
  * The newest come first, as they are the likeliest to be missing. What a node
- * does not take is sent again, until its leases are over. Few are under way at
- * a time; they have room of their own.
+ * does not take is sent again, until its leases are over. So is what a session
+ * has given back that had moved here, until the node is settled: the broker it
+ * has left may not have heard of it, and put its ticket there again. Few are
+ * under way at a time; they have room of their own.
  */
 #include "daemon/core/state.h"
 
@@ -31,6 +33,7 @@ struct release {
     uint32_t place;
     bool unclean;
     bool owed;         /* since the latest history */
+    uint64_t rest_us;  /* it is not repeated before */
     uint64_t asked_us; /* when it was repeated last */
     uint8_t name_len;
     char name[PROTO_NAME_MAX];
@@ -109,6 +112,13 @@ releases_note(struct core *core, const struct ticket *ticket)
     memcpy(release->name, lock->name, lock->name_len);
 }
 
+/* So often a broker asks about what it has, and puts it again. */
+static uint64_t
+rest_us(const struct core *core)
+{
+    return us_from_ms(core->settings.lease_ms) / 3;
+}
+
 /* The serial of the oldest one. */
 static uint64_t
 releases_end(const struct releases *releases)
@@ -122,7 +132,7 @@ static void
 releases_pass(struct core *core, struct releases *releases, uint64_t at_us)
 {
     releases->left = releases->count;
-    releases->again = false;
+    releases->again = releases->later = false;
     wheel_add(&core->wheel, &releases->timer, at_us);
 }
 
@@ -134,8 +144,10 @@ releases_repeat(struct core *core)
         if (releases->count == 0)
             continue;
         releases->since_us = core->now_us;
-        for (uint64_t at = releases_end(releases); at < releases->count; at++)
+        for (uint64_t at = releases_end(releases); at < releases->count; at++) {
             release_at(releases, at)->owed = true;
+            release_at(releases, at)->rest_us = 0;
+        }
         releases_pass(core, releases, core->now_us);
     }
 }
@@ -159,7 +171,7 @@ release_repeat(
     op->repeats = true;
     op->retry = true;
     /* The data may be of before its session moved here. */
-    op->moves = release->generation > 1 && release->fence > 0;
+    op->moves = release->generation > 1;
     op->unclean = release->unclean;
     op->generation = release->generation;
     memcpy(op->session, release->session, sizeof(op->session));
@@ -176,17 +188,18 @@ release_repeat(
 }
 
 /* A pass is over when all have been looked at, and those that were sent are
- * answered: another one follows where some were not taken. */
+ * answered: another one follows where some were not taken, or rest. */
 static void
 releases_over(struct core *core, struct releases *releases)
 {
     uint64_t until_us =
         releases->since_us + 2 * us_from_ms(core->settings.lease_ms);
+    uint64_t pause_us = releases->again ? RETRY_US : rest_us(core);
 
-    if (releases->again && releases->out == 0 &&
+    if ((releases->again || releases->later) && releases->out == 0 &&
         releases->left <= releases_end(releases) && core->now_us < until_us)
         releases_pass(
-            core, releases, core->now_us + core_jitter(core, RETRY_US));
+            core, releases, core->now_us + core_jitter(core, pause_us));
 }
 
 void
@@ -197,9 +210,11 @@ releases_timer(struct core *core, struct releases *releases)
 
     while (releases->left > end) {
         struct release *release = release_at(releases, releases->left - 1);
-        if (release->owed && releases->out == RELEASES_OUT)
+        bool due = release->owed && core->now_us >= release->rest_us;
+        releases->later = releases->later || (release->owed && !due);
+        if (due && releases->out == RELEASES_OUT)
             return; /* until one is answered */
-        if (release->owed &&
+        if (due &&
             (sent++ == PORTION || !release_repeat(core, releases, release))) {
             wheel_add(
                 &core->wheel, &releases->timer, core->now_us + PORTION_US);
@@ -218,6 +233,7 @@ releases_answered(struct core *core, const struct op *op)
     struct release *release = slab_get(&releases->ring, op->owner);
     enum op_status status = op->result.status;
     bool again = status == OP_UNKNOWN || status == OP_UNSENT;
+    bool later = op->moves && (status == OP_OK || status == OP_MISSING);
     bool stalled = releases->out == RELEASES_OUT;
 
     require(op->repeats && releases->out > 0);
@@ -225,8 +241,11 @@ releases_answered(struct core *core, const struct op *op)
     if (status == OP_OK)
         count(core->counters, COUNTER_releases_repeated);
     releases->again = releases->again || again;
-    if (release != NULL)
-        release->owed = again || release->asked_us < releases->since_us;
+    releases->later = releases->later || later;
+    if (release != NULL && release->asked_us >= releases->since_us) {
+        release->owed = again || later;
+        release->rest_us = later ? release->asked_us + rest_us(core) : 0;
+    }
     if (stalled && releases->left > releases_end(releases))
         wheel_add(&core->wheel, &releases->timer, core->now_us + PORTION_US);
     releases_over(core, releases);

@@ -348,6 +348,7 @@ struct releases {
     uint64_t left;    /* those before it are to be looked at in this pass */
     uint32_t out;     /* operations under way */
     bool again;       /* some of this pass were not taken */
+    bool later;       /* some are to be repeated after a rest */
     uint64_t since_us;
     struct wheel_node timer;
 };

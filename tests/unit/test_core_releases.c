@@ -338,10 +338,10 @@ START_TEST(what_is_noted)
 
 END_TEST
 
-/* That of a session that had moved here is also of where it had been before. */
-START_TEST(moved)
+/* One that has moved here. */
+static unsigned
+moved_session(struct rig *rig)
 {
-    struct rig *rig = rig_keeping(8);
     unsigned session = rig_open(rig);
     char line[120];
 
@@ -349,11 +349,88 @@ START_TEST(moved)
         "0123456789abcdef0123456789abcdef");
     rig_say(rig, session, line);
     rig_expect(rig, session, "0 OK session=~ proto=1 server=~ keep_ms=~ gen=3");
+    return session;
+}
+
+/* That of a session that had moved here is also of where it had been before;
+ * be it a wait. */
+START_TEST(moved)
+{
+    struct rig *rig = rig_keeping(8);
+    unsigned session = moved_session(rig);
+
     had(rig, session, "a", 5);
+    rig_wait(rig, session, "1 LOCK b");
+    rig_say(rig, session, "2 CANCEL 1");
+    rig_expect(rig, session, "1 ERR CANCELLED retry=1");
+    rig_expect(rig, session, "2 OK");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     changed(rig);
-    struct op *op = repeated(rig, "a", 5);
-    ck_assert(op->moves);
-    rig_status(rig, op, OP_GONE);
+    for (uint32_t i = 0; i < rig->op_count; i++)
+        ck_assert(rig->ops[i]->moves);
+    rig_status(rig, repeated(rig, "a", 5), OP_GONE);
+    rig_status(rig, repeated(rig, "b", 0), OP_GONE);
+    rig_no_op(rig);
+    rig_pass(rig, rig->settings.lease_ms);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* The broker that it has left may put it there until the node is settled: it is
+ * repeated now and then, and no other one with it. */
+START_TEST(moved_and_put_again)
+{
+    struct rig *rig = rig_keeping(8);
+    unsigned session = moved_session(rig);
+    unsigned other = rig_open(rig);
+
+    had(rig, session, "a", 5);
+    had(rig, other, "b", 6);
+    changed(rig);
+    rig_status(rig, repeated(rig, "b", 6), OP_MISSING);
+    rig_status(rig, repeated(rig, "a", 5), OP_MISSING);
+    rig_pass(rig, 190000);
+    rig_no_op(rig);
+    rig_pass(rig, 40000);
+    rig_status(rig, repeated(rig, "a", 5), OP_OK);
+    rig_no_op(rig);
+    rig_pass(rig, 230000);
+    rig_status(rig, repeated(rig, "a", 5), OP_UNSENT);
+    rig_pass(rig, 70);
+    rig_status(rig, repeated(rig, "a", 5), OP_GONE);
+    rig_pass(rig, 600000);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What is due sooner, and what is put off meanwhile. */
+START_TEST(moved_beside_unanswered)
+{
+    struct rig *rig = rig_keeping(8);
+    unsigned session = moved_session(rig);
+    unsigned other = rig_open(rig);
+
+    had(rig, session, "a", 5);
+    had(rig, other, "b", 6);
+    changed(rig);
+    rig_status(rig, repeated(rig, "b", 6), OP_UNSENT);
+    rig_status(rig, repeated(rig, "a", 5), OP_MISSING);
+    rig_pass(rig, 70);
+    rig_status(rig, repeated(rig, "b", 6), OP_OK);
+    rig_no_op(rig);
+    rig_pass(rig, 190000);
+    rig_no_op(rig);
+    rig_pass(rig, 40000);
+    struct op *late = repeated(rig, "a", 5);
+    changed(rig);
+    rig_status(rig, late, OP_MISSING);
+    rig_status(rig, repeated(rig, "b", 6), OP_GONE);
+    rig_status(rig, repeated(rig, "a", 5), OP_GONE);
+    rig_pass(rig, 600000);
     rig_no_op(rig);
     rig_end(rig);
 }
@@ -403,6 +480,8 @@ core_releases_suite(void)
     tcase_add_test(tests, what_is_noted);
     tcase_add_test(tests, room_of_their_own);
     tcase_add_test(tests, moved);
+    tcase_add_test(tests, moved_and_put_again);
+    tcase_add_test(tests, moved_beside_unanswered);
     suite_add_tcase(suite, tests);
     return suite;
 }
