@@ -143,11 +143,6 @@ PLANTED = {
         "    elseif ask.older or not steady then\n",
         "    elseif ask.older then\n",
         "a clock that has stepped ends a lease= that its holder was told of"),
-    "given-back-by-its-old-number": (
-        "daemon/core/ticket.c",
-        "    if (op->kind == OP_RECLAIM)\n"
-        "        reclaim_done(ticket, &op->result);\n", "",
-        "what was put again under another number is given back by its first"),
     "earlier-generation-stays": (
         "lua/release.lua",
         "        t = t or repeats and ticket_before(r, identity) or nil\n", "",
@@ -158,7 +153,6 @@ PLANTED = {
 KNOWN = {
     "over-and-taken": ("--seed", "800301864", "--set", "run_us=60000000"),
     "doubted-clock-ends-a-lease": ("--seed", "3000200190"),
-    "given-back-by-its-old-number": ("--seed", "3000504952"),
     "earlier-generation-stays": (
         "--seed", "4100000504", "--set", "redis_restart=0"),
 }
