@@ -116,7 +116,8 @@ bench_OBJ := $(call objects,tests/bench)
 sim_OBJ := $(call objects,tests/sim)
 
 LIBRARIES = base proto core store io conf
-DAEMON_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,io store core conf proto base)
+DAEMON_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,io store core conf holdfast-tls \
+	proto base)
 COMMAND_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,\
 	holdfast-tls holdfast proto base)
 ALL_OBJECTS = $(foreach part,$(LIBRARIES) client tls daemon command,\

@@ -41,9 +41,10 @@ LAYERS = {
         ("daemon/base", "proto", "daemon/core", "daemon/store"), PURE_HEADERS,
         ()),
     "daemon/io": (
-        ("daemon/base", "proto", "daemon/core", "daemon/store", "daemon/io",
-         "conf"), None, ("event2/", "hiredis", "read.h", "sds.h", "openssl/",
-                         "jansson.h", "systemd/")),
+        ("daemon/base", "proto", "proto/tls", "daemon/core", "daemon/store",
+         "daemon/io", "conf"), None,
+        ("event2/", "hiredis", "read.h", "sds.h", "openssl/",
+         "jansson.h", "systemd/")),
     "daemon": (
         ("daemon/base", "proto", "daemon/core", "daemon/store", "daemon/io",
          "daemon", "conf"), None, ("event2/", "systemd/")),

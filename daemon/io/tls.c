@@ -1,12 +1,8 @@
 /*
- * What is trusted and shown by TLS, out of PEM files, as a context of OpenSSL:
- * TLS 1.2 or later, without renegotiation, resumption or compression.
+ * What is trusted and shown by TLS, out of PEM files, as a context of OpenSSL.
  *
  * As a server it is asked for work by anybody: so there are only groups with
  * which a handshake is cheap, and a certificate has a limit.
- *
- * OpenSSL keeps a queue of errors for the thread, which has to be empty before
- * each call, or what it says may be another one's.
  */
 #include "daemon/io/tls_state.h"
 
@@ -15,7 +11,6 @@
 
 #include <openssl/err.h>
 #include <openssl/evp.h>
-#include <openssl/pem.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,17 +23,6 @@
 /* A client could have others, as ffdhe8192, take 100 ms of our time. */
 #define SERVER_GROUPS "X25519:P-256:P-384"
 
-const char *
-tls_reason_text(unsigned long error)
-{
-    const char *reason;
-
-    if (ERR_GET_LIB(error) == ERR_LIB_SYS)
-        return strerror(ERR_GET_REASON(error));
-    reason = ERR_reason_error_string(error);
-    return reason == NULL ? "OpenSSL does not say why" : reason;
-}
-
 /* "PATH": what (OpenSSL's reason). */
 static bool
 refuse_file(const char *path, const char *what, char *why, size_t why_bytes)
@@ -48,10 +32,10 @@ refuse_file(const char *path, const char *what, char *why, size_t why_bytes)
 
     log_quote(quoted, sizeof(quoted), text_from(path));
     if (error != 0 && ERR_GET_LIB(error) == ERR_LIB_SYS)
-        snprintf(why, why_bytes, "%s: %s", quoted, tls_reason_text(error));
+        snprintf(why, why_bytes, "%s: %s", quoted, holdfast_tls_text(error));
     else if (error != 0)
         snprintf(why, why_bytes, "%s: %s (%s)", quoted, what,
-            tls_reason_text(error));
+            holdfast_tls_text(error));
     else
         snprintf(why, why_bytes, "%s: %s", quoted, what);
     ERR_clear_error();
@@ -86,59 +70,12 @@ load_cert(struct tls *tls, const char *path, char *why, size_t why_bytes)
         "holds no certificate in PEM format that can be used", why, why_bytes);
 }
 
-/* In place of a question on the terminal. */
-static int
-no_passphrase(char *out, int room, int writing, void *asked)
-{
-    (void)out;
-    (void)room;
-    (void)writing;
-    if (asked != NULL)
-        *(bool *)asked = true;
-    return -1;
-}
-
-static EVP_PKEY *
-read_key(const char *path, char *why, size_t why_bytes)
-{
-    bool asked = false;
-    EVP_PKEY *key = NULL;
-
-    ERR_clear_error();
-    BIO *file = BIO_new_file(path, "r");
-    if (file != NULL)
-        key = PEM_read_bio_PrivateKey(file, NULL, no_passphrase, &asked);
-    BIO_free(file);
-    if (key == NULL && asked) {
-        ERR_clear_error();
-        refuse_file(path, "has a passphrase, which nobody is there to give",
-            why, why_bytes);
-    } else if (key == NULL) {
-        refuse_file(path, "holds no private key in PEM format", why, why_bytes);
-    }
-    return key;
-}
-
 static bool
 load_key(struct tls *tls, const char *path, char *why, size_t why_bytes)
 {
-    EVP_PKEY *key = read_key(path, why, why_bytes);
-    const X509 *cert = SSL_CTX_get0_certificate(tls->context);
-    bool done = false;
+    const char *wrong = holdfast_tls_load_key(tls->context, path);
 
-    if (key == NULL)
-        return false;
-    if (X509_check_private_key(cert, key) != 1) {
-        ERR_clear_error();
-        refuse_file(
-            path, "does not fit the certificate beside it", why, why_bytes);
-    } else if (SSL_CTX_use_PrivateKey(tls->context, key) != 1) {
-        refuse_file(path, "cannot be used", why, why_bytes);
-    } else {
-        done = true;
-    }
-    EVP_PKEY_free(key);
-    return done;
+    return wrong == NULL || refuse_file(path, wrong, why, why_bytes);
 }
 
 /* What it holds. Nobody waits for a pipe. */
@@ -222,21 +159,11 @@ make_context(struct tls *tls, const struct tls_settings *settings)
 {
     bool server = settings->role == TLS_SERVER;
 
-    tls->sockets = tls_socket_method();
-    tls->context =
-        SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
-    if (tls->sockets == NULL || tls->context == NULL ||
-        SSL_CTX_set_min_proto_version(tls->context, TLS1_2_VERSION) != 1)
+    tls->sockets = holdfast_tls_sockets();
+    tls->context = holdfast_tls_context(
+        server ? TLS_server_method() : TLS_client_method());
+    if (tls->sockets == NULL || tls->context == NULL)
         return false;
-    SSL_CTX_set_default_passwd_cb(tls->context, no_passphrase);
-    SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
-    SSL_CTX_set_session_cache_mode(tls->context, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_options(tls->context,
-        SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET);
-    SSL_CTX_set_mode(tls->context, SSL_MODE_ENABLE_PARTIAL_WRITE |
-                                       SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                                       SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_read_ahead(tls->context, 0);
     return !server || context_for_clients(tls->context, settings);
 }
 

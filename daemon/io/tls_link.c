@@ -1,95 +1,28 @@
 /*
- * One connection by TLS, on either side of it.
- *
- * The bytes go through a BIO of our own rather than OpenSSL's for sockets,
- * which writes so that a peer that is gone raises SIGPIPE. There is no
- * read-ahead: no byte beyond the present record is taken off the socket.
- *
- * OpenSSL keeps a queue of errors for the thread, which has to be empty before
- * each call, or what SSL_get_error() says may be another connection's.
+ * One connection by TLS, on either side of it. OpenSSL's queue of errors is
+ * empty before each call, and after it; see proto/tls/openssl.h.
  */
 #include "daemon/io/tls_state.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 struct tls_link {
     struct tls *tls; /* ref, counted */
     SSL *ssl;        /* owned, with its BIO */
-    int fd;
-    int error; /* errno of the socket; 0: none */
+    struct tls_socket socket;
     bool shaken;
     enum tls_failure failure;
     char *name; /* owned; what the certificate has to name, or NULL */
     char *why;  /* owned; NULL: it is not broken, or there is no memory */
 };
-
-/* The socket */
-
-static int
-socket_result(BIO *bio, struct tls_link *link, ssize_t moved, int retry)
-{
-    BIO_clear_retry_flags(bio);
-    if (moved >= 0)
-        return (int)moved;
-    if (errno == EAGAIN || errno == EINTR)
-        BIO_set_flags(bio, retry | BIO_FLAGS_SHOULD_RETRY);
-    else
-        link->error = errno;
-    return -1;
-}
-
-static int
-socket_write(BIO *bio, const char *bytes, int len)
-{
-    struct tls_link *link = BIO_get_data(bio);
-
-    return socket_result(bio, link,
-        send(link->fd, bytes, (size_t)len, MSG_NOSIGNAL), BIO_FLAGS_WRITE);
-}
-
-static int
-socket_read(BIO *bio, char *out, int room)
-{
-    struct tls_link *link = BIO_get_data(bio);
-
-    return socket_result(
-        bio, link, recv(link->fd, out, (size_t)room, 0), BIO_FLAGS_READ);
-}
-
-static long
-socket_control(BIO *bio, int command, long number, void *pointer)
-{
-    (void)bio;
-    (void)number;
-    (void)pointer;
-    return command == BIO_CTRL_FLUSH ? 1 : 0;
-}
-
-BIO_METHOD *
-tls_socket_method(void)
-{
-    int type = BIO_get_new_index();
-    BIO_METHOD *method =
-        type == -1 ? NULL : BIO_meth_new(type | BIO_TYPE_SOURCE_SINK, "link");
-
-    if (method != NULL && BIO_meth_set_write(method, socket_write) == 1 &&
-        BIO_meth_set_read(method, socket_read) == 1 &&
-        BIO_meth_set_ctrl(method, socket_control) == 1)
-        return method;
-    BIO_meth_free(method);
-    return NULL;
-}
 
 /* Reasons */
 
@@ -106,7 +39,7 @@ static void
 link_fail(
     struct tls_link *link, enum tls_failure failure, const char *format, ...)
 {
-    char why[HOST_BYTES + 100];
+    char why[TLS_NAME_BYTES + 100];
     va_list arguments;
 
     va_start(arguments, format);
@@ -132,27 +65,6 @@ fail_certificate(struct tls_link *link, long verified)
         link_fail(link, TLS_FAILED_CERTIFICATE,
             "its certificate cannot be verified: %s",
             X509_verify_cert_error_string(verified));
-}
-
-/* The first word of the peer was none of TLS. */
-static bool
-is_foreign(unsigned long error)
-{
-    int reason = ERR_GET_REASON(error);
-
-    return ERR_GET_LIB(error) == ERR_LIB_SSL &&
-           (reason == SSL_R_WRONG_VERSION_NUMBER ||
-               reason == SSL_R_HTTP_REQUEST ||
-               reason == SSL_R_PACKET_LENGTH_TOO_LONG ||
-               reason == SSL_R_UNEXPECTED_MESSAGE ||
-               reason == SSL_R_BAD_RECORD_TYPE);
-}
-
-static bool
-is_alert(unsigned long error)
-{
-    return ERR_GET_LIB(error) == ERR_LIB_SSL &&
-           ERR_GET_REASON(error) >= SSL_AD_REASON_OFFSET;
 }
 
 /* What it says of our certificate, or we of its. */
@@ -187,27 +99,11 @@ fail_protocol(struct tls_link *link)
         fail_certificate(link, verified);
         return;
     }
-    if (!link->shaken && is_foreign(error))
+    if (!link->shaken && holdfast_tls_is_foreign(error))
         what = "it does not speak TLS";
-    else if (is_alert(error))
+    else if (holdfast_tls_is_alert(error))
         what = "it ends TLS";
-    link_fail(link, failure, "%s (%s)", what, tls_reason_text(error));
-}
-
-/* It ended without a word of TLS, which RESP does not need to know its end. */
-static bool
-is_end(void)
-{
-    unsigned long error = ERR_peek_error();
-
-    if (error == 0)
-        return true;
-#ifdef SSL_R_UNEXPECTED_EOF_WHILE_READING
-    return ERR_GET_LIB(error) == ERR_LIB_SSL &&
-           ERR_GET_REASON(error) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
-#else
-    return false;
-#endif
+    link_fail(link, failure, "%s (%s)", what, holdfast_tls_text(error));
 }
 
 /* After a call that gave `result`. */
@@ -223,9 +119,10 @@ link_status(struct tls_link *link, int result)
         return TLS_WANTS_READ;
     if (status == SSL_ERROR_WANT_WRITE)
         return TLS_WANTS_WRITE;
-    if (link->error != 0)
-        link_fail(link, TLS_FAILED_GONE, "%s%s", strerror(link->error), when);
-    else if (status == SSL_ERROR_ZERO_RETURN || is_end())
+    if (link->socket.error != 0)
+        link_fail(
+            link, TLS_FAILED_GONE, "%s%s", strerror(link->socket.error), when);
+    else if (status == SSL_ERROR_ZERO_RETURN || holdfast_tls_is_end())
         link_fail(link, TLS_FAILED_GONE, "closed by %s%s", peer_of(link), when);
     else
         fail_protocol(link);
@@ -235,68 +132,29 @@ link_status(struct tls_link *link, int result)
 
 /* One connection */
 
-static bool
-is_number(const char *host)
-{
-    struct in6_addr ignored;
-
-    return inet_pton(AF_INET, host, &ignored) == 1 ||
-           inet_pton(AF_INET6, host, &ignored) == 1;
-}
-
-/* What the certificate is to name; and the name is asked for, unless it is a
- * number, which the extension does not know (RFC 6066). */
-static bool
-link_expect(struct tls_link *link, const struct tls *tls)
-{
-    X509_VERIFY_PARAM *param = SSL_get0_param(link->ssl);
-    bool number = is_number(link->name);
-
-    if (!number && SSL_set_tlsext_host_name(link->ssl, link->name) != 1)
-        return false;
-    if (tls->any_name)
-        return true;
-    if (number)
-        return X509_VERIFY_PARAM_set1_ip_asc(param, link->name) == 1;
-    SSL_set_hostflags(link->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    return SSL_set1_host(link->ssl, link->name) == 1;
-}
-
-/* Certificates have names without the dot of the root. */
-static char *
-name_for(const struct tls *tls, const char *host)
-{
-    const char *name = tls->server_name[0] != '\0' ? tls->server_name : host;
-    size_t len = strcspn(name, "%"); /* a number's zone is ours alone */
-
-    if (len >= HOST_BYTES)
-        len = HOST_BYTES - 1;
-    if (len > 1 && name[len - 1] == '.')
-        len--;
-    return strndup(name, len);
-}
-
+/* The name is the peer's; NULL where that is a client. */
 static bool
 link_prepare(struct tls_link *link, const struct tls *tls)
 {
-    BIO *bio = BIO_new(tls->sockets);
-
-    if (bio == NULL)
+    link->ssl = holdfast_tls_open(tls->context, tls->sockets, &link->socket);
+    if (link->ssl == NULL)
         return false;
-    BIO_set_data(bio, link);
-    BIO_set_init(bio, 1);
-    link->ssl = SSL_new(tls->context);
-    if (link->ssl == NULL) {
-        BIO_free(bio);
-        return false;
-    }
-    SSL_set_bio(link->ssl, bio, bio); /* owns it now */
     if (tls->role == TLS_SERVER) {
         SSL_set_accept_state(link->ssl);
         return true;
     }
     SSL_set_connect_state(link->ssl);
-    return link_expect(link, tls);
+    return holdfast_tls_expect(link->ssl, link->name, tls->any_name);
+}
+
+static char *
+name_for(const struct tls *tls, const char *host)
+{
+    char name[TLS_NAME_BYTES];
+
+    holdfast_tls_name(
+        tls->server_name[0] != '\0' ? tls->server_name : host, name);
+    return strdup(name);
 }
 
 struct tls_link *
@@ -309,7 +167,7 @@ tls_link_create(struct tls *tls, int fd, const char *host)
         return NULL;
     link->tls = tls;
     tls->refs++;
-    link->fd = fd;
+    link->socket.fd = fd;
     if (host != NULL)
         link->name = name_for(tls, host);
     ERR_clear_error();
@@ -363,7 +221,7 @@ find_last_word(struct tls_link *link)
 
     ERR_clear_error();
     if (SSL_read_ex(link->ssl, ignored, sizeof(ignored), &got) != 1 &&
-        is_alert(ERR_peek_error()))
+        holdfast_tls_is_alert(ERR_peek_error()))
         fail_protocol(link);
     ERR_clear_error();
 }
@@ -376,7 +234,7 @@ tls_link_write(
     ERR_clear_error();
     enum tls_status status =
         link_status(link, SSL_write_ex(link->ssl, bytes, len, sent));
-    if (status == TLS_BROKEN && link->error != 0)
+    if (status == TLS_BROKEN && link->socket.error != 0)
         find_last_word(link);
     return status;
 }

@@ -1,19 +1,18 @@
 /*
  * What the files of the library for TLS share and its users do not see.
  *
- *     trust.c  what is trusted and shown: files to OpenSSL's context
- *     link.c   one connection, as a transport of the client library
+ *     trust.c    what is trusted and shown: files to OpenSSL's context
+ *     link.c     one connection, as a transport of the client library
+ *     openssl.c  what the daemon needs of OpenSSL as well
  */
 #ifndef HOLDFAST_TLS_TLS_H
 #define HOLDFAST_TLS_TLS_H
 
 #include "proto/client/holdfast.h"
 #include "proto/tls/holdfast_tls.h"
+#include "proto/tls/openssl.h"
 
-#include <openssl/ssl.h>
-
-#define TLS_NAME_BYTES 256
-#define TLS_PORT       "4655"
+#define TLS_PORT "4655"
 
 struct holdfast_tls {
     SSL_CTX *context;    /* owned */
@@ -23,13 +22,7 @@ struct holdfast_tls {
     bool any_name;
 };
 
-/* link.c: what a BIO of ours does; NULL: no memory. */
-BIO_METHOD *holdfast_tls_sockets(void);
-
 /* link.c: the functions of struct holdfast_transport, but for the context. */
 extern const struct holdfast_transport holdfast_tls_functions;
-
-/* trust.c: OpenSSL's word for an error; static. */
-const char *holdfast_tls_text(unsigned long error);
 
 #endif

@@ -1,14 +1,12 @@
 /*
  * What is trusted and shown: files to OpenSSL's context, which connections
- * share. TLS 1.2 or later, without renegotiation, resumption or compression.
+ * share.
  */
 #define _GNU_SOURCE 1
 
 #include "proto/tls/tls.h"
 
 #include <openssl/err.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,17 +17,6 @@ struct refusal {
     char *why;
     size_t bytes;
 };
-
-const char *
-holdfast_tls_text(unsigned long error)
-{
-    const char *text;
-
-    if (ERR_GET_LIB(error) == ERR_LIB_SYS)
-        return strerror(ERR_GET_REASON(error));
-    text = ERR_reason_error_string(error);
-    return text != NULL ? text : "OpenSSL does not say why";
-}
 
 /* PATH: what (OpenSSL's reason). */
 static bool
@@ -78,59 +65,6 @@ load_ca(SSL_CTX *context, const char *path, const struct refusal *refusal)
     return refuse(refusal, path, "holds no certificates in PEM format");
 }
 
-/* In place of a question on the terminal. */
-static int
-no_passphrase(char *out, int room, int writing, void *asked)
-{
-    (void)out;
-    (void)room;
-    (void)writing;
-    if (asked != NULL)
-        *(bool *)asked = true;
-    return -1;
-}
-
-static EVP_PKEY *
-read_key(const char *path, const struct refusal *refusal)
-{
-    bool asked = false;
-    EVP_PKEY *key = NULL;
-
-    ERR_clear_error();
-    BIO *file = BIO_new_file(path, "r");
-    if (file != NULL)
-        key = PEM_read_bio_PrivateKey(file, NULL, no_passphrase, &asked);
-    BIO_free(file);
-    if (key == NULL && asked)
-        ERR_clear_error();
-    if (key == NULL)
-        (void)refuse(refusal, path,
-            asked ? "has a passphrase, which nobody is there to give"
-                  : "holds no private key in PEM format");
-    return key;
-}
-
-static bool
-load_key(SSL_CTX *context, const char *path, const struct refusal *refusal)
-{
-    EVP_PKEY *key = file_check(path, refusal) ? read_key(path, refusal) : NULL;
-    const X509 *cert = SSL_CTX_get0_certificate(context);
-    bool done = false;
-
-    if (key == NULL)
-        return false;
-    if (X509_check_private_key(cert, key) != 1) {
-        ERR_clear_error();
-        (void)refuse(refusal, path, "does not fit the certificate");
-    } else if (SSL_CTX_use_PrivateKey(context, key) != 1) {
-        (void)refuse(refusal, path, "cannot be used");
-    } else {
-        done = true;
-    }
-    EVP_PKEY_free(key);
-    return done;
-}
-
 static bool
 load_own(SSL_CTX *context, const struct holdfast_tls_options *options,
     const struct refusal *refusal)
@@ -147,28 +81,10 @@ load_own(SSL_CTX *context, const struct holdfast_tls_options *options,
     if (SSL_CTX_use_certificate_chain_file(context, options->cert) != 1)
         return refuse(refusal, options->cert,
             "holds no certificate in PEM format that can be used");
-    return load_key(context, options->key, refusal);
-}
-
-static bool
-make_context(struct holdfast_tls *tls)
-{
-    tls->sockets = holdfast_tls_sockets();
-    tls->context = SSL_CTX_new(TLS_client_method());
-    if (tls->sockets == NULL || tls->context == NULL ||
-        SSL_CTX_set_min_proto_version(tls->context, TLS1_2_VERSION) != 1)
+    if (!file_check(options->key, refusal))
         return false;
-    SSL_CTX_set_default_passwd_cb(tls->context, no_passphrase);
-    SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
-    (void)SSL_CTX_set_session_cache_mode(tls->context, SSL_SESS_CACHE_OFF);
-    (void)SSL_CTX_set_options(tls->context,
-        SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET);
-    (void)SSL_CTX_set_mode(tls->context,
-        SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-            SSL_MODE_RELEASE_BUFFERS);
-    /* No byte beyond the present record is taken off the socket. */
-    SSL_CTX_set_read_ahead(tls->context, 0);
-    return true;
+    const char *wrong = holdfast_tls_load_key(context, options->key);
+    return wrong == NULL || refuse(refusal, options->key, wrong);
 }
 
 struct holdfast_tls *
@@ -184,7 +100,11 @@ holdfast_tls_create(
         return NULL;
     }
     tls = calloc(1, sizeof(*tls));
-    if (tls == NULL || !make_context(tls)) {
+    if (tls != NULL) {
+        tls->sockets = holdfast_tls_sockets();
+        tls->context = holdfast_tls_context(TLS_client_method());
+    }
+    if (tls == NULL || tls->sockets == NULL || tls->context == NULL) {
         (void)snprintf(why, why_bytes, "no memory for TLS");
         holdfast_tls_destroy(&tls);
         return NULL;
