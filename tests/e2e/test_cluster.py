@@ -301,18 +301,29 @@ class NodeDeathTest(ClusterCase):
 
 
 class FailoverTest(HarnessCase):
-    def test_ordered(self):
-        """CLUSTER FAILOVER: nothing is lost, and the old master follows."""
+    def begin(self):
+        """Each master with a replica, and two clients."""
         redis = self.cluster(3, 1)
         broker = self.broker(redis, {
             "lease.default": "8s", "redis.command_timeout": "500ms"})
-        client, waiter = self.client(broker), self.client(broker)
-        name = "failover/ordered"
+        return redis, self.client(broker), self.client(broker)
+
+    @staticmethod
+    def held(redis, name, client, waiter):
+        """One has the lock, and one waits for it: the fence, the wait's tag,
+        and the nodes that it is at."""
         fence = client.ok(f"LOCK {name} wait=9s").fence
         tag = waiter.submit(f"LOCK {name} progress=1")
         waiter.queued(tag)
         master = redis.node_of(key_of(name))
         (replica,) = redis.replicas_of(master)
+        return fence, tag, master, replica
+
+    def test_ordered(self):
+        """CLUSTER FAILOVER: nothing is lost, and the old master follows."""
+        name = "failover/ordered"
+        redis, client, waiter = self.begin()
+        fence, tag, master, replica = self.held(redis, name, client, waiter)
         # The order is heard, and voted for, by who knows the replica for one.
         self.wait_until(
             lambda: all(each.command("CLUSTER", "REPLICAS", master.id)
@@ -333,16 +344,9 @@ class FailoverTest(HarnessCase):
         client.no_event("LOST", 0)
 
     def test_a_replica_takes_over(self):
-        redis = self.cluster(3, 1)
-        broker = self.broker(redis, {
-            "lease.default": "8s", "redis.command_timeout": "500ms"})
-        client, waiter = self.client(broker), self.client(broker)
         name = "failover/a"
-        fence = client.ok(f"LOCK {name} wait=9s").fence
-        tag = waiter.submit(f"LOCK {name} progress=1")
-        waiter.queued(tag)
-        master = redis.node_of(key_of(name))
-        (replica,) = redis.replicas_of(master)
+        redis, client, waiter = self.begin()
+        fence, tag, master, replica = self.held(redis, name, client, waiter)
         self.wait_until(
             lambda: master.info("replication")["master_repl_offset"] ==
             replica.info("replication")["master_repl_offset"], 10,
