@@ -346,10 +346,9 @@ bench_descriptors(uint64_t count)
 static bool
 bench_connect(struct bench *bench)
 {
-    struct holdfast_options options = {
-        .address = bench->settings->address, .name = "holdfast bench"};
+    struct holdfast_options options = {.name = "holdfast bench"};
 
-    if (!secret_take(bench->settings, &options))
+    if (!connect_options(bench->settings, &options))
         return false;
     for (size_t i = 0; i < bench->count; i++) {
         struct client *client = &bench->clients[i];
@@ -360,8 +359,7 @@ bench_connect(struct bench *bench)
         if (status == HOLDFAST_SUCCESS)
             status = holdfast_submit(client->h, "PING", &client->request);
         if (status != HOLDFAST_SUCCESS) {
-            complain("%s: %s", bench->settings->address,
-                holdfast_status_text(status));
+            complain("%s: %s", options.address, holdfast_status_text(status));
             return false;
         }
     }
@@ -373,7 +371,7 @@ bench_connect(struct bench *bench)
     }
     if (bench->greeting == 0 && bench->over == 0)
         return true;
-    complain("%s: %s", bench->settings->address,
+    complain("%s: %s", options.address,
         bench->over > 0 ? bench->first : "the broker does not answer");
     return false;
 }

@@ -133,7 +133,7 @@ command_drain(struct settings *settings, int argc, char **argv)
     if (!order_parse(
             settings, "drain", argv, NULL, 0, 0, "no words", &words, &status))
         return status;
-    if (strchr(settings->address, ',') != NULL) {
+    if (strchr(connect_address(settings), ',') != NULL) {
         complain("drain: one address is to be given, of the broker that goes");
         return STATUS_USAGE;
     }

@@ -12,16 +12,17 @@
 static int
 ping_print(const struct settings *settings, struct holdfast *h)
 {
+    const char *address = connect_address(settings);
     uint64_t microseconds = 0;
     char text[256];
 
     enum holdfast_status status = holdfast_ping(h, PING_MS, &microseconds);
     if (status != HOLDFAST_SUCCESS) {
-        complain("%s: %s", settings->address,
-            broker_trouble(h, status, text, sizeof(text)));
+        complain(
+            "%s: %s", address, broker_trouble(h, status, text, sizeof(text)));
         return STATUS_TROUBLE;
     }
-    (void)printf("%s %s time_ms=%" PRIu64 ".%03" PRIu64 "\n", settings->address,
+    (void)printf("%s %s time_ms=%" PRIu64 ".%03" PRIu64 "\n", address,
         escape_text(holdfast_server(h), text, sizeof(text)),
         microseconds / 1000, microseconds % 1000);
     if (fflush(stdout) == 0)

@@ -95,8 +95,8 @@ struct answer {
 };
 
 struct top {
-    const struct settings *settings; /* ref */
-    struct holdfast *h;              /* ref */
+    const char *address; /* ref */
+    struct holdfast *h;  /* ref */
     struct loop loop;
     struct screen screen;
     uint64_t interval_ms;
@@ -326,7 +326,7 @@ head_draw(struct top *top)
     char line[512];
 
     (void)snprintf(line, sizeof(line), "holdfast top  %s  %s  (q: quit)",
-        top->settings->address,
+        top->address,
         escape_text(holdfast_server(top->h), server, sizeof(server)));
     screen_line(&top->screen, line, false);
     line[0] = '\0';
@@ -522,7 +522,7 @@ top_live(struct settings *settings, struct top *top)
     top->h = connect_broker(settings);
     if (top->h == NULL)
         return STATUS_TROUBLE;
-    top->settings = settings;
+    top->address = connect_address(settings);
     top->stats = true;
     top->shown = calloc(1, sizeof(*top->shown));
     top->coming = calloc(1, sizeof(*top->coming));

@@ -2,6 +2,8 @@
 that holds of its sessions without TLS does with it."""
 
 import os
+import re
+import socket
 import subprocess
 import time
 import unittest
@@ -14,6 +16,11 @@ from tls_wire import authority, certificate
 
 def trust(ca=None):
     return {"HOLDFAST_TLS_CA": ca or authority().cert}
+
+
+def listens(port):
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 class TlsBroker(Broker):
@@ -157,11 +164,37 @@ class TrustTest(TlsCase):
                 (("--tls-ca", "Makefile"), "Makefile: "),
                 (("--tls-cert", ca, "--tls-key", ca), "no private key"),
         ):
-            for command in (("ping",), ("raw",), ("locks",),
+            for command in (("ping",), ("raw",), ("locks",), ("bench",),
                             ("run", "job", "--", "true")):
                 self.refused(why, "127.0.0.1:1", *words, *command)
         self.assertEqual(self.ask("h:1", "--tls=1", "ping")[0], 64)
         self.assertEqual(self.ask("h:1", "ping", "--tls-ca")[0], 64)
+
+    def test_each_command(self):
+        """None of them says a word where TLS cannot be had; nor is any ended
+        by a signal where no address is given."""
+        names = set(re.findall(r"^  ([a-z]+)\b", self.command(
+            "", "help").stdout.decode(), re.MULTILINE)) - {"help", "secret"}
+        self.assertLessEqual({"bench", "drain", "top"}, names)
+        words = {"run": ("--wait", "1s", "k", "--", "true"), "lock": ("k",),
+                 "show": ("k",), "watch": ("k",), "break": ("k",),
+                 "kill": ("01234567",)}
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.setblocking(False)
+            address = "127.0.0.1:%d" % server.getsockname()[1]
+            for name in sorted(names):
+                with self.subTest(command=name):
+                    self.refused("/none: No such file", address, "--tls-ca",
+                                 "/none", name, *words.get(name, ()))
+            with self.assertRaises(BlockingIOError):
+                server.accept()
+        if any(listens(port) for port in (4653, 4655)):
+            self.skipTest("a broker is there, which would be given orders")
+        for name in sorted(names):
+            with self.subTest(command=name):
+                result = self.command("", name, *words.get(name, ()))
+                self.assertEqual(result.returncode, 125, result)
+                self.assertIn(b"127.0.0.1:4653", result.stderr)
 
     def test_usual_port(self):
         for address in ("", "127.0.0.1"):
