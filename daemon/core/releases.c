@@ -102,7 +102,7 @@ releases_note(struct core *core, const struct ticket *ticket)
     memcpy(release->session, ticket->session_id, sizeof(release->session));
     release->owner_hash = ticket->owner_hash;
     release->request = handle_pack(slab_handle(&core->tickets, ticket));
-    release->arrival = ticket->arrival;
+    release->arrival = ticket->stray ? 0 : ticket->arrival;
     release->fence = ticket->fence;
     release->generation = ticket->generation;
     release->place = ticket->place;

@@ -781,6 +781,12 @@ START_TEST(given_back_under_another_number)
         rig_status(rig, op, OP_OK);
         rig_expect(rig, s, waits ? "2 OK" : "2 OK count=0");
         nothing_more(rig);
+        /* And so in the next history. */
+        struct core_event event = {.kind = CORE_CHANGED};
+        rig_step(rig, &event);
+        rig_pass(rig, 2);
+        ck_assert_uint_eq(
+            sole_op(rig, OP_RELEASE)->arrival, lost ? 0 : arrival);
         rig_end(rig);
     }
 }
