@@ -295,6 +295,20 @@ auth_due_us(const struct core *core, const struct session *session)
     return us_add(session->opened_us, core->settings.auth_us);
 }
 
+/* For who is connected already, too. */
+void
+auth_set_timeout(struct core *core, uint64_t auth_us)
+{
+    bool changes = core->settings.auth_us != auth_us;
+
+    core->settings.auth_us = auth_us;
+    for (uint32_t i = 0; changes && i < core->sessions.touched; i++) {
+        struct session *session = slab_at(&core->sessions, i);
+        if (session != NULL && session->user == NULL && !session->revoked)
+            wheel_add(&core->wheel, &session->timer, core->now_us);
+    }
+}
+
 const char *
 auth_log_user(const struct session *session, char out[AUTH_LOG_BYTES])
 {

@@ -110,7 +110,7 @@ core_configure(struct core *core, const struct core_settings *settings)
     own->patience_us = settings->patience_us;
     own->command_timeout_us = settings->command_timeout_us;
     own->stop_grace_us = settings->stop_grace_us;
-    own->auth_us = settings->auth_us;
+    auth_set_timeout(core, settings->auth_us);
     own->outstanding_max = settings->outstanding_max;
     own->holds_max = settings->holds_max;
     own->waiters_max = settings->waiters_max;

@@ -534,6 +534,7 @@ bool auth_admits(struct core *core, const struct core_event *event);
 void auth_opened(
     struct core *core, struct session *session, const struct core_event *event);
 void auth_disconnected(struct core *core, struct session *session);
+void auth_set_timeout(struct core *core, uint64_t auth_us);
 uint64_t auth_due_us(const struct core *core, const struct session *session);
 struct text auth_name(const struct session *session);
 const char *auth_log_user(

@@ -728,7 +728,11 @@ START_TEST(another_time_for_auth)
     rig_silent(rig, ever);
     rig->settings.auth_us = 5000000;
     core_configure(rig->core, &rig->settings);
+    rig_pass(rig, 2);
+    rig_expect(rig, ever, "* BYE auth");
     unsigned soon = rig_open_tcp(rig);
+    unsigned late = rig_open_tcp(rig);
+    answer(rig, late, "AUTH desk the%20secret%202", "- OK");
     rig_pass(rig, 4000);
     rig->settings.auth_us = 10000000;
     core_configure(rig->core, &rig->settings);
@@ -736,7 +740,7 @@ START_TEST(another_time_for_auth)
     rig_silent(rig, soon);
     rig_pass(rig, 1100);
     rig_expect(rig, soon, "* BYE auth");
-    rig_silent(rig, ever);
+    rig_silent(rig, late);
     end(rig);
 }
 
