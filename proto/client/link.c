@@ -187,8 +187,10 @@ holdfast_link_connected(struct holdfast *h, short revents)
     int error = 0;
     socklen_t len = sizeof(error);
 
-    if (h->link == LINK_SHAKING && !link_shake(h))
+    if (h->link == LINK_SHAKING && !link_shake(h)) {
         link_try(h, h->unshaken);
+        return; /* `revents` is of the socket of before */
+    }
     if (h->link != LINK_CONNECTING ||
         (revents & (POLLOUT | POLLERR | POLLHUP)) == 0)
         return;
