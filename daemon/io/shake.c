@@ -327,13 +327,17 @@ shake_begin(struct client *client, const struct sockaddr_storage *address)
     struct loop *loop = client->loop;
     uint8_t source[16];
 
-    if (!shake_make_room(loop))
-        return false;
     struct shake *shake = calloc(1, sizeof(*shake));
     if (shake == NULL)
         return false;
     listen_source(address, UINT32_MAX, source);
+    /* Nobody makes room for who is one too many of an address. */
     if (!core_arrive(loop->engine.core, source, &shake->source)) {
+        free(shake);
+        return false;
+    }
+    if (!shake_make_room(loop)) {
+        core_depart(loop->engine.core, &shake->source);
         free(shake);
         return false;
     }
