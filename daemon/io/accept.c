@@ -44,7 +44,7 @@ client_accept(struct listener *listener, int fd,
     }
     if (loop->tune_accepted && listener->tcp)
         listen_tune(&loop->settings, fd);
-    if (listener->tls ? shake_begin(client, address)
+    if (listener->tls ? shake_begin(client, address, len)
                       : client_open(client, address, len, NULL, 0))
         return;
     count(&loop->counters, COUNTER_sessions_refused);

@@ -36,6 +36,8 @@ struct shake {
     struct client *client; /* ref */
     struct source *source; /* ref, the core's; NULL: not counted there */
     uint64_t end_us;
+    struct sockaddr_storage address;
+    socklen_t address_len;
 };
 
 void
@@ -57,18 +59,15 @@ static void
 shake_end(struct client *client, enum counter counter, const char *why)
 {
     struct loop *loop = client->loop;
-    struct sockaddr_storage address = {.ss_family = AF_UNIX};
-    socklen_t len = sizeof(address);
     char peer[80];
     char quoted[200];
-    bool known =
-        getpeername(client->fd, (struct sockaddr *)&address, &len) == 0;
 
-    listen_peer(&address, len, peer, sizeof(peer));
+    listen_peer(&client->shake->address, client->shake->address_len, peer,
+        sizeof(peer));
     count(&loop->counters, counter);
     /* Who looks whether the port is open is nothing to tell of. */
     log_write(counter == COUNTER_tls_closed ? LOG_DEBUG : LOG_INFO,
-        "tls_failed", "peer=%s why=%s", known ? peer : "gone",
+        "tls_failed", "peer=%s why=%s", peer,
         log_quote(quoted, sizeof(quoted), text_from(why)));
     if (counter != COUNTER_tls_certificate) {
         client_destroy(client);
@@ -172,15 +171,11 @@ static void
 shake_done(struct client *client)
 {
     struct loop *loop = client->loop;
-    struct sockaddr_storage address;
-    socklen_t len = sizeof(address);
+    struct sockaddr_storage address = client->shake->address;
+    socklen_t len = client->shake->address_len;
     uint32_t mark = 0;
     char peer[80];
 
-    if (getpeername(client->fd, (struct sockaddr *)&address, &len) != 0) {
-        shake_end(client, COUNTER_tls_closed, "the connection is gone");
-        return;
-    }
     listen_peer(&address, len, peer, sizeof(peer));
     struct user *user = shake_user(client, peer, &mark);
     count(&loop->counters, COUNTER_tls_done);
@@ -322,12 +317,13 @@ shake_make_room(struct loop *loop)
 }
 
 bool
-shake_begin(struct client *client, const struct sockaddr_storage *address)
+shake_begin(
+    struct client *client, const struct sockaddr_storage *address, unsigned len)
 {
     struct loop *loop = client->loop;
     uint8_t source[16];
-
     struct shake *shake = calloc(1, sizeof(*shake));
+
     if (shake == NULL)
         return false;
     listen_source(address, UINT32_MAX, source);
@@ -344,6 +340,8 @@ shake_begin(struct client *client, const struct sockaddr_storage *address)
     list_init(&shake->link);
     loop->shake_count++;
     shake->client = client;
+    shake->address = *address;
+    shake->address_len = len;
     shake->end_us = engine_now(&loop->engine) + (uint64_t)SHAKE_S * 1000000;
     client->shake = shake;
     return shake_await(client, EV_READ);

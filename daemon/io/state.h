@@ -190,7 +190,8 @@ void client_close_all(struct loop *loop);
  * shake_some() goes on with those that can; shake_stop() ends all of them;
  * shake_forget() frees what a client has for it, if it has any.
  */
-bool shake_begin(struct client *client, const struct sockaddr_storage *address);
+bool shake_begin(struct client *client, const struct sockaddr_storage *address,
+    unsigned len);
 void shake_some(struct loop *loop);
 void shake_stop(struct loop *loop);
 void shake_forget(struct client *client);
