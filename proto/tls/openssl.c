@@ -186,7 +186,7 @@ holdfast_tls_name(const char *host, char out[TLS_NAME_BYTES])
 }
 
 bool
-holdfast_tls_expect(SSL *ssl, const char *name, bool any_name)
+holdfast_tls_expect(SSL *ssl, char *name, bool any_name)
 {
     bool number = is_number(name);
 

@@ -54,9 +54,10 @@ void holdfast_tls_name(const char *host, char out[TLS_NAME_BYTES]);
 /*
  * Asks for that name, unless it is a number, which the extension does not know
  * (RFC 6066), and has the peer's certificate name it, unless any will do.
- * False: no memory, or no name that can be.
+ * False: no memory, or no name that can be. OpenSSL wants it not const, and
+ * changes nothing.
  */
-bool holdfast_tls_expect(SSL *ssl, const char *name, bool any_name);
+bool holdfast_tls_expect(SSL *ssl, char *name, bool any_name);
 
 /* OpenSSL's word for an error; static. */
 const char *holdfast_tls_text(unsigned long error);
