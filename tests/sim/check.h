@@ -151,8 +151,10 @@ void check_forgets(struct check *check, const struct machine *machine);
 /* Whether a node of a quorum has a ticket of the lock whose time is over. */
 bool check_has_leavings(const struct check *check, uint32_t lock);
 
-/* The last fence of a record; 0: it makes no sense. */
+/* The last fence of a record; 0: it makes no sense. How many have been granted
+ * it and are not yet gone from it, whether or not their leases are over. */
 uint64_t check_record_fence(const char *value, size_t value_len);
+uint32_t check_record_granted(const char *value, size_t value_len);
 
 /* What clients did, for the summary. */
 enum deed {

@@ -645,3 +645,11 @@ check_record_fence(const char *value, size_t value_len)
 
     return record_read(&record, value, value_len) ? record.fence : 0;
 }
+
+uint32_t
+check_record_granted(const char *value, size_t value_len)
+{
+    struct record record;
+
+    return record_read(&record, value, value_len) ? record.granted : 0;
+}

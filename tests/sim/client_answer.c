@@ -112,6 +112,7 @@ lock_granted(
     task->lease_ms = request->wish.lease_ms;
     task->renewed = false;
     task->granted_us = boot_us(task);
+    task->over_us = task->granted_us + (uint64_t)task->lease_ms * 1010;
     task->cap_us = UINT64_MAX;
     task->overdue_us = 0;
     task->confirms = 0;

@@ -209,6 +209,20 @@ task_claim(struct task *task)
     return true;
 }
 
+/* By a clock of Redis that is doubted, a lease= that is claimed ends no later
+ * than a lease from then (README, "Not promised"). */
+static void
+claim_puts_off(struct task *task, const struct answer *a)
+{
+    uint64_t lease_ms = task->client->world->plan.lease_ms;
+    uint64_t left_ms = a->ttl_ms < lease_ms ? a->ttl_ms : lease_ms;
+    uint64_t over_us =
+        machine_boot_us(task->client->machine) + left_ms * 1010;
+
+    if (task->over_us < over_us)
+        task->over_us = over_us;
+}
+
 static void
 claim_ok(
     struct task *task, const struct request *request, const struct answer *a)
@@ -225,6 +239,7 @@ claim_ok(
      * is the master each has a lease from then on. */
     if (servers_changed_us(task->client->world) >= task->true_asked)
         task->renewed = true;
+    claim_puts_off(task, a);
     deadline_set(task, request->sent_us, a->ttl_ms);
     if (task->state == TASK_CONFIRMING)
         task_confirm(task);

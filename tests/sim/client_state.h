@@ -124,7 +124,8 @@ struct task {
     uint64_t granted_us; /* when its OK came */
     uint64_t deadline_us;
     uint64_t cap_us;     /* no deadline is later, while a RENEW is under way */
-    uint64_t overdue_us; /* it was said to be held after its lease; 0: not */
+    uint64_t over_us;    /* its lease= is over then; only where there is one */
+    uint64_t overdue_us; /* it was said to be held after that; 0: not */
     uint32_t lease_ms;   /* of lease=; 0: none */
     bool renewed;
     bool shares; /* the hold does, from the sending of a LOCK mode=shared on */

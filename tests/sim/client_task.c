@@ -588,10 +588,8 @@ task_is_held(const struct task *task)
 static void
 task_overdue(struct task *task, const struct request *request)
 {
-    uint64_t end_us = task->granted_us + (uint64_t)task->lease_ms * 1010;
-
     if (task->lease_ms == 0 || task->renewed ||
-        request->sent_us < end_us + 500000)
+        request->sent_us < task->over_us + 500000)
         return;
     if (task->overdue_us == 0)
         task->overdue_us = boot_us(task);

@@ -694,6 +694,12 @@ raced_granted(struct fleet *fleet, struct task *task)
     }
     if (drill->stage != DRILL_ACTS)
         return;
+    /* A hold that was over long ago, and whose broker is dead, is in the way for
+     * another lease, which would hide what this is to show. */
+    if (server_believes(world, drill->lock)) {
+        drill_end(fleet);
+        return;
+    }
     drill->stage = DRILL_STAYS;
     drill->serial++;
     drill->true_from = world->now_us;

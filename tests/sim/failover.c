@@ -228,6 +228,25 @@ shard_of_lock(const struct world *world, uint32_t lock)
     return world->cluster->shard[slot];
 }
 
+/* The lock's record there; empty: there is none. Clocks do not matter: a
+ * replica may be one whose clock lets the key expire. */
+static struct text
+server_record(const struct server *server, uint32_t lock)
+{
+    char wanted[64];
+    const char *key;
+    const char *value;
+    size_t key_len;
+    size_t len;
+
+    snprintf(wanted, sizeof(wanted), "holdfast:{%s}", plan_lock_name(lock));
+    for (size_t i = 0; fake_key(server->fake, i, &key, &key_len, &value, &len);
+         i++)
+        if (text_equal(text_make(key, key_len), text_from(wanted)))
+            return text_make(value, len);
+    return text_make("", 0);
+}
+
 bool
 server_leaves_behind(struct world *world, uint32_t lock)
 {
@@ -262,6 +281,14 @@ server_takes(struct world *world, uint64_t n)
     (void)fake_wake(master->fake);
 }
 
+bool
+server_believes(const struct world *world, uint32_t lock)
+{
+    struct text record = server_record(world->cluster->behind, lock);
+
+    return check_record_granted(record.at, record.len) > 0;
+}
+
 void
 server_swaps(struct world *world)
 {
@@ -274,35 +301,18 @@ server_swaps(struct world *world)
     world->cluster->behind = master;
 }
 
-/* The last fence of a record there; 0: there is none. Clocks do not matter: a
- * replica may be one whose clock lets the key expire. */
-static uint64_t
-server_fence(const struct server *server, struct text wanted)
-{
-    const char *key;
-    const char *value;
-    size_t key_len;
-    size_t len;
-
-    for (size_t i = 0; fake_key(server->fake, i, &key, &key_len, &value, &len);
-         i++)
-        if (text_equal(text_make(key, key_len), wanted))
-            return check_record_fence(value, len);
-    return 0;
-}
-
 bool
 servers_have(struct world *world, uint32_t lock, uint64_t fence)
 {
     const struct server *master =
         shard_master(world, shard_of_lock(world, lock));
-    char key[64];
 
-    snprintf(key, sizeof(key), "holdfast:{%s}", plan_lock_name(lock));
     for (uint32_t i = 0; i < server_count(world); i++) {
         const struct server *server = &world->servers[i];
-        bool knows = server == master || server->follows == master;
-        if (knows && server_fence(server, text_from(key)) < fence)
+        if (server != master && server->follows != master)
+            continue;
+        struct text record = server_record(server, lock);
+        if (check_record_fence(record.at, record.len) < fence)
             return false;
     }
     return true;

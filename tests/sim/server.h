@@ -63,11 +63,13 @@ bool server_strand(struct world *world, uint32_t lock);
 
 /* One of the replicas of the lock's shard gets nothing from its master, until
  * packets pass again; false: there is none that could. How many writes it has
- * not got; it takes so many of them; it takes the shard over, and its master
- * follows it, and is the one that is left behind. */
+ * not got; it takes so many of them; whether the lock is held as far as it has
+ * got; it takes the shard over, and its master follows it, and is the one that
+ * is left behind. */
 bool server_leaves_behind(struct world *world, uint32_t lock);
 uint64_t server_misses(struct world *world);
 void server_takes(struct world *world, uint64_t n);
+bool server_believes(const struct world *world, uint32_t lock);
 void server_swaps(struct world *world);
 
 /* Whether the master of the lock's shard has granted it with that fence, and
