@@ -52,6 +52,7 @@ class Failing:
     """A topology, the brokers' configuration, and how it fails."""
 
     lease = 10.0
+    shards = 1
 
     def __init__(self):
         self.random = random.Random(1)
@@ -83,6 +84,7 @@ class Failing:
 
 class OfCluster(Failing):
     name = "cluster, 3 masters and 3 replicas"
+    shards = 3
 
     def start(self, stack):
         self.redis = stack.enter_context(RedisCluster(
@@ -186,7 +188,7 @@ def measure(bench, kind):
         time.sleep(failing.lease)  # until they are settled
         result, _ = while_roaming(
             lambda: fail_often(failing), brokers, connections=SESSIONS,
-            rate=RATE, keys=NAMES)
+            rate=RATE, keys=NAMES, shards=failing.shards)
     asked = sorted(failing.asked)
     bench.keep("failover", {**result, "topology": kind, "safety": SAFETY,
                             "failovers": TIMES, "asked_s": asked})
@@ -205,6 +207,8 @@ def measure(bench, kind):
                  for name, key in (("LOCK, asked to granted", "lock_us"),
                                    ("UNLOCK", "unlock_us"),
                                    ("one lock, grant to grant", "gap_us"))])
+    gaps = ", ".join(f"{gap / 1000:.1f}" for gap in result["shard_ms"])
+    bench.say(f"Longest time without a grant, of each shard: {gaps} s.\n")
     if asked:
         bench.say(f"Promotion to the first script there: median "
                   f"{asked[len(asked) // 2] * 1000:.0f} ms, longest "

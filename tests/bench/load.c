@@ -4,11 +4,12 @@
  *
  * All back ends go through the same reads and writes: on a readable socket one
  * read, then all complete replies, then one write with the requests that follow
- * from them. A latency is from before the write of a request to after the read
+ * from them; by TLS so for each record that has come. A latency is from before the write of a request to after the read
  * that brought the last byte of its reply.
  *
  * At the end lanes stop after a release, so that no lock stays behind.
  */
+#include "tests/bench/channel.h"
 #include "tests/bench/histogram.h"
 #include "tests/bench/modes.h"
 #include "tests/bench/net.h"
@@ -41,7 +42,7 @@ struct lane {
 };
 
 struct connection {
-    int fd;
+    struct channel channel;
     unsigned number;
     struct lane *lanes; /* owned */
     unsigned *order;    /* owned; ring of lanes by the time of asking */
@@ -64,6 +65,8 @@ struct load {
     uint64_t pairs;
     uint64_t busy;
     uint64_t wrong;
+    uint64_t connect_begin_ns;
+    uint64_t connect_end_ns;
     uint64_t begin_ns;
     uint64_t end_ns;
     uint64_t cpu_begin[CPU_PIDS_MAX];
@@ -151,8 +154,6 @@ load_ask(struct load *load, struct connection *connection, unsigned number)
 static void
 load_flush(struct load *load, struct connection *connection)
 {
-    ssize_t sent;
-
     if (connection->out_used == 0)
         return;
     load->now_ns = clock_ns();
@@ -160,11 +161,8 @@ load_flush(struct load *load, struct connection *connection)
         if (connection->lanes[i].sent_ns == 0)
             connection->lanes[i].sent_ns = load->now_ns;
     }
-    sent = send(
-        connection->fd, connection->out, connection->out_used, MSG_NOSIGNAL);
-    if (sent != (ssize_t)connection->out_used)
-        die("a write of %zu bytes did not go out: %s", connection->out_used,
-            sent < 0 ? strerror(errno) : "too many lanes");
+    channel_write(
+        &connection->channel, connection->out, connection->out_used);
     connection->out_used = 0;
 }
 
@@ -250,29 +248,17 @@ load_parse(struct load *load, struct connection *connection)
 static void
 load_readable(struct load *load, struct connection *connection)
 {
-    ssize_t bytes = recv(connection->fd, connection->in + connection->in_used,
-        sizeof(connection->in) - connection->in_used, 0);
+    size_t bytes;
 
-    if (bytes < 0 && errno == EAGAIN)
-        return;
-    if (bytes <= 0)
-        die("connection %u ended: %s", connection->number,
-            bytes == 0 ? "FIN" : strerror(errno));
-    load->now_ns = clock_ns();
-    connection->in_used += (size_t)bytes;
-    load_parse(load, connection);
-    load_flush(load, connection);
-}
-
-/* Reads the greeting byte by byte, so that nothing more is taken. */
-static void
-read_greeting(int fd)
-{
-    char byte = '\0';
-
-    while (byte != '\n') {
-        if (!read_all(fd, &byte, 1))
-            die("the connection ended before a greeting");
+    while ((bytes = channel_read(&connection->channel,
+                connection->in + connection->in_used,
+                sizeof(connection->in) - connection->in_used)) > 0) {
+        load->now_ns = clock_ns();
+        connection->in_used += bytes;
+        load_parse(load, connection);
+        load_flush(load, connection);
+        if (!channel_has_more(&connection->channel))
+            return;
     }
 }
 
@@ -285,7 +271,6 @@ load_connect(struct load *load, unsigned number)
     unsigned lanes = options->lanes;
 
     connection->number = number;
-    connection->fd = net_connect(options->address[number % options->addresses]);
     connection->lanes = calloc(lanes, sizeof(*connection->lanes));
     connection->order = calloc(lanes, sizeof(*connection->order));
     connection->out = malloc((size_t)lanes * REQUEST_BYTES_MAX);
@@ -297,10 +282,10 @@ load_connect(struct load *load, unsigned number)
         if (options->keys > 0)
             connection->lanes[i].key %= options->keys;
     }
-    if (load->backend->greets)
-        read_greeting(connection->fd);
-    net_nonblocking(connection->fd);
-    if (epoll_ctl(load->epoll, EPOLL_CTL_ADD, connection->fd, &event) != 0)
+    channel_open(&connection->channel,
+        options->address[number % options->addresses], load->backend->greets);
+    if (epoll_ctl(load->epoll, EPOLL_CTL_ADD, connection->channel.fd, &event) !=
+        0)
         die("epoll: %s", strerror(errno));
 }
 
@@ -313,8 +298,10 @@ load_begin(struct load *load)
         calloc(load->options->connections, sizeof(*load->connections));
     if (load->epoll < 0 || load->connections == NULL)
         die("no memory");
+    load->connect_begin_ns = clock_ns();
     for (unsigned i = 0; i < load->options->connections; i++)
         load_connect(load, i);
+    load->connect_end_ns = clock_ns();
     for (unsigned i = 0; i < load->options->connections; i++) {
         for (unsigned lane = 0; lane < load->options->lanes; lane++)
             load_ask(load, &load->connections[i], lane);
@@ -378,10 +365,13 @@ load_print(const struct load *load)
 
     printf("{\"mode\":\"%s\",\"connections\":%u,\"lanes\":%u,\"keys\":%u,"
            "\"seconds\":%.3f,\"pairs\":%llu,\"pairs_per_s\":%.0f,"
-           "\"busy\":%llu,\"errors\":%llu,\"acquire_us\":",
+           "\"busy\":%llu,\"errors\":%llu,\"connect_us\":%.1f,"
+           "\"acquire_us\":",
         options->mode, options->connections, options->lanes, options->keys,
         seconds, (unsigned long long)load->pairs, (double)load->pairs / seconds,
-        (unsigned long long)load->busy, (unsigned long long)load->wrong);
+        (unsigned long long)load->busy, (unsigned long long)load->wrong,
+        (double)(load->connect_end_ns - load->connect_begin_ns) / 1000.0 /
+            options->connections);
     histogram_print(&load->acquire, stdout);
     printf(",\"release_us\":");
     histogram_print(&load->release, stdout);
@@ -404,6 +394,7 @@ static void
 load_end(struct load *load)
 {
     for (unsigned i = 0; i < load->options->connections; i++) {
+        channel_close(&load->connections[i].channel);
         free(load->connections[i].lanes);
         free(load->connections[i].order);
         free(load->connections[i].out);
@@ -418,6 +409,8 @@ load_run(const struct options *options, const struct backend *backend)
 
     load.options = options;
     load.backend = backend;
+    if (options->tls_ca != NULL)
+        channels_use_tls(options->tls_ca);
     histogram_init(&load.acquire);
     histogram_init(&load.release);
     load_begin(&load);

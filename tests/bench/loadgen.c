@@ -36,6 +36,8 @@ static const char usage_text[] =
     "(0)\n"
     "  --warm-up S       (1) --seconds S (5) --locks N (1) --rounds N (100)\n"
     "  --grants N        (100000) --rate N\n"
+    "  --shards N        masters that share the slots evenly (1)\n"
+    "  --tls-ca FILE     throughput by TLS, to whom these CAs vouch for\n"
     "  --cpu-pid PID     repeatable: a process whose CPU time is told\n";
 
 enum option_id {
@@ -48,6 +50,8 @@ enum option_id {
     OPTION_ROUNDS,
     OPTION_GRANTS,
     OPTION_RATE,
+    OPTION_SHARDS,
+    OPTION_TLS_CA,
     OPTION_WARM_UP,
     OPTION_SECONDS,
     OPTION_CPU_PID,
@@ -64,6 +68,8 @@ static const struct option long_options[] = {
     {"rounds", required_argument, NULL, OPTION_ROUNDS},
     {"grants", required_argument, NULL, OPTION_GRANTS},
     {"rate", required_argument, NULL, OPTION_RATE},
+    {"shards", required_argument, NULL, OPTION_SHARDS},
+    {"tls-ca", required_argument, NULL, OPTION_TLS_CA},
     {"warm-up", required_argument, NULL, OPTION_WARM_UP},
     {"seconds", required_argument, NULL, OPTION_SECONDS},
     {"cpu-pid", required_argument, NULL, OPTION_CPU_PID},
@@ -148,6 +154,12 @@ take_option(struct options *options, enum option_id id, const char *text)
         break;
     case OPTION_RATE:
         options->rate = (unsigned)number(text, 1000000);
+        break;
+    case OPTION_SHARDS:
+        options->shards = (unsigned)number(text, 1000000);
+        break;
+    case OPTION_TLS_CA:
+        options->tls_ca = text;
         break;
     case OPTION_WARM_UP:
         options->warm_up_s = duration(text);

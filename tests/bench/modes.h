@@ -18,11 +18,13 @@ struct options {
     const char *mode;
     const char *address[ADDRESSES_MAX]; /* ref; at least one */
     unsigned addresses;
+    const char *tls_ca; /* ref; NULL: no TLS */
     unsigned connections;
     unsigned lanes; /* requests under way on a connection */
     unsigned keys;  /* 0: one for each connection and lane */
     unsigned locks;
     unsigned rounds;
+    unsigned shards; /* 0: one */
     unsigned rate; /* lock + unlock pairs a second, of all together */
     uint64_t grants;
     double warm_up_s;

@@ -14,6 +14,7 @@
 #include "tests/bench/modes.h"
 #include "tests/bench/net.h"
 
+#include "daemon/base/slot.h"
 #include "proto/client/holdfast.h"
 
 #include <poll.h>
@@ -26,6 +27,7 @@
 #define HOLD_NS      4000000U /* a common lock is held for at most */
 #define FINISH_NS    60000000000ULL
 #define NAME_BYTES   32
+#define SHARDS_MAX   16
 #define ERRORS_SHOWN 10
 
 enum step {
@@ -57,6 +59,12 @@ struct place {
     uint64_t granted_ns; /* last; 0: never */
 };
 
+/* The masters of a cluster that divides its slots evenly. */
+struct shard {
+    uint64_t granted_ns; /* of its common locks one, last; 0: never */
+    uint64_t longest_ns; /* without a grant */
+};
+
 struct roam {
     const struct options *options; /* ref */
     struct roamer *roamers;        /* owned */
@@ -66,6 +74,7 @@ struct roam {
     struct histogram unlock;
     struct histogram away;
     struct histogram gap; /* from one grant of a common lock to the next */
+    struct shard shards[SHARDS_MAX];
     uint64_t seed;
     uint64_t interval_ns; /* between the locks of one session */
     uint64_t pairs;
@@ -98,6 +107,12 @@ complain(unsigned *count, const struct roamer *roamer, const char *what,
     if (++*count <= ERRORS_SHOWN)
         fprintf(stderr, "loadgen: session %u: %s: %s %s %s\n", roamer->number,
             what, event->word, reason != NULL ? reason : "", event->text);
+}
+
+static unsigned
+shards_of(const struct roam *roam)
+{
+    return roam->options->shards > 0 ? roam->options->shards : 1;
 }
 
 static void
@@ -173,6 +188,19 @@ roam_over(struct roam *roam, struct roamer *roamer)
 }
 
 static void
+shard_granted(struct roam *roam, const struct roamer *roamer, uint64_t now)
+{
+    char name[NAME_BYTES];
+
+    common_name(roamer, name);
+    unsigned slot = slot_of_key(text_from(name));
+    struct shard *shard = &roam->shards[slot * shards_of(roam) / SLOT_COUNT];
+    if (shard->granted_ns > 0 && now - shard->granted_ns > shard->longest_ns)
+        shard->longest_ns = now - shard->granted_ns;
+    shard->granted_ns = now;
+}
+
+static void
 roam_granted(struct roam *roam, struct roamer *roamer,
     const struct holdfast_event *event)
 {
@@ -188,6 +216,7 @@ roam_granted(struct roam *roam, struct roamer *roamer,
     if (place->granted_ns > 0)
         histogram_add(&roam->gap, now - place->granted_ns);
     place->granted_ns = now;
+    shard_granted(roam, roamer, now);
     place->holder = roamer;
     place->fence = event->fence;
     roamer->fence = event->fence;
@@ -381,7 +410,11 @@ roam_print(const struct roam *roam, double seconds)
     histogram_print(&roam->away, stdout);
     printf(",\"gap_us\":");
     histogram_print(&roam->gap, stdout);
-    printf("}\n");
+    printf(",\"shard_ms\":[");
+    for (unsigned i = 0; i < shards_of(roam); i++)
+        printf("%s%.1f", i > 0 ? "," : "",
+            (double)roam->shards[i].longest_ns / 1e6);
+    printf("]}\n");
 }
 
 static void
@@ -403,6 +436,8 @@ roam_run(const struct options *options)
 
     if (options->keys == 0 || options->rate == 0)
         die("--keys and --rate are wanted");
+    if (options->shards > SHARDS_MAX)
+        die("--shards is %u at most", SHARDS_MAX);
     roam.options = options;
     roam.seed = 88172645463325252ULL;
     roam.interval_ns =

@@ -10,7 +10,7 @@ requests under way), BENCH_FULL=1 for longer runs of the other figures.
 Some parts take minutes, and run only where they are asked for by --only: the
 rolling restart, failovers, the deadlocks, a million operations at random, ten
 thousand reloads, audits of a million records, /metrics of many locks, what
-being watched costs, and clients that mean no good.
+being watched costs, clients that mean no good, and what TLS costs them.
 """
 
 import argparse
@@ -32,6 +32,7 @@ import operations  # noqa: E402
 import outage  # noqa: E402
 import reload  # noqa: E402
 import restart  # noqa: E402
+import secure  # noqa: E402
 from measure import (MeasureFailure, Spread, have, loadgen,  # noqa: E402
                      loadgen_argv, loadgen_path, machine, print_table)
 
@@ -47,7 +48,7 @@ PARTS = ("throughput", "handover", "death", "renewal", "idle", "shared",
          "queue")
 LONG_PARTS = ("restart", "failover", "outage",
               "strict", "deadlock", "operations", "reload", "audit",
-              "metrics", "cost", "hostile")
+              "metrics", "cost", "hostile", "tls")
 DIRECT = ("setnx", "hash")
 RENEWED_LOCKS = 10000
 IDLE_SESSIONS = 19000
@@ -288,6 +289,9 @@ class Bench:
 
     def hostile(self):
         hostile.run(self)
+
+    def tls(self):
+        secure.run(self, shapes(), ROUNDS, SECONDS)
 
     def run(self):
         with RedisServer() as self.redis:
