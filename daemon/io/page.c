@@ -127,6 +127,26 @@ limits(const struct loop *loop, struct buffer *body)
 }
 
 static void
+expiries(const struct loop *loop, struct buffer *body)
+{
+    const struct {
+        const char *to;
+        const struct tls *tls;
+    } table[] = {
+        {"clients", loop->settings.client_tls},
+        {"redis", loop->settings.tls},
+    };
+
+    shown_family(body, SHOWN_tls_certificate_expiry_timestamp_seconds);
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        if (table[i].tls != NULL && tls_expiry_s(table[i].tls) > 0)
+            add(body, "holdfast_%s{shown_to=\"%s\"} %" PRIu64 "\n",
+                shown_table[SHOWN_tls_certificate_expiry_timestamp_seconds]
+                    .name,
+                table[i].to, tls_expiry_s(table[i].tls));
+}
+
+static void
 gauges(const struct loop *loop, struct buffer *body)
 {
     struct store_totals store;
@@ -138,6 +158,7 @@ gauges(const struct loop *loop, struct buffer *body)
     gauge(body, SHOWN_draining, loop_stopping(loop));
     gauge(body, SHOWN_connections, loop->client_count);
     gauge(body, SHOWN_tls_connections, loop->tls_count);
+    expiries(loop, body);
     gauge(body, SHOWN_sessions, now.sessions);
     gauge(body, SHOWN_locks, now.locks);
     gauge(body, SHOWN_tickets, now.tickets);

@@ -60,14 +60,42 @@ load_ca(struct tls *tls, const char *path, char *why, size_t why_bytes)
     return true;
 }
 
+static void
+note_expiry(struct tls *tls, const X509 *shown)
+{
+    struct tm end;
+    time_t at;
+
+    if (shown == NULL || ASN1_TIME_to_tm(X509_get0_notAfter(shown), &end) != 1)
+        return;
+    at = timegm(&end);
+    uint64_t end_s = at > 0 ? (uint64_t)at : 1;
+    if (tls->expiry_s == 0 || end_s < tls->expiry_s)
+        tls->expiry_s = end_s;
+}
+
+static void
+note_expiries(struct tls *tls)
+{
+    STACK_OF(X509) *chain = NULL;
+
+    note_expiry(tls, SSL_CTX_get0_certificate(tls->context));
+    if (SSL_CTX_get0_chain_certs(tls->context, &chain) != 1)
+        return;
+    for (int i = 0; i < sk_X509_num(chain); i++)
+        note_expiry(tls, sk_X509_value(chain, i));
+}
+
 static bool
 load_cert(struct tls *tls, const char *path, char *why, size_t why_bytes)
 {
     ERR_clear_error();
-    if (SSL_CTX_use_certificate_chain_file(tls->context, path) == 1)
-        return true;
-    return refuse_file(path,
-        "holds no certificate in PEM format that can be used", why, why_bytes);
+    if (SSL_CTX_use_certificate_chain_file(tls->context, path) != 1)
+        return refuse_file(path,
+            "holds no certificate in PEM format that can be used", why,
+            why_bytes);
+    note_expiries(tls);
+    return true;
 }
 
 static bool
@@ -190,6 +218,12 @@ tls_create(const struct tls_settings *settings, enum tls_part *part, char *why,
     if (!load_files(tls, settings, part, why, why_bytes))
         tls_destroy(&tls);
     return tls;
+}
+
+uint64_t
+tls_expiry_s(const struct tls *tls)
+{
+    return tls->expiry_s;
 }
 
 void

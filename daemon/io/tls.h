@@ -57,6 +57,10 @@ bool tls_is_current(const struct tls *tls, const struct tls_settings *settings);
 bool tls_same(
     const struct tls *one, const struct tls *other, enum tls_part part);
 
+/* When the first of the certificates that are shown ends, that of `cert` or one
+ * of its chain, in seconds since 1970; 0: none is shown. */
+uint64_t tls_expiry_s(const struct tls *tls);
+
 enum tls_status {
     TLS_DONE,        /* of a read or write: some bytes at least */
     TLS_WANTS_READ,  /* when the socket can be read, again */

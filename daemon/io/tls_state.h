@@ -15,6 +15,7 @@ struct tls {
     SSL_CTX *context;                                /* owned */
     BIO_METHOD *sockets;                             /* owned */
     uint8_t digest[TLS_PARTS][SHA256_DIGEST_LENGTH]; /* of each file */
+    uint64_t expiry_s; /* of what is shown; 0: that is none */
     char server_name[TLS_NAME_BYTES];
     bool any_name;
     bool required;

@@ -11,8 +11,9 @@ import os
 import re
 import unittest
 
-from harness import HarnessCase, skip_without_daemon, temp_folder
+from harness import skip_without_daemon, temp_folder
 from shared import TREE, promtool
+from tls_wire import TlsPortCase
 
 PROMETHEUS = os.path.join(TREE, "packaging", "prometheus")
 DASHBOARD = os.path.join(TREE, "packaging", "grafana", "holdfast.json")
@@ -241,13 +242,12 @@ class DashboardTest(unittest.TestCase):
 
 
 @skip_without_daemon
-class NamesTest(HarnessCase):
+class NamesTest(TlsPortCase):
     """A real broker has what rules and dashboard name."""
 
     def setUp(self):
-        _, body = self.broker(
-            overrides={"namespaces": [{"prefix": "leader/"}]}
-        ).http("/metrics")
+        _, body = self.tls_broker({"namespaces": [{"prefix": "leader/"}]}
+                                  ).http("/metrics")
         self.families = set(re.findall(r"^# TYPE (\w+) ", body, re.MULTILINE))
         self.assertEqual(self.families, set(re.findall(
             r"^# HELP (\w+) ", body, re.MULTILINE)))

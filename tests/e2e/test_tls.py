@@ -169,7 +169,12 @@ class TrustTest(TlsCase):
         stranger = Authority("stranger").issue("own")
         self.refused(redis, tls_keys(cert=stranger.cert, key=stranger.key),
                      "event=redis_link_lost", "unknown ca")
-        self.works(self.broker(redis, tls_keys()))
+        broker = self.broker(redis, tls_keys())
+        self.works(broker)
+        ends = ("holdfast_tls_certificate_expiry_timestamp_seconds"
+                '{shown_to="redis"}')
+        self.assertAlmostEqual((broker.metrics()[ends] - time.time()) / 86400,
+                               2, delta=0.1)
 
     def test_client_certificate_in_tls_1_2(self):
         redis = self.redis(tls=self.tls(), tls_protocols="TLSv1.2")

@@ -565,6 +565,30 @@ class ReloadTest(TlsPortCase):
                                     ca=self.other.cert)).ok("PING")
         self.assertIn("changed=none", broker.reload())
 
+    def test_expiry(self):
+        """/metrics says when what is shown ends, the first of its chain."""
+        def ends_in_days(broker, shown_to="clients"):
+            at = broker.metrics().get(
+                "holdfast_tls_certificate_expiry_timestamp_seconds"
+                f'{{shown_to="{shown_to}"}}')
+            return at and round((at - time.time()) / 86400, 2)
+
+        broker = self.broker_
+        self.assertEqual(ends_in_days(broker), 2)
+        self.assertIsNone(ends_in_days(broker, "redis"))
+        # Those of intermediate authorities are for two days.
+        between = authority().intermediate("between")
+        for days in (1, 5):
+            own = between.issue(f"leaf{days}", "127.0.0.1", days=days)
+            self.use(own, authority())
+            with open(self.files["cert"], "a", encoding="ascii") as file:
+                with open(between.cert, encoding="ascii") as other:
+                    file.write(other.read())
+            self.assertIn("changed=listen.tls_cert,listen.tls_key\n",
+                          broker.reload())
+            self.assertAlmostEqual(ends_in_days(broker), min(days, 2),
+                                   delta=0.1)
+
     def test_bad_files(self):
         broker, self.other = self.broker_, authority()
         shown = self.shown()
