@@ -505,7 +505,7 @@ lint-cppcheck:
 
 MAN1 = $(wildcard packaging/man/*.1)
 MAN5 = $(BUILD)/gen/holdfast.yaml.5
-MAN7 = $(BUILD)/gen/holdfast-metrics.7 $(BUILD)/gen/holdfast-protocol.7
+MAN7 = $(patsubst %,$(BUILD)/gen/holdfast-%.7,failures metrics protocol)
 MAN8 = $(wildcard packaging/man/*.8)
 
 $(MAN5): packaging/man/config_page.py conf/holdfast.yaml
@@ -524,6 +524,12 @@ $(BUILD)/gen/holdfast-protocol.7: packaging/man/protocol_page.py \
 	@mkdir -p $(@D)
 	$(say) MAN $@
 	$(Q)$(PYTHON) $^ >$@
+
+$(BUILD)/gen/holdfast-failures.7: packaging/man/failures_page.py README.md \
+		packaging/man/protocol_page.py
+	@mkdir -p $(@D)
+	$(say) MAN $@
+	$(Q)$(PYTHON) -B $< README.md >$@
 
 lint-manual: $(MAN5) $(MAN7)
 	@echo 'lint: mandoc: $(words $(MAN1) $(MAN5) $(MAN7) $(MAN8)) pages'

@@ -19,6 +19,7 @@ CONTENTS = {
                   "usr/lib/sysusers.d/holdfast.conf",
                   "usr/share/man/man8/holdfastd.8.gz",
                   "usr/share/man/man5/holdfast.yaml.5.gz",
+                  "usr/share/man/man7/holdfast-failures.7.gz",
                   "usr/share/man/man7/holdfast-metrics.7.gz",
                   "usr/share/man/man7/holdfast-protocol.7.gz",
                   "usr/share/doc/holdfastd/examples/grafana/holdfast.json"),

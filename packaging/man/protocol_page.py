@@ -97,6 +97,8 @@ class Page:
         self.at = 0
         self.fresh = True  # nothing but a heading stands before
 
+    table = staticmethod(table)
+
     def block(self, fits):
         begin = self.at
         while self.at < len(self.lines) and fits(self.lines[self.at]):
@@ -158,7 +160,7 @@ class Page:
                     if row.strip()])
             elif line.startswith("|"):
                 self.fresh = False
-                out += table(self.block(lambda row: row.startswith("|")))
+                out += self.table(self.block(lambda row: row.startswith("|")))
             elif LIST.match(line):
                 out += self.items()
             else:

@@ -30,6 +30,7 @@ INSTALLED = {
     "usr/share/doc/holdfast/examples/prometheus/holdfast.test.yml",
     "usr/share/man/man1/holdfast.1",
     "usr/share/man/man5/holdfast.yaml.5",
+    "usr/share/man/man7/holdfast-failures.7",
     "usr/share/man/man7/holdfast-metrics.7",
     "usr/share/man/man7/holdfast-protocol.7",
     "usr/share/man/man8/holdfastd.8",

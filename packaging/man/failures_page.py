@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""holdfast-failures(7) out of the section of README.md about failures.
+
+    python3 packaging/man/failures_page.py README.md >PAGE
+
+It is written as protocol_page.py reads; its tables have headings that each row
+needs here, and a last column for those who have the tests.
+"""
+
+import re
+import sys
+
+from protocol_page import Page, guarded, inline, prose
+
+SECTION = "## When something fails"
+FOR_TESTERS = "shown by"
+
+HEAD = """\
+.\\" Made of README.md by packaging/man/failures_page.py.
+.Dd November 25, 2026
+.Dt HOLDFAST-FAILURES 7
+.Os
+.Sh NAME
+.Nm holdfast-failures
+.Nd what clients of the lock broker see when something fails
+.Sh DESCRIPTION
+"""
+
+FOOT = """\
+.Sh SEE ALSO
+.Xr holdfast.yaml 5 ,
+.Xr holdfast-protocol 7 ,
+.Xr holdfastd 8
+"""
+
+
+def cells(row):
+    return [cell.strip() for cell in row.strip().strip("|").split("|")]
+
+
+def table(rows):
+    """Each row is a list of its own: its first cell, and what befalls whom."""
+    names = cells(rows[0])
+    out = ".Bl -tag -width Ds\n"
+    for row in map(cells, rows[2:]):
+        if len(row) != len(names):
+            raise SystemExit(f"{len(row)} cells, not {len(names)}: {row[0]}")
+        out += f".It {guarded(inline(row[0]))}\n.Bl -tag -width Ds -compact\n"
+        for name, cell in zip(names[1:], row[1:]):
+            if name != FOR_TESTERS:
+                out += f".It Em {guarded(inline(name))}\n{prose(cell)}"
+        out += ".El\n"
+    return out + ".El\n"
+
+
+class Failures(Page):
+    table = staticmethod(table)
+
+
+def section(text):
+    """Its lines, but for the sentence about the last column."""
+    begin = text.index(SECTION) + len(SECTION)
+    body = text[begin:text.index("\n## ", begin)]
+    return re.sub(r"\*Shown by\*.*?\)\.\n", "\n", body, flags=re.DOTALL)
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as file:
+        text = section(file.read())
+    if "hown by*" in text:
+        raise SystemExit("the sentence about tests is another one")
+    sys.stdout.write(HEAD + Failures(text.splitlines()).body() + FOOT)
+
+
+if __name__ == "__main__":
+    main()
