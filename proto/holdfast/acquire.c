@@ -39,6 +39,8 @@
 #define PERMITS_MAX  1000000
 #define LIMIT_MAX    4294967295u
 
+#define TELLING_TRIES 3 /* as many have failed when that is told first */
+
 #define HOST_CHARS 47 /* the PID must not be cut off */
 
 /* No exit statuses. */
@@ -297,6 +299,9 @@ greet(struct attempt *attempt, struct holdfast **h)
             complain("no broker at %s: %s", attempt->acquire->address, why);
             return STATUS_TROUBLE;
         }
+        if (status == AGAIN && attempt->tries == TELLING_TRIES)
+            complain("warning: no broker at %s yet: %s",
+                attempt->acquire->address, why);
         if (status == AGAIN)
             status = pause_until(attempt, next);
         if (status != STATUS_FINE)

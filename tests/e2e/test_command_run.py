@@ -401,6 +401,18 @@ class NoBrokerTest(CommandCase):
         self.assertLess(seconds, 10)
         self.assertGreater(seconds, 5)
 
+    def test_says_so_while_it_tries_on(self):
+        address = self.free_address()
+        process = self.start(address, "run", "job", "--", "true")
+        line = process.stderr.readline()
+        self.assertEqual(
+            line.decode(), f"holdfast: warning: no broker at {address} yet: "
+            "Connection refused\n")
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGTERM)
+        self.assertIn(process.wait(5), (128 + signal.SIGTERM, -signal.SIGTERM))
+        self.assertEqual(process.stderr.read(), b"")
+
     def test_within_the_wait(self):
         self.assertLess(self.timed(self.free_address(), "--wait", "1s"), 2)
         self.assertLess(self.timed(self.free_address(), "--wait", "0"), 2)
