@@ -254,6 +254,9 @@ sink_effect(void *arg, const struct effect *effect)
     struct broker *broker = arg;
     struct guest *guest = guest_of_session(broker, effect->session);
 
+    if (effect->kind == EFFECT_HOOK)
+        check_finding(broker->world->check, broker->machine->name,
+            broker->engine.effects.text + effect->offset, effect->len);
     if (guest == NULL)
         return;
     switch (effect->kind) {
@@ -547,6 +550,38 @@ broker_wake(void *arg, uint64_t serial)
     (void)broker_now(broker);
 }
 
+/* --- audits --------------------------------------------------------------- */
+
+#define AUDIT_PAUSE_US 10000
+
+/* Of all locks. Nothing is broken any more when all heals. */
+static struct audit_limits
+audit_limits(const struct world *world)
+{
+    const struct plan *plan = &world->plan;
+
+    return (struct audit_limits){
+        .warn_ms = plan->lease_ms,
+        .wait_ms = 2 * (uint64_t)plan->lease_ms,
+        .break_ms = world->healing ? 0 : plan->break_ms,
+    };
+}
+
+void
+brokers_heal(struct world *world)
+{
+    struct audit_limits limits = audit_limits(world);
+
+    for (uint32_t i = 0; i < world->plan.brokers; i++) {
+        struct core *core = world->brokers[i].engine.core;
+        if (!world->brokers[i].running || world->plan.audit_ms == 0)
+            continue;
+        struct core_settings settings = core->settings;
+        settings.audit_limits = &limits;
+        core_configure(core, &settings);
+    }
+}
+
 /* --- beginning and end ---------------------------------------------------- */
 
 static void
@@ -586,6 +621,10 @@ broker_settings(struct broker *broker, struct core_settings *core,
     core->no_semaphores = plan->quorum != 0;
     core->queues_here = plan->quorum != 0;
     core->releases_kept = plan->quorum != 0 ? 0 : 256;
+    core->audit_interval_us = (uint64_t)plan->audit_ms * 1000;
+    core->audit_pause_us = AUDIT_PAUSE_US;
+    core->audit_keys = 1 + (uint32_t)(plan->seed % 5);
+    core->audit_hook = true;
     store->node_count = watched ? plan->sentinels : plan->masters;
     for (uint32_t i = 0; i < store->node_count; i++) {
         snprintf(store->nodes[i].host, sizeof(store->nodes[i].host), "%s",
@@ -614,10 +653,12 @@ broker_start(struct world *world, uint32_t number)
 {
     struct broker *broker = &world->brokers[number];
     struct core_settings core = {0};
+    struct audit_limits limits = audit_limits(world);
     struct store_settings *store = calloc(1, sizeof(*store));
 
     require(!broker->running && store != NULL);
     broker_settings(broker, &core, store);
+    core.audit_limits = &limits;
     for (size_t i = 0; i < COUNTER_COUNT; i++)
         broker->before.value[i] += broker->counters.value[i];
     memset(&broker->counters, 0, sizeof(broker->counters));
@@ -738,6 +779,17 @@ broker_add_counters(struct world *world, uint32_t number, uint64_t *counters)
 
     for (size_t i = 0; i < COUNTER_COUNT; i++)
         counters[i] += broker->before.value[i] + broker->counters.value[i];
+}
+
+bool
+broker_asks(struct world *world, uint32_t number)
+{
+    const struct broker *broker = &world->brokers[number];
+    struct core_totals totals = {0};
+
+    if (broker->running)
+        core_totals(broker->engine.core, &totals);
+    return totals.ops > 0;
 }
 
 void

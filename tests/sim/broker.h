@@ -30,6 +30,12 @@ bool brokers_settled(const struct world *world);
 /* Whether it is putting back a ticket that Redis has lost. */
 bool broker_reclaims(const struct world *world, uint32_t number);
 
+/* All has healed: audits break nothing any more. */
+void brokers_heal(struct world *world);
+
+/* Whether it asks Redis for anything. */
+bool broker_asks(struct world *world, uint32_t number);
+
 /* At the end of a run: everything is back. Reports to the judge. */
 void broker_check_idle(struct world *world, uint32_t number);
 

@@ -33,6 +33,7 @@ const char *const promise_names[PROMISE_COUNT] = {
     [PROMISE_DEADLOCK] = "deadlock",
     [PROMISE_WATCH] = "watch",
     [PROMISE_TRUST] = "trust",
+    [PROMISE_AUDIT] = "audit",
 };
 
 const char *const deed_names[DEED_COUNT] = {
@@ -48,6 +49,7 @@ const char *const deed_names[DEED_COUNT] = {
     [DEED_DEADLOCK] = "deadlocks",
     [DEED_CONFLICT] = "conflicts",
     [DEED_BROKEN] = "broken",
+    [DEED_FOUND] = "found",
 };
 
 _Static_assert(FAULT_COUNT <= 32, "causes are bits of a word");

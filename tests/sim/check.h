@@ -27,6 +27,7 @@ enum promise {
     PROMISE_DEADLOCK,  /* a false alarm, the wrong victim, or none */
     PROMISE_WATCH,     /* told what never was, what is older, or too late */
     PROMISE_TRUST,     /* a server is asked that is known to be no master */
+    PROMISE_AUDIT,     /* an audit tells of what is not so */
     PROMISE_COUNT
 };
 
@@ -81,7 +82,11 @@ void check_shares(struct check *check, uint32_t belief);
 void check_doom(
     struct check *check, const struct machine *machine, enum fault order);
 
-/* Whether an order has taken the hold of that fence away. */
+/* An operator orders a break of that lock: from now on audits may be innocent
+ * of breaks. */
+void check_ordered(struct check *check, uint32_t lock);
+
+/* Whether a break has taken the hold of that fence away. */
 bool check_is_broken(const struct check *check, uint32_t lock, uint64_t fence);
 
 /* Whether a master was replaced up to a lease before `since_us`, or later: what
@@ -156,6 +161,10 @@ bool check_has_leavings(const struct check *check, uint32_t lock);
 uint64_t check_record_fence(const char *value, size_t value_len);
 uint32_t check_record_granted(const char *value, size_t value_len);
 
+/* A broker's audit tells the hook of that: KEY=value and a NUL each. */
+void check_finding(
+    struct check *check, const char *who, const char *env, size_t len);
+
 /* What clients did, for the summary. */
 enum deed {
     DEED_EXCLUSIVE, /* grants, by kind */
@@ -170,6 +179,7 @@ enum deed {
     DEED_DEADLOCK,
     DEED_CONFLICT,
     DEED_BROKEN, /* LOST reason=broken */
+    DEED_FOUND,  /* what audits have found */
     DEED_COUNT
 };
 

@@ -169,6 +169,12 @@ beliefs_compare(struct check *check, uint32_t number)
         permits_compare(check, own->lock, own->limit);
 }
 
+void
+check_ordered(struct check *check, uint32_t lock)
+{
+    subject_of(check, lock)->ordered = true;
+}
+
 bool
 check_is_broken(const struct check *check, uint32_t lock, uint64_t fence)
 {

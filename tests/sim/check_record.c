@@ -329,6 +329,26 @@ stand_wrong(const struct stand *was, const struct stand *is, uint64_t last,
     return NULL;
 }
 
+/* A hold is broken that no operator has had broken: by an audit, as too old. Of
+ * a quorum another node may have known it for longer. */
+static void
+break_judge(struct check *check, uint32_t lock, const struct version *version,
+    const struct stand *is)
+{
+    const struct plan *plan = &check->world->plan;
+    uint64_t age_ms =
+        check_clock_ms(version->machine) - is->since_us / 1000;
+
+    if (subject_of(check, lock)->ordered)
+        return;
+    if (plan->break_ms == 0 || check->world->calm ||
+        (plan->quorum == 0 && age_ms < plan->break_ms))
+        broken_by(check, PROMISE_AUDIT, DAMAGES, 0,
+            "lock-%" PRIu32 ": the hold of fence %" PRIu64
+            " is broken after %" PRIu64 " ms",
+            lock, is->fence, age_ms);
+}
+
 /* Each ticket on its own, and whether it was granted in its turn. */
 static void
 stands_judge(struct check *check, uint32_t lock, const struct version *before,
@@ -351,8 +371,10 @@ stands_judge(struct check *check, uint32_t lock, const struct version *before,
             broken_by(check, PROMISE_ORDER, DAMAGES, since_us,
                 "lock-%" PRIu32 ": ticket %" PRIu64 ": %s", lock, is->arrival,
                 wrong);
-        if (is->broken && (was == NULL || !was->broken))
+        if (is->broken && (was == NULL || !was->broken)) {
+            break_judge(check, lock, version, is);
             belief_doom(check, lock, is->fence, FAULT_order_break);
+        }
         if (!is->granted) {
             if (firm == 0 && !is->suspended && !may_be_passed(before, was, is))
                 firm = is->arrival;

@@ -124,6 +124,7 @@ struct subject {
         uint64_t seen_us;
     } limits[LIMIT_KEPT];
 
+    bool ordered; /* an operator has broken holds of it, or will */
     uint64_t broken[BROKEN_KEPT];
     uint32_t broken_next;
     struct noted noted[NOTED_KEPT]; /* in turn */

@@ -139,6 +139,7 @@ order_break(struct client *client)
 
     if (wire_begin(client, VERB_BREAK, NULL) == NULL)
         return;
+    check_ordered(world->check, lock);
     wire_lock(client, lock);
     if (world_odds(world, 2) && check_fence_told(world->check, lock) > 0)
         wire_pair(client, "fence", check_fence_told(world->check, lock));

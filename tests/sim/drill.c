@@ -618,6 +618,7 @@ drill_next(struct fleet *fleet)
     /* Where leases are no longer than that, it would not show. */
     if (drill_prompt_us(world) > drill_lease_us(world) * 3 / 4)
         return false;
+    world->calm = false;
     while (fleet->drills < DRILLS) {
         fleet->drills++;
         if (drill_try(fleet, (enum drill_kind)world_below(world, DRILL_SWEEP)))

@@ -32,6 +32,7 @@ order_break(struct fleet *fleet, bool again)
         drill_end(fleet);
         return;
     }
+    check_ordered(world->check, drill->lock);
     wire_lock(client, drill->lock);
     if (again) /* the heir may have it by now */
         wire_pair(client, "fence", drill->fence);

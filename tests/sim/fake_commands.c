@@ -487,6 +487,7 @@ static const struct command commands[] = {
     {"readwrite", 1, L, 0, 0, command_readonly},
     {"role", 1, NS | L, 0, 0, command_role},
     {"rpush", -3, W | OOM, 1, 1, command_lpush},
+    {"scan", -2, R, 0, 0, command_scan},
     {"script", -2, 0, 0, 0, NULL},
     {"script|exists", -3, NS, 0, 0, command_script_exists},
     {"script|flush", -2, NS, 0, 0, command_script_flush},

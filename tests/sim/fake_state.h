@@ -190,6 +190,7 @@ void command_llen(struct call *call);
 void command_lpush(struct call *call);
 void command_mget(struct call *call);
 void command_persist(struct call *call);
+void command_scan(struct call *call);
 void command_set(struct call *call);
 void command_setrange(struct call *call);
 void command_strlen(struct call *call);

@@ -153,6 +153,87 @@ command_dbsize(struct call *call)
     reply_integer(call, (int64_t)call->fake->keys.count);
 }
 
+/* --- SCAN ----------------------------------------------------------------- */
+
+/* Where a key stands in the order of cursors, which Redis has otherwise: 0 is
+ * the begin, and the end. */
+static uint64_t
+scan_place(const struct key *key)
+{
+    return (key->hash >> 2) + 1;
+}
+
+/* The first key from that place on; NULL: there is none. */
+static const struct key *
+scan_next(const struct keyspace *keys, uint64_t from)
+{
+    const struct key *next = NULL;
+
+    for (size_t i = 0; i < keys->count; i++)
+        if (scan_place(keys->all[i]) >= from &&
+            (next == NULL || scan_place(keys->all[i]) < scan_place(next)))
+            next = keys->all[i];
+    return next;
+}
+
+/* Of patterns only those are known that end in their one star. */
+static bool
+scan_shows(const struct fake *fake, const struct key *key, struct text pattern)
+{
+    return !key_expired(fake, key) &&
+           text_starts_with(text_make(key->name, key->name_len),
+               text_make(pattern.at, pattern.len - 1));
+}
+
+#define SCAN_MAX 256
+
+/* Two keys of one place would do harm; it has 62 bits. */
+void
+command_scan(struct call *call)
+{
+    const struct keyspace *keys = &call->fake->keys;
+    struct text pattern = TEXT("*");
+    int64_t count = 10;
+    uint64_t cursor;
+    const struct key *shown[SCAN_MAX];
+    size_t found = 0;
+    char digits[20];
+
+    if (!text_to_u64(call->arg[1], UINT64_MAX, &cursor)) {
+        reply_error(call, "invalid cursor");
+        return;
+    }
+    for (size_t i = 2; i < call->count; i += 2) {
+        bool last = i + 1 == call->count;
+        if (!last && text_equal_nocase(call->arg[i], TEXT("match"))) {
+            pattern = call->arg[i + 1];
+        } else if (!last && text_equal_nocase(call->arg[i], TEXT("count"))) {
+            if (!arg_number(call, i + 1, &count))
+                return;
+        } else {
+            count = 0;
+        }
+        if (count < 1) {
+            reply_error(call, "syntax error");
+            return;
+        }
+    }
+    require(pattern.len > 0 && pattern.at[pattern.len - 1] == '*' &&
+            memchr(pattern.at, '*', pattern.len - 1) == NULL);
+    const struct key *key = scan_next(keys, cursor);
+    for (int64_t i = 0; key != NULL && i < count && found < SCAN_MAX; i++) {
+        if (scan_shows(call->fake, key, pattern))
+            shown[found++] = key;
+        key = scan_next(keys, scan_place(key) + 1);
+    }
+    cursor = key == NULL ? 0 : scan_place(key);
+    reply_array(call, 2);
+    reply_bulk(call, digits, text_from_u64(digits, cursor));
+    reply_array(call, found);
+    for (size_t i = 0; i < found; i++)
+        reply_bulk(call, shown[i]->name, shown[i]->name_len);
+}
+
 /* --- writing -------------------------------------------------------------- */
 
 struct set_options {

@@ -365,6 +365,7 @@ faults_heal(struct world *world)
     net_unblock_all(world->net);
     net_slow(world->net, 0);
     servers_heal(world);
+    brokers_heal(world);
 }
 
 /* When the last stop of a process is over. */

@@ -5,9 +5,9 @@ Each mutant changes one place of the core, the store, the base or the scripts
 into a mistake that somebody has made, here or elsewhere (PITFALLS, DESIGN). The
 tree is copied, changed, built, and run seed after seed until a promise is
 broken or the program's own assertions stop it. A mutant that is not found is a
-hole in the simulator. Those of failovers, replicas and a quorum are looked
-for in runs that have these; one that takes millions of seeds to come by is
-looked for in the golden run that showed it.
+hole in the simulator. Those of failovers, replicas, a quorum and audits are
+looked for in runs that have these; one that takes millions of seeds to come by
+is looked for in the golden run that showed it.
 
     python3 tests/sim/mutants.py [--only NAME,...] [--seeds N] [--markdown]
         [--folder F] [--jobs N]
@@ -22,6 +22,7 @@ import sys
 import time
 
 import planted
+import planted_audit
 import planted_kinds
 import planted_quorum
 import planted_settled
@@ -32,7 +33,7 @@ TREE = os.path.dirname(os.path.dirname(os.path.dirname(
 FOLDERS = ("daemon", "proto", "lua", "conf", "tests/sim")
 
 GROUPS = (planted, planted_kinds, planted_settled, planted_strict,
-          planted_quorum)
+          planted_quorum, planted_audit)
 
 # name: (file, what is there, the mistake, what it is, more changes)
 MUTANTS = {name: mutant for group in GROUPS

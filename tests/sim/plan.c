@@ -152,6 +152,21 @@ plan_setting(const struct plan *plan)
     return SETTING_single;
 }
 
+/* Some run audits, and some of these break what is held for long. */
+static void
+plan_audits(struct plan *plan)
+{
+    struct random random;
+
+    random_init(&random, plan->seed * 2 + 8);
+    if (random_below(&random, 4) != 0)
+        return;
+    plan->audit_ms = (uint32_t)magnitude(&random, 300, 10000);
+    if (random_below(&random, 3) == 0)
+        plan->break_ms =
+            (uint32_t)between(&random, plan->lease_ms / 4, 3 * plan->lease_ms);
+}
+
 uint32_t
 plan_forget_ms(const struct plan *plan)
 {
@@ -190,6 +205,7 @@ plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
     plan_deeds(plan, &random);
     plan_quorum(plan);
     plan_settle(plan);
+    plan_audits(plan);
     /* Else few holds are there to be moved, or to wait within. */
     if (plan->keeps + plan->nests > 0 && random_below(&random, 2) == 0)
         plan->hold_us = between(&random, 20000, 1000000);
@@ -280,15 +296,15 @@ plan_print(const struct plan *plan)
     printf(
         "seed=%" PRIu64 " run=%.1fs brokers=%u clients=%u masters=%u "
         "replicas=%u cluster=%d sentinels=%u locks=%u lease=%ums settle=%ums "
-        "timeout=%ums think=%.1fms hold=%.1fms latency=%" PRIu64
+        "audit=%ums break=%ums timeout=%ums think=%.1fms hold=%.1fms latency=%" PRIu64
         "us jitter=%" PRIu64
         "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
         "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u\n"
         "faults:",
         plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
         plan->masters, plan->replicas, plan->cluster, plan->sentinels,
-        plan->locks, plan->lease_ms, plan->settle_ms, plan->command_timeout_ms,
-        (double)plan->think_us / 1e3, (double)plan->hold_us / 1e3,
+        plan->locks, plan->lease_ms, plan->settle_ms, plan->audit_ms,
+        plan->break_ms, plan->command_timeout_ms, (double)plan->think_us / 1e3, (double)plan->hold_us / 1e3,
         plan->latency_us, plan->jitter_us, (double)plan->skew_us / 1e3,
         (double)plan->fault_us / 1e3, plan->semaphores, plan->shares,
         plan->several, plan->nests, plan->keeps, plan->watches, plan->delays,
@@ -313,6 +329,8 @@ plan_print(const struct plan *plan)
     X(settle_ms)          \
     X(strict)             \
     X(loses)              \
+    X(audit_ms)           \
+    X(break_ms)           \
     X(command_timeout_ms) \
     X(think_us)           \
     X(hold_us)            \

@@ -69,6 +69,8 @@ struct plan {
     uint32_t quorum;    /* of the masters a majority says who has a lock */
     uint32_t strict;    /* redis.safety: strict */
     uint32_t loses;     /* a Redis that restarts may have lost its data */
+    uint32_t audit_ms;  /* audit.interval; 0: there are no audits */
+    uint32_t break_ms;  /* audit.break_after until all heals; 0: never */
     uint32_t command_timeout_ms;
     uint64_t think_us;   /* a client's mean pause between requests */
     uint64_t hold_us;    /* mean time of a hold */

@@ -17,6 +17,8 @@
 #define SETTLE_US 12000000
 /* Winding up takes no longer, beside leases. */
 #define WIND_UP_US 400000000
+/* An audit's pauses are longer. */
+#define AUDIT_STEP_US 3000
 
 static void
 run_until(struct world *world, uint64_t until_us, uint64_t *events)
@@ -39,6 +41,20 @@ run_wind_up(struct world *world, uint64_t *events)
             return;
         }
         run_until(world, world->now_us + 100000, events);
+    }
+}
+
+/* Audits ask for something again and again, but not for long. */
+static void
+run_until_idle(struct world *world, uint64_t *events)
+{
+    for (int i = 0; i < 100 && world->plan.audit_ms > 0; i++) {
+        uint32_t asking = 0;
+        for (uint32_t number = 0; number < world->plan.brokers; number++)
+            asking += broker_asks(world, number);
+        if (asking == 0)
+            return;
+        run_until(world, world->now_us + AUDIT_STEP_US, events);
     }
 }
 
@@ -91,10 +107,12 @@ run_plan(const struct plan *plan, bool trace, struct result *result)
     run_until(world, WORLD_START_US + plan->run_us, &result->events);
     faults_heal(world);
     run_until(world, faults_over_us(world) + SETTLE_US, &result->events);
+    world->calm = true;
     run_wind_up(world, &result->events);
     /* Tickets of brokers that died end with a lease; a lock's own timers may
      * still be set for one. */
     run_until(world, world->now_us + 2 * lease_us + 3000000, &result->events);
+    run_until_idle(world, &result->events);
     for (uint32_t i = 0; i < plan->brokers; i++)
         broker_check_idle(world, i);
     servers_check_idle(world);

@@ -69,7 +69,7 @@ shrink_number(struct plan *plan, uint32_t *number, uint32_t least)
     return adopt(plan, smaller);
 }
 
-/* What clients do that need not be. */
+/* What clients and brokers do that need not be. */
 static const size_t deeds[] = {
     offsetof(struct plan, semaphores),
     offsetof(struct plan, shares),
@@ -79,6 +79,8 @@ static const size_t deeds[] = {
     offsetof(struct plan, watches),
     offsetof(struct plan, delays),
     offsetof(struct plan, conflicts),
+    offsetof(struct plan, audit_ms),
+    offsetof(struct plan, break_ms),
 };
 
 static bool

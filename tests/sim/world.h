@@ -75,6 +75,8 @@ struct world {
     struct broker *brokers;  /* owned; plan.brokers */
     struct client *clients;  /* owned; plan.clients */
     bool healing;            /* faults are over: everything must come right */
+    bool calm;               /* what they had broken has come right, and there
+                                were no drills yet */
 };
 
 struct world *world_create(const struct plan *plan, bool trace);
