@@ -5,7 +5,9 @@
  * youngest.
  *
  * A circle has owners with several tickets, one of which waits, in each of its
- * locks; they are few, and nothing is looked for where there are none.
+ * locks; they are few, and nothing is looked for where there are none. Where
+ * hundreds stand in one record, most of them dead ones whose brokers cannot be
+ * reached, that would take minutes: then nobody's deadlock is judged.
  */
 #include "tests/sim/check_state.h"
 
@@ -15,6 +17,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define CROWD 128 /* tickets of a lock */
 
 static uint32_t
 owner_hash(const uint8_t session[16], uint32_t word)
@@ -215,6 +219,10 @@ circle_look(struct check *check, uint32_t lock)
 
     if (version->live == version->granted)
         return;
+    if (version->live > CROWD) {
+        check->crowded_us = check->world->now_us;
+        return;
+    }
     for (uint32_t place = 0; place < version->live; place++) {
         const struct stand *stand = &version->stands[place];
         if (stand->granted || !owner_counts(check, stand->owner) ||
@@ -233,7 +241,7 @@ check_deadlock(struct check *check, const char *session, uint32_t owner,
 
     check_deed(check, DEED_DEADLOCK);
     require(text_from_hex(text_from(session), id, sizeof(id)));
-    if (check->world->plan.quorum != 0)
+    if (check->world->plan.quorum != 0 || check->crowded_us >= since_us)
         return;
     const struct standing *standing =
         &check->owners[owner_find(check, id, owner)];
