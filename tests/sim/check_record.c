@@ -601,15 +601,25 @@ check_forgets(struct check *check, const struct machine *machine)
     }
 }
 
+static bool
+version_has_leavings(const struct version *version)
+{
+    for (uint32_t i = 0; i < version->live; i++)
+        if (version->stands[i].ends_ms <= check_clock_ms(version->machine))
+            return true;
+    return false;
+}
+
 bool
 check_has_leavings(const struct check *check, uint32_t lock)
 {
-    const struct version *nodes = subject_of(check, lock)->nodes;
+    const struct subject *subject = subject_of(check, lock);
 
-    for (uint32_t i = 0; nodes != NULL && i < check->world->plan.masters; i++)
-        for (uint32_t j = 0; j < nodes[i].live; j++)
-            if (nodes[i].stands[j].ends_ms <= check_clock_ms(nodes[i].machine))
-                return true;
+    if (subject->nodes == NULL)
+        return version_has_leavings(&subject->version);
+    for (uint32_t i = 0; i < check->world->plan.masters; i++)
+        if (version_has_leavings(&subject->nodes[i]))
+            return true;
     return false;
 }
 

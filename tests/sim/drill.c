@@ -610,6 +610,18 @@ last_drill_can(const struct world *world, enum drill_kind kind)
            (kind == DRILL_STRANDS ? world->plan.settle_ms : world->plan.strict);
 }
 
+/* What was over already when everybody asked, but by a clock that was doubted
+ * then, is there still, if nobody has asked since. */
+static void
+leavings_note(struct fleet *fleet)
+{
+    const struct world *world = fleet->world;
+
+    for (uint32_t i = 0; i < world->plan.locks; i++)
+        if (check_has_leavings(world->check, i))
+            fleet->left[i] = true;
+}
+
 bool
 drill_next(struct fleet *fleet)
 {
@@ -637,5 +649,9 @@ drill_next(struct fleet *fleet)
     }
     if (fleet->settled)
         return false;
+    if (fleet->drills == DRILLS + LAST_DRILLS + 1) {
+        fleet->drills++;
+        leavings_note(fleet);
+    }
     return drill_try(fleet, DRILL_SWEEP);
 }
