@@ -14,6 +14,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
+/*
+ * Of the socket, until it is said once that there is nothing, whatever there
+ * is: two are a record. OpenSSL goes on by itself behind what is none of the
+ * caller's, as KeyUpdate is, and who sends that fast enough would keep it.
+ */
+#define SOCKET_READS 128
+
 /* The socket */
 
 static int
@@ -46,11 +53,15 @@ static int
 socket_read(BIO *bio, char *out, int room)
 {
     struct tls_socket *socket = BIO_get_data(bio);
-    ssize_t moved;
+    ssize_t moved = -1;
 
-    do {
-        moved = recv(socket->fd, out, (size_t)room, MSG_DONTWAIT);
-    } while (moved < 0 && errno == EINTR);
+    errno = EAGAIN;
+    if (socket->reads < SOCKET_READS) {
+        do {
+            moved = recv(socket->fd, out, (size_t)room, MSG_DONTWAIT);
+        } while (moved < 0 && errno == EINTR);
+    }
+    socket->reads = moved > 0 ? socket->reads + 1 : 0;
     return socket_result(bio, socket, moved, BIO_FLAGS_READ);
 }
 

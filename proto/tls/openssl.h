@@ -13,13 +13,15 @@
 #include <openssl/ssl.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define TLS_NAME_BYTES 256 /* of a host, with its NUL */
 
 /* A connected socket, which does not block, beneath a connection by TLS. */
 struct tls_socket {
-    int fd;    /* ref */
-    int error; /* errno of what broke it; 0: nothing so far */
+    int fd;         /* ref */
+    int error;      /* errno of what broke it; 0: nothing so far */
+    uint32_t reads; /* that gave something, since one said that it waits */
 };
 
 /*

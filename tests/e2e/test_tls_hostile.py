@@ -1,7 +1,9 @@
 """What comes to the port for TLS and is none, or not all of it, or too much:
 it ends, it is counted, and nobody else notices."""
 
+import _ssl
 import contextlib
+import ctypes
 import os
 import random
 import socket
@@ -16,6 +18,66 @@ from tls_wire import TlsPortCase, Wire, authority, certificate, context
 
 SEED = int(os.environ.get("HOLDFAST_SEED", "4655"))
 SECONDS = 10  # that a handshake may take
+
+
+class KeyUpdates(Wire):
+    """A client that changes its keys, by OpenSSL itself: Python's does not."""
+
+    def __init__(self, address):
+        super().__init__(address)
+        library = ctypes.CDLL(_ssl.__file__)
+        for name in ("TLS_client_method", "SSL_CTX_new", "SSL_new", "BIO_new",
+                     "BIO_s_mem"):
+            getattr(library, name).restype = ctypes.c_void_p
+        self._library = library
+        self._context = ctypes.c_void_p(library.SSL_CTX_new(
+            ctypes.c_void_p(library.TLS_client_method())))
+        self._link = ctypes.c_void_p(library.SSL_new(self._context))
+        self._from, self._to = (ctypes.c_void_p(library.BIO_new(
+            ctypes.c_void_p(library.BIO_s_mem()))) for _ in range(2))
+        library.SSL_set_bio(self._link, self._from, self._to)
+        library.SSL_set_connect_state(self._link)
+
+    def free(self):
+        self._library.SSL_free(self._link)
+        self._library.SSL_CTX_free(self._context)
+
+    def _made(self):
+        """What is to be sent."""
+        made = b""
+        room = ctypes.create_string_buffer(65536)
+        while (got := self._library.BIO_read(self._to, room, 65536)) > 0:
+            made += room.raw[:got]
+        return made
+
+    def pull(self):
+        data = self.socket.recv(65536)
+        self._library.BIO_write(self._from, data, len(data))
+        return bool(data)
+
+    def shake(self):
+        while self._library.SSL_do_handshake(self._link) != 1:
+            self.socket.sendall(self._made())
+            self.pull()
+        self.socket.sendall(self._made())
+        return self
+
+    def updates(self, count):
+        for _ in range(count):
+            self._library.SSL_key_update(self._link, 0)
+            self._library.SSL_do_handshake(self._link)
+        return self._made()
+
+    def sealed(self, data):
+        self._library.SSL_write(self._link, data, len(data))
+        return self._made()
+
+    def read(self):
+        room = ctypes.create_string_buffer(65536)
+        while (got := self._library.SSL_read(self._link, room, 65536)) <= 0:
+            if not self.pull():
+                return None
+        return room.raw[:got]
 
 
 class HostileCase(TlsPortCase):
@@ -141,6 +203,24 @@ class NonsenseTest(HostileCase):
         self.bystander.ok("PING")
         self.assertLess(time.monotonic() - began, 1)
         self.assertTrue(wire.read_lines(2)[-1].startswith("1 OK"))
+
+    def test_updates_of_keys(self):
+        """They are no request, and work for many turns all the same."""
+        broker = self.broker_
+        wire = KeyUpdates(broker.tls)
+        self.addCleanup(wire.free)
+        self.addCleanup(wire.socket.close)
+        wire.shake().read_lines(1)
+        flood = wire.updates(30000) + wire.sealed(b"1 PING\n")
+        broker.pause()
+        wire.socket.sendall(flood)
+        tag = self.bystander.submit("PING")
+        broker.resume()
+        began = time.monotonic()
+        self.assertTrue(self.bystander.wait(tag).ok)
+        answered = time.monotonic() - began
+        self.assertTrue(wire.read_lines(1)[0].startswith("1 OK"))
+        self.assertLess(answered, (time.monotonic() - began) / 4)
 
 @skip_without_daemon
 class PiecesTest(HostileCase):
