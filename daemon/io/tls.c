@@ -22,6 +22,9 @@
 #define CLIENT_CERTS_DEPTH 8
 /* A client could have others, as ffdhe8192, take 100 ms of our time. */
 #define SERVER_GROUPS "X25519:P-256:P-384"
+/* By TLS 1.2 a key of RSA could decrypt in place of any agreement; and whoever
+ * got it later, all that was said. */
+#define SERVER_CIPHERS "DEFAULT:!kRSA"
 
 /* "PATH": what (OpenSSL's reason). */
 static bool
@@ -179,6 +182,7 @@ context_for_clients(SSL_CTX *context, const struct tls_settings *settings)
     SSL_CTX_set_max_cert_list(context, CLIENT_CERTS_MAX);
     /* By TLS 1.3 there are others than those of SSL_OP_NO_TICKET. */
     return SSL_CTX_set_num_tickets(context, 0) == 1 &&
+           SSL_CTX_set_cipher_list(context, SERVER_CIPHERS) == 1 &&
            SSL_CTX_set1_groups_list(context, groups) == 1;
 }
 

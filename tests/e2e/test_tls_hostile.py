@@ -20,6 +20,15 @@ SEED = int(os.environ.get("HOLDFAST_SEED", "4655"))
 SECONDS = 10  # that a handshake may take
 
 
+def rsa_certificate(folder, bits):
+    """For a broker, signed by itself."""
+    own = Certificate(os.path.join(folder, "c"), os.path.join(folder, "k"))
+    openssl("req", "-x509", "-newkey", f"rsa:{bits}", "-nodes", "-subj",
+            "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1",
+            "-days", "2", "-keyout", own.key, "-out", own.cert)
+    return own
+
+
 class KeyUpdates(Wire):
     """A client that changes its keys, by OpenSSL itself: Python's does not."""
 
@@ -363,14 +372,26 @@ class LimitTest(TlsPortCase):
             self.secure(broker, context(great))
         self.wait_until(lambda: self.counted(broker, "certificate") == 1)
 
+    def test_no_agreement(self):
+        """A key of RSA signs, and decrypts nothing: what was said stays
+        secret where the key gets known."""
+        own = rsa_certificate(self.folder(), 2048)
+        broker = self.tls_broker(cert=own)
+        for ciphers, done in (("AES128-SHA:AES256-GCM-SHA384", False),
+                              ("ECDHE-RSA-AES128-GCM-SHA256", True)):
+            tls = context(ca=own.cert, newest=ssl.TLSVersion.TLSv1_2)
+            tls.set_ciphers(ciphers)
+            if done:
+                self.secure(broker, tls).ok("PING")
+            else:
+                with self.assertRaisesRegex(ssl.SSLError, "HANDSHAKE_FAILURE"):
+                    Client(broker.tls, tls=tls)
+                self.wait_counted(broker, "protocol", 1)
+
     def test_handshakes_share_the_loop(self):
         """Very many at once, whose key makes each of them costly: no turn of
         the loop is long."""
-        folder = self.folder()
-        own = Certificate(os.path.join(folder, "c"), os.path.join(folder, "k"))
-        openssl("req", "-x509", "-newkey", "rsa:3072", "-nodes", "-subj",
-                "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1",
-                "-days", "2", "-keyout", own.key, "-out", own.cert)
+        own = rsa_certificate(self.folder(), 3072)
         broker = self.tls_broker(cert=own)
         tls = context(ca=own.cert)
         wires = [self.wire(broker, tls) for _ in range(100)]
