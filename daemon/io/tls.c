@@ -180,6 +180,7 @@ context_for_clients(SSL_CTX *context, const struct tls_settings *settings)
     SSL_CTX_set_verify(context, asks, NULL);
     SSL_CTX_set_verify_depth(context, CLIENT_CERTS_DEPTH);
     SSL_CTX_set_max_cert_list(context, CLIENT_CERTS_MAX);
+    SSL_CTX_set_client_hello_cb(context, tls_link_hello, NULL);
     /* By TLS 1.3 there are others than those of SSL_OP_NO_TICKET. */
     return SSL_CTX_set_num_tickets(context, 0) == 1 &&
            SSL_CTX_set_cipher_list(context, SERVER_CIPHERS) == 1 &&

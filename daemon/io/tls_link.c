@@ -14,11 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of a ClientHello: OpenSSL takes 128 KiB, and keeps its ciphers and its names
+ * of protocols for as long as there is the connection. */
+#define HELLO_BYTES 16384
+
 struct tls_link {
     struct tls *tls; /* ref, counted */
     SSL *ssl;        /* owned, with its BIO */
     struct tls_socket socket;
     bool shaken;
+    bool hello_is_long; /* a client's */
     enum tls_failure failure;
     char *name; /* owned; what the certificate has to name, or NULL */
     char *why;  /* owned; NULL: it is not broken, or there is no memory */
@@ -132,6 +137,32 @@ link_status(struct tls_link *link, int result)
 
 /* One connection */
 
+/* Of each message; see SSL_set_msg_callback(3). */
+static void
+link_message(int write, int version, int type, const void *message, size_t len,
+    SSL *ssl, void *arg)
+{
+    struct tls_link *link = arg;
+    const uint8_t *kind = message;
+
+    (void)version;
+    (void)ssl;
+    if (write == 0 && type == SSL3_RT_HANDSHAKE && len > HELLO_BYTES &&
+        kind[0] == SSL3_MT_CLIENT_HELLO)
+        link->hello_is_long = true;
+}
+
+int
+tls_link_hello(SSL *ssl, int *alert, void *arg)
+{
+    const struct tls_link *link = SSL_get_app_data(ssl);
+
+    (void)arg;
+    *alert = SSL_AD_DECODE_ERROR;
+    return link->hello_is_long ? SSL_CLIENT_HELLO_ERROR
+                               : SSL_CLIENT_HELLO_SUCCESS;
+}
+
 /* The name is the peer's; NULL where that is a client. */
 static bool
 link_prepare(struct tls_link *link, const struct tls *tls)
@@ -141,7 +172,9 @@ link_prepare(struct tls_link *link, const struct tls *tls)
         return false;
     if (tls->role == TLS_SERVER) {
         SSL_set_accept_state(link->ssl);
-        return true;
+        SSL_set_msg_callback(link->ssl, link_message);
+        SSL_set_msg_callback_arg(link->ssl, link);
+        return SSL_set_app_data(link->ssl, link) == 1;
     }
     SSL_set_connect_state(link->ssl);
     return holdfast_tls_expect(link->ssl, link->name, tls->any_name);
@@ -197,6 +230,8 @@ tls_link_shake(struct tls_link *link)
     require(!link->shaken);
     ERR_clear_error();
     enum tls_status status = link_status(link, SSL_do_handshake(link->ssl));
+    if (status == TLS_BROKEN && link->hello_is_long)
+        link_fail(link, TLS_FAILED_PROTOCOL, "its ClientHello is too long");
     link->shaken = status == TLS_DONE;
     return status;
 }

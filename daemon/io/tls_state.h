@@ -24,4 +24,8 @@ struct tls {
 /* tls.c */
 void tls_unref(struct tls *tls);
 
+/* tls_link.c, for a server's context: whether to go on with a ClientHello that
+ * has just come. */
+int tls_link_hello(SSL *ssl, int *alert, void *arg);
+
 #endif

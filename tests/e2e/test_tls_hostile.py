@@ -29,8 +29,8 @@ def rsa_certificate(folder, bits):
     return own
 
 
-class KeyUpdates(Wire):
-    """A client that changes its keys, by OpenSSL itself: Python's does not."""
+class OwnWire(Wire):
+    """By OpenSSL itself, for what Python's does not let one do."""
 
     def __init__(self, address):
         super().__init__(address)
@@ -67,9 +67,15 @@ class KeyUpdates(Wire):
     def shake(self):
         while self._library.SSL_do_handshake(self._link) != 1:
             self.socket.sendall(self._made())
-            self.pull()
+            if not self.pull():
+                raise ConnectionError("ended in the handshake")
         self.socket.sendall(self._made())
         return self
+
+    def offer(self, protocols):
+        """Names, as of HTTP, in its ClientHello."""
+        self._library.SSL_set_alpn_protos(self._link, protocols,
+                                          len(protocols))
 
     def updates(self, count):
         for _ in range(count):
@@ -160,6 +166,21 @@ class NonsenseTest(HostileCase):
                         "-groups", group, "-CAfile", authority().cert)
         self.wait_counted(self.broker_, "protocol", 3)
 
+    def test_a_long_hello(self):
+        """It would be kept for as long as the connection is there."""
+        for count, good in ((60, True), (250, False)):
+            wire = OwnWire(self.broker_.tls)
+            self.addCleanup(wire.free)
+            self.addCleanup(wire.socket.close)
+            wire.offer((b"\xfa" + b"p" * 250) * count)
+            if good:
+                wire.shake().read_lines(1)
+                continue
+            with self.assertRaises(OSError):
+                wire.shake()
+            self.wait_counted(self.broker_, "protocol", 1)
+            self.broker_.wait_log("its ClientHello is too long")
+
     def test_no_resumption_and_no_renegotiation(self):
         """No ticket is given, and a second handshake is not begun."""
         path = os.path.join(self.folder(), "session")
@@ -216,7 +237,7 @@ class NonsenseTest(HostileCase):
     def test_updates_of_keys(self):
         """They are no request, and work for many turns all the same."""
         broker = self.broker_
-        wire = KeyUpdates(broker.tls)
+        wire = OwnWire(broker.tls)
         self.addCleanup(wire.free)
         self.addCleanup(wire.socket.close)
         wire.shake().read_lines(1)
