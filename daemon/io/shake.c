@@ -25,7 +25,9 @@
 #define SHAKE_S 10
 /* Of a turn, for all of them; what is begun is done. */
 #define SHAKES_US 3000
-/* What one of them may take, with certificates and a record. */
+/* What one of them takes, with certificates and a record. It may be 155 KiB,
+ * from when a ClientHello says that it is as long as OpenSSL takes; but with
+ * room for fewer, more of those who mean it would have to go. */
 #define SHAKE_BYTES 65536
 #define SHAKES_MIN  64
 /* Of a certificate, that are looked for among users. */
