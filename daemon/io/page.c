@@ -10,6 +10,7 @@
 #include "daemon/base/assert.h"
 #include "daemon/io/clock.h"
 #include "daemon/io/state.h"
+#include "daemon/io/tls.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -588,6 +588,12 @@ class ReloadTest(TlsPortCase):
                           broker.reload())
             self.assertAlmostEqual(ends_in_days(broker), min(days, 2),
                                    delta=0.1)
+        # Beyond 2038, when seconds need more than 31 bits, and 2106.
+        for days in (9000, 36500):
+            self.use(authority().issue(f"late{days}", "127.0.0.1", days=days),
+                     authority())
+            broker.reload()
+            self.assertAlmostEqual(ends_in_days(broker), days, delta=0.1)
 
     def test_bad_files(self):
         broker, self.other = self.broker_, authority()
