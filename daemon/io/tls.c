@@ -179,6 +179,8 @@ context_for_clients(SSL_CTX *context, const struct tls_settings *settings)
         asks |= SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
     SSL_CTX_set_verify(context, asks, NULL);
     SSL_CTX_set_verify_depth(context, CLIENT_CERTS_DEPTH);
+    /* What is shown is what its file has, and nothing of the clients' CAs. */
+    (void)SSL_CTX_set_mode(context, SSL_MODE_NO_AUTO_CHAIN);
     SSL_CTX_set_max_cert_list(context, CLIENT_CERTS_MAX);
     SSL_CTX_set_client_hello_cb(context, tls_link_hello, NULL);
     /* By TLS 1.3 there are others than those of SSL_OP_NO_TICKET. */

@@ -514,6 +514,21 @@ class UserTest(TlsPortCase):
             file.write(chain.read())
         self.assertEqual(self.user_of(broker, cert), "shop")
 
+    def test_what_is_shown(self):
+        """Nothing out of the file of who signs clients' certificates, on which
+        it would depend then whether the broker's own verifies."""
+        middle = authority().intermediate("shown")
+        own = middle.issue("brokers", "127.0.0.1")
+        both = os.path.join(self.folder(), "both")
+        with open(both, "w", encoding="ascii") as file:
+            for path in (middle.cert, authority().cert):
+                with open(path, encoding="ascii") as one:
+                    file.write(one.read())
+        broker = self.tls_broker({"listen.tls_client_ca": both}, cert=own)
+        with self.assertRaises(ssl.SSLCertVerificationError):
+            Client(broker.tls, tls=context())
+        self.secure(broker, context(ca=both)).ok("PING")
+
 
 @skip_without_daemon
 class ReloadTest(TlsPortCase):
