@@ -148,8 +148,9 @@ struct holdfast_kept {
     uint64_t ttl_ms;     /* as last told */
     uint64_t granted_ms; /* when its OK arrived */
     uint64_t deadline_ms;
-    uint64_t confirming; /* the request whose OK waits for word; 0: none */
-    struct holdfast_notice *deferred; /* owned; that OK, or NULL */
+    uint64_t confirming; /* the last request whose OK waits for word; 0: none */
+    struct holdfast_notice *deferred; /* owned; that OK and those before it, at
+                                       * one of the holds that they are of */
     enum holdfast_claim claim;
     uint64_t claim_due_ms;
 };

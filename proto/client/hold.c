@@ -71,8 +71,8 @@ holdfast_kept_find(
 }
 
 /*
- * The OK that was kept back for the hold goes out, before whatever ended it.
- * It may be of several holds.
+ * The OKs that were kept back for the hold go out, before whatever ended it.
+ * They may be of several holds.
  */
 void
 holdfast_kept_tell(struct holdfast *h, struct holdfast_kept *kept)
@@ -94,10 +94,13 @@ holdfast_kept_tell(struct holdfast *h, struct holdfast_kept *kept)
             at->deferred = NULL;
         }
     }
-    if (notice == NULL)
-        return;
-    notice->event.deadline_ms = deadline;
-    holdfast_notice_push(h, notice, HOLDFAST_OK, request);
+    while (notice != NULL) {
+        struct holdfast_notice *next = notice->next;
+
+        notice->event.deadline_ms = deadline;
+        holdfast_notice_push(h, notice, HOLDFAST_OK, notice->event.request);
+        notice = next;
+    }
 }
 
 void
@@ -120,7 +123,12 @@ holdfast_kept_clear(struct holdfast *h)
         struct holdfast_kept *kept = h->holds;
 
         h->holds = kept->next;
-        free(kept->deferred);
+        while (kept->deferred != NULL) {
+            struct holdfast_notice *notice = kept->deferred;
+
+            kept->deferred = notice->next;
+            free(notice);
+        }
         free(kept);
     }
 }
@@ -236,8 +244,8 @@ count_correct(struct holdfast_notice *notice, uint64_t count)
     }
 }
 
-/* Holds all names of the request; NULL: out of memory. Else one of them. */
-static struct holdfast_kept *
+/* Holds all names of the request; false: out of memory. */
+static bool
 kept_take_all(struct holdfast *h, const struct holdfast_pending *pending,
     const struct holdfast_notice *notice, const uint64_t *fences,
     uint64_t *count)
@@ -250,7 +258,7 @@ kept_take_all(struct holdfast *h, const struct holdfast_pending *pending,
     for (size_t i = 0; i < pending->name_count; i++) {
         kept = kept_take(h, pending, name, fences[i]);
         if (kept == NULL)
-            return NULL;
+            return false;
         if (kept->count < *count)
             *count = kept->count;
         name += strlen(name) + 1;
@@ -258,25 +266,65 @@ kept_take_all(struct holdfast *h, const struct holdfast_pending *pending,
     if (pending->name_count == 1 && !pending->again &&
         holdfast_message_number(&notice->message, "count", &told) && told > 0)
         kept->count = told;
-    return kept;
+    return true;
 }
 
-/* For each name of the request: when it ends, and what its OK waits for. */
+/*
+ * The OKs that wait under the number `request` wait under `other` from now on.
+ * Returns them: one of those holds had them.
+ */
+static struct holdfast_notice *
+deferred_join(struct holdfast *h, uint64_t request, uint64_t other)
+{
+    struct holdfast_notice *first = NULL;
+
+    for (struct holdfast_kept *at = h->holds; at != NULL; at = at->next) {
+        if (request == 0 || at->confirming != request)
+            continue;
+        at->confirming = other;
+        if (at->deferred != NULL) {
+            first = at->deferred;
+            at->deferred = NULL;
+        }
+    }
+    return first;
+}
+
+/* For each name of the request: when it ends. */
 static void
 kept_date_all(struct holdfast *h, const struct holdfast_pending *pending,
-    uint64_t base_ms, uint64_t ttl_ms, bool confirm)
+    uint64_t base_ms, uint64_t ttl_ms)
 {
     const char *name = pending->names;
 
     for (size_t i = 0; i < pending->name_count; i++) {
-        struct holdfast_kept *kept =
-            holdfast_kept_find(h, name, pending->owner);
-
-        holdfast_kept_set(kept, base_ms, ttl_ms);
-        if (confirm)
-            kept->confirming = pending->request;
+        holdfast_kept_set(
+            holdfast_kept_find(h, name, pending->owner), base_ms, ttl_ms);
         name += strlen(name) + 1;
     }
+}
+
+/* The OK waits for word of each name, behind those that do so already. */
+static void
+kept_defer_all(struct holdfast *h, const struct holdfast_pending *pending,
+    struct holdfast_notice *notice)
+{
+    const char *name = pending->names;
+    struct holdfast_notice *first = NULL;
+    struct holdfast_notice **last = &first;
+    struct holdfast_kept *kept = NULL;
+
+    for (size_t i = 0; i < pending->name_count; i++) {
+        kept = holdfast_kept_find(h, name, pending->owner);
+        *last = deferred_join(h, kept->confirming, pending->request);
+        while (*last != NULL)
+            last = &(*last)->next;
+        kept->confirming = pending->request;
+        name += strlen(name) + 1;
+    }
+    notice->event.request = pending->request;
+    *last = notice;
+    kept->deferred = first;
 }
 
 bool
@@ -297,22 +345,20 @@ holdfast_kept_grant(struct holdfast *h, const struct holdfast_pending *pending,
         holdfast_link_close(h, "an OK of the broker lacks fence or ttl_ms");
         return true;
     }
-    struct holdfast_kept *kept =
-        kept_take_all(h, pending, notice, fences, &count);
-    if (kept == NULL) {
+    if (!kept_take_all(h, pending, notice, fences, &count)) {
         holdfast_link_close(h, "out of memory");
         return true;
     }
     bool fresh = now + ttl / 2 <= base + ttl;
-    bool confirm = (!fresh || pending->again) && kept->confirming == 0;
-    kept_date_all(h, pending, base, ttl, confirm);
+    bool confirm = !fresh || pending->again;
+    kept_date_all(h, pending, base, ttl);
     holdfast_kept_ask_by(h, base + holdfast_kept_pause_ms(h, ttl));
     notice->event.deadline_ms = base + ttl;
     if (pending->again)
         count_correct(notice, count);
     if (!confirm)
         return true;
-    kept->deferred = notice;
+    kept_defer_all(h, pending, notice);
     if (!pending->again)
         holdfast_kept_ask_by(h, now);
     return false;

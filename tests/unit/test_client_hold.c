@@ -231,6 +231,35 @@ START_TEST(grant_after_a_wait_is_confirmed_first)
 
 END_TEST
 
+START_TEST(old_grants_of_one_lock_are_confirmed_together)
+{
+    static const char *const both[] = {"a", "b"};
+    uint64_t request;
+
+    (void)lock("a", 0);
+    (void)lock("b", 0);
+    (void)lock("a", 0);
+    (void)holdfast_submit_lock_all(talk.h, both, 2, NULL, &request);
+    (void)talk_sent(&talk);
+    talk.now_ms += 9500;
+    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n"
+                    "2 OK fence=6 ttl_ms=9000 count=1\n"
+                    "3 OK fence=5 ttl_ms=9000 count=2\n"
+                    "4 OK fence=5,6 ttl_ms=9000 count=2\n");
+    ck_assert_str_eq(talk_told(&talk), "");
+    ck_assert_str_eq(talk_sent(&talk), "5 PING\n");
+    talk.now_ms += 10;
+    talk_say(&talk, "5 OK ttl_ms=8990\n");
+    ck_assert_str_eq(talk_told(&talk), "OK 1  fence=5 until=1018490 :\n"
+                                       "OK 3  fence=5 until=1018490 :\n"
+                                       "OK 2  fence=6 until=1018490 :\n"
+                                       "OK 4  fence=5 until=1018490 :\n");
+    ck_assert_uint_eq(deadline("a", 5), START + 9500 + 8990);
+    ck_assert_uint_eq(deadline("b", 6), START + 9500 + 8990);
+}
+
+END_TEST
+
 START_TEST(answers_on_the_way_date_a_grant)
 {
     uint64_t request;
@@ -358,6 +387,7 @@ client_hold_suite(void)
     tcase_add_test(tcase, lost_ends_a_hold);
     tcase_add_test(tcase, reentry_counts);
     tcase_add_test(tcase, grant_after_a_wait_is_confirmed_first);
+    tcase_add_test(tcase, old_grants_of_one_lock_are_confirmed_together);
     tcase_add_test(tcase, answers_on_the_way_date_a_grant);
     tcase_add_test(tcase, grant_and_loss_while_standing_still);
     tcase_add_test(tcase, waiting_asks_for_signs_of_life);
