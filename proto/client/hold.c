@@ -364,6 +364,20 @@ holdfast_kept_grant(struct holdfast *h, const struct holdfast_pending *pending,
     return false;
 }
 
+/* An UNLOCK was answered ERR: whether nothing is held for all that. */
+static bool
+unlock_ended(
+    const struct holdfast_kept *kept, const struct holdfast_message *message)
+{
+    if (strcmp(message->word, "NOTHELD") == 0 ||
+        strcmp(message->word, "LOST") == 0)
+        return true;
+    /* The broker goes on giving it back, and renews it no more. */
+    return holdfast_kept_releasing(kept) &&
+           (strcmp(message->word, "INDOUBT") == 0 ||
+               strcmp(message->word, "INTERNAL") == 0);
+}
+
 void
 holdfast_kept_released(struct holdfast *h,
     const struct holdfast_pending *pending,
@@ -375,13 +389,13 @@ holdfast_kept_released(struct holdfast *h,
 
     if (kept == NULL)
         return;
+    bool ended = !done && unlock_ended(kept, message);
     if (kept->releases > 0)
         kept->releases--;
     if (done) {
         (void)holdfast_message_number(message, "count", &count);
         kept->count = count;
-    } else if (strcmp(message->word, "NOTHELD") == 0 ||
-               strcmp(message->word, "LOST") == 0) {
+    } else if (ended) {
         kept->count = 0;
     } else {
         holdfast_kept_ask_by(h, holdfast_now_ms(h));

@@ -346,7 +346,8 @@ enum holdfast_status holdfast_submit_cancel(
 
 /*
  * Gives one hold back. `fence` 0: whichever is held. A hold that is on its way
- * back no longer has a deadline.
+ * back no longer has a deadline, nor has it after ERR INDOUBT: the broker goes
+ * on giving it back.
  */
 enum holdfast_status holdfast_submit_unlock(struct holdfast *h,
     const char *name, const char *owner, uint64_t fence, uint64_t *request);

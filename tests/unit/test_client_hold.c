@@ -182,6 +182,34 @@ START_TEST(failed_unlock_holds_on)
 
 END_TEST
 
+START_TEST(unlock_in_doubt_holds_nothing)
+{
+    uint64_t request;
+
+    (void)lock("a", 0);
+    (void)lock("b", 0);
+    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n"
+                    "2 OK fence=6 ttl_ms=9000 count=2\n");
+    (void)holdfast_submit_unlock(talk.h, "a", NULL, 5, &request);
+    (void)holdfast_submit_unlock(talk.h, "b", NULL, 6, &request);
+    (void)talk_told(&talk);
+    (void)talk_sent(&talk);
+    talk_say(&talk, "3 ERR INDOUBT retry=1 :no answer\n"
+                    "4 ERR INDOUBT retry=1 :the broker is going\n");
+    ck_assert_str_eq(talk_told(&talk),
+        "ERR 3 INDOUBT fence=0 until=0 :no answer\n"
+        "ERR 4 INDOUBT fence=0 until=0 :the broker is going\n");
+    /* One was entered twice. */
+    ck_assert_uint_eq(deadline("a", 5), 0);
+    ck_assert_uint_eq(deadline("b", 6), START + 9000);
+    ck_assert_str_eq(talk_sent(&talk), "5 PING\n");
+    talk_say(&talk, "5 OK ttl_ms=9500\n");
+    ck_assert_uint_eq(deadline("a", 5), 0);
+    ck_assert_uint_eq(deadline("b", 6), START + 9500);
+}
+
+END_TEST
+
 START_TEST(lost_ends_a_hold)
 {
     (void)lock("a", 0);
@@ -384,6 +412,7 @@ client_hold_suite(void)
     tcase_add_test(tcase, latest_word_counts_where_it_is_sooner);
     tcase_add_test(tcase, nothing_is_asked_without_holds);
     tcase_add_test(tcase, failed_unlock_holds_on);
+    tcase_add_test(tcase, unlock_in_doubt_holds_nothing);
     tcase_add_test(tcase, lost_ends_a_hold);
     tcase_add_test(tcase, reentry_counts);
     tcase_add_test(tcase, grant_after_a_wait_is_confirmed_first);
