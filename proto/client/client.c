@@ -78,6 +78,10 @@ options_take(struct holdfast *h, const struct holdfast_options *options)
 
     if (len > HOLDFAST_WORD_MAX || options->keep_ms > HOLDFAST_KEEP_MAX_MS)
         return false;
+    if (options->heartbeat_ms > 0 &&
+        (options->heartbeat_ms < HOLDFAST_HEARTBEAT_MIN_MS ||
+            options->heartbeat_ms > HOLDFAST_HEARTBEAT_MAX_MS))
+        return false;
     if (len > 0)
         memcpy(h->name, options->name, len + 1);
     if (!word_take(h->user, sizeof(h->user), options->user) ||

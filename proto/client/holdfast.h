@@ -70,6 +70,9 @@ extern "C" {
 
 #define HOLDFAST_KEEP_MAX_MS 3600000 /* the longest that a session is kept */
 
+#define HOLDFAST_HEARTBEAT_MIN_MS 100
+#define HOLDFAST_HEARTBEAT_MAX_MS 3600000
+
 #define HOLDFAST_FOREVER UINT64_MAX /* a wait without an end */
 
 /* One session with a broker, over one connection at a time. */

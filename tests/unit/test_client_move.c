@@ -976,6 +976,12 @@ START_TEST(options_of_a_session)
     options.name = NULL;
     options.keep_ms = HOLDFAST_KEEP_MAX_MS + 1;
     ck_assert_int_eq(holdfast_create_with(&options, &h), HOLDFAST_BAD_ARGUMENT);
+    /* The broker would refuse it, and all else that HELLO asks for with it. */
+    options.keep_ms = 1000;
+    options.heartbeat_ms = HOLDFAST_HEARTBEAT_MIN_MS - 1;
+    ck_assert_int_eq(holdfast_create_with(&options, &h), HOLDFAST_BAD_ARGUMENT);
+    options.heartbeat_ms = HOLDFAST_HEARTBEAT_MAX_MS + 1;
+    ck_assert_int_eq(holdfast_create_with(&options, &h), HOLDFAST_BAD_ARGUMENT);
     talk_init_at(&talk, &good);
     ck_assert(taken());
     talk_say(&talk, GREETING(SESSION));
