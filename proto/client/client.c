@@ -203,7 +203,7 @@ holdfast_fd(const struct holdfast *h)
 static bool
 input_wanted(const struct holdfast *h)
 {
-    return h->notice_count < CLIENT_NOTICES;
+    return h->awaits || h->notice_count < CLIENT_NOTICES;
 }
 
 short

@@ -259,6 +259,7 @@ struct holdfast {
     struct holdfast_watched *watches; /* owned */
 
     /* wait.c */
+    bool awaits; /* a blocking call: who would take events waits for it */
     char error[24];
 
     uint64_t (*clock)(void *context); /* ms */

@@ -272,7 +272,7 @@ int holdfast_timeout_ms(const struct holdfast *h);
 /*
  * Reads, writes and looks at the deadlines; never blocks. `revents` is what
  * poll() said, 0 where the time was over. It stops reading while more than some
- * thousand events wait for holdfast_next().
+ * thousand events wait for holdfast_next(); the blocking calls below do not.
  */
 void holdfast_process(struct holdfast *h, short revents);
 

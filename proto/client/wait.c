@@ -56,7 +56,10 @@ holdfast_poll(struct holdfast *h, int timeout_ms)
     holdfast_process(h, entry.revents);
 }
 
-/* Polls once, not beyond `end_ms`; false: it is reached. */
+/*
+ * Polls once, not beyond `end_ms`; false: it is reached. What is awaited may
+ * come behind any number of events.
+ */
 static bool
 poll_until(struct holdfast *h, uint64_t end_ms)
 {
@@ -64,7 +67,9 @@ poll_until(struct holdfast *h, uint64_t end_ms)
 
     if (now >= end_ms)
         return false;
+    h->awaits = true;
     holdfast_poll(h, end_ms - now < NAP_MS ? (int)(end_ms - now) : NAP_MS);
+    h->awaits = false;
     return true;
 }
 

@@ -576,6 +576,34 @@ START_TEST(reading_stops_when_nobody_takes_the_events)
 
 END_TEST
 
+START_TEST(answer_is_read_behind_events_that_nobody_takes)
+{
+    static const char item[] = "1 ITEM name=x\n";
+    struct holdfast_event event;
+    struct talk talk;
+    uint64_t request;
+    size_t taken = 0;
+
+    talk_init(&talk);
+    talk_greet(&talk);
+    ck_assert_int_eq(holdfast_submit(talk.h, "LOCKS", &request), 0);
+    while ((holdfast_events(talk.h) & POLLIN) != 0) {
+        talk_send(&talk, item, sizeof(item) - 1);
+        holdfast_process(talk.h, POLLIN);
+    }
+    talk_send(&talk, item, sizeof(item) - 1);
+    talk_send(&talk, "1 OK\n", 5);
+    ck_assert_int_eq(
+        holdfast_wait(talk.h, request, 1000, &event), HOLDFAST_SUCCESS);
+    ck_assert_int_eq(holdfast_events(talk.h) & POLLIN, 0);
+    while (holdfast_next(talk.h, &event))
+        taken++;
+    ck_assert_uint_eq(taken, CLIENT_NOTICES + 1);
+    talk_fini(&talk);
+}
+
+END_TEST
+
 START_TEST(blocking_calls_leave_the_rest)
 {
     struct holdfast_event event;
@@ -697,6 +725,7 @@ client_suite(void)
     tcase_add_test(lines, no_greeting_in_time);
     tcase_add_test(lines, requests_after_the_end_are_refused);
     tcase_add_test(lines, reading_stops_when_nobody_takes_the_events);
+    tcase_add_test(lines, answer_is_read_behind_events_that_nobody_takes);
     tcase_add_test(lines, blocking_calls_leave_the_rest);
     tcase_add_test(lines, arbitrary_lines_do_no_harm);
     suite_add_tcase(suite, lines);
