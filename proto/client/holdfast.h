@@ -35,6 +35,10 @@
  * long as it calls holdfast_process() in time. What must be safe even against a
  * process that is stopped for a while compares the fence where it writes.
  *
+ * After HOLDFAST_DEADLINE nothing of the hold can be trusted, but the broker
+ * may have it still, and renew it: where the session goes on, give it back as
+ * any other. Who asks for the lock again instead enters it once more.
+ *
  * A session that is kept (keep_ms of struct holdfast_options) outlives its
  * connection. Where that drops, or the broker says that it drains, the library
  * connects by itself to the next of its addresses, goes on with the session
@@ -418,7 +422,8 @@ uint64_t holdfast_deadline_ms(
 /*
  * The blocking calls. They take their own answer out of the queue of
  * holdfast_next() and leave the rest to it: call that now and then, for it is
- * where losses are told.
+ * where losses are told; and before a poll() of one's own, which knows nothing
+ * of what is left there.
  */
 
 /* Polls for at most `timeout_ms` (-1: no end) and processes once. */
