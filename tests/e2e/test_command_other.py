@@ -15,7 +15,7 @@ import threading
 import time
 import unittest
 
-from fake_broker import GREETING, HOLDFAST, CommandCase, process_state
+from fake_broker import GREETING, HOLDFAST, TREE, CommandCase, process_state
 
 LOST = "* LOST job fence=42 reason=expired"
 
@@ -415,6 +415,17 @@ class ListTest(OutputCase):
             self.assertEqual(result.returncode, 125)
             self.assertIn(b"127.0.0.1:99999: the address is not",
                           result.stderr)
+
+
+class StatusTest(OutputCase):
+    def test_manual_has_those_of_refusals_and_of_wrong_usage(self):
+        with open(os.path.join(TREE, "packaging/man/holdfast.1"),
+                  encoding="utf-8") as file:
+            section = file.read().partition(".Sh EXIT STATUS")[2]
+        broker = self.broker(BREAK="ERR DENIED retry=0 right=break :no")
+        for words in ("break", "job"), ("break",), ("run", "job"):
+            status = self.command(broker, *words).returncode
+            self.assertIn(f"\n.It {status}\n", section, words)
 
 
 class PingTest(OutputCase):
