@@ -23,22 +23,21 @@ bool
 loop_init(struct loop *loop)
 {
     struct sigaction usual = {.sa_handler = SIG_DFL};
-    sigset_t read;
     sigset_t blocked;
 
-    (void)sigemptyset(&read);
+    (void)sigemptyset(&loop->told);
     (void)sigemptyset(&loop->ignored);
     for (size_t i = 0; i < TOLD; i++) {
         struct sigaction found;
 
-        (void)sigaddset(&read, told[i]);
+        (void)sigaddset(&loop->told, told[i]);
         (void)sigaction(told[i], NULL, &found);
         if (found.sa_handler == SIG_IGN)
             (void)sigaddset(&loop->ignored, told[i]);
     }
     /* Where SIGCHLD is ignored nobody can wait for a child. */
     (void)sigaction(SIGCHLD, &usual, &loop->child_before);
-    blocked = read;
+    blocked = loop->told;
     /*
      * Else tcsetpgrp() or a warning would stop a background process, and a
      * warning that nobody can read would end it.
@@ -47,7 +46,7 @@ loop_init(struct loop *loop)
     (void)sigaddset(&blocked, SIGPIPE);
     (void)sigprocmask(SIG_BLOCK, &blocked, &loop->before);
 
-    loop->signal_fd = signalfd(-1, &read, SFD_NONBLOCK | SFD_CLOEXEC);
+    loop->signal_fd = signalfd(-1, &loop->told, SFD_NONBLOCK | SFD_CLOEXEC);
     loop->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     if (loop->signal_fd < 0 || loop->timer_fd < 0) {
         complain("no descriptor for signals or time: %s", strerror(errno));
@@ -63,6 +62,14 @@ loop_fini(struct loop *loop)
     /* One that is not there is -1, of which nothing comes. */
     (void)close(loop->signal_fd);
     (void)close(loop->timer_fd);
+}
+
+void
+loop_signal_add(struct loop *loop, int signal)
+{
+    (void)sigaddset(&loop->told, signal);
+    (void)sigprocmask(SIG_BLOCK, &loop->told, NULL);
+    (void)signalfd(loop->signal_fd, &loop->told, 0);
 }
 
 uint64_t

@@ -14,6 +14,7 @@
 struct loop {
     int signal_fd;    /* owned */
     int timer_fd;     /* owned */
+    sigset_t told;    /* what signal_fd reads */
     sigset_t before;  /* the signal mask that the process came with */
     sigset_t ignored; /* signals that it came to ignore */
     struct sigaction child_before; /* what it came to do with SIGCHLD */
@@ -22,6 +23,9 @@ struct loop {
 /* Blocks the signals that loop_signal() tells. False after a complaint. */
 bool loop_init(struct loop *loop);
 void loop_fini(struct loop *loop);
+
+/* Has loop_signal() tell this one as well. */
+void loop_signal_add(struct loop *loop, int signal);
 
 /* CLOCK_BOOTTIME in ms. */
 uint64_t loop_now_ms(void);

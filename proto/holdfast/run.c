@@ -193,7 +193,7 @@ run_stopped(struct run *run)
     child->stopped = false;
     if (!child->terminal.present || run->state != RUN_WORKING)
         return;
-    terminal_take(&child->terminal, child->pid);
+    (void)terminal_take(&child->terminal, child->pid);
     loop_stop_self();
     run_overdue(run);
     if (run->state == RUN_WORKING) {
@@ -202,13 +202,27 @@ run_stopped(struct run *run)
     }
 }
 
+/*
+ * Another process of our own group has asked for the terminal, as `less` does
+ * behind a pipe, and was stopped since the program has it: has it now, and goes
+ * on. Should the program ask for it as well, all of the job stops.
+ */
+static void
+run_yield(struct run *run)
+{
+    if (terminal_take(&run->child.terminal, run->child.pid))
+        (void)kill(0, SIGCONT);
+}
+
 static void
 run_signals(struct run *run)
 {
     int signal;
 
     while ((signal = loop_signal(&run->loop)) != 0) {
-        if (signal == SIGCHLD)
+        if (signal == SIGTTIN || signal == SIGTTOU)
+            run_yield(run);
+        if (signal == SIGCHLD || signal == SIGTTIN || signal == SIGTTOU)
             continue;
         if (!run->child.ended)
             child_signal(&run->child, signal);
@@ -265,7 +279,7 @@ run_program(struct run *run, char **argv)
         return STATUS_TROUBLE;
     }
     run_supervise(run);
-    terminal_take(&child->terminal, child->pid);
+    (void)terminal_take(&child->terminal, child->pid);
     if (run->state != RUN_WORKING) {
         run_lost(run);
         return STATUS_LOST;
@@ -287,6 +301,10 @@ command_run(struct settings *settings, int argc, char **argv)
         return status;
     if (!loop_init(&run.loop))
         return STATUS_TROUBLE;
+    /* Else another process of this group that reads the terminal would stop
+     * this one as well, and nobody would look after the lock. */
+    loop_signal_add(&run.loop, SIGTTIN);
+    loop_signal_add(&run.loop, SIGTTOU);
     status =
         acquire_lock(&acquire, &run.loop, &run.guard, &run.h, &run.acquired);
     if (status == STATUS_FINE) {

@@ -24,23 +24,23 @@ terminal_init(struct terminal *terminal)
         (void)tcgetattr(STDIN_FILENO, &terminal->modes);
 }
 
-static void
+static bool
 foreground_pass(const struct terminal *terminal, pid_t from, pid_t to)
 {
-    if (terminal->input && tcgetpgrp(STDIN_FILENO) == from)
-        (void)tcsetpgrp(STDIN_FILENO, to);
+    return terminal->input && tcgetpgrp(STDIN_FILENO) == from &&
+           tcsetpgrp(STDIN_FILENO, to) == 0;
 }
 
 void
 terminal_give(const struct terminal *terminal, pid_t group)
 {
-    foreground_pass(terminal, getpgrp(), group);
+    (void)foreground_pass(terminal, getpgrp(), group);
 }
 
-void
+bool
 terminal_take(const struct terminal *terminal, pid_t group)
 {
-    foreground_pass(terminal, group, getpgrp());
+    return foreground_pass(terminal, group, getpgrp());
 }
 
 void

@@ -21,8 +21,9 @@ void terminal_init(struct terminal *terminal);
 /* Makes `group` the foreground group where this process' own is. */
 void terminal_give(const struct terminal *terminal, pid_t group);
 
-/* Makes this process' group the foreground group where `group` is. */
-void terminal_take(const struct terminal *terminal, pid_t group);
+/* Makes this process' group the foreground group where `group` is; true: so it
+ * was. */
+bool terminal_take(const struct terminal *terminal, pid_t group);
 
 /* The modes as they were, for a program that could not put them back. */
 void terminal_restore(const struct terminal *terminal);

@@ -59,6 +59,9 @@ print("ready", flush=True)
 while True:
     signal.pause()
 """
+# Ends when the terminal is somebody else's.
+PAGED = ("import os, time; print('ready', flush=True)\n"
+         "while os.tcgetpgrp(0) == os.getpgrp(): time.sleep(0.01)")
 # Says when it was made to go on, and then reads.
 GO_ON = ("import signal, sys; again = [signal.SIGCONT];"
          "signal.pthread_sigmask(signal.SIG_BLOCK, again);"
@@ -193,6 +196,17 @@ class TerminalTest(CommandCase):
                        'exec "$@" </dev/null', "-", HOLDFAST, "run", "job",
                        "--", sys.executable, "-c", REPORT.replace("(0)", "(1)"))
         self.expect("foreground False")
+        self.expect("ended 0 True")
+
+    def test_pager_behind_a_pipe_has_the_terminal(self):
+        self.start_job(
+            self.broker(), "/bin/sh", "-c",
+            '"$@" | { read line; echo "saw $line"; read line </dev/tty;'
+            ' echo "typed $line"; }', "-", HOLDFAST, "run", "job", "--",
+            sys.executable, "-c", PAGED)
+        self.expect("saw ready")
+        self.type("page\n")
+        self.expect("typed page")
         self.expect("ended 0 True")
 
     def test_stop_instead_of_an_end(self):
