@@ -155,23 +155,40 @@ holdfast_pending_clear(struct holdfast *h)
         holdfast_pending_remove(h, h->pending);
 }
 
+/* Whether a WATCH that comes before the UNWATCH is to be put again. */
+static bool
+watch_comes_before(
+    const struct holdfast *h, const struct holdfast_pending *unwatch)
+{
+    for (const struct holdfast_pending *pending = h->pending;
+         pending != unwatch; pending = pending->next)
+        if (pending->kind == PENDING_WATCH &&
+            strcmp(pending->names, unwatch->names) == 0)
+            return true;
+    return false;
+}
+
 static void
 pending_dropped(struct holdfast *h, struct holdfast_pending *pending)
 {
+    bool again = false;
+
     switch (pending->kind) {
     case PENDING_LOCK:
     case PENDING_UNLOCK:
     case PENDING_RENEW:
     case PENDING_CANCEL:
     case PENDING_WATCH:
-        pending->again = true;
-        holdfast_pending_park(h, pending);
-        return;
+        again = true;
+        break;
     case PENDING_OTHER:
         holdfast_notice_say(h, HOLDFAST_ERR, pending->request,
             "- ERR INDOUBT retry=1 :the connection ended before the answer");
         break;
     case PENDING_UNWATCH:
+        again = watch_comes_before(h, pending);
+        if (again)
+            break;
         (void)holdfast_watch_end(h, pending->names);
         holdfast_notice_say(h, HOLDFAST_OK, pending->request, "- OK");
         break;
@@ -184,7 +201,12 @@ pending_dropped(struct holdfast *h, struct holdfast_pending *pending)
     case PENDING_REWATCH:
         break;
     }
-    holdfast_pending_remove(h, pending);
+    if (!again) {
+        holdfast_pending_remove(h, pending);
+        return;
+    }
+    pending->again = true;
+    holdfast_pending_park(h, pending);
 }
 
 void

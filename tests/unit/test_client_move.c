@@ -1337,6 +1337,31 @@ START_TEST(watch_that_the_next_broker_refuses)
 
 END_TEST
 
+START_TEST(unwatch_follows_a_watch_that_is_put_again)
+{
+    uint64_t request;
+
+    begin();
+    (void)holdfast_submit_watch(talk.h, "a", &request);
+    (void)holdfast_submit_watch(talk.h, "b", &request);
+    (void)talk_sent(&talk);
+    talk_say(&talk, "3 OK\n");
+    (void)holdfast_submit_unwatch(talk.h, "a", &request);
+    (void)holdfast_submit_unwatch(talk.h, "b", &request);
+    (void)talk_sent(&talk);
+    (void)talk_told(&talk);
+    crash();
+    (void)talk_told(&talk);
+    talk_pass(&talk, 0);
+    resume(2);
+    ck_assert_str_eq(talk_sent(&talk), "2 WATCH a\n4 UNWATCH a\n");
+    talk_say(&talk, "2 OK\n4 OK\n");
+    ck_assert_ptr_null(holdfast_watched_find(talk.h, "a"));
+    ck_assert_ptr_null(holdfast_watched_find(talk.h, "b"));
+}
+
+END_TEST
+
 START_TEST(watch_and_unwatch_while_away)
 {
     uint64_t request;
@@ -1430,6 +1455,7 @@ client_move_suite(void)
     tcase_add_test(tcase, watches_go_on);
     tcase_add_test(tcase, who_watches_does_not_give_up);
     tcase_add_test(tcase, watch_that_the_next_broker_refuses);
+    tcase_add_test(tcase, unwatch_follows_a_watch_that_is_put_again);
     tcase_add_test(tcase, watch_and_unwatch_while_away);
     suite_add_tcase(suite, tcase);
     return suite;
