@@ -327,8 +327,9 @@ holdfast_submit_cancel(struct holdfast *h, uint64_t target, uint64_t *request)
     if (status != HOLDFAST_SUCCESS)
         return status;
     *request = pending->request;
-    if (lock == NULL || !lock->parked || lock->again)
-        return status;
+    if (lock == NULL || lock->kind != PENDING_LOCK || !lock->parked ||
+        lock->again)
+        return status; /* or it is no lock, as the broker will say */
     /* No broker has heard of it. */
     holdfast_notice_say(h, HOLDFAST_ERR, target,
         "- ERR CANCELLED retry=1 :the wait was called off");

@@ -582,6 +582,27 @@ START_TEST(cancel_goes_with_its_lock)
 
 END_TEST
 
+START_TEST(cancel_calls_off_no_unlock)
+{
+    uint64_t unlock;
+    uint64_t request;
+
+    begin();
+    hold("a", 2, 5);
+    crash();
+    (void)talk_told(&talk);
+    (void)holdfast_submit_unlock(talk.h, "a", NULL, 5, &unlock);
+    (void)holdfast_submit_cancel(talk.h, unlock, &request);
+    talk_pass(&talk, 0);
+    ck_assert_str_eq(talk_told(&talk), "");
+    resume(2);
+    ck_assert_str_eq(talk_sent(&talk), "6 CLAIM a fence=5 count=1\n");
+    talk_say(&talk, "6 OK fence=5 ttl_ms=9000 count=1\n");
+    ck_assert_str_eq(talk_sent(&talk), "3 UNLOCK a fence=5\n4 CANCEL 3\n");
+}
+
+END_TEST
+
 START_TEST(generation_grows_with_each_connection)
 {
     begin();
@@ -1413,6 +1434,7 @@ client_move_suite(void)
     tcase_add_test(tcase, order_on_one_lock_stays);
     tcase_add_test(tcase, other_requests_are_in_doubt);
     tcase_add_test(tcase, cancel_goes_with_its_lock);
+    tcase_add_test(tcase, cancel_calls_off_no_unlock);
     tcase_add_test(tcase, generation_grows_with_each_connection);
     tcase_add_test(tcase, broker_that_does_not_go_on);
     tcase_add_test(tcase, brokers_that_do_not_greet);
