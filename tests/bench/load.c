@@ -4,8 +4,9 @@
  *
  * All back ends go through the same reads and writes: on a readable socket one
  * read, then all complete replies, then one write with the requests that follow
- * from them; by TLS so for each record that has come. A latency is from before the write of a request to after the read
- * that brought the last byte of its reply.
+ * from them; by TLS so for each record that has come. A latency is from before
+ * the write of a request to after the read that brought the last byte of its
+ * reply.
  *
  * At the end lanes stop after a release, so that no lock stays behind.
  */
@@ -161,8 +162,7 @@ load_flush(struct load *load, struct connection *connection)
         if (connection->lanes[i].sent_ns == 0)
             connection->lanes[i].sent_ns = load->now_ns;
     }
-    channel_write(
-        &connection->channel, connection->out, connection->out_used);
+    channel_write(&connection->channel, connection->out, connection->out_used);
     connection->out_used = 0;
 }
 

@@ -25,7 +25,7 @@ struct options {
     unsigned locks;
     unsigned rounds;
     unsigned shards; /* 0: one */
-    unsigned rate; /* lock + unlock pairs a second, of all together */
+    unsigned rate;   /* lock + unlock pairs a second, of all together */
     uint64_t grants;
     double warm_up_s;
     double seconds;

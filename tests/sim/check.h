@@ -153,8 +153,8 @@ void check_record(struct check *check, const struct machine *machine,
 /* That node of a quorum has lost its data. */
 void check_forgets(struct check *check, const struct machine *machine);
 
-/* Whether the lock's record, of a quorum some node's, has a ticket whose time is
- * over. */
+/* Whether the lock's record, of a quorum some node's, has a ticket whose time
+ * is over. */
 bool check_has_leavings(const struct check *check, uint32_t lock);
 
 /* The last fence of a record; 0: it makes no sense. How many have been granted

@@ -41,8 +41,8 @@ lock_of(const struct check *check, struct text value, uint32_t *lock)
     if (value.len >= sizeof(name))
         return false;
     memcpy(name, value.at, value.len);
-    return plan_lock_of(name, percent_decode(name, value.len),
-        check->world->plan.locks, lock);
+    return plan_lock_of(
+        name, percent_decode(name, value.len), check->world->plan.locks, lock);
 }
 
 /* Who believes in a hold, whose broker is said to know nothing of it. */
@@ -52,8 +52,7 @@ believer_of(const struct check *check, uint32_t lock, uint64_t fence)
     for (uint32_t at = subject_of(check, lock)->beliefs; at != NONE;
          at = check->beliefs[at].next) {
         const struct belief *belief = &check->beliefs[at];
-        if (belief->fence == fence &&
-            belief->until_us > check->world->now_us)
+        if (belief->fence == fence && belief->until_us > check->world->now_us)
             return belief;
     }
     return NULL;

@@ -336,8 +336,7 @@ break_judge(struct check *check, uint32_t lock, const struct version *version,
     const struct stand *is)
 {
     const struct plan *plan = &check->world->plan;
-    uint64_t age_ms =
-        check_clock_ms(version->machine) - is->since_us / 1000;
+    uint64_t age_ms = check_clock_ms(version->machine) - is->since_us / 1000;
 
     if (subject_of(check, lock)->ordered)
         return;

@@ -168,7 +168,7 @@ struct check {
     uint32_t owner_count;
     uint32_t owner_capacity;
     uint32_t owner_table[OWNER_HASHES];
-    uint32_t search;                  /* serial of the latest one */
+    uint32_t search;     /* serial of the latest one */
     uint64_t crowded_us; /* a lock had too many tickets to look for circles */
     uint64_t excused_us[FAULT_COUNT]; /* latest; 0: never */
     struct check_totals totals;

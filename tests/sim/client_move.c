@@ -216,8 +216,7 @@ claim_puts_off(struct task *task, const struct answer *a)
 {
     uint64_t lease_ms = task->client->world->plan.lease_ms;
     uint64_t left_ms = a->ttl_ms < lease_ms ? a->ttl_ms : lease_ms;
-    uint64_t over_us =
-        machine_boot_us(task->client->machine) + left_ms * 1010;
+    uint64_t over_us = machine_boot_us(task->client->machine) + left_ms * 1010;
 
     if (task->over_us < over_us)
         task->over_us = over_us;

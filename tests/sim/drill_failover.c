@@ -694,8 +694,8 @@ raced_granted(struct fleet *fleet, struct task *task)
     }
     if (drill->stage != DRILL_ACTS)
         return;
-    /* A hold that was over long ago, and whose broker is dead, is in the way for
-     * another lease, which would hide what this is to show. */
+    /* A hold that was over long ago, and whose broker is dead, is in the way
+     * for another lease, which would hide what this is to show. */
     if (server_believes(world, drill->lock)) {
         drill_end(fleet);
         return;

@@ -296,19 +296,19 @@ plan_print(const struct plan *plan)
     printf(
         "seed=%" PRIu64 " run=%.1fs brokers=%u clients=%u masters=%u "
         "replicas=%u cluster=%d sentinels=%u locks=%u lease=%ums settle=%ums "
-        "audit=%ums break=%ums timeout=%ums think=%.1fms hold=%.1fms latency=%" PRIu64
-        "us jitter=%" PRIu64
+        "audit=%ums break=%ums timeout=%ums think=%.1fms hold=%.1fms "
+        "latency=%" PRIu64 "us jitter=%" PRIu64
         "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
         "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u\n"
         "faults:",
         plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
         plan->masters, plan->replicas, plan->cluster, plan->sentinels,
         plan->locks, plan->lease_ms, plan->settle_ms, plan->audit_ms,
-        plan->break_ms, plan->command_timeout_ms, (double)plan->think_us / 1e3, (double)plan->hold_us / 1e3,
-        plan->latency_us, plan->jitter_us, (double)plan->skew_us / 1e3,
-        (double)plan->fault_us / 1e3, plan->semaphores, plan->shares,
-        plan->several, plan->nests, plan->keeps, plan->watches, plan->delays,
-        plan->conflicts);
+        plan->break_ms, plan->command_timeout_ms, (double)plan->think_us / 1e3,
+        (double)plan->hold_us / 1e3, plan->latency_us, plan->jitter_us,
+        (double)plan->skew_us / 1e3, (double)plan->fault_us / 1e3,
+        plan->semaphores, plan->shares, plan->several, plan->nests, plan->keeps,
+        plan->watches, plan->delays, plan->conflicts);
     for (int i = 0; i < FAULT_COUNT; i++)
         if (plan->fault_weight[i] > 0)
             printf(" %s=%u", fault_names[i], plan->fault_weight[i]);

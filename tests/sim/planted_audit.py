@@ -23,7 +23,8 @@ PLANTED = {
         "audits go on by the limits of before"),
     "the-dead-are-counted": (
         "lua/audit.lua",
-        "        if flags ~= 0 then\n            live = live + 1\n        end\n",
+        "        if flags ~= 0 then\n"
+        "            live = live + 1\n        end\n",
         "        live = live + 1\n",
         "an audit counts tickets that are over"),
 }
