@@ -151,6 +151,44 @@ make_publish(struct check *check)
     add_argument(check, 'v');
 }
 
+/* All keys: in which order, and in what portions, Redis says otherwise. */
+static void
+make_scan(struct check *check)
+{
+    static const char script[] =
+        "local c, seen, found = '0', {}, {} "
+        "repeat local r = redis.call('SCAN', c, 'MATCH', ARGV[1], "
+        "'COUNT', ARGV[2]) c = r[1] "
+        "for _, key in ipairs(r[2]) do if not seen[key] then "
+        "seen[key] = true found[#found + 1] = key end end "
+        "until c == '0' table.sort(found) return found";
+    static const char *const patterns[] = {"*", "k*", "holdfast:*", "nosuch*"};
+    struct words *words = &check->words;
+
+    words_string(words, "EVAL");
+    words_string(words, script);
+    words_string(words, "0");
+    words_string(words, PICK(check, patterns));
+    words_format(words, "%d", 1 + (int)check_below(check, 20));
+}
+
+/* What it says of the wrong; an end that has come, of the right. */
+static void
+make_odd_scan(struct check *check)
+{
+    static const char *const cursors[] = {"x", "0", "7z"};
+    static const char *const options[] = {"COUNT", "count", "ZZ"};
+    static const char *const numbers[] = {"0", "-3", "x", "100000"};
+    struct words *words = &check->words;
+
+    words_string(words, "SCAN");
+    words_string(words, PICK(check, cursors));
+    words_string(words, "MATCH");
+    words_string(words, "nosuch*");
+    words_string(words, PICK(check, options));
+    words_string(words, PICK(check, numbers));
+}
+
 /* A word more, or one less. */
 static void
 make_wrong(struct check *check)
@@ -181,6 +219,11 @@ make_plain(struct check *check)
     } else if (kind < 18) {
         make_publish(check);
     } else if (kind < 19) {
+        if (check_chance(check, 50))
+            make_scan(check);
+        else
+            make_odd_scan(check);
+    } else if (kind < 20) {
         words_string(words, "INFO");
         words_string(words, "replication");
         if (check->is_replica)

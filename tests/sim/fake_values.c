@@ -176,13 +176,15 @@ scan_next(const struct keyspace *keys, uint64_t from)
     return next;
 }
 
-/* Of patterns only those are known that end in their one star. */
+/* Of patterns only those are known that end in their one star. What does not
+ * fit is not looked at, be it expired. */
 static bool
-scan_shows(const struct fake *fake, const struct key *key, struct text pattern)
+scan_shows(struct fake *fake, const struct key *key, struct text pattern)
 {
-    return !key_expired(fake, key) &&
-           text_starts_with(text_make(key->name, key->name_len),
-               text_make(pattern.at, pattern.len - 1));
+    struct text name = text_make(key->name, key->name_len);
+
+    return text_starts_with(name, text_make(pattern.at, pattern.len - 1)) &&
+           keys_lookup(fake, name) != NULL;
 }
 
 #define SCAN_MAX 256
@@ -222,9 +224,10 @@ command_scan(struct call *call)
             memchr(pattern.at, '*', pattern.len - 1) == NULL);
     const struct key *key = scan_next(keys, cursor);
     for (int64_t i = 0; key != NULL && i < count && found < SCAN_MAX; i++) {
+        uint64_t next = scan_place(key) + 1;
         if (scan_shows(call->fake, key, pattern))
             shown[found++] = key;
-        key = scan_next(keys, scan_place(key) + 1);
+        key = scan_next(keys, next);
     }
     cursor = key == NULL ? 0 : scan_place(key);
     reply_array(call, 2);
