@@ -59,9 +59,18 @@ print("ready", flush=True)
 while True:
     signal.pause()
 """
-# Ends when the terminal is somebody else's.
-PAGED = ("import os, time; print('ready', flush=True)\n"
-         "while os.tcgetpgrp(0) == os.getpgrp(): time.sleep(0.01)")
+# Ends when there is a file of that name.
+PAGED = ("import os, sys, time; print('ready', flush=True)\n"
+         "while not os.path.exists(sys.argv[1]): time.sleep(0.01)")
+# `holdfast run | reader`, holdfast being the one that the shell waits for.
+PIPED = """
+mkfifo "$1"
+{ read line; echo "saw $line"; read line </dev/tty; echo "typed $line"
+  : >"$1.read"; } <"$1" &
+pipe=$1
+shift
+exec "$@" "$pipe.read" >"$pipe"
+"""
 # Says when it was made to go on, and then reads.
 GO_ON = ("import signal, sys; again = [signal.SIGCONT];"
          "signal.pthread_sigmask(signal.SIG_BLOCK, again);"
@@ -200,10 +209,8 @@ class TerminalTest(CommandCase):
 
     def test_pager_behind_a_pipe_has_the_terminal(self):
         self.start_job(
-            self.broker(), "/bin/sh", "-c",
-            '"$@" | { read line; echo "saw $line"; read line </dev/tty;'
-            ' echo "typed $line"; }', "-", HOLDFAST, "run", "job", "--",
-            sys.executable, "-c", PAGED)
+            self.broker(), "/bin/sh", "-c", PIPED, "-", self.path("pipe"),
+            HOLDFAST, "run", "job", "--", sys.executable, "-c", PAGED)
         self.expect("saw ready")
         self.type("page\n")
         self.expect("typed page")
