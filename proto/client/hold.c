@@ -312,10 +312,10 @@ kept_defer_all(struct holdfast *h, const struct holdfast_pending *pending,
     const char *name = pending->names;
     struct holdfast_notice *first = NULL;
     struct holdfast_notice **last = &first;
-    struct holdfast_kept *kept = NULL;
 
     for (size_t i = 0; i < pending->name_count; i++) {
-        kept = holdfast_kept_find(h, name, pending->owner);
+        struct holdfast_kept *kept =
+            holdfast_kept_find(h, name, pending->owner);
         *last = deferred_join(h, kept->confirming, pending->request);
         while (*last != NULL)
             last = &(*last)->next;
@@ -324,7 +324,7 @@ kept_defer_all(struct holdfast *h, const struct holdfast_pending *pending,
     }
     notice->event.request = pending->request;
     *last = notice;
-    kept->deferred = first;
+    holdfast_kept_find(h, pending->names, pending->owner)->deferred = first;
 }
 
 bool

@@ -118,11 +118,19 @@ PLANTED = {
         "daemon/core/wait.c", "    op->retry = ticket->doubt;\n"
         "    op->moves", "    op->moves",
         "after a lost answer nobody looks for the ticket"),
-    "granted-when-over": (
-        "daemon/core/hold.c",
-        "ticket_wanted(ticket) && ticket->deadline_us > core->now_us &&",
-        "ticket_wanted(ticket) &&",
-        "a grant is told whose lease was over when its answer came"),
+    "retry-finds-the-expired": (
+        "lua/acquire.lua",
+        "    expire(r)\n    if free",
+        "    if bit.band(flags, RETRY) == 0 then\n        expire(r)\n"
+        "    end\n    if free",
+        "a retry is answered with a hold that is over, and that is told",
+        ("lua/acquire.lua",
+         "        t.ends, r.longest = ends_anew(r, t, lease), "
+         "max(r.longest, lease)\n",
+         "        r.longest = max(r.longest, lease)\n"),
+        ("daemon/core/hold.c",
+         "ticket_wanted(ticket) && ticket->deadline_us > core->now_us &&",
+         "ticket_wanted(ticket) &&")),
     "no-latest-time": (
         "lua/acquire.lua",
         "    if now > latest then\n        return result(LATE)\n    end\n", "",
