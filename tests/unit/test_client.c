@@ -549,27 +549,46 @@ START_TEST(requests_after_the_end_are_refused)
 
 END_TEST
 
-START_TEST(reading_stops_when_nobody_takes_the_events)
-{
-    static const char item[] = "1 ITEM name=x\n";
-    struct holdfast_event event;
-    struct talk talk;
-    uint64_t request;
-    size_t taken = 0;
+static const char an_item[] = "1 ITEM name=x\n";
 
-    talk_init(&talk);
-    talk_greet(&talk);
-    ck_assert_int_eq(holdfast_submit(talk.h, "LOCKS", &request), 0);
+/* As many items as are read while nobody takes them; the number of what they
+ * are of. */
+static uint64_t
+leave_events(struct talk *talk)
+{
+    uint64_t request;
+
+    talk_init(talk);
+    talk_greet(talk);
+    ck_assert_int_eq(holdfast_submit(talk->h, "LOCKS", &request), 0);
     for (int i = 0; i < 2 * CLIENT_NOTICES; i++) {
-        talk_send(&talk, item, sizeof(item) - 1);
-        holdfast_process(talk.h, POLLIN);
-        if ((holdfast_events(talk.h) & POLLIN) == 0)
+        talk_send(talk, an_item, sizeof(an_item) - 1);
+        holdfast_process(talk->h, POLLIN);
+        if ((holdfast_events(talk->h) & POLLIN) == 0)
             break;
     }
-    ck_assert_int_eq(holdfast_events(talk.h) & POLLIN, 0);
-    while (holdfast_next(talk.h, &event))
+    ck_assert_int_eq(holdfast_events(talk->h) & POLLIN, 0);
+    return request;
+}
+
+/* How many there are. */
+static size_t
+take_events(struct talk *talk)
+{
+    struct holdfast_event event;
+    size_t taken = 0;
+
+    while (holdfast_next(talk->h, &event))
         taken++;
-    ck_assert_uint_eq(taken, CLIENT_NOTICES);
+    return taken;
+}
+
+START_TEST(reading_stops_when_nobody_takes_the_events)
+{
+    struct talk talk;
+
+    (void)leave_events(&talk);
+    ck_assert_uint_eq(take_events(&talk), CLIENT_NOTICES);
     ck_assert_int_ne(holdfast_events(talk.h) & POLLIN, 0);
     talk_fini(&talk);
 }
@@ -578,27 +597,16 @@ END_TEST
 
 START_TEST(answer_is_read_behind_events_that_nobody_takes)
 {
-    static const char item[] = "1 ITEM name=x\n";
     struct holdfast_event event;
     struct talk talk;
-    uint64_t request;
-    size_t taken = 0;
+    uint64_t request = leave_events(&talk);
 
-    talk_init(&talk);
-    talk_greet(&talk);
-    ck_assert_int_eq(holdfast_submit(talk.h, "LOCKS", &request), 0);
-    while ((holdfast_events(talk.h) & POLLIN) != 0) {
-        talk_send(&talk, item, sizeof(item) - 1);
-        holdfast_process(talk.h, POLLIN);
-    }
-    talk_send(&talk, item, sizeof(item) - 1);
+    talk_send(&talk, an_item, sizeof(an_item) - 1);
     talk_send(&talk, "1 OK\n", 5);
     ck_assert_int_eq(
         holdfast_wait(talk.h, request, 1000, &event), HOLDFAST_SUCCESS);
     ck_assert_int_eq(holdfast_events(talk.h) & POLLIN, 0);
-    while (holdfast_next(talk.h, &event))
-        taken++;
-    ck_assert_uint_eq(taken, CLIENT_NOTICES + 1);
+    ck_assert_uint_eq(take_events(&talk), CLIENT_NOTICES + 1);
     talk_fini(&talk);
 }
 
