@@ -289,6 +289,7 @@ check_delays(struct check *check, uint32_t lock, uint64_t fence,
         return;
     subject->delay_us = until_us - 10000;
     subject->delay_fence = fence;
+    subject->delay_stood_us = stood_us;
     snprintf(subject->delayed_by, sizeof(subject->delayed_by), "%s", who);
 }
 
@@ -298,7 +299,10 @@ delay_judge(
 {
     const struct subject *subject = subject_of(check, lock);
     uint64_t now_us = check->world->now_us;
+    uint64_t held_us = lease_before(check, subject->delay_stood_us);
 
+    if (since_us > held_us) /* a delay may be longer than a lease */
+        since_us = held_us;
     /* An older grant may be heard of late. */
     if (now_us < subject->delay_us && fence > subject->delay_fence)
         check_broken(check, PROMISE_DELAY, since_us,

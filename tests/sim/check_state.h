@@ -117,6 +117,7 @@ struct subject {
     uint64_t astray_until_us; /* so that it lasts until then */
     uint64_t delay_us;        /* nobody may be granted it before */
     uint64_t delay_fence;     /* that of the hold whose delay it is */
+    uint64_t delay_stood_us;  /* when that stood for sure */
     char delayed_by[16];
 
     struct {
