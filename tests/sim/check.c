@@ -209,6 +209,17 @@ check_broken(struct check *check, enum promise promise, uint64_t since_us,
 }
 
 void
+check_violated(
+    struct check *check, enum promise promise, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    broken(check, promise, 0, 0, format, args);
+    va_end(args);
+}
+
+void
 broken_by(struct check *check, enum promise promise, uint32_t causes,
     uint64_t since_us, const char *format, ...)
 {

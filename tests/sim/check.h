@@ -44,6 +44,10 @@ void check_excuse(struct check *check, enum fault cause);
 void check_broken(struct check *check, enum promise promise, uint64_t since_us,
     const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* Likewise, and no cause excuses it. */
+void check_violated(struct check *check, enum promise promise,
+    const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 /* From when on causes count for what a lock is like now: `since_us`, or before,
  * since a lock-delay that comes from a host with another clock lasts longer. */
 uint64_t check_since(

@@ -527,7 +527,11 @@ drill_lost(struct task *task, const char *reason)
     if (task->purpose < TASK_DRILL_HOLDS || task->purpose == TASK_DRILL_OVER ||
         drill->stage == DRILL_NONE)
         return;
-    if (!expected)
+    if (!expected && drill->survives)
+        check_violated(fleet->world->check, PROMISE_SERVED,
+            "%s: lock-%" PRIu32 " is lost (%s), and it was to survive that",
+            task->who, drill->lock, reason);
+    else if (!expected)
         check_broken(fleet->world->check, PROMISE_SERVED, fleet->true_wind,
             "%s: lock-%" PRIu32 " is lost (%s), and nothing has happened",
             task->who, drill->lock, reason);

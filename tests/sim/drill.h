@@ -93,6 +93,7 @@ struct drill {
     struct task *mover; /* ref; whose connection ends, and that goes on */
     const struct outlook *watcher; /* ref; of a client that takes no part */
     bool renewed;                  /* its RENEW was answered OK */
+    bool survives;                 /* no failover of its own takes it away */
     uint64_t silence_us;           /* until a silent session ends */
     uint64_t true_from;
     bool patient;    /* packets were lost: it waits until brokers ask */

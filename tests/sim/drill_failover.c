@@ -403,6 +403,7 @@ lapsed_granted(struct fleet *fleet, struct task *task)
     server_swaps(world);
     drill_packets_pass(world, 0);
     if (world_odds(world, 3)) {
+        drill->survives = true;
         drill_stays(fleet, undone_bound_us(world) + drill_lease_us(world));
     } else if (world_odds(world, 2) || !lapsed_dies(fleet)) {
         drill_nodes_leave(
@@ -702,6 +703,7 @@ raced_granted(struct fleet *fleet, struct task *task)
     }
     drill->stage = DRILL_STAYS;
     drill->serial++;
+    drill->survives = true;
     drill->true_from = world->now_us;
     server_swaps(world);
     drill_packets_pass(world, 0);

@@ -368,6 +368,7 @@ strands_ages(void *arg, uint64_t data)
 
     if (drill == NULL)
         return;
+    drill->survives = true;
     server_swaps(world);
     drill_packets_pass(world, 0);
     drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);

@@ -63,7 +63,11 @@ PLANTED = {
         "lua/record.lua",
         "    if r.granted == 0 or r.pending or\n",
         "    if r.granted == 0 or\n",
-        "who is not settled ends a lease that another clock counts"),
+        "who is not settled ends a lease that another clock counts",
+        ("lua/record.lua",  # its clock is not trusted either
+         "            if t.ends <= now and (steady or lapsed) then\n",
+         "            if t.ends <= now and (steady or lapsed or r.pending) "
+         "then\n")),
     "back-with-any-fence": (
         "lua/acquire.lua",
         "    if t.fence <= r.fence then\n",
