@@ -24,10 +24,11 @@
 
 #define WORKERS_MAX 64
 #define FAILED_MAX  20
+#define RARE        10000 /* seeds; each setting is more frequent than that */
 
 struct options {
     uint64_t seed;
-    uint64_t count; /* 0: one run, by seed */
+    uint64_t count; /* of runs; 0: one, by seed */
     uint64_t run_us;
     double hours; /* of real time; 0: by count */
     unsigned jobs;
@@ -36,6 +37,7 @@ struct options {
     bool twice;
     const char *set;
     const char *record;
+    uint32_t settings; /* that are run, bits of enum setting; 0: all */
     bool lines;
 };
 
@@ -46,6 +48,8 @@ usage(FILE *file)
           "       holdfast-sim --count N [--seed FIRST] [--jobs N]\n"
           "  --seconds S   virtual seconds of a run, with faults (60)\n"
           "  --hours H     as many seeds as fit, instead of --count\n"
+          "  --settings S,...  only seeds of these: single, sentinel,\n"
+          "                sentinel_strict, cluster, cluster_strict, quorum\n"
           "  --twice       each seed twice: the traces must be equal\n"
           "  --no-shrink   leave a seed with a violation as it is\n"
           "  --record FILE append the summary as a line of JSON\n"
@@ -73,6 +77,31 @@ number_of(const char *text)
         exit(64);
     }
     return value;
+}
+
+static enum setting
+setting_of(const char *name, size_t len)
+{
+    for (int i = 0; i < SETTING_COUNT; i++)
+        if (strlen(setting_names[i]) == len &&
+            memcmp(setting_names[i], name, len) == 0)
+            return (enum setting)i;
+    usage(stderr);
+    exit(64);
+}
+
+static uint32_t
+settings_of(const char *names)
+{
+    uint32_t settings = 0;
+
+    for (;;) {
+        size_t len = strcspn(names, ",");
+        settings |= UINT32_C(1) << setting_of(names, len);
+        if (names[len] == '\0')
+            return settings;
+        names += len + 1;
+    }
 }
 
 static void
@@ -107,6 +136,8 @@ options_parse(struct options *options, int argc, char **argv)
             options->set = value, i++;
         else if (strcmp(word, "--record") == 0)
             options->record = value, i++;
+        else if (strcmp(word, "--settings") == 0)
+            options->settings = settings_of(value), i++;
         else
             usage(stderr), exit(64);
     }
@@ -123,6 +154,34 @@ options_plan(const struct options *options, uint64_t seed, struct plan *plan)
             stderr, "holdfast-sim: --set %s: not understood\n", options->set);
         exit(64);
     }
+}
+
+static bool
+options_want(const struct options *options, const struct plan *plan)
+{
+    return options->settings == 0 ||
+           (options->settings >> plan_setting(plan) & 1) != 0;
+}
+
+/* The seed after the last one, where so many runs are wanted. */
+static uint64_t
+options_end(const struct options *options)
+{
+    uint64_t seed = options->seed, last = seed;
+
+    if (options->hours > 0)
+        return UINT64_MAX;
+    for (uint64_t left = options->count; left > 0; seed++) {
+        struct plan plan;
+        options_plan(options, seed, &plan);
+        if (options_want(options, &plan))
+            left--, last = seed;
+        if (seed - last < RARE)
+            continue;
+        fputs("holdfast-sim: --set leaves none of --settings\n", stderr);
+        exit(64);
+    }
+    return seed;
 }
 
 static void
@@ -162,6 +221,7 @@ run_one(const struct options *options)
 /* In memory that the workers share. */
 struct board {
     double until; /* where it is hours that are given */
+    uint64_t end; /* the seed after the last */
     _Atomic uint64_t next;
     _Atomic uint64_t at[WORKERS_MAX]; /* the seed that each is at */
 };
@@ -201,11 +261,13 @@ worker_body(const struct options *options, struct board *board, unsigned number,
         struct plan plan;
         struct result result;
         uint64_t seed = atomic_fetch_add(&board->next, 1);
-        if (options->hours > 0 ? seconds_now() >= board->until
-                               : seed >= options->seed + options->count)
+        if (seed >= board->end ||
+            (options->hours > 0 && seconds_now() >= board->until))
             exit(0);
-        atomic_store(&board->at[number], seed);
         options_plan(options, seed, &plan);
+        if (!options_want(options, &plan))
+            continue;
+        atomic_store(&board->at[number], seed);
         run_plan(&plan, false, &result);
         if (options->twice) {
             struct result again;
@@ -488,6 +550,7 @@ run_many(struct options *options)
     summary.began = seconds_now();
     board->until = summary.began + options->hours * 3600;
     board->next = options->seed;
+    board->end = options_end(options);
     if (options->jobs == 0)
         options->jobs = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
     if (options->jobs > WORKERS_MAX)

@@ -55,7 +55,11 @@ class SeedTest(unittest.TestCase):
     def test_bad_options(self):
         for words in ((), ("--seed", "x"), ("--what",),
                       ("--seed", "1", "--set", "clients=0"),
-                      ("--seed", "1", "--set", "cats=1")):
+                      ("--seed", "1", "--set", "cats=1"),
+                      ("--count", "1", "--settings", "cats"),
+                      ("--count", "1", "--settings", "quorum,"),
+                      ("--count", "1", "--settings", "sentinel", "--set",
+                       "sentinels=0")):
             self.assertEqual(run(*words)[0], 64, words)
 
     def test_seeds(self):
@@ -84,6 +88,20 @@ class SeedTest(unittest.TestCase):
         self.assertEqual(sum(share["seeds"] for share in shares), 6)
         self.assertEqual(sum(share["grants"] for share in shares), grants)
         self.assertTrue(any(line.startswith("  quorum: ") for line in more))
+
+    def test_some_settings(self):
+        with tempfile.TemporaryDirectory() as folder:
+            record = os.path.join(folder, "sim.jsonl")
+            status, text = run("--seed", "1", "--count", "8", "--settings",
+                               "quorum,cluster_strict", "--record", record,
+                               "--seconds", "5", "--no-shrink")
+            self.assertEqual(status, 0, text[-2000:])
+            with open(record, encoding="utf-8") as file:
+                shares = json.loads(file.read())["settings"]
+        ran = {name: each["seeds"] for name, each in shares.items()
+               if each["seeds"] > 0}
+        self.assertEqual(set(ran), {"quorum", "cluster_strict"})
+        self.assertEqual(sum(ran.values()), 8)
 
     def test_golden(self):
         """Runs that showed a bug once, by their seeds and settings."""
