@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <time.h>
 
 #ifndef HOLDFAST_VERSION
 #define HOLDFAST_VERSION "0"
@@ -395,6 +396,28 @@ reload_users(
     *users = old;
 }
 
+/* Peers refuse it, each on its own; that it is this is told here alone. */
+static void
+warn_expired(const struct tls *tls, const char *key)
+{
+    uint64_t end_s = tls != NULL ? tls_expiry_s(tls) : 0;
+    time_t end = (time_t)end_s;
+    struct tm date;
+    char text[32];
+
+    if (end_s == 0 || end > time(NULL) || gmtime_r(&end, &date) == NULL ||
+        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &date) == 0)
+        return;
+    log_write(LOG_WARN, "certificate_expired", "key=%s end=%s", key, text);
+}
+
+static void
+warn_all_expired(const struct daemon *daemon)
+{
+    warn_expired(daemon->tls, tls_keys[TLS_PART_CERT]);
+    warn_expired(daemon->client_tls, client_tls_keys[TLS_PART_CERT]);
+}
+
 /* The configuration is the new one. */
 static void
 reload_apply(const struct daemon *daemon, const struct config_changes *changes)
@@ -414,6 +437,7 @@ reload_apply(const struct daemon *daemon, const struct config_changes *changes)
     if (changes_any(changes, CHANGE_LEFT))
         log_write(LOG_WARN, "reload_needs_restart", "keys=%s",
             changes_text(changes, CHANGE_LEFT, keys, sizeof(keys)));
+    warn_all_expired(daemon);
 }
 
 /* On SIGHUP, between two turns of the loop. */
@@ -482,6 +506,7 @@ run(struct daemon *daemon)
     settings.core.audit_hook = settings.hook != NULL;
     log_write(LOG_INFO, "starting", "server=%s broker=%s", SERVER,
         settings.core.broker_id);
+    warn_all_expired(daemon);
     if (activation_take(&activation, error, sizeof(error))) {
         settings.passed = activation.sockets;
         settings.passed_count = activation.count;

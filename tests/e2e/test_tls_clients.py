@@ -610,6 +610,21 @@ class ReloadTest(TlsPortCase):
             broker.reload()
             self.assertAlmostEqual(ends_in_days(broker), days, delta=0.1)
 
+    def test_expired(self):
+        """It is said, and changes nothing: clients refuse it themselves."""
+        broker = self.broker_
+        self.use(authority().issue("over", "127.0.0.1", days=-1), authority())
+        says = (r"level=warn event=certificate_expired key=listen\.tls_cert "
+                r"end=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n")
+        self.assertRegex(broker.reload(), says)
+        with self.assertRaisesRegex(ssl.SSLError, "expired"):
+            Client(broker.tls, timeout=10, tls=context(
+                certificate("shop", "shop.example")))
+        broker.restart()
+        self.assertRegex(broker.log(), says)
+        self.use(authority().issue("good", "127.0.0.1"), authority())
+        self.assertNotRegex(broker.reload(), says)
+
     def test_bad_files(self):
         broker, self.other = self.broker_, authority()
         shown = self.shown()
