@@ -163,7 +163,7 @@ release_done(
     require(ticket->state == TICKET_LEAVING);
     bool given = release_answer(core, ticket, result->status);
     if (given || result->status == OP_OK)
-        releases_note(core, ticket);
+        releases_note(core, ticket, result->sent_us);
     if (result->status == OP_UNKNOWN) {
         count(core->counters, COUNTER_outcomes_unknown);
         ticket->doubt = true;

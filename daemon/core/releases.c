@@ -90,28 +90,6 @@ release_next(struct releases *releases)
     return release;
 }
 
-/* The hold or the wait is over, for its client or in Redis. */
-void
-releases_note(struct core *core, const struct ticket *ticket)
-{
-    const struct lock *lock = ticket->lock;
-
-    if (core->settings.releases_kept == 0)
-        return;
-    struct release *release = release_next(releases_of(core, ticket->fence));
-    memcpy(release->session, ticket->session_id, sizeof(release->session));
-    release->owner_hash = ticket->owner_hash;
-    release->request = handle_pack(slab_handle(&core->tickets, ticket));
-    release->arrival = ticket->stray ? 0 : ticket->arrival;
-    release->fence = ticket->fence;
-    release->generation = ticket->generation;
-    release->place = ticket->place;
-    release->unclean = ticket->unclean;
-    release->owed = false;
-    release->name_len = (uint8_t)lock->name_len;
-    memcpy(release->name, lock->name, lock->name_len);
-}
-
 /* So often a broker asks about what it has, and puts it again. */
 static uint64_t
 rest_us(const struct core *core)
@@ -136,14 +114,53 @@ releases_pass(struct core *core, struct releases *releases, uint64_t at_us)
     wheel_add(&core->wheel, &releases->timer, at_us);
 }
 
+/* A pass that is under way is past it, and has another one follow. */
+static void
+release_owe(
+    struct core *core, struct releases *releases, struct release *release)
+{
+    release->owed = true;
+    releases->again = true;
+    if (releases->out == 0 && releases->left <= releases_end(releases))
+        releases_pass(core, releases, core->now_us);
+}
+
+/* The hold or the wait is over, for its client or in Redis, by an answer to
+ * what was sent at `sent_us`: if that was before the latest history, it may be
+ * of the one before. */
+void
+releases_note(struct core *core, const struct ticket *ticket, uint64_t sent_us)
+{
+    const struct lock *lock = ticket->lock;
+    struct releases *releases = releases_of(core, ticket->fence);
+
+    if (core->settings.releases_kept == 0)
+        return;
+    struct release *release = release_next(releases);
+    memcpy(release->session, ticket->session_id, sizeof(release->session));
+    release->owner_hash = ticket->owner_hash;
+    release->request = handle_pack(slab_handle(&core->tickets, ticket));
+    release->arrival = ticket->stray ? 0 : ticket->arrival;
+    release->fence = ticket->fence;
+    release->generation = ticket->generation;
+    release->place = ticket->place;
+    release->unclean = ticket->unclean;
+    release->owed = false;
+    release->rest_us = 0;
+    release->name_len = (uint8_t)lock->name_len;
+    memcpy(release->name, lock->name, lock->name_len);
+    if (sent_us < releases->since_us)
+        release_owe(core, releases, release);
+}
+
 void
 releases_repeat(struct core *core)
 {
     for (int i = 0; i < RELEASES_KINDS; i++) {
         struct releases *releases = &core->releases[i];
+        releases->since_us = core->now_us;
         if (releases->count == 0)
             continue;
-        releases->since_us = core->now_us;
         for (uint64_t at = releases_end(releases); at < releases->count; at++) {
             release_at(releases, at)->owed = true;
             release_at(releases, at)->rest_us = 0;

@@ -349,7 +349,8 @@ struct releases {
     uint32_t out;     /* operations under way */
     bool again;       /* some of this pass were not taken */
     bool later;       /* some are to be repeated after a rest */
-    uint64_t since_us;
+    uint64_t
+        since_us; /* when the latest history was met; 0: none since start */
     struct wheel_node timer;
 };
 
@@ -698,7 +699,8 @@ void audit_news(struct core *core, struct text news);
 /* releases.c */
 bool releases_init(struct core *core);
 void releases_fini(struct core *core);
-void releases_note(struct core *core, const struct ticket *ticket);
+void releases_note(
+    struct core *core, const struct ticket *ticket, uint64_t sent_us);
 void releases_repeat(struct core *core);
 void releases_timer(struct core *core, struct releases *releases);
 void releases_answered(struct core *core, const struct op *op);

@@ -47,17 +47,22 @@ had(struct rig *rig, unsigned session, const char *name, uint64_t fence)
     rig_expect(rig, session, "2 OK count=0");
 }
 
-/* The next one that is repeated: of that lock and fence. */
+/* It is repeated: of that lock and fence. */
 static struct op *
-repeated(struct rig *rig, const char *name, uint64_t fence)
+repeats_of(struct op *op, const char *name, uint64_t fence)
 {
-    struct op *op = rig_op(rig, OP_RELEASE);
-
+    ck_assert_int_eq(op->kind, OP_RELEASE);
     ck_assert(op->repeats);
     ck_assert(op->retry);
     ck_assert(text_equal(op->name, text_from(name)));
     ck_assert_uint_eq(op->fence, fence);
     return op;
+}
+
+static struct op *
+repeated(struct rig *rig, const char *name, uint64_t fence)
+{
+    return repeats_of(rig_op(rig, OP_RELEASE), name, fence);
 }
 
 /* As it was asked the first time, for no ticket, the newest before the others;
@@ -232,6 +237,56 @@ START_TEST(unanswered)
     rig_pass(rig, 2 * rig->settings.lease_ms);
     rig_status(rig, repeated(rig, "a", 5), OP_UNSENT);
     rig_pass(rig, 70);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+static struct op *
+latest(const struct rig *rig)
+{
+    ck_assert_uint_gt(rig->op_count, 0);
+    return rig->ops[rig->op_count - 1];
+}
+
+/* What was asked before a new history was met, and is answered after: the one
+ * that has done it may be of the old one. Also beside a pass, and after it. */
+START_TEST(under_way)
+{
+    struct rig *rig = rig_keeping(8);
+    unsigned session = rig_open(rig);
+    const char *const lines[] = {"2 UNLOCK a", "3 UNLOCK b", "4 UNLOCK c"};
+    struct op *op[3];
+
+    rig_lock(rig, session, "1 LOCK a", 5);
+    rig_lock(rig, session, "1 LOCK b", 6);
+    rig_lock(rig, session, "1 LOCK c", 7);
+    for (int i = 0; i < 3; i++) {
+        rig_say(rig, session, lines[i]);
+        op[i] = latest(rig);
+    }
+    rig_pass(rig, 1);
+    changed(rig);
+    ck_assert_uint_eq(rig->op_count, 3);
+    rig_status(rig, op[0], OP_OK);
+    rig_expect(rig, session, "2 OK count=0");
+    rig_pass(rig, 1);
+    struct op *again = repeats_of(latest(rig), "a", 5);
+    rig_status(rig, op[1], OP_OK);
+    rig_expect(rig, session, "3 OK count=0");
+    rig_pass(rig, 100);
+    ck_assert_uint_eq(rig->op_count, 2);
+    rig_status(rig, again, OP_GONE);
+    rig_pass(rig, 100);
+    rig_status(rig, repeats_of(latest(rig), "b", 6), OP_OK);
+    rig_pass(rig, 100);
+    rig_status(rig, op[2], OP_OK);
+    rig_expect(rig, session, "4 OK count=0");
+    rig_pass(rig, 1);
+    rig_status(rig, repeated(rig, "c", 7), OP_OK);
+    had(rig, session, "d", 8);
+    rig_pass(rig, 100);
     rig_no_op(rig);
     rig_end(rig);
 }
@@ -476,6 +531,7 @@ core_releases_suite(void)
     tcase_add_test(tests, portions);
     tcase_add_test(tests, each_once_before_the_next_time);
     tcase_add_test(tests, unanswered);
+    tcase_add_test(tests, under_way);
     tcase_add_test(tests, grants);
     tcase_add_test(tests, what_is_noted);
     tcase_add_test(tests, room_of_their_own);
