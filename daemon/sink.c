@@ -93,7 +93,7 @@ count_line(enum log_level level)
 }
 
 /* Nobody waits for whoever reads the log: leases are to be renewed. A pipe that
- * can be written takes PIPE_BUF bytes, of which no line of text has more. */
+ * can be written takes PIPE_BUF bytes, of which no line has more. */
 static bool
 stderr_is_full(void)
 {

@@ -15,6 +15,10 @@
 
 #define LINE_BYTES_MAX 2048
 
+/* With what a sink puts before and behind it, no more than a pipe takes at once
+ * or not at all (PIPE_BUF of pipe(7)). */
+#define OBJECT_BYTES_MAX 4000
+
 static log_sink *current_sink;
 static log_gate *current_gate;
 static enum log_level current_threshold = LOG_INFO;
@@ -90,15 +94,29 @@ clamp(int printed, size_t room)
     return (size_t)printed < room ? (size_t)printed : room - 1;
 }
 
+/* Its end becomes "...". */
 static void
-log_hand_over(enum log_level level, struct text line, const char *format)
+cut(char *line, size_t len)
+{
+    memcpy(line + len - 3, "...", 3);
+}
+
+static void
+log_hand_over(enum log_level level, char *line, size_t len, const char *format)
 {
     char object[LOG_JSON_BYTES(LINE_BYTES_MAX)];
 
-    if (current_format == LOG_TEXT)
-        current_sink(level, line.at, line.len);
-    else
-        current_sink(level, object, log_json(object, line, format));
+    if (current_format == LOG_TEXT) {
+        current_sink(level, line, len);
+        return;
+    }
+    size_t bytes = log_json(object, text_make(line, len), format);
+    if (bytes > OBJECT_BYTES_MAX) {
+        len = LOG_JSON_LINE(OBJECT_BYTES_MAX);
+        cut(line, len);
+        bytes = log_json(object, text_make(line, len), format);
+    }
+    current_sink(level, object, bytes);
 }
 
 void
@@ -119,11 +137,11 @@ log_write(enum log_level level, const char *event, const char *format, ...)
     printed = vsnprintf(line + len, sizeof(line) - len, format, arguments);
     va_end(arguments);
     if (printed >= 0 && (size_t)printed >= sizeof(line) - len)
-        memcpy(line + sizeof(line) - 4, "...", 4);
+        cut(line, sizeof(line) - 1);
     len += clamp(printed, sizeof(line) - len);
     if (line[len - 1] == ' ')
         line[--len] = '\0';
-    log_hand_over(level, text_make(line, len), format);
+    log_hand_over(level, line, len, format);
 }
 
 /* Writes `byte` as it stands in quotes; returns 1, 2 or 4 bytes. */

@@ -9,6 +9,9 @@
 /* Room for the object of a line of `bytes`. */
 #define LOG_JSON_BYTES(bytes) (6 * (bytes) + 16)
 
+/* A line of so many has an object of `bytes` at most. */
+#define LOG_JSON_LINE(bytes) (((bytes) - 16) / 6)
+
 /*
  * The pairs of `line`, `key=value` with a blank between, as one object in ASCII
  * with a NUL at the end. What stands in quotes, as log_quote() writes it, is

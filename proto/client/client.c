@@ -41,6 +41,7 @@ holdfast_make(void)
 
     if (h == NULL)
         return NULL;
+    h->pid = getpid();
     h->fd = -1;
     h->read_wants = POLLIN;
     h->write_wants = POLLOUT;
@@ -156,7 +157,8 @@ holdfast_create_over(int fd, uint64_t (*clock)(void *context), void *context,
 /*
  * The end of a connection says nothing of the end of a session that is kept.
  * What came and was not read is read, since closing with it would break the
- * connection before this has arrived.
+ * connection before this has arrived. A child of who has made it has its
+ * connection, too, but the session is not its own to end.
  */
 static void
 session_quit(struct holdfast *h)
@@ -164,6 +166,7 @@ session_quit(struct holdfast *h)
     static const char line[] = "QUIT\n";
 
     if (!holdfast_session_known(h) || h->link != LINK_OPEN ||
+        h->pid != getpid() ||
         holdfast_link_append(h, line, sizeof(line) - 1) != HOLDFAST_SUCCESS)
         return;
     h->final = true;

@@ -181,6 +181,8 @@ struct holdfast_peer {
 };
 
 struct holdfast {
+    pid_t pid; /* that has made it */
+
     /* address.c, link.c */
     int fd;                                     /* owned; -1: none */
     const struct holdfast_transport *transport; /* ref; NULL: none */

@@ -252,6 +252,8 @@ enum holdfast_status holdfast_create_with(
  * Closes and frees; *h becomes NULL, and may be. The broker releases the holds
  * of the session at once; where the session is kept and no broker serves it
  * now, or there is no room in the socket to say so, when keep_ms is over.
+ * In a child (fork(2)) of who has made it this frees and changes nothing: the
+ * session goes on, and its connection is not for two to use.
  */
 void holdfast_destroy(struct holdfast **h);
 

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 Suite *client_move_suite(void);
@@ -889,6 +890,30 @@ START_TEST(destroyed_says_quit)
 
 END_TEST
 
+/* The session is the parent's. */
+START_TEST(destroyed_in_a_child_says_nothing)
+{
+    int status = 0;
+
+    begin();
+    hold("a", 2, 5);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        holdfast_destroy(&talk.h);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    char got[64] = "";
+    ck_assert_int_eq(recv(talk.broker, got, sizeof(got), MSG_DONTWAIT), -1);
+    ck_assert_int_eq(errno, EAGAIN);
+    holdfast_destroy(&talk.h);
+    ck_assert_int_eq(recv(talk.broker, got, sizeof(got) - 1, 0), 5);
+}
+
+END_TEST
+
 START_TEST(broker_that_keeps_nothing)
 {
     const struct holdfast_options options = {
@@ -1449,6 +1474,7 @@ client_move_suite(void)
     tcase_add_test(tcase, quit_is_the_end);
     tcase_add_test(tcase, nonsense_is_the_end);
     tcase_add_test(tcase, destroyed_says_quit);
+    tcase_add_test(tcase, destroyed_in_a_child_says_nothing);
     tcase_add_test(tcase, broker_that_keeps_nothing);
     tcase_add_test(tcase, silent_broker_is_left_in_time);
     tcase_add_test(tcase, requests_wait_for_a_broker_that_greets);

@@ -107,6 +107,27 @@ START_TEST(cut)
 
 END_TEST
 
+/* Six bytes of an object may be for one of the line. */
+START_TEST(large_objects)
+{
+    static const char around[] =
+        "{\"level\":\"info\",\"event\":\"long\",\"text\":\"\"}";
+    static char longer[2500];
+
+    log_init(sink, LOG_INFO);
+    log_set_format(LOG_JSON);
+    for (size_t len = 1; len < sizeof(longer) - 1; len++) {
+        memset(longer, '\t', len);
+        log_write(LOG_INFO, "long", "text=%s", longer);
+        ck_assert_uint_le(last_len, 4000);
+        ck_assert_str_eq(last + last_len - 2, "\"}");
+        ck_assert_int_eq(strcmp(last + last_len - 5, "...\"}") == 0,
+            strlen(around) + 6 * len > 4000);
+    }
+}
+
+END_TEST
+
 START_TEST(quote)
 {
     char out[64];
@@ -147,6 +168,7 @@ log_suite(void)
     tcase_add_test(tests, gate);
     tcase_add_test(tests, threshold);
     tcase_add_test(tests, cut);
+    tcase_add_test(tests, large_objects);
     tcase_add_test(tests, quote);
     tcase_add_test(tests, levels);
     suite_add_tcase(suite, tests);
