@@ -269,7 +269,8 @@ greet_once(
             }
         }
         if (loop_now_ms() >= attempt->reach_ms) {
-            (void)snprintf(why, why_bytes, "it does not answer");
+            (void)snprintf(why, why_bytes, "it does not answer%s",
+                tls_hint(attempt->guard->settings));
             return AGAIN;
         }
         short revents =

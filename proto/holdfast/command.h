@@ -105,6 +105,10 @@ bool secret_take(
 bool tls_take(
     const struct settings *settings, struct holdfast_options *options);
 
+/* What may be the matter where a broker that was reached does not greet: at a
+ * port for TLS it waits for the client. Static; "" where that is not it. */
+const char *tls_hint(const struct settings *settings);
+
 /*
  * connect.c: address, user, secret and transport of a connection. False after a
  * complaint. After the first time that it was true it always is, and needs

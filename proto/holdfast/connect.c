@@ -52,8 +52,9 @@ connect_kept(const struct settings *settings, uint64_t keep_ms)
     status = holdfast_connect_wait(h, CONNECT_MS);
     if (status == HOLDFAST_SUCCESS)
         return h;
-    complain("%s%s: %s", holdfast_is_refused(h) ? "" : "no broker at ",
-        options.address, broker_trouble(h, status, why, sizeof(why)));
+    complain("%s%s: %s%s", holdfast_is_refused(h) ? "" : "no broker at ",
+        options.address, broker_trouble(h, status, why, sizeof(why)),
+        status == HOLDFAST_TIMED_OUT ? tls_hint(settings) : "");
     holdfast_destroy(&h);
     return NULL;
 }

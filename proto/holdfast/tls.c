@@ -48,6 +48,16 @@ options_read(
     return true;
 }
 
+const char *
+tls_hint(const struct settings *settings)
+{
+    bool path =
+        settings->address != NULL && strchr(settings->address, '/') != NULL;
+
+    return path || tls_asked(settings) ? ""
+                                       : "; if that port is for TLS, say --tls";
+}
+
 bool
 tls_take(const struct settings *settings, struct holdfast_options *options)
 {
