@@ -74,19 +74,48 @@ accept_exhausted(struct listener *listener)
     loop_arm(&loop->accept_timer, &pause);
 }
 
+/* Who comes by TLS waits in the kernel's queue until there is room, or the
+ * timer looks whether somebody is to make it. */
+static void
+accept_tls_pause(struct loop *loop)
+{
+    static const struct timeval pause = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
+
+    for (uint32_t i = 0; i < loop->listener_count; i++)
+        if (loop->listeners[i].tls)
+            event_del(&loop->listeners[i].event);
+    loop->tls_paused = true;
+    loop_arm(&loop->accept_timer, &pause);
+}
+
+static void
+accept_go_on(struct loop *loop, bool all)
+{
+    static const struct timeval pause = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
+
+    loop->tls_paused = false;
+    for (uint32_t i = 0; i < loop->listener_count; i++)
+        if ((all || loop->listeners[i].tls) &&
+            event_add(&loop->listeners[i].event, NULL) != 0)
+            loop_arm(&loop->accept_timer, &pause);
+}
+
+void
+client_accept_tls(struct loop *loop)
+{
+    if (loop->tls_paused)
+        accept_go_on(loop, false);
+}
+
 void
 client_accept_timer(evutil_socket_t fd, short what, void *arg)
 {
-    static const struct timeval pause = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
     struct loop *loop = arg;
 
     (void)fd;
     (void)what;
-    if (engine_stopping(&loop->engine))
-        return;
-    for (uint32_t i = 0; i < loop->listener_count; i++)
-        if (event_add(&loop->listeners[i].event, NULL) != 0)
-            loop_arm(&loop->accept_timer, &pause);
+    if (!engine_stopping(&loop->engine))
+        accept_go_on(loop, true);
 }
 
 static void
@@ -98,6 +127,10 @@ listener_readable(evutil_socket_t fd, short what, void *arg)
     for (int i = 0; i < ACCEPTS_A_TURN; i++) {
         struct sockaddr_storage address = {.ss_family = AF_UNIX};
         socklen_t len = sizeof(address);
+        if (listener->tls && !shake_has_room(listener->loop)) {
+            accept_tls_pause(listener->loop);
+            return;
+        }
         int accepted = accept4(fd, (struct sockaddr *)&address, &len,
             SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (accepted >= 0) {

@@ -7,8 +7,9 @@
  * a share of the loop's time, in the order in which they can go on, and nothing
  * is done for who has gone meanwhile. There are so many at once: of those who
  * keep it waiting the one who has done so for longest makes room for a new one,
- * since whoever means it answers soon. Where it is they who wait there is no
- * room, so that what was begun comes to its end.
+ * since whoever means it answers soon. Until somebody has done so for a while
+ * new ones are not accepted, so that what was begun comes to its end, and many
+ * who mean it and come at once get in one after the other.
  */
 #include "daemon/io/state.h"
 
@@ -23,6 +24,10 @@
 #include <sys/socket.h>
 
 #define SHAKE_S 10
+/* Who has kept it waiting for less makes no room for another one; that begins
+ * anew so often, which is more than a handshake has flights. */
+#define PATIENCE_US 300000
+#define PATIENCES   6
 /* Of a turn, for all of them; what is begun is done. */
 #define SHAKES_US 3000
 /* What one of them takes, with certificates and a record. It may be 155 KiB,
@@ -38,6 +43,8 @@ struct shake {
     struct client *client; /* ref */
     struct source *source; /* ref, the core's; NULL: not counted there */
     uint64_t end_us;
+    uint64_t since_us; /* it has kept the loop waiting since then */
+    uint32_t waits;    /* that had patience of their own */
     struct sockaddr_storage address;
     socklen_t address_len;
 };
@@ -54,6 +61,7 @@ shake_forget(struct client *client)
     client->loop->shake_count--;
     client->shake = NULL;
     free(shake);
+    client_accept_tls(client->loop);
 }
 
 /* It has failed, and is told so by TLS if at all. */
@@ -203,6 +211,19 @@ shake_event(evutil_socket_t fd, short what, void *arg)
     list_push_back(&client->loop->shakes_due, &client->shake->link);
 }
 
+/* Those who have done so for longest stand in front. */
+static void
+shake_keeps_waiting(struct loop *loop, struct shake *shake, uint64_t now_us)
+{
+    if (shake->waits == PATIENCES) { /* it comes byte by byte */
+        list_push_front(&loop->shakes, &shake->link);
+        return;
+    }
+    shake->waits++;
+    shake->since_us = now_us;
+    list_push_back(&loop->shakes, &shake->link);
+}
+
 /* For EV_READ or EV_WRITE; false: no memory. */
 static bool
 shake_await(struct client *client, short what)
@@ -213,7 +234,7 @@ shake_await(struct client *client, short what)
     struct timeval wait = {.tv_sec = (time_t)(wait_us / 1000000),
         .tv_usec = (suseconds_t)(wait_us % 1000000)};
 
-    list_push_back(&client->loop->shakes, &client->shake->link);
+    shake_keeps_waiting(client->loop, client->shake, now_us);
     event_assign(&client->event, client->loop->base, client->fd, what,
         shake_event, client);
     return event_add(&client->event, &wait) == 0;
@@ -303,18 +324,38 @@ shakes_max(const struct loop *loop)
     return most < SHAKES_MIN ? SHAKES_MIN : (uint32_t)most;
 }
 
+/* Who has kept the loop waiting for longest; NULL: nobody. */
+static struct shake *
+shake_slowest(const struct loop *loop)
+{
+    return list_empty(&loop->shakes)
+               ? NULL
+               : container_of(loop->shakes.next, struct shake, link);
+}
+
+bool
+shake_has_room(const struct loop *loop)
+{
+    const struct shake *slowest = shake_slowest(loop);
+
+    return loop->shake_count < shakes_max(loop) ||
+           (slowest != NULL &&
+               clock_boot_us() >= slowest->since_us + PATIENCE_US);
+}
+
 /* For one more; false: there is none. */
 static bool
 shake_make_room(struct loop *loop)
 {
     if (loop->shake_count < shakes_max(loop))
         return true;
-    if (list_empty(&loop->shakes)) {
+    struct shake *slowest = shake_slowest(loop);
+    if (slowest == NULL) {
         count(&loop->counters, COUNTER_tls_crowded);
         return false;
     }
-    shake_end(container_of(loop->shakes.next, struct shake, link)->client,
-        COUNTER_tls_crowded, "there are too many at once");
+    shake_end(
+        slowest->client, COUNTER_tls_crowded, "there are too many at once");
     return true;
 }
 

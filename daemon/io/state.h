@@ -112,7 +112,8 @@ struct loop {
     uint64_t memory;    /* unread and unparsed bytes */
     struct listener listeners[LISTENERS_MAX];
     uint32_t listener_count;
-    struct event accept_timer; /* after EMFILE */
+    struct event accept_timer; /* after EMFILE, or where TLS is paused */
+    bool tls_paused;           /* nobody is accepted by TLS */
     int spare_fd;              /* to be given up under EMFILE */
     struct redis_link *links;  /* owned; by index */
     struct http *http;         /* owned; NULL: off */
@@ -165,6 +166,9 @@ bool client_listen_passed(struct loop *loop, const struct loop_socket *passed,
 void client_stop_listening(struct loop *loop);
 void client_accept_timer(evutil_socket_t fd, short what, void *arg);
 
+/* There is room for a handshake. */
+void client_accept_tls(struct loop *loop);
+
 /*
  * client.c. One that is created has no session until it is opened: false, there
  * is no room for it, and it is still the caller's. client_release() destroys it
@@ -186,10 +190,12 @@ void client_close_all(struct loop *loop);
 
 /*
  * shake.c: a client's handshake by TLS, at the end of which it is opened.
- * False: there are too many from its address, or there is no memory.
+ * False: there are too many from its address, or there is no memory. Without
+ * shake_has_room() somebody who was in time would have to go for it.
  * shake_some() goes on with those that can; shake_stop() ends all of them;
  * shake_forget() frees what a client has for it, if it has any.
  */
+bool shake_has_room(const struct loop *loop);
 bool shake_begin(struct client *client, const struct sockaddr_storage *address,
     unsigned len);
 void shake_some(struct loop *loop);
