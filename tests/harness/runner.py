@@ -283,8 +283,10 @@ def parse(argv):
     parser.add_argument("files", nargs="*")
     parser.add_argument("-k", action="append", default=[], metavar="PATTERN",
                         help="only tests whose name has it (repeatable)")
-    parser.add_argument("-j", type=int, default=2, metavar="N",
-                        help="files at a time (2)")
+    # Most of what tests do is to wait.
+    jobs = len(os.sched_getaffinity(0)) + 1
+    parser.add_argument("-j", type=int, default=jobs, metavar="N",
+                        help=f"files at a time ({jobs})")
     parser.add_argument("-v", action="store_true",
                         help="show what the tests print")
     parser.add_argument("--list", action="store_true",
