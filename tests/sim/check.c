@@ -300,8 +300,22 @@ fence_since(const struct check *check, const struct subject *subject)
 }
 
 /* Where data are lost fences grow by the clock alone: not where that of another
- * host is behind by more than has passed since, as README says. Else it is
- * broken. */
+ * host is behind by more than has passed since, as README says. */
+static bool
+fence_is_behind(const struct check *check, const struct subject *subject)
+{
+    uint64_t since_us = lease_before(check, subject->told_us);
+    bool lost = check->excused_us[FAULT_wiped] > since_us ||
+                check->excused_us[FAULT_redis_restart] > since_us;
+    const struct plan *plan = &check->world->plan;
+    bool apart = plan->skew_us > 0 ||
+                 plan->fault_weight[FAULT_clock_forward] > 0 ||
+                 plan->fault_weight[FAULT_clock_back] > 0;
+
+    return lost && apart && fence_since(check, subject) == 0;
+}
+
+/* Where that is not so, it is broken. */
 static void fence_broken(struct check *check, uint32_t lock, const char *format,
     ...) __attribute__((format(printf, 3, 4)));
 
@@ -309,24 +323,16 @@ static void
 fence_broken(struct check *check, uint32_t lock, const char *format, ...)
 {
     struct subject *subject = subject_of(check, lock);
-    uint64_t since_us = lease_before(check, subject->told_us);
-    bool lost = check->excused_us[FAULT_wiped] > since_us ||
-                check->excused_us[FAULT_redis_restart] > since_us;
-    uint64_t fence_us = fence_since(check, subject);
-    const struct plan *plan = &check->world->plan;
-    bool apart = plan->skew_us > 0 ||
-                 plan->fault_weight[FAULT_clock_forward] > 0 ||
-                 plan->fault_weight[FAULT_clock_back] > 0;
     va_list args;
 
-    if (fence_us == 0 && lost && apart) {
+    if (fence_is_behind(check, subject)) {
         excused_by(check, PROMISE_FENCE, FAULT_wiped, "a clock behind", lock);
         subject->told_ahead = true; /* until it has been caught up with */
         return;
     }
     va_start(args, format);
-    broken(
-        check, PROMISE_FENCE, excuses[PROMISE_FENCE], fence_us, format, args);
+    broken(check, PROMISE_FENCE, excuses[PROMISE_FENCE],
+        fence_since(check, subject), format, args);
     va_end(args);
 }
 
@@ -356,6 +362,10 @@ check_fence(struct check *check, uint32_t lock, uint64_t fence, const char *who,
                 "lock-%" PRIu32 ": fence %" PRIu64
                 " is told to %s, and was told before",
                 lock, fence, who);
+    /* Who asked before the others were told does not show it, but who follows
+     * it may. */
+    if (fence < subject->told_highest && fence_is_behind(check, subject))
+        subject->told_ahead = true;
     /* Elsewhere it is looked at where the record says it. */
     if (check->world->plan.quorum != 0 && !again)
         delay_judge(check, lock, fence, lease_before(check, subject->told_us));
