@@ -154,6 +154,11 @@ void check_record(struct check *check, const struct machine *machine,
     const char *id, const char *key, size_t key_len, const char *value,
     size_t value_len);
 
+/* Likewise of one that is no master, or does not know yet that it is none any
+ * more: of what it says only that holds are broken matters. */
+void check_breaks(struct check *check, const char *key, size_t key_len,
+    const char *value, size_t value_len);
+
 /* That node of a quorum has lost its data. */
 void check_forgets(struct check *check, const struct machine *machine);
 

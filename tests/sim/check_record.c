@@ -669,6 +669,24 @@ check_record(struct check *check, const struct machine *machine, const char *id,
     circle_look(check, lock);
 }
 
+void
+check_breaks(struct check *check, const char *key, size_t key_len,
+    const char *value, size_t value_len)
+{
+    struct record record;
+    struct stand stand;
+    uint32_t lock;
+
+    if (value == NULL || !lock_of_key(check, text_make(key, key_len), &lock) ||
+        !record_read(&record, value, value_len))
+        return;
+    for (uint32_t place = record.first; place < record.stored; place++) {
+        stand_read(check, record_ticket(&record, place), &stand);
+        if (stand.broken && !check_is_broken(check, lock, stand.fence))
+            belief_doom(check, lock, stand.fence, FAULT_order_break);
+    }
+}
+
 uint64_t
 check_record_fence(const char *value, size_t value_len)
 {

@@ -306,6 +306,17 @@ drill_is_patient(struct fleet *fleet)
     return true;
 }
 
+/* What a broker has asked before it was lost may arrive after a waiter of its
+ * was granted the lock, and claim that. */
+static uint64_t
+drill_patience_us(const struct fleet *fleet)
+{
+    uint64_t us = drill_asks_us(fleet->world);
+
+    return fleet->drill.kind == DRILL_BROKER ? us + drill_lease_us(fleet->world)
+                                             : us;
+}
+
 static void
 drill_late(void *arg, uint64_t data)
 {
@@ -318,7 +329,7 @@ drill_late(void *arg, uint64_t data)
     if (unserved == NULL)
         return;
     if (drill_is_patient(fleet)) {
-        drill_event(fleet, drill_asks_us(fleet->world), drill_late);
+        drill_event(fleet, drill_patience_us(fleet), drill_late);
         return;
     }
     check_broken(fleet->world->check, PROMISE_FREED,

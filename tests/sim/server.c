@@ -375,6 +375,8 @@ sink_wrote(void *arg, const char *key, size_t key_len, const char *value,
     if (server->master)
         check_record(world->check, server->machine, fake_repl_id(server->fake),
             key, key_len, value, value_len);
+    else if (server->demoted)
+        check_breaks(world->check, key, key_len, value, value_len);
     for (uint32_t i = 0; i < server_count(world); i++)
         if (world->servers[i].follows == server)
             server_catches_up(&world->servers[i]);
