@@ -26,6 +26,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -310,7 +311,9 @@ program_act(struct talk *talk, const char *text, size_t len)
     talk->requests = talk->h->request_last;
 }
 
-/* Nobody answers any more, and time passes. */
+/* Nobody answers any more, and time passes; faster where nothing is to come for
+ * longer than poll() can wait, since a lease may be told of that ends when the
+ * sun has. */
 static void
 leave_alone(struct talk *talk)
 {
@@ -321,7 +324,7 @@ leave_alone(struct talk *talk)
     turn(talk);
     talk->requests = talk->h->request_last + REQUESTS_MAX;
     while ((wait_ms = holdfast_timeout_ms(talk->h)) >= 0) {
-        talk->now_ms += (uint64_t)wait_ms;
+        talk->now_ms += (uint64_t)wait_ms << (wait_ms == INT_MAX ? 16 : 0);
         turn(talk);
         require(++steps < STEPS_MAX);
     }
