@@ -239,6 +239,9 @@ route_retire(struct store *store, uint64_t now_us)
         link->client_id = 0;
         replicas_retire(store, link, now_us);
         node->used = false;
+        for (uint32_t slot = 0; slot < SLOT_COUNT; slot++)
+            if (store->had[slot] == i)
+                store->had[slot] = NODE_GONE;
     }
 }
 
@@ -257,14 +260,19 @@ bool
 route_slot(struct store *store, uint16_t slot, uint16_t node, uint64_t now_us)
 {
     uint16_t old = store->slots[slot];
+    uint16_t had = store->had[slot];
 
     if (node == old)
         return false;
     store->slots[slot] = node;
-    if (node != NODE_NONE)
-        trust_has_locks(store, &store->links[node]);
-    if (node != NODE_NONE && old != NODE_NONE)
+    if (node == NODE_NONE)
+        return true;
+    store->had[slot] = node;
+    trust_has_locks(store, &store->links[node]);
+    if (old != NODE_NONE)
         trust_inherit(store, &store->links[old], &store->links[node], now_us);
+    else if (had != NODE_NONE && had != node)
+        trust_inherit(store, NULL, &store->links[node], now_us);
     return true;
 }
 

@@ -36,6 +36,7 @@
 #define NODE_NONE       UINT16_MAX
 #define KEY_BYTES       80
 #define NODE_UNSAID     (UINT16_MAX - 1) /* of the log, at the start */
+#define NODE_GONE       (UINT16_MAX - 2) /* one that has been forgotten */
 #define GRANTS_MAX      65536
 #define TICKETS_SHOWN   512
 #define HINTS_MAX       4096
@@ -207,6 +208,7 @@ struct store {
     struct node nodes[STORE_NODES_MAX];
     uint16_t node_count;        /* used ones are below it */
     uint16_t slots[SLOT_COUNT]; /* node, or NODE_NONE */
+    uint16_t had[SLOT_COUNT];   /* who had it last; NODE_NONE: nobody yet */
     uint32_t slots_mapped;
     bool map_wanted;
     bool map_asked; /* one refresh at a time */

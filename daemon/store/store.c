@@ -87,7 +87,7 @@ store_create(const struct store_settings *settings, struct counters *counters,
         for (int kind = 0; kind < OP_KIND_COUNT; kind++)
             list_init(&store->nodes[i].queues[kind]);
     for (uint32_t i = 0; i < SLOT_COUNT; i++)
-        store->slots[i] = NODE_NONE;
+        store->slots[i] = store->had[i] = NODE_NONE;
     if (!store_take_memory(store)) {
         store_destroy(&store);
         return NULL;

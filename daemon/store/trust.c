@@ -203,6 +203,9 @@ has_sources(const struct link *link)
  * one was told, it has all; but another may have taken its place meanwhile, and
  * given the slot away. So it says what it is before anything is asked of the
  * new one, and that by an answer to what is sent from now on.
+ *
+ * `from` is NULL where the slot was nobody's in between: who has it may have
+ * been given it without its locks, whatever the node that had them says.
  */
 void
 trust_inherit(
@@ -210,6 +213,10 @@ trust_inherit(
 {
     if (store->settings.settle_us == 0)
         return;
+    if (from == NULL) {
+        trust_doubt(store, link, false, now_us);
+        return;
+    }
     if (!from->settled || from->state != LINK_READY) {
         trust_doubt(store, link, from->settled, now_us);
         if (!link->guessed)

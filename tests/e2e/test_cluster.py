@@ -300,6 +300,31 @@ class NodeDeathTest(ClusterCase):
         broker.wait_log("redis.topology is single")
 
 
+class AssignedTest(HarnessCase):
+    def test_slots_of_a_dead_node(self):
+        """They are assigned to another one, which has none of the locks."""
+        redis = self.cluster(3, 0, **NODE)
+        overrides = {"lease.default": "15s", "redis.settle": "15s",
+                     "redis.patience": "30s"}
+        one, two = (self.broker(redis, overrides) for _ in range(2))
+        dead = redis.masters[1]
+        name = next(f"dead/{number}" for number in range(100)
+                    if redis.node_of(key_of(f"dead/{number}")) is dead)
+        holder, other = self.client(one), self.client(two)
+        fence = holder.ok(f"LOCK {name}", timeout=30).fence
+        others = [node for node in redis.masters if node is not dead]
+        dead.kill()
+        for node in others:
+            node.command("CLUSTER", "FORGET", dead.id)
+        for broker in (one, two):
+            broker.wait_log("event=redis_map slots=10923")
+        others[0].command("CLUSTER", "ADDSLOTSRANGE", *redis.slots_of(1))
+        reply = other.request(f"LOCK {name} wait=12s", timeout=20)
+        self.assertIn(reply.code, ("TIMEOUT", "UNAVAILABLE"), reply.line)
+        holder.no_event("LOST", 0)
+        self.assertEqual(holder.ok("HELD").items[0].fence, fence)
+
+
 class FailoverTest(HarnessCase):
     def begin(self):
         """Each master with a replica, and two clients."""

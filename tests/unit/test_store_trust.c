@@ -1032,6 +1032,67 @@ START_TEST(slots_of_one_that_is_well)
 
 END_TEST
 
+static void
+map_again(struct srig *rig, uint16_t slot, uint16_t node)
+{
+    route_want_map(rig->store);
+    for (unsigned i = 0; rig->store->slots[slot] != node && i < 150; i++)
+        (void)pass(rig, 1, 20);
+    ck_assert_uint_eq(rig->store->slots[slot], node);
+}
+
+/* A slot that was nobody's in between may have been assigned without its
+ * locks, but where it is back at the same node. */
+START_TEST(slots_of_nobody)
+{
+    struct srig *rig = begin_halves();
+    uint16_t node = (uint16_t)_i;
+
+    rig->map[0].first = 6;
+    map_again(rig, 5, NODE_NONE);
+    (void)pass(rig, 1, 100);
+    rig->map_count = 3;
+    rig->map[2] = (struct srig_range){0, 5, "10.0.0.1", 7000 + node};
+    map_again(rig, 5, node);
+    uint32_t ms = settles_ms(rig, node, 5, 'i');
+    ck_assert_uint_ge(ms, node == 0 ? 0 : SETTLE_MS - 100);
+    ck_assert_uint_le(ms, node == 0 ? 0 : SETTLE_MS);
+    (void)pass(rig, 1, ms);
+    ck_assert_uint_eq(settles_ms(rig, node, 5, 'i'), 0);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Nor is it back at the node that has the place of one that was forgotten. */
+START_TEST(slots_of_one_that_was_forgotten)
+{
+    struct srig *rig = begin_halves();
+
+    rig->map_count = 3;
+    rig->map[0].first = 6;
+    rig->map[2] = (struct srig_range){0, 5, "10.0.0.1", 7002};
+    map_again(rig, 5, 2);
+    (void)pass(rig, 1, SETTLE_MS + 5000);
+    rig->map[2] = (struct srig_range){0, 0, "10.0.0.1", 7001};
+    map_again(rig, 5, NODE_NONE);
+    for (unsigned i = 0; rig->store->nodes[2].used && i < 150; i++) {
+        route_want_map(rig->store);
+        (void)pass(rig, 1, 20);
+    }
+    rig->map[2] = (struct srig_range){0, 0, "10.0.0.1", 7003};
+    map_again(rig, 0, 2);
+    ck_assert_uint_eq(rig->store->nodes[2].address.port, 7003);
+    (void)pass(rig, 1, SETTLE_MS + 5000);
+    ck_assert_uint_eq(settles_ms(rig, 2, 0, 'i'), 0);
+    rig->map[2].last = 5;
+    map_again(rig, 5, 2);
+    ck_assert_uint_ge(settles_ms(rig, 2, 5, 'i'), SETTLE_MS - 100);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* What the node says of itself whose slot has moved. */
 enum source {
     SOURCE_WELL,
@@ -1857,6 +1918,8 @@ add_marker_tests(TCase *tests)
     tcase_add_test(tests, marker_refused);
     tcase_add_loop_test(tests, slots_of_one_that_is_gone, 0, 4);
     tcase_add_test(tests, slots_of_one_that_is_well);
+    tcase_add_loop_test(tests, slots_of_nobody, 0, 2);
+    tcase_add_test(tests, slots_of_one_that_was_forgotten);
     tcase_add_loop_test(tests, slots_on_their_way, 0, 2 * SOURCE_COUNT);
     tcase_add_loop_test(tests, slots_of_one_that_is_greeted, 0, 2);
     tcase_add_loop_test(tests, slots_after_slots, 0, 2);
