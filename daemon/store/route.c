@@ -133,7 +133,10 @@ route_tick(struct store *store, uint64_t now_us)
         struct link *link = &store->links[index];
         if (link->state != LINK_READY || !resp_command(&link->out, words, 2))
             continue;
+        uint64_t spoke_us = link->spoke_us;
         link_call(store, link, CALL_MAP, now_us);
+        link->spoke_us =
+            spoke_us; /* it says nothing of the clock and the ids */
         count(store->counters, COUNTER_redis_map_refreshes);
         store->map_turn = index + 1;
         store->map_asked = true;

@@ -1032,6 +1032,24 @@ START_TEST(slots_of_one_that_is_well)
 
 END_TEST
 
+/* An idle node is asked also while it has to tell the map again and again, as
+ * another one is away. */
+START_TEST(asked_beside_maps)
+{
+    struct srig *rig = begin_halves();
+    uint64_t maps = srig_count(rig, COUNTER_redis_map_refreshes);
+
+    rig->links[1].silent = true;
+    srig_lose(rig, 1);
+    struct sent sent = pass(rig, 0, 10000);
+    ck_assert_uint_ge(srig_count(rig, COUNTER_redis_map_refreshes) - maps, 5);
+    ck_assert_uint_ge(sent.infos, 3);
+    ck_assert_uint_ge(sent.times, 3);
+    srig_end(rig);
+}
+
+END_TEST
+
 static void
 map_again(struct srig *rig, uint16_t slot, uint16_t node)
 {
@@ -1918,6 +1936,7 @@ add_marker_tests(TCase *tests)
     tcase_add_test(tests, marker_refused);
     tcase_add_loop_test(tests, slots_of_one_that_is_gone, 0, 4);
     tcase_add_test(tests, slots_of_one_that_is_well);
+    tcase_add_test(tests, asked_beside_maps);
     tcase_add_loop_test(tests, slots_of_nobody, 0, 2);
     tcase_add_test(tests, slots_of_one_that_was_forgotten);
     tcase_add_loop_test(tests, slots_on_their_way, 0, 2 * SOURCE_COUNT);
