@@ -569,8 +569,10 @@ link_ready(struct store *store, struct link *link, uint64_t now_us)
     link->state = LINK_READY;
     link->old_client_id = 0; /* the answer has come, so it is dead */
     link->backoff_us = BACKOFF_MIN_US;
-    if (link_serves(store, link))
+    if (link_serves(store, link)) {
         trust_has_locks(store, link);
+        route_move_subscriber(store, now_us);
+    }
     if (link_is_witness(store, link))
         replicas_begin(store, link, now_us);
     if (store->slots_mapped == 0)
@@ -767,8 +769,8 @@ link_reply(struct store *store, struct link *link, uint64_t now_us,
  * A node that can be talked to, one with slots rather than a seed that may have
  * left the cluster; NODE_NONE: there is none now.
  */
-static uint16_t
-subscriber_host(const struct store *store)
+uint16_t
+link_subscriber_host(const struct store *store)
 {
     uint16_t found = NODE_NONE;
 
@@ -807,7 +809,7 @@ static uint16_t
 link_host(const struct store *store, const struct link *link)
 {
     if (link->index == LINK_SUBSCRIBER)
-        return store->quorum != NULL ? NODE_NONE : subscriber_host(store);
+        return store->quorum != NULL ? NODE_NONE : link_subscriber_host(store);
     if (link->index == LINK_SWITCHES)
         return switches_host(store);
     if (link_is_second(link))

@@ -212,13 +212,18 @@ route_requeue(struct store *store, uint64_t now_us)
     }
 }
 
-/* Nothing is published any more on a node that has left the cluster. */
-static void
+/* Nothing is published any more on a node that has left the cluster; but one of
+ * the configuration is kept where none with slots can be talked to. */
+void
 route_move_subscriber(struct store *store, uint64_t now_us)
 {
     struct link *link = &store->links[LINK_SUBSCRIBER];
 
-    if (link->state != LINK_DOWN && !store->nodes[link->node].mapped)
+    if (link->state == LINK_DOWN || store->nodes[link->node].mapped)
+        return;
+    uint16_t host = link_subscriber_host(store);
+    bool better = host != NODE_NONE && store->nodes[host].mapped;
+    if (better || !store->nodes[link->node].seed)
         link_abandon(store, link, now_us, "its node is no master now");
 }
 

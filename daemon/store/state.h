@@ -265,6 +265,7 @@ struct call *link_send(struct store *store, struct link *link,
     enum call_kind kind, uint64_t now_us, const struct text *words, size_t n);
 void link_end_call(struct store *store, struct link *link, struct call *call);
 bool link_is_second(const struct link *link);
+uint16_t link_subscriber_host(const struct store *store);
 void link_load_scripts(struct store *store, struct link *link, uint64_t now_us);
 void link_load_script(
     struct store *store, struct link *link, enum script_id id, uint64_t now_us);
@@ -343,6 +344,7 @@ bool route_is_at(const struct node *node, struct text host, uint16_t port);
 uint16_t route_node(struct store *store, struct text host, uint16_t port);
 uint16_t route_of(const struct store *store, const struct op *op);
 void route_requeue(struct store *store, uint64_t now_us);
+void route_move_subscriber(struct store *store, uint64_t now_us);
 void route_moved(struct store *store, uint64_t now_us);
 void route_retire(struct store *store, uint64_t now_us);
 uint64_t route_next_us(const struct store *store);

@@ -507,6 +507,33 @@ START_TEST(subscriber_moves)
 
 END_TEST
 
+/* Where no node with slots can be reached they come from the seed, over one
+ * connection, until one can. */
+START_TEST(subscriber_stays)
+{
+    struct srig *rig = srig_create(STORE_CLUSTER, 1);
+    struct srig_link *subscriber = &rig->links[LINK_SUBSCRIBER];
+
+    rig->map_count = 1;
+    rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7001};
+    rig->links[1].silent = true;
+    srig_start(rig);
+    for (int i = 0; i < 20; i++)
+        refresh(rig);
+    ck_assert_uint_eq(subscriber->port, 7000);
+    ck_assert_uint_eq(subscriber->connects, 1);
+    ck_assert(subscriber->open);
+    rig->links[1].silent = false;
+    srig_settle(rig);
+    srig_pass(rig, 100);
+    srig_settle(rig);
+    ck_assert_uint_eq(subscriber->port, 7001);
+    ck_assert_uint_eq(subscriber->connects, 2);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* Nodes without slots are forgotten, but for those of the configuration. */
 START_TEST(nodes_retire)
 {
@@ -670,6 +697,7 @@ store_route_suite(void)
     tcase_add_test(tests, queue_follows_the_map);
     tcase_add_test(tests, slot_of_nobody);
     tcase_add_test(tests, subscriber_moves);
+    tcase_add_test(tests, subscriber_stays);
     tcase_add_test(tests, nodes_retire);
     tcase_add_test(tests, faults_of_one);
     tcase_add_test(tests, faults_of_a_cluster);
