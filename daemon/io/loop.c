@@ -201,9 +201,23 @@ loop_take_memory(struct loop *loop)
            redis_create(loop);
 }
 
+/* What libevent has to say, of name servers as a rule. */
+static void
+loop_log(int severity, const char *text)
+{
+    char quoted[200];
+    enum log_level level = severity >= EVENT_LOG_ERR   ? LOG_ERROR
+                           : severity >= EVENT_LOG_MSG ? LOG_WARN
+                                                       : LOG_DEBUG;
+
+    log_write(level, "libevent", "text=%s",
+        log_quote(quoted, sizeof(quoted), text_from(text)));
+}
+
 static bool
 loop_take_base(struct loop *loop)
 {
+    event_set_log_callback(loop_log);
     struct event_config *config = event_config_new();
 
     if (config == NULL)
