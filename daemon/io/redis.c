@@ -23,6 +23,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* What the resolver goes by. */
+static const char *const dns_paths[] = {"/etc/resolv.conf", "/etc/hosts"};
+
 struct redis_link {
     struct loop *loop; /* ref */
     struct store_link id;
@@ -37,6 +40,7 @@ struct redis_link {
     struct reader *reader;     /* owned */
     struct evdns_getaddrinfo_request *query; /* ref, while resolving */
     bool resolving;
+    uint32_t turn; /* which address of a name is tried next */
 };
 
 /* Closes what is there; the store is not told. */
@@ -236,6 +240,7 @@ link_connected(struct redis_link *link)
     struct loop *loop = link->loop;
 
     link->connecting = false;
+    link->turn -= link->turn > 0;
     event_del(link->writing);
     if (event_add(link->reading, NULL) != 0) {
         link_broken(link, "no memory to read from it");
@@ -366,6 +371,20 @@ link_connect_to(
         link_broken(link, "no memory to connect to it");
 }
 
+/* Of several the next one, from the first again after the last. */
+static const struct evutil_addrinfo *
+address_in_turn(const struct evutil_addrinfo *found, uint32_t turn)
+{
+    const struct evutil_addrinfo *at;
+    uint32_t count = 0;
+
+    for (at = found; at != NULL; at = at->ai_next)
+        count++;
+    for (at = found; at != NULL && turn % count > 0; turn--)
+        at = at->ai_next;
+    return at;
+}
+
 static void
 link_resolved(int error, struct evutil_addrinfo *found, void *arg)
 {
@@ -376,12 +395,46 @@ link_resolved(int error, struct evutil_addrinfo *found, void *arg)
         return;
     link->query = NULL;
     link->resolving = false;
-    if (wanted && error == 0)
-        link_connect_to(link, found->ai_addr, (socklen_t)found->ai_addrlen);
-    else if (wanted)
+    const struct evutil_addrinfo *address = address_in_turn(found, link->turn);
+    if (wanted && error == 0) {
+        link->turn++; /* unless that is the one */
+        link_connect_to(link, address->ai_addr, (socklen_t)address->ai_addrlen);
+    } else if (wanted)
         link_broken(link, evutil_gai_strerror(error));
     if (found != NULL)
         evutil_freeaddrinfo(found);
+}
+
+/* Has the resolver read its files, where that is the first time or they have
+ * changed since. */
+static void
+names_read(struct loop *loop)
+{
+    bool same = true;
+
+    for (int i = 0; i < 2; i++) {
+        struct stat now = {0}; /* also where there is none */
+        struct stat *before = &loop->dns_files[i];
+        (void)stat(dns_paths[i], &now);
+        same = same && now.st_dev == before->st_dev &&
+               now.st_ino == before->st_ino && now.st_size == before->st_size &&
+               now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
+               now.st_mtim.tv_nsec == before->st_mtim.tv_nsec;
+        *before = now;
+    }
+    if (loop->dns == NULL) {
+        loop->dns =
+            evdns_base_new(loop->base, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+        same = false;
+    }
+    if (loop->dns == NULL || same)
+        return;
+    evdns_base_clear_nameservers_and_suspend(loop->dns);
+    evdns_base_clear_host_addresses(loop->dns);
+    /* What is wrong there it logs, and goes by the rest. */
+    (void)evdns_base_resolv_conf_parse(
+        loop->dns, DNS_OPTIONS_ALL, dns_paths[0]);
+    evdns_base_resume(loop->dns);
 }
 
 static void
@@ -393,10 +446,7 @@ link_resolve(struct redis_link *link, const struct store_address *address)
         .ai_protocol = IPPROTO_TCP};
     char port[8];
 
-    if (loop->dns == NULL)
-        loop->dns =
-            evdns_base_new(loop->base, EVDNS_BASE_INITIALIZE_NAMESERVERS |
-                                           EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+    names_read(loop);
     if (loop->dns == NULL) {
         link_broken(link, "no resolver");
         return;

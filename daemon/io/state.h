@@ -15,6 +15,7 @@
 
 #include <event2/event.h>
 #include <event2/event_struct.h>
+#include <sys/stat.h>
 
 #define READ_BYTES  16384 /* of a client, a turn */
 #define REDIS_READ  262144
@@ -93,7 +94,8 @@ struct redis_link;
 struct loop {
     struct loop_settings settings;
     struct event_base *base;
-    struct evdns_base *dns; /* made when a name is to be resolved */
+    struct evdns_base *dns;   /* made when a name is to be resolved */
+    struct stat dns_files[2]; /* as it has read them */
     struct engine engine;
     struct counters counters;
     struct event timer;

@@ -35,6 +35,31 @@ def promtool(*arguments, stdin=""):
     return done.returncode, done.stdout
 
 
+def with_hosts(case, *lines, files=None):
+    """A program: the daemon where /etc/hosts has these lines, and `files` are
+    in the place of others (path: text). What is bound is in case.bound."""
+    folder = case.folder()
+    case.bound = {}
+    mounts = ""
+    files = {"/etc/hosts": "".join(f"{line}\n" for line in lines),
+             **(files or {})}
+    for path, text in files.items():
+        own = os.path.join(folder, os.path.basename(path))
+        case.bound[path] = own
+        mounts += f"mount --bind {own} {path} && "
+        with open(own, "w", encoding="ascii") as file:
+            file.write(text)
+    program = os.path.join(folder, "program")
+    with open(program, "w", encoding="ascii") as file:
+        file.write(f"#!/bin/sh\nexec unshare -rm sh -c '{mounts}"
+                   f"exec {broker_path()} \"$@\"' - \"$@\"\n")
+    os.chmod(program, 0o700)
+    if subprocess.run([program, "-V"], capture_output=True,
+                      check=False).returncode:
+        case.skipTest("no file system of one's own here")
+    return program
+
+
 def stats(client):
     """The counters of a broker, by name."""
     return {item["name"]: int(item["value"])

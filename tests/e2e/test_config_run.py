@@ -8,7 +8,7 @@ import subprocess
 
 from harness import Broker, HarnessCase, ports, shared_redis
 from harness.broker import broker_path
-from shared import TREE
+from shared import TREE, with_hosts
 
 
 def run(*arguments, **options):
@@ -168,7 +168,7 @@ class AddressTest(HarnessCase):
         config = self.config(["here:0"])
         del config["listen"]["beyond_loopback_without_users"]
         broker = Broker(config=config,
-                        program=self.with_hosts("0.0.0.0 here"))
+                        program=with_hosts(self, "0.0.0.0 here"))
         self.addCleanup(broker.close)
         status, log = broker.run_to_exit()
         self.assertEqual(status, 71, log)
@@ -190,22 +190,6 @@ class AddressTest(HarnessCase):
             self.config(["[2001:db8::1]:4653"])).run_to_exit()
         self.assertIn("cannot listen on [2001:db8::1]:4653: ", log)
 
-    def with_hosts(self, *lines):
-        """A program: the daemon where /etc/hosts has these lines."""
-        folder = self.folder()
-        hosts = os.path.join(folder, "hosts")
-        with open(hosts, "w", encoding="ascii") as file:
-            file.writelines(f"{line}\n" for line in lines)
-        program = os.path.join(folder, "program")
-        with open(program, "w", encoding="ascii") as file:
-            file.write("#!/bin/sh\nexec unshare -rm sh -c '"
-                       f"mount --bind {hosts} /etc/hosts && "
-                       f"exec {broker_path()} \"$@\"' - \"$@\"\n")
-        os.chmod(program, 0o700)
-        if subprocess.run([program, "-V"], capture_output=True).returncode:
-            self.skipTest("no file system of one's own here")
-        return program
-
     def test_a_name_is_all_its_addresses(self):
         """It was the first of them alone."""
         port, admin = ports.reserve(), ports.reserve()
@@ -213,7 +197,8 @@ class AddressTest(HarnessCase):
         self.addCleanup(admin.release)
         broker = Broker(
             config=self.config([f"here:{port}"], http=f"here:{admin}"),
-            program=self.with_hosts(
+            program=with_hosts(
+                self,
                 # One twice, and one of a family that the system has not, or
                 # has no address of.
                 "127.0.0.1 here", "127.0.0.2 here", "127.0.0.1 here",
@@ -236,7 +221,7 @@ class AddressTest(HarnessCase):
                 ((own, *(f"127.0.1.{n} here" for n in range(1, 9))), "many"),
                 (("2001:db8::1 here",), "here:"), ((own + "abouts",), "here:")):
             broker = Broker(config=self.config([f"here:{port}"]),
-                            program=self.with_hosts(*lines))
+                            program=with_hosts(self, *lines))
             self.addCleanup(broker.close)
             status, log = broker.run_to_exit()
             self.assertEqual(status, 71, log)

@@ -10,7 +10,7 @@ import time
 
 from contest import Contest
 from harness import HarnessCase, RedisServer, shared_redis
-from shared import record_field, stats
+from shared import record_field, stats, with_hosts
 
 TICKET = 136  # offset of the first ticket in a record: see lua/record.lua
 QUICK = {"redis.patience": "500ms", "redis.command_timeout": "200ms",
@@ -435,6 +435,34 @@ class RefusalTest(HarnessCase):
         client = self.client(broker)
         client.err("LOCK refuse/nobody", "UNAVAILABLE")
         client.ok("PING")
+
+    def test_a_name_of_several_addresses(self):
+        """Those that refuse are passed over."""
+        redis = self.redis()
+        program = with_hosts(self, "127.0.0.2 several", "127.0.0.3 several",
+                             "127.0.0.1 several")
+        broker = self.broker([f"several:{redis.port}"], program=program)
+        client = self.client(broker)
+        client.ok("LOCK refuse/several wait=9s")
+        redis.command("CLIENT", "KILL", "TYPE", "normal")
+        client.ok("UNLOCK refuse/several", count=0)
+        broker.wait_log("use=hints")
+
+    def test_a_name_that_is_known_later(self):
+        """The resolver's files are read again. What it says is in the log as
+        everything is."""
+        redis = self.redis()
+        program = with_hosts(self, files={
+            "/etc/resolv.conf": "nameserver nonsense\n"})
+        broker = self.broker([f"later:{redis.port}"], QUICK, program=program)
+        client = self.client(broker)
+        client.err("LOCK refuse/later", "UNAVAILABLE")
+        broker.wait_log("event=libevent text=")
+        with open(self.bound["/etc/hosts"], "a", encoding="ascii") as file:
+            file.write("127.0.0.1 later\n")
+        client.ok("LOCK refuse/later wait=9s")
+        for line in broker.log().splitlines():
+            self.assertTrue(line.startswith("time="), line)
 
     def test_full_memory(self):
         """Nothing new is taken; what is held is renewed and released."""
