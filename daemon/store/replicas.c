@@ -349,13 +349,14 @@ replicas_turn(struct store *store, struct link *link, enum replicas_state state,
         missing.len > 0 ? log_quote(text, sizeof(text), missing) : "");
 }
 
-/* Whether it is a master that never had a replica, nor will have one soon. */
+/* Whether it is a master that never had a replica, nor will have one soon; but
+ * where some are configured, they may be slower to start than their master. */
 static bool
-replicas_never(struct replicas *replicas, const struct sight *sight,
-    struct text info, uint64_t now_us)
+replicas_never(const struct store *store, struct replicas *replicas,
+    const struct sight *sight, struct text info, uint64_t now_us)
 {
     bool ever =
-        sight->any || replicas->members > 0 ||
+        sight->any || replicas->members > 0 || store->settings.replicas > 0 ||
         !text_equal(info_value(info, "role"), TEXT("master")) ||
         !text_equal(info_value(info, "repl_backlog_active"), TEXT("0")) ||
         !text_equal(info_value(info, "master_replid2"), TEXT(NO_ID));
@@ -391,7 +392,7 @@ replicas_judge(
         replicas_forget(replicas); /* they are another one's */
     struct sight sight = replicas_see(replicas, info);
     replicas->online = sight.online;
-    replicas->never_any = replicas_never(replicas, &sight, info, now_us);
+    replicas->never_any = replicas_never(store, replicas, &sight, info, now_us);
     bool lags = replicas_lag(replicas, sight.behind, now_us);
     if (replicas->error)
         state = REPLICAS_REFUSED;

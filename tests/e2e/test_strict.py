@@ -49,6 +49,18 @@ class StrictTest(HarnessCase):
                       'master has no replica that could confirm a grant"',
                       done.stderr)
 
+    def test_replicas_that_are_slow_to_start(self):
+        """They are waited for, as the configuration says that there are some."""
+        self.master = self.redis()
+        broker = self.broker(self.master, {**STRICT, "redis.replicas": "1"},
+                             can_ask=False)
+        broker.wait_log("event=redis_replicas_missing")
+        time.sleep(6)  # for so long it would look for some
+        self.client(broker).err("LOCK a", "UNAVAILABLE")
+        self.redis(replicaof=f"{self.master.host} {self.master.port}")
+        broker.wait_redis()
+        self.client(broker).ok("LOCK a")
+
     def test_it_waits_for_replicas(self):
         self.begin(2)
         broker = self.broker(self.master, STRICT)
