@@ -116,33 +116,47 @@ route_redirect(struct store *store, struct text where, uint16_t from,
     return *node != NODE_NONE;
 }
 
-/* One refresh at a time, from the next link in turn that is ready. */
-void
-route_tick(struct store *store, uint64_t now_us)
+/* Asks the next node in turn that is ready, of those that have slots or of all;
+ * false where there is none. */
+static bool
+map_ask(struct store *store, bool has_slots, uint64_t now_us)
 {
     static const struct text words[] = {{"CLUSTER", 7}, {"SLOTS", 5}};
 
+    for (uint32_t i = 0; i < store->node_count; i++) {
+        uint32_t index = (store->map_turn + i) % store->node_count;
+        struct link *link = &store->links[index];
+        if (link->state != LINK_READY ||
+            (has_slots && !store->nodes[index].mapped) ||
+            !resp_command(&link->out, words, 2))
+            continue;
+        uint64_t spoke_us = link->spoke_us;
+        link_call(store, link, CALL_MAP, now_us);
+        link->spoke_us = spoke_us; /* that says nothing of clock and ids */
+        count(store->counters, COUNTER_redis_map_refreshes);
+        store->map_turn = index + 1;
+        store->map_asked = true;
+        store->map_wanted = false;
+        return true;
+    }
+    return false;
+}
+
+/* One refresh at a time, from who has slots: another one of the configuration
+ * may be back with an old map, or in another cluster by now. */
+void
+route_tick(struct store *store, uint64_t now_us)
+{
     if (store->map_asked)
         return;
     if (now_us >= store->map_old_us)
         route_want_map(store);
     if (!store->map_wanted || now_us < store->map_next_us)
         return;
-    for (uint32_t i = 0; i < store->node_count; i++) {
-        uint32_t index = (store->map_turn + i) % store->node_count;
-        struct link *link = &store->links[index];
-        if (link->state != LINK_READY || !resp_command(&link->out, words, 2))
-            continue;
-        uint64_t spoke_us = link->spoke_us;
-        link_call(store, link, CALL_MAP, now_us);
-        link->spoke_us =
-            spoke_us; /* it says nothing of the clock and the ids */
-        count(store->counters, COUNTER_redis_map_refreshes);
-        store->map_turn = index + 1;
-        store->map_asked = true;
-        store->map_wanted = false;
+    if (!store->map_anybody && map_ask(store, true, now_us))
         return;
-    }
+    if (map_ask(store, false, now_us))
+        return;
     store->map_next_us = now_us + MAP_PAUSE_US;
 }
 
@@ -319,6 +333,7 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
             if (store->slots[i] != NODE_NONE)
                 store->nodes[store->slots[i]].mapped = true;
         log_write(LOG_WARN, "redis_map_unusable", "slots=%u", mapped);
+        store->map_anybody = true;
         route_map_failed(store, now_us);
         return;
     }
@@ -328,6 +343,7 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
         log_write(mapped == SLOT_COUNT ? LOG_INFO : LOG_WARN, "redis_map",
             "slots=%u of=%u", mapped, SLOT_COUNT);
     store->slots_mapped = mapped;
+    store->map_anybody = false;
     store->map_asked = false;
     store->map_next_us = now_us + store_jitter(store, MAP_PAUSE_US);
     store->map_backoff_us = MAP_PAUSE_US;

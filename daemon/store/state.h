@@ -211,7 +211,8 @@ struct store {
     uint16_t had[SLOT_COUNT];   /* who had it last; NODE_NONE: nobody yet */
     uint32_t slots_mapped;
     bool map_wanted;
-    bool map_asked; /* one refresh at a time */
+    bool map_asked;   /* one refresh at a time */
+    bool map_anybody; /* what was told last made no sense */
     uint64_t map_next_us;
     uint64_t map_old_us; /* then it is asked for again */
     uint32_t map_turn;   /* which link to ask next */

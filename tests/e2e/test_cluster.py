@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import time
 
 from contest import Contest
 from harness import HarnessCase, RedisCluster, RedisServer, slot_of
@@ -230,6 +231,24 @@ class MigrationTest(ClusterCase):
         node.close()
 
 
+class OtherClusterTest(HarnessCase):
+    def test_a_seed_that_is_in_another_cluster_by_now(self):
+        """Its map is not taken as long as the others have theirs."""
+        redis = self.cluster(2, 0, **NODE)
+        gone = self.redis(**NODE)
+        broker = self.broker([*redis.addresses, gone.address],
+                             {"redis.topology": "cluster"}, can_ask=False)
+        broker.wait_redis()
+        gone.command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        client = self.client(broker)
+        for number in range(8):  # each has the map asked for
+            redis.masters[0].command("CLIENT", "KILL", "TYPE", "normal",
+                                     "SKIPME", "yes")
+            client.ok(f"LOCK other/{number} wait=9s")
+            time.sleep(0.3)
+        self.assertEqual(gone.command("DBSIZE"), 0)
+
+
 class NodeDeathTest(ClusterCase):
     QUICK = {"redis.patience": "500ms", "redis.command_timeout": "300ms",
              "redis.connect_timeout": "300ms"}
@@ -304,7 +323,7 @@ class AssignedTest(HarnessCase):
     def test_slots_of_a_dead_node(self):
         """They are assigned to another one, which has none of the locks."""
         redis = self.cluster(3, 0, **NODE)
-        overrides = {"lease.default": "15s", "redis.settle": "15s",
+        overrides = {"lease.default": "9s", "redis.settle": "9s",
                      "redis.patience": "30s"}
         one, two = (self.broker(redis, overrides) for _ in range(2))
         dead = redis.masters[1]
@@ -319,7 +338,7 @@ class AssignedTest(HarnessCase):
         for broker in (one, two):
             broker.wait_log("event=redis_map slots=10923")
         others[0].command("CLUSTER", "ADDSLOTSRANGE", *redis.slots_of(1))
-        reply = other.request(f"LOCK {name} wait=12s", timeout=20)
+        reply = other.request(f"LOCK {name} wait=6s", timeout=20)
         self.assertIn(reply.code, ("TIMEOUT", "UNAVAILABLE"), reply.line)
         holder.no_event("LOST", 0)
         self.assertEqual(holder.ok("HELD").items[0].fence, fence)

@@ -485,6 +485,58 @@ START_TEST(slot_of_nobody)
 
 END_TEST
 
+/* So many refreshes; how often that node was asked. */
+static unsigned
+times_asked(struct srig *rig, uint32_t node, int refreshes)
+{
+    unsigned asked = 0;
+
+    for (int i = 0; i < refreshes; i++) {
+        route_want_map(rig->store);
+        for (int step = 0; step < 20; step++) {
+            const char *command;
+            srig_pass(rig, 10);
+            for (uint32_t link = 0; link < LINK_COUNT; link++)
+                while (rig->links[link].open &&
+                       (command = srig_next(rig, link))[0] != '\0') {
+                    asked +=
+                        link == node && strcmp(command, "CLUSTER SLOTS") == 0;
+                    srig_answer(rig, link);
+                }
+        }
+    }
+    return asked;
+}
+
+/* A node of the configuration that has no slots may be in another cluster: who
+ * has some tells the map, as long as there is one, and it makes sense. */
+START_TEST(map_of_who_has_slots)
+{
+    struct srig *rig = srig_create(STORE_CLUSTER, 3);
+
+    rig->map_count = 2;
+    rig->map[0] = (struct srig_range){0, 8191, "10.0.0.1", 7000};
+    rig->map[1] = (struct srig_range){8192, 16383, "10.0.0.1", 7001};
+    srig_start(rig);
+    srig_settle(rig);
+    (void)times_asked(rig, 2, 3);
+    ck_assert_uint_eq(times_asked(rig, 2, 6), 0);
+    ck_assert_uint_eq(times_asked(rig, 0, 6), 3);
+    rig->map[0].last = -1;
+    ck_assert_uint_gt(times_asked(rig, 2, 6), 0);
+    rig->map[0].last = 8191;
+    (void)times_asked(rig, 2, 3);
+    ck_assert_uint_eq(times_asked(rig, 2, 6), 0);
+    for (uint32_t link = 0; link < 2; link++) {
+        rig->links[link].silent = true;
+        srig_lose(rig, link);
+    }
+    ck_assert_uint_gt(times_asked(rig, 2, 6), 0);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* Hints come from a node of the cluster, also where a seed has left it. */
 START_TEST(subscriber_moves)
 {
@@ -696,6 +748,7 @@ store_route_suite(void)
     tcase_add_test(tests, tryagain);
     tcase_add_test(tests, queue_follows_the_map);
     tcase_add_test(tests, slot_of_nobody);
+    tcase_add_test(tests, map_of_who_has_slots);
     tcase_add_test(tests, subscriber_moves);
     tcase_add_test(tests, subscriber_stays);
     tcase_add_test(tests, nodes_retire);
