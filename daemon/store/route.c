@@ -192,9 +192,11 @@ map_range(struct store *store, const struct link *link,
     int64_t last = range->item[1].integer;
     const struct resp *master = range->item[2].item;
     if (first < 0 || last >= SLOT_COUNT || first > last ||
-        master[1].type != RESP_INTEGER || master[1].integer < 1 ||
+        master[1].type != RESP_INTEGER || master[1].integer < 0 ||
         master[1].integer > UINT16_MAX)
         return false;
+    if (master[1].integer == 0)
+        return true; /* its address is not known any more: nobody serves it */
     struct text host = master[0].text;
     if (master[0].type != RESP_STRING || host.len == 0)
         host = text_from(store->nodes[link->node].address.host);
@@ -342,11 +344,12 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
     if (store->slots_mapped != mapped)
         log_write(mapped == SLOT_COUNT ? LOG_INFO : LOG_WARN, "redis_map",
             "slots=%u of=%u", mapped, SLOT_COUNT);
+    if (store->slots_mapped != mapped || mapped == SLOT_COUNT)
+        store->map_backoff_us = MAP_PAUSE_US;
     store->slots_mapped = mapped;
     store->map_anybody = false;
     store->map_asked = false;
     store->map_next_us = now_us + store_jitter(store, MAP_PAUSE_US);
-    store->map_backoff_us = MAP_PAUSE_US;
     store->map_old_us = now_us + store_jitter(store, MAP_EVERY_US);
     if (mapped < SLOT_COUNT)
         route_map_failed(store, now_us);

@@ -319,6 +319,27 @@ class NodeDeathTest(ClusterCase):
         broker.wait_log("redis.topology is single")
 
 
+class AddressTest(HarnessCase):
+    def test_a_node_whose_address_nobody_knows(self):
+        """It has become another one, without its slots. The map is good for
+        the others: it tells who took over from one of them."""
+        redis = self.cluster(3, 1, **NODE)
+        broker = self.broker(redis, {"redis.patience": "20s"})
+        other, master = redis.masters[:2]
+        (replica,) = redis.replicas_of(master)
+        name = next(f"noaddr/{number}" for number in range(100)
+                    if redis.node_of(key_of(f"noaddr/{number}")) is master)
+        redis.replicas_of(other)[0].kill()  # nor does anybody take over there
+        other.command("FLUSHALL")
+        other.command("CLUSTER", "RESET", "HARD")
+        self.wait_until(
+            lambda: f"{other.id} :0@0" in master.text("CLUSTER", "NODES"), 20,
+            "its address is forgotten")
+        master.kill()
+        redis.failover(replica)
+        self.client(broker).ok(f"LOCK {name} wait=15s", timeout=20)
+
+
 class AssignedTest(HarnessCase):
     def test_slots_of_a_dead_node(self):
         """They are assigned to another one, which has none of the locks."""

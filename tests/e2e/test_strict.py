@@ -50,7 +50,7 @@ class StrictTest(HarnessCase):
                       done.stderr)
 
     def test_replicas_that_are_slow_to_start(self):
-        """They are waited for, as the configuration says that there are some."""
+        """They are waited for, since the configuration speaks of them."""
         self.master = self.redis()
         broker = self.broker(self.master, {**STRICT, "redis.replicas": "1"},
                              can_ask=False)

@@ -75,7 +75,7 @@ static const struct srig_range malformed[] = {
     {-1, 5, "10.0.0.1", 7000},
     {5, 16384, "10.0.0.1", 7000},
     {6, 5, "10.0.0.1", 7000},
-    {0, 5, "10.0.0.1", 0},
+    {0, 5, "10.0.0.1", -1},
     {0, 5, "10.0.0.1", 65536},
     {0, 16383, "?", 7000},
 };
@@ -110,6 +110,33 @@ START_TEST(malformed_map)
     for (int i = 0; i < 4; i++)
         refresh(rig);
     ck_assert(store_ready(rig->store));
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Of a node whose address is forgotten nothing is known; of the others it is.
+ * It is asked again with growing pauses. */
+START_TEST(map_without_an_address)
+{
+    struct srig *rig = srig_cluster();
+
+    rig->map[0].host = "";
+    rig->map[0].port = 0;
+    rig->map[2].port = 7001;
+    refresh(rig);
+    ck_assert_uint_eq(rig->store->slots[0], NODE_NONE);
+    ck_assert_uint_eq(rig->store->slots[16383], 1);
+    uint64_t before = srig_count(rig, COUNTER_redis_map_refreshes);
+    for (int i = 0; i < 200; i++) {
+        srig_pass(rig, 50);
+        for (uint32_t link = 0; link < 3; link++)
+            srig_serve(rig, link);
+        srig_serve(rig, LINK_SUBSCRIBER);
+    }
+    uint64_t asked = srig_count(rig, COUNTER_redis_map_refreshes) - before;
+    ck_assert_uint_ge(asked, 4);
+    ck_assert_uint_le(asked, 12);
     srig_end(rig);
 }
 
@@ -748,6 +775,7 @@ store_route_suite(void)
     tcase_add_test(tests, tryagain);
     tcase_add_test(tests, queue_follows_the_map);
     tcase_add_test(tests, slot_of_nobody);
+    tcase_add_test(tests, map_without_an_address);
     tcase_add_test(tests, map_of_who_has_slots);
     tcase_add_test(tests, subscriber_moves);
     tcase_add_test(tests, subscriber_stays);

@@ -1054,7 +1054,7 @@ static void
 map_again(struct srig *rig, uint16_t slot, uint16_t node)
 {
     route_want_map(rig->store);
-    for (unsigned i = 0; rig->store->slots[slot] != node && i < 150; i++)
+    for (unsigned i = 0; rig->store->slots[slot] != node && i < 300; i++)
         (void)pass(rig, 1, 20);
     ck_assert_uint_eq(rig->store->slots[slot], node);
 }
@@ -1094,7 +1094,7 @@ START_TEST(slots_of_one_that_was_forgotten)
     (void)pass(rig, 1, SETTLE_MS + 5000);
     rig->map[2] = (struct srig_range){0, 0, "10.0.0.1", 7001};
     map_again(rig, 5, NODE_NONE);
-    for (unsigned i = 0; rig->store->nodes[2].used && i < 150; i++) {
+    for (unsigned i = 0; rig->store->nodes[2].used && i < 300; i++) {
         route_want_map(rig->store);
         (void)pass(rig, 1, 20);
     }
