@@ -10,7 +10,7 @@
 #define LOG_JSON_BYTES(bytes) (6 * (bytes) + 16)
 
 /* A line of so many has an object of `bytes` at most. */
-#define LOG_JSON_LINE(bytes) (((bytes) - 16) / 6)
+#define LOG_JSON_LINE(bytes) (((bytes)-16) / 6)
 
 /*
  * The pairs of `line`, `key=value` with a blank between, as one object in ASCII
