@@ -399,18 +399,19 @@ static void
 refused_later(
     struct store *store, struct link *link, uint64_t now_us, struct text error)
 {
-    size_t len =
-        error.len < sizeof(link->refusal) ? error.len : sizeof(link->refusal);
+    char reason[sizeof(link->refusal)] = {0};
     char name[80];
     char text[256];
 
     count(store->counters, COUNTER_redis_refused);
     route_want_map(store);
     link->demoted = link->demoted || text_starts_with(error, TEXT("READONLY "));
+    memcpy(reason, error.at,
+        error.len < sizeof(reason) ? error.len : sizeof(reason));
     if (link->refusal_us > 0 && now_us < link->refusal_us + SAID_AGAIN_US &&
-        memcmp(link->refusal, error.at, len) == 0)
+        memcmp(link->refusal, reason, sizeof(reason)) == 0)
         return;
-    memcpy(link->refusal, error.at, len);
+    memcpy(link->refusal, reason, sizeof(reason));
     link->refusal_us = now_us;
     log_write(LOG_WARN, "redis_refuses_for_now", "node=%s error=%s",
         link_name(store, link, name, sizeof(name)),

@@ -123,7 +123,7 @@ struct link {
     uint64_t since_us;                      /* the history is known */
     uint64_t mark_us;      /* when to read or write the marker */
     bool mark_refused;     /* that is not allowed there, or there is no room */
-    char refusal[12];      /* beginning of the error that was logged last */
+    char refusal[80];      /* beginning of the error that was logged last */
     uint64_t refusal_us;   /* when it was; 0: none was */
     int64_t clock_us;      /* the node's clock less ours; at least this */
     int64_t clock_most_us; /* and at most this */

@@ -513,6 +513,27 @@ START_TEST(refused_for_now)
 
 END_TEST
 
+/* Of one code, too. */
+START_TEST(refused_for_another_reason)
+{
+    static const char *const errors[] = {
+        "NOPERM this user has no permissions to run the 'evalsha' command",
+        "NOPERM this user has no permissions to access one of the keys used as "
+        "arguments"};
+    struct srig *rig = srig_single();
+
+    refusals = 0;
+    log_init(count_refusals, LOG_WARN);
+    for (unsigned i = 0; i < 4; i++) {
+        refuses(rig, errors[i / 2]);
+        ck_assert_uint_eq(refusals, 1 + i / 2);
+    }
+    log_init(NULL, LOG_ERROR);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* What was parked goes out in the turn in which its time has come. */
 START_TEST(parked_goes_in_its_turn)
 {
@@ -759,6 +780,7 @@ store_call_suite(void)
     tcase_add_test(tests, unwanted);
     tcase_add_loop_test(
         tests, refused_for_now, 0, sizeof(later) / sizeof(later[0]));
+    tcase_add_test(tests, refused_for_another_reason);
     tcase_add_test(tests, parked_goes_in_its_turn);
     tcase_add_test(tests, error_splits_the_batch);
     tcase_add_test(tests, garbage);
