@@ -471,7 +471,8 @@ START_TEST(a_burst_comes)
     servers[0].out_len = len;
     for (unsigned next = 0; next < count;) {
         pump(); /* until the queue is full */
-        ck_assert(holdfast_next(talk.h, &event));
+        while (!holdfast_next(talk.h, &event))
+            pump(); /* loopback is busy with others */
         do {
             char name[40];
             (void)snprintf(name, sizeof(name), "lock-%u", next++);
