@@ -99,8 +99,10 @@ PLANTED = {
         "a release overtakes the hold that comes back"),
     "slots-inherit-nothing": (
         "daemon/store/trust.c",
-        "    if (store->settings.settle_us == 0)\n"
+        "    if (from == NULL) {\n"
+        "        trust_doubt(store, link, false, now_us);\n"
         "        return;\n"
+        "    }\n"
         "    if (!from->settled ||",
         "    if (from != link)\n"
         "        return;\n"
