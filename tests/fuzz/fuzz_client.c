@@ -324,7 +324,7 @@ leave_alone(struct talk *talk)
     turn(talk);
     talk->requests = talk->h->request_last + REQUESTS_MAX;
     while ((wait_ms = holdfast_timeout_ms(talk->h)) >= 0) {
-        talk->now_ms += (uint64_t)wait_ms << (wait_ms == INT_MAX ? 16 : 0);
+        talk->now_ms += (uint64_t)wait_ms * (wait_ms == INT_MAX ? 65536 : 1);
         turn(talk);
         require(++steps < STEPS_MAX);
     }
