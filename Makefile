@@ -540,6 +540,9 @@ lint-rules: lint-gcc
 
 # --- install --------------------------------------------------------------
 
+# Folders may have blanks in their names, so they stand in quotes and in no list
+# of make's own.
+
 D = $(DESTDIR)
 UNITS = $(wildcard systemd/*.service systemd/*.socket)
 SYSUSERS = $(firstword $(wildcard systemd/*sysusers*))
@@ -547,56 +550,61 @@ DOCS = README.md LICENSE proto/PROTOCOL.md
 CLIENT_HEADERS = $(wildcard proto/client/holdfast.h proto/tls/holdfast_tls.h)
 CLIENT_ARCHIVES = libholdfast.a libholdfast-tls.a
 EXAMPLES = $(wildcard packaging/prometheus/* packaging/grafana/*)
-EXAMPLE_DIRS = $(addprefix $(D)$(DOCDIR)/examples/,prometheus grafana)
 
-# The units name /usr; where else it goes, they follow.
-install_unit = sed -e 's|/usr/sbin/|$(SBINDIR)/|g' \
-	-e 's|/usr/bin/|$(BINDIR)/|g' -e 's|/etc/holdfast|$(SYSCONFDIR)/holdfast|g'
+# The units name /usr; where else it goes, they follow. There a blank is \x20.
+BLANK := $(subst ,, )
+in_unit = $(subst $(BLANK),\\x20,$(1))
+install_unit = sed -e 's|/usr/sbin/|$(call in_unit,$(SBINDIR))/|g' \
+	-e 's|/usr/bin/|$(call in_unit,$(BINDIR))/|g' \
+	-e 's|/etc/holdfast|$(call in_unit,$(SYSCONFDIR))/holdfast|g'
+
+# $(call install_files,FILES,FOLDER), and back again
+install_files = $(if $(1),$(INSTALL) -m 644 $(1) "$(2)/")
+remove_files = ! cd "$(2)" 2>/dev/null || rm -f $(notdir $(1))
 
 install: all libraries $(MAN5) $(MAN7)
-	$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR) \
-		$(D)$(INCLUDEDIR) $(D)$(DOCDIR) $(D)$(SYSCONFDIR)/holdfast \
-		$(D)$(UNITDIR) $(D)$(SYSUSERSDIR) $(D)$(COMPLETIONDIR) \
-		$(addprefix $(D)$(MANDIR)/,man1 man5 man7 man8) $(EXAMPLE_DIRS)
-	$(INSTALL) -m 755 $(BUILD)/holdfastd $(D)$(SBINDIR)/
-	$(INSTALL) -m 755 $(BUILD)/holdfast $(D)$(BINDIR)/
+	$(INSTALL) -d "$(D)$(BINDIR)" "$(D)$(SBINDIR)" "$(D)$(LIBDIR)" \
+		"$(D)$(INCLUDEDIR)" "$(D)$(DOCDIR)/examples/prometheus" \
+		"$(D)$(DOCDIR)/examples/grafana" "$(D)$(SYSCONFDIR)/holdfast" \
+		"$(D)$(UNITDIR)" "$(D)$(SYSUSERSDIR)" "$(D)$(COMPLETIONDIR)" \
+		"$(D)$(MANDIR)/man1" "$(D)$(MANDIR)/man5" "$(D)$(MANDIR)/man7" \
+		"$(D)$(MANDIR)/man8"
+	$(INSTALL) -m 755 $(BUILD)/holdfastd "$(D)$(SBINDIR)/"
+	$(INSTALL) -m 755 $(BUILD)/holdfast "$(D)$(BINDIR)/"
 	$(INSTALL) -m 644 packaging/completion/holdfast.bash \
-		$(D)$(COMPLETIONDIR)/holdfast
-	$(INSTALL) -m 644 $(addprefix $(BUILD)/,$(CLIENT_ARCHIVES)) $(D)$(LIBDIR)/
-	$(if $(CLIENT_HEADERS),$(INSTALL) -m 644 $(CLIENT_HEADERS) \
-		$(D)$(INCLUDEDIR)/)
-	$(INSTALL) -m 644 $(wildcard $(DOCS)) $(D)$(DOCDIR)/
+		"$(D)$(COMPLETIONDIR)/holdfast"
+	$(call install_files,$(addprefix $(BUILD)/,$(CLIENT_ARCHIVES)),$(D)$(LIBDIR))
+	$(call install_files,$(CLIENT_HEADERS),$(D)$(INCLUDEDIR))
+	$(call install_files,$(wildcard $(DOCS)),$(D)$(DOCDIR))
 	for file in $(EXAMPLES); do $(INSTALL) -m 644 $$file \
-		$(D)$(DOCDIR)/examples/$${file#packaging/} || exit 1; done
-	[ -e $(D)$(SYSCONFDIR)/holdfast/holdfast.yaml ] || \
-		$(INSTALL) -m 644 conf/holdfast.yaml $(D)$(SYSCONFDIR)/holdfast/
+		"$(D)$(DOCDIR)/examples/$${file#packaging/}" || exit 1; done
+	[ -e "$(D)$(SYSCONFDIR)/holdfast/holdfast.yaml" ] || $(INSTALL) -m 644 \
+		conf/holdfast.yaml "$(D)$(SYSCONFDIR)/holdfast/"
 	for unit in $(UNITS); do \
-		$(install_unit) $$unit >$(D)$(UNITDIR)/$${unit##*/} || exit 1; done
+		$(install_unit) $$unit >"$(D)$(UNITDIR)/$${unit##*/}" || exit 1; done
 	$(if $(SYSUSERS),$(INSTALL) -m 644 $(SYSUSERS) \
-		$(D)$(SYSUSERSDIR)/holdfast.conf)
-	for page in $(MAN1); do \
-		$(INSTALL) -m 644 $$page $(D)$(MANDIR)/man1/ || exit 1; done
-	for page in $(MAN5); do \
-		$(INSTALL) -m 644 $$page $(D)$(MANDIR)/man5/ || exit 1; done
-	for page in $(MAN7); do \
-		$(INSTALL) -m 644 $$page $(D)$(MANDIR)/man7/ || exit 1; done
-	for page in $(MAN8); do \
-		$(INSTALL) -m 644 $$page $(D)$(MANDIR)/man8/ || exit 1; done
+		"$(D)$(SYSUSERSDIR)/holdfast.conf")
+	$(call install_files,$(MAN1),$(D)$(MANDIR)/man1)
+	$(call install_files,$(MAN5),$(D)$(MANDIR)/man5)
+	$(call install_files,$(MAN7),$(D)$(MANDIR)/man7)
+	$(call install_files,$(MAN8),$(D)$(MANDIR)/man8)
 
 # A configuration that somebody has changed stays.
 uninstall:
-	rm -f $(D)$(SBINDIR)/holdfastd $(D)$(BINDIR)/holdfast \
-		$(addprefix $(D)$(LIBDIR)/,$(CLIENT_ARCHIVES)) \
-		$(addprefix $(D)$(INCLUDEDIR)/,$(notdir $(CLIENT_HEADERS))) \
-		$(addprefix $(D)$(UNITDIR)/,$(notdir $(UNITS))) \
-		$(D)$(SYSUSERSDIR)/holdfast.conf $(D)$(COMPLETIONDIR)/holdfast \
-		$(addprefix $(D)$(MANDIR)/man1/,$(notdir $(MAN1))) \
-		$(addprefix $(D)$(MANDIR)/man5/,$(notdir $(MAN5))) \
-		$(addprefix $(D)$(MANDIR)/man7/,$(notdir $(MAN7))) \
-		$(addprefix $(D)$(MANDIR)/man8/,$(notdir $(MAN8))) \
-		$(addprefix $(D)$(DOCDIR)/,$(notdir $(DOCS))) \
-		$(patsubst packaging/%,$(D)$(DOCDIR)/examples/%,$(EXAMPLES))
-	! cmp -s conf/holdfast.yaml $(D)$(SYSCONFDIR)/holdfast/holdfast.yaml || \
-		rm $(D)$(SYSCONFDIR)/holdfast/holdfast.yaml
-	rmdir $(EXAMPLE_DIRS) $(D)$(DOCDIR)/examples $(D)$(DOCDIR) \
-		$(D)$(SYSCONFDIR)/holdfast 2>/dev/null || :
+	rm -f "$(D)$(SBINDIR)/holdfastd" "$(D)$(BINDIR)/holdfast" \
+		"$(D)$(SYSUSERSDIR)/holdfast.conf" "$(D)$(COMPLETIONDIR)/holdfast"
+	$(call remove_files,$(CLIENT_ARCHIVES),$(D)$(LIBDIR))
+	$(call remove_files,$(CLIENT_HEADERS),$(D)$(INCLUDEDIR))
+	$(call remove_files,$(UNITS),$(D)$(UNITDIR))
+	$(call remove_files,$(MAN1),$(D)$(MANDIR)/man1)
+	$(call remove_files,$(MAN5),$(D)$(MANDIR)/man5)
+	$(call remove_files,$(MAN7),$(D)$(MANDIR)/man7)
+	$(call remove_files,$(MAN8),$(D)$(MANDIR)/man8)
+	$(call remove_files,$(DOCS),$(D)$(DOCDIR))
+	for file in $(EXAMPLES); do \
+		rm -f "$(D)$(DOCDIR)/examples/$${file#packaging/}" || exit 1; done
+	! cmp -s conf/holdfast.yaml "$(D)$(SYSCONFDIR)/holdfast/holdfast.yaml" || \
+		rm "$(D)$(SYSCONFDIR)/holdfast/holdfast.yaml"
+	rmdir "$(D)$(DOCDIR)/examples/prometheus" \
+		"$(D)$(DOCDIR)/examples/grafana" "$(D)$(DOCDIR)/examples" \
+		"$(D)$(DOCDIR)" "$(D)$(SYSCONFDIR)/holdfast" 2>/dev/null || :

@@ -2,6 +2,7 @@
 back. What would be built is not: the programs here are empty files."""
 
 import os
+import re
 import subprocess
 import unittest
 
@@ -44,11 +45,12 @@ class InstallTest(unittest.TestCase):
             with open(os.path.join(self.build, name), "wb"):
                 pass
 
-    def make(self, target):
+    def make(self, target, *variables):
         """-o: as if it were made."""
         done = subprocess.run(
             ["make", "-s", "-o", "all", "-o", "libraries", target,
-             f"BUILD={self.build}", f"DESTDIR={self.root}", "PREFIX=/usr"],
+             f"BUILD={self.build}", f"DESTDIR={self.root}", "PREFIX=/usr",
+             *variables],
             cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, check=False, timeout=120,
             env={name: value for name, value in os.environ.items()
@@ -80,6 +82,27 @@ class InstallTest(unittest.TestCase):
         self.assertEqual(self.files(), {name})
         with open(os.path.join(self.root, name), encoding="utf-8") as file:
             self.assertTrue(file.read().endswith("# changed\n"))
+
+    def test_folders_with_blanks(self):
+        """And what is called like the first word of one is left alone."""
+        where = ("PREFIX=/my own", "SYSCONFDIR=/my etc")
+        beside = os.path.join(self.root, "a")
+        with open(beside, "wb"):
+            pass
+        self.root = os.path.join(self.root, "a b")
+        self.make("install", *where)
+        self.assertEqual(
+            self.files(),
+            {re.sub("^usr/", "my own/", re.sub("^etc/", "my etc/", name))
+             for name in INSTALLED})
+        with open(os.path.join(self.root, "my own/lib/systemd/system",
+                               "holdfastd.service"),
+                  encoding="utf-8") as file:
+            self.assertIn("\nExecStart=/my\\x20own/sbin/holdfastd -c "
+                          "/my\\x20etc/holdfast/holdfast.yaml\n", file.read())
+        self.make("uninstall", *where)
+        self.assertEqual(self.files(), set())
+        self.assertTrue(os.path.exists(beside))
 
 
 if __name__ == "__main__":
