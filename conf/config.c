@@ -519,6 +519,9 @@ check_namespaces(struct loader *loader)
         if (prefix[0] == '\0')
             return walk_fail(&loader->walk, loader->spaces[i],
                 "namespaces: needs a prefix, which is not empty");
+        if (strcmp(prefix, "other") == 0) /* its series would be there twice */
+            return walk_fail(&loader->walk, loader->spaces[i],
+                "namespaces: \"other\" is what all other locks are called");
         for (uint32_t j = 0; j < i; j++)
             if (strcmp(prefix, config->spaces[j].prefix) == 0)
                 return walk_fail(&loader->walk, loader->spaces[i],

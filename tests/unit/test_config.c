@@ -1086,6 +1086,8 @@ START_TEST(bad_namespaces_are_refused)
             "f:2:5: namespaces: needs a prefix, which is not empty"},
         {"namespaces:\n  - prefix: a\n  - prefix: b\n  - prefix: a\n",
             "f:4:5: namespaces: \"a\" is already on line 2"},
+        {"namespaces:\n  - prefix: others\n  - prefix: other\n",
+            "f:3:5: namespaces: \"other\" is what all other locks are called"},
         {"namespaces:\n  - prefix: a\n    prefix: b\n",
             "f:3:5: key \"namespaces.prefix\" is already on line 2"},
         {"namespaces:\n  - prefx: a\n",
