@@ -17,11 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define AT_ONCE    4
 #define QUEUED_MAX 128
 #define VARIABLES  16
+/* At the end it is waited for those that were killed, a second at most. */
+#define END_STEPS   500
+#define END_STEP_MS 2
 #define PATH_STRING                                           \
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:" \
     "/sbin:/bin"
@@ -49,7 +53,14 @@ struct hooks {
     uint32_t turn_count;
 };
 
-/* The group has no one else's processes. */
+/* It may have left its group, which has no one else's processes. */
+static void
+child_kill(const struct child *child)
+{
+    (void)kill(-child->pid, SIGKILL);
+    (void)kill(child->pid, SIGKILL);
+}
+
 static void
 on_late(evutil_socket_t fd, short what, void *arg)
 {
@@ -59,7 +70,7 @@ on_late(evutil_socket_t fd, short what, void *arg)
     (void)what;
     require(child->pid > 0);
     child->late = true;
-    (void)kill(-child->pid, SIGKILL);
+    child_kill(child);
 }
 
 /* What the process finds open, and how signals are to it. */
@@ -195,6 +206,23 @@ on_end(evutil_socket_t signal, short what, void *arg)
     hooks_start(hooks);
 }
 
+/* What may not be killed, or hangs in the kernel, is left to itself. */
+static void
+children_end(struct hooks *hooks)
+{
+    const struct timespec pause = {.tv_nsec = END_STEP_MS * 1000000};
+    int left = END_STEPS;
+
+    for (int i = 0; i < AT_ONCE; i++)
+        if (hooks->children[i].pid > 0)
+            child_kill(&hooks->children[i]);
+    for (int i = 0; i < AT_ONCE; i++)
+        while (hooks->children[i].pid > 0 &&
+               waitpid(hooks->children[i].pid, NULL, WNOHANG) == 0 &&
+               left-- > 0)
+            (void)nanosleep(&pause, NULL);
+}
+
 struct hooks *
 hooks_create(struct event_base *base, const struct hook_settings *settings,
     struct counters *counters)
@@ -225,12 +253,9 @@ hooks_destroy(struct hooks **hooks)
 
     if (*hooks == NULL)
         return;
+    children_end(*hooks);
     for (int i = 0; i < AT_ONCE; i++) {
         struct child *child = &(*hooks)->children[i];
-        if (child->pid > 0) {
-            (void)kill(-child->pid, SIGKILL);
-            (void)waitpid(child->pid, NULL, 0);
-        }
         if (child->timer != NULL)
             event_free(child->timer);
     }

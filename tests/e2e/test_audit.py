@@ -1,5 +1,6 @@
 """Audits: all that is in Redis is looked over, whoever holds it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -358,6 +359,26 @@ class HookTest(AuditCase):
             child = int(file.read())
         self.wait_until(lambda: not is_running(child), 20,
                         "what it has started is killed, too")
+
+    def test_too_slow_in_another_group(self):
+        """It is killed all the same, and when the broker stops."""
+        leaves = ("import os, time; os.setpgid(0, os.getpgid(os.getppid())); "
+                  "time.sleep(1000)")
+        broker = self.start(sys.executable, "-c", leaves, hook_timeout="2s")
+        client = self.client(broker)
+        client.ok("LOCK a")
+        broker.wait_metric('holdfast_hooks_total{result="late"}', 1, 20)
+        self.wait_until(lambda: self.in_group_of(broker), 20, "another runs")
+        child = self.in_group_of(broker)[0]
+        client.close()
+        self.assertEqual(broker.stop(), 0)
+        self.assertFalse(is_running(child))
+
+    def in_group_of(self, broker):
+        with contextlib.suppress(ProcessLookupError):
+            return [child for child in map(int, self.children(broker))
+                    if os.getpgid(child) == os.getpgid(broker.pid)]
+        return []
 
     def test_signals_are_as_usual(self):
         path = os.path.join(self.dir, "signals")
