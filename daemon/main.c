@@ -575,6 +575,8 @@ load_and_act(enum options_action action, const struct options *options)
 {
     static struct daemon daemon;
 
+    if (action == OPTIONS_RUN)
+        process_begin();
     daemon.options = options;
     daemon.path = options_config_file(options);
     int status = load(&daemon) ? act(action, &daemon) : OPTIONS_EXIT_CONFIG;

@@ -5,6 +5,8 @@
  *
  * No handler does anything here: libevent posts the signal, and it is met in a
  * turn of the loop like all else. The second SIGTERM or SIGINT stops at once.
+ * A SIGHUP before there is a loop waits for it, and none of them is of any use
+ * after it: what is left to be done is short.
  */
 #include "daemon/process.h"
 
@@ -28,6 +30,8 @@ struct process {
     struct event *signals[SIGNALS];
     struct event *watchdog; /* owned; NULL: nobody watches */
 };
+
+static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
 
 static void
 service_say(const char *state)
@@ -113,17 +117,40 @@ watchdog_start(struct process *process)
 #endif
 }
 
+static void
+reloads_block(int how)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    (void)sigprocmask(how, &set, NULL);
+}
+
+/* For good: with their default each would be the end, with a status of its
+ * own. */
+static void
+signals_block(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (int i = 0; i < SIGNALS; i++)
+        sigaddset(&set, numbers[i]);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+void
+process_begin(void)
+{
+    reloads_block(SIG_BLOCK);
+}
+
 struct process *
 process_create(struct loop *loop, process_reload *reload, void *arg)
 {
-    static const struct {
-        int number;
-        event_callback_fn handler;
-    } signals[SIGNALS] = {
-        {SIGTERM, on_stop},
-        {SIGINT, on_stop},
-        {SIGHUP, on_reload},
-    };
+    static const event_callback_fn handlers[SIGNALS] = {
+        on_stop, on_stop, on_reload};
     struct process *process = calloc(1, sizeof(*process));
 
     if (process == NULL)
@@ -132,8 +159,8 @@ process_create(struct loop *loop, process_reload *reload, void *arg)
     process->reload = reload;
     process->reload_arg = arg;
     for (int i = 0; i < SIGNALS; i++) {
-        process->signals[i] = evsignal_new(
-            loop_base(loop), signals[i].number, signals[i].handler, process);
+        process->signals[i] =
+            evsignal_new(loop_base(loop), numbers[i], handlers[i], process);
         if (process->signals[i] == NULL ||
             evsignal_add(process->signals[i], NULL) != 0) {
             process_destroy(&process);
@@ -145,6 +172,7 @@ process_create(struct loop *loop, process_reload *reload, void *arg)
         return NULL;
     }
     service_say("READY=1");
+    reloads_block(SIG_UNBLOCK);
     return process;
 }
 
@@ -153,6 +181,7 @@ process_destroy(struct process **process)
 {
     if (*process == NULL)
         return;
+    signals_block();
     for (int i = 0; i < SIGNALS; i++)
         if ((*process)->signals[i] != NULL)
             event_free((*process)->signals[i]);

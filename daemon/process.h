@@ -10,6 +10,9 @@ struct process;
 /* Reads the configuration again. */
 typedef void process_reload(void *arg);
 
+/* From now on a HUP waits for process_create(). */
+void process_begin(void);
+
 /*
  * TERM and INT stop the loop, HUP has `reload` called, PIPE does nothing; the
  * service manager is told that we are ready, or reload, and kept from taking us
@@ -17,6 +20,8 @@ typedef void process_reload(void *arg);
  */
 struct process *process_create(
     struct loop *loop, process_reload *reload, void *arg);
+
+/* From now on none of them does anything. */
 void process_destroy(struct process **process);
 
 #endif

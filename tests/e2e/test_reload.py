@@ -11,7 +11,7 @@ import socket
 import time
 import unittest
 
-from harness import Authority, HarnessCase, Tls
+from harness import Authority, Broker, HarnessCase, Tls
 from shared import stats
 
 PIDFD_GETFD = 438
@@ -363,6 +363,32 @@ class FileTest(ReloadCase):
         broker.wait_log("event=reload_ignored why=stopping")
         client.ok("UNLOCK a")
         self.assertEqual(broker.wait_exit(), 0)
+
+    def test_to_the_very_end(self):
+        """It stops as asked, however many of them still come."""
+        for _ in range(5):
+            broker = self.broker(overrides={"session.stop_grace": "20ms"})
+            self.client(broker).ok("LOCK a")
+            broker.terminate()
+            while broker.process.running:
+                broker.process.signal(signal.SIGHUP)
+            self.assertEqual(broker.wait_exit(), 0)
+
+    def test_before_it_listens(self):
+        """It waits until the file can be read again, which a pipe cannot."""
+        broker = Broker(self.redis())
+        self.addCleanup(broker.close)
+        pipe = os.path.join(broker.dir, "pipe")
+        os.mkfifo(pipe)
+        broker.spawn("-c", pipe)
+        with open(pipe, "w", encoding="utf-8") as file:  # it has opened it
+            broker.process.signal(signal.SIGHUP)
+            time.sleep(0.05)
+            with open(broker.config_path, encoding="utf-8") as config:
+                file.write(config.read())
+        broker.wait_ready()
+        broker.wait_log("event=reload_failed")
+        self.assertEqual(broker.stop(), 0)
 
 
 class SecretsTest(ReloadCase):
