@@ -96,6 +96,12 @@ class SystemdUnitTest(unittest.TestCase):
             users = re.findall(r"^u\s+(\S+)", file.read(), re.MULTILINE)
         self.assertEqual(users, self.values("User"))
 
+    def test_its_group_may_use_its_socket(self):
+        mask, = self.values("UMask")
+        mode = 0o777 & ~int(mask, 8)
+        self.assertTrue(mode & 0o020, "who connects has to write")
+        self.assertFalse(mode & 0o007, "others may not")
+
 
 if __name__ == "__main__":
     unittest.main()
