@@ -96,6 +96,11 @@ class SystemdUnitTest(unittest.TestCase):
             users = re.findall(r"^u\s+(\S+)", file.read(), re.MULTILINE)
         self.assertEqual(users, self.values("User"))
 
+    def test_it_knows_users_by_their_numbers(self):
+        """Of a socket's peer nothing is known in a user namespace of one's
+        own, in which it is not mapped."""
+        self.assertEqual(self.values("PrivateUsers"), ["no"])
+
     def test_its_group_may_use_its_socket(self):
         mask, = self.values("UMask")
         mode = 0o777 & ~int(mask, 8)
