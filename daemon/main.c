@@ -18,11 +18,13 @@
 #include "daemon/process.h"
 #include "daemon/sink.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #ifndef HOLDFAST_VERSION
 #define HOLDFAST_VERSION "0"
@@ -586,12 +588,30 @@ load_and_act(enum options_action action, const struct options *options)
     return status;
 }
 
+/*
+ * Nothing that is opened later may take the number of a closed stdin, stdout or
+ * stderr: the log would go there. What holds the number can neither be read nor
+ * written.
+ */
+static void
+standard_reserve(void)
+{
+    int fd;
+
+    do {
+        fd = open("/", O_PATH | O_CLOEXEC);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        (void)close(fd);
+}
+
 int
 main(int argc, char **argv)
 {
     struct options options;
     enum options_action action = options_parse(&options, argc, argv);
 
+    standard_reserve();
     /* Who reads stderr may go. The hook's programs have the default. */
     (void)signal(SIGPIPE, SIG_IGN);
 

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -221,6 +222,22 @@ class PipeTest(HarnessCase):
         flood(self.broker_of)
         client.ok("LOCK a wait=10s")
         self.end()
+
+
+class ClosedTest(HarnessCase):
+    def test_standard_descriptors_are_closed(self):
+        """Nothing else has their numbers, so the log goes nowhere."""
+        broker = Broker(self.redis())
+        self.addCleanup(broker.close)
+        program = shlex.quote(broker.program)
+        broker.program = "/bin/sh"
+        broker.spawn("-c", f'exec {program} "$@" <&- >&- 2>&-', "sh",
+                     "-c", broker.config_path)
+        broker.wait_ready()
+        self.assertEqual([os.readlink(f"/proc/{broker.pid}/fd/{fd}")
+                          for fd in range(3)], ["/"] * 3)
+        self.client(broker).ok("LOCK a")
+        self.assertEqual(broker.stop(), 0)
 
 
 if __name__ == "__main__":
