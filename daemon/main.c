@@ -612,8 +612,10 @@ main(int argc, char **argv)
     enum options_action action = options_parse(&options, argc, argv);
 
     standard_reserve();
-    /* Who reads stderr may go. The hook's programs have the default. */
+    /* Who reads stderr may go, and a file of the log may be as large as it is
+     * allowed to become. The hook's programs have the default. */
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
 
     if (action == OPTIONS_WRONG) {
         fprintf(stderr, "holdfastd: %s\n", options.error);

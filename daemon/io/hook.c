@@ -83,6 +83,7 @@ spawn_prepare(posix_spawn_file_actions_t *files, posix_spawnattr_t *attributes)
     sigemptyset(&none);
     sigemptyset(&ours);
     sigaddset(&ours, SIGPIPE);
+    sigaddset(&ours, SIGXFSZ);
     sigaddset(&ours, SIGHUP);
     sigaddset(&ours, SIGINT);
     sigaddset(&ours, SIGTERM);

@@ -224,18 +224,29 @@ class PipeTest(HarnessCase):
         self.end()
 
 
-class ClosedTest(HarnessCase):
-    def test_standard_descriptors_are_closed(self):
-        """Nothing else has their numbers, so the log goes nowhere."""
+class ShellTest(HarnessCase):
+    """Where it cannot write."""
+
+    def start(self, before, behind):
         broker = Broker(self.redis())
         self.addCleanup(broker.close)
         program = shlex.quote(broker.program)
         broker.program = "/bin/sh"
-        broker.spawn("-c", f'exec {program} "$@" <&- >&- 2>&-', "sh",
+        broker.spawn("-c", f'{before} exec {program} "$@" {behind}', "sh",
                      "-c", broker.config_path)
-        broker.wait_ready()
+        return broker.wait_ready()
+
+    def test_standard_descriptors_are_closed(self):
+        """Nothing else has their numbers, so the log goes nowhere."""
+        broker = self.start("", "<&- >&- 2>&-")
         self.assertEqual([os.readlink(f"/proc/{broker.pid}/fd/{fd}")
                           for fd in range(3)], ["/"] * 3)
+        self.client(broker).ok("LOCK a")
+        self.assertEqual(broker.stop(), 0)
+
+    def test_a_file_may_not_grow(self):
+        broker = self.start("ulimit -f 1;", "")
+        flood(broker)
         self.client(broker).ok("LOCK a")
         self.assertEqual(broker.stop(), 0)
 
