@@ -379,7 +379,7 @@ command_break(
     struct core *core, struct session *session, const struct request *request)
 {
     struct op *op = command_op(core, session, request, OP_BREAK);
-    char name[2 * PROTO_NAME_MAX];
+    char name[4 * PROTO_NAME_MAX + 3];
     char user[AUTH_LOG_BYTES];
 
     if (op == NULL)

@@ -33,10 +33,10 @@ static const char *const wrong_names[WRONG_COUNT] = {
 void
 finding_log(struct text lock, const struct finding *finding)
 {
-    char name[2 * PROTO_NAME_MAX];
-    char client[2 * PROTO_CLIENT_MAX + 3];
-    char owner[2 * PROTO_OWNER_MAX + 3];
-    char note[2 * PROTO_NOTE_MAX + 3];
+    char name[4 * PROTO_NAME_MAX + 3];
+    char client[4 * PROTO_CLIENT_MAX + 3];
+    char owner[4 * PROTO_OWNER_MAX + 3];
+    char note[4 * PROTO_NOTE_MAX + 3];
     char broker[40]; /* as Redis has it: it may be anything */
 
     if (finding->kind == FINDING_SENSELESS) {

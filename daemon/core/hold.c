@@ -117,7 +117,7 @@ hold_ask(struct core *core, struct ticket *ticket, struct pending *pending,
 static void
 hold_lost(struct core *core, struct ticket *ticket, const char *reason)
 {
-    char name[2 * PROTO_NAME_MAX];
+    char name[4 * PROTO_NAME_MAX + 3];
     struct text lock = text_make(ticket->lock->name, ticket->lock->name_len);
 
     log_write(LOG_INFO, "lost", "lock=%s fence=%" PRIu64 " reason=%s",

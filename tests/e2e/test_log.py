@@ -71,6 +71,14 @@ class LogTest(HarnessCase):
         self.assertRegex(broker.log(),
                          r'event=lost lock="a b" fence=\d+ reason=broken\n')
 
+    def test_the_longest_name(self):
+        """All of it is there, though each byte takes four."""
+        broker = self.start()
+        self.break_lock(broker, "%FF" * 255)
+        quoted = '"' + "\\xff" * 255 + '"'
+        self.assertIn(f"event=lost lock={quoted} fence=", broker.log())
+        self.assertIn(f"event=order_break lock={quoted} by=", broker.log())
+
     def test_json(self):
         broker = self.start(format="json")
         self.break_lock(broker, "%FFa%20%22%C3%A4%0A")
@@ -228,7 +236,7 @@ class ShellTest(HarnessCase):
     """Where it cannot write."""
 
     def start(self, before, behind):
-        broker = Broker(self.redis())
+        broker = Broker(self.redis(), {"session.stop_grace": "0s"})
         self.addCleanup(broker.close)
         program = shlex.quote(broker.program)
         broker.program = "/bin/sh"
