@@ -552,6 +552,16 @@ load(struct daemon *daemon)
     return good;
 }
 
+/* The exit status of what was printed on stdout: all of it, or not. */
+static int
+printed(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return 0;
+    fputs("holdfastd: cannot write\n", stderr);
+    return OPTIONS_EXIT_SYSTEM;
+}
+
 static int
 act(enum options_action action, struct daemon *daemon)
 {
@@ -559,11 +569,11 @@ act(enum options_action action, struct daemon *daemon)
 
     if (action == OPTIONS_CHECK_CONFIG) {
         printf("%s: ok\n", path == NULL ? "defaults" : path);
-        return 0;
+        return 0; /* which says it already */
     }
     if (action == OPTIONS_PRINT_CONFIG) {
         config_print(&daemon->config, stdout);
-        return 0;
+        return printed();
     }
     sink_init(configured_level(&daemon->config), daemon->config.log_format,
         daemon->config.log_rate);
@@ -623,11 +633,11 @@ main(int argc, char **argv)
     }
     if (action == OPTIONS_HELP) {
         options_usage(stdout);
-        return 0;
+        return printed();
     }
     if (action == OPTIONS_VERSION) {
         puts(SERVER);
-        return 0;
+        return printed();
     }
     return load_and_act(action, &options);
 }

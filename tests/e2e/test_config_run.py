@@ -36,6 +36,17 @@ class CommandLineTest(HarnessCase):
             self.assertTrue(out.startswith("Usage: holdfastd "))
             self.assertEqual((status, err), (0, ""))
 
+    def test_what_cannot_be_printed(self):
+        path = self.file("")
+        for arguments in (["-V"], ["-h"], ["--print-config"]):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run(
+                    [broker_path(), *arguments, "-c", path], stdout=full,
+                    stderr=subprocess.PIPE, text=True, check=False,
+                    timeout=30)
+            self.assertEqual((done.returncode, done.stderr),
+                             (71, "holdfastd: cannot write\n"), arguments)
+
     def test_usage(self):
         path = self.file("")
         for arguments in (["-x"], ["--nonsense"], ["-c"], ["word"],
