@@ -15,7 +15,11 @@
 
 #include <event2/event.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #ifdef HAVE_SYSTEMD
 #include <systemd/sd-daemon.h>
@@ -33,13 +37,43 @@ struct process {
 
 static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
 
+/*
+ * To NOTIFY_SOCKET, as sd_notify(3) has it. That would wait for a service
+ * manager that reads nothing any more, and leases with it: here a word is left
+ * out for which there is no room at once.
+ */
 static void
 service_say(const char *state)
 {
 #ifdef HAVE_SYSTEMD
-    sd_notify(0, state);
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t len = path == NULL ? 0 : strlen(path);
+
+    if (len < 2 || len > sizeof(address.sun_path) ||
+        (path[0] != '/' && path[0] != '@'))
+        return;
+    memcpy(address.sun_path, path, len);
+    if (path[0] == '@')
+        address.sun_path[0] = '\0';
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    (void)sendto(fd, state, strlen(state), MSG_DONTWAIT | MSG_NOSIGNAL,
+        (const struct sockaddr *)&address, bytes);
+    close(fd);
 #else
     (void)state;
+#endif
+}
+
+/* The first word, before anybody has a lock: it has to get there. */
+static void
+service_say_ready(void)
+{
+#ifdef HAVE_SYSTEMD
+    sd_notify(0, "READY=1");
 #endif
 }
 
@@ -171,7 +205,7 @@ process_create(struct loop *loop, process_reload *reload, void *arg)
         process_destroy(&process);
         return NULL;
     }
-    service_say("READY=1");
+    service_say_ready();
     reloads_block(SIG_UNBLOCK);
     return process;
 }

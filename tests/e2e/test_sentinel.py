@@ -375,6 +375,16 @@ class ServiceManagerTest(HarnessCase):
             manager.settimeout(10)
             self.assertEqual(manager.recv(4096), b"WATCHDOG=1")
 
+    def test_nobody_hears_it(self):
+        """A service manager that stands still is not waited for."""
+        with open("/proc/sys/net/unix/max_dgram_qlen",
+                  encoding="ascii") as file:
+            room = int(file.read())
+        with self.managed(WATCHDOG_USEC="2000") as (broker, _):
+            time.sleep(room / 1000 + 0.5)  # one a millisecond
+            self.client(broker).ok("LOCK a")
+            self.assertEqual(broker.stop(), 0)
+
     def test_no_watchdog(self):
         """WATCHDOG_USEC of another process (WATCHDOG_PID) is not ours."""
         with self.managed(WATCHDOG_USEC="200000", WATCHDOG_PID="1") as (
