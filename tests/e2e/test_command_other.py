@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import socket
@@ -415,6 +416,26 @@ class ListTest(OutputCase):
             self.assertEqual(result.returncode, 125)
             self.assertIn(b"127.0.0.1:99999: the address is not",
                           result.stderr)
+
+
+class ManualTest(OutputCase):
+    def help(self, *words):
+        return subprocess.run([HOLDFAST, "help", *words], check=True,
+                              capture_output=True, text=True,
+                              timeout=10).stdout
+
+    def test_has_all_options(self):
+        with open(os.path.join(TREE, "packaging/man/holdfast.1"),
+                  encoding="utf-8") as file:
+            told = set(re.findall(r"\bFl (-?[A-Za-z][a-z-]*)", file.read()))
+        pages = [self.help()]
+        pages += [self.help(command) for command in
+                  re.findall(r"^  ([a-z]+) ", pages[0], re.MULTILINE)
+                  if command != "help"]
+        self.assertGreater(len(pages), 10)
+        for page in pages:
+            there = set(re.findall(r"(?<![\w-])-(-?[A-Za-z][a-z-]*)", page))
+            self.assertEqual(there - told, set(), page)
 
 
 class StatusTest(OutputCase):
