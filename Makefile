@@ -580,8 +580,9 @@ install: all libraries $(MAN5) $(MAN7)
 		"$(D)$(DOCDIR)/examples/$${file#packaging/}" || exit 1; done
 	[ -e "$(D)$(SYSCONFDIR)/holdfast/holdfast.yaml" ] || $(INSTALL) -m 644 \
 		conf/holdfast.yaml "$(D)$(SYSCONFDIR)/holdfast/"
-	for unit in $(UNITS); do \
-		$(install_unit) $$unit >"$(D)$(UNITDIR)/$${unit##*/}" || exit 1; done
+	for unit in $(UNITS); do place="$(D)$(UNITDIR)/$${unit##*/}"; \
+		$(install_unit) $$unit >"$$place" && chmod 644 "$$place" || \
+		exit 1; done
 	$(if $(SYSUSERS),$(INSTALL) -m 644 $(SYSUSERS) \
 		"$(D)$(SYSUSERSDIR)/holdfast.conf")
 	$(call install_files,$(MAN1),$(D)$(MANDIR)/man1)

@@ -51,8 +51,8 @@ class InstallTest(unittest.TestCase):
             ["make", "-s", "-o", "all", "-o", "libraries", target,
              f"BUILD={self.build}", f"DESTDIR={self.root}", "PREFIX=/usr",
              *variables],
-            cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, check=False, timeout=120,
+            cwd=TREE, umask=0o077, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, check=False, timeout=120,
             env={name: value for name, value in os.environ.items()
                  if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")})
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -67,6 +67,9 @@ class InstallTest(unittest.TestCase):
     def test_there_and_back(self):
         self.make("install")
         self.assertEqual(self.files(), INSTALLED)
+        for name in INSTALLED:  # whatever the umask
+            mode = os.stat(os.path.join(self.root, name)).st_mode & 0o777
+            self.assertIn(mode, (0o644, 0o755), name)
         self.make("uninstall")
         self.assertEqual(self.files(), set())
         self.assertNotIn("holdfast", self.folders())
