@@ -101,6 +101,29 @@ listen_tune(const struct loop_settings *settings, int fd)
             &options[i].value, sizeof(options[i].value));
 }
 
+static bool
+has_v4(const struct loop_address *address, uint16_t port)
+{
+    return !address->is_path && port != 0 && address->port == port &&
+           strchr(address->host, ':') == NULL;
+}
+
+/* Whether what is asked for as [::] has to leave IPv4 alone, which it has as
+ * well else: somebody else is to have the port there. */
+static bool
+leaves_v4(const struct loop_settings *settings, const struct addrinfo *one)
+{
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)one->ai_addr;
+
+    if (one->ai_family != AF_INET6 || !IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr))
+        return false;
+    uint16_t port = ntohs(v6->sin6_port);
+    for (uint32_t i = 0; i < settings->listen_count; i++)
+        if (has_v4(&settings->listen[i], port))
+            return true;
+    return settings->http != NULL && has_v4(settings->http, port);
+}
+
 /* -1 with errno where the system refuses. */
 static int
 tcp_socket(const struct loop_settings *settings, const struct addrinfo *one)
@@ -112,6 +135,8 @@ tcp_socket(const struct loop_settings *settings, const struct addrinfo *one)
     if (fd < 0)
         return -1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    if (leaves_v4(settings, one))
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes));
     listen_tune(settings, fd);
     if (bind(fd, one->ai_addr, one->ai_addrlen) == 0 &&
         listen(fd, settings->backlog) == 0)

@@ -9,6 +9,7 @@ import subprocess
 from harness import Broker, HarnessCase, ports, shared_redis
 from harness.broker import broker_path
 from shared import TREE, with_hosts
+from test_activation import has_v6
 
 
 def run(*arguments, **options):
@@ -251,6 +252,22 @@ class AddressTest(HarnessCase):
             self.wait_until(lambda address=address: self.greets(address), 10,
                             "it greets")
         self.assertEqual(broker.stop(), 0)
+
+    def test_all_of_both_families(self):
+        """The one does not take the port of the other."""
+        if not has_v6():
+            self.skipTest("no IPv6 here")
+        port = ports.reserve()
+        self.addCleanup(port.release)
+        for tcp in ([f"0.0.0.0:{port}", f"[::]:{port}"],
+                    [f"[::]:{port}", f"127.0.0.1:{port}"], [f"[::]:{port}"]):
+            broker = self.unstarted(self.config(tcp))
+            broker.spawn()
+            for host in "127.0.0.1", "::1":
+                self.wait_until(
+                    lambda host=host: self.greets(f"{host}:{port}"), 10,
+                    f"{host} greets, of {tcp}")
+            self.assertEqual(broker.stop(), 0)
 
     def greets(self, address):
         try:
