@@ -238,13 +238,15 @@ unix_remove_stale(const struct sockaddr_un *address)
         errno = EEXIST;
         return false;
     }
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return false;
     int got = connect(fd, (const struct sockaddr *)address, sizeof(*address));
+    int why = got == 0 || errno == EAGAIN ? EADDRINUSE : errno;
     close(fd);
-    if (got == 0) {
-        errno = EADDRINUSE;
+    /* Of another type, or not for us to use, it may be somebody's. */
+    if (why != ECONNREFUSED && why != ENOENT) {
+        errno = why;
         return false;
     }
     return unlink(address->sun_path) == 0 || errno == ENOENT;

@@ -1,5 +1,6 @@
 """The daemon's command line, its configuration file, its addresses."""
 
+import contextlib
 import os
 import re
 import socket
@@ -315,6 +316,27 @@ class AddressTest(HarnessCase):
         self.assertEqual(status, 71, log)
         with open(plain, encoding="utf-8") as file:
             self.assertEqual(file.read(), "keep")
+
+    def test_unix_of_somebody_else(self):
+        """Of another type, or with a full queue: it is not replaced."""
+        for kind in (socket.SOCK_DGRAM, socket.SOCK_SEQPACKET,
+                     socket.SOCK_STREAM):
+            path = os.path.join(self.folder(), "s")
+            with contextlib.ExitStack() as stack:
+                def end(kind=kind):
+                    return stack.enter_context(
+                        socket.socket(socket.AF_UNIX, kind))
+                server = end()
+                server.bind(path)
+                if kind == socket.SOCK_STREAM:
+                    server.listen(0)
+                    end().connect(path)
+                there = os.stat(path).st_ino
+                status, log = self.unstarted(
+                    self.config(None, [path])).run_to_exit()
+                self.assertEqual(status, 71, log)
+                self.assertIn(f"cannot listen on {path}: ", log)
+                self.assertEqual(os.stat(path).st_ino, there)
 
     def test_nowhere(self):
         broker = self.unstarted(self.config([]))
