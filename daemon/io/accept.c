@@ -219,9 +219,10 @@ client_stop_listening(struct loop *loop)
     for (uint32_t i = 0; i < loop->listener_count; i++) {
         struct listener *listener = &loop->listeners[i];
         event_del(&listener->event);
-        close(listener->fd);
+        /* In this order: once it is closed the path may be another broker's. */
         if (listener->path[0] != '\0')
             unlink(listener->path);
+        close(listener->fd);
     }
     loop->listener_count = 0;
 }
