@@ -570,16 +570,21 @@ hold_set_end(struct ticket *ticket, uint64_t sent_us)
         hold_ms == 0 ? NEVER : us_add(sent_us, us_from_ms(hold_ms));
 }
 
-/*
- * Whether a hold is sooner given up than another one: nobody here counts on it
- * (its session may have given it back at another broker), or Redis has not
- * spoken of it for longer.
- */
+/* Whether nobody here counts on it, nor has come back to claim it: its session
+ * may have given it back at another broker. */
+static bool
+hold_is_unclaimed(const struct ticket *hold)
+{
+    return hold->unattended && list_empty(&hold->pendings);
+}
+
+/* Whether a hold is sooner given up than another one: that is so, or Redis has
+ * not spoken of it for longer. */
 static bool
 hold_yields(const struct ticket *hold, const struct ticket *other)
 {
-    if (hold->unattended != other->unattended)
-        return hold->unattended;
+    if (hold_is_unclaimed(hold) != hold_is_unclaimed(other))
+        return hold_is_unclaimed(hold);
     if (hold->heard_us != other->heard_us)
         return hold->heard_us < other->heard_us;
     return hold->fence < other->fence;

@@ -1117,6 +1117,37 @@ START_TEST(drained_while_asking)
 
 END_TEST
 
+/* Redis has given away what one of two has given back elsewhere: that is not
+ * the one who has come back for it. */
+START_TEST(claimed_beside_another_that_is_away)
+{
+    struct rig *rig = rig_new();
+    unsigned first = kept_session(rig);
+    unsigned second = kept_session(rig);
+    unsigned third = rig_open(rig);
+
+    rig_lock(rig, first, "1 LOCK s limit=3 permits=2", 5);
+    rig_lock(rig, second, "1 LOCK s limit=3 permits=1", 6);
+    rig_say(rig, third, "1 LOCK s limit=3 permits=1");
+    struct op *acquire = rig_op(rig, OP_ACQUIRE);
+    rig_event(rig, second, CORE_DROP);
+    unsigned back = take_over(rig, first, 2);
+    rig_say(rig, back, "2 CLAIM s fence=5");
+    rig_granted(rig, acquire, 7);
+    rig_expect(rig, third, "1 OK fence=7 ttl_ms=~ count=1");
+    rig_silent(rig, back);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_lost_gone), 1);
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_OK,
+            .fence = 5,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.permits = 2, .permits_max = 3}});
+    rig_expect(rig, back, "2 OK fence=5 ttl_ms=~ count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
 Suite *
 core_move_suite(void)
 {
@@ -1154,6 +1185,7 @@ core_move_suite(void)
     tcase_add_test(tests, put_again_with_lease);
     tcase_add_test(tests, claimed_hold_lapses);
     tcase_add_test(tests, claimed_after_another_broker);
+    tcase_add_test(tests, claimed_beside_another_that_is_away);
     tcase_add_test(tests, drained);
     tcase_add_loop_test(tests, drained_after_it_was_taken, 0, 2);
     tcase_add_test(tests, drained_while_asking);
