@@ -380,7 +380,7 @@ coverage: deps
 		tail -3 $(COVERAGE)/unit.log
 	-@HOLDFASTD=$(CURDIR)/$(COVERAGE)/holdfastd \
 		HOLDFAST=$(CURDIR)/$(COVERAGE)/holdfast \
-		HOLDFAST_MEMORY_SWEEP=full \
+		HOLDFAST_MEMORY_SWEEP=plain \
 		$(PYTHON) tests/e2e/run.py >$(COVERAGE)/e2e.log 2>&1 || \
 		tail -3 $(COVERAGE)/e2e.log
 	-@$(COVERAGE)/holdfast-sim --count 300 --no-shrink --lines \
