@@ -675,7 +675,9 @@ link_take(struct store *store, struct link *link, struct call *call,
         call_script_reply(store, link, call, now_us, reply);
         break;
     case CALL_INFO:
-        if (error)
+        if (sentinel_is(store, link))
+            sentinel_info(store, link, reply);
+        else if (error)
             link_refused(store, link, now_us, call, reply);
         else
             link_info(store, link, call, now_us, reply);

@@ -8,6 +8,9 @@
  * a new one, hands out nothing there after that. Without such a majority there
  * is no master, and operations wait.
  *
+ * A Sentinel that the configuration has under two names is one all the same: of
+ * answers by one process, as run_id of INFO tells them apart, one counts.
+ *
  * Whenever the connection to the master is lost, only what is answered from
  * then on counts: the guidelines for clients of Sentinel say to resolve anew at
  * each reconnect. What is found there must call itself a master in INFO.
@@ -15,6 +18,8 @@
 #include "daemon/store/state.h"
 
 #include "daemon/base/log.h"
+
+#include <string.h>
 
 #define ASK_EVERY_US 500000
 #define TRUST_US     2000000
@@ -51,10 +56,42 @@ sentinel_greet(struct store *store, struct link *link, uint64_t now_us)
 {
     const struct text words[] = {TEXT("SUBSCRIBE"), TEXT("+switch-master")};
 
-    if (link->index == LINK_SWITCHES)
+    if (link->index == LINK_SWITCHES) {
         link_send(store, link, CALL_SUBSCRIBE, now_us, words, 2);
-    else
-        sentinel_ask(store, link, now_us);
+        return;
+    }
+    LINK_SEND(store, link, CALL_INFO, now_us, TEXT("INFO"), TEXT("server"));
+    sentinel_ask(store, link, now_us);
+}
+
+/* Whether two nodes are one Sentinel, as far as they have told. */
+static bool
+is_same(const struct store *store, uint16_t a, uint16_t b)
+{
+    const char *id = store->links[a].run_id;
+
+    return store->nodes[a].used && store->nodes[a].sentinel &&
+           store->nodes[b].used && store->nodes[b].sentinel && id[0] != '\0' &&
+           strcmp(id, store->links[b].run_id) == 0;
+}
+
+/* Who it is. One that may not tell is taken for another than all the rest. */
+void
+sentinel_info(struct store *store, struct link *link, const struct resp *reply)
+{
+    char name[80];
+    char other[80];
+
+    memset(link->run_id, 0, sizeof(link->run_id));
+    if (reply->type != RESP_STRING)
+        return;
+    copy_id(link->run_id, info_value(reply->text, "run_id"));
+    store->votes_due_us = 0;
+    for (uint16_t i = 0; i < store->node_count; i++)
+        if (i != link->node && is_same(store, i, link->node))
+            log_write(LOG_WARN, "sentinel_twice", "node=%s other=%s",
+                link_name(store, link, name, sizeof(name)),
+                link_name(store, &store->links[i], other, sizeof(other)));
 }
 
 uint64_t
@@ -123,6 +160,18 @@ vote_until_us(const struct store *store, const struct node *node,
     return node->named_us + TRUST_US;
 }
 
+/* Whether the same Sentinel has a vote by an earlier name. */
+static bool
+has_voted(const struct store *store, uint16_t sentinel, uint16_t candidate,
+    uint64_t now_us)
+{
+    for (uint16_t i = 0; i < sentinel; i++)
+        if (is_same(store, i, sentinel) &&
+            vote_until_us(store, &store->nodes[i], candidate, now_us) > 0)
+            return true;
+    return false;
+}
+
 /* Whether a majority names the node; *due_us: when to count again. */
 static bool
 master_elected(const struct store *store, uint16_t candidate, uint64_t now_us,
@@ -134,7 +183,7 @@ master_elected(const struct store *store, uint16_t candidate, uint64_t now_us,
     for (uint16_t i = 0; i < store->node_count; i++) {
         uint64_t until_us =
             vote_until_us(store, &store->nodes[i], candidate, now_us);
-        votes += until_us > 0;
+        votes += until_us > 0 && !has_voted(store, i, candidate, now_us);
         if (until_us > 0 && until_us < *due_us)
             *due_us = until_us;
     }

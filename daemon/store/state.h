@@ -368,6 +368,8 @@ void sentinel_link_tick(
     struct store *store, struct link *link, uint64_t now_us);
 uint64_t sentinel_ask_due_us(
     const struct store *store, const struct link *link);
+void sentinel_info(
+    struct store *store, struct link *link, const struct resp *reply);
 void sentinel_reply(struct store *store, const struct link *link,
     const struct call *call, uint64_t now_us, const struct resp *reply);
 void sentinel_hint(struct store *store, uint64_t now_us);

@@ -54,6 +54,23 @@ class SentinelTest(HarnessCase):
         self.assertTrue(served(client, "b").ok)
         client.ok("UNLOCK a", count=0)
 
+    def test_a_sentinel_by_two_names(self):
+        """It has one vote, which alone is none of three."""
+        redis = self.sentinels()
+        one, other = redis.sentinels[:2]
+        alias = one.address.replace("127.0.0.1", "localhost")
+        broker = self.broker(redis, {
+            **QUICK, "redis.patience": "500ms",
+            "redis.nodes": [one.address, alias, other.address]})
+        client = self.client(broker)
+        self.assertTrue(served(client, "a").ok)
+        broker.wait_log("event=sentinel_twice")
+        other.pause()
+        broker.wait_log("event=redis_no_master")
+        client.err("LOCK b", "UNAVAILABLE")
+        other.resume()
+        self.assertTrue(served(client, "b").ok)
+
     def failed_over(self, end):
         """A holder and a waiter; the master ends by `end`."""
         redis, broker = self.begin()

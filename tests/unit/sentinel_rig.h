@@ -12,6 +12,7 @@
 
 #include "tests/unit/store_rig.h"
 
+#define WHO      "INFO server"
 #define QUESTION "SENTINEL GET-MASTER-ADDR-BY-NAME shop"
 #define TRUST_MS 2000
 

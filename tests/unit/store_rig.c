@@ -474,18 +474,21 @@ answer_witness(struct srig *rig, uint32_t link)
     return true;
 }
 
-/* In a quorum each node is a process of its own. */
+/* Sentinels, and the nodes of a quorum, are processes of their own. */
 static void
 answer_info(struct srig *rig, uint32_t link)
 {
+    uint16_t node = rig->store->links[link].node;
+    bool sentinel = rig->settings.topology == STORE_SENTINEL &&
+                    node < rig->settings.node_count;
     char info[sizeof(rig->history)];
     char *run = NULL;
 
     snprintf(info, sizeof(info), "%s", rig->info);
-    if (rig->settings.topology == STORE_QUORUM && !rig->one_run)
+    if (sentinel || rig->settings.topology == STORE_QUORUM)
         run = strstr(info, "run_id:");
     if (run != NULL)
-        run[7] = (char)('A' + rig->store->links[link].node);
+        run[7] = (char)('A' + (node < rig->one_run ? 0 : node));
     srig_reply(rig, link,
         &(struct resp){.type = RESP_STRING, .text = text_from(info)});
 }

@@ -57,7 +57,7 @@ struct srig {
     unsigned word_count;
     /* What the Redis behind all links says of itself. */
     const char *info;
-    bool one_run;       /* of a quorum: all nodes are the same process */
+    uint32_t one_run;   /* so many, from the first on, are the same process */
     char history[2000]; /* that, after srig_history() */
     char script_id;     /* of what its scripts say that its id is */
     /* The replicas that it says to have; before srig_history(). */

@@ -301,7 +301,7 @@ START_TEST(another_name)
 {
     struct srig *rig = srig_create(STORE_QUORUM, NODES);
 
-    rig->one_run = true;
+    rig->one_run = 3;
     srig_start(rig);
     srig_settle(rig);
     unsigned ready = 0;
@@ -309,7 +309,7 @@ START_TEST(another_name)
         ready += rig->store->links[i].state == LINK_READY;
     ck_assert_uint_eq(ready, 1);
     ck_assert(!store_ready(rig->store));
-    rig->one_run = false;
+    rig->one_run = 0;
     for (unsigned i = 0; i < 20 && !store_ready(rig->store); i++)
         srig_settle(rig);
     ck_assert(store_ready(rig->store));
@@ -331,7 +331,7 @@ START_TEST(another_name_is_dark)
 {
     struct srig *rig = srig_create(STORE_QUORUM, NODES);
 
-    rig->one_run = true;
+    rig->one_run = 3;
     srig_start(rig);
     srig_settle(rig);
     ck_assert(rig->store->links[0].state == LINK_READY);

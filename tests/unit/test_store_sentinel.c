@@ -33,6 +33,7 @@ START_TEST(greeting_of_a_sentinel)
         srig_connect(rig, i);
         srig_expect(rig, i, _i == 1 ? "AUTH hush" : "AUTH watcher hush");
         srig_answer(rig, i);
+        srig_exchange(rig, i, WHO);
         srig_exchange(rig, i, QUESTION);
         srig_turn(rig);
         srig_expect(rig, i, "");
@@ -51,6 +52,7 @@ START_TEST(greeting_without_a_password)
     srig_credentials(rig);
     srig_start(rig);
     srig_connect(rig, 0);
+    srig_exchange(rig, 0, WHO);
     srig_exchange(rig, 0, QUESTION);
     srig_turn(rig);
     srig_connect(rig, LINK_SWITCHES);
@@ -199,6 +201,67 @@ START_TEST(majority)
 
 END_TEST
 
+/* One Sentinel that the configuration has twice: the two are one vote, also
+ * where it is heard by the other name first, and while it is not heard by one
+ * of them any more. */
+START_TEST(one_by_two_names)
+{
+    struct srig *rig = srig_create(STORE_SENTINEL, 3);
+
+    log_keep(LOG_INFO);
+    rig->one_run = 2;
+    sen_silence(rig, _i == 0 ? 0 : 1, _i == 0 ? 0 : 1);
+    sen_silence(rig, 2, 2);
+    srig_start(rig);
+    sen_run(rig, 100);
+    sen_wake(rig, 0, 1);
+    sen_run(rig, 400);
+    sen_no_master(rig);
+    ck_assert_uint_eq(log_kept_count("event=sentinel_twice"), 1);
+    srig_lose(rig, (uint32_t)_i);
+    sen_run(rig, 5000);
+    sen_no_master(rig);
+    sen_wake(rig, 2, 2);
+    sen_works(rig, OP_ACQUIRE, 4000);
+    srig_lose(rig, (uint32_t)_i);
+    sen_silence(rig, (uint32_t)_i, (uint32_t)_i);
+    for (int i = 0; i < 40; i++)
+        sen_works(rig, OP_RENEW, 200);
+    /* It is another one behind that name: two of three are heard. */
+    rig->one_run = 0;
+    sen_wake(rig, 0, 1);
+    sen_run(rig, 5000);
+    srig_lose(rig, 1);
+    sen_run(rig, 5000);
+    sen_silence(rig, 2, 2);
+    for (int i = 0; i < 40; i++)
+        sen_works(rig, OP_RENEW, 200);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Who may not tell who it is has its vote. */
+START_TEST(one_that_is_not_told)
+{
+    struct srig *rig = srig_create(STORE_SENTINEL, 3);
+
+    log_keep(LOG_INFO);
+    sen_silence(rig, 2, 2);
+    srig_start(rig);
+    for (uint32_t i = 0; i < 2; i++) {
+        srig_connect(rig, i);
+        srig_expect(rig, i, WHO);
+        srig_error(rig, i, "NOPERM no");
+        srig_exchange(rig, i, QUESTION);
+    }
+    sen_works(rig, OP_ACQUIRE, 100);
+    ck_assert_uint_eq(log_kept_count("event=sentinel_twice"), 0);
+    srig_end(rig);
+}
+
+END_TEST
+
 START_TEST(two_names)
 {
     struct srig *rig = srig_create(STORE_SENTINEL, 3);
@@ -330,6 +393,7 @@ START_TEST(no_answer)
 
     srig_start(rig);
     srig_connect(rig, 0);
+    srig_exchange(rig, 0, WHO);
     for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
         srig_expect(rig, 0, QUESTION);
         srig_reply(rig, 0, &replies[i]);
@@ -391,6 +455,7 @@ START_TEST(host_with_a_nul)
 
     srig_start(rig);
     srig_connect(rig, 0);
+    srig_exchange(rig, 0, WHO);
     for (int i = 0; i < 200; i++) {
         srig_expect(rig, 0, QUESTION);
         srig_reply_array(rig, 0, items, 2);
@@ -414,6 +479,7 @@ START_TEST(sentinel_named_as_master)
     sen_silence(rig, 1, 1);
     srig_start(rig);
     srig_connect(rig, 1);
+    srig_exchange(rig, 1, WHO);
     srig_exchange(rig, 1, QUESTION);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
     sen_run(rig, 300);
@@ -784,6 +850,8 @@ add_names(TCase *tests)
 {
     tcase_add_loop_test(
         tests, majority, 0, sizeof(majorities) / sizeof(majorities[0]));
+    tcase_add_loop_test(tests, one_by_two_names, 0, 2);
+    tcase_add_test(tests, one_that_is_not_told);
     tcase_add_test(tests, two_names);
     tcase_add_test(tests, three_names);
     tcase_add_test(tests, nil_answers);
