@@ -327,6 +327,7 @@ bundle_line_up(struct core *core, struct bundle *bundle, struct pending *whole)
     }
     if (i == bundle->count)
         return true;
+    tally_turned_away(core, bundle_name(bundle, i), ERROR_LIMIT);
     answer_limit(core, whole->session, whole->tag, limit);
     bundle_end(core, bundle);
     return false;
@@ -340,6 +341,7 @@ bundle_begin(
     struct bundle *bundle = slab_alloc(&core->bundles);
 
     if (bundle == NULL) {
+        tally_turned_away(core, request->argument, ERROR_LIMIT);
         pending_limit(core, whole, "requests");
         return;
     }

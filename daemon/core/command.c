@@ -123,6 +123,8 @@ command_to_ticket(
         request->argument, request_word(request, REQUEST_KEY_OWNER), &limit);
 
     if (ticket == NULL) {
+        if (pending->command == COMMAND_LOCK)
+            tally_turned_away(core, request->argument, ERROR_LIMIT);
         pending_limit(core, pending, limit);
         return;
     }
@@ -174,12 +176,15 @@ command_lock(
         return;
     }
     if (core->stopping) {
+        tally_turned_away(core, request->argument, ERROR_DRAINING);
         answer_error(core, session, request->tag, ERROR_DRAINING, NULL);
         return;
     }
     struct pending *pending = command_pending(core, session, request);
-    if (pending == NULL)
+    if (pending == NULL) {
+        tally_turned_away(core, request->argument, ERROR_LIMIT);
         return;
+    }
     struct text note = request_word(request, REQUEST_KEY_NOTE);
     memcpy(pending->note, note.at, note.len);
     pending->note_len = (uint8_t)note.len;

@@ -620,6 +620,8 @@ void tally_granted(struct core *core, const struct pending *pending,
     const struct ticket *ticket);
 void tally_refused(
     struct core *core, const struct pending *pending, enum error_code code);
+void tally_turned_away(
+    struct core *core, struct text name, enum error_code code);
 void tally_unheard(struct core *core, const struct pending *pending);
 void tally_finding(
     struct core *core, struct text name, enum space_counter counter);

@@ -97,6 +97,14 @@ tally_refused(
         space->value[refusal(code)]++;
 }
 
+/* A LOCK that was refused before it had a place at the lock: of several names
+ * the one for which there was none, else the first. */
+void
+tally_turned_away(struct core *core, struct text name, enum error_code code)
+{
+    core->spaces.space[spaces_find(&core->spaces, name)].value[refusal(code)]++;
+}
+
 /* Its session has ended before it was answered. */
 void
 tally_unheard(struct core *core, const struct pending *pending)

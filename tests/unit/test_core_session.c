@@ -460,6 +460,54 @@ START_TEST(limits)
 
 END_TEST
 
+/* What never had a place at a lock is counted for its namespace as well. */
+START_TEST(turned_away)
+{
+    const struct text prefix = TEXT("b");
+    struct rig *rig = rig_create();
+    struct core_space spaces[SPACES_MAX + 1];
+
+    rig->settings.outstanding_max = 3;
+    rig->settings.holds_max = 2;
+    rig->settings.tickets_max = 3;
+    rig->settings.requests_max = 4;
+    rig->settings.spaces = &prefix;
+    rig->settings.space_count = 1;
+    rig_start(rig);
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+    rig_lock(rig, s, "1 LOCK a", 1);
+    rig_lock(rig, s, "2 LOCK b", 2);
+    rig_say(rig, s, "3 LOCK b0");
+    rig_expect(rig, s, "3 ERR LIMIT retry=1 limit=holds");
+    rig_say(rig, s, "3 LOCK a b1");
+    rig_expect(rig, s, "3 ERR LIMIT retry=1 limit=holds");
+    rig_lock(rig, t, "1 LOCK c", 3);
+    rig_say(rig, t, "2 LOCK b2");
+    rig_expect(rig, t, "2 ERR LIMIT retry=1 limit=tickets");
+    rig_say(rig, s, "3 SHOW x");
+    rig_say(rig, s, "4 SHOW x");
+    rig_say(rig, s, "5 SHOW x");
+    rig_say(rig, s, "6 LOCK b3");
+    rig_expect(rig, s, "6 ERR LIMIT retry=1 limit=outstanding");
+    rig_say(rig, t, "3 SHOW x");
+    rig_say(rig, t, "4 LOCK b4 b5");
+    rig_expect(rig, t, "4 ERR LIMIT retry=1 limit=requests");
+    rig_stop(rig);
+    rig_pass(rig, 3);
+    rig_expect(rig, t, "* DRAIN grace_ms=10000");
+    rig_say(rig, t, "5 LOCK b6");
+    rig_expect(rig, t, "5 ERR DRAINING retry=1");
+    ck_assert_uint_eq(core_spaces(rig->core, rig->now_us, spaces), 2);
+    const uint64_t *counted = spaces[0].counted->value;
+    ck_assert_uint_eq(counted[SPACE_limit], 5);
+    ck_assert_uint_eq(counted[SPACE_draining], 1);
+    ck_assert_uint_eq(counted[SPACE_granted], 1);
+    rig_end(rig);
+}
+
+END_TEST
+
 /* Settings that change meanwhile: what is there stays, what comes is met by
  * the new ones. */
 START_TEST(configured)
@@ -773,6 +821,7 @@ core_session_suite(void)
     tcase_add_test(tests, stop_while_leaving);
     tcase_add_test(tests, no_operation_for_a_refresh);
     tcase_add_test(tests, limits);
+    tcase_add_test(tests, turned_away);
     tcase_add_test(tests, configured);
     tcase_add_test(tests, no_operations_left);
     tcase_add_test(tests, tags);
