@@ -348,6 +348,7 @@ bundle_begin(
     const char *wrong = bundle_fill(bundle, request);
     if (wrong != NULL) {
         slab_free(&core->bundles, bundle);
+        count(core->counters, COUNTER_requests_bad);
         pending_error(core, whole, ERROR_BADREQ, wrong);
         return;
     }

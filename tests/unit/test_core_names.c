@@ -80,6 +80,8 @@ START_TEST(names_refused)
         ck_assert_uint_eq(rig->op_count, table[i].good ? 1 : 0);
         if (!table[i].good)
             rig_expect(rig, s, "1 ERR BADREQ retry=0");
+        ck_assert_uint_eq(
+            rig_count(rig, COUNTER_requests_bad), table[i].good ? 0 : 1);
         rig_end(rig);
     }
 }
