@@ -484,6 +484,8 @@ answer_denied(struct core *core, struct session *session,
     struct reply reply;
 
     count(core->counters, COUNTER_requests_denied);
+    if (request->command == COMMAND_LOCK)
+        tally_turned_away(core, name, ERROR_DENIED);
     answer_error_begin(core, &reply, request->tag, ERROR_DENIED);
     reply_pair(&reply, "right",
         right == RIGHT_LOCK    ? TEXT("lock")

@@ -64,6 +64,8 @@ refusal(enum error_code code)
         return SPACE_conflict;
     case ERROR_DEADLOCK:
         return SPACE_deadlock;
+    case ERROR_DENIED:
+        return SPACE_denied;
     case ERROR_UNAVAILABLE:
         return SPACE_unavailable;
     case ERROR_INDOUBT:
@@ -76,7 +78,6 @@ refusal(enum error_code code)
     case ERROR_UNKNOWN:
     case ERROR_TOOLONG:
     case ERROR_AUTH:
-    case ERROR_DENIED:
     case ERROR_NOTHELD:
     case ERROR_STALE:
     case ERROR_LOST:

@@ -208,6 +208,16 @@ END_TEST
 
 /* --- rights --------------------------------------------------------------- */
 
+/* How often a LOCK was, in all. */
+static uint64_t
+answered(struct rig *rig, enum space_counter result)
+{
+    struct core_space spaces[SPACES_MAX + 1];
+
+    ck_assert_uint_eq(core_spaces(rig->core, rig->now_us, spaces), 1);
+    return spaces[0].counted->value[result];
+}
+
 START_TEST(locks)
 {
     struct rig *rig = start();
@@ -223,6 +233,7 @@ START_TEST(locks)
     answer(rig, s, "CLAIM desk/7 fence=1", "- ERR DENIED retry=0 right=lock");
     rig_no_op(rig);
     ck_assert_uint_eq(rig_count(rig, COUNTER_requests_denied), 5);
+    ck_assert_uint_eq(answered(rig, SPACE_denied), 3);
     rig_say(rig, s, "UNLOCK stock/7");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "- OK count=0");
@@ -793,6 +804,8 @@ START_TEST(rights_that_are_lost)
     rig_expect(rig, s, "1 ERR DENIED retry=0 right=lock");
     rig_expect(rig, s, "3 ERR DENIED retry=0 right=lock name=stock/3");
     ck_assert_uint_eq(rig_count(rig, COUNTER_requests_denied), 2);
+    ck_assert_uint_eq(answered(rig, SPACE_denied), 2);
+    ck_assert_uint_eq(answered(rig, SPACE_failed), 0);
     rig_silent(rig, s);
     /* What is held is held. */
     rig_say(rig, s, "HELD");
