@@ -109,7 +109,8 @@ session_greet(struct core *core, const struct session *session)
     answer_end(core, session, &reply);
 }
 
-/* Sets event->session, to HANDLE_NONE where there is no room. */
+/* Sets event->session, to HANDLE_NONE where there is no room: who is told that
+ * counts it. */
 void
 session_open(struct core *core, struct core_event *event)
 {
@@ -118,10 +119,8 @@ session_open(struct core *core, struct core_event *event)
     event->session = HANDLE_NONE;
     if (!core->stopping && auth_admits(core, event))
         session = slab_alloc(&core->sessions);
-    if (session == NULL) {
-        count(core->counters, COUNTER_sessions_refused);
+    if (session == NULL)
         return;
-    }
     session->state = SESSION_OPEN;
     session->tcp = event->open.tcp;
     auth_opened(core, session, event);

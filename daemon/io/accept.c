@@ -20,8 +20,9 @@
 #define ACCEPT_PAUSE_MS 100
 
 static void
-client_refuse(int fd, bool tell)
+client_refuse(struct loop *loop, int fd, bool tell)
 {
+    count(&loop->counters, COUNTER_sessions_refused);
     /* Whoever is not told sees the end all the same. */
     if (tell)
         (void)send(fd, CLIENT_BYE_LIMIT, sizeof(CLIENT_BYE_LIMIT) - 1,
@@ -37,9 +38,8 @@ client_accept(struct listener *listener, int fd,
     struct client *client = client_create(loop, fd, listener->tcp);
 
     if (client == NULL) {
-        count(&loop->counters, COUNTER_sessions_refused);
         /* By TLS nothing could be told but after a handshake. */
-        client_refuse(fd, !listener->tls);
+        client_refuse(loop, fd, !listener->tls);
         return;
     }
     if (loop->tune_accepted && listener->tcp)
@@ -47,8 +47,7 @@ client_accept(struct listener *listener, int fd,
     if (listener->tls ? shake_begin(client, address, len)
                       : client_open(client, address, len, NULL, 0))
         return;
-    count(&loop->counters, COUNTER_sessions_refused);
-    client_refuse(client_release(client), !listener->tls);
+    client_refuse(loop, client_release(client), !listener->tls);
 }
 
 /*
@@ -66,7 +65,7 @@ accept_exhausted(struct listener *listener)
         close(loop->spare_fd);
         int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC);
         if (fd >= 0)
-            client_refuse(fd, !listener->tls);
+            client_refuse(loop, fd, !listener->tls);
         loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     }
     for (uint32_t i = 0; i < loop->listener_count; i++)

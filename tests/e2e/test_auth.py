@@ -257,12 +257,14 @@ class LimitTest(AuthCase):
         refused = self.client(broker, greet=False)
         refused.event("BYE")
         self.assertEqual(refused.lines[0].words, ["limit"])
+        metrics = broker.metrics()
+        self.assertEqual(metrics["holdfast_sessions_refused_total"], 1)
+        self.assertEqual(metrics[
+            'holdfast_limits_hit_total{limit="address"}'], 1)
         one.kill()
         self.wait_until(lambda: broker.metrics()["holdfast_sessions"] == 1,
                         10, "its end is seen")
         self.client(broker)
-        self.assertGreater(broker.metrics()[
-            'holdfast_limits_hit_total{limit="address"}'], 0)
         broker.reload({"limits.connections_per_address": 3})
         self.client(broker)
 

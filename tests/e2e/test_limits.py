@@ -188,6 +188,8 @@ class ConnectionLimitTest(LimitCase):
             self.addCleanup(sockets[-1].close)
         self.wait_until(lambda: stats(client)["limit_descriptors"] > 0, 10,
                         "it has none left")
+        self.wait_until(lambda: stats(client)["sessions_refused"] > 0, 10,
+                        "who is told that there is none is counted")
         before, begin = broker.cpu_us(), time.monotonic()
         client.no_event("BYE", 1.0)
         share = (broker.cpu_us() - before) / 1e6 / (time.monotonic() - begin)
