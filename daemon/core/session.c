@@ -114,13 +114,16 @@ session_greet(struct core *core, const struct session *session)
 void
 session_open(struct core *core, struct core_event *event)
 {
-    struct session *session = NULL;
+    struct session *session;
 
     event->session = HANDLE_NONE;
-    if (!core->stopping && auth_admits(core, event))
-        session = slab_alloc(&core->sessions);
-    if (session == NULL)
+    if (core->stopping || !auth_admits(core, event))
         return;
+    session = slab_alloc(&core->sessions);
+    if (session == NULL) {
+        count(core->counters, COUNTER_limit_connections);
+        return;
+    }
     session->state = SESSION_OPEN;
     session->tcp = event->open.tcp;
     auth_opened(core, session, event);

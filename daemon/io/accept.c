@@ -38,6 +38,7 @@ client_accept(struct listener *listener, int fd,
     struct client *client = client_create(loop, fd, listener->tcp);
 
     if (client == NULL) {
+        count(&loop->counters, COUNTER_limit_connections);
         /* By TLS nothing could be told but after a handshake. */
         client_refuse(loop, fd, !listener->tls);
         return;

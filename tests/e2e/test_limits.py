@@ -165,7 +165,8 @@ class ConnectionLimitTest(LimitCase):
         clients = [self.client(broker) for _ in range(3)]
         for _ in range(5):
             self.refused(broker)
-        self.assertEqual(stats(clients[0])["sessions_refused"], 5)
+        for name in ("sessions_refused", "limit_connections"):
+            self.assertEqual(stats(clients[0])[name], 5)
         clients[1].close()
         self.wait_until(lambda: stats(clients[0])["sessions_now"] == 2, 5,
                         "one has left")

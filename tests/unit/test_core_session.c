@@ -425,6 +425,7 @@ START_TEST(limits)
     open.open.peer = "";
     rig_step(rig, &open);
     ck_assert(handle_equal(open.session, HANDLE_NONE));
+    ck_assert_uint_eq(rig_count(rig, COUNTER_limit_connections), 1);
     for (unsigned i = 0; i < 4; i++) {
         snprintf(line, sizeof(line), "%u LOCK a%u", i, i);
         rig_lock(rig, s, line, i + 1);
