@@ -159,10 +159,11 @@ loop_run(struct loop *loop)
 void
 loop_stop(struct loop *loop)
 {
-    if (engine_stopping(&loop->engine)) {
+    if (loop->stop_asked) {
         loop->stop_now = true;
         return;
     }
+    loop->stop_asked = true;
     engine_stop(&loop->engine);
 }
 

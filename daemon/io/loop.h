@@ -86,7 +86,8 @@ void loop_note_reload(struct loop *loop, bool taken);
 /* Until loop_stop() has been done; returns the exit status. */
 int loop_run(struct loop *loop);
 
-/* Begins to stop; the second time at once. For signal events. */
+/* Begins to stop; the second time at once. For signal events: one that comes
+ * after DRAIN is the first. */
 void loop_stop(struct loop *loop);
 
 struct event_base;

@@ -132,7 +132,8 @@ struct loop {
     char *redis_buffer;   /* owned; likewise of links */
     uint8_t secrets[SECRET_POOL];
     uint32_t secrets_left;
-    bool poll_pays; /* the last wait was over while polling, or as short */
+    bool poll_pays;  /* the last wait was over while polling, or as short */
+    bool stop_asked; /* by a signal, and not by DRAIN */
     bool stop_now;
 };
 

@@ -629,6 +629,28 @@ class OrderTest(KindsCase):
         self.assertEqual(client.event("BYE").words, ["drain"])
         self.assertEqual(self.brokers[0].wait_exit(), 0)
 
+    def test_a_signal_after_drain(self):
+        """It is the first one: what is left of the grace stays."""
+        client, operator = (self.connect(self.brokers[0]) for _ in range(2))
+        client.ok("LOCK o")
+        operator.ok("DRAIN")
+        client.event("DRAIN")
+        self.brokers[0].terminate()
+        self.brokers[0].wait_log("event=stopping")
+        client.no_event("BYE", 0.3)
+        client.ok("UNLOCK o")
+        self.assertEqual(client.event("BYE").words, ["drain"])
+        self.assertEqual(self.brokers[0].wait_exit(), 0)
+
+    def test_a_second_signal(self):
+        client = self.connect(self.brokers[0])
+        client.ok("LOCK o")
+        self.brokers[0].terminate()
+        client.event("DRAIN")
+        self.brokers[0].terminate()
+        client.at_end(timeout=2)
+        self.assertEqual(self.brokers[0].wait_exit(), 0)
+
     def test_who_is_in_the_way(self):
         holder, other = self.connect(), self.connect()
         holder.ok("HELLO name=shop-7")
