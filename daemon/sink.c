@@ -112,16 +112,20 @@ sink_write(enum log_level level, const char *line, size_t len)
         count(counters, COUNTER_log_lost);
         return;
     }
-    count_line(level);
     prefix_make(prefix, sizeof(prefix), level);
     const struct iovec parts[] = {
         {prefix, strlen(prefix)},
         {(void *)(uintptr_t)(line + skipped), len - skipped},
         {(void *)(uintptr_t) "\n", 1},
     };
+    size_t whole = parts[0].iov_len + parts[1].iov_len + parts[2].iov_len;
     ssize_t written = writev(STDERR_FILENO, parts, 3);
 
-    (void)written; /* a log that cannot be written is nobody's to mend */
+    /* A log that cannot be written is nobody's to mend. */
+    if (written >= 0 && (size_t)written == whole)
+        count_line(level);
+    else
+        count(counters, COUNTER_log_lost);
 }
 
 static bool

@@ -228,6 +228,7 @@ class PipeTest(HarnessCase):
         client = self.client(self.broker_of.address)
         self.end_reading()
         flood(self.broker_of)
+        self.assertGreaterEqual(self.lost(), FLOOD)
         client.ok("LOCK a wait=10s")
         self.end()
 
@@ -255,6 +256,12 @@ class ShellTest(HarnessCase):
     def test_a_file_may_not_grow(self):
         broker = self.start("ulimit -f 1;", "")
         flood(broker)
+        metrics = broker.metrics()
+        self.assertGreater(metrics["holdfast_log_lost_total"], 0)
+        self.assertLessEqual(
+            sum(value for name, value in metrics.items()
+                if name.startswith("holdfast_log_lines_total")),
+            broker.log().count("\n"))
         self.client(broker).ok("LOCK a")
         self.assertEqual(broker.stop(), 0)
 
