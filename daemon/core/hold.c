@@ -248,6 +248,7 @@ hold_misfits(struct core *core, struct ticket *ticket, struct pending *pending,
     const char *why)
 {
     if (!ticket->unattended) {
+        count(core->counters, COUNTER_refused_conflict);
         pending_error(core, pending, ERROR_CONFLICT, why);
         return false;
     }

@@ -101,6 +101,8 @@ START_TEST(reentry_of_each_kind)
         rig_expect(rig, s,
             table[i].fits ? "2 OK fence=5 ttl_ms=~ count=2"
                           : "2 ERR CONFLICT retry=0");
+        ck_assert_uint_eq(
+            rig_count(rig, COUNTER_refused_conflict), !table[i].fits);
         /* A refusal changes nothing. */
         if (table[i].fits) {
             rig_say(rig, s, "3 UNLOCK a");
