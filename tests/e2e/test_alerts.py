@@ -88,6 +88,33 @@ def metric_names(text):
     return set(re.findall(r"(?<![\w:])holdfast_\w+(?!\w*:)\b", text))
 
 
+def sources(folder, ending):
+    """What all such files have below the folder."""
+    text = ""
+    for path, _, names in os.walk(os.path.join(TREE, folder)):
+        for name in names:
+            if name.endswith(ending):
+                with open(os.path.join(path, name), encoding="utf-8") as file:
+                    text += file.read()
+    return text
+
+
+def events():
+    """The lines that the daemon logs, whose names are in a table or not."""
+    return set(re.findall(r'(?:\blog_write\([^"]*|\] = )"([a-z_]+)",',
+                          sources("daemon", ".c")))
+
+
+def words_of_configuration():
+    paths = re.findall(r'\.path = "([a-z_.]+)"', sources("conf", ".c"))
+    return {word for path in paths for word in path.split(".")}
+
+
+def label_values():
+    return set(re.findall(r'^PART\(\w+, \w+, "(\w+)"',
+                          sources("daemon", ".def"), re.MULTILINE))
+
+
 def mutants(rule):
     """(what, text) of the rule with one part of it taken away: its `for`, a
     comparison with a number, the matchers of a selector."""
@@ -175,6 +202,15 @@ class AlertTest(unittest.TestCase):
         for name, anchor in re.findall(r"\[(\w+)\]\(#(\w+)\)", text):
             self.assertIn(f"\n### {name}\n", text)
             self.assertEqual(anchor, name.lower())
+
+    def test_events(self):
+        """What README.md has of the log is there."""
+        text = read("README.md")
+        known = events() | words_of_configuration() | label_values()
+        named = set(re.findall(r"`(?:event=)?([a-z]+(?:_[a-z]+)+)`", text))
+        named = {name for name in named if not name.startswith("holdfast_")}
+        self.assertGreater(len(named & events()), 15)
+        self.assertEqual(named - known, set())
 
     def test_what_is_recorded_is_used(self):
         recorded = {rule.name for rule in RULES if rule.kind == "record"}
