@@ -390,18 +390,20 @@ status_of(enum record_status status)
     return OP_REFUSED;
 }
 
-/* Owner, client's name and note. */
+/* Owner, client's name and note. Where they are none all are empty. */
 static bool
 read_words(const char *at, size_t len, struct text *const words[3])
 {
     size_t used = 0;
 
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3; i++)
         *words[i] = TEXT("");
-        if (len == 0)
-            continue;
-        if (used >= len || (uint8_t)at[used] > len - used - 1)
+    for (size_t i = 0; i < 3 && len > 0; i++) {
+        if (used >= len || (uint8_t)at[used] > len - used - 1) {
+            for (size_t j = 0; j < i; j++)
+                *words[j] = TEXT("");
             return false;
+        }
         *words[i] = text_make(at + used + 1, (uint8_t)at[used]);
         used += 1 + words[i]->len;
     }
@@ -416,7 +418,7 @@ read_kind(const char *at, size_t len, struct op_result *result)
     struct text client;
     struct text *const words[] = {&owner, &client, &result->note};
 
-    if (at == NULL || len < KIND_BYTES)
+    if (len < KIND_BYTES)
         return false;
     result->ask.shared = at[0] == MODE_SHARED;
     result->ask.permits = (uint32_t)get_uint(at + 1, 4);
@@ -426,18 +428,19 @@ read_kind(const char *at, size_t len, struct op_result *result)
     return read_words(at + KIND_BYTES, len - KIND_BYTES, words);
 }
 
-static bool
+/* It matters less than the status: without words it will do. */
+static void
 read_about(const char *at, size_t len, struct op_result *result)
 {
     struct text *const words[] = {
         &result->holder_owner, &result->holder_client, &result->holder_note};
 
-    if (at == NULL || len < ABOUT_BYTES)
-        return false;
+    if (len < ABOUT_BYTES)
+        return;
     result->told = true;
     result->typical_ms = (uint32_t)get_uint(at, 4);
     result->holder_age_ms = (uint32_t)get_uint(at + 4, 4);
-    return read_words(at + ABOUT_BYTES, len - ABOUT_BYTES, words);
+    (void)read_words(at + ABOUT_BYTES, len - ABOUT_BYTES, words);
 }
 
 bool
@@ -478,9 +481,15 @@ record_read_result(struct record_reader *reader, struct op *op,
     if (about == 0)
         return true;
     at = take(reader, about);
-    return op->kind == OP_RENEW && (op->moves || *status == RECORD_OK)
-               ? read_kind(at, about, result)
-               : read_about(at, about, result);
+    if (at == NULL)
+        return false;
+    if (op->kind != OP_RENEW || (!op->moves && *status != RECORD_OK)) {
+        read_about(at, about, result);
+    } else if (!read_kind(at, about, result)) {
+        *status = RECORD_CORRUPT;
+        result->status = status_of(RECORD_CORRUPT);
+    }
+    return true;
 }
 
 /* As lua/audit.lua has it: a hold that is claimed, not broken, and has a lease

@@ -82,7 +82,9 @@ enum record_status {
 
 /*
  * Reads one operation's result into op->result (not its sent_us); its grants go
- * to `grants`, of which there are `room`. False: the bytes make no sense.
+ * to `grants`, of which there are `room`. What comes from the record's tickets
+ * may be damaged there, which is no other operation's matter. False: the bytes
+ * make no sense, nor do those that follow.
  */
 bool record_read_result(struct record_reader *reader, struct op *op,
     enum record_status *status, struct op_grant *grants, uint32_t room);

@@ -313,6 +313,56 @@ START_TEST(taken_over)
 
 END_TEST
 
+/* Of three results the second one says more, which its record has damaged. */
+static void
+srig_damaged(struct srig *rig, enum record_status status, const char *about,
+    size_t len)
+{
+    char bytes[300];
+    const size_t second = 48 + 38;
+
+    (void)srig_encode(rig, bytes, 2, RECORD_OK);
+    bytes[second] = (char)status;
+    bytes[second + 4] = (char)len;
+    memcpy(bytes + second + 38, about, len);
+    memcpy(bytes + second + 38 + len, bytes + 48, 38);
+    srig_bytes(rig, 0, bytes, second + 38 + len + 38);
+}
+
+/* What is damaged in one lock's record is no other lock's matter. */
+START_TEST(damaged_words)
+{
+    static const char about[] = "\x64\0\0\0\x14\0\0\0\1w\x44shop\0";
+    static const char kind[] = "\0\1\0\0\0\0\0\0\0\0\0\0\0\1o\4shop\3hi";
+    struct srig *rig = srig_single();
+    struct op *ops[6];
+
+    for (int i = 0; i < 6; i++) {
+        ops[i] = srig_op(rig, i < 3 ? OP_ACQUIRE : OP_RENEW, 0);
+        ops[i]->tell = i < 3;
+        ops[i]->moves = i >= 3;
+    }
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 3");
+    srig_expect(rig, 0, "EVALSHA 3");
+    srig_damaged(rig, RECORD_OK, kind, sizeof(kind) - 1);
+    srig_status(rig, ops[3], OP_OK);
+    srig_status(rig, ops[4], OP_REFUSED);
+    srig_status(rig, ops[5], OP_OK);
+    srig_damaged(rig, RECORD_BUSY, about, sizeof(about) - 1);
+    srig_status(rig, ops[0], OP_OK);
+    srig_status(rig, ops[1], OP_BUSY);
+    srig_status(rig, ops[2], OP_OK);
+    ck_assert(ops[1]->result.told);
+    ck_assert_uint_eq(ops[1]->result.holder_age_ms, 20);
+    ck_assert_uint_eq(ops[1]->result.holder_owner.len, 0);
+    ck_assert_uint_eq(ops[1]->result.holder_client.len, 0);
+    ck_assert_uint_eq(ops[1]->result.holder_note.len, 0);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* A message to another broker is no script call, and its number no result. */
 START_TEST(messages)
 {
@@ -774,6 +824,7 @@ store_call_suite(void)
     tcase_add_test(tests, late_is_tried_again);
     tcase_add_test(tests, late_and_told);
     tcase_add_loop_test(tests, taken_over, 0, 6);
+    tcase_add_test(tests, damaged_words);
     tcase_add_test(tests, messages);
     tcase_add_test(tests, noscript_loads_once);
     tcase_add_test(tests, order_is_kept);
