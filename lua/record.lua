@@ -753,13 +753,14 @@ local function ask_later(r)
     return r.live > r.granted and barred(r) and ask_again(r) or 0
 end
 
--- The words of a ticket.
+-- The words of a ticket, and never what stands behind it.
 local function words_of(r, t)
-    if t.words == 0 then
+    local words = min(t.words, r.width - TICKET)
+    if words == 0 then
         return ''
     end
     local from = ticket_at(r, t.place) + TICKET
-    return call('GETRANGE', r.key, from, from + t.words - 1)
+    return call('GETRANGE', r.key, from, from + words - 1)
 end
 
 -- Who is in the way: how long holds last in ms (0: nobody knows), how long the

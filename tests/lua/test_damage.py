@@ -8,7 +8,7 @@ from harness import RedisError, wait_until
 
 import scripts
 from script_case import KEY, ScriptCase
-from scripts import (CORRUPT, GONE, HEAD, HEAD_BYTES, LEASE, NEWER, OK,
+from scripts import (BUSY, CORRUPT, GONE, HEAD, HEAD_BYTES, LEASE, NEWER, OK,
                      TICKET_BYTES, WAITING, Record, who)
 
 OTHERS = ["holdfast:{before}", "holdfast:{after}"]
@@ -163,6 +163,25 @@ class Damage(ScriptCase):
                                     {"look": True, "watch": True}):
                         self.connection.command("SET", KEY, whole)
                         self.ask_anything(name, options)
+
+    def test_more_words_than_there_is_room_for(self):
+        """They end with their ticket: what stands behind it is not told, nor
+        more than a result can say how long it is."""
+        self.queue(450, words=(b"owner", b"client", b"note"))
+        self.assertGreater(len(self.raw()), 65536 + 8)
+        for count in (65, 65520, 65535):
+            self.edit_ticket(0, words_bytes=count)
+            batch = [(key, scripts.acquire(who(500), no_queue=True, tell=True))
+                     for key in (OTHERS[0], KEY, OTHERS[1])]
+            results = self.one.call("acquire", *batch)
+            self.assertEqual([result.status for result in results],
+                             [OK, BUSY, OK])
+            self.connection.command("DEL", *OTHERS)
+            batch = [(KEY, scripts.renew(who(0, generation=2), moves=True)),
+                     (OTHERS[0], scripts.renew(who(1)))]
+            results = self.one.call("renew", *batch)
+            self.assertEqual([result.status for result in results],
+                             [OK, GONE])
 
     def test_break(self):
         for data, status in ((b"text", NEWER), (b"\1", CORRUPT),
