@@ -24,8 +24,9 @@ look()
 local OLD_HOLD, OLD_WAIT, LATE_HOLD = 1, 2, 4
 
 -- What does not make sense: a key of another type, one that is no lock's name,
--- a record of a later version, one that is none, counts that are not those of
--- the tickets, a key that never expires, a fence far ahead of the clock.
+-- a record of a later version, one that is none or has words that do not fit,
+-- counts that are not those of the tickets, a key that never expires, a fence
+-- far ahead of the clock.
 local WRONG_TYPE, WRONG_NAME, WRONG_VERSION, WRONG_RECORD = 1, 2, 3, 4
 local WRONG_COUNTS, WRONG_EXPIRY, WRONG_FENCE = 5, 6, 7
 
@@ -58,10 +59,22 @@ local function is_late(ends, hold, lease)
     return ends - now < lease / 2 and (hold == 0 or ends < hold)
 end
 
+-- Whether a ticket's words fit together, and into it.
+local function words_fit(r, words, raw, at)
+    if words == 0 then
+        return true
+    end
+    local from, to = at + TICKET, at + TICKET + words
+    for _ = 1, 3 do
+        from = from + 1 + (from < to and byte(raw, from) or words)
+    end
+    return from <= to and words <= r.width - TICKET
+end
+
 -- Goes along the tickets, up to so many. Ends of leases count where they are
 -- this clock's.
 local function look_at(key, r)
-    local trusted = r.id == id and steady
+    local trusted, sound = r.id == id and steady, true
     local live, granted, used, walked = 0, 0, 0, 0
     local holds, waits, held_age, wait_age, late = 0, 0, 0, 0, false
     for _, flags, from, at in queue_walk(r, r.first) do
@@ -70,12 +83,13 @@ local function look_at(key, r)
             break
         end
         local has = bit.band(flags, GRANTED) ~= 0
-        local _, _, _, permits, _, _, ends, hold, lease, _, _, since =
+        local _, _, words, permits, _, _, ends, hold, lease, _, _, since =
             unpack_at(TICKET_FORMAT, from, at)
         local over = trusted and ends <= now
         local age = max(now - since / 1000, 0)
         if flags ~= 0 then
             live = live + 1
+            sound = sound and words_fit(r, words, from, at)
         end
         if has then
             granted, used = granted + 1, used + permits
@@ -93,7 +107,10 @@ local function look_at(key, r)
     held = held + (whole and holds or r.granted)
     waiting = waiting + (whole and waits or r.live - r.granted)
     local wrong = 0
-    if whole and (live ~= r.live or granted ~= r.granted or used ~= r.used) then
+    if not sound then
+        wrong = WRONG_RECORD
+    elseif whole and
+        (live ~= r.live or granted ~= r.granted or used ~= r.used) then
         wrong = WRONG_COUNTS
     elseif call('PTTL', key) == -1 then
         wrong = WRONG_EXPIRY
@@ -108,7 +125,8 @@ end
 -- Keys of a slot that is on its way from or to another node are looked at when
 -- they are there.
 local function look_for(key)
-    local raw = pcall_redis('GETRANGE', key, '0', '239')
+    -- The head, and a ticket with all the words that it may have.
+    local raw = pcall_redis('GETRANGE', key, '0', '495')
     if type(raw) == 'table' and string.find(raw.err, 'WRONGTYPE', 1, true) then
         records = records + 1
         return sight(key, 0, WRONG_TYPE)
@@ -120,6 +138,8 @@ local function look_for(key)
     local good, wrong = record_check(raw)
     local r = good and head_load(key, raw)
     if r then
+        local whole = max(floor((#raw - HEAD) / r.width), 1)
+        r.raw = sub(raw, 1, HEAD + whole * r.width)
         return look_at(key, r)
     end
     return sight(key, 0, wrong == NEWER and WRONG_VERSION or WRONG_RECORD)

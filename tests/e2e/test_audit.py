@@ -125,7 +125,11 @@ class AuditTest(AuditCase):
     def test_what_makes_no_sense(self):
         redis = self.redis()
         broker, = self.brokers(redis, QUICK, 1)
-        self.client(broker).ok("LOCK sound")
+        client = self.client(broker)
+        client.ok("LOCK sound note=n")
+        client.ok("LOCK words owner=w note=n")
+        redis.command("SETRANGE", "holdfast:{words}", 136 + 104, b"\xff")
+        client.err("SHOW words", "INTERNAL")
         redis.command("HSET", "holdfast:{hash}", "a", "b")
         redis.command("SET", "holdfast:{text}", "what", "EX", "1000")
         redis.command("SET", "holdfast:{open", "what")
@@ -135,12 +139,13 @@ class AuditTest(AuditCase):
         items, final = self.audit(broker)
         self.assertEqual({name: (item["kind"], item["why"])
                           for name, item in items.items()},
-                         {"hash": ("senseless", "type"),
+                         {"words": ("senseless", "record"),
+                          "hash": ("senseless", "type"),
                           "text": ("senseless", "version"),
                           "open": ("senseless", "name"),
                           "": ("senseless", "name"),
                           255 * "x": ("senseless", "name")})
-        self.assertEqual(final["records"], "6")
+        self.assertEqual(final["records"], "7")
 
     def test_one_at_a_time(self):
         redis = self.redis()

@@ -7,8 +7,8 @@ from harness import slot_of
 import scripts
 from script_case import KEY, ClockCase, ScriptCase
 from scripts import (LATE_HOLD, LEASE, OLD_HOLD, OLD_WAIT, RIGHT, SHARED,
-                     WRONG_COUNTS, WRONG_EXPIRY, WRONG_FENCE, WRONG_NAME,
-                     WRONG_RECORD, WRONG_TYPE, WRONG_VERSION, who)
+                     TICKET_BYTES, WRONG_COUNTS, WRONG_EXPIRY, WRONG_FENCE,
+                     WRONG_NAME, WRONG_RECORD, WRONG_TYPE, WRONG_VERSION, who)
 from test_cluster import Cluster
 
 
@@ -147,6 +147,42 @@ class Senseless(ScriptCase):
         for value in (b"\0" * 240, b"\1", b"\1 of another program " * 20):
             self.connection.command("SET", KEY, value)
             self.assert_wrong(WRONG_RECORD)
+
+    def test_words_that_do_not_fit(self):
+        """Their lengths, or that of all of them, of a ticket in any place."""
+        words = (b"owner", b"client", b"n" * 40)
+        room = scripts.HEAD_BYTES + TICKET_BYTES
+        for place in (0, 2):
+            self.connection.command("DEL", KEY)
+            self.queue(3, words=words)
+            self.assertEqual(self.one.audit().sights, [])
+            whole, width = self.raw(), self.record().width
+            at = room + place * width
+            for offset, value in ((0, 255), (6, 60), (13, 41), (13, 255)):
+                self.connection.command("SETRANGE", KEY, at + offset,
+                                        bytes([value]))
+                self.assert_wrong(WRONG_RECORD)
+                self.connection.command("SET", KEY, whole, "PX", 10000)
+            for count in (1, 53, width - TICKET_BYTES + 1, 65535):
+                self.edit_ticket(place, words_bytes=count)
+                self.assert_wrong(WRONG_RECORD)
+                self.connection.command("SET", KEY, whole, "PX", 10000)
+
+    def test_words_of_any_length(self):
+        for number, words in enumerate((
+                (b"", b"", b"n"), (b"o", b"", b""), (b"", b"c", b""),
+                (b"o" * 32, b"c" * 64, b"n" * 128))):
+            for count in (0, 1, 3):
+                self.connection.command("DEL", KEY)
+                self.queue(count, words=words)
+                self.assertEqual(self.one.audit(),
+                                 (1, 1, count, 0, 0, []), number)
+
+    def test_words_of_the_dead(self):
+        self.queue(2, words=(b"o", b"c", b"n"))
+        self.edit_ticket(1, words_bytes=65535)
+        self.one.release(KEY, who(1))
+        self.assertEqual(self.one.audit().sights, [])
 
     def test_a_later_version(self):
         self.connection.command("SET", KEY, b"\2" * 240)
