@@ -611,6 +611,9 @@ audit_inspected(struct core *core, const struct op *op)
     struct audit *audit = core->audit;
 
     require(audit->state == AUDIT_WORKS && audit->case_open);
+    /* A step looks along the front of a queue, and some time before. */
+    if (op->result.senseless && audit->finding_count == 0)
+        finding_add(audit, FINDING_SENSELESS)->wrong = WRONG_RECORD;
     if (audit->finding_at < audit->finding_count &&
         audit->findings[audit->finding_at].stage == FINDING_UNKNOWN)
         finding_looked_again(audit, &op->result);

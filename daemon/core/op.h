@@ -150,8 +150,10 @@ struct op_audit {
 
 struct op_result {
     enum op_status status;
-    bool handed; /* a grant went to a waiter of another broker */
-    bool more;   /* so many were granted that some are left: ask again */
+    bool senseless; /* OP_REFUSED: for the record is none, or damaged; of a
+                     * quorum's OP_INSPECT also where one node says so */
+    bool handed;    /* a grant went to a waiter of another broker */
+    bool more;      /* so many were granted that some are left: ask again */
     bool
         unsettled; /* OP_WAITING: for this broker to be settled with the node */
     uint32_t place;

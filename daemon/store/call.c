@@ -520,6 +520,22 @@ again_after(struct store *store, const struct op *op, enum record_status status)
     return NOT_AGAIN;
 }
 
+/* INTERNAL is what a client is told of it; here is why. */
+static void
+log_record(const struct store *store, const struct link *link,
+    const struct op *op, enum record_status status)
+{
+    char lock[4 * PROTO_NAME_MAX + 3];
+    char name[80];
+
+    if (!op->result.senseless && status != RECORD_NEWER)
+        return;
+    log_write(LOG_ERROR, "redis_record_refused", "node=%s lock=%s why=%s",
+        link_name(store, link, name, sizeof(name)),
+        log_quote(lock, sizeof(lock), op->name),
+        op->result.senseless ? "record" : "version");
+}
+
 /* Takes one result; false where the reply makes no sense from here on. */
 static bool
 op_answered(struct store *store, struct link *link, struct call *call,
@@ -555,6 +571,7 @@ op_answered(struct store *store, struct link *link, struct call *call,
     if (op->kind == OP_AUDIT &&
         !record_read_sights(reader, op->audit, store->sights, AUDIT_SIGHTS_MAX))
         return false;
+    log_record(store, link, op, status);
     list_remove(&op->link);
     op_done(store, op, op->result.status);
     return true;

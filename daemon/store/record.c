@@ -443,8 +443,8 @@ read_about(const char *at, size_t len, struct op_result *result)
     (void)read_words(at + ABOUT_BYTES, len - ABOUT_BYTES, words);
 }
 
-bool
-record_read_result(struct record_reader *reader, struct op *op,
+static bool
+read_result(struct record_reader *reader, struct op *op,
     enum record_status *status, struct op_grant *grants, uint32_t room)
 {
     struct op_result *result = &op->result;
@@ -492,6 +492,16 @@ record_read_result(struct record_reader *reader, struct op *op,
     return true;
 }
 
+bool
+record_read_result(struct record_reader *reader, struct op *op,
+    enum record_status *status, struct op_grant *grants, uint32_t room)
+{
+    bool sense = read_result(reader, op, status, grants, room);
+
+    op->result.senseless = sense && *status == RECORD_CORRUPT;
+    return sense;
+}
+
 /* As lua/audit.lua has it: a hold that is claimed, not broken, and has a lease
  * of which less than half is left, which is no part of a lease= alone. */
 static bool
@@ -536,6 +546,15 @@ read_ticket(
     return read_words(at + TICKET_BYTES, words, texts);
 }
 
+/* The answer is whole, and what it shows of the record makes no sense. */
+static bool
+record_refuse(struct op_result *result)
+{
+    result->status = status_of(RECORD_CORRUPT);
+    result->senseless = true;
+    return true;
+}
+
 bool
 record_read_tickets(struct record_reader *reader, struct op *op,
     uint64_t time_us, struct op_ticket *tickets, uint32_t room)
@@ -557,16 +576,18 @@ record_read_tickets(struct record_reader *reader, struct op *op,
     uint64_t delay_until_ms = get_double(head + 72);
     if (delay_until_ms > time_us / 1000)
         result->delay_ms = delay_until_ms - time_us / 1000;
-    if (n > room || width < TICKET_BYTES || granted > live)
+    if (n > room || (size_t)(reader->end - reader->at) < n * width)
         return false;
+    if (width < TICKET_BYTES || granted > live)
+        return record_refuse(result);
     result->holders = granted;
     result->waiters = live - granted;
     result->tickets = tickets;
     for (uint32_t i = 0; i < n; i++) {
         struct op_ticket *ticket = &tickets[result->ticket_count];
         const char *at = take(reader, width);
-        if (at == NULL || !read_ticket(at, width, time_us / 1000, ticket))
-            return false;
+        if (!read_ticket(at, width, time_us / 1000, ticket))
+            return record_refuse(result);
         ticket->late = ticket->late && result->again_ms == 0;
         /* What is over has not been struck out yet, but is none any more; but
          * where nobody can say whether it is. */

@@ -89,7 +89,8 @@ enum record_status {
 bool record_read_result(struct record_reader *reader, struct op *op,
     enum record_status *status, struct op_grant *grants, uint32_t room);
 
-/* Reads what inspect.lua adds to its result; words refer to the reply. */
+/* Reads what inspect.lua adds to its result; words refer to the reply. A record
+ * that makes no sense is an answer, too. */
 bool record_read_tickets(struct record_reader *reader, struct op *op,
     uint64_t time_us, struct op_ticket *tickets, uint32_t room);
 

@@ -660,6 +660,7 @@ inspect_decide(struct store *store, struct round *round)
     result.typical_ms = round->about.typical_ms;
     result.again_ms = round->again_ms;
     result.sent_us = store->now_us;
+    result.senseless = round->about.senseless;
     asked->result = result;
     quorum_answer(store, asked, OP_OK);
 }
@@ -675,7 +676,9 @@ round_hear(struct round *round, const struct op_result *result, uint32_t node)
 
     if (result->status == OP_UNSETTLED && result->again_ms > round->again_ms)
         round->again_ms = result->again_ms;
-    if (round->kind == OP_INSPECT && result->status == OP_OK) {
+    if (round->kind == OP_INSPECT && result->senseless) {
+        round->about.senseless = true;
+    } else if (round->kind == OP_INSPECT && result->status == OP_OK) {
         inspect_hear(round, result, node);
     } else if (round->kind == OP_BREAK) {
         if (result->ahead > round->about.ahead)

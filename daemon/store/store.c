@@ -140,7 +140,8 @@ op_done(struct store *store, struct op *op, enum op_status status)
     require(list_empty(&op->link));
     wheel_remove(&store->wheel, &op->timer);
     if (status == OP_UNSENT || status == OP_UNKNOWN || status == OP_REFUSED)
-        memset(&op->result, 0, sizeof(op->result));
+        op->result = (struct op_result){
+            .senseless = status == OP_REFUSED && op->result.senseless};
     op->result.status = status;
     if (op->vote) {
         quorum_voted(store, op, status);

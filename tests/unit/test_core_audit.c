@@ -610,6 +610,39 @@ START_TEST(waiting)
 
 END_TEST
 
+/* A record that could not be read when it was looked at closer: where it is one
+ * that makes no sense that is told, but not of whatever else Redis says. */
+START_TEST(senseless_when_looked_at)
+{
+    struct rig *rig = rig_asked();
+    const struct op_sight sights[] = {
+        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("a")},
+        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("b")},
+        {.flags = SIGHT_OLD_HOLD,
+            .hold_ms = HOUR_MS,
+            .wrong = WRONG_RECORD,
+            .name = TEXT("c")},
+        {.flags = SIGHT_LATE_HOLD, .name = TEXT("d")},
+    };
+    const struct op_result bad = {.status = OP_REFUSED, .senseless = true};
+    struct op_ticket ticket = hold_of("broker-1", 1000);
+
+    stepped(rig, sights, 4, 0);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_REFUSED);
+    rig_finish(rig, rig_op(rig, OP_INSPECT), bad);
+    rig_expect(rig, 0, "1 ITEM kind=senseless name=b why=record");
+    rig_finish(rig, rig_op(rig, OP_INSPECT), bad);
+    rig_expect(rig, 0, "1 ITEM kind=senseless name=c why=record");
+    ticket.late = true;
+    inspected(rig, &ticket, 1);
+    rig_finish(rig, rig_op(rig, OP_INSPECT), bad); /* until it was read again */
+    no_more_nodes(rig);
+    rig_expect(rig, 0, "1 OK ~ ~ ~ findings=2 ~");
+    rig_end(rig);
+}
+
+END_TEST
+
 /* What makes no sense is told of, once; and what else is odd about it. */
 START_TEST(senseless)
 {
@@ -1158,6 +1191,7 @@ core_audit_suite(void)
     tcase_add_test(tests, questions);
     tcase_add_test(tests, waiting);
     tcase_add_test(tests, senseless);
+    tcase_add_test(tests, senseless_when_looked_at);
     tcase_add_test(tests, too_many);
     tcase_add_test(tests, node_away);
     tcase_add_test(tests, left_out);

@@ -2,6 +2,7 @@
  * Tests of daemon/store/call.c and record.c: batches, results, and everything
  * that Redis may say instead.
  */
+#include "tests/unit/log_kept.h"
 #include "tests/unit/seed.h"
 #include "tests/unit/store_rig.h"
 
@@ -206,6 +207,7 @@ START_TEST(statuses)
         srig_expect(rig, 0, "EVALSHA 1");
         srig_results(rig, 0, 1, table[i].record);
         srig_status(rig, op, table[i].status);
+        ck_assert(op->result.senseless == (table[i].record == RECORD_CORRUPT));
     }
     srig_end(rig);
 }
@@ -315,8 +317,8 @@ END_TEST
 
 /* Of three results the second one says more, which its record has damaged. */
 static void
-srig_damaged(struct srig *rig, enum record_status status, const char *about,
-    size_t len)
+srig_damaged(
+    struct srig *rig, enum record_status status, const char *about, size_t len)
 {
     char bytes[300];
     const size_t second = 48 + 38;
@@ -622,6 +624,7 @@ START_TEST(error_splits_the_batch)
     srig_error(rig, 0, "ERR user_script:1: what");
     srig_status(rig, ops[0], OP_OK);
     srig_status(rig, ops[1], OP_REFUSED);
+    ck_assert(!ops[1]->result.senseless); /* that is not known of it */
     srig_turn(rig);
     srig_expect(rig, 0, "EVALSHA 1");
     /* What may have run is not "unsent" when it is given up. */
@@ -777,8 +780,13 @@ START_TEST(inspect)
     ck_assert(text_equal(tickets[0].note, TEXT("n")));
     /* The words are longer than they are; cut off; a width of nothing. */
     one[104] = 40;
+    log_keep(LOG_ERROR);
     srig_bytes(rig, 0, bytes, len);
+    log_keep_no_more();
+    ck_assert_ptr_nonnull(strstr(log_kept(), "event=redis_record_refused "));
+    ck_assert_ptr_nonnull(strstr(log_kept(), " lock=\"name\" why=record"));
     srig_status(rig, op + 1, OP_REFUSED);
+    ck_assert(op[1].result.senseless);
     one[104] = 1;
     for (int wrong = 0; wrong < 4; wrong++) {
         op = srig_op(rig, OP_INSPECT, 0);
@@ -789,6 +797,8 @@ START_TEST(inspect)
         one[2] = wrong == 2 ? 9 : 5;
         srig_bytes(rig, 0, bytes, wrong == 3 ? len - 1 : len);
         srig_status(rig, op, OP_REFUSED);
+        ck_assert(op->result.senseless == (wrong != 3));
+        ck_assert_uint_eq(op->result.ticket_count, 0);
     }
     /* A holder whose lease is over is none; but where its end is in doubt. */
     number = 5;

@@ -1892,6 +1892,15 @@ START_TEST(shown)
     ck_assert_uint_eq(op->result.fence, 7);
     ck_assert_str_eq(tickets[0].broker, "broker-2");
     ck_assert_str_eq(tickets[1].broker, "broker-1");
+    ck_assert(!op->result.senseless);
+    /* One has a record that is none. */
+    op = inspected(rig);
+    shows(rig, 0, "a", 5);
+    says(rig, 1, RECORD_CORRUPT, 0);
+    shows(rig, 2, "a", 5);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.holders, 1);
+    ck_assert(op->result.senseless);
     /* Two of three have to answer. */
     op = inspected(rig);
     shows(rig, 0, "a", 5);
