@@ -366,6 +366,28 @@ START_TEST(kills)
 
 END_TEST
 
+/* Who resumes a session of another user, which is not to be had, has its ID and
+ * is in nobody's way. */
+START_TEST(kills_of_one_id)
+{
+    struct rig *rig = start();
+    unsigned desk = session_of(rig, "desk", '2');
+    unsigned shop = session_of(rig, "shop", '1');
+    unsigned again = session_of(rig, "shop", '1');
+
+    rig_resume(rig, shop, desk, 2, "");
+    rig_expect(rig, desk, "- OK session=~ proto=1 server=~ gen=2");
+    rig_kill(rig, again, shop);
+    rig_expect(rig, again, "- OK");
+    rig_expect(rig, shop, "* BYE killed");
+    rig_silent(rig, desk);
+    rig_kill(rig, again, shop);
+    rig_expect(rig, again, "- ERR NOTHELD retry=0");
+    end(rig);
+}
+
+END_TEST
+
 /* --- failures ------------------------------------------------------------- */
 
 START_TEST(failures_cost_time)
@@ -856,6 +878,7 @@ core_auth_suite(void)
     tcase_add_test(cases, lists);
     tcase_add_test(cases, memories);
     tcase_add_test(cases, kills);
+    tcase_add_test(cases, kills_of_one_id);
     tcase_add_test(cases, failures_cost_time);
     tcase_add_test(cases, failures_are_remembered);
     tcase_add_test(cases, failures_wait_in_bounded_number);
