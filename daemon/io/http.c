@@ -2,9 +2,11 @@
  * HTTP for operators: GET and HEAD, one request a connection.
  *
  * Every connection has a place out of few, a limit of bytes to ask with and a
- * time in which all of it must be over, so whoever is slow or many is in
- * nobody's way for long. (libevent's evhttp bounds neither how many there are
- * nor how long a request may trickle in; and of HTTP so little is needed.)
+ * time in which all of it must be over; and where no place is left, who has had
+ * one for longest makes room. So whoever is slow or many is in nobody's way,
+ * since who means it asks at once. (libevent's evhttp bounds neither how many
+ * there are nor how long a request may trickle in; and of HTTP so little is
+ * needed.)
  *
  * A connection reads until the head of its request is whole, writes its answer,
  * and then reads on until the other end closes: what was left unread would make
@@ -31,6 +33,7 @@
 struct connection {
     struct http *http; /* ref */
     int fd;            /* -1: the place is free */
+    uint64_t number;   /* in the order in which they came */
     bool answered;
     struct event event; /* reading; writing while `out` has bytes */
     struct event deadline;
@@ -45,6 +48,7 @@ struct http {
     uint32_t fd_count;
     struct event pause; /* where no descriptor was left for that */
     struct buffer body;
+    uint64_t opened; /* connections, so far */
     struct connection connections[CONNECTIONS_MAX];
 };
 
@@ -250,24 +254,49 @@ connection_overdue(evutil_socket_t fd, short what, void *arg)
     connection_close(connection);
 }
 
+/* Whether `a` makes room before `b`: who has its answer, and then who came
+ * first. */
+static bool
+makes_room_before(const struct connection *a, const struct connection *b)
+{
+    bool a_done = a->answered && buffer_len(&a->out) == 0;
+    bool b_done = b->answered && buffer_len(&b->out) == 0;
+
+    return a_done != b_done ? a_done : a->number < b->number;
+}
+
+static struct connection *
+place_find(struct http *http)
+{
+    struct connection *first = http->connections;
+
+    for (int i = 0; i < CONNECTIONS_MAX; i++) {
+        struct connection *connection = &http->connections[i];
+        if (connection->fd < 0)
+            return connection;
+        if (makes_room_before(connection, first))
+            first = connection;
+    }
+    if (!first->answered || buffer_len(&first->out) > 0)
+        count(&http->loop->counters, COUNTER_http_refused);
+    connection_close(first);
+    return first;
+}
+
 static void
 connection_open(struct http *http, int fd)
 {
     static const struct timeval limit = {.tv_sec = CONNECTION_S};
-    struct connection *connection = http->connections;
+    struct connection *connection = place_find(http);
 
-    while (
-        connection < http->connections + CONNECTIONS_MAX && connection->fd >= 0)
-        connection++;
-    if (connection == http->connections + CONNECTIONS_MAX) {
-        count(&http->loop->counters, COUNTER_http_refused);
-        close(fd);
-        return;
-    }
     connection->fd = fd;
+    connection->number = http->opened++;
     connection->answered = false;
     loop_arm(&connection->deadline, &limit);
     connection_await(connection, EV_READ);
+    /* It may be there, and many others may come before the loop says so. */
+    if (connection->fd >= 0)
+        connection_read(connection);
 }
 
 static void

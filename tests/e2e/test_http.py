@@ -129,6 +129,18 @@ class HttpTest(HarnessCase):
         self.assertEqual(metrics["holdfast_http_refused_total"], 8)
         self.assertEqual(metrics["holdfast_http_slow_total"], CONNECTIONS)
 
+    def test_who_asks_gets_in(self):
+        """However many there are who say nothing, little, or read nothing."""
+        broker = self.broker()
+        host, port = broker.admin_address.split(":")
+        for what in (b"", b"GET /met", b"GET /metrics HTTP/1.1\r\n\r\n"):
+            for _ in range(2 * CONNECTIONS):
+                sock = socket.create_connection((host, int(port)), 30)
+                self.addCleanup(sock.close)
+                sock.sendall(what)
+            self.assertEqual(broker.http("/healthz")[0], 200)
+            self.assertEqual(broker.http("/readyz")[0], 200)
+
     def test_clients_do_not_wait_for_http(self):
         broker = self.broker()
         host, port = broker.admin_address.split(":")
