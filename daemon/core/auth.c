@@ -111,7 +111,8 @@ source_find(const struct core *core, const uint8_t address[16])
 static void
 source_free(struct core *core, struct source *source)
 {
-    require(source->connections == 0 && source->waiting == 0);
+    require(source->connections == 0 && source->lingering == 0);
+    require(source->waiting == 0);
     if (!list_empty(&source->idle_link)) {
         list_remove(&source->idle_link);
         core->idle_count--;
@@ -147,10 +148,12 @@ source_forget(const struct core *core, struct source *source)
         source->failures = 0;
 }
 
-/* Nobody is connected from there any more. */
+/* Fewer are connected from there; perhaps nobody any more. */
 static void
-source_idle(struct core *core, struct source *source)
+source_left(struct core *core, struct source *source)
 {
+    if (source->connections + source->lingering > 0)
+        return;
     source_forget(core, source);
     if (source->failures == 0) {
         source_free(core, source);
@@ -262,8 +265,39 @@ core_arrive(
 void
 core_depart(struct core *core, struct source **source)
 {
-    if (*source != NULL && --(*source)->connections == 0)
-        source_idle(core, *source);
+    if (*source != NULL) {
+        require((*source)->connections > 0);
+        (*source)->connections--;
+        source_left(core, *source);
+    }
+    *source = NULL;
+}
+
+bool
+core_linger(
+    struct core *core, const uint8_t address[16], struct source **source)
+{
+    uint32_t max = core->settings.address_connections_max;
+
+    *source = NULL;
+    if (max == 0)
+        return true;
+    struct source *from = source_find(core, address);
+    if (from != NULL && from->lingering >= max)
+        return false;
+    *source = source_obtain(core, address);
+    (*source)->lingering++;
+    return true;
+}
+
+void
+core_linger_end(struct core *core, struct source **source)
+{
+    if (*source != NULL) {
+        require((*source)->lingering > 0);
+        (*source)->lingering--;
+        source_left(core, *source);
+    }
     *source = NULL;
 }
 

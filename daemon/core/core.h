@@ -105,6 +105,16 @@ bool core_arrive(
     struct core *core, const uint8_t address[16], struct source **source);
 void core_depart(struct core *core, struct source **source);
 
+/*
+ * A connection that is no session any more, or is to be none, and stays until
+ * its client has read why. Of an address there may be as many as may be served,
+ * beside these. False: there are; it is to be closed at once. `*source` is to
+ * be given back when it ends.
+ */
+bool core_linger(
+    struct core *core, const uint8_t address[16], struct source **source);
+void core_linger_end(struct core *core, struct source **source);
+
 /* Destroys what is left too, and sets *core to NULL. */
 void core_destroy(struct core **core);
 

@@ -116,9 +116,10 @@ struct session {
 struct source {
     struct slab_node node;
     struct table_node table; /* by address */
-    struct list idle_link;   /* core->idle_sources: no connections */
+    struct list idle_link;   /* core->idle_sources: no connections at all */
     uint8_t address[16];
     uint32_t connections;
+    uint32_t lingering; /* connections without a session */
     uint32_t waiting;   /* AUTHs that have failed, and are not answered yet */
     uint32_t failures;  /* of late */
     uint64_t failed_us; /* the last one */

@@ -90,6 +90,7 @@ client_destroy(struct client *client)
     struct loop *loop = client->loop;
 
     shake_forget(client);
+    core_linger_end(loop->engine.core, &client->source);
     if (client_of(loop, client->input.session) == client)
         loop->by_session[client->input.session.index] = NULL;
     event_del(&client->event);
@@ -161,7 +162,8 @@ client_linger(struct client *client)
     static const struct timeval linger = {.tv_sec = LINGER_S};
 
     client_forget_tls(client);
-    if (client->eof || client->shut || shutdown(client->fd, SHUT_WR) != 0) {
+    if (client->hurried || client->eof || client->shut ||
+        shutdown(client->fd, SHUT_WR) != 0) {
         client_destroy(client);
         return;
     }
@@ -179,7 +181,7 @@ client_finish(struct client *client)
         client_linger(client);
         return;
     }
-    if (tls_link_end(client->tls) != TLS_WANTS_WRITE)
+    if (tls_link_end(client->tls) != TLS_WANTS_WRITE || client->hurried)
         client_linger(client);
     else if (!client_await_room(client))
         client_destroy(client);
@@ -619,14 +621,36 @@ effect_line(
     client_keep_output(client, text + effect->offset, effect->len);
 }
 
+/* There is no session, and what it sends does not matter any more. It stays for
+ * a while, to be told why; but not where there are many such of its address,
+ * who would all take a place that others need. */
+void
+client_leave(struct client *client)
+{
+    struct sockaddr_storage address;
+    socklen_t len = sizeof(address);
+    uint32_t uid = UINT32_MAX;
+    uint8_t source[16];
+
+    client->ending = true;
+    client->input.deaf = true;
+    if (client->source != NULL ||
+        getpeername(client->fd, (struct sockaddr *)&address, &len) != 0)
+        return;
+    if (!client->tcp)
+        (void)peer_uid(client->fd, &uid);
+    listen_source(&address, uid, source);
+    client->hurried =
+        !core_linger(client->loop->engine.core, source, &client->source);
+}
+
 /* The session has ended: the client goes when it has read all, or in time. */
 static void
 client_end(struct client *client)
 {
     static const struct timeval drain = {.tv_sec = DRAIN_S};
 
-    client->ending = true;
-    client->input.deaf = true;
+    client_leave(client);
     client->input.session = HANDLE_NONE;
     client->close_us = engine_now(&client->loop->engine) + DRAIN_S * 1000000;
     list_remove(&client->late_link);
@@ -698,6 +722,8 @@ client_write_turn(struct loop *loop, struct client *client)
     } else if (client->out_len == 0) {
         if (client->ending || client->more)
             client_note(client, FATE_DRAINED);
+    } else if (client->hurried) {
+        client_note(client, FATE_BROKEN);
     } else if (client->out_len > loop->settings.output_max) {
         client_note(client, FATE_OUTPUT);
     } else if (client_hoards(client)) {

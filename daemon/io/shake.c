@@ -88,8 +88,7 @@ shake_end(struct client *client, enum counter counter, const char *why)
     event_del(&client->event);
     event_assign(&client->event, loop->base, client->fd, EV_READ | EV_PERSIST,
         client_readable, client);
-    client->ending = true;
-    client->input.deaf = true;
+    client_leave(client);
     client_linger(client);
 }
 
@@ -169,8 +168,7 @@ shake_refuse(struct client *client)
     size_t sent;
 
     count(&client->loop->counters, COUNTER_sessions_refused);
-    client->ending = true;
-    client->input.deaf = true;
+    client_leave(client);
     client->close_us =
         engine_now(&client->loop->engine) + (uint64_t)SHAKE_S * 1000000;
     (void)tls_link_write(client->tls, bye, sizeof(bye) - 1, &sent);

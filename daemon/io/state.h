@@ -55,6 +55,7 @@ struct client {
     struct event *writing; /* owned; only while output waits */
     struct tls_link *tls;  /* owned; NULL: plain, or no handshake has begun */
     struct shake *shake;   /* owned; while the handshake goes on */
+    struct source *source; /* ref, the core's; where it lingers, or NULL */
     int fd;
     bool tcp;
     bool greeted;     /* some bytes came */
@@ -62,6 +63,7 @@ struct client {
     bool more;        /* wants CORE_MORE when its output is drained */
     bool ending;      /* no session any more; closed when all is sent */
     bool shut;        /* our FIN is sent; waits for the client's */
+    bool hurried;     /* ending, and waited for no longer */
     bool torn;        /* no memory for its output: what it gets ends there */
     bool within;      /* a part of a record of TLS came, and counts as memory */
     bool read_waits;  /* TLS has to write before it can be read on */
@@ -176,8 +178,8 @@ void client_accept_tls(struct loop *loop);
  * client.c. One that is created has no session until it is opened: false, there
  * is no room for it, and it is still the caller's. client_release() destroys it
  * and gives its descriptor back. client_finish() ends one that has no session
- * any more, or never had one, when all has been sent; client_linger() does so
- * without a word of TLS.
+ * any more, or never had one, when all has been sent, client_linger() does so
+ * without a word of TLS; client_leave() comes before either.
  */
 extern const struct engine_sink client_sink;
 struct client *client_create(struct loop *loop, int fd, bool tcp);
@@ -185,6 +187,7 @@ bool client_open(struct client *client, const struct sockaddr_storage *address,
     unsigned len, struct user *user, uint32_t mark);
 int client_release(struct client *client);
 void client_destroy(struct client *client);
+void client_leave(struct client *client);
 void client_finish(struct client *client);
 void client_linger(struct client *client);
 void client_readable(evutil_socket_t fd, short what, void *arg);

@@ -173,6 +173,30 @@ class ConnectionLimitTest(LimitCase):
         with broker.client() as client:
             client.ok("PING")
 
+    def test_ended_and_still_there(self):
+        """Who has said QUIT and does not go is no more than a few others of
+        its address, and takes nobody else's place."""
+        broker = self.one(connections=8, connections_per_address=2)
+        for what in (b"QUIT\n", b"QUIT\nPING\n", b"GET / HTTP/1.1\r\n\r\n"):
+            for _ in range(20):
+                sock = socket.create_connection(
+                    ("127.0.0.1", broker.port), 5,
+                    source_address=("127.0.0.2", 0))
+                self.addCleanup(sock.close)
+                sock.sendall(what)
+                self.assertIn(b"* BYE", self.read_to_end(sock))
+        self.client(broker).ok("PING")
+        self.assertEqual(broker.metrics()["holdfast_sessions_refused_total"],
+                         0)
+
+    @staticmethod
+    def read_to_end(sock):
+        data = b""
+        with contextlib.suppress(ConnectionResetError):
+            while got := sock.recv(4096):
+                data += got
+        return data
+
     def test_no_descriptors(self):
         """EMFILE: no spinning, others go on, and it recovers."""
         broker = self.broker()

@@ -641,6 +641,43 @@ START_TEST(connections_of_an_address)
 
 END_TEST
 
+/* Those that have ended and are there still are bounded by themselves. */
+START_TEST(lingering_of_an_address)
+{
+    struct rig *rig = start_with(THE_USERS, 2, 0, 0);
+    const uint8_t other[16] = {9};
+    struct source *sources[4];
+    struct source *none;
+
+    rig_open_tcp(rig);
+    rig_open_tcp(rig);
+    ck_assert(core_linger(rig->core, rig->address, &sources[0]));
+    ck_assert(core_linger(rig->core, rig->address, &sources[1]));
+    ck_assert(!core_linger(rig->core, rig->address, &none));
+    ck_assert_ptr_null(none);
+    ck_assert(core_linger(rig->core, other, &sources[2]));
+    core_linger_end(rig->core, &sources[0]);
+    ck_assert_ptr_null(sources[0]);
+    ck_assert(core_linger(rig->core, rig->address, &sources[0]));
+    rig_event(rig, 0, CORE_DROP);
+    rig_event(rig, 1, CORE_DROP);
+    core_check(rig->core);
+    for (int i = 0; i < 3; i++)
+        core_linger_end(rig->core, &sources[i]);
+    core_check(rig->core);
+    /* Where there is no limit they are not counted. */
+    rig->settings.address_connections_max = 0;
+    core_configure(rig->core, &rig->settings);
+    for (int i = 0; i < 4; i++) {
+        ck_assert(core_linger(rig->core, rig->address, &sources[i]));
+        ck_assert_ptr_null(sources[i]);
+        core_linger_end(rig->core, &sources[i]);
+    }
+    end(rig);
+}
+
+END_TEST
+
 START_TEST(connections_of_a_user)
 {
     struct rig *rig = start_with(THE_USERS, 0, 2, 0);
@@ -888,6 +925,7 @@ core_auth_suite(void)
     tcase_add_test(cases, the_same_user_resumes);
     tcase_add_test(cases, another_user_resumes_nothing);
     tcase_add_test(cases, connections_of_an_address);
+    tcase_add_test(cases, lingering_of_an_address);
     tcase_add_test(cases, connections_of_a_user);
     tcase_add_test(cases, holds_of_a_user);
     tcase_add_test(cases, who_is_not_known_in_time_goes);
