@@ -520,6 +520,19 @@ again_after(struct store *store, const struct op *op, enum record_status status)
     return NOT_AGAIN;
 }
 
+/* Nothing is as old as a clock says that was set forward. */
+static void
+tickets_age(struct store *store, const struct link *link,
+    const struct op_result *result, uint64_t time_us)
+{
+    for (uint32_t i = 0; i < result->ticket_count; i++) {
+        struct op_ticket *ticket = &store->tickets[i];
+        if (ticket->since_us < link->rose_at_us)
+            ticket->age_ms =
+                trust_age_us(link, ticket->since_us, time_us) / 1000;
+    }
+}
+
 /* INTERNAL is what a client is told of it; here is why. */
 static void
 log_record(const struct store *store, const struct link *link,
@@ -571,6 +584,8 @@ op_answered(struct store *store, struct link *link, struct call *call,
     if (op->kind == OP_AUDIT &&
         !record_read_sights(reader, op->audit, store->sights, AUDIT_SIGHTS_MAX))
         return false;
+    if (op->kind == OP_INSPECT)
+        tickets_age(store, link, &op->result, reply->time_us);
     log_record(store, link, op, status);
     list_remove(&op->link);
     op_done(store, op, op->result.status);

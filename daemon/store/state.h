@@ -129,6 +129,8 @@ struct link {
     int64_t clock_most_us; /* and at most this */
     uint64_t clock_at_us;  /* when that was found; 0: it is not known */
     uint64_t steady_us;    /* since then it has not stepped */
+    uint64_t risen_us;     /* by so much it was set forward, as far as seen */
+    uint64_t rose_at_us;   /* its own time then, the last one; 0: never */
     struct list held;      /* answered calls that wait for replicas */
     uint32_t held_count;   /* and those that have been confirmed */
     uint64_t wait_us;      /* replicas are not asked before that */
@@ -293,6 +295,8 @@ void trust_vouch(struct store *store, struct link *from,
 void trust_see(struct store *store, struct link *link, const char *id);
 void trust_clock(struct store *store, struct link *link, uint64_t time_us,
     uint64_t sent_us, uint64_t now_us);
+uint64_t trust_age_us(
+    const struct link *link, uint64_t since_us, uint64_t time_us);
 uint32_t trust_settles_ms(
     const struct store *store, const struct link *link, uint64_t now_us);
 uint32_t trust_steady_ms(

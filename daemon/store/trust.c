@@ -12,7 +12,8 @@
  * The same goes for its clock, by which leases end: a broker that has not seen
  * it go steadily for as long ends none. Each answer with a time bounds what the
  * clock is ahead of ours, from both sides; where bounds do not meet, it has
- * stepped.
+ * stepped. What it was set forward by is no part of the age of what is older
+ * than that.
  *
  * A broker that is settled leaves a marker with the ids at the node, so that
  * one that starts later need not wait. No times are compared.
@@ -49,6 +50,8 @@ trust_forget(struct link *link)
     link->since_us = 0;
     link->mark_us = 0;
     link->clock_at_us = 0;
+    link->risen_us = 0;
+    link->rose_at_us = 0;
     memset(link->sources, 0, sizeof(link->sources));
 }
 
@@ -311,6 +314,44 @@ trust_settles_ms(
     return at_us > now_us + 1000 ? (uint32_t)((at_us - now_us) / 1000) : 1;
 }
 
+/* The clock is by so much ahead of ours now, and may have been set, to
+ * `time_us`. What it was set back by it may be set forward by again. */
+static void
+clock_was_set(struct link *link, int64_t least_us, int64_t most_us,
+    uint64_t time_us, uint64_t now_us)
+{
+    int64_t drift_us = (int64_t)((now_us - link->clock_at_us) / DRIFT);
+    int64_t low_us = link->clock_us - drift_us;
+    int64_t high_us = link->clock_most_us + drift_us;
+
+    if (least_us > high_us) {
+        link->risen_us += (uint64_t)(most_us - low_us);
+        link->rose_at_us = time_us;
+    } else if (most_us < low_us) {
+        uint64_t by_us = (uint64_t)(low_us - most_us);
+        link->risen_us -= by_us < link->risen_us ? by_us : link->risen_us;
+        if (link->rose_at_us > time_us)
+            link->rose_at_us = time_us;
+    }
+}
+
+/*
+ * How old by the node's clock, which is `time_us` now, something is at least
+ * that came at `since_us`, before it was set forward: for the last time, or for
+ * the first, which is not known.
+ */
+uint64_t
+trust_age_us(const struct link *link, uint64_t since_us, uint64_t time_us)
+{
+    uint64_t age_us = time_us > since_us ? time_us - since_us : 0;
+    uint64_t after_us =
+        time_us > link->rose_at_us ? time_us - link->rose_at_us : 0;
+
+    require(since_us < link->rose_at_us);
+    age_us -= link->risen_us < age_us ? link->risen_us : age_us;
+    return age_us > after_us ? age_us : after_us;
+}
+
 /* The node's clock was `time_us` between the sending of a call and now: if it
  * was so at once, it has drifted since. */
 void
@@ -341,6 +382,8 @@ trust_clock(struct store *store, struct link *link, uint64_t time_us,
             link_name(store, link, name, sizeof(name)),
             (least_us - link->clock_us) / 1000);
     }
+    if (link->clock_at_us > 0)
+        clock_was_set(link, least_us, most_us, time_us, now_us);
     link->clock_us = least_us;
     link->clock_most_us = most_us;
     link->clock_at_us = now_us;

@@ -819,6 +819,42 @@ START_TEST(inspect)
 
 END_TEST
 
+/* A hold is not as old as a clock says that was set forward since. */
+START_TEST(inspected_age)
+{
+    struct srig *rig = srig_single();
+    uint64_t since_us = srig_time_us(rig) - UINT64_C(7200000000);
+    struct link *link = &rig->store->links[0];
+    char bytes[600];
+
+    for (int i = 0; i < 2; i++) {
+        const struct op *op = srig_op(rig, OP_INSPECT, 0);
+        const double since = (double)since_us;
+        const double ends = 4e12;
+        srig_turn(rig);
+        srig_expect(rig, 0, "EVALSHA 1");
+        memset(bytes, 0, sizeof(bytes));
+        size_t at = srig_encode(rig, bytes, 1, RECORD_OK);
+        char *ticket = bytes + at + 4 + 136;
+        bytes[at] = 1;
+        bytes[at + 4 + 2] = 104;
+        bytes[at + 4 + 32] = bytes[at + 4 + 36] = 1;
+        ticket[0] = 7;
+        memcpy(ticket + 24, &ends, 8);
+        memcpy(ticket + 88, &since, 8);
+        srig_bytes(rig, 0, bytes, (size_t)(ticket + 104 - bytes));
+        srig_status(rig, op, OP_OK);
+        ck_assert_uint_eq(op->result.ticket_count, 1);
+        ck_assert_uint_eq(
+            op->result.tickets[0].age_ms, i == 0 ? 7200000 : 3600000);
+        link->rose_at_us = srig_time_us(rig);
+        link->risen_us = UINT64_C(3600000000);
+    }
+    srig_end(rig);
+}
+
+END_TEST
+
 Suite *
 store_call_suite(void)
 {
@@ -847,6 +883,7 @@ store_call_suite(void)
     tcase_add_test(tests, garbage);
     tcase_add_test(tests, random_bytes);
     tcase_add_test(tests, inspect);
+    tcase_add_test(tests, inspected_age);
     suite_add_tcase(suite, tests);
     return suite;
 }

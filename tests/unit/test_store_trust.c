@@ -2017,6 +2017,59 @@ START_TEST(steps)
 
 END_TEST
 
+#define HOUR_US   UINT64_C(3600000000)
+#define SECOND_US UINT64_C(1000000)
+
+/* Of something that came before the clock was set. */
+static uint64_t
+age_us(struct srig *rig, uint64_t since_us)
+{
+    (void)asked(rig, 1);
+    return trust_age_us(&rig->store->links[0], since_us, srig_time_us(rig));
+}
+
+/* Nothing becomes older by a clock that is set, whether that is seen at once or
+ * when nothing was heard of it for a while. */
+START_TEST(ages)
+{
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+    struct link *link = &rig->store->links[0];
+    uint64_t since_us = srig_time_us(rig);
+
+    (void)pass(rig, 0, 60000);
+    (void)asked(rig, 1);
+    ck_assert_uint_eq(link->rose_at_us, 0);
+    if (_i == 1)
+        link->clock_at_us -= 20 * SECOND_US;
+    rig->clock_us += (int64_t)HOUR_US;
+    uint64_t age = age_us(rig, since_us);
+    ck_assert_uint_gt(age, 59 * SECOND_US);
+    ck_assert_uint_lt(age, 61 * SECOND_US);
+    ck_assert_uint_gt(link->rose_at_us, since_us + HOUR_US);
+    ck_assert_uint_le(link->rose_at_us, srig_time_us(rig));
+    /* What came just before is as old as that at least. */
+    (void)pass(rig, 0, 10000);
+    age = age_us(rig, since_us + 60 * SECOND_US);
+    ck_assert_uint_ge(age, 9 * SECOND_US);
+    ck_assert_uint_lt(age, 11 * SECOND_US);
+    /* Once more, */
+    rig->clock_us += (int64_t)HOUR_US;
+    age = age_us(rig, since_us);
+    ck_assert_uint_gt(age, 69 * SECOND_US);
+    ck_assert_uint_lt(age, 72 * SECOND_US);
+    /* and back: what comes then is as old as it is at once. */
+    rig->clock_us -= (int64_t)(2 * HOUR_US);
+    age = age_us(rig, since_us);
+    ck_assert_uint_gt(age, 69 * SECOND_US);
+    ck_assert_uint_lt(age, 72 * SECOND_US);
+    ck_assert_uint_le(link->rose_at_us, srig_time_us(rig));
+    rig->clock_us += (int64_t)HOUR_US;
+    ck_assert_uint_lt(age_us(rig, since_us), 72 * SECOND_US);
+    end(rig);
+}
+
+END_TEST
+
 /* Answers that are slow, now and then or for ever, and clocks that drift. */
 START_TEST(slow_is_no_step)
 {
@@ -2092,6 +2145,7 @@ store_trust_suite(void)
     tcase_add_test(tests, reclaim);
     tcase_add_test(tests, steady);
     tcase_add_loop_test(tests, steps, 0, 4);
+    tcase_add_loop_test(tests, ages, 0, 2);
     tcase_add_loop_test(tests, slow_is_no_step, 0, 3);
     tcase_add_loop_test(tests, drift_on_the_way_is_no_step, 0, 2);
     tcase_add_test(tests, any_clock);
