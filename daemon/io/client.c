@@ -362,6 +362,21 @@ client_bytes(struct client *client, size_t len, bool fresh)
         client_expel(client, EXPEL_MEMORY);
 }
 
+/* Nothing can be read any more; what is left to be sent has its time. */
+static void
+client_await_end(struct client *client)
+{
+    uint64_t now_us = engine_now(&client->loop->engine);
+    uint64_t left_us =
+        client->close_us > now_us ? client->close_us - now_us : 0;
+    const struct timeval left = {.tv_sec = (time_t)(left_us / 1000000),
+        .tv_usec = (suseconds_t)(left_us % 1000000)};
+
+    event_assign(
+        &client->event, client->loop->base, -1, 0, client_readable, client);
+    loop_arm(&client->event, &left);
+}
+
 /* It sends no more, or is gone, and what came before has been dealt with. */
 static void
 client_over(struct client *client)
@@ -377,7 +392,9 @@ client_over(struct client *client)
     }
     event_del(&client->event);
     client_forget_partial(client);
-    if (!client->ending)
+    if (client->ending)
+        client_await_end(client);
+    else
         client_step(client, CORE_EOF);
 }
 
@@ -655,7 +672,9 @@ client_end(struct client *client)
     client->close_us = engine_now(&client->loop->engine) + DRAIN_S * 1000000;
     list_remove(&client->late_link);
     client_forget_partial(client);
-    if (!client->eof)
+    if (client->eof)
+        client_await_end(client);
+    else
         loop_arm(&client->event, &drain);
 }
 

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 
-from harness import HarnessCase
+from harness import Broker, HarnessCase, shared_redis
 from shared import stats
 
 
@@ -188,6 +188,27 @@ class ConnectionLimitTest(LimitCase):
         self.client(broker).ok("PING")
         self.assertEqual(broker.metrics()["holdfast_sessions_refused_total"],
                          0)
+
+    def test_ended_and_reads_nothing(self):
+        """Who has sent FIN and reads nothing is given up as anybody else."""
+        broker = Broker(shared_redis())
+        broker.config["listen"]["unix"] = [broker.unix_path]
+        self.addCleanup(broker.close)
+        broker.start()
+        for first in (b"", b"QUIT\n"):
+            sock = socket.socket(socket.AF_UNIX)
+            self.addCleanup(sock.close)
+            sock.connect(broker.unix_path)
+            sock.sendall(200 * b"HELP\n" + first)
+            self.wait_until(lambda: broker.metrics()[
+                "holdfast_buffered_bytes"] > 0, 5, "its output waits")
+            sock.shutdown(socket.SHUT_WR)
+        self.wait_until(
+            lambda: broker.metrics()["holdfast_sessions"] == 0, 10,
+            "both sessions have ended")
+        self.wait_until(
+            lambda: broker.metrics()["holdfast_connections"] == 0, 20,
+            "both connections have ended")
 
     @staticmethod
     def read_to_end(sock):
