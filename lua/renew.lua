@@ -25,9 +25,10 @@
 --      one that is larger
 -- 128  with 64: it has just that one, which a majority has agreed on
 -- 256  with 4: the broker that the ticket is of holds it still
--- The result of a hold that ends by itself says in how many ms (again); that of
--- a ticket that was taken over says what it is: mode B, permits I4, limit I4,
--- delay I4, and its words.
+-- The result of a hold that ends by itself says in how many ms (again), as far
+-- as that goes; that of a ticket that was taken over says what it is: mode B,
+-- permits I4, limit I4, delay I4, hold d (ms left to it, or that a waiter is to
+-- have; 0: no end), and its words.
 --@include call.lua
 
 -- The way for every record.
@@ -38,16 +39,24 @@ local function general()
 local LOOK, SETS_END, MOVES, TELL, SHARES, WATCH = 1, 2, 4, 8, 16, 32
 local RAISES, AGREED, HOLDS = 64, 128, 256
 
+-- In how many ms a hold ends by itself; 0: it does not.
+local function end_of(t)
+    return t.hold > 0 and max(t.hold - now, 1) or 0
+end
+
 local function hold_result(t, grants, about)
-    local left = t.hold > 0 and min(max(t.hold - now, 1), ULONG_MAX) or 0
-    result(OK, t.place, t.arrival, t.fence, t.ends - now, left, 0, grants,
-        about)
+    result(OK, t.place, t.arrival, t.fence, t.ends - now,
+        min(end_of(t), ULONG_MAX), 0, grants, about)
 end
 
 -- What a ticket is that was taken over, or nil.
 local function kind_of(r, t, moves)
-    return moves and pack('<BI4I4I4', t.mode, t.permits, r.limit, t.delay) ..
-        words_of(r, t) or nil
+    if not moves then
+        return nil
+    end
+    local hold = bit.band(t.flags, GRANTED) ~= 0 and end_of(t) or t.hold
+    return pack('<BI4I4I4d', t.mode, t.permits, r.limit, t.delay, hold) ..
+        words_of(r, t)
 end
 
 -- Extends a hold in place; the head is touched only where it must be.

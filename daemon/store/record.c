@@ -17,7 +17,7 @@
 #define RESULT_BYTES   38
 #define GRANT_BYTES    32
 #define ABOUT_BYTES    8
-#define KIND_BYTES     13
+#define KIND_BYTES     21
 #define HEAD_BYTES     136
 #define TICKET_BYTES   104
 #define AUDIT_BYTES    20 /* before the cursor */
@@ -424,7 +424,7 @@ read_kind(const char *at, size_t len, struct op_result *result)
     result->ask.permits = (uint32_t)get_uint(at + 1, 4);
     result->ask.permits_max = (uint32_t)get_uint(at + 5, 4);
     result->ask.delay_ms = (uint32_t)get_uint(at + 9, 4);
-    result->ask.hold_ms = result->hold_ms;
+    result->ask.hold_ms = get_double(at + 13);
     return read_words(at + KIND_BYTES, len - KIND_BYTES, words);
 }
 

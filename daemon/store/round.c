@@ -667,6 +667,13 @@ inspect_decide(struct store *store, struct round *round)
 
 /* --- votes come in -------------------------------------------------------- */
 
+/* Of two ends, each 0 where there is none. */
+static uint64_t
+sooner_ms(uint64_t a, uint64_t b)
+{
+    return a > 0 && (a < b || b == 0) ? a : b;
+}
+
 /* What the core may be told by one node's answer, which is gone then. */
 static void
 round_hear(struct round *round, const struct op_result *result, uint32_t node)
@@ -684,11 +691,11 @@ round_hear(struct round *round, const struct op_result *result, uint32_t node)
         if (result->ahead > round->about.ahead)
             round->about.ahead = result->ahead;
     } else if (round->kind == OP_RENEW && result->status == OP_OK) {
-        uint32_t hold_ms = round->about.hold_ms;
+        uint64_t left_ms = round->about.hold_ms;
+        uint64_t hold_ms = round->about.ask.hold_ms;
         round->about = *result;
-        if (hold_ms > 0 && (hold_ms < result->hold_ms || result->hold_ms == 0))
-            round->about.hold_ms = hold_ms;
-        round->about.ask.hold_ms = round->about.hold_ms;
+        round->about.hold_ms = (uint32_t)sooner_ms(left_ms, result->hold_ms);
+        round->about.ask.hold_ms = sooner_ms(hold_ms, result->ask.hold_ms);
         keep_word(round->said[0], &round->about.note);
     } else if (result->told && !round->about.told) {
         round->about = *result;

@@ -501,7 +501,9 @@ class Lock:
     def kind(self, ticket):
         """What is told of a ticket that was taken over."""
         self.seen["shared"] += ticket.granted and ticket.mode == SHARED
-        return (ticket.mode, ticket.permits, self.limit, ticket.delay,
+        hold = max(ticket.hold - self.now, 1) \
+            if ticket.granted and ticket.hold else ticket.hold
+        return (ticket.mode, ticket.permits, self.limit, ticket.delay, hold,
                 ticket.words)
 
     def speak(self, ticket, call, adopted):

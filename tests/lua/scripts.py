@@ -43,7 +43,7 @@ SIGHT = struct.Struct("<BBHdd")  # then a name
 REPLY = struct.Struct("<d40s")
 RESULT = struct.Struct("<BBHHIddIII")
 ABOUT = struct.Struct("<II")  # then words
-KIND = struct.Struct("<BIII")  # of a ticket that was taken over
+KIND = struct.Struct("<BIIId")  # of a ticket that was taken over
 GRANT = struct.Struct("<8sddII")
 HEAD = struct.Struct("<BBHIddIIIIIIIIdIIddd40s")
 TICKET = struct.Struct("<BBHIddddII16s8s8s8sdII")
@@ -66,7 +66,7 @@ Audit = collections.namedtuple(
     "Audit", "records held waiting left cursor sights")
 Sight = collections.namedtuple("Sight", "flags wrong held wait name")
 About = collections.namedtuple("About", "typical age words")
-Kind = collections.namedtuple("Kind", "mode permits limit delay words")
+Kind = collections.namedtuple("Kind", "mode permits limit delay hold words")
 
 
 def source(name, folder=LUA):

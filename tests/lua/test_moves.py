@@ -171,6 +171,15 @@ class Holder(Moves):
         self.pass_time(3000)
         result = self.two.renew(KEY, again(0, 2), moves=True)
         self.assertEqual((result.ttl, result.again), (LEASE, 97000))
+        self.assertEqual(result.about.hold, 97000)
+
+    def test_an_end_that_is_far_away(self):
+        """A year in ms takes more than 32 bits."""
+        year = 365 * 86_400_000
+        self.hold(who(0), hold=year)
+        result = self.two.renew(KEY, again(0, 2), moves=True)
+        self.assertEqual((result.ttl, result.again, result.about.hold),
+                         (LEASE, 2**32 - 1, year))
 
     def test_a_lock_put_again_with_an_end(self):
         self.hold(who(0))
@@ -206,13 +215,13 @@ class Holder(Moves):
     def test_a_claim_says_what_it_holds(self):
         self.hold(who(0), mode=SHARED, delay=700)
         result = self.two.renew(KEY, again(0, 2), moves=True)
-        self.assertEqual(result.about, (SHARED, 1, 0, 700, ()))
+        self.assertEqual(result.about, (SHARED, 1, 0, 700, 0, ()))
         self.assertIsNone(self.two.renew(KEY, again(0, 2)).about)
         self.one.release(KEY, again(0, 2))
         words = (b"till-3", b"shop", b"inventory")
         self.hold(who(0), permits=3, limit=5, words=words)
         result = self.two.renew(KEY, again(0, 2), moves=True)
-        self.assertEqual(result.about, (0, 3, 5, 0, words))
+        self.assertEqual(result.about, (0, 3, 5, 0, 0, words))
 
     def test_a_lock_has_its_own_words(self):
         """Of a holder and of one who waits, longer, shorter, and none."""
@@ -253,7 +262,7 @@ class Holder(Moves):
         self.wait(who(1), self.two, mode=SHARED)
         result = self.two.renew(KEY, again(0, 2), moves=True, shares=True)
         self.assertEqual((result.status, result.about),
-                         (OK, (SHARED, 1, 0, 0, ())))
+                         (OK, (SHARED, 1, 0, 0, 0, ())))
         self.assert_grants(result, who(1))
         self.assert_holders(again(0, 2), who(1))
 
@@ -272,24 +281,24 @@ class Waiter(Moves):
     def test_is_told_what_it_waits_for(self):
         """Whatever the earlier broker knew; not who is in its way."""
         self.hold(who(0), permits=2, limit=5)
-        self.wait(who(1), permits=4, limit=5, delay=700)
+        self.wait(who(1), permits=4, limit=5, delay=700, hold=9000)
         result = self.two.renew(KEY, again(1, 2), moves=True, tell=True)
         self.assertEqual((result.status, result.about),
-                         (WAITING, (0, 4, 5, 700, ())))
+                         (WAITING, (0, 4, 5, 700, 9000, ())))
         self.assertIsNone(self.two.renew(KEY, again(1, 2)).about)
         self.pass_time(LEASE - 1)
         self.two.renew(KEY, again(1, 2))
         self.pass_time(1)
         result = self.two.renew(KEY, again(1, 3), moves=True)
         self.assertEqual((result.status, result.about),
-                         (OK, (0, 4, 5, 700, ())))
+                         (OK, (0, 4, 5, 700, 9000, ())))
 
     def test_that_would_share_is_told_so(self):
         self.hold(who(0))
         self.wait(who(1), mode=SHARED)
         result = self.two.renew(KEY, again(1, 2), moves=True)
         self.assertEqual((result.status, result.about),
-                         (WAITING, (SHARED, 1, 0, 0, ())))
+                         (WAITING, (SHARED, 1, 0, 0, 0, ())))
 
     def test_the_hint_goes_to_the_new_broker(self):
         told = self.listen(b"broker-1", b"broker-2")

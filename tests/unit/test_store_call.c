@@ -282,13 +282,15 @@ START_TEST(taken_over)
         const char *note;
     } table[] = {
 
-#define KIND "\1\2\0\0\0\5\0\0\0\x58\2\0\0"
-        {KIND, 13, OP_OK, ""},
-        {KIND "\1o\4shop\2hi", 23, OP_OK, "hi"},
-        {KIND "\0\0\0", 16, OP_OK, ""},
-        {KIND, 12, OP_REFUSED, ""},
-        {KIND "\1o\4shop\2hi", 22, OP_REFUSED, ""},
-        {KIND "\0\0\xff", 16, OP_REFUSED, ""},
+#define KIND                       \
+    "\1\2\0\0\0\5\0\0\0\x58\2\0\0" \
+    "\x00\x00\x00\xb0\xc4\x5e\x1d\x42" /* a year in ms */
+        {KIND, 21, OP_OK, ""},
+        {KIND "\1o\4shop\2hi", 31, OP_OK, "hi"},
+        {KIND "\0\0\0", 24, OP_OK, ""},
+        {KIND, 20, OP_REFUSED, ""},
+        {KIND "\1o\4shop\2hi", 30, OP_REFUSED, ""},
+        {KIND "\0\0\xff", 24, OP_REFUSED, ""},
 #undef KIND
     };
     struct srig *rig = srig_single();
@@ -309,6 +311,7 @@ START_TEST(taken_over)
         ck_assert_uint_eq(op->result.ask.permits, 2);
         ck_assert_uint_eq(op->result.ask.permits_max, 5);
         ck_assert_uint_eq(op->result.ask.delay_ms, 600);
+        ck_assert_uint_eq(op->result.ask.hold_ms, 365 * UINT64_C(86400000));
     }
     srig_end(rig);
 }
@@ -335,7 +338,8 @@ srig_damaged(
 START_TEST(damaged_words)
 {
     static const char about[] = "\x64\0\0\0\x14\0\0\0\1w\x44shop\0";
-    static const char kind[] = "\0\1\0\0\0\0\0\0\0\0\0\0\0\1o\4shop\3hi";
+    static const char kind[] = "\0\1\0\0\0\0\0\0\0\0\0\0\0"
+                               "\0\0\0\0\0\0\0\0\1o\4shop\3hi";
     struct srig *rig = srig_single();
     struct op *ops[6];
 
