@@ -89,8 +89,8 @@ local function look_at(key, r)
         local age = max(now - since / 1000, 0)
         if flags ~= 0 then
             live = live + 1
-            sound = sound and words_fit(r, words, from, at)
         end
+        sound = sound and (flags == 0 or words_fit(r, words, from, at))
         if has then
             granted, used = granted + 1, used + permits
         end
