@@ -8,7 +8,8 @@
 -- 1: it is the highest so far, or the same as that; 0: a later holder was here.
 local seen = tonumber(redis.call('GET', KEYS[1]) or '0')
 local fence = tonumber(ARGV[1])
-if not fence or fence < 1 or fence % 1 ~= 0 or fence >= 9007199254740992 then
+if not string.find(ARGV[1], '^%d+$') or fence < 1 or
+    fence >= 9007199254740992 then
     return redis.error_reply('ERR the fence is not a number below 2^53')
 end
 if not seen then

@@ -6,7 +6,8 @@
 -- 1: written; 0: the fence is stale, and nothing was.
 local seen = tonumber(redis.call('GET', KEYS[2]) or '0')
 local fence = tonumber(ARGV[1])
-if not fence or fence < 1 or fence % 1 ~= 0 or fence >= 9007199254740992 then
+if not string.find(ARGV[1], '^%d+$') or fence < 1 or
+    fence >= 9007199254740992 then
     return redis.error_reply('ERR the fence is not a number below 2^53')
 end
 if not seen then

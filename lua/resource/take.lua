@@ -9,11 +9,12 @@
 local seen = tonumber(redis.call('GET', KEYS[2]) or '0')
 local fence = tonumber(ARGV[1])
 local wanted = tonumber(ARGV[2])
-if not fence or fence < 1 or fence % 1 ~= 0 or fence >= 9007199254740992 then
+if not string.find(ARGV[1], '^%d+$') or fence < 1 or
+    fence >= 9007199254740992 then
     return redis.error_reply('ERR the fence is not a number below 2^53')
 end
-if not wanted or wanted < 0 or wanted % 1 ~= 0 then
-    return redis.error_reply('ERR how many is not a whole number')
+if not string.find(ARGV[2], '^%d+$') or wanted >= 9007199254740992 then
+    return redis.error_reply('ERR how many is not a number below 2^53')
 end
 if not seen then
     return redis.error_reply('ERR ' .. KEYS[2] .. ' is no fence')
@@ -21,11 +22,11 @@ end
 if fence < seen then
     return -2
 end
-redis.call('SET', KEYS[2], ARGV[1])
 local left = tonumber(redis.call('GET', KEYS[1]) or '0')
 if not left then
     return redis.error_reply('ERR ' .. KEYS[1] .. ' is no count')
 end
+redis.call('SET', KEYS[2], ARGV[1])
 if left < wanted then
     return -1
 end

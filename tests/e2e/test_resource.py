@@ -131,14 +131,20 @@ class ResourceTest(HarnessCase):
         for name, keys, rest in (("check", ["rn"], ()),
                                  ("set", ["{rn}v", "{rn}f"], ("v",)),
                                  ("take", ["{rn}c", "{rn}f"], (1,))):
-            for fence in ("x", "0", "-1", "1.5", str(2 ** 53), ""):
+            for fence in ("x", "0", "-1", "1.5", "0x10", "1e1", " 1",
+                          str(2 ** 53), ""):
                 with self.assertRaises(RedisError, msg=(name, fence)):
                     self.eval(name, keys, fence, *rest)
             self.assertEqual(self.server.command("EXISTS", *keys), 0)
         with self.assertRaises(RedisError):
             self.eval("check", ["rn:bad"], 1)
+        for wanted in "many", "-1", "1e1", "0x1", "", str(2 ** 53):
+            with self.assertRaises(RedisError, msg=wanted):
+                self.eval("take", ["{rn}c", "{rn}f"], 1, wanted)
+        self.server.command("SET", "{rn}c", "x")
         with self.assertRaises(RedisError):
-            self.eval("take", ["{rn}c", "{rn}f"], 1, "many")
+            self.eval("take", ["{rn}c", "{rn}f"], 1, 1)
+        self.assertEqual(self.server.command("EXISTS", "{rn}f"), 0)
 
 
 if __name__ == "__main__":
