@@ -120,6 +120,7 @@ struct round {
     enum op_kind kind;
     bool decided;
     bool won;
+    bool starved; /* there was no memory for all that was seen */
     uint32_t out; /* votes under way */
     uint32_t tally[OP_REFUSED + 1];
     uint32_t again_ms;

@@ -569,8 +569,10 @@ sight_add(struct round *round, const struct op_ticket *ticket, uint32_t node)
     if (sight == NULL) {
         struct sight_of *sights =
             realloc(round->sights, (round->sight_count + 1) * sizeof(*sights));
-        if (sights == NULL)
+        if (sights == NULL) {
+            round->starved = true;
             return;
+        }
         round->sights = sights;
         sight = &sights[round->sight_count++];
         *sight = (struct sight_of){.ticket = *ticket};
@@ -626,15 +628,17 @@ inspect_decide(struct store *store, struct round *round)
     round->decided = true;
     if (asked == NULL)
         return;
-    if (round_answered(store, round) < majority) {
-        quorum_answer(store, asked, OP_UNSENT);
-        return;
-    }
     uint32_t waiters = queue_count(store, asked->name);
     if (round->sight_count + waiters > 0)
         round->shown =
             calloc(round->sight_count + waiters, sizeof(*round->shown));
-    for (uint32_t i = 0; round->shown != NULL && i < round->sight_count; i++) {
+    /* What is not seen is not free for that. */
+    if (round_answered(store, round) < majority || round->starved ||
+        (round->shown == NULL && round->sight_count + waiters > 0)) {
+        quorum_answer(store, asked, OP_UNSENT);
+        return;
+    }
+    for (uint32_t i = 0; i < round->sight_count; i++) {
         struct sight_of *sight = &round->sights[i];
         uint64_t fence = sight_fence(sight, majority);
         if (fence == 0)
