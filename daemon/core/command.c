@@ -85,12 +85,11 @@ command_hello(
 
     if (request_has(request, REQUEST_KEY_KEEP)) {
         session->keep_named = true;
-        session_keep(
-            core, session, us_from_ms(request->value[REQUEST_KEY_KEEP]));
+        session->keep_us = us_from_ms(request->value[REQUEST_KEY_KEEP]);
     }
     if (!hello_resume(core, session, request)) {
         session->keep_named = keep_named;
-        session_keep(core, session, keep_us);
+        session->keep_us = keep_us;
         return;
     }
     if (name.len > 0) {
@@ -431,23 +430,31 @@ command_audit(
 }
 
 /* Of those that `by` knows of: sessions of two users may have one ID, and one
- * hash of it, as it is the client that says which one it resumes. */
+ * hash of it, as it is the client that says which one it resumes. `*several`
+ * have that hash: which one is meant cannot be known. */
 static struct session *
-session_of_word(
-    const struct core *core, const struct session *by, struct text word)
+session_of_word(const struct core *core, const struct session *by,
+    struct text word, bool *several)
 {
     uint8_t id[16];
     bool whole = text_from_hex(word, id, sizeof(id));
+    struct session *found = NULL;
 
+    *several = false;
     for (uint32_t i = 0; i < core->sessions.touched; i++) {
         struct session *session = slab_at(&core->sessions, i);
         if (session == NULL || !auth_knows(core, by, session))
             continue;
-        if (whole ? secret_equal(session->told_id, id, sizeof(id))
-                  : text_equal_nocase(text_from(session->short_id), word))
+        if (whole && secret_equal(session->told_id, id, sizeof(id)))
             return session;
+        if (whole || !text_equal_nocase(text_from(session->short_id), word))
+            continue;
+        *several = found != NULL;
+        if (*several)
+            break;
+        found = session;
     }
-    return NULL;
+    return found;
 }
 
 static void
@@ -475,9 +482,16 @@ static void
 command_kill(
     struct core *core, struct session *session, const struct request *request)
 {
-    struct session *other = session_of_word(core, session, request->argument);
     char user[AUTH_LOG_BYTES];
+    bool several;
+    struct session *other =
+        session_of_word(core, session, request->argument, &several);
 
+    if (several) {
+        answer_error(core, session, request->tag, ERROR_CONFLICT,
+            "several sessions are called that: give the whole ID");
+        return;
+    }
     if (other == NULL) {
         answer_error(core, session, request->tag, ERROR_NOTHELD,
             "this broker has no such session");

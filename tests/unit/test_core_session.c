@@ -2,6 +2,7 @@
  * Tests of daemon/core: sessions. How they end, heartbeats, the broker's stop,
  * limits, tags, and what is listed.
  */
+#include "daemon/core/state.h"
 #include "tests/unit/core_rig.h"
 
 #include <stdio.h>
@@ -801,6 +802,37 @@ START_TEST(destroyed_in_the_midst)
 
 END_TEST
 
+/* Of two that happen to have one short hash none is ended by it. */
+START_TEST(killed_by_a_short_hash)
+{
+    struct rig *rig = rig_new();
+    unsigned by = rig_open(rig);
+    unsigned one = rig_open(rig);
+    unsigned other = rig_open(rig);
+    struct session *session =
+        slab_get(&rig->core->sessions, rig->sessions[other].handle);
+
+    memcpy(session->short_id, "0badf00d", 8);
+    rig_say(rig, by, "KILL 0BADF00D");
+    rig_expect(rig, by, "- OK");
+    rig_expect(rig, other, "* BYE killed");
+    other = rig_open(rig);
+    session = slab_get(&rig->core->sessions, rig->sessions[other].handle);
+    memcpy(session->short_id, "0badf00d", 8);
+    session = slab_get(&rig->core->sessions, rig->sessions[one].handle);
+    memcpy(session->short_id, "0badf00d", 8);
+    rig_say(rig, by, "KILL 0badf00d");
+    rig_expect(rig, by, "- ERR CONFLICT retry=0");
+    rig_silent(rig, one);
+    rig_silent(rig, other);
+    rig_kill(rig, by, one);
+    rig_expect(rig, by, "- OK");
+    rig_expect(rig, one, "* BYE killed");
+    rig_end(rig);
+}
+
+END_TEST
+
 Suite *
 core_session_suite(void)
 {
@@ -824,6 +856,7 @@ core_session_suite(void)
     tcase_add_test(tests, turned_away);
     tcase_add_test(tests, configured);
     tcase_add_test(tests, no_operations_left);
+    tcase_add_test(tests, killed_by_a_short_hash);
     tcase_add_test(tests, tags);
     tcase_add_test(tests, held_in_parts);
     tcase_add_test(tests, show);
