@@ -24,7 +24,6 @@
 #define FILE_BYTES_MAX ((size_t)1024 * 1024)
 #define QUOTE_BYTES    96
 #define PASSWORD_BYTES sizeof(((struct config *)NULL)->redis_password)
-#define HOUR_MS        ((uint64_t)60 * 60 * 1000)
 
 struct loader {
     struct walk walk;

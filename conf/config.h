@@ -122,7 +122,7 @@ struct config {
     uint64_t keepalive_interval_ms; /* whole seconds */
     uint32_t keepalive_count;
     uint64_t tcp_user_timeout_ms;
-    uint64_t stop_grace_ms; /* how long a stopping broker may take to release */
+    uint64_t stop_grace_ms; /* how long clients have where the broker stops */
     /* limits */
     uint32_t limit_connections;         /* 0: as many as descriptors allow */
     uint32_t limit_address_connections; /* 0: no limit, as these */
@@ -132,7 +132,7 @@ struct config {
     uint32_t limit_name;        /* bytes */
     uint32_t limit_outstanding; /* requests a session */
     uint32_t limit_holds;       /* holds and waits a session */
-    uint32_t limit_waiters;     /* tickets a lock */
+    uint32_t limit_waiters;     /* waits a lock */
     uint32_t limit_tickets;     /* holds and waits of the broker */
     uint32_t limit_requests;    /* requests of the broker */
     uint64_t limit_output;      /* unread bytes a session */

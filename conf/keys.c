@@ -30,49 +30,49 @@
 #define NEAR_BYTES_MAX 48
 
 static const struct key_word topologies[] = {
-    {"single", TOPOLOGY_SINGLE, true},
-    {"cluster", TOPOLOGY_CLUSTER, true},
-    {"sentinel", TOPOLOGY_SENTINEL, true},
-    {"quorum", TOPOLOGY_QUORUM, true},
-    {NULL, 0, false},
+    {"single", TOPOLOGY_SINGLE},
+    {"cluster", TOPOLOGY_CLUSTER},
+    {"sentinel", TOPOLOGY_SENTINEL},
+    {"quorum", TOPOLOGY_QUORUM},
+    {NULL, 0},
 };
 
 static const struct key_word safeties[] = {
-    {"fenced", SAFETY_FENCED, true},
-    {"strict", SAFETY_STRICT, true},
-    {NULL, 0, false},
+    {"fenced", SAFETY_FENCED},
+    {"strict", SAFETY_STRICT},
+    {NULL, 0},
 };
 
 static const struct key_word verifications[] = {
-    {"full", VERIFY_FULL, true},
-    {"ca", VERIFY_CA, true},
-    {NULL, 0, false},
+    {"full", VERIFY_FULL},
+    {"ca", VERIFY_CA},
+    {NULL, 0},
 };
 
 static const struct key_word client_certs[] = {
-    {"asked", CLIENT_CERT_ASKED, true},
-    {"required", CLIENT_CERT_REQUIRED, true},
-    {NULL, 0, false},
+    {"asked", CLIENT_CERT_ASKED},
+    {"required", CLIENT_CERT_REQUIRED},
+    {NULL, 0},
 };
 
 static const struct key_word permissions[] = {
-    {"refused", WITHOUT_USERS_REFUSED, true},
-    {"allowed", WITHOUT_USERS_ALLOWED, true},
-    {NULL, 0, false},
+    {"refused", WITHOUT_USERS_REFUSED},
+    {"allowed", WITHOUT_USERS_ALLOWED},
+    {NULL, 0},
 };
 
 static const struct key_word levels[] = {
-    {"error", 0, true},
-    {"warn", 0, true},
-    {"info", 0, true},
-    {"debug", 0, true},
-    {NULL, 0, false},
+    {"error", 0},
+    {"warn", 0},
+    {"info", 0},
+    {"debug", 0},
+    {NULL, 0},
 };
 
 static const struct key_word formats[] = {
-    {"text", LOG_TEXT, true},
-    {"json", LOG_JSON, true},
-    {NULL, 0, false},
+    {"text", LOG_TEXT},
+    {"json", LOG_JSON},
+    {NULL, 0},
 };
 
 static const struct key keys[] = {

@@ -37,7 +37,6 @@ enum key_type {
 struct key_word {
     const char *name; /* NULL ends the list */
     unsigned value;
-    bool built; /* false: a name to come, refused */
 };
 
 struct key {

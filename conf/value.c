@@ -207,14 +207,12 @@ word_parse(const struct key *key, struct text text, struct why why)
 
     while (found->name != NULL && !text_equal(text, text_from(found->name)))
         found++;
-    if (found->built)
+    if (found->name != NULL)
         return found;
-    len = (size_t)snprintf(reason, sizeof(reason), "%s; expected",
-        found->name != NULL ? "not built yet" : "not known");
+    len = (size_t)snprintf(reason, sizeof(reason), "not known; expected");
     for (const struct key_word *word = key->words; word->name != NULL; word++) {
-        if (word->built)
-            len += (size_t)snprintf(reason + len, sizeof(reason) - len, "%s %s",
-                word == key->words ? "" : " or", word->name);
+        len += (size_t)snprintf(reason + len, sizeof(reason) - len, "%s %s",
+            word == key->words ? "" : " or", word->name);
         require(len < sizeof(reason));
     }
     refuse(why, text, reason);
@@ -242,7 +240,7 @@ choice_print(const struct key *key, const void *field, FILE *out)
     unsigned value;
 
     memcpy(&value, field, sizeof(value));
-    while (word->name != NULL && (!word->built || word->value != value))
+    while (word->name != NULL && word->value != value)
         word++;
     require(word->name != NULL);
     fputs(word->name, out);

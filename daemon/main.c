@@ -165,7 +165,6 @@ core_settings(const struct config *config, const struct users *users,
     core->sessions_max = config->limit_connections;
     core->outstanding_max = config->limit_outstanding;
     core->holds_max = config->limit_holds;
-    core->waiters_max = config->limit_waiters;
     core->address_connections_max = config->limit_address_connections;
     core->user_connections_max = config->limit_user_connections;
     core->user_holds_max = config->limit_user_holds;

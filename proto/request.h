@@ -20,7 +20,6 @@
 #define PROTO_CLIENT_MAX 64 /* HELLO name= */
 #define PROTO_USER_MAX   64 /* AUTH, decoded, as the next one */
 #define PROTO_SECRET_MAX 255
-#define PROTO_FENCE_MAX  9007199254740991u /* 2^53 - 1 */
 #define PROTO_NUMBER_MAX 9007199254740991u /* what PONG takes */
 
 enum command {

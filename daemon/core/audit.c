@@ -243,7 +243,6 @@ audit_is_done(struct core *core)
     bool hooked = core->settings.audit_hook && audit_is_by_time(audit);
 
     now->took_us = core->now_us - audit->began_us;
-    now->ended_us = core->now_us;
     if (pending != NULL)
         audit_answer_end(core, pending);
     if (now->nodes + now->skipped == 0)

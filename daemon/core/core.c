@@ -113,7 +113,6 @@ core_configure(struct core *core, const struct core_settings *settings)
     auth_set_timeout(core, settings->auth_us);
     own->outstanding_max = settings->outstanding_max;
     own->holds_max = settings->holds_max;
-    own->waiters_max = settings->waiters_max;
     own->address_connections_max = settings->address_connections_max;
     own->user_connections_max = settings->user_connections_max;
     own->user_holds_max = settings->user_holds_max;

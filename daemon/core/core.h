@@ -83,7 +83,7 @@ struct core *core_create(const struct core_settings *settings,
 
 /*
  * Takes new settings while it runs: patience, time-outs, limits of a session,
- * of a user, of an address and of a lock, users, namespaces (which go on where
+ * of a user and of an address, users, namespaces (which go on where
  * they are the same as before). All others are those of core_create(), for
  * silence_us see below. There are users from the beginning, or never; those of
  * before are not referred to any more.
@@ -163,7 +163,6 @@ uint32_t core_spaces(
 
 /* The last audit that this broker has gone through. */
 struct core_audit {
-    uint64_t ended_us; /* 0: there was none */
     uint64_t took_us;
     uint32_t nodes;
     uint32_t skipped; /* nodes that could not be asked */

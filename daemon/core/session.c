@@ -163,13 +163,6 @@ session_heartbeat(
     session_arm(core, session);
 }
 
-void
-session_keep(struct core *core, struct session *session, uint64_t keep_us)
-{
-    (void)core;
-    session->keep_us = keep_us;
-}
-
 static void
 session_drop_pendings(struct core *core, struct session *session)
 {

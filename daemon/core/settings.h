@@ -41,7 +41,6 @@ struct core_settings {
     uint32_t sessions_max;
     uint32_t outstanding_max;         /* requests a session */
     uint32_t holds_max;               /* tickets a session */
-    uint32_t waiters_max;             /* tickets a lock */
     uint32_t tickets_max;             /* of the broker */
     uint32_t requests_max;            /* of the broker */
     uint32_t address_connections_max; /* 0: no limit, as these */

@@ -501,7 +501,6 @@ void answer_limit(struct core *core, const struct session *session,
 
 /* session.c */
 void session_open(struct core *core, struct core_event *event);
-void session_keep(struct core *core, struct session *session, uint64_t keep_us);
 const char *session_resume(struct core *core, struct session *session,
     const uint8_t told[16], uint32_t generation);
 bool session_keeps(const struct session *session);

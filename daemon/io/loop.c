@@ -424,12 +424,6 @@ loop_counters(struct loop *loop)
     return &loop->counters;
 }
 
-const struct core *
-loop_core(const struct loop *loop)
-{
-    return loop->engine.core;
-}
-
 bool
 loop_ready(const struct loop *loop)
 {

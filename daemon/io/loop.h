@@ -95,7 +95,6 @@ struct event_base;
 /* For signals, watchdog, HTTP and the log, which live beside it. */
 struct event_base *loop_base(struct loop *loop);
 struct counters *loop_counters(struct loop *loop);
-const struct core *loop_core(const struct loop *loop);
 
 /* Whether Redis can be asked, and whether a stop is under way. */
 bool loop_ready(const struct loop *loop);

@@ -108,7 +108,7 @@ uint64_t engine_next_us(const struct engine *engine);
 /* All that was to be done in this turn has been. */
 void engine_turn_over(struct engine *engine);
 
-/* Begins to stop: what is held is given back or told of. */
+/* Begins to stop: nothing is granted any more, and clients are told. */
 void engine_stop(struct engine *engine);
 
 /* Whether a stop is under way; and whether its patience is at its end. */

@@ -125,7 +125,6 @@ struct store_link {
 };
 
 enum store_wish_kind {
-    WISH_NONE,
     WISH_CONNECT, /* to `address`; then report connected or closed */
     WISH_CLOSE,   /* no report is wanted */
 };
@@ -180,7 +179,7 @@ struct store_totals {
 
 void store_totals(const struct store *store, struct store_totals *totals);
 
-/* Calls under way, for a loop that would rather poll than sleep. */
+/* Calls under way; for tests. */
 uint32_t store_in_flight(const struct store *store);
 
 /* Checks every invariant at the cost of a walk; for tests. */

@@ -609,8 +609,6 @@ broker_settings(struct broker *broker, struct core_settings *core,
     core->sessions_max = SESSIONS_MAX;
     core->outstanding_max = 64;
     core->holds_max = 64;
-    core->waiters_max =
-        plan->seed % 8 == 3 ? 2 + (uint32_t)(plan->seed / 8 % 6) : 1000;
     core->tickets_max = 4096;
     core->requests_max = 4096;
     bool watched = plan->sentinels > 0;
@@ -639,7 +637,8 @@ broker_settings(struct broker *broker, struct core_settings *core,
     store->settle_us = (uint64_t)plan->settle_ms * 1000;
     store->strict = plan->strict > 0;
     store->replicas = plan->cluster ? 0 : plan->replicas;
-    store->waiters_max = core->waiters_max;
+    store->waiters_max =
+        plan->seed % 8 == 3 ? 2 + (uint32_t)(plan->seed / 8 % 6) : 1000;
     store->forget_after_ms = plan_forget_ms(plan);
     store->connect_timeout_us = 1000000;
     store->command_timeout_us = core->command_timeout_us;

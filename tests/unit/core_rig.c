@@ -34,7 +34,6 @@ rig_create(void)
         .sessions_max = RIG_SESSIONS,
         .outstanding_max = 64,
         .holds_max = 64,
-        .waiters_max = 100,
         .tickets_max = 256,
         .requests_max = 256,
         .releases_kept = 16,

@@ -95,7 +95,6 @@ owner_create(void)
         .sessions_max = 4,
         .outstanding_max = 64,
         .holds_max = 64,
-        .waiters_max = 100,
         .tickets_max = 256,
         .requests_max = 256,
     };
@@ -111,7 +110,7 @@ owner_create(void)
     memcpy(store->key_prefix, core.key_prefix, sizeof(store->key_prefix));
     memcpy(store->broker_id, core.broker_id, sizeof(store->broker_id));
     store->lapse_ms = CORE_LAPSE_MS;
-    store->waiters_max = core.waiters_max;
+    store->waiters_max = 100;
     store->connect_timeout_us = 1000000;
     store->command_timeout_us = core.command_timeout_us;
     store->batch = 64;

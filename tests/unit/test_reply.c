@@ -25,7 +25,7 @@ START_TEST(test_ok)
     struct reply reply;
 
     reply_begin(&reply, out, sizeof(out), "12", "OK");
-    reply_pair_number(&reply, "fence", PROTO_FENCE_MAX);
+    reply_pair_number(&reply, "fence", PROTO_NUMBER_MAX);
     reply_pair_number(&reply, "ttl_ms", 29990);
     reply_pair_number(&reply, "count", 1);
     expect_line(&reply, "12 OK fence=9007199254740991 ttl_ms=29990 count=1\n");
