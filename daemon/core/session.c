@@ -316,8 +316,8 @@ session_end_at_once(struct core *core, struct session *session, const char *bye,
     session->killed = true;
     session->bye = bye;
     session->bye_counter = counter;
-    if (session->away)
-        session_free(core, session, counter);
+    if (session->away) /* whose connection has been counted */
+        session_free(core, session, COUNTER_closed_kept);
     else
         session_end(core, session);
 }
@@ -528,7 +528,7 @@ session_stop(struct core *core, struct session *session)
     bool over = core->stop_us == 0;
 
     if (session->away) {
-        session_forget(core, session, COUNTER_closed_drain);
+        session_forget(core, session, COUNTER_closed_kept);
         return;
     }
     if (!session->drained) {

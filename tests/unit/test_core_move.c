@@ -179,6 +179,11 @@ START_TEST(killed_away)
     rig_kill(rig, t, s);
     rig_expect(rig, t, "- OK");
     ck_assert(rig_op(rig, OP_RELEASE)->unclean);
+    /* Its connection has ended once. */
+    ck_assert_uint_eq(rig_count(rig, COUNTER_closed_dropped), 1);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_closed_killed), 0);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_sessions_kept), 1);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_closed_kept), 1);
     rig_end(rig);
 }
 
