@@ -103,8 +103,8 @@ environment(const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-int
-main(int argc, char **argv)
+static int
+command_line(int argc, char **argv)
 {
     const char *tls = environment("HOLDFAST_TLS");
     struct settings settings = {
@@ -122,7 +122,6 @@ main(int argc, char **argv)
     };
     struct words words;
 
-    standard_reserve();
     if (argc > 1 &&
         (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0)) {
         (void)printf("holdfast %s\n", HOLDFAST_VERSION);
@@ -141,4 +140,16 @@ main(int argc, char **argv)
     }
     int skipped = (int)(words.rest - argv);
     return command_call(&settings, argc - skipped, words.rest);
+}
+
+int
+main(int argc, char **argv)
+{
+    standard_reserve();
+    int status = command_line(argc, argv);
+    if (status == STATUS_FINE && (fflush(stdout) != 0 || ferror(stdout))) {
+        complain("cannot write");
+        status = STATUS_TROUBLE;
+    }
+    return status;
 }

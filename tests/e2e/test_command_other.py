@@ -399,6 +399,13 @@ class ListTest(OutputCase):
                 self.assertEqual(result.returncode, 125)
                 self.assertEqual(result.stderr, b"holdfast: cannot write\n")
 
+    def test_help_that_cannot_be_printed(self):
+        for words in (["help"], ["help", "run"], ["-h"], ["-V"],
+                      ["run", "--help"], ["show", "-h"]):
+            result = self.to_file("/dev/full", self.broker(), *words)
+            self.assertEqual((result.returncode, result.stderr),
+                             (125, b"holdfast: cannot write\n"), words)
+
     def test_closed_output(self):
         """Its number must not become that of the connection."""
         broker = self.broker(SHOW=SHOW)
