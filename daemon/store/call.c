@@ -220,9 +220,12 @@ batch_send(struct store *store, struct link *link, struct node *node,
         return false;
     if (first->asking && !send_asking(store, link, now_us))
         return false;
+    uint64_t spoke_us = link->spoke_us;
     struct call *call = link_call(store, link, CALL_SCRIPT, now_us);
     link->batch_count++;
     batch_gather(store, link, node, kind, call);
+    if (kind == OP_PUBLISH || call_is_mark(call))
+        link->spoke_us = spoke_us;
     /* Half of the output is more than the largest batch takes. */
     bool written = call_write(store, link, call, kind, now_us);
     require(written);

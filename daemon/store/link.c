@@ -74,7 +74,8 @@ link_call(struct store *store, struct link *link, enum call_kind kind,
     list_init(&call->ops);
     list_push_back(&link->calls, &call->link);
     link->call_count++;
-    link->spoke_us = now_us;
+    if (kind != CALL_ASKING && kind != CALL_MAP && kind != CALL_MARK)
+        link->spoke_us = now_us;
     return call;
 }
 

@@ -130,9 +130,7 @@ map_ask(struct store *store, bool has_slots, uint64_t now_us)
             (has_slots && !store->nodes[index].mapped) ||
             !resp_command(&link->out, words, 2))
             continue;
-        uint64_t spoke_us = link->spoke_us;
         link_call(store, link, CALL_MAP, now_us);
-        link->spoke_us = spoke_us; /* that says nothing of clock and ids */
         count(store->counters, COUNTER_redis_map_refreshes);
         store->map_turn = index + 1;
         store->map_asked = true;

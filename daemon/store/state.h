@@ -104,7 +104,8 @@ struct link {
     uint64_t deadline_us; /* of connecting */
     uint64_t retry_us;    /* LINK_DOWN */
     uint64_t backoff_us;
-    uint64_t spoke_us;      /* the last call was sent */
+    uint64_t spoke_us;      /* the last call was sent, but for those whose
+                             * answer says nothing of its clock and its ids */
     uint64_t client_id;     /* of this connection, 0: not known */
     uint64_t old_client_id; /* of one that was lost */
     char run_id[41];

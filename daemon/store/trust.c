@@ -508,10 +508,8 @@ trust_tick(struct store *store, struct link *link, uint64_t now_us)
     if (len == 0)
         return;
     mark_value(link, value);
-    uint64_t spoke_us = link->spoke_us;
     link_mark(store, link, now_us, text_make(key, len),
         link->settled ? text_make(value, 81) : TEXT(""));
-    link->spoke_us = spoke_us; /* it says nothing of the clock and the ids */
 }
 
 uint64_t

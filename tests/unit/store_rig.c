@@ -519,7 +519,8 @@ srig_answer(struct srig *rig, uint32_t link)
         answer_map(rig, link);
     else if (text_equal(verb, TEXT("SENTINEL")))
         answer_name(rig, link);
-    else if (text_equal(verb, TEXT("GET")) || text_equal(verb, TEXT("SET")))
+    else if (text_equal(verb, TEXT("GET")) ||
+             (text_equal(verb, TEXT("SET")) && rig->word_count == 3))
         answer_marker(rig, link);
     else if (text_equal(verb, TEXT("SUBSCRIBE")))
         srig_reply_array(rig, link, subscribed, 3);

@@ -1050,6 +1050,32 @@ START_TEST(asked_beside_maps)
 
 END_TEST
 
+/* Nor is it less idle for messages, or marks of audits: their answers say
+ * nothing of what it is. */
+START_TEST(asked_beside_what_says_nothing)
+{
+    struct srig *rig = begin_halves();
+    uint32_t infos = 0;
+    uint32_t times = 0;
+
+    (void)pass(rig, 0, 10);
+    for (unsigned i = 0; i < 20; i++) {
+        struct op *op = srig_draft(rig, _i == 0 ? OP_PUBLISH : OP_AUDIT, 0);
+        if (_i == 1)
+            op->audit->mark_ms = 1000;
+        srig_submit(rig, op);
+        struct sent sent = pass(rig, 0, 500);
+        infos += sent.infos;
+        times += sent.times;
+        ck_assert(srig_done(rig, op));
+    }
+    ck_assert_uint_ge(infos, 3);
+    ck_assert_uint_ge(times, 3);
+    srig_end(rig);
+}
+
+END_TEST
+
 static void
 map_again(struct srig *rig, uint16_t slot, uint16_t node)
 {
@@ -1937,6 +1963,7 @@ add_marker_tests(TCase *tests)
     tcase_add_loop_test(tests, slots_of_one_that_is_gone, 0, 4);
     tcase_add_test(tests, slots_of_one_that_is_well);
     tcase_add_test(tests, asked_beside_maps);
+    tcase_add_loop_test(tests, asked_beside_what_says_nothing, 0, 2);
     tcase_add_loop_test(tests, slots_of_nobody, 0, 2);
     tcase_add_test(tests, slots_of_one_that_was_forgotten);
     tcase_add_loop_test(tests, slots_on_their_way, 0, 2 * SOURCE_COUNT);
