@@ -20,6 +20,7 @@
 #define PROTO_CLIENT_MAX 64 /* HELLO name= */
 #define PROTO_USER_MAX   64 /* AUTH, decoded, as the next one */
 #define PROTO_SECRET_MAX 255
+#define PROTO_COUNT_MAX  2147483647u       /* entries of one hold, 2^31 - 1 */
 #define PROTO_NUMBER_MAX 9007199254740991u /* what PONG takes */
 
 enum command {

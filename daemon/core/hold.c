@@ -212,11 +212,16 @@ hold_event(
     answer_end(core, ticket->session, &reply);
 }
 
-/* One more hold for the holder, with the same fence; or the first one of this
- * connection, and then with its lease=. */
+/* One more hold for the holder, with the same fence, unless it has as many as
+ * can be; or the first one of this connection, and then with its lease=. */
 static void
 hold_reenter(struct core *core, struct ticket *ticket, struct pending *pending)
 {
+    if (ticket->holds >= PROTO_COUNT_MAX) {
+        count(core->counters, COUNTER_limit_count);
+        pending_limit(core, pending, "count");
+        return;
+    }
     if (ticket->holds++ > 0)
         count(core->counters, COUNTER_reentries);
     else if (pending->ask.hold_ms > 0)

@@ -167,6 +167,54 @@ START_TEST(not_kept)
 
 END_TEST
 
+/*
+ * A hold has been entered as often as can be counted: nothing enters it once
+ * more. A client could claim 2^32 - 1 and enter again, and the broker aborted
+ * as it gave back one of none.
+ */
+START_TEST(claimed_as_often_as_can_be)
+{
+    struct rig *rig = rig_new();
+    unsigned s = foreign_session(rig, true);
+
+    rig_say(rig, s, "1 CLAIM a fence=5 count=2147483648");
+    rig_expect(rig, s, "1 ERR BADREQ retry=0");
+    rig_say(rig, s, "2 CLAIM a fence=5 count=2147483647");
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_OK,
+            .fence = 5,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.permits = 1}});
+    rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=2147483647");
+    rig_say(rig, s, "3 LOCK a");
+    rig_expect(rig, s, "3 ERR LIMIT retry=1 limit=count");
+    rig_say(rig, s, "4 LOCK a zzz wait=0");
+    rig_expect(rig, s, "4 ERR LIMIT retry=1 limit=count name=a");
+    rig_no_op(rig);
+    /* What a LOCK of several had before is given back. */
+    rig_say(rig, s, "5 LOCK 0 a");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
+    rig_expect(rig, s, "5 ERR LIMIT retry=1 limit=count name=a");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    /* Redis is asked for what changes the hold; it does not enter it either. */
+    rig_say(rig, s, "6 LOCK a mode=shared");
+    finish_shared(rig, 5);
+    rig_expect(rig, s, "6 ERR LIMIT retry=1 limit=count");
+    rig_say(rig, s, "7 UNLOCK a");
+    rig_expect(rig, s, "7 OK count=2147483646");
+    rig_say(rig, s, "8 LOCK a zzz mode=shared wait=0");
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_BUSY);
+    rig_expect(rig, s, "8 ERR BUSY retry=1 name=zzz");
+    rig_say(rig, s, "9 LOCK a mode=shared");
+    rig_expect(rig, s, "9 OK fence=5 ttl_ms=~ count=2147483647");
+    rig_say(rig, s, "10 LOCK a mode=shared");
+    rig_expect(rig, s, "10 ERR LIMIT retry=1 limit=count");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_limit_count), 5);
+    rig_end(rig);
+}
+
+END_TEST
+
 /* A session that is away is killed with all that it has. */
 START_TEST(killed_away)
 {
@@ -1163,6 +1211,7 @@ core_move_suite(void)
     tcase_add_test(tests, not_kept);
     tcase_add_test(tests, killed_away);
     tcase_add_test(tests, claimed);
+    tcase_add_test(tests, claimed_as_often_as_can_be);
     tcase_add_test(tests, shared_elsewhere);
     tcase_add_test(tests, held_as_another_kind);
     tcase_add_test(tests, claim_answers);

@@ -173,8 +173,8 @@ START_TEST(test_good_lines)
         {"HELLO keep=1h resume=00112233445566778899aabbccddeeff gen=2",
             "- HELLO keep=3600000 resume=00112233445566778899aabbccddeeff "
             "gen=2"},
-        {"CLAIM a fence=5 count=4294967295",
-            "- CLAIM a count=4294967295 fence=5"},
+        {"CLAIM a fence=5 count=2147483647",
+            "- CLAIM a count=2147483647 fence=5"},
         {"WATCH a", "- WATCH a"},
         {"UNWATCH a", "- UNWATCH a"},
         {"BREAK a fence=5", "- BREAK a fence=5"},
@@ -537,6 +537,8 @@ START_TEST(test_numbers)
     expect_bad("1 HELLO gen=1", "1", ERROR_BADREQ, "gen= must");
     expect_bad("1 HELLO gen=4294967296", "1", ERROR_BADREQ, "gen= must");
     expect_bad("1 CLAIM a fence=1 count=0", "1", ERROR_BADREQ, "count= must");
+    expect_bad(
+        "1 CLAIM a fence=1 count=2147483648", "1", ERROR_BADREQ, "count= must");
     expect_bad("1 LOCK a deadlock=2", "1", ERROR_BADREQ, "must be 0 or 1");
     expect_bad("1 LOCK a progress=2", "1", ERROR_BADREQ, "must be 0 or 1");
     expect_bad("1 LOCK a progress=yes", "1", ERROR_BADREQ, "must be 0 or 1");
