@@ -388,7 +388,8 @@ core_stop_grace_over(struct core *core)
 static bool
 core_owes(const struct core *core)
 {
-    return !list_empty(&core->stirred) || !list_empty(&core->telling);
+    return !list_empty(&core->stirred) || !list_empty(&core->telling) ||
+           !list_empty(&core->ending);
 }
 
 /* What was put off to the end of a step, when nobody on the way is left; as

@@ -53,6 +53,17 @@ effects_room(const struct effects *effects)
                EFFECTS_STEP_ENTRIES;
 }
 
+/* Within a step: whether what answers one of many may go on; half of what the
+ * step may add is left for all else then. Where not, the rest comes later. */
+static inline bool
+effects_spare(const struct effects *effects)
+{
+    return effects->text_capacity - effects->text_len >=
+               EFFECTS_STEP_BYTES / 2 &&
+           effects->entry_capacity - effects->entry_count >=
+               EFFECTS_STEP_ENTRIES / 2;
+}
+
 /* For the core. A place for a line of up to `bytes`; there must be room. */
 char *effects_reserve(struct effects *effects, uint32_t bytes);
 void effects_line(struct effects *effects, struct handle session, uint32_t len);

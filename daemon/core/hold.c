@@ -624,7 +624,8 @@ ticket_rival(const struct ticket *ticket)
  * told before the other one is. False: it is the ticket. Fences of a semaphore
  * stand beside each other, so there what Redis has said last is right. What has
  * lost may be found to stand in Redis, of a semaphore: it is left to its lease,
- * since whoever cannot be told believes in it.
+ * since whoever cannot be told believes in it. Where more have lost than can be
+ * told in this step, it is the ticket, too.
  */
 static bool
 ticket_displaces(struct core *core, const struct ticket *ticket)
@@ -634,6 +635,8 @@ ticket_displaces(struct core *core, const struct ticket *ticket)
     while ((holder = ticket_rival(ticket)) != NULL) {
         require(holder != ticket);
         if (holder->fence > ticket->fence && ticket->ask.permits_max == 0)
+            return false;
+        if (!effects_spare(core->effects))
             return false;
         hold_gone(core, holder);
     }

@@ -138,7 +138,8 @@ release_given_up(struct core *core, struct ticket *ticket)
     pending_error(core, pending, ERROR_INDOUBT, NULL);
 }
 
-/* Redis cannot be asked: whose patience for that is over is told so. */
+/* Redis cannot be asked: whose patience for that is over is told so; those for
+ * whom there is no room, the next time. */
 static void
 ticket_refuse_late(struct core *core, struct ticket *ticket)
 {
@@ -146,6 +147,8 @@ ticket_refuse_late(struct core *core, struct ticket *ticket)
         struct pending *pending =
             container_of(link, struct pending, ticket_link);
         bool lock = pending->command == COMMAND_LOCK;
+        if (!effects_spare(core->effects))
+            return;
         if (pending->asked || pending_stands(pending) ||
             core->now_us < pending_give_up_us(core, pending))
             continue;

@@ -474,7 +474,8 @@ session_check_end(struct core *core, struct session *session)
 
 /*
  * Takes no more requests. What was sent before is carried out and answered;
- * waits end at once, and holds that no request is left for are released.
+ * waits end at once, and holds that no request is left for are released: as
+ * tickets are advanced, as many in a step as it has room for.
  */
 void
 session_close(struct core *core, struct session *session, const char *bye,
@@ -485,9 +486,8 @@ session_close(struct core *core, struct session *session, const char *bye,
     session->state = SESSION_CLOSING;
     session->bye = bye;
     session->bye_counter = counter;
-    LIST_EACH_SAFE (link, &session->tickets) {
-        ticket_session_closing(
-            core, container_of(link, struct ticket, session_link));
+    LIST_EACH (link, &session->tickets) {
+        ticket_stir(core, container_of(link, struct ticket, session_link));
     }
     session_check_end(core, session);
 }
@@ -498,13 +498,15 @@ session_eof(struct core *core, struct session *session)
     session_close(core, session, "eof", COUNTER_closed_eof);
 }
 
-/* At the end of a step, when nobody on the way still needs the sessions. */
+/* At the end of a step, when nobody on the way still needs the sessions, nor is
+ * anything left to be said of their tickets. */
 void
 session_end_all(struct core *core)
 {
     struct list *link;
 
-    while ((link = list_pop_front(&core->ending)) != NULL) {
+    while (list_empty(&core->stirred) && effects_room(core->effects) &&
+           (link = list_pop_front(&core->ending)) != NULL) {
         struct session *session =
             container_of(link, struct session, ending_link);
         session->ending = false;

@@ -579,7 +579,6 @@ void ticket_advance(struct core *core, struct ticket *ticket);
 void ticket_stir(struct core *core, struct ticket *ticket);
 void ticket_advance_stirred(struct core *core);
 void ticket_orphan(struct core *core, struct ticket *ticket);
-void ticket_session_closing(struct core *core, struct ticket *ticket);
 void ticket_timer(struct core *core, struct ticket *ticket);
 void ticket_done(struct core *core, struct op *op);
 void ticket_leave_unattended(struct core *core, struct ticket *ticket);

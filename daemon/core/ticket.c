@@ -378,6 +378,8 @@ ticket_advance(struct core *core, struct ticket *ticket)
                 ticket_refuse_impatient(core, ticket);
             return;
         case TICKET_WAITING:
+            if (wait_closes(core, ticket))
+                break;
             if (ticket->unattended)
                 wait_advance(core, ticket);
             else
@@ -531,39 +533,6 @@ ticket_timer(struct core *core, struct ticket *ticket)
     case TICKET_IDLE:
     case TICKET_ASKING:
         return;
-    }
-}
-
-static struct pending *
-ticket_first_lock(const struct ticket *ticket)
-{
-    LIST_EACH (link, &ticket->pendings) {
-        struct pending *pending =
-            container_of(link, struct pending, ticket_link);
-        if (pending->command == COMMAND_LOCK)
-            return pending;
-    }
-    return NULL;
-}
-
-/* The session sends no more: what waits ends, what nobody uses is released. */
-void
-ticket_session_closing(struct core *core, struct ticket *ticket)
-{
-    if (ticket->state == TICKET_HELD)
-        ticket_advance(core, ticket);
-    if (ticket->state != TICKET_WAITING)
-        return;
-    if (ticket->unattended && !session_keeps(ticket->session)) {
-        ticket_leave(core, ticket);
-        return;
-    }
-    /* Of a session that is kept it stays where it is. */
-    struct pending *pending;
-    while (ticket->state == TICKET_WAITING &&
-           (pending = ticket_first_lock(ticket)) != NULL) {
-        count(core->counters, COUNTER_waits_cancelled);
-        ticket_cancel(core, ticket, pending, ERROR_CANCELLED, NULL);
     }
 }
 

@@ -33,6 +33,7 @@ void ticket_begin(
 void ticket_refuse_impatient(struct core *core, struct ticket *ticket);
 void claim_begin(
     struct core *core, struct ticket *ticket, struct pending *pending);
+bool wait_closes(struct core *core, struct ticket *ticket);
 void wait_advance(struct core *core, struct ticket *ticket);
 void acquire_done(
     struct core *core, struct ticket *ticket, const struct op_result *result);

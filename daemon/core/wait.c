@@ -142,13 +142,18 @@ ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
         ticket_set_state(core, ticket, TICKET_ASKING);
 }
 
-/* Refuses at once what wait=0 does not let stand in line behind a wait. */
+/* Refuses what wait=0 does not let stand in line behind a wait; at once, or as
+ * there is room for it. */
 void
 ticket_refuse_impatient(struct core *core, struct ticket *ticket)
 {
     LIST_EACH_SAFE (link, &ticket->pendings) {
         struct pending *pending =
             container_of(link, struct pending, ticket_link);
+        if (!effects_spare(core->effects)) {
+            ticket_stir(core, ticket);
+            return;
+        }
         if (pending_stands(pending) || pending->command != COMMAND_LOCK)
             continue;
         if (!pending->asked && pending->wait_us == 0) {
@@ -225,6 +230,37 @@ wait_is_passed(const struct core *core, const struct ticket *ticket)
     return core->settings.queues_here && !ticket->reclaiming &&
            ticket->generation != ticket->session->generation &&
            pending->command != COMMAND_LOCK;
+}
+
+static struct pending *
+ticket_first_lock(const struct ticket *ticket)
+{
+    LIST_EACH (link, &ticket->pendings) {
+        struct pending *pending =
+            container_of(link, struct pending, ticket_link);
+        if (pending->command == COMMAND_LOCK)
+            return pending;
+    }
+    return NULL;
+}
+
+/* WAITING: its session sends no more, and a LOCK that waits for it ends by
+ * that. Of a session that is kept its place stays. False: there is none. */
+bool
+wait_closes(struct core *core, struct ticket *ticket)
+{
+    if (ticket->session == NULL || ticket->session->state != SESSION_CLOSING)
+        return false;
+    if (ticket->unattended && !session_keeps(ticket->session)) {
+        ticket_leave(core, ticket);
+        return true;
+    }
+    struct pending *pending = ticket_first_lock(ticket);
+    if (pending == NULL)
+        return false;
+    count(core->counters, COUNTER_waits_cancelled);
+    ticket_cancel(core, ticket, pending, ERROR_CANCELLED, NULL);
+    return true;
 }
 
 /* Serves an unattended wait: what is about a hold finds none. */
@@ -620,7 +656,7 @@ claim_done(
 }
 
 /* An earlier connection's wait could not be asked about: who claims may claim
- * again. */
+ * again. Those for whom there is no room are told when it is asked next. */
 static void
 wait_refuse(struct core *core, struct ticket *ticket, enum op_status status)
 {
@@ -630,7 +666,7 @@ wait_refuse(struct core *core, struct ticket *ticket, enum op_status status)
         struct pending *pending =
             container_of(link, struct pending, ticket_link);
         bool unsent = status == OP_UNSENT && pending->command != COMMAND_UNLOCK;
-        if (pending_stands(pending))
+        if (pending_stands(pending) || !effects_spare(core->effects))
             return;
         if (pending->command != COMMAND_LOCK || pending->wait_us == 0)
             pending_error(core, pending,

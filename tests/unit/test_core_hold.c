@@ -4,8 +4,6 @@
  */
 #include "tests/unit/core_rig.h"
 
-#include "conf/keys.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -697,41 +695,6 @@ START_TEST(fence_seen_goes_along)
 
 END_TEST
 
-/*
- * A step has room for the longest answer to all the requests that a session may
- * have outstanding. It had not, and the broker aborted where others came first.
- */
-START_TEST(all_answers_in_one_step)
-{
-    const struct key *key = key_find(TEXT("limits.outstanding"));
-    struct rig *rig = rig_create();
-    char line[40];
-
-    rig->settings.outstanding_max = (uint32_t)key->max;
-    rig->settings.requests_max = (uint32_t)key->max;
-    rig_start(rig);
-    unsigned s = rig_open(rig);
-    rig_lock(rig, s, "LOCK a", 5);
-    for (uint32_t i = 0; i < key->max; i++) {
-        snprintf(line, sizeof(line), "%016u UNLOCK a", i);
-        rig_say(rig, s, line);
-    }
-    struct op *op = rig_op(rig, OP_RELEASE);
-    struct core_event event = {.kind = CORE_DONE, .op = op};
-    rig_stall(rig, 6000);
-    op->result = (struct op_result){.status = OP_UNKNOWN};
-    rig->op_count = 0;
-    core_step(rig->core, rig->now_us, &event, &rig->effects);
-    ck_assert_uint_eq(rig_count(rig, COUNTER_refused_indoubt), key->max);
-    ck_assert_uint_eq(rig->effects.entry_count, key->max);
-    ck_assert_uint_le(rig->effects.entry_count, EFFECTS_STEP_ENTRIES);
-    ck_assert_uint_le(rig->effects.text_len, EFFECTS_STEP_BYTES);
-    effects_clear(&rig->effects);
-    rig_end(rig);
-}
-
-END_TEST
-
 Suite *
 core_hold_suite(void)
 {
@@ -763,7 +726,6 @@ core_hold_suite(void)
     tcase_add_test(tests, two_grants_of_one_lock);
     tcase_add_test(tests, ping_after_the_deadline);
     tcase_add_test(tests, fence_seen_goes_along);
-    tcase_add_test(tests, all_answers_in_one_step);
     suite_add_tcase(suite, tests);
     return suite;
 }
