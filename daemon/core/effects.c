@@ -11,6 +11,7 @@ bool
 effects_init(struct effects *effects, uint32_t steps)
 {
     list_init(&effects->ops);
+    list_init(&effects->hurried);
     effects->entry_count = 0;
     effects->text_len = 0;
     effects->entry_capacity = steps * EFFECTS_STEP_ENTRIES;
@@ -36,7 +37,7 @@ effects_fini(struct effects *effects)
 void
 effects_clear(struct effects *effects)
 {
-    require(list_empty(&effects->ops));
+    require(list_empty(&effects->ops) && list_empty(&effects->hurried));
     effects->entry_count = 0;
     effects->text_len = 0;
 }

@@ -29,6 +29,8 @@ struct effect {
 
 struct effects {
     struct list ops;        /* struct op by link, in the order of asking */
+    struct list hurried;    /* by hurry_link, of those and earlier ones: nobody
+                             * waits any more for Redis to be asked */
     struct effect *entries; /* owned */
     uint32_t entry_count;
     uint32_t entry_capacity;

@@ -138,6 +138,23 @@ release_given_up(struct core *core, struct ticket *ticket)
     pending_error(core, pending, ERROR_INDOUBT, NULL);
 }
 
+static void
+refuse_late(struct core *core, struct pending *pending)
+{
+    enum error_code code = ERROR_UNAVAILABLE;
+    enum counter counter = COUNTER_refused_unavailable;
+
+    if (pending->command != COMMAND_LOCK) {
+        code = ERROR_INDOUBT;
+        counter = COUNTER_refused_indoubt;
+    } else if (session_closes(pending->session)) {
+        code = ERROR_CANCELLED;
+        counter = COUNTER_waits_cancelled;
+    }
+    count(core->counters, counter);
+    pending_error(core, pending, code, NULL);
+}
+
 /* Redis cannot be asked: whose patience for that is over is told so; those for
  * whom there is no room, the next time. */
 static void
@@ -146,16 +163,12 @@ ticket_refuse_late(struct core *core, struct ticket *ticket)
     LIST_EACH_SAFE (link, &ticket->pendings) {
         struct pending *pending =
             container_of(link, struct pending, ticket_link);
-        bool lock = pending->command == COMMAND_LOCK;
         if (!effects_spare(core->effects))
             return;
         if (pending->asked || pending_stands(pending) ||
             core->now_us < pending_give_up_us(core, pending))
             continue;
-        count(core->counters,
-            lock ? COUNTER_refused_unavailable : COUNTER_refused_indoubt);
-        pending_error(
-            core, pending, lock ? ERROR_UNAVAILABLE : ERROR_INDOUBT, NULL);
+        refuse_late(core, pending);
     }
 }
 

@@ -16,6 +16,7 @@ op_create(struct core *core, enum op_kind kind, struct lock *lock,
     if (op == NULL)
         return NULL;
     list_init(&op->link);
+    list_init(&op->hurry_link);
     wheel_node_init(&op->timer, 0);
     op->kind = kind;
     op->owner = owner;
@@ -39,6 +40,14 @@ op_submit(struct core *core, struct op *op)
     list_push_back(&core->effects->ops, &op->link);
 }
 
+/* What Redis cannot be asked now is given back; the rest as ever. */
+void
+op_hurry(struct core *core, struct op *op)
+{
+    if (list_empty(&op->hurry_link))
+        list_push_back(&core->effects->hurried, &op->hurry_link);
+}
+
 void
 op_free(struct core *core, struct op *op)
 {
@@ -46,6 +55,7 @@ op_free(struct core *core, struct op *op)
 
     require((lock != NULL) == (op->kind != OP_AUDIT));
     require(list_empty(&op->link) && !wheel_node_set(&op->timer));
+    list_remove(&op->hurry_link);
     slab_free(&core->ops, op);
     if (lock != NULL)
         lock_unref(core, lock);

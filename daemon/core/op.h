@@ -4,7 +4,8 @@
  *
  * The core fills in a `struct op` of its slab and puts it among its effects;
  * the store owns it from then until it gives it back with a result, exactly
- * once. Names and words are refs that stay valid for as long.
+ * once; the core may only have it hurry. Names and words are refs that stay
+ * valid for as long.
  */
 #ifndef HOLDFAST_CORE_OP_H
 #define HOLDFAST_CORE_OP_H
@@ -189,6 +190,7 @@ struct op_result {
 struct op {
     struct slab_node node;
     struct list link;        /* the effects', then the store's */
+    struct list hurry_link;  /* the effects' */
     struct wheel_node timer; /* the store's */
     enum op_kind kind;
     /* the core's */

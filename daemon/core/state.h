@@ -729,6 +729,7 @@ void top_check(const struct core *core);
 struct op *op_create(struct core *core, enum op_kind kind, struct lock *lock,
     struct handle owner);
 void op_submit(struct core *core, struct op *op);
+void op_hurry(struct core *core, struct op *op);
 void op_free(struct core *core, struct op *op);
 
 /* core.c */

@@ -320,6 +320,13 @@ session_gives_back(const struct session *session)
            (session->state == SESSION_CLOSING && !session_keeps(session));
 }
 
+/* Whether it sends no more, which ends what a LOCK of it waits for. */
+bool
+session_closes(const struct session *session)
+{
+    return session != NULL && session->state == SESSION_CLOSING;
+}
+
 /* Whether it waits: in the queue, or for the broker to be settled, before which
  * it cannot be put there. */
 bool
@@ -374,6 +381,7 @@ ticket_advance(struct core *core, struct ticket *ticket)
             ticket_refuse_impatient(core, ticket);
         switch (ticket->state) {
         case TICKET_ASKING:
+            asking_closes(core, ticket);
             if (ticket_is_patient(ticket))
                 ticket_refuse_impatient(core, ticket);
             return;

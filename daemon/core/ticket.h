@@ -23,6 +23,7 @@ struct op *ticket_op(
 void ticket_stands(struct ticket *ticket, uint32_t place, uint64_t arrival);
 bool ticket_is_taken(const struct ticket *ticket);
 void ticket_reclaim(struct core *core, struct ticket *ticket);
+bool session_closes(const struct session *session);
 bool session_gives_back(const struct session *session);
 
 /* wait.c: from the first question to the grant */
@@ -33,6 +34,7 @@ void ticket_begin(
 void ticket_refuse_impatient(struct core *core, struct ticket *ticket);
 void claim_begin(
     struct core *core, struct ticket *ticket, struct pending *pending);
+void asking_closes(struct core *core, struct ticket *ticket);
 bool wait_closes(struct core *core, struct ticket *ticket);
 void wait_advance(struct core *core, struct ticket *ticket);
 void acquire_done(

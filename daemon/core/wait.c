@@ -12,6 +12,8 @@
 uint64_t
 pending_give_up_us(const struct core *core, const struct pending *pending)
 {
+    if (pending->command == COMMAND_LOCK && session_closes(pending->session))
+        return core->now_us;
     return us_add(pending->began_us,
         us_min(pending->wait_us, core->settings.patience_us));
 }
@@ -249,7 +251,7 @@ ticket_first_lock(const struct ticket *ticket)
 bool
 wait_closes(struct core *core, struct ticket *ticket)
 {
-    if (ticket->session == NULL || ticket->session->state != SESSION_CLOSING)
+    if (!session_closes(ticket->session))
         return false;
     if (ticket->unattended && !session_keeps(ticket->session)) {
         ticket_leave(core, ticket);
@@ -261,6 +263,29 @@ wait_closes(struct core *core, struct ticket *ticket)
     count(core->counters, COUNTER_waits_cancelled);
     ticket_cancel(core, ticket, pending, ERROR_CANCELLED, NULL);
     return true;
+}
+
+/*
+ * ASKING: likewise. A LOCK that Redis is being asked about is answered by what
+ * it says; one that only waits to be asked about ends, be it that Redis cannot
+ * be asked, or that the broker is not settled with the node. That is known
+ * here, or by the answer that comes at once then.
+ */
+void
+asking_closes(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending = ticket_asking(ticket);
+    struct op *op = slab_get(&core->ops, ticket->main_op);
+
+    if (!session_closes(ticket->session))
+        return;
+    if (pending != NULL && pending->command == COMMAND_LOCK &&
+        ticket_is_patient(ticket) && !ticket->abandoned) {
+        count(core->counters, COUNTER_waits_cancelled);
+        ticket_cancel(core, ticket, pending, ERROR_CANCELLED, NULL);
+    }
+    if (op != NULL && op->kind == OP_ACQUIRE && !list_empty(&ticket->pendings))
+        op_hurry(core, op);
 }
 
 /* Serves an unattended wait: what is about a hold finds none. */
@@ -373,6 +398,25 @@ wait_ends(struct core *core, struct ticket *ticket, struct pending *pending)
     pending_error(core, pending, ERROR_TIMEOUT, NULL);
 }
 
+/*
+ * Redis has not given it the lock, and would have to be asked again: its
+ * session sends no more, and the LOCK ends by that. Where the session is kept a
+ * place in the queue stays. False: the session goes on, or there is no LOCK.
+ */
+static bool
+wait_called_off(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (ticket->abandoned || pending == NULL ||
+        !session_closes(ticket->session))
+        return false;
+    count(core->counters, COUNTER_waits_cancelled);
+    pending_error(core, pending, ERROR_CANCELLED, NULL);
+    ticket->unattended = session_keeps(ticket->session);
+    return true;
+}
+
 /* Whether a wait may go on; else the request has been answered. */
 static bool
 ticket_may_wait(struct core *core, struct ticket *ticket)
@@ -383,12 +427,8 @@ ticket_may_wait(struct core *core, struct ticket *ticket)
         return false;
     if (pending == NULL)
         return ticket->unattended;
-    if (ticket->session->state == SESSION_CLOSING) {
-        count(core->counters, COUNTER_waits_cancelled);
-        pending_error(core, pending, ERROR_CANCELLED, NULL);
-        ticket->unattended = session_keeps(ticket->session);
+    if (wait_called_off(core, ticket))
         return ticket->unattended;
-    }
     if (core->stopping) {
         pending_error(core, pending, ERROR_DRAINING, NULL);
         ticket->unattended = session_keeps(ticket->session);
@@ -469,6 +509,16 @@ ticket_fail(struct core *core, struct ticket *ticket, enum error_code code)
         ticket_rest(core, ticket);
 }
 
+/* That, of a question that was not answered; with wait=0 there is no wait. */
+static void
+asking_called_off(struct core *core, struct ticket *ticket)
+{
+    const struct pending *pending = ticket_asking(ticket);
+
+    if (pending != NULL && pending->wait_us > 0)
+        (void)wait_called_off(core, ticket);
+}
+
 /* Nobody waits for the answer that was lost, but who comes back for it is to
  * find its place: what stands there is asked as after a change of broker. */
 static void
@@ -484,10 +534,10 @@ wait_presume(struct core *core, struct ticket *ticket)
 static void
 acquire_unknown(struct core *core, struct ticket *ticket)
 {
-    struct pending *pending = ticket_asking(ticket);
-
     count(core->counters, COUNTER_outcomes_unknown);
     ticket->doubt = true;
+    asking_called_off(core, ticket);
+    struct pending *pending = ticket_asking(ticket);
     if (!ticket->abandoned && pending == NULL && ticket->unattended) {
         wait_presume(core, ticket);
         return;
@@ -507,6 +557,7 @@ acquire_unknown(struct core *core, struct ticket *ticket)
 static void
 acquire_unsettled(struct core *core, struct ticket *ticket, uint64_t after_us)
 {
+    asking_called_off(core, ticket);
     struct pending *pending = ticket_asking(ticket);
 
     if (pending != NULL && !ticket->abandoned) {
@@ -572,6 +623,7 @@ acquire_done(
         acquire_unknown(core, ticket);
         return;
     case OP_UNSENT:
+        asking_called_off(core, ticket);
         ticket_fail(
             core, ticket, ticket->doubt ? ERROR_INDOUBT : ERROR_UNAVAILABLE);
         return;

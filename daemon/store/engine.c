@@ -77,6 +77,9 @@ engine_carry_out(struct engine *engine)
     engine->sink.written(engine->arg);
     if (!list_empty(&engine->effects.ops))
         store_submit(engine->store, engine_now(engine), &engine->effects.ops);
+    if (!list_empty(&engine->effects.hurried))
+        store_hurry(
+            engine->store, engine_now(engine), &engine->effects.hurried);
     effects_clear(&engine->effects);
 }
 
@@ -157,7 +160,9 @@ engine_drain_store(struct engine *engine)
 static bool
 engine_owes(const struct engine *engine)
 {
-    return engine->effects.entry_count > 0 || !list_empty(&engine->effects.ops);
+    return engine->effects.entry_count > 0 ||
+           !list_empty(&engine->effects.ops) ||
+           !list_empty(&engine->effects.hurried);
 }
 
 /* A stop has begun, by a signal or by a client's DRAIN. */

@@ -152,21 +152,28 @@ op_done(struct store *store, struct op *op, enum op_status status)
     list_push_back(&store->done, &op->link);
 }
 
-/*
- * Puts an operation into a node's queue. Where the node answers, it is given as
- * long as a call may take, also where it would not wait for Redis.
- */
+/* Until when an operation is at a node at the latest. Where that answers, it is
+ * given as long as a call may take, also where it would not wait for Redis. */
+static uint64_t
+queue_due_us(const struct store *store, const struct op *op, uint16_t index,
+    uint64_t now_us)
+{
+    uint64_t due_us = op->give_up_us;
+
+    if (store->links[index].state == LINK_READY &&
+        due_us < now_us + store->settings.command_timeout_us)
+        due_us = now_us + store->settings.command_timeout_us;
+    return due_us;
+}
+
+/* Puts an operation into a node's queue. */
 void
 op_enqueue(struct store *store, struct op *op, uint16_t index, uint64_t now_us,
     bool first)
 {
     struct node *node = &store->nodes[index];
-    uint64_t due_us = op->give_up_us;
 
     require(node->used && list_empty(&op->link));
-    if (store->links[index].state == LINK_READY &&
-        due_us < now_us + store->settings.command_timeout_us)
-        due_us = now_us + store->settings.command_timeout_us;
     op->at_node = index;
     op->sent_us = 0;
     op->answered_us = 0;
@@ -175,7 +182,8 @@ op_enqueue(struct store *store, struct op *op, uint16_t index, uint64_t now_us,
     else
         list_push_back(&node->queues[op->kind], &op->link);
     node->queued++;
-    wheel_add(&store->wheel, &op->timer, due_us);
+    wheel_add(
+        &store->wheel, &op->timer, queue_due_us(store, op, index, now_us));
 }
 
 void
@@ -255,6 +263,26 @@ store_submit(struct store *store, uint64_t now_us, struct list *ops)
             audit_take(store, op, now_us);
         else
             op_route(store, op, now_us);
+    }
+}
+
+void
+store_hurry(struct store *store, uint64_t now_us, struct list *hurried)
+{
+    struct list *at;
+
+    while ((at = list_pop_front(hurried)) != NULL) {
+        struct op *op = container_of(at, struct op, hurry_link);
+        if (now_us >= op->give_up_us)
+            continue;
+        op->give_up_us = now_us;
+        if (!wheel_node_set(&op->timer))
+            continue; /* its answer is due, and then it waits no more */
+        uint64_t due_us = now_us;
+        if (op->at_node != NODE_NONE)
+            due_us = queue_due_us(store, op, op->at_node, now_us);
+        if (due_us < op->timer.due_us)
+            wheel_add(&store->wheel, &op->timer, due_us);
     }
 }
 

@@ -85,6 +85,13 @@ void store_configure(
 void store_submit(struct store *store, uint64_t now_us, struct list *ops);
 
 /*
+ * Takes all of the list, by hurry_link: submitted operations for which nobody
+ * waits any more but while a node that answers is asked. Their give_up_us is
+ * now; what has been sent is waited for.
+ */
+void store_hurry(struct store *store, uint64_t now_us, struct list *hurried);
+
+/*
  * Once a turn, after all else: deals with what time has brought, then puts what
  * was gathered into the links' output. `realtime_us` is CLOCK_REALTIME, a lower
  * bound for the fence of a lock that Redis knows nothing of.

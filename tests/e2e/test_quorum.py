@@ -1,6 +1,7 @@
 """Topology quorum: independent masters, a majority of which grants."""
 
 import threading
+import time
 
 from harness import HarnessCase, skip_without_daemon
 
@@ -156,6 +157,28 @@ class QuorumTest(HarnessCase):
         for node in self.nodes[:self.COUNT // 2 + 1]:
             node.resume()
         other.ok("LOCK a wait=10s")
+
+    def test_the_end_of_who_waits_to_be_settled(self):
+        """Nothing may be granted yet: whose session ends need not wait."""
+        broker = self.broker(
+            [node.address for node in self.nodes],
+            {**QUICK, "redis.topology": "quorum", "redis.settle": "15s"})
+        broker.wait_redis()
+        for hello in ("HELLO", "HELLO keep=9s"):
+            for bye in ("quit", "eof"):
+                client = self.client(broker)
+                client.ok(hello)
+                tag = client.submit("LOCK a")
+                client.no_reply(tag, 0.5)
+                begin = time.monotonic()
+                if bye == "quit":
+                    client.ok("QUIT")
+                else:
+                    client.finish()
+                self.assertEqual(client.wait(tag).code, "CANCELLED")
+                self.assertEqual(client.at_end()[-1].line, f"* BYE {bye}")
+                self.assertLess(time.monotonic() - begin, 2)
+        self.assertEqual(self.living("a"), [0] * self.COUNT)
 
     def test_break_show_watch(self):
         one, two = self.start(), self.start()

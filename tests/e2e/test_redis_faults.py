@@ -66,6 +66,28 @@ class AwayTest(HarnessCase):
         client.err("LOCK away/now wait=50ms", "UNAVAILABLE")
         self.assertLess(time.monotonic() - begin, 5)
 
+    def test_the_end_of_who_waits(self):
+        """A LOCK that waits for Redis ends with its session, at once."""
+        broker = self.broker(self.away(), {"redis.patience": "60s"},
+                             can_ask=False)
+        for bye in ("quit", "eof"):
+            for waited in (0, 0.3):
+                client = self.client(broker)
+                client.send("1 LOCK away/end\n2 LOCK away/end away/too")
+                time.sleep(waited)
+                begin = time.monotonic()
+                if bye == "quit":
+                    client.send("3 QUIT")
+                else:
+                    client.finish()
+                lines = client.at_end()
+                self.assertLess(time.monotonic() - begin, 0.9)
+                self.assertEqual(lines[-1].line, f"* BYE {bye}")
+                codes = {reply.tag: reply.code for reply in lines[:-1]}
+                self.assertEqual(codes.pop("1"), "CANCELLED")
+                self.assertEqual(codes.pop("2"), "CANCELLED")
+                self.assertEqual(codes, {"3": None} if bye == "quit" else {})
+
     def test_waited_for(self):
         """What is asked meanwhile is served when it comes, in order."""
         redis = self.away()
@@ -173,6 +195,24 @@ class StallTest(HarnessCase):
                       if each.word == "JEOPARDY"]
         safes = [each.words for each in client.lines if each.word == "SAFE"]
         self.assertEqual(sorted(jeopardies), sorted(safes))
+
+    def test_the_end_of_who_asks(self):
+        """As late as an answer may be; what Redis does then is undone."""
+        redis = self.redis()
+        broker = self.broker(redis, self.LEASE)
+        client = self.client(broker)
+        client.ok("LOCK stall/first")
+        redis.pause()
+        begin = time.monotonic()
+        client.send("1 LOCK stall/end\n2 QUIT")
+        lines = client.at_end()
+        self.assertLess(time.monotonic() - begin, 2)
+        self.assertEqual([reply.line.split(" :")[0] for reply in lines],
+                         ["2 OK", "1 ERR CANCELLED retry=1", "* BYE quit"])
+        redis.resume()
+        begin = time.monotonic()
+        self.client(broker).ok("LOCK stall/end")
+        self.assertLess(time.monotonic() - begin, 3)
 
     def test_longer_than_the_lease(self):
         redis = self.redis()

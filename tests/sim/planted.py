@@ -138,9 +138,9 @@ PLANTED = {
     "doubt-is-no": (
         "daemon/core/wait.c",
         "    count(core->counters, COUNTER_outcomes_unknown);\n"
-        "    ticket->doubt = true;\n    if (!ticket->abandoned",
+        "    ticket->doubt = true;\n    asking_called_off",
         "    count(core->counters, COUNTER_outcomes_unknown);\n"
-        "    if (!ticket->abandoned",
+        "    asking_called_off",
         "a lost answer is taken for a no"),
     "unknown-is-unsent": (
         "daemon/store/call.c",

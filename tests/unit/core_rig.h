@@ -46,9 +46,10 @@ struct rig {
     struct op *ops[RIG_OPS]; /* submitted, not finished yet */
     uint64_t asked_us[RIG_OPS];
     uint32_t op_count;
-    uint32_t hooks;  /* EFFECT_HOOKs */
-    char hook[4096]; /* the last one's environment, with blanks between */
-    uint32_t opened; /* each has another id */
+    uint32_t hurried; /* operations that were to hurry, as often as they were */
+    uint32_t hooks;   /* EFFECT_HOOKs */
+    char hook[4096];  /* the last one's environment, with blanks between */
+    uint32_t opened;  /* each has another id */
     /* Of those that are opened from now on. */
     uint8_t address[16];
     struct user *user; /* ref */

@@ -193,6 +193,17 @@ srig_submit(struct srig *rig, struct op *op)
     store_submit(rig->store, rig->now_us, &ops);
 }
 
+void
+srig_hurry(struct srig *rig, struct op *op)
+{
+    struct list hurried;
+
+    list_init(&hurried);
+    list_push_back(&hurried, &op->hurry_link);
+    store_hurry(rig->store, rig->now_us, &hurried);
+    ck_assert(list_empty(&hurried));
+}
+
 struct op *
 srig_op(struct srig *rig, enum op_kind kind, uint16_t slot)
 {

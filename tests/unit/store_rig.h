@@ -102,6 +102,9 @@ void srig_pass(struct srig *rig, uint64_t ms);
 struct op *srig_draft(struct srig *rig, enum op_kind kind, uint16_t slot);
 void srig_submit(struct srig *rig, struct op *op);
 
+/* Nobody waits any more for Redis to be asked. */
+void srig_hurry(struct srig *rig, struct op *op);
+
 /* An operation that is submitted; the turn is the caller's. */
 struct op *srig_op(struct srig *rig, enum op_kind kind, uint16_t slot);
 bool srig_done(const struct srig *rig, const struct op *op);

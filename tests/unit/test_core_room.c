@@ -98,6 +98,8 @@ step(struct rig *rig, struct core_event *event)
         rig_must(said.op_count < OPS_MAX);
         said.ops[said.op_count++] = container_of(link, struct op, link);
     }
+    while (list_pop_front(&effects->hurried) != NULL)
+        ; /* no operation is waited for here */
     effects_clear(effects);
 }
 

@@ -53,6 +53,7 @@ close_in_each_state(const char *quit)
     }
     rig_expect(rig, s, "4 ERR CANCELLED retry=1");
     rig_silent(rig, s);
+    ck_assert_uint_eq(rig->hurried, 1);
     rig_say(rig, s, "12 PING");
     rig_event(rig, s, CORE_EOF);
     rig_silent(rig, s);
@@ -91,6 +92,218 @@ END_TEST
 START_TEST(eof_in_each_state)
 {
     close_in_each_state(NULL);
+}
+
+END_TEST
+
+enum {
+    ENDS_EOF,
+    ENDS_QUIT,
+    ENDS_KEPT,
+    ENDS_COUNT
+};
+
+/* A session, which is kept where it ends so. */
+static unsigned
+session_that_ends(struct rig *rig, int how)
+{
+    unsigned s = rig_open(rig);
+
+    if (how == ENDS_KEPT) {
+        rig_say(rig, s, "HELLO keep=60s");
+        rig_expect(rig, s, "- OK session=~ proto=1 server=~ keep_ms=60000");
+    }
+    return s;
+}
+
+static void
+end_session(struct rig *rig, unsigned session, int how)
+{
+    if (how == ENDS_QUIT) {
+        rig_say(rig, session, "9 QUIT");
+        rig_expect(rig, session, "9 OK");
+    } else {
+        rig_event(rig, session, CORE_EOF);
+    }
+}
+
+static void
+expect_end(struct rig *rig, unsigned session, int how)
+{
+    rig_expect(rig, session, how == ENDS_QUIT ? "* BYE quit" : "* BYE eof");
+    rig_silent(rig, session);
+    ck_assert(rig->sessions[session].closed);
+}
+
+/*
+ * Redis is being asked for the lock. What it says is told; but where it cannot
+ * be asked, or the answer is lost, the wait ends by that, and nothing is asked
+ * again for the client. What Redis may have granted is given back, or stands
+ * for the next connection of a session that is kept.
+ */
+START_TEST(closed_while_asking)
+{
+    static const struct {
+        enum op_status status;
+        const char *line;
+        enum op_kind then;
+        enum op_kind then_kept; /* OP_KIND_COUNT: nothing */
+    } answers[] = {
+        {OP_OK, "1 OK fence=5 ttl_ms=~ count=1", OP_RELEASE, OP_KIND_COUNT},
+        {OP_WAITING, "1 ERR CANCELLED retry=1", OP_RELEASE, OP_KIND_COUNT},
+        {OP_UNSENT, "1 ERR CANCELLED retry=1", OP_KIND_COUNT, OP_KIND_COUNT},
+        {OP_UNSETTLED, "1 ERR CANCELLED retry=1", OP_KIND_COUNT, OP_KIND_COUNT},
+        {OP_UNKNOWN, "1 ERR CANCELLED retry=1", OP_RELEASE, OP_RENEW},
+        {OP_FULL, "1 ERR LIMIT retry=1 limit=waiters", OP_KIND_COUNT,
+            OP_KIND_COUNT},
+    };
+
+    for (unsigned i = 0; i < ENDS_COUNT * 6; i++) {
+        int how = (int)i % ENDS_COUNT;
+        struct rig *rig = rig_new();
+        unsigned s = session_that_ends(rig, how);
+        rig_say(rig, s, "1 LOCK a");
+        end_session(rig, s, how);
+        rig_silent(rig, s);
+        ck_assert_uint_eq(rig->hurried, 1);
+        rig_finish(rig, rig_op(rig, OP_ACQUIRE),
+            (struct op_result){.status = answers[i / ENDS_COUNT].status,
+                .fence = 5,
+                .arrival = 5,
+                .ttl_ms = RIG_LEASE_MS,
+                .again_ms = 9000});
+        rig_expect(rig, s, answers[i / ENDS_COUNT].line);
+        expect_end(rig, s, how);
+        enum op_kind then = how == ENDS_KEPT ? answers[i / ENDS_COUNT].then_kept
+                                             : answers[i / ENDS_COUNT].then;
+        if (then == OP_KIND_COUNT)
+            rig_no_op(rig);
+        else
+            (void)rig_op(rig, then);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* With wait=0 nothing waits. */
+START_TEST(closed_while_asking_at_once)
+{
+    static const struct {
+        enum op_status status;
+        const char *line;
+    } answers[] = {
+        {OP_UNSENT, "1 ERR UNAVAILABLE retry=1"},
+        {OP_UNSETTLED, "1 ERR UNAVAILABLE retry=1 after_ms=9001"},
+        {OP_UNKNOWN, "1 ERR INDOUBT retry=1"},
+    };
+
+    for (unsigned i = 0; i < 3; i++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+        rig_say(rig, s, "1 LOCK a wait=0");
+        end_session(rig, s, ENDS_EOF);
+        rig_finish(rig, rig_op(rig, OP_ACQUIRE),
+            (struct op_result){.status = answers[i].status, .again_ms = 9000});
+        rig_expect(rig, s, answers[i].line);
+        expect_end(rig, s, ENDS_EOF);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* The broker is not settled with the node, and that is known: the wait ends at
+ * once. A grant that comes all the same is given back; or it stands for the
+ * next connection of a session that is kept. */
+START_TEST(closed_while_unsettled)
+{
+    for (int how = 0; how < ENDS_COUNT; how++) {
+        struct rig *rig = rig_new();
+        unsigned s = session_that_ends(rig, how);
+        rig_say(rig, s, "1 LOCK c");
+        rig_finish(rig, rig_op(rig, OP_ACQUIRE),
+            (struct op_result){.status = OP_UNSETTLED, .again_ms = 9000});
+        struct op *op = rig_op(rig, OP_ACQUIRE);
+        ck_assert_uint_ge(op->give_up_us, rig->now_us + SECOND_US);
+        rig_say(rig, s, "2 LOCK b c");
+        end_session(rig, s, how);
+        rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+        rig_silent(rig, s);
+        /* Of the other names Redis is being asked. */
+        rig_status(rig, rig->ops[1], OP_UNSENT);
+        rig_expect(rig, s, "2 ERR CANCELLED retry=1 name=b");
+        expect_end(rig, s, how);
+        rig_granted(rig, op, 5);
+        if (how == ENDS_KEPT)
+            rig_no_op(rig);
+        else
+            ck_assert_uint_eq(rig_op(rig, OP_RELEASE)->fence, 5);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* What is called off does not keep those from their end that are behind it. */
+START_TEST(closed_behind_a_cancelled)
+{
+    for (int how = 0; how < ENDS_COUNT; how++) {
+        struct rig *rig = rig_new();
+        unsigned s = session_that_ends(rig, how);
+        rig_say(rig, s, "1 LOCK a");
+        rig_say(rig, s, "2 CANCEL 1");
+        rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+        rig_expect(rig, s, "2 OK");
+        rig_say(rig, s, "3 LOCK a");
+        ck_assert_uint_eq(rig->hurried, 0);
+        end_session(rig, s, how);
+        ck_assert_uint_eq(rig->hurried, 1);
+        rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNSENT);
+        rig_silent(rig, s);
+        ck_assert_uint_le(rig_op(rig, OP_ACQUIRE)->give_up_us, rig->now_us);
+        rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNSENT);
+        rig_expect(rig, s, "3 ERR CANCELLED retry=1");
+        expect_end(rig, s, how);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* What is asked for after the end, as what came before it is answered, waits
+ * for Redis no longer either. */
+START_TEST(closed_while_leaving)
+{
+    for (int how = 0; how < ENDS_COUNT; how++) {
+        struct rig *rig = rig_new();
+        unsigned s = session_that_ends(rig, how);
+        rig_lock(rig, s, "1 LOCK a", 5);
+        rig_say(rig, s, "2 UNLOCK a");
+        rig_say(rig, s, "3 LOCK a");
+        rig_lock(rig, s, "4 LOCK b", 6);
+        rig_say(rig, s, "5 UNLOCK b");
+        rig_say(rig, s, "6 LOCK b");
+        end_session(rig, s, how);
+        rig_silent(rig, s);
+        /* The release has been carried out, and then Redis is gone. */
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+        rig_expect(rig, s, "2 OK count=0");
+        struct op *op = rig->ops[1];
+        ck_assert_int_eq(op->kind, OP_ACQUIRE);
+        ck_assert_uint_le(op->give_up_us, rig->now_us);
+        rig_status(rig, op, OP_UNSENT);
+        rig_expect(rig, s, "3 ERR CANCELLED retry=1");
+        /* It cannot be carried out; and the UNLOCK may take its time. */
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_UNSENT);
+        rig_expect(rig, s, "6 ERR CANCELLED retry=1");
+        rig_silent(rig, s);
+        rig_pass(rig, 200);
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+        rig_expect(rig, s, "5 OK count=0");
+        expect_end(rig, s, how);
+        rig_end(rig);
+    }
 }
 
 END_TEST
@@ -841,6 +1054,11 @@ core_session_suite(void)
 
     tcase_add_test(tests, quit_in_each_state);
     tcase_add_test(tests, eof_in_each_state);
+    tcase_add_test(tests, closed_while_asking);
+    tcase_add_test(tests, closed_while_asking_at_once);
+    tcase_add_test(tests, closed_while_unsettled);
+    tcase_add_test(tests, closed_while_leaving);
+    tcase_add_test(tests, closed_behind_a_cancelled);
     tcase_add_test(tests, eof_of_nothing);
     tcase_add_test(tests, drop_in_each_state);
     tcase_add_test(tests, expelled);

@@ -496,6 +496,47 @@ START_TEST(unwanted)
 
 END_TEST
 
+/* For which nobody waits any more: what has been sent is waited for, what can
+ * be sent soon is sent, and all else is given back at once. */
+START_TEST(hurried)
+{
+    struct srig *rig = srig_single();
+    struct op *ops = srig_in_flight(rig, 0, 12);
+    uint64_t begun_us = rig->now_us;
+
+    srig_hurry(rig, &ops[0]);
+    srig_hurry(rig, &ops[8]);
+    srig_hurry(rig, &ops[8]);
+    srig_turn(rig);
+    ck_assert_uint_eq(rig->done_count, 0);
+    srig_results(rig, 0, 4, RECORD_OK);
+    srig_statuses(rig, ops, 0, 4, OP_OK);
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 4");
+    srig_results(rig, 0, 4, RECORD_OK);
+    srig_results(rig, 0, 4, RECORD_OK);
+    srig_statuses(rig, ops, 4, 12, OP_OK);
+    /* They wait at a node that is lost then, or that cannot be asked. */
+    ops = srig_in_flight(rig, 0, 11);
+    srig_hurry(rig, &ops[8]);
+    srig_lose(rig, 0);
+    srig_pass(rig, 3);
+    srig_status(rig, &ops[8], OP_UNSENT);
+    ck_assert(!srig_done(rig, &ops[9]));
+    srig_hurry(rig, &ops[9]);
+    srig_pass(rig, 3);
+    srig_status(rig, &ops[9], OP_UNSENT);
+    struct op *op = srig_op(rig, OP_ACQUIRE, 0);
+    srig_hurry(rig, op);
+    srig_pass(rig, 3);
+    srig_status(rig, op, OP_UNSENT);
+    ck_assert(!srig_done(rig, &ops[10]));
+    ck_assert_uint_le(rig->now_us, begun_us + 10000);
+    srig_end(rig);
+}
+
+END_TEST
+
 static unsigned refusals;
 
 static void
@@ -879,6 +920,7 @@ store_call_suite(void)
     tcase_add_test(tests, noscript_loads_once);
     tcase_add_test(tests, order_is_kept);
     tcase_add_test(tests, unwanted);
+    tcase_add_test(tests, hurried);
     tcase_add_loop_test(
         tests, refused_for_now, 0, sizeof(later) / sizeof(later[0]));
     tcase_add_test(tests, refused_for_another_reason);

@@ -1732,6 +1732,16 @@ START_TEST(grace_given_up)
     ck_assert_uint_le(rig->now_us - asked_us, 103000);
     ck_assert_uint_ge(op->result.again_ms, 97);
     ck_assert_uint_le(op->result.again_ms, 100);
+    /* Nobody waits for it any more. */
+    op = srig_op(rig, OP_ACQUIRE, 0);
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    reply_again(rig, RECORD_GRACE, 200);
+    ck_assert(!srig_done(rig, op));
+    srig_hurry(rig, op);
+    srig_pass(rig, 3);
+    srig_status(rig, op, OP_UNSETTLED);
+    ck_assert_uint_ge(op->result.again_ms, 190);
     /* Again 0 ms: at once, but no storm. */
     (void)srig_op(rig, OP_ACQUIRE, 0);
     unsigned calls = 0;
