@@ -336,6 +336,19 @@ ticket_is_patient(const struct ticket *ticket)
            (ticket->state == TICKET_ASKING && ticket->settles_us > 0);
 }
 
+/* WAITING: true, a wait was ended since the session sends no more. */
+static bool
+wait_serve(struct core *core, struct ticket *ticket)
+{
+    if (wait_closes(core, ticket))
+        return true;
+    if (ticket->unattended)
+        wait_advance(core, ticket);
+    else
+        ticket_refuse_impatient(core, ticket);
+    return false;
+}
+
 /* IDLE: the first request of those that stand at it. */
 static void
 idle_serve(struct core *core, struct ticket *ticket, struct pending *pending)
@@ -386,13 +399,9 @@ ticket_advance(struct core *core, struct ticket *ticket)
                 ticket_refuse_impatient(core, ticket);
             return;
         case TICKET_WAITING:
-            if (wait_closes(core, ticket))
-                break;
-            if (ticket->unattended)
-                wait_advance(core, ticket);
-            else
-                ticket_refuse_impatient(core, ticket);
-            return;
+            if (!wait_serve(core, ticket))
+                return;
+            break;
         case TICKET_LEAVING:
             if (!is_about_lost(ticket, pending))
                 return;

@@ -136,7 +136,7 @@ take_effects(struct rig *rig)
         rig->asked_us[rig->op_count] = rig->now_us;
         rig->ops[rig->op_count++] = container_of(link, struct op, link);
     }
-    while ((link = list_pop_front(&effects->hurried)) != NULL)
+    while (list_pop_front(&effects->hurried) != NULL)
         rig->hurried++;
     effects_clear(effects);
 }

@@ -150,7 +150,8 @@ finish(struct rig *rig, enum op_kind kind, struct op_result result)
     ck_assert_int_eq(said.ops[0]->kind, kind);
     event.op = said.ops[0];
     said.op_count--;
-    memmove(said.ops, said.ops + 1, said.op_count * sizeof(said.ops[0]));
+    for (uint32_t i = 0; i < said.op_count; i++)
+        said.ops[i] = said.ops[i + 1];
     event.op->result = result;
     if (event.op->result.sent_us == 0)
         event.op->result.sent_us = rig->now_us;
