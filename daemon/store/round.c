@@ -638,7 +638,7 @@ inspect_decide(struct store *store, struct round *round)
         quorum_answer(store, asked, OP_UNSENT);
         return;
     }
-    for (uint32_t i = 0; i < round->sight_count; i++) {
+    for (uint32_t i = 0; round->shown != NULL && i < round->sight_count; i++) {
         struct sight_of *sight = &round->sights[i];
         uint64_t fence = sight_fence(sight, majority);
         if (fence == 0)
