@@ -652,6 +652,7 @@ client_leave(struct client *client)
     client->ending = true;
     client->input.deaf = true;
     if (client->source != NULL ||
+        client->loop->settings.core.address_connections_max == 0 ||
         getpeername(client->fd, (struct sockaddr *)&address, &len) != 0)
         return;
     if (!client->tcp)
