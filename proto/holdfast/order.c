@@ -86,10 +86,6 @@ command_break(struct settings *settings, int argc, char **argv)
     if (status == STATUS_FINE) {
         (void)holdfast_event_number(&event, "holders", &holders);
         (void)printf("holders=%" PRIu64 "\n", holders);
-        if (fflush(stdout) != 0) {
-            complain("cannot write");
-            status = STATUS_TROUBLE;
-        }
     }
     holdfast_destroy(&h);
     return status;
