@@ -83,10 +83,10 @@ struct core *core_create(const struct core_settings *settings,
 
 /*
  * Takes new settings while it runs: patience, time-outs, limits of a session,
- * of a user and of an address, users, namespaces (which go on where
- * they are the same as before). All others are those of core_create(), for
- * silence_us see below. There are users from the beginning, or never; those of
- * before are not referred to any more.
+ * of a user and of an address, users, namespaces (which go on where they are
+ * the same as before). All others are those of core_create(), for silence_us
+ * see below. There are users from the beginning, or never; those of before are
+ * not referred to any more.
  */
 void core_configure(struct core *core, const struct core_settings *settings);
 
