@@ -195,13 +195,17 @@ class ConnectionLimitTest(LimitCase):
         broker.config["listen"]["unix"] = [broker.unix_path]
         self.addCleanup(broker.close)
         broker.start()
-        for first in (b"", b"QUIT\n"):
+        for last in (b"", b"QUIT\n"):
             sock = socket.socket(socket.AF_UNIX)
             self.addCleanup(sock.close)
             sock.connect(broker.unix_path)
-            sock.sendall(200 * b"HELP\n" + first)
+            sock.sendall(200 * b"HELP\n" + last)
             self.wait_until(lambda: broker.metrics()[
                 "holdfast_buffered_bytes"] > 0, 5, "its output waits")
+            if last:  # its FIN comes behind the session's end
+                self.wait_until(lambda: broker.metrics()[
+                    'holdfast_connections_closed_total{reason="quit"}'] == 1,
+                    10, "its session has ended")
             sock.shutdown(socket.SHUT_WR)
         self.wait_until(
             lambda: broker.metrics()["holdfast_sessions"] == 0, 10,
