@@ -64,7 +64,8 @@ core_take_memory(struct core *core)
            table_init(&core->ticket_table, s->tickets_max) &&
            table_init(&core->tag_table, s->requests_max) &&
            table_init(&core->session_table, sessions) && auth_init(core) &&
-           releases_init(core) && audit_init(core) && top_init(core);
+           owner_init(core) && releases_init(core) && audit_init(core) &&
+           top_init(core);
 }
 
 uint32_t
@@ -139,6 +140,7 @@ core_destroy(struct core **core)
     table_abandon(&(*core)->tag_table);
     table_abandon(&(*core)->session_table);
     auth_fini(*core);
+    owner_fini(*core);
     releases_fini(*core);
     audit_fini(*core);
     top_fini(*core);
@@ -667,6 +669,7 @@ core_check(const struct core *core)
     check_counts(core);
     require(core->lock_table.count == core->locks.used);
     auth_check(core);
+    owner_check(core);
     top_check(core);
     wheel_check(&core->wheel);
 }

@@ -35,27 +35,33 @@
 /* 'D' looks for a circle, 'V' verifies it, 'K' ends a wait of it. */
 #define NODE_BYTES (16 + 8 + 8 + 8 + 8 + 8 + 1)
 
-/* When a wait is to be looked at, if it is to be. */
-uint64_t
-deadlock_first_us(struct core *core, const struct ticket *ticket)
+/* The waits of an owner that were in no circle, and can be in one now. */
+static void
+look_at_waits(struct core *core, const struct owner *owner)
 {
-    if (ticket->session == NULL || ticket->session->held == 0)
-        return NEVER;
-    return core->now_us + core_jitter(core, FIRST_US);
-}
-
-/* The session's first hold: waits that were in no circle can be in one now. */
-void
-deadlock_held(struct core *core, const struct session *session)
-{
-    if (session->held != 1 || session->waiting == 0)
-        return;
-    LIST_EACH (link, &session->tickets) {
-        struct ticket *ticket = container_of(link, struct ticket, session_link);
-        if (ticket->state == TICKET_WAITING && ticket->probe_us == NEVER)
+    LIST_EACH (link, &owner->waits) {
+        struct ticket *ticket = container_of(link, struct ticket, wait_link);
+        if (ticket->probe_us == NEVER)
             ticket_probe_at(
                 core, ticket, core->now_us + core_jitter(core, FIRST_US));
     }
+}
+
+/* A wait begins. */
+void
+deadlock_waits(struct core *core, struct ticket *ticket)
+{
+    ticket->probe_us = NEVER;
+    if (ticket->who != NULL && owner_is_in_between(ticket->who))
+        look_at_waits(core, ticket->who);
+}
+
+/* One more hold of the owner. */
+void
+deadlock_held(struct core *core, const struct owner *owner)
+{
+    if (owner->held == 1)
+        look_at_waits(core, owner);
 }
 
 /* Whether a wait keeps its owner waiting. */
@@ -264,8 +270,9 @@ deadlock_look(struct core *core, struct ticket *ticket)
 {
     uint64_t again_us = core->now_us + core_jitter(core, AGAIN_US);
 
-    if (ticket->session == NULL || ticket->session->held == 0 ||
-        !wait_counts(ticket))
+    if (ticket->who == NULL || !owner_is_in_between(ticket->who))
+        return NEVER;
+    if (!wait_counts(ticket))
         return again_us;
     struct probe *probe = slab_alloc(&core->probes);
     if (probe == NULL)
@@ -522,19 +529,18 @@ static void
 probe_spread(struct core *core, struct probe *probe)
 {
     const struct probe_node *node = &probe->nodes[probe->count];
-    struct session *session = session_find(core, node->session);
+    const struct session *session = session_find(core, node->session);
+    const struct owner *owner =
+        session != NULL ? owner_find(core, session, node->owner) : NULL;
 
-    if (session != NULL && session->waiting > 0 && !probe_seen(core, probe)) {
-        uint32_t waits = session->waiting;
+    if (owner != NULL && owner->waiting > 0 && !probe_seen(core, probe)) {
+        uint32_t waits = owner->waiting;
         uint32_t left = WAITS_MAX;
-        LIST_EACH (link, &session->tickets) {
+        LIST_EACH (link, &owner->waits) {
             struct ticket *ticket =
-                container_of(link, struct ticket, session_link);
-            if (ticket->state != TICKET_WAITING)
-                continue;
+                container_of(link, struct ticket, wait_link);
             bool drawn = random_below(&core->random, waits--) < left;
-            if (!drawn || ticket->owner_hash != node->owner ||
-                !wait_counts(ticket))
+            if (!drawn || !wait_counts(ticket))
                 continue;
             struct probe *copy = probe_copy(core, probe);
             if (copy != NULL)

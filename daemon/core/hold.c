@@ -685,7 +685,7 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     ticket->jeopardy = false;
     ticket->doubt = false;
     ticket_arm(core, ticket);
-    deadlock_held(core, ticket->session);
+    deadlock_held(core, ticket->who);
     if (pending == NULL) {
         ticket->holds = 0; /* until its LOCK comes again */
     } else {

@@ -18,9 +18,9 @@
  *
  * Who changes what: session.c sessions, lock.c locks, ticket.c tickets (and it
  * alone writes ticket->state) with the rules of the states in wait.c, hold.c
- * and leave.c, pending.c pending requests, releases.c what was given back of
- * late, command.c turns request lines into calls of these, listing.c reads,
- * recent.c remembers what operators may ask for, top.c what is waited for most
+ * and leave.c, owner.c owners, pending.c pending requests, releases.c what was
+ * given back of late, command.c turns request lines into calls of these,
+ * listing.c reads, deadlock.c looks for circles of waits, recent.c remembers what operators may ask for, top.c what is waited for most
  * (by contention.c) and who is oldest, audit.c looks over all that is in Redis,
  * finding.c tells of what it finds there, auth.c knows who may do what.
  */
@@ -112,6 +112,18 @@ struct session {
     uint64_t least_at_us; /* when that was looked up */
 };
 
+/* Of a session, while it has tickets; see owner.c. */
+struct owner {
+    struct slab_node node;
+    struct table_node table; /* by session and hash */
+    struct session *session; /* ref */
+    uint64_t hash;           /* of its word; 0: it has none */
+    struct list waits;       /* its tickets that are WAITING, by wait_link */
+    uint32_t tickets;
+    uint32_t held; /* those that are HELD */
+    uint32_t waiting;
+};
+
 /* An address that sessions come from; see auth.c. */
 struct source {
     struct slab_node node;
@@ -194,9 +206,11 @@ struct ticket {
     struct list holder_link;
     struct list stir_link; /* in core->stirred */
     struct list age_link;  /* in core->holds or core->waits; see top.c */
+    struct list wait_link; /* who->waits */
     struct table_node table;
     struct wheel_node timer;
     struct session *session; /* ref; NULL: it has ended */
+    struct owner *who;       /* ref; NULL as the session */
     struct lock *lock;       /* ref, counted */
     struct list pendings;    /* by ticket_link; the first is being served */
     struct handle main_op;   /* acquire or release under way */
@@ -419,6 +433,7 @@ struct core {
     struct slab sessions;
     struct slab locks;
     struct slab tickets;
+    struct slab owners;
     struct slab pendings;
     struct slab ops;
     struct slab bundles;
@@ -426,6 +441,7 @@ struct core {
     struct slab probes;
     struct table lock_table;    /* by name */
     struct table ticket_table;  /* by session, owner, lock */
+    struct table owner_table;   /* by session and owner */
     struct table tag_table;     /* by session and tag */
     struct table session_table; /* by id */
     struct table source_table;  /* by address */
@@ -592,6 +608,17 @@ struct text ticket_owner(const struct ticket *ticket);
 struct text ticket_note(const struct ticket *ticket);
 struct text ticket_client(const struct ticket *ticket);
 
+/* owner.c */
+bool owner_init(struct core *core);
+void owner_fini(struct core *core);
+struct owner *owner_find(
+    const struct core *core, const struct session *session, uint64_t hash);
+void owner_joined(struct core *core, struct ticket *ticket);
+void owner_left(struct core *core, struct ticket *ticket);
+void owner_state(struct ticket *ticket, enum ticket_state state);
+bool owner_is_in_between(const struct owner *owner);
+void owner_check(const struct core *core);
+
 /* wait.c: tickets that ask or wait */
 void ticket_cancel(struct core *core, struct ticket *ticket,
     struct pending *pending, enum error_code code, const char *why);
@@ -675,8 +702,8 @@ void watch_inspected(struct core *core, struct op *op);
 void watch_give_up(struct core *core, struct pending *pending);
 
 /* deadlock.c */
-uint64_t deadlock_first_us(struct core *core, const struct ticket *ticket);
-void deadlock_held(struct core *core, const struct session *session);
+void deadlock_waits(struct core *core, struct ticket *ticket);
+void deadlock_held(struct core *core, const struct owner *owner);
 uint64_t deadlock_look(struct core *core, struct ticket *ticket);
 void deadlock_inspected(struct core *core, struct op *op);
 void deadlock_sent(struct core *core, struct op *op);

@@ -75,6 +75,7 @@ ticket_create(struct core *core, struct session *session, struct lock *lock,
     list_init(&ticket->holder_link);
     list_init(&ticket->stir_link);
     list_init(&ticket->age_link);
+    list_init(&ticket->wait_link);
     ticket->session = session;
     ticket->lock = lock;
     ticket->serial = ++core->serial;
@@ -87,6 +88,7 @@ ticket_create(struct core *core, struct session *session, struct lock *lock,
     list_push_back(&lock->tickets, &ticket->lock_link);
     list_push_back(&session->tickets, &ticket->session_link);
     session_count_ticket(session, 1);
+    owner_joined(core, ticket);
     table_insert(&core->ticket_table, &ticket->table,
         ticket_hash(core, session, lock, ticket->owner_hash));
     return ticket;
@@ -142,6 +144,7 @@ ticket_detach(struct core *core, struct ticket *ticket)
     table_remove(&core->ticket_table, &ticket->table);
     list_remove(&ticket->session_link);
     session_count_ticket(session, -1);
+    owner_left(core, ticket);
     session->held -= ticket->state == TICKET_HELD;
     session->waiting -= ticket->state == TICKET_WAITING;
     ticket->session = NULL;
@@ -249,6 +252,7 @@ ticket_set_state(
         ticket->session->held += held;
         ticket->session->waiting += waiting;
     }
+    owner_state(ticket, state);
     top_state(core, ticket, state);
     list_remove(&ticket->holder_link);
     if (state == TICKET_HELD)
@@ -680,11 +684,13 @@ ticket_rebind(struct core *core, struct ticket *ticket, struct session *session)
     table_remove(&core->ticket_table, &ticket->table);
     list_remove(&ticket->session_link);
     session_count_ticket(old, -1);
+    owner_left(core, ticket);
     old->held -= held;
     old->waiting -= waiting;
     ticket->session = session;
     list_push_back(&session->tickets, &ticket->session_link);
     session_count_ticket(session, 1);
+    owner_joined(core, ticket);
     session->held += held;
     session->waiting += waiting;
     if (held)

@@ -475,7 +475,7 @@ ticket_waits(
             random_below(&core->random, 50000));
     if (first) {
         count(core->counters, COUNTER_waits_begun);
-        ticket->probe_us = deadlock_first_us(core, ticket);
+        deadlock_waits(core, ticket);
     }
     pending = ticket_asking(ticket);
     if (pending != NULL && !ticket->announced) {

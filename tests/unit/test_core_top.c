@@ -123,8 +123,8 @@ START_TEST(a_wait_that_is_put_again)
     struct rig *rig = rig_new();
     unsigned a = rig_open(rig);
 
-    rig_wait(rig, a, "1 LOCK x");
-    rig_wait(rig, a, "2 LOCK y");
+    rig_wait(rig, a, "1 LOCK x deadlock=0");
+    rig_wait(rig, a, "2 LOCK y deadlock=0");
     rig_pass(rig, RIG_LEASE_MS / 3);
     struct op *op = rig_op(rig, OP_RENEW);
     while (op->name.at[0] != 'x') {

@@ -617,8 +617,8 @@ START_TEST(unheard_refreshes_all)
     struct core_event event = {.kind = CORE_UNHEARD};
 
     rig_lock(rig, rig_open(rig), "LOCK a", 5);
-    rig_wait(rig, s, "LOCK b");
-    rig_wait(rig, s, "LOCK c");
+    rig_wait(rig, s, "LOCK b deadlock=0");
+    rig_wait(rig, s, "LOCK c deadlock=0");
     rig_say(rig, s, "LOCK d");
     rig_step(rig, &event);
     rig_pass(rig, 502);
