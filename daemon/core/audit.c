@@ -17,6 +17,7 @@
  * meanwhile.
  */
 #include "daemon/core/finding.h"
+#include "daemon/core/message.h"
 #include "daemon/core/ticket.h"
 
 #include "daemon/base/assert.h"
@@ -695,7 +696,7 @@ question_send(struct core *core, const struct finding *finding)
     memcpy(words + 17, finding->session, 16);
     memcpy(words + 33, finding->owner_hash, 8);
     memcpy(words + QUESTION_BYTES, name.at, name.len);
-    deadlock_tell(core, finding->broker, name,
+    message_tell(core, finding->broker, name,
         text_make(words, QUESTION_BYTES + name.len));
     audit_pause(core, AUDIT_WONDERS, ANSWER_US);
 }
@@ -713,7 +714,7 @@ audit_question(struct core *core, struct text news)
     words[0] = 'A';
     memcpy(words + 1, news.at + 1, 8);
     words[9] = broker_knows(core, name, who, who + 16);
-    deadlock_tell(core, news.at + 9, name, text_make(words, sizeof(words)));
+    message_tell(core, news.at + 9, name, text_make(words, sizeof(words)));
 }
 
 /* Redis has taken a message of ours. */

@@ -2,7 +2,8 @@
  * The core's front: memory taken once, events handed to the files that know,
  * time. See core.h for what it promises and state.h for what it is made of.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/deadlock.h"
+#include "daemon/core/message.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -11,8 +12,6 @@
 
 /* A turn that took longer than this was a stall: nobody's silence counts. */
 #define STALL_US 500000
-/* Under way at a time; those that find no room are sent later. */
-#define PROBES_MAX 4096
 /* In which all tickets are asked about after a change of Redis: so long, and a
  * little for each. */
 #define CHANGED_US      1000000
@@ -58,14 +57,13 @@ core_take_memory(struct core *core)
                &core->pendings, sizeof(struct pending), s->requests_max) &&
            slab_init(&core->ops, sizeof(struct op), ops) &&
            slab_init(&core->watches, sizeof(struct watch), s->tickets_max) &&
-           slab_init(&core->probes, sizeof(struct probe), PROBES_MAX) &&
            slab_init(&core->bundles, sizeof(struct bundle), s->requests_max) &&
            table_init(&core->lock_table, s->tickets_max) &&
            table_init(&core->ticket_table, s->tickets_max) &&
            table_init(&core->tag_table, s->requests_max) &&
            table_init(&core->session_table, sessions) && auth_init(core) &&
            owner_init(core) && releases_init(core) && audit_init(core) &&
-           top_init(core);
+           top_init(core) && looks_init(core) && message_init(core);
 }
 
 uint32_t
@@ -144,13 +142,14 @@ core_destroy(struct core **core)
     releases_fini(*core);
     audit_fini(*core);
     top_fini(*core);
+    looks_fini(*core);
+    message_fini(*core);
     slab_fini(&(*core)->sessions);
     slab_fini(&(*core)->locks);
     slab_fini(&(*core)->tickets);
     slab_fini(&(*core)->pendings);
     slab_fini(&(*core)->ops);
     slab_fini(&(*core)->bundles);
-    slab_fini(&(*core)->probes);
     slab_fini(&(*core)->watches);
     free(*core);
     *core = NULL;
@@ -167,7 +166,7 @@ core_inspected(struct core *core, struct op *op)
         watch_inspected(core, op);
         return;
     case READER_DEADLOCK:
-        deadlock_inspected(core, op);
+        looks_done(core, op);
         return;
     case READER_AUDIT:
         audit_inspected(core, op);
@@ -235,7 +234,7 @@ core_lock_op_done(struct core *core, struct op *op)
         core_inspected(core, op);
         break;
     case OP_PUBLISH:
-        deadlock_sent(core, op);
+        message_sent(core, op);
         break;
     case OP_BREAK:
         if (op->reader == READER_AUDIT)
@@ -348,6 +347,11 @@ core_timer(struct core *core, struct wheel_node *node)
     case TIMER_AUDIT:
         audit_timer(core);
         return;
+    case TIMER_LOOK:
+        looks_timer(core, node);
+        return;
+    case TIMER_LOOKS:
+        return; /* they are sent when the step ends */
     }
 }
 
@@ -550,6 +554,7 @@ core_step(struct core *core, uint64_t now_us, struct core_event *event,
         break;
     }
     core_settle(core);
+    looks_send(core);
     core->effects = NULL;
 }
 

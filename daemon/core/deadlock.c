@@ -19,9 +19,11 @@
  *
  * A search comes to each owner once, or the ways through a few long queues
  * would be more than anybody can go: whichever way is the first is as good as
- * all.
+ * all. Nor is one queue gone through place by place: whoever stands before an
+ * exclusive wait is in its way as well as in those of all between, and only
+ * asked what else it waits for.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/deadlock.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -30,10 +32,15 @@
 
 #define FIRST_US  30000  /* a wait may end by itself */
 #define AGAIN_US  600000 /* holders change, and messages are lost */
+#define DOUBLED   4      /* so often it is twice as long the next time */
 #define WAITS_MAX 8      /* of one owner, that a probe follows */
 
-/* 'D' looks for a circle, 'V' verifies it, 'K' ends a wait of it. */
-#define NODE_BYTES (16 + 8 + 8 + 8 + 8 + 8 + 1)
+static void
+look_soon(struct core *core, struct ticket *ticket)
+{
+    ticket->looked = 0;
+    ticket_probe_at(core, ticket, core->now_us + core_jitter(core, FIRST_US));
+}
 
 /* The waits of an owner that were in no circle, and can be in one now. */
 static void
@@ -42,8 +49,7 @@ look_at_waits(struct core *core, const struct owner *owner)
     LIST_EACH (link, &owner->waits) {
         struct ticket *ticket = container_of(link, struct ticket, wait_link);
         if (ticket->probe_us == NEVER)
-            ticket_probe_at(
-                core, ticket, core->now_us + core_jitter(core, FIRST_US));
+            look_soon(core, ticket);
     }
 }
 
@@ -51,16 +57,22 @@ look_at_waits(struct core *core, const struct owner *owner)
 void
 deadlock_waits(struct core *core, struct ticket *ticket)
 {
+    const struct owner *owner = ticket->who;
+
     ticket->probe_us = NEVER;
-    if (ticket->who != NULL && owner_is_in_between(ticket->who))
-        look_at_waits(core, ticket->who);
+    if (owner == NULL)
+        return;
+    if (owner->held + owner->waiting == 2)
+        look_at_waits(core, owner);
+    else if (owner_is_in_between(owner))
+        look_soon(core, ticket);
 }
 
 /* One more hold of the owner. */
 void
 deadlock_held(struct core *core, const struct owner *owner)
 {
-    if (owner->held == 1)
+    if (owner->held + owner->waiting == 2)
         look_at_waits(core, owner);
 }
 
@@ -76,99 +88,7 @@ wait_counts(const struct ticket *ticket)
            !pending->no_deadlock;
 }
 
-static bool
-same_owner(const struct probe_node *a, const struct probe_node *b)
-{
-    return a->owner == b->owner && memcmp(a->session, b->session, 16) == 0;
-}
-
-/* --- messages ------------------------------------------------------------- */
-
-static char *
-put(char *at, const void *bytes, size_t len)
-{
-    memcpy(at, bytes, len);
-    return at + len;
-}
-
-/* kind, count, index, then the nodes; of 'D' one more, which is to be asked. */
-static void
-probe_encode(struct probe *probe)
-{
-    uint32_t nodes = probe->count + (probe->kind == 'D');
-    char *at = probe->payload;
-
-    *at++ = probe->kind;
-    *at++ = (char)probe->count;
-    *at++ = (char)probe->index;
-    for (uint32_t i = 0; i < nodes; i++) {
-        const struct probe_node *node = &probe->nodes[i];
-        at = put(at, node->session, 16);
-        at = put(at, &node->owner, 8);
-        at = put(at, node->broker, 8);
-        at = put(at, &node->request, 8);
-        at = put(at, &node->since_us, 8);
-        at = put(at, &node->fence, 8);
-        *at++ = (char)node->name_len;
-        at = put(at, node->name, node->name_len);
-    }
-    probe->payload_len = (uint32_t)(at - probe->payload);
-}
-
-static bool
-get(struct text *from, void *bytes, size_t len)
-{
-    if (from->len < len)
-        return false;
-    memcpy(bytes, from->at, len);
-    *from = text_make(from->at + len, from->len - len);
-    return true;
-}
-
-static bool
-node_decode(struct text *from, struct probe_node *node)
-{
-    return get(from, node->session, 16) && get(from, &node->owner, 8) &&
-           get(from, node->broker, 8) && get(from, &node->request, 8) &&
-           get(from, &node->since_us, 8) && get(from, &node->fence, 8) &&
-           get(from, &node->name_len, 1) &&
-           get(from, node->name, node->name_len);
-}
-
-/* What comes from Redis is not trusted. */
-static bool
-probe_decode(struct text from, struct probe *probe)
-{
-    uint8_t head[3];
-
-    if (!get(&from, head, sizeof(head)))
-        return false;
-    probe->kind = (char)head[0];
-    probe->count = head[1];
-    probe->index = head[2];
-    uint32_t nodes = probe->count + (probe->kind == 'D');
-    if (probe->count == 0 || nodes > PROBE_NODES ||
-        (probe->kind != 'D' && probe->index >= probe->count))
-        return false;
-    for (uint32_t i = 0; i < nodes; i++)
-        if (!node_decode(&from, &probe->nodes[i]))
-            return false;
-    return from.len == 0;
-}
-
 static void probe_arrived(struct core *core, struct probe *probe);
-
-/* The probe keeps what is sent until it is gone. */
-static void
-probe_submit(
-    struct core *core, struct probe *probe, const char *broker, struct op *op)
-{
-    memcpy(probe->to, broker, 8);
-    op->words[0] = text_make(probe->to, 8);
-    op->words[1] = text_make(probe->payload, probe->payload_len);
-    op->give_up_us = core->now_us + core->settings.command_timeout_us;
-    op_submit(core, op);
-}
 
 /* Sends the probe to a broker, this one or another; it is gone afterwards. The
  * lock only says where to ask Redis for that. */
@@ -180,53 +100,8 @@ probe_send(struct core *core, struct probe *probe, const char *broker,
         probe_arrived(core, probe);
         return;
     }
-    struct op *op =
-        op_create(core, OP_PUBLISH, lock, slab_handle(&core->probes, probe));
-    if (op == NULL) {
-        slab_free(&core->probes, probe);
-        return;
-    }
-    probe_encode(probe);
-    count(core->counters, COUNTER_deadlock_probes);
-    probe_submit(core, probe, broker, op);
-}
-
-/* The message is out, or is not: then a later one will be. */
-void
-deadlock_sent(struct core *core, struct op *op)
-{
-    struct probe *probe = slab_get(&core->probes, op->owner);
-
-    if (probe == NULL)
-        return;
-    if (op->result.status == OP_OK)
-        audit_told(core, text_make(probe->payload, probe->payload_len));
+    probe_tell(core, probe, NULL, 0, broker, lock);
     slab_free(&core->probes, probe);
-}
-
-/* Another message to a broker, which may be lost, or not even leave. */
-void
-deadlock_tell(struct core *core, const char broker[8], struct text name,
-    struct text words)
-{
-    struct probe *probe = slab_alloc(&core->probes);
-    struct lock *lock = probe != NULL ? lock_obtain(core, name) : NULL;
-    struct op *op = NULL;
-
-    if (lock != NULL) {
-        op = op_create(
-            core, OP_PUBLISH, lock, slab_handle(&core->probes, probe));
-        lock_unref(core, lock);
-    }
-    if (op == NULL) {
-        if (probe != NULL)
-            slab_free(&core->probes, probe);
-        return;
-    }
-    require(words.len <= sizeof(probe->payload));
-    memcpy(probe->payload, words.at, words.len);
-    probe->payload_len = (uint32_t)words.len;
-    probe_submit(core, probe, broker, op);
 }
 
 static struct probe *
@@ -239,8 +114,7 @@ probe_copy(struct core *core, const struct probe *from)
     probe->kind = from->kind;
     probe->count = from->count;
     probe->index = from->index;
-    memcpy(
-        probe->nodes, from->nodes, (from->count + 1) * sizeof(probe->nodes[0]));
+    memcpy(probe->nodes, from->nodes, from->count * sizeof(probe->nodes[0]));
     return probe;
 }
 
@@ -250,25 +124,39 @@ probe_copy(struct core *core, const struct probe *from)
 static void
 probe_examine(struct core *core, struct probe *probe, struct ticket *ticket)
 {
-    struct op *op = op_create(
-        core, OP_INSPECT, ticket->lock, slab_handle(&core->probes, probe));
-
-    if (op == NULL) {
-        slab_free(&core->probes, probe);
-        return;
-    }
     probe->ticket = slab_handle(&core->tickets, ticket);
-    op->reader = READER_DEADLOCK;
-    op->limit = PROBE_TICKETS;
-    op->give_up_us = core->now_us + core->settings.command_timeout_us;
-    op_submit(core, op);
+    look_ask(core, probe, ticket->lock);
 }
 
-/* A wait has lasted: looks whether it can end. Says when to look again. */
+/* The wait that it looks at, if that still keeps its owner waiting. */
+static struct ticket *
+probe_ticket(const struct core *core, const struct probe *probe)
+{
+    struct ticket *ticket = slab_get(&core->tickets, probe->ticket);
+
+    return ticket != NULL && wait_counts(ticket) ? ticket : NULL;
+}
+
+/* Whether there still is something to look at. */
+bool
+deadlock_stands(const struct core *core, const struct probe *probe)
+{
+    return probe_ticket(core, probe) != NULL;
+}
+
+/*
+ * A wait has lasted: looks whether it can end. Says when to look again.
+ *
+ * A circle comes to be with its youngest wait, which is looked at soon. What
+ * was in none is looked at again for what may have gone wrong, and the more
+ * rarely the longer it lasts; but semaphores, where a circle is there only when
+ * others have given theirs back.
+ */
 uint64_t
 deadlock_look(struct core *core, struct ticket *ticket)
 {
-    uint64_t again_us = core->now_us + core_jitter(core, AGAIN_US);
+    uint64_t again_us =
+        core->now_us + core_jitter(core, AGAIN_US << ticket->looked);
 
     if (ticket->who == NULL || !owner_is_in_between(ticket->who))
         return NEVER;
@@ -282,17 +170,16 @@ deadlock_look(struct core *core, struct ticket *ticket)
     probe->nodes[0].owner = ticket->owner_hash;
     probe->nodes[0].fence = ++core->serial; /* tells searches apart */
     probe_examine(core, probe, ticket);
+    if (ticket->ask.permits_max == 0 && ticket->looked < DOUBLED)
+        ticket->looked++;
     return again_us;
 }
 
-static void
-node_of(const struct op_ticket *ticket, struct probe_node *node)
+static bool
+is_owner(const struct op_ticket *ticket, const struct probe_node *node)
 {
-    memset(node, 0, sizeof(*node));
-    memcpy(node->session, ticket->session, 16);
-    memcpy(&node->owner, ticket->owner_hash, 8);
-    memcpy(node->broker, ticket->broker, 8);
-    node->fence = ticket->fence;
+    return memcmp(ticket->session, node->session, 16) == 0 &&
+           memcmp(ticket->owner_hash, &node->owner, 8) == 0;
 }
 
 /* A waiter that nobody has asked after for its whole life. Who doubts the clock
@@ -304,44 +191,53 @@ is_over(const struct op_ticket *ticket)
     return !ticket->granted && ticket->ttl_ms == 0;
 }
 
+/* A record, for the probes that wait for it. */
+struct reading {
+    const struct op_result *result;
+    bool left[LOOK_TICKETS];
+};
+
 /*
  * The waits that an ended request has left: their owners wait further behind.
  * Nobody asks after them, and they end. One walk from the end of the queue, for
  * there may be hundreds, with the owners that were met in a table of hashes.
  */
 static void
-find_left(const struct core *core, const struct op_result *result, bool left[])
+find_left(const struct core *core, struct reading *reading)
 {
-    uint64_t met[2 * PROBE_TICKETS] = {0};
+    const struct op_result *result = reading->result;
+    uint64_t met[2 * LOOK_TICKETS] = {0};
 
-    require(result->ticket_count <= PROBE_TICKETS);
+    require(result->ticket_count <= LOOK_TICKETS);
     for (uint32_t i = result->ticket_count; i > 0; i--) {
         const struct op_ticket *ticket = &result->tickets[i - 1];
         uint8_t owner[24];
-        left[i - 1] = false;
+        reading->left[i - 1] = false;
         if (ticket->granted || is_over(ticket))
             continue;
         memcpy(owner, ticket->session, 16);
         memcpy(owner + 16, ticket->owner_hash, 8);
         uint64_t hash = hash_bytes(&core->hash_key, owner, sizeof(owner)) | 1;
-        uint32_t at = (uint32_t)(hash >> 32) % (2 * PROBE_TICKETS);
+        uint32_t at = (uint32_t)(hash >> 32) % (2 * LOOK_TICKETS);
         while (met[at] != 0 && met[at] != hash)
-            at = (at + 1) % (2 * PROBE_TICKETS);
-        left[i - 1] = met[at] == hash;
+            at = (at + 1) % (2 * LOOK_TICKETS);
+        reading->left[i - 1] = met[at] == hash;
         met[at] = hash;
     }
 }
 
-/* Whether `other`, which stands before, must go before `own` is granted. */
+/* Whether the one at `other`, before that at `own`, must go first. */
 static bool
-in_the_way(const struct op_result *result, const struct op_ticket *own,
-    const struct op_ticket *other)
+in_the_way(const struct reading *reading, uint32_t own, uint32_t other)
 {
-    if (is_over(other))
+    const struct op_result *result = reading->result;
+    const struct op_ticket *before = &result->tickets[other];
+
+    if (reading->left[other] || is_over(before))
         return false;
     if (result->limit > 0)
-        return other->granted && result->holders == 1;
-    return !(own->shared && other->shared);
+        return before->granted && result->holders == 1;
+    return !(result->tickets[own].shared && before->shared);
 }
 
 /* The place of the wait among the tickets, the last of its owner; ticket_count:
@@ -354,9 +250,7 @@ own_place(const struct op_result *result, const struct probe_node *own)
     uint32_t place = result->ticket_count;
 
     for (uint32_t i = 0; i < result->ticket_count; i++) {
-        struct probe_node node;
-        node_of(&result->tickets[i], &node);
-        if (!same_owner(&node, own) || is_over(&result->tickets[i]))
+        if (!is_owner(&result->tickets[i], own) || is_over(&result->tickets[i]))
             continue;
         if (result->tickets[i].granted)
             return result->ticket_count;
@@ -365,36 +259,74 @@ own_place(const struct op_result *result, const struct probe_node *own)
     return place;
 }
 
+/* Somebody in the way is the one who began: there may be a circle. */
+static void
+probe_closes(struct core *core, const struct probe *probe,
+    const struct op_ticket *first, struct lock *lock)
+{
+    struct probe *next = probe_copy(core, probe);
+
+    if (next == NULL)
+        return;
+    next->kind = 'V';
+    next->index = 0;
+    next->nodes[0].fence = first->fence;
+    probe_send(core, next, next->nodes[0].broker, lock);
+}
+
 static bool
-probe_has(const struct probe *probe, const struct probe_node *node)
+probe_has(const struct probe *probe, const struct op_ticket *ticket)
 {
     for (uint32_t i = 0; i < probe->count; i++)
-        if (same_owner(&probe->nodes[i], node))
+        if (is_owner(ticket, &probe->nodes[i]))
             return true;
     return false;
 }
 
-/* Where somebody in the way is the one who began, there may be a circle; else
- * he is asked. */
-static void
-probe_follow(struct core *core, const struct probe *probe,
-    const struct probe_node *node, struct lock *lock)
-{
-    bool closed = same_owner(&probe->nodes[0], node);
+static void owners_asked(struct core *core, const struct probe *probe,
+    const struct probe_asked *asked, uint32_t asked_count);
 
-    if (!closed && (probe_has(probe, node) || probe->count == PROBE_NODES))
-        return;
-    struct probe *next = probe_copy(core, probe);
-    if (next == NULL)
-        return;
-    if (closed) {
-        next->kind = 'V';
-        next->index = 0;
-        next->nodes[0].fence = node->fence;
-        probe_send(core, next, next->nodes[0].broker, lock);
-    } else {
-        next->nodes[next->count] = *node;
-        probe_send(core, next, node->broker, lock);
+/*
+ * Asks after the owners at these places of the record, each at its broker.
+ *
+ * All who are in the way of a wait before an exclusive one are in the way of
+ * that, too. A shared one is not kept waiting by those who share the lock, but
+ * is by who stands between: the first of those, at places[0], is asked who is
+ * in its way there.
+ */
+static void
+probe_ask(struct core *core, const struct probe *probe,
+    const struct op_result *result, uint32_t *places, uint32_t place_count,
+    bool again)
+{
+    struct lock *lock =
+        lock_find(core, text_make(probe->nodes[probe->count - 1].name,
+                            probe->nodes[probe->count - 1].name_len));
+
+    while (place_count > 0) {
+        const char *broker = result->tickets[places[0]].broker;
+        struct probe_asked asked[PROBE_ASKED];
+        uint32_t asked_count = 0;
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < place_count; i++) {
+            const struct op_ticket *ticket = &result->tickets[places[i]];
+            if (asked_count == PROBE_ASKED ||
+                memcmp(ticket->broker, broker, 8) != 0) {
+                places[kept++] = places[i];
+                continue;
+            }
+            struct probe_asked *one = &asked[asked_count++];
+            memcpy(one->session, ticket->session, 16);
+            memcpy(&one->owner, ticket->owner_hash, 8);
+            one->fence = ticket->fence;
+            one->again = again;
+            again = false;
+        }
+        place_count = kept;
+        if (memcmp(broker, core->settings.broker_id, 8) == 0)
+            owners_asked(core, probe, asked, asked_count);
+        else
+            probe_tell(core, probe, asked, asked_count, broker, lock);
     }
 }
 
@@ -421,19 +353,16 @@ probe_conclude(struct core *core, struct probe *probe, struct lock *lock)
 /* Second round: the next one must be in the way still. */
 static void
 probe_verify(struct core *core, struct probe *probe,
-    const struct op_result *result, uint32_t own, struct lock *lock)
+    const struct reading *reading, uint32_t own, struct lock *lock)
 {
     uint32_t next = (probe->index + 1) % probe->count;
-    bool left[PROBE_TICKETS];
+    const struct probe_node *node = &probe->nodes[next];
     bool stands = false;
 
-    find_left(core, result, left);
     for (uint32_t i = 0; i < own; i++) {
-        struct probe_node node;
-        node_of(&result->tickets[i], &node);
-        if (!left[i] && same_owner(&node, &probe->nodes[next]) &&
-            node.fence == probe->nodes[next].fence &&
-            in_the_way(result, &result->tickets[own], &result->tickets[i]))
+        const struct op_ticket *ticket = &reading->result->tickets[i];
+        if (is_owner(ticket, node) && ticket->fence == node->fence &&
+            in_the_way(reading, own, i))
             stands = true;
     }
     if (!stands) {
@@ -445,56 +374,73 @@ probe_verify(struct core *core, struct probe *probe,
         return;
     }
     probe->index = next;
-    probe_send(core, probe, probe->nodes[next].broker, lock);
+    probe_send(core, probe, node->broker, lock);
 }
 
 /* First round: the wait becomes part of the way that the probe has gone. */
 static void
 probe_search(struct core *core, struct probe *probe,
-    const struct op_result *result, uint32_t own, struct ticket *ticket)
+    const struct reading *reading, uint32_t own, const struct ticket *ticket)
 {
-    struct probe_node *node = &probe->nodes[probe->count];
+    const struct op_result *result = reading->result;
+    struct probe_node *node = &probe->nodes[probe->count++];
     struct lock *lock = ticket->lock;
-    bool left[PROBE_TICKETS];
+    uint32_t places[LOOK_TICKETS];
+    uint32_t place_count = 0;
 
-    find_left(core, result, left);
     memcpy(node->broker, core->settings.broker_id, 8);
     node->request = handle_pack(slab_handle(&core->tickets, ticket));
     node->since_us = result->tickets[own].since_us;
     node->name_len = (uint8_t)lock->name_len;
     memcpy(node->name, lock->name, lock->name_len);
-    probe->count++;
-    lock_ref(lock);
-    for (uint32_t i = 0; i < own; i++) {
-        struct probe_node other;
-        node_of(&result->tickets[i], &other);
-        if (!left[i] && !same_owner(&other, node) &&
-            in_the_way(result, &result->tickets[own], &result->tickets[i]))
-            probe_follow(core, probe, &other, lock);
+    for (uint32_t i = own; i > 0; i--) {
+        const struct op_ticket *other = &result->tickets[i - 1];
+        if (!in_the_way(reading, own, i - 1))
+            continue;
+        if (is_owner(other, &probe->nodes[0])) {
+            if (probe->count > 1)
+                probe_closes(core, probe, other, lock);
+        } else if (!probe_has(probe, other)) {
+            places[place_count++] = i - 1;
+        }
     }
-    lock_unref(core, lock);
+    if (probe->count < PROBE_NODES)
+        probe_ask(core, probe, result, places, place_count,
+            result->tickets[own].shared);
     slab_free(&core->probes, probe);
 }
 
-void
-deadlock_inspected(struct core *core, struct op *op)
+static void
+probe_read(
+    struct core *core, struct probe *probe, const struct reading *reading)
 {
-    struct probe *probe = slab_get(&core->probes, op->owner);
-
-    if (probe == NULL)
-        return;
-    struct ticket *ticket = slab_get(&core->tickets, probe->ticket);
-    const struct op_result *result = &op->result;
+    const struct ticket *ticket = probe_ticket(core, probe);
     uint32_t at = probe->kind == 'D' ? probe->count : probe->index;
-    uint32_t own = result->ticket_count;
-    if (ticket != NULL && result->status == OP_OK && wait_counts(ticket))
-        own = own_place(result, &probe->nodes[at]);
-    if (own == result->ticket_count)
+    uint32_t own = reading->result->ticket_count;
+
+    if (ticket != NULL)
+        own = own_place(reading->result, &probe->nodes[at]);
+    if (own == reading->result->ticket_count)
         slab_free(&core->probes, probe);
     else if (probe->kind == 'D')
-        probe_search(core, probe, result, own, ticket);
+        probe_search(core, probe, reading, own, ticket);
     else
-        probe_verify(core, probe, result, own, ticket->lock);
+        probe_verify(core, probe, reading, own, ticket->lock);
+}
+
+/* The record of what all of them wait for. Takes them from the list, as many as
+ * the step has room for. */
+void
+deadlock_read(
+    struct core *core, struct list *probes, const struct op_result *result)
+{
+    struct reading reading = {.result = result};
+    struct list *link;
+
+    find_left(core, &reading);
+    while (
+        effects_spare(core->effects) && (link = list_pop_front(probes)) != NULL)
+        probe_read(core, container_of(link, struct probe, link), &reading);
 }
 
 /* --- what comes ----------------------------------------------------------- */
@@ -502,19 +448,19 @@ deadlock_inspected(struct core *core, struct op *op)
 /* Whether this search has come to the owner before; it is noted. (One that was
  * forgotten is gone to again.) */
 static bool
-probe_seen(struct core *core, const struct probe *probe)
+probe_seen(struct core *core, const struct probe *probe,
+    const struct probe_asked *asked)
 {
     const struct probe_node *first = &probe->nodes[0];
-    const struct probe_node *node = &probe->nodes[probe->count];
 
     struct {
         uint64_t search;
         uint64_t owner;
         uint8_t session[16];
         char broker[8];
-    } key = {.search = first->fence, .owner = node->owner};
+    } key = {.search = first->fence, .owner = asked->owner};
 
-    memcpy(key.session, node->session, sizeof(key.session));
+    memcpy(key.session, asked->session, sizeof(key.session));
     memcpy(key.broker, first->broker, sizeof(key.broker));
     uint64_t hash = hash_bytes(&core->hash_key, &key, sizeof(key));
     uint64_t *slot = &core->probes_seen[hash % PROBES_SEEN];
@@ -523,32 +469,62 @@ probe_seen(struct core *core, const struct probe *probe)
     return seen;
 }
 
-/* 'D': the waits of the owner that is asked about; of many some, by chance, so
- * that a later search finds what this one does not. */
+/* Who is in the way of that wait, which is the next one on the probe's way? */
 static void
-probe_spread(struct core *core, struct probe *probe)
+probe_follow(struct core *core, const struct probe *probe,
+    const struct probe_asked *asked, struct ticket *ticket)
 {
-    const struct probe_node *node = &probe->nodes[probe->count];
-    const struct session *session = session_find(core, node->session);
-    const struct owner *owner =
-        session != NULL ? owner_find(core, session, node->owner) : NULL;
+    struct probe *next = probe_copy(core, probe);
 
-    if (owner != NULL && owner->waiting > 0 && !probe_seen(core, probe)) {
-        uint32_t waits = owner->waiting;
-        uint32_t left = WAITS_MAX;
-        LIST_EACH (link, &owner->waits) {
-            struct ticket *ticket =
-                container_of(link, struct ticket, wait_link);
-            bool drawn = random_below(&core->random, waits--) < left;
-            if (!drawn || !wait_counts(ticket))
-                continue;
-            struct probe *copy = probe_copy(core, probe);
-            if (copy != NULL)
-                probe_examine(core, copy, ticket);
-            left--;
-        }
+    if (next == NULL)
+        return;
+    struct probe_node *node = &next->nodes[next->count];
+    memcpy(node->session, asked->session, 16);
+    node->owner = asked->owner;
+    node->fence = asked->fence;
+    probe_examine(core, next, ticket);
+}
+
+/* Follows the owner's waits, but one at the lock `passed`; of many some, by
+ * chance, so that a later search finds what this one does not. */
+static void
+owner_asked(struct core *core, const struct probe *probe,
+    const struct probe_asked *asked, const struct lock *passed)
+{
+    const struct session *session = session_find(core, asked->session);
+    const struct owner *owner =
+        session != NULL ? owner_find(core, session, asked->owner) : NULL;
+
+    if (owner == NULL || owner->waiting == 0)
+        return;
+    const struct ticket *first =
+        container_of(owner->waits.next, struct ticket, wait_link);
+    if (owner->waiting == 1 && first->lock == passed)
+        return;
+    if (probe_seen(core, probe, asked))
+        return;
+    uint32_t waits = owner->waiting;
+    uint32_t left = WAITS_MAX;
+    LIST_EACH (link, &owner->waits) {
+        struct ticket *ticket = container_of(link, struct ticket, wait_link);
+        bool drawn = random_below(&core->random, waits--) < left;
+        if (!drawn || ticket->lock == passed || !wait_counts(ticket))
+            continue;
+        probe_follow(core, probe, asked, ticket);
+        left--;
     }
-    slab_free(&core->probes, probe);
+}
+
+static void
+owners_asked(struct core *core, const struct probe *probe,
+    const struct probe_asked *asked, uint32_t asked_count)
+{
+    const struct probe_node *last = &probe->nodes[probe->count - 1];
+    const struct lock *passed =
+        lock_find(core, text_make(last->name, last->name_len));
+
+    for (uint32_t i = 0; i < asked_count; i++)
+        owner_asked(core, probe, &asked[i], asked[i].again ? NULL : passed);
 }
 
 /* The wait of that node, if it is still the same one. */
@@ -690,9 +666,6 @@ probe_arrived(struct core *core, struct probe *probe)
     struct ticket *ticket;
 
     switch (probe->kind) {
-    case 'D':
-        probe_spread(core, probe);
-        return;
     case 'V':
         ticket = probe_wait(core, &probe->nodes[probe->index]);
         if (ticket != NULL && probe_stands(core, probe))
@@ -713,11 +686,18 @@ void
 deadlock_message(struct core *core, struct text message)
 {
     struct probe *probe = slab_alloc(&core->probes);
+    struct probe_asked asked[PROBE_ASKED];
+    uint32_t asked_count;
 
     if (probe == NULL)
         return;
-    if (probe_decode(message, probe))
-        probe_arrived(core, probe);
-    else
+    list_init(&probe->link);
+    if (!probe_decode(message, probe, asked, &asked_count)) {
         slab_free(&core->probes, probe);
+    } else if (probe->kind == 'D') {
+        owners_asked(core, probe, asked, asked_count);
+        slab_free(&core->probes, probe);
+    } else {
+        probe_arrived(core, probe);
+    }
 }

@@ -33,7 +33,7 @@ enum op_kind {
 enum op_reader {
     READER_PENDING, /* SHOW, BREAK: `owner` is the request */
     READER_WATCH,
-    READER_DEADLOCK, /* `owner` is the probe */
+    READER_DEADLOCK, /* `owner` is the look */
     READER_AUDIT,
 };
 
@@ -195,7 +195,7 @@ struct op {
     enum op_kind kind;
     /* the core's */
     enum op_reader reader;
-    struct handle owner; /* ticket, lock, pending request or probe, by kind */
+    struct handle owner; /* ticket, lock, request, look or message, by kind */
     struct handle lock;
     uint64_t began_us;
     /* the question */

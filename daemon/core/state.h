@@ -20,9 +20,11 @@
  * alone writes ticket->state) with the rules of the states in wait.c, hold.c
  * and leave.c, owner.c owners, pending.c pending requests, releases.c what was
  * given back of late, command.c turns request lines into calls of these,
- * listing.c reads, deadlock.c looks for circles of waits, recent.c remembers what operators may ask for, top.c what is waited for most
- * (by contention.c) and who is oldest, audit.c looks over all that is in Redis,
- * finding.c tells of what it finds there, auth.c knows who may do what.
+ * listing.c reads, recent.c remembers what operators may ask for, top.c what is
+ * waited for most (by contention.c) and who is oldest, deadlock.c looks for
+ * circles of waits, message.c tells other brokers, audit.c looks over all that
+ * is in Redis, finding.c tells of what it finds there, auth.c knows who may do
+ * what.
  */
 #ifndef HOLDFAST_CORE_STATE_H
 #define HOLDFAST_CORE_STATE_H
@@ -58,6 +60,8 @@ enum timer_kind {
     TIMER_WATCH,
     TIMER_RELEASES,
     TIMER_AUDIT,
+    TIMER_LOOK,
+    TIMER_LOOKS,
 };
 
 enum session_state {
@@ -166,6 +170,8 @@ struct watch {
     uint64_t told_fence;
 };
 
+struct look;
+
 struct lock {
     struct slab_node node;
     struct table_node table;
@@ -181,6 +187,7 @@ struct lock {
     struct wheel_node watch_timer;
     struct list tell_link;  /* not all who watch it have been told */
     struct handle watch_op; /* an inspection under way */
+    struct look *look;      /* ref; NULL: none is wanted; see looks.c */
     bool watch_again;       /* another one after it */
     struct lock_news news;
     uint16_t slot;
@@ -238,6 +245,7 @@ struct ticket {
     uint64_t settles_us; /* nobody is granted it before; 0: not so */
     uint64_t refresh_us;
     uint64_t probe_us; /* when to look for a deadlock; NEVER: not */
+    uint32_t looked;   /* after so many, up to a few */
     /* of leaving */
     uint64_t leave_until_us; /* by then its lease is over in any case */
     bool abandoned;          /* ASKING: to be released when the answer comes */
@@ -267,33 +275,8 @@ struct ticket {
     char note[PROTO_NOTE_MAX];
 };
 
-#define PROBE_NODES   32 /* the longest circle that is found */
-#define PROBE_TICKETS 512
-#define PROBES_SEEN   4096 /* owners that searches have come to lately */
-
-/* An owner on the way of a probe; see deadlock.c. */
-struct probe_node {
-    uint8_t session[16];
-    uint64_t owner; /* hash of its word */
-    char broker[8];
-    uint64_t request;  /* of the wait */
-    uint64_t since_us; /* when that began, by Redis' clock */
-    uint64_t fence;    /* of what it has that the one before waits for */
-    uint8_t name_len;
-    char name[PROTO_NAME_MAX]; /* of what it waits for */
-};
-
-struct probe {
-    struct slab_node node;
-    char kind;
-    uint32_t count; /* nodes behind it; of 'D' nodes[count] is asked next */
-    uint32_t index; /* of 'V' and 'K': which one is meant */
-    struct probe_node nodes[PROBE_NODES + 1];
-    struct handle ticket; /* the wait that is looked at */
-    char to[8];
-    uint32_t payload_len;
-    char payload[3 + (PROBE_NODES + 1) * (57 + PROTO_NAME_MAX)];
-};
+#define PROBE_NODES 32   /* the longest circle that is found */
+#define PROBES_SEEN 4096 /* owners that searches have come to lately */
 
 /* What a request is to a LOCK of several names. */
 enum part_state {
@@ -439,6 +422,8 @@ struct core {
     struct slab bundles;
     struct slab watches;
     struct slab probes;
+    struct slab looks;
+    struct slab messages;
     struct table lock_table;    /* by name */
     struct table ticket_table;  /* by session, owner, lock */
     struct table owner_table;   /* by session and owner */
@@ -469,6 +454,9 @@ struct core {
     uint32_t away; /* sessions without a connection */
     bool stopping;
     uint64_t stop_us;                  /* NEVER; when grace is over; 0: it is */
+    struct list looks_due;             /* looks to be sent, in turn */
+    struct wheel_node looks_timer;     /* there is time for one */
+    uint64_t looks_paid_us;            /* Redis' time is used up until then */
     uint64_t probes_seen[PROBES_SEEN]; /* hashes of search and owner */
     uint64_t fence_seen[SLOT_COUNT];
 };
@@ -705,11 +693,12 @@ void watch_give_up(struct core *core, struct pending *pending);
 void deadlock_waits(struct core *core, struct ticket *ticket);
 void deadlock_held(struct core *core, const struct owner *owner);
 uint64_t deadlock_look(struct core *core, struct ticket *ticket);
-void deadlock_inspected(struct core *core, struct op *op);
-void deadlock_sent(struct core *core, struct op *op);
 void deadlock_message(struct core *core, struct text message);
-void deadlock_tell(struct core *core, const char broker[8], struct text name,
-    struct text words);
+
+/* looks.c */
+void looks_send(struct core *core);
+void looks_timer(struct core *core, struct wheel_node *node);
+void looks_done(struct core *core, const struct op *op);
 
 /* audit.c */
 bool audit_init(struct core *core);

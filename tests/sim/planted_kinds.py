@@ -157,11 +157,10 @@ PLANTED = {
         "    bool stands = true;\n",
         "a wait is ended for a circle that is none any more"),
     "deadlock-own-broker": (
-        "daemon/core/deadlock.c",
-        "        op_create(core, OP_PUBLISH, lock, slab_handle(&core->probes, "
-        "probe));\n",
-        "        core->stopping ? op_create(core, OP_PUBLISH, lock,\n"
-        "            slab_handle(&core->probes, probe)) : NULL;\n",
+        "daemon/core/probe.c", "    if (message == NULL)\n        return;\n",
+        "    if (message != NULL)\n"
+        "        slab_free(&core->messages, message);\n"
+        "    if (message != NULL || lock != NULL)\n        return;\n",
         "circles over several brokers are not found"),
     "deadlock-not-asked-to": (
         "daemon/core/deadlock.c",
@@ -169,13 +168,9 @@ PLANTED = {
         "deadlock=0 is not obeyed"),
     "deadlock-never": (
         "daemon/core/deadlock.c",
-        "    if (ticket->session == NULL || ticket->session->held == 0)\n"
-        "        return NEVER;\n",
-        "    if (ticket->session != NULL)\n        return NEVER;\n",
-        "nobody looks for circles",
-        ("daemon/core/deadlock.c",
-         "    if (session->held != 1 || session->waiting == 0)\n",
-         "    if (session->held != 0 || session->waiting == 0)\n")),
+        "    if (ticket->who == NULL || !owner_is_in_between(ticket->who))\n",
+        "    if (ticket->lock != NULL)\n",
+        "nobody looks for circles"),
     "broken-is-renewed": (
         "lua/renew.lua", "    if bit.band(t.flags, BROKEN) ~= 0 then\n",
         "    if false then\n",

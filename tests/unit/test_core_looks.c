@@ -1,0 +1,309 @@
+/*
+ * Tests of daemon/core/looks.c: the search for circles reads records no more
+ * often than it must, and leaves Redis time for all else.
+ */
+#include "tests/unit/core_net.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *core_looks_suite(void);
+
+#define MS 1000u
+
+/* Another broker's search comes to the owner without a word of a session, which
+ * is in the way of a wait for `name`. */
+static void
+ask_after(struct rig *rig, unsigned session, char name, uint32_t search)
+{
+    char bytes[3 + 58 + 33] = "D\1\1";
+    char *node = bytes + 3;
+
+    memcpy(node, "another session!", 16);
+    memcpy(node + 24, "another!", 8);
+    memcpy(node + 48, &search, sizeof(search));
+    node[56] = 1;
+    node[57] = name;
+    memcpy(node + 58, rig->sessions[session].id, 16);
+    rig_news(rig, bytes, sizeof(bytes));
+}
+
+static struct op *
+look(struct rig *rig)
+{
+    struct op *op = rig_op(rig, OP_INSPECT);
+
+    ck_assert_int_eq(op->reader, READER_DEADLOCK);
+    return op;
+}
+
+/* A record of so many tickets, none of which is anybody's here. */
+static void
+finish(struct rig *rig, struct op *op, unsigned tickets)
+{
+    static const struct op_ticket others[512];
+
+    rig_finish(rig, op,
+        (struct op_result){.tickets = others, .ticket_count = tickets});
+}
+
+/* As many as come before it is sent share a reading; those that come while it
+ * is under way, another one, which is not sent before the first is back. */
+START_TEST(shared)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_wait(rig, s, "1 LOCK b");
+    for (uint32_t search = 1; search <= 5; search++)
+        ask_after(rig, s, 'a', search);
+    ck_assert_uint_eq(rig->op_count, 1);
+    finish(rig, look(rig), 3);
+    ck_assert_uint_eq(rig->op_count, 1);
+    finish(rig, look(rig), 3);
+    rig_no_op(rig);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 2);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks_late), 0);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Whoever is in the way of one who waits for the same lock is in the way of
+ * whoever stands behind that one, too. */
+START_TEST(same_lock)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_wait(rig, s, "1 LOCK a");
+    ask_after(rig, s, 'a', 1);
+    rig_no_op(rig);
+    rig_wait(rig, s, "2 LOCK b deadlock=0");
+    ask_after(rig, s, 'a', 2);
+    rig_no_op(rig);
+    ask_after(rig, s, 'b', 3);
+    ck_assert_int_eq(look(rig)->name.at[0], 'a');
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What has ended before it can be looked at is not read. */
+START_TEST(ended)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_wait(rig, s, "1 LOCK b");
+    ask_after(rig, s, 'a', 1);
+    ask_after(rig, s, 'a', 2);
+    rig_say(rig, s, "2 CANCEL 1");
+    rig_expect(rig, s, "1 ERR CANCELLED retry=~");
+    rig_expect(rig, s, "2 OK~");
+    finish(rig, look(rig), 3);
+    ck_assert_int_eq(rig_op(rig, OP_RELEASE)->kind, OP_RELEASE);
+    ck_assert_uint_eq(rig->op_count, 1);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* The longer a record, the longer it is not read again. */
+START_TEST(rests)
+{
+    static const struct {
+        unsigned tickets, rest_ms;
+    } table[] = {{3, 0}, {40, 4}, {300, 30}, {512, 51}};
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+        rig_wait(rig, s, "1 LOCK b");
+        ask_after(rig, s, 'a', 1);
+        finish(rig, look(rig), table[i].tickets);
+        ask_after(rig, s, 'a', 2);
+        if (table[i].rest_ms > 0) {
+            rig_pass(rig, table[i].rest_ms - 1);
+            rig_no_op(rig);
+            rig_pass(rig, 3);
+        }
+        finish(rig, look(rig), 3);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* All together take no more than a part of Redis' time. */
+START_TEST(part_of_the_time)
+{
+    struct rig *rig = rig_new();
+    char line[60];
+    uint32_t search = 0;
+    unsigned looks = 0;
+
+    unsigned t[30];
+    for (unsigned i = 0; i < 30; i++) {
+        t[i] = rig_open(rig);
+        snprintf(line, sizeof(line), "1 LOCK c%u", i);
+        rig_wait(rig, t[i], line);
+    }
+    for (unsigned ms = 0; ms < 2000; ms++) {
+        for (unsigned i = 0; i < 30; i++)
+            ask_after(rig, t[i], 'a', ++search);
+        while (rig->op_count > 0) {
+            finish(rig, look(rig), 10);
+            looks++;
+        }
+        rig_pass(rig, 1);
+    }
+    /* 50 us each; a tenth of 2 s, and what was saved up. */
+    ck_assert_uint_le(looks, 2100 * 1000 / 10 / 50 + 60);
+    ck_assert_uint_ge(looks, 2100 * 1000 / 10 / 50 * 9 / 10);
+    ck_assert_uint_eq(
+        rig_count(rig, COUNTER_deadlock_looks), looks + rig->op_count);
+    ck_assert_uint_gt(rig_count(rig, COUNTER_deadlock_looks_late), looks / 2);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* More searches than there is room for: some are dropped, later ones find; and
+ * no step serves more than some. */
+START_TEST(room_for_probes)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned looks = 0;
+
+    rig_lock(rig, s, "1 LOCK a", 4);
+    rig_wait(rig, s, "2 LOCK b");
+    for (uint32_t search = 1; search <= 5000; search++)
+        ask_after(rig, s, 'a', search);
+    rig_pass(rig, 100); /* its own search finds no room */
+    while (rig->op_count > 0) {
+        finish(rig, look(rig), 3);
+        looks++;
+    }
+    ck_assert_uint_eq(looks, 1 + (4096 - 1 + 63) / 64);
+    rig_pass(rig, 1000);
+    finish(rig, look(rig), 3);
+    rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* No room for the question: it is looked at later. */
+START_TEST(room_for_operations)
+{
+    struct rig *rig = rig_create();
+
+    rig->settings.tickets_max = 2;
+    rig->settings.requests_max = 3;
+    rig->settings.releases_kept = 0;
+    rig_start(rig);
+    unsigned s = rig_open(rig);
+    rig_lock(rig, s, "1 LOCK a", 4);
+    rig_wait(rig, s, "2 LOCK b");
+    char words[33] = {'Q'};
+    memcpy(words + 9, "another!", 8);
+    while (rig->op_count < 4 * 2 + 3) {
+        char line[sizeof(words) + 9] = {0};
+        memcpy(line, words, sizeof(words));
+        line[41] = 'a';
+        unsigned before = rig->op_count;
+        rig_news(rig, line, sizeof(line));
+        ck_assert_uint_eq(rig->op_count, before + 1);
+    }
+    rig_pass(rig, 100);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 0);
+    while (rig->op_count > 0)
+        rig_status(rig, rig->ops[0], OP_UNSENT);
+    rig_pass(rig, 700);
+    ck_assert_int_eq(look(rig)->name.at[0], 'b');
+    rig_end(rig);
+}
+
+END_TEST
+
+/* --- crowds --------------------------------------------------------------- */
+
+#define CROWD 24
+
+/* Each holds something, and waits for one lock; what the search has asked of
+ * Redis in 20 s. */
+static void
+crowd(unsigned cores, const char *wait, unsigned *looks, unsigned *messages)
+{
+    struct net *net = calloc(1, sizeof(*net));
+
+    rig_must(net != NULL);
+    random_init(&net->random, 7);
+    net_init(net, cores);
+    unsigned z = rig_open(net->rigs[0]);
+    net_say(net, 0, z, "1 LOCK b");
+    net_pass(net, 10 * MS);
+    for (unsigned i = 0; i < CROWD; i++) {
+        unsigned s = rig_open(net->rigs[i % cores]);
+        net_say(net, i % cores, s, "1 LOCK a mode=shared");
+        net_pass(net, 10 * MS);
+        net_say(net, i % cores, s, wait);
+        net_pass(net, 10 * MS);
+        rig_expect(net->rigs[i % cores], s, "1 OK fence=~ ttl_ms=~ count=1");
+    }
+    net_pass(net, 20000 * MS);
+    *looks = 0;
+    *messages = 0;
+    for (unsigned i = 0; i < cores; i++) {
+        const struct rig *rig = net->rigs[i];
+        ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), 0);
+        *looks += (unsigned)rig_count(rig, COUNTER_deadlock_looks);
+        *messages += (unsigned)rig_count(rig, COUNTER_deadlock_probes);
+    }
+    net_fini(net);
+    free(net);
+}
+
+/* Not each for each: a search reads the queue once, and asks each other broker
+ * once; and those of long waits are rare. */
+START_TEST(crowds)
+{
+    /* After 0.03 s, 0.6, 1.2, 2.4, 4.8 and 9.6 more. */
+    const unsigned searches = 7 * CROWD;
+    unsigned looks;
+    unsigned messages;
+
+    crowd(1, "2 LOCK b", &looks, &messages);
+    ck_assert_uint_le(looks, searches);
+    ck_assert_uint_ge(looks, CROWD);
+    ck_assert_uint_eq(messages, 0);
+    crowd(3, "2 LOCK b", &looks, &messages);
+    ck_assert_uint_le(looks, searches);
+    ck_assert_uint_ge(looks, CROWD);
+    ck_assert_uint_le(messages, 2 * searches);
+    ck_assert_uint_ge(messages, CROWD);
+}
+
+END_TEST
+
+Suite *
+core_looks_suite(void)
+{
+    Suite *suite = suite_create("core_looks");
+    TCase *tests = tcase_create("core_looks");
+
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, shared);
+    tcase_add_test(tests, same_lock);
+    tcase_add_test(tests, ended);
+    tcase_add_test(tests, rests);
+    tcase_add_test(tests, part_of_the_time);
+    tcase_add_test(tests, room_for_probes);
+    tcase_add_test(tests, room_for_operations);
+    tcase_add_test(tests, crowds);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
