@@ -4,6 +4,7 @@ import os
 import random
 import time
 
+import waits
 from kinds import counters
 from measure import MeasureFailure, Spread, loadgen
 
@@ -231,6 +232,7 @@ def run(bench):
         cycles.run()
         ordered = Ordered(brokers)
         counts = ordered.run(brokers, WAITS)
+        waits.run(bench, brokers)
     finally:
         for broker in brokers:
             broker.close()
