@@ -675,6 +675,7 @@ core_check(const struct core *core)
     require(core->lock_table.count == core->locks.used);
     auth_check(core);
     owner_check(core);
+    looks_check(core);
     top_check(core);
     wheel_check(&core->wheel);
 }

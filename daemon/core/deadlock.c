@@ -53,7 +53,7 @@ look_at_waits(struct core *core, const struct owner *owner)
     }
 }
 
-/* A wait begins. */
+/* A wait begins, or counts again as its LOCK was put again. */
 void
 deadlock_waits(struct core *core, struct ticket *ticket)
 {

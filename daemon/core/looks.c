@@ -226,3 +226,27 @@ looks_done(struct core *core, const struct op *op)
     else
         look_is_due(core, look);
 }
+
+/* Each has one thing to wait for. */
+void
+looks_check(const struct core *core)
+{
+    uint32_t locks = 0;
+
+    for (uint32_t i = 0; i < core->looks.touched; i++) {
+        const struct look *look = slab_at(&core->looks, i);
+        if (look == NULL)
+            continue;
+        require(look->lock->look == look && look->lock->refs > 0);
+        require(look->under_way + wheel_node_set(&look->timer) +
+                    !list_empty(&look->due_link) ==
+                1);
+        require(list_empty(&look->served) || look->under_way);
+    }
+    require(list_empty(&core->looks_due) || wheel_node_set(&core->looks_timer));
+    for (uint32_t i = 0; i < core->locks.touched; i++) {
+        const struct lock *lock = slab_at(&core->locks, i);
+        locks += lock != NULL && lock->look != NULL;
+    }
+    require(locks == core->looks.used);
+}

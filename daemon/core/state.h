@@ -699,6 +699,7 @@ void deadlock_message(struct core *core, struct text message);
 void looks_send(struct core *core);
 void looks_timer(struct core *core, struct wheel_node *node);
 void looks_done(struct core *core, const struct op *op);
+void looks_check(const struct core *core);
 
 /* audit.c */
 bool audit_init(struct core *core);

@@ -218,6 +218,7 @@ wait_attend(struct core *core, struct ticket *ticket, struct pending *pending)
     ticket->ask.hold_ms = pending->ask.hold_ms;
     ticket->unattended = false;
     ticket->announced = false;
+    deadlock_waits(core, ticket);
     ticket_refresh(core, ticket);
 }
 

@@ -598,6 +598,38 @@ START_TEST(in_between)
 
 END_TEST
 
+/* A wait that is looked at rarely by now has been nobody's for a while: there
+ * may be a circle when its LOCK comes again. */
+START_TEST(comes_again)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+
+    rig_say(rig, s, "HELLO keep=10s");
+    (void)rig_line(rig, s);
+    rig_lock(rig, s, "1 LOCK a", 4);
+    rig_wait(rig, s, "2 LOCK b");
+    for (unsigned ms = 0; ms < 5000; ms++) {
+        rig_pass(rig, 1);
+        if (rig->op_count > 0)
+            rig_status(rig, rig_op(rig, OP_INSPECT), OP_UNSENT);
+    }
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 4);
+    rig_event(rig, s, CORE_DROP);
+    rig_resume(rig, s, t, 2, "");
+    (void)rig_line(rig, t);
+    rig_say(rig, t, "2 LOCK b");
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_WAITING, .ask = {.permits = 1}});
+    rig_queued(rig, rig_op(rig, OP_RENEW));
+    rig_pass(rig, 40);
+    ck_assert_int_eq(rig_op(rig, OP_INSPECT)->reader, READER_DEADLOCK);
+    rig_end(rig);
+}
+
+END_TEST
+
 /* A LOCK that waits, as inspections show it. */
 static struct op_ticket
 waiter(struct rig *rig, unsigned session, const char *request)
@@ -854,6 +886,7 @@ core_deadlock_suite(void)
     tcase_add_test(tests, readers_in_the_queue);
     tcase_add_test(tests, before_they_hold);
     tcase_add_test(tests, in_between);
+    tcase_add_test(tests, comes_again);
     tcase_add_test(tests, over_in_doubt);
     tcase_add_test(tests, left_in_the_queue);
     tcase_add_test(tests, wait_is_named);
