@@ -2,26 +2,27 @@
  * Deadlocks: owners that wait for one another in a circle, over any number of
  * locks and brokers.
  *
- * Edge-chasing after Chandy, Misra and Haas: when an owner that holds something
- * has waited for a moment, a probe goes to the brokers of all who are in its
- * way, and from those of them that wait too to whoever is in theirs. Where it
- * comes back to its owner there was a circle, but its edges were seen one after
- * the other. So it goes round a second time: an edge that was there both times,
- * with the same wait and the same fence, was there all the time between, and so
- * were all of them at the moment between the rounds. In the second one brokers
- * also say whether the owner has what it is waited for: the record alone may
- * tell of holds that were given back, where Redis has lost that. Then the
- * youngest wait is ended; all who find the circle find the same one.
+ * Edge-chasing after Chandy, Misra and Haas: when an owner that holds
+ * something, or waits for several locks, has waited for a moment, a probe goes
+ * to the brokers of all who are in its way, and from those of them that wait
+ * too to whoever is in theirs. Where it comes back to its owner there was a
+ * circle, but its edges were seen one after the other. So it goes round a
+ * second time: an edge that was there both times, with the same wait and the
+ * same fence, was there all the time between, and so were all of them at the
+ * moment between the rounds. In the second one brokers also say whether the
+ * owner has what it is waited for: the record alone may tell of holds that were
+ * given back, where Redis has lost that. Then the youngest wait is ended; all
+ * who find the circle find the same one.
  *
  * What is in a wait's way is read from the record: whoever holds the lock, and
  * whoever stands before and is not compatible. Of a semaphore only a sole
  * holder counts, since where there are several anyone of them may make room.
  *
- * A search comes to each owner once, or the ways through a few long queues
- * would be more than anybody can go: whichever way is the first is as good as
- * all. Nor is one queue gone through place by place: whoever stands before an
- * exclusive wait is in its way as well as in those of all between, and only
- * asked what else it waits for.
+ * A search comes to each lock about once, or the ways through a few long queues
+ * would be more than anybody can go. Whoever is in the way of a wait is in the
+ * way of those behind it, too, if not at once, then by who stands between: so
+ * of the waits at a lock that a search comes to, only the hindmost is looked
+ * at, and who stands before it is only asked what else it waits for.
  */
 #include "daemon/core/deadlock.h"
 
@@ -31,9 +32,12 @@
 #include <stdio.h>
 
 #define FIRST_US  30000  /* a wait may end by itself */
+#define SOON_US   5000   /* what is due by then is looked at now */
 #define AGAIN_US  600000 /* holders change, and messages are lost */
 #define DOUBLED   4      /* so often it is twice as long the next time */
-#define WAITS_MAX 8      /* of one owner, that a probe follows */
+#define WAITS_MAX 8      /* of one owner, that a search follows */
+/* Asked after in a step, so that none is long. */
+#define STEP_OWNERS 4096
 
 static void
 look_soon(struct core *core, struct ticket *ticket)
@@ -46,6 +50,8 @@ look_soon(struct core *core, struct ticket *ticket)
 static void
 look_at_waits(struct core *core, const struct owner *owner)
 {
+    if (!owner_is_in_between(owner))
+        return;
     LIST_EACH (link, &owner->waits) {
         struct ticket *ticket = container_of(link, struct ticket, wait_link);
         if (ticket->probe_us == NEVER)
@@ -62,17 +68,17 @@ deadlock_waits(struct core *core, struct ticket *ticket)
     ticket->probe_us = NEVER;
     if (owner == NULL)
         return;
-    if (owner->held + owner->waiting == 2)
-        look_at_waits(core, owner);
-    else if (owner_is_in_between(owner))
+    if (owner_is_in_between(owner))
         look_soon(core, ticket);
+    if (owner->held + owner->waiting <= 3) /* it may not have been before */
+        look_at_waits(core, owner);
 }
 
 /* One more hold of the owner. */
 void
 deadlock_held(struct core *core, const struct owner *owner)
 {
-    if (owner->held + owner->waiting == 2)
+    if (owner->held + owner->waiting <= 3)
         look_at_waits(core, owner);
 }
 
@@ -104,10 +110,12 @@ probe_send(struct core *core, struct probe *probe, const char *broker,
     slab_free(&core->probes, probe);
 }
 
+/* Copies a probe on its way; NULL where there is no room. */
 static struct probe *
-probe_copy(struct core *core, const struct probe *from)
+probe_copy(
+    struct core *core, const struct probe *from, enum probe_purpose purpose)
 {
-    struct probe *probe = slab_alloc(&core->probes);
+    struct probe *probe = probe_create(core, purpose);
 
     if (probe == NULL)
         return NULL;
@@ -120,12 +128,12 @@ probe_copy(struct core *core, const struct probe *from)
 
 /* --- looking at a wait ---------------------------------------------------- */
 
-/* Reads who is in the wait's way. */
-static void
+/* Reads who is in the wait's way; false: there is no room for it. */
+static bool
 probe_examine(struct core *core, struct probe *probe, struct ticket *ticket)
 {
     probe->ticket = slab_handle(&core->tickets, ticket);
-    look_ask(core, probe, ticket->lock);
+    return look_ask(core, probe, ticket->lock);
 }
 
 /* The wait that it looks at, if that still keeps its owner waiting. */
@@ -144,8 +152,99 @@ deadlock_stands(const struct core *core, const struct probe *probe)
     return probe_ticket(core, probe) != NULL;
 }
 
+/* Tells a search from others, of all brokers. */
+static uint64_t
+search_hash(const struct core *core, const struct probe_node *first)
+{
+    struct {
+        uint64_t search;
+        char broker[8];
+    } key = {.search = first->fence};
+
+    memcpy(key.broker, first->broker, sizeof(key.broker));
+    return hash_bytes(&core->hash_key, &key, sizeof(key));
+}
+
+/* What it has been at: an owner, or shared or exclusive waits of a lock. (By
+ * what can be computed often; nobody outside knows the search's hash.) */
+static uint64_t
+mark_hash(
+    uint64_t search, const struct slab *slab, const void *what, unsigned kind)
+{
+    uint64_t handle = handle_pack(slab_handle(slab, what));
+    uint64_t hash = (search ^ handle) * 0x9e3779b97f4a7c15 + kind;
+
+    hash = (hash ^ hash >> 32) * 0xd6e8feb86659fd93;
+    return hash ^ hash >> 32;
+}
+
+/* Whether it has been there, at a lock as far behind. (What was forgotten is
+ * gone to again.) */
+static bool
+mark_stands(const struct core *core, uint64_t hash, uint64_t arrival)
+{
+    const struct search_mark *mark = &core->search_marks[hash % SEARCH_MARKS];
+
+    return mark->hash == hash && mark->arrival >= arrival;
+}
+
+static void
+mark_set(struct core *core, uint64_t hash, uint64_t arrival)
+{
+    core->search_marks[hash % SEARCH_MARKS] =
+        (struct search_mark){hash, arrival};
+}
+
+/* Whether it has looked at a wait of that lock which came at `arrival` or
+ * later, and is kept waiting by all who keep this one waiting. */
+static bool
+search_covers(const struct core *core, uint64_t search,
+    const struct ticket *ticket, uint64_t arrival)
+{
+    const struct lock *lock = ticket->lock;
+
+    return mark_stands(
+               core, mark_hash(search, &core->locks, lock, 0), arrival) ||
+           (ticket->ask.shared &&
+               mark_stands(
+                   core, mark_hash(search, &core->locks, lock, 1), arrival));
+}
+
+static void
+search_looks_at(struct core *core, uint64_t search, const struct ticket *ticket)
+{
+    mark_set(core,
+        mark_hash(search, &core->locks, ticket->lock, ticket->ask.shared),
+        ticket->arrival);
+}
+
+/* Looks at a wait; says when to look again. */
+static uint64_t
+search_begin(struct core *core, struct ticket *ticket, uint64_t search)
+{
+    uint64_t again_us =
+        core->now_us + core_jitter(core, AGAIN_US << ticket->looked);
+
+    if (!wait_counts(ticket))
+        return again_us;
+    struct probe *probe = probe_create(core, PROBE_BEGINS);
+    if (probe == NULL)
+        return core->now_us + core_jitter(core, FIRST_US);
+    struct probe_node *first = &probe->nodes[0];
+    probe->kind = 'D';
+    memcpy(first->session, ticket->session_id, 16);
+    memcpy(first->broker, core->settings.broker_id, 8);
+    first->owner = ticket->owner_hash;
+    first->fence = search;
+    search_looks_at(core, search_hash(core, first), ticket);
+    if (!probe_examine(core, probe, ticket))
+        return core->now_us + core_jitter(core, FIRST_US);
+    return again_us;
+}
+
 /*
- * A wait has lasted: looks whether it can end. Says when to look again.
+ * A wait has lasted: looks whether it can end, and others of its owner with it.
+ * Says when to look again.
  *
  * A circle comes to be with its youngest wait, which is looked at soon. What
  * was in none is looked at again for what may have gone wrong, and the more
@@ -155,24 +254,22 @@ deadlock_stands(const struct core *core, const struct probe *probe)
 uint64_t
 deadlock_look(struct core *core, struct ticket *ticket)
 {
-    uint64_t again_us =
-        core->now_us + core_jitter(core, AGAIN_US << ticket->looked);
+    uint64_t search = ++core->serial; /* tells searches apart */
+    uint32_t left = WAITS_MAX - 1;
 
     if (ticket->who == NULL || !owner_is_in_between(ticket->who))
         return NEVER;
-    if (!wait_counts(ticket))
-        return again_us;
-    struct probe *probe = slab_alloc(&core->probes);
-    if (probe == NULL)
-        return again_us;
-    probe->kind = 'D';
-    memcpy(probe->nodes[0].session, ticket->session_id, 16);
-    probe->nodes[0].owner = ticket->owner_hash;
-    probe->nodes[0].fence = ++core->serial; /* tells searches apart */
-    probe_examine(core, probe, ticket);
-    if (ticket->ask.permits_max == 0 && ticket->looked < DOUBLED)
-        ticket->looked++;
-    return again_us;
+    LIST_EACH (link, &ticket->who->waits) {
+        struct ticket *other = container_of(link, struct ticket, wait_link);
+        if (left == 0)
+            break;
+        if (other == ticket || other->probe_us == NEVER ||
+            other->probe_us > core->now_us + SOON_US)
+            continue;
+        ticket_probe_at(core, other, search_begin(core, other, search));
+        left--;
+    }
+    return search_begin(core, ticket, search);
 }
 
 static bool
@@ -259,12 +356,32 @@ own_place(const struct op_result *result, const struct probe_node *own)
     return place;
 }
 
+/* The circle stood: its youngest wait is to end. */
+static void
+probe_conclude(struct core *core, struct probe *probe, struct lock *lock)
+{
+    uint32_t victim = 0;
+
+    for (uint32_t i = 1; i < probe->count; i++) {
+        const struct probe_node *a = &probe->nodes[i];
+        const struct probe_node *b = &probe->nodes[victim];
+        int way = memcmp(a->session, b->session, 16);
+        if (a->since_us > b->since_us ||
+            (a->since_us == b->since_us &&
+                (way > 0 || (way == 0 && a->owner > b->owner))))
+            victim = i;
+    }
+    probe->kind = 'K';
+    probe->index = victim;
+    probe_send(core, probe, probe->nodes[victim].broker, lock);
+}
+
 /* Somebody in the way is the one who began: there may be a circle. */
 static void
 probe_closes(struct core *core, const struct probe *probe,
     const struct op_ticket *first, struct lock *lock)
 {
-    struct probe *next = probe_copy(core, probe);
+    struct probe *next = probe_copy(core, probe, PROBE_VERIFIES);
 
     if (next == NULL)
         return;
@@ -287,21 +404,21 @@ static void owners_asked(struct core *core, const struct probe *probe,
     const struct probe_asked *asked, uint32_t asked_count);
 
 /*
- * Asks after the owners at these places of the record, each at its broker.
+ * Asks after the owners at these places of the record, the hindmost first, each
+ * at its broker.
  *
  * All who are in the way of a wait before an exclusive one are in the way of
  * that, too. A shared one is not kept waiting by those who share the lock, but
- * is by who stands between: the first of those, at places[0], is asked who is
- * in its way there.
+ * is by who stands between: then of each broker the hindmost of those is
+ * looked at there as well.
  */
 static void
 probe_ask(struct core *core, const struct probe *probe,
     const struct op_result *result, uint32_t *places, uint32_t place_count,
     bool again)
 {
-    struct lock *lock =
-        lock_find(core, text_make(probe->nodes[probe->count - 1].name,
-                            probe->nodes[probe->count - 1].name_len));
+    const struct probe_node *last = &probe->nodes[probe->count - 1];
+    struct lock *lock = lock_find(core, text_make(last->name, last->name_len));
 
     while (place_count > 0) {
         const char *broker = result->tickets[places[0]].broker;
@@ -318,9 +435,9 @@ probe_ask(struct core *core, const struct probe *probe,
             struct probe_asked *one = &asked[asked_count++];
             memcpy(one->session, ticket->session, 16);
             memcpy(&one->owner, ticket->owner_hash, 8);
+            one->request = ticket->request;
             one->fence = ticket->fence;
-            one->again = again;
-            again = false;
+            one->again = again && asked_count == 1;
         }
         place_count = kept;
         if (memcmp(broker, core->settings.broker_id, 8) == 0)
@@ -328,26 +445,6 @@ probe_ask(struct core *core, const struct probe *probe,
         else
             probe_tell(core, probe, asked, asked_count, broker, lock);
     }
-}
-
-/* The circle stood: its youngest wait is to end. */
-static void
-probe_conclude(struct core *core, struct probe *probe, struct lock *lock)
-{
-    uint32_t victim = 0;
-
-    for (uint32_t i = 1; i < probe->count; i++) {
-        const struct probe_node *a = &probe->nodes[i];
-        const struct probe_node *b = &probe->nodes[victim];
-        int way = memcmp(a->session, b->session, 16);
-        if (a->since_us > b->since_us ||
-            (a->since_us == b->since_us &&
-                (way > 0 || (way == 0 && a->owner > b->owner))))
-            victim = i;
-    }
-    probe->kind = 'K';
-    probe->index = victim;
-    probe_send(core, probe, probe->nodes[victim].broker, lock);
 }
 
 /* Second round: the next one must be in the way still. */
@@ -380,7 +477,7 @@ probe_verify(struct core *core, struct probe *probe,
 /* First round: the wait becomes part of the way that the probe has gone. */
 static void
 probe_search(struct core *core, struct probe *probe,
-    const struct reading *reading, uint32_t own, const struct ticket *ticket)
+    const struct reading *reading, uint32_t own, struct ticket *ticket)
 {
     const struct op_result *result = reading->result;
     struct probe_node *node = &probe->nodes[probe->count++];
@@ -393,16 +490,17 @@ probe_search(struct core *core, struct probe *probe,
     node->since_us = result->tickets[own].since_us;
     node->name_len = (uint8_t)lock->name_len;
     memcpy(node->name, lock->name, lock->name_len);
+    if (probe->count == 1 && ticket->looked < DOUBLED &&
+        ticket->ask.permits_max == 0)
+        ticket->looked++;
     for (uint32_t i = own; i > 0; i--) {
         const struct op_ticket *other = &result->tickets[i - 1];
         if (!in_the_way(reading, own, i - 1))
             continue;
-        if (is_owner(other, &probe->nodes[0])) {
-            if (probe->count > 1)
-                probe_closes(core, probe, other, lock);
-        } else if (!probe_has(probe, other)) {
+        if (is_owner(other, &probe->nodes[0]))
+            probe_closes(core, probe, other, lock);
+        else if (!probe_has(probe, other))
             places[place_count++] = i - 1;
-        }
     }
     if (probe->count < PROBE_NODES)
         probe_ask(core, probe, result, places, place_count,
@@ -414,7 +512,7 @@ static void
 probe_read(
     struct core *core, struct probe *probe, const struct reading *reading)
 {
-    const struct ticket *ticket = probe_ticket(core, probe);
+    struct ticket *ticket = probe_ticket(core, probe);
     uint32_t at = probe->kind == 'D' ? probe->count : probe->index;
     uint32_t own = reading->result->ticket_count;
 
@@ -429,92 +527,118 @@ probe_read(
 }
 
 /* The record of what all of them wait for. Takes them from the list, as many as
- * the step has room for. */
+ * a step has room and time for. */
 void
 deadlock_read(
     struct core *core, struct list *probes, const struct op_result *result)
 {
     struct reading reading = {.result = result};
+    uint32_t owners = 0;
     struct list *link;
 
     find_left(core, &reading);
-    while (
-        effects_spare(core->effects) && (link = list_pop_front(probes)) != NULL)
+    while (owners < STEP_OWNERS && effects_spare(core->effects) &&
+           (link = list_pop_front(probes)) != NULL) {
         probe_read(core, container_of(link, struct probe, link), &reading);
+        owners += result->ticket_count;
+    }
 }
 
 /* --- what comes ----------------------------------------------------------- */
 
-/* Whether this search has come to the owner before; it is noted. (One that was
- * forgotten is gone to again.) */
-static bool
-probe_seen(struct core *core, const struct probe *probe,
-    const struct probe_asked *asked)
+/* A wait that a probe may follow: of an owner that it asks after. */
+struct way {
+    const struct probe_asked *asked;
+    struct ticket *ticket;
+};
+
+#define WAYS_MAX (WAITS_MAX + 1) /* of an owner */
+
+/* By the ticket, if it is still the same one; else by the session. */
+static const struct owner *
+asked_owner(const struct core *core, const struct probe_asked *asked)
 {
-    const struct probe_node *first = &probe->nodes[0];
+    const struct ticket *ticket =
+        slab_get(&core->tickets, handle_unpack(asked->request));
+    const struct session *session;
 
-    struct {
-        uint64_t search;
-        uint64_t owner;
-        uint8_t session[16];
-        char broker[8];
-    } key = {.search = first->fence, .owner = asked->owner};
+    if (ticket != NULL && ticket->who != NULL &&
+        ticket->owner_hash == asked->owner &&
+        memcmp(ticket->session_id, asked->session, 16) == 0)
+        return ticket->who;
+    session = session_find(core, asked->session);
+    return session != NULL ? owner_find(core, session, asked->owner) : NULL;
+}
 
-    memcpy(key.session, asked->session, sizeof(key.session));
-    memcpy(key.broker, first->broker, sizeof(key.broker));
-    uint64_t hash = hash_bytes(&core->hash_key, &key, sizeof(key));
-    uint64_t *slot = &core->probes_seen[hash % PROBES_SEEN];
-    bool seen = *slot == hash;
-    *slot = hash;
-    return seen;
+/* Whether it has drawn some of the owner's many waits before; it has now. */
+static bool
+search_draws_again(
+    struct core *core, uint64_t search, const struct owner *owner)
+{
+    uint64_t hash = mark_hash(search, &core->owners, owner, 2);
+    bool again = mark_stands(core, hash, 0);
+
+    mark_set(core, hash, 0);
+    return again;
+}
+
+/*
+ * The owner's waits; of many some, by chance, so that a later search finds what
+ * this one does not. That at the lock `passed` is none of them, where not
+ * somebody is still to be looked at there.
+ */
+static uint32_t
+owner_ways(struct core *core, uint64_t search, const struct probe_asked *asked,
+    const struct lock *passed, bool *again, struct way ways[WAYS_MAX])
+{
+    const struct owner *owner = asked_owner(core, asked);
+    uint32_t way_count = 0;
+
+    if (owner == NULL)
+        return 0;
+    bool many = owner->waiting > WAITS_MAX;
+    uint32_t waits = owner->waiting;
+    uint32_t left = WAITS_MAX;
+    if (many && search_draws_again(core, search, owner)) {
+        left = 0;
+        if (!*again)
+            return 0;
+    }
+    LIST_EACH (link, &owner->waits) {
+        struct ticket *ticket = container_of(link, struct ticket, wait_link);
+        bool drawn = !many || random_below(&core->random, waits--) < left;
+        bool at_passed = ticket->lock == passed;
+        if (!(at_passed ? *again : drawn) || !wait_counts(ticket))
+            continue;
+        if (at_passed)
+            *again = false;
+        else
+            left--;
+        if (search_covers(core, search, ticket, ticket->arrival))
+            continue;
+        search_looks_at(core, search, ticket);
+        ways[way_count++] = (struct way){asked, ticket};
+    }
+    return way_count;
 }
 
 /* Who is in the way of that wait, which is the next one on the probe's way? */
 static void
-probe_follow(struct core *core, const struct probe *probe,
-    const struct probe_asked *asked, struct ticket *ticket)
+probe_follow(struct core *core, const struct probe *probe, struct way way)
 {
-    struct probe *next = probe_copy(core, probe);
+    struct probe *next = probe_copy(core, probe, PROBE_FOLLOWS);
 
     if (next == NULL)
         return;
     struct probe_node *node = &next->nodes[next->count];
-    memcpy(node->session, asked->session, 16);
-    node->owner = asked->owner;
-    node->fence = asked->fence;
-    probe_examine(core, next, ticket);
+    memcpy(node->session, way.asked->session, 16);
+    node->owner = way.asked->owner;
+    node->fence = way.asked->fence;
+    (void)probe_examine(core, next, way.ticket);
 }
 
-/* Follows the owner's waits, but one at the lock `passed`; of many some, by
- * chance, so that a later search finds what this one does not. */
-static void
-owner_asked(struct core *core, const struct probe *probe,
-    const struct probe_asked *asked, const struct lock *passed)
-{
-    const struct session *session = session_find(core, asked->session);
-    const struct owner *owner =
-        session != NULL ? owner_find(core, session, asked->owner) : NULL;
-
-    if (owner == NULL || owner->waiting == 0)
-        return;
-    const struct ticket *first =
-        container_of(owner->waits.next, struct ticket, wait_link);
-    if (owner->waiting == 1 && first->lock == passed)
-        return;
-    if (probe_seen(core, probe, asked))
-        return;
-    uint32_t waits = owner->waiting;
-    uint32_t left = WAITS_MAX;
-    LIST_EACH (link, &owner->waits) {
-        struct ticket *ticket = container_of(link, struct ticket, wait_link);
-        bool drawn = random_below(&core->random, waits--) < left;
-        if (!drawn || ticket->lock == passed || !wait_counts(ticket))
-            continue;
-        probe_follow(core, probe, asked, ticket);
-        left--;
-    }
-}
-
+/* Follows of their waits at each lock the hindmost, if this search has not been
+ * at one further behind. */
 static void
 owners_asked(struct core *core, const struct probe *probe,
     const struct probe_asked *asked, uint32_t asked_count)
@@ -522,9 +646,19 @@ owners_asked(struct core *core, const struct probe *probe,
     const struct probe_node *last = &probe->nodes[probe->count - 1];
     const struct lock *passed =
         lock_find(core, text_make(last->name, last->name_len));
+    uint64_t search = search_hash(core, &probe->nodes[0]);
+    struct way ways[PROBE_ASKED * WAYS_MAX];
+    uint32_t way_count = 0;
+    bool again = asked_count > 0 && asked[0].again;
 
     for (uint32_t i = 0; i < asked_count; i++)
-        owner_asked(core, probe, &asked[i], asked[i].again ? NULL : passed);
+        way_count += owner_ways(
+            core, search, &asked[i], passed, &again, ways + way_count);
+    for (uint32_t i = 0; i < way_count; i++) {
+        const struct ticket *ticket = ways[i].ticket;
+        if (!search_covers(core, search, ticket, ticket->arrival + 1))
+            probe_follow(core, probe, ways[i]);
+    }
 }
 
 /* The wait of that node, if it is still the same one. */
@@ -685,19 +819,17 @@ probe_arrived(struct core *core, struct probe *probe)
 void
 deadlock_message(struct core *core, struct text message)
 {
-    struct probe *probe = slab_alloc(&core->probes);
+    struct probe news = {0};
     struct probe_asked asked[PROBE_ASKED];
     uint32_t asked_count;
 
-    if (probe == NULL)
+    if (!probe_decode(message, &news, asked, &asked_count))
         return;
-    list_init(&probe->link);
-    if (!probe_decode(message, probe, asked, &asked_count)) {
-        slab_free(&core->probes, probe);
-    } else if (probe->kind == 'D') {
-        owners_asked(core, probe, asked, asked_count);
-        slab_free(&core->probes, probe);
-    } else {
-        probe_arrived(core, probe);
+    if (news.kind == 'D') {
+        owners_asked(core, &news, asked, asked_count);
+        return;
     }
+    struct probe *probe = probe_copy(core, &news, PROBE_VERIFIES);
+    if (probe != NULL)
+        probe_arrived(core, probe);
 }

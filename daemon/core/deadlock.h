@@ -35,6 +35,7 @@ struct probe {
 struct probe_asked {
     uint8_t session[16];
     uint64_t owner;
+    uint64_t request; /* of the ticket that is in the way */
     uint64_t fence;
     bool again; /* in its way at the same lock, too */
 };
@@ -49,9 +50,17 @@ void probe_tell(struct core *core, const struct probe *probe,
 #define LOOK_TICKETS 512 /* of a record, from its first on */
 
 /* looks.c */
+enum probe_purpose {
+    PROBE_FOLLOWS, /* a search that is under way */
+    PROBE_BEGINS,
+    PROBE_VERIFIES, /* what has been found */
+};
+
 bool looks_init(struct core *core);
 void looks_fini(struct core *core);
-void look_ask(struct core *core, struct probe *probe, struct lock *lock);
+struct probe *probe_create(struct core *core, enum probe_purpose purpose);
+bool look_ask(struct core *core, struct probe *probe, struct lock *lock);
+void looks_pay(struct core *core, uint64_t cost_us);
 
 /* deadlock.c */
 bool deadlock_stands(const struct core *core, const struct probe *probe);

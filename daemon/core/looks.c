@@ -1,12 +1,18 @@
 /*
  * Looks: readings of records for the search for circles, few enough that Redis
- * has time for all else.
+ * has time for all else, and the room that searches have.
  *
  * All probes that come to a lock while its record is being read, or is not to
  * be read just now, share the next reading: it is made after all of them have
  * come, as the second round must not see what was before the first one's end.
- * A record of many tickets is read the more rarely, and all readings together
- * take no more than a part of Redis' time; what that puts off is counted.
+ * A record of many tickets is read the more rarely, and readings and messages
+ * together take no more than a part of Redis' time, of which readings that have
+ * to wait for it are counted.
+ *
+ * What finds no room is dropped, and counted: later searches find what this one
+ * does not. No lock has more than a part of the room, or a few that many wait
+ * for would leave none to others; nor do searches that spread, as there must be
+ * some to begin one, and to verify what has been found.
  */
 #include "daemon/core/deadlock.h"
 
@@ -15,26 +21,36 @@
 /* What a reading costs Redis, about. */
 #define LOOK_US        30
 #define LOOK_TICKET_US 2
-/* Of the time that passes, one part in so many is for readings; as much as that
+/* Of the time that passes, one part in so many is for them; as much as that
  * makes in BURST_US may have been saved up. */
 #define PART     10
-#define BURST_US 100000
+#define BURST_US 50000
 /* So long it is not read again, for each ticket; with few of them, it is. */
 #define REST_TICKET_US 100
 #define REST_LEAST_US  2000
 /* Served by one reading, so that no step is long; others are by the next. */
 #define LOOK_PROBES 64
 
-/* Probes on their way within this broker; others are dropped, and later
- * searches find what these do not. */
+/* So many are few, and cost little. */
+#define FEW 4
+/* That many may wait for a lock, beside those that verify. */
+#define LOCK_PROBES (2 * LOOK_PROBES)
+
 #define PROBES_MAX 4096
-/* Each has a probe at least, or rests for a moment. */
+static const uint32_t room[] = {
+    [PROBE_FOLLOWS] = PROBES_MAX / 2,
+    [PROBE_BEGINS] = PROBES_MAX / 4 * 3,
+    [PROBE_VERIFIES] = PROBES_MAX,
+};
+/* Each has a probe, of its next reading or of this one, or rests. */
 #define LOOKS_MAX (2 * PROBES_MAX)
 
 struct look {
     struct slab_node node;
-    struct lock *lock;       /* ref, counted */
-    struct list probes;      /* for the next reading */
+    struct lock *lock;  /* ref, counted */
+    struct list probes; /* for the next reading */
+    uint32_t probe_count;
+    uint32_t served_count;   /* the last time */
     struct list served;      /* for the one that is under way */
     struct list due_link;    /* core->looks_due */
     struct wheel_node timer; /* it rests until then */
@@ -45,7 +61,8 @@ struct look {
 bool
 looks_init(struct core *core)
 {
-    list_init(&core->looks_due);
+    list_init(&core->looks_due[0]);
+    list_init(&core->looks_due[1]);
     wheel_node_init(&core->looks_timer, TIMER_LOOKS);
     return slab_init(&core->probes, sizeof(struct probe), PROBES_MAX) &&
            slab_init(&core->looks, sizeof(struct look), LOOKS_MAX);
@@ -100,27 +117,49 @@ look_is_due(struct core *core, struct look *look)
         return;
     }
     look->due_us = core->now_us;
-    list_push_back(&core->looks_due, &look->due_link);
+    bool many = look->served_count > FEW || look->probe_count > FEW;
+    list_push_back(&core->looks_due[many], &look->due_link);
+}
+
+/* NULL: there is no room for that. */
+struct probe *
+probe_create(struct core *core, enum probe_purpose purpose)
+{
+    struct probe *probe =
+        core->probes.used < room[purpose] ? slab_alloc(&core->probes) : NULL;
+
+    if (probe != NULL)
+        list_init(&probe->link);
+    else
+        count(core->counters, COUNTER_deadlock_drops);
+    return probe;
 }
 
 /* Reads the lock's record for the probe, and calls deadlock_read() with both;
- * the probe is given away. */
-void
+ * the probe is given away. False: there is no room for that. */
+bool
 look_ask(struct core *core, struct probe *probe, struct lock *lock)
 {
     struct look *look =
         lock->look != NULL ? lock->look : look_create(core, lock);
+    bool verifies = probe->kind == 'V';
 
-    if (look == NULL) {
+    if (look == NULL || (look->probe_count >= LOCK_PROBES && !verifies)) {
+        count(core->counters, COUNTER_deadlock_drops);
         slab_free(&core->probes, probe);
-        return;
+        return false;
     }
-    list_push_back(&look->probes, &probe->link);
+    if (verifies)
+        list_push_front(&look->probes, &probe->link);
+    else
+        list_push_back(&look->probes, &probe->link);
+    look->probe_count++;
     look_is_due(core, look);
+    return true;
 }
 
 /* Of Redis' time that much has been taken. */
-static void
+void
 looks_pay(struct core *core, uint64_t cost_us)
 {
     if (core->looks_paid_us < core->now_us)
@@ -133,8 +172,10 @@ drop_probes(struct core *core, struct list *probes)
 {
     struct list *link;
 
-    while ((link = list_pop_front(probes)) != NULL)
+    while ((link = list_pop_front(probes)) != NULL) {
+        count(core->counters, COUNTER_deadlock_drops);
         slab_free(&core->probes, container_of(link, struct probe, link));
+    }
 }
 
 /* Those that still have something to look at, up to LOOK_PROBES. */
@@ -142,14 +183,15 @@ static void
 look_take(struct core *core, struct look *look)
 {
     struct list *link;
-    uint32_t taken = 0;
 
-    while (
-        taken < LOOK_PROBES && (link = list_pop_front(&look->probes)) != NULL) {
+    look->served_count = 0;
+    while (look->served_count < LOOK_PROBES &&
+           (link = list_pop_front(&look->probes)) != NULL) {
         struct probe *probe = container_of(link, struct probe, link);
+        look->probe_count--;
         if (deadlock_stands(core, probe)) {
             list_push_back(&look->served, link);
-            taken++;
+            look->served_count++;
         } else {
             slab_free(&core->probes, probe);
         }
@@ -183,19 +225,35 @@ look_send(struct core *core, struct look *look)
     op_submit(core, op);
 }
 
-/* At the end of a step: those that there is time for, in turn. */
+/* The next one: those that few probes wait for and those that many do take
+ * turns, or who has found a lock that nobody else asks after would wait for all
+ * who have not. NULL: there is none. */
+static struct look *
+looks_next(struct core *core)
+{
+    struct list *link = NULL;
+
+    for (unsigned i = 0; i < 2 && link == NULL; i++) {
+        core->looks_turn = !core->looks_turn;
+        link = list_pop_front(&core->looks_due[core->looks_turn]);
+    }
+    return link != NULL ? container_of(link, struct look, due_link) : NULL;
+}
+
+/* At the end of a step: those that there is time for. */
 void
 looks_send(struct core *core)
 {
-    while (!list_empty(&core->looks_due)) {
-        if (core->looks_paid_us > core->now_us + BURST_US) {
-            wheel_add(&core->wheel, &core->looks_timer,
-                core->looks_paid_us - BURST_US);
+    struct look *look;
+
+    while (core->looks_paid_us <= core->now_us + BURST_US) {
+        if ((look = looks_next(core)) == NULL)
             return;
-        }
-        look_send(core, container_of(list_pop_front(&core->looks_due),
-                            struct look, due_link));
+        look_send(core, look);
     }
+    if (!list_empty(&core->looks_due[0]) || !list_empty(&core->looks_due[1]))
+        wheel_add(
+            &core->wheel, &core->looks_timer, core->looks_paid_us - BURST_US);
 }
 
 /* The lock has rested. */
@@ -203,6 +261,18 @@ void
 looks_timer(struct core *core, struct wheel_node *node)
 {
     look_is_due(core, container_of(node, struct look, timer));
+}
+
+/* What the step had no room for is first in the next reading. */
+static void
+look_return(struct look *look)
+{
+    while (!list_empty(&look->served)) {
+        struct list *link = look->served.prev;
+        list_remove(link);
+        list_push_front(&look->probes, link);
+        look->probe_count++;
+    }
 }
 
 /* A record was read, or could not be. */
@@ -219,8 +289,7 @@ looks_done(struct core *core, const struct op *op)
     else
         drop_probes(core, &look->served);
     look->under_way = false;
-    list_splice_back(&look->served, &look->probes);
-    list_splice_back(&look->probes, &look->served);
+    look_return(look);
     if (rest_us >= REST_LEAST_US)
         wheel_add(&core->wheel, &look->timer, core->now_us + rest_us);
     else
@@ -243,7 +312,9 @@ looks_check(const struct core *core)
                 1);
         require(list_empty(&look->served) || look->under_way);
     }
-    require(list_empty(&core->looks_due) || wheel_node_set(&core->looks_timer));
+    require(
+        (list_empty(&core->looks_due[0]) && list_empty(&core->looks_due[1])) ||
+        wheel_node_set(&core->looks_timer));
     for (uint32_t i = 0; i < core->locks.touched; i++) {
         const struct lock *lock = slab_at(&core->locks, i);
         locks += lock != NULL && lock->look != NULL;

@@ -7,7 +7,7 @@
 
 #include "daemon/core/state.h"
 
-#define MESSAGE_MAX 14336 /* bytes */
+#define MESSAGE_MAX 15360 /* bytes */
 
 /* One that is being sent. */
 struct message {

@@ -5,9 +5,12 @@
 #include "daemon/core/deadlock.h"
 #include "daemon/core/message.h"
 
+/* What one costs Redis, about. */
+#define MESSAGE_US 20
+
 #define HEAD_BYTES  3
 #define NODE_BYTES  (16 + 8 + 8 + 8 + 8 + 8 + 1) /* and the name */
-#define ASKED_BYTES (16 + 8 + 8 + 1)
+#define ASKED_BYTES (16 + 8 + 8 + 8 + 1)
 
 _Static_assert(HEAD_BYTES + PROBE_NODES * (NODE_BYTES + PROTO_NAME_MAX) +
                        PROBE_ASKED * ASKED_BYTES <=
@@ -39,6 +42,7 @@ asked_encode(char *at, const struct probe_asked *asked)
 {
     at = put(at, asked->session, 16);
     at = put(at, &asked->owner, 8);
+    at = put(at, &asked->request, 8);
     at = put(at, &asked->fence, 8);
     *at++ = (char)asked->again;
     return at;
@@ -52,8 +56,10 @@ probe_tell(struct core *core, const struct probe *probe,
 {
     struct message *message = message_create(core);
 
-    if (message == NULL)
+    if (message == NULL) {
+        count(core->counters, COUNTER_deadlock_drops);
         return;
+    }
     char *at = message->words;
     *at++ = probe->kind;
     *at++ = (char)probe->count;
@@ -64,6 +70,7 @@ probe_tell(struct core *core, const struct probe *probe,
         at = asked_encode(at, &asked[i]);
     message->len = (uint32_t)(at - message->words);
     count(core->counters, COUNTER_deadlock_probes);
+    looks_pay(core, MESSAGE_US);
     message_send(core, message, broker, lock);
 }
 
@@ -93,7 +100,8 @@ asked_decode(struct text *from, struct probe_asked *asked)
     uint8_t again;
 
     if (!get(from, asked->session, 16) || !get(from, &asked->owner, 8) ||
-        !get(from, &asked->fence, 8) || !get(from, &again, 1))
+        !get(from, &asked->request, 8) || !get(from, &asked->fence, 8) ||
+        !get(from, &again, 1))
         return false;
     asked->again = again != 0;
     return true;

@@ -182,8 +182,8 @@ struct lock {
     struct list holders;     /* by holder_link: those of them that are HELD */
     uint32_t waiting;        /* tickets that are WAITING */
     uint32_t waits;          /* tickets on core->waits */
-    uint32_t refs;           /* tickets, operations, watches, the timer */
-    struct list watches;     /* by lock_link */
+    uint32_t refs;       /* tickets, operations, watches, the timer, the look */
+    struct list watches; /* by lock_link */
     struct wheel_node watch_timer;
     struct list tell_link;  /* not all who watch it have been told */
     struct handle watch_op; /* an inspection under way */
@@ -275,8 +275,15 @@ struct ticket {
     char note[PROTO_NOTE_MAX];
 };
 
-#define PROBE_NODES 32   /* the longest circle that is found */
-#define PROBES_SEEN 4096 /* owners that searches have come to lately */
+#define PROBE_NODES 32 /* the longest circle that is found */
+
+#define SEARCH_MARKS 16384
+
+/* What a search for circles has come to lately; see deadlock.c. */
+struct search_mark {
+    uint64_t hash;
+    uint64_t arrival; /* at a lock: of the hindmost wait */
+};
 
 /* What a request is to a LOCK of several names. */
 enum part_state {
@@ -453,11 +460,12 @@ struct core {
     uint32_t waiting;
     uint32_t away; /* sessions without a connection */
     bool stopping;
-    uint64_t stop_us;                  /* NEVER; when grace is over; 0: it is */
-    struct list looks_due;             /* looks to be sent, in turn */
-    struct wheel_node looks_timer;     /* there is time for one */
-    uint64_t looks_paid_us;            /* Redis' time is used up until then */
-    uint64_t probes_seen[PROBES_SEEN]; /* hashes of search and owner */
+    uint64_t stop_us;              /* NEVER; when grace is over; 0: it is */
+    struct list looks_due[2];      /* looks to be sent: for few, and for many */
+    unsigned looks_turn;           /* whose it is */
+    struct wheel_node looks_timer; /* there is time for one */
+    uint64_t looks_paid_us;        /* Redis' time is used up until then */
+    struct search_mark search_marks[SEARCH_MARKS];
     uint64_t fence_seen[SLOT_COUNT];
 };
 

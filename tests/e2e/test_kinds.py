@@ -521,7 +521,7 @@ class MoveTest(KindsCase):
 
 class DeadlockTest(KindsCase):
     def test_a_circle(self):
-        for size in (2, 3, 5, 8):
+        for size in (2, 3, 5, 8, 32):
             clients = [self.connect() for _ in range(size)]
             for number, client in enumerate(clients):
                 client.ok(f"LOCK c{size}/{number}")
@@ -535,6 +535,31 @@ class DeadlockTest(KindsCase):
             for client, tag in reversed(list(zip(clients, tags))):
                 self.assertTrue(client.wait(tag).ok)
                 client.ok("QUIT")
+
+    def test_a_larger_circle_stands(self):
+        clients = [self.connect() for _ in range(33)]
+        for number, client in enumerate(clients):
+            client.ok(f"LOCK l/{number}")
+        for number, client in enumerate(clients[:-1]):
+            self.waits(client, f"LOCK l/{number + 1}")
+        clients[-1].err("LOCK l/0 wait=500ms", "TIMEOUT")
+
+    def test_beside_a_crowd(self):
+        """Many owners that wait for several locks hide no circle."""
+        holder, crowd = self.connect(), self.connect()
+        one, two = self.connect(), self.connect()
+        names = [f"crowd/{number}" for number in range(8)]
+        for name in names:
+            holder.ok(f"LOCK {name}")
+        tags = [crowd.submit(f"LOCK {name} owner=o{number} progress=1" +
+                             (" mode=shared" if number % 2 else ""))
+                for number in range(100) for name in names]
+        for tag in tags:
+            crowd.queued(tag)
+        one.ok("LOCK beside/a")
+        two.ok("LOCK beside/b")
+        self.waits(one, "LOCK beside/b")
+        two.err("LOCK beside/a", "DEADLOCK")
 
     def test_readers_and_writers(self):
         one, two, writer = (self.connect() for _ in range(3))

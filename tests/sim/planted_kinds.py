@@ -153,14 +153,13 @@ PLANTED = {
         "        if (a->since_us < b->since_us ||\n",
         "the oldest wait of a circle is ended"),
     "deadlock-unverified": (
-        "daemon/core/deadlock.c", "    bool stands = false;\n",
-        "    bool stands = true;\n",
+        "daemon/core/deadlock.c",
+        "    probe_send(core, next, next->nodes[0].broker, lock);\n",
+        "    probe_conclude(core, next, lock);\n",
         "a wait is ended for a circle that is none any more"),
     "deadlock-own-broker": (
-        "daemon/core/probe.c", "    if (message == NULL)\n        return;\n",
-        "    if (message != NULL)\n"
-        "        slab_free(&core->messages, message);\n"
-        "    if (lock != NULL)\n        return;\n",
+        "daemon/core/probe.c", " = message_create(core);\n",
+        " = lock == NULL ? message_create(core) : NULL;\n",
         "circles over several brokers are not found"),
     "deadlock-not-asked-to": (
         "daemon/core/deadlock.c",

@@ -548,6 +548,57 @@ START_TEST(readers_in_the_queue)
 
 END_TEST
 
+/* Who shares is kept waiting by who stands between; where the nearest of those
+ * is in no circle, so is the next one. */
+START_TEST(nearest_does_not_count)
+{
+    for (unsigned how = 0; how < 4; how++) {
+        struct net *net = net_new(2);
+        struct at r = client(net, 0);
+        struct at x = client(net, how % 2);
+        struct at n = client(net, how / 2);
+        struct at s = client(net, 0);
+        have(net, r, "1 LOCK a mode=shared");
+        have(net, s, "1 LOCK b");
+        say(net, x, "1 LOCK a");
+        net_pass(net, 10 * MS);
+        say(net, n, "1 LOCK a deadlock=0");
+        net_pass(net, 10 * MS);
+        say(net, s, "2 LOCK a mode=shared");
+        net_pass(net, 10 * MS);
+        say(net, r, "2 LOCK b");
+        net_pass(net, 200 * MS);
+        expect(net, r, "2 ERR DEADLOCK retry=1 cycle=~");
+        net_free(net);
+    }
+}
+
+END_TEST
+
+/* A circle through a semaphore that comes to be long after its waits. */
+START_TEST(later)
+{
+    struct net *net = net_new(2);
+    struct at x = client(net, 0);
+    struct at y = client(net, 1);
+    struct at z = client(net, 0);
+
+    have(net, x, "1 LOCK a limit=2");
+    have(net, z, "1 LOCK a limit=2");
+    have(net, y, "1 LOCK b");
+    say(net, x, "2 LOCK b");
+    say(net, y, "2 LOCK a limit=2 permits=2");
+    net_pass(net, 20000 * MS);
+    say(net, z, "2 UNLOCK a");
+    net_pass(net, 800 * MS);
+    unsigned told = strstr(heard(net, x), "2 ERR DEADLOCK") != NULL;
+    told += strstr(heard(net, y), "2 ERR DEADLOCK") != NULL;
+    ck_assert_uint_eq(told, 1);
+    net_free(net);
+}
+
+END_TEST
+
 /* They hold nothing, and each stands before the other for what that one wants:
  * when they are granted what they wait for first, none gets the second. */
 START_TEST(before_they_hold)
@@ -592,39 +643,17 @@ START_TEST(in_between)
     rig_lock(rig, s, "3 LOCK c", 5);
     rig_pass(rig, 40);
     ck_assert_int_eq(rig_op(rig, OP_INSPECT)->reader, READER_DEADLOCK);
-    rig_status(rig, rig_op(rig, OP_INSPECT), OP_UNSENT);
     rig_end(rig);
-}
 
-END_TEST
-
-/* A wait that is looked at rarely by now has been nobody's for a while: there
- * may be a circle when its LOCK comes again. */
-START_TEST(comes_again)
-{
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-    unsigned t = rig_open(rig);
-
-    rig_say(rig, s, "HELLO keep=10s");
-    (void)rig_line(rig, s);
-    rig_lock(rig, s, "1 LOCK a", 4);
-    rig_wait(rig, s, "2 LOCK b");
-    for (unsigned ms = 0; ms < 5000; ms++) {
-        rig_pass(rig, 1);
-        if (rig->op_count > 0)
-            rig_status(rig, rig_op(rig, OP_INSPECT), OP_UNSENT);
-    }
-    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 4);
-    rig_event(rig, s, CORE_DROP);
-    rig_resume(rig, s, t, 2, "");
-    (void)rig_line(rig, t);
-    rig_say(rig, t, "2 LOCK b");
-    rig_finish(rig, rig_op(rig, OP_RENEW),
-        (struct op_result){.status = OP_WAITING, .ask = {.permits = 1}});
-    rig_queued(rig, rig_op(rig, OP_RENEW));
+    rig = rig_new(); /* or as it waits for another one */
+    s = rig_open(rig);
+    rig_wait(rig, s, "1 LOCK b");
+    rig_pass(rig, 2000);
+    rig_no_op(rig);
+    rig_wait(rig, s, "2 LOCK c");
     rig_pass(rig, 40);
-    ck_assert_int_eq(rig_op(rig, OP_INSPECT)->reader, READER_DEADLOCK);
+    ck_assert_uint_eq(rig->op_count, 2);
+    ck_assert_int_ne(rig->ops[0]->name.at[0], rig->ops[1]->name.at[0]);
     rig_end(rig);
 }
 
@@ -644,6 +673,61 @@ waiter(struct rig *rig, unsigned session, const char *request)
     rig_queued(rig, op);
     return ticket;
 }
+
+/* A wait that is looked at rarely by now has been nobody's for a while: there
+ * may be a circle when its LOCK comes again. */
+START_TEST(comes_again)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+
+    rig_say(rig, s, "HELLO keep=10s");
+    (void)rig_line(rig, s);
+    rig_lock(rig, s, "1 LOCK a", 4);
+    struct op_ticket own = waiter(rig, s, "2 LOCK b");
+    const struct op_result alone = {.tickets = &own, .ticket_count = 1};
+    for (unsigned ms = 0; ms < 5000; ms++) {
+        rig_pass(rig, 1);
+        if (rig->op_count > 0)
+            rig_finish(rig, rig_op(rig, OP_INSPECT), alone);
+    }
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 4);
+    rig_event(rig, s, CORE_DROP);
+    rig_resume(rig, s, t, 2, "");
+    (void)rig_line(rig, t);
+    rig_say(rig, t, "2 LOCK b");
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_WAITING, .ask = {.permits = 1}});
+    rig_queued(rig, rig_op(rig, OP_RENEW));
+    rig_pass(rig, 40);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 5);
+    rig_finish(rig, rig_op(rig, OP_INSPECT), alone);
+    rig_pass(rig, 660);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 6);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Only a wait whose record was read is looked at more rarely. */
+START_TEST(not_read)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a", 4);
+    rig_wait(rig, s, "2 LOCK b");
+    rig_pass(rig, 40);
+    for (unsigned i = 0; i < 8; i++) {
+        rig_status(rig, rig_op(rig, OP_INSPECT), OP_UNSENT);
+        rig_pass(rig, 661);
+    }
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 9);
+    rig_end(rig);
+}
+
+END_TEST
 
 /* An ended request of y has left a ticket before x, whose life is over: only
  * where the clock is doubted it is seen, and x waits for nobody who waits. */
@@ -752,6 +836,83 @@ circle_of(const uint8_t session[16], uint64_t request, const char *const *names,
     return circle;
 }
 
+/* The second round sees who is in the way of the wait now. */
+START_TEST(second_round)
+{
+    static const struct op_ticket hold = {
+        .granted = true, .fence = 9, .ttl_ms = 9};
+    static const struct op_ticket later_hold = {
+        .granted = true, .fence = 10, .ttl_ms = 9};
+    static const struct op_ticket wait = {.ttl_ms = 9};
+    static const struct op_ticket over = {.granted = false};
+
+    static const struct {
+        const struct op_ticket *before, *behind;
+        uint64_t fence; /* as it was in the first round */
+        uint32_t limit, holders;
+        bool told;
+    } table[] = {
+        {&hold, NULL, 9, 0, 1, true},
+        {&later_hold, NULL, 9, 0, 1, false},
+        {&wait, NULL, 9, 0, 0, false},
+        {NULL, NULL, 9, 0, 0, false},
+        {&wait, NULL, 0, 0, 0, true},
+        {&over, NULL, 0, 0, 0, false},
+        {NULL, &wait, 0, 0, 0, false},
+        {&wait, &wait, 0, 0, 0, false}, /* the first one is left over */
+        {&hold, NULL, 9, 3, 1, true},
+        {&hold, NULL, 9, 3, 2, false},
+        {&wait, NULL, 0, 3, 1, false},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+        char bytes[3 + 2 * 58] = {'V', 2, 1};
+        char *other = bytes + 3;
+        char *own = other + 58;
+        rig_lock(rig, s, "1 LOCK a", 4);
+        rig_say(rig, s, "2 LOCK b");
+        struct op *op = rig_op(rig, OP_ACQUIRE);
+        memcpy(other, "another session!", 16);
+        memcpy(other + 24, "another!", 8);
+        memcpy(other + 48, &table[i].fence, 8);
+        memcpy(own, op->session, 16);
+        memcpy(own + 24, rig->settings.broker_id, 8);
+        memcpy(own + 32, &op->request, 8);
+        own[40] = 1; /* it is the younger */
+        own[48] = 4;
+        other[56] = own[56] = 1;
+        other[57] = 'a';
+        own[57] = 'b';
+        struct op_ticket tickets[3] = {0};
+        struct op_result record = {.tickets = tickets,
+            .limit = table[i].limit,
+            .holders = table[i].holders};
+        for (unsigned k = 0; k < 3; k++) {
+            const struct op_ticket *from = k == 0   ? table[i].before
+                                           : k == 1 ? &wait
+                                                    : table[i].behind;
+            if (from == NULL)
+                continue;
+            struct op_ticket *ticket = &tickets[record.ticket_count++];
+            *ticket = *from;
+            memcpy(ticket->session,
+                k == 1 ? (const char *)op->session : "another session!", 16);
+        }
+        rig_queued(rig, op);
+        rig_news(rig, bytes, sizeof(bytes));
+        rig_finish(rig, rig_op(rig, OP_INSPECT), record);
+        if (table[i].told)
+            rig_expect(rig, s, "2 ERR DEADLOCK retry=1 cycle=a,b");
+        else
+            rig_silent(rig, s);
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
 /* A wait ends by a message that names it, whole and as it is, and by no other.
  */
 START_TEST(wait_is_named)
@@ -827,7 +988,7 @@ START_TEST(odd_messages)
     struct at x = client(net, 0);
     struct at y = client(net, 0);
     struct rig *rig = net->rigs[0];
-    char bytes[3 + 58 + 2 * 33];
+    char bytes[3 + 58 + 2 * 41];
 
     have(net, x, "1 LOCK a");
     have(net, y, "1 LOCK b");
@@ -885,10 +1046,14 @@ core_deadlock_suite(void)
     tcase_add_test(tests, semaphores);
     tcase_add_test(tests, readers_in_the_queue);
     tcase_add_test(tests, before_they_hold);
+    tcase_add_test(tests, nearest_does_not_count);
+    tcase_add_test(tests, later);
     tcase_add_test(tests, in_between);
+    tcase_add_test(tests, not_read);
     tcase_add_test(tests, comes_again);
     tcase_add_test(tests, over_in_doubt);
     tcase_add_test(tests, left_in_the_queue);
+    tcase_add_test(tests, second_round);
     tcase_add_test(tests, wait_is_named);
     tcase_add_test(tests, names_of_the_circle);
     tcase_add_test(tests, odd_messages);

@@ -17,7 +17,7 @@ Suite *core_looks_suite(void);
 static void
 ask_after(struct rig *rig, unsigned session, char name, uint32_t search)
 {
-    char bytes[3 + 58 + 33] = "D\1\1";
+    char bytes[3 + 58 + 41] = "D\1\1";
     char *node = bytes + 3;
 
     memcpy(node, "another session!", 16);
@@ -165,13 +165,22 @@ START_TEST(part_of_the_time)
     ck_assert_uint_eq(
         rig_count(rig, COUNTER_deadlock_looks), looks + rig->op_count);
     ck_assert_uint_gt(rig_count(rig, COUNTER_deadlock_looks_late), looks / 2);
+    looks = 0; /* those that wait are sent, whatever else comes or does not */
+    for (unsigned ms = 0; ms < 1000; ms++) {
+        while (rig->op_count > 0) {
+            finish(rig, look(rig), 10);
+            looks++;
+        }
+        rig_pass(rig, 1);
+    }
+    ck_assert_uint_ge(looks, 30);
     rig_end(rig);
 }
 
 END_TEST
 
-/* More searches than there is room for: some are dropped, later ones find; and
- * no step serves more than some. */
+/* More searches than there is room for at a lock: some are dropped, later ones
+ * find; and no step serves more than some. */
 START_TEST(room_for_probes)
 {
     struct rig *rig = rig_new();
@@ -180,17 +189,93 @@ START_TEST(room_for_probes)
 
     rig_lock(rig, s, "1 LOCK a", 4);
     rig_wait(rig, s, "2 LOCK b");
-    for (uint32_t search = 1; search <= 5000; search++)
+    for (uint32_t search = 1; search <= 1000; search++)
         ask_after(rig, s, 'a', search);
-    rig_pass(rig, 100); /* its own search finds no room */
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_drops), 1000 - 1 - 128);
+    rig_pass(rig, 100); /* its own search finds no room, and tries again */
+    ck_assert_uint_gt(rig_count(rig, COUNTER_deadlock_drops), 1000 - 128);
     while (rig->op_count > 0) {
         finish(rig, look(rig), 3);
         looks++;
     }
-    ck_assert_uint_eq(looks, 1 + (4096 - 1 + 63) / 64);
-    rig_pass(rig, 1000);
+    ck_assert_uint_eq(looks, 3);
+    rig_pass(rig, 40);
     finish(rig, look(rig), 3);
     rig_no_op(rig);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Many locks that are waited for leave room for others, and for what has been
+ * found. */
+START_TEST(room_for_others)
+{
+    struct rig *rig = rig_new();
+    unsigned s[30];
+    char line[20];
+    uint32_t search = 0;
+
+    for (unsigned i = 0; i < 30; i++) {
+        s[i] = rig_open(rig);
+        snprintf(line, sizeof(line), "1 LOCK c%u", i);
+        rig_wait(rig, s[i], line);
+        for (unsigned k = 0; k < 129; k++)
+            ask_after(rig, s[i], 'a', ++search);
+    }
+    ck_assert_uint_eq(
+        rig_count(rig, COUNTER_deadlock_drops), 30 * 129 - 4096 / 2);
+    unsigned t = rig_open(rig);
+    rig_lock(rig, t, "1 LOCK x", 4);
+    rig_wait(rig, t, "2 LOCK y");
+    rig_pass(rig, 40);
+    ck_assert_int_eq(rig->ops[rig->op_count - 1]->name.at[0], 'y');
+    rig_end(rig);
+}
+
+END_TEST
+
+/* What has been found comes before what is searched. */
+START_TEST(verified_first)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    char bytes[3 + 2 * 58] = {'V', 2, 1};
+    char *other = bytes + 3;
+    char *own = other + 58;
+    uint64_t fence = 9;
+
+    rig_lock(rig, s, "1 LOCK a", 4);
+    rig_say(rig, s, "2 LOCK b");
+    uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    for (uint32_t search = 1; search <= 129; search++)
+        ask_after(rig, s, 'a', search);
+    memcpy(other, "another session!", 16);
+    memcpy(other + 24, "another!", 8);
+    memcpy(other + 48, &fence, 8);
+    memcpy(own, rig->sessions[s].id, 16);
+    memcpy(own + 24, rig->settings.broker_id, 8);
+    memcpy(own + 32, &request, 8);
+    own[40] = 1; /* it is the younger */
+    fence = 4;
+    memcpy(own + 48, &fence, 8);
+    other[56] = own[56] = 1;
+    other[57] = 'a';
+    own[57] = 'b';
+    rig_news(rig, bytes, sizeof(bytes));
+    struct op_ticket tickets[2] = {{.granted = true, .fence = 9, .ttl_ms = 9},
+        {.ttl_ms = 9, .since_us = 1}};
+    memcpy(tickets[0].session, "another session!", 16);
+    memcpy(tickets[0].broker, "another!", 8);
+    memcpy(tickets[1].session, rig->sessions[s].id, 16);
+    memcpy(tickets[1].broker, rig->settings.broker_id, 8);
+    finish(rig, look(rig), 0);
+    struct op *op = look(rig);
+    rig_finish(rig, op,
+        (struct op_result){
+            .tickets = tickets, .ticket_count = 2, .holders = 1});
+    rig_expect(rig, s, "2 ERR DEADLOCK retry=1 cycle=a,b");
     rig_end(rig);
 }
 
@@ -233,58 +318,86 @@ END_TEST
 
 #define CROWD 24
 
-/* Each holds something, and waits for one lock; what the search has asked of
- * Redis in 20 s. */
-static void
-crowd(unsigned cores, const char *wait, unsigned *looks, unsigned *messages)
+struct cost {
+    unsigned looks, messages;
+};
+
+/* Each says `holds`, where it does, and then `waits`, of which each waits; what
+ * the search has asked of Redis in 20 s. */
+static struct cost
+crowd(unsigned cores, const char *holds, const char *waits)
 {
     struct net *net = calloc(1, sizeof(*net));
+    struct cost cost = {0};
 
     rig_must(net != NULL);
     random_init(&net->random, 7);
     net_init(net, cores);
     unsigned z = rig_open(net->rigs[0]);
-    net_say(net, 0, z, "1 LOCK b");
+    for (const char *c = waits; *c != '\0'; c++) {
+        char line[] = "1 LOCK ?";
+        line[7] = *c;
+        net_say(net, 0, z, line);
+    }
     net_pass(net, 10 * MS);
     for (unsigned i = 0; i < CROWD; i++) {
         unsigned s = rig_open(net->rigs[i % cores]);
-        net_say(net, i % cores, s, "1 LOCK a mode=shared");
+        if (holds != NULL)
+            net_say(net, i % cores, s, holds);
         net_pass(net, 10 * MS);
-        net_say(net, i % cores, s, wait);
-        net_pass(net, 10 * MS);
-        rig_expect(net->rigs[i % cores], s, "1 OK fence=~ ttl_ms=~ count=1");
+        for (const char *c = waits; *c != '\0'; c++) {
+            char line[] = "2? LOCK ?";
+            line[1] = (char)('0' + (c - waits));
+            line[8] = *c;
+            net_say(net, i % cores, s, line);
+            net_pass(net, 2 * MS);
+        }
     }
     net_pass(net, 20000 * MS);
-    *looks = 0;
-    *messages = 0;
     for (unsigned i = 0; i < cores; i++) {
         const struct rig *rig = net->rigs[i];
         ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), 0);
-        *looks += (unsigned)rig_count(rig, COUNTER_deadlock_looks);
-        *messages += (unsigned)rig_count(rig, COUNTER_deadlock_probes);
+        cost.looks += (unsigned)rig_count(rig, COUNTER_deadlock_looks);
+        cost.messages += (unsigned)rig_count(rig, COUNTER_deadlock_probes);
     }
     net_fini(net);
     free(net);
+    return cost;
 }
+
+/* After 0.03 s, 0.6, 1.2, 2.4, 4.8 and 9.6 more. */
+#define SEARCHES (7 * CROWD)
 
 /* Not each for each: a search reads the queue once, and asks each other broker
  * once; and those of long waits are rare. */
 START_TEST(crowds)
 {
-    /* After 0.03 s, 0.6, 1.2, 2.4, 4.8 and 9.6 more. */
-    const unsigned searches = 7 * CROWD;
-    unsigned looks;
-    unsigned messages;
+    struct cost cost = crowd(1, "1 LOCK a mode=shared", "b");
 
-    crowd(1, "2 LOCK b", &looks, &messages);
-    ck_assert_uint_le(looks, searches);
-    ck_assert_uint_ge(looks, CROWD);
-    ck_assert_uint_eq(messages, 0);
-    crowd(3, "2 LOCK b", &looks, &messages);
-    ck_assert_uint_le(looks, searches);
-    ck_assert_uint_ge(looks, CROWD);
-    ck_assert_uint_le(messages, 2 * searches);
-    ck_assert_uint_ge(messages, CROWD);
+    ck_assert_uint_le(cost.looks, SEARCHES);
+    ck_assert_uint_ge(cost.looks, CROWD);
+    ck_assert_uint_eq(cost.messages, 0);
+    cost = crowd(3, "1 LOCK a mode=shared", "b");
+    ck_assert_uint_le(cost.looks, SEARCHES);
+    ck_assert_uint_ge(cost.looks, CROWD);
+    ck_assert_uint_le(cost.messages, 2 * SEARCHES);
+    ck_assert_uint_ge(cost.messages, CROWD);
+}
+
+END_TEST
+
+/* Nor where each waits for several: of the waits at a lock the hindmost is for
+ * all. */
+START_TEST(crowds_at_many_locks)
+{
+    struct cost cost = crowd(1, NULL, "bcd");
+
+    ck_assert_uint_ge(cost.looks, 3 * CROWD);
+    ck_assert_uint_le(cost.looks, 1500);
+    cost = crowd(3, NULL, "bcd");
+    ck_assert_uint_ge(cost.looks, 3 * CROWD);
+    ck_assert_uint_le(cost.looks, 4000);
+    ck_assert_uint_le(cost.messages, 8000);
 }
 
 END_TEST
@@ -303,7 +416,10 @@ core_looks_suite(void)
     tcase_add_test(tests, part_of_the_time);
     tcase_add_test(tests, room_for_probes);
     tcase_add_test(tests, room_for_operations);
+    tcase_add_test(tests, room_for_others);
+    tcase_add_test(tests, verified_first);
     tcase_add_test(tests, crowds);
+    tcase_add_test(tests, crowds_at_many_locks);
     suite_add_tcase(suite, tests);
     return suite;
 }
