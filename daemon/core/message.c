@@ -1,3 +1,6 @@
+/*
+ * Messages on their way to Redis; each is an operation like others.
+ */
 #include "daemon/core/message.h"
 
 #include "daemon/base/assert.h"
