@@ -168,7 +168,7 @@ START_TEST(part_of_the_time)
         unsigned s[30];
         for (unsigned i = 0; i < 30; i++) {
             s[i] = rig_open(rig);
-            snprintf(line, sizeof(line), "1 LOCK c%u", i);
+            snprintf(line, sizeof(line), "1 LOCK %c", (char)('A' + i));
             rig_wait(rig, s[i], line);
         }
         for (unsigned ms = 0; ms < 3000; ms++) {
@@ -181,7 +181,7 @@ START_TEST(part_of_the_time)
                     continue;
                 }
                 struct op *op = look(rig);
-                finish_behind(rig, op, s[atoi(op->name.at + 1)], others);
+                finish_behind(rig, op, s[op->name.at[0] - 'A'], others);
                 looks++;
             }
             rig_pass(rig, 1);
