@@ -36,6 +36,8 @@
 #define AGAIN_US  600000 /* holders change, and messages are lost */
 #define DOUBLED   4      /* so often it is twice as long the next time */
 #define WAITS_MAX 8      /* of one owner, that a search follows */
+/* Waits of an owner that are looked through for a certain one. */
+#define SCAN_MAX 64
 /* Asked after in a step, so that none is long. */
 #define STEP_OWNERS 4096
 
@@ -43,6 +45,7 @@ static void
 look_soon(struct core *core, struct ticket *ticket)
 {
     ticket->looked = 0;
+    ticket->refused = 0;
     ticket_probe_at(core, ticket, core->now_us + core_jitter(core, FIRST_US));
 }
 
@@ -110,12 +113,12 @@ probe_send(struct core *core, struct probe *probe, const char *broker,
     slab_free(&core->probes, probe);
 }
 
-/* Copies a probe on its way; NULL where there is no room. */
+/* Copies a probe that is to look at that lock; NULL where there is no room. */
 static struct probe *
-probe_copy(
-    struct core *core, const struct probe *from, enum probe_purpose purpose)
+probe_copy(struct core *core, const struct probe *from,
+    enum probe_purpose purpose, const struct lock *lock)
 {
-    struct probe *probe = probe_create(core, purpose);
+    struct probe *probe = probe_create(core, purpose, lock);
 
     if (probe == NULL)
         return NULL;
@@ -128,12 +131,12 @@ probe_copy(
 
 /* --- looking at a wait ---------------------------------------------------- */
 
-/* Reads who is in the wait's way; false: there is no room for it. */
-static bool
+/* Reads who is in the wait's way. */
+static void
 probe_examine(struct core *core, struct probe *probe, struct ticket *ticket)
 {
     probe->ticket = slab_handle(&core->tickets, ticket);
-    return look_ask(core, probe, ticket->lock);
+    look_ask(core, probe, ticket->lock);
 }
 
 /* The wait that it looks at, if that still keeps its owner waiting. */
@@ -195,14 +198,21 @@ mark_set(struct core *core, uint64_t hash, uint64_t arrival)
         (struct search_mark){hash, arrival};
 }
 
-/* Whether it has looked at a wait of that lock which came at `arrival` or
- * later, and is kept waiting by all who keep this one waiting. */
+/*
+ * Whether it has looked at a wait of that lock which is as far behind, or
+ * `behind` this one, and is kept waiting by all who keep this one waiting. In a
+ * quorum they do not stand in the order of their arrival.
+ */
 static bool
 search_covers(const struct core *core, uint64_t search,
-    const struct ticket *ticket, uint64_t arrival)
+    const struct ticket *ticket, bool behind)
 {
     const struct lock *lock = ticket->lock;
+    uint64_t arrival = ticket->arrival + behind;
 
+    if (core->settings.queues_here)
+        return !behind && mark_stands(core,
+                              mark_hash(search, &core->tickets, ticket, 0), 0);
     return mark_stands(
                core, mark_hash(search, &core->locks, lock, 0), arrival) ||
            (ticket->ask.shared &&
@@ -213,9 +223,23 @@ search_covers(const struct core *core, uint64_t search,
 static void
 search_looks_at(struct core *core, uint64_t search, const struct ticket *ticket)
 {
-    mark_set(core,
-        mark_hash(search, &core->locks, ticket->lock, ticket->ask.shared),
-        ticket->arrival);
+    if (core->settings.queues_here)
+        mark_set(core, mark_hash(search, &core->tickets, ticket, 0), 0);
+    else
+        mark_set(core,
+            mark_hash(search, &core->locks, ticket->lock, ticket->ask.shared),
+            ticket->arrival);
+}
+
+/* There was no room for a look. */
+static uint64_t
+look_refused(struct core *core, struct ticket *ticket)
+{
+    uint64_t again_us = (uint64_t)FIRST_US << ticket->refused;
+
+    if (ticket->refused < DOUBLED)
+        ticket->refused++;
+    return core->now_us + core_jitter(core, again_us);
 }
 
 /* Looks at a wait; says when to look again. */
@@ -223,13 +247,13 @@ static uint64_t
 search_begin(struct core *core, struct ticket *ticket, uint64_t search)
 {
     uint64_t again_us =
-        core->now_us + core_jitter(core, AGAIN_US << ticket->looked);
+        core->now_us + core_jitter(core, (uint64_t)AGAIN_US << ticket->looked);
 
     if (!wait_counts(ticket))
         return again_us;
-    struct probe *probe = probe_create(core, PROBE_BEGINS);
+    struct probe *probe = probe_create(core, PROBE_BEGINS, ticket->lock);
     if (probe == NULL)
-        return core->now_us + core_jitter(core, FIRST_US);
+        return look_refused(core, ticket);
     struct probe_node *first = &probe->nodes[0];
     probe->kind = 'D';
     memcpy(first->session, ticket->session_id, 16);
@@ -237,8 +261,8 @@ search_begin(struct core *core, struct ticket *ticket, uint64_t search)
     first->owner = ticket->owner_hash;
     first->fence = search;
     search_looks_at(core, search_hash(core, first), ticket);
-    if (!probe_examine(core, probe, ticket))
-        return core->now_us + core_jitter(core, FIRST_US);
+    probe_examine(core, probe, ticket);
+    ticket->refused = 0;
     return again_us;
 }
 
@@ -256,12 +280,13 @@ deadlock_look(struct core *core, struct ticket *ticket)
 {
     uint64_t search = ++core->serial; /* tells searches apart */
     uint32_t left = WAITS_MAX - 1;
+    uint32_t scanned = 0;
 
     if (ticket->who == NULL || !owner_is_in_between(ticket->who))
         return NEVER;
     LIST_EACH (link, &ticket->who->waits) {
         struct ticket *other = container_of(link, struct ticket, wait_link);
-        if (left == 0)
+        if (left == 0 || scanned++ == SCAN_MAX)
             break;
         if (other == ticket || other->probe_us == NEVER ||
             other->probe_us > core->now_us + SOON_US)
@@ -381,7 +406,7 @@ static void
 probe_closes(struct core *core, const struct probe *probe,
     const struct op_ticket *first, struct lock *lock)
 {
-    struct probe *next = probe_copy(core, probe, PROBE_VERIFIES);
+    struct probe *next = probe_copy(core, probe, PROBE_VERIFIES, NULL);
 
     if (next == NULL)
         return;
@@ -490,9 +515,6 @@ probe_search(struct core *core, struct probe *probe,
     node->since_us = result->tickets[own].since_us;
     node->name_len = (uint8_t)lock->name_len;
     memcpy(node->name, lock->name, lock->name_len);
-    if (probe->count == 1 && ticket->looked < DOUBLED &&
-        ticket->ask.permits_max == 0)
-        ticket->looked++;
     for (uint32_t i = own; i > 0; i--) {
         const struct op_ticket *other = &result->tickets[i - 1];
         if (!in_the_way(reading, own, i - 1))
@@ -518,6 +540,9 @@ probe_read(
 
     if (ticket != NULL)
         own = own_place(reading->result, &probe->nodes[at]);
+    if (ticket != NULL && probe->count == 0 && ticket->looked < DOUBLED &&
+        ticket->ask.permits_max == 0)
+        ticket->looked++;
     if (own == reading->result->ticket_count)
         slab_free(&core->probes, probe);
     else if (probe->kind == 'D')
@@ -554,70 +579,101 @@ struct way {
 
 #define WAYS_MAX (WAITS_MAX + 1) /* of an owner */
 
-/* By the ticket, if it is still the same one; else by the session. */
-static const struct owner *
+/* The ticket that is in the way, if it is still the same one. */
+static struct ticket *
+asked_ticket(const struct core *core, const struct probe_asked *asked)
+{
+    struct ticket *ticket =
+        slab_get(&core->tickets, handle_unpack(asked->request));
+
+    if (ticket == NULL || ticket->who == NULL ||
+        ticket->owner_hash != asked->owner ||
+        memcmp(ticket->session_id, asked->session, 16) != 0)
+        return NULL;
+    return ticket;
+}
+
+static struct owner *
 asked_owner(const struct core *core, const struct probe_asked *asked)
 {
-    const struct ticket *ticket =
-        slab_get(&core->tickets, handle_unpack(asked->request));
+    const struct ticket *ticket = asked_ticket(core, asked);
     const struct session *session;
 
-    if (ticket != NULL && ticket->who != NULL &&
-        ticket->owner_hash == asked->owner &&
-        memcmp(ticket->session_id, asked->session, 16) == 0)
+    if (ticket != NULL)
         return ticket->who;
     session = session_find(core, asked->session);
     return session != NULL ? owner_find(core, session, asked->owner) : NULL;
 }
 
-/* Whether it has drawn some of the owner's many waits before; it has now. */
+/* What the owner waits for at that lock, where it is not one of very many. */
+static struct ticket *
+owner_wait_at(const struct core *core, const struct owner *owner,
+    const struct probe_asked *asked, const struct lock *lock)
+{
+    struct ticket *ticket = asked_ticket(core, asked);
+    uint32_t scanned = 0;
+
+    if (ticket != NULL && ticket->lock == lock)
+        return ticket;
+    LIST_EACH (link, &owner->waits) {
+        ticket = container_of(link, struct ticket, wait_link);
+        if (ticket->lock == lock)
+            return ticket;
+        if (++scanned == SCAN_MAX)
+            break;
+    }
+    return NULL;
+}
+
+/* Whether it has been at some of the owner's many waits before; it has now. */
 static bool
-search_draws_again(
-    struct core *core, uint64_t search, const struct owner *owner)
+search_was_at(struct core *core, uint64_t search, const struct owner *owner)
 {
     uint64_t hash = mark_hash(search, &core->owners, owner, 2);
-    bool again = mark_stands(core, hash, 0);
+    bool was = mark_stands(core, hash, 0);
 
     mark_set(core, hash, 0);
-    return again;
+    return was;
+}
+
+static uint32_t
+add_way(struct core *core, uint64_t search, const struct probe_asked *asked,
+    struct ticket *ticket, struct way *way)
+{
+    if (!wait_counts(ticket) || search_covers(core, search, ticket, false))
+        return 0;
+    search_looks_at(core, search, ticket);
+    *way = (struct way){asked, ticket};
+    return 1;
 }
 
 /*
- * The owner's waits; of many some, by chance, so that a later search finds what
- * this one does not. That at the lock `passed` is none of them, where not
- * somebody is still to be looked at there.
+ * The owner's waits; of many some, and others the next time. That at the lock
+ * `passed` is none of them, where not somebody is still to be looked at there.
  */
 static uint32_t
 owner_ways(struct core *core, uint64_t search, const struct probe_asked *asked,
     const struct lock *passed, bool *again, struct way ways[WAYS_MAX])
 {
-    const struct owner *owner = asked_owner(core, asked);
+    struct owner *owner = asked_owner(core, asked);
     uint32_t way_count = 0;
 
     if (owner == NULL)
         return 0;
-    bool many = owner->waiting > WAITS_MAX;
-    uint32_t waits = owner->waiting;
-    uint32_t left = WAITS_MAX;
-    if (many && search_draws_again(core, search, owner)) {
-        left = 0;
-        if (!*again)
-            return 0;
+    struct ticket *here =
+        *again ? owner_wait_at(core, owner, asked, passed) : NULL;
+    if (here != NULL && wait_counts(here)) {
+        *again = false;
+        way_count += add_way(core, search, asked, here, ways);
     }
-    LIST_EACH (link, &owner->waits) {
+    if (owner->waiting > WAITS_MAX && search_was_at(core, search, owner))
+        return way_count;
+    for (uint32_t i = 0; i < WAITS_MAX && i < owner->waiting; i++) {
+        struct list *link = list_pop_front(&owner->waits);
         struct ticket *ticket = container_of(link, struct ticket, wait_link);
-        bool drawn = !many || random_below(&core->random, waits--) < left;
-        bool at_passed = ticket->lock == passed;
-        if (!(at_passed ? *again : drawn) || !wait_counts(ticket))
-            continue;
-        if (at_passed)
-            *again = false;
-        else
-            left--;
-        if (search_covers(core, search, ticket, ticket->arrival))
-            continue;
-        search_looks_at(core, search, ticket);
-        ways[way_count++] = (struct way){asked, ticket};
+        list_push_back(&owner->waits, link);
+        if (ticket->lock != passed)
+            way_count += add_way(core, search, asked, ticket, ways + way_count);
     }
     return way_count;
 }
@@ -626,7 +682,8 @@ owner_ways(struct core *core, uint64_t search, const struct probe_asked *asked,
 static void
 probe_follow(struct core *core, const struct probe *probe, struct way way)
 {
-    struct probe *next = probe_copy(core, probe, PROBE_FOLLOWS);
+    struct probe *next =
+        probe_copy(core, probe, PROBE_FOLLOWS, way.ticket->lock);
 
     if (next == NULL)
         return;
@@ -634,7 +691,7 @@ probe_follow(struct core *core, const struct probe *probe, struct way way)
     memcpy(node->session, way.asked->session, 16);
     node->owner = way.asked->owner;
     node->fence = way.asked->fence;
-    (void)probe_examine(core, next, way.ticket);
+    probe_examine(core, next, way.ticket);
 }
 
 /* Follows of their waits at each lock the hindmost, if this search has not been
@@ -654,11 +711,9 @@ owners_asked(struct core *core, const struct probe *probe,
     for (uint32_t i = 0; i < asked_count; i++)
         way_count += owner_ways(
             core, search, &asked[i], passed, &again, ways + way_count);
-    for (uint32_t i = 0; i < way_count; i++) {
-        const struct ticket *ticket = ways[i].ticket;
-        if (!search_covers(core, search, ticket, ticket->arrival + 1))
+    for (uint32_t i = 0; i < way_count; i++)
+        if (!search_covers(core, search, ways[i].ticket, true))
             probe_follow(core, probe, ways[i]);
-    }
 }
 
 /* The wait of that node, if it is still the same one. */
@@ -829,7 +884,7 @@ deadlock_message(struct core *core, struct text message)
         owners_asked(core, &news, asked, asked_count);
         return;
     }
-    struct probe *probe = probe_copy(core, &news, PROBE_VERIFIES);
+    struct probe *probe = probe_copy(core, &news, PROBE_VERIFIES, NULL);
     if (probe != NULL)
         probe_arrived(core, probe);
 }

@@ -37,7 +37,7 @@ struct probe_asked {
     uint64_t owner;
     uint64_t request; /* of the ticket that is in the way */
     uint64_t fence;
-    bool again; /* in its way at the same lock, too */
+    bool again; /* of the first one: somebody is to be looked at there, too */
 };
 
 /* probe.c */
@@ -54,12 +54,14 @@ enum probe_purpose {
     PROBE_FOLLOWS, /* a search that is under way */
     PROBE_BEGINS,
     PROBE_VERIFIES, /* what has been found */
+    PURPOSES
 };
 
 bool looks_init(struct core *core);
 void looks_fini(struct core *core);
-struct probe *probe_create(struct core *core, enum probe_purpose purpose);
-bool look_ask(struct core *core, struct probe *probe, struct lock *lock);
+struct probe *probe_create(
+    struct core *core, enum probe_purpose purpose, const struct lock *lock);
+void look_ask(struct core *core, struct probe *probe, struct lock *lock);
 void looks_pay(struct core *core, uint64_t cost_us);
 
 /* deadlock.c */

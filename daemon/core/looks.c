@@ -6,13 +6,14 @@
  * be read just now, share the next reading: it is made after all of them have
  * come, as the second round must not see what was before the first one's end.
  * A record of many tickets is read the more rarely, and readings and messages
- * together take no more than a part of Redis' time, of which readings that have
- * to wait for it are counted.
+ * together take no more than a part of Redis' time; readings that are put off
+ * for that are counted.
  *
  * What finds no room is dropped, and counted: later searches find what this one
- * does not. No lock has more than a part of the room, or a few that many wait
- * for would leave none to others; nor do searches that spread, as there must be
- * some to begin one, and to verify what has been found.
+ * does not. A lock has a share of what is left of the room, or a few that many
+ * wait for would leave none to others. Of its share searches that begin at the
+ * lock have half, and they take turns with those that have come from another
+ * lock. What verifies a circle has room always, and comes first.
  */
 #include "daemon/core/deadlock.h"
 
@@ -33,8 +34,9 @@
 
 /* So many are few, and cost little. */
 #define FEW 4
-/* That many may wait for a lock, beside those that verify. */
+/* A lock has room for that many, or for such a share of what is left. */
 #define LOCK_PROBES (2 * LOOK_PROBES)
+#define LOCK_SHARE  16
 
 #define PROBES_MAX 4096
 static const uint32_t room[] = {
@@ -47,13 +49,14 @@ static const uint32_t room[] = {
 
 struct look {
     struct slab_node node;
-    struct lock *lock;  /* ref, counted */
-    struct list probes; /* for the next reading */
-    uint32_t probe_count;
-    uint32_t served_count;   /* the last time */
-    struct list served;      /* for the one that is under way */
-    struct list due_link;    /* core->looks_due */
-    struct wheel_node timer; /* it rests until then */
+    struct lock *lock;            /* ref, counted */
+    struct list probes[PURPOSES]; /* for the next reading */
+    enum probe_purpose turn;      /* whose was the last one */
+    uint32_t probe_count;         /* that wait for the next one */
+    uint32_t served_count;        /* by this one, or the last one */
+    struct list served;           /* for the one that is under way */
+    struct list due_link;         /* core->looks_due */
+    struct wheel_node timer;      /* it rests until then */
     bool under_way;
     uint64_t due_us; /* since when it could have been made */
 };
@@ -85,7 +88,8 @@ look_create(struct core *core, struct lock *lock)
     lock_ref(lock);
     look->lock = lock;
     lock->look = look;
-    list_init(&look->probes);
+    for (unsigned i = 0; i < PURPOSES; i++)
+        list_init(&look->probes[i]);
     list_init(&look->served);
     list_init(&look->due_link);
     wheel_node_init(&look->timer, TIMER_LOOK);
@@ -98,7 +102,7 @@ look_end(struct core *core, struct look *look)
     struct lock *lock = look->lock;
 
     require(!look->under_way && !wheel_node_set(&look->timer));
-    require(list_empty(&look->probes) && list_empty(&look->served));
+    require(look->probe_count == 0 && list_empty(&look->served));
     lock->look = NULL;
     slab_free(&core->looks, look);
     lock_unref(core, lock);
@@ -112,7 +116,7 @@ look_is_due(struct core *core, struct look *look)
     if (look->under_way || wheel_node_set(&look->timer) ||
         !list_empty(&look->due_link))
         return;
-    if (list_empty(&look->probes)) {
+    if (look->probe_count == 0) {
         look_end(core, look);
         return;
     }
@@ -121,13 +125,37 @@ look_is_due(struct core *core, struct look *look)
     list_push_back(&core->looks_due[many], &look->due_link);
 }
 
-/* NULL: there is no room for that. */
-struct probe *
-probe_create(struct core *core, enum probe_purpose purpose)
+/* Probes that it keeps. */
+static uint32_t
+look_load(const struct look *look)
 {
-    struct probe *probe =
-        core->probes.used < room[purpose] ? slab_alloc(&core->probes) : NULL;
+    return look->probe_count + (look->under_way ? look->served_count : 0);
+}
 
+/* How many of them a lock may have. */
+static uint32_t
+lock_room(const struct core *core, enum probe_purpose purpose)
+{
+    uint32_t most = room[PROBE_FOLLOWS];
+    uint32_t used = core->probes.used;
+    uint32_t share = used < most ? (most - used) / LOCK_SHARE + 1 : 1;
+
+    if (share > LOCK_PROBES)
+        share = LOCK_PROBES;
+    return purpose == PROBE_BEGINS ? (share + 1) / 2 : share;
+}
+
+/* To look at that lock, or to verify; NULL: there is no room for that. */
+struct probe *
+probe_create(
+    struct core *core, enum probe_purpose purpose, const struct lock *lock)
+{
+    struct probe *probe = NULL;
+
+    if (core->probes.used < room[purpose] &&
+        (purpose == PROBE_VERIFIES || lock->look == NULL ||
+            look_load(lock->look) < lock_room(core, purpose)))
+        probe = slab_alloc(&core->probes);
     if (probe != NULL)
         list_init(&probe->link);
     else
@@ -135,27 +163,30 @@ probe_create(struct core *core, enum probe_purpose purpose)
     return probe;
 }
 
+static enum probe_purpose
+probe_purpose(const struct probe *probe)
+{
+    if (probe->kind == 'V')
+        return PROBE_VERIFIES;
+    return probe->count > 0 ? PROBE_FOLLOWS : PROBE_BEGINS;
+}
+
 /* Reads the lock's record for the probe, and calls deadlock_read() with both;
- * the probe is given away. False: there is no room for that. */
-bool
+ * the probe is given away. */
+void
 look_ask(struct core *core, struct probe *probe, struct lock *lock)
 {
     struct look *look =
         lock->look != NULL ? lock->look : look_create(core, lock);
-    bool verifies = probe->kind == 'V';
 
-    if (look == NULL || (look->probe_count >= LOCK_PROBES && !verifies)) {
+    if (look == NULL) {
         count(core->counters, COUNTER_deadlock_drops);
         slab_free(&core->probes, probe);
-        return false;
+        return;
     }
-    if (verifies)
-        list_push_front(&look->probes, &probe->link);
-    else
-        list_push_back(&look->probes, &probe->link);
+    list_push_back(&look->probes[probe_purpose(probe)], &probe->link);
     look->probe_count++;
     look_is_due(core, look);
-    return true;
 }
 
 /* Of Redis' time that much has been taken. */
@@ -178,19 +209,33 @@ drop_probes(struct core *core, struct list *probes)
     }
 }
 
+/* The next one of those that wait, or NULL. */
+static struct probe *
+look_pop(struct look *look)
+{
+    struct list *link = list_pop_front(&look->probes[PROBE_VERIFIES]);
+
+    for (unsigned i = 0; i < 2 && link == NULL; i++) {
+        look->turn = look->turn == PROBE_FOLLOWS ? PROBE_BEGINS : PROBE_FOLLOWS;
+        link = list_pop_front(&look->probes[look->turn]);
+    }
+    if (link == NULL)
+        return NULL;
+    look->probe_count--;
+    return container_of(link, struct probe, link);
+}
+
 /* Those that still have something to look at, up to LOOK_PROBES. */
 static void
 look_take(struct core *core, struct look *look)
 {
-    struct list *link;
+    struct probe *probe;
 
     look->served_count = 0;
-    while (look->served_count < LOOK_PROBES &&
-           (link = list_pop_front(&look->probes)) != NULL) {
-        struct probe *probe = container_of(link, struct probe, link);
-        look->probe_count--;
+    while (
+        look->served_count < LOOK_PROBES && (probe = look_pop(look)) != NULL) {
         if (deadlock_stands(core, probe)) {
-            list_push_back(&look->served, link);
+            list_push_back(&look->served, &probe->link);
             look->served_count++;
         } else {
             slab_free(&core->probes, probe);
@@ -210,7 +255,9 @@ look_send(struct core *core, struct look *look)
         core, OP_INSPECT, look->lock, slab_handle(&core->looks, look));
     if (op == NULL) {
         drop_probes(core, &look->served);
-        drop_probes(core, &look->probes);
+        for (unsigned i = 0; i < PURPOSES; i++)
+            drop_probes(core, &look->probes[i]);
+        look->probe_count = 0;
         look_end(core, look);
         return;
     }
@@ -269,8 +316,9 @@ look_return(struct look *look)
 {
     while (!list_empty(&look->served)) {
         struct list *link = look->served.prev;
+        const struct probe *probe = container_of(link, struct probe, link);
         list_remove(link);
-        list_push_front(&look->probes, link);
+        list_push_front(&look->probes[probe_purpose(probe)], link);
         look->probe_count++;
     }
 }

@@ -246,6 +246,7 @@ struct ticket {
     uint64_t refresh_us;
     uint64_t probe_us; /* when to look for a deadlock; NEVER: not */
     uint32_t looked;   /* after so many, up to a few */
+    uint32_t refused;  /* of late, for want of room, likewise */
     /* of leaving */
     uint64_t leave_until_us; /* by then its lease is over in any case */
     bool abandoned;          /* ASKING: to be released when the answer comes */

@@ -879,6 +879,7 @@ inspect_entry(
     memcpy(ticket->session, entry->session, 16);
     memcpy(ticket->owner_hash, entry->owner_hash, 8);
     memcpy(ticket->broker, entry->broker, 8);
+    ticket->request = entry->request;
     ticket->generation = entry->generation;
     ticket->permits = entry->permits;
     ticket->fence = entry->fence;
