@@ -477,6 +477,7 @@ static void
 probe_verify(struct core *core, struct probe *probe,
     const struct reading *reading, uint32_t own, struct lock *lock)
 {
+    require(probe->count > 0);
     uint32_t next = (probe->index + 1) % probe->count;
     const struct probe_node *node = &probe->nodes[next];
     bool stands = false;

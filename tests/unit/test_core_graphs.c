@@ -155,7 +155,7 @@ graph_run(uint64_t seed)
         graph->session[i] = rig_open(graph->net->rigs[graph->core[i]]);
     }
     /* Each asks for some of the names, in any order; in turns. */
-    unsigned order[CLIENTS][LOCKS];
+    unsigned order[CLIENTS][LOCKS] = {0};
     for (unsigned i = 0; i < graph->clients; i++)
         for (unsigned k = 0; k < LOCKS; k++) {
             unsigned at = (unsigned)random_below(random, k + 1);
