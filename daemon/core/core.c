@@ -2,7 +2,6 @@
  * The core's front: memory taken once, events handed to the files that know,
  * time. See core.h for what it promises and state.h for what it is made of.
  */
-#include "daemon/core/deadlock.h"
 #include "daemon/core/message.h"
 
 #include "daemon/base/assert.h"

@@ -49,11 +49,12 @@ look_soon(struct core *core, struct ticket *ticket)
     ticket_probe_at(core, ticket, core->now_us + core_jitter(core, FIRST_US));
 }
 
-/* The waits of an owner that were in no circle, and can be in one now. */
+/* Those waits of an owner that were in no circle, and can be in one now: where
+ * there is more than that, the others have been looked at before. */
 static void
 look_at_waits(struct core *core, const struct owner *owner)
 {
-    if (!owner_is_in_between(owner))
+    if (!owner_is_in_between(owner) || owner->held + owner->waiting > 3)
         return;
     LIST_EACH (link, &owner->waits) {
         struct ticket *ticket = container_of(link, struct ticket, wait_link);
@@ -73,16 +74,14 @@ deadlock_waits(struct core *core, struct ticket *ticket)
         return;
     if (owner_is_in_between(owner))
         look_soon(core, ticket);
-    if (owner->held + owner->waiting <= 3) /* it may not have been before */
-        look_at_waits(core, owner);
+    look_at_waits(core, owner);
 }
 
 /* One more hold of the owner. */
 void
 deadlock_held(struct core *core, const struct owner *owner)
 {
-    if (owner->held + owner->waiting <= 3)
-        look_at_waits(core, owner);
+    look_at_waits(core, owner);
 }
 
 /* Whether a wait keeps its owner waiting. */
@@ -97,6 +96,19 @@ wait_counts(const struct ticket *ticket)
            !pending->no_deadlock;
 }
 
+/* A ticket of this broker, by what others know of it; NULL: it is gone. */
+static struct ticket *
+ticket_named(const struct core *core, uint64_t request,
+    const uint8_t session[16], uint64_t owner)
+{
+    struct ticket *ticket = slab_get(&core->tickets, handle_unpack(request));
+
+    if (ticket == NULL || ticket->owner_hash != owner ||
+        memcmp(ticket->session_id, session, 16) != 0)
+        return NULL;
+    return ticket;
+}
+
 static void probe_arrived(struct core *core, struct probe *probe);
 
 /* Sends the probe to a broker, this one or another; it is gone afterwards. The
@@ -109,7 +121,7 @@ probe_send(struct core *core, struct probe *probe, const char *broker,
         probe_arrived(core, probe);
         return;
     }
-    probe_tell(core, probe, NULL, 0, broker, lock);
+    probe_tell(core, probe, NULL, broker, lock);
     slab_free(&core->probes, probe);
 }
 
@@ -168,14 +180,19 @@ search_hash(const struct core *core, const struct probe_node *first)
     return hash_bytes(&core->hash_key, &key, sizeof(key));
 }
 
-/* What it has been at: an owner, or shared or exclusive waits of a lock. (By
- * what can be computed often; nobody outside knows the search's hash.) */
+/* What it has been at. */
+enum mark {
+    MARK_EXCLUSIVE, /* waits of a lock */
+    MARK_SHARED,
+    MARK_WAIT,
+    MARK_OWNER,
+};
+
+/* By what can be computed often: nobody outside knows the search's hash. */
 static uint64_t
-mark_hash(
-    uint64_t search, const struct slab *slab, const void *what, unsigned kind)
+mark_hash(uint64_t search, enum mark mark, struct handle of)
 {
-    uint64_t handle = handle_pack(slab_handle(slab, what));
-    uint64_t hash = (search ^ handle) * 0x9e3779b97f4a7c15 + kind;
+    uint64_t hash = (search ^ handle_pack(of)) * 0x9e3779b97f4a7c15 + mark;
 
     hash = (hash ^ hash >> 32) * 0xd6e8feb86659fd93;
     return hash ^ hash >> 32;
@@ -207,28 +224,30 @@ static bool
 search_covers(const struct core *core, uint64_t search,
     const struct ticket *ticket, bool behind)
 {
-    const struct lock *lock = ticket->lock;
+    struct handle lock = slab_handle(&core->locks, ticket->lock);
+    struct handle wait = slab_handle(&core->tickets, ticket);
     uint64_t arrival = ticket->arrival + behind;
 
     if (core->settings.queues_here)
-        return !behind && mark_stands(core,
-                              mark_hash(search, &core->tickets, ticket, 0), 0);
-    return mark_stands(
-               core, mark_hash(search, &core->locks, lock, 0), arrival) ||
-           (ticket->ask.shared &&
-               mark_stands(
-                   core, mark_hash(search, &core->locks, lock, 1), arrival));
+        return !behind &&
+               mark_stands(core, mark_hash(search, MARK_WAIT, wait), 0);
+    if (mark_stands(core, mark_hash(search, MARK_EXCLUSIVE, lock), arrival))
+        return true;
+    return ticket->ask.shared &&
+           mark_stands(core, mark_hash(search, MARK_SHARED, lock), arrival);
 }
 
 static void
 search_looks_at(struct core *core, uint64_t search, const struct ticket *ticket)
 {
+    enum mark kind = ticket->ask.shared ? MARK_SHARED : MARK_EXCLUSIVE;
+    struct handle lock = slab_handle(&core->locks, ticket->lock);
+    struct handle wait = slab_handle(&core->tickets, ticket);
+
     if (core->settings.queues_here)
-        mark_set(core, mark_hash(search, &core->tickets, ticket, 0), 0);
+        mark_set(core, mark_hash(search, MARK_WAIT, wait), 0);
     else
-        mark_set(core,
-            mark_hash(search, &core->locks, ticket->lock, ticket->ask.shared),
-            ticket->arrival);
+        mark_set(core, mark_hash(search, kind, lock), ticket->arrival);
 }
 
 /* There was no room for a look. */
@@ -426,7 +445,7 @@ probe_has(const struct probe *probe, const struct op_ticket *ticket)
 }
 
 static void owners_asked(struct core *core, const struct probe *probe,
-    const struct probe_asked *asked, uint32_t asked_count);
+    const struct question *question, const struct lock *passed);
 
 /*
  * Asks after the owners at these places of the record, the hindmost first, each
@@ -440,35 +459,30 @@ static void owners_asked(struct core *core, const struct probe *probe,
 static void
 probe_ask(struct core *core, const struct probe *probe,
     const struct op_result *result, uint32_t *places, uint32_t place_count,
-    bool again)
+    bool again, struct lock *lock)
 {
-    const struct probe_node *last = &probe->nodes[probe->count - 1];
-    struct lock *lock = lock_find(core, text_make(last->name, last->name_len));
-
     while (place_count > 0) {
         const char *broker = result->tickets[places[0]].broker;
-        struct probe_asked asked[PROBE_ASKED];
-        uint32_t asked_count = 0;
+        struct question question = {.again = again};
         uint32_t kept = 0;
         for (uint32_t i = 0; i < place_count; i++) {
             const struct op_ticket *ticket = &result->tickets[places[i]];
-            if (asked_count == PROBE_ASKED ||
+            if (question.count == PROBE_ASKED ||
                 memcmp(ticket->broker, broker, 8) != 0) {
                 places[kept++] = places[i];
                 continue;
             }
-            struct probe_asked *one = &asked[asked_count++];
-            memcpy(one->session, ticket->session, 16);
-            memcpy(&one->owner, ticket->owner_hash, 8);
-            one->request = ticket->request;
-            one->fence = ticket->fence;
-            one->again = again && asked_count == 1;
+            struct probe_asked *asked = &question.asked[question.count++];
+            memcpy(asked->session, ticket->session, 16);
+            memcpy(&asked->owner, ticket->owner_hash, 8);
+            asked->request = ticket->request;
+            asked->fence = ticket->fence;
         }
         place_count = kept;
         if (memcmp(broker, core->settings.broker_id, 8) == 0)
-            owners_asked(core, probe, asked, asked_count);
+            owners_asked(core, probe, &question, lock);
         else
-            probe_tell(core, probe, asked, asked_count, broker, lock);
+            probe_tell(core, probe, &question, broker, lock);
     }
 }
 
@@ -527,7 +541,7 @@ probe_search(struct core *core, struct probe *probe,
     }
     if (probe->count < PROBE_NODES)
         probe_ask(core, probe, result, places, place_count,
-            result->tickets[own].shared);
+            result->tickets[own].shared, lock);
     slab_free(&core->probes, probe);
 }
 
@@ -580,27 +594,14 @@ struct way {
 
 #define WAYS_MAX (WAITS_MAX + 1) /* of an owner */
 
-/* The ticket that is in the way, if it is still the same one. */
-static struct ticket *
-asked_ticket(const struct core *core, const struct probe_asked *asked)
-{
-    struct ticket *ticket =
-        slab_get(&core->tickets, handle_unpack(asked->request));
-
-    if (ticket == NULL || ticket->who == NULL ||
-        ticket->owner_hash != asked->owner ||
-        memcmp(ticket->session_id, asked->session, 16) != 0)
-        return NULL;
-    return ticket;
-}
-
 static struct owner *
 asked_owner(const struct core *core, const struct probe_asked *asked)
 {
-    const struct ticket *ticket = asked_ticket(core, asked);
+    const struct ticket *ticket =
+        ticket_named(core, asked->request, asked->session, asked->owner);
     const struct session *session;
 
-    if (ticket != NULL)
+    if (ticket != NULL && ticket->who != NULL)
         return ticket->who;
     session = session_find(core, asked->session);
     return session != NULL ? owner_find(core, session, asked->owner) : NULL;
@@ -611,7 +612,8 @@ static struct ticket *
 owner_wait_at(const struct core *core, const struct owner *owner,
     const struct probe_asked *asked, const struct lock *lock)
 {
-    struct ticket *ticket = asked_ticket(core, asked);
+    struct ticket *ticket =
+        ticket_named(core, asked->request, asked->session, asked->owner);
     uint32_t scanned = 0;
 
     if (ticket != NULL && ticket->lock == lock)
@@ -630,7 +632,8 @@ owner_wait_at(const struct core *core, const struct owner *owner,
 static bool
 search_was_at(struct core *core, uint64_t search, const struct owner *owner)
 {
-    uint64_t hash = mark_hash(search, &core->owners, owner, 2);
+    uint64_t hash =
+        mark_hash(search, MARK_OWNER, slab_handle(&core->owners, owner));
     bool was = mark_stands(core, hash, 0);
 
     mark_set(core, hash, 0);
@@ -696,22 +699,19 @@ probe_follow(struct core *core, const struct probe *probe, struct way way)
 }
 
 /* Follows of their waits at each lock the hindmost, if this search has not been
- * at one further behind. */
+ * at one further behind. They are in the way of a wait for `passed`. */
 static void
 owners_asked(struct core *core, const struct probe *probe,
-    const struct probe_asked *asked, uint32_t asked_count)
+    const struct question *question, const struct lock *passed)
 {
-    const struct probe_node *last = &probe->nodes[probe->count - 1];
-    const struct lock *passed =
-        lock_find(core, text_make(last->name, last->name_len));
     uint64_t search = search_hash(core, &probe->nodes[0]);
     struct way ways[PROBE_ASKED * WAYS_MAX];
     uint32_t way_count = 0;
-    bool again = asked_count > 0 && asked[0].again;
+    bool again = question->again;
 
-    for (uint32_t i = 0; i < asked_count; i++)
-        way_count += owner_ways(
-            core, search, &asked[i], passed, &again, ways + way_count);
+    for (uint32_t i = 0; i < question->count; i++)
+        way_count += owner_ways(core, search, &question->asked[i], passed,
+            &again, ways + way_count);
     for (uint32_t i = 0; i < way_count; i++)
         if (!search_covers(core, search, ways[i].ticket, true))
             probe_follow(core, probe, ways[i]);
@@ -719,16 +719,12 @@ owners_asked(struct core *core, const struct probe *probe,
 
 /* The wait of that node, if it is still the same one. */
 static struct ticket *
-probe_wait(struct core *core, const struct probe_node *node)
+probe_wait(const struct core *core, const struct probe_node *node)
 {
     struct ticket *ticket =
-        slab_get(&core->tickets, handle_unpack(node->request));
+        ticket_named(core, node->request, node->session, node->owner);
 
-    if (ticket == NULL || !wait_counts(ticket) ||
-        ticket->owner_hash != node->owner ||
-        memcmp(ticket->session_id, node->session, 16) != 0)
-        return NULL;
-    return ticket;
+    return ticket != NULL && wait_counts(ticket) ? ticket : NULL;
 }
 
 /*
@@ -876,13 +872,14 @@ void
 deadlock_message(struct core *core, struct text message)
 {
     struct probe news = {0};
-    struct probe_asked asked[PROBE_ASKED];
-    uint32_t asked_count;
+    struct question question;
 
-    if (!probe_decode(message, &news, asked, &asked_count))
+    if (!probe_decode(message, &news, &question))
         return;
     if (news.kind == 'D') {
-        owners_asked(core, &news, asked, asked_count);
+        const struct probe_node *last = &news.nodes[news.count - 1];
+        owners_asked(core, &news, &question,
+            lock_find(core, text_make(last->name, last->name_len)));
         return;
     }
     struct probe *probe = probe_copy(core, &news, PROBE_VERIFIES, NULL);

@@ -29,23 +29,28 @@ struct probe {
     struct probe_node nodes[PROBE_NODES];
 };
 
-#define PROBE_ASKED 128 /* owners that a message asks after */
-
 /* An owner in the way of a wait: who is in its own? */
 struct probe_asked {
     uint8_t session[16];
     uint64_t owner;
     uint64_t request; /* of the ticket that is in the way */
     uint64_t fence;
-    bool again; /* of the first one: somebody is to be looked at there, too */
+};
+
+#define PROBE_ASKED 128
+
+/* What 'D' asks a broker: after its owners, the hindmost first. */
+struct question {
+    bool again; /* the first whose wait there counts is looked at there, too */
+    uint32_t count;
+    struct probe_asked asked[PROBE_ASKED];
 };
 
 /* probe.c */
-bool probe_decode(struct text from, struct probe *probe,
-    struct probe_asked asked[PROBE_ASKED], uint32_t *asked_count);
+bool probe_decode(
+    struct text from, struct probe *probe, struct question *question);
 void probe_tell(struct core *core, const struct probe *probe,
-    const struct probe_asked *asked, uint32_t asked_count, const char broker[8],
-    struct lock *lock);
+    const struct question *question, const char broker[8], struct lock *lock);
 
 #define LOOK_TICKETS 512 /* of a record, from its first on */
 
@@ -57,8 +62,6 @@ enum probe_purpose {
     PURPOSES
 };
 
-bool looks_init(struct core *core);
-void looks_fini(struct core *core);
 struct probe *probe_create(
     struct core *core, enum probe_purpose purpose, const struct lock *lock);
 void look_ask(struct core *core, struct probe *probe, struct lock *lock);

@@ -108,10 +108,10 @@ look_end(struct core *core, struct look *look)
     lock_unref(core, lock);
 }
 
-/* Where it is wanted and nothing hinders: when the step ends, or when there is
- * time for it. */
+/* Where nothing hinders: it is made when the step ends, or there is time for it;
+ * or it ends, if nobody wants it any more. */
 static void
-look_is_due(struct core *core, struct look *look)
+look_go_on(struct core *core, struct look *look)
 {
     if (look->under_way || wheel_node_set(&look->timer) ||
         !list_empty(&look->due_link))
@@ -186,7 +186,7 @@ look_ask(struct core *core, struct probe *probe, struct lock *lock)
     }
     list_push_back(&look->probes[probe_purpose(probe)], &probe->link);
     look->probe_count++;
-    look_is_due(core, look);
+    look_go_on(core, look);
 }
 
 /* Of Redis' time that much has been taken. */
@@ -248,7 +248,7 @@ look_send(struct core *core, struct look *look)
 {
     look_take(core, look);
     if (list_empty(&look->served)) {
-        look_is_due(core, look);
+        look_go_on(core, look);
         return;
     }
     struct op *op = op_create(
@@ -307,7 +307,7 @@ looks_send(struct core *core)
 void
 looks_timer(struct core *core, struct wheel_node *node)
 {
-    look_is_due(core, container_of(node, struct look, timer));
+    look_go_on(core, container_of(node, struct look, timer));
 }
 
 /* What the step had no room for is first in the next reading. */
@@ -341,7 +341,7 @@ looks_done(struct core *core, const struct op *op)
     if (rest_us >= REST_LEAST_US)
         wheel_add(&core->wheel, &look->timer, core->now_us + rest_us);
     else
-        look_is_due(core, look);
+        look_go_on(core, look);
 }
 
 /* Each has one thing to wait for. */
@@ -359,6 +359,11 @@ looks_check(const struct core *core)
                     !list_empty(&look->due_link) ==
                 1);
         require(list_empty(&look->served) || look->under_way);
+        uint32_t probes = 0;
+        for (unsigned k = 0; k < PURPOSES; k++)
+            LIST_EACH (link, &look->probes[k])
+                probes++;
+        require(probes == look->probe_count);
     }
     require(
         (list_empty(&core->looks_due[0]) && list_empty(&core->looks_due[1])) ||

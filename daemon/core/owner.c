@@ -34,13 +34,11 @@ owner_place(
     return hash_bytes(&core->hash_key, &key, sizeof(key));
 }
 
-/* By the hash of its word; NULL where it has no ticket. */
-struct owner *
-owner_find(
-    const struct core *core, const struct session *session, uint64_t hash)
+static struct owner *
+owner_find_at(const struct core *core, const struct session *session,
+    uint64_t hash, uint64_t place)
 {
-    struct table_node *node =
-        table_first(&core->owner_table, owner_place(core, session, hash));
+    struct table_node *node = table_first(&core->owner_table, place);
 
     for (; node != NULL; node = table_next(node)) {
         struct owner *owner = container_of(node, struct owner, table);
@@ -48,6 +46,14 @@ owner_find(
             return owner;
     }
     return NULL;
+}
+
+/* By the hash of its word; NULL where it has no ticket. */
+struct owner *
+owner_find(
+    const struct core *core, const struct session *session, uint64_t hash)
+{
+    return owner_find_at(core, session, hash, owner_place(core, session, hash));
 }
 
 /* The ticket's state is one of its owner's from now on, or no more. */
@@ -73,7 +79,9 @@ void
 owner_joined(struct core *core, struct ticket *ticket)
 {
     struct session *session = ticket->session;
-    struct owner *owner = owner_find(core, session, ticket->owner_hash);
+    uint64_t place = owner_place(core, session, ticket->owner_hash);
+    struct owner *owner =
+        owner_find_at(core, session, ticket->owner_hash, place);
 
     if (owner == NULL) {
         owner = slab_alloc(&core->owners);
@@ -81,8 +89,7 @@ owner_joined(struct core *core, struct ticket *ticket)
         owner->session = session;
         owner->hash = ticket->owner_hash;
         list_init(&owner->waits);
-        table_insert(&core->owner_table, &owner->table,
-            owner_place(core, session, owner->hash));
+        table_insert(&core->owner_table, &owner->table, place);
     }
     owner->tickets++;
     ticket->who = owner;

@@ -1,6 +1,6 @@
 /*
- * Probes as messages: kind, count, index, then the nodes; of 'D' index is how
- * many owners are asked after, which follow.
+ * Probes as messages: kind, count, index, then the nodes. Of 'D' index is how
+ * many owners are asked after, which follow after a byte, `again`.
  */
 #include "daemon/core/deadlock.h"
 #include "daemon/core/message.h"
@@ -10,9 +10,9 @@
 
 #define HEAD_BYTES  3
 #define NODE_BYTES  (16 + 8 + 8 + 8 + 8 + 8 + 1) /* and the name */
-#define ASKED_BYTES (16 + 8 + 8 + 8 + 1)
+#define ASKED_BYTES (16 + 8 + 8 + 8)
 
-_Static_assert(HEAD_BYTES + PROBE_NODES * (NODE_BYTES + PROTO_NAME_MAX) +
+_Static_assert(HEAD_BYTES + PROBE_NODES * (NODE_BYTES + PROTO_NAME_MAX) + 1 +
                        PROBE_ASKED * ASKED_BYTES <=
                    MESSAGE_MAX,
     "the longest probe");
@@ -43,16 +43,14 @@ asked_encode(char *at, const struct probe_asked *asked)
     at = put(at, asked->session, 16);
     at = put(at, &asked->owner, 8);
     at = put(at, &asked->request, 8);
-    at = put(at, &asked->fence, 8);
-    *at++ = (char)asked->again;
-    return at;
+    return put(at, &asked->fence, 8);
 }
 
-/* Sends it to another broker, if there is room; it stays the caller's. */
+/* Sends it to another broker, if there is room; it stays the caller's. A
+ * question is what 'D' has. */
 void
 probe_tell(struct core *core, const struct probe *probe,
-    const struct probe_asked *asked, uint32_t asked_count, const char broker[8],
-    struct lock *lock)
+    const struct question *question, const char broker[8], struct lock *lock)
 {
     struct message *message = message_create(core);
 
@@ -63,11 +61,14 @@ probe_tell(struct core *core, const struct probe *probe,
     char *at = message->words;
     *at++ = probe->kind;
     *at++ = (char)probe->count;
-    *at++ = (char)(probe->kind == 'D' ? asked_count : probe->index);
+    *at++ = (char)(question != NULL ? question->count : probe->index);
     for (uint32_t i = 0; i < probe->count; i++)
         at = node_encode(at, &probe->nodes[i]);
-    for (uint32_t i = 0; i < asked_count; i++)
-        at = asked_encode(at, &asked[i]);
+    if (question != NULL) {
+        *at++ = (char)question->again;
+        for (uint32_t i = 0; i < question->count; i++)
+            at = asked_encode(at, &question->asked[i]);
+    }
     message->len = (uint32_t)(at - message->words);
     count(core->counters, COUNTER_deadlock_probes);
     looks_pay(core, MESSAGE_US);
@@ -97,20 +98,27 @@ node_decode(struct text *from, struct probe_node *node)
 static bool
 asked_decode(struct text *from, struct probe_asked *asked)
 {
+    return get(from, asked->session, 16) && get(from, &asked->owner, 8) &&
+           get(from, &asked->request, 8) && get(from, &asked->fence, 8);
+}
+
+static bool
+question_decode(struct text *from, struct question *question)
+{
     uint8_t again;
 
-    if (!get(from, asked->session, 16) || !get(from, &asked->owner, 8) ||
-        !get(from, &asked->request, 8) || !get(from, &asked->fence, 8) ||
-        !get(from, &again, 1))
+    if (!get(from, &again, 1))
         return false;
-    asked->again = again != 0;
+    question->again = again != 0;
+    for (uint32_t i = 0; i < question->count; i++)
+        if (!asked_decode(from, &question->asked[i]))
+            return false;
     return true;
 }
 
-/* What comes from Redis is not trusted. */
+/* What comes from Redis is not trusted. The question is that of 'D'. */
 bool
-probe_decode(struct text from, struct probe *probe,
-    struct probe_asked asked[PROBE_ASKED], uint32_t *asked_count)
+probe_decode(struct text from, struct probe *probe, struct question *question)
 {
     uint8_t head[HEAD_BYTES];
 
@@ -119,16 +127,16 @@ probe_decode(struct text from, struct probe *probe,
     probe->kind = (char)head[0];
     probe->count = head[1];
     probe->index = head[2];
-    *asked_count = probe->kind == 'D' ? head[2] : 0;
-    if (probe->count == 0 || *asked_count > PROBE_ASKED ||
-        probe->count + (*asked_count > 0) > PROBE_NODES ||
-        (probe->kind != 'D' && probe->index >= probe->count))
+    question->count = head[2];
+    bool asks = probe->kind == 'D';
+    if (probe->count == 0 || probe->count + asks > PROBE_NODES ||
+        (asks && question->count > PROBE_ASKED) ||
+        (!asks && probe->index >= probe->count))
         return false;
     for (uint32_t i = 0; i < probe->count; i++)
         if (!node_decode(&from, &probe->nodes[i]))
             return false;
-    for (uint32_t i = 0; i < *asked_count; i++)
-        if (!asked_decode(&from, &asked[i]))
-            return false;
+    if (asks && !question_decode(&from, question))
+        return false;
     return from.len == 0;
 }

@@ -22,9 +22,9 @@
  * given back of late, command.c turns request lines into calls of these,
  * listing.c reads, recent.c remembers what operators may ask for, top.c what is
  * waited for most (by contention.c) and who is oldest, deadlock.c looks for
- * circles of waits, message.c tells other brokers, audit.c looks over all that
- * is in Redis, finding.c tells of what it finds there, auth.c knows who may do
- * what.
+ * circles of waits (by looks.c and probe.c), message.c tells other brokers,
+ * audit.c looks over all that is in Redis, finding.c tells of what it finds
+ * there, auth.c knows who may do what.
  */
 #ifndef HOLDFAST_CORE_STATE_H
 #define HOLDFAST_CORE_STATE_H
@@ -705,6 +705,8 @@ uint64_t deadlock_look(struct core *core, struct ticket *ticket);
 void deadlock_message(struct core *core, struct text message);
 
 /* looks.c */
+bool looks_init(struct core *core);
+void looks_fini(struct core *core);
 void looks_send(struct core *core);
 void looks_timer(struct core *core, struct wheel_node *node);
 void looks_done(struct core *core, const struct op *op);

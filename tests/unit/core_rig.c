@@ -489,6 +489,52 @@ rig_news(struct rig *rig, const char *news, size_t len)
     rig_step(rig, &event);
 }
 
+const char rig_other_session[16] = "another session";
+const char rig_other_broker[9] = "another!";
+
+static char *
+put(char *at, const void *bytes, size_t len)
+{
+    memcpy(at, bytes, len);
+    return at + len;
+}
+
+char *
+rig_node(char *at, const struct rig_node *node)
+{
+    const uint64_t owner = 0;
+
+    at = put(at, node->session, 16);
+    at = put(at, &owner, 8);
+    at = put(at, node->broker, 8);
+    at = put(at, &node->request, 8);
+    at = put(at, &node->since_us, 8);
+    at = put(at, &node->fence, 8);
+    *at++ = 1;
+    *at++ = node->name;
+    return at;
+}
+
+void
+rig_verify(struct rig *rig, const void *session, uint64_t request,
+    uint64_t fence, uint64_t own)
+{
+    char bytes[3 + 2 * RIG_NODE_BYTES] = {'V', 2, 1};
+    const struct rig_node other = {.session = rig_other_session,
+        .broker = rig_other_broker,
+        .fence = fence,
+        .name = 'a'};
+    const struct rig_node ours = {.session = session,
+        .broker = rig->settings.broker_id,
+        .request = request,
+        .since_us = 1,
+        .fence = own,
+        .name = 'b'};
+
+    (void)rig_node(rig_node(bytes + 3, &other), &ours);
+    rig_news(rig, bytes, sizeof(bytes));
+}
+
 void
 rig_stop(struct rig *rig)
 {

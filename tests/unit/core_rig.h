@@ -126,6 +126,31 @@ void rig_hint(struct rig *rig, uint64_t request);
 void rig_broken(struct rig *rig, uint64_t request, uint64_t fence);
 void rig_news(struct rig *rig, const char *news, size_t len);
 void rig_stop(struct rig *rig);
+
+/* Messages of another broker in a search for circles; see daemon/core/probe.c.
+ * A node's name has one letter. */
+#define RIG_NODE_BYTES  58
+#define RIG_ASKED_BYTES 40
+
+struct rig_node {
+    const void *session; /* 16 bytes */
+    const char *broker;  /* 8 bytes */
+    uint64_t request;
+    uint64_t since_us;
+    uint64_t fence;
+    char name;
+};
+
+extern const char rig_other_session[16];
+extern const char rig_other_broker[9];
+
+/* Writes one there, and returns the end. */
+char *rig_node(char *at, const struct rig_node *node);
+
+/* 'V': the other session holds `fence` of `b`, which that session waits for by
+ * `request` since after, and waits for `a`, which that session has by `own`. */
+void rig_verify(struct rig *rig, const void *session, uint64_t request,
+    uint64_t fence, uint64_t own);
 uint64_t rig_count(const struct rig *rig, enum counter counter);
 
 #endif

@@ -868,23 +868,10 @@ START_TEST(second_round)
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         struct rig *rig = rig_new();
         unsigned s = rig_open(rig);
-        char bytes[3 + 2 * 58] = {'V', 2, 1};
-        char *other = bytes + 3;
-        char *own = other + 58;
         rig_lock(rig, s, "1 LOCK a", 4);
         rig_say(rig, s, "2 LOCK b");
         struct op *op = rig_op(rig, OP_ACQUIRE);
-        memcpy(other, "another session!", 16);
-        memcpy(other + 24, "another!", 8);
-        memcpy(other + 48, &table[i].fence, 8);
-        memcpy(own, op->session, 16);
-        memcpy(own + 24, rig->settings.broker_id, 8);
-        memcpy(own + 32, &op->request, 8);
-        own[40] = 1; /* it is the younger */
-        own[48] = 4;
-        other[56] = own[56] = 1;
-        other[57] = 'a';
-        own[57] = 'b';
+        uint64_t request = op->request;
         struct op_ticket tickets[3] = {0};
         struct op_result record = {.tickets = tickets,
             .limit = table[i].limit,
@@ -898,10 +885,10 @@ START_TEST(second_round)
             struct op_ticket *ticket = &tickets[record.ticket_count++];
             *ticket = *from;
             memcpy(ticket->session,
-                k == 1 ? (const char *)op->session : "another session!", 16);
+                k == 1 ? (const char *)op->session : rig_other_session, 16);
         }
         rig_queued(rig, op);
-        rig_news(rig, bytes, sizeof(bytes));
+        rig_verify(rig, rig->sessions[s].id, request, table[i].fence, 4);
         rig_finish(rig, rig_op(rig, OP_INSPECT), record);
         if (table[i].told)
             rig_expect(rig, s, "2 ERR DEADLOCK retry=1 cycle=a,b");
@@ -988,28 +975,28 @@ START_TEST(odd_messages)
     struct at x = client(net, 0);
     struct at y = client(net, 0);
     struct rig *rig = net->rigs[0];
-    char bytes[3 + 58 + 2 * 41];
+    char bytes[3 + RIG_NODE_BYTES + 1 + 2 * RIG_ASKED_BYTES];
 
     have(net, x, "1 LOCK a");
     have(net, y, "1 LOCK b");
     say(net, x, "2 LOCK b");
     net_pass(net, 10 * MS);
     for (unsigned kind = 0; kind < 4; kind++) {
-        size_t sound = kind == 0 ? sizeof(bytes) : 3 + 2 * 58;
+        size_t sound = kind == 0 ? sizeof(bytes) : 3 + 2 * RIG_NODE_BYTES;
         for (size_t len = 0; len <= sizeof(bytes); len++) {
             memset(bytes, 0, sizeof(bytes));
             bytes[0] = "DVKX"[kind];
             bytes[1] = (char)(kind == 0 ? 1 : 2);
             bytes[2] = (char)(kind == 0 ? 2 : 0);
             for (unsigned node = 0; node < (kind == 0 ? 1 : 2); node++) {
-                char *at = bytes + 3 + node * 58;
+                char *at = bytes + 3 + node * RIG_NODE_BYTES;
                 memcpy(at, rig->sessions[0].id, 16);
                 memcpy(at + 24, rig->settings.broker_id, 8);
                 at[56] = 1;
                 at[57] = 'b';
             }
             if (kind == 0)
-                memcpy(bytes + 3 + 58, rig->sessions[1].id, 16);
+                memcpy(bytes + 3 + RIG_NODE_BYTES + 1, rig->sessions[1].id, 16);
             rig_news(rig, bytes, len);
             net_pass(net, 5 * MS);
         }
