@@ -108,7 +108,7 @@ look_end(struct core *core, struct look *look)
     lock_unref(core, lock);
 }
 
-/* Where nothing hinders: it is made when the step ends, or there is time for it;
+/* Where nothing hinders, it is made when the step ends or there is time for it;
  * or it ends, if nobody wants it any more. */
 static void
 look_go_on(struct core *core, struct look *look)
