@@ -48,8 +48,8 @@ static const struct unit size_units[] = {
     {NULL, 0},
 };
 
+/* A number alone would be read as seconds by some, so it has no unit here. */
 static const struct unit duration_units[] = {
-    {"", 1},
     {"ms", 1},
     {"s", 1000},
     {"m", 60 * 1000},
@@ -85,12 +85,12 @@ number_expected(enum key_type type)
     if (type == KEY_SIZE)
         return "a size expected, such as 4096, 64KiB, 1MiB or 1GiB";
     if (type == KEY_DURATION || type == KEY_SECONDS)
-        return "a duration expected, such as 1500 (milliseconds), 1500ms, "
-               "30s, 5m or 1h";
+        return "a duration expected, such as 1500ms, 30s, 5m or 1h";
     return "a whole number expected";
 }
 
-/* What is too great for 64 bits is UINT64_MAX, which no range allows. */
+/* A number that is too great for 64 bits is UINT64_MAX, which no range allows.
+ * Zero needs no unit. */
 static bool
 number_read(struct text text, const struct unit *units, uint64_t *out)
 {
@@ -103,6 +103,8 @@ number_read(struct text text, const struct unit *units, uint64_t *out)
     if (digits == 0 || (digits > 1 && text.at[0] == '0'))
         return false;
     rest = text_make(text.at + digits, text.len - digits);
+    if (text_equal(text, TEXT("0")))
+        rest = text_from(units->name);
     while (units->name != NULL && !text_equal(rest, text_from(units->name)))
         units++;
     if (units->name == NULL)
@@ -131,6 +133,21 @@ value_number_text(enum key_type type, uint64_t number, char *out)
 }
 
 static bool
+refuse_number(const struct key *key, struct text text, struct why why)
+{
+    char reason[96];
+    uint64_t number;
+
+    if (units_of(key->type) != duration_units ||
+        !text_to_u64(text, UINT64_MAX, &number))
+        return refuse(why, text, number_expected(key->type));
+    snprintf(reason, sizeof(reason),
+        "a duration needs a unit: write %" PRIu64 "s or %" PRIu64 "ms", number,
+        number);
+    return refuse(why, text, reason);
+}
+
+static bool
 number_parse(
     const struct key *key, struct text text, struct why why, uint64_t *out)
 {
@@ -139,7 +156,7 @@ number_parse(
     char max[VALUE_TEXT_BYTES];
 
     if (!number_read(text, units_of(key->type), out))
-        return refuse(why, text, number_expected(key->type));
+        return refuse_number(key, text, why);
     if (*out >= key->min && *out <= key->max)
         return true;
     snprintf(reason, sizeof(reason), "out of range, %s to %s expected",

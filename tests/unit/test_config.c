@@ -307,14 +307,27 @@ is_number(const struct key *key)
 }
 
 static bool
-parse_number(const struct key *key, uint64_t number)
+parse_text(const struct key *key, const char *text)
 {
-    char digits[24];
     char why[128];
 
-    snprintf(digits, sizeof(digits), "%llu", (unsigned long long)number);
     value_clear(key, &config);
-    return value_parse(key, text_from(digits), &config, why, sizeof(why));
+    return value_parse(key, text_from(text), &config, why, sizeof(why));
+}
+
+static bool
+parse_number(const struct key *key, uint64_t number)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+    if (key->type != KEY_DURATION && key->type != KEY_SECONDS)
+        return parse_text(key, text);
+    /* Without a unit some would take it for seconds. */
+    ck_assert_msg(parse_text(key, text) == (number == 0 && key->min == 0),
+        "%s: %s", key->path, text);
+    snprintf(text, sizeof(text), "%llums", (unsigned long long)number);
+    return parse_text(key, text);
 }
 
 START_TEST(ranges_are_exact)
@@ -396,8 +409,7 @@ START_TEST(good_values)
         const char *text;
         const char *line;
     } cases[] = {
-        {"lease: {default: 1000}", " default: 1s\n"},
-        {"lease: {default: 1500}", " default: 1500ms\n"},
+        {"lease: {default: 1000ms}", " default: 1s\n"},
         {"lease: {default: 1500ms}", " default: 1500ms\n"},
         {"lease: {default: 45s}", " default: 45s\n"},
         {"lease: {default: 60s}", " default: 1m\n"},
@@ -409,7 +421,7 @@ START_TEST(good_values)
         {"redis: {settle: 0s}", " settle: 0s\n"},
         {"redis: {settle: 0}\nlease: {default: 9s}", " settle: 0s\n"},
         {"redis: {forget_after: 5h}", " forget_after: 5h\n"},
-        {"redis: {command_timeout: 9999}", " command_timeout: 9999ms\n"},
+        {"redis: {command_timeout: 9999ms}", " command_timeout: 9999ms\n"},
         {"redis: {safety: fenced}", " safety: fenced\n"},
         {"redis: {key_prefix: a.b_c:d-9}", " key_prefix: \"a.b_c:d-9\"\n"},
         {"redis: {username: u, password_file: /p}", " username: \"u\"\n"},
@@ -454,7 +466,7 @@ START_TEST(good_values)
         {"limits: {memory: 1024GiB}", " memory: 1024GiB\n"},
         {"limits: {memory: 2048MiB}", " memory: 2GiB\n"},
         {"limits: {connections: 17}", " connections: 17\n"},
-        {"session: {keepalive: {idle: 7000}}", " idle: 7s\n"},
+        {"session: {keepalive: {idle: 7000ms}}", " idle: 7s\n"},
         {"session: {keepalive: {interval: 2m}}", " interval: 2m\n"},
         {"session: {stop_grace: 0s}", " stop_grace: 0s\n"},
         {"log: {level: debug}", " level: debug\n"},
@@ -755,8 +767,8 @@ START_TEST(empty_values_are_refused)
         {"listen:\n  tcp:\n", "f:2:7: listen.tcp: no value given"},
         {"listen:\n  tcp:\n  -\n", "f:3:4: listen.tcp: no value given"},
         {"lease: {default: ''}",
-            "f:1:18: lease.default: \"\": a duration expected, such as 1500 "
-            "(milliseconds), 1500ms, 30s, 5m or 1h"},
+            "f:1:18: lease.default: \"\": a duration expected, such as "
+            "1500ms, 30s, 5m or 1h"},
         {"log: {level: ''}", "f:1:14: log.level: \"\": not known; expected "
                              "error or warn or info or debug"},
         {"redis: {key_prefix: ''}",
@@ -779,9 +791,7 @@ START_TEST(bad_numbers_are_refused)
 {
 #define COUNTS  ": a whole number expected"
 #define LENGTHS ": a size expected, such as 4096, 64KiB, 1MiB or 1GiB"
-#define TIMES                                                                 \
-    ": a duration expected, such as 1500 (milliseconds), 1500ms, 30s, 5m or " \
-    "1h"
+#define TIMES   ": a duration expected, such as 1500ms, 30s, 5m or 1h"
     static const struct bad_case cases[] = {
         {"limits: {line: x}", "f:1:16: limits.line: \"x\"" COUNTS},
         {"limits: {line: -1}", "f:1:16: limits.line: \"-1\"" COUNTS},
@@ -807,6 +817,18 @@ START_TEST(bad_numbers_are_refused)
                                         "that cannot start any token"},
         {"lease:\n  default: |\n    30s\n",
             "f:2:12: lease.default: \"30s\\x0a\"" TIMES},
+        {"redis: {settle: 30}",
+            "f:1:17: redis.settle: \"30\": a duration needs a unit: write 30s "
+            "or 30ms"},
+        {"namespaces: [{prefix: a, warn_after: '24'}]",
+            "f:1:38: namespaces.warn_after: \"24\": a duration needs a unit: "
+            "write 24s or 24ms"},
+        {"session: {keepalive: {idle: 5}}",
+            "f:1:29: session.keepalive.idle: \"5\": a duration needs a unit: "
+            "write 5s or 5ms"},
+        {"lease: {default: 030}", "f:1:18: lease.default: \"030\"" TIMES},
+        {"lease: {default: 99999999999999999999}",
+            "f:1:18: lease.default: \"99999999999999999999\"" TIMES},
         {"session: {keepalive: {idle: 5500ms}}",
             "f:1:29: session.keepalive.idle: \"5500ms\": whole seconds "
             "expected"},
@@ -1194,7 +1216,7 @@ START_TEST(keys_that_do_not_fit_are_refused)
     };
 
     CHECK_BAD(cases);
-    ck_assert(load("lease: {default: 9s}\nredis: {command_timeout: 2999}"));
+    ck_assert(load("lease: {default: 9s}\nredis: {command_timeout: 2999ms}"));
     ck_assert(load("redis: {forget_after: 1h}\nlease: {default: 6m}"));
 }
 
