@@ -54,7 +54,7 @@ static const char help_all[] =
     "              else columns on a terminal, tabs elsewhere\n"
     "  -V, -h      version, this page\n"
     "\n"
-    "A duration D is 1500 or 1500ms, 30s, 5m, 1h.\n";
+    "A duration D is 1500ms, 30s, 5m, 1h, or 0.\n";
 
 #define HELP_ASK                                                               \
     "[--wait D] [--lease D] [--keep D] [--delay D]\n"                          \

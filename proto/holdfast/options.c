@@ -16,7 +16,7 @@ duration_parse(const char *text, uint64_t *ms)
     static const struct {
         const char *unit;
         uint64_t ms;
-    } units[] = {{"", 1}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
 
     uint64_t value = 0;
     const char *at = text;
@@ -28,6 +28,10 @@ duration_parse(const char *text, uint64_t *ms)
     }
     if (at == text)
         return false;
+    if (*at == '\0' && value == 0) {
+        *ms = 0;
+        return true;
+    }
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
         if (strcmp(at, units[i].unit) == 0) {
             *ms = value * units[i].ms;
@@ -82,17 +86,26 @@ number_set(const struct option *option, const char *value)
 }
 
 static bool
+duration_set(const struct option *option, const char *value)
+{
+    if (duration_parse(value, option->duration_ms))
+        return true;
+    if (value[0] != '\0' && value[strspn(value, "0123456789")] == '\0')
+        complain("%s%s: '%s' needs a unit: write %ss or %sms", dashes(option),
+            option->name, value, value, value);
+    else
+        complain("%s%s: '%s' is not a duration such as 1500ms, 30s, 5m, 1h",
+            dashes(option), option->name, value);
+    return false;
+}
+
+static bool
 option_set(const struct option *option, const char *value)
 {
     if (option->number != NULL)
         return number_set(option, value);
-    if (option->duration_ms != NULL) {
-        if (duration_parse(value, option->duration_ms))
-            return true;
-        complain("%s%s: '%s' is not a duration such as 1500ms, 30s, 5m, 1h",
-            dashes(option), option->name, value);
-        return false;
-    }
+    if (option->duration_ms != NULL)
+        return duration_set(option, value);
     if (value[0] == '\0' || strlen(value) > option->max) {
         complain(
             "--%s: 1 to %zu bytes are asked for", option->name, option->max);

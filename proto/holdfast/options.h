@@ -39,7 +39,7 @@ bool options_parse(struct settings *settings, const struct option *options,
     size_t option_count, enum options_stop stop, char **argv,
     struct words *words);
 
-/* "1500", "1500ms", "30s", "5m", "1h"; at most a year. */
+/* "1500ms", "30s", "5m", "1h", at most a year; "0" alone needs no unit. */
 bool duration_parse(const char *text, uint64_t *ms);
 
 #endif

@@ -135,7 +135,7 @@ class BenchTest(BrokerCase):
         def lines(form):
             return subprocess.run(
                 [HOLDFAST, "-a", self.served.address, "-o", form, "bench",
-                 "-t100", "-c", "1"], stdin=subprocess.DEVNULL, check=True,
+                 "-t100ms", "-c", "1"], stdin=subprocess.DEVNULL, check=True,
                 stdout=subprocess.PIPE, timeout=30).stdout.decode().split("\n")
 
         columns = lines("columns")
@@ -163,8 +163,8 @@ def limit_files():
 class UsersTest(AuthCase):
     def test_rights(self):
         broker = self.users_broker()
-        done = self.command(broker, "shop", "-o", "json", "bench", "-t", "200",
-                            "-c", "2", "stock/")
+        done = self.command(broker, "shop", "-o", "json", "bench", "-t",
+                            "200ms", "-c", "2", "stock/")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertGreater(rows(done.stdout)["pair"]["count"], 0)
         done = self.command(broker, "shop", "-o", "json", "bench", "-t", "1h",
@@ -216,7 +216,7 @@ class BenchCommandTest(CommandCase):
 
     def test_what_it_asks_for(self):
         broker = self.broker()
-        done = self.command(broker, "bench", "-t", "300", "-c", "1", "--keys",
+        done = self.command(broker, "bench", "-t", "300ms", "-c", "1", "--keys",
                             "3", "--wait", "2s", "a b/")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(broker.received("LOCK")[:4],

@@ -671,7 +671,7 @@ class UsageTest(CommandCase):
                       ["slow", "--limit", "0"], ["slow", "--limit", "501"],
                       ["sessions", "--", "x"], ["ping", "x"], ["raw", "x"],
                       ["ping", "--", "x"], ["raw", "--", "x"], ["--"],
-                      ["show", "-x"], ["sessions", "--wait", "1"],
+                      ["show", "-x"], ["sessions", "--wait", "1s"],
                       ["ping", "--all"], ["raw", "-o"]):
             with self.subTest(words=words):
                 result = self.command("127.0.0.1:1", *words)

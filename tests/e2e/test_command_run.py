@@ -103,6 +103,19 @@ class StatusTest(CommandCase):
                 self.assertTrue(result.stderr.startswith(b"holdfast: "))
                 self.assertNotIn(b"no broker", result.stderr)
 
+    def test_durations_have_a_unit(self):
+        """Some would take a number alone for seconds."""
+        for words in (["run", "--wait=5", "k", "--", "true"],
+                      ["run", "--lease", "5", "k", "--", "true"],
+                      ["run", "k", "--keep", "5", "--", "true"],
+                      ["lock", "--delay", "5", "k"],
+                      ["bench", "-t", "5"], ["top", "--interval", "5"]):
+            with self.subTest(words=words):
+                result = self.command("127.0.0.1:1", *words)
+                self.assertIn(result.returncode, (64, 125))
+                self.assertIn(b": '5' needs a unit: write 5s or 5ms\n",
+                              result.stderr)
+
     def test_help(self):
         result = self.command("127.0.0.1:1", "run", "-h")
         self.assertEqual(result.returncode, 0)
@@ -229,11 +242,11 @@ class AskTest(CommandCase):
             "--wait", "2s", "--lease", "1m", "--owner", "me", "--note",
             "why not", "job"), whole)
         self.assertEqual(self.asked(
-            "job", "--wait=2000ms", "--lease=60000", "--owner=me",
+            "job", "--wait=2000ms", "--lease=60000ms", "--owner=me",
             "--note=why not"), whole)
         self.assertEqual(self.asked(
             "--note", "why not", "job", "--lease", "60s", "--owner", "me",
-            "--wait", "2000"), whole)
+            "--wait", "2000ms"), whole)
 
     def test_no_waiting(self):
         self.assertEqual(self.asked("--wait", "0", "job"), ["LOCK job wait=0"])

@@ -359,7 +359,7 @@ class TopPrintTest(CommandCase):
     def test_usage(self):
         broker = self.broker(TOP=top(*ITEMS))
         for words in (["x"], ["-n", "0"], ["-n", "101"], ["-n"], ["-n", "x"],
-                      ["--n", "1"], ["--interval", "99"], ["--interval", "x"],
+                      ["--n", "1"], ["--interval", "99ms"], ["--interval", "x"],
                       ["-c", "1"], ["--", "x"]):
             done = self.command(broker, "top", *words)
             self.assertEqual(done.returncode, 64, words)
