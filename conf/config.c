@@ -15,6 +15,7 @@
 #include "conf/walk.h"
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
+#include "daemon/base/secret.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -23,7 +24,6 @@
 
 #define FILE_BYTES_MAX ((size_t)1024 * 1024)
 #define QUOTE_BYTES    96
-#define PASSWORD_BYTES sizeof(((struct config *)NULL)->redis_password)
 
 struct loader {
     struct walk walk;
@@ -143,8 +143,14 @@ fail_unknown(struct walk *walk, struct text path, struct text name,
     struct walk_place place)
 {
     char quoted[QUOTE_BYTES];
-    const struct key *near = key_suggest(path);
 
+    /* `{password:x}` is a key without a value: not to be shown. */
+    for (size_t i = 0; i < path.len; i++)
+        if (strchr(" :=@", path.at[i]) != NULL && path.at[i] != '\0')
+            return walk_fail(walk, place,
+                "unknown key %s..., a word and \": \" expected",
+                log_quote(quoted, sizeof(quoted), text_make(path.at, i)));
+    const struct key *near = key_suggest(path);
     log_quote(quoted, sizeof(quoted), path);
     if (memchr(name.at, '.', name.len) != NULL && key_find(path) != NULL)
         return walk_fail(walk, place,
@@ -556,48 +562,36 @@ check_all(struct loader *loader)
 
 /* Files */
 
-/* NULL where `len` bytes are a password; they go to `out`, room for 512. */
-static const char *
-password_take(const char *bytes, size_t len, char *out, size_t out_bytes)
-{
-    if (len > 0 && bytes[len - 1] == '\n') {
-        len--;
-        if (len > 0 && bytes[len - 1] == '\r')
-            len--;
-    }
-    if (len == 0)
-        return "is empty";
-    if (len >= out_bytes)
-        return "is longer than 511 bytes";
-    if (memchr(bytes, '\0', len) != NULL)
-        return "has a NUL in it";
-    memcpy(out, bytes, len);
-    return NULL;
-}
-
-/* Out of the file at `path` that the key names, if any. */
+/*
+ * Out of the file at `path` that the key names, if any. Where it cannot be read
+ * the path is not told: it may be the password itself.
+ */
 static bool
 read_password(struct loader *loader, const char *key, const char *path,
     char *out, size_t out_bytes)
 {
-    char bytes[PASSWORD_BYTES + 2]; /* and its line end */
+    char bytes[SECRET_FILE_BYTES];
     char quoted[QUOTE_BYTES];
-    const char *what;
+    char why[128];
+    struct text secret;
     size_t len;
 
-    require(out_bytes == PASSWORD_BYTES);
     if (path[0] == '\0')
         return true;
-    what =
+    struct walk_place place =
+        loader->values[key_index(key_find(text_from(key)))];
+    const char *what =
         file_read(path, loader->in_force != NULL, bytes, sizeof(bytes), &len);
-    if (what == NULL)
-        what = password_take(bytes, len, out, out_bytes);
+    if (what != NULL)
+        return walk_fail(&loader->walk, place,
+            "%s: a file is expected, which cannot be read: %s", key, what);
+    bool good = secret_read(
+        text_make(bytes, len), 1, out_bytes - 1, &secret, why, sizeof(why));
+    if (good)
+        memcpy(out, secret.at, secret.len);
     explicit_bzero(bytes, sizeof(bytes));
-    if (what == NULL)
-        return true;
-    return walk_fail(&loader->walk,
-        loader->values[key_index(key_find(text_from(key)))], "%s: %s: %s", key,
-        log_quote(quoted, sizeof(quoted), text_from(path)), what);
+    return good || walk_fail(&loader->walk, place, "%s: %s %s", key,
+                       log_quote(quoted, sizeof(quoted), text_from(path)), why);
 }
 
 static bool

@@ -445,6 +445,8 @@ users_parse(const char *name, struct text text, char *error, size_t error_bytes)
         .error = error,
         .error_bytes = error_bytes,
     };
+    if (text_starts_with(text, TEXT("\xef\xbb\xbf"))) /* an editor's mark */
+        reader.at += 3;
     bool good = lines_take(&reader) && once_check(&reader);
     free(once);
     if (!good) {

@@ -27,6 +27,7 @@ static const char address_expected[] = "HOST:PORT or [IPV6]:PORT expected";
 struct why {
     char *out; /* ref */
     size_t bytes;
+    bool hidden; /* the value may have a secret in it, and is not shown */
 };
 
 typedef bool parse_value(
@@ -62,8 +63,11 @@ refuse(struct why why, struct text text, const char *reason)
 {
     char quoted[QUOTE_BYTES];
 
-    snprintf(why.out, why.bytes, "%s: %s",
-        log_quote(quoted, sizeof(quoted), text), reason);
+    if (why.hidden)
+        snprintf(why.out, why.bytes, "%s", reason);
+    else
+        snprintf(why.out, why.bytes, "%s: %s",
+            log_quote(quoted, sizeof(quoted), text), reason);
     return false;
 }
 
@@ -509,6 +513,45 @@ endpoint_read(struct text text, uint64_t port_min, struct config_address *out)
     return brackets ? host6_check(out->host) : host_check(out->host);
 }
 
+static bool
+is_url(struct text text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (text.at[i] == '@' ||
+            text_starts_with(text_make(text.at + i, text.len - i), TEXT("://")))
+            return true;
+    return false;
+}
+
+/* `text` is one, or has a user and a password before its host. */
+static bool
+refuse_url(const struct key *key, struct text text, struct why why)
+{
+    char reason[QUOTE_BYTES + 160];
+    char shown[QUOTE_BYTES] = "HOST:PORT";
+    struct config_address address = {.port = 0};
+    bool nodes = key->type == KEY_NODES;
+    bool user = memchr(text.at, '@', text.len) != NULL;
+    bool tls = text_starts_with(text, TEXT("rediss:"));
+    struct text rest = text;
+
+    for (size_t i = 0; i < text.len; i++)
+        if (text.at[i] == '@' ||
+            (!user && i >= 2 && memcmp(text.at + i - 2, "://", 3) == 0))
+            rest = text_make(text.at + i + 1, text.len - i - 1);
+    for (size_t i = 0; i < rest.len; i++)
+        if (rest.at[i] == '/' || rest.at[i] == '?')
+            rest.len = i;
+    if (endpoint_read(rest, 1, &address) == NULL)
+        (void)config_address_text(&address, shown, sizeof(shown));
+    snprintf(reason, sizeof(reason), "no URL is taken: write %s%s%s", shown,
+        nodes && user
+            ? "; the password goes into the file of redis.password_file"
+            : "",
+        nodes && tls ? "; redis.tls.ca turns TLS on" : "");
+    return refuse(why, text, reason);
+}
+
 static const char *
 path_read(struct text text, struct config_address *out)
 {
@@ -546,6 +589,8 @@ list_parse(const struct key *key, struct text text, void *field, struct why why)
     struct config_address address;
     const char *reason;
 
+    if (why.hidden && is_url(text))
+        return refuse_url(key, text, why);
     memset(&address, 0, sizeof(address));
     if (key->type == KEY_PATHS)
         reason = path_read(text, &address);
@@ -676,6 +721,18 @@ static const struct {
     [KEY_WORDS] = {words_parse, words_print},
 };
 
+/* What people put there by mistake: URLs and connection strings with passwords,
+ * a password or a key in place of the name of its file. */
+static bool
+may_have_secret(const struct key *key, struct text text)
+{
+    if (key->type == KEY_LISTEN || key->type == KEY_LISTEN_ONE ||
+        key->type == KEY_NODES)
+        return is_url(text) || !all_plain(text, "._-:[]%*/ ");
+    return key->type == KEY_FILE || key->type == KEY_USER ||
+           key->type == KEY_WORDS;
+}
+
 size_t
 value_home(const struct key *key, size_t item)
 {
@@ -728,8 +785,8 @@ value_parse(const struct key *key, struct text text, void *home, char *why,
     size_t why_bytes)
 {
     require(types[key->type].parse != NULL);
-    return types[key->type].parse(
-        key, text, (char *)home + key->offset, (struct why){why, why_bytes});
+    return types[key->type].parse(key, text, (char *)home + key->offset,
+        (struct why){why, why_bytes, may_have_secret(key, text)});
 }
 
 void

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/stat.h>
 
 enum {
@@ -42,6 +43,15 @@ is_known(int value)
     return false;
 }
 
+/* Without its value, which may be a secret. */
+static enum options_action
+wrong_long(struct options *options, const char *word)
+{
+    snprintf(options->error, sizeof(options->error), "unknown option: %.*s",
+        (int)strcspn(word, "="), word);
+    return OPTIONS_WRONG;
+}
+
 /* `found` is what getopt_long() returns for what it does not take. */
 static enum options_action
 wrong_option(struct options *options, int found, const char *word)
@@ -51,7 +61,7 @@ wrong_option(struct options *options, int found, const char *word)
     if (found == ':')
         return wrong(options, "option needs a value", word);
     if (optopt == 0)
-        return wrong(options, "unknown option", word);
+        return wrong_long(options, word);
     if (is_known(optopt))
         return wrong(options, "option takes no value", word);
     /* One of several letters in a word, which may not be the last one yet. */

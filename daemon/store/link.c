@@ -734,6 +734,19 @@ link_take(struct store *store, struct link *link, struct call *call,
     }
 }
 
+/* An unknown command is answered with its words: the password, of an AUTH that
+ * somebody has renamed. */
+static struct text
+without_words(struct text error)
+{
+    struct text words = TEXT(", with args");
+
+    for (size_t i = 0; i < error.len; i++)
+        if (text_starts_with(text_make(error.at + i, error.len - i), words))
+            return text_make(error.at, i);
+    return error;
+}
+
 void
 link_reply(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply)
@@ -747,8 +760,11 @@ link_reply(struct store *store, struct link *link, uint64_t now_us,
     struct call *call = container_of(link->calls.next, struct call, link);
     uint32_t serial = link->serial;
     bool last = call->last;
+    struct resp told = *reply;
 
-    link_take(store, link, call, now_us, reply);
+    if (told.type == RESP_ERROR)
+        told.text = without_words(told.text);
+    link_take(store, link, call, now_us, &told);
     if (link->state == LINK_DOWN || link->serial != serial)
         return; /* given up, and the call with it */
     if (call->said != NULL) {

@@ -191,7 +191,9 @@ option_take(struct settings *settings, const struct option *options,
     }
     if (option == NULL &&
         (is_long || name[0] == '\0' || strchr("aosu", name[0]) == NULL)) {
-        complain("there is no option '%s' here", argv[*at]);
+        /* Without its value, which may be a secret. */
+        complain("there is no option '%.*s' here",
+            is_long ? (int)strcspn(argv[*at], "=") : 2, argv[*at]);
         return false;
     }
     if (option != NULL && option->flag != NULL) {

@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE 1
 
+#include "daemon/base/secret.h"
 #include "daemon/base/users.h"
 #include "proto/holdfast/options.h"
 #include "proto/reply.h"
@@ -21,23 +22,23 @@
 
 #define NEW_BYTES 32 /* of randomness in a secret that is made */
 
-/* A line, its end and its NUL; a longer one is seen to be that. */
+/* What was read, and then the secret in it, with a NUL behind it. */
 struct line {
-    char bytes[USER_SECRET_MAX + 3];
+    char bytes[SECRET_FILE_BYTES + 1];
     size_t len;
 };
 
-/* All that there is, up to what a line may have. False: errno says why. */
+/* All that there is, of a terminal one line. False: errno says why. */
 static bool
 line_read(int fd, struct line *line)
 {
+    bool terminal = isatty(fd);
     ssize_t got = 1;
 
     line->len = 0;
-    while (got > 0 && line->len < sizeof(line->bytes) - 1 &&
-           memchr(line->bytes, '\n', line->len) == NULL) {
-        got = read(
-            fd, line->bytes + line->len, sizeof(line->bytes) - 1 - line->len);
+    while (got > 0 && line->len < SECRET_FILE_BYTES &&
+           !(terminal && memchr(line->bytes, '\n', line->len) != NULL)) {
+        got = read(fd, line->bytes + line->len, SECRET_FILE_BYTES - line->len);
         if (got > 0)
             line->len += (size_t)got;
         else if (got < 0 && errno == EINTR)
@@ -46,27 +47,19 @@ line_read(int fd, struct line *line)
     return got >= 0;
 }
 
-/* What is wrong with it as a secret of `min` bytes at least, without its line
- * end, which is taken off; NULL: nothing. */
-static const char *
-line_check(struct line *line, size_t min)
+/* Leaves nothing but the secret, of `min` bytes at least; false: `why`. */
+static bool
+line_take(struct line *line, size_t min, char *why, size_t why_bytes)
 {
-    const char *end = memchr(line->bytes, '\n', line->len);
+    struct text secret;
 
-    if (end != NULL && end != line->bytes + line->len - 1)
-        return "is more than one line";
-    if (end != NULL)
-        line->len--;
-    if (end != NULL && line->len > 0 && line->bytes[line->len - 1] == '\r')
-        line->len--;
+    if (!secret_read(text_make(line->bytes, line->len), min, USER_SECRET_MAX,
+            &secret, why, why_bytes))
+        return false;
+    memmove(line->bytes, secret.at, secret.len);
+    line->len = secret.len;
     line->bytes[line->len] = '\0';
-    if (memchr(line->bytes, '\0', line->len) != NULL)
-        return "has a NUL in it";
-    if (line->len > USER_SECRET_MAX)
-        return "is longer than 255 bytes";
-    if (line->len == 0)
-        return "is empty";
-    return line->len < min ? "is shorter than 16 bytes" : NULL;
+    return true;
 }
 
 /* --- of this user --------------------------------------------------------- */
@@ -75,19 +68,21 @@ static bool
 file_read(const char *path, struct line *line)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const char *what = NULL;
+    bool done = fd >= 0 && line_read(fd, line);
+    char why[128];
 
-    if (fd < 0 || !line_read(fd, line))
-        what = strerror(errno);
+    if (!done) /* whose name may be the secret itself */
+        complain("-s, HOLDFAST_SECRET_FILE: the file cannot be read: %s",
+            strerror(errno));
     if (fd >= 0)
         (void)close(fd);
-    if (what == NULL)
-        what = line_check(line, 1);
-    if (what == NULL)
-        return true;
-    explicit_bzero(line, sizeof(*line));
-    complain("the secret in %s: %s", path, what);
-    return false;
+    if (done && !line_take(line, 1, why, sizeof(why))) {
+        complain("the secret in %s: the file %s", path, why);
+        done = false;
+    }
+    if (!done)
+        explicit_bzero(line, sizeof(*line));
+    return done;
 }
 
 /* What the options and the environment say; false after a complaint. */
@@ -146,16 +141,18 @@ secret_ask(struct line *line)
         (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
         (void)fputs("Secret: ", stderr);
     }
+    char why[128];
     bool done = line_read(STDIN_FILENO, line);
-    const char *what =
-        done ? line_check(line, USER_SECRET_MIN) : strerror(errno);
+    if (!done)
+        (void)snprintf(why, sizeof(why), "cannot be read: %s", strerror(errno));
+    done = done && line_take(line, USER_SECRET_MIN, why, sizeof(why));
     if (terminal) {
         (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown);
         (void)fputc('\n', stderr);
     }
-    if (what != NULL)
-        complain("secret: the secret %s", what);
-    return what == NULL;
+    if (!done)
+        complain("secret: the input %s", why);
+    return done;
 }
 
 /* A new one, into a file that was not there. */

@@ -519,11 +519,11 @@ class CommandTest(AuthCase):
         for words, why in ((["-u", "ops", "locks"], b"HOLDFAST_SECRET_FILE"),
                            (["-s", path, "locks"], b"HOLDFAST_USER"),
                            (["-u", "ops", "-s", "/none", "locks"],
-                            b"No such file"),
+                            b"cannot be read: No such file"),
                            (["-u", "ops", "-s", "/dev/null", "run", "k", "--",
                              "true"], b"is empty"),
                            (["-u", "ops", "-s", "/dev/zero", "locks"],
-                            b"has a NUL")):
+                            b"has a control character")):
             result = self.command(broker, None, *words)
             self.assertEqual(result.returncode, 125, result.stderr)
             self.assertIn(why, result.stderr)
@@ -659,7 +659,7 @@ class SecretTest(AuthCase):
                           (b"x" * 256, b"longer than 255"),
                           (b"x" * 5000, b"longer than 255"),
                           (b"one line of it\ntwo\n", b"more than one line"),
-                          (b"a NUL is in here\0\n", b"has a NUL")):
+                          (b"a blank at its end \n", b"ends in a blank")):
             result = self.secret("op", input=text)
             self.assertEqual((result.returncode, result.stdout), (125, b""))
             self.assertIn(why, result.stderr)

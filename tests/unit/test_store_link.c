@@ -2,6 +2,7 @@
  * Tests of daemon/store/link.c: connections, from the greeting to the loss, and
  * what becomes of operations then; hints.
  */
+#include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
 
 #include <stdio.h>
@@ -59,6 +60,26 @@ START_TEST(greeting_refused)
 END_TEST
 
 /* Nor is anything to be had where no script is. */
+/* Redis tells the words of a command that it does not know. */
+START_TEST(password_is_not_logged)
+{
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    memcpy(rig->settings.password, "hunter2", 8);
+    srig_start(rig);
+    srig_connect(rig, 0);
+    log_keep(LOG_DEBUG);
+    srig_error(rig, 0,
+        "-ERR unknown command 'AUTH', with args beginning with: 'hunter2' ");
+    srig_turn(rig);
+    log_keep_no_more();
+    ck_assert_uint_eq(log_kept_count("unknown command 'AUTH'\""), 1);
+    ck_assert_uint_eq(log_kept_count("hunter2"), 0);
+    srig_end(rig);
+}
+
+END_TEST
+
 START_TEST(scripts_refused)
 {
     struct srig *rig = srig_create(STORE_SINGLE, 1);
@@ -563,6 +584,7 @@ store_link_suite(void)
 
     tcase_add_test(tests, greeting);
     tcase_add_test(tests, greeting_refused);
+    tcase_add_test(tests, password_is_not_logged);
     tcase_add_test(tests, scripts_refused);
     tcase_add_test(tests, scripts_refused_later);
     tcase_add_loop_test(

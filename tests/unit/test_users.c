@@ -81,7 +81,8 @@ known(const struct users *users, const char *name, const char *secret)
 
 START_TEST(a_file)
 {
-    struct users *users = good("# those who may\n"
+    struct users *users = good("\xef\xbb\xbf" /* an editor's mark */
+                               "# those who may\n"
                                "\n"
                                "  zed uid=7\tsee=* \r\n"
                                "shop uid=1001 lock=stock/* lock=nightly\r\n"

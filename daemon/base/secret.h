@@ -1,0 +1,26 @@
+/*
+ * The one rule for files of secrets: passwords of Redis and of the Sentinels,
+ * secrets of users.
+ *
+ * A file has one secret on one line. A byte order mark before it and line ends
+ * (LF or CR LF) after it are not part of it. Whatever an editor or a shell may
+ * have left there beside these is refused: a broker would only be told that
+ * the password is wrong.
+ */
+#ifndef HOLDFAST_BASE_SECRET_H
+#define HOLDFAST_BASE_SECRET_H
+
+#include "daemon/base/text.h"
+
+/* Room for a file: a larger one has no secret that is short enough. */
+#define SECRET_FILE_BYTES 1024
+
+/*
+ * `file` is all of it, up to SECRET_FILE_BYTES; `*secret` is of its bytes, from
+ * `min` (1 or more) to `max` of them. False: `why` says what is wrong, as in
+ * "is empty", and has nothing of the secret.
+ */
+bool secret_read(struct text file, size_t min, size_t max, struct text *secret,
+    char *why, size_t why_bytes);
+
+#endif
