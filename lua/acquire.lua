@@ -4,13 +4,16 @@
 -- KEYS: the locks. ARGV: the header, then for each lock
 --   identity c36, flags B (1: the ticket may be there already; 2: do not wait;
 --   4: a ticket of an earlier generation may be there; 8: say who holds it;
---   16: it stood there), mode B, words I2, permits I4, limit I4, lease I4 (ms),
---   delay I4 (ms), hold d (ms, 0: none), latest d (ms of TIME), seen d (a
---   fence), where it stood there: arrival d, fence d (0: it waited); words
+--   16: it stood there; 32, with 1: the lease of the first question may be
+--   over), mode B, words I2, permits I4, limit I4, lease I4 (ms), delay I4
+--   (ms), hold d (ms, 0: none), latest d (ms of TIME), seen d (a fence), where
+--   it stood there: arrival d, fence d (0: it waited); words
 -- Asking twice for one ticket is asking once: where it may be there already it
--- is looked for, and its lease too. After `latest` nothing is done. A ticket
--- that stood there, as its broker still believes, stands there again where the
--- data may be older than it; else it is GONE.
+-- is looked for, and its lease too. A hold that the first question got is taken
+-- up within its lease alone: older data may not show who followed it. After
+-- `latest` nothing is done. A ticket that stood there, as its broker still
+-- believes, stands there again where the data may be older than it; else it is
+-- GONE.
 --@include call.lua
 
 -- The way for every record.
@@ -20,7 +23,7 @@ local function general()
 
 local ACQUIRE_FORMAT = '<BBI2I4I4I4I4ddd'
 local ACQUIRE_WORDS = 81
-local RETRY, NO_QUEUE, MOVES, TELL, STOOD = 1, 2, 4, 8, 16
+local RETRY, NO_QUEUE, MOVES, TELL, STOOD, OVERDUE = 1, 2, 4, 8, 16, 32
 
 -- After a hold that comes back nobody is granted the lock for so long, in ms,
 -- so that those who waited for it come back before one of them is.
@@ -150,7 +153,8 @@ local function ticket_again(r, t, lease)
 end
 
 -- Ends what the ticket's session has given up, since it asks for the lock anew:
--- a hold that was broken, or a wait for the lock as another kind.
+-- a hold that was broken, a hold that it never heard of and whose lease may be
+-- over, or a wait for the lock as another kind.
 local function ticket_drop(r, t)
     hold_over(r, t, now)
     if t.delay > 0 and bit.band(t.flags, CLAIMED) ~= 0 then
@@ -194,7 +198,8 @@ local function ticket_standing(r, asked, flags, limit, seen, arg)
     local t
     if bit.band(flags, RETRY) ~= 0 then
         t = ticket_of(r, asked.identity, 0, 0)
-        if t and bit.band(t.flags, BROKEN) ~= 0 then
+        local ended = bit.band(flags, OVERDUE) ~= 0 and CLAIMED or 0
+        if t and bit.band(t.flags, BROKEN + ended) ~= 0 then
             ticket_drop(r, t)
             return nil
         end

@@ -17,7 +17,7 @@
 #include <inttypes.h>
 
 /* What two clocks may disagree on over a lease, as Redlock has it. */
-static uint64_t
+uint64_t
 drift_margin_us(uint64_t lease_us)
 {
     return lease_us / 100 + 2000;

@@ -22,6 +22,7 @@ op_create(struct core *core, enum op_kind kind, struct lock *lock,
     op->owner = owner;
     op->lease_ms = core->settings.lease_ms;
     op->hard_end_us = NEVER;
+    op->over_us = NEVER;
     if (lock == NULL)
         return op;
     op->lock = slab_handle(&core->locks, lock);

@@ -224,9 +224,12 @@ struct op {
     uint64_t fence;   /* 0: any, or a waiter's */
     uint64_t seen;    /* the highest fence known of that slot */
     uint32_t lease_ms;
-    struct ask ask;         /* OP_ACQUIRE */
-    uint64_t hard_end_us;   /* OP_RENEW: of lease=, WHEEL_NEVER: none */
-    uint64_t give_up_us;    /* where Redis cannot be asked */
+    struct ask ask;       /* OP_ACQUIRE */
+    uint64_t hard_end_us; /* OP_RENEW: of lease=, WHEEL_NEVER: none */
+    uint64_t give_up_us;  /* where Redis cannot be asked */
+    /* OP_ACQUIRE, OP_RENEW of a wait: the end of the lease of a hold that an
+     * earlier question may have got; WHEEL_NEVER: of no such hold. */
+    uint64_t over_us;
     uint32_t limit;         /* OP_INSPECT: tickets at most */
     struct op_audit *audit; /* ref; OP_AUDIT */
     /* refs: owner, client, note; of PUBLISH others. OP_RENEW has them for the
@@ -236,6 +239,7 @@ struct op {
     bool single;       /* goes alone, by ASK or after a failure */
     bool asking;       /* after ASKING */
     bool halved;       /* an error may have left it done, or half done */
+    bool overdue;      /* `over_us` may come before Redis runs it */
     uint64_t grace_us; /* parked: nothing is granted before; 0: not so */
     uint16_t attempts;
     uint16_t at_node;     /* whose queue it is on */

@@ -243,6 +243,7 @@ struct ticket {
     uint64_t waits_us;   /* when it began, at this broker */
     uint64_t heard_us;   /* when Redis last spoke of it */
     uint64_t settles_us; /* nobody is granted it before; 0: not so */
+    uint64_t over_us;    /* ASKING, too: see op.h */
     uint64_t refresh_us;
     uint64_t probe_us; /* when to look for a deadlock; NEVER: not */
     uint32_t looked;   /* after so many, up to a few */

@@ -47,6 +47,7 @@ void wait_timer(struct core *core, struct ticket *ticket);
 void ticket_words(const struct ticket *ticket, struct op *op);
 
 /* hold.c */
+uint64_t drift_margin_us(uint64_t lease_us);
 bool hold_is_over(const struct core *core, const struct op_result *result);
 void hold_was_foreign(
     struct core *core, struct ticket *ticket, const struct op_result *result);

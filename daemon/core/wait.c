@@ -48,6 +48,16 @@ ticket_words(const struct ticket *ticket, struct op *op)
     op->words[2] = ticket_note(ticket);
 }
 
+/* The end of the lease of a hold that Redis granted at that time at the
+ * earliest. The broker does not know of it, and so does not renew it. */
+static uint64_t
+unheard_over_us(const struct core *core, uint64_t from_us)
+{
+    uint64_t lease_us = us_from_ms(core->settings.lease_ms);
+
+    return from_us + lease_us - drift_margin_us(lease_us);
+}
+
 static void
 ticket_ask(struct core *core, struct ticket *ticket, struct pending *pending,
     uint64_t give_up_us)
@@ -59,6 +69,9 @@ ticket_ask(struct core *core, struct ticket *ticket, struct pending *pending,
     op->arrival = 0;
     op->fence = 0;
     op->retry = ticket->doubt;
+    if (!op->retry)
+        ticket->over_us = unheard_over_us(core, core->now_us);
+    op->over_us = ticket->over_us;
     op->moves = ticket->generation > 1 || ticket->requeued;
     op->no_queue = pending->wait_us == 0;
     op->tell = op->no_queue || pending->progress;
@@ -460,6 +473,7 @@ ticket_waits(
     ticket_stands(ticket, result->place, result->arrival);
     ticket->fence = 0;
     ticket->heard_us = core->now_us;
+    ticket->over_us = unheard_over_us(core, result->sent_us);
     ticket->unheard = false;
     ticket->doubt = false;
     ticket->settles_us =
@@ -842,6 +856,8 @@ ticket_refresh(struct core *core, struct ticket *ticket)
     ticket_words(ticket, op);
     op->fence = 0;
     op->moves = ticket->moving;
+    if (!op->moves)
+        op->over_us = ticket->over_us;
     op->idle = ticket->unattended && list_empty(&ticket->pendings);
     op->tell = pending != NULL && pending->progress && !ticket->announced;
     op->give_up_us = core->now_us + core->settings.patience_us;

@@ -37,11 +37,21 @@ static const struct {
     [OP_PUBLISH] = {.script = SCRIPT_COUNT},
 };
 
-/* Whether there is no use in sending it any more. */
+/* Whether `over_us` may come before Redis runs what is sent now. */
 static bool
-op_is_needless(const struct link *link, const struct op *op)
+op_is_overdue(const struct store *store, const struct op *op, uint64_t now_us)
 {
-    return op->unwanted || (op->repeats && link->settled);
+    return now_us + store->settings.command_timeout_us > op->over_us;
+}
+
+/* Whether there is no use in sending it any more. A hold that a late renewal
+ * finds may have ended, and older data would not show who followed it. */
+static bool
+op_is_needless(const struct store *store, const struct link *link,
+    const struct op *op, uint64_t now_us)
+{
+    return op->unwanted || (op->repeats && link->settled) ||
+           (op->kind == OP_RENEW && op_is_overdue(store, op, now_us));
 }
 
 /*
@@ -63,11 +73,12 @@ batch_gather(struct store *store, const struct link *link, struct node *node,
         if (call->op_count == limit || ++looked > 4 * limit)
             break;
         if (op != first &&
-            (op_is_needless(link, op) || op->single || first->single ||
-                (slots && op->slot != first->slot)))
+            (op_is_needless(store, link, op, call->sent_us) || op->single ||
+                first->single || (slots && op->slot != first->slot)))
             continue;
         op_dequeue(store, node, op);
         op->sent_us = call->sent_us;
+        op->overdue = op_is_overdue(store, op, call->sent_us);
         op->tries++;
         list_push_back(&call->ops, &op->link);
         call->op_count++;
@@ -237,13 +248,13 @@ batch_send(struct store *store, struct link *link, struct node *node,
 /* Whether the queue has something to send, at its head. */
 static bool
 queue_drop_needless(struct store *store, const struct link *link,
-    struct node *node, enum op_kind kind)
+    struct node *node, enum op_kind kind, uint64_t now_us)
 {
     const struct list *queue = &node->queues[kind];
 
     while (!list_empty(queue)) {
         struct op *op = container_of(queue->next, struct op, link);
-        if (!op_is_needless(link, op))
+        if (!op_is_needless(store, link, op, now_us))
             return true;
         op_dequeue(store, node, op);
         op_done(store, op, op->repeats ? OP_GONE : OP_UNSENT);
@@ -268,7 +279,7 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
         enum op_kind kind = flush_order[i];
         if (!grants && kinds[kind].grants)
             continue;
-        while (queue_drop_needless(store, link, node, kind)) {
+        while (queue_drop_needless(store, link, node, kind, now_us)) {
             if (link->batch_count >= store->settings.in_flight ||
                 link->held_count >= 2 * store->settings.in_flight ||
                 !batch_send(store, link, node, kind, now_us))

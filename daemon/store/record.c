@@ -31,6 +31,7 @@
 #define ACQUIRE_MOVES    4
 #define ACQUIRE_TELL     8
 #define ACQUIRE_STOOD    16
+#define ACQUIRE_OVERDUE  32
 #define RELEASE_UNCLEAN  1
 #define RELEASE_MOVES    2
 #define RELEASE_REPEATS  4
@@ -215,7 +216,8 @@ put_acquire(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
         (op->retry ? ACQUIRE_RETRY : 0) |
             (op->no_queue ? ACQUIRE_NO_QUEUE : 0) |
             (op->moves ? ACQUIRE_MOVES : 0) | (op->tell ? ACQUIRE_TELL : 0) |
-            (stood ? ACQUIRE_STOOD : 0),
+            (stood ? ACQUIRE_STOOD : 0) |
+            (op->retry && op->overdue ? ACQUIRE_OVERDUE : 0),
         1);
     at = put_uint(at, op->ask.shared ? MODE_SHARED : 0, 1);
     at = put_uint(at, words_bytes(op), 2);

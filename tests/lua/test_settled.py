@@ -143,6 +143,31 @@ class Grants(SettledCase):
         self.assert_holder(who(1), LIVING + GRANTED)  # a grant of now
         self.assertEqual(self.two.renew(KEY, who(1)).status, OK)
 
+    def test_a_grant_that_its_broker_did_not_hear_of(self):
+        """Another session may have had the lock after its lease."""
+        for over in (False, True):
+            held = self.hold(who(1))
+            self.failover()
+            again = self.one.acquire(KEY, who(1), retry=True, overdue=over)
+            self.assertEqual(again.status, WAITING if over else OK)
+            self.assertEqual(self.pending(), over)
+            self.settle()
+            again = self.one.renew(KEY, who(1))
+            self.assertEqual(again.status, OK)
+            self.assertEqual(again.fence > held.fence, over)
+            self.one.release(KEY, who(1))
+
+    def test_it_has_had_its_turn(self):
+        held = self.hold(who(1))
+        self.wait(who(2), self.two)
+        again = self.one.acquire(KEY, who(1), retry=True, overdue=True)
+        self.assertEqual(again.status, WAITING)
+        self.assert_order(who(2), who(1))
+        self.assertEqual(self.two.renew(KEY, who(2)).fence, held.fence + 1)
+        again = self.one.acquire(KEY, who(1), retry=True, overdue=True)
+        self.assertEqual(again.status, WAITING)
+        self.assert_order(who(2), who(1))  # a wait is none of that
+
     def test_who_is_put_back_may_be_next(self):
         held = self.hold(who(0), mode=SHARED)
         self.wait(who(1), self.two)

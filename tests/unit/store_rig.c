@@ -170,6 +170,7 @@ srig_draft(struct srig *rig, enum op_kind kind, uint16_t slot)
     op->request = rig->op_count;
     op->lease_ms = 30000;
     op->hard_end_us = WHEEL_NEVER;
+    op->over_us = WHEEL_NEVER;
     op->limit = 10;
     op->give_up_us = rig->now_us + 5000000;
     if (kind == OP_PUBLISH) {

@@ -354,6 +354,40 @@ START_TEST(unknown_is_asked_again)
 
 END_TEST
 
+/* What a lost answer may have granted ends a lease after the first question,
+ * less the drift of clocks. What a waiter may have been granted unheard ends a
+ * lease after Redis last said that it waits. */
+START_TEST(unheard_grant_is_over)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a");
+    uint64_t over_us = rig->now_us + 30000000 - 302000;
+    rig_pass(rig, 1000);
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    ck_assert_uint_eq(op->over_us, over_us);
+    rig_pass(rig, 1000);
+    rig_status(rig, op, OP_UNKNOWN);
+    op = rig_op(rig, OP_ACQUIRE);
+    ck_assert_uint_eq(op->over_us, over_us);
+    rig_queued(rig, op);
+    rig_pass(rig, 10000);
+    op = rig_op(rig, OP_RENEW);
+    ck_assert_uint_eq(op->over_us, over_us + 2000000);
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=29618 count=1");
+    /* A hold that is known is not among these. */
+    rig_pass(rig, 10000);
+    op = rig_op(rig, OP_RENEW);
+    ck_assert_uint_eq(op->over_us, WHEEL_NEVER);
+    rig_granted(rig, op, 5);
+    rig_end(rig);
+}
+
+END_TEST
+
 /* A grant that is over when it is told of is no grant. */
 START_TEST(grant_that_is_over)
 {
@@ -679,6 +713,7 @@ core_wait_suite(void)
     tcase_add_test(tests, no_renewal_outlives_it);
     tcase_add_test(tests, cancel_then_any_answer);
     tcase_add_test(tests, unknown_is_asked_again);
+    tcase_add_test(tests, unheard_grant_is_over);
     tcase_add_test(tests, grant_that_is_over);
     tcase_add_test(tests, hints);
     tcase_add_test(tests, grant_by_the_way_while_asking);

@@ -496,6 +496,37 @@ START_TEST(unwanted)
 
 END_TEST
 
+/* Redis may run a call until its time-out. A hold that an earlier question may
+ * have got can be over by then: an acquire says so, a renewal is not sent. */
+START_TEST(overdue)
+{
+    struct srig *rig = srig_single();
+    uint64_t soon_us = rig->now_us + rig->settings.command_timeout_us;
+    struct op *ops = srig_ops(rig, OP_RENEW, 0, 2);
+    struct op *asks[3];
+
+    ops[0].over_us = soon_us;
+    ops[1].over_us = soon_us - 1;
+    for (uint64_t i = 0; i < 3; i++) {
+        asks[i] = srig_op(rig, OP_ACQUIRE, 0);
+        asks[i]->retry = i < 2;
+        asks[i]->over_us = soon_us - i;
+    }
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 3");
+    ck_assert_int_eq(rig->words[7].at[36], 1);
+    ck_assert_int_eq(rig->words[8].at[36], 1 | 32);
+    ck_assert_int_eq(rig->words[9].at[36], 0);
+    srig_status(rig, &ops[1], OP_UNSENT);
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_status(rig, &ops[0], OP_OK);
+    srig_results(rig, 0, 3, RECORD_OK);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* For which nobody waits any more: what has been sent is waited for, what can
  * be sent soon is sent, and all else is given back at once. */
 START_TEST(hurried)
@@ -920,6 +951,7 @@ store_call_suite(void)
     tcase_add_test(tests, noscript_loads_once);
     tcase_add_test(tests, order_is_kept);
     tcase_add_test(tests, unwanted);
+    tcase_add_test(tests, overdue);
     tcase_add_test(tests, hurried);
     tcase_add_loop_test(
         tests, refused_for_now, 0, sizeof(later) / sizeof(later[0]));
