@@ -9,6 +9,11 @@
  * The group's number stays taken while the program is not reaped or a process
  * of the group lives, so a signal to the group cannot meet a stranger as long
  * as none is sent after child_group_gone().
+ *
+ * A process that leaves the group stays in the family: each process that loses
+ * its parent becomes a child of this process (PR_SET_CHILD_SUBREAPER). So the
+ * family is dead when this process has no child but guards. Only children are
+ * killed by number, as their numbers stay taken until they are reaped here.
  */
 #define _GNU_SOURCE 1
 
@@ -19,13 +24,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define BURY_MS     3000    /* for SIGKILL to be obeyed */
+#define BURY_MS     10000   /* for SIGKILL to be obeyed */
 #define BURY_NAP_NS 1000000 /* between looks */
+#define REAP_MAX    256     /* orphans in one turn */
+
+/* In one look, as the list may grow at its end; another look follows. */
+#define CHILDREN_MAX 1024
+#define LOOK_MAX     32768 /* the dead included */
 
 static void
 environment_set(const char *session, const struct acquired *acquired)
@@ -116,25 +127,99 @@ child_signal(const struct child *child, int signal)
     (void)kill(-child->pid, signal);
 }
 
+static void
+child_note(struct child *child, pid_t pid, int status)
+{
+    if (pid == child->guard->pid) {
+        /* Somebody killed it; the program itself still dies with us. */
+        complain("warning: the guard of the process group is gone");
+        guard_gone(child->guard);
+    } else if (pid == child->pid && WIFSTOPPED(status)) {
+        /* SIGSTOP is somebody's own business, not job control. */
+        child->stopped = WSTOPSIG(status) != SIGSTOP;
+    } else if (pid == child->pid) {
+        child->ended = true;
+        child->wait_status = status;
+    }
+}
+
+/* False: no process `pid` (-1: none at all) has ended or stopped. */
+static bool
+reap_one(struct child *child, pid_t pid)
+{
+    int status;
+
+    pid = waitpid(pid, &status, WNOHANG | WUNTRACED);
+    if (pid <= 0)
+        return false;
+    child_note(child, pid, status);
+    return true;
+}
+
 void
 child_reap(struct child *child)
 {
-    int status;
-    pid_t pid;
+    size_t reaped = 0;
 
-    while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
-        if (pid == child->guard->pid) {
-            /* Somebody killed it; the program itself still dies with us. */
-            complain("warning: the guard of the process group is gone");
-            guard_gone(child->guard);
-        } else if (pid == child->pid && WIFSTOPPED(status)) {
-            /* SIGSTOP is somebody's own business, not job control. */
-            child->stopped = WSTOPSIG(status) != SIGSTOP;
-        } else if (pid == child->pid) {
-            child->ended = true;
-            child->wait_status = status;
-        }
+    /* These two first: orphans may end faster than they are reaped. */
+    if (!child->ended)
+        (void)reap_one(child, child->pid);
+    if (child->guard->pid != 0)
+        (void)reap_one(child, child->guard->pid);
+    while (reaped < REAP_MAX && reap_one(child, -1))
+        reaped++;
+    child->unreaped = reaped == REAP_MAX;
+}
+
+/*
+ * Sends `signal` (0: none) to each living child but our guard, and lists them;
+ * how many. The numbers of /proc may be those of an outer PID namespace: only
+ * waitid() knows our children.
+ */
+static size_t
+children_list(const struct child *child, int signal, pid_t living[CHILDREN_MAX])
+{
+    FILE *file = fopen("/proc/thread-self/children", "re");
+    size_t count = 0;
+    long pid;
+
+    if (file == NULL) /* the group alone is known */
+        return 0;
+    for (size_t i = 0;
+         i < LOOK_MAX && count < CHILDREN_MAX && fscanf(file, "%ld", &pid) == 1;
+         i++) {
+        siginfo_t info = {.si_pid = 0};
+
+        if (pid == child->guard->pid ||
+            waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+            info.si_pid != 0)
+            continue;
+        (void)kill((pid_t)pid, signal);
+        living[count++] = (pid_t)pid;
     }
+    (void)fclose(file);
+    return count;
+}
+
+/*
+ * Kills each child that is no guard; false: there was none. Stops them first: a
+ * process that forks and ends all the time would be gone before its name is
+ * read.
+ */
+static bool
+children_kill(const struct child *child)
+{
+    pid_t pids[CHILDREN_MAX];
+    size_t count = children_list(child, SIGSTOP, pids);
+    bool found = false;
+
+    for (size_t i = 0; i < count; i++) {
+        bool guards = guard_is(pids[i]);
+
+        (void)kill(pids[i], guards ? SIGCONT : SIGKILL);
+        found |= !guards;
+    }
+    return found;
 }
 
 bool
@@ -143,20 +228,37 @@ child_group_gone(const struct child *child)
     return child->ended && kill(-child->pid, 0) != 0 && errno == ESRCH;
 }
 
+bool
+child_family_gone(const struct child *child)
+{
+    pid_t pids[CHILDREN_MAX];
+
+    if (!child_group_gone(child))
+        return false;
+    size_t count = children_list(child, 0, pids);
+    for (size_t i = 0; i < count; i++)
+        if (!guard_is(pids[i]))
+            return false;
+    return true;
+}
+
 void
 child_kill(struct child *child)
 {
     const struct timespec nap = {.tv_nsec = BURY_NAP_NS};
     uint64_t end = loop_now_ms() + BURY_MS;
 
+    /* Busy processes in great number leave little time to kill them. */
+    (void)setpriority(PRIO_PROCESS, 0, -20);
     for (;;) {
         child_signal(child, SIGKILL);
+        bool left = children_kill(child);
         child_reap(child);
-        if (child_group_gone(child))
+        if (!left && child_group_gone(child))
             return;
         if (loop_now_ms() >= end) {
-            complain("warning: processes of the group %ld cannot be killed",
-                (long)child->pid);
+            complain("warning: processes of the program cannot be killed; "
+                     "they may still run without the lock");
             return;
         }
         (void)nanosleep(&nap, NULL);

@@ -11,7 +11,8 @@
 struct child {
     pid_t pid; /* of the program and of its group */
     bool ended;
-    bool stopped; /* by job control, since this was last set to false */
+    bool stopped;  /* by job control, since this was last set to false */
+    bool unreaped; /* there may be more to reap now */
     int wait_status;
     struct guard *guard; /* ref */
     struct terminal terminal;
@@ -30,15 +31,21 @@ bool child_start(struct child *child, struct guard *guard,
 void child_signal(const struct child *child, int signal);
 
 /*
- * Takes note of what has ended or stopped. Also reaps what the program left
- * behind, which comes to this process (PR_SET_CHILD_SUBREAPER).
+ * Takes note of what has ended or stopped. Also reaps orphans of the program's
+ * family (PR_SET_CHILD_SUBREAPER), a bounded number in each call.
  */
 void child_reap(struct child *child);
 
 /* Whether nothing of the group is left. */
 bool child_group_gone(const struct child *child);
 
-/* Kills the group and waits until nothing of it is left. */
+/*
+ * Whether no process is left that the program has started, in its group or not.
+ * Guards of a run within this one do not count: they end by themselves.
+ */
+bool child_family_gone(const struct child *child);
+
+/* Kills the family and waits until nothing of it is left. */
 void child_kill(struct child *child);
 
 /* The exit status that stands for how it ended. */

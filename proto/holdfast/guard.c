@@ -347,6 +347,22 @@ guard_tell(struct guard *guard)
     return guard_start(guard) && guard_send(guard, will, sizeof(*will));
 }
 
+bool
+guard_is(pid_t pid)
+{
+    char path[sizeof("/proc//comm") + 3 * sizeof(pid)];
+    char name[sizeof(guard_name) + 1] = "";
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/comm", (long)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    bool read = fgets(name, sizeof(name), file) != NULL;
+    (void)fclose(file);
+    return read && strncmp(name, guard_name, strlen(guard_name)) == 0 &&
+           name[strlen(guard_name)] == '\n';
+}
+
 void
 guard_gone(struct guard *guard)
 {

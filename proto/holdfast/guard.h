@@ -42,6 +42,9 @@ struct guard {
  */
 bool guard_tell(struct guard *guard);
 
+/* Whether the process is a guard, of any run. */
+bool guard_is(pid_t pid);
+
 /* The caller has reaped it: somebody killed it. */
 void guard_gone(struct guard *guard);
 

@@ -20,9 +20,14 @@
  * A process that was paused looks at the clock before anything else: past the
  * time for KILL there is nothing to be asked.
  *
- * Everything in the group dies, and the connection is closed only when nothing
- * of it is left. What leaves the group (setsid) is on its own, and so is what
- * the program leaves behind when it ends by itself.
+ * TERM goes to the group. KILL goes to each process that the program has
+ * started, in the group or not, and the connection is closed only when none of
+ * them is left. Processes that the program leaves behind when it ends by itself
+ * go on.
+ *
+ * The program's processes may end, and send signals to this one, without a
+ * pause. So each turn handles a bounded number of both and then looks for a
+ * loss.
  */
 #define _GNU_SOURCE 1
 
@@ -38,10 +43,12 @@
 #define KILL_MAX_MS   500
 #define TERM_MAX_MS   2000 /* between TERM and KILL, at most */
 
+#define SIGNALS_MAX 32 /* in one turn */
+
 enum run_state {
     RUN_WORKING, /* the lock is held */
     RUN_ENDING,  /* it is lost; TERM was sent, KILL comes at kill_ms */
-    RUN_KILLED,  /* it is lost; nothing of the group is left */
+    RUN_KILLED,  /* it is lost; nothing of the family is left */
 };
 
 struct run {
@@ -219,7 +226,8 @@ run_signals(struct run *run)
 {
     int signal;
 
-    while ((signal = loop_signal(&run->loop)) != 0) {
+    for (size_t i = 0;
+         i < SIGNALS_MAX && (signal = loop_signal(&run->loop)) != 0; i++) {
         if (signal == SIGTTIN || signal == SIGTTOU)
             run_yield(run);
         if (signal == SIGCHLD || signal == SIGTTIN || signal == SIGTTOU)
@@ -232,18 +240,20 @@ run_signals(struct run *run)
         run_stopped(run);
 }
 
-/* Until the program has ended, or all of its group if the lock is lost. */
+/* Until the program has ended, or all of its family if the lock is lost. */
 static void
 run_supervise(struct run *run)
 {
     while (run->state == RUN_WORKING
                ? !run->child.ended
-               : run->state == RUN_ENDING && !child_group_gone(&run->child)) {
-        short revents = loop_wait(&run->loop, run->h, run->kill_ms, -1, NULL);
-        run_overdue(run);
-        run_broker(run, revents);
+               : run->state == RUN_ENDING && !child_family_gone(&run->child)) {
+        uint64_t until = run->child.unreaped ? 0 : run->kill_ms;
+        short revents = loop_wait(&run->loop, run->h, until, -1, NULL);
         run_overdue(run);
         run_signals(run);
+        /* Last: a program that ended after the loss has lost the lock. */
+        run_broker(run, revents);
+        run_overdue(run);
     }
 }
 

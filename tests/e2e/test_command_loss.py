@@ -143,8 +143,21 @@ class LostTest(LossCase):
         self.assertEqual(process.wait(5), 123)
         self.assertFalse(is_running(pid))
 
-    def test_run_within_run(self):
+    def test_deaf_process_that_left_the_group(self):
+        """As jobs of a shell with job control do, and timeout(1)."""
         broker = self.broker()
+        process = self.start(
+            broker, "run", "job", "--", "sh", "-c",
+            "setsid sh -c 'trap \"\" TERM; echo $$ >$0/pid; while :;"
+            " do sleep 1; done' $0 & wait", self.folder)
+        pid = int(self.wait_lines("pid")[0])
+        self.kill_at_end(pid)
+        broker.say("* LOST job fence=42 reason=expired")
+        self.assertEqual(process.wait(5), 123)
+        self.assertFalse(is_running(pid))
+
+    def test_run_within_run(self):
+        broker = self.broker(HELLO="OK session=x keep_ms=30000 gen=2")
         broker.answers["LOCK"] = lambda words: \
             "OK ttl_ms=9000 count=1 fence=%d" % (7 if words[1] == "in" else 42)
         process = self.start(
@@ -158,7 +171,10 @@ class LostTest(LossCase):
             connection.sendall(b"* LOST job fence=42 reason=expired\n")
             connection.sendall(b"* SAFE in ttl_ms=9000\n")
         self.assertEqual(process.wait(5), 123)
-        self.wait_until(lambda: not group_running(self.group), 1)
+        self.assertEqual(group_running(self.group), [])
+        # The guard of the inner one is left, to end what would be kept.
+        self.wait_until(lambda: any("resume=" in line for line in
+                                    broker.received("HELLO")))
 
     def test_other_lost_locks_do_not_matter(self):
         broker = self.broker()
