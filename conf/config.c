@@ -1,6 +1,7 @@
 /*
  * From the file to struct config: reads, fills in defaults, checks what keys
- * must agree on. The steps are those of load(), in that order, since a default
+ * must agree on. All mistakes are told, but for what may follow from another
+ * one. The steps are those of load(), in that order, since a default
  * may be made of what the file says elsewhere.
  *
  * Called at start and for a reload. One value's form is value.c's, the YAML
@@ -31,6 +32,7 @@ struct loader {
     const struct key *key; /* ref: the one being read, or NULL */
     struct walk_place keys[CHANGES_KEYS_MAX];   /* of each key in the file */
     struct walk_place values[CHANGES_KEYS_MAX]; /* of its (last) value */
+    bool bad[CHANGES_KEYS_MAX];                 /* a mistake is in it */
     struct walk_place spaces[CONFIG_SPACES_MAX];
     size_t item; /* of the list of sections that is being read */
     /* ref: of the daemon that runs, which no file may keep waiting, or NULL */
@@ -138,11 +140,24 @@ place_of_either(
     return place_of_key(loader, is_given(loader, path) ? path : other);
 }
 
+/* Of the key that was read last. */
+static void
+on_mistake(struct walk *walk)
+{
+    struct loader *loader = walk->context;
+
+    if (loader->key != NULL)
+        loader->bad[key_index(loader->key)] = true;
+}
+
 static bool
 fail_unknown(struct walk *walk, struct text path, struct text name,
     struct walk_place place)
 {
+    struct loader *loader = walk->context;
     char quoted[QUOTE_BYTES];
+
+    loader->key = NULL;
 
     /* `{password:x}` is a key without a value: not to be shown. */
     for (size_t i = 0; i < path.len; i++)
@@ -151,14 +166,16 @@ fail_unknown(struct walk *walk, struct text path, struct text name,
                 "unknown key %s..., a word and \": \" expected",
                 log_quote(quoted, sizeof(quoted), text_make(path.at, i)));
     const struct key *near = key_suggest(path);
+    loader->key = near; /* which is meant, and has no value now */
     log_quote(quoted, sizeof(quoted), path);
     if (memchr(name.at, '.', name.len) != NULL && key_find(path) != NULL)
         return walk_fail(walk, place,
             "unknown key %s; a key goes below its section, not behind a dot",
             quoted);
     if (near != NULL)
-        return walk_fail(walk, place, "unknown key %s; did you mean \"%s\"?",
-            quoted, near->path);
+        return walk_fail(walk, place, "unknown key %s; did you mean \"%s\"%s?",
+            quoted, near->path,
+            near->type == KEY_FILE ? ", the name of a file" : "");
     return walk_fail(walk, place, "unknown key %s", quoted);
 }
 
@@ -192,12 +209,13 @@ on_key(struct walk *walk, struct text path, struct text name,
     if (key == NULL || (name.len > 0 && memchr(name.at, '.', name.len) != NULL))
         return fail_unknown(walk, path, name, place);
     seen = &loader->keys[key_index(key)];
-    if (seen->line != 0)
-        return walk_fail(walk, place, "key \"%s\" is already on line %zu",
-            key->path, seen->line);
-    *seen = place;
-    *shape = shape_of(key);
     loader->key = key;
+    if (seen->line != 0)
+        walk_fail(walk, place, "key \"%s\" is already on line %zu", key->path,
+            seen->line);
+    else
+        *seen = place;
+    *shape = shape_of(key);
     if (key->type != KEY_SECTION && key->type != KEY_ITEMS)
         value_clear(key, home_of(loader, key));
     return true;
@@ -251,8 +269,9 @@ check_lists(struct loader *loader)
         const struct key *key = key_at(i);
 
         if (shape_of(key) == WALK_LIST && loader->keys[i].line != 0 &&
+            !loader->bad[i] &&
             value_list(key, loader->config)->count < key->min)
-            return walk_fail(&loader->walk, loader->keys[i],
+            walk_fail(&loader->walk, loader->keys[i],
                 "%s: at least one expected", key->path);
     }
     return true;
@@ -286,7 +305,7 @@ is_loopback(const char *host)
            (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET);
 }
 
-static bool
+static void
 check_list_is_local(
     struct loader *loader, const char *path, const struct config_list *list)
 {
@@ -294,13 +313,12 @@ check_list_is_local(
 
     for (size_t i = 0; i < list->count; i++)
         if (!is_loopback(list->item[i].host))
-            return walk_fail(&loader->walk, place_of_key(loader, path),
+            walk_fail(&loader->walk, place_of_key(loader, path),
                 "%s: %s is reached from beyond this machine, and there are no "
                 "users: give auth.users_file, or "
                 "beyond_loopback_without_users: allowed",
                 path,
                 config_address_text(&list->item[i], address, sizeof(address)));
-    return true;
 }
 
 static bool
@@ -311,12 +329,13 @@ check_beyond_loopback(struct loader *loader)
     if (config->users_file[0] != '\0' ||
         config->without_users == WITHOUT_USERS_ALLOWED)
         return true;
-    return check_list_is_local(loader, "listen.tcp", &config->listen_tcp) &&
-           check_list_is_local(loader, "listen.tls", &config->listen_tls);
+    check_list_is_local(loader, "listen.tcp", &config->listen_tcp);
+    check_list_is_local(loader, "listen.tls", &config->listen_tls);
+    return true;
 }
 
 /* `path` is the later one of the two, where both are in the file. */
-static bool
+static void
 check_apart(struct loader *loader, const char *path,
     const struct config_list *list, const char *other,
     const struct config_list *others)
@@ -326,10 +345,8 @@ check_apart(struct loader *loader, const char *path,
             if (list->item[i].port != 0 &&
                 list->item[i].port == others->item[j].port &&
                 strcmp(list->item[i].host, others->item[j].host) == 0)
-                return walk_fail(&loader->walk,
-                    place_of_either(loader, path, other),
+                walk_fail(&loader->walk, place_of_either(loader, path, other),
                     "%s: the address is also in %s", path, other);
-    return true;
 }
 
 /* An address is for one thing. */
@@ -338,12 +355,13 @@ check_addresses(struct loader *loader)
 {
     const struct config *config = loader->config;
 
-    return check_apart(loader, "admin.http", &config->admin_http, "listen.tcp",
-               &config->listen_tcp) &&
-           check_apart(loader, "admin.http", &config->admin_http, "listen.tls",
-               &config->listen_tls) &&
-           check_apart(loader, "listen.tls", &config->listen_tls, "listen.tcp",
-               &config->listen_tcp);
+    check_apart(loader, "admin.http", &config->admin_http, "listen.tcp",
+        &config->listen_tcp);
+    check_apart(loader, "admin.http", &config->admin_http, "listen.tls",
+        &config->listen_tls);
+    check_apart(loader, "listen.tls", &config->listen_tls, "listen.tcp",
+        &config->listen_tcp);
+    return true;
 }
 
 static bool
@@ -395,27 +413,25 @@ check_quorum(struct loader *loader)
 }
 
 static bool
+fail_needs(struct loader *loader, const char *path, const char *other)
+{
+    return walk_fail(
+        &loader->walk, place_of_key(loader, path), "%s: needs %s", path, other);
+}
+
+static bool
 check_user(struct loader *loader)
 {
     const struct config *config = loader->config;
 
     if (config->redis_username[0] != '\0' &&
         config->redis_password_file[0] == '\0')
-        return walk_fail(&loader->walk, place_of_key(loader, "redis.username"),
-            "redis.username: needs redis.password_file");
+        fail_needs(loader, "redis.username", "redis.password_file");
     if (config->sentinel_username[0] != '\0' &&
         config->sentinel_password_file[0] == '\0')
-        return walk_fail(&loader->walk,
-            place_of_key(loader, "redis.sentinel_username"),
-            "redis.sentinel_username: needs redis.sentinel_password_file");
+        fail_needs(
+            loader, "redis.sentinel_username", "redis.sentinel_password_file");
     return true;
-}
-
-static bool
-fail_needs(struct loader *loader, const char *path, const char *other)
-{
-    return walk_fail(
-        &loader->walk, place_of_key(loader, path), "%s: needs %s", path, other);
 }
 
 /* Who writes the section wants encryption, and must not go without it. */
@@ -522,14 +538,14 @@ check_namespaces(struct loader *loader)
     for (uint32_t i = 0; i < config->space_count; i++) {
         const char *prefix = config->spaces[i].prefix;
         if (prefix[0] == '\0')
-            return walk_fail(&loader->walk, loader->spaces[i],
+            walk_fail(&loader->walk, loader->spaces[i],
                 "namespaces: needs a prefix, which is not empty");
         if (strcmp(prefix, "other") == 0) /* its series would be there twice */
-            return walk_fail(&loader->walk, loader->spaces[i],
+            walk_fail(&loader->walk, loader->spaces[i],
                 "namespaces: \"other\" is what all other locks are called");
         for (uint32_t j = 0; j < i; j++)
             if (strcmp(prefix, config->spaces[j].prefix) == 0)
-                return walk_fail(&loader->walk, loader->spaces[i],
+                walk_fail(&loader->walk, loader->spaces[i],
                     "namespaces: \"%s\" is already on line %zu", prefix,
                     loader->spaces[j].line);
     }
@@ -548,16 +564,60 @@ check_hook(struct loader *loader)
         "audit.hook: the program's whole path expected, from / on");
 }
 
+/* What each looks at, as keys and sections with blanks between. */
+static const struct {
+    bool (*check)(struct loader *loader);
+    const char *keys;
+} checks[] = {
+    {check_lists, ""},
+    {check_listeners, "listen"},
+    {check_beyond_loopback, "listen auth.users_file"},
+    {check_addresses, "listen admin.http"},
+    {check_single, "redis.topology redis.nodes"},
+    {check_sentinel, "redis.topology redis.sentinel_master"},
+    {check_quorum, "redis.topology redis.nodes redis.safety"},
+    {check_user, "redis.username redis.password_file redis.sentinel_username "
+                 "redis.sentinel_password_file"},
+    {check_tls, "redis.tls"},
+    {check_listen_tls, "listen"},
+    {check_command_timeout, "redis.command_timeout lease.default"},
+    {check_forget_after, "redis.forget_after lease.default"},
+    {check_memory, "limits.memory limits.output"},
+    {check_namespaces, "namespaces"},
+    {check_hook, "audit.hook"},
+};
+
+static bool
+is_within(struct text path, struct text section)
+{
+    return text_starts_with(path, section) &&
+           (path.len == section.len || path.at[section.len] == '.');
+}
+
+/* Whether a mistake is in one of them: what they say is not known then. */
+static bool
+any_is_bad(const struct loader *loader, const char *keys)
+{
+    for (size_t len; *keys != '\0'; keys += len + strspn(keys + len, " ")) {
+        len = strcspn(keys, " ");
+        for (size_t i = 0; i < key_count(); i++) {
+            struct text bad = text_from(key_at(i)->path);
+            if (loader->bad[i] && (is_within(bad, text_make(keys, len)) ||
+                                      is_within(text_make(keys, len), bad)))
+                return true;
+        }
+    }
+    return false;
+}
+
 static bool
 check_all(struct loader *loader)
 {
-    return check_lists(loader) && check_listeners(loader) &&
-           check_beyond_loopback(loader) && check_addresses(loader) &&
-           check_single(loader) && check_sentinel(loader) &&
-           check_quorum(loader) && check_user(loader) && check_tls(loader) &&
-           check_listen_tls(loader) && check_command_timeout(loader) &&
-           check_forget_after(loader) && check_memory(loader) &&
-           check_namespaces(loader) && check_hook(loader);
+    loader->key = NULL;
+    for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
+        if (!any_is_bad(loader, checks[i].keys))
+            (void)checks[i].check(loader);
+    return loader->walk.mistakes == 0;
 }
 
 /* Files */
@@ -599,16 +659,17 @@ read_passwords(struct loader *loader)
 {
     struct config *config = loader->config;
 
-    return read_password(loader, "redis.password_file",
-               config->redis_password_file, config->redis_password,
-               sizeof(config->redis_password)) &&
-           read_password(loader, "redis.sentinel_password_file",
-               config->sentinel_password_file, config->sentinel_password,
-               sizeof(config->sentinel_password));
+    read_password(loader, "redis.password_file", config->redis_password_file,
+        config->redis_password, sizeof(config->redis_password));
+    read_password(loader, "redis.sentinel_password_file",
+        config->sentinel_password_file, config->sentinel_password,
+        sizeof(config->sentinel_password));
+    return loader->walk.mistakes == 0;
 }
 
 /* Loading */
 
+/* Mistakes may be told already, where this is true. */
 static bool
 load(struct loader *loader, struct text text)
 {
@@ -622,7 +683,8 @@ load(struct loader *loader, struct text text)
         derive_command_timeout(loader->config);
     derive_spaces(loader->config,
         loader->in_force != NULL ? loader->in_force : loader->config);
-    return check_all(loader);
+    (void)check_all(loader);
+    return true;
 }
 
 static void
@@ -633,8 +695,10 @@ loader_init(struct loader *loader, struct config *config, const char *file,
     loader->config = config;
     loader->walk.file = file;
     loader->walk.error = error;
+    error[0] = '\0';
     loader->walk.error_bytes = error_bytes;
     loader->walk.context = loader;
+    loader->walk.on_mistake = on_mistake;
     loader->walk.on_key = on_key;
     loader->walk.on_item = on_item;
     loader->walk.on_value = on_value;
@@ -647,7 +711,7 @@ config_load_text(struct config *config, const char *name, const char *text,
     struct loader loader;
 
     loader_init(&loader, config, name, error, error_bytes);
-    return load(&loader, text_make(text, len));
+    return load(&loader, text_make(text, len)) && loader.walk.mistakes == 0;
 }
 
 /* NULL where the file is read into `text`, room for FILE_BYTES_MAX + 1. */

@@ -160,10 +160,13 @@ struct config {
 /* All defaults, as conf/holdfast.yaml shows them. */
 void config_init(struct config *config);
 
+/* Room for the errors that there may be. */
+#define CONFIG_ERROR_BYTES 8192
+
 /*
- * Reads and checks a file. False: `error` has one line "FILE:LINE:COLUMN: what"
- * (or "FILE: what" where it cannot be read), cut to `error_bytes`; `config` is
- * then unspecified. Reads password_file too.
+ * Reads and checks a file. False: `error` has a line "FILE:LINE:COLUMN: what"
+ * for each mistake, up to a bound (or "FILE: what" where it cannot be read),
+ * cut to `error_bytes`; `config` is then unspecified. Reads password_file too.
  */
 bool config_load(
     struct config *config, const char *path, char *error, size_t error_bytes);

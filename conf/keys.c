@@ -704,5 +704,12 @@ key_suggest(struct text path)
             nearest = &keys[i];
         }
     }
+    for (size_t i = 0; nearest == NULL && i < key_count(); i++) {
+        struct text known = text_from(keys[i].path);
+
+        /* "password" for "password_file" */
+        if (text_starts_with(known, path) && known.at[path.len] == '_')
+            nearest = &keys[i];
+    }
     return nearest;
 }

@@ -3,8 +3,10 @@
  *
  * Of YAML only what a configuration needs: a value has one way in. Aliases,
  * anchors, tags, a second document, keys that are not words are refused where
- * they stand. Depth is bounded by the caller's sections, since a key that it
- * does not know is refused before anything below it is read.
+ * they stand. A refused key or value is passed over, and the walk goes on, so
+ * that all mistakes are told at once; only what is no YAML ends it.
+ *
+ * The functions that read return false where the walk cannot go on.
  */
 #include "conf/walk.h"
 
@@ -16,6 +18,7 @@
 
 #define PATH_BYTES  256 /* longer ones are cut; no key is as long */
 #define QUOTE_BYTES 80
+#define DEPTH_MAX   16 /* of what is passed over; libyaml is slow beyond */
 
 struct reader {
     struct walk *walk; /* ref */
@@ -26,18 +29,45 @@ struct reader {
     size_t path_len;
 };
 
+/* Where the next line of the errors goes, and how much of it there is room for;
+ * a line end is before it where it is not the first. */
+static char *
+next_line(struct walk *walk, size_t *room)
+{
+    size_t len = strlen(walk->error);
+
+    if (len > 0 && len + 1 < walk->error_bytes) {
+        walk->error[len++] = '\n';
+        walk->error[len] = '\0';
+    }
+    *room = walk->error_bytes - len;
+    return walk->error + len;
+}
+
 bool
 walk_fail(struct walk *walk, struct walk_place place, const char *format, ...)
 {
     va_list arguments;
-    int len = snprintf(walk->error, walk->error_bytes,
-        "%s:%zu:%zu: ", walk->file, place.line, place.column);
+    size_t room;
+    int len;
 
-    if (len < 0 || (size_t)len >= walk->error_bytes)
+    walk->mistakes++;
+    if (walk->on_mistake != NULL)
+        walk->on_mistake(walk);
+    if (walk->mistakes > WALK_MISTAKES_MAX + 1)
+        return false;
+    char *line = next_line(walk, &room);
+    if (walk->mistakes > WALK_MISTAKES_MAX) {
+        snprintf(line, room, "%s: more mistakes follow; the first %d are told",
+            walk->file, WALK_MISTAKES_MAX);
+        return false;
+    }
+    len = snprintf(
+        line, room, "%s:%zu:%zu: ", walk->file, place.line, place.column);
+    if (len < 0 || (size_t)len >= room)
         return false;
     va_start(arguments, format);
-    vsnprintf(
-        walk->error + len, walk->error_bytes - (size_t)len, format, arguments);
+    vsnprintf(line + len, room - (size_t)len, format, arguments);
     va_end(arguments);
     return false;
 }
@@ -97,16 +127,16 @@ fail_syntax(struct reader *reader)
     return walk_fail(reader->walk, place, "not YAML: %s", parser->problem);
 }
 
-/* What may stand before any node, and must not. */
-static bool
-check_properties(struct reader *reader)
+/* What may stand before any node, and must not; NULL: nothing. */
+static const char *
+objection(const struct reader *reader)
 {
     const yaml_event_t *event = &reader->event;
     const yaml_char_t *anchor = NULL;
     const yaml_char_t *tag = NULL;
 
     if (event->type == YAML_ALIAS_EVENT)
-        return fail_here(reader, "an alias (*) is not allowed here");
+        return "an alias (*) is not allowed here";
     if (event->type == YAML_SCALAR_EVENT) {
         anchor = event->data.scalar.anchor;
         tag = event->data.scalar.tag;
@@ -118,19 +148,16 @@ check_properties(struct reader *reader)
         tag = event->data.mapping_start.tag;
     }
     if (anchor != NULL)
-        return fail_here(reader, "an anchor (&) is not allowed here");
-    if (tag != NULL)
-        return fail_here(reader, "a tag (!) is not allowed here");
-    return true;
+        return "an anchor (&) is not allowed here";
+    return tag != NULL ? "a tag (!) is not allowed here" : NULL;
 }
 
 static bool
 next(struct reader *reader)
 {
     yaml_event_delete(&reader->event);
-    if (!yaml_parser_parse(&reader->parser, &reader->event))
-        return fail_syntax(reader);
-    return check_properties(reader);
+    return yaml_parser_parse(&reader->parser, &reader->event) ||
+           fail_syntax(reader);
 }
 
 static bool
@@ -158,16 +185,48 @@ event_is_null(const struct reader *reader)
            text_equal_nocase(text, TEXT("null"));
 }
 
+/* Passes over the node that the current event begins. */
+static bool
+skip(struct reader *reader)
+{
+    size_t depth = 0;
+
+    for (;;) {
+        if (event_is(reader, YAML_SEQUENCE_START_EVENT) ||
+            event_is(reader, YAML_MAPPING_START_EVENT))
+            depth++;
+        else if (event_is(reader, YAML_SEQUENCE_END_EVENT) ||
+                 event_is(reader, YAML_MAPPING_END_EVENT))
+            depth--;
+        if (depth == 0)
+            return true;
+        if (depth > DEPTH_MAX)
+            return fail_here(reader, "too deep");
+        if (!next(reader))
+            return false;
+    }
+}
+
+static bool
+refuse(struct reader *reader, const char *what)
+{
+    fail_here(reader, what);
+    return skip(reader);
+}
+
 static bool
 read_value(struct reader *reader)
 {
     if (!event_is(reader, YAML_SCALAR_EVENT))
-        return fail_here(reader, "one value expected");
+        return refuse(reader, "one value expected");
     if (event_is_null(reader))
-        return fail_here(reader, "no value given");
-    return reader->walk->on_value(
+        return refuse(reader, "no value given");
+    (void)reader->walk->on_value(
         reader->walk, event_text(reader), place_of(reader->event.start_mark));
+    return true;
 }
+
+static bool read_node(struct reader *reader, enum walk_shape shape);
 
 static bool
 read_list(struct reader *reader)
@@ -175,17 +234,28 @@ read_list(struct reader *reader)
     if (event_is(reader, YAML_SCALAR_EVENT))
         return read_value(reader);
     if (!event_is(reader, YAML_SEQUENCE_START_EVENT))
-        return fail_here(reader, "a list of values expected");
+        return refuse(reader, "a list of values expected");
     while (next(reader)) {
         if (event_is(reader, YAML_SEQUENCE_END_EVENT))
             return true;
-        if (!read_value(reader))
+        if (!read_node(reader, WALK_VALUE))
             return false;
     }
     return false;
 }
 
-static bool read_section(struct reader *reader);
+/* One of a list of sections. */
+static bool
+read_item(struct reader *reader)
+{
+    if (!event_is(reader, YAML_MAPPING_START_EVENT))
+        return refuse(reader, "keys expected, \"name: value\" each");
+    if (!reader->walk->on_item(reader->walk,
+            text_make(reader->path, reader->path_len),
+            place_of(reader->event.start_mark)))
+        return skip(reader);
+    return read_node(reader, WALK_SECTION);
+}
 
 static bool
 read_items(struct reader *reader)
@@ -193,33 +263,12 @@ read_items(struct reader *reader)
     if (event_is(reader, YAML_SCALAR_EVENT) && event_is_null(reader))
         return true;
     if (!event_is(reader, YAML_SEQUENCE_START_EVENT))
-        return fail_here(reader, "a list expected, each with keys of its own");
+        return refuse(reader, "a list expected, each with keys of its own");
     while (next(reader)) {
         if (event_is(reader, YAML_SEQUENCE_END_EVENT))
             return true;
-        if (!event_is(reader, YAML_MAPPING_START_EVENT))
-            return fail_here(reader, "keys expected, \"name: value\" each");
-        if (!reader->walk->on_item(reader->walk,
-                text_make(reader->path, reader->path_len),
-                place_of(reader->event.start_mark)) ||
-            !read_section(reader))
+        if (!read_item(reader))
             return false;
-    }
-    return false;
-}
-
-static bool
-read_node(struct reader *reader, enum walk_shape shape)
-{
-    switch (shape) {
-    case WALK_SECTION:
-        return read_section(reader);
-    case WALK_VALUE:
-        return read_value(reader);
-    case WALK_LIST:
-        return read_list(reader);
-    case WALK_ITEMS:
-        return read_items(reader);
     }
     return false;
 }
@@ -240,23 +289,25 @@ static bool
 read_pair(struct reader *reader)
 {
     size_t section_len = reader->path_len;
+    const char *what = objection(reader);
     enum walk_shape shape;
     struct text name;
 
-    if (!event_is(reader, YAML_SCALAR_EVENT))
-        return fail_here(reader, "a key must be a word");
+    if (what == NULL && !event_is(reader, YAML_SCALAR_EVENT))
+        what = "a key must be a word";
+    if (what != NULL)
+        return refuse(reader, what) && next(reader) && skip(reader);
     if (section_len > 0)
         path_append(reader, TEXT("."));
     name = event_text(reader);
     path_append(reader, name);
-    if (!reader->walk->on_key(reader->walk,
-            text_make(reader->path, reader->path_len), name,
-            place_of(reader->event.start_mark), &shape))
-        return false;
-    if (!next(reader) || !read_node(reader, shape))
-        return false;
+    bool known = reader->walk->on_key(reader->walk,
+        text_make(reader->path, reader->path_len), name,
+        place_of(reader->event.start_mark), &shape);
+    bool done =
+        next(reader) && (known ? read_node(reader, shape) : skip(reader));
     reader->path_len = section_len;
-    return true;
+    return done;
 }
 
 static bool
@@ -266,12 +317,32 @@ read_section(struct reader *reader)
     if (event_is(reader, YAML_SCALAR_EVENT) && event_is_null(reader))
         return true;
     if (!event_is(reader, YAML_MAPPING_START_EVENT))
-        return fail_here(reader, "keys expected, \"name: value\" each");
+        return refuse(reader, "keys expected, \"name: value\" each");
     while (next(reader)) {
         if (event_is(reader, YAML_MAPPING_END_EVENT))
             return true;
         if (!read_pair(reader))
             return false;
+    }
+    return false;
+}
+
+static bool
+read_node(struct reader *reader, enum walk_shape shape)
+{
+    const char *what = objection(reader);
+
+    if (what != NULL)
+        return refuse(reader, what);
+    switch (shape) {
+    case WALK_SECTION:
+        return read_section(reader);
+    case WALK_VALUE:
+        return read_value(reader);
+    case WALK_LIST:
+        return read_list(reader);
+    case WALK_ITEMS:
+        return read_items(reader);
     }
     return false;
 }
@@ -284,7 +355,7 @@ read_stream(struct reader *reader)
         return false;
     if (event_is(reader, YAML_STREAM_END_EVENT))
         return true;
-    if (!next(reader) || !read_section(reader))
+    if (!next(reader) || !read_node(reader, WALK_SECTION))
         return false;
     if (!next(reader) || !next(reader)) /* the document's end, the stream's */
         return false;

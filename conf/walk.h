@@ -26,15 +26,23 @@ enum walk_shape {
     WALK_ITEMS,   /* a list of sections */
 };
 
+/* So many mistakes are told, and then that there are more. */
+#define WALK_MISTAKES_MAX 20
+
 struct walk {
     const char *file; /* ref: as errors name it */
-    char *error;      /* ref: where errors go */
+    char *error;      /* ref: where mistakes go, a line each; "" at first */
     size_t error_bytes;
-    void *context; /* ref: the caller's */
+    size_t mistakes; /* so far */
+    void *context;   /* ref: the caller's */
+
+    /* A mistake, which is told already; NULL: nothing is to be done then. */
+    void (*on_mistake)(struct walk *walk);
 
     /*
      * A key, before what belongs to it. `path` is dotted; `name` is its end,
-     * and may have dots of its own. False: refused by walk_fail().
+     * and may have dots of its own. False: refused by walk_fail(), and what
+     * belongs to it is passed over.
      */
     bool (*on_key)(struct walk *walk, struct text path, struct text name,
         struct walk_place place, enum walk_shape *shape);
@@ -49,10 +57,14 @@ struct walk {
         struct walk *walk, struct text value, struct walk_place place);
 };
 
-/* False: the error has been written. `text` is as a whole in memory. */
+/*
+ * False: it cannot be read to its end, which is told. True: all of it was read,
+ * whatever the mistakes in it. `text` is as a whole in memory.
+ */
 bool walk_text(struct walk *walk, struct text text);
 
-/* Writes "FILE:LINE:COLUMN: " and what; returns false, for `return`. */
+/* A mistake: a line "FILE:LINE:COLUMN: " and what. Returns false, for `return`.
+ */
 bool walk_fail(struct walk *walk, struct walk_place place, const char *format,
     ...) __attribute__((format(printf, 3, 4)));
 

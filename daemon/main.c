@@ -441,6 +441,20 @@ reload_apply(const struct daemon *daemon, const struct config_changes *changes)
     warn_all_expired(daemon);
 }
 
+/* Of a configuration that is not taken, a line each. */
+static void
+log_mistakes(const char *error)
+{
+    char quoted[1200];
+    size_t len;
+
+    for (; *error != '\0'; error += len + (error[len] == '\n')) {
+        len = strcspn(error, "\n");
+        log_write(LOG_ERROR, "reload_failed", "why=%s",
+            log_quote(quoted, sizeof(quoted), text_make(error, len)));
+    }
+}
+
 /* On SIGHUP, between two turns of the loop. */
 static void
 reload(void *arg)
@@ -452,8 +466,7 @@ reload(void *arg)
                            : options_config_file(daemon->options);
     struct config_changes changes;
     struct made made = {daemon->tls, daemon->client_tls, daemon->users, true};
-    char error[1024];
-    char quoted[1200];
+    char error[CONFIG_ERROR_BYTES];
 
     loop_begin_turn(daemon->loop);
     bool taken = config_reload(
@@ -473,8 +486,7 @@ reload(void *arg)
         daemon->path = path;
         reload_apply(daemon, &changes);
     } else {
-        log_write(LOG_ERROR, "reload_failed", "why=%s",
-            log_quote(quoted, sizeof(quoted), text_from(error)));
+        log_mistakes(error);
     }
     if (other_tls)
         tls_destroy(&made.tls);
@@ -538,7 +550,7 @@ load(struct daemon *daemon)
 {
     const char *path = daemon->path;
     struct made made = {NULL, NULL, NULL, false};
-    char error[1024];
+    char error[CONFIG_ERROR_BYTES];
 
     config_init(&daemon->config);
     bool good = path == NULL || config_load_checked(&daemon->config, path, make,

@@ -87,13 +87,23 @@ class CommandLineTest(HarnessCase):
             for more in ([], ["-t"], ["--print-config"]):
                 status, out, err = run("-c", path, *more)
                 self.assertEqual((status, out), (78, ""), text)
-                match = re.match(rf"{re.escape(path)}:(\d+):(\d+): .+\n$",
+                match = re.match(rf"{re.escape(path)}:(\d+):(\d+): .+\n",
                                  err)
                 self.assertIsNotNone(match, (text, err))
                 if line is not None:
                     self.assertEqual(int(match.group(1)), line, (text, err))
                 if column is not None:
                     self.assertEqual(int(match.group(2)), column, (text, err))
+
+    def test_all_mistakes(self):
+        path = self.file("nonsense: 1\nlease:\n  default: 5\n"
+                         "redis: {topology: single}\n")
+        for more in ([], ["-t"]):
+            status, out, err = run("-c", path, *more)
+            self.assertEqual((status, out), (78, ""))
+            self.assertEqual([re.match(r".*?:(\d+:\d+): .", line).group(1)
+                              for line in err.splitlines()],
+                             ["1:1", "3:12", "4:9"])
 
     def test_no_file(self):
         path = os.path.join(self.folder(), "none.yaml")

@@ -266,6 +266,7 @@ class FileTest(ReloadCase):
         good = broker.config
         for text, place in (("limits: {holds: 1, holds: 3}", ":1:20: "),
                             ("limits:\n  holds: 0\n", ":2:10: "),
+                            ("limits: {hol: 1}\nlog: 1\n", ":2:6: "),
                             ("limits: {hold: 1}", ":1:10: "),
                             ("\tx", ":1:1: ")):
             broker.config = text
@@ -277,7 +278,7 @@ class FileTest(ReloadCase):
         self.assertIn("No such file", broker.hang_up())
         metrics = broker.metrics()
         self.assertEqual(
-            metrics['holdfast_reloads_total{result="failed"}'], 5)
+            metrics['holdfast_reloads_total{result="failed"}'], 6)
         self.assertEqual(metrics["holdfast_last_reload_successful"], 0)
         client.ok("LOCK a")
         client.ok("LOCK b")

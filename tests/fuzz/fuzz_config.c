@@ -1,7 +1,7 @@
 /*
  * The input is a configuration file. Whatever it is:
  *
- * - a refusal is one printable line, with a place that is in the file;
+ * - a refusal is printable lines, each with a place that is in the file;
  * - what is taken lies within the ranges of the table;
  * - printed and read again it is the same, byte for byte.
  */
@@ -19,13 +19,32 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct config first;
 static struct config second;
-static char error[512];
+static char error[CONFIG_ERROR_BYTES];
+
+/* Returns its end. */
+static char *
+check_line(char *at, size_t lines, size_t size)
+{
+    static const char more[] = "f: more mistakes follow";
+    size_t line;
+
+    if (strncmp(at, more, strlen(more)) == 0)
+        return at + strlen(at);
+    require(strncmp(at, "f:", 2) == 0);
+    line = strtoul(at + 2, &at, 10);
+    require(line >= 1 && line <= lines + 1);
+    require(at[0] == ':' && at[1] >= '1' && at[1] <= '9');
+    require(strtoul(at + 1, &at, 10) <= size + 1);
+    require(at[0] == ':' && at[1] == ' ' && at[2] != '\0');
+    for (; *at != '\0' && *at != '\n'; at++)
+        require(*at >= 0x20 && *at <= 0x7e);
+    return at;
+}
 
 static void
 check_error(const char *data, size_t size)
 {
     size_t lines = 1;
-    size_t line;
     char *at;
 
     /* A lone CR, NEL and the Unicode separators end lines too. */
@@ -34,14 +53,8 @@ check_error(const char *data, size_t size)
                  (unsigned char)data[i] == 0x85 ||
                  (unsigned char)data[i] == 0xa8 ||
                  (unsigned char)data[i] == 0xa9;
-    require(strncmp(error, "f:", 2) == 0);
-    line = strtoul(error + 2, &at, 10);
-    require(line >= 1 && line <= lines + 1);
-    require(at[0] == ':' && at[1] >= '1' && at[1] <= '9');
-    require(strtoul(at + 1, &at, 10) <= size + 1);
-    require(at[0] == ':' && at[1] == ' ' && at[2] != '\0');
-    for (; *at != '\0'; at++)
-        require(*at >= 0x20 && *at <= 0x7e);
+    for (at = error; *at != '\0'; at += *at == '\n')
+        at = check_line(at, lines, size);
 }
 
 static uint64_t

@@ -20,7 +20,7 @@ Suite *config_suite(void);
 #define TEXT_BYTES 16384
 
 static struct config config;
-static char error[512];
+static char error[CONFIG_ERROR_BYTES];
 
 static bool
 load(const char *text)
@@ -688,9 +688,11 @@ START_TEST(unknown_keys_are_refused)
                          "did you mean \"redis.patience\"?"},
         {"tls: {}", "f:1:1: unknown key \"tls\"; did you mean \"listen.tls\"?"},
         {"redis: {tls: {crt: /c}}", "f:1:15: unknown key \"redis.tls.crt\"; "
-                                    "did you mean \"redis.tls.cert\"?"},
+                                    "did you mean \"redis.tls.cert\", the "
+                                    "name of a file?"},
         {"redis: {tls: {insecure: yes}}",
-            "f:1:15: unknown key \"redis.tls.insecure\""},
+            "f:1:15: unknown key \"redis.tls.insecure\"\n"
+            "f:1:9: redis.tls: needs redis.tls.ca"},
         {"redis: {sentinels: [a]}", "f:1:9: unknown key \"redis.sentinels\""},
         {"xyzzy: 1", "f:1:1: unknown key \"xyzzy\""},
         {"\"\": 1", "f:1:1: unknown key \"\""},
@@ -1261,7 +1263,9 @@ START_TEST(other_yaml_is_refused)
         {"\xef\xbb\xbfx: 1", "f:1:1: unknown key \"x\""},
         {"\xef\xbb\xbf\xff", "f:1:1: not UTF-8: invalid leading UTF-8 octet"},
         /* A column is a character. */
-        {"redis: {username: '\xc3\xb6', x: 1}",
+        {"redis: {patience: '\xc3\xb6', x: 1}",
+            "f:1:19: redis.patience: \"\\xc3\\xb6\": a duration expected, such "
+            "as 1500ms, 30s, 5m or 1h\n"
             "f:1:24: unknown key \"redis.x\""},
     };
 
@@ -1294,7 +1298,9 @@ START_TEST(misplaced_passwords_are_not_told)
             "f:1:24: redis.password_file: has a control character"},
         {"redis: {username: 'u hunter2'}",
             "f:1:19: redis.username: has a blank"},
-        {"redis: {password: hunter2}", "f:1:9: unknown key \"redis.password\""},
+        {"redis: {password: hunter2}",
+            "f:1:9: unknown key \"redis.password\"; did you mean "
+            "\"redis.password_file\", the name of a file?"},
         {"redis: {password:hunter2}", "f:1:9: unknown key \"redis.password\""
                                       "..., a word and \": \" expected"},
         {"redis: {password hunter2}", "f:1:9: unknown key \"redis.password\""
@@ -1303,6 +1309,84 @@ START_TEST(misplaced_passwords_are_not_told)
 
     CHECK_BAD(cases);
 #undef GOES
+}
+
+END_TEST
+
+START_TEST(all_mistakes_are_told)
+{
+    static const struct bad_case cases[] = {
+        {"lisen: {tcp: x}\nlog:\n  level: loud\n  rate: [1]\n  rate: x\n"
+         "listen:\n  tcp: [a, 'b:1', {c: d}]\n  ? [e]\n  : {f: g}\n"
+         "  unix: !x {y: [z]}\nredis:\n  password: {a: [b, {c: d}]}\n"
+         "  batch:\nnamespaces:\n- 1\n- {prefix: a, x: 1}\n",
+            "f:1:1: unknown key \"lisen\"; did you mean \"listen\"?\n"
+            "f:3:10: log.level: \"loud\": not known; expected error or warn or "
+            "info or debug\n"
+            "f:4:9: log.rate: one value expected\n"
+            "f:5:3: key \"log.rate\" is already on line 4\n"
+            "f:5:9: log.rate: \"x\": a whole number expected\n"
+            "f:7:9: listen.tcp: \"a\": HOST:PORT or [IPV6]:PORT expected\n"
+            "f:7:19: listen.tcp: one value expected\n"
+            "f:8:5: listen: a key must be a word\n"
+            "f:10:9: listen.unix: a tag (!) is not allowed here\n"
+            "f:12:3: unknown key \"redis.password\"; did you mean "
+            "\"redis.password_file\", the name of a file?\n"
+            "f:13:9: redis.batch: no value given\n"
+            "f:15:3: namespaces: keys expected, \"name: value\" each\n"
+            "f:16:15: unknown key \"namespaces.x\""},
+        /* Of what keys must agree on, too. */
+        {"redis: {topology: single, username: u, sentinel_username: v}\n"
+         "listen: {tcp: ['0.0.0.0:1', '[::]:2']}\n"
+         "limits: {memory: 1MiB, output: 2MiB}",
+            "f:2:10: listen.tcp: 0.0.0.0:1 is reached from beyond this "
+            "machine, and there are no users: give auth.users_file, or "
+            "beyond_loopback_without_users: allowed\n"
+            "f:2:10: listen.tcp: [::]:2 is reached from beyond this machine, "
+            "and there are no users: give auth.users_file, or "
+            "beyond_loopback_without_users: allowed\n"
+            "f:1:9: redis.nodes: one node expected with \"topology: single\", "
+            "not 3\n"
+            "f:1:27: redis.username: needs redis.password_file\n"
+            "f:1:40: redis.sentinel_username: needs "
+            "redis.sentinel_password_file\n"
+            "f:3:10: limits.memory: less than limits.output, which is of one "
+            "session"},
+        /* But not what would follow from a mistake. */
+        {"redis: {topology: single, node: 'a:1', username: u, pasword_file: p,"
+         " tls: {crt: /c, key: /k}}\n"
+         "lease: {default: 3}",
+            "f:1:27: unknown key \"redis.node\"; did you mean "
+            "\"redis.nodes\"?\n"
+            "f:1:53: unknown key \"redis.pasword_file\"; did you mean "
+            "\"redis.password_file\", the name of a file?\n"
+            "f:1:76: unknown key \"redis.tls.crt\"; did you mean "
+            "\"redis.tls.cert\", the name of a file?\n"
+            "f:2:18: lease.default: \"3\": a duration needs a unit: write 3s "
+            "or 3ms"},
+        /* What is no YAML ends it. */
+        {"x: 1\nredis: {topology: single}\nlog: 'x",
+            "f:1:1: unknown key \"x\"\n"
+            "f:3:8: not YAML: found unexpected end of stream"},
+    };
+
+    CHECK_BAD(cases);
+}
+
+END_TEST
+
+START_TEST(mistakes_are_bounded)
+{
+    char text[4096] = "";
+    const char *at = error;
+    size_t len = 0;
+
+    for (int i = 1; i <= 30; i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "x%d: 1\n", i);
+    ck_assert(!load(text));
+    for (int i = 1; i <= 20; i++, at = strchr(at, '\n') + 1)
+        ck_assert_uint_eq(strtoul(at + 2, NULL, 10), (unsigned long)i);
+    ck_assert_str_eq(at, "f: more mistakes follow; the first 20 are told");
 }
 
 END_TEST
@@ -1506,6 +1590,8 @@ config_suite(void)
     tcase_add_test(errors, keys_that_do_not_fit_are_refused);
     tcase_add_test(errors, other_yaml_is_refused);
     tcase_add_test(errors, misplaced_passwords_are_not_told);
+    tcase_add_test(errors, all_mistakes_are_told);
+    tcase_add_test(errors, mistakes_are_bounded);
     tcase_add_test(errors, deep_and_long_files_end);
     tcase_add_test(errors, errors_are_cut_to_their_room);
     suite_add_tcase(suite, errors);
