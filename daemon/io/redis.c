@@ -68,13 +68,45 @@ link_close(struct redis_link *link)
 }
 
 static void
-link_broken(struct redis_link *link, const char *why)
+link_broken(struct redis_link *link, enum health_reason reason, const char *why)
 {
     struct loop *loop = link->loop;
 
-    store_closed(loop->engine.store, link->id, engine_now(&loop->engine), why);
+    store_closed(
+        loop->engine.store, link->id, engine_now(&loop->engine), reason, why);
     link_close(link); /* after that, since `why` may be its own */
     engine_drain_store(&loop->engine);
+}
+
+static void
+link_starved(struct redis_link *link, const char *why)
+{
+    link_broken(link, HEALTH_NO_RESOURCES, why);
+}
+
+/* By a system call. */
+static void
+link_failed(struct redis_link *link, int error)
+{
+    enum health_reason reason = error == ECONNREFUSED ? HEALTH_REFUSED
+                                : error == ETIMEDOUT  ? HEALTH_SILENT
+                                                      : HEALTH_UNREACHABLE;
+
+    link_broken(link, reason, strerror(error));
+}
+
+/* TLS has ended, or never began. */
+static void
+link_broken_tls(struct redis_link *link)
+{
+    static const enum health_reason reasons[] = {
+        [TLS_FAILED_GONE] = HEALTH_CLOSED,
+        [TLS_FAILED_PROTOCOL] = HEALTH_TLS_FAILED,
+        [TLS_FAILED_CERTIFICATE] = HEALTH_CERTIFICATE,
+    };
+
+    link_broken(
+        link, reasons[tls_link_failure(link->tls)], tls_link_why(link->tls));
 }
 
 /* Has the writable event come, too, until link_write() has nothing to do. */
@@ -83,7 +115,7 @@ link_want_write(struct redis_link *link)
 {
     if (event_add(link->writing, NULL) == 0)
         return true;
-    link_broken(link, "no memory to write to it");
+    link_starved(link, "no memory to write to it");
     return false;
 }
 
@@ -129,14 +161,16 @@ link_receive_tls(struct redis_link *link, const char **end)
     return len;
 }
 
-/* Why what has come is no reply. */
-static const char *
-link_nonsense(const struct redis_link *link)
+/* What has come is no reply. */
+static void
+link_nonsense(struct redis_link *link)
 {
     /* The first byte of an alert, with which TLS answers plain text. */
     if (link->tls == NULL && link->loop->redis_buffer[0] == 0x15)
-        return "it speaks TLS, and there is no redis.tls here";
-    return "it does not speak RESP";
+        link_broken(link, HEALTH_TLS_EXPECTED,
+            "it speaks TLS, and there is no redis.tls here");
+    else
+        link_broken(link, HEALTH_NO_REDIS, "it does not speak RESP");
 }
 
 /* Of what was received; false: the link is broken. */
@@ -148,7 +182,7 @@ link_take_replies(struct redis_link *link, size_t got)
     enum reader_status status;
 
     if (!reader_feed(link->reader, loop->redis_buffer, got)) {
-        link_broken(link, "no memory for its replies");
+        link_starved(link, "no memory for its replies");
         return false;
     }
     while ((status = reader_next(link->reader, &reply)) == READER_REPLY) {
@@ -157,7 +191,7 @@ link_take_replies(struct redis_link *link, size_t got)
         engine_drain_store(&loop->engine); /* results refer to the reply */
     }
     if (status == READER_BROKEN)
-        link_broken(link, link_nonsense(link));
+        link_nonsense(link);
     return status != READER_BROKEN;
 }
 
@@ -171,8 +205,10 @@ link_read(struct redis_link *link)
     link->heard |= got > 0;
     if (got > 0 && !link_take_replies(link, got))
         return;
-    if (end != NULL)
-        link_broken(link, end);
+    if (end != NULL && link->tls != NULL)
+        link_broken_tls(link);
+    else if (end != NULL)
+        link_broken(link, HEALTH_CLOSED, end);
     else if (link->read_is_blocked)
         (void)link_want_write(link);
 }
@@ -226,8 +262,10 @@ link_write(struct redis_link *link)
         if (link->tls == NULL ? link_send(link, out, &end)
                               : link_send_tls(link, out, &end))
             continue;
-        if (end != NULL)
-            link_broken(link, end);
+        if (end != NULL && link->tls != NULL)
+            link_broken_tls(link);
+        else if (end != NULL)
+            link_broken(link, HEALTH_CLOSED, end);
         return;
     }
     event_del(link->writing);
@@ -243,7 +281,7 @@ link_connected(struct redis_link *link)
     link->turn -= link->turn > 0;
     event_del(link->writing);
     if (event_add(link->reading, NULL) != 0) {
-        link_broken(link, "no memory to read from it");
+        link_starved(link, "no memory to read from it");
         return;
     }
     store_connected(loop->engine.store, link->id, engine_now(&loop->engine));
@@ -259,12 +297,12 @@ link_shake(struct redis_link *link)
         return;
     case TLS_ENDED:
     case TLS_BROKEN:
-        link_broken(link, tls_link_why(link->tls));
+        link_broken_tls(link);
         return;
     case TLS_WANTS_READ:
         event_del(link->writing); /* it would come all the time */
         if (event_add(link->reading, NULL) != 0)
-            link_broken(link, "no memory to read from it");
+            link_starved(link, "no memory to read from it");
         return;
     case TLS_WANTS_WRITE:
         (void)link_want_write(link);
@@ -281,7 +319,7 @@ link_opened(struct redis_link *link)
 
     getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &len);
     if (error != 0) {
-        link_broken(link, strerror(error));
+        link_failed(link, error);
         return;
     }
     if (loop->settings.tls == NULL) {
@@ -290,7 +328,7 @@ link_opened(struct redis_link *link)
     }
     link->tls = tls_link_create(loop->settings.tls, link->fd, link->host);
     if (link->tls == NULL) {
-        link_broken(link, "no memory for TLS");
+        link_starved(link, "no memory for TLS");
         return;
     }
     store_opened(loop->engine.store, link->id);
@@ -357,18 +395,18 @@ link_connect_to(
     link->fd = socket(
         address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (link->fd < 0 || !link_prepare_reader(link)) {
-        link_broken(link, "no socket for it");
+        link_starved(link, "no socket for it");
         return;
     }
     (void)setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     (void)setsockopt(link->fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     link->connecting = true;
     if (connect(link->fd, address, len) != 0 && errno != EINPROGRESS) {
-        link_broken(link, strerror(errno));
+        link_failed(link, errno);
         return;
     }
     if (event_add(link->writing, NULL) != 0)
-        link_broken(link, "no memory to connect to it");
+        link_starved(link, "no memory to connect to it");
 }
 
 /* Of several the next one, from the first again after the last. */
@@ -400,7 +438,7 @@ link_resolved(int error, struct evutil_addrinfo *found, void *arg)
         link->turn++; /* unless that is the one */
         link_connect_to(link, address->ai_addr, (socklen_t)address->ai_addrlen);
     } else if (wanted)
-        link_broken(link, evutil_gai_strerror(error));
+        link_broken(link, HEALTH_NAME, evutil_gai_strerror(error));
     if (found != NULL)
         evutil_freeaddrinfo(found);
 }
@@ -448,7 +486,7 @@ link_resolve(struct redis_link *link, const struct store_address *address)
 
     names_read(loop);
     if (loop->dns == NULL) {
-        link_broken(link, "no resolver");
+        link_starved(link, "no resolver");
         return;
     }
     snprintf(port, sizeof(port), "%u", address->port);

@@ -219,6 +219,24 @@ send_asking(struct store *store, struct link *link, uint64_t now_us)
     return true;
 }
 
+/* A call of no operation, that Redis runs where it would run others. */
+void
+call_probe(struct store *store, struct link *link, uint64_t now_us)
+{
+    struct record_header header = batch_header(store, link, now_us);
+    size_t bytes = record_header_bytes(&header);
+    struct resp_writer writer;
+
+    if (!resp_begin(&writer, &link->out, 4, 120 + RESP_BULK_BYTES(bytes)))
+        return;
+    resp_text(&writer, TEXT("EVALSHA"));
+    resp_text(&writer, text_make(scripts[SCRIPT_ACQUIRE].sha1, 40));
+    resp_number(&writer, 0);
+    record_write_header(&header, resp_bulk(&writer, bytes));
+    resp_end(&writer);
+    (void)link_call(store, link, CALL_PROBE, now_us);
+}
+
 /* One call of that kind; false where no more can be sent now. */
 static bool
 batch_send(struct store *store, struct link *link, struct node *node,
@@ -413,23 +431,48 @@ static void
 refused_later(
     struct store *store, struct link *link, uint64_t now_us, struct text error)
 {
-    char reason[sizeof(link->refusal)] = {0};
-    char name[80];
-    char text[256];
-
     count(store->counters, COUNTER_redis_refused);
     route_want_map(store);
     link->demoted = link->demoted || text_starts_with(error, TEXT("READONLY "));
-    memcpy(reason, error.at,
-        error.len < sizeof(reason) ? error.len : sizeof(reason));
-    if (link->refusal_us > 0 && now_us < link->refusal_us + SAID_AGAIN_US &&
-        memcmp(link->refusal, reason, sizeof(reason)) == 0)
-        return;
-    memcpy(link->refusal, reason, sizeof(reason));
-    link->refusal_us = now_us;
-    log_write(LOG_WARN, "redis_refuses_for_now", "node=%s error=%s",
-        link_name(store, link, name, sizeof(name)),
-        log_quote(text, sizeof(text), error));
+    call_refuses(store, link, now_us, error);
+}
+
+void
+call_refuses(
+    struct store *store, struct link *link, uint64_t now_us, struct text error)
+{
+    enum health_reason reason = health_of_error(error);
+    char name[80];
+    char text[256];
+
+    if (health_fault(link, reason, error, now_us))
+        log_write(LOG_WARN, "redis_refuses_for_now",
+            "node=%s reason=%s error=%s",
+            link_name(store, link, name, sizeof(name)), health_word(reason),
+            log_quote(text, sizeof(text), error));
+    trust_probe(link, now_us);
+}
+
+void
+call_probed(struct store *store, struct link *link, uint64_t now_us,
+    const struct resp *reply)
+{
+    if (reply->type != RESP_ERROR)
+        health_grants(link);
+    else if (refusal_of(reply->text) == REFUSAL_NOSCRIPT)
+        link_load_scripts(store, link, now_us);
+    else
+        call_refuses(store, link, now_us, reply->text);
+}
+
+/* Whether Redis takes a call of that kind only where it takes grants; renewals
+ * and releases it takes also when it is full. */
+static bool
+call_proves(const struct call *call)
+{
+    const struct op *first = container_of(call->ops.next, struct op, link);
+
+    return first->kind == OP_ACQUIRE || first->kind == OP_RECLAIM;
 }
 
 /* Who asks for an audit knows what it is worth to ask again. */
@@ -666,6 +709,8 @@ call_script_reply(struct store *store, struct link *link, struct call *call,
         audit_marked(store, call, reply);
         return;
     }
+    if (call_proves(call) || !health_is_of_node(link->fault.reason))
+        health_grants(link);
     if (!confirm_wanted(store, call, reply)) {
         call_results(store, link, call, now_us,
             reply->type == RESP_STRING ? reply->text : TEXT(""));

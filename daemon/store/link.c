@@ -74,7 +74,8 @@ link_call(struct store *store, struct link *link, enum call_kind kind,
     list_init(&call->ops);
     list_push_back(&link->calls, &call->link);
     link->call_count++;
-    if (kind != CALL_ASKING && kind != CALL_MAP && kind != CALL_MARK)
+    if (kind != CALL_ASKING && kind != CALL_MAP && kind != CALL_MARK &&
+        kind != CALL_PROBE)
         link->spoke_us = now_us;
     return call;
 }
@@ -107,7 +108,7 @@ link_is_second(const struct link *link)
 }
 
 /* Whether it asks what replicas have. */
-static bool
+bool
 link_is_witness(const struct store *store, const struct link *link)
 {
     return store->settings.strict && link_is_second(link);
@@ -190,23 +191,26 @@ link_unqueue(struct store *store, const struct link *link, uint64_t now_us)
         }
 }
 
-/* The connection is gone, or must go. */
+/* The connection is gone, or must go; HEALTH_FINE: that is no fault of the
+ * node, or its fault is known. */
 void
-link_lost(
-    struct store *store, struct link *link, uint64_t now_us, const char *why)
+link_lost(struct store *store, struct link *link, uint64_t now_us,
+    enum health_reason reason, const char *why)
 {
     char name[80];
-    char reason[160];
+    char quoted[160];
     bool was_ready = link->state == LINK_READY;
-    bool news = was_ready || link->backoff_us == BACKOFF_MIN_US;
 
     if (link->state == LINK_DOWN)
         return;
+    bool news = reason != HEALTH_FINE &&
+                health_fault(link, reason, text_from(why), now_us);
+    news = news || was_ready || link->backoff_us == BACKOFF_MIN_US;
     if (link->state != LINK_CONNECTING)
         count(store->counters, COUNTER_redis_disconnects);
     log_write(news ? LOG_WARN : LOG_DEBUG, "redis_link_lost", "node=%s why=%s",
         link_name(store, link, name, sizeof(name)),
-        log_quote(reason, sizeof(reason), text_from(why)));
+        log_quote(quoted, sizeof(quoted), text_from(why)));
     link->state = LINK_DOWN;
     link->named = false;
     if (was_ready && link->client_id != 0)
@@ -233,14 +237,22 @@ link_lost(
         sentinel_resolve(store, now_us);
 }
 
-/* Gives the connection up from our side. */
+static void
+link_give_up(struct store *store, struct link *link, uint64_t now_us,
+    enum health_reason reason, const char *why)
+{
+    link->wish_close = true;
+    link->wish_connect = false;
+    link_lost(store, link, now_us, reason, why);
+}
+
+/* Gives the connection up from our side, for no fault of the node, or for one
+ * that is known. */
 void
 link_abandon(
     struct store *store, struct link *link, uint64_t now_us, const char *why)
 {
-    link->wish_close = true;
-    link->wish_connect = false;
-    link_lost(store, link, now_us, why);
+    link_give_up(store, link, now_us, HEALTH_FINE, why);
 }
 
 static void
@@ -314,13 +326,6 @@ copy_id(char out[41], struct text value)
     memcpy(out, value.at, value.len > 40 ? 40 : value.len);
 }
 
-static const char *const in_a_cluster[] = {
-    [STORE_SINGLE] = "it is part of a cluster, and redis.topology is single",
-    [STORE_SENTINEL] =
-        "it is part of a cluster, and redis.topology is sentinel",
-    [STORE_QUORUM] = "it is part of a cluster, and redis.topology is quorum",
-};
-
 /* Whether another node of a quorum is that very process, by another name: it
  * must not have two votes at a time. */
 static bool
@@ -338,48 +343,59 @@ is_another_node(
 
 /* Said once in a while, as long as it is the same. */
 static void
-link_unfit(
-    struct store *store, struct link *link, uint64_t now_us, const char *why)
+link_unfit(struct store *store, struct link *link, uint64_t now_us,
+    enum health_reason reason, struct text said)
 {
+    struct health_why why = {.reason = reason};
     char name[80];
+    char text[HEALTH_TEXT_MAX];
 
-    if (why != link->unfit || now_us >= link->unfit_us + SAID_AGAIN_US) {
-        link->unfit = why;
-        link->unfit_us = now_us;
-        log_write(LOG_ERROR, "redis_unfit", "node=%s why=\"%s\"",
-            link_name(store, link, name, sizeof(name)), why);
-    }
+    if (health_fault(link, reason, said, now_us))
+        log_write(LOG_ERROR, "redis_unfit", "node=%s reason=%s why=\"%s\"",
+            link_name(store, link, name, sizeof(name)), health_word(reason),
+            health_text(&why, false, text));
     link->backoff_us = BACKOFF_MAX_US / 2;
-    link_abandon(store, link, now_us, why);
+    link_abandon(store, link, now_us, "it does not fit");
 }
 
-/* NULL where the node is one that we can work with, else what is wrong. */
-static const char *
-info_objection(
-    const struct store *store, const struct link *link, struct text info)
+static bool
+is_older_than_7(struct text version)
+{
+    const char *dot = memchr(version.at, '.', version.len);
+    uint64_t major = 0;
+
+    return dot == NULL ||
+           !text_to_u64(text_make(version.at, (size_t)(dot - version.at)), 1000,
+               &major) ||
+           major < 7;
+}
+
+/* HEALTH_FINE where the node is one that we can work with; else `*said` may say
+ * more. */
+static enum health_reason
+info_objection(const struct store *store, const struct link *link,
+    struct text info, struct text *said)
 {
     bool cluster = text_equal(info_value(info, "cluster_enabled"), TEXT("1"));
     bool wanted = store->settings.topology == STORE_CLUSTER;
 
+    *said = TEXT("");
+    if (text_equal(info_value(info, "redis_mode"), TEXT("sentinel")))
+        return HEALTH_SENTINEL;
     if (text_equal(info_value(info, "loading"), TEXT("1")))
-        return "it is loading its data";
+        return HEALTH_LOADING;
     if (cluster && !wanted)
-        return in_a_cluster[store->settings.topology];
+        return HEALTH_IN_CLUSTER;
     if (!cluster && wanted)
-        return "it is not part of a cluster, and redis.topology is cluster";
+        return HEALTH_NO_CLUSTER;
     if (!wanted && text_equal(info_value(info, "role"), TEXT("slave")))
-        return "it is a replica";
-    uint64_t major = 0;
-    struct text version = info_value(info, "redis_version");
-    const char *dot = memchr(version.at, '.', version.len);
-    if (dot == NULL ||
-        !text_to_u64(
-            text_make(version.at, (size_t)(dot - version.at)), 1000, &major) ||
-        major < 7)
-        return "it is older than Redis 7.0";
+        return HEALTH_REPLICA;
+    *said = info_value(info, "redis_version");
+    if (is_older_than_7(*said))
+        return HEALTH_VERSION;
     if (is_another_node(store, link, info_value(info, "run_id")))
-        return "it is another node of the quorum by another name";
-    return NULL;
+        return HEALTH_SAME_NODE;
+    return HEALTH_FINE;
 }
 
 /* A master of the map that is a replica now has another one in its place. */
@@ -414,19 +430,19 @@ link_info(struct store *store, struct link *link, const struct call *call,
 {
     char name[80];
     struct text policy;
-    const char *wrong;
+    struct text said;
 
     if (reply->type != RESP_STRING) {
-        link_abandon(store, link, now_us, "INFO is refused");
+        link_give_up(store, link, now_us, HEALTH_NO_REDIS,
+            "the answer to INFO is no text");
         return;
     }
-    wrong = info_objection(store, link, reply->text);
-    if (wrong != NULL) {
-        link_unfit(store, link, now_us, wrong);
+    enum health_reason wrong = info_objection(store, link, reply->text, &said);
+    if (wrong != HEALTH_FINE) {
+        link_unfit(store, link, now_us, wrong, said);
         return;
     }
     link->named = true;
-    link->unfit = NULL;
     link_history(store, link, call, now_us, info_value(reply->text, "run_id"),
         reply->text);
     policy = info_value(reply->text, "maxmemory_policy");
@@ -568,6 +584,7 @@ link_ready(struct store *store, struct link *link, uint64_t now_us)
     char name[80];
 
     link->state = LINK_READY;
+    health_grants(link);
     link->old_client_id = 0; /* the answer has come, so it is dead */
     link->backoff_us = BACKOFF_MIN_US;
     if (link_serves(store, link)) {
@@ -652,17 +669,54 @@ link_published(struct store *store, const struct link *link, uint64_t now_us,
     return true;
 }
 
+static const char *const call_words[] = {
+    [CALL_SCRIPT] = "EVALSHA",
+    [CALL_ASKING] = "ASKING",
+    [CALL_AUTH] = "AUTH",
+    [CALL_INFO] = "INFO",
+    [CALL_IDS] = "INFO",
+    [CALL_MARK] = "SET",
+    [CALL_CLIENT_ID] = "CLIENT_ID",
+    [CALL_TIME] = "TIME",
+    [CALL_KILL] = "CLIENT_KILL",
+    [CALL_NAME] = "CLIENT_SETNAME",
+    [CALL_LOAD] = "SCRIPT_LOAD",
+    [CALL_MAP] = "CLUSTER_SLOTS",
+    [CALL_MASTER] = "SENTINEL",
+    [CALL_SUBSCRIBE] = "SUBSCRIBE",
+    [CALL_PING] = "PING",
+    [CALL_WRITE] = "PEXPIRE",
+    [CALL_ROLE] = "ROLE",
+    [CALL_WAIT] = "WAIT",
+    [CALL_MYID] = "CLUSTER_MYID",
+    [CALL_MEMBERS] = "CLUSTER_REPLICAS",
+    [CALL_REPLICAS] = "INFO",
+    [CALL_PROBE] = "EVALSHA",
+};
+
+/* The command, as the log has it. */
+const char *
+call_word(enum call_kind kind)
+{
+    return call_words[kind];
+}
+
 static void
 link_refused(struct store *store, struct link *link, uint64_t now_us,
     const struct call *call, const struct resp *reply)
 {
+    enum health_reason reason = health_of_error(reply->text);
     char name[80];
     char text[200];
 
-    log_write(LOG_ERROR, "redis_refuses", "node=%s step=%d error=%s",
-        link_name(store, link, name, sizeof(name)), (int)call->kind,
-        log_quote(text, sizeof(text), reply->text));
-    link_abandon(store, link, now_us, "it refuses the greeting");
+    if (call->kind == CALL_MASTER && reason == HEALTH_COMMAND)
+        reason = HEALTH_NO_SENTINEL;
+    if (health_fault(link, reason, reply->text, now_us))
+        log_write(LOG_ERROR, "redis_refuses",
+            "node=%s command=%s reason=%s error=%s",
+            link_name(store, link, name, sizeof(name)), call_word(call->kind),
+            health_word(reason), log_quote(text, sizeof(text), reply->text));
+    link_abandon(store, link, now_us, "it refuses the handshake");
 }
 
 static void
@@ -706,11 +760,10 @@ link_take(struct store *store, struct link *link, struct call *call,
             link_refused(store, link, now_us, call, reply);
         break;
     case CALL_SUBSCRIBE:
-        if (error) {
+        if (error)
             link_refused(store, link, now_us, call, reply);
-        } else if (call->last && link_listens(store, link)) {
+        else if (call->last && link_listens(store, link))
             store->unheard = true;
-        }
         break;
     case CALL_MASTER:
         if (error)
@@ -725,6 +778,9 @@ link_take(struct store *store, struct link *link, struct call *call,
     case CALL_MEMBERS:
     case CALL_REPLICAS:
         replicas_reply(store, link, call, now_us, reply);
+        break;
+    case CALL_PROBE:
+        call_probed(store, link, now_us, reply);
         break;
     case CALL_ASKING:
     case CALL_KILL:
@@ -747,6 +803,18 @@ without_words(struct text error)
     return error;
 }
 
+/* Before it closes a connection Redis may say why. */
+static void
+link_fault_unasked(struct store *store, struct link *link, uint64_t now_us,
+    const struct resp *reply)
+{
+    enum health_reason reason = reply->type == RESP_ERROR
+                                    ? health_of_error(reply->text)
+                                    : HEALTH_NO_REDIS;
+
+    link_give_up(store, link, now_us, reason, "it sends what nobody asked for");
+}
+
 void
 link_reply(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply)
@@ -754,7 +822,7 @@ link_reply(struct store *store, struct link *link, uint64_t now_us,
     if (link_published(store, link, now_us, reply))
         return;
     if (list_empty(&link->calls)) {
-        link_abandon(store, link, now_us, "it sends what nobody asked for");
+        link_fault_unasked(store, link, now_us, reply);
         return;
     }
     struct call *call = container_of(link->calls.next, struct call, link);
@@ -865,7 +933,7 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
     }
     if (link->state == LINK_CONNECTING) {
         if (now_us >= link->deadline_us)
-            link_abandon(store, link, now_us,
+            link_give_up(store, link, now_us, HEALTH_SILENT,
                 link->opened ? "no answer to the TLS handshake in time"
                              : "connecting takes too long");
         return;
@@ -879,7 +947,8 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
             container_of(link->calls.next, struct call, link);
         if (now_us >= oldest->sent_us + store->settings.command_timeout_us) {
             count(store->counters, COUNTER_redis_timeouts);
-            link_abandon(store, link, now_us, "no answer in time");
+            link_give_up(
+                store, link, now_us, HEALTH_SILENT, "no answer in time");
         }
         return;
     }

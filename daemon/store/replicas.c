@@ -181,8 +181,9 @@ replicas_error(struct store *store, struct link *link, const struct call *call,
         return;
     replicas->said = REPLICAS_REFUSED;
     log_write(LOG_WARN, state_words[REPLICAS_REFUSED],
-        "node=%s step=%d error=%s", link_name(store, link, name, sizeof(name)),
-        (int)call->kind, log_quote(text, sizeof(text), error));
+        "node=%s command=%s error=%s",
+        link_name(store, link, name, sizeof(name)), call_word(call->kind),
+        log_quote(text, sizeof(text), error));
 }
 
 /* The first line of a text, with its end, which is taken off. */

@@ -53,6 +53,7 @@ route_node(struct store *store, struct text host, uint16_t port)
     memcpy(node->address.host, host.at, host.len);
     node->address.port = port;
     node->used = true;
+    store->health.nodes[free].needed = false;
     node->seed = false;
     node->mapped = false;
     node->sentinel = false;

@@ -15,7 +15,8 @@
  * quorum.c, round.c: what the core asks of several masters, as votes. audit.c:
  * what it asks of a node, whatever locks are there.
  * route.c: nodes and slots. trust.c: which node may grant. sentinel.c: who is
- * the master. store.c: the front, parking and time.
+ * the master. health.c: why a node grants nothing. store.c: the front, parking
+ * and time.
  */
 #ifndef HOLDFAST_STORE_STATE_H
 #define HOLDFAST_STORE_STATE_H
@@ -27,6 +28,8 @@
 #include "daemon/store/record.h"
 #include "daemon/store/scripts.h"
 #include "daemon/store/store.h"
+
+_Static_assert(HEALTH_NODES_MAX == STORE_NODES_MAX, "as many");
 
 #define LINK_WITNESS    STORE_NODES_MAX       /* index of the first node's */
 #define LINK_SUBSCRIBER (2 * STORE_NODES_MAX) /* and of the subscribing link */
@@ -86,6 +89,14 @@ struct replicas {
     bool never_any;      /* there is no replica, nor was there ever one */
 };
 
+/* Why a connection grants nothing now. See health.c. */
+struct link_fault {
+    enum health_reason reason;
+    enum health_reason told;    /* in the log */
+    uint64_t told_us;           /* when; 0: never */
+    char said[HEALTH_SAID_MAX]; /* by Redis or the system; printable */
+};
+
 struct link {
     enum link_state state;
     uint32_t index;
@@ -109,9 +120,8 @@ struct link {
     uint64_t client_id;     /* of this connection, 0: not known */
     uint64_t old_client_id; /* of one that was lost */
     char run_id[41];
-    bool named;        /* it has told that in this connection */
-    const char *unfit; /* why it is, a literal; NULL: it is not */
-    uint64_t unfit_us; /* when that was logged */
+    bool named;              /* it has told that in this connection */
+    struct link_fault fault; /* until it is ready; then: until it grants */
     char old_run_id[41];
     char id[RECORD_ID_BYTES + 1]; /* replication id last seen */
     bool first;                   /* it has no predecessor */
@@ -124,8 +134,6 @@ struct link {
     uint64_t since_us;                      /* the history is known */
     uint64_t mark_us;      /* when to read or write the marker */
     bool mark_refused;     /* that is not allowed there, or there is no room */
-    char refusal[80];      /* beginning of the error that was logged last */
-    uint64_t refusal_us;   /* when it was; 0: none was */
     int64_t clock_us;      /* the node's clock less ours; at least this */
     int64_t clock_most_us; /* and at most this */
     uint64_t clock_at_us;  /* when that was found; 0: it is not known */
@@ -173,6 +181,7 @@ enum call_kind {
     CALL_MYID,
     CALL_MEMBERS,
     CALL_REPLICAS,
+    CALL_PROBE,
 };
 
 struct call {
@@ -233,6 +242,9 @@ struct store {
     struct call *confirming; /* the one that `done` is of, or NULL */
     uint64_t confirmed_us;
     bool was_ready;
+    struct health health;    /* told to core and io */
+    uint64_t health_told_us; /* when it was logged that it is not ready */
+    uint32_t health_told;    /* health.changes then */
     bool unheard;
     bool changed;
     struct store_hint hints[HINTS_MAX];
@@ -254,8 +266,8 @@ void link_forget(struct link *link);
 void link_tick(struct store *store, struct link *link, uint64_t now_us);
 uint64_t link_next_us(const struct store *store, const struct link *link);
 void link_connected(struct store *store, struct link *link, uint64_t now_us);
-void link_lost(
-    struct store *store, struct link *link, uint64_t now_us, const char *why);
+void link_lost(struct store *store, struct link *link, uint64_t now_us,
+    enum health_reason reason, const char *why);
 void link_abandon(
     struct store *store, struct link *link, uint64_t now_us, const char *why);
 void link_reply(struct store *store, struct link *link, uint64_t now_us,
@@ -269,7 +281,9 @@ struct call *link_send(struct store *store, struct link *link,
     enum call_kind kind, uint64_t now_us, const struct text *words, size_t n);
 void link_end_call(struct store *store, struct link *link, struct call *call);
 bool link_is_second(const struct link *link);
+bool link_is_witness(const struct store *store, const struct link *link);
 uint16_t link_subscriber_host(const struct store *store);
+const char *call_word(enum call_kind kind);
 void link_load_scripts(struct store *store, struct link *link, uint64_t now_us);
 void link_load_script(
     struct store *store, struct link *link, enum script_id id, uint64_t now_us);
@@ -304,6 +318,7 @@ uint32_t trust_steady_ms(
     const struct store *store, const struct link *link, uint64_t now_us);
 uint32_t trust_within_us(const struct store *store, const struct link *link);
 void trust_unmark(struct link *link);
+void trust_probe(struct link *link, uint64_t now_us);
 /* PREFIX:WORD, in a cluster with a tag of the node's next slot from *slot on,
  * which becomes that. Its length; 0: the node has no slots. */
 size_t trust_key(const struct store *store, const struct link *link,
@@ -320,6 +335,11 @@ void call_script_reply(struct store *store, struct link *link,
 void call_results(struct store *store, struct link *link, struct call *call,
     uint64_t now_us, struct text text);
 void call_lost(struct store *store, struct call *call);
+void call_probe(struct store *store, struct link *link, uint64_t now_us);
+void call_probed(struct store *store, struct link *link, uint64_t now_us,
+    const struct resp *reply);
+void call_refuses(
+    struct store *store, struct link *link, uint64_t now_us, struct text error);
 
 /* confirm.c */
 bool confirm_wanted(const struct store *store, const struct call *call,
@@ -399,6 +419,14 @@ bool audit_mark(
     struct store *store, struct link *link, const struct call *call);
 void audit_marked(
     struct store *store, struct call *call, const struct resp *reply);
+
+/* health.c */
+bool health_fault(struct link *link, enum health_reason reason,
+    struct text said, uint64_t now_us);
+void health_grants(struct link *link);
+enum health_reason health_of_error(struct text error);
+bool health_is_of_node(enum health_reason reason);
+void health_update(struct store *store, uint64_t now_us);
 
 /* store.c */
 bool node_counts(const struct store *store, uint32_t index);

@@ -79,6 +79,11 @@ store_create(const struct store_settings *settings, struct counters *counters,
     list_init(&store->done);
     list_init(&store->confirmed);
     store->map_backoff_us = ROUTE_RETRY_US;
+    store->health = (struct health){.node = HEALTH_NO_NODE,
+        .reason = HEALTH_CONNECTING,
+        .since_us = now_us};
+    if (settings->topology == STORE_CLUSTER)
+        store->health.slots = store->slots;
     store->master = NODE_NONE;
     store->master_said = NODE_UNSAID;
     for (uint32_t i = 0; i < LINK_COUNT; i++)
@@ -351,6 +356,7 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
     /* What has a route again goes out now and not in some later turn. */
     store_flush_nodes(store, now_us);
     store->was_ready = store->was_ready || store_ready(store);
+    health_update(store, now_us);
 }
 
 uint64_t
@@ -519,13 +525,13 @@ store_opened(struct store *store, struct store_link link)
 
 void
 store_closed(struct store *store, struct store_link link, uint64_t now_us,
-    const char *why)
+    enum health_reason reason, const char *why)
 {
     struct link *found = store_link_of(store, link);
 
     store->now_us = now_us;
     if (found != NULL)
-        link_lost(store, found, now_us, why);
+        link_lost(store, found, now_us, reason, why);
 }
 
 void

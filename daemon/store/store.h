@@ -22,6 +22,7 @@
 
 #include "daemon/base/buffer.h"
 #include "daemon/core/counters.h"
+#include "daemon/core/health.h"
 #include "daemon/core/op.h"
 #include "daemon/store/resp.h"
 
@@ -161,8 +162,9 @@ bool store_next_output(const struct store *store, uint32_t *index);
 void store_opened(struct store *store, struct store_link link);
 void store_connected(
     struct store *store, struct store_link link, uint64_t now_us);
+/* `reason`: HEALTH_FINE where it is no fault. */
 void store_closed(struct store *store, struct store_link link, uint64_t now_us,
-    const char *why);
+    enum health_reason reason, const char *why);
 void store_reply(struct store *store, struct store_link link, uint64_t now_us,
     const struct resp *reply);
 
@@ -173,7 +175,11 @@ void store_reply(struct store *store, struct store_link link, uint64_t now_us,
  */
 const char *store_refusal(const struct store *store);
 
-/* Whether every slot has a node that answers. */
+/* Whether locks can be granted, as of the last store_flush(); stays where it
+ * is. */
+const struct health *store_health(const struct store *store);
+
+/* Whether every slot has a node that answers, be it settled or not. */
 bool store_ready(const struct store *store);
 
 /* The nodes that locks are asked of, at the moment. */

@@ -74,6 +74,15 @@ trust_unmark(struct link *link)
         container_of(at, struct call, link)->writes = false;
 }
 
+/* It refuses what grants. The marker is written soon: that tells when it
+ * refuses no more. */
+void
+trust_probe(struct link *link, uint64_t now_us)
+{
+    if (link->mark_us > now_us + MARK_AGAIN_US)
+        link->mark_us = now_us + MARK_AGAIN_US;
+}
+
 /* Locks are there, or will be asked for there from now on. */
 void
 trust_has_locks(struct store *store, const struct link *link)
@@ -449,13 +458,20 @@ mark_value(const struct link *link, char out[82])
     memcpy(out + 41, link->id, 41);
 }
 
-/* Said once. Who starts later has to wait for a lease. */
+/* What refuses all writes refuses grants. A lack of rights may be one to the
+ * marker alone: it is said once, and a broker that starts later has to wait. */
 static void
-mark_refused(struct store *store, struct link *link, struct text error)
+mark_refused(
+    struct store *store, struct link *link, struct text error, uint64_t now_us)
 {
+    enum health_reason reason = health_of_error(error);
     char name[80];
     char text[200];
 
+    if (health_is_of_node(reason)) {
+        call_refuses(store, link, now_us, error);
+        return;
+    }
     if (link->mark_refused)
         return;
     link->mark_refused = true;
@@ -474,9 +490,15 @@ trust_marked(struct store *store, struct link *link, bool wrote,
 
     if (wrote)
         link->mark_us = now_us + MARK_KEEP_US;
-    if (reply->type == RESP_ERROR)
-        mark_refused(store, link, reply->text);
-    else if (wrote)
+    if (reply->type == RESP_ERROR) {
+        mark_refused(store, link, reply->text, now_us);
+    } else if (link->fault.reason != HEALTH_FINE &&
+               !health_is_of_node(link->fault.reason)) {
+        call_probe(store, link, now_us); /* it is a right to scripts */
+    } else if (wrote) {
+        health_grants(link);
+    }
+    if (wrote && reply->type != RESP_ERROR)
         link->mark_refused = false;
     if (link->settled || link->inherits || reply->type != RESP_STRING)
         return;

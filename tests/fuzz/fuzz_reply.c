@@ -195,7 +195,7 @@ link_lose(struct rig *rig, struct rig_link *link, const char *why)
 {
     link->connecting = false;
     reader_destroy(&link->reader);
-    store_closed(rig->store, link->id, rig->now_us, why);
+    store_closed(rig->store, link->id, rig->now_us, HEALTH_CLOSED, why);
     take_done(rig);
 }
 

@@ -398,8 +398,8 @@ wire_ended(void *arg, uint32_t id, enum net_end_reason reason)
     wire->net_id = 0;
     wire->open = false;
     wire->in_len = 0;
-    store_closed(
-        broker->engine.store, wire->link, broker_now(broker), "it has ended");
+    store_closed(broker->engine.store, wire->link, broker_now(broker),
+        HEALTH_CLOSED, "it has ended");
     engine_drain_store(&broker->engine);
 }
 

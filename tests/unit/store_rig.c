@@ -303,7 +303,9 @@ srig_next(struct srig *rig, uint32_t link)
         return "LOAD";
     if (text_equal(rig->words[0], TEXT("EVALSHA"))) {
         size_t keys = strtoul(rig->words[2].at, NULL, 10);
-        ck_assert_uint_eq(count, keys == 0 ? 5 : 4 + 2 * keys);
+        ck_assert_uint_eq(count, keys > 0     ? 4 + 2 * keys
+                                 : count == 4 ? 4u
+                                              : 5u);
         snprintf(summary, sizeof(summary), "EVALSHA %zu", keys);
         return summary;
     }
@@ -656,7 +658,7 @@ srig_lose(struct srig *rig, uint32_t link)
     rig->links[link].open = false;
     rig->links[link].connecting = false;
     store_closed(rig->store, (struct store_link){link, rig->links[link].serial},
-        rig->now_us, "lost");
+        rig->now_us, HEALTH_CLOSED, "lost");
     take(rig);
 }
 

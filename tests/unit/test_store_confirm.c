@@ -189,7 +189,7 @@ END_TEST
 START_TEST(refused)
 {
     static const char said[] = "level=warn event=redis_replicas_unasked "
-                               "node=10.0.0.1:7000 step=";
+                               "node=10.0.0.1:7000 command=WAIT";
     struct srig *rig = begin(1, 0);
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
