@@ -16,6 +16,7 @@
 #include <event2/event.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -75,6 +76,17 @@ service_say_ready(void)
 #ifdef HAVE_SYSTEMD
     sd_notify(0, "READY=1");
 #endif
+}
+
+/* What `systemctl status` shows. */
+static void
+say_health(void *arg, const char *text)
+{
+    char state[1024];
+
+    (void)arg;
+    (void)snprintf(state, sizeof(state), "STATUS=%s", text);
+    service_say(state);
 }
 
 static void
@@ -206,6 +218,7 @@ process_create(struct loop *loop, process_reload *reload, void *arg)
         return NULL;
     }
     service_say_ready();
+    loop_tell_health(loop, say_health, process);
     reloads_block(SIG_UNBLOCK);
     return process;
 }
@@ -216,6 +229,7 @@ process_destroy(struct process **process)
     if (*process == NULL)
         return;
     signals_block();
+    loop_tell_health((*process)->loop, NULL, NULL);
     for (int i = 0; i < SIGNALS; i++)
         if ((*process)->signals[i] != NULL)
             event_free((*process)->signals[i]);

@@ -69,6 +69,29 @@ loop_timer(evutil_socket_t fd, short what, void *arg)
     (void)engine_now(&loop->engine);
 }
 
+const struct health *
+loop_health(const struct loop *loop)
+{
+    return store_health(loop->engine.store);
+}
+
+static void
+loop_say_health(struct loop *loop)
+{
+    const struct health *health = loop_health(loop);
+    const struct health_why why = health_why(health);
+    char text[HEALTH_TEXT_MAX];
+    char line[HEALTH_TEXT_MAX + 20];
+
+    if (loop->told == NULL || loop->told_changes == health->changes)
+        return;
+    loop->told_changes = health->changes;
+    snprintf(line, sizeof(line), "%s%s",
+        health->ready ? "Ready" : "Not ready: ",
+        health->ready ? "" : health_text(&why, true, text));
+    loop->told(loop->told_arg, line);
+}
+
 static void
 loop_turn(struct loop *loop)
 {
@@ -80,6 +103,7 @@ loop_turn(struct loop *loop)
     }
     bool idle = engine_move(&loop->engine, clock_real_us());
     redis_carry_out(loop);
+    loop_say_health(loop);
     loop_set_timer(loop, idle);
     histogram_add(&loop->counters.loop_turn, &histogram_calls,
         clock_boot_us() - engine_now(&loop->engine));
@@ -425,10 +449,12 @@ loop_counters(struct loop *loop)
     return &loop->counters;
 }
 
-bool
-loop_ready(const struct loop *loop)
+void
+loop_tell_health(struct loop *loop, loop_told *told, void *arg)
 {
-    return store_ready(loop->engine.store);
+    loop->told = told;
+    loop->told_arg = arg;
+    loop->told_changes = loop_health(loop)->changes - 1;
 }
 
 bool

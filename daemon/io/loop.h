@@ -90,14 +90,20 @@ int loop_run(struct loop *loop);
  * after DRAIN is the first. */
 void loop_stop(struct loop *loop);
 
+typedef void loop_told(void *arg, const char *text);
+
+/* Has `told` called with a line for people when that changes, and once before:
+ * whether locks can be granted, and why not. */
+void loop_tell_health(struct loop *loop, loop_told *told, void *arg);
+
 struct event_base;
 
 /* For signals, watchdog, HTTP and the log, which live beside it. */
 struct event_base *loop_base(struct loop *loop);
 struct counters *loop_counters(struct loop *loop);
 
-/* Whether Redis can be asked, and whether a stop is under way. */
-bool loop_ready(const struct loop *loop);
+/* Whether locks can be granted, and whether a stop is under way. */
+const struct health *loop_health(const struct loop *loop);
 bool loop_stopping(const struct loop *loop);
 
 #endif

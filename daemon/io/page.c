@@ -2,8 +2,8 @@
  * Health, readiness, metrics and the status page.
  *
  * Nothing that a client sent gets into a page (no name, owner or note), and the
- * configuration's prefixes have no quotes, so no page has anything to escape,
- * and none is longer than PAGE_BYTES.
+ * configuration's prefixes have no quotes. Redis' own words are printable, and
+ * are escaped in HTML. No page is longer than PAGE_BYTES.
  */
 #include "daemon/io/page.h"
 
@@ -26,7 +26,7 @@ static const char exposition[] = "text/plain; version=0.0.4; charset=utf-8";
 static void __attribute__((format(printf, 2, 3)))
 add(struct buffer *body, const char *format, ...)
 {
-    char line[512];
+    char line[1024];
     va_list arguments;
 
     va_start(arguments, format);
@@ -36,16 +36,46 @@ add(struct buffer *body, const char *format, ...)
     require(buffer_append(body, line, (size_t)len));
 }
 
-/* Why no lock can be granted at the moment; NULL: they can. */
-static const char *
-unready(const struct loop *loop)
+static bool
+is_ready(const struct loop *loop)
 {
-    if (loop_stopping(loop))
-        return "stopping";
-    if (!loop_ready(loop))
-        return "redis: not every node that is needed can be asked, or, where "
-               "redis.safety is strict, has its replicas";
-    return NULL;
+    return !loop_stopping(loop) && loop_health(loop)->ready;
+}
+
+/* Since when a node is as it is, and until when it settles, in seconds. */
+static void
+node_times(const struct health_node *node, uint64_t *since_s, uint64_t *left_s)
+{
+    const struct health_why why = {node->reason, node};
+    uint64_t now_us = clock_boot_us();
+
+    *since_s =
+        now_us > node->since_us ? (now_us - node->since_us) / 1000000 : 0;
+    *left_s = (health_left_ms(&why, now_us) + 999) / 1000;
+}
+
+/* A line for the whole, and one for each node that is not ready. */
+static void
+unready_lines(const struct health *health, struct buffer *body)
+{
+    const struct health_why whole = health_why(health);
+    char text[HEALTH_TEXT_MAX];
+    uint64_t since_s, left_s;
+
+    add(body, "redis: not ready: %s: %s\n", health_word(whole.reason),
+        health_text(&whole, true, text));
+    for (uint32_t i = 0; i < health->node_count; i++) {
+        const struct health_node *node = &health->nodes[i];
+        const struct health_why why = {node->reason, node};
+        if (!node->needed || node->reason == HEALTH_FINE)
+            continue;
+        node_times(node, &since_s, &left_s);
+        add(body, "node=%s state=%s reason=%s since_s=%" PRIu64, node->name,
+            health_state(node), health_word(node->reason), since_s);
+        if (left_s > 0)
+            add(body, " left_s=%" PRIu64, left_s);
+        add(body, " why=\"%s\"\n", health_text(&why, false, text));
+    }
 }
 
 static struct page
@@ -59,10 +89,15 @@ page_health(const struct loop *loop, struct buffer *body)
 static struct page
 page_ready(const struct loop *loop, struct buffer *body)
 {
-    const char *why = unready(loop);
+    bool ready = is_ready(loop);
 
-    add(body, "%s\n", why == NULL ? "ready" : why);
-    return (struct page){why == NULL ? 200 : 503, plain};
+    if (ready)
+        add(body, "ready\n");
+    else if (loop_stopping(loop))
+        add(body, "stopping\n");
+    else
+        unready_lines(loop_health(loop), body);
+    return (struct page){ready ? 200 : 503, plain};
 }
 
 static void
@@ -155,7 +190,7 @@ gauges(const struct loop *loop, struct buffer *body)
 
     core_totals(loop->engine.core, &now);
     store_totals(loop->engine.store, &store);
-    gauge(body, SHOWN_ready, unready(loop) == NULL);
+    gauge(body, SHOWN_ready, is_ready(loop));
     gauge(body, SHOWN_draining, loop_stopping(loop));
     gauge(body, SHOWN_connections, loop->client_count);
     gauge(body, SHOWN_tls_connections, loop->tls_count);
@@ -397,18 +432,63 @@ row(struct buffer *body, const char *name, uint64_t value)
     add(body, "<tr><td>%s<td>%" PRIu64 "\n", name, value);
 }
 
+/* A text that may have anything printable in it. */
+static void
+add_escaped(struct buffer *body, const char *text)
+{
+    for (; *text != '\0'; text++)
+        if (*text == '<' || *text == '&')
+            add(body, "&#%d;", *text);
+        else
+            add(body, "%c", *text);
+}
+
+/* The Redis nodes that are needed, and how each of them is. */
+static void
+node_table(const struct health *health, struct buffer *body)
+{
+    char text[HEALTH_TEXT_MAX];
+    uint64_t since_s, left_s;
+
+    add(body, "<table>\n<tr><th>Redis<th>state<th>since<th>reason<th>why\n");
+    for (uint32_t i = 0; i < health->node_count; i++) {
+        const struct health_node *node = &health->nodes[i];
+        const struct health_why why = {node->reason, node};
+        if (!node->needed)
+            continue;
+        node_times(node, &since_s, &left_s);
+        add(body, "<tr><td>");
+        add_escaped(body, node->name);
+        add(body, "<td>%s<td>%" PRIu64 " s<td>%s<td>", health_state(node),
+            since_s, health_word(node->reason));
+        if (left_s > 0)
+            add(body, "%" PRIu64 " s left: ", left_s);
+        if (node->reason != HEALTH_FINE)
+            add_escaped(body, health_text(&why, false, text));
+        add(body, "\n");
+    }
+    add(body, "</table>\n");
+}
+
 static struct page
 page_status(const struct loop *loop, struct buffer *body)
 {
     const struct core_settings *settings = &loop->settings.core;
-    const char *why = unready(loop);
+    const struct health_why why = health_why(loop_health(loop));
+    char text[HEALTH_TEXT_MAX];
     struct core_totals now;
 
     core_totals(loop->engine.core, &now);
     add(body, "<!DOCTYPE html>\n<html lang=\"en\">\n<title>Holdfast</title>\n"
               "<h1>Holdfast</h1>\n");
-    add(body, "<p>%s, broker %s: %s\n<table>\n", settings->server,
-        settings->broker_id, why == NULL ? "ready" : why);
+    add(body, "<p>%s, broker %s: %s\n", settings->server, settings->broker_id,
+        loop_stopping(loop) ? "stopping"
+        : is_ready(loop)    ? "ready"
+                            : "not ready: ");
+    if (!loop_stopping(loop) && !is_ready(loop))
+        add_escaped(body, health_text(&why, true, text));
+    node_table(loop_health(loop), body);
+    add(body, "<table>\n");
     row(body, "sessions", now.sessions);
     row(body, "locks", now.locks);
     row(body, "held", now.held);

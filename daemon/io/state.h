@@ -134,6 +134,9 @@ struct loop {
     char *redis_buffer;   /* owned; likewise of links */
     uint8_t secrets[SECRET_POOL];
     uint32_t secrets_left;
+    loop_told *told; /* of changes of health; NULL: nobody is */
+    void *told_arg;  /* ref */
+    uint32_t told_changes;
     bool poll_pays;  /* the last wait was over while polling, or as short */
     bool stop_asked; /* by a signal, and not by DRAIN */
     bool stop_now;

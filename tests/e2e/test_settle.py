@@ -77,7 +77,7 @@ class LossTest(SettleCase):
         for broker, count in zip(self.brokers, before):
             self.wait_until(
                 lambda: broker.log().count("event=redis_unsettled") > count and
-                broker.http("/readyz")[0] == 200, 10, "the broker is back")
+                broker.asks(), 10, "the broker is back")
 
     def repeated(self, count):
         clients = [self.client(broker) for broker in self.brokers]

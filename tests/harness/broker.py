@@ -192,9 +192,13 @@ class Broker:
     def wait_redis(self, timeout=15.0):
         """Waits until it can ask Redis, which comes after its greeting: for
         tests whose first requests have little patience."""
-        wait_until(lambda: self.http("/readyz")[0] == 200, timeout,
-                   f"{self.process.name} can ask Redis")
+        wait_until(self.asks, timeout, f"{self.process.name} can ask Redis")
         return self
+
+    def asks(self):
+        """Whether it can ask Redis, settled or not."""
+        status, text = self.http("/readyz")
+        return status == 200 or "not ready: settling:" in text
 
     def _greets(self):
         if not self.process.running:
