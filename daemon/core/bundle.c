@@ -173,6 +173,9 @@ bundle_refused(struct core *core, struct pending *part, enum error_code code,
         code == ERROR_DRAINING ||
         (code == ERROR_CANCELLED && whole->session->state == SESSION_CLOSING);
     answer_error_begin(core, &reply, whole->tag, code);
+    if (code == ERROR_UNAVAILABLE)
+        reply_pair_if(&reply, "reason",
+            text_from(health_word(pending_why(core, part).reason)));
     if (key != NULL)
         reply_pair(&reply, key, value);
     reply_pair(

@@ -539,6 +539,7 @@ static command_function *const commands[COMMAND_COUNT] = {
     [COMMAND_LOCKS] = listing_locks,
     [COMMAND_SESSIONS] = listing_sessions,
     [COMMAND_STATS] = listing_stats,
+    [COMMAND_STATUS] = status_list,
     [COMMAND_SLOW] = recent_list,
     [COMMAND_TOP] = top_list,
     [COMMAND_AUDIT] = command_audit,

@@ -122,6 +122,12 @@ core_configure(struct core *core, const struct core_settings *settings)
 }
 
 void
+core_set_health(struct core *core, const struct health *health)
+{
+    core->health = health;
+}
+
+void
 core_set_silence(struct core *core, uint64_t silence_us)
 {
     core->settings.silence_us = silence_us;

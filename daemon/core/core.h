@@ -14,6 +14,7 @@
 
 #include "daemon/core/counters.h"
 #include "daemon/core/effects.h"
+#include "daemon/core/health.h"
 #include "daemon/core/settings.h"
 #include "daemon/core/spaces.h"
 
@@ -89,6 +90,10 @@ struct core *core_create(const struct core_settings *settings,
  * not referred to any more.
  */
 void core_configure(struct core *core, const struct core_settings *settings);
+
+/* Before the first step: what is known of Redis, for errors and for STATUS.
+ * `health` is a ref, and may change from step to step. */
+void core_set_health(struct core *core, const struct health *health);
 
 /* From now on TCP does not end a silent session sooner than that, and what
  * clients are told to count on has it for its limit. */

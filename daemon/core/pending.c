@@ -6,6 +6,10 @@
 
 #include "daemon/base/assert.h"
 
+#include <stdio.h>
+
+#define UNAVAILABLE_BYTES (HEALTH_TEXT_MAX + 40)
+
 static uint64_t
 tag_hash(
     const struct core *core, const struct session *session, const char *tag)
@@ -88,12 +92,38 @@ pending_free(struct core *core, struct pending *pending)
     session_check_end(core, session);
 }
 
+/* What stands in the way of a request, as far as is known. */
+struct health_why
+pending_why(const struct core *core, const struct pending *pending)
+{
+    return health_why_slot(core->health,
+        pending->ticket != NULL ? pending->ticket->lock->slot : HEALTH_NO_SLOT);
+}
+
+/* The text of UNAVAILABLE: which node cannot be asked, why, and what to do. */
+static const char *
+unavailable_text(struct health_why why, char out[UNAVAILABLE_BYTES])
+{
+    char text[HEALTH_TEXT_MAX];
+
+    if (why.reason == HEALTH_FINE)
+        return error_meaning(ERROR_UNAVAILABLE);
+    (void)snprintf(out, UNAVAILABLE_BYTES,
+        "nothing is held by this request: %s", health_text(&why, true, text));
+    return out;
+}
+
 void
 pending_error(struct core *core, struct pending *pending, enum error_code code,
     const char *why)
 {
     const char *key = code == ERROR_DENIED ? "right" : NULL;
+    struct health_why whose = pending_why(core, pending);
+    char text[UNAVAILABLE_BYTES];
     struct reply reply;
+
+    if (code == ERROR_UNAVAILABLE && why == NULL)
+        why = unavailable_text(whose, text);
 
     tally_refused(core, pending, code);
     if (pending->part != PART_NONE) {
@@ -103,6 +133,8 @@ pending_error(struct core *core, struct pending *pending, enum error_code code,
     answer_error_begin(core, &reply, pending->tag, code);
     if (key != NULL)
         reply_pair(&reply, key, TEXT("lock"));
+    if (code == ERROR_UNAVAILABLE)
+        reply_pair_if(&reply, "reason", text_from(health_word(whose.reason)));
     reply_text(&reply, why != NULL ? why : error_meaning(code));
     answer_end(core, pending->session, &reply);
     pending_free(core, pending);
@@ -114,8 +146,8 @@ pending_unavailable(
     struct core *core, struct pending *pending, uint64_t after_us)
 {
     static const char unsettled[] =
-        "Redis is new to this broker or has failed over: old holders come "
-        "first";
+        "Redis is new to this broker, or has failed over: earlier holders may "
+        "still report; ask again after after_ms";
     char digits[20];
     struct text after =
         text_make(digits, text_from_u64(digits, after_us / 1000 + 1));
@@ -129,6 +161,7 @@ pending_unavailable(
     }
     struct reply reply;
     answer_error_begin(core, &reply, pending->tag, ERROR_UNAVAILABLE);
+    reply_pair(&reply, "reason", text_from(health_word(HEALTH_SETTLING)));
     reply_pair(&reply, "after_ms", after);
     reply_text(&reply, unsettled);
     answer_end(core, pending->session, &reply);

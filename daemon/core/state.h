@@ -418,8 +418,9 @@ struct audit;
 
 struct core {
     struct core_settings settings;
-    struct counters *counters; /* ref */
-    struct effects *effects;   /* ref, during a step */
+    struct counters *counters;   /* ref */
+    const struct health *health; /* ref; NULL: nothing is known of Redis */
+    struct effects *effects;     /* ref, during a step */
     uint64_t now_us;
     uint64_t awake_us; /* end of the last stall */
     struct slab sessions;
@@ -654,6 +655,8 @@ void tally_finding(
 struct pending *pending_create(
     struct core *core, struct session *session, const struct request *request);
 void pending_free(struct core *core, struct pending *pending);
+struct health_why pending_why(
+    const struct core *core, const struct pending *pending);
 void pending_error(struct core *core, struct pending *pending,
     enum error_code code, const char *why);
 void pending_unavailable(
@@ -783,6 +786,8 @@ void listing_held(struct core *core, struct pending *pending);
 void listing_locks(
     struct core *core, struct session *session, const struct request *request);
 void listing_sessions(
+    struct core *core, struct session *session, const struct request *request);
+void status_list(
     struct core *core, struct session *session, const struct request *request);
 void listing_stats(
     struct core *core, struct session *session, const struct request *request);

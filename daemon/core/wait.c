@@ -353,6 +353,14 @@ reply_holder(
                 (typical_ms > age_ms ? typical_ms - age_ms : 0));
 }
 
+/* Where the last answer was that the broker is not settled with the node: for
+ * how long it will not be. */
+static uint64_t
+ticket_settles_us(const struct core *core, const struct ticket *ticket)
+{
+    return ticket->settles_us - us_min(ticket->settles_us, core->now_us);
+}
+
 static void
 ticket_queued(struct core *core, const struct pending *pending,
     const struct op_result *result)
@@ -367,6 +375,11 @@ ticket_queued(struct core *core, const struct pending *pending,
     if (part)
         reply_pair(&reply, "name", name);
     reply_pair_number(&reply, "position", result->ahead);
+    if (pending->ticket->settles_us > 0) {
+        reply_pair(&reply, "reason", text_from(health_word(HEALTH_SETTLING)));
+        reply_pair_number(&reply, "after_ms",
+            ticket_settles_us(core, pending->ticket) / 1000 + 1);
+    }
     reply_holder(&reply, &pending->ask, result);
     answer_end(core, pending->session, &reply);
 }
@@ -389,14 +402,6 @@ answer_busy(
     reply_text(&reply, error_meaning(ERROR_BUSY));
     answer_end(core, pending->session, &reply);
     pending_free(core, pending);
-}
-
-/* Where the last answer was that the broker is not settled with the node: for
- * how long it will not be. */
-static uint64_t
-ticket_settles_us(const struct core *core, const struct ticket *ticket)
-{
-    return ticket->settles_us - us_min(ticket->settles_us, core->now_us);
 }
 
 /* wait= is over. While nobody could be granted it, nobody is known to have held

@@ -36,8 +36,10 @@ engine_init(struct engine *engine, const struct core_settings *core,
         return false;
     engine->core = core_create(core, counters, now_us);
     engine->store = store_create(store, counters, now_us);
-    if (engine->core != NULL && engine->store != NULL)
+    if (engine->core != NULL && engine->store != NULL) {
+        core_set_health(engine->core, store_health(engine->store));
         return true;
+    }
     engine_fini(engine);
     return false;
 }

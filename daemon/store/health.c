@@ -15,7 +15,7 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
-#include <stdio.h>
+#include <inttypes.h>
 
 /* What an error says, by its beginning. */
 static const struct {
@@ -263,11 +263,11 @@ health_say(struct store *store, uint64_t now_us)
         return;
     }
     log_write(health->reason == HEALTH_SETTLING ? LOG_INFO : LOG_WARN,
-        "unready", "reason=%s%s%s since_ms=%llu after_ms=%llu why=%s",
+        "unready",
+        "reason=%s%s%s since_ms=%" PRIu64 " left_ms=%" PRIu64 " why=%s",
         health_word(why.reason), why.node != NULL ? " node=" : "",
         why.node != NULL ? why.node->name : "",
-        (unsigned long long)(now_us - health->since_us) / 1000,
-        (unsigned long long)left_ms,
+        (now_us - health->since_us) / 1000, left_ms,
         log_quote(
             quoted, sizeof(quoted), text_from(health_text(&why, false, text))));
 }

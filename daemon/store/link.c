@@ -933,7 +933,8 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
     }
     if (link->state == LINK_CONNECTING) {
         if (now_us >= link->deadline_us)
-            link_give_up(store, link, now_us, HEALTH_SILENT,
+            link_give_up(store, link, now_us,
+                link->opened ? HEALTH_TLS_FAILED : HEALTH_SILENT,
                 link->opened ? "no answer to the TLS handshake in time"
                              : "connecting takes too long");
         return;

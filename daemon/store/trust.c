@@ -16,7 +16,10 @@
  * than that.
  *
  * A broker that is settled leaves a marker with the ids at the node, so that
- * one that starts later need not wait. No times are compared.
+ * one that starts later need not wait. No times are compared. Without a marker
+ * nothing shortens the wait. An empty keyspace and a long uptime prove nothing:
+ * the data may have been wiped, and the address may have led to another server
+ * a moment ago, to which holders' brokers wrote.
  *
  * A slot takes its locks along when it moves; those that are still to be missed
  * where it was will be missed where it is then. Whether any may be, the node

@@ -97,6 +97,14 @@ class VocabularyTest(unittest.TestCase):
             self.assertRegex(body, r"(?m)^```", f"{name} has no example")
             self.assertIn(f"| [`{name}`](#{name.lower()}) |", part)
 
+    def test_each_reason_of_status(self):
+        text = read("daemon/core/health.def")
+        reasons = re.findall(r'^REASON\(\w+, "(\w+)"', text, flags=re.M)
+        self.assertGreater(len(reasons), 30)
+        part = section(section(self.doc, "4. Commands"), "STATUS")
+        rows = re.findall(r"^\| `(\w+)` \|", part, flags=re.M)
+        self.assertEqual(rows[4:], reasons)  # behind the states
+
     def test_each_usage_names_the_keys_of_the_command(self):
         words = {row[0]: row[1] for row in self.keys}
         for name, _, keys, usage, _ in self.commands:
