@@ -18,6 +18,7 @@
 
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/guard.h"
+#include "proto/holdfast/out.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -36,6 +37,7 @@
 #define RELEASE_MS   2000
 #define KEPT_MS      5000  /* the same where another broker may be found */
 #define KEEP_MS      30000 /* the default of --keep */
+#define TELL_MS      2000  /* then it is told what is waited for */
 #define PERMITS_MAX  1000000
 #define LIMIT_MAX    4294967295u
 
@@ -57,7 +59,9 @@ struct attempt {
     uint64_t reach_ms; /* until when a broker must be reached */
     unsigned tries;
     bool away; /* no broker serves the session; until reach_ms */
+    bool told; /* what is waited for */
     char why[256];
+    char waits[640]; /* what is waited for; "": the broker has not said it */
 };
 
 static bool
@@ -493,8 +497,52 @@ ask(const struct attempt *attempt, struct holdfast *h, uint64_t wait_ms,
     struct holdfast_lock_options options = acquire->options;
 
     options.wait_ms = wait_ms;
+    options.progress = wait_ms > TELL_MS;
     return holdfast_submit_lock_all(
         h, acquire->keys, acquire->key_count, &options, request);
+}
+
+/* A place in the queue. */
+static void
+note_queued(struct attempt *attempt, const struct holdfast_event *event)
+{
+    const char *name = holdfast_event_value(event, "name");
+    char what[4 * HOLDFAST_NAME_MAX + 1];
+    char holder[320];
+    char left[32];
+    uint64_t position = 0;
+    uint64_t after_ms;
+
+    if (attempt->acquire->key_count > 1 && name == NULL)
+        return;
+    (void)escape_text(
+        name != NULL ? name : attempt->acquire->keys[0], what, sizeof(what));
+    (void)holdfast_event_number(event, "position", &position);
+    if (holdfast_event_number(event, "after_ms", &after_ms)) {
+        out_duration(after_ms, left, sizeof(left));
+        (void)snprintf(attempt->waits, sizeof(attempt->waits),
+            "%.300s: waiting for the broker to settle with Redis, for %s at "
+            "most",
+            what, left);
+        return;
+    }
+    (void)snprintf(attempt->waits, sizeof(attempt->waits),
+        "%.300s: waiting at position %" PRIu64 "%s", what, position,
+        holder_text(event, holder, sizeof(holder)));
+}
+
+/* What is waited for is told once, when that has lasted for a while. */
+static void
+tell_waiting(struct attempt *attempt)
+{
+    if (attempt->told || loop_now_ms() < attempt->start_ms + TELL_MS)
+        return;
+    attempt->told = true;
+    if (attempt->waits[0] != '\0')
+        complain("%s", attempt->waits);
+    else if (!attempt->away)
+        complain("waiting: the broker has not answered yet; `holdfast status` "
+                 "tells whether it can ask Redis");
 }
 
 /*
@@ -520,6 +568,8 @@ lock_event(struct attempt *attempt, const struct holdfast_event *event,
         attempt->away = false;
     if (event->kind == HOLDFAST_AWAY || event->kind == HOLDFAST_BACK)
         acquire_complain_away(event);
+    if (event->request == request && event->kind == HOLDFAST_QUEUED)
+        note_queued(attempt, event);
     if (event->request == request && event->kind == HOLDFAST_ERR)
         return refused(attempt, event);
     if (event->request == request && event->kind == HOLDFAST_OK) {
@@ -574,8 +624,11 @@ lock_once(struct attempt *attempt, struct holdfast *h, bool first,
         int status = lock_overdue(attempt, end);
         if (status != WAITING)
             return status;
+        tell_waiting(attempt);
         uint64_t until =
             attempt->away && attempt->reach_ms < end ? attempt->reach_ms : end;
+        if (!attempt->told && attempt->start_ms + TELL_MS < until)
+            until = attempt->start_ms + TELL_MS;
         short revents = loop_wait(attempt->loop, h, until, -1, NULL);
         holdfast_process(h, revents);
         int ended = signals_take(attempt->loop);

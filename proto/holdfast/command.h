@@ -7,8 +7,8 @@
  *     connect.c   a connection for the short commands, and their errors
  *     secret.c    who one is, for all connections; secrets for brokers' users
  *     tls.c       whom to trust, likewise
- *     list.c out.c escape.c    show, locks, sessions, slow, audit, and how they
- *                 are printed
+ *     list.c out.c escape.c    show, locks, sessions, slow, status, audit,
+ *                              how they are printed
  *     top.c       screen.c all of a terminal for a while
  *     bench.c
  *     ping.c raw.c
@@ -71,6 +71,7 @@ command_function command_show;
 command_function command_locks;
 command_function command_sessions;
 command_function command_slow;
+command_function command_status;
 command_function command_audit;
 command_function command_ping;
 command_function command_raw;

@@ -80,7 +80,7 @@ complain_refused(
     const char *what, const struct holdfast_event *event, const char *more)
 {
     char code[64];
-    char text[512];
+    char text[1024];
 
     complain("%s: %s%s%s%s", what, escape_text(event->word, code, sizeof(code)),
         event->text[0] != '\0' ? ": " : "",

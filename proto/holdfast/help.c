@@ -17,6 +17,8 @@ static const char help_all[] =
     "  locks                      the locks of this broker\n"
     "  sessions                   the sessions of this broker\n"
     "  slow                       what took long, was lost, or a deadlock\n"
+    "  status                     whether the broker can grant locks; if not, "
+    "why\n"
     "  top                        what is waited for most, and by whom\n"
     "  audit                      what is odd about all locks in Redis\n"
     "  break KEY                  take a lock from its holders\n"
@@ -221,6 +223,15 @@ static const char help_audit[] =
     "another\n"
     "audit is under way, a node of Redis could not be asked.\n";
 
+static const char help_status[] =
+    "holdfast status [-o FORMAT]\n"
+    "\n"
+    "Prints each Redis node that the broker needs, and whether the broker can\n"
+    "grant every lock now. With tabs: node, role, state (ready, settling,\n"
+    "refusing or away), reason, since_ms, after_ms, text.\n"
+    "\n"
+    "Exit status: 0 it can; 1 it cannot; 125 trouble: no broker.\n";
+
 static const char help_watch[] =
     "holdfast watch [-o FORMAT] KEY...\n"
     "\n"
@@ -289,6 +300,7 @@ help_print(const char *command)
         {"locks", help_locks},
         {"sessions", help_sessions},
         {"slow", help_slow},
+        {"status", help_status},
         {"top", help_top},
         {"audit", help_audit},
         {"watch", help_watch},

@@ -1,6 +1,6 @@
 /*
- * show, locks, sessions, slow: lists that the broker gives in parts, each
- * naming the cursor of the next. audit: one that takes its time.
+ * show, locks, sessions, slow, status: lists that the broker gives in parts,
+ * each naming the cursor of the next. audit: one that takes its time.
  */
 #include "proto/holdfast/list.h"
 
@@ -74,6 +74,16 @@ static const struct out_column slow_columns[] = {
     {"fence", "FENCE", OUT_TYPE_NUMBER},
     {"late_us", "LATE", OUT_TYPE_US},
     {"cycle", "CYCLE", OUT_TYPE_TEXT},
+};
+
+static const struct out_column status_columns[] = {
+    {"node", "NODE", OUT_TYPE_TEXT},
+    {"role", "ROLE", OUT_TYPE_TEXT},
+    {"state", "STATE", OUT_TYPE_TEXT},
+    {"reason", "REASON", OUT_TYPE_TEXT},
+    {"since_ms", "SINCE", OUT_TYPE_MS},
+    {"after_ms", "LEFT", OUT_TYPE_MS},
+    {OUT_TEXT, "WHY", OUT_TYPE_TEXT},
 };
 
 static const struct out_column audit_columns[] = {
@@ -295,6 +305,37 @@ command_slow(struct settings *settings, int argc, char **argv)
         kind != NULL ? " kind=" : "", kind != NULL ? kind : "");
     return list_once(
         settings, "SLOW", line, slow_columns, COUNT(slow_columns), NULL);
+}
+
+/* What the end of STATUS says of the broker. */
+static int
+status_judge(const struct holdfast_event *event)
+{
+    uint64_t ready = 0;
+    uint64_t draining = 0;
+    char why[1024];
+
+    (void)holdfast_event_number(event, "ready", &ready);
+    (void)holdfast_event_number(event, "draining", &draining);
+    if (ready == 1)
+        return STATUS_FINE;
+    complain("status: the broker is not ready: %s",
+        draining == 1 ? "it stops"
+                      : escape_text(event->text, why, sizeof(why)));
+    return STATUS_REFUSED;
+}
+
+int
+command_status(struct settings *settings, int argc, char **argv)
+{
+    struct words words;
+    int status;
+
+    (void)argc;
+    if (!words_take(settings, NULL, 0, argv, "status", 0, &words, &status))
+        return status;
+    return list_once(settings, "STATUS", "STATUS", status_columns,
+        COUNT(status_columns), status_judge);
 }
 
 /* What the end of an audit says of it. */

@@ -24,6 +24,7 @@ static const struct {
     {"locks", command_locks},
     {"sessions", command_sessions},
     {"slow", command_slow},
+    {"status", command_status},
     {"audit", command_audit},
     {"ping", command_ping},
     {"raw", command_raw},

@@ -60,10 +60,16 @@ out_format(const struct out *out)
 static const struct holdfast_pair *
 pair_find(const struct holdfast_event *event, const char *key)
 {
+    static struct holdfast_pair text = {.key = OUT_TEXT};
+
     for (size_t i = 0; i < event->pair_count; i++)
         if (strcmp(event->pairs[i].key, key) == 0)
             return &event->pairs[i];
-    return NULL;
+    if (strcmp(key, OUT_TEXT) != 0 || event->text[0] == '\0')
+        return NULL;
+    text.value = event->text;
+    text.len = strlen(event->text);
+    return &text;
 }
 
 /* A decimal number that every reader of JSON reads without loss. */
@@ -120,6 +126,11 @@ json_pairs(
             (void)putchar(',');
         first = false;
         json_pair(out, &event->pairs[i]);
+    }
+    const struct holdfast_pair *text = pair_find(event, OUT_TEXT);
+    if (text != NULL && event->text[0] != '\0') {
+        (void)fputs(first ? "" : ",", stdout);
+        json_pair(out, text);
     }
     (void)fputs("}\n", stdout);
 }

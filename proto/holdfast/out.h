@@ -15,6 +15,9 @@ enum out_type {
     OUT_TYPE_US, /* the same, and there are smaller ones */
 };
 
+/* In place of a key: the text for people at the end of the line. */
+#define OUT_TEXT "text"
+
 struct out_column {
     const char *key; /* of the wire, and of JSON */
     const char *title;

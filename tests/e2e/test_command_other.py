@@ -79,7 +79,8 @@ class LockTest(CommandCase):
         self.assertIsNone(process.poll())
         process.stdin.close()
         self.assertEqual(process.wait(5), 0)
-        self.assertEqual(broker.received("LOCK"), ["LOCK job lease=60000"])
+        self.assertEqual(broker.received("LOCK"),
+                         ["LOCK job lease=60000 progress=1"])
         self.assertEqual(broker.received("UNLOCK"), ["UNLOCK job fence=42"])
 
     def test_until_a_signal(self):
@@ -647,7 +648,7 @@ class UsageTest(CommandCase):
     def test_help(self):
         self.assertEqual(self.command("127.0.0.1:1", "-h").returncode, 0)
         for name in ("run", "lock", "show", "watch", "locks", "sessions",
-                     "slow", "break", "kill", "drain", "ping", "raw",
+                     "slow", "status", "break", "kill", "drain", "ping", "raw",
                      "secret"):
             for words in ([name, "-h"], [name, "--help"], ["help", name]):
                 result = self.command("127.0.0.1:1", *words)
@@ -667,6 +668,7 @@ class UsageTest(CommandCase):
                       ["-o", "xml", "locks"], ["-a"], ["show"],
                       ["show", "a", "b"], ["show", "a", "b", "c"],
                       ["show", ""], ["show", 256 * "x"], ["locks", "a"],
+                      ["status", "a"],
                       ["slow", "a"], ["slow", "--kind", "fast"],
                       ["slow", "--limit", "0"], ["slow", "--limit", "501"],
                       ["sessions", "--", "x"], ["ping", "x"], ["raw", "x"],

@@ -230,11 +230,11 @@ class AskTest(CommandCase):
         return broker.received("LOCK")
 
     def test_key_alone(self):
-        self.assertEqual(self.asked("job"), ["LOCK job"])
+        self.assertEqual(self.asked("job"), ["LOCK job progress=1"])
         self.assertEqual(self.asked("a b%=\u00e9"),
-                         ["LOCK a%20b%25%3D%C3%A9"])
+                         ["LOCK a%20b%25%3D%C3%A9 progress=1"])
         self.assertEqual(self.asked(":x" + 253 * "y"),
-                         ["LOCK %3Ax" + 253 * "y"])
+                         ["LOCK %3Ax" + 253 * "y" + " progress=1"])
 
     def test_options_before_and_behind(self):
         whole = ["LOCK job wait=2000 lease=60000 owner=me note=why%20not"]
@@ -375,8 +375,22 @@ class RefusedTest(CommandCase):
         broker.cut()
         self.assertEqual(process.wait(10), 0)
         first, second = broker.received("LOCK")
-        self.assertEqual(first, "LOCK job wait=20000")
-        self.assertLess(int(second.split("wait=")[1]), 20000)
+        self.assertEqual(first, "LOCK job wait=20000 progress=1")
+        self.assertLess(int(second.split("wait=")[1].split()[0]), 20000)
+
+    def test_what_is_waited_for_is_told(self):
+        cases = (("QUEUED position=2 holder=shop-7 age_ms=1500",
+                  "job: waiting at position 2 (shop-7, for 1.5 s)"),
+                 ("QUEUED position=1 reason=settling after_ms=29000",
+                  "job: waiting for the broker to settle with Redis, for "
+                  "29.0s at most"),
+                 (None, "`holdfast status` tells"))
+        started = [(self.start(self.broker(LOCK=answer), "run", "job", "--",
+                               "true"), told) for answer, told in cases]
+        for process, told in started:
+            self.assertIn(told, process.stderr.readline().decode())
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(10), 143)
 
     def test_signal_while_waiting(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -466,7 +480,8 @@ class NoBrokerTest(CommandCase):
         time.sleep(1)
         broker = self.broker(port=int(address.split(":")[1]))
         self.assertEqual(process.wait(10), 0)
-        self.assertEqual(broker.received("LOCK"), ["LOCK job"])
+        self.assertEqual(broker.received("LOCK"),
+                         ["LOCK job progress=1"])
 
     def test_signal_meanwhile(self):
         process = self.start(self.free_address(), "run", "job", "--", "true")
