@@ -5,9 +5,10 @@
 --   identity c36, flags B (1: the ticket may be there already; 2: do not wait;
 --   4: a ticket of an earlier generation may be there; 8: say who holds it;
 --   16: it stood there; 32, with 1: the lease of the first question may be
---   over), mode B, words I2, permits I4, limit I4, lease I4 (ms), delay I4
---   (ms), hold d (ms, 0: none), latest d (ms of TIME), seen d (a fence), where
---   it stood there: arrival d, fence d (0: it waited); words
+--   over; 64: it waits outside of the record, so other brokers are told where
+--   it is BUSY), mode B, words I2, permits I4, limit I4, lease I4 (ms), delay
+--   I4 (ms), hold d (ms, 0: none), latest d (ms of TIME), seen d (a fence),
+--   where it stood there: arrival d, fence d (0: it waited); words
 -- Asking twice for one ticket is asking once: where it may be there already it
 -- is looked for, and its lease too. A hold that the first question got is taken
 -- up within its lease alone: older data may not show who followed it. After
@@ -23,7 +24,8 @@ local function general()
 
 local ACQUIRE_FORMAT = '<BBI2I4I4I4I4ddd'
 local ACQUIRE_WORDS = 81
-local RETRY, NO_QUEUE, MOVES, TELL, STOOD, OVERDUE = 1, 2, 4, 8, 16, 32
+local RETRY, NO_QUEUE, MOVES, TELL = 1, 2, 4, 8
+local STOOD, OVERDUE, TELLS_WAIT = 16, 32, 64
 
 -- After a hold that comes back nobody is granted the lock for so long, in ms,
 -- so that those who waited for it come back before one of them is.
@@ -421,6 +423,9 @@ return function(key, arg, read)
         refused = refused or refusal(r, t, flags, limit, blocked, seen)
         if refused then
             local busy = refused == BUSY
+            if busy and bit.band(flags, TELLS_WAIT) ~= 0 then
+                call('PUBLISH', channel .. 'watch', 'T' .. broker .. key)
+            end
             result(refused, 0, 0, 0, 0,
                 (busy or refused == GRACE) and ask_again(r) or ask_later(r),
                 busy and r.live - r.granted + 1 or 0, grants,

@@ -638,6 +638,9 @@ link_message(
         link_news(store, payload);
         return;
     }
+    if (store->quorum != NULL && payload.len > 9 && payload.at[0] == 'T' &&
+        memcmp(payload.at + 1, store->settings.broker_id, 8) != 0)
+        quorum_wanted(store, text_make(payload.at + 9, payload.len - 9));
     if (payload.len != 17 || (payload.at[0] != 'G' && payload.at[0] != 'B'))
         return;
     if (store->hint_count == HINTS_MAX) {

@@ -15,6 +15,10 @@
 #define SPLIT_MAX_MS 64
 #define STIR_US      2000
 #define RETRY_US     50000
+/* What another broker has told counts so long: a waiter's tries are more
+ * frequent. For so long, and some tries, its turn is free. */
+#define WANTED_US 2000000
+#define TURN_US   20000
 
 static uint32_t
 all_nodes(const struct quorum *quorum)
@@ -110,6 +114,71 @@ hash_name(const struct quorum *quorum, struct text name)
     return hash_bytes(&quorum->key, name.at, name.len);
 }
 
+static struct turn *
+turn_of(struct quorum *quorum, uint64_t hash)
+{
+    struct turn *turn = &quorum->turns[hash % QUORUM_TURNS];
+
+    if (turn->hash != hash)
+        *turn = (struct turn){.hash = hash};
+    return turn;
+}
+
+/* When a ticket of this broker may try: not in the turn of others. */
+static uint64_t
+turn_due_us(const struct turn *turn)
+{
+    uint64_t due_us = turn->until_us;
+
+    if (turn->wanted_us > 0 && turn->grants >= QUORUM_TURN &&
+        due_us < turn->wanted_us + WANTED_US)
+        due_us = turn->wanted_us + WANTED_US;
+    return due_us;
+}
+
+/* Another broker has the lock. */
+static void
+turn_passes(struct store *store, const struct bid *bid)
+{
+    struct turn *turn = turn_of(store->quorum, bid->hash);
+
+    if (turn->held == 0)
+        *turn = (struct turn){.hash = bid->hash};
+}
+
+static void
+turn_begins(struct store *store, struct bid *bid)
+{
+    struct turn *turn = turn_of(store->quorum, bid->hash);
+
+    turn->grants++;
+    turn->took_us = store->now_us - bid->tried_us;
+    turn->held += !bid->held;
+    bid->held = true;
+}
+
+/* When nothing of this broker's is left, others have the time to try. */
+static void
+turn_hand_on(const struct store *store, struct turn *turn)
+{
+    if (turn->held > 0 || store->now_us >= turn_due_us(turn))
+        return;
+    turn->until_us = store->now_us + TURN_US + 4 * turn->took_us;
+    turn->wanted_us = 0;
+    turn->grants = 0;
+}
+
+static void
+turn_ends(struct store *store, struct bid *bid)
+{
+    struct turn *turn = turn_of(store->quorum, bid->hash);
+
+    bid->held = false;
+    if (turn->held > 0)
+        turn->held--;
+    turn_hand_on(store, turn);
+}
+
 static struct queue *
 queue_find(const struct quorum *quorum, struct text name)
 {
@@ -145,12 +214,20 @@ queue_first(const struct queue *queue)
     return container_of(queue->bids.next, struct bid, queue_link);
 }
 
-/* Its first one is to try now: the core asks after it at once. */
+/* Its first one is to try now: the core asks after it at once. Or later, where
+ * others have their turn. */
 static void
 queue_stir(struct store *store, struct queue *queue)
 {
     struct bid *bid = queue_first(queue);
+    uint64_t due_us = turn_due_us(turn_of(store->quorum, bid->hash));
 
+    if (store->now_us < due_us) {
+        queue->stir_us = due_us;
+        if (list_empty(&queue->stir_link))
+            list_push_back(&store->quorum->stirs, &queue->stir_link);
+        return;
+    }
     if (bid->trying) {
         bid->stirred = true;
         return;
@@ -238,6 +315,20 @@ queues_stir(struct store *store)
     }
 }
 
+/* A waiter of another broker has told that it waits for that key. */
+void
+quorum_wanted(struct store *store, struct text key)
+{
+    size_t prefix = store->prefix_len + 2;
+
+    if (key.len < prefix + 1)
+        return;
+    struct text name = text_make(key.at + prefix, key.len - prefix - 1);
+    struct turn *turn = turn_of(store->quorum, hash_name(store->quorum, name));
+    turn->wanted_us = store->now_us;
+    turn_hand_on(store, turn);
+}
+
 /* --- bids ----------------------------------------------------------------- */
 
 static uint64_t
@@ -271,6 +362,7 @@ bid_make(struct store *store, const struct op *op)
     list_init(&bid->used_link);
     list_init(&bid->queue_link);
     bid->request = op->request;
+    bid->hash = hash_name(quorum, op->name);
     bid->arrival = ++quorum->arrivals;
     bid->pause_ms = PAUSE_MIN_MS;
     bid->split_ms = SPLIT_MS;
@@ -294,6 +386,8 @@ bid_used(struct store *store, struct bid *bid)
 static void
 bid_free(struct store *store, struct bid *bid)
 {
+    if (bid->held)
+        turn_ends(store, bid);
     queue_leave(store, bid, true);
     list_remove(&bid->used_link);
     table_remove(&store->quorum->bid_table, &bid->table);
@@ -570,6 +664,7 @@ try_begin(struct store *store, struct bid *bid, struct op *op)
     question.request = handle_pack(slab_handle(&store->quorum->bids, bid));
     question.no_queue = true;
     question.retry = false;
+    question.tells_wait = op->kind == OP_RENEW || !op->no_queue;
     question.moves = bid->moves;
     question.arrival = 0;
     question.fence = 0;
@@ -583,6 +678,7 @@ try_begin(struct store *store, struct bid *bid, struct op *op)
         return;
     }
     bid->trying = true;
+    bid->tried_us = store->now_us;
     bid->busy = 0;
     round->bid = slab_handle(&store->quorum->bids, bid);
     round_ask(store, round, all_nodes(store->quorum));
@@ -592,6 +688,7 @@ void
 bid_wins(struct store *store, struct bid *bid, uint64_t fence)
 {
     bid->trying = false;
+    turn_begins(store, bid);
     bid->stirred = false;
     bid->pause_ms = PAUSE_MIN_MS;
     bid->not_before_us = 0;
@@ -615,6 +712,8 @@ bid_loses(struct store *store, struct bid *bid, struct round *round)
         return;
     bool waits = bid->queue != NULL;
     bid_pauses(store, bid, round);
+    if (tally[OP_BUSY] >= majority)
+        turn_passes(store, bid);
     if (tally[OP_MOVED] > 0) {
         quorum_answer(store, op, OP_MOVED);
     } else if (tally[OP_CONFLICT] >= enough) {
@@ -664,12 +763,17 @@ take_acquire(struct store *store, struct op *op)
     }
     bid_used(store, bid);
     bid->moves = bid->moves || op->moves;
-    if (queue == NULL || queue_first(queue) == bid) {
+    bool first = queue == NULL || queue_first(queue) == bid;
+    bool due = store->now_us >= turn_due_us(turn_of(store->quorum, bid->hash));
+    if (first && due) {
         try_begin(store, bid, op);
     } else if (op->no_queue) {
-        op->result = (struct op_result){.ahead = queue->count + 1};
+        uint32_t count = queue != NULL ? queue->count : 0;
+        op->result = (struct op_result){.ahead = count + 1};
         quorum_answer(store, op, OP_BUSY);
     } else if (bid_queues(store, bid, queue, op)) {
+        if (first)
+            queue_stir(store, bid->queue);
         bid_waits(store, bid, op, NULL);
     }
 }
@@ -706,11 +810,15 @@ take_refresh(struct store *store, struct bid *bid, struct op *op)
         bid->stirred = true;
     if (bid->again_us > bid->not_before_us)
         bid->again_us = bid->not_before_us;
-    if (!bid->trying && queue_first(bid->queue) == bid &&
-        store->now_us >= bid->not_before_us)
+    bool first = queue_first(bid->queue) == bid;
+    bool due = store->now_us >= turn_due_us(turn_of(store->quorum, bid->hash));
+    if (!bid->trying && first && due && store->now_us >= bid->not_before_us) {
         try_begin(store, bid, op);
-    else
-        bid_waits(store, bid, op, NULL);
+        return;
+    }
+    if (first && !due)
+        queue_stir(store, bid->queue);
+    bid_waits(store, bid, op, NULL);
 }
 
 /* A hold is renewed, or one of an earlier connection is claimed. */

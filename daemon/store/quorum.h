@@ -10,7 +10,9 @@
  *
  * Who waits stands in no record: a queue for each lock is kept here, first come
  * first served, and its first one tries again when something is given back
- * anywhere, and now and then.
+ * anywhere, and now and then. A try that finds the lock held tells all brokers
+ * that it waits. A broker whose own tickets have had the lock QUORUM_TURN times
+ * in a row then stays back, so that each broker gets its turn.
  *
  * A node that has lost its data grants nothing for a lease (trust.c). What it
  * begins with then is above all that was told before, as long as clocks agree
@@ -29,9 +31,21 @@
 #define QUORUM_BIDS   (1u << 20)
 #define QUORUM_ROUNDS (1u << 17)
 #define QUORUM_QUEUES (1u << 18)
+#define QUORUM_TURNS  (1u << 12)
+#define QUORUM_TURN   8 /* grants in a row, while other brokers wait */
 /* What was given back is told so many times to nodes that are away, once they
  * are back. Each keeps a round; what is told to nobody ends with its lease. */
 #define QUORUM_WAITING (1u << 13)
+
+/* Whose turn a lock is. Two locks may have one place: then it begins anew. */
+struct turn {
+    uint64_t hash;      /* of the lock's name */
+    uint64_t wanted_us; /* when another broker last told that it waits */
+    uint64_t until_us;  /* this broker stays back until then */
+    uint64_t took_us;   /* the last try that won */
+    uint32_t grants;    /* in a row, of this broker's tickets */
+    uint32_t held;      /* by tickets of this broker */
+};
 
 struct queue {
     struct slab_node node;
@@ -56,6 +70,9 @@ struct bid {
     uint64_t number;     /* in the queue; they grow by one, but for gaps */
     uint64_t request;    /* the core's */
     uint64_t used_us;
+    uint64_t tried_us; /* when the last try began */
+    uint64_t hash;     /* of the lock's name */
+    bool held;         /* counted in its turn */
     uint64_t arrival;
     uint64_t fence;         /* of the hold; 0: it is none */
     uint64_t seen;          /* the highest that a lost try was given */
@@ -142,6 +159,7 @@ struct quorum {
     struct table bid_table;
     struct table queue_table;
     struct hash_key key;
+    struct turn turns[QUORUM_TURNS];
     struct list used;  /* bids */
     struct list over;  /* rounds whose answers may still be read */
     struct list stirs; /* queues that have heard of a change */

@@ -32,6 +32,7 @@
 #define ACQUIRE_TELL     8
 #define ACQUIRE_STOOD    16
 #define ACQUIRE_OVERDUE  32
+#define ACQUIRE_WAITS    64
 #define RELEASE_UNCLEAN  1
 #define RELEASE_MOVES    2
 #define RELEASE_REPEATS  4
@@ -217,7 +218,8 @@ put_acquire(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
             (op->no_queue ? ACQUIRE_NO_QUEUE : 0) |
             (op->moves ? ACQUIRE_MOVES : 0) | (op->tell ? ACQUIRE_TELL : 0) |
             (stood ? ACQUIRE_STOOD : 0) |
-            (op->retry && op->overdue ? ACQUIRE_OVERDUE : 0),
+            (op->retry && op->overdue ? ACQUIRE_OVERDUE : 0) |
+            (op->tells_wait ? ACQUIRE_WAITS : 0),
         1);
     at = put_uint(at, op->ask.shared ? MODE_SHARED : 0, 1);
     at = put_uint(at, words_bytes(op), 2);

@@ -407,6 +407,7 @@ void quorum_take(struct store *store, struct op *op);
 void quorum_dropped(struct store *store, const struct op *op);
 void quorum_voted(struct store *store, struct op *op, enum op_status status);
 void quorum_news(struct store *store, uint16_t node, struct text key);
+void quorum_wanted(struct store *store, struct text key);
 void quorum_moved(const struct store *store, char request[8]);
 void quorum_hint(const struct store *store, struct store_hint *hint);
 void quorum_tick(struct store *store);

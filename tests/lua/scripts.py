@@ -147,12 +147,13 @@ def bits(*flags):
 
 def acquire(ticket, retry=False, no_queue=False, moves=False, tell=False,
             mode=EXCLUSIVE, permits=1, limit=0, lease=LEASE, delay=0, hold=0,
-            latest=FOREVER, seen=0, words=(), stood=None, overdue=False):
+            latest=FOREVER, seen=0, words=(), stood=None, overdue=False,
+            tells_wait=False):
     """`stood`: the arrival and the fence of a ticket that stood there."""
     data = pack_words(words)
     return ticket.pack() + ACQUIRE.pack(
-        bits(retry, no_queue, moves, tell, stood, overdue), mode, len(data),
-        permits, limit, lease, delay, hold, latest, seen) + \
+        bits(retry, no_queue, moves, tell, stood, overdue, tells_wait), mode,
+        len(data), permits, limit, lease, delay, hold, latest, seen) + \
         (STOOD.pack(*stood) if stood else b"") + data
 
 

@@ -39,6 +39,17 @@ class Watch(ClockCase):
         self.one.release(KEY, who(1))
         self.assert_told(KEY)
 
+    def test_of_who_waits_outside_of_the_record(self):
+        for broker, tells in ((self.one, True), (self.two, False)):
+            result = broker.acquire(KEY, who(1 if tells else 2), no_queue=True,
+                                    tells_wait=tells)
+            self.assertEqual(result.status, OK if tells else BUSY)
+        self.assertEqual(self.listened(), [])
+        result = self.two.acquire(KEY, who(2), no_queue=True, tells_wait=True)
+        self.assertEqual(result.status, BUSY)
+        self.assertEqual([payload for _, payload in self.listened()],
+                         [b"T" + self.two.broker + KEY.encode()])
+
     def test_of_a_lock_that_never_was(self):
         self.watch()
         self.assert_told()

@@ -24,13 +24,14 @@ Suite *store_quorum_suite(void);
 #define AT_RENEW_FENCE   50
 #define AT_RENEW_SEEN    78
 
-#define RETRY    1 /* of an acquire */
-#define NO_QUEUE 2
-#define LOOK     1 /* of a renew */
-#define WATCH    32
-#define MOVES    4
-#define RAISES   64
-#define AGREED   128
+#define RETRY      1 /* of an acquire */
+#define NO_QUEUE   2
+#define TELLS_WAIT 64
+#define LOOK       1 /* of a renew */
+#define WATCH      32
+#define MOVES      4
+#define RAISES     64
+#define AGREED     128
 
 /* --- questions ------------------------------------------------------------ */
 
@@ -258,7 +259,7 @@ START_TEST(majority)
     uint64_t sent_us = rig->now_us;
 
     (void)all_hear(rig, SCRIPT_ACQUIRE);
-    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), NO_QUEUE);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), NO_QUEUE | TELLS_WAIT);
     srig_pass(rig, 20);
     says_for(rig, 1, RECORD_OK, 9, 30000);
     ck_assert(!srig_done(rig, op));
@@ -905,7 +906,7 @@ START_TEST(first_come_first_served)
     silent(rig);
     first = wants(rig, OP_RENEW, FIRST);
     ck_assert_uint_ne(all_hear(rig, SCRIPT_ACQUIRE), try);
-    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), NO_QUEUE);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), NO_QUEUE | TELLS_WAIT);
     all_say(rig, RECORD_OK, 10);
     srig_status(rig, first, OP_OK);
     ck_assert_uint_eq(first->result.fence, 10);
@@ -1021,7 +1022,8 @@ START_TEST(tries_for_what_moves)
     srig_submit(rig, op);
     for (int tries = 0; tries < 2; tries++) {
         (void)all_hear(rig, SCRIPT_ACQUIRE);
-        ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), NO_QUEUE | MOVES);
+        ck_assert_uint_eq(
+            asked_uint(rig, AT_FLAGS, 1), NO_QUEUE | TELLS_WAIT | MOVES);
         all_say(rig, RECORD_BUSY, 0);
         srig_status(rig, op, OP_WAITING);
         if (tries == 0)
@@ -1084,6 +1086,121 @@ START_TEST(woken)
     one_hint(rig, FIRST);
     srig_pass(rig, 10);
     no_hint(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+static void
+gives_back(struct srig *rig, uint64_t request)
+{
+    const struct op *op = wants(rig, OP_RELEASE, request);
+
+    (void)all_hear(rig, SCRIPT_RELEASE);
+    all_say(rig, RECORD_OK, 0);
+    srig_status(rig, op, OP_OK);
+}
+
+static void
+takes(struct srig *rig, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        (void)holds(rig, HOLDER, 9 + i);
+        gives_back(rig, HOLDER);
+    }
+}
+
+/* A broker that has had the lock eight times in a row stays back once another
+ * one waits, until that one has had the time to try. */
+START_TEST(turns)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    takes(rig, 20);
+    changed(rig, 0, "Tbroker-1holdfast:{name}"); /* itself */
+    changed(rig, 0, "Tbroker-2holdfast:{other}");
+    changed(rig, 0, "Tbroker-2");
+    (void)holds(rig, HOLDER, 50);
+    changed(rig, 1, "Tbroker-2holdfast:{name}");
+    srig_status(rig, wants_now(rig, THIRD), OP_BUSY);
+    srig_status(rig, wants(rig, OP_ACQUIRE, FIRST), OP_WAITING);
+    all_watch(rig);
+    silent(rig);
+    gives_back(rig, HOLDER);
+    no_hint(rig);
+    srig_status(rig, wants_now(rig, THIRD), OP_BUSY);
+    srig_status(rig, wants(rig, OP_RENEW, FIRST), OP_WAITING);
+    silent(rig);
+    srig_pass(rig, 19);
+    no_hint(rig);
+    srig_pass(rig, 1);
+    one_hint(rig, FIRST);
+    const struct op *op = wants(rig, OP_RENEW, FIRST);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    all_say(rig, RECORD_OK, 60);
+    srig_status(rig, op, OP_OK);
+    gives_back(rig, FIRST);
+    /* Now it is this broker's turn: seven more. */
+    changed(rig, 1, "Tbroker-2holdfast:{name}");
+    takes(rig, 7);
+    srig_status(rig, wants_now(rig, THIRD), OP_BUSY);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* What is told when it is free already; and nobody has told more since. */
+START_TEST(turns_are_over)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    takes(rig, 8);
+    changed(rig, 1, "Tbroker-2holdfast:{name}");
+    srig_status(rig, wants_now(rig, THIRD), OP_BUSY);
+    srig_pass(rig, 20);
+    takes(rig, 7);
+    (void)holds(rig, HOLDER, 50);
+    changed(rig, 1, "Tbroker-2holdfast:{name}");
+    srig_status(rig, wants_now(rig, THIRD), OP_BUSY);
+    srig_pass(rig, 2000);
+    const struct op *op = wants_now(rig, THIRD);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    all_say(rig, RECORD_BUSY, 0);
+    srig_status(rig, op, OP_BUSY);
+    /* Another one has had it meanwhile: it begins anew. */
+    gives_back(rig, HOLDER);
+    op = wants_now(rig, THIRD);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    all_say(rig, RECORD_BUSY, 0);
+    srig_status(rig, op, OP_BUSY);
+    changed(rig, 1, "Tbroker-2holdfast:{name}");
+    takes(rig, 8);
+    srig_status(rig, wants_now(rig, THIRD), OP_BUSY);
+    silent(rig);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* A try says whether it waits. */
+START_TEST(tells_that_it_waits)
+{
+    struct srig *rig = srig_quorum(NODES);
+
+    (void)wants_now(rig, FIRST);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), NO_QUEUE);
+    all_say(rig, RECORD_BUSY, 0);
+    (void)wants(rig, OP_ACQUIRE, FIRST);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), NO_QUEUE | TELLS_WAIT);
+    all_say(rig, RECORD_BUSY, 0);
+    all_watch(rig);
+    srig_pass(rig, 200);
+    (void)wants(rig, OP_RENEW, FIRST);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), NO_QUEUE | TELLS_WAIT);
     srig_end(rig);
 }
 
@@ -1994,6 +2111,9 @@ store_quorum_suite(void)
     tcase_add_test(tests, passed);
     tcase_add_test(tests, tries_for_what_moves);
     tcase_add_test(tests, woken);
+    tcase_add_test(tests, turns);
+    tcase_add_test(tests, turns_are_over);
+    tcase_add_test(tests, tells_that_it_waits);
     tcase_add_test(tests, waits_elsewhere);
     tcase_add_test(tests, not_too_soon);
     tcase_add_test(tests, met_others);
