@@ -62,8 +62,8 @@ _Static_assert(REQUEST_KEY_COUNT <= REQUIRED_SHIFT, "the keys fill a half");
 #define R(key) (K(key) | K(key) << REQUIRED_SHIFT)
 
 static const struct command_row command_rows[COMMAND_COUNT] = {
-#define COMMAND(id, argument, keys, usage, help) \
-    {TEXT_OF(#id), ARGUMENT_##argument, keys},
+#define COMMAND(id, right, draining, handler, argument, keys, usage, help) \
+    {TEXT_OF(#id), ARGUMENT_##argument, (keys)},
 #include "proto/commands.def"
 };
 
@@ -421,6 +421,7 @@ static bool
 parse_complete(struct scan *scan, const struct request *out)
 {
     static const char *const wanted[] = {
+        [ARGUMENT_NONE] = "",
         [ARGUMENT_NAME] = "the name is missing",
         [ARGUMENT_NAMES] = "the name is missing",
         [ARGUMENT_TAG] = "the tag is missing",

@@ -24,7 +24,7 @@
 #define PROTO_NUMBER_MAX 9007199254740991u /* what PONG takes */
 
 enum command {
-#define COMMAND(id, argument, keys, usage, help) COMMAND_##id,
+#define COMMAND(id, ...) COMMAND_##id,
 #include "proto/commands.def"
     COMMAND_COUNT
 };

@@ -11,7 +11,7 @@ const char *
 command_name(enum command command)
 {
     static const char *const names[COMMAND_COUNT] = {
-#define COMMAND(id, argument, keys, usage, help) #id,
+#define COMMAND(id, ...) #id,
 #include "proto/commands.def"
     };
 
@@ -23,7 +23,8 @@ const char *
 command_usage(enum command command)
 {
     static const char *const usages[COMMAND_COUNT] = {
-#define COMMAND(id, argument, keys, usage, help) usage,
+#define COMMAND(id, right, draining, handler, argument, keys, usage, help) \
+    usage,
 #include "proto/commands.def"
     };
 
@@ -35,7 +36,7 @@ const char *
 command_help(enum command command)
 {
     static const char *const helps[COMMAND_COUNT] = {
-#define COMMAND(id, argument, keys, usage, help) help,
+#define COMMAND(id, right, draining, handler, argument, keys, usage, help) help,
 #include "proto/commands.def"
     };
 

@@ -108,6 +108,9 @@ PLAIN = NARROW + (".md", ".yaml", ".yml", ".service", ".socket", ".conf",
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
 NOT_CODE = re.compile(
     r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
+ENUM = re.compile(r"\benum(?: \w+)? \{([^}#]*)\}")
+COUNTS = re.compile(r"(^|_)(COUNT|KINDS|PARTS|PURPOSES)$")
+TABLE = re.compile(r"= \{\s*(\[\w+\] =[^;]*)\};")
 INCLUDE = re.compile(r"^\s*#\s*include\s+([<\"])([^>\"]+)[>\"]")
 
 
@@ -305,6 +308,34 @@ def rule_text(lint):
     return f"{count} files"
 
 
+def enumerations(codes):
+    """The enumerators of the enum that each one is of, but for a count."""
+    found = {}
+    for code in codes:
+        for body in ENUM.findall(code):
+            names = re.findall(r"(?:^|,)\s*(\w+)", body)
+            names = [name for name in names if not COUNTS.search(name)]
+            found.update(dict.fromkeys(names, names))
+    return found
+
+
+def rule_holes(lint):
+    """tables by enumerators that have all of them"""
+    codes = {path: code_of(lint.read(path)) for path in lint.sources
+             if not path.startswith("tests/")}
+    known = enumerations(codes.values())
+    count = 0
+    for path, code in codes.items():
+        for table in TABLE.finditer(code):
+            rows = re.findall(r"(?:^|,)\s*\[(\w+)\] =", table.group(1))
+            number = code.count("\n", 0, table.start()) + 1
+            count += 1
+            for name in known.get(rows[0], rows):
+                if name not in rows:
+                    lint.finding(path, number, f"has no row for {name}")
+    return f"{count} tables"
+
+
 def rule_top(lint):
     """what is in the top folder"""
     names = [name for name in os.listdir(lint.tree)
@@ -316,7 +347,7 @@ def rule_top(lint):
 
 
 RULES = (rule_top, rule_heads, rule_layers, rule_symbols, rule_functions,
-         rule_banned, rule_text)
+         rule_banned, rule_text, rule_holes)
 
 
 def main():

@@ -38,36 +38,20 @@
 /* Addresses with failures, and with nobody connected. */
 #define IDLE_MAX 4096
 
-/* What a request needs; the bits of enum right, or these. */
-#define NEEDS_NOTHING 0
-#define NEEDS_USER    16
+/* What a request needs, by commands.def. */
+enum need {
+    NEEDS_NOTHING = 0,
+    NEEDS_LOCK = RIGHT_LOCK,
+    NEEDS_SEE = RIGHT_SEE,
+    NEEDS_BREAK = RIGHT_BREAK,
+    NEEDS_ADMIN = RIGHT_ADMIN,
+    NEEDS_USER, /* no right of it, but to be known */
+};
 
-static const uint8_t needs[COMMAND_COUNT] = {
-    [COMMAND_HELLO] = NEEDS_NOTHING,
-    [COMMAND_AUTH] = NEEDS_NOTHING,
-    [COMMAND_LOCK] = RIGHT_LOCK,
-    [COMMAND_UNLOCK] = NEEDS_USER,
-    [COMMAND_RENEW] = RIGHT_LOCK,
-    [COMMAND_CLAIM] = RIGHT_LOCK,
-    [COMMAND_CANCEL] = NEEDS_USER,
-    [COMMAND_SHOW] = RIGHT_SEE,
-    [COMMAND_HELD] = NEEDS_USER,
-    [COMMAND_WATCH] = RIGHT_SEE,
-    [COMMAND_UNWATCH] = NEEDS_USER,
-    [COMMAND_LOCKS] = NEEDS_USER,
-    [COMMAND_SESSIONS] = NEEDS_USER,
-    [COMMAND_STATS] = RIGHT_ADMIN,
-    [COMMAND_STATUS] = RIGHT_ADMIN,
-    [COMMAND_SLOW] = NEEDS_USER,
-    [COMMAND_TOP] = NEEDS_USER,
-    [COMMAND_AUDIT] = RIGHT_ADMIN,
-    [COMMAND_BREAK] = RIGHT_BREAK,
-    [COMMAND_KILL] = NEEDS_USER,
-    [COMMAND_DRAIN] = RIGHT_ADMIN,
-    [COMMAND_PING] = NEEDS_NOTHING,
-    [COMMAND_PONG] = NEEDS_NOTHING,
-    [COMMAND_HELP] = NEEDS_NOTHING,
-    [COMMAND_QUIT] = NEEDS_NOTHING,
+static const enum need needs[COMMAND_COUNT] = {
+
+#define COMMAND(id, right, ...) NEEDS_##right,
+#include "proto/commands.def"
 };
 
 /* --- addresses ------------------------------------------------------------ */
@@ -512,6 +496,23 @@ auth_knows(const struct core *core, const struct session *session,
     return session->user == other->user || auth_is_admin(core, session);
 }
 
+static struct text
+right_word(enum right right)
+{
+    switch (right) {
+    case RIGHT_LOCK:
+        return TEXT("lock");
+    case RIGHT_SEE:
+        return TEXT("see");
+    case RIGHT_BREAK:
+        return TEXT("break");
+    case RIGHT_ADMIN:
+        return TEXT("admin");
+    }
+    require(false);
+    return TEXT("");
+}
+
 static void
 answer_denied(struct core *core, struct session *session,
     const struct request *request, enum right right, struct text name)
@@ -522,11 +523,7 @@ answer_denied(struct core *core, struct session *session,
     if (request->command == COMMAND_LOCK)
         tally_turned_away(core, name, ERROR_DENIED);
     answer_error_begin(core, &reply, request->tag, ERROR_DENIED);
-    reply_pair(&reply, "right",
-        right == RIGHT_LOCK    ? TEXT("lock")
-        : right == RIGHT_SEE   ? TEXT("see")
-        : right == RIGHT_BREAK ? TEXT("break")
-                               : TEXT("admin"));
+    reply_pair(&reply, "right", right_word(right));
     if (request->name_count > 1)
         reply_pair(&reply, "name", name);
     reply_text(&reply, error_meaning(ERROR_DENIED));
@@ -537,7 +534,7 @@ bool
 auth_permits(
     struct core *core, struct session *session, const struct request *request)
 {
-    uint8_t need = needs[request->command];
+    enum need need = needs[request->command];
     bool resumes = request->command == COMMAND_HELLO &&
                    request_has(request, REQUEST_KEY_RESUME);
 

@@ -174,11 +174,6 @@ command_lock(
         answer_error(core, session, request->tag, ERROR_BADREQ, wrong);
         return;
     }
-    if (core->stopping) {
-        tally_turned_away(core, request->argument, ERROR_DRAINING);
-        answer_error(core, session, request->tag, ERROR_DRAINING, NULL);
-        return;
-    }
     struct pending *pending = command_pending(core, session, request);
     if (pending == NULL) {
         tally_turned_away(core, request->argument, ERROR_LIMIT);
@@ -211,10 +206,6 @@ command_claim(
         count(core->counters, COUNTER_requests_bad);
         answer_error(core, session, request->tag, ERROR_BADREQ,
             "CLAIM comes after HELLO resume=");
-        return;
-    }
-    if (core->stopping) {
-        answer_error(core, session, request->tag, ERROR_DRAINING, NULL);
         return;
     }
     struct pending *pending = command_pending(core, session, request);
@@ -524,33 +515,36 @@ command_quit(
     session_close(core, session, "quit", COUNTER_closed_quit);
 }
 
-static command_function *const commands[COMMAND_COUNT] = {
-    [COMMAND_HELLO] = command_hello,
-    [COMMAND_AUTH] = auth_command,
-    [COMMAND_LOCK] = command_lock,
-    [COMMAND_UNLOCK] = command_of_hold,
-    [COMMAND_RENEW] = command_of_hold,
-    [COMMAND_CLAIM] = command_claim,
-    [COMMAND_CANCEL] = command_cancel,
-    [COMMAND_SHOW] = command_show,
-    [COMMAND_HELD] = command_held,
-    [COMMAND_WATCH] = command_watch,
-    [COMMAND_UNWATCH] = command_unwatch,
-    [COMMAND_LOCKS] = listing_locks,
-    [COMMAND_SESSIONS] = listing_sessions,
-    [COMMAND_STATS] = listing_stats,
-    [COMMAND_STATUS] = status_list,
-    [COMMAND_SLOW] = recent_list,
-    [COMMAND_TOP] = top_list,
-    [COMMAND_AUDIT] = command_audit,
-    [COMMAND_BREAK] = command_break,
-    [COMMAND_KILL] = command_kill,
-    [COMMAND_DRAIN] = command_drain,
-    [COMMAND_PING] = command_ping,
-    [COMMAND_PONG] = command_pong,
-    [COMMAND_HELP] = listing_help,
-    [COMMAND_QUIT] = command_quit,
+enum draining {
+    DRAINING_SERVED,
+    DRAINING_REFUSED,
 };
+
+static const struct {
+    command_function *serve;
+    enum draining draining;
+} commands[COMMAND_COUNT] = {
+
+#define COMMAND(id, right, draining, handler, ...) \
+    {handler, DRAINING_##draining},
+#include "proto/commands.def"
+};
+
+static void
+command_run(
+    struct core *core, struct session *session, const struct request *request)
+{
+    if (core->settings.users != NULL && !auth_permits(core, session, request))
+        return;
+    if (core->stopping &&
+        commands[request->command].draining == DRAINING_REFUSED) {
+        if (request->command == COMMAND_LOCK)
+            tally_turned_away(core, request->argument, ERROR_DRAINING);
+        answer_error(core, session, request->tag, ERROR_DRAINING, NULL);
+        return;
+    }
+    commands[request->command].serve(core, session, request);
+}
 
 void
 command_line(struct core *core, struct session *session, char *line, size_t len)
@@ -580,8 +574,7 @@ command_line(struct core *core, struct session *session, char *line, size_t len)
             "a request with that tag is outstanding");
         return;
     }
-    if (core->settings.users == NULL || auth_permits(core, session, &request))
-        commands[request.command](core, session, &request);
+    command_run(core, session, &request);
     if (request.command == COMMAND_AUTH)
         explicit_bzero(line, len);
 }

@@ -215,7 +215,9 @@ core_lock_op_done(struct core *core, struct op *op)
         (op->kind == OP_RELEASE || op->kind == OP_LOOK))
         lock_ask_at(
             core, lock, core->now_us + us_from_ms(result->again_ms) + 20000);
-    if (result->status == OP_UNKNOWN && op->kind <= OP_LOOK)
+    enum op_owner owner = op_owner(op);
+    if (result->status == OP_UNKNOWN &&
+        (owner == OP_OF_TICKET || owner == OP_OF_LOCK))
         lock_refresh_soon(core, lock);
     switch (op->kind) {
     case OP_RELEASE:

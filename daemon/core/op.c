@@ -7,6 +7,18 @@
 
 #include "daemon/base/assert.h"
 
+enum op_owner
+op_owner(const struct op *op)
+{
+    static const enum op_owner owners[OP_KIND_COUNT] = {
+
+#define OP(id, word, owner, ...) OP_OF_##owner,
+#include "daemon/core/op.def"
+    };
+
+    return owners[op->kind];
+}
+
 struct op *
 op_create(struct core *core, enum op_kind kind, struct lock *lock,
     struct handle owner)

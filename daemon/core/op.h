@@ -17,16 +17,18 @@
 struct round;
 
 enum op_kind {
-    OP_ACQUIRE, /* take the lock or stand in its queue */
-    OP_RELEASE, /* strike the ticket out, hand the lock over */
-    OP_RENEW,   /* the ticket's broker is there: renew, claim, keep the place */
-    OP_RECLAIM, /* it stood there, and the data may be older than it */
-    OP_LOOK,    /* no ticket: look for what has expired */
-    OP_INSPECT, /* read, for people */
-    OP_BREAK,   /* take it from its holders */
-    OP_PUBLISH, /* words[1] to the broker words[0] */
-    OP_AUDIT,   /* no lock: some of a node's records, see `audit` */
+#define OP(id, ...) OP_##id,
+#include "daemon/core/op.def"
     OP_KIND_COUNT
+};
+
+/* What the handle `owner` is of. */
+enum op_owner {
+    OP_OF_TICKET,
+    OP_OF_LOCK,
+    OP_OF_READER,
+    OP_OF_MESSAGE,
+    OP_OF_AUDIT,
 };
 
 /* Whom an OP_INSPECT or an OP_BREAK is for. */

@@ -19,14 +19,8 @@ static const char *const kind_words[RECENT_KINDS] = {
 };
 
 static const char *const op_words[OP_KIND_COUNT] = {
-    [OP_ACQUIRE] = "acquire",
-    [OP_RELEASE] = "release",
-    [OP_RENEW] = "renew",
-    [OP_RECLAIM] = "reclaim",
-    [OP_LOOK] = "look",
-    [OP_INSPECT] = "inspect",
-    [OP_BREAK] = "break",
-    [OP_PUBLISH] = "publish",
+#define OP(id, word, ...) word,
+#include "daemon/core/op.def"
 };
 
 static const char *const status_words[] = {
@@ -83,7 +77,7 @@ recent_of_ticket(struct recent *recent, const struct ticket *ticket)
 static void
 recent_of_op(struct core *core, struct recent *recent, const struct op *op)
 {
-    if (op->kind <= OP_RECLAIM) {
+    if (op_owner(op) == OP_OF_TICKET) {
         const struct ticket *ticket =
             op->repeats ? NULL : slab_get(&core->tickets, op->owner);
         core_short_id(op->session, recent->session);

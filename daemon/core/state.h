@@ -762,6 +762,7 @@ struct op *op_create(struct core *core, enum op_kind kind, struct lock *lock,
     struct handle owner);
 void op_submit(struct core *core, struct op *op);
 void op_hurry(struct core *core, struct op *op);
+enum op_owner op_owner(const struct op *op);
 void op_free(struct core *core, struct op *op);
 
 /* core.c */

@@ -16,25 +16,32 @@
 #define TRYAGAIN_US     20000
 #define GRACE_US        50000 /* beyond the grace, at most */
 
-/* Releases first, so that what they free is there for the rest. */
-static const enum op_kind flush_order[] = {OP_BREAK, OP_RELEASE, OP_RENEW,
-    OP_RECLAIM, OP_LOOK, OP_ACQUIRE, OP_INSPECT, OP_PUBLISH, OP_AUDIT};
+enum op_keys {
+    KIND_KEYED,
+    KIND_KEYLESS,
+};
 
+enum op_share {
+    KIND_ALONE,
+    KIND_GATHERS,
+};
+
+enum op_grants {
+    KIND_HARMLESS,
+    KIND_GRANTS,
+};
+
+/* By op.def. */
 static const struct {
-    enum script_id script; /* SCRIPT_COUNT: it is none */
-    bool keyless;
-    bool gathers; /* it shares a call with others of its kind */
-    bool grants;  /* it is held back where replicas would not have that */
+    enum script_id script;
+    enum op_keys keys;
+    enum op_share share;
+    enum op_grants grants;
 } kinds[OP_KIND_COUNT] = {
-    [OP_ACQUIRE] = {.script = SCRIPT_ACQUIRE, .gathers = true, .grants = true},
-    [OP_RELEASE] = {.script = SCRIPT_RELEASE, .gathers = true},
-    [OP_RENEW] = {.script = SCRIPT_RENEW, .gathers = true, .grants = true},
-    [OP_RECLAIM] = {.script = SCRIPT_ACQUIRE, .gathers = true, .grants = true},
-    [OP_LOOK] = {.script = SCRIPT_RENEW, .gathers = true, .grants = true},
-    [OP_INSPECT] = {.script = SCRIPT_INSPECT},
-    [OP_BREAK] = {.script = SCRIPT_BREAK},
-    [OP_AUDIT] = {.script = SCRIPT_AUDIT, .keyless = true},
-    [OP_PUBLISH] = {.script = SCRIPT_COUNT},
+
+#define OP(id, word, owner, script, keys, share, grants) \
+    {SCRIPT_##script, KIND_##keys, KIND_##share, KIND_##grants},
+#include "daemon/core/op.def"
 };
 
 /* Whether `over_us` may come before Redis runs what is sent now. */
@@ -64,7 +71,8 @@ batch_gather(struct store *store, const struct link *link, struct node *node,
 {
     struct list *queue = &node->queues[kind];
     bool slots = store->settings.topology == STORE_CLUSTER;
-    uint32_t limit = kinds[kind].gathers ? store->settings.batch : 1;
+    uint32_t limit =
+        kinds[kind].share == KIND_GATHERS ? store->settings.batch : 1;
     uint32_t looked = 0;
     struct op *first = container_of(queue->next, struct op, link);
 
@@ -158,7 +166,7 @@ batch_write(struct store *store, struct link *link, const struct call *call,
     enum op_kind kind, uint64_t now_us)
 {
     struct record_header header = batch_header(store, link, now_us);
-    uint32_t keys = kinds[kind].keyless ? 0 : call->op_count;
+    uint32_t keys = kinds[kind].keys == KIND_KEYLESS ? 0 : call->op_count;
     size_t header_bytes = record_header_bytes(&header);
     size_t bytes = 120 + RESP_BULK_BYTES(header_bytes);
     struct resp_writer writer;
@@ -293,9 +301,8 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
     if (trust_awaits(link))
         return; /* whether all is there that those are to find */
     bool grants = !store->settings.strict || confirm_possible(store, link);
-    for (size_t i = 0; i < sizeof(flush_order) / sizeof(flush_order[0]); i++) {
-        enum op_kind kind = flush_order[i];
-        if (!grants && kinds[kind].grants)
+    for (enum op_kind kind = 0; kind < OP_KIND_COUNT; kind++) {
+        if (!grants && kinds[kind].grants == KIND_GRANTS)
             continue;
         while (queue_drop_needless(store, link, node, kind, now_us)) {
             if (link->batch_count >= store->settings.in_flight ||

@@ -14,7 +14,8 @@ enum script_id {
     SCRIPT_INSPECT,
     SCRIPT_BREAK,
     SCRIPT_AUDIT,
-    SCRIPT_COUNT
+    SCRIPT_COUNT,
+    SCRIPT_NONE = SCRIPT_COUNT
 };
 
 /* Those before it are loaded with each connection, the others once they are

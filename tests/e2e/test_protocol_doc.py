@@ -7,7 +7,10 @@ Whether the broker answers as the transcripts say is another test's question.
 
 import os
 import re
+import shutil
 import socket
+import subprocess
+import tempfile
 import threading
 import unittest
 
@@ -64,6 +67,50 @@ def without_letters(text):
     return re.sub(r"=[A-Z]+\b", "=", text)
 
 
+class TableTest(unittest.TestCase):
+    """A row that leaves a column out, or empty, does not compile."""
+
+    def compiles(self, table, before, row, sources):
+        text = read(table)
+        self.assertEqual(text.count(before), 1)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, table)
+            os.makedirs(os.path.dirname(path))
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text.replace(before, row + before))
+            done = subprocess.run(
+                ["cc", "-std=gnu11", "-fsyntax-only", "-I", folder, "-I", ROOT,
+                 *(os.path.join(ROOT, source) for source in sources)],
+                stderr=subprocess.DEVNULL, check=False)
+        return done.returncode == 0
+
+    def check(self, table, before, macro, columns, sources):
+        def compiles(*words):
+            row = f"{macro}(NEW, {', '.join(words)})\n"
+            return self.compiles(table, before, row, sources)
+        self.assertTrue(compiles(*columns))
+        self.assertFalse(compiles(*columns[1:]))
+        for place, column in enumerate(columns):
+            words = list(columns)
+            words[place] = ""
+            self.assertFalse(compiles(*words), column)
+
+    @unittest.skipUnless(shutil.which("cc"), "there is no compiler")
+    def test_a_command(self):
+        self.check("proto/commands.def", "COMMAND(HELLO, ", "COMMAND",
+                   ("USER", "SERVED", "command_ping", "NONE", "0", '"N"',
+                    '"n"'),
+                   ("proto/request.c", "proto/vocabulary.c",
+                    "daemon/core/auth.c", "daemon/core/command.c"))
+
+    @unittest.skipUnless(shutil.which("cc"), "there is no compiler")
+    def test_an_operation(self):
+        self.check("daemon/core/op.def", "#undef OP", "OP",
+                   ('"n"', "LOCK", "NONE", "KEYED", "ALONE", "HARMLESS"),
+                   ("daemon/core/op.c", "daemon/core/recent.c",
+                    "daemon/store/call.c"))
+
+
 class VocabularyTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -76,7 +123,7 @@ class VocabularyTest(unittest.TestCase):
 
     def test_the_definitions_were_read(self):
         text = read("proto/commands.def")
-        for macro, rows, width in (("COMMAND", self.commands, 5),
+        for macro, rows, width in (("COMMAND", self.commands, 8),
                                    ("KEY", self.keys, 5),
                                    ("ERROR", self.errors, 3),
                                    ("EVENT", self.events, 3)):
@@ -90,7 +137,7 @@ class VocabularyTest(unittest.TestCase):
         part = section(self.doc, "4. Commands")
         titles = re.findall(r"^### (\S+)$", part, flags=re.M)
         self.assertEqual(titles, [row[0] for row in self.commands])
-        for name, _, _, usage, _ in self.commands:
+        for name, *_, usage, _ in self.commands:
             body = section(part, name)
             syntax = re.search(r"^    (\S.*)$", body, flags=re.M).group(1)
             self.assertEqual(without_letters(syntax), without_letters(usage))
@@ -107,7 +154,7 @@ class VocabularyTest(unittest.TestCase):
 
     def test_each_usage_names_the_keys_of_the_command(self):
         words = {row[0]: row[1] for row in self.keys}
-        for name, _, keys, usage, _ in self.commands:
+        for name, *_, keys, usage, _ in self.commands:
             wanted = {words[key] for key in re.findall(r"[KR]\((\w+)\)", keys)}
             named = set(re.findall(r"(\w+)=", usage))
             self.assertEqual(named, wanted, name)
