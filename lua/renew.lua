@@ -4,9 +4,9 @@
 -- expiry runs no script of its own, it is looked for here.
 --
 -- KEYS: the locks. ARGV: the header, then for each lock
---   identity c36, flags I2, place I4, arrival d,
---   fence d (0: a waiter's), lease I4 (ms), hold d (ms left to it, 0: no end),
---   latest d (ms of TIME), seen d (a fence)
+--   identity c36, place I4, arrival d, fence d (0: a waiter's), flags I2,
+--   lease I4 (ms), hold d (ms left to it, 0: no end), latest d (ms of TIME),
+--   seen d (a fence)
 -- It never brings back what is over: then the answer is GONE; or MISSING where
 -- the data may be older than the ticket, which may be put again (acquire), or
 -- than the end of one that is to be taken over; it says for how many ms
@@ -232,8 +232,8 @@ local function hold_speaks(r, t, ask)
 end
 
 return function(key, arg, read)
-    local flags, place, arrival, fence, lease, hold, latest, seen =
-        unpack_at('<I2I4ddI4ddd', arg, 37)
+    local place, arrival, fence, flags, lease, hold, latest, seen =
+        unpack_at('<I4ddI2I4ddd', arg, 37)
     if now > latest then
         return result(LATE)
     end
@@ -293,35 +293,54 @@ return function(key, arg, read)
 end
 end
 
-local FRONT = '\0\0\0\0'
-local NO_FLAGS = '\0\0'
+-- Of the head: stored and first, where there is one ticket alone.
+local ALONE = '\1\0\0\0\0\0\0\0'
+local NOTHING = '\0\0\0\0'
+local find = string.find
 local forget_after = unpack_at('<d', header, 21)
+-- What many renewals of a call have in common (flags, lease, hold and latest),
+-- whether that is plain, and what follows from it.
+local common, plain, lease, till, ends_raw, result_end
+-- The id of the node, and behind it the flags of a holder.
+local mine
 local slow
+
+local function prepare(asked)
+    local flags, hold, latest
+    look()
+    common, mine = asked, id .. '\7'
+    flags, lease, hold, latest = unpack_at('<I2I4dd', asked)
+    plain = known and flags == 0 and hold == 0 and now <= latest
+    till = now + lease
+    ends_raw, result_end = pack('<d', till), pack('<I4I4I4', lease, 0, 0)
+end
 
 -- A short cut: a holder in the first place, whose lease is the usual one, of a
 -- record whose head needs no change. False where it is anything else. (A dead
--- ticket in front of the first keeps its flags.)
+-- ticket in front of the first keeps its flags. The longest lease of the head
+-- is at least that of each ticket that is granted.) What is only compared is
+-- not cut out of the record, since Redis hashes each string that is made.
 local function renew_plain(key, arg, raw)
-    look()
-    if not known or
-        byte(raw, HEAD + 1) ~= 7 or sub(raw, 181, 216) ~= sub(arg, 1, 36) or
-        sub(raw, 145, 160) ~= sub(arg, 43, 58) or
-        sub(raw, 41, 44) ~= sub(arg, 59, 62) or sub(raw, 97, HEAD) ~= id or
-        byte(raw) ~= 1 or sub(raw, 29, 32) ~= FRONT or
-        sub(arg, 37, 38) ~= NO_FLAGS then
+    if not common or find(arg, common, 57, true) ~= 57 then
+        prepare(sub(arg, 57, 78))
+    end
+    local numbers = sub(arg, 41, 56)
+    if not plain or byte(raw) ~= 1 or
+        (find(raw, ALONE, 25, true) ~= 25 and
+            (sub(raw, 29, 32) ~= NOTHING or sub(raw, 25, 28) == NOTHING)) or
+        find(raw, mine, 97, true) ~= 97 or
+        find(raw, numbers, 145, true) ~= 145 or
+        find(raw, sub(arg, 1, 36), 181, true) ~= 181 then
         return false
     end
-    local lease, hold, latest, seen = unpack_at('<I4ddd', arg, 59)
-    local forget = unpack_at('<d', raw, 81)
-    local ends, over = unpack_at('<dd', raw, 161)
-    if now > latest or hold > 0 or ends <= now or ends > now + lease or
-        over > 0 or
-        forget - now < forget_after / 2 then
+    local ends, over, usual = unpack_at('<ddI4', raw, 161)
+    if ends <= now or ends > till or over > 0 or usual ~= lease or
+        unpack_at('<d', raw, 81) - now < forget_after / 2 then
         return false
     end
-    call('SETRANGE', key, '160', pack('<d', now + lease))
-    out[#out + 1] = RESULT_OK .. sub(raw, 145, 160) ..
-        pack('<I4I4I4', lease, 0, 0)
+    call('SETRANGE', key, '160', ends_raw)
+    local n = #out
+    out[n + 1], out[n + 2], out[n + 3] = RESULT_OK, numbers, result_end
     return true
 end
 

@@ -16,6 +16,9 @@
 
 #include <inttypes.h>
 
+/* Renewals go out together, so often in a lease: many of them share a call. */
+#define RENEWALS_TOGETHER 2048
+
 /* What two clocks may disagree on over a lease, as Redlock has it. */
 uint64_t
 drift_margin_us(uint64_t lease_us)
@@ -559,6 +562,7 @@ hold_believe(
         ticket->hard_end_us > ticket->deadline_us + drift_margin_us(lease_us)) {
         ticket->renew_us =
             sent_us + ttl_us / 3 - random_below(&core->random, ttl_us / 30 + 1);
+        ticket->renew_us -= ticket->renew_us % (lease_us / RENEWALS_TOGETHER);
         if (!ticket->jeopardy)
             ticket->jeopardy_us = sent_us + ttl_us / 3 * 2;
     }

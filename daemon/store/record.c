@@ -252,20 +252,22 @@ put_release(char *at, const struct op *op)
         1);
 }
 
+/* RENEW_HOLDS is about a ticket that is taken over; without it a renewal has no
+ * flags, as the short cut of the script wants it. */
 static char *
 put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
 {
+    at = put_uint(at, op->place, 4);
+    at = put_double(at, op->arrival);
+    at = put_double(at, op->fence);
     at = put_uint(at,
         (op->kind == OP_LOOK ? RENEW_LOOK : 0) |
             (op->sets_end ? RENEW_SETS_END : 0) |
             (op->moves ? RENEW_MOVES : 0) | (op->tell ? RENEW_TELL : 0) |
             (op->shares ? RENEW_SHARES : 0) | (op->watch ? RENEW_WATCH : 0) |
             (op->raises ? RENEW_RAISES : 0) | (op->agreed ? RENEW_AGREED : 0) |
-            (op->holds ? RENEW_HOLDS : 0),
+            (op->moves && op->holds ? RENEW_HOLDS : 0),
         2);
-    at = put_uint(at, op->place, 4);
-    at = put_double(at, op->arrival);
-    at = put_double(at, op->fence);
     at = put_uint(at, op->lease_ms, 4);
     at = put_double(at, record_hold_left_ms(op, now_us));
     at = put_double(at, latest_ms);

@@ -4,7 +4,7 @@ import os
 import re
 import time
 
-from harness import encode, shared_redis
+from harness import SHORT_CUTS, Monitor, encode, shared_redis
 from shared import TREE, BrokerCase, definitions, stats, unread
 
 
@@ -241,6 +241,46 @@ class LeaseTest(BrokerCase):
         fence = client.ok("LOCK lease/back lease=100ms owner=me").fence
         client.event("LOST", owner="me")
         self.assertGreater(client.ok("LOCK lease/back owner=me").fence, fence)
+
+
+class ShortCutTest(BrokerCase):
+    """What the daemon sends is such that the scripts take their short cuts: a
+    flag too many would make each renewal cost Redis twice as much."""
+
+    overrides = {"lease.default": "1s"}
+
+    def test_each_takes_it(self):
+        redis = shared_redis()
+        with Monitor(redis.host, redis.port) as monitor:
+            def told(name):
+                return monitor.of_scripts(redis, f"holdfast:{{cuts/{name}}}")
+            clients = {"plain": self.connect(), "kept": self.connect(),
+                       "moved": self.connect()}
+            clients["kept"].ok("HELLO heartbeat=10s keep=10s")
+            session = clients["moved"].ok("HELLO keep=10s")["session"]
+            for name, client in clients.items():
+                client.ok(f"LOCK cuts/{name}")
+                client.ok(f"UNLOCK cuts/{name}")
+            for name in clients:
+                told(name)
+            fences = {name: client.ok(f"LOCK cuts/{name} {way}").fence
+                      for (name, client), way in zip(
+                          clients.items(), ("wait=0", "progress=1", ""))}
+            for name in clients:
+                self.assertEqual(told(name), SHORT_CUTS["acquire"], name)
+            clients["moved"].kill()
+            clients["moved"] = self.connect()
+            clients["moved"].ok(f"HELLO resume={session} gen=2")
+            clients["moved"].ok(f"CLAIM cuts/moved fence={fences['moved']}")
+            told("moved")
+            for name, client in clients.items():
+                renewals = []
+                self.wait_until(
+                    lambda n=name, r=renewals: r.extend(told(n)) or r, 5.0,
+                    f"a renewal of {name}")
+                self.assertEqual(renewals[:2], SHORT_CUTS["renew"], name)
+                client.ok(f"UNLOCK cuts/{name}")
+                self.assertEqual(told(name)[-2:], SHORT_CUTS["release"], name)
 
 
 class CancelTest(BrokerCase):

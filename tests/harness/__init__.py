@@ -18,13 +18,13 @@ from .certificates import Authority, Tls
 from .client import Client, ClientError, Reply, encode
 from .processes import Process, temp_folder, wait_until
 from .redis_server import RedisCluster, RedisServer, slot_of
-from .resp import RedisConnection, RedisError
+from .resp import SHORT_CUTS, Monitor, RedisConnection, RedisError
 from .sentinels import Sentinels
 
 __all__ = [
-    "Authority", "Broker", "BrokerFailure", "Client", "ClientError",
-    "HarnessCase", "Process", "RedisCluster", "RedisConnection", "RedisError",
-    "RedisServer", "Reply", "Sentinels", "Tls", "broker_path", "encode",
-    "shared_cluster", "shared_redis", "skip_without_daemon", "slot_of",
-    "temp_folder", "wait_until",
+    "SHORT_CUTS", "Authority", "Broker", "BrokerFailure", "Client",
+    "ClientError", "HarnessCase", "Monitor", "Process", "RedisCluster",
+    "RedisConnection", "RedisError", "RedisServer", "Reply", "Sentinels", "Tls",
+    "broker_path", "encode", "shared_cluster", "shared_redis",
+    "skip_without_daemon", "slot_of", "temp_folder", "wait_until",
 ]

@@ -4,6 +4,8 @@ Status replies are str, bulk strings bytes, integers int, nil None. An error
 reply is a RedisError: raised by command(), a value in a pipeline or an array.
 """
 
+import ast
+import re
 import socket
 import time
 
@@ -142,3 +144,40 @@ class RedisConnection:
         data = bytes(self._input[:length])
         del self._input[:length + 2]
         return data
+
+
+# What the short cut of a script of lua/ asks Redis for: one read, and one write
+# that no other way makes like that.
+SHORT_CUTS = {name: [("GETRANGE", 0, 239), ("SETRANGE", *write)]
+              for name, write in {"acquire": (8, 232), "release": (24, 28),
+                                  "renew": (160, 8)}.items()}
+
+
+class Monitor(RedisConnection):
+    """What a server carries out from here on, by MONITOR."""
+
+    def __init__(self, host, port, **options):
+        super().__init__(host, port, **options)
+        self._marks = 0
+        self._seen = {}
+        self.command("MONITOR")
+
+    def of_scripts(self, server, key):
+        """The commands of scripts on that key since the last time, each a
+        tuple of the words but for the key; of what is written the length."""
+        self._marks += 1
+        mark = f"mark-{id(self)}-{self._marks}"
+        server.command("ECHO", mark)
+        while mark not in (line := self.read()):
+            if " lua] " not in line:
+                continue
+            words = [ast.literal_eval(f'b"{word}"') for word in re.findall(
+                r'"((?:[^"\\]|\\.)*)"', line.partition("]")[2])]
+            if len(words) < 2:
+                continue
+            self._seen.setdefault(words[1].decode("latin-1"), []).append(
+                (words[0].decode(), *(
+                    len(word) if words[0] == b"SETRANGE" and place else
+                    int(word) if word.isdigit() else word
+                    for place, word in enumerate(words[2:]))))
+        return self._seen.pop(key, [])

@@ -35,7 +35,7 @@ IDENTITY = struct.Struct("<I16s8s8s")
 ACQUIRE = struct.Struct("<BBHIIIIddd")
 STOOD = struct.Struct("<dd")
 RELEASE = struct.Struct("<IdddB")
-RENEW = struct.Struct("<HIddIddd")
+RENEW = struct.Struct("<IddHIddd")
 BREAK = struct.Struct("<d")
 AUDIT = struct.Struct("<Idd")  # then a cursor in digits
 AUDITED = struct.Struct("<IIIIIB")
@@ -168,8 +168,9 @@ def renew(ticket, look=False, sets_end=False, moves=False, tell=False,
           place=0, arrival=0, fence=0, lease=LEASE, hold=0, latest=FOREVER,
           seen=0):
     return ticket.pack() + RENEW.pack(
-        bits(look, sets_end, moves, tell, shares, watch, raises, agreed,
-             holds), place, arrival, fence, lease, hold, latest, seen)
+        place, arrival, fence, bits(look, sets_end, moves, tell, shares, watch,
+                                    raises, agreed, holds),
+        lease, hold, latest, seen)
 
 
 def break_(fence=0):
@@ -181,7 +182,7 @@ MAKERS = {"acquire": acquire, "release": release, "renew": renew}
 
 def takes_over(name, argument):
     """Whether this takes a ticket over: then the result says what it is."""
-    return name == "renew" and argument[IDENTITY.size] & 4 != 0
+    return name == "renew" and argument[IDENTITY.size + 20] & 4 != 0
 
 
 class Reply:

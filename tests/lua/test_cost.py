@@ -6,9 +6,12 @@ test_cost` shows the times; they are Redis' own, of EVALSHA in INFO.
 
 import unittest
 
+from harness import SHORT_CUTS, Monitor
+
 import scripts
 from script_case import KEY, ScriptCase
-from scripts import FULL, GRANTED, LIVING, OK, SHARED, WAITING, bytes_of, who
+from scripts import (FULL, GONE, GRANTED, LIVING, OK, SHARED, WAITING,
+                     bytes_of, who)
 
 ROUNDS = 40
 DEEP = 10000
@@ -143,6 +146,78 @@ class PlainLocks(Cost):
         """How often the time was asked for."""
         row = stats.get("cmdstat_time", "calls=0")
         return int(dict(pair.split("=") for pair in row.split(","))["calls"])
+
+
+class ShortCuts(Cost):
+    """Which way a script takes, since both may need as many commands."""
+
+    def setUp(self):
+        super().setUp()
+        self.monitor = Monitor(self.server.host, self.server.port)
+        self.addCleanup(self.monitor.close)
+
+    def way(self, name, ticket, key=KEY, **options):
+        """Whether the operation takes the short cut of its script."""
+        self.monitor.of_scripts(self.server, key)
+        result = getattr(self.one, name)(key, ticket, **options)
+        self.assert_status(result, OK)
+        return self.monitor.of_scripts(self.server, key) == \
+            SHORT_CUTS[name]
+
+    def used(self, number=1, **options):
+        """A lock that was held before, and its last holder's ticket."""
+        held = self.hold(who(number), **options)
+        return {"arrival": held.arrival, "fence": held.fence}
+
+    def test_acquire(self):
+        for asks in ({}, {"retry": True}, {"no_queue": True}, {"moves": True},
+                     {"tell": True}):
+            self.one.release(KEY, who(1), **self.used())
+            self.assertTrue(self.way("acquire", who(1), **asks), asks)
+            self.one.release(KEY, who(1))
+
+    def test_release(self):
+        for asks in ({}, {"unclean": True}, {"moves": True},
+                     {"repeats": True}):
+            self.assertTrue(self.way("release", who(1), **self.used(), **asks),
+                            asks)
+
+    def test_renew(self):
+        """Also of a holder with words, of the first of several, and of one
+        that others wait for."""
+        for kind in ({}, {"words": (b"o", b"n", b"note")}, {"mode": SHARED},
+                     {"limit": 3}, {"delay": 500}):
+            self.assertTrue(self.way("renew", who(1), **self.used(**kind)),
+                            kind)
+            self.one.release(KEY, who(1))
+        known = self.used()
+        self.wait(who(2))
+        self.assertTrue(self.way("renew", who(1), **known))
+
+    def test_renew_of_what_is_not_so(self):
+        """Nothing else takes it, above all not what is over."""
+        known = self.used()
+        for asks in ({"sets_end": True}, {"moves": True}, {"shares": True},
+                     {"raises": True}, {"hold": 5000},
+                     {"lease": scripts.LEASE + 1}, {"lease": 1000}):
+            self.assertFalse(self.way("renew", who(1), **known, **asks), asks)
+            self.one.release(KEY, who(1))
+            known = self.used()
+        for field, value in (("forget", 0), ("id", b"0" * 40)):
+            self.edit(**{field: value})
+            self.assertFalse(self.way("renew", who(1), **known), field)
+        for wrong in ({**known, "fence": known["fence"] + 1},
+                      {**known, "arrival": known["arrival"] + 1}):
+            self.assert_status(self.one.renew(KEY, who(1), **wrong), GONE)
+        self.assert_status(self.one.renew(KEY, who(2), **known), GONE)
+        self.one.release(KEY, who(1), **known)  # its ticket stands as it was
+        self.assert_status(self.one.renew(KEY, who(1), **known), GONE)
+        self.hold(who(1))
+        self.wait(who(3))
+        first = self.record().holder
+        self.one.release(KEY, who(1))
+        self.assert_status(self.one.renew(
+            KEY, who(1), arrival=first.arrival, fence=first.fence), GONE)
 
 
 class Kinds(Cost):

@@ -322,10 +322,10 @@ put_renew(struct check *check, struct bytes *out, const struct standing *who)
     if (check_chance(check, 1))
         flags = (unsigned)check_below(check, 65536);
     put(out, who->identity, 36);
-    put_u16(out, flags);
     put_u32(out, who->place);
     put_double(out, who->arrival);
     put_double(out, who->fence);
+    put_u16(out, flags);
     put_u32(out, some_lease(check));
     put_double(out, some_hold(check));
     put_double(out, some_latest(check));

@@ -21,7 +21,8 @@ Suite *store_quorum_suite(void);
 #define AT_FLAGS         36
 #define AT_RELEASE_FLAGS 64
 #define AT_ACQUIRE_SEEN  72
-#define AT_RENEW_FENCE   50
+#define AT_RENEW_FENCE   48
+#define AT_RENEW_FLAGS   56
 #define AT_RENEW_SEEN    78
 
 #define RETRY      1 /* of an acquire */
@@ -112,7 +113,8 @@ hears_raise(struct srig *rig, uint32_t node, uint64_t request, uint64_t fence)
     srig_turn(rig);
     hears(rig, node, SCRIPT_RENEW);
     ck_assert_uint_eq(asked_request(rig), request);
-    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2) | AGREED, RAISES | AGREED);
+    ck_assert_uint_eq(
+        asked_uint(rig, AT_RENEW_FLAGS, 2) | AGREED, RAISES | AGREED);
     ck_assert_uint_eq(asked_fence(rig, AT_RENEW_SEEN), fence);
 }
 
@@ -202,7 +204,7 @@ static void
 all_watch(struct srig *rig)
 {
     (void)all_hear(rig, SCRIPT_RENEW);
-    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), LOOK | WATCH);
+    ck_assert_uint_eq(asked_uint(rig, AT_RENEW_FLAGS, 2), LOOK | WATCH);
     all_say(rig, RECORD_OK, 0);
 }
 
@@ -403,7 +405,7 @@ START_TEST(fences_raised)
     silent(rig);
     says(rig, 2, RECORD_OK, 7);
     hears_raise(rig, 2, try, 9);
-    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES | AGREED);
+    ck_assert_uint_eq(asked_uint(rig, AT_RENEW_FLAGS, 2), RAISES | AGREED);
     says(rig, 2, RECORD_OK, 9);
     silent(rig);
     ck_assert_uint_eq(srig_count(rig, COUNTER_quorum_raises), 2);
@@ -424,7 +426,7 @@ START_TEST(late_and_higher)
     ck_assert_uint_eq(op->result.fence, 9);
     says(rig, 2, RECORD_OK, 25);
     hears_raise(rig, 2, try, 9);
-    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES | AGREED);
+    ck_assert_uint_eq(asked_uint(rig, AT_RENEW_FLAGS, 2), RAISES | AGREED);
     says(rig, 2, RECORD_OK, 9);
     silent(rig);
     srig_end(rig);
@@ -1345,7 +1347,7 @@ START_TEST(mended)
         uint64_t try = holds(rig, HOLDER, 9);
         const struct op *op = wants(rig, OP_RENEW, HOLDER);
         ck_assert_uint_eq(all_hear(rig, SCRIPT_RENEW), try);
-        ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES | AGREED);
+        ck_assert_uint_eq(asked_uint(rig, AT_RENEW_FLAGS, 2), RAISES | AGREED);
         ck_assert_uint_eq(asked_fence(rig, AT_RENEW_SEEN), 9);
         if (!late)
             says(rig, 0, RECORD_GONE, 0);
@@ -1519,7 +1521,7 @@ START_TEST(claimed)
         op->fence = 9;
         srig_submit(rig, op);
         uint64_t try = all_hear(rig, SCRIPT_RENEW);
-        ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), MOVES);
+        ck_assert_uint_eq(asked_uint(rig, AT_RENEW_FLAGS, 2), MOVES);
         ck_assert_uint_eq(asked_fence(rig, AT_RENEW_FENCE), 9);
         says(rig, 0, missing ? RECORD_MISSING : RECORD_OK, 9);
         ck_assert(!srig_done(rig, op));
@@ -1532,7 +1534,8 @@ START_TEST(claimed)
             silent(rig); /* what it was is not known before that */
             (void)wants(rig, OP_RENEW, FIRST);
             ck_assert_uint_eq(all_hear(rig, SCRIPT_RENEW), try);
-            ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), RAISES | AGREED);
+            ck_assert_uint_eq(
+                asked_uint(rig, AT_RENEW_FLAGS, 2), RAISES | AGREED);
             all_say(rig, RECORD_OK, 9);
         } else {
             srig_status(rig, op, OP_MISSING);
@@ -1561,7 +1564,7 @@ START_TEST(claimed_when_won)
     op->moves = true;
     srig_submit(rig, op);
     ck_assert_uint_eq(all_hear(rig, SCRIPT_RENEW), try);
-    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 2), MOVES);
+    ck_assert_uint_eq(asked_uint(rig, AT_RENEW_FLAGS, 2), MOVES);
     ck_assert_uint_eq(asked_fence(rig, AT_RENEW_FENCE), 10);
     all_say(rig, RECORD_OK, 10);
     srig_status(rig, op, OP_OK);
