@@ -480,6 +480,7 @@ page_status(const struct loop *loop, struct buffer *body)
 
     core_totals(loop->engine.core, &now);
     add(body, "<!DOCTYPE html>\n<html lang=\"en\">\n<title>Holdfast</title>\n"
+              "<meta name=\"viewport\" content=\"width=device-width\">\n"
               "<h1>Holdfast</h1>\n");
     add(body, "<p>%s, broker %s: %s\n", settings->server, settings->broker_id,
         loop_stopping(loop) ? "stopping"

@@ -1,13 +1,16 @@
 """Redis Cluster: shards, moving slots, nodes that come, go and come back."""
 
 import contextlib
+import os
 import re
+import shlex
+import subprocess
 import time
 
 from contest import Contest
 from harness import HarnessCase, RedisCluster, RedisServer, slot_of
 from harness.redis_server import CLUSTER_DEFAULTS
-from shared import stats
+from shared import TREE, stats
 
 NODE = {name.replace("-", "_"): value
         for name, value in CLUSTER_DEFAULTS.items()}
@@ -98,6 +101,20 @@ class ShardTest(ClusterCase):
         for name in names:
             self.assertEqual(client.ok(f"SHOW {name}")["state"], "held")
             client.ok(f"UNLOCK {name}", count=0)
+
+    def test_what_readme_types_after_make_run(self):
+        """Each of the nodes will do."""
+        with open(os.path.join(TREE, "README.md"), encoding="utf-8") as file:
+            typed = re.findall(r"^\$ (redis-cli .*)\n(.*)$", file.read(), re.M)
+        self.assertEqual(len(typed), 2)
+        for address in self.redis.addresses:
+            self.redis.flush()
+            for line, told in typed:
+                words = shlex.split(line.replace(
+                    "-p 7000", f"-p {address.rpartition(':')[2]}"))
+                done = subprocess.run(words, cwd=TREE, check=True, text=True,
+                                      timeout=20, stdout=subprocess.PIPE)
+                self.assertEqual(done.stdout.strip(), told.split()[-1], line)
 
     def test_contest(self):
         brokers = self.brokers(3)

@@ -43,6 +43,8 @@ class HttpTest(HarnessCase):
         self.assertIn("Holdfast", page)
         self.assertIn("ready", page)
         self.assertEqual(broker.http("/nothing")[0], 404)
+        self.assertIn('<meta name="viewport" content="width=device-width">',
+                      page)
 
     def test_not_ready_without_redis(self):
         redis = self.redis()

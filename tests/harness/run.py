@@ -24,6 +24,7 @@ from harness.redis_server import RedisCluster, have_redis  # noqa: E402
 EXIT_ADDRESS = 71
 EXIT_OTHER = 70
 STOP_SECONDS = 20.0
+REDIS_PORT = 6379  # where the package of the distribution starts one
 
 
 class Asked(BaseException):
@@ -102,13 +103,21 @@ def greets(options):
 
 def introduce(options, config, cluster):
     nodes = ", ".join(cluster.addresses)
+    redis = f"redis-cli -c -p {cluster.addresses[0].rpartition(':')[2]}"
     say(f"""
 Holdfast is at 127.0.0.1:{options.port}, its Redis Cluster at {nodes}
 ({os.path.relpath(config)} and the data beside it). In another terminal:
   nc 127.0.0.1 {options.port}              and type: LOCK a, SHOW a, HELP
   build/holdfast run job -- date    runs a program under the lock "job"
+  {redis:<32}  asks this Redis
   curl http://127.0.0.1:{options.admin_port}/metrics
 Ctrl-C ends all of it.
+""")
+    if not ports.can_listen("127.0.0.1", REDIS_PORT):
+        say(f"""
+Another server listens on 127.0.0.1:{REDIS_PORT}, and is not used here.
+Debian's package redis-server starts a Redis of its own there when it is
+installed. To stop it: sudo systemctl disable --now redis-server
 """)
 
 
