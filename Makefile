@@ -26,6 +26,7 @@ LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR ?= $(PREFIX)/share/man
 DOCDIR ?= $(PREFIX)/share/doc/holdfast
+DATADIR ?= $(PREFIX)/share/holdfast
 COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 SYSCONFDIR ?= /etc
 UNITDIR ?= $(PREFIX)/lib/systemd/system
@@ -145,7 +146,14 @@ define rewrite
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 endef
 
+# Libraries without which nothing can be compiled.
+define need_libraries
+	@echo 'make: $(PKG_CONFIG) does not find all of: $(DAEMON_PACKAGES)' >&2; \
+	echo 'make: `make deps` installs what is missing' >&2; exit 1
+endef
+
 $(BUILD)/flags: FORCE
+	$(if $(strip $(DAEMON_LIBS)),,$(need_libraries))
 	$(call rewrite,$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS))
 
 $(BUILD)/%.members: FORCE
@@ -550,6 +558,21 @@ DOCS = README.md LICENSE proto/PROTOCOL.md
 CLIENT_HEADERS = $(wildcard proto/client/holdfast.h proto/tls/holdfast_tls.h)
 CLIENT_ARCHIVES = libholdfast.a libholdfast-tls.a
 EXAMPLES = $(wildcard packaging/prometheus/* packaging/grafana/*)
+EXAMPLE_CONFIGS = conf/holdfast.yaml conf/minimal.yaml
+RESOURCE_SCRIPTS = $(wildcard lua/resource/*.lua)
+PC_FILES = $(wildcard packaging/pkgconfig/*.pc)
+
+# A unit for several brokers on one host: as the one for one, with a
+# configuration and a folder in /run of its own.
+INSTANCE_UNIT = $(BUILD)/gen/holdfastd@.service
+$(INSTANCE_UNIT): systemd/holdfastd.service
+	@mkdir -p $(@D)
+	$(say) GEN $@
+	$(Q)sed -e 's|/etc/holdfast/holdfast\.yaml|/etc/holdfast/%i.yaml|' \
+		-e 's|^\(RuntimeDirectory=holdfast\)$$|\1-%i|' \
+		-e 's|/run/holdfast |/run/holdfast-%i |' \
+		-e 's|holdfastd\.service/|holdfastd@%i.service/|' \
+		-e 's|^\(Description=.*\)$$|\1, %i|' $< >$@
 
 # The units name /usr; where else it goes, they follow. There a blank is \x20.
 BLANK := $(subst ,, )
@@ -558,13 +581,21 @@ install_unit = sed -e 's|/usr/sbin/|$(call in_unit,$(SBINDIR))/|g' \
 	-e 's|/usr/bin/|$(call in_unit,$(BINDIR))/|g' \
 	-e 's|/etc/holdfast|$(call in_unit,$(SYSCONFDIR))/holdfast|g'
 
+# The same for the files of pkg-config, which has its own way with blanks.
+in_pc = $(subst $(BLANK),\\ ,$(1))
+install_pc = sed -e 's|^prefix=.*|prefix=$(call in_pc,$(PREFIX))|' \
+	-e 's|^libdir=.*|libdir=$(call in_pc,$(LIBDIR))|' \
+	-e 's|^includedir=.*|includedir=$(call in_pc,$(INCLUDEDIR))|' \
+	-e 's|^Version:.*|Version: $(VERSION)|'
+
 # $(call install_files,FILES,FOLDER), and back again
 install_files = $(if $(1),$(INSTALL) -m 644 $(1) "$(2)/")
 remove_files = ! cd "$(2)" 2>/dev/null || rm -f $(notdir $(1))
 
-install: all libraries $(MAN5) $(MAN7)
-	$(INSTALL) -d "$(D)$(BINDIR)" "$(D)$(SBINDIR)" "$(D)$(LIBDIR)" \
-		"$(D)$(INCLUDEDIR)" "$(D)$(DOCDIR)/examples/prometheus" \
+install: all libraries $(MAN5) $(MAN7) $(INSTANCE_UNIT)
+	$(INSTALL) -d "$(D)$(BINDIR)" "$(D)$(SBINDIR)" "$(D)$(LIBDIR)/pkgconfig" \
+		"$(D)$(INCLUDEDIR)" "$(D)$(DATADIR)/resource" \
+		"$(D)$(DOCDIR)/examples/prometheus" \
 		"$(D)$(DOCDIR)/examples/grafana" "$(D)$(SYSCONFDIR)/holdfast" \
 		"$(D)$(UNITDIR)" "$(D)$(SYSUSERSDIR)" "$(D)$(COMPLETIONDIR)" \
 		"$(D)$(MANDIR)/man1" "$(D)$(MANDIR)/man5" "$(D)$(MANDIR)/man7" \
@@ -576,11 +607,18 @@ install: all libraries $(MAN5) $(MAN7)
 	$(call install_files,$(addprefix $(BUILD)/,$(CLIENT_ARCHIVES)),$(D)$(LIBDIR))
 	$(call install_files,$(CLIENT_HEADERS),$(D)$(INCLUDEDIR))
 	$(call install_files,$(wildcard $(DOCS)),$(D)$(DOCDIR))
+	$(call install_files,$(EXAMPLE_CONFIGS),$(D)$(DOCDIR)/examples)
+	$(call install_files,$(RESOURCE_SCRIPTS),$(D)$(DATADIR)/resource)
+	for file in $(PC_FILES); do \
+		place="$(D)$(LIBDIR)/pkgconfig/$${file##*/}"; \
+		$(install_pc) $$file >"$$place" && chmod 644 "$$place" || \
+		exit 1; done
 	for file in $(EXAMPLES); do $(INSTALL) -m 644 $$file \
 		"$(D)$(DOCDIR)/examples/$${file#packaging/}" || exit 1; done
 	[ -e "$(D)$(SYSCONFDIR)/holdfast/holdfast.yaml" ] || $(INSTALL) -m 644 \
-		conf/holdfast.yaml "$(D)$(SYSCONFDIR)/holdfast/"
-	for unit in $(UNITS); do place="$(D)$(UNITDIR)/$${unit##*/}"; \
+		conf/minimal.yaml "$(D)$(SYSCONFDIR)/holdfast/holdfast.yaml"
+	for unit in $(UNITS) $(INSTANCE_UNIT); do \
+		place="$(D)$(UNITDIR)/$${unit##*/}"; \
 		$(install_unit) $$unit >"$$place" && chmod 644 "$$place" || \
 		exit 1; done
 	$(if $(SYSUSERS),$(INSTALL) -m 644 $(SYSUSERS) \
@@ -596,7 +634,10 @@ uninstall:
 		"$(D)$(SYSUSERSDIR)/holdfast.conf" "$(D)$(COMPLETIONDIR)/holdfast"
 	$(call remove_files,$(CLIENT_ARCHIVES),$(D)$(LIBDIR))
 	$(call remove_files,$(CLIENT_HEADERS),$(D)$(INCLUDEDIR))
-	$(call remove_files,$(UNITS),$(D)$(UNITDIR))
+	$(call remove_files,$(PC_FILES),$(D)$(LIBDIR)/pkgconfig)
+	$(call remove_files,$(RESOURCE_SCRIPTS),$(D)$(DATADIR)/resource)
+	$(call remove_files,$(EXAMPLE_CONFIGS),$(D)$(DOCDIR)/examples)
+	$(call remove_files,$(UNITS) $(INSTANCE_UNIT),$(D)$(UNITDIR))
 	$(call remove_files,$(MAN1),$(D)$(MANDIR)/man1)
 	$(call remove_files,$(MAN5),$(D)$(MANDIR)/man5)
 	$(call remove_files,$(MAN7),$(D)$(MANDIR)/man7)
@@ -604,8 +645,9 @@ uninstall:
 	$(call remove_files,$(DOCS),$(D)$(DOCDIR))
 	for file in $(EXAMPLES); do \
 		rm -f "$(D)$(DOCDIR)/examples/$${file#packaging/}" || exit 1; done
-	! cmp -s conf/holdfast.yaml "$(D)$(SYSCONFDIR)/holdfast/holdfast.yaml" || \
+	! cmp -s conf/minimal.yaml "$(D)$(SYSCONFDIR)/holdfast/holdfast.yaml" || \
 		rm "$(D)$(SYSCONFDIR)/holdfast/holdfast.yaml"
-	rmdir "$(D)$(DOCDIR)/examples/prometheus" \
+	rmdir "$(D)$(DATADIR)/resource" "$(D)$(DATADIR)" \
+		"$(D)$(DOCDIR)/examples/prometheus" \
 		"$(D)$(DOCDIR)/examples/grafana" "$(D)$(DOCDIR)/examples" \
 		"$(D)$(DOCDIR)" "$(D)$(SYSCONFDIR)/holdfast" 2>/dev/null || :

@@ -3,13 +3,18 @@ back. What would be built is not: the programs here are empty files."""
 
 import os
 import re
+import shlex
 import subprocess
 import unittest
 
 from harness import temp_folder
+from harness.case import HarnessCase, skip_without_daemon
 from shared import TREE
 
 PROGRAMS = ("holdfastd", "holdfast", "libholdfast.a", "libholdfast-tls.a")
+# Of a make that is run by nobody else's.
+ENVIRONMENT = {name: value for name, value in os.environ.items()
+               if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
 INSTALLED = {
     "etc/holdfast/holdfast.yaml",
     "usr/bin/holdfast",
@@ -17,8 +22,11 @@ INSTALLED = {
     "usr/include/holdfast_tls.h",
     "usr/lib/libholdfast-tls.a",
     "usr/lib/libholdfast.a",
+    "usr/lib/pkgconfig/libholdfast-tls.pc",
+    "usr/lib/pkgconfig/libholdfast.pc",
     "usr/lib/systemd/system/holdfastd.service",
     "usr/lib/systemd/system/holdfastd.socket",
+    "usr/lib/systemd/system/holdfastd@.service",
     "usr/lib/sysusers.d/holdfast.conf",
     "usr/sbin/holdfastd",
     "usr/share/bash-completion/completions/holdfast",
@@ -26,9 +34,14 @@ INSTALLED = {
     "usr/share/doc/holdfast/PROTOCOL.md",
     "usr/share/doc/holdfast/README.md",
     "usr/share/doc/holdfast/examples/grafana/holdfast.json",
+    "usr/share/doc/holdfast/examples/holdfast.yaml",
+    "usr/share/doc/holdfast/examples/minimal.yaml",
     "usr/share/doc/holdfast/examples/prometheus/README.md",
     "usr/share/doc/holdfast/examples/prometheus/holdfast.rules.yml",
     "usr/share/doc/holdfast/examples/prometheus/holdfast.test.yml",
+    "usr/share/holdfast/resource/check.lua",
+    "usr/share/holdfast/resource/set.lua",
+    "usr/share/holdfast/resource/take.lua",
     "usr/share/man/man1/holdfast.1",
     "usr/share/man/man5/holdfast.yaml.5",
     "usr/share/man/man7/holdfast-failures.7",
@@ -36,6 +49,20 @@ INSTALLED = {
     "usr/share/man/man7/holdfast-protocol.7",
     "usr/share/man/man8/holdfastd.8",
 }
+
+
+PROGRAM = """#include <holdfast.h>
+#include <holdfast_tls.h>
+#include <stdio.h>
+int main(void)
+{
+    struct holdfast_tls_options how = {.ca = "/none"};
+    char why[100];
+    if (holdfast_tls_create(&how, why, sizeof(why)) == NULL)
+        puts(holdfast_status_text(HOLDFAST_SUCCESS));
+    return 0;
+}
+"""
 
 
 class InstallTest(unittest.TestCase):
@@ -53,8 +80,7 @@ class InstallTest(unittest.TestCase):
              *variables],
             cwd=TREE, umask=0o077, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, check=False, timeout=120,
-            env={name: value for name, value in os.environ.items()
-                 if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")})
+            env=ENVIRONMENT)
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def files(self):
@@ -63,6 +89,14 @@ class InstallTest(unittest.TestCase):
 
     def folders(self):
         return {name for _, names, _ in os.walk(self.root) for name in names}
+
+    def pkg_config(self, package, libdir):
+        """--cflags and --libs of what is installed."""
+        return subprocess.run(
+            ["pkg-config", "--cflags", "--libs", package], text=True,
+            check=True, timeout=20, stdout=subprocess.PIPE,
+            env={**os.environ, "PKG_CONFIG_PATH": os.path.join(
+                self.root, libdir, "pkgconfig")}).stdout
 
     def test_there_and_back(self):
         self.make("install")
@@ -73,6 +107,15 @@ class InstallTest(unittest.TestCase):
         self.make("uninstall")
         self.assertEqual(self.files(), set())
         self.assertNotIn("holdfast", self.folders())
+
+    def test_libraries_that_are_missing(self):
+        done = subprocess.run(
+            ["make", "PKG_CONFIG=false", f"BUILD={self.build}"], cwd=TREE,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            check=False, timeout=60, env=ENVIRONMENT)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("`make deps` installs what is missing", done.stderr)
+        self.assertNotIn("error:", done.stderr)  # of the compiler
 
     def test_a_changed_configuration_stays(self):
         self.make("install")
@@ -103,9 +146,53 @@ class InstallTest(unittest.TestCase):
                   encoding="utf-8") as file:
             self.assertIn("\nExecStart=/my\\x20own/sbin/holdfastd -c "
                           "/my\\x20etc/holdfast/holdfast.yaml\n", file.read())
+        flags = self.pkg_config("libholdfast", "my own/lib")
+        self.assertEqual(shlex.split(flags),
+                         ["-I/my own/include", "-L/my own/lib", "-lholdfast"])
         self.make("uninstall", *where)
         self.assertEqual(self.files(), set())
         self.assertTrue(os.path.exists(beside))
+
+    def test_a_program_in_c(self):
+        self.build = os.path.join(TREE, "build")
+        where = os.path.join(self.root, "usr")
+        self.make("install", "DESTDIR=", f"PREFIX={where}",
+                  f"SYSCONFDIR={self.root}/etc")
+        source = os.path.join(self.root, "program.c")
+        for package, text in (
+                ("libholdfast", re.sub(r"#.*tls.*|struct h.*|char.*|if .*", "",
+                                       PROGRAM)),
+                ("libholdfast-tls", PROGRAM)):
+            with open(source, "w", encoding="ascii") as file:
+                file.write(text)
+            subprocess.run(
+                ["cc", "-Wall", "-Werror", "-o", f"{source}.out", source,
+                 *shlex.split(self.pkg_config(package, "usr/lib"))],
+                check=True, timeout=60)
+            self.assertTrue(subprocess.check_output([f"{source}.out"]))
+
+
+@skip_without_daemon
+class ConfigurationTest(HarnessCase):
+    def test_with_the_redis_of_the_distribution(self):
+        """The installed file, with its port and our own in place of those
+        that may be taken here."""
+        redis = self.redis()
+        with open(os.path.join(TREE, "conf", "minimal.yaml"),
+                  encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn('nodes: ["127.0.0.1:6379"]\n', text)
+        broker = self.broker(redis)
+        broker.stop()
+        own = broker.config
+        broker.config = (
+            text.replace("127.0.0.1:6379", redis.address) +
+            "  settle: 0s\n"
+            f"listen: {{tcp: [\"{own['listen']['tcp'][0]}\"]}}\n"
+            f"admin: {{http: \"{own['admin']['http']}\"}}\n")
+        broker.start()
+        self.wait_until(lambda: broker.http("/readyz")[0] == 200, 10, "ready")
+        self.client(broker).ok("LOCK a")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -49,8 +50,8 @@ class SystemdUnitTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             copy = os.path.join(folder, "holdfastd.service")
             with open(copy, "w", encoding="utf-8") as file:
-                file.write(re.sub(r"^(ExecStart=)\S+", r"\1/bin/true",
-                                  self.text, flags=re.MULTILINE))
+                file.write(self.text.replace("/usr/sbin/holdfastd",
+                                             "/bin/true"))
             socket = shutil.copy(SOCKET, folder)
             _, output = analyze("verify", "--man=no", copy, socket)
         # It looks at other units as well, which are not ours to mend.
@@ -63,12 +64,59 @@ class SystemdUnitTest(unittest.TestCase):
             ["/usr/sbin/holdfastd -c /etc/holdfast/holdfast.yaml"])
         self.assertEqual(self.values("Type"), ["notify"])
         self.assertTrue(self.values("WatchdogSec"))
-        self.assertEqual(self.values("ExecReload"),
-                         ["/bin/kill -HUP $MAINPID"])
+
+    def test_reload_checks_the_file_first(self):
+        """systemd runs them in turn, up to the first that fails."""
+        check, hang_up = self.values("ExecReload")
+        self.assertEqual(check.replace(" --check-config ", " "),
+                         self.values("ExecStart")[0])
+        self.assertNotEqual(check, self.values("ExecStart")[0])
+        self.assertEqual(hang_up, "/bin/kill -HUP $MAINPID")
 
     def test_what_does_not_mend_itself_is_not_tried_again(self):
         self.assertEqual(self.values("Restart"), ["on-failure"])
         self.assertEqual(self.values("RestartPreventExitStatus"), ["64 78"])
+
+    def test_an_address_that_is_taken_is_tried_again_later(self):
+        command, = self.values("ExecStopPost")
+        with tempfile.TemporaryDirectory() as folder:
+            sleep = os.path.join(folder, "sleep")
+            with open(sleep, "w", encoding="ascii") as file:
+                file.write("#!/bin/sh\necho sleeps $1\n")
+            os.chmod(sleep, 0o755)
+            told = [subprocess.check_output(
+                shlex.split(command.replace("$$", "$")), text=True,
+                env={"PATH": f"{folder}:/usr/bin:/bin", "EXIT_STATUS": status})
+                for status in ("71", "0", "78", "ABRT")]
+        self.assertEqual(told, ["sleeps 5\n", "", "", ""])
+
+    def test_instances(self):
+        """Made of the same file: nothing of one is another's."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "gen", "holdfastd@.service")
+            subprocess.run(["make", "-s", f"BUILD={folder}", path], cwd=ROOT,
+                           check=True, timeout=60, stdout=subprocess.DEVNULL,
+                           env={name: value for name, value
+                                in os.environ.items() if name != "MAKEFLAGS"})
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(re.sub(r"/usr/sbin/holdfastd", "/bin/true", text))
+            _, output = analyze("verify", "--man=no", path)
+        self.assertEqual([line for line in output.splitlines()
+                          if "holdfast" in line], [], output)
+        wanted = self.text
+        for old, new in (
+                ("/etc/holdfast/holdfast.yaml", "/etc/holdfast/%i.yaml"),
+                ("\nRuntimeDirectory=holdfast\n",
+                 "\nRuntimeDirectory=holdfast-%i\n"),
+                ("/run/holdfast ", "/run/holdfast-%i "),
+                ("/holdfastd.service/", "/holdfastd@%i.service/"),
+                ("=Holdfast lock broker\n", "=Holdfast lock broker, %i\n")):
+            self.assertIn(old, wanted)
+            wanted = wanted.replace(old, new)
+        body = wanted.index("[Unit]")
+        self.assertEqual(text[text.index("[Unit]"):], wanted[body:])
 
     def test_families(self):
         self.assertEqual(self.values("RestrictAddressFamilies"),
