@@ -6,10 +6,35 @@
 
 #include "daemon/base/assert.h"
 
+/* Whether a request stands behind the release. */
+static bool
+leaving_is_awaited(const struct ticket *ticket)
+{
+    LIST_EACH (link, &ticket->pendings) {
+        const struct pending *pending =
+            container_of(link, struct pending, ticket_link);
+        if (!pending->asked && !pending_stands(pending))
+            return true;
+    }
+    return false;
+}
+
+/* That request has to be looked at while Redis does not answer. */
+void
+leaving_advance(struct core *core, struct ticket *ticket)
+{
+    struct op *op = slab_get(&core->ops, ticket->main_op);
+
+    require(ticket->state == TICKET_LEAVING);
+    if (op != NULL && op->kind == OP_RELEASE && leaving_is_awaited(ticket))
+        op_hurry(core, op);
+}
+
 void
 ticket_send_release(struct core *core, struct ticket *ticket)
 {
     struct op *op = ticket_op(core, ticket, OP_RELEASE);
+    uint64_t wait_us = core->settings.patience_us;
 
     ticket->refresh_us = NEVER;
     if (op == NULL) {
@@ -21,8 +46,9 @@ ticket_send_release(struct core *core, struct ticket *ticket)
     op->unclean = ticket->unclean;
     op->moves = ticket->moving;
     /* It is sent again and again; between, who waits for it is looked at. */
-    op->give_up_us = core->now_us + us_min(core->settings.patience_us,
-                                        core->settings.command_timeout_us);
+    if (leaving_is_awaited(ticket))
+        wait_us = us_min(wait_us, core->settings.command_timeout_us);
+    op->give_up_us = core->now_us + wait_us;
     ticket->main_op = slab_handle(&core->ops, op);
     op_submit(core, op);
     ticket_arm(core, ticket);

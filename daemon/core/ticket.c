@@ -407,8 +407,10 @@ ticket_advance(struct core *core, struct ticket *ticket)
                 return;
             break;
         case TICKET_LEAVING:
-            if (!is_about_lost(ticket, pending))
+            if (!is_about_lost(ticket, pending)) {
+                leaving_advance(core, ticket);
                 return;
+            }
             pending_error(core, pending, ERROR_LOST, NULL);
             break;
         case TICKET_IDLE:

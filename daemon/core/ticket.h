@@ -60,6 +60,7 @@ void hold_renew_done(
 void hold_timer(struct core *core, struct ticket *ticket);
 
 /* leave.c */
+void leaving_advance(struct core *core, struct ticket *ticket);
 void ticket_send_release(struct core *core, struct ticket *ticket);
 void ticket_leave(struct core *core, struct ticket *ticket);
 void ticket_leave_on(struct core *core, struct ticket *ticket);

@@ -48,6 +48,33 @@ START_TEST(grant_and_unlock)
 
 END_TEST
 
+/* Its answer may be late, unless a request stands behind it. */
+START_TEST(unlock_answered_late)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a", 5);
+    rig_say(rig, s, "2 UNLOCK a");
+    struct op *op = rig_op(rig, OP_RELEASE);
+    ck_assert_uint_eq(op->give_up_us, rig->now_us + 5 * SECOND_US);
+    ck_assert_uint_eq(rig->hurried, 0);
+    rig_say(rig, s, "3 LOCK a wait=0");
+    ck_assert_uint_eq(rig->hurried, 1);
+    rig_status(rig, op, OP_UNKNOWN);
+    rig_expect(rig, s, "3 ERR UNAVAILABLE retry=1");
+    rig_pass(rig, 200);
+    op = rig_op(rig, OP_RELEASE);
+    rig_say(rig, s, "4 LOCK a wait=0");
+    rig_status(rig, op, OP_GONE);
+    rig_expect(rig, s, "2 OK count=0");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
+    rig_expect(rig, s, "4 OK fence=6 ttl_ms=~ count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
 START_TEST(reentry)
 {
     struct rig *rig = rig_new();
@@ -706,6 +733,7 @@ core_hold_suite(void)
     TCase *tests = tcase_create("core_hold");
 
     tcase_add_test(tests, grant_and_unlock);
+    tcase_add_test(tests, unlock_answered_late);
     tcase_add_test(tests, reentry);
     tcase_add_test(tests, owners);
     tcase_add_test(tests, requests_in_order);
