@@ -215,6 +215,7 @@ store_settings(const struct config *config, const struct core_settings *core,
     store->replicas = config->redis_replicas;
     store->connect_timeout_us = config->connect_timeout_ms * 1000;
     store->command_timeout_us = config->command_timeout_ms * 1000;
+    store->silence_us = config->lease_ms * 1000 / 3;
     store->batch = config->redis_batch;
     store->in_flight = config->redis_in_flight;
     if (store->in_flight == 0)

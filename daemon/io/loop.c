@@ -414,6 +414,7 @@ loop_configure(struct loop *loop, const struct loop_settings *settings)
     engine_configure(&loop->engine, &settings->core, &settings->store);
     own->core.users = settings->core.users;
     own->core.address_connections_max = settings->core.address_connections_max;
+    own->store.command_timeout_us = settings->store.command_timeout_us;
     own->tls = settings->tls;
     own->client_tls = settings->client_tls;
     own->busy_poll_us = settings->busy_poll_us;

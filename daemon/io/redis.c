@@ -271,12 +271,17 @@ link_write(struct redis_link *link)
     event_del(link->writing);
 }
 
-/* It can be used. */
+/* It can be used. A slow Redis acknowledges what it has not read yet; a host
+ * that is gone does not, and then the connection is broken. */
 static void
 link_connected(struct redis_link *link)
 {
     struct loop *loop = link->loop;
+    unsigned lost_ms =
+        (unsigned)(loop->settings.store.command_timeout_us / 1000);
 
+    (void)setsockopt(
+        link->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof(lost_ms));
     link->connecting = false;
     link->turn -= link->turn > 0;
     event_del(link->writing);

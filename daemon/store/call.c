@@ -116,6 +116,41 @@ batch_header(
     };
 }
 
+/*
+ * Until when the answer to an operation that was sent then is waited for. Redis
+ * does not carry it out later, where that matters.
+ */
+static uint64_t
+op_until_us(const struct store *store, const struct op *op, uint64_t sent_us)
+{
+    uint64_t least_us = sent_us + store->settings.command_timeout_us;
+    uint64_t most_us = sent_us + store_silence_us(store);
+
+    if (!op->overdue && op->over_us < most_us)
+        most_us = op->over_us; /* not before least_us, or it is overdue */
+    if (op->give_up_us < least_us)
+        return least_us;
+    return op->give_up_us < most_us ? op->give_up_us : most_us;
+}
+
+/* When the operations of a call are given back: when the first one has to be.
+ * WHEEL_NEVER: they have been. */
+uint64_t
+call_due_us(const struct store *store, const struct call *call)
+{
+    uint64_t in_time_us = call->sent_us + store->settings.command_timeout_us;
+    uint64_t due_us = WHEEL_NEVER;
+
+    if (store->now_us < in_time_us)
+        return in_time_us; /* at the soonest */
+    LIST_EACH (at, &call->ops) {
+        const struct op *op = container_of(at, struct op, link);
+        uint64_t until_us = op_until_us(store, op, call->sent_us);
+        due_us = until_us < due_us ? until_us : due_us;
+    }
+    return due_us;
+}
+
 static size_t
 key_bytes(const struct store *store, const struct op *op)
 {
@@ -170,8 +205,6 @@ batch_write(struct store *store, struct link *link, const struct call *call,
     size_t header_bytes = record_header_bytes(&header);
     size_t bytes = 120 + RESP_BULK_BYTES(header_bytes);
     struct resp_writer writer;
-    uint64_t latest_ms =
-        (header.expected_us + store->settings.command_timeout_us) / 1000;
 
     LIST_EACH (at, &call->ops) {
         const struct op *op = container_of(at, struct op, link);
@@ -188,8 +221,9 @@ batch_write(struct store *store, struct link *link, const struct call *call,
     record_write_header(&header, resp_bulk(&writer, header_bytes));
     LIST_EACH (at, &call->ops) {
         const struct op *op = container_of(at, struct op, link);
-        record_write_op(
-            op, now_us, latest_ms, resp_bulk(&writer, record_op_bytes(op)));
+        uint64_t left_us = op_until_us(store, op, now_us) - now_us;
+        record_write_op(op, now_us, (header.expected_us + left_us) / 1000,
+            resp_bulk(&writer, record_op_bytes(op)));
     }
     resp_end(&writer);
     return true;
@@ -294,7 +328,7 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
     struct node *node = &store->nodes[index];
     struct link *link = &store->links[index];
 
-    if (link->state != LINK_READY || node->queued == 0)
+    if (!link_answers(link) || node->queued == 0)
         return;
     if (link->ids_wanted || link->ids_asked)
         return; /* what it was before would be refused again */
@@ -701,6 +735,8 @@ call_script_reply(struct store *store, struct link *link, struct call *call,
     call->answered_us = now_us;
     histogram_add(
         &store->counters->redis_call, &histogram_calls, now_us - call->sent_us);
+    if (list_empty(&call->ops))
+        return; /* too late for all of them */
     if (reply->type == RESP_INTEGER && first->kind == OP_PUBLISH) {
         struct op *op =
             container_of(list_pop_front(&call->ops), struct op, link);

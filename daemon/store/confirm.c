@@ -4,7 +4,7 @@
  * The answer to a call that has granted or renewed something is held until all
  * replicas that could be promoted have what was written: see replicas.c. One
  * question is for all calls that were answered before it was asked. What is not
- * confirmed within the command's time-out is of unknown outcome.
+ * confirmed in its operations' time is of unknown outcome.
  *
  * Where it is known that it cannot be confirmed nothing new is asked for.
  */
@@ -127,13 +127,18 @@ confirm_verdict(struct store *store, struct link *link, bool all_have_it,
     }
 }
 
+/* When the next one is of unknown outcome. */
 static uint64_t
 held_until_us(const struct store *store, const struct link *link)
 {
-    if (list_empty(&link->held))
-        return WHEEL_NEVER;
-    return container_of(link->held.next, struct call, link)->sent_us +
-           store->settings.command_timeout_us;
+    uint64_t until_us = WHEEL_NEVER;
+
+    LIST_EACH (at, &link->held) {
+        uint64_t due_us =
+            call_due_us(store, container_of(at, struct call, link));
+        until_us = due_us < until_us ? due_us : until_us;
+    }
+    return until_us;
 }
 
 static bool
@@ -156,10 +161,12 @@ confirm_ask(struct store *store, struct link *link, uint64_t now_us)
 void
 confirm_tick(struct store *store, struct link *link, uint64_t now_us)
 {
-    while (now_us >= held_until_us(store, link)) {
+    LIST_EACH_SAFE (at, &link->held) {
+        struct call *call = container_of(at, struct call, link);
+        if (now_us < call_due_us(store, call))
+            continue;
         count(store->counters, COUNTER_redis_unconfirmed);
-        held_lost(
-            store, link, container_of(link->held.next, struct call, link));
+        held_lost(store, link, call);
     }
     if (!confirm_due(store, link) || now_us < link->wait_us)
         return;

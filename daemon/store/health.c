@@ -99,6 +99,8 @@ health_grants(struct link *link)
 static enum health_reason
 link_reason(const struct link *link)
 {
+    if (link->late)
+        return HEALTH_SILENT;
     if (link->state == LINK_READY || link->fault.reason != HEALTH_FINE)
         return link->fault.reason;
     return HEALTH_CONNECTING;

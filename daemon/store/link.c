@@ -5,8 +5,13 @@
  *   DOWN -> CONNECTING -> GREETING -> PREPARING -> READY
  *     ^--------- error, time-out, not what we need ----'
  *
- * A link that does not answer its oldest call within the command time-out is
- * given up: replies come in order, so nothing behind it will be sooner.
+ * Replies come in order: nothing is sooner than the answer to the oldest call.
+ * Where that takes longer than the command time-out, the link is late. Nothing
+ * more is sent then. Operations are given back when their own time is over; a
+ * renewal has a lease. A late answer ends that. A connection in use is given up
+ * after a third of a lease without an answer. A dead host or a lost path is
+ * noticed sooner: TCP gets no acknowledgement. Greetings begin with the command
+ * time-out. Each greeting that fails by it doubles the time of the next one.
  */
 #include "daemon/store/state.h"
 
@@ -38,6 +43,8 @@ link_forget(struct link *link)
     link->client_id = 0;
     link->retry_us = 0;
     link->backoff_us = BACKOFF_MIN_US;
+    link->patience_us = 0;
+    link->late_us = 0;
     trust_forget(link);
 }
 
@@ -107,6 +114,12 @@ link_is_second(const struct link *link)
     return link->index >= LINK_WITNESS && link->index < LINK_SUBSCRIBER;
 }
 
+bool
+link_answers(const struct link *link)
+{
+    return link->state == LINK_READY && !link->late;
+}
+
 /* Whether it asks what replicas have. */
 bool
 link_is_witness(const struct store *store, const struct link *link)
@@ -142,6 +155,7 @@ link_connect(struct store *store, struct link *link, uint64_t now_us)
     link->wish_connect = true;
     link->opened = false;
     link->demoted = false;
+    link->late = false;
     link->deadline_us = now_us + store->settings.connect_timeout_us;
     buffer_clear(&link->out);
 }
@@ -212,6 +226,7 @@ link_lost(struct store *store, struct link *link, uint64_t now_us,
         link_name(store, link, name, sizeof(name)),
         log_quote(quoted, sizeof(quoted), text_from(why)));
     link->state = LINK_DOWN;
+    link->late = false;
     link->named = false;
     if (was_ready && link->client_id != 0)
         link_remember(link);
@@ -704,6 +719,16 @@ call_word(enum call_kind kind)
     return call_words[kind];
 }
 
+/* Until when the oldest call's answer is in time. */
+static uint64_t
+link_in_time_us(const struct store *store, const struct link *link)
+{
+    if (list_empty(&link->calls))
+        return WHEEL_NEVER;
+    return container_of(link->calls.next, struct call, link)->sent_us +
+           store->settings.command_timeout_us;
+}
+
 static void
 link_refused(struct store *store, struct link *link, uint64_t now_us,
     const struct call *call, const struct resp *reply)
@@ -833,6 +858,8 @@ link_reply(struct store *store, struct link *link, uint64_t now_us,
     bool last = call->last;
     struct resp told = *reply;
 
+    if (now_us < call->sent_us + store->settings.command_timeout_us)
+        link->patience_us = 0;
     if (told.type == RESP_ERROR)
         told.text = without_words(told.text);
     link_take(store, link, call, now_us, &told);
@@ -847,6 +874,7 @@ link_reply(struct store *store, struct link *link, uint64_t now_us,
     } else {
         call_free(store, link, call);
     }
+    link->late = link->late && now_us >= link_in_time_us(store, link);
     if (last && link->state == LINK_GREETING && !sentinel_is(store, link))
         link_prepare(store, link, now_us);
     else if (last && link->state != LINK_READY)
@@ -866,7 +894,7 @@ link_subscriber_host(const struct store *store)
 
     for (uint16_t i = 0; i < store->node_count; i++) {
         if (!store->nodes[i].used || store->nodes[i].sentinel ||
-            store->links[i].state != LINK_READY)
+            !link_answers(&store->links[i]))
             continue;
         if (store->nodes[i].mapped)
             return i;
@@ -919,6 +947,119 @@ link_polls(const struct store *store, const struct link *link)
     return sentinel_is(store, link) && link->index != LINK_SWITCHES;
 }
 
+/* Whether late answers count: those to renewals do, and no other node would
+ * tell hints sooner. */
+static bool
+link_may_be_late(const struct store *store, const struct link *link)
+{
+    bool elsewhere = store->settings.topology == STORE_CLUSTER &&
+                     link->index == LINK_SUBSCRIBER;
+
+    return link->state == LINK_READY && !sentinel_is(store, link) && !elsewhere;
+}
+
+/* Until when the oldest call is waited for. */
+static uint64_t
+link_until_us(const struct store *store, const struct link *link)
+{
+    uint64_t wait_us = store_silence_us(store);
+
+    if (!link_may_be_late(store, link) && link->patience_us == 0)
+        wait_us = store->settings.command_timeout_us;
+    else if (!link_may_be_late(store, link))
+        wait_us = link->patience_us;
+    return container_of(link->calls.next, struct call, link)->sent_us + wait_us;
+}
+
+/* It may be slow, or stopped, or have been replaced: whoever knows of another
+ * node in its place is asked. */
+static void
+link_is_late(struct store *store, struct link *link, uint64_t now_us)
+{
+    uint64_t timeout_ms = store->settings.command_timeout_us / 1000;
+    char name[80];
+
+    link->late = true;
+    count(store->counters, COUNTER_redis_timeouts);
+    if (link_serves(store, link) &&
+        (link->late_us == 0 || now_us >= link->late_us + SAID_AGAIN_US)) {
+        link->late_us = now_us;
+        log_write(LOG_WARN, "redis_late",
+            "node=%s waited_ms=%" PRIu64 " advice=\"Redis answers later than "
+            "redis.command_timeout: see SLOWLOG GET, or raise it\"",
+            link_name(store, link, name, sizeof(name)), timeout_ms);
+    }
+    LIST_EACH (at, &link->calls) {
+        struct call *call = container_of(at, struct call, link);
+        if (call->kind != CALL_MAP)
+            continue;
+        call->kind = CALL_PING; /* another node is asked */
+        store->map_asked = false;
+    }
+    if (link_serves(store, link))
+        trust_mute(store, link, now_us);
+    route_want_map(store);
+}
+
+/* Operations whose time is over are given back. Their calls' answers count no
+ * more. */
+static void
+link_give_back(struct store *store, const struct link *link, uint64_t now_us)
+{
+    LIST_EACH (at, &link->calls) {
+        struct call *call = container_of(at, struct call, link);
+        if (now_us < call->sent_us + store->settings.command_timeout_us)
+            return;
+        if (now_us >= call_due_us(store, call))
+            call_lost(store, call);
+    }
+}
+
+/* Calls are under way. */
+static void
+link_await(struct store *store, struct link *link, uint64_t now_us)
+{
+    if (now_us < link_in_time_us(store, link))
+        return;
+    bool replaced = link->index < LINK_WITNESS &&
+                    store->settings.topology == STORE_CLUSTER &&
+                    !store->nodes[link->node].mapped;
+    uint64_t until_us = link_until_us(store, link);
+    if (now_us >= until_us || replaced) {
+        uint64_t patience_us = 2 * link->patience_us;
+        if (patience_us == 0)
+            patience_us = 2 * store->settings.command_timeout_us;
+        link->patience_us = patience_us < store_silence_us(store)
+                                ? patience_us
+                                : store_silence_us(store);
+        if (!link->late)
+            count(store->counters, COUNTER_redis_timeouts);
+        link_give_up(store, link, now_us, HEALTH_SILENT, "no answer in time");
+        return;
+    }
+    if (!link->late && link_may_be_late(store, link))
+        link_is_late(store, link, now_us);
+    link_give_back(store, link, now_us);
+}
+
+/* When to look at calls under way again. */
+static uint64_t
+link_await_us(const struct store *store, const struct link *link)
+{
+    uint64_t next_us = link_in_time_us(store, link);
+
+    if (!link->late &&
+        (link_may_be_late(store, link) || link->patience_us == 0))
+        return next_us;
+    next_us = link_until_us(store, link);
+    LIST_EACH (at, &link->calls) {
+        const struct call *call = container_of(at, struct call, link);
+        uint64_t due_us = call_due_us(store, call);
+        next_us = due_us < next_us ? due_us : next_us;
+    }
+    return next_us;
+}
+
 void
 link_tick(struct store *store, struct link *link, uint64_t now_us)
 {
@@ -942,18 +1083,12 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
                              : "connecting takes too long");
         return;
     }
-    if (link->state == LINK_READY && link_serves(store, link))
+    if (link_answers(link) && link_serves(store, link))
         trust_tick(store, link, now_us);
     if (link->state == LINK_READY && link_serves(store, link))
         confirm_tick(store, link, now_us);
     if (!list_empty(&link->calls)) {
-        const struct call *oldest =
-            container_of(link->calls.next, struct call, link);
-        if (now_us >= oldest->sent_us + store->settings.command_timeout_us) {
-            count(store->counters, COUNTER_redis_timeouts);
-            link_give_up(
-                store, link, now_us, HEALTH_SILENT, "no answer in time");
-        }
+        link_await(store, link, now_us);
         return;
     }
     if (link->state == LINK_READY && link_polls(store, link)) {
@@ -994,8 +1129,7 @@ link_next_us(const struct store *store, const struct link *link)
     }
     uint64_t due_us;
     if (!list_empty(&link->calls))
-        due_us = container_of(link->calls.next, struct call, link)->sent_us +
-                 store->settings.command_timeout_us;
+        due_us = link_await_us(store, link);
     else if (link_polls(store, link))
         return sentinel_ask_due_us(store, link);
     else if (link_is_witness(store, link))
@@ -1004,7 +1138,7 @@ link_next_us(const struct store *store, const struct link *link)
         due_us = link->spoke_us + PING_AFTER_US;
     if (link->state != LINK_READY || !link_serves(store, link))
         return due_us;
-    uint64_t next_us = trust_next_us(store, link);
+    uint64_t next_us = link->late ? WHEEL_NEVER : trust_next_us(store, link);
     uint64_t confirm_us = confirm_next_us(store, link);
     next_us = next_us < confirm_us ? next_us : confirm_us;
     return next_us < due_us ? next_us : due_us;

@@ -1021,6 +1021,6 @@ quorum_ready(const struct store *store)
     uint32_t ready = 0;
 
     for (uint32_t i = 0; i < store->quorum->nodes; i++)
-        ready += store->links[i].state == LINK_READY;
+        ready += link_answers(&store->links[i]);
     return ready >= store->quorum->majority;
 }

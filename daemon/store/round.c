@@ -134,7 +134,7 @@ vote_send(struct store *store, struct vote *vote, enum vote_state state,
     uint64_t give_up_us, bool waits)
 {
     uint16_t node = vote->op.home;
-    bool away = store->links[node].state != LINK_READY;
+    bool away = !link_answers(&store->links[node]);
 
     if (away && (!waits || store->quorum->waiting >= QUORUM_WAITING))
         return false;
@@ -155,6 +155,19 @@ static uint64_t
 soon_us(const struct store *store)
 {
     return store->now_us + store->settings.command_timeout_us;
+}
+
+/* A renewal's votes count as long as its hold lasts: all nodes may be slow. */
+static uint64_t
+renewal_until_us(const struct store *store, const struct round *round)
+{
+    uint64_t late_us = store->now_us + store_silence_us(store);
+
+    if (round->kind != OP_RENEW || round->asked == NULL)
+        return soon_us(store);
+    if (round->asked->give_up_us < late_us)
+        late_us = round->asked->give_up_us;
+    return late_us > soon_us(store) ? late_us : soon_us(store);
 }
 
 /* Whoever has it still after that, has it no more. */
@@ -534,7 +547,7 @@ publish_decide(struct store *store, struct round *round)
             round->won = true;
     for (uint32_t i = store->quorum->nodes; !round->won && i > 0; i--)
         if (round->votes[i - 1].state == VOTE_NONE &&
-            store->links[i - 1].state == LINK_READY)
+            link_answers(&store->links[i - 1]))
             next = &round->votes[i - 1];
     if (next != NULL &&
         vote_send(store, next, VOTE_ASKED, soon_us(store), false))
@@ -837,7 +850,7 @@ round_ask(struct store *store, struct round *round, uint32_t nodes)
         struct vote *vote = &round->votes[i];
         bool waits = round->kind == OP_RELEASE;
         uint64_t give_up_us =
-            waits ? lease_over_us(store, vote) : soon_us(store);
+            waits ? lease_over_us(store, vote) : renewal_until_us(store, round);
         if (round->kind == OP_PUBLISH || (nodes & 1u << i) == 0)
             continue;
         if (vote_send(store, vote, VOTE_ASKED, give_up_us, waits))

@@ -127,8 +127,7 @@ map_ask(struct store *store, bool has_slots, uint64_t now_us)
     for (uint32_t i = 0; i < store->node_count; i++) {
         uint32_t index = (store->map_turn + i) % store->node_count;
         struct link *link = &store->links[index];
-        if (link->state != LINK_READY ||
-            (has_slots && !store->nodes[index].mapped) ||
+        if (!link_answers(link) || (has_slots && !store->nodes[index].mapped) ||
             !resp_command(&link->out, words, 2))
             continue;
         link_call(store, link, CALL_MAP, now_us);

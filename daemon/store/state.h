@@ -107,12 +107,15 @@ struct link {
     bool opened;       /* connecting: what is left is the TLS handshake */
     bool readonly;     /* is a replica */
     bool demoted;      /* it was a master, and says that it is none */
+    bool late;         /* its oldest call is not answered in time */
     struct buffer out; /* what io has not written yet */
     struct list calls; /* without a reply, oldest first */
     uint32_t call_count;
     uint32_t batch_count; /* of them script calls */
     uint32_t loading;     /* of them SCRIPT LOAD */
     uint64_t deadline_us; /* of connecting */
+    uint64_t patience_us; /* of the greeting, where it was too short before */
+    uint64_t late_us;     /* when that it is late was logged; 0: never */
     uint64_t retry_us;    /* LINK_DOWN */
     uint64_t backoff_us;
     uint64_t spoke_us;      /* the last call was sent, but for those whose
@@ -282,6 +285,8 @@ struct call *link_send(struct store *store, struct link *link,
 void link_end_call(struct store *store, struct link *link, struct call *call);
 bool link_is_second(const struct link *link);
 bool link_is_witness(const struct store *store, const struct link *link);
+/* Whether the node can be asked now. */
+bool link_answers(const struct link *link);
 uint16_t link_subscriber_host(const struct store *store);
 const char *call_word(enum call_kind kind);
 void link_load_scripts(struct store *store, struct link *link, uint64_t now_us);
@@ -340,6 +345,7 @@ void call_probed(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply);
 void call_refuses(
     struct store *store, struct link *link, uint64_t now_us, struct text error);
+uint64_t call_due_us(const struct store *store, const struct call *call);
 
 /* confirm.c */
 bool confirm_wanted(const struct store *store, const struct call *call,
@@ -439,5 +445,6 @@ void op_park(struct store *store, struct op *op, uint64_t until_us);
 void op_route(struct store *store, struct op *op, uint64_t now_us);
 void store_route_parked(struct store *store, uint64_t now_us);
 uint64_t store_jitter(struct store *store, uint64_t low_us);
+uint64_t store_silence_us(const struct store *store);
 
 #endif

@@ -18,6 +18,16 @@ store_jitter(struct store *store, uint64_t low_us)
     return low_us + random_below(&store->random, low_us / 2 + 1);
 }
 
+uint64_t
+store_silence_us(const struct store *store)
+{
+    const struct store_settings *settings = &store->settings;
+
+    return settings->silence_us > settings->command_timeout_us
+               ? settings->silence_us
+               : settings->command_timeout_us;
+}
+
 /* Whether nodes have a second connection each. */
 static bool
 store_has_seconds(const struct store *store)
@@ -121,6 +131,7 @@ store_configure(struct store *store, const struct store_settings *settings)
     own->waiters_max = settings->waiters_max;
     own->connect_timeout_us = settings->connect_timeout_us;
     own->command_timeout_us = settings->command_timeout_us;
+    own->silence_us = settings->silence_us;
     own->batch = settings->batch;
     own->in_flight = settings->in_flight;
 }
@@ -165,7 +176,7 @@ queue_due_us(const struct store *store, const struct op *op, uint16_t index,
 {
     uint64_t due_us = op->give_up_us;
 
-    if (store->links[index].state == LINK_READY &&
+    if (link_answers(&store->links[index]) &&
         due_us < now_us + store->settings.command_timeout_us)
         due_us = now_us + store->settings.command_timeout_us;
     return due_us;
@@ -549,7 +560,7 @@ store_reply(struct store *store, struct store_link link, uint64_t now_us,
 static bool
 link_is_ready(const struct store *store, const struct link *link)
 {
-    return link->state == LINK_READY &&
+    return link_answers(link) &&
            (!store->settings.strict || confirm_possible(store, link));
 }
 

@@ -62,9 +62,11 @@ struct store_settings {
     uint32_t replicas; /* strict: so many at least have to have it */
     uint64_t connect_timeout_us;
     uint64_t command_timeout_us;
-    uint32_t batch;     /* operations a call, at most */
-    uint32_t in_flight; /* calls a link, at most; up to STORE_FLIGHT_MAX */
-    uint64_t seed;      /* of jitter */
+    uint64_t silence_us; /* no answer for so long ends a connection in use; at
+                          * least command_timeout_us in any case */
+    uint32_t batch;      /* operations a call, at most */
+    uint32_t in_flight;  /* calls a link, at most; up to STORE_FLIGHT_MAX */
+    uint64_t seed;       /* of jitter */
 };
 
 struct store;

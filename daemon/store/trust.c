@@ -232,7 +232,7 @@ trust_inherit(
         trust_doubt(store, link, false, now_us);
         return;
     }
-    if (!from->settled || from->state != LINK_READY) {
+    if (!from->settled || !link_answers(from)) {
         trust_doubt(store, link, from->settled, now_us);
         if (!link->guessed)
             return;

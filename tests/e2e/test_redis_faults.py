@@ -260,6 +260,23 @@ class StallTest(HarnessCase):
         client.ok("UNLOCK stall/slow", count=0)
         other.ok("LOCK stall/slow wait=0", count=1)
 
+    def test_slow_for_longer_than_a_lease(self):
+        """Each answer takes longer than a command may: no hold is lost."""
+        redis = self.redis()
+        broker = self.broker(redis, {"lease.default": "2s",
+                                     "redis.command_timeout": "100ms"})
+        client = self.client(broker)
+        for number in range(20):
+            client.ok(f"LOCK stall/held-{number}")
+        with redis.connect() as connection:
+            for _ in range(10):
+                connection.send("DEBUG", "SLEEP", "0.25")
+                self.assertEqual(connection.read(), "OK")
+        self.assertEqual(client.ok("HELD")["n"], "20")
+        client.no_event("LOST", 0.05)
+        self.assertRegex(broker.log(), "event=redis_late .*waited_ms=100 "
+                         ".*redis.command_timeout")
+
     def test_no_ghosts(self):
         """What slept in a buffer of Redis grants nothing to the gone."""
         redis = self.redis()

@@ -316,6 +316,132 @@ START_TEST(command_timeout)
 
 END_TEST
 
+/* A single one, that may be silent for ten seconds. */
+static struct srig *
+patient_rig(void)
+{
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    rig->settings.silence_us = 10000000;
+    srig_start(rig);
+    srig_settle(rig);
+    return rig;
+}
+
+/* The answer to a renewal counts as long as its hold lasts; nothing is sent
+ * behind it before it comes. */
+START_TEST(late_answer_counts)
+{
+    struct srig *rig = patient_rig();
+    struct op *op = srig_draft(rig, OP_RENEW, 1);
+
+    op->give_up_us = rig->now_us + 9000000;
+    srig_submit(rig, op);
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_pass(rig, 2001);
+    ck_assert(!store_ready(rig->store));
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_timeouts), 1);
+    struct op *next = srig_op(rig, OP_ACQUIRE, 1);
+    srig_turn(rig);
+    srig_expect(rig, 0, "");
+    srig_pass(rig, 4000);
+    ck_assert(!srig_done(rig, op));
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_status(rig, op, OP_OK);
+    ck_assert(store_ready(rig->store));
+    srig_turn(rig);
+    srig_next(rig, 0);
+    srig_answer(rig, 0); /* the marker's */
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_status(rig, next, OP_OK);
+    ck_assert_uint_eq(rig->links[0].closes, 0);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Whoever asked is told in time that nobody knows. The connection stays. */
+START_TEST(late_call_given_back)
+{
+    struct srig *rig = patient_rig();
+    struct op *op = srig_op(rig, OP_ACQUIRE, 1); /* until in five seconds */
+    struct op *hurried = srig_op(rig, OP_ACQUIRE, 2);
+
+    rig->settings.batch = 1;
+    store_configure(rig->store, &rig->settings);
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_pass(rig, 1000);
+    srig_hurry(rig, hurried);
+    srig_pass(rig, 1001);
+    srig_status(rig, hurried, OP_UNKNOWN);
+    srig_pass(rig, 2998);
+    ck_assert(!srig_done(rig, op));
+    srig_pass(rig, 2);
+    srig_status(rig, op, OP_UNKNOWN);
+    struct op *next = srig_op(rig, OP_ACQUIRE, 1);
+    /* Late answers are nobody's. */
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_error(rig, 0, "-NOSCRIPT No matching script");
+    srig_turn(rig);
+    srig_next(rig, 0);
+    srig_answer(rig, 0); /* the marker's */
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_results(rig, 0, 1, RECORD_OK);
+    srig_status(rig, next, OP_OK);
+    ck_assert_uint_eq(rig->links[0].closes, 0);
+    srig_end(rig);
+}
+
+END_TEST
+
+START_TEST(silent_link_given_up)
+{
+    struct srig *rig = patient_rig();
+    struct op *op = srig_draft(rig, OP_RENEW, 1);
+
+    op->give_up_us = rig->now_us + 60000000;
+    srig_submit(rig, op);
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_pass(rig, 9999);
+    ck_assert(!srig_done(rig, op));
+    srig_pass(rig, 2);
+    srig_status(rig, op, OP_UNKNOWN);
+    ck_assert_uint_eq(rig->links[0].closes, 1);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Each greeting that is too slow leaves the next one twice the time. */
+START_TEST(greetings_take_longer)
+{
+    struct srig *rig = patient_rig();
+
+    srig_lose(rig, 0);
+    for (uint64_t ms = 2000; ms <= 8000; ms *= 2) {
+        srig_pass(rig, 1000);
+        srig_connect(rig, 0);
+        rig->links[0].closes = 0;
+        srig_pass(rig, ms - 1);
+        ck_assert_uint_eq(rig->links[0].closes, 0);
+        srig_pass(rig, 2);
+        ck_assert_uint_eq(rig->links[0].closes, 1);
+    }
+    srig_pass(rig, 1000);
+    srig_connect(rig, 0);
+    srig_pass(rig, 9998);
+    srig_serve(rig, 0);
+    ck_assert(store_ready(rig->store));
+    srig_end(rig);
+}
+
+END_TEST
+
 /* The dead connection is killed before anything else is sent. */
 START_TEST(predecessor_killed)
 {
@@ -595,6 +721,10 @@ store_link_suite(void)
     tcase_add_test(tests, link_lost_with_operations);
     tcase_add_test(tests, given_up_without_a_connection);
     tcase_add_test(tests, command_timeout);
+    tcase_add_test(tests, late_answer_counts);
+    tcase_add_test(tests, late_call_given_back);
+    tcase_add_test(tests, silent_link_given_up);
+    tcase_add_test(tests, greetings_take_longer);
     tcase_add_test(tests, configured);
     tcase_add_test(tests, predecessor_killed);
     tcase_add_test(tests, predecessor_of_another_run);
