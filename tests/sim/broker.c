@@ -426,7 +426,8 @@ broker_carry_out(struct broker *broker)
         require(to != NULL);
         wire->machine = to;
         wire->net_id = net_connect(broker->world->net, broker->machine, to,
-            &wire_user, broker, WORLD_NEVER);
+            &wire_user, broker,
+            (uint64_t)broker->world->plan.command_timeout_ms * 1000);
     }
     for (uint32_t i = 0; store_next_output(store, &i); i++) {
         struct wire *wire = &broker->wires[i];
@@ -642,6 +643,7 @@ broker_settings(struct broker *broker, struct core_settings *core,
     store->forget_after_ms = plan_forget_ms(plan);
     store->connect_timeout_us = 1000000;
     store->command_timeout_us = core->command_timeout_us;
+    store->silence_us = (uint64_t)plan->lease_ms * 1000 / 3;
     store->batch = 64;
     store->in_flight = plan->cluster ? 64 : 4;
     store->seed = random_next(&world->random);

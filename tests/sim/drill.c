@@ -606,13 +606,15 @@ drill_try(struct fleet *fleet, enum drill_kind kind)
 static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
     DRILL_GIVEN, DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT,
     DRILL_UNDONE, DRILL_REVIVED, DRILL_CUTOFF, DRILL_LAPSED, DRILL_CLAIMED,
-    DRILL_RETURNED, DRILL_ORDERED, DRILL_RACED};
+    DRILL_RETURNED, DRILL_ORDERED, DRILL_RACED, DRILL_SLOW};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 
 static bool
 last_drill_can(const struct world *world, enum drill_kind kind)
 {
+    if (kind == DRILL_SLOW)
+        return true;
     if (kind == DRILL_FORGETS)
         return world->plan.quorum != 0 && world->plan.settle_ms > 0;
     if (kind == DRILL_PARTED || kind == DRILL_GIVEN)

@@ -48,6 +48,7 @@ enum drill_kind {
     DRILL_FORGETS, /* one of several masters loses its data (of a quorum) */
     DRILL_PARTED,  /* a broker is left with the smaller part (of a quorum) */
     DRILL_GIVEN,   /* an UNLOCK overtakes a renewal (of a quorum) */
+    DRILL_SLOW,    /* every Redis answers later than a command may take */
     DRILL_STRANDS, /* a slot's data are lost while it is on its way */
     DRILL_BEHIND,  /* a replica gets nothing for a moment (where strict) */
     DRILL_SPLIT,   /* a master that has been replaced goes on (where strict) */
@@ -265,6 +266,8 @@ void forgets_acts(struct fleet *fleet);
 void forgets_granted(struct fleet *fleet, struct task *task);
 void forgets_over(struct fleet *fleet);
 void parted_acts(struct fleet *fleet);
+bool slow_begin(struct fleet *fleet);
+void slow_acts(struct fleet *fleet);
 bool given_begin(struct fleet *fleet);
 void given_granted(struct fleet *fleet, struct task *task);
 bool strands_begin(struct fleet *fleet);

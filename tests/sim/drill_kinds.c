@@ -692,6 +692,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         parted_acts, true, NULL, NULL},
     [DRILL_GIVEN] = {"given", "its release, while it was renewed", given_begin,
         NULL, true, given_granted, NULL},
+    [DRILL_SLOW] = {"slow", "its release, after Redis was slow", slow_begin,
+        slow_acts, true, NULL, NULL},
     [DRILL_STRANDS] = {"strands",
         "its release, where its slot's data were lost", strands_begin,
         strands_acts, true, NULL, NULL},

@@ -292,6 +292,72 @@ given_granted(struct fleet *fleet, struct task *task)
         fleet, drill_lease_us(fleet->world) / 100 * GIVEN_SLEEPS, given_sleeps);
 }
 
+/* --- Redis is slow -------------------------------------------------------- */
+
+#define SLOW_SPARE_US     250000 /* a packet is sent again */
+#define SLOW_AWAKE_US     2000
+#define SLOW_SENTINELS_US 400000 /* so they do not miss it */
+
+/* A renewal may meet two sleeps, and what replicas have two more. All of that
+ * is in time where it takes less than a third of a lease. */
+static uint64_t
+slow_span_us(const struct world *world)
+{
+    uint64_t third_us = drill_lease_us(world) / 3;
+    uint64_t spare_us = drill_packets_us(world) + SLOW_SPARE_US;
+    uint64_t span_us = third_us > spare_us ? third_us - spare_us : 0;
+
+    span_us /= world->plan.strict ? 5 : 2;
+    return world->plan.sentinels > 0 && span_us > SLOW_SENTINELS_US
+               ? SLOW_SENTINELS_US
+               : span_us;
+}
+
+bool
+slow_begin(struct fleet *fleet)
+{
+    const struct world *world = fleet->world;
+
+    return slow_span_us(world) >
+               (uint64_t)world->plan.command_timeout_ms * 1000 &&
+           drill_choose_two(fleet);
+}
+
+static void
+slow_gives(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+
+    if (drill_at(fleet, data, DRILL_ACTS) != NULL)
+        drill_gives(fleet, drill_prompt_us(fleet->world));
+}
+
+static void
+slow_sleeps(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct world *world = fleet->world;
+    struct drill *drill = drill_at(fleet, data, DRILL_ACTS);
+    uint64_t span_us = slow_span_us(world);
+
+    if (drill == NULL)
+        return;
+    for (uint32_t i = 0; i < drill_servers(world); i++)
+        machine_stop(server_machine(world, i), world->now_us + span_us);
+    bool last = drill->rounds++ > 5 * drill_lease_us(world) / span_us / 2;
+    drill_event(fleet, span_us + (last ? DRILL_REJOIN_US : SLOW_AWAKE_US),
+        last ? slow_gives : slow_sleeps);
+}
+
+/* Every Redis sleeps again and again, each time for longer than a command may
+ * take. No hold is lost by that. */
+void
+slow_acts(struct fleet *fleet)
+{
+    fleet->drill.survives = true;
+    drill_event(fleet, 0, slow_sleeps);
+}
+
 /* --- and its data are lost ------------------------------------------------ */
 
 /* Its data are lost before the slot has moved, and the slot is another node's

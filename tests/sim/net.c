@@ -295,7 +295,9 @@ net_silence(void *arg, uint64_t data)
             continue;
         if (due_us <= now_us)
             end_over(net, connection, i, NET_TIMEOUT,
-                now_us + world_below(net->world, 1000000));
+                now_us + world_below(net->world, end->silence_us < 4000000
+                                                     ? end->silence_us / 4
+                                                     : 1000000));
         else if (due_us < next_us)
             next_us = due_us;
     }

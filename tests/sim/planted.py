@@ -328,10 +328,17 @@ PLANTED = {
          "        core->now_us + 2 * lease_us + 20000 +")),
     "silent-link-kept": (
         "daemon/store/link.c",
-        "        if (now_us >= oldest->sent_us + "
-        "store->settings.command_timeout_us) {",
-        "        if (now_us >= oldest->sent_us + 1000000000) {",
-        "a Redis that does not answer is waited for"),
+        "    if (now_us >= until_us || replaced) {",
+        "    if (now_us >= until_us + 1000000000) {",
+        "a Redis that does not answer is waited for",
+        ("daemon/store/call.c",
+         "    return op->give_up_us < most_us ? op->give_up_us : most_us;",
+         "    return sent_us + 1000000000;")),
+    "slow-is-dead": (
+        "daemon/store/link.c",
+        "    if (now_us >= until_us || replaced) {",
+        "    if (now_us >= link_in_time_us(store, link)) {",
+        "a connection is closed when one answer is late"),
     "sentinel-alone": (
         "daemon/store/sentinel.c",
         "    return 2 * votes > store->sentinel_count;\n",
