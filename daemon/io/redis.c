@@ -33,6 +33,7 @@ struct redis_link {
     bool connecting;           /* the store does not know it as connected */
     bool read_is_blocked;      /* TLS has to write before it can read on */
     bool heard;                /* some bytes came */
+    bool connected;            /* and can be sent */
     struct tls_link *tls;      /* owned; NULL: plain, or not that far */
     char host[STORE_HOST_MAX]; /* as the store names it */
     struct event *reading;     /* owned */
@@ -61,6 +62,7 @@ link_close(struct redis_link *link)
     tls_link_destroy(&link->tls);
     link->read_is_blocked = false;
     link->heard = false;
+    link->connected = false;
     if (link->fd >= 0)
         close(link->fd);
     link->fd = -1;
@@ -72,6 +74,8 @@ link_broken(struct redis_link *link, enum health_reason reason, const char *why)
 {
     struct loop *loop = link->loop;
 
+    /* What has ended by itself may be there again. */
+    link->turn -= link->connected && link->turn > 0;
     store_closed(
         loop->engine.store, link->id, engine_now(&loop->engine), reason, why);
     link_close(link); /* after that, since `why` may be its own */
@@ -283,7 +287,7 @@ link_connected(struct redis_link *link)
     (void)setsockopt(
         link->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof(lost_ms));
     link->connecting = false;
-    link->turn -= link->turn > 0;
+    link->connected = true;
     event_del(link->writing);
     if (event_add(link->reading, NULL) != 0) {
         link_starved(link, "no memory to read from it");
@@ -440,7 +444,7 @@ link_resolved(int error, struct evutil_addrinfo *found, void *arg)
     link->resolving = false;
     const struct evutil_addrinfo *address = address_in_turn(found, link->turn);
     if (wanted && error == 0) {
-        link->turn++; /* unless that is the one */
+        link->turn++; /* unless it is one that the store can use */
         link_connect_to(link, address->ai_addr, (socklen_t)address->ai_addrlen);
     } else if (wanted)
         link_broken(link, HEALTH_NAME, evutil_gai_strerror(error));

@@ -474,7 +474,6 @@ refused_later(
 {
     count(store->counters, COUNTER_redis_refused);
     route_want_map(store);
-    link->demoted = link->demoted || text_starts_with(error, TEXT("READONLY "));
     call_refuses(store, link, now_us, error);
 }
 

@@ -420,6 +420,7 @@ link_set_role(struct store *store, struct link *link, struct text info)
     link->readonly = text_equal(info_value(info, "role"), TEXT("slave"));
     if (!link->readonly)
         return;
+    link->demoted = store->settings.topology != STORE_CLUSTER;
     replicas_forget(&link->replicas); /* they are another one's */
     if (store->nodes[link->node].mapped)
         route_want_map(store);
@@ -843,6 +844,21 @@ link_fault_unasked(struct store *store, struct link *link, uint64_t now_us,
     link_give_up(store, link, now_us, reason, "it sends what nobody asked for");
 }
 
+/*
+ * What was a master is a replica now. Its name, or a balancer, may lead to
+ * another node, which a connection that stands never finds out: so it ends.
+ * Hints are told by the node that is the master.
+ */
+static void
+link_leave(struct store *store, struct link *link, uint64_t now_us)
+{
+    struct link *hints = &store->links[LINK_SUBSCRIBER];
+
+    if (hints != link && hints->node == link->node)
+        link_abandon(store, hints, now_us, "its node is no master now");
+    link_give_up(store, link, now_us, HEALTH_REPLICA, "it is a replica now");
+}
+
 void
 link_reply(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply)
@@ -860,8 +876,10 @@ link_reply(struct store *store, struct link *link, uint64_t now_us,
 
     if (now_us < call->sent_us + store->settings.command_timeout_us)
         link->patience_us = 0;
-    if (told.type == RESP_ERROR)
+    if (told.type == RESP_ERROR) {
         told.text = without_words(told.text);
+        link->demoted |= text_starts_with(told.text, TEXT("READONLY "));
+    }
     link_take(store, link, call, now_us, &told);
     if (link->state == LINK_DOWN || link->serial != serial)
         return; /* given up, and the call with it */
@@ -879,8 +897,8 @@ link_reply(struct store *store, struct link *link, uint64_t now_us,
         link_prepare(store, link, now_us);
     else if (last && link->state != LINK_READY)
         link_ready(store, link, now_us);
-    if (link->demoted && store->settings.topology == STORE_SENTINEL)
-        link_abandon(store, link, now_us, "it is a replica now");
+    if (link->demoted)
+        link_leave(store, link, now_us);
 }
 
 /*

@@ -106,7 +106,7 @@ struct link {
     bool wish_close;
     bool opened;       /* connecting: what is left is the TLS handshake */
     bool readonly;     /* is a replica */
-    bool demoted;      /* it was a master, and says that it is none */
+    bool demoted;      /* it says that it is no master, and is left */
     bool late;         /* its oldest call is not answered in time */
     struct buffer out; /* what io has not written yet */
     struct list calls; /* without a reply, oldest first */

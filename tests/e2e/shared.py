@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import subprocess
+import threading
 import unittest
 
 from harness import Broker, HarnessCase, shared_redis
@@ -58,6 +59,40 @@ def with_hosts(case, *lines, files=None):
                       check=False).returncode:
         case.skipTest("no file system of one's own here")
     return program
+
+
+class Balancer:
+    """An address that leads to `target`, whose connections stay where they
+    were made to when that becomes another one."""
+
+    def __init__(self, case, target):
+        self.target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        host, port = self._listener.getsockname()
+        self.address = f"{host}:{port}"
+        case.addCleanup(self._listener.close)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                near = self._listener.accept()[0]
+                far = socket.create_connection(
+                    (self.target.host, self.target.port))
+            except OSError:
+                return
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=pair,
+                                 daemon=True).start()
+
+    @staticmethod
+    def _carry(source, target):
+        try:
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            source.close()
 
 
 def stats(client):

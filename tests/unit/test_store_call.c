@@ -467,7 +467,6 @@ static const char *const later[] = {
     "CLUSTERDOWN The cluster is down",
     "BUSY Redis is busy running a script.",
     "MASTERDOWN Link with MASTER is down",
-    "READONLY You can't write against a read only replica.",
     "OOM command not allowed when used memory > 'maxmemory'.",
     "NOREPLICAS Not enough good replicas to write.",
     "MISCONF Redis is configured to save RDB snapshots",

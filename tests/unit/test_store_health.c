@@ -183,7 +183,6 @@ static const struct {
     {"OOM command not allowed", HEALTH_FULL},
     {"NOREPLICAS Not enough good replicas", HEALTH_REPLICAS_TOO_FEW},
     {"MISCONF Redis is configured to save", HEALTH_NOT_SAVED},
-    {"READONLY You can't write", HEALTH_REPLICA},
     {"CLUSTERDOWN The cluster is down", HEALTH_CLUSTER_DOWN},
     {"BUSY Redis is busy", HEALTH_BUSY},
 };

@@ -362,12 +362,14 @@ START_TEST(late_answer_counts)
 
 END_TEST
 
-/* Whoever asked is told in time that nobody knows. The connection stays. */
+/* Whoever asked is told in time that nobody knows, and no later than the end of
+ * the lease of what an earlier question may have got. The connection stays. */
 START_TEST(late_call_given_back)
 {
     struct srig *rig = patient_rig();
     struct op *op = srig_op(rig, OP_ACQUIRE, 1); /* until in five seconds */
     struct op *hurried = srig_op(rig, OP_ACQUIRE, 2);
+    op->over_us = rig->now_us + 4000000;
 
     rig->settings.batch = 1;
     store_configure(rig->store, &rig->settings);
@@ -378,7 +380,7 @@ START_TEST(late_call_given_back)
     srig_hurry(rig, hurried);
     srig_pass(rig, 1001);
     srig_status(rig, hurried, OP_UNKNOWN);
-    srig_pass(rig, 2998);
+    srig_pass(rig, 1998);
     ck_assert(!srig_done(rig, op));
     srig_pass(rig, 2);
     srig_status(rig, op, OP_UNKNOWN);
@@ -437,6 +439,51 @@ START_TEST(greetings_take_longer)
     srig_pass(rig, 9998);
     srig_serve(rig, 0);
     ck_assert(store_ready(rig->store));
+    srig_end(rig);
+}
+
+END_TEST
+
+/* What was a master says that it is a replica: to a script, to the marker, or
+ * when it is asked. Its connections end, and its address is looked up anew. */
+START_TEST(becomes_a_replica)
+{
+    static const char readonly[] =
+        "READONLY You can't write against a read only replica.";
+    bool quorum = _i >= 3;
+    uint32_t hints = quorum ? LINK_WITNESS : LINK_SUBSCRIBER;
+    struct srig *rig =
+        srig_create(quorum ? STORE_QUORUM : STORE_SINGLE, quorum ? 3 : 1);
+
+    srig_start(rig);
+    srig_settle(rig);
+    switch (_i % 3) {
+    case 0:
+        (void)srig_op(rig, OP_INSPECT, 1);
+        srig_turn(rig);
+        srig_expect(rig, 0, "EVALSHA 1");
+        srig_error(rig, 0, readonly);
+        break;
+    case 1:
+        rig->store->links[0].mark_us = rig->now_us;
+        srig_turn(rig);
+        ck_assert_ptr_nonnull(strstr(srig_next(rig, 0), "SET "));
+        srig_error(rig, 0, readonly);
+        break;
+    default:
+        rig->store->links[0].ids_wanted = true;
+        srig_turn(rig);
+        srig_expect(rig, 0, "INFO replication");
+        srig_history(rig, "slave", 'r', 'k', 'i');
+        srig_answer(rig, 0);
+    }
+    srig_turn(rig);
+    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(rig->links[hints].closes, 1);
+    ck_assert_int_eq(store_health(rig->store)->nodes[0].reason, HEALTH_REPLICA);
+    rig->links[0].connects = 0;
+    srig_pass(rig, 200);
+    ck_assert_uint_eq(rig->links[0].connects, 1);
     srig_end(rig);
 }
 
@@ -725,6 +772,7 @@ store_link_suite(void)
     tcase_add_test(tests, late_call_given_back);
     tcase_add_test(tests, silent_link_given_up);
     tcase_add_test(tests, greetings_take_longer);
+    tcase_add_loop_test(tests, becomes_a_replica, 0, 6);
     tcase_add_test(tests, configured);
     tcase_add_test(tests, predecessor_killed);
     tcase_add_test(tests, predecessor_of_another_run);
