@@ -728,7 +728,7 @@ read_text(
     return what;
 }
 
-/* The check's word, at the value that it is about. */
+/* The check's words, at the value that they are about. */
 static bool
 run_check(struct loader *loader, config_check *check, void *context)
 {
@@ -738,8 +738,14 @@ run_check(struct loader *loader, config_check *check, void *context)
         return true;
     const struct key *key = key_find(text_from(fault.key));
     require(key != NULL);
-    return walk_fail(&loader->walk, loader->values[key_index(key)], "%s: %s",
-        fault.key, fault.what);
+    size_t len;
+    for (const char *at = fault.what; *at != '\0';
+         at += len + (at[len] == '\n')) {
+        len = strcspn(at, "\n");
+        walk_fail(&loader->walk, loader->values[key_index(key)], "%s: %.*s",
+            fault.key, (int)len, at);
+    }
+    return false;
 }
 
 /* All of config_load_checked() with a loader that is ready. */

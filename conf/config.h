@@ -173,8 +173,8 @@ bool config_load(
 
 /* What is wrong with a configuration as config_load_checked() is told. */
 struct config_fault {
-    const char *key; /* ref, static: its dotted path */
-    char what[400];
+    const char *key;               /* ref, static: its dotted path */
+    char what[CONFIG_ERROR_BYTES]; /* a line for each mistake */
 };
 
 /*

@@ -1,6 +1,6 @@
 /*
- * Reads users from text, word by word, from left to right; the first thing
- * wrong is told, and none of what may be a secret with it.
+ * Reads users from text, word by word, from left to right. All mistakes are
+ * told, and none of what may be a secret with them.
  *
  * Memory is taken once, for as many users, rules and proofs as there could be
  * of so many words. Names are decoded where they stand, in a copy.
@@ -8,6 +8,7 @@
 #include "conf/users.h"
 
 #include "conf/file.h"
+#include "conf/walk.h"
 #include "daemon/base/log.h"
 #include "daemon/base/table.h"
 #include "proto/reply.h"
@@ -38,13 +39,11 @@ struct reader {
     struct user *user; /* ref: of this line */
     uint32_t rules;
     uint32_t proofs;
-    const char *name;
+    struct walk mistakes; /* as of a walk, for walk_fail() alone */
     char *line_start;
     char *at;
     char *end;
     size_t line;
-    char *error;
-    size_t error_bytes;
 };
 
 static bool fail(struct reader *reader, const char *at, const char *format, ...)
@@ -53,9 +52,8 @@ static bool fail(struct reader *reader, const char *at, const char *format, ...)
 static bool
 fail_at(struct reader *reader, size_t line, size_t column, const char *what)
 {
-    snprintf(reader->error, reader->error_bytes, "%s:%zu:%zu: %s", reader->name,
-        line, column, what);
-    return false;
+    return walk_fail(
+        &reader->mistakes, (struct walk_place){line, column}, "%s", what);
 }
 
 static size_t
@@ -271,6 +269,7 @@ user_take(struct reader *reader, struct text word)
 {
     struct users *users = reader->users;
     struct user *user = &users->user[users->count];
+    bool good = true;
 
     if (memchr(word.at, '=', word.len) != NULL)
         return fail(reader, word.at, "a user's name comes first");
@@ -284,14 +283,13 @@ user_take(struct reader *reader, struct text word)
     once_add(reader, ONCE_NAME, user->name, 0, word.at);
     users->count++;
     while (word_next(reader, &word))
-        if (!word_take(reader, word))
-            return false;
-    if (user->proof_count == 0)
+        good = word_take(reader, word) && good;
+    if (good && user->proof_count == 0)
         return fail(reader, reader->line_start,
             "nobody could be this user: secret=, uid= or cert= expected");
     if (user->proof_count > users->proofs_most)
         users->proofs_most = user->proof_count;
-    return true;
+    return good;
 }
 
 static bool
@@ -342,8 +340,8 @@ once_compare(const void *a, const void *b)
     return way;
 }
 
-/* False: something is there twice. */
-static bool
+/* Tells what is there twice. */
+static void
 once_check(struct reader *reader)
 {
     static const char *const whats[] = {
@@ -356,30 +354,27 @@ once_check(struct reader *reader)
     qsort(once, reader->once_count, sizeof(*once), once_compare);
     for (size_t i = 1; i < reader->once_count; i++)
         if (once_differs(&once[i - 1], &once[i]) == 0)
-            return fail_at(
-                reader, once[i].line, once[i].column, whats[once[i].kind]);
-    return true;
+            fail_at(reader, once[i].line, once[i].column, whats[once[i].kind]);
 }
 
-static bool
+static void
 lines_take(struct reader *reader)
 {
     while (reader->at < reader->end) {
         reader->line++;
         reader->line_start = reader->at;
-        if (!line_take(reader))
-            return false;
+        (void)line_take(reader);
         /* What no word has is a lone CR before the end of the line. */
         while (reader->at < reader->end && *reader->at != '\n')
             reader->at++;
         if (reader->at < reader->end)
             reader->at++;
     }
-    if (reader->users->count > 0)
-        return true;
+    if (reader->users->count > 0 || reader->mistakes.mistakes > 0)
+        return;
     reader->line_start = reader->at;
     reader->line += reader->line == 0;
-    return fail(reader, reader->at, "there is no user in it");
+    fail(reader, reader->at, "there is no user in it");
 }
 
 static size_t
@@ -439,17 +434,17 @@ users_parse(const char *name, struct text text, char *error, size_t error_bytes)
     struct reader reader = {
         .users = users,
         .once = once,
-        .name = name,
+        .mistakes = {.file = name, .error = error, .error_bytes = error_bytes},
         .at = users->text,
         .end = users->text + text.len,
-        .error = error,
-        .error_bytes = error_bytes,
     };
+    error[0] = '\0';
     if (text_starts_with(text, TEXT("\xef\xbb\xbf"))) /* an editor's mark */
         reader.at += 3;
-    bool good = lines_take(&reader) && once_check(&reader);
+    lines_take(&reader);
+    once_check(&reader);
     free(once);
-    if (!good) {
+    if (reader.mistakes.mistakes > 0) {
         users_destroy(&users);
         return NULL;
     }

@@ -17,9 +17,9 @@
 #define USERS_RULES_MAX      256 /* names, and beginnings of names, of a user */
 
 /*
- * NULL: `error` has one printable line, "NAME:LINE:COLUMN: what", cut to
- * `error_bytes`. `name` is what the file is called there; `text` need not end
- * in NUL. The caller owns what is returned.
+ * NULL: `error` has a printable line "NAME:LINE:COLUMN: what" for each mistake,
+ * as many as walk_fail() tells, cut to `error_bytes`. `name` is what the file
+ * is called there; `text` need not end in NUL. The caller owns the result.
  */
 struct users *users_parse(
     const char *name, struct text text, char *error, size_t error_bytes);

@@ -14,7 +14,26 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static char error[300];
+static char error[8192];
+
+/* Returns its end. */
+static char *
+check_line(char *at, size_t lines, size_t size)
+{
+    static const char more[] = "f: more mistakes follow";
+
+    if (strncmp(at, more, strlen(more)) == 0)
+        return at + strlen(at);
+    require(strncmp(at, "f:", 2) == 0);
+    size_t line = strtoul(at + 2, &at, 10);
+    require(line >= 1 && line <= lines);
+    require(at[0] == ':' && at[1] >= '1' && at[1] <= '9');
+    require(strtoul(at + 1, &at, 10) <= size + 1);
+    require(at[0] == ':' && at[1] == ' ' && at[2] != '\0');
+    for (; *at != '\0' && *at != '\n'; at++)
+        require(*at >= 0x20 && *at <= 0x7e);
+    return at;
+}
 
 static void
 check_error(const char *data, size_t size)
@@ -24,14 +43,8 @@ check_error(const char *data, size_t size)
 
     for (size_t i = 0; i < size; i++)
         lines += data[i] == '\n';
-    require(strncmp(error, "f:", 2) == 0);
-    size_t line = strtoul(error + 2, &at, 10);
-    require(line >= 1 && line <= lines);
-    require(at[0] == ':' && at[1] >= '1' && at[1] <= '9');
-    require(strtoul(at + 1, &at, 10) <= size + 1);
-    require(at[0] == ':' && at[1] == ' ' && at[2] != '\0');
-    for (; *at != '\0'; at++)
-        require(*at >= 0x20 && *at <= 0x7e);
+    for (at = error; *at != '\0'; at += *at == '\n')
+        at = check_line(at, lines, size);
 }
 
 /* The same as user_may(), rule by rule. */

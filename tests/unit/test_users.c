@@ -21,7 +21,7 @@ Suite *users_suite(void);
     "51a99149c1c3d0c1a66fe5b2a5a0aa6671f70024b123dce6" \
     "e023f0b4d1cdf75f"
 
-static char error[400];
+static char error[8192];
 
 static struct users *
 parse(const char *text)
@@ -158,6 +158,16 @@ START_TEST(mistakes)
         {"a\rb uid=1", "u:1:2: control bytes and bytes above 0x7E must be "
                        "percent-encoded"},
         {"% uid=1", "u:1:1: '%' must be followed by two hex digits"},
+        /* All of them, and none that would follow from another. */
+        {"a uid=x lock=%\n% uid=1\nb lock=*\nc uid=1\nc uid=1 uid=1\n",
+            "u:1:7: uid: a number expected, of a user of this machine\n"
+            "u:1:14: '%' must be followed by two hex digits\n"
+            "u:2:1: '%' must be followed by two hex digits\n"
+            "u:3:1: nobody could be this user: secret=, uid= or cert= "
+            "expected\n"
+            "u:5:1: the user is in the file already\n"
+            "u:5:7: uid: it is in the file already\n"
+            "u:5:13: uid: it is in the file already"},
     };
 
     for (size_t i = 0; i < COUNT(table); i++) {
