@@ -165,7 +165,7 @@ START_TEST(nothing_before)
     rig_say(rig, s, "HELP");
     for (int i = 0; i < COMMAND_COUNT; i++)
         rig_expect(rig, s, "- ITEM command=~");
-    rig_expect(rig, s, "- OK n=24");
+    rig_expect(rig, s, "- OK n=25");
     answer(rig, s, "LOCKX", "- ERR UNKNOWN retry=0");
     answer(rig, s, "QUIT", "- OK");
     rig_expect(rig, s, "* BYE quit");
