@@ -23,7 +23,6 @@
 
 #define SESSIONS_MAX 256
 #define PARTIAL_MAX  (PROTO_LINE_MAX + (1 << 16))
-#define SILENCE_US   10000000
 
 /* A client's connection. */
 struct guest {
@@ -213,7 +212,8 @@ broker_accept(void *arg, uint32_t id, const struct net_user **user,
     broker->by_session[event.session.index] = guest;
     *user = &guest_user;
     *user_arg = broker;
-    *silence_us = SILENCE_US + world_below(broker->world, 1000000);
+    *silence_us = (uint64_t)broker->world->plan.silence_ms * 1000 +
+                  world_below(broker->world, 1000000);
     return true;
 }
 
@@ -553,8 +553,6 @@ broker_wake(void *arg, uint64_t serial)
 
 /* --- audits --------------------------------------------------------------- */
 
-#define AUDIT_PAUSE_US 10000
-
 /* Of all locks. Nothing is broken any more when all heals. */
 static struct audit_limits
 audit_limits(const struct world *world)
@@ -562,8 +560,8 @@ audit_limits(const struct world *world)
     const struct plan *plan = &world->plan;
 
     return (struct audit_limits){
-        .warn_ms = plan->lease_ms,
-        .wait_ms = 2 * (uint64_t)plan->lease_ms,
+        .warn_ms = plan->warn_ms,
+        .wait_ms = plan->wait_ms,
         .break_ms = world->healing ? 0 : plan->break_ms,
     };
 }
@@ -600,18 +598,19 @@ broker_settings(struct broker *broker, struct core_settings *core,
     core->hash_seed[0] = random_next(&world->random);
     core->hash_seed[1] = random_next(&world->random);
     core->lease_ms = plan->lease_ms;
-    core->patience_us = 5000000;
-    core->command_timeout_us = plan->command_timeout_ms * 1000;
-    core->silence_us = SILENCE_US;
-    core->stop_grace_us = 2000000;
-    core->slow_us = 1; /* all that takes any time, so that it is looked at */
-    core->line_max = PROTO_LINE_MAX;
-    core->name_max = PROTO_NAME_MAX;
+    core->patience_us = (uint64_t)plan->patience_ms * 1000;
+    core->command_timeout_us = (uint64_t)plan->command_timeout_ms * 1000;
+    core->silence_us = (uint64_t)plan->silence_ms * 1000;
+    core->stop_grace_us = (uint64_t)plan->stop_grace_ms * 1000;
+    /* Usually all that takes any time, so that it is looked at. */
+    core->slow_us = plan->slow_ms == 1 ? 1 : (uint64_t)plan->slow_ms * 1000;
+    core->line_max = plan->line;
+    core->name_max = plan->name;
     core->sessions_max = SESSIONS_MAX;
-    core->outstanding_max = 64;
-    core->holds_max = 64;
-    core->tickets_max = 4096;
-    core->requests_max = 4096;
+    core->outstanding_max = plan->outstanding;
+    core->holds_max = plan->holds;
+    core->tickets_max = plan->tickets;
+    core->requests_max = plan->requests;
     bool watched = plan->sentinels > 0;
     store->topology = watched             ? STORE_SENTINEL
                       : plan->cluster     ? STORE_CLUSTER
@@ -621,8 +620,8 @@ broker_settings(struct broker *broker, struct core_settings *core,
     core->queues_here = plan->quorum != 0;
     core->releases_kept = plan->quorum != 0 ? 0 : 256;
     core->audit_interval_us = (uint64_t)plan->audit_ms * 1000;
-    core->audit_pause_us = AUDIT_PAUSE_US;
-    core->audit_keys = 1 + (uint32_t)(plan->seed % 5);
+    core->audit_pause_us = (uint64_t)plan->audit_pause_ms * 1000;
+    core->audit_keys = plan->audit_keys;
     core->audit_hook = true;
     store->node_count = watched ? plan->sentinels : plan->masters;
     for (uint32_t i = 0; i < store->node_count; i++) {
@@ -637,15 +636,18 @@ broker_settings(struct broker *broker, struct core_settings *core,
     store->lapse_ms = CORE_LAPSE_MS;
     store->settle_us = (uint64_t)plan->settle_ms * 1000;
     store->strict = plan->strict > 0;
-    store->replicas = plan->cluster ? 0 : plan->replicas;
-    store->waiters_max =
-        plan->seed % 8 == 3 ? 2 + (uint32_t)(plan->seed / 8 % 6) : 1000;
+    store->replicas = plan->cluster || plan->least_replicas > 0
+                          ? plan->least_replicas
+                          : plan->replicas;
+    store->waiters_max = plan->waiters;
     store->forget_after_ms = plan_forget_ms(plan);
-    store->connect_timeout_us = 1000000;
+    store->connect_timeout_us = (uint64_t)plan->connect_timeout_ms * 1000;
     store->command_timeout_us = core->command_timeout_us;
     store->silence_us = (uint64_t)plan->lease_ms * 1000 / 3;
-    store->batch = 64;
-    store->in_flight = plan->cluster ? 64 : 4;
+    store->batch = plan->batch;
+    store->in_flight = plan->in_flight > 0 ? plan->in_flight
+                       : plan->cluster     ? 64
+                                           : 4;
     store->seed = random_next(&world->random);
 }
 

@@ -422,7 +422,7 @@ client_create(struct world *world, struct fleet *fleet, uint32_t number)
     client->avoid = UINT32_MAX;
     if (world_below(world, 100) < world->plan.keeps)
         client->keep_ms =
-            500 + (uint32_t)world_below(world, 2 * world->plan.lease_ms);
+            500 + (uint32_t)world_below(world, 2 * plan_term_ms(&world->plan));
     for (uint32_t i = 0; i < CLIENT_WATCHES; i++) {
         client->outlooks[i].lock = (i + number) % world->plan.locks;
         client->outlooks[i].wanted =
@@ -646,7 +646,8 @@ clients_wind_up(struct world *world)
     require(!fleet->winding);
     fleet->winding = true;
     fleet->true_wind = world->now_us;
-    fleet->wait_us = (uint64_t)world->plan.lease_ms * 3000 + 10000000;
+    fleet->wait_us = (uint64_t)world->plan.lease_ms * 3000 + 10000000 +
+                     plan_late_us(&world->plan);
     for (uint32_t i = 0; i < fleet->count; i++)
         world_at(world, world->now_us, client_wind, &fleet->clients[i], 0);
     fleet_look(fleet);

@@ -307,6 +307,8 @@ draw_lock(struct world *world)
 static uint32_t
 draw_wait(struct world *world)
 {
+    uint32_t term_ms = plan_term_ms(&world->plan);
+
     switch (world_below(world, 10)) {
     case 0:
         return 0;
@@ -315,7 +317,7 @@ draw_wait(struct world *world)
     case 2:
     case 3:
     case 4:
-        return 10 + (uint32_t)world_below(world, 2 * world->plan.lease_ms);
+        return 10 + (uint32_t)world_below(world, 2 * term_ms);
     default:
         return CLIENT_NO_WAIT;
     }
@@ -324,16 +326,17 @@ draw_wait(struct world *world)
 static uint32_t
 draw_lease(struct world *world)
 {
+    uint32_t term_ms = plan_term_ms(&world->plan);
+
     if (!world_odds(world, 6))
         return 0;
     switch (world_below(world, 6)) {
     case 0:
         return 1 + (uint32_t)world_below(world, 50);
     case 1:
-        return world->plan.lease_ms +
-               (uint32_t)world_below(world, 3 * world->plan.lease_ms);
+        return term_ms + (uint32_t)world_below(world, 3 * term_ms);
     default:
-        return 100 + (uint32_t)world_below(world, world->plan.lease_ms);
+        return 100 + (uint32_t)world_below(world, term_ms);
     }
 }
 

@@ -318,10 +318,10 @@ task_send_renew(struct task *task, uint64_t asked_ms)
 static uint64_t
 draw_renewal(struct world *world)
 {
-    uint64_t lease_ms = world->plan.lease_ms;
+    uint64_t term_ms = plan_term_ms(&world->plan);
 
-    return 1 + world_below(world,
-                   world_odds(world, 3) ? lease_ms / 4 + 2 : 3 * lease_ms);
+    return 1 + world_below(
+                   world, world_odds(world, 3) ? term_ms / 4 + 2 : 3 * term_ms);
 }
 
 /* An UNLOCK of what nobody ever locks. */

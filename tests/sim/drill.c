@@ -616,7 +616,7 @@ last_drill_can(const struct world *world, enum drill_kind kind)
     if (kind == DRILL_SLOW)
         return true;
     if (kind == DRILL_FORGETS)
-        return world->plan.quorum != 0 && world->plan.settle_ms > 0;
+        return world->plan.quorum != 0 && plan_settles(&world->plan);
     if (kind == DRILL_PARTED || kind == DRILL_GIVEN)
         return world->plan.quorum;
     if (kind == DRILL_BEHIND)
@@ -624,7 +624,8 @@ last_drill_can(const struct world *world, enum drill_kind kind)
     if (kind >= DRILL_UNDONE && kind <= DRILL_RACED)
         return world->plan.cluster > 0 && !world->plan.strict;
     return world->plan.cluster > 0 && world->plan.masters > 1 &&
-           (kind == DRILL_STRANDS ? world->plan.settle_ms : world->plan.strict);
+           (kind == DRILL_STRANDS ? plan_settles(&world->plan)
+                                  : world->plan.strict);
 }
 
 /* What was over already when everybody asked, but by a clock that was doubted
@@ -644,8 +645,12 @@ drill_next(struct fleet *fleet)
 {
     struct world *world = fleet->world;
 
-    /* Where leases are no longer than that, it would not show. */
-    if (drill_prompt_us(world) > drill_lease_us(world) * 3 / 4)
+    /* Where leases are no longer than that, it would not show; and where that
+     * is the patience, requests fail while brokers connect again. */
+    if (drill_prompt_us(world) > drill_lease_us(world) * 3 / 4 ||
+        world->plan.settle_ms > 2 * world->plan.lease_ms ||
+        plan_term_ms(&world->plan) < world->plan.lease_ms ||
+        world->plan.patience_ms < DRILL_REJOIN_US / 1000)
         return false;
     world->calm = false;
     while (fleet->drills < DRILLS) {

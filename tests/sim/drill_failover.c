@@ -132,7 +132,7 @@ revived_begin(struct fleet *fleet)
 {
     struct drill *drill = &fleet->drill;
 
-    if (fleet->world->plan.settle_ms == 0 || !drill_choose_two(fleet))
+    if (!plan_settles(&fleet->world->plan) || !drill_choose_two(fleet))
         return false;
     drill->broker = drill->holder->client->broker;
     if (drill->heir->client->broker == drill->broker)
@@ -210,7 +210,7 @@ cutoff_begin(struct fleet *fleet)
 {
     struct drill *drill = &fleet->drill;
 
-    if (fleet->world->plan.settle_ms == 0)
+    if (!plan_settles(&fleet->world->plan))
         return false;
     drill->another = drill_choose(fleet, ANYWHERE);
     if (drill->another == NULL)
@@ -307,7 +307,7 @@ lapsed_begin(struct fleet *fleet)
     struct drill *drill = &fleet->drill;
     struct world *world = fleet->world;
 
-    if (world->plan.settle_ms == 0 || world->plan.brokers < 2)
+    if (!plan_settles(&world->plan) || world->plan.brokers < 2)
         return false;
     drill->broker = (uint32_t)world_below(world, world->plan.brokers);
     drill->waiters[0] = drill_choose(fleet, AT_BROKER);
@@ -434,7 +434,7 @@ claimed_begin(struct fleet *fleet)
     const struct world *world = fleet->world;
     bool returns = drill->kind == DRILL_RETURNED;
 
-    if (world->plan.settle_ms == 0 || world->plan.brokers < 2 ||
+    if (!plan_settles(&world->plan) || world->plan.brokers < 2 ||
         (returns ? !undone_shows(world)
                  : drill_lease_us(world) < 2 * CLAIMED_KEEP_MS * 1000))
         return false;
@@ -574,7 +574,7 @@ ordered_begin(struct fleet *fleet)
 {
     struct drill *drill = &fleet->drill;
 
-    if (fleet->world->plan.settle_ms == 0 || !drill_choose_two(fleet))
+    if (!plan_settles(&fleet->world->plan) || !drill_choose_two(fleet))
         return false;
     drill->another = drill_choose(fleet, ANYWHERE);
     return drill->another != NULL;

@@ -9,8 +9,6 @@
 
 #include <inttypes.h>
 
-/* By then TCP has given a silent client up; broker.c and net.c. */
-#define SILENCE_US 12000000
 /* The longest pause before the next try, and how many more may fail; link.c. */
 #define PAUSE_US 1500000
 #define PAUSES   2
@@ -94,7 +92,8 @@ silent_begin(struct fleet *fleet)
         return false;
     struct client *client = drill->holder->client;
     /* Silence is counted from the first packet that is lost, a PING's. */
-    drill->silence_us = SILENCE_US + (uint64_t)world->plan.lease_ms * 1000 / 3;
+    drill->silence_us =
+        plan_silence_us(&world->plan) + drill_lease_us(world) / 3;
     if (world_odds(world, 4) || wire_begin(client, VERB_HELLO, NULL) == NULL)
         return true;
     uint64_t heartbeat_ms = 500 + world_below(world, 2000);

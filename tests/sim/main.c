@@ -244,6 +244,7 @@ struct share {
 
 struct summary {
     double began;
+    uint64_t end; /* the seed after the last that was begun */
     uint64_t seeds;
     struct result sum;
     struct share shares[SETTING_COUNT];
@@ -489,6 +490,66 @@ program_hash(void)
     return hash;
 }
 
+/* Two digits of it, so that many runs have few values; the ends are exact. */
+static uint32_t
+config_rounded(enum config_key key, uint32_t value)
+{
+    uint32_t unit = 1;
+
+    if (value == config_low[key] || value == config_high[key])
+        return value;
+    while (value / unit >= 100)
+        unit *= 10;
+    return value / unit * unit;
+}
+
+static int
+compare_values(const void *a, const void *b)
+{
+    const uint32_t *one = a, *two = b;
+
+    return (*one > *two) - (*one < *two);
+}
+
+/* How often each value of a key was drawn. */
+static void
+record_key(FILE *file, enum config_key key, uint32_t *values, size_t count)
+{
+    qsort(values, count, sizeof(*values), compare_values);
+    fprintf(file, "%s\"%s\": {", key > 0 ? ", " : "", config_names[key]);
+    for (size_t i = 0, first; i < count; i++) {
+        for (first = i; i + 1 < count && values[i + 1] == values[i];)
+            i++;
+        fprintf(file, "%s\"%" PRIu32 "\": %zu", first > 0 ? ", " : "",
+            values[i], i + 1 - first);
+    }
+    fprintf(file, "}");
+}
+
+static void
+record_config(
+    FILE *file, const struct options *options, const struct summary *summary)
+{
+    size_t room = (size_t)(summary->end - options->seed);
+    uint32_t *values = calloc(room, CONFIG_COUNT * sizeof(*values));
+    size_t count = 0;
+
+    for (uint64_t seed = options->seed; values != NULL && seed < summary->end;
+         seed++) {
+        struct plan plan;
+        options_plan(options, seed, &plan);
+        if (!options_want(options, &plan))
+            continue;
+        for (enum config_key key = 0; key < CONFIG_COUNT; key++)
+            values[key * room + count] =
+                config_rounded(key, plan_config(&plan, key));
+        count++;
+    }
+    for (enum config_key key = 0; values != NULL && key < CONFIG_COUNT; key++)
+        record_key(file, key, values + key * room, count);
+    free(values);
+}
+
 static void
 record_summary(const struct options *options, const struct summary *summary)
 {
@@ -532,6 +593,8 @@ record_summary(const struct options *options, const struct summary *summary)
             share->virtual_us / 1000000, share->grants, share->faults,
             share->overlaps, share->violations);
     }
+    fprintf(file, "}, \"config\": {");
+    record_config(file, options, summary);
     fprintf(file, "}}\n");
     fclose(file);
 }
@@ -556,6 +619,7 @@ run_many(struct options *options)
     if (options->jobs > WORKERS_MAX)
         options->jobs = WORKERS_MAX;
     workers_run(options, board, &summary);
+    summary.end = board->next < board->end ? board->next : board->end;
     (void)munmap(board, sizeof(*board));
     for (uint64_t i = 0; options->shrink && i < summary.failed_count && i < 3;
          i++) {

@@ -11,7 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CALM 8
+#define CALM            8
+#define NAME_BYTES      24  /* of a lock */
+#define CLIENT_REQUESTS 32  /* unanswered ones of a client, at most */
+#define PACE            200 /* deeds of a client while something lasts */
+#define TERM_MS         900000
+#define SILENCE_MS      10000 /* as by session.tcp_user_timeout's default */
 
 #define FAULT_NAME(name, text) #name,
 const char *const fault_names[FAULT_COUNT] = {FAULTS(FAULT_NAME)};
@@ -167,16 +172,102 @@ plan_audits(struct plan *plan)
             (uint32_t)between(&random, plan->lease_ms / 4, 3 * plan->lease_ms);
 }
 
-uint32_t
+uint64_t
 plan_forget_ms(const struct plan *plan)
 {
     uint32_t least_ms = plan->lease_ms > 10000 ? 2 * plan->lease_ms : 20000;
 
-    return plan->seed % 8 == 5 ? least_ms : 86400000;
+    return plan->seed % 8 == 5 ? least_ms : plan->forget_h * UINT64_C(3600000);
 }
 
-void
-plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
+uint64_t
+plan_silence_us(const struct plan *plan)
+{
+    return (uint64_t)plan->silence_ms * 1000 + 2000000;
+}
+
+uint64_t
+plan_late_us(const struct plan *plan)
+{
+    uint64_t late_ms = 0;
+
+    if (plan->silence_ms > SILENCE_MS)
+        late_ms += plan->silence_ms - SILENCE_MS;
+    if (plan->settle_ms > plan->lease_ms)
+        late_ms += plan->settle_ms - plan->lease_ms;
+    return late_ms * 1000;
+}
+
+uint32_t
+plan_term_ms(const struct plan *plan)
+{
+    return plan->lease_ms < TERM_MS ? plan->lease_ms : TERM_MS;
+}
+
+bool
+plan_settles(const struct plan *plan)
+{
+    return plan->settle_ms >= plan->lease_ms;
+}
+
+/* --- the configuration ---------------------------------------------------- */
+
+#define X(name, key, low, high) key,
+const char *const config_names[CONFIG_COUNT] = {CONFIG(X)};
+#undef X
+
+#define X(name, key, low, high) low,
+const uint32_t config_low[CONFIG_COUNT] = {CONFIG(X)};
+#undef X
+
+#define X(name, key, low, high) high,
+const uint32_t config_high[CONFIG_COUNT] = {CONFIG(X)};
+#undef X
+
+#define X(name, key, low, high) offsetof(struct plan, name),
+static const size_t config_offset[CONFIG_COUNT] = {CONFIG(X)};
+#undef X
+
+static uint32_t *
+config_field(struct plan *plan, int key)
+{
+    return (uint32_t *)(void *)((char *)plan + config_offset[key]);
+}
+
+uint32_t
+plan_config(const struct plan *plan, enum config_key key)
+{
+    return *(const uint32_t *)(const void *)((const char *)plan +
+                                             config_offset[key]);
+}
+
+/* What most runs have, beside what they draw for themselves. */
+static void
+config_usual(struct plan *plan)
+{
+    plan->patience_ms = 5000;
+    plan->connect_timeout_ms = 1000;
+    plan->forget_h = 24;
+    plan->batch = 64;
+    plan->silence_ms = SILENCE_MS;
+    plan->stop_grace_ms = 2000;
+    plan->line = 4096;
+    plan->name = 255;
+    plan->outstanding = 64;
+    plan->holds = 64;
+    plan->tickets = 4096;
+    plan->requests = 4096;
+    plan->waiters =
+        plan->seed % 8 == 3 ? 2 + (uint32_t)(plan->seed / 8 % 6) : 1000;
+    plan->audit_keys = 1 + (uint32_t)(plan->seed % 5);
+    plan->audit_pause_ms = 10;
+    plan->warn_ms = plan->lease_ms;
+    plan->wait_ms = 2 * plan->lease_ms;
+    plan->slow_ms = 1;
+}
+
+static void
+plan_base(struct plan *plan, uint64_t seed, uint64_t run_us)
 {
     struct random random;
 
@@ -206,6 +297,7 @@ plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
     plan_quorum(plan);
     plan_settle(plan);
     plan_audits(plan);
+    config_usual(plan);
     /* Else few holds are there to be moved, or to wait within. */
     if (plan->keeps + plan->nests > 0 && random_below(&random, 2) == 0)
         plan->hold_us = between(&random, 20000, 1000000);
@@ -217,10 +309,112 @@ plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
     }
 }
 
+/* The ends of the range are met often, the rest evenly by magnitude. */
+static uint32_t
+config_value(struct random *random, uint32_t low, uint32_t high)
+{
+    uint32_t ends = (uint32_t)random_below(random, 6);
+    uint32_t from = low > 0 ? low : 1;
+
+    if (ends < 2)
+        return ends == 0 ? low : high;
+    unsigned doublings = 0;
+    while (from << doublings < high >> 1 && doublings < 31)
+        doublings++;
+    uint64_t most = (uint64_t)from << random_below(random, doublings + 2);
+    return (uint32_t)between(random, from, most < high ? most : high);
+}
+
+static void
+at_least(uint32_t *value, uint32_t least)
+{
+    if (*value < least)
+        *value = least;
+}
+
+/* Clients that never ask for more than a limit allows are not to meet it. */
+static void
+config_fit_limits(struct plan *plan)
+{
+    at_least(&plan->name, NAME_BYTES);
+    at_least(&plan->outstanding, CLIENT_REQUESTS);
+    at_least(&plan->holds, CLIENT_REQUESTS);
+    at_least(&plan->tickets, CLIENT_REQUESTS * plan->clients);
+    at_least(&plan->requests, CLIENT_REQUESTS * plan->clients);
+}
+
+/* What lasts for an hour is waited for by clients that do little. */
+static void
+config_fit_pace(struct plan *plan)
+{
+    uint64_t longest_ms = plan->lease_ms;
+
+    if (longest_ms < plan->silence_ms)
+        longest_ms = plan->silence_ms;
+    if (longest_ms < plan->settle_ms)
+        longest_ms = plan->settle_ms;
+    if (plan->think_us < longest_ms * 1000 / PACE)
+        plan->think_us = longest_ms * 1000 / PACE;
+    if (plan->audit_ms > 0 && plan->audit_ms < longest_ms / PACE)
+        plan->audit_ms = (uint32_t)(longest_ms / PACE);
+}
+
+/* The loader refuses other values, and packets have time to arrive. */
+static void
+config_fit(struct plan *plan)
+{
+    config_fit_limits(plan);
+    config_fit_pace(plan);
+    if (plan->command_timeout_ms * 3 >= plan->lease_ms)
+        plan->command_timeout_ms = (plan->lease_ms - 1) / 3;
+    uint64_t ten_leases_h = ((uint64_t)plan->lease_ms * 10 - 1) / 3600000 + 1;
+    if (plan->forget_h < ten_leases_h)
+        plan->forget_h = (uint32_t)ten_leases_h;
+    /* No grant waits for more replicas than there are. */
+    if (plan->strict == 0)
+        plan->least_replicas = 0;
+    else if (plan->least_replicas > plan->replicas)
+        plan->least_replicas = plan->replicas;
+    uint64_t least_ms = plan->command_timeout_ms < plan->connect_timeout_ms
+                            ? plan->command_timeout_ms
+                            : plan->connect_timeout_ms;
+    if (plan->jitter_us > least_ms * 1000 / 8)
+        plan->jitter_us = least_ms * 1000 / 8;
+}
+
+/* Every other run has the usual configuration; the others have some keys that
+ * are drawn from their whole ranges. By a chance of its own. */
+static void
+plan_configure(struct plan *plan)
+{
+    struct random random;
+    bool settles = plan->settle_ms > 0;
+
+    random_init(&random, plan->seed * 2 + 10);
+    if (random_below(&random, 2) == 0)
+        return;
+    for (int i = 0; i < CONFIG_COUNT; i++) {
+        uint32_t value = config_value(&random, config_low[i], config_high[i]);
+        if (random_below(&random, 4) != 0)
+            continue;
+        *config_field(plan, i) = value;
+        if (i == CONFIG_lease_ms && settles)
+            plan->settle_ms = value;
+    }
+    config_fit(plan);
+}
+
+void
+plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
+{
+    plan_base(plan, seed, run_us);
+    plan_configure(plan);
+}
+
 /* --- locks ---------------------------------------------------------------- */
 
 struct lock_name {
-    char text[24];
+    char text[NAME_BYTES];
     size_t len;
 };
 
@@ -295,68 +489,66 @@ plan_print(const struct plan *plan)
 {
     printf(
         "seed=%" PRIu64 " run=%.1fs brokers=%u clients=%u masters=%u "
-        "replicas=%u cluster=%d sentinels=%u locks=%u lease=%ums settle=%ums "
-        "audit=%ums break=%ums timeout=%ums think=%.1fms hold=%.1fms "
+        "replicas=%u cluster=%d sentinels=%u locks=%u think=%.1fms hold=%.1fms "
         "latency=%" PRIu64 "us jitter=%" PRIu64
         "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
         "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u\n"
         "faults:",
         plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
         plan->masters, plan->replicas, plan->cluster, plan->sentinels,
-        plan->locks, plan->lease_ms, plan->settle_ms, plan->audit_ms,
-        plan->break_ms, plan->command_timeout_ms, (double)plan->think_us / 1e3,
-        (double)plan->hold_us / 1e3, plan->latency_us, plan->jitter_us,
-        (double)plan->skew_us / 1e3, (double)plan->fault_us / 1e3,
-        plan->semaphores, plan->shares, plan->several, plan->nests, plan->keeps,
-        plan->watches, plan->delays, plan->conflicts);
+        plan->locks, (double)plan->think_us / 1e3, (double)plan->hold_us / 1e3,
+        plan->latency_us, plan->jitter_us, (double)plan->skew_us / 1e3,
+        (double)plan->fault_us / 1e3, plan->semaphores, plan->shares,
+        plan->several, plan->nests, plan->keeps, plan->watches, plan->delays,
+        plan->conflicts);
     for (int i = 0; i < FAULT_COUNT; i++)
         if (plan->fault_weight[i] > 0)
             printf(" %s=%u", fault_names[i], plan->fault_weight[i]);
+    printf("\nconfiguration:");
+#define X(name, key, low, high) printf(" " #name "=%u", plan->name);
+    CONFIG(X)
+#undef X
     printf("\n");
 }
 
 /* --- by hand -------------------------------------------------------------- */
 
-#define KEYS(X)           \
-    X(brokers)            \
-    X(clients)            \
-    X(masters)            \
-    X(replicas)           \
-    X(sentinels)          \
-    X(quorum)             \
-    X(locks)              \
-    X(lease_ms)           \
-    X(settle_ms)          \
-    X(strict)             \
-    X(loses)              \
-    X(audit_ms)           \
-    X(break_ms)           \
-    X(command_timeout_ms) \
-    X(think_us)           \
-    X(hold_us)            \
-    X(latency_us)         \
-    X(jitter_us)          \
-    X(skew_us)            \
-    X(fault_us)           \
-    X(semaphores)         \
-    X(shares)             \
-    X(several)            \
-    X(nests)              \
-    X(keeps)              \
-    X(watches)            \
-    X(delays)             \
-    X(conflicts)          \
+#define KEYS(X)   \
+    X(brokers)    \
+    X(clients)    \
+    X(masters)    \
+    X(replicas)   \
+    X(sentinels)  \
+    X(quorum)     \
+    X(locks)      \
+    X(strict)     \
+    X(loses)      \
+    X(think_us)   \
+    X(hold_us)    \
+    X(latency_us) \
+    X(jitter_us)  \
+    X(skew_us)    \
+    X(fault_us)   \
+    X(semaphores) \
+    X(shares)     \
+    X(several)    \
+    X(nests)      \
+    X(keeps)      \
+    X(watches)    \
+    X(delays)     \
+    X(conflicts)  \
     X(run_us)
 
 static bool
 plan_set_one(struct plan *plan, const char *key, size_t len, uint64_t value)
 {
-#define KEY(name)                                                \
+#define KEY(name, ...)                                           \
     if (strlen(#name) == len && strncmp(#name, key, len) == 0) { \
         plan->name = (__typeof__(plan->name))value;              \
         return true;                                             \
     }
     KEYS(KEY)
+    CONFIG(KEY)
 #undef KEY
     if (len == 7 && strncmp(key, "cluster", len) == 0) {
         plan->cluster = value != 0;
@@ -368,6 +560,10 @@ plan_set_one(struct plan *plan, const char *key, size_t len, uint64_t value)
             plan->fault_weight[i] = (uint32_t)value;
             return true;
         }
+    if (len == 5 && strncmp(key, "usual", len) == 0) {
+        plan_base(plan, plan->seed, plan->run_us);
+        return true;
+    }
     if (len == 6 && strncmp(key, "faults", len) == 0) {
         memset(plan->fault_weight, 0, sizeof(plan->fault_weight));
         return true;
@@ -415,8 +611,9 @@ plan_difference(
     const struct plan *plan, const struct plan *from, char *out, size_t bytes)
 {
     out[0] = '\0';
-#define KEY(name) difference(out, bytes, #name, plan->name, from->name);
+#define KEY(name, ...) difference(out, bytes, #name, plan->name, from->name);
     KEYS(KEY)
+    CONFIG(KEY)
 #undef KEY
     difference(out, bytes, "cluster", plan->cluster, from->cluster);
     for (int i = 0; i < FAULT_COUNT; i++)

@@ -54,6 +54,45 @@ enum fault {
 extern const char *const fault_names[FAULT_COUNT];
 extern const char *const fault_texts[FAULT_COUNT];
 
+/*
+ * The keys of the configuration that the simulated parts use: the field, the
+ * key with its unit, and its range as in conf/keys.c.
+ */
+#define CONFIG(X)                                                \
+    X(lease_ms, "lease.default ms", 1000, 3600000)               \
+    X(settle_ms, "redis.settle ms", 0, 3600000)                  \
+    X(patience_ms, "redis.patience ms", 100, 3600000)            \
+    X(connect_timeout_ms, "redis.connect_timeout ms", 10, 60000) \
+    X(command_timeout_ms, "redis.command_timeout ms", 10, 60000) \
+    X(forget_h, "redis.forget_after h", 1, 8760)                 \
+    X(batch, "redis.batch", 1, 64)                               \
+    X(in_flight, "redis.in_flight", 0, 64)                       \
+    X(least_replicas, "redis.replicas", 0, 100)                  \
+    X(silence_ms, "session.tcp_user_timeout ms", 1000, 3600000)  \
+    X(stop_grace_ms, "session.stop_grace ms", 0, 3600000)        \
+    X(line, "limits.line", 512, 4096)                            \
+    X(name, "limits.name", 1, 255)                               \
+    X(outstanding, "limits.outstanding", 1, 8192)                \
+    X(holds, "limits.holds", 1, 1048576)                         \
+    X(waiters, "limits.waiters", 1, 100000)                      \
+    X(tickets, "limits.tickets", 16, 16777216)                   \
+    X(requests, "limits.requests", 16, 16777216)                 \
+    X(audit_ms, "audit.interval ms", 0, 86400000)                \
+    X(audit_keys, "audit.keys", 1, 500)                          \
+    X(audit_pause_ms, "audit.pause ms", 0, 60000)                \
+    X(warn_ms, "audit.warn_after ms", 0, UINT32_MAX)             \
+    X(wait_ms, "audit.wait_after ms", 0, UINT32_MAX)             \
+    X(break_ms, "audit.break_after ms", 0, UINT32_MAX)           \
+    X(slow_ms, "slow.threshold ms", 0, 3600000)
+
+#define X(name, key, low, high) CONFIG_##name,
+
+enum config_key {
+    CONFIG(X) CONFIG_COUNT
+};
+
+#undef X
+
 struct plan {
     uint64_t seed;
     uint64_t run_us; /* with faults; then it heals */
@@ -64,14 +103,12 @@ struct plan {
     bool cluster;
     uint32_t sentinels; /* that watch the one master; 0: there are none */
     uint32_t locks;
-    uint32_t lease_ms;
-    uint32_t settle_ms; /* redis.settle */
-    uint32_t quorum;    /* of the masters a majority says who has a lock */
-    uint32_t strict;    /* redis.safety: strict */
-    uint32_t loses;     /* a Redis that restarts may have lost its data */
-    uint32_t audit_ms;  /* audit.interval; 0: there are no audits */
-    uint32_t break_ms;  /* audit.break_after until all heals; 0: never */
-    uint32_t command_timeout_ms;
+    uint32_t quorum; /* of the masters a majority says who has a lock */
+    uint32_t strict; /* redis.safety: strict */
+    uint32_t loses;  /* a Redis that restarts may have lost its data */
+#define FIELD(name, key, low, high) uint32_t name;
+    CONFIG(FIELD)
+#undef FIELD
     uint64_t think_us;   /* a client's mean pause between requests */
     uint64_t hold_us;    /* mean time of a hold */
     uint64_t latency_us; /* least of a packet */
@@ -91,6 +128,24 @@ struct plan {
 };
 
 #define PLAN_LOCKS_MAX 64
+
+/* Of the configuration: a key's name, its range, its value in that plan. */
+extern const char *const config_names[CONFIG_COUNT];
+extern const uint32_t config_low[CONFIG_COUNT];
+extern const uint32_t config_high[CONFIG_COUNT];
+uint32_t plan_config(const struct plan *plan, enum config_key key);
+
+/* By then TCP has given a silent client up. */
+uint64_t plan_silence_us(const struct plan *plan);
+
+/* A lease, but no more than a request may name four times. */
+uint32_t plan_term_ms(const struct plan *plan);
+
+/* So much later than usual a lock is free, at most. */
+uint64_t plan_late_us(const struct plan *plan);
+
+/* Whether redis.settle is as long as a lease: less takes the safety away. */
+bool plan_settles(const struct plan *plan);
 
 /* Topology and safety: what can be promised depends on them. */
 #define SETTINGS(X)    \
@@ -112,8 +167,9 @@ extern const char *const setting_names[SETTING_COUNT];
 
 enum setting plan_setting(const struct plan *plan);
 
-/* redis.forget_after, in ms. */
-uint32_t plan_forget_ms(const struct plan *plan);
+/* redis.forget_after in ms; in some runs far less than its least, so that
+ * records are forgotten within the run. */
+uint64_t plan_forget_ms(const struct plan *plan);
 
 void plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us);
 
@@ -128,7 +184,8 @@ bool plan_lock_of(const char *name, size_t len, uint32_t locks, uint32_t *lock);
 uint32_t plan_lock_limit(const struct plan *plan, uint32_t lock);
 void plan_print(const struct plan *plan);
 
-/* "clients=2,cut=0,run_us=5000000"; faults=0 takes all faults out. False: not
+/* "clients=2,cut=0,run_us=5000000"; faults=0 takes all faults out, usual=1, as
+ * the first, all keys of the configuration that were drawn. False: not
  * understood, or out of bounds. */
 bool plan_set(struct plan *plan, const char *text);
 

@@ -157,9 +157,10 @@ PLANTED = {
 }
 
 KNOWN = {
-    "over-and-taken": ("--seed", "800301864", "--set", "run_us=60000000"),
-    "doubted-clock-ends-a-lease": ("--seed", "3000200190", "--set",
-                                   "audit_ms=0"),
+    "over-and-taken": (
+        "--seed", "800301864", "--set", "usual=1,run_us=60000000"),
+    "doubted-clock-ends-a-lease": (
+        "--seed", "3000200190", "--set", "usual=1,audit_ms=0"),
     "earlier-generation-stays": (
-        "--seed", "4100000504", "--set", "redis_restart=0"),
+        "--seed", "4100000504", "--set", "usual=1,redis_restart=0"),
 }

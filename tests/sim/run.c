@@ -31,7 +31,8 @@ static void
 run_wind_up(struct world *world, uint64_t *events)
 {
     uint64_t lease_us = (uint64_t)world->plan.lease_ms * 1000;
-    uint64_t limit_us = world->now_us + WIND_UP_US + 10 * lease_us;
+    uint64_t limit_us = world->now_us + WIND_UP_US + 100 * lease_us +
+                        10 * plan_late_us(&world->plan);
     char what[200];
 
     clients_wind_up(world);
@@ -111,7 +112,9 @@ run_plan(const struct plan *plan, bool trace, struct result *result)
     run_wind_up(world, &result->events);
     /* Tickets of brokers that died end with a lease; a lock's own timers may
      * still be set for one. */
-    run_until(world, world->now_us + 2 * lease_us + 3000000, &result->events);
+    run_until(world,
+        world->now_us + 2 * lease_us + 3000000 + plan_late_us(plan),
+        &result->events);
     run_until_idle(world, &result->events);
     for (uint32_t i = 0; i < plan->brokers; i++)
         broker_check_idle(world, i);

@@ -562,7 +562,7 @@ void
 servers_lost(struct world *world, enum fault cause)
 {
     check_excuse(
-        world->check, world->plan.settle_ms > 0 ? FAULT_redis_restart : cause);
+        world->check, plan_settles(&world->plan) ? FAULT_redis_restart : cause);
 }
 
 void

@@ -19,6 +19,24 @@ def kinds(counts):
     return " ".join(f"{name}={count}" for name, count in counts.items())
 
 
+def quantile(counts, share):
+    left = share * (sum(counts.values()) - 1)
+    for value, count in sorted(counts.items()):
+        left -= count
+        if left < 0:
+            return value
+    return value
+
+
+def values(counts):
+    """What was met of a key: from the least to the largest, and how often."""
+    counts = {int(value): count for value, count in counts.items()}
+    usual = max(counts, key=counts.get)
+    return (f"{min(counts)} to {max(counts)}, {len(counts)} values, quartiles "
+            f"{' '.join(str(quantile(counts, n / 4)) for n in (1, 2, 3))}, "
+            f"{usual} in {100 * counts[usual] / sum(counts.values()):.0f} %")
+
+
 def describe(version, runs):
     total = {}
     for run in runs:
@@ -42,6 +60,8 @@ def describe(version, runs):
                f"{share['grants']} grants, {share['faults']} faults, "
                f"{share['overlaps']} overlaps excused, "
                f"{share['violations']} violations")
+    for key, counts in total.get("config", {}).items():
+        yield f"  {key}: {values(counts)}"
 
 
 def main():

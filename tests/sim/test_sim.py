@@ -88,6 +88,15 @@ class SeedTest(unittest.TestCase):
         self.assertEqual(sum(share["seeds"] for share in shares), 6)
         self.assertEqual(sum(share["grants"] for share in shares), grants)
         self.assertTrue(any(line.startswith("  quorum: ") for line in more))
+        for key in runs[0]["config"]:
+            counts = [each["config"][key] for each in runs]
+            self.assertEqual(sum(sum(each.values()) for each in counts), 6)
+            self.assertTrue(any(line.startswith(f"  {key}: ")
+                                for line in more))
+        self.assertIn("lease.default ms", runs[0]["config"])
+        self.assertEqual(
+            "1 to 9, 3 values, quartiles 1 5 9, 9 in 50 %",
+            summary.values({"9": 2, "1": 1, "5": 1}))
 
     def test_some_settings(self):
         with tempfile.TemporaryDirectory() as folder:
