@@ -246,7 +246,8 @@ drill_end(struct fleet *fleet)
         drill_packets_pass(fleet->world, 0);
     if (drill->kind == DRILL_FORGETS || drill->kind == DRILL_PARTED ||
         drill->kind == DRILL_CUTOFF || drill->kind == DRILL_LAPSED ||
-        drill->kind == DRILL_CLAIMED || drill->kind == DRILL_RETURNED)
+        drill->kind == DRILL_CLAIMED || drill->kind == DRILL_RETURNED ||
+        drill->kind == DRILL_REPEATED)
         forgets_over(fleet);
     if (drill->kind == DRILL_STRANDS)
         strands_over(fleet);
@@ -491,7 +492,8 @@ drill_refused(struct task *task, const char *code)
     const struct drill *drill = &fleet->drill;
     bool known =
         strcmp(code, "LIMIT") == 0 ||
-        (strcmp(code, "INDOUBT") == 0 && drill->kind == DRILL_RETRIES) ||
+        (strcmp(code, "INDOUBT") == 0 &&
+            (drill->kind == DRILL_RETRIES || drill->kind == DRILL_REPEATED)) ||
         (strcmp(code, "DEADLOCK") == 0 && drill->kind == DRILL_CIRCLE);
     bool stale = drill->kind == DRILL_STALE && task == drill->another;
     /* The last one where the answer was sent again, and came too late. */
@@ -528,7 +530,8 @@ drill_lost(struct task *task, const char *reason)
                  drill->stage >= DRILL_FREES;
     bool parted = drill->kind == DRILL_SPLIT || drill->kind == DRILL_FORGETS ||
                   drill->kind == DRILL_PARTED || drill->kind == DRILL_CUTOFF ||
-                  drill->kind == DRILL_LAPSED || drill->kind == DRILL_CLAIMED;
+                  drill->kind == DRILL_LAPSED || drill->kind == DRILL_CLAIMED ||
+                  drill->kind == DRILL_REPEATED;
     bool split = parted && task == drill->holder && drill->stage >= DRILL_FREES;
     bool refused = drill->kind == DRILL_RENEWS && !drill->renewed;
     bool broken = (drill->kind == DRILL_BREAK || drill->kind == DRILL_DELAY) &&
@@ -604,9 +607,10 @@ drill_try(struct fleet *fleet, enum drill_kind kind)
 
 /* Those that need what few runs have: each of them once. */
 static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
-    DRILL_GIVEN, DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE, DRILL_SPLIT,
-    DRILL_UNDONE, DRILL_REVIVED, DRILL_CUTOFF, DRILL_LAPSED, DRILL_CLAIMED,
-    DRILL_RETURNED, DRILL_ORDERED, DRILL_RACED, DRILL_SLOW};
+    DRILL_GIVEN, DRILL_TURNS, DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE,
+    DRILL_SPLIT, DRILL_UNDONE, DRILL_REVIVED, DRILL_CUTOFF, DRILL_LAPSED,
+    DRILL_CLAIMED, DRILL_RETURNED, DRILL_ORDERED, DRILL_RACED, DRILL_REPEATED,
+    DRILL_SLOW};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 
@@ -617,11 +621,11 @@ last_drill_can(const struct world *world, enum drill_kind kind)
         return true;
     if (kind == DRILL_FORGETS)
         return world->plan.quorum != 0 && plan_settles(&world->plan);
-    if (kind == DRILL_PARTED || kind == DRILL_GIVEN)
+    if (kind == DRILL_PARTED || kind == DRILL_GIVEN || kind == DRILL_TURNS)
         return world->plan.quorum;
     if (kind == DRILL_BEHIND)
         return world->plan.strict;
-    if (kind >= DRILL_UNDONE && kind <= DRILL_RACED)
+    if (kind >= DRILL_UNDONE && kind <= DRILL_REPEATED)
         return world->plan.cluster > 0 && !world->plan.strict;
     return world->plan.cluster > 0 && world->plan.masters > 1 &&
            (kind == DRILL_STRANDS ? plan_settles(&world->plan)

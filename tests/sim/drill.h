@@ -49,6 +49,7 @@ enum drill_kind {
     DRILL_PARTED,  /* a broker is left with the smaller part (of a quorum) */
     DRILL_GIVEN,   /* an UNLOCK overtakes a renewal (of a quorum) */
     DRILL_SLOW,    /* every Redis answers later than a command may take */
+    DRILL_TURNS,   /* one broker's clients ask again and again (of a quorum) */
     DRILL_STRANDS, /* a slot's data are lost while it is on its way */
     DRILL_BEHIND,  /* a replica gets nothing for a moment (where strict) */
     DRILL_SPLIT,   /* a master that has been replaced goes on (where strict) */
@@ -61,6 +62,7 @@ enum drill_kind {
     DRILL_RETURNED, /* the broker that a claim has left brings it back */
     DRILL_ORDERED,  /* or of those who wait */
     DRILL_RACED,    /* or of a grant, which is given back just then */
+    DRILL_REPEATED, /* or of a grant that followed one nobody heard of */
     DRILL_COUNT
 };
 
@@ -268,6 +270,9 @@ void forgets_over(struct fleet *fleet);
 void parted_acts(struct fleet *fleet);
 bool slow_begin(struct fleet *fleet);
 void slow_acts(struct fleet *fleet);
+bool turns_begin(struct fleet *fleet);
+void turns_acts(struct fleet *fleet);
+void turns_granted(struct fleet *fleet, struct task *task);
 bool given_begin(struct fleet *fleet);
 void given_granted(struct fleet *fleet, struct task *task);
 bool strands_begin(struct fleet *fleet);
@@ -316,6 +321,9 @@ void ordered_acts(struct fleet *fleet);
 void ordered_queued(struct fleet *fleet, const struct task *task);
 bool raced_begin(struct fleet *fleet);
 void raced_granted(struct fleet *fleet, struct task *task);
+bool repeated_begin(struct fleet *fleet);
+void repeated_acts(struct fleet *fleet);
+void repeated_granted(struct fleet *fleet, struct task *task);
 
 /* --- drill_sessions.c ----------------------------------------------------- */
 

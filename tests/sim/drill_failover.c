@@ -709,3 +709,84 @@ raced_granted(struct fleet *fleet, struct task *task)
     drill_packets_pass(world, 0);
     raced_looks(fleet, drill->serial);
 }
+
+/* --- a grant that nobody heard of, and the one that followed it ----------- */
+
+#define REPEATED_US 1500000 /* the heir asks, and a broker has a new master */
+
+/*
+ * The broker of a LOCK does not hear that Redis has granted it. Its lease ends,
+ * and the heir has the lock. A replica takes over that knows of the first grant
+ * alone, and the heir's broker is cut off. The first broker asks again: it must
+ * not take that grant up, and has the lock after the grace.
+ */
+bool
+repeated_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    const struct world *world = fleet->world;
+
+    /* The LOCK is asked about until its patience is over. */
+    if (!plan_settles(&world->plan) ||
+        world->plan.lease_ms + REPEATED_US / 1000 > world->plan.patience_ms)
+        return false;
+    drill->another = drill_choose(fleet, ANYWHERE);
+    if (drill->another == NULL)
+        return false;
+    drill->broker = drill->another->client->broker;
+    drill->heir = drill_choose(fleet, NOT_AT_BROKER);
+    return drill->heir != NULL;
+}
+
+/* The replica has the first grant, and gets nothing more from now on. */
+static void
+repeated_leaves(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = drill_at(fleet, data, DRILL_ACTS);
+    struct world *world = fleet->world;
+
+    if (drill == NULL)
+        return;
+    if (!server_leaves_behind(world, drill->lock) || server_misses(world) > 0 ||
+        !server_believes(world, drill->lock)) {
+        drill_end(fleet);
+        return;
+    }
+    drill_frees(fleet,
+        drill_lease_us(world) + drill_asks_us(world) + drill_prompt_us(world));
+    drill_ask(drill, drill->heir, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+}
+
+void
+repeated_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+    struct machine *broker = broker_machine(world, drill->broker);
+
+    for (uint32_t i = 0; i < drill_servers(world); i++)
+        net_block(world->net, server_machine(world, i), broker);
+    drill_ask(drill, drill->another, TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+    drill_event(fleet, 2 * drill_packets_us(world), repeated_leaves);
+}
+
+void
+repeated_granted(struct fleet *fleet, struct task *task)
+{
+    struct drill *drill = &fleet->drill;
+    struct world *world = fleet->world;
+
+    if (task != drill->heir || drill->stage != DRILL_FREES ||
+        drill->rounds++ > 0) {
+        drill_end(fleet);
+        return;
+    }
+    server_swaps(world);
+    drill_packets_pass(world, 0);
+    drill_nodes_leave(fleet, task->client->broker, 0, drill_servers(world));
+    drill->holder = task;
+    drill->heir = drill->another;
+    drill->another = NULL;
+    drill_frees(fleet, undone_bound_us(world) + drill_lease_us(world));
+}

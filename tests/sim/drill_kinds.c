@@ -693,6 +693,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         NULL, true, given_granted, NULL},
     [DRILL_SLOW] = {"slow", "its release, after Redis was slow", slow_begin,
         slow_acts, true, NULL, NULL},
+    [DRILL_TURNS] = {"turns", "its turn", turns_begin, turns_acts, true,
+        turns_granted, NULL},
     [DRILL_STRANDS] = {"strands",
         "its release, where its slot's data were lost", strands_begin,
         strands_acts, true, NULL, NULL},
@@ -719,6 +721,9 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         ordered_acts, true, drill_in_order, ordered_queued},
     [DRILL_RACED] = {"raced", "its release, which was put back meanwhile",
         raced_begin, cutoff_acts, false, raced_granted, NULL},
+    [DRILL_REPEATED] = {"repeated",
+        "a failover had undone a grant that followed its own", repeated_begin,
+        repeated_acts, false, repeated_granted, NULL},
     [DRILL_SWEEP] = {"sweep", "what a lost broker had left was over",
         sweep_begin, sweep_acts, false, NULL, NULL},
 };

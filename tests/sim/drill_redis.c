@@ -194,6 +194,73 @@ parted_acts(struct fleet *fleet)
         fleet, drill_lease_us(world) * 3 / 2 + 3 * drill_prompt_us(world));
 }
 
+/* --- the brokers' turns --------------------------------------------------- */
+
+/* Eight in a row, and whoever waits elsewhere may miss some of its turns. */
+#define TURNS_MAX 100
+
+/*
+ * Two clients of one broker take the lock again and again without a pause. The
+ * heir waits at another broker, and is to have its turn.
+ */
+bool
+turns_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->holder = drill_choose(fleet, ANYWHERE);
+    if (drill->holder == NULL)
+        return false;
+    drill->broker = drill->holder->client->broker;
+    drill->another = drill_choose(fleet, AT_BROKER);
+    drill->heir = drill_choose(fleet, NOT_AT_BROKER);
+    return drill->another != NULL && drill->heir != NULL;
+}
+
+static void
+turns_pass(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = drill_at(fleet, data, DRILL_STAYS);
+
+    if (drill == NULL)
+        return;
+    struct task *const tasks[] = {drill->holder, drill->another};
+    for (int i = 0; i < 2; i++) {
+        if (tasks[i] != NULL && tasks[i]->count > 0)
+            drill_release(tasks[i], TASK_DRILL_OVER);
+        else if (tasks[i] != NULL && tasks[i]->state == TASK_IDLE)
+            drill_ask(drill, tasks[i], TASK_DRILL_HOLDS, CLIENT_NO_WAIT);
+    }
+    drill_event(fleet, 1000, turns_pass);
+}
+
+void
+turns_acts(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->stage = DRILL_STAYS;
+    drill->serial++;
+    drill->true_from = fleet->world->now_us;
+    turns_pass(fleet, drill->serial);
+}
+
+void
+turns_granted(struct fleet *fleet, struct task *task)
+{
+    struct drill *drill = &fleet->drill;
+
+    if (task != drill->heir && drill->rounds++ < TURNS_MAX)
+        return;
+    if (task != drill->heir)
+        check_broken(fleet->world->check, PROMISE_SERVED, drill->true_from,
+            "lock-%" PRIu32 ": %s waits for it still, after %" PRIu32
+            " grants to clients of another broker",
+            drill->lock, drill->heir->who, drill->rounds);
+    drill_end(fleet);
+}
+
 /* --- an UNLOCK overtakes a renewal ---------------------------------------- */
 
 /* Percent of the lease: from when on the nodes sleep, and for how long; a

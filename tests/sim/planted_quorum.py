@@ -10,6 +10,11 @@ PLANTED = {
         "    quorum->majority = quorum->nodes / 2 + 1;\n",
         "    quorum->majority = quorum->nodes / 2;\n",
         "less than a majority grants"),
+    "turns-never-pass": (
+        "daemon/store/quorum.c",
+        "turn->grants >= QUORUM_TURN &&",
+        "turn->grants > UINT32_MAX - 1 &&",
+        "a broker goes on with its own tickets, whoever else waits"),
     "no-write-back": (
         "daemon/store/round.c",
         "    if (count.agree >= majority) {\n",

@@ -135,6 +135,12 @@ PLANTED = {
         "bit.band(flags, HOLDS) ~= 0) then\n",
         "        if false then\n",
         "what a failover brings back is claimed, though it was given back"),
+    "unheard-is-taken-up": (
+        "daemon/store/call.c",
+        "    return now_us + store->settings.command_timeout_us > "
+        "op->over_us;\n",
+        "    (void)store, (void)op, (void)now_us;\n    return false;\n",
+        "a grant that nobody heard of is taken up when its lease is over"),
     "over-and-taken": (
         "lua/acquire.lua",
         "        local over = t.flags == HELD and t.hold > 0 and "
