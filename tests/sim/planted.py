@@ -116,7 +116,7 @@ PLANTED = {
         "asking again stands in the queue twice"),
     "retry-not-told": (
         "daemon/core/wait.c", "    op->retry = ticket->doubt;\n"
-        "    op->moves", "    op->moves",
+        "    if (!op->retry)", "    if (!op->retry)",
         "after a lost answer nobody looks for the ticket"),
     "retry-finds-the-expired": (
         "lua/acquire.lua",
