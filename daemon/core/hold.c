@@ -14,8 +14,6 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
-#include <inttypes.h>
-
 /* Renewals go out together, so often in a lease: many of them share a call. */
 #define RENEWALS_TOGETHER 2048
 
@@ -83,6 +81,13 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
     return true;
 }
 
+static void
+lost_backend(struct core *core, const struct ticket *ticket)
+{
+    count(core->counters, COUNTER_lost_backend);
+    space_of(core, ticket->lock)->value[SPACE_lost_backend]++;
+}
+
 static const char *
 lost_reason(struct core *core, const struct ticket *ticket)
 {
@@ -94,8 +99,7 @@ lost_reason(struct core *core, const struct ticket *ticket)
         space_of(core, ticket->lock)->value[SPACE_lost_expired]++;
         return "expired";
     }
-    count(core->counters, COUNTER_lost_backend);
-    space_of(core, ticket->lock)->value[SPACE_lost_backend]++;
+    lost_backend(core, ticket);
     return "backend";
 }
 
@@ -116,16 +120,45 @@ hold_ask(struct core *core, struct ticket *ticket, struct pending *pending,
     return asked;
 }
 
+/* Tells operators. Only the ends that nobody has asked for are worth a warning.
+ */
+void
+hold_note_lost(
+    struct core *core, const struct ticket *ticket, const char *reason)
+{
+    bool asked = text_equal(text_from(reason), TEXT("expired")) ||
+                 text_equal(text_from(reason), TEXT("broken"));
+
+    ticket_log(ticket, asked ? LOG_INFO : LOG_WARN, "lost", reason);
+    recent_lost(core, ticket, reason);
+}
+
+/*
+ * The client ends the hold by itself, or is gone. A client that keeps its
+ * deadline ends a hold before we would, so this is the loss of a hold whose
+ * renewal is late. A hold that was renewed since JEOPARDY is not lost, nor one
+ * that the session has at another broker.
+ */
+void
+hold_given_up(struct core *core, struct ticket *ticket)
+{
+    bool late = ticket->jeopardy || core->now_us >= ticket->jeopardy_us;
+
+    require(ticket->state == TICKET_HELD);
+    if (!late || ticket_is_taken(ticket))
+        return;
+    lost_backend(core, ticket);
+    hold_note_lost(core, ticket, "backend");
+    ticket->given_up = true;
+}
+
 /* Tells the client, and the requests on the hold. */
 static void
 hold_lost(struct core *core, struct ticket *ticket, const char *reason)
 {
-    char name[4 * PROTO_NAME_MAX + 3];
     struct text lock = text_make(ticket->lock->name, ticket->lock->name_len);
 
-    log_write(LOG_INFO, "lost", "lock=%s fence=%" PRIu64 " reason=%s",
-        log_quote(name, sizeof(name), lock), ticket->fence, reason);
-    recent_lost(core, ticket, reason);
+    hold_note_lost(core, ticket, reason);
     ticket->lost = true;
     bool known = ticket->session != NULL && ticket_known_holds(ticket) > 0;
     struct pending *had = ticket_pending(ticket);
@@ -355,6 +388,7 @@ hold_unlock(struct core *core, struct ticket *ticket, struct pending *pending)
         return false;
     }
     pending->asked = true;
+    hold_given_up(core, ticket);
     ticket_leave(core, ticket);
     return true;
 }
@@ -499,6 +533,7 @@ hold_advance(struct core *core, struct ticket *ticket, struct pending *pending)
         count(core->counters, COUNTER_releases_by_death);
         ticket->unclean = ticket->session == NULL ||
                           ticket->session->bye_counter != COUNTER_closed_quit;
+        hold_given_up(core, ticket);
         ticket_leave(core, ticket);
     }
     return false;
@@ -687,6 +722,7 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     struct pending *pending = ticket_asking(ticket);
     ticket_set_state(core, ticket, TICKET_HELD);
     ticket->jeopardy = false;
+    ticket->given_up = false;
     ticket->doubt = false;
     ticket_arm(core, ticket);
     deadlock_held(core, ticket->who);

@@ -140,8 +140,11 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
         return true;
     }
     if (status == OP_GONE || status == OP_MISSING) {
-        count(core->counters, COUNTER_lost_gone);
-        space_of(core, ticket->lock)->value[SPACE_lost_gone]++;
+        if (!ticket->given_up) {
+            count(core->counters, COUNTER_lost_gone);
+            space_of(core, ticket->lock)->value[SPACE_lost_gone]++;
+            hold_note_lost(core, ticket, "gone");
+        }
         pending_error(core, pending, ERROR_LOST, NULL);
     } else if (status == OP_REFUSED) {
         pending_error(core, pending, ERROR_INTERNAL, NULL);

@@ -12,6 +12,9 @@
 
 #include "daemon/base/assert.h"
 
+/* Longer than the pause between two tries. */
+#define TRY_GAP_US 2000000
+
 static const char *const kind_words[RECENT_KINDS] = {
     [RECENT_SLOW] = "slow",
     [RECENT_LOST] = "lost",
@@ -95,23 +98,64 @@ recent_of_op(struct core *core, struct recent *recent, const struct op *op)
     }
 }
 
+/*
+ * The entry of the try before this one; NULL: there is none. A try that Redis
+ * did not carry out is soon followed by another one, of the same owner. So an
+ * outage gives one entry to each lock, and pushes out little else.
+ */
+static struct recent *
+recent_before_try(struct core *core, const struct op *op)
+{
+    struct recents *recents = &core->recents[RECENT_SLOW];
+    uint64_t kept = recents->count < RECENT_KEPT ? recents->count : RECENT_KEPT;
+
+    for (uint64_t i = 0; i < kept; i++) {
+        struct recent *recent = &recents->kept[i];
+        enum op_status status = recent->slow.status;
+
+        if ((status == OP_UNSENT || status == OP_UNKNOWN ||
+                status == OP_REFUSED) &&
+            recent->slow.op == op->kind &&
+            handle_equal(recent->slow.owner, op->owner) &&
+            op->began_us <= recent->at_us + TRY_GAP_US &&
+            text_equal(text_make(recent->name, recent->name_len), op->name))
+            return recent;
+    }
+    return NULL;
+}
+
+/* In a stretch a try counts though nothing could be sent. */
+static uint32_t
+at_least_one(uint32_t tries)
+{
+    return tries > 0 ? tries : 1;
+}
+
 void
 recent_slow(struct core *core, const struct op *op)
 {
-    struct recent *recent = recent_add(core, RECENT_SLOW, op->name);
+    struct recent *recent = recent_before_try(core, op);
     uint64_t sent_us = op->sent_us > 0 ? op->sent_us : core->now_us;
     uint64_t answered_us = op->answered_us > 0 ? op->answered_us : core->now_us;
 
     require(op->began_us <= sent_us && sent_us <= answered_us &&
             answered_us <= core->now_us);
     count(core->counters, COUNTER_slow_operations);
-    recent_of_op(core, recent, op);
-    recent->slow.op = op->kind;
+    if (recent == NULL) {
+        recent = recent_add(core, RECENT_SLOW, op->name);
+        recent_of_op(core, recent, op);
+        recent->slow.op = op->kind;
+        recent->slow.owner = op->owner;
+        recent->slow.tries = op->tries;
+    } else {
+        recent->slow.tries =
+            at_least_one(recent->slow.tries) + at_least_one(op->tries);
+    }
+    recent->at_us = core->now_us;
     recent->slow.status = op->result.status;
-    recent->slow.tries = op->tries;
-    recent->slow.queued_us = sent_us - op->began_us;
-    recent->slow.redis_us = answered_us - sent_us;
-    recent->slow.confirm_us = core->now_us - answered_us;
+    recent->slow.queued_us += sent_us - op->began_us;
+    recent->slow.redis_us += answered_us - sent_us;
+    recent->slow.confirm_us += core->now_us - answered_us;
 }
 
 void

@@ -257,6 +257,7 @@ struct ticket {
     bool unheard;   /* the last question got no answer */
     bool lost;      /* LEAVING after LOST was sent */
     bool jeopardy;  /* JEOPARDY was sent */
+    bool given_up;  /* LEAVING: its client ended it in jeopardy */
     bool sharing;   /* it shares from now on, and Redis has not confirmed it */
     bool moving;    /* it was claimed, and Redis has not confirmed it */
     bool announced; /* its LOCK was told that it is queued */
@@ -385,9 +386,11 @@ struct recent {
     char name[PROTO_NAME_MAX];
 
     union {
+        /* One operation, or a stretch of tries: then sums. */
         struct {
             enum op_kind op;
-            enum op_status status;
+            enum op_status status; /* of the last try */
+            struct handle owner;   /* of each try */
             uint32_t tries;
             uint64_t queued_us;  /* until it was sent, the last time */
             uint64_t redis_us;   /* then until Redis answered */

@@ -13,6 +13,8 @@
 
 #include "daemon/base/assert.h"
 
+#include <inttypes.h>
+
 static uint64_t
 ticket_hash(const struct core *core, const struct session *session,
     const struct lock *lock, uint64_t owner_hash)
@@ -182,6 +184,31 @@ struct text
 ticket_client(const struct ticket *ticket)
 {
     return text_make(ticket->client, ticket->client_len);
+}
+
+/* Logs an event of its life; `reason` may be NULL. */
+void
+ticket_log(const struct ticket *ticket, enum log_level level, const char *event,
+    const char *reason)
+{
+    char name[4 * PROTO_NAME_MAX + 3];
+    char client[4 * PROTO_CLIENT_MAX + 3];
+    char owner[4 * PROTO_OWNER_MAX + 3];
+    char note[4 * PROTO_NOTE_MAX + 3];
+    char session[SHORT_ID_BYTES + 1];
+    const struct lock *lock = ticket->lock;
+
+    if (!log_enabled(level))
+        return;
+    core_short_id(ticket->session_id, session);
+    log_write(level, event,
+        "lock=%s fence=%" PRIu64 "%s%s session=%s client=%s owner=%s note=%s",
+        log_quote(name, sizeof(name), text_make(lock->name, lock->name_len)),
+        ticket->fence, reason != NULL ? " reason=" : "",
+        reason != NULL ? reason : "", session,
+        log_quote(client, sizeof(client), ticket_client(ticket)),
+        log_quote(owner, sizeof(owner), ticket_owner(ticket)),
+        log_quote(note, sizeof(note), ticket_note(ticket)));
 }
 
 /* What the client may count on with no further word from here. */
@@ -564,11 +591,14 @@ void
 ticket_orphan(struct core *core, struct ticket *ticket)
 {
     bool quit = ticket->session->bye_counter == COUNTER_closed_quit;
+    bool killed = ticket->session->killed;
 
     require(list_empty(&ticket->pendings));
     ticket_detach(core, ticket);
     switch (ticket->state) {
     case TICKET_HELD:
+        if (!killed)
+            hold_given_up(core, ticket);
         count(core->counters, COUNTER_releases_by_death);
         ticket->unclean = !quit;
         ticket_leave(core, ticket);
@@ -624,6 +654,8 @@ ticket_end_unattended(struct core *core, struct ticket *ticket)
         return true;
     ticket->unattended = false;
     ticket->unclean = ticket->state == TICKET_HELD;
+    if (ticket->state == TICKET_HELD)
+        hold_given_up(core, ticket);
     if (ticket->state == TICKET_ASKING)
         ticket->abandoned = true;
     else if (ticket->state == TICKET_WAITING || ticket->state == TICKET_HELD)

@@ -5,12 +5,15 @@
 #ifndef HOLDFAST_CORE_TICKET_H
 #define HOLDFAST_CORE_TICKET_H
 
+#include "daemon/base/log.h"
 #include "daemon/core/state.h"
 
 /* Failed renewals and releases are tried again after so long, at least. */
 #define RETRY_US 100000
 
 /* ticket.c */
+void ticket_log(const struct ticket *ticket, enum log_level level,
+    const char *event, const char *reason);
 void ticket_set_deadline(struct ticket *ticket, uint64_t deadline_us);
 bool ticket_is_patient(const struct ticket *ticket);
 struct pending *ticket_pending(const struct ticket *ticket);
@@ -47,6 +50,9 @@ void wait_timer(struct core *core, struct ticket *ticket);
 void ticket_words(const struct ticket *ticket, struct op *op);
 
 /* hold.c */
+void hold_note_lost(
+    struct core *core, const struct ticket *ticket, const char *reason);
+void hold_given_up(struct core *core, struct ticket *ticket);
 uint64_t drift_margin_us(uint64_t lease_us);
 bool hold_is_over(const struct core *core, const struct op_result *result);
 void hold_was_foreign(

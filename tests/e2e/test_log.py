@@ -69,7 +69,8 @@ class LogTest(HarnessCase):
         for line in self.lines(broker):
             self.assertRegex(line, rf"^time={TIME} level=\w+ event=\w+")
         self.assertRegex(broker.log(),
-                         r'event=lost lock="a b" fence=\d+ reason=broken\n')
+                         r'event=lost lock="a b" fence=\d+ reason=broken '
+                         r'session=\w{8} client="" owner="" note=""\n')
 
     def test_the_longest_name(self):
         """All of it is there, though each byte takes four."""

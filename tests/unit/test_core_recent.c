@@ -181,6 +181,142 @@ START_TEST(of_a_session_that_ended)
 
 END_TEST
 
+/* A renewal is tried again and again: one entry, until it has succeeded. */
+START_TEST(a_stretch_of_tries)
+{
+    struct rig *rig = rig_slow();
+    unsigned a = rig_open(rig);
+
+    rig_lock(rig, a, "1 LOCK x", 5);
+    rig_lock(rig, a, "2 LOCK y", 6);
+    rig_pass(rig, 10010);
+    for (int i = 0; i < 5; i++) {
+        rig_pass(rig, 1000);
+        for (int j = 0; j < 2; j++) {
+            struct op *op = rig_op(rig, OP_RENEW);
+            op->tries = i > 0; /* the first one could not be sent */
+            rig_status(rig, op, i > 0 ? OP_UNKNOWN : OP_UNSENT);
+        }
+        rig_pass(rig, 115);
+    }
+    rig_say(rig, a, "3 SLOW");
+    for (int j = 0; j < 2; j++) {
+        const char *line = rig_line(rig, a);
+        ck_assert_msg(strstr(line, " op=renew result=unknown ") != NULL &&
+                          strstr(line, " age_ms=115 ") != NULL &&
+                          strstr(line, " tries=5") != NULL,
+            "%s", line);
+    }
+    rig_expect(rig, a, "3 OK n=2");
+    for (int j = 0; j < 2; j++)
+        rig_granted(rig, rig_op(rig, OP_RENEW), 5 + (uint64_t)j);
+    rig_pass(rig, 10010);
+    struct op *later = rig_op(rig, OP_RENEW);
+    rig_pass(rig, 1000);
+    rig_status(rig, later, OP_UNKNOWN);
+    rig_say(rig, a, "4 SLOW limit=1");
+    ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " tries=0"));
+    rig_end(rig);
+}
+
+END_TEST
+
+enum end {
+    END_UNLOCK,
+    END_QUIT,
+    END_FIN,
+    END_DROP,
+    END_KEPT,
+    END_COUNT,
+};
+
+static void
+end_hold(struct rig *rig, unsigned session, enum end end)
+{
+    switch (end) {
+    case END_UNLOCK:
+        rig_say(rig, session, "2 UNLOCK x owner=w");
+        break;
+    case END_QUIT:
+        rig_say(rig, session, "2 QUIT");
+        break;
+    case END_FIN:
+        rig_event(rig, session, CORE_EOF);
+        break;
+    case END_DROP:
+    case END_KEPT:
+        rig_event(rig, session, CORE_DROP);
+        break;
+    case END_COUNT:
+        break;
+    }
+}
+
+/* A client that keeps its deadline ends its hold before the broker does. */
+START_TEST(given_up_in_jeopardy)
+{
+    for (int i = 0; i < 3 * END_COUNT; i++) {
+        struct rig *rig = rig_slow();
+        unsigned a = rig_open(rig);
+        unsigned b = rig_open(rig);
+        bool late = i / END_COUNT > 0;
+        bool safe = i / END_COUNT > 1;
+
+        if (i % END_COUNT == END_KEPT) {
+            rig_say(rig, a, "0 HELLO keep=2s");
+            rig_expect(rig, a, "0 OK session=~ proto=1 server=~ keep_ms=2000");
+        }
+        rig_lock(rig, a, "1 LOCK x owner=w note=n", 5);
+        rig_pass(rig, late ? 20002 : 19990);
+        if (safe)
+            rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+        end_hold(rig, a, i % END_COUNT);
+        rig_pass(rig, 2100);
+        while (rig->op_count > 0 && rig->ops[0]->kind == OP_RENEW)
+            rig_status(rig, rig->ops[0], OP_UNKNOWN);
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+        bool lost = !safe && (late || i % END_COUNT == END_KEPT);
+        ck_assert_uint_eq(rig_count(rig, COUNTER_lost_backend), lost);
+        rig_say(rig, b, "3 SLOW kind=lost");
+        if (lost)
+            rig_expect(rig, b,
+                "3 ITEM kind=lost age_ms=~ name=x session=~ owner=w "
+                "reason=backend fence=5 held_ms=~ late_us=0");
+        rig_expect(rig, b, lost ? "3 OK n=1" : "3 OK n=0");
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
+/* It was another one's by then: one loss, and not two. */
+START_TEST(given_up_and_gone)
+{
+    struct rig *rig = rig_slow();
+    unsigned a = rig_open(rig);
+
+    rig_lock(rig, a, "1 LOCK x", 5);
+    rig_pass(rig, 20002);
+    rig_expect(rig, a, "* JEOPARDY x ttl_ms=~");
+    rig_say(rig, a, "2 UNLOCK x");
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_UNKNOWN);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
+    rig_expect(rig, a, "2 ERR LOST retry=0");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_lost_backend), 1);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_lost_gone), 0);
+    rig_lock(rig, a, "3 LOCK x", 6);
+    rig_say(rig, a, "4 UNLOCK x");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
+    rig_expect(rig, a, "4 ERR LOST retry=0");
+    rig_say(rig, a, "5 SLOW kind=lost");
+    ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " reason=gone "));
+    ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " reason=backend "));
+    rig_expect(rig, a, "5 OK n=2");
+    rig_end(rig);
+}
+
+END_TEST
+
 START_TEST(losses)
 {
     struct rig *rig = rig_slow();
@@ -345,6 +481,9 @@ core_recent_suite(void)
     tcase_add_test(tests, a_wait_is_not_slow);
     tcase_add_test(tests, unanswered);
     tcase_add_test(tests, of_a_session_that_ended);
+    tcase_add_test(tests, a_stretch_of_tries);
+    tcase_add_test(tests, given_up_in_jeopardy);
+    tcase_add_test(tests, given_up_and_gone);
     tcase_add_test(tests, losses);
     tcase_add_test(tests, a_late_loss);
     tcase_add_test(tests, deadlocks);
