@@ -18,6 +18,7 @@
 
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/guard.h"
+#include "proto/holdfast/nested.h"
 #include "proto/holdfast/out.h"
 
 #include <errno.h>
@@ -689,6 +690,24 @@ lock_at_last(
     }
 }
 
+/* A wait that ends by --wait says enough itself. */
+static bool
+would_wait_for_itself(const struct acquire *acquire)
+{
+    char text[256];
+    const char *key;
+    long pid;
+
+    if (acquire->options.wait_ms != HOLDFAST_FOREVER ||
+        (key = nested_find(acquire, &pid)) == NULL)
+        return false;
+    complain("%s is held by the holdfast run (process %ld) that this command "
+             "runs under: waiting for it would never end; use another key, "
+             "or --wait",
+        escape_text(key, text, sizeof(text)), pid);
+    return true;
+}
+
 int
 acquire_lock(const struct acquire *acquire, struct loop *loop,
     struct guard *guard, struct holdfast **h, struct acquired *acquired)
@@ -701,6 +720,8 @@ acquire_lock(const struct acquire *acquire, struct loop *loop,
     };
 
     *h = NULL;
+    if (would_wait_for_itself(acquire))
+        return STATUS_TROUBLE;
     acquired_init(acquired, acquire);
     reach_begin(&attempt);
     int status = lock_at_last(&attempt, h, acquired);

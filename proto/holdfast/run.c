@@ -34,6 +34,7 @@
 #include "proto/holdfast/acquire.h"
 #include "proto/holdfast/child.h"
 #include "proto/holdfast/escape.h"
+#include "proto/holdfast/nested.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -273,7 +274,7 @@ run_lost(struct run *run)
 
 /* Runs the program under the lock that is held; the exit status. */
 static int
-run_program(struct run *run, char **argv)
+run_program(struct run *run, const struct acquire *acquire, char **argv)
 {
     struct child *child = &run->child;
 
@@ -283,6 +284,8 @@ run_program(struct run *run, char **argv)
         complain("the lock is lost: its time was over before the start");
         return STATUS_LOST;
     }
+    if (!nested_tell(acquire))
+        complain("warning: no memory to tell the program what it holds");
     if (!child_start(
             child, &run->guard, &run->loop, run->h, &run->acquired, argv)) {
         acquire_release(run->h, &run->guard, &run->acquired);
@@ -318,7 +321,7 @@ command_run(struct settings *settings, int argc, char **argv)
     status =
         acquire_lock(&acquire, &run.loop, &run.guard, &run.h, &run.acquired);
     if (status == STATUS_FINE) {
-        status = run_program(&run, words.rest);
+        status = run_program(&run, &acquire, words.rest);
         holdfast_destroy(&run.h);
         guard_leave(&run.guard);
     }

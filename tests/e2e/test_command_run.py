@@ -413,6 +413,81 @@ class RefusedTest(CommandCase):
         self.assertEqual(process.wait(5), 9)
 
 
+class NestedTest(CommandCase):
+    def nested(self, *words, outer=("job",), options=()):
+        broker = self.broker(
+            LOCK=lambda words: "OK ttl_ms=9000 count=1 fence=" + ",".join(
+                "42" for word in words[1:] if "=" not in word))
+        result = self.command(
+            broker, "run", *options, *outer, "--", HOLDFAST, "run", *words,
+            "--", "echo", "ran")
+        return broker, result
+
+    def assert_refused(self, *words, **options):
+        broker, result = self.nested(*words, **options)
+        self.assertEqual(result.returncode, 125)
+        self.assertRegex(result.stderr.decode(),
+                         r"is held by the holdfast run \(process \d+\)")
+        self.assertEqual(result.stdout, b"")
+        self.assertEqual(len(broker.received("LOCK")), 1)
+
+    def assert_runs(self, *words, **options):
+        broker, result = self.nested(*words, **options)
+        self.assertEqual((result.returncode, result.stdout), (0, b"ran\n"),
+                         result.stderr)
+        self.assertEqual(len(broker.received("LOCK")), 2)
+
+    def test_the_same_key(self):
+        self.assert_refused("job")
+        self.assert_refused("other", "job")
+        self.assert_refused("a b=%", outer=("x", "a b=%"))
+        self.assert_refused("--shared", "job")
+        self.assert_refused("job", options=("--shared",))
+        self.assert_refused("--limit", "1", "job", options=("--limit", "1"))
+
+    def test_it_may_be_had(self):
+        self.assert_runs("other")
+        self.assert_runs("jo", outer=("job",))
+        self.assert_runs("job", "--wait", "1s")
+        self.assert_runs("--shared", "job", options=("--shared",))
+        self.assert_runs("--limit", "2", "job", options=("--limit", "2"))
+
+    def test_lock_is_refused_too(self):
+        broker = self.broker()
+        result = self.command(broker, "run", "job", "--", HOLDFAST, "lock",
+                              "job")
+        self.assertEqual(result.returncode, 125)
+
+    def test_several_levels(self):
+        broker = self.broker()
+        result = self.command(
+            broker, "run", "a", "--", HOLDFAST, "run", "b", "--", "sh", "-c",
+            f"exec {HOLDFAST} run a -- true")
+        self.assertEqual(result.returncode, 125)
+        self.assertIn(b"a is held by", result.stderr)
+        self.assertEqual(len(broker.received("LOCK")), 2)
+
+    def test_another_broker(self):
+        broker, other = self.broker(), self.broker()
+        result = self.command(
+            broker, "run", "job", "--", HOLDFAST, "-a", other.address, "run",
+            "job", "--", "true")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_run_that_has_ended(self):
+        """What it left behind has its environment, and may have the lock."""
+        broker = self.broker()
+        result = self.command(
+            broker, "run", "job", "--", "printenv", "HOLDFAST_HELD")
+        held = result.stdout.decode().strip()
+        self.assertRegex(held, r"^\d+=x=\S+=job$")
+        for value in (held, f"{os.getpid()}=x", "=", "x=y=z", ""):
+            result = self.command(
+                broker, "run", "job", "--", "true",
+                env=self.environment(broker, HOLDFAST_HELD=value))
+            self.assertEqual(result.returncode, 0, result.stderr)
+
+
 class NoBrokerTest(CommandCase):
     def timed(self, address, *words):
         begin = time.monotonic()

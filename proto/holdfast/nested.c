@@ -1,0 +1,146 @@
+/*
+ * HOLDFAST_HELD in the environment of a program under run: a word for each lock
+ * that is held for it, at every level:
+ *
+ *     PID=MODE=ADDRESS=KEY
+ *
+ * PID is that of the run, MODE is `x` for a lock that its holder has alone and
+ * `s` for one that has room for others; ADDRESS and KEY are percent-encoded.
+ *
+ * A process may live longer than the run and keep the variable. So a word
+ * counts only while its run is above this process: as a subreaper it is, for as
+ * long as it lives. Another address may be another Redis, and is not compared.
+ */
+#define _GNU_SOURCE 1
+
+#include "proto/holdfast/nested.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define VARIABLE   "HOLDFAST_HELD"
+#define LEVELS_MAX 1000 /* of processes above this one */
+
+/* Encoded; NULL: no memory. The caller frees it. */
+static char *
+encoded(const char *text)
+{
+    size_t bytes = 3 * strlen(text) + 1;
+    char *out = malloc(bytes);
+
+    if (out != NULL)
+        (void)holdfast_encode(text, strlen(text), out, bytes);
+    return out;
+}
+
+static bool
+has_room(const struct acquire *acquire)
+{
+    return acquire->options.shared || acquire->options.limit > 1;
+}
+
+bool
+nested_tell(const struct acquire *acquire)
+{
+    const char *above = getenv(VARIABLE);
+    char *address = encoded(acquire->address);
+    char *text = strdup(above != NULL ? above : "");
+
+    for (size_t i = 0; i < acquire->key_count && text != NULL; i++) {
+        char *key = encoded(acquire->keys[i]);
+        char *more = NULL;
+
+        if (address == NULL || key == NULL ||
+            asprintf(&more, "%s%s%ld=%c=%s=%s", text,
+                text[0] != '\0' ? " " : "", (long)getpid(),
+                has_room(acquire) ? 's' : 'x', address, key) < 0)
+            more = NULL;
+        free(key);
+        free(text);
+        text = more;
+    }
+    bool told = text != NULL && setenv(VARIABLE, text, 1) == 0;
+    free(address);
+    free(text);
+    return told;
+}
+
+/* 0: it is not known. */
+static long
+parent_of(long pid)
+{
+    char path[64];
+    char text[512];
+    long parent = 0;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    (void)fclose(file);
+    /* Behind the name, which may have any bytes, the state and the parent. */
+    const char *name_end = strrchr(text, ')');
+    if (name_end == NULL || sscanf(name_end, ") %*c %ld", &parent) != 1)
+        return 0;
+    return parent;
+}
+
+static bool
+is_above(long pid)
+{
+    long parent = (long)getppid();
+
+    for (int i = 0; i < LEVELS_MAX && parent > 1; i++) {
+        if (parent == pid)
+            return true;
+        parent = parent_of(parent);
+    }
+    return false;
+}
+
+/* Whether a word is about the key, and its run excludes this one. */
+static bool
+word_excludes(const char *word, const char *address, const char *key,
+    const struct acquire *acquire, long *pid)
+{
+    char mode;
+    int at = 0;
+    size_t address_len = strlen(address);
+
+    if (sscanf(word, "%ld=%c=%n", pid, &mode, &at) != 2 || at == 0)
+        return false;
+    word += at;
+    return strncmp(word, address, address_len) == 0 &&
+           word[address_len] == '=' &&
+           strcmp(word + address_len + 1, key) == 0 &&
+           !(mode == 's' && has_room(acquire)) && is_above(*pid);
+}
+
+const char *
+nested_find(const struct acquire *acquire, long *pid)
+{
+    const char *held = getenv(VARIABLE);
+    char *address = encoded(acquire->address);
+    const char *found = NULL;
+
+    for (size_t i = 0;
+         i < acquire->key_count && found == NULL && held != NULL && address;
+         i++) {
+        char *words = strdup(held);
+        char *key = encoded(acquire->keys[i]);
+        char *rest = words;
+        const char *word;
+
+        while (
+            key != NULL && found == NULL && (word = strsep(&rest, " ")) != NULL)
+            if (word_excludes(word, address, key, acquire, pid))
+                found = acquire->keys[i];
+        free(key);
+        free(words);
+    }
+    free(address);
+    return found;
+}
