@@ -43,6 +43,7 @@ holdfast_make(void)
         return NULL;
     h->pid = getpid();
     h->fd = -1;
+    holdfast_fork_enter(h);
     h->read_wants = POLLIN;
     h->write_wants = POLLOUT;
     h->last = &h->first;
@@ -192,6 +193,7 @@ holdfast_destroy(struct holdfast **h)
     if ((*h)->out != NULL)
         explicit_bzero((*h)->out, (*h)->out_bytes);
     free((*h)->out);
+    holdfast_fork_leave(*h);
     explicit_bzero((*h)->secret, sizeof((*h)->secret));
     free(*h);
     *h = NULL;
@@ -266,6 +268,8 @@ input_dispatch(struct holdfast *h)
 void
 holdfast_process(struct holdfast *h, short revents)
 {
+    if (h->link == LINK_CLOSED)
+        return;
     holdfast_link_connected(h, revents);
     for (int i = 0; i < TURN_READS && input_wanted(h) && holdfast_link_reads(h);
          i++) {

@@ -13,6 +13,7 @@
  *     pending.c  requests whose final answer is outstanding
  *     submit.c   requests to lines
  *     client.c   the object and its turn
+ *     fork.c     the end of its copies in children
  *     wait.c     the blocking calls
  *     encode.c   percent-encoding
  *
@@ -183,6 +184,10 @@ struct holdfast_peer {
 struct holdfast {
     pid_t pid; /* that has made it */
 
+    /* fork.c */
+    struct holdfast *next;
+    struct holdfast *prev;
+
     /* address.c, link.c */
     int fd;                                     /* owned; -1: none */
     const struct holdfast_transport *transport; /* ref; NULL: none */
@@ -274,6 +279,15 @@ enum holdfast_status holdfast_create_over(int fd,
     uint64_t (*clock)(void *context), void *context, struct holdfast **out);
 enum holdfast_status holdfast_create_at(const struct holdfast_options *options,
     uint64_t (*clock)(void *context), void *context, struct holdfast **out);
+
+/*
+ * fork.c: each connection enters and leaves. No fork() comes between lock and
+ * unlock, which are to enclose each change of its descriptor.
+ */
+void holdfast_fork_enter(struct holdfast *h);
+void holdfast_fork_leave(struct holdfast *h);
+void holdfast_fork_lock(void);
+void holdfast_fork_unlock(void);
 
 /* address.c: one address or several, into h->peers. */
 enum holdfast_status holdfast_link_resolve(

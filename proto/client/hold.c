@@ -671,7 +671,7 @@ holdfast_deadline_ms(const struct holdfast *h, const struct holdfast_hold *hold)
     const struct holdfast_kept *kept =
         holdfast_kept_find(h, hold->name, hold->owner);
 
-    if (kept == NULL || kept->fence != hold->fence ||
+    if (h->link == LINK_CLOSED || kept == NULL || kept->fence != hold->fence ||
         !holdfast_kept_stands(kept))
         return 0;
     return kept->deadline_ms;

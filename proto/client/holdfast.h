@@ -48,6 +48,15 @@
  * that they had. A hold can be trusted until its deadline meanwhile, and
  * nothing but the answer of a broker moves that on.
  *
+ * A connection belongs to the process that created it. In a child of fork(2)
+ * the library closes the child's copy (pthread_atfork): the session goes on in
+ * the parent, and ends with it, however long the child lives. In the child
+ * calls return HOLDFAST_NOT_CONNECTED, holdfast_deadline_ms() is 0, the next
+ * event is HOLDFAST_CLOSED, and holdfast_reason() says why. A child that needs
+ * locks creates a connection of its own; daemon(3) comes before
+ * holdfast_create(). A child made by _Fork(3) or clone(2) keeps its copy, and
+ * with it the parent's locks: close holdfast_fd() there.
+ *
  * All times are milliseconds of CLOCK_BOOTTIME (holdfast_now_ms()), which runs
  * on while the machine sleeps. poll() does not: cap its time at a second or so
  * where machines sleep, or use a timerfd of CLOCK_BOOTTIME.
@@ -252,8 +261,7 @@ enum holdfast_status holdfast_create_with(
  * Closes and frees; *h becomes NULL, and may be. The broker releases the holds
  * of the session at once; where the session is kept and no broker serves it
  * now, or there is no room in the socket to say so, when keep_ms is over.
- * In a child (fork(2)) of who has made it this frees and changes nothing: the
- * session goes on, and its connection is not for two to use.
+ * In a child of fork(2) this frees memory and ends nothing; see above.
  */
 void holdfast_destroy(struct holdfast **h);
 

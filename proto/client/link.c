@@ -116,10 +116,11 @@ link_drop_socket(struct holdfast *h)
     }
     h->read_wants = POLLIN;
     h->write_wants = POLLOUT;
-    if (h->fd >= 0) {
+    holdfast_fork_lock();
+    if (h->fd >= 0)
         (void)close(h->fd);
-        h->fd = -1;
-    }
+    h->fd = -1;
+    holdfast_fork_unlock();
     h->in_len = 0;
     h->connection++;
 }
@@ -144,10 +145,13 @@ link_try(struct holdfast *h, const char *reason)
         h->peer_next = (h->peer_next + 1) % h->peer_count;
         h->peer_left--;
         link_drop_socket(h);
+        holdfast_fork_lock();
         h->fd = socket(peer->address.ss_family,
             SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        int error = errno;
+        holdfast_fork_unlock();
         if (h->fd < 0) {
-            reason = strerror(errno);
+            reason = strerror(error);
             continue;
         }
         if (peer->address.ss_family != AF_UNIX)

@@ -6,8 +6,12 @@
 
 #include <check.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 Suite *client_hold_suite(void);
 
@@ -397,6 +401,61 @@ START_TEST(grant_without_fence_is_refused)
 
 END_TEST
 
+/* In a worker: nothing is held, and all that is called says so. */
+static bool
+worker_has_nothing(void)
+{
+    struct holdfast_hold hold;
+    struct holdfast_event event;
+    uint64_t request;
+
+    holdfast_process(talk.h, POLLIN | POLLOUT);
+    bool ended =
+        holdfast_fd(talk.h) == -1 && deadline("a", 5) == 0 &&
+        holdfast_next(talk.h, &event) && event.kind == HOLDFAST_CLOSED &&
+        strstr(event.text, "fork") != NULL && !holdfast_next(talk.h, &event) &&
+        holdfast_timeout_ms(talk.h) == -1;
+    bool refused =
+        holdfast_lock(talk.h, "b", NULL, &hold) == HOLDFAST_NOT_CONNECTED &&
+        holdfast_submit(talk.h, "PING", &request) == HOLDFAST_NOT_CONNECTED;
+    holdfast_destroy(&talk.h);
+    return ended && refused;
+}
+
+/* Its parent is killed, and it lives on: the broker sees the end. */
+START_TEST(worker_keeps_no_lock)
+{
+    char got[64];
+    int gate[2];
+    char byte;
+
+    (void)lock("a", 0);
+    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
+    (void)talk_told(&talk);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, gate), 0);
+    pid_t worker = fork();
+    if (worker == 0) {
+        (void)close(gate[0]);
+        byte = worker_has_nothing() ? 'y' : 'n';
+        (void)!write(gate[1], &byte, 1);
+        _exit((int)read(gate[1], &byte, 1));
+    }
+    (void)close(gate[1]);
+    ck_assert_int_eq(read(gate[0], &byte, 1), 1);
+    ck_assert_int_eq(byte, 'y');
+    /* The parent's is as it was. */
+    ck_assert_uint_eq(deadline("a", 5), START + 9000);
+    talk_pass(&talk, 3000);
+    ck_assert_str_eq(talk_sent(&talk), "2 PING\n");
+    (void)close(talk.h->fd);
+    ck_assert_int_eq(recv(talk.broker, got, sizeof(got), MSG_DONTWAIT), 0);
+    talk.h->fd = -1;
+    (void)close(gate[0]);
+    ck_assert_int_eq(waitpid(worker, NULL, 0), worker);
+}
+
+END_TEST
+
 Suite *
 client_hold_suite(void)
 {
@@ -424,6 +483,7 @@ client_hold_suite(void)
     tcase_add_test(tcase, lease_does_not_shorten_the_others);
     tcase_add_test(tcase, end_of_the_connection_ends_all);
     tcase_add_test(tcase, grant_without_fence_is_refused);
+    tcase_add_test(tcase, worker_keeps_no_lock);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -833,8 +833,12 @@ START_TEST(forked)
     begin(versions[_i], 0);
     pid_t child = fork();
     if (child == 0) {
+        bool closed =
+            holdfast_fd(talk.h) == -1 &&
+            holdfast_submit(talk.h, "PING", &request) == HOLDFAST_NOT_CONNECTED;
+        holdfast_process(talk.h, POLLIN | POLLOUT);
         holdfast_destroy(&talk.h);
-        _exit(talk.h == NULL ? 0 : 1);
+        _exit(closed && talk.h == NULL ? 0 : 1);
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(status, 0);

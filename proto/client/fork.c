@@ -1,0 +1,87 @@
+/*
+ * fork(2): the child's copies of connections are closed.
+ *
+ * A descriptor that a child has too keeps a connection open after its parent
+ * was killed: the broker would see no end, and keep the locks, for as long as
+ * the child lives. So every connection stands in one list, and the child
+ * closes its copies before fork() returns. posix_spawn() and vfork() run no
+ * such code; there the descriptors are close-on-exec.
+ *
+ * In the child only descriptors and plain fields are touched: memory may be in
+ * the hands of a thread that does not exist there. The lock keeps a fork from
+ * coming between a descriptor and the field that it is kept in.
+ */
+#define _GNU_SOURCE 1
+
+#include "proto/client/client.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct holdfast *connections; /* refs, by next and prev */
+
+void
+holdfast_fork_lock(void)
+{
+    (void)pthread_mutex_lock(&lock);
+}
+
+void
+holdfast_fork_unlock(void)
+{
+    (void)pthread_mutex_unlock(&lock);
+}
+
+static void
+fork_in_child(void)
+{
+    static const char reason[] =
+        "the connection is the parent's: a child of fork(2) needs its own";
+
+    for (struct holdfast *h = connections; h != NULL; h = h->next) {
+        if (h->fd >= 0)
+            (void)close(h->fd);
+        h->fd = -1;
+        if (h->link == LINK_CLOSED)
+            continue;
+        h->link = LINK_CLOSED;
+        memcpy(h->reason, reason, sizeof(reason));
+    }
+    holdfast_fork_unlock();
+}
+
+static void
+fork_prepare(void)
+{
+    (void)pthread_atfork(
+        holdfast_fork_lock, holdfast_fork_unlock, fork_in_child);
+}
+
+void
+holdfast_fork_enter(struct holdfast *h)
+{
+    (void)pthread_once(&once, fork_prepare);
+    holdfast_fork_lock();
+    h->next = connections;
+    h->prev = NULL;
+    if (connections != NULL)
+        connections->prev = h;
+    connections = h;
+    holdfast_fork_unlock();
+}
+
+void
+holdfast_fork_leave(struct holdfast *h)
+{
+    holdfast_fork_lock();
+    if (h->next != NULL)
+        h->next->prev = h->prev;
+    if (h->prev != NULL)
+        h->prev->next = h->next;
+    else
+        connections = h->next;
+    holdfast_fork_unlock();
+}
