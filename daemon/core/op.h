@@ -229,6 +229,7 @@ struct op {
     struct ask ask;       /* OP_ACQUIRE */
     uint64_t hard_end_us; /* OP_RENEW: of lease=, WHEEL_NEVER: none */
     uint64_t give_up_us;  /* where Redis cannot be asked */
+    uint64_t end_us;      /* in any case; 0: not before it is answered */
     /* OP_ACQUIRE, OP_RENEW of a wait: the end of the lease of a hold that an
      * earlier question may have got; WHEEL_NEVER: of no such hold. */
     uint64_t over_us;

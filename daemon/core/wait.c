@@ -18,6 +18,14 @@ pending_give_up_us(const struct core *core, const struct pending *pending)
         us_min(pending->wait_us, core->settings.patience_us));
 }
 
+/* By then it is answered in any case. */
+static uint64_t
+pending_end_us(const struct core *core, const struct pending *pending)
+{
+    return us_add(
+        pending_give_up_us(core, pending), core->settings.command_timeout_us);
+}
+
 /*
  * What Redis is asked for the request: under a new request id, unless the last
  * question is in doubt. NULL: no room, and the request was refused.
@@ -562,14 +570,19 @@ acquire_unknown(struct core *core, struct ticket *ticket)
         wait_presume(core, ticket);
         return;
     }
+    /* Redis may have closed an idle connection just when it was asked. */
     if (ticket->abandoned || pending == NULL ||
-        core->now_us >= pending_give_up_us(core, pending)) {
+        session_closes(pending->session) ||
+        core->now_us >= pending_end_us(core, pending)) {
         ticket_fail(core, ticket, ERROR_INDOUBT);
         return;
     }
     ticket_ask(core, ticket, pending, pending_give_up_us(core, pending));
-    if (handle_equal(ticket->main_op, HANDLE_NONE))
+    struct op *op = slab_get(&core->ops, ticket->main_op);
+    if (op == NULL)
         ticket_leave(core, ticket);
+    else
+        op->end_us = pending_end_us(core, pending);
 }
 
 /* A broker that is not settled with the node cannot put it into the queue: an

@@ -126,6 +126,8 @@ op_until_us(const struct store *store, const struct op *op, uint64_t sent_us)
     uint64_t least_us = sent_us + store->settings.command_timeout_us;
     uint64_t most_us = sent_us + store_silence_us(store);
 
+    if (op->end_us > sent_us && op->end_us < least_us)
+        return op->end_us;
     if (!op->overdue && op->over_us < most_us)
         most_us = op->over_us; /* not before least_us, or it is overdue */
     if (op->give_up_us < least_us)
@@ -347,7 +349,8 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
     }
 }
 
-/* The call's connection is gone: nobody can say whether it ran. */
+/* The call's connection is gone: nobody can say whether it ran. What only reads
+ * is asked again, as long as somebody waits for it. */
 void
 call_lost(struct store *store, struct call *call)
 {
@@ -356,7 +359,12 @@ call_lost(struct store *store, struct call *call)
     while ((at = list_pop_front(&call->ops)) != NULL) {
         struct op *op = container_of(at, struct op, link);
         op->answered_us = call->answered_us;
-        op_done(store, op, OP_UNKNOWN);
+        bool again = op->kind == OP_INSPECT && !op->vote &&
+                     store->now_us < op->give_up_us;
+        if (again)
+            op_park(store, op, store->now_us);
+        else
+            op_done(store, op, OP_UNKNOWN);
     }
 }
 

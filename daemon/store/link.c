@@ -23,6 +23,7 @@
 #define BACKOFF_MIN_US 50000
 #define BACKOFF_MAX_US 1000000
 #define PING_AFTER_US  3000000
+#define PING_LEAST_US  250000
 
 void
 link_init(struct link *link, uint32_t index)
@@ -45,6 +46,8 @@ link_forget(struct link *link)
     link->backoff_us = BACKOFF_MIN_US;
     link->patience_us = 0;
     link->late_us = 0;
+    link->idle_us = PING_AFTER_US;
+    link->again = false;
     trust_forget(link);
 }
 
@@ -185,8 +188,25 @@ link_remember(struct link *link)
 }
 
 /*
+ * A connection that was good has ended. One try to replace it is worth waiting
+ * for. Where it was idle, Redis or a balancer may close idle connections: the
+ * next ones are used more often.
+ */
+static void
+link_was_good(struct link *link, uint64_t now_us)
+{
+    uint64_t idle_us = (now_us - link->spoke_us) / 2;
+
+    link->again = true;
+    if (!link->demoted && list_empty(&link->calls) &&
+        idle_us >= PING_LEAST_US && idle_us < link->idle_us)
+        link->idle_us = idle_us;
+}
+
+/*
  * What waits at the node waits on, no longer than it would without a
- * connection. What was to go there by ASK asks the slot's own node again.
+ * connection, but for the one try that follows the loss of a good one. What was
+ * to go there by ASK asks the slot's own node again.
  */
 static void
 link_unqueue(struct store *store, const struct link *link, uint64_t now_us)
@@ -199,7 +219,7 @@ link_unqueue(struct store *store, const struct link *link, uint64_t now_us)
             if (op->asking) {
                 op_dequeue(store, node, op);
                 op_park(store, op, now_us + BACKOFF_MIN_US);
-            } else {
+            } else if (!link->again) {
                 wheel_add(&store->wheel, &op->timer, op->give_up_us);
             }
         }
@@ -225,6 +245,9 @@ link_lost(struct store *store, struct link *link, uint64_t now_us,
     log_write(news ? LOG_WARN : LOG_DEBUG, "redis_link_lost", "node=%s why=%s",
         link_name(store, link, name, sizeof(name)),
         log_quote(quoted, sizeof(quoted), text_from(why)));
+    link->again = false;
+    if (link_answers(link) && (!link->wish_close || link->demoted))
+        link_was_good(link, now_us);
     link->state = LINK_DOWN;
     link->late = false;
     link->named = false;
@@ -600,6 +623,7 @@ link_ready(struct store *store, struct link *link, uint64_t now_us)
     char name[80];
 
     link->state = LINK_READY;
+    link->again = false;
     health_grants(link);
     link->old_client_id = 0; /* the answer has come, so it is dead */
     link->backoff_us = BACKOFF_MIN_US;
@@ -1118,7 +1142,7 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
             confirm_ask(store, &store->links[link->node], now_us);
         return;
     }
-    if (link->state != LINK_READY || now_us < link->spoke_us + PING_AFTER_US)
+    if (link->state != LINK_READY || now_us < link->spoke_us + link->idle_us)
         return;
     if (!link_serves(store, link)) {
         LINK_SEND(store, link, CALL_PING, now_us, TEXT("PING"));
@@ -1153,7 +1177,7 @@ link_next_us(const struct store *store, const struct link *link)
     else if (link_is_witness(store, link))
         due_us = replicas_due_us(store, link);
     else
-        due_us = link->spoke_us + PING_AFTER_US;
+        due_us = link->spoke_us + link->idle_us;
     if (link->state != LINK_READY || !link_serves(store, link))
         return due_us;
     uint64_t next_us = link->late ? WHEEL_NEVER : trust_next_us(store, link);

@@ -108,6 +108,7 @@ struct link {
     bool readonly;     /* is a replica */
     bool demoted;      /* it says that it is no master, and is left */
     bool late;         /* its oldest call is not answered in time */
+    bool again;        /* a good connection has ended: one try to follow it */
     struct buffer out; /* what io has not written yet */
     struct list calls; /* without a reply, oldest first */
     uint32_t call_count;
@@ -116,6 +117,7 @@ struct link {
     uint64_t deadline_us; /* of connecting */
     uint64_t patience_us; /* of the greeting, where it was too short before */
     uint64_t late_us;     /* when that it is late was logged; 0: never */
+    uint64_t idle_us;     /* after so long it is asked something */
     uint64_t retry_us;    /* LINK_DOWN */
     uint64_t backoff_us;
     uint64_t spoke_us;      /* the last call was sent, but for those whose

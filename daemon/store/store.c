@@ -168,18 +168,33 @@ op_done(struct store *store, struct op *op, enum op_status status)
     list_push_back(&store->done, &op->link);
 }
 
-/* Until when an operation is at a node at the latest. Where that answers, it is
- * given as long as a call may take, also where it would not wait for Redis. */
+/* Until when an operation is at a node at the latest. Where that answers, or is
+ * being tried once more, it is given as long as a call may take, also where it
+ * would not wait for Redis. */
 static uint64_t
 queue_due_us(const struct store *store, const struct op *op, uint16_t index,
     uint64_t now_us)
 {
+    const struct link *link = &store->links[index];
     uint64_t due_us = op->give_up_us;
 
-    if (link_answers(&store->links[index]) &&
+    if ((link_answers(link) || link->again) &&
         due_us < now_us + store->settings.command_timeout_us)
         due_us = now_us + store->settings.command_timeout_us;
-    return due_us;
+    return op->end_us > 0 && op->end_us < due_us ? op->end_us : due_us;
+}
+
+/* Until when an operation waits for a route. A master that has just been lost
+ * may be named again at once. */
+static uint64_t
+route_due_us(const struct store *store, const struct op *op)
+{
+    uint64_t named_us = store->anew_us + store->settings.command_timeout_us;
+
+    if (store->settings.topology != STORE_SENTINEL || store->anew_us == 0 ||
+        store->master != NODE_NONE || named_us < op->give_up_us)
+        return op->give_up_us;
+    return op->end_us > 0 && op->end_us < named_us ? op->end_us : named_us;
 }
 
 /* Puts an operation into a node's queue. */
@@ -221,8 +236,8 @@ op_park(struct store *store, struct op *op, uint64_t until_us)
     op->answered_us = 0;
     op->asking = false;
     list_push_back(&store->parked, &op->link);
-    wheel_add(&store->wheel, &op->timer,
-        until_us < op->give_up_us ? until_us : op->give_up_us);
+    uint64_t due_us = route_due_us(store, op);
+    wheel_add(&store->wheel, &op->timer, until_us < due_us ? until_us : due_us);
 }
 
 void
@@ -323,11 +338,15 @@ op_give_up(struct store *store, struct op *op, uint64_t now_us)
 static void
 op_due(struct store *store, struct op *op, uint64_t now_us)
 {
-    if (op->at_node != NODE_NONE)
+    uint64_t until_us = op->give_up_us;
+
+    if (op->at_node != NODE_NONE) {
         op_dequeue(store, &store->nodes[op->at_node], op);
-    else
+    } else {
+        until_us = route_due_us(store, op);
         list_remove(&op->link);
-    if (now_us >= op->give_up_us)
+    }
+    if (now_us >= until_us)
         op_give_up(store, op, now_us);
     else
         op_route(store, op, now_us);

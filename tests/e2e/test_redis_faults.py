@@ -583,6 +583,18 @@ class RefusalTest(HarnessCase):
         client.ok(f"UNLOCK refuse/moves fence={fence}", count=0)
         client.no_event("LOST", 0.05)
 
+    def test_closes_what_is_idle(self):
+        """As with `timeout 1`: a request that finds its connection closed is
+        tried once more before it is UNAVAILABLE."""
+        redis = self.redis()
+        client = self.client(self.broker(redis, {
+            "lease.default": "9s", "redis.command_timeout": "2s"}))
+        for _ in range(10):
+            redis.command("CLIENT", "KILL", "TYPE", "normal")
+            client.ok("LOCK refuse/idle wait=0", count=1)
+            client.ok("SHOW refuse/idle")
+            client.ok("UNLOCK refuse/idle", count=0)
+
     def test_what_is_no_redis(self):
         """A node that talks nonsense, or says nothing, or ends at once."""
         for answer in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", None,

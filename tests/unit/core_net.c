@@ -996,6 +996,8 @@ job_schedule(struct net *net, struct net_job *job)
         job->fate = (enum net_fate)net_pick(net, 5);
     if (job->fate == FATE_LOST || job->fate == FATE_NEVER)
         job->answer_us = net->now_us + settings->command_timeout_us;
+    if (job->asked.end_us > net->now_us && job->asked.end_us < job->answer_us)
+        job->answer_us = job->asked.end_us;
     if (job->fate == FATE_UNSENT)
         job->answer_us = give_up_us > net->now_us ? give_up_us : net->now_us;
 }

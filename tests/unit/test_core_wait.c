@@ -33,6 +33,9 @@ START_TEST(wait_zero)
     rig_expect(rig, s, "2 ERR UNAVAILABLE retry=1");
     rig_say(rig, s, "3 LOCK a wait=0");
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
+    ck_assert_uint_eq(rig_op(rig, OP_ACQUIRE)->end_us, rig->now_us + 2000000);
+    rig_pass(rig, 2000);
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
     rig_expect(rig, s, "3 ERR INDOUBT retry=1");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
     rig_silent(rig, s);
@@ -160,7 +163,7 @@ START_TEST(wait_ends_while_asking)
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
     rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=1");
     rig_say(rig, s, "3 LOCK b wait=1s");
-    rig_pass(rig, 1500);
+    rig_pass(rig, 3000);
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
     rig_expect(rig, s, "3 ERR INDOUBT retry=1");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
@@ -326,7 +329,7 @@ START_TEST(unknown_is_asked_again)
     rig_say(rig, s, "2 LOCK b");
     rig_pass(rig, 3000);
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
-    rig_pass(rig, 2000);
+    rig_pass(rig, 4000);
     rig_silent(rig, s);
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNKNOWN);
     rig_expect(rig, s, "2 ERR INDOUBT retry=1");

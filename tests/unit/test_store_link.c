@@ -489,6 +489,68 @@ START_TEST(becomes_a_replica)
 
 END_TEST
 
+/* Redis has just closed the connection: what would not wait for Redis waits for
+ * one try to replace it. What only reads is asked again. */
+START_TEST(closed_when_asked)
+{
+    struct srig *rig = srig_single();
+    struct op *show = srig_op(rig, OP_INSPECT, 1);
+
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 1");
+    srig_lose(rig, 0);
+    struct op *op = srig_op(rig, OP_ACQUIRE, 1);
+    srig_hurry(rig, op);
+    srig_pass(rig, 100);
+    ck_assert(!srig_done(rig, op) && !srig_done(rig, show));
+    srig_connect(rig, 0);
+    srig_serve(rig, 0);
+    srig_turn(rig);
+    for (int i = 0; i < 2; i++) {
+        srig_expect(rig, 0, "EVALSHA 1");
+        srig_error(rig, 0, "-ERR enough");
+    }
+    srig_status(rig, op, OP_REFUSED);
+    srig_status(rig, show, OP_REFUSED);
+    /* That try fails. */
+    srig_lose(rig, 0);
+    op = srig_op(rig, OP_ACQUIRE, 1);
+    srig_hurry(rig, op);
+    srig_pass(rig, 1000);
+    ck_assert(!srig_done(rig, op));
+    srig_pass(rig, 100);
+    srig_status(rig, op, OP_UNSENT);
+    op = srig_op(rig, OP_ACQUIRE, 1);
+    srig_hurry(rig, op);
+    srig_pass(rig, 1);
+    srig_status(rig, op, OP_UNSENT);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Where a connection was closed that was idle, the next one is used sooner. */
+START_TEST(closed_when_idle)
+{
+    struct srig *rig = srig_single();
+
+    rig->store->links[0].spoke_us = rig->now_us;
+    srig_pass(rig, 1000);
+    srig_expect(rig, 0, "");
+    srig_lose(rig, 0);
+    srig_pass(rig, 100);
+    srig_connect(rig, 0);
+    srig_serve(rig, 0);
+    rig->store->links[0].mark_us = WHEEL_NEVER;
+    srig_pass(rig, 450);
+    srig_expect(rig, 0, "");
+    srig_pass(rig, 100);
+    srig_expect(rig, 0, "TIME");
+    srig_end(rig);
+}
+
+END_TEST
+
 /* The dead connection is killed before anything else is sent. */
 START_TEST(predecessor_killed)
 {
@@ -773,6 +835,8 @@ store_link_suite(void)
     tcase_add_test(tests, silent_link_given_up);
     tcase_add_test(tests, greetings_take_longer);
     tcase_add_loop_test(tests, becomes_a_replica, 0, 6);
+    tcase_add_test(tests, closed_when_asked);
+    tcase_add_test(tests, closed_when_idle);
     tcase_add_test(tests, configured);
     tcase_add_test(tests, predecessor_killed);
     tcase_add_test(tests, predecessor_of_another_run);
