@@ -1,6 +1,7 @@
 """`make install` puts everything in its place, and `make uninstall` takes it
 back. What would be built is not: the programs here are empty files."""
 
+import filecmp
 import os
 import re
 import shlex
@@ -104,6 +105,10 @@ class InstallTest(unittest.TestCase):
         for name in INSTALLED:  # whatever the umask
             mode = os.stat(os.path.join(self.root, name)).st_mode & 0o777
             self.assertIn(mode, (0o644, 0o755), name)
+        # Which is the one that ConfigurationTest starts a broker with.
+        self.assertTrue(filecmp.cmp(
+            os.path.join(self.root, "etc/holdfast/holdfast.yaml"),
+            os.path.join(TREE, "conf", "minimal.yaml"), shallow=False))
         self.make("uninstall")
         self.assertEqual(self.files(), set())
         self.assertNotIn("holdfast", self.folders())
