@@ -173,9 +173,11 @@ bundle_refused(struct core *core, struct pending *part, enum error_code code,
         code == ERROR_DRAINING ||
         (code == ERROR_CANCELLED && whole->session->state == SESSION_CLOSING);
     answer_error_begin(core, &reply, whole->tag, code);
-    if (code == ERROR_UNAVAILABLE)
+    if (code == ERROR_UNAVAILABLE && key == NULL)
         reply_pair_if(&reply, "reason",
             text_from(health_word(pending_why(core, part).reason)));
+    else if (code == ERROR_UNAVAILABLE) /* after_ms= */
+        reply_pair(&reply, "reason", text_from(health_word(HEALTH_SETTLING)));
     if (key != NULL)
         reply_pair(&reply, key, value);
     reply_pair(

@@ -805,7 +805,7 @@ client_looks(struct client *client)
 {
     static const enum command commands[] = {COMMAND_SHOW, COMMAND_HELD,
         COMMAND_LOCKS, COMMAND_SESSIONS, COMMAND_STATS, COMMAND_SLOW,
-        COMMAND_TOP, COMMAND_HELP, COMMAND_AUDIT};
+        COMMAND_STATUS, COMMAND_TOP, COMMAND_HELP, COMMAND_AUDIT};
 
     unsigned tag;
     enum command command =

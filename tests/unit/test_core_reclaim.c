@@ -673,7 +673,8 @@ START_TEST(claim_of_the_unknown)
     rig_say(rig, s, "1 CLAIM a fence=5");
     rig_finish(rig, sole_op(rig, OP_RENEW),
         (struct op_result){.status = OP_MISSING, .again_ms = 700});
-    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 after_ms=701");
+    rig_expect(
+        rig, s, "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=701");
     ck_assert_uint_eq(rig_count(rig, COUNTER_refused_unavailable), 1);
     rig_no_op(rig);
     rig_say(rig, s, "2 CLAIM a fence=5");
@@ -1495,7 +1496,8 @@ START_TEST(unsettled_at_once)
     ck_assert(op->no_queue);
     rig_finish(
         rig, op, (struct op_result){.status = OP_UNSETTLED, .again_ms = 1500});
-    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 after_ms=1501");
+    rig_expect(
+        rig, s, "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=1501");
     ck_assert_uint_eq(rig_count(rig, COUNTER_refused_unavailable), 1);
     /* Whoever has the time asks for itself. */
     rig_granted(rig, sole_op(rig, OP_ACQUIRE), 5);
@@ -1521,7 +1523,8 @@ START_TEST(unsettled_for_one_name)
     rig_granted(rig, sole_op(rig, OP_ACQUIRE), 5);
     rig_finish(rig, sole_op(rig, OP_ACQUIRE),
         (struct op_result){.status = OP_UNSETTLED, .again_ms = 2500});
-    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 after_ms=2501 name=b");
+    rig_expect(rig, s,
+        "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=2501 name=b");
     ck_assert_uint_eq(sole_op(rig, OP_RELEASE)->fence, 5);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_silent(rig, s);
@@ -1542,7 +1545,8 @@ START_TEST(unsettled_for_one_of_several)
     rig_pass(rig, 1990);
     rig_silent(rig, s);
     rig_pass(rig, 20);
-    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 after_ms=~ name=b");
+    rig_expect(
+        rig, s, "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=~ name=b");
     ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 2);
     rig_silent(rig, s);
     rig_end(rig);
@@ -1568,12 +1572,14 @@ START_TEST(unsettled_until_the_end)
         if (late) {
             rig_silent(rig, s);
             finish_unsettled(rig, op, 5000);
-            rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 after_ms=5001");
+            rig_expect(rig, s,
+                "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=5001");
         } else {
             const char *line = rig_line(rig, s);
             unsigned after_ms = 0;
-            int got = sscanf(
-                line, "1 ERR UNAVAILABLE retry=1 after_ms=%u", &after_ms);
+            int got = sscanf(line,
+                "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=%u",
+                &after_ms);
             ck_assert_int_eq(got, 1);
             ck_assert(after_ms > 2990 && after_ms <= 3001);
         }
@@ -1606,7 +1612,7 @@ START_TEST(settled_before_the_end)
         rig_pass(rig, 2010);
         rig_expect(rig, s,
             heard ? "1 ERR TIMEOUT retry=1"
-                  : "1 ERR UNAVAILABLE retry=1 after_ms=1");
+                  : "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=1");
         ck_assert_uint_eq(
             rig_count(rig, COUNTER_waits_timed_out), heard ? 1 : 0);
         ck_assert_uint_eq(op_of_kind(rig, OP_RELEASE)->fence, 0);
@@ -1637,7 +1643,8 @@ START_TEST(unsettled_takeover)
     rig_pass(rig, 2001);
     rig_silent(rig, s);
     rig_finish(rig, sole_op(rig, OP_ACQUIRE), refused);
-    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 after_ms=1000");
+    rig_expect(
+        rig, s, "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=1000");
     rig_no_op(rig);
     /* It is granted while it is asked for. */
     rig_say(rig, s, "2 LOCK a");
@@ -1666,7 +1673,7 @@ START_TEST(several_unsettled)
     uint64_t request = op->request;
     finish_unsettled(rig, op, 9000);
     rig_pass(rig, 1010);
-    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 after_ms=~");
+    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=~");
     rig_status(rig, op_of_kind(rig, OP_RELEASE), OP_OK);
     rig_pass(rig, 2000);
     rig_expect(rig, t, "1 ERR TIMEOUT retry=1");

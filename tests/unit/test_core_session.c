@@ -195,7 +195,8 @@ START_TEST(closed_while_asking_at_once)
         const char *line;
     } answers[] = {
         {OP_UNSENT, "1 ERR UNAVAILABLE retry=1"},
-        {OP_UNSETTLED, "1 ERR UNAVAILABLE retry=1 after_ms=9001"},
+        {OP_UNSETTLED,
+            "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=9001"},
         {OP_UNKNOWN, "1 ERR INDOUBT retry=1"},
     };
 
