@@ -211,6 +211,7 @@ store_settings(const struct config *config, const struct core_settings *core,
     store->waiters_max = config->limit_waiters;
     store->forget_after_ms = config->forget_after_ms;
     store->settle_us = config->settle_ms * 1000;
+    store->lease_ms = (uint32_t)config->lease_ms;
     store->strict = config->safety == SAFETY_STRICT;
     store->replicas = config->redis_replicas;
     store->connect_timeout_us = config->connect_timeout_ms * 1000;

@@ -205,6 +205,7 @@ gauges(const struct loop *loop, struct buffer *body)
     gauge(body, SHOWN_redis_nodes, store.nodes);
     gauge(body, SHOWN_redis_nodes_away, store.away);
     gauge(body, SHOWN_redis_nodes_unsettled, store.unsettled);
+    gauge(body, SHOWN_redis_nodes_differing, store.differing);
     gauge(body, SHOWN_redis_slots_unserved, store.slots_unserved);
     gauge(body, SHOWN_start_time_seconds, loop->started_us / 1000000);
     gauge(body, SHOWN_last_reload_successful, !loop->reload_failed);

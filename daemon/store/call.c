@@ -337,9 +337,12 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
     if (trust_awaits(link))
         return; /* whether all is there that those are to find */
     bool grants = !store->settings.strict || confirm_possible(store, link);
+    bool held_only = peers_other_quorum(store);
     for (enum op_kind kind = 0; kind < OP_KIND_COUNT; kind++) {
         if (!grants && kinds[kind].grants == KIND_GRANTS)
             continue;
+        if (held_only && (kind == OP_ACQUIRE || kind == OP_RECLAIM))
+            continue; /* what is held goes on, and nothing is granted */
         while (queue_drop_needless(store, link, node, kind, now_us)) {
             if (link->batch_count >= store->settings.in_flight ||
                 link->held_count >= 2 * store->settings.in_flight ||

@@ -58,8 +58,8 @@ health_is_of_node(enum health_reason reason)
 }
 
 /* What is printable of a text, cut to what fits. */
-static void
-copy_printable(char *out, size_t out_bytes, struct text text)
+void
+health_copy(char *out, size_t out_bytes, struct text text)
 {
     size_t len = text.len < out_bytes ? text.len : out_bytes - 1;
 
@@ -80,7 +80,7 @@ health_fault(struct link *link, enum health_reason reason, struct text said,
     require(reason != HEALTH_FINE);
     memcpy(before, fault->said, sizeof(before));
     fault->reason = reason;
-    copy_printable(fault->said, sizeof(fault->said), said);
+    health_copy(fault->said, sizeof(fault->said), said);
     if (fault->told == reason && strcmp(before, fault->said) == 0 &&
         now_us < fault->told_us + SAID_AGAIN_US)
         return false;
@@ -130,6 +130,8 @@ node_reason(const struct store *store, uint32_t index)
     if (store->nodes[index].sentinel)
         return store->nodes[index].nameless ? HEALTH_MASTER_UNKNOWN
                                             : HEALTH_FINE;
+    if (store->quorum != NULL && store->quorum->other_list[index][0] != '\0')
+        return HEALTH_OTHER_QUORUM;
     if (link->readonly)
         return HEALTH_REPLICA;
     if (store->settings.strict && !confirm_possible(store, link))
@@ -169,10 +171,13 @@ node_update(struct store *store, uint32_t index, uint64_t now_us)
     node->reason = reason;
     node->connected = link->state == LINK_READY;
     node->until_us = reason == HEALTH_SETTLING
-                         ? link->since_us + store->settings.settle_us
+                         ? link->since_us + peers_settle_us(store, now_us)
                          : 0;
     const struct link_fault *fault = &link_at_fault(store, index)->fault;
-    if (reason != HEALTH_FINE && reason == fault->reason)
+    if (reason == HEALTH_OTHER_QUORUM)
+        memcpy(
+            node->said, store->quorum->other_list[index], sizeof(node->said));
+    else if (reason != HEALTH_FINE && reason == fault->reason)
         memcpy(node->said, fault->said, sizeof(node->said));
     else
         node->said[0] = '\0';
@@ -183,6 +188,9 @@ node_update(struct store *store, uint32_t index, uint64_t now_us)
 static bool
 is_worse(const struct health_node *a, const struct health_node *b)
 {
+    if ((a->reason == HEALTH_OTHER_QUORUM) !=
+        (b->reason == HEALTH_OTHER_QUORUM))
+        return a->reason == HEALTH_OTHER_QUORUM;
     bool a_settles = a->reason == HEALTH_SETTLING;
     bool b_settles = b->reason == HEALTH_SETTLING;
 
@@ -229,7 +237,8 @@ whole_reason(const struct store *store, uint16_t *node)
                       store->master == NODE_NONE;
 
     *node = NODE_NONE;
-    if (store->quorum != NULL && nodes_well(store) >= store->quorum->majority)
+    if (store->quorum != NULL && nodes_well(store) >= store->quorum->majority &&
+        !peers_other_quorum(store))
         return HEALTH_FINE;
     *node = node_to_blame(store, masterless);
     if (*node != NODE_NONE)

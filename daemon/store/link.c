@@ -43,6 +43,8 @@ link_forget(struct link *link)
     link->old_client_id = 0;
     link->client_id = 0;
     link->retry_us = 0;
+    link->peers_us = 0;
+    link->differs = 0;
     link->backoff_us = BACKOFF_MIN_US;
     link->patience_us = 0;
     link->late_us = 0;
@@ -85,7 +87,7 @@ link_call(struct store *store, struct link *link, enum call_kind kind,
     list_push_back(&link->calls, &call->link);
     link->call_count++;
     if (kind != CALL_ASKING && kind != CALL_MAP && kind != CALL_MARK &&
-        kind != CALL_PROBE)
+        kind != CALL_PROBE && kind != CALL_PEERS && kind != CALL_LIST)
         link->spoke_us = now_us;
     return call;
 }
@@ -735,6 +737,8 @@ static const char *const call_words[] = {
     [CALL_MEMBERS] = "CLUSTER_REPLICAS",
     [CALL_REPLICAS] = "INFO",
     [CALL_PROBE] = "EVALSHA",
+    [CALL_PEERS] = "SET",
+    [CALL_LIST] = "SET",
 };
 
 /* The command, as the log has it. */
@@ -773,6 +777,13 @@ link_refused(struct store *store, struct link *link, uint64_t now_us,
 }
 
 static void
+link_client_id(struct link *link, const struct resp *reply)
+{
+    if (reply->type == RESP_INTEGER && reply->integer > 0)
+        link->client_id = (uint64_t)reply->integer;
+}
+
+static void
 link_take(struct store *store, struct link *link, struct call *call,
     uint64_t now_us, const struct resp *reply)
 {
@@ -797,8 +808,7 @@ link_take(struct store *store, struct link *link, struct call *call,
         trust_marked(store, link, call->writes, reply, now_us);
         break;
     case CALL_CLIENT_ID:
-        if (reply->type == RESP_INTEGER && reply->integer > 0)
-            link->client_id = (uint64_t)reply->integer;
+        link_client_id(link, reply);
         break;
     case CALL_TIME:
         link_time(store, link, call, now_us, reply);
@@ -834,6 +844,10 @@ link_take(struct store *store, struct link *link, struct call *call,
         break;
     case CALL_PROBE:
         call_probed(store, link, now_us, reply);
+        break;
+    case CALL_PEERS:
+    case CALL_LIST:
+        peers_reply(store, link, call, reply, now_us);
         break;
     case CALL_ASKING:
     case CALL_KILL:
@@ -1128,6 +1142,8 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
     if (link_answers(link) && link_serves(store, link))
         trust_tick(store, link, now_us);
     if (link->state == LINK_READY && link_serves(store, link))
+        peers_tick(store, link, now_us);
+    if (link->state == LINK_READY && link_serves(store, link))
         confirm_tick(store, link, now_us);
     if (!list_empty(&link->calls)) {
         link_await(store, link, now_us);
@@ -1182,6 +1198,8 @@ link_next_us(const struct store *store, const struct link *link)
         return due_us;
     uint64_t next_us = link->late ? WHEEL_NEVER : trust_next_us(store, link);
     uint64_t confirm_us = confirm_next_us(store, link);
+    uint64_t peers_us = peers_next_us(store, link);
     next_us = next_us < confirm_us ? next_us : confirm_us;
+    next_us = next_us < peers_us ? next_us : peers_us;
     return next_us < due_us ? next_us : due_us;
 }

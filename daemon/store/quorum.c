@@ -6,6 +6,7 @@
 
 #include "daemon/base/assert.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,26 @@ node_number(const struct store *store, uint32_t node)
     return number;
 }
 
+/* HOST:PORT,HOST:PORT... in the order of their numbers; NULL: no memory. */
+static char *
+node_list(const struct store *store)
+{
+    const struct quorum *quorum = store->quorum;
+    size_t bytes = quorum->nodes * (STORE_HOST_MAX + 7) + 1;
+    char *list = calloc(1, bytes);
+    size_t len = 0;
+
+    for (uint32_t number = 1; list != NULL && number <= quorum->nodes; number++)
+        for (uint32_t i = 0; i < quorum->nodes; i++) {
+            const struct store_address *address = &store->nodes[i].address;
+            if (quorum->number[i] != number)
+                continue;
+            len += (size_t)snprintf(list + len, bytes - len, "%s%s:%u",
+                len > 0 ? "," : "", address->host, address->port);
+        }
+    return list;
+}
+
 bool
 quorum_create(struct store *store)
 {
@@ -71,11 +92,13 @@ quorum_create(struct store *store)
     quorum->majority = quorum->nodes / 2 + 1;
     for (uint32_t i = 0; i < quorum->nodes; i++)
         quorum->number[i] = node_number(store, i);
+    quorum->list = node_list(store);
     for (int i = 0; i < 2; i++)
         quorum->key.word[i] = random_next(&store->random);
     size_t round_bytes =
         sizeof(struct round) + quorum->nodes * sizeof(struct vote);
-    return slab_init(&quorum->bids, sizeof(struct bid), QUORUM_BIDS) &&
+    return quorum->list != NULL &&
+           slab_init(&quorum->bids, sizeof(struct bid), QUORUM_BIDS) &&
            slab_init(&quorum->rounds, round_bytes, QUORUM_ROUNDS) &&
            slab_init(&quorum->queues, sizeof(struct queue), QUORUM_QUEUES) &&
            table_init(&quorum->bid_table, QUORUM_BIDS) &&
@@ -102,6 +125,7 @@ quorum_destroy(struct store *store)
     slab_fini(&quorum->bids);
     slab_fini(&quorum->rounds);
     slab_fini(&quorum->queues);
+    free(quorum->list);
     free(quorum);
     store->quorum = NULL;
 }

@@ -15,8 +15,8 @@
  * quorum.c, round.c: what the core asks of several masters, as votes. audit.c:
  * what it asks of a node, whatever locks are there.
  * route.c: nodes and slots. trust.c: which node may grant. sentinel.c: who is
- * the master. health.c: why a node grants nothing. store.c: the front, parking
- * and time.
+ * the master. health.c: why a node grants nothing. peers.c: what brokers tell
+ * one another. store.c: the front, parking and time.
  */
 #ifndef HOLDFAST_STORE_STATE_H
 #define HOLDFAST_STORE_STATE_H
@@ -148,6 +148,9 @@ struct link {
     struct list held;      /* answered calls that wait for replicas */
     uint32_t held_count;   /* and those that have been confirmed */
     uint64_t wait_us;      /* replicas are not asked before that */
+    uint64_t peers_us;     /* when to tell other brokers of us; see peers.c */
+    uint32_t differs;      /* so often in a row another one was otherwise */
+    uint64_t differ_told_us;
     struct replicas replicas;
 };
 
@@ -187,6 +190,8 @@ enum call_kind {
     CALL_MEMBERS,
     CALL_REPLICAS,
     CALL_PROBE,
+    CALL_PEERS,
+    CALL_LIST,
 };
 
 struct call {
@@ -247,6 +252,8 @@ struct store {
     struct call *confirming; /* the one that `done` is of, or NULL */
     uint64_t confirmed_us;
     bool was_ready;
+    uint64_t longest_us;     /* lease that any broker has used; 0: unknown */
+    uint64_t longest_at_us;  /* when that was heard of last */
     struct health health;    /* told to core and io */
     uint64_t health_told_us; /* when it was logged that it is not ready */
     uint32_t health_told;    /* health.changes then */
@@ -436,6 +443,17 @@ void health_grants(struct link *link);
 enum health_reason health_of_error(struct text error);
 bool health_is_of_node(enum health_reason reason);
 void health_update(struct store *store, uint64_t now_us);
+
+void health_copy(char *out, size_t out_bytes, struct text text);
+
+/* peers.c */
+void peers_tick(struct store *store, struct link *link, uint64_t now_us);
+uint64_t peers_next_us(const struct store *store, const struct link *link);
+void peers_reply(struct store *store, struct link *link,
+    const struct call *call, const struct resp *reply, uint64_t now_us);
+bool peers_other_quorum(const struct store *store);
+/* redis.settle, or the longest lease that a broker has used here of late. */
+uint64_t peers_settle_us(const struct store *store, uint64_t now_us);
 
 /* store.c */
 bool node_counts(const struct store *store, uint32_t index);

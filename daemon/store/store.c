@@ -625,6 +625,7 @@ store_totals(const struct store *store, struct store_totals *totals)
         if (!node_counts(store, i))
             continue;
         totals->nodes++;
+        totals->differing += link->differs >= 2;
         if (!link_is_ready(store, link))
             totals->away++;
         else if (!link->settled)

@@ -58,6 +58,7 @@ struct store_settings {
     uint32_t waiters_max;
     uint64_t forget_after_ms;
     uint64_t settle_us;
+    uint32_t lease_ms; /* told to other brokers; 0: nothing is */
     bool strict;       /* what replicas have not got yet is not told */
     uint32_t replicas; /* strict: so many at least have to have it */
     uint64_t connect_timeout_us;
@@ -190,6 +191,7 @@ struct store_totals {
     uint32_t away;           /* of them: cannot be asked */
     uint32_t unsettled;      /* of them: can, and is not trusted with all */
     uint32_t slots_unserved; /* of a cluster: nobody is known to have them */
+    uint32_t differing;      /* where another broker is configured otherwise */
 };
 
 void store_totals(const struct store *store, struct store_totals *totals);

@@ -319,7 +319,7 @@ uint32_t
 trust_settles_ms(
     const struct store *store, const struct link *link, uint64_t now_us)
 {
-    uint64_t at_us = link->since_us + store->settings.settle_us;
+    uint64_t at_us = link->since_us + peers_settle_us(store, now_us);
 
     if (link->settled)
         return 0;
@@ -406,7 +406,7 @@ uint32_t
 trust_steady_ms(
     const struct store *store, const struct link *link, uint64_t now_us)
 {
-    uint64_t at_us = link->steady_us + store->settings.settle_us;
+    uint64_t at_us = link->steady_us + peers_settle_us(store, now_us);
 
     return at_us > now_us ? (uint32_t)((at_us - now_us) / 1000 + 1) : 0;
 }
@@ -518,7 +518,8 @@ trust_tick(struct store *store, struct link *link, uint64_t now_us)
     char value[82];
     uint16_t slot = 0;
 
-    if (!link->settled && now_us >= link->since_us + store->settings.settle_us)
+    if (!link->settled &&
+        now_us >= link->since_us + peers_settle_us(store, now_us))
         trust_settle(store, link, "time");
     if (link->ids_wanted && !link->ids_asked) {
         link->ids_wanted = false;
@@ -542,7 +543,9 @@ trust_next_us(const struct store *store, const struct link *link)
 {
     uint64_t next_us = link->readonly ? WHEEL_NEVER : link->mark_us;
 
-    if (!link->settled && link->since_us + store->settings.settle_us < next_us)
-        next_us = link->since_us + store->settings.settle_us;
+    uint64_t settle_us = peers_settle_us(store, store->now_us);
+
+    if (!link->settled && link->since_us + settle_us < next_us)
+        next_us = link->since_us + settle_us;
     return link->ids_wanted && !link->ids_asked ? 0 : next_us;
 }

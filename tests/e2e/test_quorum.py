@@ -16,10 +16,12 @@ class QuorumTest(HarnessCase):
     def setUp(self):
         self.nodes = [self.redis() for _ in range(self.COUNT)]
 
-    def start(self, **overrides):
+    def start_any(self, **overrides):
         return self.broker([node.address for node in self.nodes],
-                           {**QUICK, "redis.topology": "quorum",
-                            **overrides}).wait_redis()
+                           {**QUICK, "redis.topology": "quorum", **overrides})
+
+    def start(self, **overrides):
+        return self.start_any(**overrides).wait_redis()
 
     def living(self, name):
         """How many tickets the record has at each node."""
@@ -49,6 +51,24 @@ class QuorumTest(HarnessCase):
             reader.ok("UNLOCK a")
         self.assertTrue(writer.wait(tag).ok)
         readers[1].err("LOCK a mode=shared wait=0", "BUSY")
+
+    def test_lists_that_overlap(self):
+        """The second list's broker grants nothing, and what the first one's
+        holds goes on; until the node is given to the other list."""
+        first = self.client(self.start())
+        first.ok("LOCK a")
+        self.nodes = [self.nodes[2], self.redis(), self.redis()]
+        second = self.start_any(**{"redis.patience": "200ms"})
+        second.wait_log("event=redis_other_quorum")
+        client = self.client(second)
+        for name in "ab":
+            reply = client.err(f"LOCK {name} wait=0", "UNAVAILABLE")
+            self.assertEqual(reply["reason"], "other_quorum")
+        self.assertIn("README tells how", second.http("/readyz")[1])
+        first.ok("LOCK b")
+        self.nodes[0].command("DEL", "holdfast:quorum")
+        self.wait_until(lambda: second.http("/readyz")[0] == 200, 10, "ready")
+        client.ok("LOCK c")
 
     def test_a_node_by_two_names(self):
         """It has one vote."""

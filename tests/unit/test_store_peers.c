@@ -1,0 +1,272 @@
+/*
+ * Tests of daemon/store/peers.c: brokers of other configurations before the
+ * same Redis, the longest lease of them, and lists of quorums that overlap.
+ */
+#include "tests/unit/log_kept.h"
+#include "tests/unit/store_rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+Suite *store_peers_suite(void);
+
+#define LEASE_MS 2000
+#define LIST     "10.0.0.1:7000,10.0.0.1:7001,10.0.0.1:7002"
+
+/* What Redis answers to the exchange, and to the claim of a list at the last
+ * node; NULL: nil. And what was sent. */
+static const char *before;
+static const char *list;
+static char words[300];
+static unsigned exchanges;
+static unsigned grants;
+
+static void
+reply(struct srig *rig, uint32_t link, const char *text)
+{
+    srig_reply(rig, link,
+        &(struct resp){.type = text == NULL ? RESP_NIL : RESP_STRING,
+            .text = text_from(text == NULL ? "" : text)});
+}
+
+static void
+serve(struct srig *rig, uint32_t link)
+{
+    const char *command;
+
+    while ((command = srig_next(rig, link))[0] != '\0') {
+        if (strncmp(command, "SET holdfast:brokers ", 21) == 0) {
+            snprintf(words, sizeof(words), "%s", command + 21);
+            exchanges++;
+            reply(rig, link, before);
+        } else if (strcmp(command, "SET holdfast:quorum " LIST " NX GET") ==
+                   0) {
+            reply(rig, link, link == 2 ? list : NULL);
+        } else if (command[0] == 'E') {
+            grants++;
+            srig_results(rig, link, 1, RECORD_OK);
+        } else {
+            srig_answer(rig, link);
+        }
+    }
+}
+
+static void
+pass(struct srig *rig, unsigned ms)
+{
+    for (unsigned i = 0; i < ms; i += 50) {
+        for (uint32_t link = 0; link < LINK_COUNT; link++) {
+            if (rig->links[link].connecting)
+                srig_connect(rig, link);
+            if (rig->links[link].open)
+                serve(rig, link);
+        }
+        srig_pass(rig, 50);
+    }
+}
+
+static struct srig *
+begin(enum store_topology topology, unsigned nodes, unsigned settle_ms)
+{
+    struct srig *rig = srig_create(topology, nodes);
+
+    rig->settings.lease_ms = LEASE_MS;
+    rig->settings.settle_us = settle_ms * 1000;
+    rig->now_us = 100000000;
+    before = list = NULL;
+    exchanges = grants = 0;
+    srig_history(rig, "master", 'r', 'i', '0');
+    log_keep(LOG_WARN);
+    srig_start(rig);
+    pass(rig, 1000);
+    return rig;
+}
+
+static void
+end(struct srig *rig)
+{
+    log_init(NULL, LOG_ERROR);
+    srig_end(rig);
+}
+
+static uint32_t
+differing(const struct srig *rig)
+{
+    struct store_totals totals;
+
+    store_totals(rig->store, &totals);
+    return totals.differing;
+}
+
+static const struct {
+    const char *words;
+    const char *key; /* NULL: nothing is said */
+} others[] = {
+    {"broker=broker-2 lease=2000 settle=2000 safety=fenced longest=2000 age=0",
+        NULL},
+    {"broker=broker-1 lease=9000 settle=2000 safety=fenced longest=9000 age=0",
+        NULL}, /* it is this one */
+    {"broker=broker-2 lease=9000 settle=9000 safety=fenced longest=9000 age=0",
+        "lease.default"},
+    {"broker=broker-2 lease=2000 settle=0 safety=fenced longest=2000 age=0",
+        "redis.settle"},
+    {"broker=broker-2 lease=2000 settle=2000 safety=strict longest=2000 age=0",
+        "redis.safety"},
+    {"broker=broker-2 lease=x settle=2000 safety=fenced longest=1 age=0", NULL},
+    {"broker=broker-2", NULL},
+    {"", NULL},
+};
+
+START_TEST(configured_otherwise)
+{
+    struct srig *rig = begin(STORE_SINGLE, 1, 2000);
+    char said[100];
+
+    ck_assert_uint_eq(exchanges, 1);
+    ck_assert_str_eq(words,
+        "broker=broker-1 lease=2000 settle=2000 safety=fenced longest=2000 "
+        "age=0 PX 62000 GET");
+    before = others[_i].words;
+    pass(rig, 10000); /* once may be a broker that is no more */
+    ck_assert_uint_eq(exchanges, 2);
+    ck_assert_uint_eq(differing(rig), 0);
+    pass(rig, 100000);
+    ck_assert_uint_eq(differing(rig), others[_i].key != NULL);
+    snprintf(said, sizeof(said),
+        "redis_brokers_differ node=10.0.0.1:7000 key=%s broker=\"broker-2\"",
+        others[_i].key == NULL ? "" : others[_i].key);
+    ck_assert_uint_eq(log_kept_count("redis_brokers_differ"),
+        others[_i].key != NULL ? 2 : 0); /* each minute */
+    if (others[_i].key != NULL)
+        ck_assert_uint_eq(log_kept_count(said), 2);
+    before = NULL;
+    pass(rig, 10000);
+    ck_assert_uint_eq(differing(rig), 0);
+    end(rig);
+}
+
+END_TEST
+
+/* Redis restarts without its data: how long it is not trusted, in ms. */
+static unsigned
+settles(struct srig *rig, char run)
+{
+    unsigned ms = 0;
+
+    srig_history(rig, "master", run, run, '0');
+    rig->marker[0] = '\0';
+    srig_lose(rig, 0);
+    pass(rig, 300);
+    while (!rig->store->links[0].settled) {
+        ck_assert_uint_lt(ms, 60000);
+        pass(rig, 100);
+        ms += 100;
+    }
+    return ms;
+}
+
+static const struct {
+    const char *words;
+    unsigned passed_ms; /* since they were read last */
+    unsigned settles_ms;
+} longest[] = {
+    {NULL, 0, 2000},
+    {"broker=broker-2 lease=12000 settle=2000 safety=fenced longest=12000 "
+     "age=0",
+        0, 12000},
+    {"broker=broker-2 lease=12000 settle=2000 safety=fenced longest=12000 "
+     "age=0",
+        20000, 12000},
+    {"broker=broker-2 lease=12000 settle=2000 safety=fenced longest=12000 "
+     "age=0",
+        45000, 2000},
+    /* a third one's */
+    {"broker=broker-2 lease=2000 settle=2000 safety=fenced longest=12000 "
+     "age=5000",
+        0, 12000},
+    {"broker=broker-2 lease=2000 settle=2000 safety=fenced longest=12000 "
+     "age=45000",
+        0, 2000},
+    {"broker=broker-2 lease=1000 settle=2000 safety=fenced longest=1000 age=0",
+        0, 2000},
+};
+
+START_TEST(longest_lease)
+{
+    struct srig *rig = begin(STORE_SINGLE, 1, 2000);
+
+    before = longest[_i].words;
+    pass(rig, 10000);
+    before = NULL;
+    pass(rig, longest[_i].passed_ms);
+    unsigned ms = settles(rig, 's');
+    ck_assert_uint_ge(ms + 400, longest[_i].settles_ms);
+    ck_assert_uint_le(ms, longest[_i].settles_ms);
+    end(rig);
+}
+
+END_TEST
+
+/* It is passed on as long as it counts, and no longer. */
+START_TEST(longest_lease_is_passed_on)
+{
+    struct srig *rig = begin(STORE_SINGLE, 1, 2000);
+
+    before = longest[1].words;
+    pass(rig, 10000);
+    before = NULL;
+    pass(rig, 10000);
+    ck_assert_ptr_nonnull(strstr(words, "lease=2000 settle=2000 "));
+    ck_assert_ptr_nonnull(strstr(words, "longest=12000 age=10"));
+    pass(rig, 40000);
+    ck_assert_ptr_nonnull(strstr(words, "longest=2000 age=0"));
+    end(rig);
+}
+
+END_TEST
+
+/* Two lists with a node in common: nothing is granted anywhere. */
+START_TEST(another_quorum)
+{
+    struct srig *rig = begin(STORE_QUORUM, 3, 0);
+
+    ck_assert(store_health(rig->store)->ready);
+    list = "10.0.0.1:7002,10.0.0.9:1,10.0.0.9:2";
+    pass(rig, 11000);
+    const struct health *health = store_health(rig->store);
+    ck_assert(!health->ready);
+    ck_assert_str_eq(health_word(health->reason), "other_quorum");
+    ck_assert_uint_eq(health->node, 2);
+    ck_assert_str_eq(health->nodes[2].said, list);
+    ck_assert_uint_eq(log_kept_count("redis_other_quorum"), 1);
+    struct op *op = srig_op(rig, OP_ACQUIRE, 0);
+    op->give_up_us = rig->now_us + 2000000;
+    pass(rig, 4000);
+    srig_status(rig, op, OP_UNSENT);
+    ck_assert_uint_eq(grants, 0);
+    list = LIST; /* it was put right by hand */
+    pass(rig, 2000);
+    ck_assert(store_health(rig->store)->ready);
+    (void)srig_op(rig, OP_ACQUIRE, 0);
+    pass(rig, 200);
+    ck_assert_uint_ge(grants, 2);
+    end(rig);
+}
+
+END_TEST
+
+Suite *
+store_peers_suite(void)
+{
+    Suite *suite = suite_create("store_peers");
+    TCase *tests = tcase_create("peers");
+
+    tcase_add_loop_test(
+        tests, configured_otherwise, 0, sizeof(others) / sizeof(others[0]));
+    tcase_add_loop_test(
+        tests, longest_lease, 0, sizeof(longest) / sizeof(longest[0]));
+    tcase_add_test(tests, longest_lease_is_passed_on);
+    tcase_add_test(tests, another_quorum);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
