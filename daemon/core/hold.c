@@ -12,7 +12,6 @@
 #include "daemon/core/ticket.h"
 
 #include "daemon/base/assert.h"
-#include "daemon/base/log.h"
 
 /* Renewals go out together, so often in a lease: many of them share a call. */
 #define RENEWALS_TOGETHER 2048
@@ -725,6 +724,7 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     ticket->given_up = false;
     ticket->doubt = false;
     ticket_arm(core, ticket);
+    ticket_log(ticket, LOG_DEBUG, "lock_granted", NULL);
     deadlock_held(core, ticket->who);
     if (pending == NULL) {
         ticket->holds = 0; /* until its LOCK comes again */

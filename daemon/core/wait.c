@@ -161,8 +161,10 @@ ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
     /* No room for the question frees the request; the ticket stays IDLE. */
     ticket_ask(core, ticket, pending, pending_give_up_us(core, pending));
     ticket->requeued = false;
-    if (!handle_equal(ticket->main_op, HANDLE_NONE))
-        ticket_set_state(core, ticket, TICKET_ASKING);
+    if (handle_equal(ticket->main_op, HANDLE_NONE))
+        return;
+    ticket_set_state(core, ticket, TICKET_ASKING);
+    ticket_log(ticket, LOG_DEBUG, "lock_asked", NULL);
 }
 
 /* Refuses what wait=0 does not let stand in line behind a wait; at once, or as
@@ -502,6 +504,7 @@ ticket_waits(
         core->now_us + us_from_ms(result->again_ms) + 20000 +
             random_below(&core->random, 50000));
     if (first) {
+        ticket_log(ticket, LOG_DEBUG, "lock_queued", NULL);
         count(core->counters, COUNTER_waits_begun);
         deadlock_waits(core, ticket);
     }

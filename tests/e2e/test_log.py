@@ -15,7 +15,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from harness import (Broker, Client, HarnessCase, shared_redis,  # noqa: E402
-                     skip_without_daemon)
+                     skip_without_daemon, wait_until)
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 FLOOD = 40
@@ -71,6 +71,47 @@ class LogTest(HarnessCase):
         self.assertRegex(broker.log(),
                          r'event=lost lock="a b" fence=\d+ reason=broken '
                          r'session=\w{8} client="" owner="" note=""\n')
+
+    def life(self, broker):
+        """The events of lock `a`, each with its fence."""
+        return [(event, int(fence)) for event, fence in re.findall(
+            r'event=(lock_\w+|lost) lock="a" fence=(\d+)(?: reason=\w+)?'
+            r" session=\w{8} ", broker.log())]
+
+    def live(self, broker):
+        """Two clients at a lock: one has it, the other one waits, has it, and
+        loses it to an operator; what debug logs of that."""
+        first, second = self.client(broker), self.client(broker)
+        first.ok("HELLO name=shop")
+        one = int(first.ok("LOCK a owner=w note=n")["fence"])
+        self.assertFalse(second.request("LOCK a wait=0").ok)
+        tag = second.submit("LOCK a")
+        wait_until(lambda: first.ok("SHOW a")["waiters"] == "1", 5,
+                   "the second one waits")
+        first.ok("UNLOCK a owner=w")
+        two = int(second.wait(tag)["fence"])
+        second.ok("BREAK a")
+        second.event("LOST")
+        second.ok("QUIT")
+        return [("lock_asked", 0), ("lock_granted", one), ("lock_asked", 0),
+                ("lock_left", 0), ("lock_asked", 0), ("lock_queued", 0),
+                ("lock_granted", two), ("lock_released", one), ("lost", two),
+                ("lock_released", two)]
+
+    def test_life_of_a_lock(self):
+        broker = self.start(level="debug")
+        expected = self.live(broker)
+        wait_until(lambda: len(self.life(broker)) >= len(expected), 5,
+                   "the last event")
+        self.assertEqual(sorted(self.life(broker)), sorted(expected))
+        self.assertRegex(broker.log(), r"level=debug event=lock_granted "
+                         r'lock="a" fence=\d+ session=\w{8} client="shop" '
+                         r'owner="w" note="n"\n')
+
+    def test_no_life_without_debug(self):
+        broker = self.start()
+        self.live(broker)
+        self.assertEqual([part[0] for part in self.life(broker)], ["lost"])
 
     def test_the_longest_name(self):
         """All of it is there, though each byte takes four."""
