@@ -1165,8 +1165,8 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
         return;
     }
     /* Who has long asked nothing has to hear of it where the clock steps, or
-     * the history is another one. */
-    if (store->settings.settle_us > 0)
+     * the history is another one; and of a replica that has taken over. */
+    if (store->settings.settle_us > 0 || link->readonly)
         (void)link_ask_ids(store, link, now_us);
     LINK_SEND(store, link, CALL_TIME, now_us, TEXT("TIME"));
 }

@@ -359,6 +359,41 @@ START_TEST(another_replica)
 
 END_TEST
 
+/* A replica that takes over is asked for its role, though redis.settle is 0s
+ * and nothing else is asked there that would tell. */
+START_TEST(promoted)
+{
+    struct srig *rig = srig_create(STORE_CLUSTER, 2);
+
+    rig->settings.strict = true;
+    rig->first = 1;
+    rig->map_count = 1;
+    rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7000};
+    replicas(rig, 1, 0);
+    srig_start(rig);
+    srig_connect(rig, 0);
+    srig_serve(rig, 0);
+    srig_history(rig, "slave", 's', 'i', '0');
+    srig_connect(rig, 1);
+    srig_serve(rig, 1);
+    srig_turn(rig);
+    ck_assert_int_eq(rig->store->links[1].state, LINK_READY);
+    ck_assert_int_eq(rig->store->links[WIT + 1].state, LINK_DOWN);
+    rig->map[0].port = 7001;
+    route_want_map(rig->store);
+    replicas(rig, 1, 0);
+    srig_history(rig, "master", 's', 'y', 'i');
+    for (int s = 0; s < 10; s++) {
+        srig_pass(rig, 1000);
+        srig_settle(rig);
+    }
+    ck_assert_uint_eq(rig->store->slots[0], 1);
+    ck_assert_int_eq(rig->store->links[WIT + 1].state, LINK_READY);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* Two with one address: nobody can tell who is missing. */
 START_TEST(alike)
 {
@@ -726,6 +761,7 @@ store_confirm_suite(void)
     tcase_add_test(tests, more_replicas);
     tcase_add_test(tests, another_replica);
     tcase_add_test(tests, behind_for_long);
+    tcase_add_test(tests, promoted);
     tcase_add_test(tests, alike);
     tcase_add_test(tests, members);
     tcase_add_test(tests, no_replicas);
