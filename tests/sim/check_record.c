@@ -503,7 +503,7 @@ record_judge(struct check *check, uint32_t lock, const struct record *record,
     if (wrong == NULL)
         wrong = record_wrong(record, version,
             moved || queue_untouched(before, version),
-            plan_settles(&check->world->plan));
+            check->world->plan.settle_ms > 0);
     version->damaged = wrong != NULL;
     if (wrong != NULL && !before->damaged)
         broken_by(check, PROMISE_ORDER, DAMAGES, 0,

@@ -25,7 +25,7 @@ undone_shows(const struct world *world)
 {
     uint64_t settle_us = (uint64_t)world->plan.settle_ms * 1000;
 
-    return settle_us > 0 &&
+    return plan_settles(&world->plan) &&
            undone_bound_us(world) < settle_us + drill_lease_us(world) * 9 / 10;
 }
 

@@ -363,6 +363,7 @@ given_granted(struct fleet *fleet, struct task *task)
 
 #define SLOW_SPARE_US     250000 /* a packet is sent again */
 #define SLOW_AWAKE_US     2000
+#define SLOW_LEASE_MS     60000
 #define SLOW_SENTINELS_US 400000 /* so they do not miss it */
 
 /* A renewal may meet two sleeps, and what replicas have two more. All of that
@@ -385,7 +386,9 @@ slow_begin(struct fleet *fleet)
 {
     const struct world *world = fleet->world;
 
-    return slow_span_us(world) >
+    /* Else it would not only answer late, but be taken for dead. */
+    return world->plan.lease_ms <= SLOW_LEASE_MS &&
+           slow_span_us(world) >
                (uint64_t)world->plan.command_timeout_ms * 1000 &&
            drill_choose_two(fleet);
 }
