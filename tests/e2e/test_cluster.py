@@ -333,7 +333,7 @@ class NodeDeathTest(ClusterCase):
     def test_single_is_told_to_be_a_cluster(self):
         broker = self.broker([self.redis.masters[0].address], self.QUICK)
         self.client(broker).err("LOCK x", "UNAVAILABLE")
-        broker.wait_log("redis.topology is single")
+        broker.wait_log("reason=in_cluster")
 
 
 class AddressTest(HarnessCase):

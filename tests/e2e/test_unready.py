@@ -33,6 +33,7 @@ class SetUpTest(TlsCase):
         client = self.client(broker)
         reply = client.err("LOCK a wait=0", "UNAVAILABLE")
         self.assertEqual(reply["reason"], reason)
+        self.assertIn(part, reply.text)
         status = client.ok("STATUS")
         self.assertEqual((status["ready"], status["reason"]), ("0", reason))
         broker.wait_log(f"event=unready reason={reason} ")

@@ -13,10 +13,9 @@ PLANTED = {
         "a node whose history has changed is trusted at once"),
     "settled-too-soon": (
         "daemon/store/trust.c",
-        "    if (!link->settled && now_us >= link->since_us + "
-        "store->settings.settle_us)\n",
-        "    if (!link->settled && now_us >= link->since_us + "
-        "store->settings.settle_us / 4)\n",
+        "        now_us >= link->since_us + peers_settle_us(store, now_us))\n",
+        "        now_us >= link->since_us + peers_settle_us(store, now_us) / "
+        "4)\n",
         "it is trusted after a quarter of a lease"),
     "marker-of-old": (
         "daemon/store/trust.c",
