@@ -217,6 +217,7 @@ struct op {
     bool agreed;   /* and where it is higher, too: a majority has it */
     bool unwanted; /* what has not been sent is given back, as OP_UNSENT */
     bool repeats;  /* OP_RELEASE: so it is where the node has lost nothing */
+    bool yields;   /* OP_RELEASE: no client waits for its answer */
     uint32_t generation;
     uint8_t session[16];
     uint8_t owner_hash[8];

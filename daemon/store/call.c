@@ -5,6 +5,11 @@
  * One slow reply holds nothing up but what is behind it on the same link. While
  * as many calls as allowed are under way, operations gather for the next one:
  * the busier the node, the larger the batch.
+ *
+ * The lanes of a node take turns, a call each, so that no kind of operation
+ * starves another, however many of it wait. Releases that no client waits for
+ * have a lane of their own: a million of a session that has ended take a turn
+ * like one. Where renewals have waited for long, every second call is theirs.
  */
 #include "daemon/store/quorum.h"
 
@@ -67,14 +72,14 @@ op_is_needless(const struct store *store, const struct link *link,
  */
 static void
 batch_gather(struct store *store, const struct link *link, struct node *node,
-    enum op_kind kind, struct call *call)
+    unsigned lane, struct call *call)
 {
-    struct list *queue = &node->queues[kind];
+    struct list *queue = &node->queues[lane];
     bool slots = store->settings.topology == STORE_CLUSTER;
-    uint32_t limit =
-        kinds[kind].share == KIND_GATHERS ? store->settings.batch : 1;
-    uint32_t looked = 0;
     struct op *first = container_of(queue->next, struct op, link);
+    uint32_t limit =
+        kinds[first->kind].share == KIND_GATHERS ? store->settings.batch : 1;
+    uint32_t looked = 0;
 
     LIST_EACH_SAFE (at, queue) {
         struct op *op = container_of(at, struct op, link);
@@ -281,13 +286,14 @@ call_probe(struct store *store, struct link *link, uint64_t now_us)
     (void)link_call(store, link, CALL_PROBE, now_us);
 }
 
-/* One call of that kind; false where no more can be sent now. */
+/* One call of that lane; false where no more can be sent now. */
 static bool
 batch_send(struct store *store, struct link *link, struct node *node,
-    enum op_kind kind, uint64_t now_us)
+    unsigned lane, uint64_t now_us)
 {
     const struct op *first =
-        container_of(node->queues[kind].next, struct op, link);
+        container_of(node->queues[lane].next, struct op, link);
+    enum op_kind kind = first->kind;
 
     if (LINK_OUT_BYTES - buffer_len(&link->out) < LINK_OUT_BYTES / 2)
         return false;
@@ -296,7 +302,7 @@ batch_send(struct store *store, struct link *link, struct node *node,
     uint64_t spoke_us = link->spoke_us;
     struct call *call = link_call(store, link, CALL_SCRIPT, now_us);
     link->batch_count++;
-    batch_gather(store, link, node, kind, call);
+    batch_gather(store, link, node, lane, call);
     if (kind == OP_PUBLISH || call_is_mark(call))
         link->spoke_us = spoke_us;
     /* Half of the output is more than the largest batch takes. */
@@ -310,9 +316,9 @@ batch_send(struct store *store, struct link *link, struct node *node,
 /* Whether the queue has something to send, at its head. */
 static bool
 queue_drop_needless(struct store *store, const struct link *link,
-    struct node *node, enum op_kind kind, uint64_t now_us)
+    struct node *node, unsigned lane, uint64_t now_us)
 {
-    const struct list *queue = &node->queues[kind];
+    const struct list *queue = &node->queues[lane];
 
     while (!list_empty(queue)) {
         struct op *op = container_of(queue->next, struct op, link);
@@ -322,6 +328,32 @@ queue_drop_needless(struct store *store, const struct link *link,
         op_done(store, op, op->repeats ? OP_GONE : OP_UNSENT);
     }
     return false;
+}
+
+/* Whether the next call is to be one of renewals, out of turn: the first of
+ * them has waited for a quarter of the time that it has. */
+static bool
+renewals_press(const struct node *node, uint64_t now_us)
+{
+    const struct list *queue = &node->queues[OP_RENEW];
+
+    if (node->renewed || list_empty(queue))
+        return false;
+    const struct op *first = container_of(queue->next, struct op, link);
+    return now_us > first->began_us &&
+           (now_us - first->began_us) >
+               (first->give_up_us - first->began_us) / 4;
+}
+
+/* `held_only`: what is held goes on, and nothing is granted. */
+static bool
+lane_goes(unsigned lane, bool grants, bool held_only)
+{
+    if (lane == LANE_YIELDS)
+        return true;
+    if (held_only && (lane == OP_ACQUIRE || lane == OP_RECLAIM))
+        return false;
+    return grants || kinds[lane].grants != KIND_GRANTS;
 }
 
 void
@@ -338,18 +370,27 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
         return; /* whether all is there that those are to find */
     bool grants = !store->settings.strict || confirm_possible(store, link);
     bool held_only = peers_other_quorum(store);
-    for (enum op_kind kind = 0; kind < OP_KIND_COUNT; kind++) {
-        if (!grants && kinds[kind].grants == KIND_GRANTS)
-            continue;
-        if (held_only && (kind == OP_ACQUIRE || kind == OP_RECLAIM))
-            continue; /* what is held goes on, and nothing is granted */
-        while (queue_drop_needless(store, link, node, kind, now_us)) {
-            if (link->batch_count >= store->settings.in_flight ||
-                link->held_count >= 2 * store->settings.in_flight ||
-                !batch_send(store, link, node, kind, now_us))
-                return;
+    unsigned turn = node->turn;
+    unsigned idle = 0; /* so many lanes in turn have had nothing to send */
+    while (idle < LANE_COUNT) {
+        bool pressed = grants && renewals_press(node, now_us);
+        unsigned lane = pressed ? OP_RENEW : turn;
+        bool has = lane_goes(lane, grants, held_only) &&
+                   queue_drop_needless(store, link, node, lane, now_us);
+        if (has && (link->batch_count >= store->settings.in_flight ||
+                       link->held_count >= 2 * store->settings.in_flight ||
+                       !batch_send(store, link, node, lane, now_us)))
+            return;
+        if (has)
+            node->renewed = lane == OP_RENEW;
+        if (!pressed) {
+            turn = (turn + 1) % LANE_COUNT;
+            idle = has ? 0 : idle + 1;
+            node->turn = has ? turn : node->turn;
         }
     }
+    node->turn = 0;
+    node->renewed = false;
 }
 
 /* The call's connection is gone: nobody can say whether it ran. What only reads

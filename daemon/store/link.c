@@ -215,8 +215,8 @@ link_unqueue(struct store *store, const struct link *link, uint64_t now_us)
 {
     struct node *node = &store->nodes[link->node];
 
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
-        LIST_EACH_SAFE (at, &node->queues[kind]) {
+    for (unsigned lane = 0; lane < LANE_COUNT; lane++)
+        LIST_EACH_SAFE (at, &node->queues[lane]) {
             struct op *op = container_of(at, struct op, link);
             if (op->asking) {
                 op_dequeue(store, node, op);

@@ -215,8 +215,8 @@ route_requeue(struct store *store, uint64_t now_us)
 {
     for (uint16_t i = 0; i < store->node_count; i++) {
         struct node *node = &store->nodes[i];
-        for (int kind = 0; kind < OP_KIND_COUNT; kind++)
-            LIST_EACH_SAFE (at, &node->queues[kind]) {
+        for (unsigned lane = 0; lane < LANE_COUNT; lane++)
+            LIST_EACH_SAFE (at, &node->queues[lane]) {
                 struct op *op = container_of(at, struct op, link);
                 if (op->asking || route_of(store, op) == i)
                     continue;

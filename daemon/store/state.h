@@ -49,6 +49,11 @@ _Static_assert(HEALTH_NODES_MAX == STORE_NODES_MAX, "as many");
 /* After that long what is still so is logged again. */
 #define SAID_AGAIN_US 60000000
 
+/* What waits at a node stands in lanes: one for each kind of operation, and one
+ * for the releases that no client waits for. */
+#define LANE_YIELDS ((unsigned)OP_KIND_COUNT)
+#define LANE_COUNT  (OP_KIND_COUNT + 1)
+
 enum link_state {
     LINK_DOWN,       /* not before retry_us */
     LINK_CONNECTING, /* io has been asked */
@@ -163,8 +168,10 @@ struct node {
     uint16_t names;    /* the Sentinel's master; NODE_NONE: not known */
     uint64_t named_us; /* it was asked for that */
     struct store_address address;
-    struct list queues[OP_KIND_COUNT];
+    struct list queues[LANE_COUNT];
     uint32_t queued;
+    unsigned turn; /* the lane that is next */
+    bool renewed;  /* the last call was of renewals */
 };
 
 enum call_kind {

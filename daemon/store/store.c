@@ -99,8 +99,8 @@ store_create(const struct store_settings *settings, struct counters *counters,
     for (uint32_t i = 0; i < LINK_COUNT; i++)
         link_init(&store->links[i], i);
     for (uint32_t i = 0; i < STORE_NODES_MAX; i++)
-        for (int kind = 0; kind < OP_KIND_COUNT; kind++)
-            list_init(&store->nodes[i].queues[kind]);
+        for (unsigned lane = 0; lane < LANE_COUNT; lane++)
+            list_init(&store->nodes[i].queues[lane]);
     for (uint32_t i = 0; i < SLOT_COUNT; i++)
         store->slots[i] = store->had[i] = NODE_NONE;
     if (!store_take_memory(store)) {
@@ -197,21 +197,39 @@ route_due_us(const struct store *store, const struct op *op)
     return op->end_us > 0 && op->end_us < named_us ? op->end_us : named_us;
 }
 
+static unsigned
+lane_of(const struct op *op)
+{
+    return op->kind == OP_RELEASE && op->yields ? LANE_YIELDS
+                                                : (unsigned)op->kind;
+}
+
+/* Whether a renewal that is tried again must overtake: its deadline is nearer
+ * than that of the first. */
+static bool
+op_is_pressed(const struct list *queue, const struct op *op)
+{
+    return op->kind == OP_RENEW && !list_empty(queue) &&
+           op->give_up_us <
+               container_of(queue->next, struct op, link)->give_up_us;
+}
+
 /* Puts an operation into a node's queue. */
 void
 op_enqueue(struct store *store, struct op *op, uint16_t index, uint64_t now_us,
     bool first)
 {
     struct node *node = &store->nodes[index];
+    struct list *queue = &node->queues[lane_of(op)];
 
     require(node->used && list_empty(&op->link));
     op->at_node = index;
     op->sent_us = 0;
     op->answered_us = 0;
-    if (first)
-        list_push_front(&node->queues[op->kind], &op->link);
+    if (first || op_is_pressed(queue, op))
+        list_push_front(queue, &op->link);
     else
-        list_push_back(&node->queues[op->kind], &op->link);
+        list_push_back(queue, &op->link);
     node->queued++;
     wheel_add(
         &store->wheel, &op->timer, queue_due_us(store, op, index, now_us));
@@ -663,8 +681,8 @@ store_check(const struct store *store)
     for (uint32_t i = 0; i < STORE_NODES_MAX; i++) {
         const struct node *node = &store->nodes[i];
         uint32_t queued = 0;
-        for (int kind = 0; kind < OP_KIND_COUNT; kind++)
-            LIST_EACH (at, &node->queues[kind])
+        for (unsigned lane = 0; lane < LANE_COUNT; lane++)
+            LIST_EACH (at, &node->queues[lane])
                 queued++;
         require(queued == node->queued);
         require(queued == 0 || node->used);

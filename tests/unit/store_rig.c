@@ -172,6 +172,7 @@ srig_draft(struct srig *rig, enum op_kind kind, uint16_t slot)
     op->hard_end_us = WHEEL_NEVER;
     op->over_us = WHEEL_NEVER;
     op->limit = 10;
+    op->began_us = rig->now_us;
     op->give_up_us = rig->now_us + 5000000;
     if (kind == OP_PUBLISH) {
         op->words[0] = TEXT("broker-2");

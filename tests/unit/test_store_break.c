@@ -31,40 +31,50 @@ ordered(struct srig *rig)
     return op;
 }
 
-/* Each goes alone and before all else, with a header and the fence. */
+/* A script with one operation. */
+static void
+expect_script(struct srig *rig, enum script_id script)
+{
+    srig_expect(rig, 0, "EVALSHA 1");
+    ck_assert(text_equal(rig->words[1], text_make(scripts[script].sha1, 40)));
+}
+
+static void
+expect_fence(const struct srig *rig, double wanted)
+{
+    double fence = -1;
+
+    ck_assert_uint_eq(rig->words[5].len, sizeof(fence));
+    memcpy(&fence, rig->words[5].at, sizeof(fence));
+    ck_assert_double_eq(fence, wanted);
+}
+
+/* Each goes alone and is the first in turn, with a header and the fence. */
 START_TEST(call)
 {
     struct srig *rig = srig_single();
     struct op *release = srig_op(rig, OP_RELEASE, 0);
     struct op *first = srig_op(rig, OP_BREAK, 0);
     struct op *second = srig_op(rig, OP_BREAK, 0);
-    double fence = -1;
 
     second->fence = 9007199254740991;
     srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
-    ck_assert(
-        text_equal(rig->words[1], text_make(scripts[SCRIPT_BREAK].sha1, 40)));
+    expect_script(rig, SCRIPT_BREAK);
     ck_assert(text_equal(rig->words[3], TEXT("holdfast:{name}")));
     ck_assert_mem_eq(rig->words[4].at + 4, "broker-1", 8);
-    ck_assert_uint_eq(rig->words[5].len, sizeof(fence));
-    memcpy(&fence, rig->words[5].at, sizeof(fence));
-    ck_assert_double_eq(fence, 0);
-    srig_expect(rig, 0, "EVALSHA 1");
-    memcpy(&fence, rig->words[5].at, sizeof(fence));
-    ck_assert_double_eq(fence, 9007199254740991.0);
+    expect_fence(rig, 0);
+    expect_script(rig, SCRIPT_RELEASE);
     srig_expect(rig, 0, "");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, first, OP_OK);
     ck_assert_uint_eq(first->result.ahead, 5);
-    srig_results(rig, 0, 1, RECORD_GONE);
-    srig_status(rig, second, OP_GONE);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
-    ck_assert(
-        text_equal(rig->words[1], text_make(scripts[SCRIPT_RELEASE].sha1, 40)));
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, release, OP_OK);
+    srig_turn(rig);
+    expect_script(rig, SCRIPT_BREAK);
+    expect_fence(rig, 9007199254740991.0);
+    srig_results(rig, 0, 1, RECORD_GONE);
+    srig_status(rig, second, OP_GONE);
     srig_end(rig);
 }
 

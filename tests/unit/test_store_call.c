@@ -60,6 +60,117 @@ START_TEST(batches)
 
 END_TEST
 
+/* A call is answered, and the next one sent: whether it is of that script. */
+static bool
+take_turn(struct srig *rig, enum script_id script, unsigned count)
+{
+    srig_results(rig, 0, count, RECORD_OK);
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 4");
+    return text_equal(rig->words[1], text_make(scripts[script].sha1, 40));
+}
+
+/* Very many of each of two kinds wait, and of a third one comes: it is sent
+ * after no more calls than there are kinds, whatever their order. */
+START_TEST(turns)
+{
+    static const enum op_kind many[][2] = {{OP_RELEASE, OP_RENEW},
+        {OP_RELEASE, OP_ACQUIRE}, {OP_RENEW, OP_ACQUIRE}};
+
+    static const enum script_id rare[] = {
+        SCRIPT_ACQUIRE, SCRIPT_RENEW, SCRIPT_RELEASE};
+
+    static const enum op_kind rare_kind[] = {OP_ACQUIRE, OP_RENEW, OP_RELEASE};
+
+    for (int i = 0; i < 3; i++) {
+        struct srig *rig = srig_single();
+        unsigned calls = 0;
+
+        (void)srig_ops(rig, many[i][0], 0, 80);
+        (void)srig_ops(rig, many[i][1], 0, 80);
+        srig_turn(rig);
+        srig_expect(rig, 0, "EVALSHA 4");
+        srig_expect(rig, 0, "EVALSHA 4");
+        (void)srig_ops(rig, rare_kind[i], 0, 4);
+        while (!take_turn(rig, rare[i], 4))
+            ck_assert_uint_lt(++calls, 3);
+        srig_end(rig);
+    }
+}
+
+END_TEST
+
+/* Releases that no client waits for have a turn of their own: one that a client
+ * waits for overtakes them, and they do not wait for ever. */
+START_TEST(yielding)
+{
+    struct srig *rig = srig_single();
+    unsigned yields = 0;
+    struct op *ops[40];
+
+    for (int i = 0; i < 40; i++) {
+        ops[i] = srig_draft(rig, OP_RELEASE, 0);
+        ops[i]->yields = true;
+        srig_submit(rig, ops[i]);
+    }
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 4");
+    srig_expect(rig, 0, "EVALSHA 4");
+    struct op *asked = srig_ops(rig, OP_RELEASE, 0, 4);
+    (void)srig_ops(rig, OP_ACQUIRE, 0, 80);
+    (void)take_turn(rig, SCRIPT_RELEASE, 4);
+    (void)take_turn(rig, SCRIPT_ACQUIRE, 4);
+    (void)take_turn(rig, SCRIPT_ACQUIRE, 4);
+    srig_status(rig, asked, OP_OK);
+    ck_assert(!srig_done(rig, ops[8]) || !srig_done(rig, ops[12]));
+    for (int i = 0; i < 6; i++)
+        yields += take_turn(rig, SCRIPT_RELEASE, 4);
+    ck_assert_uint_eq(yields, 3);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* Renewals that have waited for a quarter of their time have every second call,
+ * however many kinds there are; one that is tried again, and whose deadline is
+ * nearer, is the first. */
+START_TEST(renewals_that_press)
+{
+    struct srig *rig = srig_single();
+    unsigned renewals = 0;
+
+    for (int i = 0; i < 80; i++) {
+        struct op *op = srig_draft(rig, OP_RENEW, 0);
+        op->give_up_us = rig->now_us + 20000000;
+        if (i >= 76)
+            op->give_up_us -= 1000000 * (uint64_t)(i - 70);
+        srig_submit(rig, op);
+    }
+    (void)srig_ops(rig, OP_ACQUIRE, 0, 80);
+    (void)srig_ops(rig, OP_RELEASE, 0, 80);
+    srig_turn(rig);
+    srig_expect(rig, 0, "EVALSHA 4"); /* releases */
+    srig_expect(rig, 0, "EVALSHA 4"); /* and renewals, the nearest first */
+    (void)take_turn(rig, SCRIPT_ACQUIRE, 4);
+    (void)take_turn(rig, SCRIPT_ACQUIRE, 4);
+    for (int i = 76; i < 80; i++)
+        ck_assert(srig_done(rig, &rig->ops[i]));
+    for (int i = 0; i < 6; i++)
+        renewals += take_turn(rig, SCRIPT_RENEW, 4);
+    ck_assert_uint_eq(renewals, 2); /* one of three kinds */
+    renewals = 0;
+    for (int i = 0; i < 76; i++)
+        rig->ops[i].give_up_us = rig->now_us + 1000000;
+    rig->now_us += 300000;
+    (void)take_turn(rig, SCRIPT_RENEW, 4);
+    for (int i = 0; i < 6; i++)
+        renewals += take_turn(rig, SCRIPT_RENEW, 4);
+    ck_assert_uint_ge(renewals, 3);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* When it was sent last, and answered, as the core takes them for SLOW. */
 START_TEST(stages)
 {
@@ -954,6 +1065,9 @@ store_call_suite(void)
 
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, batches);
+    tcase_add_test(tests, turns);
+    tcase_add_test(tests, yielding);
+    tcase_add_test(tests, renewals_that_press);
     tcase_add_test(tests, stages);
     tcase_add_loop_test(tests, stages_again, 0, 3);
     tcase_add_test(tests, result_fields);
