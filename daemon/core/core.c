@@ -11,6 +11,9 @@
 
 /* A turn that took longer than this was a stall: nobody's silence counts. */
 #define STALL_US 500000
+/* Of tickets and timers no more than this are seen to between two looks at the
+ * time, so that a turn is short however many there are. */
+#define PORTION 256
 /* In which all tickets are asked about after a change of Redis: so long, and a
  * little for each. */
 #define CHANGED_US      1000000
@@ -84,6 +87,7 @@ core_create(const struct core_settings *settings, struct counters *counters,
     core->now_us = now_us;
     core->awake_us = now_us;
     core->stop_us = NEVER;
+    core->portion = PORTION;
     if (core->settings.slow_us == 0)
         core->settings.slow_us = NEVER;
     core->hash_key.word[0] = settings->hash_seed[0];
@@ -414,7 +418,8 @@ core_settle(struct core *core)
         ticket_advance_stirred(core);
         watch_tell_all(core);
         session_end_all(core);
-    } while (core_owes(core) && effects_room(core->effects));
+    } while (
+        core_owes(core) && core->portion > 0 && effects_room(core->effects));
 }
 
 static void
@@ -425,12 +430,13 @@ core_time(struct core *core, struct core_event *event)
     if (core->stopping && core->stop_us != 0 && core->now_us >= core->stop_us)
         core_stop_grace_over(core);
     core_settle(core);
-    while (effects_room(core->effects) &&
+    while (core->portion > 0 && effects_room(core->effects) &&
            (node = wheel_pop(&core->wheel, core->now_us)) != NULL) {
+        core->portion--;
         core_timer(core, node);
         core_settle(core);
     }
-    event->more = node != NULL || core_owes(core);
+    event->more = node != NULL || core->portion == 0 || core_owes(core);
 }
 
 /* The next part of the oldest HELD; another one has its turn after it. */
@@ -519,6 +525,8 @@ core_step(struct core *core, uint64_t now_us, struct core_event *event,
 {
     require(effects_room(effects));
     core->effects = effects;
+    if (event->kind == CORE_TIME)
+        core->portion = PORTION;
     core_watch_clock(core, now_us);
     switch (event->kind) {
     case CORE_OPEN:
@@ -607,10 +615,12 @@ check_ticket(const struct core *core, const struct ticket *ticket)
         ticket->session == NULL
             ? NULL
             : container_of(ticket->pendings.next, struct pending, ticket_link);
+    bool gone =
+        ticket->session != NULL && ticket->session->state == SESSION_GONE;
     bool main_op = !handle_equal(ticket->main_op, HANDLE_NONE);
 
     require(ticket->lock->refs > 0);
-    if (ticket->state == TICKET_IDLE)
+    if (ticket->state == TICKET_IDLE && !gone)
         require(ticket->session != NULL && !list_empty(&ticket->pendings) &&
                 (pending_stands(pending) || !list_empty(&ticket->stir_link)));
     require(main_op == (ticket->state == TICKET_ASKING) ||
@@ -619,10 +629,10 @@ check_ticket(const struct core *core, const struct ticket *ticket)
         require((ticket->holds > 0) != ticket->unattended &&
                 ticket->fence > 0 && ticket->session != NULL &&
                 wheel_node_set(&ticket->timer));
-    if (ticket->state == TICKET_WAITING && !ticket->unattended)
+    if (ticket->state == TICKET_WAITING && !ticket->unattended && !gone)
         require(pending != NULL && !list_empty(&ticket->pendings) &&
                 pending->asked);
-    if (ticket->session == NULL)
+    if (ticket->session == NULL || gone)
         require(list_empty(&ticket->pendings));
     require(
         (ticket->state == TICKET_HELD) == !list_empty(&ticket->holder_link));

@@ -3,8 +3,11 @@
  * end does to its tickets. The liveness that everything here is for: when the
  * connection goes, the session's waiters leave and its locks pass on.
  *
- *     OPEN --QUIT, FIN, stop--> CLOSING --all answered--> BYE, gone
- *       \--------RST, heartbeat, expelled---------------> gone
+ *     OPEN --QUIT, FIN, stop--> CLOSING --all answered--> BYE, GONE
+ *       \--------RST, heartbeat, expelled---------------> GONE
+ *
+ * What a session that is GONE has is given up in portions, so that the end of
+ * one with a million holds does not keep the others waiting.
  *
  * With keep= a session that is gone is away: its tickets stand, and another
  * connection may take them over (HELLO resume=), here or at another broker,
@@ -54,7 +57,8 @@ session_find(const struct core *core, const uint8_t id[16])
     for (struct table_node *node = table_first(&core->session_table, hash);
          node != NULL; node = table_next(node)) {
         struct session *session = container_of(node, struct session, table);
-        if (secret_equal(session->id, id, sizeof(session->id)))
+        if (session->state != SESSION_GONE &&
+            secret_equal(session->id, id, sizeof(session->id)))
             return session;
     }
     return NULL;
@@ -209,24 +213,44 @@ session_drop_watches(struct core *core, struct session *session)
     session->watch_waits = false;
 }
 
-/* Takes the session out of all tables; its tickets go on without it. */
-static void
-session_free(struct core *core, struct session *session, enum counter counter)
+/* Its tickets go on without it; and when that is done for all of them, it goes.
+ * False: the rest of them comes in a later step. */
+static bool
+session_dissolve(struct core *core, struct session *session)
 {
-    session_drop_pendings(core, session);
-    session_drop_watches(core, session);
+    require(session->state == SESSION_GONE && session->away);
     LIST_EACH_SAFE (link, &session->tickets) {
+        if (core->portion == 0)
+            return false;
+        core->portion--;
         ticket_orphan(core, container_of(link, struct ticket, session_link));
     }
     require(session->ticket_count == 0 && session->pending_count == 0);
     wheel_remove(&core->wheel, &session->timer);
     list_remove(&session->ending_link);
     table_remove(&core->session_table, &session->table);
+    core->away--;
+    slab_free(&core->sessions, session);
+    return true;
+}
+
+/* Nobody hears of the session any more, nor finds it. */
+static void
+session_free(struct core *core, struct session *session, enum counter counter)
+{
+    session_drop_pendings(core, session);
+    session_drop_watches(core, session);
+    wheel_remove(&core->wheel, &session->timer);
     auth_disconnected(core, session);
-    core->away -= session->away;
+    core->away += !session->away;
+    session->away = true;
+    session->state = SESSION_GONE;
+    session->ending = true;
+    list_remove(&session->ending_link);
+    list_push_back(&core->ending, &session->ending_link);
     count(core->counters, COUNTER_sessions_closed);
     count(core->counters, counter);
-    slab_free(&core->sessions, session);
+    (void)session_dissolve(core, session);
 }
 
 /* The connection has ended, and the session is kept for another one. */
@@ -313,6 +337,8 @@ static void
 session_end_at_once(struct core *core, struct session *session, const char *bye,
     enum counter counter)
 {
+    if (session->state == SESSION_GONE)
+        return;
     session->killed = true;
     session->bye = bye;
     session->bye_counter = counter;
@@ -486,10 +512,13 @@ session_close(struct core *core, struct session *session, const char *bye,
     session->state = SESSION_CLOSING;
     session->bye = bye;
     session->bye_counter = counter;
+    session_check_end(core, session);
+    /* Where nothing is left to be said it ends with this step. */
+    if (session->pending_count == 0 && core->now_us < session->least_us)
+        return;
     LIST_EACH (link, &session->tickets) {
         ticket_stir(core, container_of(link, struct ticket, session_link));
     }
-    session_check_end(core, session);
 }
 
 void
@@ -506,9 +535,15 @@ session_end_all(struct core *core)
     struct list *link;
 
     while (list_empty(&core->stirred) && effects_room(core->effects) &&
+           core->portion > 0 &&
            (link = list_pop_front(&core->ending)) != NULL) {
         struct session *session =
             container_of(link, struct session, ending_link);
+        if (session->state == SESSION_GONE) {
+            if (!session_dissolve(core, session))
+                list_push_back(&core->ending, &session->ending_link);
+            continue;
+        }
         session->ending = false;
         if (session->away) {
             session_free(core, session, COUNTER_closed_kept);
@@ -609,6 +644,8 @@ session_keep_over(struct core *core, struct session *session)
 void
 session_timer(struct core *core, struct session *session)
 {
+    if (session->state == SESSION_GONE)
+        return;
     if (session->recheck && auth_recheck(core, session))
         return;
     if (core->stopping) {

@@ -67,6 +67,7 @@ enum timer_kind {
 enum session_state {
     SESSION_OPEN,
     SESSION_CLOSING, /* no more requests; ends when all have been answered */
+    SESSION_GONE,    /* has ended; its tickets are given up in portions */
 };
 
 struct session {
@@ -461,6 +462,7 @@ struct core {
     struct list stirred; /* tickets to advance when the step ends */
     struct list telling; /* locks some of whose watchers are still to be told */
     struct list ending;  /* sessions to look at when the step ends */
+    uint32_t portion;    /* so many tickets and timers more before CORE_TIME */
     uint64_t serial;
     uint32_t held;
     uint32_t waiting;

@@ -348,14 +348,14 @@ bool
 session_gives_back(const struct session *session)
 {
     return session == NULL ||
-           (session->state == SESSION_CLOSING && !session_keeps(session));
+           (session->state != SESSION_OPEN && !session_keeps(session));
 }
 
 /* Whether it sends no more, which ends what a LOCK of it waits for. */
 bool
 session_closes(const struct session *session)
 {
-    return session != NULL && session->state == SESSION_CLOSING;
+    return session != NULL && session->state != SESSION_OPEN;
 }
 
 /* Whether it waits: in the queue, or for the broker to be settled, before which
@@ -471,9 +471,11 @@ ticket_advance_stirred(struct core *core)
 {
     struct list *link;
 
-    while (effects_room(core->effects) &&
-           (link = list_pop_front(&core->stirred)) != NULL)
+    while (core->portion > 0 && effects_room(core->effects) &&
+           (link = list_pop_front(&core->stirred)) != NULL) {
+        core->portion--;
         ticket_advance(core, container_of(link, struct ticket, stir_link));
+    }
 }
 
 /* Whether a later connection of its session has it at another broker. That one

@@ -321,6 +321,49 @@ START_TEST(lost_at_the_end_and_gone)
 
 END_TEST
 
+/*
+ * A session with many holds ends: few are given up in a step, whatever steps
+ * there are beside those of time, and others are served between them. It cannot
+ * be taken over or killed any more, and all are given up.
+ */
+START_TEST(given_up_in_portions)
+{
+    static const enum core_event_kind ends[] = {CORE_DROP, CORE_EOF};
+
+    for (int how = 0; how < 4; how++) {
+        struct rig *rig = rig_of_one_step();
+        unsigned s = rig_open(rig);
+        unsigned t = rig_open(rig);
+        struct core_event time = {.kind = CORE_TIME};
+        char line[80];
+        char id[33];
+        take_many(rig, s);
+        rig_id(rig, s, id);
+        event_of(rig, s, ends[how % 2]);
+        ck_assert_uint_lt(said.op_count, MANY / 6);
+        uint32_t sent = said.op_count;
+        snprintf(line, sizeof(line),
+            how < 2 ? "KILL %s" : "HELLO resume=%s gen=2", id);
+        say(rig, t, line);
+        say(rig, t, "LOCK a");
+        ck_assert_uint_le(said.op_count, sent + 1);
+        ck_assert_int_eq(said.ops[sent]->kind, OP_ACQUIRE);
+        core_check(rig->core);
+        step(rig, &time);
+        ck_assert_uint_gt(said.op_count, sent + 1);
+        ck_assert_uint_lt(said.op_count, MANY / 3);
+        (void)steps(rig);
+        ck_assert_uint_eq(said.op_count, MANY + 1);
+        ck_assert_uint_eq(said.lost, 0);
+        while (said.op_count > 0 && said.ops[0]->kind == OP_RELEASE)
+            finish(rig, OP_RELEASE, (struct op_result){.status = OP_OK});
+        grant(rig, MANY + 1);
+        end(rig);
+    }
+}
+
+END_TEST
+
 /* LOCKs of several long names, as many as may be outstanding. */
 static uint32_t
 ask_for_two(struct rig *rig, unsigned session, const char *rest)
@@ -439,6 +482,7 @@ core_room_suite(void)
     tcase_add_test(tests, all_have_waited_too_long);
     tcase_add_test(tests, all_lost_at_the_end);
     tcase_add_test(tests, lost_at_the_end_and_gone);
+    tcase_add_test(tests, given_up_in_portions);
     tcase_add_test(tests, all_busy_at_once);
     tcase_add_test(tests, all_cancelled_at_the_end);
     tcase_add_test(tests, displaced_by_one);
