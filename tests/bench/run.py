@@ -10,7 +10,8 @@ requests under way), BENCH_FULL=1 for longer runs of the other figures.
 Some parts take minutes, and run only where they are asked for by --only: the
 rolling restart, failovers, the deadlocks, a million operations at random, ten
 thousand reloads, audits of a million records, /metrics of many locks, what
-being watched costs, clients that mean no good, and what TLS costs them.
+being watched costs, clients that mean no good, what TLS costs them, and a crowd
+of locks of one session.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import audit  # noqa: E402
+import crowd  # noqa: E402
 import deadlock  # noqa: E402
 import failover  # noqa: E402
 import hostile  # noqa: E402
@@ -48,7 +50,7 @@ PARTS = ("throughput", "handover", "death", "renewal", "idle", "shared",
          "queue")
 LONG_PARTS = ("restart", "failover", "outage",
               "strict", "deadlock", "operations", "reload", "audit",
-              "metrics", "cost", "hostile", "tls")
+              "metrics", "cost", "hostile", "tls", "crowd")
 DIRECT = ("setnx", "hash")
 RENEWED_LOCKS = 10000
 IDLE_SESSIONS = 19000
@@ -289,6 +291,9 @@ class Bench:
 
     def hostile(self):
         hostile.run(self)
+
+    def crowd(self):
+        crowd.run(self)
 
     def tls(self):
         secure.run(self, shapes(), ROUNDS, SECONDS)
