@@ -494,6 +494,7 @@ drill_refused(struct task *task, const char *code)
         strcmp(code, "LIMIT") == 0 ||
         (strcmp(code, "INDOUBT") == 0 &&
             (drill->kind == DRILL_RETRIES || drill->kind == DRILL_REPEATED)) ||
+        (strcmp(code, "UNAVAILABLE") == 0 && drill->kind == DRILL_SLOW) ||
         (strcmp(code, "DEADLOCK") == 0 && drill->kind == DRILL_CIRCLE);
     bool stale = drill->kind == DRILL_STALE && task == drill->another;
     /* The last one where the answer was sent again, and came too late. */
