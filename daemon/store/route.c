@@ -11,6 +11,8 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
+#include <inttypes.h>
+
 #define MAP_PAUSE_US   100000
 #define MAP_BACKOFF_US 2000000
 #define MAP_EVERY_US   10000000
@@ -176,6 +178,67 @@ route_map_failed(struct store *store, uint64_t now_us)
         store->map_backoff_us *= 2;
 }
 
+/* Whether a cluster knows that of a node: "?" stands for a host that it does
+ * not know. */
+static bool
+is_told(const struct resp *host)
+{
+    return host->type == RESP_STRING && host->text.len > 0 &&
+           !text_equal(host->text, TEXT("?"));
+}
+
+/*
+ * Where [host, port, id, [key, value, ...]] of CLUSTER SLOTS is. No host, or an
+ * empty one, is that of the node that answers. A cluster that is to tell names
+ * may know none yet, and tell the number beside it; or the other way round.
+ * Empty: it is not told.
+ */
+static struct text
+map_host(
+    const struct store *store, const struct link *link, const struct resp *node)
+{
+    const struct resp *more = &node->item[3];
+
+    if (node->item[0].type != RESP_STRING || node->item[0].text.len == 0)
+        return text_from(store->nodes[link->node].address.host);
+    if (is_told(&node->item[0]))
+        return node->item[0].text;
+    for (size_t i = 0;
+         node->count > 3 && more->type == RESP_ARRAY && i + 1 < more->count;
+         i += 2)
+        if ((text_equal(more->item[i].text, TEXT("ip")) ||
+                text_equal(more->item[i].text, TEXT("hostname"))) &&
+            is_told(&more->item[i + 1]))
+            return more->item[i + 1].text;
+    return TEXT("");
+}
+
+/* Those slots are a node's whose address is not told: whoever had them is asked
+ * as before, and knows if that is not its own any more. */
+static void
+map_keep(struct store *store, const struct link *link, int64_t first,
+    int64_t last, const struct resp *node, uint16_t *map)
+{
+    char name[80];
+    char id[100];
+
+    for (int64_t slot = first; slot <= last; slot++) {
+        map[slot] = store->slots[slot];
+        if (map[slot] != NODE_NONE)
+            store->nodes[map[slot]].mapped = true;
+    }
+    if (store->unknown_us > 0 &&
+        store->now_us < store->unknown_us + SAID_AGAIN_US)
+        return;
+    store->unknown_us = store->now_us;
+    log_write(LOG_WARN, "redis_address_unknown",
+        "id=%s port=%" PRId64 " told_by=%s advice=\"set "
+        "cluster-announce-hostname there, or cluster-announce-ip\"",
+        log_quote(
+            id, sizeof(id), node->count > 2 ? node->item[2].text : TEXT("")),
+        node->item[1].integer, link_name(store, link, name, sizeof(name)));
+}
+
 /* One range of CLUSTER SLOTS: start, end, [host, port, ...], replicas. */
 static bool
 map_range(struct store *store, const struct link *link,
@@ -195,11 +258,11 @@ map_range(struct store *store, const struct link *link,
         return false;
     if (master[1].integer == 0)
         return true; /* its address is not known any more: nobody serves it */
-    struct text host = master[0].text;
-    if (master[0].type != RESP_STRING || host.len == 0)
-        host = text_from(store->nodes[link->node].address.host);
-    if (text_equal(host, TEXT("?")))
+    struct text host = map_host(store, link, &range->item[2]);
+    if (host.len == 0) {
+        map_keep(store, link, first, last, &range->item[2], map);
         return true;
+    }
     uint16_t node = route_node(store, host, (uint16_t)master[1].integer);
     if (node == NODE_NONE)
         return false;

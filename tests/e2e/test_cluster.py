@@ -125,6 +125,21 @@ class ShardTest(ClusterCase):
         self.assertEqual(contest.lost, 0)
 
 
+    def test_names_that_are_not_known_yet(self):
+        """A cluster on its way to names says `?` for a node without one."""
+        for kind in ("hostname", "unknown-endpoint", "ip"):
+            for node in self.redis.masters:
+                node.command("CONFIG", "SET",
+                             "cluster-preferred-endpoint-type", kind)
+            broker = self.brokers(1)[0]
+            client = self.client(broker)
+            for node in self.redis.masters:
+                name, = self.names_at(node, 1, f"names/{kind}")
+                client.ok(f"LOCK {name} wait=5s")
+            self.assertNotIn("slots=", broker.log().split(
+                "slots=16384", 1)[0])
+
+
 class MigrationTest(ClusterCase):
     def test_under_load(self):
         """Two locks of a slot go there and back while all work on them."""

@@ -365,7 +365,8 @@ answer_map(struct srig *rig, uint32_t link)
 {
     struct resp ranges[8];
     struct resp fields[8][3];
-    struct resp masters[8][2];
+    struct resp masters[8][4];
+    struct resp told[8][4];
 
     memset(ranges, 0, sizeof(ranges));
     memset(fields, 0, sizeof(fields));
@@ -381,8 +382,17 @@ answer_map(struct srig *rig, uint32_t link)
             (struct resp){.type = RESP_INTEGER, .integer = range->first};
         fields[i][1] =
             (struct resp){.type = RESP_INTEGER, .integer = range->last};
+        masters[i][2] =
+            (struct resp){.type = RESP_STRING, .text = TEXT("node-id")};
+        const char *beside[] = {
+            "ip", rig->beside[i].ip, "hostname", rig->beside[i].name};
+        for (unsigned j = 0; j < 4; j++)
+            told[i][j] = (struct resp){.type = RESP_STRING,
+                .text = text_from(beside[j] == NULL ? "" : beside[j])};
+        masters[i][3] =
+            (struct resp){.type = RESP_ARRAY, .item = told[i], .count = 4};
         fields[i][2] =
-            (struct resp){.type = RESP_ARRAY, .item = masters[i], .count = 2};
+            (struct resp){.type = RESP_ARRAY, .item = masters[i], .count = 4};
         ranges[i] =
             (struct resp){.type = RESP_ARRAY, .item = fields[i], .count = 3};
     }

@@ -33,6 +33,12 @@ struct srig_range {
     int64_t port;
 };
 
+/* What is told beside that; NULL: it is not. */
+struct srig_beside {
+    const char *ip;
+    const char *name;
+};
+
 /* What a Sentinel says that the master's address is. */
 struct srig_name {
     const char *host; /* NULL: nil */
@@ -68,6 +74,7 @@ struct srig {
     char marker[100]; /* what the marker says; empty: there is none */
     int64_t client_id;
     struct srig_range map[8];
+    struct srig_beside beside[8];
     unsigned map_count;
     struct srig_name names[64]; /* of the links to Sentinels, in order */
 };

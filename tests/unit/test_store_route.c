@@ -2,6 +2,7 @@
  * Tests of daemon/store/route.c: slot maps, redirects, nodes that come and go.
  * And operations under random faults: each is given back exactly once.
  */
+#include "tests/unit/log_kept.h"
 #include "tests/unit/seed.h"
 #include "tests/unit/store_rig.h"
 
@@ -77,7 +78,6 @@ static const struct srig_range malformed[] = {
     {6, 5, "10.0.0.1", 7000},
     {0, 5, "10.0.0.1", -1},
     {0, 5, "10.0.0.1", 65536},
-    {0, 16383, "?", 7000},
 };
 
 /* The old map goes on; a new one is asked for with growing pauses. */
@@ -87,8 +87,6 @@ START_TEST(malformed_map)
     struct srig_range good = rig->map[1];
 
     rig->map[1] = malformed[_i];
-    if (_i == 5)
-        rig->map_count = 2, rig->map[0] = rig->map[1];
     uint64_t before = srig_count(rig, COUNTER_redis_map_refreshes);
     route_want_map(rig->store);
     for (int i = 0; i < 200; i++) {
@@ -110,6 +108,40 @@ START_TEST(malformed_map)
     for (int i = 0; i < 4; i++)
         refresh(rig);
     ck_assert(store_ready(rig->store));
+    srig_end(rig);
+}
+
+END_TEST
+
+/* A host may be unknown where the number or a name stands beside it. Where
+ * nothing does, the node that had the slots is asked on, and the log has the
+ * other's id. */
+START_TEST(map_that_knows_less)
+{
+    struct srig *rig = srig_cluster();
+
+    log_keep(LOG_WARN);
+    rig->map[0].host = "?";
+    rig->beside[0].ip = "10.0.0.1";
+    rig->map[1].host = "?";
+    rig->beside[1].ip = "?";
+    rig->map[2].host = "?";
+    rig->beside[2].name = "c.test";
+    refresh(rig);
+    ck_assert_uint_eq(rig->store->slots_mapped, SLOT_COUNT);
+    ck_assert_uint_eq(rig->store->slots[0], 0);
+    ck_assert_uint_eq(rig->store->slots[5000], 1);
+    ck_assert_str_eq(
+        rig->store->nodes[rig->store->slots[16383]].address.host, "c.test");
+    ck_assert_uint_eq(
+        log_kept_count("event=redis_address_unknown id=\"node-id\" port=7001"),
+        1);
+    refresh(rig);
+    ck_assert_uint_eq(log_kept_count("event=redis_address_unknown"), 1);
+    (void)srig_op(rig, OP_ACQUIRE, 5001);
+    srig_turn(rig);
+    srig_expect(rig, 1, "EVALSHA 1");
+    log_keep_no_more();
     srig_end(rig);
 }
 
@@ -775,6 +807,7 @@ store_route_suite(void)
     tcase_add_test(tests, tryagain);
     tcase_add_test(tests, queue_follows_the_map);
     tcase_add_test(tests, slot_of_nobody);
+    tcase_add_test(tests, map_that_knows_less);
     tcase_add_test(tests, map_without_an_address);
     tcase_add_test(tests, map_of_who_has_slots);
     tcase_add_test(tests, subscriber_moves);
