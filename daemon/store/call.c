@@ -445,7 +445,7 @@ refusal_of(struct text error)
 {
     static const char *const later[] = {"LOADING ", "CLUSTERDOWN ", "BUSY ",
         "MASTERDOWN ", "READONLY ", "OOM ", "NOREPLICAS ", "MISCONF ",
-        "NOAUTH ", "NOPERM "};
+        "NOAUTH ", "NOPERM ", "ERR unknown command"};
 
     if (text_starts_with(error, TEXT("MOVED ")))
         return REFUSAL_MOVED;
@@ -512,6 +512,9 @@ refused_other(struct store *store, struct link *link, struct op *op,
         return;
     }
     count(store->counters, COUNTER_redis_errors);
+    /* A script may not do what it needs. Audits need more than locks do. */
+    if (health_of_error(error) != HEALTH_ERROR && op->kind != OP_AUDIT)
+        call_refuses(store, link, now_us, error);
     log_write(LOG_ERROR, "redis_error", "node=%s error=%s",
         link_name(store, link, name, sizeof(name)),
         log_quote(text, sizeof(text), error));
@@ -592,6 +595,12 @@ op_refused(struct store *store, struct link *link, struct op *op,
     op->asking = false;
     if (op->kind == OP_AUDIT) {
         refused_audit(store, link, op, now_us, error);
+        return;
+    }
+    enum health_reason reason = health_of_error(error);
+    if (op->kind == OP_PUBLISH &&
+        (reason == HEALTH_COMMAND || reason == HEALTH_RIGHTS)) {
+        op_done(store, op, OP_UNSENT); /* a hint, which locks do without */
         return;
     }
     switch (refusal_of(error)) {

@@ -574,6 +574,11 @@ link_subscribe(struct store *store, struct link *link, uint64_t now_us)
     size_t len = strlen(store->channel);
 
     memcpy(channel, store->channel, len);
+    memcpy(channel + len, store->settings.broker_id, 8);
+    /* Nobody hears it yet. Scripts publish, and do without where they may not:
+     * then nobody would say so. */
+    LINK_SEND(store, link, CALL_PUBLISH, now_us, TEXT("PUBLISH"),
+        text_make(channel, len + 8), TEXT("?"));
     memcpy(channel + len, "watch", 5);
     LINK_SEND(store, link, CALL_SUBSCRIBE, now_us, TEXT("SUBSCRIBE"),
         text_make(channel, len + 5));
@@ -739,6 +744,7 @@ static const char *const call_words[] = {
     [CALL_PROBE] = "EVALSHA",
     [CALL_PEERS] = "SET",
     [CALL_LIST] = "SET",
+    [CALL_PUBLISH] = "PUBLISH",
 };
 
 /* The command, as the log has it. */
@@ -776,6 +782,59 @@ link_refused(struct store *store, struct link *link, uint64_t now_us,
     link_abandon(store, link, now_us, "it refuses the handshake");
 }
 
+/* Whether Redis does not know the command, or does not allow it. */
+static bool
+is_missing(const struct resp *reply)
+{
+    if (reply->type != RESP_ERROR)
+        return false;
+    enum health_reason reason = health_of_error(reply->text);
+    return reason == HEALTH_COMMAND || reason == HEALTH_RIGHTS;
+}
+
+/* Locks do without that command, at a price: said once a minute. */
+static void
+link_misses(struct store *store, struct link *link, uint64_t now_us,
+    const struct call *call, const struct resp *reply)
+{
+    const char *effect =
+        call->kind == CALL_NAME ? "CLIENT LIST shows no name"
+        : call->kind == CALL_PUBLISH
+            ? "clients of other daemons get a lock late: seconds, not ms"
+            : "what sleeps in a lost connection is not killed, and may take a "
+              "lock late, for nobody, until its lease ends";
+    uint32_t bit = 1u << call->kind;
+    char name[80];
+    char text[200];
+
+    if ((link->missing & bit) != 0 && now_us < link->missing_us + SAID_AGAIN_US)
+        return;
+    link->missing |= bit;
+    link->missing_us = now_us;
+    log_write(LOG_WARN, "redis_command_missing",
+        "node=%s command=%s effect=\"%s\" error=%s",
+        link_name(store, link, name, sizeof(name)), call_word(call->kind),
+        effect, log_quote(text, sizeof(text), reply->text));
+}
+
+/* A command was refused for good: true, the node is of no use without it. */
+static bool
+link_lacks(struct store *store, struct link *link, uint64_t now_us,
+    const struct call *call, const struct resp *reply)
+{
+    enum call_kind kind = call->kind;
+
+    if (kind == CALL_TIME || kind == CALL_MAP) {
+        link_refused(store, link, now_us, call, reply);
+        return true;
+    }
+    if (kind == CALL_PUBLISH ||
+        (link_serves(store, link) &&
+            (kind == CALL_CLIENT_ID || kind == CALL_KILL || kind == CALL_NAME)))
+        link_misses(store, link, now_us, call, reply);
+    return false;
+}
+
 static void
 link_client_id(struct link *link, const struct resp *reply)
 {
@@ -789,6 +848,8 @@ link_take(struct store *store, struct link *link, struct call *call,
 {
     bool error = reply->type == RESP_ERROR;
 
+    if (is_missing(reply) && link_lacks(store, link, now_us, call, reply))
+        return;
     switch (call->kind) {
     case CALL_SCRIPT:
         call_script_reply(store, link, call, now_us, reply);
@@ -853,6 +914,7 @@ link_take(struct store *store, struct link *link, struct call *call,
     case CALL_KILL:
     case CALL_NAME:
     case CALL_PING:
+    case CALL_PUBLISH:
         break;
     }
 }

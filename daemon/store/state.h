@@ -122,6 +122,8 @@ struct link {
     uint64_t deadline_us; /* of connecting */
     uint64_t patience_us; /* of the greeting, where it was too short before */
     uint64_t late_us;     /* when that it is late was logged; 0: never */
+    uint64_t missing_us;  /* when a command was logged that is missing */
+    uint32_t missing;     /* those that were, as bits */
     uint64_t idle_us;     /* after so long it is asked something */
     uint64_t retry_us;    /* LINK_DOWN */
     uint64_t backoff_us;
@@ -196,6 +198,7 @@ enum call_kind {
     CALL_MYID,
     CALL_MEMBERS,
     CALL_REPLICAS,
+    CALL_PUBLISH,
     CALL_PROBE,
     CALL_PEERS,
     CALL_LIST,

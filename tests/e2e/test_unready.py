@@ -60,6 +60,32 @@ class SetUpTest(TlsCase):
         redis.command("ACL", "SETUSER", "default", "-info")
         self.unready("rights", redis, part="'info'")
 
+    def test_commands(self):
+        """Commands that Redis does not know, or does not allow."""
+        self.unready("command", self.redis(rename_command='TIME ""'),
+                     part="'TIME'")
+        redis = self.redis(cluster_enabled=True)
+        redis.command("ACL", "SETUSER", "default", "-cluster")
+        self.unready("rights", redis, {"redis.topology": "cluster"},
+                     part="cluster|slots")
+        redis = self.redis(rename_command='EVALSHA ""')
+        client = self.client(self.broker(redis, QUICK))
+        reply = client.err("LOCK a wait=0", "UNAVAILABLE")
+        self.assertEqual(reply["reason"], "command")
+
+    def test_commands_that_locks_do_without(self):
+        redis = self.redis()
+        redis.command("ACL", "SETUSER", "default", "-client|id", "-publish",
+                      "-client|setname")
+        broker = self.broker(redis, QUICK)
+        client = self.client(broker)
+        client.ok("LOCK a wait=0")
+        for command in ("CLIENT_ID", "PUBLISH", "CLIENT_SETNAME"):
+            broker.wait_log("event=redis_command_missing "
+                            f"node={redis.address} command={command} effect=")
+        self.assertEqual(client.ok("STATUS")["ready"], "1")
+        self.assertEqual(broker.log().count("command=CLIENT_ID "), 1)
+
     def test_topologies(self):
         redis = self.redis()
         self.unready("no_cluster", redis, {"redis.topology": "cluster"})
