@@ -267,7 +267,7 @@ static const struct key keys[] = {
         FIELD(forget_after_ms),
         RANGE(HOUR, 8760 * HOUR),
         .standard = "24h",
-        .help = "how long the record of an unused lock is kept"},
+        .help = "how long a lock's record stays whose renewals have stopped"},
     {.path = "redis.patience",
         .type = KEY_DURATION,
         FIELD(patience_ms),

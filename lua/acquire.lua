@@ -64,8 +64,8 @@ local function ticket_asked(arg)
 end
 
 -- Nobody holds or waits: a grant, in one write.
-local function acquire_free(r, arg, t, limit, seen)
-    local fence = raise_fence(r.fence, r.id, seen)
+local function acquire_free(r, arg, t, limit, seen, given)
+    local fence = raise_fence(r.fence, r.id, seen, given)
     if not fence then
         return result(CORRUPT)
     end
@@ -81,7 +81,7 @@ local function acquire_free(r, arg, t, limit, seen)
         watchers_tell(r)
     end
     local new = r.forget == 0
-    local term_of_key = forgets_soon(r) and forget_later(r)
+    local term_of_key = forgets_soon(r) and forget_in(r, idle_after)
     if t.words > 0 then
         r.width = TICKET + 64 * math.ceil(t.words / 64)
     end
@@ -406,7 +406,8 @@ return function(key, arg, read)
     local free = r.live == 0
     expire(r)
     if free and not barred(r) then
-        return acquire_free(r, arg, t, limit, seen)
+        return acquire_free(r, arg, t, limit, seen,
+            raw ~= '' and given_at(raw) or nil)
     end
     local tell = bit.band(flags, TELL) ~= 0
     local standing, refused = ticket_standing(r, t, flags, limit, seen, arg)
@@ -451,9 +452,11 @@ local STOOD_ASK = 16
 local HELD_PLAIN = '\7\0\0\0\1\0\0\0'
 -- Of the head, from the count of tickets to where those that wait begin; and to
 -- the time of a hold, where nobody knows it.
+local NEVER = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local EMPTY = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local IDLE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
-local forget_after = unpack_at('<d', header, 21)
+local idle_after = unpack_at('<I4', header, 93)
+local next_arrival = pack('<d', 2)
 local cached, held_state, idle_state, ends_raw, ticket_end, result_end, holder
 local slow
 
@@ -468,9 +471,51 @@ local function prepare(lease)
     holder = broker .. pack('<dI4I4', now_us, 0, 0)
 end
 
--- A short cut: a free record of a lock that was used before, no words, renewed
--- by its broker. False where the record is not of that kind.
+-- What asks for a plain hold: no words, renewed by its broker, no ticket that
+-- stood there. Returns its lease and the highest fence seen; nil where it is
+-- anything else.
+local function asks_plainly(arg)
+    if sub(arg, 38, 48) ~= PLAIN_ASK or byte(arg, 37) >= STOOD_ASK then
+        return nil
+    end
+    look()
+    local lease, after, hold, latest, seen = unpack_at('<I4I4ddd', arg, 49)
+    if now > latest or hold > 0 or after > 0 then
+        return nil
+    end
+    if lease ~= cached then
+        prepare(lease)
+    end
+    return lease, seen
+end
+
+-- A short cut: the first use of a name. False where it is not so plain.
+local function acquire_first(key, arg)
+    local lease, seen = asks_plainly(arg)
+    if not lease or not settled then
+        return false
+    end
+    -- As of a record of another id, which begins as high.
+    local fence = raise_fence(0, NO_ID, seen)
+    if not fence or fence > clock_us + FENCE_JUMP then
+        return false
+    end
+    local numbers = pack('<dd', 1, next_fence(fence))
+    local term = idle_after + FENCE_JUMP / 1000
+    call('SET', key, PLAIN .. sub(numbers, 9) .. next_arrival ..
+        idle_state .. NEVER .. pack('<dd', now + term, 0) .. id ..
+        HELD_PLAIN .. numbers .. ticket_end .. sub(arg, 1, 36) .. holder,
+        'PX', term)
+    out[#out + 1] = RESULT_OK .. numbers .. result_end
+    return true
+end
+
+-- A short cut: a free record of a lock that was used before, or none. False
+-- where the record, or what is asked for, is not so plain.
 local function acquire_plain(key, arg, raw)
+    if raw == '' then
+        return acquire_first(key, arg)
+    end
     local typical
     if sub(raw, 25, 56) ~= IDLE then
         if sub(raw, 25, 52) ~= EMPTY then
@@ -478,28 +523,27 @@ local function acquire_plain(key, arg, raw)
         end
         typical = sub(raw, 53, 56)
     end
-    if sub(raw, 1, 8) ~= PLAIN or #raw < HEAD + TICKET or
-        sub(arg, 38, 48) ~= PLAIN_ASK or byte(arg, 37) >= STOOD_ASK then
+    if sub(raw, 1, 8) ~= PLAIN or #raw < HEAD + TICKET then
         return false
     end
-    look()
-    local lease, after, hold, latest, seen = unpack_at('<I4I4ddd', arg, 49)
+    local lease, seen = asks_plainly(arg)
+    if not lease then
+        return false
+    end
     local fence, arrival = unpack_at('<dd', raw, 9)
     local old_id = sub(raw, 97, HEAD)
     if old_id ~= id and (not settled or fence == 0) then
         return false
     end
     local delay, forget = unpack_at('<dd', raw, 73)
-    if now > latest or delay > 0 or hold > 0 or after > 0 or
-        forget - now < forget_after / 2 then
+    if delay > 0 then
         return false
     end
-    fence = raise_fence(fence, old_id, seen)
-    if not (fence and fence < forget * 1000) then
+    fence = raise_fence(fence, old_id, seen,
+        fence > clock_us and given_at(raw) or nil)
+    local left = forget - now - idle_after / 2
+    if not fence or left < 0 or left * 1000 < fence - clock_us then
         return false
-    end
-    if lease ~= cached then
-        prepare(lease)
     end
     local state = idle_state
     if typical then

@@ -4,7 +4,7 @@
 local HEAD = 136
 local TICKET = 104
 local RESULT_FORMAT = '<BBI2I2I4ddI4I4I4'
-local HEADER_FORMAT = '<BBI2c8dddI4c40I4I4I4'
+local HEADER_FORMAT = '<BBI2c8dddI4c40I4I4I4I4'
 
 -- Results.
 local OK, WAITING, BUSY, FULL = 0, 1, 2, 3
@@ -12,17 +12,42 @@ local LATE, GONE, NEWER, CORRUPT = 4, 5, 6, 7
 local CONFLICT, BROKEN_NOW, MOVED_ON = 8, 9, 10
 local CHANGED, MISSING, GRACE = 11, 12, 13
 
--- Where the last fence may be unknown (a new record, a changed replication id)
--- the next ones begin so far ahead of the clock, in us. As grants are rarer
--- than one a microsecond, no fence is ever further ahead than that, however
--- often the id changes, so that each such beginning is above all before it.
--- Where the record is ahead of that already, since this clock is behind the
--- last one's, it steps by more than any lost suffix or stale master can have
--- issued. One that is FENCE_FAR beyond the clock is not believed.
+-- Fences follow a clock that never goes back: the *fence clock*, in us. It is
+-- the node's TIME, or what the broker tells in the header where that is ahead:
+-- the latest that any broker's or Redis host's clock has said, run on since
+-- (daemon/store/fence_clock.c). Why each grant's fence is above all before it:
+--
+-- 1. A record that is up to date has the last fence: the next is above it.
+-- 2. Where the last fence may be unknown (a new record, a changed replication
+--    id) the next one begins FENCE_JUMP ahead of the fence clock. Grants of a
+--    lock are rarer than one a microsecond. So no fence is further ahead than
+--    that, and each such beginning is above all before it.
+-- 3. A record that is ahead of such a beginning steps by FENCE_STEP: more than
+--    a lost suffix or a stale master can have issued.
+-- 4. An older copy of a record (RESTORE, a copying tool) looks like the record.
+--    So no fence is below the fence clock, and that of a free lock, as long as
+--    it is ahead, moves by half the time since its last grant. Both are above
+--    what the copy does not know of. A hand-over ahead of the clock adds one
+--    alone: there an older copy is less than FENCE_JUMP behind.
+-- 5. A stale master follows the clock, too. Its successor begins FENCE_JUMP
+--    above it, and stays above it for twice that time.
+-- 6. Redis forgets a free record a while after the fence clock has passed its
+--    fence (record.lua), and rule 2 holds.
+--
+-- Nodes of a quorum must give the same fence: rule 4 is their broker's there,
+-- which tells all of them one number as the highest fence that it has seen
+-- (daemon/store/quorum.c). A broker's number that is FENCE_FAR beyond TIME is
+-- not believed.
 local FENCE_JUMP = 10000000
 local FENCE_STEP = 1000000
 local FENCE_FAR = 86400000000
 local FENCE_MAX = 9007199254740992
+
+-- A clock that is set forward by more than a quarter of a record's term may
+-- have had Redis forget holds. That is as a loss of data: a broker that has not
+-- noticed it before this call is not settled in this call. In us for a ms.
+local LEAP = 250
+local ULONG_MAX = 4294967295
 
 local pack, unpack_at = struct.pack, struct.unpack
 local sub, byte = string.sub, string.byte
@@ -46,9 +71,9 @@ local function own_fence(fence)
     return own > fence and own or own + 16
 end
 
--- The node's time in us and ms, and its replication id: asked for once, by what
--- needs it.
-local now_us, now, id
+-- The node's time in us and ms, the fence clock, and the node's replication id:
+-- asked for once, by what needs it.
+local now_us, now, clock_us, id
 
 -- Whether the broker knows of the id, and whether it has known it for so long
 -- that whoever held a lock before has said so, or is none any more. What it
@@ -64,12 +89,22 @@ local function look()
     local clock = call('TIME')
     now_us = clock[1] * 1000000 + clock[2]
     now = math.floor(now_us / 1000)
+    clock_us = now_us
+    local told, _, expected = unpack_at('<ddd', header, 13)
+    if told > now_us and told < now_us + FENCE_FAR then
+        clock_us = told
+    end
     local info = call('INFO', 'replication')
     local _, at = string.find(info, 'master_replid:', 1, true)
     id = sub(info, at + 1, at + 40)
     known = sub(header, 41, 80) == id or
         string.find(info, 'master_replid2:' .. NO_ID, at, true) ~= nil
     settled = known and sub(header, 81, 84) == '\0\0\0\0'
+    if settled and now_us > expected + 1000000 then
+        local within, idle_after = unpack_at('<I4I4', header, 89)
+        settled = within == ULONG_MAX or
+            now_us - expected <= LEAP * idle_after
+    end
 end
 
 -- The beginning of a record whose tickets have no words, and parts of it that
@@ -116,13 +151,39 @@ local function result(status, place, arrival, fence, ttl, again, ahead, grants,
     out[#out + 1] = about
 end
 
--- The last fence as the next grant must see it: raised where the id has changed
--- since the last grant, and never below what the broker has seen. nil: the
--- broker's memory is beyond belief.
-local function raise_fence(fence, old_id, seen)
+-- A time to come in whole ms, as far as it can be believed.
+local function believed(ms)
+    ms = math.floor(ms)
+    return ms > 0 and ms <= FENCE_FAR / 1000 and ms or 0
+end
+
+-- In how many ms the fence clock has passed a fence.
+local function fence_ahead(fence)
+    return believed((fence - clock_us) / 1000)
+end
+
+-- When the last fence of a record was given, in us, or nil: where that was not
+-- to its first ticket. `raw` has the record's first 240 bytes.
+local function given_at(raw)
+    if sub(raw, 9, 16) == sub(raw, 153, 160) then
+        return (unpack_at('<d', raw, 225))
+    end
+end
+
+-- The last fence as the next grant must see it: by the rules above, and never
+-- below what the broker has seen. `given` is when it was given, or nil. nil:
+-- the broker's memory is beyond belief.
+local function raise_fence(fence, old_id, seen, given)
     if old_id ~= id then
-        local start = now_us + FENCE_JUMP
+        local start = clock_us + FENCE_JUMP
         fence = fence < start and start or fence + FENCE_STEP
+    elseif number == 0 then
+        if fence < clock_us then
+            fence = clock_us
+        elseif given and given < now_us and fence < clock_us + FENCE_JUMP then
+            fence = math.min(fence + math.floor((now_us - given) / 2),
+                clock_us + FENCE_JUMP)
+        end
     end
     if seen > fence then
         if seen > now_us + FENCE_FAR then

@@ -50,8 +50,9 @@ local LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
 local WAITS, HELD = 1, 7
 
 -- Flags of the head: those that are granted share; changes are told; waiters
--- that the data knew nothing of may still come back.
-local SHARED_NOW, WATCHED, BEREFT = 1, 2, 4
+-- that the data knew nothing of may still come back; the key's expiry is that
+-- of a hold that is renewed.
+local SHARED_NOW, WATCHED, BEREFT, KEPT = 1, 2, 4, 8
 
 -- Modes of a ticket.
 local SHARED = 1
@@ -75,10 +76,9 @@ local floor, max, min = math.floor, math.max, math.min
 -- The rest of the header: what the broker expects the time to be, in how many
 -- ms it will be settled with the node, and with its clock, and how far that may
 -- be from what is expected, in us (the largest number: however far).
-local _, _, lapse, _, realtime_us, forget_after, expected, waiters_max, _,
-    settles_in, steady_in, within = unpack_at(HEADER_FORMAT, header)
-local channel = sub(header, 93)
-local ULONG_MAX = 4294967295
+local _, _, lapse, _, _, forget_after, expected, waiters_max, _,
+    settles_in, steady_in, within, idle_after = unpack_at(HEADER_FORMAT, header)
+local channel = sub(header, 97)
 
 -- Whether the clock can be trusted to say that a lease is over.
 local steady = within == ULONG_MAX or steady_in == 0 and
@@ -86,10 +86,7 @@ local steady = within == ULONG_MAX or steady_in == 0 and
 
 -- The fence that a record without one starts above: there may have been one.
 local function first_fence()
-    if realtime_us > now_us and realtime_us < now_us + FENCE_FAR then
-        return realtime_us + FENCE_JUMP
-    end
-    return now_us + FENCE_JUMP
+    return clock_us + FENCE_JUMP
 end
 
 -- What was read of a record, the head and the first ticket without its words,
@@ -242,39 +239,55 @@ local function ticket_strike(r, t)
     end
 end
 
--- Whether the key's expiry must be put off, and for how long from now in ms: it
--- stays until the clock has passed the last fence, so that a record made anew
--- begins above it, and until the lock-delay is over. (What is beyond belief
--- does not count.)
-local function forgets_soon(r)
-    return r.forget - now < forget_after / 2 or r.forget * 1000 <= r.fence or
-        r.forget <= r.delay
+-- How long a key stays. A free record is needed for no more than this:
+--
+-- 1. The fence: a new record begins above it as soon as the fence clock has
+--    passed it (call.lua). An idle_after more covers what the brokers' fence
+--    clocks may differ by: each tells the others within ten seconds.
+-- 2. The lock-delay, the watch, and waiters that may still come back (BEREFT)
+--    after a failover: until these are over.
+-- 3. The id: an unsettled broker takes a free record of the node's own id, and
+--    no missing one. That one waits like any lock after a failover.
+-- 4. Arrival numbers begin at 1 again. A ticket is told by its request as well,
+--    which no broker gives twice; limit= and mode end with the last ticket.
+--
+-- So it stays for idle_after, which is four leases at least. A hold has half of
+-- that at its grant, and is kept for forget_after once its renewals find less.
+-- Where a clock that is set forward takes younger holds away, their brokers put
+-- them back (LEAP).
+
+-- How much longer the key stays than the rest says, in ms.
+local function spare(r)
+    return max(fence_ahead(r.fence), believed(r.delay - now))
 end
 
-local function forget_later(r)
-    local term = forget_after
-    local ahead = max(floor(r.fence / 1000), r.delay) + 1000 - now
-    if ahead > term and ahead < term + FENCE_FAR / 1000 then
-        term = ahead
-    end
+-- Whether the key's expiry must be put off.
+local function forgets_soon(r)
+    return r.forget - now < idle_after / 2 + spare(r)
+end
+
+-- Its new term from now on.
+local function forget_in(r, term)
+    term = term + spare(r)
     r.forget = now + term
     return term
 end
 
 -- Writes the head, and the id where it changed; keeps the key from expiring
--- while anybody lives, watches or must be kept out, or where the clock would
--- not have passed the fence by then; and squeezes dead tickets out where they
--- are too many.
+-- while anybody lives or watches, or something ahead has to pass, and no longer
+-- than that; and squeezes dead tickets out where they are too many.
 local function record_write(r)
     local old = r.stored
-    if (r.live > 0 or now < r.watch or now < r.delay or
-        r.forget * 1000 <= r.fence) and forgets_soon(r) then
-        call('PEXPIRE', r.key, forget_later(r))
+    local used = r.live > 0 or now < r.watch
+    if (used or spare(r) > 0) and forgets_soon(r) or
+        not used and bit.band(r.flags, KEPT) ~= 0 then
+        call('PEXPIRE', r.key, forget_in(r, idle_after))
+        r.flags = bit.band(r.flags, SHARED_NOW + WATCHED + BEREFT)
     end
     if r.live == 0 then
         r.stored, r.first, r.longest = 0, 0, 0
         r.width, r.limit, r.front = TICKET, 0, 0
-        r.flags = bit.band(r.flags, WATCHED + BEREFT)
+        r.flags = bit.band(r.flags, WATCHED + BEREFT + KEPT)
         if old > 16 then
             call('SET', r.key, head_pack(r) .. r.id .. string.rep('\0', TICKET),
                 'KEEPTTL')
@@ -305,7 +318,8 @@ end
 -- or has it no more. What it is they ask.
 local function watchers_tell(r)
     if now >= r.watch then
-        r.watch, r.flags = 0, bit.band(r.flags, SHARED_NOW + BEREFT)
+        r.watch = 0
+        r.flags = bit.band(r.flags, SHARED_NOW + BEREFT + KEPT)
     elseif r.news then
         call('PUBLISH', channel .. 'watch', 'W' .. r.key)
     end
@@ -556,7 +570,7 @@ local function stamp(r, fence)
     local first = r.fence == 0 and first_fence() or 0
     r.fence = max(raise_fence(max(r.fence, fence), r.id, 0), first)
     r.id, r.pending, r.stamped = id, nil, true
-    r.flags = bit.band(r.flags, SHARED_NOW + WATCHED)
+    r.flags = bit.band(r.flags, SHARED_NOW + WATCHED + KEPT)
     if not settled then
         r.flags = r.flags + BEREFT
     end
@@ -625,7 +639,7 @@ end
 -- The flags of the head with a ticket of that mode as the one that is granted
 -- first.
 local function flags_with(r, mode)
-    return bit.bor(bit.band(r.flags, WATCHED + BEREFT),
+    return bit.bor(bit.band(r.flags, WATCHED + BEREFT + KEPT),
         mode == SHARED and SHARED_NOW or 0)
 end
 

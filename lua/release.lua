@@ -98,18 +98,30 @@ end
 local EMPTY = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local NO_DELAY = '\0\0\0\0'
 local NEVER_DELAYED = '\0\0\0\0\0\0\0\0\0\0\0\0'
+-- PLAIN, with the flag of a hold that was renewed for long.
+local PLAIN_KEPT = '\1\8\104\0\0\0\0\0'
+local idle_after = unpack_at('<I4', header, 93)
 local slow
 
 -- A short cut: the ticket is the only one of a plain record. False where not.
 local function release_plain(key, arg, raw)
-    if sub(raw, 25, 40) ~= SOLE or sub(raw, 1, 8) ~= PLAIN or
+    local kept = sub(raw, 1, 8) == PLAIN_KEPT
+    if sub(raw, 25, 40) ~= SOLE or not kept and sub(raw, 1, 8) ~= PLAIN or
         byte(raw, HEAD + 1) ~= 7 or sub(raw, 181, 216) ~= sub(arg, 1, 36) or
         sub(raw, 145, 160) ~= sub(arg, 41, 56) or
         sub(raw, 69, 80) ~= NEVER_DELAYED or
         (byte(arg, 65) ~= 0 and sub(raw, 233, 236) ~= NO_DELAY) then
         return false
     end
-    call('SETRANGE', key, '24', EMPTY)
+    if kept then
+        look()
+        local term = idle_after + fence_ahead(unpack_at('<d', raw, 9))
+        call('SETRANGE', key, '1', '\0' .. sub(raw, 3, 24) .. EMPTY ..
+            sub(raw, 53, 80) .. pack('<d', now + term))
+        call('PEXPIRE', key, term)
+    else
+        call('SETRANGE', key, '24', EMPTY)
+    end
     out[#out + 1] = RESULT_OK .. EMPTY
     return true
 end

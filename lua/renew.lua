@@ -79,8 +79,13 @@ local function hold_extend(r, t, ask)
     r.raw = nil
     -- The adoption may have put somebody back into the queue.
     local grants = r.stamped and serve(r, ask.seen, t) or nil
-    if r.stamped or r.raised or r.longest < ask.lease or t.ends < r.low or
-        forgets_soon(r) then
+    local soon = forgets_soon(r)
+    if soon then
+        call('PEXPIRE', r.key, forget_in(r, max(forget_after, idle_after)))
+        r.flags = bit.bor(r.flags, KEPT)
+    end
+    if soon or r.stamped or r.raised or r.longest < ask.lease or
+        t.ends < r.low then
         r.longest = max(r.longest, ask.lease)
         r.low = min(r.low, t.ends)
         record_store(r)
@@ -122,7 +127,7 @@ local function look_after(key, raw, flags, lease, seen)
     elseif watch then
         r = head_new(key)
         call('SET', key, string.rep('\0', HEAD + TICKET), 'PX',
-            forget_later(r))
+            forget_in(r, idle_after))
     end
     if not r then
         return result(raw == '' and GONE or CORRUPT)
@@ -297,7 +302,7 @@ end
 local ALONE = '\1\0\0\0\0\0\0\0'
 local NOTHING = '\0\0\0\0'
 local find = string.find
-local forget_after = unpack_at('<d', header, 21)
+local idle_after = unpack_at('<I4', header, 93)
 -- What many renewals of a call have in common (flags, lease, hold and latest),
 -- whether that is plain, and what follows from it.
 local common, plain, lease, till, ends_raw, result_end
@@ -335,7 +340,7 @@ local function renew_plain(key, arg, raw)
     end
     local ends, over, usual = unpack_at('<ddI4', raw, 161)
     if ends <= now or ends > till or over > 0 or usual ~= lease or
-        unpack_at('<d', raw, 81) - now < forget_after / 2 then
+        unpack_at('<d', raw, 81) - now < idle_after / 2 then
         return false
     end
     call('SETRANGE', key, '160', ends_raw)

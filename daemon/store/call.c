@@ -110,13 +110,14 @@ batch_header(
         .broker = store->settings.broker_id,
         .id = link->id,
         .channel = text_from(store->channel),
-        .realtime_us = store->realtime_us,
+        .fence_clock_us = fence_clock_us(store, now_us),
         .expected_us = now_us + (uint64_t)link->clock_us,
         .forget_after_ms = store->settings.forget_after_ms,
         .waiters_max = store->settings.waiters_max,
         .settles_ms = trust_settles_ms(store, link, now_us),
         .steady_ms = trust_steady_ms(store, link, now_us),
         .within_us = trust_within_us(store, link),
+        .idle_after_ms = store->settings.idle_after_ms,
         .lapse_ms = store->settings.lapse_ms,
     };
 }

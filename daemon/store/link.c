@@ -520,10 +520,11 @@ void
 link_mark(struct store *store, struct link *link, uint64_t now_us,
     struct text key, struct text value)
 {
-    struct call *call = value.len == 0 ? LINK_SEND(store, link, CALL_MARK,
-                                             now_us, TEXT("GET"), key)
-                                       : LINK_SEND(store, link, CALL_MARK,
-                                             now_us, TEXT("SET"), key, value);
+    struct call *call =
+        value.len == 0
+            ? LINK_SEND(store, link, CALL_MARK, now_us, TEXT("GET"), key)
+            : LINK_SEND(store, link, CALL_MARK, now_us, TEXT("SET"), key, value,
+                  TEXT("GET"));
 
     if (call != NULL)
         call->writes = value.len > 0;

@@ -694,7 +694,11 @@ try_begin(struct store *store, struct bid *bid, struct op *op)
     question.fence = 0;
     question.place = 0;
     question.ask = bid->ask;
-    if (question.seen < bid->seen) /* so all nodes give what is above it */
+    /* So all nodes give what is above it. */
+    uint64_t floor = fence_clock_floor(store);
+    if (question.seen < floor)
+        question.seen = floor;
+    if (question.seen < bid->seen)
         question.seen = bid->seen;
     struct round *round = round_begin(store, &question, op);
     if (round == NULL) {

@@ -7,7 +7,7 @@
 #include "daemon/base/assert.h"
 #include "proto/request.h"
 
-#define HEADER_BYTES   92
+#define HEADER_BYTES   96
 #define IDENTITY_BYTES 36
 #define ACQUIRE_BYTES  44
 #define STOOD_BYTES    16
@@ -121,7 +121,7 @@ record_write_header(const struct record_header *header, char *out)
     at = put_uint(at, header->number, 1);
     at = put_uint(at, header->lapse_ms, 2);
     at = put_bytes(at, header->broker, 8);
-    at = put_double(at, header->realtime_us);
+    at = put_double(at, header->fence_clock_us);
     at = put_double(at, header->forget_after_ms);
     at = put_double(at, header->expected_us);
     at = put_uint(at, header->waiters_max, 4);
@@ -129,6 +129,7 @@ record_write_header(const struct record_header *header, char *out)
     at = put_uint(at, header->settles_ms, 4);
     at = put_uint(at, header->steady_ms, 4);
     at = put_uint(at, header->within_us, 4);
+    at = put_uint(at, header->idle_after_ms, 4);
     require(at == out + HEADER_BYTES);
     put_bytes(at, header->channel.at, header->channel.len);
 }

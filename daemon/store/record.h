@@ -12,16 +12,17 @@
 
 /* What every call says of its broker. */
 struct record_header {
-    const char *broker;   /* ref: 8 characters */
-    const char *id;       /* ref: replication id last seen of the node */
-    struct text channel;  /* ref: prefix of the brokers' channels */
-    uint64_t realtime_us; /* the broker's CLOCK_REALTIME */
+    const char *broker;  /* ref: 8 characters */
+    const char *id;      /* ref: replication id last seen of the node */
+    struct text channel; /* ref: prefix of the brokers' channels */
+    uint64_t fence_clock_us;
     uint64_t expected_us; /* what TIME should say */
     uint64_t forget_after_ms;
     uint32_t waiters_max;
     uint32_t settles_ms; /* until it is settled with the node; 0: it is */
     uint32_t steady_ms;  /* likewise with the node's clock */
     uint32_t within_us;  /* TIME may be so far from expected_us */
+    uint32_t idle_after_ms;
     uint32_t lapse_ms;
     uint8_t number; /* of a node of a quorum, from 1 on; 0: it is none */
 };

@@ -16,7 +16,8 @@
  * what it asks of a node, whatever locks are there.
  * route.c: nodes and slots. trust.c: which node may grant. sentinel.c: who is
  * the master. health.c: why a node grants nothing. peers.c: what brokers tell
- * one another. store.c: the front, parking and time.
+ * one another. fence_clock.c: where fences begin. store.c: the front, parking
+ * and time.
  */
 #ifndef HOLDFAST_STORE_STATE_H
 #define HOLDFAST_STORE_STATE_H
@@ -176,6 +177,8 @@ struct node {
     bool renewed;  /* the last call was of renewals */
 };
 
+#define CLOCK_DRIFT 400 /* clocks drift apart by less than 1 in so many */
+
 enum call_kind {
     CALL_SCRIPT, /* operations */
     CALL_ASKING,
@@ -231,6 +234,8 @@ struct store {
     size_t prefix_len;         /* of settings.key_prefix */
     char channel[64];          /* prefix of the brokers' channels */
     uint64_t realtime_us;
+    uint64_t fence_clock_us; /* as it was then; see fence_clock.c */
+    uint64_t fence_clock_at_us;
     uint64_t now_us;       /* of the call under way */
     struct quorum *quorum; /* owned; NULL: another topology */
     struct random random;
@@ -320,6 +325,11 @@ void link_mark(struct store *store, struct link *link, uint64_t now_us,
     struct text key, struct text value);
 void copy_id(char out[41], struct text value);
 struct text info_value(struct text info, const char *key);
+
+/* fence_clock.c */
+uint64_t fence_clock_us(const struct store *store, uint64_t now_us);
+bool fence_clock_hear(struct store *store, uint64_t clock_us, uint64_t now_us);
+uint64_t fence_clock_floor(const struct store *store);
 
 /* trust.c */
 void trust_forget(struct link *link);

@@ -57,6 +57,7 @@ struct store_settings {
     uint32_t lapse_ms;
     uint32_t waiters_max;
     uint64_t forget_after_ms;
+    uint32_t idle_after_ms; /* four leases at least */
     uint64_t settle_us;
     uint32_t lease_ms; /* told to other brokers; 0: nothing is */
     bool strict;       /* what replicas have not got yet is not told */

@@ -19,7 +19,12 @@
  * one that starts later need not wait. No times are compared. Without a marker
  * nothing shortens the wait. An empty keyspace and a long uptime prove nothing:
  * the data may have been wiped, and the address may have led to another server
- * a moment ago, to which holders' brokers wrote.
+ * a moment ago, to which holders' brokers wrote. The marker has the fence clock
+ * as well, which whoever reads or writes it takes over from it.
+ *
+ * A clock that is set forward by much may have had Redis forget holds that are
+ * too young to be kept for long (lua/record.lua). The node is not settled then,
+ * and the marker does not help.
  *
  * A slot takes its locks along when it moves; those that are still to be missed
  * where it was will be missed where it is then. Whether any may be, the node
@@ -35,10 +40,11 @@
 
 #define MARGIN_PERCENT  1 /* of a lease; see drift_margin_us */
 #define MARGIN_LEAST_US 2000
-#define DRIFT           400 /* clocks drift apart by less than 1 in so many */
+#define LEAP_PART       4        /* of idle_after_ms: LEAP of lua/call.lua */
 #define CLOCK_HEARD_US  10000000 /* what was heard of a clock holds so long */
 #define MARK_AGAIN_US   1000000  /* a marker is looked for, or written, again */
 #define MARK_KEEP_US    10000000 /* the same, where it was there */
+#define MARK_IDS        81       /* bytes of the ids in a marker */
 #define MARK_AFTER_US   3000000  /* it is written no sooner after the change */
 
 /* Forgets the node. */
@@ -327,24 +333,28 @@ trust_settles_ms(
 }
 
 /* The clock is by so much ahead of ours now, and may have been set, to
- * `time_us`. What it was set back by it may be set forward by again. */
-static void
+ * `time_us`. What it was set back by it may be set forward by again. By how
+ * much it was set forward at least. */
+static int64_t
 clock_was_set(struct link *link, int64_t least_us, int64_t most_us,
     uint64_t time_us, uint64_t now_us)
 {
-    int64_t drift_us = (int64_t)((now_us - link->clock_at_us) / DRIFT);
+    int64_t drift_us = (int64_t)((now_us - link->clock_at_us) / CLOCK_DRIFT);
     int64_t low_us = link->clock_us - drift_us;
     int64_t high_us = link->clock_most_us + drift_us;
 
     if (least_us > high_us) {
         link->risen_us += (uint64_t)(most_us - low_us);
         link->rose_at_us = time_us;
-    } else if (most_us < low_us) {
+        return least_us - high_us;
+    }
+    if (most_us < low_us) {
         uint64_t by_us = (uint64_t)(low_us - most_us);
         link->risen_us -= by_us < link->risen_us ? by_us : link->risen_us;
         if (link->rose_at_us > time_us)
             link->rose_at_us = time_us;
     }
+    return 0;
 }
 
 /*
@@ -372,15 +382,16 @@ trust_clock(struct store *store, struct link *link, uint64_t time_us,
 {
     int64_t least_us = (int64_t)(time_us - now_us);
     uint64_t way_us = now_us - sent_us;
-    int64_t most_us = (int64_t)(time_us - sent_us + way_us / DRIFT);
+    int64_t most_us = (int64_t)(time_us - sent_us + way_us / CLOCK_DRIFT);
     bool known =
         link->clock_at_us > 0 && now_us - link->clock_at_us < CLOCK_HEARD_US;
-    uint64_t drift_us = known ? (now_us - link->clock_at_us) / DRIFT : 0;
+    uint64_t drift_us = known ? (now_us - link->clock_at_us) / CLOCK_DRIFT : 0;
     char name[80];
 
+    (void)fence_clock_hear(store, time_us, now_us);
     link->clock_us -= (int64_t)drift_us;
     link->clock_most_us += (int64_t)drift_us;
-    link->clock_at_us += drift_us * DRIFT;
+    link->clock_at_us += drift_us * CLOCK_DRIFT;
     if (known && least_us <= link->clock_most_us && most_us >= link->clock_us) {
         if (least_us > link->clock_us)
             link->clock_us = least_us;
@@ -394,8 +405,11 @@ trust_clock(struct store *store, struct link *link, uint64_t time_us,
             link_name(store, link, name, sizeof(name)),
             (least_us - link->clock_us) / 1000);
     }
-    if (link->clock_at_us > 0)
-        clock_was_set(link, least_us, most_us, time_us, now_us);
+    if (link->clock_at_us > 0 &&
+        clock_was_set(link, least_us, most_us, time_us, now_us) >
+            (int64_t)store->settings.idle_after_ms * 1000 / LEAP_PART &&
+        link->index < LINK_WITNESS && store->settings.settle_us > 0)
+        trust_doubt(store, link, false, now_us);
     link->clock_us = least_us;
     link->clock_most_us = most_us;
     link->clock_at_us = now_us;
@@ -454,11 +468,25 @@ trust_key(const struct store *store, const struct link *link, const char *word,
 }
 
 static void
-mark_value(const struct link *link, char out[82])
+mark_value(const struct link *link, char out[MARK_IDS])
 {
     memcpy(out, link->run_id, 40);
     out[40] = ' ';
-    memcpy(out + 41, link->id, 41);
+    memcpy(out + 41, link->id, 40);
+}
+
+/* Whether it is a marker, and the fence clock that it tells behind the ids; 0:
+ * it tells none. */
+static bool
+mark_read(struct text mark, uint64_t *clock_us)
+{
+    *clock_us = 0;
+    if (mark.len <= MARK_IDS)
+        return mark.len == MARK_IDS;
+    return mark.at[MARK_IDS] == ' ' &&
+           text_to_u64(
+               text_make(mark.at + MARK_IDS + 1, mark.len - MARK_IDS - 1),
+               UINT64_MAX / 2, clock_us);
 }
 
 /* What refuses all writes refuses grants. A lack of rights may be one to the
@@ -489,7 +517,8 @@ void
 trust_marked(struct store *store, struct link *link, bool wrote,
     const struct resp *reply, uint64_t now_us)
 {
-    char value[82];
+    char value[MARK_IDS];
+    uint64_t clock_us;
 
     if (wrote)
         link->mark_us = now_us + MARK_KEEP_US;
@@ -503,11 +532,15 @@ trust_marked(struct store *store, struct link *link, bool wrote,
     }
     if (wrote && reply->type != RESP_ERROR)
         link->mark_refused = false;
-    if (link->settled || link->inherits || reply->type != RESP_STRING)
+    if (reply->type != RESP_STRING || !mark_read(reply->text, &clock_us))
+        return;
+    /* Where that is ahead of what was put there it is put there again. */
+    if (fence_clock_hear(store, clock_us, now_us))
+        link->mark_us = now_us;
+    if (link->settled || link->inherits)
         return;
     mark_value(link, value);
-    if (reply->text.len == 81 &&
-        memcmp(reply->text.at, value, link->first ? 40 : 81) == 0)
+    if (memcmp(reply->text.at, value, link->first ? 40 : MARK_IDS) == 0)
         trust_settle(store, link, "marker");
 }
 
@@ -515,7 +548,7 @@ void
 trust_tick(struct store *store, struct link *link, uint64_t now_us)
 {
     char key[KEY_BYTES];
-    char value[82];
+    char value[MARK_IDS + 1 + 20];
     uint16_t slot = 0;
 
     if (!link->settled &&
@@ -534,8 +567,11 @@ trust_tick(struct store *store, struct link *link, uint64_t now_us)
     if (len == 0)
         return;
     mark_value(link, value);
+    value[MARK_IDS] = ' ';
+    size_t digits =
+        text_from_u64(value + MARK_IDS + 1, fence_clock_us(store, now_us));
     link_mark(store, link, now_us, text_make(key, len),
-        link->settled ? text_make(value, 81) : TEXT(""));
+        link->settled ? text_make(value, MARK_IDS + 1 + digits) : TEXT(""));
 }
 
 uint64_t

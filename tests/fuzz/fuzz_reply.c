@@ -782,6 +782,7 @@ born_create(struct born *born, enum store_topology topology)
         .lapse_ms = 2000,
         .waiters_max = 100,
         .forget_after_ms = 86400000,
+        .idle_after_ms = 120000,
         .connect_timeout_us = 1000000,
         .command_timeout_us = 2000000,
         .in_flight = IN_FLIGHT_MAX,

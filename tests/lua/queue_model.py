@@ -73,6 +73,7 @@ class Lock:
         self.watch = 0  # changes are told until then
         self.typical = 0  # length of a hold
         self.grants = 0  # so many so far
+        self.given_us = None  # when the last fence was, for a free lock
         self.seen = collections.Counter()  # sessions that moved, and others
         self.now_us = 0
         self.node_id = None
@@ -137,12 +138,17 @@ class Lock:
             return self.used >= self.limit
         return any(ticket.mode != SHARED for ticket in self.granted)
 
-    def raised(self, seen):
+    def raised(self, seen, given_us=None):
         """The fence that the next grant starts from; None: beyond belief."""
         fence = self.fence
         if self.id != self.node_id:
             start = self.now_us + FENCE_JUMP
             fence = start if fence < start else fence + FENCE_STEP
+        elif fence < self.now_us:
+            fence = self.now_us
+        elif given_us and fence < self.now_us + FENCE_JUMP:
+            fence = min(fence + max(self.now_us - given_us, 0) // 2,
+                        self.now_us + FENCE_JUMP)
         if seen > fence:
             if seen > self.now_us + FENCE_FAR:
                 return None
@@ -260,7 +266,7 @@ class Lock:
             self.fence, self.id = self.now_us + FENCE_JUMP, self.node_id
         self.adopt()
         if not self.tickets and not self.barred:
-            fence = self.raised(call.seen)
+            fence = self.raised(call.seen, self.given_us)
             if fence is None:
                 if new:
                     self.fence = None

@@ -22,7 +22,7 @@ TIMED = ("acquire", "release", "renew")  # those with short cuts
  MOVED_ON, CHANGED, MISSING, GRACE) = range(14)
 LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
 WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
-SHARED_NOW, WATCHED, BEREFT = 1, 2, 4  # of the head
+SHARED_NOW, WATCHED, BEREFT, KEPT = 1, 2, 4, 8  # of the head
 EXCLUSIVE, SHARED = 0, 1
 OLD_HOLD, OLD_WAIT, LATE_HOLD = 1, 2, 4  # what an audit sees
 (RIGHT, WRONG_TYPE, WRONG_NAME, WRONG_VERSION, WRONG_RECORD, WRONG_COUNTS,
@@ -30,7 +30,7 @@ OLD_HOLD, OLD_WAIT, LATE_HOLD = 1, 2, 4  # what an audit sees
 
 HEAD_BYTES = 136
 TICKET_BYTES = 104
-HEADER = struct.Struct("<BBH8sdddI40sIII")
+HEADER = struct.Struct("<BBH8sdddI40sIIII")
 IDENTITY = struct.Struct("<I16s8s8s")
 ACQUIRE = struct.Struct("<BBHIIIIddd")
 STOOD = struct.Struct("<dd")
@@ -294,6 +294,12 @@ class Record:
                 if ticket.living]
 
     @property
+    def given_us(self):
+        """When the last fence was given, as far as the scripts look."""
+        first = ticket_at(self.raw, 0, self.width)
+        return first.since if first.fence == self.fence else None
+
+    @property
     def holder(self):
         granted = [ticket for ticket in self.living if ticket.granted]
         return granted[0] if granted else None
@@ -316,7 +322,7 @@ class Record:
             ("front", self.front <= self.stored
              and all(each.granted for each in living
                      if each.place < self.front)),
-            ("flags", self.flags & ~(SHARED_NOW | BEREFT)
+            ("flags", self.flags & ~(SHARED_NOW | BEREFT | KEPT)
              == (WATCHED if self.watch else 0)),
             ("shares", not granted or self.limit
              or granted[0].mode == (self.flags & SHARED_NOW)),
@@ -365,8 +371,9 @@ class Broker:
         self.connection = connection
         self.broker = broker
         self.lapse = 2000
-        self.realtime_us = 0
+        self.clock_us = 0  # the fence clock
         self.forget_after = 86_400_000
+        self.idle_after = 120_000
         self.expected_us = 0
         self.waiters_max = 10000
         self.known_id = b"0" * 40
@@ -394,9 +401,10 @@ class Broker:
     def header(self):
         return HEADER.pack(
             1, self.number, self.lapse, self.broker,
-            self.realtime_us, self.forget_after, self.expected_us,
+            self.clock_us, self.forget_after, self.expected_us,
             self.waiters_max, self.known_id,
-            self.settles_in, self.steady_in, self.within) + CHANNEL
+            self.settles_in, self.steady_in, self.within,
+            self.idle_after) + CHANNEL
 
     def encode(self, name, *operations):
         """The command for operations, each a key and its argument."""

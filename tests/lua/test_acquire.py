@@ -6,7 +6,8 @@ from harness import shared_redis
 
 import scripts
 from script_case import KEY, ClockCase, ScriptCase
-from scripts import (BUSY, FULL, GONE, GRANTED, HEAD_BYTES, HELD, LATE, LEASE,
+from scripts import (BUSY, FENCE_JUMP, FULL, GONE, GRANTED, HEAD_BYTES, HELD,
+                     LATE, LEASE,
                      LIVING, OK, SHARED, TICKET_BYTES, WAITING, WAITS, who)
 
 
@@ -34,10 +35,10 @@ class NewRecord(ScriptCase):
     def test_expiry_of_the_key(self):
         self.hold(who(1))
         ttl = self.connection.command("PTTL", KEY)
-        self.assertGreater(ttl, self.one.forget_after - 60000)
-        self.assertLessEqual(ttl, self.one.forget_after)
-        self.assertEqual(self.record().forget,
-                         self.one.now + self.one.forget_after)
+        term = self.one.idle_after + FENCE_JUMP // 1000
+        self.assertGreater(ttl, term - 60000)
+        self.assertLessEqual(ttl, term)
+        self.assertEqual(self.record().forget, self.one.now + term)
 
     def test_hold_shorter_than_lease(self):
         result = self.hold(who(1), hold=1234)
@@ -73,19 +74,20 @@ class UsedRecord(ScriptCase):
 
     def test_next_fence_and_arrival(self):
         result = self.hold(who(2))
-        self.assertEqual(result.fence, self.first.fence + 1)
+        self.assertGreater(result.fence, self.first.fence)
         self.assertEqual(result.arrival, self.first.arrival + 1)
         self.assert_holder(who(2))
 
     def test_every_shape(self):
-        """Fences and arrivals grow by one, short cut or not."""
+        """Fences and arrivals grow, short cut or not."""
         fence, arrival = self.first.fence, self.first.arrival
         shapes = ({}, {"hold": 500}, {"words": (b"owner", b"", b"")},
                   {"lease": 4000}, {"no_queue": True}, {"retry": True}, {})
         for number, options in enumerate(shapes * 2):
             result = self.hold(who(number), **options)
-            fence, arrival = fence + 1, arrival + 1
-            self.assertEqual((result.fence, result.arrival), (fence, arrival))
+            self.assertGreater(result.fence, fence)
+            self.assertEqual(result.arrival, arrival + 1)
+            fence, arrival = result.fence, result.arrival
             self.assert_holder(who(number))
             done = self.one.release(KEY, who(number), arrival=result.arrival,
                                     fence=result.fence)
@@ -113,16 +115,16 @@ class UsedRecord(ScriptCase):
             self.connection.command("PEXPIRE", KEY, 1000)
             result = self.hold(who(2), **options)
             self.assertGreater(self.connection.command("PTTL", KEY),
-                               self.one.forget_after - 60000)
-            self.assertEqual(self.record().forget,
-                             self.one.now + self.one.forget_after)
+                               self.one.idle_after - 60000)
+            self.assertGreaterEqual(self.record().forget,
+                                    self.one.now + self.one.idle_after)
             self.one.release(KEY, who(2), arrival=result.arrival)
 
     def test_key_expiry_is_left_where_it_is_far(self):
         before = self.record().forget
-        self.connection.command("PEXPIRE", KEY, 70000000)
+        self.connection.command("PEXPIRE", KEY, 100000)
         self.hold(who(2))
-        self.assertLessEqual(self.connection.command("PTTL", KEY), 70000000)
+        self.assertLessEqual(self.connection.command("PTTL", KEY), 100000)
         self.assertEqual(self.record().forget, before)
 
     def test_key_expiry_is_put_off_with_a_queue(self):

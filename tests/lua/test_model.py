@@ -294,6 +294,7 @@ class Model(ScriptCase):
         held = [ticket.arrival for ticket in lock.granted]
         leases = {lock.longest}
         outcome = lock.run(call)
+        lock.given_us = data and scripts.Record(data).given_us
         leases.add(lock.longest)
         self.assertEqual(result.status, outcome.status)
         self.compare_record(client, data, leases)

@@ -292,10 +292,10 @@ class Watch(ClockCase):
         self.assert_told(KEY)
 
     def test_the_record_stays_as_long(self):
-        self.one.forget_after = 60000
+        self.one.idle_after = 60000
         self.one.look(KEY, watch=True)
         self.connection.command("PEXPIRE", KEY, 2000)
-        self.pass_time(50000)
+        self.pass_time(45000)
         self.one.look(KEY, watch=True)
         self.assertGreater(self.connection.command("PTTL", KEY), 50000)
 

@@ -641,6 +641,7 @@ broker_settings(struct broker *broker, struct core_settings *core,
                           : plan->replicas;
     store->waiters_max = plan->waiters;
     store->forget_after_ms = plan_forget_ms(plan);
+    store->idle_after_ms = plan_idle_ms(plan);
     store->connect_timeout_us = (uint64_t)plan->connect_timeout_ms * 1000;
     store->command_timeout_us = core->command_timeout_us;
     store->silence_us = (uint64_t)plan->lease_ms * 1000 / 3;

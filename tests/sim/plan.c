@@ -180,6 +180,15 @@ plan_forget_ms(const struct plan *plan)
     return plan->seed % 8 == 5 ? least_ms : plan->forget_h * UINT64_C(3600000);
 }
 
+/* In half of the runs Redis forgets what is unused after the least time. */
+uint32_t
+plan_idle_ms(const struct plan *plan)
+{
+    uint32_t least_ms = 4 * plan->lease_ms;
+
+    return plan->seed % 4 < 2 || least_ms > 120000 ? least_ms : 120000;
+}
+
 uint64_t
 plan_silence_us(const struct plan *plan)
 {

@@ -171,6 +171,9 @@ enum setting plan_setting(const struct plan *plan);
  * records are forgotten within the run. */
 uint64_t plan_forget_ms(const struct plan *plan);
 
+/* How long the record of a free lock stays, in ms. */
+uint32_t plan_idle_ms(const struct plan *plan);
+
 void plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us);
 
 /* The name of a lock, lock-N or lock-N.X: two of three are in one slot of a

@@ -186,11 +186,8 @@ PLANTED = {
          "        core->now_us + us_from_ms(result->again_ms) + 600000000 +")),
     "fence-by-clock": (
         "lua/call.lua",
-        "    if old_id ~= id then\n"
-        "        local start = now_us + FENCE_JUMP\n"
-        "        fence = fence < start and start or fence + FENCE_STEP\n"
-        "    end\n",
-        "    fence = now_us\n",
+        "    if seen > fence then\n",
+        "    fence = now_us\n    if seen > fence then\n",
         "the fence is the clock"),
     "fence-no-jump": (
         "lua/call.lua",
@@ -205,7 +202,10 @@ PLANTED = {
     "fence-forgets": (
         "lua/record.lua", "        fence = settled and first_fence() or 0,",
         "        fence = 0,",
-        "a lock without a record begins at fence 0"),
+        "a lock without a record begins at fence 0",
+        ("lua/acquire.lua",
+         "    local fence = raise_fence(0, NO_ID, seen)\n",
+         "    local fence = raise_fence(0, NO_ID, seen) and seen\n")),
     "same-fence": (
         "lua/record.lua", "    r.fence, r.news = next_fence(r.fence), true\n",
         "    r.news = true\n",

@@ -19,8 +19,9 @@ PLANTED = {
         "it is trusted after a quarter of a lease"),
     "marker-of-old": (
         "daemon/store/trust.c",
-        "        memcmp(reply->text.at, value, link->first ? 40 : 81) == 0)\n",
-        "        value[0] != 0)\n",
+        "    if (memcmp(reply->text.at, value, link->first ? 40 : MARK_IDS) "
+        "== 0)\n",
+        "    if (value[0] != 0)\n",
         "a marker counts whatever ids it has"),
     "settled-with-another": (
         "lua/call.lua",
@@ -109,9 +110,9 @@ PLANTED = {
         "a slot is trusted wherever it comes from"),
     "marker-for-all-slots": (
         "daemon/store/trust.c",
-        "    if (link->settled || link->inherits || "
-        "reply->type != RESP_STRING)\n",
-        "    if (link->settled || reply->type != RESP_STRING)\n",
+        "    if (link->settled || link->inherits)\n        return;\n"
+        "    mark_value",
+        "    if (link->settled)\n        return;\n    mark_value",
         "the marker counts for slots that came from elsewhere"),
     "taken-ticket-put-back": (
         "daemon/core/ticket.c",

@@ -282,11 +282,11 @@ START_TEST(result_fields)
     srig_expect(rig, 0, "EVALSHA 1");
     ck_assert_mem_eq(rig->words[4].at + 40, "jjjjjjjjjj", 10);
     ck_assert_mem_eq(rig->words[4].at + 4, "broker-1", 8);
-    /* Settled, and with any clock; then the channel. */
-    ck_assert_mem_eq(
-        rig->words[4].at + 80, "\0\0\0\0\0\0\0\0\xff\xff\xff\xff", 12);
+    /* Settled, and with any clock; 120,000 ms; then the channel. */
+    ck_assert_mem_eq(rig->words[4].at + 80,
+        "\0\0\0\0\0\0\0\0\xff\xff\xff\xff\xc0\xd4\x01\0", 16);
     ck_assert(
-        text_equal(text_make(rig->words[4].at + 92, rig->words[4].len - 92),
+        text_equal(text_make(rig->words[4].at + 96, rig->words[4].len - 96),
             TEXT("holdfast/broker/")));
     srig_end(rig);
 }

@@ -591,13 +591,16 @@ START_TEST(raise_too_late)
     const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
     uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
 
-    ck_assert_uint_eq(asked_fence(rig, AT_ACQUIRE_SEEN), 0);
-    says(rig, 0, RECORD_OK, 5);
-    says(rig, 1, RECORD_OK, 9);
-    says(rig, 2, RECORD_OK, 5);
-    hears_raise(rig, 0, try, 9);
+    /* All are to give what is above the fence clock, and so the same. */
+    uint64_t floor = asked_fence(rig, AT_ACQUIRE_SEEN);
+    uint64_t high = floor + 3600000000;
+    ck_assert_uint_eq(floor, 1700000010000000 + rig->now_us);
+    says(rig, 0, RECORD_OK, floor + 16);
+    says(rig, 1, RECORD_OK, high);
+    says(rig, 2, RECORD_OK, floor + 16);
+    hears_raise(rig, 0, try, high);
     says(rig, 0, RECORD_GONE, 0);
-    hears_raise(rig, 2, try, 9);
+    hears_raise(rig, 2, try, high);
     says(rig, 2, RECORD_GONE, 0);
     hears_release(rig, 1, try);
     says(rig, 1, RECORD_OK, 0);
@@ -606,7 +609,7 @@ START_TEST(raise_too_late)
     srig_pass(rig, op->result.again_ms);
     (void)wants(rig, OP_RENEW, HOLDER);
     (void)all_hear(rig, SCRIPT_ACQUIRE);
-    ck_assert_uint_eq(asked_fence(rig, AT_ACQUIRE_SEEN), 9);
+    ck_assert_uint_eq(asked_fence(rig, AT_ACQUIRE_SEEN), high);
     srig_end(rig);
 }
 

@@ -7,6 +7,7 @@
 #include "tests/unit/store_rig.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 Suite *store_trust_suite(void);
@@ -273,7 +274,7 @@ START_TEST(settled_by_marker)
     struct sent sent = pass(rig, 0, SETTLE_MS + 2000);
     ck_assert_uint_eq(sent.gets, 0);
     ck_assert_uint_le(sent.sets, 2);
-    ck_assert_str_eq(rig->marker, R40 " " I40);
+    ck_assert_mem_eq(rig->marker, R40 " " I40, 81);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
     ck_assert_uint_eq(log_kept_count("redis_settled"), 1);
     end(rig);
@@ -291,7 +292,7 @@ START_TEST(marker_for_others)
     ck_assert_str_eq(rig->marker, "");
     (void)pass(rig, 0, 1001);
     memcpy(marker, rig->marker, sizeof(marker));
-    ck_assert_str_eq(marker, R40 " " I40);
+    ck_assert_mem_eq(marker, R40 " " I40 " ", 82);
     end(rig);
     rig = begin(SETTLE_MS, marker);
     (void)pass(rig, 0, 1);
@@ -347,6 +348,10 @@ static const struct {
     {S40 " " I40, 'h', false},
     {S40 " " Y40, '0', false},
     {I40 " " R40, '0', false},
+    {R40 " " I40 " 1", '0', true},
+    {R40 " " Y40 " 1", 'h', false},
+    {R40 " " I40 " 1x", '0', false},
+    {R40 " " I40 "x1", '0', false},
     {R40 " " I40 " ", '0', false},
     {R40 " " I40 " ", 'h', false},
     {R40 " iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii", '0', false},
@@ -370,7 +375,7 @@ START_TEST(marker_of_others)
         settles_ms(rig, 0, 0, 'i'), markers[_i].settles ? 0 : SETTLE_MS - 3000);
     /* It is put right by whoever is settled. */
     (void)pass(rig, 0, SETTLE_MS);
-    ck_assert_str_eq(rig->marker, R40 " " I40);
+    ck_assert_mem_eq(rig->marker, R40 " " I40, 81);
     srig_end(rig);
 }
 
@@ -426,18 +431,18 @@ START_TEST(marker_again)
     ck_assert_uint_eq(sent.gets, 0);
     ck_assert_uint_eq(sent.sets, 1);
     ck_assert_str_eq(sent.key, "holdfast:settled");
-    ck_assert_str_eq(rig->marker, R40 " " I40);
+    ck_assert_mem_eq(rig->marker, R40 " " I40, 81);
     rig->marker[0] = '\0';
     sent = pass(rig, 0, 20000);
     ck_assert_uint_eq(sent.gets, 0);
     ck_assert_uint_eq(sent.sets, 2);
-    ck_assert_str_eq(rig->marker, R40 " " I40);
+    ck_assert_mem_eq(rig->marker, R40 " " I40, 81);
     /* A benign change, of which an idle connection hears. */
     srig_history(rig, "master", 'r', 'y', '0');
     sent = pass(rig, 0, 7100);
     ck_assert_uint_eq(sent.gets, 0);
     ck_assert_uint_eq(sent.sets, 1);
-    ck_assert_str_eq(rig->marker, R40 " " Y40);
+    ck_assert_mem_eq(rig->marker, R40 " " Y40, 81);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'y'), 0);
     /* The same answers again are no change. */
     reconnect(rig, 0);
@@ -485,7 +490,7 @@ START_TEST(marker_refused)
     sent = pass(rig, 0, 6000);
     ck_assert_uint_eq(sent.gets, 0);
     ck_assert_uint_eq(sent.sets, 1);
-    ck_assert_str_eq(rig->marker, R40 " " I40);
+    ck_assert_mem_eq(rig->marker, R40 " " I40, 81);
     end(rig);
 }
 
@@ -560,7 +565,7 @@ expect_change(struct srig *rig, char run, char id, bool benign)
     ck_assert_uint_eq(settles_ms(rig, 0, 0, id), SETTLE_MS - 4000);
     (void)pass(rig, 0, SETTLE_MS - 4001);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, id), 1);
-    ck_assert_str_eq(rig->marker, R40 " " I40);
+    ck_assert_mem_eq(rig->marker, R40 " " I40, 81);
     (void)pass(rig, 0, 1);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, id), 0);
     (void)pass(rig, 0, 1100);
@@ -628,7 +633,7 @@ START_TEST(benign_while_unsettled)
     ck_assert_uint_lt(ms, SETTLE_MS - 5000);
     (void)pass(rig, 0, ms + 1100);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'y'), 0);
-    ck_assert_str_eq(rig->marker, R40 " " Y40);
+    ck_assert_mem_eq(rig->marker, R40 " " Y40, 81);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
     end(rig);
 }
@@ -749,13 +754,13 @@ START_TEST(overtaken_marker)
     srig_reply(rig, 0,
         &(struct resp){.type = RESP_STRING, .text = text_from(rig->info)});
     srig_answer(rig, 0);
-    ck_assert_str_eq(rig->marker, R40 " " I40);
+    ck_assert_mem_eq(rig->marker, R40 " " I40, 81);
     struct sent sent = pass(rig, 0, 1100);
     ck_assert_uint_eq(sent.gets, benign ? 0 : 2);
     ck_assert_uint_eq(sent.sets, benign);
     sent = pass(rig, 0, SETTLE_MS);
     ck_assert_uint_eq(sent.sets, 1);
-    ck_assert_str_eq(rig->marker, R40 " " Y40);
+    ck_assert_mem_eq(rig->marker, R40 " " Y40, 81);
     end(rig);
 }
 
@@ -836,7 +841,7 @@ START_TEST(no_settling)
     sent = pass(rig, 0, 1);
     ck_assert_uint_eq(sent.sets, 1);
     ck_assert_str_eq(sent.key, "holdfast:settled");
-    ck_assert_str_eq(rig->marker, R40 " " I40);
+    ck_assert_mem_eq(rig->marker, R40 " " I40, 81);
     sent = pass(rig, 0, 10000);
     ck_assert_uint_ge(sent.times, 2);
     ck_assert_uint_eq(sent.gets + sent.infos + sent.others, 0);
@@ -948,7 +953,7 @@ begin_halves(void)
     (void)pass(rig, 0, SETTLE_MS + 5000);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
     ck_assert_uint_eq(settles_ms(rig, 1, 9000, 'i'), 0);
-    ck_assert_str_eq(rig->marker, R40 " " I40);
+    ck_assert_mem_eq(rig->marker, R40 " " I40, 81);
     return rig;
 }
 
@@ -2057,6 +2062,96 @@ END_TEST
 #define HOUR_US   UINT64_C(3600000000)
 #define SECOND_US UINT64_C(1000000)
 
+/* A clock that is set forward by more than a quarter of a record's term may
+ * have had Redis forget holds: the node is not settled, despite the marker. */
+START_TEST(leaps)
+{
+    static const struct {
+        int64_t by_us;
+        bool idle; /* nothing but TIME is asked meanwhile */
+        bool leaps;
+    } cases[] = {{29900000, false, false}, {30100000, false, true},
+        {30100000, true, true}, {-3600000000, false, false}};
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+
+    (void)pass(rig, 0, 100);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    (void)store_take_changed(rig->store);
+    rig->clock_us += cases[_i].by_us;
+    if (cases[_i].idle)
+        (void)pass(rig, 0, 3001);
+    else
+        (void)asked(rig, 1);
+    ck_assert_int_eq(settles_ms(rig, 0, 0, 'i') > 0, cases[_i].leaps);
+    ck_assert_int_eq(store_take_changed(rig->store), cases[_i].leaps);
+    (void)pass(rig, 0, SETTLE_MS - 3010);
+    ck_assert_int_eq(settles_ms(rig, 0, 0, 'i') > 0, cases[_i].leaps);
+    (void)pass(rig, 0, 3010);
+    ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
+    end(rig);
+}
+
+END_TEST
+
+/* The fence clock as the next call tells it. */
+static uint64_t
+fence_clock(struct srig *rig)
+{
+    double clock;
+
+    (void)settles_ms(rig, 0, 0, 'i');
+    memcpy(&clock, rig->words[4].at + 12, sizeof(clock));
+    return (uint64_t)clock;
+}
+
+/* It is the latest of all clocks, and goes on whatever is done to them. One
+ * that is a day ahead of ours is not believed. */
+START_TEST(fence_clock_goes_on)
+{
+    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
+    uint64_t began_us = srig_time_us(rig);
+
+    rig->clock_us += (int64_t)HOUR_US;
+    (void)pass(rig, 0, 3001);
+    rig->clock_us -= 2 * (int64_t)HOUR_US;
+    (void)pass(rig, 0, 4000);
+    uint64_t clock_us = fence_clock(rig);
+    ck_assert_uint_ge(clock_us, began_us + HOUR_US + 6900000);
+    ck_assert_uint_le(clock_us, began_us + HOUR_US + 7100000);
+    (void)pass(rig, 0, 400000);
+    ck_assert_uint_ge(fence_clock(rig), clock_us + 399 * SECOND_US - 1);
+    ck_assert_uint_le(fence_clock(rig), clock_us + 400 * SECOND_US);
+    clock_us = fence_clock(rig);
+    rig->clock_us += 30 * (int64_t)HOUR_US;
+    (void)pass(rig, 0, 4000);
+    ck_assert_uint_le(fence_clock(rig), clock_us + 4 * SECOND_US);
+    end(rig);
+}
+
+END_TEST
+
+/* By markers one broker has it from another, be that one's ids others, or this
+ * one settled; and puts there again what it has overwritten. */
+START_TEST(fence_clock_of_others)
+{
+    static const char *const ids[] = {R40 " " I40, S40 " " Y40};
+    char marker[120];
+    struct srig *rig = begin(SETTLE_MS, "");
+
+    (void)pass(rig, 0, _i < 2 ? 0 : SETTLE_MS);
+    uint64_t clock_us = srig_time_us(rig) + HOUR_US;
+    snprintf(rig->marker, sizeof(rig->marker), "%s %llu", ids[_i % 2],
+        (unsigned long long)clock_us);
+    (void)pass(rig, 0, 12000);
+    ck_assert_uint_ge(fence_clock(rig), clock_us);
+    (void)pass(rig, 0, SETTLE_MS);
+    snprintf(marker, sizeof(marker), "%s", rig->marker);
+    ck_assert_uint_ge(strtoull(marker + 82, NULL, 10), clock_us);
+    end(rig);
+}
+
+END_TEST
+
 /* Of something that came before the clock was set. */
 static uint64_t
 age_us(struct srig *rig, uint64_t since_us)
@@ -2180,6 +2275,9 @@ store_trust_suite(void)
     tcase_add_test(tests, grace_and_map);
     tcase_add_test(tests, unsettled_flag);
     tcase_add_test(tests, reclaim);
+    tcase_add_test(tests, fence_clock_goes_on);
+    tcase_add_loop_test(tests, fence_clock_of_others, 0, 4);
+    tcase_add_loop_test(tests, leaps, 0, 4);
     tcase_add_test(tests, steady);
     tcase_add_loop_test(tests, steps, 0, 4);
     tcase_add_loop_test(tests, ages, 0, 2);
