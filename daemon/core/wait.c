@@ -414,27 +414,6 @@ answer_busy(
     pending_free(core, pending);
 }
 
-/*
- * An ERR says that nothing is held: where Redis is being asked, and may grant
- * the lock, the ERR waits until the ticket is struck out. It does so no longer
- * than a command's time-out (see ticket_wait_over()).
- */
-static void
-pending_end(struct core *core, struct pending *pending, enum error_code code,
-    const char *why)
-{
-    if (pending->ticket->state != TICKET_ASKING || code == ERROR_DRAINING) {
-        pending_error(core, pending, code, why);
-        return;
-    }
-    pending->ended = true;
-    pending->end_code = code;
-    pending->end_why = why;
-    uint64_t over_us = us_add(pending->began_us, pending->wait_us);
-    wheel_add(&core->wheel, &pending->timer,
-        us_min(over_us, core->now_us) + core->settings.command_timeout_us);
-}
-
 /* wait= is over. While nobody could be granted it, nobody is known to have held
  * it. */
 static void
@@ -445,20 +424,7 @@ wait_ends(struct core *core, struct ticket *ticket, struct pending *pending)
         return;
     }
     count(core->counters, COUNTER_waits_timed_out);
-    pending_end(core, pending, ERROR_TIMEOUT, NULL);
-}
-
-/* An ERR for a wait; of a session that is kept the place in the queue stays. */
-static void
-wait_end(struct core *core, struct ticket *ticket, struct pending *pending,
-    enum error_code code)
-{
-    ticket->unattended = session_keeps(ticket->session);
-    ticket->abandoned = !ticket->unattended;
-    if (ticket->unattended)
-        pending_error(core, pending, code, NULL);
-    else
-        pending_end(core, pending, code, NULL);
+    pending_error(core, pending, ERROR_TIMEOUT, NULL);
 }
 
 /*
@@ -475,7 +441,8 @@ wait_called_off(struct core *core, struct ticket *ticket)
         !session_closes(ticket->session))
         return false;
     count(core->counters, COUNTER_waits_cancelled);
-    wait_end(core, ticket, pending, ERROR_CANCELLED);
+    pending_error(core, pending, ERROR_CANCELLED, NULL);
+    ticket->unattended = session_keeps(ticket->session);
     return true;
 }
 
@@ -492,7 +459,8 @@ ticket_may_wait(struct core *core, struct ticket *ticket)
     if (wait_called_off(core, ticket))
         return ticket->unattended;
     if (core->stopping) {
-        wait_end(core, ticket, pending, ERROR_DRAINING);
+        pending_error(core, pending, ERROR_DRAINING, NULL);
+        ticket->unattended = session_keeps(ticket->session);
         return ticket->unattended;
     }
     if (pending->wait_us == 0) { /* an earlier connection's stands there */
@@ -651,7 +619,7 @@ void
 acquire_done(
     struct core *core, struct ticket *ticket, const struct op_result *result)
 {
-    struct pending *pending = ticket->abandoned ? NULL : ticket_asking(ticket);
+    struct pending *pending = ticket_asking(ticket);
 
     require(ticket->state == TICKET_ASKING);
     if (ticket->doubt && result->status <= OP_GONE)
@@ -989,35 +957,28 @@ void
 ticket_cancel(struct core *core, struct ticket *ticket, struct pending *pending,
     enum error_code code, const char *why)
 {
-    struct op *op = slab_get(&core->ops, ticket->main_op);
     bool serving = pending->asked;
-    bool stands =
-        ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING;
 
-    if (pending->ended)
-        return;
     if (pending_stands(pending)) {
         bundle_cancel(core, pending, code, why);
         return;
     }
     require(pending->ticket == ticket && pending->command == COMMAND_LOCK);
-    if (serving && stands &&
-        (code == ERROR_DRAINING || session_closes(ticket->session)))
+    pending_error(core, pending, code, why);
+    if (!serving)
+        return;
+    if (ticket->state != TICKET_ASKING && ticket->state != TICKET_WAITING) {
+        ticket_advance(core, ticket); /* what is queued behind it goes on */
+        return;
+    }
+    if (code == ERROR_DRAINING || ticket->session->state == SESSION_CLOSING)
         ticket->unattended = session_keeps(ticket->session);
-    if (!serving || !stands || ticket->unattended) {
-        pending_error(core, pending, code, why);
-        if (serving) /* what is queued behind it goes on */
-            ticket_advance(core, ticket);
-        return;
-    }
-    pending_end(core, pending, code, why);
-    if (ticket->state == TICKET_WAITING) {
+    if (ticket->unattended)
+        ticket_advance(core, ticket);
+    else if (ticket->state == TICKET_ASKING)
+        ticket->abandoned = true;
+    else
         ticket_leave(core, ticket);
-        return;
-    }
-    ticket->abandoned = true;
-    if (op != NULL)
-        op_hurry(core, op);
 }
 
 /* The wait would never end. */
@@ -1047,11 +1008,6 @@ ticket_wait_over(struct core *core, struct pending *pending)
 {
     struct ticket *ticket = pending->ticket;
 
-    if (pending->ended) {
-        count(core->counters, COUNTER_refused_indoubt);
-        pending_error(core, pending, ERROR_INDOUBT, NULL);
-        return;
-    }
     if (core->stopping) {
         ticket_cancel(core, ticket, pending, ERROR_DRAINING, NULL);
         return;

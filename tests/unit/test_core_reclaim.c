@@ -91,7 +91,7 @@ resume(struct rig *rig, unsigned from, unsigned generation)
 {
     unsigned to = rig_open(rig);
 
-    rig_resume(rig, from, to, generation, " keep=10s");
+    rig_resume(rig, from, to, generation, "");
     rig_expect(rig, to, "- OK session=~ proto=1 server=~ keep_ms=10000 gen=~");
     return to;
 }
