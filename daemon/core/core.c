@@ -97,6 +97,7 @@ core_create(const struct core_settings *settings, struct counters *counters,
     random_init(&core->random, settings->seed);
     wheel_init(&core->wheel, now_us);
     list_init(&core->stirred);
+    list_init(&core->bulk);
     list_init(&core->telling);
     list_init(&core->ending);
     if (!core_take_memory(core))
@@ -405,8 +406,8 @@ core_stop_grace_over(struct core *core)
 static bool
 core_owes(const struct core *core)
 {
-    return !list_empty(&core->stirred) || !list_empty(&core->telling) ||
-           !list_empty(&core->ending);
+    return !list_empty(&core->stirred) || !list_empty(&core->bulk) ||
+           !list_empty(&core->telling) || !list_empty(&core->ending);
 }
 
 /* What was put off to the end of a step, when nobody on the way is left; as
@@ -426,13 +427,14 @@ static void
 core_time(struct core *core, struct core_event *event)
 {
     struct wheel_node *node = NULL;
+    uint32_t timers = PORTION; /* their own: nothing makes them late */
 
     if (core->stopping && core->stop_us != 0 && core->now_us >= core->stop_us)
         core_stop_grace_over(core);
     core_settle(core);
-    while (core->portion > 0 && effects_room(core->effects) &&
+    while (timers > 0 && effects_room(core->effects) &&
            (node = wheel_pop(&core->wheel, core->now_us)) != NULL) {
-        core->portion--;
+        timers--;
         core_timer(core, node);
         core_settle(core);
     }

@@ -48,11 +48,13 @@ ticket_send_release(struct core *core, struct ticket *ticket)
     /* It is sent again and again; between, who waits for it is looked at. One
      * that no client waits for gives way, and is left in the store until its
      * lease is over in any case. */
-    op->yields = ticket->session == NULL;
+    op->yields =
+        session_gives_back(ticket->session) && ticket_asking(ticket) == NULL;
     if (leaving_is_awaited(ticket))
         wait_us = us_min(wait_us, core->settings.command_timeout_us);
-    op->give_up_us =
-        op->yields ? ticket->leave_until_us : core->now_us + wait_us;
+    else if (op->yields)
+        wait_us = ticket->leave_until_us - core->now_us;
+    op->give_up_us = core->now_us + wait_us;
     ticket->main_op = slab_handle(&core->ops, op);
     op_submit(core, op);
     ticket_arm(core, ticket);

@@ -517,7 +517,7 @@ session_close(struct core *core, struct session *session, const char *bye,
     if (session->pending_count == 0 && core->now_us < session->least_us)
         return;
     LIST_EACH (link, &session->tickets) {
-        ticket_stir(core, container_of(link, struct ticket, session_link));
+        ticket_stir_late(core, container_of(link, struct ticket, session_link));
     }
 }
 
@@ -534,8 +534,8 @@ session_end_all(struct core *core)
 {
     struct list *link;
 
-    while (list_empty(&core->stirred) && effects_room(core->effects) &&
-           core->portion > 0 &&
+    while (list_empty(&core->stirred) && list_empty(&core->bulk) &&
+           effects_room(core->effects) && core->portion > 0 &&
            (link = list_pop_front(&core->ending)) != NULL) {
         struct session *session =
             container_of(link, struct session, ending_link);

@@ -460,6 +460,7 @@ struct core {
     struct slab audits;  /* of one */
     struct audit *audit; /* ref */
     struct list stirred; /* tickets to advance when the step ends */
+    struct list bulk;    /* likewise, after those, of sessions that close */
     struct list telling; /* locks some of whose watchers are still to be told */
     struct list ending;  /* sessions to look at when the step ends */
     uint32_t portion;    /* so many tickets and timers more before CORE_TIME */
@@ -597,6 +598,7 @@ struct ticket *ticket_obtain(struct core *core, struct session *session,
     struct text name, struct text owner, const char **limit);
 void ticket_advance(struct core *core, struct ticket *ticket);
 void ticket_stir(struct core *core, struct ticket *ticket);
+void ticket_stir_late(struct core *core, struct ticket *ticket);
 void ticket_advance_stirred(struct core *core);
 void ticket_orphan(struct core *core, struct ticket *ticket);
 void ticket_timer(struct core *core, struct ticket *ticket);

@@ -466,13 +466,22 @@ ticket_stir(struct core *core, struct ticket *ticket)
         list_push_back(&core->stirred, &ticket->stir_link);
 }
 
+/* One of very many of a session that closes: the others come first. */
+void
+ticket_stir_late(struct core *core, struct ticket *ticket)
+{
+    if (list_empty(&ticket->stir_link))
+        list_push_back(&core->bulk, &ticket->stir_link);
+}
+
 void
 ticket_advance_stirred(struct core *core)
 {
     struct list *link;
 
     while (core->portion > 0 && effects_room(core->effects) &&
-           (link = list_pop_front(&core->stirred)) != NULL) {
+           ((link = list_pop_front(&core->stirred)) != NULL ||
+               (link = list_pop_front(&core->bulk)) != NULL)) {
         core->portion--;
         ticket_advance(core, container_of(link, struct ticket, stir_link));
     }

@@ -364,6 +364,32 @@ START_TEST(given_up_in_portions)
 
 END_TEST
 
+/* A release gives way where no client waits for it, also while its session is
+ * not gone yet, for a request of it is still under way. */
+START_TEST(releases_that_yield)
+{
+    struct rig *rig = rig_of_one_step();
+    unsigned s = rig_open(rig);
+
+    for (unsigned i = 0; i < 2; i++) {
+        say(rig, s, i == 0 ? "LOCK a" : "LOCK b");
+        grant(rig, i + 1);
+    }
+    say(rig, s, "UNLOCK a");
+    ck_assert(!said.ops[0]->yields);
+    finish(rig, OP_RELEASE, (struct op_result){.status = OP_OK});
+    say(rig, s, "LOCK c");
+    event_of(rig, s, CORE_EOF);
+    ck_assert_uint_eq(said.op_count, 2);
+    ck_assert_int_eq(said.ops[1]->kind, OP_RELEASE);
+    ck_assert(said.ops[1]->yields);
+    ck_assert(!said.bye);
+    grant(rig, 3);
+    end(rig);
+}
+
+END_TEST
+
 /* LOCKs of several long names, as many as may be outstanding. */
 static uint32_t
 ask_for_two(struct rig *rig, unsigned session, const char *rest)
@@ -483,6 +509,7 @@ core_room_suite(void)
     tcase_add_test(tests, all_lost_at_the_end);
     tcase_add_test(tests, lost_at_the_end_and_gone);
     tcase_add_test(tests, given_up_in_portions);
+    tcase_add_test(tests, releases_that_yield);
     tcase_add_test(tests, all_busy_at_once);
     tcase_add_test(tests, all_cancelled_at_the_end);
     tcase_add_test(tests, displaced_by_one);
