@@ -270,7 +270,7 @@ START_TEST(given_up_in_jeopardy)
         rig_pass(rig, late ? 20002 : 19990);
         if (safe)
             rig_granted(rig, rig_op(rig, OP_RENEW), 5);
-        end_hold(rig, a, i % END_COUNT);
+        end_hold(rig, a, (enum end)(i % END_COUNT));
         rig_pass(rig, 2100);
         while (rig->op_count > 0 && rig->ops[0]->kind == OP_RENEW)
             rig_status(rig, rig->ops[0], OP_UNKNOWN);
