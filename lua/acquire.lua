@@ -407,7 +407,7 @@ return function(key, arg, read)
     expire(r)
     if free and not barred(r) then
         return acquire_free(r, arg, t, limit, seen,
-            raw ~= '' and given_at(raw) or nil)
+            raw ~= '' and not r.stamped and given_at(raw) or nil)
     end
     local tell = bit.band(flags, TELL) ~= 0
     local standing, refused = ticket_standing(r, t, flags, limit, seen, arg)
@@ -501,11 +501,10 @@ local function acquire_first(key, arg)
         return false
     end
     local numbers = pack('<dd', 1, next_fence(fence))
-    local term = idle_after + FENCE_JUMP / 1000
     call('SET', key, PLAIN .. sub(numbers, 9) .. next_arrival ..
-        idle_state .. NEVER .. pack('<dd', now + term, 0) .. id ..
+        idle_state .. NEVER .. pack('<dd', now + idle_after, 0) .. id ..
         HELD_PLAIN .. numbers .. ticket_end .. sub(arg, 1, 36) .. holder,
-        'PX', term)
+        'PX', idle_after)
     out[#out + 1] = RESULT_OK .. numbers .. result_end
     return true
 end
@@ -540,7 +539,7 @@ local function acquire_plain(key, arg, raw)
         return false
     end
     fence = raise_fence(fence, old_id, seen,
-        fence > clock_us and given_at(raw) or nil)
+        fence > now_us and given_at(raw) or nil)
     local left = forget - now - idle_after / 2
     if not fence or left < 0 or left * 1000 < fence - clock_us then
         return false

@@ -14,7 +14,7 @@ local CHANGED, MISSING, GRACE = 11, 12, 13
 
 -- Fences follow a clock that never goes back: the *fence clock*, in us. It is
 -- the node's TIME, or what the broker tells in the header where that is ahead:
--- the latest that any broker's or Redis host's clock has said, run on since
+-- the latest that any Redis host's clock has said, run on since
 -- (daemon/store/fence_clock.c). Why each grant's fence is above all before it:
 --
 -- 1. A record that is up to date has the last fence: the next is above it.
@@ -25,10 +25,11 @@ local CHANGED, MISSING, GRACE = 11, 12, 13
 -- 3. A record that is ahead of such a beginning steps by FENCE_STEP: more than
 --    a lost suffix or a stale master can have issued.
 -- 4. An older copy of a record (RESTORE, a copying tool) looks like the record.
---    So no fence is below the fence clock, and that of a free lock, as long as
---    it is ahead, moves by half the time since its last grant. Both are above
---    what the copy does not know of. A hand-over ahead of the clock adds one
---    alone: there an older copy is less than FENCE_JUMP behind.
+--    So no fence is below TIME, and that of a free lock, as long as it is
+--    ahead, moves by half the time since its last grant. Both are above what
+--    the copy does not know of. TIME is the same for all brokers, whose fence
+--    clocks are not. A hand-over ahead of TIME adds one alone: there an older
+--    copy is behind by what the fence was ahead.
 -- 5. A stale master follows the clock, too. Its successor begins FENCE_JUMP
 --    above it, and stays above it for twice that time.
 -- 6. Redis forgets a free record a while after the fence clock has passed its
@@ -43,10 +44,10 @@ local FENCE_STEP = 1000000
 local FENCE_FAR = 86400000000
 local FENCE_MAX = 9007199254740992
 
--- A clock that is set forward by more than a quarter of a record's term may
+-- A clock that is set forward by more than a twelfth of a record's term may
 -- have had Redis forget holds. That is as a loss of data: a broker that has not
 -- noticed it before this call is not settled in this call. In us for a ms.
-local LEAP = 250
+local LEAP = 80
 local ULONG_MAX = 4294967295
 
 local pack, unpack_at = struct.pack, struct.unpack
@@ -178,11 +179,12 @@ local function raise_fence(fence, old_id, seen, given)
         local start = clock_us + FENCE_JUMP
         fence = fence < start and start or fence + FENCE_STEP
     elseif number == 0 then
-        if fence < clock_us then
-            fence = clock_us
-        elseif given and given < now_us and fence < clock_us + FENCE_JUMP then
-            fence = math.min(fence + math.floor((now_us - given) / 2),
-                clock_us + FENCE_JUMP)
+        if fence < now_us then
+            fence = now_us
+        elseif given and given < now_us and fence < clock_us + 2 * FENCE_JUMP
+        then
+            fence = fence +
+                math.min(math.floor((now_us - given) / 2), FENCE_JUMP)
         end
     end
     if seen > fence then

@@ -251,10 +251,10 @@ end
 -- 4. Arrival numbers begin at 1 again. A ticket is told by its request as well,
 --    which no broker gives twice; limit= and mode end with the last ticket.
 --
--- So it stays for idle_after, which is four leases at least. A hold has half of
--- that at its grant, and is kept for forget_after once its renewals find less.
--- Where a clock that is set forward takes younger holds away, their brokers put
--- them back (LEAP).
+-- So it stays for idle_after, which is two and a half leases at least, and half
+-- of that after what is ahead has passed. A hold has half of it at its grant,
+-- and is kept for forget_after once its renewals find less. Where a clock that
+-- is set forward takes younger holds away, their brokers put them back (LEAP).
 
 -- How much longer the key stays than the rest says, in ms.
 local function spare(r)
@@ -268,7 +268,7 @@ end
 
 -- Its new term from now on.
 local function forget_in(r, term)
-    term = term + spare(r)
+    term = max(term, floor(idle_after / 2) + spare(r))
     r.forget = now + term
     return term
 end

@@ -115,7 +115,8 @@ local function release_plain(key, arg, raw)
     end
     if kept then
         look()
-        local term = idle_after + fence_ahead(unpack_at('<d', raw, 9))
+        local term = math.max(idle_after,
+            math.floor(idle_after / 2) + fence_ahead(unpack_at('<d', raw, 9)))
         call('SETRANGE', key, '1', '\0' .. sub(raw, 3, 24) .. EMPTY ..
             sub(raw, 53, 80) .. pack('<d', now + term))
         call('PEXPIRE', key, term)

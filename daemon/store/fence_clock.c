@@ -1,12 +1,14 @@
 /*
  * The fence clock: where fences begin of which Redis knows nothing, or may know
- * too little (lua/call.lua). It is the latest that any clock has said: this
- * host's, that of a Redis host, or a broker's, which tells its fence clock to
- * the others by the markers (trust.c). From there it runs on, and never goes
- * back, whatever is done to the clocks. It runs slower than clocks may, so that
- * it does not get away from them by drift alone.
+ * too little (lua/call.lua). It is the latest time that any Redis host has
+ * told, to this broker or to another one, which tells it by the marker
+ * (trust.c). From there it runs on, and never goes back, whatever is done to
+ * the clocks. It runs slower than clocks may, so that it does not get away from
+ * them by drift alone.
  *
- * What is a day ahead of this host's clock is not believed.
+ * Brokers' own clocks are no part of it: each broker has another one, and
+ * fences of one broker would be above what the next one begins with. But what
+ * is a day ahead of this host's clock is not believed.
  */
 #include "daemon/store/state.h"
 

@@ -385,7 +385,6 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
 
     store->realtime_us = realtime_us;
     store->now_us = now_us;
-    (void)fence_clock_hear(store, realtime_us, now_us);
     if (store->quorum != NULL)
         quorum_tick(store);
     sentinel_tick(store, now_us);

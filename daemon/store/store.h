@@ -57,7 +57,7 @@ struct store_settings {
     uint32_t lapse_ms;
     uint32_t waiters_max;
     uint64_t forget_after_ms;
-    uint32_t idle_after_ms; /* four leases at least */
+    uint32_t idle_after_ms; /* 2.5 leases at least */
     uint64_t settle_us;
     uint32_t lease_ms; /* told to other brokers; 0: nothing is */
     bool strict;       /* what replicas have not got yet is not told */
@@ -98,8 +98,7 @@ void store_hurry(struct store *store, uint64_t now_us, struct list *hurried);
 
 /*
  * Once a turn, after all else: deals with what time has brought, then puts what
- * was gathered into the links' output. `realtime_us` is CLOCK_REALTIME, a lower
- * bound for the fence of a lock that Redis knows nothing of.
+ * was gathered into the links' output. `realtime_us` is CLOCK_REALTIME.
  */
 void store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us);
 

@@ -40,7 +40,7 @@
 
 #define MARGIN_PERCENT  1 /* of a lease; see drift_margin_us */
 #define MARGIN_LEAST_US 2000
-#define LEAP_PART       4        /* of idle_after_ms: LEAP of lua/call.lua */
+#define LEAP_US         80       /* a ms of idle_after: LEAP of lua/call.lua */
 #define CLOCK_HEARD_US  10000000 /* what was heard of a clock holds so long */
 #define MARK_AGAIN_US   1000000  /* a marker is looked for, or written, again */
 #define MARK_KEEP_US    10000000 /* the same, where it was there */
@@ -407,7 +407,7 @@ trust_clock(struct store *store, struct link *link, uint64_t time_us,
     }
     if (link->clock_at_us > 0 &&
         clock_was_set(link, least_us, most_us, time_us, now_us) >
-            (int64_t)store->settings.idle_after_ms * 1000 / LEAP_PART &&
+            (int64_t)store->settings.idle_after_ms * LEAP_US &&
         link->index < LINK_WITNESS && store->settings.settle_us > 0)
         trust_doubt(store, link, false, now_us);
     link->clock_us = least_us;

@@ -146,9 +146,8 @@ class Lock:
             fence = start if fence < start else fence + FENCE_STEP
         elif fence < self.now_us:
             fence = self.now_us
-        elif given_us and fence < self.now_us + FENCE_JUMP:
-            fence = min(fence + max(self.now_us - given_us, 0) // 2,
-                        self.now_us + FENCE_JUMP)
+        elif given_us and fence < self.now_us + 2 * FENCE_JUMP:
+            fence += min(max(self.now_us - given_us, 0) // 2, FENCE_JUMP)
         if seen > fence:
             if seen > self.now_us + FENCE_FAR:
                 return None
@@ -264,9 +263,10 @@ class Lock:
         new = self.fence is None
         if new:
             self.fence, self.id = self.now_us + FENCE_JUMP, self.node_id
-        self.adopt()
+        adopted = self.adopt()
         if not self.tickets and not self.barred:
-            fence = self.raised(call.seen, self.given_us)
+            fence = self.raised(call.seen,
+                                None if adopted else self.given_us)
             if fence is None:
                 if new:
                     self.fence = None

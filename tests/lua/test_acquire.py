@@ -6,8 +6,7 @@ from harness import shared_redis
 
 import scripts
 from script_case import KEY, ClockCase, ScriptCase
-from scripts import (BUSY, FENCE_JUMP, FULL, GONE, GRANTED, HEAD_BYTES, HELD,
-                     LATE, LEASE,
+from scripts import (BUSY, FULL, GONE, GRANTED, HEAD_BYTES, HELD, LATE, LEASE,
                      LIVING, OK, SHARED, TICKET_BYTES, WAITING, WAITS, who)
 
 
@@ -35,7 +34,7 @@ class NewRecord(ScriptCase):
     def test_expiry_of_the_key(self):
         self.hold(who(1))
         ttl = self.connection.command("PTTL", KEY)
-        term = self.one.idle_after + FENCE_JUMP // 1000
+        term = self.one.idle_after
         self.assertGreater(ttl, term - 60000)
         self.assertLessEqual(ttl, term)
         self.assertEqual(self.record().forget, self.one.now + term)

@@ -58,8 +58,7 @@ _Static_assert(FAULT_COUNT <= 32, "causes are bits of a word");
  * that data are lost. */
 static const uint32_t excuses[PROMISE_COUNT] = {
     [PROMISE_EXCLUSION] = (DAMAGES & ~CAUSE(redis_restart)) | CAUSE(cut),
-    [PROMISE_FENCE] =
-        CAUSE(script_break) | CLOCKS | CAUSE(broker_clock) | CAUSE(redis_stop),
+    [PROMISE_FENCE] = CAUSE(script_break) | CAUSE(redis_stop),
     [PROMISE_UPDATE] = CAUSE(script_break) | CLOCKS | CAUSE(broker_clock),
     [PROMISE_ORDER] = DAMAGES,
     [PROMISE_SERVED] = DAMAGES,

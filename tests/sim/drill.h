@@ -12,6 +12,7 @@
 #define HOLDFAST_TESTS_SIM_DRILL_H
 
 #include "tests/sim/client_state.h"
+#include "tests/sim/server.h"
 
 #define DRILL_WAITERS 3
 #define DRILL_NOBODY  UINT32_MAX
@@ -63,6 +64,8 @@ enum drill_kind {
     DRILL_ORDERED,  /* or of those who wait */
     DRILL_RACED,    /* or of a grant, which is given back just then */
     DRILL_REPEATED, /* or of a grant that followed one nobody heard of */
+    DRILL_COPIES,   /* an older copy of a record comes back */
+    DRILL_SETBACK,  /* all clocks are set back, and Redis has forgotten */
     DRILL_COUNT
 };
 
@@ -99,7 +102,9 @@ struct drill {
     bool survives;                 /* no failover of its own takes it away */
     uint64_t silence_us;           /* until a silent session ends */
     uint64_t true_from;
-    bool patient;    /* packets were lost: it waits until brokers ask */
+    bool patient;  /* packets were lost: it waits until brokers ask */
+    size_t copied; /* bytes of that copy of the lock's record */
+    char copy[SERVER_COPY_BYTES];
     uint64_t serial; /* of its events; the only thing that outlives it */
 };
 
@@ -294,6 +299,11 @@ bool wiped_begin(struct fleet *fleet);
 void wiped_acts(struct fleet *fleet);
 void wiped_granted(struct fleet *fleet, struct task *task);
 bool ids_begin(struct fleet *fleet);
+bool copies_begin(struct fleet *fleet);
+void copies_acts(struct fleet *fleet);
+void copies_granted(struct fleet *fleet, struct task *task);
+bool setback_begin(struct fleet *fleet);
+void setback_acts(struct fleet *fleet);
 void ids_acts(struct fleet *fleet);
 void ids_granted(struct fleet *fleet, struct task *task);
 

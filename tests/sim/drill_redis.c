@@ -912,3 +912,100 @@ ids_granted(struct fleet *fleet, struct task *task)
     else
         drill_end(fleet);
 }
+
+/* --- records of before, clocks of before ---------------------------------- */
+
+#define COPY_ROUNDS 5
+#define FORGETS_US  30000000
+
+/*
+ * The heir has the lock some times, and gives it back. The record of before is
+ * there again after that, and a broker asks that knows nothing of these grants.
+ */
+bool
+copies_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->heir = drill_choose(fleet, ANYWHERE);
+    if (drill->heir == NULL)
+        return false;
+    drill->broker = drill->heir->client->broker;
+    drill->another = drill_choose(fleet, NOT_AT_BROKER);
+    return drill->another != NULL;
+}
+
+static void
+another_asks(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->heir = drill->another;
+    drill->another = NULL;
+    drill_frees(fleet, drill_prompt_us(fleet->world));
+    drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+static void
+copies_change(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+    bool setback = drill->kind == DRILL_SETBACK;
+    uint64_t idle_us = (uint64_t)plan_idle_ms(&fleet->world->plan) * 1000;
+    bool rests = drill->heir != NULL && drill->heir->state == TASK_IDLE;
+
+    if (data != drill->serial || drill->stage != DRILL_ACTS)
+        return;
+    if (!rests) {
+        drill_event(fleet, IDS_US, copies_change);
+        return;
+    }
+    if (drill->rounds == 1)
+        drill->copied = servers_copy(fleet->world, drill->lock, drill->copy);
+    if (!setback && drill->rounds > 0 && drill->copied == 0) {
+        drill_end(fleet);
+    } else if (drill->rounds++ < COPY_ROUNDS) {
+        drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+    } else if (setback && drill->rounds == COPY_ROUNDS + 1) {
+        drill->rounds++; /* until Redis has forgotten it */
+        drill_event(fleet, idle_us + FORGETS_US, copies_change);
+    } else if (setback) {
+        servers_set_back(fleet->world, idle_us + 2 * FORGETS_US);
+        another_asks(fleet);
+    } else if (servers_restore(
+                   fleet->world, drill->lock, drill->copy, drill->copied)) {
+        another_asks(fleet);
+    } else {
+        drill_end(fleet);
+    }
+}
+
+void
+copies_acts(struct fleet *fleet)
+{
+    drill_event(fleet, 0, copies_change);
+}
+
+void
+copies_granted(struct fleet *fleet, struct task *task)
+{
+    (void)task;
+    if (fleet->drill.stage == DRILL_ACTS)
+        drill_event(fleet, IDS_US, copies_change);
+    else
+        drill_end(fleet);
+}
+
+/* Redis forgets the lock, and then all clocks are set back to before that. */
+bool
+setback_begin(struct fleet *fleet)
+{
+    return fleet->world->plan.settle_ms == 0 && copies_begin(fleet);
+}
+
+void
+setback_acts(struct fleet *fleet)
+{
+    copies_acts(fleet);
+}

@@ -318,6 +318,31 @@ servers_have(struct world *world, uint32_t lock, uint64_t fence)
     return true;
 }
 
+size_t
+servers_copy(struct world *world, uint32_t lock, char out[SERVER_COPY_BYTES])
+{
+    struct text record =
+        server_record(shard_master(world, shard_of_lock(world, lock)), lock);
+
+    if (record.len > SERVER_COPY_BYTES)
+        return 0;
+    memcpy(out, record.at, record.len);
+    return record.len;
+}
+
+bool
+servers_restore(
+    struct world *world, uint32_t lock, const char *copy, size_t len)
+{
+    char key[64];
+    int key_len =
+        snprintf(key, sizeof(key), "holdfast:{%s}", plan_lock_name(lock));
+
+    world_note(world, "world", "an older %s comes back", key);
+    return fake_restore(shard_master(world, shard_of_lock(world, lock))->fake,
+        key, (size_t)key_len, copy, len);
+}
+
 struct machine *
 server_split(struct world *world, uint32_t lock)
 {

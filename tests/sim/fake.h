@@ -181,6 +181,10 @@ void fake_set_node_id(struct fake *fake, const char *node_id);
 const char *fake_get(
     const struct fake *fake, const char *key, size_t key_len, size_t *len);
 
+/* A key has that value, as after RESTORE ... REPLACE; false: it is gone. */
+bool fake_restore(struct fake *fake, const char *key, size_t key_len,
+    const char *value, size_t len);
+
 /* Every key in a fixed order: index from 0 on; false: no more. */
 bool fake_key(const struct fake *fake, size_t index, const char **key,
     size_t *key_len, const char **value, size_t *value_len);

@@ -320,6 +320,17 @@ set_expiry(struct call *call, const struct set_options *options, int64_t *out)
     return true;
 }
 
+bool
+fake_restore(struct fake *fake, const char *key, size_t key_len,
+    const char *value, size_t len)
+{
+    struct key *found = keys_lookup(fake, text_make(key, key_len));
+
+    if (found != NULL)
+        value_set(found, value, len);
+    return found != NULL;
+}
+
 void
 command_set(struct call *call)
 {

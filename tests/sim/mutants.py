@@ -23,6 +23,7 @@ import time
 
 import planted
 import planted_audit
+import planted_fence
 import planted_kinds
 import planted_quorum
 import planted_settled
@@ -33,7 +34,7 @@ TREE = os.path.dirname(os.path.dirname(os.path.dirname(
 FOLDERS = ("daemon", "proto", "lua", "conf", "tests/sim")
 
 GROUPS = (planted, planted_kinds, planted_settled, planted_strict,
-          planted_quorum, planted_audit)
+          planted_quorum, planted_audit, planted_fence)
 
 # name: (file, what is there, the mistake, what it is, more changes)
 MUTANTS = {name: mutant for group in GROUPS

@@ -184,9 +184,9 @@ plan_forget_ms(const struct plan *plan)
 uint32_t
 plan_idle_ms(const struct plan *plan)
 {
-    uint32_t least_ms = 4 * plan->lease_ms;
+    uint32_t least_ms = 5 * plan->lease_ms / 2;
 
-    return plan->seed % 4 < 2 || least_ms > 120000 ? least_ms : 120000;
+    return plan->seed % 4 < 2 || least_ms > 75000 ? least_ms : 75000;
 }
 
 uint64_t

@@ -656,6 +656,16 @@ server_jump(struct world *world, uint32_t number, int64_t us)
 }
 
 void
+servers_set_back(struct world *world, uint64_t us)
+{
+    world_note(world, "world", "all clocks are set back");
+    for (uint32_t i = 0; i < server_count(world); i++)
+        world->servers[i].machine->wall_us -= (int64_t)us;
+    for (uint32_t i = 0; i < world->plan.brokers; i++)
+        broker_machine(world, i)->wall_us -= (int64_t)us;
+}
+
+void
 servers_rename(struct world *world)
 {
     for (uint32_t i = 0; i < world->plan.masters; i++) {

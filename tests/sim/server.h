@@ -87,6 +87,17 @@ void servers_refuse(struct world *world, enum fake_mood mood);
 /* FLUSHALL of every shard; an excuse only where something is `held`. */
 void servers_flush(struct world *world, bool held);
 
+/* A copy of the lock's record, and its length; 0: there is none, or no room. It
+ * comes back, in place of what is there; false: nothing is. */
+#define SERVER_COPY_BYTES 2048
+size_t servers_copy(
+    struct world *world, uint32_t lock, char out[SERVER_COPY_BYTES]);
+bool servers_restore(
+    struct world *world, uint32_t lock, const char *copy, size_t len);
+
+/* All clocks are set back, of Redis hosts and of brokers'. */
+void servers_set_back(struct world *world, uint64_t us);
+
 /* They have new replication ids: a backlog has expired, a replica came. */
 void servers_rename(struct world *world);
 

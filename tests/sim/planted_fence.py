@@ -1,0 +1,27 @@
+"""Bugs for mutants.py to plant: of the fence clock, of what Redis forgets, and
+of an older record that comes back."""
+
+SETTINGS = ("--set", "cluster=0,sentinels=0,masters=1,replicas=0,brokers=3,"
+            "quorum=0,strict=0,settle_ms=0")
+
+# As in planted.py.
+PLANTED = {
+    "fence-clock-forgets": (
+        "daemon/store/fence_clock.c",
+        "    return store->fence_clock_us + age_us - age_us / CLOCK_DRIFT;\n",
+        "    return store->realtime_us + 0 * age_us;\n",
+        "the fence clock goes back with the others"),
+    "old-copy-believed": (
+        "lua/call.lua",
+        "    elseif number == 0 then\n",
+        "    elseif false then\n",
+        "an older record that comes back is believed"),
+    "forgotten-begins-at-the-clock": (
+        "lua/call.lua",
+        "        local start = clock_us + FENCE_JUMP\n",
+        "        local start = clock_us - FENCE_JUMP\n",
+        "a lock that Redis has forgotten begins below the last fence",
+        ("lua/record.lua",
+         "    return clock_us + FENCE_JUMP\n",
+         "    return clock_us - FENCE_JUMP\n")),
+}
