@@ -261,9 +261,10 @@ local function spare(r)
     return max(fence_ahead(r.fence), believed(r.delay - now))
 end
 
--- Whether the key's expiry must be put off.
+-- Whether the key's expiry must be put off. Each of the two roundings since the
+-- last time may have cost a ms.
 local function forgets_soon(r)
-    return r.forget - now < idle_after / 2 + spare(r)
+    return r.forget - now < idle_after / 2 + spare(r) - 2
 end
 
 -- Its new term from now on.
