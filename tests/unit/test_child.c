@@ -142,6 +142,7 @@ child_suite(void)
     Suite *suite = suite_create("child");
     TCase *tcase = tcase_create("core");
 
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_reaping_is_bounded);
     tcase_add_test(tcase, test_family_dies_outside_the_group);
     tcase_add_test(tcase, test_guards_are_spared);
