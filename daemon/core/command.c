@@ -353,6 +353,7 @@ command_op(struct core *core, struct session *session,
         answer_limit(core, session, request->tag, "requests");
         return NULL;
     }
+    memcpy(op->session, session->id, sizeof(op->session));
     op->give_up_us = core->now_us + core->settings.patience_us;
     return op;
 }

@@ -11,6 +11,7 @@
 #define HOLDFAST_CORE_OP_H
 
 #include "daemon/base/slab.h"
+#include "daemon/base/table.h"
 #include "daemon/base/text.h"
 #include "daemon/base/wheel.h"
 
@@ -194,6 +195,9 @@ struct op {
     struct list link;        /* the effects', then the store's */
     struct list hurry_link;  /* the effects' */
     struct wheel_node timer; /* the store's */
+    struct table_node lead;  /* the store's; see daemon/store/lane.c */
+    struct list behind;      /* likewise, of a lead: by link */
+    bool leads;              /* likewise */
     enum op_kind kind;
     /* the core's */
     enum op_reader reader;

@@ -152,6 +152,10 @@ watch_inspect(struct core *core, struct lock *lock)
     LIST_EACH (link, &lock->watches) {
         container_of(link, struct watch, lock_link)->asked = true;
     }
+    /* It is for the one that came last, at least. */
+    const struct watch *last =
+        container_of(lock->watches.prev, struct watch, lock_link);
+    memcpy(op->session, last->session->id, sizeof(op->session));
     op->reader = READER_WATCH;
     op->limit = WATCH_TICKETS;
     op->give_up_us = core->now_us + core->settings.patience_us;

@@ -7,7 +7,8 @@
  * the busier the node, the larger the batch.
  *
  * The lanes of a node take turns, a call each, so that no kind of operation
- * starves another, however many of it wait. Releases that no client waits for
+ * starves another, however many of it wait. In a lane its sessions take turns
+ * (lane.c). Releases that no client waits for
  * have a lane of their own: a million of a session that has ended take a turn
  * like one. Where renewals have waited for long, every second call is theirs.
  */
@@ -66,36 +67,87 @@ op_is_needless(const struct store *store, const struct link *link,
            (op->kind == OP_RENEW && op_is_overdue(store, op, now_us));
 }
 
+/* Whether an operation may go into a call that begins with `first`: those of a
+ * call are of one slot, where there are slots, and some go alone. */
+static bool
+op_fits(const struct store *store, const struct link *link, const struct op *op,
+    const struct op *first, uint64_t now_us)
+{
+    bool slots = store->settings.topology == STORE_CLUSTER;
+
+    return op == first ||
+           !(op_is_needless(store, link, op, now_us) || op->single ||
+               first->single || (slots && op->slot != first->slot));
+}
+
+/* The first operation of that lead's session that fits, or NULL. */
+static struct op *
+lead_fitting(const struct store *store, const struct link *link,
+    struct op *lead, const struct op *first, uint64_t now_us, uint32_t *looks)
+{
+    *looks -= *looks > 0;
+    if (op_fits(store, link, lead, first, now_us))
+        return lead;
+    LIST_EACH (at, &lead->behind) {
+        struct op *op = container_of(at, struct op, link);
+        if (*looks == 0)
+            return NULL;
+        --*looks;
+        if (op_fits(store, link, op, first, now_us))
+            return op;
+    }
+    return NULL;
+}
+
+/* Takes an operation out of the lane; its session has the next turn after all
+ * others. */
+static void
+op_take(struct store *store, struct list *leads, struct op *lead, struct op *op)
+{
+    struct list *before = lead->link.prev;
+    bool more = !list_empty(&lead->behind);
+
+    op_dequeue(store, op);
+    if (!more)
+        return;
+    struct list *next = before->next;
+    list_remove(next);
+    list_push_back(leads, next);
+}
+
 /*
- * Moves what goes into one call from the queue: operations of one slot, or of
- * any where there are no slots; one that must go alone does.
+ * Moves what goes into one call from the lane: of each session in turn an
+ * operation, until the call has its size or nothing fits.
  */
 static void
 batch_gather(struct store *store, const struct link *link, struct node *node,
     unsigned lane, struct call *call)
 {
-    struct list *queue = &node->queues[lane];
-    bool slots = store->settings.topology == STORE_CLUSTER;
-    struct op *first = container_of(queue->next, struct op, link);
+    struct list *leads = &node->lanes[lane];
+    const struct op *first = container_of(leads->next, struct op, link);
     uint32_t limit =
         kinds[first->kind].share == KIND_GATHERS ? store->settings.batch : 1;
-    uint32_t looked = 0;
+    uint32_t looks = 4 * limit;
+    uint32_t before;
 
-    LIST_EACH_SAFE (at, queue) {
-        struct op *op = container_of(at, struct op, link);
-        if (call->op_count == limit || ++looked > 4 * limit)
-            break;
-        if (op != first &&
-            (op_is_needless(store, link, op, call->sent_us) || op->single ||
-                first->single || (slots && op->slot != first->slot)))
-            continue;
-        op_dequeue(store, node, op);
-        op->sent_us = call->sent_us;
-        op->overdue = op_is_overdue(store, op, call->sent_us);
-        op->tries++;
-        list_push_back(&call->ops, &op->link);
-        call->op_count++;
-    }
+    do {
+        before = call->op_count;
+        LIST_EACH_SAFE (at, leads) {
+            struct op *lead = container_of(at, struct op, link);
+            if (call->op_count == limit || looks == 0)
+                break;
+            struct op *op =
+                lead_fitting(store, link, lead, first, call->sent_us, &looks);
+            if (op == NULL)
+                continue;
+            op_take(store, leads, lead, op);
+            op->sent_us = call->sent_us;
+            op->overdue = op_is_overdue(store, op, call->sent_us);
+            op->tries++;
+            list_push_back(&call->ops, &op->link);
+            call->op_count++;
+        }
+    } while (call->op_count > before && call->op_count < limit && looks > 0);
     require(call->op_count > 0);
 }
 
@@ -293,7 +345,7 @@ batch_send(struct store *store, struct link *link, struct node *node,
     unsigned lane, uint64_t now_us)
 {
     const struct op *first =
-        container_of(node->queues[lane].next, struct op, link);
+        container_of(node->lanes[lane].next, struct op, link);
     enum op_kind kind = first->kind;
 
     if (LINK_OUT_BYTES - buffer_len(&link->out) < LINK_OUT_BYTES / 2)
@@ -314,18 +366,18 @@ batch_send(struct store *store, struct link *link, struct node *node,
     return true;
 }
 
-/* Whether the queue has something to send, at its head. */
+/* Whether the lane has something to send, at its head. */
 static bool
-queue_drop_needless(struct store *store, const struct link *link,
+lane_drop_needless(struct store *store, const struct link *link,
     struct node *node, unsigned lane, uint64_t now_us)
 {
-    const struct list *queue = &node->queues[lane];
+    const struct list *leads = &node->lanes[lane];
 
-    while (!list_empty(queue)) {
-        struct op *op = container_of(queue->next, struct op, link);
+    while (!list_empty(leads)) {
+        struct op *op = container_of(leads->next, struct op, link);
         if (!op_is_needless(store, link, op, now_us))
             return true;
-        op_dequeue(store, node, op);
+        op_dequeue(store, op);
         op_done(store, op, op->repeats ? OP_GONE : OP_UNSENT);
     }
     return false;
@@ -336,11 +388,11 @@ queue_drop_needless(struct store *store, const struct link *link,
 static bool
 renewals_press(const struct node *node, uint64_t now_us)
 {
-    const struct list *queue = &node->queues[OP_RENEW];
+    const struct list *leads = &node->lanes[OP_RENEW];
 
-    if (node->renewed || list_empty(queue))
+    if (node->renewed || list_empty(leads))
         return false;
-    const struct op *first = container_of(queue->next, struct op, link);
+    const struct op *first = container_of(leads->next, struct op, link);
     return now_us > first->began_us &&
            (now_us - first->began_us) >
                (first->give_up_us - first->began_us) / 4;
@@ -377,7 +429,7 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
         bool pressed = grants && renewals_press(node, now_us);
         unsigned lane = pressed ? OP_RENEW : turn;
         bool has = lane_goes(lane, grants, held_only) &&
-                   queue_drop_needless(store, link, node, lane, now_us);
+                   lane_drop_needless(store, link, node, lane, now_us);
         if (has && (link->batch_count >= store->settings.in_flight ||
                        link->held_count >= 2 * store->settings.in_flight ||
                        !batch_send(store, link, node, lane, now_us)))

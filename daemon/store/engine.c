@@ -7,11 +7,14 @@
 
 /* Steps whose effects may gather before they are carried out. */
 #define EFFECT_STEPS 4
-/* Rounds of store and core in a turn; what is left comes in the next one. */
+/* Rounds of store and core in a turn, and how long these may take. The next
+ * turn does the rest. */
 #define ROUNDS_A_TURN 8
-/* Lines of a client between looks at the clock, and how long they may take. */
+#define ROUNDS_US     2000
+/* Lines of a client between looks at the clock, and how long the lines of one
+ * client may take in a turn. */
 #define LINES_A_LOOK 16
-#define LINES_US     10000
+#define LINES_US     500
 
 static void
 engine_set_patience(struct engine *engine, const struct core_settings *core)
@@ -100,8 +103,9 @@ engine_take(struct engine *engine, struct engine_input *input, char *data,
     size_t done = 0;
 
     *late = false;
+    uint64_t begin_us = engine->sink.clock(engine->arg);
     if (fresh)
-        engine->now_us = engine->sink.clock(engine->arg);
+        engine->now_us = begin_us;
     for (uint32_t lines = 1;; lines++) {
         struct core_event event = {.session = input->session};
         size_t used = 0;
@@ -116,7 +120,7 @@ engine_take(struct engine *engine, struct engine_input *input, char *data,
         if (input->deaf)
             return len;
         if (lines % LINES_A_LOOK == 0 && done < len &&
-            engine->sink.clock(engine->arg) > engine->now_us + LINES_US) {
+            engine->sink.clock(engine->arg) > begin_us + LINES_US) {
             *late = true;
             break;
         }
@@ -178,8 +182,11 @@ engine_note_stop(struct engine *engine)
 bool
 engine_move(struct engine *engine, uint64_t realtime_us)
 {
+    uint64_t until_us = engine->sink.clock(engine->arg) + ROUNDS_US;
+    bool more = true;
+
     engine_note_stop(engine);
-    for (int round = 0; round < ROUNDS_A_TURN; round++) {
+    for (int round = 0; more && round < ROUNDS_A_TURN; round++) {
         struct core_event event = {.kind = CORE_TIME};
         engine_step(engine, &event);
         engine_carry_out(engine);
@@ -189,6 +196,7 @@ engine_move(struct engine *engine, uint64_t realtime_us)
         bool settled = engine->sink.settle(engine->arg);
         if (!event.more && !settled && !engine_owes(engine))
             return true;
+        more = engine->sink.clock(engine->arg) < until_us;
     }
     engine_carry_out(engine);
     return false;

@@ -206,25 +206,21 @@ link_was_good(struct link *link, uint64_t now_us)
 }
 
 /*
- * What waits at the node waits on, no longer than it would without a
- * connection, but for the one try that follows the loss of a good one. What was
- * to go there by ASK asks the slot's own node again.
+ * What waits at a node whose connection is gone waits on, no longer than it
+ * would without one, but for the one try that follows the loss of a good one.
+ * What was to go there by ASK asks the slot's own node again.
  */
 static void
-link_unqueue(struct store *store, const struct link *link, uint64_t now_us)
+op_wait_on(struct store *store, struct op *op, uint64_t now_us)
 {
-    struct node *node = &store->nodes[link->node];
+    uint16_t index = op->at_node;
 
-    for (unsigned lane = 0; lane < LANE_COUNT; lane++)
-        LIST_EACH_SAFE (at, &node->queues[lane]) {
-            struct op *op = container_of(at, struct op, link);
-            if (op->asking) {
-                op_dequeue(store, node, op);
-                op_park(store, op, now_us + BACKOFF_MIN_US);
-            } else if (!link->again) {
-                wheel_add(&store->wheel, &op->timer, op->give_up_us);
-            }
-        }
+    if (op->asking) {
+        op_dequeue(store, op);
+        op_park(store, op, now_us + BACKOFF_MIN_US);
+    } else if (!store->links[index].again) {
+        wheel_add(&store->wheel, &op->timer, op->give_up_us);
+    }
 }
 
 /* The connection is gone, or must go; HEALTH_FINE: that is no fault of the
@@ -268,7 +264,7 @@ link_lost(struct store *store, struct link *link, uint64_t now_us,
     if (link_is_second(link))
         return;
     trust_mute(store, link, now_us);
-    link_unqueue(store, link, now_us);
+    lane_each(store, &store->nodes[link->node], now_us, op_wait_on);
     if (store->settings.topology == STORE_CLUSTER)
         route_want_map(store);
     else if (store->settings.topology == STORE_SENTINEL &&

@@ -272,21 +272,21 @@ map_range(struct store *store, const struct link *link,
     return true;
 }
 
+static void
+op_reroute(struct store *store, struct op *op, uint64_t now_us)
+{
+    if (op->asking || route_of(store, op) == op->at_node)
+        return;
+    op_dequeue(store, op);
+    op_route(store, op, now_us);
+}
+
 /* What waits at a node that has lost its slot waits at the new one. */
 void
 route_requeue(struct store *store, uint64_t now_us)
 {
-    for (uint16_t i = 0; i < store->node_count; i++) {
-        struct node *node = &store->nodes[i];
-        for (unsigned lane = 0; lane < LANE_COUNT; lane++)
-            LIST_EACH_SAFE (at, &node->queues[lane]) {
-                struct op *op = container_of(at, struct op, link);
-                if (op->asking || route_of(store, op) == i)
-                    continue;
-                op_dequeue(store, node, op);
-                op_route(store, op, now_us);
-            }
-    }
+    for (uint16_t i = 0; i < store->node_count; i++)
+        lane_each(store, &store->nodes[i], now_us, op_reroute);
 }
 
 /* Nothing is published any more on a node that has left the cluster; but one of

@@ -7,10 +7,11 @@
  * broker's channel, and another one, to a Sentinel, to +switch-master. A *call*
  * is a command that has been sent on a link; replies come in calls' order.
  *
- * An operation is on exactly one list: a node's queue (by kind), a call, the
- * parked (to be routed again later, or when there is a route), or the done.
+ * An operation is in exactly one place: a lane of a node, a call, the parked
+ * (to be routed again later, or when there is a route), or the done.
  *
- * link.c: the life of a connection. call.c: batches and their replies.
+ * link.c: the life of a connection. lane.c: what waits at a node. call.c:
+ * batches and their replies.
  * confirm.c: replies that wait for replicas. replicas.c: what those have.
  * quorum.c, round.c: what the core asks of several masters, as votes. audit.c:
  * what it asks of a node, whatever locks are there.
@@ -25,6 +26,7 @@
 #include "daemon/base/random.h"
 #include "daemon/base/slab.h"
 #include "daemon/base/slot.h"
+#include "daemon/base/table.h"
 #include "daemon/base/wheel.h"
 #include "daemon/store/record.h"
 #include "daemon/store/scripts.h"
@@ -54,6 +56,8 @@ _Static_assert(HEALTH_NODES_MAX == STORE_NODES_MAX, "as many");
  * for the releases that no client waits for. */
 #define LANE_YIELDS ((unsigned)OP_KIND_COUNT)
 #define LANE_COUNT  (OP_KIND_COUNT + 1)
+
+#define LEADS_EXPECTED 16384 /* more sessions are slower */
 
 enum link_state {
     LINK_DOWN,       /* not before retry_us */
@@ -171,7 +175,7 @@ struct node {
     uint16_t names;    /* the Sentinel's master; NODE_NONE: not known */
     uint64_t named_us; /* it was asked for that */
     struct store_address address;
-    struct list queues[LANE_COUNT];
+    struct list lanes[LANE_COUNT]; /* by link: leads, see lane.c */
     uint32_t queued;
     unsigned turn; /* the lane that is next */
     bool renewed;  /* the last call was of renewals */
@@ -240,6 +244,8 @@ struct store {
     struct quorum *quorum; /* owned; NULL: another topology */
     struct random random;
     struct wheel wheel; /* operations: give up, or route again */
+    struct table leads; /* of all lanes, by session, node and lane */
+    struct hash_key lead_key;
     struct slab calls;
     struct link links[LINK_COUNT];
     struct node nodes[STORE_NODES_MAX];
@@ -476,12 +482,20 @@ bool peers_other_quorum(const struct store *store);
 /* redis.settle, or the longest lease that a broker has used here of late. */
 uint64_t peers_settle_us(const struct store *store, uint64_t now_us);
 
+/* lane.c */
+void lane_add(
+    struct store *store, struct node *node, struct op *op, bool first);
+void lane_remove(struct store *store, struct op *op);
+/* For each operation that waits at the node. It may be taken away. */
+void lane_each(struct store *store, struct node *node, uint64_t now_us,
+    void (*act)(struct store *store, struct op *op, uint64_t now_us));
+
 /* store.c */
 bool node_counts(const struct store *store, uint32_t index);
 void op_done(struct store *store, struct op *op, enum op_status status);
 void op_enqueue(struct store *store, struct op *op, uint16_t index,
     uint64_t now_us, bool first);
-void op_dequeue(struct store *store, struct node *node, struct op *op);
+void op_dequeue(struct store *store, struct op *op);
 void op_park(struct store *store, struct op *op, uint64_t until_us);
 void op_route(struct store *store, struct op *op, uint64_t now_us);
 void store_route_parked(struct store *store, uint64_t now_us);

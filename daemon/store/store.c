@@ -41,7 +41,8 @@ store_take_memory(struct store *store)
     uint32_t calls = (STORE_NODES_MAX + 2) * (4 * STORE_FLIGHT_MAX + 32) +
                      STORE_NODES_MAX * WITNESS_CALLS;
 
-    if (!slab_init(&store->calls, sizeof(struct call), calls))
+    if (!slab_init(&store->calls, sizeof(struct call), calls) ||
+        !table_init(&store->leads, LEADS_EXPECTED))
         return false;
     for (uint32_t i = 0; i < LINK_COUNT; i++)
         if (!buffer_init(&store->links[i].out, link_is_second(&store->links[i])
@@ -84,6 +85,7 @@ store_create(const struct store_settings *settings, struct counters *counters,
     memcpy(store->channel, settings->key_prefix, store->prefix_len);
     memcpy(store->channel + store->prefix_len, "/broker/", sizeof("/broker/"));
     random_init(&store->random, settings->seed);
+    store->lead_key = (struct hash_key){{settings->seed, settings->seed}};
     wheel_init(&store->wheel, now_us);
     list_init(&store->parked);
     list_init(&store->done);
@@ -100,7 +102,7 @@ store_create(const struct store_settings *settings, struct counters *counters,
         link_init(&store->links[i], i);
     for (uint32_t i = 0; i < STORE_NODES_MAX; i++)
         for (unsigned lane = 0; lane < LANE_COUNT; lane++)
-            list_init(&store->nodes[i].queues[lane]);
+            list_init(&store->nodes[i].lanes[lane]);
     for (uint32_t i = 0; i < SLOT_COUNT; i++)
         store->slots[i] = store->had[i] = NODE_NONE;
     if (!store_take_memory(store)) {
@@ -146,6 +148,7 @@ store_destroy(struct store **store)
     confirm_fini(*store);
     quorum_destroy(*store);
     slab_fini(&(*store)->calls);
+    table_abandon(&(*store)->leads);
     free(*store);
     *store = NULL;
 }
@@ -197,49 +200,31 @@ route_due_us(const struct store *store, const struct op *op)
     return op->end_us > 0 && op->end_us < named_us ? op->end_us : named_us;
 }
 
-static unsigned
-lane_of(const struct op *op)
-{
-    return op->kind == OP_RELEASE && op->yields ? LANE_YIELDS
-                                                : (unsigned)op->kind;
-}
-
-/* Whether a renewal that is tried again must overtake: its deadline is nearer
- * than that of the first. */
-static bool
-op_is_pressed(const struct list *queue, const struct op *op)
-{
-    return op->kind == OP_RENEW && !list_empty(queue) &&
-           op->give_up_us <
-               container_of(queue->next, struct op, link)->give_up_us;
-}
-
-/* Puts an operation into a node's queue. */
+/* Puts an operation into its lane at a node. */
 void
 op_enqueue(struct store *store, struct op *op, uint16_t index, uint64_t now_us,
     bool first)
 {
     struct node *node = &store->nodes[index];
-    struct list *queue = &node->queues[lane_of(op)];
 
     require(node->used && list_empty(&op->link));
     op->at_node = index;
     op->sent_us = 0;
     op->answered_us = 0;
-    if (first || op_is_pressed(queue, op))
-        list_push_front(queue, &op->link);
-    else
-        list_push_back(queue, &op->link);
+    lane_add(store, node, op, first);
     node->queued++;
     wheel_add(
         &store->wheel, &op->timer, queue_due_us(store, op, index, now_us));
 }
 
 void
-op_dequeue(struct store *store, struct node *node, struct op *op)
+op_dequeue(struct store *store, struct op *op)
 {
-    require(node->queued > 0 && op->at_node != NODE_NONE);
-    list_remove(&op->link);
+    require(op->at_node != NODE_NONE);
+    struct node *node = &store->nodes[op->at_node];
+
+    require(node->queued > 0);
+    lane_remove(store, op);
     wheel_remove(&store->wheel, &op->timer);
     op->at_node = NODE_NONE;
     node->queued--;
@@ -359,7 +344,7 @@ op_due(struct store *store, struct op *op, uint64_t now_us)
     uint64_t until_us = op->give_up_us;
 
     if (op->at_node != NODE_NONE) {
-        op_dequeue(store, &store->nodes[op->at_node], op);
+        op_dequeue(store, op);
     } else {
         until_us = route_due_us(store, op);
         list_remove(&op->link);
@@ -682,8 +667,13 @@ store_check(const struct store *store)
         const struct node *node = &store->nodes[i];
         uint32_t queued = 0;
         for (unsigned lane = 0; lane < LANE_COUNT; lane++)
-            LIST_EACH (at, &node->queues[lane])
+            LIST_EACH (at, &node->lanes[lane]) {
+                const struct op *lead = container_of(at, struct op, link);
+                require(lead->leads && lead->at_node == i);
                 queued++;
+                LIST_EACH (next, &lead->behind)
+                    queued++;
+            }
         require(queued == node->queued);
         require(queued == 0 || node->used);
     }

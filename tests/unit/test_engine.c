@@ -26,6 +26,7 @@ struct owner {
     size_t said_len;
     uint32_t written; /* how often it was to be written */
     bool closed;
+    bool settles; /* something comes of each writing */
 };
 
 static uint64_t
@@ -64,8 +65,9 @@ owner_written(void *arg)
 static bool
 owner_settle(void *arg)
 {
-    (void)arg;
-    return false;
+    const struct owner *owner = arg;
+
+    return owner->settles;
 }
 
 static const struct engine_sink sink = {
@@ -248,6 +250,47 @@ START_TEST(many_lines_are_for_the_next_turn)
 
 END_TEST
 
+/* What an earlier turn has left has as much time as what was just read, however
+ * long the turn has lasted. */
+START_TEST(late_lines_have_their_own_time)
+{
+    struct owner *owner = owner_create();
+    char text[60 * 5 + 1] = "";
+    bool late;
+
+    for (int i = 0; i < 60; i++)
+        memcpy(text + 5 * i, "PING\n", 6);
+    owner_turn(owner, "PING\n");
+    (void)engine_now(&owner->engine);
+    owner->clock_us += 50000;
+    owner->step_us = 200;
+    ck_assert_uint_eq(engine_take(&owner->engine, &owner->input, text,
+                          strlen(text), false, &late),
+        48 * 5);
+    ck_assert(late);
+    owner_free(owner);
+}
+
+END_TEST
+
+/* Rounds end where they have taken too long, and another turn follows. */
+START_TEST(rounds_have_an_end)
+{
+    struct owner *owner = owner_create();
+
+    owner->settles = true;
+    ck_assert(!engine_move(&owner->engine, 1700000000000000u));
+    uint32_t many = owner->written;
+    owner->step_us = 1500;
+    ck_assert(!engine_move(&owner->engine, 1700000000000000u));
+    ck_assert_uint_lt(owner->written - many, many / 2);
+    owner->settles = false;
+    ck_assert(engine_move(&owner->engine, 1700000000000000u));
+    owner_free(owner);
+}
+
+END_TEST
+
 START_TEST(rest_of_a_line_is_left)
 {
     struct owner *owner = owner_create();
@@ -332,6 +375,8 @@ engine_suite(void)
     tcase_add_test(tcase, time_of_bytes_is_when_they_are_read);
     tcase_add_test(tcase, kept_bytes_are_of_the_turn);
     tcase_add_test(tcase, many_lines_are_for_the_next_turn);
+    tcase_add_test(tcase, late_lines_have_their_own_time);
+    tcase_add_test(tcase, rounds_have_an_end);
     tcase_add_test(tcase, rest_of_a_line_is_left);
     tcase_add_test(tcase, overlong_line_is_skipped);
     tcase_add_test(tcase, deaf_client_is_not_heard);

@@ -100,6 +100,101 @@ START_TEST(turns)
 
 END_TEST
 
+/* One of another session than `srig_op` makes. */
+static struct op *
+op_of(struct srig *rig, enum op_kind kind, uint8_t session, bool yields)
+{
+    struct op *op = srig_draft(rig, kind, 0);
+
+    op->session[0] = session;
+    op->yields = yields;
+    srig_submit(rig, op);
+    return op;
+}
+
+/* A session has very many operations, and another one comes with two of the
+ * same kind: both are in the next call, beside two of the first session, whose
+ * order stays. */
+START_TEST(turns_of_sessions)
+{
+    static const enum op_kind kinds[] = {
+        OP_ACQUIRE, OP_RENEW, OP_RECLAIM, OP_RELEASE, OP_RELEASE};
+
+    for (int i = 0; i < 5; i++) {
+        struct srig *rig = srig_single();
+        bool yields = i == 4;
+        struct op *many = &rig->ops[0];
+        for (int n = 0; n < 80; n++)
+            (void)op_of(rig, kinds[i], 1, yields);
+        srig_turn(rig);
+        struct op *few[2] = {
+            op_of(rig, kinds[i], 2, yields), op_of(rig, kinds[i], 2, yields)};
+        store_check(rig->store);
+        for (int call = 0; call < 3; call++) {
+            srig_expect(rig, 0, "EVALSHA 4");
+            srig_results(rig, 0, 4, RECORD_OK);
+            srig_turn(rig);
+        }
+        srig_status(rig, few[0], OP_OK);
+        srig_status(rig, few[1], OP_OK);
+        srig_statuses(rig, many, 0, 10, OP_OK);
+        ck_assert(!srig_done(rig, &many[10]));
+        store_check(rig->store);
+        srig_end(rig);
+    }
+}
+
+END_TEST
+
+/* Readers of many locks take turns, too, though each goes alone. */
+START_TEST(turns_of_readers)
+{
+    struct srig *rig = srig_single();
+
+    for (int i = 0; i < 40; i++)
+        (void)op_of(rig, OP_INSPECT, 1, false);
+    srig_turn(rig);
+    const struct op *other = op_of(rig, OP_INSPECT, 2, false);
+    for (int call = 0; call < 2; call++) {
+        srig_error(rig, 0, "NOPERM no");
+        srig_turn(rig);
+    }
+    ck_assert_uint_gt(other->tries, 0);
+    srig_end(rig);
+}
+
+END_TEST
+
+/* The first operation of a session is given back before it is sent: the next
+ * one takes its place, and has a turn with those of other sessions. */
+START_TEST(lead_that_leaves)
+{
+    struct srig *rig = srig_single();
+    struct op *sent = srig_ops(rig, OP_RELEASE, 0, 8);
+
+    srig_turn(rig);
+    struct op *lead = srig_draft(rig, OP_ACQUIRE, 0);
+    lead->unwanted = true;
+    srig_submit(rig, lead);
+    const struct op *next = srig_op(rig, OP_ACQUIRE, 0);
+    const struct op *last = srig_op(rig, OP_ACQUIRE, 0);
+    (void)op_of(rig, OP_ACQUIRE, 1, false);
+    (void)op_of(rig, OP_ACQUIRE, 1, false);
+    (void)op_of(rig, OP_ACQUIRE, 2, false);
+    srig_expect(rig, 0, "EVALSHA 4");
+    srig_expect(rig, 0, "EVALSHA 4");
+    srig_results(rig, 0, 4, RECORD_OK);
+    srig_turn(rig);
+    srig_status(rig, &sent[0], OP_OK);
+    srig_status(rig, lead, OP_UNSENT);
+    ck_assert_uint_eq(next->tries, 1);
+    ck_assert_uint_eq(last->tries, 1); /* before a second one of another */
+    store_check(rig->store);
+    srig_end(rig);
+}
+
+END_TEST
+
 /* Releases that no client waits for have a turn of their own: one that a client
  * waits for overtakes them, and they do not wait for ever. */
 START_TEST(yielding)
@@ -1066,6 +1161,9 @@ store_call_suite(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, batches);
     tcase_add_test(tests, turns);
+    tcase_add_test(tests, turns_of_sessions);
+    tcase_add_test(tests, turns_of_readers);
+    tcase_add_test(tests, lead_that_leaves);
     tcase_add_test(tests, yielding);
     tcase_add_test(tests, renewals_that_press);
     tcase_add_test(tests, stages);
