@@ -196,9 +196,10 @@ class Broker:
         return self
 
     def asks(self):
-        """Whether it can ask Redis, settled or not."""
+        """Whether Redis answers it, settled or not, if only with a refusal."""
         status, text = self.http("/readyz")
-        return status == 200 or "not ready: settling:" in text
+        return status == 200 or any(f"not ready: {reason}:" in text for reason
+                                    in ("settling", "replicas_too_few"))
 
     def _greets(self):
         if not self.process.running:
