@@ -611,7 +611,7 @@ static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
     DRILL_GIVEN, DRILL_TURNS, DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE,
     DRILL_SPLIT, DRILL_UNDONE, DRILL_REVIVED, DRILL_CUTOFF, DRILL_LAPSED,
     DRILL_CLAIMED, DRILL_RETURNED, DRILL_ORDERED, DRILL_RACED, DRILL_REPEATED,
-    DRILL_SLOW, DRILL_COPIES, DRILL_SETBACK};
+    DRILL_SLOW, DRILL_COPIES, DRILL_SETBACK, DRILL_CROWDED};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 
@@ -622,6 +622,8 @@ last_drill_can(const struct world *world, enum drill_kind kind)
         return true;
     if (kind == DRILL_COPIES)
         return world->plan.quorum == 0 && world->plan.replicas == 0;
+    if (kind == DRILL_CROWDED)
+        return world->plan.quorum == 0;
     if (kind == DRILL_FORGETS)
         return world->plan.quorum != 0 && plan_settles(&world->plan);
     if (kind == DRILL_PARTED || kind == DRILL_GIVEN || kind == DRILL_TURNS)

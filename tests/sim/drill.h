@@ -51,6 +51,7 @@ enum drill_kind {
     DRILL_GIVEN,   /* an UNLOCK overtakes a renewal (of a quorum) */
     DRILL_SLOW,    /* every Redis answers later than a command may take */
     DRILL_TURNS,   /* one broker's clients ask again and again (of a quorum) */
+    DRILL_CROWDED, /* one session keeps the broker busy */
     DRILL_STRANDS, /* a slot's data are lost while it is on its way */
     DRILL_BEHIND,  /* a replica gets nothing for a moment (where strict) */
     DRILL_SPLIT,   /* a master that has been replaced goes on (where strict) */
@@ -359,6 +360,8 @@ bool several_begin(struct fleet *fleet);
 void several_acts(struct fleet *fleet);
 void several_queued(struct fleet *fleet, const struct task *task);
 void several_granted(struct fleet *fleet, struct task *task);
+bool crowded_begin(struct fleet *fleet);
+void crowded_acts(struct fleet *fleet);
 bool circle_begin(struct fleet *fleet);
 void circle_acts(struct fleet *fleet);
 void circle_granted(struct fleet *fleet, struct task *task);

@@ -699,6 +699,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         slow_acts, true, NULL, NULL},
     [DRILL_TURNS] = {"turns", "its turn", turns_begin, turns_acts, true,
         turns_granted, NULL},
+    [DRILL_CROWDED] = {"crowded", "it asked beside a crowd", crowded_begin,
+        crowded_acts, false, NULL, NULL},
     [DRILL_STRANDS] = {"strands",
         "its release, where its slot's data were lost", strands_begin,
         strands_acts, true, NULL, NULL},

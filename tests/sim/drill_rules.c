@@ -53,9 +53,92 @@ drill_ordered(struct client *client, const struct request *request,
     if (drill->stage != DRILL_FREES || drill->heir == NULL ||
         drill->heir->client != client || drill->order != request->serial)
         return;
+    if (drill->kind == DRILL_CROWDED) {
+        drill_ask(&fleet->drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+        return;
+    }
     if (a->code != NULL && (strcmp(a->code, "INDOUBT") == 0 ||
                                strcmp(a->code, "UNAVAILABLE") == 0))
         order_break(fleet, true);
+}
+
+/* --- a crowd -------------------------------------------------------------- */
+
+#define CROWD_US   1000 /* so often it is made up */
+#define CROWD_LEFT 4    /* requests that its client keeps for itself */
+
+bool
+crowded_begin(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+    uint32_t locks = fleet->world->plan.locks;
+
+    drill->heir = drill_choose(fleet, ANYWHERE);
+    if (drill->heir == NULL || locks < 2)
+        return false;
+    drill->second = (drill->lock + 1) % locks;
+    drill->broker = drill->heir->client->broker;
+    drill->another = drill_choose(fleet, AT_BROKER);
+    drill->broker = DRILL_NOBODY;
+    return drill->another != NULL;
+}
+
+/* An order about the lock that nobody has; 0: it could not be sent. */
+static uint64_t
+crowd_order(const struct drill *drill, struct client *client)
+{
+    struct request *request = wire_begin(client, VERB_BREAK, NULL);
+
+    if (request == NULL)
+        return 0;
+    wire_lock(client, drill->second);
+    wire_end(client);
+    return request->serial;
+}
+
+static void
+crowd_grows(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = &fleet->drill;
+
+    if (data != drill->serial || drill->another == NULL)
+        return;
+    struct client *client = drill->another->client;
+    while (client->requests_now < CLIENT_REQUESTS - CROWD_LEFT &&
+           crowd_order(drill, client) > 0)
+        continue;
+    wire_flush(client);
+    drill_event(fleet, CROWD_US, crowd_grows);
+}
+
+static void
+crowd_stands(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = drill_at(fleet, data, DRILL_ACTS);
+
+    if (drill == NULL || drill->heir == NULL)
+        return;
+    struct client *client = drill->heir->client;
+    drill_frees(fleet, 4 * drill_packets_us(fleet->world) + 200000);
+    crowd_grows(fleet, drill->serial);
+    drill->order = crowd_order(drill, client);
+    wire_flush(client);
+    if (drill->order == 0)
+        drill_end(fleet);
+}
+
+/*
+ * A session has as many requests under way as it may, all the time. The heir
+ * sends one of the same kind, and then a LOCK. Both have their turns, and are
+ * answered as soon as any.
+ */
+void
+crowded_acts(struct fleet *fleet)
+{
+    crowd_grows(fleet, fleet->drill.serial);
+    drill_event(fleet, drill_moment_us(fleet->world), crowd_stands);
 }
 
 bool

@@ -5,9 +5,9 @@ Each mutant changes one place of the core, the store, the base or the scripts
 into a mistake that somebody has made, here or elsewhere (PITFALLS, DESIGN). The
 tree is copied, changed, built, and run seed after seed until a promise is
 broken or the program's own assertions stop it. A mutant that is not found is a
-hole in the simulator. Those of failovers, replicas, a quorum and audits are
-looked for in runs that have these; one that takes millions of seeds to come by
-is looked for in the golden run that showed it.
+hole in the simulator. Those of failovers, replicas, a quorum, audits and turns
+are looked for in runs that have these; one that takes millions of seeds to come
+by is looked for in the golden run that showed it.
 
     python3 tests/sim/mutants.py [--only NAME,...] [--seeds N] [--markdown]
         [--folder F] [--jobs N]
@@ -28,13 +28,14 @@ import planted_kinds
 import planted_quorum
 import planted_settled
 import planted_strict
+import planted_turns
 
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 FOLDERS = ("daemon", "proto", "lua", "conf", "tests/sim")
 
 GROUPS = (planted, planted_kinds, planted_settled, planted_strict,
-          planted_quorum, planted_audit, planted_fence)
+          planted_quorum, planted_audit, planted_fence, planted_turns)
 
 # name: (file, what is there, the mistake, what it is, more changes)
 MUTANTS = {name: mutant for group in GROUPS

@@ -1,0 +1,23 @@
+"""Bugs for mutants.py to plant: of turns, where one call is under way at a
+time and a session keeps all requests under way that it may."""
+
+SETTINGS = ("--settings", "single", "--set",
+            "usual=1,batch=1,in_flight=1,locks=3,jitter_us=10000")
+
+# name: (file, what is there, the mistake, what it is, more changes)
+PLANTED = {
+    "kinds-take-no-turns": (
+        "daemon/store/call.c",
+        "            turn = (turn + 1) % LANE_COUNT;\n",
+        "            turn = has ? turn : (turn + 1) % LANE_COUNT;\n",
+        "a kind of operation goes on as long as any of it waits"),
+    "sessions-take-no-turns": (
+        "daemon/store/lane.c",
+        "    memcpy(key, op->session, sizeof(op->session));\n",
+        "    memset(key, 0, sizeof(op->session));\n",
+        "operations of all sessions stand in one queue",
+        ("daemon/store/lane.c",
+         "            memcmp(lead->session, op->session, sizeof(op->session)) "
+         "== 0)\n",
+         "            lead->leads)\n")),
+}
