@@ -87,6 +87,16 @@ method_of_http(struct text word)
     return false;
 }
 
+/* The header that a proxy sends before the client's bytes, version 1; or the
+ * third line of version 2, whose next one is QUIT. */
+static bool
+header_of_proxy(struct text line)
+{
+    return text_begins(line, TEXT("PROXY TCP")) ||
+           text_begins(line, TEXT("PROXY UNKNOWN")) ||
+           text_equal(line, text_make("", 1));
+}
+
 bool
 line_foreign(const char *line, size_t len)
 {
@@ -94,6 +104,8 @@ line_foreign(const char *line, size_t len)
     struct text word;
 
     if (len > 0 && line[0] == 0x16) /* the type of a TLS handshake record */
+        return true;
+    if (header_of_proxy(rest))
         return true;
     if (text_begins(rest, TEXT("Host:")))
         return true;

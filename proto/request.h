@@ -101,7 +101,8 @@ enum request_status request_parse(char *line, size_t len, size_t name_max,
 bool request_tag(const char *line, size_t len, char *tag);
 
 /*
- * The beginning of TLS or HTTP, spoken to the wrong port: to be answered by a
+ * The beginning of TLS or HTTP, spoken to the wrong port, or the header of the
+ * PROXY protocol, which is not supported: to be answered by a
  * BYE and a close, so that no web page can make a browser send requests here.
  * `line` may be incomplete.
  */

@@ -250,17 +250,23 @@ START_TEST(test_other_protocols_are_recognized)
         "GET / HTTP/1.1", "get /x", "POST /cgi HTTP/1.0", "HEAD /", "PUT /a",
         "DELETE /a", "PATCH /a", "TRACE /", "OPTIONS * HTTP/1.1",
         "CONNECT host:443 HTTP/1.1", "PRI * HTTP/2.0", "Host: example.org",
-        "host:x", "GET /cut", "GET http://127.0.0.1:4653/ HTTP/1.1"};
+        "host:x", "GET /cut", "GET http://127.0.0.1:4653/ HTTP/1.1",
+        "PROXY TCP4 192.0.2.1 192.0.2.2 56324 4653", "PROXY UNKNOWN"};
     static const char *const ours[] = {"", "PING", "1 LOCK /a", "LOCK /a",
         "GET", "GET ", "GETTER / HTTP/1.1", "GE /", "1 GET / HTTP/1.1",
         "UNLOCK HTTP/1.1", "Hostess", "HELLO name=Host:", "garbage", "GET a b",
-        "\x15\x16"};
+        "\x15\x16", "PROXY", "PROXY a", "PROXYTCP4"};
+    /* Version 2 of the PROXY protocol: the fourth line is a command of ours. */
+    static const char proxy[] = "\r\n\r\n\0\r\nQUIT\n";
 
     for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
         ck_assert_msg(
             line_foreign(foreign[i], strlen(foreign[i])), "%s", foreign[i]);
     for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
         ck_assert_msg(!line_foreign(ours[i], strlen(ours[i])), "%s", ours[i]);
+    ck_assert(line_foreign(proxy + 4, 1));
+    ck_assert(!line_foreign(proxy, 0));
+    ck_assert(!line_foreign("\0a", 2));
 }
 
 END_TEST
