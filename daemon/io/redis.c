@@ -282,7 +282,8 @@ link_connected(struct redis_link *link)
 {
     struct loop *loop = link->loop;
     unsigned lost_ms =
-        (unsigned)(loop->settings.store.command_timeout_us / 1000);
+        (unsigned)(store_in_force(loop->engine.store)->command_timeout_us /
+                   1000);
 
     (void)setsockopt(
         link->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof(lost_ms));

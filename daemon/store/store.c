@@ -138,6 +138,12 @@ store_configure(struct store *store, const struct store_settings *settings)
     own->in_flight = settings->in_flight;
 }
 
+const struct store_settings *
+store_in_force(const struct store *store)
+{
+    return &store->settings;
+}
+
 void
 store_destroy(struct store **store)
 {

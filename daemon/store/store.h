@@ -86,6 +86,9 @@ void store_destroy(struct store **store);
 void store_configure(
     struct store *store, const struct store_settings *settings);
 
+/* What is in force now; stays where it is. */
+const struct store_settings *store_in_force(const struct store *store);
+
 /* Takes all operations of the list. */
 void store_submit(struct store *store, uint64_t now_us, struct list *ops);
 

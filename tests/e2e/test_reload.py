@@ -19,9 +19,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextlib.contextmanager
-def socket_of(broker, client):
-    """The daemon's end of a client's connection."""
-    wanted = client.socket.getsockname()
+def socket_to(broker, wanted):
+    """The daemon's end of a connection, by the address of the other end."""
     pidfd = os.pidfd_open(broker.pid)
     try:
         for name in os.listdir(f"/proc/{broker.pid}/fd"):
@@ -44,10 +43,20 @@ def socket_of(broker, client):
 
 def tuned(broker, client):
     """(idle s, interval s, count, user time-out ms)."""
-    with socket_of(broker, client) as end:
+    with socket_to(broker, client.socket.getsockname()) as end:
         return tuple(end.getsockopt(socket.IPPROTO_TCP, option) for option in (
             socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT,
             socket.TCP_USER_TIMEOUT))
+
+
+class RedisTest(HarnessCase):
+    def test_unacknowledged(self):
+        """A Redis whose host is gone is noticed within the command time-out."""
+        redis = self.redis()
+        broker = self.broker(redis, {"redis.command_timeout": "1500ms"})
+        with socket_to(broker, (redis.host, redis.port)) as end:
+            self.assertEqual(1500, end.getsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
 
 
 class ReloadCase(HarnessCase):
