@@ -16,6 +16,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <event2/dns.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -41,7 +42,9 @@ struct redis_link {
     struct reader *reader;     /* owned */
     struct evdns_getaddrinfo_request *query; /* ref, while resolving */
     bool resolving;
-    uint32_t turn; /* which address of a name is tried next */
+    bool both;     /* the other family was asked for, and has no address */
+    uint32_t turn; /* whose address is tried next, see family_in_turn() */
+    char port[8];  /* for the resolver */
 };
 
 /* Closes what is there; the store is not told. */
@@ -419,6 +422,17 @@ link_connect_to(
         link_starved(link, "no memory to connect to it");
 }
 
+/*
+ * IPv4 and IPv6 take turns, and so do the addresses of each. One family is
+ * asked for at a time. Of two at once, libevent sends each question to the next
+ * name server: all of one family go to the same server, be it silent or not.
+ */
+static int
+family_in_turn(uint32_t turn)
+{
+    return turn % 2 == 0 ? AF_INET : AF_INET6;
+}
+
 /* Of several the next one, from the first again after the last. */
 static const struct evutil_addrinfo *
 address_in_turn(const struct evutil_addrinfo *found, uint32_t turn)
@@ -428,10 +442,12 @@ address_in_turn(const struct evutil_addrinfo *found, uint32_t turn)
 
     for (at = found; at != NULL; at = at->ai_next)
         count++;
-    for (at = found; at != NULL && turn % count > 0; turn--)
+    for (at = found; at != NULL && turn / 2 % count > 0; turn -= 2)
         at = at->ai_next;
     return at;
 }
+
+static void link_ask_name(struct redis_link *link);
 
 static void
 link_resolved(int error, struct evutil_addrinfo *found, void *arg)
@@ -444,13 +460,52 @@ link_resolved(int error, struct evutil_addrinfo *found, void *arg)
     link->query = NULL;
     link->resolving = false;
     const struct evutil_addrinfo *address = address_in_turn(found, link->turn);
-    if (wanted && error == 0) {
+    if (error == 0 && address == NULL)
+        error = EVUTIL_EAI_NONAME; /* /etc/hosts has it for another family */
+    if (wanted)
         link->turn++; /* unless it is one that the store can use */
+    if (wanted && error == 0) {
         link_connect_to(link, address->ai_addr, (socklen_t)address->ai_addrlen);
-    } else if (wanted)
+    } else if (wanted && !link->both) {
+        link->both = true;
+        link_ask_name(link);
+    } else if (wanted) {
         link_broken(link, HEALTH_NAME, evutil_gai_strerror(error));
+    }
     if (found != NULL)
         evutil_freeaddrinfo(found);
+}
+
+static void
+link_ask_name(struct redis_link *link)
+{
+    struct evutil_addrinfo hints = {.ai_family = family_in_turn(link->turn),
+        .ai_socktype = SOCK_STREAM,
+        .ai_protocol = IPPROTO_TCP};
+
+    link->resolving = true;
+    struct evdns_getaddrinfo_request *query = evdns_getaddrinfo(
+        link->loop->dns, link->host, link->port, &hints, link_resolved, link);
+    if (query != NULL) /* else it has been answered */
+        link->query = query;
+}
+
+/*
+ * Both families are asked for in less than the time for a connection, twice
+ * each: a silent name server leaves time for the next one. Some name servers do
+ * not keep the case of a question's letters.
+ */
+static void
+names_bound(struct loop *loop)
+{
+    char seconds[32];
+    uint64_t us = store_in_force(loop->engine.store)->connect_timeout_us / 5;
+
+    (void)snprintf(seconds, sizeof(seconds), "%" PRIu64 ".%06" PRIu64,
+        us / 1000000, us % 1000000);
+    (void)evdns_base_set_option(loop->dns, "timeout:", seconds);
+    (void)evdns_base_set_option(loop->dns, "attempts:", "2");
+    (void)evdns_base_set_option(loop->dns, "randomize-case:", "0");
 }
 
 /* Has the resolver read its files, where that is the first time or they have
@@ -489,22 +544,16 @@ static void
 link_resolve(struct redis_link *link, const struct store_address *address)
 {
     struct loop *loop = link->loop;
-    struct evutil_addrinfo hints = {.ai_family = AF_UNSPEC,
-        .ai_socktype = SOCK_STREAM,
-        .ai_protocol = IPPROTO_TCP};
-    char port[8];
 
     names_read(loop);
     if (loop->dns == NULL) {
         link_starved(link, "no resolver");
         return;
     }
-    snprintf(port, sizeof(port), "%u", address->port);
-    link->resolving = true;
-    struct evdns_getaddrinfo_request *query = evdns_getaddrinfo(
-        loop->dns, address->host, port, &hints, link_resolved, link);
-    if (link->resolving)
-        link->query = query;
+    names_bound(loop);
+    (void)snprintf(link->port, sizeof(link->port), "%u", address->port);
+    link->both = false;
+    link_ask_name(link);
 }
 
 static void

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import threading
 import unittest
@@ -93,6 +94,43 @@ class Balancer:
             target.shutdown(socket.SHUT_WR)
         except OSError:
             source.close()
+
+
+class NameServer:
+    """A name server on a port of its own, as resolv.conf of libevent takes it.
+    `hosts` are addresses by name; None: it never answers. Questions for IPv6
+    are not answered, and the letters of a question come back in lower case."""
+
+    def __init__(self, case, hosts=None):
+        self.hosts = hosts
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self.line = f"nameserver 127.0.0.1:{self._socket.getsockname()[1]}\n"
+        case.addCleanup(self._socket.close)
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                data, address = self._socket.recvfrom(512)
+            except OSError:
+                return
+            name, kind = data[12:-5], data[-3]
+            if self.hosts is None or kind != 1:
+                continue
+            host = self.hosts.get(".".join(_labels(name.lower())))
+            head = struct.pack(">HHHHH", 0x8180 if host else 0x8183, 1,
+                               1 if host else 0, 0, 0)
+            found = b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, 1, 4) + \
+                socket.inet_aton(host) if host else b""
+            self._socket.sendto(data[:2] + head + name.lower() + data[-5:] +
+                                found, address)
+
+
+def _labels(name):
+    while name:
+        yield name[1:1 + name[0]].decode()
+        name = name[1 + name[0]:]
 
 
 def stats(client):

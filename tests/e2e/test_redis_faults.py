@@ -10,7 +10,7 @@ import time
 
 from contest import Contest
 from harness import HarnessCase, RedisServer, shared_redis
-from shared import Balancer, record_field, stats, with_hosts
+from shared import Balancer, NameServer, record_field, stats, with_hosts
 
 TICKET = 136  # offset of the first ticket in a record: see lua/record.lua
 QUICK = {"redis.patience": "500ms", "redis.command_timeout": "200ms",
@@ -521,6 +521,26 @@ class RefusalTest(HarnessCase):
         client.ok("LOCK refuse/later wait=9s")
         for line in broker.log().splitlines():
             self.assertTrue(line.startswith("time="), line)
+
+    def test_name_servers_that_do_not_answer(self):
+        """The first one does not at all, the second one not for IPv6."""
+        redis = self.redis()
+        silent = NameServer(self)
+        other = NameServer(self, {"db.test": "127.0.0.1"})
+        program = with_hosts(self, files={
+            "/etc/resolv.conf": silent.line + other.line})
+        config = {"redis.patience": "500ms", "redis.connect_timeout": "500ms"}
+        broker = self.broker([f"db.test:{redis.port}"], config,
+                             program=program)
+        client = self.client(broker)
+        client.ok("LOCK refuse/servers wait=5s")
+        client.ok("UNLOCK refuse/servers")
+        self.assertNotIn("level=warn", broker.log())
+        with open(self.bound["/etc/resolv.conf"], "w",
+                  encoding="ascii") as file:
+            file.write(silent.line)
+        redis.command("CLIENT", "KILL", "TYPE", "normal")
+        broker.wait_log("event=unready reason=name ")
 
     def test_full_memory(self):
         """Nothing new is taken; what is held is renewed and released."""
