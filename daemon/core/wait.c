@@ -868,6 +868,13 @@ ticket_refresh(struct core *core, struct ticket *ticket)
     require(ticket->state == TICKET_WAITING);
     if (!handle_equal(ticket->renew_op, HANDLE_NONE))
         return;
+    /* A reclaim whose answer was lost may have taken over the hold of an
+     * earlier connection, of another kind: only a reclaim tells. */
+    if (ticket->stray && ticket->generation > 1 && !ticket->moving) {
+        ticket->refresh_us = NEVER;
+        ticket_reclaim(core, ticket);
+        return;
+    }
     struct op *op = ticket_op(core, ticket, OP_RENEW);
     if (op == NULL) {
         ticket_refresh_at(core, ticket, core->now_us + RETRY_US);

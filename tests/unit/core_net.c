@@ -32,8 +32,10 @@ net_trace(const struct net *net, unsigned core, unsigned session,
 static void
 trace_op(const struct net *net, const struct net_job *job, const char *what)
 {
-    static const char *const kinds[] = {"acquire", "release", "renew",
-        "reclaim", "look", "inspect", "break", "publish", "audit"};
+    static const char *const kinds[] = {
+#define OP(id, word, ...) [OP_##id] = (word),
+#include "daemon/core/op.def"
+    };
     const struct op *op = &job->asked;
 
     if (net->traced)
@@ -1041,11 +1043,26 @@ take_ops(struct net *net, unsigned core)
     }
 }
 
+/* What cannot be asked now, and was to be asked again, is given back. */
+static void
+take_hurried(struct net *net)
+{
+    for (unsigned i = 0; i < net->job_count; i++) {
+        struct net_job *job = net->jobs[i];
+        if (job->op == NULL || job->op->give_up_us >= job->asked.give_up_us)
+            continue;
+        if (job->answer_us == job->asked.give_up_us)
+            job->answer_us = net->now_us;
+        job->asked.give_up_us = job->op->give_up_us;
+    }
+}
+
 static void
 after_step(struct net *net, unsigned core)
 {
     net->steps++;
     take_ops(net, core);
+    take_hurried(net);
     if (net->heard != NULL)
         net->heard(net, core);
 }

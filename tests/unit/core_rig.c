@@ -140,8 +140,12 @@ take_effects(struct rig *rig)
         rig->asked_us[rig->op_count] = rig->now_us;
         rig->ops[rig->op_count++] = container_of(link, struct op, link);
     }
-    while (list_pop_front(&effects->hurried) != NULL)
+    while ((link = list_pop_front(&effects->hurried)) != NULL) {
+        struct op *op = container_of(link, struct op, hurry_link);
+        if (rig->now_us < op->give_up_us)
+            op->give_up_us = rig->now_us;
         rig->hurried++;
+    }
     effects_clear(effects);
 }
 

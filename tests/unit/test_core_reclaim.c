@@ -91,7 +91,7 @@ resume(struct rig *rig, unsigned from, unsigned generation)
 {
     unsigned to = rig_open(rig);
 
-    rig_resume(rig, from, to, generation, "");
+    rig_resume(rig, from, to, generation, " keep=10s");
     rig_expect(rig, to, "- OK session=~ proto=1 server=~ keep_ms=10000 gen=~");
     return to;
 }
@@ -825,6 +825,24 @@ START_TEST(number_in_doubt)
         ck_assert_uint_eq(sole_op(rig, OP_RELEASE)->arrival, arrival + 9);
         rig_end(rig);
     }
+}
+
+END_TEST
+
+/* The reclaim may have taken over what an earlier connection holds, of another
+ * kind. A renewal would find that, and call it the lock that was asked for. */
+START_TEST(earlier_hold_in_doubt)
+{
+    struct rig *rig = rig_new();
+    unsigned s = resume(rig, kept_session(rig), 2);
+    struct op *op = losing_place(rig, s, "1 LOCK a");
+
+    rig_status(rig, op, OP_UNKNOWN);
+    rig_pass(rig, 2 * RETRY_MS);
+    rig_status(rig, sole_op(rig, OP_RECLAIM), OP_GONE);
+    rig_status(rig, sole_op(rig, OP_ACQUIRE), OP_CONFLICT);
+    rig_expect(rig, s, "1 ERR CONFLICT retry=0");
+    rig_end(rig);
 }
 
 END_TEST
@@ -1793,6 +1811,7 @@ add_holds(TCase *tests)
     tcase_add_test(tests, unlocked_meanwhile);
     tcase_add_test(tests, given_back_under_another_number);
     tcase_add_test(tests, number_in_doubt);
+    tcase_add_test(tests, earlier_hold_in_doubt);
     tcase_add_test(tests, unlocked_and_never_answered);
     tcase_add_test(tests, cancelled_meanwhile);
     tcase_add_test(tests, ended_meanwhile);
