@@ -54,6 +54,7 @@ const char *command_help(enum command command);
 const char *error_name(enum error_code code);
 bool error_retry(enum error_code code);
 const char *error_meaning(enum error_code code);
+const char *error_outcome(enum error_code code, enum command command);
 const char *event_name(enum event_code code);
 
 struct request {

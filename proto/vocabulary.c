@@ -80,6 +80,18 @@ error_meaning(enum error_code code)
     return meanings[code];
 }
 
+/* What the error says of that command. */
+const char *
+error_outcome(enum error_code code, enum command command)
+{
+#define OUTCOME(of, on, meaning)                       \
+    if (code == ERROR_##of && command == COMMAND_##on) \
+        return meaning;
+#include "proto/commands.def"
+
+    return error_meaning(code);
+}
+
 const char *
 event_name(enum event_code code)
 {

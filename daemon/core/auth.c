@@ -611,7 +611,8 @@ lock_is_denied(const struct core *core, const struct pending *pending)
     const struct session *session = pending->session;
     const struct bundle *bundle = slab_get(&core->bundles, pending->bundle);
 
-    if (pending->command != COMMAND_LOCK || pending->part != PART_NONE)
+    if (pending->command != COMMAND_LOCK || pending->part != PART_NONE ||
+        pending->ended)
         return false;
     if (pending->ticket != NULL)
         return !session_may(core, session, RIGHT_LOCK,

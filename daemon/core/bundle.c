@@ -202,7 +202,7 @@ bundle_lost(struct core *core, const struct pending *had)
     while (bundle_part(core, bundle, place) != had)
         place++;
     bundle->parts[place].ticket = HANDLE_NONE;
-    bundle_cancel(core, had, ERROR_UNAVAILABLE,
+    (void)bundle_cancel(core, had, ERROR_UNAVAILABLE,
         "one of the names was had and lost again");
 }
 
@@ -391,7 +391,7 @@ bundle_is_waiting(const struct core *core, const struct pending *part)
 
     if (asks == NULL || asks->ticket == NULL)
         return false;
-    if (ticket_is_patient(asks->ticket))
+    if (ticket_is_patient(asks->ticket) || ticket_lapses(core, asks->ticket))
         return true;
     /* Or it stands behind one that came before, and waits. */
     const struct pending *first =
@@ -413,8 +413,9 @@ bundle_stir(struct core *core, const struct pending *asks)
     }
 }
 
-/* Calls the request off that `pending` is, or is a part of. */
-void
+/* Calls the request off that `pending` is, or is a part of. False: an earlier
+ * call has done so. */
+bool
 bundle_cancel(struct core *core, const struct pending *pending,
     enum error_code code, const char *why)
 {
@@ -423,5 +424,5 @@ bundle_cancel(struct core *core, const struct pending *pending,
     require(bundle != NULL);
     struct pending *part = bundle_part(core, bundle, bundle->got);
     require(part != NULL);
-    ticket_cancel(core, part->ticket, part, code, why);
+    return ticket_cancel(core, part->ticket, part, code, why);
 }

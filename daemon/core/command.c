@@ -7,6 +7,10 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
+/* After a BREAK its lock is looked at, first after so long. */
+#define BREAK_LOOK_US UINT64_C(2000)
+#define BREAK_TICKETS 500 /* that are looked at; holders come first */
+
 typedef void command_function(
     struct core *core, struct session *session, const struct request *request);
 
@@ -81,17 +85,14 @@ command_hello(
     uint64_t heartbeat_ms = request_value(request, REQUEST_KEY_HEARTBEAT, 0);
     uint64_t keep_us = session->keep_us;
 
-    bool keep_named = session->keep_named;
-
-    if (request_has(request, REQUEST_KEY_KEEP)) {
-        session->keep_named = true;
+    if (request_has(request, REQUEST_KEY_KEEP))
         session->keep_us = us_from_ms(request->value[REQUEST_KEY_KEEP]);
-    }
     if (!hello_resume(core, session, request)) {
-        session->keep_named = keep_named;
         session->keep_us = keep_us;
         return;
     }
+    if (request_has(request, REQUEST_KEY_REENTER))
+        session->no_reentry = request->value[REQUEST_KEY_REENTER] == 0;
     if (name.len > 0) {
         memcpy(session->client, name.at, name.len);
         session->client_len = (uint8_t)name.len;
@@ -162,6 +163,58 @@ lock_ask(
     return NULL;
 }
 
+/*
+ * With reenter=0: whether the owner has the lock already, or will when its
+ * earlier requests are answered. What is sent is carried out in order, so the
+ * last of those about the lock says so.
+ */
+static bool
+lock_would_reenter(const struct core *core, const struct session *session,
+    struct text name, struct text owner)
+{
+    const struct lock *lock = lock_find(core, name);
+    const struct ticket *ticket =
+        lock != NULL ? ticket_find(core, session, lock, owner) : NULL;
+
+    if (ticket == NULL)
+        return false;
+    for (struct list *link = ticket->pendings.prev; link != &ticket->pendings;
+         link = link->prev) {
+        const struct pending *last =
+            container_of(link, struct pending, ticket_link);
+        if (last->command == COMMAND_UNLOCK || last->ended)
+            return false;
+        if (last->command != COMMAND_RENEW)
+            return true;
+    }
+    return ticket->state == TICKET_HELD && !ticket->unattended;
+}
+
+/* False: it would enter a lock anew, which the client has forbidden. */
+static bool
+lock_may_enter(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct text owner = request_word(request, REQUEST_KEY_OWNER);
+
+    for (uint32_t i = 0; session->no_reentry && i < request->name_count; i++) {
+        if (!lock_would_reenter(core, session, request->names[i], owner))
+            continue;
+        tally_turned_away(core, request->names[i], ERROR_CONFLICT);
+        count(core->counters, COUNTER_refused_conflict);
+        struct reply reply;
+        answer_error_begin(core, &reply, request->tag, ERROR_CONFLICT);
+        if (request->name_count > 1)
+            reply_pair(&reply, "name", request->names[i]);
+        reply_text(&reply,
+            "this owner holds the lock or has asked for it, and HELLO said "
+            "reenter=0: use another owner=");
+        answer_end(core, session, &reply);
+        return false;
+    }
+    return true;
+}
+
 static void
 command_lock(
     struct core *core, struct session *session, const struct request *request)
@@ -174,6 +227,8 @@ command_lock(
         answer_error(core, session, request->tag, ERROR_BADREQ, wrong);
         return;
     }
+    if (!lock_may_enter(core, session, request))
+        return;
     struct pending *pending = command_pending(core, session, request);
     if (pending == NULL) {
         tally_turned_away(core, request->argument, ERROR_LIMIT);
@@ -265,11 +320,12 @@ command_cancel(
             "no LOCK with that tag is outstanding");
         return;
     }
-    count(core->counters, COUNTER_waits_cancelled);
-    if (pending->ticket == NULL)
-        bundle_cancel(core, pending, ERROR_CANCELLED, NULL);
-    else
-        ticket_cancel(core, pending->ticket, pending, ERROR_CANCELLED, NULL);
+    bool ends = pending->ticket == NULL
+                    ? bundle_cancel(core, pending, ERROR_CANCELLED, NULL)
+                    : ticket_cancel(core, pending->ticket, pending,
+                          ERROR_CANCELLED, NULL);
+    if (ends)
+        count(core->counters, COUNTER_waits_cancelled);
     answer_ok(core, session, request);
 }
 
@@ -299,12 +355,12 @@ session_least_us(const struct core *core, struct session *session)
     LIST_EACH (link, &session->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, session_link);
         if (ticket->state == TICKET_HELD)
-            session->least_us = us_min(session->least_us, ticket->deadline_us);
+            ticket_count_deadline(ticket);
     }
     return session->least_us;
 }
 
-/* The least that remains of the holds. */
+/* The least that remains of the holds that the client counts on. */
 static void
 command_ping(
     struct core *core, struct session *session, const struct request *request)
@@ -313,10 +369,10 @@ command_ping(
 
     if (session->held > 0) {
         uint64_t least_us = session_least_us(core, session);
-        uint64_t left_us =
-            least_us > core->now_us ? least_us - core->now_us : 0;
+        uint64_t left_us = least_us - us_min(least_us, core->now_us);
         left_us = us_min(left_us, session_silence_us(core, session));
-        reply_pair_number(&reply, "ttl_ms", left_us / 1000);
+        if (least_us != NEVER)
+            reply_pair_number(&reply, "ttl_ms", left_us / 1000);
     }
     answer_end(core, session, &reply);
 }
@@ -388,6 +444,22 @@ command_break(
     op_submit(core, op);
 }
 
+/* `left`: some holders have not let go yet. */
+static void
+answer_broken(
+    struct core *core, struct pending *pending, bool left, uint64_t delay_ms)
+{
+    struct reply reply = answer_begin(core, pending->tag, "OK");
+
+    reply_pair_number(&reply, "holders", pending->shown);
+    if (left)
+        reply_pair_number(&reply, "pending", 1);
+    if (delay_ms > 0)
+        reply_pair_number(&reply, "delay_ms", delay_ms);
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
 void
 command_break_done(struct core *core, struct op *op)
 {
@@ -404,11 +476,54 @@ command_break_done(struct core *core, struct op *op)
             NULL);
         return;
     }
-    struct reply reply = answer_begin(core, pending->tag, "OK");
-    reply_pair_number(
-        &reply, "holders", status == OP_OK ? op->result.ahead : 0);
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
+    if (status == OP_GONE) {
+        answer_broken(core, pending, false, 0);
+        return;
+    }
+    pending->shown = op->result.ahead;
+    pending->broken = slab_get(&core->locks, op->lock);
+    lock_ref(pending->broken);
+    pending->began_us = core->now_us;
+    wheel_add(&core->wheel, &pending->timer, core->now_us + BREAK_LOOK_US);
+}
+
+/* The holders' brokers have been told: has each of them let go? */
+void
+command_break_look(struct core *core, struct pending *pending)
+{
+    struct op *op = op_create(core, OP_INSPECT, pending->broken,
+        slab_handle(&core->pendings, pending));
+
+    if (op == NULL) {
+        answer_broken(core, pending, true, 0);
+        return;
+    }
+    op->reader = READER_BREAK;
+    op->limit = BREAK_TICKETS;
+    op->give_up_us =
+        us_add(pending->began_us, core->settings.command_timeout_us);
+    op_submit(core, op);
+}
+
+void
+command_break_seen(struct core *core, struct op *op)
+{
+    struct pending *pending = slab_get(&core->pendings, op->owner);
+    const struct op_result *result = &op->result;
+    bool left = result->status != OP_OK && result->status != OP_GONE;
+
+    if (pending == NULL)
+        return;
+    for (uint32_t i = 0; i < result->ticket_count; i++)
+        left =
+            left || (result->tickets[i].granted && result->tickets[i].broken);
+    uint64_t waited_us = core->now_us - pending->began_us;
+    if (left && waited_us < core->settings.command_timeout_us)
+        wheel_add(&core->wheel, &pending->timer,
+            core->now_us +
+                (waited_us > BREAK_LOOK_US ? waited_us : BREAK_LOOK_US));
+    else
+        answer_broken(core, pending, left, result->delay_ms);
 }
 
 static void
@@ -512,7 +627,8 @@ static void
 command_quit(
     struct core *core, struct session *session, const struct request *request)
 {
-    answer_ok(core, session, request);
+    session->quits = true;
+    memcpy(session->quit_tag, request->tag, sizeof(session->quit_tag));
     session_close(core, session, "quit", COUNTER_closed_quit);
 }
 

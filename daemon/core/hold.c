@@ -87,6 +87,8 @@ lost_backend(struct core *core, const struct ticket *ticket)
     space_of(core, ticket->lock)->value[SPACE_lost_backend]++;
 }
 
+static const char expired[] = "expired";
+
 static const char *
 lost_reason(struct core *core, const struct ticket *ticket)
 {
@@ -96,7 +98,7 @@ lost_reason(struct core *core, const struct ticket *ticket)
         ticket->hard_end_us <= core->now_us + 2 * drift_margin_us(lease_us)) {
         count(core->counters, COUNTER_lost_expired);
         space_of(core, ticket->lock)->value[SPACE_lost_expired]++;
-        return "expired";
+        return expired;
     }
     lost_backend(core, ticket);
     return "backend";
@@ -191,8 +193,13 @@ hold_end(struct core *core, struct ticket *ticket)
     uint64_t at_us =
         ticket->foreign_us > core->now_us ? ticket->foreign_us : core->now_us;
 
-    hold_lost(core, ticket, lost_reason(core, ticket));
+    const char *reason = lost_reason(core, ticket);
+    hold_lost(core, ticket, reason);
     ticket->unclean = true;
+    /* The margin is the client's; for others a lease= lasts until its end. */
+    if (reason == expired && ticket->stands_us != NEVER &&
+        ticket->stands_us > at_us)
+        at_us = ticket->stands_us;
     ticket_leave_at(core, ticket, at_us);
 }
 
@@ -262,6 +269,7 @@ hold_reenter(struct core *core, struct ticket *ticket, struct pending *pending)
     else if (pending->ask.hold_ms > 0)
         ticket_set_lease(core, ticket, pending->ask.hold_ms);
     ticket->unattended = false;
+    ticket_count_deadline(ticket);
     answer_hold(core, pending, ticket);
 }
 
@@ -399,6 +407,7 @@ hold_end_by(struct ticket *ticket, uint64_t now_us, uint64_t end_us)
     uint64_t hold_us = end_us - now_us;
 
     ticket->hard_end_us = us_min(ticket->hard_end_us, end_us);
+    ticket->stands_us = us_min(ticket->stands_us, end_us);
     ticket->foreign_us = us_min(ticket->foreign_us, end_us);
     ticket_set_deadline(
         ticket, us_min(ticket->deadline_us,
@@ -458,6 +467,7 @@ hold_claimed(struct core *core, struct ticket *ticket, struct pending *pending)
     ticket->holds = pending->holds;
     ticket->unattended = false;
     ticket->reborn = false;
+    ticket_count_deadline(ticket);
     answer_hold(core, pending, ticket);
 }
 
@@ -606,12 +616,14 @@ hold_believe(
  * Sets the end of a lease= hold, counted from the sending of the grant's call.
  */
 static void
-hold_set_end(struct ticket *ticket, uint64_t sent_us)
+hold_set_end(struct ticket *ticket, uint64_t sent_us, uint64_t now_us)
 {
     uint64_t hold_ms = ticket->ask.hold_ms;
 
     ticket->hard_end_us =
         hold_ms == 0 ? NEVER : us_add(sent_us, us_from_ms(hold_ms));
+    ticket->stands_us =
+        hold_ms == 0 ? NEVER : us_add(now_us, us_from_ms(hold_ms));
 }
 
 /* Whether nobody here counts on it, nor has come back to claim it: its session
@@ -707,7 +719,7 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     ticket->renew_op = HANDLE_NONE;
     ticket->heard_us = core->now_us;
     lock_see_fence(core, ticket->lock, fence);
-    hold_set_end(ticket, sent_us);
+    hold_set_end(ticket, sent_us, core->now_us);
     hold_believe(core, ticket, sent_us, ttl_ms);
     bool good = ticket_wanted(ticket) && ticket->deadline_us > core->now_us &&
                 ticket_displaces(core, ticket);
@@ -785,6 +797,9 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     ticket->hard_end_us =
         us_min(op->sets_end ? op->hard_end_us : ticket->hard_end_us,
             hold_end_in_record(core, ticket, op));
+    if (op->sets_end)
+        ticket->stands_us =
+            us_add(op->hard_end_us, core->now_us - result->sent_us);
     ticket->jeopardy = false;
     if (op->shares)
         ticket->sharing = false;

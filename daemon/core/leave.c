@@ -19,6 +19,17 @@ leaving_is_awaited(const struct ticket *ticket)
     return false;
 }
 
+/* Whether its hold is over for the client, and not yet for others: the release
+ * is sent when the lease ends for them, too. */
+bool
+ticket_lapses(const struct core *core, const struct ticket *ticket)
+{
+    return ticket->state == TICKET_LEAVING &&
+           core->now_us + us_from_ms(core->settings.lease_ms) +
+                   core->settings.command_timeout_us <
+               ticket->leave_until_us;
+}
+
 /* That request has to be looked at while Redis does not answer. */
 void
 leaving_advance(struct core *core, struct ticket *ticket)
@@ -26,6 +37,8 @@ leaving_advance(struct core *core, struct ticket *ticket)
     struct op *op = slab_get(&core->ops, ticket->main_op);
 
     require(ticket->state == TICKET_LEAVING);
+    if (ticket_lapses(core, ticket))
+        ticket_refuse_impatient(core, ticket);
     if (op != NULL && op->kind == OP_RELEASE && leaving_is_awaited(ticket))
         op_hurry(core, op);
 }

@@ -35,6 +35,7 @@ enum op_owner {
 /* Whom an OP_INSPECT or an OP_BREAK is for. */
 enum op_reader {
     READER_PENDING, /* SHOW, BREAK: `owner` is the request */
+    READER_BREAK,   /* BREAK, whether it is done: likewise */
     READER_WATCH,
     READER_DEADLOCK, /* `owner` is the look */
     READER_AUDIT,

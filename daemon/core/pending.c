@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#define UNAVAILABLE_BYTES (HEALTH_TEXT_MAX + 40)
+#define UNAVAILABLE_BYTES (HEALTH_TEXT_MAX + 160)
 
 static uint64_t
 tag_hash(
@@ -88,6 +88,8 @@ pending_free(struct core *core, struct pending *pending)
     session->pending_count--;
     if (pending->command == COMMAND_AUTH)
         auth_waited(session);
+    if (pending->broken != NULL)
+        lock_unref(core, pending->broken);
     slab_free(&core->pendings, pending);
     session_check_end(core, session);
 }
@@ -102,14 +104,17 @@ pending_why(const struct core *core, const struct pending *pending)
 
 /* The text of UNAVAILABLE: which node cannot be asked, why, and what to do. */
 static const char *
-unavailable_text(struct health_why why, char out[UNAVAILABLE_BYTES])
+unavailable_text(
+    enum command command, struct health_why why, char out[UNAVAILABLE_BYTES])
 {
     char text[HEALTH_TEXT_MAX];
 
     if (why.reason == HEALTH_FINE)
-        return error_meaning(ERROR_UNAVAILABLE);
-    (void)snprintf(out, UNAVAILABLE_BYTES,
-        "nothing is held by this request: %s", health_text(&why, true, text));
+        return error_outcome(ERROR_UNAVAILABLE, command);
+    (void)snprintf(out, UNAVAILABLE_BYTES, "%s: %s",
+        command == COMMAND_LOCK ? "nothing is held by this request"
+                                : error_outcome(ERROR_UNAVAILABLE, command),
+        health_text(&why, true, text));
     return out;
 }
 
@@ -123,7 +128,7 @@ pending_error(struct core *core, struct pending *pending, enum error_code code,
     struct reply reply;
 
     if (code == ERROR_UNAVAILABLE && why == NULL)
-        why = unavailable_text(whose, text);
+        why = unavailable_text(pending->command, whose, text);
 
     tally_refused(core, pending, code);
     if (pending->part != PART_NONE) {
@@ -135,7 +140,8 @@ pending_error(struct core *core, struct pending *pending, enum error_code code,
         reply_pair(&reply, key, TEXT("lock"));
     if (code == ERROR_UNAVAILABLE)
         reply_pair_if(&reply, "reason", text_from(health_word(whose.reason)));
-    reply_text(&reply, why != NULL ? why : error_meaning(code));
+    reply_text(
+        &reply, why != NULL ? why : error_outcome(code, pending->command));
     answer_end(core, pending->session, &reply);
     pending_free(core, pending);
 }

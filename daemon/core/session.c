@@ -27,12 +27,17 @@ session_silence_us(const struct core *core, const struct session *session)
 {
     uint64_t silence_us = session->tcp ? core->settings.silence_us : NEVER;
 
+    /* The broker may see the end of the connection when the client does not:
+     * from then on keep= is all that is left. */
+    if (session->keep_us > 0)
+        return session->keep_us;
+
     if (session->heartbeat_us > 0) {
         uint64_t end_us = session->heard_us + 3 * session->heartbeat_us;
         silence_us = us_min(
             silence_us, end_us > core->now_us ? end_us - core->now_us : 0);
     }
-    return us_add(silence_us, session->keep_us);
+    return silence_us;
 }
 
 /* Whether what it holds and waits for outlives its connection. */
@@ -322,9 +327,12 @@ session_drop(struct core *core, struct session *session, enum counter counter)
 static void
 session_end(struct core *core, struct session *session)
 {
-    struct reply reply = answer_event(core, EVENT_BYE);
-
     require(session->bye != NULL);
+    if (session->quits) { /* after all that was sent before it */
+        struct reply ok = answer_begin(core, session->quit_tag, "OK");
+        answer_end(core, session, &ok);
+    }
+    struct reply reply = answer_event(core, EVENT_BYE);
     reply_word(&reply, text_from(session->bye));
     answer_end(core, session, &reply);
     effects_add(
@@ -399,8 +407,6 @@ session_resume(struct core *core, struct session *session,
         session_set_id(core, session, told);
         return NULL;
     }
-    if (!session->keep_named)
-        session->keep_us = other->keep_us;
     if (session->client_len == 0) {
         memcpy(session->client, other->client, other->client_len);
         session->client_len = other->client_len;

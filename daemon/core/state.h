@@ -77,9 +77,11 @@ struct session {
     bool away;   /* has no connection, and is kept until one comes */
     bool killed; /* by an operator: nothing is kept */
     bool tcp;
-    bool drained;        /* has been told of the broker's stop */
-    bool ending;         /* on core->ending */
-    bool keep_named;     /* this connection has said keep=, be it 0 */
+    bool drained;    /* has been told of the broker's stop */
+    bool ending;     /* on core->ending */
+    bool quits;      /* QUIT is to be answered, by `quit_tag` */
+    bool no_reentry; /* HELLO reenter=0 */
+    char quit_tag[PROTO_TAG_MAX + 1];
     bool watch_waits;    /* until the client has read what it was told */
     bool recheck;        /* there are other users since it was looked at */
     bool revoked;        /* its user is no more */
@@ -113,7 +115,7 @@ struct session {
     uint32_t pending_count;
     uint32_t held;        /* tickets that are HELD */
     uint32_t waiting;     /* tickets that are WAITING */
-    uint64_t least_us;    /* none of them has a sooner deadline */
+    uint64_t least_us;    /* none that was claimed has a sooner deadline */
     uint64_t least_at_us; /* when that was looked up */
 };
 
@@ -235,6 +237,7 @@ struct ticket {
     /* of a hold */
     uint32_t holds;       /* re-entries and the first */
     uint64_t hard_end_us; /* of lease=, NEVER: none */
+    uint64_t stands_us;   /* others see that lease until then; NEVER: none */
     uint64_t granted_us;
     uint64_t deadline_us; /* believed no longer than this */
     uint64_t foreign_us;  /* by what another broker has told, this long */
@@ -330,11 +333,15 @@ struct pending {
     struct handle bundle;    /* that it is, or is a part of */
     enum part_state part;
     struct lock *watched; /* ref: WATCH */
+    struct lock *broken;  /* ref, counted: BREAK; NULL: not yet */
     enum command command;
     bool progress;
     bool no_deadlock; /* deadlock=0: this wait is not its owner's only doing */
     bool asked;       /* its own operation is under way */
     bool denied;      /* its user has lost the right to it */
+    bool ended;       /* LOCK: is refused once Redis has nothing of it */
+    enum error_code end_code; /* by that */
+    const char *end_why;      /* ref, static; or NULL */
     uint64_t began_us;
     uint64_t wait_us; /* NEVER: as long as it takes */
     struct ask ask;   /* LOCK; RENEW: hold_ms */
@@ -608,6 +615,7 @@ bool ticket_end_unattended(struct core *core, struct ticket *ticket);
 void ticket_forget(struct core *core, struct ticket *ticket);
 void ticket_rebind(
     struct core *core, struct ticket *ticket, struct session *session);
+void ticket_count_deadline(const struct ticket *ticket);
 uint64_t ticket_ttl_ms(const struct core *core, const struct ticket *ticket);
 uint32_t ticket_known_holds(const struct ticket *ticket);
 struct text ticket_owner(const struct ticket *ticket);
@@ -626,7 +634,7 @@ bool owner_is_in_between(const struct owner *owner);
 void owner_check(const struct core *core);
 
 /* wait.c: tickets that ask or wait */
-void ticket_cancel(struct core *core, struct ticket *ticket,
+bool ticket_cancel(struct core *core, struct ticket *ticket,
     struct pending *pending, enum error_code code, const char *why);
 void ticket_deadlocked(struct core *core, struct ticket *ticket,
     struct pending *pending, struct text circle, const char *why);
@@ -692,7 +700,7 @@ bool bundle_waits(const struct core *core, const struct pending *part,
 bool bundle_is_waiting(const struct core *core, const struct pending *part);
 void bundle_stir(struct core *core, const struct pending *asks);
 struct text bundle_name(const struct bundle *bundle, uint32_t place);
-void bundle_cancel(struct core *core, const struct pending *pending,
+bool bundle_cancel(struct core *core, const struct pending *pending,
     enum error_code code, const char *why);
 
 /* watch.c */
@@ -781,6 +789,8 @@ void answer_ok(
 struct pending *command_pending(
     struct core *core, struct session *session, const struct request *request);
 void command_break_done(struct core *core, struct op *op);
+void command_break_look(struct core *core, struct pending *pending);
+void command_break_seen(struct core *core, struct op *op);
 void command_line(
     struct core *core, struct session *session, char *line, size_t len);
 

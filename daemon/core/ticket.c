@@ -224,13 +224,21 @@ ticket_ttl_ms(const struct core *core, const struct ticket *ticket)
     return left_us / 1000;
 }
 
+/* For the answer to a PING: not where nobody has claimed it. */
+void
+ticket_count_deadline(const struct ticket *ticket)
+{
+    struct session *session = ticket->session;
+
+    if (session != NULL && !ticket->unattended)
+        session->least_us = us_min(session->least_us, ticket->deadline_us);
+}
+
 void
 ticket_set_deadline(struct ticket *ticket, uint64_t deadline_us)
 {
     ticket->deadline_us = deadline_us;
-    if (ticket->session != NULL)
-        ticket->session->least_us =
-            us_min(ticket->session->least_us, deadline_us);
+    ticket_count_deadline(ticket);
 }
 
 struct pending *
@@ -447,7 +455,11 @@ ticket_advance(struct core *core, struct ticket *ticket)
             }
             if (pending_stands(pending))
                 return;
-            idle_serve(core, ticket, pending);
+            if (pending->ended)
+                pending_error(
+                    core, pending, pending->end_code, pending->end_why);
+            else
+                idle_serve(core, ticket, pending);
             break;
         case TICKET_HELD:
             if (!hold_advance(core, ticket, pending))
@@ -738,8 +750,6 @@ ticket_rebind(struct core *core, struct ticket *ticket, struct session *session)
     owner_joined(core, ticket);
     session->held += held;
     session->waiting += waiting;
-    if (held)
-        session->least_us = us_min(session->least_us, ticket->deadline_us);
     table_insert(&core->ticket_table, &ticket->table,
         ticket_hash(core, session, ticket->lock, ticket->owner_hash));
 }

@@ -66,6 +66,7 @@ void hold_renew_done(
 void hold_timer(struct core *core, struct ticket *ticket);
 
 /* leave.c */
+bool ticket_lapses(const struct core *core, const struct ticket *ticket);
 void leaving_advance(struct core *core, struct ticket *ticket);
 void ticket_send_release(struct core *core, struct ticket *ticket);
 void ticket_leave(struct core *core, struct ticket *ticket);

@@ -284,8 +284,9 @@ wait_closes(struct core *core, struct ticket *ticket)
     struct pending *pending = ticket_first_lock(ticket);
     if (pending == NULL)
         return false;
+    if (!ticket_cancel(core, ticket, pending, ERROR_CANCELLED, NULL))
+        return false;
     count(core->counters, COUNTER_waits_cancelled);
-    ticket_cancel(core, ticket, pending, ERROR_CANCELLED, NULL);
     return true;
 }
 
@@ -304,10 +305,9 @@ asking_closes(struct core *core, struct ticket *ticket)
     if (!session_closes(ticket->session))
         return;
     if (pending != NULL && pending->command == COMMAND_LOCK &&
-        ticket_is_patient(ticket) && !ticket->abandoned) {
+        ticket_is_patient(ticket) && !ticket->abandoned &&
+        ticket_cancel(core, ticket, pending, ERROR_CANCELLED, NULL))
         count(core->counters, COUNTER_waits_cancelled);
-        ticket_cancel(core, ticket, pending, ERROR_CANCELLED, NULL);
-    }
     if (op != NULL && op->kind == OP_ACQUIRE && !list_empty(&ticket->pendings))
         op_hurry(core, op);
 }
@@ -414,6 +414,27 @@ answer_busy(
     pending_free(core, pending);
 }
 
+/*
+ * An ERR says that nothing is held: where Redis is being asked, and may grant
+ * the lock, the ERR waits until the ticket is struck out. It does so no longer
+ * than a command's time-out (see ticket_wait_over()).
+ */
+static void
+pending_end(struct core *core, struct pending *pending, enum error_code code,
+    const char *why)
+{
+    if (pending->ticket->state != TICKET_ASKING || code == ERROR_DRAINING) {
+        pending_error(core, pending, code, why);
+        return;
+    }
+    pending->ended = true;
+    pending->end_code = code;
+    pending->end_why = why;
+    uint64_t over_us = us_add(pending->began_us, pending->wait_us);
+    wheel_add(&core->wheel, &pending->timer,
+        us_min(over_us, core->now_us) + core->settings.command_timeout_us);
+}
+
 /* wait= is over. While nobody could be granted it, nobody is known to have held
  * it. */
 static void
@@ -424,7 +445,20 @@ wait_ends(struct core *core, struct ticket *ticket, struct pending *pending)
         return;
     }
     count(core->counters, COUNTER_waits_timed_out);
-    pending_error(core, pending, ERROR_TIMEOUT, NULL);
+    pending_end(core, pending, ERROR_TIMEOUT, NULL);
+}
+
+/* An ERR for a wait; of a session that is kept the place in the queue stays. */
+static void
+wait_end(struct core *core, struct ticket *ticket, struct pending *pending,
+    enum error_code code)
+{
+    ticket->unattended = session_keeps(ticket->session);
+    ticket->abandoned = !ticket->unattended;
+    if (ticket->unattended)
+        pending_error(core, pending, code, NULL);
+    else
+        pending_end(core, pending, code, NULL);
 }
 
 /*
@@ -441,8 +475,7 @@ wait_called_off(struct core *core, struct ticket *ticket)
         !session_closes(ticket->session))
         return false;
     count(core->counters, COUNTER_waits_cancelled);
-    pending_error(core, pending, ERROR_CANCELLED, NULL);
-    ticket->unattended = session_keeps(ticket->session);
+    wait_end(core, ticket, pending, ERROR_CANCELLED);
     return true;
 }
 
@@ -459,8 +492,7 @@ ticket_may_wait(struct core *core, struct ticket *ticket)
     if (wait_called_off(core, ticket))
         return ticket->unattended;
     if (core->stopping) {
-        pending_error(core, pending, ERROR_DRAINING, NULL);
-        ticket->unattended = session_keeps(ticket->session);
+        wait_end(core, ticket, pending, ERROR_DRAINING);
         return ticket->unattended;
     }
     if (pending->wait_us == 0) { /* an earlier connection's stands there */
@@ -619,7 +651,7 @@ void
 acquire_done(
     struct core *core, struct ticket *ticket, const struct op_result *result)
 {
-    struct pending *pending = ticket_asking(ticket);
+    struct pending *pending = ticket->abandoned ? NULL : ticket_asking(ticket);
 
     require(ticket->state == TICKET_ASKING);
     if (ticket->doubt && result->status <= OP_GONE)
@@ -958,34 +990,41 @@ wait_timer(struct core *core, struct ticket *ticket)
 
 /*
  * Ends a LOCK that has not been granted, with an error. What it may have in
- * Redis is struck out; what else is queued at the ticket goes on.
+ * Redis is struck out; what else is queued at the ticket goes on. False: an
+ * earlier call has ended it, and its error is on the way.
  */
-void
+bool
 ticket_cancel(struct core *core, struct ticket *ticket, struct pending *pending,
     enum error_code code, const char *why)
 {
+    struct op *op = slab_get(&core->ops, ticket->main_op);
     bool serving = pending->asked;
+    bool stands =
+        ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING;
 
-    if (pending_stands(pending)) {
-        bundle_cancel(core, pending, code, why);
-        return;
-    }
+    if (pending->ended)
+        return false;
+    if (pending_stands(pending))
+        return bundle_cancel(core, pending, code, why);
     require(pending->ticket == ticket && pending->command == COMMAND_LOCK);
-    pending_error(core, pending, code, why);
-    if (!serving)
-        return;
-    if (ticket->state != TICKET_ASKING && ticket->state != TICKET_WAITING) {
-        ticket_advance(core, ticket); /* what is queued behind it goes on */
-        return;
-    }
-    if (code == ERROR_DRAINING || ticket->session->state == SESSION_CLOSING)
+    if (serving && stands &&
+        (code == ERROR_DRAINING || session_closes(ticket->session)))
         ticket->unattended = session_keeps(ticket->session);
-    if (ticket->unattended)
-        ticket_advance(core, ticket);
-    else if (ticket->state == TICKET_ASKING)
-        ticket->abandoned = true;
-    else
+    if (!serving || !stands || ticket->unattended) {
+        pending_error(core, pending, code, why);
+        if (serving) /* what is queued behind it goes on */
+            ticket_advance(core, ticket);
+        return true;
+    }
+    pending_end(core, pending, code, why);
+    if (ticket->state == TICKET_WAITING) {
         ticket_leave(core, ticket);
+        return true;
+    }
+    ticket->abandoned = true;
+    if (op != NULL)
+        op_hurry(core, op);
+    return true;
 }
 
 /* The wait would never end. */
@@ -1015,24 +1054,29 @@ ticket_wait_over(struct core *core, struct pending *pending)
 {
     struct ticket *ticket = pending->ticket;
 
+    if (pending->ended) {
+        count(core->counters, COUNTER_refused_indoubt);
+        pending_error(core, pending, ERROR_INDOUBT, NULL);
+        return;
+    }
     if (core->stopping) {
-        ticket_cancel(core, ticket, pending, ERROR_DRAINING, NULL);
+        (void)ticket_cancel(core, ticket, pending, ERROR_DRAINING, NULL);
         return;
     }
     if ((ticket->state == TICKET_WAITING && !ticket->unheard) ||
-        pending_stands(ticket_pending(ticket))) {
+        ticket_lapses(core, ticket) || pending_stands(ticket_pending(ticket))) {
         if (ticket->state == TICKET_WAITING && ticket->settles_us > 0 &&
             pending->asked && !pending_stands(pending)) {
             pending_unavailable(core, pending, ticket_settles_us(core, ticket));
             ticket_leave(core, ticket);
             return;
         }
-        count(core->counters, COUNTER_waits_timed_out);
-        ticket_cancel(core, ticket, pending, ERROR_TIMEOUT, NULL);
+        if (ticket_cancel(core, ticket, pending, ERROR_TIMEOUT, NULL))
+            count(core->counters, COUNTER_waits_timed_out);
         return;
     }
     if (ticket->state == TICKET_ASKING && pending->asked)
         return; /* its answer is due within a command's time-out */
-    count(core->counters, COUNTER_refused_unavailable);
-    ticket_cancel(core, ticket, pending, ERROR_UNAVAILABLE, NULL);
+    if (ticket_cancel(core, ticket, pending, ERROR_UNAVAILABLE, NULL))
+        count(core->counters, COUNTER_refused_unavailable);
 }

@@ -70,6 +70,7 @@ command_break(struct settings *settings, int argc, char **argv)
     struct holdfast *h;
     struct words words;
     uint64_t holders = 0;
+    uint64_t left;
     int status;
 
     (void)argc;
@@ -85,7 +86,9 @@ command_break(struct settings *settings, int argc, char **argv)
     status = order_give(settings, "break", line, &h, &event);
     if (status == STATUS_FINE) {
         (void)holdfast_event_number(&event, "holders", &holders);
-        (void)printf("holders=%" PRIu64 "\n", holders);
+        (void)printf("holders=%" PRIu64 "%s\n", holders,
+            holdfast_event_number(&event, "pending", &left) ? " pending=1"
+                                                            : "");
     }
     holdfast_destroy(&h);
     return status;

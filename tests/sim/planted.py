@@ -48,19 +48,20 @@ PLANTED = {
         "a renewal of what is gone is answered OK"),
     "timed-out-stays-queued": (
         "daemon/core/wait.c",
-        """    else if (ticket->state == TICKET_ASKING)
-        ticket->abandoned = true;
-    else
+        """    if (ticket->state == TICKET_WAITING) {
         ticket_leave(core, ticket);
-}""",
-        """    else if (ticket->state == TICKET_ASKING)
-        ticket->abandoned = true;
-    else {
+        return true;
+    }
+    ticket->abandoned = true;
+""",
+        """    if (ticket->state == TICKET_WAITING) {
         ticket_set_state(core, ticket, TICKET_IDLE);
         ticket->renew_op = HANDLE_NONE;
         ticket_advance(core, ticket);
+        return true;
     }
-}""",
+    ticket->abandoned = true;
+""",
         "who has stopped waiting stands in the queue still"),
     "dead-stay-queued": (
         "daemon/core/ticket.c",
@@ -277,8 +278,7 @@ PLANTED = {
         "an inner UNLOCK frees the outer section"),
     "lost-not-told": (
         "daemon/core/hold.c",
-        "    hold_lost(core, ticket, lost_reason(core, ticket));\n",
-        "    (void)lost_reason(core, ticket);\n",
+        "    hold_lost(core, ticket, reason);\n", "",
         "LOST is not sent"),
     "undelivered-unlock": (
         "daemon/core/leave.c",

@@ -493,6 +493,8 @@ START_TEST(lease_shorter)
     rig_no_op(rig);
     rig_pass_us(rig, TICK_US);
     rig_expect(rig, s, "* LOST a fence=5 reason=expired");
+    rig_no_op(rig);
+    rig_pass_us(rig, 22000 + TICK_US);
     rig_op(rig, OP_RELEASE);
     ck_assert_uint_eq(rig_count(rig, COUNTER_lost_expired), 1);
     /* Shorter than what clocks may differ by: over at once. */
@@ -581,6 +583,7 @@ START_TEST(renew_longer_fails)
     rig_expect(rig, s, "4 ERR LOST retry=0");
     rig_status(rig, rig_op(rig, OP_RENEW), OP_OK);
     rig_silent(rig, s);
+    rig_pass(rig, 110);
     /* And where there is none any more, that is the answer. */
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_lock(rig, s, "5 LOCK a lease=10s", 6);
@@ -608,6 +611,7 @@ START_TEST(renew_shorter)
     rig_silent(rig, s);
     rig_pass(rig, 10);
     rig_expect(rig, s, "* LOST a fence=5 reason=expired");
+    rig_pass(rig, 20);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_lock(rig, s, "3 LOCK a lease=1h", 6);
     rig_say(rig, s, "4 RENEW a lease=2s");

@@ -17,7 +17,7 @@ static void
 resume(struct rig *rig, unsigned from, unsigned to, unsigned generation,
     const char *rest, const char *pattern)
 {
-    rig_resume(rig, from, to, generation, rest);
+    rig_resume(rig, from, to, generation, rest[0] != '\0' ? rest : " keep=10s");
     rig_expect(rig, to, pattern);
 }
 
@@ -700,8 +700,8 @@ START_TEST(not_claimed_in_time)
     rig_wait(rig, s, "3 LOCK c");
     rig_event(rig, s, CORE_DROP);
     rig_pass(rig, 3000);
-    resume(
-        rig, s, t, 2, "", "- OK session=~ proto=1 server=~ keep_ms=4000 gen=~");
+    resume(rig, s, t, 2, " keep=4s",
+        "- OK session=~ proto=1 server=~ keep_ms=4000 gen=~");
     rig_say(rig, t, "1 CLAIM a fence=5");
     rig_granted(rig, rig_op(rig, OP_RENEW), 5);
     rig_expect(rig, t, "1 OK fence=5 ttl_ms=~ count=1");
@@ -752,11 +752,11 @@ START_TEST(ttl_of_the_kept)
     (void)rig_line(rig, s);
     rig_say(rig, s, "1 LOCK a");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
-    rig_expect(rig, s, "1 OK fence=5 ttl_ms=16000 count=1");
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=5000 count=1");
     rig_say(rig, s, "HELLO heartbeat=1s");
     (void)rig_line(rig, s);
     rig_say(rig, s, "2 PING");
-    rig_expect(rig, s, "2 OK ttl_ms=8000");
+    rig_expect(rig, s, "2 OK ttl_ms=5000");
     rig_end(rig);
 }
 

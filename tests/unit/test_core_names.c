@@ -462,7 +462,7 @@ START_TEST(kept_and_not_put_again)
     grant_on(rig, "a", 4);
     rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
     rig_event(rig, s, CORE_DROP);
-    rig_resume(rig, s, t, 2, "");
+    rig_resume(rig, s, t, 2, " keep=5s");
     (void)rig_line(rig, t);
     rig_say(rig, t, "1 UNLOCK a");
     rig_expect(rig, t, "1 ERR NOTHELD retry=0");

@@ -471,7 +471,7 @@ told_final(unsigned core, unsigned slot, const char *line)
     world.finals[asked->command]++;
     /* Before it a LOCK of several names may be asking for one after another. */
     uint64_t may_us = asked->wait_us == 0
-                          ? PATIENCE_US + 2 * TIMEOUT_US + SLACK_US
+                          ? PATIENCE_US + 3 * TIMEOUT_US + SLACK_US
                           : SLACK_US;
     if (took_us > asked->wait_us &&
         took_us - asked->wait_us > TIMEOUT_US + may_us)

@@ -323,7 +323,7 @@ START_TEST(losses)
     unsigned a = rig_open(rig);
 
     rig_lock(rig, a, "1 LOCK x owner=w lease=2s", 5);
-    rig_pass(rig, 2000);
+    rig_pass(rig, 2002);
     rig_expect(rig, a, "* LOST x fence=5 reason=expired owner=w");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_say(rig, a, "2 SLOW kind=lost");
@@ -410,7 +410,7 @@ START_TEST(order)
     unsigned a = rig_open(rig);
 
     lock_slowly(rig, a, "1 LOCK x lease=10s", 0, 200000, 0);
-    rig_pass(rig, 10000);
+    rig_pass(rig, 10202);
     rig_expect(rig, a, "* LOST x fence=7 reason=expired");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     lock_slowly(rig, a, "2 LOCK y", 0, 200000, 0);

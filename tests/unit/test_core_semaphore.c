@@ -205,7 +205,7 @@ START_TEST(permits_come_back)
             net_event(all.net, all.core[0], all.session[0], CORE_DROP);
         else if (how == 4)
             ask(5, "1 BREAK a fence=1", "1 OK holders=1");
-        net_pass(all.net, 1100 * MS);
+        net_pass(all.net, 2500 * MS);
         expect(2, "1 OK fence=3 ttl_ms=~ count=1");
         expect(3, "1 OK fence=4 ttl_ms=~ count=1");
         silent(4);

@@ -500,6 +500,8 @@ START_TEST(break_orders)
     ck_assert_uint_eq(op->fence, 7);
     ck_assert_uint_eq(op->give_up_us, rig->now_us + 5 * SECOND_US);
     rig_finish(rig, op, (struct op_result){.status = OP_OK, .ahead = 3});
+    rig_pass(rig, 4);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
     rig_expect(rig, s, "1 OK holders=3");
     rig_say(rig, s, "2 BREAK a");
     ck_assert_uint_eq(rig_op(rig, OP_BREAK)->fence, 0);

@@ -156,8 +156,8 @@ START_TEST(wait_ends_while_asking)
     rig_pass(rig, 1500);
     rig_silent(rig, s);
     rig_queued(rig, rig_op(rig, OP_ACQUIRE));
-    rig_expect(rig, s, "1 ERR TIMEOUT retry=1");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "1 ERR TIMEOUT retry=1");
     rig_say(rig, s, "2 LOCK a wait=1s");
     rig_pass(rig, 1500);
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
@@ -214,7 +214,6 @@ START_TEST(cancel_in_each_state)
     /* Asking: the late grant is released. */
     rig_say(rig, s, "1 LOCK a");
     rig_say(rig, s, "2 CANCEL 1");
-    rig_expect(rig, s, "1 ERR CANCELLED retry=1");
     rig_expect(rig, s, "2 OK");
     rig_say(rig, s, "3 LOCK a");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
@@ -222,6 +221,7 @@ START_TEST(cancel_in_each_state)
     struct op *op = rig_op(rig, OP_RELEASE);
     ck_assert_uint_eq(op->fence, 5);
     rig_status(rig, op, OP_OK);
+    rig_expect(rig, s, "1 ERR CANCELLED retry=1");
     ck_assert_uint_eq(rig_count(rig, COUNTER_grants_unwanted), 1);
     rig_queued(rig, rig_op(rig, OP_ACQUIRE));
     /* Waiting: it leaves the queue. */
@@ -290,13 +290,13 @@ START_TEST(cancel_then_any_answer)
         rig_say(rig, s, "1 LOCK a");
         rig_say(rig, s, "2 CANCEL 1");
         rig_say(rig, s, "3 UNLOCK a");
-        rig_expect(rig, s, "1 ERR CANCELLED retry=1");
         rig_expect(rig, s, "2 OK");
         rig_status(rig, rig_op(rig, OP_ACQUIRE), answers[i]);
         if (rig->op_count > 0) {
             rig_silent(rig, s);
             rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
         }
+        rig_expect(rig, s, "1 ERR CANCELLED retry=1");
         rig_expect(rig, s, "3 ERR NOTHELD retry=0");
         rig_no_op(rig);
     }
