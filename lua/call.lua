@@ -96,6 +96,9 @@ local function look()
         clock_us = told
     end
     local info = call('INFO', 'replication')
+    if string.find(info, 'role:slave', 1, true) then
+        error({err = 'READONLY It is a replica, and takes writes all the same'})
+    end
     local _, at = string.find(info, 'master_replid:', 1, true)
     id = sub(info, at + 1, at + 40)
     known = sub(header, 41, 80) == id or

@@ -2,12 +2,27 @@
 
 import unittest
 
-from harness import shared_redis
+from harness import HarnessCase, RedisError, shared_redis
 
 import scripts
 from script_case import KEY, ClockCase, ScriptCase
 from scripts import (BUSY, FULL, GONE, GRANTED, HEAD_BYTES, HELD, LATE, LEASE,
                      LIVING, OK, SHARED, TICKET_BYTES, WAITING, WAITS, who)
+
+
+class WritableReplica(HarnessCase):
+    def test_nothing_is_granted(self):
+        """It takes writes, and loses them with the next synchronization."""
+        server = self.redis(replica_read_only=False)
+        connection = scripts.connect(server)
+        self.addCleanup(connection.close)
+        broker = scripts.Broker(connection, b"broker-1")
+        self.assertEqual(broker.acquire(KEY, who(1)).status, OK)
+        server.command("REPLICAOF", "127.0.0.1", "1")
+        with self.assertRaisesRegex(RedisError, "^READONLY "):
+            broker.acquire("holdfast:{other}", who(2))
+        self.assertIsNone(connection.command("GET", "holdfast:{other}"))
+        server.command("REPLICAOF", "NO", "ONE")
 
 
 class NewRecord(ScriptCase):
