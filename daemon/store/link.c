@@ -50,6 +50,7 @@ link_forget(struct link *link)
     link->late_us = 0;
     link->idle_us = PING_AFTER_US;
     link->again = false;
+    link->stranger = false;
     trust_forget(link);
 }
 
@@ -378,7 +379,7 @@ is_another_node(
 }
 
 /* Said once in a while, as long as it is the same. */
-static void
+void
 link_unfit(struct store *store, struct link *link, uint64_t now_us,
     enum health_reason reason, struct text said)
 {
@@ -606,6 +607,8 @@ link_prepare(struct store *store, struct link *link, uint64_t now_us)
         link_subscribe(store, link, now_us);
         return;
     }
+    if (link->stranger)
+        route_ask_map(store, link, now_us);
     if (!link_is_witness(store, link))
         link_load_scripts(store, link, now_us);
     if (!list_empty(&link->calls))

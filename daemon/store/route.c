@@ -119,23 +119,30 @@ route_redirect(struct store *store, struct text where, uint16_t from,
     return *node != NODE_NONE;
 }
 
+/* False: there is no room for it. */
+bool
+route_ask_map(struct store *store, struct link *link, uint64_t now_us)
+{
+    if (LINK_SEND(store, link, CALL_MAP, now_us, TEXT("CLUSTER"),
+            TEXT("SLOTS")) == NULL)
+        return false;
+    count(store->counters, COUNTER_redis_map_refreshes);
+    store->map_asked = true;
+    return true;
+}
+
 /* Asks the next node in turn that is ready, of those that have slots or of all;
  * false where there is none. */
 static bool
 map_ask(struct store *store, bool has_slots, uint64_t now_us)
 {
-    static const struct text words[] = {{"CLUSTER", 7}, {"SLOTS", 5}};
-
     for (uint32_t i = 0; i < store->node_count; i++) {
         uint32_t index = (store->map_turn + i) % store->node_count;
         struct link *link = &store->links[index];
         if (!link_answers(link) || (has_slots && !store->nodes[index].mapped) ||
-            !resp_command(&link->out, words, 2))
+            !route_ask_map(store, link, now_us))
             continue;
-        link_call(store, link, CALL_MAP, now_us);
-        count(store->counters, COUNTER_redis_map_refreshes);
         store->map_turn = index + 1;
-        store->map_asked = true;
         store->map_wanted = false;
         return true;
     }
@@ -375,6 +382,90 @@ map_slot(struct store *store, uint16_t slot, uint16_t node, uint64_t now_us)
         trust_unmark(&store->links[old]);
 }
 
+/* The id of CLUSTER SLOTS' [host, port, id, ...]; empty: it is not told. */
+static struct text
+map_id(const struct resp *node)
+{
+    if (node->type != RESP_ARRAY || node->count < 3 ||
+        node->item[2].type != RESP_STRING || node->item[2].text.len > 40)
+        return TEXT("");
+    return node->item[2].text;
+}
+
+static bool
+is_known_id(const struct store *store, struct text id)
+{
+    for (uint32_t i = 0; i < store->id_count; i++)
+        if (text_equal(id, text_from(store->ids[i])))
+            return true;
+    return false;
+}
+
+/* Calls with each master and replica of the map until one says true. */
+static bool
+map_any_id(struct store *store, const struct resp *map,
+    bool (*wanted)(struct store *store, struct text id))
+{
+    for (size_t i = 0; i < map->count; i++)
+        for (size_t j = 2;
+             map->item[i].type == RESP_ARRAY && j < map->item[i].count; j++) {
+            struct text id = map_id(&map->item[i].item[j]);
+            if (id.len > 0 && wanted(store, id))
+                return true;
+        }
+    return false;
+}
+
+static bool
+id_met_before(struct store *store, struct text id)
+{
+    return is_known_id(store, id);
+}
+
+static bool
+id_keep(struct store *store, struct text id)
+{
+    if (!is_known_id(store, id))
+        copy_id(store->ids[store->id_count++], id);
+    return store->id_count == CLUSTER_IDS_MAX;
+}
+
+/* Whether a node of the last map can be asked, other than this one. */
+static bool
+map_has_other(const struct store *store, const struct link *link)
+{
+    for (uint16_t i = 0; i < store->node_count; i++)
+        if (i != link->node && store->nodes[i].used && store->nodes[i].mapped &&
+            link_answers(&store->links[i]))
+            return true;
+    return false;
+}
+
+/*
+ * Whether the map is of another cluster: it has none of the nodes that the last
+ * one had, be they masters or replicas. The address of a node that is gone may
+ * be a node's of another cluster now. Where for the time of a lease nobody of
+ * the cluster as it was answers, it is no more, and holds there are over.
+ */
+static bool
+map_is_strange(struct store *store, const struct link *link,
+    const struct resp *map, uint64_t now_us)
+{
+    if (store->id_count == 0 || map_any_id(store, map, id_met_before))
+        return false;
+    if (map_has_other(store, link))
+        store->ids_us = now_us;
+    return now_us < store->ids_us + peers_settle_us(store, now_us);
+}
+
+static void
+map_keep_ids(struct store *store, const struct resp *map, uint64_t now_us)
+{
+    store->id_count = 0;
+    store->ids_us = now_us;
+    (void)map_any_id(store, map, id_keep);
+}
+
 void
 route_map_reply(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply)
@@ -383,6 +474,11 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
     uint32_t mapped = 0;
     bool good = reply->type == RESP_ARRAY;
 
+    link->stranger = good && map_is_strange(store, link, reply, now_us);
+    if (link->stranger) {
+        link_unfit(store, link, now_us, HEALTH_OTHER_CLUSTER, TEXT(""));
+        return;
+    }
     for (uint32_t i = 0; i < SLOT_COUNT; i++)
         map[i] = NODE_NONE;
     for (uint16_t i = 0; i < store->node_count; i++)
@@ -400,6 +496,7 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
         route_map_failed(store, now_us);
         return;
     }
+    map_keep_ids(store, reply, now_us);
     for (uint16_t i = 0; i < SLOT_COUNT; i++)
         map_slot(store, i, map[i], now_us);
     if (store->slots_mapped != mapped)

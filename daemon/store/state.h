@@ -117,6 +117,7 @@ struct link {
     bool opened;       /* connecting: what is left is the TLS handshake */
     bool readonly;     /* is a replica */
     bool demoted;      /* it says that it is no master, and is left */
+    bool stranger;     /* it was in another cluster when it was asked */
     bool late;         /* its oldest call is not answered in time */
     bool again;        /* a good connection has ended: one try to follow it */
     struct buffer out; /* what io has not written yet */
@@ -182,6 +183,8 @@ struct node {
 };
 
 #define CLOCK_DRIFT 400 /* clocks drift apart by less than 1 in so many */
+
+#define CLUSTER_IDS_MAX 256 /* more are not compared */
 
 enum call_kind {
     CALL_SCRIPT, /* operations */
@@ -254,8 +257,11 @@ struct store {
     uint16_t had[SLOT_COUNT];   /* who had it last; NODE_NONE: nobody yet */
     uint32_t slots_mapped;
     bool map_wanted;
-    bool map_asked;   /* one refresh at a time */
-    bool map_anybody; /* what was told last made no sense */
+    bool map_asked;                /* one refresh at a time */
+    bool map_anybody;              /* what was told last made no sense */
+    char ids[CLUSTER_IDS_MAX][41]; /* of the cluster's nodes, as told last */
+    uint32_t id_count;
+    uint64_t ids_us; /* when that was */
     uint64_t map_next_us;
     uint64_t map_old_us; /* then it is asked for again */
     uint32_t map_turn;   /* which link to ask next */
@@ -304,6 +310,8 @@ void link_lost(struct store *store, struct link *link, uint64_t now_us,
     enum health_reason reason, const char *why);
 void link_abandon(
     struct store *store, struct link *link, uint64_t now_us, const char *why);
+void link_unfit(struct store *store, struct link *link, uint64_t now_us,
+    enum health_reason reason, struct text said);
 void link_reply(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply);
 struct call *link_call(struct store *store, struct link *link,
@@ -420,6 +428,7 @@ bool route_slot(
     struct store *store, uint16_t slot, uint16_t node, uint64_t now_us);
 bool route_redirect(struct store *store, struct text where, uint16_t from,
     uint16_t *slot, uint16_t *node);
+bool route_ask_map(struct store *store, struct link *link, uint64_t now_us);
 void route_want_map(struct store *store);
 void route_tick(struct store *store, uint64_t now_us);
 void route_map_reply(struct store *store, struct link *link, uint64_t now_us,

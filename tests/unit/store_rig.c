@@ -51,6 +51,7 @@ srig_create(enum store_topology topology, unsigned nodes)
     memcpy(rig->settings.sentinel_master, "shop", 5);
     rig->info = topology == STORE_CLUSTER ? INFO_OF("1", "master")
                                           : INFO_OF("0", "master");
+    rig->node_id = "node-id";
     rig->script_id = 'j';
     rig->client_id = 100;
     return rig;
@@ -398,7 +399,7 @@ answer_map(struct srig *rig, uint32_t link)
         fields[i][1] =
             (struct resp){.type = RESP_INTEGER, .integer = range->last};
         masters[i][2] =
-            (struct resp){.type = RESP_STRING, .text = TEXT("node-id")};
+            (struct resp){.type = RESP_STRING, .text = text_from(rig->node_id)};
         const char *beside[] = {
             "ip", rig->beside[i].ip, "hostname", rig->beside[i].name};
         for (unsigned j = 0; j < 4; j++)

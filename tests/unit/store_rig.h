@@ -76,6 +76,7 @@ struct srig {
     struct srig_range map[8];
     struct srig_beside beside[8];
     unsigned map_count;
+    const char *node_id;        /* of all in the map */
     struct srig_name names[64]; /* of the links to Sentinels, in order */
 };
 

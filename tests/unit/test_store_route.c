@@ -174,6 +174,61 @@ START_TEST(map_without_an_address)
 
 END_TEST
 
+/* The second node's address is one of another cluster's from now on: it has all
+ * slots there. */
+static void
+serve_with_stranger(struct srig *rig)
+{
+    const struct srig_range own = rig->map[0];
+
+    srig_pass(rig, 100);
+    for (uint32_t link = 0; link < 3; link++) {
+        bool strange = link == 1;
+        rig->node_id = strange ? "another" : "node-id";
+        rig->map_count = strange ? 1 : 3;
+        if (strange)
+            rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7001};
+        if (rig->links[link].connecting && !rig->links[link].silent)
+            srig_connect(rig, link);
+        srig_serve(rig, link);
+        rig->map[0] = own;
+    }
+    srig_serve(rig, LINK_SUBSCRIBER);
+}
+
+/* Its map is none of ours, nor is it asked for its slots; until nobody has told
+ * ours for a lease. */
+START_TEST(map_of_another_cluster)
+{
+    struct srig *rig = srig_cluster();
+
+    rig->store->settings.settle_us = 4000000;
+    log_keep(LOG_ERROR);
+    for (int i = 0; i < 400; i++) {
+        serve_with_stranger(rig);
+        ck_assert_uint_eq(rig->store->slots[0], 0);
+        ck_assert_uint_eq(rig->store->slots[5000], 1);
+        ck_assert_uint_eq(rig->store->slots[16383], 2);
+    }
+    ck_assert_uint_gt(rig->links[1].closes, 3);
+    ck_assert_int_eq(rig->store->links[1].fault.reason, HEALTH_OTHER_CLUSTER);
+    ck_assert_uint_eq(log_kept_count("event=redis_unfit node=10.0.0.1:7001 "
+                                     "reason=other_cluster"),
+        1);
+    (void)srig_op(rig, OP_ACQUIRE, 5001);
+    srig_turn(rig);
+    ck_assert_int_ne(rig->store->links[1].state, LINK_READY);
+    rig->links[0].silent = true;
+    rig->links[2].silent = true;
+    for (int i = 0; i < 200; i++)
+        serve_with_stranger(rig);
+    ck_assert_uint_eq(rig->store->slots[0], 1);
+    log_keep_no_more();
+    srig_end(rig);
+}
+
+END_TEST
+
 /* Replies to CLUSTER SLOTS that are no map at all. */
 START_TEST(no_map)
 {
@@ -794,6 +849,7 @@ store_route_suite(void)
     tcase_add_loop_test(
         tests, malformed_map, 0, sizeof(malformed) / sizeof(malformed[0]));
     tcase_add_test(tests, no_map);
+    tcase_add_test(tests, map_of_another_cluster);
     tcase_add_test(tests, map_now_and_then);
     tcase_add_test(tests, moved_to_a_known_node);
     tcase_add_loop_test(tests, moved_to_an_unknown_node, 0,
