@@ -348,8 +348,17 @@ space_parse(
 }
 
 static bool
+is_pem(struct text text)
+{
+    return text_starts_with(text, TEXT("-----BEGIN "));
+}
+
+static bool
 file_parse(const struct key *key, struct text text, void *field, struct why why)
 {
+    if (is_pem(text))
+        return refuse(
+            why, text, "the name of a file is expected, and not what is in it");
     for (size_t i = 0; i < text.len; i++) {
         if (is_control(text.at[i]))
             return refuse(why, text, "has a control character");
@@ -726,6 +735,8 @@ static const struct {
 static bool
 may_have_secret(const struct key *key, struct text text)
 {
+    if (is_pem(text))
+        return true;
     if (key->type == KEY_LISTEN || key->type == KEY_LISTEN_ONE ||
         key->type == KEY_NODES)
         return is_url(text) || !all_plain(text, "._-:[]%*/ ");

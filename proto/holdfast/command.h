@@ -110,6 +110,10 @@ bool tls_take(
  * port for TLS it waits for the client. Static; "" where that is not it. */
 const char *tls_hint(const struct settings *settings);
 
+/* connect.c: false after a complaint that shows none of the values, where one
+ * may be a secret: a URL or a user as address, a file's text as its name. */
+bool settings_fit(const struct settings *settings);
+
 /*
  * connect.c: address, user, secret and transport of a connection. False after a
  * complaint. After the first time that it was true it always is, and needs

@@ -25,11 +25,56 @@ connect_address(const struct settings *settings)
                : ADDRESS_USUAL;
 }
 
+/* The name of a file, of a user or of a host has one line. */
+static bool
+is_one_line(const char *value)
+{
+    return value == NULL || (strpbrk(value, "\n\r") == NULL &&
+                                strncmp(value, "-----BEGIN", 10) != 0);
+}
+
+bool
+settings_fit(const struct settings *settings)
+{
+    const char *address = settings->address;
+
+    const struct {
+        const char *option;
+        const char *value;
+    } values[] = {
+        {"-a, HOLDFAST_ADDR", address},
+        {"-u, HOLDFAST_USER", settings->user},
+        {"-s, HOLDFAST_SECRET_FILE", settings->secret_file},
+        {"--tls-ca, HOLDFAST_TLS_CA", settings->tls_ca},
+        {"--tls-cert, HOLDFAST_TLS_CERT", settings->tls_cert},
+        {"--tls-key, HOLDFAST_TLS_KEY", settings->tls_key},
+        {"--tls-name, HOLDFAST_TLS_NAME", settings->tls_name},
+        {"--tls-verify, HOLDFAST_TLS_VERIFY", settings->tls_verify},
+    };
+
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+        if (!is_one_line(values[i].value)) {
+            complain("%s: one line is expected, and not the text of a file: "
+                     "files are named",
+                values[i].option);
+            return false;
+        }
+    if (address != NULL &&
+        (strstr(address, "://") != NULL ||
+            (strchr(address, '@') != NULL && strchr(address, '/') == NULL))) {
+        complain("-a, HOLDFAST_ADDR: no URL or user is taken: write HOST:PORT; "
+                 "-u names the user, and -s the file of the secret");
+        return false;
+    }
+    return true;
+}
+
 bool
 connect_options(
     const struct settings *settings, struct holdfast_options *options)
 {
-    if (!secret_take(settings, options) || !tls_take(settings, options))
+    if (!settings_fit(settings) || !secret_take(settings, options) ||
+        !tls_take(settings, options))
         return false;
     options->address = connect_address(settings);
     return true;

@@ -37,9 +37,11 @@ static bool
 raw_connect(const struct settings *settings, struct holdfast *h)
 {
     uint64_t end = holdfast_now_ms(h) + CONNECT_MS;
-    const char *address = connect_address(settings);
     struct holdfast_options options = {.transport = NULL};
 
+    if (!settings_fit(settings))
+        return false;
+    const char *address = connect_address(settings);
     if (!tls_take(settings, &options))
         return false;
     h->transport = options.transport;

@@ -630,6 +630,22 @@ class RawTest(OutputCase):
 
 
 class UsageTest(CommandCase):
+    def test_secrets_in_the_wrong_place(self):
+        """No error shows them."""
+        key = "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----"
+        cases = [("-a", address) for address in (
+            "user:hunter2@host", "user:hunter2@host:4653", "a:1,u:hunter2@b:1",
+            "holdfast://u:hunter2@host", key)]
+        cases += [(option, key) for option in (
+            "-u", "-s", "--tls-ca", "--tls-cert", "--tls-key", "--tls-name")]
+        for words in cases:
+            for command in (["ping"], ["raw"], ["run", "job", "--", "true"]):
+                result = self.command("127.0.0.1:1", *words, *command)
+                self.assertIn(result.returncode, (64, 69, 125), words)
+                self.assertNotIn(b"hunter2", result.stderr)
+                self.assertIn(words[0].encode() + b", HOLDFAST_",
+                              result.stderr)
+
     def test_version(self):
         for word in ("-V", "--version"):
             result = self.command("127.0.0.1:1", word)

@@ -1298,6 +1298,12 @@ START_TEST(misplaced_passwords_are_not_told)
             "f:1:24: redis.password_file: has a control character"},
         {"redis: {username: 'u hunter2'}",
             "f:1:19: redis.username: has a blank"},
+        {"redis: {tls: {key: '-----BEGIN PRIVATE KEY----- hunter2'}}",
+            "f:1:20: redis.tls.key: the name of a file is expected, and not "
+            "what is in it"},
+        {"log: {level: '-----BEGIN PRIVATE KEY----- hunter2'}",
+            "f:1:14: log.level: not known; expected error or warn or info or "
+            "debug"},
         {"redis: {password: hunter2}",
             "f:1:9: unknown key \"redis.password\"; did you mean "
             "\"redis.password_file\", the name of a file?"},
