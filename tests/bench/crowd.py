@@ -2,9 +2,9 @@
 
 One session takes CROWD_LOCKS locks (each is one request, a thousand at a time),
 they are renewed for CROWD_SECONDS, and the session dies. Meanwhile another
-client locks and unlocks a name of its own, again and again: its times tell
-whether the crowd starves it. CPU is utime and stime of the processes, which
-other work on the machine changes little.
+client locks and unlocks a name of its own, again and again. Its times, and
+those before the crowd came, tell whether the crowd starves it. CPU is utime and
+stime of the processes, which other work on the machine changes little.
 """
 
 import os
@@ -22,6 +22,7 @@ LOCKS = [int(word) for word in
 SECONDS = float(os.environ.get("CROWD_SECONDS", "20"))
 LEASE = 30.0
 PAUSE = 0.002  # of the other client between two rounds
+ALONE = 3.0  # before the crowd
 
 
 def cpu_s(pid):
@@ -65,9 +66,10 @@ class Other:
                 f"{took[-1]:.2f}"]
 
 
-def held(broker):
-    return sum(value for name, value in broker.metrics().items()
-               if name.startswith("holdfast_held{"))
+def now(client, what):
+    """A number of the moment. /metrics would walk along all locks for it."""
+    return next(int(item["value"]) for item in client.request("STATS").items
+                if item["name"] == what)
 
 
 def until(what, done, timeout):
@@ -84,13 +86,15 @@ def crowd(bench, locks):
             "lease.default": f"{LEASE:g}s", "log.level": "warn",
             "limits.holds": locks, "limits.tickets": locks + 1000}) as broker:
         broker.wait_redis()
-        with Other(broker) as other:
+        with Other(broker) as other, broker.client(timeout=60) as client:
+            other.phase = "alone"
+            time.sleep(ALONE)
             other.phase = "taken"
             with subprocess.Popen(
                     loadgen_argv("hold", [broker.address], locks=locks,
                                  seconds=3600),
                     preexec_fn=die_with_parent) as holder:
-                until("taken", lambda: held(broker) >= locks, 300)
+                until("taken", lambda: now(client, "held_now") >= locks, 300)
                 other.phase = "held"
                 time.sleep(LEASE / 3)  # until renewals are under way
                 other.phase = "renewed"
@@ -103,9 +107,8 @@ def crowd(bench, locks):
                         (time.monotonic() - begin)
                 other.phase = "dropped"
                 holder.kill()
-                until("dropped", lambda: held(broker) <= 1, 300)
-                until("given back", lambda: broker.metrics()[
-                    "holdfast_tickets"] <= 1, 300)
+                until("given back",
+                      lambda: now(client, "tickets_now") <= 1, 300)
         counters = broker.metrics()
         lost = sum(value for name, value in counters.items()
                    if name.startswith("holdfast_losses_total"))
@@ -113,7 +116,7 @@ def crowd(bench, locks):
         "locks": locks, "shares": shares, "lost": lost,
         "refused": other.refused, "rows": {
             phase: other.row(phase)
-            for phase in ("taken", "renewed", "dropped")}})
+            for phase in ("alone", "taken", "renewed", "dropped")}})
 
 
 def run(bench):
@@ -121,7 +124,8 @@ def run(bench):
         bench.redis.command("FLUSHALL")
         result = crowd(bench, locks)
         bench.head(f"{locks:,} locks of one session, lease {LEASE:g} s; LOCK "
-                   "and UNLOCK of another client meanwhile")
+                   "and UNLOCK of another client meanwhile; load average "
+                   f"{os.getloadavg()[0]:.0f}")
         bench.table(["while they are", "rounds", "p50 ms", "p99 ms",
                      "longest ms"],
                     [[phase, *row] for phase, row in result["rows"].items()])
