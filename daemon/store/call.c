@@ -11,6 +11,11 @@
  * (lane.c). Releases that no client waits for
  * have a lane of their own: a million of a session that has ended take a turn
  * like one. Where renewals have waited for long, every second call is theirs.
+ *
+ * A call is *bulk* where more urgent ones may come: renewals in time, releases
+ * that no client waits for, and operations of one session that has more of
+ * them, where there are others. Bulk leaves half of the calls under way to
+ * others, so that a new operation finds little of it on its way to Redis.
  */
 #include "daemon/store/quorum.h"
 
@@ -20,7 +25,8 @@
 #define RETRIES_AT_ONCE 5
 #define RETRY_US        50000
 #define TRYAGAIN_US     20000
-#define GRACE_US        50000 /* beyond the grace, at most */
+#define GRACE_US        50000   /* beyond the grace, at most */
+#define MIXED_US        1000000 /* so long a node is not one session's alone */
 
 enum op_keys {
     KIND_KEYED,
@@ -342,7 +348,7 @@ call_probe(struct store *store, struct link *link, uint64_t now_us)
 /* One call of that lane; false where no more can be sent now. */
 static bool
 batch_send(struct store *store, struct link *link, struct node *node,
-    unsigned lane, uint64_t now_us)
+    unsigned lane, bool bulk, uint64_t now_us)
 {
     const struct op *first =
         container_of(node->lanes[lane].next, struct op, link);
@@ -354,7 +360,9 @@ batch_send(struct store *store, struct link *link, struct node *node,
         return false;
     uint64_t spoke_us = link->spoke_us;
     struct call *call = link_call(store, link, CALL_SCRIPT, now_us);
+    call->bulk = bulk;
     link->batch_count++;
+    link->bulk_count += bulk;
     batch_gather(store, link, node, lane, call);
     if (kind == OP_PUBLISH || call_is_mark(call))
         link->spoke_us = spoke_us;
@@ -383,14 +391,14 @@ lane_drop_needless(struct store *store, const struct link *link,
     return false;
 }
 
-/* Whether the next call is to be one of renewals, out of turn: the first of
- * them has waited for a quarter of the time that it has. */
+/* Whether renewals press: the first of them has waited for a quarter of the
+ * time that it has. */
 static bool
 renewals_press(const struct node *node, uint64_t now_us)
 {
     const struct list *leads = &node->lanes[OP_RENEW];
 
-    if (node->renewed || list_empty(leads))
+    if (list_empty(leads))
         return false;
     const struct op *first = container_of(leads->next, struct op, link);
     return now_us > first->began_us &&
@@ -409,6 +417,29 @@ lane_goes(unsigned lane, bool grants, bool held_only)
     return grants || kinds[lane].grants != KIND_GRANTS;
 }
 
+/* Whether the next call of a lane, which is not empty, is bulk. */
+static bool
+lane_is_bulk(const struct node *node, unsigned lane, uint64_t now_us)
+{
+    const struct list *leads = &node->lanes[lane];
+    const struct op *first = container_of(leads->next, struct op, link);
+
+    if (lane == OP_RENEW)
+        return !renewals_press(node, now_us);
+    return lane == LANE_YIELDS ||
+           (now_us < node->mixed_us + MIXED_US && leads->next == leads->prev &&
+               !list_empty(&first->behind));
+}
+
+/* How many calls of a link may be bulk. With one Redis would pause. */
+static uint32_t
+bulk_max(const struct store *store)
+{
+    uint32_t half = (store->settings.in_flight + 1) / 2;
+
+    return half > 2 ? half : 2;
+}
+
 void
 call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
 {
@@ -425,14 +456,20 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
     bool held_only = peers_other_quorum(store);
     unsigned turn = node->turn;
     unsigned idle = 0; /* so many lanes in turn have had nothing to send */
+    bool left = false; /* bulk waits */
     while (idle < LANE_COUNT) {
-        bool pressed = grants && renewals_press(node, now_us);
+        bool pressed = grants && !node->renewed && renewals_press(node, now_us);
         unsigned lane = pressed ? OP_RENEW : turn;
         bool has = lane_goes(lane, grants, held_only) &&
                    lane_drop_needless(store, link, node, lane, now_us);
+        bool bulk = has && lane_is_bulk(node, lane, now_us);
+        if (bulk && link->bulk_count >= bulk_max(store)) {
+            has = false;
+            left = true;
+        }
         if (has && (link->batch_count >= store->settings.in_flight ||
                        link->held_count >= 2 * store->settings.in_flight ||
-                       !batch_send(store, link, node, lane, now_us)))
+                       !batch_send(store, link, node, lane, bulk, now_us)))
             return;
         if (has)
             node->renewed = lane == OP_RENEW;
@@ -442,6 +479,8 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
             node->turn = has ? turn : node->turn;
         }
     }
+    if (left)
+        return;
     node->turn = 0;
     node->renewed = false;
 }

@@ -76,6 +76,9 @@ lane_add(struct store *store, struct node *node, struct op *op, bool first)
     uint64_t hash = lead_hash(store, op);
     struct op *lead = lead_find(store, op, hash);
 
+    if (memcmp(node->last_session, op->session, sizeof(op->session)) != 0)
+        node->mixed_us = store->now_us;
+    memcpy(node->last_session, op->session, sizeof(op->session));
     first = first || op_is_pressed(lane, op);
     if (lead == NULL) {
         op->leads = true;

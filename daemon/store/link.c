@@ -100,6 +100,7 @@ link_end_call(struct store *store, struct link *link, struct call *call)
     require(list_empty(&call->ops));
     list_remove(&call->link);
     link->batch_count -= call->kind == CALL_SCRIPT && call->said == NULL;
+    link->bulk_count -= call->bulk && call->said == NULL;
     link->held_count -= call->said != NULL;
     link->loading -= call->kind == CALL_LOAD;
     confirm_release(call);
@@ -987,6 +988,7 @@ link_reply(struct store *store, struct link *link, uint64_t now_us,
         list_remove(&call->link);
         link->call_count--;
         link->batch_count--;
+        link->bulk_count -= call->bulk;
         link->held_count++;
         list_push_back(&link->held, &call->link);
     } else {

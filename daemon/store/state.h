@@ -124,6 +124,7 @@ struct link {
     struct list calls; /* without a reply, oldest first */
     uint32_t call_count;
     uint32_t batch_count; /* of them script calls */
+    uint32_t bulk_count;  /* of those: bulk, see call.c */
     uint32_t loading;     /* of them SCRIPT LOAD */
     uint64_t deadline_us; /* of connecting */
     uint64_t patience_us; /* of the greeting, where it was too short before */
@@ -178,8 +179,10 @@ struct node {
     struct store_address address;
     struct list lanes[LANE_COUNT]; /* by link: leads, see lane.c */
     uint32_t queued;
-    unsigned turn; /* the lane that is next */
-    bool renewed;  /* the last call was of renewals */
+    unsigned turn;            /* the lane that is next */
+    bool renewed;             /* the last call was of renewals */
+    uint8_t last_session[16]; /* of the operation that came last */
+    uint64_t mixed_us;        /* when another session's came after it */
 };
 
 #define CLOCK_DRIFT 400 /* clocks drift apart by less than 1 in so many */
@@ -222,6 +225,7 @@ struct call {
     bool writes;   /* CALL_MARK: the marker is written, else read */
     bool stale;    /* INFO's: it may have been answered before a slot went */
     bool optional; /* CALL_LOAD: of a script that locks do without */
+    bool bulk;     /* CALL_SCRIPT: see call.c */
     uint64_t sent_us;
     uint64_t answered_us; /* 0: not yet */
     struct list ops;

@@ -146,6 +146,43 @@ START_TEST(turns_of_sessions)
 
 END_TEST
 
+/* What may wait, or one of several sessions has very much of, leaves half of
+ * the calls to others: what comes then is sent at once. Renewals that press
+ * leave none, nor does a session that has been alone for a while. */
+START_TEST(bulk)
+{
+    static const enum op_kind kinds[] = {OP_RENEW, OP_RELEASE, OP_ACQUIRE};
+
+    for (int i = 0; i < 3; i++) {
+        struct srig *rig = srig_single();
+        struct store_settings settings = rig->settings;
+        settings.in_flight = 4;
+        store_configure(rig->store, &settings);
+        (void)op_of(rig, OP_ACQUIRE, 2, false);
+        srig_turn(rig);
+        srig_results(rig, 0, 1, RECORD_OK);
+        for (int n = 0; n < 80; n++)
+            (void)op_of(rig, kinds[i], 1, i == 1);
+        for (int call = 0; call < 5; call++) {
+            srig_turn(rig);
+            ck_assert_uint_eq(store_in_flight(rig->store), 2);
+            srig_results(rig, 0, 4, RECORD_OK);
+        }
+        const struct op *other = op_of(rig, OP_ACQUIRE, 2, false);
+        srig_turn(rig);
+        ck_assert_uint_eq(other->tries, 1);
+        for (int n = 0; n < 81; n++)
+            rig->ops[n].give_up_us = rig->now_us + 1000000;
+        rig->now_us += 1100000;
+        srig_turn(rig);
+        ck_assert_uint_eq(store_in_flight(rig->store), i == 1 ? 3 : 4);
+        store_check(rig->store);
+        srig_end(rig);
+    }
+}
+
+END_TEST
+
 /* Readers of many locks take turns, too, though each goes alone. */
 START_TEST(turns_of_readers)
 {
@@ -1162,6 +1199,7 @@ store_call_suite(void)
     tcase_add_test(tests, batches);
     tcase_add_test(tests, turns);
     tcase_add_test(tests, turns_of_sessions);
+    tcase_add_test(tests, bulk);
     tcase_add_test(tests, turns_of_readers);
     tcase_add_test(tests, lead_that_leaves);
     tcase_add_test(tests, yielding);

@@ -280,7 +280,11 @@ START_TEST(configured)
     snprintf(settings.username, sizeof(settings.username), "you");
     snprintf(settings.password, sizeof(settings.password), "sesame");
     store_configure(rig->store, &settings);
-    srig_ops(rig, OP_RENEW, 1, STORE_FLIGHT_MAX + 1);
+    for (uint8_t i = 0; i < STORE_FLIGHT_MAX + 1; i++) {
+        struct op *op = srig_draft(rig, OP_ACQUIRE, 1);
+        op->session[0] = i;
+        srig_submit(rig, op);
+    }
     srig_turn(rig);
     for (int i = 0; i < STORE_FLIGHT_MAX; i++)
         srig_expect(rig, 0, "EVALSHA 1");
