@@ -655,6 +655,33 @@ read_password(struct loader *loader, const char *key, const char *path,
 }
 
 static bool
+is_other_password(const char *path, const char *password)
+{
+    char bytes[SECRET_FILE_BYTES];
+    char why[128];
+    struct text secret;
+    size_t len;
+
+    if (path[0] == '\0' ||
+        file_read(path, true, bytes, sizeof(bytes), &len) != NULL)
+        return false;
+    bool other = secret_read(text_make(bytes, len), 1, SECRET_FILE_BYTES - 1,
+                     &secret, why, sizeof(why)) &&
+                 !text_equal(secret, text_from(password));
+    explicit_bzero(bytes, sizeof(bytes));
+    return other;
+}
+
+bool
+config_has_other_password(const struct config *config)
+{
+    return is_other_password(
+               config->redis_password_file, config->redis_password) ||
+           is_other_password(
+               config->sentinel_password_file, config->sentinel_password);
+}
+
+static bool
 read_passwords(struct loader *loader)
 {
     struct config *config = loader->config;

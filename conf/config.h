@@ -171,6 +171,10 @@ void config_init(struct config *config);
 bool config_load(
     struct config *config, const char *path, char *error, size_t error_bytes);
 
+/* Whether a file of a password for Redis or the Sentinels can be read, and has
+ * another one than this. */
+bool config_has_other_password(const struct config *config);
+
 /* What is wrong with a configuration as config_load_checked() is told. */
 struct config_fault {
     const char *key;               /* ref, static: its dotted path */

@@ -511,6 +511,24 @@ reload(void *arg)
     loop_note_reload(daemon->loop, taken);
 }
 
+/* Redis or a Sentinel refuses the password, and the file has another one by
+ * now: not everything that changes secrets can send a signal. */
+static bool
+has_new_password(void *arg)
+{
+    struct daemon *daemon = arg;
+    const struct health *health = loop_health(daemon->loop);
+    bool refused = false;
+
+    for (uint32_t i = 0; i < health->node_count; i++) {
+        const struct health_node *node = &health->nodes[i];
+        refused = refused || (node->needed &&
+                                 (node->reason == HEALTH_PASSWORD ||
+                                     node->reason == HEALTH_PASSWORD_MISSING));
+    }
+    return refused && config_has_other_password(&daemon->config);
+}
+
 static int
 run(struct daemon *daemon)
 {
@@ -545,7 +563,8 @@ run(struct daemon *daemon)
             log_quote(quoted, sizeof(quoted), text_from(error)));
         return OPTIONS_EXIT_SYSTEM;
     }
-    struct process *process = process_create(daemon->loop, reload, daemon);
+    struct process *process =
+        process_create(daemon->loop, reload, has_new_password, daemon);
     int status = OPTIONS_EXIT_SYSTEM;
     if (process != NULL && sink_attach(daemon->loop))
         status = loop_run(daemon->loop);

@@ -31,8 +31,10 @@
 struct process {
     struct loop *loop;      /* ref */
     process_reload *reload; /* on SIGHUP */
-    void *reload_arg;       /* ref */
+    process_look *look;     /* each second */
+    void *arg;              /* ref; theirs */
     struct event *signals[SIGNALS];
+    struct event *second;   /* owned */
     struct event *watchdog; /* owned; NULL: nobody watches */
 };
 
@@ -115,6 +117,14 @@ service_say_reloading(void)
 }
 
 static void
+reload_now(struct process *process)
+{
+    service_say_reloading();
+    process->reload(process->arg);
+    service_say("READY=1");
+}
+
+static void
 on_reload(evutil_socket_t signal, short what, void *arg)
 {
     struct process *process = arg;
@@ -125,9 +135,18 @@ on_reload(evutil_socket_t signal, short what, void *arg)
         log_write(LOG_INFO, "reload_ignored", "why=stopping");
         return;
     }
-    service_say_reloading();
-    process->reload(process->reload_arg);
-    service_say("READY=1");
+    reload_now(process);
+}
+
+static void
+on_second(evutil_socket_t fd, short what, void *arg)
+{
+    struct process *process = arg;
+
+    (void)fd;
+    (void)what;
+    if (!loop_stopping(process->loop) && process->look(process->arg))
+        reload_now(process);
 }
 
 static void
@@ -193,8 +212,10 @@ process_begin(void)
 }
 
 struct process *
-process_create(struct loop *loop, process_reload *reload, void *arg)
+process_create(
+    struct loop *loop, process_reload *reload, process_look *look, void *arg)
 {
+    static const struct timeval second = {.tv_sec = 1};
     static const event_callback_fn handlers[SIGNALS] = {
         on_stop, on_stop, on_reload};
     struct process *process = calloc(1, sizeof(*process));
@@ -203,7 +224,8 @@ process_create(struct loop *loop, process_reload *reload, void *arg)
         return NULL;
     process->loop = loop;
     process->reload = reload;
-    process->reload_arg = arg;
+    process->look = look;
+    process->arg = arg;
     for (int i = 0; i < SIGNALS; i++) {
         process->signals[i] =
             evsignal_new(loop_base(loop), numbers[i], handlers[i], process);
@@ -213,7 +235,10 @@ process_create(struct loop *loop, process_reload *reload, void *arg)
             return NULL;
         }
     }
-    if (!watchdog_start(process)) {
+    process->second =
+        event_new(loop_base(loop), -1, EV_PERSIST, on_second, process);
+    if (process->second == NULL || event_add(process->second, &second) != 0 ||
+        !watchdog_start(process)) {
         process_destroy(&process);
         return NULL;
     }
@@ -233,6 +258,8 @@ process_destroy(struct process **process)
     for (int i = 0; i < SIGNALS; i++)
         if ((*process)->signals[i] != NULL)
             event_free((*process)->signals[i]);
+    if ((*process)->second != NULL)
+        event_free((*process)->second);
     if ((*process)->watchdog != NULL)
         event_free((*process)->watchdog);
     free(*process);

@@ -454,6 +454,23 @@ class RefusalTest(HarnessCase):
         self.client(broker).ok("LOCK refuse/word", count=1)
         self.assertNotIn("a-word", broker.log())
 
+    def test_password_that_changes(self):
+        """Nobody sends a signal: the file is read again where Redis refuses
+        the old one. What is held goes on."""
+        redis = self.redis(requirepass="one")
+        path = self.password_file("one\n")
+        broker = self.broker(redis, {"redis.password_file": path})
+        client = self.client(broker)
+        client.ok("LOCK refuse/rotated")
+        redis.command("CONFIG", "SET", "requirepass", "two")
+        redis.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no")
+        broker.wait_log("event=unready reason=password ")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("two\n")
+        broker.wait_log("event=reloaded changed=redis.password_file")
+        client.ok("LOCK refuse/rotated-2 wait=9s")
+        client.ok("UNLOCK refuse/rotated", count=0)
+
     def test_acl_user(self):
         redis = self.redis()
         redis.command("ACL", "SETUSER", "broker", "on", ">secret",
