@@ -549,6 +549,8 @@ run(struct daemon *daemon)
     }
     settings.hook = hook_settings(config);
     settings.core.audit_hook = settings.hook != NULL;
+    if (settings.hook == NULL) /* then all children are orphans of others */
+        (void)signal(SIGCHLD, SIG_IGN);
     log_write(LOG_INFO, "starting", "server=%s broker=%s", SERVER,
         settings.core.broker_id);
     warn_all_expired(daemon);

@@ -198,12 +198,13 @@ on_end(evutil_socket_t signal, short what, void *arg)
 
     (void)signal;
     (void)what;
-    for (int i = 0; i < AT_ONCE; i++) {
-        struct child *child = &hooks->children[i];
-        int status;
-        if (child->pid > 0 && waitpid(child->pid, &status, WNOHANG) > 0)
-            child_ended(hooks, child, status);
-    }
+    pid_t pid;
+    int status;
+    /* As the first process of a container it has the orphans of others, too. */
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        for (int i = 0; i < AT_ONCE; i++)
+            if (hooks->children[i].pid == pid)
+                child_ended(hooks, &hooks->children[i], status);
     hooks_start(hooks);
 }
 

@@ -9,6 +9,7 @@ import sys
 
 from fake_broker import HOLDFAST
 from harness import HarnessCase, skip_without_daemon
+from harness.broker import broker_path
 from harness.processes import is_running
 
 QUICK = {"lease.default": "30s", "audit.interval": "0s", "audit.pause": "1ms",
@@ -329,6 +330,30 @@ class HookTest(AuditCase):
         self.assertRegex(broker.log(), "event=hook_failed pid=.* status=1")
         self.wait_until(lambda: self.children(broker) == [], 10,
                         "all have been waited for")
+
+    def test_orphans(self):
+        """As the first process of a container it has to wait for the orphans
+        of its hooks, and of others where it has no hook."""
+        program = os.path.join(self.folder(), "program")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write(f"#!{sys.executable}\n"
+                       "import ctypes, os, sys, time\n"
+                       "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"
+                       "if os.fork() == 0:\n"
+                       "    time.sleep(0.3)\n"
+                       "    os._exit(0)\n"
+                       f"os.execv('{broker_path()}', sys.argv)\n")
+        os.chmod(program, 0o700)
+        hook = ["/bin/sh", "-c", "(sleep 0.01 &)"]
+        for words in ([], hook):
+            broker = self.broker(self.redis_server, {
+                **QUICK, "audit.interval": "200ms", "audit.warn_after": "1ms",
+                "audit.hook": words}, program=program)
+            if words:
+                self.client(broker).ok("LOCK a")
+                broker.wait_metric('holdfast_hooks_total{result="done"}', 3)
+            self.wait_until(lambda b=broker: self.children(b) == [], 10,
+                            "all have been waited for")
 
     @staticmethod
     def children(broker):
