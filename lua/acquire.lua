@@ -154,17 +154,6 @@ local function ticket_again(r, t, lease)
     ticket_store(r, t)
 end
 
--- Ends what the ticket's session has given up, since it asks for the lock anew:
--- a hold that was broken, a hold that it never heard of and whose lease may be
--- over, or a wait for the lock as another kind.
-local function ticket_drop(r, t)
-    hold_over(r, t, now)
-    if t.delay > 0 and bit.band(t.flags, CLAIMED) ~= 0 then
-        delay_from(r, t, now)
-    end
-    ticket_strike(r, t)
-end
-
 -- A hold that a LOCK finds and takes for its own is a grant to it, with a fence
 -- above all: the data may be older than what was granted since. False: none is
 -- to be had.

@@ -450,6 +450,17 @@ local function delay_from(r, t, from)
     r.delay = max(r.delay, from + t.delay)
 end
 
+-- Ends what the ticket's session has given up, since it asks for the lock anew:
+-- a hold that was broken, a hold that it never heard of and whose lease may be
+-- over, or a wait for the lock as another kind.
+local function ticket_drop(r, t)
+    hold_over(r, t, now)
+    if t.delay > 0 and bit.band(t.flags, CLAIMED) ~= 0 then
+        delay_from(r, t, now)
+    end
+    ticket_strike(r, t)
+end
+
 -- Strikes out holders whose lease is over; by a clock that may have stepped,
 -- only those whose broker has not claimed the grant. A lease that ends later
 -- than one lease from now was written before the clock stepped back: it is cut.

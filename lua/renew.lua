@@ -25,6 +25,8 @@
 --      one that is larger
 -- 128  with 64: it has just that one, which a majority has agreed on
 -- 256  with 4: the broker that the ticket is of holds it still
+-- 512  the lease of a hold that the broker has not heard of may be over. Such a
+--      hold ends, since older data may not show who followed it
 -- The result of a hold that ends by itself says in how many ms (again), as far
 -- as that goes; that of a ticket that was taken over says what it is: mode B,
 -- permits I4, limit I4, delay I4, hold d (ms left to it, or that a waiter is to
@@ -37,7 +39,7 @@ local function general()
 --@include record.lua
 
 local LOOK, SETS_END, MOVES, TELL, SHARES, WATCH = 1, 2, 4, 8, 16, 32
-local RAISES, AGREED, HOLDS = 64, 128, 256
+local RAISES, AGREED, HOLDS, OVERDUE = 64, 128, 256, 512
 
 -- In how many ms a hold ends by itself; 0: it does not.
 local function end_of(t)
@@ -282,6 +284,10 @@ return function(key, arg, read)
         elseif not ticket_move(r, t, identity) then
             return not_so(r, seen, MOVED_ON)
         end
+    end
+    if bit.band(flags, OVERDUE) ~= 0 and bit.band(t.flags, CLAIMED) ~= 0 then
+        ticket_drop(r, t)
+        return pass_on(r, seen, GONE)
     end
     if bit.band(t.flags, GRANTED) ~= 0 then
         return hold_speaks(r, t, {lease = lease, hold = hold, seen = seen,

@@ -249,7 +249,7 @@ struct op {
     bool asking;       /* after ASKING */
     bool halved;       /* an error may have left it done, or half done */
     bool tells_wait;   /* OP_ACQUIRE of a quorum: others hear that it waits */
-    bool overdue;      /* `over_us` may come before Redis runs it */
+    bool overdue;      /* when sent: `over_us` may come before Redis runs it */
     uint64_t grace_us; /* parked: nothing is granted before; 0: not so */
     uint16_t attempts;
     uint16_t at_node;     /* whose queue it is on */

@@ -794,16 +794,19 @@ wait_refuse(struct core *core, struct ticket *ticket, enum op_status status)
     }
 }
 
-/* Redis has not spoken of a waiting ticket for longer than it can stand. */
+/* A question about a waiting ticket was not answered. The wait ends once Redis
+ * has been silent for a lease and for redis.patience. */
 static void
 wait_unheard(struct core *core, struct ticket *ticket, enum op_status status)
 {
-    uint64_t lease_us = us_from_ms(core->settings.lease_ms);
+    uint64_t most_us = us_from_ms(core->settings.lease_ms);
 
     ticket->unheard = true;
     wait_refuse(core, ticket, status);
     struct pending *pending = ticket_asking(ticket);
-    if (core->now_us < ticket->heard_us + lease_us) {
+    if (most_us < core->settings.patience_us)
+        most_us = core->settings.patience_us;
+    if (core->now_us < us_add(ticket->heard_us, most_us)) {
         ticket->refresh_us = core->now_us + core_jitter(core, 2 * RETRY_US);
         ticket_arm(core, ticket);
         return;
@@ -957,6 +960,13 @@ ticket_granted_by_the_way(
         ticket->hinted = true;
         return;
     }
+    struct op *op = slab_get(&core->ops, ticket->renew_op);
+    if (op != NULL && op->overdue) {
+        ticket->hinted = true; /* Redis may take that for an older grant */
+        return;
+    }
+    if (op != NULL)
+        op->over_us = NEVER;
     count(core->counters, COUNTER_grants_handed_over);
     ticket_grant(core, ticket, grant->fence, grant->arrival, grant->place,
         sent_us, grant->ttl_ms);

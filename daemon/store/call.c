@@ -63,43 +63,40 @@ op_is_overdue(const struct store *store, const struct op *op, uint64_t now_us)
     return now_us + store->settings.command_timeout_us > op->over_us;
 }
 
-/* Whether there is no use in sending it any more. A hold that a late renewal
- * finds may have ended, and older data would not show who followed it. */
+/* Whether there is no use in sending it any more. */
 static bool
-op_is_needless(const struct store *store, const struct link *link,
-    const struct op *op, uint64_t now_us)
+op_is_needless(const struct link *link, const struct op *op)
 {
-    return op->unwanted || (op->repeats && link->settled) ||
-           (op->kind == OP_RENEW && op_is_overdue(store, op, now_us));
+    return op->unwanted || (op->repeats && link->settled);
 }
 
 /* Whether an operation may go into a call that begins with `first`: those of a
  * call are of one slot, where there are slots, and some go alone. */
 static bool
 op_fits(const struct store *store, const struct link *link, const struct op *op,
-    const struct op *first, uint64_t now_us)
+    const struct op *first)
 {
     bool slots = store->settings.topology == STORE_CLUSTER;
 
     return op == first ||
-           !(op_is_needless(store, link, op, now_us) || op->single ||
-               first->single || (slots && op->slot != first->slot));
+           !(op_is_needless(link, op) || op->single || first->single ||
+               (slots && op->slot != first->slot));
 }
 
 /* The first operation of that lead's session that fits, or NULL. */
 static struct op *
 lead_fitting(const struct store *store, const struct link *link,
-    struct op *lead, const struct op *first, uint64_t now_us, uint32_t *looks)
+    struct op *lead, const struct op *first, uint32_t *looks)
 {
     *looks -= *looks > 0;
-    if (op_fits(store, link, lead, first, now_us))
+    if (op_fits(store, link, lead, first))
         return lead;
     LIST_EACH (at, &lead->behind) {
         struct op *op = container_of(at, struct op, link);
         if (*looks == 0)
             return NULL;
         --*looks;
-        if (op_fits(store, link, op, first, now_us))
+        if (op_fits(store, link, op, first))
             return op;
     }
     return NULL;
@@ -142,8 +139,7 @@ batch_gather(struct store *store, const struct link *link, struct node *node,
             struct op *lead = container_of(at, struct op, link);
             if (call->op_count == limit || looks == 0)
                 break;
-            struct op *op =
-                lead_fitting(store, link, lead, first, call->sent_us, &looks);
+            struct op *op = lead_fitting(store, link, lead, first, &looks);
             if (op == NULL)
                 continue;
             op_take(store, leads, lead, op);
@@ -377,13 +373,13 @@ batch_send(struct store *store, struct link *link, struct node *node,
 /* Whether the lane has something to send, at its head. */
 static bool
 lane_drop_needless(struct store *store, const struct link *link,
-    struct node *node, unsigned lane, uint64_t now_us)
+    struct node *node, unsigned lane)
 {
     const struct list *leads = &node->lanes[lane];
 
     while (!list_empty(leads)) {
         struct op *op = container_of(leads->next, struct op, link);
-        if (!op_is_needless(store, link, op, now_us))
+        if (!op_is_needless(link, op))
             return true;
         op_dequeue(store, op);
         op_done(store, op, op->repeats ? OP_GONE : OP_UNSENT);
@@ -461,7 +457,7 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
         bool pressed = grants && !node->renewed && renewals_press(node, now_us);
         unsigned lane = pressed ? OP_RENEW : turn;
         bool has = lane_goes(lane, grants, held_only) &&
-                   lane_drop_needless(store, link, node, lane, now_us);
+                   lane_drop_needless(store, link, node, lane);
         bool bulk = has && lane_is_bulk(node, lane, now_us);
         if (bulk && link->bulk_count >= bulk_max(store)) {
             has = false;

@@ -694,6 +694,7 @@ try_begin(struct store *store, struct bid *bid, struct op *op)
     question.fence = 0;
     question.place = 0;
     question.ask = bid->ask;
+    question.over_us = WHEEL_NEVER; /* no earlier try has this request */
     /* So all nodes give what is above it. */
     uint64_t floor = fence_clock_floor(store);
     if (question.seen < floor)

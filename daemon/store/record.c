@@ -45,6 +45,7 @@
 #define RENEW_RAISES     64
 #define RENEW_AGREED     128
 #define RENEW_HOLDS      256
+#define RENEW_OVERDUE    512
 
 #define RESULT_HANDED    1
 #define RESULT_MORE      2
@@ -267,7 +268,8 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
             (op->moves ? RENEW_MOVES : 0) | (op->tell ? RENEW_TELL : 0) |
             (op->shares ? RENEW_SHARES : 0) | (op->watch ? RENEW_WATCH : 0) |
             (op->raises ? RENEW_RAISES : 0) | (op->agreed ? RENEW_AGREED : 0) |
-            (op->moves && op->holds ? RENEW_HOLDS : 0),
+            (op->moves && op->holds ? RENEW_HOLDS : 0) |
+            (op->kind == OP_RENEW && op->overdue ? RENEW_OVERDUE : 0),
         2);
     at = put_uint(at, op->lease_ms, 4);
     at = put_double(at, record_hold_left_ms(op, now_us));

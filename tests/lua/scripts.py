@@ -165,11 +165,11 @@ def release(ticket, place=0, arrival=0, fence=0, seen=0, unclean=False,
 
 def renew(ticket, look=False, sets_end=False, moves=False, tell=False,
           shares=False, watch=False, raises=False, agreed=False, holds=False,
-          place=0, arrival=0, fence=0, lease=LEASE, hold=0, latest=FOREVER,
-          seen=0):
+          overdue=False, place=0, arrival=0, fence=0, lease=LEASE, hold=0,
+          latest=FOREVER, seen=0):
     return ticket.pack() + RENEW.pack(
         place, arrival, fence, bits(look, sets_end, moves, tell, shares, watch,
-                                    raises, agreed, holds),
+                                    raises, agreed, holds, overdue),
         lease, hold, latest, seen)
 
 

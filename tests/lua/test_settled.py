@@ -157,6 +157,26 @@ class Grants(SettledCase):
             self.assertEqual(again.fence > held.fence, over)
             self.one.release(KEY, who(1))
 
+    def test_a_claim_that_its_broker_did_not_hear_of(self):
+        """Nor is one that a waiter claimed. Its renewal ends it."""
+        self.hold(who(0))
+        self.wait(who(1), self.two)
+        self.one.release(KEY, who(0))
+        claimed = self.two.renew(KEY, who(1))
+        self.assertEqual(claimed.status, OK)
+        self.failover()
+        again = self.two.renew(KEY, who(1), overdue=True)
+        self.assertEqual(again.status, GONE)
+        self.assertTrue(self.pending())
+        self.wait(who(1), self.two)
+        self.settle()
+        again = self.two.renew(KEY, who(1), overdue=True)
+        self.assertEqual(again.status, OK)  # this grant is a new one
+        self.assertGreater(again.fence, claimed.fence)
+        again = self.two.renew(KEY, who(1), overdue=True)
+        self.assertEqual(again.status, GONE)
+        self.hold(who(2))
+
     def test_it_has_had_its_turn(self):
         held = self.hold(who(1))
         self.wait(who(2), self.two)

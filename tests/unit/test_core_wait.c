@@ -475,6 +475,43 @@ START_TEST(grant_by_the_way_while_asking)
 
 END_TEST
 
+/* Or that renews its place. Where that renewal was sent as overdue, it may end
+ * the grant: only its answer tells. */
+START_TEST(grant_by_the_way_while_renewing)
+{
+    for (int late = 0; late < 2; late++) {
+        struct rig *rig = rig_new();
+        unsigned s = rig_open(rig);
+        unsigned t = rig_open(rig);
+
+        rig_lock(rig, s, "1 LOCK a", 5);
+        rig_say(rig, t, "1 LOCK a");
+        uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
+        rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+        rig_hint(rig, request);
+        struct op *renew = rig_op(rig, OP_RENEW);
+        renew->overdue = late > 0;
+        rig_say(rig, s, "2 UNLOCK a");
+        hand_over(rig, rig->ops[1],
+            &(struct op_grant){
+                .request = request, .fence = 6, .ttl_ms = 30000});
+        rig_expect(rig, s, "2 OK count=0");
+        if (late > 0) {
+            rig_silent(rig, t);
+            rig_status(rig, renew, OP_GONE);
+            rig_granted(rig, rig_op(rig, OP_ACQUIRE), 7);
+        } else {
+            ck_assert_uint_eq(renew->over_us, WHEEL_NEVER);
+        }
+        rig_expect(rig, t,
+            late > 0 ? "1 OK fence=7 ttl_ms=~ count=1"
+                     : "1 OK fence=6 ttl_ms=~ count=1");
+        rig_end(rig);
+    }
+}
+
+END_TEST
+
 START_TEST(refresh_of_a_wait)
 {
     struct rig *rig = rig_new();
@@ -490,6 +527,30 @@ START_TEST(refresh_of_a_wait)
         rig_queued(rig, rig_op(rig, OP_RENEW));
     }
     rig_silent(rig, s);
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Where redis.patience is longer than a lease, a wait lasts as long as that: a
+ * Redis that is back by then has the ticket asked after. */
+START_TEST(wait_unheard_is_patient)
+{
+    struct rig *rig = rig_create();
+
+    rig->settings.patience_us = 40 * SECOND_US;
+    rig_start(rig);
+    unsigned s = rig_open(rig);
+    rig_wait(rig, s, "1 LOCK a");
+    rig_pass(rig, 38000);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_UNKNOWN);
+    rig_pass(rig, 225);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_GONE);
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    rig_pass(rig, 41000);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_UNSENT);
+    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
     rig_end(rig);
 }
 
@@ -720,7 +781,9 @@ core_wait_suite(void)
     tcase_add_test(tests, grant_that_is_over);
     tcase_add_test(tests, hints);
     tcase_add_test(tests, grant_by_the_way_while_asking);
+    tcase_add_test(tests, grant_by_the_way_while_renewing);
     tcase_add_test(tests, refresh_of_a_wait);
+    tcase_add_test(tests, wait_unheard_is_patient);
     tcase_add_test(tests, wait_unheard);
     tcase_add_test(tests, requeued_after_gone);
     tcase_add_test(tests, first_waiter_asks);

@@ -739,7 +739,7 @@ START_TEST(unwanted)
 END_TEST
 
 /* Redis may run a call until its time-out. A hold that an earlier question may
- * have got can be over by then: an acquire says so, a renewal is not sent. */
+ * have got can be over by then: an acquire and a renewal say so. */
 START_TEST(overdue)
 {
     struct srig *rig = srig_single();
@@ -755,14 +755,15 @@ START_TEST(overdue)
         asks[i]->over_us = soon_us - i;
     }
     srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_expect(rig, 0, "EVALSHA 2");
+    ck_assert_int_eq(rig->words[6].at[57], 0);
+    ck_assert_int_eq(rig->words[7].at[57], 512 >> 8);
     srig_expect(rig, 0, "EVALSHA 3");
     ck_assert_int_eq(rig->words[7].at[36], 1);
     ck_assert_int_eq(rig->words[8].at[36], 1 | 32);
     ck_assert_int_eq(rig->words[9].at[36], 0);
-    srig_status(rig, &ops[1], OP_UNSENT);
-    srig_results(rig, 0, 1, RECORD_OK);
-    srig_status(rig, &ops[0], OP_OK);
+    srig_results(rig, 0, 2, RECORD_OK);
+    srig_status(rig, &ops[1], OP_OK);
     srig_results(rig, 0, 3, RECORD_OK);
     srig_end(rig);
 }

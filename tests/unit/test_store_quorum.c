@@ -382,11 +382,16 @@ START_TEST(least_of_majority)
 
 END_TEST
 
+/* Each try is new: an earlier question of the core has no part in it. */
 START_TEST(fences_raised)
 {
     struct srig *rig = srig_quorum(NODES);
-    const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
+    struct op *op = srig_draft(rig, OP_ACQUIRE, 0);
     uint64_t sent_us = rig->now_us;
+
+    op->request = HOLDER;
+    op->over_us = sent_us;
+    srig_submit(rig, op);
     uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
 
     srig_pass(rig, 10);
