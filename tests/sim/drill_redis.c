@@ -363,8 +363,16 @@ given_granted(struct fleet *fleet, struct task *task)
 
 #define SLOW_SPARE_US     250000 /* a packet is sent again */
 #define SLOW_AWAKE_US     2000
+#define SLOW_REPLICAS_US  20000 /* replicas take what has come, at any rate */
 #define SLOW_LEASE_MS     60000
 #define SLOW_SENTINELS_US 400000 /* so they do not miss it */
+
+/* For so long all servers are awake in between. */
+static uint64_t
+slow_awake_us(const struct world *world)
+{
+    return world->plan.strict ? SLOW_REPLICAS_US : SLOW_AWAKE_US;
+}
 
 /* A renewal may meet two sleeps, and what replicas have two more. All of that
  * is in time where it takes less than a third of a lease. */
@@ -372,7 +380,8 @@ static uint64_t
 slow_span_us(const struct world *world)
 {
     uint64_t third_us = drill_lease_us(world) / 3;
-    uint64_t spare_us = drill_packets_us(world) + SLOW_SPARE_US;
+    uint64_t spare_us =
+        drill_packets_us(world) + SLOW_SPARE_US + 5 * slow_awake_us(world);
     uint64_t span_us = third_us > spare_us ? third_us - spare_us : 0;
 
     span_us /= world->plan.strict ? 5 : 2;
@@ -415,7 +424,8 @@ slow_sleeps(void *arg, uint64_t data)
     for (uint32_t i = 0; i < drill_servers(world); i++)
         machine_stop(server_machine(world, i), world->now_us + span_us);
     bool last = drill->rounds++ > 5 * drill_lease_us(world) / span_us / 2;
-    drill_event(fleet, span_us + (last ? DRILL_REJOIN_US : SLOW_AWAKE_US),
+    drill_event(fleet,
+        span_us + (last ? DRILL_REJOIN_US : slow_awake_us(world)),
         last ? slow_gives : slow_sleeps);
 }
 
