@@ -30,6 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define CHILDREN    "/proc/thread-self/children"
 #define BURY_MS     10000   /* for SIGKILL to be obeyed */
 #define BURY_NAP_NS 1000000 /* between looks */
 #define REAP_MAX    256     /* orphans in one turn */
@@ -79,6 +80,16 @@ start_undo(struct child *child)
     (void)waitpid(child->pid, NULL, 0);
 }
 
+/* Else a process that leaves the group of the program outlives the lock. */
+static void
+warn_of_strays(void)
+{
+    if (access(CHILDREN, R_OK) != 0)
+        complain("warning: " CHILDREN " cannot be read (no /proc, or a kernel "
+                 "without PROC_CHILDREN): processes that leave the program's "
+                 "process group are not ended when the lock is lost");
+}
+
 bool
 child_start(struct child *child, struct guard *guard, const struct loop *loop,
     const struct holdfast *h, const struct acquired *acquired, char **argv)
@@ -90,6 +101,7 @@ child_start(struct child *child, struct guard *guard, const struct loop *loop,
     child->guard = guard;
     terminal_init(&child->terminal);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    warn_of_strays();
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gate) != 0) {
         complain("no socket: %s", strerror(errno));
         return false;
@@ -179,7 +191,7 @@ child_reap(struct child *child)
 static size_t
 children_list(const struct child *child, int signal, pid_t living[CHILDREN_MAX])
 {
-    FILE *file = fopen("/proc/thread-self/children", "re");
+    FILE *file = fopen(CHILDREN, "re");
     size_t count = 0;
     long pid;
 

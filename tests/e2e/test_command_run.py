@@ -272,6 +272,24 @@ class AskTest(CommandCase):
         name, = broker.received("HELLO")
         self.assertRegex(name, r"\AHELLO name=h{47}:\d+ keep=30000\Z")
 
+    def test_without_proc(self):
+        """It says what it cannot end then."""
+        broker = self.broker()
+        words = ["run", "job", "--", "true"]
+        hides = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
+                 'mount -t tmpfs none /proc && exec "$@"', "-"]
+        if subprocess.run([*hides, "true"], stderr=subprocess.DEVNULL,
+                          check=False).returncode != 0:
+            self.skipTest("no file system of one's own here")
+        result = subprocess.run(
+            [*hides, HOLDFAST, *words], env=self.environment(broker),
+            capture_output=True, check=False, timeout=30)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(b"processes that leave the program's process group",
+                      result.stderr)
+        result = self.command(broker, *words)
+        self.assertEqual(result.stderr, b"")
+
     def test_address_by_option(self):
         broker = self.broker()
         for words in (["-a", broker.address, "run", "job"],
