@@ -10,7 +10,7 @@
 /* Rounds of store and core in a turn, and how long these may take. The next
  * turn does the rest. */
 #define ROUNDS_A_TURN 8
-#define ROUNDS_US     2000
+#define ROUNDS_US     500
 /* Lines of a client between looks at the clock, and how long the lines of one
  * client may take in a turn. */
 #define LINES_A_LOOK 16

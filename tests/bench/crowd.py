@@ -77,7 +77,7 @@ def until(what, done, timeout):
     while not done():
         if time.monotonic() > end:
             raise MeasureFailure(f"not {what} within {timeout:g} s")
-        time.sleep(0.1)
+        time.sleep(0.25)
 
 
 def crowd(bench, locks):
