@@ -183,6 +183,18 @@ expiries(const struct loop *loop, struct buffer *body)
 }
 
 static void
+unready(const struct loop *loop, struct buffer *body)
+{
+    const char *reason =
+        loop_stopping(loop) ? "draining"
+                            : health_word(health_why(loop_health(loop)).reason);
+
+    shown_family(body, SHOWN_unready);
+    if (!is_ready(loop))
+        add(body, "holdfast_unready{reason=\"%s\"} 1\n", reason);
+}
+
+static void
 gauges(const struct loop *loop, struct buffer *body)
 {
     struct store_totals store;
@@ -191,6 +203,7 @@ gauges(const struct loop *loop, struct buffer *body)
     core_totals(loop->engine.core, &now);
     store_totals(loop->engine.store, &store);
     gauge(body, SHOWN_ready, is_ready(loop));
+    unready(loop, body);
     gauge(body, SHOWN_draining, loop_stopping(loop));
     gauge(body, SHOWN_connections, loop->client_count);
     gauge(body, SHOWN_tls_connections, loop->tls_count);

@@ -37,6 +37,8 @@ class SetUpTest(TlsCase):
         status = client.ok("STATUS")
         self.assertEqual((status["ready"], status["reason"]), ("0", reason))
         broker.wait_log(f"event=unready reason={reason} ")
+        self.assertEqual(broker.metrics().get(
+            f'holdfast_unready{{reason="{reason}"}}'), 1)
         return broker
 
     def listen(self, backlog=8):
