@@ -15,7 +15,8 @@
  * has failed comes the later, the more of them have failed from there of late.
  * Only they wait, and only so many of them: others from there, who have the
  * right secret, do not. So it is nothing against guessing, whose answers nobody
- * need wait for: against that secrets are random (see base/users.c). What is
+ * need wait for: against that secrets are random (see base/users.c). What a
+ * session sends meanwhile has its turn after the answer. What is
  * remembered of an address with nobody connected is bounded, the oldest making
  * room.
  *
@@ -35,6 +36,9 @@
 #define FORGET_US UINT64_C(300000000)
 /* AUTHs from an address that have failed and are not answered yet. */
 #define WAITING_MAX 64
+
+/* Lines of a session that wait for the reply to its AUTH. */
+#define BEHIND_LINES 32
 /* Addresses with failures, and with nobody connected. */
 #define IDLE_MAX 4096
 
@@ -374,6 +378,7 @@ auth_failed(
     source->failures += source->failures < UINT32_MAX;
     source->failed_us = core->now_us;
     source->waiting++;
+    session->auths++;
     wheel_add(&core->wheel, &pending->timer,
         us_add(core->now_us, failure_delay_us(source)));
 }
@@ -383,7 +388,134 @@ void
 auth_waited(struct session *session)
 {
     require(session->source != NULL && session->source->waiting > 0);
+    require(session->auths > 0);
     session->source->waiting--;
+    session->auths--;
+}
+
+/* --- what comes behind an AUTH -------------------------------------------- */
+
+/* Whether what the session sends waits for the reply to an AUTH. */
+bool
+auth_pauses(const struct session *session)
+{
+    return session->auths > 0 || !list_empty(&session->behind);
+}
+
+bool
+auth_may_go_on(const struct session *session)
+{
+    return session->auths == 0 &&
+           (session->fin_behind || !list_empty(&session->behind));
+}
+
+/* Whether the line has its turn after an AUTH, or was refused. */
+bool
+auth_keeps_back(struct core *core, struct session *session, const char *line,
+    size_t len, bool too_long)
+{
+    char tag[PROTO_TAG_MAX + 1];
+    struct behind *behind = NULL;
+
+    if (session->state != SESSION_OPEN || !auth_pauses(session))
+        return false;
+    if (session->behind_count < BEHIND_LINES)
+        behind = slab_alloc(&core->behind);
+    if (behind == NULL) {
+        (void)request_tag(line, len, tag);
+        count(core->counters, COUNTER_limit_auth);
+        answer_limit(core, session, tag, "auth");
+        return true;
+    }
+    behind->too_long = too_long;
+    behind->len =
+        (uint32_t)(len < sizeof(behind->line) ? len : sizeof(behind->line));
+    memcpy(behind->line, line, behind->len);
+    list_push_back(&session->behind, &behind->link);
+    session->behind_count++;
+    return true;
+}
+
+/* The next of them, which is the session's no more; NULL: there is none. */
+static struct behind *
+behind_pop(struct session *session)
+{
+    struct list *link = list_pop_front(&session->behind);
+
+    session->behind_count -= link != NULL;
+    return link == NULL ? NULL : container_of(link, struct behind, link);
+}
+
+static void
+behind_free(struct core *core, struct behind *behind)
+{
+    explicit_bzero(behind->line, behind->len); /* may be a secret */
+    slab_free(&core->behind, behind);
+}
+
+/* The reply to an AUTH that has failed. */
+void
+auth_answer(struct core *core, struct pending *pending)
+{
+    struct session *session = pending->session;
+
+    pending_error(core, pending, ERROR_AUTH, "no such user, or another secret");
+    if (auth_may_go_on(session))
+        wheel_add(&core->wheel, &session->timer, core->now_us);
+}
+
+/* The next line, and the end, that came behind an AUTH. */
+void
+auth_go_on(struct core *core, struct session *session)
+{
+    char tag[PROTO_TAG_MAX + 1];
+
+    if (!auth_may_go_on(session))
+        return;
+    struct behind *behind = behind_pop(session);
+    if (behind == NULL) {
+        session->fin_behind = false;
+        session_eof(core, session);
+        return;
+    }
+    if (behind->too_long) {
+        (void)request_tag(behind->line, behind->len, tag);
+        answer_error(core, session, tag, ERROR_TOOLONG, NULL);
+    } else {
+        command_line(core, session, behind->line, behind->len);
+    }
+    behind_free(core, behind);
+}
+
+/* The session ends before their turn. */
+void
+auth_refuse_behind(
+    struct core *core, struct session *session, enum error_code code)
+{
+    struct behind *behind;
+
+    while ((behind = behind_pop(session)) != NULL) {
+        char tag[PROTO_TAG_MAX + 1];
+        struct request request;
+        struct request_error error;
+        (void)request_tag(behind->line, behind->len, tag);
+        enum request_status status = request_parse(behind->line, behind->len,
+            core->settings.name_max, &request, &error);
+        if (status == REQUEST_BAD ||
+            (status == REQUEST_OK && request.command != COMMAND_PONG))
+            answer_error(core, session, tag, code, NULL);
+        behind_free(core, behind);
+    }
+}
+
+void
+auth_drop_behind(struct core *core, struct session *session)
+{
+    struct behind *behind;
+
+    session->fin_behind = false;
+    while ((behind = behind_pop(session)) != NULL)
+        behind_free(core, behind);
 }
 
 /* Whether the session has nothing yet that is its user's. */
@@ -671,9 +803,12 @@ auth_check(const struct core *core)
 {
     uint32_t connections = 0;
     uint32_t tickets = 0;
+    uint32_t behind = core->behind.used;
 
     for (uint32_t i = 0; i < core->sessions.touched; i++) {
         const struct session *session = slab_at(&core->sessions, i);
+        if (session != NULL)
+            behind -= session->behind_count;
         if (session == NULL || session->user == NULL)
             continue;
         connections += !session->away;
@@ -684,7 +819,7 @@ auth_check(const struct core *core)
         connections -= users->user[i].connections;
         tickets -= users->user[i].tickets;
     }
-    require(connections == 0 && tickets == 0);
+    require(connections == 0 && tickets == 0 && behind == 0);
     require(core->source_table.count == core->sources.used);
     require(core->idle_count <= IDLE_MAX);
 }

@@ -58,6 +58,7 @@ core_take_memory(struct core *core)
            slab_init(
                &core->pendings, sizeof(struct pending), s->requests_max) &&
            slab_init(&core->ops, sizeof(struct op), ops) &&
+           slab_init(&core->behind, sizeof(struct behind), BEHIND_MAX) &&
            slab_init(&core->watches, sizeof(struct watch), s->tickets_max) &&
            slab_init(&core->bundles, sizeof(struct bundle), s->requests_max) &&
            table_init(&core->lock_table, s->tickets_max) &&
@@ -155,6 +156,7 @@ core_destroy(struct core **core)
     looks_fini(*core);
     message_fini(*core);
     slab_fini(&(*core)->sessions);
+    slab_fini(&(*core)->behind);
     slab_fini(&(*core)->locks);
     slab_fini(&(*core)->tickets);
     slab_fini(&(*core)->pendings);
@@ -329,8 +331,7 @@ core_pending_timer(struct core *core, struct pending *pending)
     if (pending->denied)
         auth_end_wait(core, pending);
     else if (pending->command == COMMAND_AUTH)
-        pending_error(
-            core, pending, ERROR_AUTH, "no such user, or another secret");
+        auth_answer(core, pending);
     else if (pending->command == COMMAND_WATCH)
         watch_give_up(core, pending);
     else if (pending->command == COMMAND_BREAK)
@@ -480,7 +481,9 @@ core_too_long(
     (void)request_tag(event->line.at, event->line.len, tag);
     if (line_foreign(event->line.at, event->line.len))
         session_expel(core, session, EXPEL_PROTOCOL);
-    else if (session->state == SESSION_OPEN)
+    else if (session->state == SESSION_OPEN &&
+             !auth_keeps_back(
+                 core, session, event->line.at, event->line.len, true))
         answer_error(core, session, tag, ERROR_TOOLONG, NULL);
 }
 
@@ -495,7 +498,8 @@ core_session_event(struct core *core, struct core_event *event)
         session_hear(core, session);
         if (line_foreign(event->line.at, event->line.len))
             session_expel(core, session, EXPEL_PROTOCOL);
-        else
+        else if (!auth_keeps_back(
+                     core, session, event->line.at, event->line.len, false))
             command_line(core, session, event->line.at, event->line.len);
     } else if (event->kind == CORE_TOO_LONG) {
         core_too_long(core, session, event);

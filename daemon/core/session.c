@@ -95,6 +95,8 @@ session_arm(struct core *core, struct session *session)
     uint64_t due_us = us_min(session->beat_due_us, session->keep_due_us);
 
     due_us = us_min(due_us, auth_due_us(core, session));
+    if (auth_may_go_on(session))
+        due_us = core->now_us;
     if (due_us == NEVER)
         wheel_remove(&core->wheel, &session->timer);
     else
@@ -148,6 +150,7 @@ session_open(struct core *core, struct core_event *event)
     wheel_node_init(&session->timer, TIMER_SESSION);
     list_init(&session->tickets);
     list_init(&session->pendings);
+    list_init(&session->behind);
     list_init(&session->watches);
     list_init(&session->news);
     list_init(&session->ending_link);
@@ -181,6 +184,7 @@ session_drop_pendings(struct core *core, struct session *session)
         tally_unheard(core, pending);
         pending_free(core, pending);
     }
+    auth_drop_behind(core, session);
 }
 
 /* `lock` for a LOCK; what only reads is never in doubt. */
@@ -207,6 +211,7 @@ session_refuse_pendings(
             container_of(session->pendings.next, struct pending, session_link);
         pending_error(core, pending, refusal_of(pending->command, code), NULL);
     }
+    auth_refuse_behind(core, session, code);
 }
 
 static void
@@ -530,6 +535,11 @@ session_close(struct core *core, struct session *session, const char *bye,
 void
 session_eof(struct core *core, struct session *session)
 {
+    if (auth_pauses(session) && session->ticket_count == 0) {
+        session->fin_behind = true;
+        return;
+    }
+    auth_refuse_behind(core, session, ERROR_CANCELLED);
     session_close(core, session, "eof", COUNTER_closed_eof);
 }
 
@@ -660,6 +670,9 @@ session_timer(struct core *core, struct session *session)
         if (ends)
             return;
     }
+    if (session->state != SESSION_OPEN)
+        return;
+    auth_go_on(core, session);
     if (session->state != SESSION_OPEN)
         return;
     if (core->now_us >= auth_due_us(core, session)) {

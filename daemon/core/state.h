@@ -81,6 +81,7 @@ struct session {
     bool ending;     /* on core->ending */
     bool quits;      /* QUIT is to be answered, by `quit_tag` */
     bool no_reentry; /* HELLO reenter=0 */
+    bool fin_behind; /* FIN came behind an AUTH, and has its turn after it */
     char quit_tag[PROTO_TAG_MAX + 1];
     bool watch_waits;    /* until the client has read what it was told */
     bool recheck;        /* there are other users since it was looked at */
@@ -108,6 +109,9 @@ struct session {
     uint64_t keep_due_us; /* away: its end; else that of unattended tickets */
     struct list tickets;  /* by session_link, oldest first */
     struct list pendings; /* by session_link, oldest first */
+    struct list behind;   /* lines that came behind an AUTH, by link */
+    uint32_t auths;       /* AUTHs without a reply */
+    uint32_t behind_count;
     struct list ending_link;
     struct list watches; /* by session_link */
     struct list news;    /* by news_link: watches that may have some */
@@ -117,6 +121,17 @@ struct session {
     uint32_t waiting;     /* tickets that are WAITING */
     uint64_t least_us;    /* none that was claimed has a sooner deadline */
     uint64_t least_at_us; /* when that was looked up */
+};
+
+#define BEHIND_MAX 512 /* struct behind, of all sessions */
+
+/* A line that came while an AUTH of its session had no reply; see auth.c. */
+struct behind {
+    struct slab_node node;
+    struct list link;
+    bool too_long; /* `line` is its start */
+    uint32_t len;
+    char line[PROTO_LINE_MAX];
 };
 
 /* Of a session, while it has tickets; see owner.c. */
@@ -445,6 +460,7 @@ struct core {
     struct slab probes;
     struct slab looks;
     struct slab messages;
+    struct slab behind;
     struct table lock_table;    /* by name */
     struct table ticket_table;  /* by session, owner, lock */
     struct table owner_table;   /* by session and owner */
@@ -571,6 +587,15 @@ const char *auth_log_user(
 void auth_command(
     struct core *core, struct session *session, const struct request *request);
 void auth_waited(struct session *session);
+bool auth_pauses(const struct session *session);
+bool auth_may_go_on(const struct session *session);
+bool auth_keeps_back(struct core *core, struct session *session,
+    const char *line, size_t len, bool too_long);
+void auth_answer(struct core *core, struct pending *pending);
+void auth_go_on(struct core *core, struct session *session);
+void auth_refuse_behind(
+    struct core *core, struct session *session, enum error_code code);
+void auth_drop_behind(struct core *core, struct session *session);
 bool auth_sees(
     const struct core *core, const struct session *session, struct text name);
 bool auth_is_admin(const struct core *core, const struct session *session);

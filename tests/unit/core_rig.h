@@ -18,7 +18,7 @@
             ck_abort_msg("%s", #condition); \
     } while (0)
 
-#define RIG_SESSIONS 40
+#define RIG_SESSIONS 80
 #define RIG_OPS      4096
 #define RIG_LINES    65536
 #define RIG_LEASE_MS 30000u

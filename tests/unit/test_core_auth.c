@@ -403,7 +403,6 @@ START_TEST(failures_cost_time)
                        : "1 AUTH shopp the%20secret%201");
         rig_pass(rig, delays_ms[i] - 10);
         rig_silent(rig, s);
-        answer(rig, s, "PING", "- OK");
         rig_pass(rig, 20);
         rig_expect(rig, s, "1 ERR AUTH retry=0");
     }
@@ -452,28 +451,120 @@ END_TEST
 START_TEST(failures_wait_in_bounded_number)
 {
     struct rig *rig = start();
-    unsigned one = rig_open_tcp(rig);
-    unsigned two = rig_open_tcp(rig);
+    unsigned last = 0;
 
-    for (int i = 0; i < 40; i++)
-        rig_say(rig, one, "AUTH shop x");
-    for (int i = 0; i < 24; i++)
-        rig_say(rig, two, "AUTH shop x");
-    rig_silent(rig, two);
-    rig_say(rig, two, "AUTH shop x");
-    rig_expect(rig, two, "- ERR LIMIT retry=1 limit=auth");
+    for (int i = 0; i < 64; i++) {
+        last = rig_open_tcp(rig);
+        rig_say(rig, last, "AUTH shop x");
+    }
+    rig_silent(rig, last);
+    unsigned more = rig_open_tcp(rig);
+    rig_say(rig, more, "AUTH shop x");
+    rig_expect(rig, more, "- ERR LIMIT retry=1 limit=auth");
     ck_assert_uint_eq(rig_count(rig, COUNTER_limit_auth), 1);
     session_of(rig, "shop", '1'); /* who has the right one does not wait */
-    rig->address[15] = 1;
-    session_of(rig, "shop", '1');
-    rig_event(rig, one, CORE_DROP);
-    rig_say(rig, two, "QUIT");
-    for (int i = 0; i < 24; i++) {
-        rig_pass(rig, 8100);
-        rig_expect(rig, two, "- ERR AUTH retry=0");
+    rig_event(rig, 0, CORE_DROP);
+    rig_say(rig, more, "AUTH shop x");
+    rig_say(rig, last, "QUIT");
+    rig_silent(rig, last);
+    rig_pass(rig, 8100);
+    rig_expect(rig, last, "- ERR AUTH retry=0");
+    rig_expect(rig, last, "- OK");
+    rig_expect(rig, last, "* BYE quit");
+    rig_expect(rig, more, "- ERR AUTH retry=0");
+    end(rig);
+}
+
+END_TEST
+
+/* What is sent behind an AUTH that fails has its turn after the reply. */
+START_TEST(nothing_overtakes_it)
+{
+    struct rig *rig = start();
+    unsigned s = rig_open_tcp(rig);
+
+    rig_say(rig, s, "1 AUTH shop x");
+    rig_say(rig, s, "");
+    rig_say(rig, s, "PONG 1");
+    rig_say(rig, s, "2 PING");
+    rig_say(rig, s, "3 LOCK stock/1");
+    rig_say(rig, s, "4 AUTH shop the%20secret%201");
+    rig_say(rig, s, "5 AUTH shop y");
+    rig_say(rig, s, "1 PING");
+    rig_say(rig, s, "6 LOCK stock/1");
+    rig_say(rig, s, "7 QUIT");
+    rig_say(rig, s, "8 PING");
+    rig_silent(rig, s);
+    rig_pass(rig, 260);
+    rig_expect(rig, s, "1 ERR AUTH retry=0");
+    rig_expect(rig, s, "2 OK");
+    rig_expect(rig, s, "3 ERR AUTH retry=0");
+    rig_expect(rig, s, "4 OK");
+    rig_silent(rig, s);
+    rig_no_op(rig);
+    rig_pass(rig, 510);
+    rig_expect(rig, s, "5 ERR AUTH retry=0");
+    rig_expect(rig, s, "1 OK");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    rig_expect(rig, s, "6 OK fence=5 ttl_ms=~ count=1");
+    rig_expect(rig, s, "7 OK");
+    rig_expect(rig, s, "* BYE quit");
+    end(rig);
+}
+
+END_TEST
+
+/* So is the end of input, unless that frees locks. */
+START_TEST(nor_does_the_end)
+{
+    struct rig *rig = start();
+    unsigned s = _i == 0 ? rig_open_tcp(rig) : session_of(rig, "shop", '1');
+
+    if (_i == 1)
+        rig_lock(rig, s, "LOCK stock/1", 5);
+    rig_say(rig, s, "1 AUTH shop x");
+    rig_say(rig, s, "2 PING");
+    rig_event(rig, s, CORE_EOF);
+    if (_i == 1) {
+        rig_expect(rig, s, "2 ERR CANCELLED retry=1");
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     }
-    rig_expect(rig, two, "- OK");
-    rig_expect(rig, two, "* BYE quit");
+    rig_silent(rig, s);
+    rig_pass(rig, 260);
+    rig_expect(rig, s, "1 ERR AUTH retry=0");
+    if (_i == 0)
+        rig_expect(rig, s, "2 OK");
+    rig_expect(rig, s, "* BYE eof");
+    end(rig);
+}
+
+END_TEST
+
+/* Some lines wait; those of a session that goes are forgotten. */
+START_TEST(what_waits_behind_it_is_bounded)
+{
+    struct rig *rig = start();
+    unsigned s = rig_open_tcp(rig);
+    char line[20];
+
+    rig_say(rig, s, "1 AUTH shop x");
+    for (int i = 2; i < 34; i++) {
+        snprintf(line, sizeof(line), "%d PING", i);
+        rig_say(rig, s, line);
+    }
+    rig_silent(rig, s);
+    rig_say(rig, s, "34 PING");
+    rig_expect(rig, s, "34 ERR LIMIT retry=1 limit=auth");
+    if (_i == 0) {
+        rig_pass(rig, 260);
+        rig_expect(rig, s, "1 ERR AUTH retry=0");
+        for (int i = 2; i < 34; i++) {
+            snprintf(line, sizeof(line), "%d OK", i);
+            rig_expect(rig, s, line);
+        }
+    } else {
+        rig_event(rig, s, CORE_DROP);
+    }
     end(rig);
 }
 
@@ -920,6 +1011,9 @@ core_auth_suite(void)
     tcase_add_test(cases, failures_cost_time);
     tcase_add_test(cases, failures_are_remembered);
     tcase_add_test(cases, failures_wait_in_bounded_number);
+    tcase_add_test(cases, nothing_overtakes_it);
+    tcase_add_loop_test(cases, nor_does_the_end, 0, 2);
+    tcase_add_loop_test(cases, what_waits_behind_it_is_bounded, 0, 2);
     tcase_add_test(cases, failures_of_many);
     tcase_add_test(cases, another_user);
     tcase_add_test(cases, another_user_while_something_is_asked);
