@@ -611,13 +611,15 @@ static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
     DRILL_GIVEN, DRILL_TURNS, DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE,
     DRILL_SPLIT, DRILL_UNDONE, DRILL_REVIVED, DRILL_CUTOFF, DRILL_LAPSED,
     DRILL_CLAIMED, DRILL_RETURNED, DRILL_ORDERED, DRILL_RACED, DRILL_REPEATED,
-    DRILL_SLOW, DRILL_COPIES, DRILL_SETBACK, DRILL_CROWDED};
+    DRILL_NAMED, DRILL_SLOW, DRILL_COPIES, DRILL_SETBACK, DRILL_CROWDED};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 
 static bool
 last_drill_can(const struct world *world, enum drill_kind kind)
 {
+    if (kind == DRILL_NAMED)
+        return plan_named(&world->plan);
     if (kind == DRILL_SLOW || kind == DRILL_SETBACK)
         return true;
     if (kind == DRILL_COPIES)

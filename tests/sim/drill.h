@@ -49,6 +49,7 @@ enum drill_kind {
     DRILL_FORGETS, /* one of several masters loses its data (of a quorum) */
     DRILL_PARTED,  /* a broker is left with the smaller part (of a quorum) */
     DRILL_GIVEN,   /* an UNLOCK overtakes a renewal (of a quorum) */
+    DRILL_NAMED,   /* its name leads to the replica that takes over */
     DRILL_SLOW,    /* every Redis answers later than a command may take */
     DRILL_TURNS,   /* one broker's clients ask again and again (of a quorum) */
     DRILL_CROWDED, /* one session keeps the broker busy */
@@ -274,6 +275,7 @@ void forgets_acts(struct fleet *fleet);
 void forgets_granted(struct fleet *fleet, struct task *task);
 void forgets_over(struct fleet *fleet);
 void parted_acts(struct fleet *fleet);
+void named_acts(struct fleet *fleet);
 bool slow_begin(struct fleet *fleet);
 void slow_acts(struct fleet *fleet);
 bool turns_begin(struct fleet *fleet);

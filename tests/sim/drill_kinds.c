@@ -695,6 +695,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         parted_acts, true, NULL, NULL},
     [DRILL_GIVEN] = {"given", "its release, while it was renewed", given_begin,
         NULL, true, given_granted, NULL},
+    [DRILL_NAMED] = {"named", "its release, where its name leads elsewhere",
+        drill_choose_two, named_acts, true, NULL, NULL},
     [DRILL_SLOW] = {"slow", "its release, after Redis was slow", slow_begin,
         slow_acts, true, NULL, NULL},
     [DRILL_TURNS] = {"turns", "its turn", turns_begin, turns_acts, true,

@@ -359,6 +359,40 @@ given_granted(struct fleet *fleet, struct task *task)
         fleet, drill_lease_us(fleet->world) / 100 * GIVEN_SLEEPS, given_sleeps);
 }
 
+/* --- a name that follows the master --------------------------------------- */
+
+/* The brokers settle with the new one, and the hold is renewed. */
+static uint64_t
+named_bound_us(const struct world *world)
+{
+    return (uint64_t)world->plan.settle_ms * 1000 +
+           drill_lease_us(world) * 3 / 2;
+}
+
+static void
+named_gives(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+
+    if (drill_at(fleet, data, DRILL_ACTS) != NULL)
+        drill_gives(fleet, drill_prompt_us(fleet->world));
+}
+
+/* A replica that has all takes over. The master lives on as its replica, and
+ * nobody ends the brokers' connections to it. No hold is lost by that. */
+void
+named_acts(struct fleet *fleet)
+{
+    struct world *world = fleet->world;
+
+    if (!server_switches(world, 0)) {
+        drill_end(fleet);
+        return;
+    }
+    fleet->drill.survives = true;
+    drill_event(fleet, named_bound_us(world), named_gives);
+}
+
 /* --- Redis is slow -------------------------------------------------------- */
 
 #define SLOW_SPARE_US     250000 /* a packet is sent again */

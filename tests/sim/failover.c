@@ -367,6 +367,22 @@ server_split_end(struct world *world)
         server_hears(old, 0);
 }
 
+bool
+server_switches(struct world *world, uint64_t misses)
+{
+    struct server *master = shard_master(world, 0);
+    struct server *replica = shard_successor(world, 0);
+
+    if (replica == NULL || !machine_runs(master->machine) ||
+        !machine_runs(replica->machine) ||
+        fake_replica_lag(replica->fake) > misses)
+        return false;
+    promotion_excuses(replica, master, false);
+    server_promoted(replica, false);
+    server_demoted(master);
+    return true;
+}
+
 void
 server_failover(struct world *world, uint32_t number)
 {
@@ -375,6 +391,10 @@ server_failover(struct world *world, uint32_t number)
 
     if (replica == NULL || !machine_runs(master->machine))
         return;
+    if (plan_named(&world->plan) && world_odds(world, 2)) {
+        (void)server_switches(world, UINT64_MAX);
+        return;
+    }
     uint64_t elected_us = world->now_us + world_between(world, 500000, 3000000);
     /* Where safety is not strict two may believe then. */
     if (world->plan.strict > 0 && world->plan.sentinels == 0 &&

@@ -25,6 +25,7 @@ import planted
 import planted_audit
 import planted_fence
 import planted_kinds
+import planted_named
 import planted_quorum
 import planted_settled
 import planted_strict
@@ -35,7 +36,8 @@ TREE = os.path.dirname(os.path.dirname(os.path.dirname(
 FOLDERS = ("daemon", "proto", "lua", "conf", "tests/sim")
 
 GROUPS = (planted, planted_kinds, planted_settled, planted_strict,
-          planted_quorum, planted_audit, planted_fence, planted_turns)
+          planted_quorum, planted_audit, planted_fence, planted_turns,
+          planted_named)
 
 # name: (file, what is there, the mistake, what it is, more changes)
 MUTANTS = {name: mutant for group in GROUPS

@@ -117,6 +117,28 @@ plan_quorum(struct plan *plan)
     plan->conflicts = 0;
 }
 
+/* A name that follows the master, in the same way. */
+static void
+plan_name(struct plan *plan)
+{
+    struct random random;
+
+    random_init(&random, plan->seed * 2 + 12);
+    if (plan->cluster || plan->sentinels > 0 || plan->quorum ||
+        random_below(&random, 3) != 0)
+        return;
+    plan->replicas = (uint32_t)between(&random, 1, 2);
+    if (random_below(&random, 2) == 0)
+        plan->fault_weight[FAULT_failover] = 4;
+}
+
+bool
+plan_named(const struct plan *plan)
+{
+    return plan->replicas > 0 && !plan->cluster && plan->sentinels == 0 &&
+           !plan->quorum;
+}
+
 /* Brokers that settle bear what others must be excused for: so now and then
  * there is much of it. */
 static void
@@ -418,6 +440,7 @@ plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
 {
     plan_base(plan, seed, run_us);
     plan_configure(plan);
+    plan_name(plan);
 }
 
 /* --- locks ---------------------------------------------------------------- */

@@ -147,6 +147,10 @@ uint64_t plan_late_us(const struct plan *plan);
 /* Whether redis.settle is as long as a lease: less takes the safety away. */
 bool plan_settles(const struct plan *plan);
 
+/* Whether brokers reach the one master by a name that follows it, as behind a
+ * balancer: nothing else tells them of a replica that takes over. */
+bool plan_named(const struct plan *plan);
+
 /* Topology and safety: what can be promised depends on them. */
 #define SETTINGS(X)    \
     X(single)          \

@@ -74,6 +74,8 @@ server_at(struct world *world, const char *host, uint16_t port)
     if (port < PORT || number >= server_total(world) ||
         strcmp(world->servers[number].host, host) != 0)
         return NULL;
+    if (plan_named(&world->plan))
+        return server_master(world);
     return world->servers[number].machine;
 }
 

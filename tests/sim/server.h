@@ -72,6 +72,10 @@ void server_takes(struct world *world, uint64_t n);
 bool server_believes(const struct world *world, uint32_t lock);
 void server_swaps(struct world *world);
 
+/* A replica that misses no more than so many writes takes over, and its master
+ * follows it at once. False: there is none that could. */
+bool server_switches(struct world *world, uint64_t misses);
+
 /* Whether the master of the lock's shard has granted it with that fence, and
  * all that follow it know. */
 bool servers_have(struct world *world, uint32_t lock, uint64_t fence);
