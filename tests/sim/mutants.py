@@ -6,8 +6,7 @@ into a mistake that somebody has made, here or elsewhere (PITFALLS, DESIGN). The
 tree is copied, changed, built, and run seed after seed until a promise is
 broken or the program's own assertions stop it. A mutant that is not found is a
 hole in the simulator. Those of failovers, replicas, a quorum, audits and turns
-are looked for in runs that have these; one that takes millions of seeds to come
-by is looked for in the golden run that showed it.
+are looked for in runs that have these.
 
     python3 tests/sim/mutants.py [--only NAME,...] [--seeds N] [--markdown]
         [--folder F] [--jobs N]
@@ -46,10 +45,6 @@ MUTANTS = {name: mutant for group in GROUPS
 # name: options of the runs that it is looked for in
 SETTINGS = {name: getattr(group, "SETTINGS", ()) for group in GROUPS
             for name in group.PLANTED}
-
-# name: the run that is known to find it (golden.txt), where few others would
-KNOWN = {name: known for group in GROUPS
-         for name, known in getattr(group, "KNOWN", {}).items()}
 
 
 class Failure(Exception):
@@ -103,11 +98,6 @@ def kinds_broken(text):
 
 def seek(folder, options, name):
     """(seeds until it was found, or None; what was broken)."""
-    if name in KNOWN:
-        text = simulate(folder, *KNOWN[name])
-        if text is None:
-            return None, "not found"
-        return KNOWN[name][1], kinds_broken(text)
     step = options.batch
     for first in range(1, options.seeds + 1, step):
         text = simulate(folder, "--seed", str(first), "--count", str(step),

@@ -141,32 +141,4 @@ PLANTED = {
         "op->over_us;\n",
         "    (void)store, (void)op, (void)now_us;\n    return false;\n",
         "a grant that nobody heard of is taken up when its lease is over"),
-    "over-and-taken": (
-        "lua/acquire.lua",
-        "        local over = t.flags == HELD and t.hold > 0 and "
-        "t.hold <= now\n",
-        "        local over = false\n",
-        "a hold that is over is taken over and told as a whole lease",
-        ("lua/call.lua",
-         "        ttl and ttl > 0 and ttl or 0, again or 0, ahead or 0)\n",
-         "        ttl or 0, again or 0, ahead or 0)\n")),
-    "doubted-clock-ends-a-lease": (
-        "lua/renew.lua",
-        "    elseif ask.older or not steady then\n",
-        "    elseif ask.older then\n",
-        "a clock that has stepped ends a lease= that its holder was told of"),
-    "earlier-generation-stays": (
-        "lua/release.lua",
-        "        t = t or repeats and ticket_before(r, identity) or nil\n", "",
-        "what a session has left at another broker stays, though it has given "
-        "it back"),
-}
-
-KNOWN = {
-    "over-and-taken": (
-        "--seed", "800301864", "--set", "usual=1,run_us=60000000"),
-    "doubted-clock-ends-a-lease": (
-        "--seed", "3000200190", "--set", "usual=1,audit_ms=0"),
-    "earlier-generation-stays": (
-        "--seed", "4100000504", "--set", "usual=1,redis_restart=0"),
 }
