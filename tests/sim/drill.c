@@ -15,6 +15,7 @@
 #define ASKS_US        1000000  /* lock.c: a queue is looked at anew */
 #define QUORUM_ASKS_US 1600000  /* quorum.c: the like */
 #define MAPPED_US      16000000 /* all brokers have asked for the slot map */
+#define LAPSE_PERMILLE 15       /* of a lease: its client's margin, and drift */
 
 uint64_t
 drill_lease_us(const struct world *world)
@@ -555,8 +556,12 @@ drill_lost(struct task *task, const char *reason)
         return;
     }
     drill->holder = NULL;
-    if (refused || (lapsed && drill->heir == NULL))
+    if (refused || (lapsed && drill->heir == NULL)) {
+        /* LOST comes by a margin before the lock is free. */
+        drill_quiet(fleet, (uint64_t)drill->lease_ms * LAPSE_PERMILLE +
+                               drill_prompt_us(fleet->world));
         drill_end(fleet);
+    }
 }
 
 /* --- one after the other -------------------------------------------------- */
