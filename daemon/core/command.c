@@ -352,6 +352,7 @@ session_least_us(const struct core *core, struct session *session)
         return session->least_us;
     session->least_at_us = core->now_us;
     session->least_us = NEVER;
+    session->leases = false;
     LIST_EACH (link, &session->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, session_link);
         if (ticket->state == TICKET_HELD)
@@ -360,7 +361,8 @@ session_least_us(const struct core *core, struct session *session)
     return session->least_us;
 }
 
-/* The least that remains of the holds that the client counts on. */
+/* The least that remains of the holds that the client counts on and the broker
+ * renews. Beside a lease= it is what remains of the session. */
 static void
 command_ping(
     struct core *core, struct session *session, const struct request *request)
@@ -369,9 +371,12 @@ command_ping(
 
     if (session->held > 0) {
         uint64_t least_us = session_least_us(core, session);
-        uint64_t left_us = least_us - us_min(least_us, core->now_us);
-        left_us = us_min(left_us, session_silence_us(core, session));
+        uint64_t left_us = NEVER;
         if (least_us != NEVER)
+            left_us = least_us - us_min(least_us, core->now_us);
+        if (least_us != NEVER || session->leases)
+            left_us = us_min(left_us, session_silence_us(core, session));
+        if (left_us != NEVER)
             reply_pair_number(&reply, "ttl_ms", left_us / 1000);
     }
     answer_end(core, session, &reply);

@@ -119,7 +119,9 @@ struct session {
     uint32_t pending_count;
     uint32_t held;        /* tickets that are HELD */
     uint32_t waiting;     /* tickets that are WAITING */
-    uint64_t least_us;    /* none that was claimed has a sooner deadline */
+    uint64_t least_us;    /* none that was claimed, and has no lease=, has a
+                           * sooner deadline */
+    bool leases;          /* there may be some with lease= beside those */
     uint64_t least_at_us; /* when that was looked up */
 };
 

@@ -224,13 +224,18 @@ ticket_ttl_ms(const struct core *core, const struct ticket *ticket)
     return left_us / 1000;
 }
 
-/* For the answer to a PING: not where nobody has claimed it. */
+/* For the answer to a PING: not where nobody has claimed it. The end of a
+ * lease= is its holder's own affair, and not that of what else it holds. */
 void
 ticket_count_deadline(const struct ticket *ticket)
 {
     struct session *session = ticket->session;
 
-    if (session != NULL && !ticket->unattended)
+    if (session == NULL || ticket->unattended)
+        return;
+    if (ticket->ask.hold_ms > 0)
+        session->leases = true;
+    else
         session->least_us = us_min(session->least_us, ticket->deadline_us);
 }
 

@@ -14,8 +14,9 @@
  * that nobody believes in, until it can be given back: the broker may renew it
  * still.
  *
- * PING tells the least of all holds. So where there are several, one of them
- * with a lease that runs out, HELD is asked instead, which tells each its own.
+ * PING tells the least of the holds that the broker renews; an older broker
+ * counts all. So where a hold has a lease that runs out, HELD is asked instead,
+ * which tells each its own.
  */
 #include "proto/client/client.h"
 
@@ -506,7 +507,7 @@ holdfast_kept_confirmed(struct holdfast *h,
     h->ping_next_ms = pending->sent_ms + pause;
     for (struct holdfast_kept *kept = h->holds;
          kept != NULL && pending->kind == PENDING_KEEPALIVE; kept = kept->next)
-        if (kept->claim == CLAIM_NONE)
+        if (kept->claim == CLAIM_NONE && !kept->leased)
             holdfast_kept_set(kept, pending->sent_ms, ttl);
     if (!deferred_tell(h, pending, now))
         holdfast_kept_ask_by(h, now);
@@ -544,18 +545,18 @@ deadline_tell(struct holdfast *h, struct holdfast_kept *kept)
 static bool
 ping_wanted(const struct holdfast *h, bool *survey)
 {
-    size_t holds = 0;
+    bool holds = false;
     bool leased = false;
 
     for (const struct holdfast_kept *kept = h->holds; kept != NULL;
          kept = kept->next) {
         if (holdfast_kept_stands(kept) && kept->claim == CLAIM_NONE) {
-            holds++;
+            holds = true;
             leased = leased || kept->leased;
         }
     }
-    *survey = holds > 1 && leased;
-    return holds > 0 || h->waiting > 0;
+    *survey = leased;
+    return holds || h->waiting > 0;
 }
 
 /* Whether its deadline is to be told when that is due. */

@@ -599,7 +599,8 @@ task_overdue(struct task *task, const struct request *request)
             task->who, task->lock);
 }
 
-/* A PING's ttl_ms is of all holds whose OK came before; HELD's came before. */
+/* A PING's ttl_ms is of all holds without lease= whose OK came before; HELD's
+ * came before. */
 void
 tasks_confirmed(struct client *client, const struct request *request,
     const struct answer *a)
@@ -609,7 +610,8 @@ tasks_confirmed(struct client *client, const struct request *request,
     for (uint32_t i = 0; i < client->task_count; i++) {
         struct task *task = &client->tasks[i];
         bool told = ping ? a->has_ttl : task->listed == request->serial;
-        bool covered = ping || task->granted_us < request->sent_us;
+        bool covered =
+            ping ? task->lease_ms == 0 : task->granted_us < request->sent_us;
         if (!task_is_held(task) || a->code != NULL || !covered)
             continue;
         if (!told) {
@@ -811,7 +813,7 @@ tasks_hold(const struct client *client, bool *survey)
             leased = leased || task->lease_ms > 0;
         }
     }
-    *survey = holds > 1 && leased;
+    *survey = leased;
     return holds > 0 || (waits && client->number % 2 == 1);
 }
 

@@ -354,6 +354,20 @@ START_TEST(renew_sets_the_deadline)
 
 END_TEST
 
+/* PING leaves a lease out, be it alone; HELD tells of it. */
+START_TEST(lease_is_not_pinged)
+{
+    (void)lock("a", 6000);
+    talk_say(&talk, "1 OK fence=5 ttl_ms=3000 count=1\n");
+    (void)talk_told(&talk);
+    talk_pass(&talk, 1000);
+    ck_assert_str_eq(talk_sent(&talk), "2 HELD\n");
+    talk_say(&talk, "2 ITEM name=a fence=5 ttl_ms=3000 count=1\n2 OK n=1\n");
+    ck_assert_uint_eq(deadline("a", 5), START + 1000 + 3000);
+}
+
+END_TEST
+
 START_TEST(lease_does_not_shorten_the_others)
 {
     (void)lock("a", 0);
@@ -480,6 +494,7 @@ client_hold_suite(void)
     tcase_add_test(tcase, grant_and_loss_while_standing_still);
     tcase_add_test(tcase, waiting_asks_for_signs_of_life);
     tcase_add_test(tcase, renew_sets_the_deadline);
+    tcase_add_test(tcase, lease_is_not_pinged);
     tcase_add_test(tcase, lease_does_not_shorten_the_others);
     tcase_add_test(tcase, end_of_the_connection_ends_all);
     tcase_add_test(tcase, grant_without_fence_is_refused);

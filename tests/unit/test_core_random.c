@@ -71,11 +71,13 @@ struct asked {
     uint64_t fence;
     uint64_t sent_us;
     uint64_t wait_us;
+    bool leased;
 };
 
 struct belief {
     bool held;
     bool mortal;     /* somebody wants to break it */
+    bool leased;     /* a LOCK asked for lease=: PING may leave it out */
     uint32_t serial; /* of the connection on which it is held */
     uint64_t deadline_us;
     uint64_t fence;
@@ -649,6 +651,7 @@ stake(const struct client *client, const struct asked *asked,
 {
     if (belief->held && !attached(client, belief))
         belief->held = false;
+    belief->leased = belief->leased || asked->leased;
     if (!asked->shared)
         return;
     belief->sharing++;
@@ -685,8 +688,10 @@ client_lock(struct client *client)
     }
     ask_for_kind(asked, line, sizeof(line));
     len = (int)strlen(line);
-    snprintf(line + len, sizeof(line) - (size_t)len, "%s%s%s%s",
-        waits[wait].key, rest[pick(10)], asked->owner ? " owner=w" : "", "");
+    const char *more = rest[pick(10)];
+    asked->leased = strncmp(more, " lease=", 7) == 0;
+    snprintf(line + len, sizeof(line) - (size_t)len, "%s%s%s", waits[wait].key,
+        more, asked->owner ? " owner=w" : "");
     for (unsigned i = 0; i < asked->names; i++)
         stake(client, asked, &client->beliefs[asked->locks[i]][asked->owner]);
     say(client, line);
@@ -775,7 +780,7 @@ client_ping(struct client *client)
     uint64_t end_us = world.net.now_us + 1000 * number_of(line, " ttl_ms=");
     for (unsigned i = 0; i < LOCKS * OWNERS; i++) {
         struct belief *belief = &client->beliefs[i / OWNERS][i % OWNERS];
-        if (belief->held && belief->serial == conn->serial) {
+        if (belief->held && !belief->leased && belief->serial == conn->serial) {
             rig_must(strstr(line, " ttl_ms=") != NULL);
             belief->deadline_us = end_us;
         }

@@ -212,8 +212,8 @@ START_TEST(pinged_holds)
     rig_expect(rig, s, "- OK session=~ proto=1 server=~ keep_ms=60000");
     rig_lock(rig, s, "LOCK a", 5);
     rig_lock(rig, s, "LOCK b lease=9s", 6);
-    rig_say(rig, s, "PING");
-    rig_expect(rig, s, "- OK ttl_ms=8908");
+    rig_say(rig, s, "PING"); /* b has an end of its own */
+    rig_expect(rig, s, "- OK ttl_ms=29698");
     rig_event(rig, s, CORE_DROP);
     rig_resume(rig, s, heir, 2, "");
     rig_expect(rig, heir, "- OK session=~ proto=1 server=~ gen=2");
@@ -229,6 +229,20 @@ START_TEST(pinged_holds)
     rig_expect(rig, heir, "- OK fence=5 ttl_ms=~ count=1");
     rig_say(rig, heir, "PING");
     rig_expect(rig, heir, "- OK ttl_ms=29698");
+    rig_end(rig);
+}
+
+END_TEST
+
+/* Beside a lease= alone a PING tells for how long the session is safe. */
+START_TEST(pinged_leases)
+{
+    struct rig *rig = rig_new();
+    unsigned s = _i == 0 ? rig_open(rig) : rig_open_tcp(rig);
+
+    rig_lock(rig, s, "LOCK a lease=9s", 5);
+    rig_say(rig, s, "PING");
+    rig_expect(rig, s, _i == 0 ? "- OK" : "- OK ttl_ms=11000");
     rig_end(rig);
 }
 
@@ -367,6 +381,7 @@ core_told_suite(void)
     tcase_add_test(all, no_reentry);
     tcase_add_test(all, no_more_than_keep);
     tcase_add_test(all, pinged_holds);
+    tcase_add_loop_test(all, pinged_leases, 0, 2);
     tcase_add_loop_test(all, keep_is_not_inherited, 0, 2);
     tcase_add_test(all, a_lease_lasts_for_others);
     tcase_add_test(all, a_shorter_lease_in_doubt);
