@@ -8,10 +8,16 @@
  * beyond it sits in its farthest slot and is looked at again when that is
  * reached.
  *
+ * A slot that `tick` enters is emptied into the levels below at once. It may
+ * have very many nodes. So each wheel_pop() that finds nothing moves some of
+ * the nodes of the next slots to lists of their own (`ahead`). These take the
+ * place of the level below when `tick` enters the slot. The `tick_slot` of a
+ * node there is the one that it will have then.
+ *
  * Invariants (wheel_check): a node's slot on level 0 is at `tick` or later, on
- * the others later than the slot of `tick`, since a slot that `tick` enters is
- * emptied into the levels below at once; a bit in `occupied` is set where the
- * slot has nodes; `due` has only nodes of ticks before `tick`.
+ * the others later than the slot of `tick`; a bit in `occupied` is set where
+ * the slot has nodes, those ahead included; `due` has only nodes of ticks
+ * before `tick`.
  *
  * Called by the core for all its deadlines and by the store for its time-outs.
  */
@@ -21,10 +27,12 @@
 
 #include <stddef.h>
 
-#define SLOT_BITS  6
-#define SLOT_MASK  (WHEEL_SLOTS - 1u)
-#define LEVEL_LAST (WHEEL_LEVELS - 1u)
-#define SLOT_DUE   (WHEEL_LEVELS * (uint32_t)WHEEL_SLOTS)
+#define SLOT_BITS    6
+#define SLOT_MASK    (WHEEL_SLOTS - 1u)
+#define LEVEL_LAST   (WHEEL_LEVELS - 1u)
+#define SLOT_DUE     (WHEEL_LEVELS * (uint32_t)WHEEL_SLOTS)
+#define LEVELS_AHEAD (WHEEL_LEVELS - 2u)
+#define AHEAD_ONCE   256 /* nodes that are moved ahead together */
 
 _Static_assert(1 << SLOT_BITS == WHEEL_SLOTS, "a slot count of bits");
 
@@ -85,6 +93,34 @@ node_of(struct list *link)
     return container_of(link, struct wheel_node, link);
 }
 
+/* The slot of a level that `tick` enters next. */
+static unsigned
+next_slot(const struct wheel *wheel, unsigned level)
+{
+    return (unsigned)((wheel->tick >> level_shift(level)) + 1) & SLOT_MASK;
+}
+
+/* Whether the node is sorted for the next slot of the level above its own. */
+static bool
+is_ahead(const struct wheel *wheel, const struct wheel_node *node)
+{
+    unsigned level = node->tick_slot / WHEEL_SLOTS;
+    unsigned shift = level_shift(level + 1);
+
+    return level < LEVELS_AHEAD &&
+           tick_at_or_after(node->due_us) >> shift != wheel->tick >> shift;
+}
+
+static bool
+slot_is_empty(const struct wheel *wheel, unsigned level, unsigned slot)
+{
+    bool sorted = level > 0 && level <= LEVELS_AHEAD &&
+                  slot == next_slot(wheel, level) &&
+                  wheel->ahead_count[level - 1] > 0;
+
+    return !sorted && list_empty(&wheel->slots[level][slot]);
+}
+
 static void
 place(struct wheel *wheel, struct wheel_node *node)
 {
@@ -100,11 +136,19 @@ place(struct wheel *wheel, struct wheel_node *node)
 static void
 unplace(struct wheel *wheel, struct wheel_node *node)
 {
-    uint32_t slot = node->tick_slot;
+    unsigned level = node->tick_slot / WHEEL_SLOTS;
+    unsigned slot = node->tick_slot % WHEEL_SLOTS;
 
     list_remove(&node->link);
-    if (slot != SLOT_DUE && list_empty(slot_list(wheel, slot)))
-        wheel->occupied[slot / WHEEL_SLOTS] &= ~(1ull << slot % WHEEL_SLOTS);
+    if (node->tick_slot == SLOT_DUE)
+        return;
+    if (is_ahead(wheel, node)) {
+        require(wheel->ahead_count[level] > 0);
+        wheel->ahead_count[level]--;
+        slot = next_slot(wheel, ++level);
+    }
+    if (slot_is_empty(wheel, level, slot))
+        wheel->occupied[level] &= ~(1ull << slot);
 }
 
 void
@@ -113,6 +157,11 @@ wheel_init(struct wheel *wheel, uint64_t now_us)
     wheel->tick = now_us >> WHEEL_TICK_SHIFT;
     wheel->count = 0;
     list_init(&wheel->due);
+    for (unsigned level = 0; level < LEVELS_AHEAD; level++) {
+        wheel->ahead_count[level] = 0;
+        for (unsigned slot = 0; slot < WHEEL_SLOTS; slot++)
+            list_init(&wheel->ahead[level][slot]);
+    }
     for (unsigned level = 0; level < WHEEL_LEVELS; level++) {
         wheel->occupied[level] = 0;
         for (unsigned slot = 0; slot < WHEEL_SLOTS; slot++)
@@ -151,6 +200,20 @@ wheel_remove(struct wheel *wheel, struct wheel_node *node)
     wheel->count--;
 }
 
+/* The nodes that were sorted ahead are those of this level now. */
+static void
+take_ahead(struct wheel *wheel, unsigned level)
+{
+    for (unsigned slot = 0; slot < WHEEL_SLOTS; slot++) {
+        if (list_empty(&wheel->ahead[level][slot]))
+            continue;
+        list_splice_back(
+            &wheel->slots[level][slot], &wheel->ahead[level][slot]);
+        wheel->occupied[level] |= 1ull << slot;
+    }
+    wheel->ahead_count[level] = 0;
+}
+
 /* Moves all nodes of a slot to where they belong as seen from `tick`. */
 static void
 cascade(struct wheel *wheel, unsigned level)
@@ -160,6 +223,8 @@ cascade(struct wheel *wheel, unsigned level)
 
     if ((wheel->occupied[level] >> slot & 1) == 0)
         return;
+    if (level <= LEVELS_AHEAD && wheel->ahead_count[level - 1] > 0)
+        take_ahead(wheel, level - 1);
     list_init(&moved);
     list_splice_back(&moved, &wheel->slots[level][slot]);
     wheel->occupied[level] &= ~(1ull << slot);
@@ -174,11 +239,36 @@ cascade(struct wheel *wheel, unsigned level)
 static void
 turn_to(struct wheel *wheel, uint64_t tick)
 {
+    unsigned level = 0;
+
     wheel->tick = tick;
-    for (unsigned level = 1; level < WHEEL_LEVELS; level++) {
-        if ((tick & ((1ull << level_shift(level)) - 1)) != 0)
-            break;
+    while (level < LEVEL_LAST &&
+           (tick & ((1ull << level_shift(level + 1)) - 1)) == 0)
+        level++;
+    for (; level > 0; level--)
         cascade(wheel, level);
+}
+
+/* Sorts some nodes of the slots that `tick` enters next. Where a slot is the
+ * first of its level, the nodes are on a level above it still. */
+static void
+sort_ahead(struct wheel *wheel)
+{
+    unsigned left = AHEAD_ONCE;
+
+    for (unsigned level = 1; level <= LEVELS_AHEAD; level++) {
+        unsigned next = next_slot(wheel, level);
+        struct list *nodes = &wheel->slots[level][next];
+        while (next > 0 && left > 0 && !list_empty(nodes)) {
+            struct wheel_node *node = node_of(list_pop_front(nodes));
+            uint64_t block =
+                tick_at_or_after(node->due_us) >> level_shift(level - 1);
+            unsigned slot = (unsigned)block & SLOT_MASK;
+            node->tick_slot = (level - 1) * WHEEL_SLOTS + slot;
+            list_push_back(&wheel->ahead[level - 1][slot], &node->link);
+            wheel->ahead_count[level - 1]++;
+            left--;
+        }
     }
 }
 
@@ -229,6 +319,7 @@ wheel_pop(struct wheel *wheel, uint64_t now_us)
         if (next > now_tick) {
             if (wheel->tick <= now_tick)
                 turn_to(wheel, now_tick + 1);
+            sort_ahead(wheel);
             return NULL;
         }
         turn_to(wheel, next);
@@ -261,7 +352,7 @@ check_slot(const struct wheel *wheel, unsigned level, unsigned slot)
     bool bit = (wheel->occupied[level] >> slot & 1) == 1;
     size_t count = 0;
 
-    require(bit == !list_empty(nodes));
+    require(bit == !slot_is_empty(wheel, level, slot));
     require(level == 0 || !bit || slot != (block & SLOT_MASK));
     require(level == LEVEL_LAST || !bit || slot >= (block & SLOT_MASK));
     LIST_EACH (link, nodes) {
@@ -280,10 +371,35 @@ check_slot(const struct wheel *wheel, unsigned level, unsigned slot)
     return count;
 }
 
+/* Those that are sorted ahead: each where it will be, in the next block. */
+static size_t
+check_ahead(const struct wheel *wheel, unsigned level)
+{
+    unsigned shift = level_shift(level + 1);
+    size_t count = 0;
+
+    for (unsigned slot = 0; slot < WHEEL_SLOTS; slot++)
+        LIST_EACH (link, &wheel->ahead[level][slot]) {
+            const struct wheel_node *node = node_of(link);
+            uint64_t due = tick_at_or_after(node->due_us);
+
+            require(wheel_node_set(node) && is_ahead(wheel, node));
+            require(node->tick_slot == level * WHEEL_SLOTS + slot);
+            require(due >> shift == (wheel->tick >> shift) + 1);
+            require((due >> level_shift(level) & SLOT_MASK) == slot);
+            count++;
+        }
+    require(count == wheel->ahead_count[level]);
+    return count;
+}
+
 void
 wheel_check(const struct wheel *wheel)
 {
     size_t count = 0;
+
+    for (unsigned level = 0; level < LEVELS_AHEAD; level++)
+        count += check_ahead(wheel, level);
 
     LIST_EACH (link, &wheel->due) {
         const struct wheel_node *node = node_of(link);

@@ -33,6 +33,9 @@ struct wheel {
     struct list due; /* nodes whose tick has come, not yet given out */
     uint64_t occupied[WHEEL_LEVELS]; /* a bit for each slot that has nodes */
     struct list slots[WHEEL_LEVELS][WHEEL_SLOTS];
+    /* Of the next slot of the level above: nodes that are sorted already. */
+    struct list ahead[WHEEL_LEVELS - 2][WHEEL_SLOTS];
+    size_t ahead_count[WHEEL_LEVELS - 2];
 };
 
 void wheel_init(struct wheel *wheel, uint64_t now_us);

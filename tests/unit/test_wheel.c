@@ -140,6 +140,57 @@ START_TEST(beyond_the_range)
 
 END_TEST
 
+static uint64_t
+ceiling(uint64_t time_us)
+{
+    return (time_us + TICK - 1) / TICK;
+}
+
+/* Very many nodes are due in one slot of a higher level: they are sorted in
+ * portions before it is entered, so that no call has all of them to move. Those
+ * that are moved or taken off meanwhile are not lost. */
+START_TEST(many_in_one_slot)
+{
+    static struct wheel_node nodes[20000];
+    static struct wheel wheel;
+    const size_t many = sizeof(nodes) / sizeof(nodes[0]);
+    const uint64_t slot = 64 * 64 * TICK;
+    size_t got = 0;
+    uint64_t last = 0;
+
+    wheel_init(&wheel, 0);
+    for (size_t i = 0; i < many; i++) {
+        wheel_node_init(&nodes[i], 0);
+        wheel_add(&wheel, &nodes[i], slot + i * 131);
+    }
+    for (uint64_t now = TICK; now < slot - 100 * TICK; now += TICK)
+        ck_assert_ptr_null(wheel_pop(&wheel, now));
+    ck_assert(list_empty(&wheel.slots[2][1]));
+    wheel_check(&wheel);
+    for (size_t i = 0; i < many; i += 3)
+        wheel_remove(&wheel, &nodes[i]);
+    for (size_t i = 1; i < many; i += 3)
+        wheel_add(&wheel, &nodes[i], slot + i * 97);
+    wheel_check(&wheel);
+    for (uint64_t now = slot - 100 * TICK; wheel.count > 0; now += TICK) {
+        const struct wheel_node *node;
+        while ((node = wheel_pop(&wheel, now)) != NULL) {
+            size_t at = (size_t)(node - nodes);
+            uint64_t due = slot + at * (at % 3 == 1 ? 97 : 131);
+            ck_assert_uint_ne(at % 3, 0);
+            ck_assert_uint_eq(ceiling(due), now / TICK);
+            ck_assert_uint_ge(now, last);
+            last = now;
+            got++;
+        }
+    }
+    ck_assert_uint_eq(got, many - (many + 2) / 3);
+    ck_assert_uint_eq(wheel_next_us(&wheel), WHEEL_NEVER);
+    wheel_check(&wheel);
+}
+
+END_TEST
+
 START_TEST(end_of_time)
 {
     struct wheel wheel;
@@ -167,12 +218,6 @@ struct model {
     uint64_t now_us;        /* of the clock */
     uint64_t seen_us;       /* the latest that the wheel was told */
 };
-
-static uint64_t
-ceiling(uint64_t time_us)
-{
-    return (time_us + TICK - 1) / TICK;
-}
 
 /* Times of all sizes: as likely a tick as a year. */
 static uint64_t
@@ -338,6 +383,7 @@ wheel_suite(void)
     tcase_add_test(tests, move_and_remove);
     tcase_add_test(tests, clock_backwards);
     tcase_add_test(tests, beyond_the_range);
+    tcase_add_test(tests, many_in_one_slot);
     tcase_add_test(tests, end_of_time);
     tcase_add_test(tests, random_against_model);
     tcase_add_test(tests, random_over_the_wrap);
