@@ -16,7 +16,7 @@
 --
 -- Of a long queue only the front is looked at.
 --@include call.lua
-look()
+look(true)
 --@include record.lua
 
 -- A hold, or a wait, is old; a hold was not renewed when it should have been,

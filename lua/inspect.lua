@@ -7,7 +7,7 @@
 -- leases are another clock's, or this one may have stepped, the result says so
 -- (again is 1).
 --@include call.lua
-look()
+look(true)
 --@include record.lua
 
 local raw, wrong = record_check(pcall_redis('GETRANGE', KEYS[1], '0', '239'))
