@@ -165,6 +165,10 @@ deadline_set(struct task *task, uint64_t base_us, uint64_t ttl_ms)
     uint64_t deadline_us = base_us + ttl_ms * 990;
     uint64_t due_us = base_us + ttl_ms * 1000 / 3;
 
+    if (client->keep_ms > 0 && ttl_ms > client->keep_ms)
+        check_violated(client->world->check, PROMISE_TOLD,
+            "%s: ttl_ms=%" PRIu64 " is more than keep=%" PRIu32, task->who,
+            ttl_ms, client->keep_ms);
     deadline_move(
         task, deadline_us < task->cap_us ? deadline_us : task->cap_us);
     if (due_us < client->ping_due_us)

@@ -193,6 +193,10 @@ PLANTED = {
         "    ticket->unclean = true;\n",
         "    hold_lost(core, ticket, \"broken\");\n",
         "no lock-delay begins at BREAK"),
+    "ttl-beyond-keep": (
+        "daemon/core/session.c",
+        "    if (session->keep_us > 0)\n        return session->keep_us;\n", "",
+        "ttl_ms tells more than keep="),
     "kill-keeps": (
         "daemon/core/session.c", "    session->killed = true;\n", "",
         "what a session keeps is kept after KILL"),
