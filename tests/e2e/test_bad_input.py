@@ -107,7 +107,7 @@ class BadInputTest(BrokerCase):
             client.send(line)
             reply = client.wait("1")
             self.assertIn(reply.code, ("BADREQ", "UNKNOWN"), line)
-        for line in (b"\0", b"\0\0\0\0", b"\r", b"\xff" * 100, b"\x7f",
+        for line in (b"\0a", b"\0\0\0\0", b"\r", b"\xff" * 100, b"\x7f",
                      b" \t ", b"*", b"- OK", b"* BYE eof"):
             client.send(line)
             reply = client.wait("-") if line != b"\r" else None
