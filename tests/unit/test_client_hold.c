@@ -368,6 +368,22 @@ START_TEST(lease_is_not_pinged)
 
 END_TEST
 
+/* Nor does a PING of before set its end. */
+START_TEST(lease_is_not_pinged_meanwhile)
+{
+    (void)lock("a", 0);
+    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
+    (void)talk_told(&talk);
+    talk_pass(&talk, 3000);
+    ck_assert_str_eq(talk_sent(&talk), "2 PING\n");
+    (void)lock("b", 4000);
+    talk_say(&talk, "3 OK fence=6 ttl_ms=4000 count=1\n2 OK ttl_ms=9000\n");
+    ck_assert_uint_eq(deadline("a", 5), START + 3000 + 9000);
+    ck_assert_uint_eq(deadline("b", 6), START + 3000 + 4000);
+}
+
+END_TEST
+
 START_TEST(lease_does_not_shorten_the_others)
 {
     (void)lock("a", 0);
@@ -495,6 +511,7 @@ client_hold_suite(void)
     tcase_add_test(tcase, waiting_asks_for_signs_of_life);
     tcase_add_test(tcase, renew_sets_the_deadline);
     tcase_add_test(tcase, lease_is_not_pinged);
+    tcase_add_test(tcase, lease_is_not_pinged_meanwhile);
     tcase_add_test(tcase, lease_does_not_shorten_the_others);
     tcase_add_test(tcase, end_of_the_connection_ends_all);
     tcase_add_test(tcase, grant_without_fence_is_refused);
