@@ -245,7 +245,9 @@ client_unsure(struct client *client, bool ended)
     for (unsigned i = 0; i < LOCKS * OWNERS; i++) {
         struct belief *belief = &client->beliefs[i / OWNERS][i % OWNERS];
         bool claimed = attached(client, belief) || belief->claims > 0;
-        if (ended && claimed && end_us < belief->deadline_us)
+        /* Without keep= what was not claimed ends with the session, too. */
+        bool gone = claimed ? ended : client->keep_us == 0;
+        if (gone && end_us < belief->deadline_us)
             belief->deadline_us = end_us;
         belief->claims = belief->renews = 0;
         belief->shared = belief->shared || belief->sharing > 0;
