@@ -352,7 +352,7 @@ session_least_us(const struct core *core, struct session *session)
         return session->least_us;
     session->least_at_us = core->now_us;
     session->least_us = NEVER;
-    session->leases = false;
+    session->leased_us = NEVER;
     LIST_EACH (link, &session->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, session_link);
         if (ticket->state == TICKET_HELD)
@@ -374,7 +374,7 @@ command_ping(
         uint64_t left_us = NEVER;
         if (least_us != NEVER)
             left_us = least_us - us_min(least_us, core->now_us);
-        if (least_us != NEVER || session->leases)
+        if (least_us != NEVER || session->leased_us != NEVER)
             left_us = us_min(left_us, session_silence_us(core, session));
         if (left_us != NEVER)
             reply_pair_number(&reply, "ttl_ms", left_us / 1000);

@@ -647,9 +647,11 @@ check_ticket(const struct core *core, const struct ticket *ticket)
         require(list_empty(&ticket->pendings));
     require(
         (ticket->state == TICKET_HELD) == !list_empty(&ticket->holder_link));
-    if (ticket->state == TICKET_HELD && !ticket->unattended &&
-        ticket->ask.hold_ms == 0)
-        require(ticket->session->least_us <= ticket->deadline_us);
+    const struct session *session = ticket->session;
+    if (ticket->state == TICKET_HELD && !ticket->unattended)
+        require((ticket->ask.hold_ms > 0
+                        ? session->leased_us
+                        : session->least_us) <= ticket->deadline_us);
     (void)core;
 }
 

@@ -147,6 +147,7 @@ session_open(struct core *core, struct core_event *event)
     session->opened_us = core->now_us;
     session->heard_us = core->now_us;
     session->least_us = NEVER;
+    session->leased_us = NEVER;
     wheel_node_init(&session->timer, TIMER_SESSION);
     list_init(&session->tickets);
     list_init(&session->pendings);
@@ -525,7 +526,8 @@ session_close(struct core *core, struct session *session, const char *bye,
     session->bye_counter = counter;
     session_check_end(core, session);
     /* Where nothing is left to be said it ends with this step. */
-    if (session->pending_count == 0 && core->now_us < session->least_us)
+    if (session->pending_count == 0 && core->now_us < session->least_us &&
+        core->now_us < session->leased_us)
         return;
     LIST_EACH (link, &session->tickets) {
         ticket_stir_late(core, container_of(link, struct ticket, session_link));

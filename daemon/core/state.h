@@ -121,7 +121,7 @@ struct session {
     uint32_t waiting;     /* tickets that are WAITING */
     uint64_t least_us;    /* none that was claimed, and has no lease=, has a
                            * sooner deadline */
-    bool leases;          /* there may be some with lease= beside those */
+    uint64_t leased_us;   /* nor has one with lease= before this */
     uint64_t least_at_us; /* when that was looked up */
 };
 

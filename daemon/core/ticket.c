@@ -233,10 +233,9 @@ ticket_count_deadline(const struct ticket *ticket)
 
     if (session == NULL || ticket->unattended)
         return;
-    if (ticket->ask.hold_ms > 0)
-        session->leases = true;
-    else
-        session->least_us = us_min(session->least_us, ticket->deadline_us);
+    uint64_t *least_us =
+        ticket->ask.hold_ms > 0 ? &session->leased_us : &session->least_us;
+    *least_us = us_min(*least_us, ticket->deadline_us);
 }
 
 void
