@@ -111,11 +111,6 @@ bool check_conflicts(const struct check *check, uint32_t lock, uint32_t limit,
 void check_deadlock(struct check *check, const char *session, uint32_t owner,
     uint32_t lock, uint64_t since_us, const char *who);
 
-/* A LOCK of that session and owner, sent then, was called off before it was
- * told that it is queued, and answered so: the record grants it nothing. */
-void check_called_off(struct check *check, const char *session, uint32_t owner,
-    uint32_t lock, uint64_t since_us, const char *who);
-
 /* A watcher is told of a holder with that fence, and of how many, or that there
  * is none (0). `seen` says how far it was told before; at first, what it is
  * when it asks. */

@@ -255,22 +255,3 @@ check_deadlock(struct check *check, const char *session, uint32_t owner,
             "lock-%" PRIu32 ": %s was not the youngest of any circle", lock,
             who);
 }
-
-void
-check_called_off(struct check *check, const char *session, uint32_t owner,
-    uint32_t lock, uint64_t since_us, const char *who)
-{
-    const struct version *version = &subject_of(check, lock)->version;
-    uint8_t id[16];
-
-    require(text_from_hex(text_from(session), id, sizeof(id)));
-    if (check->world->plan.quorum != 0)
-        return;
-    uint32_t number = owner_find(check, id, owner);
-    uint32_t count = version->live < STAND_KEPT ? version->live : STAND_KEPT;
-    for (uint32_t i = 0; number != NONE && i < count; i++)
-        if (version->stands[i].owner == number && version->stands[i].granted)
-            check_broken(check, PROMISE_ANSWERED, lease_before(check, since_us),
-                "lock-%" PRIu32 ": %s was told CANCELLED, and holds it", lock,
-                who);
-}

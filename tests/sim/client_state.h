@@ -75,7 +75,6 @@ struct request {
     bool stale;          /* with another fence than the hold's, on purpose */
     bool cancelled;
     bool progress;
-    bool queued;  /* it was told so */
     bool again;   /* LOCK: an earlier connection has sent it too */
     bool misfits; /* LOCK of a holder: it does not fit what it holds */
 };
