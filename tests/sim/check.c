@@ -314,6 +314,15 @@ fence_is_behind(const struct check *check, const struct subject *subject)
     return lost && apart && fence_since(check, subject) == 0;
 }
 
+void
+fence_fell(struct check *check, uint32_t lock)
+{
+    struct subject *subject = subject_of(check, lock);
+
+    if (fence_is_behind(check, subject))
+        subject->told_ahead = true;
+}
+
 /* Where that is not so, it is broken. */
 static void fence_broken(struct check *check, uint32_t lock, const char *format,
     ...) __attribute__((format(printf, 3, 4)));

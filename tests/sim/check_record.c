@@ -392,12 +392,13 @@ stands_judge(struct check *check, uint32_t lock, const struct version *before,
                 lock, is->arrival, firm);
     }
     /* A lost suffix, or a master that is none any more, has an older head. */
-    if (version->fence < before->fence)
+    if (version->fence < before->fence) {
+        fence_fell(check, lock);
         broken_by(check, PROMISE_FENCE, DAMAGES, since_us,
             "lock-%" PRIu32 ": the last fence fell from %" PRIu64
             " to %" PRIu64,
             lock, before->fence, version->fence);
-    else if (newest != 0 && newest <= before->fence)
+    } else if (newest != 0 && newest <= before->fence)
         broken_by(check, PROMISE_FENCE, DAMAGES, since_us,
             "lock-%" PRIu32 ": fence %" PRIu64 " is granted after %" PRIu64,
             lock, newest, before->fence);

@@ -190,6 +190,10 @@ void broken_by(struct check *check, enum promise promise, uint32_t causes,
 void excused_by(struct check *check, enum promise promise, enum fault cause,
     const char *what, uint32_t lock);
 
+/* A record's last fence fell: grants may be below what was told until a clock
+ * that is behind has caught up. */
+void fence_fell(struct check *check, uint32_t lock);
+
 /* check_belief.c: an order has taken the hold of that fence away. */
 void belief_doom(
     struct check *check, uint32_t lock, uint64_t fence, enum fault order);
