@@ -464,19 +464,21 @@ auth_answer(struct core *core, struct pending *pending)
         wheel_add(&core->wheel, &session->timer, core->now_us);
 }
 
-/* The next line, and the end, that came behind an AUTH. */
-void
+/* The next line, or the end, that came behind an AUTH. False: the session is
+ * not open any more, and may be gone. */
+bool
 auth_go_on(struct core *core, struct session *session)
 {
+    struct handle handle = slab_handle(&core->sessions, session);
     char tag[PROTO_TAG_MAX + 1];
 
     if (!auth_may_go_on(session))
-        return;
+        return true;
     struct behind *behind = behind_pop(session);
     if (behind == NULL) {
         session->fin_behind = false;
         session_eof(core, session);
-        return;
+        return false;
     }
     if (behind->too_long) {
         (void)request_tag(behind->line, behind->len, tag);
@@ -485,6 +487,8 @@ auth_go_on(struct core *core, struct session *session)
         command_line(core, session, behind->line, behind->len);
     }
     behind_free(core, behind);
+    return slab_get(&core->sessions, handle) != NULL &&
+           session->state == SESSION_OPEN;
 }
 
 /* The session ends before their turn. */

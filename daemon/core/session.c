@@ -672,10 +672,7 @@ session_timer(struct core *core, struct session *session)
         if (ends)
             return;
     }
-    if (session->state != SESSION_OPEN)
-        return;
-    auth_go_on(core, session);
-    if (session->state != SESSION_OPEN)
+    if (session->state != SESSION_OPEN || !auth_go_on(core, session))
         return;
     if (core->now_us >= auth_due_us(core, session)) {
         session_expel_unknown(core, session);

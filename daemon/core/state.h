@@ -594,7 +594,7 @@ bool auth_may_go_on(const struct session *session);
 bool auth_keeps_back(struct core *core, struct session *session,
     const char *line, size_t len, bool too_long);
 void auth_answer(struct core *core, struct pending *pending);
-void auth_go_on(struct core *core, struct session *session);
+bool auth_go_on(struct core *core, struct session *session);
 void auth_refuse_behind(
     struct core *core, struct session *session, enum error_code code);
 void auth_drop_behind(struct core *core, struct session *session);

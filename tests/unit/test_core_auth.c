@@ -540,6 +540,26 @@ START_TEST(nor_does_the_end)
 
 END_TEST
 
+/* A line that had to wait may end its session. */
+START_TEST(a_kill_has_its_turn)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "shop", '1');
+    char line[40] = "2 KILL ";
+
+    rig_id(rig, s, line + 7);
+    rig_say(rig, s, "1 AUTH shop x");
+    rig_say(rig, s, line);
+    rig_say(rig, s, "3 PING");
+    rig_pass(rig, 260);
+    rig_expect(rig, s, "1 ERR AUTH retry=0");
+    rig_expect(rig, s, "2 OK");
+    rig_expect(rig, s, "* BYE killed");
+    end(rig);
+}
+
+END_TEST
+
 /* Some lines wait; those of a session that goes are forgotten. */
 START_TEST(what_waits_behind_it_is_bounded)
 {
@@ -1013,6 +1033,7 @@ core_auth_suite(void)
     tcase_add_test(cases, failures_wait_in_bounded_number);
     tcase_add_test(cases, nothing_overtakes_it);
     tcase_add_loop_test(cases, nor_does_the_end, 0, 2);
+    tcase_add_test(cases, a_kill_has_its_turn);
     tcase_add_loop_test(cases, what_waits_behind_it_is_bounded, 0, 2);
     tcase_add_test(cases, failures_of_many);
     tcase_add_test(cases, another_user);
