@@ -202,7 +202,8 @@ refusal_of(enum command command, enum error_code lock)
     return ERROR_INDOUBT;
 }
 
-/* The last word on what is outstanding: LOCKs are told `code`. */
+/* The last word on what is outstanding: LOCKs are told `code`. A step has room
+ * for all of these answers, as long as no answer tells why Redis is away. */
 static void
 session_refuse_pendings(
     struct core *core, struct session *session, enum error_code code)
@@ -210,7 +211,9 @@ session_refuse_pendings(
     while (!list_empty(&session->pendings)) {
         struct pending *pending =
             container_of(session->pendings.next, struct pending, session_link);
-        pending_error(core, pending, refusal_of(pending->command, code), NULL);
+        enum error_code told = refusal_of(pending->command, code);
+        pending_error(
+            core, pending, told, error_outcome(told, pending->command));
     }
     auth_refuse_behind(core, session, code);
 }

@@ -223,6 +223,38 @@ START_TEST(all_answers_in_one_step)
 
 END_TEST
 
+/* So it has where the longest reason stands in the way of Redis. */
+START_TEST(all_answers_for_a_reason)
+{
+    const struct key *key = key_find(TEXT("limits.outstanding"));
+    struct rig *rig = rig_of_one_step();
+    struct health health = {
+        .reason = HEALTH_SENTINEL, .node = 0, .node_count = 1};
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+    char line[80];
+    char id[33];
+
+    health.nodes[0] =
+        (struct health_node){.needed = true, .reason = HEALTH_SENTINEL};
+    memset(health.nodes[0].name, 'n', HEALTH_NAME_MAX - 1);
+    memset(health.nodes[0].said, 's', HEALTH_SAID_MAX - 1);
+    core_set_health(rig->core, &health);
+    for (uint32_t i = 0; i < key->max; i++) {
+        snprintf(line, sizeof(line), "%016u SHOW a", i);
+        say(rig, s, line);
+    }
+    said.code = "UNAVAILABLE";
+    rig_id(rig, s, id);
+    snprintf(line, sizeof(line), "HELLO resume=%s gen=2", id);
+    say(rig, t, line);
+    ck_assert_uint_eq(said.errors, key->max);
+    ck_assert(said.bye);
+    end(rig);
+}
+
+END_TEST
+
 /* Redis cannot be asked for longer than those have patience for who wait for a
  * release. */
 START_TEST(all_have_waited_too_long)
@@ -505,6 +537,7 @@ core_room_suite(void)
 
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, all_answers_in_one_step);
+    tcase_add_test(tests, all_answers_for_a_reason);
     tcase_add_test(tests, all_have_waited_too_long);
     tcase_add_test(tests, all_lost_at_the_end);
     tcase_add_test(tests, lost_at_the_end_and_gone);
