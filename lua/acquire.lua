@@ -414,7 +414,7 @@ return function(key, arg, read)
         if refused then
             local busy = refused == BUSY
             if busy and bit.band(flags, TELLS_WAIT) ~= 0 then
-                call('PUBLISH', channel .. 'watch', 'T' .. broker .. key)
+                pcall_redis('PUBLISH', channel .. 'watch', 'T' .. broker .. key)
             end
             result(refused, 0, 0, 0, 0,
                 (busy or refused == GRACE) and ask_again(r) or ask_later(r),

@@ -28,7 +28,7 @@ for place, flags, from, at in queue_walk(r, r.first) do
         if not over and (fence == 0 or t.fence == fence) then
             t.flags = bit.bor(t.flags, BROKEN)
             ticket_store(r, t)
-            call('PUBLISH', channel .. t.broker,
+            pcall_redis('PUBLISH', channel .. t.broker,
                 pack('<c1c8d', 'B', sub(t.identity, 29), t.fence))
             count = count + 1
         end

@@ -53,6 +53,8 @@ local ULONG_MAX = 4294967295
 local pack, unpack_at = struct.pack, struct.unpack
 local sub, byte = string.sub, string.byte
 local call, pcall_redis = redis.call, redis.pcall
+-- PUBLISH goes through pcall_redis: what it tells is a hint. Where Redis denies
+-- it, an error would leave the record half written.
 
 local header = ARGV[1]
 local broker = sub(header, 5, 12)

@@ -322,7 +322,7 @@ local function watchers_tell(r)
         r.watch = 0
         r.flags = bit.band(r.flags, SHARED_NOW + BEREFT + KEPT)
     elseif r.news then
-        call('PUBLISH', channel .. 'watch', 'W' .. r.key)
+        pcall_redis('PUBLISH', channel .. 'watch', 'W' .. r.key)
     end
 end
 
@@ -426,7 +426,7 @@ local function ticket_move(r, t, identity)
         return false
     end
     if t.broker ~= broker then
-        call('PUBLISH', channel .. t.broker,
+        pcall_redis('PUBLISH', channel .. t.broker,
             'M' .. sub(t.identity, 29) .. sub(identity, 1, 4))
     end
     t.identity, t.broker = identity, broker
@@ -700,7 +700,7 @@ local function announce(t, own, grants)
     local request = sub(t.identity, 29)
     if t.broker ~= broker then
         handed = bit.bor(handed, HANDED)
-        call('PUBLISH', channel .. t.broker,
+        pcall_redis('PUBLISH', channel .. t.broker,
             pack('<c1c8d', 'G', request, t.fence))
     elseif t ~= own then
         grants[#grants + 1] = pack(GRANT_FORMAT, request, t.fence, t.arrival,

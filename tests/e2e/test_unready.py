@@ -87,6 +87,15 @@ class SetUpTest(TlsCase):
                             f"node={redis.address} command={command} effect=")
         self.assertEqual(client.ok("STATUS")["ready"], "1")
         self.assertEqual(broker.log().count("command=CLIENT_ID "), 1)
+        waiter = self.client(self.broker(redis, QUICK))
+        waiter.submit("LOCK a")
+        self.wait_until(lambda: client.ok("SHOW a")["waiters"] == "1", 10,
+                        "it waits")
+        client.ok("WATCH a")
+        client.ok("UNLOCK a", count=0)
+        self.assertEqual(client.ok("SHOW a")["holders"], "1")
+        client.ok("BREAK a", holders=1)
+        self.assertNotIn("redis_error", broker.log())
 
     def test_topologies(self):
         redis = self.redis()
