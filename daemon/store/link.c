@@ -225,6 +225,16 @@ op_wait_on(struct store *store, struct op *op, uint64_t now_us)
     }
 }
 
+/* What the log says of a connection that carries no operations. */
+static const char *
+link_use(const struct store *store, const struct link *link)
+{
+    return link_listens(store, link)      ? " use=hints"
+           : sentinel_is(store, link)     ? " use=sentinel"
+           : link_is_witness(store, link) ? " use=replicas"
+                                          : "";
+}
+
 /* The connection is gone, or must go; HEALTH_FINE: that is no fault of the
  * node, or its fault is known. */
 void
@@ -242,8 +252,9 @@ link_lost(struct store *store, struct link *link, uint64_t now_us,
     news = news || was_ready || link->backoff_us == BACKOFF_MIN_US;
     if (link->state != LINK_CONNECTING)
         count(store->counters, COUNTER_redis_disconnects);
-    log_write(news ? LOG_WARN : LOG_DEBUG, "redis_link_lost", "node=%s why=%s",
-        link_name(store, link, name, sizeof(name)),
+    log_write(news ? LOG_WARN : LOG_DEBUG, "redis_link_lost",
+        "node=%s%s why=%s", link_name(store, link, name, sizeof(name)),
+        link_use(store, link),
         log_quote(quoted, sizeof(quoted), text_from(why)));
     link->again = false;
     if (link_answers(link) && (!link->wish_close || link->demoted))
@@ -431,6 +442,7 @@ info_objection(const struct store *store, const struct link *link,
     *said = info_value(info, "redis_version");
     if (is_older_than_7(*said))
         return HEALTH_VERSION;
+    *said = TEXT("");
     if (is_another_node(store, link, info_value(info, "run_id")))
         return HEALTH_SAME_NODE;
     return HEALTH_FINE;
@@ -644,11 +656,7 @@ link_ready(struct store *store, struct link *link, uint64_t now_us)
     if (store->slots_mapped == 0)
         store->map_next_us = 0; /* here is somebody to ask */
     log_write(LOG_INFO, "redis_link_ready", "node=%s%s",
-        link_name(store, link, name, sizeof(name)),
-        link_listens(store, link)      ? " use=hints"
-        : sentinel_is(store, link)     ? " use=sentinel"
-        : link_is_witness(store, link) ? " use=replicas"
-                                       : "");
+        link_name(store, link, name, sizeof(name)), link_use(store, link));
 }
 
 /* What the core understands. */
@@ -777,9 +785,10 @@ link_refused(struct store *store, struct link *link, uint64_t now_us,
         reason = HEALTH_NO_SENTINEL;
     if (health_fault(link, reason, reply->text, now_us))
         log_write(LOG_ERROR, "redis_refuses",
-            "node=%s command=%s reason=%s error=%s",
-            link_name(store, link, name, sizeof(name)), call_word(call->kind),
-            health_word(reason), log_quote(text, sizeof(text), reply->text));
+            "node=%s%s command=%s reason=%s error=%s",
+            link_name(store, link, name, sizeof(name)), link_use(store, link),
+            call_word(call->kind), health_word(reason),
+            log_quote(text, sizeof(text), reply->text));
     link_abandon(store, link, now_us, "it refuses the handshake");
 }
 

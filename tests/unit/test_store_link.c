@@ -59,6 +59,39 @@ START_TEST(greeting_refused)
 
 END_TEST
 
+/* The log says that the refused connection is not the one for operations. */
+START_TEST(hints_are_refused)
+{
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    log_keep(LOG_WARN);
+    srig_start(rig);
+    srig_settle(rig);
+    srig_lose(rig, LINK_SUBSCRIBER);
+    srig_turn(rig);
+    ck_assert_uint_eq(log_kept_count("event=redis_link_lost "
+                                     "node=10.0.0.1:7000 use=hints why="),
+        1);
+    while (!rig->links[LINK_SUBSCRIBER].connecting)
+        srig_pass(rig, 1);
+    srig_connect(rig, LINK_SUBSCRIBER);
+    srig_error(rig, LINK_SUBSCRIBER, "-NOPERM no");
+    srig_turn(rig);
+    ck_assert_uint_eq(log_kept_count("event=redis_refuses "
+                                     "node=10.0.0.1:7000 use=hints command="),
+        1);
+    ck_assert(store_ready(rig->store));
+    srig_lose(rig, 0);
+    srig_turn(rig);
+    ck_assert_uint_eq(log_kept_count("event=redis_link_lost "
+                                     "node=10.0.0.1:7000 why="),
+        1);
+    log_keep_no_more();
+    srig_end(rig);
+}
+
+END_TEST
+
 /* Nor is anything to be had where no script is. */
 /* Redis tells the words of a command that it does not know. */
 START_TEST(password_is_not_logged)
@@ -823,6 +856,7 @@ store_link_suite(void)
 
     tcase_add_test(tests, greeting);
     tcase_add_test(tests, greeting_refused);
+    tcase_add_test(tests, hints_are_refused);
     tcase_add_test(tests, password_is_not_logged);
     tcase_add_test(tests, scripts_refused);
     tcase_add_test(tests, scripts_refused_later);

@@ -345,6 +345,8 @@ START_TEST(another_name_is_dark)
     connects_again(rig, 0);
     srig_exchange(rig, 0, "INFO");
     ck_assert(rig->store->links[0].state == LINK_DOWN);
+    ck_assert_int_eq(rig->store->links[0].fault.reason, HEALTH_SAME_NODE);
+    ck_assert_str_eq(rig->store->links[0].fault.said, "");
     srig_end(rig);
 }
 
