@@ -473,6 +473,7 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
     static uint16_t map[SLOT_COUNT];
     uint32_t mapped = 0;
     bool good = reply->type == RESP_ARRAY;
+    char name[80];
 
     link->stranger = good && map_is_strange(store, link, reply, now_us);
     if (link->stranger) {
@@ -491,7 +492,12 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
         for (uint32_t i = 0; i < SLOT_COUNT; i++)
             if (store->slots[i] != NODE_NONE)
                 store->nodes[store->slots[i]].mapped = true;
-        log_write(LOG_WARN, "redis_map_unusable", "slots=%u", mapped);
+        if (store->map_bad_us == 0 ||
+            now_us >= store->map_bad_us + SAID_AGAIN_US) {
+            store->map_bad_us = now_us;
+            log_write(LOG_WARN, "redis_map_unusable", "node=%s slots=%u",
+                link_name(store, link, name, sizeof(name)), mapped);
+        }
         store->map_anybody = true;
         route_map_failed(store, now_us);
         return;

@@ -270,6 +270,7 @@ struct store {
     uint64_t map_old_us; /* then it is asked for again */
     uint32_t map_turn;   /* which link to ask next */
     uint64_t unknown_us; /* when a node without an address was logged; or 0 */
+    uint64_t map_bad_us; /* when an unusable map was logged; or 0 */
     uint64_t map_backoff_us;
     uint32_t sentinel_count;
     uint16_t master;        /* that a majority of the Sentinels names */
