@@ -757,10 +757,12 @@ lock_is_denied(const struct core *core, const struct pending *pending)
     return bundle != NULL && auth_denied(core, session, bundle) < bundle->count;
 }
 
-/* Ends a LOCK whose user has lost the right to it while it waited. */
+/* Ends a LOCK whose user has lost the right to it while it waited. Its timer
+ * may be needed again. */
 void
 auth_end_wait(struct core *core, struct pending *pending)
 {
+    pending->denied = false;
     count(core->counters, COUNTER_requests_denied);
     if (pending->ticket == NULL)
         bundle_cancel(core, pending, ERROR_DENIED, NULL);

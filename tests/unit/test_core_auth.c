@@ -993,6 +993,26 @@ START_TEST(rights_that_are_lost)
 
 END_TEST
 
+/* Redis is asked for the lock, and does not answer for a command's time-out. */
+START_TEST(rights_that_are_lost_meanwhile)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "shop", '1');
+
+    rig_say(rig, s, "1 LOCK stock/1");
+    change(rig, "shop secret=$1 lock=stock/2");
+    rig_pass(rig, 1900);
+    rig_silent(rig, s);
+    rig_pass(rig, 200);
+    rig_expect(rig, s, "1 ERR INDOUBT retry=1");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_requests_denied), 1);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    end(rig);
+}
+
+END_TEST
+
 START_TEST(watches_that_are_lost)
 {
     struct rig *rig = start();
@@ -1050,6 +1070,7 @@ core_auth_suite(void)
     tcase_add_test(cases, another_secret_of_the_same_user);
     tcase_add_test(cases, who_is_no_more_is_not_kept);
     tcase_add_test(cases, rights_that_are_lost);
+    tcase_add_test(cases, rights_that_are_lost_meanwhile);
     tcase_add_test(cases, watches_that_are_lost);
     suite_add_tcase(suite, cases);
     return suite;
