@@ -396,7 +396,7 @@ core_stop(struct core *core)
     for (uint32_t i = 0; i < core->pendings.touched; i++) {
         struct pending *pending = slab_at(&core->pendings, i);
         if (pending != NULL && pending->command == COMMAND_LOCK &&
-            pending->ticket != NULL)
+            pending->ticket != NULL && !pending->ended)
             wheel_add(&core->wheel, &pending->timer, core->now_us);
     }
 }

@@ -84,6 +84,28 @@ START_TEST(cancelled_and_closed)
 
 END_TEST
 
+/* Nor does a stop of the broker make it unknown what becomes of it. */
+START_TEST(cancelled_and_stopped)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    rig_say(rig, s, "2 CANCEL 1");
+    rig_expect(rig, s, "2 OK");
+    rig_stop(rig);
+    rig_pass(rig, 10);
+    rig_expect(rig, s, "* DRAIN grace_ms=10000");
+    rig_silent(rig, s);
+    rig_status(rig, op, OP_BUSY);
+    rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+    rig_expect(rig, s, "* BYE drain");
+    rig_end(rig);
+}
+
+END_TEST
+
 /* Without an answer the client is told that it is not known. */
 START_TEST(cancelled_without_an_answer)
 {
@@ -374,6 +396,7 @@ core_told_suite(void)
     TCase *all = tcase_create("all");
 
     tcase_add_loop_test(all, cancelled_while_redis_is_asked, 0, 7);
+    tcase_add_test(all, cancelled_and_stopped);
     tcase_add_test(all, cancelled_and_closed);
     tcase_add_loop_test(all, cancelled_without_an_answer, 0, 2);
     tcase_add_test(all, a_wait_is_over_once_it_is_struck_out);
