@@ -337,7 +337,7 @@ static void
 session_end(struct core *core, struct session *session)
 {
     require(session->bye != NULL);
-    if (session->quits) { /* after all that was sent before it */
+    if (session->quits && session->pending_count == 0) { /* all is answered */
         struct reply ok = answer_begin(core, session->quit_tag, "OK");
         answer_end(core, session, &ok);
     }

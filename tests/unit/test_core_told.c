@@ -106,6 +106,25 @@ START_TEST(cancelled_and_stopped)
 
 END_TEST
 
+/* The OK of a QUIT is the last reply: none, where others have no reply. */
+START_TEST(killed_while_it_quits)
+{
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
+    unsigned by = rig_open(rig);
+
+    rig_lock(rig, s, "LOCK a", 7);
+    rig_say(rig, s, "1 UNLOCK a");
+    rig_say(rig, s, "2 QUIT");
+    rig_silent(rig, s);
+    rig_kill(rig, by, s);
+    rig_expect(rig, s, "* BYE killed");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_end(rig);
+}
+
+END_TEST
+
 /* Without an answer the client is told that it is not known. */
 START_TEST(cancelled_without_an_answer)
 {
@@ -397,6 +416,7 @@ core_told_suite(void)
 
     tcase_add_loop_test(all, cancelled_while_redis_is_asked, 0, 7);
     tcase_add_test(all, cancelled_and_stopped);
+    tcase_add_test(all, killed_while_it_quits);
     tcase_add_test(all, cancelled_and_closed);
     tcase_add_loop_test(all, cancelled_without_an_answer, 0, 2);
     tcase_add_test(all, a_wait_is_over_once_it_is_struck_out);
