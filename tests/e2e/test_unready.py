@@ -74,6 +74,13 @@ class SetUpTest(TlsCase):
         client = self.client(self.broker(redis, QUICK))
         reply = client.err("LOCK a wait=0", "UNAVAILABLE")
         self.assertEqual(reply["reason"], "command")
+        redis = self.redis()
+        redis.command("ACL", "SETUSER", "default", "-setrange")
+        client = self.client(self.broker(redis, QUICK))
+        client.ok("LOCK a wait=0")
+        reply = client.err("LOCK a owner=b", "INTERNAL")
+        self.assertIn("a right in Redis", reply.line)
+        self.assertEqual(client.ok("STATUS")["reason"], "rights")
 
     def test_commands_that_locks_do_without(self):
         redis = self.redis()
