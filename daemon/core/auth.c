@@ -487,8 +487,10 @@ auth_go_on(struct core *core, struct session *session)
         command_line(core, session, behind->line, behind->len);
     }
     behind_free(core, behind);
-    return slab_get(&core->sessions, handle) != NULL &&
-           session->state == SESSION_OPEN;
+    if (slab_get(&core->sessions, handle) == NULL)
+        return false;
+    session_check_end(core, session);
+    return session->state == SESSION_OPEN;
 }
 
 /* The session ends before their turn. */

@@ -507,7 +507,8 @@ session_check_end(struct core *core, struct session *session)
     if (session->ending || session->pending_count > 0)
         return;
     if (session->state == SESSION_OPEN &&
-        !((session->drained || session->away) && bare))
+        (!((session->drained || session->away) && bare) ||
+            auth_may_go_on(session)))
         return;
     session->ending = true;
     list_push_back(&core->ending, &session->ending_link);

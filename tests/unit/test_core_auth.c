@@ -540,6 +540,27 @@ START_TEST(nor_does_the_end)
 
 END_TEST
 
+/* So has what waits while the broker stops. */
+START_TEST(nor_does_a_stop)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "shop", '1');
+
+    rig_say(rig, s, "1 AUTH shop x");
+    rig_say(rig, s, "2 PING");
+    rig_say(rig, s, "3 LOCK stock/1");
+    rig_stop(rig);
+    rig_pass(rig, 260);
+    rig_expect(rig, s, "* DRAIN grace_ms=10000");
+    rig_expect(rig, s, "1 ERR AUTH retry=0");
+    rig_expect(rig, s, "2 OK");
+    rig_expect(rig, s, "3 ERR DRAINING retry=1");
+    rig_expect(rig, s, "* BYE drain");
+    end(rig);
+}
+
+END_TEST
+
 /* A line that had to wait may end its session. */
 START_TEST(a_kill_has_its_turn)
 {
@@ -1053,6 +1074,7 @@ core_auth_suite(void)
     tcase_add_test(cases, failures_wait_in_bounded_number);
     tcase_add_test(cases, nothing_overtakes_it);
     tcase_add_loop_test(cases, nor_does_the_end, 0, 2);
+    tcase_add_test(cases, nor_does_a_stop);
     tcase_add_test(cases, a_kill_has_its_turn);
     tcase_add_loop_test(cases, what_waits_behind_it_is_bounded, 0, 2);
     tcase_add_test(cases, failures_of_many);
