@@ -176,7 +176,7 @@ PLANTED = {
         "an unclaimed grant does not lapse"),
     "no-publish": (
         "lua/record.lua",
-        "        call('PUBLISH', channel .. t.broker,\n"
+        "        pcall_redis('PUBLISH', channel .. t.broker,\n"
         "            pack('<c1c8d', 'G', request, t.fence))\n", "",
         "no hint is published, and the releaser does not ask either",
         ("daemon/core/core.c", "    if (result->handed)", "    if (false)"),

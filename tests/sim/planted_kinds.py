@@ -223,7 +223,8 @@ PLANTED = {
          "    if (lock->watch_again)\n        watch_inspect(core, lock);\n}")),
     "watch-unheard": (
         "lua/record.lua",
-        "        call('PUBLISH', channel .. 'watch', 'W' .. r.key)\n", "",
+        "        pcall_redis('PUBLISH', channel .. 'watch', 'W' .. r.key)\n",
+        "",
         "changes are not published to who watches"),
     "watch-not-again": (
         "daemon/core/watch.c", "        lock->watch_again = true;\n", "",
