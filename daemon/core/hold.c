@@ -482,8 +482,12 @@ hold_claim(struct core *core, struct ticket *ticket, struct pending *pending)
     if (pending->asked)
         return true;
     bool ours = ticket->generation == pending->session->generation;
-    if (!ours && pending->fence > ticket->fence) {
-        hold_gone(core, ticket); /* and asks for that of another broker */
+    /* An earlier connection may have been granted a later hold beside it. */
+    bool beside = ticket->ask.shared || ticket->ask.permits_max > 0;
+    if (!ours && (pending->fence > ticket->fence ||
+                     (beside && pending->fence != ticket->fence))) {
+        /* Redis is asked whether another broker had that one. */
+        hold_gone(core, ticket);
         return true;
     }
     if (ticket->fence != pending->fence) {

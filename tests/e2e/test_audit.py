@@ -354,6 +354,7 @@ class HookTest(AuditCase):
                 broker.wait_metric('holdfast_hooks_total{result="done"}', 3)
             self.wait_until(lambda b=broker: self.children(b) == [], 10,
                             "all have been waited for")
+            broker.stop()  # the next one has all audits
 
     @staticmethod
     def children(broker):

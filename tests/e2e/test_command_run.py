@@ -275,7 +275,7 @@ class AskTest(CommandCase):
     def test_without_proc(self):
         """It says what it cannot end then."""
         broker = self.broker()
-        words = ["run", "job", "--", "true"]
+        words = ["run", "job", "--", "echo", "done"]
         hides = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
                  'mount -t tmpfs none /proc && exec "$@"', "-"]
         if subprocess.run([*hides, "true"], stderr=subprocess.DEVNULL,
@@ -284,7 +284,8 @@ class AskTest(CommandCase):
         result = subprocess.run(
             [*hides, HOLDFAST, *words], env=self.environment(broker),
             capture_output=True, check=False, timeout=30)
-        self.assertEqual(result.returncode, 0, result.stderr)
+        # No status: the sanitizer's own search for leaks needs /proc.
+        self.assertEqual(result.stdout, b"done\n")
         self.assertIn(b"processes that leave the program's process group",
                       result.stderr)
         result = self.command(broker, *words)

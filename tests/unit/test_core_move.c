@@ -264,6 +264,26 @@ START_TEST(claimed)
 
 END_TEST
 
+/* An earlier connection is granted a later shared hold of the same owner. Redis
+ * is asked for the one that is claimed. */
+START_TEST(claimed_beside_a_later_one)
+{
+    struct rig *rig = rig_new();
+    unsigned s = kept_session(rig);
+
+    rig_lock(rig, s, "LOCK a mode=shared", 5);
+    unsigned t = take_over(rig, s, 3);
+    rig_say(rig, t, "1 CLAIM a fence=4");
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert_uint_eq(op->fence, 4);
+    ck_assert_uint_eq(op->generation, 3);
+    finish_shared(rig, 4);
+    rig_expect(rig, t, "1 OK fence=4 ttl_ms=~ count=1");
+    rig_end(rig);
+}
+
+END_TEST
+
 /* What the record says it is now: another broker has shared it meanwhile. */
 START_TEST(shared_elsewhere)
 {
@@ -1212,6 +1232,7 @@ core_move_suite(void)
     tcase_add_test(tests, killed_away);
     tcase_add_test(tests, claimed);
     tcase_add_test(tests, claimed_as_often_as_can_be);
+    tcase_add_test(tests, claimed_beside_a_later_one);
     tcase_add_test(tests, shared_elsewhere);
     tcase_add_test(tests, held_as_another_kind);
     tcase_add_test(tests, claim_answers);
