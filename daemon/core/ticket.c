@@ -392,17 +392,27 @@ wait_serve(struct core *core, struct ticket *ticket)
     return false;
 }
 
-/* IDLE: the first request of those that stand at it. */
-static void
+/* IDLE: the first request of those that stand at it. False: there is none to be
+ * served, and the ticket may be gone. */
+static bool
 idle_serve(struct core *core, struct ticket *ticket, struct pending *pending)
 {
-    if (pending->command == COMMAND_LOCK)
+    if (pending == NULL) {
+        ticket_free(core, ticket);
+        return false;
+    }
+    if (pending_stands(pending))
+        return false;
+    if (pending->ended)
+        pending_error(core, pending, pending->end_code, pending->end_why);
+    else if (pending->command == COMMAND_LOCK)
         ticket_begin(core, ticket, pending);
     else if (pending->command == COMMAND_CLAIM)
         claim_begin(core, ticket, pending);
     else
         pending_error(
             core, pending, ticket->lost ? ERROR_LOST : ERROR_NOTHELD, NULL);
+    return true;
 }
 
 /* LEAVING: whether the request is about the hold that was lost. A CLAIM of a
@@ -453,17 +463,8 @@ ticket_advance(struct core *core, struct ticket *ticket)
             pending_error(core, pending, ERROR_LOST, NULL);
             break;
         case TICKET_IDLE:
-            if (pending == NULL) {
-                ticket_free(core, ticket);
+            if (!idle_serve(core, ticket, pending))
                 return;
-            }
-            if (pending_stands(pending))
-                return;
-            if (pending->ended)
-                pending_error(
-                    core, pending, pending->end_code, pending->end_why);
-            else
-                idle_serve(core, ticket, pending);
             break;
         case TICKET_HELD:
             if (!hold_advance(core, ticket, pending))

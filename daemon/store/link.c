@@ -1189,15 +1189,35 @@ link_await_us(const struct store *store, const struct link *link)
     return next_us;
 }
 
+static void
+link_down_tick(struct store *store, struct link *link, uint64_t now_us)
+{
+    uint16_t host = link_host(store, link);
+
+    if (now_us < link->retry_us || host == NODE_NONE)
+        return;
+    link->node = host;
+    link_connect(store, link, now_us);
+}
+
+static void
+link_connecting_tick(struct store *store, struct link *link, uint64_t now_us)
+{
+    if (now_us < link->deadline_us)
+        return;
+    if (link->opened)
+        link_give_up(store, link, now_us, HEALTH_TLS_FAILED,
+            "no answer to the TLS handshake in time");
+    else
+        link_give_up(
+            store, link, now_us, HEALTH_SILENT, "connecting takes too long");
+}
+
 void
 link_tick(struct store *store, struct link *link, uint64_t now_us)
 {
     if (link->state == LINK_DOWN) {
-        uint16_t host = link_host(store, link);
-        if (now_us < link->retry_us || host == NODE_NONE)
-            return;
-        link->node = host;
-        link_connect(store, link, now_us);
+        link_down_tick(store, link, now_us);
         return;
     }
     if (link_is_second(link) && !link_wants_second(&store->links[link->node])) {
@@ -1205,11 +1225,7 @@ link_tick(struct store *store, struct link *link, uint64_t now_us)
         return;
     }
     if (link->state == LINK_CONNECTING) {
-        if (now_us >= link->deadline_us)
-            link_give_up(store, link, now_us,
-                link->opened ? HEALTH_TLS_FAILED : HEALTH_SILENT,
-                link->opened ? "no answer to the TLS handshake in time"
-                             : "connecting takes too long");
+        link_connecting_tick(store, link, now_us);
         return;
     }
     if (link_answers(link) && link_serves(store, link))

@@ -4,6 +4,7 @@
  */
 #include "tests/sim/drill.h"
 
+#include "daemon/base/assert.h"
 #include "tests/sim/broker.h"
 #include "tests/sim/server.h"
 
@@ -340,6 +341,7 @@ given_sleeps(void *arg, uint64_t data)
 
     if (drill == NULL)
         return;
+    require(span_us > 0); /* or it would not have begun */
     for (uint32_t i = 0; i < drill_servers(world); i++)
         machine_stop(server_machine(world, i), world->now_us + span_us);
     drill->true_from = world->now_us;
@@ -455,6 +457,7 @@ slow_sleeps(void *arg, uint64_t data)
 
     if (drill == NULL)
         return;
+    require(span_us > 0); /* or it would not have begun */
     for (uint32_t i = 0; i < drill_servers(world); i++)
         machine_stop(server_machine(world, i), world->now_us + span_us);
     bool last = drill->rounds++ > 5 * drill_lease_us(world) / span_us / 2;
