@@ -412,7 +412,10 @@ class Player(Lane):
         step = self.new_lock(actor, name, no_wait=False, suffix=suffix,
                              **more)
         yield from self.act([step], "LOCK" + suffix)
-        if short and "delay" in more:
+        # Beside a shared hold others may come as long as it stands for them.
+        ask = step[3]
+        if short and "delay" in more and ask.mode == "exclusive" and \
+                not ask.limit:
             self.not_before[name] = sent + SHORT_LEASE * 0.98 + \
                 more["delay"] / 1000
         return name
