@@ -269,8 +269,11 @@ PLANTED = {
         "what is meant for one that is gone reaches who has its place"),
     "pendings-forgotten": (
         "daemon/core/ticket.c",
-        "            idle_serve(core, ticket, pending);\n            break;",
-        "            idle_serve(core, ticket, pending);\n            return;",
+        "            if (!idle_serve(core, ticket, pending))\n"
+        "                return;\n"
+        "            break;",
+        "            (void)idle_serve(core, ticket, pending);\n"
+        "            return;",
         "what was queued behind a request is never served"),
     "reentry-not-counted": (
         "daemon/core/hold.c", "    if (ticket->holds++ > 0)\n",

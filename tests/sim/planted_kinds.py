@@ -120,8 +120,8 @@ PLANTED = {
         "what nobody comes for is kept for ever"),
     "kept-for-nothing": (
         "daemon/core/session.c",
-        "        !((session->drained || session->away) && bare))\n",
-        "        !(session->drained && bare))\n",
+        "        (!((session->drained || session->away) && bare) ||\n",
+        "        (!(session->drained && bare) ||\n",
         "a session is kept whose holds other brokers have"),
     "drain-releases": (
         "daemon/core/session.c",
