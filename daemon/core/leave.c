@@ -227,6 +227,10 @@ void
 release_done(
     struct core *core, struct ticket *ticket, const struct op_result *result)
 {
+    /* Redis may allow it later, unless there is no record to be released. */
+    bool refused = result->status == OP_REFUSED && !result->senseless &&
+                   !leaving_is_awaited(ticket);
+
     require(ticket->state == TICKET_LEAVING);
     bool given = release_answer(core, ticket, result->status);
     if (given || result->status == OP_OK)
@@ -234,7 +238,7 @@ release_done(
     if (result->status == OP_UNKNOWN) {
         count(core->counters, COUNTER_outcomes_unknown);
         ticket->doubt = true;
-    } else if (result->status != OP_UNSENT) {
+    } else if (result->status != OP_UNSENT && !refused) {
         if (ticket->doubt)
             count(core->counters, COUNTER_outcomes_resolved);
         ticket_rest(core, ticket);
@@ -246,7 +250,10 @@ release_done(
         return;
     }
     ticket_refuse_late(core, ticket);
-    ticket->refresh_us = core->now_us + core_jitter(core, RETRY_US);
+    ticket->refresh_us =
+        core->now_us + core_jitter(core, refused
+                                             ? core->settings.command_timeout_us
+                                             : RETRY_US);
     ticket_arm(core, ticket);
     ticket_advance(core, ticket);
 }

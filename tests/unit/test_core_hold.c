@@ -468,6 +468,18 @@ START_TEST(unlock_refused)
     rig_say(rig, s, "2 UNLOCK a");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_REFUSED);
     rig_expect(rig, s, "2 ERR INTERNAL retry=0");
+    rig_no_op(rig);
+    rig_pass(rig, 2300);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_REFUSED);
+    rig_pass(rig, 2300);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_lock(rig, s, "5 LOCK a", 5);
+    rig_say(rig, s, "6 UNLOCK a");
+    rig_finish(rig, rig_op(rig, OP_RELEASE),
+        (struct op_result){.status = OP_REFUSED, .senseless = true});
+    rig_expect(rig, s, "6 ERR INTERNAL retry=0");
+    rig_pass(rig, 2300);
+    rig_no_op(rig);
     /* An answer that no release has still ends the request. */
     rig_lock(rig, s, "3 LOCK a", 6);
     rig_say(rig, s, "4 UNLOCK a");

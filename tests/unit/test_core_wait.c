@@ -78,8 +78,8 @@ START_TEST(limits_of_redis)
     rig_expect(rig, s, "2 ERR INTERNAL retry=0");
     struct op *op = rig_op(rig, OP_RELEASE);
     ck_assert(op->retry);
+    rig_say(rig, s, "3 LOCK a"); /* waits for it no longer than for one */
     rig_status(rig, op, OP_REFUSED);
-    rig_say(rig, s, "3 LOCK a");
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_GONE);
     rig_expect(rig, s, "3 ERR INTERNAL retry=0");
     rig_end(rig);
