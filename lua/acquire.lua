@@ -416,7 +416,7 @@ return function(key, arg, read)
             if busy and bit.band(flags, TELLS_WAIT) ~= 0 then
                 pcall_redis('PUBLISH', channel .. 'watch', 'T' .. broker .. key)
             end
-            result(refused, 0, 0, 0, 0,
+            result(refused, 0, 0, 0, busy and r.delay - now or 0,
                 (busy or refused == GRACE) and ask_again(r) or ask_later(r),
                 busy and r.live - r.granted + 1 or 0, grants,
                 busy and tell and about_holder(r) or nil)

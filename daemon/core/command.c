@@ -481,15 +481,14 @@ command_break_done(struct core *core, struct op *op)
             NULL);
         return;
     }
-    if (status == OP_GONE) {
-        answer_broken(core, pending, false, 0);
-        return;
-    }
-    pending->shown = op->result.ahead;
+    pending->shown = status == OP_OK ? op->result.ahead : 0;
     pending->broken = slab_get(&core->locks, op->lock);
     lock_ref(pending->broken);
     pending->began_us = core->now_us;
-    wheel_add(&core->wheel, &pending->timer, core->now_us + BREAK_LOOK_US);
+    if (pending->shown == 0) /* there may be a lock-delay all the same */
+        command_break_look(core, pending);
+    else
+        wheel_add(&core->wheel, &pending->timer, core->now_us + BREAK_LOOK_US);
 }
 
 /* The holders' brokers have been told: has each of them let go? */
@@ -500,7 +499,7 @@ command_break_look(struct core *core, struct pending *pending)
         slab_handle(&core->pendings, pending));
 
     if (op == NULL) {
-        answer_broken(core, pending, true, 0);
+        answer_broken(core, pending, pending->shown > 0, 0);
         return;
     }
     op->reader = READER_BREAK;
@@ -515,10 +514,11 @@ command_break_seen(struct core *core, struct op *op)
 {
     struct pending *pending = slab_get(&core->pendings, op->owner);
     const struct op_result *result = &op->result;
-    bool left = result->status != OP_OK && result->status != OP_GONE;
 
     if (pending == NULL)
         return;
+    bool left = pending->shown > 0 && result->status != OP_OK &&
+                result->status != OP_GONE;
     for (uint32_t i = 0; i < result->ticket_count; i++)
         left =
             left || (result->tickets[i].granted && result->tickets[i].broken);

@@ -174,7 +174,7 @@ struct op_result {
     bool shared;         /* OP_INSPECT: those that hold it share it */
     uint32_t limit;      /* OP_INSPECT: permits of a semaphore, 0: none */
     uint32_t used;       /* OP_INSPECT: of them */
-    uint64_t delay_ms;   /* OP_INSPECT: for so long nobody is granted it */
+    uint64_t delay_ms;   /* OP_BUSY, OP_INSPECT: what is left of a lock-delay */
     struct ask ask;      /* OP_RENEW with `moves`: what was asked for it */
     struct text note;    /* likewise; ref, valid during the completion */
     uint32_t typical_ms; /* how long holds last; 0: not known */

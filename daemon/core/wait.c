@@ -183,7 +183,9 @@ ticket_refuse_impatient(struct core *core, struct ticket *ticket)
             continue;
         if (!pending->asked && pending->wait_us == 0) {
             count(core->counters, COUNTER_refused_busy);
-            pending_error(core, pending, ERROR_BUSY, NULL);
+            pending_error(core, pending, ERROR_BUSY,
+                "an earlier LOCK of this owner waits for the lock, and wait=0 "
+                "was asked");
         } else if (pending->part == PART_ASKS) {
             bundle_stir(core, pending);
         }
@@ -398,18 +400,24 @@ static void
 answer_busy(
     struct core *core, struct pending *pending, const struct op_result *result)
 {
+    const char *why = result->delay_ms == 0
+                          ? error_meaning(ERROR_BUSY)
+                          : "the lock-delay of an earlier holder is not over, "
+                            "and wait=0 was asked";
     struct reply reply;
 
     if (!handle_equal(pending->bundle, HANDLE_NONE)) {
-        pending_error(core, pending, ERROR_BUSY, NULL);
+        pending_error(core, pending, ERROR_BUSY, why);
         return;
     }
     tally_refused(core, pending, ERROR_BUSY);
     answer_error_begin(core, &reply, pending->tag, ERROR_BUSY);
     if (result->ahead > 0)
         reply_pair_number(&reply, "position", result->ahead);
+    if (result->delay_ms > 0)
+        reply_pair_number(&reply, "delay_ms", result->delay_ms);
     reply_holder(&reply, &pending->ask, result);
-    reply_text(&reply, error_meaning(ERROR_BUSY));
+    reply_text(&reply, why);
     answer_end(core, pending->session, &reply);
     pending_free(core, pending);
 }

@@ -474,6 +474,10 @@ read_result(struct record_reader *reader, struct op *op,
     result->ttl_ms = (uint32_t)get_uint(at + 26, 4);
     result->again_ms = (uint32_t)get_uint(at + 30, 4);
     result->ahead = (uint32_t)get_uint(at + 34, 4);
+    if (*status == RECORD_BUSY) {
+        result->delay_ms = result->ttl_ms;
+        result->ttl_ms = 0;
+    }
     if (*status == RECORD_OK && op->kind == OP_RENEW) {
         result->hold_ms = result->again_ms;
         result->again_ms = 0;

@@ -622,8 +622,6 @@ inspect_hear(struct round *round, const struct op_result *result, uint32_t node)
     for (uint32_t i = 0; i < result->ticket_count; i++)
         if (result->tickets[i].granted)
             sight_add(round, &result->tickets[i], node);
-    if (result->delay_ms > round->about.delay_ms)
-        round->about.delay_ms = result->delay_ms;
     if (result->typical_ms > round->about.typical_ms)
         round->about.typical_ms = result->typical_ms;
     round->again_ms |= result->again_ms;
@@ -697,7 +695,10 @@ round_hear(struct round *round, const struct op_result *result, uint32_t node)
 {
     struct text *words[] = {&round->about.holder_client,
         &round->about.holder_owner, &round->about.holder_note};
+    uint64_t delay_ms = round->about.delay_ms;
 
+    if (delay_ms < result->delay_ms)
+        delay_ms = result->delay_ms;
     if (result->status == OP_UNSETTLED && result->again_ms > round->again_ms)
         round->again_ms = result->again_ms;
     if (round->kind == OP_INSPECT && result->senseless) {
@@ -719,6 +720,7 @@ round_hear(struct round *round, const struct op_result *result, uint32_t node)
         for (int i = 0; i < 3; i++)
             keep_word(round->said[i], words[i]);
     }
+    round->about.delay_ms = delay_ms;
 }
 
 static void

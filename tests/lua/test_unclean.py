@@ -165,7 +165,8 @@ class Delay(ClockCase):
         self.hold(who(0), delay=DELAY)
         self.one.release(KEY, who(0), unclean=True)
         result = self.one.acquire(KEY, who(8), no_queue=True)
-        self.assertEqual((result.status, result.again), (BUSY, DELAY))
+        self.assertEqual((result.status, result.again, result.ttl),
+                         (BUSY, DELAY, DELAY))
         self.wait(who(1), lease=LATER)
         self.kept_out(DELAY)
 

@@ -264,6 +264,7 @@ START_TEST(sights)
     rig_no_op(rig);
     rig_say(rig, s, "BREAK it");
     rig_status(rig, rig_op(rig, OP_BREAK), OP_GONE);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
     rig_expect(rig, s, "- OK holders=0");
     end(rig);
 }

@@ -390,6 +390,8 @@ START_TEST(told_of_the_holder)
     busy.told = false;
     busy.ahead = 0;
     expect_told("1 LOCK a wait=0", &busy, "1 ERR BUSY retry=1");
+    busy.delay_ms = 700;
+    expect_told("1 LOCK a wait=0", &busy, "1 ERR BUSY retry=1 delay_ms=700");
 }
 
 END_TEST
@@ -507,7 +509,9 @@ START_TEST(break_orders)
     ck_assert_uint_eq(rig_op(rig, OP_BREAK)->fence, 0);
     rig_finish(rig, rig_op(rig, OP_BREAK),
         (struct op_result){.status = OP_GONE, .ahead = 3});
-    rig_expect(rig, s, "2 OK holders=0");
+    rig_finish(rig, rig_op(rig, OP_INSPECT),
+        (struct op_result){.status = OP_OK, .delay_ms = 700});
+    rig_expect(rig, s, "2 OK holders=0 delay_ms=700");
     rig_say(rig, s, "3 BREAK a");
     rig_status(rig, rig_op(rig, OP_BREAK), OP_UNKNOWN);
     rig_expect(rig, s, "3 ERR INDOUBT retry=1");
@@ -519,6 +523,10 @@ START_TEST(break_orders)
     rig_expect(rig, s, "5 ERR INTERNAL retry=0");
     ck_assert_uint_eq(rig_count(rig, COUNTER_orders_break), 5);
     rig_say(rig, s, "6 BREAK a");
+    rig_status(rig, rig_op(rig, OP_BREAK), OP_GONE);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_UNKNOWN);
+    rig_expect(rig, s, "6 OK holders=0");
+    rig_say(rig, s, "7 BREAK a");
     rig_event(rig, s, CORE_DROP);
     rig_status(rig, rig_op(rig, OP_BREAK), OP_OK);
     rig_end(rig);

@@ -451,6 +451,8 @@ START_TEST(statuses)
         srig_results(rig, 0, 1, table[i].record);
         srig_status(rig, op, table[i].status);
         ck_assert(op->result.senseless == (table[i].record == RECORD_CORRUPT));
+        ck_assert_uint_eq(
+            op->result.delay_ms, table[i].status == OP_BUSY ? 30000 : 0);
     }
     srig_end(rig);
 }

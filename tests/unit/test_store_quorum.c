@@ -580,6 +580,7 @@ START_TEST(raise_lost)
     hears_raise(rig, 0, try, 9);
     srig_lose(rig, 0);
     srig_status(rig, op, OP_BUSY);
+    ck_assert_uint_eq(op->result.delay_ms, 30000);
     hears_release(rig, 1, try);
     says(rig, 1, RECORD_OK, 0);
     back(rig, 0);
