@@ -2,14 +2,18 @@
 """Runs all the test suites and adds up what they count.
 
 Each suite is a program that prints `N passed, N failed, N skipped` as its last
-such line. All of them run, whatever one of them does; a suite without that
+such line. All of them run, whatever one of them does. A suite without that
 line, with a bad exit status or out of time counts as one more failed test. What
 failed is named again at the end, where a log that was cut still has it. The
 last line is the total; the exit status is 0 only where nothing failed.
 
+The sanitized unit tests keep one processor busy for minutes. They run beside
+the suites that know no real time, and are shown after these.
+
     check.py [NAME...]     only the suites of these names
 """
 
+import io
 import os
 import re
 import signal
@@ -45,13 +49,18 @@ UNIT_SANITIZED = {
 
 # name, command from the top folder, what the environment has on top
 SUITES = (
-    ("unit", ["build/unit-tests"], {}),
     ("unit-sanitized", ["build/asan/unit-tests"], UNIT_SANITIZED),
+    ("unit", ["build/unit-tests"], {}),
     ("lua", [sys.executable, "tests/lua/run.py"], {}),
-    ("e2e", [sys.executable, "tests/e2e/run.py"], SANITIZED),
     ("sim", [sys.executable, "tests/sim/run.py"], {}),
+    ("e2e", [sys.executable, "tests/e2e/run.py"], SANITIZED),
     ("chaos", [sys.executable, "tests/chaos/suite.py"], SANITIZED),
 )
+BESIDE = ("unit-sanitized",)
+ALONE = ("e2e", "chaos")  # real servers, real time
+
+
+running = set()
 
 
 def say(text):
@@ -85,15 +94,15 @@ class Failures:
             self._open = False
 
 
-def copy_output(process):
-    """Shows the output as it comes; the last count in it (None where there is
-    none), and the failures.
+def copy_output(process, out):
+    """Copies the output to `out` as it comes; the last count in it (None where
+    there is none), and the failures.
     """
     count = None
     failures = Failures()
     for line in process.stdout:
-        sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
+        out.write(line)
+        out.flush()
         failures.take(line.decode("utf-8", "replace").rstrip())
         match = COUNT.match(line)
         if match:
@@ -112,7 +121,7 @@ def end_late(process, late):
     end_group(process, signal.SIGKILL)
 
 
-def run_suite(name, command, extra):
+def run_suite(command, extra, out):
     """[passed, failed, skipped], the failures, what else was wrong or None."""
     try:
         process = subprocess.Popen(
@@ -121,16 +130,14 @@ def run_suite(name, command, extra):
             stderr=subprocess.STDOUT, start_new_session=True)
     except OSError as error:
         return [0, 1, 0], [], str(error)
+    running.add(process)
     late = threading.Event()
     timer = threading.Timer(SUITE_SECONDS, end_late, (process, late))
     timer.start()
     try:
-        count, failures = copy_output(process)
+        count, failures = copy_output(process, out)
         status = process.wait()
-    except BaseException:
-        end_group(process, signal.SIGTERM)
-        process.wait()
-        raise
+        running.discard(process)
     finally:
         timer.cancel()
     wrong = None
@@ -146,6 +153,50 @@ def run_suite(name, command, extra):
     return count, failures, wrong
 
 
+class Beside(threading.Thread):
+    """A suite that runs beside others; its output is kept until it is over."""
+
+    def __init__(self, command, extra):
+        super().__init__(daemon=True)
+        self._suite = command, extra
+        self._out = io.BytesIO()
+        self._result = [0, 1, 0], [], "was not run"
+        self.start()
+
+    def run(self):
+        self._result = run_suite(*self._suite, self._out)
+
+    def result(self):
+        """Waits, shows the output; as run_suite()."""
+        self.join()
+        sys.stdout.buffer.write(self._out.getvalue())
+        return self._result
+
+
+def run_all(names):
+    """(name, *run_suite()) of each suite."""
+    rows, beside = [], {}
+
+    def collect():
+        for name, suite in list(beside.items()):
+            say(f"=== {name}, beside those before")
+            rows.append((name, *suite.result()))
+            del beside[name]
+
+    for name, command, extra in SUITES:
+        if name not in names:
+            continue
+        if name in ALONE:
+            collect()
+        say(f"=== {name}: {' '.join(command)}")
+        if name in BESIDE:
+            beside[name] = Beside(command, extra)
+        else:
+            rows.append((name, *run_suite(command, extra, sys.stdout.buffer)))
+    collect()
+    return rows
+
+
 def main(arguments):
     known = [suite[0] for suite in SUITES]
     for name in arguments:
@@ -153,13 +204,13 @@ def main(arguments):
             sys.exit(f"check.py: no suite {name}; there are {' '.join(known)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     total = [0, 0, 0]
-    rows = []
-    for name, command, extra in SUITES:
-        if arguments and name not in arguments:
-            continue
-        say(f"=== {name}: {' '.join(command)}")
-        count, failures, wrong = run_suite(name, command, extra)
-        rows.append((name, count, failures, wrong))
+    try:
+        rows = run_all(arguments or known)
+    finally:
+        for process in list(running):
+            end_group(process, signal.SIGTERM)
+            process.wait()
+    for _, count, _, _ in rows:
         total = [a + b for a, b in zip(total, count)]
     say("===")
     for name, count, failures, wrong in rows:
