@@ -10,7 +10,8 @@
  * The words also carry the longest lease that any broker has used here of late,
  * and how old that is. A broker is settled with a node no sooner than after
  * that lease: a broker of the longer lease may be cut off, and its holders
- * believe for as long.
+ * believe for as long. The words grow older while they lie in Redis: they carry
+ * the node's time at which they were written.
  *
  * A node of a quorum keeps the list of nodes that it was first used in
  * (PREFIX:quorum). Two lists with a node in common may have majorities without
@@ -36,6 +37,7 @@ struct words {
     uint64_t settle_ms;
     uint64_t longest_ms;
     uint64_t age_ms; /* since the longest was heard of */
+    uint64_t at_ms;  /* the node's time then; 0: an older version's */
 };
 
 static bool
@@ -79,6 +81,14 @@ own_safety(const struct store *store)
     return store->settings.strict ? "strict" : "fenced";
 }
 
+/* The node's time; 0: it is not known. */
+static uint64_t
+node_time_ms(const struct link *link, uint64_t now_us)
+{
+    return link->clock_at_us > 0 ? (now_us + (uint64_t)link->clock_us) / 1000
+                                 : 0;
+}
+
 /* Asks of a node's link that is ready. */
 static void
 exchange(
@@ -91,9 +101,10 @@ exchange(
     longest_hear(store, own->lease_ms, 0, now_us);
     int len = snprintf(words, sizeof(words),
         "broker=%s lease=%" PRIu32 " settle=%" PRIu64
-        " safety=%s longest=%" PRIu64 " age=%" PRIu64,
+        " safety=%s longest=%" PRIu64 " age=%" PRIu64 " at=%" PRIu64,
         own->broker_id, own->lease_ms, own->settle_us / 1000, own_safety(store),
-        store->longest_us / 1000, (now_us - store->longest_at_us) / 1000);
+        store->longest_us / 1000, (now_us - store->longest_at_us) / 1000,
+        node_time_ms(link, now_us));
     size_t digits =
         text_from_u64(expiry, (store->longest_us + 2 * OVERLAP_US) / 1000);
     LINK_SEND(store, link, CALL_PEERS, now_us, TEXT("SET"), key,
@@ -166,6 +177,8 @@ words_read(struct text text, struct words *words)
 {
     words->broker = word_of(text, "broker");
     words->safety = word_of(text, "safety");
+    if (!number_of(text, "at", &words->at_ms))
+        words->at_ms = 0;
     return words->broker.len == 8 &&
            number_of(text, "lease", &words->lease_ms) &&
            number_of(text, "settle", &words->settle_ms) &&
@@ -207,6 +220,46 @@ say_differ(const struct store *store, struct link *link, const char *key,
         store->settings.settle_us / 1000, there->settle_ms);
 }
 
+/* No configuration has a longer lease: whatever wrote that is no broker. */
+static uint64_t
+bound_lease(struct store *store, const struct link *link,
+    const struct words *there, uint64_t lease_ms, uint64_t now_us)
+{
+    char name[80];
+    char broker[40];
+
+    if (lease_ms <= STORE_LEASE_MAX_MS)
+        return lease_ms;
+    if (store->bounded_told_us == 0 ||
+        now_us >= store->bounded_told_us + SAID_AGAIN_US) {
+        store->bounded_told_us = now_us;
+        log_write(LOG_WARN, "redis_brokers_garbled",
+            "node=%s broker=%s lease_ms=%" PRIu64 " most_ms=%d"
+            " advice=\"find out who writes PREFIX:brokers besides daemons\"",
+            link_name(store, link, name, sizeof(name)),
+            log_quote(broker, sizeof(broker), there->broker), lease_ms,
+            STORE_LEASE_MAX_MS);
+    }
+    return STORE_LEASE_MAX_MS;
+}
+
+/* Words of another broker: its lease, and the longest that it has heard of. */
+static void
+leases_hear(struct store *store, const struct link *link,
+    const struct words *words, uint64_t now_us)
+{
+    uint64_t time_ms = node_time_ms(link, now_us);
+    uint64_t lain_ms =
+        words->at_ms > 0 && words->at_ms < time_ms ? time_ms - words->at_ms : 0;
+    uint64_t lease_ms =
+        bound_lease(store, link, words, words->lease_ms, now_us);
+    uint64_t longest_ms =
+        bound_lease(store, link, words, words->longest_ms, now_us);
+
+    longest_hear(store, lease_ms, lain_ms, now_us);
+    longest_hear(store, longest_ms, words->age_ms + lain_ms, now_us);
+}
+
 /* The words of the broker that wrote before, or nil. */
 static void
 peers_heard(struct store *store, struct link *link, const struct resp *reply,
@@ -219,8 +272,7 @@ peers_heard(struct store *store, struct link *link, const struct resp *reply,
         link->differs = 0;
         return;
     }
-    longest_hear(store, words.lease_ms, 0, now_us);
-    longest_hear(store, words.longest_ms, words.age_ms, now_us);
+    leases_hear(store, link, &words, now_us);
     const char *key = other_key(store, &words);
     if (key == NULL) {
         link->differs = 0;

@@ -285,11 +285,12 @@ struct store {
     struct call *confirming; /* the one that `done` is of, or NULL */
     uint64_t confirmed_us;
     bool was_ready;
-    uint64_t longest_us;     /* lease that any broker has used; 0: unknown */
-    uint64_t longest_at_us;  /* when that was heard of last */
-    struct health health;    /* told to core and io */
-    uint64_t health_told_us; /* when it was logged that it is not ready */
-    uint32_t health_told;    /* health.changes then */
+    uint64_t longest_us;      /* lease that any broker has used; 0: unknown */
+    uint64_t longest_at_us;   /* when that was heard of last */
+    uint64_t bounded_told_us; /* see peers.c; 0: not yet */
+    struct health health;     /* told to core and io */
+    uint64_t health_told_us;  /* when it was logged that it is not ready */
+    uint32_t health_told;     /* health.changes then */
     bool unheard;
     bool changed;
     struct store_hint hints[HINTS_MAX];

@@ -31,6 +31,8 @@
 #define STORE_QUORUM_MAX 15
 #define STORE_FLIGHT_MAX 64 /* calls a link */
 
+#define STORE_LEASE_MAX_MS 3600000 /* lease.default; see conf/keys.c */
+
 enum store_topology {
     STORE_SINGLE,
     STORE_CLUSTER,

@@ -5,12 +5,14 @@
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 Suite *store_peers_suite(void);
 
 #define LEASE_MS 2000
+#define TIME_MS  UINT64_C(1700000000000) /* the node's, less the rig's */
 #define LIST     "10.0.0.1:7000,10.0.0.1:7001,10.0.0.1:7002"
 
 /* What Redis answers to the exchange, and to the claim of a list at the last
@@ -125,7 +127,7 @@ START_TEST(configured_otherwise)
     ck_assert_uint_eq(exchanges, 1);
     ck_assert_str_eq(words,
         "broker=broker-1 lease=2000 settle=2000 safety=fenced longest=2000 "
-        "age=0 PX 62000 GET");
+        "age=0 at=1700000100000 PX 62000 GET");
     before = others[_i].words;
     pass(rig, 10000); /* once may be a broker that is no more */
     ck_assert_uint_eq(exchanges, 2);
@@ -169,39 +171,87 @@ static const struct {
     const char *words;
     unsigned passed_ms; /* since they were read last */
     unsigned settles_ms;
+    int lain_ms; /* in Redis, when they are read; 0: they do not say */
 } longest[] = {
-    {NULL, 0, 2000},
+    {NULL, 0, 2000, 0},
     {"broker=broker-2 lease=12000 settle=2000 safety=fenced longest=12000 "
      "age=0",
-        0, 12000},
+        0, 12000, 0},
     {"broker=broker-2 lease=12000 settle=2000 safety=fenced longest=12000 "
      "age=0",
-        20000, 12000},
+        20000, 12000, 0},
     {"broker=broker-2 lease=12000 settle=2000 safety=fenced longest=12000 "
      "age=0",
-        45000, 2000},
+        45000, 2000, 0},
     /* a third one's */
     {"broker=broker-2 lease=2000 settle=2000 safety=fenced longest=12000 "
      "age=5000",
-        0, 12000},
+        0, 12000, 0},
     {"broker=broker-2 lease=2000 settle=2000 safety=fenced longest=12000 "
      "age=45000",
-        0, 2000},
+        0, 2000, 0},
     {"broker=broker-2 lease=1000 settle=2000 safety=fenced longest=1000 age=0",
-        0, 2000},
+        0, 2000, 0},
+    {"broker=broker-2 lease=12000 settle=2000 safety=fenced longest=12000 "
+     "age=0",
+        0, 12000, 5000},
+    {"broker=broker-2 lease=12000 settle=2000 safety=fenced longest=12000 "
+     "age=0",
+        0, 2000, 45000},
+    {"broker=broker-2 lease=2000 settle=2000 safety=fenced longest=12000 "
+     "age=20000",
+        0, 2000, 25000},
+    /* The node's clock was set back. */
+    {"broker=broker-2 lease=12000 settle=2000 safety=fenced longest=12000 "
+     "age=0",
+        0, 12000, -45000},
 };
 
 START_TEST(longest_lease)
 {
     struct srig *rig = begin(STORE_SINGLE, 1, 2000);
+    uint64_t read_ms = TIME_MS + rig->now_us / 1000 + 9000;
+    char text[200];
 
     before = longest[_i].words;
+    if (longest[_i].lain_ms != 0) {
+        snprintf(text, sizeof(text), "%s at=%" PRIu64, before,
+            read_ms - (uint64_t)(int64_t)longest[_i].lain_ms);
+        before = text;
+    }
     pass(rig, 10000);
     before = NULL;
     pass(rig, longest[_i].passed_ms);
     unsigned ms = settles(rig, 's');
     ck_assert_uint_ge(ms + 400, longest[_i].settles_ms);
     ck_assert_uint_le(ms, longest[_i].settles_ms);
+    end(rig);
+}
+
+END_TEST
+
+static const char *const garbled[] = {
+    "broker=broker-2 lease=2000 settle=2000 safety=fenced longest=9000000000 "
+    "age=0",
+    "broker=broker-2 lease=3600001 settle=2000 safety=fenced longest=1 age=0",
+};
+
+/* No broker leases for longer than a configuration allows. */
+START_TEST(lease_beyond_all)
+{
+    struct srig *rig = begin(STORE_SINGLE, 1, 2000);
+
+    before = garbled[_i];
+    pass(rig, 40000);
+    ck_assert_uint_eq(rig->store->longest_us, STORE_LEASE_MAX_MS * 1000ull);
+    ck_assert_uint_eq(log_kept_count("redis_brokers_garbled "
+                                     "node=10.0.0.1:7000 broker=\"broker-2\""),
+        1);
+    pass(rig, 60000); /* each minute */
+    ck_assert_uint_eq(log_kept_count("redis_brokers_garbled"), 2);
+    before = NULL;
+    pass(rig, STORE_LEASE_MAX_MS + 45000);
+    ck_assert_uint_eq(rig->store->longest_us, LEASE_MS * 1000);
     end(rig);
 }
 
@@ -265,6 +315,8 @@ store_peers_suite(void)
         tests, configured_otherwise, 0, sizeof(others) / sizeof(others[0]));
     tcase_add_loop_test(
         tests, longest_lease, 0, sizeof(longest) / sizeof(longest[0]));
+    tcase_add_loop_test(
+        tests, lease_beyond_all, 0, sizeof(garbled) / sizeof(garbled[0]));
     tcase_add_test(tests, longest_lease_is_passed_on);
     tcase_add_test(tests, another_quorum);
     suite_add_tcase(suite, tests);
