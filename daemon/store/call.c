@@ -22,6 +22,8 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
+#include <stdio.h>
+
 #define RETRIES_AT_ONCE 5
 #define RETRY_US        50000
 #define TRYAGAIN_US     20000
@@ -323,9 +325,14 @@ send_asking(struct store *store, struct link *link, uint64_t now_us)
     return true;
 }
 
-/* A call of no operation, that Redis runs where it would run others. */
-void
-call_probe(struct store *store, struct link *link, uint64_t now_us)
+/* What the probe consists of, in this order. */
+static const char *const probes[] = {
+    "SET", "GETRANGE", "SETRANGE", "STRLEN", "PEXPIRE", "EVALSHA"};
+
+#define PROBES (sizeof(probes) / sizeof(probes[0]))
+
+static void
+probe_script(struct store *store, struct link *link, uint64_t now_us)
 {
     struct record_header header = batch_header(store, link, now_us);
     size_t bytes = record_header_bytes(&header);
@@ -339,6 +346,33 @@ call_probe(struct store *store, struct link *link, uint64_t now_us)
     record_write_header(&header, resp_bulk(&writer, bytes));
     resp_end(&writer);
     (void)link_call(store, link, CALL_PROBE, now_us);
+}
+
+/* Asks Redis for what the scripts ask it for, on a key of the probe's own, and
+ * for a script. A cluster's node without slots has no such key. */
+void
+call_probe(struct store *store, struct link *link, uint64_t now_us)
+{
+    char name[KEY_BYTES];
+    uint16_t slot = 0;
+    size_t len = trust_key(store, link, "probe", &slot, name);
+    struct text key = text_make(name, len);
+
+    if (len == 0 || link->probing > 0 ||
+        LINK_OUT_BYTES - buffer_len(&link->out) < LINK_OUT_BYTES / 2)
+        return;
+    LINK_SEND(store, link, CALL_PROBE, now_us, TEXT("SET"), key, TEXT("?"),
+        TEXT("PX"), TEXT("1000"));
+    LINK_SEND(store, link, CALL_PROBE, now_us, TEXT("GETRANGE"), key, TEXT("0"),
+        TEXT("0"));
+    LINK_SEND(store, link, CALL_PROBE, now_us, TEXT("SETRANGE"), key, TEXT("0"),
+        TEXT("?"));
+    LINK_SEND(store, link, CALL_PROBE, now_us, TEXT("STRLEN"), key);
+    LINK_SEND(
+        store, link, CALL_PROBE, now_us, TEXT("PEXPIRE"), key, TEXT("1000"));
+    probe_script(store, link, now_us);
+    link->probing = PROBES;
+    link->lacks[0] = '\0';
 }
 
 /* One call of that lane; false where no more can be sent now. */
@@ -636,16 +670,40 @@ call_refuses(
     trust_probe(link, now_us);
 }
 
+/* The first error, and then the commands that got others. */
+static void
+probe_fails(struct link *link, const char *command, struct text error)
+{
+    size_t len = strlen(link->lacks);
+
+    if (len == 0)
+        health_copy(link->lacks, sizeof(link->lacks), error);
+    else if (!text_starts_with(text_from(link->lacks), error))
+        (void)snprintf(
+            link->lacks + len, sizeof(link->lacks) - len, ", nor %s", command);
+}
+
 void
 call_probed(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply)
 {
-    if (reply->type != RESP_ERROR)
-        health_grants(link);
-    else if (refusal_of(reply->text) == REFUSAL_NOSCRIPT)
-        link_load_scripts(store, link, now_us);
+    require(link->probing > 0);
+    const char *command = probes[PROBES - link->probing--];
+
+    if (reply->type == RESP_ERROR) {
+        enum refusal refusal = refusal_of(reply->text);
+        if (refusal == REFUSAL_NOSCRIPT)
+            link_load_scripts(store, link, now_us);
+        else if (refusal == REFUSAL_LATER || refusal == REFUSAL_OTHER)
+            probe_fails(link, command, reply->text);
+    }
+    if (link->probing > 0)
+        return;
+    link->unproved = false;
+    if (link->lacks[0] != '\0')
+        call_refuses(store, link, now_us, text_from(link->lacks));
     else
-        call_refuses(store, link, now_us, reply->text);
+        health_grants(link);
 }
 
 /* Whether Redis takes a call of that kind only where it takes grants; renewals

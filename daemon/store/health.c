@@ -130,6 +130,8 @@ node_reason(const struct store *store, uint32_t index)
 
     if (reason != HEALTH_FINE)
         return reason;
+    if (link->unproved && link->probing > 0)
+        return HEALTH_CONNECTING;
     if (store->nodes[index].sentinel)
         return store->nodes[index].nameless ? HEALTH_MASTER_UNKNOWN
                                             : HEALTH_FINE;

@@ -644,6 +644,11 @@ link_ready(struct store *store, struct link *link, uint64_t now_us)
 
     link->state = LINK_READY;
     link->again = false;
+    /* Rights are a user's: they are looked at before anybody asks. */
+    link->unproved =
+        link_serves(store, link) && (store->settings.username[0] != '\0' ||
+                                        store->settings.password[0] != '\0');
+    link->probing = 0;
     health_grants(link);
     link->old_client_id = 0; /* the answer has come, so it is dead */
     link->backoff_us = BACKOFF_MIN_US;

@@ -131,8 +131,11 @@ struct link {
     uint64_t late_us;     /* when that it is late was logged; 0: never */
     uint64_t missing_us;  /* when a command was logged that is missing */
     uint32_t missing;     /* those that were, as bits */
-    uint64_t idle_us;     /* after so long it is asked something */
-    uint64_t retry_us;    /* LINK_DOWN */
+    uint32_t probing;     /* answers of a probe that are to come */
+    bool unproved;        /* it has not been probed, and is to be */
+    char lacks[HEALTH_SAID_MAX]; /* what the probe has found */
+    uint64_t idle_us;            /* after so long it is asked something */
+    uint64_t retry_us;           /* LINK_DOWN */
     uint64_t backoff_us;
     uint64_t spoke_us;      /* the last call was sent, but for those whose
                              * answer says nothing of its clock and its ids */

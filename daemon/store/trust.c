@@ -560,6 +560,8 @@ trust_tick(struct store *store, struct link *link, uint64_t now_us)
         if (!link->ids_asked)
             trust_mute(store, link, now_us); /* there is no room for that */
     }
+    if (link->unproved && !link->readonly)
+        call_probe(store, link, now_us);
     if (now_us < link->mark_us || link->readonly)
         return;
     link->mark_us = now_us + MARK_AGAIN_US;

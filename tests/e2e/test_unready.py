@@ -61,6 +61,9 @@ class SetUpTest(TlsCase):
         redis = self.redis()
         redis.command("ACL", "SETUSER", "default", "-info")
         self.unready("rights", redis, part="'info'")
+        redis.command("ACL", "SETUSER", "u", "on", ">p", "~x:*", "&*", "+@all")
+        self.unready("rights", redis, {"redis.username": "u",
+                                       **self.password("p")}, part="key")
 
     def test_commands(self):
         """Commands that Redis does not know, or does not allow."""

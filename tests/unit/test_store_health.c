@@ -282,6 +282,58 @@ START_TEST(rights_come_back)
 
 END_TEST
 
+/* A user's rights are looked at before anybody asks for a lock: all together,
+ * and again until they are there. */
+START_TEST(rights_are_probed)
+{
+    static const char *const asked[] = {"SET holdfast:probe ? PX 1000",
+        "GETRANGE holdfast:probe 0 0", "SETRANGE holdfast:probe 0 ?",
+        "STRLEN holdfast:probe", "PEXPIRE holdfast:probe 1000", "EVALSHA 0"};
+    struct srig *rig = srig_create(STORE_SINGLE, 1);
+
+    rig->settings.settle_us = 0;
+    snprintf(rig->settings.username, sizeof(rig->settings.username), "user");
+    snprintf(rig->settings.password, sizeof(rig->settings.password), "secret");
+    log_keep(LOG_INFO);
+    srig_start(rig);
+    srig_connect(rig, 0);
+    for (int turn = 0; turn < 3; turn++) {
+        for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]);) {
+            const char *command = srig_next(rig, 0);
+            if (command[0] == '\0') {
+                srig_pass(rig, 100);
+                continue;
+            }
+            ck_assert(!health_of(rig)->ready);
+            if (strcmp(command, asked[i]) != 0) {
+                srig_answer(rig, 0);
+                continue;
+            }
+            if (turn == 0 && (i == 2 || i == 4))
+                srig_error(rig, 0,
+                    i == 2 ? "NOPERM no right to SETRANGE" : "NOPERM other");
+            else if (turn == 1)
+                srig_error(rig, 0, "NOPERM no right to this key");
+            else if (i == 5)
+                srig_bytes(rig, 0, "no results", 10);
+            else
+                srig_answer(rig, 0);
+            i++;
+        }
+        srig_turn(rig);
+        if (turn == 2)
+            break;
+        is_blamed(rig, 0, HEALTH_RIGHTS);
+        ck_assert_str_eq(health_of(rig)->nodes[0].said,
+            turn == 0 ? "NOPERM no right to SETRANGE, nor PEXPIRE"
+                      : "NOPERM no right to this key");
+    }
+    is_ready(rig);
+    end(rig);
+}
+
+END_TEST
+
 /* --- topologies ----------------------------------------------------------- */
 
 START_TEST(slots_have_reasons)
@@ -364,6 +416,7 @@ store_health_suite(void)
         tests, refuses_when_idle, 0, sizeof(refusals) / sizeof(refusals[0]));
     tcase_add_test(tests, only_what_grants_proves);
     tcase_add_test(tests, rights_come_back);
+    tcase_add_test(tests, rights_are_probed);
     tcase_add_test(tests, slots_have_reasons);
     tcase_add_test(tests, a_majority_is_enough);
     tcase_add_test(tests, sentinels_and_their_master);
