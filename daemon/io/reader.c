@@ -29,6 +29,8 @@ struct reader {
     struct arena_block *arena;
     size_t taken; /* of the reply that is being read, or was read last */
     bool whole;   /* the reply that was read last has been given out */
+    bool begun;   /* some bytes came */
+    bool foreign; /* they are the greeting of a broker like this one */
 };
 
 static void *
@@ -232,6 +234,10 @@ reader_feed(struct reader *reader, const char *bytes, size_t len)
 {
     const redisReader *codec = reader->codec;
 
+    /* The codec would wait for the CR of a line that has none. */
+    if (!reader->begun)
+        reader->foreign = text_starts_with(text_make(bytes, len), TEXT("* "));
+    reader->begun = true;
     return codec->len - codec->pos + len <= READER_REPLY_MAX &&
            redisReaderFeed(reader->codec, bytes, len) == REDIS_OK;
 }
@@ -245,7 +251,8 @@ reader_next(struct reader *reader, const struct resp **reply)
         arena_reset(reader);
     reader->whole = false;
     *reply = NULL;
-    if (redisReaderGetReply(reader->codec, &value) != REDIS_OK)
+    if (reader->foreign ||
+        redisReaderGetReply(reader->codec, &value) != REDIS_OK)
         return READER_BROKEN;
     if (value == NULL)
         return READER_MORE;

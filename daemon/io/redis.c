@@ -176,6 +176,8 @@ link_nonsense(struct redis_link *link)
     if (link->tls == NULL && link->loop->redis_buffer[0] == 0x15)
         link_broken(link, HEALTH_TLS_EXPECTED,
             "it speaks TLS, and there is no redis.tls here");
+    else if (memcmp(link->loop->redis_buffer, "* ", 2) == 0)
+        link_broken(link, HEALTH_NO_REDIS, "it is a Holdfast broker");
     else
         link_broken(link, HEALTH_NO_REDIS, "it does not speak RESP");
 }

@@ -137,6 +137,7 @@ class SetUpTest(TlsCase):
         self.assertEqual(row[:4], [f"127.0.0.1:{port}", "redis", "away",
                                    "refused"])
         self.assertIn("nothing listens at this address", result.stderr)
+        self.unready("no_redis", [broker.address], part="a Holdfast broker")
 
     def test_tls(self):
         redis = self.redis(tls=self.tls())

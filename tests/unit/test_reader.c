@@ -142,6 +142,16 @@ START_TEST(what_is_no_resp2)
 
 END_TEST
 
+/* No CR ends its lines, which looks like an array that is still to come. */
+START_TEST(a_broker_is_no_redis)
+{
+    feed("* HELLO proto=1 server=holdfastd/0.1.0\n");
+    ck_assert_int_eq(status(), READER_BROKEN);
+    ck_assert_int_eq(status(), READER_BROKEN);
+}
+
+END_TEST
+
 /* An array of so many takes too much before its first value has come. */
 START_TEST(array_beyond_the_limit)
 {
@@ -178,6 +188,7 @@ reader_suite(void)
     tcase_add_test(tests, nested_and_cut);
     tcase_add_test(tests, large_replies);
     tcase_add_test(tests, what_is_no_resp2);
+    tcase_add_test(tests, a_broker_is_no_redis);
     tcase_add_test(tests, array_beyond_the_limit);
     tcase_add_test(tests, bytes_beyond_the_limit);
     suite_add_tcase(suite, tests);
