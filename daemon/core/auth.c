@@ -765,11 +765,12 @@ void
 auth_end_wait(struct core *core, struct pending *pending)
 {
     pending->denied = false;
-    count(core->counters, COUNTER_requests_denied);
-    if (pending->ticket == NULL)
-        bundle_cancel(core, pending, ERROR_DENIED, NULL);
-    else
-        ticket_cancel(core, pending->ticket, pending, ERROR_DENIED, NULL);
+    bool ends =
+        pending->ticket == NULL
+            ? bundle_cancel(core, pending, ERROR_DENIED, NULL)
+            : ticket_cancel(core, pending->ticket, pending, ERROR_DENIED, NULL);
+    if (ends)
+        count(core->counters, COUNTER_requests_denied);
 }
 
 static void

@@ -145,10 +145,13 @@ static struct text
 bundle_culprit(const struct core *core, const struct session *session,
     const struct bundle *bundle, enum error_code code)
 {
-    uint32_t place = 0;
+    uint32_t place = bundle->count;
 
     if (code == ERROR_DENIED)
-        return bundle_name(bundle, auth_denied(core, session, bundle));
+        place = auth_denied(core, session, bundle);
+    if (place < bundle->count)
+        return bundle_name(bundle, place);
+    place = 0; /* or it is allowed again by now */
     while (place < bundle->got &&
            !handle_equal(bundle->parts[place].ticket, HANDLE_NONE))
         place++;

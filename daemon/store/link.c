@@ -66,7 +66,11 @@ link_name(const struct store *store, const struct link *link, char *out,
     require(out_bytes > 30);
     if (len > out_bytes - 22)
         len = out_bytes - 22;
-    memcpy(out, address->host, len);
+    for (size_t i = 0; i < len; i++) { /* a cluster has told it */
+        char byte = address->host[i];
+        bool plain = byte > ' ' && byte <= '~' && byte != '"' && byte != '=';
+        out[i] = plain ? byte : '?';
+    }
     out[len++] = ':';
     memcpy(out + len, port, port_len);
     out[len + port_len] = '\0';

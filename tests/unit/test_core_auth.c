@@ -1015,6 +1015,28 @@ START_TEST(rights_that_are_lost)
 
 END_TEST
 
+/* A request that is ended already is counted once, and names a lock also where
+ * the right is back before its ERR. */
+START_TEST(rights_that_are_lost_and_back)
+{
+    static const char *const lines[] = {"shop secret=$1 lock=stock/2",
+        "shop secret=$1 lock=stock/3", "shop secret=$1 lock=*"};
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "shop", '1');
+
+    rig_say(rig, s, "1 LOCK stock/1 stock/4");
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        change(rig, lines[i]);
+    rig_silent(rig, s);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "1 ERR DENIED retry=0 right=lock name=stock/1");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_requests_denied), 1);
+    end(rig);
+}
+
+END_TEST
+
 /* Redis is asked for the lock, and does not answer for a command's time-out. */
 START_TEST(rights_that_are_lost_meanwhile)
 {
@@ -1093,6 +1115,7 @@ core_auth_suite(void)
     tcase_add_test(cases, another_secret_of_the_same_user);
     tcase_add_test(cases, who_is_no_more_is_not_kept);
     tcase_add_test(cases, rights_that_are_lost);
+    tcase_add_test(cases, rights_that_are_lost_and_back);
     tcase_add_test(cases, rights_that_are_lost_meanwhile);
     tcase_add_test(cases, watches_that_are_lost);
     suite_add_tcase(suite, cases);

@@ -113,6 +113,26 @@ START_TEST(malformed_map)
 
 END_TEST
 
+/* A host from a map is in the log, whose lines it must not change. */
+START_TEST(odd_host)
+{
+    struct srig *rig = srig_cluster();
+
+    rig->map[2].host = "a b=\"\n\xff";
+    log_keep(LOG_DEBUG);
+    refresh(rig);
+    rig->links[3].connecting = false;
+    rig->now_us += 1000;
+    store_closed(rig->store, (struct store_link){3, rig->links[3].serial},
+        rig->now_us, HEALTH_REFUSED, "refused");
+    ck_assert_uint_eq(
+        log_kept_count("event=redis_link_lost node=a?b????:7002 why="), 1);
+    log_keep_no_more();
+    srig_end(rig);
+}
+
+END_TEST
+
 /* A host may be unknown where the number or a name stands beside it. Where
  * nothing does, the node that had the slots is asked on, and the log has the
  * other's id. */
@@ -850,6 +870,7 @@ store_route_suite(void)
     tcase_set_timeout(tests, 300);
     tcase_add_test(tests, slots);
     tcase_add_test(tests, map_without_hosts);
+    tcase_add_test(tests, odd_host);
     tcase_add_loop_test(
         tests, malformed_map, 0, sizeof(malformed) / sizeof(malformed[0]));
     tcase_add_test(tests, no_map);
