@@ -294,7 +294,8 @@ static const struct key keys[] = {
         RANGE(1, 64), /* each may bring a thousand grants */
         .standard = "64",
         .reloadable = true,
-        .help = "operations that share one call, at most"},
+        .help = "operations that share one call, at most; three times as many "
+                "renewals do"},
     {.path = "redis.in_flight",
         .type = KEY_COUNT,
         FIELD(redis_in_flight),

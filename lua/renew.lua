@@ -3,7 +3,7 @@
 -- grant that another broker made is claimed, a waiter keeps its place; and as
 -- expiry runs no script of its own, it is looked for here.
 --
--- KEYS: the locks. ARGV: the header, then for each lock
+-- KEYS: the locks. ARGV: the header, then one string with, for each lock,
 --   identity c36, place I4, arrival d, fence d (0: a waiter's), flags I2,
 --   lease I4 (ms), hold d (ms left to it, 0: no end), latest d (ms of TIME),
 --   seen d (a fence)
@@ -308,6 +308,8 @@ end
 local ALONE = '\1\0\0\0\0\0\0\0'
 local NOTHING = '\0\0\0\0'
 local find = string.find
+local ARGUMENT = 86 -- bytes of an operation's
+local arguments = ARGV[2]
 local idle_after = unpack_at('<I4', header, 93)
 -- What many renewals of a call have in common (flags, lease, hold and latest),
 -- whether that is plain, and what follows from it.
@@ -330,18 +332,20 @@ end
 -- record whose head needs no change. False where it is anything else. (A dead
 -- ticket in front of the first keeps its flags. The longest lease of the head
 -- is at least that of each ticket that is granted.) What is only compared is
--- not cut out of the record, since Redis hashes each string that is made.
-local function renew_plain(key, arg, raw)
-    if not common or find(arg, common, 57, true) ~= 57 then
-        prepare(sub(arg, 57, 78))
+-- not cut out of the record, since Redis hashes each string that is made. `at`
+-- is the end of the argument before its own.
+local function renew_plain(key, at, raw)
+    local asked = sub(arguments, at + 57, at + 78)
+    if asked ~= common then
+        prepare(asked)
     end
-    local numbers = sub(arg, 41, 56)
+    local numbers = sub(arguments, at + 41, at + 56)
     if not plain or byte(raw) ~= 1 or
         (find(raw, ALONE, 25, true) ~= 25 and
             (sub(raw, 29, 32) ~= NOTHING or sub(raw, 25, 28) == NOTHING)) or
         find(raw, mine, 97, true) ~= 97 or
         find(raw, numbers, 145, true) ~= 145 or
-        find(raw, sub(arg, 1, 36), 181, true) ~= 181 then
+        find(raw, sub(arguments, at + 1, at + 36), 181, true) ~= 181 then
         return false
     end
     local ends, over, usual = unpack_at('<ddI4', raw, 161)
@@ -350,16 +354,16 @@ local function renew_plain(key, arg, raw)
         return false
     end
     call('SETRANGE', key, '160', ends_raw)
-    local n = #out
-    out[n + 1], out[n + 2], out[n + 3] = RESULT_OK, numbers, result_end
+    out[#out + 1] = RESULT_OK .. numbers .. result_end
     return true
 end
 
 for i = 1, #KEYS do
     local raw = pcall_redis('GETRANGE', KEYS[i], '0', '239')
-    if type(raw) ~= 'string' or not renew_plain(KEYS[i], ARGV[i + 1], raw) then
+    local at = ARGUMENT * (i - 1)
+    if type(raw) ~= 'string' or not renew_plain(KEYS[i], at, raw) then
         slow = slow or general()
-        slow(KEYS[i], ARGV[i + 1], raw)
+        slow(KEYS[i], sub(arguments, at + 1, at + ARGUMENT), raw)
     end
 end
 return reply()

@@ -24,6 +24,7 @@
 
 #include <stdio.h>
 
+#define RENEWALS_MORE   3 /* times as many share a call */
 #define RETRIES_AT_ONCE 5
 #define RETRY_US        50000
 #define TRYAGAIN_US     20000
@@ -120,6 +121,15 @@ op_take(struct store *store, struct list *leads, struct op *lead, struct op *op)
     list_push_back(leads, next);
 }
 
+/* How many operations of a kind share a call. Renewals are many and cheap. */
+static uint32_t
+batch_limit(const struct store *store, enum op_kind kind)
+{
+    if (kinds[kind].share == KIND_ALONE)
+        return 1;
+    return store->settings.batch * (kind == OP_RENEW ? RENEWALS_MORE : 1);
+}
+
 /*
  * Moves what goes into one call from the lane: of each session in turn an
  * operation, until the call has its size or nothing fits.
@@ -130,8 +140,7 @@ batch_gather(struct store *store, const struct link *link, struct node *node,
 {
     struct list *leads = &node->lanes[lane];
     const struct op *first = container_of(leads->next, struct op, link);
-    uint32_t limit =
-        kinds[first->kind].share == KIND_GATHERS ? store->settings.batch : 1;
+    uint32_t limit = batch_limit(store, first->kind);
     uint32_t looks = 4 * limit;
     uint32_t before;
 
@@ -259,23 +268,28 @@ publish_write(struct store *store, struct link *link, const struct call *call)
     return resp_command(&link->out, words, 3);
 }
 
-/* False where the output has no room for the call now. */
+/* False where the output has no room for the call now. The script renew takes
+ * the arguments of its operations as one string, which is cheaper for Redis. */
 static bool
 batch_write(struct store *store, struct link *link, const struct call *call,
     enum op_kind kind, uint64_t now_us)
 {
     struct record_header header = batch_header(store, link, now_us);
     uint32_t keys = kinds[kind].keys == KIND_KEYLESS ? 0 : call->op_count;
+    bool joined = kinds[kind].script == SCRIPT_RENEW;
+    uint32_t arguments = joined ? 1 : call->op_count;
     size_t header_bytes = record_header_bytes(&header);
     size_t bytes = 120 + RESP_BULK_BYTES(header_bytes);
+    size_t joined_bytes = 0;
     struct resp_writer writer;
 
     LIST_EACH (at, &call->ops) {
         const struct op *op = container_of(at, struct op, link);
         bytes += RESP_BULK_BYTES(key_bytes(store, op)) +
                  RESP_BULK_BYTES(record_op_bytes(op));
+        joined_bytes += record_op_bytes(op);
     }
-    if (!resp_begin(&writer, &link->out, 4 + keys + call->op_count, bytes))
+    if (!resp_begin(&writer, &link->out, 4 + keys + arguments, bytes))
         return false;
     resp_text(&writer, TEXT("EVALSHA"));
     resp_text(&writer, text_make(scripts[kinds[kind].script].sha1, 40));
@@ -283,11 +297,14 @@ batch_write(struct store *store, struct link *link, const struct call *call,
     if (keys > 0)
         write_keys(store, call, &writer);
     record_write_header(&header, resp_bulk(&writer, header_bytes));
+    char *to = joined ? resp_bulk(&writer, joined_bytes) : NULL;
     LIST_EACH (at, &call->ops) {
         const struct op *op = container_of(at, struct op, link);
         uint64_t left_us = op_until_us(store, op, now_us) - now_us;
-        record_write_op(op, now_us, (header.expected_us + left_us) / 1000,
-            resp_bulk(&writer, record_op_bytes(op)));
+        if (!joined)
+            to = resp_bulk(&writer, record_op_bytes(op));
+        record_write_op(op, now_us, (header.expected_us + left_us) / 1000, to);
+        to += record_op_bytes(op);
     }
     resp_end(&writer);
     return true;

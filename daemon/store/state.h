@@ -43,7 +43,7 @@ _Static_assert(HEALTH_NODES_MAX == STORE_NODES_MAX, "as many");
 #define KEY_BYTES       80
 #define NODE_UNSAID     (UINT16_MAX - 1) /* of the log, at the start */
 #define NODE_GONE       (UINT16_MAX - 2) /* one that has been forgotten */
-#define GRANTS_MAX      65536
+#define GRANTS_MAX      196608
 #define TICKETS_SHOWN   512
 #define HINTS_MAX       4096
 #define NEWS_MAX        4096

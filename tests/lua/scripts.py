@@ -408,9 +408,11 @@ class Broker:
 
     def encode(self, name, *operations):
         """The command for operations, each a key and its argument."""
+        arguments = [argument for _, argument in operations]
+        if name == "renew":
+            arguments = [b"".join(arguments)]
         return ("EVALSHA", self.sha1[name], len(operations),
-                *(key for key, _ in operations), self.header(),
-                *(argument for _, argument in operations))
+                *(key for key, _ in operations), self.header(), *arguments)
 
     def call(self, name, *operations):
         """The results of one call."""

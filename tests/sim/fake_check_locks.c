@@ -446,14 +446,17 @@ make_locks(struct check *check, const struct fake *fake)
     standing_choose(check, fake, keys[0], living, &who);
     put_header(check, &bytes, who.broker);
     words_add(words, bytes.at, bytes.len);
+    bytes.len = 0;
     for (size_t i = 0; i < count; i++) {
-        bytes.len = 0;
         if (i > 0)
             standing_choose(check, fake, keys[i], living, &who);
         put_op(check, &bytes, script, &who);
+        if (script == SCRIPT_RENEW && i + 1 < count)
+            continue; /* it has one argument for all */
         if (check_chance(check, 1) && bytes.len > 0) /* too short */
             bytes.len = check_below(check, bytes.len);
         words_add(words, bytes.at, bytes.len);
+        bytes.len = 0;
     }
     bytes_fini(&bytes);
 }
