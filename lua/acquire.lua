@@ -528,7 +528,7 @@ local function acquire_plain(key, arg, raw)
         return false
     end
     fence = raise_fence(fence, old_id, seen,
-        fence > now_us and given_at(raw) or nil)
+        fence > now_us - FENCE_JUMP and given_at(raw) or nil)
     local left = forget - now - idle_after / 2
     if not fence or left < 0 or left * 1000 < fence - clock_us then
         return false

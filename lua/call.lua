@@ -25,11 +25,11 @@ local CHANGED, MISSING, GRACE = 11, 12, 13
 -- 3. A record that is ahead of such a beginning steps by FENCE_STEP: more than
 --    a lost suffix or a stale master can have issued.
 -- 4. An older copy of a record (RESTORE, a copying tool) looks like the record.
---    So no fence is below TIME, and that of a free lock, as long as it is
---    ahead, moves by half the time since its last grant. Both are above what
---    the copy does not know of. TIME is the same for all brokers, whose fence
---    clocks are not. A hand-over ahead of TIME adds one alone: there an older
---    copy is behind by what the fence was ahead.
+--    So the fence of a free lock moves by half the time since its last grant,
+--    and no fence is below TIME. The larger of both is above what the copy does
+--    not know of. TIME is the same for all brokers, whose fence clocks are not.
+--    A hand-over ahead of TIME adds one alone: there an older copy is behind by
+--    what the fence was ahead.
 -- 5. A stale master follows the clock, too. Its successor begins FENCE_JUMP
 --    above it, and stays above it for twice that time.
 -- 6. Redis forgets a free record a while after the fence clock has passed its
@@ -184,12 +184,12 @@ local function raise_fence(fence, old_id, seen, given)
         local start = clock_us + FENCE_JUMP
         fence = fence < start and start or fence + FENCE_STEP
     elseif number == 0 then
-        if fence < now_us then
-            fence = now_us
-        elseif given and given < now_us and fence < clock_us + 2 * FENCE_JUMP
-        then
+        if given and given < now_us and fence < clock_us + 2 * FENCE_JUMP then
             fence = fence +
                 math.min(math.floor((now_us - given) / 2), FENCE_JUMP)
+        end
+        if fence < now_us then
+            fence = now_us
         end
     end
     if seen > fence then

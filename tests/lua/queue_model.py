@@ -144,10 +144,10 @@ class Lock:
         if self.id != self.node_id:
             start = self.now_us + FENCE_JUMP
             fence = start if fence < start else fence + FENCE_STEP
-        elif fence < self.now_us:
-            fence = self.now_us
-        elif given_us and fence < self.now_us + 2 * FENCE_JUMP:
-            fence += min(max(self.now_us - given_us, 0) // 2, FENCE_JUMP)
+        else:
+            if given_us and fence < self.now_us + 2 * FENCE_JUMP:
+                fence += min(max(self.now_us - given_us, 0) // 2, FENCE_JUMP)
+            fence = max(fence, self.now_us)
         if seen > fence:
             if seen > self.now_us + FENCE_FAR:
                 return None

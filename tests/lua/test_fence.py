@@ -272,6 +272,24 @@ class OldCopies(ScriptCase):
         self.assertEqual(self.use(self.one, 1), fence + 1)
 
 
+class OldCopyAsTheClockArrives(ClockCase):
+    """TIME passes the copy's fence, and not yet those that followed it."""
+
+    def test_free_lock(self):
+        for shape in SHAPES:
+            self.connection.command("DEL", KEY)
+            for passes_ms in (0, 9900, 4900, 2500, 1250, 700, 300):
+                copy = self.connection.command("DUMP", KEY)
+                self.pass_time(passes_ms)
+                last = self.hold(who(1), **shape).fence
+                self.one.release(KEY, who(1))
+            self.assertGreater(last, self.now_us + 200_000)
+            self.pass_time(100)
+            self.connection.command("RESTORE", KEY, 0, copy, "REPLACE")
+            self.assertGreater(self.hold(who(2), **shape).fence, last)
+            self.one.release(KEY, who(2))
+
+
 class SetBack(ClockCase):
     """The clock of Redis is set back, and records are gone."""
 
