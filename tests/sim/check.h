@@ -111,6 +111,14 @@ bool check_conflicts(const struct check *check, uint32_t lock, uint32_t limit,
 void check_deadlock(struct check *check, const char *session, uint32_t owner,
     uint32_t lock, uint64_t since_us, const char *who);
 
+/* The arrival number of the next one who asks for that lock. */
+uint64_t check_arrival(const struct check *check, uint32_t lock);
+
+/* A client reads CANCELLED of a LOCK that was never told to be queued. The
+ * record grants no ticket of that session and owner with `arrival` or above. */
+void check_called_off(struct check *check, const char *session, uint32_t owner,
+    uint32_t lock, uint64_t arrival, uint64_t since_us, const char *who);
+
 /* A watcher is told of a holder with that fence, and of how many, or that there
  * is none (0). `seen` says how far it was told before; at first, what it is
  * when it asks. */

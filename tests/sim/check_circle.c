@@ -255,3 +255,41 @@ check_deadlock(struct check *check, const char *session, uint32_t owner,
             "lock-%" PRIu32 ": %s was not the youngest of any circle", lock,
             who);
 }
+
+uint64_t
+check_arrival(const struct check *check, uint32_t lock)
+{
+    return subject_of(check, lock)->version.arrival;
+}
+
+/* The ticket of an earlier LOCK does not count. The record has it until its
+ * release arrives, or until its lease is over for others. */
+static bool
+stand_holds_since(
+    const struct subject *subject, const struct stand *stand, uint64_t arrival)
+{
+    return stand->granted && stand->arrival >= arrival &&
+           stand->ends_ms > check_clock_ms(subject->version.machine);
+}
+
+void
+check_called_off(struct check *check, const char *session, uint32_t owner,
+    uint32_t lock, uint64_t arrival, uint64_t since_us, const char *who)
+{
+    const struct subject *subject = subject_of(check, lock);
+    uint32_t live = subject->version.live;
+    uint8_t id[16];
+
+    require(text_from_hex(text_from(session), id, sizeof(id)));
+    if (check->world->plan.quorum != 0)
+        return;
+    uint32_t number = owner_find(check, id, owner);
+    for (uint32_t i = 0; number != NONE && i < live; i++) {
+        const struct stand *stand = &subject->version.stands[i];
+        if (stand->owner == number &&
+            stand_holds_since(subject, stand, arrival))
+            check_broken(check, PROMISE_ANSWERED, lease_before(check, since_us),
+                "lock-%" PRIu32 ": %s was told CANCELLED, and holds it", lock,
+                who);
+    }
+}

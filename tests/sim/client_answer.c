@@ -214,6 +214,13 @@ lock_refused(
     if (strcmp(a->code, "CANCELLED") == 0 && !request->cancelled &&
         !task->client->finishing && !task->client->draining)
         task_odd(task, PROMISE_ANSWERED, request, a, "nobody called it off");
+    /* Another LOCK under way may be granted meanwhile. */
+    if (strcmp(a->code, "CANCELLED") == 0 && request->cancelled &&
+        request->fresh && request->progress && !request->queued &&
+        task->locks == 0 && !task->client->finishing && !task->client->draining)
+        check_called_off(world_of(task)->check, task->client->session,
+            task->owner, task->lock, request->arrival, task->true_asked,
+            task->who);
     lock_refused_for(task, request, a);
     if (task_drills(task) && !request->misfits)
         drill_refused(task, a->code);

@@ -87,6 +87,7 @@ lock_end(struct task *task, struct request *request, const struct wish *wish)
     request->wish = *wish;
     request->fresh =
         request->mates == 0 && task_remnant(task, task->lock) == NULL;
+    request->arrival = check_arrival(client->world->check, task->lock);
     request->note = wish_send(client, wish);
     request->progress =
         task->purpose == TASK_DRILL_WAITS || world_odds(client->world, 4);

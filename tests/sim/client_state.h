@@ -75,8 +75,10 @@ struct request {
     bool stale;          /* with another fence than the hold's, on purpose */
     bool cancelled;
     bool progress;
-    bool again;   /* LOCK: an earlier connection has sent it too */
-    bool misfits; /* LOCK of a holder: it does not fit what it holds */
+    uint64_t arrival; /* LOCK: no ticket of it has an earlier one */
+    bool queued;      /* it was told so */
+    bool again;       /* LOCK: an earlier connection has sent it too */
+    bool misfits;     /* LOCK of a holder: it does not fit what it holds */
 };
 
 /* What a task is at. */

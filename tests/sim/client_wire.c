@@ -551,6 +551,7 @@ read_reply(struct client *client, const struct line *line)
             wire_broken(client, line, "did not ask for progress");
         else
             drill_queued(request->task);
+        request->queued = true;
         return;
     }
     answer_read(line, &a);

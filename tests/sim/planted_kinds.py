@@ -193,6 +193,13 @@ PLANTED = {
         "    ticket->unclean = true;\n",
         "    hold_lost(core, ticket, \"broken\");\n",
         "no lock-delay begins at BREAK"),
+    "cancelled-and-granted": (
+        "daemon/core/wait.c",
+        "    if (pending->ticket->state != TICKET_ASKING || "
+        "code == ERROR_DRAINING) {\n",
+        "    if (pending->ticket->state != TICKET_IDLE || "
+        "code == ERROR_DRAINING) {\n",
+        "CANCELLED is told before the grant is given back"),
     "ttl-beyond-keep": (
         "daemon/core/session.c",
         "    if (session->keep_us > 0)\n        return session->keep_us;\n", "",
