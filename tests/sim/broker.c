@@ -53,6 +53,9 @@ struct broker {
     struct world *world; /* ref */
     struct machine *machine;
     uint32_t number;
+    uint32_t lease_ms;
+    uint32_t settle_ms;
+    bool old;     /* it runs by an earlier configuration */
     bool running; /* the engine is there */
     struct engine engine;
     struct counters counters;
@@ -597,7 +600,7 @@ broker_settings(struct broker *broker, struct core_settings *core,
     core->seed = random_next(&world->random);
     core->hash_seed[0] = random_next(&world->random);
     core->hash_seed[1] = random_next(&world->random);
-    core->lease_ms = plan->lease_ms;
+    core->lease_ms = broker->lease_ms;
     core->patience_us = (uint64_t)plan->patience_ms * 1000;
     core->command_timeout_us = (uint64_t)plan->command_timeout_ms * 1000;
     core->silence_us = (uint64_t)plan->silence_ms * 1000;
@@ -634,7 +637,8 @@ broker_settings(struct broker *broker, struct core_settings *core,
     memcpy(store->key_prefix, core->key_prefix, sizeof(store->key_prefix));
     memcpy(store->broker_id, core->broker_id, sizeof(store->broker_id));
     store->lapse_ms = CORE_LAPSE_MS;
-    store->settle_us = (uint64_t)plan->settle_ms * 1000;
+    store->settle_us = (uint64_t)broker->settle_ms * 1000;
+    store->lease_ms = plan->peers > 0 ? broker->lease_ms : 0;
     store->strict = plan->strict > 0;
     store->replicas = plan->cluster || plan->least_replicas > 0
                           ? plan->least_replicas
@@ -644,7 +648,7 @@ broker_settings(struct broker *broker, struct core_settings *core,
     store->idle_after_ms = plan_idle_ms(plan);
     store->connect_timeout_us = (uint64_t)plan->connect_timeout_ms * 1000;
     store->command_timeout_us = core->command_timeout_us;
-    store->silence_us = (uint64_t)plan->lease_ms * 1000 / 3;
+    store->silence_us = (uint64_t)broker->lease_ms * 1000 / 3;
     store->batch = plan->batch;
     store->in_flight = plan->in_flight > 0 ? plan->in_flight
                        : plan->cluster     ? 64
@@ -671,6 +675,7 @@ broker_start(struct world *world, uint32_t number)
     require(there);
     free(store);
     broker->running = true;
+    broker->old = false;
     broker->machine->up = true;
     broker->wake_us = WHEEL_NEVER;
     world_note(world, broker->machine->name, "starts as %s", core.broker_id);
@@ -688,6 +693,8 @@ brokers_create(struct world *world)
         snprintf(name, sizeof(name), "broker-%u", i);
         broker->world = world;
         broker->number = i;
+        broker->lease_ms = world->plan.lease_ms;
+        broker->settle_ms = world->plan.settle_ms;
         broker->machine = world_machine(world, name);
         broker->machine->drift_ppm =
             (int64_t)world_between(world, 0, 4000) - 2000;
@@ -714,6 +721,24 @@ broker_kill(struct world *world, uint32_t number)
         world_note(world, broker->machine->name, "is killed");
         broker_exit(broker);
     }
+}
+
+void
+broker_configure(
+    struct world *world, uint32_t number, uint32_t lease_ms, uint32_t settle_ms)
+{
+    struct broker *broker = &world->brokers[number];
+
+    broker->lease_ms = lease_ms;
+    broker->settle_ms = settle_ms;
+    broker->old = broker->running;
+}
+
+void
+broker_kill_old(struct world *world, uint32_t number)
+{
+    if (world->brokers[number].old)
+        broker_kill(world, number);
 }
 
 void

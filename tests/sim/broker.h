@@ -17,6 +17,12 @@ void broker_kill(struct world *world, uint32_t number);
 void broker_start(struct world *world, uint32_t number);
 void broker_drain(struct world *world, uint32_t number); /* SIGTERM */
 
+/* The broker has that lease.default and redis.settle from its next start on. A
+ * broker that has not been started since then is killed. */
+void broker_configure(struct world *world, uint32_t number, uint32_t lease_ms,
+    uint32_t settle_ms);
+void broker_kill_old(struct world *world, uint32_t number);
+
 /* Whether every slot has a node that answers it. */
 bool broker_ready(const struct world *world, uint32_t number);
 

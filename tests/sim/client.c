@@ -77,7 +77,8 @@ client_keep(struct client *client)
     wire_end(client);
     client->ping = request->serial;
     client->ping_sent_us = now_us;
-    client->ping_due_us = now_us + (uint64_t)client->world->plan.lease_ms * 500;
+    client->ping_due_us =
+        now_us + (uint64_t)plan_least_lease_ms(&client->world->plan) * 500;
 }
 
 static void

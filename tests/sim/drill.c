@@ -248,7 +248,7 @@ drill_end(struct fleet *fleet)
     if (drill->kind == DRILL_FORGETS || drill->kind == DRILL_PARTED ||
         drill->kind == DRILL_CUTOFF || drill->kind == DRILL_LAPSED ||
         drill->kind == DRILL_CLAIMED || drill->kind == DRILL_RETURNED ||
-        drill->kind == DRILL_REPEATED)
+        drill->kind == DRILL_REPEATED || drill->kind == DRILL_CHANGED)
         forgets_over(fleet);
     if (drill->kind == DRILL_STRANDS)
         strands_over(fleet);
@@ -533,7 +533,7 @@ drill_lost(struct task *task, const char *reason)
     bool parted = drill->kind == DRILL_SPLIT || drill->kind == DRILL_FORGETS ||
                   drill->kind == DRILL_PARTED || drill->kind == DRILL_CUTOFF ||
                   drill->kind == DRILL_LAPSED || drill->kind == DRILL_CLAIMED ||
-                  drill->kind == DRILL_REPEATED;
+                  drill->kind == DRILL_REPEATED || drill->kind == DRILL_CHANGED;
     bool split = parted && task == drill->holder && drill->stage >= DRILL_FREES;
     bool refused = drill->kind == DRILL_RENEWS && !drill->renewed;
     bool broken = (drill->kind == DRILL_BREAK || drill->kind == DRILL_DELAY) &&
@@ -616,7 +616,8 @@ static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
     DRILL_GIVEN, DRILL_TURNS, DRILL_BEHIND, DRILL_STRANDS, DRILL_STALE,
     DRILL_SPLIT, DRILL_UNDONE, DRILL_REVIVED, DRILL_CUTOFF, DRILL_LAPSED,
     DRILL_CLAIMED, DRILL_RETURNED, DRILL_ORDERED, DRILL_RACED, DRILL_REPEATED,
-    DRILL_NAMED, DRILL_SLOW, DRILL_COPIES, DRILL_SETBACK, DRILL_CROWDED};
+    DRILL_NAMED, DRILL_SLOW, DRILL_COPIES, DRILL_SETBACK, DRILL_CHANGED,
+    DRILL_CROWDED};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 
@@ -631,6 +632,8 @@ last_drill_can(const struct world *world, enum drill_kind kind)
         return world->plan.quorum == 0 && world->plan.replicas == 0;
     if (kind == DRILL_CROWDED)
         return world->plan.quorum == 0;
+    if (kind == DRILL_CHANGED)
+        return world->plan.peers > 0;
     if (kind == DRILL_FORGETS)
         return world->plan.quorum != 0 && plan_settles(&world->plan);
     if (kind == DRILL_PARTED || kind == DRILL_GIVEN || kind == DRILL_TURNS)

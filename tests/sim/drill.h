@@ -53,6 +53,7 @@ enum drill_kind {
     DRILL_SLOW,    /* every Redis answers later than a command may take */
     DRILL_TURNS,   /* one broker's clients ask again and again (of a quorum) */
     DRILL_CROWDED, /* one session keeps the broker busy */
+    DRILL_CHANGED, /* a broker has a shorter lease than one that is cut off */
     DRILL_STRANDS, /* a slot's data are lost while it is on its way */
     DRILL_BEHIND,  /* a replica gets nothing for a moment (where strict) */
     DRILL_SPLIT,   /* a master that has been replaced goes on (where strict) */
@@ -337,6 +338,13 @@ void raced_granted(struct fleet *fleet, struct task *task);
 bool repeated_begin(struct fleet *fleet);
 void repeated_acts(struct fleet *fleet);
 void repeated_granted(struct fleet *fleet, struct task *task);
+
+/* --- drill_change.c ------------------------------------------------------- */
+
+/* lease.default changes in the run, and back: broker by broker. */
+void change_rolls(struct world *world);
+bool changed_begin(struct fleet *fleet);
+void changed_acts(struct fleet *fleet);
 
 /* --- drill_sessions.c ----------------------------------------------------- */
 

@@ -732,6 +732,8 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
     [DRILL_REPEATED] = {"repeated",
         "a failover had undone a grant that followed its own", repeated_begin,
         repeated_acts, false, repeated_granted, NULL},
+    [DRILL_CHANGED] = {"changed", "Redis was empty, before a shorter lease",
+        changed_begin, changed_acts, true, NULL, NULL},
     [DRILL_SWEEP] = {"sweep", "what a lost broker had left was over",
         sweep_begin, sweep_acts, false, NULL, NULL},
 };

@@ -22,6 +22,7 @@ import time
 
 import planted
 import planted_audit
+import planted_change
 import planted_fence
 import planted_kinds
 import planted_named
@@ -36,7 +37,7 @@ FOLDERS = ("daemon", "proto", "lua", "conf", "tests/sim")
 
 GROUPS = (planted, planted_kinds, planted_settled, planted_strict,
           planted_quorum, planted_audit, planted_fence, planted_turns,
-          planted_named)
+          planted_named, planted_change)
 
 # name: (file, what is there, the mistake, what it is, more changes)
 MUTANTS = {name: mutant for group in GROUPS

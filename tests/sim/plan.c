@@ -17,6 +17,8 @@
 #define PACE            200 /* deeds of a client while something lasts */
 #define TERM_MS         900000
 #define SILENCE_MS      10000 /* as by session.tcp_user_timeout's default */
+#define ROLL_STEPS      4
+#define ROLL_END_US     1500000 /* a broker that drains is killed by then */
 
 #define FAULT_NAME(name, text) #name,
 const char *const fault_names[FAULT_COUNT] = {FAULTS(FAULT_NAME)};
@@ -390,7 +392,19 @@ config_fit_pace(struct plan *plan)
         plan->audit_ms = (uint32_t)(longest_ms / PACE);
 }
 
-/* The loader refuses other values, and packets have time to arrive. */
+/* Packets have time to arrive. */
+static void
+config_fit_jitter(struct plan *plan)
+{
+    uint64_t least_ms = plan->command_timeout_ms < plan->connect_timeout_ms
+                            ? plan->command_timeout_ms
+                            : plan->connect_timeout_ms;
+
+    if (plan->jitter_us > least_ms * 1000 / 8)
+        plan->jitter_us = least_ms * 1000 / 8;
+}
+
+/* The loader refuses other values. */
 static void
 config_fit(struct plan *plan)
 {
@@ -406,11 +420,7 @@ config_fit(struct plan *plan)
         plan->least_replicas = 0;
     else if (plan->least_replicas > plan->replicas)
         plan->least_replicas = plan->replicas;
-    uint64_t least_ms = plan->command_timeout_ms < plan->connect_timeout_ms
-                            ? plan->command_timeout_ms
-                            : plan->connect_timeout_ms;
-    if (plan->jitter_us > least_ms * 1000 / 8)
-        plan->jitter_us = least_ms * 1000 / 8;
+    config_fit_jitter(plan);
 }
 
 /* Every other run has the usual configuration; the others have some keys that
@@ -435,12 +445,64 @@ plan_configure(struct plan *plan)
     config_fit(plan);
 }
 
+uint64_t
+plan_roll_us(const struct plan *plan)
+{
+    return plan->run_us / (ROLL_STEPS + 1);
+}
+
+/* A step takes a third of its time, and the longer lease is waited for. */
+bool
+plan_rolls(const struct plan *plan)
+{
+    return plan->rolls > 0 && plan->short_ms > 0 &&
+           plan->settle_ms == plan->lease_ms &&
+           (uint64_t)plan->lease_ms * 1000 + ROLL_END_US <=
+               plan_roll_us(plan) * 2 / 3;
+}
+
+uint32_t
+plan_least_lease_ms(const struct plan *plan)
+{
+    return plan_rolls(plan) ? plan->short_ms : plan->lease_ms;
+}
+
+/* Brokers that tell one another of their leases, in the same way. Now and then
+ * lease.default changes among cut-off brokers and a Redis that forgets. */
+static void
+plan_peers(struct plan *plan)
+{
+    struct random random;
+    uint32_t most_ms = plan->lease_ms / 2;
+
+    random_init(&random, plan->seed * 2 + 18);
+    if (!plan_settles(plan) || random_below(&random, 4) != 0)
+        return;
+    plan->peers = 1;
+    if (most_ms < config_low[CONFIG_lease_ms])
+        return;
+    /* The shorter one leaves room for three calls, too. */
+    if (plan->command_timeout_ms > most_ms / 4)
+        plan->command_timeout_ms = most_ms / 4;
+    config_fit_jitter(plan);
+    uint32_t least_ms = 3 * plan->command_timeout_ms + 1;
+    at_least(&least_ms, config_low[CONFIG_lease_ms]);
+    plan->short_ms = (uint32_t)between(&random, least_ms, most_ms);
+    plan->rolls = (uint32_t)random_below(&random, 2);
+    if (!plan_rolls(plan))
+        return;
+    plan->loses = 1;
+    plan->fault_weight[FAULT_redis_restart] = 6;
+    plan->fault_weight[FAULT_partition] = 6;
+}
+
 void
 plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
 {
     plan_base(plan, seed, run_us);
     plan_configure(plan);
     plan_name(plan);
+    plan_peers(plan);
 }
 
 /* --- locks ---------------------------------------------------------------- */
@@ -525,6 +587,7 @@ plan_print(const struct plan *plan)
         "latency=%" PRIu64 "us jitter=%" PRIu64
         "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
         "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u\n"
+        "leases: peers=%u short_ms=%u rolls=%u\n"
         "faults:",
         plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
         plan->masters, plan->replicas, plan->cluster, plan->sentinels,
@@ -532,7 +595,7 @@ plan_print(const struct plan *plan)
         plan->latency_us, plan->jitter_us, (double)plan->skew_us / 1e3,
         (double)plan->fault_us / 1e3, plan->semaphores, plan->shares,
         plan->several, plan->nests, plan->keeps, plan->watches, plan->delays,
-        plan->conflicts);
+        plan->conflicts, plan->peers, plan->short_ms, plan->rolls);
     for (int i = 0; i < FAULT_COUNT; i++)
         if (plan->fault_weight[i] > 0)
             printf(" %s=%u", fault_names[i], plan->fault_weight[i]);
@@ -555,6 +618,9 @@ plan_print(const struct plan *plan)
     X(locks)      \
     X(strict)     \
     X(loses)      \
+    X(peers)      \
+    X(short_ms)   \
+    X(rolls)      \
     X(think_us)   \
     X(hold_us)    \
     X(latency_us) \

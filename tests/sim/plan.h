@@ -103,9 +103,12 @@ struct plan {
     bool cluster;
     uint32_t sentinels; /* that watch the one master; 0: there are none */
     uint32_t locks;
-    uint32_t quorum; /* of the masters a majority says who has a lock */
-    uint32_t strict; /* redis.safety: strict */
-    uint32_t loses;  /* a Redis that restarts may have lost its data */
+    uint32_t quorum;   /* of the masters a majority says who has a lock */
+    uint32_t strict;   /* redis.safety: strict */
+    uint32_t loses;    /* a Redis that restarts may have lost its data */
+    uint32_t peers;    /* brokers tell one another by what they lease */
+    uint32_t short_ms; /* their other lease.default; 0: there is none */
+    uint32_t rolls;    /* it changes to that in the run, and back */
 #define FIELD(name, key, low, high) uint32_t name;
     CONFIG(FIELD)
 #undef FIELD
@@ -146,6 +149,14 @@ uint64_t plan_late_us(const struct plan *plan);
 
 /* Whether redis.settle is as long as a lease: less takes the safety away. */
 bool plan_settles(const struct plan *plan);
+
+/* Whether lease.default changes in the run, broker by broker, by the steps of
+ * README. The run is too short for long leases. Time from step to step. */
+bool plan_rolls(const struct plan *plan);
+uint64_t plan_roll_us(const struct plan *plan);
+
+/* The shortest lease.default of the run. */
+uint32_t plan_least_lease_ms(const struct plan *plan);
 
 /* Whether brokers reach the one master by a name that follows it, as behind a
  * balancer: nothing else tells them of a replica that takes over. */

@@ -7,6 +7,7 @@
 #include "daemon/base/log.h"
 #include "tests/sim/broker.h"
 #include "tests/sim/client.h"
+#include "tests/sim/drill.h"
 #include "tests/sim/server.h"
 
 #include <stdio.h>
@@ -105,6 +106,7 @@ run_plan(const struct plan *plan, bool trace, struct result *result)
     brokers_create(world);
     clients_create(world);
     faults_begin(world, &result->faults);
+    change_rolls(world);
     run_until(world, WORLD_START_US + plan->run_us, &result->events);
     faults_heal(world);
     run_until(world, faults_over_us(world) + SETTLE_US, &result->events);
