@@ -354,7 +354,11 @@ PLANTED = {
     "release-once": (
         "daemon/core/leave.c",
         "    ticket_refuse_late(core, ticket);\n"
-        "    ticket->refresh_us = core->now_us + core_jitter(core, RETRY_US);\n"
+        "    ticket->refresh_us =\n"
+        "        core->now_us + core_jitter(core, refused\n"
+        "                                             ? core->settings."
+        "command_timeout_us\n"
+        "                                             : RETRY_US);\n"
         "    ticket_arm(core, ticket);\n"
         "    ticket_advance(core, ticket);\n",
         "    release_given_up(core, ticket);\n"
