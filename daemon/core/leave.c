@@ -127,7 +127,10 @@ ticket_rest(struct core *core, struct ticket *ticket)
     require(!ticket->reclaiming);
     if (ticket->state != TICKET_HELD) /* else its loss is in the log */
         ticket_log(ticket, LOG_DEBUG,
-            ticket->fence > 0 ? "lock_released" : "lock_left", NULL);
+            ticket->state == TICKET_LEAVING && ticket->fence > 0
+                ? "lock_released"
+                : "lock_left",
+            NULL);
     ticket_set_state(core, ticket, TICKET_IDLE);
     ticket->renew_op = HANDLE_NONE;
     ticket->holds = 0;

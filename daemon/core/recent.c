@@ -98,6 +98,20 @@ recent_of_op(struct core *core, struct recent *recent, const struct op *op)
     }
 }
 
+/* Whose it is. The tries of a session have a ticket each, where the one before
+ * has ended. */
+static uint64_t
+recent_owner(const struct op *op)
+{
+    uint8_t who[sizeof(op->session) + sizeof(op->owner_hash)];
+
+    if (op_owner(op) != OP_OF_TICKET)
+        return handle_pack(op->owner);
+    memcpy(who, op->session, sizeof(op->session));
+    memcpy(who + sizeof(op->session), op->owner_hash, sizeof(op->owner_hash));
+    return core_public_hash(who, sizeof(who));
+}
+
 /*
  * The entry of the try before this one; NULL: there is none. A try that Redis
  * did not carry out is soon followed by another one, of the same owner. So an
@@ -107,6 +121,7 @@ static struct recent *
 recent_before_try(struct core *core, const struct op *op)
 {
     struct recents *recents = &core->recents[RECENT_SLOW];
+    uint64_t owner = recent_owner(op);
     uint64_t kept = recents->count < RECENT_KEPT ? recents->count : RECENT_KEPT;
 
     for (uint64_t i = 0; i < kept; i++) {
@@ -115,8 +130,7 @@ recent_before_try(struct core *core, const struct op *op)
 
         if ((status == OP_UNSENT || status == OP_UNKNOWN ||
                 status == OP_REFUSED) &&
-            recent->slow.op == op->kind &&
-            handle_equal(recent->slow.owner, op->owner) &&
+            recent->slow.op == op->kind && recent->slow.owner == owner &&
             op->began_us <= recent->at_us + TRY_GAP_US &&
             text_equal(text_make(recent->name, recent->name_len), op->name))
             return recent;
@@ -145,7 +159,7 @@ recent_slow(struct core *core, const struct op *op)
         recent = recent_add(core, RECENT_SLOW, op->name);
         recent_of_op(core, recent, op);
         recent->slow.op = op->kind;
-        recent->slow.owner = op->owner;
+        recent->slow.owner = recent_owner(op);
         recent->slow.tries = op->tries;
     } else {
         recent->slow.tries =

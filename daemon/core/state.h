@@ -415,7 +415,7 @@ struct recent {
         struct {
             enum op_kind op;
             enum op_status status; /* of the last try */
-            struct handle owner;   /* of each try */
+            uint64_t owner;        /* of each try: see recent_owner() */
             uint32_t tries;
             uint64_t queued_us;  /* until it was sent, the last time */
             uint64_t redis_us;   /* then until Redis answered */

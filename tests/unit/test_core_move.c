@@ -3,6 +3,7 @@
  * who may take it over, by which generation, and what a later one changes.
  */
 #include "tests/unit/core_net.h"
+#include "tests/unit/log_kept.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -357,10 +358,14 @@ START_TEST(claim_answers)
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         struct rig *rig = rig_new();
         unsigned s = foreign_session(rig, true);
+        log_keep(LOG_DEBUG);
         rig_say(rig, s, "1 CLAIM a fence=5");
         rig_status(rig, rig_op(rig, OP_RENEW), table[i].status);
         rig_expect(rig, s, table[i].reply);
         rig_no_op(rig);
+        ck_assert_uint_eq(log_kept_count("event=lock_left"), 1);
+        ck_assert_uint_eq(log_kept_count("event=lock_released"), 0);
+        log_keep_no_more();
         rig_end(rig);
     }
 }

@@ -221,6 +221,28 @@ START_TEST(a_stretch_of_tries)
 
 END_TEST
 
+/* Each request of the outage has a ticket of its own. */
+START_TEST(a_stretch_of_requests)
+{
+    struct rig *rig = rig_slow();
+    unsigned a = rig_open(rig);
+
+    for (int i = 0; i < 3; i++) {
+        rig_say(rig, a, i < 2 ? "1 LOCK x" : "1 LOCK x owner=o");
+        struct op *op = rig_op(rig, OP_ACQUIRE);
+        rig_pass(rig, 1000);
+        rig_status(rig, op, OP_UNSENT);
+        rig_expect(rig, a, "1 ERR UNAVAILABLE retry=1");
+    }
+    rig_say(rig, a, "2 SLOW");
+    ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " owner=o "));
+    ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " tries=2"));
+    rig_expect(rig, a, "2 OK n=2");
+    rig_end(rig);
+}
+
+END_TEST
+
 enum end {
     END_UNLOCK,
     END_QUIT,
@@ -482,6 +504,7 @@ core_recent_suite(void)
     tcase_add_test(tests, unanswered);
     tcase_add_test(tests, of_a_session_that_ended);
     tcase_add_test(tests, a_stretch_of_tries);
+    tcase_add_test(tests, a_stretch_of_requests);
     tcase_add_test(tests, given_up_in_jeopardy);
     tcase_add_test(tests, given_up_and_gone);
     tcase_add_test(tests, losses);
