@@ -146,8 +146,7 @@ refuse_number(const struct key *key, struct text text, struct why why)
         !text_to_u64(text, UINT64_MAX, &number))
         return refuse(why, text, number_expected(key->type));
     snprintf(reason, sizeof(reason),
-        "a duration needs a unit: write %" PRIu64 "s or %" PRIu64 "ms", number,
-        number);
+        "a duration needs a unit: write %" PRIu64 "ms, or s, m, h", number);
     return refuse(why, text, reason);
 }
 
@@ -512,6 +511,8 @@ endpoint_read(struct text text, uint64_t port_min, struct config_address *out)
         return address_expected;
     if (host.len >= sizeof(out->host))
         return "the host is longer than 255 bytes";
+    if (host.len == 0 && !brackets && port_min > 0)
+        return "no host; 127.0.0.1 is this machine";
     memcpy(out->host, host.at, host.len);
     if (!text_to_u64(
             text_make(text.at + colon, text.len - colon), UINT16_MAX, &port) ||
@@ -730,6 +731,21 @@ static const struct {
     [KEY_WORDS] = {words_parse, words_print},
 };
 
+/* "host:password", or what may be that: its port is none. */
+static bool
+has_odd_port(struct text text)
+{
+    size_t digits = 0;
+
+    while (digits < text.len && text.at[text.len - 1 - digits] >= '0' &&
+           text.at[text.len - 1 - digits] <= '9')
+        digits++;
+    return memchr(text.at, ':', text.len) != NULL &&
+           text.at[text.len - 1] != ']' &&
+           (digits > 5 ||
+               (digits < text.len && text.at[text.len - 1 - digits] != ':'));
+}
+
 /* What people put there by mistake: URLs and connection strings with passwords,
  * a password or a key in place of the name of its file. */
 static bool
@@ -739,7 +755,8 @@ may_have_secret(const struct key *key, struct text text)
         return true;
     if (key->type == KEY_LISTEN || key->type == KEY_LISTEN_ONE ||
         key->type == KEY_NODES)
-        return is_url(text) || !all_plain(text, "._-:[]%*/ ");
+        return is_url(text) || !all_plain(text, "._-:[]%*/ ") ||
+               has_odd_port(text);
     return key->type == KEY_FILE || key->type == KEY_USER ||
            key->type == KEY_WORDS;
 }

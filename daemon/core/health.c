@@ -4,6 +4,7 @@
 #include "daemon/base/assert.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const struct {
     const char *word;
@@ -74,6 +75,8 @@ health_text(const struct health_why *why, bool node, char out[HEALTH_TEXT_MAX])
     int len;
 
     require(why->reason < HEALTH_REASON_COUNT);
+    if (strcmp(said, reasons[why->reason].wrong) == 0)
+        said = "";
     len = snprintf(out, HEALTH_TEXT_MAX, "%s%s%s%s%s%s; %s",
         named ? why->node->name : "", named ? ": " : "",
         reasons[why->reason].wrong, said[0] != '\0' ? " (" : "", said,

@@ -22,7 +22,7 @@ enum health_reason {
 #define HEALTH_NO_NODE   UINT16_MAX
 #define HEALTH_NO_SLOT   UINT16_MAX
 #define HEALTH_NAME_MAX  80  /* bytes, with the NUL */
-#define HEALTH_SAID_MAX  120 /* likewise */
+#define HEALTH_SAID_MAX  160 /* likewise */
 #define HEALTH_TEXT_MAX  600 /* of health_text() */
 
 struct health_node {

@@ -8,9 +8,9 @@
  *
  * The lanes of a node take turns, a call each, so that no kind of operation
  * starves another, however many of it wait. In a lane its sessions take turns
- * (lane.c). Releases that no client waits for
- * have a lane of their own: a million of a session that has ended take a turn
- * like one. Where renewals have waited for long, every second call is theirs.
+ * (lane.c). Releases that no client waits for have a lane of their own: a
+ * million of a session that has ended take a turn like one. Where renewals have
+ * waited for long, every second call is theirs.
  *
  * A call is *bulk* where more urgent ones may come: renewals in time, releases
  * that no client waits for, and operations of one session that has more of

@@ -68,6 +68,8 @@ health_copy(char *out, size_t out_bytes, struct text text)
 
     for (size_t i = 0; i < len; i++)
         out[i] = text.at[i] >= ' ' && text.at[i] <= '~' ? text.at[i] : '?';
+    if (len < text.len)
+        memcpy(out + len - 3, "...", 3);
     out[len] = '\0';
 }
 

@@ -59,8 +59,8 @@ lead_replace(struct store *store, struct op *lead, struct op *op)
     list_remove(&lead->link);
 }
 
-/* Whether a renewal that is tried again must overtake: its deadline is nearer
- * than that of the first. */
+/* Whether a renewal must overtake the others: its deadline is nearer than that
+ * of the first. */
 static bool
 op_is_pressed(const struct list *lane, const struct op *op)
 {

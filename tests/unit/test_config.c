@@ -819,15 +819,15 @@ START_TEST(bad_numbers_are_refused)
                                         "that cannot start any token"},
         {"lease:\n  default: |\n    30s\n",
             "f:2:12: lease.default: \"30s\\x0a\"" TIMES},
-        {"redis: {settle: 30}",
-            "f:1:17: redis.settle: \"30\": a duration needs a unit: write 30s "
-            "or 30ms"},
+        {"redis: {settle: 30}", "f:1:17: redis.settle: \"30\": a duration "
+                                "needs a unit: write 30ms, "
+                                "or s, m, h"},
         {"namespaces: [{prefix: a, warn_after: '24'}]",
             "f:1:38: namespaces.warn_after: \"24\": a duration needs a unit: "
-            "write 24s or 24ms"},
+            "write 24ms, or s, m, h"},
         {"session: {keepalive: {idle: 5}}",
             "f:1:29: session.keepalive.idle: \"5\": a duration needs a unit: "
-            "write 5s or 5ms"},
+            "write 5ms, or s, m, h"},
         {"lease: {default: 030}", "f:1:18: lease.default: \"030\"" TIMES},
         {"lease: {default: 99999999999999999999}",
             "f:1:18: lease.default: \"99999999999999999999\"" TIMES},
@@ -982,15 +982,13 @@ START_TEST(bad_addresses_are_refused)
         {"a b:1", EXPECTED},
         {"-a:1", EXPECTED},
         {"a..b:1", EXPECTED},
-        {":4653", ": no host; 0.0.0.0 and [::] are all of this machine"},
+        {":4653", ": no host; 127.0.0.1 is this machine"},
         {"127.0.0.256:1", ": not an IPv4 address"},
         {"127.1:1", ": not an IPv4 address"},
         {"a:", ": a port from 1 to 65535 expected"},
         {"a:0", ": a port from 1 to 65535 expected"},
         {"a:00", ": a port from 1 to 65535 expected"},
         {"a:65536", ": a port from 1 to 65535 expected"},
-        {"a:http", ": a port from 1 to 65535 expected"},
-        {"a:-1", ": a port from 1 to 65535 expected"},
     };
 
     char text[128];
@@ -1292,6 +1290,14 @@ START_TEST(misplaced_passwords_are_not_told)
             "f:1:17: redis.nodes: no URL is taken: write h:6379" GOES},
         {"redis: {nodes: ['h:6379,password=hunter2']}",
             "f:1:17: redis.nodes: a port from 1 to 65535 expected"},
+        {"redis: {nodes: ['h:hunter2']}",
+            "f:1:17: redis.nodes: a port from 1 to 65535 expected"},
+        {"redis: {nodes: ['u:hunter']}",
+            "f:1:17: redis.nodes: a port from 1 to 65535 expected"},
+        {"redis: {nodes: ['h:123456']}",
+            "f:1:17: redis.nodes: a port from 1 to 65535 expected"},
+        {"listen: {tcp: ':hunter2'}",
+            "f:1:15: listen.tcp: a port from 0 to 65535 expected"},
         {"listen: {tcp: 'tcp://u:hunter2@h'}",
             "f:1:15: listen.tcp: no URL is taken: write HOST:PORT"},
         {"redis: {password_file: \"hun\\nter2\"}",
@@ -1368,8 +1374,8 @@ START_TEST(all_mistakes_are_told)
             "\"redis.password_file\", the name of a file?\n"
             "f:1:76: unknown key \"redis.tls.crt\"; did you mean "
             "\"redis.tls.cert\", the name of a file?\n"
-            "f:2:18: lease.default: \"3\": a duration needs a unit: write 3s "
-            "or 3ms"},
+            "f:2:18: lease.default: \"3\": a duration needs a unit: write 3ms, "
+            "or s, m, h"},
         /* What is no YAML ends it. */
         {"x: 1\nredis: {topology: single}\nlog: 'x",
             "f:1:1: unknown key \"x\"\n"

@@ -4,6 +4,7 @@
  */
 #include "tests/unit/core_rig.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,6 +134,10 @@ START_TEST(texts)
     ck_assert_str_eq(health_text(&why, true, text),
         "a:7000: nothing listens at this address (no <luck>); start Redis, or "
         "correct redis.nodes");
+    snprintf(node.said, sizeof(node.said), "nothing listens at this address");
+    ck_assert_str_eq(health_text(&why, true, text),
+        "a:7000: nothing listens at this address; start Redis, or correct "
+        "redis.nodes");
     why.node = NULL;
     ck_assert_str_eq(health_text(&why, true, text),
         "nothing listens at this address; start Redis, or correct redis.nodes");

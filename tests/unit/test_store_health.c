@@ -334,6 +334,18 @@ START_TEST(rights_are_probed)
 
 END_TEST
 
+START_TEST(long_texts_are_cut_for_all_to_see)
+{
+    char out[8];
+
+    health_copy(out, sizeof(out), TEXT("1234567"));
+    ck_assert_str_eq(out, "1234567");
+    health_copy(out, sizeof(out), TEXT("12345678"));
+    ck_assert_str_eq(out, "1234...");
+}
+
+END_TEST
+
 /* --- topologies ----------------------------------------------------------- */
 
 START_TEST(slots_have_reasons)
@@ -417,6 +429,7 @@ store_health_suite(void)
     tcase_add_test(tests, only_what_grants_proves);
     tcase_add_test(tests, rights_come_back);
     tcase_add_test(tests, rights_are_probed);
+    tcase_add_test(tests, long_texts_are_cut_for_all_to_see);
     tcase_add_test(tests, slots_have_reasons);
     tcase_add_test(tests, a_majority_is_enough);
     tcase_add_test(tests, sentinels_and_their_master);
