@@ -123,7 +123,7 @@ core_configure(struct core *core, const struct core_settings *settings)
     require((own->users == NULL) == (settings->users == NULL));
     if (own->users != settings->users)
         auth_set_users(core, settings->users);
-    spaces_change(&core->spaces, settings->spaces, settings->space_count);
+    top_set_spaces(core, settings->spaces, settings->space_count);
     audit_set_limits(core, settings->audit_limits);
 }
 

@@ -161,8 +161,7 @@ struct core_space {
 };
 
 /* Of each, `other` being the last; returns how many. `out` has room for
- * SPACES_MAX + 1. At the cost of a walk over all tickets. `now_us` is no sooner
- * than that of the last step. */
+ * SPACES_MAX + 1. `now_us` is no sooner than that of the last step. */
 uint32_t core_spaces(
     const struct core *core, uint64_t now_us, struct core_space *out);
 

@@ -41,6 +41,19 @@ spaces_init(struct spaces *spaces, const struct text *prefixes, uint32_t count)
     }
 }
 
+bool
+spaces_are(
+    const struct spaces *spaces, const struct text *prefixes, uint32_t count)
+{
+    if (spaces->count != count + 1)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (!text_equal(prefixes[i], text_make(spaces->space[i].prefix,
+                                         spaces->space[i].prefix_len)))
+            return false;
+    return true;
+}
+
 /* Has what was counted before for the same prefix, or for `other`. */
 static void
 space_go_on(struct space *space, const struct spaces *before)

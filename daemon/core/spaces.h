@@ -43,6 +43,9 @@ struct spaces {
 void spaces_init(
     struct spaces *spaces, const struct text *prefixes, uint32_t count);
 
+bool spaces_are(
+    const struct spaces *spaces, const struct text *prefixes, uint32_t count);
+
 /*
  * Others in their place; one that was there before goes on with what was
  * counted for it, as `other` does. Places that were found before are void.

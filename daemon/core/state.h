@@ -201,7 +201,7 @@ struct lock {
     struct list tickets;     /* by lock_link, in order of arrival here */
     struct list holders;     /* by holder_link: those of them that are HELD */
     uint32_t waiting;        /* tickets that are WAITING */
-    uint32_t waits;          /* tickets on core->waits */
+    uint32_t waits;          /* tickets on a list of waits, see top.c */
     uint32_t refs;       /* tickets, operations, watches, the timer, the look */
     struct list watches; /* by lock_link */
     struct wheel_node watch_timer;
@@ -232,7 +232,7 @@ struct ticket {
     struct list lock_link;
     struct list holder_link;
     struct list stir_link; /* in core->stirred */
-    struct list age_link;  /* in core->holds or core->waits; see top.c */
+    struct list age_link;  /* in core->ages; see top.c */
     struct list wait_link; /* who->waits */
     struct table_node table;
     struct wheel_node timer;
@@ -444,6 +444,14 @@ struct recents {
 };
 struct audit;
 
+/* What there is of a namespace now; see top.c. */
+struct ages {
+    struct list holds; /* tickets by age_link, the oldest first */
+    struct list waits; /* likewise */
+    uint32_t held;
+    uint32_t waiting; /* those that stand in the queue now */
+};
+
 struct core {
     struct core_settings settings;
     struct counters *counters;   /* ref */
@@ -480,8 +488,7 @@ struct core {
     uint64_t recent_serial;
     struct spaces spaces;
     struct contention contention;
-    struct list holds;   /* tickets by age_link, the oldest first */
-    struct list waits;   /* likewise */
+    struct ages ages[SPACES_MAX + 1];
     struct slab audits;  /* of one */
     struct audit *audit; /* ref */
     struct list stirred; /* tickets to advance when the step ends */
@@ -792,6 +799,8 @@ void recent_list(
 /* top.c */
 bool top_init(struct core *core);
 void top_fini(struct core *core);
+void top_set_spaces(
+    struct core *core, const struct text *prefixes, uint32_t count);
 void top_state(
     struct core *core, struct ticket *ticket, enum ticket_state state);
 void top_wait_end(struct core *core, struct ticket *ticket);

@@ -122,35 +122,29 @@ tally_finding(struct core *core, struct text name, enum space_counter counter)
     core->spaces.space[spaces_find(&core->spaces, name)].value[counter]++;
 }
 
-static void
-older(uint64_t *oldest_us, uint64_t age_us)
+static uint64_t
+oldest_us(const struct list *tickets, uint64_t now_us)
 {
-    if (*oldest_us < age_us)
-        *oldest_us = age_us;
+    if (list_empty(tickets))
+        return 0;
+    const struct ticket *ticket =
+        container_of(tickets->next, struct ticket, age_link);
+    return now_us - (ticket->state == TICKET_HELD ? ticket->granted_us
+                                                  : ticket->waits_us);
 }
 
-/* What there is at the moment, by a walk over all tickets. */
 uint32_t
 core_spaces(const struct core *core, uint64_t now_us, struct core_space *out)
 {
-    uint32_t count = core->spaces.count;
-
-    for (uint32_t i = 0; i < count; i++)
-        out[i] = (struct core_space){.counted = &core->spaces.space[i]};
-    for (uint32_t i = 0; i < core->tickets.touched; i++) {
-        const struct ticket *ticket = slab_at(&core->tickets, i);
-        if (ticket == NULL)
-            continue;
-        struct core_space *space = &out[space_place(core, ticket->lock)];
-        const struct pending *pending = ticket_asking(ticket);
-        if (ticket->state == TICKET_HELD) {
-            space->held++;
-            older(&space->oldest_hold_us, now_us - ticket->granted_us);
-        } else if (ticket->state == TICKET_WAITING) {
-            space->waiting++;
-            if (pending != NULL)
-                older(&space->oldest_wait_us, now_us - pending->began_us);
-        }
+    for (uint32_t i = 0; i < core->spaces.count; i++) {
+        const struct ages *ages = &core->ages[i];
+        out[i] = (struct core_space){
+            .counted = &core->spaces.space[i],
+            .held = ages->held,
+            .waiting = ages->waiting,
+            .oldest_hold_us = oldest_us(&ages->holds, now_us),
+            .oldest_wait_us = oldest_us(&ages->waits, now_us),
+        };
     }
-    return count;
+    return core->spaces.count;
 }

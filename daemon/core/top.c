@@ -1,10 +1,11 @@
 /*
  * TOP: the locks that are waited for most, the oldest holds, the oldest waits.
  *
- * All that hold, and all that wait, are on a list each, the oldest first: they
- * come to its end, and time does not go back. So whoever asks for some of the
- * oldest costs no more than these; and whoever may not see all of them, a
- * bounded number of looks.
+ * All that hold, and all that wait, are on a list of their namespace each, the
+ * oldest first: they come to its end, and time does not go back. So whoever
+ * asks for some of the oldest costs no more than these; and whoever may not see
+ * all of them, a bounded number of looks. A scrape costs the same however many
+ * tickets there are.
  *
  * A wait begins when its ticket comes to stand in the queue, and ends when it
  * is granted or given up; that Redis has lost it and it is put there again is
@@ -28,8 +29,10 @@ lock_name(const struct lock *lock)
 bool
 top_init(struct core *core)
 {
-    list_init(&core->holds);
-    list_init(&core->waits);
+    for (uint32_t i = 0; i <= SPACES_MAX; i++) {
+        list_init(&core->ages[i].holds);
+        list_init(&core->ages[i].waits);
+    }
     return contention_init(&core->contention, core->now_us);
 }
 
@@ -40,6 +43,104 @@ top_fini(struct core *core)
 }
 
 /* --- who holds, and who waits --------------------------------------------- */
+
+static struct ages *
+ages_of(struct core *core, struct lock *lock)
+{
+    (void)space_of(core, lock);
+    return &core->ages[lock->space];
+}
+
+static uint64_t
+ticket_since_us(const struct ticket *ticket)
+{
+    return ticket->state == TICKET_HELD ? ticket->granted_us : ticket->waits_us;
+}
+
+/* The lists of all namespaces together, from the oldest ticket on. */
+struct walk {
+    struct list *head[SPACES_MAX + 1];
+    struct list *next[SPACES_MAX + 1];
+    uint32_t count;
+};
+
+static void
+walk_begin(struct walk *walk, struct core *core, bool holds)
+{
+    walk->count = core->spaces.count;
+    for (uint32_t i = 0; i < walk->count; i++) {
+        struct ages *ages = &core->ages[i];
+        walk->head[i] = holds ? &ages->holds : &ages->waits;
+        walk->next[i] = walk->head[i]->next;
+    }
+}
+
+/* NULL: that were all. */
+static struct ticket *
+walk_next(struct walk *walk)
+{
+    struct ticket *oldest = NULL;
+    uint32_t place = 0;
+
+    for (uint32_t i = 0; i < walk->count; i++) {
+        if (walk->next[i] == walk->head[i])
+            continue;
+        struct ticket *ticket =
+            container_of(walk->next[i], struct ticket, age_link);
+        if (oldest != NULL &&
+            ticket_since_us(ticket) >= ticket_since_us(oldest))
+            continue;
+        oldest = ticket;
+        place = i;
+    }
+    if (oldest != NULL)
+        walk->next[place] = walk->next[place]->next;
+    return oldest;
+}
+
+static void
+walk_to(struct walk *walk, struct list *all)
+{
+    struct ticket *ticket;
+
+    list_init(all);
+    while ((ticket = walk_next(walk)) != NULL) {
+        list_remove(&ticket->age_link);
+        list_push_back(all, &ticket->age_link);
+    }
+}
+
+/* Others in place of the namespaces: at the cost of a walk over all tickets,
+ * unless they are the same. */
+void
+top_set_spaces(struct core *core, const struct text *prefixes, uint32_t count)
+{
+    struct list holds, waits;
+    struct list *link;
+    struct walk walk;
+
+    if (spaces_are(&core->spaces, prefixes, count))
+        return;
+    walk_begin(&walk, core, true);
+    walk_to(&walk, &holds);
+    walk_begin(&walk, core, false);
+    walk_to(&walk, &waits);
+    spaces_change(&core->spaces, prefixes, count);
+    for (uint32_t i = 0; i <= SPACES_MAX; i++)
+        core->ages[i].held = core->ages[i].waiting = 0;
+    while ((link = list_pop_front(&holds)) != NULL) {
+        struct ticket *ticket = container_of(link, struct ticket, age_link);
+        struct ages *ages = ages_of(core, ticket->lock);
+        list_push_back(&ages->holds, link);
+        ages->held++;
+    }
+    while ((link = list_pop_front(&waits)) != NULL) {
+        struct ticket *ticket = container_of(link, struct ticket, age_link);
+        struct ages *ages = ages_of(core, ticket->lock);
+        list_push_back(&ages->waits, link);
+        ages->waiting += ticket->state == TICKET_WAITING;
+    }
+}
 
 static bool
 ticket_in_wait(const struct ticket *ticket)
@@ -52,7 +153,7 @@ wait_begin(struct core *core, struct ticket *ticket)
 {
     struct lock *lock = ticket->lock;
 
-    list_push_back(&core->waits, &ticket->age_link);
+    list_push_back(&ages_of(core, lock)->waits, &ticket->age_link);
     ticket->waits_us = core->now_us;
     lock->waits++;
     contention_begins(&core->contention, lock_name(lock), lock->table.hash,
@@ -87,13 +188,19 @@ wait_goes_on(enum ticket_state from, enum ticket_state to)
 void
 top_state(struct core *core, struct ticket *ticket, enum ticket_state state)
 {
+    struct ages *ages = ages_of(core, ticket->lock);
+
+    ages->held -= ticket->state == TICKET_HELD;
+    ages->held += state == TICKET_HELD;
+    ages->waiting -= ticket->state == TICKET_WAITING;
+    ages->waiting += state == TICKET_WAITING;
     if (ticket->state == TICKET_HELD)
         list_remove(&ticket->age_link);
     else if (!wait_goes_on(ticket->state, state))
         top_wait_end(core, ticket);
     if (state == TICKET_HELD) {
         ticket->granted_us = core->now_us;
-        list_push_back(&core->holds, &ticket->age_link);
+        list_push_back(&ages->holds, &ticket->age_link);
     } else if (state == TICKET_WAITING && list_empty(&ticket->age_link)) {
         wait_begin(core, ticket);
     }
@@ -141,13 +248,13 @@ ticket_item(struct core *core, struct session *session, const char *tag,
 {
     struct reply reply = answer_begin(core, tag, "ITEM");
     bool held = ticket->state == TICKET_HELD;
-    uint64_t since_us = held ? ticket->granted_us : ticket->waits_us;
     char short_id[SHORT_ID_BYTES + 1];
 
     core_short_id(ticket->session_id, short_id);
     reply_pair(&reply, "kind", held ? TEXT("holder") : TEXT("waiter"));
     reply_pair(&reply, "name", lock_name(ticket->lock));
-    reply_pair_number(&reply, "age_ms", (core->now_us - since_us) / 1000);
+    reply_pair_number(
+        &reply, "age_ms", (core->now_us - ticket_since_us(ticket)) / 1000);
     reply_pair(&reply, "session", text_from(short_id));
     if (held)
         reply_pair_number(&reply, "fence", ticket->fence);
@@ -158,19 +265,19 @@ ticket_item(struct core *core, struct session *session, const char *tag,
     answer_end(core, session, &reply);
 }
 
-/* The oldest on a list; *cut: there may be more that the session may see. */
+/* The oldest holds or waits; *cut: there may be more that the session may see.
+ */
 static uint32_t
 top_oldest(struct core *core, struct session *session, const char *tag,
-    const struct list *oldest, uint32_t limit, bool *cut)
+    bool holds, uint32_t limit, bool *cut)
 {
+    const struct ticket *ticket;
     uint32_t looked = 0;
     uint32_t shown = 0;
+    struct walk walk;
 
-    LIST_EACH (link, oldest) {
-        const struct ticket *ticket =
-            container_of(link, struct ticket, age_link);
-        if (shown == limit)
-            break;
+    walk_begin(&walk, core, holds);
+    while (shown < limit && (ticket = walk_next(&walk)) != NULL) {
         if (looked++ == TOP_LOOKS) {
             *cut = true;
             break;
@@ -198,8 +305,8 @@ top_list(
         limit = asked < TOP_MAX ? (uint32_t)asked : TOP_MAX;
     }
     shown = top_contended(core, session, tag, limit);
-    shown += top_oldest(core, session, tag, &core->holds, limit, &cut);
-    shown += top_oldest(core, session, tag, &core->waits, limit, &cut);
+    shown += top_oldest(core, session, tag, true, limit, &cut);
+    shown += top_oldest(core, session, tag, false, limit, &cut);
     struct reply reply = answer_begin(core, tag, "OK");
     reply_pair_number(&reply, "n", shown);
     if (cut)
@@ -209,30 +316,48 @@ top_list(
 
 /* --- checks --------------------------------------------------------------- */
 
-void
-top_check(const struct core *core)
+static void
+ages_check(const struct core *core, uint32_t place, uint32_t *waits)
 {
+    const struct ages *ages = &core->ages[place];
     uint64_t last_us = 0;
     uint32_t held = 0;
-    uint32_t waits = 0;
+    uint32_t waiting = 0;
 
-    LIST_EACH (link, &core->holds) {
+    LIST_EACH (link, &ages->holds) {
         const struct ticket *ticket =
             container_of(link, struct ticket, age_link);
         require(ticket->state == TICKET_HELD && ticket->granted_us >= last_us);
+        require(ticket->lock->space == place);
         last_us = ticket->granted_us;
         held++;
     }
-    require(held == core->held);
     last_us = 0;
-    LIST_EACH (link, &core->waits) {
+    LIST_EACH (link, &ages->waits) {
         const struct ticket *ticket =
             container_of(link, struct ticket, age_link);
         require(ticket->state != TICKET_HELD && ticket->waits_us >= last_us);
-        require(ticket->lock->waits > 0);
+        require(ticket->lock->waits > 0 && ticket->lock->space == place);
         last_us = ticket->waits_us;
-        waits++;
+        waiting += ticket->state == TICKET_WAITING;
+        *waits += 1;
     }
+    require(held == ages->held && waiting == ages->waiting);
+}
+
+void
+top_check(const struct core *core)
+{
+    uint32_t held = 0;
+    uint32_t waiting = 0;
+    uint32_t waits = 0;
+
+    for (uint32_t i = 0; i <= SPACES_MAX; i++) {
+        ages_check(core, i, &waits);
+        held += core->ages[i].held;
+        waiting += core->ages[i].waiting;
+    }
+    require(held == core->held && waiting == core->waiting);
     for (uint32_t i = 0; i < core->locks.touched; i++) {
         const struct lock *lock = slab_at(&core->locks, i);
         if (lock != NULL)
