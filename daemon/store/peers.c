@@ -25,7 +25,7 @@
 #include <stdio.h>
 
 #define EVERY_US   10000000
-#define AGAIN_US   1000000  /* where a node has another list */
+#define AGAIN_US   1000000  /* for a node with another list, or no slot yet */
 #define OVERLAP_US 30000000 /* a broker that is there is heard within that */
 #define WORDS_MAX  200
 
@@ -129,8 +129,8 @@ peers_tick(struct store *store, struct link *link, uint64_t now_us)
     if (store->settings.lease_ms == 0 || now_us < link->peers_us ||
         link->readonly)
         return;
-    link->peers_us = now_us + EVERY_US;
     size_t len = trust_key(store, link, "brokers", &slot, key);
+    link->peers_us = now_us + (len == 0 ? AGAIN_US : EVERY_US);
     if (len == 0)
         return;
     exchange(store, link, text_make(key, len), now_us);

@@ -10,7 +10,8 @@
 #define DRAIN_US  1000000 /* then a broker that drains is killed */
 #define TRIES     200
 #define AGAIN_US  50000
-#define ROLL_PART 3 /* of a step's time, the restarts take one */
+#define HEARS_US  1500000 /* a broker of a cluster first needs the map */
+#define ROLL_PART 3       /* of a step's time, the restarts take one */
 
 /* --- in the run ----------------------------------------------------------- */
 
@@ -100,6 +101,23 @@ changed_asks(void *arg, uint64_t data)
     drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
 }
 
+/* That broker has heard of the longer lease. */
+static void
+changed_cuts(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    const struct drill *drill = drill_at(fleet, data, DRILL_ACTS);
+    struct world *world = fleet->world;
+
+    if (drill == NULL)
+        return;
+    drill_nodes_leave(
+        fleet, drill->holder->client->broker, 0, drill_servers(world));
+    for (uint32_t i = 0; i < drill_servers(world); i++)
+        server_restart(world, i, false);
+    drill_event(fleet, AGAIN_US, changed_asks);
+}
+
 /* The heir's client comes to the broker that has been restarted. */
 static void
 changed_waits(void *arg, uint64_t data)
@@ -126,11 +144,7 @@ changed_waits(void *arg, uint64_t data)
     }
     drill->heir = drill->mover;
     drill->mover = NULL;
-    drill_nodes_leave(
-        fleet, drill->holder->client->broker, 0, drill_servers(world));
-    for (uint32_t i = 0; i < drill_servers(world); i++)
-        server_restart(world, i, false);
-    drill_event(fleet, AGAIN_US, changed_asks);
+    drill_event(fleet, HEARS_US, changed_cuts);
 }
 
 void

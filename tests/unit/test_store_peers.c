@@ -37,7 +37,10 @@ serve(struct srig *rig, uint32_t link)
     const char *command;
 
     while ((command = srig_next(rig, link))[0] != '\0') {
-        if (strncmp(command, "SET holdfast:brokers ", 21) == 0) {
+        if (strncmp(command, "SET holdfast:brokers:", 21) == 0) {
+            exchanges++;
+            reply(rig, link, before);
+        } else if (strncmp(command, "SET holdfast:brokers ", 21) == 0) {
             snprintf(words, sizeof(words), "%s", command + 21);
             exchanges++;
             reply(rig, link, before);
@@ -257,6 +260,21 @@ START_TEST(lease_beyond_all)
 
 END_TEST
 
+/* A node of a cluster has no key before the map is known. */
+START_TEST(map_comes_later)
+{
+    struct srig *rig = begin(STORE_CLUSTER, 3, 2000);
+
+    ck_assert_uint_eq(exchanges, 0);
+    rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7000};
+    rig->map_count = 1;
+    pass(rig, 5000);
+    ck_assert_uint_eq(exchanges, 1);
+    end(rig);
+}
+
+END_TEST
+
 /* It is passed on as long as it counts, and no longer. */
 START_TEST(longest_lease_is_passed_on)
 {
@@ -317,6 +335,7 @@ store_peers_suite(void)
         tests, longest_lease, 0, sizeof(longest) / sizeof(longest[0]));
     tcase_add_loop_test(
         tests, lease_beyond_all, 0, sizeof(garbled) / sizeof(garbled[0]));
+    tcase_add_test(tests, map_comes_later);
     tcase_add_test(tests, longest_lease_is_passed_on);
     tcase_add_test(tests, another_quorum);
     suite_add_tcase(suite, tests);
