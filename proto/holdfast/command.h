@@ -2,6 +2,7 @@
  * The commands of `holdfast`, their exit statuses, what they have in common.
  *
  *     main.c      options before the command; which command
+ *     complain.c  errors for people
  *     options.c   options of a command; durations
  *     help.c      what -h prints
  *     connect.c   a connection for the short commands, and their errors

@@ -7,8 +7,6 @@
 #include "proto/holdfast/options.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,28 +34,6 @@ static const struct {
     {"top", command_top},
     {"bench", command_bench},
 };
-
-/*
- * One write, so in one piece. Where it would block it is dropped: run has a
- * program to kill in time, whoever does not read its complaints.
- */
-void
-complain(const char *format, ...)
-{
-    struct pollfd entry = {.fd = STDERR_FILENO, .events = POLLOUT};
-    char line[1024] = "holdfast: ";
-    size_t at = strlen(line);
-    va_list arguments;
-
-    va_start(arguments, format);
-    (void)vsnprintf(line + at, sizeof(line) - at - 1, format, arguments);
-    va_end(arguments);
-    if (poll(&entry, 1, 0) <= 0 || entry.revents != POLLOUT)
-        return;
-    at = strlen(line);
-    line[at++] = '\n';
-    (void)!write(STDERR_FILENO, line, at);
-}
 
 static int
 command_call(struct settings *settings, int argc, char **argv)

@@ -1,0 +1,34 @@
+/*
+ * What `holdfast` says to people on stderr.
+ */
+#define _GNU_SOURCE 1
+
+#include "proto/holdfast/command.h"
+
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/*
+ * One write, so in one piece. Where it would block it is dropped: run has a
+ * program to kill in time, whoever does not read its complaints.
+ */
+void
+complain(const char *format, ...)
+{
+    struct pollfd entry = {.fd = STDERR_FILENO, .events = POLLOUT};
+    char line[1024] = "holdfast: ";
+    size_t at = strlen(line);
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(line + at, sizeof(line) - at - 1, format, arguments);
+    va_end(arguments);
+    if (poll(&entry, 1, 0) <= 0 || entry.revents != POLLOUT)
+        return;
+    at = strlen(line);
+    line[at++] = '\n';
+    (void)!write(STDERR_FILENO, line, at);
+}
