@@ -103,8 +103,9 @@ accept_go_on(struct loop *loop, bool all)
 void
 client_accept_tls(struct loop *loop)
 {
-    if (loop->tls_paused)
+    if (loop->tls_paused && loop->shake_over)
         accept_go_on(loop, false);
+    loop->shake_over = false;
 }
 
 void

@@ -83,13 +83,28 @@ client_forget_tls(struct client *client)
     tls_link_destroy(&client->tls);
 }
 
+void
+client_end_shake(struct client *client)
+{
+    struct shake *shake = client->shake;
+
+    if (shake == NULL)
+        return;
+    core_depart(client->loop->engine.core, &shake->source);
+    list_remove(&shake->link);
+    client->loop->shake_count--;
+    client->loop->shake_over = true;
+    client->shake = NULL;
+    free(shake);
+}
+
 /* Frees the client; its session has ended or ends by the caller. */
 void
 client_destroy(struct client *client)
 {
     struct loop *loop = client->loop;
 
-    shake_forget(client);
+    client_end_shake(client);
     core_linger_end(loop->engine.core, &client->source);
     if (client_of(loop, client->input.session) == client)
         loop->by_session[client->input.session.index] = NULL;

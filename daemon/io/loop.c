@@ -27,13 +27,6 @@
 /* Descriptors for all that is not a client. */
 #define DESCRIPTORS_KEPT 200
 
-void
-loop_arm(struct event *event, const struct timeval *wait)
-{
-    if (event_add(event, wait) != 0)
-        event_active(event, EV_TIMEOUT, 1);
-}
-
 /* For when there is something to do again; `idle`: there is nothing now. */
 static void
 loop_set_timer(struct loop *loop, bool idle)
@@ -101,6 +94,7 @@ loop_turn(struct loop *loop)
         client_stop_listening(loop);
         shake_stop(loop);
     }
+    client_accept_tls(loop);
     bool idle = engine_move(&loop->engine, clock_real_us());
     redis_carry_out(loop);
     loop_say_health(loop);

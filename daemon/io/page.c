@@ -36,10 +36,22 @@ add(struct buffer *body, const char *format, ...)
     require(buffer_append(body, line, (size_t)len));
 }
 
+static const struct health *
+health_of(const struct loop *loop)
+{
+    return store_health(loop->engine.store);
+}
+
+static bool
+is_stopping(const struct loop *loop)
+{
+    return engine_stopping(&loop->engine);
+}
+
 static bool
 is_ready(const struct loop *loop)
 {
-    return !loop_stopping(loop) && loop_health(loop)->ready;
+    return !is_stopping(loop) && health_of(loop)->ready;
 }
 
 /* Since when a node is as it is, and until when it settles, in seconds. */
@@ -93,10 +105,10 @@ page_ready(const struct loop *loop, struct buffer *body)
 
     if (ready)
         add(body, "ready\n");
-    else if (loop_stopping(loop))
+    else if (is_stopping(loop))
         add(body, "stopping\n");
     else
-        unready_lines(loop_health(loop), body);
+        unready_lines(health_of(loop), body);
     return (struct page){ready ? 200 : 503, plain};
 }
 
@@ -185,9 +197,9 @@ expiries(const struct loop *loop, struct buffer *body)
 static void
 unready(const struct loop *loop, struct buffer *body)
 {
-    const char *reason =
-        loop_stopping(loop) ? "draining"
-                            : health_word(health_why(loop_health(loop)).reason);
+    const char *reason = is_stopping(loop)
+                             ? "draining"
+                             : health_word(health_why(health_of(loop)).reason);
 
     shown_family(body, SHOWN_unready);
     if (!is_ready(loop))
@@ -204,7 +216,7 @@ gauges(const struct loop *loop, struct buffer *body)
     store_totals(loop->engine.store, &store);
     gauge(body, SHOWN_ready, is_ready(loop));
     unready(loop, body);
-    gauge(body, SHOWN_draining, loop_stopping(loop));
+    gauge(body, SHOWN_draining, is_stopping(loop));
     gauge(body, SHOWN_connections, loop->client_count);
     gauge(body, SHOWN_tls_connections, loop->tls_count);
     expiries(loop, body);
@@ -488,7 +500,7 @@ static struct page
 page_status(const struct loop *loop, struct buffer *body)
 {
     const struct core_settings *settings = &loop->settings.core;
-    const struct health_why why = health_why(loop_health(loop));
+    const struct health_why why = health_why(health_of(loop));
     char text[HEALTH_TEXT_MAX];
     struct core_totals now;
 
@@ -497,12 +509,12 @@ page_status(const struct loop *loop, struct buffer *body)
               "<meta name=\"viewport\" content=\"width=device-width\">\n"
               "<h1>Holdfast</h1>\n");
     add(body, "<p>%s, broker %s: %s\n", settings->server, settings->broker_id,
-        loop_stopping(loop) ? "stopping"
-        : is_ready(loop)    ? "ready"
-                            : "not ready: ");
-    if (!loop_stopping(loop) && !is_ready(loop))
+        is_stopping(loop) ? "stopping"
+        : is_ready(loop)  ? "ready"
+                          : "not ready: ");
+    if (!is_stopping(loop) && !is_ready(loop))
         add_escaped(body, health_text(&why, true, text));
-    node_table(loop_health(loop), body);
+    node_table(health_of(loop), body);
     add(body, "<table>\n");
     row(body, "sessions", now.sessions);
     row(body, "locks", now.locks);

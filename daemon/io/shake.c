@@ -38,32 +38,6 @@
 /* Of a certificate, that are looked for among users. */
 #define NAMES_MAX 64
 
-struct shake {
-    struct list link;      /* loop->shakes, or loop->shakes_due */
-    struct client *client; /* ref */
-    struct source *source; /* ref, the core's; NULL: not counted there */
-    uint64_t end_us;
-    uint64_t since_us; /* it has kept the loop waiting since then */
-    uint32_t waits;    /* that had patience of their own */
-    struct sockaddr_storage address;
-    socklen_t address_len;
-};
-
-void
-shake_forget(struct client *client)
-{
-    struct shake *shake = client->shake;
-
-    if (shake == NULL)
-        return;
-    core_depart(client->loop->engine.core, &shake->source);
-    list_remove(&shake->link);
-    client->loop->shake_count--;
-    client->shake = NULL;
-    free(shake);
-    client_accept_tls(client->loop);
-}
-
 /* It has failed, and is told so by TLS if at all. */
 static void
 shake_end(struct client *client, enum counter counter, const char *why)
@@ -84,7 +58,7 @@ shake_end(struct client *client, enum counter counter, const char *why)
         return;
     }
     /* It is to learn why, though what it has sent since is not read. */
-    shake_forget(client);
+    client_end_shake(client);
     event_del(&client->event);
     event_assign(&client->event, loop->base, client->fd, EV_READ | EV_PERSIST,
         client_readable, client);
@@ -187,7 +161,7 @@ shake_done(struct client *client)
     listen_peer(&address, len, peer, sizeof(peer));
     struct user *user = shake_user(client, peer, &mark);
     count(&loop->counters, COUNTER_tls_done);
-    shake_forget(client);
+    client_end_shake(client);
     event_assign(&client->event, loop->base, client->fd, EV_READ | EV_PERSIST,
         client_readable, client);
     if (!client_open(client, &address, len, user, mark))

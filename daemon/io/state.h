@@ -15,6 +15,7 @@
 
 #include <event2/event.h>
 #include <event2/event_struct.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #define READ_BYTES  16384 /* of a client, a turn */
@@ -81,6 +82,18 @@ struct client {
     uint64_t close_us; /* where it is ending: closed then in any case */
 };
 
+/* A handshake by TLS. */
+struct shake {
+    struct list link;      /* loop->shakes, or loop->shakes_due */
+    struct client *client; /* ref */
+    struct source *source; /* ref, the core's; NULL: not counted there */
+    uint64_t end_us;
+    uint64_t since_us; /* it has kept the loop waiting since then */
+    uint32_t waits;    /* that had patience of their own */
+    struct sockaddr_storage address;
+    socklen_t address_len;
+};
+
 struct listener {
     struct event event;
     struct loop *loop; /* ref */
@@ -118,6 +131,7 @@ struct loop {
     uint32_t listener_count;
     struct event accept_timer; /* after EMFILE, or where TLS is paused */
     bool tls_paused;           /* nobody is accepted by TLS */
+    bool shake_over;           /* a handshake's place has become free */
     int spare_fd;              /* to be given up under EMFILE */
     struct redis_link *links;  /* owned; by index */
     struct http *http;         /* owned; NULL: off */
@@ -143,9 +157,12 @@ struct loop {
 };
 
 /* Sets a timer; where there is no memory for it, its time has come already. */
-void loop_arm(struct event *event, const struct timeval *wait);
-
-struct sockaddr_storage;
+static inline void
+loop_arm(struct event *event, const struct timeval *wait)
+{
+    if (event_add(event, wait) != 0)
+        event_active(event, EV_TIMEOUT, 1);
+}
 
 /*
  * listen.c: listening sockets, up to LISTEN_SOCKETS_MAX, or 0 and `error` says
@@ -174,7 +191,7 @@ bool client_listen_passed(struct loop *loop, const struct loop_socket *passed,
 void client_stop_listening(struct loop *loop);
 void client_accept_timer(evutil_socket_t fd, short what, void *arg);
 
-/* There is room for a handshake. */
+/* Accepts by TLS again where that is paused and there may be room. */
 void client_accept_tls(struct loop *loop);
 
 /*
@@ -182,13 +199,15 @@ void client_accept_tls(struct loop *loop);
  * is no room for it, and it is still the caller's. client_release() destroys it
  * and gives its descriptor back. client_finish() ends one that has no session
  * any more, or never had one, when all has been sent, client_linger() does so
- * without a word of TLS; client_leave() comes before either.
+ * without a word of TLS; client_leave() comes before either. client_end_shake()
+ * frees what it has for its handshake, if it has any.
  */
 extern const struct engine_sink client_sink;
 struct client *client_create(struct loop *loop, int fd, bool tcp);
 bool client_open(struct client *client, const struct sockaddr_storage *address,
     unsigned len, struct user *user, uint32_t mark);
 int client_release(struct client *client);
+void client_end_shake(struct client *client);
 void client_destroy(struct client *client);
 void client_leave(struct client *client);
 void client_finish(struct client *client);
@@ -201,15 +220,13 @@ void client_close_all(struct loop *loop);
  * shake.c: a client's handshake by TLS, at the end of which it is opened.
  * False: there are too many from its address, or there is no memory. Without
  * shake_has_room() somebody who was in time would have to go for it.
- * shake_some() goes on with those that can; shake_stop() ends all of them;
- * shake_forget() frees what a client has for it, if it has any.
+ * shake_some() goes on with those that can; shake_stop() ends all of them.
  */
 bool shake_has_room(const struct loop *loop);
 bool shake_begin(struct client *client, const struct sockaddr_storage *address,
     unsigned len);
 void shake_some(struct loop *loop);
 void shake_stop(struct loop *loop);
-void shake_forget(struct client *client);
 
 /* tune.c */
 void tune_configure(struct loop *loop, const struct loop_settings *settings);

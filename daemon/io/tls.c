@@ -167,6 +167,17 @@ load_files(struct tls *tls, const struct tls_settings *settings,
     return true;
 }
 
+/* Ends a handshake whose ClientHello is too long; see tls_link.c. */
+static int
+hello_read(SSL *ssl, int *alert, void *arg)
+{
+    const bool *is_long = SSL_get_app_data(ssl);
+
+    (void)arg;
+    *alert = SSL_AD_DECODE_ERROR;
+    return *is_long ? SSL_CLIENT_HELLO_ERROR : SSL_CLIENT_HELLO_SUCCESS;
+}
+
 static bool
 context_for_clients(SSL_CTX *context, const struct tls_settings *settings)
 {
@@ -182,7 +193,7 @@ context_for_clients(SSL_CTX *context, const struct tls_settings *settings)
     /* What is shown is what its file has, and nothing of the clients' CAs. */
     (void)SSL_CTX_set_mode(context, SSL_MODE_NO_AUTO_CHAIN);
     SSL_CTX_set_max_cert_list(context, CLIENT_CERTS_MAX);
-    SSL_CTX_set_client_hello_cb(context, tls_link_hello, NULL);
+    SSL_CTX_set_client_hello_cb(context, hello_read, NULL);
     /* By TLS 1.3 there are others than those of SSL_OP_NO_TICKET. */
     return SSL_CTX_set_num_tickets(context, 0) == 1 &&
            SSL_CTX_set_cipher_list(context, SERVER_CIPHERS) == 1 &&

@@ -152,17 +152,6 @@ link_message(int write, int version, int type, const void *message, size_t len,
         link->hello_is_long = true;
 }
 
-int
-tls_link_hello(SSL *ssl, int *alert, void *arg)
-{
-    const struct tls_link *link = SSL_get_app_data(ssl);
-
-    (void)arg;
-    *alert = SSL_AD_DECODE_ERROR;
-    return link->hello_is_long ? SSL_CLIENT_HELLO_ERROR
-                               : SSL_CLIENT_HELLO_SUCCESS;
-}
-
 /* The name is the peer's; NULL where that is a client. */
 static bool
 link_prepare(struct tls_link *link, const struct tls *tls)
@@ -174,7 +163,7 @@ link_prepare(struct tls_link *link, const struct tls *tls)
         SSL_set_accept_state(link->ssl);
         SSL_set_msg_callback(link->ssl, link_message);
         SSL_set_msg_callback_arg(link->ssl, link);
-        return SSL_set_app_data(link->ssl, link) == 1;
+        return SSL_set_app_data(link->ssl, &link->hello_is_long) == 1;
     }
     SSL_set_connect_state(link->ssl);
     return holdfast_tls_expect(link->ssl, link->name, tls->any_name);

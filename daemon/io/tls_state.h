@@ -21,11 +21,8 @@ struct tls {
     bool required;
 };
 
-/* tls.c */
+/* Frees it with its last link. A server's SSL has a bool as its application
+ * data: whether the ClientHello that has just come is too long. */
 void tls_unref(struct tls *tls);
-
-/* tls_link.c, for a server's context: whether to go on with a ClientHello that
- * has just come. */
-int tls_link_hello(SSL *ssl, int *alert, void *arg);
 
 #endif
