@@ -13,26 +13,9 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TURN_READS 16 /* input buffers in one turn */
-
-static uint64_t
-clock_boottime(void *context)
-{
-    struct timespec now;
-
-    (void)context;
-    (void)clock_gettime(CLOCK_BOOTTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-uint64_t
-holdfast_now_ms(const struct holdfast *h)
-{
-    return h->clock(h->clock_context);
-}
 
 struct holdfast *
 holdfast_make(void)
@@ -52,10 +35,10 @@ holdfast_make(void)
     h->margin_ms = UINT64_MAX;
     h->ping_next_ms = UINT64_MAX;
     h->move_ms = UINT64_MAX;
-    h->clock = clock_boottime;
+    h->clock = holdfast_clock;
     if (getrandom(&h->random, sizeof(h->random), GRND_NONBLOCK) !=
         (ssize_t)sizeof(h->random))
-        h->random = (uint64_t)getpid() << 32 ^ clock_boottime(NULL);
+        h->random = (uint64_t)getpid() << 32 ^ holdfast_clock(NULL);
     return h;
 }
 

@@ -16,6 +16,7 @@
  *     fork.c     the end of its copies in children
  *     wait.c     the blocking calls
  *     encode.c   percent-encoding
+ *     state.c    time, random numbers, whether the session goes on
  *
  * Invariant of all deadlines: a deadline is the sending of the latest question
  * that was answered, plus what the broker answered to it, or sooner.
@@ -329,11 +330,15 @@ void holdfast_link_lost(struct holdfast *h, const char *reason);
 /* Drops the socket and what was on its way. */
 void holdfast_link_drop(struct holdfast *h);
 
-/* session.c */
+/* state.c */
+/* CLOCK_BOOTTIME in ms. */
+uint64_t holdfast_clock(void *context);
 uint64_t holdfast_random(struct holdfast *h, uint64_t below);
 bool holdfast_session_known(const struct holdfast *h);
 /* Whether requests may be sent now. */
 bool holdfast_session_serves(const struct holdfast *h);
+
+/* session.c */
 /* HELLO, where there is something to say. */
 void holdfast_session_greet(struct holdfast *h);
 /* The answer to AUTH. */

@@ -23,35 +23,6 @@
 #include <string.h>
 #include <strings.h>
 
-/* splitmix64: to spread in time, not to be guessed. */
-uint64_t
-holdfast_random(struct holdfast *h, uint64_t below)
-{
-    uint64_t value = h->random += 0x9e3779b97f4a7c15u;
-
-    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
-    return below == 0 ? 0 : (value ^ (value >> 31)) % below;
-}
-
-bool
-holdfast_session_known(const struct holdfast *h)
-{
-    return h->keep_ms > 0 && !h->final && h->session[0] != '\0';
-}
-
-bool
-holdfast_session_serves(const struct holdfast *h)
-{
-    if (h->unknown)
-        return false;
-    if (h->link == LINK_OPEN)
-        return true;
-    return !holdfast_session_known(h) &&
-           (h->link == LINK_CONNECTING || h->link == LINK_SHAKING ||
-               h->link == LINK_GREETING);
-}
-
 void
 holdfast_session_greet(struct holdfast *h)
 {
