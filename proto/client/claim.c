@@ -1,7 +1,8 @@
 /*
- * Holds that the broker of this connection has to confirm: all that there are
- * after a session has moved, and each that a LOCK which was put again was
- * granted, since that may have been counted twice.
+ * Questions to a broker that goes on with a session. It is asked again to tell
+ * of the locks that are watched. It has to confirm the holds: all of them after
+ * a move, and each that a LOCK which was put again was granted, since that may
+ * have been counted twice.
  *
  * Until the answer a hold is believed as before: to the deadline that the
  * earlier broker's answers gave it, and no longer than that broker may have
@@ -147,7 +148,7 @@ holdfast_claim_done(struct holdfast *h, const struct holdfast_pending *pending,
         if (strcmp(message->word, "DRAINING") == 0) {
             /* The next broker is asked. */
             kept->claim_due_ms = UINT64_MAX;
-            (void)holdfast_session_drained(
+            (void)holdfast_drain_refused(
                 h, holdfast_pending_of(h, pending->request));
         }
     }
@@ -175,6 +176,20 @@ holdfast_claims_open(const struct holdfast *h)
     return false;
 }
 
+/* Asks this broker to tell of what is watched. */
+static void
+rewatch(struct holdfast *h, uint64_t now_ms)
+{
+    for (struct holdfast_watched *watched = h->watches; watched != NULL;
+         watched = watched->next) {
+        if (!watched->needed || now_ms < watched->due_ms)
+            continue;
+        watched->needed = !holdfast_submit_rewatch(h, watched);
+        if (watched->needed)
+            watched->due_ms = now_ms + CLIENT_CLAIM_PAUSE_MS;
+    }
+}
+
 void
 holdfast_claims_tick(struct holdfast *h, uint64_t now_ms)
 {
@@ -189,6 +204,7 @@ holdfast_claims_tick(struct holdfast *h, uint64_t now_ms)
         else
             claim_again(h, kept);
     }
+    rewatch(h, now_ms);
 }
 
 uint64_t

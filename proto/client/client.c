@@ -35,6 +35,7 @@ holdfast_make(void)
     h->margin_ms = UINT64_MAX;
     h->ping_next_ms = UINT64_MAX;
     h->move_ms = UINT64_MAX;
+    h->lost = holdfast_session_away;
     h->clock = holdfast_clock;
     if (getrandom(&h->random, sizeof(h->random), GRND_NONBLOCK) !=
         (ssize_t)sizeof(h->random))
@@ -165,6 +166,15 @@ session_quit(struct holdfast *h)
     }
 }
 
+/* Requests, holds and watches end with the connection, at the turn's end. */
+static void
+session_clear(struct holdfast *h)
+{
+    holdfast_pending_clear(h);
+    holdfast_kept_clear(h);
+    holdfast_watches_clear(h);
+}
+
 void
 holdfast_destroy(struct holdfast **h)
 {
@@ -172,6 +182,7 @@ holdfast_destroy(struct holdfast **h)
         return;
     session_quit(*h);
     holdfast_link_close(*h, "destroyed");
+    session_clear(*h);
     holdfast_notice_clear(*h);
     if ((*h)->out != NULL)
         explicit_bzero((*h)->out, (*h)->out_bytes);
@@ -209,7 +220,8 @@ least(uint64_t a, uint64_t b)
 int
 holdfast_timeout_ms(const struct holdfast *h)
 {
-    uint64_t due = least(holdfast_session_due_ms(h), holdfast_kept_due_ms(h));
+    uint64_t due =
+        least(holdfast_session_due_ms(h), holdfast_keepalive_due_ms(h));
 
     if (h->link == LINK_CLOSED)
         return h->closed_told ? -1 : 0;
@@ -262,14 +274,15 @@ holdfast_process(struct holdfast *h, short revents)
     }
     uint64_t now = holdfast_now_ms(h);
     holdfast_link_expire(h, now);
-    holdfast_kept_tick(h, now);
+    holdfast_keepalive_tick(h, now);
     holdfast_session_tick(h, now);
     holdfast_claims_tick(h, now);
-    holdfast_watches_tick(h, now);
     holdfast_submit_parked(h);
     holdfast_link_flush(h);
     if (h->no_memory)
         holdfast_link_close(h, "out of memory");
+    if (h->link == LINK_CLOSED)
+        session_clear(h);
 }
 
 const char *

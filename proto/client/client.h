@@ -4,11 +4,13 @@
  *     address.c  addresses to what can be connected to
  *     link.c     the socket, and its transport: connecting, bytes in and out
  *     session.c  a session that is kept: away, and back at another broker
+ *     drain.c    a broker that drains, and when to leave it
  *     message.c  a line of the broker to its parts
  *     dispatch.c what a line does: answers, events, holds
  *     notice.c   the queue of events that the user has not taken yet
- *     hold.c     holds and their deadlines; when to ask the broker
- *     claim.c    holds that another broker has to confirm
+ *     hold.c     holds and their deadlines
+ *     keepalive.c  when to ask the broker, and deadlines that pass
+ *     claim.c    what another broker is asked: holds and watches
  *     watch.c    locks that are watched
  *     pending.c  requests whose final answer is outstanding
  *     submit.c   requests to lines
@@ -270,6 +272,8 @@ struct holdfast {
     bool awaits; /* a blocking call: who would take events waits for it */
     char error[24];
 
+    /* Called where a session that goes on has lost its connection. */
+    void (*lost)(struct holdfast *h, const char *reason);
     uint64_t (*clock)(void *context); /* ms */
     void *clock_context;
 };
@@ -321,10 +325,12 @@ short holdfast_link_events(const struct holdfast *h, bool input, bool output);
 bool holdfast_link_reads(const struct holdfast *h);
 bool holdfast_link_writes(const struct holdfast *h);
 /*
- * Ends the connection and the session; the first reason stays. Drops holds and
- * requests.
+ * Ends the connection and the session; the first reason stays. Requests and
+ * holds are dropped when the turn ends.
  */
 void holdfast_link_close(struct holdfast *h, const char *reason);
+/* Drops the socket; connects again after a pause. */
+void holdfast_link_pause(struct holdfast *h, const char *reason);
 /* The connection is no more: on to the next address, or the end. */
 void holdfast_link_lost(struct holdfast *h, const char *reason);
 /* Drops the socket and what was on its way. */
@@ -348,19 +354,19 @@ void holdfast_session_greeted(
     struct holdfast *h, const struct holdfast_message *message, bool done);
 /* No broker serves the session now; connects again by and by. */
 void holdfast_session_away(struct holdfast *h, const char *reason);
-/* All addresses were tried in vain. */
-void holdfast_session_pause(struct holdfast *h, const char *reason);
-void holdfast_session_drain(
-    struct holdfast *h, const struct holdfast_message *message);
-/* Something waits for another broker, where this one drains. */
-void holdfast_session_hasten(struct holdfast *h);
-/* A request was answered with DRAINING; true: the user is not to know. */
-bool holdfast_session_drained(
-    struct holdfast *h, struct holdfast_pending *pending);
 /* BYE; true: it is the end of all. */
 bool holdfast_session_bye(struct holdfast *h, const char *why);
 void holdfast_session_tick(struct holdfast *h, uint64_t now_ms);
 uint64_t holdfast_session_due_ms(const struct holdfast *h);
+
+/* drain.c */
+void holdfast_drain_told(
+    struct holdfast *h, const struct holdfast_message *message);
+/* Something waits for another broker, where this one drains. */
+void holdfast_drain_hasten(struct holdfast *h);
+/* A request was answered with DRAINING; true: the user is not to know. */
+bool holdfast_drain_refused(
+    struct holdfast *h, struct holdfast_pending *pending);
 
 /* message.c: takes the line apart in place; `line` has room for a NUL. */
 bool holdfast_message_parse(
@@ -427,11 +433,6 @@ void holdfast_kept_renewed(struct holdfast *h,
     const struct holdfast_message *message);
 void holdfast_kept_lost(struct holdfast *h,
     const struct holdfast_message *message, uint64_t *request);
-void holdfast_kept_confirmed(struct holdfast *h,
-    const struct holdfast_pending *pending,
-    const struct holdfast_message *message);
-void holdfast_kept_surveyed(struct holdfast *h,
-    struct holdfast_pending *pending, const struct holdfast_message *message);
 void holdfast_kept_clear(struct holdfast *h);
 void holdfast_kept_remove(struct holdfast *h, struct holdfast_kept *kept);
 /* The OKs that wait for `kept`, where nothing of theirs is to be confirmed. */
@@ -443,10 +444,17 @@ bool holdfast_ttl_read(
 /* Asks the broker no later than `when_ms`, and again within `ttl_ms`. */
 void holdfast_kept_ask_by(struct holdfast *h, uint64_t when_ms);
 uint64_t holdfast_kept_pause_ms(const struct holdfast *h, uint64_t ttl_ms);
+
+/* keepalive.c */
+void holdfast_keepalive_confirmed(struct holdfast *h,
+    const struct holdfast_pending *pending,
+    const struct holdfast_message *message);
+void holdfast_keepalive_surveyed(struct holdfast *h,
+    struct holdfast_pending *pending, const struct holdfast_message *message);
 /* Tells deadlines and asks the broker, as far as due. */
-void holdfast_kept_tick(struct holdfast *h, uint64_t now_ms);
-/* When holdfast_kept_tick() has something to do; UINT64_MAX: nothing. */
-uint64_t holdfast_kept_due_ms(const struct holdfast *h);
+void holdfast_keepalive_tick(struct holdfast *h, uint64_t now_ms);
+/* When holdfast_keepalive_tick() has something to do; UINT64_MAX: nothing. */
+uint64_t holdfast_keepalive_due_ms(const struct holdfast *h);
 
 /* claim.c */
 /* The connection is gone: all is to be claimed, and believed no longer than the
@@ -473,7 +481,6 @@ bool holdfast_watch_news(struct holdfast *h,
 bool holdfast_watch_end(struct holdfast *h, const char *name);
 void holdfast_watches_dropped(struct holdfast *h);
 void holdfast_watches_clear(struct holdfast *h);
-void holdfast_watches_tick(struct holdfast *h, uint64_t now_ms);
 uint64_t holdfast_watches_due_ms(const struct holdfast *h);
 
 /* submit.c: the library's own requests; false: there is no room now. */

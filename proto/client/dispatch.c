@@ -58,7 +58,7 @@ event_act(struct holdfast *h, const struct holdfast_message *message,
     if (kind == HOLDFAST_LOST)
         holdfast_kept_lost(h, message, request);
     if (kind == HOLDFAST_DRAIN)
-        holdfast_session_drain(h, message);
+        holdfast_drain_told(h, message);
     if (kind == HOLDFAST_BYE)
         return holdfast_session_bye(h, message->word);
     return true;
@@ -121,7 +121,7 @@ own_take(struct holdfast *h, struct holdfast_pending *pending,
     else if (pending->kind == PENDING_REWATCH)
         holdfast_watch_done(h, pending, message, done);
     else
-        holdfast_kept_confirmed(h, pending, done ? message : NULL);
+        holdfast_keepalive_confirmed(h, pending, done ? message : NULL);
 }
 
 /* Of `pending`; true: the notice is somebody else's now. */
@@ -181,7 +181,7 @@ part_take(struct holdfast *h, struct holdfast_pending *pending,
     bool own = pending->kind >= PENDING_KEEPALIVE;
 
     if (item && pending->kind == PENDING_SURVEY)
-        holdfast_kept_surveyed(h, pending, &notice->message);
+        holdfast_keepalive_surveyed(h, pending, &notice->message);
     if (!own)
         holdfast_notice_push(h, notice, item ? HOLDFAST_ITEM : HOLDFAST_QUEUED,
             pending->request);
@@ -204,10 +204,9 @@ reply_take(struct holdfast *h, struct holdfast_notice *notice)
         return false;
     uint64_t sent = pending->sent_ms;
     if (!done && strcmp(message->word, "DRAINING") == 0 &&
-        pending->kind == PENDING_LOCK && holdfast_session_drained(h, pending))
+        pending->kind == PENDING_LOCK && holdfast_drain_refused(h, pending))
         return false;
     bool taken = final_take(h, pending, notice, done);
-    /* final_take() may have ended the connection, and its requests with it. */
     if (h->link == LINK_CLOSED)
         return taken;
     if (sent > h->proven_ms)

@@ -1,6 +1,5 @@
 /*
- * What the session holds, until when that can be trusted, and when to ask the
- * broker again.
+ * Holds of the session, and their deadlines by what the broker has answered.
  *
  * A deadline counts from the sending of the request that the answer belongs to.
  * For a LOCK that had to wait, that sending is long ago; there it counts from
@@ -9,14 +8,6 @@
  * that is too long ago, the OK is kept back until a PING that is sent now has
  * been answered, so a program never starts on a grant that lay in a socket's
  * buffer while its process was stopped.
- *
- * Where the session is kept, a hold whose deadline was told stays known, as one
- * that nobody believes in, until it can be given back: the broker may renew it
- * still.
- *
- * PING tells the least of the holds that the broker renews; an older broker
- * counts all. So where a hold has a lease that runs out, HELD is asked instead,
- * which tells each its own.
  */
 #include "proto/client/client.h"
 
@@ -24,10 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MARGIN_MIN_MS 20
-#define MARGIN_MAX_MS 500
-#define MISSING_MS    1000 /* until asking again where the ttl was missing */
 
 bool
 holdfast_kept_releasing(const struct holdfast_kept *kept)
@@ -39,20 +26,6 @@ bool
 holdfast_kept_stands(const struct holdfast_kept *kept)
 {
     return !kept->given_up && !holdfast_kept_releasing(kept);
-}
-
-/* When its deadline is to be told. */
-static uint64_t
-kept_due(const struct holdfast *h, const struct holdfast_kept *kept)
-{
-    uint64_t margin = h->margin_ms;
-
-    if (margin == UINT64_MAX) {
-        margin = kept->ttl_ms / 10;
-        margin = margin < MARGIN_MIN_MS ? MARGIN_MIN_MS : margin;
-        margin = margin > MARGIN_MAX_MS ? MARGIN_MAX_MS : margin;
-    }
-    return kept->deadline_ms > margin ? kept->deadline_ms - margin : 0;
 }
 
 static bool
@@ -184,13 +157,6 @@ kept_create(struct holdfast *h, const char *name, const char *owner)
     kept->next = h->holds;
     h->holds = kept;
     return kept;
-}
-
-/* Whether half of what was promised is still to come. */
-static bool
-kept_fresh(const struct holdfast_kept *kept, uint64_t now_ms, uint64_t ttl_ms)
-{
-    return now_ms + ttl_ms / 2 <= kept->deadline_ms;
 }
 
 /* One more hold, maybe the first, of `name`; NULL: out of memory. */
@@ -438,232 +404,6 @@ holdfast_kept_lost(struct holdfast *h, const struct holdfast_message *message,
         }
         kept = next;
     }
-}
-
-/* An ITEM of the library's HELD. */
-void
-holdfast_kept_surveyed(struct holdfast *h, struct holdfast_pending *pending,
-    const struct holdfast_message *message)
-{
-    const char *name = holdfast_message_value(message, "name");
-    const char *owner = holdfast_message_value(message, "owner");
-    uint64_t fence, ttl;
-
-    if (name == NULL || !holdfast_ttl_read(message, &ttl) ||
-        !holdfast_message_number(message, "fence", &fence))
-        return;
-    struct holdfast_kept *kept =
-        holdfast_kept_find(h, name, owner != NULL ? owner : "");
-    if (kept != NULL && kept->fence == fence && kept->claim == CLAIM_NONE) {
-        holdfast_kept_set(kept, pending->sent_ms, ttl);
-        if (ttl < pending->ttl_ms)
-            pending->ttl_ms = ttl;
-    }
-}
-
-/* Tells the OKs that waited for this answer; false: one still waits. */
-static bool
-deferred_tell(
-    struct holdfast *h, const struct holdfast_pending *pending, uint64_t now_ms)
-{
-    bool all = true;
-
-    for (struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next) {
-        if (kept->deferred == NULL || kept->claim != CLAIM_NONE)
-            continue; /* or it is claimed, which tells */
-        if (pending->sent_ms >= kept->granted_ms ||
-            kept_fresh(kept, now_ms, kept->ttl_ms))
-            holdfast_kept_tell(h, kept);
-        else
-            all = false;
-    }
-    return all;
-}
-
-/*
- * The final answer to the library's PING or HELD; `message` is NULL where it
- * was an ERR.
- */
-void
-holdfast_kept_confirmed(struct holdfast *h,
-    const struct holdfast_pending *pending,
-    const struct holdfast_message *message)
-{
-    uint64_t now = holdfast_now_ms(h);
-    uint64_t ttl = pending->ttl_ms;
-
-    h->ping_outstanding = false;
-    if (message == NULL ||
-        (pending->kind == PENDING_SURVEY ? ttl == UINT64_MAX
-                                         : !holdfast_ttl_read(message, &ttl))) {
-        h->ping_next_ms =
-            now + (h->holds != NULL ? MISSING_MS : CLIENT_WAITING_MS);
-        return;
-    }
-    uint64_t pause = holdfast_kept_pause_ms(h, ttl);
-    if (pause < CLIENT_PING_MIN_MS)
-        pause = CLIENT_PING_MIN_MS;
-    h->ping_next_ms = pending->sent_ms + pause;
-    for (struct holdfast_kept *kept = h->holds;
-         kept != NULL && pending->kind == PENDING_KEEPALIVE; kept = kept->next)
-        if (kept->claim == CLAIM_NONE && !kept->leased)
-            holdfast_kept_set(kept, pending->sent_ms, ttl);
-    if (!deferred_tell(h, pending, now))
-        holdfast_kept_ask_by(h, now);
-}
-
-/* False: out of memory, and the connection is closed for it. */
-static bool
-deadline_tell(struct holdfast *h, struct holdfast_kept *kept)
-{
-    size_t len = strlen(kept->name);
-    struct holdfast_notice *notice = holdfast_notice_create(kept->name, len);
-    uint64_t request = kept->request;
-
-    if (notice == NULL) {
-        holdfast_link_close(h, "out of memory");
-        return false;
-    }
-    notice->message.word = notice->line;
-    notice->message.word_len = len;
-    notice->message.text = "";
-    notice->event.fence = kept->fence;
-    notice->event.ttl_ms = kept->ttl_ms;
-    notice->event.deadline_ms = kept->deadline_ms;
-    if (h->keep_ms > 0) {
-        holdfast_kept_tell(h, kept);
-        kept->given_up = true;
-    } else {
-        holdfast_kept_remove(h, kept);
-    }
-    holdfast_notice_push(h, notice, HOLDFAST_DEADLINE, request);
-    return true;
-}
-
-/* Whether there is something to ask the broker about. */
-static bool
-ping_wanted(const struct holdfast *h, bool *survey)
-{
-    bool holds = false;
-    bool leased = false;
-
-    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next) {
-        if (holdfast_kept_stands(kept) && kept->claim == CLAIM_NONE) {
-            holds = true;
-            leased = leased || kept->leased;
-        }
-    }
-    *survey = leased;
-    return holds || h->waiting > 0;
-}
-
-/* Whether its deadline is to be told when that is due. */
-static bool
-deadline_counts(
-    const struct holdfast *h, const struct holdfast_kept *kept, uint64_t now_ms)
-{
-    if (!holdfast_kept_stands(kept))
-        return false;
-    /* Word of it is on its way, or nobody is there to give it. */
-    return kept->confirming == 0 || (h->away && now_ms >= kept->deadline_ms);
-}
-
-/* False: out of memory. */
-static bool
-deadlines_tell(struct holdfast *h, uint64_t now_ms)
-{
-    for (struct holdfast_kept *kept = h->holds; kept != NULL;) {
-        struct holdfast_kept *next = kept->next;
-
-        if (deadline_counts(h, kept, now_ms) && now_ms >= kept_due(h, kept) &&
-            !deadline_tell(h, kept))
-            return false;
-        kept = next;
-    }
-    return true;
-}
-
-/* How long the broker may take to answer a PING. */
-static uint64_t
-silence_ms(const struct holdfast *h)
-{
-    uint64_t silence = UINT64_MAX;
-
-    if (!holdfast_session_known(h))
-        return CLIENT_SILENCE_MS;
-    /* Another broker is to be found in time. */
-    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next)
-        if (holdfast_kept_stands(kept) && kept->ttl_ms / 4 < silence)
-            silence = kept->ttl_ms / 4;
-    if (silence < CLIENT_KEPT_SILENCE_MIN_MS)
-        return CLIENT_KEPT_SILENCE_MIN_MS;
-    return silence < CLIENT_KEPT_SILENCE_MS ? silence : CLIENT_KEPT_SILENCE_MS;
-}
-
-void
-holdfast_kept_tick(struct holdfast *h, uint64_t now_ms)
-{
-    bool survey;
-
-    if (!deadlines_tell(h, now_ms) || h->link != LINK_OPEN)
-        return;
-    if (h->ping_outstanding) {
-        if (now_ms >= h->ping_sent_ms + silence_ms(h))
-            holdfast_link_lost(h, "the broker is silent");
-        return;
-    }
-    if (!ping_wanted(h, &survey)) {
-        h->ping_next_ms = UINT64_MAX;
-        return;
-    }
-    if (now_ms < h->ping_next_ms)
-        return;
-    /* Where it cannot be queued now: */
-    h->ping_next_ms = now_ms + CLIENT_PING_MIN_MS;
-    if (holdfast_submit_keepalive(
-            h, survey ? PENDING_SURVEY : PENDING_KEEPALIVE)) {
-        h->ping_outstanding = true;
-        h->ping_sent_ms = now_ms;
-    }
-}
-
-static uint64_t
-deadlines_due_ms(const struct holdfast *h)
-{
-    uint64_t due = UINT64_MAX;
-
-    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next) {
-        uint64_t own = kept_due(h, kept);
-
-        if (!holdfast_kept_stands(kept))
-            continue;
-        if (kept->confirming != 0)
-            own = h->away ? kept->deadline_ms : UINT64_MAX;
-        if (own < due)
-            due = own;
-    }
-    return due;
-}
-
-uint64_t
-holdfast_kept_due_ms(const struct holdfast *h)
-{
-    uint64_t due = deadlines_due_ms(h);
-    bool survey;
-
-    if (h->link != LINK_OPEN)
-        return due;
-    if (h->ping_outstanding) {
-        uint64_t silence = h->ping_sent_ms + silence_ms(h);
-        return silence < due ? silence : due;
-    }
-    if (ping_wanted(h, &survey) && h->ping_next_ms < due)
-        due = h->ping_next_ms;
-    return due;
 }
 
 uint64_t

@@ -134,6 +134,36 @@ holdfast_link_drop(struct holdfast *h)
     h->ping_outstanding = false;
 }
 
+static uint64_t
+pause_ms(struct holdfast *h)
+{
+    uint64_t pause = CLIENT_PAUSE_MIN_MS;
+
+    if (h->rounds == 0)
+        return holdfast_random(h, pause);
+    for (unsigned i = 1; i < h->rounds && pause < CLIENT_PAUSE_MAX_MS; i++)
+        pause *= 2;
+    if (pause > CLIENT_PAUSE_MAX_MS)
+        pause = CLIENT_PAUSE_MAX_MS;
+    return pause / 2 + holdfast_random(h, pause / 2 + 1);
+}
+
+static void
+reason_keep(struct holdfast *h, const char *reason)
+{
+    if (h->reason[0] == '\0')
+        (void)snprintf(h->reason, sizeof(h->reason), "%s", reason);
+}
+
+void
+holdfast_link_pause(struct holdfast *h, const char *reason)
+{
+    reason_keep(h, reason);
+    holdfast_link_drop(h);
+    h->link = LINK_AWAY;
+    h->retry_ms = holdfast_now_ms(h) + pause_ms(h);
+}
+
 /* Tries what is left of the round, `reason` being why the last one failed. */
 static void
 link_try(struct holdfast *h, const char *reason)
@@ -171,10 +201,12 @@ link_try(struct holdfast *h, const char *reason)
     }
     if (h->unshaken[0] != '\0')
         reason = h->unshaken;
-    if (holdfast_session_known(h))
-        holdfast_session_pause(h, reason);
-    else
+    if (!holdfast_session_known(h)) {
         holdfast_link_close(h, reason);
+        return;
+    }
+    h->rounds++;
+    holdfast_link_pause(h, reason);
 }
 
 void
@@ -218,14 +250,14 @@ holdfast_link_lost(struct holdfast *h, const char *reason)
         link_try(h, h->reason[0] != '\0' ? h->reason : reason);
         return;
     case LINK_RESUMING:
-        holdfast_session_away(h, reason);
+        h->lost(h, reason);
         link_try(h, reason);
         return;
     case LINK_OPEN:
         if (h->final || h->keep_ms == 0)
             holdfast_link_close(h, reason);
         else
-            holdfast_session_away(h, reason);
+            h->lost(h, reason);
         return;
     case LINK_AWAY:
     case LINK_CLOSED:
@@ -477,9 +509,5 @@ holdfast_link_close(struct holdfast *h, const char *reason)
 {
     holdfast_link_drop(h);
     h->link = LINK_CLOSED;
-    if (h->reason[0] == '\0')
-        (void)snprintf(h->reason, sizeof(h->reason), "%s", reason);
-    holdfast_pending_clear(h);
-    holdfast_kept_clear(h);
-    holdfast_watches_clear(h);
+    reason_keep(h, reason);
 }

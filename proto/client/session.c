@@ -86,37 +86,6 @@ holdfast_session_greeted(
     }
 }
 
-static uint64_t
-pause_ms(struct holdfast *h)
-{
-    uint64_t pause = CLIENT_PAUSE_MIN_MS;
-
-    if (h->rounds == 0)
-        return holdfast_random(h, pause);
-    for (unsigned i = 1; i < h->rounds && pause < CLIENT_PAUSE_MAX_MS; i++)
-        pause *= 2;
-    if (pause > CLIENT_PAUSE_MAX_MS)
-        pause = CLIENT_PAUSE_MAX_MS;
-    return pause / 2 + holdfast_random(h, pause / 2 + 1);
-}
-
-static void
-reason_keep(struct holdfast *h, const char *reason)
-{
-    if (h->reason[0] == '\0')
-        (void)snprintf(h->reason, sizeof(h->reason), "%s", reason);
-}
-
-void
-holdfast_session_pause(struct holdfast *h, const char *reason)
-{
-    reason_keep(h, reason);
-    holdfast_link_drop(h);
-    h->rounds++;
-    h->link = LINK_AWAY;
-    h->retry_ms = holdfast_now_ms(h) + pause_ms(h);
-}
-
 static void
 away_tell(struct holdfast *h)
 {
@@ -135,78 +104,18 @@ holdfast_session_away(struct holdfast *h, const char *reason)
         h->rounds = 0;
     else
         h->rounds++;
-    reason_keep(h, reason);
-    holdfast_link_drop(h);
+    holdfast_link_pause(h, reason);
     holdfast_pending_dropped(h);
     holdfast_claims_dropped(h);
     holdfast_watches_dropped(h);
-    h->link = LINK_AWAY;
     h->refused = false;
     h->draining = false;
     h->move_ms = UINT64_MAX;
-    h->retry_ms = now + pause_ms(h);
     if (h->away)
         return;
     h->away = true;
     h->away_ms = now;
     away_tell(h);
-}
-
-/* Whether there is a broker at another address. */
-static bool
-elsewhere(const struct holdfast *h)
-{
-    for (size_t i = 0; i < h->peer_count; i++)
-        if (h->peers[i].origin != h->peer_origin)
-            return true;
-    return false;
-}
-
-/*
- * The broker of this connection is going. Moves within a part of `part_ms`, so
- * that not all of its clients arrive elsewhere at once.
- */
-static void
-drain_begin(struct holdfast *h, uint64_t part_ms)
-{
-    uint64_t now = holdfast_now_ms(h);
-
-    h->draining = true;
-    if (elsewhere(h) && h->move_ms > now + part_ms)
-        h->move_ms = now + holdfast_random(h, part_ms + 1);
-}
-
-void
-holdfast_session_hasten(struct holdfast *h)
-{
-    if (h->draining)
-        drain_begin(h, CLIENT_MOVE_SOON_MS);
-}
-
-void
-holdfast_session_drain(
-    struct holdfast *h, const struct holdfast_message *message)
-{
-    uint64_t grace = 0;
-
-    if (!holdfast_session_known(h) || h->link != LINK_OPEN)
-        return;
-    (void)holdfast_message_number(message, "grace_ms", &grace);
-    drain_begin(
-        h, grace / 4 < CLIENT_MOVE_MAX_MS ? grace / 4 : CLIENT_MOVE_MAX_MS);
-}
-
-bool
-holdfast_session_drained(struct holdfast *h, struct holdfast_pending *pending)
-{
-    if (!holdfast_session_known(h))
-        return false;
-    drain_begin(h, CLIENT_MOVE_SOON_MS);
-    if (pending->kind == PENDING_LOCK) {
-        pending->again = true;
-        holdfast_pending_park(h, pending);
-    }
-    return pending->kind == PENDING_LOCK;
 }
 
 bool

@@ -194,7 +194,7 @@ line_submit(struct holdfast *h, const struct holdfast_line *line,
     (*out)->target = target;
     if (park) {
         holdfast_pending_park(h, *out);
-        holdfast_session_hasten(h);
+        holdfast_drain_hasten(h);
     } else {
         mark_quit(h, *out);
     }

@@ -1,7 +1,7 @@
 /*
- * Locks that are watched, so that the next broker can be asked to tell of them
- * too. What it tells first is what they are now; where that is what the user
- * has heard last, he does not hear it again.
+ * Locks that are watched. claim.c asks the next broker to tell of them too. Its
+ * first word is the state of the lock; where the user has heard the same last,
+ * he does not hear it again.
  */
 #include "proto/client/client.h"
 
@@ -114,21 +114,6 @@ holdfast_watches_dropped(struct holdfast *h)
          watched = watched->next) {
         watched->needed = true;
         watched->due_ms = 0;
-    }
-}
-
-void
-holdfast_watches_tick(struct holdfast *h, uint64_t now_ms)
-{
-    if (h->link != LINK_OPEN)
-        return;
-    for (struct holdfast_watched *watched = h->watches; watched != NULL;
-         watched = watched->next) {
-        if (!watched->needed || now_ms < watched->due_ms)
-            continue;
-        watched->needed = !holdfast_submit_rewatch(h, watched);
-        if (watched->needed)
-            watched->due_ms = now_ms + CLIENT_CLAIM_PAUSE_MS;
     }
 }
 

@@ -420,6 +420,19 @@ START_TEST(end_of_the_connection_ends_all)
 
 END_TEST
 
+START_TEST(end_of_the_connection_comes_before_a_deadline)
+{
+    (void)lock("a", 0);
+    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
+    (void)talk_told(&talk);
+    ck_assert_int_eq(shutdown(talk.broker, SHUT_RDWR), 0);
+    talk_pass(&talk, 9000);
+    ck_assert_str_eq(talk_told(&talk),
+        "CLOSED 0  fence=0 until=0 :the broker closed the connection\n");
+}
+
+END_TEST
+
 START_TEST(grant_without_fence_is_refused)
 {
     (void)lock("a", 0);
@@ -514,6 +527,7 @@ client_hold_suite(void)
     tcase_add_test(tcase, lease_is_not_pinged_meanwhile);
     tcase_add_test(tcase, lease_does_not_shorten_the_others);
     tcase_add_test(tcase, end_of_the_connection_ends_all);
+    tcase_add_test(tcase, end_of_the_connection_comes_before_a_deadline);
     tcase_add_test(tcase, grant_without_fence_is_refused);
     tcase_add_test(tcase, worker_keeps_no_lock);
     suite_add_tcase(suite, tcase);
