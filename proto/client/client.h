@@ -34,7 +34,6 @@
 #define CLIENT_LINE_MIN            64    /* the library's own questions fit */
 #define CLIENT_IN_BYTES            16384 /* input; a longer line is a defect */
 #define CLIENT_OUT_BYTES           (1u << 20)
-#define CLIENT_PAIRS               32 /* of one line; more are ignored */
 #define CLIENT_PEERS               32 /* of all addresses */
 #define CLIENT_ADDRESSES           16
 #define CLIENT_HOST_BYTES          256 /* of one of them, with its NUL */
@@ -52,121 +51,6 @@
 #define CLIENT_MOVE_SOON_MS        200 /* where a lock is asked for meanwhile */
 #define CLIENT_MOVE_MAX_MS         5000 /* after DRAIN */
 #define CLIENT_WHY_BYTES           256
-
-/* A line of the broker; all refs into the line. */
-struct holdfast_message {
-    const char *tag;
-    const char *verb; /* OK, ERR, ITEM, LOST ... */
-    const char *word; /* the first after it, or "" */
-    size_t word_len;
-    struct holdfast_pair pairs[CLIENT_PAIRS];
-    size_t pair_count;
-    const char *text; /* or "" */
-};
-
-/* An event in the queue. */
-struct holdfast_notice {
-    struct holdfast_notice *next; /* owned by the queue */
-    struct holdfast_event event;  /* refs into message and line */
-    struct holdfast_message message;
-    char line[]; /* the decoded line */
-};
-
-/* From PENDING_KEEPALIVE on the library's own, of which nobody is told. */
-enum holdfast_pending_kind {
-    PENDING_OTHER,
-    PENDING_LOCK,
-    PENDING_UNLOCK,
-    PENDING_RENEW,
-    PENDING_CANCEL,
-    PENDING_WATCH,
-    PENDING_UNWATCH,
-    PENDING_KEEPALIVE, /* PING */
-    PENDING_SURVEY,    /* HELD, instead of PING */
-    PENDING_AUTH,
-    PENDING_HELLO,
-    PENDING_CLAIM,
-    PENDING_DISCARD, /* UNLOCK of a hold that the user has given up */
-    PENDING_REWATCH, /* WATCH, at another broker */
-};
-
-/* A request as it goes over the wire, without tag, wait= and LF. */
-struct holdfast_line {
-    char bytes[CLIENT_LINE_BYTES];
-    size_t len;
-    size_t wait_at;   /* where wait= belongs */
-    uint64_t wait_ms; /* HOLDFAST_FOREVER: none */
-    bool bad;         /* it did not fit, or an argument was bad */
-};
-
-/* Locks that a request is about. */
-struct holdfast_subject {
-    const char *const *names; /* refs */
-    size_t name_count;
-    const char *owner; /* ref; NULL: the session's default owner */
-};
-
-/* A request whose final answer is outstanding. */
-struct holdfast_pending {
-    struct holdfast_pending *next; /* owned by the list */
-    uint64_t request;
-    enum holdfast_pending_kind kind;
-    uint64_t sent_ms;  /* not later than its sending */
-    uint64_t asked_ms; /* when the user asked; wait_ms counts from it */
-    uint64_t wait_ms;
-    bool parked;     /* it is still to be sent on this connection */
-    bool again;      /* it was sent on an earlier one */
-    bool leased;     /* LOCK with a lease */
-    uint64_t ttl_ms; /* PENDING_SURVEY: the least so far; else UINT64_MAX */
-    uint64_t target; /* CANCEL: what it is to end */
-    char owner[HOLDFAST_OWNER_MAX + 1];
-    size_t name_count;
-    const char *names; /* ref into text: each with its NUL */
-    size_t line_len;
-    size_t wait_at;
-    char text[]; /* the line, and the names */
-};
-
-/* Where a hold stands with the broker of this connection. */
-enum holdfast_claim {
-    CLAIM_NONE,   /* it has confirmed the hold */
-    CLAIM_NEEDED, /* it is to be asked at claim_due_ms */
-    CLAIM_ASKED,
-};
-
-/*
- * A hold that the broker granted. It lives on holdfast.holds, from the OK of
- * its LOCK until it is given back or lost, or the session ends; and where the
- * session is not kept, until it is overdue.
- */
-struct holdfast_kept {
-    struct holdfast_kept *next; /* owned by the list */
-    uint64_t request;           /* that took it first */
-    char name[HOLDFAST_NAME_MAX + 1];
-    char owner[HOLDFAST_OWNER_MAX + 1];
-    uint64_t fence;
-    uint64_t count;
-    uint64_t releases; /* UNLOCKs outstanding */
-    bool leased;
-    bool given_up;       /* its deadline was told: nobody believes in it */
-    uint64_t ttl_ms;     /* as last told */
-    uint64_t granted_ms; /* when its OK arrived */
-    uint64_t deadline_ms;
-    uint64_t confirming; /* the last request whose OK waits for word; 0: none */
-    struct holdfast_notice *deferred; /* owned; that OK and those before it, at
-                                       * one of the holds that they are of */
-    enum holdfast_claim claim;
-    uint64_t claim_due_ms;
-};
-
-/* A lock that is watched. */
-struct holdfast_watched {
-    struct holdfast_watched *next; /* owned by the list */
-    char name[HOLDFAST_NAME_MAX + 1];
-    uint64_t told; /* a hash of the last event; 0: none */
-    bool needed;   /* this connection's broker is to be asked, at due_ms */
-    uint64_t due_ms;
-};
 
 enum holdfast_link {
     LINK_AWAY, /* of a kept session: no socket, until retry_ms */
@@ -278,6 +162,14 @@ struct holdfast {
     void *clock_context;
 };
 
+#include "proto/client/claim.h"
+#include "proto/client/hold.h"
+#include "proto/client/keepalive.h"
+#include "proto/client/message.h"
+#include "proto/client/notice.h"
+#include "proto/client/pending.h"
+#include "proto/client/watch.h"
+
 /* client.c: also for tests, over a connected socket or their own clock. */
 struct holdfast *holdfast_make(void);
 enum holdfast_status holdfast_create_over(int fd,
@@ -368,120 +260,8 @@ void holdfast_drain_hasten(struct holdfast *h);
 bool holdfast_drain_refused(
     struct holdfast *h, struct holdfast_pending *pending);
 
-/* message.c: takes the line apart in place; `line` has room for a NUL. */
-bool holdfast_message_parse(
-    char *line, size_t len, struct holdfast_message *out);
-const char *holdfast_message_value(
-    const struct holdfast_message *message, const char *key);
-bool holdfast_message_number(
-    const struct holdfast_message *message, const char *key, uint64_t *value);
-bool holdfast_number(const char *digits, uint64_t *value);
-/* "F1,F2": returns how many; 0 where it is no such list. */
-size_t holdfast_numbers(const char *list, uint64_t *values, size_t max);
-
 /* dispatch.c */
 void holdfast_dispatch(struct holdfast *h, const char *line, size_t len);
-
-/* notice.c */
-struct holdfast_notice *holdfast_notice_create(const char *line, size_t len);
-void holdfast_notice_push(struct holdfast *h, struct holdfast_notice *notice,
-    enum holdfast_kind kind, uint64_t request);
-/*
- * A line that the library says itself. Out of memory it closes the connection.
- */
-void holdfast_notice_say(struct holdfast *h, enum holdfast_kind kind,
-    uint64_t request, const char *line);
-bool holdfast_notice_take(
-    struct holdfast *h, uint64_t request, struct holdfast_event *event);
-bool holdfast_notice_take_hello(struct holdfast *h);
-void holdfast_notice_clear(struct holdfast *h);
-
-/* pending.c */
-struct holdfast_pending *holdfast_pending_add(struct holdfast *h,
-    enum holdfast_pending_kind kind, const struct holdfast_line *line,
-    const struct holdfast_subject *subject);
-struct holdfast_pending *holdfast_pending_find(
-    const struct holdfast *h, const char *tag);
-struct holdfast_pending *holdfast_pending_of(
-    const struct holdfast *h, uint64_t request);
-bool holdfast_pending_names(const struct holdfast_pending *pending,
-    const char *name, const char *owner);
-void holdfast_pending_park(
-    struct holdfast *h, struct holdfast_pending *pending);
-void holdfast_pending_unpark(
-    struct holdfast *h, struct holdfast_pending *pending);
-void holdfast_pending_remove(
-    struct holdfast *h, struct holdfast_pending *pending);
-void holdfast_pending_clear(struct holdfast *h);
-/* The connection is gone: what is answered by that, and what is put again. */
-void holdfast_pending_dropped(struct holdfast *h);
-
-/* hold.c */
-struct holdfast_kept *holdfast_kept_find(
-    const struct holdfast *h, const char *name, const char *owner);
-/* Whether the user believes, or may, in the hold. */
-bool holdfast_kept_stands(const struct holdfast_kept *kept);
-bool holdfast_kept_releasing(const struct holdfast_kept *kept);
-/* True: the OK may be told now; false: it is kept until it is confirmed. */
-bool holdfast_kept_grant(struct holdfast *h,
-    const struct holdfast_pending *pending, struct holdfast_notice *notice);
-void holdfast_kept_released(struct holdfast *h,
-    const struct holdfast_pending *pending,
-    const struct holdfast_message *message, bool done);
-void holdfast_kept_renewed(struct holdfast *h,
-    const struct holdfast_pending *pending,
-    const struct holdfast_message *message);
-void holdfast_kept_lost(struct holdfast *h,
-    const struct holdfast_message *message, uint64_t *request);
-void holdfast_kept_clear(struct holdfast *h);
-void holdfast_kept_remove(struct holdfast *h, struct holdfast_kept *kept);
-/* The OKs that wait for `kept`, where nothing of theirs is to be confirmed. */
-void holdfast_kept_tell(struct holdfast *h, struct holdfast_kept *kept);
-void holdfast_kept_set(
-    struct holdfast_kept *kept, uint64_t base_ms, uint64_t ttl_ms);
-bool holdfast_ttl_read(
-    const struct holdfast_message *message, uint64_t *ttl_ms);
-/* Asks the broker no later than `when_ms`, and again within `ttl_ms`. */
-void holdfast_kept_ask_by(struct holdfast *h, uint64_t when_ms);
-uint64_t holdfast_kept_pause_ms(const struct holdfast *h, uint64_t ttl_ms);
-
-/* keepalive.c */
-void holdfast_keepalive_confirmed(struct holdfast *h,
-    const struct holdfast_pending *pending,
-    const struct holdfast_message *message);
-void holdfast_keepalive_surveyed(struct holdfast *h,
-    struct holdfast_pending *pending, const struct holdfast_message *message);
-/* Tells deadlines and asks the broker, as far as due. */
-void holdfast_keepalive_tick(struct holdfast *h, uint64_t now_ms);
-/* When holdfast_keepalive_tick() has something to do; UINT64_MAX: nothing. */
-uint64_t holdfast_keepalive_due_ms(const struct holdfast *h);
-
-/* claim.c */
-/* The connection is gone: all is to be claimed, and believed no longer than the
- * broker may have kept it. */
-void holdfast_claims_dropped(struct holdfast *h);
-void holdfast_claim_done(struct holdfast *h,
-    const struct holdfast_pending *pending,
-    const struct holdfast_message *message, bool done);
-void holdfast_claim_discarded(
-    struct holdfast *h, const struct holdfast_pending *pending);
-bool holdfast_claims_open(const struct holdfast *h);
-void holdfast_claims_tick(struct holdfast *h, uint64_t now_ms);
-uint64_t holdfast_claims_due_ms(const struct holdfast *h);
-
-/* watch.c */
-struct holdfast_watched *holdfast_watched_find(
-    const struct holdfast *h, const char *name);
-void holdfast_watch_done(struct holdfast *h,
-    const struct holdfast_pending *pending,
-    const struct holdfast_message *message, bool done);
-/* True: it is news to the user. */
-bool holdfast_watch_news(struct holdfast *h,
-    const struct holdfast_message *message, const char *line, size_t len);
-bool holdfast_watch_end(struct holdfast *h, const char *name);
-void holdfast_watches_dropped(struct holdfast *h);
-void holdfast_watches_clear(struct holdfast *h);
-uint64_t holdfast_watches_due_ms(const struct holdfast *h);
 
 /* submit.c: the library's own requests; false: there is no room now. */
 bool holdfast_submit_keepalive(
