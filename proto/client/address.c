@@ -5,7 +5,8 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/client/client.h"
+#include "proto/client/link.h"
+#include "proto/client/message.h"
 
 #include <netdb.h>
 #include <netinet/in.h>

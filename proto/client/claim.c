@@ -8,7 +8,10 @@
  * earlier broker's answers gave it, and no longer than that broker may have
  * kept the session.
  */
-#include "proto/client/client.h"
+#include "proto/client/claim.h"
+#include "proto/client/drain.h"
+#include "proto/client/hold.h"
+#include "proto/client/submit.h"
 
 #include <inttypes.h>
 #include <stdio.h>

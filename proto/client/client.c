@@ -6,6 +6,17 @@
 #define _GNU_SOURCE 1
 
 #include "proto/client/client.h"
+#include "proto/client/claim.h"
+#include "proto/client/dispatch.h"
+#include "proto/client/fork.h"
+#include "proto/client/hold.h"
+#include "proto/client/keepalive.h"
+#include "proto/client/link.h"
+#include "proto/client/notice.h"
+#include "proto/client/pending.h"
+#include "proto/client/session.h"
+#include "proto/client/submit.h"
+#include "proto/client/watch.h"
 
 #include <limits.h>
 #include <poll.h>

@@ -1,24 +1,25 @@
 /*
- * What the files of the client library share and its users do not see.
+ * The connection object, which all files of the library share. Each file calls
+ * those above it in this list, and none below:
  *
- *     address.c  addresses to what can be connected to
- *     link.c     the socket, and its transport: connecting, bytes in and out
- *     session.c  a session that is kept: away, and back at another broker
- *     drain.c    a broker that drains, and when to leave it
- *     message.c  a line of the broker to its parts
- *     dispatch.c what a line does: answers, events, holds
- *     notice.c   the queue of events that the user has not taken yet
- *     hold.c     holds and their deadlines
+ *     encode.c     percent-encoding
+ *     message.c    a line of the broker to its parts
+ *     state.c      time, random numbers, whether the session goes on
+ *     fork.c       the end of its copies in children
+ *     address.c    addresses to what can be connected to
+ *     link.c       the socket, and its transport: connecting, bytes in and out
+ *     notice.c     the queue of events that the user has not taken yet
+ *     hold.c       holds and their deadlines
+ *     watch.c      locks that are watched
+ *     pending.c    requests whose final answer is outstanding
+ *     drain.c      a broker that drains, and when to leave it
+ *     submit.c     requests to lines
  *     keepalive.c  when to ask the broker, and deadlines that pass
- *     claim.c    what another broker is asked: holds and watches
- *     watch.c    locks that are watched
- *     pending.c  requests whose final answer is outstanding
- *     submit.c   requests to lines
- *     client.c   the object and its turn
- *     fork.c     the end of its copies in children
- *     wait.c     the blocking calls
- *     encode.c   percent-encoding
- *     state.c    time, random numbers, whether the session goes on
+ *     claim.c      what another broker is asked: holds and watches
+ *     session.c    a session that is kept: away, and back at another broker
+ *     dispatch.c   what a line does: answers, events, holds
+ *     client.c     the object and its turn
+ *     wait.c       the blocking calls
  *
  * Invariant of all deadlines: a deadline is the sending of the latest question
  * that was answered, plus what the broker answered to it, or sooner.
@@ -162,120 +163,30 @@ struct holdfast {
     void *clock_context;
 };
 
-#include "proto/client/claim.h"
-#include "proto/client/hold.h"
-#include "proto/client/keepalive.h"
-#include "proto/client/message.h"
-#include "proto/client/notice.h"
-#include "proto/client/pending.h"
-#include "proto/client/watch.h"
-
-/* client.c: also for tests, over a connected socket or their own clock. */
-struct holdfast *holdfast_make(void);
-enum holdfast_status holdfast_create_over(int fd,
-    uint64_t (*clock)(void *context), void *context, struct holdfast **out);
-enum holdfast_status holdfast_create_at(const struct holdfast_options *options,
-    uint64_t (*clock)(void *context), void *context, struct holdfast **out);
-
-/*
- * fork.c: each connection enters and leaves. No fork() comes between lock and
- * unlock, which are to enclose each change of its descriptor.
- */
-void holdfast_fork_enter(struct holdfast *h);
-void holdfast_fork_leave(struct holdfast *h);
-void holdfast_fork_lock(void);
-void holdfast_fork_unlock(void);
-
-/* address.c: one address or several, into h->peers. */
-enum holdfast_status holdfast_link_resolve(
-    struct holdfast *h, const char *address);
-
-/* link.c */
-void holdfast_link_connect(struct holdfast *h);
-/* Connecting, or shaking: what poll() said of it. */
-void holdfast_link_connected(struct holdfast *h, short revents);
-void holdfast_link_expire(struct holdfast *h, uint64_t now_ms);
-enum holdfast_status holdfast_link_append(
-    struct holdfast *h, const char *bytes, size_t len);
-void holdfast_link_flush(struct holdfast *h);
-bool holdfast_link_fill(struct holdfast *h);
-/*
- * As send() and recv(), through the transport where there is one. What has
- * failed is put into `why`, of CLIENT_WHY_BYTES.
- */
-enum holdfast_moved holdfast_link_send(
-    struct holdfast *h, const char *bytes, size_t len, size_t *sent, char *why);
-enum holdfast_moved holdfast_link_receive(
-    struct holdfast *h, char *out, size_t room, size_t *got, char *why);
-/* As shutdown(SHUT_WR). DONE, a want, or BROKEN. */
-enum holdfast_moved holdfast_link_finish(struct holdfast *h);
-/* Whether there is input that no poll() tells of. */
-bool holdfast_link_pending(const struct holdfast *h);
-/* What to poll for, be there input wanted or output to be sent. */
-short holdfast_link_events(const struct holdfast *h, bool input, bool output);
-/* Whether there is a connection that bytes come from, or may be sent over. */
-bool holdfast_link_reads(const struct holdfast *h);
-bool holdfast_link_writes(const struct holdfast *h);
-/*
- * Ends the connection and the session; the first reason stays. Requests and
- * holds are dropped when the turn ends.
- */
-void holdfast_link_close(struct holdfast *h, const char *reason);
-/* Drops the socket; connects again after a pause. */
-void holdfast_link_pause(struct holdfast *h, const char *reason);
-/* The connection is no more: on to the next address, or the end. */
-void holdfast_link_lost(struct holdfast *h, const char *reason);
-/* Drops the socket and what was on its way. */
-void holdfast_link_drop(struct holdfast *h);
-
-/* state.c */
-/* CLOCK_BOOTTIME in ms. */
+/* state.c: CLOCK_BOOTTIME in ms, for h->clock. */
 uint64_t holdfast_clock(void *context);
+
+/* A random number below `below`, to spread in time, not to be guessed. */
 uint64_t holdfast_random(struct holdfast *h, uint64_t below);
+
+/* Whether the session is kept, and a broker has given it its number. */
 bool holdfast_session_known(const struct holdfast *h);
-/* Whether requests may be sent now. */
+
+/* Whether requests may be sent now, or put into the output at least. */
 bool holdfast_session_serves(const struct holdfast *h);
 
-/* session.c */
-/* HELLO, where there is something to say. */
-void holdfast_session_greet(struct holdfast *h);
-/* The answer to AUTH. */
-void holdfast_session_known_as(
-    struct holdfast *h, const struct holdfast_message *message, bool done);
-void holdfast_session_greeted(
-    struct holdfast *h, const struct holdfast_message *message, bool done);
-/* No broker serves the session now; connects again by and by. */
-void holdfast_session_away(struct holdfast *h, const char *reason);
-/* BYE; true: it is the end of all. */
-bool holdfast_session_bye(struct holdfast *h, const char *why);
-void holdfast_session_tick(struct holdfast *h, uint64_t now_ms);
-uint64_t holdfast_session_due_ms(const struct holdfast *h);
+/* client.c: a connection without an address; NULL: no memory. */
+struct holdfast *holdfast_make(void);
 
-/* drain.c */
-void holdfast_drain_told(
-    struct holdfast *h, const struct holdfast_message *message);
-/* Something waits for another broker, where this one drains. */
-void holdfast_drain_hasten(struct holdfast *h);
-/* A request was answered with DRAINING; true: the user is not to know. */
-bool holdfast_drain_refused(
-    struct holdfast *h, struct holdfast_pending *pending);
+/*
+ * For tests: over a connected socket, which it owns from then on, and with a
+ * clock of their own, in ms.
+ */
+enum holdfast_status holdfast_create_over(int fd,
+    uint64_t (*clock)(void *context), void *context, struct holdfast **out);
 
-/* dispatch.c */
-void holdfast_dispatch(struct holdfast *h, const char *line, size_t len);
-
-/* submit.c: the library's own requests; false: there is no room now. */
-bool holdfast_submit_keepalive(
-    struct holdfast *h, enum holdfast_pending_kind kind);
-void holdfast_submit_pong(struct holdfast *h, const char *number);
-bool holdfast_submit_auth(struct holdfast *h);
-bool holdfast_submit_hello(struct holdfast *h);
-bool holdfast_submit_claim(
-    struct holdfast *h, const struct holdfast_kept *kept);
-bool holdfast_submit_discard(
-    struct holdfast *h, const struct holdfast_kept *kept);
-bool holdfast_submit_rewatch(
-    struct holdfast *h, const struct holdfast_watched *watched);
-/* Sends what was parked, as far as that may go now. */
-void holdfast_submit_parked(struct holdfast *h);
+/* As holdfast_create_with(), with a clock; NULL: CLOCK_BOOTTIME. */
+enum holdfast_status holdfast_create_at(const struct holdfast_options *options,
+    uint64_t (*clock)(void *context), void *context, struct holdfast **out);
 
 #endif

@@ -3,7 +3,16 @@
  * holds up to date, and puts what the user should know into the queue. Verbs
  * that are not known are passed over.
  */
-#include "proto/client/client.h"
+#include "proto/client/dispatch.h"
+#include "proto/client/claim.h"
+#include "proto/client/drain.h"
+#include "proto/client/hold.h"
+#include "proto/client/keepalive.h"
+#include "proto/client/link.h"
+#include "proto/client/notice.h"
+#include "proto/client/session.h"
+#include "proto/client/submit.h"
+#include "proto/client/watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * A broker that drains: when a kept session leaves it for another address, and
  * what it refuses meanwhile. session.c moves at h->move_ms.
  */
-#include "proto/client/client.h"
+#include "proto/client/drain.h"
 
 /* Whether there is a broker at another address. */
 static bool

@@ -2,7 +2,7 @@
  * Percent-encoding of the words of the wire: every byte outside 0x21..0x7E, and
  * '%', '=', and a leading ':'. Knows nothing of the connection.
  */
-#include "proto/client/client.h"
+#include "proto/client/holdfast.h"
 
 static bool
 byte_is_plain(unsigned char byte, size_t position)

@@ -13,7 +13,7 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/client/client.h"
+#include "proto/client/fork.h"
 
 #include <pthread.h>
 #include <string.h>

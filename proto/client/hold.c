@@ -9,7 +9,8 @@
  * been answered, so a program never starts on a grant that lay in a socket's
  * buffer while its process was stopped.
  */
-#include "proto/client/client.h"
+#include "proto/client/hold.h"
+#include "proto/client/link.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,7 +10,10 @@
  * counts all. So where a hold has a lease that runs out, HELD is asked instead,
  * which tells each its own.
  */
-#include "proto/client/client.h"
+#include "proto/client/keepalive.h"
+#include "proto/client/hold.h"
+#include "proto/client/link.h"
+#include "proto/client/submit.h"
 
 #include <string.h>
 

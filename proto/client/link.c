@@ -16,7 +16,8 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/client/client.h"
+#include "proto/client/link.h"
+#include "proto/client/fork.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -125,8 +126,9 @@ link_drop_socket(struct holdfast *h)
     h->connection++;
 }
 
-void
-holdfast_link_drop(struct holdfast *h)
+/* Drops the socket and what was on its way. */
+static void
+link_drop(struct holdfast *h)
 {
     link_drop_socket(h);
     h->out_start = 0;
@@ -159,7 +161,7 @@ void
 holdfast_link_pause(struct holdfast *h, const char *reason)
 {
     reason_keep(h, reason);
-    holdfast_link_drop(h);
+    link_drop(h);
     h->link = LINK_AWAY;
     h->retry_ms = holdfast_now_ms(h) + pause_ms(h);
 }
@@ -507,7 +509,7 @@ holdfast_link_fill(struct holdfast *h)
 void
 holdfast_link_close(struct holdfast *h, const char *reason)
 {
-    holdfast_link_drop(h);
+    link_drop(h);
     h->link = LINK_CLOSED;
     reason_keep(h, reason);
 }

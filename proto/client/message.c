@@ -7,7 +7,7 @@
  * with it, for it might have been a LOST); tolerant in the vocabulary: words,
  * keys and verbs that are not known are kept or passed over.
  */
-#include "proto/client/client.h"
+#include "proto/client/message.h"
 
 #include <string.h>
 

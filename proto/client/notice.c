@@ -4,6 +4,7 @@
  * line. HOLDFAST_CLOSED needs no place in the queue, so that it is told even
  * where memory has run out.
  */
+#include "proto/client/notice.h"
 #include "proto/client/client.h"
 
 #include <stdlib.h>

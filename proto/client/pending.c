@@ -7,7 +7,9 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/client/client.h"
+#include "proto/client/pending.h"
+#include "proto/client/notice.h"
+#include "proto/client/watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -17,7 +17,15 @@
  */
 #define _GNU_SOURCE 1
 
+#include "proto/client/session.h"
+#include "proto/client/claim.h"
 #include "proto/client/client.h"
+#include "proto/client/hold.h"
+#include "proto/client/link.h"
+#include "proto/client/notice.h"
+#include "proto/client/pending.h"
+#include "proto/client/submit.h"
+#include "proto/client/watch.h"
 
 #include <stdio.h>
 #include <string.h>

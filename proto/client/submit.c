@@ -10,7 +10,13 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/client/client.h"
+#include "proto/client/submit.h"
+#include "proto/client/drain.h"
+#include "proto/client/hold.h"
+#include "proto/client/link.h"
+#include "proto/client/notice.h"
+#include "proto/client/pending.h"
+#include "proto/client/watch.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

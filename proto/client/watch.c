@@ -3,7 +3,8 @@
  * first word is the state of the lock; where the user has heard the same last,
  * he does not hear it again.
  */
-#include "proto/client/client.h"
+#include "proto/client/watch.h"
+#include "proto/client/link.h"
 
 #include <stdio.h>
 #include <stdlib.h>

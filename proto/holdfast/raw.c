@@ -10,6 +10,7 @@
 #define _GNU_SOURCE 1
 
 #include "proto/client/client.h"
+#include "proto/client/link.h"
 #include "proto/holdfast/options.h"
 
 #include <errno.h>

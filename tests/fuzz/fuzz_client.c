@@ -23,6 +23,7 @@
  */
 #include "daemon/base/assert.h"
 #include "proto/client/client.h"
+#include "proto/client/hold.h"
 
 #include <errno.h>
 #include <fcntl.h>

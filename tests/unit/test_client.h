@@ -6,6 +6,8 @@
 #define HOLDFAST_UNIT_TEST_CLIENT_H
 
 #include "proto/client/client.h"
+#include "proto/client/link.h"
+#include "proto/client/watch.h"
 
 #define TOLD_BYTES 16384
 
