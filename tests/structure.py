@@ -7,7 +7,9 @@
 
 files     C files
 circle    files that reach one another in a circle, by the symbols they link
-head      functions that a header declares, and how many have no comment there
+head      functions that a header declares
+bare      those without a comment there. A comment is for the declaration below
+          it, and for two more that follow without a blank line
 asserts   assertions for each function
 longest   lines of the longest function and of the longest file and header
 """
@@ -20,10 +22,13 @@ import sys
 import lint
 
 DECLARED = re.compile(
-    r"(?P<comment>\*/\n)?^(?!typedef|static|extern|#|struct \w+ ?\{)"
+    r"^(?!typedef|static|extern|#|struct \w+ ?\{)"
     r"(?:[\w]+[ *]+)+(?P<name>\w+)\((?!\*)[^{}()]*(?:\([^{}()]*\)[^{}()]*)*\)"
     r"[^{};]*;", re.M)
-ASSERTION = re.compile(r"\brequire\s*\(")
+COMMENT = re.compile(r"^/\*(?:(?!\*/).)*\*/\n\Z", re.M | re.S)
+FILE_NAME = re.compile(r"/\*\s*[\w, ]+\.[ch]:?\s*\*/")
+COVERED_MOST = 3  # declarations below one comment
+ASSERTION = re.compile(r"\b(?:require|assert)\s*\(")
 
 
 def objects(tree, folder):
@@ -39,10 +44,25 @@ def objects(tree, folder):
     return items, missing
 
 
+def comments(text, start):
+    """Whether a comment that says more than a file's name ends at `start`."""
+    match = COMMENT.search(text, text.rfind("\n/*", 0, start) + 1, start)
+    return bool(match) and not FILE_NAME.match(match.group())
+
+
 def declared(text):
     """How many functions a header declares; how many without a comment."""
     found = list(DECLARED.finditer(text))
-    return len(found), sum(not match.group("comment") for match in found)
+    bare, end, left = 0, None, 0
+    for match in found:
+        if comments(text, match.start()):
+            left = COVERED_MOST
+        elif match.start() != end:
+            left = 0
+        bare += left == 0
+        left = max(left - 1, 0)
+        end = match.end() + 1
+    return len(found), bare
 
 
 def row(tree, folder):
