@@ -55,9 +55,14 @@ struct key {
     const char *help;
 };
 
-/* A section comes before its keys, the keys in the order of the file. */
+/* How many keys there are, sections among them. */
 size_t key_count(void);
+
+/* The key at `index`, below key_count(). A section comes before its keys, which
+ * are in the order of the file. */
 const struct key *key_at(size_t index);
+
+/* The index of a key that is in the table. */
 size_t key_index(const struct key *key);
 
 /* The key of exactly that dotted path, or NULL. */

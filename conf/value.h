@@ -27,8 +27,10 @@ size_t value_home(const struct key *key, size_t item);
 /* Nothing: zero, an empty text, an empty list. `home` as above. */
 void value_clear(const struct key *key, void *home);
 
-/* A duration that is not given; and makes the field, which is one, that. */
+/* A duration that is not given. */
 #define VALUE_UNSET UINT64_MAX
+
+/* Sets the field of a key that is a KEY_DURATION to VALUE_UNSET. */
 void value_unset(const struct key *key, void *home);
 
 /*

@@ -29,10 +29,14 @@ void reply_event_begin(
 
 /* Adds " word", percent-encoded; `word` is not empty. */
 void reply_word(struct reply *reply, struct text word);
+
+/* Adds " N", in decimal. */
 void reply_number(struct reply *reply, uint64_t value);
 
 /* Adds " key=value", the value percent-encoded; nothing where it is empty. */
 void reply_pair(struct reply *reply, const char *key, struct text value);
+
+/* Adds " key=N", in decimal, 0 as well. */
 void reply_pair_number(struct reply *reply, const char *key, uint64_t value);
 
 /*

@@ -47,14 +47,24 @@ enum event_code {
     EVENT_COUNT
 };
 
-/* Static facts of the tables above; the index must be below its _COUNT. */
+/*
+ * Static facts of the tables above; the index must be below its _COUNT. The
+ * name of a command as on the wire, its arguments, and a sentence on it:
+ */
 const char *command_name(enum command command);
 const char *command_usage(enum command command);
 const char *command_help(enum command command);
+
+/* The code of an error on the wire, its retry=, and a sentence on it. */
 const char *error_name(enum error_code code);
 bool error_retry(enum error_code code);
 const char *error_meaning(enum error_code code);
+
+/* The sentence on the error where `command` is answered by it: its own where
+ * the table has one, else error_meaning(). */
 const char *error_outcome(enum error_code code, enum command command);
+
+/* The verb of an event on the wire. */
 const char *event_name(enum event_code code);
 
 struct request {

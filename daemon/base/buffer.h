@@ -17,6 +17,8 @@ struct buffer {
 
 /* False where there is no memory. */
 bool buffer_init(struct buffer *buffer, size_t capacity);
+
+/* Frees the memory; the buffer has no room then. */
 void buffer_fini(struct buffer *buffer);
 
 static inline size_t
@@ -36,6 +38,8 @@ buffer_data(const struct buffer *buffer)
  * buffer_commit(); moves what is there to the front if it must. NULL: full.
  */
 char *buffer_reserve(struct buffer *buffer, size_t len);
+
+/* Appends `len` bytes that the caller has written at the reserved place. */
 void buffer_commit(struct buffer *buffer, size_t len);
 
 /* All of the bytes or none; false where they do not fit. */
@@ -43,6 +47,8 @@ bool buffer_append(struct buffer *buffer, const void *bytes, size_t len);
 
 /* Forgets the first `len` bytes; len is at most buffer_len(). */
 void buffer_consume(struct buffer *buffer, size_t len);
+
+/* Forgets all bytes, and keeps the memory. */
 void buffer_clear(struct buffer *buffer);
 
 #endif

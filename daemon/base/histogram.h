@@ -29,6 +29,7 @@ extern const struct histogram_scale histogram_waits;
 /* Thousandths, shown as a share of one. */
 extern const struct histogram_scale histogram_shares;
 
+/* Counts one value, in the unit of the scale's bounds. */
 void histogram_add(struct histogram *histogram,
     const struct histogram_scale *scale, uint64_t value);
 

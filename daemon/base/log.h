@@ -34,11 +34,22 @@ typedef bool log_gate(enum log_level level, const char *event);
 /* Before it is called, lines go nowhere; after it they are text, and all of
  * them that the threshold lets through. */
 void log_init(log_sink *sink, enum log_level threshold);
+
+/* Lines above the threshold, such as debug above info, are not made. */
 void log_set_level(enum log_level threshold);
+
+/* The form of the lines from now on. */
 void log_set_format(enum log_format format);
+
+/* Asks `gate` before each line that the threshold lets through; NULL: not. */
 void log_set_gate(log_gate *gate);
+
+/* Whether the threshold lets lines of the level through; the gate is not asked.
+ */
 bool log_enabled(enum log_level level);
 
+/* Makes one line and hands it to the sink; a long one is cut. `event` is a
+ * word, and `format` makes its key=value pairs. */
 void log_write(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -51,6 +62,8 @@ const char *log_quote(char *out, size_t out_bytes, struct text text);
 
 /* The name in lower case: error, warn, info, debug. */
 const char *log_level_name(enum log_level level);
+
+/* The level of that name, in any case of its letters; false: there is none. */
 bool log_level_parse(struct text name, enum log_level *out);
 
 #endif

@@ -11,7 +11,10 @@ struct random {
     uint64_t state[4];
 };
 
+/* The same seed gives the same numbers; it may be 0. */
 void random_init(struct random *random, uint64_t seed);
+
+/* The next number, even over all 64 bits. */
 uint64_t random_next(struct random *random);
 
 /* Even over 0 .. bound - 1; bound is at least 1. */

@@ -18,10 +18,13 @@ struct sha256 {
     uint8_t block[64];
 };
 
+/* Begins a digest; sha256_end() leaves nothing to be freed. */
 void sha256_init(struct sha256 *sha);
+
+/* Adds bytes to the digest, behind those that were added before. */
 void sha256_add(struct sha256 *sha, struct text bytes);
 
-/* Forgets all that was added. */
+/* Writes the digest, and forgets all that was added. */
 void sha256_end(struct sha256 *sha, uint8_t out[SHA256_BYTES]);
 
 /* Whether they are equal, in a time that depends on `len` alone. */

@@ -71,6 +71,7 @@ void slab_free(struct slab *slab, void *object);
 /* The object, or NULL where the handle is stale or refers to nothing. */
 void *slab_get(const struct slab *slab, struct handle handle);
 
+/* The handle of an object of this slab that is in use. */
 struct handle slab_handle(const struct slab *slab, const void *object);
 
 /* Makes all handles to a living object stale; returns its new one. */

@@ -78,17 +78,20 @@ void users_destroy(struct users **users);
 /* NULL: there is none of this name. */
 struct user *users_find(const struct users *users, struct text name);
 
-/*
- * Who has that uid, a certificate of that name, or that name and secret; NULL:
- * nobody. `*mark` tells the proof from others: see user_has_mark(). How long it
- * takes to find out does not tell how much of a secret was right, nor whether
- * there is such a user: for each as many secrets are hashed as the user with
- * the most of them has.
- */
+/* The user with that uid, or NULL. *mark is set where there is one: it tells
+ * the proof from others, for user_has_mark(). */
 struct user *users_of_uid(
     const struct users *users, uint32_t uid, uint32_t *mark);
+
+/* The user with a certificate of that name, or NULL; *mark as above. */
 struct user *users_of_cert(
     const struct users *users, struct text cert, uint32_t *mark);
+
+/*
+ * The user of that name and secret, or NULL; *mark as above. The time that it
+ * takes tells neither how much of a secret is right nor whether the user
+ * exists. For any name as many secrets are hashed as one user has at most.
+ */
 struct user *users_of_secret(const struct users *users, struct text name,
     struct text secret, uint32_t *mark);
 
@@ -100,9 +103,11 @@ bool user_has_mark(
 bool user_may(const struct users *users, const struct user *user,
     enum right right, struct text name);
 
-/* A secret as it stands in the file. */
+/* The digest of salt and secret. */
 void user_hash(const uint8_t salt[USER_SALT_BYTES], struct text secret,
     uint8_t digest[SHA256_BYTES]);
+
+/* The secret as it stands in the file: a mark, salt and digest in hex. */
 void user_hash_text(const uint8_t salt[USER_SALT_BYTES], struct text secret,
     char out[USER_HASHED_BYTES]);
 

@@ -38,6 +38,7 @@ struct wheel {
     size_t ahead_count[WHEEL_LEVELS - 2];
 };
 
+/* An empty wheel, whose first tick is that of `now_us`. */
 void wheel_init(struct wheel *wheel, uint64_t now_us);
 
 /* Once for each node before its first use. */

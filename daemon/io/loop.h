@@ -67,6 +67,8 @@ struct loop_settings {
  */
 struct loop *loop_create(
     const struct loop_settings *settings, char *error, size_t error_bytes);
+
+/* Closes all, and frees it; *loop becomes NULL, and may be. */
 void loop_destroy(struct loop **loop);
 
 /*
@@ -100,10 +102,14 @@ struct event_base;
 
 /* For signals, watchdog, HTTP and the log, which live beside it. */
 struct event_base *loop_base(struct loop *loop);
+
+/* Refs; the counters of the process, which those beside the loop count in. */
 struct counters *loop_counters(struct loop *loop);
 
-/* Whether locks can be granted, and whether a stop is under way. */
+/* Whether locks can be granted; a ref, good for this turn. */
 const struct health *loop_health(const struct loop *loop);
+
+/* Whether a stop is under way, by a signal or by DRAIN. */
 bool loop_stopping(const struct loop *loop);
 
 #endif

@@ -15,6 +15,8 @@ struct reader;
 
 /* NULL where there is no memory. */
 struct reader *reader_create(void);
+
+/* Frees it, and the reply that it gave last; *reader becomes NULL. */
 void reader_destroy(struct reader **reader);
 
 /* False: no memory, or more than a reply may have. */

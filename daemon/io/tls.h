@@ -90,12 +90,14 @@ void tls_link_destroy(struct tls_link **link);
 /* The handshake, up to TLS_DONE; before that neither read nor write. */
 enum tls_status tls_link_shake(struct tls_link *link);
 
-/*
- * Up to `room` bytes. Call until it wants something: what it has read from the
- * socket and not given yet no poll() tells of. With room for TLS_RECORD_BYTES
- * there is no such rest.
- */
+/* The bytes of a record at most. */
 #define TLS_RECORD_BYTES 16384
+
+/*
+ * Reads up to `room` bytes, which is above 0, after the handshake. Call until
+ * it wants something: no poll() tells of bytes that it has read from the socket
+ * and not given yet. With room for TLS_RECORD_BYTES there is no such rest.
+ */
 enum tls_status tls_link_read(
     struct tls_link *link, char *out, size_t room, size_t *got);
 
@@ -114,6 +116,8 @@ bool tls_link_is_within(const struct tls_link *link);
 
 /* Why it is broken, for the log; valid until it is destroyed. */
 const char *tls_link_why(const struct tls_link *link);
+
+/* The kind of failure of a link that is broken. */
 enum tls_failure tls_link_failure(const struct tls_link *link);
 
 typedef void tls_name(void *arg, struct text name);

@@ -22,6 +22,8 @@ struct loop {
 
 /* Blocks the signals that loop_signal() tells. False after a complaint. */
 bool loop_init(struct loop *loop);
+
+/* Closes the descriptors; the signals stay blocked. */
 void loop_fini(struct loop *loop);
 
 /* Has loop_signal() tell this one as well. */

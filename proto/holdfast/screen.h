@@ -30,24 +30,29 @@ bool screen_init(struct screen *screen);
 /* Leaves it, and frees. */
 void screen_fini(struct screen *screen);
 
-/* Takes the terminal, unless this process is in its background; puts it back.
- * Both may be called again. */
+/* Takes the terminal, unless this process is in its background, or has it. */
 void screen_enter(struct screen *screen);
+
+/* Puts the terminal back as it was; nothing happens where it is not taken. */
 void screen_leave(struct screen *screen);
 
 /* Looks how large it is. */
 void screen_measure(struct screen *screen);
 
-/*
- * A picture, line by line; then it is shown. False from screen_begin(): there
- * is no room for it now, as the terminal has not taken the one before.
- */
+/* Begins a picture. False: there is no room for it now, as the terminal has not
+ * taken the one before. */
 bool screen_begin(struct screen *screen);
+
+/* Adds a line to the picture, cut to the columns; a title is in reverse. */
 void screen_line(struct screen *screen, const char *text, bool title);
+
+/* Ends the picture, and sends as much of it as the terminal takes. */
 void screen_show(struct screen *screen);
 
-/* Whether some of it is still to be sent, by screen_send(), some time later. */
+/* Whether a part of the picture is still to be sent. */
 bool screen_waits(const struct screen *screen);
+
+/* Sends more of it, as much as the terminal takes; never blocks. */
 void screen_send(struct screen *screen);
 
 /* The next key, 0: none; -1: the terminal is gone. stdin is readable. */

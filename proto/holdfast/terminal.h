@@ -16,6 +16,7 @@ struct terminal {
     struct termios modes; /* as they were, if so */
 };
 
+/* Looks whether the process has a terminal, and keeps its modes. */
 void terminal_init(struct terminal *terminal);
 
 /* Makes `group` the foreground group where this process' own is. */
