@@ -5,9 +5,12 @@
  * A connection of TLS is handed on for its handshake (shake.c), any other one
  * is a session at once.
  */
-#include "daemon/io/state.h"
+#include "daemon/io/accept.h"
 
 #include "daemon/base/assert.h"
+#include "daemon/io/client.h"
+#include "daemon/io/listen.h"
+#include "daemon/io/shake.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /*
- * Clients' connections: accepted, read into lines, written to, closed.
+ * Clients' connections: read into lines, written to, closed.
  *
  * A client is always read from: only so is its end seen at once. What it may
  * pile up is bounded instead: a partial line, outstanding requests (the core),
@@ -9,16 +9,16 @@
  * At the end our FIN follows BYE, and the socket stays until the client's own
  * FIN, for a moment: closing with unread input would destroy the BYE.
  */
-#include "daemon/io/state.h"
+#include "daemon/io/client.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/io/clock.h"
+#include "daemon/io/listen.h"
 #include "daemon/io/tls.h"
 #include "proto/request.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -523,110 +523,6 @@ client_readable(evutil_socket_t fd, short what, void *arg)
         client_over(client);
 }
 
-static void
-secret_id(struct loop *loop, uint8_t id[16])
-{
-    if (loop->secrets_left < 16) {
-        ssize_t got = getrandom(loop->secrets, sizeof(loop->secrets), 0);
-        require(got == (ssize_t)sizeof(loop->secrets));
-        loop->secrets_left = sizeof(loop->secrets);
-    }
-    loop->secrets_left -= 16;
-    memcpy(id, loop->secrets + loop->secrets_left, 16);
-    explicit_bzero(loop->secrets + loop->secrets_left, 16);
-}
-
-/* Who comes by a Unix socket; false: that is not to be known. */
-static bool
-peer_uid(int fd, uint32_t *uid)
-{
-    struct ucred peer;
-    socklen_t len = sizeof(peer);
-
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
-        return false;
-    *uid = peer.uid;
-    return true;
-}
-
-/*
- * Where a connection comes from, and what that tells of its user; what its
- * certificate tells is known already.
- */
-static void
-client_identify(const struct client *client,
-    const struct sockaddr_storage *address, struct core_event *event)
-{
-    const struct users *users = client->loop->settings.core.users;
-    uint32_t uid = UINT32_MAX;
-    bool known = !client->tcp && peer_uid(client->fd, &uid);
-
-    listen_source(address, uid, event->open.address);
-    if (known && users != NULL)
-        event->open.user = users_of_uid(users, uid, &event->open.mark);
-}
-
-struct client *
-client_create(struct loop *loop, int fd, bool tcp)
-{
-    struct client *client = NULL;
-
-    if (loop->client_count < loop->client_max)
-        client = calloc(1, sizeof(*client));
-    if (client == NULL)
-        return NULL;
-    list_init(&client->link);
-    list_init(&client->dirty_link);
-    list_init(&client->fate_link);
-    list_init(&client->late_link);
-    client->loop = loop;
-    client->fd = fd;
-    client->tcp = tcp;
-    client->input.session = HANDLE_NONE;
-    loop->client_count++;
-    list_push_back(&loop->clients, &client->link);
-    event_assign(&client->event, loop->base, fd, EV_READ | EV_PERSIST,
-        client_readable, client);
-    return client;
-}
-
-bool
-client_open(struct client *client, const struct sockaddr_storage *address,
-    socklen_t len, struct user *user, uint32_t mark)
-{
-    struct loop *loop = client->loop;
-    struct core_event event = {.kind = CORE_OPEN};
-    char peer[80];
-
-    listen_peer(address, len, peer, sizeof(peer));
-    secret_id(loop, event.open.id);
-    event.open.peer = peer;
-    event.open.tcp = client->tcp;
-    event.open.user = user;
-    event.open.mark = mark;
-    client_identify(client, address, &event);
-    if (event_add(&client->event, NULL) != 0)
-        return false;
-    /* Effects for a session that had the same place go out first. */
-    engine_carry_out(&loop->engine);
-    engine_step(&loop->engine, &event);
-    if (handle_equal(event.session, HANDLE_NONE))
-        return false;
-    client->input.session = event.session;
-    loop->by_session[event.session.index] = client;
-    return true;
-}
-
-int
-client_release(struct client *client)
-{
-    int fd = client->fd;
-
-    client->fd = -1;
-    client_destroy(client);
-    return fd;
-}
-
 /* Adds a line to what the client is sent in this turn. */
 static void
 effect_line(
@@ -671,7 +567,7 @@ client_leave(struct client *client)
         getpeername(client->fd, (struct sockaddr *)&address, &len) != 0)
         return;
     if (!client->tcp)
-        (void)peer_uid(client->fd, &uid);
+        (void)listen_uid(client->fd, &uid);
     listen_source(&address, uid, source);
     client->hurried =
         !core_linger(client->loop->engine.core, source, &client->source);

@@ -15,6 +15,7 @@
 #include "daemon/io/http.h"
 
 #include "daemon/base/assert.h"
+#include "daemon/io/listen.h"
 #include "daemon/io/page.h"
 #include "daemon/io/state.h"
 

@@ -4,7 +4,7 @@
  *
  * Called at start only: it may block (names, a look at an old socket's path).
  */
-#include "daemon/io/state.h"
+#include "daemon/io/listen.h"
 
 #include "daemon/base/log.h"
 
@@ -76,6 +76,18 @@ is_loopback(const struct sockaddr *address)
     return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) ||
            (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) &&
                v6->sin6_addr.s6_addr[12] == IN_LOOPBACKNET);
+}
+
+bool
+listen_uid(int fd, uint32_t *uid)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
+        return false;
+    *uid = peer.uid;
+    return true;
 }
 
 /* What a client's connection has, or a listener gives on: above all what finds

@@ -11,9 +11,14 @@
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
+#include "daemon/io/accept.h"
+#include "daemon/io/client.h"
 #include "daemon/io/clock.h"
 #include "daemon/io/http.h"
-#include "daemon/io/state.h"
+#include "daemon/io/listen.h"
+#include "daemon/io/redis.h"
+#include "daemon/io/shake.h"
+#include "daemon/io/tune.h"
 
 #include <event2/dns.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
  * block the loop. Where TLS is configured, a link is connected when its
  * handshake is done.
  */
-#include "daemon/io/state.h"
+#include "daemon/io/redis.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

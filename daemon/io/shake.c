@@ -11,11 +11,13 @@
  * new ones are not accepted, so that what was begun comes to its end, and many
  * who mean it and come at once get in one after the other.
  */
-#include "daemon/io/state.h"
+#include "daemon/io/shake.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
+#include "daemon/io/client.h"
 #include "daemon/io/clock.h"
+#include "daemon/io/listen.h"
 #include "daemon/io/tls.h"
 
 #include <inttypes.h>

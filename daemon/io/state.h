@@ -1,11 +1,12 @@
 /*
  * The loop's own state, for the files of daemon/io only.
  *
- * listen.c: sockets to listen on. accept.c: who comes there; shake.c: those who
- * shake hands by TLS; client.c: clients' connections from then on. tune.c: what
- * finds out that one of them is silent, and its changes. redis.c: links to
- * Redis; reader.c: replies on them. http.c, page.c: what operators see; hook.c:
- * what they have run. loop.c: turns. Nothing here decides about locks.
+ * listen.c: sockets to listen on. accept.c: clients that come there; shake.c:
+ * their handshakes by TLS. open.c: the beginning of their connections;
+ * client.c: clients' connections from then on. tune.c: what finds out that one
+ * of them is silent, and its changes. redis.c: links to Redis; reader.c:
+ * replies on them. http.c, page.c: what operators see; hook.c: what they have
+ * run. loop.c: turns. Nothing here decides about locks.
  */
 #ifndef HOLDFAST_IO_STATE_H
 #define HOLDFAST_IO_STATE_H
@@ -163,78 +164,5 @@ loop_arm(struct event *event, const struct timeval *wait)
     if (event_add(event, wait) != 0)
         event_active(event, EV_TIMEOUT, 1);
 }
-
-/*
- * listen.c: listening sockets, up to LISTEN_SOCKETS_MAX, or 0 and `error` says
- * what the system refused; one that was passed, made ready, false and `error`
- * where it is unfit; the log line for one; an address for people; the same for
- * those who are counted as one. `anywhere`: other machines may get there.
- */
-uint32_t listen_on(const struct loop_settings *settings,
-    const struct loop_address *address, bool anywhere, int *fds, char *error,
-    size_t error_bytes);
-bool listen_take(const struct loop_settings *settings,
-    const struct loop_socket *passed, bool anywhere, bool *tcp, char *error,
-    size_t error_bytes);
-void listen_source(
-    const struct sockaddr_storage *address, uint32_t uid, uint8_t out[16]);
-void listen_tune(const struct loop_settings *settings, int fd);
-void listen_log(int fd, const char *whom);
-void listen_peer(const struct sockaddr_storage *address, unsigned len,
-    char *out, size_t out_bytes);
-
-/* accept.c */
-bool client_listen(struct loop *loop, const struct loop_address *address,
-    char *error, size_t error_bytes);
-bool client_listen_passed(struct loop *loop, const struct loop_socket *passed,
-    char *error, size_t error_bytes);
-void client_stop_listening(struct loop *loop);
-void client_accept_timer(evutil_socket_t fd, short what, void *arg);
-
-/* Accepts by TLS again where that is paused and there may be room. */
-void client_accept_tls(struct loop *loop);
-
-/*
- * client.c. One that is created has no session until it is opened: false, there
- * is no room for it, and it is still the caller's. client_release() destroys it
- * and gives its descriptor back. client_finish() ends one that has no session
- * any more, or never had one, when all has been sent, client_linger() does so
- * without a word of TLS; client_leave() comes before either. client_end_shake()
- * frees what it has for its handshake, if it has any.
- */
-extern const struct engine_sink client_sink;
-struct client *client_create(struct loop *loop, int fd, bool tcp);
-bool client_open(struct client *client, const struct sockaddr_storage *address,
-    unsigned len, struct user *user, uint32_t mark);
-int client_release(struct client *client);
-void client_end_shake(struct client *client);
-void client_destroy(struct client *client);
-void client_leave(struct client *client);
-void client_finish(struct client *client);
-void client_linger(struct client *client);
-void client_readable(evutil_socket_t fd, short what, void *arg);
-void client_catch_up(struct loop *loop);
-void client_close_all(struct loop *loop);
-
-/*
- * shake.c: a client's handshake by TLS, at the end of which it is opened.
- * False: there are too many from its address, or there is no memory. Without
- * shake_has_room() somebody who was in time would have to go for it.
- * shake_some() goes on with those that can; shake_stop() ends all of them.
- */
-bool shake_has_room(const struct loop *loop);
-bool shake_begin(struct client *client, const struct sockaddr_storage *address,
-    unsigned len);
-void shake_some(struct loop *loop);
-void shake_stop(struct loop *loop);
-
-/* tune.c */
-void tune_configure(struct loop *loop, const struct loop_settings *settings);
-void tune_timer(evutil_socket_t fd, short what, void *arg);
-
-/* redis.c */
-bool redis_create(struct loop *loop);
-void redis_destroy(struct loop *loop);
-void redis_carry_out(struct loop *loop);
 
 #endif

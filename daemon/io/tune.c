@@ -16,9 +16,10 @@
  * what a listener gives on is theirs from the handshake on, which may have been
  * before the change.
  */
-#include "daemon/io/state.h"
+#include "daemon/io/tune.h"
 
 #include "daemon/base/assert.h"
+#include "daemon/io/listen.h"
 
 #define CLIENTS_A_TURN 500
 

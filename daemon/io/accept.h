@@ -1,0 +1,27 @@
+/*
+ * Clients that come.
+ */
+#ifndef HOLDFAST_IO_ACCEPT_H
+#define HOLDFAST_IO_ACCEPT_H
+
+#include "daemon/io/state.h"
+
+/* Listens on one address of listen.tcp, listen.tls or listen.unix. False:
+ * `error` says why not. */
+bool client_listen(struct loop *loop, const struct loop_address *address,
+    char *error, size_t error_bytes);
+
+/* The same for a socket that was passed, which the loop owns then. */
+bool client_listen_passed(struct loop *loop, const struct loop_socket *passed,
+    char *error, size_t error_bytes);
+
+/* Closes all listening sockets, and removes the paths that the loop made. */
+void client_stop_listening(struct loop *loop);
+
+/* loop->accept_timer: accepts again after a pause. */
+void client_accept_timer(evutil_socket_t fd, short what, void *arg);
+
+/* Accepts by TLS again where that is paused and there may be room. */
+void client_accept_tls(struct loop *loop);
+
+#endif

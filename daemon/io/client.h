@@ -1,0 +1,56 @@
+/*
+ * Connections of clients: open.c begins them, client.c serves and ends them.
+ */
+#ifndef HOLDFAST_IO_CLIENT_H
+#define HOLDFAST_IO_CLIENT_H
+
+#include "daemon/io/state.h"
+
+/* Has the engine carry out the core's effects on clients. */
+extern const struct engine_sink client_sink;
+
+/*
+ * open.c: a client without a session, which owns `fd`. NULL: no memory, or
+ * client_max is reached; the descriptor is still the caller's.
+ */
+struct client *client_create(struct loop *loop, int fd, bool tcp);
+
+/*
+ * Opens the session of a client. `user` and `mark` are what a certificate
+ * proves, or NULL. False: the core has no room; the client is the caller's.
+ */
+bool client_open(struct client *client, const struct sockaddr_storage *address,
+    unsigned len, struct user *user, uint32_t mark);
+
+/* Destroys a client without a session; returns its descriptor, still open. */
+int client_release(struct client *client);
+
+/* Frees what the client has for its handshake, if it has any. */
+void client_end_shake(struct client *client);
+
+/* Closes and frees the client; its session has ended, or the caller ends it. */
+void client_destroy(struct client *client);
+
+/*
+ * Marks a client that has no session, or none any more, as ending: its input is
+ * ignored. Comes before client_finish() and client_linger().
+ */
+void client_leave(struct client *client);
+
+/* Ends TLS, then as client_linger(). All output has been sent. */
+void client_finish(struct client *client);
+
+/* Sends our FIN, and destroys the client at its FIN, or after a moment. */
+void client_linger(struct client *client);
+
+/* client->event: reads what has come, or the time of an ending client is over.
+ */
+void client_readable(evutil_socket_t fd, short what, void *arg);
+
+/* Goes on with the lines that an earlier turn had no time for. */
+void client_catch_up(struct loop *loop);
+
+/* Destroys all clients; the core hears of none. */
+void client_close_all(struct loop *loop);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * Sockets to listen on, and addresses of their peers.
+ */
+#ifndef HOLDFAST_IO_LISTEN_H
+#define HOLDFAST_IO_LISTEN_H
+
+#include "daemon/io/state.h"
+
+/*
+ * Listens on an address, on each socket of its name; `fds` has room for
+ * LISTEN_SOCKETS_MAX. Returns how many there are; 0: `error` says what the
+ * system refused. `anywhere`: other machines may reach the address.
+ */
+uint32_t listen_on(const struct loop_settings *settings,
+    const struct loop_address *address, bool anywhere, int *fds, char *error,
+    size_t error_bytes);
+
+/* Makes a socket ready that was passed. False: it is unfit, and `error` says
+ * why. *tcp: whether it is TCP. */
+bool listen_take(const struct loop_settings *settings,
+    const struct loop_socket *passed, bool anywhere, bool *tcp, char *error,
+    size_t error_bytes);
+
+/*
+ * The key by which connections of one source are counted: an IPv4 address, the
+ * /64 of an IPv6 address, or the uid at a Unix socket (UINT32_MAX: unknown).
+ */
+void listen_source(
+    const struct sockaddr_storage *address, uint32_t uid, uint8_t out[16]);
+
+/* The uid of the peer at a Unix socket; false: the system does not tell. */
+bool listen_uid(int fd, uint32_t *uid);
+
+/* Sets the options of a TCP socket that find out about silent peers. */
+void listen_tune(const struct loop_settings *settings, int fd);
+
+/* Logs that `fd` listens for `whom`. */
+void listen_log(int fd, const char *whom);
+
+/* The peer's address for people: "HOST:PORT", or "unix". 80 bytes are enough.
+ */
+void listen_peer(const struct sockaddr_storage *address, unsigned len,
+    char *out, size_t out_bytes);
+
+#endif
