@@ -2,7 +2,7 @@
  * The table of keys, and looking things up in it.
  *
  * To add a key: a field in struct config, a row here, an entry in holdfast.yaml
- * (a test compares them), and a check in config.c where it must fit others.
+ * (a test compares them), and a check in checks.c where it must fit others.
  */
 #include "conf/keys.h"
 

@@ -8,6 +8,7 @@
  */
 #include "conf/value.h"
 
+#include "conf/address.h"
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
@@ -17,11 +18,8 @@
 #include <string.h>
 #include <sys/un.h>
 
-#define QUOTE_BYTES    80 /* of a value that is shown in an error */
-#define UNIX_PATH_MAX  (sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1)
-#define ZONE_BYTES_MAX 15 /* of an interface's name, IFNAMSIZ - 1 */
-
-static const char address_expected[] = "HOST:PORT or [IPV6]:PORT expected";
+#define QUOTE_BYTES   80 /* of a value that is shown in an error */
+#define UNIX_PATH_MAX (sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1)
 
 /* Where a parser says what it did not like. */
 struct why {
@@ -282,29 +280,9 @@ named_parse(
 /* Text */
 
 static bool
-is_letter_or_digit(char byte)
-{
-    return (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') ||
-           (byte >= 'a' && byte <= 'z');
-}
-
-static bool
 is_control(char byte)
 {
     return (unsigned char)byte < 0x20 || byte == 0x7f;
-}
-
-static bool
-all_plain(struct text text, const char *signs)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        char byte = text.at[i];
-
-        if (!is_letter_or_digit(byte) &&
-            (byte == '\0' || strchr(signs, byte) == NULL))
-            return false;
-    }
-    return true;
 }
 
 static bool
@@ -325,7 +303,7 @@ prefix_parse(
     const struct key *key, struct text text, void *field, struct why why)
 {
     /* No braces: they would choose another slot than the lock's name does. */
-    if (text.len == 0 || !all_plain(text, "_.:-"))
+    if (text.len == 0 || !address_is_plain(text, "_.:-"))
         return refuse(
             why, text, "1 to 32 letters, digits or any of _.:- expected");
     return text_store(key, text, field, why);
@@ -426,111 +404,25 @@ named_print(const struct key *key, const void *field, FILE *out)
 
 /* Addresses */
 
-/* NULL where it may be a host; else what is wrong with it. */
-static const char *
-host_check(const char *host)
-{
-    struct in_addr number;
-    struct text text = text_from(host);
-
-    if (text.len == 0)
-        return "no host; 0.0.0.0 and [::] are all of this machine";
-    if (memchr(host, ':', text.len) != NULL)
-        return "an IPv6 address goes in brackets: [::1]:4653";
-    if (!all_plain(text, "._-") || host[0] == '-' || host[0] == '.' ||
-        strstr(host, "..") != NULL)
-        return address_expected;
-    /* All digits and dots is a number, and 127.0.0.256 is none. */
-    if (strspn(host, "0123456789.") == text.len &&
-        inet_pton(AF_INET, host, &number) != 1)
-        return "not an IPv4 address";
-    return NULL;
-}
-
-/* "::1" or "fe80::1%eth0". */
-static const char *
-host6_check(const char *host)
-{
-    char number[INET6_ADDRSTRLEN];
-    struct in6_addr ignored;
-    const char *zone = strchr(host, '%');
-    size_t len = zone == NULL ? strlen(host) : (size_t)(zone - host);
-
-    if (len >= sizeof(number))
-        return "not an IPv6 address";
-    memcpy(number, host, len);
-    number[len] = '\0';
-    if (inet_pton(AF_INET6, number, &ignored) != 1)
-        return "not an IPv6 address";
-    if (zone != NULL && (zone[1] == '\0' || strlen(zone + 1) > ZONE_BYTES_MAX ||
-                            !all_plain(text_from(zone + 1), "._-")))
-        return "not an IPv6 address with a zone";
-    return NULL;
-}
-
 /* It has no brackets, since no port follows. */
 static bool
 host_parse(const struct key *key, struct text text, void *field, struct why why)
 {
     char host[sizeof(((struct config_address *)NULL)->host)];
-    const char *reason;
+    const char *reason = NULL;
 
     if (text.len >= sizeof(host))
         return text_store(key, text, field, why);
     if (text.len > 0)
         memcpy(host, text.at, text.len);
     host[text.len] = '\0';
-    reason = memchr(host, ':', text.len) != NULL ? host6_check(host)
-             : text.len > 0                      ? host_check(host)
-                                                 : NULL;
-    if (strlen(host) != text.len || reason == address_expected)
-        reason = "a host's name or number expected";
+    if (strlen(host) != text.len)
+        reason = address_host_expected;
+    else if (text.len > 0)
+        reason = address_check_host(host);
     if (reason != NULL)
         return refuse(why, text, reason);
     return text_store(key, text, field, why);
-}
-
-static const char *
-endpoint_read(struct text text, uint64_t port_min, struct config_address *out)
-{
-    bool brackets = text.len > 0 && text.at[0] == '[';
-    size_t colon = text.len;
-    struct text host;
-    uint64_t port;
-
-    while (colon > 0 && text.at[colon - 1] != ':')
-        colon--;
-    if (colon == 0)
-        return address_expected;
-    host = text_make(text.at, colon - 1);
-    if (brackets && (host.len < 2 || host.at[host.len - 1] != ']'))
-        return address_expected;
-    if (brackets)
-        host = text_make(host.at + 1, host.len - 2);
-    if (memchr(text.at, '\0', text.len) != NULL)
-        return address_expected;
-    if (host.len >= sizeof(out->host))
-        return "the host is longer than 255 bytes";
-    if (host.len == 0 && !brackets && port_min > 0)
-        return "no host; 127.0.0.1 is this machine";
-    memcpy(out->host, host.at, host.len);
-    if (!text_to_u64(
-            text_make(text.at + colon, text.len - colon), UINT16_MAX, &port) ||
-        port < port_min)
-        return port_min == 0 ? "a port from 0 to 65535 expected"
-                             : "a port from 1 to 65535 expected";
-    out->port = (uint16_t)port;
-    return brackets ? host6_check(out->host) : host_check(out->host);
-}
-
-static bool
-is_url(struct text text)
-{
-    for (size_t i = 0; i < text.len; i++)
-        if (text.at[i] == '@' ||
-            text_starts_with(text_make(text.at + i, text.len - i), TEXT("://")))
-            return true;
-    return false;
 }
 
 /* `text` is one, or has a user and a password before its host. */
@@ -552,7 +444,7 @@ refuse_url(const struct key *key, struct text text, struct why why)
     for (size_t i = 0; i < rest.len; i++)
         if (rest.at[i] == '/' || rest.at[i] == '?')
             rest.len = i;
-    if (endpoint_read(rest, 1, &address) == NULL)
+    if (address_read(rest, 1, &address) == NULL)
         (void)config_address_text(&address, shown, sizeof(shown));
     snprintf(reason, sizeof(reason), "no URL is taken: write %s%s%s", shown,
         nodes && user
@@ -599,13 +491,13 @@ list_parse(const struct key *key, struct text text, void *field, struct why why)
     struct config_address address;
     const char *reason;
 
-    if (why.hidden && is_url(text))
+    if (why.hidden && address_is_url(text))
         return refuse_url(key, text, why);
     memset(&address, 0, sizeof(address));
     if (key->type == KEY_PATHS)
         reason = path_read(text, &address);
     else
-        reason = endpoint_read(text, key->type == KEY_NODES ? 1 : 0, &address);
+        reason = address_read(text, key->type == KEY_NODES ? 1 : 0, &address);
     if (reason == NULL && is_listed(list, &address))
         reason = "listed twice";
     if (reason == NULL && list->count >= key->max)
@@ -692,19 +584,6 @@ list_one_print(const struct key *key, const void *field, FILE *out)
         address_print(&list->item[0], out);
 }
 
-const char *
-config_address_text(
-    const struct config_address *address, char *out, size_t out_bytes)
-{
-    if (strchr(address->host, '/') != NULL)
-        snprintf(out, out_bytes, "%s", address->host);
-    else if (strchr(address->host, ':') != NULL)
-        snprintf(out, out_bytes, "[%s]:%u", address->host, address->port);
-    else
-        snprintf(out, out_bytes, "%s:%u", address->host, address->port);
-    return out;
-}
-
 /* The types */
 
 static const struct {
@@ -755,7 +634,7 @@ may_have_secret(const struct key *key, struct text text)
         return true;
     if (key->type == KEY_LISTEN || key->type == KEY_LISTEN_ONE ||
         key->type == KEY_NODES)
-        return is_url(text) || !all_plain(text, "._-:[]%*/ ") ||
+        return address_is_url(text) || !address_is_plain(text, "._-:[]%*/ ") ||
                has_odd_port(text);
     return key->type == KEY_FILE || key->type == KEY_USER ||
            key->type == KEY_WORDS;
@@ -822,6 +701,13 @@ value_print(const struct key *key, const void *home, FILE *out)
 {
     require(types[key->type].print != NULL);
     types[key->type].print(key, (const char *)home + key->offset, out);
+}
+
+bool
+value_is_list(const struct key *key)
+{
+    return key->type == KEY_LISTEN || key->type == KEY_NODES ||
+           key->type == KEY_PATHS || key->type == KEY_WORDS;
 }
 
 const struct config_list *

@@ -3,7 +3,7 @@
  * row of the table, and back to text that reads the same.
  *
  * It knows nothing of files and places, and sees one key at a time: what two
- * keys must agree on is config.c's.
+ * keys must agree on is checks.c's.
  */
 #ifndef HOLDFAST_CONF_VALUE_H
 #define HOLDFAST_CONF_VALUE_H
@@ -54,6 +54,9 @@ uint32_t value_item_add(const struct key *key, struct config *config);
  * VALUE_TEXT_BYTES. Returns `out`.
  */
 const char *value_number_text(enum key_type type, uint64_t number, char *out);
+
+/* Whether the key's value is a list of any length, in the file too. */
+bool value_is_list(const struct key *key);
 
 /* The field of a key whose type is one of the lists. */
 const struct config_list *value_list(
