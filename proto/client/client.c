@@ -18,6 +18,7 @@
 #include "proto/client/submit.h"
 #include "proto/client/watch.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -265,6 +266,7 @@ input_dispatch(struct holdfast *h)
     }
     if (h->connection != connection)
         return;
+    assert(start <= h->in_len);
     memmove(h->in, h->in + start, h->in_len - start);
     h->in_len -= start;
     if (h->in_len == sizeof(h->in))

@@ -4,6 +4,8 @@
  */
 #include "proto/client/drain.h"
 
+#include <assert.h>
+
 /* Whether there is a broker at another address. */
 static bool
 elsewhere(const struct holdfast *h)
@@ -52,6 +54,7 @@ holdfast_drain_refused(struct holdfast *h, struct holdfast_pending *pending)
 {
     if (!holdfast_session_known(h))
         return false;
+    assert(!pending->parked);
     drain_begin(h, CLIENT_MOVE_SOON_MS);
     if (pending->kind == PENDING_LOCK) {
         pending->again = true;

@@ -15,6 +15,7 @@
 
 #include "proto/client/fork.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,5 +84,6 @@ holdfast_fork_leave(struct holdfast *h)
         h->prev->next = h->next;
     else
         connections = h->next;
+    assert(connections != h);
     holdfast_fork_unlock();
 }

@@ -12,6 +12,7 @@
 #include "proto/client/hold.h"
 #include "proto/client/link.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,8 +87,9 @@ holdfast_kept_remove(struct holdfast *h, struct holdfast_kept *kept)
     holdfast_kept_tell(h, kept);
     while (*link != NULL && *link != kept)
         link = &(*link)->next;
-    if (*link != NULL)
-        *link = kept->next;
+    assert(*link == kept);
+    assert(kept->deferred == NULL);
+    *link = kept->next;
     free(kept);
 }
 
@@ -266,8 +268,11 @@ kept_date_all(struct holdfast *h, const struct holdfast_pending *pending,
     const char *name = pending->names;
 
     for (size_t i = 0; i < pending->name_count; i++) {
-        holdfast_kept_set(
-            holdfast_kept_find(h, name, pending->owner), base_ms, ttl_ms);
+        struct holdfast_kept *kept =
+            holdfast_kept_find(h, name, pending->owner);
+
+        assert(kept != NULL); /* by kept_take_all() */
+        holdfast_kept_set(kept, base_ms, ttl_ms);
         name += strlen(name) + 1;
     }
 }
@@ -284,6 +289,8 @@ kept_defer_all(struct holdfast *h, const struct holdfast_pending *pending,
     for (size_t i = 0; i < pending->name_count; i++) {
         struct holdfast_kept *kept =
             holdfast_kept_find(h, name, pending->owner);
+
+        assert(kept != NULL); /* by kept_take_all() */
         *last = deferred_join(h, kept->confirming, pending->request);
         while (*last != NULL)
             last = &(*last)->next;

@@ -15,6 +15,7 @@
 #include "proto/client/link.h"
 #include "proto/client/submit.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define MARGIN_MIN_MS 20
@@ -95,6 +96,7 @@ holdfast_keepalive_confirmed(struct holdfast *h,
     uint64_t now = holdfast_now_ms(h);
     uint64_t ttl = pending->ttl_ms;
 
+    assert(h->ping_outstanding);
     h->ping_outstanding = false;
     if (message == NULL ||
         (pending->kind == PENDING_SURVEY ? ttl == UINT64_MAX

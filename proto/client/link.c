@@ -19,6 +19,7 @@
 #include "proto/client/link.h"
 #include "proto/client/fork.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -170,6 +171,7 @@ holdfast_link_pause(struct holdfast *h, const char *reason)
 static void
 link_try(struct holdfast *h, const char *reason)
 {
+    assert(h->peer_left <= h->peer_count);
     while (h->peer_left > 0) {
         const struct holdfast_peer *peer = &h->peers[h->peer_next];
 
@@ -309,6 +311,7 @@ out_reserve(struct holdfast *h, size_t len)
 {
     size_t used = h->out_end - h->out_start;
 
+    assert(h->out_start <= h->out_end && h->out_end <= h->out_bytes);
     if (h->out_start > 0) {
         memmove(h->out, h->out + h->out_start, used);
         h->out_start = 0;
@@ -497,6 +500,9 @@ holdfast_link_fill(struct holdfast *h)
 {
     char why[CLIENT_WHY_BYTES] = "the broker closed the connection";
     size_t got = 0;
+
+    /* To read no bytes would look like the end of the connection. */
+    assert(h->in_len < sizeof(h->in));
     enum holdfast_moved moved = holdfast_link_receive(
         h, h->in + h->in_len, sizeof(h->in) - h->in_len, &got, why);
 

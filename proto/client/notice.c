@@ -7,6 +7,7 @@
 #include "proto/client/notice.h"
 #include "proto/client/client.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,7 @@ holdfast_notice_push(struct holdfast *h, struct holdfast_notice *notice,
     if (event->ttl_ms == 0)
         (void)holdfast_message_number(message, "ttl_ms", &event->ttl_ms);
     notice->next = NULL;
+    assert(*h->last == NULL);
     *h->last = notice;
     h->last = &notice->next;
     h->notice_count++;
@@ -71,6 +73,7 @@ notice_unlink(struct holdfast *h, struct holdfast_notice **link)
 {
     struct holdfast_notice *notice = *link;
 
+    assert(h->notice_count > 0);
     *link = notice->next;
     if (h->last == &notice->next)
         h->last = link;

@@ -11,6 +11,7 @@
 #include "proto/client/notice.h"
 #include "proto/client/watch.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,7 @@ holdfast_pending_unpark(struct holdfast *h, struct holdfast_pending *pending)
 {
     if (!pending->parked)
         return;
+    assert(h->parked > 0 && h->parked_bytes >= pending->line_len);
     pending->parked = false;
     h->parked--;
     h->parked_bytes -= pending->line_len;
@@ -140,6 +142,7 @@ holdfast_pending_remove(struct holdfast *h, struct holdfast_pending *pending)
         *link = pending->next;
         if (h->pending_last == &pending->next)
             h->pending_last = link;
+        assert(pending->kind != PENDING_LOCK || h->waiting > 0);
         if (pending->kind == PENDING_LOCK)
             h->waiting--;
         holdfast_pending_unpark(h, pending);
@@ -148,6 +151,7 @@ holdfast_pending_remove(struct holdfast *h, struct holdfast_pending *pending)
         free(pending);
         return;
     }
+    assert(false); /* it was in the list */
 }
 
 void

@@ -27,6 +27,7 @@
 #include "proto/client/submit.h"
 #include "proto/client/watch.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -147,6 +148,7 @@ session_move(struct holdfast *h)
 {
     size_t origin = h->peer_origin;
 
+    assert(h->peer_count > 1); /* move_ms is set where there is another */
     while (h->peers[h->peer_next].origin == origin)
         h->peer_next = (h->peer_next + 1) % h->peer_count;
     holdfast_session_away(h, "the broker drains");

@@ -18,6 +18,7 @@
 #include "proto/client/pending.h"
 #include "proto/client/watch.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -514,6 +515,7 @@ parked_blocked(const struct holdfast *h, const struct holdfast_pending *pending)
     const char *names[HOLDFAST_NAMES_MAX];
     const char *at = pending->names;
 
+    assert(pending->name_count <= HOLDFAST_NAMES_MAX);
     for (size_t i = 0; i < pending->name_count; i++) {
         names[i] = at;
         at += strlen(at) + 1;

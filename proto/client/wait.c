@@ -7,6 +7,7 @@
 #include "proto/client/link.h"
 #include "proto/client/notice.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -154,8 +155,9 @@ holdfast_lock_all(struct holdfast *h, const char *const *names,
     status = holdfast_wait(h, request, timeout, &event);
     if (status != HOLDFAST_SUCCESS)
         return status;
-    /* As many as there are names, or it would not have been told. */
-    (void)holdfast_event_fences(&event, fences, HOLDFAST_NAMES_MAX);
+    size_t count = holdfast_event_fences(&event, fences, HOLDFAST_NAMES_MAX);
+    assert(count == name_count); /* an OK without them closes the connection */
+    (void)count;
     for (size_t i = 0; i < name_count; i++)
         hold_fill(&holds[i], names[i], options != NULL ? options->owner : NULL,
             fences[i], &event);
