@@ -308,6 +308,7 @@ check_namespaces(struct loader *loader)
 {
     const struct config *config = loader->config;
 
+    require(config->space_count <= CONFIG_SPACES_MAX);
     for (uint32_t i = 0; i < config->space_count; i++) {
         const char *prefix = config->spaces[i].prefix;
         if (prefix[0] == '\0')

@@ -213,6 +213,7 @@ on_value(struct walk *walk, struct text value, struct walk_place place)
     struct loader *loader = walk->context;
     char why[256];
 
+    require(loader->key != NULL); /* on_key() took the key of this value */
     loader->values[key_index(loader->key)] = place;
     if (value_parse(
             loader->key, value, home_of(loader, loader->key), why, sizeof(why)))

@@ -9,6 +9,7 @@
 
 #include "conf/file.h"
 #include "conf/walk.h"
+#include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 #include "daemon/base/table.h"
 #include "proto/reply.h"
@@ -39,6 +40,7 @@ struct reader {
     struct user *user; /* ref: of this line */
     uint32_t rules;
     uint32_t proofs;
+    size_t room;          /* of once, and of each array of users */
     struct walk mistakes; /* as of a walk, for walk_fail() alone */
     char *line_start;
     char *at;
@@ -79,6 +81,7 @@ static void
 once_add(struct reader *reader, enum once_kind kind, struct text name,
     uint32_t uid, const char *at)
 {
+    require(reader->once_count < reader->room);
     reader->once[reader->once_count++] =
         (struct once){kind, name, uid, reader->line, column_of(reader, at)};
 }
@@ -139,6 +142,7 @@ proof_add(struct reader *reader, enum user_proof_kind kind, const char *at)
             USERS_PROOFS_MAX);
         return NULL;
     }
+    require(reader->proofs < reader->room);
     reader->user->proof_count++;
     struct user_proof *proof = &reader->users->proof[reader->proofs++];
     proof->kind = kind;
@@ -192,6 +196,7 @@ cert_take(struct reader *reader, struct text value)
 static bool
 pattern_take(struct reader *reader, struct text value, enum right right)
 {
+    require(reader->rules < reader->room);
     struct user_rule *rule = &reader->users->rule[reader->rules];
     const char *star = memchr(value.at, '*', value.len);
     size_t begun = star == NULL ? value.len : (size_t)(star - value.at);
@@ -268,6 +273,7 @@ static bool
 user_take(struct reader *reader, struct text word)
 {
     struct users *users = reader->users;
+    require(users->count < reader->room);
     struct user *user = &users->user[users->count];
     bool good = true;
 
@@ -434,6 +440,7 @@ users_parse(const char *name, struct text text, char *error, size_t error_bytes)
     struct reader reader = {
         .users = users,
         .once = once,
+        .room = words,
         .mistakes = {.file = name, .error = error, .error_bytes = error_bytes},
         .at = users->text,
         .end = users->text + text.len,

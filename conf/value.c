@@ -504,6 +504,7 @@ list_parse(const struct key *key, struct text text, void *field, struct why why)
         reason = "one more than there may be";
     if (reason != NULL)
         return refuse(why, text, reason);
+    require(list->count < CONFIG_NODES_MAX);
     memcpy(&list->item[list->count++], &address, sizeof(address));
     return true;
 }

@@ -10,6 +10,7 @@
  */
 #include "conf/walk.h"
 
+#include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
 #include <stdarg.h>
@@ -36,6 +37,7 @@ next_line(struct walk *walk, size_t *room)
 {
     size_t len = strlen(walk->error);
 
+    require(len < walk->error_bytes);
     if (len > 0 && len + 1 < walk->error_bytes) {
         walk->error[len++] = '\n';
         walk->error[len] = '\0';
@@ -198,6 +200,8 @@ skip(struct reader *reader)
         else if (event_is(reader, YAML_SEQUENCE_END_EVENT) ||
                  event_is(reader, YAML_MAPPING_END_EVENT))
             depth--;
+        /* An end that nothing began would wrap. */
+        require(depth <= DEPTH_MAX + 1);
         if (depth == 0)
             return true;
         if (depth > DEPTH_MAX)
@@ -276,6 +280,7 @@ read_items(struct reader *reader)
 static void
 path_append(struct reader *reader, struct text text)
 {
+    require(reader->path_len <= sizeof(reader->path));
     size_t room = sizeof(reader->path) - reader->path_len;
     size_t len = text.len < room ? text.len : room;
 
@@ -306,6 +311,7 @@ read_pair(struct reader *reader)
         place_of(reader->event.start_mark), &shape);
     bool done =
         next(reader) && (known ? read_node(reader, shape) : skip(reader));
+    require(reader->path_len >= section_len);
     reader->path_len = section_len;
     return done;
 }

@@ -16,6 +16,7 @@
 
 #include "proto/holdfast/acquire.h"
 
+#include "daemon/base/assert.h"
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/guard.h"
 #include "proto/holdfast/nested.h"
@@ -381,6 +382,7 @@ acquired_init(struct acquired *acquired, const struct acquire *acquire)
 {
     const char *owner = acquire->options.owner;
 
+    require(acquire->key_count <= HOLDFAST_NAMES_MAX);
     memset(acquired, 0, sizeof(*acquired));
     acquired->count = acquire->key_count;
     for (size_t i = 0; i < acquired->count; i++) {
@@ -398,7 +400,9 @@ acquired_fill(struct acquired *acquired, const struct holdfast_event *event)
 {
     uint64_t fences[HOLDFAST_NAMES_MAX] = {0};
 
-    (void)holdfast_event_fences(event, fences, HOLDFAST_NAMES_MAX);
+    /* The library tells no OK that lacks one. */
+    require(holdfast_event_fences(event, fences, HOLDFAST_NAMES_MAX) ==
+            acquired->count);
     for (size_t i = 0; i < acquired->count; i++) {
         struct holdfast_hold *hold = &acquired->hold[i];
 

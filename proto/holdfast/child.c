@@ -19,6 +19,8 @@
 
 #include "proto/holdfast/child.h"
 
+#include "daemon/base/assert.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +78,7 @@ child_main(const struct loop *loop, pid_t parent, int gate, char **argv)
 static void
 start_undo(struct child *child)
 {
+    require(child->pid > 1);
     (void)kill(child->pid, SIGKILL);
     (void)waitpid(child->pid, NULL, 0);
 }
@@ -136,6 +139,8 @@ child_start(struct child *child, struct guard *guard, const struct loop *loop,
 void
 child_signal(const struct child *child, int signal)
 {
+    /* -1 would be every process of the user, and 0 our own group. */
+    require(child->pid > 1);
     (void)kill(-child->pid, signal);
 }
 
@@ -280,6 +285,7 @@ child_kill(struct child *child)
 int
 child_exit_status(const struct child *child)
 {
+    require(child->ended);
     if (WIFSIGNALED(child->wait_status))
         return STATUS_SIGNAL + WTERMSIG(child->wait_status);
     return WEXITSTATUS(child->wait_status);

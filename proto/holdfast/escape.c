@@ -4,6 +4,7 @@
  */
 #include "proto/holdfast/escape.h"
 
+#include "daemon/base/assert.h"
 #include "daemon/base/text.h"
 
 #include <stdbool.h>
@@ -86,6 +87,7 @@ escape_text(const char *string, char *out, size_t out_bytes)
 {
     size_t width;
 
+    require(out_bytes > 0);
     (void)escape_into(string, strlen(string), out, out_bytes - 1, &width);
     return out;
 }

@@ -19,6 +19,7 @@
 
 #include "proto/holdfast/group.h"
 
+#include "daemon/base/assert.h"
 #include "proto/holdfast/loop.h"
 
 #include <dirent.h>
@@ -122,6 +123,8 @@ group_bury(pid_t group)
     const struct timespec nap = {.tv_nsec = NAP_NS};
     uint64_t end = loop_now_ms() + BURY_MS;
 
+    /* -1 would be every process of the user. */
+    require(group > 1);
     while (kill(-group, SIGKILL) == 0) {
         (void)nanosleep(&nap, NULL);
         if (group_is_dead(group))

@@ -37,6 +37,7 @@
 
 #include "proto/holdfast/guard.h"
 
+#include "daemon/base/assert.h"
 #include "proto/holdfast/group.h"
 
 #include <errno.h>
@@ -327,6 +328,7 @@ guard_start(struct guard *guard)
 static bool
 guard_send(const struct guard *guard, const void *data, size_t len)
 {
+    require(guard->pid > 0);
     return send(guard->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT) ==
            (ssize_t)len;
 }

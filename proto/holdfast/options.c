@@ -5,6 +5,8 @@
  */
 #include "proto/holdfast/options.h"
 
+#include "daemon/base/assert.h"
+
 #include <limits.h>
 #include <string.h>
 
@@ -243,6 +245,7 @@ options_parse(struct settings *settings, const struct option *options,
             words->rest = argv + at;
             return true;
         }
+        require(words->count <= at); /* in the place of what has been read */
         words->word[words->count++] = part;
     }
     return true;

@@ -272,6 +272,7 @@ static void
 column_print(const char *text, size_t width, size_t full,
     const struct out_column *column, bool last)
 {
+    require(width <= full);
     int fill = (int)(full - width);
 
     if (column->type != OUT_TYPE_TEXT)

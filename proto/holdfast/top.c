@@ -5,6 +5,7 @@
  * A picture is of one answer, and stands until the next one is whole. Rates are
  * of STATS, and left out where the user may not ask for that.
  */
+#include "daemon/base/assert.h"
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/list.h"
 #include "proto/holdfast/loop.h"
@@ -200,6 +201,7 @@ word_put(char *line, size_t room, const char *text, size_t width)
     size_t at = 0;
     size_t last = 0;
 
+    require(room > 2);
     if (text == NULL)
         text = "-";
     for (; text[at] != '\0' && at + 2 < room; at++) {
