@@ -655,9 +655,9 @@ class WatchTest(MoveCase):
 
     def test_output_is_gone(self):
         reader, writer = os.pipe()
+        os.close(reader)
         watch = self.start(self.both, "watch", "job", stdout=writer)
         os.close(writer)
-        os.close(reader)
         self.assertIn(watch.wait(20), (125, -signal.SIGPIPE))
 
 
