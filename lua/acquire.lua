@@ -14,7 +14,7 @@
 -- up within its lease alone: older data may not show who followed it. After
 -- `latest` nothing is done. A ticket that stood there, as its broker still
 -- believes, stands there again where the data may be older than it; else it is
--- GONE.
+-- GONE. See DESIGN.md D3.7 and D9.4.
 --@include call.lua
 
 -- The way for every record.

@@ -4,7 +4,8 @@
 -- A lock is one string: a head and then tickets of equal width, in order of
 -- arrival. The granted are the longest compatible prefix of the living tickets.
 -- Everything is little-endian; 'd' holds integers below 2^53. The same layout
--- is read in C by daemon/store/record.c.
+-- is read in C by daemon/store/record.c. See DESIGN.md D1; D3.5 to D3.9 for
+-- data that may be old.
 --
 -- head, 136 bytes                      ticket, 104 bytes, then words
 --   0 version     B                      0 flags    B  see below
@@ -239,7 +240,8 @@ local function ticket_strike(r, t)
     end
 end
 
--- How long a key stays. A free record is needed for no more than this:
+-- How long a key stays; see DESIGN.md D11. A free record is needed for no more
+-- than this:
 --
 -- 1. The fence: a new record begins above it as soon as the fence clock has
 --    passed it (call.lua). An idle_after more covers what the brokers' fence

@@ -10,7 +10,8 @@
 --   be there; 4: it is carried out for the second time)
 -- Late or repeated it is harmless: ticket and fence must be the ones that
 -- stand; for the second time it is enough that it is that request's ticket, or
--- one of an earlier generation. MISSING: one may yet be put there.
+-- one of an earlier generation. MISSING: one may yet be put there. See
+-- DESIGN.md D3.8 and D10.1.
 --@include call.lua
 
 -- The way for every record.

@@ -135,6 +135,9 @@ NOT_CODE = re.compile(
 ENUM = re.compile(r"\benum(?: \w+)? \{([^}#]*)\}")
 COUNTS = re.compile(r"(^|_)(COUNT|KINDS|PARTS|PURPOSES)$")
 TABLE = re.compile(r"= \{\s*(\[\w+\] =[^;]*)\};")
+GAP = r"\s+(?:(?:\*|--|#)\s+)?"  # a new line of a comment, too
+CITED = re.compile(rf"DESIGN\.md((?:(?:,|,? and|,? to)?{GAP}D[\d.]*\d)+)")
+SECTION = re.compile(r"\bD\d+(?:\.\d+)?\b")
 INCLUDE = re.compile(r"^\s*#\s*include\s+([<\"])([^>\"]+)[>\"]")
 
 
@@ -444,8 +447,26 @@ def rule_top(lint):
     return f"{len(names)} names"
 
 
+def rule_design(lint):
+    """sections of daemon/DESIGN.md that are cited"""
+    design = os.path.join("daemon", "DESIGN.md")
+    known = set(re.findall(r"^#+ (D[\d.]*\d) ", lint.read(design), re.M))
+    count = 0
+    for path in lint.files:
+        text = lint.read(path) if path.endswith(PLAIN) else ""
+        inside = os.path.dirname(path) == "daemon" and path.endswith(".md")
+        for cited in (SECTION if inside else CITED).finditer(text):
+            for section in SECTION.findall(cited.group()):
+                count += 1
+                if section not in known:
+                    lint.finding(path, text.count("\n", 0, cited.start()) + 1,
+                                 f"DESIGN.md has no section {section}")
+    return f"{count} citations"
+
+
 RULES = (rule_top, rule_heads, rule_layers, rule_symbols, rule_circles,
-         rule_functions, rule_files, rule_banned, rule_text, rule_holes)
+         rule_functions, rule_files, rule_banned, rule_text, rule_holes,
+         rule_design)
 
 
 def main():

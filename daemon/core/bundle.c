@@ -14,6 +14,8 @@
  *
  * With lease= the parts are renewed until the last one is had; then the lease
  * begins, for all at once.
+ *
+ * See DESIGN.md D10.5.
  */
 #include "daemon/core/ticket.h"
 

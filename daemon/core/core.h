@@ -8,6 +8,8 @@
  *
  * Times are microseconds of one monotonic clock that also runs while the
  * machine sleeps (CLOCK_BOOTTIME), read by the caller once a turn.
+ *
+ * See DESIGN.md D13.2.
  */
 #ifndef HOLDFAST_CORE_CORE_H
 #define HOLDFAST_CORE_CORE_H

@@ -23,6 +23,8 @@
  * way of those behind it, too, if not at once, then by who stands between: so
  * of the waits at a lock that a search comes to, only the hindmost is looked
  * at, and who stands before it is only asked what else it waits for.
+ *
+ * See DESIGN.md D6.1 and D6.2.
  */
 #include "daemon/core/deadlock.h"
 

@@ -8,6 +8,8 @@
  * - A renewal goes out at a third of the lease and is tried again until the
  *   deadline, whatever the errors. It never brings back what is gone.
  * - A grant is delivered only to a request that still wants it, else released.
+ *
+ * See DESIGN.md D2.1, D8.2 and D9.
  */
 #include "daemon/core/ticket.h"
 

@@ -5,6 +5,8 @@
  *
  * The timer is the backstop of hand-over: only the first of our waiters asks
  * when the holder's lease may be over, so that a queue is never a herd.
+ *
+ * See DESIGN.md D10.3.
  */
 #include "daemon/core/state.h"
 

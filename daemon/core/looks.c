@@ -14,6 +14,8 @@
  * wait for would leave none to others. Of its share searches that begin at the
  * lock have half, and they take turns with those that have come from another
  * lock. What verifies a circle has room always, and comes first.
+ *
+ * See DESIGN.md D6.3.
  */
 #include "daemon/core/deadlock.h"
 

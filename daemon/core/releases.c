@@ -12,6 +12,8 @@
  * has given back that had moved here, until the node is settled: the broker it
  * has left may not have heard of it, and put its ticket there again. Few are
  * under way at a time; they have room of their own.
+ *
+ * See DESIGN.md D3.8.
  */
 #include "daemon/core/state.h"
 

@@ -13,6 +13,8 @@
  * connection may take them over (HELLO resume=), here or at another broker,
  * until its time is over. A broker that stops releases nothing of it either: it
  * forgets, and what stands in Redis is the client's to claim.
+ *
+ * See DESIGN.md D7.
  */
 #include "daemon/core/state.h"
 

@@ -16,6 +16,8 @@
  * that no client waits for, and operations of one session that has more of
  * them, where there are others. Bulk leaves half of the calls under way to
  * others, so that a new operation finds little of it on its way to Redis.
+ *
+ * See DESIGN.md D8.3 and D8.4.
  */
 #include "daemon/store/quorum.h"
 

@@ -7,6 +7,8 @@
  * confirmed in its operations' time is of unknown outcome.
  *
  * Where it is known that it cannot be confirmed nothing new is asked for.
+ *
+ * See DESIGN.md D4.1.
  */
 #include "daemon/store/state.h"
 

@@ -10,6 +10,8 @@
  *
  * The clock is read when a turn begins, so that a lease counts from before its
  * call was sent, and when bytes of a client are taken (engine_take() says why).
+ *
+ * See DESIGN.md D8.1.
  */
 #ifndef HOLDFAST_STORE_ENGINE_H
 #define HOLDFAST_STORE_ENGINE_H

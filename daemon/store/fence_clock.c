@@ -9,6 +9,8 @@
  * Brokers' own clocks are no part of it: each broker has another one, and
  * fences of one broker would be above what the next one begins with. But what
  * is a day ahead of this host's clock is not believed.
+ *
+ * See DESIGN.md D2.5.
  */
 #include "daemon/store/state.h"
 

@@ -12,6 +12,8 @@
  * after a third of a lease without an answer. A dead host or a lost path is
  * noticed sooner: TCP gets no acknowledgement. Greetings begin with the command
  * time-out. Each greeting that fails by it doubles the time of the next one.
+ *
+ * See DESIGN.md D8.5.
  */
 #include "daemon/store/state.h"
 

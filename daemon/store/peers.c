@@ -16,6 +16,8 @@
  * A node of a quorum keeps the list of nodes that it was first used in
  * (PREFIX:quorum). Two lists with a node in common may have majorities without
  * it, so a broker that meets another list at any of its nodes grants nothing.
+ *
+ * See DESIGN.md D12 and D5.7.
  */
 #include "daemon/store/quorum.h"
 

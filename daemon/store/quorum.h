@@ -20,6 +20,8 @@
  *
  * quorum.c: what is asked, bids and queues. round.c: votes and what follows
  * from them.
+ *
+ * See DESIGN.md D5.
  */
 #ifndef HOLDFAST_STORE_QUORUM_H
 #define HOLDFAST_STORE_QUORUM_H

@@ -2,6 +2,8 @@
  * The bytes that the scripts of lua/ take and give: arguments of an operation,
  * results, and a lock's record as inspect.lua shows it. lua/record.lua is the
  * other half; a format that changes there changes here.
+ *
+ * See DESIGN.md D1.3.
  */
 #ifndef HOLDFAST_STORE_RECORD_H
 #define HOLDFAST_STORE_RECORD_H

@@ -13,6 +13,8 @@
  * promoted, and another one that has come since does not stand for it. Nor are
  * there to be fewer than the cluster knew of when the broker came, or the
  * configuration asks for.
+ *
+ * See DESIGN.md D4.2 and D4.3.
  */
 #include "daemon/store/state.h"
 

@@ -12,6 +12,8 @@
  *
  * A lease counts from the sending to the node of the majority that was asked
  * first.
+ *
+ * See DESIGN.md D5.1, D5.2 and D5.4.
  */
 #include "daemon/store/quorum.h"
 

@@ -30,6 +30,8 @@
  * where it was will be missed where it is then. Whether any may be, the node
  * that had it has to say after it went: the one this broker knows may have been
  * replaced by then.
+ *
+ * See DESIGN.md D2.3, and D3.2 to D3.4, D3.10 and D3.11.
  */
 #include "daemon/store/state.h"
 

@@ -1,6 +1,7 @@
 /*
  * The judge: what everybody was told, believes and did, against what was
- * promised (DESIGN, section 2). He knows true time; nobody else does.
+ * promised (the list is in tests/README.md). He knows true time; nobody else
+ * does.
  *
  * A broken promise is a violation, unless a fault that the topology cannot
  * promise anything about (plan.h: from FAULT_FIRST_EXCUSE on) came shortly

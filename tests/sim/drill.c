@@ -10,8 +10,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define DRILLS         24     /* that are tried */
-#define MARGIN_US      600000 /* DESIGN: "within the lease and half a second" */
+#define DRILLS         24       /* that are tried */
+#define MARGIN_US      600000   /* DESIGN.md D10.3 */
 #define ASKS_US        1000000  /* lock.c: a queue is looked at anew */
 #define QUORUM_ASKS_US 1600000  /* quorum.c: the like */
 #define MAPPED_US      16000000 /* all brokers have asked for the slot map */

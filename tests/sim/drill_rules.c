@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Of DESIGN's bound for a circle over several brokers. */
+/* For a circle over several brokers: DESIGN.md D6.3. */
 #define CIRCLE_US 1000000
 
 /* --- lock-delay and BREAK ------------------------------------------------- */

@@ -2,11 +2,12 @@
 """`make sim-mutants`: planted bugs, each of which the simulator must find.
 
 Each mutant changes one place of the core, the store, the base or the scripts
-into a mistake that somebody has made, here or elsewhere (PITFALLS, DESIGN). The
-tree is copied, changed, built, and run seed after seed until a promise is
-broken or the program's own assertions stop it. A mutant that is not found is a
-hole in the simulator. Those of failovers, replicas, a quorum, audits and turns
-are looked for in runs that have these.
+into a mistake that somebody has made, here or elsewhere. daemon/DESIGN.md names
+many of them at the rules that they break. The tree is copied, changed, built,
+and run seed after seed until a promise is broken or the program's own
+assertions stop it. A mutant that is not found is a hole in the simulator. Those
+of failovers, replicas, a quorum, audits and turns are looked for in runs that
+have these.
 
     python3 tests/sim/mutants.py [--only NAME,...] [--seeds N] [--markdown]
         [--folder F] [--jobs N]

@@ -1,4 +1,5 @@
-"""Bugs for mutants.py to plant: of answers that wait for replicas."""
+"""Bugs for mutants.py to plant: of answers that wait for replicas. See
+DESIGN.md D4."""
 
 SETTINGS = ("--set", "cluster=1,sentinels=0,masters=2,replicas=2,brokers=3,"
             "quorum=0,strict=1")

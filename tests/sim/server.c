@@ -607,7 +607,7 @@ key_is_lock(const char *key, size_t key_len)
     return memchr(key, '{', key_len) == key + sizeof("holdfast:") - 1;
 }
 
-/* Living tickets of a record: DESIGN section 5, lua/record.lua. */
+/* Living tickets of a record: DESIGN.md D1.3, lua/record.lua. */
 static uint32_t
 record_live(const char *value, size_t len)
 {
