@@ -401,6 +401,7 @@ named_acts(struct fleet *fleet)
 #define SLOW_AWAKE_US     2000
 #define SLOW_REPLICAS_US  20000 /* replicas take what has come, at any rate */
 #define SLOW_LEASE_MS     60000
+#define SLOW_ROUND_MS     100
 #define SLOW_SENTINELS_US 400000 /* so they do not miss it */
 
 /* For so long all servers are awake in between. */
@@ -431,8 +432,12 @@ slow_begin(struct fleet *fleet)
 {
     const struct world *world = fleet->world;
 
-    /* Else it would not only answer late, but be taken for dead. */
+    /* Else it would not only answer late, but be taken for dead. A quorum's
+     * round has to be under way when a majority wakes: where it lasts no longer
+     * than the pause between two rounds, that is luck. */
     return world->plan.lease_ms <= SLOW_LEASE_MS &&
+           (world->plan.quorum == 0 ||
+               world->plan.command_timeout_ms >= SLOW_ROUND_MS) &&
            slow_span_us(world) >
                (uint64_t)world->plan.command_timeout_ms * 1000 &&
            drill_choose_two(fleet);
