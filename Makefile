@@ -533,11 +533,12 @@ $(BUILD)/gen/holdfast-protocol.7: packaging/man/protocol_page.py \
 	$(say) MAN $@
 	$(Q)$(PYTHON) $^ >$@
 
-$(BUILD)/gen/holdfast-failures.7: packaging/man/failures_page.py README.md \
+$(BUILD)/gen/holdfast-failures.7: packaging/man/failures_page.py \
+		packaging/doc/failures.md \
 		packaging/man/protocol_page.py
 	@mkdir -p $(@D)
 	$(say) MAN $@
-	$(Q)$(PYTHON) -B $< README.md >$@
+	$(Q)$(PYTHON) -B $< packaging/doc/failures.md >$@
 
 lint-manual: $(MAN5) $(MAN7)
 	@echo 'lint: mandoc: $(words $(MAN1) $(MAN5) $(MAN7) $(MAN8)) pages'
@@ -554,7 +555,7 @@ lint-rules: lint-gcc
 D = $(DESTDIR)
 UNITS = $(wildcard systemd/*.service systemd/*.socket)
 SYSUSERS = $(firstword $(wildcard systemd/*sysusers*))
-DOCS = README.md LICENSE proto/PROTOCOL.md
+DOCS = README.md LICENSE proto/PROTOCOL.md $(wildcard packaging/doc/*.md)
 CLIENT_HEADERS = $(wildcard proto/client/holdfast.h proto/tls/holdfast_tls.h)
 CLIENT_ARCHIVES = libholdfast.a libholdfast-tls.a
 EXAMPLES = $(wildcard packaging/prometheus/* packaging/grafana/*)
@@ -588,6 +589,13 @@ install_pc = sed -e 's|^prefix=.*|prefix=$(call in_pc,$(PREFIX))|' \
 	-e 's|^includedir=.*|includedir=$(call in_pc,$(INCLUDEDIR))|' \
 	-e 's|^Version:.*|Version: $(VERSION)|'
 
+# Installed documents lie side by side: their links follow.
+install_doc = sed -E \
+	-e 's,\]\((\.\./)*(packaging/doc|proto)/([A-Za-z]+\.md),](\3,g' \
+	-e 's,\]\((\.\./)*conf/,](examples/,g' \
+	-e 's,\]\(\.\./prometheus/,](examples/prometheus/,g' \
+	-e 's,\]\(\.\./\.\./README,](README,g'
+
 # $(call install_files,FILES,FOLDER), and back again
 install_files = $(if $(1),$(INSTALL) -m 644 $(1) "$(2)/")
 remove_files = ! cd "$(2)" 2>/dev/null || rm -f $(notdir $(1))
@@ -606,7 +614,9 @@ install: all libraries $(MAN5) $(MAN7) $(INSTANCE_UNIT)
 		"$(D)$(COMPLETIONDIR)/holdfast"
 	$(call install_files,$(addprefix $(BUILD)/,$(CLIENT_ARCHIVES)),$(D)$(LIBDIR))
 	$(call install_files,$(CLIENT_HEADERS),$(D)$(INCLUDEDIR))
-	$(call install_files,$(wildcard $(DOCS)),$(D)$(DOCDIR))
+	for file in $(DOCS); do place="$(D)$(DOCDIR)/$${file##*/}"; \
+		$(install_doc) $$file >"$$place" && chmod 644 "$$place" || \
+		exit 1; done
 	$(call install_files,$(EXAMPLE_CONFIGS),$(D)$(DOCDIR)/examples)
 	$(call install_files,$(RESOURCE_SCRIPTS),$(D)$(DATADIR)/resource)
 	for file in $(PC_FILES); do \

@@ -303,7 +303,7 @@ peers_list(struct store *store, struct link *link, const struct resp *reply,
     link->peers_us = now_us + AGAIN_US;
     if (other[0] == '\0')
         log_write(LOG_ERROR, "redis_other_quorum",
-            "node=%s nodes=%s advice=\"see README on changing redis.nodes\"",
+            "node=%s nodes=%s advice=\"see guarantees.md, One list of nodes\"",
             link_name(store, link, name, sizeof(name)),
             log_quote(quoted, sizeof(quoted), reply->text));
     health_copy(other, HEALTH_SAID_MAX, reply->text);

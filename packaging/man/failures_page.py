@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""holdfast-failures(7) out of the section of README.md about failures.
+"""holdfast-failures(7) out of packaging/doc/failures.md.
 
-    python3 packaging/man/failures_page.py README.md >PAGE
+    python3 packaging/man/failures_page.py packaging/doc/failures.md >PAGE
 
-It is written as protocol_page.py reads; its tables have headings that each row
-needs here, and a last column for those who have the tests.
+The page has the Markdown that protocol_page.py reads. Each row of its tables
+needs the headings here. The last column names tests, and is left out.
 """
 
 import re
@@ -12,11 +12,10 @@ import sys
 
 from protocol_page import Page, guarded, inline, prose
 
-SECTION = "## When something fails"
 FOR_TESTERS = "shown by"
 
 HEAD = """\
-.\\" Made of README.md by packaging/man/failures_page.py.
+.\\" Made of packaging/doc/failures.md by packaging/man/failures_page.py.
 .Dd November 25, 2026
 .Dt HOLDFAST-FAILURES 7
 .Os
@@ -57,16 +56,15 @@ class Failures(Page):
     table = staticmethod(table)
 
 
-def section(text):
-    """Its lines, but for the sentence about the last column."""
-    begin = text.index(SECTION) + len(SECTION)
-    body = text[begin:text.index("\n## ", begin)]
-    return re.sub(r"\*Shown by\*.*?\)\.\n", "\n", body, flags=re.DOTALL)
+def without_tests(text):
+    """All but the title and the sentence about the last column."""
+    return re.sub(r"\n\*Shown by\*.*?\)\.\n", "\n",
+                  text.split("\n", 1)[1], flags=re.DOTALL)
 
 
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
-        text = section(file.read())
+        text = without_tests(file.read())
     if "hown by*" in text:
         raise SystemExit("the sentence about tests is another one")
     sys.stdout.write(HEAD + Failures(text.splitlines()).body() + FOOT)

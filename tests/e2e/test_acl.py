@@ -1,12 +1,13 @@
-"""What a broker needs to be allowed in Redis is what README says, in every
-topology; and of what it needs at each node, no less."""
+"""The rights in Redis that operations.md lists are enough for a broker in every
+topology. A broker needs each right that it uses at a node."""
 
 import os
 import re
 
 from harness import HarnessCase, skip_without_daemon
 
-README = os.path.join(os.path.dirname(__file__), "..", "..", "README.md")
+PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "packaging", "doc",
+                    "operations.md")
 QUICK = {"lease.default": "3s", "redis.settle": "0s",
          "redis.command_timeout": "900ms", "redis.connect_timeout": "1s"}
 
@@ -16,8 +17,8 @@ LATER = ("+client|kill", "+get", "+pexpire", "+pttl", "+scan")
 
 
 def rules():
-    """The two that README gives: the user's words, for Redis and Sentinels."""
-    with open(README, encoding="utf-8") as file:
+    """The two rules of operations.md, for Redis and for Sentinels."""
+    with open(PAGE, encoding="utf-8") as file:
         text = file.read()
     return [found.replace("\n", " ").split()[2:] for found in re.findall(
         r"```\n(ACL SETUSER holdfast .*?)```", text, re.S)]

@@ -102,9 +102,10 @@ class ShardTest(ClusterCase):
             self.assertEqual(client.ok(f"SHOW {name}")["state"], "held")
             client.ok(f"UNLOCK {name}", count=0)
 
-    def test_what_readme_types_after_make_run(self):
-        """Each of the nodes will do."""
-        with open(os.path.join(TREE, "README.md"), encoding="utf-8") as file:
+    def test_commands_of_the_guarantees(self):
+        """A user can type them after `make run`, with the port of any node."""
+        with open(os.path.join(TREE, "packaging", "doc", "guarantees.md"),
+                  encoding="utf-8") as file:
             typed = re.findall(r"^\$ (redis-cli .*)\n(.*)$", file.read(), re.M)
         self.assertEqual(len(typed), 2)
         for address in self.redis.addresses:

@@ -34,12 +34,17 @@ INSTALLED = {
     "usr/share/doc/holdfast/LICENSE",
     "usr/share/doc/holdfast/PROTOCOL.md",
     "usr/share/doc/holdfast/README.md",
+    "usr/share/doc/holdfast/configuration.md",
     "usr/share/doc/holdfast/examples/grafana/holdfast.json",
     "usr/share/doc/holdfast/examples/holdfast.yaml",
     "usr/share/doc/holdfast/examples/minimal.yaml",
     "usr/share/doc/holdfast/examples/prometheus/README.md",
     "usr/share/doc/holdfast/examples/prometheus/holdfast.rules.yml",
     "usr/share/doc/holdfast/examples/prometheus/holdfast.test.yml",
+    "usr/share/doc/holdfast/failures.md",
+    "usr/share/doc/holdfast/figures.md",
+    "usr/share/doc/holdfast/guarantees.md",
+    "usr/share/doc/holdfast/operations.md",
     "usr/share/holdfast/resource/check.lua",
     "usr/share/holdfast/resource/set.lua",
     "usr/share/holdfast/resource/take.lua",
@@ -99,6 +104,17 @@ class InstallTest(unittest.TestCase):
             env={**os.environ, "PKG_CONFIG_PATH": os.path.join(
                 self.root, libdir, "pkgconfig")}).stdout
 
+    def check_links(self, folder):
+        """Links between installed documents lead to installed files."""
+        for name in sorted(INSTALLED):
+            if os.path.dirname(name) != folder or not name.endswith(".md"):
+                continue
+            with open(os.path.join(self.root, name), encoding="utf-8") as file:
+                text = file.read()
+            for link in re.findall(r"\]\(([^)#:]+\.(?:md|yaml))[)#]", text):
+                if not re.match(r"(\.\./\.\./)?(daemon|tests)/", link):
+                    self.assertIn(f"{folder}/{link}", INSTALLED, name)
+
     def test_there_and_back(self):
         self.make("install")
         self.assertEqual(self.files(), INSTALLED)
@@ -109,6 +125,7 @@ class InstallTest(unittest.TestCase):
         self.assertTrue(filecmp.cmp(
             os.path.join(self.root, "etc/holdfast/holdfast.yaml"),
             os.path.join(TREE, "conf", "minimal.yaml"), shallow=False))
+        self.check_links("usr/share/doc/holdfast")
         self.make("uninstall")
         self.assertEqual(self.files(), set())
         self.assertNotIn("holdfast", self.folders())

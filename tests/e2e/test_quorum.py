@@ -64,7 +64,7 @@ class QuorumTest(HarnessCase):
         for name in "ab":
             reply = client.err(f"LOCK {name} wait=0", "UNAVAILABLE")
             self.assertEqual(reply["reason"], "other_quorum")
-        self.assertIn("README tells how", second.http("/readyz")[1])
+        self.assertIn("guarantees.md", second.http("/readyz")[1])
         first.ok("LOCK b")
         self.nodes[0].command("DEL", "holdfast:quorum")
         self.wait_until(lambda: second.http("/readyz")[0] == 200, 10, "ready")

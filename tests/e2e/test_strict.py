@@ -146,7 +146,7 @@ class StrictTest(HarnessCase):
         self.redis(replicaof=f"{self.master.host} {self.master.port}")
         self.wait_until(lambda: self.online() == 2, 20, "it is there")
         self.refused(client, "LOCK b wait=2s")
-        # It was taken away for good: brokers are restarted, as README says.
+        # It was removed for good: guarantees.md, "Strict", has brokers restart.
         other = self.broker(self.master, STRICT)
         self.client(other).ok("LOCK b wait=10s")
 

@@ -299,7 +299,7 @@ fence_since(const struct check *check, const struct subject *subject)
 }
 
 /* Where data are lost fences grow by the clock alone: not where that of another
- * host is behind by more than has passed since, as README says. */
+ * host is behind by more than has passed since (guarantees.md, G2). */
 static bool
 fence_is_behind(const struct check *check, const struct subject *subject)
 {

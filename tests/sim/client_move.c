@@ -210,7 +210,7 @@ task_claim(struct task *task)
 }
 
 /* By a clock of Redis that is doubted, a lease= that is claimed ends no later
- * than a lease from then (README, "Not promised"). */
+ * than a lease from then (guarantees.md, "Clocks"). */
 static void
 claim_puts_off(struct task *task, const struct answer *a)
 {

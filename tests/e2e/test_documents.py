@@ -1,0 +1,131 @@
+"""The tests that guarantees.md and failures.md name exist. Each promise and
+each row of failures names one. README is short, and has all promises.
+"""
+
+import ast
+import os
+import re
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+PARTS = ("Condition", "Promise", "Exception", "Test")
+NAMED = re.compile(r"`((?:test_\w+\.|sim:|judge:|chaos:)[\w.:-]+)`")
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def document(name):
+    return read("packaging", "doc", name)
+
+
+def promises(text):
+    """The number, title and text of each promise."""
+    for part in re.split(r"^## ", text, flags=re.M):
+        match = re.match(r"G(\d+) (.*)\n", part)
+        if match:
+            yield int(match.group(1)), match.group(2), part
+
+
+def in_the_simulator(pattern, *beginnings):
+    folder = os.path.join(ROOT, "tests", "sim")
+    return {name for file in os.listdir(folder)
+            if file.startswith(beginnings)
+            for name in re.findall(pattern, read("tests", "sim", file))}
+
+
+def tests_of(name):
+    """Class.test of a file, with those that a class inherits there."""
+    folder = "e2e" if os.path.exists(
+        os.path.join(ROOT, "tests", "e2e", name + ".py")) else "lua"
+    classes = {node.name: node for node in ast.parse(
+        read("tests", folder, name + ".py")).body
+        if isinstance(node, ast.ClassDef)}
+
+    def of(node):
+        found = {child.name for child in node.body
+                 if isinstance(child, ast.FunctionDef)}
+        for base in node.bases:
+            found |= of(classes[base.id]) if getattr(
+                base, "id", None) in classes else set()
+        return found
+    return {f"{name}.{test}" for name, node in classes.items()
+            for test in of(node) if test.startswith("test_")}
+
+
+class NamedTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.shown = NAMED.findall(document("guarantees.md") +
+                                  document("failures.md"))
+
+    def named(self, kind):
+        return {name.removeprefix(kind) for name in self.shown
+                if name.startswith(kind)}
+
+    def test_tests(self):
+        named = self.named("test_")
+        self.assertGreater(len(named), 20)
+        for name in sorted(named):
+            file, test = name.split(".", 1)
+            self.assertIn(test, tests_of("test_" + file))
+
+    def test_faults_and_drills_of_the_simulator(self):
+        known = in_the_simulator(r'X\((\w+), "', "plan") | in_the_simulator(
+            r'\[DRILL_\w+\] = \{"(\w+)"', "drill")
+        named = self.named("sim:")
+        self.assertGreater(len(named), 15)
+        self.assertEqual(named - known, set())
+
+    def test_rules_of_the_judge(self):
+        known = in_the_simulator(r'\[PROMISE_\w+\] = "(\w+)"', "check")
+        named = self.named("judge:")
+        self.assertGreater(len(named), 8)
+        self.assertEqual(named - known, set())
+
+    def test_faults_of_real_processes(self):
+        known = set(re.findall(r'@fault\("([\w.-]+)"',
+                               read("tests/chaos/faults.py")))
+        named = self.named("chaos:")
+        self.assertGreater(len(named), 10)
+        self.assertEqual(named - known, set())
+
+
+class FailureTableTest(unittest.TestCase):
+    def test_each_row_is_shown(self):
+        for table in re.findall(r"^\| event .*\n\|[-|]*\n((?:\|.*\n)+)",
+                                document("failures.md"), re.M):
+            for line in table.splitlines():
+                cells = line.strip("|").split("|")
+                self.assertRegex(cells[-1], NAMED, line)
+                self.assertNotIn("", [cell.strip() for cell in cells], line)
+
+
+class PromiseTest(unittest.TestCase):
+    def test_each_has_its_parts(self):
+        numbers = []
+        for number, title, text in promises(document("guarantees.md")):
+            numbers.append(number)
+            at = [text.find(f"\n- **{part}") for part in PARTS]
+            self.assertEqual(sorted(at), at, title)
+            self.assertNotIn(-1, at, title)
+            self.assertRegex(text[at[-1]:].split("\n\n")[0], NAMED, title)
+        self.assertEqual(numbers, list(range(1, len(numbers) + 1)))
+        self.assertGreater(len(numbers), 8)
+
+    def test_readme_has_them(self):
+        text = read("README.md")
+        listed = re.findall(r"^(\d+)\. \[(.*?)\]\(packaging/doc/guarantees\.md#"
+                            r"g\1-", text, re.M)
+        self.assertEqual([(int(number), title) for number, title in listed],
+                         [(number, title) for number, title, _ in
+                          promises(document("guarantees.md"))])
+        self.assertLessEqual(len(text.splitlines()), 150)
+        self.assertLess(text.index("make run"), text.index("\n## "))
+
+
+if __name__ == "__main__":
+    unittest.main()
