@@ -14,6 +14,8 @@ import re
 import subprocess
 import sys
 
+import words
+
 TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 TOP_LEVEL = {"Makefile", "README.md", "LICENSE", "daemon", "proto", "conf",
@@ -464,9 +466,58 @@ def rule_design(lint):
     return f"{count} citations"
 
 
+def anchors(text):
+    """The anchors of a page: of its headings, as GitHub makes them, and ids."""
+    found = set(re.findall(r'<a id="([^"]+)"', text))
+    for heading in re.findall(r"^#+ +(.*?) *$", text, re.M):
+        heading = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        found.add(slug if slug not in found else slug + "-1")
+    return found
+
+
+def rule_links(lint):
+    """links of documents to files and headings that exist"""
+    pages = {path: re.sub(r"(?ms)^```.*?^```$|`[^`\n]+`", lambda match:
+                          "\n" * match.group().count("\n"), lint.read(path))
+             for path in lint.files if path.endswith(".md")}
+    count = 0
+    for path, text in pages.items():
+        for link in re.finditer(r"\]\(([^)\s]*)\)", text):
+            file, _, anchor = link.group(1).partition("#")
+            if "://" in file:
+                continue
+            count += 1
+            number = text.count("\n", 0, link.start()) + 1
+            target = os.path.normpath(os.path.join(
+                os.path.dirname(path), file)) if file else path
+            if not os.path.exists(os.path.join(lint.tree, target)):
+                lint.finding(path, number, f"links to {file}, which is no file")
+            elif anchor and anchor not in anchors(lint.read(target)):
+                lint.finding(path, number, f"links to {link.group(1)}, which "
+                             "is no heading")
+    return f"{count} links"
+
+
+def rule_words(lint):
+    """sentences of over 30 words, or that open with who, what or where"""
+    count = 0
+    for group, told, allowed in words.groups(lint.files, lint.read):
+        findings = sum(words.is_finding(sentence) for _, sentence, _ in told)
+        count += len(told)
+        if findings > allowed:
+            lint.finding("tests/words.py", 0, f"{findings} findings in "
+                         f"{group}, {allowed} allowed: words.py --list "
+                         f"'{group}'")
+        elif findings < allowed:
+            print(f"note: {group} has {findings} findings: lower its number "
+                  f"{allowed} in tests/words.py")
+    return f"{count} sentences"
+
+
 RULES = (rule_top, rule_heads, rule_layers, rule_symbols, rule_circles,
          rule_functions, rule_files, rule_banned, rule_text, rule_holes,
-         rule_design)
+         rule_design, rule_links, rule_words)
 
 
 def main():
