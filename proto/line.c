@@ -1,6 +1,6 @@
 /*
  * Bytes to lines: a line ends at LF, and at nothing else, wherever the reads
- * happened to cut it. What a line says is request.c's business.
+ * happened to cut it. The contents of a line are request.c's business.
  *
  * Called by whoever holds a connection's unparsed bytes. No state but the
  * caller's `skipping`.

@@ -1,8 +1,8 @@
 /*
- * Percent-encoding of names and values: every byte outside 0x21..0x7E, '%', '='
- * and a leading ':' are sent as '%' and two hex digits (upper case), so that a
- * word never holds a blank, an end of line, or what would be taken for a key or
- * for free text.
+ * Percent-encoding of names and values. Every byte outside 0x21..0x7E, '%', '='
+ * and a leading ':' are sent as '%' and two hex digits (upper case). So a word
+ * never holds a blank or an end of line, and is never taken for a key or for
+ * free text.
  */
 #include "proto/reply.h"
 

@@ -2,8 +2,8 @@
  * The lines that the broker sends, built word by word in the caller's memory.
  *
  * Invariant: start <= at <= end; once something did not fit, nothing more is
- * written and reply_end() gives 0. Whatever the words hold, the line has one
- * LF, its last byte.
+ * written and reply_end() gives 0. The line has one LF, its last byte, for any
+ * words.
  */
 #include "proto/reply.h"
 

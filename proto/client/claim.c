@@ -80,7 +80,7 @@ claim_tell_lost(struct holdfast *h, const struct holdfast_kept *kept)
 static void
 claim_lost(struct holdfast *h, struct holdfast_kept *kept)
 {
-    /* What the user has not heard of yet comes first, in its order. */
+    /* Events that the user has not seen yet come first, in their order. */
     holdfast_kept_tell(h, kept);
     if (!kept->given_up && !holdfast_kept_releasing(kept))
         claim_tell_lost(h, kept);
@@ -157,7 +157,7 @@ holdfast_claim_done(struct holdfast *h, const struct holdfast_pending *pending,
     }
 }
 
-/* What the user had given up has been given back, or was gone. */
+/* A hold that the user gave up has been given back, or was gone. */
 void
 holdfast_claim_discarded(
     struct holdfast *h, const struct holdfast_pending *pending)

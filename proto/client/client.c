@@ -153,9 +153,9 @@ holdfast_create_over(int fd, uint64_t (*clock)(void *context), void *context,
 
 /*
  * The end of a connection says nothing of the end of a session that is kept.
- * What came and was not read is read, since closing with it would break the
- * connection before this has arrived. A child of who has made it has its
- * connection, too, but the session is not its own to end.
+ * Unread input is read first: closing with it would break the connection before
+ * this has arrived. A child of who has made it has its connection, too, but the
+ * session is not its own to end.
  */
 static void
 session_quit(struct holdfast *h)

@@ -47,9 +47,9 @@
 #define CLIENT_KEPT_SILENCE_MS     5000 /* the same without holds */
 #define CLIENT_PAUSE_MIN_MS        50   /* between rounds of the addresses */
 #define CLIENT_PAUSE_MAX_MS        2000
-#define CLIENT_STEADY_MS           500 /* a connection that stood is good */
-#define CLIENT_CLAIM_PAUSE_MS      200 /* until a claim is tried again */
-#define CLIENT_MOVE_SOON_MS        200 /* where a lock is asked for meanwhile */
+#define CLIENT_STEADY_MS           500  /* a connection that stood is good */
+#define CLIENT_CLAIM_PAUSE_MS      200  /* until a claim is tried again */
+#define CLIENT_MOVE_SOON_MS        200  /* if a lock is requested meanwhile */
 #define CLIENT_MOVE_MAX_MS         5000 /* after DRAIN */
 #define CLIENT_WHY_BYTES           256
 

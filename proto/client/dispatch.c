@@ -1,7 +1,7 @@
 /*
- * What a line of the broker does: finds the request that it answers, keeps the
- * holds up to date, and puts what the user should know into the queue. Verbs
- * that are not known are passed over.
+ * The effects of a line of the broker. It finds the request of a reply, updates
+ * the holds, and queues events for the user. Verbs that are not known are
+ * passed over.
  */
 #include "proto/client/dispatch.h"
 #include "proto/client/claim.h"
@@ -57,7 +57,7 @@ greeting_take(struct holdfast *h, const struct holdfast_message *message)
     return true;
 }
 
-/* What an event does before it is told; false: it is not. */
+/* The effects of an event before the user sees it; false: the user does not. */
 static bool
 event_act(struct holdfast *h, const struct holdfast_message *message,
     enum holdfast_kind kind, uint64_t *request)

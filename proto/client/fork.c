@@ -1,11 +1,11 @@
 /*
  * fork(2): the child's copies of connections are closed.
  *
- * A descriptor that a child has too keeps a connection open after its parent
- * was killed: the broker would see no end, and keep the locks, for as long as
- * the child lives. So every connection stands in one list, and the child
- * closes its copies before fork() returns. posix_spawn() and vfork() run no
- * such code; there the descriptors are close-on-exec.
+ * A child's copy of a descriptor keeps the connection open after its parent was
+ * killed. The broker would see no end, and keep the locks for as long as the
+ * child lives. So every connection stands in one list, and the child closes its
+ * copies before fork() returns. posix_spawn() and vfork() run no such code;
+ * there the descriptors are close-on-exec.
  *
  * In the child only descriptors and plain fields are touched: memory may be in
  * the hands of a thread that does not exist there. The lock keeps a fork from

@@ -2,12 +2,12 @@
  * Holds of the session, and their deadlines by what the broker has answered.
  *
  * A deadline counts from the sending of the request that the answer belongs to.
- * For a LOCK that had to wait, that sending is long ago; there it counts from
- * the latest sending that the broker is known to have seen before it wrote the
- * OK (proven_ms: its answer came earlier on the same connection). Where even
- * that is too long ago, the OK is kept back until a PING that is sent now has
- * been answered, so a program never starts on a grant that lay in a socket's
- * buffer while its process was stopped.
+ * For a LOCK that had to wait, that sending is long ago. There it counts from
+ * proven_ms, the latest sending that the broker had seen before it wrote the
+ * OK: its answer came earlier on the same connection. If even that is too long
+ * ago, the OK is kept back until a PING that is sent now has been answered. So
+ * a program never starts on a grant that lay in a socket's buffer while its
+ * process was stopped.
  */
 #include "proto/client/hold.h"
 #include "proto/client/link.h"

@@ -28,25 +28,25 @@
  *     holdfast_unlock(h, &hold);
  *     holdfast_destroy(&h);
  *
- * A hold can be trusted until its deadline, which the library keeps by itself:
- * it asks the broker at a third of the time that is left, and counts each
- * answer from the sending of the question, never from its arrival. So a program
- * that is cut off silently still learns of its loss (HOLDFAST_DEADLINE), as
- * long as it calls holdfast_process() in time. What must be safe even against a
- * process that is stopped for a while compares the fence where it writes.
+ * A hold can be trusted until its deadline, which the library keeps by itself.
+ * It asks the broker at a third of the remaining time. It counts each answer
+ * from the sending of the question, never from its arrival. So a program that
+ * is cut off silently still learns of its loss (HOLDFAST_DEADLINE), as long as
+ * it calls holdfast_process() in time. A resource that must be safe against a
+ * stopped process compares the fence at each write.
  *
  * After HOLDFAST_DEADLINE nothing of the hold can be trusted, but the broker
  * may have it still, and renew it: where the session goes on, give it back as
- * any other. Who asks for the lock again instead enters it once more.
+ * any other. A new request for the lock enters it once more instead.
  *
  * A session that is kept (keep_ms of struct holdfast_options) outlives its
- * connection. Where that drops, or the broker says that it drains, the library
- * connects by itself to the next of its addresses, goes on with the session
- * there, claims what it holds and puts again what waits, which so keeps its
- * place. The program sees HOLDFAST_AWAY and HOLDFAST_BACK, HOLDFAST_LOST for
- * what could not be claimed, and the answers to its requests under the numbers
- * that they had. A hold can be trusted until its deadline meanwhile, and
- * nothing but the answer of a broker moves that on.
+ * connection. If that drops, or the broker drains, the library connects by
+ * itself to the next of its addresses. It resumes the session there, claims its
+ * holds, and repeats its waiting requests, which keep their places. The program
+ * sees HOLDFAST_AWAY and HOLDFAST_BACK, HOLDFAST_LOST for what could not be
+ * claimed, and the answers to its requests under the numbers that they had. A
+ * hold can be trusted until its deadline meanwhile, and nothing but the answer
+ * of a broker moves that on.
  *
  * A connection belongs to the process that created it. In a child of fork(2)
  * the library closes the child's copy (pthread_atfork): the session goes on in
@@ -58,8 +58,8 @@
  * with it the parent's locks: close holdfast_fd() there.
  *
  * All times are milliseconds of CLOCK_BOOTTIME (holdfast_now_ms()), which runs
- * on while the machine sleeps. poll() does not: cap its time at a second or so
- * where machines sleep, or use a timerfd of CLOCK_BOOTTIME.
+ * on while the machine sleeps. The clock of poll() does not. On machines that
+ * sleep, cap its time at a second or so, or use a timerfd of CLOCK_BOOTTIME.
  */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
@@ -168,21 +168,19 @@ size_t holdfast_event_fences(
 /*
  * Creates a connection and begins to connect. `address` is "HOST:PORT",
  * "[V6]:PORT", "HOST" (port 4653, or that of the transport) or a socket's path
- * (with a '/' in it), or several of these with commas between them: brokers
- * before the same Redis,
- * which are tried beginning with any, and then in turn. A host that is a name
- * is looked up here, which may block as getaddrinfo() does; numbers and paths
- * never block. Of several addresses those whose name is not known now are left
- * out. Failing to connect to any is told by HOLDFAST_CLOSED. The caller owns
- * *out; it is NULL after an error.
+ * (with a '/' in it). It may be several of these with commas between them:
+ * brokers before the same Redis. They are tried in turn, beginning with any. A
+ * host that is a name is looked up here, which may block as getaddrinfo() does;
+ * numbers and paths never block. Of several addresses those whose name is not
+ * known now are left out. Failing to connect to any is told by HOLDFAST_CLOSED.
+ * The caller owns *out; it is NULL after an error.
  */
 enum holdfast_status holdfast_create(
     const char *address, struct holdfast **out);
 
 /*
- * What the bytes of a connection go through between the library and its socket:
- * TLS, as holdfast_tls_transport() of holdfast_tls.h gives it. For those who
- * make another one:
+ * A layer between the library and its socket: TLS, from
+ * holdfast_tls_transport() of holdfast_tls.h. For those who make another one:
  *
  * A link is one connection, on a socket that is connected and does not block.
  * The socket is the library's, and outlives the link. No function blocks,
@@ -203,7 +201,7 @@ struct holdfast_transport {
     const char *port;    /* ref: of addresses that have none */
     /* `host` is what the address says, a name or a number. NULL: no memory. */
     void *(*create)(const void *context, int fd, const char *host);
-    /* What comes before anything is read or written, up to DONE. */
+    /* The handshake before any read or write, up to DONE. */
     enum holdfast_moved (*shake)(void *link);
     enum holdfast_moved (*read)(
         void *link, char *out, size_t room, size_t *got);
@@ -211,8 +209,8 @@ struct holdfast_transport {
      * more behind them. */
     enum holdfast_moved (*write)(
         void *link, const char *bytes, size_t len, size_t *sent);
-    /* All has been written, and no more is to be; the peer is told so. What it
-     * says is read on. */
+    /* All has been written, and no more is to be; the peer is told so. Its
+     * input is still read. */
     enum holdfast_moved (*finish)(void *link);
     /* Whether there is something to read that no poll() tells of. */
     bool (*pending)(const void *link);
@@ -222,30 +220,30 @@ struct holdfast_transport {
     void (*destroy)(void *link);
 };
 
-/* What a session is like. All but the address may be 0 or NULL. */
+/* Options of a session. All but the address may be 0 or NULL. */
 struct holdfast_options {
     const char *address; /* as of holdfast_create() */
     const char *name;    /* of the session, for people */
     /*
      * For how long what the session holds and waits for outlives a connection.
-     * 0: nothing does, and the end of the connection is the end of all. It is
-     * also for how long a lock stays taken that this process held when it was
-     * killed, and what it adds to the time after which a silent host is given
-     * up. Half a minute is a good value: it lets a broker restart.
+     * 0: nothing does, and the end of the connection is the end of all. The
+     * locks of a killed process stay taken for this time. It is also added to
+     * the time after which a silent host is given up. Half a minute is a good
+     * value: it lets a broker restart.
      */
     uint64_t keep_ms;
     uint64_t heartbeat_ms; /* the broker asks for signs of life; 0: not */
     /*
-     * Who it is, for a broker that has users; both or neither. They are said on
-     * each connection, and nothing else is until the broker has taken them.
-     * Where it does not, that is the end: holdfast_is_refused().
+     * The user, for a broker that has users; both or neither. They are said on
+     * each connection, and nothing else is until the broker has taken them. If
+     * it does not, that is the end: holdfast_is_refused().
      */
     const char *user;
     const char *secret;
     /*
-     * What to speak through, with each of the addresses, none of which is a
-     * path then; NULL: the socket alone. Not copied: it outlives the
-     * connection. Connections may share one.
+     * The transport for all addresses, none of which is a path then; NULL: the
+     * socket alone. Not copied: it outlives the connection. Connections may
+     * share one.
      */
     const struct holdfast_transport *transport;
 };
@@ -259,9 +257,9 @@ enum holdfast_status holdfast_create_with(
 
 /*
  * Closes and frees; *h becomes NULL, and may be. The broker releases the holds
- * of the session at once; where the session is kept and no broker serves it
- * now, or there is no room in the socket to say so, when keep_ms is over.
- * In a child of fork(2) this frees memory and ends nothing; see above.
+ * of the session at once. A kept session may have no broker now, or no room in
+ * the socket to say so: then its holds end after keep_ms. In a child of fork(2)
+ * this frees memory and ends nothing; see above.
  */
 void holdfast_destroy(struct holdfast **h);
 
@@ -272,8 +270,8 @@ void holdfast_destroy(struct holdfast **h);
 int holdfast_fd(const struct holdfast *h);
 
 /*
- * What to poll for: POLLIN, POLLOUT. 0 once closed. By a transport it may be
- * either of them, whatever there is to be sent: ask before each poll().
+ * The events to poll for: POLLIN, POLLOUT. 0 once closed. By a transport it may
+ * be either of them, whatever there is to be sent: ask before each poll().
  */
 short holdfast_events(const struct holdfast *h);
 
@@ -312,7 +310,7 @@ bool holdfast_is_refused(const struct holdfast *h);
 /* CLOCK_BOOTTIME in ms. */
 uint64_t holdfast_now_ms(const struct holdfast *h);
 
-/* What to ask for with a lock. NULL, or this, asks for nothing special: */
+/* Options of a request for a lock. NULL, or this, asks for nothing special: */
 #define HOLDFAST_LOCK_DEFAULTS                                        \
     {                                                                 \
         HOLDFAST_FOREVER, 0, NULL, NULL, false, false, 0, 0, 0, false \
@@ -431,9 +429,9 @@ uint64_t holdfast_deadline_ms(
 
 /*
  * The blocking calls. They take their own answer out of the queue of
- * holdfast_next() and leave the rest to it: call that now and then, for it is
- * where losses are told; and before a poll() of one's own, which knows nothing
- * of what is left there.
+ * holdfast_next(), and leave the rest there. Call holdfast_next() now and then:
+ * it reports losses. Call it before a poll() of your own, which knows nothing
+ * of that queue.
  */
 
 /* Polls for at most `timeout_ms` (-1: no end) and processes once. */

@@ -6,10 +6,10 @@
  * round. The first round that is in vain is the end; of a session that is
  * known, and kept, another one follows after a pause.
  *
- * A handshake that fails is as good as a broker that is not there: the next
- * address is tried, for nothing has been said to that one, and one of several
- * whose certificate has run out should not be the end of all. But where all is
- * in vain it is the reason that is told, whatever the others were.
+ * After a failed handshake the next address is tried, as for a broker that is
+ * away. Nothing has been sent to the failed one. One broker of several with an
+ * expired certificate should not be the end of all. But where all is in vain it
+ * is the reason that is told, whatever the others were.
  *
  * The time for the greeting begins when the socket is connected. A handshake
  * and the greeting share it.
@@ -380,7 +380,7 @@ holdfast_link_pending(const struct holdfast *h)
            h->transport->pending(h->through);
 }
 
-/* What a call of the socket, of `moved` bytes or -1, comes to. */
+/* The result of a call of the socket, of `moved` bytes or -1. */
 static enum holdfast_moved
 socket_moved(ssize_t moved, enum holdfast_moved wants, char *why)
 {
@@ -392,7 +392,7 @@ socket_moved(ssize_t moved, enum holdfast_moved wants, char *why)
     return HOLDFAST_MOVED_BROKEN;
 }
 
-/* What a call of the transport comes to; `wants` is what to poll for until it
+/* The result of a call of the transport; `wants` is what to poll for until it
  * is made again, else `usual`. */
 static enum holdfast_moved
 transport_moved(struct holdfast *h, enum holdfast_moved moved, short usual,

@@ -3,9 +3,9 @@
  *
  *     TAG VERB [word ...] [key=value ...] [:free text]
  *
- * Strict in the grammar (what cannot be decoded is refused, and the connection
- * with it, for it might have been a LOST); tolerant in the vocabulary: words,
- * keys and verbs that are not known are kept or passed over.
+ * Strict in the grammar: an undecodable line is refused, and the connection
+ * with it, for it might have been a LOST. Tolerant in the vocabulary: unknown
+ * words, keys and verbs are kept or skipped.
  */
 #include "proto/client/message.h"
 

@@ -1,12 +1,12 @@
 /*
  * Requests to lines, and into the output. A line is written without its tag
- * first, so that a bad argument is refused before a request exists; it is kept
- * so, since it may have to be sent over another connection as well.
+ * first, so that a bad argument is refused before a request exists. The line is
+ * kept without the tag: it may have to be sent over another connection as well.
  *
- * A request is parked where it cannot be sent yet: no broker serves the
- * session, or the broker is going, or what comes before it on the same lock and
- * owner is not settled (a claim, a LOCK that was put again). The order of
- * requests on one lock and owner stays as it was asked for.
+ * A request is parked if it cannot be sent yet. Either no broker serves the
+ * session, or the broker is going. Or an earlier request on the same lock and
+ * owner is not settled: a claim, or a repeated LOCK. The order of requests on
+ * one lock and owner stays as it was asked for.
  */
 #define _GNU_SOURCE 1
 
@@ -96,7 +96,7 @@ line_compose(const struct holdfast *h, char *out, size_t out_bytes,
     return (size_t)len;
 }
 
-/* What is left of the wait of a LOCK. One that waited never asks not to. */
+/* The rest of the wait of a LOCK. One that waited never asks not to. */
 static uint64_t
 wait_left(const struct holdfast_pending *pending, uint64_t now_ms)
 {
@@ -426,8 +426,8 @@ holdfast_submit_pong(struct holdfast *h, const char *number)
 
     if (!holdfast_number(number, &value))
         return;
-    /* PONG has no answer. Where it finds no room, other bytes are under way,
-     * and any byte counts as a sign of life. */
+    /* PONG has no answer. If there is no room, other bytes are under way, and
+     * any byte counts as a sign of life. */
     int len = snprintf(bytes, sizeof(bytes), "PONG %" PRIu64 "\n", value);
     (void)holdfast_link_append(h, bytes, (size_t)len);
 }
@@ -507,7 +507,7 @@ holdfast_submit_rewatch(
     return own_submit(h, &line, PENDING_REWATCH, watched->name, NULL);
 }
 
-/* --- what was parked ------------------------------------------------------ */
+/* --- parked requests ------------------------------------------------------ */
 
 static bool
 parked_blocked(const struct holdfast *h, const struct holdfast_pending *pending)

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#define ANSWER_MS 10000 /* for what does not wait by itself */
+#define ANSWER_MS 10000 /* for requests that do not wait by themselves */
 #define NAP_MS    1000  /* poll() does not see the machine's sleep */
 
 const char *
@@ -60,8 +60,8 @@ holdfast_poll(struct holdfast *h, int timeout_ms)
 }
 
 /*
- * Polls once, not beyond `end_ms`; false: it is reached. What is awaited may
- * come behind any number of events.
+ * Polls once, not beyond `end_ms`; false: it is reached. The awaited event may
+ * come behind any number of others.
  */
 static bool
 poll_until(struct holdfast *h, uint64_t end_ms)

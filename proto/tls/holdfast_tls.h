@@ -16,10 +16,10 @@
  *     holdfast_tls_destroy(&tls);
  *
  * Nothing of a session goes over a connection before the broker's certificate
- * is verified. Where it is not, the next address is tried; where that is the
- * end of all, holdfast_reason() says what was wrong with it.
+ * is verified. If it is not, the next address is tried. If that is the end of
+ * all, holdfast_reason() has the fault.
  *
- * What holdfast.h promises holds here too: no thread, no signal handler, no
+ * The promises of holdfast.h hold here too: no thread, no signal handler, no
  * SIGPIPE, nothing that blocks but for holdfast_tls_create(), which reads
  * files. A child after fork() may use what holdfast_tls_create() made in
  * connections of its own, and leaves those of its parent alone.
@@ -35,7 +35,7 @@ extern "C" {
 
 struct holdfast_transport; /* of holdfast.h */
 
-/* What is asked of a broker's certificate. */
+/* The checks of a broker's certificate. */
 enum holdfast_tls_verify {
     HOLDFAST_TLS_FULL, /* that it is good, and names the broker */
     HOLDFAST_TLS_CA,   /* that it is good: anybody's of these CAs */
@@ -64,7 +64,8 @@ struct holdfast_tls_options {
     enum holdfast_tls_verify verify;
 };
 
-/* What is trusted and shown; shared by connections, also of several threads. */
+/* Trusted CAs and the own certificate; shared by connections, also of several
+ * threads. */
 struct holdfast_tls;
 
 /*

@@ -23,7 +23,7 @@ struct link {
     bool shaken;
     bool finished; /* the peer was told that no more is to come */
     bool broken;
-    char name[TLS_NAME_BYTES]; /* what the certificate has to name */
+    char name[TLS_NAME_BYTES]; /* the name that the certificate must have */
     char why[TLS_NAME_BYTES + 100];
 };
 

@@ -1,10 +1,10 @@
 /*
- * What both sides of TLS need of OpenSSL: the library for clients (link.c,
+ * Calls of OpenSSL for both sides of TLS: the library for clients (link.c,
  * trust.c), and the daemon towards its clients and Redis (daemon/io/tls*.c).
  *
- * OpenSSL keeps a queue of errors for the thread, which has to be empty before
- * each call, or what SSL_get_error() says may be another connection's: so
- * callers clear it, and look at it before anything else is called.
+ * OpenSSL keeps a queue of errors for the thread. It must be empty before each
+ * call, or SSL_get_error() may report the error of another connection. So
+ * callers clear it, and read it before any other call.
  */
 #ifndef HOLDFAST_TLS_OPENSSL_H
 #define HOLDFAST_TLS_OPENSSL_H
@@ -25,9 +25,9 @@ struct tls_socket {
 };
 
 /*
- * What a BIO on a struct tls_socket does; NULL: no memory. It is not OpenSSL's
- * own for sockets, which writes so that a peer that is gone raises SIGPIPE. The
- * caller frees it after all connections that are made with it.
+ * The methods of a BIO on a struct tls_socket; NULL: no memory. It is not
+ * OpenSSL's own for sockets, which writes so that a peer that is gone raises
+ * SIGPIPE. The caller frees it after all connections that are made with it.
  */
 BIO_METHOD *holdfast_tls_sockets(void);
 
@@ -49,8 +49,8 @@ SSL_CTX *holdfast_tls_context(const SSL_METHOD *method);
  */
 const char *holdfast_tls_load_key(SSL_CTX *context, const char *path);
 
-/* What a certificate calls that host: without the dot of the root, and without
- * a number's zone. `out` has TLS_NAME_BYTES. */
+/* The name of that host in a certificate: without the dot of the root, and
+ * without a number's zone. `out` has TLS_NAME_BYTES. */
 void holdfast_tls_name(const char *host, char out[TLS_NAME_BYTES]);
 
 /*

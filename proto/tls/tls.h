@@ -1,5 +1,6 @@
 /*
- * What the files of the library for TLS share and its users do not see.
+ * Declarations that the files of the library for TLS share, and its users do
+ * not see.
  *
  *     trust.c    what is trusted and shown: files to OpenSSL's context
  *     link.c     one connection, as a transport of the client library

@@ -1,6 +1,6 @@
 /*
- * What is trusted and shown: files to OpenSSL's context, which connections
- * share.
+ * Trusted CAs and the own certificate: files to OpenSSL's context, which
+ * connections share.
  */
 #define _GNU_SOURCE 1
 
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Where to say what is wrong. */
+/* The place for an error. */
 struct refusal {
     char *why;
     size_t bytes;
