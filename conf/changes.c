@@ -1,8 +1,8 @@
 /*
  * Two configurations against each other. Equal values are equal bytes (see
- * value.c), so nothing is known here of what a key means, but for four things:
- * passwords, which are no keys, TLS as such, to Redis and for clients, and
- * whether there are users.
+ * value.c), so this file need not know the meaning of a key. There are four
+ * exceptions: passwords, which are no keys, TLS to Redis, TLS for clients, and
+ * the presence of users.
  */
 #include "conf/changes.h"
 
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* What is read from a file that a key names. */
+/* Contents of a file that a key names. */
 static const struct {
     const char *path;
     size_t offset;

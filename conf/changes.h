@@ -1,6 +1,6 @@
 /*
- * What differs between the configuration in force and another one, key by key,
- * and which of it may be taken over without a restart. By the table of keys.
+ * Differences between the configuration in force and another one, key by key,
+ * and the keys that may change without a restart. By the table of keys.
  */
 #ifndef HOLDFAST_CONF_CHANGES_H
 #define HOLDFAST_CONF_CHANGES_H

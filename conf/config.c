@@ -63,7 +63,7 @@ derive_command_timeout(struct config *config)
     config->command_timeout_ms = least(1000, config->lease_ms / 4);
 }
 
-/* What an item does not say is as it is for all locks, in a reload too: an
+/* A missing key of an item has the value for all locks, in a reload too: an
  * audit's own keys need a restart. */
 static void
 derive_item(uint64_t *item_ms, uint64_t all_ms)
@@ -224,8 +224,8 @@ on_value(struct walk *walk, struct text value, struct walk_place place)
 /* Files */
 
 /*
- * Out of the file at `path` that the key names, if any. Where it cannot be read
- * the path is not told: it may be the password itself.
+ * Out of the file at `path` that the key names, if any. The error for an
+ * unreadable file omits the path: it may be the password itself.
  */
 static bool
 read_password(struct loader *loader, const char *key, const char *path,
@@ -417,7 +417,7 @@ config_load(
 struct reload {
     struct loader loader;
     struct config next;  /* all that the file says */
-    struct config mixed; /* what would be in force */
+    struct config mixed; /* the configuration in force */
 };
 
 static bool

@@ -1,5 +1,6 @@
 /*
- * What the configuration file says, checked and with every default filled in.
+ * The contents of the configuration file, checked and with every default filled
+ * in.
  *
  * Built from one table (keys.c: name, type, range, default); YAML is read by
  * libyaml and nothing else of the program sees it. Durations are milliseconds.
@@ -31,7 +32,7 @@ enum config_safety {
     SAFETY_STRICT,
 };
 
-/* What the name in the certificate of a Redis node has to be. */
+/* The rule for the name in the certificate of a Redis node. */
 enum config_verify {
     VERIFY_FULL, /* that of the node, or redis.tls.server_name */
     VERIFY_CA,   /* any */
@@ -175,7 +176,7 @@ bool config_load(
  * another one than this. */
 bool config_has_other_password(const struct config *config);
 
-/* What is wrong with a configuration as config_load_checked() is told. */
+/* The mistakes of a configuration, as config_load_checked() reports them. */
 struct config_fault {
     const char *key;               /* ref, static: its dotted path */
     char what[CONFIG_ERROR_BYTES]; /* a line for each mistake */

@@ -1,6 +1,6 @@
 /*
- * The configuration, passwords and users are such files. What is in them is not
- * known here.
+ * The configuration, passwords and users are such files. It does not know their
+ * contents.
  */
 #include "conf/file.h"
 

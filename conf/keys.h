@@ -77,7 +77,7 @@ const char *key_name(const struct key *key);
 /* How many sections it is in. */
 size_t key_depth(const struct key *key);
 
-/* What may have been meant by a path that is no key's; NULL: nothing near. */
+/* The likely key for a path that is no key's; NULL: nothing near. */
 const struct key *key_suggest(struct text path);
 
 #endif

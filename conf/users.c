@@ -24,7 +24,7 @@ enum once_kind {
     ONCE_CERT,
 };
 
-/* What only one user may have. */
+/* Credentials that only one user may have. */
 struct once {
     enum once_kind kind;
     struct text name; /* ref; empty: a uid */
@@ -370,7 +370,7 @@ lines_take(struct reader *reader)
         reader->line++;
         reader->line_start = reader->at;
         (void)line_take(reader);
-        /* What no word has is a lone CR before the end of the line. */
+        /* No word has a lone CR before the end of the line. */
         while (reader->at < reader->end && *reader->at != '\n')
             reader->at++;
         if (reader->at < reader->end)

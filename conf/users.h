@@ -25,9 +25,9 @@ struct users *users_parse(
     const char *name, struct text text, char *error, size_t error_bytes);
 
 /*
- * The same for a file, or "PATH: what"; `running` as for file_read(). Where it
- * is the file that `before` was read from, that is returned; NULL: there is
- * none. Whoever has many users so pays for reading them only where they change.
+ * The same for a file, or "PATH: what"; `running` as for file_read(). If
+ * `before` was read from the same file, `before` is returned; NULL: there is
+ * none. So many users cost a reload only if they change.
  */
 struct users *users_load(const char *path, bool running, struct users *before,
     char *error, size_t error_bytes);

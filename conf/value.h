@@ -19,8 +19,8 @@
 #define VALUE_TEXT_BYTES 32
 
 /*
- * Where in struct config that is that has the key's field, in bytes: 0, or the
- * place of an item of the list of sections that the key is in.
+ * The offset in struct config of the struct with the key's field, in bytes. It
+ * is 0, or the place of an item of the list of sections that has the key.
  */
 size_t value_home(const struct key *key, size_t item);
 

@@ -19,7 +19,7 @@
 
 #define PATH_BYTES  256 /* longer ones are cut; no key is as long */
 #define QUOTE_BYTES 80
-#define DEPTH_MAX   16 /* of what is passed over; libyaml is slow beyond */
+#define DEPTH_MAX   16 /* of skipped nodes; libyaml is slow beyond */
 
 struct reader {
     struct walk *walk; /* ref */
@@ -30,8 +30,8 @@ struct reader {
     size_t path_len;
 };
 
-/* Where the next line of the errors goes, and how much of it there is room for;
- * a line end is before it where it is not the first. */
+/* The place of the next line of errors, and the room for it. A line end comes
+ * before every line but the first. */
 static char *
 next_line(struct walk *walk, size_t *room)
 {
@@ -129,7 +129,7 @@ fail_syntax(struct reader *reader)
     return walk_fail(reader->walk, place, "not YAML: %s", parser->problem);
 }
 
-/* What may stand before any node, and must not; NULL: nothing. */
+/* A tag or anchor before a node, which is refused; NULL: there is none. */
 static const char *
 objection(const struct reader *reader)
 {

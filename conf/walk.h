@@ -2,8 +2,8 @@
  * A walk over one YAML file that is nothing but sections, values and lists of
  * values: the only part of the program that knows libyaml.
  *
- * What a key may be is asked of the caller, key by key; the walk sees that the
- * file is built so, and knows where each thing stands.
+ * The caller says which keys there are. The walk checks the structure of the
+ * file, and knows the place of each node.
  */
 #ifndef HOLDFAST_CONF_WALK_H
 #define HOLDFAST_CONF_WALK_H

@@ -1,14 +1,14 @@
 /*
  * A lock, or several, from a broker that may be away for a moment.
  *
- * Where no broker is to be reached it is tried again for REACH_MS or --wait,
- * whichever is less: a restarting broker is back by then, and who waits for a
- * missing one should hear of it. "Reached" means that it greeted. A connection
- * that ends while the lock is waited for begins this anew, within the same
- * --wait. Where the session is kept the library does so, and the request keeps
- * its place in the queue; else it is at its end. A place that is kept needs a
- * guard from before the request on: killed, this process would leave it to
- * stand there, and to be granted the lock, for nobody.
+ * If no broker can be reached, it is tried again for REACH_MS or --wait,
+ * whichever is less. A restarting broker is back by then, and the user should
+ * hear of a missing one. "Reached" means that it greeted. A connection that
+ * ends while the lock is waited for begins this anew, within the same --wait.
+ * For a kept session the library does so, and the request keeps its place in
+ * the queue; else it is at its end. A place that is kept needs a guard from
+ * before the request on: killed, this process would leave it to stand there,
+ * and to be granted the lock, for nobody.
  *
  * Signals that would end the process end it here too, with nothing held.
  */
@@ -61,9 +61,9 @@ struct attempt {
     uint64_t reach_ms; /* until when a broker must be reached */
     unsigned tries;
     bool away; /* no broker serves the session; until reach_ms */
-    bool told; /* what is waited for */
+    bool told; /* the reason of the wait */
     char why[256];
-    char waits[640]; /* what is waited for; "": the broker has not said it */
+    char waits[640]; /* the reason; "": the broker has not said it */
 };
 
 static bool
@@ -80,7 +80,7 @@ keys_check(const struct words *words, const char *command)
     return good;
 }
 
-/* What the options are together. */
+/* The options together. */
 static bool
 options_check(struct acquire *acquire)
 {
@@ -329,7 +329,7 @@ reach_begin(struct attempt *attempt)
     attempt->tries = 0;
 }
 
-/* What is left of --wait, for the request. The first try has all of it. */
+/* The rest of --wait, for the request. The first try has all of it. */
 static uint64_t
 wait_left(const struct attempt *attempt, bool first)
 {
@@ -341,7 +341,7 @@ wait_left(const struct attempt *attempt, bool first)
     return passed < wait ? wait - passed : 0;
 }
 
-/* Who is in the way, where the broker says so; "" else. */
+/* The holder that is in the way, if the broker names it; "" else. */
 static const char *
 holder_text(const struct holdfast_event *event, char *text, size_t text_bytes)
 {
@@ -357,7 +357,7 @@ holder_text(const struct holdfast_event *event, char *text, size_t text_bytes)
     return text;
 }
 
-/* What an ERR to LOCK means for the exit status. */
+/* The exit status for an ERR to LOCK. */
 static int
 refused(const struct attempt *attempt, const struct holdfast_event *event)
 {
@@ -376,7 +376,7 @@ refused(const struct attempt *attempt, const struct holdfast_event *event)
     return STATUS_TROUBLE;
 }
 
-/* What is to be held. */
+/* The locks to hold. */
 static void
 acquired_init(struct acquired *acquired, const struct acquire *acquire)
 {
@@ -536,7 +536,7 @@ note_queued(struct attempt *attempt, const struct holdfast_event *event)
         holder_text(event, holder, sizeof(holder)));
 }
 
-/* What is waited for is told once, when that has lasted for a while. */
+/* The reason of a wait is told once, when it has lasted for a while. */
 static void
 tell_waiting(struct attempt *attempt)
 {

@@ -11,7 +11,7 @@
 
 struct guard;
 
-/* What the options of run and lock say. */
+/* The options of run and lock. */
 struct acquire {
     const char *address;     /* ref; or several addresses */
     const char *const *keys; /* refs */
@@ -58,13 +58,13 @@ void acquired_text(const struct acquired *acquired, bool fences, char between,
 
 #define ACQUIRED_TEXT_BYTES (HOLDFAST_NAMES_MAX * (HOLDFAST_NAME_MAX + 1))
 
-/* What a broker that comes and goes means to a lock; complains. */
+/* Handles a broker that comes and goes; complains. */
 void acquire_complain_away(const struct holdfast_event *event);
 
 /*
- * Gives the locks back and waits for the answer, for some seconds at most.
- * Where that fails the end of the session gives them back as well, or the
- * guard, so there is only a warning. Nothing is left for the guard to do else.
+ * Gives the locks back and waits for the answer, for some seconds at most. If
+ * that fails, the end of the session or the guard gives them back, so there is
+ * only a warning. Nothing is left for the guard to do else.
  */
 void acquire_release(
     struct holdfast *h, struct guard *guard, const struct acquired *acquired);

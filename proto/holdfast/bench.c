@@ -67,7 +67,7 @@ latency_add(struct latency *latency, uint64_t us)
         latency->max_us = us;
 }
 
-/* What so many of a hundred did not exceed. */
+/* A percentile: so many of a hundred did not exceed it. */
 static uint64_t
 latency_at(const struct latency *latency, uint64_t percent)
 {
@@ -107,7 +107,7 @@ enum client_state {
 struct client {
     struct holdfast *h; /* owned; NULL: CLIENT_OVER */
     enum client_state state;
-    uint64_t request; /* whose answer is awaited */
+    uint64_t request; /* awaits its answer */
     uint64_t key;
     uint64_t fence;
     uint64_t began_us; /* when the LOCK was sent */
@@ -217,7 +217,7 @@ client_ask(struct bench *bench, struct client *client, enum client_state what)
     holdfast_process(client->h, 0); /* it is sent now */
 }
 
-/* Where all is well another one follows. */
+/* If all is well, another one follows. */
 static void
 client_next(struct bench *bench, struct client *client)
 {
@@ -396,7 +396,7 @@ bench_measure(struct bench *bench)
             break;
 }
 
-/* --- what it says --------------------------------------------------------- */
+/* --- output --------------------------------------------------------------- */
 
 static const struct out_column bench_columns[] = {
     {"op", "OP", OUT_TYPE_TEXT},
@@ -413,7 +413,7 @@ static const struct out_column bench_columns[] = {
 
 #define COLUMNS COUNT(bench_columns)
 
-/* What stands in each column but the first. */
+/* The values of the columns but the first. */
 static bool
 bench_row(struct out *out, const struct bench *bench, enum bench_op op)
 {

@@ -6,9 +6,9 @@
  * signal mask, the dispositions and the descriptors that this process came
  * with; everything that this process opened is close-on-exec.
  *
- * The group's number stays taken while the program is not reaped or a process
- * of the group lives, so a signal to the group cannot meet a stranger as long
- * as none is sent after child_group_gone().
+ * The group's number stays taken while the program is not reaped, or a process
+ * of the group lives. So a signal to the group cannot meet a stranger, unless
+ * it is sent after child_group_gone().
  *
  * A process that leaves the group stays in the family: each process that loses
  * its parent becomes a child of this process (PR_SET_CHILD_SUBREAPER). So the

@@ -88,7 +88,7 @@ command_function command_bench;
 bool help_print(const char *command);
 
 /*
- * One line to stderr behind "holdfast: ". What came from elsewhere goes through
+ * One line to stderr behind "holdfast: ". Text from elsewhere goes through
  * escape_text() first.
  */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -107,8 +107,8 @@ bool secret_take(
 bool tls_take(
     const struct settings *settings, struct holdfast_options *options);
 
-/* What may be the matter where a broker that was reached does not greet: at a
- * port for TLS it waits for the client. Static; "" where that is not it. */
+/* The likely fault if a broker that was reached does not greet: a port for TLS
+ * waits for the client. Static; "" where that is not it. */
 const char *tls_hint(const struct settings *settings);
 
 /* connect.c: false after a complaint that shows none of the values, where one
@@ -137,8 +137,8 @@ struct holdfast *connect_kept(
     const struct settings *settings, uint64_t keep_ms);
 
 /*
- * What `status` says, or why the connection is over where it says that; put
- * into `text`, which is returned.
+ * The text of `status`, or the reason of the end of the connection, in `text`,
+ * which is returned.
  */
 const char *broker_trouble(const struct holdfast *h,
     enum holdfast_status status, char *text, size_t text_bytes);

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 /*
- * One write, so in one piece. Where it would block it is dropped: run has a
- * program to kill in time, whoever does not read its complaints.
+ * One write, so in one piece. It is dropped if it would block: run has a
+ * program to kill in time, even if nobody reads its complaints.
  */
 void
 complain(const char *format, ...)

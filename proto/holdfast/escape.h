@@ -8,10 +8,11 @@
 #include <stdio.h>
 
 /*
- * A copy that is UTF-8 without control characters: those (C0, DEL, C1), what
- * changes the direction of text or cannot be seen, a backslash, and bytes that
- * are no UTF-8 become \xNN, byte by byte. Owned by the caller; NULL: no memory.
- * *width, where it is not NULL, is its number of characters.
+ * A copy that is UTF-8 without control characters. Control characters (C0, DEL,
+ * C1), a backslash, and bytes that are no UTF-8 become \xNN, byte by byte. So
+ * do characters that change the direction of text or cannot be seen. Owned by
+ * the caller; NULL: no memory. *width, where it is not NULL, is its number of
+ * characters.
  */
 char *escape_make(const char *bytes, size_t len, size_t *width);
 

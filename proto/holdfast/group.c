@@ -1,14 +1,14 @@
 /*
  * Killing a process group whose members are not our children.
  *
- * kill() finds a group as long as any member is left, be it a zombie; and a
- * zombie stays for as long as its parent pleases, which is for ever where that
- * is a process 1 that reaps nothing. So what kill() still finds is looked at in
- * /proc. A zombie counts as gone once no thread of its process is left: the
- * first thread may be one while others run.
+ * kill() finds a group as long as any member is left, be it a zombie. A zombie
+ * stays until its parent reaps it, which is never if a process 1 reaps nothing.
+ * So what kill() still finds is looked at in /proc. A zombie counts as gone
+ * once no thread of its process is left: the first thread may be one while
+ * others run.
  *
  * A look is only worth something after SIGKILL: nothing of a group that has
- * been sent it can fork any more and so be missed. Where /proc shows nothing of
+ * been sent it can fork any more and so be missed. If /proc shows nothing of
  * the group, kill() is believed.
  *
  * /proc may be that of an outer PID namespace, with other numbers. "NSpgid" of

@@ -2,36 +2,35 @@
  * The guard of a process group, and of a session.
  *
  * When this process is killed (kill -9, out of memory), the broker sees the
- * connection end and gives the lock to the next one, at once or when it has
+ * connection end. It gives the lock to the next one at once, or when it has
  * kept the session for its time. So the group must end in the same moment.
- * PR_SET_PDEATHSIG does that for the program itself but not for what the
- * program has started; so a second process sleeps in a recv() on a socket whose
- * other end only this process has, and kills the group at its end of file.
+ * PR_SET_PDEATHSIG does that for the program itself, but not for its children.
+ * So a second process sleeps in a recv() on a socket whose other end only this
+ * process has. It kills the group at the end of file.
  *
  * A session that is kept would hold the lock for nobody, or stand in the queue
  * for nobody, with all the others behind it. So the guard ends it, when nothing
- * of the group is left: it goes on with the session in a generation beyond all
- * that this process may have had, at whichever broker. There it claims what is
- * held, or asks anew for what is waited for, since a broker ends only what it
- * knows of. Then
+ * of the group is left. It resumes the session at any broker, in a generation
+ * beyond all that this process may have had. There it claims what is held, or
+ * asks anew for its waits, since a broker ends only what it knows of. Then
  *
  *   nobody was at work      QUIT: the locks are given back.
  *   work was cut short      the connection ends without a word, as this process
  *                           did: that is what a lock-delay is for.
  *
- * The broker that this process was connected to may not have read yet what was
- * asked of it last, and would have the session stand in a queue again when all
- * is over. So each address is called on afterwards: where the session is gone
- * on with, its earlier connection is read no more.
+ * The broker of this process may not have read the last request yet. It would
+ * then put the session into a queue again when all is over. So each address is
+ * called on afterwards: where the session is gone on with, its earlier
+ * connection is read no more.
  *
  * This process tells its will before what it is about can be: that it waits
  * before the broker is asked, that the locks are held before the program runs.
  * A will is one packet: it is known as a whole, or not.
  *
  * The guard has a session and a group of its own, so that killing this process'
- * group does not kill it; a name of its own, so that killing this process by
- * name does not either; and no descriptor but that socket, above all not the
- * connection to the broker, which must end with this process.
+ * group does not kill it. It has a name of its own, so that killing this
+ * process by name does not either. It has no descriptor but that socket: the
+ * connection to the broker must end with this process.
  */
 #define _GNU_SOURCE 1
 
@@ -70,7 +69,8 @@ descriptors_close(int fd)
         (void)close(i);
 }
 
-/* What ps and pkill see; the memory of the arguments, in the guard's copy. */
+/* The name for ps and pkill: the memory of the arguments, in the guard's
+ * copy. */
 static void
 title_set(const struct settings *settings)
 {
@@ -99,7 +99,7 @@ enum step {
     STEP_AGAIN, /* another broker may know more, or this one later */
 };
 
-/* What the answer to a request comes to, where an ERR is as good as an OK. */
+/* The result of a request, where an ERR is as good as an OK. */
 static enum step
 answer_wait(struct holdfast *h, enum holdfast_status sent, uint64_t request,
     struct holdfast_event *event)
@@ -211,7 +211,7 @@ session_quit(struct holdfast *h, const struct will *will)
         step = answer_wait(h, sent, asked, &event);
     if (step == STEP_DONE)
         step = answer_wait(h, sent, quit, &event);
-    /* What there was is given back before the broker closes. */
+    /* All is given back before the broker closes. */
     for (uint64_t now = loop_now_ms();
          step == STEP_DONE && holdfast_fd(h) >= 0 && now < end;
          now = loop_now_ms())

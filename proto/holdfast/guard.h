@@ -1,7 +1,7 @@
 /*
- * A process that acts when this process dies without a word: it kills a process
- * group, and gives back the locks, and the places in queues, of a session that
- * would outlive us.
+ * A process that acts when this process dies without a word. It kills a process
+ * group. It gives back the locks and the places of a session that would outlive
+ * us.
  */
 #ifndef HOLDFAST_COMMAND_GUARD_H
 #define HOLDFAST_COMMAND_GUARD_H
@@ -16,7 +16,7 @@ enum will_state {
     WILL_OVER,    /* they are being given back */
 };
 
-/* What is left to be done. It goes to the guard as it is. */
+/* The work that is left. It goes to the guard as it is. */
 struct will {
     enum will_state state;
     pid_t group;      /* to be killed before; 0: none */
@@ -33,7 +33,7 @@ struct guard {
     const struct settings *settings; /* ref */
     pid_t pid;                       /* 0: none */
     int fd;                          /* owned; its end is this process' end */
-    struct will will;                /* what guard_tell() tells */
+    struct will will;                /* the message of guard_tell() */
 };
 
 /*

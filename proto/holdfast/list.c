@@ -56,7 +56,7 @@ static const struct out_column sessions_columns[] = {
     {"waits", "WAITS", OUT_TYPE_NUMBER},
 };
 
-/* What all kinds have, and what each of them tells most with. */
+/* The keys that all kinds have, and the main ones of each. */
 static const struct out_column slow_columns[] = {
     {"kind", "KIND", OUT_TYPE_TEXT},
     {"age_ms", "AGE", OUT_TYPE_MS},
@@ -307,7 +307,7 @@ command_slow(struct settings *settings, int argc, char **argv)
         settings, "SLOW", line, slow_columns, COUNT(slow_columns), NULL);
 }
 
-/* What the end of STATUS says of the broker. */
+/* The broker's state, from the end of STATUS. */
 static int
 status_judge(const struct holdfast_event *event)
 {
@@ -338,7 +338,7 @@ command_status(struct settings *settings, int argc, char **argv)
         COUNT(status_columns), status_judge);
 }
 
-/* What the end of an audit says of it. */
+/* The summary, from the end of an audit. */
 static int
 audit_status(const struct holdfast_event *event)
 {

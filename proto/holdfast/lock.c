@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* False: the input is at its end. What is in it does not matter. */
+/* False: the input is at its end. Its contents do not matter. */
 static bool
 input_read(void)
 {

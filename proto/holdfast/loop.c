@@ -35,7 +35,7 @@ loop_init(struct loop *loop)
         if (found.sa_handler == SIG_IGN)
             (void)sigaddset(&loop->ignored, told[i]);
     }
-    /* Where SIGCHLD is ignored nobody can wait for a child. */
+    /* A process that ignores SIGCHLD cannot wait for a child. */
     (void)sigaction(SIGCHLD, &usual, &loop->child_before);
     blocked = loop->told;
     /*
@@ -114,7 +114,7 @@ loop_wait(struct loop *loop, const struct holdfast *h, uint64_t until_ms,
         entries[3].events = holdfast_events(h);
     }
     timer_set(loop, until_ms);
-    /* Where it fails, revents stay 0, and there is a next time. */
+    /* If it fails, revents stay 0, and there is a next time. */
     (void)poll(entries, sizeof(entries) / sizeof(entries[0]), -1);
     if (readable != NULL)
         *readable = entries[2].revents != 0;

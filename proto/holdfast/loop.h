@@ -1,5 +1,5 @@
 /*
- * What run and lock wait for: the broker, a signal, a time, a descriptor.
+ * The events for run and lock: the broker, a signal, a time, a descriptor.
  *
  * Time is CLOCK_BOOTTIME by a timerfd, so that a deadline that passes while the
  * machine sleeps is seen at once when it wakes; poll() alone would sleep on.
@@ -14,10 +14,10 @@
 struct loop {
     int signal_fd;    /* owned */
     int timer_fd;     /* owned */
-    sigset_t told;    /* what signal_fd reads */
+    sigset_t told;    /* the signals of signal_fd */
     sigset_t before;  /* the signal mask that the process came with */
     sigset_t ignored; /* signals that it came to ignore */
-    struct sigaction child_before; /* what it came to do with SIGCHLD */
+    struct sigaction child_before; /* the inherited action for SIGCHLD */
 };
 
 /* Blocks the signals that loop_signal() tells. False after a complaint. */

@@ -56,8 +56,8 @@ command_call(struct settings *settings, int argc, char **argv)
 
 /*
  * Nothing that is opened later may take the number of a closed stdin, stdout or
- * stderr: what is printed would go to the broker. What holds the number can
- * neither be read nor written, and is closed again for the program of run.
+ * stderr: what is printed would go to the broker. The descriptor for the number
+ * can neither be read nor written. It is closed again for the program of run.
  */
 static void
 standard_reserve(void)
@@ -71,7 +71,7 @@ standard_reserve(void)
         (void)close(fd);
 }
 
-/* What is empty is not there. */
+/* An empty one counts as absent. */
 static const char *
 environment(const char *name)
 {

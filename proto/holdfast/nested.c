@@ -4,8 +4,8 @@
  *
  *     PID=MODE=ADDRESS=KEY
  *
- * PID is that of the run, MODE is `x` for a lock that its holder has alone and
- * `s` for one that has room for others; ADDRESS and KEY are percent-encoded.
+ * PID is that of the run. MODE is `x` for an exclusive hold, and `s` for a lock
+ * that has room for others. ADDRESS and KEY are percent-encoded.
  *
  * A process may live longer than the run and keep the variable. So a word
  * counts only while its run is above this process: as a subreaper it is, for as

@@ -17,7 +17,7 @@ struct option {
     bool *flag;       /* takes no value */
 };
 
-/* What a command line was found to be. */
+/* The parsed command line. */
 struct words {
     char **word; /* ref: what is no option, at the front of argv */
     size_t count;

@@ -43,7 +43,7 @@ void out_summary(struct out *out, const char *key, const char *value,
 /* "850ms", "12.3s", "5m03s", "7h05m", "3d07h" */
 void out_duration(uint64_t ms, char *text, size_t text_bytes);
 
-/* What was decided for OUT_AUTOMATIC. */
+/* The form chosen for OUT_AUTOMATIC. */
 enum out_format out_format(const struct out *out);
 
 /* Writes what is left and frees; false where stdout has failed. */

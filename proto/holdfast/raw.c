@@ -153,7 +153,7 @@ raw_send(struct raw *raw)
             raw->h, raw->out + raw->start, raw->end - raw->start, &sent, why);
 
         if (moved == HOLDFAST_MOVED_BROKEN) {
-            /* What the broker said before is still to be read. */
+            /* Earlier lines of the broker are still to be read. */
             raw->input_over = true;
             raw->fin_sent = true;
             raw->end = raw->start;

@@ -174,7 +174,7 @@ run_event(struct run *run, const struct holdfast_event *event)
     }
 }
 
-/* What the broker said; moves the time for KILL on. */
+/* Handles the broker's lines; moves the time for KILL on. */
 static void
 run_broker(struct run *run, short revents)
 {
@@ -212,8 +212,9 @@ run_stopped(struct run *run)
 
 /*
  * Another process of our own group has asked for the terminal, as `less` does
- * behind a pipe, and was stopped since the program has it: has it now, and goes
- * on. Should the program ask for it as well, all of the job stops.
+ * behind a pipe, and was stopped, since the program has it. It gets the
+ * terminal now, and goes on. Should the program ask for it as well, all of the
+ * job stops.
  */
 static void
 run_yield(struct run *run)

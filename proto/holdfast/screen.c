@@ -1,8 +1,7 @@
 /*
- * The terminal is opened anew, to be written to without blocking: whoever
- * stopped it (Ctrl-S, or a line that hangs) must not keep signals from being
- * heeded, and the flag would be the shell's as well where it was set for
- * stdout itself.
+ * The terminal is opened anew, for writing without blocking. A stopped terminal
+ * (Ctrl-S, or a line that hangs) must not delay signals. A flag on stdout
+ * itself would be the shell's as well.
  *
  * SIGTTOU is blocked by loop_init().
  */
@@ -24,7 +23,7 @@
 #define ROWS_USUAL    24
 #define COLUMNS_USUAL 80
 #define SIZE_MAX_CELL 1000
-#define LEAVE_MS      200 /* for what the terminal takes at the end */
+#define LEAVE_MS      200 /* for the last output to the terminal */
 
 /* The alternate screen, no cursor, lines that are cut and not continued. */
 #define ENTER "\033[?1049h\033[?25l\033[?7l\033[2J"
@@ -198,7 +197,7 @@ static void
 cut_add(struct screen *screen, const char *text)
 {
     size_t count = 0;
-    size_t last = 0; /* where the last one that fits begins */
+    size_t last = 0; /* start of the last one that fits */
     size_t at = 0;
 
     for (; text[at] != '\0'; at++) {

@@ -1,10 +1,10 @@
 /*
- * Secrets: that of the user who runs the command, out of a file and never out
- * of the command line, which all users of a machine can read; and secrets for
- * users of brokers, random or as given, hashed for a broker's file.
+ * Secrets. That of the user who runs the command comes from a file, and never
+ * from the command line, which all users of a machine can read. Secrets for
+ * users of brokers are random or given, and hashed for a broker's file.
  *
- * The file is read once, since it may be a pipe. What was a secret is
- * overwritten when nobody needs it any more, but for that of connections.
+ * The file is read once, since it may be a pipe. A secret is overwritten when
+ * nobody needs it any more, except that of connections.
  */
 #define _GNU_SOURCE 1
 
@@ -22,7 +22,7 @@
 
 #define NEW_BYTES 32 /* of randomness in a secret that is made */
 
-/* What was read, and then the secret in it, with a NUL behind it. */
+/* The input, and then the secret in it, with a NUL behind it. */
 struct line {
     char bytes[SECRET_FILE_BYTES + 1];
     size_t len;
@@ -71,7 +71,7 @@ file_read(const char *path, struct line *line)
     bool done = fd >= 0 && line_read(fd, line);
     char why[128];
 
-    if (!done) /* whose name may be the secret itself */
+    if (!done) /* its name may be the secret itself */
         complain("-s, HOLDFAST_SECRET_FILE: the file cannot be read: %s",
             strerror(errno));
     if (fd >= 0)
@@ -85,7 +85,7 @@ file_read(const char *path, struct line *line)
     return done;
 }
 
-/* What the options and the environment say; false after a complaint. */
+/* Reads the options and the environment; false after a complaint. */
 static bool
 settings_check(const struct settings *settings)
 {
@@ -137,7 +137,7 @@ secret_ask(struct line *line)
     if (terminal) {
         struct termios hidden = shown;
         hidden.c_lflag &= (tcflag_t)~ECHO;
-        /* What is typed before is dropped, so it has to be asked for after. */
+        /* Earlier typing is dropped, so the question comes after. */
         (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
         (void)fputs("Secret: ", stderr);
     }
@@ -226,7 +226,7 @@ command_secret(struct settings *settings, int argc, char **argv)
     bool made = path != NULL ? secret_make(path, &line) : secret_ask(&line);
     int status = made ? secret_print(words.word[0], &line) : STATUS_TROUBLE;
     if (made && path != NULL && status != STATUS_FINE)
-        (void)unlink(path); /* whose hash nobody has */
+        (void)unlink(path); /* nobody has its hash */
     explicit_bzero(&line, sizeof(line));
     return status;
 }

@@ -1,7 +1,7 @@
 /*
- * Whose the terminal is: the program's process group in the foreground, so that
- * Ctrl-C and Ctrl-Z reach it and it may read, and the shell's job before and
- * after.
+ * The owner of the terminal. The program's process group is in the foreground,
+ * so that Ctrl-C and Ctrl-Z reach it and it may read. The shell's job is before
+ * and after.
  */
 #ifndef HOLDFAST_COMMAND_TERMINAL_H
 #define HOLDFAST_COMMAND_TERMINAL_H

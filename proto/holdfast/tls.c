@@ -1,7 +1,7 @@
 /*
- * What connections speak through: TLS, where it is asked for by any of its
- * options. The files are read once, before anything is waited for, and so that
- * the guard needs none.
+ * The transport of connections: TLS, if any of its options asks for it. The
+ * files are read once, before anything is waited for, and so that the guard
+ * needs none.
  */
 #include "proto/holdfast/command.h"
 #include "proto/tls/holdfast_tls.h"
@@ -16,7 +16,7 @@ tls_asked(const struct settings *settings)
            settings->tls_name != NULL || settings->tls_verify != NULL;
 }
 
-/* What the options and the environment say; false after a complaint. */
+/* Reads the options and the environment; false after a complaint. */
 static bool
 options_read(
     const struct settings *settings, struct holdfast_tls_options *options)

@@ -86,7 +86,7 @@ enum total {
 static const char *const total_names[TOTALS] = {"releases", "grants",
     "waits_begun", "sessions_now", "held_now", "waiting_now"};
 
-/* What one answer says. */
+/* The contents of one answer. */
 struct answer {
     size_t count[LISTS];
     struct row row[LISTS][LIMIT_MAX];
@@ -239,7 +239,8 @@ words_put(char *line, size_t at, const char *const *word, const size_t *width,
         line[--at] = '\0';
 }
 
-/* What a list of holds or waits has: session, name, client, owner, note. */
+/* The columns of a list of holds or waits: session, name, client, owner,
+ * note. */
 static void
 words_widths(const struct top *top, size_t width[WORDS])
 {
@@ -319,7 +320,7 @@ lists_share(const struct top *top, size_t rows, size_t share[LISTS])
     }
 }
 
-/* Who and what it is, and the rates. */
+/* The broker, its version, and the rates. */
 static void
 head_draw(struct top *top)
 {
