@@ -84,7 +84,7 @@ least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What TCP needs at least to take a silent peer for dead. */
+/* The least time in which TCP takes a silent peer for dead. */
 static uint64_t
 silence_us(const struct config *config)
 {
@@ -95,8 +95,8 @@ silence_us(const struct config *config)
     return least(keepalive_ms, config->tcp_user_timeout_ms) * 1000;
 }
 
-/* What a configuration names and is made while that is checked. What is there
- * already stays as it is where the files have not changed. */
+/* The objects that a configuration names, made while it is checked. Present
+ * ones stay as they are, if the files have not changed. */
 struct made {
     struct tls *tls;
     struct tls *client_tls;
@@ -646,8 +646,8 @@ load_and_act(enum options_action action, const struct options *options)
 
 /*
  * Nothing that is opened later may take the number of a closed stdin, stdout or
- * stderr: the log would go there. What holds the number can neither be read nor
- * written.
+ * stderr: the log would go there. The descriptor for the number can neither be
+ * read nor written.
  */
 static void
 standard_reserve(void)
@@ -668,8 +668,8 @@ main(int argc, char **argv)
     enum options_action action = options_parse(&options, argc, argv);
 
     standard_reserve();
-    /* Who reads stderr may go, and a file of the log may be as large as it is
-     * allowed to become. The hook's programs have the default. */
+    /* The reader of stderr may go, and a log file may reach its greatest size.
+     * The hook's programs have the default. */
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
 

@@ -45,7 +45,7 @@ enum options_action options_parse(
  */
 const char *options_config_file(const struct options *options);
 
-/* What -h prints. */
+/* The output of -h. */
 void options_usage(FILE *out);
 
 #endif

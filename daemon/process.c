@@ -1,7 +1,6 @@
 /*
- * What the system says to the daemon and the daemon to the system: signals as
- * events of the loop, and the service manager's READY, RELOADING, STOPPING and
- * WATCHDOG.
+ * Messages between the system and the daemon: signals as events of the loop,
+ * and the service manager's READY, RELOADING, STOPPING and WATCHDOG.
  *
  * No handler does anything here: libevent posts the signal, and it is met in a
  * turn of the loop like all else. The second SIGTERM or SIGINT stops at once.
@@ -80,7 +79,7 @@ service_say_ready(void)
 #endif
 }
 
-/* What `systemctl status` shows. */
+/* The text for `systemctl status`. */
 static void
 say_health(void *arg, const char *text)
 {

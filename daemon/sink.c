@@ -1,6 +1,7 @@
 /*
- * The log's sink. Where stderr is the journal a line begins with its priority,
- * as sd-daemon(3) has it, and the journal knows the time; else it has one.
+ * The log's sink. At the journal a line begins with its priority, as
+ * sd-daemon(3) has it, and the journal knows the time. Else the line has a
+ * time.
  *
  * One process writes one log, so the state is the file's own.
  */
@@ -62,7 +63,7 @@ time_now(char *out, size_t out_bytes)
                      now.tv_nsec / 1000000);
 }
 
-/* What comes before the line. It takes the place of an object's first byte. */
+/* The beginning of the line. It takes the place of an object's first byte. */
 static void
 prefix_make(char *out, size_t out_bytes, enum log_level level)
 {
@@ -177,8 +178,8 @@ sink_configure(enum log_level threshold, enum log_format format, uint32_t rate)
     bool same =
         threshold == floor_level && format == form && rate == limit_rate;
 
-    /* What is held back is told as it was counted. A reload that changes none
-     * of these is an event like all others, and ends no count. */
+    /* Suppressed lines are told as they were counted. A reload that changes
+     * none of these is an event like all others, and ends no count. */
     if (!same)
         sink_tell();
     floor_level = threshold;

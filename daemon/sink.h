@@ -1,6 +1,6 @@
 /*
- * Where log lines go: stderr, as text or JSON, with a time or for the journal,
- * and not too many of one event.
+ * The target of log lines: stderr, as text or JSON, with a time or for the
+ * journal, and not too many of one event.
  */
 #ifndef HOLDFAST_DAEMON_SINK_H
 #define HOLDFAST_DAEMON_SINK_H

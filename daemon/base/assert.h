@@ -1,8 +1,8 @@
 /*
  * Assertions that stay on in production.
  *
- * For what the program itself promises; never for what came from the wire or
- * from Redis, which is an error with a counter.
+ * For promises of the program itself. Bad input from the wire or from Redis is
+ * an error with a counter instead.
  */
 #ifndef HOLDFAST_BASE_ASSERT_H
 #define HOLDFAST_BASE_ASSERT_H

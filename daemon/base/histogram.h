@@ -12,7 +12,7 @@
 #define HISTOGRAM_BOUNDS 16
 
 struct histogram_scale {
-    double unit; /* of what is shown, in that of the bounds */
+    double unit; /* of the shown unit, in that of the bounds */
     uint32_t bounds;
     uint64_t bound[HISTOGRAM_BOUNDS]; /* growing; a value is at most that */
 };

@@ -15,8 +15,8 @@
 
 #define LINE_BYTES_MAX 2048
 
-/* With what a sink puts before and behind it, no more than a pipe takes at once
- * or not at all (PIPE_BUF of pipe(7)). */
+/* With the additions of a sink, no more than a pipe takes at once or not at all
+ * (PIPE_BUF of pipe(7)). */
 #define OBJECT_BYTES_MAX 4000
 
 static log_sink *current_sink;
@@ -85,7 +85,7 @@ log_level_parse(struct text name, enum log_level *out)
     return false;
 }
 
-/* What snprintf() returned, as the count of bytes that are in the line. */
+/* The bytes in the line, from the result of snprintf(). */
 static size_t
 clamp(int printed, size_t room)
 {

@@ -14,11 +14,11 @@
 
 /*
  * The pairs of `line`, `key=value` with a blank between, as one object in ASCII
- * with a NUL at the end. What stands in quotes, as log_quote() writes it, is
- * the text that was quoted; bytes of it that are no UTF-8 become U+FFFD. A
- * value is a number where `format`, that of printf which the line was made by,
- * says so, and else a string, so that a key's type does not depend on what an
- * id looks like. Returns the length without the NUL.
+ * with a NUL at the end. A value in quotes, as log_quote() writes it, becomes
+ * the quoted text. Bytes of it that are no UTF-8 become U+FFFD. A value is a
+ * number where `format`, that of printf which the line was made by, says so,
+ * and else a string, so that a key's type does not depend on what an id looks
+ * like. Returns the length without the NUL.
  */
 size_t log_json(char *out, struct text line, const char *format);
 

@@ -36,8 +36,7 @@ void log_limit_init(struct log_limit *limit, uint32_t rate);
 
 /*
  * Whether a line of `event` may be written now; else it is counted. `now_us`
- * never goes back. Where there are too many events the last of them share one
- * count.
+ * never goes back. With too many events, the last of them share one count.
  */
 bool log_limit_take(struct log_limit *limit, enum log_level level,
     const char *event, uint64_t now_us);

@@ -3,9 +3,8 @@
  * secrets of users.
  *
  * A file has one secret on one line. A byte order mark before it and line ends
- * (LF or CR LF) after it are not part of it. Whatever an editor or a shell may
- * have left there beside these is refused: a broker would only be told that
- * the password is wrong.
+ * (LF or CR LF) after it are not part of it. Other leftovers of an editor or a
+ * shell are refused: Redis would only say that the password is wrong.
  */
 #ifndef HOLDFAST_BASE_SECRET_H
 #define HOLDFAST_BASE_SECRET_H

@@ -1,9 +1,9 @@
 /*
  * SHA-256 (FIPS 180-4), and the comparison of secrets.
  *
- * A function of its own since those who need it have no OpenSSL: the core,
- * which takes no memory and is tested without one, and the client side, which
- * needs nothing but libc. A test holds it against OpenSSL's.
+ * A function of its own, since its users have no OpenSSL. The core takes no
+ * memory, and is tested without one. The client side needs nothing but libc. A
+ * test holds it against OpenSSL's.
  */
 #ifndef HOLDFAST_BASE_SHA256_H
 #define HOLDFAST_BASE_SHA256_H

@@ -1,11 +1,11 @@
 /*
  * Looking users up, and their rights.
  *
- * A secret is hashed once, with a salt, and no more than that: it is compared
- * in the loop that renews everybody's leases, where a function that is slow on
- * purpose would be a way to hold it up for whoever has no secret. So a secret
- * has to be one that nobody guesses however fast: random, as `holdfast secret
- * --new` makes it.
+ * A secret is hashed once, with a salt, and no more than that. The comparison
+ * runs in the loop that renews everybody's leases. There a function that is
+ * slow on purpose would let anybody without a secret hold up the loop. So a
+ * secret has to be one that nobody guesses however fast: random, as `holdfast
+ * secret --new` makes it.
  */
 #include "daemon/base/users.h"
 
@@ -71,7 +71,7 @@ proof_equal(const struct user_proof *a, const struct user_proof *b)
                                 : text_equal(a->cert, b->cert);
 }
 
-/* Who has a proof that is no secret. */
+/* The user with a proof that is no secret. */
 static struct user *
 users_of_proof(
     const struct users *users, const struct user_proof *wanted, uint32_t *mark)
@@ -175,7 +175,7 @@ user_may(const struct users *users, const struct user *user, enum right right,
     if (right == RIGHT_ADMIN || (right == RIGHT_SEE && user->admin))
         return user->admin;
     for (uint32_t i = 0; i < user->rule_count; i++) {
-        /* What may be locked or broken may be looked at. */
+        /* The rights to lock and to break include the right to see. */
         bool given = right == RIGHT_SEE || (rule[i].rights & right) != 0;
         if (given && rule_covers(&rule[i], name))
             return true;

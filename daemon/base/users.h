@@ -3,7 +3,7 @@
  *
  * Built once, from a file of them, and read from then on; a later file is
  * another table. Only the two counts of a user change, which are for its owner
- * to keep. What a right is for is not known here.
+ * to keep. This file does not know the purpose of a right.
  */
 #ifndef HOLDFAST_BASE_USERS_H
 #define HOLDFAST_BASE_USERS_H

@@ -249,8 +249,8 @@ turn_to(struct wheel *wheel, uint64_t tick)
         cascade(wheel, level);
 }
 
-/* Sorts some nodes of the slots that `tick` enters next. Where a slot is the
- * first of its level, the nodes are on a level above it still. */
+/* Sorts some nodes of the slots that `tick` enters next. The nodes of a slot
+ * that is the first of its level are still on a level above it. */
 static void
 sort_ahead(struct wheel *wheel)
 {

@@ -26,7 +26,7 @@ static void
 client_refuse(struct loop *loop, int fd, bool tell)
 {
     count(&loop->counters, COUNTER_sessions_refused);
-    /* Whoever is not told sees the end all the same. */
+    /* A client without the BYE sees the end all the same. */
     if (tell)
         (void)send(fd, CLIENT_BYE_LIMIT, sizeof(CLIENT_BYE_LIMIT) - 1,
             MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -77,8 +77,8 @@ accept_exhausted(struct listener *listener)
     loop_arm(&loop->accept_timer, &pause);
 }
 
-/* Who comes by TLS waits in the kernel's queue until there is room, or the
- * timer looks whether somebody is to make it. */
+/* A TLS client waits in the kernel's queue until there is room, or until the
+ * timer makes another client give room. */
 static void
 accept_tls_pause(struct loop *loop)
 {
@@ -208,7 +208,7 @@ client_listen_passed(struct loop *loop, const struct loop_socket *passed,
             tcp ? "there is no listen.tls_cert" : "TLS is for TCP only");
         return false;
     }
-    /* Who is in its queue already came before it was given any values. */
+    /* Clients in its queue came before it was given any values. */
     loop->tune_accepted = true;
     /* Its path, if any, is that of who made it. */
     if (listener_add(loop, passed->fd, tcp, passed->use == SOCKET_TLS, ""))

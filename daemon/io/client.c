@@ -1,10 +1,10 @@
 /*
  * Clients' connections: read into lines, written to, closed.
  *
- * A client is always read from: only so is its end seen at once. What it may
- * pile up is bounded instead: a partial line, outstanding requests (the core),
- * unread output, and the bytes of all together. A connection costs no buffer
- * while it is idle.
+ * A client is always read from: only so is its end seen at once. Its buffers
+ * are bounded instead: a partial line, outstanding requests (the core), unread
+ * output, and the bytes of all together. A connection costs no buffer while it
+ * is idle.
  *
  * At the end our FIN follows BYE, and the socket stays until the client's own
  * FIN, for a moment: closing with unread input would destroy the BYE.
@@ -26,7 +26,7 @@
 #define DRAIN_S  10
 /* Of TLS, a turn: each may be of a single byte. */
 #define RECORDS_A_TURN 64
-/* What a part of one is counted as, since there is room for all of it. */
+/* The size that a part of one counts as, since there is room for all of it. */
 #define RECORD_BYTES (TLS_RECORD_BYTES + 512)
 
 static struct client *
@@ -62,7 +62,7 @@ client_forget_partial(struct client *client)
     client->partial_len = 0;
 }
 
-/* What a part of a record of TLS takes, is as much as a whole one. */
+/* A part of a TLS record takes as much as a whole one. */
 static void
 client_count_record(struct client *client, bool within)
 {
@@ -224,9 +224,8 @@ client_make_room(struct client *client, uint32_t len)
 }
 
 /*
- * Keeps what the socket did not take. Where there is no memory for it the
- * client gets nothing that comes later either: what it reads has an end, and no
- * hole.
+ * Keeps what the socket did not take. Without memory for it, the client gets no
+ * later output either: its input has an end, and no hole.
  */
 static void
 client_keep_output(struct client *client, const char *bytes, uint32_t len)
@@ -286,7 +285,7 @@ client_drained(struct client *client)
     }
 }
 
-/* What was kept goes out; false: not all of it. */
+/* Sends kept output; false: not all of it. */
 static bool
 client_send_kept(struct client *client)
 {
@@ -434,9 +433,9 @@ client_catch_up(struct loop *loop)
 }
 
 /*
- * What has come, up to READ_BYTES; by TLS whole records, as long as there is
- * room for one, since no event tells of the rest of one that was begun. That is
- * up to twice as much.
+ * Reads up to READ_BYTES. By TLS it reads whole records, as long as there is
+ * room for one, since no event tells of the rest of a partial one. That is up
+ * to twice as much.
  */
 static size_t
 client_receive_tls(struct client *client, char *out)
@@ -509,7 +508,7 @@ client_readable(evutil_socket_t fd, short what, void *arg)
         return;
     }
     if (!list_empty(&client->late_link))
-        return; /* what came before is first */
+        return; /* earlier input comes first */
     if (kept > 0)
         memcpy(data, client->partial, kept);
     size_t got = client_receive(client, data + kept);

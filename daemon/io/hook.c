@@ -73,7 +73,7 @@ on_late(evutil_socket_t fd, short what, void *arg)
     child_kill(child);
 }
 
-/* What the process finds open, and how signals are to it. */
+/* The descriptors and the signals of the process. */
 static bool
 spawn_prepare(posix_spawn_file_actions_t *files, posix_spawnattr_t *attributes)
 {
@@ -208,7 +208,8 @@ on_end(evutil_socket_t signal, short what, void *arg)
     hooks_start(hooks);
 }
 
-/* What may not be killed, or hangs in the kernel, is left to itself. */
+/* A process that cannot be killed, or hangs in the kernel, is left to
+ * itself. */
 static void
 children_end(struct hooks *hooks)
 {

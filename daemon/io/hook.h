@@ -3,7 +3,7 @@
  * is run without a shell, with nothing open, in a process group of its own.
  *
  * Nobody waits for it: a few run at once, some more wait for their turn, and
- * what comes beyond those is dropped. Whoever takes too long is killed.
+ * what comes beyond those is dropped. A hook that takes too long is killed.
  */
 #ifndef HOLDFAST_IO_HOOK_H
 #define HOLDFAST_IO_HOOK_H

@@ -1,15 +1,14 @@
 /*
  * HTTP for operators: GET and HEAD, one request a connection.
  *
- * Every connection has a place out of few, a limit of bytes to ask with and a
- * time in which all of it must be over; and where no place is left, who has had
- * one for longest makes room. So whoever is slow or many is in nobody's way,
- * since who means it asks at once. (libevent's evhttp bounds neither how many
- * there are nor how long a request may trickle in; and of HTTP so little is
- * needed.)
+ * Every connection has a place out of few, a limit of bytes for its request,
+ * and a time limit for all of it. If no place is left, the oldest connection
+ * makes room. So slow or many connections are in nobody's way: an honest client
+ * asks at once. (libevent's evhttp bounds neither their number nor the time of
+ * a request that trickles in. And so little of HTTP is needed.)
  *
- * A connection reads until the head of its request is whole, writes its answer,
- * and then reads on until the other end closes: what was left unread would make
+ * A connection reads until the head of its request is whole, and writes its
+ * answer. Then it reads on until the other end closes: unread input would make
  * the kernel take the answer back. Bodies of requests are not looked at.
  */
 #include "daemon/io/http.h"
@@ -47,7 +46,7 @@ struct http {
     int fds[LISTEN_SOCKETS_MAX];
     struct event accepting[LISTEN_SOCKETS_MAX];
     uint32_t fd_count;
-    struct event pause; /* where no descriptor was left for that */
+    struct event pause; /* if no descriptor was left for that */
     struct buffer body;
     uint64_t opened; /* connections, so far */
     struct connection connections[CONNECTIONS_MAX];
@@ -83,7 +82,7 @@ reason_of(unsigned status)
     }
 }
 
-/* What is in http->body is the page. */
+/* The page is in http->body. */
 static void
 connection_answer(
     struct connection *connection, struct page page, bool head_only)

@@ -58,7 +58,7 @@ listen_source(
         bool is_v4 = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
         memcpy(out, &v6->sin6_addr, is_v4 ? 16 : 8);
     } else {
-        out[8] = 1; /* where those of IP have zeros */
+        out[8] = 1; /* in place of the zeros of IP */
         memcpy(out + 12, &uid, sizeof(uid));
     }
 }
@@ -90,8 +90,8 @@ listen_uid(int fd, uint32_t *uid)
     return true;
 }
 
-/* What a client's connection has, or a listener gives on: above all what finds
- * out that it is silent. */
+/* The options of a client's connection, or of a listener that passes them on.
+ * Above all, these detect silence. */
 void
 listen_tune(const struct loop_settings *settings, int fd)
 {

@@ -225,7 +225,7 @@ loop_take_memory(struct loop *loop)
            redis_create(loop);
 }
 
-/* What libevent has to say, of name servers as a rule. */
+/* Messages of libevent, usually of name servers. */
 static void
 loop_log(int severity, const char *text)
 {

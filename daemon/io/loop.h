@@ -1,10 +1,10 @@
 /*
  * The event loop: sockets, and the turns in which core and store are moved.
  *
- * A turn: libevent says what is ready; clients' lines and Redis' replies go
- * into the core, whose effects gather; then time, operations to the store, its
- * output and the clients' replies, one write for each. The order and the time
- * of a turn are the engine's.
+ * A turn: libevent reports ready sockets. Clients' lines and Redis' replies go
+ * into the core, and its effects gather. Then come time, operations to the
+ * store, its output and the clients' replies, one write for each. The order and
+ * the time of a turn are the engine's.
  */
 #ifndef HOLDFAST_IO_LOOP_H
 #define HOLDFAST_IO_LOOP_H
@@ -22,7 +22,7 @@ struct loop_address {
     bool tls; /* for clients who speak it from the first byte on */
 };
 
-/* Whom a socket is for. */
+/* The users of a socket. */
 enum socket_use {
     SOCKET_CLIENTS,
     SOCKET_TLS,  /* clients, by TLS */

@@ -22,7 +22,7 @@ static const char html[] = "text/html; charset=utf-8";
 /* Version 0.0.4 of Prometheus' text format. */
 static const char exposition[] = "text/plain; version=0.0.4; charset=utf-8";
 
-/* What is added is a line or a few, and all of them fit in PAGE_BYTES. */
+/* Each addition is a line or a few, and all of them fit in PAGE_BYTES. */
 static void __attribute__((format(printf, 2, 3)))
 add(struct buffer *body, const char *format, ...)
 {
@@ -120,7 +120,7 @@ family(struct buffer *body, const char *name, const char *help,
     add(body, "# TYPE holdfast_%s%s %s\n", name, suffix, type);
 }
 
-/* What is no counter, by gauges.def. */
+/* All but the counters, by gauges.def. */
 enum shown {
 #define SHOWN(id, type, label, help) SHOWN_##id,
 #include "daemon/io/gauges.def"

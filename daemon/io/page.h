@@ -17,8 +17,8 @@ struct page {
 };
 
 /*
- * Writes the page at `path` to `body`, which is empty and has PAGE_BYTES. Where
- * there is none, it says so, with its status.
+ * Writes the page at `path` to `body`, which is empty and has PAGE_BYTES.
+ * Without one it says so, with its status.
  */
 struct page page_make(
     const struct loop *loop, struct text path, struct buffer *body);

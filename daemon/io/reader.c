@@ -2,8 +2,8 @@
  * hiredis' reader as the codec, with replies as trees in memory of our own that
  * is given back as a whole: no allocation for each value, and none that stays.
  *
- * What Redis sends is not trusted: a reply, parsed or still coming in, has a
- * limit, and what RESP2 does not have ends the reader.
+ * Input from Redis is not trusted. A reply, parsed or incomplete, has a limit.
+ * A type that RESP2 lacks ends the reader.
  */
 #include "daemon/io/reader.h"
 
@@ -130,8 +130,8 @@ reader_array_of(const redisReadTask *task, size_t count)
 }
 
 /*
- * With 1.0 hiredis changed the type of a count and learned RESP3. Where it has
- * no function for a double or a boolean it makes up a pointer, so there are two
+ * With 1.0 hiredis changed the type of a count and learned RESP3. Without a
+ * function for a double or a boolean it makes up a pointer, so there are two
  * that refuse them.
  */
 #if HIREDIS_MAJOR >= 1

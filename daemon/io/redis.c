@@ -1,10 +1,9 @@
 /*
- * Links to Redis: connecting and moving bytes. What is sent on which link, and
- * when one is given up, the store has decided.
+ * Links to Redis: connecting and moving bytes. The store decides what goes to
+ * which link, and when to give one up.
  *
  * Names are resolved by libevent's own resolver, since getaddrinfo() would
- * block the loop. Where TLS is configured, a link is connected when its
- * handshake is done.
+ * block the loop. With TLS, a link is connected when its handshake is done.
  */
 #include "daemon/io/redis.h"
 
@@ -24,7 +23,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What the resolver goes by. */
+/* The resolver's configuration. */
 static const char *const dns_paths[] = {"/etc/resolv.conf", "/etc/hosts"};
 
 struct redis_link {
@@ -43,7 +42,7 @@ struct redis_link {
     struct evdns_getaddrinfo_request *query; /* ref, while resolving */
     bool resolving;
     bool both;     /* the other family was asked for, and has no address */
-    uint32_t turn; /* whose address is tried next, see family_in_turn() */
+    uint32_t turn; /* the node to try next, see family_in_turn() */
     char port[8];  /* for the resolver */
 };
 
@@ -77,7 +76,7 @@ link_broken(struct redis_link *link, enum health_reason reason, const char *why)
 {
     struct loop *loop = link->loop;
 
-    /* What has ended by itself may be there again. */
+    /* A link that ended by itself may be there again. */
     link->turn -= link->connected && link->turn > 0;
     store_closed(
         loop->engine.store, link->id, engine_now(&loop->engine), reason, why);
@@ -126,7 +125,7 @@ link_want_write(struct redis_link *link)
     return false;
 }
 
-/* What has come, into the loop's buffer; `end` is set where no more will. */
+/* Reads into the loop's buffer; `end` is set where no more will. */
 static size_t
 link_receive(struct redis_link *link, const char **end)
 {
@@ -168,7 +167,7 @@ link_receive_tls(struct redis_link *link, const char **end)
     return len;
 }
 
-/* What has come is no reply. */
+/* The input is no reply. */
 static void
 link_nonsense(struct redis_link *link)
 {
@@ -182,7 +181,7 @@ link_nonsense(struct redis_link *link)
         link_broken(link, HEALTH_NO_REDIS, "it does not speak RESP");
 }
 
-/* Of what was received; false: the link is broken. */
+/* Parses the input; false: the link is broken. */
 static bool
 link_take_replies(struct redis_link *link, size_t got)
 {
@@ -536,7 +535,7 @@ names_read(struct loop *loop)
         return;
     evdns_base_clear_nameservers_and_suspend(loop->dns);
     evdns_base_clear_host_addresses(loop->dns);
-    /* What is wrong there it logs, and goes by the rest. */
+    /* It logs mistakes there, and uses the rest. */
     (void)evdns_base_resolv_conf_parse(
         loop->dns, DNS_OPTIONS_ALL, dns_paths[0]);
     evdns_base_resume(loop->dns);

@@ -5,11 +5,11 @@
  *
  * Anybody may begin one, and it costs more than a request. So, a turn, they get
  * a share of the loop's time, in the order in which they can go on, and nothing
- * is done for who has gone meanwhile. There are so many at once: of those who
- * keep it waiting the one who has done so for longest makes room for a new one,
- * since whoever means it answers soon. Until somebody has done so for a while
- * new ones are not accepted, so that what was begun comes to its end, and many
- * who mean it and come at once get in one after the other.
+ * is done for who has gone meanwhile. There are so many at once. Of the clients
+ * that keep it waiting, the longest one makes room for a new one: an honest
+ * client answers soon. Before a client has done so for a while, new ones are
+ * not accepted. So handshakes under way come to their end, and many honest
+ * clients at once get in one after the other.
  */
 #include "daemon/io/shake.h"
 
@@ -26,15 +26,15 @@
 #include <sys/socket.h>
 
 #define SHAKE_S 10
-/* Who has kept it waiting for less makes no room for another one; that begins
- * anew so often, which is more than a handshake has flights. */
+/* A client that has kept it waiting for less makes no room for another one.
+ * That begins anew so often, which is more than the flights of a handshake. */
 #define PATIENCE_US 300000
 #define PATIENCES   6
 /* Of a turn, for all of them; what is begun is done. */
 #define SHAKES_US 3000
-/* What one of them takes, with certificates and a record. It may be 155 KiB,
- * from when a ClientHello says that it is as long as OpenSSL takes; but with
- * room for fewer, more of those who mean it would have to go. */
+/* The memory of one of them, with certificates and a record. It may be 155 KiB,
+ * if a ClientHello claims the greatest length that OpenSSL takes. But with room
+ * for fewer, more honest clients would have to go. */
 #define SHAKE_BYTES 65536
 #define SHAKES_MIN  64
 /* Of a certificate, that are looked for among users. */
@@ -51,7 +51,7 @@ shake_end(struct client *client, enum counter counter, const char *why)
     listen_peer(&client->shake->address, client->shake->address_len, peer,
         sizeof(peer));
     count(&loop->counters, counter);
-    /* Who looks whether the port is open is nothing to tell of. */
+    /* A check that the port is open is not logged. */
     log_write(counter == COUNTER_tls_closed ? LOG_DEBUG : LOG_INFO,
         "tls_failed", "peer=%s why=%s", peer,
         log_quote(quoted, sizeof(quoted), text_from(why)));
@@ -81,7 +81,7 @@ shake_broken(struct client *client)
         tls_link_why(client->tls));
 }
 
-/* --- whose certificate it is ---------------------------------------------- */
+/* --- the owner of the certificate ----------------------------------------- */
 
 struct names {
     const struct users *users;
@@ -239,8 +239,8 @@ shake_go_on(struct client *client)
         shake_end(client, COUNTER_tls_crowded, "no memory to wait for it");
 }
 
-/* It has begun and gone: nobody would read what costs most. What is no
- * handshake costs nothing, and is told of as such. */
+/* It has begun and gone: nobody would read what costs most. Input that is no
+ * handshake costs nothing, and is logged as such. */
 static bool
 client_has_gone(const struct client *client)
 {
@@ -298,7 +298,7 @@ shakes_max(const struct loop *loop)
     return most < SHAKES_MIN ? SHAKES_MIN : (uint32_t)most;
 }
 
-/* Who has kept the loop waiting for longest; NULL: nobody. */
+/* The client that has kept the loop waiting for longest; NULL: nobody. */
 static struct shake *
 shake_slowest(const struct loop *loop)
 {

@@ -30,7 +30,7 @@
 
 #define CLIENT_BYE_LIMIT "* BYE limit\n"
 
-/* What a client's write led to; the core hears of it after the writes. */
+/* The result of a client's write; the core hears of it after the writes. */
 enum client_fate {
     FATE_DRAINED, /* nothing is left to send */
     FATE_BROKEN,
@@ -38,7 +38,7 @@ enum client_fate {
     FATE_MEMORY,
 };
 
-/* What a client's reading has come to. */
+/* The state of a client's input. */
 enum client_over {
     OVER_NOT,
     OVER_END,    /* it sends no more */
@@ -80,7 +80,7 @@ struct client {
     uint32_t out_capacity;
     uint32_t turn_offset; /* in the effects' text: lines of this turn */
     uint32_t turn_len;
-    uint64_t close_us; /* where it is ending: closed then in any case */
+    uint64_t close_us; /* if it is ending: closed then in any case */
 };
 
 /* A handshake by TLS. */
@@ -140,7 +140,7 @@ struct loop {
     uint64_t tune_due_us; /* sooner no client's socket is changed */
     uint32_t tune_left;   /* clients of which it is still to be */
     uint64_t silence_us;  /* the core's */
-    bool tune_accepted;   /* what listeners give on may be other values */
+    bool tune_accepted;   /* listeners may pass on other values */
     struct hooks *hooks;  /* owned; NULL: there is none */
     uint64_t started_us;  /* CLOCK_REALTIME */
     uint64_t reloaded_us; /* likewise; the start was the first time */

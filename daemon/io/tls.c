@@ -1,5 +1,6 @@
 /*
- * What is trusted and shown by TLS, out of PEM files, as a context of OpenSSL.
+ * Trusted CAs and the own certificate, out of PEM files, as a context of
+ * OpenSSL.
  *
  * As a server it is asked for work by anybody: so there are only groups with
  * which a handshake is cheap, and a certificate has a limit.
@@ -109,7 +110,7 @@ load_key(struct tls *tls, const char *path, char *why, size_t why_bytes)
     return wrong == NULL || refuse_file(path, wrong, why, why_bytes);
 }
 
-/* What it holds. Nobody waits for a pipe. */
+/* The certificates in it. Nobody waits for a pipe. */
 static bool
 digest_file(const char *path, uint8_t digest[SHA256_DIGEST_LENGTH], char *why,
     size_t why_bytes)
@@ -190,7 +191,8 @@ context_for_clients(SSL_CTX *context, const struct tls_settings *settings)
         asks |= SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
     SSL_CTX_set_verify(context, asks, NULL);
     SSL_CTX_set_verify_depth(context, CLIENT_CERTS_DEPTH);
-    /* What is shown is what its file has, and nothing of the clients' CAs. */
+    /* The chain that is shown comes from its file, and not from the clients'
+     * CAs. */
     (void)SSL_CTX_set_mode(context, SSL_MODE_NO_AUTO_CHAIN);
     SSL_CTX_set_max_cert_list(context, CLIENT_CERTS_MAX);
     SSL_CTX_set_client_hello_cb(context, hello_read, NULL);

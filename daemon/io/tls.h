@@ -1,7 +1,7 @@
 /*
- * TLS, for links to Redis and Sentinels as their client, and for clients as
- * their server: what is trusted and shown (struct tls, one for each of the
- * two), and one connection on a socket that is connected already (tls_link).
+ * TLS, as a client of Redis and Sentinels, and as a server of clients. `struct
+ * tls`, one for each of the two, has the trusted CAs and the own certificate. A
+ * tls_link is one connection, on a connected socket.
  *
  * Nothing blocks: where the socket has nothing, or takes nothing, that is said
  * and the same call is to be made again when it does. The socket stays its
@@ -25,11 +25,11 @@ struct tls_settings {
     const char *cert; /* ref: certificate, and its chain; empty: none */
     const char *key;  /* ref: its key; empty where there is no certificate */
     const char *server_name; /* ref: in place of the host's; empty: that */
-    bool any_name;           /* of whom a certificate speaks does not matter */
+    bool any_name;           /* the name in a certificate does not matter */
     bool required; /* a server's: who shows no certificate is refused */
 };
 
-/* What a refusal is about. */
+/* The reason of a refusal. */
 enum tls_part {
     TLS_PART_CA,
     TLS_PART_CERT,
@@ -69,7 +69,7 @@ enum tls_status {
     TLS_BROKEN,      /* for good; tls_link_why() */
 };
 
-/* What a broken one, or a handshake that failed, is to be counted as. */
+/* The counter of a broken one, or of a failed handshake. */
 enum tls_failure {
     TLS_FAILED_GONE, /* the connection ended */
     TLS_FAILED_PROTOCOL,

@@ -72,7 +72,7 @@ fail_certificate(struct tls_link *link, long verified)
             X509_verify_cert_error_string(verified));
 }
 
-/* What it says of our certificate, or we of its. */
+/* The verdict of the peer on our certificate, or ours on its. */
 static bool
 is_about_certificate(unsigned long error)
 {
@@ -278,7 +278,7 @@ tls_link_end(struct tls_link *link)
 bool
 tls_link_is_within(const struct tls_link *link)
 {
-    /* Where nothing but its header came, nothing is pending. */
+    /* If only its header came, nothing is pending. */
     return SSL_has_pending(link->ssl) == 1 ||
            strcmp(SSL_rstate_string(link->ssl), "RB") == 0;
 }

@@ -1,5 +1,5 @@
 /*
- * What tls.c and tls_link.c share: OpenSSL's context with what it was made of.
+ * Shared by tls.c and tls_link.c: OpenSSL's context with its sources.
  */
 #ifndef HOLDFAST_IO_TLS_STATE_H
 #define HOLDFAST_IO_TLS_STATE_H
@@ -15,7 +15,7 @@ struct tls {
     SSL_CTX *context;                                /* owned */
     BIO_METHOD *sockets;                             /* owned */
     uint8_t digest[TLS_PARTS][SHA256_DIGEST_LENGTH]; /* of each file */
-    uint64_t expiry_s; /* of what is shown; 0: that is none */
+    uint64_t expiry_s; /* of the own certificate; 0: there is none */
     char server_name[TLS_NAME_BYTES];
     bool any_name;
     bool required;

@@ -1,20 +1,20 @@
 /*
- * What finds out about silent clients, TCP's keepalive and its user time-out,
- * changed while they are connected.
+ * Detection of silent clients, TCP's keepalive and its user time-out, changed
+ * while they are connected.
  *
  * A client may count on its locks for as long as it has been told, and that is
- * never longer than TCP may leave it silent. Hence two invariants: what clients
- * are told by (loop->silence_us) is no longer than what any of their sockets
- * has; and no socket is given less than what any client was told by and that
- * has not run out yet. So where silence becomes shorter clients are told so at
+ * never longer than TCP may leave it silent. Hence two invariants. The silence
+ * that clients hear of (loop->silence_us) is no longer than that of any of
+ * their sockets. No socket gets less than a value that a client heard of and
+ * that has not run out. So where silence becomes shorter clients are told so at
  * once, and sockets follow when the old one is over; where it becomes longer
  * the sockets are first.
  *
  * There may be many sockets: so many a turn are changed, in the order of
- * loop->clients, whose first one goes to the end each time. Those that come
- * meanwhile stand behind, and are given the new values when they are accepted:
- * what a listener gives on is theirs from the handshake on, which may have been
- * before the change.
+ * loop->clients, whose first one goes to the end each time. Later clients stand
+ * behind, and get the new values when they are accepted. They have the
+ * listener's values from the handshake on, which may have been before the
+ * change.
  */
 #include "daemon/io/tune.h"
 
