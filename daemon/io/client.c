@@ -42,6 +42,7 @@ client_of(const struct loop *loop, struct handle session)
 static void
 client_forget_output(struct client *client)
 {
+    require(client->loop->memory >= client->out_len);
     client->loop->memory -= client->out_len;
     free(client->out);
     client->out = NULL;
@@ -56,6 +57,7 @@ client_forget_output(struct client *client)
 static void
 client_forget_partial(struct client *client)
 {
+    require(client->loop->memory >= client->partial_len);
     client->loop->memory -= client->partial_len;
     free(client->partial);
     client->partial = NULL;
@@ -69,6 +71,7 @@ client_count_record(struct client *client, bool within)
     if (client->within == within)
         return;
     client->within = within;
+    require(within || client->loop->memory >= RECORD_BYTES);
     if (within)
         client->loop->memory += RECORD_BYTES;
     else
@@ -92,6 +95,7 @@ client_end_shake(struct client *client)
         return;
     core_depart(client->loop->engine.core, &shake->source);
     list_remove(&shake->link);
+    require(client->loop->shake_count > 0);
     client->loop->shake_count--;
     client->loop->shake_over = true;
     client->shake = NULL;
@@ -118,6 +122,7 @@ client_destroy(struct client *client)
     list_remove(&client->late_link);
     if (client->fd >= 0)
         close(client->fd);
+    require(loop->client_count > 0);
     loop->client_count--;
     free(client);
 }
@@ -236,6 +241,7 @@ client_keep_output(struct client *client, const char *bytes, uint32_t len)
         client->torn = true;
         return;
     }
+    require(client->out_start + client->out_len + len <= client->out_capacity);
     memcpy(client->out + client->out_start + client->out_len, bytes, len);
     client->out_len += len;
     client->loop->memory += len;
@@ -296,6 +302,7 @@ client_send_kept(struct client *client)
         client_broken(client);
         return false;
     }
+    require((uint32_t)sent <= client->out_len);
     client->out_start += (uint32_t)sent;
     client->out_len -= (uint32_t)sent;
     client->loop->memory -= (uint64_t)sent;

@@ -86,6 +86,7 @@ client_open(struct client *client, const struct sockaddr_storage *address,
     engine_step(&loop->engine, &event);
     if (handle_equal(event.session, HANDLE_NONE))
         return false;
+    require(loop->by_session[event.session.index] == NULL);
     client->input.session = event.session;
     loop->by_session[event.session.index] = client;
     return true;
