@@ -1,6 +1,6 @@
 /*
- * lease.default changes, broker by broker: in the run, as README says how; and
- * as a drill, where brokers have no more than what they hear of one another.
+ * lease.default changes, broker by broker. In the run it follows the steps of
+ * operations.md. In the drill brokers know only what they hear of one another.
  */
 #include "tests/sim/drill.h"
 

@@ -151,7 +151,8 @@ uint64_t plan_late_us(const struct plan *plan);
 bool plan_settles(const struct plan *plan);
 
 /* Whether lease.default changes in the run, broker by broker, by the steps of
- * README. The run is too short for long leases. Time from step to step. */
+ * operations.md. The run is too short for long leases. Time from step to
+ * step. */
 bool plan_rolls(const struct plan *plan);
 uint64_t plan_roll_us(const struct plan *plan);
 
