@@ -50,9 +50,8 @@ struct key {
     uint64_t max;
     /* The default, items with a blank between; NULL: made of other keys. */
     const char *standard;
-    bool reloadable; /* may change without a restart */
+    bool reloadable; /* by a reload; holdfast.yaml marks the key so */
     const struct key_word *words;
-    const char *help;
 };
 
 /* How many keys there are, sections among them. */

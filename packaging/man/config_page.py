@@ -6,6 +6,7 @@ and in a comment what it does.
 
 A comment belongs to the key below it; one that stands behind a # has no
 default of its own. Keys without a comment are told of by the one before them.
+The mark behind a key says what a reload does with it.
 """
 
 import re
@@ -49,20 +50,22 @@ The configuration; as installed it shows every key with its default.
 """
 
 KEY = re.compile(r"^(?P<indent> *)(?P<off>#?)(?P<name>[a-z_]+):"
-                 r"(?: (?P<value>.*))?$")
+                 r"(?: (?P<value>.*?)(?:  # (?P<mark>\w+))?)?$")
+MARKS = {None: "", "reload": "A reload takes a new value.\n",
+         "restart": "A new value waits for a restart.\n"}
 # Of a list of sections that is empty by default: an example of an item.
 ITEM = re.compile(r"^# +(?:- )?(?P<name>[a-z_]+): \S+ +# (?P<about>.*)$")
 
 
 def entries(lines):
-    """(dotted path, default, comment) of each key; a section has no default,
-    and a key that follows others has None."""
+    """(dotted path, default, comment, mark) of each key; a section has no
+    default, and a key that follows others has None."""
     sections, comment, last = [], [], None
     for line in lines:
         key = KEY.match(line)
         item = ITEM.match(line)
         if item:
-            yield f"{last}.{item['name']}", None, item["about"]
+            yield f"{last}.{item['name']}", None, item["about"], None
         elif not line.strip():
             comment = []
         elif key is None or (key["off"] and key["indent"] == ""):
@@ -75,7 +78,7 @@ def entries(lines):
             value = None if key["off"] else key["value"] or ""
             if value == "":
                 sections.append((indent, key["name"]))
-            yield path, value, " ".join(comment)
+            yield path, value, " ".join(comment), key["mark"]
             comment, last = [], path
 
 
@@ -100,7 +103,7 @@ def default(value):
 def page(lines):
     out = []
     depth = 0
-    for path, value, comment in entries(lines):
+    for path, value, comment, mark in entries(lines):
         if value == "" and "." not in path:
             if depth:
                 out.append(".El\n")
@@ -115,6 +118,7 @@ def page(lines):
         out += [f"{line}\n" for line in prose(comment)]
         if value:
             out.append(default(value))
+        out.append(MARKS[mark])
     return "".join(out) + ".El\n" + FOOT
 
 

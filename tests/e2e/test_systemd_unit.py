@@ -129,7 +129,7 @@ class SystemdUnitTest(unittest.TestCase):
                                  re.MULTILINE)
         with open(os.path.join(ROOT, "conf", "holdfast.yaml"),
                   encoding="utf-8") as file:
-            tcp = re.findall(r'^  tcp: \["(.*)"\]$', file.read(), re.MULTILINE)
+            tcp = re.findall(r'^  tcp: \["(.*)"\] ', file.read(), re.MULTILINE)
         self.assertEqual(streams, tcp)
 
     def test_stop_is_longer_than_the_grace(self):

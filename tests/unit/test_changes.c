@@ -338,39 +338,6 @@ START_TEST(namespaces_come_and_go)
 
 END_TEST
 
-/* The paragraph of holdfast.yaml that names what a reload takes, up to its
- * blank line. */
-static const char *
-paragraph(void)
-{
-    static char text[32768];
-    FILE *file = fopen("conf/holdfast.yaml", "r");
-
-    ck_assert_ptr_nonnull(file);
-    size_t len = fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
-    text[len] = '\0';
-    char *start = strstr(text, "SIGHUP");
-    ck_assert_ptr_nonnull(start);
-    *strstr(start, "\n\n") = '\0';
-    return start;
-}
-
-START_TEST(the_shipped_file_names_what_is_taken)
-{
-    for (size_t i = 0; i < key_count(); i++) {
-        const struct key *key = key_at(i);
-        const char *at = strstr(paragraph(), key->path);
-        if (!has_field(key))
-            continue;
-        while (at != NULL && strchr(",.\n ", at[strlen(key->path)]) == NULL)
-            at = strstr(at + 1, key->path);
-        ck_assert_msg((at != NULL) == key->reloadable, "%s", key->path);
-    }
-}
-
-END_TEST
-
 Suite *
 changes_suite(void)
 {
@@ -391,7 +358,6 @@ changes_suite(void)
     tcase_add_test(cases, passwords_wait_with_tls);
     tcase_add_test(cases, users_as_such_are_left);
     tcase_add_test(cases, namespaces_come_and_go);
-    tcase_add_test(cases, the_shipped_file_names_what_is_taken);
     suite_add_tcase(suite, cases);
     return suite;
 }
