@@ -62,7 +62,8 @@ _Static_assert(REQUEST_KEY_COUNT <= REQUIRED_SHIFT, "the keys fill a half");
 #define R(key) (K(key) | K(key) << REQUIRED_SHIFT)
 
 static const struct command_row command_rows[COMMAND_COUNT] = {
-#define COMMAND(id, right, draining, handler, argument, keys, usage, help) \
+#define COMMAND(                                                               \
+    id, right, draining, refusal, handler, timer, argument, keys, usage, help) \
     {TEXT_OF(#id), ARGUMENT_##argument, (keys)},
 #include "proto/commands.def"
 };

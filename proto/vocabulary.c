@@ -23,7 +23,8 @@ const char *
 command_usage(enum command command)
 {
     static const char *const usages[COMMAND_COUNT] = {
-#define COMMAND(id, right, draining, handler, argument, keys, usage, help) \
+#define COMMAND(                                                               \
+    id, right, draining, refusal, handler, timer, argument, keys, usage, help) \
     usage,
 #include "proto/commands.def"
     };
@@ -36,7 +37,9 @@ const char *
 command_help(enum command command)
 {
     static const char *const helps[COMMAND_COUNT] = {
-#define COMMAND(id, right, draining, handler, argument, keys, usage, help) help,
+#define COMMAND(                                                               \
+    id, right, draining, refusal, handler, timer, argument, keys, usage, help) \
+    help,
 #include "proto/commands.def"
     };
 

@@ -11,9 +11,6 @@
 #define BREAK_LOOK_US UINT64_C(2000)
 #define BREAK_TICKETS 500 /* that are looked at; holders come first */
 
-typedef void command_function(
-    struct core *core, struct session *session, const struct request *request);
-
 static struct text
 request_word(const struct request *request, enum request_key key)
 {
@@ -76,7 +73,7 @@ hello_resume(
     return false;
 }
 
-static void
+void
 command_hello(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -215,7 +212,7 @@ lock_may_enter(
     return true;
 }
 
-static void
+void
 command_lock(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -253,7 +250,7 @@ command_lock(
 }
 
 /* Goes on with a hold of an earlier connection of the session. */
-static void
+void
 command_claim(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -272,7 +269,7 @@ command_claim(
 }
 
 /* UNLOCK and RENEW: something is done to a hold that should be there. */
-static void
+void
 command_of_hold(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -305,7 +302,7 @@ answer_ok(
     answer_end(core, session, &reply);
 }
 
-static void
+void
 command_cancel(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -329,7 +326,7 @@ command_cancel(
     answer_ok(core, session, request);
 }
 
-static void
+void
 command_held(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -363,7 +360,7 @@ session_least_us(const struct core *core, struct session *session)
 
 /* The least that remains of the holds that the client counts on and the broker
  * renews. Beside a lease= it is what remains of the session. */
-static void
+void
 command_ping(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -382,7 +379,7 @@ command_ping(
     answer_end(core, session, &reply);
 }
 
-static void
+void
 command_pong(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -419,7 +416,7 @@ command_op(struct core *core, struct session *session,
     return op;
 }
 
-static void
+void
 command_show(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -431,7 +428,7 @@ command_show(
     op_submit(core, op);
 }
 
-static void
+void
 command_break(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -531,7 +528,7 @@ command_break_seen(struct core *core, struct op *op)
         answer_broken(core, pending, left, result->delay_ms);
 }
 
-static void
+void
 command_audit(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -569,7 +566,7 @@ session_of_word(const struct core *core, const struct session *by,
     return found;
 }
 
-static void
+void
 command_watch(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -579,7 +576,7 @@ command_watch(
         watch_begin(core, pending, request);
 }
 
-static void
+void
 command_unwatch(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -590,7 +587,7 @@ command_unwatch(
             "this session does not watch it");
 }
 
-static void
+void
 command_kill(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -616,7 +613,7 @@ command_kill(
     session_kill(core, other);
 }
 
-static void
+void
 command_drain(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -628,7 +625,7 @@ command_drain(
     core_stop(core);
 }
 
-static void
+void
 command_quit(
     struct core *core, struct session *session, const struct request *request)
 {
@@ -642,15 +639,50 @@ enum draining {
     DRAINING_REFUSED,
 };
 
+/* Of an outstanding request, by commands.def: error codes, and two others. */
+enum refusal {
+    REFUSAL_INDOUBT = ERROR_INDOUBT,
+    REFUSAL_UNAVAILABLE = ERROR_UNAVAILABLE,
+    REFUSAL_AUTH = ERROR_AUTH,
+    REFUSAL_REASON = ERROR_COUNT,
+    REFUSAL_AT_ONCE,
+};
+
+static void
+no_timer(struct core *core, struct pending *pending)
+{
+    (void)core;
+    (void)pending;
+    require(false);
+}
+
 static const struct {
-    command_function *serve;
+    void (*serve)(struct core *core, struct session *session,
+        const struct request *request);
+    void (*timer)(struct core *core, struct pending *pending);
     enum draining draining;
+    enum refusal refusal;
 } commands[COMMAND_COUNT] = {
 
-#define COMMAND(id, right, draining, handler, ...) \
-    {handler, DRAINING_##draining},
+#define COMMAND(id, right, draining, refusal, handler, timer, ...) \
+    {handler, timer, DRAINING_##draining, REFUSAL_##refusal},
 #include "proto/commands.def"
 };
+
+enum error_code
+command_refusal(enum command command, enum error_code reason)
+{
+    enum refusal refusal = commands[command].refusal;
+
+    require(refusal != REFUSAL_AT_ONCE);
+    return refusal == REFUSAL_REASON ? reason : (enum error_code)refusal;
+}
+
+void
+command_timer(struct core *core, struct pending *pending)
+{
+    commands[pending->command].timer(core, pending);
+}
 
 static void
 command_run(

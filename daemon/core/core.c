@@ -330,14 +330,8 @@ core_pending_timer(struct core *core, struct pending *pending)
 {
     if (pending->denied)
         auth_end_wait(core, pending);
-    else if (pending->command == COMMAND_AUTH)
-        auth_answer(core, pending);
-    else if (pending->command == COMMAND_WATCH)
-        watch_give_up(core, pending);
-    else if (pending->command == COMMAND_BREAK)
-        command_break_look(core, pending);
     else
-        ticket_wait_over(core, pending);
+        command_timer(core, pending);
 }
 
 static void

@@ -190,20 +190,6 @@ session_drop_pendings(struct core *core, struct session *session)
     auth_drop_behind(core, session);
 }
 
-/* `lock` for a LOCK; what only reads is never in doubt. */
-static enum error_code
-refusal_of(enum command command, enum error_code lock)
-{
-    if (command == COMMAND_LOCK)
-        return lock;
-    if (command == COMMAND_SHOW || command == COMMAND_HELD ||
-        command == COMMAND_WATCH || command == COMMAND_AUDIT)
-        return ERROR_UNAVAILABLE;
-    if (command == COMMAND_AUTH)
-        return ERROR_AUTH;
-    return ERROR_INDOUBT;
-}
-
 /* The last word on what is outstanding: LOCKs are told `code`. A step has room
  * for all of these answers, as long as no answer tells why Redis is away. */
 static void
@@ -213,7 +199,7 @@ session_refuse_pendings(
     while (!list_empty(&session->pendings)) {
         struct pending *pending =
             container_of(session->pendings.next, struct pending, session_link);
-        enum error_code told = refusal_of(pending->command, code);
+        enum error_code told = command_refusal(pending->command, code);
         pending_error(
             core, pending, told, error_outcome(told, pending->command));
     }

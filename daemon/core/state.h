@@ -593,8 +593,6 @@ uint64_t auth_due_us(const struct core *core, const struct session *session);
 struct text auth_name(const struct session *session);
 const char *auth_log_user(
     const struct session *session, char out[AUTH_LOG_BYTES]);
-void auth_command(
-    struct core *core, struct session *session, const struct request *request);
 void auth_waited(struct session *session);
 bool auth_pauses(const struct session *session);
 bool auth_may_go_on(const struct session *session);
@@ -793,8 +791,6 @@ void recent_lost(
     struct core *core, const struct ticket *ticket, const char *reason);
 void recent_deadlock(struct core *core, const struct ticket *ticket,
     struct text cycle, struct text sessions);
-void recent_list(
-    struct core *core, struct session *session, const struct request *request);
 
 /* top.c */
 bool top_init(struct core *core);
@@ -804,8 +800,6 @@ void top_set_spaces(
 void top_state(
     struct core *core, struct ticket *ticket, enum ticket_state state);
 void top_wait_end(struct core *core, struct ticket *ticket);
-void top_list(
-    struct core *core, struct session *session, const struct request *request);
 void top_check(const struct core *core);
 
 /* op.c */
@@ -819,6 +813,12 @@ void op_free(struct core *core, struct op *op);
 /* core.c */
 void core_stop(struct core *core);
 
+/* The handlers of commands.def, wherever they are. */
+#define COMMAND(id, right, draining, refusal, handler, ...)  \
+    void handler(struct core *core, struct session *session, \
+        const struct request *request);
+#include "proto/commands.def"
+
 /* command.c */
 void answer_ok(
     struct core *core, struct session *session, const struct request *request);
@@ -827,6 +827,8 @@ struct pending *command_pending(
 void command_break_done(struct core *core, struct op *op);
 void command_break_look(struct core *core, struct pending *pending);
 void command_break_seen(struct core *core, struct op *op);
+enum error_code command_refusal(enum command command, enum error_code reason);
+void command_timer(struct core *core, struct pending *pending);
 void command_line(
     struct core *core, struct session *session, char *line, size_t len);
 
@@ -837,15 +839,5 @@ void listing_end(struct core *core, struct session *session, const char *tag,
     uint32_t shown, uint32_t next);
 void listing_show_done(struct core *core, struct op *op);
 void listing_held(struct core *core, struct pending *pending);
-void listing_locks(
-    struct core *core, struct session *session, const struct request *request);
-void listing_sessions(
-    struct core *core, struct session *session, const struct request *request);
-void status_list(
-    struct core *core, struct session *session, const struct request *request);
-void listing_stats(
-    struct core *core, struct session *session, const struct request *request);
-void listing_help(
-    struct core *core, struct session *session, const struct request *request);
 
 #endif

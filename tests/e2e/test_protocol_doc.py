@@ -98,8 +98,8 @@ class TableTest(unittest.TestCase):
     @unittest.skipUnless(shutil.which("cc"), "there is no compiler")
     def test_a_command(self):
         self.check("proto/commands.def", "COMMAND(HELLO, ", "COMMAND",
-                   ("USER", "SERVED", "command_ping", "NONE", "0", '"N"',
-                    '"n"'),
+                   ("USER", "SERVED", "AT_ONCE", "command_ping", "no_timer",
+                    "NONE", "0", '"N"', '"n"'),
                    ("proto/request.c", "proto/vocabulary.c",
                     "daemon/core/auth.c", "daemon/core/command.c"))
 
@@ -123,7 +123,7 @@ class VocabularyTest(unittest.TestCase):
 
     def test_the_definitions_were_read(self):
         text = read("proto/commands.def")
-        for macro, rows, width in (("COMMAND", self.commands, 8),
+        for macro, rows, width in (("COMMAND", self.commands, 10),
                                    ("KEY", self.keys, 5),
                                    ("ERROR", self.errors, 3),
                                    ("EVENT", self.events, 3)):

@@ -143,21 +143,48 @@ START_TEST(greeting)
 
 END_TEST
 
+/* The shortest request of a command, by its usage. */
+static const char *
+shortest(enum command command)
+{
+    static const char *const samples[][2] = {
+        {"=D", "=1"}, {"=F", "=1"}, {"TAG", "1"}, {"session", "00000000"}};
+    static char line[64];
+    const char *usage = command_usage(command);
+    const char *options = strstr(usage, " [");
+    size_t len = options == NULL ? strlen(usage) : (size_t)(options - usage);
+
+    snprintf(line, sizeof(line), "%.*s", (int)len, usage);
+    for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
+        char *at = strstr(line, samples[i][0]);
+        if (at != NULL) /* the end of the line */
+            memcpy(at, samples[i][1], strlen(samples[i][1]) + 1);
+    }
+    return line;
+}
+
 START_TEST(nothing_before)
 {
-    static const char *const lines[] = {"LOCK a", "LOCK a b wait=0", "UNLOCK a",
-        "RENEW a lease=1s", "CLAIM a fence=1", "CANCEL 1", "SHOW a", "HELD",
-        "WATCH a", "UNWATCH a", "LOCKS", "SESSIONS", "STATS", "SLOW", "TOP",
-        "AUDIT", "BREAK a", "KILL 00000000", "DRAIN",
-        "HELLO resume=00000000000000000000000000000000 gen=2"};
+    static const bool served[COMMAND_COUNT] = {[COMMAND_HELLO] = true,
+        [COMMAND_AUTH] = true,
+        [COMMAND_PING] = true,
+        [COMMAND_PONG] = true,
+        [COMMAND_HELP] = true,
+        [COMMAND_QUIT] = true};
     struct rig *rig = start();
     unsigned s = rig_open_tcp(rig);
+    unsigned refused = 1;
 
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
-        answer(rig, s, lines[i], "- ERR AUTH retry=0");
+    answer(rig, s, "HELLO resume=00000000000000000000000000000000 gen=2",
+        "- ERR AUTH retry=0");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        if (served[i])
+            continue;
+        answer(rig, s, shortest((enum command)i), "- ERR AUTH retry=0");
+        refused++;
+    }
     rig_no_op(rig);
-    ck_assert_uint_eq(rig_count(rig, COUNTER_requests_unknown_user),
-        sizeof(lines) / sizeof(lines[0]));
+    ck_assert_uint_eq(rig_count(rig, COUNTER_requests_unknown_user), refused);
     answer(rig, s, "PING", "- OK");
     rig_say(rig, s, "PONG 1");
     answer(rig, s, "HELLO name=n keep=1s",
@@ -165,7 +192,7 @@ START_TEST(nothing_before)
     rig_say(rig, s, "HELP");
     for (int i = 0; i < COMMAND_COUNT; i++)
         rig_expect(rig, s, "- ITEM command=~");
-    rig_expect(rig, s, "- OK n=25");
+    rig_expect(rig, s, "- OK n=~");
     answer(rig, s, "LOCKX", "- ERR UNKNOWN retry=0");
     answer(rig, s, "QUIT", "- OK");
     rig_expect(rig, s, "* BYE quit");
