@@ -61,7 +61,7 @@ endif
 
 WARNINGS = -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion \
 	-Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wcast-qual \
-	-Wwrite-strings -Wformat=2 -Wundef -Wvla -Wswitch-enum \
+	-Wwrite-strings -Wformat=2 -Wundef -Wvla -Werror=switch-enum \
 	-Wimplicit-fallthrough
 ifeq ($(WERROR),1)
 WARNINGS += -Werror

@@ -481,9 +481,10 @@ audit_step_failed(struct core *core)
 }
 
 void
-audit_stepped(struct core *core, enum op_status status)
+audit_stepped(struct core *core, struct op *op)
 {
     struct audit *audit = core->audit;
+    enum op_status status = op->result.status;
     bool mark = audit->step.mark_ms > 0;
 
     require(audit->state == AUDIT_WORKS);

@@ -205,11 +205,11 @@ core_news(struct core *core, struct text news)
         deadlock_message(core, news);
 }
 
-/* An operation on a lock. */
+/* What a result says of the lock, and of other tickets. */
 static void
-core_lock_op_done(struct core *core, struct op *op)
+core_lock_op_done(struct core *core, const struct op *op)
 {
-    struct op_result *result = &op->result;
+    const struct op_result *result = &op->result;
     struct lock *lock = slab_get(&core->locks, op->lock);
 
     require(lock != NULL);
@@ -229,49 +229,52 @@ core_lock_op_done(struct core *core, struct op *op)
     if (result->status == OP_UNKNOWN &&
         (owner == OP_OF_TICKET || owner == OP_OF_LOCK))
         lock_refresh_soon(core, lock);
-    switch (op->kind) {
-    case OP_RELEASE:
-        if (op->repeats)
-            releases_answered(core, op);
-        else
-            ticket_done(core, op);
-        break;
-    case OP_ACQUIRE:
-    case OP_RENEW:
-    case OP_RECLAIM:
+}
+
+/* The last of an operation, by op.def. */
+
+static void
+core_released(struct core *core, struct op *op)
+{
+    if (op->repeats)
+        releases_answered(core, op);
+    else
         ticket_done(core, op);
-        break;
-    case OP_LOOK:
-        if (op->watch)
-            watch_looked(core, lock, result->status);
-        if (result->status == OP_UNSENT || result->status == OP_UNKNOWN)
-            lock_ask_at(core, lock, core->now_us + us_from_ms(CORE_LAPSE_MS));
-        break;
-    case OP_INSPECT:
-        core_inspected(core, op);
-        break;
-    case OP_PUBLISH:
-        message_sent(core, op);
-        break;
-    case OP_BREAK:
-        if (op->reader == READER_AUDIT)
-            audit_broken(core, op);
-        else
-            command_break_done(core, op);
-        break;
-    case OP_AUDIT:
-    case OP_KIND_COUNT:
-        require(false);
-    }
+}
+
+static void
+core_looked(struct core *core, struct op *op)
+{
+    struct lock *lock = slab_get(&core->locks, op->lock);
+    enum op_status status = op->result.status;
+
+    if (op->watch)
+        watch_looked(core, lock, status);
+    if (status == OP_UNSENT || status == OP_UNKNOWN)
+        lock_ask_at(core, lock, core->now_us + us_from_ms(CORE_LAPSE_MS));
+}
+
+static void
+core_broken(struct core *core, struct op *op)
+{
+    if (op->reader == READER_AUDIT)
+        audit_broken(core, op);
+    else
+        command_break_done(core, op);
 }
 
 static void
 core_op_done(struct core *core, struct op *op)
 {
-    if (op->kind == OP_AUDIT)
-        audit_stepped(core, op->result.status);
-    else
+    static void (*const done[OP_KIND_COUNT])(struct core *, struct op *) = {
+
+#define OP(id, word, owner, done, ...) done,
+#include "daemon/core/op.def"
+    };
+
+    if (op_owner(op) != OP_OF_AUDIT)
         core_lock_op_done(core, op);
+    done[op->kind](core, op);
     op_free(core, op);
 }
 

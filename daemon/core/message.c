@@ -64,7 +64,7 @@ message_tell(struct core *core, const char broker[8], struct text name,
 }
 
 void
-message_sent(struct core *core, const struct op *op)
+message_sent(struct core *core, struct op *op)
 {
     struct message *message = slab_get(&core->messages, op->owner);
 

@@ -33,6 +33,6 @@ void message_tell(struct core *core, const char broker[8], struct text name,
     struct text words);
 
 /* It is out, or is not. */
-void message_sent(struct core *core, const struct op *op);
+void message_sent(struct core *core, struct op *op);
 
 #endif

@@ -770,7 +770,7 @@ void audit_fini(struct core *core);
 bool audit_request(struct core *core, struct pending *pending);
 void audit_stop(struct core *core);
 void audit_timer(struct core *core);
-void audit_stepped(struct core *core, enum op_status status);
+void audit_stepped(struct core *core, struct op *op);
 void audit_inspected(struct core *core, const struct op *op);
 void audit_broken(struct core *core, const struct op *op);
 void audit_told(struct core *core, struct text words);

@@ -43,23 +43,23 @@ enum op_share {
     KIND_GATHERS,
 };
 
-enum op_grants {
-    KIND_HARMLESS,
-    KIND_GRANTS,
-};
-
 /* By op.def. */
 static const struct {
-    enum script_id script;
     enum op_keys keys;
     enum op_share share;
     enum op_grants grants;
 } kinds[OP_KIND_COUNT] = {
 
-#define OP(id, word, owner, script, keys, share, grants) \
-    {SCRIPT_##script, KIND_##keys, KIND_##share, KIND_##grants},
+#define OP(id, word, owner, done, script, keys, share, grants, ...) \
+    {KIND_##keys, KIND_##share, KIND_##grants},
 #include "daemon/core/op.def"
 };
+
+enum op_grants
+call_grants(const struct call *call)
+{
+    return kinds[container_of(call->ops.next, struct op, link)->kind].grants;
+}
 
 /* Whether `over_us` may come before Redis runs what is sent now. */
 static bool
@@ -278,7 +278,7 @@ batch_write(struct store *store, struct link *link, const struct call *call,
 {
     struct record_header header = batch_header(store, link, now_us);
     uint32_t keys = kinds[kind].keys == KIND_KEYLESS ? 0 : call->op_count;
-    bool joined = kinds[kind].script == SCRIPT_RENEW;
+    bool joined = record_script(kind) == SCRIPT_RENEW;
     uint32_t arguments = joined ? 1 : call->op_count;
     size_t header_bytes = record_header_bytes(&header);
     size_t bytes = 120 + RESP_BULK_BYTES(header_bytes);
@@ -294,7 +294,7 @@ batch_write(struct store *store, struct link *link, const struct call *call,
     if (!resp_begin(&writer, &link->out, 4 + keys + arguments, bytes))
         return false;
     resp_text(&writer, TEXT("EVALSHA"));
-    resp_text(&writer, text_make(scripts[kinds[kind].script].sha1, 40));
+    resp_text(&writer, text_make(scripts[record_script(kind)].sha1, 40));
     resp_number(&writer, keys);
     if (keys > 0)
         write_keys(store, call, &writer);
@@ -461,9 +461,9 @@ lane_goes(unsigned lane, bool grants, bool held_only)
 {
     if (lane == LANE_YIELDS)
         return true;
-    if (held_only && (lane == OP_ACQUIRE || lane == OP_RECLAIM))
+    if (held_only && record_script((enum op_kind)lane) == SCRIPT_ACQUIRE)
         return false;
-    return grants || kinds[lane].grants != KIND_GRANTS;
+    return grants || kinds[lane].grants < KIND_PASSES;
 }
 
 /* Whether the next call of a lane, which is not empty, is bulk. */
@@ -732,7 +732,7 @@ call_proves(const struct call *call)
 {
     const struct op *first = container_of(call->ops.next, struct op, link);
 
-    return first->kind == OP_ACQUIRE || first->kind == OP_RECLAIM;
+    return record_script(first->kind) == SCRIPT_ACQUIRE;
 }
 
 /* Who asks for an audit knows what it is worth to ask again. */
@@ -801,7 +801,7 @@ load_for(struct store *store, struct link *link, const struct call *call,
     uint64_t now_us)
 {
     const struct op *first = container_of(call->ops.next, struct op, link);
-    enum script_id script = kinds[first->kind].script;
+    enum script_id script = record_script(first->kind);
 
     if (script < SCRIPTS_AT_ONCE)
         link_load_scripts(store, link, now_us);

@@ -50,13 +50,11 @@ bool
 confirm_wanted(const struct store *store, const struct call *call,
     const struct resp *reply)
 {
-    const struct op *first = container_of(call->ops.next, struct op, link);
-    bool grants = first->kind == OP_ACQUIRE || first->kind == OP_RENEW ||
-                  first->kind == OP_RECLAIM;
+    enum op_grants grants = call_grants(call);
 
     return store->settings.strict && reply->type == RESP_STRING &&
-           first->kind != OP_INSPECT && first->kind != OP_AUDIT &&
-           record_grants(reply->text, call->op_count, grants);
+           grants != KIND_READS &&
+           record_grants(reply->text, call->op_count, grants == KIND_GRANTS);
 }
 
 /* Keeps the reply; false where there is no memory for it. */

@@ -981,46 +981,49 @@ take_plain(struct store *store, struct op *op)
         round_ask(store, round, all_nodes(store->quorum));
 }
 
+static void
+take_look(struct store *store, struct op *op)
+{
+    if (op->watch) {
+        take_plain(store, op);
+        return;
+    }
+    op->result = (struct op_result){0}; /* nobody waits in a record */
+    quorum_answer(store, op, OP_OK);
+}
+
+/* What a majority has lost is lost. */
+static void
+take_reclaim(struct store *store, struct op *op)
+{
+    op->result = (struct op_result){0};
+    quorum_answer(store, op, OP_GONE);
+}
+
+/* It is of one node. */
+static void
+take_never(struct store *store, struct op *op)
+{
+    (void)store;
+    (void)op;
+    require(false);
+}
+
 void
 quorum_take(struct store *store, struct op *op)
 {
+    static void (*const take[OP_KIND_COUNT])(struct store *, struct op *) = {
+
+#define OP(id, word, owner, done, script, keys, share, grants, take, decide) \
+    take,
+#include "daemon/core/op.def"
+    };
     uint64_t lease_us = (uint64_t)op->lease_ms * 1000;
 
     op->round = NULL;
     if (store->quorum->lease_us < lease_us)
         store->quorum->lease_us = lease_us;
-    switch (op->kind) {
-    case OP_ACQUIRE:
-        take_acquire(store, op);
-        return;
-    case OP_RENEW:
-        take_renew(store, op);
-        return;
-    case OP_RELEASE:
-        take_release(store, op);
-        return;
-    case OP_LOOK:
-        if (op->watch) {
-            take_plain(store, op);
-            return;
-        }
-        op->result = (struct op_result){0}; /* nobody waits in a record */
-        quorum_answer(store, op, OP_OK);
-        return;
-    case OP_RECLAIM: /* what a majority has lost is lost */
-        op->result = (struct op_result){0};
-        quorum_answer(store, op, OP_GONE);
-        return;
-    case OP_INSPECT:
-    case OP_BREAK:
-    case OP_PUBLISH:
-        take_plain(store, op);
-        return;
-    case OP_AUDIT: /* is of one node */
-    case OP_KIND_COUNT:
-        break;
-    }
-    require(false);
+    take[op->kind](store, op);
 }
 
 void

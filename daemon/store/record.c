@@ -164,28 +164,36 @@ cursor_digits(uint64_t cursor)
     return text_from_u64(digits, cursor);
 }
 
+enum script_id
+record_script(enum op_kind kind)
+{
+    static const enum script_id ids[OP_KIND_COUNT] = {
+
+#define OP(id, word, owner, done, script, ...) SCRIPT_##script,
+#include "daemon/core/op.def"
+    };
+
+    return ids[kind];
+}
+
 size_t
 record_op_bytes(const struct op *op)
 {
-    switch (op->kind) {
-    case OP_ACQUIRE:
-        return IDENTITY_BYTES + ACQUIRE_BYTES + words_bytes(op);
-    case OP_RECLAIM:
-        return IDENTITY_BYTES + ACQUIRE_BYTES + STOOD_BYTES + words_bytes(op);
-    case OP_RELEASE:
+    switch (record_script(op->kind)) {
+    case SCRIPT_ACQUIRE:
+        return IDENTITY_BYTES + ACQUIRE_BYTES + words_bytes(op) +
+               (op->kind == OP_RECLAIM ? STOOD_BYTES : 0);
+    case SCRIPT_RELEASE:
         return IDENTITY_BYTES + RELEASE_BYTES;
-    case OP_RENEW:
-    case OP_LOOK:
+    case SCRIPT_RENEW:
         return IDENTITY_BYTES + RENEW_BYTES;
-    case OP_INSPECT:
+    case SCRIPT_INSPECT:
         return 4;
-    case OP_BREAK:
+    case SCRIPT_BREAK:
         return 8;
-    case OP_PUBLISH:
-        return 0;
-    case OP_AUDIT:
+    case SCRIPT_AUDIT:
         return AUDIT_BYTES + cursor_digits(op->audit->cursor);
-    case OP_KIND_COUNT:
+    case SCRIPT_NONE:
         break;
     }
     require(false);
@@ -215,6 +223,7 @@ put_acquire(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
 {
     bool stood = op->kind == OP_RECLAIM;
 
+    at = put_identity(at, op);
     at = put_uint(at,
         (op->retry ? ACQUIRE_RETRY : 0) |
             (op->no_queue ? ACQUIRE_NO_QUEUE : 0) |
@@ -244,6 +253,7 @@ put_acquire(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
 static char *
 put_release(char *at, const struct op *op)
 {
+    at = put_identity(at, op);
     at = put_uint(at, op->place, 4);
     at = put_double(at, op->arrival);
     at = put_double(at, op->fence);
@@ -259,6 +269,7 @@ put_release(char *at, const struct op *op)
 static char *
 put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
 {
+    at = put_identity(at, op);
     at = put_uint(at, op->place, 4);
     at = put_double(at, op->arrival);
     at = put_double(at, op->fence);
@@ -292,20 +303,27 @@ record_write_op(
 {
     char *at = out;
 
-    if (op->kind == OP_INSPECT) {
+    switch (record_script(op->kind)) {
+    case SCRIPT_ACQUIRE:
+        at = put_acquire(at, op, now_us, latest_ms);
+        break;
+    case SCRIPT_RELEASE:
+        at = put_release(at, op);
+        break;
+    case SCRIPT_RENEW:
+        at = put_renew(at, op, now_us, latest_ms);
+        break;
+    case SCRIPT_INSPECT:
         at = put_uint(at, op->limit, 4);
-    } else if (op->kind == OP_BREAK) {
+        break;
+    case SCRIPT_BREAK:
         at = put_double(at, op->fence);
-    } else if (op->kind == OP_AUDIT) {
+        break;
+    case SCRIPT_AUDIT:
         at = put_audit(at, op->audit);
-    } else {
-        at = put_identity(at, op);
-        if (op->kind == OP_ACQUIRE || op->kind == OP_RECLAIM)
-            at = put_acquire(at, op, now_us, latest_ms);
-        else if (op->kind == OP_RELEASE)
-            at = put_release(at, op);
-        else
-            at = put_renew(at, op, now_us, latest_ms);
+        break;
+    case SCRIPT_NONE:
+        break;
     }
     require(at == out + record_op_bytes(op));
 }

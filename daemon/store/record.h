@@ -9,6 +9,7 @@
 #define HOLDFAST_STORE_RECORD_H
 
 #include "daemon/core/op.h"
+#include "daemon/store/scripts.h"
 
 #define RECORD_ID_BYTES 40 /* a replication id, hex */
 
@@ -32,7 +33,10 @@ struct record_header {
 size_t record_header_bytes(const struct record_header *header);
 void record_write_header(const struct record_header *header, char *out);
 
-/* Bytes of the operation's own argument. */
+/* The script that runs operations of that kind, or SCRIPT_NONE. */
+enum script_id record_script(enum op_kind kind);
+
+/* Bytes of the operation's own argument; it has a script. */
 size_t record_op_bytes(const struct op *op);
 
 /*

@@ -728,30 +728,15 @@ round_hear(struct round *round, const struct op_result *result, uint32_t node)
 static void
 round_decide(struct store *store, struct round *round)
 {
-    switch (round->kind) {
-    case OP_ACQUIRE:
-        try_decide(store, round);
-        return;
-    case OP_RENEW:
-        renew_decide(store, round);
-        return;
-    case OP_INSPECT:
-        inspect_decide(store, round);
-        return;
-    case OP_PUBLISH:
-        publish_decide(store, round);
-        return;
-    case OP_LOOK:
-    case OP_BREAK:
-    case OP_RELEASE:
-    case OP_RECLAIM:
-        plain_decide(store, round);
-        return;
-    case OP_AUDIT:
-    case OP_KIND_COUNT:
-        break;
-    }
-    require(false);
+    static void (*const decide[OP_KIND_COUNT])(
+        struct store *, struct round *) = {
+
+#define OP(id, word, owner, done, script, keys, share, grants, take, decide) \
+    decide,
+#include "daemon/core/op.def"
+    };
+
+    decide[round->kind](store, round);
 }
 
 static enum vote_state

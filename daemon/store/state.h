@@ -387,6 +387,15 @@ void trust_tick(struct store *store, struct link *link, uint64_t now_us);
 uint64_t trust_next_us(const struct store *store, const struct link *link);
 
 /* call.c */
+enum op_grants {
+    KIND_READS,
+    KIND_FREES,
+    KIND_PASSES,
+    KIND_GRANTS,
+};
+
+/* What the reply to a call may grant, by op.def. */
+enum op_grants call_grants(const struct call *call);
 void call_flush_node(struct store *store, uint16_t index, uint64_t now_us);
 void call_script_reply(struct store *store, struct link *link,
     struct call *call, uint64_t now_us, const struct resp *reply);

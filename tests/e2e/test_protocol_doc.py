@@ -106,9 +106,12 @@ class TableTest(unittest.TestCase):
     @unittest.skipUnless(shutil.which("cc"), "there is no compiler")
     def test_an_operation(self):
         self.check("daemon/core/op.def", "#undef OP", "OP",
-                   ('"n"', "LOCK", "NONE", "KEYED", "ALONE", "HARMLESS"),
+                   ('"n"', "LOCK", "ticket_done", "NONE", "KEYED", "ALONE",
+                    "FREES", "take_plain", "plain_decide"),
                    ("daemon/core/op.c", "daemon/core/recent.c",
-                    "daemon/store/call.c"))
+                    "daemon/core/core.c", "daemon/store/record.c",
+                    "daemon/store/call.c", "daemon/store/quorum.c",
+                    "daemon/store/round.c"))
 
 
 class VocabularyTest(unittest.TestCase):

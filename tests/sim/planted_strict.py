@@ -13,10 +13,8 @@ PLANTED = {
         "nothing waits for replicas"),
     "renewals-unconfirmed": (
         "daemon/store/confirm.c",
-        "    bool grants = first->kind == OP_ACQUIRE || "
-        "first->kind == OP_RENEW ||\n                  "
-        "first->kind == OP_RECLAIM;\n",
-        "    bool grants = first->kind == OP_ACQUIRE;\n",
+        "grants == KIND_GRANTS);",
+        "container_of(call->ops.next, struct op, link)->kind == OP_ACQUIRE);",
         "only grants wait for replicas"),
     "shortfall-is-ok": (
         "daemon/store/replicas.c",
