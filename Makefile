@@ -170,7 +170,8 @@ $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
 	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 # The expanded scripts are in $(BUILD)/lua as well, for the tests.
-$(BUILD)/gen/lua_scripts.c: lua/embed.py $(wildcard lua/*.lua)
+$(BUILD)/gen/lua_scripts.c: $(wildcard lua/*.py lua/*.lua) \
+		daemon/store/record.def daemon/store/scripts.h
 	@mkdir -p $(@D)
 	$(say) LUA $@
 	$(Q)$(PYTHON) lua/embed.py --c $@ --lua $(BUILD)/lua

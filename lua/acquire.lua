@@ -1,14 +1,16 @@
 #!lua
 -- acquire: takes locks, or stands in their queues.
 --
--- KEYS: the locks. ARGV: the header, then for each lock
---   identity c36, flags B (1: the ticket may be there already; 2: do not wait;
---   4: a ticket of an earlier generation may be there; 8: say who holds it;
---   16: it stood there; 32, with 1: the lease of the first question may be
---   over; 64: it waits outside of the record, so other brokers are told where
---   it is BUSY), mode B, words I2, permits I4, limit I4, lease I4 (ms), delay
---   I4 (ms), hold d (ms, 0: none), latest d (ms of TIME), seen d (a fence),
---   where it stood there: arrival d, fence d (0: it waited); words
+-- KEYS: the locks. ARGV: the header, then for each lock IDENTITY, ACQUIRE,
+-- STOOD_AT where it stood there, words (see record.def). Flags:
+--   1  the ticket may be there already
+--   2  do not wait
+--   4  a ticket of an earlier generation may be there
+--   8  say who holds it
+--  16  it stood there
+--  32  with 1: the lease of the first question may be over
+--  64  it waits outside of the record, so other brokers are told where it is
+--      BUSY
 -- Asking twice for one ticket is asking once: where it may be there already it
 -- is looked for, and its lease too. A hold that the first question got is taken
 -- up within its lease alone: older data may not show who followed it. After
@@ -22,8 +24,6 @@ local function general()
     look()
 --@include record.lua
 
-local ACQUIRE_FORMAT = '<BBI2I4I4I4I4ddd'
-local ACQUIRE_WORDS = 81
 local RETRY, NO_QUEUE, MOVES, TELL = 1, 2, 4, 8
 local STOOD, OVERDUE, TELLS_WAIT = 16, 32, 64
 
@@ -56,10 +56,10 @@ end
 -- What is asked for, as a ticket that stands nowhere yet.
 local function ticket_asked(arg)
     local flags, mode, words, permits, limit, lease, delay, hold, latest, seen =
-        unpack_at(ACQUIRE_FORMAT, arg, 37)
+        unpack_at(ACQUIRE_FORMAT, arg, IDENTITY + 1)
     return {flags = WAITS, mode = mode, words = words, permits = permits,
         fence = 0, ends = now + lease, hold = hold, lease = lease,
-        identity = sub(arg, 1, 36), broker = broker, since = now_us,
+        identity = sub(arg, 1, IDENTITY), broker = broker, since = now_us,
         delay = delay}, flags, limit, latest, seen
 end
 
@@ -85,9 +85,9 @@ local function acquire_free(r, arg, t, limit, seen, given)
     if t.words > 0 then
         r.width = TICKET + 64 * math.ceil(t.words / 64)
     end
-    local data = head_pack(r) .. id .. ticket_pack(t)
+    local data = head_pack(r) .. ticket_pack(t)
     if t.words > 0 then
-        data = data .. sub(arg, ACQUIRE_WORDS) ..
+        data = data .. sub(arg, IDENTITY + ACQUIRE + 1) ..
             string.rep('\0', r.width - TICKET - t.words)
     end
     if new then
@@ -172,7 +172,7 @@ end
 
 -- It has the words of who asks now.
 local function words_anew(r, t, arg)
-    local words = sub(arg, ACQUIRE_WORDS)
+    local words = sub(arg, IDENTITY + ACQUIRE + 1)
     if #words == 0 and t.words == 0 then
         return
     end
@@ -253,8 +253,9 @@ local function place_for(r, arrival)
     while low < high do
         local probe = high == r.stored and high - 1 or floor((low + high) / 2)
         local from = ticket_at(r, probe)
-        local raw = call('GETRANGE', r.key, from, from + 15)
-        local found = unpack_at('<d', raw, 9)
+        local raw = call('GETRANGE', r.key, from,
+            from + TICKET_FENCE - 1)
+        local found = unpack_at('<d', raw, TICKET_ARRIVAL + 1)
         if found == arrival then
             if byte(raw) ~= 0 then
                 return nil
@@ -329,7 +330,8 @@ local function reclaim(r, arg, t, limit, seen)
     if not known then
         return result(CHANGED)
     end
-    t.arrival, t.fence = unpack_at('<dd', arg, ACQUIRE_WORDS)
+    t.arrival, t.fence =
+        unpack_at(STOOD_AT_FORMAT, arg, IDENTITY + ACQUIRE + 1)
     local holds = t.fence > 0
     local there = ticket_of(r, t.identity, 0, t.arrival) or
         ticket_of_session(r, t.identity, 0)
@@ -359,7 +361,8 @@ local function reclaim(r, arg, t, limit, seen)
             shows(r, t)
         end
         local alone = r.live == 0
-        if not ticket_back(r, sub(arg, ACQUIRE_WORDS + 16), t, limit) then
+        local words = sub(arg, IDENTITY + ACQUIRE + STOOD_AT + 1)
+        if not ticket_back(r, words, t, limit) then
             result(GONE)
             return record_store(r)
         elseif holds and sole(r, t) then
@@ -422,7 +425,7 @@ return function(key, arg, read)
                 busy and tell and about_holder(r) or nil)
             return r.forget > 0 and record_store(r)
         end
-        ticket_append(r, sub(arg, ACQUIRE_WORDS), t)
+        ticket_append(r, sub(arg, IDENTITY + ACQUIRE + 1), t)
         if not blocked then
             grants = serve(r, seen, t, grants)
         end
@@ -444,7 +447,7 @@ local HELD_PLAIN = '\7\0\0\0\1\0\0\0'
 local NEVER = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local EMPTY = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local IDLE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
-local idle_after = unpack_at('<I4', header, 93)
+local idle_after = unpack_at('<I4', header, HEADER_IDLE_AFTER + 1)
 local next_arrival = pack('<d', 2)
 local cached, held_state, idle_state, ends_raw, ticket_end, result_end, holder
 local slow
@@ -464,11 +467,13 @@ end
 -- stood there. Returns its lease and the highest fence seen; nil where it is
 -- anything else.
 local function asks_plainly(arg)
-    if sub(arg, 38, 48) ~= PLAIN_ASK or byte(arg, 37) >= STOOD_ASK then
+    if sub(arg, IDENTITY + ACQUIRE_MODE + 1, IDENTITY + ACQUIRE_LEASE) ~=
+        PLAIN_ASK or byte(arg, IDENTITY + ACQUIRE_FLAGS + 1) >= STOOD_ASK then
         return nil
     end
     look()
-    local lease, after, hold, latest, seen = unpack_at('<I4I4ddd', arg, 49)
+    local lease, after, hold, latest, seen =
+        unpack_at('<I4I4ddd', arg, IDENTITY + ACQUIRE_LEASE + 1)
     if now > latest or hold > 0 or after > 0 then
         return nil
     end
@@ -492,7 +497,7 @@ local function acquire_first(key, arg)
     local numbers = pack('<dd', 1, next_fence(fence))
     call('SET', key, PLAIN .. sub(numbers, 9) .. next_arrival ..
         idle_state .. NEVER .. pack('<dd', now + idle_after, 0) .. id ..
-        HELD_PLAIN .. numbers .. ticket_end .. sub(arg, 1, 36) .. holder,
+        HELD_PLAIN .. numbers .. ticket_end .. sub(arg, 1, IDENTITY) .. holder,
         'PX', idle_after)
     out[#out + 1] = RESULT_OK .. numbers .. result_end
     return true
@@ -505,25 +510,25 @@ local function acquire_plain(key, arg, raw)
         return acquire_first(key, arg)
     end
     local typical
-    if sub(raw, 25, 56) ~= IDLE then
-        if sub(raw, 25, 52) ~= EMPTY then
+    if sub(raw, HEAD_STORED + 1, HEAD_LOW) ~= IDLE then
+        if sub(raw, HEAD_STORED + 1, HEAD_TYPICAL) ~= EMPTY then
             return false
         end
-        typical = sub(raw, 53, 56)
+        typical = sub(raw, HEAD_TYPICAL + 1, HEAD_LOW)
     end
-    if sub(raw, 1, 8) ~= PLAIN or #raw < HEAD + TICKET then
+    if sub(raw, 1, HEAD_FENCE) ~= PLAIN or #raw < HEAD + TICKET then
         return false
     end
     local lease, seen = asks_plainly(arg)
     if not lease then
         return false
     end
-    local fence, arrival = unpack_at('<dd', raw, 9)
-    local old_id = sub(raw, 97, HEAD)
+    local fence, arrival = unpack_at('<dd', raw, HEAD_FENCE + 1)
+    local old_id = sub(raw, HEAD_ID + 1, HEAD)
     if old_id ~= id and (not settled or fence == 0) then
         return false
     end
-    local delay, forget = unpack_at('<dd', raw, 73)
+    local delay, forget = unpack_at('<dd', raw, HEAD_DELAY + 1)
     if delay > 0 then
         return false
     end
@@ -539,15 +544,15 @@ local function acquire_plain(key, arg, raw)
     end
     fence = next_fence(fence)
     local numbers = pack('<dd', arrival, fence)
-    call('SETRANGE', key, '8', pack('<dd', fence, arrival + 1) .. state ..
-        sub(raw, 65, 96) .. id .. HELD_PLAIN .. numbers .. ticket_end ..
-        sub(arg, 1, 36) .. holder)
+    call('SETRANGE', key, TEXT(HEAD_FENCE), pack('<dd', fence, arrival + 1) ..
+        state .. sub(raw, HEAD_SWEEP + 1, HEAD_ID) .. id .. HELD_PLAIN ..
+        numbers .. ticket_end .. sub(arg, 1, IDENTITY) .. holder)
     out[#out + 1] = RESULT_OK .. numbers .. result_end
     return true
 end
 
 for i = 1, #KEYS do
-    local raw = pcall_redis('GETRANGE', KEYS[i], '0', '239')
+    local raw = pcall_redis('GETRANGE', KEYS[i], '0', TEXT(HEAD + TICKET - 1))
     if type(raw) ~= 'string'
         or not acquire_plain(KEYS[i], ARGV[i + 1], raw) then
         slow = slow or general()

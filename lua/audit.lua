@@ -2,18 +2,9 @@
 -- audit: some of the node's records, for who looks whether all is well.
 --
 -- No KEYS: the records are those that SCAN finds next, whatever their slots
--- are. ARGV: the header, then count I4 (of SCAN), and from when on, in ms, a
--- hold d and a wait d are of interest for their age, then the cursor in digits.
---
--- After the time, the id and a result: how many records there were (I4), holds
--- and waiters in them (I4, I4), how many records are of interest and follow
--- (I4), how many more there was no room for (I4), the next cursor (a length
--- byte and digits; 0: that was all), and of each of those that follow:
---
---   flags B  see below        held d  age of the oldest hold in ms
---   wrong B  see below        wait d  age of the oldest wait
---   bytes I2 of the name      the name, without what the key has around it
---
+-- are. ARGV: the header, then AUDIT (see record.def) and the cursor in digits.
+-- After the time, the id and a result: AUDITED, the next cursor (0: that was
+-- all), and SIGHTs, each with its name without what the key has around it.
 -- Of a long queue only the front is looked at.
 --@include call.lua
 look(true)
@@ -32,7 +23,7 @@ local WRONG_COUNTS, WRONG_EXPIRY, WRONG_FENCE = 5, 6, 7
 
 local WALK_MAX, NAME_MAX, SIGHTS_MAX = 64, 255, 512
 
-local count, held_from, wait_from = unpack_at('<I4dd', ARGV[2])
+local count, held_from, wait_from = unpack_at(AUDIT_FORMAT, ARGV[2])
 local before = sub(channel, 1, #channel - 8) .. ':{'
 local records, held, waiting, left = 0, 0, 0, 0
 local sights = {}
@@ -48,7 +39,7 @@ local function sight(key, flags, wrong, held_age, wait_age)
     elseif #sights == SIGHTS_MAX then
         left = left + 1
     else
-        sights[#sights + 1] = pack('<BBI2dd', flags, wrong, #name,
+        sights[#sights + 1] = pack(SIGHT_FORMAT, flags, wrong, #name,
             held_age or 0, wait_age or 0) .. name
     end
 end
@@ -126,7 +117,8 @@ end
 -- they are there.
 local function look_for(key)
     -- The head, and a ticket with all the words that it may have.
-    local raw = pcall_redis('GETRANGE', key, '0', '495')
+    local raw = pcall_redis('GETRANGE', key, '0',
+        TEXT(HEAD + TICKET + 255))
     if type(raw) == 'table' and string.find(raw.err, 'WRONGTYPE', 1, true) then
         records = records + 1
         return sight(key, 0, WRONG_TYPE)
@@ -145,13 +137,13 @@ local function look_for(key)
     return sight(key, 0, wrong == NEWER and WRONG_VERSION or WRONG_RECORD)
 end
 
-local found = call('SCAN', sub(ARGV[2], 21), 'MATCH', before .. '*',
+local found = call('SCAN', sub(ARGV[2], AUDIT + 1), 'MATCH', before .. '*',
     'COUNT', count)
 for _, key in ipairs(found[2]) do
     look_for(key)
 end
 result(OK)
-out[#out + 1] = pack('<I4I4I4I4I4B', records, held, waiting, #sights, left,
+out[#out + 1] = pack(AUDITED_FORMAT, records, held, waiting, #sights, left,
     #found[1]) .. found[1]
 out[#out + 1] = table.concat(sights)
 return reply()

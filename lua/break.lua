@@ -3,19 +3,20 @@
 -- their brokers are told, tell them, and release what they held. Where a broker
 -- does not, the lease ends.
 --
--- KEYS: the lock. ARGV: the header, then fence d (0: of whoever holds it).
+-- KEYS: the lock. ARGV: the header, then BREAK (see record.def).
 -- The result has the count of holders that were broken (ahead).
 --@include call.lua
 look()
 --@include record.lua
 
-local raw, wrong = record_check(pcall_redis('GETRANGE', KEYS[1], '0', '239'))
+local raw, wrong = record_check(pcall_redis('GETRANGE', KEYS[1], '0',
+    TEXT(HEAD + TICKET - 1)))
 local r = raw and raw ~= '' and head_load(KEYS[1], raw)
 if not r then
     result(raw == '' and GONE or wrong or CORRUPT)
     return reply()
 end
-local fence = unpack_at('<d', ARGV[2])
+local fence = unpack_at(BREAK_FORMAT, ARGV[2])
 local left, count = r.granted, 0
 for place, flags, from, at in queue_walk(r, r.first) do
     if left == 0 then
@@ -29,7 +30,8 @@ for place, flags, from, at in queue_walk(r, r.first) do
             t.flags = bit.bor(t.flags, BROKEN)
             ticket_store(r, t)
             pcall_redis('PUBLISH', channel .. t.broker,
-                pack('<c1c8d', 'B', sub(t.identity, 29), t.fence))
+                pack('<c1c8d', 'B', sub(t.identity, IDENTITY_REQUEST + 1),
+                    t.fence))
             count = count + 1
         end
     end

@@ -1,10 +1,7 @@
 -- What every call begins with: the header, the time, the node's id, results.
 -- See record.lua for the record itself.
-
-local HEAD = 136
-local TICKET = 104
-local RESULT_FORMAT = '<BBI2I2I4ddI4I4I4'
-local HEADER_FORMAT = '<BBI2c8dddI4c40I4I4I4I4'
+-- The names of layouts, such as HEAD_FENCE, are offsets of record.def. A string
+-- of Lua begins at 1.
 
 -- Results.
 local OK, WAITING, BUSY, FULL = 0, 1, 2, 3
@@ -58,13 +55,13 @@ local call, pcall_redis = redis.call, redis.pcall
 -- it, an error would leave the record half written.
 
 local header = ARGV[1]
-local broker = sub(header, 5, 12)
+local broker = sub(header, HEADER_BROKER + 1, HEADER_FENCE_CLOCK)
 
 -- Which master of a quorum this is, from 1 on; 0: it is none of any. There the
 -- fences of grants are multiples of 16, so that nodes that have heard the same
 -- give the same. The numbers between two of them tell which node gave them: so
 -- what a ticket has of these is nobody else's anywhere.
-local number = byte(header, 2)
+local number = byte(header, HEADER_NUMBER + 1)
 
 local function next_fence(fence)
     return number == 0 and fence + 1 or fence - math.fmod(fence, 16) + 16
@@ -94,7 +91,7 @@ local function look(reads)
     now_us = clock[1] * 1000000 + clock[2]
     now = math.floor(now_us / 1000)
     clock_us = now_us
-    local told, _, expected = unpack_at('<ddd', header, 13)
+    local told, _, expected = unpack_at('<ddd', header, HEADER_FENCE_CLOCK + 1)
     if told > now_us and told < now_us + FENCE_FAR then
         clock_us = told
     end
@@ -104,11 +101,13 @@ local function look(reads)
     end
     local _, at = string.find(info, 'master_replid:', 1, true)
     id = sub(info, at + 1, at + 40)
-    known = sub(header, 41, 80) == id or
+    known = sub(header, HEADER_ID + 1, HEADER_SETTLES_IN) == id or
         string.find(info, 'master_replid2:' .. NO_ID, at, true) ~= nil
-    settled = known and sub(header, 81, 84) == '\0\0\0\0'
+    settled = known and
+        sub(header, HEADER_SETTLES_IN + 1, HEADER_STEADY_IN) == '\0\0\0\0'
     if settled and now_us > expected + 1000000 then
-        local within, idle_after = unpack_at('<I4I4', header, 89)
+        local within, idle_after =
+            unpack_at('<I4I4', header, HEADER_WITHIN + 1)
         settled = within == ULONG_MAX or
             now_us - expected <= LEAP * idle_after
     end
@@ -132,7 +131,7 @@ local out = {''}
 -- the results.
 local function reply()
     if id then
-        out[1] = pack('<dc40', now_us, id)
+        out[1] = pack(REPLY_FORMAT, now_us, id)
     else
         out[1] = FREE .. FREE .. FREE
     end
@@ -172,8 +171,9 @@ end
 -- When the last fence of a record was given, in us, or nil: where that was not
 -- to its first ticket. `raw` has the record's first 240 bytes.
 local function given_at(raw)
-    if sub(raw, 9, 16) == sub(raw, 153, 160) then
-        return (unpack_at('<d', raw, 225))
+    if sub(raw, HEAD_FENCE + 1, HEAD_ARRIVAL) ==
+        sub(raw, HEAD + TICKET_FENCE + 1, HEAD + TICKET_ENDS) then
+        return (unpack_at('<d', raw, HEAD + TICKET_SINCE + 1))
     end
 end
 

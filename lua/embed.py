@@ -8,9 +8,10 @@ trailing blanks and empty lines go, since Redis keeps and hashes every byte; the
 first line, `#!lua ...`, stays. Constants (`local NAME, OTHER = 1, 'a'`, names
 in capitals) are put in where they are used, since Redis runs a script from its
 first line at each call and a local that functions refer to costs it time; a
-name in capitals that is none is refused. What is written to FOLDER is byte for
-byte what the program loads. Long brackets ([[ ]]) are refused: they would need
-a parser.
+name in capitals that is none is refused. The layouts of record.def are such
+constants, see layout.py. Sums of them are put in as one number; TEXT(NUMBER)
+is that number as a string. What is written to FOLDER is byte for byte what the
+program loads. Long brackets ([[ ]]) are refused: they would need a parser.
 """
 
 import argparse
@@ -19,9 +20,10 @@ import os
 import re
 import sys
 
+import layout
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-SCRIPTS = ("acquire", "release", "renew", "inspect", "break",
-           "audit")  # enum script_id
+SCRIPTS_H = os.path.join(os.path.dirname(HERE), "daemon", "store", "scripts.h")
 INCLUDE = re.compile(r"^\s*--@include\s+(\S+)\s*$")
 TOKEN = re.compile(
     r"""(?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
@@ -31,7 +33,9 @@ LITERAL = r"(?:\d+|'(?:\\.|[^'\\])*')"
 CONSTANT = r"[A-Z][A-Z0-9_]*"
 CONSTANTS = re.compile(rf"local ({CONSTANT}(?:, {CONSTANT})*)"
                        rf" = ({LITERAL}(?:, {LITERAL})*)$")
-OF_REDIS = ("KEYS", "ARGV")
+OTHER_NAMES = ("KEYS", "ARGV", "TEXT")
+SUM = re.compile(r"(?<![\w.])(?<![-*/^%.] )\d+(?: [+-] \d+)+(?![\w.]| [*/^%])")
+TEXT = re.compile(r"\bTEXT\((\d+)\)")
 
 
 def expand(name, seen=()):
@@ -65,7 +69,7 @@ def strip(where, line):
 
 def constants_of(lines):
     """The constants that the lines define, by name, and the other lines."""
-    values, others = {}, []
+    values, others = layout.constants(), []
     for where, line in lines:
         match = CONSTANTS.match(line)
         if not match:
@@ -85,12 +89,13 @@ def put_in(values, where, line):
     for token in TOKEN.finditer(line):
         text = token.group()
         if token.lastgroup == "word" and re.fullmatch(CONSTANT, text) \
-                and text not in OF_REDIS:
+                and text not in OTHER_NAMES:
             if text not in values:
                 raise ValueError(f"{where}: {text} is no constant")
             text = values[text]
         kept.append(text)
-    return "".join(kept)
+    sums = SUM.sub(lambda match: str(eval(match.group())), "".join(kept))
+    return TEXT.sub(r"'\1'", sums)
 
 
 def body_of(script):
@@ -103,6 +108,13 @@ def body_of(script):
     body = [first.rstrip()]
     body += [put_in(values, *line) for line in others]
     return "".join(line + "\n" for line in body if line)
+
+
+def scripts():
+    """The names of enum script_id."""
+    with open(SCRIPTS_H, encoding="ascii") as file:
+        names = re.findall(r"^    SCRIPT_([A-Z]+),$", file.read(), re.M)
+    return [name.lower() for name in names if name != "COUNT"]
 
 
 def c_string(line):
@@ -141,7 +153,7 @@ def main():
     parser.add_argument("--lua", required=True, help="folder for *.lua")
     options = parser.parse_args()
     try:
-        bodies = {name: body_of(name) for name in SCRIPTS}
+        bodies = {name: body_of(name) for name in scripts()}
     except (OSError, ValueError) as error:
         sys.exit(f"embed.py: {error}")
     for name, body in bodies.items():

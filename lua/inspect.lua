@@ -1,23 +1,24 @@
 #!lua flags=no-writes
 -- inspect: the record of one lock for people to see.
 --
--- KEYS: the lock. ARGV: the header, then limit I4.
--- After the time and id: the count of tickets that follow (I4), the head, and
--- each living ticket with its words, at the record's width. Where the ends of
+-- KEYS: the lock. ARGV: the header, then INSPECT (see record.def).
+-- After the time and id: INSPECTED, the head, and each living ticket with its
+-- words, at the record's width. Where the ends of
 -- leases are another clock's, or this one may have stepped, the result says so
 -- (again is 1).
 --@include call.lua
 look(true)
 --@include record.lua
 
-local raw, wrong = record_check(pcall_redis('GETRANGE', KEYS[1], '0', '239'))
+local raw, wrong = record_check(pcall_redis('GETRANGE', KEYS[1], '0',
+    TEXT(HEAD + TICKET - 1)))
 local r = raw and raw ~= '' and head_load(KEYS[1], raw)
 if not r then
     result(raw == '' and GONE or wrong or CORRUPT)
     return reply()
 end
 result(OK, 0, r.arrival, r.fence, 0, (r.id ~= id or not steady) and 1 or 0)
-local left = unpack_at('<I4', ARGV[2])
+local left = unpack_at(INSPECT_FORMAT, ARGV[2])
 local tickets = {}
 r.raw = nil -- has no words
 for _, flags, from, at in queue_walk(r, r.first) do
@@ -29,6 +30,6 @@ for _, flags, from, at in queue_walk(r, r.first) do
         left = left - 1
     end
 end
-out[#out + 1] = pack('<I4', #tickets) .. sub(raw, 1, HEAD)
+out[#out + 1] = pack(INSPECTED_FORMAT, #tickets) .. sub(raw, 1, HEAD)
 out[#out + 1] = table.concat(tickets)
 return reply()

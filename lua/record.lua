@@ -3,42 +3,13 @@
 --
 -- A lock is one string: a head and then tickets of equal width, in order of
 -- arrival. The granted are the longest compatible prefix of the living tickets.
--- Everything is little-endian; 'd' holds integers below 2^53. The same layout
--- is read in C by daemon/store/record.c. See DESIGN.md D1; D3.5 to D3.9 for
--- data that may be old.
---
--- head, 136 bytes                      ticket, 104 bytes, then words
---   0 version     B                      0 flags    B  see below
---   1 flags       B  see below           1 mode     B  0 exclusive, 1 shared
---   2 width       I2 of a ticket         2 words    I2 bytes of words in use
---   4 limit       I4 permits, or 0       4 permits  I4
---   8 fence       d  the last one        8 arrival  d  unique, grows
---  16 arrival     d  the next one       16 fence    d  0: not granted yet
---  24 stored      I4 tickets, any state 24 ends     d  ms; of lease, or of life
---  28 first       I4 none lives before  32 hold     d  lease= in ms, or 0; once
---  32 live        I4 living tickets                    claimed its end
---  36 granted     I4 of them granted    40 lease    I4 ms
---  40 longest     I4 lease in use, ms   44 generation I4
---  44 used        I4 permits granted    48 session  c16
---  48 front       I4 none waits before  64 owner    c8 hash of the owner's word
---  52 typical     I4 time of a hold, ms 72 request  c8 the broker's handle
---  56 low         d  no lease of the    80 broker   c8
---                    granted ends sooner 88 since   d  us, of arrival or grant
---  64 sweep       I4 s; no waiter's     96 delay    I4 ms that nobody follows
---                    life ends sooner                  an unclean end
---  68 delayed     I4 ms of that delay  100 shown    I4 in what history, below
---  72 delay       d  no grant sooner
---  80 forget      d  the key's expiry
---  88 watch       d  changes are told until then
---  96 id          c40 replication id that it is up to date with
+-- daemon/store/record.def has the layout of both. See DESIGN.md D1; D3.5 to D3.9
+-- for data that may be old.
 --
 -- Words (owner, client name, note: a length byte and the bytes, each) only take
 -- room where a ticket has any: the width then grows for the whole record.
 
 local VERSION = 1
-local HEAD_FORMAT = '<BBI2I4ddI4I4I4I4I4I4I4I4dI4I4ddd'
-local TICKET_FORMAT = '<BBI2I4ddddI4c36c8dI4I4'
-local GRANT_FORMAT = '<c8ddI4I4'
 
 -- Where a record is of an earlier history than its node, a ticket's broker says
 -- that it holds it still; `shown` is the beginning of the node's id then.
@@ -79,7 +50,7 @@ local floor, max, min = math.floor, math.max, math.min
 -- be from what is expected, in us (the largest number: however far).
 local _, _, lapse, _, _, forget_after, expected, waiters_max, _,
     settles_in, steady_in, within, idle_after = unpack_at(HEADER_FORMAT, header)
-local channel = sub(header, 97)
+local channel = sub(header, HEADER + 1)
 
 -- Whether the clock can be trusted to say that a lease is over.
 local steady = within == ULONG_MAX or steady_in == 0 and
@@ -112,8 +83,7 @@ end
 local function head_load(key, raw)
     local _, flags, width, limit, fence, arrival, stored, first, live, granted,
         longest, used, front, typical, low, sweep, delayed, delay, forget,
-        watch =
-        unpack_at(HEAD_FORMAT, raw)
+        watch, its_id = unpack_at(HEAD_FORMAT, raw)
     if width < TICKET or first > stored or granted > live or
         live > stored - first or used < granted or front > stored then
         return nil
@@ -129,7 +99,7 @@ local function head_load(key, raw)
         live = live, granted = granted, longest = longest, used = used,
         front = front, typical = typical, low = low, sweep = sweep,
         delayed = delayed, delay = delay, forget = forget, watch = watch,
-        id = sub(raw, 97, HEAD)}
+        id = its_id}
 end
 
 -- The record of a lock that Redis knows nothing of, not written yet.
@@ -145,7 +115,7 @@ local function head_pack(r)
     return pack(HEAD_FORMAT, VERSION, r.flags, r.width, r.limit, r.fence,
         r.arrival, r.stored, r.first, r.live, r.granted, r.longest, r.used,
         r.front, r.typical, r.low, r.sweep, r.delayed, r.delay, r.forget,
-        r.watch)
+        r.watch, r.id)
 end
 
 local function ticket_at(r, place)
@@ -292,7 +262,7 @@ local function record_write(r)
         r.width, r.limit, r.front = TICKET, 0, 0
         r.flags = bit.band(r.flags, WATCHED + BEREFT + KEPT)
         if old > 16 then
-            call('SET', r.key, head_pack(r) .. r.id .. string.rep('\0', TICKET),
+            call('SET', r.key, head_pack(r) .. string.rep('\0', TICKET),
                 'KEEPTTL')
             return
         end
@@ -310,11 +280,11 @@ local function record_write(r)
             end
         end
         r.stored, r.first, r.front = r.live, 0, 0
-        call('SET', r.key, head_pack(r) .. r.id .. table.concat(kept),
+        call('SET', r.key, head_pack(r) .. table.concat(kept),
             'KEEPTTL')
         return
     end
-    call('SETRANGE', r.key, 0, head_pack(r) .. r.id)
+    call('SETRANGE', r.key, 0, head_pack(r))
 end
 
 -- Tells whoever watches that there is something new: somebody was granted it,
@@ -349,7 +319,7 @@ local function ticket_find(r, place, arrival)
             local from = ticket_at(r, probe)
             raw, at = call('GETRANGE', r.key, from, from + TICKET - 1), 1
         end
-        local found = unpack_at('<d', raw, at + 8)
+        local found = unpack_at('<d', raw, at + TICKET_ARRIVAL)
         if found == arrival then
             return ticket_unpack(probe, raw, at)
         elseif found < arrival then
@@ -372,10 +342,11 @@ local function ticket_search(r, identity)
         if not at then
             return nil
         end
-        local place = (at - 45 - HEAD) / r.width
+        local from = at - TICKET_IDENTITY
+        local place = (from - 1 - HEAD) / r.width
         if place == floor(place) and place < r.stored and
-            byte(raw, at - 44) ~= 0 then
-            return ticket_unpack(place, raw, at - 44)
+            byte(raw, from) ~= 0 then
+            return ticket_unpack(place, raw, from)
         end
         at = at + 1
     end
@@ -402,16 +373,18 @@ local function ticket_of_session(r, identity, fence)
         return nil
     end
     local raw = call('GETRANGE', r.key, '0', '-1')
-    local who, at = sub(identity, 5, 28), ticket_at(r, r.first) + 1
+    local who = sub(identity, IDENTITY_SESSION + 1, IDENTITY_REQUEST)
+    local at = ticket_at(r, r.first) + 1
     while true do
         at = raw:find(who, at, true)
         if not at then
             return nil
         end
-        local place = (at - 49 - HEAD) / r.width
+        local from = at - (TICKET_IDENTITY + IDENTITY_SESSION)
+        local place = (from - 1 - HEAD) / r.width
         if place == floor(place) and place < r.stored and
-            byte(raw, at - 48) ~= 0 then
-            local t = ticket_unpack(place, raw, at - 48)
+            byte(raw, from) ~= 0 then
+            local t = ticket_unpack(place, raw, from)
             if fence == 0 or t.fence == fence then
                 return t
             end
@@ -429,7 +402,8 @@ local function ticket_move(r, t, identity)
     end
     if t.broker ~= broker then
         pcall_redis('PUBLISH', channel .. t.broker,
-            'M' .. sub(t.identity, 29) .. sub(identity, 1, 4))
+            'M' .. sub(t.identity, IDENTITY_REQUEST + 1) ..
+            sub(identity, 1, IDENTITY_SESSION))
     end
     t.identity, t.broker = identity, broker
     return true
@@ -438,7 +412,9 @@ end
 -- Suspends what a broker has waiting: it let a grant lapse.
 local function suspend(r, broker_id)
     for place, flags, raw, at in queue_walk(r, r.first) do
-        if flags == WAITS and sub(raw, at + 80, at + 87) == broker_id then
+        if flags == WAITS and
+            sub(raw, at + TICKET_BROKER, at + TICKET_SINCE - 1) == broker_id
+        then
             r.raw = nil
             call('SETRANGE', r.key, ticket_at(r, place),
                 string.char(WAITS + SUSPENDED))
@@ -547,7 +523,7 @@ local function sweep(r)
     for place, flags, raw, at in queue_walk(r, max(r.first, r.front)) do
         if bit.band(flags, LIVING + GRANTED) == LIVING then
             left = left - 1
-            local ends = unpack_at('<d', raw, at + 24)
+            local ends = unpack_at('<d', raw, at + TICKET_ENDS)
             if ends <= now then
                 ticket_strike(r, {place = place, flags = flags})
             else
@@ -699,7 +675,7 @@ end
 -- asks, and this is not the ticket that it asks about; else by a hint on its
 -- channel.
 local function announce(t, own, grants)
-    local request = sub(t.identity, 29)
+    local request = sub(t.identity, IDENTITY_REQUEST + 1)
     if t.broker ~= broker then
         handed = bit.bor(handed, HANDED)
         pcall_redis('PUBLISH', channel .. t.broker,
@@ -731,7 +707,8 @@ local function serve(r, seen, own, grants)
         elseif flags == 0 and place == r.first then
             r.first = place + 1
         end
-        if waits and steady and unpack_at('<d', raw, at + 24) <= now then
+        if waits and steady and
+            unpack_at('<d', raw, at + TICKET_ENDS) <= now then
             ticket_strike(r, {place = place, flags = flags})
         elseif flags == WAITS then
             local t = own and own.place == place and own or
@@ -800,7 +777,7 @@ local function about_holder(r)
     for place, flags, raw, at in queue_walk(r, r.first) do
         if bit.band(flags, GRANTED) ~= 0 then
             local t = ticket_unpack(place, raw, at)
-            return pack('<I4I4', r.typical,
+            return pack(ABOUT_FORMAT, r.typical,
                 min(max(now - floor(t.since / 1000), 0), ULONG_MAX)) ..
                 words_of(r, t)
         end

@@ -2,12 +2,13 @@
 -- release: strikes tickets out, of holders and of waiters, and hands the locks
 -- over in the same step.
 --
--- KEYS: the locks. ARGV: the header, then for each lock
---   identity c36, place I4, arrival d (0: look for the ticket),
---   fence d (0: any), seen d (a fence), flags B (1: nobody gave it back, so the
---   lock-delay that was asked for begins, and nobody is granted it before he is
---   settled where the data may be old; 2: a ticket of an earlier generation may
---   be there; 4: it is carried out for the second time)
+-- KEYS: the locks. ARGV: the header, then for each lock IDENTITY and RELEASE
+-- (see record.def). An arrival of 0: look for the ticket; a fence of 0: any.
+-- Flags:
+--   1  nobody gave it back, so the lock-delay that was asked for begins, and
+--      nobody is granted it before he is settled where the data may be old
+--   2  a ticket of an earlier generation may be there
+--   4  it is carried out for the second time
 -- Late or repeated it is harmless: ticket and fence must be the ones that
 -- stand; for the second time it is enough that it is that request's ticket, or
 -- one of an earlier generation. MISSING: one may yet be put there. See
@@ -58,7 +59,8 @@ local function may_come(r, flags)
 end
 
 return function(key, arg, read)
-    local place, arrival, fence, seen, flags = unpack_at('<I4dddB', arg, 37)
+    local place, arrival, fence, seen, flags =
+        unpack_at(RELEASE_FORMAT, arg, IDENTITY + 1)
     local raw, wrong = record_check(read)
     if not raw then
         return result(wrong)
@@ -67,7 +69,8 @@ return function(key, arg, read)
     if not r then
         return result(raw ~= '' and CORRUPT or settled and GONE or MISSING)
     end
-    local t = ticket_standing(r, sub(arg, 1, 36), place, arrival, fence, flags)
+    local t = ticket_standing(r, sub(arg, 1, IDENTITY), place, arrival, fence,
+        flags)
     if not t then
         return result(may_come(r, flags) and MISSING or GONE)
     end
@@ -101,35 +104,43 @@ local NO_DELAY = '\0\0\0\0'
 local NEVER_DELAYED = '\0\0\0\0\0\0\0\0\0\0\0\0'
 -- PLAIN, with the flag of a hold that was renewed for long.
 local PLAIN_KEPT = '\1\8\104\0\0\0\0\0'
-local idle_after = unpack_at('<I4', header, 93)
+local idle_after = unpack_at('<I4', header, HEADER_IDLE_AFTER + 1)
 local slow
 
 -- A short cut: the ticket is the only one of a plain record. False where not.
 local function release_plain(key, arg, raw)
-    local kept = sub(raw, 1, 8) == PLAIN_KEPT
-    if sub(raw, 25, 40) ~= SOLE or not kept and sub(raw, 1, 8) ~= PLAIN or
-        byte(raw, HEAD + 1) ~= 7 or sub(raw, 181, 216) ~= sub(arg, 1, 36) or
-        sub(raw, 145, 160) ~= sub(arg, 41, 56) or
-        sub(raw, 69, 80) ~= NEVER_DELAYED or
-        (byte(arg, 65) ~= 0 and sub(raw, 233, 236) ~= NO_DELAY) then
+    local kept = sub(raw, 1, HEAD_FENCE) == PLAIN_KEPT
+    if sub(raw, HEAD_STORED + 1, HEAD_LONGEST) ~= SOLE or
+        not kept and sub(raw, 1, HEAD_FENCE) ~= PLAIN or
+        byte(raw, HEAD + 1) ~= 7 or
+        sub(raw, HEAD + TICKET_IDENTITY + 1, HEAD + TICKET_BROKER) ~=
+            sub(arg, 1, IDENTITY) or
+        sub(raw, HEAD + TICKET_ARRIVAL + 1, HEAD + TICKET_ENDS) ~=
+            sub(arg, IDENTITY + RELEASE_ARRIVAL + 1, IDENTITY + RELEASE_SEEN) or
+        sub(raw, HEAD_DELAYED + 1, HEAD_FORGET) ~= NEVER_DELAYED or
+        (byte(arg, IDENTITY + RELEASE_FLAGS + 1) ~= 0 and
+            sub(raw, HEAD + TICKET_DELAY + 1, HEAD + TICKET_SHOWN) ~= NO_DELAY)
+    then
         return false
     end
     if kept then
         look()
         local term = math.max(idle_after,
-            math.floor(idle_after / 2) + fence_ahead(unpack_at('<d', raw, 9)))
-        call('SETRANGE', key, '1', '\0' .. sub(raw, 3, 24) .. EMPTY ..
-            sub(raw, 53, 80) .. pack('<d', now + term))
+            math.floor(idle_after / 2) +
+                fence_ahead(unpack_at('<d', raw, HEAD_FENCE + 1)))
+        call('SETRANGE', key, TEXT(HEAD_FLAGS), '\0' ..
+            sub(raw, HEAD_WIDTH + 1, HEAD_STORED) .. EMPTY ..
+            sub(raw, HEAD_TYPICAL + 1, HEAD_FORGET) .. pack('<d', now + term))
         call('PEXPIRE', key, term)
     else
-        call('SETRANGE', key, '24', EMPTY)
+        call('SETRANGE', key, TEXT(HEAD_STORED), EMPTY)
     end
     out[#out + 1] = RESULT_OK .. EMPTY
     return true
 end
 
 for i = 1, #KEYS do
-    local raw = pcall_redis('GETRANGE', KEYS[i], '0', '239')
+    local raw = pcall_redis('GETRANGE', KEYS[i], '0', TEXT(HEAD + TICKET - 1))
     if type(raw) ~= 'string'
         or not release_plain(KEYS[i], ARGV[i + 1], raw) then
         slow = slow or general()

@@ -3,10 +3,8 @@
 -- grant that another broker made is claimed, a waiter keeps its place; and as
 -- expiry runs no script of its own, it is looked for here.
 --
--- KEYS: the locks. ARGV: the header, then one string with, for each lock,
---   identity c36, place I4, arrival d, fence d (0: a waiter's), flags I2,
---   lease I4 (ms), hold d (ms left to it, 0: no end), latest d (ms of TIME),
---   seen d (a fence)
+-- KEYS: the locks. ARGV: the header, then one string with IDENTITY and RENEW
+-- for each lock (see record.def).
 -- It never brings back what is over: then the answer is GONE; or MISSING where
 -- the data may be older than the ticket, which may be put again (acquire), or
 -- than the end of one that is to be taken over; it says for how many ms
@@ -57,7 +55,7 @@ local function kind_of(r, t, moves)
         return nil
     end
     local hold = bit.band(t.flags, GRANTED) ~= 0 and end_of(t) or t.hold
-    return pack('<BI4I4I4d', t.mode, t.permits, r.limit, t.delay, hold) ..
+    return pack(KIND_FORMAT, t.mode, t.permits, r.limit, t.delay, hold) ..
         words_of(r, t)
 end
 
@@ -76,7 +74,7 @@ local function hold_extend(r, t, ask)
             t.ends = min(t.ends, max(t.hold, now + 1))
         end
     end
-    call('SETRANGE', r.key, ticket_at(r, t.place) + 24,
+    call('SETRANGE', r.key, ticket_at(r, t.place) + TICKET_ENDS,
         pack('<dd', t.ends, t.hold))
     r.raw = nil
     -- The adoption may have put somebody back into the queue.
@@ -240,7 +238,7 @@ end
 
 return function(key, arg, read)
     local place, arrival, fence, flags, lease, hold, latest, seen =
-        unpack_at('<I4ddI2I4ddd', arg, 37)
+        unpack_at(RENEW_FORMAT, arg, IDENTITY + 1)
     if now > latest then
         return result(LATE)
     end
@@ -263,7 +261,7 @@ return function(key, arg, read)
     end
     local older = r.id ~= id
     adopt(r)
-    local identity = sub(arg, 1, 36)
+    local identity = sub(arg, 1, IDENTITY)
     local moves = bit.band(flags, MOVES) ~= 0
     local t
     if moves then
@@ -308,9 +306,8 @@ end
 local ALONE = '\1\0\0\0\0\0\0\0'
 local NOTHING = '\0\0\0\0'
 local find = string.find
-local ARGUMENT = 86 -- bytes of an operation's
 local arguments = ARGV[2]
-local idle_after = unpack_at('<I4', header, 93)
+local idle_after = unpack_at('<I4', header, HEADER_IDLE_AFTER + 1)
 -- What many renewals of a call have in common (flags, lease, hold and latest),
 -- whether that is plain, and what follows from it.
 local common, plain, lease, till, ends_raw, result_end
@@ -335,35 +332,41 @@ end
 -- not cut out of the record, since Redis hashes each string that is made. `at`
 -- is the end of the argument before its own.
 local function renew_plain(key, at, raw)
-    local asked = sub(arguments, at + 57, at + 78)
+    local asked = sub(arguments, at + IDENTITY + RENEW_FLAGS + 1,
+        at + IDENTITY + RENEW_SEEN)
     if asked ~= common then
         prepare(asked)
     end
-    local numbers = sub(arguments, at + 41, at + 56)
+    local numbers = sub(arguments, at + IDENTITY + RENEW_ARRIVAL + 1,
+        at + IDENTITY + RENEW_FLAGS)
     if not plain or byte(raw) ~= 1 or
-        (find(raw, ALONE, 25, true) ~= 25 and
-            (sub(raw, 29, 32) ~= NOTHING or sub(raw, 25, 28) == NOTHING)) or
-        find(raw, mine, 97, true) ~= 97 or
-        find(raw, numbers, 145, true) ~= 145 or
-        find(raw, sub(arguments, at + 1, at + 36), 181, true) ~= 181 then
+        (find(raw, ALONE, HEAD_STORED + 1, true) ~= HEAD_STORED + 1 and
+            (sub(raw, HEAD_FIRST + 1, HEAD_LIVE) ~= NOTHING or
+            sub(raw, HEAD_STORED + 1, HEAD_FIRST) == NOTHING)) or
+        find(raw, mine, HEAD_ID + 1, true) ~= HEAD_ID + 1 or
+        find(raw, numbers, HEAD + TICKET_ARRIVAL + 1, true) ~=
+            HEAD + TICKET_ARRIVAL + 1 or
+        find(raw, sub(arguments, at + 1, at + IDENTITY),
+            HEAD + TICKET_IDENTITY + 1, true) ~= HEAD + TICKET_IDENTITY + 1 then
         return false
     end
-    local ends, over, usual = unpack_at('<ddI4', raw, 161)
+    local ends, over, usual =
+        unpack_at('<ddI4', raw, HEAD + TICKET_ENDS + 1)
     if ends <= now or ends > till or over > 0 or usual ~= lease or
-        unpack_at('<d', raw, 81) - now < idle_after / 2 then
+        unpack_at('<d', raw, HEAD_FORGET + 1) - now < idle_after / 2 then
         return false
     end
-    call('SETRANGE', key, '160', ends_raw)
+    call('SETRANGE', key, TEXT(HEAD + TICKET_ENDS), ends_raw)
     out[#out + 1] = RESULT_OK .. numbers .. result_end
     return true
 end
 
 for i = 1, #KEYS do
-    local raw = pcall_redis('GETRANGE', KEYS[i], '0', '239')
-    local at = ARGUMENT * (i - 1)
+    local raw = pcall_redis('GETRANGE', KEYS[i], '0', TEXT(HEAD + TICKET - 1))
+    local at = (IDENTITY + RENEW) * (i - 1)
     if type(raw) ~= 'string' or not renew_plain(KEYS[i], at, raw) then
         slow = slow or general()
-        slow(KEYS[i], sub(arguments, at + 1, at + ARGUMENT), raw)
+        slow(KEYS[i], sub(arguments, at + 1, at + IDENTITY + RENEW), raw)
     end
 end
 return reply()

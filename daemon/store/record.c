@@ -7,23 +7,7 @@
 #include "daemon/base/assert.h"
 #include "proto/request.h"
 
-#define HEADER_BYTES   96
-#define IDENTITY_BYTES 36
-#define ACQUIRE_BYTES  44
-#define STOOD_BYTES    16
-#define RELEASE_BYTES  29
-#define RENEW_BYTES    50
-#define REPLY_BYTES    (8 + RECORD_ID_BYTES)
-#define RESULT_BYTES   38
-#define GRANT_BYTES    32
-#define ABOUT_BYTES    8
-#define KIND_BYTES     21
-#define HEAD_BYTES     136
-#define TICKET_BYTES   104
-#define AUDIT_BYTES    20 /* before the cursor */
-#define AUDITED_BYTES  21 /* likewise */
-#define SIGHT_BYTES    20
-#define CURSOR_DIGITS  20 /* at most */
+#define CURSOR_DIGITS 20 /* at most */
 
 /* Flags of acquire; of release; of renew. */
 #define ACQUIRE_RETRY    1
@@ -57,33 +41,38 @@
 #define TICKET_BROKEN  16u
 #define MODE_SHARED    1
 
-/* Little-endian numbers and doubles, as struct.pack('<...') has them. */
+/* Little-endian numbers and doubles, as struct.pack('<...') has them, in the
+ * fields of record.def. */
 
-static char *
+#define SIZE(record, field) \
+    ((size_t)(LAST_##record##_##field + 1 - AT_##record##_##field))
+#define UINT(at, record, field) \
+    get_uint((at) + AT_##record##_##field, SIZE(record, field))
+#define DOUBLE(at, record, field) get_double((at) + AT_##record##_##field)
+#define PUT_UINT(at, record, field, value) \
+    put_uint((at) + AT_##record##_##field, (value), SIZE(record, field))
+#define PUT_DOUBLE(at, record, field, value) \
+    put_double((at) + AT_##record##_##field, (value))
+#define PUT_BYTES(at, record, field, bytes) \
+    memcpy((at) + AT_##record##_##field, (bytes), SIZE(record, field))
+
+static void
 put_uint(char *at, uint64_t value, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
         *at++ = (char)(value & 0xff);
         value >>= 8;
     }
-    return at;
 }
 
-static char *
+static void
 put_double(char *at, uint64_t value)
 {
     double number = (double)value;
     uint64_t bits;
 
     memcpy(&bits, &number, sizeof(bits));
-    return put_uint(at, bits, sizeof(bits));
-}
-
-static char *
-put_bytes(char *at, const void *bytes, size_t len)
-{
-    memcpy(at, bytes, len);
-    return at + len;
+    put_uint(at, bits, sizeof(bits));
 }
 
 static uint64_t
@@ -110,29 +99,26 @@ get_double(const char *at)
 size_t
 record_header_bytes(const struct record_header *header)
 {
-    return HEADER_BYTES + header->channel.len;
+    return BYTES_HEADER + header->channel.len;
 }
 
 void
 record_write_header(const struct record_header *header, char *out)
 {
-    char *at = out;
-
-    at = put_uint(at, 1, 1);
-    at = put_uint(at, header->number, 1);
-    at = put_uint(at, header->lapse_ms, 2);
-    at = put_bytes(at, header->broker, 8);
-    at = put_double(at, header->fence_clock_us);
-    at = put_double(at, header->forget_after_ms);
-    at = put_double(at, header->expected_us);
-    at = put_uint(at, header->waiters_max, 4);
-    at = put_bytes(at, header->id, RECORD_ID_BYTES);
-    at = put_uint(at, header->settles_ms, 4);
-    at = put_uint(at, header->steady_ms, 4);
-    at = put_uint(at, header->within_us, 4);
-    at = put_uint(at, header->idle_after_ms, 4);
-    require(at == out + HEADER_BYTES);
-    put_bytes(at, header->channel.at, header->channel.len);
+    PUT_UINT(out, HEADER, VERSION, 1);
+    PUT_UINT(out, HEADER, NUMBER, header->number);
+    PUT_UINT(out, HEADER, LAPSE, header->lapse_ms);
+    PUT_BYTES(out, HEADER, BROKER, header->broker);
+    PUT_DOUBLE(out, HEADER, FENCE_CLOCK, header->fence_clock_us);
+    PUT_DOUBLE(out, HEADER, FORGET_AFTER, header->forget_after_ms);
+    PUT_DOUBLE(out, HEADER, EXPECTED, header->expected_us);
+    PUT_UINT(out, HEADER, WAITERS_MAX, header->waiters_max);
+    PUT_BYTES(out, HEADER, ID, header->id);
+    PUT_UINT(out, HEADER, SETTLES_IN, header->settles_ms);
+    PUT_UINT(out, HEADER, STEADY_IN, header->steady_ms);
+    PUT_UINT(out, HEADER, WITHIN, header->within_us);
+    PUT_UINT(out, HEADER, IDLE_AFTER, header->idle_after_ms);
+    memcpy(out + BYTES_HEADER, header->channel.at, header->channel.len);
 }
 
 /* A length byte and the bytes, each; nothing at all where all are empty. */
@@ -150,8 +136,9 @@ put_words(char *at, const struct op *op)
     if (words_bytes(op) == 0)
         return at;
     for (size_t i = 0; i < 3; i++) {
-        at = put_uint(at, op->words[i].len, 1);
-        at = put_bytes(at, op->words[i].at, op->words[i].len);
+        *at++ = (char)op->words[i].len;
+        memcpy(at, op->words[i].at, op->words[i].len);
+        at += op->words[i].len;
     }
     return at;
 }
@@ -181,18 +168,18 @@ record_op_bytes(const struct op *op)
 {
     switch (record_script(op->kind)) {
     case SCRIPT_ACQUIRE:
-        return IDENTITY_BYTES + ACQUIRE_BYTES + words_bytes(op) +
-               (op->kind == OP_RECLAIM ? STOOD_BYTES : 0);
+        return BYTES_IDENTITY + BYTES_ACQUIRE + words_bytes(op) +
+               (op->kind == OP_RECLAIM ? BYTES_STOOD_AT : 0);
     case SCRIPT_RELEASE:
-        return IDENTITY_BYTES + RELEASE_BYTES;
+        return BYTES_IDENTITY + BYTES_RELEASE;
     case SCRIPT_RENEW:
-        return IDENTITY_BYTES + RENEW_BYTES;
+        return BYTES_IDENTITY + BYTES_RENEW;
     case SCRIPT_INSPECT:
-        return 4;
+        return BYTES_INSPECT;
     case SCRIPT_BREAK:
-        return 8;
+        return BYTES_BREAK;
     case SCRIPT_AUDIT:
-        return AUDIT_BYTES + cursor_digits(op->audit->cursor);
+        return BYTES_AUDIT + cursor_digits(op->audit->cursor);
     case SCRIPT_NONE:
         break;
     }
@@ -203,10 +190,11 @@ record_op_bytes(const struct op *op)
 static char *
 put_identity(char *at, const struct op *op)
 {
-    at = put_uint(at, op->generation, 4);
-    at = put_bytes(at, op->session, sizeof(op->session));
-    at = put_bytes(at, op->owner_hash, sizeof(op->owner_hash));
-    return put_uint(at, op->request, 8);
+    PUT_UINT(at, IDENTITY, GENERATION, op->generation);
+    PUT_BYTES(at, IDENTITY, SESSION, op->session);
+    PUT_BYTES(at, IDENTITY, OWNER, op->owner_hash);
+    PUT_UINT(at, IDENTITY, REQUEST, op->request);
+    return at + BYTES_IDENTITY;
 }
 
 uint64_t
@@ -224,28 +212,30 @@ put_acquire(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
     bool stood = op->kind == OP_RECLAIM;
 
     at = put_identity(at, op);
-    at = put_uint(at,
+    PUT_UINT(at, ACQUIRE, FLAGS,
         (op->retry ? ACQUIRE_RETRY : 0) |
             (op->no_queue ? ACQUIRE_NO_QUEUE : 0) |
             (op->moves ? ACQUIRE_MOVES : 0) | (op->tell ? ACQUIRE_TELL : 0) |
             (stood ? ACQUIRE_STOOD : 0) |
             (op->retry && op->overdue ? ACQUIRE_OVERDUE : 0) |
-            (op->tells_wait ? ACQUIRE_WAITS : 0),
-        1);
-    at = put_uint(at, op->ask.shared ? MODE_SHARED : 0, 1);
-    at = put_uint(at, words_bytes(op), 2);
-    at = put_uint(at, op->ask.permits, 4);
-    at = put_uint(at, op->ask.permits_max, 4);
-    at = put_uint(at, op->lease_ms, 4);
-    at = put_uint(at, op->ask.delay_ms, 4);
+            (op->tells_wait ? ACQUIRE_WAITS : 0));
+    PUT_UINT(at, ACQUIRE, MODE, op->ask.shared ? MODE_SHARED : 0);
+    PUT_UINT(at, ACQUIRE, WORDS_BYTES, words_bytes(op));
+    PUT_UINT(at, ACQUIRE, PERMITS, op->ask.permits);
+    PUT_UINT(at, ACQUIRE, LIMIT, op->ask.permits_max);
+    PUT_UINT(at, ACQUIRE, LEASE, op->lease_ms);
+    PUT_UINT(at, ACQUIRE, DELAY, op->ask.delay_ms);
     /* Of who waited it begins when he is granted it. */
-    at = put_double(at, stood && op->fence > 0 ? record_hold_left_ms(op, now_us)
-                                               : op->ask.hold_ms);
-    at = put_double(at, latest_ms);
-    at = put_double(at, op->seen);
+    PUT_DOUBLE(at, ACQUIRE, HOLD,
+        stood && op->fence > 0 ? record_hold_left_ms(op, now_us)
+                               : op->ask.hold_ms);
+    PUT_DOUBLE(at, ACQUIRE, LATEST, latest_ms);
+    PUT_DOUBLE(at, ACQUIRE, SEEN, op->seen);
+    at += BYTES_ACQUIRE;
     if (stood) {
-        at = put_double(at, op->arrival);
-        at = put_double(at, op->fence);
+        PUT_DOUBLE(at, STOOD_AT, ARRIVAL, op->arrival);
+        PUT_DOUBLE(at, STOOD_AT, FENCE, op->fence);
+        at += BYTES_STOOD_AT;
     }
     return put_words(at, op);
 }
@@ -254,14 +244,14 @@ static char *
 put_release(char *at, const struct op *op)
 {
     at = put_identity(at, op);
-    at = put_uint(at, op->place, 4);
-    at = put_double(at, op->arrival);
-    at = put_double(at, op->fence);
-    at = put_double(at, op->seen);
-    return put_uint(at,
+    PUT_UINT(at, RELEASE, PLACE, op->place);
+    PUT_DOUBLE(at, RELEASE, ARRIVAL, op->arrival);
+    PUT_DOUBLE(at, RELEASE, FENCE, op->fence);
+    PUT_DOUBLE(at, RELEASE, SEEN, op->seen);
+    PUT_UINT(at, RELEASE, FLAGS,
         (op->unclean ? RELEASE_UNCLEAN : 0) | (op->moves ? RELEASE_MOVES : 0) |
-            (op->repeats ? RELEASE_REPEATS : 0),
-        1);
+            (op->repeats ? RELEASE_REPEATS : 0));
+    return at + BYTES_RELEASE;
 }
 
 /* RENEW_HOLDS is about a ticket that is taken over; without it a renewal has no
@@ -270,30 +260,31 @@ static char *
 put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
 {
     at = put_identity(at, op);
-    at = put_uint(at, op->place, 4);
-    at = put_double(at, op->arrival);
-    at = put_double(at, op->fence);
-    at = put_uint(at,
+    PUT_UINT(at, RENEW, PLACE, op->place);
+    PUT_DOUBLE(at, RENEW, ARRIVAL, op->arrival);
+    PUT_DOUBLE(at, RENEW, FENCE, op->fence);
+    PUT_UINT(at, RENEW, FLAGS,
         (op->kind == OP_LOOK ? RENEW_LOOK : 0) |
             (op->sets_end ? RENEW_SETS_END : 0) |
             (op->moves ? RENEW_MOVES : 0) | (op->tell ? RENEW_TELL : 0) |
             (op->shares ? RENEW_SHARES : 0) | (op->watch ? RENEW_WATCH : 0) |
             (op->raises ? RENEW_RAISES : 0) | (op->agreed ? RENEW_AGREED : 0) |
             (op->moves && op->holds ? RENEW_HOLDS : 0) |
-            (op->kind == OP_RENEW && op->overdue ? RENEW_OVERDUE : 0),
-        2);
-    at = put_uint(at, op->lease_ms, 4);
-    at = put_double(at, record_hold_left_ms(op, now_us));
-    at = put_double(at, latest_ms);
-    return put_double(at, op->seen);
+            (op->kind == OP_RENEW && op->overdue ? RENEW_OVERDUE : 0));
+    PUT_UINT(at, RENEW, LEASE, op->lease_ms);
+    PUT_DOUBLE(at, RENEW, HOLD, record_hold_left_ms(op, now_us));
+    PUT_DOUBLE(at, RENEW, LATEST, latest_ms);
+    PUT_DOUBLE(at, RENEW, SEEN, op->seen);
+    return at + BYTES_RENEW;
 }
 
 static char *
 put_audit(char *at, const struct op_audit *audit)
 {
-    at = put_uint(at, audit->count, 4);
-    at = put_double(at, audit->hold_ms);
-    at = put_double(at, audit->wait_ms);
+    PUT_UINT(at, AUDIT, COUNT, audit->count);
+    PUT_DOUBLE(at, AUDIT, HOLD, audit->hold_ms);
+    PUT_DOUBLE(at, AUDIT, WAIT, audit->wait_ms);
+    at += BYTES_AUDIT;
     return at + text_from_u64(at, audit->cursor);
 }
 
@@ -314,10 +305,12 @@ record_write_op(
         at = put_renew(at, op, now_us, latest_ms);
         break;
     case SCRIPT_INSPECT:
-        at = put_uint(at, op->limit, 4);
+        PUT_UINT(at, INSPECT, LIMIT, op->limit);
+        at += BYTES_INSPECT;
         break;
     case SCRIPT_BREAK:
-        at = put_double(at, op->fence);
+        PUT_DOUBLE(at, BREAK, FENCE, op->fence);
+        at += BYTES_BREAK;
         break;
     case SCRIPT_AUDIT:
         at = put_audit(at, op->audit);
@@ -345,11 +338,11 @@ record_read_reply(
 {
     reader->at = reply.at;
     reader->end = reply.at + reply.len;
-    const char *at = take(reader, REPLY_BYTES);
+    const char *at = take(reader, BYTES_REPLY);
     if (at == NULL)
         return false;
-    out->time_us = get_double(at);
-    memcpy(out->id, at + 8, RECORD_ID_BYTES);
+    out->time_us = DOUBLE(at, REPLY, TIME);
+    memcpy(out->id, at + AT_REPLY_ID, RECORD_ID_BYTES);
     out->id[RECORD_ID_BYTES] = '\0';
     return true;
 }
@@ -357,18 +350,19 @@ record_read_reply(
 struct text
 record_reply_id(struct text reply)
 {
-    if (reply.len < REPLY_BYTES || get_double(reply.at) == 0)
+    if (reply.len < BYTES_REPLY || DOUBLE(reply.at, REPLY, TIME) == 0)
         return TEXT("");
-    return text_make(reply.at + 8, RECORD_ID_BYTES);
+    return text_make(reply.at + AT_REPLY_ID, RECORD_ID_BYTES);
 }
 
 bool
 record_grants(struct text reply, uint32_t count, bool ok_grants)
 {
-    if (reply.len != REPLY_BYTES + (size_t)count * RESULT_BYTES)
+    if (reply.len != BYTES_REPLY + (size_t)count * BYTES_RESULT)
         return true; /* there are grants, or words */
     for (uint32_t i = 0; ok_grants && i < count; i++)
-        if (reply.at[REPLY_BYTES + i * RESULT_BYTES] == RECORD_OK)
+        if (reply.at[BYTES_REPLY + AT_RESULT_STATUS + i * BYTES_RESULT] ==
+            RECORD_OK)
             return true;
     return false;
 }
@@ -376,11 +370,11 @@ record_grants(struct text reply, uint32_t count, bool ok_grants)
 static void
 read_grant(const char *at, struct op_grant *grant)
 {
-    grant->request = get_uint(at, 8);
-    grant->fence = get_double(at + 8);
-    grant->arrival = get_double(at + 16);
-    grant->ttl_ms = (uint32_t)get_uint(at + 24, 4);
-    grant->place = (uint32_t)get_uint(at + 28, 4);
+    grant->request = UINT(at, GRANT, REQUEST);
+    grant->fence = DOUBLE(at, GRANT, FENCE);
+    grant->arrival = DOUBLE(at, GRANT, ARRIVAL);
+    grant->ttl_ms = (uint32_t)UINT(at, GRANT, TTL);
+    grant->place = (uint32_t)UINT(at, GRANT, PLACE);
 }
 
 static enum op_status
@@ -445,14 +439,14 @@ read_kind(const char *at, size_t len, struct op_result *result)
     struct text client;
     struct text *const words[] = {&owner, &client, &result->note};
 
-    if (len < KIND_BYTES)
+    if (len < BYTES_KIND)
         return false;
-    result->ask.shared = at[0] == MODE_SHARED;
-    result->ask.permits = (uint32_t)get_uint(at + 1, 4);
-    result->ask.permits_max = (uint32_t)get_uint(at + 5, 4);
-    result->ask.delay_ms = (uint32_t)get_uint(at + 9, 4);
-    result->ask.hold_ms = get_double(at + 13);
-    return read_words(at + KIND_BYTES, len - KIND_BYTES, words);
+    result->ask.shared = UINT(at, KIND, MODE) == MODE_SHARED;
+    result->ask.permits = (uint32_t)UINT(at, KIND, PERMITS);
+    result->ask.permits_max = (uint32_t)UINT(at, KIND, LIMIT);
+    result->ask.delay_ms = (uint32_t)UINT(at, KIND, DELAY);
+    result->ask.hold_ms = DOUBLE(at, KIND, HOLD);
+    return read_words(at + BYTES_KIND, len - BYTES_KIND, words);
 }
 
 /* It matters less than the status: without words it will do. */
@@ -462,12 +456,12 @@ read_about(const char *at, size_t len, struct op_result *result)
     struct text *const words[] = {
         &result->holder_owner, &result->holder_client, &result->holder_note};
 
-    if (len < ABOUT_BYTES)
+    if (len < BYTES_ABOUT)
         return;
     result->told = true;
-    result->typical_ms = (uint32_t)get_uint(at, 4);
-    result->holder_age_ms = (uint32_t)get_uint(at + 4, 4);
-    (void)read_words(at + ABOUT_BYTES, len - ABOUT_BYTES, words);
+    result->typical_ms = (uint32_t)UINT(at, ABOUT, TYPICAL);
+    result->holder_age_ms = (uint32_t)UINT(at, ABOUT, AGE);
+    (void)read_words(at + BYTES_ABOUT, len - BYTES_ABOUT, words);
 }
 
 static bool
@@ -475,23 +469,23 @@ read_result(struct record_reader *reader, struct op *op,
     enum record_status *status, struct op_grant *grants, uint32_t room)
 {
     struct op_result *result = &op->result;
-    const char *at = take(reader, RESULT_BYTES);
+    const char *at = take(reader, BYTES_RESULT);
 
-    if (at == NULL || (uint8_t)at[0] > RECORD_GRACE)
+    if (at == NULL || UINT(at, RESULT, STATUS) > RECORD_GRACE)
         return false;
-    *status = (enum record_status)at[0];
+    *status = (enum record_status)UINT(at, RESULT, STATUS);
     result->status = status_of(*status);
-    result->handed = ((uint8_t)at[1] & RESULT_HANDED) != 0;
-    result->more = ((uint8_t)at[1] & RESULT_MORE) != 0;
-    result->unsettled = ((uint8_t)at[1] & RESULT_UNSETTLED) != 0;
-    result->grant_count = (uint32_t)get_uint(at + 2, 2);
-    size_t about = get_uint(at + 4, 2);
-    result->place = (uint32_t)get_uint(at + 6, 4);
-    result->arrival = get_double(at + 10);
-    result->fence = get_double(at + 18);
-    result->ttl_ms = (uint32_t)get_uint(at + 26, 4);
-    result->again_ms = (uint32_t)get_uint(at + 30, 4);
-    result->ahead = (uint32_t)get_uint(at + 34, 4);
+    result->handed = (UINT(at, RESULT, FLAGS) & RESULT_HANDED) != 0;
+    result->more = (UINT(at, RESULT, FLAGS) & RESULT_MORE) != 0;
+    result->unsettled = (UINT(at, RESULT, FLAGS) & RESULT_UNSETTLED) != 0;
+    result->grant_count = (uint32_t)UINT(at, RESULT, GRANTS);
+    size_t about = UINT(at, RESULT, ABOUT);
+    result->place = (uint32_t)UINT(at, RESULT, PLACE);
+    result->arrival = DOUBLE(at, RESULT, ARRIVAL);
+    result->fence = DOUBLE(at, RESULT, FENCE);
+    result->ttl_ms = (uint32_t)UINT(at, RESULT, TTL);
+    result->again_ms = (uint32_t)UINT(at, RESULT, AGAIN);
+    result->ahead = (uint32_t)UINT(at, RESULT, AHEAD);
     if (*status == RECORD_BUSY) {
         result->delay_ms = result->ttl_ms;
         result->ttl_ms = 0;
@@ -504,7 +498,7 @@ read_result(struct record_reader *reader, struct op *op,
     if (result->grant_count > room)
         return false;
     for (uint32_t i = 0; i < result->grant_count; i++) {
-        at = take(reader, GRANT_BYTES);
+        at = take(reader, BYTES_GRANT);
         if (at == NULL)
             return false;
         read_grant(at, &grants[i]);
@@ -538,12 +532,13 @@ record_read_result(struct record_reader *reader, struct op *op,
 static bool
 is_late(const char *at, uint64_t time_ms)
 {
-    unsigned flags = (uint8_t)at[0] & (TICKET_CLAIMED | TICKET_BROKEN);
-    uint64_t ends = get_double(at + 24);
-    uint64_t hold = get_double(at + 32);
+    unsigned flags =
+        (unsigned)UINT(at, TICKET, FLAGS) & (TICKET_CLAIMED | TICKET_BROKEN);
+    uint64_t ends = DOUBLE(at, TICKET, ENDS);
+    uint64_t hold = DOUBLE(at, TICKET, HOLD);
 
     return flags == TICKET_CLAIMED &&
-           ends < time_ms + get_uint(at + 40, 4) / 2 &&
+           ends < time_ms + UINT(at, TICKET, LEASE) / 2 &&
            (hold == 0 || ends < hold);
 }
 
@@ -551,30 +546,33 @@ static bool
 read_ticket(
     const char *at, size_t width, uint64_t time_ms, struct op_ticket *ticket)
 {
-    uint64_t ends = get_double(at + 24);
-    uint64_t since = get_double(at + 88);
-    size_t words = get_uint(at + 2, 2);
+    const char *whose = at + AT_TICKET_IDENTITY;
+    uint64_t ends = DOUBLE(at, TICKET, ENDS);
+    uint64_t since = DOUBLE(at, TICKET, SINCE);
+    size_t words = UINT(at, TICKET, WORDS);
     struct text *const texts[] = {
         &ticket->owner, &ticket->client, &ticket->note};
 
-    ticket->granted = ((uint8_t)at[0] & TICKET_GRANTED) != 0;
-    ticket->broken = ((uint8_t)at[0] & TICKET_BROKEN) != 0;
-    ticket->shared = at[1] == MODE_SHARED;
+    ticket->granted = (UINT(at, TICKET, FLAGS) & TICKET_GRANTED) != 0;
+    ticket->broken = (UINT(at, TICKET, FLAGS) & TICKET_BROKEN) != 0;
+    ticket->shared = UINT(at, TICKET, MODE) == MODE_SHARED;
     ticket->late = is_late(at, time_ms);
-    ticket->permits = (uint32_t)get_uint(at + 4, 4);
-    ticket->generation = (uint32_t)get_uint(at + 44, 4);
-    memcpy(ticket->owner_hash, at + 64, sizeof(ticket->owner_hash));
-    ticket->request = get_uint(at + 72, 8);
-    ticket->fence = get_double(at + 16);
+    ticket->permits = (uint32_t)UINT(at, TICKET, PERMITS);
+    ticket->generation = (uint32_t)UINT(whose, IDENTITY, GENERATION);
+    memcpy(ticket->owner_hash, whose + AT_IDENTITY_OWNER,
+        sizeof(ticket->owner_hash));
+    ticket->request = UINT(whose, IDENTITY, REQUEST);
+    ticket->fence = DOUBLE(at, TICKET, FENCE);
     ticket->ttl_ms = ends > time_ms ? ends - time_ms : 0;
     ticket->since_us = since;
     ticket->age_ms = time_ms > since / 1000 ? time_ms - since / 1000 : 0;
-    memcpy(ticket->session, at + 48, sizeof(ticket->session));
-    memcpy(ticket->broker, at + 80, 8);
+    memcpy(
+        ticket->session, whose + AT_IDENTITY_SESSION, sizeof(ticket->session));
+    memcpy(ticket->broker, at + AT_TICKET_BROKER, BYTES_c8);
     ticket->broker[8] = '\0';
-    if (words > width - TICKET_BYTES)
+    if (words > width - BYTES_TICKET)
         return false;
-    return read_words(at + TICKET_BYTES, words, texts);
+    return read_words(at + BYTES_TICKET, words, texts);
 }
 
 /* The answer is whole, and what it shows of the record makes no sense. */
@@ -591,25 +589,25 @@ record_read_tickets(struct record_reader *reader, struct op *op,
     uint64_t time_us, struct op_ticket *tickets, uint32_t room)
 {
     struct op_result *result = &op->result;
-    const char *count = take(reader, 4);
-    const char *head = take(reader, HEAD_BYTES);
+    const char *count = take(reader, BYTES_INSPECTED);
+    const char *head = take(reader, BYTES_HEAD);
 
     if (count == NULL || head == NULL)
         return false;
-    uint32_t n = (uint32_t)get_uint(count, 4);
-    size_t width = get_uint(head + 2, 2);
-    uint32_t live = (uint32_t)get_uint(head + 32, 4);
-    uint32_t granted = (uint32_t)get_uint(head + 36, 4);
-    result->shared = (head[1] & HEAD_SHARED) != 0;
-    result->limit = (uint32_t)get_uint(head + 4, 4);
-    result->used = (uint32_t)get_uint(head + 44, 4);
-    result->typical_ms = (uint32_t)get_uint(head + 52, 4);
-    uint64_t delay_until_ms = get_double(head + 72);
+    uint32_t n = (uint32_t)UINT(count, INSPECTED, TICKETS);
+    size_t width = UINT(head, HEAD, WIDTH);
+    uint32_t live = (uint32_t)UINT(head, HEAD, LIVE);
+    uint32_t granted = (uint32_t)UINT(head, HEAD, GRANTED);
+    result->shared = (UINT(head, HEAD, FLAGS) & HEAD_SHARED) != 0;
+    result->limit = (uint32_t)UINT(head, HEAD, LIMIT);
+    result->used = (uint32_t)UINT(head, HEAD, USED);
+    result->typical_ms = (uint32_t)UINT(head, HEAD, TYPICAL);
+    uint64_t delay_until_ms = DOUBLE(head, HEAD, DELAY);
     if (delay_until_ms > time_us / 1000)
         result->delay_ms = delay_until_ms - time_us / 1000;
     if (n > room || (size_t)(reader->end - reader->at) < n * width)
         return false;
-    if (width < TICKET_BYTES || granted > live)
+    if (width < BYTES_TICKET || granted > live)
         return record_refuse(result);
     result->holders = granted;
     result->waiters = live - granted;
@@ -635,15 +633,15 @@ record_read_tickets(struct record_reader *reader, struct op *op,
 static bool
 read_sight(struct record_reader *reader, struct op_sight *sight)
 {
-    const char *at = take(reader, SIGHT_BYTES);
+    const char *at = take(reader, BYTES_SIGHT);
 
-    if (at == NULL || (uint8_t)at[1] >= WRONG_COUNT)
+    if (at == NULL || UINT(at, SIGHT, WRONG) >= WRONG_COUNT)
         return false;
-    size_t len = get_uint(at + 2, 2);
-    sight->flags = (uint8_t)at[0];
-    sight->wrong = (enum sight_wrong)at[1];
-    sight->hold_ms = get_double(at + 4);
-    sight->wait_ms = get_double(at + 12);
+    size_t len = UINT(at, SIGHT, NAME);
+    sight->flags = (unsigned)UINT(at, SIGHT, FLAGS);
+    sight->wrong = (enum sight_wrong)UINT(at, SIGHT, WRONG);
+    sight->hold_ms = DOUBLE(at, SIGHT, HELD);
+    sight->wait_ms = DOUBLE(at, SIGHT, WAITED);
     at = take(reader, len);
     sight->name = text_make(at, len);
     return at != NULL && len <= PROTO_NAME_MAX;
@@ -653,16 +651,16 @@ bool
 record_read_sights(struct record_reader *reader, struct op_audit *audit,
     struct op_sight *sights, uint32_t room)
 {
-    const char *at = take(reader, AUDITED_BYTES);
+    const char *at = take(reader, BYTES_AUDITED);
 
     if (at == NULL)
         return false;
-    uint32_t n = (uint32_t)get_uint(at + 12, 4);
-    size_t digits = (uint8_t)at[20];
-    audit->records = (uint32_t)get_uint(at, 4);
-    audit->holds = (uint32_t)get_uint(at + 4, 4);
-    audit->waits = (uint32_t)get_uint(at + 8, 4);
-    audit->left = (uint32_t)get_uint(at + 16, 4);
+    uint32_t n = (uint32_t)UINT(at, AUDITED, SIGHTS);
+    size_t digits = UINT(at, AUDITED, DIGITS);
+    audit->records = (uint32_t)UINT(at, AUDITED, RECORDS);
+    audit->holds = (uint32_t)UINT(at, AUDITED, HOLDS);
+    audit->waits = (uint32_t)UINT(at, AUDITED, WAITS);
+    audit->left = (uint32_t)UINT(at, AUDITED, LEFT);
     at = take(reader, digits);
     if (at == NULL || n > room ||
         !text_to_u64(text_make(at, digits), UINT64_MAX, &audit->cursor))

@@ -1,7 +1,7 @@
 /*
  * The bytes that the scripts of lua/ take and give: arguments of an operation,
- * results, and a lock's record as inspect.lua shows it. lua/record.lua is the
- * other half; a format that changes there changes here.
+ * results, and a lock's record as inspect.lua shows it. record.def has their
+ * layout.
  *
  * See DESIGN.md D1.3.
  */
@@ -12,6 +12,24 @@
 #include "daemon/store/scripts.h"
 
 #define RECORD_ID_BYTES 40 /* a replication id, hex */
+
+/* BYTES_HEAD is the size of the record HEAD of record.def, AT_HEAD_FENCE the
+ * offset of its field FENCE. */
+enum {
+    BYTES_B = 1,
+    BYTES_I2 = 2,
+    BYTES_I4 = 4,
+    BYTES_d = 8,
+    BYTES_c8 = 8,
+    BYTES_c16 = 16,
+    BYTES_c40 = RECORD_ID_BYTES,
+#define RECORD(name) BEFORE_##name = -1,
+#define FIELD(record, field, type) \
+    AT_##record##_##field,         \
+        LAST_##record##_##field = AT_##record##_##field + BYTES_##type - 1,
+#define END(name) BYTES_##name,
+#include "daemon/store/record.def"
+};
 
 /* What every call says of its broker. */
 struct record_header {

@@ -80,9 +80,8 @@ PLANTED = {
         "        if t.delay > 0 and\n",
         "the lock-delay begins at an UNLOCK too",
         ("lua/release.lua",
-         "        (byte(arg, 65) ~= 0 and sub(raw, 233, 236) ~= NO_DELAY) "
-         "then\n",
-         "        sub(raw, 233, 236) ~= NO_DELAY then\n")),
+         "        (byte(arg, IDENTITY + RELEASE_FLAGS + 1) ~= 0 and\n",
+         "        (\n")),
     "late-release": (
         "lua/record.lua",
         "    if t and t.flags ~= 0 and t.identity == identity then",

@@ -25,7 +25,7 @@ PLANTED = {
         "a marker counts whatever ids it has"),
     "settled-with-another": (
         "lua/call.lua",
-        "    known = sub(header, 41, 80) == id or\n",
+        "    known = sub(header, HEADER_ID + 1, HEADER_SETTLES_IN) == id or\n",
         "    known = true or\n",
         "a broker that has not heard of the change is served"),
     "change-is-benign": (
