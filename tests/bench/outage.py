@@ -14,13 +14,13 @@ import time
 
 from measure import MeasureFailure
 
-from harness import Broker, Client
+from harness import FIRST_AT, Broker, Client
 
 LOCKS = int(os.environ.get("OUTAGE_LOCKS", "10000"))
 SECONDS = [float(word) for word in
            os.environ.get("OUTAGES", "15,40").split(",")]
 LEASE = 30.0
-AT_ENDS = 136 + 24  # of the first ticket of a record
+AT_ENDS = FIRST_AT["ENDS"]
 
 
 def ends_of(redis):

@@ -15,8 +15,8 @@ import subprocess
 import sys
 import time
 
-from harness import (Broker, Process, RedisCluster, RedisError, RedisServer,
-                     slot_of, temp_folder, wait_until)
+from harness import (HEAD_AT, Broker, Process, RedisCluster, RedisError,
+                     RedisServer, slot_of, temp_folder, wait_until)
 from harness import ports
 
 from network import Network
@@ -85,7 +85,8 @@ class Node(RedisServer):
 
     def fence_of(self, lock):
         """The last fence in a lock's record; 0 where there is none."""
-        raw = self.command("GETRANGE", key_of(lock), 8, 15)
+        raw = self.command("GETRANGE", key_of(lock), HEAD_AT["FENCE"],
+                           HEAD_AT["FENCE"] + 7)
         return struct.unpack("<d", raw)[0] if len(raw) == 8 else 0
 
 

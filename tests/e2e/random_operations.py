@@ -11,7 +11,7 @@ waits is in a circle: ERR DEADLOCK is always wrong.
 import struct
 import time
 
-from harness import wait_until
+from harness import HEAD_AT, wait_until
 from harness.crowd import Crowd
 from random_lane import PATIENCE, Lane, Violation
 from semantics import Ask, Several
@@ -667,7 +667,7 @@ def left_in_redis(redis):
     left = {}
     for key in redis.command("KEYS", "*:{*"):
         live, granted = struct.unpack("<II", redis.command(
-            "GETRANGE", key, 32, 39))
+            "GETRANGE", key, HEAD_AT["LIVE"], HEAD_AT["LIVE"] + 7))
         if live or granted or not key.startswith(b"holdfast:{r"):
             left[key.decode()] = (live, granted)
     return left

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from fake_broker import HOLDFAST
-from harness import HarnessCase, skip_without_daemon
+from harness import FIRST_WORDS_AT, HarnessCase, skip_without_daemon
 from harness.broker import broker_path
 from harness.processes import is_running
 
@@ -129,7 +129,8 @@ class AuditTest(AuditCase):
         client = self.client(broker)
         client.ok("LOCK sound note=n")
         client.ok("LOCK words owner=w note=n")
-        redis.command("SETRANGE", "holdfast:{words}", 136 + 104, b"\xff")
+        redis.command("SETRANGE", "holdfast:{words}", FIRST_WORDS_AT,
+                      b"\xff")
         client.err("SHOW words", "INTERNAL")
         redis.command("HSET", "holdfast:{hash}", "a", "b")
         redis.command("SET", "holdfast:{text}", "what", "EX", "1000")

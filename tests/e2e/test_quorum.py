@@ -3,7 +3,7 @@
 import threading
 import time
 
-from harness import HarnessCase, skip_without_daemon
+from harness import HEAD_AT, HarnessCase, skip_without_daemon
 
 QUICK = {"lease.default": "3s", "redis.command_timeout": "500ms",
          "redis.connect_timeout": "500ms"}
@@ -25,7 +25,8 @@ class QuorumTest(HarnessCase):
 
     def living(self, name):
         """How many tickets the record has at each node."""
-        raw = [node.command("GETRANGE", f"holdfast:{{{name}}}", 32, 35)
+        raw = [node.command("GETRANGE", f"holdfast:{{{name}}}",
+                            HEAD_AT["LIVE"], HEAD_AT["LIVE"] + 3)
                for node in self.nodes]
         return [int.from_bytes(bytes(words), "little") for words in raw]
 

@@ -9,17 +9,17 @@ import threading
 import time
 
 from contest import Contest
-from harness import HarnessCase, RedisServer, shared_redis
+from harness import (FIRST_AT, HEAD_AT, HarnessCase, RedisServer,
+                     shared_redis)
 from shared import Balancer, NameServer, record_field, stats, with_hosts
 
-TICKET = 136  # offset of the first ticket in a record: see lua/record.lua
 QUICK = {"redis.patience": "500ms", "redis.command_timeout": "200ms",
          "redis.connect_timeout": "200ms"}
 
 
 def lease_end_ms(redis, name):
     """When the first ticket's lease ends, by the clock of Redis."""
-    raw = record_field(redis, name, TICKET + 24, TICKET + 31)
+    raw = record_field(redis, name, FIRST_AT["ENDS"], FIRST_AT["ENDS"] + 7)
     return struct.unpack("<d", raw)[0]
 
 
@@ -391,7 +391,7 @@ class ForgetTest(HarnessCase):
         fences = [client.ok("LOCK forget/ahead").fence]
         client.ok("UNLOCK forget/ahead", count=0)
         fences.append(hour_ahead)
-        redis.command("SETRANGE", "holdfast:{forget/ahead}", 8,
+        redis.command("SETRANGE", "holdfast:{forget/ahead}", HEAD_AT["FENCE"],
                       struct.pack("<d", hour_ahead))
         for order in ("PING", "FLUSHALL", "FLUSHALL"):
             redis.command(order)

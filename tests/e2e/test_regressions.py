@@ -8,7 +8,8 @@ import struct
 import threading
 import time
 
-from harness import HarnessCase, shared_redis, skip_without_daemon
+from harness import (HEAD_AT, HarnessCase, shared_redis,
+                     skip_without_daemon)
 from harness.broker import broker_path
 from shared import BrokerCase, record_field, stats
 
@@ -317,7 +318,8 @@ class HandOverTest(HarnessCase):
         key = "holdfast:{forget}"
         ahead = (int(time.time()) + 10 * 3600) * 1000000
         # As a broker with a wrong clock leaves it: the last fence is far ahead.
-        redis.command("SETRANGE", key, 8, struct.pack("<d", ahead))
+        redis.command("SETRANGE", key, HEAD_AT["FENCE"],
+                      struct.pack("<d", ahead))
         client.ok("UNLOCK forget")
         client.ok("LOCK forget")
         self.assertIsNotNone(record_field(redis, "forget", 0, 0))

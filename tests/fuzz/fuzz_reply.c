@@ -36,8 +36,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define IN_FLIGHT_MAX 4
 #define REALTIME_US   UINT64_C(1700000000000000)
 #define HEADER_BYTES  (8 + RECORD_ID_BYTES)
-#define HEAD_BYTES    136 /* of a record: lua/record.lua */
-#define TICKET_BYTES  104
 
 struct input {
     const uint8_t *at;
@@ -426,23 +424,23 @@ put_tickets(struct rig *rig, char *at)
 {
     uint8_t count = input_byte(&rig->input) % 8;
     uint8_t words = 1 + input_byte(&rig->input) % 16;
-    size_t width = TICKET_BYTES + 3 + 3 * (size_t)words;
+    size_t width = BYTES_TICKET + 3 + 3 * (size_t)words;
 
     at = put_number(at, count, 4);
-    memset(at, 0, HEAD_BYTES);
-    put_number(at + 2, width, 2);
-    put_number(at + 32, count, 4);
-    put_number(at + 36, count / 2, 4);
-    at += HEAD_BYTES;
+    memset(at, 0, BYTES_HEAD);
+    put_number(at + AT_HEAD_WIDTH, width, 2);
+    put_number(at + AT_HEAD_LIVE, count, 4);
+    put_number(at + AT_HEAD_GRANTED, count / 2, 4);
+    at += BYTES_HEAD;
     for (uint8_t i = 0; i < count; i++) {
         memset(at, 'w', width);
-        put_number(at, i < count / 2 ? 2 : 0, 1);
-        put_number(at + 2, 3 + 3 * (size_t)words, 2);
-        put_double(at + 16, 22);
-        put_double(at + 24, 1.7e12 + 20000);
-        put_double(at + 88, 1.7e12);
+        put_number(at + AT_TICKET_FLAGS, i < count / 2 ? 2 : 0, 1);
+        put_number(at + AT_TICKET_WORDS, 3 + 3 * (size_t)words, 2);
+        put_double(at + AT_TICKET_FENCE, 22);
+        put_double(at + AT_TICKET_ENDS, 1.7e12 + 20000);
+        put_double(at + AT_TICKET_SINCE, 1.7e12);
         for (size_t word = 0; word < 3; word++)
-            put_number(at + TICKET_BYTES + word * (words + 1), words, 1);
+            put_number(at + BYTES_TICKET + word * (words + 1), words, 1);
         at += width;
     }
     return at;

@@ -17,14 +17,16 @@ from .case import HarnessCase, shared_cluster, shared_redis, skip_without_daemon
 from .certificates import Authority, Tls
 from .client import Client, ClientError, Reply, encode
 from .processes import Process, temp_folder, wait_until
+from .record import FIRST_AT, FIRST_WORDS_AT, HEAD_AT, RECORDS
 from .redis_server import RedisCluster, RedisServer, slot_of
 from .resp import SHORT_CUTS, Monitor, RedisConnection, RedisError
 from .sentinels import Sentinels
 
 __all__ = [
-    "SHORT_CUTS", "Authority", "Broker", "BrokerFailure", "Client",
-    "ClientError", "HarnessCase", "Monitor", "Process", "RedisCluster",
-    "RedisConnection", "RedisError", "RedisServer", "Reply", "Sentinels", "Tls",
+    "FIRST_AT", "FIRST_WORDS_AT", "HEAD_AT", "RECORDS", "SHORT_CUTS",
+    "Authority", "Broker", "BrokerFailure", "Client", "ClientError",
+    "HarnessCase", "Monitor", "Process", "RedisCluster", "RedisConnection",
+    "RedisError", "RedisServer", "Reply", "Sentinels", "Tls",
     "broker_path", "encode", "shared_cluster", "shared_redis",
     "skip_without_daemon", "slot_of", "temp_folder", "wait_until",
 ]

@@ -1,8 +1,7 @@
 """The scripts of lua/ as a broker sees them: arguments, results, the record.
 
-The same bytes as in daemon/store/record.c, written a second time so that the
-two are held against one another. The scripts are those of build/lua, which is
-what the program loads; $HOLDFAST_LUA names another folder.
+The bytes are laid out by daemon/store/record.def. The scripts are those of
+build/lua, which is what the program loads; $HOLDFAST_LUA names another folder.
 """
 
 import collections
@@ -11,7 +10,7 @@ import hashlib
 import os
 import struct
 
-from harness import RedisConnection, RedisError
+from harness import RECORDS, RedisConnection, RedisError
 from harness.broker import TREE
 
 LUA = os.environ.get("HOLDFAST_LUA") or os.path.join(TREE, "build", "lua")
@@ -28,25 +27,14 @@ OLD_HOLD, OLD_WAIT, LATE_HOLD = 1, 2, 4  # what an audit sees
 (RIGHT, WRONG_TYPE, WRONG_NAME, WRONG_VERSION, WRONG_RECORD, WRONG_COUNTS,
  WRONG_EXPIRY, WRONG_FENCE) = range(8)
 
-HEAD_BYTES = 136
-TICKET_BYTES = 104
-HEADER = struct.Struct("<BBH8sdddI40sIIII")
-IDENTITY = struct.Struct("<I16s8s8s")
-ACQUIRE = struct.Struct("<BBHIIIIddd")
-STOOD = struct.Struct("<dd")
-RELEASE = struct.Struct("<IdddB")
-RENEW = struct.Struct("<IddHIddd")
-BREAK = struct.Struct("<d")
-AUDIT = struct.Struct("<Idd")  # then a cursor in digits
-AUDITED = struct.Struct("<IIIIIB")
-SIGHT = struct.Struct("<BBHdd")  # then a name
-REPLY = struct.Struct("<d40s")
-RESULT = struct.Struct("<BBHHIddIII")
-ABOUT = struct.Struct("<II")  # then words
-KIND = struct.Struct("<BIIId")  # of a ticket that was taken over
-GRANT = struct.Struct("<8sddII")
-HEAD = struct.Struct("<BBHIddIIIIIIIIdIIddd40s")
-TICKET = struct.Struct("<BBHIddddII16s8s8s8sdII")
+HEADER, IDENTITY, ACQUIRE, STOOD, RELEASE, RENEW, BREAK, AUDIT, AUDITED, \
+    SIGHT, REPLY, RESULT, ABOUT, KIND, GRANT, HEAD, TICKET = (
+        RECORDS[name].struct for name in (
+            "HEADER", "IDENTITY", "ACQUIRE", "STOOD_AT", "RELEASE", "RENEW",
+            "BREAK", "AUDIT", "AUDITED", "SIGHT", "REPLY", "RESULT", "ABOUT",
+            "KIND", "GRANT", "HEAD", "TICKET"))
+HEAD_BYTES, TICKET_BYTES = HEAD.size, TICKET.size
+HEAD_FIELDS = [field.lower() for field in RECORDS["HEAD"].at]
 
 LEASE = 30000
 FOREVER = 2.0 ** 52
@@ -88,7 +76,8 @@ def replaced(text, old, new):
 
 def with_clock(scripts):
     """The scripts with the header's expected time for a clock."""
-    clock = ("(function() local us = struct.unpack('<d', ARGV[1], 29) "
+    at = RECORDS["HEADER"].at["EXPECTED"] + 1
+    clock = (f"(function() local us = struct.unpack('<d', ARGV[1], {at}) "
              "return {math.floor(us / 1000000), us % 1000000} end)()")
     return {name: replaced(text, "call('TIME')", clock)
             for name, text in scripts.items()}
@@ -182,7 +171,8 @@ MAKERS = {"acquire": acquire, "release": release, "renew": renew}
 
 def takes_over(name, argument):
     """Whether this takes a ticket over: then the result says what it is."""
-    return name == "renew" and argument[IDENTITY.size + 20] & 4 != 0
+    return name == "renew" and argument[
+        IDENTITY.size + RECORDS["RENEW"].at["FLAGS"]] & 4 != 0
 
 
 class Reply:
@@ -261,12 +251,6 @@ class Ticket:
             self.arrival, self.fence, self.ends, self.hold, self.lease,
             self.generation, self.session, self.owner, self.request,
             self.broker, self.since, self.delay, self.shown)
-
-
-HEAD_FIELDS = ("version", "flags", "width", "limit", "fence", "arrival",
-               "stored", "first", "live", "granted", "longest", "used",
-               "front", "typical", "low", "sweep", "delayed", "delay", "forget",
-               "watch", "id")
 
 
 def ticket_at(data, place, width):
@@ -452,7 +436,7 @@ class Broker:
             return result, b"", []
         count, = struct.unpack_from("<I", rest)
         head = rest[4:4 + HEAD_BYTES]
-        width, = struct.unpack_from("<H", head, 2)
+        width, = struct.unpack_from("<H", head, RECORDS["HEAD"].at["WIDTH"])
         tickets = rest[4 + HEAD_BYTES:]
         if len(tickets) != count * width:
             raise AssertionError("inspect: tickets of another length")

@@ -333,7 +333,7 @@ class Replica(ScriptCase):
 
 class Head(ScriptCase):
     def test_the_layout_is_the_documented_one(self):
-        """Offsets as they stand at the head of record.lua."""
+        """Another layout needs another version: records are stored."""
         self.hold(who(1))
         self.wait(who(2))
         raw, record = self.raw(), self.record()

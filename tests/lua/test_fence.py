@@ -4,7 +4,7 @@ import struct
 import time
 import unittest
 
-from harness import wait_until
+from harness import FIRST_AT, wait_until
 
 import scripts
 from script_case import KEY, ClockCase, ScriptCase
@@ -259,7 +259,7 @@ class OldCopies(ScriptCase):
         self.assertGreater(grant.fence, last)
 
     def given(self, us):
-        self.connection.command("SETRANGE", KEY, scripts.HEAD_BYTES + 88,
+        self.connection.command("SETRANGE", KEY, FIRST_AT["SINCE"],
                                 struct.pack("<d", us))
 
     def test_never_far_ahead_of_the_clock(self):

@@ -1,20 +1,17 @@
 /*
  * Records: looked at whenever a Redis has written one, against what was kept of
- * the version before, of whichever server; in a quorum of the same one. The
- * layout is that of lua/record.lua.
+ * the version before, of whichever server; in a quorum of the same one.
  */
 #include "tests/sim/check_state.h"
 #include "tests/sim/server.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/text.h"
+#include "daemon/store/record.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define HEAD_BYTES   136
-#define TICKET_BYTES 104
 
 enum {
     TICKET_LIVING = 1,
@@ -42,6 +39,12 @@ struct record {
     uint64_t forget_ms;
     const char *id; /* ref: 40 characters */
 };
+
+static uint32_t
+read_u16(const char *at)
+{
+    return (uint32_t)(unsigned char)at[0] | (uint32_t)(unsigned char)at[1] << 8;
+}
 
 static uint32_t
 read_u32(const char *at)
@@ -75,42 +78,42 @@ read_whole(const char *at)
 static bool
 record_read(struct record *record, const char *value, size_t len)
 {
-    if (len < HEAD_BYTES + TICKET_BYTES || value[0] != 1)
+    if (len < BYTES_HEAD + BYTES_TICKET || value[AT_HEAD_VERSION] != 1)
         return false;
     record->value = value;
-    record->shared = (value[1] & 1) != 0;
-    record->width = read_u32(value) >> 16;
-    record->limit = read_u32(value + 4);
-    record->fence = read_whole(value + 8);
-    record->arrival = read_whole(value + 16);
-    record->stored = read_u32(value + 24);
-    record->first = read_u32(value + 28);
-    record->live = read_u32(value + 32);
-    record->granted = read_u32(value + 36);
-    record->used = read_u32(value + 44);
-    record->front = read_u32(value + 48);
-    record->delayed_ms = read_u32(value + 68);
-    record->delay_ms = read_whole(value + 72);
-    record->forget_ms = read_whole(value + 80);
-    record->id = value + 96;
-    return record->width >= TICKET_BYTES && record->first <= record->stored &&
+    record->shared = (value[AT_HEAD_FLAGS] & 1) != 0;
+    record->width = read_u16(value + AT_HEAD_WIDTH);
+    record->limit = read_u32(value + AT_HEAD_LIMIT);
+    record->fence = read_whole(value + AT_HEAD_FENCE);
+    record->arrival = read_whole(value + AT_HEAD_ARRIVAL);
+    record->stored = read_u32(value + AT_HEAD_STORED);
+    record->first = read_u32(value + AT_HEAD_FIRST);
+    record->live = read_u32(value + AT_HEAD_LIVE);
+    record->granted = read_u32(value + AT_HEAD_GRANTED);
+    record->used = read_u32(value + AT_HEAD_USED);
+    record->front = read_u32(value + AT_HEAD_FRONT);
+    record->delayed_ms = read_u32(value + AT_HEAD_DELAYED);
+    record->delay_ms = read_whole(value + AT_HEAD_DELAY);
+    record->forget_ms = read_whole(value + AT_HEAD_FORGET);
+    record->id = value + AT_HEAD_ID;
+    return record->width >= BYTES_TICKET && record->first <= record->stored &&
            record->fence != UINT64_MAX && record->arrival != UINT64_MAX &&
-           len >= HEAD_BYTES + (size_t)record->stored * record->width;
+           len >= BYTES_HEAD + (size_t)record->stored * record->width;
 }
 
 static const char *
 record_ticket(const struct record *record, uint32_t place)
 {
-    return record->value + HEAD_BYTES + (size_t)place * record->width;
+    return record->value + BYTES_HEAD + (size_t)place * record->width;
 }
 
 /* Owners of clients are one letter, or none. */
 static uint32_t
 owner_word(const char *ticket)
 {
-    const char *words = ticket + TICKET_BYTES;
+    const char *words = ticket + BYTES_TICKET;
 
-    if (read_u32(ticket) >> 16 == 0 || words[0] == 0)
+    if (read_u16(ticket + AT_TICKET_WORDS) == 0 || words[0] == 0)
         return 0;
     return (uint32_t)(unsigned char)words[1] - 'a' + 1;
 }
@@ -118,25 +121,28 @@ owner_word(const char *ticket)
 static void
 stand_read(struct check *check, const char *ticket, struct stand *stand)
 {
-    unsigned flags = (unsigned char)ticket[0];
+    unsigned flags = (unsigned char)ticket[AT_TICKET_FLAGS];
 
     *stand = (struct stand){
-        .arrival = read_whole(ticket + 8),
-        .fence = read_whole(ticket + 16),
-        .ends_ms = read_whole(ticket + 24),
-        .since_us = read_whole(ticket + 88),
-        .generation = read_u32(ticket + 44),
-        .permits = read_u32(ticket + 4),
-        .owner = owner_number(
-            check, (const uint8_t *)ticket + 48, owner_word(ticket)),
-        .shared = ticket[1] == 1,
+        .arrival = read_whole(ticket + AT_TICKET_ARRIVAL),
+        .fence = read_whole(ticket + AT_TICKET_FENCE),
+        .ends_ms = read_whole(ticket + AT_TICKET_ENDS),
+        .since_us = read_whole(ticket + AT_TICKET_SINCE),
+        .generation =
+            read_u32(ticket + AT_TICKET_IDENTITY + AT_IDENTITY_GENERATION),
+        .permits = read_u32(ticket + AT_TICKET_PERMITS),
+        .owner = owner_number(check,
+            (const uint8_t *)ticket + AT_TICKET_IDENTITY + AT_IDENTITY_SESSION,
+            owner_word(ticket)),
+        .shared = ticket[AT_TICKET_MODE] == 1,
         .granted = (flags & TICKET_GRANTED) != 0,
         .claimed = (flags & TICKET_CLAIMED) != 0,
         .suspended = (flags & TICKET_SUSPENDED) != 0,
         .broken = (flags & TICKET_BROKEN) != 0,
     };
-    memcpy(stand->request, ticket + 72, sizeof(stand->request));
-    memcpy(stand->broker, ticket + 80, sizeof(stand->broker));
+    memcpy(stand->request, ticket + AT_TICKET_IDENTITY + AT_IDENTITY_REQUEST,
+        sizeof(stand->request));
+    memcpy(stand->broker, ticket + AT_TICKET_BROKER, sizeof(stand->broker));
 }
 
 /* What is wrong with where the tickets stand; NULL: nothing. */
@@ -151,10 +157,10 @@ version_read(
     for (uint32_t place = record->first; place < record->stored; place++) {
         const char *ticket = record_ticket(record, place);
         struct stand stand;
-        if (read_whole(ticket + 8) <= last)
+        if (read_whole(ticket + AT_TICKET_ARRIVAL) <= last)
             wrong = "arrivals do not grow with the places";
-        last = read_whole(ticket + 8);
-        if (((unsigned char)ticket[0] & TICKET_LIVING) == 0)
+        last = read_whole(ticket + AT_TICKET_ARRIVAL);
+        if (((unsigned char)ticket[AT_TICKET_FLAGS] & TICKET_LIVING) == 0)
             continue;
         require(version->live < STAND_KEPT);
         stand_read(check, ticket, &stand);

@@ -9,16 +9,16 @@
  */
 #include "tests/sim/fake_check.h"
 
+#include "daemon/store/record.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LOCKS      24
-#define HEAD       136
-#define TICKET     104
-#define OPS_MAX    8
-#define HEADER_LEN 96
+#define LOCKS   24
+#define OPS_MAX 8
 
+_Static_assert(AT_HEADER_EXPECTED + 1 == 29, "as clock_of_header has it");
 static const char clock_call[] = "call('TIME')";
 static const char clock_of_header[] =
     "(function() local us = struct.unpack('<d', ARGV[1], 29) return "
@@ -116,7 +116,7 @@ enum {
 /* A ticket that may be there. */
 struct standing {
     uint32_t lock;
-    char identity[36];
+    char identity[BYTES_IDENTITY];
     char broker[8];
     uint32_t place;
     double arrival;
@@ -125,16 +125,16 @@ struct standing {
 };
 
 static void
-identity_of(unsigned number, char out[36])
+identity_of(unsigned number, char out[BYTES_IDENTITY])
 {
     char text[40];
 
-    memset(out, 0, 36);
+    memset(out, 0, BYTES_IDENTITY);
     out[0] = 1;
     snprintf(text, sizeof(text), "session-%08u", number);
-    memcpy(out + 4, text, 16);
+    memcpy(out + AT_IDENTITY_SESSION, text, 16);
     snprintf(text, sizeof(text), "r%07u", number);
-    memcpy(out + 28, text, 8);
+    memcpy(out + AT_IDENTITY_REQUEST, text, 8);
 }
 
 /* Some ticket of the record, mostly the first. */
@@ -145,25 +145,26 @@ standing_read(struct check *check, const struct fake *fake, struct text key,
     size_t len = 0;
     const char *record = fake_get(fake, key.at, key.len, &len);
 
-    if (record == NULL || len < HEAD + TICKET)
+    if (record == NULL || len < BYTES_HEAD + BYTES_TICKET)
         return;
     uint16_t width;
-    memcpy(&width, record + 2, 2);
-    uint32_t stored = get_u32(record + 24);
-    uint32_t first = get_u32(record + 28);
-    if (width < TICKET || stored == 0)
+    memcpy(&width, record + AT_HEAD_WIDTH, 2);
+    uint32_t stored = get_u32(record + AT_HEAD_STORED);
+    uint32_t first = get_u32(record + AT_HEAD_FIRST);
+    if (width < BYTES_TICKET || stored == 0)
         return;
     uint32_t place = first;
     if (check_chance(check, 60))
         place = (uint32_t)check_below(check, stored);
-    if (place >= stored || (uint64_t)HEAD + (uint64_t)(place + 1) * width > len)
+    if (place >= stored ||
+        (uint64_t)BYTES_HEAD + (uint64_t)(place + 1) * width > len)
         return;
-    const char *ticket = record + HEAD + (size_t)place * width;
-    memcpy(out->identity, ticket + 44, 36);
-    memcpy(out->broker, ticket + 80, 8);
+    const char *ticket = record + BYTES_HEAD + (size_t)place * width;
+    memcpy(out->identity, ticket + AT_TICKET_IDENTITY, BYTES_IDENTITY);
+    memcpy(out->broker, ticket + AT_TICKET_BROKER, 8);
     out->place = place;
-    out->arrival = get_double(ticket + 8);
-    out->fence = get_double(ticket + 16);
+    out->arrival = get_double(ticket + AT_TICKET_ARRIVAL);
+    out->fence = get_double(ticket + AT_TICKET_FENCE);
     out->found = true;
 }
 

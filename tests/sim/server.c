@@ -10,6 +10,7 @@
 
 #include "daemon/base/assert.h"
 #include "daemon/base/slot.h"
+#include "daemon/store/record.h"
 #include "tests/sim/broker.h"
 #include "tests/sim/check.h"
 #include "tests/sim/faults.h"
@@ -607,14 +608,14 @@ key_is_lock(const char *key, size_t key_len)
     return memchr(key, '{', key_len) == key + sizeof("holdfast:") - 1;
 }
 
-/* Living tickets of a record: DESIGN.md D1.3, lua/record.lua. */
+/* Living tickets of a record: DESIGN.md D1.3. */
 static uint32_t
 record_live(const char *value, size_t len)
 {
     uint32_t live = 0;
 
-    if (len >= 36)
-        memcpy(&live, value + 32, sizeof(live));
+    if (len >= BYTES_HEAD)
+        memcpy(&live, value + AT_HEAD_LIVE, sizeof(live));
     return live;
 }
 

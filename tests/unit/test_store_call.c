@@ -1116,22 +1116,22 @@ START_TEST(inspect)
     memset(bytes, 0, sizeof(bytes));
     size_t at = srig_encode(rig, bytes, 1, RECORD_OK);
     bytes[at] = 2;
-    char *head = bytes + at + 4;
-    head[2] = 104 + 8;
-    head[32] = 2;
-    head[36] = 1;
-    char *one = head + 136;
-    char *two = one + 112;
-    one[0] = 7;
-    one[2] = 5;
-    memcpy(one + 104, "\1o\0\1n", 5);
+    char *head = bytes + at + BYTES_INSPECTED;
+    head[AT_HEAD_WIDTH] = BYTES_TICKET + 8;
+    head[AT_HEAD_LIVE] = 2;
+    head[AT_HEAD_GRANTED] = 1;
+    char *one = head + BYTES_HEAD;
+    char *two = one + BYTES_TICKET + 8;
+    one[AT_TICKET_FLAGS] = 7;
+    one[AT_TICKET_WORDS] = 5;
+    memcpy(one + BYTES_TICKET, "\1o\0\1n", 5);
     uint64_t end_ms = 1700000000000u + rig->now_us / 1000 + 500;
     number = (double)end_ms;
-    memcpy(one + 24, &number, 8);
-    memcpy(one + 80, "broker-2", 8);
-    two[0] = 1;
-    memcpy(two + 24, &number, 8);
-    size_t len = (size_t)(two + 112 - bytes);
+    memcpy(one + AT_TICKET_ENDS, &number, 8);
+    memcpy(one + AT_TICKET_BROKER, "broker-2", 8);
+    two[AT_TICKET_FLAGS] = 1;
+    memcpy(two + AT_TICKET_ENDS, &number, 8);
+    size_t len = (size_t)(two + BYTES_TICKET + 8 - bytes);
     srig_bytes(rig, 0, bytes, len);
     srig_status(rig, op, OP_OK);
     ck_assert_uint_eq(op->result.holders, 1);
@@ -1145,7 +1145,7 @@ START_TEST(inspect)
     ck_assert(text_equal(tickets[0].client, TEXT("")));
     ck_assert(text_equal(tickets[0].note, TEXT("n")));
     /* The words are longer than they are; cut off; a width of nothing. */
-    one[104] = 40;
+    one[BYTES_TICKET] = 40;
     log_keep(LOG_ERROR);
     srig_bytes(rig, 0, bytes, len);
     log_keep_no_more();
@@ -1153,14 +1153,14 @@ START_TEST(inspect)
     ck_assert_ptr_nonnull(strstr(log_kept(), " lock=\"name\" why=record"));
     srig_status(rig, op + 1, OP_REFUSED);
     ck_assert(op[1].result.senseless);
-    one[104] = 1;
+    one[BYTES_TICKET] = 1;
     for (int wrong = 0; wrong < 4; wrong++) {
         op = srig_op(rig, OP_INSPECT, 0);
         srig_turn(rig);
         srig_expect(rig, 0, "EVALSHA 1");
-        head[2] = (char)(wrong == 0 ? 103 : 112);
-        head[36] = wrong == 1 ? 3 : 1;
-        one[2] = wrong == 2 ? 9 : 5;
+        head[AT_HEAD_WIDTH] = (char)(BYTES_TICKET + (wrong == 0 ? -1 : 8));
+        head[AT_HEAD_GRANTED] = wrong == 1 ? 3 : 1;
+        one[AT_TICKET_WORDS] = wrong == 2 ? 9 : 5;
         srig_bytes(rig, 0, bytes, wrong == 3 ? len - 1 : len);
         srig_status(rig, op, OP_REFUSED);
         ck_assert(op->result.senseless == (wrong != 3));
@@ -1168,13 +1168,13 @@ START_TEST(inspect)
     }
     /* A holder whose lease is over is none; but where its end is in doubt. */
     number = 5;
-    memcpy(one + 24, &number, 8);
+    memcpy(one + AT_TICKET_ENDS, &number, 8);
     for (uint32_t doubt = 0; doubt < 2; doubt++) {
         op = srig_op(rig, OP_INSPECT, 0);
         srig_turn(rig);
         srig_expect(rig, 0, "EVALSHA 1");
-        memset(bytes + 48 + 30, 0, 4);
-        bytes[48 + 30] = (char)doubt;
+        memset(bytes + BYTES_REPLY + AT_RESULT_AGAIN, 0, 4);
+        bytes[BYTES_REPLY + AT_RESULT_AGAIN] = (char)doubt;
         srig_bytes(rig, 0, bytes, len);
         srig_status(rig, op, OP_OK);
         ck_assert_uint_eq(op->result.holders, doubt);
@@ -1201,14 +1201,15 @@ START_TEST(inspected_age)
         srig_expect(rig, 0, "EVALSHA 1");
         memset(bytes, 0, sizeof(bytes));
         size_t at = srig_encode(rig, bytes, 1, RECORD_OK);
-        char *ticket = bytes + at + 4 + 136;
+        char *head = bytes + at + BYTES_INSPECTED;
+        char *ticket = head + BYTES_HEAD;
         bytes[at] = 1;
-        bytes[at + 4 + 2] = 104;
-        bytes[at + 4 + 32] = bytes[at + 4 + 36] = 1;
-        ticket[0] = 7;
-        memcpy(ticket + 24, &ends, 8);
-        memcpy(ticket + 88, &since, 8);
-        srig_bytes(rig, 0, bytes, (size_t)(ticket + 104 - bytes));
+        head[AT_HEAD_WIDTH] = BYTES_TICKET;
+        head[AT_HEAD_LIVE] = head[AT_HEAD_GRANTED] = 1;
+        ticket[AT_TICKET_FLAGS] = 7;
+        memcpy(ticket + AT_TICKET_ENDS, &ends, 8);
+        memcpy(ticket + AT_TICKET_SINCE, &since, 8);
+        srig_bytes(rig, 0, bytes, (size_t)(ticket + BYTES_TICKET - bytes));
         srig_status(rig, op, OP_OK);
         ck_assert_uint_eq(op->result.ticket_count, 1);
         ck_assert_uint_eq(

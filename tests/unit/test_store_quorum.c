@@ -1941,7 +1941,7 @@ END_TEST
 
 /* --- INSPECT -------------------------------------------------------------- */
 
-#define WIDTH 108
+#define WIDTH (BYTES_TICKET + 4)
 
 /* One that holds it: a session of that letter. */
 static void
@@ -1953,15 +1953,15 @@ put_ticket(
     double end_ms = (double)(now_ms + 500);
 
     memset(at, 0, WIDTH);
-    at[0] = 3;
-    at[2] = 4;
-    memcpy(at + 16, &number, sizeof(number));
-    memcpy(at + 24, &end_ms, sizeof(end_ms));
-    memset(at + 48, session, 16);
-    at[72] = try;
-    memcpy(at + 80, "broker-2", 8);
-    at[104] = 1;
-    at[105] = session;
+    at[AT_TICKET_FLAGS] = 3;
+    at[AT_TICKET_WORDS] = 4;
+    memcpy(at + AT_TICKET_FENCE, &number, sizeof(number));
+    memcpy(at + AT_TICKET_ENDS, &end_ms, sizeof(end_ms));
+    memset(at + AT_TICKET_IDENTITY + AT_IDENTITY_SESSION, session, 16);
+    at[AT_TICKET_IDENTITY + AT_IDENTITY_REQUEST] = try;
+    memcpy(at + AT_TICKET_BROKER, "broker-2", 8);
+    at[BYTES_TICKET] = 1;
+    at[BYTES_TICKET + 1] = session;
 }
 
 /* The node shows one ticket for each letter, of a try of that number. */
@@ -1972,18 +1972,19 @@ shows_try(struct srig *rig, uint32_t node, const char *sessions, uint64_t fence,
     char bytes[800] = {0};
     size_t count = strlen(sessions);
     size_t at = srig_encode(rig, bytes, 1, RECORD_OK);
-    char *head = bytes + at + 4;
+    char *head = bytes + at + BYTES_INSPECTED;
 
-    bytes[48 + 30] = 0; /* ends of leases are to be trusted */
-    bytes[48 + 31] = 0;
+    /* Ends of leases are to be trusted. */
+    memset(bytes + BYTES_REPLY + AT_RESULT_AGAIN, 0, 4);
     bytes[at] = (char)count;
-    head[1] = 1;
-    head[2] = WIDTH;
-    head[32] = head[36] = (char)count;
+    head[AT_HEAD_FLAGS] = 1;
+    head[AT_HEAD_WIDTH] = WIDTH;
+    head[AT_HEAD_LIVE] = head[AT_HEAD_GRANTED] = (char)count;
     for (size_t i = 0; i < count; i++)
-        put_ticket(
-            rig, head + 136 + i * WIDTH, sessions[i], fence + i * 10, try);
-    srig_bytes(rig, node, bytes, at + 4 + 136 + count * WIDTH);
+        put_ticket(rig, head + BYTES_HEAD + i * WIDTH, sessions[i],
+            fence + i * 10, try);
+    srig_bytes(
+        rig, node, bytes, at + BYTES_INSPECTED + BYTES_HEAD + count * WIDTH);
 }
 
 static void
