@@ -807,17 +807,28 @@ client_watch(struct client *client)
     say(client, line);
 }
 
+/* Whether a command only reads, and may come at any time. */
+static bool
+only_looks(enum command command)
+{
+    const char *words = strchr(command_usage(command), ' ');
+
+    if (command == COMMAND_HELLO || command == COMMAND_DRAIN ||
+        command == COMMAND_PING || command == COMMAND_QUIT)
+        return false;
+    return command == COMMAND_SHOW || words == NULL || words[1] == '[';
+}
+
 static void
 client_looks(struct client *client)
 {
-    static const enum command commands[] = {COMMAND_SHOW, COMMAND_HELD,
-        COMMAND_LOCKS, COMMAND_SESSIONS, COMMAND_STATS, COMMAND_SLOW,
-        COMMAND_STATUS, COMMAND_TOP, COMMAND_HELP, COMMAND_AUDIT};
-
     unsigned tag;
-    enum command command =
-        commands[pick(sizeof(commands) / sizeof(commands[0]))];
+    enum command command;
     char line[40];
+
+    do
+        command = (enum command)pick(COMMAND_COUNT);
+    while (!only_looks(command));
 
     if (ask(client, command, &tag) == NULL)
         return;
