@@ -1,9 +1,8 @@
 /*
  * The table of keys, and looking things up in it.
  *
- * A new key needs a field in struct config, a row here, an entry in
- * holdfast.yaml (a test compares them), and a check in checks.c where the key
- * must fit others.
+ * A new key needs a field in struct config, a row here, and an entry in
+ * holdfast.yaml (a test compares them). A rule between keys is in checks.c.
  */
 #include "conf/keys.h"
 

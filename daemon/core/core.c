@@ -205,7 +205,7 @@ core_news(struct core *core, struct text news)
         deadlock_message(core, news);
 }
 
-/* What a result says of the lock, and of other tickets. */
+/* Takes the news of a result about its lock and other tickets. */
 static void
 core_lock_op_done(struct core *core, const struct op *op)
 {

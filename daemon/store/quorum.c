@@ -992,7 +992,7 @@ take_look(struct store *store, struct op *op)
     quorum_answer(store, op, OP_OK);
 }
 
-/* What a majority has lost is lost. */
+/* A ticket that a majority has lost is gone. */
 static void
 take_reclaim(struct store *store, struct op *op)
 {
