@@ -57,6 +57,13 @@ MARKS = {None: "", "reload": "A reload takes a new value.\n",
 ITEM = re.compile(r"^# +(?:- )?(?P<name>[a-z_]+): \S+ +# (?P<about>.*)$")
 
 
+def joined(comment):
+    """A paragraph, an item of a list, and a line of an example a line."""
+    text = "\n".join(line.lstrip("#")[1:] for line in comment)
+    text = re.sub(r"(?<!\n)\n(?!\n|- |    ) *", " ", text)
+    return re.sub(r"\n+", "\n", text)
+
+
 def entries(lines):
     """(dotted path, default, comment, mark) of each key; a section has no
     default, and a key that follows others has None."""
@@ -69,7 +76,7 @@ def entries(lines):
         elif not line.strip():
             comment = []
         elif key is None or (key["off"] and key["indent"] == ""):
-            comment.append(line.strip().lstrip("#").strip())
+            comment.append(line.strip())
         else:
             indent = len(key["indent"])
             while sections and sections[-1][0] >= indent:
@@ -78,7 +85,7 @@ def entries(lines):
             value = None if key["off"] else key["value"] or ""
             if value == "":
                 sections.append((indent, key["name"]))
-            yield path, value, " ".join(comment), key["mark"]
+            yield path, value, joined(comment), key["mark"]
             comment, last = [], path
 
 
@@ -86,12 +93,28 @@ def escaped(text):
     return text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
 
 
-def prose(text):
+def sentences(text):
     """A sentence a line, as manuals are written; no line begins a request."""
-    text = escaped(text)
-    for sentence in re.split(r"(?<=[.:;]) (?=[A-Z0-9])", text):
+    for sentence in re.split(r"(?<=[.:;]) (?=[A-Z0-9])", escaped(text)):
         for line in textwrap.wrap(sentence, 78, break_on_hyphens=False):
             yield ("\\&" if line[0] in ".'" else "") + line
+
+
+def prose(text):
+    """Paragraphs, with lists and examples between them."""
+    end = ""
+    for part in text.split("\n") + [""]:
+        item, code = part.startswith("- "), part.startswith("    ")
+        begin, wanted = ((".Bl -dash -compact", ".El") if item else
+                         (".Bd -literal", ".Ed") if code else ("", ""))
+        if end != wanted:
+            yield from filter(None, (end, begin))
+        end = wanted
+        if code:
+            yield escaped(part.strip())
+        else:
+            yield from [".It"] * item
+            yield from sentences(part[2 * item:])
 
 
 def default(value):
@@ -125,8 +148,8 @@ def page(lines):
 def reloading(text):
     """What the file says of SIGHUP."""
     about = next(part for part in text.split("\n\n") if "SIGHUP" in part)
-    words = " ".join(line.lstrip("# ") for line in about.splitlines())
-    return ".Pp\n" + "".join(f"{line}\n" for line in prose(words))
+    return ".Pp\n" + "".join(
+        f"{line}\n" for line in prose(joined(about.splitlines())))
 
 
 def main():

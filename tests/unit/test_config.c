@@ -17,7 +17,7 @@
 
 Suite *config_suite(void);
 
-#define TEXT_BYTES 16384
+#define TEXT_BYTES 32768
 
 static struct config config;
 static char error[CONFIG_ERROR_BYTES];
