@@ -1,6 +1,6 @@
 /*
- * Reply and event lines into the step's effects. The only place that turns
- * what the core decided into text.
+ * Reply and event lines into the step's effects, and the frame of lists. The
+ * only place that turns what the core decided into text.
  */
 #include "daemon/core/state.h"
 
@@ -8,6 +8,8 @@
 
 /* No line of ours is longer: names, words and numbers are all bounded. */
 #define ANSWER_BYTES 4096
+
+#define LISTING_DEFAULT 100
 
 struct reply
 answer_begin(struct core *core, const char *tag, const char *word)
@@ -81,4 +83,45 @@ answer_limit(struct core *core, const struct session *session, const char *tag,
     reply_pair(&reply, "limit", text_from(limit));
     reply_text(&reply, error_meaning(ERROR_LIMIT));
     answer_end(core, session, &reply);
+}
+
+void
+answer_ok(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct reply reply = answer_begin(core, request->tag, "OK");
+
+    answer_end(core, session, &reply);
+}
+
+uint32_t
+listing_limit(const struct request *request)
+{
+    if (!request_has(request, REQUEST_KEY_LIMIT))
+        return LISTING_DEFAULT;
+    uint64_t limit = request->value[REQUEST_KEY_LIMIT];
+    return limit < LISTING_MAX ? (uint32_t)limit : LISTING_MAX;
+}
+
+void
+listing_end(struct core *core, struct session *session, const char *tag,
+    uint32_t shown, uint32_t next)
+{
+    struct reply reply = answer_begin(core, tag, "OK");
+
+    reply_pair_number(&reply, "n", shown);
+    if (next > 0)
+        reply_pair_number(&reply, "cursor", next);
+    answer_end(core, session, &reply);
+}
+
+void
+listing_kind(struct reply *reply, const struct ask *ask)
+{
+    if (ask->permits_max > 0) {
+        reply_pair_number(reply, "limit", ask->permits_max);
+        reply_pair_number(reply, "permits", ask->permits);
+    } else if (ask->shared) {
+        reply_pair(reply, "mode", TEXT("shared"));
+    }
 }

@@ -16,9 +16,12 @@
  * though it was asked, the record is read again: the hold may have ended
  * meanwhile.
  */
+#include "daemon/core/deadlock.h"
 #include "daemon/core/finding.h"
 #include "daemon/core/message.h"
+#include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"
+#include "daemon/core/times.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

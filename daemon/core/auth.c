@@ -23,12 +23,11 @@
  * Rights are looked at when a request comes. What is held stays held, and may
  * be given back, whatever has become of the right to it.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/session_table.h"
+#include "daemon/core/source.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
-
-#include <inttypes.h>
 
 #define DELAY_FIRST_US 250000u
 #define DELAY_MOST_US  8000000u
@@ -39,8 +38,6 @@
 
 /* Lines of a session that wait for the reply to its AUTH. */
 #define BEHIND_LINES 32
-/* Addresses with failures, and with nobody connected. */
-#define IDLE_MAX 4096
 
 /* What a request needs, by commands.def. */
 enum need {
@@ -155,25 +152,6 @@ source_left(struct core *core, struct source *source)
 }
 
 /* --- sessions and users --------------------------------------------------- */
-
-/* Under what a session is known that its client calls `told`. */
-void
-auth_session_id(const struct user *user, const uint8_t told[16], uint8_t id[16])
-{
-    uint8_t digest[SHA256_BYTES];
-    struct sha256 sha;
-
-    if (user == NULL) {
-        memcpy(id, told, 16);
-        return;
-    }
-    sha256_init(&sha);
-    sha256_add(&sha, TEXT("holdfast session"));
-    sha256_add(&sha, text_make((const char *)told, 16));
-    sha256_add(&sha, user->name);
-    sha256_end(&sha, digest);
-    memcpy(id, digest, 16);
-}
 
 static bool
 user_is_full(const struct core *core, const struct user *user)

@@ -17,11 +17,10 @@
  *
  * See DESIGN.md D10.5.
  */
+#include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"
 
 #include "daemon/base/assert.h"
-
-#include <stdlib.h>
 
 struct text
 bundle_name(const struct bundle *bundle, uint32_t place)

@@ -2,7 +2,8 @@
  * Request lines to calls: what each command checks before a ticket, a listing
  * or the session itself takes over.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/session_table.h"
+#include "daemon/core/stop.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -291,15 +292,6 @@ command_of_hold(
     pending->ask.hold_ms = request_value(request, REQUEST_KEY_LEASE, 0);
     list_push_back(&ticket->pendings, &pending->ticket_link);
     ticket_advance(core, ticket);
-}
-
-void
-answer_ok(
-    struct core *core, struct session *session, const struct request *request)
-{
-    struct reply reply = answer_begin(core, request->tag, "OK");
-
-    answer_end(core, session, &reply);
 }
 
 void

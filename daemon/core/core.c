@@ -2,10 +2,13 @@
  * The core's front: memory taken once, events handed to the files that know,
  * time. See core.h for what it promises and state.h for what it is made of.
  */
+#include "daemon/core/core.h"
+
+#include "daemon/core/ages.h"
 #include "daemon/core/message.h"
+#include "daemon/core/stop.h"
 
 #include "daemon/base/assert.h"
-#include "daemon/base/log.h"
 
 #include <stdlib.h>
 
@@ -18,30 +21,6 @@
  * little for each. */
 #define CHANGED_US      1000000
 #define CHANGED_EACH_US 200
-
-uint64_t
-core_jitter(struct core *core, uint64_t low_us)
-{
-    return low_us + random_below(&core->random, low_us / 10 + 1);
-}
-
-uint64_t
-core_public_hash(const void *bytes, size_t len)
-{
-    static const struct hash_key key = {
-        {0x686f6c6466617374, 0x7075626c69636964}};
-
-    return hash_bytes(&key, bytes, len);
-}
-
-void
-core_short_id(const uint8_t session[16], char out[SHORT_ID_BYTES + 1])
-{
-    uint64_t public = core_public_hash(session, 16);
-
-    text_to_hex(out, (const uint8_t *)&public, SHORT_ID_BYTES / 2);
-    out[SHORT_ID_BYTES] = '\0';
-}
 
 static bool
 core_take_memory(struct core *core)
@@ -67,12 +46,6 @@ core_take_memory(struct core *core)
            table_init(&core->session_table, sessions) && auth_init(core) &&
            owner_init(core) && releases_init(core) && audit_init(core) &&
            top_init(core) && looks_init(core) && message_init(core);
-}
-
-uint32_t
-core_sessions_room(const struct core_settings *settings)
-{
-    return 2 * settings->sessions_max;
 }
 
 struct core *
@@ -263,6 +236,18 @@ core_broken(struct core *core, struct op *op)
         command_break_done(core, op);
 }
 
+/* It is out, or is not. */
+static void
+message_sent(struct core *core, struct op *op)
+{
+    struct message *message = slab_get(&core->messages, op->owner);
+
+    require(message != NULL);
+    if (op->result.status == OP_OK)
+        audit_told(core, text_make(message->words, message->len));
+    slab_free(&core->messages, message);
+}
+
 static void
 core_op_done(struct core *core, struct op *op)
 {
@@ -368,41 +353,6 @@ core_timer(struct core *core, struct wheel_node *node)
     case TIMER_LOOKS:
         return; /* they are sent when the step ends */
     }
-}
-
-/* Everybody's timer comes due, so that each is told in its own small step. */
-static void
-core_stop_sessions(struct core *core)
-{
-    for (uint32_t i = 0; i < core->sessions.touched; i++) {
-        struct session *session = slab_at(&core->sessions, i);
-        if (session != NULL)
-            wheel_add(&core->wheel, &session->timer, core->now_us);
-    }
-}
-
-void
-core_stop(struct core *core)
-{
-    if (core->stopping)
-        return;
-    core->stopping = true;
-    core->stop_us = us_add(core->now_us, core->settings.stop_grace_us);
-    audit_stop(core);
-    core_stop_sessions(core);
-    for (uint32_t i = 0; i < core->pendings.touched; i++) {
-        struct pending *pending = slab_at(&core->pendings, i);
-        if (pending != NULL && pending->command == COMMAND_LOCK &&
-            pending->ticket != NULL && !pending->ended)
-            wheel_add(&core->wheel, &pending->timer, core->now_us);
-    }
-}
-
-static void
-core_stop_grace_over(struct core *core)
-{
-    core->stop_us = 0;
-    core_stop_sessions(core);
 }
 
 /* Whether a step has left something to a later one. */
@@ -589,31 +539,6 @@ core_next_us(const struct core *core)
     if (core->stopping && core->stop_us != 0)
         next_us = us_min(next_us, core->stop_us);
     return next_us;
-}
-
-bool
-core_stopping(const struct core *core)
-{
-    return core->stopping;
-}
-
-bool
-core_stopped(const struct core *core)
-{
-    return core->stopping && core->sessions.used == 0 &&
-           core->tickets.used == 0 && core->ops.used == 0;
-}
-
-void
-core_totals(const struct core *core, struct core_totals *totals)
-{
-    totals->sessions = core->sessions.used;
-    totals->locks = core->locks.used;
-    totals->tickets = core->tickets.used;
-    totals->held = core->held;
-    totals->waiting = core->waiting;
-    totals->requests = core->pendings.used;
-    totals->ops = core->ops.used;
 }
 
 static void

@@ -28,6 +28,10 @@
  */
 #include "daemon/core/deadlock.h"
 
+#include "daemon/core/message.h"
+#include "daemon/core/session_table.h"
+#include "daemon/core/times.h"
+
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 

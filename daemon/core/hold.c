@@ -11,19 +11,14 @@
  *
  * See DESIGN.md D2.1, D8.2 and D9.
  */
+#include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"
+#include "daemon/core/times.h"
 
 #include "daemon/base/assert.h"
 
 /* Renewals go out together, so often in a lease: many of them share a call. */
 #define RENEWALS_TOGETHER 2048
-
-/* What two clocks may disagree on over a lease, as Redlock has it. */
-uint64_t
-drift_margin_us(uint64_t lease_us)
-{
-    return lease_us / 100 + 2000;
-}
 
 static void
 answer_hold(struct core *core, struct pending *pending, struct ticket *ticket)

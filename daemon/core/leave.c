@@ -2,7 +2,9 @@
  * A ticket that is LEAVING: it is struck out of the lock's record, again and
  * again until Redis has said so or its lease is over in any case.
  */
+#include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"
+#include "daemon/core/times.h"
 
 #include "daemon/base/assert.h"
 

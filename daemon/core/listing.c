@@ -5,25 +5,14 @@
  * Lists are bounded: LOCKS and SESSIONS by limit= and cursor=, SHOW by limit=,
  * and HELD comes in parts, each when the client has read the one before.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/session_table.h"
 
 #include "daemon/base/assert.h"
 
 #include <stdio.h>
 
-#define LISTING_DEFAULT 100
-#define LISTING_MAX     500
 /* Places that one part of a list looks at; a part may so be short, or empty. */
 #define LISTING_LOOKS 16384
-
-uint32_t
-listing_limit(const struct request *request)
-{
-    if (!request_has(request, REQUEST_KEY_LIMIT))
-        return LISTING_DEFAULT;
-    uint64_t limit = request->value[REQUEST_KEY_LIMIT];
-    return limit < LISTING_MAX ? (uint32_t)limit : LISTING_MAX;
-}
 
 static uint32_t
 listing_cursor(const struct request *request)
@@ -31,18 +20,6 @@ listing_cursor(const struct request *request)
     if (!request_has(request, REQUEST_KEY_CURSOR))
         return 0;
     return (uint32_t)request->value[REQUEST_KEY_CURSOR];
-}
-
-void
-listing_end(struct core *core, struct session *session, const char *tag,
-    uint32_t shown, uint32_t next)
-{
-    struct reply reply = answer_begin(core, tag, "OK");
-
-    reply_pair_number(&reply, "n", shown);
-    if (next > 0)
-        reply_pair_number(&reply, "cursor", next);
-    answer_end(core, session, &reply);
 }
 
 static void
@@ -119,18 +96,6 @@ listing_show_done(struct core *core, struct op *op)
         reply_pair_number(&reply, "delay_ms", result->delay_ms);
     answer_end(core, pending->session, &reply);
     pending_free(core, pending);
-}
-
-/* Nothing is said of an exclusive hold. */
-void
-listing_kind(struct reply *reply, const struct ask *ask)
-{
-    if (ask->permits_max > 0) {
-        reply_pair_number(reply, "limit", ask->permits_max);
-        reply_pair_number(reply, "permits", ask->permits);
-    } else if (ask->shared) {
-        reply_pair(reply, "mode", TEXT("shared"));
-    }
 }
 
 static void

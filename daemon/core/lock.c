@@ -36,6 +36,12 @@ lock_find(const struct core *core, struct text name)
     return lock_find_hashed(core, name, lock_hash(core, name));
 }
 
+struct text
+lock_name(const struct lock *lock)
+{
+    return text_make(lock->name, lock->name_len);
+}
+
 /* The slot of PREFIX:{NAME}. */
 static uint16_t
 lock_slot(const struct core *core, struct text name)

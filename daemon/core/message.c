@@ -62,14 +62,3 @@ message_tell(struct core *core, const char broker[8], struct text name,
     message_send(core, message, broker, lock);
     lock_unref(core, lock);
 }
-
-void
-message_sent(struct core *core, struct op *op)
-{
-    struct message *message = slab_get(&core->messages, op->owner);
-
-    require(message != NULL);
-    if (op->result.status == OP_OK)
-        audit_told(core, text_make(message->words, message->len));
-    slab_free(&core->messages, message);
-}

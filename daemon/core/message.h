@@ -32,7 +32,4 @@ void message_send(struct core *core, struct message *message,
 void message_tell(struct core *core, const char broker[8], struct text name,
     struct text words);
 
-/* It is out, or is not. */
-void message_sent(struct core *core, struct op *op);
-
 #endif

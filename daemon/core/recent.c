@@ -8,7 +8,7 @@
  * Nothing here changes a lock. No secret is kept, and of the clients' words
  * names and owners only: no notes.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/session_table.h"
 
 #include "daemon/base/assert.h"
 

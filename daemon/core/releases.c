@@ -15,7 +15,7 @@
  *
  * See DESIGN.md D3.8.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/times.h"
 
 #include "daemon/base/assert.h"
 

@@ -16,80 +16,12 @@
  *
  * See DESIGN.md D7.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/session_table.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
-#include "daemon/base/sha256.h"
 
 #include <inttypes.h>
-
-uint64_t
-session_silence_us(const struct core *core, const struct session *session)
-{
-    uint64_t silence_us = session->tcp ? core->settings.silence_us : NEVER;
-
-    /* The broker may see the end of the connection when the client does not:
-     * from then on keep= is all that is left. */
-    if (session->keep_us > 0)
-        return session->keep_us;
-
-    if (session->heartbeat_us > 0) {
-        uint64_t end_us = session->heard_us + 3 * session->heartbeat_us;
-        silence_us = us_min(
-            silence_us, end_us > core->now_us ? end_us - core->now_us : 0);
-    }
-    return silence_us;
-}
-
-/* Whether what it holds and waits for outlives its connection. */
-bool
-session_keeps(const struct session *session)
-{
-    return session->keep_us > 0 && !session->killed &&
-           session->bye_counter != COUNTER_closed_quit;
-}
-
-static uint64_t
-session_hash(const struct core *core, const uint8_t id[16])
-{
-    return hash_bytes(&core->hash_key, id, 16);
-}
-
-struct session *
-session_find(const struct core *core, const uint8_t id[16])
-{
-    uint64_t hash = session_hash(core, id);
-
-    for (struct table_node *node = table_first(&core->session_table, hash);
-         node != NULL; node = table_next(node)) {
-        struct session *session = container_of(node, struct session, table);
-        if (session->state != SESSION_GONE &&
-            secret_equal(session->id, id, sizeof(session->id)))
-            return session;
-    }
-    return NULL;
-}
-
-/* By the ID that its client knows, and by its user. */
-static void
-session_set_id(
-    struct core *core, struct session *session, const uint8_t told[16])
-{
-    memmove(session->told_id, told, sizeof(session->told_id));
-    auth_session_id(session->user, session->told_id, session->id);
-    core_short_id(session->id, session->short_id);
-    table_insert(
-        &core->session_table, &session->table, session_hash(core, session->id));
-}
-
-/* It has another user now. */
-void
-session_rename(struct core *core, struct session *session)
-{
-    table_remove(&core->session_table, &session->table);
-    session_set_id(core, session, session->told_id);
-}
 
 static void
 session_arm(struct core *core, struct session *session)
@@ -483,23 +415,6 @@ session_expel(struct core *core, struct session *session, enum core_expel why)
     log_write(LOG_INFO, "session_expelled", "session=%s peer=%s reason=%s",
         session->short_id, session->peer, session->bye);
     session_end(core, session);
-}
-
-/* Queues the session for its end where nothing keeps it any more: it was kept
- * for its tickets alone, and another broker may have them now. */
-void
-session_check_end(struct core *core, struct session *session)
-{
-    bool bare = session->ticket_count == 0;
-
-    if (session->ending || session->pending_count > 0)
-        return;
-    if (session->state == SESSION_OPEN &&
-        (!((session->drained || session->away) && bare) ||
-            auth_may_go_on(session)))
-        return;
-    session->ending = true;
-    list_push_back(&core->ending, &session->ending_link);
 }
 
 /*

@@ -444,7 +444,7 @@ struct recents {
 };
 struct audit;
 
-/* What there is of a namespace now; see top.c. */
+/* What there is of a namespace now; see ages.c. */
 struct ages {
     struct list holds; /* tickets by age_link, the oldest first */
     struct list waits; /* likewise */
@@ -530,15 +530,6 @@ us_min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* From `low` to 1.1 times as much, so that many do not come together. */
-uint64_t core_jitter(struct core *core, uint64_t low_us);
-
-/* Hash of an owner's word or a session's id, the same at every broker. */
-uint64_t core_public_hash(const void *bytes, size_t len);
-
-/* What people and logs see of a session's id. */
-void core_short_id(const uint8_t session[16], char out[SHORT_ID_BYTES + 1]);
-
 /* answer.c: lines to a session; each call of _end sends one. */
 struct reply answer_begin(struct core *core, const char *tag, const char *word);
 struct reply answer_event(struct core *core, enum event_code event);
@@ -552,14 +543,28 @@ void answer_error(struct core *core, const struct session *session,
 void answer_limit(struct core *core, const struct session *session,
     const char *tag, const char *limit);
 
+/* Sends OK with the tag of the request and nothing else. */
+void answer_ok(
+    struct core *core, struct session *session, const struct request *request);
+
+/* How many items one answer has, by limit= of the request. */
+uint32_t listing_limit(const struct request *request);
+
+/* Ends a list with OK, the number of items, and the cursor of the next part; 0:
+ * there is none. */
+void listing_end(struct core *core, struct session *session, const char *tag,
+    uint32_t shown, uint32_t next);
+
+/* Adds the kind of a hold: shared, or its permits. Nothing is said of an
+ * exclusive hold. */
+void listing_kind(struct reply *reply, const struct ask *ask);
+
 /* session.c */
 void session_open(struct core *core, struct core_event *event);
 const char *session_resume(struct core *core, struct session *session,
     const uint8_t told[16], uint32_t generation);
-bool session_keeps(const struct session *session);
 void session_kill(struct core *core, struct session *session);
 void session_moved(struct core *core, struct text news);
-struct session *session_find(const struct core *core, const uint8_t id[16]);
 void session_hear(struct core *core, struct session *session);
 void session_eof(struct core *core, struct session *session);
 void session_close(struct core *core, struct session *session, const char *bye,
@@ -568,22 +573,16 @@ void session_drop(
     struct core *core, struct session *session, enum counter counter);
 void session_expel(
     struct core *core, struct session *session, enum core_expel why);
-void session_check_end(struct core *core, struct session *session);
 void session_end_all(struct core *core);
 void session_timer(struct core *core, struct session *session);
 void session_heartbeat(
     struct core *core, struct session *session, uint64_t heartbeat_us);
-uint64_t session_silence_us(
-    const struct core *core, const struct session *session);
 
-void session_rename(struct core *core, struct session *session);
 void session_expel_user(struct core *core, struct session *session);
 
 /* auth.c */
 bool auth_init(struct core *core);
 void auth_fini(struct core *core);
-void auth_session_id(
-    const struct user *user, const uint8_t told[16], uint8_t id[16]);
 bool auth_admits(struct core *core, const struct core_event *event);
 void auth_opened(
     struct core *core, struct session *session, const struct core_event *event);
@@ -627,6 +626,9 @@ void lock_ask_after_lapse(struct core *core, struct lock *lock);
 void lock_timer(struct core *core, struct lock *lock);
 void lock_refresh_soon(struct core *core, struct lock *lock);
 void lock_see_fence(struct core *core, const struct lock *lock, uint64_t fence);
+
+/* The name of the lock; it lives as long as the lock. */
+struct text lock_name(const struct lock *lock);
 
 /* ticket.c */
 struct ticket *ticket_find(const struct core *core,
@@ -792,16 +794,6 @@ void recent_lost(
 void recent_deadlock(struct core *core, const struct ticket *ticket,
     struct text cycle, struct text sessions);
 
-/* top.c */
-bool top_init(struct core *core);
-void top_fini(struct core *core);
-void top_set_spaces(
-    struct core *core, const struct text *prefixes, uint32_t count);
-void top_state(
-    struct core *core, struct ticket *ticket, enum ticket_state state);
-void top_wait_end(struct core *core, struct ticket *ticket);
-void top_check(const struct core *core);
-
 /* op.c */
 struct op *op_create(struct core *core, enum op_kind kind, struct lock *lock,
     struct handle owner);
@@ -810,18 +802,15 @@ void op_hurry(struct core *core, struct op *op);
 enum op_owner op_owner(const struct op *op);
 void op_free(struct core *core, struct op *op);
 
-/* core.c */
-void core_stop(struct core *core);
-
 /* The handlers of commands.def, wherever they are. */
 #define COMMAND(id, right, draining, refusal, handler, ...)  \
     void handler(struct core *core, struct session *session, \
         const struct request *request);
 #include "proto/commands.def"
 
+#define LISTING_MAX 500
+
 /* command.c */
-void answer_ok(
-    struct core *core, struct session *session, const struct request *request);
 struct pending *command_pending(
     struct core *core, struct session *session, const struct request *request);
 void command_break_done(struct core *core, struct op *op);
@@ -833,10 +822,6 @@ void command_line(
     struct core *core, struct session *session, char *line, size_t len);
 
 /* listing.c */
-uint32_t listing_limit(const struct request *request);
-void listing_kind(struct reply *reply, const struct ask *ask);
-void listing_end(struct core *core, struct session *session, const char *tag,
-    uint32_t shown, uint32_t next);
 void listing_show_done(struct core *core, struct op *op);
 void listing_held(struct core *core, struct pending *pending);
 

@@ -1,8 +1,9 @@
 /*
  * What is counted for the namespace of a lock: how requests for it were
- * answered, how long they waited, how long it was held.
+ * answered, how long they waited, how long it was held; and what there is at
+ * the moment.
  */
-#include "daemon/core/ticket.h"
+#include "daemon/core/state.h"
 
 #include "daemon/base/assert.h"
 
@@ -147,4 +148,16 @@ core_spaces(const struct core *core, uint64_t now_us, struct core_space *out)
         };
     }
     return core->spaces.count;
+}
+
+void
+core_totals(const struct core *core, struct core_totals *totals)
+{
+    totals->sessions = core->sessions.used;
+    totals->locks = core->locks.used;
+    totals->tickets = core->tickets.used;
+    totals->held = core->held;
+    totals->waiting = core->waiting;
+    totals->requests = core->pendings.used;
+    totals->ops = core->ops.used;
 }

@@ -11,9 +11,18 @@
  */
 #include "daemon/core/ticket.h"
 
+#include "daemon/core/ages.h"
+#include "daemon/core/session_table.h"
+
 #include "daemon/base/assert.h"
 
 #include <inttypes.h>
+
+static uint64_t
+owner_hash(struct text owner)
+{
+    return owner.len == 0 ? 0 : core_public_hash(owner.at, owner.len);
+}
 
 static uint64_t
 ticket_hash(const struct core *core, const struct session *session,
@@ -27,12 +36,6 @@ ticket_hash(const struct core *core, const struct session *session,
         slab_handle(&core->locks, lock), owner_hash};
 
     return hash_bytes(&core->hash_key, &key, sizeof(key));
-}
-
-static uint64_t
-owner_hash(struct text owner)
-{
-    return owner.len == 0 ? 0 : core_public_hash(owner.at, owner.len);
 }
 
 struct ticket *
@@ -353,21 +356,6 @@ ticket_stands(struct ticket *ticket, uint32_t place, uint64_t arrival)
     ticket->place = place;
     ticket->arrival = arrival;
     ticket->stray = false;
-}
-
-/* Whether what its session holds is given back without being asked for. */
-bool
-session_gives_back(const struct session *session)
-{
-    return session == NULL ||
-           (session->state != SESSION_OPEN && !session_keeps(session));
-}
-
-/* Whether it sends no more, which ends what a LOCK of it waits for. */
-bool
-session_closes(const struct session *session)
-{
-    return session != NULL && session->state != SESSION_OPEN;
 }
 
 /* Whether it waits: in the queue, or for the broker to be settled, before which

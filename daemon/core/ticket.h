@@ -26,8 +26,6 @@ struct op *ticket_op(
 void ticket_stands(struct ticket *ticket, uint32_t place, uint64_t arrival);
 bool ticket_is_taken(const struct ticket *ticket);
 void ticket_reclaim(struct core *core, struct ticket *ticket);
-bool session_closes(const struct session *session);
-bool session_gives_back(const struct session *session);
 
 /* wait.c: from the first question to the grant */
 uint64_t pending_give_up_us(
@@ -53,7 +51,6 @@ void ticket_words(const struct ticket *ticket, struct op *op);
 void hold_note_lost(
     struct core *core, const struct ticket *ticket, const char *reason);
 void hold_given_up(struct core *core, struct ticket *ticket);
-uint64_t drift_margin_us(uint64_t lease_us);
 bool hold_is_over(const struct core *core, const struct op_result *result);
 void hold_was_foreign(
     struct core *core, struct ticket *ticket, const struct op_result *result);

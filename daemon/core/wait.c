@@ -4,7 +4,10 @@
  * lasts as long as it is asked after; a wait ends by a grant, by its wait=, by
  * CANCEL, or by a circle of owners that wait for one another.
  */
+#include "daemon/core/ages.h"
+#include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"
+#include "daemon/core/times.h"
 
 #include "daemon/base/assert.h"
 
@@ -54,16 +57,6 @@ ticket_words(const struct ticket *ticket, struct op *op)
     op->words[0] = ticket_owner(ticket);
     op->words[1] = ticket_client(ticket);
     op->words[2] = ticket_note(ticket);
-}
-
-/* The end of the lease of a hold that Redis granted at that time at the
- * earliest. The broker does not know of it, and so does not renew it. */
-static uint64_t
-unheard_over_us(const struct core *core, uint64_t from_us)
-{
-    uint64_t lease_us = us_from_ms(core->settings.lease_ms);
-
-    return from_us + lease_us - drift_margin_us(lease_us);
 }
 
 static void

@@ -118,7 +118,7 @@ PLANTED = {
         "    session->keep_due_us = NEVER;\n",
         "what nobody comes for is kept for ever"),
     "kept-for-nothing": (
-        "daemon/core/session.c",
+        "daemon/core/session_table.c",
         "        (!((session->drained || session->away) && bare) ||\n",
         "        (!(session->drained && bare) ||\n",
         "a session is kept whose holds other brokers have"),
@@ -200,7 +200,7 @@ PLANTED = {
         "code == ERROR_DRAINING) {\n",
         "CANCELLED is told before the grant is given back"),
     "ttl-beyond-keep": (
-        "daemon/core/session.c",
+        "daemon/core/session_table.c",
         "    if (session->keep_us > 0)\n        return session->keep_us;\n", "",
         "ttl_ms tells more than keep="),
     "kill-keeps": (
