@@ -1,300 +1,28 @@
 /*
- * Who a session's user is, and what that one may do.
+ * AUTH, and what other users mean for sessions. rights.c has what users may do.
  *
  * A session has a user from its beginning, where its connection shows it (its
  * process' uid, on a Unix socket; a certificate, by TLS), or from an AUTH on.
  * How it came by it matters to nobody but user_has_mark(). Without users in the
  * settings there is nothing of this: anybody may do all.
  *
- * A session's ID is a secret that only its client knows. In the tables, and in
- * Redis, a session with a user is under a hash of its ID and the user's name:
- * so whoever takes it over has to be the same user, here and at any other
- * broker, and need not be asked about it.
- *
  * Who is set up wrongly is slowed down by address: the answer to an AUTH that
  * has failed comes the later, the more of them have failed from there of late.
  * Only they wait, and only so many of them: others from there, who have the
  * right secret, do not. So it is nothing against guessing, whose answers nobody
  * need wait for: against that secrets are random (see base/users.c). What a
- * session sends meanwhile has its turn after the answer. What is
- * remembered of an address with nobody connected is bounded, the oldest making
- * room.
- *
- * Rights are looked at when a request comes. What is held stays held, and may
- * be given back, whatever has become of the right to it.
+ * session sends meanwhile has its turn after the answer (behind.c).
  */
+#include "daemon/core/behind.h"
+#include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/source.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
-#define DELAY_FIRST_US 250000u
-#define DELAY_MOST_US  8000000u
-/* So long after the last one failures are forgotten. */
-#define FORGET_US UINT64_C(300000000)
 /* AUTHs from an address that have failed and are not answered yet. */
 #define WAITING_MAX 64
-
-/* Lines of a session that wait for the reply to its AUTH. */
-#define BEHIND_LINES 32
-
-/* What a request needs, by commands.def. */
-enum need {
-    NEEDS_NOTHING = 0,
-    NEEDS_LOCK = RIGHT_LOCK,
-    NEEDS_SEE = RIGHT_SEE,
-    NEEDS_BREAK = RIGHT_BREAK,
-    NEEDS_ADMIN = RIGHT_ADMIN,
-    NEEDS_USER, /* no right of it, but to be known */
-};
-
-static const enum need needs[COMMAND_COUNT] = {
-
-#define COMMAND(id, right, ...) NEEDS_##right,
-#include "proto/commands.def"
-};
-
-/* --- addresses ------------------------------------------------------------ */
-
-bool
-auth_init(struct core *core)
-{
-    uint32_t room = core_sessions_room(&core->settings) + IDLE_MAX + 1;
-
-    list_init(&core->idle_sources);
-    return slab_init(&core->sources, sizeof(struct source), room) &&
-           table_init(&core->source_table, room);
-}
-
-void
-auth_fini(struct core *core)
-{
-    table_abandon(&core->source_table);
-    slab_fini(&core->sources);
-}
-
-static uint64_t
-source_hash(const struct core *core, const uint8_t address[16])
-{
-    return hash_bytes(&core->hash_key, address, 16);
-}
-
-static struct source *
-source_find(const struct core *core, const uint8_t address[16])
-{
-    uint64_t hash = source_hash(core, address);
-
-    for (struct table_node *node = table_first(&core->source_table, hash);
-         node != NULL; node = table_next(node)) {
-        struct source *source = container_of(node, struct source, table);
-        if (memcmp(source->address, address, sizeof(source->address)) == 0)
-            return source;
-    }
-    return NULL;
-}
-
-static void
-source_free(struct core *core, struct source *source)
-{
-    require(source->connections == 0 && source->lingering == 0);
-    require(source->waiting == 0);
-    if (!list_empty(&source->idle_link)) {
-        list_remove(&source->idle_link);
-        core->idle_count--;
-    }
-    table_remove(&core->source_table, &source->table);
-    slab_free(&core->sources, source);
-}
-
-/* There is room: one for each connection, and for those that are idle. */
-static struct source *
-source_obtain(struct core *core, const uint8_t address[16])
-{
-    struct source *source = source_find(core, address);
-
-    if (source == NULL) {
-        source = slab_alloc(&core->sources);
-        require(source != NULL);
-        memcpy(source->address, address, sizeof(source->address));
-        list_init(&source->idle_link);
-        table_insert(
-            &core->source_table, &source->table, source_hash(core, address));
-    } else if (!list_empty(&source->idle_link)) {
-        list_remove(&source->idle_link);
-        core->idle_count--;
-    }
-    return source;
-}
-
-static void
-source_forget(const struct core *core, struct source *source)
-{
-    if (core->now_us >= us_add(source->failed_us, FORGET_US))
-        source->failures = 0;
-}
-
-/* Fewer are connected from there; perhaps nobody any more. */
-static void
-source_left(struct core *core, struct source *source)
-{
-    if (source->connections + source->lingering > 0)
-        return;
-    source_forget(core, source);
-    if (source->failures == 0) {
-        source_free(core, source);
-        return;
-    }
-    list_push_back(&core->idle_sources, &source->idle_link);
-    if (++core->idle_count > IDLE_MAX)
-        source_free(core,
-            container_of(core->idle_sources.next, struct source, idle_link));
-}
-
-/* --- sessions and users --------------------------------------------------- */
-
-static bool
-user_is_full(const struct core *core, const struct user *user)
-{
-    uint32_t max = core->settings.user_connections_max;
-
-    return max > 0 && user->connections >= max;
-}
-
-/* Whether another connection of that address fits; where not it is counted. */
-static bool
-address_admits(struct core *core, const uint8_t address[16])
-{
-    uint32_t max = core->settings.address_connections_max;
-    const struct source *source = max > 0 ? source_find(core, address) : NULL;
-
-    if (source == NULL || source->connections < max)
-        return true;
-    count(core->counters, COUNTER_limit_address);
-    return false;
-}
-
-/* NULL: addresses are not counted. */
-static struct source *
-address_count(struct core *core, const uint8_t address[16])
-{
-    if (core->settings.users == NULL &&
-        core->settings.address_connections_max == 0)
-        return NULL;
-    struct source *source = source_obtain(core, address);
-    source->connections++;
-    return source;
-}
-
-/* Whether another connection fits; where not that is counted. */
-bool
-auth_admits(struct core *core, const struct core_event *event)
-{
-    if (!address_admits(core, event->open.address))
-        return false;
-    if (event->open.user != NULL && user_is_full(core, event->open.user)) {
-        count(core->counters, COUNTER_limit_user_connections);
-        return false;
-    }
-    return true;
-}
-
-/* The session has none so far, nor is it in a table. */
-static void
-auth_take(struct session *session, struct user *user, uint32_t mark)
-{
-    require(session->user == NULL);
-    session->user = user;
-    session->user_mark = mark;
-    if (user != NULL)
-        user->connections++;
-}
-
-void
-auth_opened(
-    struct core *core, struct session *session, const struct core_event *event)
-{
-    session->source = address_count(core, event->open.address);
-    auth_take(session, event->open.user, event->open.mark);
-}
-
-bool
-core_arrive(
-    struct core *core, const uint8_t address[16], struct source **source)
-{
-    *source = NULL;
-    if (!address_admits(core, address))
-        return false;
-    *source = address_count(core, address);
-    return true;
-}
-
-void
-core_depart(struct core *core, struct source **source)
-{
-    if (*source != NULL) {
-        require((*source)->connections > 0);
-        (*source)->connections--;
-        source_left(core, *source);
-    }
-    *source = NULL;
-}
-
-bool
-core_linger(
-    struct core *core, const uint8_t address[16], struct source **source)
-{
-    uint32_t max = core->settings.address_connections_max;
-
-    *source = NULL;
-    if (max == 0)
-        return true;
-    struct source *from = source_find(core, address);
-    if (from != NULL && from->lingering >= max)
-        return false;
-    *source = source_obtain(core, address);
-    (*source)->lingering++;
-    return true;
-}
-
-void
-core_linger_end(struct core *core, struct source **source)
-{
-    if (*source != NULL) {
-        require((*source)->lingering > 0);
-        (*source)->lingering--;
-        source_left(core, *source);
-    }
-    *source = NULL;
-}
-
-/* The session has no connection any more. */
-void
-auth_disconnected(struct core *core, struct session *session)
-{
-    if (session->user != NULL && !session->away) {
-        require(session->user->connections > 0);
-        session->user->connections--;
-    }
-    core_depart(core, &session->source);
-}
-
-struct text
-auth_name(const struct session *session)
-{
-    return session->user != NULL ? session->user->name : TEXT("");
-}
-
-/* By when it has to be known who it is. */
-uint64_t
-auth_due_us(const struct core *core, const struct session *session)
-{
-    bool known = core->settings.users == NULL || session->user != NULL;
-
-    if (known || core->settings.auth_us == 0)
-        return NEVER;
-    return us_add(session->opened_us, core->settings.auth_us);
-}
 
 /* For who is connected already, too. */
 void
@@ -310,31 +38,7 @@ auth_set_timeout(struct core *core, uint64_t auth_us)
     }
 }
 
-const char *
-auth_log_user(const struct session *session, char out[AUTH_LOG_BYTES])
-{
-    static const char key[] = " user=";
-    size_t len = sizeof(key) - 1;
-
-    out[0] = '\0';
-    if (session->user == NULL)
-        return out;
-    memcpy(out, key, len);
-    log_quote(out + len, AUTH_LOG_BYTES - len, session->user->name);
-    return out;
-}
-
 /* --- AUTH ----------------------------------------------------------------- */
-
-static uint64_t
-failure_delay_us(const struct source *source)
-{
-    uint64_t delay_us = DELAY_FIRST_US;
-
-    for (uint32_t i = 1; i < source->failures && delay_us < DELAY_MOST_US; i++)
-        delay_us *= 2;
-    return us_min(delay_us, DELAY_MOST_US);
-}
 
 static void
 auth_failed(
@@ -359,76 +63,6 @@ auth_failed(
     session->auths++;
     wheel_add(&core->wheel, &pending->timer,
         us_add(core->now_us, failure_delay_us(source)));
-}
-
-/* An AUTH that has failed is answered, or nobody is left to be. */
-void
-auth_waited(struct session *session)
-{
-    require(session->source != NULL && session->source->waiting > 0);
-    require(session->auths > 0);
-    session->source->waiting--;
-    session->auths--;
-}
-
-/* --- what comes behind an AUTH -------------------------------------------- */
-
-/* Whether what the session sends waits for the reply to an AUTH. */
-bool
-auth_pauses(const struct session *session)
-{
-    return session->auths > 0 || !list_empty(&session->behind);
-}
-
-bool
-auth_may_go_on(const struct session *session)
-{
-    return session->auths == 0 &&
-           (session->fin_behind || !list_empty(&session->behind));
-}
-
-/* Whether the line has its turn after an AUTH, or was refused. */
-bool
-auth_keeps_back(struct core *core, struct session *session, const char *line,
-    size_t len, bool too_long)
-{
-    char tag[PROTO_TAG_MAX + 1];
-    struct behind *behind = NULL;
-
-    if (session->state != SESSION_OPEN || !auth_pauses(session))
-        return false;
-    if (session->behind_count < BEHIND_LINES)
-        behind = slab_alloc(&core->behind);
-    if (behind == NULL) {
-        (void)request_tag(line, len, tag);
-        count(core->counters, COUNTER_limit_auth);
-        answer_limit(core, session, tag, "auth");
-        return true;
-    }
-    behind->too_long = too_long;
-    behind->len =
-        (uint32_t)(len < sizeof(behind->line) ? len : sizeof(behind->line));
-    memcpy(behind->line, line, behind->len);
-    list_push_back(&session->behind, &behind->link);
-    session->behind_count++;
-    return true;
-}
-
-/* The next of them, which is the session's no more; NULL: there is none. */
-static struct behind *
-behind_pop(struct session *session)
-{
-    struct list *link = list_pop_front(&session->behind);
-
-    session->behind_count -= link != NULL;
-    return link == NULL ? NULL : container_of(link, struct behind, link);
-}
-
-static void
-behind_free(struct core *core, struct behind *behind)
-{
-    explicit_bzero(behind->line, behind->len); /* may be a secret */
-    slab_free(&core->behind, behind);
 }
 
 /* The reply to an AUTH that has failed. */
@@ -469,37 +103,6 @@ auth_go_on(struct core *core, struct session *session)
         return false;
     session_check_end(core, session);
     return session->state == SESSION_OPEN;
-}
-
-/* The session ends before their turn. */
-void
-auth_refuse_behind(
-    struct core *core, struct session *session, enum error_code code)
-{
-    struct behind *behind;
-
-    while ((behind = behind_pop(session)) != NULL) {
-        char tag[PROTO_TAG_MAX + 1];
-        struct request request;
-        struct request_error error;
-        (void)request_tag(behind->line, behind->len, tag);
-        enum request_status status = request_parse(behind->line, behind->len,
-            core->settings.name_max, &request, &error);
-        if (status == REQUEST_BAD ||
-            (status == REQUEST_OK && request.command != COMMAND_PONG))
-            answer_error(core, session, tag, code, NULL);
-        behind_free(core, behind);
-    }
-}
-
-void
-auth_drop_behind(struct core *core, struct session *session)
-{
-    struct behind *behind;
-
-    session->fin_behind = false;
-    while ((behind = behind_pop(session)) != NULL)
-        behind_free(core, behind);
 }
 
 /* Whether the session has nothing yet that is its user's. */
@@ -565,115 +168,6 @@ auth_command(
     } else {
         auth_failed(core, session, request);
     }
-}
-
-/* --- rights --------------------------------------------------------------- */
-
-static bool
-session_may(const struct core *core, const struct session *session,
-    enum right right, struct text name)
-{
-    const struct users *users = core->settings.users;
-
-    return users == NULL || (session->user != NULL &&
-                                user_may(users, session->user, right, name));
-}
-
-/* Which of its names the session may not lock: its place, or their count. */
-uint32_t
-auth_denied(const struct core *core, const struct session *session,
-    const struct bundle *bundle)
-{
-    uint32_t place = 0;
-
-    while (place < bundle->count &&
-           session_may(core, session, RIGHT_LOCK, bundle_name(bundle, place)))
-        place++;
-    return place;
-}
-
-bool
-auth_sees(
-    const struct core *core, const struct session *session, struct text name)
-{
-    return session_may(core, session, RIGHT_SEE, name);
-}
-
-bool
-auth_is_admin(const struct core *core, const struct session *session)
-{
-    return session_may(core, session, RIGHT_ADMIN, TEXT(""));
-}
-
-bool
-auth_knows(const struct core *core, const struct session *session,
-    const struct session *other)
-{
-    return session->user == other->user || auth_is_admin(core, session);
-}
-
-static struct text
-right_word(enum right right)
-{
-    switch (right) {
-    case RIGHT_LOCK:
-        return TEXT("lock");
-    case RIGHT_SEE:
-        return TEXT("see");
-    case RIGHT_BREAK:
-        return TEXT("break");
-    case RIGHT_ADMIN:
-        return TEXT("admin");
-    }
-    require(false);
-    return TEXT("");
-}
-
-static void
-answer_denied(struct core *core, struct session *session,
-    const struct request *request, enum right right, struct text name)
-{
-    struct reply reply;
-
-    count(core->counters, COUNTER_requests_denied);
-    if (request->command == COMMAND_LOCK)
-        tally_turned_away(core, name, ERROR_DENIED);
-    answer_error_begin(core, &reply, request->tag, ERROR_DENIED);
-    reply_pair(&reply, "right", right_word(right));
-    if (request->name_count > 1)
-        reply_pair(&reply, "name", name);
-    reply_text(&reply, error_meaning(ERROR_DENIED));
-    answer_end(core, session, &reply);
-}
-
-bool
-auth_permits(
-    struct core *core, struct session *session, const struct request *request)
-{
-    enum need need = needs[request->command];
-    bool resumes = request->command == COMMAND_HELLO &&
-                   request_has(request, REQUEST_KEY_RESUME);
-
-    if (need == NEEDS_NOTHING && !resumes)
-        return true;
-    if (session->user == NULL) {
-        count(core->counters, COUNTER_requests_unknown_user);
-        answer_error(core, session, request->tag, ERROR_AUTH, NULL);
-        return false;
-    }
-    if (need == NEEDS_USER || resumes)
-        return true;
-    enum right right = (enum right)need;
-    uint32_t names = request->name_count > 0 ? request->name_count : 1;
-    for (uint32_t i = 0; i < names; i++) {
-        struct text name =
-            request->name_count > 0 ? request->names[i] : request->argument;
-        if (session_may(core, session, right, name))
-            continue;
-        answer_denied(core, session, request, right, name);
-        return false;
-    }
-    return true;
 }
 
 /* --- other users ---------------------------------------------------------- */

@@ -17,6 +17,7 @@
  *
  * See DESIGN.md D10.5.
  */
+#include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"
 

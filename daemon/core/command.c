@@ -2,6 +2,7 @@
  * Request lines to calls: what each command checks before a ticket, a listing
  * or the session itself takes over.
  */
+#include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/stop.h"
 

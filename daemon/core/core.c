@@ -5,7 +5,9 @@
 #include "daemon/core/core.h"
 
 #include "daemon/core/ages.h"
+#include "daemon/core/behind.h"
 #include "daemon/core/message.h"
+#include "daemon/core/source.h"
 #include "daemon/core/stop.h"
 
 #include "daemon/base/assert.h"

@@ -2,6 +2,7 @@
  * Requests without a final reply. Each gets exactly one: pending_free() is
  * called after it was sent, or because there is nobody left to send it to.
  */
+#include "daemon/core/behind.h"
 #include "daemon/core/session_table.h"
 
 #include "daemon/base/assert.h"

@@ -16,7 +16,10 @@
  *
  * See DESIGN.md D7.
  */
+#include "daemon/core/behind.h"
+#include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
+#include "daemon/core/source.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

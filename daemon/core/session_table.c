@@ -9,6 +9,8 @@
  */
 #include "daemon/core/session_table.h"
 
+#include "daemon/core/behind.h"
+
 #include "daemon/base/assert.h"
 #include "daemon/base/sha256.h"
 

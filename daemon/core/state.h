@@ -87,7 +87,7 @@ struct session {
     bool recheck;        /* there are other users since it was looked at */
     bool revoked;        /* its user is no more */
     uint8_t told_id[16]; /* secret: what its client knows it by */
-    uint8_t id[16];      /* secret: see auth.c */
+    uint8_t id[16];      /* secret: see session_table.c */
     uint32_t generation; /* the client's count of its connections */
     uint32_t watch_count;
     struct user *user;     /* ref; NULL: it is not known who it is */
@@ -127,7 +127,7 @@ struct session {
 
 #define BEHIND_MAX 512 /* struct behind, of all sessions */
 
-/* A line that came while an AUTH of its session had no reply; see auth.c. */
+/* A line that came while an AUTH of its session had no reply; see behind.c. */
 struct behind {
     struct slab_node node;
     struct list link;
@@ -148,7 +148,7 @@ struct owner {
     uint32_t waiting;
 };
 
-/* An address that sessions come from; see auth.c. */
+/* An address that sessions come from; see source.c. */
 struct source {
     struct slab_node node;
     struct table_node table; /* by address */
@@ -581,38 +581,11 @@ void session_heartbeat(
 void session_expel_user(struct core *core, struct session *session);
 
 /* auth.c */
-bool auth_init(struct core *core);
-void auth_fini(struct core *core);
-bool auth_admits(struct core *core, const struct core_event *event);
-void auth_opened(
-    struct core *core, struct session *session, const struct core_event *event);
-void auth_disconnected(struct core *core, struct session *session);
 void auth_set_timeout(struct core *core, uint64_t auth_us);
-uint64_t auth_due_us(const struct core *core, const struct session *session);
-struct text auth_name(const struct session *session);
-const char *auth_log_user(
-    const struct session *session, char out[AUTH_LOG_BYTES]);
-void auth_waited(struct session *session);
-bool auth_pauses(const struct session *session);
-bool auth_may_go_on(const struct session *session);
-bool auth_keeps_back(struct core *core, struct session *session,
-    const char *line, size_t len, bool too_long);
 void auth_answer(struct core *core, struct pending *pending);
 bool auth_go_on(struct core *core, struct session *session);
-void auth_refuse_behind(
-    struct core *core, struct session *session, enum error_code code);
-void auth_drop_behind(struct core *core, struct session *session);
-bool auth_sees(
-    const struct core *core, const struct session *session, struct text name);
-bool auth_is_admin(const struct core *core, const struct session *session);
-bool auth_knows(const struct core *core, const struct session *session,
-    const struct session *other);
-bool auth_permits(
-    struct core *core, struct session *session, const struct request *request);
 void auth_set_users(struct core *core, const struct users *users);
 void auth_end_wait(struct core *core, struct pending *pending);
-uint32_t auth_denied(const struct core *core, const struct session *session,
-    const struct bundle *bundle);
 bool auth_recheck(struct core *core, struct session *session);
 void auth_check(const struct core *core);
 

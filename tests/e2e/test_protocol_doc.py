@@ -101,7 +101,7 @@ class TableTest(unittest.TestCase):
                    ("USER", "SERVED", "AT_ONCE", "command_ping", "no_timer",
                     "NONE", "0", '"N"', '"n"'),
                    ("proto/request.c", "proto/vocabulary.c",
-                    "daemon/core/auth.c", "daemon/core/command.c"))
+                    "daemon/core/rights.c", "daemon/core/command.c"))
 
     @unittest.skipUnless(shutil.which("cc"), "there is no compiler")
     def test_an_operation(self):
