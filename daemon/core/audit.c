@@ -17,6 +17,7 @@
  * meanwhile.
  */
 #include "daemon/core/deadlock.h"
+#include "daemon/core/final.h"
 #include "daemon/core/finding.h"
 #include "daemon/core/message.h"
 #include "daemon/core/session_table.h"

@@ -14,6 +14,7 @@
  * session sends meanwhile has its turn after the answer (behind.c).
  */
 #include "daemon/core/behind.h"
+#include "daemon/core/final.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/source.h"

@@ -12,30 +12,17 @@
  * knows of: it is not listed, not given back by UNLOCK, and where it is lost or
  * another part fails, all of it is given back and the request refused.
  *
+ * pending.c has the parts as requests, final.c the refusal of all of them.
+ *
  * With lease= the parts are renewed until the last one is had; then the lease
  * begins, for all at once.
  *
  * See DESIGN.md D10.5.
  */
-#include "daemon/core/rights.h"
-#include "daemon/core/session_table.h"
+#include "daemon/core/final.h"
 #include "daemon/core/ticket.h"
 
 #include "daemon/base/assert.h"
-
-struct text
-bundle_name(const struct bundle *bundle, uint32_t place)
-{
-    const struct bundle_part *part = &bundle->parts[place];
-
-    return text_make(bundle->text + part->offset, part->len);
-}
-
-static struct bundle *
-bundle_of(const struct core *core, const struct pending *pending)
-{
-    return slab_get(&core->bundles, pending->bundle);
-}
 
 /* Takes the bundle's names out of the request, in their order. NULL, or what is
  * wrong with them. */
@@ -66,136 +53,6 @@ bundle_fill(struct bundle *bundle, const struct request *request)
     return NULL;
 }
 
-/* The hold that part `place` has; NULL: it is gone. */
-static struct ticket *
-bundle_hold(
-    const struct core *core, const struct bundle *bundle, uint32_t place)
-{
-    const struct bundle_part *part = &bundle->parts[place];
-    struct ticket *ticket = slab_get(&core->tickets, part->ticket);
-
-    if (ticket == NULL || ticket->state != TICKET_HELD ||
-        ticket->fence != part->fence)
-        return NULL;
-    return ticket;
-}
-
-/* What was had stands for a LOCK that may come again. */
-static void
-bundle_leave(struct core *core, struct bundle *bundle)
-{
-    for (uint32_t i = 0; i < bundle->got; i++) {
-        struct ticket *ticket = bundle_hold(core, bundle, i);
-        if (ticket == NULL)
-            continue;
-        ticket->unattended = --ticket->holds == 0;
-    }
-    bundle->got = 0;
-}
-
-/* Gives back what was had. */
-static void
-bundle_roll_back(struct core *core, struct bundle *bundle)
-{
-    for (uint32_t i = 0; i < bundle->got; i++) {
-        struct ticket *ticket = bundle_hold(core, bundle, i);
-        if (ticket != NULL)
-            ticket_give_back(core, ticket);
-    }
-    bundle->got = 0;
-}
-
-static struct pending *
-bundle_part(
-    const struct core *core, const struct bundle *bundle, uint32_t place)
-{
-    return slab_get(&core->pendings, bundle->parts[place].pending);
-}
-
-/* Its parts go; what was sent after them has its turn when the step ends. */
-static void
-bundle_drop_parts(struct core *core, struct bundle *bundle)
-{
-    for (uint32_t i = 0; i < bundle->count; i++) {
-        struct pending *part = bundle_part(core, bundle, i);
-        if (part == NULL)
-            continue;
-        if (part->ticket != NULL)
-            ticket_stir(core, part->ticket);
-        part->bundle = HANDLE_NONE;
-        part->part = PART_NONE;
-        pending_free(core, part);
-    }
-}
-
-/* The request is answered, and everything of it goes. */
-static void
-bundle_end(struct core *core, struct bundle *bundle)
-{
-    struct pending *whole = slab_get(&core->pendings, bundle->whole);
-
-    bundle_drop_parts(core, bundle);
-    slab_free(&core->bundles, bundle);
-    require(whole != NULL);
-    whole->bundle = HANDLE_NONE;
-    pending_free(core, whole);
-}
-
-/* The name that is the reason why not all are had: the one that is denied, or
- * that was lost, or that is being taken. */
-static struct text
-bundle_culprit(const struct core *core, const struct session *session,
-    const struct bundle *bundle, enum error_code code)
-{
-    uint32_t place = bundle->count;
-
-    if (code == ERROR_DENIED)
-        place = auth_denied(core, session, bundle);
-    if (place < bundle->count)
-        return bundle_name(bundle, place);
-    place = 0; /* or it is allowed again by now */
-    while (place < bundle->got &&
-           !handle_equal(bundle->parts[place].ticket, HANDLE_NONE))
-        place++;
-    return bundle_name(bundle, place);
-}
-
-/*
- * A part has been refused: by `code`, of which more is said in key=value where
- * there is a key. What was had is given back, unless the request is only called
- * off here and the client goes on elsewhere.
- */
-void
-bundle_refused(struct core *core, struct pending *part, enum error_code code,
-    const char *key, struct text value, const char *why)
-{
-    struct bundle *bundle = bundle_of(core, part);
-    struct pending *whole = slab_get(&core->pendings, bundle->whole);
-    struct reply reply;
-
-    require(whole != NULL);
-    bool moves =
-        code == ERROR_DRAINING ||
-        (code == ERROR_CANCELLED && whole->session->state == SESSION_CLOSING);
-    answer_error_begin(core, &reply, whole->tag, code);
-    if (code == ERROR_UNAVAILABLE && key == NULL)
-        reply_pair_if(&reply, "reason",
-            text_from(health_word(pending_why(core, part).reason)));
-    else if (code == ERROR_UNAVAILABLE) /* after_ms= */
-        reply_pair(&reply, "reason", text_from(health_word(HEALTH_SETTLING)));
-    if (key != NULL)
-        reply_pair(&reply, key, value);
-    reply_pair(
-        &reply, "name", bundle_culprit(core, whole->session, bundle, code));
-    reply_text(&reply, why != NULL ? why : error_meaning(code));
-    answer_end(core, whole->session, &reply);
-    if (moves && session_keeps(whole->session))
-        bundle_leave(core, bundle);
-    else
-        bundle_roll_back(core, bundle);
-    bundle_end(core, bundle);
-}
-
 /* A hold was lost that a bundle had: then nothing of it is to be had. */
 void
 bundle_lost(struct core *core, const struct pending *had)
@@ -209,24 +66,6 @@ bundle_lost(struct core *core, const struct pending *had)
     bundle->parts[place].ticket = HANDLE_NONE;
     (void)bundle_cancel(core, had, ERROR_UNAVAILABLE,
         "one of the names was had and lost again");
-}
-
-/*
- * The request's connection has ended. What was had stands for a LOCK that may
- * come again, where the session is kept; else it is released with all else.
- */
-void
-bundle_abandon(struct core *core, struct pending *pending)
-{
-    struct bundle *bundle = bundle_of(core, pending);
-
-    pending->bundle = HANDLE_NONE;
-    if (bundle == NULL)
-        return;
-    tally_unheard(core, bundle_part(core, bundle, bundle->got));
-    bundle_leave(core, bundle);
-    bundle_drop_parts(core, bundle);
-    slab_free(&core->bundles, bundle);
 }
 
 /* OK fence=F1,F2: in the order of the request. */
@@ -373,20 +212,6 @@ bundle_begin(
         bundle_advance(core, bundle);
 }
 
-/* The name that is waited for, and for whom; false: it is no part of any. */
-bool
-bundle_waits(const struct core *core, const struct pending *part,
-    const struct pending **whole, struct text *name)
-{
-    const struct bundle *bundle = bundle_of(core, part);
-
-    if (bundle == NULL)
-        return false;
-    *whole = slab_get(&core->pendings, bundle->whole);
-    *name = bundle_name(bundle, bundle->got);
-    return true;
-}
-
 /* Whether a name is waited for that somebody else has. */
 bool
 bundle_is_waiting(const struct core *core, const struct pending *part)
@@ -402,20 +227,6 @@ bundle_is_waiting(const struct core *core, const struct pending *part)
     const struct pending *first =
         container_of(asks->ticket->pendings.next, struct pending, ticket_link);
     return pending_stands(first) && bundle_is_waiting(core, first);
-}
-
-/* It waits: what stands behind its other parts, where those come first, may
- * have to be told. (What they stand behind came before: this goes one way.) */
-void
-bundle_stir(struct core *core, const struct pending *asks)
-{
-    const struct bundle *bundle = bundle_of(core, asks);
-
-    for (uint32_t i = 0; i < bundle->count; i++) {
-        const struct pending *part = bundle_part(core, bundle, i);
-        if (part != asks && part->ticket->pendings.next == &part->ticket_link)
-            ticket_stir(core, part->ticket);
-    }
 }
 
 /* Calls the request off that `pending` is, or is a part of. False: an earlier

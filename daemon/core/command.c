@@ -2,6 +2,7 @@
  * Request lines to calls: what each command checks before a ticket, a listing
  * or the session itself takes over.
  */
+#include "daemon/core/final.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/stop.h"
@@ -24,24 +25,6 @@ request_value(
     const struct request *request, enum request_key key, uint64_t otherwise)
 {
     return request_has(request, key) ? request->value[key] : otherwise;
-}
-
-/* NULL where a limit forbids it; the client has been told. */
-struct pending *
-command_pending(
-    struct core *core, struct session *session, const struct request *request)
-{
-    if (session->pending_count >= core->settings.outstanding_max) {
-        count(core->counters, COUNTER_limit_outstanding);
-        answer_limit(core, session, request->tag, "outstanding");
-        return NULL;
-    }
-    struct pending *pending = pending_create(core, session, request);
-    if (pending == NULL) {
-        count(core->counters, COUNTER_limit_requests);
-        answer_limit(core, session, request->tag, "requests");
-    }
-    return pending;
 }
 
 /* Takes an earlier session over, where that was asked. False: it cannot be; the
@@ -632,15 +615,6 @@ enum draining {
     DRAINING_REFUSED,
 };
 
-/* Of an outstanding request, by commands.def: error codes, and two others. */
-enum refusal {
-    REFUSAL_INDOUBT = ERROR_INDOUBT,
-    REFUSAL_UNAVAILABLE = ERROR_UNAVAILABLE,
-    REFUSAL_AUTH = ERROR_AUTH,
-    REFUSAL_REASON = ERROR_COUNT,
-    REFUSAL_AT_ONCE,
-};
-
 static void
 no_timer(struct core *core, struct pending *pending)
 {
@@ -654,22 +628,12 @@ static const struct {
         const struct request *request);
     void (*timer)(struct core *core, struct pending *pending);
     enum draining draining;
-    enum refusal refusal;
 } commands[COMMAND_COUNT] = {
 
 #define COMMAND(id, right, draining, refusal, handler, timer, ...) \
-    {handler, timer, DRAINING_##draining, REFUSAL_##refusal},
+    {handler, timer, DRAINING_##draining},
 #include "proto/commands.def"
 };
-
-enum error_code
-command_refusal(enum command command, enum error_code reason)
-{
-    enum refusal refusal = commands[command].refusal;
-
-    require(refusal != REFUSAL_AT_ONCE);
-    return refusal == REFUSAL_REASON ? reason : (enum error_code)refusal;
-}
 
 void
 command_timer(struct core *core, struct pending *pending)

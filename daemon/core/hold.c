@@ -11,6 +11,7 @@
  *
  * See DESIGN.md D2.1, D8.2 and D9.
  */
+#include "daemon/core/final.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/times.h"
@@ -445,17 +446,6 @@ ticket_set_lease(struct core *core, struct ticket *ticket, uint64_t hold_ms)
             us_add(core->now_us, core->settings.patience_us), true);
     hold_end_by(ticket, core->now_us, end_us);
     ticket_arm(core, ticket);
-}
-
-/* One hold is given back that the client does not know of. */
-void
-ticket_give_back(struct core *core, struct ticket *ticket)
-{
-    require(ticket->state == TICKET_HELD && ticket->holds > 0);
-    if (ticket->holds > 1)
-        ticket->holds--;
-    else
-        ticket_leave(core, ticket);
 }
 
 static void

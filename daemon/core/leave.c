@@ -2,6 +2,7 @@
  * A ticket that is LEAVING: it is struck out of the lock's record, again and
  * again until Redis has said so or its lease is over in any case.
  */
+#include "daemon/core/final.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/times.h"
@@ -139,16 +140,6 @@ ticket_rest(struct core *core, struct ticket *ticket)
     ticket_advance(core, ticket);
 }
 
-void
-answer_count(struct core *core, struct pending *pending, uint32_t holds)
-{
-    struct reply reply = answer_begin(core, pending->tag, "OK");
-
-    reply_pair_number(&reply, "count", holds);
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
-}
-
 /* Answers the UNLOCK, if one asked for this release; true: with OK. */
 static bool
 release_answer(struct core *core, struct ticket *ticket, enum op_status status)
@@ -261,4 +252,14 @@ release_done(
                                              : RETRY_US);
     ticket_arm(core, ticket);
     ticket_advance(core, ticket);
+}
+
+void
+ticket_give_back(struct core *core, struct ticket *ticket)
+{
+    require(ticket->state == TICKET_HELD && ticket->holds > 0);
+    if (ticket->holds > 1)
+        ticket->holds--;
+    else
+        ticket_leave(core, ticket);
 }

@@ -5,6 +5,7 @@
  * Lists are bounded: LOCKS and SESSIONS by limit= and cursor=, SHOW by limit=,
  * and HELD comes in parts, each when the client has read the one before.
  */
+#include "daemon/core/final.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 

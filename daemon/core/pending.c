@@ -1,15 +1,12 @@
 /*
- * Requests without a final reply. Each gets exactly one: pending_free() is
- * called after it was sent, or because there is nobody left to send it to.
+ * Requests without a final reply, and the members of a multi-lock, which are
+ * requests, too. Each request gets exactly one reply: pending_free() is called
+ * after it was sent (final.c), or because there is nobody left to send it to.
  */
 #include "daemon/core/behind.h"
 #include "daemon/core/session_table.h"
 
 #include "daemon/base/assert.h"
-
-#include <stdio.h>
-
-#define UNAVAILABLE_BYTES (HEALTH_TEXT_MAX + 160)
 
 static uint64_t
 tag_hash(
@@ -65,12 +62,22 @@ pending_create(
     return pending;
 }
 
-/* It has its turn at the ticket, and nothing is to be done for it now: neither
- * it nor what is behind it. */
-bool
-pending_stands(const struct pending *pending)
+/*
+ * The request's connection has ended. What was had stands for a LOCK that may
+ * come again, where the session is kept; else it is released with all else.
+ */
+static void
+bundle_abandon(struct core *core, struct pending *pending)
 {
-    return pending->part == PART_WAITS || pending->part == PART_HAD;
+    struct bundle *bundle = bundle_of(core, pending);
+
+    pending->bundle = HANDLE_NONE;
+    if (bundle == NULL)
+        return;
+    tally_unheard(core, bundle_part(core, bundle, bundle->got));
+    bundle_leave(core, bundle);
+    bundle_drop_parts(core, bundle);
+    slab_free(&core->bundles, bundle);
 }
 
 void
@@ -93,100 +100,6 @@ pending_free(struct core *core, struct pending *pending)
         lock_unref(core, pending->broken);
     slab_free(&core->pendings, pending);
     session_check_end(core, session);
-}
-
-/* What stands in the way of a request, as far as is known. */
-struct health_why
-pending_why(const struct core *core, const struct pending *pending)
-{
-    return health_why_slot(core->health,
-        pending->ticket != NULL ? pending->ticket->lock->slot : HEALTH_NO_SLOT);
-}
-
-/* The text of UNAVAILABLE: which node cannot be asked, why, and what to do. */
-static const char *
-unavailable_text(
-    enum command command, struct health_why why, char out[UNAVAILABLE_BYTES])
-{
-    char text[HEALTH_TEXT_MAX];
-
-    if (why.reason == HEALTH_FINE)
-        return error_outcome(ERROR_UNAVAILABLE, command);
-    (void)snprintf(out, UNAVAILABLE_BYTES, "%s: %s",
-        command == COMMAND_LOCK ? "nothing is held by this request"
-                                : error_outcome(ERROR_UNAVAILABLE, command),
-        health_text(&why, true, text));
-    return out;
-}
-
-void
-pending_error(struct core *core, struct pending *pending, enum error_code code,
-    const char *why)
-{
-    const char *key = code == ERROR_DENIED ? "right" : NULL;
-    struct health_why whose = pending_why(core, pending);
-    char text[UNAVAILABLE_BYTES];
-    struct reply reply;
-
-    if (code == ERROR_UNAVAILABLE && why == NULL)
-        why = unavailable_text(pending->command, whose, text);
-
-    tally_refused(core, pending, code);
-    if (pending->part != PART_NONE) {
-        bundle_refused(core, pending, code, key, TEXT("lock"), why);
-        return;
-    }
-    answer_error_begin(core, &reply, pending->tag, code);
-    if (key != NULL)
-        reply_pair(&reply, key, TEXT("lock"));
-    if (code == ERROR_UNAVAILABLE)
-        reply_pair_if(&reply, "reason", text_from(health_word(whose.reason)));
-    reply_text(
-        &reply, why != NULL ? why : error_outcome(code, pending->command));
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
-}
-
-/* The broker will be settled with the lock's node after so long. */
-void
-pending_unavailable(
-    struct core *core, struct pending *pending, uint64_t after_us)
-{
-    static const char unsettled[] =
-        "Redis is new to this broker, or has failed over: earlier holders may "
-        "still report; ask again after after_ms";
-    char digits[20];
-    struct text after =
-        text_make(digits, text_from_u64(digits, after_us / 1000 + 1));
-
-    count(core->counters, COUNTER_refused_unavailable);
-    tally_refused(core, pending, ERROR_UNAVAILABLE);
-    if (pending->part != PART_NONE) {
-        bundle_refused(
-            core, pending, ERROR_UNAVAILABLE, "after_ms", after, unsettled);
-        return;
-    }
-    struct reply reply;
-    answer_error_begin(core, &reply, pending->tag, ERROR_UNAVAILABLE);
-    reply_pair(&reply, "reason", text_from(health_word(HEALTH_SETTLING)));
-    reply_pair(&reply, "after_ms", after);
-    reply_text(&reply, unsettled);
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
-}
-
-/* Refused by a limit of that name, which the caller has counted. */
-void
-pending_limit(struct core *core, struct pending *pending, const char *limit)
-{
-    tally_refused(core, pending, ERROR_LIMIT);
-    if (pending->part != PART_NONE) {
-        bundle_refused(
-            core, pending, ERROR_LIMIT, "limit", text_from(limit), NULL);
-        return;
-    }
-    answer_limit(core, pending->session, pending->tag, limit);
-    pending_free(core, pending);
 }
 
 /* A LOCK of one of the names that `whole` is about; NULL: there is no room. */
@@ -228,5 +141,108 @@ pending_begin_part(
     if (whole->wait_us > 0 && end_us != NEVER) {
         part->wait_us = end_us > core->now_us ? end_us - core->now_us : 0;
         wheel_add(&core->wheel, &part->timer, end_us);
+    }
+}
+
+struct pending *
+command_pending(
+    struct core *core, struct session *session, const struct request *request)
+{
+    if (session->pending_count >= core->settings.outstanding_max) {
+        count(core->counters, COUNTER_limit_outstanding);
+        answer_limit(core, session, request->tag, "outstanding");
+        return NULL;
+    }
+    struct pending *pending = pending_create(core, session, request);
+    if (pending == NULL) {
+        count(core->counters, COUNTER_limit_requests);
+        answer_limit(core, session, request->tag, "requests");
+    }
+    return pending;
+}
+
+struct text
+bundle_name(const struct bundle *bundle, uint32_t place)
+{
+    const struct bundle_part *part = &bundle->parts[place];
+
+    return text_make(bundle->text + part->offset, part->len);
+}
+
+struct bundle *
+bundle_of(const struct core *core, const struct pending *pending)
+{
+    return slab_get(&core->bundles, pending->bundle);
+}
+
+struct pending *
+bundle_part(
+    const struct core *core, const struct bundle *bundle, uint32_t place)
+{
+    return slab_get(&core->pendings, bundle->parts[place].pending);
+}
+
+struct ticket *
+bundle_hold(
+    const struct core *core, const struct bundle *bundle, uint32_t place)
+{
+    const struct bundle_part *part = &bundle->parts[place];
+    struct ticket *ticket = slab_get(&core->tickets, part->ticket);
+
+    if (ticket == NULL || ticket->state != TICKET_HELD ||
+        ticket->fence != part->fence)
+        return NULL;
+    return ticket;
+}
+
+void
+bundle_leave(struct core *core, struct bundle *bundle)
+{
+    for (uint32_t i = 0; i < bundle->got; i++) {
+        struct ticket *ticket = bundle_hold(core, bundle, i);
+        if (ticket == NULL)
+            continue;
+        ticket->unattended = --ticket->holds == 0;
+    }
+    bundle->got = 0;
+}
+
+void
+bundle_drop_parts(struct core *core, struct bundle *bundle)
+{
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        struct pending *part = bundle_part(core, bundle, i);
+        if (part == NULL)
+            continue;
+        if (part->ticket != NULL)
+            ticket_stir(core, part->ticket);
+        part->bundle = HANDLE_NONE;
+        part->part = PART_NONE;
+        pending_free(core, part);
+    }
+}
+
+bool
+bundle_waits(const struct core *core, const struct pending *part,
+    const struct pending **whole, struct text *name)
+{
+    const struct bundle *bundle = bundle_of(core, part);
+
+    if (bundle == NULL)
+        return false;
+    *whole = slab_get(&core->pendings, bundle->whole);
+    *name = bundle_name(bundle, bundle->got);
+    return true;
+}
+
+void
+bundle_stir(struct core *core, const struct pending *asks)
+{
+    const struct bundle *bundle = bundle_of(core, asks);
+
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        const struct pending *part = bundle_part(core, bundle, i);
+        if (part != asks && part->ticket->pendings.next == &part->ticket_link)
+            ticket_stir(core, part->ticket);
     }
 }

@@ -17,6 +17,7 @@
  * See DESIGN.md D7.
  */
 #include "daemon/core/behind.h"
+#include "daemon/core/final.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/source.h"

@@ -371,6 +371,14 @@ struct pending {
     char note[PROTO_NOTE_MAX];
 };
 
+/* Whether the request is a member of a multi-lock that keeps its turn at its
+ * ticket: neither it nor what is behind it can be served now. */
+static inline bool
+pending_stands(const struct pending *pending)
+{
+    return pending->part == PART_WAITS || pending->part == PART_HAD;
+}
+
 #define RELEASES_KINDS 2
 #define RELEASES_OUT   256 /* of a kind that are repeated at a time */
 
@@ -643,8 +651,6 @@ void owner_check(const struct core *core);
 /* wait.c: tickets that ask or wait */
 bool ticket_cancel(struct core *core, struct ticket *ticket,
     struct pending *pending, enum error_code code, const char *why);
-void ticket_deadlocked(struct core *core, struct ticket *ticket,
-    struct pending *pending, struct text circle, const char *why);
 void ticket_wait_over(struct core *core, struct pending *pending);
 void ticket_granted_by_the_way(
     struct core *core, const struct op_grant *grant, uint64_t sent_us);
@@ -656,7 +662,6 @@ void ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us);
 
 /* hold.c: tickets that hold */
 void ticket_renew_at(struct core *core, struct ticket *ticket, uint64_t at_us);
-void ticket_give_back(struct core *core, struct ticket *ticket);
 void ticket_set_lease(
     struct core *core, struct ticket *ticket, uint64_t hold_ms);
 void ticket_broken(struct core *core, uint64_t request, uint64_t fence);
@@ -677,36 +682,57 @@ void tally_finding(
 struct pending *pending_create(
     struct core *core, struct session *session, const struct request *request);
 void pending_free(struct core *core, struct pending *pending);
-struct health_why pending_why(
-    const struct core *core, const struct pending *pending);
-void pending_error(struct core *core, struct pending *pending,
-    enum error_code code, const char *why);
-void pending_unavailable(
-    struct core *core, struct pending *pending, uint64_t after_us);
-void pending_limit(
-    struct core *core, struct pending *pending, const char *limit);
 struct pending *pending_create_part(
     struct core *core, const struct pending *whole);
 void pending_begin_part(
     struct core *core, struct pending *part, const struct pending *whole);
-bool pending_stands(const struct pending *pending);
 struct pending *pending_of_tag(
     const struct core *core, const struct session *session, const char *tag);
+
+/* Creates the request of a session. NULL: a limit forbids it, and the client
+ * has been told. */
+struct pending *command_pending(
+    struct core *core, struct session *session, const struct request *request);
+
+/* The name of member `place`. */
+struct text bundle_name(const struct bundle *bundle, uint32_t place);
+
+/* The multi-lock that the request is, or is a member of; NULL: none. */
+struct bundle *bundle_of(
+    const struct core *core, const struct pending *pending);
+
+/* The LOCK of member `place`; NULL: it is gone. */
+struct pending *bundle_part(
+    const struct core *core, const struct bundle *bundle, uint32_t place);
+
+/* The hold that member `place` has; NULL: it is gone. */
+struct ticket *bundle_hold(
+    const struct core *core, const struct bundle *bundle, uint32_t place);
+
+/* Keeps the members that were had, for a LOCK that may come again. */
+void bundle_leave(struct core *core, struct bundle *bundle);
+
+/* Frees the members. Requests behind them have their turn at the end of the
+ * step. */
+void bundle_drop_parts(struct core *core, struct bundle *bundle);
+
+/* Sets the request of the multi-lock and the name that it waits for. False:
+ * `part` is no member. */
+bool bundle_waits(const struct core *core, const struct pending *part,
+    const struct pending **whole, struct text *name);
+
+/* A member waits: requests behind the other members may have to be refused,
+ * at the end of the step. Members only stand behind older requests, so this
+ * ends. */
+void bundle_stir(struct core *core, const struct pending *asks);
 
 /* bundle.c */
 void bundle_begin(
     struct core *core, struct pending *whole, const struct request *request);
-void bundle_refused(struct core *core, struct pending *part,
-    enum error_code code, const char *key, struct text value, const char *why);
 void bundle_granted(
     struct core *core, struct pending *part, struct ticket *ticket);
 void bundle_lost(struct core *core, const struct pending *had);
-void bundle_abandon(struct core *core, struct pending *pending);
-bool bundle_waits(const struct core *core, const struct pending *part,
-    const struct pending **whole, struct text *name);
 bool bundle_is_waiting(const struct core *core, const struct pending *part);
-void bundle_stir(struct core *core, const struct pending *asks);
-struct text bundle_name(const struct bundle *bundle, uint32_t place);
 bool bundle_cancel(struct core *core, const struct pending *pending,
     enum error_code code, const char *why);
 
@@ -784,12 +810,9 @@ void op_free(struct core *core, struct op *op);
 #define LISTING_MAX 500
 
 /* command.c */
-struct pending *command_pending(
-    struct core *core, struct session *session, const struct request *request);
 void command_break_done(struct core *core, struct op *op);
 void command_break_look(struct core *core, struct pending *pending);
 void command_break_seen(struct core *core, struct op *op);
-enum error_code command_refusal(enum command command, enum error_code reason);
 void command_timer(struct core *core, struct pending *pending);
 void command_line(
     struct core *core, struct session *session, char *line, size_t len);
@@ -797,5 +820,9 @@ void command_line(
 /* listing.c */
 void listing_show_done(struct core *core, struct op *op);
 void listing_held(struct core *core, struct pending *pending);
+
+/* leave.c */
+/* Gives back one hold that the client does not know of. */
+void ticket_give_back(struct core *core, struct ticket *ticket);
 
 #endif

@@ -12,6 +12,7 @@
 #include "daemon/core/ticket.h"
 
 #include "daemon/core/ages.h"
+#include "daemon/core/final.h"
 #include "daemon/core/session_table.h"
 
 #include "daemon/base/assert.h"

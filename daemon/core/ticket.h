@@ -70,7 +70,6 @@ void ticket_leave(struct core *core, struct ticket *ticket);
 void ticket_leave_on(struct core *core, struct ticket *ticket);
 void ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us);
 void ticket_rest(struct core *core, struct ticket *ticket);
-void answer_count(struct core *core, struct pending *pending, uint32_t holds);
 void release_done(
     struct core *core, struct ticket *ticket, const struct op_result *result);
 

@@ -5,6 +5,7 @@
  * CANCEL, or by a circle of owners that wait for one another.
  */
 #include "daemon/core/ages.h"
+#include "daemon/core/final.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/times.h"
@@ -1036,27 +1037,6 @@ ticket_cancel(struct core *core, struct ticket *ticket, struct pending *pending,
     if (op != NULL)
         op_hurry(core, op);
     return true;
-}
-
-/* The wait would never end. */
-void
-ticket_deadlocked(struct core *core, struct ticket *ticket,
-    struct pending *pending, struct text circle, const char *why)
-{
-    struct reply reply;
-
-    require(ticket->state == TICKET_WAITING && pending->asked);
-    tally_refused(core, pending, ERROR_DEADLOCK);
-    if (!handle_equal(pending->bundle, HANDLE_NONE)) {
-        bundle_refused(core, pending, ERROR_DEADLOCK, "cycle", circle, why);
-    } else {
-        answer_error_begin(core, &reply, pending->tag, ERROR_DEADLOCK);
-        reply_pair(&reply, "cycle", circle);
-        reply_text(&reply, why);
-        answer_end(core, pending->session, &reply);
-        pending_free(core, pending);
-    }
-    ticket_leave(core, ticket);
 }
 
 /* The time of a LOCK's wait= has come. */

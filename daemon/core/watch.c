@@ -11,6 +11,7 @@
  * A client that does not read gets the latest state when it reads again: the
  * next events of its watches wait until its output is drained.
  */
+#include "daemon/core/final.h"
 #include "daemon/core/times.h"
 
 #include "daemon/base/assert.h"

@@ -133,7 +133,7 @@ PLANTED = {
          "    if (over)\n        session_forget(core, session, counter);\n",
          "    if (over)\n        session_free(core, session, counter);\n")),
     "several-kept": (
-        "daemon/core/bundle.c",
+        "daemon/core/final.c",
         "        if (ticket != NULL)\n"
         "            ticket_give_back(core, ticket);\n",
         "",
