@@ -7,6 +7,7 @@
 #include "daemon/core/ages.h"
 #include "daemon/core/behind.h"
 #include "daemon/core/message.h"
+#include "daemon/core/question.h"
 #include "daemon/core/source.h"
 #include "daemon/core/stop.h"
 

@@ -12,6 +12,7 @@
  * See DESIGN.md D2.1, D8.2 and D9.
  */
 #include "daemon/core/final.h"
+#include "daemon/core/question.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/times.h"
@@ -47,35 +48,6 @@ answer_ttl(
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
     answer_end(core, pending->session, &reply);
     pending_free(core, pending);
-}
-
-/*
- * By the watchdog, or for a RENEW, which may take the place of one under way:
- * the earlier one may then run last, and must not undo it. False where there is
- * no room: the next one is tried soon.
- */
-static bool
-ticket_send_renewal(struct core *core, struct ticket *ticket,
-    uint64_t hard_end_us, uint64_t give_up_us, bool sets_end)
-{
-    struct op *op = ticket_op(core, ticket, OP_RENEW);
-
-    require(!ticket->reclaiming);
-    if (op == NULL) {
-        ticket->renew_us = core->now_us + RETRY_US;
-        return false;
-    }
-    op->hard_end_us = hard_end_us;
-    op->sets_end = sets_end;
-    /* Each time, for Redis may come back as it was before. */
-    op->shares = ticket->sharing || ticket->downgraded;
-    op->moves = ticket->moving;
-    op->holds = true;
-    op->give_up_us = us_min(give_up_us, ticket->deadline_us);
-    ticket_words(ticket, op);
-    ticket->renew_op = slab_handle(&core->ops, op);
-    op_submit(core, op);
-    return true;
 }
 
 static void

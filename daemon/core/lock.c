@@ -8,7 +8,7 @@
  *
  * See DESIGN.md D10.3.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/question.h"
 
 #include "daemon/base/assert.h"
 

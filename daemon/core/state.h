@@ -637,6 +637,9 @@ struct text ticket_owner(const struct ticket *ticket);
 struct text ticket_note(const struct ticket *ticket);
 struct text ticket_client(const struct ticket *ticket);
 
+/* When the waiting ticket begins a search for a deadlock; NEVER: not. */
+void ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us);
+
 /* owner.c */
 bool owner_init(struct core *core);
 void owner_fini(struct core *core);
@@ -655,10 +658,6 @@ void ticket_wait_over(struct core *core, struct pending *pending);
 void ticket_granted_by_the_way(
     struct core *core, const struct op_grant *grant, uint64_t sent_us);
 void ticket_hint(struct core *core, uint64_t request);
-void ticket_refresh(struct core *core, struct ticket *ticket);
-void ticket_refresh_at(
-    struct core *core, struct ticket *ticket, uint64_t at_us);
-void ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us);
 
 /* hold.c: tickets that hold */
 void ticket_renew_at(struct core *core, struct ticket *ticket, uint64_t at_us);

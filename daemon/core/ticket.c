@@ -13,6 +13,7 @@
 
 #include "daemon/core/ages.h"
 #include "daemon/core/final.h"
+#include "daemon/core/question.h"
 #include "daemon/core/session_table.h"
 
 #include "daemon/base/assert.h"
@@ -502,37 +503,6 @@ ticket_is_taken(const struct ticket *ticket)
 }
 
 /*
- * Redis knows nothing of a ticket that we believe in, and its data may be older
- * than it: it is put again, where it stood. The answer comes as a renewal's.
- */
-void
-ticket_reclaim(struct core *core, struct ticket *ticket)
-{
-    struct op *op = ticket_op(core, ticket, OP_RECLAIM);
-    uint64_t patience_us = core->now_us + core->settings.patience_us;
-    bool held = ticket->state == TICKET_HELD;
-
-    if (op == NULL) {
-        if (held)
-            ticket->renew_us = core->now_us + RETRY_US;
-        else
-            ticket->refresh_us = core->now_us + RETRY_US;
-        ticket_arm(core, ticket);
-        return;
-    }
-    count(core->counters, COUNTER_reclaims);
-    op->ask = ticket->ask;
-    op->hard_end_us = held ? ticket->hard_end_us : NEVER;
-    op->give_up_us =
-        held ? us_min(patience_us, ticket->deadline_us) : patience_us;
-    ticket_words(ticket, op);
-    ticket->renew_op = slab_handle(&core->ops, op);
-    ticket->reclaiming = true;
-    ticket->reborn = held;
-    op_submit(core, op);
-}
-
-/*
  * A ticket was put again. Where somebody who came later has its number by now
  * it has got another one, and by that one it is given back.
  */
@@ -746,4 +716,71 @@ ticket_rebind(struct core *core, struct ticket *ticket, struct session *session)
     session->waiting += waiting;
     table_insert(&core->ticket_table, &ticket->table,
         ticket_hash(core, session, ticket->lock, ticket->owner_hash));
+}
+
+void
+ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us)
+{
+    require(ticket->state == TICKET_WAITING);
+    ticket->probe_us = at_us;
+    ticket_arm(core, ticket);
+}
+
+uint64_t
+pending_give_up_us(const struct core *core, const struct pending *pending)
+{
+    if (pending->command == COMMAND_LOCK && session_closes(pending->session))
+        return core->now_us;
+    return us_add(pending->began_us,
+        us_min(pending->wait_us, core->settings.patience_us));
+}
+
+void
+ticket_words(const struct ticket *ticket, struct op *op)
+{
+    op->words[0] = ticket_owner(ticket);
+    op->words[1] = ticket_client(ticket);
+    op->words[2] = ticket_note(ticket);
+}
+
+void
+ticket_set_note(struct ticket *ticket, struct text note)
+{
+    size_t len =
+        note.len < sizeof(ticket->note) ? note.len : sizeof(ticket->note);
+
+    if (len > 0)
+        memcpy(ticket->note, note.at, len);
+    ticket->note_len = (uint8_t)len;
+}
+
+void
+ticket_set_client(struct ticket *ticket, const struct session *session)
+{
+    memcpy(ticket->client, session->client, session->client_len);
+    ticket->client_len = session->client_len;
+}
+
+void
+ticket_reset(struct ticket *ticket, struct pending *pending)
+{
+    ticket_stands(ticket, 0, 0);
+    ticket->fence = 0;
+    ticket->doubt = false;
+    ticket->hinted = false;
+    ticket->unheard = false;
+    ticket->abandoned = false;
+    ticket->lost = false;
+    ticket->jeopardy = false;
+    ticket->sharing = false;
+    ticket->downgraded = false;
+    ticket->moving = false;
+    ticket->announced = false;
+    ticket->unclean = false;
+    ticket->unattended = false;
+    ticket->reborn = false;
+    ticket->foreign_us = 0;
+    ticket->settles_us = 0;
+    ticket->generation = pending->session->generation;
+    pending->asked = true;
 }

@@ -25,16 +25,26 @@ struct op *ticket_op(
     struct core *core, struct ticket *ticket, enum op_kind kind);
 void ticket_stands(struct ticket *ticket, uint32_t place, uint64_t arrival);
 bool ticket_is_taken(const struct ticket *ticket);
-void ticket_reclaim(struct core *core, struct ticket *ticket);
 
-/* wait.c: from the first question to the grant */
+/* Until when Redis is waited for on behalf of the request being served. */
 uint64_t pending_give_up_us(
     const struct core *core, const struct pending *pending);
-void ticket_begin(
-    struct core *core, struct ticket *ticket, struct pending *pending);
+
+/* Adds the ticket's words to a question that may put the ticket into the
+ * record. */
+void ticket_words(const struct ticket *ticket, struct op *op);
+
+/* Sets the note of the ticket, cut to its room. */
+void ticket_set_note(struct ticket *ticket, struct text note);
+
+/* Takes over the client's name from the session. */
+void ticket_set_client(struct ticket *ticket, const struct session *session);
+
+/* Forgets what an IDLE ticket knew of Redis, to serve that request. */
+void ticket_reset(struct ticket *ticket, struct pending *pending);
+
+/* wait.c: from the first question to the grant */
 void ticket_refuse_impatient(struct core *core, struct ticket *ticket);
-void claim_begin(
-    struct core *core, struct ticket *ticket, struct pending *pending);
 void asking_closes(struct core *core, struct ticket *ticket);
 bool wait_closes(struct core *core, struct ticket *ticket);
 void wait_advance(struct core *core, struct ticket *ticket);
@@ -45,7 +55,6 @@ void claim_done(
 void wait_refresh_done(
     struct core *core, struct ticket *ticket, const struct op *op);
 void wait_timer(struct core *core, struct ticket *ticket);
-void ticket_words(const struct ticket *ticket, struct op *op);
 
 /* hold.c */
 void hold_note_lost(

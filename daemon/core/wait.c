@@ -6,160 +6,12 @@
  */
 #include "daemon/core/ages.h"
 #include "daemon/core/final.h"
+#include "daemon/core/question.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/times.h"
 
 #include "daemon/base/assert.h"
-
-/* How long the request being served may take where Redis cannot be asked. */
-uint64_t
-pending_give_up_us(const struct core *core, const struct pending *pending)
-{
-    if (pending->command == COMMAND_LOCK && session_closes(pending->session))
-        return core->now_us;
-    return us_add(pending->began_us,
-        us_min(pending->wait_us, core->settings.patience_us));
-}
-
-/* By then it is answered in any case. */
-static uint64_t
-pending_end_us(const struct core *core, const struct pending *pending)
-{
-    return us_add(
-        pending_give_up_us(core, pending), core->settings.command_timeout_us);
-}
-
-/*
- * What Redis is asked for the request: under a new request id, unless the last
- * question is in doubt. NULL: no room, and the request was refused.
- */
-static struct op *
-ticket_question(struct core *core, struct ticket *ticket,
-    struct pending *pending, enum op_kind kind)
-{
-    if (ticket->used && !ticket->doubt)
-        slab_renew_handle(&core->tickets, ticket);
-    struct op *op = ticket_op(core, ticket, kind);
-    if (op == NULL) {
-        count(core->counters, COUNTER_limit_tickets);
-        pending_limit(core, pending, "tickets");
-        return NULL;
-    }
-    op->give_up_us = pending_give_up_us(core, pending);
-    ticket->used = true;
-    return op;
-}
-
-/* What is to stand in the record, if that question may put the ticket there. */
-void
-ticket_words(const struct ticket *ticket, struct op *op)
-{
-    op->words[0] = ticket_owner(ticket);
-    op->words[1] = ticket_client(ticket);
-    op->words[2] = ticket_note(ticket);
-}
-
-static void
-ticket_ask(struct core *core, struct ticket *ticket, struct pending *pending,
-    uint64_t give_up_us)
-{
-    struct op *op = ticket_question(core, ticket, pending, OP_ACQUIRE);
-    if (op == NULL)
-        return;
-    op->give_up_us = give_up_us;
-    op->arrival = 0;
-    op->fence = 0;
-    op->retry = ticket->doubt;
-    if (!op->retry)
-        ticket->over_us = unheard_over_us(core, core->now_us);
-    op->over_us = ticket->over_us;
-    op->moves = ticket->generation > 1 || ticket->requeued;
-    op->no_queue = pending->wait_us == 0;
-    op->tell = op->no_queue || pending->progress;
-    op->ask = ticket->ask;
-    ticket_words(ticket, op);
-    ticket->main_op = slab_handle(&core->ops, op);
-    op_submit(core, op);
-}
-
-/* Asks whether the hold that a CLAIM names stands, and takes it over. */
-static void
-claim_ask(struct core *core, struct ticket *ticket, struct pending *pending)
-{
-    struct op *op = ticket_question(core, ticket, pending, OP_RENEW);
-    if (op == NULL)
-        return;
-    op->moves = true;
-    ticket->doubt = true; /* the same request id, should it be asked again */
-    ticket->main_op = slab_handle(&core->ops, op);
-    op_submit(core, op);
-}
-
-/* Nothing is known of it, and it is asked about for a request. */
-static void
-ticket_reset(struct ticket *ticket, struct pending *pending)
-{
-    ticket_stands(ticket, 0, 0);
-    ticket->fence = 0;
-    ticket->doubt = false;
-    ticket->hinted = false;
-    ticket->unheard = false;
-    ticket->abandoned = false;
-    ticket->lost = false;
-    ticket->jeopardy = false;
-    ticket->sharing = false;
-    ticket->downgraded = false;
-    ticket->moving = false;
-    ticket->announced = false;
-    ticket->unclean = false;
-    ticket->unattended = false;
-    ticket->reborn = false;
-    ticket->foreign_us = 0;
-    ticket->settles_us = 0;
-    ticket->generation = pending->session->generation;
-    pending->asked = true;
-}
-
-static void
-ticket_set_note(struct ticket *ticket, struct text note)
-{
-    size_t len =
-        note.len < sizeof(ticket->note) ? note.len : sizeof(ticket->note);
-
-    if (len > 0)
-        memcpy(ticket->note, note.at, len);
-    ticket->note_len = (uint8_t)len;
-}
-
-static void
-ticket_set_client(struct ticket *ticket, const struct session *session)
-{
-    memcpy(ticket->client, session->client, session->client_len);
-    ticket->client_len = session->client_len;
-}
-
-/* IDLE, with a LOCK to serve. */
-void
-ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
-{
-    require(ticket->state == TICKET_IDLE);
-    if (core->stopping) {
-        pending_error(core, pending, ERROR_DRAINING, NULL);
-        return;
-    }
-    ticket_reset(ticket, pending);
-    ticket->ask = pending->ask;
-    ticket_set_note(ticket, text_make(pending->note, pending->note_len));
-    ticket_set_client(ticket, pending->session);
-    /* No room for the question frees the request; the ticket stays IDLE. */
-    ticket_ask(core, ticket, pending, pending_give_up_us(core, pending));
-    ticket->requeued = false;
-    if (handle_equal(ticket->main_op, HANDLE_NONE))
-        return;
-    ticket_set_state(core, ticket, TICKET_ASKING);
-    ticket_log(ticket, LOG_DEBUG, "lock_asked", NULL);
-}
 
 /* Refuses what wait=0 does not let stand in line behind a wait; at once, or as
  * there is room for it. */
@@ -184,22 +36,6 @@ ticket_refuse_impatient(struct core *core, struct ticket *ticket)
             bundle_stir(core, pending);
         }
     }
-}
-
-/* IDLE: a hold that an earlier connection had, maybe at another broker. */
-void
-claim_begin(struct core *core, struct ticket *ticket, struct pending *pending)
-{
-    if (core->stopping) {
-        pending_error(core, pending, ERROR_DRAINING, NULL);
-        return;
-    }
-    ticket_reset(ticket, pending);
-    ticket->fence = pending->fence;
-    ticket_set_client(ticket, pending->session);
-    claim_ask(core, ticket, pending);
-    if (!handle_equal(ticket->main_op, HANDLE_NONE))
-        ticket_set_state(core, ticket, TICKET_ASKING);
 }
 
 /*
@@ -894,58 +730,6 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
         wait_unheard(core, ticket, result->status);
         return;
     }
-}
-
-/* Asks Redis about a waiting ticket, unless that is under way. */
-void
-ticket_refresh(struct core *core, struct ticket *ticket)
-{
-    const struct pending *pending = ticket_asking(ticket);
-
-    require(ticket->state == TICKET_WAITING);
-    if (!handle_equal(ticket->renew_op, HANDLE_NONE))
-        return;
-    /* A reclaim whose answer was lost may have taken over the hold of an
-     * earlier connection, of another kind: only a reclaim tells. */
-    if (ticket->stray && ticket->generation > 1 && !ticket->moving) {
-        ticket->refresh_us = NEVER;
-        ticket_reclaim(core, ticket);
-        return;
-    }
-    struct op *op = ticket_op(core, ticket, OP_RENEW);
-    if (op == NULL) {
-        ticket_refresh_at(core, ticket, core->now_us + RETRY_US);
-        return;
-    }
-    ticket->refresh_us = NEVER;
-    ticket_words(ticket, op);
-    op->fence = 0;
-    op->moves = ticket->moving;
-    if (!op->moves)
-        op->over_us = ticket->over_us;
-    op->idle = ticket->unattended && list_empty(&ticket->pendings);
-    op->tell = pending != NULL && pending->progress && !ticket->announced;
-    op->give_up_us = core->now_us + core->settings.patience_us;
-    ticket->renew_op = slab_handle(&core->ops, op);
-    op_submit(core, op);
-}
-
-void
-ticket_refresh_at(struct core *core, struct ticket *ticket, uint64_t at_us)
-{
-    require(ticket->state == TICKET_WAITING);
-    if (!handle_equal(ticket->renew_op, HANDLE_NONE))
-        return;
-    ticket->refresh_us = at_us;
-    ticket_arm(core, ticket);
-}
-
-void
-ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us)
-{
-    require(ticket->state == TICKET_WAITING);
-    ticket->probe_us = at_us;
-    ticket_arm(core, ticket);
 }
 
 /* A release of ours made a waiting ticket of ours the holder. */

@@ -116,7 +116,7 @@ PLANTED = {
         "    if false then",
         "asking again stands in the queue twice"),
     "retry-not-told": (
-        "daemon/core/wait.c", "    op->retry = ticket->doubt;\n"
+        "daemon/core/question.c", "    op->retry = ticket->doubt;\n"
         "    if (!op->retry)", "    if (!op->retry)",
         "after a lost answer nobody looks for the ticket"),
     "retry-finds-the-expired": (

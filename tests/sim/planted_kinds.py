@@ -99,7 +99,7 @@ PLANTED = {
         "    if false then\n",
         "who moves stands in the queue anew, at its end"),
     "claim-not-moved": (
-        "daemon/core/wait.c",
+        "daemon/core/question.c",
         "    op->moves = true;\n", "",
         "a claim does not find what another broker has"),
     "claim-forgets-count": (

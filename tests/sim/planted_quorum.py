@@ -73,14 +73,15 @@ PLANTED = {
         "",
         "who watches is told of what has not been granted yet"),
     "waited-without-words": (
-        "daemon/core/wait.c",
+        "daemon/core/question.c",
         "    ticket->refresh_us = NEVER;\n    ticket_words(ticket, op);\n",
         "    ticket->refresh_us = NEVER;\n",
         "who has waited has no note any more"),
     "mended-without-words": (
-        "daemon/core/hold.c",
-        "    ticket_words(ticket, op);\n    ticket->renew_op",
-        "    ticket->renew_op",
+        "daemon/core/question.c",
+        "    op->give_up_us = us_min(give_up_us, ticket->deadline_us);\n"
+        "    ticket_words(ticket, op);\n",
+        "    op->give_up_us = us_min(give_up_us, ticket->deadline_us);\n",
         "nor has what is put again at a node"),
     "comes-back-for-nothing": (
         "daemon/store/quorum.c",
