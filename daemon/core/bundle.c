@@ -19,6 +19,7 @@
  *
  * See DESIGN.md D10.5.
  */
+#include "daemon/core/advance.h"
 #include "daemon/core/final.h"
 #include "daemon/core/ticket.h"
 

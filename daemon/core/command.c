@@ -2,6 +2,7 @@
  * Request lines to calls: what each command checks before a ticket, a listing
  * or the session itself takes over.
  */
+#include "daemon/core/advance.h"
 #include "daemon/core/final.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"

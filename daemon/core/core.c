@@ -4,6 +4,7 @@
  */
 #include "daemon/core/core.h"
 
+#include "daemon/core/advance.h"
 #include "daemon/core/ages.h"
 #include "daemon/core/behind.h"
 #include "daemon/core/message.h"

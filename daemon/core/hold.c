@@ -11,6 +11,7 @@
  *
  * See DESIGN.md D2.1, D8.2 and D9.
  */
+#include "daemon/core/advance.h"
 #include "daemon/core/final.h"
 #include "daemon/core/question.h"
 #include "daemon/core/session_table.h"

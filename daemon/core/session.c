@@ -21,6 +21,7 @@
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/source.h"
+#include "daemon/core/unattended.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

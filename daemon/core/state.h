@@ -618,16 +618,10 @@ struct ticket *ticket_create(struct core *core, struct session *session,
     struct lock *lock, struct text owner);
 struct ticket *ticket_obtain(struct core *core, struct session *session,
     struct text name, struct text owner, const char **limit);
-void ticket_advance(struct core *core, struct ticket *ticket);
 void ticket_stir(struct core *core, struct ticket *ticket);
 void ticket_stir_late(struct core *core, struct ticket *ticket);
-void ticket_advance_stirred(struct core *core);
-void ticket_orphan(struct core *core, struct ticket *ticket);
 void ticket_timer(struct core *core, struct ticket *ticket);
 void ticket_done(struct core *core, struct op *op);
-void ticket_leave_unattended(struct core *core, struct ticket *ticket);
-bool ticket_end_unattended(struct core *core, struct ticket *ticket);
-void ticket_forget(struct core *core, struct ticket *ticket);
 void ticket_rebind(
     struct core *core, struct ticket *ticket, struct session *session);
 void ticket_count_deadline(const struct ticket *ticket);

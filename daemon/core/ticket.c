@@ -1,7 +1,7 @@
 /*
  * Tickets: the life of one owner's standing with one lock, and what every part
  * of it uses. See the picture in state.h; wait.c, hold.c and leave.c have the
- * rules of the states. Of all of them these hold:
+ * rules of the states, and advance.c the loop. Of all of them these hold:
  *
  * - One question at a time: acquire and release do not overtake one another. A
  *   renewal may be under way beside them; its answer counts only where the hold
@@ -12,8 +12,7 @@
 #include "daemon/core/ticket.h"
 
 #include "daemon/core/ages.h"
-#include "daemon/core/final.h"
-#include "daemon/core/question.h"
+#include "daemon/core/release.h"
 #include "daemon/core/session_table.h"
 
 #include "daemon/base/assert.h"
@@ -140,8 +139,7 @@ ticket_obtain(struct core *core, struct session *session, struct text name,
     return ticket;
 }
 
-/* Cuts the ticket from its session, which ends or has no more use for it. */
-static void
+void
 ticket_detach(struct core *core, struct ticket *ticket)
 {
     struct session *session = ticket->session;
@@ -158,7 +156,7 @@ ticket_detach(struct core *core, struct ticket *ticket)
     session_check_end(core, session);
 }
 
-static void
+void
 ticket_free(struct core *core, struct ticket *ticket)
 {
     struct lock *lock = ticket->lock;
@@ -369,101 +367,6 @@ ticket_is_patient(const struct ticket *ticket)
            (ticket->state == TICKET_ASKING && ticket->settles_us > 0);
 }
 
-/* WAITING: true, a wait was ended since the session sends no more. */
-static bool
-wait_serve(struct core *core, struct ticket *ticket)
-{
-    if (wait_closes(core, ticket))
-        return true;
-    if (ticket->unattended)
-        wait_advance(core, ticket);
-    else
-        ticket_refuse_impatient(core, ticket);
-    return false;
-}
-
-/* IDLE: the first request of those that stand at it. False: there is none to be
- * served, and the ticket may be gone. */
-static bool
-idle_serve(struct core *core, struct ticket *ticket, struct pending *pending)
-{
-    if (pending == NULL) {
-        ticket_free(core, ticket);
-        return false;
-    }
-    if (pending_stands(pending))
-        return false;
-    if (pending->ended)
-        pending_error(core, pending, pending->end_code, pending->end_why);
-    else if (pending->command == COMMAND_LOCK)
-        ticket_begin(core, ticket, pending);
-    else if (pending->command == COMMAND_CLAIM)
-        claim_begin(core, ticket, pending);
-    else
-        pending_error(
-            core, pending, ticket->lost ? ERROR_LOST : ERROR_NOTHELD, NULL);
-    return true;
-}
-
-/* LEAVING: whether the request is about the hold that was lost. A CLAIM of a
- * later connection is not: another broker may have prolonged it since. */
-static bool
-is_about_lost(const struct ticket *ticket, const struct pending *pending)
-{
-    if (!ticket->lost || pending == NULL || pending->command == COMMAND_LOCK)
-        return false;
-    return pending->command != COMMAND_CLAIM ||
-           (pending->fence == ticket->fence &&
-               ticket->generation == pending->session->generation);
-}
-
-/*
- * Serves what can be served now. The ticket may be gone afterwards. Where the
- * step has said as much as it may, the rest is said in a later one.
- */
-void
-ticket_advance(struct core *core, struct ticket *ticket)
-{
-    struct pending *pending;
-
-    for (;;) {
-        pending = ticket_pending(ticket);
-        if (pending != NULL && !effects_room(core->effects)) {
-            ticket_stir(core, ticket);
-            return;
-        }
-        if (pending != NULL && pending_stands(pending) &&
-            bundle_is_waiting(core, pending))
-            ticket_refuse_impatient(core, ticket);
-        switch (ticket->state) {
-        case TICKET_ASKING:
-            asking_closes(core, ticket);
-            if (ticket_is_patient(ticket))
-                ticket_refuse_impatient(core, ticket);
-            return;
-        case TICKET_WAITING:
-            if (!wait_serve(core, ticket))
-                return;
-            break;
-        case TICKET_LEAVING:
-            if (!is_about_lost(ticket, pending)) {
-                leaving_advance(core, ticket);
-                return;
-            }
-            pending_error(core, pending, ERROR_LOST, NULL);
-            break;
-        case TICKET_IDLE:
-            if (!idle_serve(core, ticket, pending))
-                return;
-            break;
-        case TICKET_HELD:
-            if (!hold_advance(core, ticket, pending))
-                return;
-            break;
-        }
-    }
-}
-
 /* To be advanced when the step ends, since now somebody on the way may use it;
  * or in the next step that has room for what it says. */
 void
@@ -479,19 +382,6 @@ ticket_stir_late(struct core *core, struct ticket *ticket)
 {
     if (list_empty(&ticket->stir_link))
         list_push_back(&core->bulk, &ticket->stir_link);
-}
-
-void
-ticket_advance_stirred(struct core *core)
-{
-    struct list *link;
-
-    while (core->portion > 0 && effects_room(core->effects) &&
-           ((link = list_pop_front(&core->stirred)) != NULL ||
-               (link = list_pop_front(&core->bulk)) != NULL)) {
-        core->portion--;
-        ticket_advance(core, container_of(link, struct ticket, stir_link));
-    }
 }
 
 /* Whether a later connection of its session has it at another broker. That one
@@ -571,127 +461,6 @@ ticket_timer(struct core *core, struct ticket *ticket)
     case TICKET_ASKING:
         return;
     }
-}
-
-/* The session is gone; its pending requests have been freed before. */
-void
-ticket_orphan(struct core *core, struct ticket *ticket)
-{
-    bool quit = ticket->session->bye_counter == COUNTER_closed_quit;
-    bool killed = ticket->session->killed;
-
-    require(list_empty(&ticket->pendings));
-    ticket_detach(core, ticket);
-    switch (ticket->state) {
-    case TICKET_HELD:
-        if (!killed)
-            hold_given_up(core, ticket);
-        count(core->counters, COUNTER_releases_by_death);
-        ticket->unclean = !quit;
-        ticket_leave(core, ticket);
-        break;
-    case TICKET_WAITING:
-        ticket_leave(core, ticket);
-        break;
-    case TICKET_ASKING:
-        ticket->abandoned = true;
-        break;
-    case TICKET_LEAVING:
-        break;
-    case TICKET_IDLE:
-        ticket_free(core, ticket);
-        break;
-    }
-}
-
-/* The connection has ended, and the session is kept. */
-void
-ticket_leave_unattended(struct core *core, struct ticket *ticket)
-{
-    require(list_empty(&ticket->pendings));
-    switch (ticket->state) {
-    case TICKET_ASKING:
-        ticket->unattended = !ticket->abandoned;
-        break;
-    case TICKET_WAITING:
-        ticket->unattended = true;
-        break;
-    case TICKET_HELD:
-        /* The next connection says how often it has it: a LOCK whose answer
-         * was lost is put again, and is its first. */
-        ticket->unattended = true;
-        ticket->holds = 0;
-        break;
-    case TICKET_IDLE:
-        ticket_advance(core, ticket);
-        break;
-    case TICKET_LEAVING:
-        break;
-    }
-}
-
-/* Nobody has claimed it or put its LOCK again in time. True: that may be under
- * way, so it is to be looked at again. */
-bool
-ticket_end_unattended(struct core *core, struct ticket *ticket)
-{
-    if (!ticket->unattended)
-        return false;
-    if (!list_empty(&ticket->pendings))
-        return true;
-    ticket->unattended = false;
-    ticket->unclean = ticket->state == TICKET_HELD;
-    if (ticket->state == TICKET_HELD)
-        hold_given_up(core, ticket);
-    if (ticket->state == TICKET_ASKING)
-        ticket->abandoned = true;
-    else if (ticket->state == TICKET_WAITING || ticket->state == TICKET_HELD)
-        ticket_leave(core, ticket);
-    return false;
-}
-
-/*
- * The broker stops, and the client has gone on or will: nothing is released. It
- * is renewed once more, so that there is time to claim it.
- */
-void
-ticket_forget(struct core *core, struct ticket *ticket)
-{
-    bool held = ticket->state == TICKET_HELD;
-    struct op *op = NULL;
-
-    require(list_empty(&ticket->pendings));
-    if (ticket->state == TICKET_LEAVING)
-        return;
-    if (ticket->reclaiming) { /* which renews it, too */
-        ticket->main_op = ticket->renew_op;
-        ticket->renew_op = HANDLE_NONE;
-        ticket->reclaiming = false;
-        ticket_set_state(core, ticket, TICKET_ASKING);
-    }
-    if (ticket->state == TICKET_ASKING) {
-        ticket->forgotten = true; /* the question shows the ticket's words */
-        return;
-    }
-    if ((held && !ticket_is_taken(ticket)) || ticket->state == TICKET_WAITING)
-        op = ticket_op(core, ticket, OP_RENEW);
-    ticket->renew_op = HANDLE_NONE;
-    ticket->holds = 0;
-    if (op == NULL) {
-        ticket_set_state(core, ticket, TICKET_IDLE);
-        ticket_free(core, ticket);
-        return;
-    }
-    op->hard_end_us = held ? ticket->hard_end_us : NEVER;
-    op->moves = ticket->moving;
-    op->holds = held;
-    op->idle = !held;
-    op->give_up_us = core->now_us + core->settings.command_timeout_us;
-    ticket_words(ticket, op);
-    ticket->forgotten = true;
-    ticket->main_op = slab_handle(&core->ops, op);
-    ticket_set_state(core, ticket, TICKET_ASKING);
-    op_submit(core, op);
 }
 
 /* Another connection of its session goes on with it. */

@@ -43,6 +43,12 @@ void ticket_set_client(struct ticket *ticket, const struct session *session);
 /* Forgets what an IDLE ticket knew of Redis, to serve that request. */
 void ticket_reset(struct ticket *ticket, struct pending *pending);
 
+/* Cuts the ticket from its session. */
+void ticket_detach(struct core *core, struct ticket *ticket);
+
+/* Frees an IDLE ticket without requests. */
+void ticket_free(struct core *core, struct ticket *ticket);
+
 /* wait.c: from the first question to the grant */
 void ticket_refuse_impatient(struct core *core, struct ticket *ticket);
 void asking_closes(struct core *core, struct ticket *ticket);
@@ -73,13 +79,12 @@ void hold_timer(struct core *core, struct ticket *ticket);
 
 /* leave.c */
 bool ticket_lapses(const struct core *core, const struct ticket *ticket);
-void leaving_advance(struct core *core, struct ticket *ticket);
 void ticket_send_release(struct core *core, struct ticket *ticket);
 void ticket_leave(struct core *core, struct ticket *ticket);
 void ticket_leave_on(struct core *core, struct ticket *ticket);
 void ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us);
-void ticket_rest(struct core *core, struct ticket *ticket);
-void release_done(
-    struct core *core, struct ticket *ticket, const struct op_result *result);
+
+/* Whether a request stands behind the release. */
+bool leaving_is_awaited(const struct ticket *ticket);
 
 #endif

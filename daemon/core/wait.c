@@ -4,6 +4,7 @@
  * lasts as long as it is asked after; a wait ends by a grant, by its wait=, by
  * CANCEL, or by a circle of owners that wait for one another.
  */
+#include "daemon/core/advance.h"
 #include "daemon/core/ages.h"
 #include "daemon/core/final.h"
 #include "daemon/core/question.h"

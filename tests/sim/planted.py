@@ -64,7 +64,7 @@ PLANTED = {
 """,
         "who has stopped waiting stands in the queue still"),
     "dead-stay-queued": (
-        "daemon/core/ticket.c",
+        "daemon/core/unattended.c",
         """    case TICKET_WAITING:
         ticket_leave(core, ticket);
         break;
@@ -82,7 +82,7 @@ PLANTED = {
     case TICKET_LEAVING:""",
         "the dead are not struck from the queue"),
     "dead-keep-locks": (
-        "daemon/core/ticket.c",
+        "daemon/core/unattended.c",
         """        ticket->unclean = !quit;
         ticket_leave(core, ticket);
         break;""",
@@ -268,7 +268,7 @@ PLANTED = {
         "    return (node->generation & 1) == 1 ? node : NULL;",
         "what is meant for one that is gone reaches who has its place"),
     "pendings-forgotten": (
-        "daemon/core/ticket.c",
+        "daemon/core/advance.c",
         "            if (!idle_serve(core, ticket, pending))\n"
         "                return;\n"
         "            break;",
@@ -284,7 +284,7 @@ PLANTED = {
         "    hold_lost(core, ticket, reason);\n", "",
         "LOST is not sent"),
     "undelivered-unlock": (
-        "daemon/core/leave.c",
+        "daemon/core/release.c",
         "        release_given_up(core, ticket);\n", "",
         "UNLOCK of what ran out undelivered is told that it was never held"),
     "overtaken-renewal-shortens": (
@@ -352,7 +352,7 @@ PLANTED = {
         "#define TRUST_US     20000000",
         "what Sentinels said counts for long"),
     "release-once": (
-        "daemon/core/leave.c",
+        "daemon/core/release.c",
         "    ticket_refuse_late(core, ticket);\n"
         "    ticket->refresh_us =\n"
         "        core->now_us + core_jitter(core, refused\n"

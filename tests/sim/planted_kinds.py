@@ -44,7 +44,7 @@ PLANTED = {
         "                blocked, whole = r.limit == 0, false\n",
         "small requests overtake a large one at a semaphore"),
     "crash-keeps-permits": (
-        "daemon/core/ticket.c",
+        "daemon/core/unattended.c",
         """        ticket->unclean = !quit;
         ticket_leave(core, ticket);
         break;""",
@@ -71,7 +71,7 @@ PLANTED = {
          "        if bit.band(flags, UNCLEAN) ~= 0 and "
          "t.delay > 600000 and\n")),
     "no-delay-at-death": (
-        "daemon/core/ticket.c", "        ticket->unclean = !quit;\n",
+        "daemon/core/unattended.c", "        ticket->unclean = !quit;\n",
         "        ticket->unclean = false && quit;\n",
         "no lock-delay begins at a death"),
     "delay-after-unlock": (
