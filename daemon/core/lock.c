@@ -3,12 +3,9 @@
  * tickets, operations or the timer refer to them. What Redis holds is the
  * truth; here is only who of ours is interested.
  *
- * The timer is the backstop of hand-over: only the first of our waiters asks
- * when the holder's lease may be over, so that a queue is never a herd.
- *
  * See DESIGN.md D10.3.
  */
-#include "daemon/core/question.h"
+#include "daemon/core/state.h"
 
 #include "daemon/base/assert.h"
 
@@ -140,28 +137,6 @@ lock_ask_after_lapse(struct core *core, struct lock *lock)
     lock_ask_at(core, lock, lock->lapse_us);
 }
 
-/* The first of our tickets that stands in the queue. */
-static struct ticket *
-lock_first_waiter(const struct lock *lock)
-{
-    LIST_EACH (link, &lock->tickets) {
-        struct ticket *ticket = container_of(link, struct ticket, lock_link);
-        if (ticket->state == TICKET_WAITING)
-            return ticket;
-    }
-    return NULL;
-}
-
-static void
-lock_refresh_waiters(struct core *core, const struct lock *lock)
-{
-    LIST_EACH_SAFE (link, &lock->tickets) {
-        struct ticket *ticket = container_of(link, struct ticket, lock_link);
-        if (ticket->state == TICKET_WAITING)
-            ticket_refresh(core, ticket);
-    }
-}
-
 /* An answer was lost that may have said whom of ours a script has granted the
  * lock: all who wait are asked after; once, however many answers that were. */
 void
@@ -171,27 +146,4 @@ lock_refresh_soon(struct core *core, struct lock *lock)
         return;
     lock->all_waiters = true;
     lock_ask_at(core, lock, core->now_us);
-}
-
-void
-lock_timer(struct core *core, struct lock *lock)
-{
-    struct ticket *ticket = lock_first_waiter(lock);
-
-    if (lock->all_waiters)
-        lock_refresh_waiters(core, lock);
-    lock->all_waiters = false;
-    if (ticket != NULL) {
-        ticket_refresh(core, ticket);
-    } else {
-        struct op *op =
-            op_create(core, OP_LOOK, lock, slab_handle(&core->locks, lock));
-        if (op != NULL) {
-            op->give_up_us = core->now_us + core->settings.patience_us;
-            op_submit(core, op);
-        }
-    }
-    if (lock->lapse_us > core->now_us)
-        lock_ask_at(core, lock, lock->lapse_us);
-    lock_unref(core, lock);
 }

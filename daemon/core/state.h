@@ -604,7 +604,6 @@ void lock_ref(struct lock *lock);
 void lock_unref(struct core *core, struct lock *lock);
 void lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us);
 void lock_ask_after_lapse(struct core *core, struct lock *lock);
-void lock_timer(struct core *core, struct lock *lock);
 void lock_refresh_soon(struct core *core, struct lock *lock);
 void lock_see_fence(struct core *core, const struct lock *lock, uint64_t fence);
 
@@ -652,6 +651,10 @@ void ticket_wait_over(struct core *core, struct pending *pending);
 void ticket_granted_by_the_way(
     struct core *core, const struct op_grant *grant, uint64_t sent_us);
 void ticket_hint(struct core *core, uint64_t request);
+
+/* Asks Redis about the lock: about the first waiter of this broker, about all
+ * of them, or about the lock alone. */
+void lock_timer(struct core *core, struct lock *lock);
 
 /* hold.c: tickets that hold */
 void ticket_renew_at(struct core *core, struct ticket *ticket, uint64_t at_us);

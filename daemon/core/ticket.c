@@ -11,6 +11,7 @@
  */
 #include "daemon/core/ticket.h"
 
+#include "daemon/core/acquire.h"
 #include "daemon/core/ages.h"
 #include "daemon/core/release.h"
 #include "daemon/core/session_table.h"

@@ -54,13 +54,13 @@ void ticket_refuse_impatient(struct core *core, struct ticket *ticket);
 void asking_closes(struct core *core, struct ticket *ticket);
 bool wait_closes(struct core *core, struct ticket *ticket);
 void wait_advance(struct core *core, struct ticket *ticket);
-void acquire_done(
-    struct core *core, struct ticket *ticket, const struct op_result *result);
-void claim_done(
-    struct core *core, struct ticket *ticket, const struct op_result *result);
-void wait_refresh_done(
-    struct core *core, struct ticket *ticket, const struct op *op);
 void wait_timer(struct core *core, struct ticket *ticket);
+
+/* Ends a wait with an ERR. While Redis is being asked, and may grant the lock,
+ * the ERR waits until the ticket is struck out, no longer than a command's
+ * time-out (see ticket_wait_over()). */
+void pending_end(struct core *core, struct pending *pending,
+    enum error_code code, const char *why);
 
 /* hold.c */
 void hold_note_lost(

@@ -137,7 +137,7 @@ PLANTED = {
         "    if now > latest then\n        return result(LATE)\n    end\n", "",
         "an acquire that slept in a buffer still runs"),
     "doubt-is-no": (
-        "daemon/core/wait.c",
+        "daemon/core/acquire.c",
         "    count(core->counters, COUNTER_outcomes_unknown);\n"
         "    ticket->doubt = true;\n    asking_called_off",
         "    count(core->counters, COUNTER_outcomes_unknown);\n"
@@ -180,7 +180,7 @@ PLANTED = {
         "            pack('<c1c8d', 'G', request, t.fence))\n", "",
         "no hint is published, and the releaser does not ask either",
         ("daemon/core/core.c", "    if (result->handed)", "    if (false)"),
-        ("daemon/core/wait.c",
+        ("daemon/core/acquire.c",
          "    lock_ask_at(core, ticket->lock,\n"
          "        core->now_us + us_from_ms(result->again_ms) + 20000 +",
          "    lock_ask_at(core, ticket->lock,\n"
@@ -320,11 +320,11 @@ PLANTED = {
         "        if (ticket->state == TICKET_ASKING ||\n",
         "hints that may have been missed are not asked after"),
     "place-not-kept": (
-        "daemon/core/wait.c",
+        "daemon/core/acquire.c",
         "    ticket->refresh_us = core->now_us + lease_us / 3 -",
         "    ticket->refresh_us = core->now_us + 10 * lease_us -",
         "who waits does not renew its place in the queue",
-        ("daemon/core/wait.c",
+        ("daemon/core/acquire.c",
          "    lock_ask_at(core, ticket->lock,\n"
          "        core->now_us + us_from_ms(result->again_ms) + 20000 +",
          "    lock_ask_at(core, ticket->lock,\n"
