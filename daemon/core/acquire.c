@@ -7,6 +7,7 @@
 #include "daemon/core/advance.h"
 #include "daemon/core/ages.h"
 #include "daemon/core/final.h"
+#include "daemon/core/grant.h"
 #include "daemon/core/question.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"

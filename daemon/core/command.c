@@ -7,6 +7,7 @@
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/stop.h"
+#include "daemon/core/ticket_event.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

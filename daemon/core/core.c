@@ -9,8 +9,10 @@
 #include "daemon/core/behind.h"
 #include "daemon/core/message.h"
 #include "daemon/core/question.h"
+#include "daemon/core/renew.h"
 #include "daemon/core/source.h"
 #include "daemon/core/stop.h"
+#include "daemon/core/ticket_event.h"
 
 #include "daemon/base/assert.h"
 

@@ -1,6 +1,6 @@
 /*
- * A ticket that is HELD. Every rule about when a hold may be believed in is
- * here:
+ * A ticket that is HELD: the requests that it serves, and its end. Every rule
+ * about when a hold may be believed in is here, in grant.c or in renew.c:
  *
  * - A deadline is the sending of the call that Redis answered, plus the lease
  *   that it said remained, less a margin for drift. It passes before the lease
@@ -20,10 +20,7 @@
 
 #include "daemon/base/assert.h"
 
-/* Renewals go out together, so often in a lease: many of them share a call. */
-#define RENEWALS_TOGETHER 2048
-
-static void
+void
 answer_hold(struct core *core, struct pending *pending, struct ticket *ticket)
 {
     tally_granted(core, pending, ticket);
@@ -36,17 +33,6 @@ answer_hold(struct core *core, struct pending *pending, struct ticket *ticket)
     reply_pair_number(&reply, "fence", ticket->fence);
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
     reply_pair_number(&reply, "count", ticket->holds);
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
-}
-
-static void
-answer_ttl(
-    struct core *core, struct pending *pending, const struct ticket *ticket)
-{
-    struct reply reply = answer_begin(core, pending->tag, "OK");
-
-    reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
     answer_end(core, pending->session, &reply);
     pending_free(core, pending);
 }
@@ -174,17 +160,7 @@ hold_end(struct core *core, struct ticket *ticket)
     ticket_leave_at(core, ticket, at_us);
 }
 
-/* It was claimed: nobody can have been told of more than stands in the record,
- * and that is over so long after the answer at the latest. */
 void
-hold_was_foreign(
-    struct core *core, struct ticket *ticket, const struct op_result *result)
-{
-    ticket->foreign_us = core->now_us + us_from_ms(result->ttl_ms);
-}
-
-/* Redis says that there is no such hold; but it may be being put there. */
-static void
 hold_gone(struct core *core, struct ticket *ticket)
 {
     count(core->counters, COUNTER_lost_gone);
@@ -200,8 +176,7 @@ hold_gone(struct core *core, struct ticket *ticket)
     ticket_advance(core, ticket);
 }
 
-/* An operator took it away: BREAK. */
-static void
+void
 hold_broken(struct core *core, struct ticket *ticket)
 {
     count(core->counters, COUNTER_lost_broken);
@@ -209,20 +184,6 @@ hold_broken(struct core *core, struct ticket *ticket)
     hold_lost(core, ticket, "broken");
     ticket->unclean = true;
     ticket_leave(core, ticket);
-}
-
-static void
-hold_event(
-    struct core *core, const struct ticket *ticket, enum event_code event)
-{
-    if (ticket->session == NULL || ticket_known_holds(ticket) == 0)
-        return;
-    struct reply reply = answer_event(core, event);
-    reply_word(&reply, text_make(ticket->lock->name, ticket->lock->name_len));
-    reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
-    if (ticket->owner_len > 0)
-        reply_pair(&reply, "owner", ticket_owner(ticket));
-    answer_end(core, ticket->session, &reply);
 }
 
 /* One more hold for the holder, with the same fence, unless it has as many as
@@ -278,8 +239,7 @@ hold_misfits(struct core *core, struct ticket *ticket, struct pending *pending,
     return true;
 }
 
-/* The LOCK of a holder whom Redis has been asked about. */
-static void
+void
 hold_relock(struct core *core, struct ticket *ticket, struct pending *pending)
 {
     const char *why = hold_objection(&ticket->ask, &pending->ask);
@@ -421,7 +381,7 @@ ticket_set_lease(struct core *core, struct ticket *ticket, uint64_t hold_ms)
     ticket_arm(core, ticket);
 }
 
-static void
+void
 hold_claimed(struct core *core, struct ticket *ticket, struct pending *pending)
 {
     ticket->holds = pending->holds;
@@ -510,381 +470,4 @@ hold_advance(struct core *core, struct ticket *ticket, struct pending *pending)
         ticket_leave(core, ticket);
     }
     return false;
-}
-
-/* Whether the one who asked is still there to be granted anything. */
-static bool
-ticket_wanted(const struct ticket *ticket)
-{
-    const struct pending *pending = ticket_asking(ticket);
-
-    if (ticket->abandoned)
-        return false;
-    if (pending == NULL)
-        return ticket->unattended;
-    return pending->command == COMMAND_LOCK ||
-           pending->command == COMMAND_CLAIM;
-}
-
-/*
- * The deadline that follows from an answer to a call sent at `sent_us`. What
- * was believed before, and told, stands where the lease was not prolonged: that
- * this answer was longer on its way makes it no sooner.
- */
-static uint64_t
-hold_deadline(const struct core *core, const struct ticket *ticket,
-    uint64_t sent_us, uint64_t ttl_us)
-{
-    uint64_t sure_us = ttl_us - us_min(ttl_us, drift_margin_us(ttl_us));
-    uint64_t deadline_us = sent_us + sure_us;
-
-    if (ticket->state == TICKET_HELD && deadline_us < ticket->deadline_us &&
-        ticket->deadline_us <= core->now_us + sure_us)
-        deadline_us = ticket->deadline_us;
-    return us_min(ticket->hard_end_us, deadline_us);
-}
-
-/* Whether nothing is left to be believed of an answer. */
-bool
-hold_is_over(const struct core *core, const struct op_result *result)
-{
-    uint64_t ttl_us = us_from_ms(result->ttl_ms);
-
-    return core->now_us >=
-           result->sent_us + ttl_us - us_min(ttl_us, drift_margin_us(ttl_us));
-}
-
-/* The belief that follows from that. More than the lease that was asked for is
- * not believed. */
-static void
-hold_believe(
-    struct core *core, struct ticket *ticket, uint64_t sent_us, uint64_t ttl_ms)
-{
-    uint64_t lease_us = us_from_ms(core->settings.lease_ms);
-    uint64_t ttl_us = us_min(us_from_ms(ttl_ms), lease_us);
-
-    ticket_set_deadline(ticket, hold_deadline(core, ticket, sent_us, ttl_us));
-    ticket->jeopardy_us = NEVER;
-    ticket->renew_us = NEVER;
-    if (ticket->hard_end_us == NEVER ||
-        ticket->hard_end_us > ticket->deadline_us + drift_margin_us(lease_us)) {
-        ticket->renew_us =
-            sent_us + ttl_us / 3 - random_below(&core->random, ttl_us / 30 + 1);
-        ticket->renew_us -= ticket->renew_us % (lease_us / RENEWALS_TOGETHER);
-        if (!ticket->jeopardy)
-            ticket->jeopardy_us = sent_us + ttl_us / 3 * 2;
-    }
-}
-
-/*
- * Sets the end of a lease= hold, counted from the sending of the grant's call.
- */
-static void
-hold_set_end(struct ticket *ticket, uint64_t sent_us, uint64_t now_us)
-{
-    uint64_t hold_ms = ticket->ask.hold_ms;
-
-    ticket->hard_end_us =
-        hold_ms == 0 ? NEVER : us_add(sent_us, us_from_ms(hold_ms));
-    ticket->stands_us =
-        hold_ms == 0 ? NEVER : us_add(now_us, us_from_ms(hold_ms));
-}
-
-/* Whether nobody here counts on it, nor has come back to claim it: its session
- * may have given it back at another broker. */
-static bool
-hold_is_unclaimed(const struct ticket *hold)
-{
-    return hold->unattended && list_empty(&hold->pendings);
-}
-
-/* Whether a hold is sooner given up than another one: that is so, or Redis has
- * not spoken of it for longer. */
-static bool
-hold_yields(const struct ticket *hold, const struct ticket *other)
-{
-    if (hold_is_unclaimed(hold) != hold_is_unclaimed(other))
-        return hold_is_unclaimed(hold);
-    if (hold->heard_us != other->heard_us)
-        return hold->heard_us < other->heard_us;
-    return hold->fence < other->fence;
-}
-
-/* A hold of ours that cannot stand beside the ticket; or NULL. */
-static struct ticket *
-ticket_rival(const struct ticket *ticket)
-{
-    uint64_t permits = ticket->ask.permits;
-    struct ticket *rival = NULL;
-
-    LIST_EACH (link, &ticket->lock->holders) {
-        struct ticket *holder = container_of(link, struct ticket, holder_link);
-        permits += holder->ask.permits;
-        if (ticket->ask.permits_max == 0 && ticket->ask.shared &&
-            holder->ask.shared)
-            continue;
-        if (rival == NULL || hold_yields(holder, rival))
-            rival = holder;
-    }
-    if (ticket->ask.permits_max > 0 && permits <= ticket->ask.permits_max)
-        return NULL;
-    return rival;
-}
-
-/*
- * Redis has given the lock to a ticket while another one of ours is believed to
- * hold it (its data or its clock were changed, or the other one was claimed and
- * given back elsewhere): the larger fence is right, and whoever has lost is
- * told before the other one is. False: it is the ticket. Fences of a semaphore
- * stand beside each other, so there what Redis has said last is right. What has
- * lost may be found to stand in Redis, of a semaphore: it is left to its lease,
- * since whoever cannot be told believes in it. Where more have lost than can be
- * told in this step, it is the ticket, too.
- */
-static bool
-ticket_displaces(struct core *core, const struct ticket *ticket)
-{
-    struct ticket *holder;
-
-    while ((holder = ticket_rival(ticket)) != NULL) {
-        require(holder != ticket);
-        if (holder->fence > ticket->fence && ticket->ask.permits_max == 0)
-            return false;
-        if (!effects_spare(core->effects))
-            return false;
-        hold_gone(core, holder);
-    }
-    return true;
-}
-
-/* Nobody is to have it: what is left of the lease is given back. */
-static void
-grant_refuse(struct core *core, struct ticket *ticket)
-{
-    struct pending *pending = ticket_asking(ticket);
-
-    count(core->counters, COUNTER_grants_unwanted);
-    if (pending != NULL && !ticket->abandoned) {
-        bool claim = pending->command == COMMAND_CLAIM;
-        if (!claim)
-            count(core->counters, COUNTER_refused_indoubt);
-        pending_error(core, pending, claim ? ERROR_LOST : ERROR_INDOUBT, NULL);
-    }
-    ticket_leave(core, ticket);
-}
-
-/* The lock is ours; whoever asked may have gone meanwhile. */
-void
-ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
-    uint64_t arrival, uint32_t place, uint64_t sent_us, uint64_t ttl_ms)
-{
-    ticket->fence = fence;
-    ticket_stands(ticket, place, arrival);
-    ticket->renew_op = HANDLE_NONE;
-    ticket->heard_us = core->now_us;
-    lock_see_fence(core, ticket->lock, fence);
-    hold_set_end(ticket, sent_us, core->now_us);
-    hold_believe(core, ticket, sent_us, ttl_ms);
-    bool good = ticket_wanted(ticket) && ticket->deadline_us > core->now_us &&
-                ticket_displaces(core, ticket);
-    if (ticket->state == TICKET_LEAVING)
-        return; /* it was for a request that has lost another part by that */
-    if (!good || !ticket_wanted(ticket)) {
-        grant_refuse(core, ticket);
-        return;
-    }
-    count(core->counters, COUNTER_grants);
-    struct pending *pending = ticket_asking(ticket);
-    ticket_set_state(core, ticket, TICKET_HELD);
-    ticket->jeopardy = false;
-    ticket->given_up = false;
-    ticket->doubt = false;
-    ticket_arm(core, ticket);
-    ticket_log(ticket, LOG_DEBUG, "lock_granted", NULL);
-    deadlock_held(core, ticket->who);
-    if (pending == NULL) {
-        ticket->holds = 0; /* until its LOCK comes again */
-    } else {
-        ticket->holds = pending->command == COMMAND_CLAIM ? pending->holds : 1;
-        answer_hold(core, pending, ticket);
-    }
-    ticket_advance(core, ticket);
-}
-
-/*
- * The end of lease= that follows from less than a lease: Redis has counted it
- * from an earlier question, whose answer was lost. As with a deadline, what was
- * told before is made no sooner by an answer that was longer on its way. Where
- * its end is further away, it only was not renewed, but made a shared one.
- */
-static uint64_t
-hold_end_in_record(
-    const struct core *core, const struct ticket *ticket, const struct op *op)
-{
-    uint64_t ttl_us = us_from_ms(op->result.ttl_ms);
-    uint64_t end_us = op->result.sent_us + ttl_us;
-
-    if (op->hard_end_us == NEVER ||
-        op->result.ttl_ms >= core->settings.lease_ms ||
-        op->result.hold_ms > op->result.ttl_ms)
-        return NEVER;
-    if (end_us < ticket->deadline_us &&
-        ticket->deadline_us <= core->now_us + ttl_us)
-        end_us = ticket->deadline_us;
-    return end_us;
-}
-
-/* How much of the lease was left. */
-static void
-hold_tally_margin(struct core *core, const struct ticket *ticket)
-{
-    uint64_t left_us = ticket->deadline_us > core->now_us
-                           ? ticket->deadline_us - core->now_us
-                           : 0;
-
-    histogram_add(&space_of(core, ticket->lock)->margin, &histogram_shares,
-        left_us / core->settings.lease_ms);
-}
-
-static void
-hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
-{
-    struct pending *pending = ticket_asking(ticket);
-    const struct op_result *result = &op->result;
-    bool late = ticket->jeopardy;
-
-    count(core->counters, COUNTER_renewals);
-    if (pending == NULL && !op->sets_end) /* not what a client has asked for */
-        hold_tally_margin(core, ticket);
-    ticket->heard_us = core->now_us;
-    ticket_stands(ticket, result->place, result->arrival);
-    ticket->hard_end_us =
-        us_min(op->sets_end ? op->hard_end_us : ticket->hard_end_us,
-            hold_end_in_record(core, ticket, op));
-    if (op->sets_end)
-        ticket->stands_us =
-            us_add(op->hard_end_us, core->now_us - result->sent_us);
-    ticket->jeopardy = false;
-    if (op->shares)
-        ticket->sharing = false;
-    if (op->moves) {
-        hold_was_foreign(core, ticket, result);
-        ticket->moving = false;
-        if (result->ask.shared) /* another broker may have made it so */
-            ticket->ask.shared = true;
-    }
-    hold_believe(core, ticket, result->sent_us, result->ttl_ms);
-    if (late)
-        hold_event(core, ticket, EVENT_SAFE);
-    ticket_arm(core, ticket);
-    if (pending != NULL && pending->command == COMMAND_RENEW)
-        answer_ttl(core, pending, ticket);
-    else if (pending != NULL && pending->command == COMMAND_LOCK)
-        hold_relock(core, ticket, pending);
-    else if (pending != NULL && pending->command == COMMAND_CLAIM)
-        hold_claimed(core, ticket, pending);
-    ticket_advance(core, ticket);
-}
-
-static void
-hold_not_renewed(
-    struct core *core, struct ticket *ticket, enum op_status status)
-{
-    struct pending *pending = ticket_asking(ticket);
-
-    count(core->counters, COUNTER_renewals_failed);
-    if (ticket->renew_us != NEVER)
-        ticket->renew_us = core->now_us + core_jitter(core, RETRY_US);
-    ticket_arm(core, ticket);
-    if (pending != NULL)
-        pending_error(core, pending,
-            status == OP_UNSENT ? ERROR_UNAVAILABLE : ERROR_INDOUBT, NULL);
-    ticket_advance(core, ticket);
-}
-
-void
-hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
-{
-    if (core->now_us >= ticket->deadline_us) {
-        ticket_advance(core, ticket);
-        return;
-    }
-    switch (op->result.status) {
-    case OP_OK:
-        hold_renewed(core, ticket, op);
-        return;
-    case OP_MISSING:
-        if (op->sets_end) /* so it is put again */
-            ticket->hard_end_us = op->hard_end_us;
-        if (ticket_is_taken(ticket))
-            hold_gone(core, ticket);
-        else
-            ticket_reclaim(core, ticket);
-        return;
-    case OP_GONE:
-    case OP_WAITING:
-    case OP_MOVED:
-        hold_gone(core, ticket);
-        return;
-    case OP_BROKEN:
-        hold_broken(core, ticket);
-        return;
-    case OP_BUSY:
-    case OP_FULL:
-    case OP_CONFLICT:
-    case OP_UNSETTLED:
-    case OP_UNSENT:
-    case OP_UNKNOWN:
-    case OP_REFUSED:
-        hold_not_renewed(core, ticket, op->result.status);
-        return;
-    }
-}
-
-/* Its next renewal, be it the only one, is then, or sooner. */
-void
-ticket_renew_at(struct core *core, struct ticket *ticket, uint64_t at_us)
-{
-    require(ticket->state == TICKET_HELD);
-    if (ticket->renew_us <= at_us ||
-        !handle_equal(ticket->renew_op, HANDLE_NONE))
-        return;
-    ticket->renew_us = at_us;
-    ticket_arm(core, ticket);
-}
-
-/* A hold of ours was taken away. Where that is not told, its renewal tells. */
-void
-ticket_broken(struct core *core, uint64_t request, uint64_t fence)
-{
-    struct ticket *ticket = slab_get(&core->tickets, handle_unpack(request));
-
-    if (ticket != NULL && ticket->state == TICKET_HELD &&
-        ticket->fence == fence)
-        hold_broken(core, ticket);
-}
-
-void
-hold_timer(struct core *core, struct ticket *ticket)
-{
-    if (core->now_us >= ticket->deadline_us) {
-        ticket_advance(core, ticket);
-        return;
-    }
-    if (core->now_us >= ticket->jeopardy_us) {
-        ticket->jeopardy_us = NEVER;
-        ticket->jeopardy = true;
-        count(core->counters, COUNTER_jeopardies);
-        hold_event(core, ticket, EVENT_JEOPARDY);
-    }
-    if (core->now_us >= ticket->renew_us &&
-        handle_equal(ticket->renew_op, HANDLE_NONE)) {
-        if (ticket_is_taken(ticket)) {
-            hold_gone(core, ticket);
-            return;
-        }
-        (void)ticket_send_renewal(
-            core, ticket, ticket->hard_end_us, NEVER, false);
-    }
-    ticket_arm(core, ticket);
 }

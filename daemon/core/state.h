@@ -619,8 +619,6 @@ struct ticket *ticket_obtain(struct core *core, struct session *session,
     struct text name, struct text owner, const char **limit);
 void ticket_stir(struct core *core, struct ticket *ticket);
 void ticket_stir_late(struct core *core, struct ticket *ticket);
-void ticket_timer(struct core *core, struct ticket *ticket);
-void ticket_done(struct core *core, struct op *op);
 void ticket_rebind(
     struct core *core, struct ticket *ticket, struct session *session);
 void ticket_count_deadline(const struct ticket *ticket);
@@ -647,20 +645,14 @@ void owner_check(const struct core *core);
 /* wait.c: tickets that ask or wait */
 bool ticket_cancel(struct core *core, struct ticket *ticket,
     struct pending *pending, enum error_code code, const char *why);
-void ticket_wait_over(struct core *core, struct pending *pending);
-void ticket_granted_by_the_way(
-    struct core *core, const struct op_grant *grant, uint64_t sent_us);
-void ticket_hint(struct core *core, uint64_t request);
 
 /* Asks Redis about the lock: about the first waiter of this broker, about all
  * of them, or about the lock alone. */
 void lock_timer(struct core *core, struct lock *lock);
 
 /* hold.c: tickets that hold */
-void ticket_renew_at(struct core *core, struct ticket *ticket, uint64_t at_us);
 void ticket_set_lease(
     struct core *core, struct ticket *ticket, uint64_t hold_ms);
-void ticket_broken(struct core *core, uint64_t request, uint64_t fence);
 
 /* tally.c: what is counted for a namespace */
 struct space *space_of(struct core *core, struct lock *lock);

@@ -11,9 +11,7 @@
  */
 #include "daemon/core/ticket.h"
 
-#include "daemon/core/acquire.h"
 #include "daemon/core/ages.h"
-#include "daemon/core/release.h"
 #include "daemon/core/session_table.h"
 
 #include "daemon/base/assert.h"
@@ -391,77 +389,6 @@ bool
 ticket_is_taken(const struct ticket *ticket)
 {
     return ticket->taken > ticket->generation;
-}
-
-/*
- * A ticket was put again. Where somebody who came later has its number by now
- * it has got another one, and by that one it is given back.
- */
-static void
-reclaim_done(struct ticket *ticket, const struct op_result *result)
-{
-    if (result->status == OP_OK || result->status == OP_WAITING)
-        ticket_stands(ticket, result->place, result->arrival);
-    else if (result->status == OP_UNKNOWN)
-        ticket->stray = true;
-}
-
-/* The answer to a ticket's operation; it may be gone, or have moved on. */
-void
-ticket_done(struct core *core, struct op *op)
-{
-    struct ticket *ticket = slab_get(&core->tickets, op->owner);
-    struct handle handle = slab_handle(&core->ops, op);
-
-    if (ticket == NULL)
-        return;
-    if (op->kind == OP_RECLAIM)
-        reclaim_done(ticket, &op->result);
-    if (handle_equal(ticket->main_op, handle)) {
-        ticket->main_op = HANDLE_NONE;
-        if (ticket->forgotten) {
-            ticket_set_state(core, ticket, TICKET_IDLE);
-            ticket_free(core, ticket);
-            return;
-        }
-        if (op->kind == OP_ACQUIRE)
-            acquire_done(core, ticket, &op->result);
-        else if (op->kind == OP_RECLAIM)
-            ticket_leave_on(core, ticket);
-        else if (op->kind == OP_RENEW)
-            claim_done(core, ticket, &op->result);
-        else
-            release_done(core, ticket, &op->result);
-        return;
-    }
-    if (!handle_equal(ticket->renew_op, handle))
-        return;
-    ticket->renew_op = HANDLE_NONE;
-    ticket->reclaiming = false;
-    if (ticket->state == TICKET_HELD)
-        hold_renew_done(core, ticket, op);
-    else if (ticket->state == TICKET_WAITING)
-        wait_refresh_done(core, ticket, op);
-}
-
-void
-ticket_timer(struct core *core, struct ticket *ticket)
-{
-    switch (ticket->state) {
-    case TICKET_HELD:
-        hold_timer(core, ticket);
-        return;
-    case TICKET_WAITING:
-        wait_timer(core, ticket);
-        return;
-    case TICKET_LEAVING:
-        if (handle_equal(ticket->main_op, HANDLE_NONE))
-            ticket_send_release(core, ticket);
-        return;
-    case TICKET_IDLE:
-    case TICKET_ASKING:
-        return;
-    }
 }
 
 /* Another connection of its session goes on with it. */

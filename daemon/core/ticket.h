@@ -54,7 +54,6 @@ void ticket_refuse_impatient(struct core *core, struct ticket *ticket);
 void asking_closes(struct core *core, struct ticket *ticket);
 bool wait_closes(struct core *core, struct ticket *ticket);
 void wait_advance(struct core *core, struct ticket *ticket);
-void wait_timer(struct core *core, struct ticket *ticket);
 
 /* Ends a wait with an ERR. While Redis is being asked, and may grant the lock,
  * the ERR waits until the ticket is struck out, no longer than a command's
@@ -66,16 +65,29 @@ void pending_end(struct core *core, struct pending *pending,
 void hold_note_lost(
     struct core *core, const struct ticket *ticket, const char *reason);
 void hold_given_up(struct core *core, struct ticket *ticket);
-bool hold_is_over(const struct core *core, const struct op_result *result);
-void hold_was_foreign(
-    struct core *core, struct ticket *ticket, const struct op_result *result);
 bool hold_advance(
     struct core *core, struct ticket *ticket, struct pending *pending);
-void ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
-    uint64_t arrival, uint32_t place, uint64_t sent_us, uint64_t ttl_ms);
-void hold_renew_done(
-    struct core *core, struct ticket *ticket, const struct op *op);
-void hold_timer(struct core *core, struct ticket *ticket);
+
+/* Answers a LOCK or a CLAIM with the hold, and frees the request. A member of a
+ * multi-lock is told to that instead. */
+void answer_hold(
+    struct core *core, struct pending *pending, struct ticket *ticket);
+
+/* Redis has no such hold. The client is told; the ticket may be gone
+ * afterwards. */
+void hold_gone(struct core *core, struct ticket *ticket);
+
+/* An operator has taken the hold away by BREAK: the client is told, and the
+ * ticket leaves. */
+void hold_broken(struct core *core, struct ticket *ticket);
+
+/* Serves a LOCK of the holder itself, after Redis has confirmed the hold. */
+void hold_relock(
+    struct core *core, struct ticket *ticket, struct pending *pending);
+
+/* The hold is this connection's now: answers the CLAIM, and frees it. */
+void hold_claimed(
+    struct core *core, struct ticket *ticket, struct pending *pending);
 
 /* leave.c */
 bool ticket_lapses(const struct core *core, const struct ticket *ticket);

@@ -11,7 +11,6 @@
  * waiters asks when the holder's lease may be over, so that a queue is never a
  * herd.
  */
-#include "daemon/core/acquire.h"
 #include "daemon/core/advance.h"
 #include "daemon/core/final.h"
 #include "daemon/core/question.h"
@@ -197,58 +196,6 @@ pending_end(struct core *core, struct pending *pending, enum error_code code,
         us_min(over_us, core->now_us) + core->settings.command_timeout_us);
 }
 
-/* A release of ours made a waiting ticket of ours the holder. */
-void
-ticket_granted_by_the_way(
-    struct core *core, const struct op_grant *grant, uint64_t sent_us)
-{
-    struct ticket *ticket =
-        slab_get(&core->tickets, handle_unpack(grant->request));
-
-    if (ticket == NULL)
-        return;
-    if (ticket->state != TICKET_WAITING || ticket->reclaiming) {
-        ticket->hinted = true;
-        return;
-    }
-    struct op *op = slab_get(&core->ops, ticket->renew_op);
-    if (op != NULL && op->overdue) {
-        ticket->hinted = true; /* Redis may take that for an older grant */
-        return;
-    }
-    if (op != NULL)
-        op->over_us = NEVER;
-    count(core->counters, COUNTER_grants_handed_over);
-    ticket_grant(core, ticket, grant->fence, grant->arrival, grant->place,
-        sent_us, grant->ttl_ms);
-}
-
-/* Another broker's release made a ticket of ours the holder: claim it. */
-void
-ticket_hint(struct core *core, uint64_t request)
-{
-    struct ticket *ticket = slab_get(&core->tickets, handle_unpack(request));
-
-    if (ticket == NULL)
-        return;
-    if (ticket->state != TICKET_WAITING ||
-        !handle_equal(ticket->renew_op, HANDLE_NONE)) {
-        ticket->hinted = true;
-        return;
-    }
-    ticket_refresh(core, ticket);
-}
-
-void
-wait_timer(struct core *core, struct ticket *ticket)
-{
-    if (core->now_us >= ticket->probe_us)
-        ticket->probe_us = deadlock_look(core, ticket);
-    if (core->now_us >= ticket->refresh_us)
-        ticket_refresh(core, ticket);
-    ticket_arm(core, ticket);
-}
-
 /*
  * Ends a LOCK that has not been granted, with an error. What it may have in
  * Redis is struck out; what else is queued at the ticket goes on. False: an
@@ -286,39 +233,6 @@ ticket_cancel(struct core *core, struct ticket *ticket, struct pending *pending,
     if (op != NULL)
         op_hurry(core, op);
     return true;
-}
-
-/* The time of a LOCK's wait= has come. */
-void
-ticket_wait_over(struct core *core, struct pending *pending)
-{
-    struct ticket *ticket = pending->ticket;
-
-    if (pending->ended) {
-        count(core->counters, COUNTER_refused_indoubt);
-        pending_error(core, pending, ERROR_INDOUBT, NULL);
-        return;
-    }
-    if (core->stopping) {
-        (void)ticket_cancel(core, ticket, pending, ERROR_DRAINING, NULL);
-        return;
-    }
-    if ((ticket->state == TICKET_WAITING && !ticket->unheard) ||
-        ticket_lapses(core, ticket) || pending_stands(ticket_pending(ticket))) {
-        if (ticket->state == TICKET_WAITING && ticket->settles_us > 0 &&
-            pending->asked && !pending_stands(pending)) {
-            pending_unavailable(core, pending, ticket_settles_us(core, ticket));
-            ticket_leave(core, ticket);
-            return;
-        }
-        if (ticket_cancel(core, ticket, pending, ERROR_TIMEOUT, NULL))
-            count(core->counters, COUNTER_waits_timed_out);
-        return;
-    }
-    if (ticket->state == TICKET_ASKING && pending->asked)
-        return; /* its answer is due within a command's time-out */
-    if (ticket_cancel(core, ticket, pending, ERROR_UNAVAILABLE, NULL))
-        count(core->counters, COUNTER_refused_unavailable);
 }
 
 /* The first of our tickets that stands in the queue. */

@@ -29,7 +29,7 @@ PLANTED = {
         "        due_us = ticket->jeopardy_us;",
         "nobody looks at a hold's deadline"),
     "deadline-late": (
-        "daemon/core/hold.c",
+        "daemon/core/grant.c",
         "hold_deadline(core, ticket, sent_us, ttl_us));",
         "(uint64_t)100000 +\n        hold_deadline(core, ticket, sent_us, "
         "ttl_us));",
@@ -92,7 +92,7 @@ PLANTED = {
         break;""",
         "the locks of the dead wait for their leases' end"),
     "grant-to-the-gone": (
-        "daemon/core/hold.c",
+        "daemon/core/grant.c",
         "    if (!good || !ticket_wanted(ticket)) {\n",
         "    if (!ticket_wanted(ticket)) {\n"
         "        ticket_rest(core, ticket);\n        return;\n    }\n"
@@ -129,7 +129,7 @@ PLANTED = {
          "        t.ends, r.longest = ends_anew(r, t, lease), "
          "max(r.longest, lease)\n",
          "        r.longest = max(r.longest, lease)\n"),
-        ("daemon/core/hold.c",
+        ("daemon/core/grant.c",
          "ticket_wanted(ticket) && ticket->deadline_us > core->now_us &&",
          "ticket_wanted(ticket) &&")),
     "no-latest-time": (
@@ -304,7 +304,7 @@ PLANTED = {
         "        left_us = us_min(left_us, NEVER);",
         "a ttl_ms is longer than the silence that ends the session"),
     "hint-forgotten": (
-        "daemon/core/wait.c",
+        "daemon/core/ticket_event.c",
         "    if (ticket->state != TICKET_WAITING ||\n"
         "        !handle_equal(ticket->renew_op, HANDLE_NONE)) {\n"
         "        ticket->hinted = true;\n",

@@ -174,13 +174,13 @@ PLANTED = {
         "    if false then\n",
         "what was broken is renewed"),
     "broken-not-told": (
-        "daemon/core/hold.c",
+        "daemon/core/ticket_event.c",
         "    if (ticket != NULL && ticket->state == TICKET_HELD &&\n"
         "        ticket->fence == fence)\n        hold_broken",
         "    if (ticket != NULL && ticket->state == TICKET_HELD &&\n"
         "        ticket->fence > fence)\n        hold_broken",
         "BREAK leaves the holder in its belief",
-        ("daemon/core/hold.c",
+        ("daemon/core/renew.c",
          "    case OP_BROKEN:\n        hold_broken(core, ticket);\n"
          "        return;\n",
          "    case OP_BROKEN:\n"

@@ -81,7 +81,7 @@ PLANTED = {
         "what a dead connection had is free, though its session may have "
         "claimed it"),
     "never-back": (
-        "daemon/core/hold.c",
+        "daemon/core/renew.c",
         "        if (ticket_is_taken(ticket))\n            hold_gone(",
         "        if (ticket != NULL)\n            hold_gone(",
         "a hold that Redis has lost is not put there again"),
