@@ -7,6 +7,7 @@
 #include "daemon/core/advance.h"
 #include "daemon/core/ages.h"
 #include "daemon/core/behind.h"
+#include "daemon/core/look_queue.h"
 #include "daemon/core/message.h"
 #include "daemon/core/question.h"
 #include "daemon/core/renew.h"

@@ -62,11 +62,6 @@ enum probe_purpose {
     PURPOSES
 };
 
-struct probe *probe_create(
-    struct core *core, enum probe_purpose purpose, const struct lock *lock);
-void look_ask(struct core *core, struct probe *probe, struct lock *lock);
-void looks_pay(struct core *core, uint64_t cost_us);
-
 /* deadlock.c */
 bool deadlock_stands(const struct core *core, const struct probe *probe);
 void deadlock_read(

@@ -207,7 +207,7 @@ struct lock {
     struct wheel_node watch_timer;
     struct list tell_link;  /* not all who watch it have been told */
     struct handle watch_op; /* an inspection under way */
-    struct look *look;      /* ref; NULL: none is wanted; see looks.c */
+    struct look *look;      /* ref; NULL: none is wanted; see look_queue.c */
     bool watch_again;       /* another one after it */
     struct lock_news news;
     uint16_t slot;
@@ -745,8 +745,6 @@ uint64_t deadlock_look(struct core *core, struct ticket *ticket);
 void deadlock_message(struct core *core, struct text message);
 
 /* looks.c */
-bool looks_init(struct core *core);
-void looks_fini(struct core *core);
 void looks_send(struct core *core);
 void looks_timer(struct core *core, struct wheel_node *node);
 void looks_done(struct core *core, const struct op *op);
