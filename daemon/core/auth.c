@@ -77,35 +77,6 @@ auth_answer(struct core *core, struct pending *pending)
         wheel_add(&core->wheel, &session->timer, core->now_us);
 }
 
-/* The next line, or the end, that came behind an AUTH. False: the session is
- * not open any more, and may be gone. */
-bool
-auth_go_on(struct core *core, struct session *session)
-{
-    struct handle handle = slab_handle(&core->sessions, session);
-    char tag[PROTO_TAG_MAX + 1];
-
-    if (!auth_may_go_on(session))
-        return true;
-    struct behind *behind = behind_pop(session);
-    if (behind == NULL) {
-        session->fin_behind = false;
-        session_eof(core, session);
-        return false;
-    }
-    if (behind->too_long) {
-        (void)request_tag(behind->line, behind->len, tag);
-        answer_error(core, session, tag, ERROR_TOOLONG, NULL);
-    } else {
-        command_line(core, session, behind->line, behind->len);
-    }
-    behind_free(core, behind);
-    if (slab_get(&core->sessions, handle) == NULL)
-        return false;
-    session_check_end(core, session);
-    return session->state == SESSION_OPEN;
-}
-
 /* Whether the session has nothing yet that is its user's. */
 static bool
 session_is_bare(const struct session *session)

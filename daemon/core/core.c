@@ -11,6 +11,7 @@
 #include "daemon/core/message.h"
 #include "daemon/core/question.h"
 #include "daemon/core/renew.h"
+#include "daemon/core/session_time.h"
 #include "daemon/core/source.h"
 #include "daemon/core/stop.h"
 #include "daemon/core/ticket_event.h"

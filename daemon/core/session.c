@@ -1,6 +1,7 @@
 /*
  * Sessions: a client's connection from its greeting to its BYE, and what its
- * end does to its tickets. The liveness that everything here is for: when the
+ * end does to its tickets (session_time.c has what time does to a session). The
+ * liveness that everything here is for: when the
  * connection goes, the session's waiters leave and its locks pass on.
  *
  *     OPEN --QUIT, FIN, stop--> CLOSING --all answered--> BYE, GONE
@@ -28,7 +29,7 @@
 
 #include <inttypes.h>
 
-static void
+void
 session_arm(struct core *core, struct session *session)
 {
     uint64_t due_us = us_min(session->beat_due_us, session->keep_due_us);
@@ -127,9 +128,7 @@ session_drop_pendings(struct core *core, struct session *session)
     auth_drop_behind(core, session);
 }
 
-/* The last word on what is outstanding: LOCKs are told `code`. A step has room
- * for all of these answers, as long as no answer tells why Redis is away. */
-static void
+void
 session_refuse_pendings(
     struct core *core, struct session *session, enum error_code code)
 {
@@ -152,9 +151,7 @@ session_drop_watches(struct core *core, struct session *session)
     session->watch_waits = false;
 }
 
-/* Its tickets go on without it; and when that is done for all of them, it goes.
- * False: the rest of them comes in a later step. */
-static bool
+bool
 session_dissolve(struct core *core, struct session *session)
 {
     require(session->state == SESSION_GONE && session->away);
@@ -173,8 +170,7 @@ session_dissolve(struct core *core, struct session *session)
     return true;
 }
 
-/* Nobody hears of the session any more, nor finds it. */
-static void
+void
 session_free(struct core *core, struct session *session, enum counter counter)
 {
     session_drop_pendings(core, session);
@@ -219,8 +215,7 @@ session_go_away(
     session_arm(core, session);
 }
 
-/* A broker that stops: what the session has in Redis is no concern of it. */
-static void
+void
 session_forget(struct core *core, struct session *session, enum counter counter)
 {
     session_drop_pendings(core, session);
@@ -257,8 +252,7 @@ session_drop(struct core *core, struct session *session, enum counter counter)
     session_disconnected(core, session, counter);
 }
 
-/* Says BYE and ends the connection. */
-static void
+void
 session_end(struct core *core, struct session *session)
 {
     require(session->bye != NULL);
@@ -302,16 +296,6 @@ void
 session_expel_user(struct core *core, struct session *session)
 {
     session_end_at_once(core, session, "auth", COUNTER_closed_auth);
-}
-
-/* It has not said in time who it is, and so has nothing. */
-static void
-session_expel_unknown(struct core *core, struct session *session)
-{
-    log_write(LOG_INFO, "session_expelled", "session=%s peer=%s reason=auth",
-        session->short_id, session->peer);
-    session_refuse_pendings(core, session, ERROR_AUTH);
-    session_expel_user(core, session);
 }
 
 /*
@@ -455,145 +439,4 @@ session_eof(struct core *core, struct session *session)
     }
     auth_refuse_behind(core, session, ERROR_CANCELLED);
     session_close(core, session, "eof", COUNTER_closed_eof);
-}
-
-/* At the end of a step, when nobody on the way still needs the sessions, nor is
- * anything left to be said of their tickets. */
-void
-session_end_all(struct core *core)
-{
-    struct list *link;
-
-    while (list_empty(&core->stirred) && list_empty(&core->bulk) &&
-           effects_room(core->effects) && core->portion > 0 &&
-           (link = list_pop_front(&core->ending)) != NULL) {
-        struct session *session =
-            container_of(link, struct session, ending_link);
-        if (session->state == SESSION_GONE) {
-            if (!session_dissolve(core, session))
-                list_push_back(&core->ending, &session->ending_link);
-            continue;
-        }
-        session->ending = false;
-        if (session->away) {
-            session_free(core, session, COUNTER_closed_kept);
-            continue;
-        }
-        if (session->bye == NULL) {
-            session->bye = "drain";
-            session->bye_counter = COUNTER_closed_drain;
-        }
-        if (session->pending_count == 0)
-            session_end(core, session);
-    }
-}
-
-/* The broker stops: first the word, and at the end of grace the end. */
-static void
-session_stop(struct core *core, struct session *session)
-{
-    bool over = core->stop_us == 0;
-
-    if (session->away) {
-        session_forget(core, session, COUNTER_closed_kept);
-        return;
-    }
-    if (!session->drained) {
-        session->drained = true;
-        struct reply reply = answer_event(core, EVENT_DRAIN);
-        reply_pair_number(
-            &reply, "grace_ms", over ? 0 : core->settings.stop_grace_us / 1000);
-        answer_end(core, session, &reply);
-    }
-    if (!over) {
-        session_check_end(core, session);
-        return;
-    }
-    session_refuse_pendings(core, session, ERROR_DRAINING);
-    session->bye = "drain";
-    session->bye_counter = COUNTER_closed_drain;
-    session_end(core, session);
-}
-
-static void
-session_ping(struct core *core, struct session *session)
-{
-    struct reply reply = answer_event(core, EVENT_PING);
-
-    reply_number(&reply, ++session->ping_serial);
-    answer_end(core, session, &reply);
-}
-
-/* Silent for too long: its end. False: it is not over. */
-static bool
-session_beat(struct core *core, struct session *session)
-{
-    /* Silence before our own stall ended may be nothing but our deafness. */
-    uint64_t heard_us =
-        session->heard_us > core->awake_us ? session->heard_us : core->awake_us;
-    uint64_t silent_us = core->now_us - heard_us;
-    if (silent_us >= 3 * session->heartbeat_us) {
-        session->bye = "heartbeat";
-        session->bye_counter = COUNTER_closed_heartbeat;
-        log_write(LOG_INFO, "session_silent",
-            "session=%s peer=%s silent_ms=%" PRIu64, session->short_id,
-            session->peer, silent_us / 1000);
-        session_end(core, session);
-        return true;
-    }
-    if (silent_us >= session->heartbeat_us)
-        session_ping(core, session);
-    uint64_t beats = silent_us / session->heartbeat_us + 1;
-    session->beat_due_us = heard_us + beats * session->heartbeat_us;
-    return false;
-}
-
-/* Nobody has come for the session, or for some of its tickets. */
-static bool
-session_keep_over(struct core *core, struct session *session)
-{
-    session->keep_due_us = NEVER;
-    if (session->away) {
-        log_write(LOG_INFO, "session_given_up", "session=%s tickets=%" PRIu32,
-            session->short_id, session->ticket_count);
-        session_free(core, session, COUNTER_closed_kept);
-        return true;
-    }
-    bool again = false;
-    LIST_EACH_SAFE (link, &session->tickets) {
-        if (ticket_end_unattended(
-                core, container_of(link, struct ticket, session_link)))
-            again = true;
-    }
-    if (again)
-        session->keep_due_us =
-            us_add(core->now_us, core->settings.command_timeout_us);
-    return false;
-}
-
-void
-session_timer(struct core *core, struct session *session)
-{
-    if (session->state == SESSION_GONE)
-        return;
-    if (session->recheck && auth_recheck(core, session))
-        return;
-    if (core->stopping) {
-        bool ends = session->away || core->stop_us == 0;
-        session_stop(core, session);
-        if (ends)
-            return;
-    }
-    if (session->state != SESSION_OPEN || !auth_go_on(core, session))
-        return;
-    if (core->now_us >= auth_due_us(core, session)) {
-        session_expel_unknown(core, session);
-        return;
-    }
-    if (core->now_us >= session->beat_due_us && session_beat(core, session))
-        return;
-    if (core->now_us >= session->keep_due_us &&
-        session_keep_over(core, session))
-        return;
-    session_arm(core, session);
 }

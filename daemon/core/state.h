@@ -16,15 +16,24 @@
  *      +-------------------+----------------------> LEAVING
  *                     struck out of the record, or lease over
  *
- * Who changes what: session.c sessions, lock.c locks, ticket.c tickets (and it
- * alone writes ticket->state) with the rules of the states in wait.c, hold.c
- * and leave.c, owner.c owners, pending.c pending requests, releases.c what was
- * given back of late, command.c turns request lines into calls of these,
- * listing.c reads, recent.c remembers what operators may ask for, top.c what is
- * waited for most (by contention.c) and who is oldest, deadlock.c looks for
- * circles of waits (by looks.c and probe.c), message.c tells other brokers,
- * audit.c looks over all that is in Redis, finding.c tells of what it finds
- * there, auth.c knows who may do what.
+ * Who changes what, from below: times.c, lock.c locks, owner.c owners,
+ * session_table.c finds sessions, ages.c the lists by age, ticket.c tickets
+ * (and it alone writes ticket->state), pending.c pending requests, source.c
+ * counts connections, rights.c knows who may do what, leave.c strikes tickets
+ * out, final.c answers requests, recent.c remembers what operators may ask
+ * for. deadlock.c looks for circles of waits (by look_queue.c, looks.c and
+ * probe.c).
+ *
+ * A ticket's requests are served by the loop in advance.c, by the rules of the
+ * states in wait.c, hold.c and bundle.c. question.c asks Redis; the answers
+ * come in acquire.c, grant.c, renew.c and release.c, and events in
+ * ticket_event.c.
+ *
+ * Above these: watch.c, releases.c (what was given back of late), audit.c
+ * (looks over all that is in Redis; finding.c tells of what it finds),
+ * message.c (tells other brokers), session.c sessions, unattended.c their
+ * tickets, auth.c, listing.c and top.c read, command.c turns request lines
+ * into calls of these, session_time.c and core.c are on top.
  */
 #ifndef HOLDFAST_CORE_STATE_H
 #define HOLDFAST_CORE_STATE_H
@@ -581,17 +590,39 @@ void session_drop(
     struct core *core, struct session *session, enum counter counter);
 void session_expel(
     struct core *core, struct session *session, enum core_expel why);
-void session_end_all(struct core *core);
-void session_timer(struct core *core, struct session *session);
 void session_heartbeat(
     struct core *core, struct session *session, uint64_t heartbeat_us);
 
 void session_expel_user(struct core *core, struct session *session);
 
+/* Sets the session's timer to the soonest of its times. */
+void session_arm(struct core *core, struct session *session);
+
+/* Refuses all requests of the session, LOCKs with `code`. A step has room for
+ * these answers, as none of them tells why Redis is away. */
+void session_refuse_pendings(
+    struct core *core, struct session *session, enum error_code code);
+
+/* Gives up the tickets of a session that is GONE, and frees it after the last
+ * one. False: the rest comes in a later step. */
+bool session_dissolve(struct core *core, struct session *session);
+
+/* Ends the session and counts why. Nobody hears of it any more, nor finds
+ * it. */
+void session_free(
+    struct core *core, struct session *session, enum counter counter);
+
+/* Ends a session of a broker that stops: what it has in Redis stays for its
+ * client to claim. */
+void session_forget(
+    struct core *core, struct session *session, enum counter counter);
+
+/* Says BYE and ends the connection. The session may be gone afterwards. */
+void session_end(struct core *core, struct session *session);
+
 /* auth.c */
 void auth_set_timeout(struct core *core, uint64_t auth_us);
 void auth_answer(struct core *core, struct pending *pending);
-bool auth_go_on(struct core *core, struct session *session);
 void auth_set_users(struct core *core, const struct users *users);
 void auth_end_wait(struct core *core, struct pending *pending);
 bool auth_recheck(struct core *core, struct session *session);

@@ -293,7 +293,7 @@ PLANTED = {
         "        t.ends = now + term\n",
         "a renewal that was overtaken shortens the lease"),
     "heartbeats-forgotten": (
-        "daemon/core/session.c",
+        "daemon/core/session_time.c",
         "    if (silent_us >= 3 * session->heartbeat_us) {",
         "    if (silent_us >= 300 * session->heartbeat_us) {",
         "a session that misses its heartbeats is not ended"),
