@@ -19,7 +19,11 @@
  *
  * See DESIGN.md D8.3 and D8.4.
  */
+#include "daemon/store/fault.h"
+#include "daemon/store/op_queue.h"
 #include "daemon/store/quorum.h"
+#include "daemon/store/strict.h"
+#include "daemon/store/times.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -47,19 +51,12 @@ enum op_share {
 static const struct {
     enum op_keys keys;
     enum op_share share;
-    enum op_grants grants;
 } kinds[OP_KIND_COUNT] = {
 
-#define OP(id, word, owner, done, script, keys, share, grants, ...) \
-    {KIND_##keys, KIND_##share, KIND_##grants},
+#define OP(id, word, owner, done, script, keys, share, ...) \
+    {KIND_##keys, KIND_##share},
 #include "daemon/core/op.def"
 };
-
-enum op_grants
-call_grants(const struct call *call)
-{
-    return kinds[container_of(call->ops.next, struct op, link)->kind].grants;
-}
 
 /* Whether `over_us` may come before Redis runs what is sent now. */
 static bool
@@ -463,7 +460,7 @@ lane_goes(unsigned lane, bool grants, bool held_only)
         return true;
     if (held_only && record_script((enum op_kind)lane) == SCRIPT_ACQUIRE)
         return false;
-    return grants || kinds[lane].grants < KIND_PASSES;
+    return grants || kind_grants((enum op_kind)lane) < KIND_PASSES;
 }
 
 /* Whether the next call of a lane, which is not empty, is bulk. */

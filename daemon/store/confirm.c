@@ -7,73 +7,18 @@
  * confirmed in its operations' time is of unknown outcome.
  *
  * Where it is known that it cannot be confirmed nothing new is asked for.
+ * strict.c knows that, and has the verdict.
  *
  * See DESIGN.md D4.1.
  */
-#include "daemon/store/state.h"
+#include "daemon/store/strict.h"
 
 #include "daemon/base/assert.h"
-#include "daemon/base/log.h"
-
-#include <stdlib.h>
-
-#define WAIT_AGAIN_US 2000 /* where it was asked too soon */
-
-static struct text
-call_said(const struct call *call)
-{
-    return text_make(call->said, call->said_len);
-}
 
 static struct link *
 witness_of(struct store *store, const struct link *link)
 {
     return &store->links[LINK_WITNESS + link->index];
-}
-
-/* Whether they are connected to the same process. */
-static bool
-same_run(const struct store *store, const struct link *link)
-{
-    return memcmp(store->links[LINK_WITNESS + link->index].run_id, link->run_id,
-               sizeof(link->run_id)) == 0;
-}
-
-bool
-confirm_possible(const struct store *store, const struct link *link)
-{
-    return store->links[LINK_WITNESS + link->index].state == LINK_READY &&
-           link->replicas.state == REPLICAS_FINE && same_run(store, link);
-}
-
-bool
-confirm_wanted(const struct store *store, const struct call *call,
-    const struct resp *reply)
-{
-    enum op_grants grants = call_grants(call);
-
-    return store->settings.strict && reply->type == RESP_STRING &&
-           grants != KIND_READS &&
-           record_grants(reply->text, call->op_count, grants == KIND_GRANTS);
-}
-
-/* Keeps the reply; false where there is no memory for it. */
-bool
-confirm_hold(struct call *call, const struct resp *reply)
-{
-    call->said = malloc(reply->text.len + 1);
-    if (call->said == NULL)
-        return false;
-    memcpy(call->said, reply->text.at, reply->text.len);
-    call->said_len = reply->text.len;
-    return true;
-}
-
-void
-confirm_release(struct call *call)
-{
-    free(call->said);
-    call->said = NULL;
 }
 
 static void
@@ -102,28 +47,6 @@ confirm_drop(struct store *store, struct link *link)
         struct call *call = container_of(at, struct call, link);
         if (call->at_link == link->index)
             held_lost(store, link, call);
-    }
-}
-
-/* The answer to replicas_ask(): whether all replicas have what was written
- * before it, under that replication id. What was written under another one may
- * be gone. */
-void
-confirm_verdict(struct store *store, struct link *link, bool all_have_it,
-    struct text id, uint64_t now_us)
-{
-    all_have_it = all_have_it && same_run(store, link);
-    link->wait_us = all_have_it ? now_us : now_us + WAIT_AGAIN_US;
-    LIST_EACH_SAFE (at, &link->held) {
-        struct call *call = container_of(at, struct call, link);
-        if (!call->covered)
-            break;
-        call->covered = false;
-        if (!all_have_it || !text_equal(record_reply_id(call_said(call)), id))
-            continue;
-        list_remove(&call->link);
-        list_push_back(&store->confirmed, &call->link);
-        store->confirmed_us = now_us;
     }
 }
 

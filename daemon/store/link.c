@@ -15,7 +15,11 @@
  *
  * See DESIGN.md D8.5.
  */
-#include "daemon/store/state.h"
+#include "daemon/store/fault.h"
+#include "daemon/store/op_queue.h"
+#include "daemon/store/quorum.h"
+#include "daemon/store/strict.h"
+#include "daemon/store/times.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -36,6 +40,23 @@ link_init(struct link *link, uint32_t index)
     list_init(&link->calls);
     list_init(&link->held);
     link_forget(link);
+}
+
+/* Forgets the node. */
+static void
+trust_forget(struct link *link)
+{
+    memset(link->run_id, 0, sizeof(link->run_id));
+    memset(link->id, 0, sizeof(link->id));
+    link->settled = false;
+    link->inherits = false;
+    link->guessed = false;
+    link->since_us = 0;
+    link->mark_us = 0;
+    link->clock_at_us = 0;
+    link->risen_us = 0;
+    link->rose_at_us = 0;
+    memset(link->sources, 0, sizeof(link->sources));
 }
 
 /* It is another node's from now on. */
@@ -229,6 +250,14 @@ op_wait_on(struct store *store, struct op *op, uint64_t now_us)
     } else if (!store->links[index].again) {
         wheel_add(&store->wheel, &op->timer, op->give_up_us);
     }
+}
+
+/* sentinel.c */
+static bool
+sentinel_is(const struct store *store, const struct link *link)
+{
+    return link->index == LINK_SWITCHES ||
+           (link->node != NODE_NONE && store->nodes[link->node].sentinel);
 }
 
 /* What the log says of a connection that carries no operations. */
@@ -1302,4 +1331,12 @@ link_next_us(const struct store *store, const struct link *link)
     next_us = next_us < confirm_us ? next_us : confirm_us;
     next_us = next_us < peers_us ? next_us : peers_us;
     return next_us < due_us ? next_us : due_us;
+}
+
+bool
+route_is_at(const struct node *node, struct text host, uint16_t port)
+{
+    return node->address.port == port &&
+           strlen(node->address.host) == host.len &&
+           memcmp(node->address.host, host.at, host.len) == 0;
 }

@@ -4,6 +4,9 @@
  */
 #include "daemon/store/quorum.h"
 
+#include "daemon/store/op_queue.h"
+#include "daemon/store/times.h"
+
 #include "daemon/base/assert.h"
 
 #include <stdio.h>

@@ -16,7 +16,7 @@
  *
  * See DESIGN.md D4.2 and D4.3.
  */
-#include "daemon/store/state.h"
+#include "daemon/store/strict.h"
 
 #include "daemon/base/log.h"
 

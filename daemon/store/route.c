@@ -6,9 +6,9 @@
  * once. Now and then one is asked without need: a slot that moved and was not
  * asked for since should be known to have, when its old node is lost.
  */
-#include "daemon/store/state.h"
+#include "daemon/store/op_queue.h"
+#include "daemon/store/times.h"
 
-#include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
 #include <inttypes.h>
@@ -21,14 +21,6 @@ void
 route_want_map(struct store *store)
 {
     store->map_wanted = store->settings.topology == STORE_CLUSTER;
-}
-
-bool
-route_is_at(const struct node *node, struct text host, uint16_t port)
-{
-    return node->address.port == port &&
-           strlen(node->address.host) == host.len &&
-           memcmp(node->address.host, host.at, host.len) == 0;
 }
 
 /* The node of that address, a new one if need be; NODE_NONE: no room. */

@@ -22,14 +22,6 @@
 #include <string.h>
 
 #define ASK_EVERY_US 500000
-#define TRUST_US     2000000
-
-bool
-sentinel_is(const struct store *store, const struct link *link)
-{
-    return link->index == LINK_SWITCHES ||
-           (link->node != NODE_NONE && store->nodes[link->node].sentinel);
-}
 
 /* Who the master is, is asked before anything else is done. */
 void

@@ -32,6 +32,14 @@
 #include "daemon/store/scripts.h"
 #include "daemon/store/store.h"
 
+/* What a Sentinel has said counts for so long. */
+#define TRUST_US 2000000
+
+#define MARK_AGAIN_US 1000000 /* a marker is looked for, or written, again */
+
+/* An operation without a route is routed again after so long. */
+#define ROUTE_RETRY_US 50000
+
 _Static_assert(HEALTH_NODES_MAX == STORE_NODES_MAX, "as many");
 
 #define LINK_WITNESS    STORE_NODES_MAX       /* index of the first node's */
@@ -349,13 +357,14 @@ void link_mark(struct store *store, struct link *link, uint64_t now_us,
 void copy_id(char out[41], struct text value);
 struct text info_value(struct text info, const char *key);
 
+/* Whether the node has that address. */
+bool route_is_at(const struct node *node, struct text host, uint16_t port);
+
 /* fence_clock.c */
 uint64_t fence_clock_us(const struct store *store, uint64_t now_us);
 bool fence_clock_hear(struct store *store, uint64_t clock_us, uint64_t now_us);
 uint64_t fence_clock_floor(const struct store *store);
 
-/* trust.c */
-void trust_forget(struct link *link);
 void trust_has_locks(struct store *store, const struct link *link);
 void trust_learn(struct store *store, struct link *link, struct text run_id,
     struct text id, struct text second, uint64_t now_us);
@@ -394,8 +403,6 @@ enum op_grants {
     KIND_GRANTS,
 };
 
-/* What the reply to a call may grant, by op.def. */
-enum op_grants call_grants(const struct call *call);
 void call_flush_node(struct store *store, uint16_t index, uint64_t now_us);
 void call_script_reply(struct store *store, struct link *link,
     struct call *call, uint64_t now_us, const struct resp *reply);
@@ -410,13 +417,6 @@ void call_refuses(
 uint64_t call_due_us(const struct store *store, const struct call *call);
 
 /* confirm.c */
-bool confirm_wanted(const struct store *store, const struct call *call,
-    const struct resp *reply);
-bool confirm_hold(struct call *call, const struct resp *reply);
-void confirm_release(struct call *call);
-bool confirm_possible(const struct store *store, const struct link *link);
-void confirm_verdict(struct store *store, struct link *link, bool all_have_it,
-    struct text id, uint64_t now_us);
 void confirm_drop(struct store *store, struct link *link);
 void confirm_ask(struct store *store, struct link *link, uint64_t now_us);
 void confirm_tick(struct store *store, struct link *link, uint64_t now_us);
@@ -434,7 +434,6 @@ void replicas_reply(struct store *store, struct link *witness,
     const struct call *call, uint64_t now_us, const struct resp *reply);
 
 /* route.c */
-bool route_is_at(const struct node *node, struct text host, uint16_t port);
 uint16_t route_node(struct store *store, struct text host, uint16_t port);
 uint16_t route_of(const struct store *store, const struct op *op);
 void route_requeue(struct store *store, uint64_t now_us);
@@ -453,8 +452,6 @@ void route_map_reply(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply);
 void route_map_failed(struct store *store, uint64_t now_us);
 
-/* sentinel.c */
-bool sentinel_is(const struct store *store, const struct link *link);
 bool sentinel_names(const struct store *store, uint16_t node);
 void sentinel_resolve(struct store *store, uint64_t now_us);
 void sentinel_greet(struct store *store, struct link *link, uint64_t now_us);
@@ -491,14 +488,7 @@ void audit_marked(
     struct store *store, struct call *call, const struct resp *reply);
 
 /* health.c */
-bool health_fault(struct link *link, enum health_reason reason,
-    struct text said, uint64_t now_us);
-void health_grants(struct link *link);
-enum health_reason health_of_error(struct text error);
-bool health_is_of_node(enum health_reason reason);
 void health_update(struct store *store, uint64_t now_us);
-
-void health_copy(char *out, size_t out_bytes, struct text text);
 
 /* peers.c */
 void peers_tick(struct store *store, struct link *link, uint64_t now_us);
@@ -520,13 +510,7 @@ void lane_each(struct store *store, struct node *node, uint64_t now_us,
 /* store.c */
 bool node_counts(const struct store *store, uint32_t index);
 void op_done(struct store *store, struct op *op, enum op_status status);
-void op_enqueue(struct store *store, struct op *op, uint16_t index,
-    uint64_t now_us, bool first);
-void op_dequeue(struct store *store, struct op *op);
-void op_park(struct store *store, struct op *op, uint64_t until_us);
 void op_route(struct store *store, struct op *op, uint64_t now_us);
 void store_route_parked(struct store *store, uint64_t now_us);
-uint64_t store_jitter(struct store *store, uint64_t low_us);
-uint64_t store_silence_us(const struct store *store);
 
 #endif

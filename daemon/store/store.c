@@ -2,31 +2,18 @@
  * The store's front: taking operations, parking those that have no route now,
  * time, wishes, and giving back what is done.
  */
-#include "daemon/store/state.h"
+#include "daemon/store/store.h"
+
+#include "daemon/store/op_queue.h"
+#include "daemon/store/quorum.h"
+#include "daemon/store/strict.h"
 
 #include "daemon/base/assert.h"
 
 #include <stdlib.h>
 
-#define ROUTE_RETRY_US    50000
 #define WITNESS_CALLS     8
 #define WITNESS_OUT_BYTES 4096
-
-uint64_t
-store_jitter(struct store *store, uint64_t low_us)
-{
-    return low_us + random_below(&store->random, low_us / 2 + 1);
-}
-
-uint64_t
-store_silence_us(const struct store *store)
-{
-    const struct store_settings *settings = &store->settings;
-
-    return settings->silence_us > settings->command_timeout_us
-               ? settings->silence_us
-               : settings->command_timeout_us;
-}
 
 /* Whether nodes have a second connection each. */
 static bool
@@ -175,78 +162,6 @@ op_done(struct store *store, struct op *op, enum op_status status)
     if (store->quorum != NULL)
         quorum_dropped(store, op);
     list_push_back(&store->done, &op->link);
-}
-
-/* Until when an operation is at a node at the latest. Where that answers, or is
- * being tried once more, it is given as long as a call may take, also where it
- * would not wait for Redis. */
-static uint64_t
-queue_due_us(const struct store *store, const struct op *op, uint16_t index,
-    uint64_t now_us)
-{
-    const struct link *link = &store->links[index];
-    uint64_t due_us = op->give_up_us;
-
-    if ((link_answers(link) || link->again) &&
-        due_us < now_us + store->settings.command_timeout_us)
-        due_us = now_us + store->settings.command_timeout_us;
-    return op->end_us > 0 && op->end_us < due_us ? op->end_us : due_us;
-}
-
-/* Until when an operation waits for a route. A master that has just been lost
- * may be named again at once. */
-static uint64_t
-route_due_us(const struct store *store, const struct op *op)
-{
-    uint64_t named_us = store->anew_us + store->settings.command_timeout_us;
-
-    if (store->settings.topology != STORE_SENTINEL || store->anew_us == 0 ||
-        store->master != NODE_NONE || named_us < op->give_up_us)
-        return op->give_up_us;
-    return op->end_us > 0 && op->end_us < named_us ? op->end_us : named_us;
-}
-
-/* Puts an operation into its lane at a node. */
-void
-op_enqueue(struct store *store, struct op *op, uint16_t index, uint64_t now_us,
-    bool first)
-{
-    struct node *node = &store->nodes[index];
-
-    require(node->used && list_empty(&op->link));
-    op->at_node = index;
-    op->sent_us = 0;
-    op->answered_us = 0;
-    lane_add(store, node, op, first);
-    node->queued++;
-    wheel_add(
-        &store->wheel, &op->timer, queue_due_us(store, op, index, now_us));
-}
-
-void
-op_dequeue(struct store *store, struct op *op)
-{
-    require(op->at_node != NODE_NONE);
-    struct node *node = &store->nodes[op->at_node];
-
-    require(node->queued > 0);
-    lane_remove(store, op);
-    wheel_remove(&store->wheel, &op->timer);
-    op->at_node = NODE_NONE;
-    node->queued--;
-}
-
-/* To be routed again at `until_us`, or given up where that is sooner. */
-void
-op_park(struct store *store, struct op *op, uint64_t until_us)
-{
-    op->at_node = NODE_NONE;
-    op->sent_us = 0;
-    op->answered_us = 0;
-    op->asking = false;
-    list_push_back(&store->parked, &op->link);
-    uint64_t due_us = route_due_us(store, op);
-    wheel_add(&store->wheel, &op->timer, until_us < due_us ? until_us : due_us);
 }
 
 void

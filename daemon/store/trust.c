@@ -33,7 +33,7 @@
  *
  * See DESIGN.md D2.3, and D3.2 to D3.4, D3.10 and D3.11.
  */
-#include "daemon/store/state.h"
+#include "daemon/store/fault.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -44,27 +44,9 @@
 #define MARGIN_LEAST_US 2000
 #define LEAP_US         80       /* a ms of idle_after: LEAP of lua/call.lua */
 #define CLOCK_HEARD_US  10000000 /* what was heard of a clock holds so long */
-#define MARK_AGAIN_US   1000000  /* a marker is looked for, or written, again */
 #define MARK_KEEP_US    10000000 /* the same, where it was there */
 #define MARK_IDS        81       /* bytes of the ids in a marker */
 #define MARK_AFTER_US   3000000  /* it is written no sooner after the change */
-
-/* Forgets the node. */
-void
-trust_forget(struct link *link)
-{
-    memset(link->run_id, 0, sizeof(link->run_id));
-    memset(link->id, 0, sizeof(link->id));
-    link->settled = false;
-    link->inherits = false;
-    link->guessed = false;
-    link->since_us = 0;
-    link->mark_us = 0;
-    link->clock_at_us = 0;
-    link->risen_us = 0;
-    link->rose_at_us = 0;
-    memset(link->sources, 0, sizeof(link->sources));
-}
 
 static bool
 is_none(struct text id)

@@ -7,12 +7,12 @@ SETTINGS = ("--set", "cluster=1,sentinels=0,masters=2,replicas=2,brokers=3,"
 # As in planted.py.
 PLANTED = {
     "strict-tells-at-once": (
-        "daemon/store/confirm.c",
+        "daemon/store/strict.c",
         "    return store->settings.strict && reply->type == RESP_STRING &&\n",
         "    return false && reply->type == RESP_STRING &&\n",
         "nothing waits for replicas"),
     "renewals-unconfirmed": (
-        "daemon/store/confirm.c",
+        "daemon/store/strict.c",
         "grants == KIND_GRANTS);",
         "container_of(call->ops.next, struct op, link)->kind == OP_ACQUIRE);",
         "only grants wait for replicas"),
@@ -31,12 +31,12 @@ PLANTED = {
         "    else if (sight.online < 1)\n",
         "the replicas that are there are enough"),
     "what-came-later-is-confirmed": (
-        "daemon/store/confirm.c",
+        "daemon/store/strict.c",
         "        if (!call->covered)\n            break;\n",
         "",
         "what was answered after the question counts as asked for"),
     "another-history-confirms": (
-        "daemon/store/confirm.c",
+        "daemon/store/strict.c",
         "        if (!all_have_it || !text_equal("
         "record_reply_id(call_said(call)), id))\n",
         "        if (!all_have_it || id.len == 0)\n",

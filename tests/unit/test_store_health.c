@@ -5,6 +5,8 @@
 #include "tests/unit/log_kept.h"
 #include "tests/unit/sentinel_rig.h"
 
+#include "daemon/store/fault.h"
+
 #include <stdio.h>
 #include <string.h>
 
