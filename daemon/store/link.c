@@ -15,9 +15,9 @@
  *
  * See DESIGN.md D8.5.
  */
+#include "daemon/store/bid.h"
 #include "daemon/store/fault.h"
 #include "daemon/store/op_queue.h"
-#include "daemon/store/quorum.h"
 #include "daemon/store/strict.h"
 #include "daemon/store/times.h"
 

@@ -27,10 +27,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define EVERY_US   10000000
-#define AGAIN_US   1000000  /* for a node with another list, or no slot yet */
-#define OVERLAP_US 30000000 /* a broker that is there is heard within that */
-#define WORDS_MAX  200
+#define EVERY_US  10000000
+#define AGAIN_US  1000000 /* for a node with another list, or no slot yet */
+#define WORDS_MAX 200
 
 /* What a broker says of itself. */
 struct words {
@@ -321,14 +320,4 @@ peers_reply(struct store *store, struct link *link, const struct call *call,
         peers_list(store, link, reply, now_us);
     else
         peers_heard(store, link, reply, now_us);
-}
-
-/* Whether any node of the quorum is in another list. */
-bool
-peers_other_quorum(const struct store *store)
-{
-    for (uint32_t i = 0; store->quorum != NULL && i < store->quorum->nodes; i++)
-        if (store->quorum->other_list[i][0] != '\0')
-            return true;
-    return false;
 }

@@ -4,6 +4,7 @@
  */
 #include "daemon/store/quorum.h"
 
+#include "daemon/store/bid.h"
 #include "daemon/store/op_queue.h"
 #include "daemon/store/times.h"
 
@@ -13,16 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 1000
-#define SPLIT_MS     8 /* after a try that some nodes had granted */
 #define SPLIT_MAX_MS 64
 #define STIR_US      2000
 #define RETRY_US     50000
-/* What another broker has told counts so long: a waiter's tries are more
- * frequent. For so long, and some tries, its turn is free. */
-#define WANTED_US 2000000
-#define TURN_US   20000
 
 static uint32_t
 all_nodes(const struct quorum *quorum)
@@ -135,160 +130,6 @@ quorum_destroy(struct store *store)
 
 /* --- queues --------------------------------------------------------------- */
 
-static uint64_t
-hash_name(const struct quorum *quorum, struct text name)
-{
-    return hash_bytes(&quorum->key, name.at, name.len);
-}
-
-static struct turn *
-turn_of(struct quorum *quorum, uint64_t hash)
-{
-    struct turn *turn = &quorum->turns[hash % QUORUM_TURNS];
-
-    if (turn->hash != hash)
-        *turn = (struct turn){.hash = hash};
-    return turn;
-}
-
-/* When a ticket of this broker may try: not in the turn of others. */
-static uint64_t
-turn_due_us(const struct turn *turn)
-{
-    uint64_t due_us = turn->until_us;
-
-    if (turn->wanted_us > 0 && turn->grants >= QUORUM_TURN &&
-        due_us < turn->wanted_us + WANTED_US)
-        due_us = turn->wanted_us + WANTED_US;
-    return due_us;
-}
-
-/* Another broker has the lock. */
-static void
-turn_passes(struct store *store, const struct bid *bid)
-{
-    struct turn *turn = turn_of(store->quorum, bid->hash);
-
-    if (turn->held == 0)
-        *turn = (struct turn){.hash = bid->hash};
-}
-
-static void
-turn_begins(struct store *store, struct bid *bid)
-{
-    struct turn *turn = turn_of(store->quorum, bid->hash);
-
-    turn->grants++;
-    turn->took_us = store->now_us - bid->tried_us;
-    turn->held += !bid->held;
-    bid->held = true;
-}
-
-/* When nothing of this broker's is left, others have the time to try. */
-static void
-turn_hand_on(const struct store *store, struct turn *turn)
-{
-    if (turn->held > 0 || store->now_us >= turn_due_us(turn))
-        return;
-    turn->until_us = store->now_us + TURN_US + 4 * turn->took_us;
-    turn->wanted_us = 0;
-    turn->grants = 0;
-}
-
-static void
-turn_ends(struct store *store, struct bid *bid)
-{
-    struct turn *turn = turn_of(store->quorum, bid->hash);
-
-    bid->held = false;
-    if (turn->held > 0)
-        turn->held--;
-    turn_hand_on(store, turn);
-}
-
-static struct queue *
-queue_find(const struct quorum *quorum, struct text name)
-{
-    struct table_node *at =
-        table_first(&quorum->queue_table, hash_name(quorum, name));
-
-    for (; at != NULL; at = table_next(at)) {
-        struct queue *queue = container_of(at, struct queue, table);
-        if (text_equal(name, text_make(queue->name, queue->name_len)))
-            return queue;
-    }
-    return NULL;
-}
-
-static struct queue *
-queue_make(struct quorum *quorum, struct text name)
-{
-    struct queue *queue = slab_alloc(&quorum->queues);
-
-    if (queue == NULL)
-        return NULL;
-    list_init(&queue->bids);
-    list_init(&queue->stir_link);
-    queue->name_len = (uint8_t)name.len;
-    memcpy(queue->name, name.at, name.len);
-    table_insert(&quorum->queue_table, &queue->table, hash_name(quorum, name));
-    return queue;
-}
-
-static struct bid *
-queue_first(const struct queue *queue)
-{
-    return container_of(queue->bids.next, struct bid, queue_link);
-}
-
-/* Its first one is to try now: the core asks after it at once. Or later, where
- * others have their turn. */
-static void
-queue_stir(struct store *store, struct queue *queue)
-{
-    struct bid *bid = queue_first(queue);
-    uint64_t due_us = turn_due_us(turn_of(store->quorum, bid->hash));
-
-    if (store->now_us < due_us) {
-        queue->stir_us = due_us;
-        if (list_empty(&queue->stir_link))
-            list_push_back(&store->quorum->stirs, &queue->stir_link);
-        return;
-    }
-    if (bid->trying) {
-        bid->stirred = true;
-        return;
-    }
-    if (store->hint_count == HINTS_MAX) {
-        store->unheard = true;
-        return;
-    }
-    store->hints[store->hint_count++] =
-        (struct store_hint){.request = bid->request};
-}
-
-static void
-queue_leave(struct store *store, struct bid *bid, bool stir)
-{
-    struct queue *queue = bid->queue;
-
-    if (queue == NULL)
-        return;
-    bool first = queue_first(queue) == bid;
-    list_remove(&bid->queue_link);
-    bid->queue = NULL;
-    queue->count--;
-    if (queue->count == 0) {
-        list_remove(&queue->stir_link);
-        table_remove(&store->quorum->queue_table, &queue->table);
-        slab_free(&store->quorum->queues, queue);
-    } else if (!first) {
-        queue->gaps = true;
-    } else if (stir) {
-        queue_stir(store, queue);
-    }
-}
-
 /* Has all nodes tell of what changes, for as long as somebody waits. */
 static void
 queue_watch(struct store *store, struct queue *queue, const struct op *op)
@@ -330,184 +171,9 @@ quorum_news(struct store *store, uint16_t node, struct text key)
     list_push_back(&store->quorum->stirs, &queue->stir_link);
 }
 
-static void
-queues_stir(struct store *store)
-{
-    LIST_EACH_SAFE (at, &store->quorum->stirs) {
-        struct queue *queue = container_of(at, struct queue, stir_link);
-        if (store->now_us < queue->stir_us)
-            continue;
-        list_remove(&queue->stir_link);
-        queue_stir(store, queue);
-    }
-}
-
-/* A waiter of another broker has told that it waits for that key. */
-void
-quorum_wanted(struct store *store, struct text key)
-{
-    size_t prefix = store->prefix_len + 2;
-
-    if (key.len < prefix + 1)
-        return;
-    struct text name = text_make(key.at + prefix, key.len - prefix - 1);
-    struct turn *turn = turn_of(store->quorum, hash_name(store->quorum, name));
-    turn->wanted_us = store->now_us;
-    turn_hand_on(store, turn);
-}
-
 /* --- bids ----------------------------------------------------------------- */
 
-static uint64_t
-hash_request(const struct quorum *quorum, uint64_t request)
-{
-    return hash_bytes(&quorum->key, &request, sizeof(request));
-}
-
-static struct bid *
-bid_find(const struct quorum *quorum, uint64_t request)
-{
-    struct table_node *at =
-        table_first(&quorum->bid_table, hash_request(quorum, request));
-
-    for (; at != NULL; at = table_next(at)) {
-        struct bid *bid = container_of(at, struct bid, table);
-        if (bid->request == request)
-            return bid;
-    }
-    return NULL;
-}
-
-static struct bid *
-bid_make(struct store *store, const struct op *op)
-{
-    struct quorum *quorum = store->quorum;
-    struct bid *bid = slab_alloc(&quorum->bids);
-
-    if (bid == NULL)
-        return NULL;
-    list_init(&bid->used_link);
-    list_init(&bid->queue_link);
-    bid->request = op->request;
-    bid->hash = hash_name(quorum, op->name);
-    bid->arrival = ++quorum->arrivals;
-    bid->pause_ms = PAUSE_MIN_MS;
-    bid->split_ms = SPLIT_MS;
-    bid->ask = op->ask;
-    bid->generation = op->generation;
-    memcpy(bid->session, op->session, sizeof(bid->session));
-    memcpy(bid->owner_hash, op->owner_hash, sizeof(bid->owner_hash));
-    table_insert(
-        &quorum->bid_table, &bid->table, hash_request(quorum, bid->request));
-    return bid;
-}
-
-static void
-bid_used(struct store *store, struct bid *bid)
-{
-    list_remove(&bid->used_link);
-    list_push_back(&store->quorum->used, &bid->used_link);
-    bid->used_us = store->now_us;
-}
-
-static void
-bid_free(struct store *store, struct bid *bid)
-{
-    if (bid->held)
-        turn_ends(store, bid);
-    queue_leave(store, bid, true);
-    list_remove(&bid->used_link);
-    table_remove(&store->quorum->bid_table, &bid->table);
-    slab_free(&store->quorum->bids, bid);
-}
-
-struct bid *
-bid_of_try(const struct store *store, struct handle request)
-{
-    return slab_get(&store->quorum->bids, request);
-}
-
-/* A B message of a node names the try: the core knows its own request only. */
-void
-quorum_hint(const struct store *store, struct store_hint *hint)
-{
-    const struct bid *bid = bid_of_try(store, handle_unpack(hint->request));
-
-    hint->request = bid == NULL ? 0 : bid->request;
-}
-
-/* Likewise where it is told that a ticket has moved. */
-void
-quorum_moved(const struct store *store, char request[8])
-{
-    uint64_t try;
-
-    memcpy(&try, request, sizeof(try));
-    const struct bid *bid = bid_of_try(store, handle_unpack(try));
-    try = bid == NULL ? 0 : bid->request;
-    memcpy(request, &try, sizeof(try));
-}
-
-/* Who was not heard of for longer than any lease is forgotten: the core has
- * given it up. */
-static void
-bids_forget(struct store *store)
-{
-    struct quorum *quorum = store->quorum;
-    uint64_t kept_us =
-        4 * quorum->lease_us + 4 * store->settings.command_timeout_us;
-
-    while (!list_empty(&quorum->used)) {
-        struct bid *bid =
-            container_of(quorum->used.next, struct bid, used_link);
-        if (bid->used_us + kept_us > store->now_us || bid->leaves != NULL)
-            return;
-        bid_free(store, bid);
-    }
-}
-
 /* --- for who looks at a queue --------------------------------------------- */
-
-uint32_t
-queue_count(const struct store *store, struct text name)
-{
-    const struct queue *queue = queue_find(store->quorum, name);
-
-    return queue != NULL ? queue->count : 0;
-}
-
-/* The tickets of those who wait here, in order; `out` has room for them. */
-uint32_t
-queue_show(const struct store *store, struct text name, struct op_ticket *out)
-{
-    const struct queue *queue = queue_find(store->quorum, name);
-    uint32_t n = 0;
-
-    if (queue == NULL)
-        return 0;
-    LIST_EACH (at, &queue->bids) {
-        const struct bid *bid = container_of(at, struct bid, queue_link);
-        struct op_ticket *ticket = &out[n++];
-        uint64_t age_us = store->realtime_us > bid->since_us
-                              ? store->realtime_us - bid->since_us
-                              : 0;
-        *ticket = (struct op_ticket){
-            .shared = bid->ask.shared,
-            .permits = bid->ask.permits,
-            .generation = bid->generation,
-            .since_us = bid->since_us,
-            .age_ms = age_us / 1000,
-            .ttl_ms = store->quorum->lease_us / 1000,
-            .owner = TEXT(""),
-            .client = TEXT(""),
-            .note = TEXT(""),
-        };
-        memcpy(ticket->session, bid->session, sizeof(ticket->session));
-        memcpy(ticket->owner_hash, bid->owner_hash, sizeof(ticket->owner_hash));
-        memcpy(ticket->broker, store->settings.broker_id, 8);
-    }
-    return n;
-}
 
 /* --- tries ---------------------------------------------------------------- */
 
@@ -518,22 +184,6 @@ quorum_answer(struct store *store, struct op *op, enum op_status status)
         op->round->asked = NULL;
     op->round = NULL;
     op_done(store, op, status);
-}
-
-/* Whether nothing is left of a ticket by that answer, and the core says no more
- * of it. What was to be claimed and was not, it claims anew. */
-static bool
-bid_is_over(const struct bid *bid, const struct op *op)
-{
-    enum op_status status = op->result.status;
-    bool stands = bid->queue != NULL || bid->idle || bid->fence > 0;
-
-    if (bid->leaving)
-        return false;
-    if (op->kind == OP_RENEW && stands)
-        return status == OP_GONE || status == OP_MOVED;
-    return (op->kind == OP_ACQUIRE || op->kind == OP_RENEW) &&
-           status != OP_OK && status != OP_WAITING;
 }
 
 /* The core's operation is given back, by whoever: what is to be kept of it? */
@@ -594,21 +244,6 @@ bid_pauses(struct store *store, struct bid *bid, const struct round *round)
     bid->not_before_us = store->now_us + (uint64_t)split_ms * 1000;
 }
 
-/* From 1 on. Each waiter asks now and then; seldom one leaves the middle. */
-static uint32_t
-bid_place(const struct bid *bid)
-{
-    struct queue *queue = bid->queue;
-
-    if (queue->gaps) {
-        queue->numbers = 0;
-        queue->gaps = false;
-        LIST_EACH (at, &queue->bids)
-            container_of(at, struct bid, queue_link)->number = queue->numbers++;
-    }
-    return (uint32_t)(bid->number - queue_first(queue)->number) + 1;
-}
-
 /* Answers that it waits, and when to ask again. */
 static void
 bid_waits(struct store *store, struct bid *bid, struct op *op,
@@ -630,29 +265,6 @@ bid_waits(struct store *store, struct bid *bid, struct op *op,
     op->result.sent_us = now_us;
     queue_watch(store, bid->queue, op);
     quorum_answer(store, op, OP_WAITING);
-}
-
-/* Who comes back has the place that it had. */
-static void
-queue_insert(struct queue *queue, struct bid *bid)
-{
-    struct list *before = &queue->bids;
-
-    bid->number = queue->numbers++;
-    if (bid->idle) {
-        LIST_EACH (at, &queue->bids) {
-            if (container_of(at, struct bid, queue_link)->arrival <
-                bid->arrival)
-                continue;
-            before = at;
-            queue->gaps = true;
-            break;
-        }
-    }
-    list_push_back(before, &bid->queue_link);
-    bid->queue = queue;
-    bid->idle = false;
-    queue->count++;
 }
 
 /* Stands in the lock's queue, NULL where there is none, from now on; false: it
@@ -1058,4 +670,31 @@ quorum_ready(const struct store *store)
     for (uint32_t i = 0; i < store->quorum->nodes; i++)
         ready += link_answers(&store->links[i]);
     return ready >= store->quorum->majority;
+}
+
+void
+op_done(struct store *store, struct op *op, enum op_status status)
+{
+    require(list_empty(&op->link));
+    wheel_remove(&store->wheel, &op->timer);
+    if (status == OP_UNSENT || status == OP_UNKNOWN || status == OP_REFUSED)
+        op->result = (struct op_result){
+            .senseless = status == OP_REFUSED && op->result.senseless};
+    op->result.status = status;
+    if (op->vote) {
+        quorum_voted(store, op, status);
+        return;
+    }
+    if (store->quorum != NULL)
+        quorum_dropped(store, op);
+    list_push_back(&store->done, &op->link);
+}
+
+bool
+peers_other_quorum(const struct store *store)
+{
+    for (uint32_t i = 0; store->quorum != NULL && i < store->quorum->nodes; i++)
+        if (store->quorum->other_list[i][0] != '\0')
+            return true;
+    return false;
 }

@@ -18,8 +18,8 @@
  * begins with then is above all that was told before, as long as clocks agree
  * within a lease; what was told since, a majority without it knows.
  *
- * quorum.c: what is asked, bids and queues. round.c: votes and what follows
- * from them.
+ * quorum.c: what is asked. bid.c: bids and queues. round.c: votes and what
+ * follows from them.
  *
  * See DESIGN.md D5.
  */
@@ -177,13 +177,9 @@ struct quorum {
 };
 
 /* quorum.c */
-struct bid *bid_of_try(const struct store *store, struct handle request);
 void bid_wins(struct store *store, struct bid *bid, uint64_t fence);
 void bid_loses(struct store *store, struct bid *bid, struct round *round);
 void bid_left(struct store *store, struct bid *bid, uint32_t node, bool had);
-uint32_t queue_show(
-    const struct store *store, struct text name, struct op_ticket *out);
-uint32_t queue_count(const struct store *store, struct text name);
 void quorum_answer(struct store *store, struct op *op, enum op_status status);
 
 /* round.c */

@@ -15,8 +15,8 @@
  *
  * See DESIGN.md D5.1, D5.2 and D5.4.
  */
+#include "daemon/store/bid.h"
 #include "daemon/store/op_queue.h"
-#include "daemon/store/quorum.h"
 #include "daemon/store/times.h"
 
 #include "daemon/base/assert.h"

@@ -32,6 +32,8 @@
 #include "daemon/store/scripts.h"
 #include "daemon/store/store.h"
 
+#define OVERLAP_US 30000000 /* a broker that is there is heard within that */
+
 /* What a Sentinel has said counts for so long. */
 #define TRUST_US 2000000
 
@@ -473,12 +475,16 @@ void quorum_take(struct store *store, struct op *op);
 void quorum_dropped(struct store *store, const struct op *op);
 void quorum_voted(struct store *store, struct op *op, enum op_status status);
 void quorum_news(struct store *store, uint16_t node, struct text key);
-void quorum_wanted(struct store *store, struct text key);
-void quorum_moved(const struct store *store, char request[8]);
-void quorum_hint(const struct store *store, struct store_hint *hint);
 void quorum_tick(struct store *store);
 uint64_t quorum_next_us(const struct store *store);
 bool quorum_ready(const struct store *store);
+
+/* Ends an operation with that status: it goes back to the core, or to its round
+ * as a vote. */
+void op_done(struct store *store, struct op *op, enum op_status status);
+
+/* Whether any node of the quorum is in another list. */
+bool peers_other_quorum(const struct store *store);
 
 /* audit.c */
 void audit_take(struct store *store, struct op *op, uint64_t now_us);
@@ -495,7 +501,6 @@ void peers_tick(struct store *store, struct link *link, uint64_t now_us);
 uint64_t peers_next_us(const struct store *store, const struct link *link);
 void peers_reply(struct store *store, struct link *link,
     const struct call *call, const struct resp *reply, uint64_t now_us);
-bool peers_other_quorum(const struct store *store);
 /* redis.settle, or the longest lease that a broker has used here of late. */
 uint64_t peers_settle_us(const struct store *store, uint64_t now_us);
 
@@ -509,7 +514,6 @@ void lane_each(struct store *store, struct node *node, uint64_t now_us,
 
 /* store.c */
 bool node_counts(const struct store *store, uint32_t index);
-void op_done(struct store *store, struct op *op, enum op_status status);
 void op_route(struct store *store, struct op *op, uint64_t now_us);
 void store_route_parked(struct store *store, uint64_t now_us);
 

@@ -147,24 +147,6 @@ store_destroy(struct store **store)
 }
 
 void
-op_done(struct store *store, struct op *op, enum op_status status)
-{
-    require(list_empty(&op->link));
-    wheel_remove(&store->wheel, &op->timer);
-    if (status == OP_UNSENT || status == OP_UNKNOWN || status == OP_REFUSED)
-        op->result = (struct op_result){
-            .senseless = status == OP_REFUSED && op->result.senseless};
-    op->result.status = status;
-    if (op->vote) {
-        quorum_voted(store, op, status);
-        return;
-    }
-    if (store->quorum != NULL)
-        quorum_dropped(store, op);
-    list_push_back(&store->done, &op->link);
-}
-
-void
 op_route(struct store *store, struct op *op, uint64_t now_us)
 {
     uint16_t node = op->vote ? op->home : route_of(store, op);

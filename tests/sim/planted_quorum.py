@@ -11,7 +11,7 @@ PLANTED = {
         "    quorum->majority = quorum->nodes / 2;\n",
         "less than a majority grants"),
     "turns-never-pass": (
-        "daemon/store/quorum.c",
+        "daemon/store/bid.c",
         "turn->grants >= QUORUM_TURN &&",
         "turn->grants > UINT32_MAX - 1 &&",
         "a broker goes on with its own tickets, whoever else waits"),
@@ -58,7 +58,7 @@ PLANTED = {
         "    return fence + 1\n",
         "the fence of one reader may be another's at the next node"),
     "renewal-ends-a-release": (
-        "daemon/store/quorum.c",
+        "daemon/store/bid.c",
         "    if (bid->leaving)\n        return false;\n",
         "",
         "a renewal that finds a hold given back has its release forgotten"),
