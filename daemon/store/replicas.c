@@ -87,18 +87,6 @@ replicas_begin(struct store *store, struct link *witness, uint64_t now_us)
             store, witness, CALL_MYID, now_us, TEXT("CLUSTER"), TEXT("MYID"));
 }
 
-/* The node of the link is forgotten. */
-void
-replicas_retire(struct store *store, struct link *link, uint64_t now_us)
-{
-    struct link *witness = &store->links[LINK_WITNESS + link->index];
-
-    if (witness->state != LINK_DOWN)
-        link_abandon(store, witness, now_us, "its node is no master now");
-    replicas_forget(&link->replicas);
-    link->replicas = (struct replicas){0};
-}
-
 /* Sends the questions. */
 void
 replicas_ask(struct store *store, struct link *witness, uint64_t now_us)

@@ -15,7 +15,7 @@
  * then on counts: the guidelines for clients of Sentinel say to resolve anew at
  * each reconnect. What is found there must call itself a master in INFO.
  */
-#include "daemon/store/state.h"
+#include "daemon/store/map.h"
 
 #include "daemon/base/log.h"
 

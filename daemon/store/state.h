@@ -430,7 +430,6 @@ void confirm_fini(struct store *store);
 void replicas_begin(struct store *store, struct link *witness, uint64_t now_us);
 void replicas_ask(struct store *store, struct link *witness, uint64_t now_us);
 void replicas_forget(struct replicas *replicas);
-void replicas_retire(struct store *store, struct link *link, uint64_t now_us);
 uint64_t replicas_due_us(const struct store *store, const struct link *witness);
 void replicas_reply(struct store *store, struct link *witness,
     const struct call *call, uint64_t now_us, const struct resp *reply);
@@ -439,20 +438,11 @@ void replicas_reply(struct store *store, struct link *witness,
 uint16_t route_node(struct store *store, struct text host, uint16_t port);
 uint16_t route_of(const struct store *store, const struct op *op);
 void route_requeue(struct store *store, uint64_t now_us);
-void route_move_subscriber(struct store *store, uint64_t now_us);
-void route_moved(struct store *store, uint64_t now_us);
-void route_retire(struct store *store, uint64_t now_us);
-uint64_t route_next_us(const struct store *store);
 bool route_slot(
     struct store *store, uint16_t slot, uint16_t node, uint64_t now_us);
 bool route_redirect(struct store *store, struct text where, uint16_t from,
     uint16_t *slot, uint16_t *node);
-bool route_ask_map(struct store *store, struct link *link, uint64_t now_us);
 void route_want_map(struct store *store);
-void route_tick(struct store *store, uint64_t now_us);
-void route_map_reply(struct store *store, struct link *link, uint64_t now_us,
-    const struct resp *reply);
-void route_map_failed(struct store *store, uint64_t now_us);
 
 bool sentinel_names(const struct store *store, uint16_t node);
 void sentinel_resolve(struct store *store, uint64_t now_us);
@@ -467,6 +457,16 @@ void sentinel_reply(struct store *store, const struct link *link,
     const struct call *call, uint64_t now_us, const struct resp *reply);
 void sentinel_hint(struct store *store, uint64_t now_us);
 void sentinel_tick(struct store *store, uint64_t now_us);
+
+/* Puts an operation into the lane of its node, or parks it where there is
+ * none. */
+void op_route(struct store *store, struct op *op, uint64_t now_us);
+
+/* Routes all parked operations again, but for those that back off. */
+void store_route_parked(struct store *store, uint64_t now_us);
+
+/* Whether locks are asked of the node. */
+bool node_counts(const struct store *store, uint32_t index);
 
 /* quorum.c, round.c */
 bool quorum_create(struct store *store);
@@ -511,10 +511,5 @@ void lane_remove(struct store *store, struct op *op);
 /* For each operation that waits at the node. It may be taken away. */
 void lane_each(struct store *store, struct node *node, uint64_t now_us,
     void (*act)(struct store *store, struct op *op, uint64_t now_us));
-
-/* store.c */
-bool node_counts(const struct store *store, uint32_t index);
-void op_route(struct store *store, struct op *op, uint64_t now_us);
-void store_route_parked(struct store *store, uint64_t now_us);
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include "daemon/store/store.h"
 
+#include "daemon/store/map.h"
 #include "daemon/store/op_queue.h"
 #include "daemon/store/quorum.h"
 #include "daemon/store/strict.h"
@@ -144,42 +145,6 @@ store_destroy(struct store **store)
     table_abandon(&(*store)->leads);
     free(*store);
     *store = NULL;
-}
-
-void
-op_route(struct store *store, struct op *op, uint64_t now_us)
-{
-    uint16_t node = op->vote ? op->home : route_of(store, op);
-
-    op->grace_us = 0;
-    if (store->quorum != NULL && !op->vote) {
-        quorum_take(store, op);
-        return;
-    }
-    if (node != NODE_NONE) {
-        op_enqueue(store, op, node, now_us, false);
-        return;
-    }
-    route_want_map(store);
-    op_park(store, op, now_us + ROUTE_RETRY_US);
-}
-
-/* There is a new map: what is parked may have a route now. */
-void
-store_route_parked(struct store *store, uint64_t now_us)
-{
-    struct list parked;
-    struct list *at;
-
-    list_init(&parked);
-    list_splice_back(&parked, &store->parked);
-    while ((at = list_pop_front(&parked)) != NULL) {
-        struct op *op = container_of(at, struct op, link);
-        if (op->attempts > 0)
-            op_park(store, op, op->timer.due_us); /* backs off */
-        else
-            op_route(store, op, now_us);
-    }
 }
 
 void
@@ -506,18 +471,6 @@ store_ready(const struct store *store)
             !link_is_ready(store, &store->links[i]))
             return false;
     return true;
-}
-
-/* Whether it is a node that locks are asked of. */
-bool
-node_counts(const struct store *store, uint32_t index)
-{
-    const struct node *node = &store->nodes[index];
-
-    if (!node->used)
-        return false;
-    return store->settings.topology == STORE_SINGLE || store->quorum != NULL ||
-           node->mapped;
 }
 
 void
