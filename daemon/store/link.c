@@ -18,6 +18,8 @@
 #include "daemon/store/bid.h"
 #include "daemon/store/fault.h"
 #include "daemon/store/map.h"
+#include "daemon/store/mark.h"
+#include "daemon/store/master.h"
 #include "daemon/store/op_queue.h"
 #include "daemon/store/strict.h"
 #include "daemon/store/times.h"

@@ -42,24 +42,6 @@ struct words {
     uint64_t at_ms;  /* the node's time then; 0: an older version's */
 };
 
-static bool
-longest_counts(const struct store *store, uint64_t now_us)
-{
-    return store->longest_us > 0 &&
-           now_us < store->longest_at_us + store->longest_us + OVERLAP_US;
-}
-
-uint64_t
-peers_settle_us(const struct store *store, uint64_t now_us)
-{
-    uint64_t own_us = store->settings.settle_us;
-
-    if (own_us > 0 && longest_counts(store, now_us) &&
-        store->longest_us > own_us)
-        return store->longest_us;
-    return own_us;
-}
-
 /* A lease that somebody used, so long ago. */
 static void
 longest_hear(

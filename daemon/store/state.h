@@ -37,7 +37,8 @@
 /* What a Sentinel has said counts for so long. */
 #define TRUST_US 2000000
 
-#define MARK_AGAIN_US 1000000 /* a marker is looked for, or written, again */
+/* A marker is looked for, or written, again after so long. */
+#define MARK_AGAIN_US 1000000
 
 /* An operation without a route is routed again after so long. */
 #define ROUTE_RETRY_US 50000
@@ -392,10 +393,6 @@ void trust_probe(struct link *link, uint64_t now_us);
  * which becomes that. Its length; 0: the node has no slots. */
 size_t trust_key(const struct store *store, const struct link *link,
     const char *word, uint16_t *slot, char out[KEY_BYTES]);
-void trust_marked(struct store *store, struct link *link, bool wrote,
-    const struct resp *reply, uint64_t now_us);
-void trust_tick(struct store *store, struct link *link, uint64_t now_us);
-uint64_t trust_next_us(const struct store *store, const struct link *link);
 
 /* call.c */
 enum op_grants {
@@ -453,10 +450,7 @@ uint64_t sentinel_ask_due_us(
     const struct store *store, const struct link *link);
 void sentinel_info(
     struct store *store, struct link *link, const struct resp *reply);
-void sentinel_reply(struct store *store, const struct link *link,
-    const struct call *call, uint64_t now_us, const struct resp *reply);
 void sentinel_hint(struct store *store, uint64_t now_us);
-void sentinel_tick(struct store *store, uint64_t now_us);
 
 /* Puts an operation into the lane of its node, or parks it where there is
  * none. */
@@ -501,8 +495,6 @@ void peers_tick(struct store *store, struct link *link, uint64_t now_us);
 uint64_t peers_next_us(const struct store *store, const struct link *link);
 void peers_reply(struct store *store, struct link *link,
     const struct call *call, const struct resp *reply, uint64_t now_us);
-/* redis.settle, or the longest lease that a broker has used here of late. */
-uint64_t peers_settle_us(const struct store *store, uint64_t now_us);
 
 /* lane.c */
 void lane_add(
@@ -511,5 +503,22 @@ void lane_remove(struct store *store, struct op *op);
 /* For each operation that waits at the node. It may be taken away. */
 void lane_each(struct store *store, struct node *node, uint64_t now_us,
     void (*act)(struct store *store, struct op *op, uint64_t now_us));
+
+/* trust.c */
+/* The broker is settled with the node; `why` is for the log. */
+void trust_settle(struct store *store, struct link *link, const char *why);
+
+/* redis.settle, or the longest lease that a broker has used here of late. */
+uint64_t peers_settle_us(const struct store *store, uint64_t now_us);
+
+/* Whether the longest lease that a broker has told is still to be waited
+ * for. */
+bool longest_counts(const struct store *store, uint64_t now_us);
+
+/* sentinel.c */
+/* Whether a majority of the Sentinels names the node. *due_us: when to count
+ * again. */
+bool master_elected(const struct store *store, uint16_t candidate,
+    uint64_t now_us, uint64_t *due_us);
 
 #endif

@@ -5,6 +5,7 @@
 #include "daemon/store/store.h"
 
 #include "daemon/store/map.h"
+#include "daemon/store/master.h"
 #include "daemon/store/op_queue.h"
 #include "daemon/store/quorum.h"
 #include "daemon/store/strict.h"

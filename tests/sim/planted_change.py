@@ -7,7 +7,7 @@ SETTINGS = ("--set", "usual=1,cluster=0,sentinels=0,quorum=0,strict=0,"
 # name: (file, what is there, the mistake, what it is)
 PLANTED = {
     "longest-ignored": (
-        "daemon/store/peers.c",
+        "daemon/store/trust.c",
         "        store->longest_us > own_us)\n"
         "        return store->longest_us;\n",
         "        store->longest_us > own_us)\n        return own_us;\n",

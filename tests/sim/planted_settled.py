@@ -12,13 +12,13 @@ PLANTED = {
         "    link->settled = true;\n",
         "a node whose history has changed is trusted at once"),
     "settled-too-soon": (
-        "daemon/store/trust.c",
+        "daemon/store/mark.c",
         "        now_us >= link->since_us + peers_settle_us(store, now_us))\n",
         "        now_us >= link->since_us + peers_settle_us(store, now_us) / "
         "4)\n",
         "it is trusted after a quarter of a lease"),
     "marker-of-old": (
-        "daemon/store/trust.c",
+        "daemon/store/mark.c",
         "    if (memcmp(reply->text.at, value, link->first ? 40 : MARK_IDS) "
         "== 0)\n",
         "    if (value[0] != 0)\n",
@@ -109,7 +109,7 @@ PLANTED = {
         "    if (!from->settled ||",
         "a slot is trusted wherever it comes from"),
     "marker-for-all-slots": (
-        "daemon/store/trust.c",
+        "daemon/store/mark.c",
         "    if (link->settled || link->inherits)\n        return;\n"
         "    mark_value",
         "    if (link->settled)\n        return;\n    mark_value",

@@ -6,6 +6,8 @@
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
 
+#include "daemon/store/mark.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
