@@ -8,6 +8,7 @@
  */
 #include "daemon/store/map.h"
 
+#include "daemon/store/link_life.h"
 #include "daemon/store/times.h"
 
 #include "daemon/base/log.h"

@@ -4,6 +4,7 @@
  */
 #include "daemon/store/master.h"
 
+#include "daemon/store/link_life.h"
 #include "daemon/store/map.h"
 
 #include "daemon/base/log.h"

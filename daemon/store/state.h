@@ -10,15 +10,19 @@
  * An operation is in exactly one place: a lane of a node, a call, the parked
  * (to be routed again later, or when there is a route), or the done.
  *
- * link.c: the life of a connection. lane.c: what waits at a node. call.c:
- * batches and their replies.
- * confirm.c: replies that wait for replicas. replicas.c: what those have.
- * quorum.c, round.c: what the core asks of several masters, as votes. audit.c:
- * what it asks of a node, whatever locks are there.
- * route.c: nodes and slots. trust.c: which node may grant. sentinel.c: who is
- * the master. health.c: why a node grants nothing. peers.c: what brokers tell
- * one another. fence_clock.c: where fences begin. store.c: the front, parking
- * and time.
+ * From below: times.c. fence_clock.c: where fences begin. link.c: a connection
+ * and its calls. fault.c: its faults. strict.c: replies that wait for replicas.
+ * lane.c, op_queue.c: where operations wait. bid.c, quorum.c, round.c: what the
+ * core asks of several masters, as votes. trust.c: which node may grant.
+ * route.c: which node an operation goes to. audit.c: what the core asks of a
+ * node, whatever locks are there. call.c: batches and their replies.
+ * replicas.c: what replicas have. confirm.c asks that. mark.c: the marker.
+ * peers.c: what brokers tell one another. sentinel.c asks who the master is.
+ *
+ * Above these: link_life.c: a connection begins and ends. map.c: the map of
+ * slots. master.c: the change to another master. handshake.c, reply.c and
+ * link_time.c: a connection's greeting, its replies, and its time. health.c:
+ * why a node grants nothing. store.c: the front, and time.
  */
 #ifndef HOLDFAST_STORE_STATE_H
 #define HOLDFAST_STORE_STATE_H
@@ -31,6 +35,9 @@
 #include "daemon/store/record.h"
 #include "daemon/store/scripts.h"
 #include "daemon/store/store.h"
+
+/* The first pause before a connection is tried again. */
+#define BACKOFF_MIN_US 50000
 
 #define OVERLAP_US 30000000 /* a broker that is there is heard within that */
 
@@ -323,17 +330,6 @@ struct store {
 /* link.c */
 void link_init(struct link *link, uint32_t index);
 void link_forget(struct link *link);
-void link_tick(struct store *store, struct link *link, uint64_t now_us);
-uint64_t link_next_us(const struct store *store, const struct link *link);
-void link_connected(struct store *store, struct link *link, uint64_t now_us);
-void link_lost(struct store *store, struct link *link, uint64_t now_us,
-    enum health_reason reason, const char *why);
-void link_abandon(
-    struct store *store, struct link *link, uint64_t now_us, const char *why);
-void link_unfit(struct store *store, struct link *link, uint64_t now_us,
-    enum health_reason reason, struct text said);
-void link_reply(struct store *store, struct link *link, uint64_t now_us,
-    const struct resp *reply);
 struct call *link_call(struct store *store, struct link *link,
     enum call_kind kind, uint64_t now_us);
 #define LINK_SEND(store, link, kind, now_us, ...)                            \
@@ -362,6 +358,22 @@ struct text info_value(struct text info, const char *key);
 
 /* Whether the node has that address. */
 bool route_is_at(const struct node *node, struct text host, uint16_t port);
+
+/* Takes a call off its connection, and frees it. */
+void call_free(struct store *store, struct link *link, struct call *call);
+
+/* Whether the connection subscribes to what brokers and scripts tell. Of a
+ * quorum each node has one that does. */
+bool link_listens(const struct store *store, const struct link *link);
+
+/* Whether the connection leads to a Sentinel. */
+bool sentinel_is(const struct store *store, const struct link *link);
+
+/* Whether operations go to that connection. */
+bool link_serves(const struct store *store, const struct link *link);
+
+/* Until when the answer to the oldest call is in time. */
+uint64_t link_in_time_us(const struct store *store, const struct link *link);
 
 /* fence_clock.c */
 uint64_t fence_clock_us(const struct store *store, uint64_t now_us);

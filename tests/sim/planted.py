@@ -223,7 +223,7 @@ PLANTED = {
         "        sub(t.identity, 1, 4) == sub(identity, 1, 4) then",
         "identities are compared by their beginning"),
     "predecessor-lives": (
-        "daemon/store/link.c",
+        "daemon/store/handshake.c",
         "    if (link->old_client_id != 0 &&\n        memcmp",
         "    if (link->old_client_id == UINT64_MAX &&\n        memcmp",
         "the lost connection's commands may still run",
@@ -330,7 +330,7 @@ PLANTED = {
          "    lock_ask_at(core, ticket->lock,\n"
          "        core->now_us + 2 * lease_us + 20000 +")),
     "silent-link-kept": (
-        "daemon/store/link.c",
+        "daemon/store/link_time.c",
         "    if (now_us >= until_us || replaced) {",
         "    if (now_us >= until_us + 1000000000) {",
         "a Redis that does not answer is waited for",
@@ -338,7 +338,7 @@ PLANTED = {
          "    return op->give_up_us < most_us ? op->give_up_us : most_us;",
          "    return sent_us + 1000000000;")),
     "slow-is-dead": (
-        "daemon/store/link.c",
+        "daemon/store/link_time.c",
         "    if (now_us >= until_us || replaced) {",
         "    if (now_us >= link_in_time_us(store, link)) {",
         "a connection is closed when one answer is late"),

@@ -5,7 +5,7 @@ SETTINGS = ("--set", "cluster=0,sentinels=0,quorum=0,strict=0,replicas=1")
 # name: (file, what is there, the mistake, what it is)
 PLANTED = {
     "replica-is-kept": (
-        "daemon/store/link.c",
+        "daemon/store/reply.c",
         "    if (link->demoted)\n        link_leave(store, link, now_us);\n",
         "    (void)link_leave;\n",
         "a connection to what is a replica now stands"),
