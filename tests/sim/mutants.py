@@ -40,7 +40,8 @@ GROUPS = (planted, planted_kinds, planted_settled, planted_strict,
           planted_quorum, planted_audit, planted_fence, planted_turns,
           planted_named, planted_change)
 
-# name: (file, what is there, the mistake, what it is, more changes)
+# name: (place, what is there, the mistake, what it is, more changes). A place
+# is the name of a function, or a file for what is in none.
 MUTANTS = {name: mutant for group in GROUPS
            for name, mutant in group.PLANTED.items()}
 
@@ -54,20 +55,64 @@ class Failure(Exception):
 
 
 def changes(mutant):
-    """(file, old, new) of all the places that it changes."""
+    """(place, old, new) of all the places that it changes."""
     yield mutant[:3]
     yield from mutant[4:]
 
 
-def plant(folder, mutant):
-    for path, old, new in changes(mutant):
-        path = os.path.join(folder, path)
+def sources(folder):
+    """The files that a place may be in."""
+    for top in ("daemon", "lua"):
+        for path, _, names in os.walk(os.path.join(folder, top)):
+            for name in names:
+                if name.endswith((".c", ".lua")):
+                    yield os.path.join(path, name)
+
+
+def bodies(path, text, name):
+    """(start, end) of the functions of that name."""
+    begin = (rf"^{name}\(" if path.endswith(".c") else
+             rf"^( *)(?:local )?function {name}\(")
+    for match in re.finditer(begin, text, re.M):
+        indent = match.group(1) if match.lastindex else None
+        end = re.compile(r"^}$" if indent is None else rf"^{indent}end$",
+                         re.M).search(text, match.end())
+        if end and (indent is not None or
+                    re.match(r"[^;]*?^\{$", text[match.end():], re.M | re.S)):
+            yield match.start(), end.end() + 1
+
+
+def find(folder, place, old):
+    """(file, where in it) of the one place that has the text."""
+    found = []
+    if "/" in place:
+        path = os.path.join(folder, place)
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        if text.count(old) != 1:
-            raise Failure(f"{path}: {text.count(old)} places for {old!r}")
+        found = [(path, match.start())
+                 for match in re.finditer(re.escape(old), text)]
+    else:
+        for path in sources(folder):
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            for start, end in bodies(path, text, place):
+                found += [(path, start + match.start()) for match in
+                          re.finditer(re.escape(old), text[start:end])]
+    if len(found) != 1:
+        raise Failure(f"{place}: {len(found)} places for {old!r}")
+    return found[0]
+
+
+def plant(folder, mutant, saved):
+    """Makes all of its changes. `saved` gets the files as they were, by their
+    paths."""
+    for place, old, new in changes(mutant):
+        path, at = find(folder, place, old)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        saved.setdefault(path, text)
         with open(path, "w", encoding="utf-8") as file:
-            file.write(text.replace(old, new))
+            file.write(text[:at] + new + text[at + len(old):])
 
 
 def copy_tree(to):
@@ -134,11 +179,8 @@ def main():
         began = time.monotonic()
         mutant = MUTANTS[name]
         saved = {}
-        for path, _, _ in changes(mutant):
-            with open(os.path.join(folder, path), encoding="utf-8") as file:
-                saved.setdefault(path, file.read())
         try:
-            plant(folder, mutant)
+            plant(folder, mutant, saved)
             build(folder, options.jobs)
             seeds, what = seek(folder, options, name)
         except Failure as failure:
@@ -146,8 +188,7 @@ def main():
             seeds, what = None, "cannot be made"
         finally:
             for path, text in saved.items():
-                with open(os.path.join(folder, path), "w",
-                          encoding="utf-8") as file:
+                with open(path, "w", encoding="utf-8") as file:
                     file.write(text)
         missed += seeds is None
         row = (name, "-" if seeds is None else str(seeds), what,

@@ -1,13 +1,13 @@
 """Bugs for mutants.py to plant: of holds, queues, Redis and time."""
 
-# name: (file, what is there, the mistake, what it is)
+# name: (place, what is there, the mistake, what it is)
 PLANTED = {
     "lease-from-reply": (
-        "daemon/store/call.c", "op->result.sent_us = call->sent_us;",
+        "op_answered", "op->result.sent_us = call->sent_us;",
         "op->result.sent_us = now_us;",
         "a lease counts from the answer and not from the sending"),
     "lines-after-operations": (
-        "daemon/store/engine.c",
+        "engine_carry_out",
         """    for (uint32_t i = 0; i < effects->entry_count; i++)
         engine->sink.effect(engine->arg, &effects->entries[i]);
     engine->sink.written(engine->arg);
@@ -24,18 +24,18 @@ PLANTED = {
 """,
         "lines of a turn are lost"),
     "deadline-ignored": (
-        "daemon/core/ticket.c",
+        "ticket_arm",
         "        due_us = us_min(ticket->deadline_us, ticket->jeopardy_us);",
         "        due_us = ticket->jeopardy_us;",
         "nobody looks at a hold's deadline"),
     "deadline-late": (
-        "daemon/core/grant.c",
+        "hold_believe",
         "hold_deadline(core, ticket, sent_us, ttl_us));",
         "(uint64_t)100000 +\n        hold_deadline(core, ticket, sent_us, "
         "ttl_us));",
         "a deadline is 100 ms too late"),
     "no-watchdog": (
-        "daemon/core/ticket.c",
+        "ticket_arm",
         "            due_us = us_min(due_us, ticket->renew_us);",
         "            due_us = us_min(due_us, ticket->deadline_us);",
         "nobody renews"),
@@ -47,7 +47,7 @@ PLANTED = {
         "    elseif not t then\n",
         "a renewal of what is gone is answered OK"),
     "timed-out-stays-queued": (
-        "daemon/core/wait.c",
+        "ticket_cancel",
         """    if (ticket->state == TICKET_WAITING) {
         ticket_leave(core, ticket);
         return true;
@@ -64,7 +64,7 @@ PLANTED = {
 """,
         "who has stopped waiting stands in the queue still"),
     "dead-stay-queued": (
-        "daemon/core/unattended.c",
+        "ticket_orphan",
         """    case TICKET_WAITING:
         ticket_leave(core, ticket);
         break;
@@ -82,7 +82,7 @@ PLANTED = {
     case TICKET_LEAVING:""",
         "the dead are not struck from the queue"),
     "dead-keep-locks": (
-        "daemon/core/unattended.c",
+        "ticket_orphan",
         """        ticket->unclean = !quit;
         ticket_leave(core, ticket);
         break;""",
@@ -92,14 +92,14 @@ PLANTED = {
         break;""",
         "the locks of the dead wait for their leases' end"),
     "grant-to-the-gone": (
-        "daemon/core/grant.c",
+        "ticket_grant",
         "    if (!good || !ticket_wanted(ticket)) {\n",
         "    if (!ticket_wanted(ticket)) {\n"
         "        ticket_rest(core, ticket);\n        return;\n    }\n"
         "    if (!good) {\n",
         "a late grant for a request that is gone is not released"),
     "stale-unlock": (
-        "daemon/core/hold.c",
+        "fence_is_stale",
         "    if (pending->fence == 0 || pending->fence == ticket->fence)\n"
         "        return false;",
         "    if (pending->fence < (uint64_t)1 << 60)\n        return false;",
@@ -112,11 +112,11 @@ PLANTED = {
         "        1))\n    if not t then\n",
         "a release strikes out whoever stands first"),
     "acquire-not-idempotent": (
-        "lua/acquire.lua", "    if bit.band(flags, RETRY) ~= 0 then",
+        "ticket_standing", "    if bit.band(flags, RETRY) ~= 0 then",
         "    if false then",
         "asking again stands in the queue twice"),
     "retry-not-told": (
-        "daemon/core/question.c", "    op->retry = ticket->doubt;\n"
+        "ticket_ask", "    op->retry = ticket->doubt;\n"
         "    if (!op->retry)", "    if (!op->retry)",
         "after a lost answer nobody looks for the ticket"),
     "retry-finds-the-expired": (
@@ -125,11 +125,11 @@ PLANTED = {
         "    if bit.band(flags, RETRY) == 0 then\n        expire(r)\n"
         "    end\n    if free",
         "a retry is answered with a hold that is over, and that is told",
-        ("lua/acquire.lua",
+        ("ticket_again",
          "        t.ends, r.longest = ends_anew(r, t, lease), "
          "max(r.longest, lease)\n",
          "        r.longest = max(r.longest, lease)\n"),
-        ("daemon/core/grant.c",
+        ("ticket_grant",
          "ticket_wanted(ticket) && ticket->deadline_us > core->now_us &&",
          "ticket_wanted(ticket) &&")),
     "no-latest-time": (
@@ -137,28 +137,28 @@ PLANTED = {
         "    if now > latest then\n        return result(LATE)\n    end\n", "",
         "an acquire that slept in a buffer still runs"),
     "doubt-is-no": (
-        "daemon/core/acquire.c",
+        "acquire_unknown",
         "    count(core->counters, COUNTER_outcomes_unknown);\n"
         "    ticket->doubt = true;\n    asking_called_off",
         "    count(core->counters, COUNTER_outcomes_unknown);\n"
         "    asking_called_off",
         "a lost answer is taken for a no"),
     "unknown-is-unsent": (
-        "daemon/store/call.c",
+        "call_lost",
         "        op_done(store, op, OP_UNKNOWN);",
         "        op_done(store, op, OP_UNSENT);",
         "what was sent and not answered counts as not sent"),
     "two-holders": (
-        "lua/record.lua", "    return r.granted == 0 or\n",
+        "compatible", "    return r.granted == 0 or\n",
         "    return r.granted <= 1 or\n",
         "two are compatible"),
     "expires-early": (
-        "lua/record.lua",
+        "expire_holders",
         "            if t.ends <= now and (steady or lapsed) then\n",
         "            if t.ends <= now + 400 and (steady or lapsed) then\n",
         "a lease ends 400 ms too early"),
     "no-suspension": (
-        "lua/record.lua", "                if lapsed then\n",
+        "expire_holders", "                if lapsed then\n",
         "                if false then\n",
         "a lapse does not suspend the broker's other tickets"),
     "suspended-for-ever": (
@@ -166,64 +166,64 @@ PLANTED = {
         "    waits_until",
         "a refresh does not end a suspension"),
     "last-in-first": (
-        "lua/record.lua", "        elseif flags == WAITS then",
+        "serve", "        elseif flags == WAITS then",
         "        elseif flags == WAITS and\n"
         "            (place == r.stored - 1 or now % 3 > 0) then",
         "the queue is not served in order"),
     "unclaimed-for-ever": (
-        "lua/record.lua", "now + min(t.lease, lapse)\n",
+        "grant", "now + min(t.lease, lapse)\n",
         "now + t.lease * 100\n",
         "an unclaimed grant does not lapse"),
     "no-publish": (
-        "lua/record.lua",
+        "announce",
         "        pcall_redis('PUBLISH', channel .. t.broker,\n"
         "            pack('<c1c8d', 'G', request, t.fence))\n", "",
         "no hint is published, and the releaser does not ask either",
-        ("daemon/core/core.c", "    if (result->handed)", "    if (false)"),
-        ("daemon/core/acquire.c",
+        ("core_lock_op_done", "    if (result->handed)", "    if (false)"),
+        ("ticket_waits",
          "    lock_ask_at(core, ticket->lock,\n"
          "        core->now_us + us_from_ms(result->again_ms) + 20000 +",
          "    lock_ask_at(core, ticket->lock,\n"
          "        core->now_us + us_from_ms(result->again_ms) + 600000000 +")),
     "fence-by-clock": (
-        "lua/call.lua",
+        "raise_fence",
         "    if seen > fence then\n",
         "    fence = now_us\n    if seen > fence then\n",
         "the fence is the clock"),
     "fence-no-jump": (
-        "lua/call.lua",
+        "raise_fence",
         "        fence = fence < start and start or fence + FENCE_STEP",
         "        fence = fence + 0",
         "no jump of the fence where the replication id changed"),
     "fence-runs-away": (
-        "lua/call.lua",
+        "raise_fence",
         "        fence = fence < start and start or fence + FENCE_STEP",
         "        fence = math.max(start, fence + FENCE_STEP)",
         "changes of the replication id in short order lead too far ahead"),
     "fence-forgets": (
-        "lua/record.lua", "        fence = settled and first_fence() or 0,",
+        "head_new", "        fence = settled and first_fence() or 0,",
         "        fence = 0,",
         "a lock without a record begins at fence 0",
-        ("lua/acquire.lua",
+        ("acquire_first",
          "    local fence = raise_fence(0, NO_ID, seen)\n",
          "    local fence = raise_fence(0, NO_ID, seen) and seen\n")),
     "same-fence": (
-        "lua/record.lua", "    r.fence, r.news = next_fence(r.fence), true\n",
+        "grant", "    r.fence, r.news = next_fence(r.fence), true\n",
         "    r.news = true\n",
         "a hand-over gives the last fence again"),
     "squeeze-loses-one": (
-        "lua/record.lua",
+        "record_write",
         "                kept[#kept + 1] = sub(raw, from, at - 1)",
         "                kept[#kept + 1] = sub(raw, from + r.width, at - 1)",
         "squeezing the dead out loses a living ticket"),
     "prefix-compared": (
-        "lua/record.lua",
+        "ticket_of",
         "    if t and t.flags ~= 0 and t.identity == identity then",
         "    if t and t.flags ~= 0 and\n"
         "        sub(t.identity, 1, 4) == sub(identity, 1, 4) then",
         "identities are compared by their beginning"),
     "predecessor-lives": (
-        "daemon/store/handshake.c",
+        "link_prepare",
         "    if (link->old_client_id != 0 &&\n        memcmp",
         "    if (link->old_client_id == UINT64_MAX &&\n        memcmp",
         "the lost connection's commands may still run",
@@ -231,44 +231,44 @@ PLANTED = {
          "    if now > latest then\n        return result(LATE)\n    end\n",
          "")),
     "ask-without-asking": (
-        "daemon/store/call.c", "    op->asking = true;",
+        "refused_ask", "    op->asking = true;",
         "    op->asking = false;",
         "ASK is followed without ASKING"),
     "no-split": (
-        "daemon/store/call.c",
+        "op_refused",
         "        count(store->counters, COUNTER_redis_tryagain);\n"
         "        op->single = true;\n",
         "        count(store->counters, COUNTER_redis_tryagain);\n",
         "a batch that got TRYAGAIN is tried again as it is, without jitter",
-        ("daemon/store/call.c",
+        ("op_again",
          "        op_park(store, op, now_us + store_jitter(store, delay_us));",
          "        op_park(store, op, now_us + delay_us);")),
     "moved-ignored": (
-        "daemon/store/call.c",
+        "refused_moved",
         "    (void)route_slot(store, slot, node, now_us);\n"
         "    op_again(store, op, node",
         "    op_again(store, op, link->node",
         "MOVED is not followed",
-        ("daemon/store/call.c",
+        ("refused_moved",
          "    count(store->counters, COUNTER_redis_moved);\n"
          "    route_want_map(store);",
          "    count(store->counters, COUNTER_redis_moved);")),
     "noscript-not-loaded": (
-        "daemon/store/call.c",
+        "call_refused",
         "    if (refusal_of(error) == REFUSAL_NOSCRIPT)\n"
         "        load_for(store, link, call, now_us);\n", "",
         "scripts that Redis forgot are not loaded again"),
     "wheel-late": (
-        "daemon/base/wheel.c", "    node->due_us = due_us;\n    place",
+        "wheel_add", "    node->due_us = due_us;\n    place",
         "    node->due_us = due_us + 700000;\n    place",
         "timers fire 700 ms late"),
     "handle-not-checked": (
-        "daemon/base/slab.c",
+        "slab_get",
         "    return node->generation == handle.generation ? node : NULL;",
         "    return (node->generation & 1) == 1 ? node : NULL;",
         "what is meant for one that is gone reaches who has its place"),
     "pendings-forgotten": (
-        "daemon/core/advance.c",
+        "ticket_advance",
         "            if (!idle_serve(core, ticket, pending))\n"
         "                return;\n"
         "            break;",
@@ -276,35 +276,35 @@ PLANTED = {
         "            return;",
         "what was queued behind a request is never served"),
     "reentry-not-counted": (
-        "daemon/core/hold.c", "    if (ticket->holds++ > 0)\n",
+        "hold_reenter", "    if (ticket->holds++ > 0)\n",
         "    if (ticket->holds > 0 || ticket->holds++ > 0)\n",
         "an inner UNLOCK frees the outer section"),
     "lost-not-told": (
-        "daemon/core/hold.c",
+        "hold_end",
         "    hold_lost(core, ticket, reason);\n", "",
         "LOST is not sent"),
     "undelivered-unlock": (
-        "daemon/core/release.c",
+        "release_done",
         "        release_given_up(core, ticket);\n", "",
         "UNLOCK of what ran out undelivered is told that it was never held"),
     "overtaken-renewal-shortens": (
-        "lua/renew.lua",
+        "hold_extend",
         "        t.ends = ends_anew(r, t, term)\n",
         "        t.ends = now + term\n",
         "a renewal that was overtaken shortens the lease"),
     "heartbeats-forgotten": (
-        "daemon/core/session_time.c",
+        "session_beat",
         "    if (silent_us >= 3 * session->heartbeat_us) {",
         "    if (silent_us >= 300 * session->heartbeat_us) {",
         "a session that misses its heartbeats is not ended"),
     "told-beyond-silence": (
-        "daemon/core/ticket.c",
+        "ticket_ttl_ms",
         "        left_us = us_min(left_us, session_silence_us(core, "
         "ticket->session));",
         "        left_us = us_min(left_us, NEVER);",
         "a ttl_ms is longer than the silence that ends the session"),
     "hint-forgotten": (
-        "daemon/core/ticket_event.c",
+        "ticket_hint",
         "    if (ticket->state != TICKET_WAITING ||\n"
         "        !handle_equal(ticket->renew_op, HANDLE_NONE)) {\n"
         "        ticket->hinted = true;\n",
@@ -312,7 +312,7 @@ PLANTED = {
         "        !handle_equal(ticket->renew_op, HANDLE_NONE)) {\n",
         "a hint that comes while a question is under way is forgotten"),
     "unheard-ignored": (
-        "daemon/core/core.c",
+        "core_unheard",
         "        if (ticket == NULL)\n            continue;\n"
         "        if (ticket->state == TICKET_ASKING ||\n",
         "        if (ticket == NULL || !ticket->hinted)\n"
@@ -320,30 +320,30 @@ PLANTED = {
         "        if (ticket->state == TICKET_ASKING ||\n",
         "hints that may have been missed are not asked after"),
     "place-not-kept": (
-        "daemon/core/acquire.c",
+        "ticket_waits",
         "    ticket->refresh_us = core->now_us + lease_us / 3 -",
         "    ticket->refresh_us = core->now_us + 10 * lease_us -",
         "who waits does not renew its place in the queue",
-        ("daemon/core/acquire.c",
+        ("ticket_waits",
          "    lock_ask_at(core, ticket->lock,\n"
          "        core->now_us + us_from_ms(result->again_ms) + 20000 +",
          "    lock_ask_at(core, ticket->lock,\n"
          "        core->now_us + 2 * lease_us + 20000 +")),
     "silent-link-kept": (
-        "daemon/store/link_time.c",
+        "link_await",
         "    if (now_us >= until_us || replaced) {",
         "    if (now_us >= until_us + 1000000000) {",
         "a Redis that does not answer is waited for",
-        ("daemon/store/call.c",
+        ("op_until_us",
          "    return op->give_up_us < most_us ? op->give_up_us : most_us;",
          "    return sent_us + 1000000000;")),
     "slow-is-dead": (
-        "daemon/store/link_time.c",
+        "link_await",
         "    if (now_us >= until_us || replaced) {",
         "    if (now_us >= link_in_time_us(store, link)) {",
         "a connection is closed when one answer is late"),
     "sentinel-alone": (
-        "daemon/store/sentinel.c",
+        "master_elected",
         "    return 2 * votes > store->sentinel_count;\n",
         "    return votes > 0;\n",
         "one Sentinel is enough to make a master"),
@@ -352,7 +352,7 @@ PLANTED = {
         "#define TRUST_US     20000000",
         "what Sentinels said counts for long"),
     "release-once": (
-        "daemon/core/release.c",
+        "release_done",
         "    ticket_refuse_late(core, ticket);\n"
         "    ticket->refresh_us =\n"
         "        core->now_us + core_jitter(core, refused\n"

@@ -4,10 +4,10 @@ SETTINGS = ("--set", "usual=1,cluster=0,sentinels=0,quorum=0,strict=0,"
             "replicas=0,brokers=3,lease_ms=6000,settle_ms=6000,"
             "command_timeout_ms=500,peers=1,short_ms=2000,rolls=1")
 
-# name: (file, what is there, the mistake, what it is)
+# name: (place, what is there, the mistake, what it is)
 PLANTED = {
     "longest-ignored": (
-        "daemon/store/trust.c",
+        "peers_settle_us",
         "        store->longest_us > own_us)\n"
         "        return store->longest_us;\n",
         "        store->longest_us > own_us)\n        return own_us;\n",

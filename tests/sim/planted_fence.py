@@ -7,21 +7,21 @@ SETTINGS = ("--set", "cluster=0,sentinels=0,masters=1,replicas=0,brokers=3,"
 # As in planted.py.
 PLANTED = {
     "fence-clock-forgets": (
-        "daemon/store/fence_clock.c",
+        "fence_clock_us",
         "    return store->fence_clock_us + age_us - age_us / CLOCK_DRIFT;\n",
         "    return store->realtime_us + 0 * age_us;\n",
         "the fence clock goes back with the others"),
     "old-copy-believed": (
-        "lua/call.lua",
+        "raise_fence",
         "    elseif number == 0 then\n",
         "    elseif false then\n",
         "an older record that comes back is believed"),
     "forgotten-begins-at-the-clock": (
-        "lua/call.lua",
+        "raise_fence",
         "        local start = clock_us + FENCE_JUMP\n",
         "        local start = clock_us - FENCE_JUMP\n",
         "a lock that Redis has forgotten begins below the last fence",
-        ("lua/record.lua",
+        ("first_fence",
          "    return clock_us + FENCE_JUMP\n",
          "    return clock_us - FENCE_JUMP\n")),
 }

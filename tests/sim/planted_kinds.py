@@ -1,50 +1,50 @@
 """Bugs for mutants.py to plant: of kinds of locks, sessions that move,
 watches, deadlocks, and orders of operators."""
 
-# name: (file, what is there, the mistake, what it is)
+# name: (place, what is there, the mistake, what it is)
 PLANTED = {
     "reader-overtakes": (
-        "lua/record.lua", "        elseif flags == WAITS then",
+        "serve", "        elseif flags == WAITS then",
         "        elseif flags == WAITS and\n"
         "            (not blocked or byte(raw, at + 1) == SHARED) then",
         "a reader overtakes a writer that waits",
-        ("lua/record.lua",
+        ("serve",
          "        if waiting == 0 or blocked then\n",
          "        if waiting == 0 then\n")),
     "batch-past-writer": (
-        "lua/record.lua", "                blocked, whole = true, false\n",
+        "serve", "                blocked, whole = true, false\n",
         "                blocked, whole = given == 0, false\n",
         "a batch of readers goes on behind the writer that ends it"),
     "reader-beside-writer": (
-        "lua/record.lua",
+        "compatible",
         "        (t.mode == SHARED and bit.band(r.flags, SHARED_NOW) ~= 0)\n",
         "        (t.mode == SHARED)\n",
         "a reader joins a writer"),
     "writer-beside-reader": (
-        "lua/record.lua",
+        "compatible",
         "        (t.mode == SHARED and bit.band(r.flags, SHARED_NOW) ~= 0)\n",
         "        (bit.band(r.flags, SHARED_NOW) ~= 0 and\n"
         "            (t.mode == SHARED or r.granted == 1))\n",
         "who goes on as a reader lets a writer in"),
     "downgrade-not-stored": (
-        "lua/renew.lua",
+        "hold_speaks",
         "        t.mode, t.ends = SHARED, min(t.ends, now + r.longest)\n",
         "        t.ends = min(t.ends, now + r.longest)\n",
         "who goes on as a reader keeps readers out"),
     "upgrade-granted": (
-        "daemon/core/hold.c", "    if (held->shared && !asked->shared)\n",
+        "hold_objection", "    if (held->shared && !asked->shared)\n",
         "    if (held->shared && !asked->shared && asked->permits == 0)\n",
         "a reader is told that it writes from now on"),
     "one-permit-more": (
-        "lua/record.lua", "        return r.used + t.permits <= r.limit\n",
+        "compatible", "        return r.used + t.permits <= r.limit\n",
         "        return r.used + t.permits <= r.limit + 1\n",
         "a semaphore counts its permits wrong by one"),
     "large-request-starves": (
-        "lua/record.lua", "                blocked, whole = true, false\n",
+        "serve", "                blocked, whole = true, false\n",
         "                blocked, whole = r.limit == 0, false\n",
         "small requests overtake a large one at a semaphore"),
     "crash-keeps-permits": (
-        "daemon/core/unattended.c",
+        "ticket_orphan",
         """        ticket->unclean = !quit;
         ticket_leave(core, ticket);
         break;""",
@@ -58,12 +58,12 @@ PLANTED = {
         break;""",
         "a crash does not give permits back"),
     "limit-not-compared": (
-        "lua/acquire.lua",
+        "refusal",
         "    if r.limit ~= limit then\n        return CONFLICT\n",
         "    if r.limit == 0 and limit > 0 then\n        return CONFLICT\n",
         "another limit= is no conflict"),
     "no-lock-delay": (
-        "lua/record.lua", "                elseif t.delay > 0 then\n",
+        "expire_holders", "                elseif t.delay > 0 then\n",
         "                elseif t.delay > 600000 then\n",
         "no lock-delay begins where a lease ends",
         ("lua/release.lua",
@@ -71,7 +71,7 @@ PLANTED = {
          "        if bit.band(flags, UNCLEAN) ~= 0 and "
          "t.delay > 600000 and\n")),
     "no-delay-at-death": (
-        "daemon/core/unattended.c", "        ticket->unclean = !quit;\n",
+        "ticket_orphan", "        ticket->unclean = !quit;\n",
         "        ticket->unclean = false && quit;\n",
         "no lock-delay begins at a death"),
     "delay-after-unlock": (
@@ -79,17 +79,17 @@ PLANTED = {
         "        if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 0 and\n",
         "        if t.delay > 0 and\n",
         "the lock-delay begins at an UNLOCK too",
-        ("lua/release.lua",
+        ("release_plain",
          "        (byte(arg, IDENTITY + RELEASE_FLAGS + 1) ~= 0 and\n",
          "        (\n")),
     "late-release": (
-        "lua/record.lua",
+        "ticket_of",
         "    if t and t.flags ~= 0 and t.identity == identity then",
         "    if t and t.flags ~= 0 and\n"
         "        sub(t.identity, 5, 28) == sub(identity, 5, 28) then",
         "what the broker of an earlier generation says late still counts"),
     "generation-goes-back": (
-        "lua/record.lua",
+        "ticket_move",
         "    if old > new or (old == new and t.broker ~= broker) then\n",
         "    if old == new and t.broker ~= broker then\n",
         "an earlier generation takes a ticket back"),
@@ -99,140 +99,140 @@ PLANTED = {
         "    if false then\n",
         "who moves stands in the queue anew, at its end"),
     "claim-not-moved": (
-        "daemon/core/question.c",
+        "claim_ask",
         "    op->moves = true;\n", "",
         "a claim does not find what another broker has"),
     "claim-forgets-count": (
-        "daemon/core/hold.c",
+        "hold_claimed",
         "    ticket->holds = pending->holds;\n",
         "    ticket->holds = 1;\n",
         "a claim forgets re-entries"),
     "kept-is-released": (
-        "daemon/core/session.c",
+        "session_disconnected",
         "    else if (!session_keeps(session) || session->ticket_count == 0)\n",
         "    else if (!core->stopping)\n",
         "what a session should keep ends with its connection"),
     "kept-for-ever": (
-        "daemon/core/session.c",
+        "session_go_away",
         "    session->keep_due_us = us_add(core->now_us, session->keep_us);\n",
         "    session->keep_due_us = NEVER;\n",
         "what nobody comes for is kept for ever"),
     "kept-for-nothing": (
-        "daemon/core/session_table.c",
+        "session_check_end",
         "        (!((session->drained || session->away) && bare) ||\n",
         "        (!(session->drained && bare) ||\n",
         "a session is kept whose holds other brokers have"),
     "drain-releases": (
-        "daemon/core/session.c",
+        "session_disconnected",
         "    else if (core->stopping || !room) ",
         "    else if (core->stopping)\n"
         "        session_free(core, session, counter);\n"
         "    else if (!room) ",
         "a broker that stops releases what its sessions keep",
-        ("daemon/core/session.c",
+        ("session_disconnected",
          "    if (over)\n        session_forget(core, session, counter);\n",
          "    if (over)\n        session_free(core, session, counter);\n")),
     "several-kept": (
-        "daemon/core/final.c",
+        "bundle_roll_back",
         "        if (ticket != NULL)\n"
         "            ticket_give_back(core, ticket);\n",
         "",
         "a LOCK of several names that fails keeps what it had"),
     "several-unordered": (
-        "daemon/core/bundle.c", "            if (way < 0)\n",
+        "bundle_fill", "            if (way < 0)\n",
         "            if (way != 0)\n",
         "several names are taken in the order of the request"),
     "several-part-lost": (
-        "daemon/core/hold.c",
+        "hold_lost",
         "        bundle_lost(core, had);\n",
         "        had->asked = false;\n",
         "one of several names is lost on the way, and all the same it is OK"),
     "deadlock-oldest": (
-        "daemon/core/deadlock.c", "        if (a->since_us > b->since_us ||\n",
+        "probe_conclude", "        if (a->since_us > b->since_us ||\n",
         "        if (a->since_us < b->since_us ||\n",
         "the oldest wait of a circle is ended"),
     "deadlock-unverified": (
-        "daemon/core/deadlock.c",
+        "probe_closes",
         "    probe_send(core, next, next->nodes[0].broker, lock);\n",
         "    probe_conclude(core, next, lock);\n",
         "a wait is ended for a circle that is none any more"),
     "deadlock-own-broker": (
-        "daemon/core/probe.c", " = message_create(core);\n",
+        "probe_tell", " = message_create(core);\n",
         " = lock == NULL ? message_create(core) : NULL;\n",
         "circles over several brokers are not found"),
     "deadlock-not-asked-to": (
-        "daemon/core/deadlock.c",
+        "wait_counts",
         "           !pending->no_deadlock;\n", "           true;\n",
         "deadlock=0 is not obeyed"),
     "deadlock-never": (
-        "daemon/core/deadlock.c",
+        "deadlock_look",
         "    if (ticket->who == NULL || !owner_is_in_between(ticket->who))\n",
         "    if (ticket->lock != NULL)\n",
         "nobody looks for circles"),
     "broken-is-renewed": (
-        "lua/renew.lua", "    if bit.band(t.flags, BROKEN) ~= 0 then\n",
+        "hold_speaks", "    if bit.band(t.flags, BROKEN) ~= 0 then\n",
         "    if false then\n",
         "what was broken is renewed"),
     "broken-not-told": (
-        "daemon/core/ticket_event.c",
+        "ticket_broken",
         "    if (ticket != NULL && ticket->state == TICKET_HELD &&\n"
         "        ticket->fence == fence)\n        hold_broken",
         "    if (ticket != NULL && ticket->state == TICKET_HELD &&\n"
         "        ticket->fence > fence)\n        hold_broken",
         "BREAK leaves the holder in its belief",
-        ("daemon/core/renew.c",
+        ("hold_renew_done",
          "    case OP_BROKEN:\n        hold_broken(core, ticket);\n"
          "        return;\n",
          "    case OP_BROKEN:\n"
          "        hold_not_renewed(core, ticket, OP_UNSENT);\n"
          "        return;\n")),
     "broken-without-delay": (
-        "daemon/core/hold.c",
+        "hold_broken",
         "    hold_lost(core, ticket, \"broken\");\n"
         "    ticket->unclean = true;\n",
         "    hold_lost(core, ticket, \"broken\");\n",
         "no lock-delay begins at BREAK"),
     "cancelled-and-granted": (
-        "daemon/core/wait.c",
+        "pending_end",
         "    if (pending->ticket->state != TICKET_ASKING || "
         "code == ERROR_DRAINING) {\n",
         "    if (pending->ticket->state != TICKET_IDLE || "
         "code == ERROR_DRAINING) {\n",
         "CANCELLED is told before the grant is given back"),
     "ttl-beyond-keep": (
-        "daemon/core/session_table.c",
+        "session_silence_us",
         "    if (session->keep_us > 0)\n        return session->keep_us;\n", "",
         "ttl_ms tells more than keep="),
     "kill-keeps": (
-        "daemon/core/session.c", "    session->killed = true;\n", "",
+        "session_end_at_once", "    session->killed = true;\n", "",
         "what a session keeps is kept after KILL"),
     "watch-old-fence": (
-        "daemon/core/watch.c",
+        "news_take",
         "        if (!ticket->granted || ticket->fence < news->fence)\n",
         "        if (!ticket->granted || news->fence > 0)\n",
         "of several holders the oldest is told"),
     "watch-without-free": (
-        "daemon/core/watch.c",
+        "watch_has_news",
         "    return !watch->told || held != (watch->told_holders > 0) ||\n",
         "    return !watch->told || (held && watch->told_holders == 0) ||\n",
         "FREE is not told"),
     "watch-behind": (
-        "daemon/core/watch.c",
+        "watch_inspected",
         "    news_take(&lock->news, &op->result);\n",
         "    if (!lock->news.known)\n"
         "        news_take(&lock->news, &op->result);\n",
         "what is told is one change behind",
-        ("daemon/core/watch.c",
+        ("watch_inspected",
          "    if (lock->watch_again)\n        watch_inspect(core, lock);\n}",
          "    watch_tell_all(core);\n"
          "    news_take(&lock->news, &op->result);\n"
          "    if (lock->watch_again)\n        watch_inspect(core, lock);\n}")),
     "watch-unheard": (
-        "lua/record.lua",
+        "watchers_tell",
         "        pcall_redis('PUBLISH', channel .. 'watch', 'W' .. r.key)\n",
         "",
         "changes are not published to who watches"),
     "watch-not-again": (
-        "daemon/core/watch.c", "        lock->watch_again = true;\n", "",
+        "watch_inspect", "        lock->watch_again = true;\n", "",
         "a change during an inspection is forgotten"),
 }

@@ -2,10 +2,10 @@
 
 SETTINGS = ("--set", "cluster=0,sentinels=0,quorum=0,strict=0,replicas=1")
 
-# name: (file, what is there, the mistake, what it is)
+# name: (place, what is there, the mistake, what it is)
 PLANTED = {
     "replica-is-kept": (
-        "daemon/store/reply.c",
+        "link_reply",
         "    if (link->demoted)\n        link_leave(store, link, now_us);\n",
         "    (void)link_leave;\n",
         "a connection to what is a replica now stands"),

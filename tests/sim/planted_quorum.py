@@ -6,98 +6,98 @@ SETTINGS = ("--set", "quorum=1,masters=3,cluster=0,sentinels=0,replicas=0,"
 # As in planted.py.
 PLANTED = {
     "half-is-a-majority": (
-        "daemon/store/quorum.c",
+        "quorum_create",
         "    quorum->majority = quorum->nodes / 2 + 1;\n",
         "    quorum->majority = quorum->nodes / 2;\n",
         "less than a majority grants"),
     "turns-never-pass": (
-        "daemon/store/bid.c",
+        "turn_due_us",
         "turn->grants >= QUORUM_TURN &&",
         "turn->grants > UINT32_MAX - 1 &&",
         "a broker goes on with its own tickets, whoever else waits"),
     "no-write-back": (
-        "daemon/store/round.c",
+        "try_decide",
         "    if (count.agree >= majority) {\n",
         "    if (count.has >= majority) {\n",
         "a majority need not have the fence that is told"),
     "the-memoryless-vote": (
-        "daemon/store/call.c",
+        "batch_header",
         "        .settles_ms = trust_settles_ms(store, link, now_us),\n",
         "        .settles_ms = store->quorum != NULL\n"
         "                          ? 0\n"
         "                          : trust_settles_ms(store, link, now_us),\n",
         "a node that has lost its data grants at once"),
     "lost-try-stays": (
-        "daemon/store/round.c",
+        "vote_settle",
         "    if (!stands)\n        vote_undo(store, vote);\n",
         "    if (!stands && round->won)\n        vote_undo(store, vote);\n",
         "what a minority has granted is not taken back"),
     "late-yes-stays": (
-        "daemon/store/round.c",
+        "quorum_voted",
         "    if (was == VOTE_MENDING || "
         "(round->decided && round->kind == OP_ACQUIRE)) {\n",
         "    if (was == VOTE_MENDING) {\n",
         "nor what is granted after the decision"),
     "quorum-lease-from-the-reply": (
-        "daemon/store/round.c",
+        "round_term",
         "        result->sent_us = vote->sent_us;\n",
         "        result->sent_us = store->now_us;\n",
         "a lease counts from the answers"),
     "released-by-one": (
-        "daemon/store/quorum.c",
+        "leave_answer",
         "    if (op == NULL || bits(bid->left) < store->quorum->majority)\n",
         "    if (op == NULL || bits(bid->left) < 1)\n",
         "one node is enough for a release, and the others are not told again",
-        ("daemon/store/quorum.c",
+        ("leave_ask",
          "        all_nodes(store->quorum) & "
          "~(bid->asked_to_leave | bid->left);\n",
          "        1u & ~(bid->asked_to_leave | bid->left);\n")),
     "nodes-give-the-same": (
-        "lua/call.lua",
+        "own_fence",
         "    return own > fence and own or own + 16\n",
         "    return fence + 1\n",
         "the fence of one reader may be another's at the next node"),
     "renewal-ends-a-release": (
-        "daemon/store/bid.c",
+        "bid_is_over",
         "    if (bid->leaving)\n        return false;\n",
         "",
         "a renewal that finds a hold given back has its release forgotten"),
     "renewed-by-one": (
-        "daemon/store/round.c",
+        "renew_decide",
         "    } else if (count.has >= majority) {\n        renew_won(",
         "    } else if (count.has >= 1) {\n        renew_won(",
         "one node is enough for a renewal"),
     "watch-before-agreed": (
-        "daemon/store/round.c",
+        "sight_fence",
         "        if (sight->fences[i] == sight->fences[i + majority - 1])\n",
         "",
         "who watches is told of what has not been granted yet"),
     "waited-without-words": (
-        "daemon/core/question.c",
+        "ticket_refresh",
         "    ticket->refresh_us = NEVER;\n    ticket_words(ticket, op);\n",
         "    ticket->refresh_us = NEVER;\n",
         "who has waited has no note any more"),
     "mended-without-words": (
-        "daemon/core/question.c",
+        "ticket_send_renewal",
         "    op->give_up_us = us_min(give_up_us, ticket->deadline_us);\n"
         "    ticket_words(ticket, op);\n",
         "    op->give_up_us = us_min(give_up_us, ticket->deadline_us);\n",
         "nor has what is put again at a node"),
     "comes-back-for-nothing": (
-        "daemon/store/quorum.c",
+        "bid_waits",
         "    op->result.ask = bid->ask;\n",
         "",
         "who comes back to a wait has forgotten what kind of lock it is for",
-        ("daemon/store/round.c",
+        ("try_decide",
          "                .ask = bid->ask, .arrival",
          "                .arrival")),
     "downgrade-not-mended": (
-        "daemon/store/quorum.c",
+        "take_renewal",
         "        bid->ask.shared = true;\n",
         "        ;\n",
         "what became shared is put again as exclusive"),
     "watch-two-tries": (
-        "daemon/store/round.c",
+        "same_ticket",
         "    return a->request == b->request && "
         "a->generation == b->generation &&\n",
         "    return a->generation == b->generation &&\n",

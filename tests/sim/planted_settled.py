@@ -7,69 +7,69 @@ SETTINGS = ("--set", "cluster=1,sentinels=0,masters=2,replicas=1,brokers=3,"
 # As in planted.py.
 PLANTED = {
     "settled-at-once": (
-        "daemon/store/trust.c",
+        "trust_begin",
         "    link->settled = store->settings.settle_us == 0;\n",
         "    link->settled = true;\n",
         "a node whose history has changed is trusted at once"),
     "settled-too-soon": (
-        "daemon/store/mark.c",
+        "trust_tick",
         "        now_us >= link->since_us + peers_settle_us(store, now_us))\n",
         "        now_us >= link->since_us + peers_settle_us(store, now_us) / "
         "4)\n",
         "it is trusted after a quarter of a lease"),
     "marker-of-old": (
-        "daemon/store/mark.c",
+        "trust_marked",
         "    if (memcmp(reply->text.at, value, link->first ? 40 : MARK_IDS) "
         "== 0)\n",
         "    if (value[0] != 0)\n",
         "a marker counts whatever ids it has"),
     "settled-with-another": (
-        "lua/call.lua",
+        "look",
         "    known = sub(header, HEADER_ID + 1, HEADER_SETTLES_IN) == id or\n",
         "    known = true or\n",
         "a broker that has not heard of the change is served"),
     "change-is-benign": (
-        "daemon/store/trust.c",
+        "trust_learn",
         "    if (known && same_run && link->first) {\n",
         "    if (known && same_run) {\n",
         "a promotion is taken for a backup"),
     "restart-is-benign": (
-        "daemon/store/trust.c",
+        "trust_learn",
         "    if (known && same_run && link->first) {\n",
         "    if (known && link->first) {\n",
         "another process is taken for the same"),
     "stamped-by-a-wait": (
-        "lua/acquire.lua",
+        "ticket_append",
         "    waits_until(r, t, t.ends)\n    ticket_put(r, words, t)\n",
         "    waits_until(r, t, t.ends)\n    ticket_put(r, words, t)\n"
         "    r.id = id\n",
         "who stands in the queue makes old data look new"),
     "stamped-by-a-reader": (
-        "lua/record.lua",
+        "sole",
         "    return r.limit == 0 and t.mode ~= SHARED\n",
         "    return true\n",
         "one reader is taken for all of them"),
     "claimed-of-old": (
-        "lua/renew.lua",
+        "hold_speaks",
         "    if r.pending and claims then\n",
         "    if false then\n",
         "a grant of before the failover is claimed after it"),
     "adopted-unclaimed": (
-        "lua/record.lua",
+        "adopt_holders",
         "            if bit.band(flags, CLAIMED + BROKEN) ~= 0 then\n",
         "            if true then\n",
         "an unclaimed grant of before stays one"),
     "expired-of-old": (
-        "lua/record.lua",
+        "expire_holders",
         "    if r.granted == 0 or r.pending or\n",
         "    if r.granted == 0 or\n",
         "who is not settled ends a lease that another clock counts",
-        ("lua/record.lua",  # its clock is not trusted either
+        ("expire_holders",  # its clock is not trusted either
          "            if t.ends <= now and (steady or lapsed) then\n",
          "            if t.ends <= now and (steady or lapsed or r.pending) "
          "then\n")),
     "back-with-any-fence": (
-        "lua/acquire.lua",
+        "hold_fits",
         "    if t.fence <= r.fence then\n",
         "    if false then\n",
         "a hold comes back that is older than the data"),
@@ -81,24 +81,24 @@ PLANTED = {
         "what a dead connection had is free, though its session may have "
         "claimed it"),
     "never-back": (
-        "daemon/core/renew.c",
+        "hold_renew_done",
         "        if (ticket_is_taken(ticket))\n            hold_gone(",
         "        if (ticket != NULL)\n            hold_gone(",
         "a hold that Redis has lost is not put there again"),
     "back-at-the-end": (
-        "lua/acquire.lua",
+        "ticket_back",
         "    t.place, over = place_for(r, t.arrival)\n",
         "    t.place, over = nil, false\n",
         "waiters that come back lose their places"),
     "released-before-it-is-back": (
-        "daemon/core/leave.c",
+        "ticket_leave_at",
         "    if (ticket->reclaiming) /* a release that came before it would be "
         "undone */\n        ticket->main_op = ticket->renew_op;\n    else if "
         "(renewal != NULL)",
         "    if (renewal != NULL && !ticket->reclaiming)",
         "a release overtakes the hold that comes back"),
     "slots-inherit-nothing": (
-        "daemon/store/trust.c",
+        "trust_inherit",
         "    if (from == NULL) {\n"
         "        trust_doubt(store, link, false, now_us);\n"
         "        return;\n"
@@ -109,23 +109,23 @@ PLANTED = {
         "    if (!from->settled ||",
         "a slot is trusted wherever it comes from"),
     "marker-for-all-slots": (
-        "daemon/store/mark.c",
+        "trust_marked",
         "    if (link->settled || link->inherits)\n        return;\n"
         "    mark_value",
         "    if (link->settled)\n        return;\n    mark_value",
         "the marker counts for slots that came from elsewhere"),
     "taken-ticket-put-back": (
-        "daemon/core/ticket.c",
+        "ticket_is_taken",
         "    return ticket->taken > ticket->generation;\n",
         "    return ticket->taken == UINT32_MAX;\n",
         "a ticket that another broker has is put back"),
     "releases-not-repeated": (
-        "daemon/core/core.c",
+        "core_changed",
         "    releases_repeat(core);\n",
         "",
         "what a failover has brought back of a hold stays until its end"),
     "old-releases-first": (
-        "daemon/core/releases.c",
+        "releases_pass",
         "    releases->left = releases->count;\n",
         "    releases->left = releases->count / 2;\n",
         "the newest releases are not repeated"),
@@ -136,7 +136,7 @@ PLANTED = {
         "        if false then\n",
         "what a failover brings back is claimed, though it was given back"),
     "unheard-is-taken-up": (
-        "daemon/store/call.c",
+        "op_is_overdue",
         "    return now_us + store->settings.command_timeout_us > "
         "op->over_us;\n",
         "    (void)store, (void)op, (void)now_us;\n    return false;\n",

@@ -7,36 +7,36 @@ SETTINGS = ("--set", "cluster=1,sentinels=0,masters=2,replicas=2,brokers=3,"
 # As in planted.py.
 PLANTED = {
     "strict-tells-at-once": (
-        "daemon/store/strict.c",
+        "confirm_wanted",
         "    return store->settings.strict && reply->type == RESP_STRING &&\n",
         "    return false && reply->type == RESP_STRING &&\n",
         "nothing waits for replicas"),
     "renewals-unconfirmed": (
-        "daemon/store/strict.c",
+        "confirm_wanted",
         "grants == KIND_GRANTS);",
         "container_of(call->ops.next, struct op, link)->kind == OP_ACQUIRE);",
         "only grants wait for replicas"),
     "shortfall-is-ok": (
-        "daemon/store/replicas.c",
+        "replicas_judge",
         "        state == REPLICAS_FINE && !sight.behind && ",
         "        state == REPLICAS_FINE && ",
         "how far the replicas are does not count",
-        ("daemon/store/replicas.c",
+        ("replicas_judge",
          "    else if (lags)\n",
          "    else if (lags && replicas->error)\n")),
     "one-replica-is-enough": (
-        "daemon/store/replicas.c",
+        "replicas_judge",
         "    else if (sight.missing.len > 0 ||\n"
         "             sight.online < replicas_needed(store, replicas))\n",
         "    else if (sight.online < 1)\n",
         "the replicas that are there are enough"),
     "what-came-later-is-confirmed": (
-        "daemon/store/strict.c",
+        "confirm_verdict",
         "        if (!call->covered)\n            break;\n",
         "",
         "what was answered after the question counts as asked for"),
     "another-history-confirms": (
-        "daemon/store/strict.c",
+        "confirm_verdict",
         "        if (!all_have_it || !text_equal("
         "record_reply_id(call_said(call)), id))\n",
         "        if (!all_have_it || id.len == 0)\n",

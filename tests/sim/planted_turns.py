@@ -4,19 +4,19 @@ time and a session keeps all requests under way that it may."""
 SETTINGS = ("--settings", "single", "--set",
             "usual=1,batch=1,in_flight=1,locks=3,jitter_us=10000")
 
-# name: (file, what is there, the mistake, what it is, more changes)
+# name: (place, what is there, the mistake, what it is, more changes)
 PLANTED = {
     "kinds-take-no-turns": (
-        "daemon/store/call.c",
+        "call_flush_node",
         "            turn = (turn + 1) % LANE_COUNT;\n",
         "            turn = has ? turn : (turn + 1) % LANE_COUNT;\n",
         "a kind of operation goes on as long as any of it waits"),
     "sessions-take-no-turns": (
-        "daemon/store/lane.c",
+        "lead_hash",
         "    memcpy(key, op->session, sizeof(op->session));\n",
         "    memset(key, 0, sizeof(op->session));\n",
         "operations of all sessions stand in one queue",
-        ("daemon/store/lane.c",
+        ("lead_find",
          "            memcmp(lead->session, op->session, sizeof(op->session)) "
          "== 0)\n",
          "            lead->leads)\n")),
