@@ -335,7 +335,7 @@ file_parse(const struct key *key, struct text text, void *field, struct why why)
 {
     if (is_pem(text))
         return refuse(
-            why, text, "the name of a file is expected, and not what is in it");
+            why, text, "the name of a file is expected, not its content");
     for (size_t i = 0; i < text.len; i++) {
         if (is_control(text.at[i]))
             return refuse(why, text, "has a control character");

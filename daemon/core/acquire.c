@@ -72,7 +72,7 @@ answer_busy(
     const char *why = result->delay_ms == 0
                           ? error_meaning(ERROR_BUSY)
                           : "the lock-delay of an earlier holder is not over, "
-                            "and wait=0 was asked";
+                            "and wait=0 was given";
     struct reply reply;
 
     if (!handle_equal(pending->bundle, HANDLE_NONE)) {

@@ -135,7 +135,7 @@ lock_ask(
     if (mode.len > 0 && !ask->shared && !text_equal(mode, TEXT("exclusive")))
         return "mode= must be exclusive or shared";
     if (semaphore && core->settings.no_semaphores)
-        return "limit= is not to be had with redis.topology quorum";
+        return "limit= is not supported with redis.topology quorum";
     if (semaphore && mode.len > 0)
         return "a semaphore (limit=) has no mode=";
     if (semaphore && limit == 0)

@@ -37,7 +37,7 @@ ticket_refuse_impatient(struct core *core, struct ticket *ticket)
             count(core->counters, COUNTER_refused_busy);
             pending_error(core, pending, ERROR_BUSY,
                 "an earlier LOCK of this owner waits for the lock, and wait=0 "
-                "was asked");
+                "was given");
         } else if (pending->part == PART_ASKS) {
             bundle_stir(core, pending);
         }

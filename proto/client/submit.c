@@ -339,7 +339,7 @@ holdfast_submit_cancel(struct holdfast *h, uint64_t target, uint64_t *request)
         return status; /* or it is no lock, as the broker will say */
     /* No broker has heard of it. */
     holdfast_notice_say(h, HOLDFAST_ERR, target,
-        "- ERR CANCELLED retry=1 :the wait was called off");
+        "- ERR CANCELLED retry=1 :the wait was cancelled");
     holdfast_notice_say(h, HOLDFAST_OK, *request, "- OK");
     holdfast_pending_remove(h, lock);
     holdfast_pending_remove(h, pending);

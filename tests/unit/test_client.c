@@ -282,7 +282,7 @@ static const char conversation[] =
              "* JEOPARDY a ttl_ms=500\n"
              "3 WHATEVER\n"
              "* SAFE a ttl_ms=8000\r\n"
-             "2 ERR TIMEOUT retry=1 :somebody held the lock\n"
+             "2 ERR TIMEOUT retry=1 :the lock was held\n"
              "99 OK\n"
              "- ERR BADREQ retry=0 :what?\n"
              "* LOST a fence=42 reason=expired\n"
@@ -295,7 +295,7 @@ static const char conversation_told[] =
     "OK 1  fence=42 until=1009000 :\n"
     "JEOPARDY 0 a fence=0 until=0 :\n"
     "SAFE 0 a fence=0 until=0 :\n"
-    "ERR 2 TIMEOUT fence=0 until=0 :somebody held the lock\n"
+    "ERR 2 TIMEOUT fence=0 until=0 :the lock was held\n"
     "LOST 1 a fence=42 until=0 :\n"
     "DRAIN 0  fence=0 until=0 :\n"
     "BYE 0 drain fence=0 until=0 :\n";

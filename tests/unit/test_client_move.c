@@ -575,7 +575,7 @@ START_TEST(cancel_goes_with_its_lock)
     ck_assert_str_eq(talk_sent(&talk), "");
     talk_pass(&talk, 0);
     ck_assert_str_eq(talk_told(&talk),
-        "ERR 4 CANCELLED fence=0 until=0 :the wait was called off\n"
+        "ERR 4 CANCELLED fence=0 until=0 :the wait was cancelled\n"
         "OK 5  fence=0 until=0 :\n");
     resume(2);
     ck_assert_str_eq(talk_sent(&talk), "2 LOCK a\n3 CANCEL 2\n");

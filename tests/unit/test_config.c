@@ -1321,8 +1321,8 @@ START_TEST(misplaced_passwords_are_not_told)
         {"redis: {username: 'u hunter2'}",
             "f:1:19: redis.username: has a blank"},
         {"redis: {tls: {key: '-----BEGIN PRIVATE KEY----- hunter2'}}",
-            "f:1:20: redis.tls.key: the name of a file is expected, and not "
-            "what is in it"},
+            "f:1:20: redis.tls.key: the name of a file is expected, not "
+            "its content"},
         {"log: {level: '-----BEGIN PRIVATE KEY----- hunter2'}",
             "f:1:14: log.level: not known; expected error or warn or info or "
             "debug"},
