@@ -350,8 +350,7 @@ audit_status(const struct holdfast_event *event)
     if (holdfast_event_number(event, "untold", &untold))
         complain("audit: %" PRIu64 " findings more than are told", untold);
     if (holdfast_event_number(event, "skipped", &skipped)) {
-        complain(
-            "audit: nodes of Redis that could not be asked: %" PRIu64, skipped);
+        complain("audit: Redis nodes that did not answer: %" PRIu64, skipped);
         return STATUS_TROUBLE;
     }
     return findings > 0 ? STATUS_REFUSED : STATUS_FINE;

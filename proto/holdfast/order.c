@@ -133,7 +133,7 @@ command_drain(struct settings *settings, int argc, char **argv)
             settings, "drain", argv, NULL, 0, 0, "no words", &words, &status))
         return status;
     if (strchr(connect_address(settings), ',') != NULL) {
-        complain("drain: one address is to be given, of the broker that goes");
+        complain("drain: give one address, of the broker that stops");
         return STATUS_USAGE;
     }
     status = order_give(settings, "drain", "DRAIN", &h, &event);
