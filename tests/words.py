@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Length and opening words of sentences in documents, manuals and comments.
+"""Length and opening words of sentences in documents, comments and helps.
 
     words.py               figures of README and of each group of files
     words.py --list GROUP  the findings of a group
@@ -32,6 +32,7 @@ GROUPS = {
     "configuration": (("conf/*.yaml",), 0),
     "comments": (("daemon/*.[ch]", "proto/*.[ch]", "conf/*.[ch]", "*.def",
                   "lua/*.lua"), 396),
+    "helps": (("*.def",), 0),
     "comments of tests": (("tests/*.[ch]",), 500),
 }
 
@@ -84,7 +85,16 @@ def comments(text, comment, margin):
             yield block.replace("\n", " "), True
 
 
-def blocks(path, text):
+def strings(text):
+    """Helps, errors and reasons in tables: adjacent literals are one text."""
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    for found in re.findall(r'(?:"[^"\n]*"\s*)+', text):
+        yield re.sub(r'"\s*"|"', "", found), True
+
+
+def blocks(group, path, text):
+    if group == "helps":
+        return strings(text)
     if path.endswith((".md", ".8", ".1")):
         return markdown(text) if path.endswith(".md") else manual(text)
     if path.endswith((".c", ".h", ".def")):
@@ -93,9 +103,9 @@ def blocks(path, text):
     return comments(text, rf"((?:^\s*{sign}[^\n]*\n)+)", rf"^\s*{sign}+")
 
 
-def sentences(path, text):
+def sentences(group, path, text):
     """(words, whether it is prose and no cell of a table) of each sentence."""
-    for block, prose in blocks(path, text):
+    for block, prose in blocks(group, path, text):
         block = re.sub(r"``.*?``|`[^`]*`", "x", block)
         block = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", block)
         block = re.sub(r"\*+", "", block)
@@ -119,7 +129,7 @@ def groups(files, read):
         yield group, [
             (path, *sentence) for path in files
             if any(fnmatch.fnmatchcase(path, each) for each in patterns)
-            for sentence in sentences(path, read(path))], allowed
+            for sentence in sentences(group, path, read(path))], allowed
 
 
 def figures(group, told):

@@ -106,7 +106,8 @@ def events():
 
 
 def words_of_configuration():
-    paths = re.findall(r'\.path = "([a-z_.]+)"', sources("conf", ".c"))
+    paths = re.findall(r'^    [A-Z]+\("([a-z_.]+)", ', sources("conf", ".c"),
+                       re.MULTILINE)
     return {word for path in paths for word in path.split(".")}
 
 
