@@ -30,11 +30,11 @@ PLANTED = {
         "             sight.online < replicas_needed(store, replicas))\n",
         "    else if (sight.online < 1)\n",
         "the replicas that are there are enough"),
-    "what-came-later-is-confirmed": (
+    "later-answer-is-confirmed": (
         "confirm_verdict",
         "        if (!call->covered)\n            break;\n",
         "",
-        "what was answered after the question counts as asked for"),
+        "an answer after the question counts as asked for"),
     "another-history-confirms": (
         "confirm_verdict",
         "        if (!all_have_it || !text_equal("
