@@ -101,7 +101,8 @@ class TableTest(unittest.TestCase):
                    ("USER", "SERVED", "AT_ONCE", "command_ping", "no_timer",
                     "NONE", "0", '"N"', '"n"'),
                    ("proto/request.c", "proto/vocabulary.c",
-                    "daemon/core/rights.c", "daemon/core/command.c"))
+                    "daemon/core/rights.c", "daemon/core/command.c",
+                    "daemon/core/final.c"))
 
     @unittest.skipUnless(shutil.which("cc"), "there is no compiler")
     def test_an_operation(self):
@@ -111,7 +112,7 @@ class TableTest(unittest.TestCase):
                    ("daemon/core/op.c", "daemon/core/recent.c",
                     "daemon/core/core.c", "daemon/store/record.c",
                     "daemon/store/call.c", "daemon/store/quorum.c",
-                    "daemon/store/round.c"))
+                    "daemon/store/round.c", "daemon/store/strict.c"))
 
 
 class VocabularyTest(unittest.TestCase):
