@@ -16,7 +16,6 @@
  * though it was asked, the record is read again: the hold may have ended
  * meanwhile.
  */
-#include "daemon/core/deadlock.h"
 #include "daemon/core/final.h"
 #include "daemon/core/finding.h"
 #include "daemon/core/message.h"

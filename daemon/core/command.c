@@ -4,6 +4,7 @@
  */
 #include "daemon/core/advance.h"
 #include "daemon/core/final.h"
+#include "daemon/core/handlers.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/stop.h"

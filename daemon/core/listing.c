@@ -6,6 +6,7 @@
  * and HELD comes in parts, each when the client has read the one before.
  */
 #include "daemon/core/final.h"
+#include "daemon/core/handlers.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 

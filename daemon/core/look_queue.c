@@ -10,6 +10,8 @@
  */
 #include "daemon/core/look_queue.h"
 
+#include "daemon/core/deadlock.h"
+
 #include "daemon/base/assert.h"
 
 /* Of the time that passes, one part in so many is for readings. */

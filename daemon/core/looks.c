@@ -11,6 +11,7 @@
  *
  * See DESIGN.md D6.3.
  */
+#include "daemon/core/deadlock.h"
 #include "daemon/core/look_queue.h"
 
 #include "daemon/base/assert.h"

@@ -2,6 +2,7 @@
  * Probes as messages: kind, count, index, then the nodes. Of 'D' index is how
  * many owners are asked after, which follow after a byte, `again`.
  */
+#include "daemon/core/deadlock.h"
 #include "daemon/core/look_queue.h"
 #include "daemon/core/message.h"
 

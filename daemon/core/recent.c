@@ -8,6 +8,7 @@
  * Nothing here changes a lock. No secret is kept, and of the clients' words
  * names and owners only: no notes.
  */
+#include "daemon/core/handlers.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 

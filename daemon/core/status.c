@@ -2,7 +2,7 @@
  * STATUS: whether this broker can grant locks now, and how each Redis node is
  * that it needs.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/handlers.h"
 
 #include "daemon/base/assert.h"
 

@@ -109,7 +109,7 @@ class TableTest(unittest.TestCase):
         self.check("daemon/core/op.def", "#undef OP", "OP",
                    ('"n"', "LOCK", "ticket_done", "NONE", "KEYED", "ALONE",
                     "FREES", "take_plain", "plain_decide"),
-                   ("daemon/core/op.c", "daemon/core/recent.c",
+                   ("daemon/core/op_pool.c", "daemon/core/recent.c",
                     "daemon/core/core.c", "daemon/store/record.c",
                     "daemon/store/call.c", "daemon/store/quorum.c",
                     "daemon/store/round.c", "daemon/store/strict.c"))

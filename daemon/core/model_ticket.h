@@ -1,0 +1,110 @@
+/*
+ * Tickets.
+ *
+ * A *session* is a client's connection. A *ticket* is the standing of one owner
+ * of one session with one lock, from the first LOCK to the last trace of it in
+ * Redis; there is at most one for each (session, owner, lock). A *pending*
+ * request is one that has not had its final reply. Requests on one ticket take
+ * effect in the order sent: they queue at it, and the first is being served.
+ *
+ *              acquire             granted
+ *     IDLE ------------> ASKING -------------> HELD
+ *      ^ |                 | queued              |  \  UNLOCK, end of the
+ *      | | nobody left     v          granted    |   \ session, deadline
+ *      | +------> (gone)  WAITING ---------------+    \
+ *      |                   | cancel, time-out          v
+ *      +-------------------+----------------------> LEAVING
+ *                     struck out of the record, or lease over
+ */
+#ifndef HOLDFAST_CORE_MODEL_TICKET_H
+#define HOLDFAST_CORE_MODEL_TICKET_H
+
+#include "daemon/base/slab.h"
+#include "daemon/base/table.h"
+#include "daemon/core/model_time.h"
+#include "daemon/core/op.h"
+#include "proto/request.h"
+
+enum ticket_state {
+    TICKET_IDLE,    /* nothing in Redis; on its way to ASKING or away */
+    TICKET_ASKING,  /* acquire is under way */
+    TICKET_WAITING, /* stands in the queue */
+    TICKET_HELD,
+    TICKET_LEAVING, /* release is under way, or will be tried again */
+};
+
+struct ticket {
+    struct slab_node node;
+    enum ticket_state state;
+    struct list session_link;
+    struct list lock_link;
+    struct list holder_link;
+    struct list stir_link; /* in core->stirred */
+    struct list age_link;  /* in core->ages; see top.c */
+    struct list wait_link; /* who->waits */
+    struct table_node table;
+    struct wheel_node timer;
+    struct session *session; /* ref; NULL: it has ended */
+    struct owner *who;       /* ref; NULL as the session */
+    struct lock *lock;       /* ref, counted */
+    struct list pendings;    /* by ticket_link; the first is being served */
+    struct handle main_op;   /* acquire or release under way */
+    struct handle renew_op;
+    uint64_t serial; /* grows; the order of creation */
+    /* as in the record */
+    uint8_t session_id[16];
+    uint32_t generation;
+    uint64_t owner_hash;
+    uint32_t place;
+    uint64_t arrival;
+    uint64_t fence;
+    struct ask ask;
+    /* of a hold */
+    uint32_t holds;       /* re-entries and the first */
+    uint64_t hard_end_us; /* of lease=, NEVER: none */
+    uint64_t stands_us;   /* others see that lease until then; NEVER: none */
+    uint64_t granted_us;
+    uint64_t deadline_us; /* believed no longer than this */
+    uint64_t foreign_us;  /* by what another broker has told, this long */
+    uint64_t jeopardy_us; /* when to warn; NEVER: has been done */
+    uint64_t renew_us;    /* when to renew; NEVER: not again */
+    /* of a wait */
+    uint64_t waits_us;   /* when it began, at this broker */
+    uint64_t heard_us;   /* when Redis last spoke of it */
+    uint64_t settles_us; /* nobody is granted it before; 0: not so */
+    uint64_t over_us;    /* ASKING, too: see op.h */
+    uint64_t refresh_us;
+    uint64_t probe_us; /* when to look for a deadlock; NEVER: not */
+    uint32_t looked;   /* after so many, up to a few */
+    uint32_t refused;  /* of late, for want of room, likewise */
+    /* of leaving */
+    uint64_t leave_until_us; /* by then its lease is over in any case */
+    bool abandoned;          /* ASKING: to be released when the answer comes */
+    bool forgotten; /* ASKING: the answer is nobody's, another broker goes on */
+    bool doubt;     /* an answer was lost: it may have been granted, or freed */
+    bool hinted;    /* a grant was announced while a question was under way */
+    bool unheard;   /* the last question got no answer */
+    bool lost;      /* LEAVING after LOST was sent */
+    bool jeopardy;  /* JEOPARDY was sent */
+    bool given_up;  /* LEAVING: its client ended it in jeopardy */
+    bool sharing;   /* it shares from now on, and Redis has not confirmed it */
+    bool moving;    /* it was claimed, and Redis has not confirmed it */
+    bool announced; /* its LOCK was told that it is queued */
+    bool downgraded; /* it was exclusive, and shares */
+    bool unclean;    /* LEAVING, and nobody gave it back */
+    bool unattended; /* whose connection ended; its LOCK may come again */
+    bool used;       /* its request id has been used */
+    bool reclaiming; /* renew_op is a reclaim, which has words of ours */
+    bool reborn;     /* it was put again, and not claimed since */
+    bool stray;      /* put again without an answer: its number is not known */
+    bool requeued;   /* it was gone, perhaps to a later connection's broker */
+    uint32_t taken;  /* that generation has it, elsewhere; 0: none */
+    uint8_t owner_len;
+    uint8_t client_len;
+    uint8_t note_len;
+    char owner[PROTO_OWNER_MAX];
+    char client[PROTO_CLIENT_MAX]; /* the session's, when it asked */
+    char note[PROTO_NOTE_MAX];
+};
+
+#endif
