@@ -11,6 +11,9 @@
  */
 #include "daemon/core/ages.h"
 
+#include "daemon/core/lock.h"
+#include "daemon/core/tally.h"
+
 #include "daemon/base/assert.h"
 
 bool

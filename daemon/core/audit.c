@@ -18,8 +18,12 @@
  */
 #include "daemon/core/final.h"
 #include "daemon/core/finding.h"
+#include "daemon/core/lock.h"
 #include "daemon/core/message.h"
+#include "daemon/core/op_pool.h"
+#include "daemon/core/pending.h"
 #include "daemon/core/session_table.h"
+#include "daemon/core/tally.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/times.h"
 

@@ -16,6 +16,7 @@
 #include "daemon/core/behind.h"
 #include "daemon/core/final.h"
 #include "daemon/core/handlers.h"
+#include "daemon/core/pending.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/source.h"

@@ -21,6 +21,8 @@
  */
 #include "daemon/core/advance.h"
 #include "daemon/core/final.h"
+#include "daemon/core/pending.h"
+#include "daemon/core/tally.h"
 #include "daemon/core/ticket.h"
 
 #include "daemon/base/assert.h"

@@ -5,9 +5,13 @@
 #include "daemon/core/advance.h"
 #include "daemon/core/final.h"
 #include "daemon/core/handlers.h"
+#include "daemon/core/lock.h"
+#include "daemon/core/op_pool.h"
+#include "daemon/core/pending.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/stop.h"
+#include "daemon/core/tally.h"
 #include "daemon/core/ticket_event.h"
 
 #include "daemon/base/assert.h"

@@ -29,8 +29,11 @@
 #include "daemon/core/deadlock.h"
 
 #include "daemon/core/final.h"
+#include "daemon/core/lock.h"
 #include "daemon/core/look_queue.h"
 #include "daemon/core/message.h"
+#include "daemon/core/owner.h"
+#include "daemon/core/recent.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/times.h"
 

@@ -6,6 +6,7 @@
 
 #include "daemon/core/advance.h"
 #include "daemon/core/final.h"
+#include "daemon/core/lock.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/times.h"
 

@@ -13,8 +13,11 @@
  */
 #include "daemon/core/advance.h"
 #include "daemon/core/final.h"
+#include "daemon/core/pending.h"
 #include "daemon/core/question.h"
+#include "daemon/core/recent.h"
 #include "daemon/core/session_table.h"
+#include "daemon/core/tally.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/times.h"
 

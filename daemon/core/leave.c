@@ -3,6 +3,8 @@
  * again until Redis has said so or its lease is over in any case. release.c has
  * what Redis said.
  */
+#include "daemon/core/lock.h"
+#include "daemon/core/op_pool.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"
 

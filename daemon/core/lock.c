@@ -5,7 +5,7 @@
  *
  * See DESIGN.md D10.3.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/lock.h"
 
 #include "daemon/base/assert.h"
 
@@ -55,7 +55,6 @@ lock_slot(const struct core *core, struct text name)
     return slot_of_key(text_make(key, len));
 }
 
-/* With one reference for the caller; NULL where there is no room. */
 struct lock *
 lock_obtain(struct core *core, struct text name)
 {
@@ -112,7 +111,6 @@ lock_see_fence(struct core *core, const struct lock *lock, uint64_t fence)
         core->fence_seen[lock->slot] = fence;
 }
 
-/* Sees to it that Redis is asked at `at_us`, or sooner where that was set. */
 void
 lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us)
 {
@@ -137,8 +135,6 @@ lock_ask_after_lapse(struct core *core, struct lock *lock)
     lock_ask_at(core, lock, lock->lapse_us);
 }
 
-/* An answer was lost that may have said whom of ours a script has granted the
- * lock: all who wait are asked after; once, however many answers that were. */
 void
 lock_refresh_soon(struct core *core, struct lock *lock)
 {

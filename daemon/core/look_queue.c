@@ -11,6 +11,7 @@
 #include "daemon/core/look_queue.h"
 
 #include "daemon/core/deadlock.h"
+#include "daemon/core/lock.h"
 
 #include "daemon/base/assert.h"
 

@@ -13,6 +13,7 @@
  */
 #include "daemon/core/deadlock.h"
 #include "daemon/core/look_queue.h"
+#include "daemon/core/op_pool.h"
 
 #include "daemon/base/assert.h"
 

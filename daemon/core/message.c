@@ -3,6 +3,9 @@
  */
 #include "daemon/core/message.h"
 
+#include "daemon/core/lock.h"
+#include "daemon/core/op_pool.h"
+
 #include "daemon/base/assert.h"
 
 /* Under way at a time; what finds no room is not sent. */

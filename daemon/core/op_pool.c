@@ -3,7 +3,9 @@
  * and given back. Each counts as a reference to its lock, if it has one, whose
  * name it shows.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/op_pool.h"
+
+#include "daemon/core/lock.h"
 
 #include "daemon/base/assert.h"
 
@@ -53,7 +55,6 @@ op_submit(struct core *core, struct op *op)
     list_push_back(&core->effects->ops, &op->link);
 }
 
-/* What Redis cannot be asked now is given back; the rest as ever. */
 void
 op_hurry(struct core *core, struct op *op)
 {

@@ -2,7 +2,7 @@
  * Owners: who holds locks and waits for them, within a session, by the word of
  * owner= or without one. There is one for as long as it has tickets.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/owner.h"
 
 #include "daemon/base/assert.h"
 
@@ -48,7 +48,6 @@ owner_find_at(const struct core *core, const struct session *session,
     return NULL;
 }
 
-/* By the hash of its word; NULL where it has no ticket. */
 struct owner *
 owner_find(
     const struct core *core, const struct session *session, uint64_t hash)
@@ -74,7 +73,6 @@ owner_count(struct ticket *ticket, enum ticket_state state, bool begins)
     }
 }
 
-/* The ticket has come to its session. */
 void
 owner_joined(struct core *core, struct ticket *ticket)
 {
@@ -96,7 +94,6 @@ owner_joined(struct core *core, struct ticket *ticket)
     owner_count(ticket, ticket->state, true);
 }
 
-/* It is about to go, or to come to another one. */
 void
 owner_left(struct core *core, struct ticket *ticket)
 {
@@ -110,7 +107,6 @@ owner_left(struct core *core, struct ticket *ticket)
     slab_free(&core->owners, owner);
 }
 
-/* The ticket is about to be in that state. */
 void
 owner_state(struct ticket *ticket, enum ticket_state state)
 {
@@ -120,7 +116,6 @@ owner_state(struct ticket *ticket, enum ticket_state state)
     owner_count(ticket, state, true);
 }
 
-/* Whether others may wait for it while it waits itself. */
 bool
 owner_is_in_between(const struct owner *owner)
 {

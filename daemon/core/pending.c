@@ -3,8 +3,12 @@
  * requests, too. Each request gets exactly one reply: pending_free() is called
  * after it was sent (final.c), or because there is nobody left to send it to.
  */
+#include "daemon/core/pending.h"
+
 #include "daemon/core/behind.h"
+#include "daemon/core/lock.h"
 #include "daemon/core/session_table.h"
+#include "daemon/core/tally.h"
 
 #include "daemon/base/assert.h"
 
@@ -38,7 +42,6 @@ pending_of_tag(
     return NULL;
 }
 
-/* NULL where there is no room; the caller has checked the tag. */
 struct pending *
 pending_create(
     struct core *core, struct session *session, const struct request *request)
@@ -102,7 +105,6 @@ pending_free(struct core *core, struct pending *pending)
     session_check_end(core, session);
 }
 
-/* A LOCK of one of the names that `whole` is about; NULL: there is no room. */
 struct pending *
 pending_create_part(struct core *core, const struct pending *whole)
 {
@@ -128,7 +130,6 @@ pending_create_part(struct core *core, const struct pending *whole)
     return part;
 }
 
-/* Its turn has come; what is left of the time to wait is its own. */
 void
 pending_begin_part(
     struct core *core, struct pending *part, const struct pending *whole)

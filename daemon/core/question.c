@@ -5,6 +5,7 @@
 #include "daemon/core/question.h"
 
 #include "daemon/core/final.h"
+#include "daemon/core/op_pool.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/times.h"
 

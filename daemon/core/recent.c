@@ -8,7 +8,10 @@
  * Nothing here changes a lock. No secret is kept, and of the clients' words
  * names and owners only: no notes.
  */
+#include "daemon/core/recent.h"
+
 #include "daemon/core/handlers.h"
+#include "daemon/core/op_pool.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 

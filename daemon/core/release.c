@@ -6,7 +6,9 @@
 
 #include "daemon/core/advance.h"
 #include "daemon/core/final.h"
+#include "daemon/core/releases.h"
 #include "daemon/core/session_table.h"
+#include "daemon/core/tally.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/times.h"
 

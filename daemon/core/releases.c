@@ -15,6 +15,10 @@
  *
  * See DESIGN.md D3.8.
  */
+#include "daemon/core/releases.h"
+
+#include "daemon/core/lock.h"
+#include "daemon/core/op_pool.h"
 #include "daemon/core/times.h"
 
 #include "daemon/base/assert.h"
@@ -244,7 +248,6 @@ releases_timer(struct core *core, struct releases *releases)
     releases_over(core, releases);
 }
 
-/* What became of one. */
 void
 releases_answered(struct core *core, const struct op *op)
 {

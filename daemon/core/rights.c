@@ -7,6 +7,9 @@
  */
 #include "daemon/core/rights.h"
 
+#include "daemon/core/pending.h"
+#include "daemon/core/tally.h"
+
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 

@@ -19,9 +19,11 @@
  */
 #include "daemon/core/behind.h"
 #include "daemon/core/final.h"
+#include "daemon/core/pending.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/source.h"
+#include "daemon/core/tally.h"
 #include "daemon/core/unattended.h"
 
 #include "daemon/base/assert.h"

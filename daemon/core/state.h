@@ -178,19 +178,6 @@ void auth_end_wait(struct core *core, struct pending *pending);
 bool auth_recheck(struct core *core, struct session *session);
 void auth_check(const struct core *core);
 
-/* lock.c */
-struct lock *lock_find(const struct core *core, struct text name);
-struct lock *lock_obtain(struct core *core, struct text name);
-void lock_ref(struct lock *lock);
-void lock_unref(struct core *core, struct lock *lock);
-void lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us);
-void lock_ask_after_lapse(struct core *core, struct lock *lock);
-void lock_refresh_soon(struct core *core, struct lock *lock);
-void lock_see_fence(struct core *core, const struct lock *lock, uint64_t fence);
-
-/* The name of the lock; it lives as long as the lock. */
-struct text lock_name(const struct lock *lock);
-
 /* ticket.c */
 struct ticket *ticket_find(const struct core *core,
     const struct session *session, const struct lock *lock, struct text owner);
@@ -212,17 +199,6 @@ struct text ticket_client(const struct ticket *ticket);
 /* When the waiting ticket begins a search for a deadlock; NEVER: not. */
 void ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us);
 
-/* owner.c */
-bool owner_init(struct core *core);
-void owner_fini(struct core *core);
-struct owner *owner_find(
-    const struct core *core, const struct session *session, uint64_t hash);
-void owner_joined(struct core *core, struct ticket *ticket);
-void owner_left(struct core *core, struct ticket *ticket);
-void owner_state(struct ticket *ticket, enum ticket_state state);
-bool owner_is_in_between(const struct owner *owner);
-void owner_check(const struct core *core);
-
 /* wait.c: tickets that ask or wait */
 bool ticket_cancel(struct core *core, struct ticket *ticket,
     struct pending *pending, enum error_code code, const char *why);
@@ -234,66 +210,6 @@ void lock_timer(struct core *core, struct lock *lock);
 /* hold.c: tickets that hold */
 void ticket_set_lease(
     struct core *core, struct ticket *ticket, uint64_t hold_ms);
-
-/* tally.c: what is counted for a namespace */
-struct space *space_of(struct core *core, struct lock *lock);
-void tally_granted(struct core *core, const struct pending *pending,
-    const struct ticket *ticket);
-void tally_refused(
-    struct core *core, const struct pending *pending, enum error_code code);
-void tally_turned_away(
-    struct core *core, struct text name, enum error_code code);
-void tally_unheard(struct core *core, const struct pending *pending);
-void tally_finding(
-    struct core *core, struct text name, enum space_counter counter);
-
-/* pending.c */
-struct pending *pending_create(
-    struct core *core, struct session *session, const struct request *request);
-void pending_free(struct core *core, struct pending *pending);
-struct pending *pending_create_part(
-    struct core *core, const struct pending *whole);
-void pending_begin_part(
-    struct core *core, struct pending *part, const struct pending *whole);
-struct pending *pending_of_tag(
-    const struct core *core, const struct session *session, const char *tag);
-
-/* Creates the request of a session. NULL: a limit forbids it, and the client
- * has been told. */
-struct pending *command_pending(
-    struct core *core, struct session *session, const struct request *request);
-
-/* The name of member `place`. */
-struct text bundle_name(const struct bundle *bundle, uint32_t place);
-
-/* The multi-lock that the request is, or is a member of; NULL: none. */
-struct bundle *bundle_of(
-    const struct core *core, const struct pending *pending);
-
-/* The LOCK of member `place`; NULL: it is gone. */
-struct pending *bundle_part(
-    const struct core *core, const struct bundle *bundle, uint32_t place);
-
-/* The hold that member `place` has; NULL: it is gone. */
-struct ticket *bundle_hold(
-    const struct core *core, const struct bundle *bundle, uint32_t place);
-
-/* Keeps the members that were had, for a LOCK that may come again. */
-void bundle_leave(struct core *core, struct bundle *bundle);
-
-/* Frees the members. Requests behind them have their turn at the end of the
- * step. */
-void bundle_drop_parts(struct core *core, struct bundle *bundle);
-
-/* Sets the request of the multi-lock and the name that it waits for. False:
- * `part` is no member. */
-bool bundle_waits(const struct core *core, const struct pending *part,
-    const struct pending **whole, struct text *name);
-
-/* A member waits: requests behind the other members may have to be refused,
- * at the end of the step. Members only stand behind older requests, so this
- * ends. */
-void bundle_stir(struct core *core, const struct pending *asks);
 
 /* bundle.c */
 void bundle_begin(
@@ -343,30 +259,6 @@ void audit_inspected(struct core *core, const struct op *op);
 void audit_broken(struct core *core, const struct op *op);
 void audit_told(struct core *core, struct text words);
 void audit_news(struct core *core, struct text news);
-
-/* releases.c */
-bool releases_init(struct core *core);
-void releases_fini(struct core *core);
-void releases_note(
-    struct core *core, const struct ticket *ticket, uint64_t sent_us);
-void releases_repeat(struct core *core);
-void releases_timer(struct core *core, struct releases *releases);
-void releases_answered(struct core *core, const struct op *op);
-
-/* recent.c */
-void recent_slow(struct core *core, const struct op *op);
-void recent_lost(
-    struct core *core, const struct ticket *ticket, const char *reason);
-void recent_deadlock(struct core *core, const struct ticket *ticket,
-    struct text cycle, struct text sessions);
-
-/* op.c */
-struct op *op_create(struct core *core, enum op_kind kind, struct lock *lock,
-    struct handle owner);
-void op_submit(struct core *core, struct op *op);
-void op_hurry(struct core *core, struct op *op);
-enum op_owner op_owner(const struct op *op);
-void op_free(struct core *core, struct op *op);
 
 #define LISTING_MAX 500
 

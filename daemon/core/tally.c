@@ -3,7 +3,7 @@
  * answered, how long they waited, how long it was held; and what there is at
  * the moment.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/tally.h"
 
 #include "daemon/base/assert.h"
 
@@ -99,15 +99,12 @@ tally_refused(
         space->value[refusal(code)]++;
 }
 
-/* A LOCK that was refused before it had a place at the lock: of several names
- * the one for which there was none, else the first. */
 void
 tally_turned_away(struct core *core, struct text name, enum error_code code)
 {
     core->spaces.space[spaces_find(&core->spaces, name)].value[refusal(code)]++;
 }
 
-/* Its session has ended before it was answered. */
 void
 tally_unheard(struct core *core, const struct pending *pending)
 {

@@ -12,7 +12,11 @@
 #include "daemon/core/ticket.h"
 
 #include "daemon/core/ages.h"
+#include "daemon/core/lock.h"
+#include "daemon/core/op_pool.h"
+#include "daemon/core/owner.h"
 #include "daemon/core/session_table.h"
+#include "daemon/core/tally.h"
 
 #include "daemon/base/assert.h"
 

@@ -7,6 +7,7 @@
  */
 #include "daemon/core/ages.h"
 #include "daemon/core/handlers.h"
+#include "daemon/core/lock.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 

@@ -5,6 +5,7 @@
 #include "daemon/core/unattended.h"
 
 #include "daemon/core/advance.h"
+#include "daemon/core/op_pool.h"
 #include "daemon/core/ticket.h"
 
 #include "daemon/base/assert.h"

@@ -13,6 +13,9 @@
  */
 #include "daemon/core/advance.h"
 #include "daemon/core/final.h"
+#include "daemon/core/lock.h"
+#include "daemon/core/op_pool.h"
+#include "daemon/core/pending.h"
 #include "daemon/core/question.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"

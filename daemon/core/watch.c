@@ -12,6 +12,9 @@
  * next events of its watches wait until its output is drained.
  */
 #include "daemon/core/final.h"
+#include "daemon/core/lock.h"
+#include "daemon/core/op_pool.h"
+#include "daemon/core/pending.h"
 #include "daemon/core/times.h"
 
 #include "daemon/base/assert.h"
