@@ -8,6 +8,7 @@
 #include "daemon/core/ages.h"
 #include "daemon/core/final.h"
 #include "daemon/core/grant.h"
+#include "daemon/core/leave.h"
 #include "daemon/core/lock.h"
 #include "daemon/core/pending.h"
 #include "daemon/core/question.h"
@@ -15,6 +16,7 @@
 #include "daemon/core/tally.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/times.h"
+#include "daemon/core/wait.h"
 
 #include "daemon/base/assert.h"
 

@@ -4,10 +4,14 @@
  */
 #include "daemon/core/advance.h"
 
+#include "daemon/core/bundle.h"
 #include "daemon/core/final.h"
+#include "daemon/core/hold.h"
+#include "daemon/core/leave.h"
 #include "daemon/core/op_pool.h"
 #include "daemon/core/question.h"
 #include "daemon/core/ticket.h"
+#include "daemon/core/wait.h"
 
 #include "daemon/base/assert.h"
 

@@ -14,12 +14,14 @@
  * session sends meanwhile has its turn after the answer (behind.c).
  */
 #include "daemon/core/behind.h"
+#include "daemon/core/bundle.h"
 #include "daemon/core/final.h"
 #include "daemon/core/handlers.h"
 #include "daemon/core/pending.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/source.h"
+#include "daemon/core/wait.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -19,11 +19,16 @@
  *
  * See DESIGN.md D10.5.
  */
+#include "daemon/core/bundle.h"
+
 #include "daemon/core/advance.h"
 #include "daemon/core/final.h"
+#include "daemon/core/hold.h"
+#include "daemon/core/leave.h"
 #include "daemon/core/pending.h"
 #include "daemon/core/tally.h"
 #include "daemon/core/ticket.h"
+#include "daemon/core/wait.h"
 
 #include "daemon/base/assert.h"
 
@@ -56,7 +61,6 @@ bundle_fill(struct bundle *bundle, const struct request *request)
     return NULL;
 }
 
-/* A hold was lost that a bundle had: then nothing of it is to be had. */
 void
 bundle_lost(struct core *core, const struct pending *had)
 {
@@ -137,7 +141,6 @@ bundle_advance(struct core *core, struct bundle *bundle)
     ticket_advance(core, part->ticket);
 }
 
-/* The part that is being taken is had. */
 void
 bundle_granted(struct core *core, struct pending *part, struct ticket *ticket)
 {
@@ -185,7 +188,6 @@ bundle_line_up(struct core *core, struct bundle *bundle, struct pending *whole)
     return false;
 }
 
-/* A LOCK of several names; `whole` has been made ready but for a ticket. */
 void
 bundle_begin(
     struct core *core, struct pending *whole, const struct request *request)
@@ -215,7 +217,6 @@ bundle_begin(
         bundle_advance(core, bundle);
 }
 
-/* Whether a name is waited for that somebody else has. */
 bool
 bundle_is_waiting(const struct core *core, const struct pending *part)
 {
@@ -232,8 +233,6 @@ bundle_is_waiting(const struct core *core, const struct pending *part)
     return pending_stands(first) && bundle_is_waiting(core, first);
 }
 
-/* Calls the request off that `pending` is, or is a part of. False: an earlier
- * call has done so. */
 bool
 bundle_cancel(struct core *core, const struct pending *pending,
     enum error_code code, const char *why)

@@ -3,6 +3,7 @@
  * or the session itself takes over.
  */
 #include "daemon/core/advance.h"
+#include "daemon/core/bundle.h"
 #include "daemon/core/final.h"
 #include "daemon/core/handlers.h"
 #include "daemon/core/lock.h"
@@ -12,7 +13,9 @@
 #include "daemon/core/session_table.h"
 #include "daemon/core/stop.h"
 #include "daemon/core/tally.h"
+#include "daemon/core/ticket.h"
 #include "daemon/core/ticket_event.h"
+#include "daemon/core/wait.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -20,6 +20,7 @@
 #include "daemon/core/source.h"
 #include "daemon/core/stop.h"
 #include "daemon/core/ticket_event.h"
+#include "daemon/core/wait.h"
 
 #include "daemon/base/assert.h"
 

@@ -35,6 +35,7 @@
 #include "daemon/core/owner.h"
 #include "daemon/core/recent.h"
 #include "daemon/core/session_table.h"
+#include "daemon/core/ticket.h"
 #include "daemon/core/times.h"
 
 #include "daemon/base/assert.h"

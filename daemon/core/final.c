@@ -5,11 +5,11 @@
  */
 #include "daemon/core/final.h"
 
+#include "daemon/core/leave.h"
 #include "daemon/core/pending.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/tally.h"
-#include "daemon/core/ticket.h"
 
 #include "daemon/base/assert.h"
 

@@ -6,6 +6,8 @@
 
 #include "daemon/core/advance.h"
 #include "daemon/core/final.h"
+#include "daemon/core/hold.h"
+#include "daemon/core/leave.h"
 #include "daemon/core/lock.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/times.h"

@@ -11,8 +11,12 @@
  *
  * See DESIGN.md D2.1, D8.2 and D9.
  */
+#include "daemon/core/hold.h"
+
 #include "daemon/core/advance.h"
+#include "daemon/core/bundle.h"
 #include "daemon/core/final.h"
+#include "daemon/core/leave.h"
 #include "daemon/core/pending.h"
 #include "daemon/core/question.h"
 #include "daemon/core/recent.h"
@@ -81,8 +85,6 @@ hold_ask(struct core *core, struct ticket *ticket, struct pending *pending,
     return asked;
 }
 
-/* Tells operators. Only the ends that nobody has asked for are worth a warning.
- */
 void
 hold_note_lost(
     struct core *core, const struct ticket *ticket, const char *reason)
@@ -369,7 +371,6 @@ hold_renew(struct core *core, struct ticket *ticket, struct pending *pending)
     return true;
 }
 
-/* All parts of a request are had: its lease= begins. */
 void
 ticket_set_lease(struct core *core, struct ticket *ticket, uint64_t hold_ms)
 {
@@ -455,7 +456,6 @@ hold_serve(struct core *core, struct ticket *ticket, struct pending *pending)
     return hold_lock(core, ticket, pending);
 }
 
-/* Serves a ticket that is held. False: nothing more can be done now. */
 bool
 hold_advance(struct core *core, struct ticket *ticket, struct pending *pending)
 {

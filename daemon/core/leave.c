@@ -3,6 +3,8 @@
  * again until Redis has said so or its lease is over in any case. release.c has
  * what Redis said.
  */
+#include "daemon/core/leave.h"
+
 #include "daemon/core/lock.h"
 #include "daemon/core/op_pool.h"
 #include "daemon/core/session_table.h"
@@ -22,8 +24,6 @@ leaving_is_awaited(const struct ticket *ticket)
     return false;
 }
 
-/* Whether its hold is over for the client, and not yet for others: the release
- * is sent when the lease ends for them, too. */
 bool
 ticket_lapses(const struct core *core, const struct ticket *ticket)
 {
@@ -93,7 +93,6 @@ ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us)
         ticket_arm(core, ticket);
 }
 
-/* What it was leaving for to be put again has been. */
 void
 ticket_leave_on(struct core *core, struct ticket *ticket)
 {

@@ -10,6 +10,7 @@
 #include "daemon/core/pending.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
+#include "daemon/core/ticket.h"
 
 #include "daemon/base/assert.h"
 

@@ -9,6 +9,7 @@
 #include "daemon/core/lock.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/tally.h"
+#include "daemon/core/ticket.h"
 
 #include "daemon/base/assert.h"
 

@@ -14,6 +14,7 @@
 #include "daemon/core/op_pool.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
+#include "daemon/core/ticket.h"
 
 #include "daemon/base/assert.h"
 

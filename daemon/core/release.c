@@ -6,6 +6,8 @@
 
 #include "daemon/core/advance.h"
 #include "daemon/core/final.h"
+#include "daemon/core/hold.h"
+#include "daemon/core/leave.h"
 #include "daemon/core/releases.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/tally.h"

@@ -7,6 +7,7 @@
 #include "daemon/core/advance.h"
 #include "daemon/core/final.h"
 #include "daemon/core/grant.h"
+#include "daemon/core/hold.h"
 #include "daemon/core/pending.h"
 #include "daemon/core/question.h"
 #include "daemon/core/tally.h"

@@ -24,6 +24,7 @@
 #include "daemon/core/session_table.h"
 #include "daemon/core/source.h"
 #include "daemon/core/tally.h"
+#include "daemon/core/ticket.h"
 #include "daemon/core/unattended.h"
 
 #include "daemon/base/assert.h"

@@ -178,49 +178,6 @@ void auth_end_wait(struct core *core, struct pending *pending);
 bool auth_recheck(struct core *core, struct session *session);
 void auth_check(const struct core *core);
 
-/* ticket.c */
-struct ticket *ticket_find(const struct core *core,
-    const struct session *session, const struct lock *lock, struct text owner);
-struct ticket *ticket_create(struct core *core, struct session *session,
-    struct lock *lock, struct text owner);
-struct ticket *ticket_obtain(struct core *core, struct session *session,
-    struct text name, struct text owner, const char **limit);
-void ticket_stir(struct core *core, struct ticket *ticket);
-void ticket_stir_late(struct core *core, struct ticket *ticket);
-void ticket_rebind(
-    struct core *core, struct ticket *ticket, struct session *session);
-void ticket_count_deadline(const struct ticket *ticket);
-uint64_t ticket_ttl_ms(const struct core *core, const struct ticket *ticket);
-uint32_t ticket_known_holds(const struct ticket *ticket);
-struct text ticket_owner(const struct ticket *ticket);
-struct text ticket_note(const struct ticket *ticket);
-struct text ticket_client(const struct ticket *ticket);
-
-/* When the waiting ticket begins a search for a deadlock; NEVER: not. */
-void ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us);
-
-/* wait.c: tickets that ask or wait */
-bool ticket_cancel(struct core *core, struct ticket *ticket,
-    struct pending *pending, enum error_code code, const char *why);
-
-/* Asks Redis about the lock: about the first waiter of this broker, about all
- * of them, or about the lock alone. */
-void lock_timer(struct core *core, struct lock *lock);
-
-/* hold.c: tickets that hold */
-void ticket_set_lease(
-    struct core *core, struct ticket *ticket, uint64_t hold_ms);
-
-/* bundle.c */
-void bundle_begin(
-    struct core *core, struct pending *whole, const struct request *request);
-void bundle_granted(
-    struct core *core, struct pending *part, struct ticket *ticket);
-void bundle_lost(struct core *core, const struct pending *had);
-bool bundle_is_waiting(const struct core *core, const struct pending *part);
-bool bundle_cancel(struct core *core, const struct pending *pending,
-    enum error_code code, const char *why);
-
 /* watch.c */
 void watch_begin(
     struct core *core, struct pending *pending, const struct request *request);
@@ -273,9 +230,5 @@ void command_line(
 /* listing.c */
 void listing_show_done(struct core *core, struct op *op);
 void listing_held(struct core *core, struct pending *pending);
-
-/* leave.c */
-/* Gives back one hold that the client does not know of. */
-void ticket_give_back(struct core *core, struct ticket *ticket);
 
 #endif

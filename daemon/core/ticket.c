@@ -68,7 +68,6 @@ session_count_ticket(struct session *session, int change)
         session->user->tickets += (uint32_t)change;
 }
 
-/* IDLE; NULL where there is no room. The caller puts a request to it. */
 struct ticket *
 ticket_create(struct core *core, struct session *session, struct lock *lock,
     struct text owner)
@@ -112,8 +111,6 @@ user_holds_enough(const struct core *core, const struct session *session)
     return max > 0 && session->user != NULL && session->user->tickets >= max;
 }
 
-/* The ticket of that lock and owner, old or new; NULL where a limit forbids it,
- * which is counted, and named in *limit. */
 struct ticket *
 ticket_obtain(struct core *core, struct session *session, struct text name,
     struct text owner, const char **limit)
@@ -192,7 +189,6 @@ ticket_client(const struct ticket *ticket)
     return text_make(ticket->client, ticket->client_len);
 }
 
-/* Logs an event of its life; `reason` may be NULL. */
 void
 ticket_log(const struct ticket *ticket, enum log_level level, const char *event,
     const char *reason)
@@ -217,7 +213,6 @@ ticket_log(const struct ticket *ticket, enum log_level level, const char *event,
         log_quote(note, sizeof(note), ticket_note(ticket)));
 }
 
-/* What the client may count on with no further word from here. */
 uint64_t
 ticket_ttl_ms(const struct core *core, const struct ticket *ticket)
 {
@@ -230,8 +225,6 @@ ticket_ttl_ms(const struct core *core, const struct ticket *ticket)
     return left_us / 1000;
 }
 
-/* For the answer to a PING: not where nobody has claimed it. The end of a
- * lease= is its holder's own affair, and not that of what else it holds. */
 void
 ticket_count_deadline(const struct ticket *ticket)
 {
@@ -259,7 +252,6 @@ ticket_pending(const struct ticket *ticket)
     return container_of(ticket->pendings.next, struct pending, ticket_link);
 }
 
-/* The request that the ticket's own operation answers, if it is still there. */
 struct pending *
 ticket_asking(const struct ticket *ticket)
 {
@@ -268,8 +260,6 @@ ticket_asking(const struct ticket *ticket)
     return pending != NULL && pending->asked ? pending : NULL;
 }
 
-/* How often the client has it, as far as it knows: what a LOCK of several names
- * has while the others are waited for is not its own yet. */
 uint32_t
 ticket_known_holds(const struct ticket *ticket)
 {
@@ -333,7 +323,6 @@ ticket_arm(struct core *core, struct ticket *ticket)
         wheel_add(&core->wheel, &ticket->timer, due_us);
 }
 
-/* An operation on the ticket's record; NULL where there is no room. */
 struct op *
 ticket_op(struct core *core, struct ticket *ticket, enum op_kind kind)
 {
@@ -352,7 +341,6 @@ ticket_op(struct core *core, struct ticket *ticket, enum op_kind kind)
     return op;
 }
 
-/* Redis has said where it stands. */
 void
 ticket_stands(struct ticket *ticket, uint32_t place, uint64_t arrival)
 {
@@ -361,8 +349,6 @@ ticket_stands(struct ticket *ticket, uint32_t place, uint64_t arrival)
     ticket->stray = false;
 }
 
-/* Whether it waits: in the queue, or for the broker to be settled, before which
- * it cannot be put there. */
 bool
 ticket_is_patient(const struct ticket *ticket)
 {
@@ -370,8 +356,6 @@ ticket_is_patient(const struct ticket *ticket)
            (ticket->state == TICKET_ASKING && ticket->settles_us > 0);
 }
 
-/* To be advanced when the step ends, since now somebody on the way may use it;
- * or in the next step that has room for what it says. */
 void
 ticket_stir(struct core *core, struct ticket *ticket)
 {
@@ -379,7 +363,6 @@ ticket_stir(struct core *core, struct ticket *ticket)
         list_push_back(&core->stirred, &ticket->stir_link);
 }
 
-/* One of very many of a session that closes: the others come first. */
 void
 ticket_stir_late(struct core *core, struct ticket *ticket)
 {
@@ -395,7 +378,6 @@ ticket_is_taken(const struct ticket *ticket)
     return ticket->taken > ticket->generation;
 }
 
-/* Another connection of its session goes on with it. */
 void
 ticket_rebind(struct core *core, struct ticket *ticket, struct session *session)
 {

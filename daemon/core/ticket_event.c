@@ -7,10 +7,13 @@
 #include "daemon/core/acquire.h"
 #include "daemon/core/final.h"
 #include "daemon/core/grant.h"
+#include "daemon/core/hold.h"
+#include "daemon/core/leave.h"
 #include "daemon/core/question.h"
 #include "daemon/core/release.h"
 #include "daemon/core/renew.h"
 #include "daemon/core/ticket.h"
+#include "daemon/core/wait.h"
 
 /*
  * A ticket was put again. Where somebody who came later has its number by now

@@ -10,6 +10,7 @@
 #include "daemon/core/lock.h"
 #include "daemon/core/rights.h"
 #include "daemon/core/session_table.h"
+#include "daemon/core/ticket.h"
 
 #define TOP_DEFAULT 10
 #define TOP_MAX     100 /* of each kind */

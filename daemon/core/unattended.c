@@ -5,6 +5,8 @@
 #include "daemon/core/unattended.h"
 
 #include "daemon/core/advance.h"
+#include "daemon/core/hold.h"
+#include "daemon/core/leave.h"
 #include "daemon/core/op_pool.h"
 #include "daemon/core/ticket.h"
 

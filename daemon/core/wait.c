@@ -11,8 +11,12 @@
  * waiters asks when the holder's lease may be over, so that a queue is never a
  * herd.
  */
+#include "daemon/core/wait.h"
+
 #include "daemon/core/advance.h"
+#include "daemon/core/bundle.h"
 #include "daemon/core/final.h"
+#include "daemon/core/leave.h"
 #include "daemon/core/lock.h"
 #include "daemon/core/op_pool.h"
 #include "daemon/core/pending.h"
@@ -22,8 +26,6 @@
 
 #include "daemon/base/assert.h"
 
-/* Refuses what wait=0 does not let stand in line behind a wait; at once, or as
- * there is room for it. */
 void
 ticket_refuse_impatient(struct core *core, struct ticket *ticket)
 {
@@ -111,8 +113,6 @@ ticket_first_lock(const struct ticket *ticket)
     return NULL;
 }
 
-/* WAITING: its session sends no more, and a LOCK that waits for it ends by
- * that. Of a session that is kept its place stays. False: there is none. */
 bool
 wait_closes(struct core *core, struct ticket *ticket)
 {
@@ -153,7 +153,6 @@ asking_closes(struct core *core, struct ticket *ticket)
         op_hurry(core, op);
 }
 
-/* Serves an unattended wait: what is about a hold finds none. */
 void
 wait_advance(struct core *core, struct ticket *ticket)
 {
@@ -199,11 +198,6 @@ pending_end(struct core *core, struct pending *pending, enum error_code code,
         us_min(over_us, core->now_us) + core->settings.command_timeout_us);
 }
 
-/*
- * Ends a LOCK that has not been granted, with an error. What it may have in
- * Redis is struck out; what else is queued at the ticket goes on. False: an
- * earlier call has ended it, and its error is on the way.
- */
 bool
 ticket_cancel(struct core *core, struct ticket *ticket, struct pending *pending,
     enum error_code code, const char *why)
