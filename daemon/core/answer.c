@@ -2,7 +2,7 @@
  * Reply and event lines into the step's effects, and the frame of lists. The
  * only place that turns what the core decided into text.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/answer.h"
 
 #include "daemon/base/assert.h"
 
@@ -31,7 +31,6 @@ answer_event(struct core *core, enum event_code event)
     return reply;
 }
 
-/* Nothing where there is nothing to say. */
 void
 reply_pair_if(struct reply *reply, const char *key, struct text value)
 {

@@ -16,6 +16,9 @@
  * though it was asked, the record is read again: the hold may have ended
  * meanwhile.
  */
+#include "daemon/core/audit.h"
+
+#include "daemon/core/answer.h"
 #include "daemon/core/final.h"
 #include "daemon/core/finding.h"
 #include "daemon/core/lock.h"
@@ -725,7 +728,6 @@ audit_question(struct core *core, struct text news)
     message_tell(core, news.at + 9, name, text_make(words, sizeof(words)));
 }
 
-/* Redis has taken a message of ours. */
 void
 audit_told(struct core *core, struct text words)
 {

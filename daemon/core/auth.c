@@ -13,15 +13,20 @@
  * need wait for: against that secrets are random (see base/users.c). What a
  * session sends meanwhile has its turn after the answer (behind.c).
  */
+#include "daemon/core/auth.h"
+
+#include "daemon/core/answer.h"
 #include "daemon/core/behind.h"
 #include "daemon/core/bundle.h"
 #include "daemon/core/final.h"
 #include "daemon/core/handlers.h"
 #include "daemon/core/pending.h"
 #include "daemon/core/rights.h"
+#include "daemon/core/session.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/source.h"
 #include "daemon/core/wait.h"
+#include "daemon/core/watch.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -29,7 +34,6 @@
 /* AUTHs from an address that have failed and are not answered yet. */
 #define WAITING_MAX 64
 
-/* For who is connected already, too. */
 void
 auth_set_timeout(struct core *core, uint64_t auth_us)
 {
@@ -70,7 +74,6 @@ auth_failed(
         us_add(core->now_us, failure_delay_us(source)));
 }
 
-/* The reply to an AUTH that has failed. */
 void
 auth_answer(struct core *core, struct pending *pending)
 {
@@ -160,10 +163,6 @@ user_again(const struct session *session, const struct users *users)
     return user;
 }
 
-/*
- * Takes other users: rights are theirs at once, and each session is looked at
- * in a small step of its own.
- */
 void
 auth_set_users(struct core *core, const struct users *users)
 {
@@ -207,8 +206,6 @@ lock_is_denied(const struct core *core, const struct pending *pending)
     return bundle != NULL && auth_denied(core, session, bundle) < bundle->count;
 }
 
-/* Ends a LOCK whose user has lost the right to it while it waited. Its timer
- * may be needed again. */
 void
 auth_end_wait(struct core *core, struct pending *pending)
 {
@@ -241,7 +238,6 @@ session_recheck(struct core *core, struct session *session)
     }
 }
 
-/* The users are others; true: that was the end of the session. */
 bool
 auth_recheck(struct core *core, struct session *session)
 {
@@ -254,7 +250,6 @@ auth_recheck(struct core *core, struct session *session)
     return true;
 }
 
-/* For core_check(): what is counted of users and addresses is what there is. */
 void
 auth_check(const struct core *core)
 {

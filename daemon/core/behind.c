@@ -5,6 +5,8 @@
  */
 #include "daemon/core/behind.h"
 
+#include "daemon/core/answer.h"
+
 #include "daemon/base/assert.h"
 
 /* Lines of a session that wait for the reply to its AUTH. */

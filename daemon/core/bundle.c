@@ -22,6 +22,7 @@
 #include "daemon/core/bundle.h"
 
 #include "daemon/core/advance.h"
+#include "daemon/core/answer.h"
 #include "daemon/core/final.h"
 #include "daemon/core/hold.h"
 #include "daemon/core/leave.h"

@@ -2,20 +2,28 @@
  * Request lines to calls: what each command checks before a ticket, a listing
  * or the session itself takes over.
  */
+#include "daemon/core/command.h"
+
 #include "daemon/core/advance.h"
+#include "daemon/core/answer.h"
+#include "daemon/core/audit.h"
+#include "daemon/core/auth.h"
 #include "daemon/core/bundle.h"
 #include "daemon/core/final.h"
 #include "daemon/core/handlers.h"
+#include "daemon/core/listing.h"
 #include "daemon/core/lock.h"
 #include "daemon/core/op_pool.h"
 #include "daemon/core/pending.h"
 #include "daemon/core/rights.h"
+#include "daemon/core/session.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/stop.h"
 #include "daemon/core/tally.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/ticket_event.h"
 #include "daemon/core/wait.h"
+#include "daemon/core/watch.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -474,7 +482,6 @@ command_break_done(struct core *core, struct op *op)
         wheel_add(&core->wheel, &pending->timer, core->now_us + BREAK_LOOK_US);
 }
 
-/* The holders' brokers have been told: has each of them let go? */
 void
 command_break_look(struct core *core, struct pending *pending)
 {

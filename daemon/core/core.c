@@ -6,7 +6,12 @@
 
 #include "daemon/core/advance.h"
 #include "daemon/core/ages.h"
+#include "daemon/core/answer.h"
+#include "daemon/core/audit.h"
+#include "daemon/core/auth.h"
 #include "daemon/core/behind.h"
+#include "daemon/core/command.h"
+#include "daemon/core/listing.h"
 #include "daemon/core/lock.h"
 #include "daemon/core/look_queue.h"
 #include "daemon/core/message.h"
@@ -16,11 +21,13 @@
 #include "daemon/core/recent.h"
 #include "daemon/core/releases.h"
 #include "daemon/core/renew.h"
+#include "daemon/core/session.h"
 #include "daemon/core/session_time.h"
 #include "daemon/core/source.h"
 #include "daemon/core/stop.h"
 #include "daemon/core/ticket_event.h"
 #include "daemon/core/wait.h"
+#include "daemon/core/watch.h"
 
 #include "daemon/base/assert.h"
 

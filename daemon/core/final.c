@@ -5,6 +5,7 @@
  */
 #include "daemon/core/final.h"
 
+#include "daemon/core/answer.h"
 #include "daemon/core/leave.h"
 #include "daemon/core/pending.h"
 #include "daemon/core/rights.h"

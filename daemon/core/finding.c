@@ -5,6 +5,8 @@
  */
 #include "daemon/core/finding.h"
 
+#include "daemon/core/answer.h"
+
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 

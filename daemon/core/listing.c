@@ -5,6 +5,9 @@
  * Lists are bounded: LOCKS and SESSIONS by limit= and cursor=, SHOW by limit=,
  * and HELD comes in parts, each when the client has read the one before.
  */
+#include "daemon/core/listing.h"
+
+#include "daemon/core/answer.h"
 #include "daemon/core/final.h"
 #include "daemon/core/handlers.h"
 #include "daemon/core/pending.h"
@@ -120,7 +123,6 @@ held_item(struct core *core, const struct pending *pending,
     answer_end(core, pending->session, &reply);
 }
 
-/* A part of HELD; the last one is followed by the final reply. */
 void
 listing_held(struct core *core, struct pending *pending)
 {

@@ -5,6 +5,7 @@
  */
 #include "daemon/core/pending.h"
 
+#include "daemon/core/answer.h"
 #include "daemon/core/behind.h"
 #include "daemon/core/lock.h"
 #include "daemon/core/session_table.h"

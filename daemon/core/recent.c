@@ -10,6 +10,7 @@
  */
 #include "daemon/core/recent.h"
 
+#include "daemon/core/answer.h"
 #include "daemon/core/handlers.h"
 #include "daemon/core/op_pool.h"
 #include "daemon/core/rights.h"

@@ -5,6 +5,7 @@
 #include "daemon/core/renew.h"
 
 #include "daemon/core/advance.h"
+#include "daemon/core/answer.h"
 #include "daemon/core/final.h"
 #include "daemon/core/grant.h"
 #include "daemon/core/hold.h"

@@ -7,6 +7,7 @@
  */
 #include "daemon/core/rights.h"
 
+#include "daemon/core/answer.h"
 #include "daemon/core/pending.h"
 #include "daemon/core/tally.h"
 

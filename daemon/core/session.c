@@ -17,6 +17,9 @@
  *
  * See DESIGN.md D7.
  */
+#include "daemon/core/session.h"
+
+#include "daemon/core/answer.h"
 #include "daemon/core/behind.h"
 #include "daemon/core/final.h"
 #include "daemon/core/pending.h"
@@ -26,6 +29,7 @@
 #include "daemon/core/tally.h"
 #include "daemon/core/ticket.h"
 #include "daemon/core/unattended.h"
+#include "daemon/core/watch.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -63,8 +67,6 @@ session_greet(struct core *core, const struct session *session)
     answer_end(core, session, &reply);
 }
 
-/* Sets event->session, to HANDLE_NONE where there is no room: who is told that
- * counts it. */
 void
 session_open(struct core *core, struct core_event *event)
 {
@@ -246,7 +248,6 @@ session_disconnected(
         session_go_away(core, session, counter);
 }
 
-/* The connection is gone: nothing can be sent any more. */
 void
 session_drop(struct core *core, struct session *session, enum counter counter)
 {
@@ -287,25 +288,18 @@ session_end_at_once(struct core *core, struct session *session, const char *bye,
         session_end(core, session);
 }
 
-/* By an operator. */
 void
 session_kill(struct core *core, struct session *session)
 {
     session_end_at_once(core, session, "killed", COUNTER_closed_killed);
 }
 
-/* Its user is no more. */
 void
 session_expel_user(struct core *core, struct session *session)
 {
     session_end_at_once(core, session, "auth", COUNTER_closed_auth);
 }
 
-/*
- * Takes an earlier connection's session over, here or, where it is not known
- * here, by its id alone: then each hold is claimed, and each wait put again.
- * NULL: done; else why not.
- */
 const char *
 session_resume(struct core *core, struct session *session,
     const uint8_t told[16], uint32_t generation)

@@ -5,8 +5,12 @@
  */
 #include "daemon/core/session_time.h"
 
+#include "daemon/core/answer.h"
+#include "daemon/core/auth.h"
 #include "daemon/core/behind.h"
+#include "daemon/core/command.h"
 #include "daemon/core/rights.h"
+#include "daemon/core/session.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/unattended.h"
 

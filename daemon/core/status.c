@@ -2,6 +2,7 @@
  * STATUS: whether this broker can grant locks now, and how each Redis node is
  * that it needs.
  */
+#include "daemon/core/answer.h"
 #include "daemon/core/handlers.h"
 
 #include "daemon/base/assert.h"

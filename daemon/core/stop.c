@@ -3,6 +3,8 @@
  */
 #include "daemon/core/stop.h"
 
+#include "daemon/core/audit.h"
+
 /* Everybody's timer comes due, so that each is told in its own small step. */
 static void
 core_stop_sessions(struct core *core)

@@ -6,6 +6,7 @@
  * may not see all of them.
  */
 #include "daemon/core/ages.h"
+#include "daemon/core/answer.h"
 #include "daemon/core/handlers.h"
 #include "daemon/core/lock.h"
 #include "daemon/core/rights.h"

@@ -11,6 +11,9 @@
  * A client that does not read gets the latest state when it reads again: the
  * next events of its watches wait until its output is drained.
  */
+#include "daemon/core/watch.h"
+
+#include "daemon/core/answer.h"
 #include "daemon/core/final.h"
 #include "daemon/core/lock.h"
 #include "daemon/core/op_pool.h"
@@ -84,8 +87,6 @@ watch_has_news(const struct watch *watch)
                         news->holders != watch->told_holders));
 }
 
-/* Tells some of what the session has not heard of; the rest when it has read
- * that. */
 void
 watch_flush(struct core *core, struct session *session)
 {
@@ -172,7 +173,6 @@ watch_timer(struct core *core, struct lock *lock)
     watch_look(core, lock);
 }
 
-/* A script has told of a change to the record PREFIX:{NAME}. */
 void
 watch_hint(struct core *core, struct text key)
 {
@@ -186,7 +186,6 @@ watch_hint(struct core *core, struct text key)
         watch_inspect(core, lock);
 }
 
-/* Hints may have been missed. */
 void
 watch_unheard(struct core *core)
 {
@@ -198,7 +197,6 @@ watch_unheard(struct core *core)
     }
 }
 
-/* The record knows that it is watched, or could not be told. */
 void
 watch_looked(struct core *core, struct lock *lock, enum op_status status)
 {
@@ -252,7 +250,6 @@ watch_answer(struct core *core, struct watch *watch)
     pending_free(core, pending);
 }
 
-/* The state of a watched lock is there. */
 void
 watch_inspected(struct core *core, struct op *op)
 {
@@ -296,7 +293,6 @@ watch_tell_lock(struct core *core, const struct lock *lock)
     return true;
 }
 
-/* Tells of what inspections have found, as far as there is room. */
 void
 watch_tell_all(struct core *core)
 {
@@ -309,7 +305,6 @@ watch_tell_all(struct core *core)
     }
 }
 
-/* The request's connection or patience has ended: the watch goes with it. */
 void
 watch_give_up(struct core *core, struct pending *pending)
 {
@@ -322,7 +317,6 @@ watch_give_up(struct core *core, struct pending *pending)
         watch_free(core, watch);
 }
 
-/* WATCH: the answer comes with the first inspection. */
 void
 watch_begin(
     struct core *core, struct pending *pending, const struct request *request)
@@ -364,7 +358,6 @@ watch_begin(
     watch_look(core, lock);
 }
 
-/* UNWATCH; false: it was not watched. */
 bool
 watch_end(struct core *core, struct session *session, struct text name)
 {
