@@ -43,12 +43,17 @@ struct contention {
 
 /* False: no memory. */
 bool contention_init(struct contention *contention, uint64_t now_us);
+
+/* Frees the table of names. */
 void contention_fini(struct contention *contention);
 
 /* A wait for the lock begins, or ends; `waiters` are there from now on. `hash`
  * is the name's, by whatever key. */
 void contention_begins(struct contention *contention, struct text name,
     uint64_t hash, uint32_t waiters, uint64_t now_us);
+
+/* A wait for that name has ended. `waiters` is how many are left. `hash` as in
+ * contention_begins(). */
 void contention_ends(struct contention *contention, struct text name,
     uint64_t hash, uint32_t waiters, uint64_t now_us);
 

@@ -110,6 +110,9 @@ struct source;
  */
 bool core_arrive(
     struct core *core, const uint8_t address[16], struct source **source);
+
+/* Counts a connection off its address and sets *source to NULL. A NULL *source
+ * is ignored. */
 void core_depart(struct core *core, struct source **source);
 
 /*
@@ -120,6 +123,9 @@ void core_depart(struct core *core, struct source **source);
  */
 bool core_linger(
     struct core *core, const uint8_t address[16], struct source **source);
+
+/* Counts a lingering connection off its address and sets *source to NULL. A
+ * NULL *source is ignored. */
 void core_linger_end(struct core *core, struct source **source);
 
 /* Destroys what is left too, and sets *core to NULL. */
@@ -178,6 +184,7 @@ struct core_audit {
     uint64_t findings;
 };
 
+/* Copies the figures of the last audit that has ended. */
 void core_last_audit(const struct core *core, struct core_audit *audit);
 
 /* What there is at the moment. */

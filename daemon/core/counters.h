@@ -36,6 +36,7 @@ count(struct counters *counters, enum counter counter)
     counters->value[counter]++;
 }
 
+/* The name of the counter in STATS and in the metrics. It is static. */
 const char *counter_name(enum counter counter);
 
 /* False: only STATS has it. */

@@ -33,6 +33,7 @@
 #include "daemon/core/look_queue.h"
 #include "daemon/core/message.h"
 #include "daemon/core/owner.h"
+#include "daemon/core/probe.h"
 #include "daemon/core/recent.h"
 #include "daemon/core/session_table.h"
 #include "daemon/core/ticket.h"
@@ -75,7 +76,6 @@ look_at_waits(struct core *core, const struct owner *owner)
     }
 }
 
-/* A wait begins, or counts again as its LOCK was put again. */
 void
 deadlock_waits(struct core *core, struct ticket *ticket)
 {
@@ -89,7 +89,6 @@ deadlock_waits(struct core *core, struct ticket *ticket)
     look_at_waits(core, owner);
 }
 
-/* One more hold of the owner. */
 void
 deadlock_held(struct core *core, const struct owner *owner)
 {
@@ -172,7 +171,6 @@ probe_ticket(const struct core *core, const struct probe *probe)
     return ticket != NULL && wait_counts(ticket) ? ticket : NULL;
 }
 
-/* Whether there still is something to look at. */
 bool
 deadlock_stands(const struct core *core, const struct probe *probe)
 {
@@ -578,8 +576,6 @@ probe_read(
         probe_verify(core, probe, reading, own, ticket->lock);
 }
 
-/* The record of what all of them wait for. Takes them from the list, as many as
- * a step has room and time for. */
 void
 deadlock_read(
     struct core *core, struct list *probes, const struct op_result *result)
@@ -879,7 +875,6 @@ probe_arrived(struct core *core, struct probe *probe)
     }
 }
 
-/* A message of another broker. */
 void
 deadlock_message(struct core *core, struct text message)
 {

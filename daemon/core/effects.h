@@ -41,6 +41,8 @@ struct effects {
 
 /* Room for `steps` full steps. False: no memory. */
 bool effects_init(struct effects *effects, uint32_t steps);
+
+/* Frees the memory of effects. */
 void effects_fini(struct effects *effects);
 
 /* Forgets lines and closes; the operations have been taken over before. */
@@ -68,8 +70,14 @@ effects_spare(const struct effects *effects)
 
 /* For the core. A place for a line of up to `bytes`; there must be room. */
 char *effects_reserve(struct effects *effects, uint32_t bytes);
+
+/* Sends the reserved `len` bytes to the session as one line. */
 void effects_line(struct effects *effects, struct handle session, uint32_t len);
+
+/* Gives the reserved `len` bytes to the hook program as one line. */
 void effects_hook(struct effects *effects, uint32_t len);
+
+/* Adds an effect without text. */
 void effects_add(
     struct effects *effects, enum effect_kind kind, struct handle session);
 

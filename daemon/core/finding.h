@@ -43,6 +43,7 @@ struct finding {
     char words[PROTO_CLIENT_MAX + PROTO_OWNER_MAX + PROTO_NOTE_MAX];
 };
 
+/* Logs the finding about that lock as a warning. */
 void finding_log(struct text lock, const struct finding *finding);
 
 /* To the session whose AUDIT that is. */

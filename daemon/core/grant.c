@@ -5,6 +5,7 @@
 #include "daemon/core/grant.h"
 
 #include "daemon/core/advance.h"
+#include "daemon/core/deadlock.h"
 #include "daemon/core/final.h"
 #include "daemon/core/hold.h"
 #include "daemon/core/leave.h"

@@ -10,8 +10,8 @@
  */
 #include "daemon/core/look_queue.h"
 
-#include "daemon/core/deadlock.h"
 #include "daemon/core/lock.h"
+#include "daemon/core/probe.h"
 
 #include "daemon/base/assert.h"
 

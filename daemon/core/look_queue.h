@@ -4,10 +4,19 @@
 #ifndef HOLDFAST_CORE_LOOK_QUEUE_H
 #define HOLDFAST_CORE_LOOK_QUEUE_H
 
-#include "daemon/core/deadlock.h"
+#include "daemon/core/probe.h"
+
+#define LOOK_TICKETS 512 /* of a record, from its first on */
 
 /* Served by one reading, so that no step is long; others are by the next. */
 #define LOOK_PROBES 64
+
+enum probe_purpose {
+    PROBE_FOLLOWS, /* a search that is under way */
+    PROBE_BEGINS,
+    PROBE_VERIFIES, /* what has been found */
+    PURPOSES
+};
 
 /* The readings of a lock's record: the one that is under way, and the next. */
 struct look {

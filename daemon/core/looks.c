@@ -11,9 +11,12 @@
  *
  * See DESIGN.md D6.3.
  */
+#include "daemon/core/looks.h"
+
 #include "daemon/core/deadlock.h"
 #include "daemon/core/look_queue.h"
 #include "daemon/core/op_pool.h"
+#include "daemon/core/probe.h"
 
 #include "daemon/base/assert.h"
 
@@ -104,7 +107,6 @@ looks_next(struct core *core)
     return link != NULL ? container_of(link, struct look, due_link) : NULL;
 }
 
-/* At the end of a step: those that there is time for. */
 void
 looks_send(struct core *core)
 {
@@ -120,7 +122,6 @@ looks_send(struct core *core)
             &core->wheel, &core->looks_timer, core->looks_paid_us - BURST_US);
 }
 
-/* The lock has rested. */
 void
 looks_timer(struct core *core, struct wheel_node *node)
 {
@@ -140,7 +141,6 @@ look_return(struct look *look)
     }
 }
 
-/* A record was read, or could not be. */
 void
 looks_done(struct core *core, const struct op *op)
 {
@@ -161,7 +161,6 @@ looks_done(struct core *core, const struct op *op)
         look_go_on(core, look);
 }
 
-/* Each has one thing to wait for. */
 void
 looks_check(const struct core *core)
 {

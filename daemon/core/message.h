@@ -17,7 +17,10 @@ struct message {
     char words[MESSAGE_MAX];
 };
 
+/* Takes memory for messages. False: there is none. */
 bool message_init(struct core *core);
+
+/* Frees the memory of messages. */
 void message_fini(struct core *core);
 
 /* To be filled and sent; NULL: there is no room. */

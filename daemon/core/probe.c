@@ -2,7 +2,8 @@
  * Probes as messages: kind, count, index, then the nodes. Of 'D' index is how
  * many owners are asked after, which follow after a byte, `again`.
  */
-#include "daemon/core/deadlock.h"
+#include "daemon/core/probe.h"
+
 #include "daemon/core/look_queue.h"
 #include "daemon/core/message.h"
 
@@ -47,8 +48,6 @@ asked_encode(char *at, const struct probe_asked *asked)
     return put(at, &asked->fence, 8);
 }
 
-/* Sends it to another broker, if there is room; it stays the caller's. A
- * question is what 'D' has. */
 void
 probe_tell(struct core *core, const struct probe *probe,
     const struct question *question, const char broker[8], struct lock *lock)
@@ -117,7 +116,6 @@ question_decode(struct text *from, struct question *question)
     return true;
 }
 
-/* What comes from Redis is not trusted. The question is that of 'D'. */
 bool
 probe_decode(struct text from, struct probe *probe, struct question *question)
 {

@@ -43,6 +43,7 @@ struct spaces {
 void spaces_init(
     struct spaces *spaces, const struct text *prefixes, uint32_t count);
 
+/* Whether the prefixes are those of `spaces`, in that order. */
 bool spaces_are(
     const struct spaces *spaces, const struct text *prefixes, uint32_t count);
 
@@ -60,6 +61,7 @@ uint8_t spaces_find(const struct spaces *spaces, struct text name);
 /* What people call it. */
 struct text space_name(const struct space *space);
 
+/* The row of the metrics for a counter of namespaces. */
 struct metric space_metric(enum space_counter counter);
 
 #endif

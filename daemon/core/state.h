@@ -1,7 +1,7 @@
 /*
  * The core's own state, for the files of daemon/core only. The structs that it
- * leads to are in model_*.h. Each other file has its functions in a header of its
- * own name.
+ * leads to are in model_*.h. Each other header has the functions of the file of
+ * its name.
  *
  * Who changes what, from below: times.c, lock.c locks, owner.c owners,
  * session_table.c finds sessions, ages.c the lists by age, ticket.c tickets
@@ -96,17 +96,5 @@ struct core {
     struct search_mark search_marks[SEARCH_MARKS];
     uint64_t fence_seen[SLOT_COUNT];
 };
-
-/* deadlock.c */
-void deadlock_waits(struct core *core, struct ticket *ticket);
-void deadlock_held(struct core *core, const struct owner *owner);
-uint64_t deadlock_look(struct core *core, struct ticket *ticket);
-void deadlock_message(struct core *core, struct text message);
-
-/* looks.c */
-void looks_send(struct core *core);
-void looks_timer(struct core *core, struct wheel_node *node);
-void looks_done(struct core *core, const struct op *op);
-void looks_check(const struct core *core);
 
 #endif

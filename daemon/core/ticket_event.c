@@ -5,6 +5,7 @@
 #include "daemon/core/ticket_event.h"
 
 #include "daemon/core/acquire.h"
+#include "daemon/core/deadlock.h"
 #include "daemon/core/final.h"
 #include "daemon/core/grant.h"
 #include "daemon/core/hold.h"

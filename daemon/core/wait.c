@@ -15,6 +15,7 @@
 
 #include "daemon/core/advance.h"
 #include "daemon/core/bundle.h"
+#include "daemon/core/deadlock.h"
 #include "daemon/core/final.h"
 #include "daemon/core/leave.h"
 #include "daemon/core/lock.h"
