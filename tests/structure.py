@@ -8,8 +8,7 @@
 files     C files
 circle    files that reach one another in a circle, by the symbols they link
 head      functions that a header declares
-bare      those without a comment there. A comment is for the declaration below
-          it, and for two more that follow without a blank line
+bare      those without a comment there
 asserts   assertions for each function
 longest   lines of the longest function and of the longest file and header
 """
@@ -21,13 +20,6 @@ import sys
 
 import lint
 
-DECLARED = re.compile(
-    r"^(?!typedef|static|extern|#|struct \w+ ?\{)"
-    r"(?:[\w]+[ *]+)+(?P<name>\w+)\((?!\*)[^{}()]*(?:\([^{}()]*\)[^{}()]*)*\)"
-    r"[^{};]*;", re.M)
-COMMENT = re.compile(r"^/\*(?:(?!\*/).)*\*/\n\Z", re.M | re.S)
-FILE_NAME = re.compile(r"/\*\s*[\w, ]+\.[ch]:?\s*\*/")
-COVERED_MOST = 3  # declarations below one comment
 ASSERTION = re.compile(r"\b(?:require|assert)\s*\(")
 
 
@@ -44,27 +36,6 @@ def objects(tree, folder):
     return items, missing
 
 
-def comments(text, start):
-    """Whether a comment that says more than a file's name ends at `start`."""
-    match = COMMENT.search(text, text.rfind("\n/*", 0, start) + 1, start)
-    return bool(match) and not FILE_NAME.match(match.group())
-
-
-def declared(text):
-    """How many functions a header declares; how many without a comment."""
-    found = list(DECLARED.finditer(text))
-    bare, end, left = 0, None, 0
-    for match in found:
-        if comments(text, match.start()):
-            left = COVERED_MOST
-        elif match.start() != end:
-            left = 0
-        bare += left == 0
-        left = max(left - 1, 0)
-        end = match.end() + 1
-    return len(found), bare
-
-
 def row(tree, folder):
     """The figures of one folder, in the order of the table."""
     paths = [path for path in tree.sources if lint.layer_of(path) == folder]
@@ -72,7 +43,7 @@ def row(tree, folder):
     if missing:
         sys.exit(f"structure: {missing[0]} is not built: make objects")
     lines = {path: tree.read(path).count("\n") for path in paths}
-    heads = [declared(tree.read(path)) for path in paths
+    heads = [lint.declared(tree.read(path)) for path in paths
              if path.endswith(".h")]
     lengths, asserts = [], 0
     for path in paths:
@@ -82,7 +53,7 @@ def row(tree, folder):
         if path.endswith(".c"):
             asserts += len(ASSERTION.findall(lint.code_of(text)))
     return (folder, len(items), sum(map(len, lint.circles(items))),
-            sum(head[0] for head in heads), sum(head[1] for head in heads),
+            sum(head[0] for head in heads), sum(len(head[1]) for head in heads),
             f"{asserts / max(len(lengths), 1):.2f}", max(lengths, default=0),
             *(max((lines[path] for path in paths if path.endswith(ending)),
                   default=0) for ending in (".c", ".h")))
