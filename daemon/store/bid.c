@@ -1,8 +1,10 @@
 /*
  * Bids: who waits at this broker for a lock of a quorum, in what order, and in
- * whose turn they try. See quorum.h.
+ * whose turn they try. See model_quorum.h.
  */
 #include "daemon/store/bid.h"
+
+#include "daemon/store/model_quorum.h"
 
 #include "daemon/base/assert.h"
 

@@ -4,7 +4,7 @@
 #ifndef HOLDFAST_STORE_BID_H
 #define HOLDFAST_STORE_BID_H
 
-#include "daemon/store/quorum.h"
+#include "daemon/store/model_quorum.h"
 
 #define PAUSE_MIN_MS 100
 

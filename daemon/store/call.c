@@ -20,8 +20,8 @@
  * See DESIGN.md D8.3 and D8.4.
  */
 #include "daemon/store/fault.h"
+#include "daemon/store/model_quorum.h"
 #include "daemon/store/op_queue.h"
-#include "daemon/store/quorum.h"
 #include "daemon/store/strict.h"
 #include "daemon/store/times.h"
 

@@ -7,7 +7,6 @@
 #include "daemon/store/fault.h"
 #include "daemon/store/link_life.h"
 #include "daemon/store/map.h"
-#include "daemon/store/quorum.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

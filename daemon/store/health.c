@@ -10,7 +10,7 @@
  * Once a turn the faults, and what is known of settling, replicas, slots and
  * Sentinels, become the one struct health that core and io show.
  */
-#include "daemon/store/quorum.h"
+#include "daemon/store/model_quorum.h"
 #include "daemon/store/strict.h"
 
 #include "daemon/base/log.h"

@@ -17,7 +17,6 @@
  *
  * See DESIGN.md D8.5.
  */
-#include "daemon/store/quorum.h"
 #include "daemon/store/strict.h"
 
 #include "daemon/base/assert.h"

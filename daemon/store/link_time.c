@@ -6,7 +6,6 @@
 
 #include "daemon/store/link_life.h"
 #include "daemon/store/mark.h"
-#include "daemon/store/quorum.h"
 #include "daemon/store/times.h"
 
 #include "daemon/base/assert.h"

@@ -20,7 +20,7 @@
  * See DESIGN.md D12 and D5.7.
  */
 #include "daemon/store/fault.h"
-#include "daemon/store/quorum.h"
+#include "daemon/store/model_quorum.h"
 
 #include "daemon/base/log.h"
 

@@ -1,10 +1,11 @@
 /*
  * What the core asks of a quorum, as rounds of votes; bids; and the queues of
- * those who wait. See quorum.h.
+ * those who wait. See model_quorum.h.
  */
 #include "daemon/store/quorum.h"
 
 #include "daemon/store/bid.h"
+#include "daemon/store/model_quorum.h"
 #include "daemon/store/op_queue.h"
 #include "daemon/store/times.h"
 

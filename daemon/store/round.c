@@ -1,6 +1,6 @@
 /*
  * Votes: the questions of a round, when it is decided, and what is put right
- * afterwards. See quorum.h.
+ * afterwards. See model_quorum.h.
  *
  *   a try      won where a majority has granted it with one fence: those with
  *              a lower one are raised to the highest first. Where it is lost,
@@ -16,7 +16,9 @@
  * See DESIGN.md D5.1, D5.2 and D5.4.
  */
 #include "daemon/store/bid.h"
+#include "daemon/store/model_quorum.h"
 #include "daemon/store/op_queue.h"
+#include "daemon/store/quorum.h"
 #include "daemon/store/times.h"
 
 #include "daemon/base/assert.h"

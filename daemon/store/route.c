@@ -3,7 +3,6 @@
  * slots. What MOVED says is used at once.
  */
 #include "daemon/store/op_queue.h"
-#include "daemon/store/quorum.h"
 
 #include "daemon/base/assert.h"
 

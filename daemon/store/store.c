@@ -10,7 +10,6 @@
 #include "daemon/store/map.h"
 #include "daemon/store/master.h"
 #include "daemon/store/op_queue.h"
-#include "daemon/store/quorum.h"
 #include "daemon/store/reply.h"
 #include "daemon/store/strict.h"
 
