@@ -7,7 +7,10 @@
  * A step is what comes last at a node, and is tried only once: the core knows
  * what it is worth.
  */
+#include "daemon/store/link.h"
 #include "daemon/store/op_queue.h"
+#include "daemon/store/route.h"
+#include "daemon/store/trust.h"
 
 #include "daemon/base/assert.h"
 

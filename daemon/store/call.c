@@ -20,10 +20,14 @@
  * See DESIGN.md D8.3 and D8.4.
  */
 #include "daemon/store/fault.h"
+#include "daemon/store/fence_clock.h"
+#include "daemon/store/link.h"
 #include "daemon/store/model_quorum.h"
 #include "daemon/store/op_queue.h"
+#include "daemon/store/route.h"
 #include "daemon/store/strict.h"
 #include "daemon/store/times.h"
+#include "daemon/store/trust.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -11,6 +11,7 @@
  *
  * See DESIGN.md D4.1.
  */
+#include "daemon/store/link.h"
 #include "daemon/store/strict.h"
 
 #include "daemon/base/assert.h"

@@ -12,7 +12,7 @@
  *
  * See DESIGN.md D2.5.
  */
-#include "daemon/store/state.h"
+#include "daemon/store/fence_clock.h"
 
 #define FAR_US  UINT64_C(86400000000)
 #define JUMP_US 10000000 /* FENCE_JUMP of lua/call.lua */
@@ -25,7 +25,6 @@ fence_clock_us(const struct store *store, uint64_t now_us)
     return store->fence_clock_us + age_us - age_us / CLOCK_DRIFT;
 }
 
-/* A clock says that. Whether the fence clock was behind it. */
 bool
 fence_clock_hear(struct store *store, uint64_t clock_us, uint64_t now_us)
 {
@@ -39,10 +38,6 @@ fence_clock_hear(struct store *store, uint64_t clock_us, uint64_t now_us)
     return true;
 }
 
-/*
- * What all nodes of a quorum are to give fences above, so that they give the
- * same. 0: a node would not believe it.
- */
 uint64_t
 fence_clock_floor(const struct store *store)
 {

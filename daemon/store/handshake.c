@@ -5,8 +5,12 @@
 #include "daemon/store/handshake.h"
 
 #include "daemon/store/fault.h"
+#include "daemon/store/link.h"
 #include "daemon/store/link_life.h"
 #include "daemon/store/map.h"
+#include "daemon/store/route.h"
+#include "daemon/store/sentinel.h"
+#include "daemon/store/trust.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

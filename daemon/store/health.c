@@ -10,8 +10,13 @@
  * Once a turn the faults, and what is known of settling, replicas, slots and
  * Sentinels, become the one struct health that core and io show.
  */
+#include "daemon/store/health.h"
+
+#include "daemon/store/link.h"
 #include "daemon/store/model_quorum.h"
+#include "daemon/store/route.h"
 #include "daemon/store/strict.h"
+#include "daemon/store/trust.h"
 
 #include "daemon/base/log.h"
 

@@ -17,6 +17,8 @@
  *
  * See DESIGN.md D8.5.
  */
+#include "daemon/store/link.h"
+
 #include "daemon/store/strict.h"
 
 #include "daemon/base/assert.h"
@@ -51,7 +53,6 @@ trust_forget(struct link *link)
     memset(link->sources, 0, sizeof(link->sources));
 }
 
-/* It is another node's from now on. */
 void
 link_forget(struct link *link)
 {
@@ -92,7 +93,6 @@ link_name(const struct store *store, const struct link *link, char *out,
     return out;
 }
 
-/* A command that is about to be written into link->out. */
 struct call *
 link_call(struct store *store, struct link *link, enum call_kind kind,
     uint64_t now_us)
@@ -112,7 +112,6 @@ link_call(struct store *store, struct link *link, enum call_kind kind,
     return call;
 }
 
-/* Of a call that is on no list of the link's any more, or is held. */
 void
 link_end_call(struct store *store, struct link *link, struct call *call)
 {
@@ -146,7 +145,6 @@ link_answers(const struct link *link)
     return link->state == LINK_READY && !link->late;
 }
 
-/* Whether it asks what replicas have. */
 bool
 link_is_witness(const struct store *store, const struct link *link)
 {
@@ -160,7 +158,6 @@ link_listens(const struct store *store, const struct link *link)
                                  : link->index == LINK_SUBSCRIBER;
 }
 
-/* Sends a command of a few words; NULL where there is no room for it. */
 struct call *
 link_send(struct store *store, struct link *link, enum call_kind kind,
     uint64_t now_us, const struct text *words, size_t n)
@@ -177,7 +174,6 @@ sentinel_is(const struct store *store, const struct link *link)
            (link->node != NODE_NONE && store->nodes[link->node].sentinel);
 }
 
-/* The value of "key:" in INFO's text; empty where it is not there. */
 struct text
 info_value(struct text info, const char *key)
 {
@@ -216,7 +212,6 @@ link_ask_ids(struct store *store, struct link *link, uint64_t now_us)
                TEXT("replication")) != NULL;
 }
 
-/* Reads the marker, or writes it where there is a value. */
 void
 link_mark(struct store *store, struct link *link, uint64_t now_us,
     struct text key, struct text value)
@@ -288,7 +283,6 @@ static const char *const call_words[] = {
     [CALL_PUBLISH] = "PUBLISH",
 };
 
-/* The command, as the log has it. */
 const char *
 call_word(enum call_kind kind)
 {

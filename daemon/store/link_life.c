@@ -5,8 +5,13 @@
 #include "daemon/store/link_life.h"
 
 #include "daemon/store/fault.h"
+#include "daemon/store/lane.h"
+#include "daemon/store/link.h"
 #include "daemon/store/op_queue.h"
+#include "daemon/store/route.h"
+#include "daemon/store/sentinel.h"
 #include "daemon/store/times.h"
+#include "daemon/store/trust.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -4,9 +4,14 @@
  */
 #include "daemon/store/link_time.h"
 
+#include "daemon/store/link.h"
 #include "daemon/store/link_life.h"
 #include "daemon/store/mark.h"
+#include "daemon/store/peers.h"
+#include "daemon/store/route.h"
+#include "daemon/store/sentinel.h"
 #include "daemon/store/times.h"
+#include "daemon/store/trust.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -8,8 +8,12 @@
  */
 #include "daemon/store/map.h"
 
+#include "daemon/store/link.h"
 #include "daemon/store/link_life.h"
+#include "daemon/store/route.h"
+#include "daemon/store/sentinel.h"
 #include "daemon/store/times.h"
+#include "daemon/store/trust.h"
 
 #include "daemon/base/log.h"
 

@@ -5,6 +5,9 @@
 #include "daemon/store/mark.h"
 
 #include "daemon/store/fault.h"
+#include "daemon/store/fence_clock.h"
+#include "daemon/store/link.h"
+#include "daemon/store/trust.h"
 
 #include "daemon/base/log.h"
 

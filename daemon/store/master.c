@@ -4,8 +4,11 @@
  */
 #include "daemon/store/master.h"
 
+#include "daemon/store/link.h"
 #include "daemon/store/link_life.h"
 #include "daemon/store/map.h"
+#include "daemon/store/route.h"
+#include "daemon/store/sentinel.h"
 
 #include "daemon/base/log.h"
 

@@ -4,6 +4,9 @@
  */
 #include "daemon/store/op_queue.h"
 
+#include "daemon/store/lane.h"
+#include "daemon/store/link.h"
+
 #include "daemon/base/assert.h"
 
 uint64_t

@@ -19,8 +19,12 @@
  *
  * See DESIGN.md D12 and D5.7.
  */
+#include "daemon/store/peers.h"
+
 #include "daemon/store/fault.h"
+#include "daemon/store/link.h"
 #include "daemon/store/model_quorum.h"
+#include "daemon/store/trust.h"
 
 #include "daemon/base/log.h"
 
@@ -293,7 +297,6 @@ peers_list(struct store *store, struct link *link, const struct resp *reply,
         health_copy(other, HEALTH_SAID_MAX, TEXT("none"));
 }
 
-/* The answer to what peers_tick() has asked. */
 void
 peers_reply(struct store *store, struct link *link, const struct call *call,
     const struct resp *reply, uint64_t now_us)

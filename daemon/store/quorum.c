@@ -5,6 +5,8 @@
 #include "daemon/store/quorum.h"
 
 #include "daemon/store/bid.h"
+#include "daemon/store/fence_clock.h"
+#include "daemon/store/link.h"
 #include "daemon/store/model_quorum.h"
 #include "daemon/store/op_queue.h"
 #include "daemon/store/times.h"

@@ -16,7 +16,10 @@
  *
  * See DESIGN.md D4.2 and D4.3.
  */
+#include "daemon/store/link.h"
+#include "daemon/store/route.h"
 #include "daemon/store/strict.h"
+#include "daemon/store/trust.h"
 
 #include "daemon/base/log.h"
 

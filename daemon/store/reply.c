@@ -7,10 +7,13 @@
 #include "daemon/store/bid.h"
 #include "daemon/store/fault.h"
 #include "daemon/store/handshake.h"
+#include "daemon/store/link.h"
 #include "daemon/store/link_life.h"
 #include "daemon/store/map.h"
 #include "daemon/store/mark.h"
 #include "daemon/store/master.h"
+#include "daemon/store/peers.h"
+#include "daemon/store/sentinel.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -16,6 +16,7 @@
  * See DESIGN.md D5.1, D5.2 and D5.4.
  */
 #include "daemon/store/bid.h"
+#include "daemon/store/link.h"
 #include "daemon/store/model_quorum.h"
 #include "daemon/store/op_queue.h"
 #include "daemon/store/quorum.h"

@@ -2,7 +2,12 @@
  * Nodes and slots: which node an operation goes to. map.c learns the map of
  * slots. What MOVED says is used at once.
  */
+#include "daemon/store/route.h"
+
+#include "daemon/store/lane.h"
+#include "daemon/store/link.h"
 #include "daemon/store/op_queue.h"
+#include "daemon/store/trust.h"
 
 #include "daemon/base/assert.h"
 
@@ -12,7 +17,6 @@ route_want_map(struct store *store)
     store->map_wanted = store->settings.topology == STORE_CLUSTER;
 }
 
-/* The node of that address, a new one if need be; NODE_NONE: no room. */
 uint16_t
 route_node(struct store *store, struct text host, uint16_t port)
 {
@@ -48,7 +52,6 @@ route_node(struct store *store, struct text host, uint16_t port)
     return free;
 }
 
-/* NODE_NONE: nobody is known to serve it. */
 uint16_t
 route_of(const struct store *store, const struct op *op)
 {
@@ -155,7 +158,6 @@ op_reroute(struct store *store, struct op *op, uint64_t now_us)
     op_route(store, op, now_us);
 }
 
-/* What waits at a node that has lost its slot waits at the new one. */
 void
 route_requeue(struct store *store, uint64_t now_us)
 {
@@ -163,7 +165,6 @@ route_requeue(struct store *store, uint64_t now_us)
         lane_each(store, &store->nodes[i], now_us, op_reroute);
 }
 
-/* A slot is that node's from now on. False: it has been. */
 bool
 route_slot(struct store *store, uint16_t slot, uint16_t node, uint64_t now_us)
 {

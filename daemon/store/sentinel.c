@@ -15,7 +15,9 @@
  * then on counts: the guidelines for clients of Sentinel say to resolve anew at
  * each reconnect. What is found there must call itself a master in INFO.
  */
-#include "daemon/store/state.h"
+#include "daemon/store/sentinel.h"
+
+#include "daemon/store/link.h"
 
 #include "daemon/base/log.h"
 
@@ -23,7 +25,6 @@
 
 #define ASK_EVERY_US 500000
 
-/* Who the master is, is asked before anything else is done. */
 void
 sentinel_resolve(struct store *store, uint64_t now_us)
 {
@@ -42,7 +43,6 @@ sentinel_ask(struct store *store, struct link *link, uint64_t now_us)
     link_send(store, link, CALL_MASTER, now_us, words, 3);
 }
 
-/* After AUTH; the answer makes the link ready. */
 void
 sentinel_greet(struct store *store, struct link *link, uint64_t now_us)
 {
@@ -67,7 +67,6 @@ is_same(const struct store *store, uint16_t a, uint16_t b)
            strcmp(id, store->links[b].run_id) == 0;
 }
 
-/* Who it is. One that may not tell is taken for another than all the rest. */
 void
 sentinel_info(struct store *store, struct link *link, const struct resp *reply)
 {
@@ -93,7 +92,6 @@ sentinel_ask_due_us(const struct store *store, const struct link *link)
                                           : link->spoke_us + ASK_EVERY_US;
 }
 
-/* Of a link that is ready and waits for no answer. */
 void
 sentinel_link_tick(struct store *store, struct link *link, uint64_t now_us)
 {
@@ -101,7 +99,6 @@ sentinel_link_tick(struct store *store, struct link *link, uint64_t now_us)
         sentinel_ask(store, link, now_us);
 }
 
-/* "+switch-master": a hint, and no more. */
 void
 sentinel_hint(struct store *store, uint64_t now_us)
 {

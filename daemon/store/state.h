@@ -140,83 +140,6 @@ struct store {
 };
 
 /* link.c */
-void link_init(struct link *link, uint32_t index);
-void link_forget(struct link *link);
-struct call *link_call(struct store *store, struct link *link,
-    enum call_kind kind, uint64_t now_us);
-#define LINK_SEND(store, link, kind, now_us, ...)                            \
-    link_send(store, link, kind, now_us, (const struct text[]){__VA_ARGS__}, \
-        sizeof((const struct text[]){__VA_ARGS__}) / sizeof(struct text))
-struct call *link_send(struct store *store, struct link *link,
-    enum call_kind kind, uint64_t now_us, const struct text *words, size_t n);
-void link_end_call(struct store *store, struct link *link, struct call *call);
-bool link_is_second(const struct link *link);
-bool link_is_witness(const struct store *store, const struct link *link);
-/* Whether the node can be asked now. */
-bool link_answers(const struct link *link);
-uint16_t link_subscriber_host(const struct store *store);
-const char *call_word(enum call_kind kind);
-void link_load_scripts(struct store *store, struct link *link, uint64_t now_us);
-void link_load_script(
-    struct store *store, struct link *link, enum script_id id, uint64_t now_us);
-const char *link_name(const struct store *store, const struct link *link,
-    char *out, size_t out_bytes);
-
-bool link_ask_ids(struct store *store, struct link *link, uint64_t now_us);
-void link_mark(struct store *store, struct link *link, uint64_t now_us,
-    struct text key, struct text value);
-void copy_id(char out[41], struct text value);
-struct text info_value(struct text info, const char *key);
-
-/* Whether the node has that address. */
-bool route_is_at(const struct node *node, struct text host, uint16_t port);
-
-/* Takes a call off its connection, and frees it. */
-void call_free(struct store *store, struct link *link, struct call *call);
-
-/* Whether the connection subscribes to what brokers and scripts tell. Of a
- * quorum each node has one that does. */
-bool link_listens(const struct store *store, const struct link *link);
-
-/* Whether the connection leads to a Sentinel. */
-bool sentinel_is(const struct store *store, const struct link *link);
-
-/* Whether operations go to that connection. */
-bool link_serves(const struct store *store, const struct link *link);
-
-/* Until when the answer to the oldest call is in time. */
-uint64_t link_in_time_us(const struct store *store, const struct link *link);
-
-/* fence_clock.c */
-uint64_t fence_clock_us(const struct store *store, uint64_t now_us);
-bool fence_clock_hear(struct store *store, uint64_t clock_us, uint64_t now_us);
-uint64_t fence_clock_floor(const struct store *store);
-
-void trust_has_locks(struct store *store, const struct link *link);
-void trust_learn(struct store *store, struct link *link, struct text run_id,
-    struct text id, struct text second, uint64_t now_us);
-void trust_inherit(
-    struct store *store, struct link *from, struct link *link, uint64_t now_us);
-bool trust_awaits(const struct link *link);
-void trust_mute(struct store *store, struct link *from, uint64_t now_us);
-void trust_vouch(struct store *store, struct link *from,
-    const struct call *call, struct text info, bool settled, uint64_t now_us);
-void trust_see(struct store *store, struct link *link, const char *id);
-void trust_clock(struct store *store, struct link *link, uint64_t time_us,
-    uint64_t sent_us, uint64_t now_us);
-uint64_t trust_age_us(
-    const struct link *link, uint64_t since_us, uint64_t time_us);
-uint32_t trust_settles_ms(
-    const struct store *store, const struct link *link, uint64_t now_us);
-uint32_t trust_steady_ms(
-    const struct store *store, const struct link *link, uint64_t now_us);
-uint32_t trust_within_us(const struct store *store, const struct link *link);
-void trust_unmark(struct link *link);
-void trust_probe(struct link *link, uint64_t now_us);
-/* PREFIX:WORD, in a cluster with a tag of the node's next slot from *slot on,
- * which becomes that. Its length; 0: the node has no slots. */
-size_t trust_key(const struct store *store, const struct link *link,
-    const char *word, uint16_t *slot, char out[KEY_BYTES]);
 
 /* call.c */
 enum op_grants {
@@ -255,37 +178,6 @@ uint64_t replicas_due_us(const struct store *store, const struct link *witness);
 void replicas_reply(struct store *store, struct link *witness,
     const struct call *call, uint64_t now_us, const struct resp *reply);
 
-/* route.c */
-uint16_t route_node(struct store *store, struct text host, uint16_t port);
-uint16_t route_of(const struct store *store, const struct op *op);
-void route_requeue(struct store *store, uint64_t now_us);
-bool route_slot(
-    struct store *store, uint16_t slot, uint16_t node, uint64_t now_us);
-bool route_redirect(struct store *store, struct text where, uint16_t from,
-    uint16_t *slot, uint16_t *node);
-void route_want_map(struct store *store);
-
-bool sentinel_names(const struct store *store, uint16_t node);
-void sentinel_resolve(struct store *store, uint64_t now_us);
-void sentinel_greet(struct store *store, struct link *link, uint64_t now_us);
-void sentinel_link_tick(
-    struct store *store, struct link *link, uint64_t now_us);
-uint64_t sentinel_ask_due_us(
-    const struct store *store, const struct link *link);
-void sentinel_info(
-    struct store *store, struct link *link, const struct resp *reply);
-void sentinel_hint(struct store *store, uint64_t now_us);
-
-/* Puts an operation into the lane of its node, or parks it where there is
- * none. */
-void op_route(struct store *store, struct op *op, uint64_t now_us);
-
-/* Routes all parked operations again, but for those that back off. */
-void store_route_parked(struct store *store, uint64_t now_us);
-
-/* Whether locks are asked of the node. */
-bool node_counts(const struct store *store, uint32_t index);
-
 /* quorum.c, round.c */
 bool quorum_create(struct store *store);
 void quorum_destroy(struct store *store);
@@ -310,39 +202,5 @@ bool audit_mark(
     struct store *store, struct link *link, const struct call *call);
 void audit_marked(
     struct store *store, struct call *call, const struct resp *reply);
-
-/* health.c */
-void health_update(struct store *store, uint64_t now_us);
-
-/* peers.c */
-void peers_tick(struct store *store, struct link *link, uint64_t now_us);
-uint64_t peers_next_us(const struct store *store, const struct link *link);
-void peers_reply(struct store *store, struct link *link,
-    const struct call *call, const struct resp *reply, uint64_t now_us);
-
-/* lane.c */
-void lane_add(
-    struct store *store, struct node *node, struct op *op, bool first);
-void lane_remove(struct store *store, struct op *op);
-/* For each operation that waits at the node. It may be taken away. */
-void lane_each(struct store *store, struct node *node, uint64_t now_us,
-    void (*act)(struct store *store, struct op *op, uint64_t now_us));
-
-/* trust.c */
-/* The broker is settled with the node; `why` is for the log. */
-void trust_settle(struct store *store, struct link *link, const char *why);
-
-/* redis.settle, or the longest lease that a broker has used here of late. */
-uint64_t peers_settle_us(const struct store *store, uint64_t now_us);
-
-/* Whether the longest lease that a broker has told is still to be waited
- * for. */
-bool longest_counts(const struct store *store, uint64_t now_us);
-
-/* sentinel.c */
-/* Whether a majority of the Sentinels names the node. *due_us: when to count
- * again. */
-bool master_elected(const struct store *store, uint16_t candidate,
-    uint64_t now_us, uint64_t *due_us);
 
 #endif

@@ -5,12 +5,15 @@
 #include "daemon/store/store.h"
 
 #include "daemon/store/handshake.h"
+#include "daemon/store/health.h"
+#include "daemon/store/link.h"
 #include "daemon/store/link_life.h"
 #include "daemon/store/link_time.h"
 #include "daemon/store/map.h"
 #include "daemon/store/master.h"
 #include "daemon/store/op_queue.h"
 #include "daemon/store/reply.h"
+#include "daemon/store/route.h"
 #include "daemon/store/strict.h"
 
 #include "daemon/base/assert.h"

@@ -33,7 +33,10 @@
  *
  * See DESIGN.md D2.3, and D3.2 to D3.4, D3.10 and D3.11.
  */
-#include "daemon/store/state.h"
+#include "daemon/store/trust.h"
+
+#include "daemon/store/fence_clock.h"
+#include "daemon/store/link.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -55,8 +58,6 @@ is_none(struct text id)
     return id.len > 0;
 }
 
-/* The marker says what is not so any more, or lies in a slot that is another
- * node's; nor is it so what is being written there. */
 void
 trust_unmark(struct link *link)
 {
@@ -65,8 +66,6 @@ trust_unmark(struct link *link)
         container_of(at, struct call, link)->writes = false;
 }
 
-/* It refuses what grants. The marker is written soon: that tells when it
- * refuses no more. */
 void
 trust_probe(struct link *link, uint64_t now_us)
 {
@@ -74,7 +73,6 @@ trust_probe(struct link *link, uint64_t now_us)
         link->mark_us = now_us + MARK_AGAIN_US;
 }
 
-/* Locks are there, or will be asked for there from now on. */
 void
 trust_has_locks(struct store *store, const struct link *link)
 {
@@ -130,8 +128,6 @@ trust_settle(struct store *store, struct link *link, const char *why)
         link_name(store, link, name, sizeof(name)), why);
 }
 
-/* Redis has said who it is: `run_id`, empty where it is not told, its
- * replication id, and the one before that. */
 void
 trust_learn(struct store *store, struct link *link, struct text run_id,
     struct text id, struct text second, uint64_t now_us)
@@ -249,7 +245,6 @@ is_replica_of(
                info_value(info, "master_host"), (uint16_t)port);
 }
 
-/* The node cannot say what it is, for the time being. */
 void
 trust_mute(struct store *store, struct link *from, uint64_t now_us)
 {
@@ -291,7 +286,6 @@ trust_vouch(struct store *store, struct link *from, const struct call *call,
     }
 }
 
-/* A script has seen that id at the node. */
 void
 trust_see(struct store *store, struct link *link, const char *id)
 {
@@ -356,8 +350,6 @@ trust_age_us(const struct link *link, uint64_t since_us, uint64_t time_us)
     return age_us > after_us ? age_us : after_us;
 }
 
-/* The node's clock was `time_us` between the sending of a call and now: if it
- * was so at once, it has drifted since. */
 void
 trust_clock(struct store *store, struct link *link, uint64_t time_us,
     uint64_t sent_us, uint64_t now_us)
@@ -407,7 +399,6 @@ trust_steady_ms(
     return at_us > now_us ? (uint32_t)((at_us - now_us) / 1000 + 1) : 0;
 }
 
-/* A call that is on its way for longer than that is as one before a step. */
 uint32_t
 trust_within_us(const struct store *store, const struct link *link)
 {

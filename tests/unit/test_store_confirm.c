@@ -5,6 +5,8 @@
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
 
+#include "daemon/store/route.h"
+
 #include <stdio.h>
 #include <string.h>
 

@@ -6,6 +6,8 @@
 #include "tests/unit/seed.h"
 #include "tests/unit/store_rig.h"
 
+#include "daemon/store/route.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

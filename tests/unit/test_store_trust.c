@@ -6,7 +6,10 @@
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
 
+#include "daemon/store/link.h"
 #include "daemon/store/mark.h"
+#include "daemon/store/route.h"
+#include "daemon/store/trust.h"
 
 #include <stdio.h>
 #include <stdlib.h>
