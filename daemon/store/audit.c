@@ -7,8 +7,11 @@
  * A step is what comes last at a node, and is tried only once: the core knows
  * what it is worth.
  */
+#include "daemon/store/audit.h"
+
 #include "daemon/store/link.h"
 #include "daemon/store/op_queue.h"
+#include "daemon/store/quorum.h"
 #include "daemon/store/route.h"
 #include "daemon/store/trust.h"
 
@@ -55,7 +58,6 @@ audit_take(struct store *store, struct op *op, uint64_t now_us)
         op_enqueue(store, op, node, now_us, false);
 }
 
-/* False where there is no room for it now. */
 bool
 audit_mark(struct store *store, struct link *link, const struct call *call)
 {
@@ -76,7 +78,6 @@ audit_mark(struct store *store, struct link *link, const struct call *call)
     return resp_command(&link->out, words, audit->marked ? 5 : 7);
 }
 
-/* Whose mark was there, if any was; its own may be of an earlier audit. */
 void
 audit_marked(struct store *store, struct call *call, const struct resp *reply)
 {

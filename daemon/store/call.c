@@ -19,11 +19,15 @@
  *
  * See DESIGN.md D8.3 and D8.4.
  */
+#include "daemon/store/call.h"
+
+#include "daemon/store/audit.h"
 #include "daemon/store/fault.h"
 #include "daemon/store/fence_clock.h"
 #include "daemon/store/link.h"
 #include "daemon/store/model_quorum.h"
 #include "daemon/store/op_queue.h"
+#include "daemon/store/quorum.h"
 #include "daemon/store/route.h"
 #include "daemon/store/strict.h"
 #include "daemon/store/times.h"
@@ -209,8 +213,6 @@ op_until_us(const struct store *store, const struct op *op, uint64_t sent_us)
     return op->give_up_us < most_us ? op->give_up_us : most_us;
 }
 
-/* When the operations of a call are given back: when the first one has to be.
- * WHEEL_NEVER: they have been. */
 uint64_t
 call_due_us(const struct store *store, const struct call *call)
 {
@@ -368,8 +370,6 @@ probe_script(struct store *store, struct link *link, uint64_t now_us)
     (void)link_call(store, link, CALL_PROBE, now_us);
 }
 
-/* Asks Redis for what the scripts ask it for, on a key of the probe's own, and
- * for a script. A cluster's node without slots has no such key. */
 void
 call_probe(struct store *store, struct link *link, uint64_t now_us)
 {
@@ -535,8 +535,6 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
     node->renewed = false;
 }
 
-/* The call's connection is gone: nobody can say whether it ran. What only reads
- * is asked again, as long as somebody waits for it. */
 void
 call_lost(struct store *store, struct call *call)
 {
@@ -927,7 +925,6 @@ call_heard(struct store *store, struct link *link, const struct call *call,
     trust_see(store, link, reply->id);
 }
 
-/* And of the operations; of one that was held only that is news. */
 void
 call_results(struct store *store, struct link *link, struct call *call,
     uint64_t now_us, struct text text)

@@ -11,7 +11,11 @@
  *
  * See DESIGN.md D4.1.
  */
+#include "daemon/store/confirm.h"
+
+#include "daemon/store/call.h"
 #include "daemon/store/link.h"
+#include "daemon/store/replicas.h"
 #include "daemon/store/strict.h"
 
 #include "daemon/base/assert.h"
@@ -29,8 +33,6 @@ held_lost(struct store *store, struct link *link, struct call *call)
     link_end_call(store, link, call);
 }
 
-/* The connection is gone: the node's, with what it has answered; or the
- * witness, and another one will be asked. */
 void
 confirm_drop(struct store *store, struct link *link)
 {
@@ -72,7 +74,6 @@ confirm_due(const struct store *store, const struct link *link)
            list_empty(&store->links[LINK_WITNESS + link->index].calls);
 }
 
-/* Asks what replicas have. */
 void
 confirm_ask(struct store *store, struct link *link, uint64_t now_us)
 {
@@ -81,7 +82,6 @@ confirm_ask(struct store *store, struct link *link, uint64_t now_us)
         container_of(at, struct call, link)->covered = true;
 }
 
-/* Of a node's link that is ready. */
 void
 confirm_tick(struct store *store, struct link *link, uint64_t now_us)
 {
@@ -107,8 +107,6 @@ confirm_next_us(const struct store *store, const struct link *link)
                                                                 : until_us;
 }
 
-/* What was done last has been taken: the next call that is confirmed. False:
- * there is none. */
 bool
 confirm_take(struct store *store)
 {
@@ -133,7 +131,6 @@ calls_release(const struct list *calls)
         confirm_release(container_of(at, struct call, link));
 }
 
-/* Frees what is owned beside the calls, when the store ends. */
 void
 confirm_fini(struct store *store)
 {

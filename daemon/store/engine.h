@@ -59,6 +59,8 @@ struct engine_input {
 bool engine_init(struct engine *engine, const struct core_settings *core,
     const struct store_settings *store, struct counters *counters,
     const struct engine_sink *sink, void *arg);
+
+/* Frees core, store and effects. */
 void engine_fini(struct engine *engine);
 
 /* Takes new settings while it runs, those of core_configure() and
@@ -115,6 +117,8 @@ void engine_stop(struct engine *engine);
 
 /* Whether a stop is under way; and whether its patience is at its end. */
 bool engine_stopping(const struct engine *engine);
+
+/* Whether the stop has taken too long: the loop must end. */
 bool engine_impatient(const struct engine *engine);
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "daemon/store/link.h"
 #include "daemon/store/model_quorum.h"
+#include "daemon/store/quorum.h"
 #include "daemon/store/route.h"
 #include "daemon/store/strict.h"
 #include "daemon/store/trust.h"

@@ -4,6 +4,8 @@
  */
 #include "daemon/store/link_life.h"
 
+#include "daemon/store/call.h"
+#include "daemon/store/confirm.h"
 #include "daemon/store/fault.h"
 #include "daemon/store/lane.h"
 #include "daemon/store/link.h"

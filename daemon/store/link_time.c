@@ -4,10 +4,13 @@
  */
 #include "daemon/store/link_time.h"
 
+#include "daemon/store/call.h"
+#include "daemon/store/confirm.h"
 #include "daemon/store/link.h"
 #include "daemon/store/link_life.h"
 #include "daemon/store/mark.h"
 #include "daemon/store/peers.h"
+#include "daemon/store/replicas.h"
 #include "daemon/store/route.h"
 #include "daemon/store/sentinel.h"
 #include "daemon/store/times.h"

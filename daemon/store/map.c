@@ -10,6 +10,7 @@
 
 #include "daemon/store/link.h"
 #include "daemon/store/link_life.h"
+#include "daemon/store/replicas.h"
 #include "daemon/store/route.h"
 #include "daemon/store/sentinel.h"
 #include "daemon/store/times.h"

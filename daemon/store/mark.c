@@ -4,6 +4,7 @@
  */
 #include "daemon/store/mark.h"
 
+#include "daemon/store/call.h"
 #include "daemon/store/fault.h"
 #include "daemon/store/fence_clock.h"
 #include "daemon/store/link.h"

@@ -9,6 +9,7 @@
 #include "daemon/store/link.h"
 #include "daemon/store/model_quorum.h"
 #include "daemon/store/op_queue.h"
+#include "daemon/store/round.h"
 #include "daemon/store/times.h"
 
 #include "daemon/base/assert.h"
@@ -189,7 +190,6 @@ quorum_answer(struct store *store, struct op *op, enum op_status status)
     op_done(store, op, status);
 }
 
-/* The core's operation is given back, by whoever: what is to be kept of it? */
 void
 quorum_dropped(struct store *store, const struct op *op)
 {
@@ -344,7 +344,6 @@ bid_wins(struct store *store, struct bid *bid, uint64_t fence)
     queue_leave(store, bid, bid->ask.shared); /* the next may share it */
 }
 
-/* Nobody has a majority: why the core's question is not answered OK. */
 void
 bid_loses(struct store *store, struct bid *bid, struct round *round)
 {

@@ -48,7 +48,11 @@ struct record_header {
     uint8_t number; /* of a node of a quorum, from 1 on; 0: it is none */
 };
 
+/* How many bytes record_write_header() writes. */
 size_t record_header_bytes(const struct record_header *header);
+
+/* Writes the header of a call's arguments. `out` has room for
+ * record_header_bytes(). */
 void record_write_header(const struct record_header *header, char *out);
 
 /* The script that runs operations of that kind, or SCRIPT_NONE. */
@@ -78,6 +82,8 @@ struct record_reader {
     const char *end;
 };
 
+/* Reads the head of a script's reply and sets the reader behind it. False: the
+ * reply is malformed. */
 bool record_read_reply(
     struct record_reader *reader, struct text reply, struct record_reply *out);
 

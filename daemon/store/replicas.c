@@ -16,6 +16,8 @@
  *
  * See DESIGN.md D4.2 and D4.3.
  */
+#include "daemon/store/replicas.h"
+
 #include "daemon/store/link.h"
 #include "daemon/store/route.h"
 #include "daemon/store/strict.h"
@@ -76,7 +78,6 @@ replicas_forget(struct replicas *replicas)
     replicas->known_len = 0;
 }
 
-/* There is a witness, that is yet to be asked. */
 void
 replicas_begin(struct store *store, struct link *witness, uint64_t now_us)
 {
@@ -90,7 +91,6 @@ replicas_begin(struct store *store, struct link *witness, uint64_t now_us)
             store, witness, CALL_MYID, now_us, TEXT("CLUSTER"), TEXT("MYID"));
 }
 
-/* Sends the questions. */
 void
 replicas_ask(struct store *store, struct link *witness, uint64_t now_us)
 {
@@ -128,7 +128,6 @@ replicas_ask(struct store *store, struct link *witness, uint64_t now_us)
     replicas->asked_us = now_us;
 }
 
-/* When an idle witness is to be asked. */
 uint64_t
 replicas_due_us(const struct store *store, const struct link *witness)
 {
@@ -432,7 +431,6 @@ replicas_members(struct replicas *replicas, const struct resp *reply)
     replicas->counted = true;
 }
 
-/* An answer to what replicas_begin() or replicas_ask() has asked. */
 void
 replicas_reply(struct store *store, struct link *witness,
     const struct call *call, uint64_t now_us, const struct resp *reply)

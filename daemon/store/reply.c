@@ -5,6 +5,7 @@
 #include "daemon/store/reply.h"
 
 #include "daemon/store/bid.h"
+#include "daemon/store/call.h"
 #include "daemon/store/fault.h"
 #include "daemon/store/handshake.h"
 #include "daemon/store/link.h"
@@ -13,6 +14,8 @@
 #include "daemon/store/mark.h"
 #include "daemon/store/master.h"
 #include "daemon/store/peers.h"
+#include "daemon/store/quorum.h"
+#include "daemon/store/replicas.h"
 #include "daemon/store/sentinel.h"
 
 #include "daemon/base/assert.h"

@@ -45,11 +45,17 @@ struct resp_writer {
 /* False where the buffer has no room for `bytes` more; nothing is written. */
 bool resp_begin(struct resp_writer *writer, struct buffer *buffer, size_t parts,
     size_t bytes);
+
+/* Writes a bulk string. */
 void resp_text(struct resp_writer *writer, struct text text);
+
+/* Writes a number as a bulk string. */
 void resp_number(struct resp_writer *writer, uint64_t value);
 
 /* The place of a bulk string of exactly `len` bytes, to be filled in. */
 char *resp_bulk(struct resp_writer *writer, size_t len);
+
+/* Ends the command. All its words must have been written. */
 void resp_end(struct resp_writer *writer);
 
 /* A whole command of literal words; false where there is no room. */

@@ -15,6 +15,8 @@
  *
  * See DESIGN.md D5.1, D5.2 and D5.4.
  */
+#include "daemon/store/round.h"
+
 #include "daemon/store/bid.h"
 #include "daemon/store/link.h"
 #include "daemon/store/model_quorum.h"
@@ -124,7 +126,6 @@ round_end(struct store *store, struct round *round)
     list_push_back(&store->quorum->over, &round->link);
 }
 
-/* Frees the rounds whose answers nobody reads any more. */
 void
 round_sweep(struct store *store)
 {
@@ -271,8 +272,6 @@ vote_is_busy(const struct vote *vote)
     return vote->state == VOTE_NO && vote->op.result.status == OP_BUSY;
 }
 
-/* In how many ms a majority may grant it, as far as leases end, where that is
- * known. */
 uint32_t
 round_free_ms(const struct store *store, const struct round *round)
 {
@@ -295,7 +294,6 @@ round_free_ms(const struct store *store, const struct round *round)
     return least[store->quorum->majority - has - 1];
 }
 
-/* The nodes, as bits, at which somebody is in the way. */
 uint32_t
 round_busy(const struct store *store, const struct round *round)
 {
@@ -795,7 +793,6 @@ round_note_sending(struct round *round, const struct op *op)
     round->asked->tries += op->tries;
 }
 
-/* A vote's operation is done. */
 void
 quorum_voted(struct store *store, struct op *op, enum op_status status)
 {
@@ -835,8 +832,6 @@ quorum_voted(struct store *store, struct op *op, enum op_status status)
     round_end(store, round);
 }
 
-/* Asks the nodes whose bits are set; those that cannot be asked count as such
- * at once. */
 void
 round_ask(struct store *store, struct round *round, uint32_t nodes)
 {

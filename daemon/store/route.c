@@ -7,6 +7,7 @@
 #include "daemon/store/lane.h"
 #include "daemon/store/link.h"
 #include "daemon/store/op_queue.h"
+#include "daemon/store/quorum.h"
 #include "daemon/store/trust.h"
 
 #include "daemon/base/assert.h"

@@ -139,68 +139,6 @@ struct store {
     struct op_sight sights[AUDIT_SIGHTS_MAX];
 };
 
-/* link.c */
-
 /* call.c */
-enum op_grants {
-    KIND_READS,
-    KIND_FREES,
-    KIND_PASSES,
-    KIND_GRANTS,
-};
-
-void call_flush_node(struct store *store, uint16_t index, uint64_t now_us);
-void call_script_reply(struct store *store, struct link *link,
-    struct call *call, uint64_t now_us, const struct resp *reply);
-void call_results(struct store *store, struct link *link, struct call *call,
-    uint64_t now_us, struct text text);
-void call_lost(struct store *store, struct call *call);
-void call_probe(struct store *store, struct link *link, uint64_t now_us);
-void call_probed(struct store *store, struct link *link, uint64_t now_us,
-    const struct resp *reply);
-void call_refuses(
-    struct store *store, struct link *link, uint64_t now_us, struct text error);
-uint64_t call_due_us(const struct store *store, const struct call *call);
-
-/* confirm.c */
-void confirm_drop(struct store *store, struct link *link);
-void confirm_ask(struct store *store, struct link *link, uint64_t now_us);
-void confirm_tick(struct store *store, struct link *link, uint64_t now_us);
-uint64_t confirm_next_us(const struct store *store, const struct link *link);
-bool confirm_take(struct store *store);
-void confirm_fini(struct store *store);
-
-/* replicas.c */
-void replicas_begin(struct store *store, struct link *witness, uint64_t now_us);
-void replicas_ask(struct store *store, struct link *witness, uint64_t now_us);
-void replicas_forget(struct replicas *replicas);
-uint64_t replicas_due_us(const struct store *store, const struct link *witness);
-void replicas_reply(struct store *store, struct link *witness,
-    const struct call *call, uint64_t now_us, const struct resp *reply);
-
-/* quorum.c, round.c */
-bool quorum_create(struct store *store);
-void quorum_destroy(struct store *store);
-void quorum_take(struct store *store, struct op *op);
-void quorum_dropped(struct store *store, const struct op *op);
-void quorum_voted(struct store *store, struct op *op, enum op_status status);
-void quorum_news(struct store *store, uint16_t node, struct text key);
-void quorum_tick(struct store *store);
-uint64_t quorum_next_us(const struct store *store);
-bool quorum_ready(const struct store *store);
-
-/* Ends an operation with that status: it goes back to the core, or to its round
- * as a vote. */
-void op_done(struct store *store, struct op *op, enum op_status status);
-
-/* Whether any node of the quorum is in another list. */
-bool peers_other_quorum(const struct store *store);
-
-/* audit.c */
-void audit_take(struct store *store, struct op *op, uint64_t now_us);
-bool audit_mark(
-    struct store *store, struct link *link, const struct call *call);
-void audit_marked(
-    struct store *store, struct call *call, const struct resp *reply);
 
 #endif

@@ -4,6 +4,9 @@
  */
 #include "daemon/store/store.h"
 
+#include "daemon/store/audit.h"
+#include "daemon/store/call.h"
+#include "daemon/store/confirm.h"
 #include "daemon/store/handshake.h"
 #include "daemon/store/health.h"
 #include "daemon/store/link.h"
@@ -12,6 +15,7 @@
 #include "daemon/store/map.h"
 #include "daemon/store/master.h"
 #include "daemon/store/op_queue.h"
+#include "daemon/store/quorum.h"
 #include "daemon/store/reply.h"
 #include "daemon/store/route.h"
 #include "daemon/store/strict.h"

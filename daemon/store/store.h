@@ -78,6 +78,8 @@ struct store;
 /* NULL where there is no memory. `counters` stays the caller's. */
 struct store *store_create(const struct store_settings *settings,
     struct counters *counters, uint64_t now_us);
+
+/* Frees the store and sets *store to NULL. A NULL *store is ignored. */
 void store_destroy(struct store **store);
 
 /*
@@ -168,11 +170,17 @@ bool store_next_output(const struct store *store, uint32_t *index);
 
 /* The connection is there, but not yet to be used: TLS is being agreed on. */
 void store_opened(struct store *store, struct store_link link);
+
+/* The connection that was wished for is there. One that the store gave up is
+ * ignored. */
 void store_connected(
     struct store *store, struct store_link link, uint64_t now_us);
+
 /* `reason`: HEALTH_FINE where it is no fault. */
 void store_closed(struct store *store, struct store_link link, uint64_t now_us,
     enum health_reason reason, const char *why);
+
+/* Takes the next reply of a connection. `reply` is not needed afterwards. */
 void store_reply(struct store *store, struct store_link link, uint64_t now_us,
     const struct resp *reply);
 
@@ -199,6 +207,7 @@ struct store_totals {
     uint32_t differing;      /* where another broker is configured otherwise */
 };
 
+/* Counts the nodes by what they can do now. */
 void store_totals(const struct store *store, struct store_totals *totals);
 
 /* Calls under way; for tests. */

@@ -6,6 +6,13 @@
 
 #include "daemon/store/state.h"
 
+enum op_grants {
+    KIND_READS,
+    KIND_FREES,
+    KIND_PASSES,
+    KIND_GRANTS,
+};
+
 /* What the reply to an operation of that kind may grant, by op.def. */
 enum op_grants kind_grants(enum op_kind kind);
 
