@@ -9,8 +9,8 @@
 /* Whether a request stands behind the release. */
 bool leaving_is_awaited(const struct ticket *ticket);
 
-/* Whether the ticket leaves, and its lease lasts too long for a new LOCK to
- * wait for the end. */
+/* Whether the ticket is LEAVING and its release is not due: other brokers see
+ * the lease until then. */
 bool ticket_lapses(const struct core *core, const struct ticket *ticket);
 
 /* Sends the release. Without room for an operation it is tried again after

@@ -32,8 +32,8 @@ void lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us);
  * broker be gone. */
 void lock_ask_after_lapse(struct core *core, struct lock *lock);
 
-/* Asks about all waiters of the lock at the end of the step: a lost answer may
- * have told of a grant. */
+/* Asks about all waiters of the lock at once, but once for many calls: a lost
+ * answer may have told of a grant. */
 void lock_refresh_soon(struct core *core, struct lock *lock);
 
 #endif

@@ -13,7 +13,8 @@ void session_arm(struct core *core, struct session *session);
  * forbids it, and that is counted. */
 void session_open(struct core *core, struct core_event *event);
 
-/* A line has come from the client, which puts off the next PING. */
+/* A line has come from the client. The silence that ends a session begins
+ * anew. */
 void session_hear(struct core *core, struct session *session);
 
 /* Sets the heartbeat in microseconds; 0: none. */

@@ -33,7 +33,7 @@ void call_probed(struct store *store, struct link *link, uint64_t now_us,
     const struct resp *reply);
 
 /* Gives the results of a script's reply to its operations. A malformed reply
- * leaves them in doubt. */
+ * ends them as OP_REFUSED. */
 void call_results(struct store *store, struct link *link, struct call *call,
     uint64_t now_us, struct text text);
 

@@ -67,8 +67,9 @@ void trust_clock(struct store *store, struct link *link, uint64_t time_us,
 uint32_t trust_steady_ms(
     const struct store *store, const struct link *link, uint64_t now_us);
 
-/* The longest way of a call, in microseconds, that a step of the clock cannot
- * hide in. */
+/* How far, in microseconds, the node's clock may be from the expected time when
+ * a call arrives. More is a step of the clock, or a late call. UINT32_MAX: no
+ * limit. */
 uint32_t trust_within_us(const struct store *store, const struct link *link);
 
 /* PREFIX:WORD, in a cluster with a tag of the node's next slot from *slot on,
