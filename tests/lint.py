@@ -113,7 +113,6 @@ PUBLIC_HEADERS = {"proto/client/holdfast.h"}
 LONGER = {
     "daemon/core/audit.c": 1050,
     "daemon/core/deadlock.c": 900,
-    "daemon/core/op.h": 300,
     "daemon/store/call.c": 1000,
     "daemon/store/reply.c: link_take()": 80,
     "daemon/store/round.c": 900,

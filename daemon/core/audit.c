@@ -23,6 +23,7 @@
 #include "daemon/core/finding.h"
 #include "daemon/core/lock.h"
 #include "daemon/core/message.h"
+#include "daemon/core/op_audit.h"
 #include "daemon/core/op_pool.h"
 #include "daemon/core/pending.h"
 #include "daemon/core/session_table.h"

@@ -6,6 +6,7 @@
 #ifndef HOLDFAST_CORE_FINDING_H
 #define HOLDFAST_CORE_FINDING_H
 
+#include "daemon/core/op_audit.h"
 #include "daemon/core/state.h"
 
 enum finding_kind {

@@ -5,6 +5,7 @@
 #include "daemon/store/record.h"
 
 #include "daemon/base/assert.h"
+#include "daemon/core/op_audit.h"
 #include "proto/request.h"
 
 #define CURSOR_DIGITS 20 /* at most */

@@ -11,6 +11,8 @@
 #include "daemon/core/op.h"
 #include "daemon/store/scripts.h"
 
+struct op_sight;
+
 #define RECORD_ID_BYTES 40 /* a replication id, hex */
 
 /* BYTES_HEAD is the size of the record HEAD of record.def, AT_HEAD_FENCE the

@@ -34,6 +34,7 @@
 #include "daemon/base/slot.h"
 #include "daemon/base/table.h"
 #include "daemon/base/wheel.h"
+#include "daemon/core/op_audit.h"
 #include "daemon/store/model_call.h"
 #include "daemon/store/model_link.h"
 #include "daemon/store/model_node.h"

@@ -4,6 +4,7 @@
  */
 #include "tests/unit/core_net.h"
 
+#include "daemon/core/op_audit.h"
 #include "daemon/core/state.h"
 
 #include <stdio.h>

@@ -5,6 +5,8 @@
 #include "tests/unit/core_rig.h"
 #include "tests/unit/log_kept.h"
 
+#include "daemon/core/op_audit.h"
+
 #include <stdio.h>
 #include <string.h>
 
