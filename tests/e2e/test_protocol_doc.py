@@ -147,6 +147,7 @@ class VocabularyTest(unittest.TestCase):
             self.assertEqual(without_letters(syntax), without_letters(usage))
             self.assertRegex(body, r"(?m)^```", f"{name} has no example")
             self.assertIn(f"| [`{name}`](#{name.lower()}) |", part)
+        self.assertIn(f"OK n={len(titles)}\n", section(part, "HELP"))
 
     def test_each_reason_of_status(self):
         text = read("daemon/core/health.def")
