@@ -310,6 +310,14 @@ acquire_unsettled(struct core *core, struct ticket *ticket, uint64_t after_us)
         ticket_rest(core, ticket);
 }
 
+static void
+acquire_granted(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
+{
+    ticket_grant(core, ticket, result->fence, result->arrival, result->place,
+        result->sent_us, result->ttl_ms);
+}
+
 void
 acquire_done(
     struct core *core, struct ticket *ticket, const struct op_result *result)
@@ -323,8 +331,7 @@ acquire_done(
     case OP_OK:
         if (!ticket->doubt)
             count(core->counters, COUNTER_grants_at_once);
-        ticket_grant(core, ticket, result->fence, result->arrival,
-            result->place, result->sent_us, result->ttl_ms);
+        acquire_granted(core, ticket, result);
         return;
     case OP_WAITING:
         ticket_waits(core, ticket, result);
@@ -397,8 +404,7 @@ claim_done(
         ticket->ask = result->ask;
         ticket_set_note(ticket, result->note);
         hold_was_foreign(core, ticket, result);
-        ticket_grant(core, ticket, result->fence, result->arrival,
-            result->place, result->sent_us, result->ttl_ms);
+        acquire_granted(core, ticket, result);
         return;
     case OP_UNKNOWN:
         count(core->counters, COUNTER_outcomes_unknown);
@@ -519,8 +525,7 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
     switch (result->status) {
     case OP_OK:
         count(core->counters, COUNTER_grants_claimed);
-        ticket_grant(core, ticket, result->fence, result->arrival,
-            result->place, result->sent_us, result->ttl_ms);
+        acquire_granted(core, ticket, result);
         return;
     case OP_WAITING:
         ticket_waits(core, ticket, result);
