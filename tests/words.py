@@ -42,16 +42,19 @@ FONTS = re.compile(r"\b(Ar|Fl|Cm|Ev|Pa|Li|Ql|Dv|Xr|Em|Ns|Pq|Dq|Sq) ")
 
 
 def markdown(text):
-    """Paragraphs, list items, and table cells, which are no prose."""
-    text = re.sub(r"(?s:^```.*?^```$)|^#.*$|<[^>\n]*>", "\n", text,
-                  flags=re.M)
+    """Paragraphs and list items; headings and table cells, which are no
+    prose."""
+    text = re.sub(r"(?s:^```.*?^```$)|<[^>\n]*>", "\n", text, flags=re.M)
     block = []
     for line in text.split("\n") + [""]:
         item = ITEM.match(line)
-        if item or not line.strip() or line.startswith("|"):
+        heading = re.match(r"#+ (?:[\d.]+ )?(.*)", line)
+        if item or heading or not line.strip() or line.startswith("|"):
             yield " ".join(block), True
             block = []
-        if line.startswith("|"):
+        if heading:
+            yield heading.group(1), False
+        elif line.startswith("|"):
             for cell in re.split(r"(?<!\\)\|", line):
                 yield cell, False
         elif block or item or not line.startswith("    "):
