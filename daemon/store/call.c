@@ -38,7 +38,6 @@
 
 #include <stdio.h>
 
-#define RENEWALS_MORE   3 /* times as many share a call */
 #define RETRIES_AT_ONCE 5
 #define RETRY_US        50000
 #define TRYAGAIN_US     20000
@@ -128,15 +127,6 @@ op_take(struct store *store, struct list *leads, struct op *lead, struct op *op)
     list_push_back(leads, next);
 }
 
-/* How many operations of a kind share a call. Renewals are many and cheap. */
-static uint32_t
-batch_limit(const struct store *store, enum op_kind kind)
-{
-    if (kinds[kind].share == KIND_ALONE)
-        return 1;
-    return store->settings.batch * (kind == OP_RENEW ? RENEWALS_MORE : 1);
-}
-
 /*
  * Moves what goes into one call from the lane: of each session in turn an
  * operation, until the call has its size or nothing fits.
@@ -147,7 +137,8 @@ batch_gather(struct store *store, const struct link *link, struct node *node,
 {
     struct list *leads = &node->lanes[lane];
     const struct op *first = container_of(leads->next, struct op, link);
-    uint32_t limit = batch_limit(store, first->kind);
+    uint32_t limit =
+        kinds[first->kind].share == KIND_GATHERS ? store->settings.batch : 1;
     uint32_t looks = 4 * limit;
     uint32_t before;
 

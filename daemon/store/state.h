@@ -56,7 +56,7 @@
 /* An operation without a route is routed again after so long. */
 #define ROUTE_RETRY_US 50000
 
-#define GRANTS_MAX    196608
+#define GRANTS_MAX    65536
 #define TICKETS_SHOWN 512
 #define HINTS_MAX     4096
 #define NEWS_MAX      4096
