@@ -3,12 +3,20 @@
 from harness import HarnessCase, shared_redis
 
 import scripts
-from scripts import GRANTED, HEAD, HEAD_FIELDS, HELD, OK, WAITING, Record, who
+from scripts import (GRANTED, HEAD, HEAD_FIELDS, HELD, KEY, OK, WAITING, Record,
+                     who)
 
-KEY = "holdfast:{key}"
+
+class ResultCase(HarnessCase):
+    def says(self, result, status, **fields):
+        """The result, which must have this status and these fields."""
+        self.assertEqual(
+            (result.status, {name: getattr(result, name) for name in fields}),
+            (status, fields), result)
+        return result
 
 
-class ScriptCase(HarnessCase):
+class ScriptCase(ResultCase):
     """`one`, `two` and `three` are brokers; times are those of Redis."""
 
     def setUp(self):
@@ -77,13 +85,13 @@ class ScriptCase(HarnessCase):
 
     def hold(self, ticket, broker=None, key=KEY, **options):
         """A granted ticket."""
-        result = (broker or self.one).acquire(key, ticket, **options)
+        result = (broker or self.one).acquire(ticket, key, **options)
         self.assertEqual(result.status, OK)
         return result
 
     def wait(self, ticket, broker=None, key=KEY, **options):
         """A ticket that stands in the queue."""
-        result = (broker or self.one).acquire(key, ticket, **options)
+        result = (broker or self.one).acquire(ticket, key, **options)
         self.assertEqual(result.status, WAITING)
         self.assertEqual(result.fence, 0)
         return result
@@ -96,15 +104,12 @@ class ScriptCase(HarnessCase):
 
     # what tests say
 
-    def assert_status(self, result, status):
-        self.assertEqual(result.status, status, result)
-
-    def assert_untouched(self, action, key=KEY):
-        """Not a byte of the record changes; what the action returned."""
-        before = self.raw(key)
-        value = action()
-        self.assertEqual(self.raw(key), before)
-        return value
+    def assert_untouched(self, ask, *arguments, **options):
+        """What ask(...) returns, which changes no byte of the record."""
+        before = self.raw()
+        result = ask(*arguments, **options)
+        self.assertEqual(self.raw(), before)
+        return result
 
     def assert_order(self, *tickets, key=KEY):
         """Who lives in the record, in order; the first may be the holder."""

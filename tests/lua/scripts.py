@@ -36,6 +36,7 @@ HEADER, IDENTITY, ACQUIRE, STOOD, RELEASE, RENEW, BREAK, AUDIT, AUDITED, \
 HEAD_BYTES, TICKET_BYTES = HEAD.size, TICKET.size
 HEAD_FIELDS = [field.lower() for field in RECORDS["HEAD"].at]
 
+KEY = "holdfast:{key}"
 LEASE = 30000
 FOREVER = 2.0 ** 52
 FENCE_JUMP = 10_000_000
@@ -411,22 +412,22 @@ class Broker:
             self.now, self.id = reply.now, reply.id
         return reply
 
-    def acquire(self, key, ticket, **options):
+    def acquire(self, ticket, key=KEY, **options):
         return self.call("acquire", (key, acquire(ticket, **options)))[0]
 
-    def release(self, key, ticket, **options):
+    def release(self, ticket, key=KEY, **options):
         return self.call("release", (key, release(ticket, **options)))[0]
 
-    def renew(self, key, ticket, **options):
+    def renew(self, ticket, key=KEY, **options):
         return self.call("renew", (key, renew(ticket, **options)))[0]
 
-    def look(self, key, **options):
-        return self.renew(key, Who(), look=True, **options)
+    def look(self, key=KEY, **options):
+        return self.renew(Who(), key, look=True, **options)
 
-    def break_(self, key, fence=0):
+    def break_(self, key=KEY, fence=0):
         return self.call("break", (key, break_(fence)))[0]
 
-    def inspect(self, key, limit=512):
+    def inspect(self, key=KEY, limit=512):
         """(result, head bytes, tickets) as the inspect script shows them."""
         data = self.connection.command(*self.encode(
             "inspect", (key, struct.pack("<I", limit))))

@@ -1,26 +1,24 @@
 """acquire: free, new and used records, asking twice, refusals, words."""
 
-import unittest
-
-from harness import HarnessCase, RedisError, shared_redis
+from harness import RedisError, shared_redis
 
 import scripts
-from script_case import KEY, ClockCase, ScriptCase
+from script_case import KEY, ClockCase, ResultCase, ScriptCase
 from scripts import (BUSY, FULL, GONE, GRANTED, HEAD_BYTES, HELD, LATE, LEASE,
                      LIVING, OK, SHARED, TICKET_BYTES, WAITING, WAITS, who)
 
 
-class WritableReplica(HarnessCase):
+class WritableReplica(ResultCase):
     def test_nothing_is_granted(self):
         """It takes writes, and loses them with the next synchronization."""
         server = self.redis(replica_read_only=False)
         connection = scripts.connect(server)
         self.addCleanup(connection.close)
         broker = scripts.Broker(connection, b"broker-1")
-        self.assertEqual(broker.acquire(KEY, who(1)).status, OK)
+        self.says(broker.acquire(who(1)), OK)
         server.command("REPLICAOF", "127.0.0.1", "1")
         with self.assertRaisesRegex(RedisError, "^READONLY "):
-            broker.acquire("holdfast:{other}", who(2))
+            broker.acquire(who(2), key="holdfast:{other}")
         self.assertIsNone(connection.command("GET", "holdfast:{other}"))
         server.command("REPLICAOF", "NO", "ONE")
 
@@ -55,8 +53,7 @@ class NewRecord(ScriptCase):
         self.assertEqual(self.record().forget, self.one.now + term)
 
     def test_hold_shorter_than_lease(self):
-        result = self.hold(who(1), hold=1234)
-        self.assertEqual(result.ttl, 1234)
+        self.assertEqual(self.hold(who(1), hold=1234).ttl, 1234)
         holder = self.record().holder
         self.assertEqual((holder.ends, holder.hold),
                          (self.one.now + 1234, self.one.now + 1234))
@@ -73,9 +70,9 @@ class NewRecord(ScriptCase):
         self.hold(who(1), retry=True)
 
     def test_late(self):
-        self.one.look(KEY)
+        self.one.look()
         late = self.one.now - 1
-        self.assert_status(self.one.acquire(KEY, who(1), latest=late), LATE)
+        self.says(self.one.acquire(who(1), latest=late), LATE)
         self.assertIsNone(self.raw())
 
 
@@ -83,8 +80,7 @@ class UsedRecord(ScriptCase):
     def setUp(self):
         super().setUp()
         self.first = self.hold(who(1))
-        self.assert_status(
-            self.one.release(KEY, who(1), arrival=self.first.arrival), OK)
+        self.says(self.one.release(who(1), arrival=self.first.arrival), OK)
 
     def test_next_fence_and_arrival(self):
         result = self.hold(who(2))
@@ -103,25 +99,21 @@ class UsedRecord(ScriptCase):
             self.assertEqual(result.arrival, arrival + 1)
             fence, arrival = result.fence, result.arrival
             self.assert_holder(who(number))
-            done = self.one.release(KEY, who(number), arrival=result.arrival,
-                                    fence=result.fence)
-            self.assert_status(done, OK)
+            self.says(self.one.release(who(number), arrival=result.arrival,
+                                       fence=result.fence), OK)
             self.assert_order()
 
     def test_late(self):
         late = self.one.now - 1
-        result = self.assert_untouched(
-            lambda: self.one.acquire(KEY, who(2), latest=late))
-        self.assert_status(result, LATE)
-        self.assert_status(
-            self.one.acquire(KEY, who(2), latest=late + 60000), OK)
+        self.says(self.assert_untouched(self.one.acquire, who(2), latest=late),
+                  LATE)
+        self.says(self.one.acquire(who(2), latest=late + 60000), OK)
 
     def test_duplicate_after_release_and_latest(self):
         """A command that slept in a buffer does not take the lock again."""
         late = self.one.now - 1
-        result = self.assert_untouched(lambda: self.one.acquire(
-            KEY, who(1), retry=True, latest=late))
-        self.assert_status(result, LATE)
+        self.says(self.assert_untouched(self.one.acquire, who(1), retry=True,
+                                        latest=late), LATE)
 
     def test_key_expiry_is_put_off_where_it_is_near(self):
         for options in ({}, {"words": (b"o", b"", b"")}):
@@ -132,7 +124,7 @@ class UsedRecord(ScriptCase):
                                self.one.idle_after - 60000)
             self.assertGreaterEqual(self.record().forget,
                                     self.one.now + self.one.idle_after)
-            self.one.release(KEY, who(2), arrival=result.arrival)
+            self.one.release(who(2), arrival=result.arrival)
 
     def test_key_expiry_is_left_where_it_is_far(self):
         before = self.record().forget
@@ -145,7 +137,7 @@ class UsedRecord(ScriptCase):
         self.queue(1)
         self.edit(forget=self.one.now + 1000)
         self.connection.command("PEXPIRE", KEY, 1000)
-        self.one.renew(KEY, who(0), arrival=self.record().holder.arrival)
+        self.one.renew(who(0), arrival=self.record().holder.arrival)
         self.assertGreater(self.connection.command("PTTL", KEY), 80000000)
 
 
@@ -178,11 +170,9 @@ class AskingTwice(ScriptCase):
     def test_finds_what_was_granted_by_another_broker(self):
         self.queue(1, self.two)
         self.one.lapse = 2000
-        self.assertTrue(self.one.release(KEY, who(0)).handed)
+        self.assertTrue(self.one.release(who(0)).handed)
         self.assert_holder(who(1), LIVING + GRANTED)
-        again = self.two.acquire(KEY, who(1), retry=True)
-        self.assert_status(again, OK)
-        self.assertEqual(again.ttl, LEASE)
+        self.says(self.two.acquire(who(1), retry=True), OK, ttl=LEASE)
         self.assert_holder(who(1), HELD)
 
     def test_grant_that_is_over_is_not_held(self):
@@ -197,21 +187,18 @@ class AskingTwice(ScriptCase):
         self.queue(1)
         self.age(LEASE)
         self.edit_ticket(1, ends=self.one.now + LEASE)
-        again = self.wait(who(0), retry=True)
-        self.assertEqual([grant.request for grant in again.grants],
-                         [who(1).request])
+        self.assert_grants(self.wait(who(0), retry=True), who(1))
         self.assert_order(who(1), who(0))
 
     def test_dead_twin_in_front_is_passed_over(self):
         """A ticket that ended, and the same request's new one behind it."""
         self.queue(2)
-        self.one.release(KEY, who(1))  # struck out in the middle
+        self.one.release(who(1))  # struck out in the middle
         again = self.wait(who(1), retry=True)
         self.assert_order(who(0), who(2), who(1))
-        third = self.wait(who(1), retry=True)
-        self.assertEqual(third.arrival, again.arrival)
+        self.assertEqual(self.wait(who(1), retry=True).arrival, again.arrival)
         self.assert_order(who(0), who(2), who(1))
-        self.assert_status(self.one.release(KEY, who(1)), OK)
+        self.says(self.one.release(who(1)), OK)
         self.assert_order(who(0), who(2))
 
     def test_other_generation_is_another_ticket(self):
@@ -226,15 +213,14 @@ class AskingTwice(ScriptCase):
             note = b"x" * shift + who(9).pack()
             self.hold(who(1), words=(b"", b"", note))
             self.wait(who(2), words=(b"", b"", note))
-            self.assert_status(self.one.release(KEY, who(9)), GONE)
+            self.says(self.one.release(who(9)), GONE)
         self.assert_order(who(1), who(2))
 
 
 class Refusals(ScriptCase):
     def test_no_queue(self):
         self.hold(who(1))
-        result = self.one.acquire(KEY, who(2), no_queue=True)
-        self.assert_status(result, BUSY)
+        result = self.says(self.one.acquire(who(2), no_queue=True), BUSY)
         self.assertGreater(result.again, LEASE - 10000)
         self.assertLessEqual(result.again, LEASE)
         self.assert_order(who(1))
@@ -249,25 +235,21 @@ class Refusals(ScriptCase):
         self.queue(1)
         self.age(LEASE)
         self.edit_ticket(1, ends=self.one.now + LEASE)
-        result = self.one.acquire(KEY, who(2), no_queue=True)
-        self.assert_status(result, BUSY)
-        self.assertEqual([grant.request for grant in result.grants],
-                         [who(1).request])
+        result = self.says(self.one.acquire(who(2), no_queue=True), BUSY)
+        self.assert_grants(result, who(1))
         self.assert_order(who(1))
 
     def test_no_queue_finds_its_own(self):
         self.hold(who(1))
-        self.assert_status(
-            self.one.acquire(KEY, who(1), no_queue=True, retry=True), OK)
+        self.says(self.one.acquire(who(1), no_queue=True, retry=True), OK)
 
     def test_waiters_max(self):
         self.one.waiters_max = 2
         self.queue(2)
-        result = self.assert_untouched(lambda: self.one.acquire(KEY, who(3)))
-        self.assert_status(result, FULL)
+        self.says(self.assert_untouched(self.one.acquire, who(3)), FULL)
         self.assert_order(who(0), who(1), who(2))
-        self.assert_status(self.one.acquire(KEY, who(2), retry=True), WAITING)
-        self.one.release(KEY, who(1))
+        self.says(self.one.acquire(who(2), retry=True), WAITING)
+        self.one.release(who(1))
         self.wait(who(3))
 
     def test_waiters_max_serves_first(self):
@@ -275,9 +257,7 @@ class Refusals(ScriptCase):
         self.queue(1)
         self.age(LEASE)
         self.edit_ticket(1, ends=self.one.now + LEASE)
-        result = self.wait(who(2))
-        self.assertEqual([grant.request for grant in result.grants],
-                         [who(1).request])
+        self.assert_grants(self.wait(who(2)), who(1))
         self.assert_order(who(1), who(2))
         self.assert_holder(who(1))
 
@@ -309,7 +289,7 @@ class Batches(ScriptCase):
 
     def test_used_lock_twice(self):
         self.hold(who(1))
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         results = self.one.call(
             "acquire", (KEY, scripts.acquire(who(2))),
             (KEY, scripts.acquire(who(2), retry=True)),
@@ -350,7 +330,7 @@ class Batches(ScriptCase):
         keys = [f"holdfast:{{{number}}}" for number in range(6)]
         for key in keys:
             self.hold(who(1), key=key)
-            self.one.release(key, who(1))
+            self.one.release(who(1), key=key)
         leases = [5000, 5000, 7000, 5000, 7000, 9000]
         results = self.one.call("acquire", *(
             (key, scripts.acquire(who(2), lease=lease))
@@ -369,7 +349,7 @@ class Tell(ClockCase):
     WORDS = (b"worker-7", b"billing@host", b"nightly run")
 
     def asked(self, number=9, **options):
-        return self.one.acquire(KEY, who(number), tell=True, **options)
+        return self.one.acquire(who(number), tell=True, **options)
 
     def test_busy_and_waiting(self):
         self.hold(who(0), words=self.WORDS)
@@ -383,19 +363,19 @@ class Tell(ClockCase):
                              (WAITING, (0, 1500, self.WORDS), number))
         self.assertEqual(self.asked(no_queue=True).ahead, 3)
         self.pass_time(500)
-        result = self.two.renew(KEY, who(1), tell=True)
+        result = self.two.renew(who(1), tell=True)
         self.assertEqual(result.about, (0, 2000, self.WORDS))
 
     def test_only_where_it_is_asked_for(self):
         self.hold(who(0), words=self.WORDS)
         self.assertIsNone(self.wait(who(1)).about)
-        self.assertIsNone(self.one.acquire(KEY, who(9), no_queue=True).about)
-        self.assertIsNone(self.one.renew(KEY, who(1)).about)
+        self.assertIsNone(self.one.acquire(who(9), no_queue=True).about)
+        self.assertIsNone(self.one.renew(who(1)).about)
 
     def test_nobody_is_in_the_way(self):
         self.assertIsNone(self.asked(0, delay=1000).about)
-        self.assertIsNone(self.one.renew(KEY, who(0), tell=True).about)
-        self.one.release(KEY, who(0), unclean=True)
+        self.assertIsNone(self.one.renew(who(0), tell=True).about)
+        self.one.release(who(0), unclean=True)
         busy = self.asked(no_queue=True)
         self.assertEqual((busy.status, busy.about), (BUSY, None))
 
@@ -409,8 +389,8 @@ class Tell(ClockCase):
             self.pass_time(100)
             self.hold(who(number), mode=SHARED,
                       words=(b"%d" % number, b"", b""))
-        self.one.release(KEY, who(0))
-        self.one.release(KEY, who(2))
+        self.one.release(who(0))
+        self.one.release(who(2))
         self.assertEqual(self.asked().about, (0, 200, (b"1", b"", b"")))
 
     def test_among_results(self):
@@ -430,14 +410,14 @@ class Tell(ClockCase):
         """Those that others waited for; the last ones count an eighth."""
         self.hold(who(0))
         self.pass_time(700)
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assertEqual(self.record().typical, 0)  # nobody waited
         self.hold(who(0))
         expected = None
         for number, took in enumerate((800, 1600, 40, 0, 25_000), 1):
             self.wait(who(number))
             self.pass_time(took)
-            self.one.release(KEY, who(number - 1))
+            self.one.release(who(number - 1))
             expected = took if expected is None else (7 * expected
                                                       + took) // 8
             self.assertEqual(self.record().typical, expected)
@@ -447,28 +427,27 @@ class Tell(ClockCase):
         self.hold(who(0))
         self.wait(who(1), lease=3 * LEASE)
         self.pass_time(2 * LEASE)
-        self.one.look(KEY)
+        self.one.look()
         self.assertEqual(self.record().typical, LEASE)
 
     def test_what_nobody_claimed_was_no_hold(self):
         self.hold(who(0))
         self.wait(who(1), self.two)
         self.wait(who(2))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assertEqual(self.record().typical, 1)  # and never 0
         self.pass_time(2000)
-        self.one.look(KEY)
+        self.one.look()
         self.assertEqual(self.record().typical, 1)
 
     def test_it_lasts_beyond_a_release(self):
         """By the short cut as well."""
         self.queue(1)
         self.pass_time(640)
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         held = self.record().holder
         for number in range(3):
-            self.one.release(KEY, held.who, arrival=held.arrival,
-                             fence=held.fence)
+            self.one.release(held.who, arrival=held.arrival, fence=held.fence)
             self.assertEqual(self.record().typical, 640)
             self.hold(who(number))
             self.assertEqual(self.record().typical, 640)
@@ -480,8 +459,8 @@ class Words(ScriptCase):
     LONGEST = (b"o" * 32, b"n" * 64, b"N" * 128)
 
     def shown(self):
-        result, _, tickets = self.one.inspect(KEY)
-        self.assert_status(result, OK)
+        result, _, tickets = self.one.inspect()
+        self.says(result, OK)
         return [(ticket.who, scripts.unpack_words(ticket.words))
                 for ticket in tickets]
 
@@ -492,7 +471,7 @@ class Words(ScriptCase):
 
     def test_used_record(self):
         self.hold(who(1))
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         self.hold(who(2), words=self.LONGEST)
         self.assertEqual(self.shown(), [(who(2), self.LONGEST)])
         self.assertEqual(self.record().width, TICKET_BYTES + 256)
@@ -509,20 +488,19 @@ class Words(ScriptCase):
                      (who(6), ())]
         self.assertEqual(self.shown(), expected)
         for number in range(4):  # places and arrivals are still good
-            result = self.one.renew(
-                KEY, who(number), place=queue[number].place,
-                arrival=queue[number].arrival)
-            self.assert_status(result, OK if number == 0 else WAITING)
+            self.says(self.one.renew(who(number), place=queue[number].place,
+                                     arrival=queue[number].arrival),
+                      OK if number == 0 else WAITING)
         for number in range(7):
             self.assert_holder(who(number))
-            self.one.release(KEY, who(number))
+            self.one.release(who(number))
         self.assert_order()
         self.assertEqual(self.record().width, TICKET_BYTES)
 
     def test_widens_with_the_dead_standing(self):
         self.queue(6)
         for number in (1, 3, 5):
-            self.one.release(KEY, who(number))
+            self.one.release(who(number))
         self.wait(who(7), words=self.LONGEST)
         self.assert_order(who(0), who(2), who(4), who(6), who(7))
         self.assertEqual(self.shown()[-1], (who(7), self.LONGEST))
@@ -534,19 +512,19 @@ class Words(ScriptCase):
             self.wait(who(1), words=words)
             self.assertEqual(self.shown()[1],
                              (who(1), words if length else ()))
-            self.one.release(KEY, who(1))
+            self.one.release(who(1))
 
     def test_wide_record_gives_no_old_words(self):
         """A ticket without words where one with words stood."""
         self.hold(who(0), words=self.LONGEST)
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.hold(who(1))
         self.wait(who(2))
         self.assertEqual(self.shown(), [(who(1), ()), (who(2), ())])
 
     def test_inspect_limit_and_order(self):
         self.queue(9)
-        _, head, tickets = self.two.inspect(KEY, limit=4)
+        _, head, tickets = self.two.inspect(limit=4)
         self.assertEqual([ticket.who for ticket in tickets],
                          list(map(who, range(4))))
         self.assertEqual(head, self.raw()[:HEAD_BYTES])
@@ -557,13 +535,13 @@ class Words(ScriptCase):
         """In front, where they look alive, and in the middle."""
         self.queue(4)
         for number in (0, 3):
-            self.one.release(KEY, who(number))
+            self.one.release(who(number))
         self.assertEqual(self.shown(), [(who(number), ())
                                         for number in (1, 2, 4)])
 
     def test_inspect_nothing(self):
         result, head, tickets = self.one.inspect("holdfast:{none}")
-        self.assert_status(result, GONE)
+        self.says(result, GONE)
         self.assertEqual((head, tickets), (b"", []))
 
 
@@ -578,12 +556,8 @@ class Determinism(ScriptCase):
                                     expected_us=1_800_000_000_000_000)
             replies = []
             for number in range(40):
-                replies.append(broker.acquire(KEY, who(number % 7)))
+                replies.append(broker.acquire(who(number % 7)))
                 if number % 3 == 2:
-                    replies.append(broker.release(KEY, who(number % 5)))
+                    replies.append(broker.release(who(number % 5)))
             outcomes.append((replies, self.raw()))
         self.assertEqual(*outcomes)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,5 @@
 """What an audit sees of all the records of a node."""
 
-import unittest
-
 from harness import slot_of
 
 import scripts
@@ -28,15 +26,15 @@ class Ages(ClockCase):
         self.queue(3)
         for number in range(4):
             self.hold(who(number), key="holdfast:{shared}", mode=SHARED)
-        self.one.release("holdfast:{shared}", who(2))
+        self.one.release(who(2), key="holdfast:{shared}")
         self.hold(who(9), key="holdfast:{free}")
-        self.one.release("holdfast:{free}", who(9))
+        self.one.release(who(9), key="holdfast:{free}")
         self.assertEqual(self.one.audit_all(), (3, 4, 3, 0, 0, []))
 
     def test_an_old_hold(self):
         self.hold(who(1))
         self.pass_time(20000)
-        self.one.renew(KEY, who(1))
+        self.one.renew(who(1))
         self.pass_time(5000)
         self.assertEqual(self.sights(held=25001), {})
         sight = self.sights(held=25000)[b"key"]
@@ -45,7 +43,7 @@ class Ages(ClockCase):
     def test_an_old_wait(self):
         self.queue(2)
         self.pass_time(7000)
-        self.one.renew(KEY, who(0))
+        self.one.renew(who(0))
         self.assertEqual(self.sights(wait=7001, held=7001), {})
         self.assertEqual(self.sights(wait=7000)[b"key"],
                          (OLD_WAIT, RIGHT, 7000, 7000, b"key"))
@@ -85,12 +83,12 @@ class Ages(ClockCase):
         self.assertEqual(self.sights(), {})
         self.pass_time(1)
         self.assertEqual(self.sights()[b"key"].flags, LATE_HOLD)
-        self.one.renew(KEY, who(1))
+        self.one.renew(who(1))
         self.assertEqual(self.sights(), {})
 
     def test_a_broken_hold_is_not_renewed(self):
         self.hold(who(1))
-        self.one.break_(KEY)
+        self.one.break_()
         self.pass_time(LEASE - 1)
         self.assertEqual(self.sights(), {})
 
@@ -105,14 +103,14 @@ class Ages(ClockCase):
     def test_a_grant_that_is_not_claimed_is_not_late(self):
         self.hold(who(1))
         self.wait(who(2), self.two)
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         self.pass_time(1999)
         self.assertEqual(self.sights(), {})
 
     def test_behind_the_dead(self):
         self.queue(4)
-        self.one.release(KEY, who(1))
-        self.one.release(KEY, who(2))
+        self.one.release(who(1))
+        self.one.release(who(2))
         self.pass_time(1000)
         audit = self.one.audit(wait=1000)
         self.assertEqual(audit[:3], (1, 1, 2))
@@ -181,7 +179,7 @@ class Senseless(ScriptCase):
     def test_words_of_the_dead(self):
         self.queue(2, words=(b"o", b"c", b"n"))
         self.edit_ticket(1, words_bytes=65535)
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         self.assertEqual(self.one.audit().sights, [])
 
     def test_a_later_version(self):
@@ -261,7 +259,7 @@ class Steps(ScriptCase):
         self.queue(2)
         self.connection.command("SET", "holdfast:{wrong}", "x")
         before = self.connection.command("INFO", "replication")
-        self.assert_untouched(lambda: self.one.audit_all(held=0, wait=0))
+        self.assert_untouched(self.one.audit_all, held=0, wait=0)
         self.assertEqual(self.connection.command("INFO", "replication"),
                          before)
 
@@ -269,17 +267,17 @@ class Steps(ScriptCase):
         """Whatever they did, no record is taken for a wrong one."""
         self.queue(5)
         for number in (3, 0, 1):
-            self.one.release(KEY, who(number))
+            self.one.release(who(number))
         self.one.look("holdfast:{watched}", watch=True)
-        self.one.acquire("holdfast:{busy}", who(1), no_queue=True)
-        self.one.acquire("holdfast:{busy}", who(2), no_queue=True)
+        self.one.acquire(who(1), key="holdfast:{busy}", no_queue=True)
+        self.one.acquire(who(2), key="holdfast:{busy}", no_queue=True)
         for number in range(4):
-            self.one.acquire("holdfast:{permits}", who(number), limit=5,
+            self.one.acquire(who(number), key="holdfast:{permits}", limit=5,
                              permits=2)
-        self.one.release("holdfast:{permits}", who(1), unclean=True)
+        self.one.release(who(1), key="holdfast:{permits}", unclean=True)
         self.one.break_("holdfast:{permits}")
         self.hold(who(1), key="holdfast:{delayed}", delay=5000)
-        self.one.release("holdfast:{delayed}", who(1), unclean=True)
+        self.one.release(who(1), key="holdfast:{delayed}", unclean=True)
         audit = self.one.audit_all()
         self.assertEqual((audit.records, audit.sights), (5, []))
 
@@ -294,8 +292,9 @@ class AllSlots(Cluster):
         names = [b"lock/%d" % number for number in range(60)]
         for name in names:
             key = "holdfast:{%s}" % name.decode()
-            self.broker(self.cluster.node_of_slot(slot_of(key))).acquire(
-                key, who(1))
+            self.broker(
+                self.cluster.node_of_slot(slot_of(key))).acquire(who(1),
+                                                                 key=key)
         seen = self.names()
         self.assertTrue(all(seen))
         self.assertEqual(sorted(sum(seen, [])), sorted(names))
@@ -304,7 +303,7 @@ class AllSlots(Cluster):
         """What is where its slot is not yet, or not any more, is passed over
         until it is."""
         key = "holdfast:{moves}"
-        self.broker(self.ends(key)[1]).acquire(key, who(1))
+        self.broker(self.ends(key)[1]).acquire(who(1), key=key)
         migration, source, target = self.begin(key)
         self.assertEqual(
             [sight.name for sight in source.audit_all(held=0).sights],
@@ -313,7 +312,3 @@ class AllSlots(Cluster):
         self.assertEqual(target.connection.command("DBSIZE"), 1)
         self.assertEqual(source.audit_all(held=0), (0, 0, 0, 0, 0, []))
         self.assertEqual(target.audit_all(held=0), (0, 0, 0, 0, 0, []))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,16 +1,15 @@
 """The scripts in a cluster: one slot a call, and slots that migrate."""
 
-import unittest
-
-from harness import HarnessCase, RedisError, shared_cluster, slot_of
+from harness import RedisError, shared_cluster, slot_of
 
 import scripts
-from scripts import HELD, OK, WAITING, Record, who
+from script_case import ResultCase
+from scripts import HELD, KEY, OK, WAITING, Record, who
 
 SAME = ["{same}:a", "{same}:b", "{same}:c"]
 
 
-class Cluster(HarnessCase):
+class Cluster(ResultCase):
     def setUp(self):
         self.cluster = shared_cluster()
         self.connections = {}
@@ -79,8 +78,8 @@ class Slots(Cluster):
 
     def test_another_nodes_slot(self):
         _, source, target = self.ends("holdfast:{a}")
-        text = self.refused("MOVED", self.broker(target).acquire,
-                            "holdfast:{a}", who(1))
+        text = self.refused("MOVED", self.broker(target).acquire, who(1),
+                            key="holdfast:{a}")
         self.assertTrue(text.endswith(f":{source.port}"), text)
 
     def test_grant_is_published_on_every_node(self):
@@ -95,63 +94,59 @@ class Slots(Cluster):
                        is self.cluster.node_of_slot(first))
             one = self.broker(self.cluster.node_of(key))
             two = scripts.Broker(one.connection, b"broker-2")
-            one.acquire(key, who(1))
-            two.acquire(key, who(2))
-            self.assertTrue(one.release(key, who(1)).handed)
+            one.acquire(who(1), key=key)
+            two.acquire(who(2), key=key)
+            self.assertTrue(one.release(who(1), key=key).handed)
             _, payload = listener.message()
             self.assertEqual(payload[1:9], who(2).request)
 
 
 class Migration(Cluster):
-    KEY = "holdfast:{moving}"
-
     def test_one_key_works_all_the_way(self):
         """At the source until it moved, then at the target after ASKING."""
-        slot, node, other = self.ends(self.KEY)
+        slot, node, other = self.ends(KEY)
         before = self.broker(node)
-        held = before.acquire(self.KEY, who(1))
-        self.assertEqual(held.status, OK)
-        migration, source, target = self.begin(self.KEY)
+        held = before.acquire(who(1))
+        self.says(held, OK)
+        migration, source, target = self.begin(KEY)
         self.assertEqual(migration[:3], (slot, node, other))
-        self.assertEqual(source.acquire(self.KEY, who(2)).status, WAITING)
-        self.assertEqual(source.renew(self.KEY, who(1)).status, OK)
+        self.says(source.acquire(who(2)), WAITING)
+        self.says(source.renew(who(1)), OK)
         self.assertEqual(self.cluster.migrate_keys(migration), 1)
         for ask in (source.renew, source.release):
-            self.refused("ASK", ask, self.KEY, who(1))
-        self.refused("MOVED", target.renew, self.KEY, who(1))
-        renewed = self.asking(target, target.renew, self.KEY, who(1),
+            self.refused("ASK", ask, who(1))
+        self.refused("MOVED", target.renew, who(1))
+        renewed = self.asking(target, target.renew, who(1),
                               arrival=held.arrival, fence=held.fence)
-        self.assertEqual((renewed.status, renewed.fence), (OK, held.fence))
+        self.says(renewed, OK, fence=held.fence)
         raised = target.last.time_us + scripts.FENCE_JUMP
-        released = self.asking(target, target.release, self.KEY, who(1))
+        released = self.asking(target, target.release, who(1))
         self.assertEqual(released.grants[0].request, who(2).request)
         self.assertEqual(released.grants[0].fence, raised + 1)
         self.assertGreater(raised, held.fence)
-        result, _, tickets = self.asking(target, target.inspect, self.KEY)
+        result, _, tickets = self.asking(target, target.inspect)
         self.assertEqual((result.status, [each.who for each in tickets]),
                          (OK, [who(2)]))
 
     def test_new_lock_during_the_migration(self):
         """Nobody has its key: it is made at the target."""
-        _, source, target = self.begin(self.KEY)
-        self.refused("ASK", source.acquire, self.KEY, who(1))
-        held = self.asking(target, target.acquire, self.KEY, who(1))
-        self.assertEqual(held.status, OK)
-        self.refused("MOVED", target.release, self.KEY, who(1))
-        self.assertEqual(
-            self.asking(target, target.release, self.KEY, who(1)).status, OK)
+        _, source, target = self.begin(KEY)
+        self.refused("ASK", source.acquire, who(1))
+        self.says(self.asking(target, target.acquire, who(1)), OK)
+        self.refused("MOVED", target.release, who(1))
+        self.says(self.asking(target, target.release, who(1)), OK)
 
     def test_asking_is_good_for_one_call(self):
-        _, _, target = self.begin(self.KEY)
-        self.asking(target, target.acquire, self.KEY, who(1))
-        self.refused("MOVED", target.renew, self.KEY, who(1))
+        _, _, target = self.begin(KEY)
+        self.asking(target, target.acquire, who(1))
+        self.refused("MOVED", target.renew, who(1))
 
     def test_several_keys_with_one_missing(self):
         """TRYAGAIN at both ends, and nothing done; one by one it goes."""
         slot = slot_of("same")
         broker = self.broker(self.cluster.node_of_slot(slot))
         for number, key in enumerate(SAME):
-            broker.acquire(key, who(number))
+            broker.acquire(who(number), key=key)
         migration, source, target = self.begin(SAME[0])
         self.assertEqual(self.cluster.migrate_keys(migration, count=1), 1)
         here = self.at_source(source)
@@ -169,7 +164,7 @@ class Migration(Cluster):
             else:
                 results = self.asking(target, target.call, "renew",
                                       (key, argument))
-            self.assertEqual(results[0].status, OK)
+            self.says(results[0], OK)
 
     def at_source(self, broker):
         """The keys that have not moved yet."""
@@ -179,31 +174,26 @@ class Migration(Cluster):
 
     def test_record_arrives_whole(self):
         """With its queue and its expiry; the fences go on above."""
-        _, node, _ = self.ends(self.KEY)
+        _, node, _ = self.ends(KEY)
         before = self.broker(node)
-        fence = before.acquire(self.KEY, who(0)).fence
+        fence = before.acquire(who(0)).fence
         for number in range(1, 20):
-            before.acquire(self.KEY, who(number))
-        raw = before.connection.command("GET", self.KEY)
-        migration, _, target = self.begin(self.KEY)
+            before.acquire(who(number))
+        raw = before.connection.command("GET", KEY)
+        migration, _, target = self.begin(KEY)
         self.cluster.migrate_keys(migration)
         connection = target.connection
         connection.command("ASKING")
-        self.assertEqual(connection.command("GET", self.KEY), raw)
+        self.assertEqual(connection.command("GET", KEY), raw)
         connection.command("ASKING")
-        self.assertGreater(connection.command("PTTL", self.KEY), 60_000)
+        self.assertGreater(connection.command("PTTL", KEY), 60_000)
         for number in range(19):
-            result = self.asking(target, target.release, self.KEY,
-                                 who(number))
+            result = self.asking(target, target.release, who(number))
             grant = result.grants[0]
             self.assertEqual(grant.request, who(number + 1).request)
             self.assertGreater(grant.fence, fence)
             fence = grant.fence
         connection.command("ASKING")
-        record = Record(connection.command("GET", self.KEY)).check()
+        record = Record(connection.command("GET", KEY)).check()
         self.assertEqual((record.holder.who, record.holder.flags),
                          (who(19), HELD))
-
-
-if __name__ == "__main__":
-    unittest.main()

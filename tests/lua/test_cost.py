@@ -4,8 +4,6 @@ Only the counts decide anything, since machines differ and are busy. `run.py -v
 test_cost` shows the times; they are Redis' own, of EVALSHA in INFO.
 """
 
-import unittest
-
 from harness import SHORT_CUTS, Monitor
 
 import scripts
@@ -44,7 +42,7 @@ class Cost(ScriptCase):
     def fill(self, waiters, broker=None, **options):
         """who(0) holds, who(1) to who(waiters) wait."""
         broker = broker or self.one
-        broker.acquire(KEY, who(0))
+        broker.acquire(who(0))
         self.stand(range(1, waiters + 1), WAITING, broker, **options)
 
     def stand(self, numbers, status, broker=None, **options):
@@ -100,15 +98,14 @@ class PlainLocks(Cost):
     def test_commands_of_a_plain_lock(self):
         """One read and one write each, nothing else."""
         held = self.hold(who(1))
-        self.one.release(KEY, who(1), arrival=held.arrival, fence=held.fence)
-        _, calls = self.measure(lambda: self.one.acquire(KEY, who(1)))
+        self.one.release(who(1), arrival=held.arrival, fence=held.fence)
+        _, calls = self.measure(lambda: self.one.acquire(who(1)))
         self.assertEqual(calls, 2)
         held = self.record().holder
         known = {"arrival": held.arrival, "fence": held.fence}
-        _, calls = self.measure(lambda: self.one.renew(KEY, who(1), **known))
+        _, calls = self.measure(lambda: self.one.renew(who(1), **known))
         self.assertEqual(calls, 2)
-        _, calls = self.measure(lambda: self.one.release(KEY, who(1),
-                                                         **known))
+        _, calls = self.measure(lambda: self.one.release(who(1), **known))
         self.assertEqual(calls, 2)
 
 
@@ -159,8 +156,7 @@ class ShortCuts(Cost):
     def way(self, name, ticket, key=KEY, **options):
         """Whether the operation takes the short cut of its script."""
         self.monitor.of_scripts(self.server, key)
-        result = getattr(self.one, name)(key, ticket, **options)
-        self.assert_status(result, OK)
+        self.says(getattr(self.one, name)(ticket, key=key, **options), OK)
         return self.monitor.of_scripts(self.server, key) == \
             SHORT_CUTS[name]
 
@@ -172,9 +168,9 @@ class ShortCuts(Cost):
     def test_acquire(self):
         for asks in ({}, {"retry": True}, {"no_queue": True}, {"moves": True},
                      {"tell": True}):
-            self.one.release(KEY, who(1), **self.used())
+            self.one.release(who(1), **self.used())
             self.assertTrue(self.way("acquire", who(1), **asks), asks)
-            self.one.release(KEY, who(1))
+            self.one.release(who(1))
 
     def test_release(self):
         for asks in ({}, {"unclean": True}, {"moves": True},
@@ -189,7 +185,7 @@ class ShortCuts(Cost):
                      {"limit": 3}, {"delay": 500}):
             self.assertTrue(self.way("renew", who(1), **self.used(**kind)),
                             kind)
-            self.one.release(KEY, who(1))
+            self.one.release(who(1))
         known = self.used()
         self.wait(who(2))
         self.assertTrue(self.way("renew", who(1), **known))
@@ -201,23 +197,23 @@ class ShortCuts(Cost):
                      {"raises": True}, {"hold": 5000},
                      {"lease": scripts.LEASE + 1}, {"lease": 1000}):
             self.assertFalse(self.way("renew", who(1), **known, **asks), asks)
-            self.one.release(KEY, who(1))
+            self.one.release(who(1))
             known = self.used()
         for field, value in (("forget", 0), ("id", b"0" * 40)):
             self.edit(**{field: value})
             self.assertFalse(self.way("renew", who(1), **known), field)
         for wrong in ({**known, "fence": known["fence"] + 1},
                       {**known, "arrival": known["arrival"] + 1}):
-            self.assert_status(self.one.renew(KEY, who(1), **wrong), GONE)
-        self.assert_status(self.one.renew(KEY, who(2), **known), GONE)
-        self.one.release(KEY, who(1), **known)  # its ticket stands as it was
-        self.assert_status(self.one.renew(KEY, who(1), **known), GONE)
+            self.says(self.one.renew(who(1), **wrong), GONE)
+        self.says(self.one.renew(who(2), **known), GONE)
+        self.one.release(who(1), **known)  # its ticket stands as it was
+        self.says(self.one.renew(who(1), **known), GONE)
         self.hold(who(1))
         self.wait(who(3))
         first = self.record().holder
-        self.one.release(KEY, who(1))
-        self.assert_status(self.one.renew(
-            KEY, who(1), arrival=first.arrival, fence=first.fence), GONE)
+        self.one.release(who(1))
+        self.says(self.one.renew(who(1), arrival=first.arrival,
+                                 fence=first.fence), GONE)
 
 
 class Kinds(Cost):
@@ -229,8 +225,8 @@ class Kinds(Cost):
         place, us, calls = 0, 0.0, 0.0
         for number in range(waiters):
             spent, count = self.measure(lambda n=number, p=place: setattr(
-                self, "result", self.one.release(
-                    KEY, who(n), place=p, arrival=arrivals[n])))
+                self, "result",
+                self.one.release(who(n), place=p, arrival=arrivals[n])))
             us, calls = us + spent, calls + count
             grant, = self.result.grants
             self.assertEqual(grant.request, who(number + 1).request)
@@ -246,7 +242,7 @@ class Kinds(Cost):
 
     def test_readers_granted_in_one_step(self):
         self.fill(MANY, mode=SHARED)
-        us, calls = self.measure(lambda: self.one.release(KEY, who(0)), MANY)
+        us, calls = self.measure(lambda: self.one.release(who(0)), MANY)
         self.assertEqual(self.record().granted, MANY)
         print(f"{MANY} readers after a writer: {us:.2f} us and {calls:.3f} "
               f"commands each")
@@ -256,20 +252,19 @@ class Kinds(Cost):
         """(us, commands) of what happens among readers before a writer."""
         self.connection.command("DEL", KEY)
         self.stand(range(count), OK, mode=SHARED)
-        costs = {"one more": self.measure(lambda: self.one.acquire(
-            KEY, who(count), mode=SHARED))}
-        self.assertEqual(self.one.acquire(KEY, who(count + 1)).status,
-                         WAITING)
+        costs = {"one more": self.measure(
+            lambda: self.one.acquire(who(count), mode=SHARED))}
+        self.says(self.one.acquire(who(count + 1)), WAITING)
         # So many that no squeeze is due.
         for name, number in (("first", 0), ("middle", count // 2),
                              ("last", count)):
             known = self.known(number)
             costs["renewal of the " + name] = self.measure(
-                lambda n=number, k=known: self.one.renew(KEY, who(n), **k))
+                lambda n=number, k=known: self.one.renew(who(n), **k))
             costs["release of the " + name] = self.measure(
-                lambda n=number, k=known: self.one.release(KEY, who(n), **k))
+                lambda n=number, k=known: self.one.release(who(n), **k))
         costs["wait=0"] = self.measure(lambda: self.one.acquire(
-            KEY, who(count + 5), mode=SHARED, no_queue=True))
+            who(count + 5), mode=SHARED, no_queue=True))
         record = self.record()
         self.assertEqual((record.granted, record.live),
                          (count - 2, count - 1))
@@ -289,8 +284,7 @@ class Kinds(Cost):
         self.stand(range(count), OK, limit=count)
         self.stand(range(count, 2 * count), WAITING, limit=count)
         known = self.known(count // 2)
-        return self.measure(lambda: self.one.release(
-            KEY, who(count // 2), **known))
+        return self.measure(lambda: self.one.release(who(count // 2), **known))
 
     def test_a_permit_is_handed_over(self):
         self.permits(FEW)
@@ -313,12 +307,12 @@ class Queues(Cost):
         tickets = self.record().tickets
 
         def ask(call, index):
-            return call(KEY, who(index), place=index,
+            return call(who(index), place=index,
                         arrival=tickets[index].arrival)
         middle = waiters // 2 + 10
         costs = {
             "enqueue": self.measure(lambda: [
-                self.one.acquire(KEY, who(waiters + 1 + index))
+                self.one.acquire(who(waiters + 1 + index))
                 for index in range(20)], 20),
             "refresh": self.measure(lambda: [
                 ask(self.one.renew, middle) for _ in range(20)], 20),
@@ -349,24 +343,24 @@ class Queues(Cost):
         self.one.waiters_max = waiters
         self.fill(waiters)
         middle = self.known(waiters // 2)
-        self.one.acquire(KEY, who(-1))  # knows after it that none is dead
+        self.one.acquire(who(-1))  # knows after it that none is dead
         costs = {
             "a refused one": self.measure(lambda: [
-                self.one.acquire(KEY, who(-1)) for _ in range(20)], 20),
+                self.one.acquire(who(-1)) for _ in range(20)], 20),
             "wait=0": self.measure(lambda: [
-                self.one.acquire(KEY, who(-1), no_queue=True)
+                self.one.acquire(who(-1), no_queue=True)
                 for _ in range(20)], 20),
             "refresh": self.measure(lambda: [
-                self.one.renew(KEY, who(waiters // 2), **middle)
+                self.one.renew(who(waiters // 2), **middle)
                 for _ in range(20)], 20),
             "look": self.measure(lambda: [
-                self.one.look(KEY) for _ in range(20)], 20)}
-        self.assert_status(self.one.acquire(KEY, who(-1)), FULL)
+                self.one.look() for _ in range(20)], 20)}
+        self.says(self.one.acquire(who(-1)), FULL)
         self.edit(sweep=0)
         costs["a walk in vain"] = self.measure(
-            lambda: self.one.acquire(KEY, who(-1)))
+            lambda: self.one.acquire(who(-1)))
         costs["a refused one after it"] = self.measure(
-            lambda: self.one.acquire(KEY, who(-1)))
+            lambda: self.one.acquire(who(-1)))
         self.assertEqual(self.record().live, waiters + 1)
         return costs
 
@@ -386,13 +380,13 @@ class Queues(Cost):
         tickets = self.record().tickets
         some = range(50, DEEP, DEEP // 20)
         us, calls = self.measure(lambda: [
-            self.one.renew(KEY, who(index), place=DEEP,
+            self.one.renew(who(index), place=DEEP,
                            arrival=tickets[index].arrival)
             for index in some], len(some))
         print(f"by bisection among {DEEP}: {us:.0f} us, {calls:g} commands")
         self.assertLess(calls, 25)
         us, calls = self.measure(lambda: [
-            self.one.renew(KEY, who(index)) for index in some], len(some))
+            self.one.renew(who(index)) for index in some], len(some))
         print(f"by search among {DEEP}: {us:.0f} us, {calls:g} commands")
         self.assertLess(calls, 10)
 
@@ -408,35 +402,35 @@ class Queues(Cost):
             for first in range(0, len(gone), 64)], len(gone))
         print(f"{len(gone)} cancels: {us:.1f} us, {calls:.2f} commands each")
         self.assertLess(calls, 8)
-        us, calls = self.measure(lambda: self.one.release(KEY, who(0)))
+        us, calls = self.measure(lambda: self.one.release(who(0)))
         print(f"hand-over across {len(gone)} dead: {us:.0f} us, "
               f"{calls:g} commands")
         self.assertEqual(self.record().holder.who, who(DEEP // 2))
         heir = self.record().holder
         us, calls = self.measure(lambda: self.one.release(
-            KEY, heir.who, place=heir.place, arrival=heir.arrival))
+            heir.who, place=heir.place, arrival=heir.arrival))
         print(f"the next one: {us:.0f} us, {calls:g} commands")
         self.assertLess(calls, 10)
 
     def test_crossing_the_expired(self):
         """A broker died with half of the queue; it lapsed and is suspended."""
-        self.one.acquire(KEY, who(0))
+        self.one.acquire(who(0))
         for broker, first in ((self.two, 1), (self.one, DEEP // 2)):
             for number in range(first, first + DEEP // 2 - 1, 64):
                 broker.call("acquire", *(
                     (KEY, scripts.acquire(who(index)))
                     for index in range(number, min(number + 64, first
                                                    + DEEP // 2 - 1))))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.edit_ticket(1, ends=self.one.now - 1)
         self.edit(low=self.one.now - 1)
-        us, calls = self.measure(lambda: self.one.look(KEY))
+        us, calls = self.measure(lambda: self.one.look())
         print(f"lapse and suspension among {DEEP}: {us:.0f} us, "
               f"{calls:g} commands")
         heir = self.record().holder
         self.assertEqual(heir.who, who(DEEP // 2))
         us, calls = self.measure(lambda: self.one.release(
-            KEY, heir.who, place=heir.place, arrival=heir.arrival))
+            heir.who, place=heir.place, arrival=heir.arrival))
         print(f"hand-over across {DEEP // 2 - 2} suspended: {us:.0f} us, "
               f"{calls:g} commands")
         self.assertEqual(self.record().holder.who, who(DEEP // 2 + 1))
@@ -447,11 +441,7 @@ class Queues(Cost):
         worst = 0
         for index in range(1, DEEP // 2 + 40):
             us, _ = self.measure(lambda i=index: self.one.release(
-                KEY, who(i), place=i, arrival=tickets[i].arrival))
+                who(i), place=i, arrival=tickets[i].arrival))
             worst = max(worst, us)
         self.assertLess(len(self.raw()), bytes_of(DEEP // 2 + 10))
         print(f"squeezing {DEEP} to {DEEP // 2}: {worst:.0f} us")
-
-
-if __name__ == "__main__":
-    unittest.main()

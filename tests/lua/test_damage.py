@@ -2,7 +2,6 @@
 
 import random
 import struct
-import unittest
 
 from harness import RedisError, wait_until
 
@@ -42,7 +41,7 @@ class Damage(ScriptCase):
                 results = self.one.call(name, *batch)
                 self.assertEqual([result.status for result in results],
                                  [OK, status, OK], name)
-        result, head, tickets = self.one.inspect(KEY)
+        result, head, tickets = self.one.inspect()
         self.assertEqual((result.status, head, tickets), (status, b"", []))
 
     def refused(self, data, status=CORRUPT):
@@ -120,7 +119,7 @@ class Damage(ScriptCase):
 
     def ask_anything(self, name, options):
         if name == "break":
-            self.one.break_(KEY)
+            self.one.break_()
             return
         make = scripts.MAKERS[name]
         known = make.__code__.co_varnames[:make.__code__.co_argcount]
@@ -135,12 +134,12 @@ class Damage(ScriptCase):
                       self.one.clock_us + 4e12):
             self.connection.command("DEL", KEY)
             self.hold(who(0))
-            self.one.release(KEY, who(0))
+            self.one.release(who(0))
             self.edit(delay=value)
             self.hold(who(1), no_queue=True)
             self.wait(who(2))
             self.edit(delay=value)
-            self.assert_grants(self.one.release(KEY, who(1)), who(2))
+            self.assert_grants(self.one.release(who(1)), who(2))
 
     def test_nonsense_in_tickets(self):
         for fields in (
@@ -188,11 +187,11 @@ class Damage(ScriptCase):
                              (plain_head(width=1) + b"\0" * 500, CORRUPT),
                              (plain_head(version=2) + b"\0" * 500, NEWER)):
             self.connection.command("SET", KEY, data)
-            self.assert_status(self.one.break_(KEY), status)
+            self.says(self.one.break_(), status)
             self.assertEqual(self.raw(), data)
         self.connection.command("DEL", KEY)
         self.connection.command("LPUSH", KEY, "a")
-        self.assert_status(self.one.break_(KEY), CORRUPT)
+        self.says(self.one.break_(), CORRUPT)
 
     def test_fewer_tickets_than_counted(self):
         for stored in (2, 3, 1000, 4294967295):
@@ -221,7 +220,7 @@ class Damage(ScriptCase):
                 data[0] = 1
             self.connection.command("SET", KEY, bytes(data))
             for name in CALLS:
-                result = getattr(self.one, name)(KEY, who(1))
+                result = getattr(self.one, name)(who(1))
                 self.assertIn(result.status, (CORRUPT, NEWER, GONE))
 
     def test_flipped_bits(self):
@@ -239,8 +238,8 @@ class Damage(ScriptCase):
                     ("holdfast:{none}", make(who(1))))
                 self.assertEqual(len(results), 2)
             self.connection.command("SET", KEY, bytes(data))
-            self.one.break_(KEY)
-            self.one.look(KEY, watch=True)
+            self.one.break_()
+            self.one.look(watch=True)
             self.connection.command("DEL", "holdfast:{none}")
 
 
@@ -259,23 +258,22 @@ class OutOfMemory(ScriptCase):
         before = self.raw()
         for options in ({}, {"retry": True}, {"no_queue": True}):
             with self.assertRaises(RedisError) as caught:
-                self.one.acquire(KEY, who(3), **options)
+                self.one.acquire(who(3), **options)
             self.assertEqual(caught.exception.code, "OOM")
         self.assertEqual(self.raw(), before)
         with self.assertRaises(RedisError):
-            self.one.acquire("holdfast:{new}", who(1))
+            self.one.acquire(who(1), key="holdfast:{new}")
         self.assertIsNone(self.raw("holdfast:{new}"))
         for lease in (LEASE, LEASE + 1):  # by the short cut, and without
-            renewed = self.one.renew(KEY, who(0), arrival=queue[0].arrival,
-                                     fence=queue[0].fence, lease=lease)
-            self.assert_status(renewed, OK)
-        self.assert_status(self.one.renew(KEY, who(1)), WAITING)
-        result = self.one.release(KEY, who(0), fence=queue[0].fence)
+            self.says(self.one.renew(who(0), arrival=queue[0].arrival,
+                                     fence=queue[0].fence, lease=lease), OK)
+        self.says(self.one.renew(who(1)), WAITING)
+        result = self.one.release(who(0), fence=queue[0].fence)
         self.assertEqual(result.grants[0].request, who(1).request)
-        self.assert_status(
-            self.one.release("holdfast:{b}", who(9), arrival=other.arrival,
-                             fence=other.fence), OK)
-        self.assert_status(self.one.inspect(KEY)[0], OK)
+        self.says(self.one.release(who(9), key="holdfast:{b}",
+                                   arrival=other.arrival, fence=other.fence),
+                  OK)
+        self.says(self.one.inspect()[0], OK)
         self.assert_order(who(1), who(2))
 
     def test_flags_are_in_the_scripts(self):
@@ -300,17 +298,17 @@ class Replica(ScriptCase):
         connection = scripts.connect(replica)
         self.addCleanup(connection.close)
         there = self.broker_of(b"broker-1", connection)
-        for ask in (lambda: there.acquire(KEY, who(1), retry=True),
-                    lambda: there.acquire(KEY, who(2)),
-                    lambda: there.release(KEY, who(1)),
-                    lambda: there.renew(KEY, who(1), arrival=held.arrival,
+        for ask in (lambda: there.acquire(who(1), retry=True),
+                    lambda: there.acquire(who(2)),
+                    lambda: there.release(who(1)),
+                    lambda: there.renew(who(1), arrival=held.arrival,
                                         fence=held.fence),
-                    lambda: there.look(KEY)):
+                    there.look):
             with self.assertRaises(RedisError) as caught:
                 ask()
             self.assertEqual(caught.exception.code, "READONLY")
-        result, _, tickets = there.inspect(KEY)
-        self.assert_status(result, OK)
+        result, _, tickets = there.inspect()
+        self.says(result, OK)
         self.assertEqual([ticket.who for ticket in tickets], [who(1)])
         self.assertEqual(Record(replica.command("GET", KEY)).raw, self.raw())
 
@@ -321,10 +319,9 @@ class Replica(ScriptCase):
         held = self.hold(who(1))
         self.server.command("CONFIG", "SET", "min-replicas-to-write", 1)
         before = self.raw()
-        for ask in (lambda: self.one.acquire(KEY, who(2)),
-                    lambda: self.one.release(KEY, who(1)),
-                    lambda: self.one.renew(KEY, who(1),
-                                           arrival=held.arrival)):
+        for ask in (lambda: self.one.acquire(who(2)),
+                    lambda: self.one.release(who(1)),
+                    lambda: self.one.renew(who(1), arrival=held.arrival)):
             with self.assertRaises(RedisError) as caught:
                 ask()
             self.assertEqual(caught.exception.code, "NOREPLICAS")
@@ -346,7 +343,3 @@ class Head(ScriptCase):
         self.assertEqual(raw[96:136], self.one.id)
         self.assertEqual(raw[136 + 48:136 + 64], who(1).session)
         self.assertEqual(raw[136 + 80:136 + 88], b"broker-1")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -8,7 +8,6 @@ $HOLDFAST_SEED repeats a run, $HOLDFAST_STEPS makes it longer.
 
 import os
 import random
-import unittest
 
 import scripts
 from script_case import ScriptCase
@@ -226,7 +225,3 @@ class Differential(ScriptCase):
             print(f"{name}: {count} operations, {count - slow} short cuts")
             self.assertGreater(count - slow, count // 20, name)
             self.assertGreater(slow, count // 20, name)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 
 import struct
 import time
-import unittest
 
 from harness import FIRST_AT, wait_until
 
@@ -47,13 +46,13 @@ class FirstFence(ScriptCase):
         """Large fences keep their last bit."""
         first = self.queue(8)[0].fence
         for number in range(8):
-            fence = self.one.release(KEY, who(number)).grants[0].fence
+            fence = self.one.release(who(number)).grants[0].fence
             self.assertEqual(fence, first + number + 1)
 
 
 class Floor(ScriptCase):
     def test_new_record(self):
-        self.one.look(KEY)
+        self.one.look()
         seen = int(time.time() * 1e6) + 5_000_000_000
         self.assertEqual(self.hold(who(1), seen=seen).fence, seen + 1)
 
@@ -62,41 +61,39 @@ class Floor(ScriptCase):
             seen = int(time.time() * 1e6) + 3_000_000_000
             self.connection.command("DEL", KEY)
             self.hold(who(1))
-            self.one.release(KEY, who(1))
+            self.one.release(who(1))
             self.assertEqual(self.hold(who(2), seen=seen, **shape).fence,
                              seen + 1)
 
     def test_lower_floor_does_nothing(self):
         first = self.hold(who(1)).fence
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         for number, seen in enumerate((0, 1, first - 1, first), 2):
             fence = self.hold(who(number), seen=seen).fence
             self.assertGreater(fence, first)
             self.assertLess(fence, self.one.last.time_us + FENCE_JUMP)
-            self.one.release(KEY, who(number))
+            self.one.release(who(number))
             first = fence
 
     def test_hand_over(self):
         self.queue(2)
         seen = int(time.time() * 1e6) + 7_000_000_000
-        result = self.one.release(KEY, who(0), seen=seen)
+        result = self.one.release(who(0), seen=seen)
         self.assertEqual(result.grants[0].fence, seen + 1)
         self.edit_ticket(1, ends=self.one.now - 1)
         self.edit(low=self.one.now - 1)
-        result = self.one.renew(KEY, who(2), seen=seen + 500)
-        self.assertEqual((result.status, result.fence), (OK, seen + 501))
+        self.says(self.one.renew(who(2), seen=seen + 500), OK,
+                  fence=seen + 501)
 
     def test_far_beyond_the_clock_is_refused(self):
         far = int(time.time() * 1e6) + FENCE_FAR + 60_000_000
-        self.assertEqual(self.one.acquire(KEY, who(1), seen=far).status,
-                         CORRUPT)
+        self.says(self.one.acquire(who(1), seen=far), CORRUPT)
         self.assertIsNone(self.raw())
         self.hold(who(1))
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         for shape in SHAPES:
-            result = self.assert_untouched(
-                lambda s=shape: self.one.acquire(KEY, who(2), seen=far, **s))
-            self.assertEqual(result.status, CORRUPT)
+            self.says(self.assert_untouched(self.one.acquire, who(2), seen=far,
+                                            **shape), CORRUPT)
 
     def test_far_floor_in_a_batch_is_one_operations_own(self):
         far = int(time.time() * 1e6) + FENCE_FAR + 60_000_000
@@ -110,11 +107,10 @@ class Floor(ScriptCase):
     def test_far_floor_grants_nothing_in_a_queue(self):
         self.queue(1)
         far = int(time.time() * 1e6) + FENCE_FAR + 60_000_000
-        result = self.one.release(KEY, who(0), seen=far)
-        self.assertEqual((result.status, result.grants), (OK, []))
+        self.says(self.one.release(who(0), seen=far), OK, grants=[])
         self.assert_order(who(1))
         self.assertEqual(self.record().granted, 0)
-        self.assertEqual(self.one.renew(KEY, who(1)).status, OK)
+        self.says(self.one.renew(who(1)), OK)
 
     def test_after_flushall(self):
         """The broker remembers what Redis forgot."""
@@ -152,29 +148,29 @@ class Forgetting(ScriptCase):
         for words in ((), (b"o", b"", b"")):
             self.connection.command("DEL", KEY)
             self.hold(who(1))
-            self.one.release(KEY, who(1))
+            self.one.release(who(1))
             self.hold(who(2), words=words,
                       seen=int(time.time() * 1e6) + 7 * 3_600_000_000)
             self.outlives()
-            self.one.release(KEY, who(2))
+            self.one.release(who(2))
             self.hold(who(3), words=words)
             self.outlives()
 
     def test_stamped_by_who_looks(self):
         """A broker that is not settled has made it, without any fence."""
         self.one.settles_in = 1000
-        self.one.acquire(KEY, who(1))
-        self.assertEqual(self.one.release(KEY, who(1)).status, OK)
+        self.one.acquire(who(1))
+        self.says(self.one.release(who(1)), OK)
         self.assertEqual(self.record().fence, 0)
         self.one.settles_in = 0
         self.one.clock_us = int(time.time() * 1e6) + 5 * 3_600_000_000
-        self.one.look(KEY)
+        self.one.look()
         self.assertGreater(self.record().fence, 0)
         self.outlives(0.5)
 
     def test_hand_over(self):
         self.queue(1)
-        self.one.release(KEY, who(0),
+        self.one.release(who(0),
                          seen=int(time.time() * 1e6) + 9 * 3_600_000_000)
         self.outlives()
 
@@ -186,16 +182,16 @@ class Forgetting(ScriptCase):
             held = self.hold(who(1), words=words)
             known = {"arrival": held.arrival, "fence": held.fence}
             before = self.record().forget
-            self.assert_status(self.one.renew(KEY, who(1), **known), OK)
+            self.says(self.one.renew(who(1), **known), OK)
             self.assertEqual(self.record().forget, before)
             self.edit(forget=self.one.now + self.one.idle_after // 2 - 1000)
-            self.assert_status(self.one.renew(KEY, who(1), **known), OK)
+            self.says(self.one.renew(who(1), **known), OK)
             record = self.record()
             self.assertEqual(record.flags, scripts.KEPT)
             self.assertGreaterEqual(record.forget - self.one.now,
                                     self.one.forget_after)
-            self.assert_status(self.one.release(KEY, who(1), **known), OK)
-            self.one.look(KEY)
+            self.says(self.one.release(who(1), **known), OK)
+            self.one.look()
             self.assertEqual(self.record().flags, 0)
             self.outlives(0.9)
             self.hold(who(2), words=words)
@@ -207,7 +203,7 @@ class Forgetting(ScriptCase):
             for number in range(4):
                 self.hold(who(number), words=words)
                 self.outlives(0.5)
-                self.one.release(KEY, who(number))
+                self.one.release(who(number))
                 self.edit(forget=self.one.now + self.one.idle_after // 4)
 
 
@@ -219,7 +215,7 @@ class OldCopies(ScriptCase):
         fence = 0
         for _ in range(count):
             fence = self.hold(who(number), broker, **shape).fence
-            broker.release(KEY, who(number))
+            broker.release(who(number))
         return fence
 
     def restore(self, copy):
@@ -251,11 +247,11 @@ class OldCopies(ScriptCase):
         self.queue(1)
         self.edit(fence=self.one.now * 1000)
         copy = self.connection.command("DUMP", KEY)
-        self.one.release(KEY, who(0))
-        self.one.release(KEY, who(1))
+        self.one.release(who(0))
+        self.one.release(who(1))
         last = self.use(self.two, 20, 7)
         self.restore(copy)
-        grant, = self.one.release(KEY, who(0)).grants
+        grant, = self.one.release(who(0)).grants
         self.assertGreater(grant.fence, last)
 
     def given(self, us):
@@ -282,12 +278,12 @@ class OldCopyAsTheClockArrives(ClockCase):
                 copy = self.connection.command("DUMP", KEY)
                 self.pass_time(passes_ms)
                 last = self.hold(who(1), **shape).fence
-                self.one.release(KEY, who(1))
+                self.one.release(who(1))
             self.assertGreater(last, self.now_us + 200_000)
             self.pass_time(100)
             self.connection.command("RESTORE", KEY, 0, copy, "REPLACE")
             self.assertGreater(self.hold(who(2), **shape).fence, last)
-            self.one.release(KEY, who(2))
+            self.one.release(who(2))
 
 
 class SetBack(ClockCase):
@@ -299,7 +295,7 @@ class SetBack(ClockCase):
             for number in range(2):
                 held = self.hold(who(number))
                 fences.append(held.fence)
-                self.one.release(KEY, who(number))
+                self.one.release(who(number))
             self.connection.command("DEL", KEY)
             self.now_us -= hours * 3_600_000_000
             self.one.clock_us = 1_800_000_000_000_000 + len(fences)
@@ -316,13 +312,12 @@ class Leap(ScriptCase):
         for by_us, leaps in ((leap_us + 1, True), (leap_us // 2, False)):
             self.one.within = 100_000
             self.one.expected_us = self.one.last.time_us - by_us
-            self.assert_status(self.one.renew(
-                KEY, who(1), arrival=held.arrival, fence=held.fence),
-                MISSING if leaps else GONE)
-            self.assert_status(self.one.release(KEY, who(1)),
-                               MISSING if leaps else GONE)
-            self.assert_status(self.one.acquire(KEY, who(2), no_queue=True),
-                               GRACE if leaps else OK)
+            self.says(self.one.renew(who(1), arrival=held.arrival,
+                                     fence=held.fence),
+                      MISSING if leaps else GONE)
+            self.says(self.one.release(who(1)), MISSING if leaps else GONE)
+            self.says(self.one.acquire(who(2), no_queue=True),
+                      GRACE if leaps else OK)
 
 
 class ReplicationId(ScriptCase):
@@ -338,19 +333,19 @@ class ReplicationId(ScriptCase):
         for shape in SHAPES:
             self.connection.command("DEL", KEY)
             first = self.hold(who(1)).fence
-            self.one.release(KEY, who(1))
+            self.one.release(who(1))
             new_id = self.change()
             second = self.hold(who(2), **shape).fence
             self.assertEqual(second, self.one.last.time_us + FENCE_JUMP + 1)
             self.assertGreater(second, first)
             self.assertEqual(self.record().id, new_id)
-            self.one.release(KEY, who(2))
+            self.one.release(who(2))
             self.assertGreater(self.hold(who(3), **shape).fence, second)
 
     def test_steps_where_the_record_is_far_ahead_of_the_clock(self):
         seen = int(time.time() * 1e6) + 7_000_000_000
         first = self.hold(who(1), seen=seen).fence
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         self.change()
         self.assertEqual(self.hold(who(2)).fence, first + FENCE_STEP + 1)
 
@@ -360,7 +355,7 @@ class ReplicationId(ScriptCase):
         fences = [self.hold(who(1)).fence]
         for order in ("change", "change", "lose", "lose", "change", "lose"):
             if order == "change":
-                self.one.release(KEY, who(len(fences)))
+                self.one.release(who(len(fences)))
                 self.change()
             else:
                 self.connection.command("DEL", KEY)
@@ -370,25 +365,23 @@ class ReplicationId(ScriptCase):
     def test_hand_over(self):
         first = self.queue(2)[0].fence
         new_id = self.change()
-        fence = self.one.release(KEY, who(0)).grants[0].fence
+        fence = self.one.release(who(0)).grants[0].fence
         self.assertGreater(fence, first)
         self.assertEqual(fence, self.one.last.time_us + FENCE_JUMP + 1)
         self.assertEqual(self.record().id, new_id)
-        self.assertEqual(self.one.release(KEY, who(1)).grants[0].fence,
-                         fence + 1)
+        self.assertEqual(self.one.release(who(1)).grants[0].fence, fence + 1)
 
     def test_renewal_stamps_the_id_and_keeps_its_fence(self):
         first = self.hold(who(1))
         new_id = self.change()
-        result = self.one.renew(KEY, who(1), arrival=first.arrival,
-                                fence=first.fence)
-        self.assertEqual((result.status, result.fence), (OK, first.fence))
+        self.says(self.one.renew(who(1), arrival=first.arrival,
+                                 fence=first.fence), OK, fence=first.fence)
         record = self.record()
         self.assertEqual((record.id, record.holder.fence),
                          (new_id, first.fence))
         self.assertGreater(record.fence, first.fence)
         self.assertEqual(record.fence, self.one.last.time_us + FENCE_JUMP)
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         self.assertGreater(self.hold(who(2)).fence, record.fence)
 
     def test_release_and_enqueue_leave_the_id(self):
@@ -399,16 +392,16 @@ class ReplicationId(ScriptCase):
         self.one.settles_in = 1
         self.wait(who(2))
         self.assertEqual(self.record().id, old)
-        self.one.release(KEY, who(2))
+        self.one.release(who(2))
         self.assertEqual(self.record().id, old)
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         self.assertEqual(self.record().id, old)
 
     def test_many_changes(self):
         fences = []
         for number in range(12):
             fences.append(self.hold(who(number)).fence)
-            self.one.release(KEY, who(number))
+            self.one.release(who(number))
             if number % 3:
                 self.change()
         self.assertEqual(fences, sorted(set(fences)))
@@ -446,17 +439,17 @@ class Failover(ScriptCase):
         old = self.broker_of(b"broker-1", self.connected(master))
         replica = self.follow(master)
         for number in range(3):
-            known = old.acquire(KEY, who(number))
-            old.release(KEY, who(number), arrival=known.arrival)
+            known = old.acquire(who(number))
+            old.release(who(number), arrival=known.arrival)
         self.in_step(master, replica)
         new = self.promoted(replica)
         lost = []  # what the old master issues and the new one never sees
         for number in range(20):
-            result = old.acquire(KEY, who(number))
+            result = old.acquire(who(number))
             lost.append(result.fence)
-            old.release(KEY, who(number), arrival=result.arrival)
-        result = new.acquire(KEY, who(100))
-        self.assert_status(result, OK)
+            old.release(who(number), arrival=result.arrival)
+        result = new.acquire(who(100))
+        self.says(result, OK)
         self.assertGreater(result.fence, max(lost))
 
     def test_a_replica_has_the_same_bytes(self):
@@ -469,11 +462,11 @@ class Failover(ScriptCase):
         for number in range(200):
             broker = brokers[number % 3]
             key = f"holdfast:{{{number % 4}}}"
-            broker.acquire(key, who(number))
+            broker.acquire(who(number), key=key)
             if number % 5 == 4:
-                broker.renew(key, who(number), lease=LEASE + number)
+                broker.renew(who(number), key=key, lease=LEASE + number)
             if number % 3 == 2:
-                broker.release(key, who(number - 4))
+                broker.release(who(number - 4), key=key)
         self.in_step(master, replica)
         for number in range(4):
             key = f"holdfast:{{{number}}}"
@@ -486,17 +479,16 @@ class Failover(ScriptCase):
         master = self.redis()
         old = self.broker_of(b"broker-1", self.connected(master))
         replica = self.follow(master)
-        held = old.acquire(KEY, who(1))
-        old.acquire(KEY, who(2))
+        held = old.acquire(who(1))
+        old.acquire(who(2))
         self.in_step(master, replica)
         new = self.promoted(replica)
         new.broker = b"broker-1"
-        result = new.renew(KEY, who(1), arrival=held.arrival,
-                           fence=held.fence)
-        self.assertEqual((result.status, result.fence), (OK, held.fence))
+        result = new.renew(who(1), arrival=held.arrival, fence=held.fence)
+        self.says(result, OK, fence=held.fence)
         raised = new.last.time_us + FENCE_JUMP
-        self.assertEqual(new.renew(KEY, who(2)).status, WAITING)
-        result = new.release(KEY, who(1), fence=held.fence)
+        self.says(new.renew(who(2)), WAITING)
+        result = new.release(who(1), fence=held.fence)
         self.assertEqual(result.grants[0].fence, raised + 1)
         self.assertGreater(raised, held.fence)
 
@@ -504,32 +496,30 @@ class Failover(ScriptCase):
         """Nothing is known, the broker's memory and clock are what is left."""
         master = self.redis()
         broker = self.broker_of(b"broker-1", self.connected(master))
-        held = broker.acquire(KEY, who(1))
+        held = broker.acquire(who(1))
         master.restart(kill=True)
         broker.connection = self.connected(master)
         broker.load(scripts.sources())
-        self.assert_status(broker.renew(KEY, who(1), fence=held.fence), GONE)
-        again = broker.acquire(KEY, who(1), retry=True, seen=held.fence)
-        self.assert_status(again, OK)
-        self.assertGreater(again.fence, held.fence)
+        self.says(broker.renew(who(1), fence=held.fence), GONE)
+        self.assertGreater(self.says(broker.acquire(
+            who(1), retry=True, seen=held.fence), OK).fence, held.fence)
 
     def test_restart_with_old_data(self):
         master = self.redis()
         connection = self.connected(master)
         broker = self.broker_of(b"broker-1", connection)
-        broker.acquire(KEY, who(0))
-        broker.release(KEY, who(0))
+        broker.acquire(who(0))
+        broker.release(who(0))
         connection.command("SAVE")
-        later = [broker.acquire(KEY, who(1)).fence]
-        broker.release(KEY, who(1))
-        later.append(broker.acquire(KEY, who(2)).fence)
+        later = [broker.acquire(who(1)).fence]
+        broker.release(who(1))
+        later.append(broker.acquire(who(2)).fence)
         master.restart(kill=True)
         broker.connection = self.connected(master)
         broker.load(scripts.sources())
         record = scripts.Record(broker.connection.command("GET", KEY))
         self.assertIsNone(record.check().holder)
-        again = broker.acquire(KEY, who(3))
-        self.assertGreater(again.fence, max(later))
+        self.assertGreater(broker.acquire(who(3)).fence, max(later))
         holder = scripts.Record(
             broker.connection.command("GET", KEY)).check().holder
         self.assertEqual((holder.who, holder.flags), (who(3), HELD))
@@ -540,21 +530,21 @@ class QuorumTest(ScriptCase):
 
     def grants(self):
         """Fences in the order of their grants, each made in another way."""
-        yield self.one.acquire(KEY, who(1)).fence
-        self.one.release(KEY, who(1))
-        yield self.one.acquire(KEY, who(2)).fence  # a record that there is
-        self.one.release(KEY, who(2))
-        yield self.one.acquire(KEY, who(3), words=(b"", b"name", b"")).fence
-        self.one.acquire(KEY, who(4))
-        yield self.one.release(KEY, who(3)).grants[0].fence
-        self.one.release(KEY, who(4))
-        yield self.one.acquire(KEY, who(5), mode=SHARED).fence
-        yield self.one.acquire(KEY, who(6), mode=SHARED).fence
+        yield self.one.acquire(who(1)).fence
+        self.one.release(who(1))
+        yield self.one.acquire(who(2)).fence  # a record that there is
+        self.one.release(who(2))
+        yield self.one.acquire(who(3), words=(b"", b"name", b"")).fence
+        self.one.acquire(who(4))
+        yield self.one.release(who(3)).grants[0].fence
+        self.one.release(who(4))
+        yield self.one.acquire(who(5), mode=SHARED).fence
+        yield self.one.acquire(who(6), mode=SHARED).fence
         seen = int(self.record().fence) + 100
-        yield self.one.acquire(KEY, who(7), mode=SHARED, seen=seen).fence
+        yield self.one.acquire(who(7), mode=SHARED, seen=seen).fence
         for number in (5, 6, 7):
-            self.one.release(KEY, who(number))
-        yield self.one.acquire(KEY, who(8)).fence
+            self.one.release(who(number))
+        yield self.one.acquire(who(8)).fence
 
     def test_numbers(self):
         self.one.number = 3
@@ -572,16 +562,15 @@ class QuorumTest(ScriptCase):
 
     def raises(self, number):
         def is_raised(seen, fence, highest, agreed=False):
-            result = self.one.renew(KEY, who(1), raises=True, agreed=agreed,
-                                    seen=seen)
-            self.assertEqual((result.status, result.fence), (OK, fence))
+            self.says(self.one.renew(who(1), raises=True, agreed=agreed,
+                                     seen=seen), OK, fence=fence)
             record = self.record()
             self.assertEqual(record.fence, highest)
             self.assertEqual([ticket.fence for ticket in record.living],
                              [fence, second])
 
-        first = self.one.acquire(KEY, who(1), mode=SHARED).fence
-        second = self.one.acquire(KEY, who(2), mode=SHARED).fence
+        first = self.one.acquire(who(1), mode=SHARED).fence
+        second = self.one.acquire(who(2), mode=SHARED).fence
         self.assertEqual(second, first + 16)
         is_raised(first, first, second)
         is_raised(first + 9, first + 9, second)  # some node's, and no other's
@@ -596,13 +585,8 @@ class QuorumTest(ScriptCase):
         is_raised(first, highest, highest)
         is_raised(first, first, highest, agreed=True)
         is_raised(second + 16, second + 16, highest, agreed=True)
-        third = self.one.acquire(KEY, who(3), mode=SHARED).fence
+        third = self.one.acquire(who(3), mode=SHARED).fence
         self.assertEqual(third, second + 48)
         far = self.one.last.time_us + FENCE_FAR + 10_000_000
-        self.assert_status(
-            self.one.renew(KEY, who(1), raises=True, seen=far), CORRUPT)
+        self.says(self.one.renew(who(1), raises=True, seen=far), CORRUPT)
         self.assertEqual(self.record().living[0].fence, second + 16)
-
-
-if __name__ == "__main__":
-    unittest.main()

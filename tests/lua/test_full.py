@@ -1,8 +1,6 @@
 """A full queue: who is dead makes room for one more, and at what times those
 that are dead are looked for."""
 
-import unittest
-
 from script_case import KEY, ClockCase
 from scripts import (BUSY, FULL, LEASE, OK, SHARED, SUSPENDED, SWEEP_PAUSE,
                      WAITING, WAITS, who)
@@ -27,7 +25,7 @@ class Full(ClockCase):
         self.assert_full()
 
     def assert_full(self, ticket=who(9), **options):
-        self.assert_status(self.one.acquire(KEY, ticket, **options), FULL)
+        self.says(self.one.acquire(ticket, **options), FULL)
 
     def test_who_is_dead_makes_room(self):
         self.fill(lease2=LEASE // 2)
@@ -51,11 +49,11 @@ class Full(ClockCase):
         """What else is asked leaves the dead to whoever crosses them."""
         self.fill(lease2=LEASE // 2)
         self.pass_time(LEASE // 2)
-        self.two.renew(KEY, who(1))
-        self.one.renew(KEY, who(0), lease=100 * LEASE)
-        self.one.look(KEY)
-        self.two.acquire(KEY, who(1), retry=True)
-        self.assert_status(self.one.acquire(KEY, who(4), no_queue=True), BUSY)
+        self.two.renew(who(1))
+        self.one.renew(who(0), lease=100 * LEASE)
+        self.one.look()
+        self.two.acquire(who(1), retry=True)
+        self.says(self.one.acquire(who(4), no_queue=True), BUSY)
         self.assertEqual(self.record().live, 1 + MAX)
 
     def test_those_behind_a_writer(self):
@@ -72,7 +70,7 @@ class Full(ClockCase):
         self.hold(who(0), delay=3 * LEASE)
         for number in range(1, MAX + 1):
             self.wait(who(number), lease=2 * LEASE if number == 1 else LEASE)
-        self.one.release(KEY, who(0), unclean=True)
+        self.one.release(who(0), unclean=True)
         self.pass_time(LEASE)
         self.wait(who(4), lease=2 * LEASE)
         self.assert_order(who(1), who(4))
@@ -85,7 +83,7 @@ class Full(ClockCase):
         self.hold(who(0), lease=100 * LEASE)
         for number in range(1, MAX + 1):
             self.wait(who(number), self.two)
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.pass_time(2000)
         self.hold(who(4), lease=100 * LEASE)
         self.assertEqual([ticket.flags for ticket in self.record().living
@@ -103,9 +101,9 @@ class Full(ClockCase):
             self.connection.command("DEL", KEY)
             self.fill(lease3=LEASE if ask else short)
             if ask == self.two.renew:
-                ask(KEY, who(3), lease=short)
+                ask(who(3), lease=short)
             elif ask:
-                ask(KEY, who(3), lease=short, retry=True)
+                ask(who(3), lease=short, retry=True)
             self.pass_time(short - 1)
             self.assert_full()
             self.pass_time(1)
@@ -117,7 +115,7 @@ class Full(ClockCase):
         for _ in range(10):
             self.pass_time(LEASE // 3)
             for number in range(1, MAX + 1):
-                self.assert_status(self.two.renew(KEY, who(number)), WAITING)
+                self.says(self.two.renew(who(number)), WAITING)
             self.assert_full()
         self.pass_time(LEASE)
         self.wait(who(4))
@@ -127,7 +125,7 @@ class Full(ClockCase):
         """After one in vain, at the earliest end that it saw."""
         self.fill(lease2=LEASE // 2)
         self.assertEqual(self.record().sweep, (self.now + LEASE // 2) // SECOND)
-        self.two.renew(KEY, who(2), lease=3 * LEASE)
+        self.two.renew(who(2), lease=3 * LEASE)
         ends = self.now + LEASE
         self.pass_time(LEASE // 2)
         self.assert_full()
@@ -158,7 +156,7 @@ class Full(ClockCase):
             self.pass_time(-step)
             self.assert_full()
             for number in range(1, MAX + 1):
-                self.two.renew(KEY, who(number))
+                self.two.renew(who(number))
             self.assert_full()
             self.pass_time(LEASE - SECOND)
             self.assert_full()
@@ -177,7 +175,7 @@ class Full(ClockCase):
         """What was known of those before it does not count."""
         self.fill(lease1=LEASE // 2)
         for number in range(MAX + 1):
-            self.one.release(KEY, who(number))
+            self.one.release(who(number))
         self.hold(who(0), lease=100 * LEASE)
         self.pass_time(LEASE)
         for number in range(1, MAX + 1):
@@ -187,10 +185,5 @@ class Full(ClockCase):
 
     def test_retry_of_one_who_stands_there(self):
         self.fill()
-        self.assert_status(self.two.acquire(KEY, who(2), retry=True), WAITING)
-        self.assert_status(self.one.acquire(KEY, who(0), retry=True,
-                                            lease=100 * LEASE), OK)
-
-
-if __name__ == "__main__":
-    unittest.main()
+        self.says(self.two.acquire(who(2), retry=True), WAITING)
+        self.says(self.one.acquire(who(0), retry=True, lease=100 * LEASE), OK)

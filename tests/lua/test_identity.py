@@ -1,7 +1,6 @@
 """Only the very ticket: session, owner, generation, request, fence, arrival."""
 
 import dataclasses
-import unittest
 
 import scripts
 from script_case import KEY, ScriptCase
@@ -30,10 +29,8 @@ class OneBit(ScriptCase):
             for options in ({}, {"arrival": known.arrival},
                             {"arrival": known.arrival,
                              "place": known.place, "fence": known.fence}):
-                result = self.assert_untouched(
-                    lambda n=name, o=options:
-                    getattr(self.one, n)(KEY, stranger, **o))
-                self.assert_status(result, GONE)
+                self.says(self.assert_untouched(getattr(self.one, name),
+                                                stranger, **options), GONE)
 
     def strangers(self, known):
         count = 0
@@ -65,10 +62,10 @@ class OneBit(ScriptCase):
         self.hold(BASE)
         for number, stranger in enumerate(one_bit_off()):
             if number % 17 == 0:
-                result = self.one.acquire(KEY, stranger, retry=True)
-                self.assert_status(result, WAITING)
+                result = self.says(self.one.acquire(stranger, retry=True),
+                                   WAITING)
                 self.assert_order(BASE, stranger)
-                self.one.release(KEY, stranger, arrival=result.arrival)
+                self.one.release(stranger, arrival=result.arrival)
 
 
 class Prefixes(ScriptCase):
@@ -81,29 +78,24 @@ class Prefixes(ScriptCase):
             for options in ({}, {"arrival": known.arrival,
                                  "fence": known.fence}):
                 for name in ("release", "renew"):
-                    result = self.assert_untouched(
-                        lambda n=name, o=options, t=other:
-                        getattr(self.one, n)(KEY, t, **o))
-                    self.assert_status(result, GONE)
+                    self.says(self.assert_untouched(getattr(self.one, name),
+                                                    other, **options), GONE)
 
     def test_fields_do_not_run_into_each_other(self):
         """The same bytes, shifted over the borders of the fields."""
         known = self.hold(Who(b"aaaaaaaaaaaaaaab", b"bbbbbbbc", b"cccccccd"))
         other = Who(b"aaaaaaaaaaaaaabb", b"bbbbbbcc", b"ccccccdd")
-        result = self.one.release(KEY, other, arrival=known.arrival)
-        self.assert_status(result, GONE)
+        self.says(self.one.release(other, arrival=known.arrival), GONE)
 
     def test_zeros(self):
         """Bytes of nothing find no ticket."""
         self.hold(who(0))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         nobody = Who(b"\0" * 16, b"\0" * 8, b"\0" * 8, 0)
         for name in ("release", "renew"):
             for options in ({}, {"arrival": 1}, {"arrival": 2}):
-                result = self.assert_untouched(
-                    lambda n=name, o=options:
-                    getattr(self.one, n)(KEY, nobody, **o))
-                self.assert_status(result, GONE)
+                self.says(self.assert_untouched(getattr(self.one, name),
+                                                nobody, **options), GONE)
 
 
 class Numbers(ScriptCase):
@@ -113,11 +105,10 @@ class Numbers(ScriptCase):
                       known.fence + 0.5):
             for name in ("release", "renew"):
                 for arrival in (0, known.arrival):
-                    result = self.assert_untouched(
-                        lambda n=name, f=fence, a=arrival:
-                        getattr(self.one, n)(KEY, who(1), fence=f, arrival=a))
-                    self.assert_status(result, GONE)
-        self.assert_status(self.one.renew(KEY, who(1), fence=known.fence), OK)
+                    self.says(self.assert_untouched(getattr(self.one, name),
+                                                    who(1), fence=fence,
+                                                    arrival=arrival), GONE)
+        self.says(self.one.renew(who(1), fence=known.fence), OK)
 
     def test_wrong_arrival(self):
         known = self.hold(who(1))
@@ -125,42 +116,38 @@ class Numbers(ScriptCase):
                         known.arrival + 0.5):
             if arrival > 0:
                 for name in ("release", "renew"):
-                    result = self.assert_untouched(
-                        lambda n=name, a=arrival:
-                        getattr(self.one, n)(KEY, who(1), arrival=a,
-                                             fence=known.fence))
-                    self.assert_status(result, GONE)
+                    self.says(self.assert_untouched(getattr(self.one, name),
+                                                    who(1), arrival=arrival,
+                                                    fence=known.fence), GONE)
 
     def test_old_fence_of_the_same_ticket(self):
         """The same identity took it a second time: the first release, come
         late, does not end the second hold."""
         first = self.hold(who(1))
-        self.one.release(KEY, who(1), fence=first.fence)
+        self.one.release(who(1), fence=first.fence)
         second = self.hold(who(1))
         for options in ({"fence": first.fence}, {"arrival": first.arrival}):
-            result = self.assert_untouched(lambda o=options: self.one.release(
-                KEY, who(1), **o))
-            self.assert_status(result, GONE)
-        self.assert_status(
-            self.one.release(KEY, who(1), fence=second.fence,
-                             arrival=second.arrival), OK)
+            self.says(self.assert_untouched(self.one.release, who(1),
+                                            **options), GONE)
+        self.says(self.one.release(who(1), fence=second.fence,
+                                   arrival=second.arrival), OK)
 
     def test_waiters_release_has_no_fence(self):
         """A ticket granted in the meantime: releasing it with fence 0 does,
         as the broker does not know of the grant yet."""
         self.hold(who(0))
         known = self.wait(who(1))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assert_holder(who(1), HELD)
-        self.assert_status(self.one.release(
-            KEY, who(1), arrival=known.arrival, place=known.place), OK)
+        self.says(self.one.release(who(1), arrival=known.arrival,
+                                   place=known.place), OK)
         self.assert_order()
 
     def test_lock_names_do_not_mix(self):
         known = self.hold(who(1), key="holdfast:{a}")
         for key in ("holdfast:{ab}", "holdfast:{}", "holdfast:{A}"):
-            self.assert_status(self.one.release(
-                key, who(1), arrival=known.arrival, fence=known.fence), GONE)
+            self.says(self.one.release(who(1), key=key, arrival=known.arrival,
+                                       fence=known.fence), GONE)
             self.assertIsNone(self.raw(key))
         self.record("holdfast:{a}")
 
@@ -171,11 +158,7 @@ class Names(ScriptCase):
                      "\u00e4".encode(), b"x" * 255):
             key = b"holdfast:{" + name + b"}"
             result = self.hold(who(1), key=key)
-            self.assert_status(self.one.renew(
-                key, who(1), arrival=result.arrival), OK)
-            self.assert_status(self.one.release(key, who(1)), OK)
+            self.says(self.one.renew(who(1), key=key, arrival=result.arrival),
+                      OK)
+            self.says(self.one.release(who(1), key=key), OK)
             scripts.Record(self.raw(key)).check()
-
-
-if __name__ == "__main__":
-    unittest.main()

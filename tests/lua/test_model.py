@@ -13,13 +13,12 @@ import dataclasses
 import os
 import random
 import struct
-import unittest
 
 import scripts
 from queue_model import Lock
 from script_case import ScriptCase
-from scripts import (BUSY, EXCLUSIVE, FENCE_FAR, FENCE_JUMP, OK, SHARED,
-                     WAITING, Record, Who, unpack_words)
+from scripts import (BUSY, EXCLUSIVE, FENCE_FAR, OK, SHARED, WAITING,
+                     Record, Who, unpack_words)
 
 STEPS = int(os.environ.get("HOLDFAST_STEPS", "60000"))
 LEASES = (2000, 6000, 6000)
@@ -296,7 +295,7 @@ class Model(ScriptCase):
         outcome = lock.run(call)
         lock.given_us = data and scripts.Record(data).given_us
         leases.add(lock.longest)
-        self.assertEqual(result.status, outcome.status)
+        self.says(result, outcome.status)
         self.compare_record(client, data, leases)
         self.compare_ticket(client, call, result, outcome)
         self.assertEqual(
@@ -490,7 +489,3 @@ class Model(ScriptCase):
         for status, count in enumerate(statuses):
             if status != scripts.NEWER:
                 self.assertGreater(count, 0, status)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import struct
-import unittest
 
 import scripts
 from script_case import KEY, ClockCase
@@ -26,7 +25,7 @@ class Moves(ClockCase):
             self.connection.command("DEL", KEY)
 
             def take(ticket, way=way, **options):
-                return way(KEY, ticket, moves=True, **options)
+                return way(ticket, moves=True, **options)
             take.grants = grants
             yield take
 
@@ -36,9 +35,8 @@ class Moves(ClockCase):
             for options in ({}, {"arrival": known.arrival},
                             {"arrival": known.arrival, "place": known.place,
                              "fence": fence}):
-                result = self.assert_untouched(
-                    lambda a=ask, o=options: a(KEY, who(number), **o))
-                self.assert_status(result, GONE)
+                self.says(self.assert_untouched(ask, who(number), **options),
+                          GONE)
 
 
 class Holder(Moves):
@@ -49,9 +47,7 @@ class Holder(Moves):
             self.wait(who(1))
             self.pass_time(1000)
             result = take(again(0, 2))
-            self.assertEqual(
-                (result.status, result.fence, result.arrival, result.ttl),
-                (OK, fence, held.arrival, LEASE))
+            self.says(result, OK, fence=fence, arrival=held.arrival, ttl=LEASE)
             holder = self.assert_holder(again(0, 2))
             since = self.now if take.grants else self.now - 1000
             self.assertEqual(
@@ -59,9 +55,8 @@ class Holder(Moves):
                 (b"broker-2", fence, since))
             self.assert_order(again(0, 2), who(1))
             self.old_is_refused(0, held, held.fence)
-            self.assert_status(self.two.renew(KEY, again(0, 2)), OK)
-            result = self.two.release(KEY, again(0, 2), fence=fence)
-            self.assertTrue(result.handed)
+            self.says(self.two.renew(again(0, 2)), OK)
+            self.assertTrue(self.two.release(again(0, 2), fence=fence).handed)
 
     def test_the_last_broker_hears_of_it(self):
         told = self.listen(b"broker-1", b"broker-2")
@@ -87,16 +82,15 @@ class Holder(Moves):
         seen, and by the id of whoever has lost it."""
         held = self.hold(who(0))
         seen = held.fence + 7
-        result = self.two.acquire(KEY, again(0, 2), moves=True, seen=seen)
+        result = self.two.acquire(again(0, 2), moves=True, seen=seen)
         self.assertEqual(result.fence, seen + 1)
         self.server.command("DEBUG", "CHANGE-REPL-ID")
-        result = self.two.acquire(KEY, again(0, 3), moves=True)
+        result = self.two.acquire(again(0, 3), moves=True)
         self.assertGreater(result.fence, seen + 1)
         self.assertEqual(self.record().fence, result.fence)
         far = self.two.last.time_us + scripts.FENCE_FAR + 1_000_000_000
-        result = self.assert_untouched(lambda: self.two.acquire(
-            KEY, again(0, 4), moves=True, seen=far))
-        self.assert_status(result, scripts.CORRUPT)
+        self.says(self.assert_untouched(self.two.acquire, again(0, 4),
+                                        moves=True, seen=far), scripts.CORRUPT)
 
     def test_again_and_again(self):
         for take in self.both():
@@ -110,12 +104,10 @@ class Holder(Moves):
         for take in self.both():
             self.hold(who(0), self.three)
             self.wait(who(1))
-            self.three.release(KEY, who(0))
+            self.three.release(who(0))
             fence = self.assert_holder(who(1), HELD - scripts.CLAIMED).fence
             fence += take.grants
-            result = take(again(1, 2))
-            self.assertEqual((result.status, result.fence, result.ttl),
-                             (OK, fence, LEASE))
+            self.says(take(again(1, 2)), OK, fence=fence, ttl=LEASE)
             self.assert_holder(again(1, 2))
 
     def test_among_others_that_hold(self):
@@ -124,36 +116,33 @@ class Holder(Moves):
             for number in range(5):
                 self.hold(who(number), mode=SHARED)
             mode = {"mode": SHARED} if take == self.two.acquire else {}
-            take(KEY, again(3, 2), moves=True, **mode)
+            take(again(3, 2), moves=True, **mode)
             self.assert_holders(who(0), who(1), who(2), again(3, 2), who(4))
 
     def test_a_claim_by_its_fence(self):
         held = self.hold(who(0))
-        result = self.assert_untouched(lambda: self.two.renew(
-            KEY, again(0, 2), moves=True, fence=held.fence + 1))
-        self.assert_status(result, GONE)
-        self.assert_status(self.two.renew(KEY, again(0, 2), moves=True,
-                                          fence=held.fence), OK)
+        self.says(self.assert_untouched(self.two.renew, again(0, 2),
+                                        moves=True, fence=held.fence + 1),
+                  GONE)
+        self.says(self.two.renew(again(0, 2), moves=True, fence=held.fence),
+                  OK)
 
     def test_the_one_of_two_that_is_meant(self):
         """One that was called off stands there still."""
         self.hold(who(0), mode=SHARED)
         second = dataclasses.replace(who(0), request=b"another!")
         held = self.hold(second, mode=SHARED)
-        result = self.two.renew(KEY, again(0, 2), moves=True,
-                                fence=held.fence)
-        self.assertEqual((result.status, result.fence), (OK, held.fence))
+        self.says(self.two.renew(again(0, 2), moves=True, fence=held.fence),
+                  OK, fence=held.fence)
         self.assert_order(who(0), again(0, 2))
 
     def test_what_is_over_stays_over(self):
         self.hold(who(0))
         self.wait(who(1), lease=2 * LEASE)
         self.pass_time(LEASE)
-        result = self.two.renew(KEY, again(0, 2), moves=True)
-        self.assertEqual((result.status, result.handed), (GONE, True))
+        self.says(self.two.renew(again(0, 2), moves=True), GONE, handed=True)
         self.assert_order(who(1))
-        self.assert_status(self.two.acquire(KEY, again(0, 2), moves=True),
-                           WAITING)
+        self.says(self.two.acquire(again(0, 2), moves=True), WAITING)
         self.assert_order(who(1), again(0, 2))
 
     def test_the_end_that_a_client_asked_for_stays(self):
@@ -161,7 +150,7 @@ class Holder(Moves):
             held = self.hold(who(0), hold=8000)
             self.pass_time(3000)
             self.assertEqual(take(again(0, 2)).ttl, 5000)
-            result = self.two.renew(KEY, again(0, 2), arrival=held.arrival,
+            result = self.two.renew(again(0, 2), arrival=held.arrival,
                                     fence=held.fence + take.grants)
             self.assertEqual((result.ttl, result.again), (5000, 5000))
             self.assertEqual(self.record().holder.hold, self.now + 5000)
@@ -169,7 +158,7 @@ class Holder(Moves):
     def test_a_claim_says_when_the_hold_ends(self):
         self.hold(who(0), hold=100_000)
         self.pass_time(3000)
-        result = self.two.renew(KEY, again(0, 2), moves=True)
+        result = self.two.renew(again(0, 2), moves=True)
         self.assertEqual((result.ttl, result.again), (LEASE, 97000))
         self.assertEqual(result.about.hold, 97000)
 
@@ -177,50 +166,48 @@ class Holder(Moves):
         """A year in ms takes more than 32 bits."""
         year = 365 * 86_400_000
         self.hold(who(0), hold=year)
-        result = self.two.renew(KEY, again(0, 2), moves=True)
+        result = self.two.renew(again(0, 2), moves=True)
         self.assertEqual((result.ttl, result.again, result.about.hold),
                          (LEASE, 2**32 - 1, year))
 
     def test_a_lock_put_again_with_an_end(self):
         self.hold(who(0))
         self.pass_time(1000)
-        self.assertEqual(self.two.acquire(KEY, again(0, 2), moves=True,
+        self.assertEqual(self.two.acquire(again(0, 2), moves=True,
                                           hold=3000).ttl, 3000)
         self.assertEqual(self.record().holder.hold, self.now + 3000)
         self.pass_time(1000)  # and without one that end stays
-        self.assertEqual(self.two.acquire(KEY, again(0, 3), moves=True).ttl,
-                         2000)
+        self.assertEqual(self.two.acquire(again(0, 3), moves=True).ttl, 2000)
         self.pass_time(500)  # as it does where only the question is repeated
-        self.assertEqual(self.two.acquire(KEY, again(0, 3), retry=True,
+        self.assertEqual(self.two.acquire(again(0, 3), retry=True,
                                           hold=3000).ttl, 1500)
 
     def test_a_wait_put_again_with_an_end(self):
         for first, then in ((0, 3000), (3000, 0), (3000, 2000)):
             self.hold(who(0), self.three)
             self.wait(who(1), hold=first)
-            self.two.acquire(KEY, again(1, 2), moves=True, hold=then)
-            self.three.release(KEY, who(0))
-            result = self.two.renew(KEY, again(1, 2))
-            self.assertEqual(result.ttl, then or LEASE)
-            self.two.release(KEY, again(1, 2))
+            self.two.acquire(again(1, 2), moves=True, hold=then)
+            self.three.release(who(0))
+            self.assertEqual(self.two.renew(again(1, 2)).ttl, then or LEASE)
+            self.two.release(again(1, 2))
 
     def test_the_end_of_an_unclaimed_one(self):
         for take in self.both():
             self.hold(who(0), self.three)
             self.wait(who(1), hold=8000)
-            self.three.release(KEY, who(0))
+            self.three.release(who(0))
             self.pass_time(1000)
             self.assertEqual(take(again(1, 2), hold=8000).ttl, 8000)
 
     def test_a_claim_says_what_it_holds(self):
         self.hold(who(0), mode=SHARED, delay=700)
-        result = self.two.renew(KEY, again(0, 2), moves=True)
+        result = self.two.renew(again(0, 2), moves=True)
         self.assertEqual(result.about, (SHARED, 1, 0, 700, 0, ()))
-        self.assertIsNone(self.two.renew(KEY, again(0, 2)).about)
-        self.one.release(KEY, again(0, 2))
+        self.assertIsNone(self.two.renew(again(0, 2)).about)
+        self.one.release(again(0, 2))
         words = (b"till-3", b"shop", b"inventory")
         self.hold(who(0), permits=3, limit=5, words=words)
-        result = self.two.renew(KEY, again(0, 2), moves=True)
+        result = self.two.renew(again(0, 2), moves=True)
         self.assertEqual(result.about, (0, 3, 5, 0, 0, words))
 
     def test_a_lock_has_its_own_words(self):
@@ -231,9 +218,8 @@ class Holder(Moves):
             self.hold(who(0), words=before)
             self.wait(who(1), words=before)
             for number in (0, 1):
-                self.two.acquire(KEY, again(number, 2), moves=True,
-                                 words=words)
-            _, _, tickets = self.one.inspect(KEY)
+                self.two.acquire(again(number, 2), moves=True, words=words)
+            _, _, tickets = self.one.inspect()
             self.assertEqual(
                 [unpack_words(ticket.words) for ticket in tickets],
                 [words] * 2)
@@ -245,7 +231,7 @@ class Holder(Moves):
             self.assertEqual(take(again(0, 2), lease=60000).ttl, 60000)
             self.assertEqual(self.record().longest, 60000)
             self.pass_time(30000)  # and nobody cuts it
-            self.one.acquire(KEY, who(1), no_queue=True)
+            self.one.acquire(who(1), no_queue=True)
             self.assertEqual(self.record().holder.ends, self.now + 30000)
 
     def test_shorter_leases_at_the_other_broker(self):
@@ -260,7 +246,7 @@ class Holder(Moves):
     def test_to_share_from_now_on(self):
         self.hold(who(0))
         self.wait(who(1), self.two, mode=SHARED)
-        result = self.two.renew(KEY, again(0, 2), moves=True, shares=True)
+        result = self.two.renew(again(0, 2), moves=True, shares=True)
         self.assertEqual((result.status, result.about),
                          (OK, (SHARED, 1, 0, 0, 0, ())))
         self.assert_grants(result, who(1))
@@ -271,10 +257,8 @@ class Waiter(Moves):
     def test_keeps_its_place(self):
         for take in self.both():
             queue = self.queue(3)
-            result = take(again(2, 2))
-            self.assertEqual(
-                (result.status, result.arrival, result.place, result.ahead),
-                (WAITING, queue[2].arrival, 2, 2))
+            self.says(take(again(2, 2)), WAITING, arrival=queue[2].arrival,
+                      place=2, ahead=2)
             self.assert_order(who(0), who(1), again(2, 2), who(3))
             self.old_is_refused(2, queue[2])
 
@@ -282,21 +266,21 @@ class Waiter(Moves):
         """Whatever the earlier broker knew; not who is in its way."""
         self.hold(who(0), permits=2, limit=5)
         self.wait(who(1), permits=4, limit=5, delay=700, hold=9000)
-        result = self.two.renew(KEY, again(1, 2), moves=True, tell=True)
+        result = self.two.renew(again(1, 2), moves=True, tell=True)
         self.assertEqual((result.status, result.about),
                          (WAITING, (0, 4, 5, 700, 9000, ())))
-        self.assertIsNone(self.two.renew(KEY, again(1, 2)).about)
+        self.assertIsNone(self.two.renew(again(1, 2)).about)
         self.pass_time(LEASE - 1)
-        self.two.renew(KEY, again(1, 2))
+        self.two.renew(again(1, 2))
         self.pass_time(1)
-        result = self.two.renew(KEY, again(1, 3), moves=True)
+        result = self.two.renew(again(1, 3), moves=True)
         self.assertEqual((result.status, result.about),
                          (OK, (0, 4, 5, 700, 9000, ())))
 
     def test_that_would_share_is_told_so(self):
         self.hold(who(0))
         self.wait(who(1), mode=SHARED)
-        result = self.two.renew(KEY, again(1, 2), moves=True)
+        result = self.two.renew(again(1, 2), moves=True)
         self.assertEqual((result.status, result.about),
                          (WAITING, (SHARED, 1, 0, 0, 0, ())))
 
@@ -305,11 +289,11 @@ class Waiter(Moves):
         for take in self.both():
             self.queue(1)
             take(again(1, 2))
-            self.one.release(KEY, who(0))
+            self.one.release(who(0))
             (_, moved), (channel, payload) = told()
             self.assertEqual((moved[:1], channel, payload[1:9]),
                              (b"M", b"broker-2", again(1, 2).request))
-            self.assert_status(self.two.renew(KEY, again(1, 2)), OK)
+            self.says(self.two.renew(again(1, 2)), OK)
 
     def test_answer_was_lost(self):
         for take in self.both():
@@ -325,14 +309,14 @@ class Waiter(Moves):
             for number in (1, 2):
                 self.wait(who(number))
             self.wait(who(3), self.three)
-            self.three.release(KEY, who(0))
+            self.three.release(who(0))
             self.pass_time(LAPSE)
-            self.three.look(KEY)
+            self.three.look()
             self.assertEqual(self.record().living[0].flags, WAITS + SUSPENDED)
-            self.assert_status(take(again(2, 2)), WAITING)
+            self.says(take(again(2, 2)), WAITING)
             self.assert_order(again(2, 2), who(3))
             self.assertEqual(self.record().living[0].flags, LIVING)
-            self.three.release(KEY, who(3))
+            self.three.release(who(3))
             self.assertEqual(self.record().holder.who, again(2, 2))
 
     def test_gets_what_is_free(self):
@@ -341,27 +325,23 @@ class Waiter(Moves):
             self.queue(1)
             self.edit_ticket(1, ends=self.now + 2 * LEASE)
             self.pass_time(LEASE)
-            result = take(again(1, 2))
-            self.assert_status(result, OK)
+            self.says(take(again(1, 2)), OK)
             self.assert_holder(again(1, 2))
 
     def test_does_not_wait_where_it_waits(self):
         """wait=0 of a later generation finds its ticket, too."""
         self.queue(1)
-        self.assert_status(self.two.acquire(
-            KEY, again(1, 2), moves=True, no_queue=True), WAITING)
+        self.says(self.two.acquire(again(1, 2), moves=True, no_queue=True),
+                  WAITING)
 
 
 class Nobody(Moves):
     def test_nothing_there(self):
-        result = self.two.acquire(KEY, again(0, 2), moves=True)
-        self.assertEqual((result.status, result.place), (OK, 0))
+        self.says(self.two.acquire(again(0, 2), moves=True), OK, place=0)
         self.assert_order(again(0, 2))
-        self.assert_status(self.two.acquire(KEY, again(1, 2), moves=True),
-                           WAITING)
+        self.says(self.two.acquire(again(1, 2), moves=True), WAITING)
         for key in (KEY, "holdfast:{none}"):
-            self.assert_status(self.two.renew(key, again(5, 2), moves=True),
-                               GONE)
+            self.says(self.two.renew(again(5, 2), key=key, moves=True), GONE)
         self.assert_order(again(0, 2), again(1, 2))
 
     def test_an_older_generation_comes_late(self):
@@ -370,10 +350,8 @@ class Nobody(Moves):
             self.wait(again(1, 5))
             for number in (0, 1):
                 for generation in (1, 4):
-                    result = self.assert_untouched(
-                        lambda n=number, g=generation: take(again(n, g)))
-                    self.assertEqual((result.status, result.fence),
-                                     (MOVED_ON, 0))
+                    self.says(self.assert_untouched(
+                        take, again(number, generation)), MOVED_ON, fence=0)
 
     def test_an_older_generation_with_nothing_in_its_way(self):
         """It serves who waits all the same."""
@@ -383,24 +361,20 @@ class Nobody(Moves):
         self.edit_ticket(1, ends=self.now + 3 * LEASE)
         self.edit_ticket(2, ends=self.now + 3 * LEASE)
         self.pass_time(LEASE)
-        result = self.one.acquire(KEY, again(2, 1), moves=True)
-        self.assert_status(result, MOVED_ON)
+        result = self.says(self.one.acquire(again(2, 1), moves=True), MOVED_ON)
         self.assert_grants(result, who(1))
 
     def test_the_same_generation_at_another_broker(self):
         for take in self.both():
             self.hold(who(0))
             for ticket in (who(0), again(0, 1)):
-                result = self.assert_untouched(lambda t=ticket: take(t))
-                self.assert_status(result, MOVED_ON)
+                self.says(self.assert_untouched(take, ticket), MOVED_ON)
 
     def test_another_request_of_the_same_generation(self):
         """One that was called off stands there still."""
         for take in self.both():
             queue = [self.hold(who(0)), self.wait(who(1), self.two)]
-            result = take(again(1, 1))
-            self.assertEqual((result.status, result.arrival),
-                             (WAITING, queue[1].arrival))
+            self.says(take(again(1, 1)), WAITING, arrival=queue[1].arrival)
             self.assert_order(who(0), again(1, 1))
 
     def test_another_try_of_a_quorum(self):
@@ -409,9 +383,9 @@ class Nobody(Moves):
         held = self.hold(who(0), self.two)
 
         def take(generation):
-            return self.two.acquire(KEY, again(0, generation), moves=True,
+            return self.two.acquire(again(0, generation), moves=True,
                                     no_queue=True)
-        self.assert_status(take(1), BUSY)
+        self.says(take(1), BUSY)
         self.assertEqual(self.assert_holder(who(0)).fence, held.fence)
         self.assertGreater(take(2).fence, held.fence)
         self.assert_holders(again(0, 2))
@@ -420,22 +394,20 @@ class Nobody(Moves):
         """The claim has not come; what is given back then is the hold."""
         known = self.hold(who(0))
         self.wait(who(1), self.one)
-        wrong = self.assert_untouched(lambda: self.two.release(
-            KEY, again(0, 2), fence=known.fence))
-        self.assert_status(wrong, GONE)
-        wrong = self.assert_untouched(lambda: self.two.release(
-            KEY, again(0, 2), fence=known.fence + 1, moves=True))
-        self.assert_status(wrong, GONE)
-        self.assert_status(self.two.release(
-            KEY, again(0, 2), fence=known.fence, moves=True), OK)
+        self.says(self.assert_untouched(self.two.release, again(0, 2),
+                                        fence=known.fence), GONE)
+        self.says(self.assert_untouched(self.two.release, again(0, 2),
+                                        fence=known.fence + 1, moves=True),
+                  GONE)
+        self.says(self.two.release(again(0, 2), fence=known.fence, moves=True),
+                  OK)
         self.assert_order(who(1))
 
     def test_an_old_release_of_what_has_moved(self):
         known = self.hold(again(0, 2), self.two)
         for broker in (self.one, self.two):
-            late = self.assert_untouched(lambda b=broker: b.release(
-                KEY, who(0), fence=known.fence, moves=True))
-            self.assert_status(late, GONE)
+            self.says(self.assert_untouched(
+                broker.release, who(0), fence=known.fence, moves=True), GONE)
 
     def test_of_another_kind(self):
         """What it asks for now is not what stands there."""
@@ -444,8 +416,7 @@ class Nobody(Moves):
                               ({"limit": 3}, {}), ({}, {"limit": 3})):
             self.connection.command("DEL", KEY)
             self.hold(who(0), **first)
-            result = self.two.acquire(KEY, again(0, 2), moves=True, **second)
-            self.assert_status(result, OK)
+            self.says(self.two.acquire(again(0, 2), moves=True, **second), OK)
             self.assert_holder(again(0, 2))
             self.assertEqual(self.record().limit, second.get("limit", 0))
 
@@ -453,26 +424,24 @@ class Nobody(Moves):
         """It stands behind them, or may not stand there."""
         self.hold(who(0), mode=SHARED)
         self.hold(who(1), mode=SHARED)
-        result = self.two.acquire(KEY, again(0, 2), moves=True)
-        self.assert_status(result, WAITING)
+        self.says(self.two.acquire(again(0, 2), moves=True), WAITING)
         self.assert_order(who(1), again(0, 2))
-        result = self.two.acquire(KEY, again(1, 2), moves=True, limit=2)
-        self.assert_status(result, CONFLICT)
+        self.says(self.two.acquire(again(1, 2), moves=True, limit=2), CONFLICT)
         self.assert_order(again(0, 2))
 
     def test_another_kind_after_a_lock_delay(self):
         """Nobody gave that hold back."""
         self.hold(who(0), delay=5000)
-        result = self.two.acquire(KEY, again(0, 2), moves=True, mode=SHARED)
-        self.assertEqual((result.status, result.again), (WAITING, 5000))
+        self.says(self.two.acquire(again(0, 2), moves=True, mode=SHARED),
+                  WAITING, again=5000)
 
     def test_a_wait_as_another_kind(self):
         """It is given up, and the new one stands at the end."""
         self.hold(who(9))
         first = self.wait(who(0), self.one)
         other = self.wait(who(1), self.one)
-        result = self.two.acquire(KEY, again(0, 2), moves=True, mode=SHARED)
-        self.assertEqual(result.status, WAITING)
+        result = self.says(self.two.acquire(again(0, 2), moves=True,
+                                            mode=SHARED), WAITING)
         self.assertGreater(result.arrival, other.arrival)
         self.assertGreater(other.arrival, first.arrival)
         self.assert_order(who(9), who(1), again(0, 2))
@@ -480,26 +449,24 @@ class Nobody(Moves):
     def test_a_wait_of_a_later_connection_as_another_kind(self):
         self.hold(who(9))
         self.wait(again(0, 2), self.two)
-        result = self.assert_untouched(lambda: self.one.acquire(
-            KEY, who(0), moves=True, mode=SHARED))
-        self.assert_status(result, MOVED_ON)
+        self.says(self.assert_untouched(self.one.acquire, who(0), moves=True,
+                                        mode=SHARED), MOVED_ON)
 
     def test_the_only_wait_as_another_limit(self):
         """Nobody else is there: the limit is that of who comes."""
         self.hold(who(9), limit=3)
         self.wait(who(0), self.one, limit=3, permits=3)
         self.age(LEASE)
-        result = self.two.acquire(KEY, again(0, 2), moves=True)
-        self.assert_status(result, OK)
+        self.says(self.two.acquire(again(0, 2), moves=True), OK)
         self.assert_order(again(0, 2))
 
     def test_generations_are_numbers(self):
         """Little-endian bytes do not grow with them."""
         for take in self.both():
             self.hold(who(0, generation=255))
-            self.assert_status(take(who(0, generation=256)), OK)
-            self.assert_status(take(who(0, generation=255)), MOVED_ON)
-            self.assert_status(take(who(0, generation=2 ** 32 - 1)), OK)
+            self.says(take(who(0, generation=256)), OK)
+            self.says(take(who(0, generation=255)), MOVED_ON)
+            self.says(take(who(0, generation=2 ** 32 - 1)), OK)
 
     def test_another_session_or_owner(self):
         base = Who(b"session-identity", b"owner-id", b"request!", 1)
@@ -514,9 +481,8 @@ class Nobody(Moves):
     def test_only_where_it_is_said(self):
         """A later generation that does not ask for it is another ticket."""
         self.hold(who(0))
-        self.assert_status(self.two.acquire(KEY, again(0, 2), retry=True),
-                           WAITING)
-        self.assert_status(self.two.renew(KEY, again(5, 2)), GONE)
+        self.says(self.two.acquire(again(0, 2), retry=True), WAITING)
+        self.says(self.two.renew(again(5, 2)), GONE)
         self.assert_order(who(0), again(0, 2))
 
     def test_words_that_look_like_a_session(self):
@@ -527,18 +493,13 @@ class Nobody(Moves):
             note = b"x" * shift + ticket.session + ticket.owner
             self.hold(who(1), words=(b"", b"", note))
             self.wait(who(2), words=(b"", b"", note))
-            self.assert_status(self.two.renew(KEY, ticket, moves=True), GONE)
+            self.says(self.two.renew(ticket, moves=True), GONE)
         self.assert_order(who(1), who(2))
 
     def test_the_dead_are_not_taken_over(self):
         self.queue(3)
         for number in (0, 2):
-            self.one.release(KEY, who(number))
+            self.one.release(who(number))
         for number in (0, 2):
-            self.assert_status(self.two.renew(KEY, again(number, 2),
-                                              moves=True), GONE)
+            self.says(self.two.renew(again(number, 2), moves=True), GONE)
         self.assert_order(who(1), who(3))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -46,7 +46,7 @@ class SettledCase(ClockCase):
 
     def back(self, broker, ticket, stood, **options):
         """A broker puts a ticket again that stood there."""
-        return broker.acquire(KEY, ticket, stood=(stood.arrival, stood.fence),
+        return broker.acquire(ticket, stood=(stood.arrival, stood.fence),
                               **options)
 
     def pending(self):
@@ -56,16 +56,14 @@ class SettledCase(ClockCase):
 class Grants(SettledCase):
     def test_a_lock_that_nobody_knows(self):
         self.failover()
-        refused = self.one.acquire(KEY, who(1), no_queue=True)
-        self.assertEqual((refused.status, refused.again), (GRACE, SETTLES))
+        self.says(self.one.acquire(who(1), no_queue=True), GRACE,
+                  again=SETTLES)
         self.assertIsNone(self.raw())
-        result = self.wait(who(1))
-        self.assertEqual(result.again, SETTLES)
+        self.assertEqual(self.wait(who(1)).again, SETTLES)
         self.assertTrue(self.pending())
-        self.assertEqual(self.one.renew(KEY, who(1)).status, WAITING)
+        self.says(self.one.renew(who(1)), WAITING)
         self.settle(self.two)
-        self.assertEqual(self.two.acquire(KEY, who(2), no_queue=True).status,
-                         BUSY)
+        self.says(self.two.acquire(who(2), no_queue=True), BUSY)
         self.assertFalse(self.pending())
         self.assert_holders(who(1))
 
@@ -75,17 +73,16 @@ class Grants(SettledCase):
         self.one.clock_us = self.now_us + 3_600_000_000
         self.wait(who(1))
         self.settle()
-        result = self.one.renew(KEY, who(1))
+        result = self.one.renew(who(1))
         self.assertGreater(result.fence, max(fence, self.one.clock_us))
 
     def test_a_free_lock(self):
         self.hold(who(0))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.failover()
-        self.assertEqual(self.one.acquire(KEY, who(1), no_queue=True).status,
-                         GRACE)
+        self.says(self.one.acquire(who(1), no_queue=True), GRACE)
         self.wait(who(1))
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         self.assertTrue(self.pending())
         self.settle()
         self.hold(who(2), no_queue=True)
@@ -95,22 +92,22 @@ class Grants(SettledCase):
         self.failover()
         self.settle(self.two)
         self.hold(who(1), self.two)
-        self.two.release(KEY, who(1))
+        self.two.release(who(1))
         self.hold(who(2), self.one, no_queue=True)
         self.wait(who(3))
-        self.assert_grants(self.one.release(KEY, who(2)), who(3))
+        self.assert_grants(self.one.release(who(2)), who(3))
 
     def test_an_expired_holder_is_not_passed(self):
         self.hold(who(0))
         self.failover()
         self.pass_time(3 * LEASE)
         self.wait(who(1))
-        self.assertEqual(self.one.renew(KEY, who(1)).status, WAITING)
-        self.one.renew(KEY, who(9), look=True)
+        self.says(self.one.renew(who(1)), WAITING)
+        self.one.renew(who(9), look=True)
         self.assertTrue(self.pending())
         self.assert_order(who(0), who(1))
         self.settle()
-        self.assertEqual(self.one.renew(KEY, who(1)).again, LEASE)
+        self.assertEqual(self.one.renew(who(1)).again, LEASE)
         self.assertFalse(self.pending())
 
     def test_an_expired_holder_stays_for_a_lease_more(self):
@@ -120,124 +117,113 @@ class Grants(SettledCase):
         self.pass_time(LEASE + 10)
         self.wait(who(1))
         self.settle()
-        self.assertEqual(self.one.renew(KEY, who(1)).again, LEASE)
+        self.assertEqual(self.one.renew(who(1)).again, LEASE)
         self.assertFalse(self.pending())
         self.pass_time(LEASE - 1)
-        self.assertEqual(self.one.renew(KEY, who(1)).status, WAITING)
+        self.says(self.one.renew(who(1)), WAITING)
         self.pass_time(1)
-        self.assertEqual(self.one.renew(KEY, who(1)).status, OK)
+        self.says(self.one.renew(who(1)), OK)
 
     def test_a_grant_that_was_not_claimed_is_none(self):
         """Another one may have followed it."""
         self.hold(who(0))
         self.wait(who(1), self.two)
         self.wait(who(2))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assert_holder(who(1), LIVING + GRANTED)
         self.failover()
-        self.assertEqual(self.two.renew(KEY, who(1)).status, WAITING)
-        again = self.two.acquire(KEY, who(1), retry=True)
-        self.assertEqual(again.status, WAITING)
+        self.says(self.two.renew(who(1)), WAITING)
+        self.says(self.two.acquire(who(1), retry=True), WAITING)
         self.settle(self.one)
-        self.assertEqual(self.one.renew(KEY, who(2)).status, WAITING)
+        self.says(self.one.renew(who(2)), WAITING)
         self.assert_holder(who(1), LIVING + GRANTED)  # a grant of now
-        self.assertEqual(self.two.renew(KEY, who(1)).status, OK)
+        self.says(self.two.renew(who(1)), OK)
 
     def test_a_grant_that_its_broker_did_not_hear_of(self):
         """Another session may have had the lock after its lease."""
         for over in (False, True):
             held = self.hold(who(1))
             self.failover()
-            again = self.one.acquire(KEY, who(1), retry=True, overdue=over)
-            self.assertEqual(again.status, WAITING if over else OK)
+            self.says(self.one.acquire(who(1), retry=True, overdue=over),
+                      WAITING if over else OK)
             self.assertEqual(self.pending(), over)
             self.settle()
-            again = self.one.renew(KEY, who(1))
-            self.assertEqual(again.status, OK)
+            again = self.says(self.one.renew(who(1)), OK)
             self.assertEqual(again.fence > held.fence, over)
-            self.one.release(KEY, who(1))
+            self.one.release(who(1))
 
     def test_a_claim_that_its_broker_did_not_hear_of(self):
         """Nor is one that a waiter claimed. Its renewal ends it."""
         self.hold(who(0))
         self.wait(who(1), self.two)
-        self.one.release(KEY, who(0))
-        claimed = self.two.renew(KEY, who(1))
-        self.assertEqual(claimed.status, OK)
+        self.one.release(who(0))
+        claimed = self.says(self.two.renew(who(1)), OK)
         self.failover()
-        again = self.two.renew(KEY, who(1), overdue=True)
-        self.assertEqual(again.status, GONE)
+        self.says(self.two.renew(who(1), overdue=True), GONE)
         self.assertTrue(self.pending())
         self.wait(who(1), self.two)
         self.settle()
-        again = self.two.renew(KEY, who(1), overdue=True)
+        again = self.two.renew(who(1), overdue=True)
         self.assertEqual(again.status, OK)  # this grant is a new one
         self.assertGreater(again.fence, claimed.fence)
-        again = self.two.renew(KEY, who(1), overdue=True)
-        self.assertEqual(again.status, GONE)
+        self.says(self.two.renew(who(1), overdue=True), GONE)
         self.hold(who(2))
 
     def test_it_has_had_its_turn(self):
         held = self.hold(who(1))
         self.wait(who(2), self.two)
-        again = self.one.acquire(KEY, who(1), retry=True, overdue=True)
-        self.assertEqual(again.status, WAITING)
+        self.says(self.one.acquire(who(1), retry=True, overdue=True), WAITING)
         self.assert_order(who(2), who(1))
-        self.assertEqual(self.two.renew(KEY, who(2)).fence, held.fence + 1)
-        again = self.one.acquire(KEY, who(1), retry=True, overdue=True)
-        self.assertEqual(again.status, WAITING)
+        self.assertEqual(self.two.renew(who(2)).fence, held.fence + 1)
+        self.says(self.one.acquire(who(1), retry=True, overdue=True), WAITING)
         self.assert_order(who(2), who(1))  # a wait is none of that
 
     def test_who_is_put_back_may_be_next(self):
         held = self.hold(who(0), mode=SHARED)
         self.wait(who(1), self.two)
         self.wait(who(2), self.two, mode=SHARED)
-        self.one.release(KEY, who(1))
-        self.one.renew(KEY, who(9), look=True)
+        self.one.release(who(1))
+        self.one.renew(who(9), look=True)
         self.assert_holder(who(0))
         self.edit_ticket(2, flags=LIVING + GRANTED, fence=held.fence + 1)
         self.edit(granted=2, used=2, fence=held.fence + 1, id=b"x" * 40)
-        self.assertEqual(self.one.renew(KEY, who(0), fence=held.fence).status,
-                         OK)
+        self.says(self.one.renew(who(0), fence=held.fence), OK)
         self.assert_holders(who(0), who(2))
 
     def test_release_and_wait_leave_it_pending(self):
         self.hold(who(0))
         self.failover()
         self.wait(who(1))
-        self.assertEqual(self.one.release(KEY, who(0)).status, OK)
+        self.says(self.one.release(who(0)), OK)
         self.assertTrue(self.pending())
         self.assert_holders()
         self.settle()
-        self.assertEqual(self.one.renew(KEY, who(1)).status, OK)
+        self.says(self.one.renew(who(1)), OK)
 
     def test_watching_grants_nothing(self):
         self.failover()
-        self.one.renew(KEY, who(9), look=True, watch=True)
+        self.one.renew(who(9), look=True, watch=True)
         self.assertTrue(self.pending())
         self.wait(who(1))
         self.settle()
-        self.assertEqual(self.one.renew(KEY, who(1)).status, OK)
+        self.says(self.one.renew(who(1)), OK)
 
     def test_a_holder_of_an_earlier_connection(self):
         """Somebody may believe in what followed it."""
         self.hold(who(0))
         self.failover()
         for options in ({}, {"no_queue": True}):
-            self.assert_untouched(lambda o=options: self.assertEqual(
-                self.two.acquire(KEY, who(0, 2), moves=True, **o).status,
-                GRACE))
+            self.says(self.assert_untouched(self.two.acquire, who(0, 2),
+                                            moves=True, **options), GRACE)
         self.settle()
-        self.assertEqual(
-            self.two.acquire(KEY, who(0, 2), moves=True).status, OK)
+        self.says(self.two.acquire(who(0, 2), moves=True), OK)
 
     def test_a_wait_that_is_given_up_for_another_kind(self):
         """What is asked for instead has to wait, and the first one ends."""
         self.queue(2)
         self.failover()
-        result = self.two.acquire(KEY, who(1, 2), moves=True, no_queue=True,
-                                  mode=SHARED)
-        self.assertEqual((result.status, result.again), (GRACE, SETTLES))
+        self.says(self.two.acquire(who(1, 2), moves=True, no_queue=True,
+                                   mode=SHARED), GRACE, again=SETTLES)
         self.assert_order(who(0), who(2))
 
 
@@ -249,10 +235,9 @@ class Benign(SettledCase):
         for broker in self.brokers:
             broker.known_id = self.node_id()
         self.server.command("DEBUG", "CHANGE-REPL-ID")
-        self.assertEqual(self.one.renew(KEY, who(0), fence=held.fence).status,
-                         OK)
+        self.says(self.one.renew(who(0), fence=held.fence), OK)
         self.server.command("DEBUG", "CHANGE-REPL-ID")
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.hold(who(1), no_queue=True)
 
     def test_a_record_from_another_node(self):
@@ -260,11 +245,10 @@ class Benign(SettledCase):
         first = self.hold(who(0))
         self.wait(who(1))
         self.edit(id=b"x" * 40)
-        self.assertEqual(self.one.renew(KEY, who(0), fence=first.fence).status,
-                         OK)
-        self.assert_grants(self.one.release(KEY, who(0)), who(1))
+        self.says(self.one.renew(who(0), fence=first.fence), OK)
+        self.assert_grants(self.one.release(who(0)), who(1))
         self.edit(id=b"x" * 40)
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         self.hold(who(2), no_queue=True)
 
 
@@ -278,23 +262,19 @@ class Unknown(SettledCase):
         self.settle()
         for ticket, options in ((who(0), {"fence": held.fence}), (who(1), {}),
                                 (who(0, 2), {"moves": True})):
-            result = self.assert_untouched(
-                lambda t=ticket, o=options: self.one.renew(KEY, t, **o))
-            self.assertEqual(result.status, CHANGED)
-        result = self.assert_untouched(
-            lambda: self.back(self.one, who(0), held))
-        self.assertEqual(result.status, CHANGED)
+            self.says(self.assert_untouched(self.one.renew, ticket, **options),
+                      CHANGED)
+        self.says(self.assert_untouched(self.back, self.one, who(0), held),
+                  CHANGED)
 
     def test_nothing_is_granted(self):
         self.hold(who(0))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.failover(known=False)
         self.settle()
-        self.assertEqual(self.one.acquire(KEY, who(1), no_queue=True).status,
-                         CHANGED)
+        self.says(self.one.acquire(who(1), no_queue=True), CHANGED)
         self.connection.command("DEL", KEY)
-        self.assertEqual(self.one.acquire(KEY, who(1), no_queue=True).status,
-                         CHANGED)
+        self.says(self.one.acquire(who(1), no_queue=True), CHANGED)
         self.wait(who(1))
 
 
@@ -304,11 +284,10 @@ class Holders(SettledCase):
         self.wait(who(1))
         self.failover()
         self.pass_time(LEASE + 1)  # the last renewal may have been lost
-        self.one.renew(KEY, who(1))
-        result = self.one.renew(KEY, who(0), fence=held.fence)
-        self.assertEqual((result.status, result.ttl), (OK, LEASE))
+        self.one.renew(who(1))
+        self.says(self.one.renew(who(0), fence=held.fence), OK, ttl=LEASE)
         self.assertFalse(self.pending())
-        released = self.one.release(KEY, who(0))
+        released = self.one.release(who(0))
         self.assert_grants(released, who(1))
         self.assertGreater(released.grants[0].fence, self.now_us)
 
@@ -318,11 +297,9 @@ class Holders(SettledCase):
             first = self.hold(who(0), **options)
             self.hold(who(1), **options)
             self.failover()
-            result = self.one.renew(KEY, who(0), fence=first.fence)
-            self.assertEqual(result.status, OK)
+            self.says(self.one.renew(who(0), fence=first.fence), OK)
             self.assertTrue(self.pending())
-            again = self.one.acquire(KEY, who(0), retry=True, **options)
-            self.assertEqual(again.status, OK)
+            self.says(self.one.acquire(who(0), retry=True, **options), OK)
             self.assertTrue(self.pending())
             self.settle()
 
@@ -330,34 +307,30 @@ class Holders(SettledCase):
         """The data know it as exclusive; since then others have joined."""
         held = self.hold(who(0))
         old = self.raw()
-        self.one.renew(KEY, who(0), shares=True)
+        self.one.renew(who(0), shares=True)
         joined = self.hold(who(1), self.two, mode=SHARED)
         self.failover()
         self.connection.command("SET", KEY, old)
-        result = self.one.renew(KEY, who(0), fence=held.fence, shares=True)
-        self.assertEqual(result.status, OK)
+        self.says(self.one.renew(who(0), fence=held.fence, shares=True), OK)
         self.assertTrue(self.pending())
-        result = self.two.renew(KEY, who(1), fence=joined.fence)
-        self.assertEqual((result.status, result.again), (MISSING, SETTLES))
-        self.assertEqual(
-            self.back(self.two, who(1), joined, mode=SHARED).status, OK)
+        self.says(self.two.renew(who(1), fence=joined.fence), MISSING,
+                  again=SETTLES)
+        self.says(self.back(self.two, who(1), joined, mode=SHARED), OK)
         self.assert_holders(who(0), who(1))
 
     def test_that_has_moved_since(self):
         """The broker that it was claimed from speaks first."""
         held = self.hold(who(0))
         self.failover()
-        self.assertEqual(self.one.renew(KEY, who(0)).status, OK)
+        self.says(self.one.renew(who(0)), OK)
         self.assertFalse(self.pending())
-        result = self.two.renew(KEY, who(0, 2), fence=held.fence)
-        self.assertEqual((result.status, result.again), (MISSING, SETTLES))
-        self.assertEqual(self.two.renew(KEY, who(5), fence=held.fence).status,
-                         GONE)
-        self.assertEqual(self.back(self.two, who(0, 2), held).status, OK)
+        self.says(self.two.renew(who(0, 2), fence=held.fence), MISSING,
+                  again=SETTLES)
+        self.says(self.two.renew(who(5), fence=held.fence), GONE)
+        self.says(self.back(self.two, who(0, 2), held), OK)
         self.assert_order(who(0, 2))
         self.settle(self.two)
-        self.assertEqual(self.two.renew(KEY, who(0, 3),
-                                        fence=held.fence).status, GONE)
+        self.says(self.two.renew(who(0, 3), fence=held.fence), GONE)
 
     def test_that_is_claimed(self):
         """It may have been given back, and somebody hold what followed."""
@@ -365,19 +338,17 @@ class Holders(SettledCase):
             self.connection.command("DEL", KEY)
             held = self.hold(who(0), **options)
             self.failover()
-            result = self.assert_untouched(lambda f=held.fence: self.two.renew(
-                KEY, who(0, 2), fence=f, moves=True))
-            self.assertEqual((result.status, result.again), (MISSING, SETTLES))
+            self.says(self.assert_untouched(self.two.renew, who(0, 2),
+                                            fence=held.fence, moves=True),
+                      MISSING, again=SETTLES)
             # Of the same broker, too, but where it has kept the hold.
             for broker, holds in ((self.one, False), (self.two, True)):
-                result = self.assert_untouched(
-                    lambda b=broker, h=holds, f=held.fence: b.renew(
-                        KEY, who(0, 2), fence=f, moves=True, holds=h))
-                self.assertEqual(result.status, MISSING)
-            self.one.renew(KEY, who(0), fence=held.fence)
-            result = self.two.renew(KEY, who(0, 2), fence=held.fence,
-                                    moves=True)
-            self.assertEqual(result.status, OK)
+                self.says(self.assert_untouched(broker.renew, who(0, 2),
+                                                fence=held.fence, moves=True,
+                                                holds=holds), MISSING)
+            self.one.renew(who(0), fence=held.fence)
+            self.says(self.two.renew(who(0, 2), fence=held.fence, moves=True),
+                      OK)
             self.assert_order(who(0, 2))
             self.settle()
 
@@ -386,39 +357,36 @@ class Holders(SettledCase):
             self.connection.command("DEL", KEY)
             held = self.hold(who(0), **options)
             self.failover()
-            result = self.one.renew(KEY, who(0, 2), fence=held.fence,
-                                    moves=True, holds=True)
-            self.assertEqual(result.status, OK)
+            self.says(self.one.renew(who(0, 2), fence=held.fence, moves=True,
+                                     holds=True), OK)
             self.assert_order(who(0, 2))
             self.settle()
 
     def test_that_is_claimed_and_broken(self):
         held = self.hold(who(0))
-        self.one.break_(KEY)
+        self.one.break_()
         self.failover()
-        self.assertEqual(
-            self.two.renew(KEY, who(0, 2), fence=held.fence,
-                           moves=True).status, BROKEN_NOW)
+        self.says(self.two.renew(who(0, 2), fence=held.fence, moves=True),
+                  BROKEN_NOW)
 
     def test_that_is_claimed_beyond_the_limit(self):
         """Others have shown theirs: this one is what was given back."""
         late = self.hold(who(0), permits=2, limit=3)
         old = self.raw()
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         held = self.hold(who(1), self.two, permits=2, limit=3)
         self.failover()
         self.connection.command("SET", KEY, old)
-        self.assertEqual(self.back(self.two, who(1), held, permits=2,
-                                   limit=3).status, OK)
+        self.says(self.back(self.two, who(1), held, permits=2, limit=3), OK)
         self.settle()
-        self.two.renew(KEY, who(1), fence=held.fence)
-        claim = self.three.renew(KEY, who(0, 2), fence=late.fence, moves=True)
-        self.assertEqual(claim.status, GONE)
+        self.two.renew(who(1), fence=held.fence)
+        self.says(self.three.renew(who(0, 2), fence=late.fence, moves=True),
+                  GONE)
         self.assert_holders(who(1))
         self.assertEqual(self.record().used, 2)
         # A holder that has shown its own keeps it, however many there are.
-        self.assertEqual(self.three.renew(
-            KEY, who(1, 2), fence=held.fence, moves=True).status, OK)
+        self.says(self.three.renew(who(1, 2), fence=held.fence, moves=True),
+                  OK)
 
     def test_that_is_given_back_for_the_second_time(self):
         """The data were older than the first time: there may be a holder
@@ -427,13 +395,12 @@ class Holders(SettledCase):
             self.connection.command("DEL", KEY)
             held = self.hold(who(0))
             self.failover()
-            self.one.renew(KEY, who(0), fence=held.fence)
+            self.one.renew(who(0), fence=held.fence)
             self.assertFalse(self.pending())
-            result = self.one.release(KEY, who(0), fence=held.fence,
-                                      repeats=repeats)
-            self.assertEqual(result.status, OK)
-            granted = self.two.acquire(KEY, who(1), no_queue=True)
-            self.assertEqual(granted.status, GRACE if repeats else OK)
+            self.says(self.one.release(who(0), fence=held.fence,
+                                       repeats=repeats), OK)
+            self.says(self.two.acquire(who(1), no_queue=True),
+                      GRACE if repeats else OK)
             self.settle()
 
     def test_that_only_waits_in_older_data(self):
@@ -444,19 +411,17 @@ class Holders(SettledCase):
             first = self.hold(who(0))
             self.wait(who(1))
             old = self.raw()
-            self.one.release(KEY, who(0))
-            held = self.one.renew(KEY, who(1))
-            self.one.release(KEY, who(1), fence=held.fence)
+            self.one.release(who(0))
+            held = self.one.renew(who(1))
+            self.one.release(who(1), fence=held.fence)
             self.failover()
             self.connection.command("SET", KEY, old)
             ends = [(who(1), held.fence), (who(0), first.fence)]
             for ticket, fence in ends[::-1] if hands_over else ends:
-                result = self.one.release(KEY, ticket, fence=fence,
-                                          repeats=True)
-                self.assertEqual(result.status, OK)
+                self.says(self.one.release(ticket, fence=fence, repeats=True),
+                          OK)
             self.settle()
-            self.assertEqual(self.two.acquire(KEY, who(2),
-                                              no_queue=True).status, OK)
+            self.says(self.two.acquire(who(2), no_queue=True), OK)
 
     def test_what_its_session_had_before_it_moved(self):
         """It was given back at another broker. In older data its session waits
@@ -468,14 +433,13 @@ class Holders(SettledCase):
                 self.settle()
                 self.queue(2)
                 if grants:
-                    self.one.release(KEY, who(0))
-                    self.one.renew(KEY, who(1))
+                    self.one.release(who(0))
+                    self.one.renew(who(1))
                     told()
                 fence = 0 if waited else self.record().fence + 7
                 self.failover()
-                result = self.two.release(KEY, MOVED, fence=fence, moves=True,
-                                          repeats=True)
-                self.assertEqual(result.status, OK)
+                self.says(self.two.release(MOVED, fence=fence, moves=True,
+                                           repeats=True), OK)
                 self.assert_order(*([] if grants else [who(0)]), who(2))
                 self.assertEqual(told(), [
                     (b"broker-1", b"M" + who(1).request + b"\2\0\0\0")])
@@ -490,9 +454,9 @@ class Holders(SettledCase):
                 self.hold(who(0))
                 self.wait(ticket, self.two)
                 self.failover()
-                result = self.assert_untouched(lambda f=fence: self.two.release(
-                    KEY, MOVED, fence=f, moves=True, repeats=True))
-                self.assertEqual(result.status, MISSING)
+                self.says(self.assert_untouched(self.two.release, MOVED,
+                                                fence=fence, moves=True,
+                                                repeats=True), MISSING)
 
     def test_that_may_be_put_there_yet(self):
         """By the broker that its session has left, which does not know of it:
@@ -501,13 +465,13 @@ class Holders(SettledCase):
         self.failover(lost=True)
 
         def release(repeats):
-            return self.two.release(KEY, MOVED, fence=stood.arrival + 7,
-                                    moves=True, repeats=repeats).status
+            return self.two.release(MOVED, fence=stood.arrival + 7, moves=True,
+                                    repeats=repeats).status
         self.assertEqual(release(True), MISSING)
         self.back(self.one, who(0), holder)
         self.assertFalse(self.pending())
         self.assertEqual((release(False), release(True)), (GONE, MISSING))
-        self.assertEqual(self.back(self.one, who(1), stood).status, WAITING)
+        self.says(self.back(self.one, who(1), stood), WAITING)
         self.assertEqual((release(False), release(True)), (GONE, OK))
         self.settle()
         self.assertEqual(release(True), GONE)
@@ -518,9 +482,8 @@ class Holders(SettledCase):
             held = self.hold(who(0), **options)
             self.failover()
             self.settle(self.two)
-            result = self.two.renew(KEY, who(0, 2), fence=held.fence,
-                                    moves=True)
-            self.assertEqual(result.status, OK)
+            self.says(self.two.renew(who(0, 2), fence=held.fence, moves=True),
+                      OK)
             self.assert_order(who(0, 2))
             self.settle()
 
@@ -533,15 +496,13 @@ class Holders(SettledCase):
             if again:
                 self.back(self.one, who(0), held, mode=SHARED)
             else:
-                self.one.renew(KEY, who(0), fence=held.fence)
+                self.one.renew(who(0), fence=held.fence)
             self.failover()
-            result = self.two.renew(KEY, who(0, 2), fence=held.fence,
-                                    moves=True)
-            self.assertEqual(result.status, MISSING)
-            self.one.acquire(KEY, who(0), retry=True, mode=SHARED)
-            result = self.two.renew(KEY, who(0, 2), fence=held.fence,
-                                    moves=True)
-            self.assertEqual(result.status, OK)
+            self.says(self.two.renew(who(0, 2), fence=held.fence, moves=True),
+                      MISSING)
+            self.one.acquire(who(0), retry=True, mode=SHARED)
+            self.says(self.two.renew(who(0, 2), fence=held.fence, moves=True),
+                      OK)
             self.settle()
 
     def test_that_is_claimed_after_it_was_put_there_again(self):
@@ -549,31 +510,30 @@ class Holders(SettledCase):
         self.failover(lost=True)
         self.back(self.one, who(0), held, mode=SHARED)
         self.assertTrue(self.pending())
-        result = self.two.renew(KEY, who(0, 2), fence=held.fence, moves=True)
-        self.assertEqual(result.status, OK)
+        self.says(self.two.renew(who(0, 2), fence=held.fence, moves=True), OK)
 
     def test_whose_end_was_put_off_since(self):
         for options in ({}, {"mode": SHARED}, {"permits": 1, "limit": 2}):
             self.connection.command("DEL", KEY)
             held = self.hold(who(0), hold=8000, **options)
             self.failover()
-            self.one.renew(KEY, who(0), fence=held.fence, hold=60_000)
+            self.one.renew(who(0), fence=held.fence, hold=60_000)
             self.assertEqual(self.record().holder.hold, self.now + 60_000)
             # One that is sooner by this broker's clock does not cut it.
-            self.one.renew(KEY, who(0), fence=held.fence, hold=50_000)
+            self.one.renew(who(0), fence=held.fence, hold=50_000)
             self.assertEqual(self.record().holder.hold, self.now + 60_000)
             self.settle()
-            self.one.renew(KEY, who(0), fence=held.fence, hold=90_000)
+            self.one.renew(who(0), fence=held.fence, hold=90_000)
             self.assertIn(self.record().holder.hold - self.now,
                           (60_000, 90_000))
-            self.one.renew(KEY, who(0), fence=held.fence, hold=99_000)
+            self.one.renew(who(0), fence=held.fence, hold=99_000)
             self.assertLess(self.record().holder.hold, self.now + 99_000)
 
     def test_whose_end_was_put_off_and_that_moved_since(self):
         held = self.hold(who(0), hold=1900)
         self.failover()
-        result = self.back(self.two, who(0, 2), held, hold=60_000)
-        self.assertEqual((result.status, result.ttl), (OK, LEASE))
+        self.says(self.back(self.two, who(0, 2), held, hold=60_000), OK,
+                  ttl=LEASE)
         self.assertEqual(self.record().holder.hold, self.now + 60_000)
 
     def test_nobody_is_granted_before_others_are_back(self):
@@ -581,23 +541,21 @@ class Holders(SettledCase):
         self.failover(lost=True)
         self.back(self.one, who(0), stood[0])
         self.back(self.one, who(2), stood[2])
-        self.assertEqual(self.one.release(KEY, who(0)).grants, [])
+        self.assertEqual(self.one.release(who(0)).grants, [])
         self.pass_time(BACK - 1)
         self.back(self.one, who(1), stood[1])
         self.assert_holders()
         self.pass_time(1)
-        self.one.look(KEY)
+        self.one.look()
         self.assert_holders(who(1))
 
     def test_that_the_data_do_not_know(self):
         held = self.hold(who(0), delay=300)
         self.failover(lost=True)
-        result = self.one.renew(KEY, who(0), fence=held.fence)
-        self.assertEqual(result.status, MISSING)
-        result = self.back(self.one, who(0), held, delay=300, hold=1900,
-                           words=(b"o", b"name", b""))
-        self.assertEqual((result.status, result.fence, result.ttl),
-                         (OK, held.fence, 1900))
+        self.says(self.one.renew(who(0), fence=held.fence), MISSING)
+        self.says(self.back(self.one, who(0), held, delay=300, hold=1900,
+                            words=(b"o", b"name", b"")), OK, fence=held.fence,
+                  ttl=1900)
         self.assertFalse(self.pending())
         ticket = self.assert_holder(who(0))
         self.assertEqual((ticket.delay, ticket.hold,
@@ -605,16 +563,15 @@ class Holders(SettledCase):
                          (300, self.now + 1900, (b"o", b"name", b"")))
         self.wait(who(1))
         self.pass_time(BACK)
-        self.assertGreater(
-            self.one.release(KEY, who(0)).grants[0].fence, self.now_us)
+        self.assertGreater(self.one.release(who(0)).grants[0].fence,
+                           self.now_us)
 
     def test_twice(self):
         held = self.hold(who(0))
         self.failover(lost=True)
         self.back(self.one, who(0), held)
         self.pass_time(500)
-        result = self.back(self.one, who(0), held)
-        self.assertEqual((result.status, result.ttl), (OK, LEASE))
+        self.says(self.back(self.one, who(0), held), OK, ttl=LEASE)
         self.assert_order(who(0))
 
     def test_late(self):
@@ -622,29 +579,28 @@ class Holders(SettledCase):
         held = self.hold(who(0))
         self.failover(lost=True)
         self.back(self.one, who(0), held)
-        self.one.release(KEY, who(0))
-        self.assertEqual(self.back(self.one, who(0), held).status, GONE)
+        self.one.release(who(0))
+        self.says(self.back(self.one, who(0), held), GONE)
         self.assert_holders()
-        self.assertEqual(self.one.acquire(KEY, who(1), no_queue=True).status,
-                         BUSY)
+        self.says(self.one.acquire(who(1), no_queue=True), BUSY)
         self.pass_time(BACK)
         self.hold(who(1), no_queue=True)
 
     def test_where_nothing_is_in_doubt(self):
         held = self.hold(who(0))
-        self.one.release(KEY, who(0))
-        self.assertEqual(self.back(self.one, who(0), held).status, GONE)
+        self.one.release(who(0))
+        self.says(self.back(self.one, who(0), held), GONE)
         self.connection.command("DEL", KEY)
-        self.assertEqual(self.one.renew(KEY, who(0), fence=1).status, GONE)
+        self.says(self.one.renew(who(0), fence=1), GONE)
         self.failover()
-        self.assertEqual(self.one.renew(KEY, who(0), fence=1).status, MISSING)
+        self.says(self.one.renew(who(0), fence=1), MISSING)
 
     def test_after_it_was_granted_to_another(self):
         held = self.hold(who(0))
         self.failover(lost=True)
         self.settle(self.two)
         self.hold(who(1), self.two)
-        self.assertEqual(self.back(self.one, who(0), held).status, GONE)
+        self.says(self.back(self.one, who(0), held), GONE)
         self.assert_holders(who(1))
 
     def test_the_later_of_two_has_it(self):
@@ -652,28 +608,28 @@ class Holders(SettledCase):
         first = self.hold(who(0))
         stood = self.wait(who(1))
         old = self.raw()
-        held = self.one.release(KEY, who(0)).grants[0]
+        held = self.one.release(who(0)).grants[0]
         self.failover()
         self.connection.command("SET", KEY, old)
-        self.assertEqual(self.one.renew(KEY, who(1), arrival=stood.arrival,
-                                        fence=held.fence).status, MISSING)
-        self.assertEqual(self.back(self.one, who(1), held).status, OK)
+        self.says(self.one.renew(who(1), arrival=stood.arrival,
+                                 fence=held.fence), MISSING)
+        self.says(self.back(self.one, who(1), held), OK)
         self.assert_order(who(1))
-        self.assertEqual(self.back(self.two, who(0), first).status, GONE)
+        self.says(self.back(self.two, who(0), first), GONE)
 
     def test_an_older_one_is_refused(self):
         first = self.hold(who(0))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.hold(who(1))
         self.failover()
-        self.assertEqual(self.back(self.one, who(0), first).status, GONE)
+        self.says(self.back(self.one, who(0), first), GONE)
         self.assert_holders(who(1))
 
     def test_broken(self):
         held = self.hold(who(0))
         self.failover()
         self.one.call("break", (KEY, scripts.BREAK.pack(0)))
-        self.assertEqual(self.back(self.one, who(0), held).status, BROKEN_NOW)
+        self.says(self.back(self.one, who(0), held), BROKEN_NOW)
 
     def test_readers_in_any_order(self):
         for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0)):
@@ -681,12 +637,12 @@ class Holders(SettledCase):
             held = [self.hold(who(number), mode=SHARED) for number in range(3)]
             self.failover(lost=True)
             for number in order:
-                self.assertEqual(self.back(self.one, who(number), held[number],
-                                           mode=SHARED).status, OK)
+                self.says(self.back(self.one, who(number), held[number],
+                                    mode=SHARED), OK)
             self.assert_holders(who(0), who(1), who(2))
             self.assertTrue(self.pending())
-            self.assertEqual(self.one.acquire(KEY, who(5), mode=SHARED,
-                                              no_queue=True).status, GRACE)
+            self.says(self.one.acquire(who(5), mode=SHARED, no_queue=True),
+                      GRACE)
             self.settle()
             self.assertGreater(self.hold(who(5), mode=SHARED).fence,
                                held[2].fence)
@@ -696,52 +652,49 @@ class Holders(SettledCase):
                 for number in range(3)]
         self.failover(lost=True)
         for number in (2, 0, 1):
-            self.assertEqual(self.back(self.one, who(number), held[number],
-                                       permits=2, limit=6).status, OK)
+            self.says(self.back(self.one, who(number), held[number], permits=2,
+                                limit=6), OK)
         self.assertEqual(self.record().used, 6)
         self.wait(who(3), permits=1, limit=6)
 
     def test_a_reader_where_a_writer_came_later(self):
         reader = self.hold(who(0), mode=SHARED)
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.hold(who(1))
         self.failover()
-        self.assertEqual(self.back(self.one, who(0), reader,
-                                   mode=SHARED).status, GONE)
+        self.says(self.back(self.one, who(0), reader, mode=SHARED), GONE)
         self.assert_holders(who(1))
 
     def test_another_kind_than_the_data(self):
         self.hold(who(0))
         self.wait(who(1))
         old = self.raw()
-        self.one.release(KEY, who(1))
-        self.one.release(KEY, who(0))
+        self.one.release(who(1))
+        self.one.release(who(0))
         held = self.hold(who(2), permits=1, limit=3)
         self.failover()
         self.connection.command("SET", KEY, old)
-        result = self.back(self.one, who(2), held, permits=1, limit=3)
-        self.assertEqual(result.status, OK)
+        self.says(self.back(self.one, who(2), held, permits=1, limit=3), OK)
         self.assert_order(who(2))
 
     def test_of_an_earlier_connection(self):
         held = self.hold(who(0))
         self.failover()
-        self.assertEqual(self.back(self.two, who(0, 2), held).status, OK)
+        self.says(self.back(self.two, who(0, 2), held), OK)
         self.assert_order(who(0, 2))
-        self.assertEqual(self.back(self.one, who(0), held).status,
-                         scripts.MOVED_ON)
+        self.says(self.back(self.one, who(0), held), scripts.MOVED_ON)
 
     def test_beside_what_it_waited_for_before(self):
         """The data know of a wait of its session for another kind."""
         self.hold(who(0))
         self.wait(who(1), mode=SHARED)
         old = self.raw()
-        self.one.release(KEY, who(0))
-        self.one.release(KEY, who(1))
+        self.one.release(who(0))
+        self.one.release(who(1))
         held = self.hold(who(1, 2))
         self.failover()
         self.connection.command("SET", KEY, old)
-        self.assertEqual(self.back(self.two, who(1, 2), held).status, OK)
+        self.says(self.back(self.two, who(1, 2), held), OK)
         self.assert_order(who(1, 2))
 
     def test_that_was_given_back_at_another_broker(self):
@@ -750,9 +703,8 @@ class Holders(SettledCase):
             self.connection.command("DEL", KEY)
             held = self.hold(who(0), **options)
             self.failover()
-            self.two.release(KEY, who(0))
-            self.assertEqual(
-                self.back(self.one, who(0), held, **options).status, GONE)
+            self.two.release(who(0))
+            self.says(self.back(self.one, who(0), held, **options), GONE)
             self.assert_holders()
             self.settle()
 
@@ -768,13 +720,11 @@ class Holders(SettledCase):
                 self.failover(lost=lost)
                 self.back(self.one, who(0), held)
                 self.assertFalse(self.pending())
-                result = self.one.release(KEY, who(0), unclean=True)
-                self.assertEqual((result.status, result.grants), (OK, []))
+                self.says(self.one.release(who(0), unclean=True), OK,
+                          grants=[])
                 self.assertTrue(self.pending())
-                self.assertEqual(self.three.acquire(
-                    KEY, who(2), no_queue=True).status, GRACE)
-                self.assertEqual(self.back(self.two, who(0, 2), held).status,
-                                 GONE)
+                self.says(self.three.acquire(who(2), no_queue=True), GRACE)
+                self.says(self.back(self.two, who(0, 2), held), GONE)
                 self.settle(self.three)
                 self.pass_time(BACK)
                 result = self.hold(who(1), self.three, retry=waits)
@@ -784,14 +734,11 @@ class Holders(SettledCase):
     def test_released_where_it_is_missing(self):
         held = self.hold(who(0))
         self.failover(lost=True)
-        self.assertEqual(self.one.release(KEY, who(0),
-                                          fence=held.fence).status, MISSING)
+        self.says(self.one.release(who(0), fence=held.fence), MISSING)
         self.wait(who(1))
-        self.assertEqual(self.one.release(KEY, who(0),
-                                          fence=held.fence).status, MISSING)
+        self.says(self.one.release(who(0), fence=held.fence), MISSING)
         self.settle()
-        self.assertEqual(self.one.release(KEY, who(0),
-                                          fence=held.fence).status, GONE)
+        self.says(self.one.release(who(0), fence=held.fence), GONE)
 
 
 class Waiters(SettledCase):
@@ -809,40 +756,36 @@ class Waiters(SettledCase):
                     self.wait(newcomers[-1], self.two)
                 words = (b"w" * chance.choice((1, 99)), b"", b"") \
                     if chance.random() < 0.3 else ()
-                result = self.back(self.one, who(number), stood[number],
-                                   words=words)
-                self.assertEqual(result.status, WAITING if number else OK)
+                self.says(self.back(self.one, who(number), stood[number],
+                                    words=words), WAITING if number else OK)
                 self.record()
             self.assert_order(*(who(number) for number in range(41)),
                               *newcomers)
             self.pass_time(BACK)
-            released = self.one.release(KEY, who(0))
-            self.assert_grants(released, who(1))
+            self.assert_grants(self.one.release(who(0)), who(1))
             self.settle()
 
     def test_that_come_late_to_a_free_lock(self):
         stood = self.queue(2)
         self.failover(lost=True)
         self.back(self.one, who(0), stood[0])
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.pass_time(BACK)
-        result = self.back(self.one, who(2), stood[2])
-        self.assertEqual((result.status, result.again), (WAITING, GATHER))
+        self.says(self.back(self.one, who(2), stood[2]), WAITING, again=GATHER)
         self.back(self.one, who(1), stood[1])
         self.pass_time(GATHER - 1)
-        self.one.look(KEY)
+        self.one.look()
         self.assert_holders()
         self.pass_time(1)
-        self.one.look(KEY)
+        self.one.look()
         self.assert_holders(who(1))
 
     def test_that_stand_there(self):
         stood = self.queue(3)
         self.failover()
         self.pass_time(1000)
-        result = self.back(self.one, who(2), stood[2])
-        self.assertEqual((result.status, result.arrival),
-                         (WAITING, stood[2].arrival))
+        self.says(self.back(self.one, who(2), stood[2]), WAITING,
+                  arrival=stood[2].arrival)
         self.assert_order(who(0), who(1), who(2), who(3))
         self.assertEqual(self.record().living[2].ends, self.now + LEASE)
 
@@ -850,38 +793,36 @@ class Waiters(SettledCase):
         """They go to the end: no number is anybody else's."""
         stood = self.queue(3)
         self.failover()
-        result = self.back(self.one, who(9), stood[2])
-        self.assertEqual(result.status, WAITING)
+        self.says(self.back(self.one, who(9), stood[2]), WAITING)
         self.assert_order(who(0), who(1), who(2), who(3), who(9))
         self.record()
 
     def test_that_the_data_know_as_holders(self):
         """Then it is not known what followed."""
         stood = self.queue(1)
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.failover()
-        self.assertEqual(self.back(self.one, who(1), stood[1]).status, GONE)
+        self.says(self.back(self.one, who(1), stood[1]), GONE)
 
     def test_for_another_kind(self):
         stood = self.queue(2)
         self.failover()
-        self.one.release(KEY, who(1))
-        self.assertEqual(self.back(self.one, who(1), stood[1], permits=1,
-                                   limit=2).status, GONE)
+        self.one.release(who(1))
+        self.says(self.back(self.one, who(1), stood[1], permits=1, limit=2),
+                  GONE)
 
     def test_of_another_kind_than_stands_there(self):
         """Its client has asked for something else since."""
         stood = self.queue(2)
         self.failover()
-        result = self.two.acquire(KEY, who(1, 2), moves=True, mode=SHARED)
-        self.assertEqual(result.status, WAITING)
-        self.assertEqual(self.back(self.two, who(1, 2), stood[1]).status,
-                         GONE)
+        self.says(self.two.acquire(who(1, 2), moves=True, mode=SHARED),
+                  WAITING)
+        self.says(self.back(self.two, who(1, 2), stood[1]), GONE)
 
     def test_where_nothing_is_in_doubt(self):
         stood = self.queue(2)
-        self.one.release(KEY, who(2))
-        self.assertEqual(self.back(self.one, who(2), stood[2]).status, GONE)
+        self.one.release(who(2))
+        self.says(self.back(self.one, who(2), stood[2]), GONE)
 
     def test_beside_others_that_are_granted_it(self):
         """Nothing keeps a reader waiting that comes back late."""
@@ -891,16 +832,15 @@ class Waiters(SettledCase):
         self.back(self.one, who(0), held)
         self.back(self.one, who(2), stood[1], mode=SHARED)
         self.pass_time(BACK)
-        self.assert_grants(self.one.release(KEY, who(0)), who(2))
-        result = self.back(self.one, who(1), stood[0], mode=SHARED)
-        self.assertEqual(result.status, OK)
+        self.assert_grants(self.one.release(who(0)), who(2))
+        self.says(self.back(self.one, who(1), stood[0], mode=SHARED), OK)
         self.assert_holders(who(1), who(2))
 
     def test_over_a_dead_one(self):
         stood = self.queue(3)
-        self.one.release(KEY, who(2))
+        self.one.release(who(2))
         self.failover()
-        self.assertEqual(self.back(self.one, who(2), stood[2]).status, WAITING)
+        self.says(self.back(self.one, who(2), stood[2]), WAITING)
         self.assert_order(who(0), who(1), who(2), who(3))
         self.assertEqual(self.record().stored, 4)
         self.assertEqual(self.record().tickets[2].flags, WAITS)
@@ -908,9 +848,9 @@ class Waiters(SettledCase):
     def test_are_told_until_when(self):
         self.queue(1)
         self.failover()
-        self.assertEqual(self.one.renew(KEY, who(1)).again, SETTLES)
+        self.assertEqual(self.one.renew(who(1)).again, SETTLES)
         self.settle()
-        self.assertEqual(self.one.renew(KEY, who(1)).again, LEASE)
+        self.assertEqual(self.one.renew(who(1)).again, LEASE)
         self.assertEqual(self.assert_holder(who(0)).flags, HELD)
 
 
@@ -942,13 +882,11 @@ class Clock(ScriptCase):
         held = self.hold(who(0))
         self.age(LEASE + 10)
         for steady_in in self.unsteady():
-            busy = self.two.acquire(KEY, who(2), no_queue=True)
-            self.assertEqual((busy.status, busy.again),
-                             (BUSY, max(steady_in, 50)))
+            self.says(self.two.acquire(who(2), no_queue=True), BUSY,
+                      again=max(steady_in, 50))
             self.assert_holders(who(0))
         self.expect(-6)
-        result = self.one.renew(KEY, who(0), fence=held.fence)
-        self.assertEqual((result.status, result.ttl), (OK, LEASE))
+        self.says(self.one.renew(who(0), fence=held.fence), OK, ttl=LEASE)
         self.age(LEASE + 10)
         self.expect(0)
         self.hold(who(2), self.two, no_queue=True)
@@ -960,13 +898,10 @@ class Clock(ScriptCase):
         over = self.record().holder.hold - LEASE - 10
         self.edit_ticket(0, ends=over, hold=over)
         self.expect(0, 9000)
-        result = self.one.acquire(KEY, who(0), retry=True, hold=LEASE)
-        self.assertEqual((result.status, result.ttl), (OK, 0))
-        result = self.one.renew(KEY, who(0))
-        self.assertLessEqual(result.ttl, 1)
+        self.says(self.one.acquire(who(0), retry=True, hold=LEASE), OK, ttl=0)
+        self.assertLessEqual(self.one.renew(who(0)).ttl, 1)
         # A LOCK of its next connection is not what it had; it is in its turn.
-        result = self.two.acquire(KEY, who(0, 2), moves=True)
-        self.assertEqual(result.status, WAITING)
+        self.says(self.two.acquire(who(0, 2), moves=True), WAITING)
         self.assert_order(who(1), who(0, 2))
 
     def test_an_end_that_seems_to_be_over(self):
@@ -979,17 +914,15 @@ class Clock(ScriptCase):
                 over = self.record().holder.hold - 3 * LEASE - 10
                 self.edit_ticket(0, hold=over)
                 with self.subTest(options=options, unsteady=unsteady):
-                    self.assertEqual(self.one.renew(
-                        KEY, who(0), fence=held.fence, hold=2 * LEASE).ttl,
-                        LEASE)
+                    self.assertEqual(self.one.renew(who(0), fence=held.fence,
+                                                    hold=2 * LEASE).ttl, LEASE)
                     hold = self.record().holder.hold
                     self.assertEqual(hold - self.one.now, 2 * LEASE)
                     # One that is sooner does not cut it.
-                    self.one.renew(KEY, who(0), fence=held.fence, hold=LEASE)
+                    self.one.renew(who(0), fence=held.fence, hold=LEASE)
                     self.assertEqual(self.record().holder.hold, hold)
                     self.expect(0)
-                    self.one.renew(
-                        KEY, who(0), fence=held.fence, hold=9 * LEASE)
+                    self.one.renew(who(0), fence=held.fence, hold=9 * LEASE)
                     self.assertEqual(self.record().holder.hold, hold)
 
     def test_an_end_that_seems_to_be_over_where_it_is_claimed(self):
@@ -1004,36 +937,33 @@ class Clock(ScriptCase):
             for number, (broker, hold, left) in enumerate(claims):
                 self.edit_ticket(0, ends=self.one.now, hold=self.one.now)
                 with self.subTest(unsteady=unsteady, claim=number):
-                    result = broker.renew(
-                        KEY, who(0, 2 + number), fence=held.fence, moves=True,
-                        hold=hold)
-                    self.assertEqual(
-                        (result.status, result.ttl, result.again),
-                        (OK, left, left))
+                    self.says(broker.renew(
+                        who(0, 2 + number), fence=held.fence, moves=True,
+                        hold=hold), OK, ttl=left, again=left)
                     self.assertEqual(
                         self.record().holder.hold, broker.now + left)
             # By a clock that goes steadily it ends when it should.
             self.expect(0)
             hold = self.record().holder.hold
-            self.one.renew(KEY, who(0, 9), fence=held.fence, moves=True)
+            self.one.renew(who(0, 9), fence=held.fence, moves=True)
             self.assertEqual(self.record().holder.hold, hold)
 
     def test_a_lease_that_is_over_where_it_is_made_shared(self):
         held = self.hold(who(0))
         self.age(LEASE + 10)
         self.expect(0, 9000)
-        result = self.one.renew(KEY, who(0), fence=held.fence, shares=True)
-        self.assertEqual((result.status, result.ttl), (OK, LEASE))
+        self.says(self.one.renew(who(0), fence=held.fence, shares=True), OK,
+                  ttl=LEASE)
 
     def test_a_grant_that_nobody_claims(self):
         self.hold(who(0))
         self.wait(who(1), self.two)
         self.wait(who(2))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assert_holder(who(1), LIVING + GRANTED)
         self.age(3000)
         self.expect(0, 9000)
-        self.assertEqual(self.one.renew(KEY, who(2)).status, OK)
+        self.says(self.one.renew(who(2)), OK)
 
     def test_waiters(self):
         """They keep their places."""
@@ -1044,17 +974,16 @@ class Clock(ScriptCase):
         for ticket in record.living[1:]:
             self.edit_ticket(ticket.place, ends=ticket.ends - LEASE - 10)
         self.expect(6)
-        self.assert_grants(self.one.release(KEY, who(0)), who(1))
+        self.assert_grants(self.one.release(who(0)), who(1))
         self.expect(0)
-        self.assert_grants(self.one.release(KEY, who(1)))
+        self.assert_grants(self.one.release(who(1)))
         self.assert_order()
 
     def test_break(self):
         self.hold(who(0))
         self.age(LEASE + 10)
         self.expect(6)
-        self.assertEqual(
-            self.one.call("break", (KEY, scripts.BREAK.pack(0)))[0].status, OK)
+        self.says(self.one.call("break", (KEY, scripts.BREAK.pack(0)))[0], OK)
 
     def test_where_it_does_not_count(self):
         self.hold(who(0))

@@ -1,7 +1,5 @@
 """Readers together and writers alone, in one queue; permits; downgrades."""
 
-import unittest
-
 import scripts
 from script_case import KEY, ClockCase
 from scripts import (BUSY, CONFLICT, GONE, GRANTS_MAX, HELD, LEASE, OK, SHARED,
@@ -14,11 +12,11 @@ class Kinds(ClockCase):
     """Tickets of each kind; letters stand for them: R and W."""
 
     def read(self, number, broker=None, **options):
-        return (broker or self.one).acquire(KEY, who(number), mode=SHARED,
+        return (broker or self.one).acquire(who(number), mode=SHARED,
                                             **options)
 
     def write(self, number, broker=None, **options):
-        return (broker or self.one).acquire(KEY, who(number), **options)
+        return (broker or self.one).acquire(who(number), **options)
 
     def stand(self, kinds):
         """who(0) and so on, one after another; their results."""
@@ -26,8 +24,8 @@ class Kinds(ClockCase):
                 for number, kind in enumerate(kinds)]
 
     def release(self, number, broker=None, **options):
-        result = (broker or self.one).release(KEY, who(number), **options)
-        self.assert_status(result, OK)
+        result = (broker or self.one).release(who(number), **options)
+        self.says(result, OK)
         return result
 
     def numbers(self, *numbers):
@@ -69,7 +67,7 @@ class Readers(Kinds):
                        if ticket.granted]
             steps.append([int(each.request[1:]) for each in holders])
             for each in holders:
-                self.assert_status(self.one.release(KEY, each), OK)
+                self.says(self.one.release(each), OK)
         self.assertEqual(steps, [[0, 1], [2], [3], [4], [5], [6, 7, 8]])
 
     def test_only_the_last_one_hands_over(self):
@@ -87,9 +85,7 @@ class Readers(Kinds):
     def test_a_writer_whose_life_is_over_is_in_nobodys_way(self):
         self.stand("RWRR")
         self.edit_ticket(1, ends=self.now)
-        result = self.one.renew(KEY, who(3))
-        self.assert_status(result, OK)
-        self.assert_grants(result, who(2))
+        self.assert_grants(self.says(self.one.renew(who(3)), OK), who(2))
         self.assert_order(*self.numbers(0, 2, 3))
 
     def test_each_has_its_own_lease(self):
@@ -97,13 +93,11 @@ class Readers(Kinds):
         self.read(1, lease=9000)
         self.write(2)
         self.pass_time(5000)
-        result = self.one.renew(KEY, who(2))
-        self.assert_status(result, WAITING)
-        self.assertEqual(result.again, 4000)
+        self.says(self.one.renew(who(2)), WAITING, again=4000)
         self.assert_order(*self.numbers(1, 2))
-        self.assert_status(self.one.renew(KEY, who(0), lease=5000), GONE)
+        self.says(self.one.renew(who(0), lease=5000), GONE)
         self.pass_time(4000)
-        self.assert_status(self.one.renew(KEY, who(2)), OK)
+        self.says(self.one.renew(who(2)), OK)
         self.assert_order(who(2))
 
     def test_renewals_of_each(self):
@@ -111,12 +105,12 @@ class Readers(Kinds):
         results = self.stand("RRRRW")
         for number in (3, 1, 0, 2):
             self.pass_time(7000)
-            self.assert_status(self.one.renew(
-                KEY, who(number), place=number, fence=results[number].fence,
-                arrival=results[number].arrival), OK)
+            self.says(self.one.renew(who(number), place=number,
+                                     fence=results[number].fence,
+                                     arrival=results[number].arrival), OK)
             self.record()
         self.pass_time(9000)  # the first of them is over
-        self.assert_status(self.one.look(KEY), OK)
+        self.says(self.one.look(), OK)
         self.assert_holders(*self.numbers(0, 1, 2))
 
     def test_hints_to_other_brokers(self):
@@ -134,9 +128,8 @@ class Readers(Kinds):
             [(b"broker-2", who(1).request), (b"broker-3", who(3).request),
              (b"broker-2", who(4).request)])
         for number, broker in ((1, self.two), (3, self.three), (4, self.two)):
-            result = broker.renew(KEY, who(number))
-            self.assertEqual((result.status, result.fence, result.ttl),
-                             (OK, fence + number, LEASE))
+            self.says(broker.renew(who(number)), OK, fence=fence + number,
+                      ttl=LEASE)
 
     def test_a_reader_that_nobody_claims_keeps_no_other_out(self):
         self.write(0)
@@ -145,25 +138,25 @@ class Readers(Kinds):
         self.write(3)
         self.release(0)
         self.pass_time(LAPSE)
-        self.assert_status(self.one.renew(KEY, who(3)), WAITING)
+        self.says(self.one.renew(who(3)), WAITING)
         self.assert_order(who(2), who(3))
 
 
 class WithoutWaiting(Kinds):
     def test_reader_among_readers(self):
         self.stand("RR")
-        self.assert_status(self.read(9, no_queue=True), OK)
+        self.says(self.read(9, no_queue=True), OK)
 
     def test_reader_with_a_writer_waiting(self):
         self.stand("RW")
         result = self.read(9, no_queue=True)
-        self.assert_status(result, BUSY)
+        self.says(result, BUSY)
         self.assertGreater(result.again, 0)
         self.assert_order(who(0), who(1))
 
     def test_writer_among_readers(self):
         self.stand("RR")
-        self.assert_status(self.write(9, no_queue=True), BUSY)
+        self.says(self.write(9, no_queue=True), BUSY)
 
     def test_reader_with_a_suspended_writer(self):
         """Its broker is silent: it is in nobody's way."""
@@ -172,20 +165,18 @@ class WithoutWaiting(Kinds):
         self.write(2, self.two)
         self.release(0)
         self.pass_time(LAPSE)
-        self.assert_status(self.read(3, no_queue=True), OK)
-        self.assert_status(self.read(4, no_queue=True), OK)
+        self.says(self.read(3, no_queue=True), OK)
+        self.says(self.read(4, no_queue=True), OK)
         self.assert_order(who(2), who(3), who(4))
         self.assert_holders(who(3), who(4))
-        result = self.two.renew(KEY, who(2))
-        self.assert_status(result, WAITING)
-        self.assertEqual(result.ahead, 1)
-        self.assert_status(self.read(5, no_queue=True), BUSY)
+        self.says(self.two.renew(who(2)), WAITING, ahead=1)
+        self.says(self.read(5, no_queue=True), BUSY)
 
     def test_a_floor_beyond_belief(self):
         self.read(0)
-        result = self.assert_untouched(lambda: self.read(
-            1, no_queue=True, seen=self.now_us + 2 * scripts.FENCE_FAR))
-        self.assert_status(result, scripts.CORRUPT)
+        self.says(self.assert_untouched(
+            self.read, 1, no_queue=True,
+            seen=self.now_us + 2 * scripts.FENCE_FAR), scripts.CORRUPT)
 
 
 class Many(Kinds):
@@ -216,11 +207,11 @@ class Many(Kinds):
         result = self.release(0)
         self.assertTrue(result.more)
         self.assertEqual(len(result.grants), GRANTS_MAX)
-        rest = self.one.look(KEY)
+        rest = self.one.look()
         self.assertFalse(rest.more)
         self.assert_grants(rest, *self.numbers(
             *range(GRANTS_MAX + 1, count + 1)))
-        self.assertFalse(self.one.look(KEY).more)
+        self.assertFalse(self.one.look().more)
         self.assertEqual(self.record().granted, count)
 
     def test_more_of_another_broker(self):
@@ -229,7 +220,7 @@ class Many(Kinds):
         result = self.release(0)
         self.assertTrue(result.more and result.handed)
         self.assertEqual(len(told()), GRANTS_MAX)
-        result = self.one.look(KEY)
+        result = self.one.look()
         self.assertEqual((result.more, result.handed), (False, True))
         self.assertEqual(len(told()), 1)
 
@@ -243,17 +234,16 @@ class Many(Kinds):
         self.fill(GRANTS_MAX + 1)
         self.assertTrue(self.release(0).more)
         result = self.read(5000)
-        self.assert_status(result, OK)
+        self.says(result, OK)
         self.assert_grants(result, who(GRANTS_MAX + 1))
 
 
 class Downgrade(Kinds):
     def test_without_a_gap(self):
         first = self.stand("WRRWR")[0]
-        result = self.one.renew(KEY, who(0), shares=True, fence=first.fence,
-                                arrival=first.arrival)
-        self.assertEqual((result.status, result.fence), (OK, first.fence))
-        self.assert_grants(result, who(1), who(2))
+        self.assert_grants(self.says(self.one.renew(
+            who(0), shares=True, fence=first.fence, arrival=first.arrival), OK,
+                                     fence=first.fence), who(1), who(2))
         self.assert_holders(*self.numbers(0, 1, 2))
         self.assertEqual(self.record().living[0].fence, first.fence)
         self.release(0)
@@ -261,22 +251,21 @@ class Downgrade(Kinds):
 
     def test_newcomers_may_join(self):
         self.write(0)
-        self.assert_status(self.one.renew(KEY, who(0), shares=True), OK)
-        self.assert_status(self.read(1), OK)
-        self.assert_status(self.write(2), WAITING)
+        self.says(self.one.renew(who(0), shares=True), OK)
+        self.says(self.read(1), OK)
+        self.says(self.write(2), WAITING)
 
     def test_a_writer_in_front_keeps_the_readers_out(self):
         self.stand("WWR")
-        self.assert_grants(self.one.renew(KEY, who(0), shares=True))
+        self.assert_grants(self.one.renew(who(0), shares=True))
         self.assert_holders(who(0))
 
     def test_twice(self):
         self.stand("WR")
-        first = self.one.renew(KEY, who(0), shares=True)
+        first = self.one.renew(who(0), shares=True)
         self.pass_time(100)
-        again = self.one.renew(KEY, who(0), shares=True)
-        self.assertEqual((again.status, again.fence, again.grants),
-                         (OK, first.fence, []))
+        self.says(self.one.renew(who(0), shares=True), OK, fence=first.fence,
+                  grants=[])
         self.assert_holders(who(0), who(1))
 
     def test_by_a_claim(self):
@@ -285,8 +274,7 @@ class Downgrade(Kinds):
         self.write(1, self.two)
         self.read(2, self.two)
         self.release(0)
-        result = self.two.renew(KEY, who(1), shares=True)
-        self.assertEqual((result.status, result.ttl), (OK, LEASE))
+        result = self.says(self.two.renew(who(1), shares=True), OK, ttl=LEASE)
         self.assert_grants(result, who(2))
         self.assertEqual({ticket.flags for ticket in self.record().living},
                          {HELD})
@@ -295,8 +283,7 @@ class Downgrade(Kinds):
         self.stand("WR")
         self.edit_ticket(1, ends=self.now + 2 * LEASE)
         self.pass_time(LEASE)
-        result = self.one.renew(KEY, who(0), shares=True)
-        self.assert_status(result, GONE)
+        result = self.says(self.one.renew(who(0), shares=True), GONE)
         self.assert_grants(result, who(1))
         self.assert_order(who(1))
 
@@ -306,17 +293,15 @@ class Downgrade(Kinds):
         self.write(1, self.two, lease=5000)
         self.release(0)
         self.pass_time(-10_000)
-        result = self.two.renew(KEY, who(1), shares=True)
-        self.assertEqual((result.status, result.ttl), (OK, 5000))
+        self.says(self.two.renew(who(1), shares=True), OK, ttl=5000)
         self.pass_time(5000)
-        self.one.look(KEY)
+        self.one.look()
         self.assert_order()
 
     def test_a_lease_of_another_clock_is_told_as_it_is(self):
         self.write(0)
         self.pass_time(-60000)
-        result = self.one.renew(KEY, who(0), shares=True)
-        self.assertEqual(result.ttl, LEASE)
+        self.assertEqual(self.one.renew(who(0), shares=True).ttl, LEASE)
         self.assertEqual(self.record().living[0].ends, self.now + LEASE)
 
 
@@ -325,8 +310,7 @@ class Semaphore(Kinds):
 
     def take(self, number, permits=1, broker=None, limit=None, **options):
         return (broker or self.one).acquire(
-            KEY, who(number), permits=permits, limit=limit or self.LIMIT,
-            **options)
+            who(number), permits=permits, limit=limit or self.LIMIT, **options)
 
     def test_never_more_than_there_are(self):
         results = [self.take(number) for number in range(5)]
@@ -338,8 +322,8 @@ class Semaphore(Kinds):
         self.assert_holders(*self.numbers(0, 2, 3))
 
     def test_some_at_once(self):
-        self.assert_status(self.take(0, 2), OK)
-        self.assert_status(self.take(1, 2), WAITING)
+        self.says(self.take(0, 2), OK)
+        self.says(self.take(1, 2), WAITING)
         self.assertEqual(self.record().used, 2)
         self.release(0)
         self.assertEqual(self.record().used, 2)
@@ -352,7 +336,7 @@ class Semaphore(Kinds):
         self.take(0, 2)
         results = [self.take(1, 3), self.take(2, 1), self.take(3, 1)]
         self.assertEqual(self.statuses(results), "...")
-        self.assert_status(self.take(4, 1, no_queue=True), BUSY)
+        self.says(self.take(4, 1, no_queue=True), BUSY)
         self.assert_grants(self.release(0), who(1))
         self.assert_grants(self.release(1), who(2), who(3))
 
@@ -376,19 +360,19 @@ class Semaphore(Kinds):
         self.take(1, 1, lease=9000)
         self.take(2, 2, lease=9000)
         self.pass_time(5000)
-        self.assert_status(self.one.renew(KEY, who(2), lease=9000), OK)
+        self.says(self.one.renew(who(2), lease=9000), OK)
         self.assert_holders(who(1), who(2))
         self.assertEqual(self.record().used, 3)
 
     def test_without_waiting(self):
-        self.assert_status(self.take(0, 2, no_queue=True), OK)
-        self.assert_status(self.take(1, 2, no_queue=True), BUSY)
-        self.assert_status(self.take(2, 1, no_queue=True), OK)
-        self.assert_status(self.take(3, 1, no_queue=True), BUSY)
+        self.says(self.take(0, 2, no_queue=True), OK)
+        self.says(self.take(1, 2, no_queue=True), BUSY)
+        self.says(self.take(2, 1, no_queue=True), OK)
+        self.says(self.take(3, 1, no_queue=True), BUSY)
 
     def test_mode_says_nothing(self):
-        self.assert_status(self.take(0, 3, mode=SHARED), OK)
-        self.assert_status(self.take(1, 1, mode=SHARED), WAITING)
+        self.says(self.take(0, 3, mode=SHARED), OK)
+        self.says(self.take(1, 1, mode=SHARED), WAITING)
 
     def test_one_permit_is_a_lock(self):
         results = [self.take(number, limit=1) for number in range(3)]
@@ -409,12 +393,12 @@ class Conflict(Kinds):
                     self.connection.command("DEL", KEY)
                     self.hold(who(0), **first)
                     before = self.raw()
-                    result = self.one.acquire(KEY, who(1), no_queue=no_queue,
+                    result = self.one.acquire(who(1), no_queue=no_queue,
                                               **second)
                     if self.agrees(one, other):
                         self.assertNotEqual(result.status, CONFLICT)
                         continue
-                    self.assert_status(result, CONFLICT)
+                    self.says(result, CONFLICT)
                     self.assertEqual(result.again, 0)
                     self.assertEqual(self.raw(), before)
 
@@ -433,8 +417,7 @@ class Conflict(Kinds):
         self.assert_order(who(1))
         self.assertEqual(self.record().limit, 0)
         self.pass_time(LEASE)
-        self.assert_status(self.one.acquire(KEY, who(2), limit=4,
-                                            no_queue=True), OK)
+        self.says(self.one.acquire(who(2), limit=4, no_queue=True), OK)
         self.assertEqual(self.record().limit, 4)
 
     def test_who_waits_stands_too(self):
@@ -444,7 +427,7 @@ class Conflict(Kinds):
         self.wait(who(2), self.two)
         self.release(0)
         self.pass_time(LAPSE)
-        self.assert_status(self.one.acquire(KEY, who(3), limit=3), CONFLICT)
+        self.says(self.one.acquire(who(3), limit=3), CONFLICT)
         self.assert_order(who(2))
 
     def test_with_a_lock_that_is_kept_free(self):
@@ -453,13 +436,9 @@ class Conflict(Kinds):
         self.release(0, unclean=True)
         self.wait(who(1), limit=2)
         self.assertEqual(self.record().limit, 2)
-        self.assert_status(self.one.acquire(KEY, who(2)), CONFLICT)
+        self.says(self.one.acquire(who(2)), CONFLICT)
 
     def test_what_stands_is_found_as_it_is(self):
         self.hold(who(0), limit=3)
-        self.assert_status(self.one.acquire(KEY, who(0), retry=True), OK)
+        self.says(self.one.acquire(who(0), retry=True), OK)
         self.assertEqual(self.record().limit, 3)
-
-
-if __name__ == "__main__":
-    unittest.main()

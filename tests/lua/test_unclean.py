@@ -1,9 +1,7 @@
 """Ends that nobody wished for: lock-delay, and locks that are broken."""
 
 import struct
-import unittest
 
-import scripts
 from script_case import KEY, ClockCase
 from scripts import (BROKEN, BROKEN_NOW, BUSY, CLAIMED, CONFLICT, DELAY_MAX,
                      FULL, GONE, GRANTED, HELD, LEASE, LIVING, MOVED_ON, OK,
@@ -18,14 +16,13 @@ class Delay(ClockCase):
     def kept_out(self, ms):
         """Nobody is granted it for so long, and then who(1), who waits."""
         self.assert_holders()
-        result = self.one.renew(KEY, who(1), lease=LATER)
-        self.assertEqual((result.status, result.again), (WAITING, ms))
-        self.assert_status(self.one.acquire(KEY, who(8), no_queue=True), BUSY)
+        self.says(self.one.renew(who(1), lease=LATER), WAITING, again=ms)
+        self.says(self.one.acquire(who(8), no_queue=True), BUSY)
         self.pass_time(ms - 1)
         for _ in range(2):
-            self.assertEqual(self.one.look(KEY).grants, [])
+            self.assertEqual(self.one.look().grants, [])
         self.pass_time(1)
-        self.assert_grants(self.one.look(KEY), who(1))
+        self.assert_grants(self.one.look(), who(1))
         self.assert_holder(who(1))
 
     def begin(self, **options):
@@ -34,99 +31,89 @@ class Delay(ClockCase):
 
     def test_death(self):
         self.begin()
-        result = self.one.release(KEY, who(0), unclean=True)
-        self.assertEqual((result.status, result.grants), (OK, []))
+        self.says(self.one.release(who(0), unclean=True), OK, grants=[])
         self.kept_out(DELAY)
 
     def test_who_gives_it_back_is_told_when_to_ask(self):
         """Those that wait asked for the end of a lease, and sleep."""
         self.begin()
-        result = self.one.release(KEY, who(0), unclean=True)
-        self.assertEqual(result.again, DELAY)
+        self.assertEqual(self.one.release(who(0), unclean=True).again, DELAY)
         self.pass_time(1000)
         self.wait(who(2))
-        result = self.two.release(KEY, who(2))
-        self.assertEqual(result.again, DELAY - 1000)
+        self.assertEqual(self.two.release(who(2)).again, DELAY - 1000)
         self.pass_time(DELAY - 1000)
-        result = self.one.look(KEY)
-        self.assert_grants(result, who(1))
-        self.assertEqual(self.one.release(KEY, who(1)).again, 0)
+        self.assert_grants(self.one.look(), who(1))
+        self.assertEqual(self.one.release(who(1)).again, 0)
 
     def test_nobody_is_told_to_ask_where_nobody_waits(self):
         self.hold(who(0), delay=DELAY, limit=2)
         self.hold(who(1), limit=2)
-        result = self.one.release(KEY, who(0), unclean=True)
-        self.assertEqual(result.again, 0)
-        result = self.one.release(KEY, who(1), unclean=True)
-        self.assertEqual(result.again, 0)
+        self.assertEqual(self.one.release(who(0), unclean=True).again, 0)
+        self.assertEqual(self.one.release(who(1), unclean=True).again, 0)
 
     def test_when_to_ask_at_a_semaphore(self):
         """A permit is free when the delay is over, whoever has another."""
         self.hold(who(0), delay=DELAY, limit=2)
         self.hold(who(2), limit=2)
         self.wait(who(1), limit=2, lease=LATER)
-        result = self.one.release(KEY, who(0), unclean=True)
-        self.assertEqual(result.again, DELAY)
-        result = self.one.renew(KEY, who(1), lease=LATER)
-        self.assertEqual((result.status, result.again), (WAITING, DELAY))
+        self.assertEqual(self.one.release(who(0), unclean=True).again, DELAY)
+        self.says(self.one.renew(who(1), lease=LATER), WAITING, again=DELAY)
         self.pass_time(DELAY)
-        self.assert_grants(self.one.look(KEY), who(1))
+        self.assert_grants(self.one.look(), who(1))
 
     def test_who_is_refused_is_told_when_to_ask(self):
         """Its own broken hold began the delay."""
         self.one.waiters_max = 1
         self.begin()
-        self.three.break_(KEY)
+        self.three.break_()
         for options, status in (({}, FULL), ({"limit": 2}, CONFLICT)):
-            result = self.one.acquire(KEY, who(0), retry=True, **options)
-            self.assertEqual((result.status, result.again), (status, DELAY))
+            self.says(self.one.acquire(who(0), retry=True, **options), status,
+                      again=DELAY)
 
     def test_expiry_is_found_late(self):
         """It counts from the end of the lease."""
         self.begin()
         self.pass_time(LEASE + 2000)
-        self.one.look(KEY)
+        self.one.look()
         self.kept_out(DELAY - 2000)
 
     def test_expiry_is_found_too_late(self):
         self.begin()
         self.pass_time(LEASE + DELAY)
-        self.assert_grants(self.one.look(KEY), who(1))
+        self.assert_grants(self.one.look(), who(1))
 
     def test_end_of_its_own_lease(self):
         self.begin(hold=700)
         self.pass_time(700)
-        self.assert_status(self.one.renew(KEY, who(0), hold=1), GONE)
+        self.says(self.one.renew(who(0), hold=1), GONE)
         self.kept_out(DELAY)
 
     def test_not_after_a_clean_release(self):
         self.begin()
-        self.assert_grants(self.one.release(KEY, who(0)), who(1))
+        self.assert_grants(self.one.release(who(0)), who(1))
 
     def test_of_a_lock_that_was_used_before(self):
         self.hold(who(0))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         for _ in range(3):
             held = self.hold(who(0), delay=DELAY)
             self.assertEqual(self.record().holder.delay, DELAY)
-            self.one.release(KEY, who(0), arrival=held.arrival,
-                             fence=held.fence, unclean=True)
-            self.assert_status(self.one.acquire(KEY, who(1), no_queue=True),
-                               BUSY)
+            self.one.release(who(0), arrival=held.arrival, fence=held.fence,
+                             unclean=True)
+            self.says(self.one.acquire(who(1), no_queue=True), BUSY)
             self.pass_time(DELAY)
 
     def test_nor_where_it_stood_alone(self):
         for _ in range(3):
             held = self.hold(who(0), delay=DELAY)
-            self.assert_status(self.one.release(
-                KEY, who(0), arrival=held.arrival, fence=held.fence), OK)
+            self.says(self.one.release(who(0), arrival=held.arrival,
+                                       fence=held.fence), OK)
         self.hold(who(1), no_queue=True)
 
     def test_not_where_none_was_asked_for(self):
         self.hold(who(0))
         self.wait(who(1))
-        self.assert_grants(self.one.release(KEY, who(0), unclean=True),
-                           who(1))
+        self.assert_grants(self.one.release(who(0), unclean=True), who(1))
         self.edit_ticket(1, ends=self.now)
         self.edit(low=self.now)
         self.hold(who(2), no_queue=True)
@@ -137,44 +124,43 @@ class Delay(ClockCase):
             self.hold(who(0))
             self.wait(who(1), self.two, delay=DELAY)
             self.wait(who(2), self.three)
-            self.one.release(KEY, who(0))
+            self.one.release(who(0))
             if how == "lapse":
                 self.pass_time(LAPSE)
-                self.three.look(KEY)
+                self.three.look()
             else:
-                self.two.release(KEY, who(1), unclean=True)
+                self.two.release(who(1), unclean=True)
             self.assertEqual(self.record().holder.who, who(2))
 
     def test_not_after_a_waiter(self):
         self.hold(who(0))
         self.wait(who(1), delay=DELAY)
-        self.one.release(KEY, who(1), unclean=True)
-        self.one.release(KEY, who(0))
+        self.one.release(who(1), unclean=True)
+        self.one.release(who(0))
         self.hold(who(2), no_queue=True)
 
     def test_of_a_claimed_grant(self):
         self.hold(who(0))
         self.wait(who(2), self.two, delay=DELAY)
         self.wait(who(1), lease=LATER)
-        self.one.release(KEY, who(0))
-        self.two.renew(KEY, who(2))
-        self.two.release(KEY, who(2), unclean=True)
+        self.one.release(who(0))
+        self.two.renew(who(2))
+        self.two.release(who(2), unclean=True)
         self.kept_out(DELAY)
 
     def test_where_nobody_waits_yet(self):
         self.hold(who(0), delay=DELAY)
-        self.one.release(KEY, who(0), unclean=True)
-        result = self.one.acquire(KEY, who(8), no_queue=True)
-        self.assertEqual((result.status, result.again, result.ttl),
-                         (BUSY, DELAY, DELAY))
+        self.one.release(who(0), unclean=True)
+        self.says(self.one.acquire(who(8), no_queue=True), BUSY, again=DELAY,
+                  ttl=DELAY)
         self.wait(who(1), lease=LATER)
         self.kept_out(DELAY)
 
     def test_a_free_lock_when_it_is_over(self):
         self.hold(who(0), delay=DELAY)
-        self.one.release(KEY, who(0), unclean=True)
+        self.one.release(who(0), unclean=True)
         self.pass_time(DELAY - 1)
-        self.assert_status(self.one.acquire(KEY, who(1), no_queue=True), BUSY)
+        self.says(self.one.acquire(who(1), no_queue=True), BUSY)
         self.pass_time(1)
         self.hold(who(1), no_queue=True)
 
@@ -183,39 +169,37 @@ class Delay(ClockCase):
             self.hold(who(10 + number), mode=SHARED, delay=delay)
         self.wait(who(1), lease=LATER)
         for number in range(2):
-            self.one.release(KEY, who(10 + number), unclean=True)
+            self.one.release(who(10 + number), unclean=True)
         self.kept_out(DELAY)
 
     def test_other_readers_stay_and_none_joins(self):
         for number in (0, 5):
             self.hold(who(number), mode=SHARED, delay=DELAY)
-        self.one.release(KEY, who(0), unclean=True)
-        self.assert_status(self.one.renew(KEY, who(5)), OK)
-        result = self.one.acquire(KEY, who(6), mode=SHARED, no_queue=True)
-        self.assert_status(result, BUSY)
+        self.one.release(who(0), unclean=True)
+        self.says(self.one.renew(who(5)), OK)
+        self.says(self.one.acquire(who(6), mode=SHARED, no_queue=True), BUSY)
         self.wait(who(6), mode=SHARED)
         self.pass_time(DELAY)
-        self.assert_grants(self.one.look(KEY), who(6))
+        self.assert_grants(self.one.look(), who(6))
 
     def test_of_permits(self):
         self.hold(who(0), permits=2, limit=3, delay=DELAY)
-        self.one.release(KEY, who(0), unclean=True)
+        self.one.release(who(0), unclean=True)
         self.wait(who(1), permits=1, limit=3)
         self.pass_time(DELAY)
-        self.assert_status(self.one.renew(KEY, who(1)), OK)
+        self.says(self.one.renew(who(1)), OK)
 
     def test_from_another_clock(self):
         """However far it steps back, it is that long at most."""
         self.hold(who(0), delay=DELAY)
-        self.one.release(KEY, who(0), unclean=True)
+        self.one.release(who(0), unclean=True)
         self.pass_time(DELAY - 1)
         for _ in range(3):
             self.pass_time(-20 * DELAY)
-            result = self.one.acquire(KEY, who(3), no_queue=True)
-            self.assertEqual((result.status, result.again), (BUSY, DELAY))
+            self.says(self.one.acquire(who(3), no_queue=True), BUSY,
+                      again=DELAY)
             self.pass_time(DELAY - 100)
-            result = self.one.acquire(KEY, who(3), no_queue=True)
-            self.assertEqual((result.status, result.again), (BUSY, 100))
+            self.says(self.one.acquire(who(3), no_queue=True), BUSY, again=100)
         self.pass_time(100)
         self.hold(who(1), no_queue=True)
 
@@ -223,26 +207,25 @@ class Delay(ClockCase):
         """Each of two counts in full, from whichever clock."""
         self.hold(who(0), mode=SHARED, delay=DELAY)
         self.hold(who(1), mode=SHARED, delay=5 * DELAY)
-        self.one.release(KEY, who(0), unclean=True)
+        self.one.release(who(0), unclean=True)
         self.pass_time(-20 * DELAY)
-        self.one.release(KEY, who(1), unclean=True)
-        result = self.one.acquire(KEY, who(3), no_queue=True)
-        self.assertEqual((result.status, result.again), (BUSY, 5 * DELAY))
+        self.one.release(who(1), unclean=True)
+        self.says(self.one.acquire(who(3), no_queue=True), BUSY,
+                  again=5 * DELAY)
 
     def test_a_short_one_long_after_it(self):
         self.hold(who(0), delay=5 * DELAY)
-        self.one.release(KEY, who(0), unclean=True)
+        self.one.release(who(0), unclean=True)
         self.pass_time(5 * DELAY)
         self.hold(who(1), delay=DELAY)
-        self.one.release(KEY, who(1), unclean=True)
+        self.one.release(who(1), unclean=True)
         self.pass_time(-20 * DELAY)
-        result = self.one.acquire(KEY, who(3), no_queue=True)
-        self.assertEqual((result.status, result.again), (BUSY, DELAY))
+        self.says(self.one.acquire(who(3), no_queue=True), BUSY, again=DELAY)
 
     def test_the_longest_there_is(self):
         self.hold(who(0), delay=DELAY_MAX)
-        self.one.release(KEY, who(0), unclean=True)
-        self.assert_status(self.one.acquire(KEY, who(1), no_queue=True), BUSY)
+        self.one.release(who(0), unclean=True)
+        self.says(self.one.acquire(who(1), no_queue=True), BUSY)
 
     def test_the_record_outlives_it(self):
         self.one.forget_after = 60000
@@ -250,23 +233,21 @@ class Delay(ClockCase):
             self.connection.command("DEL", KEY)
             self.hold(who(0), delay=600_000)
             if how == "release":
-                self.one.release(KEY, who(0), unclean=True)
+                self.one.release(who(0), unclean=True)
             else:
                 self.pass_time(LEASE)
-                self.one.look(KEY)
+                self.one.look()
             self.assertGreater(self.connection.command("PTTL", KEY), 590_000)
             self.assertGreater(self.record().forget, self.record().delay)
 
 
 class Break(ClockCase):
     def taken(self, count=1, **options):
-        result = self.three.break_(KEY, **options)
-        self.assertEqual((result.status, result.ahead), (OK, count))
+        self.says(self.three.break_(**options), OK, ahead=count)
 
     def not_there(self, **options):
-        result = self.assert_untouched(
-            lambda: self.three.break_(KEY, **options))
-        self.assertEqual((result.status, result.ahead), (GONE, 0))
+        self.says(self.assert_untouched(self.three.break_, **options), GONE,
+                  ahead=0)
 
     def test_renewals_are_refused(self):
         held = self.hold(who(0))
@@ -275,10 +256,8 @@ class Break(ClockCase):
         self.assert_holder(who(0), HELD + BROKEN)
         for options in ({}, {"arrival": held.arrival, "fence": held.fence},
                         {"shares": True}, {"sets_end": True, "hold": 99}):
-            result = self.assert_untouched(
-                lambda o=options: self.one.renew(KEY, who(0), **o))
-            self.assertEqual((result.status, result.ttl, result.fence),
-                             (BROKEN_NOW, 0, 0))
+            self.says(self.assert_untouched(self.one.renew, who(0), **options),
+                      BROKEN_NOW, ttl=0, fence=0)
 
     def test_the_brokers_are_told(self):
         told = self.listen(b"broker-1", b"broker-2", b"broker-3")
@@ -298,27 +277,25 @@ class Break(ClockCase):
         fences = [self.hold(who(number), mode=SHARED).fence
                   for number in range(3)]
         self.taken(1, fence=fences[1])
-        statuses = [self.one.renew(KEY, who(number)).status
-                    for number in range(3)]
+        statuses = [self.one.renew(who(number)).status for number in range(3)]
         self.assertEqual(statuses, [OK, BROKEN_NOW, OK])
 
     def test_the_broker_gives_it_back(self):
         held = self.hold(who(0), delay=DELAY)
         self.wait(who(1))
         self.taken()
-        self.assertEqual(self.one.look(KEY).grants, [])
-        result = self.one.release(KEY, who(0), fence=held.fence,
-                                  arrival=held.arrival, unclean=True)
-        self.assertEqual((result.status, result.grants), (OK, []))
+        self.assertEqual(self.one.look().grants, [])
+        self.says(self.one.release(who(0), fence=held.fence,
+                                   arrival=held.arrival, unclean=True), OK,
+                  grants=[])
         self.pass_time(DELAY)
-        self.assert_grants(self.one.look(KEY), who(1))
+        self.assert_grants(self.one.look(), who(1))
 
     def test_the_broker_gives_it_back_without_a_delay(self):
         self.hold(who(0))
         self.wait(who(1))
         self.taken()
-        self.assert_grants(self.one.release(KEY, who(0), unclean=True),
-                           who(1))
+        self.assert_grants(self.one.release(who(0), unclean=True), who(1))
 
     def test_the_broker_does_nothing(self):
         self.hold(who(0), delay=DELAY)
@@ -327,42 +304,42 @@ class Break(ClockCase):
         self.taken()
         for _ in range(4):
             self.pass_time(4999)
-            self.one.renew(KEY, who(0))
-            self.assertEqual(self.one.look(KEY).grants, [])
+            self.one.renew(who(0))
+            self.assertEqual(self.one.look().grants, [])
         self.pass_time(4)  # its lease is over
-        self.assertEqual(self.one.look(KEY).grants, [])
+        self.assertEqual(self.one.look().grants, [])
         self.assert_order(who(1))
         self.pass_time(DELAY)
-        self.assert_grants(self.one.look(KEY), who(1))
+        self.assert_grants(self.one.look(), who(1))
 
     def test_nobody_holds_it(self):
-        result = self.one.break_(KEY)
+        result = self.one.break_()
         self.assertEqual((result.status, self.raw()), (GONE, None))
         held = self.hold(who(0))
         self.not_there(fence=held.fence + 1)
         self.pass_time(LEASE)
         self.not_there()
-        self.one.look(KEY)
+        self.one.look()
         self.not_there()
 
     def test_who_waits_is_left_alone(self):
         self.queue(2)
         self.taken()
-        self.one.release(KEY, who(0), unclean=True)
-        self.assert_status(self.one.renew(KEY, who(1)), OK)
+        self.one.release(who(0), unclean=True)
+        self.says(self.one.renew(who(1)), OK)
 
     def test_before_it_is_claimed(self):
         """Neither a claim makes it whole nor the lapse."""
         self.hold(who(0))
         self.wait(who(1), self.two)
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.taken()
-        self.assert_status(self.two.renew(KEY, who(1)), BROKEN_NOW)
+        self.says(self.two.renew(who(1)), BROKEN_NOW)
         flags = self.record().holder.flags
         self.assertEqual(flags, LIVING + GRANTED + BROKEN)
         self.assertFalse(flags & CLAIMED)
         self.pass_time(LAPSE)
-        self.one.look(KEY)
+        self.one.look()
         self.assert_order()
 
     def test_asking_again_is_asking_anew(self):
@@ -372,8 +349,8 @@ class Break(ClockCase):
             self.connection.command("DEL", KEY)
             held = self.hold(who(0))
             self.taken()
-            again = self.one.acquire(KEY, who(0), retry=True, moves=moves)
-            self.assert_status(again, OK)
+            again = self.says(self.one.acquire(who(0), retry=True,
+                                               moves=moves), OK)
             self.assertGreater(again.fence, held.fence)
             self.assertGreater(again.arrival, held.arrival)
             self.assert_order(who(0))
@@ -382,11 +359,10 @@ class Break(ClockCase):
     def test_asking_again_before_it_is_claimed(self):
         self.hold(who(0))
         self.wait(who(1), self.two)
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         broken = self.record().fence
         self.taken()
-        again = self.two.acquire(KEY, who(1), retry=True)
-        self.assert_status(again, OK)
+        again = self.says(self.two.acquire(who(1), retry=True), OK)
         self.assertGreater(again.fence, broken)
         self.assert_holder(who(1))
 
@@ -394,8 +370,7 @@ class Break(ClockCase):
         self.hold(who(0))
         self.wait(who(1))
         self.taken()
-        again = self.one.acquire(KEY, who(0), retry=True)
-        self.assert_status(again, WAITING)
+        again = self.says(self.one.acquire(who(0), retry=True), WAITING)
         self.assert_grants(again, who(1))
         self.assert_order(who(1), who(0))
         self.assert_holder(who(1))
@@ -404,25 +379,23 @@ class Break(ClockCase):
         self.hold(who(0), delay=700)
         self.wait(who(1))
         self.taken()
-        again = self.one.acquire(KEY, who(0), retry=True)
-        self.assertEqual((again.status, again.again, again.grants),
-                         (WAITING, 700, []))
+        self.says(self.one.acquire(who(0), retry=True), WAITING, again=700,
+                  grants=[])
         self.pass_time(700)
-        self.assert_grants(self.one.look(KEY), who(1))
+        self.assert_grants(self.one.look(), who(1))
 
     def test_after_a_move(self):
         """It stays broken, and the new broker gives it back."""
         held = self.hold(who(0))
         self.wait(who(1))
         later = who(0, generation=2)
-        self.assert_status(self.two.renew(KEY, later, moves=True,
-                                          fence=held.fence), OK)
+        self.says(self.two.renew(later, moves=True, fence=held.fence), OK)
         self.taken()
-        self.assert_untouched(lambda: self.assert_status(self.two.renew(
-            KEY, later, moves=True, fence=held.fence), BROKEN_NOW))
-        self.assert_status(self.one.release(KEY, who(0)), GONE)
-        result = self.two.release(KEY, later, fence=held.fence, unclean=True)
-        self.assertEqual((result.status, result.handed), (OK, True))
+        self.says(self.assert_untouched(
+            self.two.renew, later, moves=True, fence=held.fence), BROKEN_NOW)
+        self.says(self.one.release(who(0)), GONE)
+        self.says(self.two.release(later, fence=held.fence, unclean=True), OK,
+                  handed=True)
         self.assert_order(who(1))
 
     def test_before_a_move(self):
@@ -433,19 +406,20 @@ class Break(ClockCase):
             held = self.hold(who(0), delay=DELAY)
             self.wait(who(1), lease=LATER)
             self.taken()
-            result = self.assert_untouched(lambda f=held.fence: self.two.renew(
-                KEY, who(0, generation=2), moves=True, fence=f))
+            result = self.assert_untouched(self.two.renew,
+                                           who(0, generation=2), moves=True,
+                                           fence=held.fence)
             self.assertEqual((result.status, result.grants, result.about),
                              (BROKEN_NOW, [], None))
             if alive:
-                self.assert_status(self.one.release(
-                    KEY, who(0), fence=held.fence, unclean=True), OK)
+                self.says(self.one.release(who(0), fence=held.fence,
+                                           unclean=True), OK)
             else:
                 self.pass_time(LEASE)
-                self.assertEqual(self.one.look(KEY).grants, [])
+                self.assertEqual(self.one.look().grants, [])
             self.assert_order(who(1))
             self.pass_time(DELAY)
-            self.assert_grants(self.one.look(KEY), who(1))
+            self.assert_grants(self.one.look(), who(1))
 
     def test_before_a_move_to_the_same_broker(self):
         """Which gives it back in its new generation."""
@@ -453,10 +427,10 @@ class Break(ClockCase):
         self.wait(who(1))
         self.taken()
         later = who(0, generation=2)
-        self.assert_status(self.one.renew(KEY, later, moves=True,
-                                          fence=held.fence), BROKEN_NOW)
+        self.says(self.one.renew(later, moves=True, fence=held.fence),
+                  BROKEN_NOW)
         self.assert_holder(later, HELD + BROKEN)
-        self.assert_grants(self.one.release(KEY, later, unclean=True), who(1))
+        self.assert_grants(self.one.release(later, unclean=True), who(1))
 
     def test_asking_anew_after_a_move(self):
         """Its own broken hold is not in its way, but its lock-delay is."""
@@ -464,23 +438,21 @@ class Break(ClockCase):
         self.wait(who(1), lease=LATER)
         self.taken()
         later = who(0, generation=2)
-        self.assert_status(self.two.acquire(KEY, later, moves=True,
-                                            lease=LATER), WAITING)
+        self.says(self.two.acquire(later, moves=True, lease=LATER), WAITING)
         self.assert_order(who(1), later)
-        self.assert_status(self.one.release(KEY, who(0), unclean=True), GONE)
+        self.says(self.one.release(who(0), unclean=True), GONE)
         self.pass_time(DELAY - 1)
-        self.assertEqual(self.one.look(KEY).grants, [])
+        self.assertEqual(self.one.look().grants, [])
         self.pass_time(1)
-        self.assert_grants(self.one.look(KEY), who(1))
+        self.assert_grants(self.one.look(), who(1))
 
     def test_asking_anew_where_nobody_claimed(self):
         """Nobody had it, so there is no lock-delay."""
         self.hold(who(0))
         self.wait(who(1), self.two, delay=DELAY)
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.taken()
-        result = self.three.acquire(KEY, who(1, generation=2), moves=True)
-        self.assert_status(result, OK)
+        self.says(self.three.acquire(who(1, generation=2), moves=True), OK)
         self.assert_order(who(1, generation=2))
 
     def test_asking_anew_too_late(self):
@@ -489,14 +461,14 @@ class Break(ClockCase):
         self.hold(later)
         self.taken()
         for ticket in (who(0), later):
-            self.assert_untouched(lambda t=ticket: self.assert_status(
-                self.two.acquire(KEY, t, moves=True), MOVED_ON))
+            self.says(self.assert_untouched(self.two.acquire, ticket,
+                                            moves=True), MOVED_ON)
 
     def test_many(self):
         for number in range(100):
             self.hold(who(number), mode=SHARED)
         for number in range(40, 60):
-            self.one.release(KEY, who(number))
+            self.one.release(who(number))
         self.wait(who(200))
         self.taken(80)
         self.assertEqual({each.flags for each in self.record().living
@@ -505,10 +477,6 @@ class Break(ClockCase):
     def test_late_by_its_argument(self):
         """The next holder of the same lock is not meant."""
         first = self.hold(who(0))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.hold(who(1))
         self.not_there(fence=first.fence)
-
-
-if __name__ == "__main__":
-    unittest.main()

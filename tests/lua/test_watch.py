@@ -1,7 +1,5 @@
 """Who watches a lock is told that there is something new, and only then."""
 
-import unittest
-
 import scripts
 from script_case import KEY, ClockCase
 from scripts import BUSY, GONE, LEASE, OK, SHARED, WATCHED, who
@@ -16,8 +14,8 @@ class Watch(ClockCase):
         self.listened = self.listen(b"watch")
 
     def watch(self, broker=None, key=KEY, lease=LATER):
-        self.assert_status((broker or self.three).look(
-            key, watch=True, lease=lease), OK)
+        self.says((broker or self.three).look(key, watch=True, lease=lease),
+                  OK)
 
     def told(self):
         """The locks of which something was told."""
@@ -31,22 +29,21 @@ class Watch(ClockCase):
 
     def test_of_grants_and_when_it_is_free(self):
         self.hold(who(0))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.watch()
         self.assert_told()
         self.hold(who(1))
         self.assert_told(KEY)
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         self.assert_told(KEY)
 
     def test_of_who_waits_outside_of_the_record(self):
         for broker, tells in ((self.one, True), (self.two, False)):
-            result = broker.acquire(KEY, who(1 if tells else 2), no_queue=True,
-                                    tells_wait=tells)
-            self.assertEqual(result.status, OK if tells else BUSY)
+            self.says(broker.acquire(who(1 if tells else 2), no_queue=True,
+                                     tells_wait=tells), OK if tells else BUSY)
         self.assertEqual(self.listened(), [])
-        result = self.two.acquire(KEY, who(2), no_queue=True, tells_wait=True)
-        self.assertEqual(result.status, BUSY)
+        self.says(self.two.acquire(who(2), no_queue=True, tells_wait=True),
+                  BUSY)
         self.assertEqual([payload for _, payload in self.listened()],
                          [b"T" + self.two.broker + KEY.encode()])
 
@@ -55,16 +52,15 @@ class Watch(ClockCase):
         self.assert_told()
         record = self.record()
         self.assertEqual((record.live, record.watch), (0, self.now + LATER))
-        first = self.hold(who(0))
-        self.assertEqual(first.arrival, 1)
+        self.assertEqual(self.hold(who(0)).arrival, 1)
         self.assert_told(KEY)
 
     def test_hand_over_is_told_once(self):
         self.queue(2)
         self.watch()
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assert_told(KEY)
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         self.assert_told(KEY)
 
     def test_many_grants_are_told_once(self):
@@ -72,7 +68,7 @@ class Watch(ClockCase):
         for number in range(1, 50):
             self.wait(who(number), mode=SHARED)
         self.watch()
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assert_told(KEY)
 
     def test_readers(self):
@@ -81,7 +77,7 @@ class Watch(ClockCase):
             self.hold(who(number), mode=SHARED)
             self.assert_told(KEY)
         for number in range(2):  # the others are there still
-            self.one.release(KEY, who(number))
+            self.one.release(who(number))
             self.assert_told(KEY)
 
     def test_an_exclusive_one_is_shared(self):
@@ -93,10 +89,9 @@ class Watch(ClockCase):
                 self.watch()
                 fence = self.hold(who(1)).fence
                 self.told()
-                self.assert_status(self.one.renew(KEY, who(1), shares=True,
-                                                  fence=fence), OK)
+                self.says(self.one.renew(who(1), shares=True, fence=fence), OK)
                 self.assert_told(*told)
-                self.one.release(KEY, who(1))
+                self.one.release(who(1))
                 self.told()
 
     def test_another_fence(self):
@@ -107,8 +102,8 @@ class Watch(ClockCase):
         self.assert_told(KEY)
         for seen, told in ((fence, []), (fence + 16, [KEY]),
                            (fence + 16, [])):
-            result = self.one.renew(KEY, who(1), raises=True, seen=seen)
-            self.assertEqual((result.status, result.fence), (OK, seen))
+            self.says(self.one.renew(who(1), raises=True, seen=seen), OK,
+                      fence=seen)
             self.assert_told(*told)
 
     def test_expiry_of_one_of_many(self):
@@ -116,22 +111,22 @@ class Watch(ClockCase):
         self.hold(who(1), mode=SHARED, lease=2 * LEASE)
         self.watch()
         self.pass_time(LEASE)
-        self.one.look(KEY)
+        self.one.look()
         self.assert_told(KEY)
-        self.one.look(KEY)
+        self.one.look()
         self.assert_told()
 
     def test_one_of_many_is_broken(self):
         """It holds the lock until it is given back or its lease ends."""
         held = [self.hold(who(number), limit=3) for number in range(3)]
         self.watch()
-        self.two.break_(KEY, fence=held[0].fence)
+        self.two.break_(fence=held[0].fence)
         self.assert_told()
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assert_told(KEY)
-        self.two.break_(KEY, fence=held[1].fence)
+        self.two.break_(fence=held[1].fence)
         self.assert_told()
-        self.one.acquire(KEY, who(1), limit=3, retry=True)
+        self.one.acquire(who(1), limit=3, retry=True)
         self.assert_told(KEY)
 
     def test_one_goes_and_another_comes(self):
@@ -140,7 +135,7 @@ class Watch(ClockCase):
             self.hold(who(number), limit=2)
         self.wait(who(2), limit=2)
         self.watch()
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assert_told(KEY)
         self.assertEqual(self.record().granted, 2)
 
@@ -150,9 +145,9 @@ class Watch(ClockCase):
         self.wait(who(1))
         self.wait(who(2))
         self.watch()
-        self.one.release(KEY, who(1))
+        self.one.release(who(1))
         self.pass_time(LEASE)
-        self.one.look(KEY)
+        self.one.look()
         self.assert_order(who(0))
         self.assert_told()
 
@@ -161,9 +156,9 @@ class Watch(ClockCase):
         self.watch()
         self.pass_time(LEASE)
         self.assert_told()
-        self.one.look(KEY)
+        self.one.look()
         self.assert_told(KEY)
-        self.one.look(KEY)
+        self.one.look()
         self.assert_told()
 
     def test_expiry_that_an_acquire_finds(self):
@@ -178,10 +173,10 @@ class Watch(ClockCase):
         for number in (1, 2):
             self.wait(who(number), self.two)
         self.watch()
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assert_told(KEY)
         self.pass_time(2000)
-        self.one.look(KEY)
+        self.one.look()
         self.assert_told(KEY)
 
     def test_nothing_new(self):
@@ -189,32 +184,32 @@ class Watch(ClockCase):
         self.watch()
         self.wait(who(1))
         self.wait(who(2), self.two)
-        self.assert_status(self.one.acquire(KEY, who(3), no_queue=True), BUSY)
-        self.one.acquire(KEY, who(0), retry=True)
-        self.one.acquire(KEY, who(1), retry=True)
+        self.says(self.one.acquire(who(3), no_queue=True), BUSY)
+        self.one.acquire(who(0), retry=True)
+        self.one.acquire(who(1), retry=True)
         for lease in (LEASE, LEASE + 1):
-            self.one.renew(KEY, who(0), arrival=held.arrival, lease=lease,
+            self.one.renew(who(0), arrival=held.arrival, lease=lease,
                            fence=held.fence)
-        self.two.renew(KEY, who(2))
-        self.one.look(KEY)
+        self.two.renew(who(2))
+        self.one.look()
         self.watch(self.two)
-        self.one.release(KEY, who(1))
-        self.two.break_(KEY)
-        self.assert_status(self.one.renew(KEY, who(9)), GONE)
+        self.one.release(who(1))
+        self.two.break_()
+        self.says(self.one.renew(who(9)), GONE)
         self.assert_told()
 
     def test_a_claim_is_nothing_new(self):
         self.queue(1, self.two)
         self.watch()
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assert_told(KEY)
-        self.two.renew(KEY, who(1))
+        self.two.renew(who(1))
         self.assert_told()
 
     def test_a_downgrade_is_nothing_new_where_nobody_joins(self):
         self.hold(who(0))
         self.watch()
-        self.one.renew(KEY, who(0), shares=True)
+        self.one.renew(who(0), shares=True)
         self.assert_told()
         self.hold(who(1), mode=SHARED)
         self.assert_told(KEY)
@@ -224,14 +219,14 @@ class Watch(ClockCase):
         self.hold(who(0))
         self.watch()
         self.server.command("DEBUG", "CHANGE-REPL-ID")
-        self.one.renew(KEY, who(0))
+        self.one.renew(who(0))
         self.assert_told()
 
     def test_until_its_time(self):
         self.hold(who(0))
         self.watch(lease=1000)
         self.pass_time(999)
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assert_told(KEY)
         self.pass_time(1)
         self.hold(who(1))
@@ -254,7 +249,7 @@ class Watch(ClockCase):
         self.hold(who(0))
         self.watch(lease=1000)
         self.pass_time(1000)
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assertEqual(self.record().flags, 0)
         self.hold(who(1), words=(b"o", b"", b""))
         self.assert_told()
@@ -271,34 +266,29 @@ class Watch(ClockCase):
         """Emptied, widened, squeezed."""
         self.watch(lease=10 * LEASE)
         self.hold(who(0))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.queue(40)
         for number in range(1, 40):
-            self.one.release(KEY, who(number))
+            self.one.release(who(number))
         self.wait(who(50), words=(b"o", b"", b"n" * 100))
         self.told()
         record = self.record()
         self.assertEqual((record.flags, record.watch),
                          (WATCHED, self.now + 10 * LEASE))
-        self.one.release(KEY, who(0))
+        self.one.release(who(0))
         self.assert_told(KEY)
 
     def test_who_looks_serves(self):
         self.queue(1)
         self.edit_ticket(1, ends=self.now + LATER)
         self.pass_time(LEASE)
-        result = self.one.look(KEY, watch=True)
-        self.assert_grants(result, who(1))
+        self.assert_grants(self.one.look(watch=True), who(1))
         self.assert_told(KEY)
 
     def test_the_record_stays_as_long(self):
         self.one.idle_after = 60000
-        self.one.look(KEY, watch=True)
+        self.one.look(watch=True)
         self.connection.command("PEXPIRE", KEY, 2000)
         self.pass_time(45000)
-        self.one.look(KEY, watch=True)
+        self.one.look(watch=True)
         self.assertGreater(self.connection.command("PTTL", KEY), 50000)
-
-
-if __name__ == "__main__":
-    unittest.main()
