@@ -238,7 +238,3 @@ class AddressTest(ActivationCase):
         broker = self.passed(tcp)
         broker.spawn()
         self.client(address_of(tcp))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -327,7 +327,3 @@ class NamesTest(TlsPortCase):
                                re.MULTILINE):
             self.assertTrue(self.check(text, ("namespace", "version")) or
                             text.startswith("up{"), text)
-
-
-if __name__ == "__main__":
-    unittest.main()

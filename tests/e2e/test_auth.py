@@ -661,7 +661,3 @@ class SecretTest(AuthCase):
         for words in ([], ["a", "b"], [""], ["x" * 65], ["--new"],
                       ["--secret", "x", "a"]):
             self.assertEqual(self.secret(*words).returncode, 64, words)
-
-
-if __name__ == "__main__":
-    unittest.main()

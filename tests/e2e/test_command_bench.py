@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -233,7 +232,3 @@ class BenchCommandTest(CommandCase):
         self.wait_until(lambda: len(broker.received("PING")) == 10)
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(20), 0)
-
-
-if __name__ == "__main__":
-    unittest.main()

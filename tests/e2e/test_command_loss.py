@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import time
-import unittest
 
 from fake_broker import (HOLDFAST, CommandCase, children_of, group_running,
                          is_running, process_state)
@@ -39,7 +38,6 @@ while True:
     os.write(beat, b"%.6f\\n" % time.monotonic())
     time.sleep(0.003)
 """
-
 
 class LossCase(CommandCase):
     def start_family(self, broker, deaf=False, *options, **popen):
@@ -450,7 +448,3 @@ class KilledTest(LossCase):
         self.assertIn(b"guard", process.stderr.readline())
         self.assert_goes_on(process)
         self.assertEqual(broker.received("UNLOCK"), ["UNLOCK job fence=42"])
-
-
-if __name__ == "__main__":
-    unittest.main()

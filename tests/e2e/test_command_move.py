@@ -676,7 +676,3 @@ class AddressTest(MoveCase):
             result = self.command(address, "ping")
             self.assertEqual(result.returncode, 125)
             self.assertIn(b"is not HOST:PORT", result.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -14,7 +14,6 @@ import subprocess
 import termios
 import threading
 import time
-import unittest
 
 from fake_broker import GREETING, HOLDFAST, TREE, CommandCase, process_state
 
@@ -696,7 +695,3 @@ class UsageTest(CommandCase):
                 self.assertEqual(result.returncode, 64)
                 self.assertTrue(result.stderr.startswith(b"holdfast: "))
                 self.assertEqual(result.stdout, b"")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-import unittest
 
 from fake_broker import HOLDFAST, CommandCase
 
@@ -617,7 +616,3 @@ class DescriptorTest(CommandCase):
         result = self.limited(self.broker(), 4, "lock", "job")
         self.assertEqual(result.returncode, 125)
         self.assertIn(b"Too many open files", result.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -10,7 +10,6 @@ import signal
 import sys
 import termios
 import time
-import unittest
 
 from fake_broker import HOLDFAST, CommandCase, process_state
 
@@ -260,7 +259,3 @@ class TerminalTest(CommandCase):
             self.terminal
         os.close(terminal)
         self.wait_until(lambda: process_state(pid) in "ZX", 5)
-
-
-if __name__ == "__main__":
-    unittest.main()

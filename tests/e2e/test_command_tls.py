@@ -352,7 +352,3 @@ class WatchByTlsTest(ByTls, test_command_move.MoveCase):
                     return broker
             return None
         return self.wait_until(find, what="a broker that serves it")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import termios
 import time
-import unittest
 
 from fake_broker import HOLDFAST, CommandCase
 from test_command_terminal import SHELL
@@ -392,7 +391,3 @@ class TopPrintTest(CommandCase):
                 stderr=subprocess.PIPE, check=False, timeout=30,
                 env=self.environment(self.broker(TOP=top(*ITEMS))))
         self.assertEqual(done.returncode, 125)
-
-
-if __name__ == "__main__":
-    unittest.main()

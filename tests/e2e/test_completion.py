@@ -96,7 +96,3 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(self.offered("run key -- bash --w", folder),
                          {"--wait"})
         self.assertEqual(self.offered("run key -- bash --n", folder), set())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -125,7 +125,3 @@ class PromiseTest(unittest.TestCase):
                           promises(document("guarantees.md"))])
         self.assertLessEqual(len(text.splitlines()), 150)
         self.assertLess(text.index("make run"), text.index("\n## "))
-
-
-if __name__ == "__main__":
-    unittest.main()

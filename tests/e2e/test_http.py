@@ -3,7 +3,6 @@
 import os
 import socket
 import sys
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -173,7 +172,3 @@ class HttpTest(HarnessCase):
             status, log = second.run_to_exit()
         self.assertEqual(status, 71)
         self.assertIn(f"cannot listen on {address}: ", log)
-
-
-if __name__ == "__main__":
-    unittest.main()

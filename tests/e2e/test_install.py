@@ -215,7 +215,3 @@ class ConfigurationTest(HarnessCase):
         broker.start()
         self.wait_until(lambda: broker.http("/readyz")[0] == 200, 10, "ready")
         self.client(broker).ok("LOCK a")
-
-
-if __name__ == "__main__":
-    unittest.main()

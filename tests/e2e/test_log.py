@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -306,7 +305,3 @@ class ShellTest(HarnessCase):
             broker.log().count("\n"))
         self.client(broker).ok("LOCK a")
         self.assertEqual(broker.stop(), 0)
-
-
-if __name__ == "__main__":
-    unittest.main()

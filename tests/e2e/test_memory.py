@@ -17,9 +17,9 @@ import ssl
 import subprocess
 import urllib.error
 
-from fake_broker import HOLDFAST, CommandCase
+from fake_broker import CommandCase
 from harness import Authority, Broker, HarnessCase, Tls, ports, shared_redis
-from harness.broker import SANITIZER_TEXTS, broker_path
+from harness.broker import SANITIZER_TEXTS
 from harness.processes import temp_folder, wait_until
 from tls_wire import authority, certificate, context
 

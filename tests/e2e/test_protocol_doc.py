@@ -351,7 +351,3 @@ class PythonClientTest(unittest.TestCase):
             client.lock("a", wait=0)
         with self.assertRaisesRegex(error, "connection ended"):
             client.lock("a")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -447,7 +447,3 @@ class SecretsTest(ReloadCase):
                       broker.reload({"redis.tls": None}))
         redis.command("CLIENT", "KILL", "TYPE", "normal")
         client.ok("LOCK d wait=10s")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,7 +6,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import unittest
 
 from harness import RedisError
 from harness.broker import TREE
@@ -16,7 +15,6 @@ SQL = """
     UPDATE stock SET amount = amount - :wanted, fence = :fence
     WHERE item = :item AND fence <= :fence AND amount >= :wanted
 """
-
 
 def script(name):
     path = os.path.join(TREE, "lua", "resource", name + ".lua")
@@ -145,7 +143,3 @@ class ResourceTest(HarnessCase):
         with self.assertRaises(RedisError):
             self.eval("take", ["{rn}c", "{rn}f"], 1, 1)
         self.assertEqual(self.server.command("EXISTS", "{rn}f"), 0)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -156,7 +155,3 @@ class SlowTest(HarnessCase):
             self.assertEqual(row["reason"], "expired")
             self.assertIsInstance(row["fence"], int)
             self.assertIsInstance(row["late_us"], int)
-
-
-if __name__ == "__main__":
-    unittest.main()

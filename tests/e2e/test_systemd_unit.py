@@ -154,7 +154,3 @@ class SystemdUnitTest(unittest.TestCase):
         mode = 0o777 & ~int(mask, 8)
         self.assertTrue(mode & 0o020, "who connects has to write")
         self.assertFalse(mode & 0o007, "others may not")
-
-
-if __name__ == "__main__":
-    unittest.main()

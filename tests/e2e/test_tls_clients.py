@@ -777,7 +777,3 @@ class PassedTest(ActivationCase):
             overrides=self.keys()).run_to_exit()
         self.assertEqual(status, 71)
         self.assertIn("passed as 3, tls: TLS is for TCP only", log)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -11,11 +11,10 @@ import socket
 import ssl
 import threading
 import time
-import unittest
 
 from harness import Client, skip_without_daemon
 from harness.certificates import Certificate, openssl
-from tls_wire import TlsPortCase, Wire, authority, certificate, context
+from tls_wire import TlsPortCase, Wire, authority, context
 
 SEED = int(os.environ.get("HOLDFAST_SEED", "4655"))
 SECONDS = 10  # that a handshake may take
@@ -549,7 +548,3 @@ class LimitTest(TlsPortCase):
             wire.socket.close()
         self.wait_until(lambda: broker.metrics()["holdfast_connections"] == 1)
         self.assertEqual(broker.metrics()["holdfast_buffered_bytes"], 0)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -136,6 +135,3 @@ class RightsTest(AuthCase):
 
 
 del AuthCase  # its tests are none of this file
-
-if __name__ == "__main__":
-    unittest.main()

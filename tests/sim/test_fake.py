@@ -8,7 +8,6 @@ another program.
 
 import os
 import random
-import unittest
 
 from harness import HarnessCase, RedisServer, ports
 from harness.broker import TREE
@@ -80,7 +79,3 @@ class Fake(HarnessCase):
         nodes = self.deaf_cluster(3)
         self.check(STEPS // 10, "--cluster", *[node.address
                                                for node in nodes])
-
-
-if __name__ == "__main__":
-    unittest.main()
