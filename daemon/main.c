@@ -78,23 +78,6 @@ seed(void)
     return value;
 }
 
-static uint64_t
-least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* The least time in which TCP takes a silent peer for dead. */
-static uint64_t
-silence_us(const struct config *config)
-{
-    uint64_t keepalive_ms =
-        config->keepalive_idle_ms +
-        config->keepalive_count * config->keepalive_interval_ms;
-
-    return least(keepalive_ms, config->tcp_user_timeout_ms) * 1000;
-}
-
 /* The objects that a configuration names, made while it is checked. Present
  * ones stay as they are, if the files have not changed. */
 struct made {
@@ -156,7 +139,6 @@ core_settings(const struct config *config, const struct users *users,
     core->lease_ms = (uint32_t)config->lease_ms;
     core->patience_us = config->patience_ms * 1000;
     core->command_timeout_us = config->command_timeout_ms * 1000;
-    core->silence_us = silence_us(config);
     core->stop_grace_us = config->stop_grace_ms * 1000;
     core->auth_us = config->auth_timeout_ms * 1000;
     core->slow_us = config->slow_threshold_ms * 1000;

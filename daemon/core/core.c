@@ -130,12 +130,6 @@ core_set_health(struct core *core, const struct health *health)
 }
 
 void
-core_set_silence(struct core *core, uint64_t silence_us)
-{
-    core->settings.silence_us = silence_us;
-}
-
-void
 core_destroy(struct core **core)
 {
     if (*core == NULL)

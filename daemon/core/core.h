@@ -55,7 +55,8 @@ struct core_event {
         struct {
             uint8_t id[16];      /* secret, from a good source */
             const char *peer;    /* ref; address for people */
-            bool tcp;            /* or a Unix socket, which is never silent */
+            uint64_t silence_us; /* TCP ends no silent session sooner;
+                                  * UINT64_MAX: a Unix socket */
             uint8_t address[16]; /* the same for those who count as one */
             /* Who it is, where the connection itself shows that, out of
              * settings->users, and by what; NULL: it does not. */
@@ -87,19 +88,14 @@ struct core *core_create(const struct core_settings *settings,
 /*
  * Takes new settings while it runs: patience, time-outs, limits of a session,
  * of a user and of an address, users, namespaces (which go on where they are
- * the same as before). All others are those of core_create(), for silence_us
- * see below. There are users from the beginning, or never; those of before are
- * not referred to any more.
+ * the same as before). All others are those of core_create(). There are users
+ * from the beginning, or never; those of before are not referred to any more.
  */
 void core_configure(struct core *core, const struct core_settings *settings);
 
 /* Before the first step: what is known of Redis, for errors and for STATUS.
  * `health` is a ref, and may change from step to step. */
 void core_set_health(struct core *core, const struct health *health);
-
-/* From now on TCP does not end a silent session sooner than that, and what
- * clients are told to count on has it for its limit. */
-void core_set_silence(struct core *core, uint64_t silence_us);
 
 struct source;
 

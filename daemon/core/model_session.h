@@ -27,9 +27,8 @@ struct session {
     struct slab_node node;
     struct table_node table; /* by id */
     enum session_state state;
-    bool away;   /* has no connection, and is kept until one comes */
-    bool killed; /* by an operator: nothing is kept */
-    bool tcp;
+    bool away;       /* has no connection, and is kept until one comes */
+    bool killed;     /* by an operator: nothing is kept */
     bool drained;    /* has been told of the broker's stop */
     bool ending;     /* on core->ending */
     bool quits;      /* QUIT is to be answered, by `quit_tag` */
@@ -41,6 +40,7 @@ struct session {
     bool revoked;        /* its user is no more */
     uint8_t told_id[16]; /* secret: what its client knows it by */
     uint8_t id[16];      /* secret: see session_table.c */
+    uint64_t silence_us; /* TCP ends the session no sooner, or NEVER */
     uint32_t generation; /* the client's count of its connections */
     uint32_t watch_count;
     struct user *user;     /* ref; NULL: it is not known who it is */

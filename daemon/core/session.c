@@ -81,7 +81,7 @@ session_open(struct core *core, struct core_event *event)
         return;
     }
     session->state = SESSION_OPEN;
-    session->tcp = event->open.tcp;
+    session->silence_us = event->open.silence_us;
     auth_opened(core, session, event);
     session_set_id(core, session, event->open.id);
     session->generation = 1;

@@ -41,7 +41,7 @@ core_sessions_room(const struct core_settings *settings)
 uint64_t
 session_silence_us(const struct core *core, const struct session *session)
 {
-    uint64_t silence_us = session->tcp ? core->settings.silence_us : NEVER;
+    uint64_t silence_us = session->silence_us;
 
     /* The broker may see the end of the connection when the client does not:
      * from then on keep= is all that is left. */

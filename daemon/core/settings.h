@@ -32,7 +32,6 @@ struct core_settings {
     uint32_t lease_ms;     /* lease.default */
     uint64_t patience_us;  /* how long a request waits for Redis */
     uint64_t command_timeout_us; /* the longest that one call may take */
-    uint64_t silence_us;         /* TCP does not end a silent session sooner */
     uint64_t stop_grace_us;
     uint64_t auth_us; /* by then it is known who a session is; 0: any time */
     uint64_t slow_us; /* operations that take as long are remembered; 0: none */

@@ -38,7 +38,7 @@ client_accept(struct listener *listener, int fd,
     const struct sockaddr_storage *address, socklen_t len)
 {
     struct loop *loop = listener->loop;
-    struct client *client = client_create(loop, fd, listener->tcp);
+    struct client *client = client_create(loop, fd);
 
     if (client == NULL) {
         count(&loop->counters, COUNTER_limit_connections);
@@ -46,8 +46,8 @@ client_accept(struct listener *listener, int fd,
         client_refuse(loop, fd, !listener->tls);
         return;
     }
-    if (loop->tune_accepted && listener->tcp)
-        listen_tune(&loop->settings, fd);
+    client->silence_us =
+        listener->tcp ? listen_set_options(&loop->settings, fd) : UINT64_MAX;
     if (listener->tls ? shake_begin(client, address, len)
                       : client_open(client, address, len, NULL, 0))
         return;
@@ -197,8 +197,8 @@ client_listen_passed(struct loop *loop, const struct loop_socket *passed,
 {
     bool tcp;
 
-    if (!listen_take(&loop->settings, passed, !loop->settings.loopback_only,
-            &tcp, error, error_bytes))
+    if (!listen_take(
+            passed, !loop->settings.loopback_only, &tcp, error, error_bytes))
         return false;
     if (passed->use == SOCKET_TLS &&
         (!tcp || loop->settings.client_tls == NULL)) {
@@ -208,8 +208,6 @@ client_listen_passed(struct loop *loop, const struct loop_socket *passed,
             tcp ? "there is no listen.tls_cert" : "TLS is for TCP only");
         return false;
     }
-    /* Clients in its queue came before it was given any values. */
-    loop->tune_accepted = true;
     /* Its path, if any, is that of who made it. */
     if (listener_add(loop, passed->fd, tcp, passed->use == SOCKET_TLS, ""))
         return true;

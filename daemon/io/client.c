@@ -572,7 +572,7 @@ client_leave(struct client *client)
         client->loop->settings.core.address_connections_max == 0 ||
         getpeername(client->fd, (struct sockaddr *)&address, &len) != 0)
         return;
-    if (!client->tcp)
+    if (address.ss_family == AF_UNIX)
         (void)listen_uid(client->fd, &uid);
     listen_source(&address, uid, source);
     client->hurried =

@@ -13,7 +13,7 @@ extern const struct engine_sink client_sink;
  * open.c: a client without a session, which owns `fd`. NULL: no memory, or
  * client_max is reached; the descriptor is still the caller's.
  */
-struct client *client_create(struct loop *loop, int fd, bool tcp);
+struct client *client_create(struct loop *loop, int fd);
 
 /*
  * Opens the session of a client. `user` and `mark` are what a certificate

@@ -1,8 +1,9 @@
 /*
- * Sockets to listen on, for clients and for HTTP: TCP with what finds out about
- * silent peers, or a path.
+ * Sockets to listen on, for clients and for HTTP: TCP, or a path. Options and
+ * addresses of their clients.
  *
- * Called at start only: it may block (names, a look at an old socket's path).
+ * Listening is done at start only: it may block (names, the path of an old
+ * socket).
  */
 #include "daemon/io/listen.h"
 
@@ -90,10 +91,8 @@ listen_uid(int fd, uint32_t *uid)
     return true;
 }
 
-/* The options of a client's connection, or of a listener that passes them on.
- * Above all, these detect silence. */
-void
-listen_tune(const struct loop_settings *settings, int fd)
+uint64_t
+listen_set_options(const struct loop_settings *settings, int fd)
 {
     const struct {
         int level;
@@ -111,6 +110,12 @@ listen_tune(const struct loop_settings *settings, int fd)
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
         (void)setsockopt(fd, options[i].level, options[i].name,
             &options[i].value, sizeof(options[i].value));
+    uint64_t keepalive_us =
+        (uint64_t)1000000 *
+        (settings->keepalive_idle_s + (uint64_t)settings->keepalive_count *
+                                          settings->keepalive_interval_s);
+    uint64_t unacknowledged_us = (uint64_t)1000 * settings->tcp_user_timeout_ms;
+    return keepalive_us < unacknowledged_us ? keepalive_us : unacknowledged_us;
 }
 
 static bool
@@ -149,7 +154,6 @@ tcp_socket(const struct loop_settings *settings, const struct addrinfo *one)
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     if (leaves_v4(settings, one))
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes));
-    listen_tune(settings, fd);
     if (bind(fd, one->ai_addr, one->ai_addrlen) == 0 &&
         listen(fd, settings->backlog) == 0)
         return fd;
@@ -359,9 +363,8 @@ passed_unfit(int fd, bool anywhere)
 }
 
 bool
-listen_take(const struct loop_settings *settings,
-    const struct loop_socket *passed, bool anywhere, bool *tcp, char *error,
-    size_t error_bytes)
+listen_take(const struct loop_socket *passed, bool anywhere, bool *tcp,
+    char *error, size_t error_bytes)
 {
     const char *why = passed_unfit(passed->fd, anywhere);
 
@@ -372,8 +375,6 @@ listen_take(const struct loop_settings *settings,
         return false;
     }
     *tcp = option_of(passed->fd, SO_DOMAIN) != AF_UNIX;
-    if (*tcp)
-        listen_tune(settings, passed->fd);
     return true;
 }
 

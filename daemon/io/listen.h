@@ -17,9 +17,8 @@ uint32_t listen_on(const struct loop_settings *settings,
 
 /* Makes a socket ready that was passed. False: it is unfit, and `error` says
  * why. *tcp: whether it is TCP. */
-bool listen_take(const struct loop_settings *settings,
-    const struct loop_socket *passed, bool anywhere, bool *tcp, char *error,
-    size_t error_bytes);
+bool listen_take(const struct loop_socket *passed, bool anywhere, bool *tcp,
+    char *error, size_t error_bytes);
 
 /*
  * The key by which connections of one source are counted: an IPv4 address, the
@@ -31,8 +30,9 @@ void listen_source(
 /* The uid of the peer at a Unix socket; false: the system does not tell. */
 bool listen_uid(int fd, uint32_t *uid);
 
-/* Sets the options of a TCP socket that find out about silent peers. */
-void listen_tune(const struct loop_settings *settings, int fd);
+/* Sets the options of a client's TCP socket. Returns how long TCP lets a silent
+ * client be, in microseconds. */
+uint64_t listen_set_options(const struct loop_settings *settings, int fd);
 
 /* Logs that `fd` listens for `whom`. */
 void listen_log(int fd, const char *whom);

@@ -18,7 +18,6 @@
 #include "daemon/io/listen.h"
 #include "daemon/io/redis.h"
 #include "daemon/io/shake.h"
-#include "daemon/io/tune.h"
 
 #include <event2/dns.h>
 #include <fcntl.h>
@@ -253,7 +252,6 @@ loop_take_base(struct loop *loop)
         return false;
     evtimer_assign(&loop->timer, loop->base, loop_timer, loop);
     evtimer_assign(&loop->accept_timer, loop->base, client_accept_timer, loop);
-    evtimer_assign(&loop->tune_timer, loop->base, tune_timer, loop);
     return true;
 }
 
@@ -296,7 +294,7 @@ http_passed(const struct loop_settings *settings, int *fds, uint32_t *count,
                 LISTEN_SOCKETS_MAX);
             return false;
         }
-        if (!listen_take(settings, passed, true, &tcp, error, error_bytes))
+        if (!listen_take(passed, true, &tcp, error, error_bytes))
             return false;
         fds[(*count)++] = passed->fd;
     }
@@ -346,7 +344,6 @@ loop_create(
     loop->timer_us = WHEEL_NEVER;
     loop->started_us = clock_real_us();
     loop->reloaded_us = loop->started_us;
-    loop->silence_us = settings->core.silence_us;
     loop->client_max = loop_clients_fit(settings->core.sessions_max);
     loop->settings.core.sessions_max = loop->client_max;
     loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -393,7 +390,6 @@ loop_destroy(struct loop **loop)
     if (l->base != NULL) {
         event_del(&l->timer);
         event_del(&l->accept_timer);
-        event_del(&l->tune_timer);
         event_base_free(l->base);
     }
     if (l->spare_fd >= 0)
@@ -419,7 +415,10 @@ loop_configure(struct loop *loop, const struct loop_settings *settings)
     own->busy_poll_us = settings->busy_poll_us;
     own->output_max = settings->output_max;
     own->memory_max = settings->memory_max;
-    tune_configure(loop, settings);
+    own->keepalive_idle_s = settings->keepalive_idle_s;
+    own->keepalive_interval_s = settings->keepalive_interval_s;
+    own->keepalive_count = settings->keepalive_count;
+    own->tcp_user_timeout_ms = settings->tcp_user_timeout_ms;
 }
 
 void

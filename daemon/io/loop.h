@@ -72,10 +72,9 @@ struct loop *loop_create(
 void loop_destroy(struct loop **loop);
 
 /*
- * Takes new settings while it runs: those of engine_configure(), TLS (where
- * there is any, of connections from now on), limits of memory, polling,
- * and what finds out about silent clients. The latter is made shorter for
- * clients only when all that they were told to count on before has run out.
+ * Takes new settings while it runs: those of engine_configure(), limits of
+ * memory, and polling. TLS (if it is on) and socket options apply to new
+ * connections.
  */
 void loop_configure(struct loop *loop, const struct loop_settings *settings);
 

@@ -33,7 +33,7 @@ client_identify(const struct client *client,
 {
     const struct users *users = client->loop->settings.core.users;
     uint32_t uid = UINT32_MAX;
-    bool known = !client->tcp && listen_uid(client->fd, &uid);
+    bool known = address->ss_family == AF_UNIX && listen_uid(client->fd, &uid);
 
     listen_source(address, uid, event->open.address);
     if (known && users != NULL)
@@ -41,7 +41,7 @@ client_identify(const struct client *client,
 }
 
 struct client *
-client_create(struct loop *loop, int fd, bool tcp)
+client_create(struct loop *loop, int fd)
 {
     struct client *client = NULL;
 
@@ -55,7 +55,6 @@ client_create(struct loop *loop, int fd, bool tcp)
     list_init(&client->late_link);
     client->loop = loop;
     client->fd = fd;
-    client->tcp = tcp;
     client->input.session = HANDLE_NONE;
     loop->client_count++;
     list_push_back(&loop->clients, &client->link);
@@ -75,7 +74,7 @@ client_open(struct client *client, const struct sockaddr_storage *address,
     listen_peer(address, len, peer, sizeof(peer));
     secret_id(loop, event.open.id);
     event.open.peer = peer;
-    event.open.tcp = client->tcp;
+    event.open.silence_us = client->silence_us;
     event.open.user = user;
     event.open.mark = mark;
     client_identify(client, address, &event);

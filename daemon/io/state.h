@@ -3,10 +3,9 @@
  *
  * listen.c: sockets to listen on. accept.c: clients that come there; shake.c:
  * their handshakes by TLS. open.c: the beginning of their connections;
- * client.c: clients' connections from then on. tune.c: what finds out that one
- * of them is silent, and its changes. redis.c: links to Redis; reader.c:
- * replies on them. http.c, page.c: what operators see; hook.c: what they have
- * run. loop.c: turns. Nothing here decides about locks.
+ * client.c: clients' connections from then on. redis.c: links to Redis;
+ * reader.c: replies on them. http.c, page.c: what operators see; hook.c: what
+ * they have run. loop.c: turns. Nothing here decides about locks.
  */
 #ifndef HOLDFAST_IO_STATE_H
 #define HOLDFAST_IO_STATE_H
@@ -59,7 +58,6 @@ struct client {
     struct shake *shake;   /* owned; while the handshake goes on */
     struct source *source; /* ref, the core's; where it lingers, or NULL */
     int fd;
-    bool tcp;
     bool greeted;     /* some bytes came */
     bool eof;         /* the client sends no more */
     bool more;        /* wants CORE_MORE when its output is drained */
@@ -80,7 +78,8 @@ struct client {
     uint32_t out_capacity;
     uint32_t turn_offset; /* in the effects' text: lines of this turn */
     uint32_t turn_len;
-    uint64_t close_us; /* if it is ending: closed then in any case */
+    uint64_t close_us;   /* if it is ending: closed then in any case */
+    uint64_t silence_us; /* TCP ends it no sooner; UINT64_MAX: a Unix socket */
 };
 
 /* A handshake by TLS. */
@@ -136,17 +135,12 @@ struct loop {
     int spare_fd;              /* to be given up under EMFILE */
     struct redis_link *links;  /* owned; by index */
     struct http *http;         /* owned; NULL: off */
-    struct event tune_timer;
-    uint64_t tune_due_us; /* sooner no client's socket is changed */
-    uint32_t tune_left;   /* clients of which it is still to be */
-    uint64_t silence_us;  /* the core's */
-    bool tune_accepted;   /* listeners may pass on other values */
-    struct hooks *hooks;  /* owned; NULL: there is none */
-    uint64_t started_us;  /* CLOCK_REALTIME */
-    uint64_t reloaded_us; /* likewise; the start was the first time */
-    bool reload_failed;   /* the last one */
-    char *read_buffer;    /* owned; shared by all reads of clients */
-    char *redis_buffer;   /* owned; likewise of links */
+    struct hooks *hooks;       /* owned; NULL: there is none */
+    uint64_t started_us;       /* CLOCK_REALTIME */
+    uint64_t reloaded_us;      /* likewise; the start was the first time */
+    bool reload_failed;        /* the last one */
+    char *read_buffer;         /* owned; shared by all reads of clients */
+    char *redis_buffer;        /* owned; likewise of links */
     uint8_t secrets[SECRET_POOL];
     uint32_t secrets_left;
     loop_told *told; /* of changes of health; NULL: nobody is */

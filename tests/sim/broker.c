@@ -202,7 +202,7 @@ broker_accept(void *arg, uint32_t id, const struct net_user **user,
         return false;
     memcpy(event.open.id, secret, sizeof(secret));
     event.open.peer = "10.1.0.1:1";
-    event.open.tcp = true;
+    event.open.silence_us = (uint64_t)broker->world->plan.silence_ms * 1000;
     (void)broker_now(broker);
     engine_carry_out(&broker->engine);
     guest->net_id = id;
@@ -603,7 +603,6 @@ broker_settings(struct broker *broker, struct core_settings *core,
     core->lease_ms = broker->lease_ms;
     core->patience_us = (uint64_t)plan->patience_ms * 1000;
     core->command_timeout_us = (uint64_t)plan->command_timeout_ms * 1000;
-    core->silence_us = (uint64_t)plan->silence_ms * 1000;
     core->stop_grace_us = (uint64_t)plan->stop_grace_ms * 1000;
     /* Usually all that takes any time, so that it is looked at. */
     core->slow_us = plan->slow_ms == 1 ? 1 : (uint64_t)plan->slow_ms * 1000;

@@ -18,6 +18,7 @@ rig_create(void)
     rig_must(rig != NULL);
     log_set_level(LOG_ERROR);
     rig->now_us = 1000 * (uint64_t)SECOND_US;
+    rig->silence_us = 11 * SECOND_US;
     rig->settings = (struct core_settings){
         .key_prefix = "holdfast",
         .broker_id = "broker-1",
@@ -27,7 +28,6 @@ rig_create(void)
         .lease_ms = RIG_LEASE_MS,
         .patience_us = 5 * SECOND_US,
         .command_timeout_us = 2 * SECOND_US,
-        .silence_us = 11 * SECOND_US,
         .stop_grace_us = 10 * SECOND_US,
         .line_max = 4096,
         .name_max = 255,
@@ -168,7 +168,7 @@ step_open(struct rig *rig, bool tcp, uint8_t id[16])
     memcpy(event.open.id + 8, &rig->opened, sizeof(rig->opened));
     memcpy(id, event.open.id, sizeof(event.open.id));
     event.open.peer = "a peer";
-    event.open.tcp = tcp;
+    event.open.silence_us = tcp ? rig->silence_us : UINT64_MAX;
     memcpy(event.open.address, rig->address, sizeof(rig->address));
     event.open.user = rig->user;
     event.open.mark = rig->mark;

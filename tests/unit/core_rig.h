@@ -52,7 +52,8 @@ struct rig {
     uint32_t opened;  /* each has another id */
     /* Of those that are opened from now on. */
     uint8_t address[16];
-    struct user *user; /* ref */
+    uint64_t silence_us; /* on TCP */
+    struct user *user;   /* ref */
     uint32_t mark;
     bool opening;
     uint32_t session_count;

@@ -1069,6 +1069,7 @@ broker_start(unsigned core)
     for (unsigned slot = 0; slot < SLOTS; slot++)
         conn_forget(core, slot);
     net_start(&world.net, core);
+    world.net.rigs[core]->silence_us = SILENCE_US;
     world.stopped_us[core] = 0;
     for (unsigned slot = 0; slot < SLOTS; slot++) {
         (void)rig_open_tcp(world.net.rigs[core]);
@@ -1156,7 +1157,6 @@ prepare(struct core_settings *settings)
     settings->lease_ms = LEASE_MS;
     settings->patience_us = PATIENCE_US;
     settings->command_timeout_us = TIMEOUT_US;
-    settings->silence_us = SILENCE_US;
     settings->stop_grace_us = GRACE_US;
     settings->tickets_max = 40;
     settings->requests_max = 80;

@@ -753,11 +753,11 @@ START_TEST(configured)
     settings.spaces = &prefix;
     settings.space_count = 1;
     core_configure(rig->core, &settings);
-    core_set_silence(rig->core, 3000000);
+    rig->silence_us = 3000000; /* of new connections */
     rig_say(rig, s, "3 LOCK c");
     rig_expect(rig, s, "3 ERR LIMIT retry=1 limit=holds");
     rig_say(rig, s, "4 PING");
-    rig_expect(rig, s, "4 OK ttl_ms=3000");
+    rig_expect(rig, s, "4 OK ttl_ms=11000");
     ck_assert_uint_eq(core_spaces(rig->core, rig->now_us, spaces), 2);
     ck_assert_uint_eq(spaces[0].held, 1);
     ck_assert_uint_eq(spaces[1].held, 1);
@@ -771,7 +771,11 @@ START_TEST(configured)
     struct op *op = rig_op(rig, OP_ACQUIRE);
     ck_assert_uint_eq(op->give_up_us, rig->now_us + 200000);
     rig_granted(rig, op, 3);
-    rig_expect(rig, s, "6 OK fence=3 ttl_ms=3000 count=1");
+    rig_expect(rig, s, "6 OK fence=3 ttl_ms=11000 count=1");
+    unsigned later = rig_open_tcp(rig);
+    rig_say(rig, later, "LOCK later");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 4);
+    rig_expect(rig, later, "- OK fence=4 ttl_ms=3000 count=1");
     rig_stop(rig);
     rig_pass(rig, 1);
     rig_expect(rig, s, "* DRAIN grace_ms=7000");

@@ -90,7 +90,6 @@ owner_create(void)
         .lease_ms = 10000,
         .patience_us = 5000000,
         .command_timeout_us = 2000000,
-        .silence_us = 11000000,
         .stop_grace_us = 10000000,
         .line_max = 256,
         .name_max = 255,
@@ -100,7 +99,8 @@ owner_create(void)
         .tickets_max = 256,
         .requests_max = 256,
     };
-    struct core_event event = {.kind = CORE_OPEN};
+    struct core_event event = {
+        .kind = CORE_OPEN, .open = {.silence_us = UINT64_MAX}};
 
     ck_assert(owner != NULL && store != NULL);
     log_set_level(LOG_ERROR);
