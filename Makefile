@@ -99,12 +99,17 @@ endif
 
 # --- what there is to build -----------------------------------------------
 
-objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(sort $(wildcard $(1)/*.c)))
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(sort $(foreach folder,$(1),\
+	$(wildcard $(folder)/*.c))))
+# The same of its sub-folders as well.
+all_objects = $(call objects,$(1) $(wildcard $(1)/*))
 
 base_OBJ := $(call objects,daemon/base)
 proto_OBJ := $(call objects,proto)
-core_OBJ := $(call objects,daemon/core)
-store_OBJ := $(call objects,daemon/store) $(BUILD)/obj/gen/lua_scripts.o
+op_OBJ := $(call objects,daemon/op)
+core_OBJ := $(call all_objects,daemon/core)
+store_OBJ := $(call all_objects,daemon/store) $(BUILD)/obj/gen/lua_scripts.o
+driver_OBJ := $(call objects,daemon/driver)
 io_OBJ := $(call objects,daemon/io)
 conf_OBJ := $(call objects,conf)
 client_OBJ := $(call objects,proto/client)
@@ -116,9 +121,9 @@ fuzz_OBJ := $(call objects,tests/fuzz)
 bench_OBJ := $(call objects,tests/bench)
 sim_OBJ := $(call objects,tests/sim)
 
-LIBRARIES = base proto core store io conf
-DAEMON_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,io store core conf holdfast-tls \
-	proto base)
+LIBRARIES = base proto op core store driver io conf
+DAEMON_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,io driver store core op conf \
+	holdfast-tls proto base)
 COMMAND_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,\
 	holdfast-tls holdfast proto base)
 ALL_OBJECTS = $(foreach part,$(LIBRARIES) client tls daemon command,\
@@ -171,7 +176,7 @@ $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
 
 # The expanded scripts are in $(BUILD)/lua as well, for the tests.
 $(BUILD)/gen/lua_scripts.c: $(wildcard lua/*.py lua/*.lua) \
-		daemon/store/record.def daemon/store/scripts.h
+		daemon/store/wire/record.def daemon/store/wire/scripts.h
 	@mkdir -p $(@D)
 	$(say) LUA $@
 	$(Q)$(PYTHON) lua/embed.py --c $@ --lua $(BUILD)/lua
@@ -237,7 +242,7 @@ loadgen: $(BUILD)/loadgen
 # The simulator: the pure layers, a world, and Redis by liblua. Each program of
 # tests/sim has one of these files for its main().
 SIM_MAINS = $(patsubst %,$(BUILD)/obj/tests/sim/%.o,main) $(SIM_CHECK_OBJ)
-SIM_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,store core proto base)
+SIM_ARCHIVES = $(patsubst %,$(BUILD)/lib%.a,driver store core op proto base)
 $(BUILD)/obj/tests/sim/%.o: ALL_CPPFLAGS += $(call pkg_cflags,lua5.1)
 
 holdfast-sim_MEMBERS := $(sim_OBJ)
@@ -462,7 +467,8 @@ clean:
 
 # --- lint -----------------------------------------------------------------
 
-C_FOLDERS = daemon daemon/base daemon/core daemon/store daemon/io conf \
+C_FOLDERS = daemon daemon/base daemon/op daemon/driver daemon/io conf \
+	$(foreach part,core store,daemon/$(part) $(wildcard daemon/$(part)/*)) \
 	proto proto/client proto/tls proto/holdfast tests/unit tests/fuzz tests/bench \
 	tests/sim tests/e2e
 C_SOURCES := $(sort $(wildcard $(addsuffix /*.c,$(C_FOLDERS))))
@@ -523,7 +529,7 @@ $(MAN5): packaging/man/config_page.py conf/holdfast.yaml
 	$(Q)$(PYTHON) $^ >$@
 
 $(BUILD)/gen/holdfast-metrics.7: packaging/man/metrics_page.py \
-		daemon/io/gauges.def daemon/core/spaces.def daemon/core/counters.def
+		daemon/io/gauges.def daemon/core/model/spaces.def daemon/op/counters.def
 	@mkdir -p $(@D)
 	$(say) MAN $@
 	$(Q)$(PYTHON) $^ >$@

@@ -2,8 +2,8 @@
  * Sockets that the service manager opened and passed on, by LISTEN_PID,
  * LISTEN_FDS and LISTEN_FDNAMES; as sd_listen_fds(3) has it.
  */
-#ifndef HOLDFAST_DAEMON_ACTIVATION_H
-#define HOLDFAST_DAEMON_ACTIVATION_H
+#ifndef HOLDFAST_ACTIVATION_H
+#define HOLDFAST_ACTIVATION_H
 
 #include "daemon/io/loop.h"
 

@@ -3,8 +3,8 @@
  *
  * Says what is wanted and does nothing: main acts on it.
  */
-#ifndef HOLDFAST_DAEMON_OPTIONS_H
-#define HOLDFAST_DAEMON_OPTIONS_H
+#ifndef HOLDFAST_OPTIONS_H
+#define HOLDFAST_OPTIONS_H
 
 #include <stddef.h>
 #include <stdio.h>

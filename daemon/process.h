@@ -1,8 +1,8 @@
 /*
  * The process around the loop: signals and the service manager.
  */
-#ifndef HOLDFAST_DAEMON_PROCESS_H
-#define HOLDFAST_DAEMON_PROCESS_H
+#ifndef HOLDFAST_PROCESS_H
+#define HOLDFAST_PROCESS_H
 
 #include <stdbool.h>
 

@@ -2,8 +2,8 @@
  * The target of log lines: stderr, as text or JSON, with a time or for the
  * journal, and not too many of one event.
  */
-#ifndef HOLDFAST_DAEMON_SINK_H
-#define HOLDFAST_DAEMON_SINK_H
+#ifndef HOLDFAST_SINK_H
+#define HOLDFAST_SINK_H
 
 #include "daemon/base/log.h"
 

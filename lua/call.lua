@@ -12,8 +12,8 @@ local CHANGED, MISSING, GRACE = 11, 12, 13
 -- Fences follow a clock that never goes back: the *fence clock*, in us. It is
 -- the node's TIME, or what the broker tells in the header where that is ahead:
 -- the latest that any Redis host's clock has said, run on since
--- (daemon/store/fence_clock.c). Why each grant's fence is above all before it
--- (DESIGN.md D2.4 to D2.6):
+-- (daemon/store/node/fence_clock.c). Why each grant's fence is above all before
+-- it (DESIGN.md D2.4 to D2.6):
 --
 -- 1. A record that is up to date has the last fence: the next is above it.
 -- 2. Where the last fence may be unknown (a new record, a changed replication
@@ -35,8 +35,8 @@ local CHANGED, MISSING, GRACE = 11, 12, 13
 --
 -- Nodes of a quorum must give the same fence: rule 4 is their broker's there,
 -- which tells all of them one number as the highest fence that it has seen
--- (daemon/store/quorum.c). A broker's number that is FENCE_FAR beyond TIME is
--- not believed.
+-- (daemon/store/topology/quorum.c). A broker's number that is FENCE_FAR beyond
+-- TIME is not believed.
 local FENCE_JUMP = 10000000
 local FENCE_STEP = 1000000
 local FENCE_FAR = 86400000000

@@ -23,7 +23,8 @@ import sys
 import layout
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SCRIPTS_H = os.path.join(os.path.dirname(HERE), "daemon", "store", "scripts.h")
+SCRIPTS_H = os.path.join(os.path.dirname(HERE), "daemon", "store", "wire",
+                         "scripts.h")
 INCLUDE = re.compile(r"^\s*--@include\s+(\S+)\s*$")
 TOKEN = re.compile(
     r"""(?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
@@ -125,7 +126,7 @@ def c_string(line):
 
 def c_file(bodies):
     out = ["/* Made by lua/embed.py; changes belong in lua/. */",
-           '#include "daemon/store/scripts.h"', ""]
+           '#include "daemon/store/wire/scripts.h"', ""]
     for name, body in bodies.items():
         out.append(f"static const char {name}_body[] =")
         out.append("\n".join(map(c_string, body.splitlines())) + ";")

@@ -1,4 +1,4 @@
-"""The layouts of daemon/store/record.def, for lua/embed.py and for tests.
+"""The layouts of daemon/store/wire/record.def, for lua/embed.py and for tests.
 
     RECORDS["HEAD"].at["FENCE"]  the field's offset
     RECORDS["HEAD"].size         bytes
@@ -11,7 +11,7 @@ import re
 import struct
 
 DEF = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
-                   "daemon", "store", "record.def")
+                   "daemon", "store", "wire", "record.def")
 SCALARS = {"B": "B", "I2": "H", "I4": "I", "d": "d"}
 ROW = re.compile(r"^(RECORD|FIELD)\((\w+)(?:, (\w+), (\w+))?\)", re.M)
 

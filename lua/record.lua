@@ -3,8 +3,8 @@
 --
 -- A lock is one string: a head and then tickets of equal width, in order of
 -- arrival. The granted are the longest compatible prefix of the living tickets.
--- daemon/store/record.def has the layout of both. See DESIGN.md D1; D3.5 to
--- D3.9 for data that may be old.
+-- daemon/store/wire/record.def has the layout of both. See DESIGN.md D1; D3.5
+-- to D3.9 for data that may be old.
 --
 -- Words (owner, client name, note: a length byte and the bytes, each) only take
 -- room where a ticket has any: the width then grows for the whole record.

@@ -37,18 +37,23 @@ LAYERS = {
         ("daemon/base",),
         PURE_HEADERS | {"sys/mman.h", "sanitizer/asan_interface.h"}, ()),
     "proto": (("daemon/base", "proto"), PURE_HEADERS, ()),
+    "daemon/op": (("daemon/base", "proto", "daemon/op"), PURE_HEADERS, ()),
     "daemon/core": (
-        ("daemon/base", "proto", "daemon/core"), PURE_HEADERS, ()),
-    "daemon/store": (
-        ("daemon/base", "proto", "daemon/core", "daemon/store"), PURE_HEADERS,
+        ("daemon/base", "proto", "daemon/op", "daemon/core"), PURE_HEADERS,
         ()),
+    "daemon/store": (
+        ("daemon/base", "proto", "daemon/op", "daemon/store"), PURE_HEADERS,
+        ()),
+    "daemon/driver": (
+        ("daemon/base", "proto", "daemon/op", "daemon/core", "daemon/store",
+         "daemon/driver"), PURE_HEADERS, ()),
     "daemon/io": (
-        ("daemon/base", "proto", "proto/tls", "daemon/core", "daemon/store",
+        ("daemon/base", "proto", "proto/tls", "daemon/op", "daemon/driver",
          "daemon/io", "conf"), None,
         ("event2/", "hiredis", "read.h", "sds.h", "openssl/",
          "jansson.h", "systemd/")),
     "daemon": (
-        ("daemon/base", "proto", "daemon/core", "daemon/store", "daemon/io",
+        ("daemon/base", "proto", "daemon/driver", "daemon/io",
          "daemon", "conf"), None, ("event2/", "systemd/")),
     "conf": (("daemon/base", "proto", "conf"), None, ("yaml.h",)),
     "proto/client": (("daemon/base", "proto", "proto/client"), None, ()),
@@ -57,6 +62,17 @@ LAYERS = {
         ("daemon/base", "proto", "proto/client", "proto/tls",
          "proto/holdfast"), None, ()),
 }
+
+# Sub-folders of a layer, from below: a file reaches its own folder and those
+# before it. The layer's own folder ("") is on top, and its headers are what all
+# others see of the layer.
+STAIRS = {
+    "daemon/core": ("model", "answer", "ticket", "feature", "command", ""),
+    "daemon/store": (
+        "wire", "model", "node", "strict", "queue", "topology", ""),
+}
+# Symbols that are reached upwards still. It only shrinks.
+UPWARDS = {"daemon/store": 51}
 
 # --- symbols --------------------------------------------------------------
 
@@ -81,19 +97,20 @@ OUTSIDE_BEGINNINGS = ("event_", "evutil_", "evhttp_", "bufferevent_",
 
 # Folders that know of no world outside, and whether they may take memory.
 PURE_FOLDERS = {"daemon/base": True, "proto": False, "daemon/core": False,
-                "daemon/store": False}
+                "daemon/store": False, "daemon/op": False,
+                "daemon/driver": False}
 # What single objects may use all the same: they create what is taken at
 # start, or are the end of a broken promise; or keep what Redis has said, and
 # can do without.
 SYMBOLS_ALLOWED = {
     "daemon/base/assert": {"fprintf", "stderr"},
     "daemon/core/core": MEMORY,
-    "daemon/core/effects": MEMORY,
-    "daemon/store/quorum": MEMORY,
-    "daemon/store/replicas": MEMORY,
-    "daemon/store/round": MEMORY,
+    "daemon/core/model/effects": MEMORY,
+    "daemon/store/topology/quorum": MEMORY,
+    "daemon/store/strict/replicas": MEMORY,
+    "daemon/store/topology/round": MEMORY,
     "daemon/store/store": MEMORY,
-    "daemon/store/strict": MEMORY,
+    "daemon/store/strict/strict": MEMORY,
 }
 
 # Files that are in a circle still. It only shrinks.
@@ -111,11 +128,11 @@ PUBLIC_HEADERS = {"proto/client/holdfast.h"}
 # Files and functions that are longer still, and how long each may be. The list
 # only shrinks.
 LONGER = {
-    "daemon/core/audit.c": 1050,
-    "daemon/core/deadlock.c": 900,
-    "daemon/store/call.c": 1000,
-    "daemon/store/reply.c: link_take()": 80,
-    "daemon/store/round.c": 900,
+    "daemon/core/feature/audit.c": 1050,
+    "daemon/core/feature/deadlock.c": 900,
+    "daemon/store/queue/call.c": 1000,
+    "daemon/store/node/reply.c: link_take()": 80,
+    "daemon/store/topology/round.c": 900,
 }
 DECLARED = re.compile(
     r"^(?!typedef|static|extern|#|struct \w+ ?\{)"
@@ -177,15 +194,35 @@ def code_of(text):
 
 
 def layer_of(path):
-    return os.path.dirname(path)
+    """The folder of LAYERS that the file is in."""
+    folder = os.path.dirname(path)
+    return next((top for top, stairs in STAIRS.items()
+                 if folder.startswith(top + "/") and
+                 folder[len(top) + 1:] in stairs), folder)
+
+
+def stair(path):
+    """The place of the file's sub-folder in STAIRS; 0 without one."""
+    layer = layer_of(path)
+    stairs = STAIRS.get(layer, ("",))
+    return stairs.index(os.path.dirname(path)[len(layer) + 1:])
+
+
+def may_include(path, header):
+    layer = layer_of(header)
+    if os.path.dirname(header) == layer:
+        return layer in LAYERS[layer_of(path)][0]
+    return layer == layer_of(path) and (
+        stair(header) <= stair(path) or layer in UPWARDS)
 
 
 def check_include(lint, path, number, bracket, header):
     folder = layer_of(path)
-    ours, libc, foreign = LAYERS[folder]
+    _, libc, foreign = LAYERS[folder]
     if bracket == '"':
-        if os.path.dirname(header) not in ours:
-            lint.finding(path, number, f"{folder} may not include {header}")
+        if not may_include(path, header):
+            lint.finding(path, number,
+                         f"{os.path.dirname(path)} may not include {header}")
     elif header.startswith(FOREIGN):
         if not header.startswith(foreign or ("\0",)):
             lint.finding(path, number, f"{folder} may not use <{header}>")
@@ -228,7 +265,7 @@ def symbols(path, which):
 
 
 def check_symbols(lint, stem, item, own):
-    folder = os.path.dirname(stem)
+    folder = layer_of(stem)
     banned = OUTSIDE if PURE_FOLDERS[folder] else OUTSIDE | MEMORY
     used = symbols(item, "-u") - own - SYMBOLS_ALLOWED.get(stem, set())
     for symbol in sorted(used):
@@ -289,15 +326,40 @@ def circles(items):
     return [group for group in components(edges) if len(group) > 1]
 
 
+def object_of(lint, path):
+    return os.path.join(lint.build, "obj", path[:-len(".c")] + ".o")
+
+
+def rule_upwards(lint):
+    """symbols of a layer's sub-folders, which are reached downwards alone"""
+    count = 0
+    for layer in STAIRS:
+        paths = [path for path in lint.sources
+                 if path.endswith(".c") and layer_of(path) == layer]
+        owner = {symbol: path for path in paths
+                 for symbol in symbols(object_of(lint, path), "--defined-only")}
+        found = [(path, symbol) for path in paths
+                 for symbol in symbols(object_of(lint, path), "-u") & set(owner)
+                 if stair(owner[symbol]) > stair(path)]
+        count += len(owner)
+        if len(found) > UPWARDS.get(layer, 0):
+            for path, symbol in sorted(found):
+                lint.finding(path, 0, f"reaches up to {symbol}() of "
+                             f"{owner[symbol]}")
+        elif len(found) < UPWARDS.get(layer, 0):
+            lint.finding(layer, 0, "lower its number in UPWARDS to "
+                         f"{len(found)}")
+    return f"{count} symbols"
+
+
 def rule_circles(lint):
     """files of a folder that reach one another in a circle, by their symbols"""
     folders = sorted(set(map(layer_of, lint.sources)) & set(LAYERS))
     for folder in folders:
         items = {}
         for path in lint.sources:
-            item = os.path.join(lint.build, "obj", path[:-len(".c")] + ".o")
             if layer_of(path) == folder and path.endswith(".c"):
-                items[path] = item
+                items[path] = object_of(lint, path)
         found = sum(circles(items), [])
         most = CIRCLES.get(folder, 0)
         if len(found) > most:
@@ -555,9 +617,9 @@ def rule_words(lint):
     return f"{count} sentences"
 
 
-RULES = (rule_top, rule_heads, rule_layers, rule_symbols, rule_circles,
-         rule_functions, rule_files, rule_declared, rule_banned, rule_text,
-         rule_holes, rule_design, rule_links, rule_words)
+RULES = (rule_top, rule_heads, rule_layers, rule_symbols, rule_upwards,
+         rule_circles, rule_functions, rule_files, rule_declared, rule_banned,
+         rule_text, rule_holes, rule_design, rule_links, rule_words)
 
 
 def main():

@@ -30,7 +30,7 @@ def objects(tree, folder):
         if lint.layer_of(path) == folder and path.endswith(".c"):
             item = os.path.join(tree.build, "obj", path[:-len(".c")] + ".o")
             if os.path.exists(item):
-                items[os.path.basename(path)] = item
+                items[path] = item
             else:
                 missing.append(item)
     return items, missing

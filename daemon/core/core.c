@@ -4,32 +4,33 @@
  */
 #include "daemon/core/core.h"
 
-#include "daemon/core/advance.h"
-#include "daemon/core/ages.h"
-#include "daemon/core/answer.h"
-#include "daemon/core/audit.h"
-#include "daemon/core/auth.h"
-#include "daemon/core/behind.h"
-#include "daemon/core/command.h"
-#include "daemon/core/deadlock.h"
-#include "daemon/core/listing.h"
-#include "daemon/core/lock.h"
-#include "daemon/core/look_queue.h"
-#include "daemon/core/looks.h"
-#include "daemon/core/message.h"
-#include "daemon/core/op_pool.h"
-#include "daemon/core/owner.h"
-#include "daemon/core/question.h"
-#include "daemon/core/recent.h"
-#include "daemon/core/releases.h"
-#include "daemon/core/renew.h"
-#include "daemon/core/session.h"
-#include "daemon/core/session_time.h"
-#include "daemon/core/source.h"
-#include "daemon/core/stop.h"
-#include "daemon/core/ticket_event.h"
-#include "daemon/core/wait.h"
-#include "daemon/core/watch.h"
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/answer/behind.h"
+#include "daemon/core/command/auth.h"
+#include "daemon/core/command/command.h"
+#include "daemon/core/command/session.h"
+#include "daemon/core/command/session_time.h"
+#include "daemon/core/command/stop.h"
+#include "daemon/core/feature/audit.h"
+#include "daemon/core/feature/deadlock.h"
+#include "daemon/core/feature/listing.h"
+#include "daemon/core/feature/look_queue.h"
+#include "daemon/core/feature/looks.h"
+#include "daemon/core/feature/message.h"
+#include "daemon/core/feature/recent.h"
+#include "daemon/core/feature/releases.h"
+#include "daemon/core/feature/watch.h"
+#include "daemon/core/model/ages.h"
+#include "daemon/core/model/hooks.h"
+#include "daemon/core/model/lock.h"
+#include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/owner.h"
+#include "daemon/core/model/source.h"
+#include "daemon/core/ticket/advance.h"
+#include "daemon/core/ticket/question.h"
+#include "daemon/core/ticket/renew.h"
+#include "daemon/core/ticket/ticket_event.h"
+#include "daemon/core/ticket/wait.h"
 
 #include "daemon/base/assert.h"
 
@@ -44,6 +45,14 @@
  * little for each. */
 #define CHANGED_US      1000000
 #define CHANGED_EACH_US 200
+
+static const struct ticket_hooks ticket_hooks = {
+    .waits = deadlock_waits,
+    .look = deadlock_look,
+    .held = deadlock_held,
+    .lost = recent_lost,
+    .released = releases_note,
+};
 
 static bool
 core_take_memory(struct core *core)
@@ -80,6 +89,7 @@ core_create(const struct core_settings *settings, struct counters *counters,
     if (core == NULL)
         return NULL;
     core->settings = *settings;
+    core->hooks = &ticket_hooks;
     core->counters = counters;
     core->now_us = now_us;
     core->awake_us = now_us;
@@ -271,7 +281,7 @@ core_op_done(struct core *core, struct op *op)
     static void (*const done[OP_KIND_COUNT])(struct core *, struct op *) = {
 
 #define OP(id, word, owner, done, ...) done,
-#include "daemon/core/op.def"
+#include "daemon/op/op.def"
     };
 
     if (op_owner(op) != OP_OF_AUDIT)

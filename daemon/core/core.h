@@ -14,11 +14,11 @@
 #ifndef HOLDFAST_CORE_CORE_H
 #define HOLDFAST_CORE_CORE_H
 
-#include "daemon/core/counters.h"
-#include "daemon/core/effects.h"
-#include "daemon/core/health.h"
+#include "daemon/core/model/effects.h"
+#include "daemon/core/model/spaces.h"
 #include "daemon/core/settings.h"
-#include "daemon/core/spaces.h"
+#include "daemon/op/counters.h"
+#include "daemon/op/health.h"
 
 struct core;
 

@@ -8,7 +8,7 @@
 #ifndef HOLDFAST_IO_HOOK_H
 #define HOLDFAST_IO_HOOK_H
 
-#include "daemon/core/counters.h"
+#include "daemon/op/counters.h"
 
 #include <stddef.h>
 

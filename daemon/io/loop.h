@@ -9,7 +9,7 @@
 #ifndef HOLDFAST_IO_LOOP_H
 #define HOLDFAST_IO_LOOP_H
 
-#include "daemon/store/engine.h"
+#include "daemon/driver/engine.h"
 
 struct hook_settings;
 struct loop;

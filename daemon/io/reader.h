@@ -5,7 +5,7 @@
 #ifndef HOLDFAST_IO_READER_H
 #define HOLDFAST_IO_READER_H
 
-#include "daemon/store/resp.h"
+#include "daemon/op/resp.h"
 
 /* Bytes of a reply, and of its tree. CLUSTER SLOTS with a range for each slot
  * takes about a third. */

@@ -21,10 +21,10 @@
 #define HOLDFAST_STORE_STORE_H
 
 #include "daemon/base/buffer.h"
-#include "daemon/core/counters.h"
-#include "daemon/core/health.h"
-#include "daemon/core/op.h"
-#include "daemon/store/resp.h"
+#include "daemon/op/counters.h"
+#include "daemon/op/health.h"
+#include "daemon/op/op.h"
+#include "daemon/op/resp.h"
 
 #define STORE_NODES_MAX  128
 #define STORE_HOST_MAX   256

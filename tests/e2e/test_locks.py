@@ -532,7 +532,7 @@ class ListTest(BrokerCase):
         self.assertNotIn(secret, self.served.log())
 
     def test_stats(self):
-        path = os.path.join(TREE, "daemon", "core", "counters.def")
+        path = os.path.join(TREE, "daemon", "op", "counters.def")
         with open(path, encoding="utf-8") as file:
             names = re.findall(r"^COUNTER\((\w+),", file.read(), flags=re.M)
         client = self.connect()

@@ -11,7 +11,9 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from harness import HarnessCase, skip_without_daemon  # noqa: E402
 from shared import TREE, promtool  # noqa: E402
 
-CORE = os.path.join(TREE, "daemon", "core")
+TABLES = {
+    "counters.def": os.path.join(TREE, "daemon", "op"),
+    "spaces.def": os.path.join(TREE, "daemon", "core", "model")}
 GAUGES = os.path.join(TREE, "daemon", "io", "gauges.def")
 OTHER = 'namespace="other"'
 QUICK = {"lease.default": "1s"}
@@ -19,7 +21,7 @@ QUICK = {"lease.default": "1s"}
 
 def table(name):
     """{family: (label or None, [values])} of counters.def or spaces.def."""
-    with open(os.path.join(CORE, name), encoding="ascii") as file:
+    with open(os.path.join(TABLES[name], name), encoding="ascii") as file:
         text = file.read()
     families = {}
     for kind, words in re.findall(r"^(\w+)\((.*?)\)$", text,
@@ -91,7 +93,7 @@ class MetricsTest(HarnessCase):
                            re.findall(r"^SHOWN\((\w+), (\w+), ", file.read(),
                                       re.MULTILINE)})
         self.assertEqual(told, tables)
-        paths = [GAUGES] + [os.path.join(CORE, name)
+        paths = [GAUGES] + [os.path.join(TABLES[name], name)
                             for name in ("spaces.def", "counters.def")]
         page = subprocess.run(
             [sys.executable, os.path.join(

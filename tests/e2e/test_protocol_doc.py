@@ -101,18 +101,21 @@ class TableTest(unittest.TestCase):
                    ("USER", "SERVED", "AT_ONCE", "command_ping", "no_timer",
                     "NONE", "0", '"N"', '"n"'),
                    ("proto/request.c", "proto/vocabulary.c",
-                    "daemon/core/rights.c", "daemon/core/command.c",
-                    "daemon/core/final.c"))
+                    "daemon/core/command/admit.c",
+                    "daemon/core/command/command.c",
+                    "daemon/core/ticket/final.c"))
 
     @unittest.skipUnless(shutil.which("cc"), "there is no compiler")
     def test_an_operation(self):
-        self.check("daemon/core/op.def", "#undef OP", "OP",
+        self.check("daemon/op/op.def", "#undef OP", "OP",
                    ('"n"', "LOCK", "ticket_done", "NONE", "KEYED", "ALONE",
                     "FREES", "take_plain", "plain_decide"),
-                   ("daemon/core/op_pool.c", "daemon/core/recent.c",
-                    "daemon/core/core.c", "daemon/store/record.c",
-                    "daemon/store/call.c", "daemon/store/quorum.c",
-                    "daemon/store/round.c", "daemon/store/strict.c"))
+                   ("daemon/core/model/op_pool.c",
+                    "daemon/core/feature/recent.c", "daemon/core/core.c",
+                    "daemon/store/wire/record.c", "daemon/store/queue/call.c",
+                    "daemon/store/topology/quorum.c",
+                    "daemon/store/topology/round.c",
+                    "daemon/store/strict/strict.c"))
 
 
 class VocabularyTest(unittest.TestCase):
@@ -150,7 +153,7 @@ class VocabularyTest(unittest.TestCase):
         self.assertIn(f"OK n={len(titles)}\n", section(part, "HELP"))
 
     def test_each_reason_of_status(self):
-        text = read("daemon/core/health.def")
+        text = read("daemon/op/health.def")
         reasons = re.findall(r'^REASON\(\w+, "(\w+)"', text, flags=re.M)
         self.assertGreater(len(reasons), 30)
         part = section(section(self.doc, "4. Commands"), "STATUS")

@@ -16,7 +16,7 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 #include "daemon/io/reader.h"
-#include "daemon/store/state.h"
+#include "daemon/store/model/state.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 """The scripts of lua/ as a broker sees them: arguments, results, the record.
 
-The bytes are laid out by daemon/store/record.def. The scripts are those of
+The bytes are laid out by daemon/store/wire/record.def. The scripts are those of
 build/lua, which is what the program loads; $HOLDFAST_LUA names another folder.
 """
 

@@ -9,9 +9,9 @@
 #include "tests/sim/broker.h"
 
 #include "daemon/base/assert.h"
-#include "daemon/core/state.h"
-#include "daemon/store/engine.h"
-#include "daemon/store/state.h"
+#include "daemon/core/model/state.h"
+#include "daemon/driver/engine.h"
+#include "daemon/store/model/state.h"
 #include "proto/request.h"
 #include "tests/sim/check.h"
 #include "tests/sim/reply.h"

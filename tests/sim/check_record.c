@@ -7,7 +7,7 @@
 
 #include "daemon/base/assert.h"
 #include "daemon/base/text.h"
-#include "daemon/store/record.h"
+#include "daemon/store/wire/record.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
  */
 #include "tests/sim/fake_check.h"
 
-#include "daemon/store/scripts.h"
+#include "daemon/store/wire/scripts.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

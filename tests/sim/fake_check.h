@@ -4,7 +4,7 @@
 #ifndef HOLDFAST_TESTS_SIM_FAKE_CHECK_H
 #define HOLDFAST_TESTS_SIM_FAKE_CHECK_H
 
-#include "daemon/store/scripts.h"
+#include "daemon/store/wire/scripts.h"
 #include "tests/sim/fake_state.h"
 
 #define CHECK_ARGS_MAX  40

@@ -9,7 +9,7 @@
  */
 #include "tests/sim/fake_check.h"
 
-#include "daemon/store/record.h"
+#include "daemon/store/wire/record.h"
 
 #include <inttypes.h>
 #include <stdio.h>

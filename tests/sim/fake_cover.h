@@ -5,7 +5,7 @@
 #ifndef HOLDFAST_TESTS_SIM_FAKE_COVER_H
 #define HOLDFAST_TESTS_SIM_FAKE_COVER_H
 
-#include "daemon/store/scripts.h"
+#include "daemon/store/wire/scripts.h"
 
 #include <lua.h>
 #include <stdbool.h>

@@ -348,7 +348,7 @@ PLANTED = {
         "    return votes > 0;\n",
         "one Sentinel is enough to make a master"),
     "sentinel-of-old": (
-        "daemon/store/state.h", "#define TRUST_US 2000000",
+        "daemon/store/model/state.h", "#define TRUST_US 2000000",
         "#define TRUST_US     20000000",
         "what Sentinels said counts for long"),
     "release-once": (

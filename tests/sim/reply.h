@@ -5,7 +5,7 @@
 #ifndef HOLDFAST_TESTS_SIM_REPLY_H
 #define HOLDFAST_TESTS_SIM_REPLY_H
 
-#include "daemon/store/resp.h"
+#include "daemon/op/resp.h"
 
 /*
  * The first reply in `bytes`: how long it is, and its tree in *reply, valid

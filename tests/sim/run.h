@@ -4,7 +4,7 @@
 #ifndef HOLDFAST_TESTS_SIM_RUN_H
 #define HOLDFAST_TESTS_SIM_RUN_H
 
-#include "daemon/core/counters.h"
+#include "daemon/op/counters.h"
 #include "tests/sim/check.h"
 #include "tests/sim/fake_cover.h"
 #include "tests/sim/faults.h"

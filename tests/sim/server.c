@@ -10,7 +10,7 @@
 
 #include "daemon/base/assert.h"
 #include "daemon/base/slot.h"
-#include "daemon/store/record.h"
+#include "daemon/store/wire/record.h"
 #include "tests/sim/broker.h"
 #include "tests/sim/check.h"
 #include "tests/sim/faults.h"

@@ -4,8 +4,8 @@
  */
 #include "tests/unit/core_net.h"
 
-#include "daemon/core/op_audit.h"
-#include "daemon/core/state.h"
+#include "daemon/core/model/state.h"
+#include "daemon/op/op_audit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ trace_op(const struct net *net, const struct net_job *job, const char *what)
 {
     static const char *const kinds[] = {
 #define OP(id, word, ...) [OP_##id] = (word),
-#include "daemon/core/op.def"
+#include "daemon/op/op.def"
     };
     const struct op *op = &job->asked;
 

@@ -1,7 +1,7 @@
 /*
- * What the tests of daemon/store/sentinel.c add to the store's rig: a world in
- * which Sentinels and Redis answer by themselves, but on links that are silent,
- * and a log that is kept.
+ * What the tests of daemon/store/topology/sentinel.c add to the store's rig: a
+ * world in which Sentinels and Redis answer by themselves, but on links that
+ * are silent, and a log that is kept.
  *
  * The links to Sentinels have the first numbers, in the configuration's order;
  * those to what they name follow: where there are three, the first master's is

@@ -6,7 +6,7 @@
 #ifndef HOLDFAST_TESTS_UNIT_STORE_RIG_H
 #define HOLDFAST_TESTS_UNIT_STORE_RIG_H
 
-#include "daemon/store/state.h"
+#include "daemon/store/model/state.h"
 
 #include <check.h>
 

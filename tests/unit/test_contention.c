@@ -1,8 +1,8 @@
 /*
- * Tests of daemon/core/contention.c: against an exact count, halved alike; and
- * what time makes of it.
+ * Tests of daemon/core/model/contention.c: against an exact count, halved
+ * alike; and what time makes of it.
  */
-#include "daemon/core/contention.h"
+#include "daemon/core/model/contention.h"
 
 #include "tests/unit/seed.h"
 

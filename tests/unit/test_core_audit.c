@@ -1,11 +1,11 @@
 /*
- * Tests of daemon/core/audit.c: runs from node to node, what they find, whom
- * they ask, and what is broken.
+ * Tests of daemon/core/feature/audit.c: runs from node to node, what they find,
+ * whom they ask, and what is broken.
  */
 #include "tests/unit/core_rig.h"
 #include "tests/unit/log_kept.h"
 
-#include "daemon/core/op_audit.h"
+#include "daemon/op/op_audit.h"
 
 #include <stdio.h>
 #include <string.h>

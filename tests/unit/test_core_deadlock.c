@@ -1,6 +1,6 @@
 /*
- * Tests of daemon/core/deadlock.c: circles of waits within one broker and over
- * several, and what must not be taken for one.
+ * Tests of daemon/core/feature/deadlock.c: circles of waits within one broker
+ * and over several, and what must not be taken for one.
  */
 #include "tests/unit/core_net.h"
 

@@ -1,6 +1,6 @@
 /*
- * Tests of daemon/core/ticket.c: holds. When they are believed in, how they are
- * renewed, lost and given back.
+ * Tests of daemon/core/model/ticket.c: holds. When they are believed in, how
+ * they are renewed, lost and given back.
  */
 #include "tests/unit/core_rig.h"
 

@@ -1,6 +1,7 @@
 /*
- * Tests of sessions that move (daemon/core/session.c, ticket.c): what is kept,
- * who may take it over, by which generation, and what a later one changes.
+ * Tests of sessions that move (daemon/core/command/session.c, ticket.c): what
+ * is kept, who may take it over, by which generation, and what a later one
+ * changes.
  */
 #include "tests/unit/core_net.h"
 #include "tests/unit/log_kept.h"

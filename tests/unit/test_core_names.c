@@ -1,5 +1,5 @@
 /*
- * Tests of daemon/core/bundle.c: LOCK of several names, all or none.
+ * Tests of daemon/core/ticket/bundle.c: LOCK of several names, all or none.
  */
 #include "tests/unit/core_rig.h"
 

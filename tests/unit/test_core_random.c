@@ -15,7 +15,7 @@
 #include "tests/unit/core_net.h"
 #include "tests/unit/seed.h"
 
-#include "daemon/core/state.h"
+#include "daemon/core/model/state.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /*
- * Tests of daemon/core/recent.c: what SLOW tells, how much of it is kept, and
- * what is slow. How a store counts the stages is in test_store_call.c.
+ * Tests of daemon/core/feature/recent.c: what SLOW tells, how much of it is
+ * kept, and what is slow. How a store counts the stages is in
+ * test_store_call.c.
  */
 #include "tests/unit/core_net.h"
 

@@ -5,7 +5,7 @@
  */
 #include "tests/unit/core_rig.h"
 
-#include "daemon/core/state.h"
+#include "daemon/core/model/state.h"
 
 #include <stdio.h>
 #include <string.h>

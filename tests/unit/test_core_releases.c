@@ -1,10 +1,10 @@
 /*
- * Tests of daemon/core/releases.c: what was given back is given back again
- * where Redis may have lost that.
+ * Tests of daemon/core/feature/releases.c: what was given back is given back
+ * again where Redis may have lost that.
  */
 #include "tests/unit/core_rig.h"
 
-#include "daemon/core/state.h"
+#include "daemon/core/model/state.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * Tests of daemon/core: sessions. How they end, heartbeats, the broker's stop,
  * limits, tags, and what is listed.
  */
-#include "daemon/core/state.h"
+#include "daemon/core/model/state.h"
 #include "tests/unit/core_rig.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /*
- * Tests of daemon/core/ticket.c: locks that are shared, semaphores, lock-delay,
- * what is told of a holder in the way, and holds that an operator breaks.
+ * Tests of daemon/core/model/ticket.c: locks that are shared, semaphores,
+ * lock-delay, what is told of a holder in the way, and holds that an operator
+ * breaks.
  */
 #include "tests/unit/core_rig.h"
 

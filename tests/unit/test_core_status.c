@@ -1,6 +1,6 @@
 /*
- * Tests of daemon/core/status.c and health.c: what STATUS tells of the Redis
- * nodes, and what a client is told where a lock cannot be granted.
+ * Tests of daemon/core/feature/status.c and health.c: what STATUS tells of the
+ * Redis nodes, and what a client is told where a lock cannot be granted.
  */
 #include "tests/unit/core_rig.h"
 

@@ -1,7 +1,7 @@
 /*
- * Tests of daemon/core/top.c: what TOP tells, in what order, to whom. How
- * contention is counted is in test_contention.c; that both lists of the oldest
- * are as they should be, core_check() looks at after each step.
+ * Tests of daemon/core/feature/top.c: what TOP tells, in what order, to whom.
+ * How contention is counted is in test_contention.c; that both lists of the
+ * oldest are as they should be, core_check() looks at after each step.
  */
 #include "conf/users.h"
 #include "tests/unit/core_rig.h"

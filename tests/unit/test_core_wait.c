@@ -1,6 +1,6 @@
 /*
- * Tests of daemon/core/ticket.c and lock.c: asking and waiting. Each end of a
- * wait, answers that come late or never, hints, refreshing.
+ * Tests of daemon/core/model/ticket.c and lock.c: asking and waiting. Each end
+ * of a wait, answers that come late or never, hints, refreshing.
  */
 #include "tests/unit/core_rig.h"
 

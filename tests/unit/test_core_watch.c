@@ -1,5 +1,6 @@
 /*
- * Tests of daemon/core/watch.c: WATCH and UNWATCH, what is told and when.
+ * Tests of daemon/core/feature/watch.c: WATCH and UNWATCH, what is told and
+ * when.
  */
 #include "tests/unit/core_rig.h"
 

@@ -2,7 +2,7 @@
  * The order and the time of a turn. What core and store do in it is tested by
  * their own suites.
  */
-#include "daemon/store/engine.h"
+#include "daemon/driver/engine.h"
 
 #include "daemon/base/log.h"
 #include "proto/request.h"

@@ -3,8 +3,8 @@
  * what is counted where, and what Prometheus is told of it.
  */
 #include "daemon/base/histogram.h"
-#include "daemon/core/counters.h"
-#include "daemon/core/spaces.h"
+#include "daemon/core/model/spaces.h"
+#include "daemon/op/counters.h"
 
 #include <check.h>
 

@@ -1,6 +1,6 @@
 /*
- * Tests of daemon/store/call.c and record.c: batches, results, and everything
- * that Redis may say instead.
+ * Tests of daemon/store/queue/call.c and record.c: batches, results, and
+ * everything that Redis may say instead.
  */
 #include "tests/unit/log_kept.h"
 #include "tests/unit/seed.h"

@@ -1,11 +1,11 @@
 /*
- * Tests of daemon/store/confirm.c: what is answered is not told before replicas
- * have it, where safety is strict.
+ * Tests of daemon/store/strict/confirm.c: what is answered is not told before
+ * replicas have it, where safety is strict.
  */
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
 
-#include "daemon/store/route.h"
+#include "daemon/store/topology/route.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,12 @@
 /*
- * Tests of daemon/store/health.c, and of what the rest of the store tells it:
- * whether locks can be granted, which node is to blame, why, and for how long.
+ * Tests of daemon/store/node/health.c, and of what the rest of the store tells
+ * it: whether locks can be granted, which node is to blame, why, and for how
+ * long.
  */
 #include "tests/unit/log_kept.h"
 #include "tests/unit/sentinel_rig.h"
 
-#include "daemon/store/fault.h"
+#include "daemon/store/node/fault.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * Tests of daemon/store/link.c: connections, from the greeting to the loss, and
- * what becomes of operations then; hints.
+ * Tests of daemon/store/node/link.c: connections, from the greeting to the
+ * loss, and what becomes of operations then; hints.
  */
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"

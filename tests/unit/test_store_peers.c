@@ -1,6 +1,6 @@
 /*
- * Tests of daemon/store/peers.c: brokers of other configurations before the
- * same Redis, the longest lease of them, and lists of quorums that overlap.
+ * Tests of daemon/store/node/peers.c: brokers of other configurations before
+ * the same Redis, the longest lease of them, and lists of quorums that overlap.
  */
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"

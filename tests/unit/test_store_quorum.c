@@ -1,8 +1,8 @@
 /*
- * Tests of daemon/store/quorum.c and round.c: what a majority of masters says,
- * and what is put right at the others.
+ * Tests of daemon/store/topology/quorum.c and round.c: what a majority of
+ * masters says, and what is put right at the others.
  */
-#include "daemon/store/model_quorum.h"
+#include "daemon/store/model/quorum.h"
 #include "tests/unit/store_rig.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * Tests of daemon/store/sentinel.c: who the master is, by a majority of the
- * Sentinels and for how long; greetings, and Sentinels that fail.
+ * Tests of daemon/store/topology/sentinel.c: who the master is, by a majority
+ * of the Sentinels and for how long; greetings, and Sentinels that fail.
  */
 #include "tests/unit/log_kept.h"
 #include "tests/unit/sentinel_rig.h"

@@ -1,6 +1,6 @@
 /*
- * Tests of daemon/store/sentinel.c: the master is lost, is another one, or is
- * none, and what becomes of operations meanwhile.
+ * Tests of daemon/store/topology/sentinel.c: the master is lost, is another
+ * one, or is none, and what becomes of operations meanwhile.
  */
 #include "tests/unit/sentinel_rig.h"
 

@@ -1,7 +1,7 @@
 /*
- * Tests of daemon/store/sentinel.c under random faults: each operation is given
- * back exactly once, and calls go only to the one whom a majority has named in
- * the last two seconds; also where two of the Sentinels are one.
+ * Tests of daemon/store/topology/sentinel.c under random faults: each operation
+ * is given back exactly once, and calls go only to the one whom a majority has
+ * named in the last two seconds; also where two of the Sentinels are one.
  */
 #include "tests/unit/seed.h"
 #include "tests/unit/sentinel_rig.h"

@@ -1,15 +1,16 @@
 /*
- * Tests of daemon/store/trust.c, and of what link.c and call.c do for it: when
- * a broker is settled with a node, what is told of that in the calls, and the
- * marker that tells it to others. And what scripts answer who is not settled.
+ * Tests of daemon/store/node/trust.c, and of what link.c and call.c do for it:
+ * when a broker is settled with a node, what is told of that in the calls, and
+ * the marker that tells it to others. And what scripts answer who is not
+ * settled.
  */
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
 
-#include "daemon/store/link.h"
-#include "daemon/store/mark.h"
-#include "daemon/store/route.h"
-#include "daemon/store/trust.h"
+#include "daemon/store/node/link.h"
+#include "daemon/store/node/mark.h"
+#include "daemon/store/node/trust.h"
+#include "daemon/store/topology/route.h"
 
 #include <stdio.h>
 #include <stdlib.h>

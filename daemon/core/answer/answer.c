@@ -1,0 +1,126 @@
+/*
+ * Reply and event lines into the step's effects, and the frame of lists. The
+ * only place that turns what the core decided into text.
+ */
+#include "daemon/core/answer/answer.h"
+
+#include "daemon/base/assert.h"
+
+/* No line of ours is longer: names, words and numbers are all bounded. */
+#define ANSWER_BYTES 4096
+
+#define LISTING_DEFAULT 100
+
+struct reply
+answer_begin(struct core *core, const char *tag, const char *word)
+{
+    struct reply reply;
+
+    reply_begin(&reply, effects_reserve(core->effects, ANSWER_BYTES),
+        ANSWER_BYTES, tag, word);
+    return reply;
+}
+
+struct reply
+answer_event(struct core *core, enum event_code event)
+{
+    struct reply reply;
+
+    reply_event_begin(&reply, effects_reserve(core->effects, ANSWER_BYTES),
+        ANSWER_BYTES, event);
+    return reply;
+}
+
+void
+reply_pair_if(struct reply *reply, const char *key, struct text value)
+{
+    if (value.len > 0)
+        reply_pair(reply, key, value);
+}
+
+void
+answer_end(
+    struct core *core, const struct session *session, struct reply *reply)
+{
+    size_t len = reply_end(reply);
+
+    require(len > 0 && len <= ANSWER_BYTES);
+    if (session->away)
+        return; /* there is nobody to hear it */
+    effects_line(
+        core->effects, slab_handle(&core->sessions, session), (uint32_t)len);
+}
+
+void
+answer_error_begin(struct core *core, struct reply *reply, const char *tag,
+    enum error_code code)
+{
+    reply_error_begin(reply, effects_reserve(core->effects, ANSWER_BYTES),
+        ANSWER_BYTES, tag, code);
+}
+
+void
+answer_error(struct core *core, const struct session *session, const char *tag,
+    enum error_code code, const char *why)
+{
+    struct reply reply;
+
+    reply_error_begin(&reply, effects_reserve(core->effects, ANSWER_BYTES),
+        ANSWER_BYTES, tag, code);
+    reply_text(&reply, why != NULL ? why : error_meaning(code));
+    answer_end(core, session, &reply);
+}
+
+void
+answer_limit(struct core *core, const struct session *session, const char *tag,
+    const char *limit)
+{
+    struct reply reply;
+
+    reply_error_begin(&reply, effects_reserve(core->effects, ANSWER_BYTES),
+        ANSWER_BYTES, tag, ERROR_LIMIT);
+    reply_pair(&reply, "limit", text_from(limit));
+    reply_text(&reply, error_meaning(ERROR_LIMIT));
+    answer_end(core, session, &reply);
+}
+
+void
+answer_ok(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct reply reply = answer_begin(core, request->tag, "OK");
+
+    answer_end(core, session, &reply);
+}
+
+uint32_t
+listing_limit(const struct request *request)
+{
+    if (!request_has(request, REQUEST_KEY_LIMIT))
+        return LISTING_DEFAULT;
+    uint64_t limit = request->value[REQUEST_KEY_LIMIT];
+    return limit < LISTING_MAX ? (uint32_t)limit : LISTING_MAX;
+}
+
+void
+listing_end(struct core *core, struct session *session, const char *tag,
+    uint32_t shown, uint32_t next)
+{
+    struct reply reply = answer_begin(core, tag, "OK");
+
+    reply_pair_number(&reply, "n", shown);
+    if (next > 0)
+        reply_pair_number(&reply, "cursor", next);
+    answer_end(core, session, &reply);
+}
+
+void
+listing_kind(struct reply *reply, const struct ask *ask)
+{
+    if (ask->permits_max > 0) {
+        reply_pair_number(reply, "limit", ask->permits_max);
+        reply_pair_number(reply, "permits", ask->permits);
+    } else if (ask->shared) {
+        reply_pair(reply, "mode", TEXT("shared"));
+    }
+}

@@ -1,0 +1,55 @@
+/*
+ * Lines to a session, and the frame of lists. See answer.c.
+ */
+#ifndef HOLDFAST_CORE_ANSWER_ANSWER_H
+#define HOLDFAST_CORE_ANSWER_ANSWER_H
+
+#include "daemon/core/model/state.h"
+
+#define LISTING_MAX 500
+
+/* Begins a final reply in the step's buffer. answer_end() must follow before
+ * another line begins. */
+struct reply answer_begin(struct core *core, const char *tag, const char *word);
+
+/* Begins an event line. answer_end() must follow before another line begins. */
+struct reply answer_event(struct core *core, enum event_code event);
+
+/* Adds key=value, unless the value is empty. */
+void reply_pair_if(struct reply *reply, const char *key, struct text value);
+
+/* Sends the line to the session. A session without a connection gets
+ * nothing. */
+void answer_end(
+    struct core *core, const struct session *session, struct reply *reply);
+
+/* Begins an ERR with that tag and code. answer_end() must follow. */
+void answer_error_begin(struct core *core, struct reply *reply, const char *tag,
+    enum error_code code);
+
+/* Sends an ERR. `why` NULL stands for the meaning of the code. The request is
+ * not freed: see pending_error(). */
+void answer_error(struct core *core, const struct session *session,
+    const char *tag, enum error_code code, const char *why);
+
+/* Sends ERR LIMIT with the name of the limit. The caller counts the refusal. */
+void answer_limit(struct core *core, const struct session *session,
+    const char *tag, const char *limit);
+
+/* Sends OK with the tag of the request and nothing else. */
+void answer_ok(
+    struct core *core, struct session *session, const struct request *request);
+
+/* How many items one answer has, by limit= of the request. */
+uint32_t listing_limit(const struct request *request);
+
+/* Ends a list with OK, the number of items, and the cursor of the next part; 0:
+ * there is none. */
+void listing_end(struct core *core, struct session *session, const char *tag,
+    uint32_t shown, uint32_t next);
+
+/* Adds the kind of a hold: shared, or its permits. Nothing is said of an
+ * exclusive hold. */
+void listing_kind(struct reply *reply, const struct ask *ask);
+
+#endif

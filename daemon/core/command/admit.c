@@ -1,0 +1,109 @@
+/*
+ * Admission of a request: the rights of its user, and the limits on outstanding
+ * requests.
+ */
+#include "daemon/core/command/admit.h"
+
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/model/pending.h"
+#include "daemon/core/model/rights.h"
+#include "daemon/core/model/tally.h"
+
+#include "daemon/base/assert.h"
+
+/* What a request needs, by commands.def. */
+enum need {
+    NEEDS_NOTHING = 0,
+    NEEDS_LOCK = RIGHT_LOCK,
+    NEEDS_SEE = RIGHT_SEE,
+    NEEDS_BREAK = RIGHT_BREAK,
+    NEEDS_ADMIN = RIGHT_ADMIN,
+    NEEDS_USER, /* no right of it, but to be known */
+};
+
+static const enum need needs[COMMAND_COUNT] = {
+
+#define COMMAND(id, right, ...) NEEDS_##right,
+#include "proto/commands.def"
+};
+
+static struct text
+right_word(enum right right)
+{
+    switch (right) {
+    case RIGHT_LOCK:
+        return TEXT("lock");
+    case RIGHT_SEE:
+        return TEXT("see");
+    case RIGHT_BREAK:
+        return TEXT("break");
+    case RIGHT_ADMIN:
+        return TEXT("admin");
+    }
+    require(false);
+    return TEXT("");
+}
+
+static void
+answer_denied(struct core *core, struct session *session,
+    const struct request *request, enum right right, struct text name)
+{
+    struct reply reply;
+
+    count(core->counters, COUNTER_requests_denied);
+    if (request->command == COMMAND_LOCK)
+        tally_turned_away(core, name, ERROR_DENIED);
+    answer_error_begin(core, &reply, request->tag, ERROR_DENIED);
+    reply_pair(&reply, "right", right_word(right));
+    if (request->name_count > 1)
+        reply_pair(&reply, "name", name);
+    reply_text(&reply, error_meaning(ERROR_DENIED));
+    answer_end(core, session, &reply);
+}
+
+bool
+auth_permits(
+    struct core *core, struct session *session, const struct request *request)
+{
+    enum need need = needs[request->command];
+    bool resumes = request->command == COMMAND_HELLO &&
+                   request_has(request, REQUEST_KEY_RESUME);
+
+    if (need == NEEDS_NOTHING && !resumes)
+        return true;
+    if (session->user == NULL) {
+        count(core->counters, COUNTER_requests_unknown_user);
+        answer_error(core, session, request->tag, ERROR_AUTH, NULL);
+        return false;
+    }
+    if (need == NEEDS_USER || resumes)
+        return true;
+    enum right right = (enum right)need;
+    uint32_t names = request->name_count > 0 ? request->name_count : 1;
+    for (uint32_t i = 0; i < names; i++) {
+        struct text name =
+            request->name_count > 0 ? request->names[i] : request->argument;
+        if (session_may(core, session, right, name))
+            continue;
+        answer_denied(core, session, request, right, name);
+        return false;
+    }
+    return true;
+}
+
+struct pending *
+command_pending(
+    struct core *core, struct session *session, const struct request *request)
+{
+    if (session->pending_count >= core->settings.outstanding_max) {
+        count(core->counters, COUNTER_limit_outstanding);
+        answer_limit(core, session, request->tag, "outstanding");
+        return NULL;
+    }
+    struct pending *pending = pending_create(core, session, request);
+    if (pending == NULL) {
+        count(core->counters, COUNTER_limit_requests);
+        answer_limit(core, session, request->tag, "requests");
+    }
+    return pending;
+}

@@ -1,0 +1,278 @@
+/*
+ * AUTH, and what other users mean for sessions. rights.c has what users may do.
+ *
+ * A session has a user from its beginning, where its connection shows it (its
+ * process' uid, on a Unix socket; a certificate, by TLS), or from an AUTH on.
+ * How it came by it matters to nobody but user_has_mark(). Without users in the
+ * settings there is nothing of this: anybody may do all.
+ *
+ * Who is set up wrongly is slowed down by address: the answer to an AUTH that
+ * has failed comes the later, the more of them have failed from there of late.
+ * Only they wait, and only so many of them: others from there, who have the
+ * right secret, do not. So it is nothing against guessing, whose answers nobody
+ * need wait for: against that secrets are random (see base/users.c). What a
+ * session sends meanwhile has its turn after the answer (behind.c).
+ */
+#include "daemon/core/command/auth.h"
+
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/answer/behind.h"
+#include "daemon/core/command/admit.h"
+#include "daemon/core/command/session.h"
+#include "daemon/core/feature/watch.h"
+#include "daemon/core/model/handlers.h"
+#include "daemon/core/model/pending.h"
+#include "daemon/core/model/rights.h"
+#include "daemon/core/model/session_table.h"
+#include "daemon/core/model/source.h"
+#include "daemon/core/ticket/bundle.h"
+#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/wait.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+/* AUTHs from an address that have failed and are not answered yet. */
+#define WAITING_MAX 64
+
+void
+auth_set_timeout(struct core *core, uint64_t auth_us)
+{
+    bool changes = core->settings.auth_us != auth_us;
+
+    core->settings.auth_us = auth_us;
+    for (uint32_t i = 0; changes && i < core->sessions.touched; i++) {
+        struct session *session = slab_at(&core->sessions, i);
+        if (session != NULL && session->user == NULL && !session->revoked)
+            wheel_add(&core->wheel, &session->timer, core->now_us);
+    }
+}
+
+/* --- AUTH ----------------------------------------------------------------- */
+
+static void
+auth_failed(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct pending *pending = command_pending(core, session, request);
+    struct source *source = session->source;
+    char name[AUTH_LOG_BYTES];
+
+    /* What no user is called may be a secret in the wrong place. */
+    bool known = users_find(core->settings.users, request->names[0]) != NULL;
+    count(core->counters, COUNTER_auth_failed);
+    log_write(LOG_WARN, "auth_failed", "user=%s session=%s peer=%s",
+        known ? log_quote(name, sizeof(name), request->names[0]) : "unknown",
+        session->short_id, session->peer);
+    if (pending == NULL)
+        return;
+    source_forget(core, source);
+    source->failures += source->failures < UINT32_MAX;
+    source->failed_us = core->now_us;
+    source->waiting++;
+    session->auths++;
+    wheel_add(&core->wheel, &pending->timer,
+        us_add(core->now_us, failure_delay_us(source)));
+}
+
+void
+auth_answer(struct core *core, struct pending *pending)
+{
+    struct session *session = pending->session;
+
+    pending_error(core, pending, ERROR_AUTH, "no such user, or another secret");
+    if (auth_may_go_on(session))
+        wheel_add(&core->wheel, &session->timer, core->now_us);
+}
+
+/* Whether the session has nothing yet that is its user's. */
+static bool
+session_is_bare(const struct session *session)
+{
+    return session->ticket_count == 0 && session->pending_count == 0 &&
+           session->watch_count == 0 && session->generation == 1;
+}
+
+/* The user is known: it is the session's from now on. */
+static void
+auth_succeeded(struct core *core, struct session *session,
+    const struct request *request, struct user *user, uint32_t mark)
+{
+    char name[AUTH_LOG_BYTES];
+
+    if (user == session->user) {
+        session->user_mark = mark;
+    } else if (!session_is_bare(session)) {
+        answer_error(core, session, request->tag, ERROR_CONFLICT,
+            "another user comes while the session has nothing of its own");
+        return;
+    } else if (user_is_full(core, user)) {
+        count(core->counters, COUNTER_limit_user_connections);
+        answer_limit(core, session, request->tag, "user_connections");
+        return;
+    } else {
+        if (session->user != NULL)
+            session->user->connections--;
+        session->user = NULL;
+        auth_take(session, user, mark);
+        session_rename(core, session);
+    }
+    count(core->counters, COUNTER_auth_ok);
+    log_write(LOG_DEBUG, "authenticated", "session=%s peer=%s%s",
+        session->short_id, session->peer, auth_log_user(session, name));
+    answer_ok(core, session, request);
+}
+
+void
+auth_command(
+    struct core *core, struct session *session, const struct request *request)
+{
+    const struct users *users = core->settings.users;
+    struct text secret = request->names[1];
+    uint32_t mark = 0;
+
+    if (users == NULL) {
+        answer_error(core, session, request->tag, ERROR_AUTH,
+            "this broker has no users");
+        return;
+    }
+    /* A session that came before there were users is closed by now. */
+    require(session->source != NULL);
+    struct user *user =
+        users_of_secret(users, request->names[0], secret, &mark);
+    if (user != NULL) {
+        auth_succeeded(core, session, request, user, mark);
+    } else if (session->source->waiting >= WAITING_MAX) {
+        count(core->counters, COUNTER_limit_auth);
+        answer_limit(core, session, request->tag, "auth");
+    } else {
+        auth_failed(core, session, request);
+    }
+}
+
+/* --- other users ---------------------------------------------------------- */
+
+/* The session's user by another table of them; NULL: it is no more. */
+static struct user *
+user_again(const struct session *session, const struct users *users)
+{
+    struct user *user =
+        users == NULL ? NULL : users_find(users, session->user->name);
+
+    if (user == NULL || !user_has_mark(users, user, session->user_mark))
+        return NULL;
+    return user;
+}
+
+void
+auth_set_users(struct core *core, const struct users *users)
+{
+    char name[AUTH_LOG_BYTES];
+
+    for (uint32_t i = 0; i < core->sessions.touched; i++) {
+        struct session *session = slab_at(&core->sessions, i);
+        if (session == NULL || session->user == NULL)
+            continue;
+        const struct user *before = session->user;
+        session->user = user_again(session, users);
+        session->revoked = session->user == NULL;
+        if (session->revoked)
+            log_write(LOG_INFO, "session_revoked", "session=%s peer=%s user=%s",
+                session->short_id, session->peer,
+                log_quote(name, sizeof(name), before->name));
+        session->recheck = true;
+        wheel_add(&core->wheel, &session->timer, core->now_us);
+        if (session->user == NULL)
+            continue;
+        session->user->connections += !session->away;
+        session->user->tickets += session->ticket_count;
+    }
+    core->settings.users = users;
+}
+
+/* Whether its user may not lock (any more) all that a waiting LOCK is about. */
+static bool
+lock_is_denied(const struct core *core, const struct pending *pending)
+{
+    const struct session *session = pending->session;
+    const struct bundle *bundle = slab_get(&core->bundles, pending->bundle);
+
+    if (pending->command != COMMAND_LOCK || pending->part != PART_NONE ||
+        pending->ended)
+        return false;
+    if (pending->ticket != NULL)
+        return !session_may(core, session, RIGHT_LOCK,
+            text_make(
+                pending->ticket->lock->name, pending->ticket->lock->name_len));
+    return bundle != NULL && auth_denied(core, session, bundle) < bundle->count;
+}
+
+void
+auth_end_wait(struct core *core, struct pending *pending)
+{
+    pending->denied = false;
+    bool ends =
+        pending->ticket == NULL
+            ? bundle_cancel(core, pending, ERROR_DENIED, NULL)
+            : ticket_cancel(core, pending->ticket, pending, ERROR_DENIED, NULL);
+    if (ends)
+        count(core->counters, COUNTER_requests_denied);
+}
+
+static void
+session_recheck(struct core *core, struct session *session)
+{
+    LIST_EACH (link, &session->pendings) {
+        struct pending *pending =
+            container_of(link, struct pending, session_link);
+        if (!lock_is_denied(core, pending))
+            continue;
+        pending->denied = true;
+        wheel_add(&core->wheel, &pending->timer, core->now_us);
+    }
+    LIST_EACH_SAFE (link, &session->watches) {
+        const struct lock *lock =
+            container_of(link, struct watch, session_link)->lock;
+        struct text name = text_make(lock->name, lock->name_len);
+        if (!auth_sees(core, session, name))
+            watch_end(core, session, name);
+    }
+}
+
+bool
+auth_recheck(struct core *core, struct session *session)
+{
+    session->recheck = false;
+    if (!session->revoked) {
+        session_recheck(core, session);
+        return false;
+    }
+    session_expel_user(core, session);
+    return true;
+}
+
+void
+auth_check(const struct core *core)
+{
+    uint32_t connections = 0;
+    uint32_t tickets = 0;
+    uint32_t behind = core->behind.used;
+
+    for (uint32_t i = 0; i < core->sessions.touched; i++) {
+        const struct session *session = slab_at(&core->sessions, i);
+        if (session != NULL)
+            behind -= session->behind_count;
+        if (session == NULL || session->user == NULL)
+            continue;
+        connections += !session->away;
+        tickets += session->ticket_count;
+    }
+    const struct users *users = core->settings.users;
+    for (uint32_t i = 0; users != NULL && i < users->count; i++) {
+        connections -= users->user[i].connections;
+        tickets -= users->user[i].tickets;
+    }
+    require(connections == 0 && tickets == 0 && behind == 0);
+    require(core->source_table.count == core->sources.used);
+    require(core->idle_count <= IDLE_MAX);
+}

@@ -1,0 +1,709 @@
+/*
+ * Request lines to calls: what each command checks before a ticket, a listing
+ * or the session itself takes over.
+ */
+#include "daemon/core/command/command.h"
+
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/command/admit.h"
+#include "daemon/core/command/auth.h"
+#include "daemon/core/command/session.h"
+#include "daemon/core/command/stop.h"
+#include "daemon/core/feature/audit.h"
+#include "daemon/core/feature/listing.h"
+#include "daemon/core/feature/watch.h"
+#include "daemon/core/model/handlers.h"
+#include "daemon/core/model/lock.h"
+#include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/pending.h"
+#include "daemon/core/model/rights.h"
+#include "daemon/core/model/session_table.h"
+#include "daemon/core/model/tally.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/ticket/advance.h"
+#include "daemon/core/ticket/bundle.h"
+#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/ticket_event.h"
+#include "daemon/core/ticket/wait.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+/* After a BREAK its lock is looked at, first after so long. */
+#define BREAK_LOOK_US UINT64_C(2000)
+#define BREAK_TICKETS 500 /* that are looked at; holders come first */
+
+static struct text
+request_word(const struct request *request, enum request_key key)
+{
+    return request_has(request, key) ? request->word[key] : TEXT("");
+}
+
+static uint64_t
+request_value(
+    const struct request *request, enum request_key key, uint64_t otherwise)
+{
+    return request_has(request, key) ? request->value[key] : otherwise;
+}
+
+/* Takes an earlier session over, where that was asked. False: it cannot be; the
+ * client was told. */
+static bool
+hello_resume(
+    struct core *core, struct session *session, const struct request *request)
+{
+    bool resume = request_has(request, REQUEST_KEY_RESUME);
+    uint64_t generation = request_value(request, REQUEST_KEY_GEN, 0);
+    uint8_t id[sizeof(session->id)];
+    enum error_code code = ERROR_BADREQ;
+    const char *wrong = NULL;
+
+    if (!resume && generation == 0)
+        return true;
+    if (!resume || generation == 0) {
+        wrong = "resume= and gen= go together";
+    } else if (!text_from_hex(
+                   request->word[REQUEST_KEY_RESUME], id, sizeof(id))) {
+        wrong = "resume= must be a session: 32 hex digits";
+    } else {
+        code = ERROR_CONFLICT;
+        wrong = session_resume(core, session, id, (uint32_t)generation);
+    }
+    if (wrong == NULL)
+        return true;
+    if (code == ERROR_BADREQ)
+        count(core->counters, COUNTER_requests_bad);
+    answer_error(core, session, request->tag, code, wrong);
+    return false;
+}
+
+void
+command_hello(
+    struct core *core, struct session *session, const struct request *request)
+{
+    char id[2 * sizeof(session->id)];
+    struct text name = request_word(request, REQUEST_KEY_NAME);
+    uint64_t heartbeat_ms = request_value(request, REQUEST_KEY_HEARTBEAT, 0);
+    uint64_t keep_us = session->keep_us;
+
+    if (request_has(request, REQUEST_KEY_KEEP))
+        session->keep_us = us_from_ms(request->value[REQUEST_KEY_KEEP]);
+    if (!hello_resume(core, session, request)) {
+        session->keep_us = keep_us;
+        return;
+    }
+    if (request_has(request, REQUEST_KEY_REENTER))
+        session->no_reentry = request->value[REQUEST_KEY_REENTER] == 0;
+    if (name.len > 0) {
+        memcpy(session->client, name.at, name.len);
+        session->client_len = (uint8_t)name.len;
+    }
+    if (heartbeat_ms > 0)
+        session_heartbeat(core, session, heartbeat_ms * 1000);
+    struct reply reply = answer_begin(core, request->tag, "OK");
+    text_to_hex(id, session->told_id, sizeof(session->told_id));
+    reply_pair(&reply, "session", text_make(id, sizeof(id)));
+    reply_pair_number(&reply, "proto", PROTO_VERSION);
+    reply_pair(&reply, "server", text_from(core->settings.server));
+    if (session->heartbeat_us > 0)
+        reply_pair_number(&reply, "heartbeat_ms", session->heartbeat_us / 1000);
+    if (session->keep_us > 0)
+        reply_pair_number(&reply, "keep_ms", session->keep_us / 1000);
+    if (session->generation > 1)
+        reply_pair_number(&reply, "gen", session->generation);
+    answer_end(core, session, &reply);
+}
+
+/* Puts a request to the ticket that it is about, old or new. */
+static void
+command_to_ticket(
+    struct core *core, struct pending *pending, const struct request *request)
+{
+    const char *limit;
+    struct ticket *ticket = ticket_obtain(core, pending->session,
+        request->argument, request_word(request, REQUEST_KEY_OWNER), &limit);
+
+    if (ticket == NULL) {
+        if (pending->command == COMMAND_LOCK)
+            tally_turned_away(core, request->argument, ERROR_LIMIT);
+        pending_limit(core, pending, limit);
+        return;
+    }
+    pending->ticket = ticket;
+    list_push_back(&ticket->pendings, &pending->ticket_link);
+    ticket_advance(core, ticket);
+}
+
+/* What a LOCK asks for; NULL where that makes sense, else what does not. */
+static const char *
+lock_ask(
+    const struct core *core, const struct request *request, struct ask *ask)
+{
+    struct text mode = request_word(request, REQUEST_KEY_MODE);
+    uint64_t limit = request_value(request, REQUEST_KEY_LIMIT, 0);
+    uint64_t permits = request_value(request, REQUEST_KEY_PERMITS, 1);
+    bool semaphore = request_has(request, REQUEST_KEY_LIMIT);
+
+    ask->shared = text_equal(mode, TEXT("shared"));
+    ask->permits = (uint32_t)permits;
+    ask->permits_max = (uint32_t)limit;
+    ask->delay_ms = (uint32_t)request_value(request, REQUEST_KEY_DELAY, 0);
+    ask->hold_ms = request_value(request, REQUEST_KEY_LEASE, 0);
+    if (mode.len > 0 && !ask->shared && !text_equal(mode, TEXT("exclusive")))
+        return "mode= must be exclusive or shared";
+    if (semaphore && core->settings.no_semaphores)
+        return "limit= is not supported with redis.topology quorum";
+    if (semaphore && mode.len > 0)
+        return "a semaphore (limit=) has no mode=";
+    if (semaphore && limit == 0)
+        return "limit= must be at least 1";
+    if (!semaphore && request_has(request, REQUEST_KEY_PERMITS))
+        return "permits= needs limit=";
+    if (semaphore && permits > limit)
+        return "permits= must be at most limit=";
+    return NULL;
+}
+
+/*
+ * With reenter=0: whether the owner has the lock already, or will when its
+ * earlier requests are answered. What is sent is carried out in order, so the
+ * last of those about the lock says so.
+ */
+static bool
+lock_would_reenter(const struct core *core, const struct session *session,
+    struct text name, struct text owner)
+{
+    const struct lock *lock = lock_find(core, name);
+    const struct ticket *ticket =
+        lock != NULL ? ticket_find(core, session, lock, owner) : NULL;
+
+    if (ticket == NULL)
+        return false;
+    for (struct list *link = ticket->pendings.prev; link != &ticket->pendings;
+         link = link->prev) {
+        const struct pending *last =
+            container_of(link, struct pending, ticket_link);
+        if (last->command == COMMAND_UNLOCK || last->ended)
+            return false;
+        if (last->command != COMMAND_RENEW)
+            return true;
+    }
+    return ticket->state == TICKET_HELD && !ticket->unattended;
+}
+
+/* False: it would enter a lock anew, which the client has forbidden. */
+static bool
+lock_may_enter(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct text owner = request_word(request, REQUEST_KEY_OWNER);
+
+    for (uint32_t i = 0; session->no_reentry && i < request->name_count; i++) {
+        if (!lock_would_reenter(core, session, request->names[i], owner))
+            continue;
+        tally_turned_away(core, request->names[i], ERROR_CONFLICT);
+        count(core->counters, COUNTER_refused_conflict);
+        struct reply reply;
+        answer_error_begin(core, &reply, request->tag, ERROR_CONFLICT);
+        if (request->name_count > 1)
+            reply_pair(&reply, "name", request->names[i]);
+        reply_text(&reply,
+            "this owner holds the lock or has asked for it, and HELLO said "
+            "reenter=0: use another owner=");
+        answer_end(core, session, &reply);
+        return false;
+    }
+    return true;
+}
+
+void
+command_lock(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct ask ask;
+    const char *wrong = lock_ask(core, request, &ask);
+
+    if (wrong != NULL) {
+        count(core->counters, COUNTER_requests_bad);
+        answer_error(core, session, request->tag, ERROR_BADREQ, wrong);
+        return;
+    }
+    if (!lock_may_enter(core, session, request))
+        return;
+    struct pending *pending = command_pending(core, session, request);
+    if (pending == NULL) {
+        tally_turned_away(core, request->argument, ERROR_LIMIT);
+        return;
+    }
+    struct text note = request_word(request, REQUEST_KEY_NOTE);
+    memcpy(pending->note, note.at, note.len);
+    pending->note_len = (uint8_t)note.len;
+    pending->ask = ask;
+    pending->progress = request_value(request, REQUEST_KEY_PROGRESS, 0) != 0;
+    pending->no_deadlock = request_value(request, REQUEST_KEY_DEADLOCK, 1) == 0;
+    if (request_has(request, REQUEST_KEY_WAIT))
+        pending->wait_us = us_from_ms(request->value[REQUEST_KEY_WAIT]);
+    if (request->name_count > 1) {
+        bundle_begin(core, pending, request);
+        return;
+    }
+    if (pending->wait_us > 0 && pending->wait_us != NEVER)
+        wheel_add(&core->wheel, &pending->timer,
+            us_add(core->now_us, pending->wait_us));
+    command_to_ticket(core, pending, request);
+}
+
+/* Goes on with a hold of an earlier connection of the session. */
+void
+command_claim(
+    struct core *core, struct session *session, const struct request *request)
+{
+    if (session->generation == 1) {
+        count(core->counters, COUNTER_requests_bad);
+        answer_error(core, session, request->tag, ERROR_BADREQ,
+            "CLAIM comes after HELLO resume=");
+        return;
+    }
+    struct pending *pending = command_pending(core, session, request);
+    if (pending == NULL)
+        return;
+    pending->fence = request->value[REQUEST_KEY_FENCE];
+    pending->holds = (uint32_t)request_value(request, REQUEST_KEY_HOLDS, 1);
+    command_to_ticket(core, pending, request);
+}
+
+/* UNLOCK and RENEW: something is done to a hold that should be there. */
+void
+command_of_hold(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct lock *lock = lock_find(core, request->argument);
+    struct ticket *ticket = NULL;
+
+    if (lock != NULL)
+        ticket = ticket_find(
+            core, session, lock, request_word(request, REQUEST_KEY_OWNER));
+    if (ticket == NULL) {
+        answer_error(core, session, request->tag, ERROR_NOTHELD, NULL);
+        return;
+    }
+    struct pending *pending = command_pending(core, session, request);
+    if (pending == NULL)
+        return;
+    pending->ticket = ticket;
+    pending->fence = request_value(request, REQUEST_KEY_FENCE, 0);
+    pending->ask.hold_ms = request_value(request, REQUEST_KEY_LEASE, 0);
+    list_push_back(&ticket->pendings, &pending->ticket_link);
+    ticket_advance(core, ticket);
+}
+
+void
+command_cancel(
+    struct core *core, struct session *session, const struct request *request)
+{
+    char tag[PROTO_TAG_MAX + 1] = "";
+    struct pending *pending;
+
+    require(request->argument.len <= PROTO_TAG_MAX);
+    memcpy(tag, request->argument.at, request->argument.len);
+    pending = pending_of_tag(core, session, tag);
+    if (pending == NULL || pending->command != COMMAND_LOCK) {
+        answer_error(core, session, request->tag, ERROR_BADREQ,
+            "no LOCK with that tag is outstanding");
+        return;
+    }
+    bool ends = pending->ticket == NULL
+                    ? bundle_cancel(core, pending, ERROR_CANCELLED, NULL)
+                    : ticket_cancel(core, pending->ticket, pending,
+                          ERROR_CANCELLED, NULL);
+    if (ends)
+        count(core->counters, COUNTER_waits_cancelled);
+    answer_ok(core, session, request);
+}
+
+void
+command_held(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct pending *pending = command_pending(core, session, request);
+
+    if (pending != NULL)
+        listing_held(core, pending);
+}
+
+/*
+ * The soonest deadline of the holds, or one sooner still: where they are many
+ * it is looked up now and then, since each PING would cost a walk over all.
+ */
+static uint64_t
+session_least_us(const struct core *core, struct session *session)
+{
+    uint64_t pause_us = 10 * (uint64_t)session->ticket_count;
+
+    if (core->now_us < session->least_at_us + pause_us)
+        return session->least_us;
+    session->least_at_us = core->now_us;
+    session->least_us = NEVER;
+    session->leased_us = NEVER;
+    LIST_EACH (link, &session->tickets) {
+        struct ticket *ticket = container_of(link, struct ticket, session_link);
+        if (ticket->state == TICKET_HELD)
+            ticket_count_deadline(ticket);
+    }
+    return session->least_us;
+}
+
+/* The least that remains of the holds that the client counts on and the broker
+ * renews. Beside a lease= it is what remains of the session. */
+void
+command_ping(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct reply reply = answer_begin(core, request->tag, "OK");
+
+    if (session->held > 0) {
+        uint64_t least_us = session_least_us(core, session);
+        uint64_t left_us = NEVER;
+        if (least_us != NEVER)
+            left_us = least_us - us_min(least_us, core->now_us);
+        if (least_us != NEVER || session->leased_us != NEVER)
+            left_us = us_min(left_us, session_silence_us(core, session));
+        if (left_us != NEVER)
+            reply_pair_number(&reply, "ttl_ms", left_us / 1000);
+    }
+    answer_end(core, session, &reply);
+}
+
+void
+command_pong(
+    struct core *core, struct session *session, const struct request *request)
+{
+    (void)core;
+    (void)session;
+    (void)request;
+    /* That it came is all that it says, and session_hear() has heard it. */
+}
+
+/* An operation on a lock's record for a request that waits for nothing else;
+ * NULL: there is no room, and the client was told. */
+static struct op *
+command_op(struct core *core, struct session *session,
+    const struct request *request, enum op_kind kind)
+{
+    struct pending *pending = command_pending(core, session, request);
+    struct op *op = NULL;
+
+    if (pending == NULL)
+        return NULL;
+    struct lock *lock = lock_obtain(core, request->argument);
+    if (lock != NULL) {
+        op = op_create(core, kind, lock, slab_handle(&core->pendings, pending));
+        lock_unref(core, lock);
+    }
+    if (op == NULL) {
+        pending_free(core, pending);
+        count(core->counters, COUNTER_limit_requests);
+        answer_limit(core, session, request->tag, "requests");
+        return NULL;
+    }
+    memcpy(op->session, session->id, sizeof(op->session));
+    op->give_up_us = core->now_us + core->settings.patience_us;
+    return op;
+}
+
+void
+command_show(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct op *op = command_op(core, session, request, OP_INSPECT);
+
+    if (op == NULL)
+        return;
+    op->limit = listing_limit(request);
+    op_submit(core, op);
+}
+
+void
+command_break(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct op *op = command_op(core, session, request, OP_BREAK);
+    char name[4 * PROTO_NAME_MAX + 3];
+    char user[AUTH_LOG_BYTES];
+
+    if (op == NULL)
+        return;
+    count(core->counters, COUNTER_orders_break);
+    log_write(LOG_WARN, "order_break", "lock=%s by=%s%s",
+        log_quote(name, sizeof(name), request->argument), session->short_id,
+        auth_log_user(session, user));
+    op->fence = request_value(request, REQUEST_KEY_FENCE, 0);
+    op_submit(core, op);
+}
+
+/* `left`: some holders have not let go yet. */
+static void
+answer_broken(
+    struct core *core, struct pending *pending, bool left, uint64_t delay_ms)
+{
+    struct reply reply = answer_begin(core, pending->tag, "OK");
+
+    reply_pair_number(&reply, "holders", pending->shown);
+    if (left)
+        reply_pair_number(&reply, "pending", 1);
+    if (delay_ms > 0)
+        reply_pair_number(&reply, "delay_ms", delay_ms);
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+void
+command_break_done(struct core *core, struct op *op)
+{
+    struct pending *pending = slab_get(&core->pendings, op->owner);
+    enum op_status status = op->result.status;
+
+    if (pending == NULL)
+        return;
+    if (status != OP_OK && status != OP_GONE) {
+        pending_error(core, pending,
+            status == OP_REFUSED   ? ERROR_INTERNAL
+            : status == OP_UNKNOWN ? ERROR_INDOUBT
+                                   : ERROR_UNAVAILABLE,
+            NULL);
+        return;
+    }
+    pending->shown = status == OP_OK ? op->result.ahead : 0;
+    pending->broken = slab_get(&core->locks, op->lock);
+    lock_ref(pending->broken);
+    pending->began_us = core->now_us;
+    if (pending->shown == 0) /* there may be a lock-delay all the same */
+        command_break_look(core, pending);
+    else
+        wheel_add(&core->wheel, &pending->timer, core->now_us + BREAK_LOOK_US);
+}
+
+void
+command_break_look(struct core *core, struct pending *pending)
+{
+    struct op *op = op_create(core, OP_INSPECT, pending->broken,
+        slab_handle(&core->pendings, pending));
+
+    if (op == NULL) {
+        answer_broken(core, pending, pending->shown > 0, 0);
+        return;
+    }
+    op->reader = READER_BREAK;
+    op->limit = BREAK_TICKETS;
+    op->give_up_us =
+        us_add(pending->began_us, core->settings.command_timeout_us);
+    op_submit(core, op);
+}
+
+void
+command_break_seen(struct core *core, struct op *op)
+{
+    struct pending *pending = slab_get(&core->pendings, op->owner);
+    const struct op_result *result = &op->result;
+
+    if (pending == NULL)
+        return;
+    bool left = pending->shown > 0 && result->status != OP_OK &&
+                result->status != OP_GONE;
+    for (uint32_t i = 0; i < result->ticket_count; i++)
+        left =
+            left || (result->tickets[i].granted && result->tickets[i].broken);
+    uint64_t waited_us = core->now_us - pending->began_us;
+    if (left && waited_us < core->settings.command_timeout_us)
+        wheel_add(&core->wheel, &pending->timer,
+            core->now_us +
+                (waited_us > BREAK_LOOK_US ? waited_us : BREAK_LOOK_US));
+    else
+        answer_broken(core, pending, left, result->delay_ms);
+}
+
+void
+command_audit(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct pending *pending = command_pending(core, session, request);
+
+    if (pending != NULL && !audit_request(core, pending))
+        pending_error(core, pending, ERROR_BUSY, "an audit is under way");
+}
+
+/* Of those that `by` knows of: sessions of two users may have one ID, and one
+ * hash of it, as it is the client that says which one it resumes. `*several`
+ * have that hash: which one is meant cannot be known. */
+static struct session *
+session_of_word(const struct core *core, const struct session *by,
+    struct text word, bool *several)
+{
+    uint8_t id[16];
+    bool whole = text_from_hex(word, id, sizeof(id));
+    struct session *found = NULL;
+
+    *several = false;
+    for (uint32_t i = 0; i < core->sessions.touched; i++) {
+        struct session *session = slab_at(&core->sessions, i);
+        if (session == NULL || !auth_knows(core, by, session))
+            continue;
+        if (whole && secret_equal(session->told_id, id, sizeof(id)))
+            return session;
+        if (whole || !text_equal_nocase(text_from(session->short_id), word))
+            continue;
+        *several = found != NULL;
+        if (*several)
+            break;
+        found = session;
+    }
+    return found;
+}
+
+void
+command_watch(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct pending *pending = command_pending(core, session, request);
+
+    if (pending != NULL)
+        watch_begin(core, pending, request);
+}
+
+void
+command_unwatch(
+    struct core *core, struct session *session, const struct request *request)
+{
+    if (watch_end(core, session, request->argument))
+        answer_ok(core, session, request);
+    else
+        answer_error(core, session, request->tag, ERROR_NOTHELD,
+            "this session does not watch it");
+}
+
+void
+command_kill(
+    struct core *core, struct session *session, const struct request *request)
+{
+    char user[AUTH_LOG_BYTES];
+    bool several;
+    struct session *other =
+        session_of_word(core, session, request->argument, &several);
+
+    if (several) {
+        answer_error(core, session, request->tag, ERROR_CONFLICT,
+            "several sessions are called that: give the whole ID");
+        return;
+    }
+    if (other == NULL) {
+        answer_error(core, session, request->tag, ERROR_NOTHELD,
+            "this broker has no such session");
+        return;
+    }
+    count(core->counters, COUNTER_orders_kill);
+    log_write(LOG_WARN, "order_kill", "session=%s by=%s%s", other->short_id,
+        session->short_id, auth_log_user(session, user));
+    answer_ok(core, session, request);
+    session_kill(core, other);
+}
+
+void
+command_drain(
+    struct core *core, struct session *session, const struct request *request)
+{
+    char user[AUTH_LOG_BYTES];
+
+    log_write(LOG_WARN, "order_drain", "by=%s%s", session->short_id,
+        auth_log_user(session, user));
+    answer_ok(core, session, request);
+    core_stop(core);
+}
+
+void
+command_quit(
+    struct core *core, struct session *session, const struct request *request)
+{
+    session->quits = true;
+    memcpy(session->quit_tag, request->tag, sizeof(session->quit_tag));
+    session_close(core, session, "quit", COUNTER_closed_quit);
+}
+
+enum draining {
+    DRAINING_SERVED,
+    DRAINING_REFUSED,
+};
+
+static void
+no_timer(struct core *core, struct pending *pending)
+{
+    (void)core;
+    (void)pending;
+    require(false);
+}
+
+static const struct {
+    void (*serve)(struct core *core, struct session *session,
+        const struct request *request);
+    void (*timer)(struct core *core, struct pending *pending);
+    enum draining draining;
+} commands[COMMAND_COUNT] = {
+
+#define COMMAND(id, right, draining, refusal, handler, timer, ...) \
+    {handler, timer, DRAINING_##draining},
+#include "proto/commands.def"
+};
+
+void
+command_timer(struct core *core, struct pending *pending)
+{
+    commands[pending->command].timer(core, pending);
+}
+
+static void
+command_run(
+    struct core *core, struct session *session, const struct request *request)
+{
+    if (core->settings.users != NULL && !auth_permits(core, session, request))
+        return;
+    if (core->stopping &&
+        commands[request->command].draining == DRAINING_REFUSED) {
+        if (request->command == COMMAND_LOCK)
+            tally_turned_away(core, request->argument, ERROR_DRAINING);
+        answer_error(core, session, request->tag, ERROR_DRAINING, NULL);
+        return;
+    }
+    commands[request->command].serve(core, session, request);
+}
+
+void
+command_line(struct core *core, struct session *session, char *line, size_t len)
+{
+    struct request request;
+    struct request_error error;
+
+    if (session->state != SESSION_OPEN)
+        return;
+    switch (
+        request_parse(line, len, core->settings.name_max, &request, &error)) {
+    case REQUEST_BLANK:
+        return;
+    case REQUEST_BAD:
+        count(core->counters, COUNTER_requests);
+        count(core->counters, COUNTER_requests_bad);
+        answer_error(core, session, request.tag, error.code, error.what);
+        return;
+    case REQUEST_OK:
+        break;
+    }
+    count(core->counters, COUNTER_requests);
+    if (request.tag[0] != '\0' &&
+        pending_of_tag(core, session, request.tag) != NULL) {
+        count(core->counters, COUNTER_requests_bad);
+        answer_error(core, session, request.tag, ERROR_BADREQ,
+            "a request with that tag is outstanding");
+        return;
+    }
+    command_run(core, session, &request);
+    if (request.command == COMMAND_AUTH)
+        explicit_bzero(line, len);
+}

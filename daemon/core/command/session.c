@@ -1,0 +1,439 @@
+/*
+ * Sessions: a client's connection from its greeting to its BYE, and what its
+ * end does to its tickets (session_time.c has what time does to a session). The
+ * liveness that everything here is for: when the
+ * connection goes, the session's waiters leave and its locks pass on.
+ *
+ *     OPEN --QUIT, FIN, stop--> CLOSING --all answered--> BYE, GONE
+ *       \--------RST, heartbeat, expelled---------------> GONE
+ *
+ * What a session that is GONE has is given up in portions, so that the end of
+ * one with a million holds does not keep the others waiting.
+ *
+ * With keep= a session that is gone is away: its tickets stand, and another
+ * connection may take them over (HELLO resume=), here or at another broker,
+ * until its time is over. A broker that stops releases nothing of it either: it
+ * forgets, and what stands in Redis is the client's to claim.
+ *
+ * See DESIGN.md D7.
+ */
+#include "daemon/core/command/session.h"
+
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/answer/behind.h"
+#include "daemon/core/feature/watch.h"
+#include "daemon/core/model/pending.h"
+#include "daemon/core/model/rights.h"
+#include "daemon/core/model/session_table.h"
+#include "daemon/core/model/source.h"
+#include "daemon/core/model/tally.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/unattended.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <inttypes.h>
+
+void
+session_arm(struct core *core, struct session *session)
+{
+    uint64_t due_us = us_min(session->beat_due_us, session->keep_due_us);
+
+    due_us = us_min(due_us, auth_due_us(core, session));
+    if (auth_may_go_on(session))
+        due_us = core->now_us;
+    if (due_us == NEVER)
+        wheel_remove(&core->wheel, &session->timer);
+    else
+        wheel_add(&core->wheel, &session->timer, due_us);
+}
+
+static void
+session_greet(struct core *core, const struct session *session)
+{
+    struct reply reply = answer_event(core, EVENT_HELLO);
+    char id[2 * sizeof(session->id)];
+
+    text_to_hex(id, session->told_id, sizeof(session->told_id));
+    reply_pair_number(&reply, "proto", PROTO_VERSION);
+    reply_pair(&reply, "server", text_from(core->settings.server));
+    reply_pair(&reply, "session", text_make(id, sizeof(id)));
+    reply_pair_number(&reply, "max_line", core->settings.line_max);
+    reply_pair_number(&reply, "lease_ms", core->settings.lease_ms);
+    if (core->settings.users != NULL && session->user == NULL)
+        reply_pair(&reply, "auth", TEXT("required"));
+    answer_end(core, session, &reply);
+}
+
+void
+session_open(struct core *core, struct core_event *event)
+{
+    struct session *session;
+
+    event->session = HANDLE_NONE;
+    if (core->stopping || !auth_admits(core, event))
+        return;
+    session = slab_alloc(&core->sessions);
+    if (session == NULL) {
+        count(core->counters, COUNTER_limit_connections);
+        return;
+    }
+    session->state = SESSION_OPEN;
+    session->silence_us = event->open.silence_us;
+    auth_opened(core, session, event);
+    session_set_id(core, session, event->open.id);
+    session->generation = 1;
+    session->beat_due_us = NEVER;
+    session->keep_due_us = NEVER;
+    size_t peer_len = strnlen(event->open.peer, sizeof(session->peer) - 1);
+    memcpy(session->peer, event->open.peer, peer_len);
+    session->opened_us = core->now_us;
+    session->heard_us = core->now_us;
+    session->least_us = NEVER;
+    session->leased_us = NEVER;
+    wheel_node_init(&session->timer, TIMER_SESSION);
+    list_init(&session->tickets);
+    list_init(&session->pendings);
+    list_init(&session->behind);
+    list_init(&session->watches);
+    list_init(&session->news);
+    list_init(&session->ending_link);
+    count(core->counters, COUNTER_sessions_opened);
+    event->session = slab_handle(&core->sessions, session);
+    session_arm(core, session);
+    session_greet(core, session);
+}
+
+void
+session_hear(struct core *core, struct session *session)
+{
+    session->heard_us = core->now_us;
+}
+
+void
+session_heartbeat(
+    struct core *core, struct session *session, uint64_t heartbeat_us)
+{
+    session->heartbeat_us = heartbeat_us;
+    session->beat_due_us = us_add(core->now_us, heartbeat_us);
+    session_arm(core, session);
+}
+
+static void
+session_drop_pendings(struct core *core, struct session *session)
+{
+    while (!list_empty(&session->pendings)) {
+        struct pending *pending =
+            container_of(session->pendings.next, struct pending, session_link);
+        tally_unheard(core, pending);
+        pending_free(core, pending);
+    }
+    auth_drop_behind(core, session);
+}
+
+void
+session_refuse_pendings(
+    struct core *core, struct session *session, enum error_code code)
+{
+    while (!list_empty(&session->pendings)) {
+        struct pending *pending =
+            container_of(session->pendings.next, struct pending, session_link);
+        enum error_code told = command_refusal(pending->command, code);
+        pending_error(
+            core, pending, told, error_outcome(told, pending->command));
+    }
+    auth_refuse_behind(core, session, code);
+}
+
+static void
+session_drop_watches(struct core *core, struct session *session)
+{
+    while (!list_empty(&session->watches))
+        watch_free(core,
+            container_of(session->watches.next, struct watch, session_link));
+    session->watch_waits = false;
+}
+
+bool
+session_dissolve(struct core *core, struct session *session)
+{
+    require(session->state == SESSION_GONE && session->away);
+    LIST_EACH_SAFE (link, &session->tickets) {
+        if (core->portion == 0)
+            return false;
+        core->portion--;
+        ticket_orphan(core, container_of(link, struct ticket, session_link));
+    }
+    require(session->ticket_count == 0 && session->pending_count == 0);
+    wheel_remove(&core->wheel, &session->timer);
+    list_remove(&session->ending_link);
+    table_remove(&core->session_table, &session->table);
+    core->away--;
+    slab_free(&core->sessions, session);
+    return true;
+}
+
+void
+session_free(struct core *core, struct session *session, enum counter counter)
+{
+    session_drop_pendings(core, session);
+    session_drop_watches(core, session);
+    wheel_remove(&core->wheel, &session->timer);
+    auth_disconnected(core, session);
+    core->away += !session->away;
+    session->away = true;
+    session->state = SESSION_GONE;
+    session->ending = true;
+    list_remove(&session->ending_link);
+    list_push_back(&core->ending, &session->ending_link);
+    count(core->counters, COUNTER_sessions_closed);
+    count(core->counters, counter);
+    (void)session_dissolve(core, session);
+}
+
+/* The connection has ended, and the session is kept for another one. */
+static void
+session_go_away(
+    struct core *core, struct session *session, enum counter counter)
+{
+    count(core->counters, COUNTER_sessions_kept);
+    count(core->counters, counter);
+    core->away++;
+    session->state = SESSION_OPEN;
+    session->bye = NULL;
+    session->bye_counter = COUNTER_closed_dropped;
+    session->heartbeat_us = 0;
+    session->beat_due_us = NEVER;
+    session->keep_due_us = us_add(core->now_us, session->keep_us);
+    list_remove(&session->ending_link);
+    session->ending = false;
+    session_drop_pendings(core, session);
+    session_drop_watches(core, session);
+    auth_disconnected(core, session);
+    session->away = true;
+    LIST_EACH_SAFE (link, &session->tickets) {
+        ticket_leave_unattended(
+            core, container_of(link, struct ticket, session_link));
+    }
+    session_arm(core, session);
+}
+
+void
+session_forget(struct core *core, struct session *session, enum counter counter)
+{
+    session_drop_pendings(core, session);
+    LIST_EACH_SAFE (link, &session->tickets) {
+        ticket_forget(core, container_of(link, struct ticket, session_link));
+    }
+    session_free(core, session, counter);
+}
+
+/* The connection is no more. */
+static void
+session_disconnected(
+    struct core *core, struct session *session, enum counter counter)
+{
+    bool room = core->away < core->settings.sessions_max;
+    bool over = core->stopping && core->stop_us == 0;
+
+    if (over)
+        session_forget(core, session, counter);
+    else if (!session_keeps(session) || session->ticket_count == 0)
+        session_free(core, session, counter);
+    else if (core->stopping || !room) /* what it was told stands for a lease */
+        session_forget(core, session, counter);
+    else
+        session_go_away(core, session, counter);
+}
+
+void
+session_drop(struct core *core, struct session *session, enum counter counter)
+{
+    log_write(LOG_DEBUG, "session_dropped", "session=%s tickets=%" PRIu32,
+        session->short_id, session->ticket_count);
+    session_disconnected(core, session, counter);
+}
+
+void
+session_end(struct core *core, struct session *session)
+{
+    require(session->bye != NULL);
+    if (session->quits && session->pending_count == 0) { /* all is answered */
+        struct reply ok = answer_begin(core, session->quit_tag, "OK");
+        answer_end(core, session, &ok);
+    }
+    struct reply reply = answer_event(core, EVENT_BYE);
+    reply_word(&reply, text_from(session->bye));
+    answer_end(core, session, &reply);
+    effects_add(
+        core->effects, EFFECT_CLOSE, slab_handle(&core->sessions, session));
+    session_disconnected(core, session, session->bye_counter);
+}
+
+/* At once, and nothing is kept. */
+static void
+session_end_at_once(struct core *core, struct session *session, const char *bye,
+    enum counter counter)
+{
+    if (session->state == SESSION_GONE)
+        return;
+    session->killed = true;
+    session->bye = bye;
+    session->bye_counter = counter;
+    if (session->away) /* whose connection has been counted */
+        session_free(core, session, COUNTER_closed_kept);
+    else
+        session_end(core, session);
+}
+
+void
+session_kill(struct core *core, struct session *session)
+{
+    session_end_at_once(core, session, "killed", COUNTER_closed_killed);
+}
+
+void
+session_expel_user(struct core *core, struct session *session)
+{
+    session_end_at_once(core, session, "auth", COUNTER_closed_auth);
+}
+
+const char *
+session_resume(struct core *core, struct session *session,
+    const uint8_t told[16], uint32_t generation)
+{
+    uint8_t id[sizeof(session->id)];
+
+    auth_session_id(session->user, told, id);
+    struct session *other = session_find(core, id);
+
+    if (session->ticket_count > 0 || session->pending_count > 0 ||
+        session->generation > 1)
+        return "resume= comes while the connection has nothing of its own";
+    if (other == session)
+        return "this is that session";
+    if (other != NULL && generation <= other->generation)
+        return "gen= must be larger than that of every earlier connection";
+    table_remove(&core->session_table, &session->table);
+    session->generation = generation;
+    if (other == NULL) {
+        session_set_id(core, session, told);
+        return NULL;
+    }
+    if (session->client_len == 0) {
+        memcpy(session->client, other->client, other->client_len);
+        session->client_len = other->client_len;
+    }
+    session_refuse_pendings(core, other, ERROR_CANCELLED);
+    LIST_EACH_SAFE (link, &other->tickets) {
+        struct ticket *ticket = container_of(link, struct ticket, session_link);
+        ticket_leave_unattended(core, ticket);
+    }
+    LIST_EACH_SAFE (link, &other->tickets) {
+        ticket_rebind(
+            core, container_of(link, struct ticket, session_link), session);
+    }
+    if (other->away) {
+        session_free(core, other, COUNTER_sessions_resumed);
+    } else {
+        count(core->counters, COUNTER_sessions_resumed);
+        other->bye = "resumed";
+        other->bye_counter = COUNTER_closed_resumed;
+        session_end(core, other);
+    }
+    session_set_id(core, session, told);
+    session->keep_due_us = us_add(core->now_us,
+        session->keep_us > 0 ? session->keep_us
+                             : us_from_ms(core->settings.lease_ms));
+    session_arm(core, session);
+    return NULL;
+}
+
+/*
+ * Another broker has taken a ticket over, for a later connection of its session
+ * (the ticket's request, and that generation: 8 and 4 bytes). The one that is
+ * here has nobody at its other end, though TCP may not have told; were it left,
+ * it would go on waiting for what the session has had since. Nor is the ticket
+ * put there again by this broker.
+ */
+void
+session_moved(struct core *core, struct text news)
+{
+    uint64_t request;
+    uint32_t generation;
+
+    if (news.len != sizeof(request) + sizeof(generation))
+        return;
+    memcpy(&request, news.at, sizeof(request));
+    memcpy(&generation, news.at + sizeof(request), sizeof(generation));
+    struct ticket *ticket = slab_get(&core->tickets, handle_unpack(request));
+    struct session *session = ticket != NULL ? ticket->session : NULL;
+    if (session == NULL || !session_keeps(session) ||
+        session->generation >= generation)
+        return;
+    ticket->taken = generation;
+    if (session->away)
+        return;
+    session_refuse_pendings(core, session, ERROR_CANCELLED);
+    session->bye = "resumed";
+    session->bye_counter = COUNTER_closed_resumed;
+    session_end(core, session);
+}
+
+void
+session_expel(struct core *core, struct session *session, enum core_expel why)
+{
+    static const struct {
+        const char *bye;
+        enum counter counter;
+    } table[] = {
+        [EXPEL_OUTPUT] = {"output", COUNTER_closed_output},
+        [EXPEL_MEMORY] = {"limit", COUNTER_closed_memory},
+        [EXPEL_PROTOCOL] = {"protocol", COUNTER_closed_protocol},
+    };
+
+    if (why == EXPEL_MEMORY)
+        count(core->counters, COUNTER_limit_memory);
+    session->bye = table[why].bye;
+    session->bye_counter = table[why].counter;
+    log_write(LOG_INFO, "session_expelled", "session=%s peer=%s reason=%s",
+        session->short_id, session->peer, session->bye);
+    session_end(core, session);
+}
+
+/*
+ * Takes no more requests. What was sent before is carried out and answered;
+ * waits end at once, and holds that no request is left for are released: as
+ * tickets are advanced, as many in a step as it has room for.
+ */
+void
+session_close(struct core *core, struct session *session, const char *bye,
+    enum counter counter)
+{
+    if (session->state == SESSION_CLOSING)
+        return;
+    session->state = SESSION_CLOSING;
+    session->bye = bye;
+    session->bye_counter = counter;
+    session_check_end(core, session);
+    /* Where nothing is left to be said it ends with this step. */
+    if (session->pending_count == 0 && core->now_us < session->least_us &&
+        core->now_us < session->leased_us)
+        return;
+    LIST_EACH (link, &session->tickets) {
+        ticket_stir_late(core, container_of(link, struct ticket, session_link));
+    }
+}
+
+void
+session_eof(struct core *core, struct session *session)
+{
+    if (auth_pauses(session) && session->ticket_count == 0) {
+        session->fin_behind = true;
+        return;
+    }
+    auth_refuse_behind(core, session, ERROR_CANCELLED);
+    session_close(core, session, "eof", COUNTER_closed_eof);
+}

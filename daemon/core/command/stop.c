@@ -1,0 +1,54 @@
+/*
+ * The stop of the broker: the word to all sessions, and the end of grace.
+ */
+#include "daemon/core/command/stop.h"
+
+#include "daemon/core/feature/audit.h"
+
+/* Everybody's timer comes due, so that each is told in its own small step. */
+static void
+core_stop_sessions(struct core *core)
+{
+    for (uint32_t i = 0; i < core->sessions.touched; i++) {
+        struct session *session = slab_at(&core->sessions, i);
+        if (session != NULL)
+            wheel_add(&core->wheel, &session->timer, core->now_us);
+    }
+}
+
+void
+core_stop(struct core *core)
+{
+    if (core->stopping)
+        return;
+    core->stopping = true;
+    core->stop_us = us_add(core->now_us, core->settings.stop_grace_us);
+    audit_stop(core);
+    core_stop_sessions(core);
+    for (uint32_t i = 0; i < core->pendings.touched; i++) {
+        struct pending *pending = slab_at(&core->pendings, i);
+        if (pending != NULL && pending->command == COMMAND_LOCK &&
+            pending->ticket != NULL && !pending->ended)
+            wheel_add(&core->wheel, &pending->timer, core->now_us);
+    }
+}
+
+void
+core_stop_grace_over(struct core *core)
+{
+    core->stop_us = 0;
+    core_stop_sessions(core);
+}
+
+bool
+core_stopping(const struct core *core)
+{
+    return core->stopping;
+}
+
+bool
+core_stopped(const struct core *core)
+{
+    return core->stopping && core->sessions.used == 0 &&
+           core->tickets.used == 0 && core->ops.used == 0;
+}

@@ -1,0 +1,1030 @@
+/*
+ * Audits: a look over all records in Redis for what is odd. Holds and waits
+ * that are older than expected, holds whose broker is gone or knows nothing of
+ * them, and what makes no sense.
+ *
+ * A run goes from node to node, each in many small steps with a pause between,
+ * and looks closer at what a step has come upon before the next one. It has one
+ * operation under way, or one question to another broker, at a time. Brokers
+ * share the nodes: each audits those that no other has marked. A run that a
+ * session asks for (AUDIT) goes over all nodes, whoever has marked them, and
+ * only tells.
+ *
+ * A hold of a broker that is gone ends with its lease, and a live one renews
+ * long before that: so only who is late, and who has it for too long, is asked
+ * after at his broker. Where that knows nothing of it, or does not answer
+ * though it was asked, the record is read again: the hold may have ended
+ * meanwhile.
+ */
+#include "daemon/core/feature/audit.h"
+
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/feature/finding.h"
+#include "daemon/core/feature/message.h"
+#include "daemon/core/model/lock.h"
+#include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/pending.h"
+#include "daemon/core/model/session_table.h"
+#include "daemon/core/model/tally.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/model/times.h"
+#include "daemon/core/ticket/final.h"
+#include "daemon/op/op_audit.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <inttypes.h>
+
+#define CASES_MAX   AUDIT_SIGHTS_MAX
+#define TICKETS_MAX 64   /* of a lock that are looked at */
+#define TOLD_MAX    1000 /* findings of a run, one by one */
+#define TOLD_HASHES 4096 /* of those of late; SCAN may give a key twice */
+#define SILENT_MAX  16   /* brokers that do not answer; known in a run */
+#define HOOKS_MAX   100  /* of a run */
+#define TRIES       3    /* of a step */
+#define AGAIN_US    1000000
+#define ANSWER_US   2000000 /* another broker's, and then once more */
+
+enum audit_state {
+    AUDIT_IDLE,    /* the timer begins the next run, where there is one */
+    AUDIT_WORKS,   /* an operation is under way */
+    AUDIT_WONDERS, /* a broker was asked; the timer ends that */
+    AUDIT_PAUSES,  /* the timer goes on */
+};
+
+/* A record to be looked at closer. */
+struct audit_case {
+    unsigned flags;
+    enum sight_wrong wrong;
+    uint8_t name_len;
+    char name[PROTO_NAME_MAX];
+};
+
+struct audit {
+    struct slab_node node;
+    enum audit_state state;
+    struct wheel_node timer;
+    uint64_t due_us;       /* of the next run by time; NEVER: none */
+    struct handle pending; /* the AUDIT; NONE: by time */
+    struct op_audit step;
+    bool marked; /* the node, as this broker's */
+    uint64_t marked_us;
+    unsigned tries;
+    struct audit_limits limits[SPACES_MAX + 1];
+    uint64_t run; /* number */
+    uint64_t began_us;
+    struct core_audit now; /* what this run has come upon so far */
+    struct core_audit last;
+    uint32_t told;
+    uint32_t hooks;
+    uint32_t case_count;
+    uint32_t case_at;
+    bool case_open; /* what is found of it is being dealt with */
+    struct audit_case cases[CASES_MAX];
+    uint32_t finding_count;
+    uint32_t finding_at;
+    struct finding findings[TICKETS_MAX + 2];
+    uint64_t question; /* number of the one that is open */
+    bool asked_twice;
+    bool asked; /* once, at least: Redis has taken it */
+    uint32_t silent_count;
+    char silent[SILENT_MAX][8];
+    uint64_t told_hashes[TOLD_HASHES];
+};
+
+static const enum space_counter kind_counters[] = {
+    [FINDING_HELD] = SPACE_audit_held,
+    [FINDING_WAITING] = SPACE_audit_waiting,
+    [FINDING_ORPHAN] = SPACE_audit_orphan,
+    [FINDING_SENSELESS] = SPACE_audit_senseless,
+};
+
+static void audit_go_on(struct core *core);
+
+/* --- limits --------------------------------------------------------------- */
+
+/* 0 stands for never. */
+static uint64_t
+sooner(uint64_t a_ms, uint64_t b_ms)
+{
+    return a_ms == 0 || (b_ms != 0 && b_ms < a_ms) ? b_ms : a_ms;
+}
+
+static bool
+is_over(uint64_t age_ms, uint64_t limit_ms)
+{
+    return limit_ms != 0 && age_ms >= limit_ms;
+}
+
+/* What is to be broken is to be told of. */
+static uint64_t
+hold_limit_ms(const struct audit_limits *limits)
+{
+    return sooner(limits->warn_ms, limits->break_ms);
+}
+
+/* What a step is to see: all that is odd in some namespace. */
+static void
+audit_set_ages(struct core *core)
+{
+    struct audit *audit = core->audit;
+    uint64_t hold_ms = 0;
+    uint64_t wait_ms = 0;
+
+    for (uint32_t i = 0; i < core->spaces.count; i++) {
+        hold_ms = sooner(hold_ms, hold_limit_ms(&audit->limits[i]));
+        wait_ms = sooner(wait_ms, audit->limits[i].wait_ms);
+    }
+    audit->step.hold_ms = hold_ms > 0 ? hold_ms : PROTO_NUMBER_MAX;
+    audit->step.wait_ms = wait_ms > 0 ? wait_ms : PROTO_NUMBER_MAX;
+}
+
+void
+audit_set_limits(struct core *core, const struct audit_limits *limits)
+{
+    for (uint32_t i = 0; i < core->spaces.count && limits != NULL; i++)
+        core->audit->limits[i] = limits[i];
+    audit_set_ages(core);
+}
+
+static const struct audit_case *
+case_now(const struct audit *audit)
+{
+    require(audit->case_at < audit->case_count);
+    return &audit->cases[audit->case_at];
+}
+
+static struct text
+case_name(const struct audit *audit)
+{
+    const struct audit_case *at = case_now(audit);
+
+    return text_make(at->name, at->name_len);
+}
+
+static const struct audit_limits *
+case_limits(const struct core *core, struct text name)
+{
+    return &core->audit->limits[spaces_find(&core->spaces, name)];
+}
+
+/* --- runs ----------------------------------------------------------------- */
+
+bool
+audit_init(struct core *core)
+{
+    const struct core_settings *settings = &core->settings;
+
+    if (!slab_init(&core->audits, sizeof(struct audit), 1))
+        return false;
+    core->audit = slab_alloc(&core->audits);
+    struct audit *audit = core->audit;
+    wheel_node_init(&audit->timer, TIMER_AUDIT);
+    audit_set_limits(core, settings->audit_limits);
+    core->settings.audit_limits = NULL;
+    audit->due_us = NEVER;
+    if (settings->audit_interval_us > 0)
+        audit->due_us = core->now_us + random_below(&core->random,
+                                           settings->audit_interval_us);
+    wheel_add(&core->wheel, &audit->timer, audit->due_us);
+    return true;
+}
+
+void
+audit_fini(struct core *core)
+{
+    slab_fini(&core->audits);
+    core->audit = NULL;
+}
+
+static struct pending *
+audit_pending(struct core *core)
+{
+    return slab_get(&core->pendings, core->audit->pending);
+}
+
+static bool
+audit_is_by_time(const struct audit *audit)
+{
+    return handle_equal(audit->pending, HANDLE_NONE);
+}
+
+/* Whether there is still somebody to do it for. */
+static bool
+audit_is_wanted(struct core *core)
+{
+    return !core->stopping &&
+           (audit_is_by_time(core->audit) || audit_pending(core) != NULL);
+}
+
+static void
+audit_pause(struct core *core, enum audit_state state, uint64_t us)
+{
+    core->audit->state = state;
+    wheel_add(&core->wheel, &core->audit->timer, core->now_us + us);
+}
+
+static void
+audit_answer_end(struct core *core, struct pending *pending)
+{
+    const struct core_audit *now = &core->audit->now;
+    uint64_t findings = now->findings;
+    struct reply reply = answer_begin(core, pending->tag, "OK");
+
+    reply_pair_number(&reply, "records", now->records);
+    reply_pair_number(&reply, "held", now->holds);
+    reply_pair_number(&reply, "waiting", now->waits);
+    reply_pair_number(&reply, "findings", findings);
+    if (findings > core->audit->told)
+        reply_pair_number(&reply, "untold", findings - core->audit->told);
+    if (now->skipped > 0)
+        reply_pair_number(&reply, "skipped", now->skipped);
+    reply_pair_number(&reply, "ms", now->took_us / 1000);
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+/* All nodes have been gone over. */
+static void
+audit_is_done(struct core *core)
+{
+    struct audit *audit = core->audit;
+    struct core_audit *now = &audit->now;
+    struct pending *pending = audit_pending(core);
+    bool hooked = core->settings.audit_hook && audit_is_by_time(audit);
+
+    now->took_us = core->now_us - audit->began_us;
+    if (pending != NULL)
+        audit_answer_end(core, pending);
+    if (now->nodes + now->skipped == 0)
+        return; /* all are another broker's */
+    count(core->counters, COUNTER_audits);
+    log_write(LOG_INFO, "audit",
+        "by=%s nodes=%u skipped=%u records=%" PRIu64 " held=%" PRIu64
+        " waiting=%" PRIu64 " findings=%" PRIu64 " untold=%" PRIu64
+        " unhooked=%" PRIu64 " ms=%" PRIu64,
+        audit_is_by_time(audit) ? "time" : "session", now->nodes, now->skipped,
+        now->records, now->holds, now->waits, now->findings,
+        now->findings - audit->told, hooked ? now->findings - audit->hooks : 0,
+        now->took_us / 1000);
+    audit->last = *now;
+}
+
+/* Leaves the run, done or not. */
+static void
+audit_leave(struct core *core)
+{
+    struct audit *audit = core->audit;
+    struct pending *pending = audit_pending(core);
+
+    if (pending != NULL)
+        pending_error(core, pending, ERROR_DRAINING, NULL);
+    audit->state = AUDIT_IDLE;
+    audit->pending = HANDLE_NONE;
+    audit->case_count = audit->case_at = 0;
+    audit->case_open = audit->asked_twice = audit->asked = false;
+    wheel_add(
+        &core->wheel, &audit->timer, core->stopping ? NEVER : audit->due_us);
+}
+
+/* The next step, or where the node is to be marked, that. */
+static void
+audit_ask(struct core *core)
+{
+    struct audit *audit = core->audit;
+    uint64_t interval_us = core->settings.audit_interval_us;
+    /* A little less, so that the mark is gone when the next run comes. */
+    uint64_t mark_us = interval_us - interval_us / 10;
+    bool fresh = core->now_us < us_add(audit->marked_us, mark_us / 3);
+    struct op *op = op_create(core, OP_AUDIT, NULL, HANDLE_NONE);
+
+    if (op == NULL) {
+        audit_pause(core, AUDIT_PAUSES, AGAIN_US);
+        return;
+    }
+    audit->step.count = core->settings.audit_keys;
+    audit->step.marked = audit->marked;
+    audit->step.mark_ms = 0;
+    if (audit_is_by_time(audit) && (!audit->marked || !fresh))
+        audit->step.mark_ms = mark_us / 1000 + 1;
+    op->audit = &audit->step;
+    op->give_up_us = core->now_us + core->settings.patience_us;
+    audit->state = AUDIT_WORKS;
+    op_submit(core, op);
+}
+
+static void
+audit_next_node(struct core *core)
+{
+    struct audit *audit = core->audit;
+
+    audit->step.node++;
+    audit->step.cursor = 0;
+    audit->marked = false;
+    audit->tries = 0;
+}
+
+static void
+case_add(struct audit *audit, unsigned flags, enum sight_wrong wrong,
+    struct text name)
+{
+    require(audit->case_count < CASES_MAX && name.len <= PROTO_NAME_MAX);
+    struct audit_case *at = &audit->cases[audit->case_count++];
+
+    *at = (struct audit_case){
+        .flags = flags, .wrong = wrong, .name_len = (uint8_t)name.len};
+    memcpy(at->name, name.at, name.len);
+}
+
+/* Whether one of ours has waited for the lock for as long as its namespace
+ * has it, as that is by now. */
+static bool
+lock_has_old_wait(const struct core *core, const struct lock *lock)
+{
+    const struct audit_limits *limits =
+        case_limits(core, text_make(lock->name, lock->name_len));
+
+    LIST_EACH (link, &lock->tickets) {
+        const struct ticket *ticket =
+            container_of(link, struct ticket, lock_link);
+        const struct pending *pending =
+            ticket->state == TICKET_WAITING ? ticket_asking(ticket) : NULL;
+        if (pending != NULL &&
+            is_over((core->now_us - pending->began_us) / 1000, limits->wait_ms))
+            return true;
+    }
+    return false;
+}
+
+/* Where nobody that waits stands in a record, these do here. */
+static void
+audit_own_waits(struct core *core)
+{
+    struct audit *audit = core->audit;
+    uint32_t left = 0;
+
+    if (!core->settings.queues_here)
+        return;
+    for (uint32_t i = 0; i < core->locks.touched; i++) {
+        const struct lock *lock = slab_at(&core->locks, i);
+        if (lock == NULL || lock->waiting == 0 ||
+            !lock_has_old_wait(core, lock))
+            continue;
+        if (audit->case_count < CASES_MAX)
+            case_add(audit, SIGHT_OLD_WAIT, WRONG_NOTHING,
+                text_make(lock->name, lock->name_len));
+        else
+            left++;
+    }
+    if (left > 0)
+        log_write(
+            LOG_WARN, "audit_left_out", "node=here records=%" PRIu32, left);
+}
+
+static void
+audit_begin(struct core *core, struct handle pending)
+{
+    struct audit *audit = core->audit;
+
+    require(audit->state == AUDIT_IDLE);
+    audit->pending = pending;
+    audit->run++;
+    audit->began_us = core->now_us;
+    audit->now = (struct core_audit){0};
+    audit->told = audit->hooks = 0;
+    audit->silent_count = 0;
+    audit->step.node = 0;
+    audit->step.cursor = 0;
+    audit->marked = false;
+    audit->tries = 0;
+    wheel_remove(&core->wheel, &audit->timer);
+    audit_own_waits(core);
+    audit_go_on(core);
+}
+
+bool
+audit_request(struct core *core, struct pending *pending)
+{
+    struct audit *audit = core->audit;
+
+    if (audit->state != AUDIT_WORKS && !audit_is_wanted(core))
+        audit_leave(core);
+    if (audit->state != AUDIT_IDLE)
+        return false;
+    audit_begin(core, slab_handle(&core->pendings, pending));
+    return true;
+}
+
+void
+audit_stop(struct core *core)
+{
+    if (core->audit->state == AUDIT_WORKS)
+        return; /* when that is done */
+    audit_leave(core);
+}
+
+void
+core_last_audit(const struct core *core, struct core_audit *audit)
+{
+    *audit = core->audit->last;
+}
+
+/* --- steps ---------------------------------------------------------------- */
+
+static void
+audit_take_cases(struct core *core)
+{
+    struct audit *audit = core->audit;
+
+    audit->case_count = audit->case_at = 0;
+    for (uint32_t i = 0; i < audit->step.sight_count; i++) {
+        const struct op_sight *sight = &audit->step.sights[i];
+        const struct audit_limits *limits = case_limits(core, sight->name);
+        bool ours = sight->wrong != WRONG_NAME && sight->name.len > 0;
+        unsigned flags = ours ? sight->flags & SIGHT_LATE_HOLD : 0;
+        if (ours && is_over(sight->hold_ms, hold_limit_ms(limits)))
+            flags |= SIGHT_OLD_HOLD;
+        if (ours && is_over(sight->wait_ms, limits->wait_ms))
+            flags |= SIGHT_OLD_WAIT;
+        if (flags == 0 && sight->wrong == WRONG_NOTHING)
+            continue;
+        case_add(audit, flags, sight->wrong, sight->name);
+    }
+}
+
+static void
+audit_step_done(struct core *core)
+{
+    struct audit *audit = core->audit;
+    const struct op_audit *step = &audit->step;
+
+    audit->tries = 0;
+    audit->now.records += step->records;
+    audit->now.holds += step->holds;
+    audit->now.waits += step->waits;
+    core->counters->value[COUNTER_audit_records] += step->records;
+    if (step->left > 0)
+        log_write(LOG_WARN, "audit_left_out", "node=%s records=%u", step->name,
+            step->left);
+    audit_take_cases(core);
+    if (step->cursor == 0) {
+        audit->now.nodes++;
+        audit_next_node(core);
+    }
+    audit_go_on(core);
+}
+
+static void
+audit_step_failed(struct core *core)
+{
+    struct audit *audit = core->audit;
+
+    if (++audit->tries < TRIES) {
+        audit_pause(core, AUDIT_PAUSES, AGAIN_US);
+        return;
+    }
+    log_write(LOG_WARN, "audit_node_away", "node=%s", audit->step.name);
+    count(core->counters, COUNTER_audit_nodes_away);
+    audit->now.skipped++;
+    audit_next_node(core);
+    audit_ask(core);
+}
+
+void
+audit_stepped(struct core *core, struct op *op)
+{
+    struct audit *audit = core->audit;
+    enum op_status status = op->result.status;
+    bool mark = audit->step.mark_ms > 0;
+
+    require(audit->state == AUDIT_WORKS);
+    if (!audit_is_wanted(core)) {
+        audit_leave(core);
+    } else if (status == OP_GONE) {
+        audit_is_done(core);
+        audit_leave(core);
+    } else if (status == OP_BUSY) {
+        audit_next_node(core);
+        audit_ask(core);
+    } else if (status == OP_OK && mark) {
+        audit->marked = true;
+        audit->marked_us = core->now_us;
+        audit_ask(core);
+    } else if (status == OP_OK) {
+        audit_step_done(core);
+    } else {
+        audit_step_failed(core);
+    }
+}
+
+/* --- findings ------------------------------------------------------------- */
+
+static struct finding *
+finding_add(struct audit *audit, enum finding_kind kind)
+{
+    require(audit->finding_count <
+            sizeof(audit->findings) / sizeof(audit->findings[0]));
+    struct finding *finding = &audit->findings[audit->finding_count++];
+
+    *finding = (struct finding){.kind = kind};
+    return finding;
+}
+
+static struct text
+keep_word(char **at, struct text word, size_t room)
+{
+    struct text kept = text_make(*at, word.len < room ? word.len : room);
+
+    if (kept.len > 0)
+        memcpy(*at, word.at, kept.len);
+    *at += kept.len;
+    return kept;
+}
+
+static struct finding *
+finding_of(
+    struct audit *audit, enum finding_kind kind, const struct op_ticket *ticket)
+{
+    struct finding *finding = finding_add(audit, kind);
+    char *at = finding->words;
+
+    finding->broken = ticket->broken;
+    finding->age_ms = ticket->age_ms;
+    finding->ttl_ms = ticket->ttl_ms;
+    finding->fence = ticket->fence;
+    finding->since_us = ticket->since_us;
+    memcpy(finding->session, ticket->session, sizeof(finding->session));
+    memcpy(finding->owner_hash, ticket->owner_hash, 8);
+    memcpy(finding->broker, ticket->broker, sizeof(finding->broker));
+    core_short_id(ticket->session, finding->short_id);
+    finding->client = keep_word(&at, ticket->client, PROTO_CLIENT_MAX);
+    finding->owner = keep_word(&at, ticket->owner, PROTO_OWNER_MAX);
+    finding->note = keep_word(&at, ticket->note, PROTO_NOTE_MAX);
+    return finding;
+}
+
+/* Of those that wait the first old one stands for all. What was asked for is no
+ * limit of what an answer has. */
+static void
+audit_take_tickets(struct core *core, const struct op_result *result)
+{
+    struct audit *audit = core->audit;
+    const struct audit_limits *limits = case_limits(core, case_name(audit));
+    bool waits = false;
+
+    for (uint32_t i = 0; i < result->ticket_count && i < TICKETS_MAX; i++) {
+        const struct op_ticket *ticket = &result->tickets[i];
+        bool old = is_over(ticket->age_ms, hold_limit_ms(limits));
+        if (ticket->granted && (old || ticket->late)) {
+            finding_of(audit, FINDING_HELD, ticket)->old = old;
+        } else if (!ticket->granted && !waits &&
+                   is_over(ticket->age_ms, limits->wait_ms)) {
+            finding_of(audit, FINDING_WAITING, ticket)->waiters =
+                result->waiters;
+            waits = true;
+        }
+    }
+}
+
+static bool
+is_hold_of(const struct op_ticket *ticket, const struct finding *finding)
+{
+    return ticket->granted && ticket->fence == finding->fence &&
+           memcmp(ticket->session, finding->session, 16) == 0 &&
+           memcmp(ticket->broker, finding->broker, 8) == 0;
+}
+
+/* The hold whose broker does not know it: if it is still there it is as it is
+ * now, and else it was none. */
+static void
+finding_looked_again(struct audit *audit, const struct op_result *result)
+{
+    struct finding *finding = &audit->findings[audit->finding_at];
+
+    for (uint32_t i = 0; result->status == OP_OK && i < result->ticket_count;
+         i++) {
+        const struct op_ticket *ticket = &result->tickets[i];
+        if (!is_hold_of(ticket, finding))
+            continue;
+        finding->kind = FINDING_ORPHAN;
+        finding->stage = FINDING_SURE;
+        finding->broken = ticket->broken;
+        finding->age_ms = ticket->age_ms;
+        finding->ttl_ms = ticket->ttl_ms;
+        return;
+    }
+    audit->finding_at++;
+}
+
+void
+audit_inspected(struct core *core, const struct op *op)
+{
+    struct audit *audit = core->audit;
+
+    require(audit->state == AUDIT_WORKS && audit->case_open);
+    /* A step looks along the front of a queue, and some time before. */
+    if (op->result.senseless && audit->finding_count == 0)
+        finding_add(audit, FINDING_SENSELESS)->wrong = WRONG_RECORD;
+    if (audit->finding_at < audit->finding_count &&
+        audit->findings[audit->finding_at].stage == FINDING_UNKNOWN)
+        finding_looked_again(audit, &op->result);
+    else if (op->result.status == OP_OK)
+        audit_take_tickets(core, &op->result);
+    audit_go_on(core);
+}
+
+/* An operation on the record that is looked at; NULL: there is no room. */
+static struct op *
+audit_op(struct core *core, enum op_kind kind, struct text name)
+{
+    struct lock *lock = lock_obtain(core, name);
+    struct op *op = NULL;
+
+    if (lock == NULL)
+        return NULL;
+    op = op_create(core, kind, lock, HANDLE_NONE);
+    lock_unref(core, lock);
+    if (op == NULL)
+        return NULL;
+    op->reader = READER_AUDIT;
+    op->give_up_us = core->now_us + core->settings.patience_us;
+    core->audit->state = AUDIT_WORKS;
+    return op;
+}
+
+/* Has the record read; false: there is no room. */
+static bool
+audit_look(struct core *core)
+{
+    struct op *op = audit_op(core, OP_INSPECT, case_name(core->audit));
+
+    if (op == NULL)
+        return false;
+    op->limit = TICKETS_MAX;
+    op_submit(core, op);
+    return true;
+}
+
+/* --- whether its broker knows it ------------------------------------------ */
+
+#define WHO_BYTES      (16 + 8)
+#define QUESTION_BYTES (1 + 8 + 8 + WHO_BYTES) /* and the name */
+#define ANSWER_BYTES   (1 + 8 + 1)
+
+/* Whether this broker has to do with that lock for that owner. */
+static bool
+broker_knows(const struct core *core, struct text name,
+    const uint8_t session[16], const uint8_t owner_hash[8])
+{
+    const struct lock *lock = lock_find(core, name);
+
+    if (lock == NULL)
+        return false;
+    LIST_EACH (link, &lock->tickets) {
+        const struct ticket *ticket =
+            container_of(link, struct ticket, lock_link);
+        if (memcmp(ticket->session_id, session, 16) == 0 &&
+            memcmp(&ticket->owner_hash, owner_hash, 8) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* 'Q', a number, who asks, a session, an owner, a lock. Asked twice, it has the
+ * same number: an answer to either will do. */
+static void
+question_send(struct core *core, const struct finding *finding)
+{
+    struct audit *audit = core->audit;
+    struct text name = case_name(audit);
+    char words[QUESTION_BYTES + PROTO_NAME_MAX];
+
+    if (!audit->asked_twice)
+        audit->question++;
+    words[0] = 'Q';
+    memcpy(words + 1, &audit->question, 8);
+    memcpy(words + 9, core->settings.broker_id, 8);
+    memcpy(words + 17, finding->session, 16);
+    memcpy(words + 33, finding->owner_hash, 8);
+    memcpy(words + QUESTION_BYTES, name.at, name.len);
+    message_tell(core, finding->broker, name,
+        text_make(words, QUESTION_BYTES + name.len));
+    audit_pause(core, AUDIT_WONDERS, ANSWER_US);
+}
+
+/* Another broker asks: 'A', its number, and whether. */
+static void
+audit_question(struct core *core, struct text news)
+{
+    char words[ANSWER_BYTES];
+    struct text name =
+        text_make(news.at + QUESTION_BYTES, news.len - QUESTION_BYTES);
+    uint8_t who[WHO_BYTES];
+
+    memcpy(who, news.at + 17, sizeof(who));
+    words[0] = 'A';
+    memcpy(words + 1, news.at + 1, 8);
+    words[9] = broker_knows(core, name, who, who + 16);
+    message_tell(core, news.at + 9, name, text_make(words, sizeof(words)));
+}
+
+void
+audit_told(struct core *core, struct text words)
+{
+    struct audit *audit = core->audit;
+
+    if (audit->state == AUDIT_WONDERS && words.at[0] == 'Q' &&
+        memcmp(words.at + 1, &audit->question, 8) == 0)
+        audit->asked = true;
+}
+
+static bool
+broker_is_silent(const struct audit *audit, const char *broker)
+{
+    for (uint32_t i = 0; i < audit->silent_count; i++)
+        if (memcmp(audit->silent[i], broker, 8) == 0)
+            return true;
+    return false;
+}
+
+/* It is none where its broker knows it and it is not old. Where it does not,
+ * the hold may have ended since it was read. */
+static void
+finding_is_known(struct audit *audit, struct finding *finding, bool known)
+{
+    finding->stage = known ? FINDING_SURE : FINDING_UNKNOWN;
+    if (known && !finding->old)
+        audit->finding_at++;
+}
+
+static void
+audit_answer(struct core *core, struct text news)
+{
+    struct audit *audit = core->audit;
+
+    if (audit->state != AUDIT_WONDERS ||
+        memcmp(news.at + 1, &audit->question, 8) != 0)
+        return;
+    wheel_remove(&core->wheel, &audit->timer);
+    audit->asked_twice = audit->asked = false;
+    finding_is_known(
+        audit, &audit->findings[audit->finding_at], news.at[9] != 0);
+    audit_go_on(core);
+}
+
+void
+audit_news(struct core *core, struct text news)
+{
+    if (news.at[0] == 'Q' && news.len > QUESTION_BYTES &&
+        news.len <= QUESTION_BYTES + PROTO_NAME_MAX)
+        audit_question(core, news);
+    else if (news.at[0] == 'A' && news.len == ANSWER_BYTES)
+        audit_answer(core, news);
+}
+
+/* No answer. The message, or the answer, may have been lost. Of a broker that
+ * could not be asked nothing is known: then it is as if it knew the hold. */
+static void
+audit_wondered(struct core *core)
+{
+    struct audit *audit = core->audit;
+    struct finding *finding = &audit->findings[audit->finding_at];
+
+    if (!audit->asked_twice) {
+        audit->asked_twice = true;
+        question_send(core, finding);
+        return;
+    }
+    bool silent = audit->asked;
+    audit->asked_twice = audit->asked = false;
+    if (silent && audit->silent_count < SILENT_MAX)
+        memcpy(audit->silent[audit->silent_count++], finding->broker, 8);
+    finding_is_known(audit, finding, !silent);
+    audit_go_on(core);
+}
+
+/* Makes sure of it; false: that takes an answer. */
+static bool
+finding_ask(struct core *core, struct finding *finding)
+{
+    struct audit *audit = core->audit;
+
+    if (finding->kind != FINDING_HELD) {
+        finding->stage = FINDING_SURE;
+    } else if (memcmp(finding->broker, core->settings.broker_id, 8) == 0) {
+        finding_is_known(audit, finding,
+            broker_knows(
+                core, case_name(audit), finding->session, finding->owner_hash));
+    } else if (broker_is_silent(audit, finding->broker)) {
+        finding_is_known(audit, finding, false);
+    } else {
+        question_send(core, finding);
+        return false;
+    }
+    return true;
+}
+
+/* --- telling and breaking ------------------------------------------------- */
+
+/* Whether the run has told of that before; it is noted. */
+static bool
+finding_was_told(
+    struct core *core, struct text name, const struct finding *finding)
+{
+    struct {
+        uint64_t run;
+        uint64_t name;
+        uint64_t fence;
+        uint64_t since_us;
+        uint64_t kind;
+    } key = {
+        .run = core->audit->run,
+        .name = hash_bytes(&core->hash_key, name.at, name.len),
+        .fence = finding->fence,
+        .since_us = finding->kind == FINDING_WAITING ? finding->since_us : 0,
+        .kind = finding->kind,
+    };
+
+    uint64_t hash = hash_bytes(&core->hash_key, &key, sizeof(key));
+    uint64_t *slot = &core->audit->told_hashes[hash % TOLD_HASHES];
+    bool told = *slot == hash;
+    *slot = hash;
+    return told;
+}
+
+static void
+finding_tell(struct core *core, struct text lock, const struct finding *finding)
+{
+    struct audit *audit = core->audit;
+    struct pending *pending = audit_pending(core);
+
+    if (finding_was_told(core, lock, finding))
+        return;
+    tally_finding(core, lock, kind_counters[finding->kind]);
+    audit->now.findings++;
+    if (audit->told == TOLD_MAX)
+        return;
+    audit->told++;
+    if (pending != NULL) {
+        finding_item(core, pending, lock, finding);
+        return;
+    }
+    finding_log(lock, finding);
+    if (core->settings.audit_hook && audit->hooks < HOOKS_MAX) {
+        audit->hooks++;
+        finding_hook(core, lock, finding);
+    }
+}
+
+static bool
+finding_is_to_break(struct core *core, const struct finding *finding)
+{
+    struct audit *audit = core->audit;
+    bool hold =
+        finding->kind == FINDING_HELD || finding->kind == FINDING_ORPHAN;
+
+    return hold && audit_is_by_time(audit) && !finding->broken &&
+           is_over(
+               finding->age_ms, case_limits(core, case_name(audit))->break_ms);
+}
+
+/* Breaks that hold, and no later one; false: that is under way. */
+static bool
+finding_break(struct core *core, struct finding *finding)
+{
+    finding->stage = FINDING_DONE;
+    if (!finding_is_to_break(core, finding))
+        return true;
+    struct op *op = audit_op(core, OP_BREAK, case_name(core->audit));
+    if (op == NULL)
+        return true;
+    op->fence = finding->fence;
+    op_submit(core, op);
+    return false;
+}
+
+void
+audit_broken(struct core *core, const struct op *op)
+{
+    struct audit *audit = core->audit;
+    struct finding *finding = &audit->findings[audit->finding_at];
+
+    require(audit->state == AUDIT_WORKS && finding->stage == FINDING_DONE);
+    if (op->result.status == OP_OK) {
+        finding->broken = true;
+        count(core->counters, COUNTER_audit_breaks);
+        if (core->stopping) /* the run ends here, and this is done */
+            finding_tell(core, case_name(audit), finding);
+    }
+    audit_go_on(core);
+}
+
+/* --- going on ------------------------------------------------------------- */
+
+/* What is to be said of the case, or asked; false: an answer is needed. */
+static bool
+case_begin(struct core *core)
+{
+    struct audit *audit = core->audit;
+    const struct audit_case *at = case_now(audit);
+
+    audit->finding_count = audit->finding_at = 0;
+    if (at->wrong != WRONG_NOTHING)
+        finding_add(audit, FINDING_SENSELESS)->wrong = at->wrong;
+    if (at->flags == 0)
+        return true;
+    return !audit_look(core);
+}
+
+/* Whether the hold is still there; where there is no room to ask, it is let go.
+ * False: an answer is needed. */
+static bool
+finding_look_again(struct core *core)
+{
+    if (audit_look(core))
+        return false;
+    core->audit->finding_at++;
+    return true;
+}
+
+/* A stage further; false: an answer is needed. */
+static bool
+finding_go_on(struct core *core)
+{
+    struct audit *audit = core->audit;
+    struct finding *finding = &audit->findings[audit->finding_at];
+
+    switch (finding->stage) {
+    case FINDING_NEW:
+        return finding_ask(core, finding);
+    case FINDING_UNKNOWN:
+        return finding_look_again(core);
+    case FINDING_SURE:
+        return finding_break(core, finding);
+    case FINDING_DONE:
+        break;
+    }
+    finding_tell(core, case_name(audit), finding);
+    audit->finding_at++;
+    return true;
+}
+
+/* What the last step has come upon, one after the other; then the next step. */
+static void
+audit_go_on(struct core *core)
+{
+    struct audit *audit = core->audit;
+    bool on = true;
+
+    while (on && audit_is_wanted(core)) {
+        if (audit->case_at == audit->case_count) {
+            audit_pause(core, AUDIT_PAUSES, core->settings.audit_pause_us);
+            return;
+        }
+        if (!audit->case_open) {
+            audit->case_open = true;
+            on = case_begin(core);
+        } else if (audit->finding_at < audit->finding_count) {
+            on = finding_go_on(core);
+        } else {
+            audit->case_open = false;
+            audit->case_at++;
+        }
+    }
+    if (on)
+        audit_leave(core);
+}
+
+static void
+audit_due(struct core *core)
+{
+    struct audit *audit = core->audit;
+
+    audit->due_us =
+        core->now_us + core_jitter(core, core->settings.audit_interval_us);
+    audit_begin(core, HANDLE_NONE);
+}
+
+void
+audit_timer(struct core *core)
+{
+    if (!audit_is_wanted(core)) {
+        audit_leave(core);
+        return;
+    }
+    switch (core->audit->state) {
+    case AUDIT_IDLE:
+        audit_due(core);
+        return;
+    case AUDIT_PAUSES:
+        audit_ask(core);
+        return;
+    case AUDIT_WONDERS:
+        audit_wondered(core);
+        return;
+    case AUDIT_WORKS:
+        break;
+    }
+    require(false);
+}

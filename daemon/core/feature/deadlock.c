@@ -1,0 +1,895 @@
+/*
+ * Deadlocks: owners that wait for one another in a circle, over any number of
+ * locks and brokers.
+ *
+ * Edge-chasing after Chandy, Misra and Haas: when an owner that holds
+ * something, or waits for several locks, has waited for a moment, a probe goes
+ * to the brokers of all who are in its way, and from those of them that wait
+ * too to whoever is in theirs. Where it comes back to its owner there was a
+ * circle, but its edges were seen one after the other. So it goes round a
+ * second time: an edge that was there both times, with the same wait and the
+ * same fence, was there all the time between, and so were all of them at the
+ * moment between the rounds. In the second one brokers also say whether the
+ * owner has what it is waited for: the record alone may tell of holds that were
+ * given back, where Redis has lost that. Then the youngest wait is ended; all
+ * who find the circle find the same one.
+ *
+ * What is in a wait's way is read from the record: whoever holds the lock, and
+ * whoever stands before and is not compatible. Of a semaphore only a sole
+ * holder counts, since where there are several anyone of them may make room.
+ *
+ * A search comes to each lock about once, or the ways through a few long queues
+ * would be more than anybody can go. Whoever is in the way of a wait is in the
+ * way of those behind it, too, if not at once, then by who stands between: so
+ * of the waits at a lock that a search comes to, only the hindmost is looked
+ * at, and who stands before it is only asked what else it waits for.
+ *
+ * See DESIGN.md D6.1 and D6.2.
+ */
+#include "daemon/core/feature/deadlock.h"
+
+#include "daemon/core/feature/look_queue.h"
+#include "daemon/core/feature/message.h"
+#include "daemon/core/feature/probe.h"
+#include "daemon/core/feature/recent.h"
+#include "daemon/core/model/lock.h"
+#include "daemon/core/model/owner.h"
+#include "daemon/core/model/session_table.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/model/times.h"
+#include "daemon/core/ticket/final.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <stdio.h>
+
+#define FIRST_US  30000  /* a wait may end by itself */
+#define SOON_US   5000   /* what is due by then is looked at now */
+#define AGAIN_US  600000 /* holders change, and messages are lost */
+#define DOUBLED   4      /* so often it is twice as long the next time */
+#define WAITS_MAX 8      /* of one owner, that a search follows */
+/* Waits of an owner that are looked through for a certain one. */
+#define SCAN_MAX 64
+/* Asked after in a step, so that none is long. */
+#define STEP_OWNERS 4096
+
+static void
+look_soon(struct core *core, struct ticket *ticket)
+{
+    ticket->looked = 0;
+    ticket->refused = 0;
+    ticket_probe_at(core, ticket, core->now_us + core_jitter(core, FIRST_US));
+}
+
+/* Those waits of an owner that were in no circle, and can be in one now: where
+ * there is more than that, the others have been looked at before. */
+static void
+look_at_waits(struct core *core, const struct owner *owner)
+{
+    if (!owner_is_in_between(owner) || owner->held + owner->waiting > 3)
+        return;
+    LIST_EACH (link, &owner->waits) {
+        struct ticket *ticket = container_of(link, struct ticket, wait_link);
+        if (ticket->probe_us == NEVER)
+            look_soon(core, ticket);
+    }
+}
+
+void
+deadlock_waits(struct core *core, struct ticket *ticket)
+{
+    const struct owner *owner = ticket->who;
+
+    ticket->probe_us = NEVER;
+    if (owner == NULL)
+        return;
+    if (owner_is_in_between(owner))
+        look_soon(core, ticket);
+    look_at_waits(core, owner);
+}
+
+void
+deadlock_held(struct core *core, const struct owner *owner)
+{
+    look_at_waits(core, owner);
+}
+
+/* Whether a wait keeps its owner waiting. */
+static bool
+wait_counts(const struct ticket *ticket)
+{
+    if (ticket->state != TICKET_WAITING || list_empty(&ticket->pendings))
+        return false;
+    const struct pending *pending =
+        container_of(ticket->pendings.next, struct pending, ticket_link);
+    return pending->asked && pending->command == COMMAND_LOCK &&
+           !pending->no_deadlock;
+}
+
+/* A ticket of this broker, by what others know of it; NULL: it is gone. */
+static struct ticket *
+ticket_named(const struct core *core, uint64_t request,
+    const uint8_t session[16], uint64_t owner)
+{
+    struct ticket *ticket = slab_get(&core->tickets, handle_unpack(request));
+
+    if (ticket == NULL || ticket->owner_hash != owner ||
+        memcmp(ticket->session_id, session, 16) != 0)
+        return NULL;
+    return ticket;
+}
+
+static void probe_arrived(struct core *core, struct probe *probe);
+
+/* Sends the probe to a broker, this one or another; it is gone afterwards. The
+ * lock only says where to ask Redis for that. */
+static void
+probe_send(struct core *core, struct probe *probe, const char *broker,
+    struct lock *lock)
+{
+    if (memcmp(broker, core->settings.broker_id, 8) == 0) {
+        probe_arrived(core, probe);
+        return;
+    }
+    probe_tell(core, probe, NULL, broker, lock);
+    slab_free(&core->probes, probe);
+}
+
+/* Copies a probe that is to look at that lock; NULL where there is no room. */
+static struct probe *
+probe_copy(struct core *core, const struct probe *from,
+    enum probe_purpose purpose, const struct lock *lock)
+{
+    struct probe *probe = probe_create(core, purpose, lock);
+
+    if (probe == NULL)
+        return NULL;
+    probe->kind = from->kind;
+    probe->count = from->count;
+    probe->index = from->index;
+    memcpy(probe->nodes, from->nodes, from->count * sizeof(probe->nodes[0]));
+    return probe;
+}
+
+/* --- looking at a wait ---------------------------------------------------- */
+
+/* Reads who is in the wait's way. */
+static void
+probe_examine(struct core *core, struct probe *probe, struct ticket *ticket)
+{
+    probe->ticket = slab_handle(&core->tickets, ticket);
+    look_ask(core, probe, ticket->lock);
+}
+
+/* The wait that it looks at, if that still keeps its owner waiting. */
+static struct ticket *
+probe_ticket(const struct core *core, const struct probe *probe)
+{
+    struct ticket *ticket = slab_get(&core->tickets, probe->ticket);
+
+    return ticket != NULL && wait_counts(ticket) ? ticket : NULL;
+}
+
+bool
+deadlock_stands(const struct core *core, const struct probe *probe)
+{
+    return probe_ticket(core, probe) != NULL;
+}
+
+/* Tells a search from others, of all brokers. */
+static uint64_t
+search_hash(const struct core *core, const struct probe_node *first)
+{
+    struct {
+        uint64_t search;
+        char broker[8];
+    } key = {.search = first->fence};
+
+    memcpy(key.broker, first->broker, sizeof(key.broker));
+    return hash_bytes(&core->hash_key, &key, sizeof(key));
+}
+
+/* What it has been at. */
+enum mark {
+    MARK_EXCLUSIVE, /* waits of a lock */
+    MARK_SHARED,
+    MARK_WAIT,
+    MARK_OWNER,
+};
+
+/* By what can be computed often: nobody outside knows the search's hash. */
+static uint64_t
+mark_hash(uint64_t search, enum mark mark, struct handle of)
+{
+    uint64_t hash = (search ^ handle_pack(of)) * 0x9e3779b97f4a7c15 + mark;
+
+    hash = (hash ^ hash >> 32) * 0xd6e8feb86659fd93;
+    return hash ^ hash >> 32;
+}
+
+/* Whether it has been there, at a lock as far behind. (What was forgotten is
+ * gone to again.) */
+static bool
+mark_stands(const struct core *core, uint64_t hash, uint64_t arrival)
+{
+    const struct search_mark *mark = &core->search_marks[hash % SEARCH_MARKS];
+
+    return mark->hash == hash && mark->arrival >= arrival;
+}
+
+static void
+mark_set(struct core *core, uint64_t hash, uint64_t arrival)
+{
+    core->search_marks[hash % SEARCH_MARKS] =
+        (struct search_mark){hash, arrival};
+}
+
+/*
+ * Whether it has looked at a wait of that lock which is as far behind, or
+ * `behind` this one, and is kept waiting by all who keep this one waiting. In a
+ * quorum they do not stand in the order of their arrival.
+ */
+static bool
+search_covers(const struct core *core, uint64_t search,
+    const struct ticket *ticket, bool behind)
+{
+    struct handle lock = slab_handle(&core->locks, ticket->lock);
+    struct handle wait = slab_handle(&core->tickets, ticket);
+    uint64_t arrival = ticket->arrival + behind;
+
+    if (core->settings.queues_here)
+        return !behind &&
+               mark_stands(core, mark_hash(search, MARK_WAIT, wait), 0);
+    if (mark_stands(core, mark_hash(search, MARK_EXCLUSIVE, lock), arrival))
+        return true;
+    return ticket->ask.shared &&
+           mark_stands(core, mark_hash(search, MARK_SHARED, lock), arrival);
+}
+
+static void
+search_looks_at(struct core *core, uint64_t search, const struct ticket *ticket)
+{
+    enum mark kind = ticket->ask.shared ? MARK_SHARED : MARK_EXCLUSIVE;
+    struct handle lock = slab_handle(&core->locks, ticket->lock);
+    struct handle wait = slab_handle(&core->tickets, ticket);
+
+    if (core->settings.queues_here)
+        mark_set(core, mark_hash(search, MARK_WAIT, wait), 0);
+    else
+        mark_set(core, mark_hash(search, kind, lock), ticket->arrival);
+}
+
+/* There was no room for a look. */
+static uint64_t
+look_refused(struct core *core, struct ticket *ticket)
+{
+    uint64_t again_us = (uint64_t)FIRST_US << ticket->refused;
+
+    if (ticket->refused < DOUBLED)
+        ticket->refused++;
+    return core->now_us + core_jitter(core, again_us);
+}
+
+/* Looks at a wait; says when to look again. */
+static uint64_t
+search_begin(struct core *core, struct ticket *ticket, uint64_t search)
+{
+    uint64_t again_us =
+        core->now_us + core_jitter(core, (uint64_t)AGAIN_US << ticket->looked);
+
+    if (!wait_counts(ticket))
+        return again_us;
+    struct probe *probe = probe_create(core, PROBE_BEGINS, ticket->lock);
+    if (probe == NULL)
+        return look_refused(core, ticket);
+    struct probe_node *first = &probe->nodes[0];
+    probe->kind = 'D';
+    memcpy(first->session, ticket->session_id, 16);
+    memcpy(first->broker, core->settings.broker_id, 8);
+    first->owner = ticket->owner_hash;
+    first->fence = search;
+    search_looks_at(core, search_hash(core, first), ticket);
+    probe_examine(core, probe, ticket);
+    ticket->refused = 0;
+    return again_us;
+}
+
+/*
+ * A wait has lasted: looks whether it can end, and others of its owner with it.
+ * Says when to look again.
+ *
+ * A circle comes to be with its youngest wait, which is looked at soon. What
+ * was in none is looked at again for what may have gone wrong, and the more
+ * rarely the longer it lasts; but semaphores, where a circle is there only when
+ * others have given theirs back.
+ */
+uint64_t
+deadlock_look(struct core *core, struct ticket *ticket)
+{
+    uint64_t search = ++core->serial; /* tells searches apart */
+    uint32_t left = WAITS_MAX - 1;
+    uint32_t scanned = 0;
+
+    if (ticket->who == NULL || !owner_is_in_between(ticket->who))
+        return NEVER;
+    LIST_EACH (link, &ticket->who->waits) {
+        struct ticket *other = container_of(link, struct ticket, wait_link);
+        if (left == 0 || scanned++ == SCAN_MAX)
+            break;
+        if (other == ticket || other->probe_us == NEVER ||
+            other->probe_us > core->now_us + SOON_US)
+            continue;
+        ticket_probe_at(core, other, search_begin(core, other, search));
+        left--;
+    }
+    return search_begin(core, ticket, search);
+}
+
+static bool
+is_owner(const struct op_ticket *ticket, const struct probe_node *node)
+{
+    return memcmp(ticket->session, node->session, 16) == 0 &&
+           memcmp(ticket->owner_hash, &node->owner, 8) == 0;
+}
+
+/* A waiter that nobody has asked after for its whole life. Who doubts the clock
+ * sees it still, and others do not: by both together there would be circles
+ * through what an ended request has left in the queue. */
+static bool
+is_over(const struct op_ticket *ticket)
+{
+    return !ticket->granted && ticket->ttl_ms == 0;
+}
+
+/* A record, for the probes that wait for it. */
+struct reading {
+    const struct op_result *result;
+    bool left[LOOK_TICKETS];
+};
+
+/*
+ * The waits that an ended request has left: their owners wait further behind.
+ * Nobody asks after them, and they end. One walk from the end of the queue, for
+ * there may be hundreds, with the owners that were met in a table of hashes.
+ */
+static void
+find_left(const struct core *core, struct reading *reading)
+{
+    const struct op_result *result = reading->result;
+    uint64_t met[2 * LOOK_TICKETS] = {0};
+
+    require(result->ticket_count <= LOOK_TICKETS);
+    for (uint32_t i = result->ticket_count; i > 0; i--) {
+        const struct op_ticket *ticket = &result->tickets[i - 1];
+        uint8_t owner[24];
+        reading->left[i - 1] = false;
+        if (ticket->granted || is_over(ticket))
+            continue;
+        memcpy(owner, ticket->session, 16);
+        memcpy(owner + 16, ticket->owner_hash, 8);
+        uint64_t hash = hash_bytes(&core->hash_key, owner, sizeof(owner)) | 1;
+        uint32_t at = (uint32_t)(hash >> 32) % (2 * LOOK_TICKETS);
+        while (met[at] != 0 && met[at] != hash)
+            at = (at + 1) % (2 * LOOK_TICKETS);
+        reading->left[i - 1] = met[at] == hash;
+        met[at] = hash;
+    }
+}
+
+/* Whether the one at `other`, before that at `own`, must go first. */
+static bool
+in_the_way(const struct reading *reading, uint32_t own, uint32_t other)
+{
+    const struct op_result *result = reading->result;
+    const struct op_ticket *before = &result->tickets[other];
+
+    if (reading->left[other] || is_over(before))
+        return false;
+    if (result->limit > 0)
+        return before->granted && result->holders == 1;
+    return !(result->tickets[own].shared && before->shared);
+}
+
+/* The place of the wait among the tickets, the last of its owner; ticket_count:
+ * it is not there, or is in nobody's way for long. Nobody waits for what it
+ * holds: a hold of the same owner is one of an earlier request, which nobody
+ * renews, and ends. */
+static uint32_t
+own_place(const struct op_result *result, const struct probe_node *own)
+{
+    uint32_t place = result->ticket_count;
+
+    for (uint32_t i = 0; i < result->ticket_count; i++) {
+        if (!is_owner(&result->tickets[i], own) || is_over(&result->tickets[i]))
+            continue;
+        if (result->tickets[i].granted)
+            return result->ticket_count;
+        place = i;
+    }
+    return place;
+}
+
+/* The circle stood: its youngest wait is to end. */
+static void
+probe_conclude(struct core *core, struct probe *probe, struct lock *lock)
+{
+    uint32_t victim = 0;
+
+    for (uint32_t i = 1; i < probe->count; i++) {
+        const struct probe_node *a = &probe->nodes[i];
+        const struct probe_node *b = &probe->nodes[victim];
+        int way = memcmp(a->session, b->session, 16);
+        if (a->since_us > b->since_us ||
+            (a->since_us == b->since_us &&
+                (way > 0 || (way == 0 && a->owner > b->owner))))
+            victim = i;
+    }
+    probe->kind = 'K';
+    probe->index = victim;
+    probe_send(core, probe, probe->nodes[victim].broker, lock);
+}
+
+/* Somebody in the way is the one who began: there may be a circle. */
+static void
+probe_closes(struct core *core, const struct probe *probe,
+    const struct op_ticket *first, struct lock *lock)
+{
+    struct probe *next = probe_copy(core, probe, PROBE_VERIFIES, NULL);
+
+    if (next == NULL)
+        return;
+    next->kind = 'V';
+    next->index = 0;
+    next->nodes[0].fence = first->fence;
+    probe_send(core, next, next->nodes[0].broker, lock);
+}
+
+static bool
+probe_has(const struct probe *probe, const struct op_ticket *ticket)
+{
+    for (uint32_t i = 0; i < probe->count; i++)
+        if (is_owner(ticket, &probe->nodes[i]))
+            return true;
+    return false;
+}
+
+static void owners_asked(struct core *core, const struct probe *probe,
+    const struct question *question, const struct lock *passed);
+
+/*
+ * Asks after the owners at these places of the record, the hindmost first, each
+ * at its broker.
+ *
+ * All who are in the way of a wait before an exclusive one are in the way of
+ * that, too. A shared one is not kept waiting by those who share the lock, but
+ * is by who stands between: then of each broker the hindmost of those is
+ * looked at there as well.
+ */
+static void
+probe_ask(struct core *core, const struct probe *probe,
+    const struct op_result *result, uint32_t *places, uint32_t place_count,
+    bool again, struct lock *lock)
+{
+    while (place_count > 0) {
+        const char *broker = result->tickets[places[0]].broker;
+        struct question question = {.again = again};
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < place_count; i++) {
+            const struct op_ticket *ticket = &result->tickets[places[i]];
+            if (question.count == PROBE_ASKED ||
+                memcmp(ticket->broker, broker, 8) != 0) {
+                places[kept++] = places[i];
+                continue;
+            }
+            struct probe_asked *asked = &question.asked[question.count++];
+            memcpy(asked->session, ticket->session, 16);
+            memcpy(&asked->owner, ticket->owner_hash, 8);
+            asked->request = ticket->request;
+            asked->fence = ticket->fence;
+        }
+        place_count = kept;
+        if (memcmp(broker, core->settings.broker_id, 8) == 0)
+            owners_asked(core, probe, &question, lock);
+        else
+            probe_tell(core, probe, &question, broker, lock);
+    }
+}
+
+/* Second round: the next one must be in the way still. */
+static void
+probe_verify(struct core *core, struct probe *probe,
+    const struct reading *reading, uint32_t own, struct lock *lock)
+{
+    require(probe->count > 0);
+    uint32_t next = (probe->index + 1) % probe->count;
+    const struct probe_node *node = &probe->nodes[next];
+    bool stands = false;
+
+    for (uint32_t i = 0; i < own; i++) {
+        const struct op_ticket *ticket = &reading->result->tickets[i];
+        if (is_owner(ticket, node) && ticket->fence == node->fence &&
+            in_the_way(reading, own, i))
+            stands = true;
+    }
+    if (!stands) {
+        slab_free(&core->probes, probe);
+        return;
+    }
+    if (next == 0) {
+        probe_conclude(core, probe, lock);
+        return;
+    }
+    probe->index = next;
+    probe_send(core, probe, node->broker, lock);
+}
+
+/* First round: the wait becomes part of the way that the probe has gone. */
+static void
+probe_search(struct core *core, struct probe *probe,
+    const struct reading *reading, uint32_t own, struct ticket *ticket)
+{
+    const struct op_result *result = reading->result;
+    struct probe_node *node = &probe->nodes[probe->count++];
+    struct lock *lock = ticket->lock;
+    uint32_t places[LOOK_TICKETS];
+    uint32_t place_count = 0;
+
+    memcpy(node->broker, core->settings.broker_id, 8);
+    node->request = handle_pack(slab_handle(&core->tickets, ticket));
+    node->since_us = result->tickets[own].since_us;
+    node->name_len = (uint8_t)lock->name_len;
+    memcpy(node->name, lock->name, lock->name_len);
+    for (uint32_t i = own; i > 0; i--) {
+        const struct op_ticket *other = &result->tickets[i - 1];
+        if (!in_the_way(reading, own, i - 1))
+            continue;
+        if (is_owner(other, &probe->nodes[0]))
+            probe_closes(core, probe, other, lock);
+        else if (!probe_has(probe, other))
+            places[place_count++] = i - 1;
+    }
+    if (probe->count < PROBE_NODES)
+        probe_ask(core, probe, result, places, place_count,
+            result->tickets[own].shared, lock);
+    slab_free(&core->probes, probe);
+}
+
+static void
+probe_read(
+    struct core *core, struct probe *probe, const struct reading *reading)
+{
+    struct ticket *ticket = probe_ticket(core, probe);
+    uint32_t at = probe->kind == 'D' ? probe->count : probe->index;
+    uint32_t own = reading->result->ticket_count;
+
+    if (ticket != NULL)
+        own = own_place(reading->result, &probe->nodes[at]);
+    if (ticket != NULL && probe->count == 0 && ticket->looked < DOUBLED &&
+        ticket->ask.permits_max == 0)
+        ticket->looked++;
+    if (own == reading->result->ticket_count)
+        slab_free(&core->probes, probe);
+    else if (probe->kind == 'D')
+        probe_search(core, probe, reading, own, ticket);
+    else
+        probe_verify(core, probe, reading, own, ticket->lock);
+}
+
+void
+deadlock_read(
+    struct core *core, struct list *probes, const struct op_result *result)
+{
+    struct reading reading = {.result = result};
+    uint32_t owners = 0;
+    struct list *link;
+
+    find_left(core, &reading);
+    while (owners < STEP_OWNERS && effects_spare(core->effects) &&
+           (link = list_pop_front(probes)) != NULL) {
+        probe_read(core, container_of(link, struct probe, link), &reading);
+        owners += result->ticket_count;
+    }
+}
+
+/* --- what comes ----------------------------------------------------------- */
+
+/* A wait that a probe may follow: of an owner that it asks after. */
+struct way {
+    const struct probe_asked *asked;
+    struct ticket *ticket;
+};
+
+#define WAYS_MAX (WAITS_MAX + 1) /* of an owner */
+
+static struct owner *
+asked_owner(const struct core *core, const struct probe_asked *asked)
+{
+    const struct ticket *ticket =
+        ticket_named(core, asked->request, asked->session, asked->owner);
+    const struct session *session;
+
+    if (ticket != NULL && ticket->who != NULL)
+        return ticket->who;
+    session = session_find(core, asked->session);
+    return session != NULL ? owner_find(core, session, asked->owner) : NULL;
+}
+
+/* What the owner waits for at that lock, where it is not one of very many. */
+static struct ticket *
+owner_wait_at(const struct core *core, const struct owner *owner,
+    const struct probe_asked *asked, const struct lock *lock)
+{
+    struct ticket *ticket =
+        ticket_named(core, asked->request, asked->session, asked->owner);
+    uint32_t scanned = 0;
+
+    if (ticket != NULL && ticket->lock == lock)
+        return ticket;
+    LIST_EACH (link, &owner->waits) {
+        ticket = container_of(link, struct ticket, wait_link);
+        if (ticket->lock == lock)
+            return ticket;
+        if (++scanned == SCAN_MAX)
+            break;
+    }
+    return NULL;
+}
+
+/* Whether it has been at some of the owner's many waits before; it has now. */
+static bool
+search_was_at(struct core *core, uint64_t search, const struct owner *owner)
+{
+    uint64_t hash =
+        mark_hash(search, MARK_OWNER, slab_handle(&core->owners, owner));
+    bool was = mark_stands(core, hash, 0);
+
+    mark_set(core, hash, 0);
+    return was;
+}
+
+static uint32_t
+add_way(struct core *core, uint64_t search, const struct probe_asked *asked,
+    struct ticket *ticket, struct way *way)
+{
+    if (!wait_counts(ticket) || search_covers(core, search, ticket, false))
+        return 0;
+    search_looks_at(core, search, ticket);
+    *way = (struct way){asked, ticket};
+    return 1;
+}
+
+/*
+ * The owner's waits; of many some, and others the next time. That at the lock
+ * `passed` is none of them, where not somebody is still to be looked at there.
+ */
+static uint32_t
+owner_ways(struct core *core, uint64_t search, const struct probe_asked *asked,
+    const struct lock *passed, bool *again, struct way ways[WAYS_MAX])
+{
+    struct owner *owner = asked_owner(core, asked);
+    uint32_t way_count = 0;
+
+    if (owner == NULL)
+        return 0;
+    struct ticket *here =
+        *again ? owner_wait_at(core, owner, asked, passed) : NULL;
+    if (here != NULL && wait_counts(here)) {
+        *again = false;
+        way_count += add_way(core, search, asked, here, ways);
+    }
+    if (owner->waiting > WAITS_MAX && search_was_at(core, search, owner))
+        return way_count;
+    for (uint32_t i = 0; i < WAITS_MAX && i < owner->waiting; i++) {
+        struct list *link = list_pop_front(&owner->waits);
+        struct ticket *ticket = container_of(link, struct ticket, wait_link);
+        list_push_back(&owner->waits, link);
+        if (ticket->lock != passed)
+            way_count += add_way(core, search, asked, ticket, ways + way_count);
+    }
+    return way_count;
+}
+
+/* Who is in the way of that wait, which is the next one on the probe's way? */
+static void
+probe_follow(struct core *core, const struct probe *probe, struct way way)
+{
+    struct probe *next =
+        probe_copy(core, probe, PROBE_FOLLOWS, way.ticket->lock);
+
+    if (next == NULL)
+        return;
+    struct probe_node *node = &next->nodes[next->count];
+    memcpy(node->session, way.asked->session, 16);
+    node->owner = way.asked->owner;
+    node->fence = way.asked->fence;
+    probe_examine(core, next, way.ticket);
+}
+
+/* Follows of their waits at each lock the hindmost, if this search has not been
+ * at one further behind. They are in the way of a wait for `passed`. */
+static void
+owners_asked(struct core *core, const struct probe *probe,
+    const struct question *question, const struct lock *passed)
+{
+    uint64_t search = search_hash(core, &probe->nodes[0]);
+    struct way ways[PROBE_ASKED * WAYS_MAX];
+    uint32_t way_count = 0;
+    bool again = question->again;
+
+    for (uint32_t i = 0; i < question->count; i++)
+        way_count += owner_ways(core, search, &question->asked[i], passed,
+            &again, ways + way_count);
+    for (uint32_t i = 0; i < way_count; i++)
+        if (!search_covers(core, search, ways[i].ticket, true))
+            probe_follow(core, probe, ways[i]);
+}
+
+/* The wait of that node, if it is still the same one. */
+static struct ticket *
+probe_wait(const struct core *core, const struct probe_node *node)
+{
+    struct ticket *ticket =
+        ticket_named(core, node->request, node->session, node->owner);
+
+    return ticket != NULL && wait_counts(ticket) ? ticket : NULL;
+}
+
+/*
+ * Whether the owner of that node has, or waits for, what the one before it
+ * waits for. The record may be older than what was given back.
+ */
+static bool
+probe_stands(const struct core *core, const struct probe *probe)
+{
+    const struct probe_node *node = &probe->nodes[probe->index];
+    uint32_t before = (probe->index + probe->count - 1) % probe->count;
+    const struct session *session = session_find(core, node->session);
+    const struct lock *lock = lock_find(core,
+        text_make(probe->nodes[before].name, probe->nodes[before].name_len));
+
+    if (session == NULL || lock == NULL)
+        return false;
+    LIST_EACH (link, &session->tickets) {
+        const struct ticket *ticket =
+            container_of(link, struct ticket, session_link);
+        if (ticket->lock == lock && ticket->owner_hash == node->owner)
+            return ticket->state == TICKET_HELD ||
+                   (node->fence == 0 && ticket->state == TICKET_WAITING);
+    }
+    return false;
+}
+
+/* A name as part of a list: what could be taken for the list's is encoded. */
+static size_t
+circle_name(const struct probe_node *node, char out[3 * PROTO_NAME_MAX])
+{
+    size_t len = 0;
+
+    for (size_t i = 0; i < node->name_len; i++) {
+        char c = node->name[i];
+        if (c == ',' || c == '%') {
+            memcpy(out + len, c == ',' ? "%2C" : "%25", 3);
+            len += 3;
+        } else {
+            out[len++] = c;
+        }
+    }
+    return len;
+}
+
+/* "x,y,z": each waited for by the holder of the one before; where they are too
+ * many, a comma at the end says that there are more. */
+static struct text
+circle_names(const struct probe *probe, char *out, size_t out_bytes)
+{
+    char name[3 * PROTO_NAME_MAX];
+    size_t len = 0;
+
+    for (uint32_t i = 0; i < probe->count; i++) {
+        size_t name_len = circle_name(&probe->nodes[i], name);
+        if (i > 0)
+            out[len++] = ',';
+        if (len + name_len + 2 > out_bytes)
+            break;
+        memcpy(out + len, name, name_len);
+        len += name_len;
+    }
+    return text_make(out, len);
+}
+
+static void
+circle_people(const struct probe *probe, char *out, size_t out_bytes)
+{
+    size_t len = 0;
+
+    out[0] = '\0';
+    for (uint32_t i = 0; i < probe->count && len + 40 < out_bytes; i++) {
+        const struct probe_node *node = &probe->nodes[i];
+        char id[SHORT_ID_BYTES + 1];
+        core_short_id(node->session, id);
+        len += (size_t)snprintf(
+            out + len, out_bytes - len, "%s%s", i > 0 ? ", for " : "", id);
+    }
+}
+
+static struct text
+circle_sessions(const struct probe *probe, char *out)
+{
+    size_t len = 0;
+
+    for (uint32_t i = 0; i < probe->count; i++) {
+        if (i > 0)
+            out[len++] = ',';
+        core_short_id(probe->nodes[i].session, out + len);
+        len += SHORT_ID_BYTES;
+    }
+    return text_make(out, len);
+}
+
+/* 'K': the wait ends. */
+static void
+probe_kill(struct core *core, struct probe *probe)
+{
+    struct ticket *ticket = probe_wait(core, &probe->nodes[probe->index]);
+    char list[RECENT_CYCLE_BYTES]; /* thrice as long in a line, encoded */
+    char quoted[2 * sizeof(list)];
+    char people[600];
+    char why[700];
+    char sessions[RECENT_SESSIONS_BYTES];
+
+    if (ticket != NULL) {
+        struct pending *pending =
+            container_of(ticket->pendings.next, struct pending, ticket_link);
+        struct text names = circle_names(probe, list, sizeof(list));
+        circle_people(probe, people, sizeof(people));
+        snprintf(why, sizeof(why), "sessions wait for one another: %s", people);
+        count(core->counters, COUNTER_deadlocks);
+        log_write(LOG_WARN, "deadlock", "cycle=%s sessions=\"%s\" ended=%s",
+            log_quote(quoted, sizeof(quoted), names), people,
+            ticket->session->short_id);
+        recent_deadlock(core, ticket, names, circle_sessions(probe, sessions));
+        ticket_deadlocked(core, ticket, pending, names, why);
+    }
+    slab_free(&core->probes, probe);
+}
+
+static void
+probe_arrived(struct core *core, struct probe *probe)
+{
+    struct ticket *ticket;
+
+    switch (probe->kind) {
+    case 'V':
+        ticket = probe_wait(core, &probe->nodes[probe->index]);
+        if (ticket != NULL && probe_stands(core, probe))
+            probe_examine(core, probe, ticket);
+        else
+            slab_free(&core->probes, probe);
+        return;
+    case 'K':
+        probe_kill(core, probe);
+        return;
+    default:
+        slab_free(&core->probes, probe);
+    }
+}
+
+void
+deadlock_message(struct core *core, struct text message)
+{
+    struct probe news = {0};
+    struct question question;
+
+    if (!probe_decode(message, &news, &question))
+        return;
+    if (news.kind == 'D') {
+        const struct probe_node *last = &news.nodes[news.count - 1];
+        owners_asked(core, &news, &question,
+            lock_find(core, text_make(last->name, last->name_len)));
+        return;
+    }
+    struct probe *probe = probe_copy(core, &news, PROBE_VERIFIES, NULL);
+    if (probe != NULL)
+        probe_arrived(core, probe);
+}

@@ -1,0 +1,308 @@
+/*
+ * SHOW, HELD, LOCKS, SESSIONS, STATS, HELP: reading, for people and programs
+ * that look. Nothing here changes a lock.
+ *
+ * Lists are bounded: LOCKS and SESSIONS by limit= and cursor=, SHOW by limit=,
+ * and HELD comes in parts, each when the client has read the one before.
+ */
+#include "daemon/core/feature/listing.h"
+
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/model/handlers.h"
+#include "daemon/core/model/pending.h"
+#include "daemon/core/model/rights.h"
+#include "daemon/core/model/session_table.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/ticket/final.h"
+
+#include "daemon/base/assert.h"
+
+#include <stdio.h>
+
+/* Places that one part of a list looks at; a part may so be short, or empty. */
+#define LISTING_LOOKS 16384
+
+static uint32_t
+listing_cursor(const struct request *request)
+{
+    if (!request_has(request, REQUEST_KEY_CURSOR))
+        return 0;
+    return (uint32_t)request->value[REQUEST_KEY_CURSOR];
+}
+
+static void
+show_ticket(struct core *core, const struct pending *pending,
+    const struct op_ticket *ticket, uint64_t position)
+{
+    struct reply reply = answer_begin(core, pending->tag, "ITEM");
+    char short_id[SHORT_ID_BYTES + 1];
+
+    core_short_id(ticket->session, short_id);
+    reply_pair(
+        &reply, "kind", ticket->granted ? TEXT("holder") : TEXT("waiter"));
+    if (!ticket->granted)
+        reply_pair_number(&reply, "position", position);
+    reply_pair(&reply, "session", text_from(short_id));
+    reply_pair(&reply, "broker", text_from(ticket->broker));
+    if (ticket->permits > 1)
+        reply_pair_number(&reply, "permits", ticket->permits);
+    if (ticket->shared)
+        reply_pair(&reply, "mode", TEXT("shared"));
+    if (ticket->broken)
+        reply_pair_number(&reply, "broken", 1);
+    if (ticket->granted) {
+        reply_pair_number(&reply, "fence", ticket->fence);
+        reply_pair_number(&reply, "ttl_ms", ticket->ttl_ms);
+    }
+    reply_pair_number(&reply, "age_ms", ticket->age_ms);
+    reply_pair_if(&reply, "name", ticket->client);
+    reply_pair_if(&reply, "owner", ticket->owner);
+    reply_pair_if(&reply, "note", ticket->note);
+    answer_end(core, pending->session, &reply);
+}
+
+static struct text
+show_mode(const struct op_result *result)
+{
+    if (result->limit > 0)
+        return TEXT("semaphore");
+    return result->shared ? TEXT("shared") : TEXT("exclusive");
+}
+
+void
+listing_show_done(struct core *core, struct op *op)
+{
+    struct pending *pending = slab_get(&core->pendings, op->owner);
+    const struct op_result *result = &op->result;
+    uint64_t position = 0;
+
+    if (pending == NULL)
+        return;
+    if (result->status != OP_OK && result->status != OP_GONE) {
+        bool refused = result->status == OP_REFUSED;
+        pending_error(
+            core, pending, refused ? ERROR_INTERNAL : ERROR_UNAVAILABLE, NULL);
+        return;
+    }
+    for (uint32_t i = 0; i < result->ticket_count; i++) {
+        if (!result->tickets[i].granted)
+            position++;
+        show_ticket(core, pending, &result->tickets[i], position);
+    }
+    struct reply reply = answer_begin(core, pending->tag, "OK");
+    bool held = result->holders > 0;
+    reply_pair(&reply, "state", held ? TEXT("held") : TEXT("free"));
+    if (held)
+        reply_pair(&reply, "mode", show_mode(result));
+    if (result->limit > 0) {
+        reply_pair_number(&reply, "limit", result->limit);
+        reply_pair_number(&reply, "permits", result->used);
+    }
+    reply_pair_number(&reply, "holders", result->holders);
+    reply_pair_number(&reply, "waiters", result->waiters);
+    if (result->delay_ms > 0)
+        reply_pair_number(&reply, "delay_ms", result->delay_ms);
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+static void
+held_item(struct core *core, const struct pending *pending,
+    const struct ticket *ticket)
+{
+    struct reply reply = answer_begin(core, pending->tag, "ITEM");
+
+    reply_pair(
+        &reply, "name", text_make(ticket->lock->name, ticket->lock->name_len));
+    reply_pair_number(&reply, "fence", ticket->fence);
+    reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
+    reply_pair_number(&reply, "count", ticket_known_holds(ticket));
+    listing_kind(&reply, &ticket->ask);
+    reply_pair_if(&reply, "owner", ticket_owner(ticket));
+    reply_pair_if(&reply, "note", ticket_note(ticket));
+    answer_end(core, pending->session, &reply);
+}
+
+void
+listing_held(struct core *core, struct pending *pending)
+{
+    struct session *session = pending->session;
+    uint32_t part = 0;
+
+    LIST_EACH (link, &session->tickets) {
+        struct ticket *ticket = container_of(link, struct ticket, session_link);
+        if (ticket->serial <= pending->cursor || ticket->state != TICKET_HELD ||
+            ticket_known_holds(ticket) == 0)
+            continue;
+        if (part == LISTING_MAX) {
+            effects_add(core->effects, EFFECT_MORE,
+                slab_handle(&core->sessions, session));
+            return;
+        }
+        held_item(core, pending, ticket);
+        pending->cursor = ticket->serial;
+        pending->shown++;
+        part++;
+    }
+    listing_end(core, session, pending->tag, pending->shown, 0);
+    pending_free(core, pending);
+}
+
+static void
+locks_item(struct core *core, struct session *session, const char *tag,
+    const struct lock *lock)
+{
+    const struct ticket *holder = NULL;
+    uint32_t holders = 0;
+    LIST_EACH (link, &lock->holders) {
+        if (holders++ == 0)
+            holder = container_of(link, struct ticket, holder_link);
+    }
+    struct reply reply = answer_begin(core, tag, "ITEM");
+    reply_pair(&reply, "name", text_make(lock->name, lock->name_len));
+    reply_pair(&reply, "state", holders > 0 ? TEXT("held") : TEXT("waiting"));
+    reply_pair_number(&reply, "holders", holders);
+    reply_pair_number(&reply, "waiters", lock->waiting);
+    if (holder != NULL && holder->session != NULL) {
+        reply_pair(&reply, "session", text_from(holder->session->short_id));
+        reply_pair_number(&reply, "fence", holder->fence);
+        reply_pair_number(
+            &reply, "age_ms", (core->now_us - holder->granted_us) / 1000);
+        listing_kind(&reply, &holder->ask);
+        reply_pair_if(&reply, "client", ticket_client(holder));
+        reply_pair_if(&reply, "owner", ticket_owner(holder));
+        reply_pair_if(&reply, "note", ticket_note(holder));
+    }
+    answer_end(core, session, &reply);
+}
+
+void
+listing_locks(
+    struct core *core, struct session *session, const struct request *request)
+{
+    uint32_t limit = listing_limit(request);
+    uint32_t looked = 0;
+    uint32_t shown = 0;
+
+    for (uint32_t i = listing_cursor(request); i < core->locks.touched; i++) {
+        const struct lock *lock = slab_at(&core->locks, i);
+        if (lock != NULL && list_empty(&lock->holders) && lock->waiting == 0)
+            lock = NULL;
+        if (lock != NULL &&
+            !auth_sees(core, session, text_make(lock->name, lock->name_len)))
+            lock = NULL;
+        if (looked++ == LISTING_LOOKS || (lock != NULL && shown == limit)) {
+            listing_end(core, session, request->tag, shown, i);
+            return;
+        }
+        if (lock == NULL)
+            continue;
+        locks_item(core, session, request->tag, lock);
+        shown++;
+    }
+    listing_end(core, session, request->tag, shown, 0);
+}
+
+static void
+sessions_item(struct core *core, struct session *to, const char *tag,
+    const struct session *session)
+{
+    struct reply reply = answer_begin(core, tag, "ITEM");
+    reply_pair(&reply, "session", text_from(session->short_id));
+    reply_pair_if(
+        &reply, "name", text_make(session->client, session->client_len));
+    reply_pair_if(&reply, "user", auth_name(session));
+    reply_pair(&reply, "peer", text_from(session->peer));
+    reply_pair_number(
+        &reply, "age_ms", (core->now_us - session->opened_us) / 1000);
+    reply_pair_number(
+        &reply, "idle_ms", (core->now_us - session->heard_us) / 1000);
+    reply_pair_number(&reply, "holds", session->held);
+    reply_pair_number(&reply, "waits", session->waiting);
+    if (session->away)
+        reply_pair_number(&reply, "away", 1);
+    answer_end(core, to, &reply);
+}
+
+void
+listing_sessions(
+    struct core *core, struct session *session, const struct request *request)
+{
+    uint32_t limit = listing_limit(request);
+    uint32_t looked = 0;
+    uint32_t shown = 0;
+
+    for (uint32_t i = listing_cursor(request); i < core->sessions.touched;
+         i++) {
+        const struct session *other = slab_at(&core->sessions, i);
+        if (other != NULL && !auth_knows(core, session, other))
+            other = NULL;
+        if (looked++ == LISTING_LOOKS || (other != NULL && shown == limit)) {
+            listing_end(core, session, request->tag, shown, i);
+            return;
+        }
+        if (other == NULL)
+            continue;
+        sessions_item(core, session, request->tag, other);
+        shown++;
+    }
+    listing_end(core, session, request->tag, shown, 0);
+}
+
+static void
+stats_item(struct core *core, struct session *session, const char *tag,
+    const char *name, uint64_t value)
+{
+    struct reply reply = answer_begin(core, tag, "ITEM");
+
+    reply_pair(&reply, "name", text_from(name));
+    reply_pair_number(&reply, "value", value);
+    answer_end(core, session, &reply);
+}
+
+void
+listing_stats(
+    struct core *core, struct session *session, const struct request *request)
+{
+    struct core_totals totals;
+
+    core_totals(core, &totals);
+
+    const struct {
+        const char *name;
+        uint32_t value;
+    } now[] = {
+        {"sessions_now", totals.sessions},
+        {"locks_now", totals.locks},
+        {"held_now", totals.held},
+        {"waiting_now", totals.waiting},
+        {"tickets_now", totals.tickets},
+        {"requests_now", totals.requests},
+        {"operations_now", totals.ops},
+    };
+
+    uint32_t n = sizeof(now) / sizeof(now[0]);
+
+    for (uint32_t i = 0; i < n; i++)
+        stats_item(core, session, request->tag, now[i].name, now[i].value);
+    for (enum counter i = 0; i < COUNTER_COUNT; i++)
+        stats_item(core, session, request->tag, counter_name(i),
+            core->counters->value[i]);
+    listing_end(core, session, request->tag, n + COUNTER_COUNT, 0);
+}
+
+void
+listing_help(
+    struct core *core, struct session *session, const struct request *request)
+{
+    for (enum command i = 0; i < COMMAND_COUNT; i++) {
+        struct reply reply = answer_begin(core, request->tag, "ITEM");
+        char text[400];
+        snprintf(
+            text, sizeof(text), "%s - %s", command_usage(i), command_help(i));
+        reply_pair(&reply, "command", text_from(command_name(i)));
+        reply_text(&reply, text);
+        answer_end(core, session, &reply);
+    }
+    listing_end(core, session, request->tag, COMMAND_COUNT, 0);
+}

@@ -1,0 +1,67 @@
+/*
+ * Probes that wait for readings of records. See look_queue.c.
+ */
+#ifndef HOLDFAST_CORE_FEATURE_LOOK_QUEUE_H
+#define HOLDFAST_CORE_FEATURE_LOOK_QUEUE_H
+
+#include "daemon/core/feature/probe.h"
+
+#define LOOK_TICKETS 512 /* of a record, from its first on */
+
+/* Served by one reading, so that no step is long; others are by the next. */
+#define LOOK_PROBES 64
+
+enum probe_purpose {
+    PROBE_FOLLOWS, /* a search that is under way */
+    PROBE_BEGINS,
+    PROBE_VERIFIES, /* what has been found */
+    PURPOSES
+};
+
+/* The readings of a lock's record: the one that is under way, and the next. */
+struct look {
+    struct slab_node node;
+    struct lock *lock;            /* ref, counted */
+    struct list probes[PURPOSES]; /* for the next reading */
+    enum probe_purpose turn;      /* whose was the last one */
+    uint32_t probe_count;         /* that wait for the next one */
+    uint32_t served_count;        /* by this one, or the last one */
+    struct list served;           /* for the one that is under way */
+    struct list due_link;         /* core->looks_due */
+    struct wheel_node timer;      /* it rests until then */
+    bool under_way;
+    uint64_t due_us; /* since when it could have been made */
+};
+
+/* Takes memory for probes and readings. False: there is none. */
+bool looks_init(struct core *core);
+
+/* Frees the memory of probes and readings. */
+void looks_fini(struct core *core);
+
+/* Frees a reading that no probe waits for. */
+void look_end(struct core *core, struct look *look);
+
+/* Queues the next reading, if nothing hinders it, or frees it, if no probe
+ * waits for it. */
+void look_go_on(struct core *core, struct look *look);
+
+/* A probe to look at that lock, or to verify. NULL: there is no room, and that
+ * is counted. */
+struct probe *probe_create(
+    struct core *core, enum probe_purpose purpose, const struct lock *lock);
+
+/* What the probe is for: to verify, to follow, or to begin a search. */
+enum probe_purpose probe_purpose(const struct probe *probe);
+
+/* Gives the probe to the next reading of the lock's record, which calls
+ * deadlock_read() with both. The probe is owned from here on. */
+void look_ask(struct core *core, struct probe *probe, struct lock *lock);
+
+/* Counts `cost_us` of Redis' time as used. */
+void looks_pay(struct core *core, uint64_t cost_us);
+
+/* Frees all probes of the list, and counts them as dropped. */
+void drop_probes(struct core *core, struct list *probes);
+
+#endif

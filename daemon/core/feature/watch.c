@@ -1,0 +1,374 @@
+/*
+ * WATCH: sessions that want to hear when a lock is held, and by whom.
+ *
+ * A script that changes a watched lock says so on one channel that all brokers
+ * hear, however many locks are watched. That is only a hint: what is told is
+ * what an inspection of the record finds, one at a time for each lock, so
+ * changes that follow each other quickly become one, and none is told out of
+ * order. A record forgets that it is watched after a lease; it is told again at
+ * a third of it, and inspected then, in case a hint was lost.
+ *
+ * A client that does not read gets the latest state when it reads again: the
+ * next events of its watches wait until its output is drained.
+ */
+#include "daemon/core/feature/watch.h"
+
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/model/lock.h"
+#include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/pending.h"
+#include "daemon/core/model/times.h"
+#include "daemon/core/ticket/final.h"
+
+#include "daemon/base/assert.h"
+
+static void watch_inspect(struct core *core, struct lock *lock);
+
+static struct watch *
+watch_find(const struct session *session, const struct lock *lock)
+{
+    LIST_EACH (link, &lock->watches) {
+        struct watch *watch = container_of(link, struct watch, lock_link);
+        if (watch->session == session)
+            return watch;
+    }
+    return NULL;
+}
+
+void
+watch_free(struct core *core, struct watch *watch)
+{
+    struct lock *lock = watch->lock;
+
+    list_remove(&watch->lock_link);
+    list_remove(&watch->session_link);
+    list_remove(&watch->news_link);
+    watch->session->watch_count--;
+    slab_free(&core->watches, watch);
+    if (list_empty(&lock->watches))
+        wheel_remove(&core->wheel, &lock->watch_timer);
+    lock_unref(core, lock);
+}
+
+static void
+watch_tell(struct core *core, struct watch *watch)
+{
+    const struct lock_news *news = &watch->lock->news;
+    struct text name = text_make(watch->lock->name, watch->lock->name_len);
+    struct reply reply =
+        answer_event(core, news->holders > 0 ? EVENT_HELD : EVENT_FREE);
+
+    reply_word(&reply, name);
+    if (news->holders > 0) {
+        reply_pair_number(&reply, "fence", news->fence);
+        if (news->holders > 1)
+            reply_pair_number(&reply, "holders", news->holders);
+        reply_pair_if(
+            &reply, "name", text_make(news->client, news->client_len));
+        reply_pair_if(&reply, "owner", text_make(news->owner, news->owner_len));
+        reply_pair_if(&reply, "note", text_make(news->note, news->note_len));
+    }
+    answer_end(core, watch->session, &reply);
+    watch->told = true;
+    watch->told_fence = news->fence;
+    watch->told_holders = news->holders;
+}
+
+static bool
+watch_has_news(const struct watch *watch)
+{
+    const struct lock_news *news = &watch->lock->news;
+    bool held = news->holders > 0;
+
+    if (!news->known)
+        return false;
+    return !watch->told || held != (watch->told_holders > 0) ||
+           (held && (news->fence != watch->told_fence ||
+                        news->holders != watch->told_holders));
+}
+
+void
+watch_flush(struct core *core, struct session *session)
+{
+    uint32_t told = 0;
+    struct list *link;
+
+    session->watch_waits = false;
+    while (told < WATCH_PART && (link = list_pop_front(&session->news))) {
+        struct watch *watch = container_of(link, struct watch, news_link);
+        if (!watch_has_news(watch))
+            continue;
+        watch_tell(core, watch);
+        told++;
+    }
+    if (told == 0)
+        return;
+    session->watch_waits = true;
+    effects_add(
+        core->effects, EFFECT_MORE, slab_handle(&core->sessions, session));
+}
+
+static void
+watch_wake(struct core *core, struct watch *watch)
+{
+    struct session *session = watch->session;
+
+    if (!watch_has_news(watch))
+        return;
+    if (list_empty(&watch->news_link))
+        list_push_back(&session->news, &watch->news_link);
+    if (!session->watch_waits)
+        watch_flush(core, session);
+}
+
+/* The record's hint that somebody watches it, and then its state. */
+static void
+watch_look(struct core *core, struct lock *lock)
+{
+    struct op *op =
+        op_create(core, OP_LOOK, lock, slab_handle(&core->locks, lock));
+
+    wheel_add(&core->wheel, &lock->watch_timer,
+        core->now_us +
+            core_jitter(core, us_from_ms(core->settings.lease_ms) / 4));
+    if (op == NULL)
+        return;
+    op->watch = true;
+    op->give_up_us = core->now_us + core->settings.patience_us;
+    op_submit(core, op);
+}
+
+static void
+watch_inspect(struct core *core, struct lock *lock)
+{
+    struct op *op = NULL;
+
+    if (list_empty(&lock->watches))
+        return;
+    if (!handle_equal(lock->watch_op, HANDLE_NONE)) {
+        lock->watch_again = true;
+        return;
+    }
+    op = op_create(core, OP_INSPECT, lock, HANDLE_NONE);
+    if (op == NULL)
+        return; /* the timer comes again */
+    lock->watch_again = false;
+    lock->watch_op = slab_handle(&core->ops, op);
+    LIST_EACH (link, &lock->watches) {
+        container_of(link, struct watch, lock_link)->asked = true;
+    }
+    /* It is for the one that came last, at least. */
+    const struct watch *last =
+        container_of(lock->watches.prev, struct watch, lock_link);
+    memcpy(op->session, last->session->id, sizeof(op->session));
+    op->reader = READER_WATCH;
+    op->limit = WATCH_TICKETS;
+    op->give_up_us = core->now_us + core->settings.patience_us;
+    op_submit(core, op);
+}
+
+void
+watch_timer(struct core *core, struct lock *lock)
+{
+    watch_look(core, lock);
+}
+
+void
+watch_hint(struct core *core, struct text key)
+{
+    size_t prefix = strlen(core->settings.key_prefix) + 2;
+
+    if (key.len < prefix + 2)
+        return;
+    struct lock *lock =
+        lock_find(core, text_make(key.at + prefix, key.len - prefix - 1));
+    if (lock != NULL)
+        watch_inspect(core, lock);
+}
+
+void
+watch_unheard(struct core *core)
+{
+    for (uint32_t i = 0; i < core->watches.touched; i++) {
+        struct watch *watch = slab_at(&core->watches, i);
+        if (watch != NULL)
+            wheel_add(&core->wheel, &watch->lock->watch_timer,
+                core->now_us + random_below(&core->random, 500000));
+    }
+}
+
+void
+watch_looked(struct core *core, struct lock *lock, enum op_status status)
+{
+    if (status == OP_OK)
+        watch_inspect(core, lock);
+    else if (!list_empty(&lock->watches))
+        wheel_add(&core->wheel, &lock->watch_timer,
+            core->now_us + core_jitter(core, WATCH_RETRY_US));
+}
+
+/* What comes from Redis may be longer than anybody's word can be. */
+static uint8_t
+news_word(char *out, size_t room, struct text word)
+{
+    size_t len = word.len < room ? word.len : room;
+
+    memcpy(out, word.at, len);
+    return (uint8_t)len;
+}
+
+static void
+news_take(struct lock_news *news, const struct op_result *result)
+{
+    news->known = true;
+    news->holders = result->holders;
+    news->fence = 0;
+    for (uint32_t i = 0; i < result->ticket_count; i++) {
+        const struct op_ticket *ticket = &result->tickets[i];
+        if (!ticket->granted || ticket->fence < news->fence)
+            continue;
+        news->fence = ticket->fence;
+        news->client_len =
+            news_word(news->client, sizeof(news->client), ticket->client);
+        news->owner_len =
+            news_word(news->owner, sizeof(news->owner), ticket->owner);
+        news->note_len =
+            news_word(news->note, sizeof(news->note), ticket->note);
+    }
+}
+
+static void
+watch_answer(struct core *core, struct watch *watch)
+{
+    struct pending *pending = slab_get(&core->pendings, watch->pending);
+
+    watch->pending = HANDLE_NONE;
+    if (pending == NULL)
+        return;
+    struct reply reply = answer_begin(core, pending->tag, "OK");
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+void
+watch_inspected(struct core *core, struct op *op)
+{
+    struct lock *lock = slab_get(&core->locks, op->lock);
+    enum op_status status = op->result.status;
+
+    require(lock != NULL);
+    if (!handle_equal(lock->watch_op, slab_handle(&core->ops, op)))
+        return;
+    lock->watch_op = HANDLE_NONE;
+    if (status != OP_OK && status != OP_GONE) {
+        watch_looked(core, lock, status);
+        return;
+    }
+    news_take(&lock->news, &op->result);
+    LIST_EACH (link, &lock->watches) {
+        struct watch *watch = container_of(link, struct watch, lock_link);
+        watch->due = watch->due || watch->asked;
+        watch->asked = false; /* who came since: it may be older than that */
+    }
+    if (list_empty(&lock->tell_link))
+        list_push_back(&core->telling, &lock->tell_link);
+    if (lock->watch_again)
+        watch_inspect(core, lock);
+}
+
+/* False: there is no room for all who watch the lock. */
+static bool
+watch_tell_lock(struct core *core, const struct lock *lock)
+{
+    LIST_EACH_SAFE (link, &lock->watches) {
+        struct watch *watch = container_of(link, struct watch, lock_link);
+        if (!watch->due)
+            continue;
+        if (!effects_room(core->effects))
+            return false;
+        watch->due = false;
+        watch_answer(core, watch);
+        watch_wake(core, watch);
+    }
+    return true;
+}
+
+void
+watch_tell_all(struct core *core)
+{
+    while (!list_empty(&core->telling)) {
+        struct lock *lock =
+            container_of(core->telling.next, struct lock, tell_link);
+        if (!watch_tell_lock(core, lock))
+            return;
+        list_remove(&lock->tell_link);
+    }
+}
+
+void
+watch_give_up(struct core *core, struct pending *pending)
+{
+    struct lock *lock = pending->watched;
+    struct watch *watch = watch_find(pending->session, lock);
+
+    count(core->counters, COUNTER_refused_unavailable);
+    pending_error(core, pending, ERROR_UNAVAILABLE, NULL);
+    if (watch != NULL)
+        watch_free(core, watch);
+}
+
+void
+watch_begin(
+    struct core *core, struct pending *pending, const struct request *request)
+{
+    struct session *session = pending->session;
+    struct lock *lock = lock_obtain(core, request->argument);
+
+    if (lock == NULL || session->watch_count >= core->settings.holds_max) {
+        count(core->counters, COUNTER_limit_watches);
+        pending_limit(core, pending, "watches");
+        if (lock != NULL)
+            lock_unref(core, lock);
+        return;
+    }
+    struct watch *watch = watch_find(session, lock);
+    if (watch != NULL) {
+        lock_unref(core, lock);
+        pending_error(
+            core, pending, ERROR_CONFLICT, "this session watches it already");
+        return;
+    }
+    watch = slab_alloc(&core->watches);
+    if (watch == NULL) {
+        count(core->counters, COUNTER_limit_watches);
+        lock_unref(core, lock);
+        pending_limit(core, pending, "watches");
+        return;
+    }
+    watch->session = session;
+    watch->lock = lock; /* whose reference it has now */
+    watch->pending = slab_handle(&core->pendings, pending);
+    list_init(&watch->news_link);
+    list_push_back(&session->watches, &watch->session_link);
+    list_push_back(&lock->watches, &watch->lock_link);
+    session->watch_count++;
+    pending->watched = lock;
+    wheel_add(&core->wheel, &pending->timer,
+        core->now_us + core->settings.patience_us);
+    watch_look(core, lock);
+}
+
+bool
+watch_end(struct core *core, struct session *session, struct text name)
+{
+    struct lock *lock = lock_find(core, name);
+    struct watch *watch = lock == NULL ? NULL : watch_find(session, lock);
+
+    if (watch == NULL)
+        return false;
+    struct pending *pending = slab_get(&core->pendings, watch->pending);
+    if (pending != NULL)
+        pending_error(core, pending, ERROR_CANCELLED, NULL);
+    watch_free(core, watch);
+    return true;
+}

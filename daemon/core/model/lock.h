@@ -1,0 +1,104 @@
+/*
+ * Locks, and watches of them.
+ */
+#ifndef HOLDFAST_CORE_MODEL_LOCK_H
+#define HOLDFAST_CORE_MODEL_LOCK_H
+
+#include "daemon/base/slab.h"
+#include "daemon/base/table.h"
+#include "daemon/core/model/time.h"
+#include "proto/request.h"
+
+#define WATCH_PART     64     /* events of a session before it must read */
+#define WATCH_TICKETS  512    /* that an inspection shows */
+#define WATCH_RETRY_US 500000 /* where Redis cannot be asked */
+
+/* What is known of a watched lock. */
+struct lock_news {
+    bool known;
+    uint32_t holders;
+    uint64_t fence; /* the newest holder's, as these */
+    uint8_t client_len;
+    uint8_t owner_len;
+    uint8_t note_len;
+    char client[PROTO_CLIENT_MAX];
+    char owner[PROTO_OWNER_MAX];
+    char note[PROTO_NOTE_MAX];
+};
+
+/* A session that wants to hear of a lock. */
+struct watch {
+    struct slab_node node;
+    struct session *session; /* ref */
+    struct lock *lock;       /* ref, counted */
+    struct list session_link;
+    struct list lock_link;
+    struct list news_link;
+    struct handle pending; /* the WATCH that is not answered yet */
+    bool asked;            /* an inspection has been sent since it began */
+    bool due;              /* one has come, and it has not been told */
+    bool told;
+    uint32_t told_holders;
+    uint64_t told_fence;
+};
+
+struct look;
+
+struct lock {
+    struct slab_node node;
+    struct table_node table;
+    struct wheel_node timer; /* when to ask Redis about it again */
+    bool all_waiters;        /* about all of our tickets that wait */
+    uint64_t lapse_us;       /* a grant to another broker may lapse then */
+    struct list tickets;     /* by lock_link, in order of arrival here */
+    struct list holders;     /* by holder_link: those of them that are HELD */
+    uint32_t waiting;        /* tickets that are WAITING */
+    uint32_t waits;          /* tickets on a list of waits, see top.c */
+    uint32_t refs;       /* tickets, operations, watches, the timer, the look */
+    struct list watches; /* by lock_link */
+    struct wheel_node watch_timer;
+    struct list tell_link;  /* not all who watch it have been told */
+    struct handle watch_op; /* an inspection under way */
+    struct look *look;      /* ref; NULL: none is wanted; see look_queue.c */
+    bool watch_again;       /* another one after it */
+    struct lock_news news;
+    uint16_t slot;
+    uint8_t space; /* in core->spaces as they were at space_serial */
+    uint32_t space_serial;
+    uint16_t name_len;
+    char name[PROTO_NAME_MAX + 1];
+};
+
+struct core;
+
+/* The lock of that name, without a reference; NULL: none is known. */
+struct lock *lock_find(const struct core *core, struct text name);
+
+/* The name of the lock; it lives as long as the lock. */
+struct text lock_name(const struct lock *lock);
+
+/* The lock of that name, created if need be, with a reference for the caller.
+ * NULL: there is no room. */
+struct lock *lock_obtain(struct core *core, struct text name);
+
+/* Takes one more reference to the lock. */
+void lock_ref(struct lock *lock);
+
+/* Gives a reference back. The lock is gone with the last one. */
+void lock_unref(struct core *core, struct lock *lock);
+
+/* Remembers the largest fence that was seen in the lock's hash slot. */
+void lock_see_fence(struct core *core, const struct lock *lock, uint64_t fence);
+
+/* Redis will be asked about the lock at `at_us`, or sooner if that was set. */
+void lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us);
+
+/* Asks about the lock once a grant to another broker has lapsed, should that
+ * broker be gone. */
+void lock_ask_after_lapse(struct core *core, struct lock *lock);
+
+/* Asks about all waiters of the lock at once, but once for many calls: a lost
+ * answer may have told of a grant. */
+void lock_refresh_soon(struct core *core, struct lock *lock);
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * Operations: taken from their slab, handed to the store through the effects,
+ * and given back. Each counts as a reference to its lock, if it has one, whose
+ * name it shows.
+ */
+#include "daemon/core/model/op_pool.h"
+
+#include "daemon/core/model/lock.h"
+
+#include "daemon/base/assert.h"
+
+enum op_owner
+op_owner(const struct op *op)
+{
+    static const enum op_owner owners[OP_KIND_COUNT] = {
+
+#define OP(id, word, owner, ...) OP_OF_##owner,
+#include "daemon/op/op.def"
+    };
+
+    return owners[op->kind];
+}
+
+struct op *
+op_create(struct core *core, enum op_kind kind, struct lock *lock,
+    struct handle owner)
+{
+    struct op *op = slab_alloc(&core->ops);
+
+    if (op == NULL)
+        return NULL;
+    list_init(&op->link);
+    list_init(&op->hurry_link);
+    wheel_node_init(&op->timer, 0);
+    op->kind = kind;
+    op->owner = owner;
+    op->lease_ms = core->settings.lease_ms;
+    op->hard_end_us = NEVER;
+    op->over_us = NEVER;
+    if (lock == NULL)
+        return op;
+    op->lock = slab_handle(&core->locks, lock);
+    op->name = text_make(lock->name, lock->name_len);
+    op->slot = lock->slot;
+    op->seen = core->fence_seen[lock->slot];
+    lock_ref(lock);
+    return op;
+}
+
+void
+op_submit(struct core *core, struct op *op)
+{
+    require(list_empty(&op->link));
+    op->began_us = core->now_us;
+    list_push_back(&core->effects->ops, &op->link);
+}
+
+void
+op_hurry(struct core *core, struct op *op)
+{
+    if (list_empty(&op->hurry_link))
+        list_push_back(&core->effects->hurried, &op->hurry_link);
+}
+
+void
+op_free(struct core *core, struct op *op)
+{
+    struct lock *lock = slab_get(&core->locks, op->lock);
+
+    require((lock != NULL) == (op->kind != OP_AUDIT));
+    require(list_empty(&op->link) && !wheel_node_set(&op->timer));
+    list_remove(&op->hurry_link);
+    slab_free(&core->ops, op);
+    if (lock != NULL)
+        lock_unref(core, lock);
+}

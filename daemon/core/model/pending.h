@@ -1,0 +1,139 @@
+/*
+ * Requests without a final reply, and LOCKs of several names.
+ */
+#ifndef HOLDFAST_CORE_MODEL_PENDING_H
+#define HOLDFAST_CORE_MODEL_PENDING_H
+
+#include "daemon/base/slab.h"
+#include "daemon/base/table.h"
+#include "daemon/core/model/time.h"
+#include "daemon/op/op.h"
+#include "proto/request.h"
+
+/* What a request is to a LOCK of several names. */
+enum part_state {
+    PART_NONE,  /* nothing: it is of its own */
+    PART_WAITS, /* for the names before it: nothing is asked yet */
+    PART_ASKS,
+    PART_HAD, /* keeps its turn at the ticket until all are had */
+};
+
+/* A name of a LOCK of several. */
+struct bundle_part {
+    uint16_t offset; /* in text */
+    uint16_t len;
+    uint32_t position;     /* in the request */
+    struct handle pending; /* the LOCK of that name */
+    struct handle ticket;  /* NONE: its hold was lost */
+    uint64_t fence;        /* of its hold */
+};
+
+/* A LOCK of several names that is under way; see bundle.c. */
+struct bundle {
+    struct slab_node node;
+    struct handle whole; /* the request */
+    uint32_t count;
+    uint32_t got; /* so many of them, from the first, are had */
+    struct bundle_part parts[LOCK_NAMES_MAX];
+    uint8_t owner_len;
+    char owner[PROTO_OWNER_MAX];
+    char text[PROTO_LINE_MAX];
+};
+
+struct pending {
+    struct slab_node node;
+    struct list session_link;
+    struct list ticket_link;
+    struct table_node tag_table;
+    struct wheel_node timer; /* wait= is over */
+    struct session *session; /* ref */
+    struct ticket *ticket;   /* ref; NULL: SHOW, HELD, LOCK of several names */
+    struct handle bundle;    /* that it is, or is a part of */
+    enum part_state part;
+    struct lock *watched; /* ref: WATCH */
+    struct lock *broken;  /* ref, counted: BREAK; NULL: not yet */
+    enum command command;
+    bool progress;
+    bool no_deadlock; /* deadlock=0: this wait is not its owner's only doing */
+    bool asked;       /* its own operation is under way */
+    bool denied;      /* its user has lost the right to it */
+    bool ended;       /* LOCK: is refused once Redis has nothing of it */
+    enum error_code end_code; /* by that */
+    const char *end_why;      /* ref, static; or NULL */
+    uint64_t began_us;
+    uint64_t wait_us; /* NEVER: as long as it takes */
+    struct ask ask;   /* LOCK; RENEW: hold_ms */
+    uint64_t fence;   /* fence=, 0: not given */
+    uint32_t holds;   /* CLAIM: count= */
+    uint64_t cursor;  /* HELD: serial of the last ticket shown */
+    uint32_t shown;
+    char tag[PROTO_TAG_MAX + 1];
+    uint8_t note_len;
+    char note[PROTO_NOTE_MAX];
+};
+
+/* Whether the request is a member of a multi-lock that keeps its turn at its
+ * ticket: neither it nor what is behind it can be served now. */
+static inline bool
+pending_stands(const struct pending *pending)
+{
+    return pending->part == PART_WAITS || pending->part == PART_HAD;
+}
+
+struct core;
+
+/* The session's request with that tag; NULL: there is none. */
+struct pending *pending_of_tag(
+    const struct core *core, const struct session *session, const char *tag);
+
+/* Creates a request; the caller has checked its tag and the limits. NULL: there
+ * is no room. */
+struct pending *pending_create(
+    struct core *core, struct session *session, const struct request *request);
+
+/* Frees a request without an answer. The members of its multi-lock are freed
+ * with it. */
+void pending_free(struct core *core, struct pending *pending);
+
+/* Creates the LOCK of one name of the multi-lock `whole`. NULL: there is no
+ * room. */
+struct pending *pending_create_part(
+    struct core *core, const struct pending *whole);
+
+/* Begins the turn of a member. Its wait= is what is left of the whole's. */
+void pending_begin_part(
+    struct core *core, struct pending *part, const struct pending *whole);
+
+/* The name of member `place`. */
+struct text bundle_name(const struct bundle *bundle, uint32_t place);
+
+/* The multi-lock that the request is, or is a member of; NULL: none. */
+struct bundle *bundle_of(
+    const struct core *core, const struct pending *pending);
+
+/* The LOCK of member `place`; NULL: it is gone. */
+struct pending *bundle_part(
+    const struct core *core, const struct bundle *bundle, uint32_t place);
+
+/* The hold that member `place` has; NULL: it is gone. */
+struct ticket *bundle_hold(
+    const struct core *core, const struct bundle *bundle, uint32_t place);
+
+/* Keeps the members that were had, for a LOCK that may come again. */
+void bundle_leave(struct core *core, struct bundle *bundle);
+
+/* Frees the members. Requests behind them have their turn at the end of the
+ * step. */
+void bundle_drop_parts(struct core *core, struct bundle *bundle);
+
+/* Sets the request of the multi-lock and the name that it waits for. False:
+ * `part` is no member. */
+bool bundle_waits(const struct core *core, const struct pending *part,
+    const struct pending **whole, struct text *name);
+
+/* A member waits: requests behind the other members may have to be refused,
+ * at the end of the step. Members only stand behind older requests, so this
+ * ends. */
+void bundle_stir(struct core *core, const struct pending *asks);
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * What the user of a session may do.
+ *
+ * Rights are looked at when a request comes. What is held stays held, and may
+ * be given back, whatever has become of the right to it. Without users in the
+ * settings anybody may do all.
+ */
+#include "daemon/core/model/rights.h"
+
+#include "daemon/core/model/pending.h"
+#include "daemon/core/model/tally.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+struct text
+auth_name(const struct session *session)
+{
+    return session->user != NULL ? session->user->name : TEXT("");
+}
+
+const char *
+auth_log_user(const struct session *session, char out[AUTH_LOG_BYTES])
+{
+    static const char key[] = " user=";
+    size_t len = sizeof(key) - 1;
+
+    out[0] = '\0';
+    if (session->user == NULL)
+        return out;
+    memcpy(out, key, len);
+    log_quote(out + len, AUTH_LOG_BYTES - len, session->user->name);
+    return out;
+}
+
+uint64_t
+auth_due_us(const struct core *core, const struct session *session)
+{
+    bool known = core->settings.users == NULL || session->user != NULL;
+
+    if (known || core->settings.auth_us == 0)
+        return NEVER;
+    return us_add(session->opened_us, core->settings.auth_us);
+}
+
+bool
+session_may(const struct core *core, const struct session *session,
+    enum right right, struct text name)
+{
+    const struct users *users = core->settings.users;
+
+    return users == NULL || (session->user != NULL &&
+                                user_may(users, session->user, right, name));
+}
+
+uint32_t
+auth_denied(const struct core *core, const struct session *session,
+    const struct bundle *bundle)
+{
+    uint32_t place = 0;
+
+    while (place < bundle->count &&
+           session_may(core, session, RIGHT_LOCK, bundle_name(bundle, place)))
+        place++;
+    return place;
+}
+
+bool
+auth_sees(
+    const struct core *core, const struct session *session, struct text name)
+{
+    return session_may(core, session, RIGHT_SEE, name);
+}
+
+bool
+auth_is_admin(const struct core *core, const struct session *session)
+{
+    return session_may(core, session, RIGHT_ADMIN, TEXT(""));
+}
+
+bool
+auth_knows(const struct core *core, const struct session *session,
+    const struct session *other)
+{
+    return session->user == other->user || auth_is_admin(core, session);
+}

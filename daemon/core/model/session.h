@@ -1,0 +1,117 @@
+/*
+ * Sessions, their owners and their addresses.
+ */
+#ifndef HOLDFAST_CORE_MODEL_SESSION_H
+#define HOLDFAST_CORE_MODEL_SESSION_H
+
+#include "daemon/base/slab.h"
+#include "daemon/base/table.h"
+#include "daemon/core/core.h"
+#include "daemon/core/model/time.h"
+#include "proto/request.h"
+
+#define SHORT_ID_BYTES 8 /* of a session's id, for people */
+
+/* " user=", and a user's name in quotes. */
+#define AUTH_LOG_BYTES (6 + 4 * PROTO_USER_MAX + 3)
+
+struct user;
+
+enum session_state {
+    SESSION_OPEN,
+    SESSION_CLOSING, /* no more requests; ends when all have been answered */
+    SESSION_GONE,    /* has ended; its tickets are given up in portions */
+};
+
+struct session {
+    struct slab_node node;
+    struct table_node table; /* by id */
+    enum session_state state;
+    bool away;       /* has no connection, and is kept until one comes */
+    bool killed;     /* by an operator: nothing is kept */
+    bool drained;    /* has been told of the broker's stop */
+    bool ending;     /* on core->ending */
+    bool quits;      /* QUIT is to be answered, by `quit_tag` */
+    bool no_reentry; /* HELLO reenter=0 */
+    bool fin_behind; /* FIN came behind an AUTH, and has its turn after it */
+    char quit_tag[PROTO_TAG_MAX + 1];
+    bool watch_waits;    /* until the client has read what it was told */
+    bool recheck;        /* there are other users since it was looked at */
+    bool revoked;        /* its user is no more */
+    uint8_t told_id[16]; /* secret: what its client knows it by */
+    uint8_t id[16];      /* secret: see session_table.c */
+    uint64_t silence_us; /* TCP ends the session no sooner, or NEVER */
+    uint32_t generation; /* the client's count of its connections */
+    uint32_t watch_count;
+    struct user *user;     /* ref; NULL: it is not known who it is */
+    struct source *source; /* ref; NULL: not counted, or no connection */
+    uint64_t keep_us;      /* how long its locks outlive the connection */
+    char short_id[SHORT_ID_BYTES + 1];
+    char client[PROTO_CLIENT_MAX];
+    uint8_t client_len;
+    char peer[54];
+    const char *bye; /* ref, static: why it closes */
+    enum counter bye_counter;
+    uint32_t user_mark; /* by what it is known who it is */
+    uint64_t opened_us;
+    uint64_t heard_us;     /* of the last line */
+    uint64_t heartbeat_us; /* 0: none */
+    uint64_t ping_serial;
+    struct wheel_node timer; /* the soonest of these; stop */
+    uint64_t beat_due_us;
+    uint64_t keep_due_us; /* away: its end; else that of unattended tickets */
+    struct list tickets;  /* by session_link, oldest first */
+    struct list pendings; /* by session_link, oldest first */
+    struct list behind;   /* lines that came behind an AUTH, by link */
+    uint32_t auths;       /* AUTHs without a reply */
+    uint32_t behind_count;
+    struct list ending_link;
+    struct list watches; /* by session_link */
+    struct list news;    /* by news_link: watches that may have some */
+    uint32_t ticket_count;
+    uint32_t pending_count;
+    uint32_t held;        /* tickets that are HELD */
+    uint32_t waiting;     /* tickets that are WAITING */
+    uint64_t least_us;    /* none that was claimed, and has no lease=, has a
+                           * sooner deadline */
+    uint64_t leased_us;   /* nor has one with lease= before this */
+    uint64_t least_at_us; /* when that was looked up */
+};
+
+#define BEHIND_MAX 512 /* struct behind, of all sessions */
+
+/* A line that came while an AUTH of its session had no reply; see behind.c. */
+struct behind {
+    struct slab_node node;
+    struct list link;
+    bool too_long; /* `line` is its start */
+    uint32_t len;
+    char line[PROTO_LINE_MAX];
+};
+
+/* Of a session, while it has tickets; see owner.c. */
+struct owner {
+    struct slab_node node;
+    struct table_node table; /* by session and hash */
+    struct session *session; /* ref */
+    uint64_t hash;           /* of its word; 0: it has none */
+    struct list waits;       /* its tickets that are WAITING, by wait_link */
+    uint32_t tickets;
+    uint32_t held; /* those that are HELD */
+    uint32_t waiting;
+};
+
+/* An address that sessions come from; see source.c. */
+struct source {
+    struct slab_node node;
+    struct table_node table; /* by address */
+    struct list idle_link;   /* core->idle_sources: no connections at all */
+    uint8_t address[16];
+    uint32_t connections;
+    uint32_t lingering; /* connections without a session */
+    uint32_t waiting;   /* AUTHs that have failed, and are not answered yet */
+    uint32_t failures;  /* of late */
+    uint64_t failed_us; /* the last one */
+};
+
+#endif

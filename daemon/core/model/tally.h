@@ -1,0 +1,34 @@
+/*
+ * Counts of namespaces. See tally.c.
+ */
+#ifndef HOLDFAST_CORE_MODEL_TALLY_H
+#define HOLDFAST_CORE_MODEL_TALLY_H
+
+#include "daemon/core/model/state.h"
+
+/* The counts of the lock's namespace. A change of the namespaces ends the
+ * pointer. */
+struct space *space_of(struct core *core, struct lock *lock);
+
+/* Counts a grant and its wait, or a re-entry. Other requests than LOCK count
+ * nothing. */
+void tally_granted(struct core *core, const struct pending *pending,
+    const struct ticket *ticket);
+
+/* Counts a refused LOCK by its code. */
+void tally_refused(
+    struct core *core, const struct pending *pending, enum error_code code);
+
+/* Counts a LOCK that was refused before it had a ticket. Of several names, the
+ * first without room counts. */
+void tally_turned_away(
+    struct core *core, struct text name, enum error_code code);
+
+/* Counts a LOCK whose session ended before the answer. */
+void tally_unheard(struct core *core, const struct pending *pending);
+
+/* Counts a finding of an audit in the namespace of that name. */
+void tally_finding(
+    struct core *core, struct text name, enum space_counter counter);
+
+#endif

@@ -1,0 +1,471 @@
+/*
+ * Tickets: the life of one owner's standing with one lock, and what every part
+ * of it uses. See the picture in state.h; wait.c, hold.c and leave.c have the
+ * rules of the states, and advance.c the loop. Of all of them these hold:
+ *
+ * - One question at a time: acquire and release do not overtake one another. A
+ *   renewal may be under way beside them; its answer counts only where the hold
+ *   that it was for still stands.
+ * - An answer that was lost leaves doubt. It is resolved by asking again under
+ *   the same ticket before the client is told anything.
+ */
+#include "daemon/core/model/ticket.h"
+
+#include "daemon/core/model/state.h"
+
+#include "daemon/core/model/ages.h"
+#include "daemon/core/model/lock.h"
+#include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/owner.h"
+#include "daemon/core/model/session_table.h"
+#include "daemon/core/model/tally.h"
+
+#include "daemon/base/assert.h"
+
+#include <inttypes.h>
+
+static uint64_t
+owner_hash(struct text owner)
+{
+    return owner.len == 0 ? 0 : core_public_hash(owner.at, owner.len);
+}
+
+static uint64_t
+ticket_hash(const struct core *core, const struct session *session,
+    const struct lock *lock, uint64_t owner_hash)
+{
+    const struct {
+        struct handle session;
+        struct handle lock;
+        uint64_t owner_hash;
+    } key = {slab_handle(&core->sessions, session),
+        slab_handle(&core->locks, lock), owner_hash};
+
+    return hash_bytes(&core->hash_key, &key, sizeof(key));
+}
+
+struct ticket *
+ticket_find(const struct core *core, const struct session *session,
+    const struct lock *lock, struct text owner)
+{
+    uint64_t hash = ticket_hash(core, session, lock, owner_hash(owner));
+
+    for (struct table_node *node = table_first(&core->ticket_table, hash);
+         node != NULL; node = table_next(node)) {
+        struct ticket *ticket = container_of(node, struct ticket, table);
+        if (ticket->session == session && ticket->lock == lock &&
+            text_equal(ticket_owner(ticket), owner))
+            return ticket;
+    }
+    return NULL;
+}
+
+/* One more of the session, or one less; of its user likewise. */
+static void
+session_count_ticket(struct session *session, int change)
+{
+    require(change > 0 || session->ticket_count > 0);
+    session->ticket_count += (uint32_t)change;
+    if (session->user != NULL)
+        session->user->tickets += (uint32_t)change;
+}
+
+struct ticket *
+ticket_create(struct core *core, struct session *session, struct lock *lock,
+    struct text owner)
+{
+    struct ticket *ticket = slab_alloc(&core->tickets);
+
+    if (ticket == NULL)
+        return NULL;
+    require(owner.len <= PROTO_OWNER_MAX);
+    ticket->state = TICKET_IDLE;
+    wheel_node_init(&ticket->timer, TIMER_TICKET);
+    list_init(&ticket->pendings);
+    list_init(&ticket->holder_link);
+    list_init(&ticket->stir_link);
+    list_init(&ticket->age_link);
+    list_init(&ticket->wait_link);
+    ticket->session = session;
+    ticket->lock = lock;
+    ticket->serial = ++core->serial;
+    ticket->generation = session->generation;
+    memcpy(ticket->session_id, session->id, sizeof(ticket->session_id));
+    memcpy(ticket->owner, owner.at, owner.len);
+    ticket->owner_len = (uint8_t)owner.len;
+    ticket->owner_hash = owner_hash(owner);
+    lock_ref(lock);
+    list_push_back(&lock->tickets, &ticket->lock_link);
+    list_push_back(&session->tickets, &ticket->session_link);
+    session_count_ticket(session, 1);
+    owner_joined(core, ticket);
+    table_insert(&core->ticket_table, &ticket->table,
+        ticket_hash(core, session, lock, ticket->owner_hash));
+    return ticket;
+}
+
+/* Whether the session's user may have no more of them. */
+static bool
+user_holds_enough(const struct core *core, const struct session *session)
+{
+    uint32_t max = core->settings.user_holds_max;
+
+    return max > 0 && session->user != NULL && session->user->tickets >= max;
+}
+
+struct ticket *
+ticket_obtain(struct core *core, struct session *session, struct text name,
+    struct text owner, const char **limit)
+{
+    struct lock *lock = lock_obtain(core, name);
+    struct ticket *ticket = NULL;
+
+    if (lock != NULL)
+        ticket = ticket_find(core, session, lock, owner);
+    if (ticket == NULL && session->ticket_count >= core->settings.holds_max) {
+        count(core->counters, COUNTER_limit_holds);
+        *limit = "holds";
+    } else if (ticket == NULL && user_holds_enough(core, session)) {
+        count(core->counters, COUNTER_limit_user_holds);
+        *limit = "user_holds";
+    } else if (ticket == NULL) {
+        if (lock != NULL)
+            ticket = ticket_create(core, session, lock, owner);
+        if (ticket == NULL) {
+            count(core->counters, COUNTER_limit_tickets);
+            *limit = "tickets";
+        }
+    }
+    if (lock != NULL)
+        lock_unref(core, lock);
+    return ticket;
+}
+
+void
+ticket_detach(struct core *core, struct ticket *ticket)
+{
+    struct session *session = ticket->session;
+
+    if (session == NULL)
+        return;
+    table_remove(&core->ticket_table, &ticket->table);
+    list_remove(&ticket->session_link);
+    session_count_ticket(session, -1);
+    owner_left(core, ticket);
+    session->held -= ticket->state == TICKET_HELD;
+    session->waiting -= ticket->state == TICKET_WAITING;
+    ticket->session = NULL;
+    session_check_end(core, session);
+}
+
+void
+ticket_free(struct core *core, struct ticket *ticket)
+{
+    struct lock *lock = ticket->lock;
+
+    require(ticket->state == TICKET_IDLE && list_empty(&ticket->pendings));
+    ticket_detach(core, ticket);
+    top_wait_end(core, ticket);
+    wheel_remove(&core->wheel, &ticket->timer);
+    list_remove(&ticket->lock_link);
+    list_remove(&ticket->stir_link);
+    slab_free(&core->tickets, ticket);
+    lock_unref(core, lock);
+}
+
+struct text
+ticket_owner(const struct ticket *ticket)
+{
+    return text_make(ticket->owner, ticket->owner_len);
+}
+
+struct text
+ticket_note(const struct ticket *ticket)
+{
+    return text_make(ticket->note, ticket->note_len);
+}
+
+struct text
+ticket_client(const struct ticket *ticket)
+{
+    return text_make(ticket->client, ticket->client_len);
+}
+
+void
+ticket_log(const struct ticket *ticket, enum log_level level, const char *event,
+    const char *reason)
+{
+    char name[4 * PROTO_NAME_MAX + 3];
+    char client[4 * PROTO_CLIENT_MAX + 3];
+    char owner[4 * PROTO_OWNER_MAX + 3];
+    char note[4 * PROTO_NOTE_MAX + 3];
+    char session[SHORT_ID_BYTES + 1];
+    const struct lock *lock = ticket->lock;
+
+    if (!log_enabled(level))
+        return;
+    core_short_id(ticket->session_id, session);
+    log_write(level, event,
+        "lock=%s fence=%" PRIu64 "%s%s session=%s client=%s owner=%s note=%s",
+        log_quote(name, sizeof(name), text_make(lock->name, lock->name_len)),
+        ticket->fence, reason != NULL ? " reason=" : "",
+        reason != NULL ? reason : "", session,
+        log_quote(client, sizeof(client), ticket_client(ticket)),
+        log_quote(owner, sizeof(owner), ticket_owner(ticket)),
+        log_quote(note, sizeof(note), ticket_note(ticket)));
+}
+
+uint64_t
+ticket_ttl_ms(const struct core *core, const struct ticket *ticket)
+{
+    uint64_t left_us = ticket->deadline_us > core->now_us
+                           ? ticket->deadline_us - core->now_us
+                           : 0;
+
+    if (ticket->session != NULL)
+        left_us = us_min(left_us, session_silence_us(core, ticket->session));
+    return left_us / 1000;
+}
+
+void
+ticket_count_deadline(const struct ticket *ticket)
+{
+    struct session *session = ticket->session;
+
+    if (session == NULL || ticket->unattended)
+        return;
+    uint64_t *least_us =
+        ticket->ask.hold_ms > 0 ? &session->leased_us : &session->least_us;
+    *least_us = us_min(*least_us, ticket->deadline_us);
+}
+
+void
+ticket_set_deadline(struct ticket *ticket, uint64_t deadline_us)
+{
+    ticket->deadline_us = deadline_us;
+    ticket_count_deadline(ticket);
+}
+
+struct pending *
+ticket_pending(const struct ticket *ticket)
+{
+    if (list_empty(&ticket->pendings))
+        return NULL;
+    return container_of(ticket->pendings.next, struct pending, ticket_link);
+}
+
+struct pending *
+ticket_asking(const struct ticket *ticket)
+{
+    struct pending *pending = ticket_pending(ticket);
+
+    return pending != NULL && pending->asked ? pending : NULL;
+}
+
+uint32_t
+ticket_known_holds(const struct ticket *ticket)
+{
+    const struct pending *pending = ticket_pending(ticket);
+
+    return ticket->holds - (pending != NULL && pending->part == PART_HAD);
+}
+
+void
+ticket_set_state(
+    struct core *core, struct ticket *ticket, enum ticket_state state)
+{
+    uint32_t held = (uint32_t)(state == TICKET_HELD) -
+                    (uint32_t)(ticket->state == TICKET_HELD);
+    uint32_t waiting = (uint32_t)(state == TICKET_WAITING) -
+                       (uint32_t)(ticket->state == TICKET_WAITING);
+
+    if (ticket->state == TICKET_HELD && state != TICKET_HELD)
+        histogram_add(&space_of(core, ticket->lock)->hold, &histogram_waits,
+            core->now_us - ticket->granted_us);
+    core->held += held;
+    core->waiting += waiting;
+    ticket->lock->waiting += waiting;
+    if (ticket->session != NULL) {
+        ticket->session->held += held;
+        ticket->session->waiting += waiting;
+    }
+    owner_state(ticket, state);
+    top_state(core, ticket, state);
+    list_remove(&ticket->holder_link);
+    if (state == TICKET_HELD)
+        list_push_back(&ticket->lock->holders, &ticket->holder_link);
+    ticket->state = state;
+    wheel_remove(&core->wheel, &ticket->timer);
+}
+
+void
+ticket_arm(struct core *core, struct ticket *ticket)
+{
+    uint64_t due_us = NEVER;
+
+    switch (ticket->state) {
+    case TICKET_HELD:
+        due_us = us_min(ticket->deadline_us, ticket->jeopardy_us);
+        if (handle_equal(ticket->renew_op, HANDLE_NONE))
+            due_us = us_min(due_us, ticket->renew_us);
+        break;
+    case TICKET_WAITING:
+        due_us = us_min(ticket->refresh_us, ticket->probe_us);
+        break;
+    case TICKET_LEAVING:
+        due_us = ticket->refresh_us;
+        break;
+    case TICKET_IDLE:
+    case TICKET_ASKING:
+        break;
+    }
+    if (due_us == NEVER)
+        wheel_remove(&core->wheel, &ticket->timer);
+    else
+        wheel_add(&core->wheel, &ticket->timer, due_us);
+}
+
+struct op *
+ticket_op(struct core *core, struct ticket *ticket, enum op_kind kind)
+{
+    struct handle handle = slab_handle(&core->tickets, ticket);
+    struct op *op = op_create(core, kind, ticket->lock, handle);
+
+    if (op == NULL)
+        return NULL;
+    op->generation = ticket->generation;
+    memcpy(op->session, ticket->session_id, sizeof(op->session));
+    memcpy(op->owner_hash, &ticket->owner_hash, sizeof(op->owner_hash));
+    op->request = handle_pack(handle);
+    op->place = ticket->place;
+    op->arrival = ticket->stray && kind != OP_RECLAIM ? 0 : ticket->arrival;
+    op->fence = ticket->fence;
+    return op;
+}
+
+void
+ticket_stands(struct ticket *ticket, uint32_t place, uint64_t arrival)
+{
+    ticket->place = place;
+    ticket->arrival = arrival;
+    ticket->stray = false;
+}
+
+bool
+ticket_is_patient(const struct ticket *ticket)
+{
+    return ticket->state == TICKET_WAITING ||
+           (ticket->state == TICKET_ASKING && ticket->settles_us > 0);
+}
+
+void
+ticket_stir(struct core *core, struct ticket *ticket)
+{
+    if (list_empty(&ticket->stir_link))
+        list_push_back(&core->stirred, &ticket->stir_link);
+}
+
+void
+ticket_stir_late(struct core *core, struct ticket *ticket)
+{
+    if (list_empty(&ticket->stir_link))
+        list_push_back(&core->bulk, &ticket->stir_link);
+}
+
+/* Whether a later connection of its session has it at another broker. That one
+ * puts it there again where it must; not this one, once it was given back. */
+bool
+ticket_is_taken(const struct ticket *ticket)
+{
+    return ticket->taken > ticket->generation;
+}
+
+void
+ticket_rebind(struct core *core, struct ticket *ticket, struct session *session)
+{
+    struct session *old = ticket->session;
+    bool held = ticket->state == TICKET_HELD;
+    bool waiting = ticket->state == TICKET_WAITING;
+
+    table_remove(&core->ticket_table, &ticket->table);
+    list_remove(&ticket->session_link);
+    session_count_ticket(old, -1);
+    owner_left(core, ticket);
+    old->held -= held;
+    old->waiting -= waiting;
+    ticket->session = session;
+    list_push_back(&session->tickets, &ticket->session_link);
+    session_count_ticket(session, 1);
+    owner_joined(core, ticket);
+    session->held += held;
+    session->waiting += waiting;
+    table_insert(&core->ticket_table, &ticket->table,
+        ticket_hash(core, session, ticket->lock, ticket->owner_hash));
+}
+
+void
+ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us)
+{
+    require(ticket->state == TICKET_WAITING);
+    ticket->probe_us = at_us;
+    ticket_arm(core, ticket);
+}
+
+uint64_t
+pending_give_up_us(const struct core *core, const struct pending *pending)
+{
+    if (pending->command == COMMAND_LOCK && session_closes(pending->session))
+        return core->now_us;
+    return us_add(pending->began_us,
+        us_min(pending->wait_us, core->settings.patience_us));
+}
+
+void
+ticket_words(const struct ticket *ticket, struct op *op)
+{
+    op->words[0] = ticket_owner(ticket);
+    op->words[1] = ticket_client(ticket);
+    op->words[2] = ticket_note(ticket);
+}
+
+void
+ticket_set_note(struct ticket *ticket, struct text note)
+{
+    size_t len =
+        note.len < sizeof(ticket->note) ? note.len : sizeof(ticket->note);
+
+    if (len > 0)
+        memcpy(ticket->note, note.at, len);
+    ticket->note_len = (uint8_t)len;
+}
+
+void
+ticket_set_client(struct ticket *ticket, const struct session *session)
+{
+    memcpy(ticket->client, session->client, session->client_len);
+    ticket->client_len = session->client_len;
+}
+
+void
+ticket_reset(struct ticket *ticket, struct pending *pending)
+{
+    ticket_stands(ticket, 0, 0);
+    ticket->fence = 0;
+    ticket->doubt = false;
+    ticket->hinted = false;
+    ticket->unheard = false;
+    ticket->abandoned = false;
+    ticket->lost = false;
+    ticket->jeopardy = false;
+    ticket->sharing = false;
+    ticket->downgraded = false;
+    ticket->moving = false;
+    ticket->announced = false;
+    ticket->unclean = false;
+    ticket->unattended = false;
+    ticket->reborn = false;
+    ticket->foreign_us = 0;
+    ticket->settles_us = 0;
+    ticket->generation = pending->session->generation;
+    pending->asked = true;
+}

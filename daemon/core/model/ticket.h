@@ -1,0 +1,227 @@
+/*
+ * Tickets.
+ *
+ * A *session* is a client's connection. A *ticket* is the standing of one owner
+ * of one session with one lock, from the first LOCK to the last trace of it in
+ * Redis; there is at most one for each (session, owner, lock). A *pending*
+ * request is one that has not had its final reply. Requests on one ticket take
+ * effect in the order sent: they queue at it, and the first is being served.
+ *
+ *              acquire             granted
+ *     IDLE ------------> ASKING -------------> HELD
+ *      ^ |                 | queued              |  \  UNLOCK, end of the
+ *      | | nobody left     v          granted    |   \ session, deadline
+ *      | +------> (gone)  WAITING ---------------+    \
+ *      |                   | cancel, time-out          v
+ *      +-------------------+----------------------> LEAVING
+ *                     struck out of the record, or lease over
+ */
+#ifndef HOLDFAST_CORE_MODEL_TICKET_H
+#define HOLDFAST_CORE_MODEL_TICKET_H
+
+#include "daemon/base/log.h"
+#include "daemon/base/slab.h"
+#include "daemon/base/table.h"
+#include "daemon/core/model/time.h"
+#include "daemon/op/op.h"
+#include "proto/request.h"
+
+enum ticket_state {
+    TICKET_IDLE,    /* nothing in Redis; on its way to ASKING or away */
+    TICKET_ASKING,  /* acquire is under way */
+    TICKET_WAITING, /* stands in the queue */
+    TICKET_HELD,
+    TICKET_LEAVING, /* release is under way, or will be tried again */
+};
+
+struct ticket {
+    struct slab_node node;
+    enum ticket_state state;
+    struct list session_link;
+    struct list lock_link;
+    struct list holder_link;
+    struct list stir_link; /* in core->stirred */
+    struct list age_link;  /* in core->ages; see top.c */
+    struct list wait_link; /* who->waits */
+    struct table_node table;
+    struct wheel_node timer;
+    struct session *session; /* ref; NULL: it has ended */
+    struct owner *who;       /* ref; NULL as the session */
+    struct lock *lock;       /* ref, counted */
+    struct list pendings;    /* by ticket_link; the first is being served */
+    struct handle main_op;   /* acquire or release under way */
+    struct handle renew_op;
+    uint64_t serial; /* grows; the order of creation */
+    /* as in the record */
+    uint8_t session_id[16];
+    uint32_t generation;
+    uint64_t owner_hash;
+    uint32_t place;
+    uint64_t arrival;
+    uint64_t fence;
+    struct ask ask;
+    /* of a hold */
+    uint32_t holds;       /* re-entries and the first */
+    uint64_t hard_end_us; /* of lease=, NEVER: none */
+    uint64_t stands_us;   /* others see that lease until then; NEVER: none */
+    uint64_t granted_us;
+    uint64_t deadline_us; /* believed no longer than this */
+    uint64_t foreign_us;  /* by what another broker has told, this long */
+    uint64_t jeopardy_us; /* when to warn; NEVER: has been done */
+    uint64_t renew_us;    /* when to renew; NEVER: not again */
+    /* of a wait */
+    uint64_t waits_us;   /* when it began, at this broker */
+    uint64_t heard_us;   /* when Redis last spoke of it */
+    uint64_t settles_us; /* nobody is granted it before; 0: not so */
+    uint64_t over_us;    /* ASKING, too: see op.h */
+    uint64_t refresh_us;
+    uint64_t probe_us; /* when to look for a deadlock; NEVER: not */
+    uint32_t looked;   /* after so many, up to a few */
+    uint32_t refused;  /* of late, for want of room, likewise */
+    /* of leaving */
+    uint64_t leave_until_us; /* by then its lease is over in any case */
+    bool abandoned;          /* ASKING: to be released when the answer comes */
+    bool forgotten; /* ASKING: the answer is nobody's, another broker goes on */
+    bool doubt;     /* an answer was lost: it may have been granted, or freed */
+    bool hinted;    /* a grant was announced while a question was under way */
+    bool unheard;   /* the last question got no answer */
+    bool lost;      /* LEAVING after LOST was sent */
+    bool jeopardy;  /* JEOPARDY was sent */
+    bool given_up;  /* LEAVING: its client ended it in jeopardy */
+    bool sharing;   /* it shares from now on, and Redis has not confirmed it */
+    bool moving;    /* it was claimed, and Redis has not confirmed it */
+    bool announced; /* its LOCK was told that it is queued */
+    bool downgraded; /* it was exclusive, and shares */
+    bool unclean;    /* LEAVING, and nobody gave it back */
+    bool unattended; /* whose connection ended; its LOCK may come again */
+    bool used;       /* its request id has been used */
+    bool reclaiming; /* renew_op is a reclaim, which has words of ours */
+    bool reborn;     /* it was put again, and not claimed since */
+    bool stray;      /* put again without an answer: its number is not known */
+    bool requeued;   /* it was gone, perhaps to a later connection's broker */
+    uint32_t taken;  /* that generation has it, elsewhere; 0: none */
+    uint8_t owner_len;
+    uint8_t client_len;
+    uint8_t note_len;
+    char owner[PROTO_OWNER_MAX];
+    char client[PROTO_CLIENT_MAX]; /* the session's, when it asked */
+    char note[PROTO_NOTE_MAX];
+};
+
+struct core;
+
+/* Failed renewals and releases are tried again after so long, at least. */
+#define RETRY_US 100000
+
+/* The session's ticket for that lock and owner; NULL: there is none. */
+struct ticket *ticket_find(const struct core *core,
+    const struct session *session, const struct lock *lock, struct text owner);
+
+/* Creates an IDLE ticket, which holds a reference to the lock. The caller must
+ * put a request to it. NULL: there is no room. */
+struct ticket *ticket_create(struct core *core, struct session *session,
+    struct lock *lock, struct text owner);
+
+/* The ticket of that lock and owner, created if need be. NULL: a limit forbids
+ * it, which is counted and named in *limit. */
+struct ticket *ticket_obtain(struct core *core, struct session *session,
+    struct text name, struct text owner, const char **limit);
+
+/* Cuts the ticket from its session. */
+void ticket_detach(struct core *core, struct ticket *ticket);
+
+/* Frees an IDLE ticket without requests. */
+void ticket_free(struct core *core, struct ticket *ticket);
+
+/* The owner's word. It lives as long as the ticket. */
+struct text ticket_owner(const struct ticket *ticket);
+
+/* The note. It lives until ticket_set_note() or the ticket's end. */
+struct text ticket_note(const struct ticket *ticket);
+
+/* The client's name of the latest request. It lives as long as the ticket. */
+struct text ticket_client(const struct ticket *ticket);
+
+/* Logs an event of the ticket's life. `reason` may be NULL. */
+void ticket_log(const struct ticket *ticket, enum log_level level,
+    const char *event, const char *reason);
+
+/* The time in ms that the client may count on without another word from the
+ * broker. */
+uint64_t ticket_ttl_ms(const struct core *core, const struct ticket *ticket);
+
+/* Takes the deadline into the least one that a PING tells. Unattended tickets
+ * do not count, and lease= counts apart. */
+void ticket_count_deadline(const struct ticket *ticket);
+
+/* Sets the deadline and counts it for PING. The caller arms the timer. */
+void ticket_set_deadline(struct ticket *ticket, uint64_t deadline_us);
+
+/* The request that is being served; NULL: none. */
+struct pending *ticket_pending(const struct ticket *ticket);
+
+/* The request that the ticket's own operation answers; NULL: it is gone. */
+struct pending *ticket_asking(const struct ticket *ticket);
+
+/* How often the client holds the lock. A hold of an unfinished multi-lock does
+ * not count yet. */
+uint32_t ticket_known_holds(const struct ticket *ticket);
+
+/* Makes the transition and moves all counts and lists. The caller arms the
+ * timer. */
+void ticket_set_state(
+    struct core *core, struct ticket *ticket, enum ticket_state state);
+
+/* Sets the ticket's timer to the soonest time of its state. */
+void ticket_arm(struct core *core, struct ticket *ticket);
+
+/* Creates an operation on the ticket's place in the record. NULL: there is no
+ * room. */
+struct op *ticket_op(
+    struct core *core, struct ticket *ticket, enum op_kind kind);
+
+/* Takes the place and arrival that Redis has told. */
+void ticket_stands(struct ticket *ticket, uint32_t place, uint64_t arrival);
+
+/* Whether the ticket stands in the queue, or waits for the broker to settle
+ * with the node. */
+bool ticket_is_patient(const struct ticket *ticket);
+
+/* Advances the ticket at the end of this step, or in the next one with room for
+ * its answers. */
+void ticket_stir(struct core *core, struct ticket *ticket);
+
+/* As ticket_stir(), after all tickets of that. For the many tickets of a
+ * session that closes. */
+void ticket_stir_late(struct core *core, struct ticket *ticket);
+
+/* Whether a later connection of the session has the ticket at another broker.
+ * Only that broker may put it again. */
+bool ticket_is_taken(const struct ticket *ticket);
+
+/* Gives the ticket to another connection of its session, with its counts and
+ * lists. */
+void ticket_rebind(
+    struct core *core, struct ticket *ticket, struct session *session);
+
+/* When the waiting ticket begins a search for a deadlock; NEVER: not. */
+void ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us);
+
+/* Until when Redis is waited for on behalf of the request being served. */
+uint64_t pending_give_up_us(
+    const struct core *core, const struct pending *pending);
+
+/* Adds the ticket's words to a question that may put the ticket into the
+ * record. */
+void ticket_words(const struct ticket *ticket, struct op *op);
+
+/* Sets the note of the ticket, cut to its room. */
+void ticket_set_note(struct ticket *ticket, struct text note);
+
+/* Takes over the client's name from the session. */
+void ticket_set_client(struct ticket *ticket, const struct session *session);
+
+/* Forgets what an IDLE ticket knew of Redis, to serve that request. */
+void ticket_reset(struct ticket *ticket, struct pending *pending);
+
+#endif

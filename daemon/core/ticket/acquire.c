@@ -1,0 +1,561 @@
+/*
+ * What Redis said to the questions about a ticket that is not granted yet, and
+ * how a wait goes on or ends by that.
+ */
+#include "daemon/core/ticket/acquire.h"
+
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/model/ages.h"
+#include "daemon/core/model/hooks.h"
+#include "daemon/core/model/lock.h"
+#include "daemon/core/model/pending.h"
+#include "daemon/core/model/session_table.h"
+#include "daemon/core/model/tally.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/model/times.h"
+#include "daemon/core/ticket/advance.h"
+#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/grant.h"
+#include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/question.h"
+#include "daemon/core/ticket/wait.h"
+
+#include "daemon/base/assert.h"
+
+/* Who is in the way, and for how long if it goes on as it went. */
+static void
+reply_holder(
+    struct reply *reply, const struct ask *ask, const struct op_result *result)
+{
+    uint64_t typical_ms = result->typical_ms;
+    uint64_t age_ms = result->holder_age_ms;
+
+    if (!result->told)
+        return;
+    reply_pair_if(reply, "holder", result->holder_client);
+    reply_pair_if(reply, "note", result->holder_note);
+    reply_pair_number(reply, "age_ms", age_ms);
+    /* Where several hold it together nobody knows who will be first to go. */
+    if (typical_ms > 0 && result->ahead > 0 && ask->permits_max == 0 &&
+        !ask->shared)
+        reply_pair_number(reply, "estimate_ms",
+            typical_ms * (result->ahead - 1) +
+                (typical_ms > age_ms ? typical_ms - age_ms : 0));
+}
+
+uint64_t
+ticket_settles_us(const struct core *core, const struct ticket *ticket)
+{
+    return ticket->settles_us - us_min(ticket->settles_us, core->now_us);
+}
+
+static void
+ticket_queued(struct core *core, const struct pending *pending,
+    const struct op_result *result)
+{
+    const struct pending *whole = pending;
+    struct text name = TEXT("");
+
+    if (!pending->progress)
+        return;
+    bool part = bundle_waits(core, pending, &whole, &name);
+    struct reply reply = answer_begin(core, whole->tag, "QUEUED");
+    if (part)
+        reply_pair(&reply, "name", name);
+    reply_pair_number(&reply, "position", result->ahead);
+    if (pending->ticket->settles_us > 0) {
+        reply_pair(&reply, "reason", text_from(health_word(HEALTH_SETTLING)));
+        reply_pair_number(&reply, "after_ms",
+            ticket_settles_us(core, pending->ticket) / 1000 + 1);
+    }
+    reply_holder(&reply, &pending->ask, result);
+    answer_end(core, pending->session, &reply);
+}
+
+static void
+answer_busy(
+    struct core *core, struct pending *pending, const struct op_result *result)
+{
+    const char *why = result->delay_ms == 0
+                          ? error_meaning(ERROR_BUSY)
+                          : "the lock-delay of an earlier holder is not over, "
+                            "and wait=0 was given";
+    struct reply reply;
+
+    if (!handle_equal(pending->bundle, HANDLE_NONE)) {
+        pending_error(core, pending, ERROR_BUSY, why);
+        return;
+    }
+    tally_refused(core, pending, ERROR_BUSY);
+    answer_error_begin(core, &reply, pending->tag, ERROR_BUSY);
+    if (result->ahead > 0)
+        reply_pair_number(&reply, "position", result->ahead);
+    if (result->delay_ms > 0)
+        reply_pair_number(&reply, "delay_ms", result->delay_ms);
+    reply_holder(&reply, &pending->ask, result);
+    reply_text(&reply, why);
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+/* wait= is over. While nobody could be granted it, nobody is known to have held
+ * it. */
+static void
+wait_ends(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (ticket->settles_us > 0) {
+        pending_unavailable(core, pending, ticket_settles_us(core, ticket));
+        return;
+    }
+    count(core->counters, COUNTER_waits_timed_out);
+    pending_end(core, pending, ERROR_TIMEOUT, NULL);
+}
+
+/* An ERR for a wait; of a session that is kept the place in the queue stays. */
+static void
+wait_end(struct core *core, struct ticket *ticket, struct pending *pending,
+    enum error_code code)
+{
+    ticket->unattended = session_keeps(ticket->session);
+    ticket->abandoned = !ticket->unattended;
+    if (ticket->unattended)
+        pending_error(core, pending, code, NULL);
+    else
+        pending_end(core, pending, code, NULL);
+}
+
+/*
+ * Redis has not given it the lock, and would have to be asked again: its
+ * session sends no more, and the LOCK ends by that. Where the session is kept a
+ * place in the queue stays. False: the session goes on, or there is no LOCK.
+ */
+static bool
+wait_called_off(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (ticket->abandoned || pending == NULL ||
+        !session_closes(ticket->session))
+        return false;
+    count(core->counters, COUNTER_waits_cancelled);
+    wait_end(core, ticket, pending, ERROR_CANCELLED);
+    return true;
+}
+
+/* Whether a wait may go on; else the request has been answered. */
+static bool
+ticket_may_wait(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (ticket->abandoned)
+        return false;
+    if (pending == NULL)
+        return ticket->unattended;
+    if (wait_called_off(core, ticket))
+        return ticket->unattended;
+    if (core->stopping) {
+        wait_end(core, ticket, pending, ERROR_DRAINING);
+        return ticket->unattended;
+    }
+    if (pending->wait_us == 0) { /* an earlier connection's stands there */
+        count(core->counters, COUNTER_refused_busy);
+        pending_error(core, pending, ERROR_BUSY, NULL);
+        return false;
+    }
+    if (pending->wait_us != NEVER &&
+        core->now_us >= us_add(pending->began_us, pending->wait_us)) {
+        wait_ends(core, ticket, pending);
+        return false;
+    }
+    return true;
+}
+
+/* Redis said that the ticket stands in the queue. */
+static void
+ticket_waits(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
+{
+    uint64_t lease_us = us_from_ms(core->settings.lease_ms);
+    bool first = ticket->state != TICKET_WAITING || ticket->doubt;
+    const struct pending *pending;
+
+    ticket_stands(ticket, result->place, result->arrival);
+    ticket->fence = 0;
+    ticket->heard_us = core->now_us;
+    ticket->over_us = unheard_over_us(core, result->sent_us);
+    ticket->unheard = false;
+    ticket->doubt = false;
+    ticket->settles_us =
+        result->unsettled ? core->now_us + us_from_ms(result->again_ms) : 0;
+    if (!ticket_may_wait(core, ticket)) {
+        ticket_leave(core, ticket);
+        return;
+    }
+    ticket_set_state(core, ticket, TICKET_WAITING);
+    ticket->refresh_us = core->now_us + lease_us / 3 -
+                         random_below(&core->random, lease_us / 30);
+    lock_ask_at(core, ticket->lock,
+        core->now_us + us_from_ms(result->again_ms) + 20000 +
+            random_below(&core->random, 50000));
+    if (first) {
+        ticket_log(ticket, LOG_DEBUG, "lock_queued", NULL);
+        count(core->counters, COUNTER_waits_begun);
+        core->hooks->waits(core, ticket);
+    }
+    pending = ticket_asking(ticket);
+    if (pending != NULL && !ticket->announced) {
+        ticket->announced = true;
+        ticket_queued(core, pending, result);
+    }
+    if (ticket->hinted) {
+        ticket->hinted = false;
+        ticket_refresh(core, ticket);
+    }
+    ticket_arm(core, ticket);
+    ticket_advance(core, ticket);
+}
+
+/* The question could not be answered; the request is, by what is known. */
+static void
+ticket_fail(struct core *core, struct ticket *ticket, enum error_code code)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (pending != NULL && !ticket->abandoned) {
+        if (code == ERROR_UNAVAILABLE)
+            count(core->counters, COUNTER_refused_unavailable);
+        if (code == ERROR_INDOUBT)
+            count(core->counters, COUNTER_refused_indoubt);
+        pending_error(core, pending, code, NULL);
+    }
+    if (ticket->doubt)
+        ticket_leave(core, ticket);
+    else
+        ticket_rest(core, ticket);
+}
+
+/* That, of a question that was not answered; with wait=0 there is no wait. */
+static void
+asking_called_off(struct core *core, struct ticket *ticket)
+{
+    const struct pending *pending = ticket_asking(ticket);
+
+    if (pending != NULL && pending->wait_us > 0)
+        (void)wait_called_off(core, ticket);
+}
+
+/* Nobody waits for the answer that was lost, but who comes back for it is to
+ * find its place: what stands there is asked as after a change of broker. */
+static void
+wait_presume(struct core *core, struct ticket *ticket)
+{
+    ticket_set_state(core, ticket, TICKET_WAITING);
+    ticket->heard_us = core->now_us;
+    ticket->probe_us = NEVER;
+    ticket->moving = true;
+    ticket_refresh(core, ticket);
+}
+
+static void
+acquire_unknown(struct core *core, struct ticket *ticket)
+{
+    count(core->counters, COUNTER_outcomes_unknown);
+    ticket->doubt = true;
+    asking_called_off(core, ticket);
+    struct pending *pending = ticket_asking(ticket);
+    if (!ticket->abandoned && pending == NULL && ticket->unattended) {
+        wait_presume(core, ticket);
+        return;
+    }
+    /* Redis may have closed an idle connection just when it was asked. */
+    if (ticket->abandoned || pending == NULL ||
+        session_closes(pending->session) ||
+        core->now_us >= pending_end_us(core, pending)) {
+        ticket_fail(core, ticket, ERROR_INDOUBT);
+        return;
+    }
+    ticket_ask(core, ticket, pending, pending_give_up_us(core, pending));
+    struct op *op = slab_get(&core->ops, ticket->main_op);
+    if (op == NULL)
+        ticket_leave(core, ticket);
+    else
+        op->end_us = pending_end_us(core, pending);
+}
+
+/* A broker that is not settled with the node cannot put it into the queue: an
+ * earlier connection's hold may be over. A wait goes on. */
+static void
+acquire_unsettled(struct core *core, struct ticket *ticket, uint64_t after_us)
+{
+    asking_called_off(core, ticket);
+    struct pending *pending = ticket_asking(ticket);
+
+    if (pending != NULL && !ticket->abandoned) {
+        uint64_t end_us = us_add(pending->began_us, pending->wait_us);
+        if (core->now_us >= end_us || core->stopping)
+            pending_unavailable(core, pending, after_us);
+        else
+            ticket_ask(core, ticket, pending,
+                us_min(end_us, core->now_us + core->settings.patience_us));
+        if (!handle_equal(ticket->main_op, HANDLE_NONE)) {
+            ticket->settles_us = core->now_us + after_us;
+            ticket_advance(core, ticket);
+            return;
+        }
+    }
+    if (ticket->doubt)
+        ticket_leave(core, ticket);
+    else
+        ticket_rest(core, ticket);
+}
+
+static void
+acquire_granted(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
+{
+    ticket_grant(core, ticket, result->fence, result->arrival, result->place,
+        result->sent_us, result->ttl_ms);
+}
+
+void
+acquire_done(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
+{
+    struct pending *pending = ticket->abandoned ? NULL : ticket_asking(ticket);
+
+    require(ticket->state == TICKET_ASKING);
+    if (ticket->doubt && result->status <= OP_GONE)
+        count(core->counters, COUNTER_outcomes_resolved);
+    switch (result->status) {
+    case OP_OK:
+        if (!ticket->doubt)
+            count(core->counters, COUNTER_grants_at_once);
+        acquire_granted(core, ticket, result);
+        return;
+    case OP_WAITING:
+        ticket_waits(core, ticket, result);
+        return;
+    case OP_BUSY:
+        count(core->counters, COUNTER_refused_busy);
+        if (pending != NULL)
+            answer_busy(core, pending, result);
+        ticket_rest(core, ticket);
+        return;
+    case OP_CONFLICT:
+        count(core->counters, COUNTER_refused_conflict);
+        if (pending != NULL)
+            pending_error(core, pending, ERROR_CONFLICT,
+                "others hold it or wait for it as another kind of lock, or "
+                "with another limit=");
+        ticket_rest(core, ticket);
+        return;
+    case OP_FULL:
+        count(core->counters, COUNTER_limit_waiters);
+        if (pending != NULL) {
+            pending_limit(core, pending, "waiters");
+        }
+        ticket_rest(core, ticket);
+        return;
+    case OP_UNKNOWN:
+        acquire_unknown(core, ticket);
+        return;
+    case OP_UNSENT:
+        asking_called_off(core, ticket);
+        ticket_fail(
+            core, ticket, ticket->doubt ? ERROR_INDOUBT : ERROR_UNAVAILABLE);
+        return;
+    case OP_UNSETTLED:
+        acquire_unsettled(core, ticket, us_from_ms(result->again_ms));
+        return;
+    case OP_MISSING:
+    case OP_MOVED:
+        if (pending != NULL)
+            pending_error(core, pending, ERROR_CONFLICT,
+                "a later connection of this session stands there");
+        ticket_rest(core, ticket);
+        return;
+    case OP_GONE:
+    case OP_BROKEN:
+    case OP_REFUSED:
+        /* A script that stopped half way leaves what it has written. */
+        ticket->doubt = true;
+        ticket_fail(core, ticket, ERROR_INTERNAL);
+        return;
+    }
+}
+
+void
+claim_done(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
+{
+    struct pending *pending = ticket_asking(ticket);
+    enum error_code code = ERROR_INDOUBT;
+
+    require(ticket->state == TICKET_ASKING);
+    switch (result->status) {
+    case OP_OK:
+        if (hold_is_over(core, result)) {
+            /* It is left to end by itself: the client may still believe in it
+             * by what an earlier connection was told. */
+            code = ERROR_LOST;
+            break;
+        }
+        ticket->ask = result->ask;
+        ticket_set_note(ticket, result->note);
+        hold_was_foreign(core, ticket, result);
+        acquire_granted(core, ticket, result);
+        return;
+    case OP_UNKNOWN:
+        count(core->counters, COUNTER_outcomes_unknown);
+        if (pending != NULL && !ticket->abandoned &&
+            core->now_us < pending_give_up_us(core, pending)) {
+            claim_ask(core, ticket, pending);
+            if (!handle_equal(ticket->main_op, HANDLE_NONE))
+                return;
+            pending = ticket_asking(ticket); /* it was refused, and is gone */
+        }
+        break;
+    case OP_UNSENT:
+        code = ERROR_UNAVAILABLE;
+        break;
+    case OP_MISSING: /* whoever had it may put it there again */
+        if (pending != NULL && !ticket->abandoned)
+            pending_unavailable(core, pending, us_from_ms(result->again_ms));
+        ticket_rest(core, ticket);
+        return;
+    case OP_GONE:
+    case OP_WAITING:
+    case OP_MOVED:
+    case OP_BROKEN:
+        code = ERROR_LOST;
+        break;
+    case OP_BUSY:
+    case OP_FULL:
+    case OP_CONFLICT:
+    case OP_UNSETTLED:
+    case OP_REFUSED:
+        code = ERROR_INTERNAL;
+        break;
+    }
+    if (pending != NULL && !ticket->abandoned)
+        pending_error(core, pending, code, NULL);
+    ticket_rest(core, ticket);
+}
+
+/* An earlier connection's wait could not be asked about: who claims may claim
+ * again. Those for whom there is no room are told when it is asked next. */
+static void
+wait_refuse(struct core *core, struct ticket *ticket, enum op_status status)
+{
+    if (!ticket->unattended)
+        return;
+    LIST_EACH_SAFE (link, &ticket->pendings) {
+        struct pending *pending =
+            container_of(link, struct pending, ticket_link);
+        bool unsent = status == OP_UNSENT && pending->command != COMMAND_UNLOCK;
+        if (pending_stands(pending) || !effects_spare(core->effects))
+            return;
+        if (pending->command != COMMAND_LOCK || pending->wait_us == 0)
+            pending_error(core, pending,
+                unsent ? ERROR_UNAVAILABLE : ERROR_INDOUBT, NULL);
+    }
+}
+
+/* A question about a waiting ticket was not answered. The wait ends once Redis
+ * has been silent for a lease and for redis.patience. */
+static void
+wait_unheard(struct core *core, struct ticket *ticket, enum op_status status)
+{
+    uint64_t most_us = us_from_ms(core->settings.lease_ms);
+
+    ticket->unheard = true;
+    wait_refuse(core, ticket, status);
+    struct pending *pending = ticket_asking(ticket);
+    if (most_us < core->settings.patience_us)
+        most_us = core->settings.patience_us;
+    if (core->now_us < us_add(ticket->heard_us, most_us)) {
+        ticket->refresh_us = core->now_us + core_jitter(core, 2 * RETRY_US);
+        ticket_arm(core, ticket);
+        return;
+    }
+    if (pending != NULL) {
+        count(core->counters, COUNTER_refused_unavailable);
+        pending_error(core, pending, ERROR_UNAVAILABLE, NULL);
+    }
+    ticket_leave(core, ticket);
+}
+
+/* A waiting ticket stands there no more: who waits asks anew. */
+static void
+wait_is_gone(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (ticket->doubt) { /* the lost question may yet be carried out */
+        if (pending != NULL)
+            pending->asked = false;
+        ticket_leave(core, ticket);
+        return;
+    }
+    count(core->counters, COUNTER_waits_requeued);
+    ticket_set_state(core, ticket, TICKET_IDLE);
+    if (pending != NULL && !ticket_may_wait(core, ticket)) {
+        top_wait_end(core, ticket);
+    } else if (pending != NULL) {
+        pending = ticket_asking(ticket);
+        if (pending != NULL)
+            pending->asked = false;
+    }
+    ticket->requeued = true;
+    ticket_advance(core, ticket);
+}
+
+void
+wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
+{
+    const struct op_result *result = &op->result;
+    struct pending *pending = ticket_asking(ticket);
+
+    if (op->moves &&
+        (result->status == OP_OK || result->status == OP_WAITING)) {
+        ticket->moving = false;
+        ticket->ask = result->ask; /* it may be a later wait than was known */
+    }
+    switch (result->status) {
+    case OP_OK:
+        count(core->counters, COUNTER_grants_claimed);
+        acquire_granted(core, ticket, result);
+        return;
+    case OP_WAITING:
+        ticket_waits(core, ticket, result);
+        return;
+    case OP_MISSING:
+        if (!ticket->doubt && !ticket->moving && ticket->arrival > 0 &&
+            !ticket_is_taken(ticket))
+            ticket_reclaim(core, ticket);
+        else
+            wait_is_gone(core, ticket);
+        return;
+    case OP_GONE:
+    case OP_MOVED:
+        wait_is_gone(core, ticket);
+        return;
+    case OP_BROKEN:
+        /* It was granted, and taken away before that was known here. */
+        if (pending != NULL)
+            pending->asked = false;
+        ticket->unattended = false;
+        ticket_leave(core, ticket);
+        return;
+    case OP_BUSY:
+    case OP_FULL:
+    case OP_CONFLICT:
+    case OP_UNSETTLED:
+    case OP_UNSENT:
+    case OP_UNKNOWN:
+    case OP_REFUSED:
+        wait_unheard(core, ticket, result->status);
+        return;
+    }
+}

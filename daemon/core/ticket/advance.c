@@ -1,0 +1,149 @@
+/*
+ * The loop that serves a ticket's requests, one after the other, as the state
+ * of the ticket allows.
+ */
+#include "daemon/core/ticket/advance.h"
+
+#include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/ticket/bundle.h"
+#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/hold.h"
+#include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/question.h"
+#include "daemon/core/ticket/wait.h"
+
+#include "daemon/base/assert.h"
+
+/* WAITING: true, a wait was ended since the session sends no more. */
+static bool
+wait_serve(struct core *core, struct ticket *ticket)
+{
+    if (wait_closes(core, ticket))
+        return true;
+    if (ticket->unattended)
+        wait_advance(core, ticket);
+    else
+        ticket_refuse_impatient(core, ticket);
+    return false;
+}
+
+/* IDLE: the first request of those that stand at it. False: there is none to be
+ * served, and the ticket may be gone. */
+static bool
+idle_serve(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (pending == NULL) {
+        ticket_free(core, ticket);
+        return false;
+    }
+    if (pending_stands(pending))
+        return false;
+    if (pending->ended)
+        pending_error(core, pending, pending->end_code, pending->end_why);
+    else if (pending->command == COMMAND_LOCK)
+        ticket_begin(core, ticket, pending);
+    else if (pending->command == COMMAND_CLAIM)
+        claim_begin(core, ticket, pending);
+    else
+        pending_error(
+            core, pending, ticket->lost ? ERROR_LOST : ERROR_NOTHELD, NULL);
+    return true;
+}
+
+/* LEAVING: whether the request is about the hold that was lost. A CLAIM of a
+ * later connection is not: another broker may have prolonged it since. */
+static bool
+is_about_lost(const struct ticket *ticket, const struct pending *pending)
+{
+    if (!ticket->lost || pending == NULL || pending->command == COMMAND_LOCK)
+        return false;
+    return pending->command != COMMAND_CLAIM ||
+           (pending->fence == ticket->fence &&
+               ticket->generation == pending->session->generation);
+}
+
+/* That request has to be looked at while Redis does not answer. */
+static void
+leaving_advance(struct core *core, struct ticket *ticket)
+{
+    struct op *op = slab_get(&core->ops, ticket->main_op);
+
+    require(ticket->state == TICKET_LEAVING);
+    if (ticket_lapses(core, ticket))
+        ticket_refuse_impatient(core, ticket);
+    if (op != NULL && op->kind == OP_RELEASE && leaving_is_awaited(ticket))
+        op_hurry(core, op);
+}
+
+void
+ticket_advance(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending;
+
+    for (;;) {
+        pending = ticket_pending(ticket);
+        if (pending != NULL && !effects_room(core->effects)) {
+            ticket_stir(core, ticket);
+            return;
+        }
+        if (pending != NULL && pending_stands(pending) &&
+            bundle_is_waiting(core, pending))
+            ticket_refuse_impatient(core, ticket);
+        switch (ticket->state) {
+        case TICKET_ASKING:
+            asking_closes(core, ticket);
+            if (ticket_is_patient(ticket))
+                ticket_refuse_impatient(core, ticket);
+            return;
+        case TICKET_WAITING:
+            if (!wait_serve(core, ticket))
+                return;
+            break;
+        case TICKET_LEAVING:
+            if (!is_about_lost(ticket, pending)) {
+                leaving_advance(core, ticket);
+                return;
+            }
+            pending_error(core, pending, ERROR_LOST, NULL);
+            break;
+        case TICKET_IDLE:
+            if (!idle_serve(core, ticket, pending))
+                return;
+            break;
+        case TICKET_HELD:
+            if (!hold_advance(core, ticket, pending))
+                return;
+            break;
+        }
+    }
+}
+
+void
+ticket_advance_stirred(struct core *core)
+{
+    struct list *link;
+
+    while (core->portion > 0 && effects_room(core->effects) &&
+           ((link = list_pop_front(&core->stirred)) != NULL ||
+               (link = list_pop_front(&core->bulk)) != NULL)) {
+        core->portion--;
+        ticket_advance(core, container_of(link, struct ticket, stir_link));
+    }
+}
+
+void
+ticket_rest(struct core *core, struct ticket *ticket)
+{
+    require(!ticket->reclaiming);
+    if (ticket->state != TICKET_HELD) /* else its loss is in the log */
+        ticket_log(ticket, LOG_DEBUG,
+            ticket->state == TICKET_LEAVING && ticket->fence > 0
+                ? "lock_released"
+                : "lock_left",
+            NULL);
+    ticket_set_state(core, ticket, TICKET_IDLE);
+    ticket->renew_op = HANDLE_NONE;
+    ticket->holds = 0;
+    ticket_advance(core, ticket);
+}

@@ -1,0 +1,244 @@
+/*
+ * The last answers to requests: errors, refusals by a limit, the count after an
+ * UNLOCK. Each frees its request. The refusal of a member refuses its multi-
+ * lock, and gives back the members that were had.
+ */
+#include "daemon/core/ticket/final.h"
+
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/model/pending.h"
+#include "daemon/core/model/rights.h"
+#include "daemon/core/model/session_table.h"
+#include "daemon/core/model/tally.h"
+#include "daemon/core/ticket/leave.h"
+
+#include "daemon/base/assert.h"
+
+#include <stdio.h>
+
+/* Of an outstanding request, by commands.def: error codes, and two others. */
+enum refusal {
+    REFUSAL_INDOUBT = ERROR_INDOUBT,
+    REFUSAL_UNAVAILABLE = ERROR_UNAVAILABLE,
+    REFUSAL_AUTH = ERROR_AUTH,
+    REFUSAL_REASON = ERROR_COUNT,
+    REFUSAL_AT_ONCE,
+};
+
+#define UNAVAILABLE_BYTES (HEALTH_TEXT_MAX + 160)
+
+static const enum refusal refusals[COMMAND_COUNT] = {
+
+#define COMMAND(id, right, draining, refusal, ...) REFUSAL_##refusal,
+#include "proto/commands.def"
+};
+
+enum error_code
+command_refusal(enum command command, enum error_code reason)
+{
+    enum refusal refusal = refusals[command];
+
+    require(refusal != REFUSAL_AT_ONCE);
+    return refusal == REFUSAL_REASON ? reason : (enum error_code)refusal;
+}
+
+void
+answer_count(struct core *core, struct pending *pending, uint32_t holds)
+{
+    struct reply reply = answer_begin(core, pending->tag, "OK");
+
+    reply_pair_number(&reply, "count", holds);
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+/* What stands in the way of a request, as far as is known. */
+static struct health_why
+pending_why(const struct core *core, const struct pending *pending)
+{
+    return health_why_slot(core->health,
+        pending->ticket != NULL ? pending->ticket->lock->slot : HEALTH_NO_SLOT);
+}
+
+/* The text of UNAVAILABLE: which node cannot be asked, why, and what to do. */
+static const char *
+unavailable_text(
+    enum command command, struct health_why why, char out[UNAVAILABLE_BYTES])
+{
+    char text[HEALTH_TEXT_MAX];
+
+    if (why.reason == HEALTH_FINE)
+        return error_outcome(ERROR_UNAVAILABLE, command);
+    (void)snprintf(out, UNAVAILABLE_BYTES, "%s: %s",
+        command == COMMAND_LOCK ? "nothing is held by this request"
+                                : error_outcome(ERROR_UNAVAILABLE, command),
+        health_text(&why, true, text));
+    return out;
+}
+
+/* The name that is the reason why not all are had: the one that is denied, or
+ * that was lost, or that is being taken. */
+static struct text
+bundle_culprit(const struct core *core, const struct session *session,
+    const struct bundle *bundle, enum error_code code)
+{
+    uint32_t place = bundle->count;
+
+    if (code == ERROR_DENIED)
+        place = auth_denied(core, session, bundle);
+    if (place < bundle->count)
+        return bundle_name(bundle, place);
+    place = 0; /* or it is allowed again by now */
+    while (place < bundle->got &&
+           !handle_equal(bundle->parts[place].ticket, HANDLE_NONE))
+        place++;
+    return bundle_name(bundle, place);
+}
+
+/* Gives back what was had. */
+static void
+bundle_roll_back(struct core *core, struct bundle *bundle)
+{
+    for (uint32_t i = 0; i < bundle->got; i++) {
+        struct ticket *ticket = bundle_hold(core, bundle, i);
+        if (ticket != NULL)
+            ticket_give_back(core, ticket);
+    }
+    bundle->got = 0;
+}
+
+/*
+ * A part has been refused: by `code`, of which more is said in key=value where
+ * there is a key. What was had is given back, unless the request is only called
+ * off here and the client goes on elsewhere.
+ */
+static void
+bundle_refused(struct core *core, struct pending *part, enum error_code code,
+    const char *key, struct text value, const char *why)
+{
+    struct bundle *bundle = bundle_of(core, part);
+    struct pending *whole = slab_get(&core->pendings, bundle->whole);
+    struct reply reply;
+
+    require(whole != NULL);
+    bool moves =
+        code == ERROR_DRAINING ||
+        (code == ERROR_CANCELLED && whole->session->state == SESSION_CLOSING);
+    answer_error_begin(core, &reply, whole->tag, code);
+    if (code == ERROR_UNAVAILABLE && key == NULL)
+        reply_pair_if(&reply, "reason",
+            text_from(health_word(pending_why(core, part).reason)));
+    else if (code == ERROR_UNAVAILABLE) /* after_ms= */
+        reply_pair(&reply, "reason", text_from(health_word(HEALTH_SETTLING)));
+    if (key != NULL)
+        reply_pair(&reply, key, value);
+    reply_pair(
+        &reply, "name", bundle_culprit(core, whole->session, bundle, code));
+    reply_text(&reply, why != NULL ? why : error_meaning(code));
+    answer_end(core, whole->session, &reply);
+    if (moves && session_keeps(whole->session))
+        bundle_leave(core, bundle);
+    else
+        bundle_roll_back(core, bundle);
+    bundle_end(core, bundle);
+}
+
+void
+pending_error(struct core *core, struct pending *pending, enum error_code code,
+    const char *why)
+{
+    const char *key = code == ERROR_DENIED ? "right" : NULL;
+    struct health_why whose = pending_why(core, pending);
+    char text[UNAVAILABLE_BYTES];
+    struct reply reply;
+
+    if (code == ERROR_UNAVAILABLE && why == NULL)
+        why = unavailable_text(pending->command, whose, text);
+
+    tally_refused(core, pending, code);
+    if (pending->part != PART_NONE) {
+        bundle_refused(core, pending, code, key, TEXT("lock"), why);
+        return;
+    }
+    answer_error_begin(core, &reply, pending->tag, code);
+    if (key != NULL)
+        reply_pair(&reply, key, TEXT("lock"));
+    if (code == ERROR_UNAVAILABLE)
+        reply_pair_if(&reply, "reason", text_from(health_word(whose.reason)));
+    reply_text(
+        &reply, why != NULL ? why : error_outcome(code, pending->command));
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+void
+pending_unavailable(
+    struct core *core, struct pending *pending, uint64_t after_us)
+{
+    static const char unsettled[] =
+        "Redis is new to this broker, or has failed over: earlier holders may "
+        "still report; ask again after after_ms";
+    char digits[20];
+    struct text after =
+        text_make(digits, text_from_u64(digits, after_us / 1000 + 1));
+
+    count(core->counters, COUNTER_refused_unavailable);
+    tally_refused(core, pending, ERROR_UNAVAILABLE);
+    if (pending->part != PART_NONE) {
+        bundle_refused(
+            core, pending, ERROR_UNAVAILABLE, "after_ms", after, unsettled);
+        return;
+    }
+    struct reply reply;
+    answer_error_begin(core, &reply, pending->tag, ERROR_UNAVAILABLE);
+    reply_pair(&reply, "reason", text_from(health_word(HEALTH_SETTLING)));
+    reply_pair(&reply, "after_ms", after);
+    reply_text(&reply, unsettled);
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+void
+pending_limit(struct core *core, struct pending *pending, const char *limit)
+{
+    tally_refused(core, pending, ERROR_LIMIT);
+    if (pending->part != PART_NONE) {
+        bundle_refused(
+            core, pending, ERROR_LIMIT, "limit", text_from(limit), NULL);
+        return;
+    }
+    answer_limit(core, pending->session, pending->tag, limit);
+    pending_free(core, pending);
+}
+
+void
+bundle_end(struct core *core, struct bundle *bundle)
+{
+    struct pending *whole = slab_get(&core->pendings, bundle->whole);
+
+    bundle_drop_parts(core, bundle);
+    slab_free(&core->bundles, bundle);
+    require(whole != NULL);
+    whole->bundle = HANDLE_NONE;
+    pending_free(core, whole);
+}
+
+void
+ticket_deadlocked(struct core *core, struct ticket *ticket,
+    struct pending *pending, struct text circle, const char *why)
+{
+    struct reply reply;
+
+    require(ticket->state == TICKET_WAITING && pending->asked);
+    tally_refused(core, pending, ERROR_DEADLOCK);
+    if (!handle_equal(pending->bundle, HANDLE_NONE)) {
+        bundle_refused(core, pending, ERROR_DEADLOCK, "cycle", circle, why);
+    } else {
+        answer_error_begin(core, &reply, pending->tag, ERROR_DEADLOCK);
+        reply_pair(&reply, "cycle", circle);
+        reply_text(&reply, why);
+        answer_end(core, pending->session, &reply);
+        pending_free(core, pending);
+    }
+    ticket_leave(core, ticket);
+}

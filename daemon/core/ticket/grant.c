@@ -1,0 +1,221 @@
+/*
+ * Redis has granted a lock: who is to have it, and until when the hold may be
+ * believed in.
+ */
+#include "daemon/core/ticket/grant.h"
+
+#include "daemon/core/model/hooks.h"
+#include "daemon/core/model/lock.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/model/times.h"
+#include "daemon/core/ticket/advance.h"
+#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/hold.h"
+#include "daemon/core/ticket/leave.h"
+
+#include "daemon/base/assert.h"
+
+/* Renewals go out together, so often in a lease: many of them share a call. */
+#define RENEWALS_TOGETHER 2048
+
+/* Whether the one who asked is still there to be granted anything. */
+static bool
+ticket_wanted(const struct ticket *ticket)
+{
+    const struct pending *pending = ticket_asking(ticket);
+
+    if (ticket->abandoned)
+        return false;
+    if (pending == NULL)
+        return ticket->unattended;
+    return pending->command == COMMAND_LOCK ||
+           pending->command == COMMAND_CLAIM;
+}
+
+/*
+ * The deadline that follows from an answer to a call sent at `sent_us`. What
+ * was believed before, and told, stands where the lease was not prolonged: that
+ * this answer was longer on its way makes it no sooner.
+ */
+static uint64_t
+hold_deadline(const struct core *core, const struct ticket *ticket,
+    uint64_t sent_us, uint64_t ttl_us)
+{
+    uint64_t sure_us = ttl_us - us_min(ttl_us, drift_margin_us(ttl_us));
+    uint64_t deadline_us = sent_us + sure_us;
+
+    if (ticket->state == TICKET_HELD && deadline_us < ticket->deadline_us &&
+        ticket->deadline_us <= core->now_us + sure_us)
+        deadline_us = ticket->deadline_us;
+    return us_min(ticket->hard_end_us, deadline_us);
+}
+
+bool
+hold_is_over(const struct core *core, const struct op_result *result)
+{
+    uint64_t ttl_us = us_from_ms(result->ttl_ms);
+
+    return core->now_us >=
+           result->sent_us + ttl_us - us_min(ttl_us, drift_margin_us(ttl_us));
+}
+
+void
+hold_was_foreign(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
+{
+    ticket->foreign_us = core->now_us + us_from_ms(result->ttl_ms);
+}
+
+void
+hold_believe(
+    struct core *core, struct ticket *ticket, uint64_t sent_us, uint64_t ttl_ms)
+{
+    uint64_t lease_us = us_from_ms(core->settings.lease_ms);
+    uint64_t ttl_us = us_min(us_from_ms(ttl_ms), lease_us);
+
+    ticket_set_deadline(ticket, hold_deadline(core, ticket, sent_us, ttl_us));
+    ticket->jeopardy_us = NEVER;
+    ticket->renew_us = NEVER;
+    if (ticket->hard_end_us == NEVER ||
+        ticket->hard_end_us > ticket->deadline_us + drift_margin_us(lease_us)) {
+        ticket->renew_us =
+            sent_us + ttl_us / 3 - random_below(&core->random, ttl_us / 30 + 1);
+        ticket->renew_us -= ticket->renew_us % (lease_us / RENEWALS_TOGETHER);
+        if (!ticket->jeopardy)
+            ticket->jeopardy_us = sent_us + ttl_us / 3 * 2;
+    }
+}
+
+/*
+ * Sets the end of a lease= hold, counted from the sending of the grant's call.
+ */
+static void
+hold_set_end(struct ticket *ticket, uint64_t sent_us, uint64_t now_us)
+{
+    uint64_t hold_ms = ticket->ask.hold_ms;
+
+    ticket->hard_end_us =
+        hold_ms == 0 ? NEVER : us_add(sent_us, us_from_ms(hold_ms));
+    ticket->stands_us =
+        hold_ms == 0 ? NEVER : us_add(now_us, us_from_ms(hold_ms));
+}
+
+/* Whether nobody here counts on it, nor has come back to claim it: its session
+ * may have given it back at another broker. */
+static bool
+hold_is_unclaimed(const struct ticket *hold)
+{
+    return hold->unattended && list_empty(&hold->pendings);
+}
+
+/* Whether a hold is sooner given up than another one: that is so, or Redis has
+ * not spoken of it for longer. */
+static bool
+hold_yields(const struct ticket *hold, const struct ticket *other)
+{
+    if (hold_is_unclaimed(hold) != hold_is_unclaimed(other))
+        return hold_is_unclaimed(hold);
+    if (hold->heard_us != other->heard_us)
+        return hold->heard_us < other->heard_us;
+    return hold->fence < other->fence;
+}
+
+/* A hold of ours that cannot stand beside the ticket; or NULL. */
+static struct ticket *
+ticket_rival(const struct ticket *ticket)
+{
+    uint64_t permits = ticket->ask.permits;
+    struct ticket *rival = NULL;
+
+    LIST_EACH (link, &ticket->lock->holders) {
+        struct ticket *holder = container_of(link, struct ticket, holder_link);
+        permits += holder->ask.permits;
+        if (ticket->ask.permits_max == 0 && ticket->ask.shared &&
+            holder->ask.shared)
+            continue;
+        if (rival == NULL || hold_yields(holder, rival))
+            rival = holder;
+    }
+    if (ticket->ask.permits_max > 0 && permits <= ticket->ask.permits_max)
+        return NULL;
+    return rival;
+}
+
+/*
+ * Redis has given the lock to a ticket while another one of ours is believed to
+ * hold it (its data or its clock were changed, or the other one was claimed and
+ * given back elsewhere): the larger fence is right, and whoever has lost is
+ * told before the other one is. False: it is the ticket. Fences of a semaphore
+ * stand beside each other, so there what Redis has said last is right. What has
+ * lost may be found to stand in Redis, of a semaphore: it is left to its lease,
+ * since whoever cannot be told believes in it. Where more have lost than can be
+ * told in this step, it is the ticket, too.
+ */
+static bool
+ticket_displaces(struct core *core, const struct ticket *ticket)
+{
+    struct ticket *holder;
+
+    while ((holder = ticket_rival(ticket)) != NULL) {
+        require(holder != ticket);
+        if (holder->fence > ticket->fence && ticket->ask.permits_max == 0)
+            return false;
+        if (!effects_spare(core->effects))
+            return false;
+        hold_gone(core, holder);
+    }
+    return true;
+}
+
+/* Nobody is to have it: what is left of the lease is given back. */
+static void
+grant_refuse(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    count(core->counters, COUNTER_grants_unwanted);
+    if (pending != NULL && !ticket->abandoned) {
+        bool claim = pending->command == COMMAND_CLAIM;
+        if (!claim)
+            count(core->counters, COUNTER_refused_indoubt);
+        pending_error(core, pending, claim ? ERROR_LOST : ERROR_INDOUBT, NULL);
+    }
+    ticket_leave(core, ticket);
+}
+
+void
+ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
+    uint64_t arrival, uint32_t place, uint64_t sent_us, uint64_t ttl_ms)
+{
+    ticket->fence = fence;
+    ticket_stands(ticket, place, arrival);
+    ticket->renew_op = HANDLE_NONE;
+    ticket->heard_us = core->now_us;
+    lock_see_fence(core, ticket->lock, fence);
+    hold_set_end(ticket, sent_us, core->now_us);
+    hold_believe(core, ticket, sent_us, ttl_ms);
+    bool good = ticket_wanted(ticket) && ticket->deadline_us > core->now_us &&
+                ticket_displaces(core, ticket);
+    if (ticket->state == TICKET_LEAVING)
+        return; /* it was for a request that has lost another part by that */
+    if (!good || !ticket_wanted(ticket)) {
+        grant_refuse(core, ticket);
+        return;
+    }
+    count(core->counters, COUNTER_grants);
+    struct pending *pending = ticket_asking(ticket);
+    ticket_set_state(core, ticket, TICKET_HELD);
+    ticket->jeopardy = false;
+    ticket->given_up = false;
+    ticket->doubt = false;
+    ticket_arm(core, ticket);
+    ticket_log(ticket, LOG_DEBUG, "lock_granted", NULL);
+    core->hooks->held(core, ticket->who);
+    if (pending == NULL) {
+        ticket->holds = 0; /* until its LOCK comes again */
+    } else {
+        ticket->holds = pending->command == COMMAND_CLAIM ? pending->holds : 1;
+        answer_hold(core, pending, ticket);
+    }
+    ticket_advance(core, ticket);
+}

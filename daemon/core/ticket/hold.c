@@ -1,0 +1,477 @@
+/*
+ * A ticket that is HELD: the requests that it serves, and its end. Every rule
+ * about when a hold may be believed in is here, in grant.c or in renew.c:
+ *
+ * - A deadline is the sending of the call that Redis answered, plus the lease
+ *   that it said remained, less a margin for drift. It passes before the lease
+ *   does, and LOST is sent then, before anybody else can be granted the lock.
+ * - A renewal goes out at a third of the lease and is tried again until the
+ *   deadline, whatever the errors. It never brings back what is gone.
+ * - A grant is delivered only to a request that still wants it, else released.
+ *
+ * See DESIGN.md D2.1, D8.2 and D9.
+ */
+#include "daemon/core/ticket/hold.h"
+
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/model/hooks.h"
+#include "daemon/core/model/pending.h"
+#include "daemon/core/model/session_table.h"
+#include "daemon/core/model/tally.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/model/times.h"
+#include "daemon/core/ticket/advance.h"
+#include "daemon/core/ticket/bundle.h"
+#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/question.h"
+
+#include "daemon/base/assert.h"
+
+void
+answer_hold(struct core *core, struct pending *pending, struct ticket *ticket)
+{
+    tally_granted(core, pending, ticket);
+    if (!handle_equal(pending->bundle, HANDLE_NONE)) {
+        bundle_granted(core, pending, ticket);
+        return;
+    }
+    struct reply reply = answer_begin(core, pending->tag, "OK");
+
+    reply_pair_number(&reply, "fence", ticket->fence);
+    reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
+    reply_pair_number(&reply, "count", ticket->holds);
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+static void
+lost_backend(struct core *core, const struct ticket *ticket)
+{
+    count(core->counters, COUNTER_lost_backend);
+    space_of(core, ticket->lock)->value[SPACE_lost_backend]++;
+}
+
+static const char expired[] = "expired";
+
+static const char *
+lost_reason(struct core *core, const struct ticket *ticket)
+{
+    uint64_t lease_us = us_from_ms(core->settings.lease_ms);
+
+    if (ticket->hard_end_us != NEVER &&
+        ticket->hard_end_us <= core->now_us + 2 * drift_margin_us(lease_us)) {
+        count(core->counters, COUNTER_lost_expired);
+        space_of(core, ticket->lock)->value[SPACE_lost_expired]++;
+        return expired;
+    }
+    lost_backend(core, ticket);
+    return "backend";
+}
+
+/* A renewal that answers the request. False: no room, and it was refused. */
+static bool
+hold_ask(struct core *core, struct ticket *ticket, struct pending *pending,
+    uint64_t hard_end_us, bool sets_end)
+{
+    bool asked = ticket_send_renewal(
+        core, ticket, hard_end_us, pending_give_up_us(core, pending), sets_end);
+
+    pending->asked = asked;
+    if (!asked) {
+        count(core->counters, COUNTER_limit_requests);
+        pending_limit(core, pending, "requests");
+    }
+    ticket_arm(core, ticket);
+    return asked;
+}
+
+void
+hold_note_lost(
+    struct core *core, const struct ticket *ticket, const char *reason)
+{
+    bool asked = text_equal(text_from(reason), TEXT("expired")) ||
+                 text_equal(text_from(reason), TEXT("broken"));
+
+    ticket_log(ticket, asked ? LOG_INFO : LOG_WARN, "lost", reason);
+    core->hooks->lost(core, ticket, reason);
+}
+
+/*
+ * The client ends the hold by itself, or is gone. A client that keeps its
+ * deadline ends a hold before we would, so this is the loss of a hold whose
+ * renewal is late. A hold that was renewed since JEOPARDY is not lost, nor one
+ * that the session has at another broker.
+ */
+void
+hold_given_up(struct core *core, struct ticket *ticket)
+{
+    bool late = ticket->jeopardy || core->now_us >= ticket->jeopardy_us;
+
+    require(ticket->state == TICKET_HELD);
+    if (!late || ticket_is_taken(ticket))
+        return;
+    lost_backend(core, ticket);
+    hold_note_lost(core, ticket, "backend");
+    ticket->given_up = true;
+}
+
+/* Tells the client, and the requests on the hold. */
+static void
+hold_lost(struct core *core, struct ticket *ticket, const char *reason)
+{
+    struct text lock = text_make(ticket->lock->name, ticket->lock->name_len);
+
+    hold_note_lost(core, ticket, reason);
+    ticket->lost = true;
+    bool known = ticket->session != NULL && ticket_known_holds(ticket) > 0;
+    struct pending *had = ticket_pending(ticket);
+    if (had != NULL && had->part == PART_HAD)
+        bundle_lost(core, had);
+    ticket->unattended = false;
+    if (known) {
+        struct reply reply = answer_event(core, EVENT_LOST);
+        reply_word(&reply, lock);
+        reply_pair_number(&reply, "fence", ticket->fence);
+        reply_pair(&reply, "reason", text_from(reason));
+        if (ticket->owner_len > 0)
+            reply_pair(&reply, "owner", ticket_owner(ticket));
+        answer_end(core, ticket->session, &reply);
+    }
+    struct pending *pending = ticket_asking(ticket);
+    if (pending != NULL && pending->command == COMMAND_LOCK)
+        pending->asked = false; /* it is for another hold from now on */
+    else if (pending != NULL)
+        pending_error(core, pending, ERROR_LOST, NULL);
+}
+
+/*
+ * The deadline has come: nothing is granted or prolonged from here on. In one
+ * that was claimed here a client that did not hear the answer believes by what
+ * the earlier broker had told it: so long it stays.
+ */
+static void
+hold_end(struct core *core, struct ticket *ticket)
+{
+    uint64_t at_us =
+        ticket->foreign_us > core->now_us ? ticket->foreign_us : core->now_us;
+
+    const char *reason = lost_reason(core, ticket);
+    hold_lost(core, ticket, reason);
+    ticket->unclean = true;
+    /* The margin is the client's; for others a lease= lasts until its end. */
+    if (reason == expired && ticket->stands_us != NEVER &&
+        ticket->stands_us > at_us)
+        at_us = ticket->stands_us;
+    ticket_leave_at(core, ticket, at_us);
+}
+
+void
+hold_gone(struct core *core, struct ticket *ticket)
+{
+    count(core->counters, COUNTER_lost_gone);
+    space_of(core, ticket->lock)->value[SPACE_lost_gone]++;
+    hold_lost(core, ticket, "gone");
+    ticket->requeued = true;
+    if (!ticket->reclaiming) {
+        ticket_rest(core, ticket);
+        return;
+    }
+    ticket->unclean = true;
+    ticket_leave(core, ticket);
+    ticket_advance(core, ticket);
+}
+
+void
+hold_broken(struct core *core, struct ticket *ticket)
+{
+    count(core->counters, COUNTER_lost_broken);
+    space_of(core, ticket->lock)->value[SPACE_lost_broken]++;
+    hold_lost(core, ticket, "broken");
+    ticket->unclean = true;
+    ticket_leave(core, ticket);
+}
+
+/* One more hold for the holder, with the same fence, unless it has as many as
+ * can be; or the first one of this connection, and then with its lease=. */
+static void
+hold_reenter(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (ticket->holds >= PROTO_COUNT_MAX) {
+        count(core->counters, COUNTER_limit_count);
+        pending_limit(core, pending, "count");
+        return;
+    }
+    if (ticket->holds++ > 0)
+        count(core->counters, COUNTER_reentries);
+    else if (pending->ask.hold_ms > 0)
+        ticket_set_lease(core, ticket, pending->ask.hold_ms);
+    ticket->unattended = false;
+    ticket_count_deadline(ticket);
+    answer_hold(core, pending, ticket);
+}
+
+/* Why a LOCK of the holder itself cannot be had; NULL: it can. */
+static const char *
+hold_objection(const struct ask *held, const struct ask *asked)
+{
+    if (held->permits_max != asked->permits_max)
+        return "limit= is another one than that of the hold";
+    if (held->permits != asked->permits)
+        return "permits= are other ones than those of the hold";
+    if (held->shared && !asked->shared)
+        return "a shared hold cannot become exclusive: give it back first";
+    return NULL;
+}
+
+/*
+ * A LOCK that does not fit the hold. One that was granted to a connection that
+ * has ended, and that nobody has asked for since, is given up for it: the
+ * client may not even know of it. True where that must be waited for.
+ */
+static bool
+hold_misfits(struct core *core, struct ticket *ticket, struct pending *pending,
+    const char *why)
+{
+    if (!ticket->unattended) {
+        count(core->counters, COUNTER_refused_conflict);
+        pending_error(core, pending, ERROR_CONFLICT, why);
+        return false;
+    }
+    pending->asked = false;
+    ticket->unattended = false;
+    ticket->unclean = true;
+    ticket_leave(core, ticket);
+    return true;
+}
+
+void
+hold_relock(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    const char *why = hold_objection(&ticket->ask, &pending->ask);
+
+    if (why != NULL)
+        (void)hold_misfits(core, ticket, pending, why);
+    else
+        hold_reenter(core, ticket, pending);
+}
+
+/*
+ * A LOCK of the holder itself. No call to Redis, unless
+ *
+ * - an exclusive hold is to be shared from now on: that has to be known there.
+ *   From its sending on the client has given up what only it had, whatever
+ *   becomes of the answer;
+ * - an earlier connection of the session had it: a later one may have given it
+ *   back at another broker since, and then it is no hold of ours any more.
+ *
+ * True where the request has to wait for Redis.
+ */
+static bool
+hold_lock(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (pending->asked)
+        return true;
+    bool moves =
+        ticket->generation != pending->session->generation || ticket->moving;
+    const char *why = hold_objection(&ticket->ask, &pending->ask);
+    /* What was put again may have been given back at another broker, and Redis
+     * have lost that with the fences that were granted since. */
+    if ((why != NULL && !moves) || (ticket->reborn && ticket->unattended))
+        return hold_misfits(core, ticket, pending, why);
+    bool shares = why == NULL && pending->ask.shared &&
+                  (!ticket->ask.shared || ticket->sharing);
+    if (why == NULL && !shares && !moves) {
+        hold_reenter(core, ticket, pending);
+        return false;
+    }
+    if (ticket->reclaiming)
+        return true;
+    if (why == NULL) {
+        ticket->ask.shared = pending->ask.shared;
+        ticket->sharing = shares;
+        ticket->downgraded = ticket->downgraded || shares;
+    }
+    ticket->generation = pending->session->generation;
+    ticket->moving = moves;
+    return hold_ask(core, ticket, pending, ticket->hard_end_us, false);
+}
+
+/* It was granted to a connection that has ended, and nobody has asked since. */
+static bool
+hold_is_unattended(
+    struct core *core, const struct ticket *ticket, struct pending *pending)
+{
+    if (!ticket->unattended)
+        return false;
+    pending_error(core, pending, ERROR_NOTHELD, NULL);
+    return true;
+}
+
+static bool
+fence_is_stale(
+    struct core *core, const struct ticket *ticket, struct pending *pending)
+{
+    if (pending->fence == 0 || pending->fence == ticket->fence)
+        return false;
+    pending_error(core, pending, ERROR_STALE, NULL);
+    return true;
+}
+
+/* True where the request has to wait for Redis. */
+static bool
+hold_unlock(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (hold_is_unattended(core, ticket, pending))
+        return false;
+    if (fence_is_stale(core, ticket, pending))
+        return false;
+    if (ticket->holds > 1) {
+        ticket->holds--;
+        answer_count(core, pending, ticket->holds);
+        return false;
+    }
+    pending->asked = true;
+    hold_given_up(core, ticket);
+    ticket_leave(core, ticket);
+    return true;
+}
+
+/* A nearer end counts from now on, whatever becomes of the answer. */
+static void
+hold_end_by(struct ticket *ticket, uint64_t now_us, uint64_t end_us)
+{
+    uint64_t hold_us = end_us - now_us;
+
+    ticket->hard_end_us = us_min(ticket->hard_end_us, end_us);
+    ticket->stands_us = us_min(ticket->stands_us, end_us);
+    ticket->foreign_us = us_min(ticket->foreign_us, end_us);
+    ticket_set_deadline(
+        ticket, us_min(ticket->deadline_us,
+                    end_us - us_min(hold_us, drift_margin_us(hold_us))));
+}
+
+static bool
+hold_renew(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (pending->asked)
+        return true;
+    if (hold_is_unattended(core, ticket, pending) ||
+        fence_is_stale(core, ticket, pending))
+        return false;
+    if (ticket->ask.hold_ms == 0) {
+        pending_error(core, pending, ERROR_CONFLICT,
+            "the broker renews this hold itself");
+        return false;
+    }
+    uint64_t end_us = us_add(core->now_us, us_from_ms(pending->ask.hold_ms));
+    if (!hold_ask(core, ticket, pending, end_us, true))
+        return false;
+    hold_end_by(ticket, core->now_us, end_us);
+    ticket_arm(core, ticket);
+    return true;
+}
+
+void
+ticket_set_lease(struct core *core, struct ticket *ticket, uint64_t hold_ms)
+{
+    uint64_t end_us = us_add(core->now_us, us_from_ms(hold_ms));
+
+    require(ticket->state == TICKET_HELD);
+    ticket->ask.hold_ms = hold_ms;
+    if (!ticket->reclaiming) /* else only the broker knows of that end */
+        (void)ticket_send_renewal(core, ticket, end_us,
+            us_add(core->now_us, core->settings.patience_us), true);
+    hold_end_by(ticket, core->now_us, end_us);
+    ticket_arm(core, ticket);
+}
+
+void
+hold_claimed(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    ticket->holds = pending->holds;
+    ticket->unattended = false;
+    ticket->reborn = false;
+    ticket_count_deadline(ticket);
+    answer_hold(core, pending, ticket);
+}
+
+/*
+ * After a connection of the session took it over here: whether the hold stands
+ * in Redis as this generation's. From now on all that is asked about it is of
+ * this generation.
+ */
+static bool
+hold_claim(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (pending->asked)
+        return true;
+    bool ours = ticket->generation == pending->session->generation;
+    /* An earlier connection may have been granted a later hold beside it. */
+    bool beside = ticket->ask.shared || ticket->ask.permits_max > 0;
+    if (!ours && (pending->fence > ticket->fence ||
+                     (beside && pending->fence != ticket->fence))) {
+        /* Redis is asked whether another broker had that one. */
+        hold_gone(core, ticket);
+        return true;
+    }
+    if (ticket->fence != pending->fence) {
+        pending_error(core, pending, ERROR_LOST, NULL);
+        return false;
+    }
+    if (ours && !ticket->moving) {
+        hold_claimed(core, ticket, pending);
+        return false;
+    }
+    ticket->generation = pending->session->generation;
+    ticket->moving = true;
+    return hold_ask(core, ticket, pending, ticket->hard_end_us, false);
+}
+
+/* Whether Redis is being told of a new end: of two such the earlier one could
+ * run last. */
+static bool
+hold_ends(const struct core *core, const struct ticket *ticket)
+{
+    const struct op *op = slab_get(&core->ops, ticket->renew_op);
+
+    return op != NULL && op->sets_end;
+}
+
+/* Serves the first request of a hold. True where it must be waited for. */
+static bool
+hold_serve(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (pending->command == COMMAND_UNLOCK)
+        return hold_unlock(core, ticket, pending);
+    if (hold_ends(core, ticket))
+        return true;
+    /* What is put again is put as it is, before anything changes it. */
+    if (ticket->reclaiming && pending->command != COMMAND_LOCK)
+        return true;
+    if (pending->command == COMMAND_RENEW)
+        return hold_renew(core, ticket, pending);
+    if (pending->command == COMMAND_CLAIM)
+        return hold_claim(core, ticket, pending);
+    require(pending->command == COMMAND_LOCK);
+    return hold_lock(core, ticket, pending);
+}
+
+bool
+hold_advance(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (core->now_us >= ticket->deadline_us) {
+        hold_end(core, ticket);
+        return true;
+    }
+    if (pending != NULL)
+        return !pending_stands(pending) && !hold_serve(core, ticket, pending);
+    if (session_gives_back(ticket->session)) {
+        count(core->counters, COUNTER_releases_by_death);
+        ticket->unclean = ticket->session == NULL ||
+                          ticket->session->bye_counter != COUNTER_closed_quit;
+        hold_given_up(core, ticket);
+        ticket_leave(core, ticket);
+    }
+    return false;
+}

@@ -1,0 +1,120 @@
+/*
+ * A ticket that is LEAVING: it is struck out of the lock's record, again and
+ * again until Redis has said so or its lease is over in any case. release.c has
+ * what Redis said.
+ */
+#include "daemon/core/ticket/leave.h"
+
+#include "daemon/core/model/lock.h"
+#include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/session_table.h"
+#include "daemon/core/model/ticket.h"
+
+#include "daemon/base/assert.h"
+
+bool
+leaving_is_awaited(const struct ticket *ticket)
+{
+    LIST_EACH (link, &ticket->pendings) {
+        const struct pending *pending =
+            container_of(link, struct pending, ticket_link);
+        if (!pending->asked && !pending_stands(pending))
+            return true;
+    }
+    return false;
+}
+
+bool
+ticket_lapses(const struct core *core, const struct ticket *ticket)
+{
+    return ticket->state == TICKET_LEAVING &&
+           core->now_us + us_from_ms(core->settings.lease_ms) +
+                   core->settings.command_timeout_us <
+               ticket->leave_until_us;
+}
+
+void
+ticket_send_release(struct core *core, struct ticket *ticket)
+{
+    struct op *op = ticket_op(core, ticket, OP_RELEASE);
+    uint64_t wait_us = core->settings.patience_us;
+
+    ticket->refresh_us = NEVER;
+    if (op == NULL) {
+        ticket->refresh_us = core->now_us + RETRY_US;
+        ticket_arm(core, ticket);
+        return;
+    }
+    op->retry = ticket->doubt;
+    op->unclean = ticket->unclean;
+    op->moves = ticket->moving;
+    /* It is sent again and again; between, who waits for it is looked at. One
+     * that no client waits for gives way, and is left in the store until its
+     * lease is over in any case. */
+    op->yields =
+        session_gives_back(ticket->session) && ticket_asking(ticket) == NULL;
+    if (leaving_is_awaited(ticket))
+        wait_us = us_min(wait_us, core->settings.command_timeout_us);
+    else if (op->yields)
+        wait_us = ticket->leave_until_us - core->now_us;
+    op->give_up_us = core->now_us + wait_us;
+    ticket->main_op = slab_handle(&core->ops, op);
+    op_submit(core, op);
+    ticket_arm(core, ticket);
+}
+
+/* Strikes the ticket out of the record, at once or then; nothing renews it from
+ * here on. */
+void
+ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us)
+{
+    require(handle_equal(ticket->main_op, HANDLE_NONE));
+    /* What it asked for all of our waiters, somebody else must ask now. */
+    if (ticket->state == TICKET_WAITING &&
+        !handle_equal(ticket->renew_op, HANDLE_NONE))
+        lock_ask_at(core, ticket->lock, core->now_us + RETRY_US);
+    ticket_set_state(core, ticket, TICKET_LEAVING);
+    struct op *renewal = slab_get(&core->ops, ticket->renew_op);
+    if (ticket->reclaiming) /* a release that came before it would be undone */
+        ticket->main_op = ticket->renew_op;
+    else if (renewal != NULL) /* it must not outlive the release */
+        renewal->unwanted = true;
+    ticket->reclaiming = false;
+    ticket->renew_op = HANDLE_NONE;
+    ticket->holds = 0;
+    ticket->leave_until_us = at_us + us_from_ms(core->settings.lease_ms) +
+                             core->settings.command_timeout_us;
+    ticket->refresh_us = at_us;
+    if (!handle_equal(ticket->main_op, HANDLE_NONE))
+        return;
+    if (core->now_us >= at_us)
+        ticket_send_release(core, ticket);
+    else
+        ticket_arm(core, ticket);
+}
+
+void
+ticket_leave_on(struct core *core, struct ticket *ticket)
+{
+    require(ticket->state == TICKET_LEAVING);
+    if (core->now_us >= ticket->refresh_us)
+        ticket_send_release(core, ticket);
+    else
+        ticket_arm(core, ticket);
+}
+
+void
+ticket_leave(struct core *core, struct ticket *ticket)
+{
+    ticket_leave_at(core, ticket, core->now_us);
+}
+
+void
+ticket_give_back(struct core *core, struct ticket *ticket)
+{
+    require(ticket->state == TICKET_HELD && ticket->holds > 0);
+    if (ticket->holds > 1)
+        ticket->holds--;
+    else
+        ticket_leave(core, ticket);
+}

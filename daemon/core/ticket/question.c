@@ -1,0 +1,205 @@
+/*
+ * What Redis is asked about a ticket: to acquire, to claim, to renew, to look
+ * after a wait, to put a lost ticket back. leave.c asks for its release.
+ */
+#include "daemon/core/ticket/question.h"
+
+#include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/model/times.h"
+#include "daemon/core/ticket/final.h"
+
+#include "daemon/base/assert.h"
+
+uint64_t
+pending_end_us(const struct core *core, const struct pending *pending)
+{
+    return us_add(
+        pending_give_up_us(core, pending), core->settings.command_timeout_us);
+}
+
+/*
+ * What Redis is asked for the request: under a new request id, unless the last
+ * question is in doubt. NULL: no room, and the request was refused.
+ */
+static struct op *
+ticket_question(struct core *core, struct ticket *ticket,
+    struct pending *pending, enum op_kind kind)
+{
+    if (ticket->used && !ticket->doubt)
+        slab_renew_handle(&core->tickets, ticket);
+    struct op *op = ticket_op(core, ticket, kind);
+    if (op == NULL) {
+        count(core->counters, COUNTER_limit_tickets);
+        pending_limit(core, pending, "tickets");
+        return NULL;
+    }
+    op->give_up_us = pending_give_up_us(core, pending);
+    ticket->used = true;
+    return op;
+}
+
+void
+ticket_ask(struct core *core, struct ticket *ticket, struct pending *pending,
+    uint64_t give_up_us)
+{
+    struct op *op = ticket_question(core, ticket, pending, OP_ACQUIRE);
+    if (op == NULL)
+        return;
+    op->give_up_us = give_up_us;
+    op->arrival = 0;
+    op->fence = 0;
+    op->retry = ticket->doubt;
+    if (!op->retry)
+        ticket->over_us = unheard_over_us(core, core->now_us);
+    op->over_us = ticket->over_us;
+    op->moves = ticket->generation > 1 || ticket->requeued;
+    op->no_queue = pending->wait_us == 0;
+    op->tell = op->no_queue || pending->progress;
+    op->ask = ticket->ask;
+    ticket_words(ticket, op);
+    ticket->main_op = slab_handle(&core->ops, op);
+    op_submit(core, op);
+}
+
+void
+claim_ask(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    struct op *op = ticket_question(core, ticket, pending, OP_RENEW);
+    if (op == NULL)
+        return;
+    op->moves = true;
+    ticket->doubt = true; /* the same request id, should it be asked again */
+    ticket->main_op = slab_handle(&core->ops, op);
+    op_submit(core, op);
+}
+
+void
+ticket_refresh(struct core *core, struct ticket *ticket)
+{
+    const struct pending *pending = ticket_asking(ticket);
+
+    require(ticket->state == TICKET_WAITING);
+    if (!handle_equal(ticket->renew_op, HANDLE_NONE))
+        return;
+    /* A reclaim whose answer was lost may have taken over the hold of an
+     * earlier connection, of another kind: only a reclaim tells. */
+    if (ticket->stray && ticket->generation > 1 && !ticket->moving) {
+        ticket->refresh_us = NEVER;
+        ticket_reclaim(core, ticket);
+        return;
+    }
+    struct op *op = ticket_op(core, ticket, OP_RENEW);
+    if (op == NULL) {
+        ticket_refresh_at(core, ticket, core->now_us + RETRY_US);
+        return;
+    }
+    ticket->refresh_us = NEVER;
+    ticket_words(ticket, op);
+    op->fence = 0;
+    op->moves = ticket->moving;
+    if (!op->moves)
+        op->over_us = ticket->over_us;
+    op->idle = ticket->unattended && list_empty(&ticket->pendings);
+    op->tell = pending != NULL && pending->progress && !ticket->announced;
+    op->give_up_us = core->now_us + core->settings.patience_us;
+    ticket->renew_op = slab_handle(&core->ops, op);
+    op_submit(core, op);
+}
+
+void
+ticket_refresh_at(struct core *core, struct ticket *ticket, uint64_t at_us)
+{
+    require(ticket->state == TICKET_WAITING);
+    if (!handle_equal(ticket->renew_op, HANDLE_NONE))
+        return;
+    ticket->refresh_us = at_us;
+    ticket_arm(core, ticket);
+}
+
+void
+ticket_reclaim(struct core *core, struct ticket *ticket)
+{
+    struct op *op = ticket_op(core, ticket, OP_RECLAIM);
+    uint64_t patience_us = core->now_us + core->settings.patience_us;
+    bool held = ticket->state == TICKET_HELD;
+
+    if (op == NULL) {
+        if (held)
+            ticket->renew_us = core->now_us + RETRY_US;
+        else
+            ticket->refresh_us = core->now_us + RETRY_US;
+        ticket_arm(core, ticket);
+        return;
+    }
+    count(core->counters, COUNTER_reclaims);
+    op->ask = ticket->ask;
+    op->hard_end_us = held ? ticket->hard_end_us : NEVER;
+    op->give_up_us =
+        held ? us_min(patience_us, ticket->deadline_us) : patience_us;
+    ticket_words(ticket, op);
+    ticket->renew_op = slab_handle(&core->ops, op);
+    ticket->reclaiming = true;
+    ticket->reborn = held;
+    op_submit(core, op);
+}
+
+bool
+ticket_send_renewal(struct core *core, struct ticket *ticket,
+    uint64_t hard_end_us, uint64_t give_up_us, bool sets_end)
+{
+    struct op *op = ticket_op(core, ticket, OP_RENEW);
+
+    require(!ticket->reclaiming);
+    if (op == NULL) {
+        ticket->renew_us = core->now_us + RETRY_US;
+        return false;
+    }
+    op->hard_end_us = hard_end_us;
+    op->sets_end = sets_end;
+    /* Each time, for Redis may come back as it was before. */
+    op->shares = ticket->sharing || ticket->downgraded;
+    op->moves = ticket->moving;
+    op->holds = true;
+    op->give_up_us = us_min(give_up_us, ticket->deadline_us);
+    ticket_words(ticket, op);
+    ticket->renew_op = slab_handle(&core->ops, op);
+    op_submit(core, op);
+    return true;
+}
+
+void
+ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    require(ticket->state == TICKET_IDLE);
+    if (core->stopping) {
+        pending_error(core, pending, ERROR_DRAINING, NULL);
+        return;
+    }
+    ticket_reset(ticket, pending);
+    ticket->ask = pending->ask;
+    ticket_set_note(ticket, text_make(pending->note, pending->note_len));
+    ticket_set_client(ticket, pending->session);
+    /* No room for the question frees the request; the ticket stays IDLE. */
+    ticket_ask(core, ticket, pending, pending_give_up_us(core, pending));
+    ticket->requeued = false;
+    if (handle_equal(ticket->main_op, HANDLE_NONE))
+        return;
+    ticket_set_state(core, ticket, TICKET_ASKING);
+    ticket_log(ticket, LOG_DEBUG, "lock_asked", NULL);
+}
+
+void
+claim_begin(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (core->stopping) {
+        pending_error(core, pending, ERROR_DRAINING, NULL);
+        return;
+    }
+    ticket_reset(ticket, pending);
+    ticket->fence = pending->fence;
+    ticket_set_client(ticket, pending->session);
+    claim_ask(core, ticket, pending);
+    if (!handle_equal(ticket->main_op, HANDLE_NONE))
+        ticket_set_state(core, ticket, TICKET_ASKING);
+}

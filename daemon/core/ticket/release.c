@@ -1,0 +1,131 @@
+/*
+ * What Redis said to the release of a ticket that is LEAVING, and whom that
+ * answers.
+ */
+#include "daemon/core/ticket/release.h"
+
+#include "daemon/core/model/hooks.h"
+#include "daemon/core/model/session_table.h"
+#include "daemon/core/model/tally.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/model/times.h"
+#include "daemon/core/ticket/advance.h"
+#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/hold.h"
+#include "daemon/core/ticket/leave.h"
+
+#include "daemon/base/assert.h"
+
+/* Answers the UNLOCK, if one asked for this release; true: with OK. */
+static bool
+release_answer(struct core *core, struct ticket *ticket, enum op_status status)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (pending == NULL || pending->command != COMMAND_UNLOCK)
+        return false;
+    bool ours = core->now_us < ticket->deadline_us;
+    if (status == OP_OK || (status == OP_MISSING && ours) ||
+        (status == OP_GONE && ticket->doubt && ours)) {
+        /* Gone after a lost answer and before the deadline: it was us. Where
+         * Redis has lost it nobody has been granted it since. */
+        count(core->counters, COUNTER_releases);
+        answer_count(core, pending, 0);
+        return true;
+    }
+    if (status == OP_GONE || status == OP_MISSING) {
+        if (!ticket->given_up) {
+            count(core->counters, COUNTER_lost_gone);
+            space_of(core, ticket->lock)->value[SPACE_lost_gone]++;
+            hold_note_lost(core, ticket, "gone");
+        }
+        pending_error(core, pending, ERROR_LOST, NULL);
+    } else if (status == OP_REFUSED) {
+        pending_error(core, pending, ERROR_INTERNAL, NULL);
+    } else if (core->now_us >= pending_give_up_us(core, pending)) {
+        count(core->counters, COUNTER_refused_indoubt);
+        pending_error(core, pending, ERROR_INDOUBT, NULL);
+    }
+    return false;
+}
+
+/* The lease is over, and nobody knows whether the hold stood until then. */
+static void
+release_given_up(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    if (pending == NULL || pending->command != COMMAND_UNLOCK)
+        return;
+    count(core->counters, COUNTER_refused_indoubt);
+    pending_error(core, pending, ERROR_INDOUBT, NULL);
+}
+
+static void
+refuse_late(struct core *core, struct pending *pending)
+{
+    enum error_code code = ERROR_UNAVAILABLE;
+    enum counter counter = COUNTER_refused_unavailable;
+
+    if (pending->command != COMMAND_LOCK) {
+        code = ERROR_INDOUBT;
+        counter = COUNTER_refused_indoubt;
+    } else if (session_closes(pending->session)) {
+        code = ERROR_CANCELLED;
+        counter = COUNTER_waits_cancelled;
+    }
+    count(core->counters, counter);
+    pending_error(core, pending, code, NULL);
+}
+
+/* Redis cannot be asked: whose patience for that is over is told so; those for
+ * whom there is no room, the next time. */
+static void
+ticket_refuse_late(struct core *core, struct ticket *ticket)
+{
+    LIST_EACH_SAFE (link, &ticket->pendings) {
+        struct pending *pending =
+            container_of(link, struct pending, ticket_link);
+        if (!effects_spare(core->effects))
+            return;
+        if (pending->asked || pending_stands(pending) ||
+            core->now_us < pending_give_up_us(core, pending))
+            continue;
+        refuse_late(core, pending);
+    }
+}
+
+void
+release_done(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
+{
+    /* Redis may allow it later, unless there is no record to be released. */
+    bool refused = result->status == OP_REFUSED && !result->senseless &&
+                   !leaving_is_awaited(ticket);
+
+    require(ticket->state == TICKET_LEAVING);
+    bool given = release_answer(core, ticket, result->status);
+    if (given || result->status == OP_OK)
+        core->hooks->released(core, ticket, result->sent_us);
+    if (result->status == OP_UNKNOWN) {
+        count(core->counters, COUNTER_outcomes_unknown);
+        ticket->doubt = true;
+    } else if (result->status != OP_UNSENT && !refused) {
+        if (ticket->doubt)
+            count(core->counters, COUNTER_outcomes_resolved);
+        ticket_rest(core, ticket);
+        return;
+    }
+    if (core->now_us >= ticket->leave_until_us) {
+        release_given_up(core, ticket);
+        ticket_rest(core, ticket);
+        return;
+    }
+    ticket_refuse_late(core, ticket);
+    ticket->refresh_us =
+        core->now_us + core_jitter(core, refused
+                                             ? core->settings.command_timeout_us
+                                             : RETRY_US);
+    ticket_arm(core, ticket);
+    ticket_advance(core, ticket);
+}

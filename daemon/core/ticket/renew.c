@@ -1,0 +1,209 @@
+/*
+ * The renewals of a hold: when they are due, what Redis said to them, and the
+ * warnings where they are late.
+ */
+#include "daemon/core/ticket/renew.h"
+
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/model/pending.h"
+#include "daemon/core/model/tally.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/model/times.h"
+#include "daemon/core/ticket/advance.h"
+#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/grant.h"
+#include "daemon/core/ticket/hold.h"
+#include "daemon/core/ticket/question.h"
+
+#include "daemon/base/assert.h"
+
+static void
+answer_ttl(
+    struct core *core, struct pending *pending, const struct ticket *ticket)
+{
+    struct reply reply = answer_begin(core, pending->tag, "OK");
+
+    reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
+    answer_end(core, pending->session, &reply);
+    pending_free(core, pending);
+}
+
+static void
+hold_event(
+    struct core *core, const struct ticket *ticket, enum event_code event)
+{
+    if (ticket->session == NULL || ticket_known_holds(ticket) == 0)
+        return;
+    struct reply reply = answer_event(core, event);
+    reply_word(&reply, text_make(ticket->lock->name, ticket->lock->name_len));
+    reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
+    if (ticket->owner_len > 0)
+        reply_pair(&reply, "owner", ticket_owner(ticket));
+    answer_end(core, ticket->session, &reply);
+}
+
+/*
+ * The end of lease= that follows from less than a lease: Redis has counted it
+ * from an earlier question, whose answer was lost. As with a deadline, what was
+ * told before is made no sooner by an answer that was longer on its way. Where
+ * its end is further away, it only was not renewed, but made a shared one.
+ */
+static uint64_t
+hold_end_in_record(
+    const struct core *core, const struct ticket *ticket, const struct op *op)
+{
+    uint64_t ttl_us = us_from_ms(op->result.ttl_ms);
+    uint64_t end_us = op->result.sent_us + ttl_us;
+
+    if (op->hard_end_us == NEVER ||
+        op->result.ttl_ms >= core->settings.lease_ms ||
+        op->result.hold_ms > op->result.ttl_ms)
+        return NEVER;
+    if (end_us < ticket->deadline_us &&
+        ticket->deadline_us <= core->now_us + ttl_us)
+        end_us = ticket->deadline_us;
+    return end_us;
+}
+
+/* How much of the lease was left. */
+static void
+hold_tally_margin(struct core *core, const struct ticket *ticket)
+{
+    uint64_t left_us = ticket->deadline_us > core->now_us
+                           ? ticket->deadline_us - core->now_us
+                           : 0;
+
+    histogram_add(&space_of(core, ticket->lock)->margin, &histogram_shares,
+        left_us / core->settings.lease_ms);
+}
+
+static void
+hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
+{
+    struct pending *pending = ticket_asking(ticket);
+    const struct op_result *result = &op->result;
+    bool late = ticket->jeopardy;
+
+    count(core->counters, COUNTER_renewals);
+    if (pending == NULL && !op->sets_end) /* not what a client has asked for */
+        hold_tally_margin(core, ticket);
+    ticket->heard_us = core->now_us;
+    ticket_stands(ticket, result->place, result->arrival);
+    ticket->hard_end_us =
+        us_min(op->sets_end ? op->hard_end_us : ticket->hard_end_us,
+            hold_end_in_record(core, ticket, op));
+    if (op->sets_end)
+        ticket->stands_us =
+            us_add(op->hard_end_us, core->now_us - result->sent_us);
+    ticket->jeopardy = false;
+    if (op->shares)
+        ticket->sharing = false;
+    if (op->moves) {
+        hold_was_foreign(core, ticket, result);
+        ticket->moving = false;
+        if (result->ask.shared) /* another broker may have made it so */
+            ticket->ask.shared = true;
+    }
+    hold_believe(core, ticket, result->sent_us, result->ttl_ms);
+    if (late)
+        hold_event(core, ticket, EVENT_SAFE);
+    ticket_arm(core, ticket);
+    if (pending != NULL && pending->command == COMMAND_RENEW)
+        answer_ttl(core, pending, ticket);
+    else if (pending != NULL && pending->command == COMMAND_LOCK)
+        hold_relock(core, ticket, pending);
+    else if (pending != NULL && pending->command == COMMAND_CLAIM)
+        hold_claimed(core, ticket, pending);
+    ticket_advance(core, ticket);
+}
+
+static void
+hold_not_renewed(
+    struct core *core, struct ticket *ticket, enum op_status status)
+{
+    struct pending *pending = ticket_asking(ticket);
+
+    count(core->counters, COUNTER_renewals_failed);
+    if (ticket->renew_us != NEVER)
+        ticket->renew_us = core->now_us + core_jitter(core, RETRY_US);
+    ticket_arm(core, ticket);
+    if (pending != NULL)
+        pending_error(core, pending,
+            status == OP_UNSENT ? ERROR_UNAVAILABLE : ERROR_INDOUBT, NULL);
+    ticket_advance(core, ticket);
+}
+
+void
+hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
+{
+    if (core->now_us >= ticket->deadline_us) {
+        ticket_advance(core, ticket);
+        return;
+    }
+    switch (op->result.status) {
+    case OP_OK:
+        hold_renewed(core, ticket, op);
+        return;
+    case OP_MISSING:
+        if (op->sets_end) /* so it is put again */
+            ticket->hard_end_us = op->hard_end_us;
+        if (ticket_is_taken(ticket))
+            hold_gone(core, ticket);
+        else
+            ticket_reclaim(core, ticket);
+        return;
+    case OP_GONE:
+    case OP_WAITING:
+    case OP_MOVED:
+        hold_gone(core, ticket);
+        return;
+    case OP_BROKEN:
+        hold_broken(core, ticket);
+        return;
+    case OP_BUSY:
+    case OP_FULL:
+    case OP_CONFLICT:
+    case OP_UNSETTLED:
+    case OP_UNSENT:
+    case OP_UNKNOWN:
+    case OP_REFUSED:
+        hold_not_renewed(core, ticket, op->result.status);
+        return;
+    }
+}
+
+void
+hold_timer(struct core *core, struct ticket *ticket)
+{
+    if (core->now_us >= ticket->deadline_us) {
+        ticket_advance(core, ticket);
+        return;
+    }
+    if (core->now_us >= ticket->jeopardy_us) {
+        ticket->jeopardy_us = NEVER;
+        ticket->jeopardy = true;
+        count(core->counters, COUNTER_jeopardies);
+        hold_event(core, ticket, EVENT_JEOPARDY);
+    }
+    if (core->now_us >= ticket->renew_us &&
+        handle_equal(ticket->renew_op, HANDLE_NONE)) {
+        if (ticket_is_taken(ticket)) {
+            hold_gone(core, ticket);
+            return;
+        }
+        (void)ticket_send_renewal(
+            core, ticket, ticket->hard_end_us, NEVER, false);
+    }
+    ticket_arm(core, ticket);
+}
+
+void
+ticket_renew_at(struct core *core, struct ticket *ticket, uint64_t at_us)
+{
+    require(ticket->state == TICKET_HELD);
+    if (ticket->renew_us <= at_us ||
+        !handle_equal(ticket->renew_op, HANDLE_NONE))
+        return;
+    ticket->renew_us = at_us;
+    ticket_arm(core, ticket);
+}

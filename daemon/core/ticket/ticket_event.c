@@ -1,0 +1,179 @@
+/*
+ * Events of a ticket: the answer to its operation, its timer, a grant or a loss
+ * that another broker or a script tells of, the end of wait=.
+ */
+#include "daemon/core/ticket/ticket_event.h"
+
+#include "daemon/core/model/hooks.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/ticket/acquire.h"
+#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/grant.h"
+#include "daemon/core/ticket/hold.h"
+#include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/question.h"
+#include "daemon/core/ticket/release.h"
+#include "daemon/core/ticket/renew.h"
+#include "daemon/core/ticket/wait.h"
+
+/*
+ * A ticket was put again. Where somebody who came later has its number by now
+ * it has got another one, and by that one it is given back.
+ */
+static void
+reclaim_done(struct ticket *ticket, const struct op_result *result)
+{
+    if (result->status == OP_OK || result->status == OP_WAITING)
+        ticket_stands(ticket, result->place, result->arrival);
+    else if (result->status == OP_UNKNOWN)
+        ticket->stray = true;
+}
+
+void
+ticket_done(struct core *core, struct op *op)
+{
+    struct ticket *ticket = slab_get(&core->tickets, op->owner);
+    struct handle handle = slab_handle(&core->ops, op);
+
+    if (ticket == NULL)
+        return;
+    if (op->kind == OP_RECLAIM)
+        reclaim_done(ticket, &op->result);
+    if (handle_equal(ticket->main_op, handle)) {
+        ticket->main_op = HANDLE_NONE;
+        if (ticket->forgotten) {
+            ticket_set_state(core, ticket, TICKET_IDLE);
+            ticket_free(core, ticket);
+            return;
+        }
+        if (op->kind == OP_ACQUIRE)
+            acquire_done(core, ticket, &op->result);
+        else if (op->kind == OP_RECLAIM)
+            ticket_leave_on(core, ticket);
+        else if (op->kind == OP_RENEW)
+            claim_done(core, ticket, &op->result);
+        else
+            release_done(core, ticket, &op->result);
+        return;
+    }
+    if (!handle_equal(ticket->renew_op, handle))
+        return;
+    ticket->renew_op = HANDLE_NONE;
+    ticket->reclaiming = false;
+    if (ticket->state == TICKET_HELD)
+        hold_renew_done(core, ticket, op);
+    else if (ticket->state == TICKET_WAITING)
+        wait_refresh_done(core, ticket, op);
+}
+
+static void
+wait_timer(struct core *core, struct ticket *ticket)
+{
+    if (core->now_us >= ticket->probe_us)
+        ticket->probe_us = core->hooks->look(core, ticket);
+    if (core->now_us >= ticket->refresh_us)
+        ticket_refresh(core, ticket);
+    ticket_arm(core, ticket);
+}
+
+void
+ticket_timer(struct core *core, struct ticket *ticket)
+{
+    switch (ticket->state) {
+    case TICKET_HELD:
+        hold_timer(core, ticket);
+        return;
+    case TICKET_WAITING:
+        wait_timer(core, ticket);
+        return;
+    case TICKET_LEAVING:
+        if (handle_equal(ticket->main_op, HANDLE_NONE))
+            ticket_send_release(core, ticket);
+        return;
+    case TICKET_IDLE:
+    case TICKET_ASKING:
+        return;
+    }
+}
+
+void
+ticket_granted_by_the_way(
+    struct core *core, const struct op_grant *grant, uint64_t sent_us)
+{
+    struct ticket *ticket =
+        slab_get(&core->tickets, handle_unpack(grant->request));
+
+    if (ticket == NULL)
+        return;
+    if (ticket->state != TICKET_WAITING || ticket->reclaiming) {
+        ticket->hinted = true;
+        return;
+    }
+    struct op *op = slab_get(&core->ops, ticket->renew_op);
+    if (op != NULL && op->overdue) {
+        ticket->hinted = true; /* Redis may take that for an older grant */
+        return;
+    }
+    if (op != NULL)
+        op->over_us = NEVER;
+    count(core->counters, COUNTER_grants_handed_over);
+    ticket_grant(core, ticket, grant->fence, grant->arrival, grant->place,
+        sent_us, grant->ttl_ms);
+}
+
+void
+ticket_hint(struct core *core, uint64_t request)
+{
+    struct ticket *ticket = slab_get(&core->tickets, handle_unpack(request));
+
+    if (ticket == NULL)
+        return;
+    if (ticket->state != TICKET_WAITING ||
+        !handle_equal(ticket->renew_op, HANDLE_NONE)) {
+        ticket->hinted = true;
+        return;
+    }
+    ticket_refresh(core, ticket);
+}
+
+void
+ticket_broken(struct core *core, uint64_t request, uint64_t fence)
+{
+    struct ticket *ticket = slab_get(&core->tickets, handle_unpack(request));
+
+    if (ticket != NULL && ticket->state == TICKET_HELD &&
+        ticket->fence == fence)
+        hold_broken(core, ticket);
+}
+
+void
+ticket_wait_over(struct core *core, struct pending *pending)
+{
+    struct ticket *ticket = pending->ticket;
+
+    if (pending->ended) {
+        count(core->counters, COUNTER_refused_indoubt);
+        pending_error(core, pending, ERROR_INDOUBT, NULL);
+        return;
+    }
+    if (core->stopping) {
+        (void)ticket_cancel(core, ticket, pending, ERROR_DRAINING, NULL);
+        return;
+    }
+    if ((ticket->state == TICKET_WAITING && !ticket->unheard) ||
+        ticket_lapses(core, ticket) || pending_stands(ticket_pending(ticket))) {
+        if (ticket->state == TICKET_WAITING && ticket->settles_us > 0 &&
+            pending->asked && !pending_stands(pending)) {
+            pending_unavailable(core, pending, ticket_settles_us(core, ticket));
+            ticket_leave(core, ticket);
+            return;
+        }
+        if (ticket_cancel(core, ticket, pending, ERROR_TIMEOUT, NULL))
+            count(core->counters, COUNTER_waits_timed_out);
+        return;
+    }
+    if (ticket->state == TICKET_ASKING && pending->asked)
+        return; /* its answer is due within a command's time-out */
+    if (ticket_cancel(core, ticket, pending, ERROR_UNAVAILABLE, NULL))
+        count(core->counters, COUNTER_refused_unavailable);
+}

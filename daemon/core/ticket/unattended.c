@@ -1,0 +1,126 @@
+/*
+ * Tickets whose connection has ended: given up with the session, kept for
+ * another connection, or left to another broker.
+ */
+#include "daemon/core/ticket/unattended.h"
+
+#include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/ticket/advance.h"
+#include "daemon/core/ticket/hold.h"
+#include "daemon/core/ticket/leave.h"
+
+#include "daemon/base/assert.h"
+
+void
+ticket_orphan(struct core *core, struct ticket *ticket)
+{
+    bool quit = ticket->session->bye_counter == COUNTER_closed_quit;
+    bool killed = ticket->session->killed;
+
+    require(list_empty(&ticket->pendings));
+    ticket_detach(core, ticket);
+    switch (ticket->state) {
+    case TICKET_HELD:
+        if (!killed)
+            hold_given_up(core, ticket);
+        count(core->counters, COUNTER_releases_by_death);
+        ticket->unclean = !quit;
+        ticket_leave(core, ticket);
+        break;
+    case TICKET_WAITING:
+        ticket_leave(core, ticket);
+        break;
+    case TICKET_ASKING:
+        ticket->abandoned = true;
+        break;
+    case TICKET_LEAVING:
+        break;
+    case TICKET_IDLE:
+        ticket_free(core, ticket);
+        break;
+    }
+}
+
+void
+ticket_leave_unattended(struct core *core, struct ticket *ticket)
+{
+    require(list_empty(&ticket->pendings));
+    switch (ticket->state) {
+    case TICKET_ASKING:
+        ticket->unattended = !ticket->abandoned;
+        break;
+    case TICKET_WAITING:
+        ticket->unattended = true;
+        break;
+    case TICKET_HELD:
+        /* The next connection says how often it has it: a LOCK whose answer
+         * was lost is put again, and is its first. */
+        ticket->unattended = true;
+        ticket->holds = 0;
+        break;
+    case TICKET_IDLE:
+        ticket_advance(core, ticket);
+        break;
+    case TICKET_LEAVING:
+        break;
+    }
+}
+
+bool
+ticket_end_unattended(struct core *core, struct ticket *ticket)
+{
+    if (!ticket->unattended)
+        return false;
+    if (!list_empty(&ticket->pendings))
+        return true;
+    ticket->unattended = false;
+    ticket->unclean = ticket->state == TICKET_HELD;
+    if (ticket->state == TICKET_HELD)
+        hold_given_up(core, ticket);
+    if (ticket->state == TICKET_ASKING)
+        ticket->abandoned = true;
+    else if (ticket->state == TICKET_WAITING || ticket->state == TICKET_HELD)
+        ticket_leave(core, ticket);
+    return false;
+}
+
+void
+ticket_forget(struct core *core, struct ticket *ticket)
+{
+    bool held = ticket->state == TICKET_HELD;
+    struct op *op = NULL;
+
+    require(list_empty(&ticket->pendings));
+    if (ticket->state == TICKET_LEAVING)
+        return;
+    if (ticket->reclaiming) { /* which renews it, too */
+        ticket->main_op = ticket->renew_op;
+        ticket->renew_op = HANDLE_NONE;
+        ticket->reclaiming = false;
+        ticket_set_state(core, ticket, TICKET_ASKING);
+    }
+    if (ticket->state == TICKET_ASKING) {
+        ticket->forgotten = true; /* the question shows the ticket's words */
+        return;
+    }
+    if ((held && !ticket_is_taken(ticket)) || ticket->state == TICKET_WAITING)
+        op = ticket_op(core, ticket, OP_RENEW);
+    ticket->renew_op = HANDLE_NONE;
+    ticket->holds = 0;
+    if (op == NULL) {
+        ticket_set_state(core, ticket, TICKET_IDLE);
+        ticket_free(core, ticket);
+        return;
+    }
+    op->hard_end_us = held ? ticket->hard_end_us : NEVER;
+    op->moves = ticket->moving;
+    op->holds = held;
+    op->idle = !held;
+    op->give_up_us = core->now_us + core->settings.command_timeout_us;
+    ticket_words(ticket, op);
+    ticket->forgotten = true;
+    ticket->main_op = slab_handle(&core->ops, op);
+    ticket_set_state(core, ticket, TICKET_ASKING);
+    op_submit(core, op);
+}

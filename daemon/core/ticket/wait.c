@@ -1,0 +1,279 @@
+/*
+ * A ticket that is not granted yet: ASKING, when Redis has been asked and has
+ * not answered, and WAITING, when it stands in the queue. A place in the queue
+ * lasts as long as it is asked after; a wait ends by a grant, by its wait=, by
+ * CANCEL, or by a circle of owners that wait for one another.
+ *
+ * Here is what requests, the end of the session and the timer of the lock do to
+ * such a ticket. question.c asks Redis, and acquire.c takes the answers.
+ *
+ * The timer of the lock is the backstop of hand-over: only the first of our
+ * waiters asks when the holder's lease may be over, so that a queue is never a
+ * herd.
+ */
+#include "daemon/core/ticket/wait.h"
+
+#include "daemon/core/model/hooks.h"
+#include "daemon/core/model/lock.h"
+#include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/pending.h"
+#include "daemon/core/model/session_table.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/ticket/advance.h"
+#include "daemon/core/ticket/bundle.h"
+#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/question.h"
+
+#include "daemon/base/assert.h"
+
+void
+ticket_refuse_impatient(struct core *core, struct ticket *ticket)
+{
+    LIST_EACH_SAFE (link, &ticket->pendings) {
+        struct pending *pending =
+            container_of(link, struct pending, ticket_link);
+        if (!effects_spare(core->effects)) {
+            ticket_stir(core, ticket);
+            return;
+        }
+        if (pending_stands(pending) || pending->command != COMMAND_LOCK)
+            continue;
+        if (!pending->asked && pending->wait_us == 0) {
+            count(core->counters, COUNTER_refused_busy);
+            pending_error(core, pending, ERROR_BUSY,
+                "an earlier LOCK of this owner waits for the lock, and wait=0 "
+                "was given");
+        } else if (pending->part == PART_ASKS) {
+            bundle_stir(core, pending);
+        }
+    }
+}
+
+/*
+ * Whether what is known of an unattended wait is this connection's. Where it is
+ * an earlier one's, Redis is asked first: it may have been granted since, here
+ * or at another broker, and been given back; what is there, is this one's.
+ */
+static bool
+wait_is_ours(struct core *core, struct ticket *ticket)
+{
+    if (ticket->reclaiming)
+        return false; /* its answer comes here again */
+    if (ticket->generation != ticket->session->generation) {
+        ticket->generation = ticket->session->generation;
+        ticket->moving = true;
+        ticket->renew_op = HANDLE_NONE; /* its answer may be an old one */
+        ticket_refresh(core, ticket);
+    }
+    return !ticket->moving;
+}
+
+/* A LOCK is put again for what stands in the queue for it; or for another kind
+ * of lock, and then that is given up first. */
+static void
+wait_attend(struct core *core, struct ticket *ticket, struct pending *pending)
+{
+    if (ticket->ask.shared != pending->ask.shared ||
+        ticket->ask.permits != pending->ask.permits ||
+        ticket->ask.permits_max != pending->ask.permits_max) {
+        ticket->unattended = false;
+        ticket_leave(core, ticket);
+        return;
+    }
+    pending->asked = true;
+    ticket->ask.hold_ms = pending->ask.hold_ms;
+    ticket->unattended = false;
+    ticket->announced = false;
+    core->hooks->waits(core, ticket);
+    ticket_refresh(core, ticket);
+}
+
+/* Whether a later connection asks about a hold that it has from another broker,
+ * while what waits here stands in no record that would tell of it. */
+static bool
+wait_is_passed(const struct core *core, const struct ticket *ticket)
+{
+    const struct pending *pending =
+        container_of(ticket->pendings.next, struct pending, ticket_link);
+
+    return core->settings.queues_here && !ticket->reclaiming &&
+           ticket->generation != ticket->session->generation &&
+           pending->command != COMMAND_LOCK;
+}
+
+static struct pending *
+ticket_first_lock(const struct ticket *ticket)
+{
+    LIST_EACH (link, &ticket->pendings) {
+        struct pending *pending =
+            container_of(link, struct pending, ticket_link);
+        if (pending->command == COMMAND_LOCK)
+            return pending;
+    }
+    return NULL;
+}
+
+bool
+wait_closes(struct core *core, struct ticket *ticket)
+{
+    if (!session_closes(ticket->session))
+        return false;
+    if (ticket->unattended && !session_keeps(ticket->session)) {
+        ticket_leave(core, ticket);
+        return true;
+    }
+    struct pending *pending = ticket_first_lock(ticket);
+    if (pending == NULL)
+        return false;
+    if (!ticket_cancel(core, ticket, pending, ERROR_CANCELLED, NULL))
+        return false;
+    count(core->counters, COUNTER_waits_cancelled);
+    return true;
+}
+
+/*
+ * ASKING: likewise. A LOCK that Redis is being asked about is answered by what
+ * it says; one that only waits to be asked about ends, be it that Redis cannot
+ * be asked, or that the broker is not settled with the node. That is known
+ * here, or by the answer that comes at once then.
+ */
+void
+asking_closes(struct core *core, struct ticket *ticket)
+{
+    struct pending *pending = ticket_asking(ticket);
+    struct op *op = slab_get(&core->ops, ticket->main_op);
+
+    if (!session_closes(ticket->session))
+        return;
+    if (pending != NULL && pending->command == COMMAND_LOCK &&
+        ticket_is_patient(ticket) && !ticket->abandoned &&
+        ticket_cancel(core, ticket, pending, ERROR_CANCELLED, NULL))
+        count(core->counters, COUNTER_waits_cancelled);
+    if (op != NULL && op->kind == OP_ACQUIRE && !list_empty(&ticket->pendings))
+        op_hurry(core, op);
+}
+
+void
+wait_advance(struct core *core, struct ticket *ticket)
+{
+    if (list_empty(&ticket->pendings))
+        return;
+    if (wait_is_passed(core, ticket)) {
+        ticket->unattended = false;
+        ticket_leave(core, ticket);
+        return;
+    }
+    if (!wait_is_ours(core, ticket))
+        return;
+    LIST_EACH_SAFE (link, &ticket->pendings) {
+        struct pending *pending =
+            container_of(link, struct pending, ticket_link);
+        if (pending_stands(pending))
+            break;
+        if (pending->command == COMMAND_CLAIM)
+            pending_error(core, pending, ERROR_LOST, NULL);
+        else if (pending->command != COMMAND_LOCK)
+            pending_error(core, pending, ERROR_NOTHELD, NULL);
+        else if (pending->wait_us > 0) {
+            wait_attend(core, ticket, pending);
+            break;
+        }
+    }
+    ticket_refuse_impatient(core, ticket);
+}
+
+void
+pending_end(struct core *core, struct pending *pending, enum error_code code,
+    const char *why)
+{
+    if (pending->ticket->state != TICKET_ASKING || code == ERROR_DRAINING) {
+        pending_error(core, pending, code, why);
+        return;
+    }
+    pending->ended = true;
+    pending->end_code = code;
+    pending->end_why = why;
+    uint64_t over_us = us_add(pending->began_us, pending->wait_us);
+    wheel_add(&core->wheel, &pending->timer,
+        us_min(over_us, core->now_us) + core->settings.command_timeout_us);
+}
+
+bool
+ticket_cancel(struct core *core, struct ticket *ticket, struct pending *pending,
+    enum error_code code, const char *why)
+{
+    struct op *op = slab_get(&core->ops, ticket->main_op);
+    bool serving = pending->asked;
+    bool stands =
+        ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING;
+
+    if (pending->ended)
+        return false;
+    if (pending_stands(pending))
+        return bundle_cancel(core, pending, code, why);
+    require(pending->ticket == ticket && pending->command == COMMAND_LOCK);
+    if (serving && stands &&
+        (code == ERROR_DRAINING || session_closes(ticket->session)))
+        ticket->unattended = session_keeps(ticket->session);
+    if (!serving || !stands || ticket->unattended) {
+        pending_error(core, pending, code, why);
+        if (serving) /* what is queued behind it goes on */
+            ticket_advance(core, ticket);
+        return true;
+    }
+    pending_end(core, pending, code, why);
+    if (ticket->state == TICKET_WAITING) {
+        ticket_leave(core, ticket);
+        return true;
+    }
+    ticket->abandoned = true;
+    if (op != NULL)
+        op_hurry(core, op);
+    return true;
+}
+
+/* The first of our tickets that stands in the queue. */
+static struct ticket *
+lock_first_waiter(const struct lock *lock)
+{
+    LIST_EACH (link, &lock->tickets) {
+        struct ticket *ticket = container_of(link, struct ticket, lock_link);
+        if (ticket->state == TICKET_WAITING)
+            return ticket;
+    }
+    return NULL;
+}
+
+static void
+lock_refresh_waiters(struct core *core, const struct lock *lock)
+{
+    LIST_EACH_SAFE (link, &lock->tickets) {
+        struct ticket *ticket = container_of(link, struct ticket, lock_link);
+        if (ticket->state == TICKET_WAITING)
+            ticket_refresh(core, ticket);
+    }
+}
+
+void
+lock_timer(struct core *core, struct lock *lock)
+{
+    struct ticket *ticket = lock_first_waiter(lock);
+
+    if (lock->all_waiters)
+        lock_refresh_waiters(core, lock);
+    lock->all_waiters = false;
+    if (ticket != NULL) {
+        ticket_refresh(core, ticket);
+    } else {
+        struct op *op =
+            op_create(core, OP_LOOK, lock, slab_handle(&core->locks, lock));
+        if (op != NULL) {
+            op->give_up_us = core->now_us + core->settings.patience_us;
+            op_submit(core, op);
+        }
+    }
+    if (lock->lapse_us > core->now_us)
+        lock_ask_at(core, lock, lock->lapse_us);
+    lock_unref(core, lock);
+}

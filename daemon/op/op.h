@@ -1,0 +1,209 @@
+/*
+ * One operation on one lock's record in Redis: what the core asks of the store,
+ * and what the store answers.
+ *
+ * The core fills in a `struct op` of its slab and puts it among its effects;
+ * the store owns it from then until it gives it back with a result, exactly
+ * once; the core may only have it hurry. Names and words are refs that stay
+ * valid for as long.
+ */
+#ifndef HOLDFAST_OP_OP_H
+#define HOLDFAST_OP_OP_H
+
+#include "daemon/base/slab.h"
+#include "daemon/base/table.h"
+#include "daemon/base/text.h"
+#include "daemon/base/wheel.h"
+
+struct op_audit;
+struct round;
+
+enum op_kind {
+#define OP(id, ...) OP_##id,
+#include "daemon/op/op.def"
+    OP_KIND_COUNT
+};
+
+/* What the handle `owner` is of. */
+enum op_owner {
+    OP_OF_TICKET,
+    OP_OF_LOCK,
+    OP_OF_READER,
+    OP_OF_MESSAGE,
+    OP_OF_AUDIT,
+};
+
+/* Whom an OP_INSPECT or an OP_BREAK is for. */
+enum op_reader {
+    READER_PENDING, /* SHOW, BREAK: `owner` is the request */
+    READER_BREAK,   /* BREAK, whether it is done: likewise */
+    READER_WATCH,
+    READER_DEADLOCK, /* `owner` is the look */
+    READER_AUDIT,
+};
+
+enum op_status {
+    OP_OK,        /* held; released; looked */
+    OP_WAITING,   /* stands in the queue */
+    OP_BUSY,      /* not granted, and not put in the queue, as asked */
+    OP_FULL,      /* the lock has all the tickets that it may have */
+    OP_CONFLICT,  /* of another kind than the tickets that stand */
+    OP_GONE,      /* there is no such ticket any more */
+    OP_BROKEN,    /* it was taken from its holder */
+    OP_MOVED,     /* it is of a later generation of its session */
+    OP_MISSING,   /* there is none, but the data may be older than it */
+    OP_UNSETTLED, /* not before this broker is settled (again_ms) */
+    OP_UNSENT,    /* Redis could not be asked until give_up_us: nothing ran */
+    OP_UNKNOWN,   /* it was asked and the answer is not to be had */
+    OP_REFUSED,   /* the record is not ours, too new, or the script failed */
+};
+
+/* What a LOCK asks for beside the name. */
+struct ask {
+    bool shared;
+    uint32_t permits;
+    uint32_t permits_max; /* of a semaphore; 0: it is none */
+    uint32_t delay_ms;    /* lock-delay */
+    uint64_t hold_ms;     /* lease=; 0: renewed as long as the session lives */
+};
+
+/* Another ticket of this broker that was granted by the way. */
+struct op_grant {
+    uint64_t request; /* the ticket's handle, packed */
+    uint64_t fence;
+    uint64_t arrival;
+    uint32_t ttl_ms;
+    uint32_t place;
+};
+
+/* A ticket as OP_INSPECT shows it. */
+struct op_ticket {
+    bool granted;
+    bool shared;
+    bool broken;
+    bool late; /* its broker should have renewed it by now */
+    uint8_t session[16];
+    uint8_t owner_hash[8];
+    uint32_t generation;
+    uint32_t permits;
+    char broker[9];
+    uint64_t request; /* that of the operation, at that broker */
+    uint64_t fence;
+    uint64_t ttl_ms;   /* that remain; of the lease, or of the waiter's life */
+    uint64_t age_ms;   /* since grant or arrival */
+    uint64_t since_us; /* that, by Redis' clock */
+    struct text owner; /* refs, valid during the completion */
+    struct text client;
+    struct text note;
+};
+
+struct op_result {
+    enum op_status status;
+    bool senseless; /* OP_REFUSED: for the record is none, or damaged; of a
+                     * quorum's OP_INSPECT also where one node says so */
+    bool handed;    /* a grant went to a waiter of another broker */
+    bool more;      /* so many were granted that some are left: ask again */
+    bool
+        unsettled; /* OP_WAITING: for this broker to be settled with the node */
+    uint32_t place;
+    uint64_t arrival;
+    uint64_t fence;
+    uint32_t ttl_ms;   /* that remained when Redis answered */
+    uint32_t again_ms; /* OP_WAITING, OP_BUSY: when to look again; OP_INSPECT:
+                        * not 0 where ends of leases are not to be trusted */
+    uint32_t ahead;    /* place in the queue, from 1; OP_BREAK: how many */
+    uint32_t hold_ms;  /* of a hold: until the end of its lease=; 0: none */
+    uint32_t holders;  /* OP_INSPECT */
+    uint32_t waiters;
+    bool shared;         /* OP_INSPECT: those that hold it share it */
+    uint32_t limit;      /* OP_INSPECT: permits of a semaphore, 0: none */
+    uint32_t used;       /* OP_INSPECT: of them */
+    uint64_t delay_ms;   /* OP_BUSY, OP_INSPECT: what is left of a lock-delay */
+    struct ask ask;      /* OP_RENEW with `moves`: what was asked for it */
+    struct text note;    /* likewise; ref, valid during the completion */
+    uint32_t typical_ms; /* how long holds last; 0: not known */
+    /* `tell`, and somebody is in the way: */
+    bool told;
+    uint32_t holder_age_ms;
+    struct text holder_client; /* refs, valid during the completion */
+    struct text holder_owner;
+    struct text holder_note;
+    uint64_t sent_us; /* when the call was sent that Redis answered */
+    const struct op_grant *grants; /* ref, valid during the completion */
+    uint32_t grant_count;
+    const struct op_ticket *tickets; /* ref, likewise */
+    uint32_t ticket_count;
+};
+
+struct op {
+    struct slab_node node;
+    struct list link;        /* the effects', then the store's */
+    struct list hurry_link;  /* the effects' */
+    struct wheel_node timer; /* the store's */
+    struct table_node lead;  /* the store's; see daemon/store/queue/lane.c */
+    struct list behind;      /* likewise, of a lead: by link */
+    bool leads;              /* likewise */
+    enum op_kind kind;
+    /* the core's */
+    enum op_reader reader;
+    struct handle owner; /* ticket, lock, request, look or message, by kind */
+    struct handle lock;
+    uint64_t began_us;
+    /* the question */
+    struct text name; /* ref: the lock's */
+    uint16_t slot;
+    bool retry;    /* OP_ACQUIRE, OP_RELEASE: it may have run already */
+    bool no_queue; /* OP_ACQUIRE */
+    bool moves;    /* it may still be of an earlier generation */
+    bool tell;     /* OP_ACQUIRE, OP_RENEW: who is in the way */
+    bool shares;   /* OP_RENEW: from now on */
+    bool idle;     /* OP_RENEW: who waits is away, and its place is kept */
+    bool unclean;  /* OP_RELEASE: lock-delay begins */
+    bool watch;    /* OP_LOOK: changes are to be told for a lease */
+    bool sets_end; /* OP_RENEW: a client's own, whose end may be nearer */
+    bool holds;    /* OP_RENEW with `moves`: of what this broker holds */
+    bool raises;   /* OP_RENEW: the fence is `seen`, where it is lower */
+    bool agreed;   /* and where it is higher, too: a majority has it */
+    bool unwanted; /* what has not been sent is given back, as OP_UNSENT */
+    bool repeats;  /* OP_RELEASE: so it is where the node has lost nothing */
+    bool yields;   /* OP_RELEASE: no client waits for its answer */
+    uint32_t generation;
+    uint8_t session[16];
+    uint8_t owner_hash[8];
+    uint64_t request;
+    uint32_t place;
+    uint64_t arrival; /* 0: not known */
+    uint64_t fence;   /* 0: any, or a waiter's */
+    uint64_t seen;    /* the highest fence known of that slot */
+    uint32_t lease_ms;
+    struct ask ask;       /* OP_ACQUIRE */
+    uint64_t hard_end_us; /* OP_RENEW: of lease=, WHEEL_NEVER: none */
+    uint64_t give_up_us;  /* where Redis cannot be asked */
+    uint64_t end_us;      /* in any case; 0: not before it is answered */
+    /* OP_ACQUIRE, OP_RENEW of a wait: the end of the lease of a hold that an
+     * earlier question may have got; WHEEL_NEVER: of no such hold. */
+    uint64_t over_us;
+    uint32_t limit;         /* OP_INSPECT: tickets at most */
+    struct op_audit *audit; /* ref; OP_AUDIT */
+    /* refs: owner, client, note; of PUBLISH others. OP_RENEW has them for the
+     * nodes of a quorum, at which it may put the ticket. */
+    struct text words[3];
+    /* the store's */
+    bool single;       /* goes alone, by ASK or after a failure */
+    bool asking;       /* after ASKING */
+    bool halved;       /* an error may have left it done, or half done */
+    bool tells_wait;   /* OP_ACQUIRE of a quorum: others hear that it waits */
+    bool overdue;      /* when sent: `over_us` may come before Redis runs it */
+    uint64_t grace_us; /* parked: nothing is granted before; 0: not so */
+    uint16_t attempts;
+    uint16_t at_node;     /* whose queue it is on */
+    bool vote;            /* it is asked of one of several nodes: `home` */
+    uint16_t home;        /* of OP_AUDIT, too */
+    struct round *round;  /* ref: of the votes on it */
+    uint64_t sent_us;     /* to Redis; 0: not since it was queued last */
+    uint64_t answered_us; /* by Redis; likewise */
+    uint32_t tries;       /* how often it was sent, to whichever node */
+    struct op_result result;
+};
+
+#endif

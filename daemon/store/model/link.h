@@ -1,0 +1,136 @@
+/*
+ * Connections to nodes.
+ */
+#ifndef HOLDFAST_STORE_MODEL_LINK_H
+#define HOLDFAST_STORE_MODEL_LINK_H
+
+#include "daemon/base/buffer.h"
+#include "daemon/base/list.h"
+#include "daemon/store/store.h"
+#include "daemon/store/wire/record.h"
+
+_Static_assert(HEALTH_NODES_MAX == STORE_NODES_MAX, "as many");
+
+#define LINK_WITNESS    STORE_NODES_MAX       /* index of the first node's */
+#define LINK_SUBSCRIBER (2 * STORE_NODES_MAX) /* and of the subscribing link */
+#define LINK_SWITCHES   (2 * STORE_NODES_MAX + 1)
+#define LINK_COUNT      STORE_LINKS
+#define LINK_OUT_BYTES  (1u << 20)
+#define NODE_NONE       UINT16_MAX
+#define KEY_BYTES       80
+#define NODE_UNSAID     (UINT16_MAX - 1) /* of the log, at the start */
+#define NODE_GONE       (UINT16_MAX - 2) /* one that has been forgotten */
+
+enum link_state {
+    LINK_DOWN,       /* not before retry_us */
+    LINK_CONNECTING, /* io has been asked */
+    LINK_GREETING,   /* who are you? */
+    LINK_PREPARING,  /* kill the predecessor, load the scripts */
+    LINK_READY,
+};
+
+enum replicas_state {
+    REPLICAS_UNKNOWN,
+    REPLICAS_FINE,
+    REPLICAS_MISSING,
+    REPLICAS_BEHIND,
+    REPLICAS_ALIKE,
+    REPLICAS_REFUSED,
+};
+
+/* What is known of a node's replicas where safety is strict. */
+struct replicas {
+    enum replicas_state state; /* since the witness is connected */
+    enum replicas_state said;  /* in the log */
+    uint64_t asked_us;         /* 0: not yet */
+    uint64_t none_us;          /* since when there has never been one; or 0 */
+    uint64_t behind_us;        /* since when somebody is; or 0 */
+    uint64_t members_us;       /* when the cluster was asked */
+    uint64_t offset;           /* of the log when it was asked; or 0 */
+    uint32_t online;           /* how many */
+    uint32_t members;          /* how many the cluster knows of */
+    uint32_t floor;            /* how many of those are to be there */
+    char *known;               /* owned: a line for each that has been online */
+    size_t known_len;
+    char id[41];         /* the node's, in the cluster; or empty */
+    uint16_t write_slot; /* of what is written, or after it */
+    bool counted;        /* by the cluster */
+    bool create;         /* what is written is not there */
+    bool late;           /* WAIT has not waited for all of them */
+    bool error;          /* something was refused */
+    bool never_any;      /* there is no replica, nor was there ever one */
+};
+
+/* Why a connection grants nothing now. See health.c. */
+struct link_fault {
+    enum health_reason reason;
+    enum health_reason told;    /* in the log */
+    uint64_t told_us;           /* when; 0: never */
+    char said[HEALTH_SAID_MAX]; /* by Redis or the system; printable */
+};
+
+struct link {
+    enum link_state state;
+    uint32_t index;
+    uint32_t serial; /* of the connection */
+    uint16_t node;   /* NODE_NONE: the subscriber without a node */
+    bool wish_connect;
+    bool wish_close;
+    bool opened;       /* connecting: what is left is the TLS handshake */
+    bool readonly;     /* is a replica */
+    bool demoted;      /* it says that it is no master, and is left */
+    bool stranger;     /* it was in another cluster when it was asked */
+    bool late;         /* its oldest call is not answered in time */
+    bool again;        /* a good connection has ended: one try to follow it */
+    struct buffer out; /* what io has not written yet */
+    struct list calls; /* without a reply, oldest first */
+    uint32_t call_count;
+    uint32_t batch_count; /* of them script calls */
+    uint32_t bulk_count;  /* of those: bulk, see call.c */
+    uint32_t loading;     /* of them SCRIPT LOAD */
+    uint64_t deadline_us; /* of connecting */
+    uint64_t patience_us; /* of the greeting, where it was too short before */
+    uint64_t late_us;     /* when that it is late was logged; 0: never */
+    uint64_t missing_us;  /* when a command was logged that is missing */
+    uint32_t missing;     /* those that were, as bits */
+    uint32_t probing;     /* answers of a probe that are to come */
+    bool unproved;        /* it has not been probed, and is to be */
+    char lacks[HEALTH_SAID_MAX]; /* what the probe has found */
+    uint64_t idle_us;            /* after so long it is asked something */
+    uint64_t retry_us;           /* LINK_DOWN */
+    uint64_t backoff_us;
+    uint64_t spoke_us;      /* the last call was sent, but for those whose
+                             * answer says nothing of its clock and its ids */
+    uint64_t client_id;     /* of this connection, 0: not known */
+    uint64_t old_client_id; /* of one that was lost */
+    char run_id[41];
+    bool named;              /* it has told that in this connection */
+    struct link_fault fault; /* until it is ready; then: until it grants */
+    char old_run_id[41];
+    char id[RECORD_ID_BYTES + 1]; /* replication id last seen */
+    bool first;                   /* it has no predecessor */
+    bool settled;    /* its history has been known for long enough */
+    bool inherits;   /* slots of a node that may have lost something */
+    bool guessed;    /* for nobody can say yet whether it has */
+    bool ids_wanted; /* a script has seen another id, or a slot has gone */
+    bool ids_asked;  /* INFO is under way */
+    uint64_t sources[STORE_NODES_MAX / 64]; /* see trust_inherit() */
+    uint64_t since_us;                      /* the history is known */
+    uint64_t mark_us;      /* when to read or write the marker */
+    bool mark_refused;     /* that is not allowed there, or there is no room */
+    int64_t clock_us;      /* the node's clock less ours; at least this */
+    int64_t clock_most_us; /* and at most this */
+    uint64_t clock_at_us;  /* when that was found; 0: it is not known */
+    uint64_t steady_us;    /* since then it has not stepped */
+    uint64_t risen_us;     /* by so much it was set forward, as far as seen */
+    uint64_t rose_at_us;   /* its own time then, the last one; 0: never */
+    struct list held;      /* answered calls that wait for replicas */
+    uint32_t held_count;   /* and those that have been confirmed */
+    uint64_t wait_us;      /* replicas are not asked before that */
+    uint64_t peers_us;     /* when to tell other brokers of us; see peers.c */
+    uint32_t differs;      /* so often in a row another one was otherwise */
+    uint64_t differ_told_us;
+    struct replicas replicas;
+};
+
+#endif

@@ -1,0 +1,21 @@
+/*
+ * Times that follow from the settings: the spread of what many do at once, and
+ * how long a connection may be silent.
+ */
+#include "daemon/store/model/times.h"
+
+uint64_t
+store_jitter(struct store *store, uint64_t low_us)
+{
+    return low_us + random_below(&store->random, low_us / 2 + 1);
+}
+
+uint64_t
+store_silence_us(const struct store *store)
+{
+    const struct store_settings *settings = &store->settings;
+
+    return settings->silence_us > settings->command_timeout_us
+               ? settings->silence_us
+               : settings->command_timeout_us;
+}

@@ -1,0 +1,26 @@
+/*
+ * Faults of connections. See fault.c.
+ */
+#ifndef HOLDFAST_STORE_NODE_FAULT_H
+#define HOLDFAST_STORE_NODE_FAULT_H
+
+#include "daemon/store/model/state.h"
+
+/* What an error of Redis says of the node's health. */
+enum health_reason health_of_error(struct text error);
+
+/* Whether the node refuses all writes alike, whoever asks. */
+bool health_is_of_node(enum health_reason reason);
+
+/* Copies what is printable of a text, cut to `out_bytes`. */
+void health_copy(char *out, size_t out_bytes, struct text text);
+
+/* Notes a fault of the connection. True: it is to be logged, as it is new, or
+ * was told a minute ago. */
+bool health_fault(struct link *link, enum health_reason reason,
+    struct text said, uint64_t now_us);
+
+/* The node has taken what grants: the connection has no fault. */
+void health_grants(struct link *link);
+
+#endif

@@ -1,0 +1,244 @@
+/*
+ * Which node grants nothing now, why, and since when.
+ *
+ * Each link keeps its latest fault (fault.c): why it has no connection, or
+ * what Redis answered last where it refuses what grants. A link that becomes
+ * ready has none. One that refuses has its fault until something that grants is
+ * answered; where no client asks for that, the marker of mark.c is written each
+ * second, and Redis takes that where it takes grants.
+ *
+ * Once a turn the faults, and what is known of settling, replicas, slots and
+ * Sentinels, become the one struct health that core and io show.
+ */
+#include "daemon/store/node/health.h"
+
+#include "daemon/store/model/quorum.h"
+#include "daemon/store/node/link.h"
+#include "daemon/store/node/trust.h"
+#include "daemon/store/strict/strict.h"
+#include "daemon/store/topology/quorum.h"
+#include "daemon/store/topology/route.h"
+
+#include "daemon/base/log.h"
+
+#include <inttypes.h>
+
+static enum health_reason
+link_reason(const struct link *link)
+{
+    if (link->late)
+        return HEALTH_SILENT;
+    if (link->state == LINK_READY || link->fault.reason != HEALTH_FINE)
+        return link->fault.reason;
+    return HEALTH_CONNECTING;
+}
+
+/* Which of a node's links has the fault that counts. */
+static const struct link *
+link_at_fault(const struct store *store, uint32_t index)
+{
+    const struct link *link = &store->links[index];
+    const struct link *witness = &store->links[LINK_WITNESS + index];
+
+    if (link_reason(link) == HEALTH_FINE && link_is_witness(store, witness) &&
+        !store->nodes[index].sentinel && witness->state != LINK_READY)
+        return witness;
+    return link;
+}
+
+static enum health_reason
+node_reason(const struct store *store, uint32_t index)
+{
+    const struct link *link = &store->links[index];
+    enum health_reason reason = link_reason(link_at_fault(store, index));
+
+    if (reason != HEALTH_FINE)
+        return reason;
+    if (link->unproved && link->probing > 0)
+        return HEALTH_CONNECTING;
+    if (store->nodes[index].sentinel)
+        return store->nodes[index].nameless ? HEALTH_MASTER_UNKNOWN
+                                            : HEALTH_FINE;
+    if (store->quorum != NULL && store->quorum->other_list[index][0] != '\0')
+        return HEALTH_OTHER_QUORUM;
+    if (link->readonly)
+        return HEALTH_REPLICA;
+    if (store->settings.strict && !confirm_possible(store, link))
+        return HEALTH_REPLICAS;
+    return link->settled ? HEALTH_FINE : HEALTH_SETTLING;
+}
+
+/* Whether locks depend on it. Without a map of the cluster its seeds are all
+ * that is known. */
+static bool
+node_needed(const struct store *store, uint32_t index)
+{
+    const struct node *node = &store->nodes[index];
+
+    if (store->settings.topology == STORE_CLUSTER && store->slots_mapped == 0)
+        return node->used && node->seed;
+    return node->used && (node->sentinel || node_counts(store, index));
+}
+
+static void
+node_update(struct store *store, uint32_t index, uint64_t now_us)
+{
+    struct health_node *node = &store->health.nodes[index];
+    const struct link *link = &store->links[index];
+    bool needed = node_needed(store, index);
+    enum health_reason reason =
+        needed ? node_reason(store, index) : HEALTH_FINE;
+
+    if (needed && !node->needed) {
+        link_name(store, link, node->name, sizeof(node->name));
+        node->since_us = now_us;
+        node->sentinel = store->nodes[index].sentinel;
+    } else if ((reason == HEALTH_FINE) != (node->reason == HEALTH_FINE)) {
+        node->since_us = now_us;
+    }
+    node->needed = needed;
+    node->reason = reason;
+    node->connected = link->state == LINK_READY;
+    node->until_us = reason == HEALTH_SETTLING
+                         ? link->since_us + peers_settle_us(store, now_us)
+                         : 0;
+    const struct link_fault *fault = &link_at_fault(store, index)->fault;
+    if (reason == HEALTH_OTHER_QUORUM)
+        memcpy(
+            node->said, store->quorum->other_list[index], sizeof(node->said));
+    else if (reason != HEALTH_FINE && reason == fault->reason)
+        memcpy(node->said, fault->said, sizeof(node->said));
+    else
+        node->said[0] = '\0';
+}
+
+/* Whether `a` is the more to blame: what settles does so by itself, and the
+ * last one to do so counts. */
+static bool
+is_worse(const struct health_node *a, const struct health_node *b)
+{
+    if ((a->reason == HEALTH_OTHER_QUORUM) !=
+        (b->reason == HEALTH_OTHER_QUORUM))
+        return a->reason == HEALTH_OTHER_QUORUM;
+    bool a_settles = a->reason == HEALTH_SETTLING;
+    bool b_settles = b->reason == HEALTH_SETTLING;
+
+    if (a_settles && b_settles)
+        return a->until_us > b->until_us;
+    return b_settles;
+}
+
+/* The node that is most to blame, of those that are Sentinels or of those that
+ * are not; NODE_NONE: all are well. */
+static uint16_t
+node_to_blame(const struct store *store, bool sentinels)
+{
+    const struct health *health = &store->health;
+    uint16_t worst = NODE_NONE;
+
+    for (uint16_t i = 0; i < store->node_count; i++) {
+        const struct health_node *node = &health->nodes[i];
+        if (!node->needed || node->sentinel != sentinels ||
+            node->reason == HEALTH_FINE)
+            continue;
+        if (worst == NODE_NONE || is_worse(node, &health->nodes[worst]))
+            worst = i;
+    }
+    return worst;
+}
+
+static uint32_t
+nodes_well(const struct store *store)
+{
+    uint32_t well = 0;
+
+    for (uint32_t i = 0; i < store->node_count; i++)
+        well += store->health.nodes[i].needed &&
+                store->health.nodes[i].reason == HEALTH_FINE;
+    return well;
+}
+
+/* Why not every lock can be granted, and the node to blame for it. */
+static enum health_reason
+whole_reason(const struct store *store, uint16_t *node)
+{
+    bool masterless = store->settings.topology == STORE_SENTINEL &&
+                      store->master == NODE_NONE;
+
+    *node = NODE_NONE;
+    if (store->quorum != NULL && nodes_well(store) >= store->quorum->majority &&
+        !peers_other_quorum(store))
+        return HEALTH_FINE;
+    *node = node_to_blame(store, masterless);
+    if (*node != NODE_NONE)
+        return store->health.nodes[*node].reason;
+    if (masterless)
+        return HEALTH_NO_MASTER;
+    if (store->settings.topology == STORE_CLUSTER &&
+        store->slots_mapped < SLOT_COUNT)
+        return HEALTH_SLOTS;
+    return HEALTH_FINE;
+}
+
+/* Said when it changes, and each minute as long as it is not ready. A start
+ * says nothing before the first connection has succeeded, or failed. */
+static void
+health_say(struct store *store, uint64_t now_us)
+{
+    const struct health *health = &store->health;
+    struct health_why why = health_why(health);
+    char text[HEALTH_TEXT_MAX];
+    char quoted[HEALTH_TEXT_MAX + 60];
+    uint64_t left_ms = health_left_ms(&why, now_us);
+
+    if (store->health_told == health->changes &&
+        (health->ready || now_us < store->health_told_us + SAID_AGAIN_US))
+        return;
+    if (health->reason == HEALTH_CONNECTING && store->health_told_us == 0)
+        return;
+    store->health_told = health->changes;
+    store->health_told_us = now_us;
+    if (health->ready) {
+        log_write(LOG_INFO, "ready", "nodes=%u", nodes_well(store));
+        return;
+    }
+    log_write(health->reason == HEALTH_SETTLING ? LOG_INFO : LOG_WARN,
+        "unready",
+        "reason=%s%s%s since_ms=%" PRIu64 " left_ms=%" PRIu64 " why=%s",
+        health_word(why.reason), why.node != NULL ? " node=" : "",
+        why.node != NULL ? why.node->name : "",
+        (now_us - health->since_us) / 1000, left_ms,
+        log_quote(
+            quoted, sizeof(quoted), text_from(health_text(&why, false, text))));
+}
+
+void
+health_update(struct store *store, uint64_t now_us)
+{
+    struct health *health = &store->health;
+    uint16_t node;
+
+    health->node_count = store->node_count;
+    health->slots_missing = store->settings.topology == STORE_CLUSTER
+                                ? SLOT_COUNT - store->slots_mapped
+                                : 0;
+    for (uint32_t i = 0; i < store->node_count; i++)
+        node_update(store, i, now_us);
+    enum health_reason reason = whole_reason(store, &node);
+    bool ready = reason == HEALTH_FINE;
+    if (ready != health->ready)
+        health->since_us = now_us;
+    if (ready != health->ready || reason != health->reason ||
+        node != health->node)
+        health->changes++;
+    health->ready = ready;
+    health->reason = reason;
+    health->node = node;
+    health_say(store, now_us);
+}
+
+const struct health *
+store_health(const struct store *store)
+{
+    return &store->health;
+}

@@ -1,0 +1,35 @@
+/*
+ * The begin and the end of a connection. See link_life.c.
+ */
+#ifndef HOLDFAST_STORE_NODE_LINK_LIFE_H
+#define HOLDFAST_STORE_NODE_LINK_LIFE_H
+
+#include "daemon/store/model/state.h"
+
+/* Wishes for a connection to the node, from io. */
+void link_connect(struct store *store, struct link *link, uint64_t now_us);
+
+/* What the log says of a connection that carries no operations; empty for
+ * others. */
+const char *link_use(const struct store *store, const struct link *link);
+
+/* The connection is gone, or must go. HEALTH_FINE: that is no fault of the
+ * node, or the fault is known. */
+void link_lost(struct store *store, struct link *link, uint64_t now_us,
+    enum health_reason reason, const char *why);
+
+/* Closes the connection from this side, for that reason. */
+void link_give_up(struct store *store, struct link *link, uint64_t now_us,
+    enum health_reason reason, const char *why);
+
+/* Gives the connection up, for no fault of the node, or for one that is
+ * known. */
+void link_abandon(
+    struct store *store, struct link *link, uint64_t now_us, const char *why);
+
+/* Gives up a connection to a node that cannot be used, for that reason. It is
+ * logged once in a while. */
+void link_unfit(struct store *store, struct link *link, uint64_t now_us,
+    enum health_reason reason, struct text said);
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * The marker of a node. See mark.c.
+ */
+#ifndef HOLDFAST_STORE_NODE_MARK_H
+#define HOLDFAST_STORE_NODE_MARK_H
+
+#include "daemon/store/model/state.h"
+
+/* Takes the answer to a read or a write of the marker. */
+void trust_marked(struct store *store, struct link *link, bool wrote,
+    const struct resp *reply, uint64_t now_us);
+
+/* Settles with the node where its time is over; asks for its IDs, and for the
+ * marker, where that is due. */
+void trust_tick(struct store *store, struct link *link, uint64_t now_us);
+
+/* When trust_tick() has something to do. */
+uint64_t trust_next_us(const struct store *store, const struct link *link);
+
+#endif

@@ -1,0 +1,330 @@
+/*
+ * What comes in on a connection: answers to calls, each to the file that has
+ * asked, and messages of brokers and scripts.
+ */
+#include "daemon/store/node/reply.h"
+
+#include "daemon/store/node/fault.h"
+#include "daemon/store/node/handshake.h"
+#include "daemon/store/node/link.h"
+#include "daemon/store/node/link_life.h"
+#include "daemon/store/node/mark.h"
+#include "daemon/store/node/peers.h"
+#include "daemon/store/queue/call.h"
+#include "daemon/store/strict/replicas.h"
+#include "daemon/store/topology/bid.h"
+#include "daemon/store/topology/map.h"
+#include "daemon/store/topology/master.h"
+#include "daemon/store/topology/quorum.h"
+#include "daemon/store/topology/sentinel.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+/* What the core understands. */
+static void
+link_news(struct store *store, struct text news)
+{
+    if (store->news_count == NEWS_MAX ||
+        sizeof(store->news_text) - store->news_len < news.len) {
+        store->unheard = true;
+        return;
+    }
+    memcpy(store->news_text + store->news_len, news.at, news.len);
+    store->news[store->news_count++] =
+        text_make(store->news_text + store->news_len, news.len);
+    store->news_len += news.len;
+}
+
+static void
+link_message(
+    struct store *store, const struct link *link, const struct resp *reply)
+{
+    struct text payload = reply->item[2].text;
+    char moved[13]; /* M, a request, and four bytes */
+
+    if (payload.len > 1 && memchr("WDVKMQA", payload.at[0], 7) != NULL) {
+        if (store->quorum != NULL && payload.at[0] == 'W')
+            quorum_news(
+                store, link->node, text_make(payload.at + 1, payload.len - 1));
+        if (store->quorum != NULL && payload.at[0] == 'M' &&
+            payload.len == sizeof(moved)) {
+            memcpy(moved, payload.at, sizeof(moved));
+            quorum_moved(store, moved + 1);
+            payload.at = moved;
+        }
+        link_news(store, payload);
+        return;
+    }
+    if (store->quorum != NULL && payload.len > 9 && payload.at[0] == 'T' &&
+        memcmp(payload.at + 1, store->settings.broker_id, 8) != 0)
+        quorum_wanted(store, text_make(payload.at + 9, payload.len - 9));
+    if (payload.len != 17 || (payload.at[0] != 'G' && payload.at[0] != 'B'))
+        return;
+    if (store->hint_count == HINTS_MAX) {
+        store->unheard = true;
+        return;
+    }
+    struct store_hint *hint = &store->hints[store->hint_count++];
+    double fence;
+    hint->broken = payload.at[0] == 'B';
+    memcpy(&hint->request, payload.at + 1, 8);
+    memcpy(&fence, payload.at + 9, 8);
+    hint->fence = fence > 0 && fence < 0x1p53 ? (uint64_t)fence : 0;
+    if (store->quorum != NULL)
+        quorum_hint(store, hint);
+}
+
+/* True where the reply was a message and not the answer to a call. */
+static bool
+link_published(struct store *store, const struct link *link, uint64_t now_us,
+    const struct resp *reply)
+{
+    if (link->index < LINK_WITNESS || reply->type != RESP_ARRAY ||
+        reply->count != 3 || !text_equal(reply->item[0].text, TEXT("message")))
+        return false;
+    if (link_listens(store, link))
+        link_message(store, link, reply);
+    else
+        sentinel_hint(store, now_us);
+    return true;
+}
+
+static void
+link_refused(struct store *store, struct link *link, uint64_t now_us,
+    const struct call *call, const struct resp *reply)
+{
+    enum health_reason reason = health_of_error(reply->text);
+    char name[80];
+    char text[200];
+
+    if (call->kind == CALL_MASTER && reason == HEALTH_COMMAND)
+        reason = HEALTH_NO_SENTINEL;
+    if (health_fault(link, reason, reply->text, now_us))
+        log_write(LOG_ERROR, "redis_refuses",
+            "node=%s%s command=%s reason=%s error=%s",
+            link_name(store, link, name, sizeof(name)), link_use(store, link),
+            call_word(call->kind), health_word(reason),
+            log_quote(text, sizeof(text), reply->text));
+    link_abandon(store, link, now_us, "it refuses the handshake");
+}
+
+/* Whether Redis does not know the command, or does not allow it. */
+static bool
+is_missing(const struct resp *reply)
+{
+    if (reply->type != RESP_ERROR)
+        return false;
+    enum health_reason reason = health_of_error(reply->text);
+    return reason == HEALTH_COMMAND || reason == HEALTH_RIGHTS;
+}
+
+/* Locks do without that command, at a price: said once a minute. */
+static void
+link_misses(struct store *store, struct link *link, uint64_t now_us,
+    const struct call *call, const struct resp *reply)
+{
+    const char *effect =
+        call->kind == CALL_NAME ? "CLIENT LIST shows no name"
+        : call->kind == CALL_PUBLISH
+            ? "clients of other daemons get a lock late: seconds, not ms"
+            : "what sleeps in a lost connection is not killed, and may take a "
+              "lock late, for nobody, until its lease ends";
+    uint32_t bit = 1u << call->kind;
+    char name[80];
+    char text[200];
+
+    if ((link->missing & bit) != 0 && now_us < link->missing_us + SAID_AGAIN_US)
+        return;
+    link->missing |= bit;
+    link->missing_us = now_us;
+    log_write(LOG_WARN, "redis_command_missing",
+        "node=%s command=%s effect=\"%s\" error=%s",
+        link_name(store, link, name, sizeof(name)), call_word(call->kind),
+        effect, log_quote(text, sizeof(text), reply->text));
+}
+
+/* A command was refused for good: true, the node is of no use without it. */
+static bool
+link_lacks(struct store *store, struct link *link, uint64_t now_us,
+    const struct call *call, const struct resp *reply)
+{
+    enum call_kind kind = call->kind;
+
+    if (kind == CALL_TIME || kind == CALL_MAP) {
+        link_refused(store, link, now_us, call, reply);
+        return true;
+    }
+    if (kind == CALL_PUBLISH ||
+        (link_serves(store, link) &&
+            (kind == CALL_CLIENT_ID || kind == CALL_KILL || kind == CALL_NAME)))
+        link_misses(store, link, now_us, call, reply);
+    return false;
+}
+
+static void
+link_client_id(struct link *link, const struct resp *reply)
+{
+    if (reply->type == RESP_INTEGER && reply->integer > 0)
+        link->client_id = (uint64_t)reply->integer;
+}
+
+static void
+link_take(struct store *store, struct link *link, struct call *call,
+    uint64_t now_us, const struct resp *reply)
+{
+    bool error = reply->type == RESP_ERROR;
+
+    if (is_missing(reply) && link_lacks(store, link, now_us, call, reply))
+        return;
+    switch (call->kind) {
+    case CALL_SCRIPT:
+        call_script_reply(store, link, call, now_us, reply);
+        break;
+    case CALL_INFO:
+        if (sentinel_is(store, link))
+            sentinel_info(store, link, reply);
+        else if (error)
+            link_refused(store, link, now_us, call, reply);
+        else
+            link_info(store, link, call, now_us, reply);
+        break;
+    case CALL_IDS:
+        link_ids(store, link, call, now_us, reply);
+        break;
+    case CALL_MARK:
+        trust_marked(store, link, call->writes, reply, now_us);
+        break;
+    case CALL_CLIENT_ID:
+        link_client_id(link, reply);
+        break;
+    case CALL_TIME:
+        link_time(store, link, call, now_us, reply);
+        break;
+    case CALL_MAP:
+        route_map_reply(store, link, now_us, reply);
+        break;
+    case CALL_AUTH:
+    case CALL_LOAD:
+        /* Whoever needs a script that not everybody does is refused again. */
+        if (error && !call->optional)
+            link_refused(store, link, now_us, call, reply);
+        break;
+    case CALL_SUBSCRIBE:
+        if (error)
+            link_refused(store, link, now_us, call, reply);
+        else if (call->last && link_listens(store, link))
+            store->unheard = true;
+        break;
+    case CALL_MASTER:
+        if (error)
+            link_refused(store, link, now_us, call, reply);
+        else
+            sentinel_reply(store, link, call, now_us, reply);
+        break;
+    case CALL_WRITE:
+    case CALL_ROLE:
+    case CALL_WAIT:
+    case CALL_MYID:
+    case CALL_MEMBERS:
+    case CALL_REPLICAS:
+        replicas_reply(store, link, call, now_us, reply);
+        break;
+    case CALL_PROBE:
+        call_probed(store, link, now_us, reply);
+        break;
+    case CALL_PEERS:
+    case CALL_LIST:
+        peers_reply(store, link, call, reply, now_us);
+        break;
+    case CALL_ASKING:
+    case CALL_KILL:
+    case CALL_NAME:
+    case CALL_PING:
+    case CALL_PUBLISH:
+        break;
+    }
+}
+
+/* An unknown command is answered with its words: the password, of an AUTH that
+ * somebody has renamed. */
+static struct text
+without_words(struct text error)
+{
+    struct text words = TEXT(", with args");
+
+    for (size_t i = 0; i < error.len; i++)
+        if (text_starts_with(text_make(error.at + i, error.len - i), words))
+            return text_make(error.at, i);
+    return error;
+}
+
+/* Before it closes a connection Redis may say why. */
+static void
+link_fault_unasked(struct store *store, struct link *link, uint64_t now_us,
+    const struct resp *reply)
+{
+    enum health_reason reason = reply->type == RESP_ERROR
+                                    ? health_of_error(reply->text)
+                                    : HEALTH_NO_REDIS;
+
+    link_give_up(store, link, now_us, reason, "it sends what nobody asked for");
+}
+
+/*
+ * What was a master is a replica now. Its name, or a balancer, may lead to
+ * another node, which a connection that stands never finds out: so it ends.
+ * Hints are told by the node that is the master.
+ */
+static void
+link_leave(struct store *store, struct link *link, uint64_t now_us)
+{
+    struct link *hints = &store->links[LINK_SUBSCRIBER];
+
+    if (hints != link && hints->node == link->node)
+        link_abandon(store, hints, now_us, "its node is no master now");
+    link_give_up(store, link, now_us, HEALTH_REPLICA, "it is a replica now");
+}
+
+void
+link_reply(struct store *store, struct link *link, uint64_t now_us,
+    const struct resp *reply)
+{
+    if (link_published(store, link, now_us, reply))
+        return;
+    if (list_empty(&link->calls)) {
+        link_fault_unasked(store, link, now_us, reply);
+        return;
+    }
+    struct call *call = container_of(link->calls.next, struct call, link);
+    uint32_t serial = link->serial;
+    bool last = call->last;
+    struct resp told = *reply;
+
+    if (now_us < call->sent_us + store->settings.command_timeout_us)
+        link->patience_us = 0;
+    if (told.type == RESP_ERROR) {
+        told.text = without_words(told.text);
+        link->demoted |= text_starts_with(told.text, TEXT("READONLY "));
+    }
+    link_take(store, link, call, now_us, &told);
+    if (link->state == LINK_DOWN || link->serial != serial)
+        return; /* given up, and the call with it */
+    if (call->said != NULL) {
+        list_remove(&call->link);
+        link->call_count--;
+        link->batch_count--;
+        link->bulk_count -= call->bulk;
+        link->held_count++;
+        list_push_back(&link->held, &call->link);
+    } else {
+        call_free(store, link, call);
+    }
+    link->late = link->late && now_us >= link_in_time_us(store, link);
+    if (last && link->state == LINK_GREETING && !sentinel_is(store, link))
+        link_prepare(store, link, now_us);
+    else if (last && link->state != LINK_READY)
+        link_ready(store, link, now_us);
+    if (link->demoted)
+        link_leave(store, link, now_us);
+}

@@ -1,0 +1,13 @@
+/*
+ * What comes in on a connection. See reply.c.
+ */
+#ifndef HOLDFAST_STORE_NODE_REPLY_H
+#define HOLDFAST_STORE_NODE_REPLY_H
+
+#include "daemon/store/model/state.h"
+
+/* Takes a reply, or a message, of the connection. */
+void link_reply(struct store *store, struct link *link, uint64_t now_us,
+    const struct resp *reply);
+
+#endif

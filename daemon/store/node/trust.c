@@ -1,0 +1,459 @@
+/*
+ * Which node is trusted with new grants. A node whose history is new to this
+ * broker (another process, a promotion, a restart) may lack what was granted
+ * before; whoever holds that says so within a lease. The broker is *settled*
+ * with a node when it has known its history for as long; until then the scripts
+ * grant nothing that an old holder may have (lua/record.lua).
+ *
+ * A history is told by two ids: of the process, and of its replication. The
+ * second one changes also where nothing was lost (a backup, the first replica);
+ * then it has no predecessor.
+ *
+ * The same goes for its clock, by which leases end: a broker that has not seen
+ * it go steadily for as long ends none. Each answer with a time bounds what the
+ * clock is ahead of ours, from both sides; where bounds do not meet, it has
+ * stepped. What it was set forward by is no part of the age of what is older
+ * than that.
+ *
+ * A broker that is settled leaves a marker with the ids at the node, so that
+ * one that starts later need not wait. No times are compared. Without a marker
+ * nothing shortens the wait. An empty keyspace and a long uptime prove nothing:
+ * the data may have been wiped, and the address may have led to another server
+ * a moment ago, to which holders' brokers wrote. The marker has the fence clock
+ * as well, which whoever reads or writes it takes over from it.
+ *
+ * A clock that is set forward by much may have had Redis forget holds that are
+ * too young to be kept for long (lua/record.lua). The node is not settled then,
+ * and the marker does not help.
+ *
+ * A slot takes its locks along when it moves; those that are still to be missed
+ * where it was will be missed where it is then. Whether any may be, the node
+ * that had it has to say after it went: the one this broker knows may have been
+ * replaced by then.
+ *
+ * See DESIGN.md D2.3, and D3.2 to D3.4, D3.10 and D3.11.
+ */
+#include "daemon/store/node/trust.h"
+
+#include "daemon/store/node/fence_clock.h"
+#include "daemon/store/node/link.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#include <inttypes.h>
+
+#define MARGIN_PERCENT  1 /* of a lease; see drift_margin_us */
+#define MARGIN_LEAST_US 2000
+#define LEAP_US         80       /* a ms of idle_after: LEAP of lua/call.lua */
+#define CLOCK_HEARD_US  10000000 /* what was heard of a clock holds so long */
+#define MARK_AFTER_US   3000000  /* it is written no sooner after the change */
+
+static bool
+is_none(struct text id)
+{
+    for (size_t i = 0; i < id.len; i++)
+        if (id.at[i] != '0')
+            return false;
+    return id.len > 0;
+}
+
+void
+trust_unmark(struct link *link)
+{
+    link->mark_us = 0;
+    LIST_EACH (at, &link->calls)
+        container_of(at, struct call, link)->writes = false;
+}
+
+void
+trust_probe(struct link *link, uint64_t now_us)
+{
+    if (link->mark_us > now_us + MARK_AGAIN_US)
+        link->mark_us = now_us + MARK_AGAIN_US;
+}
+
+void
+trust_has_locks(struct store *store, const struct link *link)
+{
+    if (link->state == LINK_READY && !link->settled)
+        store->changed = true;
+}
+
+static void
+trust_begin(struct store *store, struct link *link, uint64_t now_us)
+{
+    char name[80];
+
+    link->settled = store->settings.settle_us == 0;
+    link->inherits = false;
+    link->guessed = false;
+    link->since_us = now_us;
+    trust_unmark(link);
+    link->mark_us = link->settled ? now_us + MARK_AFTER_US : now_us;
+    if (link->settled)
+        return;
+    count(store->counters, COUNTER_redis_unsettled);
+    log_write(LOG_INFO, "redis_unsettled", "node=%s run_id=%.8s id=%.8s",
+        link_name(store, link, name, sizeof(name)), link->run_id, link->id);
+    trust_has_locks(store, link);
+}
+
+/* Whether an answer of the node to that is to come. */
+static bool
+is_being_asked(const struct link *link)
+{
+    return link->state == LINK_READY && (link->ids_wanted || link->ids_asked);
+}
+
+/* Who could not say what it is need not any more. */
+static void
+sources_forget(const struct store *store, struct link *link)
+{
+    for (uint16_t i = 0; i < store->node_count; i++)
+        if (!is_being_asked(&store->links[i]))
+            link->sources[i / 64] &= ~((uint64_t)1 << i % 64);
+}
+
+void
+trust_settle(struct store *store, struct link *link, const char *why)
+{
+    char name[80];
+
+    link->settled = true;
+    sources_forget(store, link);
+    link->inherits = false;
+    link->guessed = false;
+    log_write(LOG_INFO, "redis_settled", "node=%s why=%s",
+        link_name(store, link, name, sizeof(name)), why);
+}
+
+void
+trust_learn(struct store *store, struct link *link, struct text run_id,
+    struct text id, struct text second, uint64_t now_us)
+{
+    bool same_run =
+        run_id.len == 0 || text_equal(run_id, text_from(link->run_id));
+    bool same_id = text_equal(id, text_from(link->id));
+    bool known = link->since_us > 0;
+
+    link->ids_asked = false;
+    link->ids_wanted = false; /* what scripts have seen so far is older */
+    link->first = is_none(second);
+    if (known && same_run && same_id)
+        return;
+    copy_id(link->id, id);
+    if (run_id.len > 0)
+        copy_id(link->run_id, run_id);
+    if (known && same_run && link->first) {
+        trust_unmark(link);
+    } else if (link->index < LINK_WITNESS) {
+        memset(link->sources, 0, sizeof(link->sources));
+        trust_begin(store, link, now_us);
+    }
+}
+
+/*
+ * Something that is missed may have come with a slot: the whole takes its time
+ * from now on, or as long as nobody can say, if it is a `guess` and there is no
+ * other reason. Markers know nothing of that.
+ */
+static void
+trust_doubt(struct store *store, struct link *link, bool guess, uint64_t now_us)
+{
+    if (link->settled) {
+        trust_begin(store, link, now_us);
+        link->guessed = guess;
+    } else if (!guess || !link->guessed) {
+        link->guessed = false;
+        link->since_us = now_us;
+    }
+    link->inherits = true;
+}
+
+static void
+source_add(struct link *link, const struct link *from)
+{
+    link->sources[from->node / 64] |= (uint64_t)1 << from->node % 64;
+}
+
+/* Whether it was one. */
+static bool
+source_remove(struct link *link, const struct link *from)
+{
+    uint64_t bit = (uint64_t)1 << from->node % 64;
+    bool was = (link->sources[from->node / 64] & bit) != 0;
+
+    link->sources[from->node / 64] &= ~bit;
+    return was;
+}
+
+static bool
+has_sources(const struct link *link)
+{
+    for (size_t i = 0; i < STORE_NODES_MAX / 64; i++)
+        if (link->sources[i] != 0)
+            return true;
+    return false;
+}
+
+/*
+ * A slot has come from another node. If nothing is missed any more that this
+ * one was told, it has all; but another may have taken its place meanwhile, and
+ * given the slot away. So it says what it is before anything is asked of the
+ * new one, and that by an answer to what is sent from now on.
+ *
+ * `from` is NULL where the slot was nobody's in between: who has it may have
+ * been given it without its locks, whatever the node that had them says.
+ */
+void
+trust_inherit(
+    struct store *store, struct link *from, struct link *link, uint64_t now_us)
+{
+    if (store->settings.settle_us == 0)
+        return;
+    if (from == NULL) {
+        trust_doubt(store, link, false, now_us);
+        return;
+    }
+    if (!from->settled || !link_answers(from)) {
+        trust_doubt(store, link, from->settled, now_us);
+        if (!link->guessed)
+            return;
+    }
+    source_add(link, from);
+    from->ids_wanted = true;
+    LIST_EACH (at, &from->calls)
+        container_of(at, struct call, link)->stale = true;
+}
+
+bool
+trust_awaits(const struct link *link)
+{
+    return !link->inherits && has_sources(link);
+}
+
+/* Whether a replica has that node for its master. */
+static bool
+is_replica_of(
+    const struct store *store, struct text info, const struct link *link)
+{
+    uint64_t port;
+
+    return text_to_u64(info_value(info, "master_port"), UINT16_MAX, &port) &&
+           route_is_at(&store->nodes[link->node],
+               info_value(info, "master_host"), (uint16_t)port);
+}
+
+void
+trust_mute(struct store *store, struct link *from, uint64_t now_us)
+{
+    for (uint16_t i = 0; i < store->node_count; i++) {
+        struct link *link = &store->links[i];
+        if (!source_remove(link, from))
+            continue;
+        trust_doubt(store, link, true, now_us);
+        if (link->guessed)
+            source_add(link, from);
+    }
+}
+
+/*
+ * The node has said what it is, in `info`: what has come from it is trusted, or
+ * not; where it was asked before that came, it is asked again. Who has given
+ * its last slot away becomes a replica of the one that has it now, and so it is
+ * well if it was `settled` before.
+ */
+void
+trust_vouch(struct store *store, struct link *from, const struct call *call,
+    struct text info, bool settled, uint64_t now_us)
+{
+    if (from->index >= LINK_WITNESS)
+        return; /* of the same node, but it does not say what that was before */
+    if (call->stale) {
+        from->ids_wanted = true;
+        return;
+    }
+    for (uint16_t i = 0; i < store->node_count; i++) {
+        struct link *link = &store->links[i];
+        if (!source_remove(link, from))
+            continue;
+        if (from->readonly ? !settled || !is_replica_of(store, info, link)
+                           : !from->settled)
+            trust_doubt(store, link, false, now_us);
+        else if (link->guessed && !has_sources(link))
+            trust_settle(store, link, "source");
+    }
+}
+
+void
+trust_see(struct store *store, struct link *link, const char *id)
+{
+    if (memcmp(link->id, id, sizeof(link->id)) == 0)
+        return;
+    if (store->settings.settle_us == 0)
+        memcpy(link->id, id, sizeof(link->id));
+    else
+        link->ids_wanted = true;
+}
+
+uint32_t
+trust_settles_ms(
+    const struct store *store, const struct link *link, uint64_t now_us)
+{
+    uint64_t at_us = link->since_us + peers_settle_us(store, now_us);
+
+    if (link->settled)
+        return 0;
+    return at_us > now_us + 1000 ? (uint32_t)((at_us - now_us) / 1000) : 1;
+}
+
+/* The clock is by so much ahead of ours now, and may have been set, to
+ * `time_us`. What it was set back by it may be set forward by again. By how
+ * much it was set forward at least. */
+static int64_t
+clock_was_set(struct link *link, int64_t least_us, int64_t most_us,
+    uint64_t time_us, uint64_t now_us)
+{
+    int64_t drift_us = (int64_t)((now_us - link->clock_at_us) / CLOCK_DRIFT);
+    int64_t low_us = link->clock_us - drift_us;
+    int64_t high_us = link->clock_most_us + drift_us;
+
+    if (least_us > high_us) {
+        link->risen_us += (uint64_t)(most_us - low_us);
+        link->rose_at_us = time_us;
+        return least_us - high_us;
+    }
+    if (most_us < low_us) {
+        uint64_t by_us = (uint64_t)(low_us - most_us);
+        link->risen_us -= by_us < link->risen_us ? by_us : link->risen_us;
+        if (link->rose_at_us > time_us)
+            link->rose_at_us = time_us;
+    }
+    return 0;
+}
+
+/*
+ * How old by the node's clock, which is `time_us` now, something is at least
+ * that came at `since_us`, before it was set forward: for the last time, or for
+ * the first, which is not known.
+ */
+uint64_t
+trust_age_us(const struct link *link, uint64_t since_us, uint64_t time_us)
+{
+    uint64_t age_us = time_us > since_us ? time_us - since_us : 0;
+    uint64_t after_us =
+        time_us > link->rose_at_us ? time_us - link->rose_at_us : 0;
+
+    require(since_us < link->rose_at_us);
+    age_us -= link->risen_us < age_us ? link->risen_us : age_us;
+    return age_us > after_us ? age_us : after_us;
+}
+
+void
+trust_clock(struct store *store, struct link *link, uint64_t time_us,
+    uint64_t sent_us, uint64_t now_us)
+{
+    int64_t least_us = (int64_t)(time_us - now_us);
+    uint64_t way_us = now_us - sent_us;
+    int64_t most_us = (int64_t)(time_us - sent_us + way_us / CLOCK_DRIFT);
+    bool known =
+        link->clock_at_us > 0 && now_us - link->clock_at_us < CLOCK_HEARD_US;
+    uint64_t drift_us = known ? (now_us - link->clock_at_us) / CLOCK_DRIFT : 0;
+    char name[80];
+
+    (void)fence_clock_hear(store, time_us, now_us);
+    link->clock_us -= (int64_t)drift_us;
+    link->clock_most_us += (int64_t)drift_us;
+    link->clock_at_us += drift_us * CLOCK_DRIFT;
+    if (known && least_us <= link->clock_most_us && most_us >= link->clock_us) {
+        if (least_us > link->clock_us)
+            link->clock_us = least_us;
+        if (most_us < link->clock_most_us)
+            link->clock_most_us = most_us;
+        return;
+    }
+    if (known && store->settings.settle_us > 0) {
+        count(store->counters, COUNTER_redis_clock_steps);
+        log_write(LOG_WARN, "redis_clock_stepped", "node=%s by_ms=%" PRId64,
+            link_name(store, link, name, sizeof(name)),
+            (least_us - link->clock_us) / 1000);
+    }
+    if (link->clock_at_us > 0 &&
+        clock_was_set(link, least_us, most_us, time_us, now_us) >
+            (int64_t)store->settings.idle_after_ms * LEAP_US &&
+        link->index < LINK_WITNESS && store->settings.settle_us > 0)
+        trust_doubt(store, link, false, now_us);
+    link->clock_us = least_us;
+    link->clock_most_us = most_us;
+    link->clock_at_us = now_us;
+    link->steady_us = now_us;
+}
+
+uint32_t
+trust_steady_ms(
+    const struct store *store, const struct link *link, uint64_t now_us)
+{
+    uint64_t at_us = link->steady_us + peers_settle_us(store, now_us);
+
+    return at_us > now_us ? (uint32_t)((at_us - now_us) / 1000 + 1) : 0;
+}
+
+uint32_t
+trust_within_us(const struct store *store, const struct link *link)
+{
+    uint64_t margin_us = store->settings.settle_us / 100 * MARGIN_PERCENT;
+    uint64_t way_us = 2 * (uint64_t)(link->clock_most_us - link->clock_us);
+
+    if (store->settings.settle_us == 0)
+        return UINT32_MAX;
+    if (margin_us < MARGIN_LEAST_US)
+        margin_us = MARGIN_LEAST_US;
+    if (margin_us < way_us)
+        margin_us = way_us;
+    return margin_us < UINT32_MAX ? (uint32_t)margin_us : UINT32_MAX - 1;
+}
+
+size_t
+trust_key(const struct store *store, const struct link *link, const char *word,
+    uint16_t *slot, char out[KEY_BYTES])
+{
+    size_t len = store->prefix_len;
+    uint32_t steps = 0;
+
+    memcpy(out, store->settings.key_prefix, len);
+    out[len++] = ':';
+    memcpy(out + len, word, strlen(word));
+    len += strlen(word);
+    if (store->settings.topology != STORE_CLUSTER)
+        return len;
+    *slot %= SLOT_COUNT;
+    while (store->slots[*slot] != link->node) {
+        *slot = (uint16_t)((*slot + 1) % SLOT_COUNT);
+        if (++steps == SLOT_COUNT)
+            return 0;
+    }
+    memcpy(out + len, ":{", 2);
+    len += 2;
+    len += text_from_u64(out + len, slot_tag(*slot));
+    out[len++] = '}';
+    return len;
+}
+
+uint64_t
+peers_settle_us(const struct store *store, uint64_t now_us)
+{
+    uint64_t own_us = store->settings.settle_us;
+
+    if (own_us > 0 && longest_counts(store, now_us) &&
+        store->longest_us > own_us)
+        return store->longest_us;
+    return own_us;
+}
+
+bool
+longest_counts(const struct store *store, uint64_t now_us)
+{
+    return store->longest_us > 0 &&
+           now_us < store->longest_at_us + store->longest_us + OVERLAP_US;
+}

@@ -1,0 +1,75 @@
+/*
+ * Where an operation waits: in its lane at a node, or parked until there is a
+ * route.
+ */
+#include "daemon/store/queue/op_queue.h"
+
+#include "daemon/store/node/link.h"
+#include "daemon/store/queue/lane.h"
+
+#include "daemon/base/assert.h"
+
+uint64_t
+queue_due_us(const struct store *store, const struct op *op, uint16_t index,
+    uint64_t now_us)
+{
+    const struct link *link = &store->links[index];
+    uint64_t due_us = op->give_up_us;
+
+    if ((link_answers(link) || link->again) &&
+        due_us < now_us + store->settings.command_timeout_us)
+        due_us = now_us + store->settings.command_timeout_us;
+    return op->end_us > 0 && op->end_us < due_us ? op->end_us : due_us;
+}
+
+uint64_t
+route_due_us(const struct store *store, const struct op *op)
+{
+    uint64_t named_us = store->anew_us + store->settings.command_timeout_us;
+
+    if (store->settings.topology != STORE_SENTINEL || store->anew_us == 0 ||
+        store->master != NODE_NONE || named_us < op->give_up_us)
+        return op->give_up_us;
+    return op->end_us > 0 && op->end_us < named_us ? op->end_us : named_us;
+}
+
+void
+op_enqueue(struct store *store, struct op *op, uint16_t index, uint64_t now_us,
+    bool first)
+{
+    struct node *node = &store->nodes[index];
+
+    require(node->used && list_empty(&op->link));
+    op->at_node = index;
+    op->sent_us = 0;
+    op->answered_us = 0;
+    lane_add(store, node, op, first);
+    node->queued++;
+    wheel_add(
+        &store->wheel, &op->timer, queue_due_us(store, op, index, now_us));
+}
+
+void
+op_dequeue(struct store *store, struct op *op)
+{
+    require(op->at_node != NODE_NONE);
+    struct node *node = &store->nodes[op->at_node];
+
+    require(node->queued > 0);
+    lane_remove(store, op);
+    wheel_remove(&store->wheel, &op->timer);
+    op->at_node = NODE_NONE;
+    node->queued--;
+}
+
+void
+op_park(struct store *store, struct op *op, uint64_t until_us)
+{
+    op->at_node = NODE_NONE;
+    op->sent_us = 0;
+    op->answered_us = 0;
+    op->asking = false;
+    list_push_back(&store->parked, &op->link);
+    uint64_t due_us = route_due_us(store, op);
+    wheel_add(&store->wheel, &op->timer, until_us < due_us ? until_us : due_us);
+}

@@ -1,0 +1,28 @@
+/*
+ * Where operations wait. See op_queue.c.
+ */
+#ifndef HOLDFAST_STORE_QUEUE_OP_QUEUE_H
+#define HOLDFAST_STORE_QUEUE_OP_QUEUE_H
+
+#include "daemon/store/model/state.h"
+
+/* Until when an operation stays at the node. A node that answers, or is tried
+ * once more, has at least the command time-out. */
+uint64_t queue_due_us(const struct store *store, const struct op *op,
+    uint16_t index, uint64_t now_us);
+
+/* Until when an operation waits for a route. A master that was just lost may be
+ * named again at once. */
+uint64_t route_due_us(const struct store *store, const struct op *op);
+
+/* Puts an operation into its lane at the node: in front, where `first`. */
+void op_enqueue(struct store *store, struct op *op, uint16_t index,
+    uint64_t now_us, bool first);
+
+/* Takes an operation out of its lane. */
+void op_dequeue(struct store *store, struct op *op);
+
+/* Parks an operation until `until_us`, or until its time is over. */
+void op_park(struct store *store, struct op *op, uint64_t until_us);
+
+#endif

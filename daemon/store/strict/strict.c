@@ -1,0 +1,101 @@
+/*
+ * Safety level strict: which answers need the confirmation of replicas, whether
+ * that is possible, and the verdict about the answers that wait for it.
+ * confirm.c asks for it, replicas.c judges.
+ */
+#include "daemon/store/strict/strict.h"
+
+#include "daemon/base/assert.h"
+
+#include <stdlib.h>
+
+#define WAIT_AGAIN_US 2000 /* where it was asked too soon */
+
+static const enum op_grants grants_by_kind[OP_KIND_COUNT] = {
+
+#define OP(id, word, owner, done, script, keys, share, grants, ...) \
+    KIND_##grants,
+#include "daemon/op/op.def"
+};
+
+enum op_grants
+kind_grants(enum op_kind kind)
+{
+    return grants_by_kind[kind];
+}
+
+/* What the reply to a call may grant, by op.def. */
+static enum op_grants
+call_grants(const struct call *call)
+{
+    return kind_grants(container_of(call->ops.next, struct op, link)->kind);
+}
+
+void
+confirm_release(struct call *call)
+{
+    free(call->said);
+    call->said = NULL;
+}
+
+struct text
+call_said(const struct call *call)
+{
+    return text_make(call->said, call->said_len);
+}
+
+/* Whether they are connected to the same process. */
+static bool
+same_run(const struct store *store, const struct link *link)
+{
+    return memcmp(store->links[LINK_WITNESS + link->index].run_id, link->run_id,
+               sizeof(link->run_id)) == 0;
+}
+
+bool
+confirm_possible(const struct store *store, const struct link *link)
+{
+    return store->links[LINK_WITNESS + link->index].state == LINK_READY &&
+           link->replicas.state == REPLICAS_FINE && same_run(store, link);
+}
+
+bool
+confirm_wanted(const struct store *store, const struct call *call,
+    const struct resp *reply)
+{
+    enum op_grants grants = call_grants(call);
+
+    return store->settings.strict && reply->type == RESP_STRING &&
+           grants != KIND_READS &&
+           record_grants(reply->text, call->op_count, grants == KIND_GRANTS);
+}
+
+bool
+confirm_hold(struct call *call, const struct resp *reply)
+{
+    call->said = malloc(reply->text.len + 1);
+    if (call->said == NULL)
+        return false;
+    memcpy(call->said, reply->text.at, reply->text.len);
+    call->said_len = reply->text.len;
+    return true;
+}
+
+void
+confirm_verdict(struct store *store, struct link *link, bool all_have_it,
+    struct text id, uint64_t now_us)
+{
+    all_have_it = all_have_it && same_run(store, link);
+    link->wait_us = all_have_it ? now_us : now_us + WAIT_AGAIN_US;
+    LIST_EACH_SAFE (at, &link->held) {
+        struct call *call = container_of(at, struct call, link);
+        if (!call->covered)
+            break;
+        call->covered = false;
+        if (!all_have_it || !text_equal(record_reply_id(call_said(call)), id))
+            continue;
+        list_remove(&call->link);
+        list_push_back(&store->confirmed, &call->link);
+        store->confirmed_us = now_us;
+    }
+}

@@ -1,0 +1,41 @@
+/*
+ * Answers that need the confirmation of replicas. See strict.c.
+ */
+#ifndef HOLDFAST_STORE_STRICT_STRICT_H
+#define HOLDFAST_STORE_STRICT_STRICT_H
+
+#include "daemon/store/model/state.h"
+
+enum op_grants {
+    KIND_READS,
+    KIND_FREES,
+    KIND_PASSES,
+    KIND_GRANTS,
+};
+
+/* What the reply to an operation of that kind may grant, by op.def. */
+enum op_grants kind_grants(enum op_kind kind);
+
+/* Frees the reply that a call keeps, if it keeps one. */
+void confirm_release(struct call *call);
+
+/* The reply that a held call keeps. */
+struct text call_said(const struct call *call);
+
+/* Whether replicas can confirm now what the node answers. */
+bool confirm_possible(const struct store *store, const struct link *link);
+
+/* Whether the answer to that call must be confirmed by replicas before it is
+ * told. */
+bool confirm_wanted(const struct store *store, const struct call *call,
+    const struct resp *reply);
+
+/* Keeps the reply of a call. False: there is no memory for it. */
+bool confirm_hold(struct call *call, const struct resp *reply);
+
+/* Takes the answer to replicas_ask(): whether all replicas have what was
+ * written before it, under that replication ID. */
+void confirm_verdict(struct store *store, struct link *link, bool all_have_it,
+    struct text id, uint64_t now_us);
+
+#endif

@@ -1,0 +1,118 @@
+/*
+ * The master that the Sentinels name: their answers, the count of their votes,
+ * and the change to another master.
+ */
+#include "daemon/store/topology/master.h"
+
+#include "daemon/store/node/link.h"
+#include "daemon/store/node/link_life.h"
+#include "daemon/store/topology/map.h"
+#include "daemon/store/topology/route.h"
+#include "daemon/store/topology/sentinel.h"
+
+#include "daemon/base/log.h"
+
+/* Said where it is another one than before, and where there has been none for
+ * longer than it takes to ask. */
+static void
+master_say(struct store *store, uint64_t now_us)
+{
+    char name[80];
+
+    if (store->master == store->master_said)
+        return;
+    if (store->master != NODE_NONE) {
+        log_write(LOG_INFO, "redis_master", "master=%s node=%s",
+            store->settings.sentinel_master,
+            link_name(store, &store->links[store->master], name, sizeof(name)));
+    } else if (store->masterless_us == 0) { /* at the start */
+        store->masterless_us = now_us;
+        store->votes_due_us = 0;
+        return;
+    } else if (now_us < store->masterless_us + TRUST_US) {
+        if (store->votes_due_us > store->masterless_us + TRUST_US)
+            store->votes_due_us = store->masterless_us + TRUST_US;
+        return;
+    } else {
+        log_write(LOG_WARN, "redis_no_master", "master=%s",
+            store->settings.sentinel_master);
+    }
+    store->master_said = store->master;
+}
+
+static void
+master_set(struct store *store, uint16_t master, uint64_t now_us)
+{
+    uint16_t old = store->master;
+
+    store->master = master;
+    if (old != NODE_NONE)
+        store->nodes[old].mapped = false;
+    if (master == NODE_NONE) {
+        store->masterless_us = now_us;
+        route_requeue(store, now_us);
+        return;
+    }
+    store->nodes[master].mapped = true;
+    for (uint16_t i = 0; i < store->node_count; i++)
+        if (i != master && store->nodes[i].used && !store->nodes[i].sentinel &&
+            store->links[i].state != LINK_DOWN)
+            link_abandon(
+                store, &store->links[i], now_us, "another node is the master");
+    route_moved(store, now_us);
+}
+
+void
+sentinel_tick(struct store *store, uint64_t now_us)
+{
+    uint16_t master = NODE_NONE;
+
+    if (store->settings.topology != STORE_SENTINEL ||
+        now_us < store->votes_due_us)
+        return;
+    store->votes_due_us = WHEEL_NEVER;
+    for (uint16_t i = 0; i < store->node_count && master == NODE_NONE; i++) {
+        uint64_t due_us;
+        const struct node *node = &store->nodes[i];
+        if (!node->used || !node->sentinel || node->names == NODE_NONE ||
+            !master_elected(store, node->names, now_us, &due_us))
+            continue;
+        master = node->names;
+        store->votes_due_us = due_us;
+    }
+    if (master != store->master)
+        master_set(store, master, now_us);
+    master_say(store, now_us);
+}
+
+void
+sentinel_reply(struct store *store, const struct link *link,
+    const struct call *call, uint64_t now_us, const struct resp *reply)
+{
+    struct node *node = &store->nodes[link->node];
+    uint16_t named = NODE_NONE;
+    uint64_t port;
+    char name[80];
+
+    if (reply->type == RESP_ARRAY && reply->count == 2 &&
+        reply->item[0].type == RESP_STRING &&
+        reply->item[1].type == RESP_STRING &&
+        text_to_u64(reply->item[1].text, UINT16_MAX, &port))
+        named = route_node(store, reply->item[0].text, (uint16_t)port);
+    if (named != NODE_NONE && store->nodes[named].sentinel)
+        named = NODE_NONE; /* not even a Redis */
+    bool other = node->names != named;
+    node->names = named;
+    node->named_us = call->sent_us;
+    store->votes_due_us = 0;
+    if (other) /* what it named before may be nobody's now */
+        route_retire(store, now_us);
+    if (node->names != NODE_NONE) {
+        node->nameless = false;
+    } else if (!node->nameless) {
+        node->nameless = true; /* said once */
+        log_write(LOG_WARN, "sentinel_names_none", "node=%s master=%s",
+            link_name(store, link, name, sizeof(name)),
+            store->settings.sentinel_master);
+    }
+}

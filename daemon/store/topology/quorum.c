@@ -1,0 +1,702 @@
+/*
+ * What the core asks of a quorum, as rounds of votes; bids; and the queues of
+ * those who wait. See model_quorum.h.
+ */
+#include "daemon/store/topology/quorum.h"
+
+#include "daemon/store/model/quorum.h"
+#include "daemon/store/model/times.h"
+#include "daemon/store/node/fence_clock.h"
+#include "daemon/store/node/link.h"
+#include "daemon/store/queue/op_queue.h"
+#include "daemon/store/topology/bid.h"
+#include "daemon/store/topology/round.h"
+
+#include "daemon/base/assert.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAUSE_MAX_MS 1000
+#define SPLIT_MAX_MS 64
+#define STIR_US      2000
+#define RETRY_US     50000
+
+static uint32_t
+all_nodes(const struct quorum *quorum)
+{
+    return (1u << quorum->nodes) - 1;
+}
+
+static uint32_t
+bits(uint32_t set)
+{
+    uint32_t n = 0;
+
+    for (; set != 0; set &= set - 1)
+        n++;
+    return n;
+}
+
+/*
+ * The nodes are numbered by their addresses, from 1 on, so that brokers whose
+ * lists are in another order number them in the same way: see own_fence in
+ * lua/call.lua.
+ */
+static uint8_t
+node_number(const struct store *store, uint32_t node)
+{
+    const struct store_address *address = &store->nodes[node].address;
+    uint8_t number = 1;
+
+    for (uint32_t i = 0; i < store->node_count; i++) {
+        const struct store_address *other = &store->nodes[i].address;
+        int order = strcmp(other->host, address->host);
+        if (order < 0 || (order == 0 && other->port < address->port))
+            number++;
+    }
+    return number;
+}
+
+/* HOST:PORT,HOST:PORT... in the order of their numbers; NULL: no memory. */
+static char *
+node_list(const struct store *store)
+{
+    const struct quorum *quorum = store->quorum;
+    size_t bytes = quorum->nodes * (STORE_HOST_MAX + 7) + 1;
+    char *list = calloc(1, bytes);
+    size_t len = 0;
+
+    for (uint32_t number = 1; list != NULL && number <= quorum->nodes; number++)
+        for (uint32_t i = 0; i < quorum->nodes; i++) {
+            const struct store_address *address = &store->nodes[i].address;
+            if (quorum->number[i] != number)
+                continue;
+            len += (size_t)snprintf(list + len, bytes - len, "%s%s:%u",
+                len > 0 ? "," : "", address->host, address->port);
+        }
+    return list;
+}
+
+bool
+quorum_create(struct store *store)
+{
+    struct quorum *quorum = calloc(1, sizeof(*quorum));
+
+    if (quorum == NULL)
+        return false;
+    store->quorum = quorum;
+    list_init(&quorum->used);
+    list_init(&quorum->over);
+    list_init(&quorum->stirs);
+    quorum->nodes = store->node_count;
+    quorum->majority = quorum->nodes / 2 + 1;
+    for (uint32_t i = 0; i < quorum->nodes; i++)
+        quorum->number[i] = node_number(store, i);
+    quorum->list = node_list(store);
+    for (int i = 0; i < 2; i++)
+        quorum->key.word[i] = random_next(&store->random);
+    size_t round_bytes =
+        sizeof(struct round) + quorum->nodes * sizeof(struct vote);
+    return quorum->list != NULL &&
+           slab_init(&quorum->bids, sizeof(struct bid), QUORUM_BIDS) &&
+           slab_init(&quorum->rounds, round_bytes, QUORUM_ROUNDS) &&
+           slab_init(&quorum->queues, sizeof(struct queue), QUORUM_QUEUES) &&
+           table_init(&quorum->bid_table, QUORUM_BIDS) &&
+           table_init(&quorum->queue_table, QUORUM_QUEUES);
+}
+
+void
+quorum_destroy(struct store *store)
+{
+    struct quorum *quorum = store->quorum;
+
+    if (quorum == NULL)
+        return;
+    for (uint32_t i = 0; i < quorum->rounds.touched; i++) {
+        struct round *round = slab_at(&quorum->rounds, i);
+        if (round == NULL)
+            continue;
+        free(round->sights);
+        free(round->shown);
+        free(round->message);
+    }
+    table_abandon(&quorum->bid_table);
+    table_abandon(&quorum->queue_table);
+    slab_fini(&quorum->bids);
+    slab_fini(&quorum->rounds);
+    slab_fini(&quorum->queues);
+    free(quorum->list);
+    free(quorum);
+    store->quorum = NULL;
+}
+
+/* --- queues --------------------------------------------------------------- */
+
+/* Has all nodes tell of what changes, for as long as somebody waits. */
+static void
+queue_watch(struct store *store, struct queue *queue, const struct op *op)
+{
+    uint64_t lease_us = (uint64_t)op->lease_ms * 1000;
+    struct op look = {.kind = OP_LOOK, .watch = true, .lease_ms = op->lease_ms};
+
+    if (store->now_us + lease_us / 2 < queue->watched_us)
+        return;
+    look.name = text_make(queue->name, queue->name_len);
+    look.slot = op->slot;
+    struct round *round = round_begin(store, &look, NULL);
+    if (round == NULL)
+        return;
+    queue->watched_us = store->now_us + lease_us;
+    round_ask(store, round, all_nodes(store->quorum));
+}
+
+/* Something has changed about a lock: its key, as a script of that node has
+ * told. The other nodes are about to tell the same, and who tries too soon gets
+ * a part. Where somebody else was in the way the news count; at the other nodes
+ * they may be of what the last try had got there. */
+void
+quorum_news(struct store *store, uint16_t node, struct text key)
+{
+    size_t prefix = store->prefix_len + 2;
+
+    if (key.len < prefix + 1)
+        return;
+    struct queue *queue = queue_find(
+        store->quorum, text_make(key.at + prefix, key.len - prefix - 1));
+    if (queue == NULL || !list_empty(&queue->stir_link))
+        return;
+    uint32_t busy = queue_first(queue)->busy;
+    if (busy != 0 && (busy & 1u << node) == 0)
+        return;
+    queue->stir_us =
+        store->now_us + STIR_US + random_below(&store->random, STIR_US);
+    list_push_back(&store->quorum->stirs, &queue->stir_link);
+}
+
+/* --- bids ----------------------------------------------------------------- */
+
+/* --- for who looks at a queue --------------------------------------------- */
+
+/* --- tries ---------------------------------------------------------------- */
+
+void
+quorum_answer(struct store *store, struct op *op, enum op_status status)
+{
+    if (op->round != NULL)
+        op->round->asked = NULL;
+    op->round = NULL;
+    op_done(store, op, status);
+}
+
+void
+quorum_dropped(struct store *store, const struct op *op)
+{
+    if (op->round != NULL)
+        op->round->asked = NULL;
+    if (op->result.status == OP_OK)
+        return;
+    struct bid *bid = bid_find(store->quorum, op->request);
+    if (bid == NULL)
+        return;
+    if (bid->leaves == op)
+        bid->leaves = NULL;
+    else if (bid_is_over(bid, op))
+        bid_free(store, bid);
+}
+
+/* A pause in ms, by chance up to half as long again; the next is twice as long,
+ * up to a limit. */
+static uint32_t
+pause_next(struct store *store, uint32_t *pause_ms, uint32_t most_ms)
+{
+    uint32_t low_ms = *pause_ms;
+
+    *pause_ms = 2 * low_ms < most_ms ? 2 * low_ms : most_ms;
+    return low_ms + (uint32_t)random_below(&store->random, low_ms / 2 + 1);
+}
+
+/*
+ * When the first of a queue is to try again. Where some nodes had granted it,
+ * others may have met it there: it tries again soon, or as soon as something
+ * changes, but never at once, so that they do not meet again and again.
+ */
+static void
+bid_pauses(struct store *store, struct bid *bid, const struct round *round)
+{
+    bool split = round->tally[OP_OK] > 0;
+    bool held = round->tally[OP_BUSY] >= store->quorum->majority;
+    uint32_t free_ms = round_free_ms(store, round);
+    uint32_t split_ms =
+        split ? pause_next(store, &bid->split_ms, SPLIT_MAX_MS) : 0;
+    uint32_t pause_ms = pause_next(store, &bid->pause_ms, PAUSE_MAX_MS);
+
+    if (split)
+        count(store->counters, COUNTER_quorum_splits);
+    if (bid->stirred && pause_ms > 2 * STIR_US / 1000)
+        pause_ms =
+            (uint32_t)(STIR_US + random_below(&store->random, STIR_US)) / 1000;
+    if (free_ms < pause_ms)
+        pause_ms = free_ms + (uint32_t)random_below(&store->random, SPLIT_MS);
+    if (pause_ms < split_ms || (split && !held))
+        pause_ms = split_ms;
+    bid->stirred = false;
+    bid->busy = round_busy(store, round);
+    bid->again_us = store->now_us + (uint64_t)pause_ms * 1000;
+    bid->not_before_us = store->now_us + (uint64_t)split_ms * 1000;
+}
+
+/* Answers that it waits, and when to ask again. */
+static void
+bid_waits(struct store *store, struct bid *bid, struct op *op,
+    const struct op_result *about)
+{
+    uint64_t now_us = store->now_us;
+    bool first = queue_first(bid->queue) == bid;
+    uint64_t again_us =
+        bid->again_us > now_us ? bid->again_us - now_us : PAUSE_MIN_MS * 1000;
+
+    op->result = about != NULL ? *about : (struct op_result){0};
+    op->result.ask = bid->ask;
+    op->result.place = 0;
+    op->result.fence = 0;
+    op->result.arrival = bid->arrival;
+    op->result.again_ms =
+        first ? (uint32_t)(again_us / 1000) + 1 : PAUSE_MAX_MS;
+    op->result.ahead = bid_place(bid);
+    op->result.sent_us = now_us;
+    queue_watch(store, bid->queue, op);
+    quorum_answer(store, op, OP_WAITING);
+}
+
+/* Stands in the lock's queue, NULL where there is none, from now on; false: it
+ * may not. */
+static bool
+bid_queues(
+    struct store *store, struct bid *bid, struct queue *queue, struct op *op)
+{
+    if (bid->queue != NULL)
+        return true;
+    if (queue != NULL && !bid->idle && /* which had its place before */
+        queue->count >= store->settings.waiters_max) {
+        op->result = (struct op_result){0};
+        quorum_answer(store, op, OP_FULL);
+        return false;
+    }
+    if (queue == NULL)
+        queue = queue_make(store->quorum, op->name);
+    if (queue == NULL) {
+        quorum_answer(store, op, OP_UNSENT);
+        return false;
+    }
+    if (!bid->idle)
+        bid->since_us = store->realtime_us;
+    queue_insert(queue, bid);
+    return true;
+}
+
+static void
+try_begin(struct store *store, struct bid *bid, struct op *op)
+{
+    struct op question = *op;
+
+    slab_renew_handle(&store->quorum->bids, bid);
+    question.kind = OP_ACQUIRE;
+    question.request = handle_pack(slab_handle(&store->quorum->bids, bid));
+    question.no_queue = true;
+    question.retry = false;
+    question.tells_wait = op->kind == OP_RENEW || !op->no_queue;
+    question.moves = bid->moves;
+    question.arrival = 0;
+    question.fence = 0;
+    question.place = 0;
+    question.ask = bid->ask;
+    question.over_us = WHEEL_NEVER; /* no earlier try has this request */
+    /* So all nodes give what is above it. */
+    uint64_t floor = fence_clock_floor(store);
+    if (question.seen < floor)
+        question.seen = floor;
+    if (question.seen < bid->seen)
+        question.seen = bid->seen;
+    struct round *round = round_begin(store, &question, op);
+    if (round == NULL) {
+        quorum_answer(store, op, OP_UNSENT);
+        return;
+    }
+    bid->trying = true;
+    bid->tried_us = store->now_us;
+    bid->busy = 0;
+    round->bid = slab_handle(&store->quorum->bids, bid);
+    round_ask(store, round, all_nodes(store->quorum));
+}
+
+void
+bid_wins(struct store *store, struct bid *bid, uint64_t fence)
+{
+    bid->trying = false;
+    turn_begins(store, bid);
+    bid->stirred = false;
+    bid->pause_ms = PAUSE_MIN_MS;
+    bid->not_before_us = 0;
+    bid->fence = fence;
+    bid->idle = false;
+    queue_leave(store, bid, bid->ask.shared); /* the next may share it */
+}
+
+void
+bid_loses(struct store *store, struct bid *bid, struct round *round)
+{
+    const uint32_t *tally = round->tally;
+    uint32_t majority = store->quorum->majority;
+    uint32_t enough = store->quorum->nodes - majority + 1;
+    uint32_t spoke = tally[OP_OK] + tally[OP_BUSY];
+    struct op *op = round->asked;
+
+    bid->trying = false;
+    if (op == NULL)
+        return;
+    bool waits = bid->queue != NULL;
+    bid_pauses(store, bid, round);
+    if (tally[OP_BUSY] >= majority)
+        turn_passes(store, bid);
+    if (tally[OP_MOVED] > 0) {
+        quorum_answer(store, op, OP_MOVED);
+    } else if (tally[OP_CONFLICT] >= enough) {
+        quorum_answer(store, op, OP_CONFLICT);
+    } else if (tally[OP_REFUSED] >= enough) {
+        quorum_answer(store, op, OP_REFUSED);
+    } else if (spoke >= majority && op->kind == OP_ACQUIRE && op->no_queue) {
+        op->result = round->about;
+        op->result.ahead = 1;
+        quorum_answer(store, op, OP_BUSY);
+    } else if (spoke >= majority ||
+               (waits && spoke + tally[OP_UNSETTLED] >= majority)) {
+        if (!bid_queues(store, bid, queue_find(store->quorum, op->name), op))
+            return;
+        round->about.unsettled = spoke < majority;
+        bid_waits(store, bid, op, &round->about);
+    } else if (waits) {
+        quorum_answer(store, op, OP_UNKNOWN);
+    } else {
+        bool unsettled = spoke + tally[OP_UNSETTLED] >= majority;
+        uint64_t grace_us = unsettled ? (uint64_t)round->again_ms * 1000 : 0;
+        uint64_t pause_us = RETRY_US;
+        if (unsettled && tally[OP_UNSENT] + tally[OP_UNKNOWN] == 0)
+            pause_us = grace_us;
+        else if (unsettled) /* the others may be enough when they are back */
+            pause_us = bid->again_us - store->now_us;
+        op->round->asked = NULL;
+        op->round = NULL;
+        op->attempts = 1;
+        op->grace_us = unsettled ? store->now_us + grace_us : 0;
+        op_park(store, op, store->now_us + store_jitter(store, pause_us));
+    }
+}
+
+/* A LOCK, or its next try. */
+static void
+take_acquire(struct store *store, struct op *op)
+{
+    struct bid *bid = bid_find(store->quorum, op->request);
+    struct queue *queue = queue_find(store->quorum, op->name);
+
+    if (bid == NULL)
+        bid = bid_make(store, op);
+    if (bid == NULL) {
+        quorum_answer(store, op, OP_UNSENT);
+        return;
+    }
+    bid_used(store, bid);
+    bid->moves = bid->moves || op->moves;
+    bool first = queue == NULL || queue_first(queue) == bid;
+    bool due = store->now_us >= turn_due_us(turn_of(store->quorum, bid->hash));
+    if (first && due) {
+        try_begin(store, bid, op);
+    } else if (op->no_queue) {
+        uint32_t count = queue != NULL ? queue->count : 0;
+        op->result = (struct op_result){.ahead = count + 1};
+        quorum_answer(store, op, OP_BUSY);
+    } else if (bid_queues(store, bid, queue, op)) {
+        if (first)
+            queue_stir(store, bid->queue);
+        bid_waits(store, bid, op, NULL);
+    }
+}
+
+/* Nobody would hear of a grant, and its client may have gone on at another
+ * broker, of whose tries nothing is known here. */
+static void
+take_idle(struct store *store, struct bid *bid, struct op *op)
+{
+    queue_leave(store, bid, true);
+    bid->idle = true;
+    op->result = (struct op_result){
+        .ask = bid->ask,
+        .arrival = bid->arrival,
+        .again_ms = PAUSE_MAX_MS,
+        .ahead = 1,
+        .sent_us = store->now_us,
+    };
+    quorum_answer(store, op, OP_WAITING);
+}
+
+/* Its broker asks after a ticket that waits. */
+static void
+take_refresh(struct store *store, struct bid *bid, struct op *op)
+{
+    if (op->idle && !bid->trying) {
+        take_idle(store, bid, op);
+        return;
+    }
+    if (!bid_queues(store, bid, queue_find(store->quorum, op->name), op))
+        return;
+    bid->moves = bid->moves || op->moves;
+    if (bid->trying)
+        bid->stirred = true;
+    if (bid->again_us > bid->not_before_us)
+        bid->again_us = bid->not_before_us;
+    bool first = queue_first(bid->queue) == bid;
+    bool due = store->now_us >= turn_due_us(turn_of(store->quorum, bid->hash));
+    if (!bid->trying && first && due && store->now_us >= bid->not_before_us) {
+        try_begin(store, bid, op);
+        return;
+    }
+    if (first && !due)
+        queue_stir(store, bid->queue);
+    bid_waits(store, bid, op, NULL);
+}
+
+/* A hold is renewed, or one of an earlier connection is claimed. */
+static void
+take_renewal(struct store *store, struct bid *bid, struct op *op)
+{
+    struct op question = *op;
+
+    question.request = handle_pack(slab_handle(&store->quorum->bids, bid));
+    question.arrival = 0;
+    question.place = 0;
+    if (op->shares) /* from the sending on, whatever becomes of the answers */
+        bid->ask.shared = true;
+    if (!op->moves) { /* the try's request id tells it from all others */
+        question.fence = 0;
+        question.seen = bid->fence;
+        question.raises = question.agreed = true;
+    } else if (op->fence == 0) { /* what waited has been granted meanwhile */
+        question.fence = bid->fence;
+    }
+    struct round *round = round_begin(store, &question, op);
+    if (round == NULL) {
+        quorum_answer(store, op, OP_UNSENT);
+        return;
+    }
+    round->bid = slab_handle(&store->quorum->bids, bid);
+    round_ask(store, round, all_nodes(store->quorum));
+}
+
+static void
+take_renew(struct store *store, struct op *op)
+{
+    struct bid *bid = bid_find(store->quorum, op->request);
+
+    if (bid == NULL && op->moves && op->fence > 0)
+        bid = bid_make(store, op);
+    if (bid == NULL || bid->leaving ||
+        (bid->queue == NULL && !bid->idle && bid->fence == 0 &&
+            op->fence == 0)) {
+        op->result = (struct op_result){0};
+        quorum_answer(store, op, OP_GONE);
+        return;
+    }
+    bid_used(store, bid);
+    if (bid->queue != NULL || bid->idle)
+        take_refresh(store, bid, op);
+    else
+        take_renewal(store, bid, op);
+}
+
+/* All nodes whom nobody has told yet. */
+static void
+leave_ask(struct store *store, struct bid *bid, const struct op *op)
+{
+    uint32_t nodes =
+        all_nodes(store->quorum) & ~(bid->asked_to_leave | bid->left);
+    struct op question = *op;
+
+    if (nodes == 0)
+        return;
+    question.request = handle_pack(slab_handle(&store->quorum->bids, bid));
+    question.arrival = 0;
+    question.place = 0;
+    if (!op->moves) /* else it may be a later connection's */
+        question.fence = 0;
+    struct round *round = round_begin(store, &question, NULL);
+    if (round == NULL)
+        return;
+    round->bid = slab_handle(&store->quorum->bids, bid);
+    bid->asked_to_leave |= nodes;
+    round_ask(store, round, nodes);
+}
+
+static void
+leave_answer(struct store *store, struct bid *bid)
+{
+    struct op *op = bid->leaves;
+    struct queue *queue;
+
+    if (op == NULL || bits(bid->left) < store->quorum->majority)
+        return;
+    bool freed = bid->freed;
+    bid->leaves = NULL;
+    queue = queue_find(store->quorum, op->name);
+    list_remove(&op->link); /* it was parked */
+    op->result = (struct op_result){0};
+    bid_free(store, bid);
+    if (queue != NULL)
+        queue_stir(store, queue);
+    quorum_answer(store, op, freed ? OP_OK : OP_GONE);
+}
+
+void
+bid_left(struct store *store, struct bid *bid, uint32_t node, bool had)
+{
+    bid->left |= node;
+    bid->freed = bid->freed || had;
+    leave_answer(store, bid);
+}
+
+static void
+take_release(struct store *store, struct op *op)
+{
+    struct bid *bid = bid_find(store->quorum, op->request);
+    bool stands = bid != NULL && (bid->fence > 0 || bid->leaving);
+
+    if (!stands) { /* a try that is under way is taken back by itself */
+        op->result = (struct op_result){0};
+        if (bid != NULL)
+            bid_free(store, bid);
+        quorum_answer(store, op, bid != NULL ? OP_OK : OP_GONE);
+        return;
+    }
+    bid_used(store, bid);
+    bid->fence = 0;
+    bid->leaving = true;
+    bid->leaves = op;
+    op_park(store, op, op->give_up_us);
+    leave_ask(store, bid, op);
+    leave_answer(store, bid); /* it may have been carried out already */
+}
+
+static void
+take_plain(struct store *store, struct op *op)
+{
+    struct round *round = round_begin(store, op, op);
+
+    if (round == NULL)
+        quorum_answer(store, op, OP_UNSENT);
+    else
+        round_ask(store, round, all_nodes(store->quorum));
+}
+
+static void
+take_look(struct store *store, struct op *op)
+{
+    if (op->watch) {
+        take_plain(store, op);
+        return;
+    }
+    op->result = (struct op_result){0}; /* nobody waits in a record */
+    quorum_answer(store, op, OP_OK);
+}
+
+/* A ticket that a majority has lost is gone. */
+static void
+take_reclaim(struct store *store, struct op *op)
+{
+    op->result = (struct op_result){0};
+    quorum_answer(store, op, OP_GONE);
+}
+
+/* It is of one node. */
+static void
+take_never(struct store *store, struct op *op)
+{
+    (void)store;
+    (void)op;
+    require(false);
+}
+
+void
+quorum_take(struct store *store, struct op *op)
+{
+    static void (*const take[OP_KIND_COUNT])(struct store *, struct op *) = {
+
+#define OP(id, word, owner, done, script, keys, share, grants, take, decide) \
+    take,
+#include "daemon/op/op.def"
+    };
+    uint64_t lease_us = (uint64_t)op->lease_ms * 1000;
+
+    op->round = NULL;
+    if (store->quorum->lease_us < lease_us)
+        store->quorum->lease_us = lease_us;
+    take[op->kind](store, op);
+}
+
+void
+quorum_tick(struct store *store)
+{
+    round_sweep(store);
+    bids_forget(store);
+    queues_stir(store);
+}
+
+uint64_t
+quorum_next_us(const struct store *store)
+{
+    uint64_t next_us = WHEEL_NEVER;
+
+    LIST_EACH (at, &store->quorum->stirs) {
+        uint64_t stir_us = container_of(at, struct queue, stir_link)->stir_us;
+        if (stir_us < next_us)
+            next_us = stir_us;
+    }
+    return next_us;
+}
+
+bool
+quorum_ready(const struct store *store)
+{
+    uint32_t ready = 0;
+
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        ready += link_answers(&store->links[i]);
+    return ready >= store->quorum->majority;
+}
+
+void
+op_done(struct store *store, struct op *op, enum op_status status)
+{
+    require(list_empty(&op->link));
+    wheel_remove(&store->wheel, &op->timer);
+    if (status == OP_UNSENT || status == OP_UNKNOWN || status == OP_REFUSED)
+        op->result = (struct op_result){
+            .senseless = status == OP_REFUSED && op->result.senseless};
+    op->result.status = status;
+    if (op->vote) {
+        quorum_voted(store, op, status);
+        return;
+    }
+    if (store->quorum != NULL)
+        quorum_dropped(store, op);
+    list_push_back(&store->done, &op->link);
+}
+
+bool
+peers_other_quorum(const struct store *store)
+{
+    for (uint32_t i = 0; store->quorum != NULL && i < store->quorum->nodes; i++)
+        if (store->quorum->other_list[i][0] != '\0')
+            return true;
+    return false;
+}

@@ -1,0 +1,61 @@
+/*
+ * What the core asks of a quorum. See quorum.c.
+ */
+#ifndef HOLDFAST_STORE_TOPOLOGY_QUORUM_H
+#define HOLDFAST_STORE_TOPOLOGY_QUORUM_H
+
+#include "daemon/store/model/state.h"
+
+struct bid;
+struct round;
+
+/* Takes memory for the quorum. False: there is none, and quorum_destroy() frees
+ * the rest. */
+bool quorum_create(struct store *store);
+
+/* Frees the memory of the quorum, if there is one. */
+void quorum_destroy(struct store *store);
+
+/* The key has changed at the node, as a script told. The first waiter tries
+ * again soon. */
+void quorum_news(struct store *store, uint16_t node, struct text key);
+
+/* Gives the core's operation back with that status. Its round may go on without
+ * it. */
+void quorum_answer(struct store *store, struct op *op, enum op_status status);
+
+/* The core's operation is given back by another file. Its round goes on without
+ * it; a bid that is over is freed. */
+void quorum_dropped(struct store *store, const struct op *op);
+
+/* The bid has a majority, with that fence. It leaves its queue. */
+void bid_wins(struct store *store, struct bid *bid, uint64_t fence);
+
+/* No majority has granted the bid. Answers the core's question, and says when
+ * the next try may begin. */
+void bid_loses(struct store *store, struct bid *bid, struct round *round);
+
+/* Nodes, as bits, have answered the bid's release. `had`: one had the hold, or
+ * may have had it. The bid may be gone afterwards. */
+void bid_left(struct store *store, struct bid *bid, uint32_t node, bool had);
+
+/* Takes an operation of the core, which comes back by op_done(). */
+void quorum_take(struct store *store, struct op *op);
+
+/* Frees rounds and bids that are over, and wakes the queues that are due. */
+void quorum_tick(struct store *store);
+
+/* When a queue must be woken; WHEEL_NEVER: not. */
+uint64_t quorum_next_us(const struct store *store);
+
+/* Whether a majority of the nodes answers. */
+bool quorum_ready(const struct store *store);
+
+/* Ends an operation with that status: it goes back to the core, or to its round
+ * as a vote. */
+void op_done(struct store *store, struct op *op, enum op_status status);
+
+/* Whether any node of the quorum is in another list. */
+bool peers_other_quorum(const struct store *store);
+
+#endif

@@ -1,0 +1,855 @@
+/*
+ * Votes: the questions of a round, when it is decided, and what is put right
+ * afterwards. See model_quorum.h.
+ *
+ *   a try      won where a majority has granted it with one fence: those with
+ *              a lower one are raised to the highest first. Where it is lost,
+ *              all that was granted, or may have been, is taken back.
+ *   a renewal  is good where a majority has renewed it. Where a hold is missing
+ *              it is put again, and does not count before the next renewal.
+ *   a release  is one where a majority has it no more. The others are told as
+ *              soon as they can be, unless the lease is over by then.
+ *
+ * A lease counts from the sending to the node of the majority that was asked
+ * first.
+ *
+ * See DESIGN.md D5.1, D5.2 and D5.4.
+ */
+#include "daemon/store/topology/round.h"
+
+#include "daemon/store/model/quorum.h"
+#include "daemon/store/model/times.h"
+#include "daemon/store/node/link.h"
+#include "daemon/store/queue/op_queue.h"
+#include "daemon/store/topology/bid.h"
+#include "daemon/store/topology/quorum.h"
+
+#include "daemon/base/assert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct vote *
+vote_of(struct op *op)
+{
+    return container_of(op, struct vote, op);
+}
+
+static uint32_t
+bit_of(const struct vote *vote)
+{
+    return 1u << vote->op.home;
+}
+
+static void
+keep_word(char to[PROTO_NOTE_MAX], struct text *word)
+{
+    size_t len = word->len < PROTO_NOTE_MAX ? word->len : PROTO_NOTE_MAX;
+
+    if (len > 0)
+        memcpy(to, word->at, len);
+    *word = text_make(to, len);
+}
+
+/* Brokers' messages to each other are longer than any word of a lock. */
+static bool
+keep_message(struct round *round, struct text *message)
+{
+    round->message = malloc(message->len + 1);
+    if (round->message == NULL)
+        return false;
+    if (message->len > 0)
+        memcpy(round->message, message->at, message->len);
+    message->at = round->message;
+    return true;
+}
+
+static void
+round_free(struct store *store, struct round *round)
+{
+    free(round->sights);
+    free(round->shown);
+    free(round->message);
+    slab_free(&store->quorum->rounds, round);
+}
+
+struct round *
+round_begin(struct store *store, const struct op *op, struct op *asked)
+{
+    struct quorum *quorum = store->quorum;
+    struct round *round = slab_alloc(&quorum->rounds);
+
+    if (round == NULL)
+        return NULL;
+    struct op question = *op;
+    list_init(&round->link);
+    round->asked = asked;
+    round->kind = op->kind;
+    memcpy(round->name, op->name.at, op->name.len);
+    question.name = text_make(round->name, op->name.len);
+    for (int i = 0; i < 3; i++) {
+        if (i != 1 || op->kind != OP_PUBLISH) {
+            keep_word(round->words[i], &question.words[i]);
+        } else if (!keep_message(round, &question.words[i])) {
+            round_free(store, round);
+            return NULL;
+        }
+    }
+    question.vote = true;
+    question.round = NULL;
+    question.unwanted = false;
+    question.attempts = 0;
+    question.halved = false;
+    question.single = false;
+    question.asking = false;
+    question.grace_us = 0;
+    memset(&question.result, 0, sizeof(question.result));
+    for (uint32_t i = 0; i < quorum->nodes; i++) {
+        struct vote *vote = &round->votes[i];
+        vote->op = question;
+        vote->op.home = (uint16_t)i;
+        vote->op.at_node = NODE_NONE;
+        vote->round = round;
+        list_init(&vote->op.link);
+        wheel_node_init(&vote->op.timer, 0);
+    }
+    if (asked != NULL)
+        asked->round = round;
+    return round;
+}
+
+static void
+round_end(struct store *store, struct round *round)
+{
+    if (round->out > 0 || round->asked != NULL || !list_empty(&round->link))
+        return;
+    list_push_back(&store->quorum->over, &round->link);
+}
+
+void
+round_sweep(struct store *store)
+{
+    struct list *at;
+
+    while ((at = list_pop_front(&store->quorum->over)) != NULL)
+        round_free(store, container_of(at, struct round, link));
+}
+
+/* Sends a vote's question; `waits`: also where the node must come back for it.
+ * False: it is not asked. */
+static bool
+vote_send(struct store *store, struct vote *vote, enum vote_state state,
+    uint64_t give_up_us, bool waits)
+{
+    uint16_t node = vote->op.home;
+    bool away = !link_answers(&store->links[node]);
+
+    if (away && (!waits || store->quorum->waiting >= QUORUM_WAITING))
+        return false;
+    vote->waits = away;
+    store->quorum->waiting += away;
+    vote->state = state;
+    vote->op.give_up_us = give_up_us;
+    vote->op.attempts = 0;
+    vote->op.tries = 0;
+    vote->op.halved = false;
+    vote->op.unwanted = false;
+    vote->round->out++;
+    op_enqueue(store, &vote->op, node, store->now_us, false);
+    return true;
+}
+
+static uint64_t
+soon_us(const struct store *store)
+{
+    return store->now_us + store->settings.command_timeout_us;
+}
+
+/* A renewal's votes count as long as its hold lasts: all nodes may be slow. */
+static uint64_t
+renewal_until_us(const struct store *store, const struct round *round)
+{
+    uint64_t late_us = store->now_us + store_silence_us(store);
+
+    if (round->kind != OP_RENEW || round->asked == NULL)
+        return soon_us(store);
+    if (round->asked->give_up_us < late_us)
+        late_us = round->asked->give_up_us;
+    return late_us > soon_us(store) ? late_us : soon_us(store);
+}
+
+/* Whoever has it still after that, has it no more. */
+static uint64_t
+lease_over_us(const struct store *store, const struct vote *vote)
+{
+    return soon_us(store) + (uint64_t)vote->op.lease_ms * 1000;
+}
+
+static void
+vote_undo(struct store *store, struct vote *vote)
+{
+    vote->op.kind = OP_RELEASE;
+    vote->op.fence = 0;
+    vote->op.arrival = 0;
+    vote->op.unclean = false;
+    vote->op.moves = false;
+    (void)vote_send(
+        store, vote, VOTE_UNDOING, lease_over_us(store, vote), true);
+}
+
+/* Gives what was granted the fence that the others have. */
+static void
+vote_raise(struct store *store, struct vote *vote, uint64_t fence)
+{
+    vote->op.kind = OP_RENEW;
+    vote->op.fence = 0;
+    vote->op.arrival = 0;
+    vote->op.seen = fence;
+    vote->op.raises = true;
+    vote->op.agreed = vote->round->decided;
+    vote->op.moves = false;
+    vote->op.hard_end_us = WHEEL_NEVER;
+    if (!vote_send(store, vote, VOTE_RAISING, soon_us(store), false))
+        vote->state = VOTE_DOUBT;
+    else
+        count(store->counters, COUNTER_quorum_raises);
+}
+
+/* --- a try ---------------------------------------------------------------- */
+
+struct count {
+    uint32_t has;
+    uint32_t pending;
+    uint32_t agree; /* they have the highest fence */
+    uint64_t fence;
+};
+
+static struct count
+try_count(const struct store *store, const struct round *round)
+{
+    struct count count = {0};
+
+    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
+        const struct vote *vote = &round->votes[i];
+        count.pending +=
+            vote->state == VOTE_ASKED || vote->state == VOTE_RAISING;
+        if (vote->state != VOTE_YES)
+            continue;
+        count.has++;
+        if (vote->fence > count.fence) {
+            count.fence = vote->fence;
+            count.agree = 0;
+        }
+        count.agree += vote->fence == count.fence;
+    }
+    return count;
+}
+
+/* What is left of the lease at the node of those in favour that has the least
+ * of it. */
+static void
+round_term(const struct store *store, const struct round *round, uint64_t fence,
+    struct op_result *result)
+{
+    uint64_t end_us = WHEEL_NEVER;
+
+    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
+        const struct vote *vote = &round->votes[i];
+        uint64_t vote_end_us = vote->sent_us + (uint64_t)vote->ttl_ms * 1000;
+        if (vote->state != VOTE_YES || (fence > 0 && vote->fence != fence) ||
+            vote_end_us >= end_us)
+            continue;
+        end_us = vote_end_us;
+        result->sent_us = vote->sent_us;
+        result->ttl_ms = vote->ttl_ms;
+    }
+}
+
+/* Somebody is in the way there. */
+static bool
+vote_is_busy(const struct vote *vote)
+{
+    return vote->state == VOTE_NO && vote->op.result.status == OP_BUSY;
+}
+
+uint32_t
+round_free_ms(const struct store *store, const struct round *round)
+{
+    uint32_t least[STORE_QUORUM_MAX];
+    uint32_t n = 0;
+    uint32_t has = round->tally[OP_OK];
+
+    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
+        const struct vote *vote = &round->votes[i];
+        uint32_t at = n;
+        if (!vote_is_busy(vote))
+            continue;
+        for (; at > 0 && least[at - 1] > vote->again_ms; at--)
+            least[at] = least[at - 1];
+        least[at] = vote->again_ms;
+        n++;
+    }
+    if (has >= store->quorum->majority || has + n < store->quorum->majority)
+        return UINT32_MAX;
+    return least[store->quorum->majority - has - 1];
+}
+
+uint32_t
+round_busy(const struct store *store, const struct round *round)
+{
+    uint32_t nodes = 0;
+
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        if (vote_is_busy(&round->votes[i]))
+            nodes |= bit_of(&round->votes[i]);
+    return nodes;
+}
+
+/* After the decision: what a vote has brought is put right. */
+static void
+vote_settle(struct store *store, struct vote *vote)
+{
+    const struct round *round = vote->round;
+    const struct bid *bid = bid_of_try(store, round->bid);
+    bool stands = round->won && bid != NULL && bid->fence > 0;
+
+    if (vote->state != VOTE_YES && vote->state != VOTE_DOUBT)
+        return;
+    if (!stands)
+        vote_undo(store, vote);
+    else if (vote->state == VOTE_YES && vote->fence != bid->fence)
+        vote_raise(store, vote, bid->fence);
+}
+
+static void
+round_settle(struct store *store, struct round *round)
+{
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        vote_settle(store, &round->votes[i]);
+}
+
+/* There is no majority for it, and why is known: a majority has said so, or
+ * nobody else will say anything. */
+static bool
+try_lost(const struct store *store, const struct round *round,
+    const struct count *count)
+{
+    uint32_t majority = store->quorum->majority;
+    uint32_t spoke = round->tally[OP_OK] + round->tally[OP_BUSY];
+
+    return count->has + count->pending < majority &&
+           (spoke >= majority || count->pending == 0);
+}
+
+/* What is left of a lost try and has not been sent yet, is not sent: it would
+ * meet the next one. */
+static void
+round_call_off(const struct store *store, struct round *round)
+{
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        if (round->votes[i].state == VOTE_ASKED)
+            round->votes[i].op.unwanted = true;
+}
+
+static void
+try_decide(struct store *store, struct round *round)
+{
+    uint32_t majority = store->quorum->majority;
+    struct bid *bid = bid_of_try(store, round->bid);
+    struct count count = try_count(store, round);
+
+    if (bid == NULL || try_lost(store, round, &count)) {
+        round->decided = true;
+        round_call_off(store, round);
+        round_settle(store, round);
+        if (bid != NULL && bid->seen < count.fence)
+            bid->seen = count.fence;
+        if (bid != NULL)
+            bid_loses(store, bid, round);
+        else if (round->asked != NULL)
+            quorum_answer(store, round->asked, OP_UNSENT);
+        return;
+    }
+    if (count.agree >= majority) {
+        round->decided = round->won = true;
+        bid_wins(store, bid, count.fence);
+        if (round->asked != NULL) {
+            struct op_result *result = &round->asked->result;
+            *result = (struct op_result){
+                .ask = bid->ask, .arrival = bid->arrival, .fence = count.fence};
+            round_term(store, round, count.fence, result);
+            quorum_answer(store, round->asked, OP_OK);
+        }
+        round_settle(store, round);
+        return;
+    }
+    if (count.has < majority)
+        return;
+    bool lost = false;
+    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
+        struct vote *vote = &round->votes[i];
+        if (vote->state != VOTE_YES || vote->fence == count.fence)
+            continue;
+        vote_raise(store, vote, count.fence);
+        lost = lost || vote->state == VOTE_DOUBT;
+    }
+    if (lost) /* a node that was there is not */
+        try_decide(store, round);
+}
+
+/* --- a renewal ------------------------------------------------------------ */
+
+/* A hold that a node knows nothing of is put there again; it counts from the
+ * next renewal on. */
+static void
+vote_mend(struct store *store, struct vote *vote)
+{
+    const struct bid *bid = bid_of_try(store, vote->round->bid);
+    struct op *op = &vote->op;
+
+    if (bid == NULL || bid->fence == 0)
+        return;
+    op->kind = OP_ACQUIRE;
+    op->ask = bid->ask;
+    op->ask.hold_ms = record_hold_left_ms(op, store->now_us);
+    op->seen = bid->fence - 1;
+    op->arrival = 0;
+    op->fence = 0;
+    op->retry = true;
+    op->no_queue = true;
+    op->tell = false;
+    op->raises = false;
+    op->agreed = false;
+    (void)vote_send(store, vote, VOTE_MENDING, soon_us(store), false);
+}
+
+/* It is missing there, or may be. */
+static bool
+vote_misses(const struct vote *vote)
+{
+    enum op_status status = vote->op.result.status;
+
+    return vote->state == VOTE_NO &&
+           (status == OP_GONE || status == OP_MISSING);
+}
+
+static void
+renew_mend(struct store *store, struct round *round)
+{
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        if (vote_misses(&round->votes[i]))
+            vote_mend(store, &round->votes[i]);
+}
+
+/* What the core is told of a renewal that a majority has carried out. */
+static void
+renew_won(struct store *store, struct round *round, struct bid *bid)
+{
+    struct op *asked = round->asked;
+
+    round->decided = round->won = true;
+    if (asked->moves) {
+        bid->ask = round->about.ask;
+        bid->fence = asked->fence > 0 ? asked->fence : bid->fence;
+    }
+    asked->result = round->about;
+    asked->result.arrival = bid->arrival;
+    asked->result.place = 0;
+    asked->result.fence = bid->fence;
+    round_term(store, round, 0, &asked->result);
+    bool moves = asked->moves;
+    quorum_answer(store, asked, OP_OK);
+    if (!moves)
+        renew_mend(store, round);
+}
+
+/* Why there is no majority for it. */
+static enum op_status
+renew_verdict(const struct store *store, const struct round *round)
+{
+    const uint32_t *tally = round->tally;
+    uint32_t enough = store->quorum->nodes - store->quorum->majority + 1;
+
+    if (tally[OP_BROKEN] > 0)
+        return OP_BROKEN;
+    if (tally[OP_MOVED] > 0)
+        return OP_MOVED;
+    if (tally[OP_GONE] >= enough)
+        return OP_GONE;
+    if (tally[OP_GONE] + tally[OP_MISSING] >= enough)
+        return round->asked->moves ? OP_MISSING : OP_GONE;
+    return tally[OP_UNSENT] >= enough ? OP_UNSENT : OP_UNKNOWN;
+}
+
+static void
+renew_decide(struct store *store, struct round *round)
+{
+    uint32_t majority = store->quorum->majority;
+    struct bid *bid = bid_of_try(store, round->bid);
+    struct count count = try_count(store, round);
+
+    if (round->asked == NULL) {
+        round->decided = true;
+    } else if (bid == NULL || bid->leaving) {
+        round->decided = true;
+        quorum_answer(store, round->asked, OP_UNSENT);
+    } else if (count.has >= majority) {
+        renew_won(store, round, bid);
+    } else if (count.has + count.pending < majority) {
+        enum op_status status = renew_verdict(store, round);
+        if (status == OP_UNKNOWN && count.pending > 0)
+            return; /* who is still to answer may know */
+        /* Where it is left it keeps others out until its holder, who may not
+         * hear that it is lost, believes in it no more. */
+        round->decided = true;
+        quorum_answer(store, round->asked, status);
+    }
+}
+
+/* --- what is only asked --------------------------------------------------- */
+
+static uint32_t
+round_answered(const struct store *store, const struct round *round)
+{
+    uint32_t silent = round->tally[OP_UNSENT] + round->tally[OP_UNKNOWN];
+
+    return store->quorum->nodes - silent - round->out;
+}
+
+/* A BREAK, a LOOK: when all have answered. Where too few have, some may all the
+ * same have carried it out. */
+static void
+plain_decide(struct store *store, struct round *round)
+{
+    bool done = round->kind == OP_BREAK &&
+                round->tally[OP_OK] + round->tally[OP_UNKNOWN] > 0;
+    enum op_status status = done ? OP_UNKNOWN : OP_UNSENT;
+
+    if (round->out > 0)
+        return;
+    round->decided = true;
+    if (round->asked == NULL)
+        return;
+    if (round_answered(store, round) >= store->quorum->majority)
+        status = round->tally[OP_OK] > 0        ? OP_OK
+                 : round->tally[OP_REFUSED] > 0 ? OP_REFUSED
+                                                : OP_GONE;
+    round->asked->result = (struct op_result){.ahead = round->about.ahead};
+    quorum_answer(store, round->asked, status);
+}
+
+/* One node is enough whose subscribers have heard it; else the next. */
+static void
+publish_decide(struct store *store, struct round *round)
+{
+    struct vote *next = NULL;
+
+    if (round->out > 0)
+        return;
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        if (round->votes[i].state == VOTE_YES &&
+            round->votes[i].op.result.ahead > 0)
+            round->won = true;
+    for (uint32_t i = store->quorum->nodes; !round->won && i > 0; i--)
+        if (round->votes[i - 1].state == VOTE_NONE &&
+            link_answers(&store->links[i - 1]))
+            next = &round->votes[i - 1];
+    if (next != NULL &&
+        vote_send(store, next, VOTE_ASKED, soon_us(store), false))
+        return;
+    round->decided = true;
+    if (round->asked != NULL)
+        quorum_answer(store, round->asked,
+            round->won || round->tally[OP_OK] > 0 ? OP_OK : OP_UNSENT);
+}
+
+/* --- INSPECT -------------------------------------------------------------- */
+
+/* Of one try: a node that was away may have an earlier one of that owner, which
+ * is over. */
+static bool
+same_ticket(const struct op_ticket *a, const struct op_ticket *b)
+{
+    return a->request == b->request && a->generation == b->generation &&
+           a->shared == b->shared && strcmp(a->broker, b->broker) == 0 &&
+           memcmp(a->session, b->session, sizeof(a->session)) == 0 &&
+           memcmp(a->owner_hash, b->owner_hash, sizeof(a->owner_hash)) == 0;
+}
+
+static void
+sight_add(struct round *round, const struct op_ticket *ticket, uint32_t node)
+{
+    struct sight_of *sight = NULL;
+
+    for (uint32_t i = 0; i < round->sight_count && sight == NULL; i++)
+        if (same_ticket(&round->sights[i].ticket, ticket))
+            sight = &round->sights[i];
+    if (sight == NULL) {
+        struct sight_of *sights =
+            realloc(round->sights, (round->sight_count + 1) * sizeof(*sights));
+        if (sights == NULL) {
+            round->starved = true;
+            return;
+        }
+        round->sights = sights;
+        sight = &sights[round->sight_count++];
+        *sight = (struct sight_of){.ticket = *ticket};
+        struct text *words[] = {
+            &sight->ticket.owner, &sight->ticket.client, &sight->ticket.note};
+        for (int i = 0; i < 3; i++)
+            keep_word(sight->words[i], words[i]);
+    } else if (ticket->ttl_ms < sight->ticket.ttl_ms) {
+        sight->ticket.ttl_ms = ticket->ttl_ms;
+    }
+    if ((sight->seen & node) != 0)
+        return;
+    sight->seen |= node;
+    uint32_t at = sight->nodes++;
+    for (; at > 0 && sight->fences[at - 1] < ticket->fence; at--)
+        sight->fences[at] = sight->fences[at - 1];
+    sight->fences[at] = ticket->fence;
+}
+
+/* The fence that a majority has for it, of those in falling order; 0: none, or
+ * not yet: a try is raised to one fence before it is won. */
+static uint64_t
+sight_fence(const struct sight_of *sight, uint32_t majority)
+{
+    for (uint32_t i = 0; i + majority <= sight->nodes; i++)
+        if (sight->fences[i] == sight->fences[i + majority - 1])
+            return sight->fences[i];
+    return 0;
+}
+
+static void
+inspect_hear(struct round *round, const struct op_result *result, uint32_t node)
+{
+    for (uint32_t i = 0; i < result->ticket_count; i++)
+        if (result->tickets[i].granted)
+            sight_add(round, &result->tickets[i], node);
+    if (result->typical_ms > round->about.typical_ms)
+        round->about.typical_ms = result->typical_ms;
+    round->again_ms |= result->again_ms;
+}
+
+static void
+inspect_decide(struct store *store, struct round *round)
+{
+    uint32_t majority = store->quorum->majority;
+    struct op *asked = round->asked;
+    struct op_result result = {0};
+
+    if (round->out > 0)
+        return;
+    round->decided = true;
+    if (asked == NULL)
+        return;
+    uint32_t waiters = queue_count(store, asked->name);
+    if (round->sight_count + waiters > 0)
+        round->shown =
+            calloc(round->sight_count + waiters, sizeof(*round->shown));
+    /* What is not seen is not free for that. */
+    if (round_answered(store, round) < majority || round->starved ||
+        (round->shown == NULL && round->sight_count + waiters > 0)) {
+        quorum_answer(store, asked, OP_UNSENT);
+        return;
+    }
+    for (uint32_t i = 0; round->shown != NULL && i < round->sight_count; i++) {
+        struct sight_of *sight = &round->sights[i];
+        uint64_t fence = sight_fence(sight, majority);
+        if (fence == 0)
+            continue;
+        struct op_ticket *shown = &round->shown[result.holders++];
+        *shown = sight->ticket;
+        shown->owner.at = sight->words[0];
+        shown->client.at = sight->words[1];
+        shown->note.at = sight->words[2];
+        shown->fence = fence;
+        result.shared = result.shared || shown->shared;
+        if (shown->fence > result.fence)
+            result.fence = shown->fence;
+    }
+    if (round->shown != NULL)
+        result.waiters =
+            queue_show(store, asked->name, round->shown + result.holders);
+    result.tickets = round->shown;
+    result.ticket_count = result.holders + result.waiters;
+    if (result.ticket_count > asked->limit)
+        result.ticket_count = asked->limit;
+    result.delay_ms = round->about.delay_ms;
+    result.typical_ms = round->about.typical_ms;
+    result.again_ms = round->again_ms;
+    result.sent_us = store->now_us;
+    result.senseless = round->about.senseless;
+    asked->result = result;
+    quorum_answer(store, asked, OP_OK);
+}
+
+/* --- votes come in -------------------------------------------------------- */
+
+/* Of two ends, each 0 where there is none. */
+static uint64_t
+sooner_ms(uint64_t a, uint64_t b)
+{
+    return a > 0 && (a < b || b == 0) ? a : b;
+}
+
+/* What the core may be told by one node's answer, which is gone then. */
+static void
+round_hear(struct round *round, const struct op_result *result, uint32_t node)
+{
+    struct text *words[] = {&round->about.holder_client,
+        &round->about.holder_owner, &round->about.holder_note};
+    uint64_t delay_ms = round->about.delay_ms;
+
+    if (delay_ms < result->delay_ms)
+        delay_ms = result->delay_ms;
+    if (result->status == OP_UNSETTLED && result->again_ms > round->again_ms)
+        round->again_ms = result->again_ms;
+    if (round->kind == OP_INSPECT && result->senseless) {
+        round->about.senseless = true;
+    } else if (round->kind == OP_INSPECT && result->status == OP_OK) {
+        inspect_hear(round, result, node);
+    } else if (round->kind == OP_BREAK) {
+        if (result->ahead > round->about.ahead)
+            round->about.ahead = result->ahead;
+    } else if (round->kind == OP_RENEW && result->status == OP_OK) {
+        uint64_t left_ms = round->about.hold_ms;
+        uint64_t hold_ms = round->about.ask.hold_ms;
+        round->about = *result;
+        round->about.hold_ms = (uint32_t)sooner_ms(left_ms, result->hold_ms);
+        round->about.ask.hold_ms = sooner_ms(hold_ms, result->ask.hold_ms);
+        keep_word(round->said[0], &round->about.note);
+    } else if (result->told && !round->about.told) {
+        round->about = *result;
+        for (int i = 0; i < 3; i++)
+            keep_word(round->said[i], words[i]);
+    }
+    round->about.delay_ms = delay_ms;
+}
+
+static void
+round_decide(struct store *store, struct round *round)
+{
+    static void (*const decide[OP_KIND_COUNT])(
+        struct store *, struct round *) = {
+
+#define OP(id, word, owner, done, script, keys, share, grants, take, decide) \
+    decide,
+#include "daemon/op/op.def"
+    };
+
+    decide[round->kind](store, round);
+}
+
+static enum vote_state
+vote_read(struct vote *vote, enum op_status status)
+{
+    vote->fence = vote->op.result.fence;
+    vote->sent_us = vote->op.result.sent_us;
+    vote->ttl_ms = vote->op.result.ttl_ms;
+    vote->again_ms = vote->op.result.again_ms;
+    if (status == OP_OK)
+        return VOTE_YES;
+    return status == OP_UNKNOWN || status == OP_REFUSED ? VOTE_DOUBT : VOTE_NO;
+}
+
+/* A release has been carried out at a node, or was not needed there. */
+static void
+release_heard(struct store *store, struct vote *vote, enum op_status status)
+{
+    struct bid *bid = bid_of_try(store, vote->round->bid);
+
+    if (bid == NULL)
+        return;
+    if (status == OP_UNSENT || status == OP_UNKNOWN || status == OP_REFUSED)
+        bid->asked_to_leave &= ~bit_of(vote);
+    else
+        bid_left(store, bid, bit_of(vote), status == OP_OK);
+}
+
+/* What is given back is given back again where nobody knows whether it was. */
+static bool
+vote_again(struct store *store, struct vote *vote, enum op_status status)
+{
+    bool gives = vote->state == VOTE_UNDOING || vote->round->kind == OP_RELEASE;
+    struct bid *bid = bid_of_try(store, vote->round->bid);
+
+    if (!gives || status != OP_UNKNOWN)
+        return false;
+    if (bid != NULL && bid->leaving)
+        bid->freed = true; /* GONE is what it says then if it was */
+    return store->now_us < vote->op.give_up_us &&
+           vote_send(store, vote, vote->state, vote->op.give_up_us, true);
+}
+
+/* What is asked of all has been sent when the one that was heard last was. */
+static void
+round_note_sending(struct round *round, const struct op *op)
+{
+    if (round->asked == NULL || op->sent_us == 0)
+        return;
+    round->asked->sent_us = op->sent_us;
+    round->asked->tries += op->tries;
+}
+
+void
+quorum_voted(struct store *store, struct op *op, enum op_status status)
+{
+    struct vote *vote = vote_of(op);
+    struct round *round = vote->round;
+    enum vote_state was = vote->state;
+
+    require(round->out > 0);
+    round->out--;
+    store->quorum->waiting -= vote->waits;
+    round_note_sending(round, op);
+    if (vote_again(store, vote, status))
+        return;
+    if (was == VOTE_UNDOING) {
+        vote->state = VOTE_NONE;
+    } else if (was == VOTE_ASKED) {
+        vote->state = vote_read(vote, status);
+        round->tally[status]++;
+        round_hear(round, &op->result, bit_of(vote));
+        if (round->kind == OP_RELEASE)
+            release_heard(store, vote, status);
+    } else {
+        vote->state = vote_read(vote, status);
+        if (vote->state == VOTE_NO)
+            vote->state = VOTE_NONE;
+    }
+    if (was == VOTE_MENDING && status == OP_OK)
+        count(store->counters, COUNTER_quorum_mends);
+    if (was == VOTE_MENDING || (round->decided && round->kind == OP_ACQUIRE)) {
+        vote_settle(store, vote);
+    } else if (round->decided && round->won && round->kind == OP_RENEW &&
+               was == VOTE_ASKED && !op->moves && vote_misses(vote)) {
+        vote_mend(store, vote);
+    } else if (!round->decided && was != VOTE_UNDOING) {
+        round_decide(store, round);
+    }
+    round_end(store, round);
+}
+
+void
+round_ask(struct store *store, struct round *round, uint32_t nodes)
+{
+    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
+        struct vote *vote = &round->votes[i];
+        bool waits = round->kind == OP_RELEASE;
+        uint64_t give_up_us =
+            waits ? lease_over_us(store, vote) : renewal_until_us(store, round);
+        if (round->kind == OP_PUBLISH || (nodes & 1u << i) == 0)
+            continue;
+        if (vote_send(store, vote, VOTE_ASKED, give_up_us, waits))
+            continue;
+        vote->state = VOTE_NO;
+        vote->op.result.status = OP_UNSENT;
+        round->tally[OP_UNSENT]++;
+        if (round->kind == OP_RELEASE)
+            release_heard(store, vote, OP_UNSENT);
+    }
+    round_decide(store, round);
+    round_end(store, round);
+}
