@@ -211,7 +211,7 @@ request_tag(const char *line, size_t len, char *tag)
  * Verbs begin with a letter, so what begins with a digit means to be a tag.
  */
 static bool
-parse_tag(struct scan *scan, struct token *token, struct request *out)
+parse_tag(struct scan *scan, struct token *token, struct request_line *out)
 {
     enum token_status status;
 
@@ -229,7 +229,8 @@ parse_tag(struct scan *scan, struct token *token, struct request *out)
 }
 
 static bool
-parse_command(struct scan *scan, const struct token *token, struct request *out)
+parse_command(
+    struct scan *scan, const struct token *token, struct request_line *out)
 {
     struct text word = text_make(token->at, token->len);
 
@@ -256,7 +257,7 @@ parse_name(struct scan *scan, const struct token *token, size_t name_max,
 /* One of the names that a command may have several of. */
 static bool
 parse_names(struct scan *scan, const struct token *token, size_t name_max,
-    struct request *out)
+    struct request_line *out)
 {
     if (out->keys != 0)
         return scan_refuse(scan, "words come before key=value");
@@ -270,7 +271,8 @@ parse_names(struct scan *scan, const struct token *token, size_t name_max,
 
 /* The user, and then the secret, of which nothing is told. */
 static bool
-parse_user(struct scan *scan, const struct token *token, struct request *out)
+parse_user(
+    struct scan *scan, const struct token *token, struct request_line *out)
 {
     size_t max = out->name_count == 0 ? PROTO_USER_MAX : PROTO_SECRET_MAX;
 
@@ -295,7 +297,7 @@ session_valid(struct text word)
 /* `token` is a positional word of the command. */
 static bool
 parse_argument(struct scan *scan, const struct token *token, size_t name_max,
-    struct request *out)
+    struct request_line *out)
 {
     if (command_rows[out->command].argument == ARGUMENT_NAMES)
         return parse_names(scan, token, name_max, out);
@@ -390,7 +392,8 @@ key_find(struct text name)
 
 /* `token` has a '='. */
 static bool
-parse_pair(struct scan *scan, const struct token *token, struct request *out)
+parse_pair(
+    struct scan *scan, const struct token *token, struct request_line *out)
 {
     enum request_key key = key_find(text_make(token->at, token->equals));
     char *at = token->at + token->equals + 1;
@@ -419,7 +422,7 @@ parse_pair(struct scan *scan, const struct token *token, struct request *out)
 
 /* What the command cannot do without is there. */
 static bool
-parse_complete(struct scan *scan, const struct request *out)
+parse_complete(struct scan *scan, const struct request_line *out)
 {
     static const char *const wanted[] = {
         [ARGUMENT_NONE] = "",
@@ -446,7 +449,7 @@ parse_complete(struct scan *scan, const struct request *out)
 
 /* All that follows the verb. */
 static bool
-parse_words(struct scan *scan, size_t name_max, struct request *out)
+parse_words(struct scan *scan, size_t name_max, struct request_line *out)
 {
     struct token token;
     enum token_status status;
@@ -463,7 +466,7 @@ parse_words(struct scan *scan, size_t name_max, struct request *out)
 }
 
 enum request_status
-request_parse(char *line, size_t len, size_t name_max, struct request *out,
+request_parse(char *line, size_t len, size_t name_max, struct request_line *out,
     struct request_error *error)
 {
     struct scan scan = {.at = line, .end = line + len, .error = error};

@@ -67,7 +67,7 @@ const char *error_outcome(enum error_code code, enum command command);
 /* The verb of an event on the wire. */
 const char *event_name(enum event_code code);
 
-struct request {
+struct request_line {
     enum command command;        /* COMMAND_COUNT: not recognized */
     char tag[PROTO_TAG_MAX + 1]; /* NUL-terminated; empty: untagged */
     struct text argument;        /* ref into the line; the positional word */
@@ -92,7 +92,7 @@ enum request_status {
 };
 
 static inline bool
-request_has(const struct request *request, enum request_key key)
+request_has(const struct request_line *request, enum request_key key)
 {
     return (request->keys >> key & 1u) != 0;
 }
@@ -102,7 +102,7 @@ request_has(const struct request *request, enum request_key key)
  * longest lock name, 1 to PROTO_NAME_MAX. `out` refers into `line`.
  */
 enum request_status request_parse(char *line, size_t len, size_t name_max,
-    struct request *out, struct request_error *error);
+    struct request_line *out, struct request_error *error);
 
 /*
  * The tag that a line begins with, for a line that is not parsed since it is

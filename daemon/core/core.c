@@ -67,7 +67,7 @@ core_take_memory(struct core *core)
            slab_init(&core->locks, sizeof(struct lock), locks) &&
            slab_init(&core->tickets, sizeof(struct ticket), s->tickets_max) &&
            slab_init(
-               &core->pendings, sizeof(struct pending), s->requests_max) &&
+               &core->requests, sizeof(struct request), s->requests_max) &&
            slab_init(&core->ops, sizeof(struct op), ops) &&
            slab_init(&core->behind, sizeof(struct behind), BEHIND_MAX) &&
            slab_init(&core->watches, sizeof(struct watch), s->tickets_max) &&
@@ -159,7 +159,7 @@ core_destroy(struct core **core)
     slab_fini(&(*core)->behind);
     slab_fini(&(*core)->locks);
     slab_fini(&(*core)->tickets);
-    slab_fini(&(*core)->pendings);
+    slab_fini(&(*core)->requests);
     slab_fini(&(*core)->ops);
     slab_fini(&(*core)->bundles);
     slab_fini(&(*core)->watches);
@@ -341,12 +341,12 @@ core_changed(struct core *core)
 }
 
 static void
-core_pending_timer(struct core *core, struct pending *pending)
+core_request_timer(struct core *core, struct request *request)
 {
-    if (pending->denied)
-        auth_end_wait(core, pending);
+    if (request->denied)
+        auth_end_wait(core, request);
     else
-        command_timer(core, pending);
+        command_timer(core, request);
 }
 
 static void
@@ -359,8 +359,8 @@ core_timer(struct core *core, struct wheel_node *node)
     case TIMER_TICKET:
         ticket_timer(core, container_of(node, struct ticket, timer));
         return;
-    case TIMER_PENDING:
-        core_pending_timer(core, container_of(node, struct pending, timer));
+    case TIMER_REQUEST:
+        core_request_timer(core, container_of(node, struct request, timer));
         return;
     case TIMER_LOCK:
         lock_timer(core, container_of(node, struct lock, timer));
@@ -428,17 +428,17 @@ core_more(struct core *core, struct session *session)
     bool served = false;
 
     watch_flush(core, session);
-    LIST_EACH_SAFE (link, &session->pendings) {
-        struct pending *pending =
-            container_of(link, struct pending, session_link);
-        if (pending->command != COMMAND_HELD)
+    LIST_EACH_SAFE (link, &session->requests) {
+        struct request *request =
+            container_of(link, struct request, session_link);
+        if (request->command != COMMAND_HELD)
             continue;
         if (served) {
             effects_add(core->effects, EFFECT_MORE,
                 slab_handle(&core->sessions, session));
             return;
         }
-        listing_held(core, pending);
+        listing_held(core, request);
         served = true;
     }
 }
@@ -571,18 +571,18 @@ core_next_us(const struct core *core)
 static void
 check_ticket(const struct core *core, const struct ticket *ticket)
 {
-    struct pending *pending =
+    struct request *request =
         ticket->session == NULL
             ? NULL
-            : container_of(ticket->pendings.next, struct pending, ticket_link);
+            : container_of(ticket->requests.next, struct request, ticket_link);
     bool gone =
         ticket->session != NULL && ticket->session->state == SESSION_GONE;
     bool main_op = !handle_equal(ticket->main_op, HANDLE_NONE);
 
     require(ticket->lock->refs > 0);
     if (ticket->state == TICKET_IDLE && !gone)
-        require(ticket->session != NULL && !list_empty(&ticket->pendings) &&
-                (pending_stands(pending) || !list_empty(&ticket->stir_link)));
+        require(ticket->session != NULL && !list_empty(&ticket->requests) &&
+                (request_stands(request) || !list_empty(&ticket->stir_link)));
     require(main_op == (ticket->state == TICKET_ASKING) ||
             ticket->state == TICKET_LEAVING);
     if (ticket->state == TICKET_HELD)
@@ -590,10 +590,10 @@ check_ticket(const struct core *core, const struct ticket *ticket)
                 ticket->fence > 0 && ticket->session != NULL &&
                 wheel_node_set(&ticket->timer));
     if (ticket->state == TICKET_WAITING && !ticket->unattended && !gone)
-        require(pending != NULL && !list_empty(&ticket->pendings) &&
-                pending->asked);
+        require(request != NULL && !list_empty(&ticket->requests) &&
+                request->asked);
     if (ticket->session == NULL || gone)
-        require(list_empty(&ticket->pendings));
+        require(list_empty(&ticket->requests));
     require(
         (ticket->state == TICKET_HELD) == !list_empty(&ticket->holder_link));
     const struct session *session = ticket->session;

@@ -53,7 +53,7 @@ check_inside(struct text text, const char *line, size_t len)
 }
 
 static void
-check_request(const struct request *request, const char *line, size_t len,
+check_request(const struct request_line *request, const char *line, size_t len,
     size_t name_max)
 {
     require(request->command < COMMAND_COUNT);
@@ -79,7 +79,7 @@ check_request(const struct request *request, const char *line, size_t len,
 }
 
 static size_t
-request_write(const struct request *request, char *out, size_t out_bytes)
+request_write(const struct request_line *request, char *out, size_t out_bytes)
 {
     struct reply reply;
 
@@ -99,7 +99,7 @@ request_write(const struct request *request, char *out, size_t out_bytes)
 }
 
 static void
-check_same(const struct request *a, const struct request *b)
+check_same(const struct request_line *a, const struct request_line *b)
 {
     require(a->command == b->command);
     require(strcmp(a->tag, b->tag) == 0);
@@ -120,11 +120,11 @@ check_same(const struct request *a, const struct request *b)
 static char again[4 * PROTO_LINE_MAX];
 
 static void
-check_again(const struct request *request, size_t name_max)
+check_again(const struct request_line *request, size_t name_max)
 {
     size_t len = request_write(request, again, sizeof(again));
     size_t skip = request->tag[0] == '\0' ? 2 : 0; /* "- " is no request's */
-    struct request second;
+    struct request_line second;
     struct request_error error;
     char *line;
 
@@ -139,7 +139,7 @@ check_again(const struct request *request, size_t name_max)
 static void
 check_line(const char *bytes, size_t len, size_t name_max)
 {
-    struct request request;
+    struct request_line request;
     struct request_error error = {ERROR_COUNT, NULL};
     char tag[PROTO_TAG_MAX + 1];
     char *line = copy_bytes(bytes, len);

@@ -100,9 +100,9 @@ PLANTED = {
         "a late grant for a request that is gone is not released"),
     "stale-unlock": (
         "fence_is_stale",
-        "    if (pending->fence == 0 || pending->fence == ticket->fence)\n"
+        "    if (request->fence == 0 || request->fence == ticket->fence)\n"
         "        return false;",
-        "    if (pending->fence < (uint64_t)1 << 60)\n        return false;",
+        "    if (request->fence < (uint64_t)1 << 60)\n        return false;",
         "UNLOCK does not look at the fence"),
     "release-without-fence": (
         "lua/release.lua",
@@ -267,12 +267,12 @@ PLANTED = {
         "    return node->generation == handle.generation ? node : NULL;",
         "    return (node->generation & 1) == 1 ? node : NULL;",
         "what is meant for one that is gone reaches who has its place"),
-    "pendings-forgotten": (
+    "requests-forgotten": (
         "ticket_advance",
-        "            if (!idle_serve(core, ticket, pending))\n"
+        "            if (!idle_serve(core, ticket, request))\n"
         "                return;\n"
         "            break;",
-        "            (void)idle_serve(core, ticket, pending);\n"
+        "            (void)idle_serve(core, ticket, request);\n"
         "            return;",
         "what was queued behind a request is never served"),
     "reentry-not-counted": (

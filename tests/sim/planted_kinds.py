@@ -104,7 +104,7 @@ PLANTED = {
         "a claim does not find what another broker has"),
     "claim-forgets-count": (
         "hold_claimed",
-        "    ticket->holds = pending->holds;\n",
+        "    ticket->holds = request->holds;\n",
         "    ticket->holds = 1;\n",
         "a claim forgets re-entries"),
     "kept-is-released": (
@@ -162,7 +162,7 @@ PLANTED = {
         "circles over several brokers are not found"),
     "deadlock-not-asked-to": (
         "wait_counts",
-        "           !pending->no_deadlock;\n", "           true;\n",
+        "           !request->no_deadlock;\n", "           true;\n",
         "deadlock=0 is not obeyed"),
     "deadlock-never": (
         "deadlock_look",
@@ -193,10 +193,10 @@ PLANTED = {
         "    hold_lost(core, ticket, \"broken\");\n",
         "no lock-delay begins at BREAK"),
     "cancelled-and-granted": (
-        "pending_end",
-        "    if (pending->ticket->state != TICKET_ASKING || "
+        "request_end",
+        "    if (request->ticket->state != TICKET_ASKING || "
         "code == ERROR_DRAINING) {\n",
-        "    if (pending->ticket->state != TICKET_IDLE || "
+        "    if (request->ticket->state != TICKET_IDLE || "
         "code == ERROR_DRAINING) {\n",
         "CANCELLED is told before the grant is given back"),
     "ttl-beyond-keep": (

@@ -199,22 +199,22 @@ compatible(const struct net_record *record, const struct net_entry *entry)
 }
 
 static bool
-pending(const struct net *net, const struct net_record *record)
+request(const struct net *net, const struct net_record *record)
 {
-    return net->now_us < record->pending_until_us;
+    return net->now_us < record->request_until_us;
 }
 
 static bool
 barred(const struct net *net, const struct net_record *record)
 {
-    return pending(net, record) || net->now_us < record->delay_until_us;
+    return request(net, record) || net->now_us < record->delay_until_us;
 }
 
 /* Whether a ticket that is not there may have been lost. */
 static bool
 bereft(const struct net *net, const struct net_record *record, uint64_t fence)
 {
-    return pending(net, record) ||
+    return request(net, record) ||
            (fence == 0 && net->now_us < record->bereft_until_us);
 }
 
@@ -243,7 +243,7 @@ lose(struct net *net, struct net_record *record)
             record->news = true;
         }
     }
-    record->pending_until_us = record->bereft_until_us = net->now_us + lease_us;
+    record->request_until_us = record->bereft_until_us = net->now_us + lease_us;
     record->over = 0;
     for (unsigned core = 0; core < net->cores; core++)
         (void)message(net, NET_CHANGED, core);
@@ -404,10 +404,10 @@ result_of(struct net *net, const struct net_record *record, struct net_job *job,
     result->arrival = entry->arrival;
     result->ttl_ms = (uint32_t)(left_us / 1000);
     result->again_ms = 50 + net_pick(net, entry->lease_ms);
-    if (!entry->granted && pending(net, record)) {
+    if (!entry->granted && request(net, record)) {
         result->unsettled = true;
         result->again_ms =
-            (uint32_t)((record->pending_until_us - net->now_us) / 1000 + 1);
+            (uint32_t)((record->request_until_us - net->now_us) / 1000 + 1);
     }
     if (!entry->granted && job->asked.tell)
         tell(record, job);
@@ -420,9 +420,9 @@ ask_later(const struct net *net, const struct net_record *record)
 {
     uint32_t used;
     bool shared;
-    uint64_t until_us = record->delay_until_us > record->pending_until_us
+    uint64_t until_us = record->delay_until_us > record->request_until_us
                             ? record->delay_until_us
-                            : record->pending_until_us;
+                            : record->request_until_us;
     uint64_t left_us = until_us - net->now_us;
 
     if (!barred(net, record) ||
@@ -475,7 +475,7 @@ ticket_standing(struct net *net, struct net_record *record,
     entry = ticket_of_session(record, op, 0);
     if (entry == NULL)
         return NULL;
-    if (entry->granted && pending(net, record)) {
+    if (entry->granted && request(net, record)) {
         *status = OP_UNSETTLED;
         return NULL;
     }
@@ -542,7 +542,7 @@ execute_acquire(struct net *net, struct net_record *record, struct net_job *job)
         .shared = op->ask.shared, .permits = op->ask.permits};
     if (refused == OP_OK && record->limit != op->ask.permits_max)
         refused = OP_CONFLICT;
-    else if (refused == OP_OK && op->no_queue && pending(net, record))
+    else if (refused == OP_OK && op->no_queue && request(net, record))
         refused = OP_UNSETTLED;
     else if (refused == OP_OK && op->no_queue &&
              (barred(net, record) || blocked || !compatible(record, &asked)))
@@ -553,7 +553,7 @@ execute_acquire(struct net *net, struct net_record *record, struct net_job *job)
         job->result.status = refused;
         job->result.again_ms =
             refused == OP_UNSETTLED
-                ? (uint32_t)(record->pending_until_us - net->now_us) / 1000
+                ? (uint32_t)(record->request_until_us - net->now_us) / 1000
                 : ask_later(net, record);
         if (refused == OP_BUSY && op->tell)
             tell(record, job);
@@ -597,7 +597,7 @@ execute_release(struct net *net, struct net_record *record, struct net_job *job)
 {
     const struct op *op = &job->asked;
     struct net_entry *entry = ticket_leaving(record, job);
-    bool may_come = op->repeats ? bereft(net, record, 0) : pending(net, record);
+    bool may_come = op->repeats ? bereft(net, record, 0) : request(net, record);
 
     job->result.status = may_come ? OP_MISSING : OP_GONE;
     if (entry == NULL)
@@ -606,7 +606,7 @@ execute_release(struct net *net, struct net_record *record, struct net_job *job)
         if (entry->fence > record->over)
             record->over = entry->fence;
         if (op->unclean || op->repeats)
-            record->pending_until_us = record->bereft_until_us;
+            record->request_until_us = record->bereft_until_us;
     }
     ticket_drop(net, record, entry, op->unclean);
     (void)serve(net, record, job, NULL);
@@ -666,7 +666,7 @@ static void
 settle_if_sole(struct net_record *record, const struct net_entry *entry)
 {
     if (sole(record, entry))
-        record->pending_until_us = 0;
+        record->request_until_us = 0;
 }
 
 static void

@@ -50,7 +50,7 @@ struct net_record {
     uint64_t arrival;
     uint64_t delay_until_us;
     uint64_t watched_until_us;
-    uint64_t pending_until_us; /* it has lost some: nobody is granted it */
+    uint64_t request_until_us; /* it has lost some: nobody is granted it */
     uint64_t bereft_until_us;  /* waiters that it has lost may come back */
     uint64_t over;             /* fence: until then a hold that is over */
     bool news;

@@ -39,7 +39,7 @@ static const enum type key_types[] = {
 struct parsed {
     char *line;
     enum request_status status;
-    struct request request;
+    struct request_line request;
     struct request_error error;
 };
 
@@ -67,7 +67,7 @@ parsed_free(struct parsed *parsed)
 
 /* "TAG VERB [argument] [key=value ...]" in canonical form, for comparison. */
 static size_t
-request_write(const struct request *request, char *out, size_t out_bytes)
+request_write(const struct request_line *request, char *out, size_t out_bytes)
 {
     struct reply reply;
 

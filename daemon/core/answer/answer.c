@@ -86,19 +86,19 @@ answer_limit(struct core *core, const struct session *session, const char *tag,
 
 void
 answer_ok(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    struct reply reply = answer_begin(core, request->tag, "OK");
+    struct reply reply = answer_begin(core, line->tag, "OK");
 
     answer_end(core, session, &reply);
 }
 
 uint32_t
-listing_limit(const struct request *request)
+listing_limit(const struct request_line *line)
 {
-    if (!request_has(request, REQUEST_KEY_LIMIT))
+    if (!request_has(line, REQUEST_KEY_LIMIT))
         return LISTING_DEFAULT;
-    uint64_t limit = request->value[REQUEST_KEY_LIMIT];
+    uint64_t limit = line->value[REQUEST_KEY_LIMIT];
     return limit < LISTING_MAX ? (uint32_t)limit : LISTING_MAX;
 }
 

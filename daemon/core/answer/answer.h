@@ -28,7 +28,7 @@ void answer_error_begin(struct core *core, struct reply *reply, const char *tag,
     enum error_code code);
 
 /* Sends an ERR. `why` NULL stands for the meaning of the code. The request is
- * not freed: see pending_error(). */
+ * not freed: see request_refuse(). */
 void answer_error(struct core *core, const struct session *session,
     const char *tag, enum error_code code, const char *why);
 
@@ -37,11 +37,11 @@ void answer_limit(struct core *core, const struct session *session,
     const char *tag, const char *limit);
 
 /* Sends OK with the tag of the request and nothing else. */
-void answer_ok(
-    struct core *core, struct session *session, const struct request *request);
+void answer_ok(struct core *core, struct session *session,
+    const struct request_line *line);
 
 /* How many items one answer has, by limit= of the request. */
-uint32_t listing_limit(const struct request *request);
+uint32_t listing_limit(const struct request_line *line);
 
 /* Ends a list with OK, the number of items, and the cursor of the next part; 0:
  * there is none. */

@@ -68,13 +68,13 @@ auth_refuse_behind(
 
     while ((behind = behind_pop(session)) != NULL) {
         char tag[PROTO_TAG_MAX + 1];
-        struct request request;
+        struct request_line line;
         struct request_error error;
         (void)request_tag(behind->line, behind->len, tag);
-        enum request_status status = request_parse(behind->line, behind->len,
-            core->settings.name_max, &request, &error);
+        enum request_status status = request_parse(
+            behind->line, behind->len, core->settings.name_max, &line, &error);
         if (status == REQUEST_BAD ||
-            (status == REQUEST_OK && request.command != COMMAND_PONG))
+            (status == REQUEST_OK && line.command != COMMAND_PONG))
             answer_error(core, session, tag, code, NULL);
         behind_free(core, behind);
     }

@@ -5,7 +5,7 @@
 #include "daemon/core/command/admit.h"
 
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/tally.h"
 
@@ -46,16 +46,16 @@ right_word(enum right right)
 
 static void
 answer_denied(struct core *core, struct session *session,
-    const struct request *request, enum right right, struct text name)
+    const struct request_line *line, enum right right, struct text name)
 {
     struct reply reply;
 
     count(core->counters, COUNTER_requests_denied);
-    if (request->command == COMMAND_LOCK)
+    if (line->command == COMMAND_LOCK)
         tally_turned_away(core, name, ERROR_DENIED);
-    answer_error_begin(core, &reply, request->tag, ERROR_DENIED);
+    answer_error_begin(core, &reply, line->tag, ERROR_DENIED);
     reply_pair(&reply, "right", right_word(right));
-    if (request->name_count > 1)
+    if (line->name_count > 1)
         reply_pair(&reply, "name", name);
     reply_text(&reply, error_meaning(ERROR_DENIED));
     answer_end(core, session, &reply);
@@ -63,47 +63,47 @@ answer_denied(struct core *core, struct session *session,
 
 bool
 auth_permits(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    enum need need = needs[request->command];
-    bool resumes = request->command == COMMAND_HELLO &&
-                   request_has(request, REQUEST_KEY_RESUME);
+    enum need need = needs[line->command];
+    bool resumes =
+        line->command == COMMAND_HELLO && request_has(line, REQUEST_KEY_RESUME);
 
     if (need == NEEDS_NOTHING && !resumes)
         return true;
     if (session->user == NULL) {
         count(core->counters, COUNTER_requests_unknown_user);
-        answer_error(core, session, request->tag, ERROR_AUTH, NULL);
+        answer_error(core, session, line->tag, ERROR_AUTH, NULL);
         return false;
     }
     if (need == NEEDS_USER || resumes)
         return true;
     enum right right = (enum right)need;
-    uint32_t names = request->name_count > 0 ? request->name_count : 1;
+    uint32_t names = line->name_count > 0 ? line->name_count : 1;
     for (uint32_t i = 0; i < names; i++) {
         struct text name =
-            request->name_count > 0 ? request->names[i] : request->argument;
+            line->name_count > 0 ? line->names[i] : line->argument;
         if (session_may(core, session, right, name))
             continue;
-        answer_denied(core, session, request, right, name);
+        answer_denied(core, session, line, right, name);
         return false;
     }
     return true;
 }
 
-struct pending *
-command_pending(
-    struct core *core, struct session *session, const struct request *request)
+struct request *
+request_admit(
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    if (session->pending_count >= core->settings.outstanding_max) {
+    if (session->request_count >= core->settings.outstanding_max) {
         count(core->counters, COUNTER_limit_outstanding);
-        answer_limit(core, session, request->tag, "outstanding");
+        answer_limit(core, session, line->tag, "outstanding");
         return NULL;
     }
-    struct pending *pending = pending_create(core, session, request);
-    if (pending == NULL) {
+    struct request *request = request_create(core, session, line);
+    if (request == NULL) {
         count(core->counters, COUNTER_limit_requests);
-        answer_limit(core, session, request->tag, "requests");
+        answer_limit(core, session, line->tag, "requests");
     }
-    return pending;
+    return request;
 }

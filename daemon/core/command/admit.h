@@ -8,12 +8,12 @@
 
 /* Whether the user may send that request. A refusal has been answered and
  * counted. */
-bool auth_permits(
-    struct core *core, struct session *session, const struct request *request);
+bool auth_permits(struct core *core, struct session *session,
+    const struct request_line *line);
 
 /* Creates the request of a session. NULL: a limit forbids it, and the client
  * has been told. */
-struct pending *command_pending(
-    struct core *core, struct session *session, const struct request *request);
+struct request *request_admit(struct core *core, struct session *session,
+    const struct request_line *line);
 
 #endif

@@ -21,7 +21,7 @@
 #include "daemon/core/command/session.h"
 #include "daemon/core/feature/watch.h"
 #include "daemon/core/model/handlers.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/source.h"
@@ -52,35 +52,36 @@ auth_set_timeout(struct core *core, uint64_t auth_us)
 
 static void
 auth_failed(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    struct pending *pending = command_pending(core, session, request);
+    struct request *request = request_admit(core, session, line);
     struct source *source = session->source;
     char name[AUTH_LOG_BYTES];
 
     /* What no user is called may be a secret in the wrong place. */
-    bool known = users_find(core->settings.users, request->names[0]) != NULL;
+    bool known = users_find(core->settings.users, line->names[0]) != NULL;
     count(core->counters, COUNTER_auth_failed);
     log_write(LOG_WARN, "auth_failed", "user=%s session=%s peer=%s",
-        known ? log_quote(name, sizeof(name), request->names[0]) : "unknown",
+        known ? log_quote(name, sizeof(name), line->names[0]) : "unknown",
         session->short_id, session->peer);
-    if (pending == NULL)
+    if (request == NULL)
         return;
     source_forget(core, source);
     source->failures += source->failures < UINT32_MAX;
     source->failed_us = core->now_us;
     source->waiting++;
     session->auths++;
-    wheel_add(&core->wheel, &pending->timer,
+    wheel_add(&core->wheel, &request->timer,
         us_add(core->now_us, failure_delay_us(source)));
 }
 
 void
-auth_answer(struct core *core, struct pending *pending)
+auth_answer(struct core *core, struct request *request)
 {
-    struct session *session = pending->session;
+    struct session *session = request->session;
 
-    pending_error(core, pending, ERROR_AUTH, "no such user, or another secret");
+    request_refuse(
+        core, request, ERROR_AUTH, "no such user, or another secret");
     if (auth_may_go_on(session))
         wheel_add(&core->wheel, &session->timer, core->now_us);
 }
@@ -89,26 +90,26 @@ auth_answer(struct core *core, struct pending *pending)
 static bool
 session_is_bare(const struct session *session)
 {
-    return session->ticket_count == 0 && session->pending_count == 0 &&
+    return session->ticket_count == 0 && session->request_count == 0 &&
            session->watch_count == 0 && session->generation == 1;
 }
 
 /* The user is known: it is the session's from now on. */
 static void
 auth_succeeded(struct core *core, struct session *session,
-    const struct request *request, struct user *user, uint32_t mark)
+    const struct request_line *line, struct user *user, uint32_t mark)
 {
     char name[AUTH_LOG_BYTES];
 
     if (user == session->user) {
         session->user_mark = mark;
     } else if (!session_is_bare(session)) {
-        answer_error(core, session, request->tag, ERROR_CONFLICT,
+        answer_error(core, session, line->tag, ERROR_CONFLICT,
             "another user comes while the session has nothing of its own");
         return;
     } else if (user_is_full(core, user)) {
         count(core->counters, COUNTER_limit_user_connections);
-        answer_limit(core, session, request->tag, "user_connections");
+        answer_limit(core, session, line->tag, "user_connections");
         return;
     } else {
         if (session->user != NULL)
@@ -120,33 +121,32 @@ auth_succeeded(struct core *core, struct session *session,
     count(core->counters, COUNTER_auth_ok);
     log_write(LOG_DEBUG, "authenticated", "session=%s peer=%s%s",
         session->short_id, session->peer, auth_log_user(session, name));
-    answer_ok(core, session, request);
+    answer_ok(core, session, line);
 }
 
 void
 auth_command(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
     const struct users *users = core->settings.users;
-    struct text secret = request->names[1];
+    struct text secret = line->names[1];
     uint32_t mark = 0;
 
     if (users == NULL) {
-        answer_error(core, session, request->tag, ERROR_AUTH,
-            "this broker has no users");
+        answer_error(
+            core, session, line->tag, ERROR_AUTH, "this broker has no users");
         return;
     }
     /* A session that came before there were users is closed by now. */
     require(session->source != NULL);
-    struct user *user =
-        users_of_secret(users, request->names[0], secret, &mark);
+    struct user *user = users_of_secret(users, line->names[0], secret, &mark);
     if (user != NULL) {
-        auth_succeeded(core, session, request, user, mark);
+        auth_succeeded(core, session, line, user, mark);
     } else if (session->source->waiting >= WAITING_MAX) {
         count(core->counters, COUNTER_limit_auth);
-        answer_limit(core, session, request->tag, "auth");
+        answer_limit(core, session, line->tag, "auth");
     } else {
-        auth_failed(core, session, request);
+        auth_failed(core, session, line);
     }
 }
 
@@ -192,29 +192,29 @@ auth_set_users(struct core *core, const struct users *users)
 
 /* Whether its user may not lock (any more) all that a waiting LOCK is about. */
 static bool
-lock_is_denied(const struct core *core, const struct pending *pending)
+lock_is_denied(const struct core *core, const struct request *request)
 {
-    const struct session *session = pending->session;
-    const struct bundle *bundle = slab_get(&core->bundles, pending->bundle);
+    const struct session *session = request->session;
+    const struct bundle *bundle = slab_get(&core->bundles, request->bundle);
 
-    if (pending->command != COMMAND_LOCK || pending->part != PART_NONE ||
-        pending->ended)
+    if (request->command != COMMAND_LOCK || request->part != PART_NONE ||
+        request->ended)
         return false;
-    if (pending->ticket != NULL)
+    if (request->ticket != NULL)
         return !session_may(core, session, RIGHT_LOCK,
             text_make(
-                pending->ticket->lock->name, pending->ticket->lock->name_len));
+                request->ticket->lock->name, request->ticket->lock->name_len));
     return bundle != NULL && auth_denied(core, session, bundle) < bundle->count;
 }
 
 void
-auth_end_wait(struct core *core, struct pending *pending)
+auth_end_wait(struct core *core, struct request *request)
 {
-    pending->denied = false;
+    request->denied = false;
     bool ends =
-        pending->ticket == NULL
-            ? bundle_cancel(core, pending, ERROR_DENIED, NULL)
-            : ticket_cancel(core, pending->ticket, pending, ERROR_DENIED, NULL);
+        request->ticket == NULL
+            ? bundle_cancel(core, request, ERROR_DENIED, NULL)
+            : ticket_cancel(core, request->ticket, request, ERROR_DENIED, NULL);
     if (ends)
         count(core->counters, COUNTER_requests_denied);
 }
@@ -222,13 +222,13 @@ auth_end_wait(struct core *core, struct pending *pending)
 static void
 session_recheck(struct core *core, struct session *session)
 {
-    LIST_EACH (link, &session->pendings) {
-        struct pending *pending =
-            container_of(link, struct pending, session_link);
-        if (!lock_is_denied(core, pending))
+    LIST_EACH (link, &session->requests) {
+        struct request *request =
+            container_of(link, struct request, session_link);
+        if (!lock_is_denied(core, request))
             continue;
-        pending->denied = true;
-        wheel_add(&core->wheel, &pending->timer, core->now_us);
+        request->denied = true;
+        wheel_add(&core->wheel, &request->timer, core->now_us);
     }
     LIST_EACH_SAFE (link, &session->watches) {
         const struct lock *lock =

@@ -12,7 +12,7 @@ void auth_set_timeout(struct core *core, uint64_t auth_us);
 
 /* Refuses an AUTH whose delay is over, and frees it. Lines behind it go on in a
  * later step. */
-void auth_answer(struct core *core, struct pending *pending);
+void auth_answer(struct core *core, struct request *request);
 
 /* Takes other users. Rights change at once. Sessions are checked by
  * auth_recheck() in later steps. */
@@ -20,7 +20,7 @@ void auth_set_users(struct core *core, const struct users *users);
 
 /* Ends a LOCK whose user has lost the right to it. The answer may wait for
  * Redis, so the request may stay. */
-void auth_end_wait(struct core *core, struct pending *pending);
+void auth_end_wait(struct core *core, struct request *request);
 
 /* Applies the changed users to the session. True: its user is gone, and the
  * session has ended. */

@@ -15,7 +15,7 @@
 #include "daemon/core/model/handlers.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/tally.h"
@@ -34,26 +34,26 @@
 #define BREAK_TICKETS 500 /* that are looked at; holders come first */
 
 static struct text
-request_word(const struct request *request, enum request_key key)
+request_word(const struct request_line *line, enum request_key key)
 {
-    return request_has(request, key) ? request->word[key] : TEXT("");
+    return request_has(line, key) ? line->word[key] : TEXT("");
 }
 
 static uint64_t
 request_value(
-    const struct request *request, enum request_key key, uint64_t otherwise)
+    const struct request_line *line, enum request_key key, uint64_t otherwise)
 {
-    return request_has(request, key) ? request->value[key] : otherwise;
+    return request_has(line, key) ? line->value[key] : otherwise;
 }
 
 /* Takes an earlier session over, where that was asked. False: it cannot be; the
  * client was told. */
 static bool
 hello_resume(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    bool resume = request_has(request, REQUEST_KEY_RESUME);
-    uint64_t generation = request_value(request, REQUEST_KEY_GEN, 0);
+    bool resume = request_has(line, REQUEST_KEY_RESUME);
+    uint64_t generation = request_value(line, REQUEST_KEY_GEN, 0);
     uint8_t id[sizeof(session->id)];
     enum error_code code = ERROR_BADREQ;
     const char *wrong = NULL;
@@ -62,8 +62,7 @@ hello_resume(
         return true;
     if (!resume || generation == 0) {
         wrong = "resume= and gen= go together";
-    } else if (!text_from_hex(
-                   request->word[REQUEST_KEY_RESUME], id, sizeof(id))) {
+    } else if (!text_from_hex(line->word[REQUEST_KEY_RESUME], id, sizeof(id))) {
         wrong = "resume= must be a session: 32 hex digits";
     } else {
         code = ERROR_CONFLICT;
@@ -73,34 +72,34 @@ hello_resume(
         return true;
     if (code == ERROR_BADREQ)
         count(core->counters, COUNTER_requests_bad);
-    answer_error(core, session, request->tag, code, wrong);
+    answer_error(core, session, line->tag, code, wrong);
     return false;
 }
 
 void
 command_hello(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
     char id[2 * sizeof(session->id)];
-    struct text name = request_word(request, REQUEST_KEY_NAME);
-    uint64_t heartbeat_ms = request_value(request, REQUEST_KEY_HEARTBEAT, 0);
+    struct text name = request_word(line, REQUEST_KEY_NAME);
+    uint64_t heartbeat_ms = request_value(line, REQUEST_KEY_HEARTBEAT, 0);
     uint64_t keep_us = session->keep_us;
 
-    if (request_has(request, REQUEST_KEY_KEEP))
-        session->keep_us = us_from_ms(request->value[REQUEST_KEY_KEEP]);
-    if (!hello_resume(core, session, request)) {
+    if (request_has(line, REQUEST_KEY_KEEP))
+        session->keep_us = us_from_ms(line->value[REQUEST_KEY_KEEP]);
+    if (!hello_resume(core, session, line)) {
         session->keep_us = keep_us;
         return;
     }
-    if (request_has(request, REQUEST_KEY_REENTER))
-        session->no_reentry = request->value[REQUEST_KEY_REENTER] == 0;
+    if (request_has(line, REQUEST_KEY_REENTER))
+        session->no_reentry = line->value[REQUEST_KEY_REENTER] == 0;
     if (name.len > 0) {
         memcpy(session->client, name.at, name.len);
         session->client_len = (uint8_t)name.len;
     }
     if (heartbeat_ms > 0)
         session_heartbeat(core, session, heartbeat_ms * 1000);
-    struct reply reply = answer_begin(core, request->tag, "OK");
+    struct reply reply = answer_begin(core, line->tag, "OK");
     text_to_hex(id, session->told_id, sizeof(session->told_id));
     reply_pair(&reply, "session", text_make(id, sizeof(id)));
     reply_pair_number(&reply, "proto", PROTO_VERSION);
@@ -117,38 +116,38 @@ command_hello(
 /* Puts a request to the ticket that it is about, old or new. */
 static void
 command_to_ticket(
-    struct core *core, struct pending *pending, const struct request *request)
+    struct core *core, struct request *request, const struct request_line *line)
 {
     const char *limit;
-    struct ticket *ticket = ticket_obtain(core, pending->session,
-        request->argument, request_word(request, REQUEST_KEY_OWNER), &limit);
+    struct ticket *ticket = ticket_obtain(core, request->session,
+        line->argument, request_word(line, REQUEST_KEY_OWNER), &limit);
 
     if (ticket == NULL) {
-        if (pending->command == COMMAND_LOCK)
-            tally_turned_away(core, request->argument, ERROR_LIMIT);
-        pending_limit(core, pending, limit);
+        if (request->command == COMMAND_LOCK)
+            tally_turned_away(core, line->argument, ERROR_LIMIT);
+        request_limit(core, request, limit);
         return;
     }
-    pending->ticket = ticket;
-    list_push_back(&ticket->pendings, &pending->ticket_link);
+    request->ticket = ticket;
+    list_push_back(&ticket->requests, &request->ticket_link);
     ticket_advance(core, ticket);
 }
 
 /* What a LOCK asks for; NULL where that makes sense, else what does not. */
 static const char *
 lock_ask(
-    const struct core *core, const struct request *request, struct ask *ask)
+    const struct core *core, const struct request_line *line, struct ask *ask)
 {
-    struct text mode = request_word(request, REQUEST_KEY_MODE);
-    uint64_t limit = request_value(request, REQUEST_KEY_LIMIT, 0);
-    uint64_t permits = request_value(request, REQUEST_KEY_PERMITS, 1);
-    bool semaphore = request_has(request, REQUEST_KEY_LIMIT);
+    struct text mode = request_word(line, REQUEST_KEY_MODE);
+    uint64_t limit = request_value(line, REQUEST_KEY_LIMIT, 0);
+    uint64_t permits = request_value(line, REQUEST_KEY_PERMITS, 1);
+    bool semaphore = request_has(line, REQUEST_KEY_LIMIT);
 
     ask->shared = text_equal(mode, TEXT("shared"));
     ask->permits = (uint32_t)permits;
     ask->permits_max = (uint32_t)limit;
-    ask->delay_ms = (uint32_t)request_value(request, REQUEST_KEY_DELAY, 0);
-    ask->hold_ms = request_value(request, REQUEST_KEY_LEASE, 0);
+    ask->delay_ms = (uint32_t)request_value(line, REQUEST_KEY_DELAY, 0);
+    ask->hold_ms = request_value(line, REQUEST_KEY_LEASE, 0);
     if (mode.len > 0 && !ask->shared && !text_equal(mode, TEXT("exclusive")))
         return "mode= must be exclusive or shared";
     if (semaphore && core->settings.no_semaphores)
@@ -157,7 +156,7 @@ lock_ask(
         return "a semaphore (limit=) has no mode=";
     if (semaphore && limit == 0)
         return "limit= must be at least 1";
-    if (!semaphore && request_has(request, REQUEST_KEY_PERMITS))
+    if (!semaphore && request_has(line, REQUEST_KEY_PERMITS))
         return "permits= needs limit=";
     if (semaphore && permits > limit)
         return "permits= must be at most limit=";
@@ -179,10 +178,10 @@ lock_would_reenter(const struct core *core, const struct session *session,
 
     if (ticket == NULL)
         return false;
-    for (struct list *link = ticket->pendings.prev; link != &ticket->pendings;
+    for (struct list *link = ticket->requests.prev; link != &ticket->requests;
          link = link->prev) {
-        const struct pending *last =
-            container_of(link, struct pending, ticket_link);
+        const struct request *last =
+            container_of(link, struct request, ticket_link);
         if (last->command == COMMAND_UNLOCK || last->ended)
             return false;
         if (last->command != COMMAND_RENEW)
@@ -194,19 +193,19 @@ lock_would_reenter(const struct core *core, const struct session *session,
 /* False: it would enter a lock anew, which the client has forbidden. */
 static bool
 lock_may_enter(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    struct text owner = request_word(request, REQUEST_KEY_OWNER);
+    struct text owner = request_word(line, REQUEST_KEY_OWNER);
 
-    for (uint32_t i = 0; session->no_reentry && i < request->name_count; i++) {
-        if (!lock_would_reenter(core, session, request->names[i], owner))
+    for (uint32_t i = 0; session->no_reentry && i < line->name_count; i++) {
+        if (!lock_would_reenter(core, session, line->names[i], owner))
             continue;
-        tally_turned_away(core, request->names[i], ERROR_CONFLICT);
+        tally_turned_away(core, line->names[i], ERROR_CONFLICT);
         count(core->counters, COUNTER_refused_conflict);
         struct reply reply;
-        answer_error_begin(core, &reply, request->tag, ERROR_CONFLICT);
-        if (request->name_count > 1)
-            reply_pair(&reply, "name", request->names[i]);
+        answer_error_begin(core, &reply, line->tag, ERROR_CONFLICT);
+        if (line->name_count > 1)
+            reply_pair(&reply, "name", line->names[i]);
         reply_text(&reply,
             "this owner holds the lock or has asked for it, and HELLO said "
             "reenter=0: use another owner=");
@@ -218,117 +217,117 @@ lock_may_enter(
 
 void
 command_lock(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
     struct ask ask;
-    const char *wrong = lock_ask(core, request, &ask);
+    const char *wrong = lock_ask(core, line, &ask);
 
     if (wrong != NULL) {
         count(core->counters, COUNTER_requests_bad);
-        answer_error(core, session, request->tag, ERROR_BADREQ, wrong);
+        answer_error(core, session, line->tag, ERROR_BADREQ, wrong);
         return;
     }
-    if (!lock_may_enter(core, session, request))
+    if (!lock_may_enter(core, session, line))
         return;
-    struct pending *pending = command_pending(core, session, request);
-    if (pending == NULL) {
-        tally_turned_away(core, request->argument, ERROR_LIMIT);
-        return;
-    }
-    struct text note = request_word(request, REQUEST_KEY_NOTE);
-    memcpy(pending->note, note.at, note.len);
-    pending->note_len = (uint8_t)note.len;
-    pending->ask = ask;
-    pending->progress = request_value(request, REQUEST_KEY_PROGRESS, 0) != 0;
-    pending->no_deadlock = request_value(request, REQUEST_KEY_DEADLOCK, 1) == 0;
-    if (request_has(request, REQUEST_KEY_WAIT))
-        pending->wait_us = us_from_ms(request->value[REQUEST_KEY_WAIT]);
-    if (request->name_count > 1) {
-        bundle_begin(core, pending, request);
+    struct request *request = request_admit(core, session, line);
+    if (request == NULL) {
+        tally_turned_away(core, line->argument, ERROR_LIMIT);
         return;
     }
-    if (pending->wait_us > 0 && pending->wait_us != NEVER)
-        wheel_add(&core->wheel, &pending->timer,
-            us_add(core->now_us, pending->wait_us));
-    command_to_ticket(core, pending, request);
+    struct text note = request_word(line, REQUEST_KEY_NOTE);
+    memcpy(request->note, note.at, note.len);
+    request->note_len = (uint8_t)note.len;
+    request->ask = ask;
+    request->progress = request_value(line, REQUEST_KEY_PROGRESS, 0) != 0;
+    request->no_deadlock = request_value(line, REQUEST_KEY_DEADLOCK, 1) == 0;
+    if (request_has(line, REQUEST_KEY_WAIT))
+        request->wait_us = us_from_ms(line->value[REQUEST_KEY_WAIT]);
+    if (line->name_count > 1) {
+        bundle_begin(core, request, line);
+        return;
+    }
+    if (request->wait_us > 0 && request->wait_us != NEVER)
+        wheel_add(&core->wheel, &request->timer,
+            us_add(core->now_us, request->wait_us));
+    command_to_ticket(core, request, line);
 }
 
 /* Goes on with a hold of an earlier connection of the session. */
 void
 command_claim(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
     if (session->generation == 1) {
         count(core->counters, COUNTER_requests_bad);
-        answer_error(core, session, request->tag, ERROR_BADREQ,
+        answer_error(core, session, line->tag, ERROR_BADREQ,
             "CLAIM comes after HELLO resume=");
         return;
     }
-    struct pending *pending = command_pending(core, session, request);
-    if (pending == NULL)
+    struct request *request = request_admit(core, session, line);
+    if (request == NULL)
         return;
-    pending->fence = request->value[REQUEST_KEY_FENCE];
-    pending->holds = (uint32_t)request_value(request, REQUEST_KEY_HOLDS, 1);
-    command_to_ticket(core, pending, request);
+    request->fence = line->value[REQUEST_KEY_FENCE];
+    request->holds = (uint32_t)request_value(line, REQUEST_KEY_HOLDS, 1);
+    command_to_ticket(core, request, line);
 }
 
 /* UNLOCK and RENEW: something is done to a hold that should be there. */
 void
 command_of_hold(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    struct lock *lock = lock_find(core, request->argument);
+    struct lock *lock = lock_find(core, line->argument);
     struct ticket *ticket = NULL;
 
     if (lock != NULL)
         ticket = ticket_find(
-            core, session, lock, request_word(request, REQUEST_KEY_OWNER));
+            core, session, lock, request_word(line, REQUEST_KEY_OWNER));
     if (ticket == NULL) {
-        answer_error(core, session, request->tag, ERROR_NOTHELD, NULL);
+        answer_error(core, session, line->tag, ERROR_NOTHELD, NULL);
         return;
     }
-    struct pending *pending = command_pending(core, session, request);
-    if (pending == NULL)
+    struct request *request = request_admit(core, session, line);
+    if (request == NULL)
         return;
-    pending->ticket = ticket;
-    pending->fence = request_value(request, REQUEST_KEY_FENCE, 0);
-    pending->ask.hold_ms = request_value(request, REQUEST_KEY_LEASE, 0);
-    list_push_back(&ticket->pendings, &pending->ticket_link);
+    request->ticket = ticket;
+    request->fence = request_value(line, REQUEST_KEY_FENCE, 0);
+    request->ask.hold_ms = request_value(line, REQUEST_KEY_LEASE, 0);
+    list_push_back(&ticket->requests, &request->ticket_link);
     ticket_advance(core, ticket);
 }
 
 void
 command_cancel(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
     char tag[PROTO_TAG_MAX + 1] = "";
-    struct pending *pending;
+    struct request *request;
 
-    require(request->argument.len <= PROTO_TAG_MAX);
-    memcpy(tag, request->argument.at, request->argument.len);
-    pending = pending_of_tag(core, session, tag);
-    if (pending == NULL || pending->command != COMMAND_LOCK) {
-        answer_error(core, session, request->tag, ERROR_BADREQ,
+    require(line->argument.len <= PROTO_TAG_MAX);
+    memcpy(tag, line->argument.at, line->argument.len);
+    request = request_of_tag(core, session, tag);
+    if (request == NULL || request->command != COMMAND_LOCK) {
+        answer_error(core, session, line->tag, ERROR_BADREQ,
             "no LOCK with that tag is outstanding");
         return;
     }
-    bool ends = pending->ticket == NULL
-                    ? bundle_cancel(core, pending, ERROR_CANCELLED, NULL)
-                    : ticket_cancel(core, pending->ticket, pending,
+    bool ends = request->ticket == NULL
+                    ? bundle_cancel(core, request, ERROR_CANCELLED, NULL)
+                    : ticket_cancel(core, request->ticket, request,
                           ERROR_CANCELLED, NULL);
     if (ends)
         count(core->counters, COUNTER_waits_cancelled);
-    answer_ok(core, session, request);
+    answer_ok(core, session, line);
 }
 
 void
 command_held(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    struct pending *pending = command_pending(core, session, request);
+    struct request *request = request_admit(core, session, line);
 
-    if (pending != NULL)
-        listing_held(core, pending);
+    if (request != NULL)
+        listing_held(core, request);
 }
 
 /*
@@ -357,9 +356,9 @@ session_least_us(const struct core *core, struct session *session)
  * renews. Beside a lease= it is what remains of the session. */
 void
 command_ping(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    struct reply reply = answer_begin(core, request->tag, "OK");
+    struct reply reply = answer_begin(core, line->tag, "OK");
 
     if (session->held > 0) {
         uint64_t least_us = session_least_us(core, session);
@@ -376,11 +375,11 @@ command_ping(
 
 void
 command_pong(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
     (void)core;
     (void)session;
-    (void)request;
+    (void)line;
     /* That it came is all that it says, and session_hear() has heard it. */
 }
 
@@ -388,22 +387,22 @@ command_pong(
  * NULL: there is no room, and the client was told. */
 static struct op *
 command_op(struct core *core, struct session *session,
-    const struct request *request, enum op_kind kind)
+    const struct request_line *line, enum op_kind kind)
 {
-    struct pending *pending = command_pending(core, session, request);
+    struct request *request = request_admit(core, session, line);
     struct op *op = NULL;
 
-    if (pending == NULL)
+    if (request == NULL)
         return NULL;
-    struct lock *lock = lock_obtain(core, request->argument);
+    struct lock *lock = lock_obtain(core, line->argument);
     if (lock != NULL) {
-        op = op_create(core, kind, lock, slab_handle(&core->pendings, pending));
+        op = op_create(core, kind, lock, slab_handle(&core->requests, request));
         lock_unref(core, lock);
     }
     if (op == NULL) {
-        pending_free(core, pending);
+        request_free(core, request);
         count(core->counters, COUNTER_limit_requests);
-        answer_limit(core, session, request->tag, "requests");
+        answer_limit(core, session, line->tag, "requests");
         return NULL;
     }
     memcpy(op->session, session->id, sizeof(op->session));
@@ -413,21 +412,21 @@ command_op(struct core *core, struct session *session,
 
 void
 command_show(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    struct op *op = command_op(core, session, request, OP_INSPECT);
+    struct op *op = command_op(core, session, line, OP_INSPECT);
 
     if (op == NULL)
         return;
-    op->limit = listing_limit(request);
+    op->limit = listing_limit(line);
     op_submit(core, op);
 }
 
 void
 command_break(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    struct op *op = command_op(core, session, request, OP_BREAK);
+    struct op *op = command_op(core, session, line, OP_BREAK);
     char name[4 * PROTO_NAME_MAX + 3];
     char user[AUTH_LOG_BYTES];
 
@@ -435,101 +434,101 @@ command_break(
         return;
     count(core->counters, COUNTER_orders_break);
     log_write(LOG_WARN, "order_break", "lock=%s by=%s%s",
-        log_quote(name, sizeof(name), request->argument), session->short_id,
+        log_quote(name, sizeof(name), line->argument), session->short_id,
         auth_log_user(session, user));
-    op->fence = request_value(request, REQUEST_KEY_FENCE, 0);
+    op->fence = request_value(line, REQUEST_KEY_FENCE, 0);
     op_submit(core, op);
 }
 
 /* `left`: some holders have not let go yet. */
 static void
 answer_broken(
-    struct core *core, struct pending *pending, bool left, uint64_t delay_ms)
+    struct core *core, struct request *request, bool left, uint64_t delay_ms)
 {
-    struct reply reply = answer_begin(core, pending->tag, "OK");
+    struct reply reply = answer_begin(core, request->tag, "OK");
 
-    reply_pair_number(&reply, "holders", pending->shown);
+    reply_pair_number(&reply, "holders", request->shown);
     if (left)
         reply_pair_number(&reply, "pending", 1);
     if (delay_ms > 0)
         reply_pair_number(&reply, "delay_ms", delay_ms);
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
+    answer_end(core, request->session, &reply);
+    request_free(core, request);
 }
 
 void
 command_break_done(struct core *core, struct op *op)
 {
-    struct pending *pending = slab_get(&core->pendings, op->owner);
+    struct request *request = slab_get(&core->requests, op->owner);
     enum op_status status = op->result.status;
 
-    if (pending == NULL)
+    if (request == NULL)
         return;
     if (status != OP_OK && status != OP_GONE) {
-        pending_error(core, pending,
+        request_refuse(core, request,
             status == OP_REFUSED   ? ERROR_INTERNAL
             : status == OP_UNKNOWN ? ERROR_INDOUBT
                                    : ERROR_UNAVAILABLE,
             NULL);
         return;
     }
-    pending->shown = status == OP_OK ? op->result.ahead : 0;
-    pending->broken = slab_get(&core->locks, op->lock);
-    lock_ref(pending->broken);
-    pending->began_us = core->now_us;
-    if (pending->shown == 0) /* there may be a lock-delay all the same */
-        command_break_look(core, pending);
+    request->shown = status == OP_OK ? op->result.ahead : 0;
+    request->broken = slab_get(&core->locks, op->lock);
+    lock_ref(request->broken);
+    request->began_us = core->now_us;
+    if (request->shown == 0) /* there may be a lock-delay all the same */
+        command_break_look(core, request);
     else
-        wheel_add(&core->wheel, &pending->timer, core->now_us + BREAK_LOOK_US);
+        wheel_add(&core->wheel, &request->timer, core->now_us + BREAK_LOOK_US);
 }
 
 void
-command_break_look(struct core *core, struct pending *pending)
+command_break_look(struct core *core, struct request *request)
 {
-    struct op *op = op_create(core, OP_INSPECT, pending->broken,
-        slab_handle(&core->pendings, pending));
+    struct op *op = op_create(core, OP_INSPECT, request->broken,
+        slab_handle(&core->requests, request));
 
     if (op == NULL) {
-        answer_broken(core, pending, pending->shown > 0, 0);
+        answer_broken(core, request, request->shown > 0, 0);
         return;
     }
     op->reader = READER_BREAK;
     op->limit = BREAK_TICKETS;
     op->give_up_us =
-        us_add(pending->began_us, core->settings.command_timeout_us);
+        us_add(request->began_us, core->settings.command_timeout_us);
     op_submit(core, op);
 }
 
 void
 command_break_seen(struct core *core, struct op *op)
 {
-    struct pending *pending = slab_get(&core->pendings, op->owner);
+    struct request *request = slab_get(&core->requests, op->owner);
     const struct op_result *result = &op->result;
 
-    if (pending == NULL)
+    if (request == NULL)
         return;
-    bool left = pending->shown > 0 && result->status != OP_OK &&
+    bool left = request->shown > 0 && result->status != OP_OK &&
                 result->status != OP_GONE;
     for (uint32_t i = 0; i < result->ticket_count; i++)
         left =
             left || (result->tickets[i].granted && result->tickets[i].broken);
-    uint64_t waited_us = core->now_us - pending->began_us;
+    uint64_t waited_us = core->now_us - request->began_us;
     if (left && waited_us < core->settings.command_timeout_us)
-        wheel_add(&core->wheel, &pending->timer,
+        wheel_add(&core->wheel, &request->timer,
             core->now_us +
                 (waited_us > BREAK_LOOK_US ? waited_us : BREAK_LOOK_US));
     else
-        answer_broken(core, pending, left, result->delay_ms);
+        answer_broken(core, request, left, result->delay_ms);
 }
 
 void
 command_audit(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    struct pending *pending = command_pending(core, session, request);
+    struct request *request = request_admit(core, session, line);
 
-    if (pending != NULL && !audit_request(core, pending))
-        pending_error(core, pending, ERROR_BUSY, "an audit is under way");
+    if (request != NULL && !audit_request(core, request))
+        request_refuse(core, request, ERROR_BUSY, "an audit is under way");
 }
 
 /* Of those that `by` knows of: sessions of two users may have one ID, and one
@@ -562,69 +561,69 @@ session_of_word(const struct core *core, const struct session *by,
 
 void
 command_watch(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    struct pending *pending = command_pending(core, session, request);
+    struct request *request = request_admit(core, session, line);
 
-    if (pending != NULL)
-        watch_begin(core, pending, request);
+    if (request != NULL)
+        watch_begin(core, request, line);
 }
 
 void
 command_unwatch(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    if (watch_end(core, session, request->argument))
-        answer_ok(core, session, request);
+    if (watch_end(core, session, line->argument))
+        answer_ok(core, session, line);
     else
-        answer_error(core, session, request->tag, ERROR_NOTHELD,
+        answer_error(core, session, line->tag, ERROR_NOTHELD,
             "this session does not watch it");
 }
 
 void
 command_kill(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
     char user[AUTH_LOG_BYTES];
     bool several;
     struct session *other =
-        session_of_word(core, session, request->argument, &several);
+        session_of_word(core, session, line->argument, &several);
 
     if (several) {
-        answer_error(core, session, request->tag, ERROR_CONFLICT,
+        answer_error(core, session, line->tag, ERROR_CONFLICT,
             "several sessions are called that: give the whole ID");
         return;
     }
     if (other == NULL) {
-        answer_error(core, session, request->tag, ERROR_NOTHELD,
+        answer_error(core, session, line->tag, ERROR_NOTHELD,
             "this broker has no such session");
         return;
     }
     count(core->counters, COUNTER_orders_kill);
     log_write(LOG_WARN, "order_kill", "session=%s by=%s%s", other->short_id,
         session->short_id, auth_log_user(session, user));
-    answer_ok(core, session, request);
+    answer_ok(core, session, line);
     session_kill(core, other);
 }
 
 void
 command_drain(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
     char user[AUTH_LOG_BYTES];
 
     log_write(LOG_WARN, "order_drain", "by=%s%s", session->short_id,
         auth_log_user(session, user));
-    answer_ok(core, session, request);
+    answer_ok(core, session, line);
     core_stop(core);
 }
 
 void
 command_quit(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
     session->quits = true;
-    memcpy(session->quit_tag, request->tag, sizeof(session->quit_tag));
+    memcpy(session->quit_tag, line->tag, sizeof(session->quit_tag));
     session_close(core, session, "quit", COUNTER_closed_quit);
 }
 
@@ -634,17 +633,17 @@ enum draining {
 };
 
 static void
-no_timer(struct core *core, struct pending *pending)
+no_timer(struct core *core, struct request *request)
 {
     (void)core;
-    (void)pending;
+    (void)request;
     require(false);
 }
 
 static const struct {
     void (*serve)(struct core *core, struct session *session,
-        const struct request *request);
-    void (*timer)(struct core *core, struct pending *pending);
+        const struct request_line *line);
+    void (*timer)(struct core *core, struct request *request);
     enum draining draining;
 } commands[COMMAND_COUNT] = {
 
@@ -654,56 +653,56 @@ static const struct {
 };
 
 void
-command_timer(struct core *core, struct pending *pending)
+command_timer(struct core *core, struct request *request)
 {
-    commands[pending->command].timer(core, pending);
+    commands[request->command].timer(core, request);
 }
 
 static void
 command_run(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    if (core->settings.users != NULL && !auth_permits(core, session, request))
+    if (core->settings.users != NULL && !auth_permits(core, session, line))
         return;
     if (core->stopping &&
-        commands[request->command].draining == DRAINING_REFUSED) {
-        if (request->command == COMMAND_LOCK)
-            tally_turned_away(core, request->argument, ERROR_DRAINING);
-        answer_error(core, session, request->tag, ERROR_DRAINING, NULL);
+        commands[line->command].draining == DRAINING_REFUSED) {
+        if (line->command == COMMAND_LOCK)
+            tally_turned_away(core, line->argument, ERROR_DRAINING);
+        answer_error(core, session, line->tag, ERROR_DRAINING, NULL);
         return;
     }
-    commands[request->command].serve(core, session, request);
+    commands[line->command].serve(core, session, line);
 }
 
 void
 command_line(struct core *core, struct session *session, char *line, size_t len)
 {
-    struct request request;
+    struct request_line parsed;
     struct request_error error;
 
     if (session->state != SESSION_OPEN)
         return;
     switch (
-        request_parse(line, len, core->settings.name_max, &request, &error)) {
+        request_parse(line, len, core->settings.name_max, &parsed, &error)) {
     case REQUEST_BLANK:
         return;
     case REQUEST_BAD:
         count(core->counters, COUNTER_requests);
         count(core->counters, COUNTER_requests_bad);
-        answer_error(core, session, request.tag, error.code, error.what);
+        answer_error(core, session, parsed.tag, error.code, error.what);
         return;
     case REQUEST_OK:
         break;
     }
     count(core->counters, COUNTER_requests);
-    if (request.tag[0] != '\0' &&
-        pending_of_tag(core, session, request.tag) != NULL) {
+    if (parsed.tag[0] != '\0' &&
+        request_of_tag(core, session, parsed.tag) != NULL) {
         count(core->counters, COUNTER_requests_bad);
-        answer_error(core, session, request.tag, ERROR_BADREQ,
+        answer_error(core, session, parsed.tag, ERROR_BADREQ,
             "a request with that tag is outstanding");
         return;
     }
-    command_run(core, session, &request);
-    if (request.command == COMMAND_AUTH)
+    command_run(core, session, &parsed);
+    if (parsed.command == COMMAND_AUTH)
         explicit_bzero(line, len);
 }

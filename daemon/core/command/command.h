@@ -11,7 +11,7 @@
 void command_break_done(struct core *core, struct op *op);
 
 /* Inspects the lock of a BREAK, to see whether its holders have let go. */
-void command_break_look(struct core *core, struct pending *pending);
+void command_break_look(struct core *core, struct request *request);
 
 /* Takes the inspection for a BREAK: answers it, or looks again until the
  * command's time-out. */
@@ -19,7 +19,7 @@ void command_break_seen(struct core *core, struct op *op);
 
 /* The time of a request is over. Each command has its own row of what then
  * happens. */
-void command_timer(struct core *core, struct pending *pending);
+void command_timer(struct core *core, struct request *request);
 
 /* Parses and carries out one request line. `line` is changed. The session may
  * be gone afterwards. */

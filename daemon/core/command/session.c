@@ -22,7 +22,7 @@
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/answer/behind.h"
 #include "daemon/core/feature/watch.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/source.h"
@@ -95,7 +95,7 @@ session_open(struct core *core, struct core_event *event)
     session->leased_us = NEVER;
     wheel_node_init(&session->timer, TIMER_SESSION);
     list_init(&session->tickets);
-    list_init(&session->pendings);
+    list_init(&session->requests);
     list_init(&session->behind);
     list_init(&session->watches);
     list_init(&session->news);
@@ -122,27 +122,27 @@ session_heartbeat(
 }
 
 static void
-session_drop_pendings(struct core *core, struct session *session)
+session_drop_requests(struct core *core, struct session *session)
 {
-    while (!list_empty(&session->pendings)) {
-        struct pending *pending =
-            container_of(session->pendings.next, struct pending, session_link);
-        tally_unheard(core, pending);
-        pending_free(core, pending);
+    while (!list_empty(&session->requests)) {
+        struct request *request =
+            container_of(session->requests.next, struct request, session_link);
+        tally_unheard(core, request);
+        request_free(core, request);
     }
     auth_drop_behind(core, session);
 }
 
 void
-session_refuse_pendings(
+session_refuse_requests(
     struct core *core, struct session *session, enum error_code code)
 {
-    while (!list_empty(&session->pendings)) {
-        struct pending *pending =
-            container_of(session->pendings.next, struct pending, session_link);
-        enum error_code told = command_refusal(pending->command, code);
-        pending_error(
-            core, pending, told, error_outcome(told, pending->command));
+    while (!list_empty(&session->requests)) {
+        struct request *request =
+            container_of(session->requests.next, struct request, session_link);
+        enum error_code told = command_refusal(request->command, code);
+        request_refuse(
+            core, request, told, error_outcome(told, request->command));
     }
     auth_refuse_behind(core, session, code);
 }
@@ -166,7 +166,7 @@ session_dissolve(struct core *core, struct session *session)
         core->portion--;
         ticket_orphan(core, container_of(link, struct ticket, session_link));
     }
-    require(session->ticket_count == 0 && session->pending_count == 0);
+    require(session->ticket_count == 0 && session->request_count == 0);
     wheel_remove(&core->wheel, &session->timer);
     list_remove(&session->ending_link);
     table_remove(&core->session_table, &session->table);
@@ -178,7 +178,7 @@ session_dissolve(struct core *core, struct session *session)
 void
 session_free(struct core *core, struct session *session, enum counter counter)
 {
-    session_drop_pendings(core, session);
+    session_drop_requests(core, session);
     session_drop_watches(core, session);
     wheel_remove(&core->wheel, &session->timer);
     auth_disconnected(core, session);
@@ -209,7 +209,7 @@ session_go_away(
     session->keep_due_us = us_add(core->now_us, session->keep_us);
     list_remove(&session->ending_link);
     session->ending = false;
-    session_drop_pendings(core, session);
+    session_drop_requests(core, session);
     session_drop_watches(core, session);
     auth_disconnected(core, session);
     session->away = true;
@@ -223,7 +223,7 @@ session_go_away(
 void
 session_forget(struct core *core, struct session *session, enum counter counter)
 {
-    session_drop_pendings(core, session);
+    session_drop_requests(core, session);
     LIST_EACH_SAFE (link, &session->tickets) {
         ticket_forget(core, container_of(link, struct ticket, session_link));
     }
@@ -260,7 +260,7 @@ void
 session_end(struct core *core, struct session *session)
 {
     require(session->bye != NULL);
-    if (session->quits && session->pending_count == 0) { /* all is answered */
+    if (session->quits && session->request_count == 0) { /* all is answered */
         struct reply ok = answer_begin(core, session->quit_tag, "OK");
         answer_end(core, session, &ok);
     }
@@ -309,7 +309,7 @@ session_resume(struct core *core, struct session *session,
     auth_session_id(session->user, told, id);
     struct session *other = session_find(core, id);
 
-    if (session->ticket_count > 0 || session->pending_count > 0 ||
+    if (session->ticket_count > 0 || session->request_count > 0 ||
         session->generation > 1)
         return "resume= comes while the connection has nothing of its own";
     if (other == session)
@@ -326,7 +326,7 @@ session_resume(struct core *core, struct session *session,
         memcpy(session->client, other->client, other->client_len);
         session->client_len = other->client_len;
     }
-    session_refuse_pendings(core, other, ERROR_CANCELLED);
+    session_refuse_requests(core, other, ERROR_CANCELLED);
     LIST_EACH_SAFE (link, &other->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, session_link);
         ticket_leave_unattended(core, ticket);
@@ -376,7 +376,7 @@ session_moved(struct core *core, struct text news)
     ticket->taken = generation;
     if (session->away)
         return;
-    session_refuse_pendings(core, session, ERROR_CANCELLED);
+    session_refuse_requests(core, session, ERROR_CANCELLED);
     session->bye = "resumed";
     session->bye_counter = COUNTER_closed_resumed;
     session_end(core, session);
@@ -419,7 +419,7 @@ session_close(struct core *core, struct session *session, const char *bye,
     session->bye_counter = counter;
     session_check_end(core, session);
     /* Where nothing is left to be said it ends with this step. */
-    if (session->pending_count == 0 && core->now_us < session->least_us &&
+    if (session->request_count == 0 && core->now_us < session->least_us &&
         core->now_us < session->leased_us)
         return;
     LIST_EACH (link, &session->tickets) {

@@ -23,7 +23,7 @@ void session_heartbeat(
 
 /* Refuses all requests of the session, LOCKs with `code`. A step has room for
  * these answers, as none of them tells why Redis is away. */
-void session_refuse_pendings(
+void session_refuse_requests(
     struct core *core, struct session *session, enum error_code code);
 
 /* Gives up the tickets of a session that is GONE, and frees it after the last

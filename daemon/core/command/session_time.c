@@ -40,7 +40,7 @@ session_stop(struct core *core, struct session *session)
         session_check_end(core, session);
         return;
     }
-    session_refuse_pendings(core, session, ERROR_DRAINING);
+    session_refuse_requests(core, session, ERROR_DRAINING);
     session->bye = "drain";
     session->bye_counter = COUNTER_closed_drain;
     session_end(core, session);
@@ -108,7 +108,7 @@ session_expel_unknown(struct core *core, struct session *session)
 {
     log_write(LOG_INFO, "session_expelled", "session=%s peer=%s reason=auth",
         session->short_id, session->peer);
-    session_refuse_pendings(core, session, ERROR_AUTH);
+    session_refuse_requests(core, session, ERROR_AUTH);
     session_expel_user(core, session);
 }
 
@@ -192,7 +192,7 @@ session_end_all(struct core *core)
             session->bye = "drain";
             session->bye_counter = COUNTER_closed_drain;
         }
-        if (session->pending_count == 0)
+        if (session->request_count == 0)
             session_end(core, session);
     }
 }

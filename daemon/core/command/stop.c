@@ -25,11 +25,11 @@ core_stop(struct core *core)
     core->stop_us = us_add(core->now_us, core->settings.stop_grace_us);
     audit_stop(core);
     core_stop_sessions(core);
-    for (uint32_t i = 0; i < core->pendings.touched; i++) {
-        struct pending *pending = slab_at(&core->pendings, i);
-        if (pending != NULL && pending->command == COMMAND_LOCK &&
-            pending->ticket != NULL && !pending->ended)
-            wheel_add(&core->wheel, &pending->timer, core->now_us);
+    for (uint32_t i = 0; i < core->requests.touched; i++) {
+        struct request *request = slab_at(&core->requests, i);
+        if (request != NULL && request->command == COMMAND_LOCK &&
+            request->ticket != NULL && !request->ended)
+            wheel_add(&core->wheel, &request->timer, core->now_us);
     }
 }
 

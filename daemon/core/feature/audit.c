@@ -23,7 +23,7 @@
 #include "daemon/core/feature/message.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/tally.h"
 #include "daemon/core/model/ticket.h"
@@ -66,7 +66,7 @@ struct audit {
     enum audit_state state;
     struct wheel_node timer;
     uint64_t due_us;       /* of the next run by time; NEVER: none */
-    struct handle pending; /* the AUDIT; NONE: by time */
+    struct handle request; /* the AUDIT; NONE: by time */
     struct op_audit step;
     bool marked; /* the node, as this broker's */
     uint64_t marked_us;
@@ -198,16 +198,16 @@ audit_fini(struct core *core)
     core->audit = NULL;
 }
 
-static struct pending *
-audit_pending(struct core *core)
+static struct request *
+audit_asker(struct core *core)
 {
-    return slab_get(&core->pendings, core->audit->pending);
+    return slab_get(&core->requests, core->audit->request);
 }
 
 static bool
 audit_is_by_time(const struct audit *audit)
 {
-    return handle_equal(audit->pending, HANDLE_NONE);
+    return handle_equal(audit->request, HANDLE_NONE);
 }
 
 /* Whether there is still somebody to do it for. */
@@ -215,7 +215,7 @@ static bool
 audit_is_wanted(struct core *core)
 {
     return !core->stopping &&
-           (audit_is_by_time(core->audit) || audit_pending(core) != NULL);
+           (audit_is_by_time(core->audit) || audit_asker(core) != NULL);
 }
 
 static void
@@ -226,11 +226,11 @@ audit_pause(struct core *core, enum audit_state state, uint64_t us)
 }
 
 static void
-audit_answer_end(struct core *core, struct pending *pending)
+audit_answer_end(struct core *core, struct request *request)
 {
     const struct core_audit *now = &core->audit->now;
     uint64_t findings = now->findings;
-    struct reply reply = answer_begin(core, pending->tag, "OK");
+    struct reply reply = answer_begin(core, request->tag, "OK");
 
     reply_pair_number(&reply, "records", now->records);
     reply_pair_number(&reply, "held", now->holds);
@@ -241,8 +241,8 @@ audit_answer_end(struct core *core, struct pending *pending)
     if (now->skipped > 0)
         reply_pair_number(&reply, "skipped", now->skipped);
     reply_pair_number(&reply, "ms", now->took_us / 1000);
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
+    answer_end(core, request->session, &reply);
+    request_free(core, request);
 }
 
 /* All nodes have been gone over. */
@@ -251,12 +251,12 @@ audit_is_done(struct core *core)
 {
     struct audit *audit = core->audit;
     struct core_audit *now = &audit->now;
-    struct pending *pending = audit_pending(core);
+    struct request *request = audit_asker(core);
     bool hooked = core->settings.audit_hook && audit_is_by_time(audit);
 
     now->took_us = core->now_us - audit->began_us;
-    if (pending != NULL)
-        audit_answer_end(core, pending);
+    if (request != NULL)
+        audit_answer_end(core, request);
     if (now->nodes + now->skipped == 0)
         return; /* all are another broker's */
     count(core->counters, COUNTER_audits);
@@ -276,12 +276,12 @@ static void
 audit_leave(struct core *core)
 {
     struct audit *audit = core->audit;
-    struct pending *pending = audit_pending(core);
+    struct request *request = audit_asker(core);
 
-    if (pending != NULL)
-        pending_error(core, pending, ERROR_DRAINING, NULL);
+    if (request != NULL)
+        request_refuse(core, request, ERROR_DRAINING, NULL);
     audit->state = AUDIT_IDLE;
-    audit->pending = HANDLE_NONE;
+    audit->request = HANDLE_NONE;
     audit->case_count = audit->case_at = 0;
     audit->case_open = audit->asked_twice = audit->asked = false;
     wheel_add(
@@ -348,10 +348,10 @@ lock_has_old_wait(const struct core *core, const struct lock *lock)
     LIST_EACH (link, &lock->tickets) {
         const struct ticket *ticket =
             container_of(link, struct ticket, lock_link);
-        const struct pending *pending =
+        const struct request *request =
             ticket->state == TICKET_WAITING ? ticket_asking(ticket) : NULL;
-        if (pending != NULL &&
-            is_over((core->now_us - pending->began_us) / 1000, limits->wait_ms))
+        if (request != NULL &&
+            is_over((core->now_us - request->began_us) / 1000, limits->wait_ms))
             return true;
     }
     return false;
@@ -383,12 +383,12 @@ audit_own_waits(struct core *core)
 }
 
 static void
-audit_begin(struct core *core, struct handle pending)
+audit_begin(struct core *core, struct handle request)
 {
     struct audit *audit = core->audit;
 
     require(audit->state == AUDIT_IDLE);
-    audit->pending = pending;
+    audit->request = request;
     audit->run++;
     audit->began_us = core->now_us;
     audit->now = (struct core_audit){0};
@@ -404,7 +404,7 @@ audit_begin(struct core *core, struct handle pending)
 }
 
 bool
-audit_request(struct core *core, struct pending *pending)
+audit_request(struct core *core, struct request *request)
 {
     struct audit *audit = core->audit;
 
@@ -412,7 +412,7 @@ audit_request(struct core *core, struct pending *pending)
         audit_leave(core);
     if (audit->state != AUDIT_IDLE)
         return false;
-    audit_begin(core, slab_handle(&core->pendings, pending));
+    audit_begin(core, slab_handle(&core->requests, request));
     return true;
 }
 
@@ -857,7 +857,7 @@ static void
 finding_tell(struct core *core, struct text lock, const struct finding *finding)
 {
     struct audit *audit = core->audit;
-    struct pending *pending = audit_pending(core);
+    struct request *request = audit_asker(core);
 
     if (finding_was_told(core, lock, finding))
         return;
@@ -866,8 +866,8 @@ finding_tell(struct core *core, struct text lock, const struct finding *finding)
     if (audit->told == TOLD_MAX)
         return;
     audit->told++;
-    if (pending != NULL) {
-        finding_item(core, pending, lock, finding);
+    if (request != NULL) {
+        finding_item(core, request, lock, finding);
         return;
     }
     finding_log(lock, finding);

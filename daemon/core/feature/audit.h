@@ -19,7 +19,7 @@ void audit_fini(struct core *core);
 
 /* Begins an audit for the request, which is answered when the audit ends.
  * False: an audit is under way. */
-bool audit_request(struct core *core, struct pending *pending);
+bool audit_request(struct core *core, struct request *request);
 
 /* Ends the audit when the broker stops. An operation that is under way is
  * awaited. */

@@ -99,12 +99,12 @@ deadlock_held(struct core *core, const struct owner *owner)
 static bool
 wait_counts(const struct ticket *ticket)
 {
-    if (ticket->state != TICKET_WAITING || list_empty(&ticket->pendings))
+    if (ticket->state != TICKET_WAITING || list_empty(&ticket->requests))
         return false;
-    const struct pending *pending =
-        container_of(ticket->pendings.next, struct pending, ticket_link);
-    return pending->asked && pending->command == COMMAND_LOCK &&
-           !pending->no_deadlock;
+    const struct request *request =
+        container_of(ticket->requests.next, struct request, ticket_link);
+    return request->asked && request->command == COMMAND_LOCK &&
+           !request->no_deadlock;
 }
 
 /* A ticket of this broker, by what others know of it; NULL: it is gone. */
@@ -839,8 +839,8 @@ probe_kill(struct core *core, struct probe *probe)
     char sessions[RECENT_SESSIONS_BYTES];
 
     if (ticket != NULL) {
-        struct pending *pending =
-            container_of(ticket->pendings.next, struct pending, ticket_link);
+        struct request *request =
+            container_of(ticket->requests.next, struct request, ticket_link);
         struct text names = circle_names(probe, list, sizeof(list));
         circle_people(probe, people, sizeof(people));
         snprintf(why, sizeof(why), "sessions wait for one another: %s", people);
@@ -849,7 +849,7 @@ probe_kill(struct core *core, struct probe *probe)
             log_quote(quoted, sizeof(quoted), names), people,
             ticket->session->short_id);
         recent_deadlock(core, ticket, names, circle_sessions(probe, sessions));
-        ticket_deadlocked(core, ticket, pending, names, why);
+        ticket_deadlocked(core, ticket, request, names, why);
     }
     slab_free(&core->probes, probe);
 }

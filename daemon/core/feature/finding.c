@@ -60,16 +60,16 @@ finding_log(struct text lock, const struct finding *finding)
 }
 
 void
-finding_item(struct core *core, const struct pending *pending, struct text lock,
+finding_item(struct core *core, const struct request *request, struct text lock,
     const struct finding *finding)
 {
-    struct reply reply = answer_begin(core, pending->tag, "ITEM");
+    struct reply reply = answer_begin(core, request->tag, "ITEM");
 
     reply_pair(&reply, "kind", text_from(kind_names[finding->kind]));
     reply_pair(&reply, "name", lock);
     if (finding->kind == FINDING_SENSELESS) {
         reply_pair(&reply, "why", text_from(wrong_names[finding->wrong]));
-        answer_end(core, pending->session, &reply);
+        answer_end(core, request->session, &reply);
         return;
     }
     reply_pair_number(&reply, "age_ms", finding->age_ms);
@@ -86,7 +86,7 @@ finding_item(struct core *core, const struct pending *pending, struct text lock,
     reply_pair_if(&reply, "client", finding->client);
     reply_pair_if(&reply, "owner", finding->owner);
     reply_pair_if(&reply, "note", finding->note);
-    answer_end(core, pending->session, &reply);
+    answer_end(core, request->session, &reply);
 }
 
 /* A value as it is on the wire, so that no blank or line end is in it. */

@@ -48,7 +48,7 @@ struct finding {
 void finding_log(struct text lock, const struct finding *finding);
 
 /* To the session whose AUDIT that is. */
-void finding_item(struct core *core, const struct pending *pending,
+void finding_item(struct core *core, const struct request *request,
     struct text lock, const struct finding *finding);
 
 /* One run of the hook; whether there is one is for the caller to know. */

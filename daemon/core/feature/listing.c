@@ -9,7 +9,7 @@
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/handlers.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
@@ -23,18 +23,18 @@
 #define LISTING_LOOKS 16384
 
 static uint32_t
-listing_cursor(const struct request *request)
+listing_cursor(const struct request_line *line)
 {
-    if (!request_has(request, REQUEST_KEY_CURSOR))
+    if (!request_has(line, REQUEST_KEY_CURSOR))
         return 0;
-    return (uint32_t)request->value[REQUEST_KEY_CURSOR];
+    return (uint32_t)line->value[REQUEST_KEY_CURSOR];
 }
 
 static void
-show_ticket(struct core *core, const struct pending *pending,
+show_ticket(struct core *core, const struct request *request,
     const struct op_ticket *ticket, uint64_t position)
 {
-    struct reply reply = answer_begin(core, pending->tag, "ITEM");
+    struct reply reply = answer_begin(core, request->tag, "ITEM");
     char short_id[SHORT_ID_BYTES + 1];
 
     core_short_id(ticket->session, short_id);
@@ -58,7 +58,7 @@ show_ticket(struct core *core, const struct pending *pending,
     reply_pair_if(&reply, "name", ticket->client);
     reply_pair_if(&reply, "owner", ticket->owner);
     reply_pair_if(&reply, "note", ticket->note);
-    answer_end(core, pending->session, &reply);
+    answer_end(core, request->session, &reply);
 }
 
 static struct text
@@ -72,24 +72,24 @@ show_mode(const struct op_result *result)
 void
 listing_show_done(struct core *core, struct op *op)
 {
-    struct pending *pending = slab_get(&core->pendings, op->owner);
+    struct request *request = slab_get(&core->requests, op->owner);
     const struct op_result *result = &op->result;
     uint64_t position = 0;
 
-    if (pending == NULL)
+    if (request == NULL)
         return;
     if (result->status != OP_OK && result->status != OP_GONE) {
         bool refused = result->status == OP_REFUSED;
-        pending_error(
-            core, pending, refused ? ERROR_INTERNAL : ERROR_UNAVAILABLE, NULL);
+        request_refuse(
+            core, request, refused ? ERROR_INTERNAL : ERROR_UNAVAILABLE, NULL);
         return;
     }
     for (uint32_t i = 0; i < result->ticket_count; i++) {
         if (!result->tickets[i].granted)
             position++;
-        show_ticket(core, pending, &result->tickets[i], position);
+        show_ticket(core, request, &result->tickets[i], position);
     }
-    struct reply reply = answer_begin(core, pending->tag, "OK");
+    struct reply reply = answer_begin(core, request->tag, "OK");
     bool held = result->holders > 0;
     reply_pair(&reply, "state", held ? TEXT("held") : TEXT("free"));
     if (held)
@@ -102,15 +102,15 @@ listing_show_done(struct core *core, struct op *op)
     reply_pair_number(&reply, "waiters", result->waiters);
     if (result->delay_ms > 0)
         reply_pair_number(&reply, "delay_ms", result->delay_ms);
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
+    answer_end(core, request->session, &reply);
+    request_free(core, request);
 }
 
 static void
-held_item(struct core *core, const struct pending *pending,
+held_item(struct core *core, const struct request *request,
     const struct ticket *ticket)
 {
-    struct reply reply = answer_begin(core, pending->tag, "ITEM");
+    struct reply reply = answer_begin(core, request->tag, "ITEM");
 
     reply_pair(
         &reply, "name", text_make(ticket->lock->name, ticket->lock->name_len));
@@ -120,18 +120,18 @@ held_item(struct core *core, const struct pending *pending,
     listing_kind(&reply, &ticket->ask);
     reply_pair_if(&reply, "owner", ticket_owner(ticket));
     reply_pair_if(&reply, "note", ticket_note(ticket));
-    answer_end(core, pending->session, &reply);
+    answer_end(core, request->session, &reply);
 }
 
 void
-listing_held(struct core *core, struct pending *pending)
+listing_held(struct core *core, struct request *request)
 {
-    struct session *session = pending->session;
+    struct session *session = request->session;
     uint32_t part = 0;
 
     LIST_EACH (link, &session->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, session_link);
-        if (ticket->serial <= pending->cursor || ticket->state != TICKET_HELD ||
+        if (ticket->serial <= request->cursor || ticket->state != TICKET_HELD ||
             ticket_known_holds(ticket) == 0)
             continue;
         if (part == LISTING_MAX) {
@@ -139,13 +139,13 @@ listing_held(struct core *core, struct pending *pending)
                 slab_handle(&core->sessions, session));
             return;
         }
-        held_item(core, pending, ticket);
-        pending->cursor = ticket->serial;
-        pending->shown++;
+        held_item(core, request, ticket);
+        request->cursor = ticket->serial;
+        request->shown++;
         part++;
     }
-    listing_end(core, session, pending->tag, pending->shown, 0);
-    pending_free(core, pending);
+    listing_end(core, session, request->tag, request->shown, 0);
+    request_free(core, request);
 }
 
 static void
@@ -178,13 +178,13 @@ locks_item(struct core *core, struct session *session, const char *tag,
 
 void
 listing_locks(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    uint32_t limit = listing_limit(request);
+    uint32_t limit = listing_limit(line);
     uint32_t looked = 0;
     uint32_t shown = 0;
 
-    for (uint32_t i = listing_cursor(request); i < core->locks.touched; i++) {
+    for (uint32_t i = listing_cursor(line); i < core->locks.touched; i++) {
         const struct lock *lock = slab_at(&core->locks, i);
         if (lock != NULL && list_empty(&lock->holders) && lock->waiting == 0)
             lock = NULL;
@@ -192,15 +192,15 @@ listing_locks(
             !auth_sees(core, session, text_make(lock->name, lock->name_len)))
             lock = NULL;
         if (looked++ == LISTING_LOOKS || (lock != NULL && shown == limit)) {
-            listing_end(core, session, request->tag, shown, i);
+            listing_end(core, session, line->tag, shown, i);
             return;
         }
         if (lock == NULL)
             continue;
-        locks_item(core, session, request->tag, lock);
+        locks_item(core, session, line->tag, lock);
         shown++;
     }
-    listing_end(core, session, request->tag, shown, 0);
+    listing_end(core, session, line->tag, shown, 0);
 }
 
 static void
@@ -226,27 +226,26 @@ sessions_item(struct core *core, struct session *to, const char *tag,
 
 void
 listing_sessions(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    uint32_t limit = listing_limit(request);
+    uint32_t limit = listing_limit(line);
     uint32_t looked = 0;
     uint32_t shown = 0;
 
-    for (uint32_t i = listing_cursor(request); i < core->sessions.touched;
-         i++) {
+    for (uint32_t i = listing_cursor(line); i < core->sessions.touched; i++) {
         const struct session *other = slab_at(&core->sessions, i);
         if (other != NULL && !auth_knows(core, session, other))
             other = NULL;
         if (looked++ == LISTING_LOOKS || (other != NULL && shown == limit)) {
-            listing_end(core, session, request->tag, shown, i);
+            listing_end(core, session, line->tag, shown, i);
             return;
         }
         if (other == NULL)
             continue;
-        sessions_item(core, session, request->tag, other);
+        sessions_item(core, session, line->tag, other);
         shown++;
     }
-    listing_end(core, session, request->tag, shown, 0);
+    listing_end(core, session, line->tag, shown, 0);
 }
 
 static void
@@ -262,7 +261,7 @@ stats_item(struct core *core, struct session *session, const char *tag,
 
 void
 listing_stats(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
     struct core_totals totals;
 
@@ -284,19 +283,19 @@ listing_stats(
     uint32_t n = sizeof(now) / sizeof(now[0]);
 
     for (uint32_t i = 0; i < n; i++)
-        stats_item(core, session, request->tag, now[i].name, now[i].value);
+        stats_item(core, session, line->tag, now[i].name, now[i].value);
     for (enum counter i = 0; i < COUNTER_COUNT; i++)
-        stats_item(core, session, request->tag, counter_name(i),
+        stats_item(core, session, line->tag, counter_name(i),
             core->counters->value[i]);
-    listing_end(core, session, request->tag, n + COUNTER_COUNT, 0);
+    listing_end(core, session, line->tag, n + COUNTER_COUNT, 0);
 }
 
 void
 listing_help(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
     for (enum command i = 0; i < COMMAND_COUNT; i++) {
-        struct reply reply = answer_begin(core, request->tag, "ITEM");
+        struct reply reply = answer_begin(core, line->tag, "ITEM");
         char text[400];
         snprintf(
             text, sizeof(text), "%s - %s", command_usage(i), command_help(i));
@@ -304,5 +303,5 @@ listing_help(
         reply_text(&reply, text);
         answer_end(core, session, &reply);
     }
-    listing_end(core, session, request->tag, COMMAND_COUNT, 0);
+    listing_end(core, session, line->tag, COMMAND_COUNT, 0);
 }

@@ -12,6 +12,6 @@ void listing_show_done(struct core *core, struct op *op);
 
 /* Sends the next LISTING_MAX holds of a HELD. The final reply follows the last
  * one and frees the request. */
-void listing_held(struct core *core, struct pending *pending);
+void listing_held(struct core *core, struct request *request);
 
 #endif

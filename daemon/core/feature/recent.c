@@ -95,10 +95,10 @@ recent_of_op(struct core *core, struct recent *recent, const struct op *op)
             recent_of_ticket(recent, ticket);
     } else if (op->kind == OP_BREAK ||
                (op->kind == OP_INSPECT && op->reader == READER_PENDING)) {
-        const struct pending *pending = slab_get(&core->pendings, op->owner);
-        if (pending == NULL)
+        const struct request *request = slab_get(&core->requests, op->owner);
+        if (request == NULL)
             return;
-        const struct session *session = pending->session;
+        const struct session *session = request->session;
         core_short_id(session->id, recent->session);
         recent->client_len = keep_text(recent->client, sizeof(recent->client),
             text_make(session->client, session->client_len));
@@ -331,20 +331,19 @@ recent_items(struct core *core, struct session *session, const char *tag,
 /* SLOW. All that there are fit into one answer. */
 void
 recent_list(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
     enum recent_kind only = RECENT_KINDS;
 
-    if (request_has(request, REQUEST_KEY_KIND)) {
-        only = kind_of_word(request->word[REQUEST_KEY_KIND]);
+    if (request_has(line, REQUEST_KEY_KIND)) {
+        only = kind_of_word(line->word[REQUEST_KEY_KIND]);
         if (only == RECENT_KINDS) {
             count(core->counters, COUNTER_requests_bad);
-            answer_error(core, session, request->tag, ERROR_BADREQ,
+            answer_error(core, session, line->tag, ERROR_BADREQ,
                 "kind= must be slow, lost or deadlock");
             return;
         }
     }
-    listing_end(core, session, request->tag,
-        recent_items(core, session, request->tag, listing_limit(request), only),
-        0);
+    listing_end(core, session, line->tag,
+        recent_items(core, session, line->tag, listing_limit(line), only), 0);
 }

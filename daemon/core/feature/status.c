@@ -73,7 +73,7 @@ status_end(
 
 void
 status_list(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
     const struct health *health = core->health;
     uint32_t shown = 0;
@@ -82,8 +82,8 @@ status_list(
     for (uint32_t i = 0; i < health->node_count; i++) {
         if (!health->nodes[i].needed)
             continue;
-        status_node(core, session, request->tag, &health->nodes[i]);
+        status_node(core, session, line->tag, &health->nodes[i]);
         shown++;
     }
-    status_end(core, session, request->tag, shown);
+    status_end(core, session, line->tag, shown);
 }

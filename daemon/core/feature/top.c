@@ -103,15 +103,15 @@ top_oldest(struct core *core, struct session *session, const char *tag,
 /* All that there is fits into one answer. */
 void
 top_list(
-    struct core *core, struct session *session, const struct request *request)
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    const char *tag = request->tag;
+    const char *tag = line->tag;
     uint32_t limit = TOP_DEFAULT;
     uint32_t shown;
     bool cut = false;
 
-    if (request_has(request, REQUEST_KEY_LIMIT)) {
-        uint64_t asked = request->value[REQUEST_KEY_LIMIT];
+    if (request_has(line, REQUEST_KEY_LIMIT)) {
+        uint64_t asked = line->value[REQUEST_KEY_LIMIT];
         limit = asked < TOP_MAX ? (uint32_t)asked : TOP_MAX;
     }
     shown = top_contended(core, session, tag, limit);

@@ -16,7 +16,7 @@
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/times.h"
 #include "daemon/core/ticket/final.h"
 
@@ -240,14 +240,14 @@ news_take(struct lock_news *news, const struct op_result *result)
 static void
 watch_answer(struct core *core, struct watch *watch)
 {
-    struct pending *pending = slab_get(&core->pendings, watch->pending);
+    struct request *request = slab_get(&core->requests, watch->request);
 
-    watch->pending = HANDLE_NONE;
-    if (pending == NULL)
+    watch->request = HANDLE_NONE;
+    if (request == NULL)
         return;
-    struct reply reply = answer_begin(core, pending->tag, "OK");
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
+    struct reply reply = answer_begin(core, request->tag, "OK");
+    answer_end(core, request->session, &reply);
+    request_free(core, request);
 }
 
 void
@@ -306,27 +306,27 @@ watch_tell_all(struct core *core)
 }
 
 void
-watch_give_up(struct core *core, struct pending *pending)
+watch_give_up(struct core *core, struct request *request)
 {
-    struct lock *lock = pending->watched;
-    struct watch *watch = watch_find(pending->session, lock);
+    struct lock *lock = request->watched;
+    struct watch *watch = watch_find(request->session, lock);
 
     count(core->counters, COUNTER_refused_unavailable);
-    pending_error(core, pending, ERROR_UNAVAILABLE, NULL);
+    request_refuse(core, request, ERROR_UNAVAILABLE, NULL);
     if (watch != NULL)
         watch_free(core, watch);
 }
 
 void
 watch_begin(
-    struct core *core, struct pending *pending, const struct request *request)
+    struct core *core, struct request *request, const struct request_line *line)
 {
-    struct session *session = pending->session;
-    struct lock *lock = lock_obtain(core, request->argument);
+    struct session *session = request->session;
+    struct lock *lock = lock_obtain(core, line->argument);
 
     if (lock == NULL || session->watch_count >= core->settings.holds_max) {
         count(core->counters, COUNTER_limit_watches);
-        pending_limit(core, pending, "watches");
+        request_limit(core, request, "watches");
         if (lock != NULL)
             lock_unref(core, lock);
         return;
@@ -334,26 +334,26 @@ watch_begin(
     struct watch *watch = watch_find(session, lock);
     if (watch != NULL) {
         lock_unref(core, lock);
-        pending_error(
-            core, pending, ERROR_CONFLICT, "this session watches it already");
+        request_refuse(
+            core, request, ERROR_CONFLICT, "this session watches it already");
         return;
     }
     watch = slab_alloc(&core->watches);
     if (watch == NULL) {
         count(core->counters, COUNTER_limit_watches);
         lock_unref(core, lock);
-        pending_limit(core, pending, "watches");
+        request_limit(core, request, "watches");
         return;
     }
     watch->session = session;
     watch->lock = lock; /* whose reference it has now */
-    watch->pending = slab_handle(&core->pendings, pending);
+    watch->request = slab_handle(&core->requests, request);
     list_init(&watch->news_link);
     list_push_back(&session->watches, &watch->session_link);
     list_push_back(&lock->watches, &watch->lock_link);
     session->watch_count++;
-    pending->watched = lock;
-    wheel_add(&core->wheel, &pending->timer,
+    request->watched = lock;
+    wheel_add(&core->wheel, &request->timer,
         core->now_us + core->settings.patience_us);
     watch_look(core, lock);
 }
@@ -366,9 +366,9 @@ watch_end(struct core *core, struct session *session, struct text name)
 
     if (watch == NULL)
         return false;
-    struct pending *pending = slab_get(&core->pendings, watch->pending);
-    if (pending != NULL)
-        pending_error(core, pending, ERROR_CANCELLED, NULL);
+    struct request *request = slab_get(&core->requests, watch->request);
+    if (request != NULL)
+        request_refuse(core, request, ERROR_CANCELLED, NULL);
     watch_free(core, watch);
     return true;
 }

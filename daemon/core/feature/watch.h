@@ -37,12 +37,12 @@ void watch_inspected(struct core *core, struct op *op);
 void watch_tell_all(struct core *core);
 
 /* Refuses a WATCH whose time is over, and frees it with its watch. */
-void watch_give_up(struct core *core, struct pending *pending);
+void watch_give_up(struct core *core, struct request *request);
 
 /* Begins a WATCH. The first inspection answers it. It may be refused and freed
  * at once. */
-void watch_begin(
-    struct core *core, struct pending *pending, const struct request *request);
+void watch_begin(struct core *core, struct request *request,
+    const struct request_line *line);
 
 /* Ends the watch of that name. False: the session does not watch it. */
 bool watch_end(struct core *core, struct session *session, struct text name);

@@ -34,7 +34,7 @@ struct watch {
     struct list session_link;
     struct list lock_link;
     struct list news_link;
-    struct handle pending; /* the WATCH that is not answered yet */
+    struct handle request; /* the WATCH that is not answered yet */
     bool asked;            /* an inspection has been sent since it began */
     bool due;              /* one has come, and it has not been told */
     bool told;

@@ -7,7 +7,7 @@
  */
 #include "daemon/core/model/rights.h"
 
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/tally.h"
 
 #include "daemon/base/assert.h"

@@ -61,7 +61,7 @@ struct session {
     uint64_t beat_due_us;
     uint64_t keep_due_us; /* away: its end; else that of unattended tickets */
     struct list tickets;  /* by session_link, oldest first */
-    struct list pendings; /* by session_link, oldest first */
+    struct list requests; /* by session_link, oldest first */
     struct list behind;   /* lines that came behind an AUTH, by link */
     uint32_t auths;       /* AUTHs without a reply */
     uint32_t behind_count;
@@ -69,7 +69,7 @@ struct session {
     struct list watches; /* by session_link */
     struct list news;    /* by news_link: watches that may have some */
     uint32_t ticket_count;
-    uint32_t pending_count;
+    uint32_t request_count;
     uint32_t held;        /* tickets that are HELD */
     uint32_t waiting;     /* tickets that are WAITING */
     uint64_t least_us;    /* none that was claimed, and has no lease=, has a

@@ -136,7 +136,7 @@ session_check_end(struct core *core, struct session *session)
 {
     bool bare = session->ticket_count == 0;
 
-    if (session->ending || session->pending_count > 0)
+    if (session->ending || session->request_count > 0)
         return;
     if (session->state == SESSION_OPEN &&
         (!((session->drained || session->away) && bare) ||

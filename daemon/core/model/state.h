@@ -11,7 +11,7 @@
 #include "daemon/core/model/contention.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/memory.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/session.h"
 #include "daemon/core/model/spaces.h"
 #include "daemon/core/model/ticket.h"
@@ -33,7 +33,7 @@ struct core {
     struct slab locks;
     struct slab tickets;
     struct slab owners;
-    struct slab pendings;
+    struct slab requests;
     struct slab ops;
     struct slab bundles;
     struct slab watches;

@@ -27,18 +27,18 @@ space_of(struct core *core, struct lock *lock)
 /* NULL: the request is no LOCK of a name, but perhaps one of several, each of
  * which is counted. */
 static struct space *
-space_of_lock(struct core *core, const struct pending *pending)
+space_of_lock(struct core *core, const struct request *request)
 {
-    if (pending->command != COMMAND_LOCK || pending->ticket == NULL)
+    if (request->command != COMMAND_LOCK || request->ticket == NULL)
         return NULL;
-    return space_of(core, pending->ticket->lock);
+    return space_of(core, request->ticket->lock);
 }
 
 void
-tally_granted(struct core *core, const struct pending *pending,
+tally_granted(struct core *core, const struct request *request,
     const struct ticket *ticket)
 {
-    struct space *space = space_of_lock(core, pending);
+    struct space *space = space_of_lock(core, request);
 
     if (space == NULL)
         return;
@@ -48,7 +48,7 @@ tally_granted(struct core *core, const struct pending *pending,
     }
     space->value[SPACE_granted]++;
     histogram_add(
-        &space->wait, &histogram_waits, core->now_us - pending->began_us);
+        &space->wait, &histogram_waits, core->now_us - request->began_us);
 }
 
 static enum space_counter
@@ -91,9 +91,9 @@ refusal(enum error_code code)
 
 void
 tally_refused(
-    struct core *core, const struct pending *pending, enum error_code code)
+    struct core *core, const struct request *request, enum error_code code)
 {
-    struct space *space = space_of_lock(core, pending);
+    struct space *space = space_of_lock(core, request);
 
     if (space != NULL)
         space->value[refusal(code)]++;
@@ -106,11 +106,11 @@ tally_turned_away(struct core *core, struct text name, enum error_code code)
 }
 
 void
-tally_unheard(struct core *core, const struct pending *pending)
+tally_unheard(struct core *core, const struct request *request)
 {
-    struct space *space = space_of_lock(core, pending);
+    struct space *space = space_of_lock(core, request);
 
-    if (space != NULL && !pending_stands(pending))
+    if (space != NULL && !request_stands(request))
         space->value[SPACE_unheard]++;
 }
 
@@ -155,6 +155,6 @@ core_totals(const struct core *core, struct core_totals *totals)
     totals->tickets = core->tickets.used;
     totals->held = core->held;
     totals->waiting = core->waiting;
-    totals->requests = core->pendings.used;
+    totals->requests = core->requests.used;
     totals->ops = core->ops.used;
 }

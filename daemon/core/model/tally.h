@@ -12,12 +12,12 @@ struct space *space_of(struct core *core, struct lock *lock);
 
 /* Counts a grant and its wait, or a re-entry. Other requests than LOCK count
  * nothing. */
-void tally_granted(struct core *core, const struct pending *pending,
+void tally_granted(struct core *core, const struct request *request,
     const struct ticket *ticket);
 
 /* Counts a refused LOCK by its code. */
 void tally_refused(
-    struct core *core, const struct pending *pending, enum error_code code);
+    struct core *core, const struct request *request, enum error_code code);
 
 /* Counts a LOCK that was refused before it had a ticket. Of several names, the
  * first without room counts. */
@@ -25,7 +25,7 @@ void tally_turned_away(
     struct core *core, struct text name, enum error_code code);
 
 /* Counts a LOCK whose session ended before the answer. */
-void tally_unheard(struct core *core, const struct pending *pending);
+void tally_unheard(struct core *core, const struct request *request);
 
 /* Counts a finding of an audit in the namespace of that name. */
 void tally_finding(

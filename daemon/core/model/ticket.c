@@ -81,7 +81,7 @@ ticket_create(struct core *core, struct session *session, struct lock *lock,
     require(owner.len <= PROTO_OWNER_MAX);
     ticket->state = TICKET_IDLE;
     wheel_node_init(&ticket->timer, TIMER_TICKET);
-    list_init(&ticket->pendings);
+    list_init(&ticket->requests);
     list_init(&ticket->holder_link);
     list_init(&ticket->stir_link);
     list_init(&ticket->age_link);
@@ -163,7 +163,7 @@ ticket_free(struct core *core, struct ticket *ticket)
 {
     struct lock *lock = ticket->lock;
 
-    require(ticket->state == TICKET_IDLE && list_empty(&ticket->pendings));
+    require(ticket->state == TICKET_IDLE && list_empty(&ticket->requests));
     ticket_detach(core, ticket);
     top_wait_end(core, ticket);
     wheel_remove(&core->wheel, &ticket->timer);
@@ -246,28 +246,28 @@ ticket_set_deadline(struct ticket *ticket, uint64_t deadline_us)
     ticket_count_deadline(ticket);
 }
 
-struct pending *
-ticket_pending(const struct ticket *ticket)
+struct request *
+ticket_request(const struct ticket *ticket)
 {
-    if (list_empty(&ticket->pendings))
+    if (list_empty(&ticket->requests))
         return NULL;
-    return container_of(ticket->pendings.next, struct pending, ticket_link);
+    return container_of(ticket->requests.next, struct request, ticket_link);
 }
 
-struct pending *
+struct request *
 ticket_asking(const struct ticket *ticket)
 {
-    struct pending *pending = ticket_pending(ticket);
+    struct request *request = ticket_request(ticket);
 
-    return pending != NULL && pending->asked ? pending : NULL;
+    return request != NULL && request->asked ? request : NULL;
 }
 
 uint32_t
 ticket_known_holds(const struct ticket *ticket)
 {
-    const struct pending *pending = ticket_pending(ticket);
+    const struct request *request = ticket_request(ticket);
 
-    return ticket->holds - (pending != NULL && pending->part == PART_HAD);
+    return ticket->holds - (request != NULL && request->part == PART_HAD);
 }
 
 void
@@ -412,12 +412,12 @@ ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us)
 }
 
 uint64_t
-pending_give_up_us(const struct core *core, const struct pending *pending)
+request_give_up_us(const struct core *core, const struct request *request)
 {
-    if (pending->command == COMMAND_LOCK && session_closes(pending->session))
+    if (request->command == COMMAND_LOCK && session_closes(request->session))
         return core->now_us;
-    return us_add(pending->began_us,
-        us_min(pending->wait_us, core->settings.patience_us));
+    return us_add(request->began_us,
+        us_min(request->wait_us, core->settings.patience_us));
 }
 
 void
@@ -447,7 +447,7 @@ ticket_set_client(struct ticket *ticket, const struct session *session)
 }
 
 void
-ticket_reset(struct ticket *ticket, struct pending *pending)
+ticket_reset(struct ticket *ticket, struct request *request)
 {
     ticket_stands(ticket, 0, 0);
     ticket->fence = 0;
@@ -466,6 +466,6 @@ ticket_reset(struct ticket *ticket, struct pending *pending)
     ticket->reborn = false;
     ticket->foreign_us = 0;
     ticket->settles_us = 0;
-    ticket->generation = pending->session->generation;
-    pending->asked = true;
+    ticket->generation = request->session->generation;
+    request->asked = true;
 }

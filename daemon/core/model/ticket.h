@@ -3,8 +3,8 @@
  *
  * A *session* is a client's connection. A *ticket* is the standing of one owner
  * of one session with one lock, from the first LOCK to the last trace of it in
- * Redis; there is at most one for each (session, owner, lock). A *pending*
- * request is one that has not had its final reply. Requests on one ticket take
+ * Redis; there is at most one for each (session, owner, lock). A *request*
+ * has not had its final reply. Requests on one ticket take
  * effect in the order sent: they queue at it, and the first is being served.
  *
  *              acquire             granted
@@ -48,7 +48,7 @@ struct ticket {
     struct session *session; /* ref; NULL: it has ended */
     struct owner *who;       /* ref; NULL as the session */
     struct lock *lock;       /* ref, counted */
-    struct list pendings;    /* by ticket_link; the first is being served */
+    struct list requests;    /* by ticket_link; the first is being served */
     struct handle main_op;   /* acquire or release under way */
     struct handle renew_op;
     uint64_t serial; /* grows; the order of creation */
@@ -158,10 +158,10 @@ void ticket_count_deadline(const struct ticket *ticket);
 void ticket_set_deadline(struct ticket *ticket, uint64_t deadline_us);
 
 /* The request that is being served; NULL: none. */
-struct pending *ticket_pending(const struct ticket *ticket);
+struct request *ticket_request(const struct ticket *ticket);
 
 /* The request that the ticket's own operation answers; NULL: it is gone. */
-struct pending *ticket_asking(const struct ticket *ticket);
+struct request *ticket_asking(const struct ticket *ticket);
 
 /* How often the client holds the lock. A hold of an unfinished multi-lock does
  * not count yet. */
@@ -208,8 +208,8 @@ void ticket_rebind(
 void ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us);
 
 /* Until when Redis is waited for on behalf of the request being served. */
-uint64_t pending_give_up_us(
-    const struct core *core, const struct pending *pending);
+uint64_t request_give_up_us(
+    const struct core *core, const struct request *request);
 
 /* Adds the ticket's words to a question that may put the ticket into the
  * record. */
@@ -222,6 +222,6 @@ void ticket_set_note(struct ticket *ticket, struct text note);
 void ticket_set_client(struct ticket *ticket, const struct session *session);
 
 /* Forgets what an IDLE ticket knew of Redis, to serve that request. */
-void ticket_reset(struct ticket *ticket, struct pending *pending);
+void ticket_reset(struct ticket *ticket, struct request *request);
 
 #endif

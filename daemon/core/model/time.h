@@ -14,7 +14,7 @@
 enum timer_kind {
     TIMER_SESSION,
     TIMER_TICKET,
-    TIMER_PENDING,
+    TIMER_REQUEST,
     TIMER_LOCK,
     TIMER_WATCH,
     TIMER_RELEASES,

@@ -8,7 +8,7 @@
 #include "daemon/core/model/ages.h"
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/lock.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/tally.h"
 #include "daemon/core/model/ticket.h"
@@ -50,31 +50,31 @@ ticket_settles_us(const struct core *core, const struct ticket *ticket)
 }
 
 static void
-ticket_queued(struct core *core, const struct pending *pending,
+ticket_queued(struct core *core, const struct request *request,
     const struct op_result *result)
 {
-    const struct pending *whole = pending;
+    const struct request *whole = request;
     struct text name = TEXT("");
 
-    if (!pending->progress)
+    if (!request->progress)
         return;
-    bool part = bundle_waits(core, pending, &whole, &name);
+    bool part = bundle_waits(core, request, &whole, &name);
     struct reply reply = answer_begin(core, whole->tag, "QUEUED");
     if (part)
         reply_pair(&reply, "name", name);
     reply_pair_number(&reply, "position", result->ahead);
-    if (pending->ticket->settles_us > 0) {
+    if (request->ticket->settles_us > 0) {
         reply_pair(&reply, "reason", text_from(health_word(HEALTH_SETTLING)));
         reply_pair_number(&reply, "after_ms",
-            ticket_settles_us(core, pending->ticket) / 1000 + 1);
+            ticket_settles_us(core, request->ticket) / 1000 + 1);
     }
-    reply_holder(&reply, &pending->ask, result);
-    answer_end(core, pending->session, &reply);
+    reply_holder(&reply, &request->ask, result);
+    answer_end(core, request->session, &reply);
 }
 
 static void
 answer_busy(
-    struct core *core, struct pending *pending, const struct op_result *result)
+    struct core *core, struct request *request, const struct op_result *result)
 {
     const char *why = result->delay_ms == 0
                           ? error_meaning(ERROR_BUSY)
@@ -82,46 +82,46 @@ answer_busy(
                             "and wait=0 was given";
     struct reply reply;
 
-    if (!handle_equal(pending->bundle, HANDLE_NONE)) {
-        pending_error(core, pending, ERROR_BUSY, why);
+    if (!handle_equal(request->bundle, HANDLE_NONE)) {
+        request_refuse(core, request, ERROR_BUSY, why);
         return;
     }
-    tally_refused(core, pending, ERROR_BUSY);
-    answer_error_begin(core, &reply, pending->tag, ERROR_BUSY);
+    tally_refused(core, request, ERROR_BUSY);
+    answer_error_begin(core, &reply, request->tag, ERROR_BUSY);
     if (result->ahead > 0)
         reply_pair_number(&reply, "position", result->ahead);
     if (result->delay_ms > 0)
         reply_pair_number(&reply, "delay_ms", result->delay_ms);
-    reply_holder(&reply, &pending->ask, result);
+    reply_holder(&reply, &request->ask, result);
     reply_text(&reply, why);
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
+    answer_end(core, request->session, &reply);
+    request_free(core, request);
 }
 
 /* wait= is over. While nobody could be granted it, nobody is known to have held
  * it. */
 static void
-wait_ends(struct core *core, struct ticket *ticket, struct pending *pending)
+wait_ends(struct core *core, struct ticket *ticket, struct request *request)
 {
     if (ticket->settles_us > 0) {
-        pending_unavailable(core, pending, ticket_settles_us(core, ticket));
+        request_unavailable(core, request, ticket_settles_us(core, ticket));
         return;
     }
     count(core->counters, COUNTER_waits_timed_out);
-    pending_end(core, pending, ERROR_TIMEOUT, NULL);
+    request_end(core, request, ERROR_TIMEOUT, NULL);
 }
 
 /* An ERR for a wait; of a session that is kept the place in the queue stays. */
 static void
-wait_end(struct core *core, struct ticket *ticket, struct pending *pending,
+wait_end(struct core *core, struct ticket *ticket, struct request *request,
     enum error_code code)
 {
     ticket->unattended = session_keeps(ticket->session);
     ticket->abandoned = !ticket->unattended;
     if (ticket->unattended)
-        pending_error(core, pending, code, NULL);
+        request_refuse(core, request, code, NULL);
     else
-        pending_end(core, pending, code, NULL);
+        request_end(core, request, code, NULL);
 }
 
 /*
@@ -132,13 +132,13 @@ wait_end(struct core *core, struct ticket *ticket, struct pending *pending,
 static bool
 wait_called_off(struct core *core, struct ticket *ticket)
 {
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
 
-    if (ticket->abandoned || pending == NULL ||
+    if (ticket->abandoned || request == NULL ||
         !session_closes(ticket->session))
         return false;
     count(core->counters, COUNTER_waits_cancelled);
-    wait_end(core, ticket, pending, ERROR_CANCELLED);
+    wait_end(core, ticket, request, ERROR_CANCELLED);
     return true;
 }
 
@@ -146,26 +146,26 @@ wait_called_off(struct core *core, struct ticket *ticket)
 static bool
 ticket_may_wait(struct core *core, struct ticket *ticket)
 {
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
 
     if (ticket->abandoned)
         return false;
-    if (pending == NULL)
+    if (request == NULL)
         return ticket->unattended;
     if (wait_called_off(core, ticket))
         return ticket->unattended;
     if (core->stopping) {
-        wait_end(core, ticket, pending, ERROR_DRAINING);
+        wait_end(core, ticket, request, ERROR_DRAINING);
         return ticket->unattended;
     }
-    if (pending->wait_us == 0) { /* an earlier connection's stands there */
+    if (request->wait_us == 0) { /* an earlier connection's stands there */
         count(core->counters, COUNTER_refused_busy);
-        pending_error(core, pending, ERROR_BUSY, NULL);
+        request_refuse(core, request, ERROR_BUSY, NULL);
         return false;
     }
-    if (pending->wait_us != NEVER &&
-        core->now_us >= us_add(pending->began_us, pending->wait_us)) {
-        wait_ends(core, ticket, pending);
+    if (request->wait_us != NEVER &&
+        core->now_us >= us_add(request->began_us, request->wait_us)) {
+        wait_ends(core, ticket, request);
         return false;
     }
     return true;
@@ -178,7 +178,7 @@ ticket_waits(
 {
     uint64_t lease_us = us_from_ms(core->settings.lease_ms);
     bool first = ticket->state != TICKET_WAITING || ticket->doubt;
-    const struct pending *pending;
+    const struct request *request;
 
     ticket_stands(ticket, result->place, result->arrival);
     ticket->fence = 0;
@@ -203,10 +203,10 @@ ticket_waits(
         count(core->counters, COUNTER_waits_begun);
         core->hooks->waits(core, ticket);
     }
-    pending = ticket_asking(ticket);
-    if (pending != NULL && !ticket->announced) {
+    request = ticket_asking(ticket);
+    if (request != NULL && !ticket->announced) {
         ticket->announced = true;
-        ticket_queued(core, pending, result);
+        ticket_queued(core, request, result);
     }
     if (ticket->hinted) {
         ticket->hinted = false;
@@ -220,14 +220,14 @@ ticket_waits(
 static void
 ticket_fail(struct core *core, struct ticket *ticket, enum error_code code)
 {
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
 
-    if (pending != NULL && !ticket->abandoned) {
+    if (request != NULL && !ticket->abandoned) {
         if (code == ERROR_UNAVAILABLE)
             count(core->counters, COUNTER_refused_unavailable);
         if (code == ERROR_INDOUBT)
             count(core->counters, COUNTER_refused_indoubt);
-        pending_error(core, pending, code, NULL);
+        request_refuse(core, request, code, NULL);
     }
     if (ticket->doubt)
         ticket_leave(core, ticket);
@@ -239,9 +239,9 @@ ticket_fail(struct core *core, struct ticket *ticket, enum error_code code)
 static void
 asking_called_off(struct core *core, struct ticket *ticket)
 {
-    const struct pending *pending = ticket_asking(ticket);
+    const struct request *request = ticket_asking(ticket);
 
-    if (pending != NULL && pending->wait_us > 0)
+    if (request != NULL && request->wait_us > 0)
         (void)wait_called_off(core, ticket);
 }
 
@@ -263,24 +263,24 @@ acquire_unknown(struct core *core, struct ticket *ticket)
     count(core->counters, COUNTER_outcomes_unknown);
     ticket->doubt = true;
     asking_called_off(core, ticket);
-    struct pending *pending = ticket_asking(ticket);
-    if (!ticket->abandoned && pending == NULL && ticket->unattended) {
+    struct request *request = ticket_asking(ticket);
+    if (!ticket->abandoned && request == NULL && ticket->unattended) {
         wait_presume(core, ticket);
         return;
     }
     /* Redis may have closed an idle connection just when it was asked. */
-    if (ticket->abandoned || pending == NULL ||
-        session_closes(pending->session) ||
-        core->now_us >= pending_end_us(core, pending)) {
+    if (ticket->abandoned || request == NULL ||
+        session_closes(request->session) ||
+        core->now_us >= request_end_us(core, request)) {
         ticket_fail(core, ticket, ERROR_INDOUBT);
         return;
     }
-    ticket_ask(core, ticket, pending, pending_give_up_us(core, pending));
+    ticket_ask(core, ticket, request, request_give_up_us(core, request));
     struct op *op = slab_get(&core->ops, ticket->main_op);
     if (op == NULL)
         ticket_leave(core, ticket);
     else
-        op->end_us = pending_end_us(core, pending);
+        op->end_us = request_end_us(core, request);
 }
 
 /* A broker that is not settled with the node cannot put it into the queue: an
@@ -289,14 +289,14 @@ static void
 acquire_unsettled(struct core *core, struct ticket *ticket, uint64_t after_us)
 {
     asking_called_off(core, ticket);
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
 
-    if (pending != NULL && !ticket->abandoned) {
-        uint64_t end_us = us_add(pending->began_us, pending->wait_us);
+    if (request != NULL && !ticket->abandoned) {
+        uint64_t end_us = us_add(request->began_us, request->wait_us);
         if (core->now_us >= end_us || core->stopping)
-            pending_unavailable(core, pending, after_us);
+            request_unavailable(core, request, after_us);
         else
-            ticket_ask(core, ticket, pending,
+            ticket_ask(core, ticket, request,
                 us_min(end_us, core->now_us + core->settings.patience_us));
         if (!handle_equal(ticket->main_op, HANDLE_NONE)) {
             ticket->settles_us = core->now_us + after_us;
@@ -322,7 +322,7 @@ void
 acquire_done(
     struct core *core, struct ticket *ticket, const struct op_result *result)
 {
-    struct pending *pending = ticket->abandoned ? NULL : ticket_asking(ticket);
+    struct request *request = ticket->abandoned ? NULL : ticket_asking(ticket);
 
     require(ticket->state == TICKET_ASKING);
     if (ticket->doubt && result->status <= OP_GONE)
@@ -338,22 +338,22 @@ acquire_done(
         return;
     case OP_BUSY:
         count(core->counters, COUNTER_refused_busy);
-        if (pending != NULL)
-            answer_busy(core, pending, result);
+        if (request != NULL)
+            answer_busy(core, request, result);
         ticket_rest(core, ticket);
         return;
     case OP_CONFLICT:
         count(core->counters, COUNTER_refused_conflict);
-        if (pending != NULL)
-            pending_error(core, pending, ERROR_CONFLICT,
+        if (request != NULL)
+            request_refuse(core, request, ERROR_CONFLICT,
                 "others hold it or wait for it as another kind of lock, or "
                 "with another limit=");
         ticket_rest(core, ticket);
         return;
     case OP_FULL:
         count(core->counters, COUNTER_limit_waiters);
-        if (pending != NULL) {
-            pending_limit(core, pending, "waiters");
+        if (request != NULL) {
+            request_limit(core, request, "waiters");
         }
         ticket_rest(core, ticket);
         return;
@@ -370,8 +370,8 @@ acquire_done(
         return;
     case OP_MISSING:
     case OP_MOVED:
-        if (pending != NULL)
-            pending_error(core, pending, ERROR_CONFLICT,
+        if (request != NULL)
+            request_refuse(core, request, ERROR_CONFLICT,
                 "a later connection of this session stands there");
         ticket_rest(core, ticket);
         return;
@@ -389,7 +389,7 @@ void
 claim_done(
     struct core *core, struct ticket *ticket, const struct op_result *result)
 {
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
     enum error_code code = ERROR_INDOUBT;
 
     require(ticket->state == TICKET_ASKING);
@@ -408,20 +408,20 @@ claim_done(
         return;
     case OP_UNKNOWN:
         count(core->counters, COUNTER_outcomes_unknown);
-        if (pending != NULL && !ticket->abandoned &&
-            core->now_us < pending_give_up_us(core, pending)) {
-            claim_ask(core, ticket, pending);
+        if (request != NULL && !ticket->abandoned &&
+            core->now_us < request_give_up_us(core, request)) {
+            claim_ask(core, ticket, request);
             if (!handle_equal(ticket->main_op, HANDLE_NONE))
                 return;
-            pending = ticket_asking(ticket); /* it was refused, and is gone */
+            request = ticket_asking(ticket); /* it was refused, and is gone */
         }
         break;
     case OP_UNSENT:
         code = ERROR_UNAVAILABLE;
         break;
     case OP_MISSING: /* whoever had it may put it there again */
-        if (pending != NULL && !ticket->abandoned)
-            pending_unavailable(core, pending, us_from_ms(result->again_ms));
+        if (request != NULL && !ticket->abandoned)
+            request_unavailable(core, request, us_from_ms(result->again_ms));
         ticket_rest(core, ticket);
         return;
     case OP_GONE:
@@ -438,8 +438,8 @@ claim_done(
         code = ERROR_INTERNAL;
         break;
     }
-    if (pending != NULL && !ticket->abandoned)
-        pending_error(core, pending, code, NULL);
+    if (request != NULL && !ticket->abandoned)
+        request_refuse(core, request, code, NULL);
     ticket_rest(core, ticket);
 }
 
@@ -450,14 +450,14 @@ wait_refuse(struct core *core, struct ticket *ticket, enum op_status status)
 {
     if (!ticket->unattended)
         return;
-    LIST_EACH_SAFE (link, &ticket->pendings) {
-        struct pending *pending =
-            container_of(link, struct pending, ticket_link);
-        bool unsent = status == OP_UNSENT && pending->command != COMMAND_UNLOCK;
-        if (pending_stands(pending) || !effects_spare(core->effects))
+    LIST_EACH_SAFE (link, &ticket->requests) {
+        struct request *request =
+            container_of(link, struct request, ticket_link);
+        bool unsent = status == OP_UNSENT && request->command != COMMAND_UNLOCK;
+        if (request_stands(request) || !effects_spare(core->effects))
             return;
-        if (pending->command != COMMAND_LOCK || pending->wait_us == 0)
-            pending_error(core, pending,
+        if (request->command != COMMAND_LOCK || request->wait_us == 0)
+            request_refuse(core, request,
                 unsent ? ERROR_UNAVAILABLE : ERROR_INDOUBT, NULL);
     }
 }
@@ -471,7 +471,7 @@ wait_unheard(struct core *core, struct ticket *ticket, enum op_status status)
 
     ticket->unheard = true;
     wait_refuse(core, ticket, status);
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
     if (most_us < core->settings.patience_us)
         most_us = core->settings.patience_us;
     if (core->now_us < us_add(ticket->heard_us, most_us)) {
@@ -479,9 +479,9 @@ wait_unheard(struct core *core, struct ticket *ticket, enum op_status status)
         ticket_arm(core, ticket);
         return;
     }
-    if (pending != NULL) {
+    if (request != NULL) {
         count(core->counters, COUNTER_refused_unavailable);
-        pending_error(core, pending, ERROR_UNAVAILABLE, NULL);
+        request_refuse(core, request, ERROR_UNAVAILABLE, NULL);
     }
     ticket_leave(core, ticket);
 }
@@ -490,22 +490,22 @@ wait_unheard(struct core *core, struct ticket *ticket, enum op_status status)
 static void
 wait_is_gone(struct core *core, struct ticket *ticket)
 {
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
 
     if (ticket->doubt) { /* the lost question may yet be carried out */
-        if (pending != NULL)
-            pending->asked = false;
+        if (request != NULL)
+            request->asked = false;
         ticket_leave(core, ticket);
         return;
     }
     count(core->counters, COUNTER_waits_requeued);
     ticket_set_state(core, ticket, TICKET_IDLE);
-    if (pending != NULL && !ticket_may_wait(core, ticket)) {
+    if (request != NULL && !ticket_may_wait(core, ticket)) {
         top_wait_end(core, ticket);
-    } else if (pending != NULL) {
-        pending = ticket_asking(ticket);
-        if (pending != NULL)
-            pending->asked = false;
+    } else if (request != NULL) {
+        request = ticket_asking(ticket);
+        if (request != NULL)
+            request->asked = false;
     }
     ticket->requeued = true;
     ticket_advance(core, ticket);
@@ -515,7 +515,7 @@ void
 wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
 {
     const struct op_result *result = &op->result;
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
 
     if (op->moves &&
         (result->status == OP_OK || result->status == OP_WAITING)) {
@@ -543,8 +543,8 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
         return;
     case OP_BROKEN:
         /* It was granted, and taken away before that was known here. */
-        if (pending != NULL)
-            pending->asked = false;
+        if (request != NULL)
+            request->asked = false;
         ticket->unattended = false;
         ticket_leave(core, ticket);
         return;

@@ -31,36 +31,36 @@ wait_serve(struct core *core, struct ticket *ticket)
 /* IDLE: the first request of those that stand at it. False: there is none to be
  * served, and the ticket may be gone. */
 static bool
-idle_serve(struct core *core, struct ticket *ticket, struct pending *pending)
+idle_serve(struct core *core, struct ticket *ticket, struct request *request)
 {
-    if (pending == NULL) {
+    if (request == NULL) {
         ticket_free(core, ticket);
         return false;
     }
-    if (pending_stands(pending))
+    if (request_stands(request))
         return false;
-    if (pending->ended)
-        pending_error(core, pending, pending->end_code, pending->end_why);
-    else if (pending->command == COMMAND_LOCK)
-        ticket_begin(core, ticket, pending);
-    else if (pending->command == COMMAND_CLAIM)
-        claim_begin(core, ticket, pending);
+    if (request->ended)
+        request_refuse(core, request, request->end_code, request->end_why);
+    else if (request->command == COMMAND_LOCK)
+        ticket_begin(core, ticket, request);
+    else if (request->command == COMMAND_CLAIM)
+        claim_begin(core, ticket, request);
     else
-        pending_error(
-            core, pending, ticket->lost ? ERROR_LOST : ERROR_NOTHELD, NULL);
+        request_refuse(
+            core, request, ticket->lost ? ERROR_LOST : ERROR_NOTHELD, NULL);
     return true;
 }
 
 /* LEAVING: whether the request is about the hold that was lost. A CLAIM of a
  * later connection is not: another broker may have prolonged it since. */
 static bool
-is_about_lost(const struct ticket *ticket, const struct pending *pending)
+is_about_lost(const struct ticket *ticket, const struct request *request)
 {
-    if (!ticket->lost || pending == NULL || pending->command == COMMAND_LOCK)
+    if (!ticket->lost || request == NULL || request->command == COMMAND_LOCK)
         return false;
-    return pending->command != COMMAND_CLAIM ||
-           (pending->fence == ticket->fence &&
-               ticket->generation == pending->session->generation);
+    return request->command != COMMAND_CLAIM ||
+           (request->fence == ticket->fence &&
+               ticket->generation == request->session->generation);
 }
 
 /* That request has to be looked at while Redis does not answer. */
@@ -79,16 +79,16 @@ leaving_advance(struct core *core, struct ticket *ticket)
 void
 ticket_advance(struct core *core, struct ticket *ticket)
 {
-    struct pending *pending;
+    struct request *request;
 
     for (;;) {
-        pending = ticket_pending(ticket);
-        if (pending != NULL && !effects_room(core->effects)) {
+        request = ticket_request(ticket);
+        if (request != NULL && !effects_room(core->effects)) {
             ticket_stir(core, ticket);
             return;
         }
-        if (pending != NULL && pending_stands(pending) &&
-            bundle_is_waiting(core, pending))
+        if (request != NULL && request_stands(request) &&
+            bundle_is_waiting(core, request))
             ticket_refuse_impatient(core, ticket);
         switch (ticket->state) {
         case TICKET_ASKING:
@@ -101,18 +101,18 @@ ticket_advance(struct core *core, struct ticket *ticket)
                 return;
             break;
         case TICKET_LEAVING:
-            if (!is_about_lost(ticket, pending)) {
+            if (!is_about_lost(ticket, request)) {
                 leaving_advance(core, ticket);
                 return;
             }
-            pending_error(core, pending, ERROR_LOST, NULL);
+            request_refuse(core, request, ERROR_LOST, NULL);
             break;
         case TICKET_IDLE:
-            if (!idle_serve(core, ticket, pending))
+            if (!idle_serve(core, ticket, request))
                 return;
             break;
         case TICKET_HELD:
-            if (!hold_advance(core, ticket, pending))
+            if (!hold_advance(core, ticket, request))
                 return;
             break;
         }

@@ -12,7 +12,7 @@
  * knows of: it is not listed, not given back by UNLOCK, and where it is lost or
  * another part fails, all of it is given back and the request refused.
  *
- * pending.c has the parts as requests, final.c the refusal of all of them.
+ * request.c has the parts as requests, final.c the refusal of all of them.
  *
  * With lease= the parts are renewed until the last one is had; then the lease
  * begins, for all at once.
@@ -22,7 +22,7 @@
 #include "daemon/core/ticket/bundle.h"
 
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/tally.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/ticket/advance.h"
@@ -36,12 +36,12 @@
 /* Takes the bundle's names out of the request, in their order. NULL, or what is
  * wrong with them. */
 static const char *
-bundle_fill(struct bundle *bundle, const struct request *request)
+bundle_fill(struct bundle *bundle, const struct request_line *line)
 {
     uint32_t used = 0;
 
-    for (uint32_t i = 0; i < request->name_count; i++) {
-        struct text name = request->names[i];
+    for (uint32_t i = 0; i < line->name_count; i++) {
+        struct text name = line->names[i];
         uint32_t place = i;
         while (place > 0) {
             int way = text_compare(bundle_name(bundle, place - 1), name);
@@ -58,12 +58,12 @@ bundle_fill(struct bundle *bundle, const struct request *request)
             .offset = (uint16_t)used, .len = (uint16_t)name.len, .position = i};
         used += (uint32_t)name.len;
     }
-    bundle->count = request->name_count;
+    bundle->count = line->name_count;
     return NULL;
 }
 
 void
-bundle_lost(struct core *core, const struct pending *had)
+bundle_lost(struct core *core, const struct request *had)
 {
     struct bundle *bundle = bundle_of(core, had);
     uint32_t place = 0;
@@ -79,7 +79,7 @@ bundle_lost(struct core *core, const struct pending *had)
 /* OK fence=F1,F2: in the order of the request. */
 static void
 bundle_answer(
-    struct core *core, const struct bundle *bundle, const struct pending *whole)
+    struct core *core, const struct bundle *bundle, const struct request *whole)
 {
     struct reply reply = answer_begin(core, whole->tag, "OK");
     char fences[LOCK_NAMES_MAX * 21];
@@ -113,7 +113,7 @@ bundle_answer(
 static void
 bundle_finish(struct core *core, struct bundle *bundle)
 {
-    struct pending *whole = slab_get(&core->pendings, bundle->whole);
+    struct request *whole = slab_get(&core->requests, bundle->whole);
 
     require(whole != NULL);
     for (uint32_t i = 0; i < bundle->count; i++) {
@@ -130,20 +130,20 @@ bundle_finish(struct core *core, struct bundle *bundle)
 static void
 bundle_advance(struct core *core, struct bundle *bundle)
 {
-    const struct pending *whole = slab_get(&core->pendings, bundle->whole);
-    struct pending *part = bundle_part(core, bundle, bundle->got);
+    const struct request *whole = slab_get(&core->requests, bundle->whole);
+    struct request *part = bundle_part(core, bundle, bundle->got);
 
     require(part != NULL && whole != NULL);
-    pending_begin_part(core, part, whole);
+    request_begin_part(core, part, whole);
     if (part->wait_us == 0 && whole->wait_us > 0) {
-        pending_error(core, part, ERROR_UNAVAILABLE, NULL);
+        request_refuse(core, part, ERROR_UNAVAILABLE, NULL);
         return;
     }
     ticket_advance(core, part->ticket);
 }
 
 void
-bundle_granted(struct core *core, struct pending *part, struct ticket *ticket)
+bundle_granted(struct core *core, struct request *part, struct ticket *ticket)
 {
     struct bundle *bundle = bundle_of(core, part);
     struct bundle_part *place = &bundle->parts[bundle->got++];
@@ -162,24 +162,24 @@ bundle_granted(struct core *core, struct pending *part, struct ticket *ticket)
 /* Takes a turn for every part. False: there was no room, and the request has
  * been refused. */
 static bool
-bundle_line_up(struct core *core, struct bundle *bundle, struct pending *whole)
+bundle_line_up(struct core *core, struct bundle *bundle, struct request *whole)
 {
     struct text owner = text_make(bundle->owner, bundle->owner_len);
     const char *limit = "requests";
     uint32_t i;
 
     for (i = 0; i < bundle->count; i++) {
-        struct pending *part = pending_create_part(core, whole);
+        struct request *part = request_create_part(core, whole);
         if (part == NULL) {
             count(core->counters, COUNTER_limit_requests);
             break;
         }
-        bundle->parts[i].pending = slab_handle(&core->pendings, part);
+        bundle->parts[i].request = slab_handle(&core->requests, part);
         part->ticket = ticket_obtain(
             core, whole->session, bundle_name(bundle, i), owner, &limit);
         if (part->ticket == NULL)
             break;
-        list_push_back(&part->ticket->pendings, &part->ticket_link);
+        list_push_back(&part->ticket->requests, &part->ticket_link);
     }
     if (i == bundle->count)
         return true;
@@ -191,57 +191,57 @@ bundle_line_up(struct core *core, struct bundle *bundle, struct pending *whole)
 
 void
 bundle_begin(
-    struct core *core, struct pending *whole, const struct request *request)
+    struct core *core, struct request *whole, const struct request_line *line)
 {
     struct bundle *bundle = slab_alloc(&core->bundles);
 
     if (bundle == NULL) {
-        tally_turned_away(core, request->argument, ERROR_LIMIT);
-        pending_limit(core, whole, "requests");
+        tally_turned_away(core, line->argument, ERROR_LIMIT);
+        request_limit(core, whole, "requests");
         return;
     }
-    const char *wrong = bundle_fill(bundle, request);
+    const char *wrong = bundle_fill(bundle, line);
     if (wrong != NULL) {
         slab_free(&core->bundles, bundle);
         count(core->counters, COUNTER_requests_bad);
-        pending_error(core, whole, ERROR_BADREQ, wrong);
+        request_refuse(core, whole, ERROR_BADREQ, wrong);
         return;
     }
-    if (request_has(request, REQUEST_KEY_OWNER)) {
-        struct text owner = request->word[REQUEST_KEY_OWNER];
+    if (request_has(line, REQUEST_KEY_OWNER)) {
+        struct text owner = line->word[REQUEST_KEY_OWNER];
         memcpy(bundle->owner, owner.at, owner.len);
         bundle->owner_len = (uint8_t)owner.len;
     }
-    bundle->whole = slab_handle(&core->pendings, whole);
+    bundle->whole = slab_handle(&core->requests, whole);
     whole->bundle = slab_handle(&core->bundles, bundle);
     if (bundle_line_up(core, bundle, whole))
         bundle_advance(core, bundle);
 }
 
 bool
-bundle_is_waiting(const struct core *core, const struct pending *part)
+bundle_is_waiting(const struct core *core, const struct request *part)
 {
     const struct bundle *bundle = bundle_of(core, part);
-    const struct pending *asks = bundle_part(core, bundle, bundle->got);
+    const struct request *asks = bundle_part(core, bundle, bundle->got);
 
     if (asks == NULL || asks->ticket == NULL)
         return false;
     if (ticket_is_patient(asks->ticket) || ticket_lapses(core, asks->ticket))
         return true;
     /* Or it stands behind one that came before, and waits. */
-    const struct pending *first =
-        container_of(asks->ticket->pendings.next, struct pending, ticket_link);
-    return pending_stands(first) && bundle_is_waiting(core, first);
+    const struct request *first =
+        container_of(asks->ticket->requests.next, struct request, ticket_link);
+    return request_stands(first) && bundle_is_waiting(core, first);
 }
 
 bool
-bundle_cancel(struct core *core, const struct pending *pending,
+bundle_cancel(struct core *core, const struct request *request,
     enum error_code code, const char *why)
 {
-    const struct bundle *bundle = bundle_of(core, pending);
+    const struct bundle *bundle = bundle_of(core, request);
 
     require(bundle != NULL);
-    struct pending *part = bundle_part(core, bundle, bundle->got);
+    struct request *part = bundle_part(core, bundle, bundle->got);
     require(part != NULL);
     return ticket_cancel(core, part->ticket, part, code, why);
 }

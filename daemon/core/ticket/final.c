@@ -6,7 +6,7 @@
 #include "daemon/core/ticket/final.h"
 
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/tally.h"
@@ -43,21 +43,21 @@ command_refusal(enum command command, enum error_code reason)
 }
 
 void
-answer_count(struct core *core, struct pending *pending, uint32_t holds)
+answer_count(struct core *core, struct request *request, uint32_t holds)
 {
-    struct reply reply = answer_begin(core, pending->tag, "OK");
+    struct reply reply = answer_begin(core, request->tag, "OK");
 
     reply_pair_number(&reply, "count", holds);
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
+    answer_end(core, request->session, &reply);
+    request_free(core, request);
 }
 
 /* What stands in the way of a request, as far as is known. */
 static struct health_why
-pending_why(const struct core *core, const struct pending *pending)
+request_why(const struct core *core, const struct request *request)
 {
     return health_why_slot(core->health,
-        pending->ticket != NULL ? pending->ticket->lock->slot : HEALTH_NO_SLOT);
+        request->ticket != NULL ? request->ticket->lock->slot : HEALTH_NO_SLOT);
 }
 
 /* The text of UNAVAILABLE: which node cannot be asked, why, and what to do. */
@@ -113,11 +113,11 @@ bundle_roll_back(struct core *core, struct bundle *bundle)
  * off here and the client goes on elsewhere.
  */
 static void
-bundle_refused(struct core *core, struct pending *part, enum error_code code,
+bundle_refused(struct core *core, struct request *part, enum error_code code,
     const char *key, struct text value, const char *why)
 {
     struct bundle *bundle = bundle_of(core, part);
-    struct pending *whole = slab_get(&core->pendings, bundle->whole);
+    struct request *whole = slab_get(&core->requests, bundle->whole);
     struct reply reply;
 
     require(whole != NULL);
@@ -127,7 +127,7 @@ bundle_refused(struct core *core, struct pending *part, enum error_code code,
     answer_error_begin(core, &reply, whole->tag, code);
     if (code == ERROR_UNAVAILABLE && key == NULL)
         reply_pair_if(&reply, "reason",
-            text_from(health_word(pending_why(core, part).reason)));
+            text_from(health_word(request_why(core, part).reason)));
     else if (code == ERROR_UNAVAILABLE) /* after_ms= */
         reply_pair(&reply, "reason", text_from(health_word(HEALTH_SETTLING)));
     if (key != NULL)
@@ -144,36 +144,36 @@ bundle_refused(struct core *core, struct pending *part, enum error_code code,
 }
 
 void
-pending_error(struct core *core, struct pending *pending, enum error_code code,
+request_refuse(struct core *core, struct request *request, enum error_code code,
     const char *why)
 {
     const char *key = code == ERROR_DENIED ? "right" : NULL;
-    struct health_why whose = pending_why(core, pending);
+    struct health_why whose = request_why(core, request);
     char text[UNAVAILABLE_BYTES];
     struct reply reply;
 
     if (code == ERROR_UNAVAILABLE && why == NULL)
-        why = unavailable_text(pending->command, whose, text);
+        why = unavailable_text(request->command, whose, text);
 
-    tally_refused(core, pending, code);
-    if (pending->part != PART_NONE) {
-        bundle_refused(core, pending, code, key, TEXT("lock"), why);
+    tally_refused(core, request, code);
+    if (request->part != PART_NONE) {
+        bundle_refused(core, request, code, key, TEXT("lock"), why);
         return;
     }
-    answer_error_begin(core, &reply, pending->tag, code);
+    answer_error_begin(core, &reply, request->tag, code);
     if (key != NULL)
         reply_pair(&reply, key, TEXT("lock"));
     if (code == ERROR_UNAVAILABLE)
         reply_pair_if(&reply, "reason", text_from(health_word(whose.reason)));
     reply_text(
-        &reply, why != NULL ? why : error_outcome(code, pending->command));
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
+        &reply, why != NULL ? why : error_outcome(code, request->command));
+    answer_end(core, request->session, &reply);
+    request_free(core, request);
 }
 
 void
-pending_unavailable(
-    struct core *core, struct pending *pending, uint64_t after_us)
+request_unavailable(
+    struct core *core, struct request *request, uint64_t after_us)
 {
     static const char unsettled[] =
         "Redis is new to this broker, or has failed over: earlier holders may "
@@ -183,62 +183,62 @@ pending_unavailable(
         text_make(digits, text_from_u64(digits, after_us / 1000 + 1));
 
     count(core->counters, COUNTER_refused_unavailable);
-    tally_refused(core, pending, ERROR_UNAVAILABLE);
-    if (pending->part != PART_NONE) {
+    tally_refused(core, request, ERROR_UNAVAILABLE);
+    if (request->part != PART_NONE) {
         bundle_refused(
-            core, pending, ERROR_UNAVAILABLE, "after_ms", after, unsettled);
+            core, request, ERROR_UNAVAILABLE, "after_ms", after, unsettled);
         return;
     }
     struct reply reply;
-    answer_error_begin(core, &reply, pending->tag, ERROR_UNAVAILABLE);
+    answer_error_begin(core, &reply, request->tag, ERROR_UNAVAILABLE);
     reply_pair(&reply, "reason", text_from(health_word(HEALTH_SETTLING)));
     reply_pair(&reply, "after_ms", after);
     reply_text(&reply, unsettled);
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
+    answer_end(core, request->session, &reply);
+    request_free(core, request);
 }
 
 void
-pending_limit(struct core *core, struct pending *pending, const char *limit)
+request_limit(struct core *core, struct request *request, const char *limit)
 {
-    tally_refused(core, pending, ERROR_LIMIT);
-    if (pending->part != PART_NONE) {
+    tally_refused(core, request, ERROR_LIMIT);
+    if (request->part != PART_NONE) {
         bundle_refused(
-            core, pending, ERROR_LIMIT, "limit", text_from(limit), NULL);
+            core, request, ERROR_LIMIT, "limit", text_from(limit), NULL);
         return;
     }
-    answer_limit(core, pending->session, pending->tag, limit);
-    pending_free(core, pending);
+    answer_limit(core, request->session, request->tag, limit);
+    request_free(core, request);
 }
 
 void
 bundle_end(struct core *core, struct bundle *bundle)
 {
-    struct pending *whole = slab_get(&core->pendings, bundle->whole);
+    struct request *whole = slab_get(&core->requests, bundle->whole);
 
     bundle_drop_parts(core, bundle);
     slab_free(&core->bundles, bundle);
     require(whole != NULL);
     whole->bundle = HANDLE_NONE;
-    pending_free(core, whole);
+    request_free(core, whole);
 }
 
 void
 ticket_deadlocked(struct core *core, struct ticket *ticket,
-    struct pending *pending, struct text circle, const char *why)
+    struct request *request, struct text circle, const char *why)
 {
     struct reply reply;
 
-    require(ticket->state == TICKET_WAITING && pending->asked);
-    tally_refused(core, pending, ERROR_DEADLOCK);
-    if (!handle_equal(pending->bundle, HANDLE_NONE)) {
-        bundle_refused(core, pending, ERROR_DEADLOCK, "cycle", circle, why);
+    require(ticket->state == TICKET_WAITING && request->asked);
+    tally_refused(core, request, ERROR_DEADLOCK);
+    if (!handle_equal(request->bundle, HANDLE_NONE)) {
+        bundle_refused(core, request, ERROR_DEADLOCK, "cycle", circle, why);
     } else {
-        answer_error_begin(core, &reply, pending->tag, ERROR_DEADLOCK);
+        answer_error_begin(core, &reply, request->tag, ERROR_DEADLOCK);
         reply_pair(&reply, "cycle", circle);
         reply_text(&reply, why);
-        answer_end(core, pending->session, &reply);
-        pending_free(core, pending);
+        answer_end(core, request->session, &reply);
+        request_free(core, request);
     }
     ticket_leave(core, ticket);
 }

@@ -12,22 +12,22 @@ enum error_code command_refusal(enum command command, enum error_code reason);
 
 /* Answers an UNLOCK with OK and the holds that are left, and frees the
  * request. */
-void answer_count(struct core *core, struct pending *pending, uint32_t holds);
+void answer_count(struct core *core, struct request *request, uint32_t holds);
 
 /* Refuses the request with `code`, counts that for its namespace, and frees the
  * request. `why` may be NULL: the text of the code. */
-void pending_error(struct core *core, struct pending *pending,
+void request_refuse(struct core *core, struct request *request,
     enum error_code code, const char *why);
 
 /* Refuses the request, since the broker is settled with the lock's node only
  * after `after_us`, and frees it. */
-void pending_unavailable(
-    struct core *core, struct pending *pending, uint64_t after_us);
+void request_unavailable(
+    struct core *core, struct request *request, uint64_t after_us);
 
 /* Refuses the request by the limit of that name, and frees it. The caller has
  * counted the limit. */
-void pending_limit(
-    struct core *core, struct pending *pending, const char *limit);
+void request_limit(
+    struct core *core, struct request *request, const char *limit);
 
 /* Frees the multi-lock, its members and its request, after the answer. */
 void bundle_end(struct core *core, struct bundle *bundle);
@@ -35,6 +35,6 @@ void bundle_end(struct core *core, struct bundle *bundle);
 /* Refuses a LOCK whose wait would never end, and frees the request. The ticket
  * leaves. */
 void ticket_deadlocked(struct core *core, struct ticket *ticket,
-    struct pending *pending, struct text circle, const char *why);
+    struct request *request, struct text circle, const char *why);
 
 #endif

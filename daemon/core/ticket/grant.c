@@ -22,14 +22,14 @@
 static bool
 ticket_wanted(const struct ticket *ticket)
 {
-    const struct pending *pending = ticket_asking(ticket);
+    const struct request *request = ticket_asking(ticket);
 
     if (ticket->abandoned)
         return false;
-    if (pending == NULL)
+    if (request == NULL)
         return ticket->unattended;
-    return pending->command == COMMAND_LOCK ||
-           pending->command == COMMAND_CLAIM;
+    return request->command == COMMAND_LOCK ||
+           request->command == COMMAND_CLAIM;
 }
 
 /*
@@ -105,7 +105,7 @@ hold_set_end(struct ticket *ticket, uint64_t sent_us, uint64_t now_us)
 static bool
 hold_is_unclaimed(const struct ticket *hold)
 {
-    return hold->unattended && list_empty(&hold->pendings);
+    return hold->unattended && list_empty(&hold->requests);
 }
 
 /* Whether a hold is sooner given up than another one: that is so, or Redis has
@@ -171,14 +171,14 @@ ticket_displaces(struct core *core, const struct ticket *ticket)
 static void
 grant_refuse(struct core *core, struct ticket *ticket)
 {
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
 
     count(core->counters, COUNTER_grants_unwanted);
-    if (pending != NULL && !ticket->abandoned) {
-        bool claim = pending->command == COMMAND_CLAIM;
+    if (request != NULL && !ticket->abandoned) {
+        bool claim = request->command == COMMAND_CLAIM;
         if (!claim)
             count(core->counters, COUNTER_refused_indoubt);
-        pending_error(core, pending, claim ? ERROR_LOST : ERROR_INDOUBT, NULL);
+        request_refuse(core, request, claim ? ERROR_LOST : ERROR_INDOUBT, NULL);
     }
     ticket_leave(core, ticket);
 }
@@ -203,7 +203,7 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
         return;
     }
     count(core->counters, COUNTER_grants);
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
     ticket_set_state(core, ticket, TICKET_HELD);
     ticket->jeopardy = false;
     ticket->given_up = false;
@@ -211,11 +211,11 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     ticket_arm(core, ticket);
     ticket_log(ticket, LOG_DEBUG, "lock_granted", NULL);
     core->hooks->held(core, ticket->who);
-    if (pending == NULL) {
+    if (request == NULL) {
         ticket->holds = 0; /* until its LOCK comes again */
     } else {
-        ticket->holds = pending->command == COMMAND_CLAIM ? pending->holds : 1;
-        answer_hold(core, pending, ticket);
+        ticket->holds = request->command == COMMAND_CLAIM ? request->holds : 1;
+        answer_hold(core, request, ticket);
     }
     ticket_advance(core, ticket);
 }

@@ -15,7 +15,7 @@
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/hooks.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/tally.h"
 #include "daemon/core/model/ticket.h"
@@ -29,20 +29,20 @@
 #include "daemon/base/assert.h"
 
 void
-answer_hold(struct core *core, struct pending *pending, struct ticket *ticket)
+answer_hold(struct core *core, struct request *request, struct ticket *ticket)
 {
-    tally_granted(core, pending, ticket);
-    if (!handle_equal(pending->bundle, HANDLE_NONE)) {
-        bundle_granted(core, pending, ticket);
+    tally_granted(core, request, ticket);
+    if (!handle_equal(request->bundle, HANDLE_NONE)) {
+        bundle_granted(core, request, ticket);
         return;
     }
-    struct reply reply = answer_begin(core, pending->tag, "OK");
+    struct reply reply = answer_begin(core, request->tag, "OK");
 
     reply_pair_number(&reply, "fence", ticket->fence);
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
     reply_pair_number(&reply, "count", ticket->holds);
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
+    answer_end(core, request->session, &reply);
+    request_free(core, request);
 }
 
 static void
@@ -71,16 +71,16 @@ lost_reason(struct core *core, const struct ticket *ticket)
 
 /* A renewal that answers the request. False: no room, and it was refused. */
 static bool
-hold_ask(struct core *core, struct ticket *ticket, struct pending *pending,
+hold_ask(struct core *core, struct ticket *ticket, struct request *request,
     uint64_t hard_end_us, bool sets_end)
 {
     bool asked = ticket_send_renewal(
-        core, ticket, hard_end_us, pending_give_up_us(core, pending), sets_end);
+        core, ticket, hard_end_us, request_give_up_us(core, request), sets_end);
 
-    pending->asked = asked;
+    request->asked = asked;
     if (!asked) {
         count(core->counters, COUNTER_limit_requests);
-        pending_limit(core, pending, "requests");
+        request_limit(core, request, "requests");
     }
     ticket_arm(core, ticket);
     return asked;
@@ -125,7 +125,7 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
     hold_note_lost(core, ticket, reason);
     ticket->lost = true;
     bool known = ticket->session != NULL && ticket_known_holds(ticket) > 0;
-    struct pending *had = ticket_pending(ticket);
+    struct request *had = ticket_request(ticket);
     if (had != NULL && had->part == PART_HAD)
         bundle_lost(core, had);
     ticket->unattended = false;
@@ -138,11 +138,11 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
             reply_pair(&reply, "owner", ticket_owner(ticket));
         answer_end(core, ticket->session, &reply);
     }
-    struct pending *pending = ticket_asking(ticket);
-    if (pending != NULL && pending->command == COMMAND_LOCK)
-        pending->asked = false; /* it is for another hold from now on */
-    else if (pending != NULL)
-        pending_error(core, pending, ERROR_LOST, NULL);
+    struct request *request = ticket_asking(ticket);
+    if (request != NULL && request->command == COMMAND_LOCK)
+        request->asked = false; /* it is for another hold from now on */
+    else if (request != NULL)
+        request_refuse(core, request, ERROR_LOST, NULL);
 }
 
 /*
@@ -195,20 +195,20 @@ hold_broken(struct core *core, struct ticket *ticket)
 /* One more hold for the holder, with the same fence, unless it has as many as
  * can be; or the first one of this connection, and then with its lease=. */
 static void
-hold_reenter(struct core *core, struct ticket *ticket, struct pending *pending)
+hold_reenter(struct core *core, struct ticket *ticket, struct request *request)
 {
     if (ticket->holds >= PROTO_COUNT_MAX) {
         count(core->counters, COUNTER_limit_count);
-        pending_limit(core, pending, "count");
+        request_limit(core, request, "count");
         return;
     }
     if (ticket->holds++ > 0)
         count(core->counters, COUNTER_reentries);
-    else if (pending->ask.hold_ms > 0)
-        ticket_set_lease(core, ticket, pending->ask.hold_ms);
+    else if (request->ask.hold_ms > 0)
+        ticket_set_lease(core, ticket, request->ask.hold_ms);
     ticket->unattended = false;
     ticket_count_deadline(ticket);
-    answer_hold(core, pending, ticket);
+    answer_hold(core, request, ticket);
 }
 
 /* Why a LOCK of the holder itself cannot be had; NULL: it can. */
@@ -230,15 +230,15 @@ hold_objection(const struct ask *held, const struct ask *asked)
  * client may not even know of it. True where that must be waited for.
  */
 static bool
-hold_misfits(struct core *core, struct ticket *ticket, struct pending *pending,
+hold_misfits(struct core *core, struct ticket *ticket, struct request *request,
     const char *why)
 {
     if (!ticket->unattended) {
         count(core->counters, COUNTER_refused_conflict);
-        pending_error(core, pending, ERROR_CONFLICT, why);
+        request_refuse(core, request, ERROR_CONFLICT, why);
         return false;
     }
-    pending->asked = false;
+    request->asked = false;
     ticket->unattended = false;
     ticket->unclean = true;
     ticket_leave(core, ticket);
@@ -246,14 +246,14 @@ hold_misfits(struct core *core, struct ticket *ticket, struct pending *pending,
 }
 
 void
-hold_relock(struct core *core, struct ticket *ticket, struct pending *pending)
+hold_relock(struct core *core, struct ticket *ticket, struct request *request)
 {
-    const char *why = hold_objection(&ticket->ask, &pending->ask);
+    const char *why = hold_objection(&ticket->ask, &request->ask);
 
     if (why != NULL)
-        (void)hold_misfits(core, ticket, pending, why);
+        (void)hold_misfits(core, ticket, request, why);
     else
-        hold_reenter(core, ticket, pending);
+        hold_reenter(core, ticket, request);
 }
 
 /*
@@ -268,70 +268,70 @@ hold_relock(struct core *core, struct ticket *ticket, struct pending *pending)
  * True where the request has to wait for Redis.
  */
 static bool
-hold_lock(struct core *core, struct ticket *ticket, struct pending *pending)
+hold_lock(struct core *core, struct ticket *ticket, struct request *request)
 {
-    if (pending->asked)
+    if (request->asked)
         return true;
     bool moves =
-        ticket->generation != pending->session->generation || ticket->moving;
-    const char *why = hold_objection(&ticket->ask, &pending->ask);
+        ticket->generation != request->session->generation || ticket->moving;
+    const char *why = hold_objection(&ticket->ask, &request->ask);
     /* What was put again may have been given back at another broker, and Redis
      * have lost that with the fences that were granted since. */
     if ((why != NULL && !moves) || (ticket->reborn && ticket->unattended))
-        return hold_misfits(core, ticket, pending, why);
-    bool shares = why == NULL && pending->ask.shared &&
+        return hold_misfits(core, ticket, request, why);
+    bool shares = why == NULL && request->ask.shared &&
                   (!ticket->ask.shared || ticket->sharing);
     if (why == NULL && !shares && !moves) {
-        hold_reenter(core, ticket, pending);
+        hold_reenter(core, ticket, request);
         return false;
     }
     if (ticket->reclaiming)
         return true;
     if (why == NULL) {
-        ticket->ask.shared = pending->ask.shared;
+        ticket->ask.shared = request->ask.shared;
         ticket->sharing = shares;
         ticket->downgraded = ticket->downgraded || shares;
     }
-    ticket->generation = pending->session->generation;
+    ticket->generation = request->session->generation;
     ticket->moving = moves;
-    return hold_ask(core, ticket, pending, ticket->hard_end_us, false);
+    return hold_ask(core, ticket, request, ticket->hard_end_us, false);
 }
 
 /* It was granted to a connection that has ended, and nobody has asked since. */
 static bool
 hold_is_unattended(
-    struct core *core, const struct ticket *ticket, struct pending *pending)
+    struct core *core, const struct ticket *ticket, struct request *request)
 {
     if (!ticket->unattended)
         return false;
-    pending_error(core, pending, ERROR_NOTHELD, NULL);
+    request_refuse(core, request, ERROR_NOTHELD, NULL);
     return true;
 }
 
 static bool
 fence_is_stale(
-    struct core *core, const struct ticket *ticket, struct pending *pending)
+    struct core *core, const struct ticket *ticket, struct request *request)
 {
-    if (pending->fence == 0 || pending->fence == ticket->fence)
+    if (request->fence == 0 || request->fence == ticket->fence)
         return false;
-    pending_error(core, pending, ERROR_STALE, NULL);
+    request_refuse(core, request, ERROR_STALE, NULL);
     return true;
 }
 
 /* True where the request has to wait for Redis. */
 static bool
-hold_unlock(struct core *core, struct ticket *ticket, struct pending *pending)
+hold_unlock(struct core *core, struct ticket *ticket, struct request *request)
 {
-    if (hold_is_unattended(core, ticket, pending))
+    if (hold_is_unattended(core, ticket, request))
         return false;
-    if (fence_is_stale(core, ticket, pending))
+    if (fence_is_stale(core, ticket, request))
         return false;
     if (ticket->holds > 1) {
         ticket->holds--;
-        answer_count(core, pending, ticket->holds);
+        answer_count(core, request, ticket->holds);
         return false;
     }
-    pending->asked = true;
+    request->asked = true;
     hold_given_up(core, ticket);
     ticket_leave(core, ticket);
     return true;
@@ -352,20 +352,20 @@ hold_end_by(struct ticket *ticket, uint64_t now_us, uint64_t end_us)
 }
 
 static bool
-hold_renew(struct core *core, struct ticket *ticket, struct pending *pending)
+hold_renew(struct core *core, struct ticket *ticket, struct request *request)
 {
-    if (pending->asked)
+    if (request->asked)
         return true;
-    if (hold_is_unattended(core, ticket, pending) ||
-        fence_is_stale(core, ticket, pending))
+    if (hold_is_unattended(core, ticket, request) ||
+        fence_is_stale(core, ticket, request))
         return false;
     if (ticket->ask.hold_ms == 0) {
-        pending_error(core, pending, ERROR_CONFLICT,
+        request_refuse(core, request, ERROR_CONFLICT,
             "the broker renews this hold itself");
         return false;
     }
-    uint64_t end_us = us_add(core->now_us, us_from_ms(pending->ask.hold_ms));
-    if (!hold_ask(core, ticket, pending, end_us, true))
+    uint64_t end_us = us_add(core->now_us, us_from_ms(request->ask.hold_ms));
+    if (!hold_ask(core, ticket, request, end_us, true))
         return false;
     hold_end_by(ticket, core->now_us, end_us);
     ticket_arm(core, ticket);
@@ -387,13 +387,13 @@ ticket_set_lease(struct core *core, struct ticket *ticket, uint64_t hold_ms)
 }
 
 void
-hold_claimed(struct core *core, struct ticket *ticket, struct pending *pending)
+hold_claimed(struct core *core, struct ticket *ticket, struct request *request)
 {
-    ticket->holds = pending->holds;
+    ticket->holds = request->holds;
     ticket->unattended = false;
     ticket->reborn = false;
     ticket_count_deadline(ticket);
-    answer_hold(core, pending, ticket);
+    answer_hold(core, request, ticket);
 }
 
 /*
@@ -402,30 +402,30 @@ hold_claimed(struct core *core, struct ticket *ticket, struct pending *pending)
  * this generation.
  */
 static bool
-hold_claim(struct core *core, struct ticket *ticket, struct pending *pending)
+hold_claim(struct core *core, struct ticket *ticket, struct request *request)
 {
-    if (pending->asked)
+    if (request->asked)
         return true;
-    bool ours = ticket->generation == pending->session->generation;
+    bool ours = ticket->generation == request->session->generation;
     /* An earlier connection may have been granted a later hold beside it. */
     bool beside = ticket->ask.shared || ticket->ask.permits_max > 0;
-    if (!ours && (pending->fence > ticket->fence ||
-                     (beside && pending->fence != ticket->fence))) {
+    if (!ours && (request->fence > ticket->fence ||
+                     (beside && request->fence != ticket->fence))) {
         /* Redis is asked whether another broker had that one. */
         hold_gone(core, ticket);
         return true;
     }
-    if (ticket->fence != pending->fence) {
-        pending_error(core, pending, ERROR_LOST, NULL);
+    if (ticket->fence != request->fence) {
+        request_refuse(core, request, ERROR_LOST, NULL);
         return false;
     }
     if (ours && !ticket->moving) {
-        hold_claimed(core, ticket, pending);
+        hold_claimed(core, ticket, request);
         return false;
     }
-    ticket->generation = pending->session->generation;
+    ticket->generation = request->session->generation;
     ticket->moving = true;
-    return hold_ask(core, ticket, pending, ticket->hard_end_us, false);
+    return hold_ask(core, ticket, request, ticket->hard_end_us, false);
 }
 
 /* Whether Redis is being told of a new end: of two such the earlier one could
@@ -440,32 +440,32 @@ hold_ends(const struct core *core, const struct ticket *ticket)
 
 /* Serves the first request of a hold. True where it must be waited for. */
 static bool
-hold_serve(struct core *core, struct ticket *ticket, struct pending *pending)
+hold_serve(struct core *core, struct ticket *ticket, struct request *request)
 {
-    if (pending->command == COMMAND_UNLOCK)
-        return hold_unlock(core, ticket, pending);
+    if (request->command == COMMAND_UNLOCK)
+        return hold_unlock(core, ticket, request);
     if (hold_ends(core, ticket))
         return true;
     /* What is put again is put as it is, before anything changes it. */
-    if (ticket->reclaiming && pending->command != COMMAND_LOCK)
+    if (ticket->reclaiming && request->command != COMMAND_LOCK)
         return true;
-    if (pending->command == COMMAND_RENEW)
-        return hold_renew(core, ticket, pending);
-    if (pending->command == COMMAND_CLAIM)
-        return hold_claim(core, ticket, pending);
-    require(pending->command == COMMAND_LOCK);
-    return hold_lock(core, ticket, pending);
+    if (request->command == COMMAND_RENEW)
+        return hold_renew(core, ticket, request);
+    if (request->command == COMMAND_CLAIM)
+        return hold_claim(core, ticket, request);
+    require(request->command == COMMAND_LOCK);
+    return hold_lock(core, ticket, request);
 }
 
 bool
-hold_advance(struct core *core, struct ticket *ticket, struct pending *pending)
+hold_advance(struct core *core, struct ticket *ticket, struct request *request)
 {
     if (core->now_us >= ticket->deadline_us) {
         hold_end(core, ticket);
         return true;
     }
-    if (pending != NULL)
-        return !pending_stands(pending) && !hold_serve(core, ticket, pending);
+    if (request != NULL)
+        return !request_stands(request) && !hold_serve(core, ticket, request);
     if (session_gives_back(ticket->session)) {
         count(core->counters, COUNTER_releases_by_death);
         ticket->unclean = ticket->session == NULL ||

@@ -9,7 +9,7 @@
 /* Answers a LOCK or a CLAIM with the hold, and frees the request. A member of a
  * multi-lock is told to that instead. */
 void answer_hold(
-    struct core *core, struct pending *pending, struct ticket *ticket);
+    struct core *core, struct request *request, struct ticket *ticket);
 
 /* Logs the loss and keeps it for SLOW. `reason` must be static. */
 void hold_note_lost(
@@ -29,7 +29,7 @@ void hold_broken(struct core *core, struct ticket *ticket);
 
 /* Serves a LOCK of the holder itself, after Redis has confirmed the hold. */
 void hold_relock(
-    struct core *core, struct ticket *ticket, struct pending *pending);
+    struct core *core, struct ticket *ticket, struct request *request);
 
 /* Begins the lease= of a multi-lock's member, in ms, once all members are held.
  * A renewal tells Redis. */
@@ -38,11 +38,11 @@ void ticket_set_lease(
 
 /* The hold is this connection's now: answers the CLAIM, and frees it. */
 void hold_claimed(
-    struct core *core, struct ticket *ticket, struct pending *pending);
+    struct core *core, struct ticket *ticket, struct request *request);
 
 /* Serves the first request of a held ticket, or ends the hold. True: the loop
- * must look at the ticket again. `pending` may be gone afterwards. */
+ * must look at the ticket again. `request` may be gone afterwards. */
 bool hold_advance(
-    struct core *core, struct ticket *ticket, struct pending *pending);
+    struct core *core, struct ticket *ticket, struct request *request);
 
 #endif

@@ -15,10 +15,10 @@
 bool
 leaving_is_awaited(const struct ticket *ticket)
 {
-    LIST_EACH (link, &ticket->pendings) {
-        const struct pending *pending =
-            container_of(link, struct pending, ticket_link);
-        if (!pending->asked && !pending_stands(pending))
+    LIST_EACH (link, &ticket->requests) {
+        const struct request *request =
+            container_of(link, struct request, ticket_link);
+        if (!request->asked && !request_stands(request))
             return true;
     }
     return false;

@@ -12,10 +12,10 @@
 #include "daemon/base/assert.h"
 
 uint64_t
-pending_end_us(const struct core *core, const struct pending *pending)
+request_end_us(const struct core *core, const struct request *request)
 {
     return us_add(
-        pending_give_up_us(core, pending), core->settings.command_timeout_us);
+        request_give_up_us(core, request), core->settings.command_timeout_us);
 }
 
 /*
@@ -24,26 +24,26 @@ pending_end_us(const struct core *core, const struct pending *pending)
  */
 static struct op *
 ticket_question(struct core *core, struct ticket *ticket,
-    struct pending *pending, enum op_kind kind)
+    struct request *request, enum op_kind kind)
 {
     if (ticket->used && !ticket->doubt)
         slab_renew_handle(&core->tickets, ticket);
     struct op *op = ticket_op(core, ticket, kind);
     if (op == NULL) {
         count(core->counters, COUNTER_limit_tickets);
-        pending_limit(core, pending, "tickets");
+        request_limit(core, request, "tickets");
         return NULL;
     }
-    op->give_up_us = pending_give_up_us(core, pending);
+    op->give_up_us = request_give_up_us(core, request);
     ticket->used = true;
     return op;
 }
 
 void
-ticket_ask(struct core *core, struct ticket *ticket, struct pending *pending,
+ticket_ask(struct core *core, struct ticket *ticket, struct request *request,
     uint64_t give_up_us)
 {
-    struct op *op = ticket_question(core, ticket, pending, OP_ACQUIRE);
+    struct op *op = ticket_question(core, ticket, request, OP_ACQUIRE);
     if (op == NULL)
         return;
     op->give_up_us = give_up_us;
@@ -54,8 +54,8 @@ ticket_ask(struct core *core, struct ticket *ticket, struct pending *pending,
         ticket->over_us = unheard_over_us(core, core->now_us);
     op->over_us = ticket->over_us;
     op->moves = ticket->generation > 1 || ticket->requeued;
-    op->no_queue = pending->wait_us == 0;
-    op->tell = op->no_queue || pending->progress;
+    op->no_queue = request->wait_us == 0;
+    op->tell = op->no_queue || request->progress;
     op->ask = ticket->ask;
     ticket_words(ticket, op);
     ticket->main_op = slab_handle(&core->ops, op);
@@ -63,9 +63,9 @@ ticket_ask(struct core *core, struct ticket *ticket, struct pending *pending,
 }
 
 void
-claim_ask(struct core *core, struct ticket *ticket, struct pending *pending)
+claim_ask(struct core *core, struct ticket *ticket, struct request *request)
 {
-    struct op *op = ticket_question(core, ticket, pending, OP_RENEW);
+    struct op *op = ticket_question(core, ticket, request, OP_RENEW);
     if (op == NULL)
         return;
     op->moves = true;
@@ -77,7 +77,7 @@ claim_ask(struct core *core, struct ticket *ticket, struct pending *pending)
 void
 ticket_refresh(struct core *core, struct ticket *ticket)
 {
-    const struct pending *pending = ticket_asking(ticket);
+    const struct request *request = ticket_asking(ticket);
 
     require(ticket->state == TICKET_WAITING);
     if (!handle_equal(ticket->renew_op, HANDLE_NONE))
@@ -100,8 +100,8 @@ ticket_refresh(struct core *core, struct ticket *ticket)
     op->moves = ticket->moving;
     if (!op->moves)
         op->over_us = ticket->over_us;
-    op->idle = ticket->unattended && list_empty(&ticket->pendings);
-    op->tell = pending != NULL && pending->progress && !ticket->announced;
+    op->idle = ticket->unattended && list_empty(&ticket->requests);
+    op->tell = request != NULL && request->progress && !ticket->announced;
     op->give_up_us = core->now_us + core->settings.patience_us;
     ticket->renew_op = slab_handle(&core->ops, op);
     op_submit(core, op);
@@ -169,19 +169,19 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
 }
 
 void
-ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
+ticket_begin(struct core *core, struct ticket *ticket, struct request *request)
 {
     require(ticket->state == TICKET_IDLE);
     if (core->stopping) {
-        pending_error(core, pending, ERROR_DRAINING, NULL);
+        request_refuse(core, request, ERROR_DRAINING, NULL);
         return;
     }
-    ticket_reset(ticket, pending);
-    ticket->ask = pending->ask;
-    ticket_set_note(ticket, text_make(pending->note, pending->note_len));
-    ticket_set_client(ticket, pending->session);
+    ticket_reset(ticket, request);
+    ticket->ask = request->ask;
+    ticket_set_note(ticket, text_make(request->note, request->note_len));
+    ticket_set_client(ticket, request->session);
     /* No room for the question frees the request; the ticket stays IDLE. */
-    ticket_ask(core, ticket, pending, pending_give_up_us(core, pending));
+    ticket_ask(core, ticket, request, request_give_up_us(core, request));
     ticket->requeued = false;
     if (handle_equal(ticket->main_op, HANDLE_NONE))
         return;
@@ -190,16 +190,16 @@ ticket_begin(struct core *core, struct ticket *ticket, struct pending *pending)
 }
 
 void
-claim_begin(struct core *core, struct ticket *ticket, struct pending *pending)
+claim_begin(struct core *core, struct ticket *ticket, struct request *request)
 {
     if (core->stopping) {
-        pending_error(core, pending, ERROR_DRAINING, NULL);
+        request_refuse(core, request, ERROR_DRAINING, NULL);
         return;
     }
-    ticket_reset(ticket, pending);
-    ticket->fence = pending->fence;
-    ticket_set_client(ticket, pending->session);
-    claim_ask(core, ticket, pending);
+    ticket_reset(ticket, request);
+    ticket->fence = request->fence;
+    ticket_set_client(ticket, request->session);
+    claim_ask(core, ticket, request);
     if (!handle_equal(ticket->main_op, HANDLE_NONE))
         ticket_set_state(core, ticket, TICKET_ASKING);
 }

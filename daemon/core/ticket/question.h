@@ -7,17 +7,17 @@
 #include "daemon/core/model/state.h"
 
 /* By when the request is answered in any case. */
-uint64_t pending_end_us(const struct core *core, const struct pending *pending);
+uint64_t request_end_us(const struct core *core, const struct request *request);
 
 /* Asks Redis for the lock until `give_up_us`. Without room the request is
  * refused. */
 void ticket_ask(struct core *core, struct ticket *ticket,
-    struct pending *pending, uint64_t give_up_us);
+    struct request *request, uint64_t give_up_us);
 
 /* Asks Redis whether the hold of a CLAIM stands, and takes it over. Without
  * room the request is refused. */
 void claim_ask(
-    struct core *core, struct ticket *ticket, struct pending *pending);
+    struct core *core, struct ticket *ticket, struct request *request);
 
 /* Asks Redis about a waiting ticket, unless that is under way. */
 void ticket_refresh(struct core *core, struct ticket *ticket);
@@ -38,11 +38,11 @@ bool ticket_send_renewal(struct core *core, struct ticket *ticket,
 /* Begins to serve a LOCK. The ticket is IDLE; without room the request is
  * refused, and it stays so. */
 void ticket_begin(
-    struct core *core, struct ticket *ticket, struct pending *pending);
+    struct core *core, struct ticket *ticket, struct request *request);
 
 /* Begins a CLAIM of a hold that an earlier connection had, perhaps at another
  * broker. The ticket is IDLE. */
 void claim_begin(
-    struct core *core, struct ticket *ticket, struct pending *pending);
+    struct core *core, struct ticket *ticket, struct request *request);
 
 #endif

@@ -20,9 +20,9 @@
 static bool
 release_answer(struct core *core, struct ticket *ticket, enum op_status status)
 {
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
 
-    if (pending == NULL || pending->command != COMMAND_UNLOCK)
+    if (request == NULL || request->command != COMMAND_UNLOCK)
         return false;
     bool ours = core->now_us < ticket->deadline_us;
     if (status == OP_OK || (status == OP_MISSING && ours) ||
@@ -30,7 +30,7 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
         /* Gone after a lost answer and before the deadline: it was us. Where
          * Redis has lost it nobody has been granted it since. */
         count(core->counters, COUNTER_releases);
-        answer_count(core, pending, 0);
+        answer_count(core, request, 0);
         return true;
     }
     if (status == OP_GONE || status == OP_MISSING) {
@@ -39,12 +39,12 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
             space_of(core, ticket->lock)->value[SPACE_lost_gone]++;
             hold_note_lost(core, ticket, "gone");
         }
-        pending_error(core, pending, ERROR_LOST, NULL);
+        request_refuse(core, request, ERROR_LOST, NULL);
     } else if (status == OP_REFUSED) {
-        pending_error(core, pending, ERROR_INTERNAL, NULL);
-    } else if (core->now_us >= pending_give_up_us(core, pending)) {
+        request_refuse(core, request, ERROR_INTERNAL, NULL);
+    } else if (core->now_us >= request_give_up_us(core, request)) {
         count(core->counters, COUNTER_refused_indoubt);
-        pending_error(core, pending, ERROR_INDOUBT, NULL);
+        request_refuse(core, request, ERROR_INDOUBT, NULL);
     }
     return false;
 }
@@ -53,29 +53,29 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
 static void
 release_given_up(struct core *core, struct ticket *ticket)
 {
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
 
-    if (pending == NULL || pending->command != COMMAND_UNLOCK)
+    if (request == NULL || request->command != COMMAND_UNLOCK)
         return;
     count(core->counters, COUNTER_refused_indoubt);
-    pending_error(core, pending, ERROR_INDOUBT, NULL);
+    request_refuse(core, request, ERROR_INDOUBT, NULL);
 }
 
 static void
-refuse_late(struct core *core, struct pending *pending)
+refuse_late(struct core *core, struct request *request)
 {
     enum error_code code = ERROR_UNAVAILABLE;
     enum counter counter = COUNTER_refused_unavailable;
 
-    if (pending->command != COMMAND_LOCK) {
+    if (request->command != COMMAND_LOCK) {
         code = ERROR_INDOUBT;
         counter = COUNTER_refused_indoubt;
-    } else if (session_closes(pending->session)) {
+    } else if (session_closes(request->session)) {
         code = ERROR_CANCELLED;
         counter = COUNTER_waits_cancelled;
     }
     count(core->counters, counter);
-    pending_error(core, pending, code, NULL);
+    request_refuse(core, request, code, NULL);
 }
 
 /* Redis cannot be asked: whose patience for that is over is told so; those for
@@ -83,15 +83,15 @@ refuse_late(struct core *core, struct pending *pending)
 static void
 ticket_refuse_late(struct core *core, struct ticket *ticket)
 {
-    LIST_EACH_SAFE (link, &ticket->pendings) {
-        struct pending *pending =
-            container_of(link, struct pending, ticket_link);
+    LIST_EACH_SAFE (link, &ticket->requests) {
+        struct request *request =
+            container_of(link, struct request, ticket_link);
         if (!effects_spare(core->effects))
             return;
-        if (pending->asked || pending_stands(pending) ||
-            core->now_us < pending_give_up_us(core, pending))
+        if (request->asked || request_stands(request) ||
+            core->now_us < request_give_up_us(core, request))
             continue;
-        refuse_late(core, pending);
+        refuse_late(core, request);
     }
 }
 

@@ -5,7 +5,7 @@
 #include "daemon/core/ticket/renew.h"
 
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/tally.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
@@ -19,13 +19,13 @@
 
 static void
 answer_ttl(
-    struct core *core, struct pending *pending, const struct ticket *ticket)
+    struct core *core, struct request *request, const struct ticket *ticket)
 {
-    struct reply reply = answer_begin(core, pending->tag, "OK");
+    struct reply reply = answer_begin(core, request->tag, "OK");
 
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
-    answer_end(core, pending->session, &reply);
-    pending_free(core, pending);
+    answer_end(core, request->session, &reply);
+    request_free(core, request);
 }
 
 static void
@@ -80,12 +80,12 @@ hold_tally_margin(struct core *core, const struct ticket *ticket)
 static void
 hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
 {
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
     const struct op_result *result = &op->result;
     bool late = ticket->jeopardy;
 
     count(core->counters, COUNTER_renewals);
-    if (pending == NULL && !op->sets_end) /* not what a client has asked for */
+    if (request == NULL && !op->sets_end) /* not what a client has asked for */
         hold_tally_margin(core, ticket);
     ticket->heard_us = core->now_us;
     ticket_stands(ticket, result->place, result->arrival);
@@ -108,12 +108,12 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     if (late)
         hold_event(core, ticket, EVENT_SAFE);
     ticket_arm(core, ticket);
-    if (pending != NULL && pending->command == COMMAND_RENEW)
-        answer_ttl(core, pending, ticket);
-    else if (pending != NULL && pending->command == COMMAND_LOCK)
-        hold_relock(core, ticket, pending);
-    else if (pending != NULL && pending->command == COMMAND_CLAIM)
-        hold_claimed(core, ticket, pending);
+    if (request != NULL && request->command == COMMAND_RENEW)
+        answer_ttl(core, request, ticket);
+    else if (request != NULL && request->command == COMMAND_LOCK)
+        hold_relock(core, ticket, request);
+    else if (request != NULL && request->command == COMMAND_CLAIM)
+        hold_claimed(core, ticket, request);
     ticket_advance(core, ticket);
 }
 
@@ -121,14 +121,14 @@ static void
 hold_not_renewed(
     struct core *core, struct ticket *ticket, enum op_status status)
 {
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
 
     count(core->counters, COUNTER_renewals_failed);
     if (ticket->renew_us != NEVER)
         ticket->renew_us = core->now_us + core_jitter(core, RETRY_US);
     ticket_arm(core, ticket);
-    if (pending != NULL)
-        pending_error(core, pending,
+    if (request != NULL)
+        request_refuse(core, request,
             status == OP_UNSENT ? ERROR_UNAVAILABLE : ERROR_INDOUBT, NULL);
     ticket_advance(core, ticket);
 }

@@ -147,33 +147,33 @@ ticket_broken(struct core *core, uint64_t request, uint64_t fence)
 }
 
 void
-ticket_wait_over(struct core *core, struct pending *pending)
+ticket_wait_over(struct core *core, struct request *request)
 {
-    struct ticket *ticket = pending->ticket;
+    struct ticket *ticket = request->ticket;
 
-    if (pending->ended) {
+    if (request->ended) {
         count(core->counters, COUNTER_refused_indoubt);
-        pending_error(core, pending, ERROR_INDOUBT, NULL);
+        request_refuse(core, request, ERROR_INDOUBT, NULL);
         return;
     }
     if (core->stopping) {
-        (void)ticket_cancel(core, ticket, pending, ERROR_DRAINING, NULL);
+        (void)ticket_cancel(core, ticket, request, ERROR_DRAINING, NULL);
         return;
     }
     if ((ticket->state == TICKET_WAITING && !ticket->unheard) ||
-        ticket_lapses(core, ticket) || pending_stands(ticket_pending(ticket))) {
+        ticket_lapses(core, ticket) || request_stands(ticket_request(ticket))) {
         if (ticket->state == TICKET_WAITING && ticket->settles_us > 0 &&
-            pending->asked && !pending_stands(pending)) {
-            pending_unavailable(core, pending, ticket_settles_us(core, ticket));
+            request->asked && !request_stands(request)) {
+            request_unavailable(core, request, ticket_settles_us(core, ticket));
             ticket_leave(core, ticket);
             return;
         }
-        if (ticket_cancel(core, ticket, pending, ERROR_TIMEOUT, NULL))
+        if (ticket_cancel(core, ticket, request, ERROR_TIMEOUT, NULL))
             count(core->counters, COUNTER_waits_timed_out);
         return;
     }
-    if (ticket->state == TICKET_ASKING && pending->asked)
+    if (ticket->state == TICKET_ASKING && request->asked)
         return; /* its answer is due within a command's time-out */
-    if (ticket_cancel(core, ticket, pending, ERROR_UNAVAILABLE, NULL))
+    if (ticket_cancel(core, ticket, request, ERROR_UNAVAILABLE, NULL))
         count(core->counters, COUNTER_refused_unavailable);
 }

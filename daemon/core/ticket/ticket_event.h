@@ -26,6 +26,6 @@ void ticket_hint(struct core *core, uint64_t request);
 void ticket_broken(struct core *core, uint64_t request, uint64_t fence);
 
 /* The time of a LOCK's wait= has come. Its ticket may be gone afterwards. */
-void ticket_wait_over(struct core *core, struct pending *pending);
+void ticket_wait_over(struct core *core, struct request *request);
 
 #endif

@@ -18,7 +18,7 @@ ticket_orphan(struct core *core, struct ticket *ticket)
     bool quit = ticket->session->bye_counter == COUNTER_closed_quit;
     bool killed = ticket->session->killed;
 
-    require(list_empty(&ticket->pendings));
+    require(list_empty(&ticket->requests));
     ticket_detach(core, ticket);
     switch (ticket->state) {
     case TICKET_HELD:
@@ -45,7 +45,7 @@ ticket_orphan(struct core *core, struct ticket *ticket)
 void
 ticket_leave_unattended(struct core *core, struct ticket *ticket)
 {
-    require(list_empty(&ticket->pendings));
+    require(list_empty(&ticket->requests));
     switch (ticket->state) {
     case TICKET_ASKING:
         ticket->unattended = !ticket->abandoned;
@@ -72,7 +72,7 @@ ticket_end_unattended(struct core *core, struct ticket *ticket)
 {
     if (!ticket->unattended)
         return false;
-    if (!list_empty(&ticket->pendings))
+    if (!list_empty(&ticket->requests))
         return true;
     ticket->unattended = false;
     ticket->unclean = ticket->state == TICKET_HELD;
@@ -91,7 +91,7 @@ ticket_forget(struct core *core, struct ticket *ticket)
     bool held = ticket->state == TICKET_HELD;
     struct op *op = NULL;
 
-    require(list_empty(&ticket->pendings));
+    require(list_empty(&ticket->requests));
     if (ticket->state == TICKET_LEAVING)
         return;
     if (ticket->reclaiming) { /* which renews it, too */

@@ -16,7 +16,7 @@
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/ticket/advance.h"
@@ -30,22 +30,22 @@
 void
 ticket_refuse_impatient(struct core *core, struct ticket *ticket)
 {
-    LIST_EACH_SAFE (link, &ticket->pendings) {
-        struct pending *pending =
-            container_of(link, struct pending, ticket_link);
+    LIST_EACH_SAFE (link, &ticket->requests) {
+        struct request *request =
+            container_of(link, struct request, ticket_link);
         if (!effects_spare(core->effects)) {
             ticket_stir(core, ticket);
             return;
         }
-        if (pending_stands(pending) || pending->command != COMMAND_LOCK)
+        if (request_stands(request) || request->command != COMMAND_LOCK)
             continue;
-        if (!pending->asked && pending->wait_us == 0) {
+        if (!request->asked && request->wait_us == 0) {
             count(core->counters, COUNTER_refused_busy);
-            pending_error(core, pending, ERROR_BUSY,
+            request_refuse(core, request, ERROR_BUSY,
                 "an earlier LOCK of this owner waits for the lock, and wait=0 "
                 "was given");
-        } else if (pending->part == PART_ASKS) {
-            bundle_stir(core, pending);
+        } else if (request->part == PART_ASKS) {
+            bundle_stir(core, request);
         }
     }
 }
@@ -72,17 +72,17 @@ wait_is_ours(struct core *core, struct ticket *ticket)
 /* A LOCK is put again for what stands in the queue for it; or for another kind
  * of lock, and then that is given up first. */
 static void
-wait_attend(struct core *core, struct ticket *ticket, struct pending *pending)
+wait_attend(struct core *core, struct ticket *ticket, struct request *request)
 {
-    if (ticket->ask.shared != pending->ask.shared ||
-        ticket->ask.permits != pending->ask.permits ||
-        ticket->ask.permits_max != pending->ask.permits_max) {
+    if (ticket->ask.shared != request->ask.shared ||
+        ticket->ask.permits != request->ask.permits ||
+        ticket->ask.permits_max != request->ask.permits_max) {
         ticket->unattended = false;
         ticket_leave(core, ticket);
         return;
     }
-    pending->asked = true;
-    ticket->ask.hold_ms = pending->ask.hold_ms;
+    request->asked = true;
+    ticket->ask.hold_ms = request->ask.hold_ms;
     ticket->unattended = false;
     ticket->announced = false;
     core->hooks->waits(core, ticket);
@@ -94,22 +94,22 @@ wait_attend(struct core *core, struct ticket *ticket, struct pending *pending)
 static bool
 wait_is_passed(const struct core *core, const struct ticket *ticket)
 {
-    const struct pending *pending =
-        container_of(ticket->pendings.next, struct pending, ticket_link);
+    const struct request *request =
+        container_of(ticket->requests.next, struct request, ticket_link);
 
     return core->settings.queues_here && !ticket->reclaiming &&
            ticket->generation != ticket->session->generation &&
-           pending->command != COMMAND_LOCK;
+           request->command != COMMAND_LOCK;
 }
 
-static struct pending *
+static struct request *
 ticket_first_lock(const struct ticket *ticket)
 {
-    LIST_EACH (link, &ticket->pendings) {
-        struct pending *pending =
-            container_of(link, struct pending, ticket_link);
-        if (pending->command == COMMAND_LOCK)
-            return pending;
+    LIST_EACH (link, &ticket->requests) {
+        struct request *request =
+            container_of(link, struct request, ticket_link);
+        if (request->command == COMMAND_LOCK)
+            return request;
     }
     return NULL;
 }
@@ -123,10 +123,10 @@ wait_closes(struct core *core, struct ticket *ticket)
         ticket_leave(core, ticket);
         return true;
     }
-    struct pending *pending = ticket_first_lock(ticket);
-    if (pending == NULL)
+    struct request *request = ticket_first_lock(ticket);
+    if (request == NULL)
         return false;
-    if (!ticket_cancel(core, ticket, pending, ERROR_CANCELLED, NULL))
+    if (!ticket_cancel(core, ticket, request, ERROR_CANCELLED, NULL))
         return false;
     count(core->counters, COUNTER_waits_cancelled);
     return true;
@@ -141,23 +141,23 @@ wait_closes(struct core *core, struct ticket *ticket)
 void
 asking_closes(struct core *core, struct ticket *ticket)
 {
-    struct pending *pending = ticket_asking(ticket);
+    struct request *request = ticket_asking(ticket);
     struct op *op = slab_get(&core->ops, ticket->main_op);
 
     if (!session_closes(ticket->session))
         return;
-    if (pending != NULL && pending->command == COMMAND_LOCK &&
+    if (request != NULL && request->command == COMMAND_LOCK &&
         ticket_is_patient(ticket) && !ticket->abandoned &&
-        ticket_cancel(core, ticket, pending, ERROR_CANCELLED, NULL))
+        ticket_cancel(core, ticket, request, ERROR_CANCELLED, NULL))
         count(core->counters, COUNTER_waits_cancelled);
-    if (op != NULL && op->kind == OP_ACQUIRE && !list_empty(&ticket->pendings))
+    if (op != NULL && op->kind == OP_ACQUIRE && !list_empty(&ticket->requests))
         op_hurry(core, op);
 }
 
 void
 wait_advance(struct core *core, struct ticket *ticket)
 {
-    if (list_empty(&ticket->pendings))
+    if (list_empty(&ticket->requests))
         return;
     if (wait_is_passed(core, ticket)) {
         ticket->unattended = false;
@@ -166,17 +166,17 @@ wait_advance(struct core *core, struct ticket *ticket)
     }
     if (!wait_is_ours(core, ticket))
         return;
-    LIST_EACH_SAFE (link, &ticket->pendings) {
-        struct pending *pending =
-            container_of(link, struct pending, ticket_link);
-        if (pending_stands(pending))
+    LIST_EACH_SAFE (link, &ticket->requests) {
+        struct request *request =
+            container_of(link, struct request, ticket_link);
+        if (request_stands(request))
             break;
-        if (pending->command == COMMAND_CLAIM)
-            pending_error(core, pending, ERROR_LOST, NULL);
-        else if (pending->command != COMMAND_LOCK)
-            pending_error(core, pending, ERROR_NOTHELD, NULL);
-        else if (pending->wait_us > 0) {
-            wait_attend(core, ticket, pending);
+        if (request->command == COMMAND_CLAIM)
+            request_refuse(core, request, ERROR_LOST, NULL);
+        else if (request->command != COMMAND_LOCK)
+            request_refuse(core, request, ERROR_NOTHELD, NULL);
+        else if (request->wait_us > 0) {
+            wait_attend(core, ticket, request);
             break;
         }
     }
@@ -184,45 +184,45 @@ wait_advance(struct core *core, struct ticket *ticket)
 }
 
 void
-pending_end(struct core *core, struct pending *pending, enum error_code code,
+request_end(struct core *core, struct request *request, enum error_code code,
     const char *why)
 {
-    if (pending->ticket->state != TICKET_ASKING || code == ERROR_DRAINING) {
-        pending_error(core, pending, code, why);
+    if (request->ticket->state != TICKET_ASKING || code == ERROR_DRAINING) {
+        request_refuse(core, request, code, why);
         return;
     }
-    pending->ended = true;
-    pending->end_code = code;
-    pending->end_why = why;
-    uint64_t over_us = us_add(pending->began_us, pending->wait_us);
-    wheel_add(&core->wheel, &pending->timer,
+    request->ended = true;
+    request->end_code = code;
+    request->end_why = why;
+    uint64_t over_us = us_add(request->began_us, request->wait_us);
+    wheel_add(&core->wheel, &request->timer,
         us_min(over_us, core->now_us) + core->settings.command_timeout_us);
 }
 
 bool
-ticket_cancel(struct core *core, struct ticket *ticket, struct pending *pending,
+ticket_cancel(struct core *core, struct ticket *ticket, struct request *request,
     enum error_code code, const char *why)
 {
     struct op *op = slab_get(&core->ops, ticket->main_op);
-    bool serving = pending->asked;
+    bool serving = request->asked;
     bool stands =
         ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING;
 
-    if (pending->ended)
+    if (request->ended)
         return false;
-    if (pending_stands(pending))
-        return bundle_cancel(core, pending, code, why);
-    require(pending->ticket == ticket && pending->command == COMMAND_LOCK);
+    if (request_stands(request))
+        return bundle_cancel(core, request, code, why);
+    require(request->ticket == ticket && request->command == COMMAND_LOCK);
     if (serving && stands &&
         (code == ERROR_DRAINING || session_closes(ticket->session)))
         ticket->unattended = session_keeps(ticket->session);
     if (!serving || !stands || ticket->unattended) {
-        pending_error(core, pending, code, why);
+        request_refuse(core, request, code, why);
         if (serving) /* what is queued behind it goes on */
             ticket_advance(core, ticket);
         return true;
     }
-    pending_end(core, pending, code, why);
+    request_end(core, request, code, why);
     if (ticket->state == TICKET_WAITING) {
         ticket_leave(core, ticket);
         return true;

@@ -24,13 +24,13 @@ void wait_advance(struct core *core, struct ticket *ticket);
 /* Ends a wait with an ERR. While Redis is being asked, and may grant the lock,
  * the ERR waits until the ticket is struck out, no longer than a command's
  * time-out (see ticket_wait_over()). */
-void pending_end(struct core *core, struct pending *pending,
+void request_end(struct core *core, struct request *request,
     enum error_code code, const char *why);
 
 /* Ends a wait with that error, once Redis grants it no more. False: an earlier
  * call has ended it. `why` is static or NULL. */
 bool ticket_cancel(struct core *core, struct ticket *ticket,
-    struct pending *pending, enum error_code code, const char *why);
+    struct request *request, enum error_code code, const char *why);
 
 /* Asks Redis about the lock: about the first waiter of this broker, about all
  * of them, or about the lock alone. */

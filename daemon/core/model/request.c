@@ -1,9 +1,9 @@
 /*
  * Requests without a final reply, and the members of a multi-lock, which are
- * requests, too. Each request gets exactly one reply: pending_free() is called
+ * requests, too. Each request gets exactly one reply: request_free() is called
  * after it was sent (final.c), or because there is nobody left to send it to.
  */
-#include "daemon/core/model/pending.h"
+#include "daemon/core/model/request.h"
 
 #include "daemon/core/model/state.h"
 
@@ -29,42 +29,42 @@ tag_hash(
     return hash_bytes(&core->hash_key, &key, sizeof(key));
 }
 
-struct pending *
-pending_of_tag(
+struct request *
+request_of_tag(
     const struct core *core, const struct session *session, const char *tag)
 {
     uint64_t hash = tag_hash(core, session, tag);
 
     for (struct table_node *node = table_first(&core->tag_table, hash);
          node != NULL; node = table_next(node)) {
-        struct pending *pending = container_of(node, struct pending, tag_table);
-        if (pending->session == session && strcmp(pending->tag, tag) == 0)
-            return pending;
+        struct request *request = container_of(node, struct request, tag_table);
+        if (request->session == session && strcmp(request->tag, tag) == 0)
+            return request;
     }
     return NULL;
 }
 
-struct pending *
-pending_create(
-    struct core *core, struct session *session, const struct request *request)
+struct request *
+request_create(
+    struct core *core, struct session *session, const struct request_line *line)
 {
-    struct pending *pending = slab_alloc(&core->pendings);
+    struct request *request = slab_alloc(&core->requests);
 
-    if (pending == NULL)
+    if (request == NULL)
         return NULL;
-    wheel_node_init(&pending->timer, TIMER_PENDING);
-    list_init(&pending->ticket_link);
-    pending->session = session;
-    pending->command = request->command;
-    pending->began_us = core->now_us;
-    pending->wait_us = NEVER;
-    memcpy(pending->tag, request->tag, sizeof(pending->tag));
-    if (pending->tag[0] != '\0')
-        table_insert(&core->tag_table, &pending->tag_table,
-            tag_hash(core, session, pending->tag));
-    list_push_back(&session->pendings, &pending->session_link);
-    session->pending_count++;
-    return pending;
+    wheel_node_init(&request->timer, TIMER_REQUEST);
+    list_init(&request->ticket_link);
+    request->session = session;
+    request->command = line->command;
+    request->began_us = core->now_us;
+    request->wait_us = NEVER;
+    memcpy(request->tag, line->tag, sizeof(request->tag));
+    if (request->tag[0] != '\0')
+        table_insert(&core->tag_table, &request->tag_table,
+            tag_hash(core, session, request->tag));
+    list_push_back(&session->requests, &request->session_link);
+    session->request_count++;
+    return request;
 }
 
 /*
@@ -72,11 +72,11 @@ pending_create(
  * come again, where the session is kept; else it is released with all else.
  */
 static void
-bundle_abandon(struct core *core, struct pending *pending)
+bundle_abandon(struct core *core, struct request *request)
 {
-    struct bundle *bundle = bundle_of(core, pending);
+    struct bundle *bundle = bundle_of(core, request);
 
-    pending->bundle = HANDLE_NONE;
+    request->bundle = HANDLE_NONE;
     if (bundle == NULL)
         return;
     tally_unheard(core, bundle_part(core, bundle, bundle->got));
@@ -86,35 +86,35 @@ bundle_abandon(struct core *core, struct pending *pending)
 }
 
 void
-pending_free(struct core *core, struct pending *pending)
+request_free(struct core *core, struct request *request)
 {
-    struct session *session = pending->session;
+    struct session *session = request->session;
 
-    require(session->pending_count > 0);
-    if (!handle_equal(pending->bundle, HANDLE_NONE))
-        bundle_abandon(core, pending);
-    if (pending->tag[0] != '\0')
-        table_remove(&core->tag_table, &pending->tag_table);
-    wheel_remove(&core->wheel, &pending->timer);
-    list_remove(&pending->ticket_link);
-    list_remove(&pending->session_link);
-    session->pending_count--;
-    if (pending->command == COMMAND_AUTH)
+    require(session->request_count > 0);
+    if (!handle_equal(request->bundle, HANDLE_NONE))
+        bundle_abandon(core, request);
+    if (request->tag[0] != '\0')
+        table_remove(&core->tag_table, &request->tag_table);
+    wheel_remove(&core->wheel, &request->timer);
+    list_remove(&request->ticket_link);
+    list_remove(&request->session_link);
+    session->request_count--;
+    if (request->command == COMMAND_AUTH)
         auth_waited(session);
-    if (pending->broken != NULL)
-        lock_unref(core, pending->broken);
-    slab_free(&core->pendings, pending);
+    if (request->broken != NULL)
+        lock_unref(core, request->broken);
+    slab_free(&core->requests, request);
     session_check_end(core, session);
 }
 
-struct pending *
-pending_create_part(struct core *core, const struct pending *whole)
+struct request *
+request_create_part(struct core *core, const struct request *whole)
 {
-    struct pending *part = slab_alloc(&core->pendings);
+    struct request *part = slab_alloc(&core->requests);
 
     if (part == NULL)
         return NULL;
-    wheel_node_init(&part->timer, TIMER_PENDING);
+    wheel_node_init(&part->timer, TIMER_REQUEST);
     list_init(&part->ticket_link);
     part->session = whole->session;
     part->command = COMMAND_LOCK;
@@ -127,14 +127,14 @@ pending_create_part(struct core *core, const struct pending *whole)
     part->ask.hold_ms = 0;
     part->note_len = whole->note_len;
     memcpy(part->note, whole->note, whole->note_len);
-    list_push_back(&part->session->pendings, &part->session_link);
-    part->session->pending_count++;
+    list_push_back(&part->session->requests, &part->session_link);
+    part->session->request_count++;
     return part;
 }
 
 void
-pending_begin_part(
-    struct core *core, struct pending *part, const struct pending *whole)
+request_begin_part(
+    struct core *core, struct request *part, const struct request *whole)
 {
     uint64_t end_us = us_add(whole->began_us, whole->wait_us);
 
@@ -156,16 +156,16 @@ bundle_name(const struct bundle *bundle, uint32_t place)
 }
 
 struct bundle *
-bundle_of(const struct core *core, const struct pending *pending)
+bundle_of(const struct core *core, const struct request *request)
 {
-    return slab_get(&core->bundles, pending->bundle);
+    return slab_get(&core->bundles, request->bundle);
 }
 
-struct pending *
+struct request *
 bundle_part(
     const struct core *core, const struct bundle *bundle, uint32_t place)
 {
-    return slab_get(&core->pendings, bundle->parts[place].pending);
+    return slab_get(&core->requests, bundle->parts[place].request);
 }
 
 struct ticket *
@@ -197,38 +197,38 @@ void
 bundle_drop_parts(struct core *core, struct bundle *bundle)
 {
     for (uint32_t i = 0; i < bundle->count; i++) {
-        struct pending *part = bundle_part(core, bundle, i);
+        struct request *part = bundle_part(core, bundle, i);
         if (part == NULL)
             continue;
         if (part->ticket != NULL)
             ticket_stir(core, part->ticket);
         part->bundle = HANDLE_NONE;
         part->part = PART_NONE;
-        pending_free(core, part);
+        request_free(core, part);
     }
 }
 
 bool
-bundle_waits(const struct core *core, const struct pending *part,
-    const struct pending **whole, struct text *name)
+bundle_waits(const struct core *core, const struct request *part,
+    const struct request **whole, struct text *name)
 {
     const struct bundle *bundle = bundle_of(core, part);
 
     if (bundle == NULL)
         return false;
-    *whole = slab_get(&core->pendings, bundle->whole);
+    *whole = slab_get(&core->requests, bundle->whole);
     *name = bundle_name(bundle, bundle->got);
     return true;
 }
 
 void
-bundle_stir(struct core *core, const struct pending *asks)
+bundle_stir(struct core *core, const struct request *asks)
 {
     const struct bundle *bundle = bundle_of(core, asks);
 
     for (uint32_t i = 0; i < bundle->count; i++) {
-        const struct pending *part = bundle_part(core, bundle, i);
-        if (part != asks && part->ticket->pendings.next == &part->ticket_link)
+        const struct request *part = bundle_part(core, bundle, i);
+        if (part != asks && part->ticket->requests.next == &part->ticket_link)
             ticket_stir(core, part->ticket);
     }
 }

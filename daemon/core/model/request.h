@@ -1,8 +1,8 @@
 /*
  * Requests without a final reply, and LOCKs of several names.
  */
-#ifndef HOLDFAST_CORE_MODEL_PENDING_H
-#define HOLDFAST_CORE_MODEL_PENDING_H
+#ifndef HOLDFAST_CORE_MODEL_REQUEST_H
+#define HOLDFAST_CORE_MODEL_REQUEST_H
 
 #include "daemon/base/slab.h"
 #include "daemon/base/table.h"
@@ -23,7 +23,7 @@ struct bundle_part {
     uint16_t offset; /* in text */
     uint16_t len;
     uint32_t position;     /* in the request */
-    struct handle pending; /* the LOCK of that name */
+    struct handle request; /* the LOCK of that name */
     struct handle ticket;  /* NONE: its hold was lost */
     uint64_t fence;        /* of its hold */
 };
@@ -40,7 +40,7 @@ struct bundle {
     char text[PROTO_LINE_MAX];
 };
 
-struct pending {
+struct request {
     struct slab_node node;
     struct list session_link;
     struct list ticket_link;
@@ -75,44 +75,44 @@ struct pending {
 /* Whether the request is a member of a multi-lock that keeps its turn at its
  * ticket: neither it nor what is behind it can be served now. */
 static inline bool
-pending_stands(const struct pending *pending)
+request_stands(const struct request *request)
 {
-    return pending->part == PART_WAITS || pending->part == PART_HAD;
+    return request->part == PART_WAITS || request->part == PART_HAD;
 }
 
 struct core;
 
 /* The session's request with that tag; NULL: there is none. */
-struct pending *pending_of_tag(
+struct request *request_of_tag(
     const struct core *core, const struct session *session, const char *tag);
 
 /* Creates a request; the caller has checked its tag and the limits. NULL: there
  * is no room. */
-struct pending *pending_create(
-    struct core *core, struct session *session, const struct request *request);
+struct request *request_create(struct core *core, struct session *session,
+    const struct request_line *line);
 
 /* Frees a request without an answer. The members of its multi-lock are freed
  * with it. */
-void pending_free(struct core *core, struct pending *pending);
+void request_free(struct core *core, struct request *request);
 
 /* Creates the LOCK of one name of the multi-lock `whole`. NULL: there is no
  * room. */
-struct pending *pending_create_part(
-    struct core *core, const struct pending *whole);
+struct request *request_create_part(
+    struct core *core, const struct request *whole);
 
 /* Begins the turn of a member. Its wait= is what is left of the whole's. */
-void pending_begin_part(
-    struct core *core, struct pending *part, const struct pending *whole);
+void request_begin_part(
+    struct core *core, struct request *part, const struct request *whole);
 
 /* The name of member `place`. */
 struct text bundle_name(const struct bundle *bundle, uint32_t place);
 
 /* The multi-lock that the request is, or is a member of; NULL: none. */
 struct bundle *bundle_of(
-    const struct core *core, const struct pending *pending);
+    const struct core *core, const struct request *request);
 
 /* The LOCK of member `place`; NULL: it is gone. */
-struct pending *bundle_part(
+struct request *bundle_part(
     const struct core *core, const struct bundle *bundle, uint32_t place);
 
 /* The hold that member `place` has; NULL: it is gone. */
@@ -128,12 +128,12 @@ void bundle_drop_parts(struct core *core, struct bundle *bundle);
 
 /* Sets the request of the multi-lock and the name that it waits for. False:
  * `part` is no member. */
-bool bundle_waits(const struct core *core, const struct pending *part,
-    const struct pending **whole, struct text *name);
+bool bundle_waits(const struct core *core, const struct request *part,
+    const struct request **whole, struct text *name);
 
 /* A member waits: requests behind the other members may have to be refused,
  * at the end of the step. Members only stand behind older requests, so this
  * ends. */
-void bundle_stir(struct core *core, const struct pending *asks);
+void bundle_stir(struct core *core, const struct request *asks);
 
 #endif
