@@ -405,7 +405,8 @@ warn_expired(const struct tls *tls, const char *key)
     if (end_s == 0 || end > time(NULL) || gmtime_r(&end, &date) == NULL ||
         strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &date) == 0)
         return;
-    log_write(LOG_WARN, "certificate_expired", "key=%s end=%s", key, text);
+    log_write(LOG_WARN, "certificate_expired", log_word("key", key),
+        log_word("end", text));
 }
 
 static void
@@ -427,13 +428,15 @@ reload_apply(const struct daemon *daemon, const struct config_changes *changes)
     explicit_bzero(&settings.store, sizeof(settings.store)); /* passwords */
     sink_configure(configured_level(&daemon->config), daemon->config.log_format,
         daemon->config.log_rate);
-    log_write(LOG_INFO, "reloaded", "changed=%s",
-        changes_any(changes, CHANGE_TAKEN)
-            ? changes_text(changes, CHANGE_TAKEN, keys, sizeof(keys))
-            : "none");
+    log_write(LOG_INFO, "reloaded",
+        log_word("changed",
+            changes_any(changes, CHANGE_TAKEN)
+                ? changes_text(changes, CHANGE_TAKEN, keys, sizeof(keys))
+                : "none"));
     if (changes_any(changes, CHANGE_LEFT))
-        log_write(LOG_WARN, "reload_needs_restart", "keys=%s",
-            changes_text(changes, CHANGE_LEFT, keys, sizeof(keys)));
+        log_write(LOG_WARN, "reload_needs_restart",
+            log_word("keys",
+                changes_text(changes, CHANGE_LEFT, keys, sizeof(keys))));
     warn_all_expired(daemon);
 }
 
@@ -441,13 +444,12 @@ reload_apply(const struct daemon *daemon, const struct config_changes *changes)
 static void
 log_mistakes(const char *error)
 {
-    char quoted[1200];
     size_t len;
 
     for (; *error != '\0'; error += len + (error[len] == '\n')) {
         len = strcspn(error, "\n");
-        log_write(LOG_ERROR, "reload_failed", "why=%s",
-            log_quote(quoted, sizeof(quoted), text_make(error, len)));
+        log_write(LOG_ERROR, "reload_failed",
+            log_quoted("why", text_make(error, len)));
     }
 }
 
@@ -520,7 +522,6 @@ run(struct daemon *daemon)
     struct loop_address addresses[3 * CONFIG_LISTEN_MAX];
     struct loop_address http;
     char error[400];
-    char quoted[4 * sizeof(error)];
 
     loop_settings(daemon, &settings);
     settings.listen = addresses;
@@ -533,8 +534,8 @@ run(struct daemon *daemon)
     settings.core.audit_hook = settings.hook != NULL;
     if (settings.hook == NULL) /* then all children are orphans of others */
         (void)signal(SIGCHLD, SIG_IGN);
-    log_write(LOG_INFO, "starting", "server=%s broker=%s", SERVER,
-        settings.core.broker_id);
+    log_write(LOG_INFO, "starting", log_word("server", SERVER),
+        log_word("broker", settings.core.broker_id));
     warn_all_expired(daemon);
     if (activation_take(&activation, error, sizeof(error))) {
         settings.passed = activation.sockets;
@@ -543,8 +544,8 @@ run(struct daemon *daemon)
     }
     explicit_bzero(&settings.store, sizeof(settings.store)); /* passwords */
     if (daemon->loop == NULL) {
-        log_write(LOG_ERROR, "cannot_start", "why=%s",
-            log_quote(quoted, sizeof(quoted), text_from(error)));
+        log_write(
+            LOG_ERROR, "cannot_start", log_quoted("why", text_from(error)));
         return OPTIONS_EXIT_SYSTEM;
     }
     struct process *process =
@@ -553,11 +554,12 @@ run(struct daemon *daemon)
     if (process != NULL && sink_attach(daemon->loop))
         status = loop_run(daemon->loop);
     else
-        log_write(LOG_ERROR, "cannot_start", "why=\"no memory\"");
+        log_write(
+            LOG_ERROR, "cannot_start", log_quoted("why", TEXT("no memory")));
     sink_detach();
     process_destroy(&process);
     loop_destroy(&daemon->loop);
-    log_write(LOG_INFO, "stopped", "status=%d", status);
+    log_write(LOG_INFO, "stopped", log_signed("status", status));
     return status;
 }
 
@@ -605,8 +607,8 @@ act(enum options_action action, struct daemon *daemon)
     }
     sink_init(configured_level(&daemon->config), daemon->config.log_format,
         daemon->config.log_rate);
-    log_write(
-        LOG_INFO, "configuration", "file=%s", path == NULL ? "none" : path);
+    log_write(LOG_INFO, "configuration",
+        log_word("file", path == NULL ? "none" : path));
     return run(daemon);
 }
 

@@ -96,7 +96,7 @@ on_stop(evutil_socket_t signal, short what, void *arg)
     struct process *process = arg;
 
     (void)what;
-    log_write(LOG_INFO, "stopping", "signal=%d", (int)signal);
+    log_write(LOG_INFO, "stopping", log_signed("signal", (int)signal));
     service_say("STOPPING=1");
     loop_stop(process->loop);
 }
@@ -131,7 +131,7 @@ on_reload(evutil_socket_t signal, short what, void *arg)
     (void)signal;
     (void)what;
     if (loop_stopping(process->loop)) {
-        log_write(LOG_INFO, "reload_ignored", "why=stopping");
+        log_write(LOG_INFO, "reload_ignored", log_word("why", "stopping"));
         return;
     }
     reload_now(process);

@@ -150,8 +150,9 @@ sink_tell(void)
 
     log_set_gate(NULL);
     while (log_limit_tell(&limit, &held_back))
-        log_write(held_back.level, "log_suppressed", "of=%s lines=%" PRIu64,
-            held_back.event, held_back.lines);
+        log_write(held_back.level, "log_suppressed",
+            log_word("of", held_back.event),
+            log_number("lines", held_back.lines));
     log_set_gate(sink_gate);
 }
 

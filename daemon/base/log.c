@@ -1,23 +1,24 @@
 /*
  * Builds log lines and hands them to the sink.
  *
- * The sink and what is set for it are the only state of base that is not in a
- * struct: one process writes one log. A line that is too long is cut and
- * ends in "...".
+ * The sink and its settings are the only state of base that is not in a
+ * struct: one process writes one log. Each form has a writer of strings; all
+ * else of a line is common.
  */
 #include "daemon/base/log.h"
 
 #include "daemon/base/assert.h"
-#include "daemon/base/log_json.h"
 
-#include <stdarg.h>
+#include <inttypes.h>
 #include <stdio.h>
 
-#define LINE_BYTES_MAX 2048
+#define LINE_BYTES_MAX 2047
 
 /* With the additions of a sink, no more than a pipe takes at once or not at all
  * (PIPE_BUF of pipe(7)). */
 #define OBJECT_BYTES_MAX 4000
+
+#define NO_CHARACTER 0xfffd
 
 static log_sink *current_sink;
 static log_gate *current_gate;
@@ -85,63 +86,43 @@ log_level_parse(struct text name, enum log_level *out)
     return false;
 }
 
-/* The bytes in the line, from the result of snprintf(). */
-static size_t
-clamp(int printed, size_t room)
-{
-    if (printed < 0)
-        return 0;
-    return (size_t)printed < room ? (size_t)printed : room - 1;
-}
-
-/* Its end becomes "...". */
-static void
-cut(char *line, size_t len)
-{
-    memcpy(line + len - 3, "...", 3);
-}
-
-static void
-log_hand_over(enum log_level level, char *line, size_t len, const char *format)
-{
-    char object[LOG_JSON_BYTES(LINE_BYTES_MAX)];
-
-    if (current_format == LOG_TEXT) {
-        current_sink(level, line, len);
-        return;
-    }
-    size_t bytes = log_json(object, text_make(line, len), format);
-    if (bytes > OBJECT_BYTES_MAX) {
-        len = LOG_JSON_LINE(OBJECT_BYTES_MAX);
-        cut(line, len);
-        bytes = log_json(object, text_make(line, len), format);
-    }
-    current_sink(level, object, bytes);
-}
-
-void
-log_write(enum log_level level, const char *event, const char *format, ...)
-{
-    char line[LINE_BYTES_MAX];
+/* A line while it is written. */
+struct line {
+    char at[OBJECT_BYTES_MAX + 1];
+    size_t room;
     size_t len;
-    va_list arguments;
-    int printed;
+    size_t mark; /* the last place where "..." and the end of the line fit */
+    bool cut;    /* there was no room for something */
+};
 
-    if (!log_enabled(level) ||
-        (current_gate != NULL && !current_gate(level, event)))
+static void
+put(struct line *line, const char *bytes, size_t len)
+{
+    line->cut = line->cut || len > line->room - line->len;
+    if (line->cut)
         return;
-    printed = snprintf(
-        line, sizeof(line), "level=%s event=%s ", log_level_name(level), event);
-    len = clamp(printed, sizeof(line));
-    va_start(arguments, format);
-    printed = vsnprintf(line + len, sizeof(line) - len, format, arguments);
-    va_end(arguments);
-    if (printed >= 0 && (size_t)printed >= sizeof(line) - len)
-        cut(line, sizeof(line) - 1);
-    len += clamp(printed, sizeof(line) - len);
-    if (line[len - 1] == ' ')
-        line[--len] = '\0';
-    log_hand_over(level, line, len, format);
+    memcpy(line->at + line->len, bytes, len);
+    line->len += len;
+}
+
+static void
+put_text(struct line *line, const char *text)
+{
+    put(line, text, strlen(text));
+}
+
+/* What the line ends with if it is cut within a value. */
+static const char *
+end_of_cut(void)
+{
+    return current_format == LOG_JSON ? "...\"}" : "...";
+}
+
+static void
+mark(struct line *line)
+{
+    if (!line->cut && line->len + strlen(end_of_cut()) <= line->room)
+        line->mark = line->len;
 }
 
 /* Writes `byte` as it stands in quotes; returns 1, 2 or 4 bytes. */
@@ -161,6 +142,126 @@ escape(char *out, unsigned char byte)
     out[1] = 'x';
     text_to_hex(out + 2, &byte, 1);
     return 4;
+}
+
+static void
+put_unit(struct line *line, uint32_t unit)
+{
+    const uint8_t bytes[] = {(uint8_t)(unit >> 8), (uint8_t)unit};
+    char out[6] = "\\u";
+
+    text_to_hex(out + 2, bytes, sizeof(bytes));
+    put(line, out, sizeof(out));
+}
+
+/* Takes the first character out of `text`. */
+static void
+put_character(struct line *line, struct text *text)
+{
+    uint32_t code;
+    char out[4];
+    size_t used = text_utf8(*text, &code);
+
+    if (used == 0)
+        code = NO_CHARACTER;
+    used += used == 0;
+    *text = text_make(text->at + used, text->len - used);
+    if (code >= 0x10000) {
+        put_unit(line, 0xd800 + ((code - 0x10000) >> 10));
+        put_unit(line, 0xdc00 + (code & 0x3ff));
+    } else if (code < 0x20 || code > 0x7e) {
+        put_unit(line, code);
+    } else {
+        put(line, out, escape(out, (unsigned char)code));
+    }
+}
+
+static void
+put_json(struct line *line, struct text text)
+{
+    put(line, "\"", 1);
+    mark(line);
+    while (text.len > 0 && !line->cut) {
+        put_character(line, &text);
+        mark(line);
+    }
+    put(line, "\"", 1);
+}
+
+static void
+put_plain(struct line *line, struct text text, bool quoted)
+{
+    char out[4];
+
+    if (quoted)
+        put(line, "\"", 1);
+    for (size_t i = 0; i < text.len && !line->cut; i++) {
+        out[0] = text.at[i];
+        put(line, out, quoted ? escape(out, (unsigned char)text.at[i]) : 1);
+        mark(line);
+    }
+    if (quoted)
+        put(line, "\"", 1);
+}
+
+static void
+put_value(struct line *line, const struct log_pair *pair)
+{
+    char number[24];
+
+    if (pair->kind == LOG_NUMBER)
+        snprintf(number, sizeof(number), "%" PRIu64, pair->number);
+    else if (pair->kind == LOG_SIGNED)
+        snprintf(number, sizeof(number), "%" PRId64, (int64_t)pair->number);
+    else if (current_format == LOG_JSON)
+        put_json(line, pair->text);
+    else
+        put_plain(line, pair->text, pair->kind == LOG_QUOTED);
+    if (pair->kind == LOG_NUMBER || pair->kind == LOG_SIGNED)
+        put_text(line, number);
+}
+
+static void
+put_pair(struct line *line, const struct log_pair *pair)
+{
+    bool json = current_format == LOG_JSON;
+
+    require(pair->key != NULL);
+    if (line->len > 0)
+        put_text(line, json ? ",\"" : " ");
+    else if (json)
+        put_text(line, "{\"");
+    put_text(line, pair->key);
+    put_text(line, json ? "\":" : "=");
+    put_value(line, pair);
+}
+
+void
+log_pairs(enum log_level level, const char *event, const struct log_pair *pairs)
+{
+    struct line line = {.room = LINE_BYTES_MAX};
+    const struct log_pair first = log_word("level", log_level_name(level));
+    const struct log_pair second = log_word("event", event);
+
+    if (!log_enabled(level) ||
+        (current_gate != NULL && !current_gate(level, event)))
+        return;
+    if (current_format == LOG_JSON)
+        line.room = OBJECT_BYTES_MAX;
+    put_pair(&line, &first);
+    put_pair(&line, &second);
+    for (; pairs->kind != LOG_END; pairs++)
+        if (pairs->kind != LOG_LEFT_OUT)
+            put_pair(&line, pairs);
+    if (current_format == LOG_JSON)
+        put_text(&line, "}");
+    if (line.cut) {
+        line.cut = false;
+        line.len = line.mark;
+        put_text(&line, end_of_cut());
+    }
+    line.at[line.len] = '\0';
+    current_sink(level, line.at, line.len);
 }
 
 const char *

@@ -1,12 +1,12 @@
 /*
- * Log lines as key=value, handed to a sink that main sets: base knows no file
+ * Log lines of typed pairs, handed to a sink that main sets: base knows no file
  * and no clock.
  *
- *     log_write(LOG_WARN, "redis_down", "node=%s after_ms=%u", name, ms);
+ *     log_write(LOG_WARN, "redis_down", log_word("node", name),
+ *         log_quoted("error", error), log_number("after_ms", ms));
  *
- * gives `level=warn event=redis_down node=... after_ms=...`, or an object of
- * JSON with these. Values that may hold blanks, quotes or control bytes go
- * through log_quote().
+ * gives `level=warn event=redis_down node=... error="..." after_ms=7`, or the
+ * same as an object of JSON.
  */
 #ifndef HOLDFAST_BASE_LOG_H
 #define HOLDFAST_BASE_LOG_H
@@ -22,7 +22,7 @@ enum log_level {
 
 enum log_format {
     LOG_TEXT, /* key=value, with a blank between */
-    LOG_JSON, /* an object a line; see log_json.h */
+    LOG_JSON, /* an object a line (RFC 8259), in ASCII */
 };
 
 /* `line` has no newline; it is valid during the call. */
@@ -48,10 +48,68 @@ void log_set_gate(log_gate *gate);
  */
 bool log_enabled(enum log_level level);
 
-/* Makes one line and hands it to the sink; a long one is cut. `event` is a
- * word, and `format` makes its key=value pairs. */
-void log_write(enum log_level level, const char *event, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+enum log_kind {
+    LOG_LEFT_OUT,
+    LOG_WORD,
+    LOG_QUOTED,
+    LOG_NUMBER,
+    LOG_SIGNED,
+    LOG_END,
+};
+
+/* A key and its value; the functions below make them. */
+struct log_pair {
+    enum log_kind kind;
+    const char *key;  /* ref */
+    struct text text; /* ref */
+    uint64_t number;
+};
+
+/* A pair that is left out. */
+#define LOG_NOTHING ((struct log_pair){.kind = LOG_LEFT_OUT})
+
+/* Text without blanks or control bytes, or a path: it stands as it is. */
+static inline struct log_pair
+log_span(const char *key, struct text text)
+{
+    return (struct log_pair){.kind = LOG_WORD, .key = key, .text = text};
+}
+
+static inline struct log_pair
+log_word(const char *key, const char *word)
+{
+    return log_span(key, text_from(word));
+}
+
+/* Any bytes: in quotes, as log_quote() writes them. In JSON, bytes that are no
+ * UTF-8 become U+FFFD. */
+static inline struct log_pair
+log_quoted(const char *key, struct text text)
+{
+    return (struct log_pair){.kind = LOG_QUOTED, .key = key, .text = text};
+}
+
+static inline struct log_pair
+log_number(const char *key, uint64_t number)
+{
+    return (struct log_pair){.kind = LOG_NUMBER, .key = key, .number = number};
+}
+
+static inline struct log_pair
+log_signed(const char *key, int64_t number)
+{
+    return (struct log_pair){
+        .kind = LOG_SIGNED, .key = key, .number = (uint64_t)number};
+}
+
+#define log_write(level, event, ...) \
+    log_pairs(level, event,          \
+        (const struct log_pair[]){__VA_ARGS__, {.kind = LOG_END}})
+
+/* Makes one line of pairs and hands it to the sink; the end of a long one
+ * becomes "...". `event` is a word. Callers use log_write(). */
+void log_pairs(
+    enum log_level level, const char *event, const struct log_pair *pairs);
 
 /*
  * `text` in quotes, with backslash, quote and every byte outside 0x20..0x7E

@@ -143,8 +143,9 @@ child_start(struct hooks *hooks, struct child *child, struct turn *turn)
     }
     child->pid = 0;
     count(hooks->counters, COUNTER_hooks_failed);
-    log_write(LOG_ERROR, "hook_not_run", "program=%s why=\"%s\"",
-        hooks->settings.argv[0], strerror(error));
+    log_write(LOG_ERROR, "hook_not_run",
+        log_word("program", hooks->settings.argv[0]),
+        log_quoted("why", text_from(strerror(error))));
 }
 
 /* As many as may run at once. */
@@ -167,11 +168,11 @@ static void
 log_failure(pid_t pid, int status)
 {
     if (WIFEXITED(status))
-        log_write(LOG_WARN, "hook_failed", "pid=%d status=%d", (int)pid,
-            WEXITSTATUS(status));
+        log_write(LOG_WARN, "hook_failed", log_signed("pid", (int)pid),
+            log_signed("status", WEXITSTATUS(status)));
     else
-        log_write(LOG_WARN, "hook_failed", "pid=%d signal=%d", (int)pid,
-            WTERMSIG(status));
+        log_write(LOG_WARN, "hook_failed", log_signed("pid", (int)pid),
+            log_signed("signal", WTERMSIG(status)));
 }
 
 static void
@@ -180,8 +181,8 @@ child_ended(struct hooks *hooks, struct child *child, int status)
     event_del(child->timer);
     if (child->late) {
         count(hooks->counters, COUNTER_hooks_late);
-        log_write(LOG_WARN, "hook_killed", "pid=%d why=\"takes too long\"",
-            (int)child->pid);
+        log_write(LOG_WARN, "hook_killed", log_signed("pid", (int)child->pid),
+            log_quoted("why", TEXT("takes too long")));
     } else if (status == 0) {
         count(hooks->counters, COUNTER_hooks_done);
     } else {

@@ -391,10 +391,13 @@ listen_log(int fd, const char *whom)
         memcpy(&path, &bound, len < sizeof(path) ? len : sizeof(path));
         if (path.sun_path[0] == '\0') /* a name that is in no folder */
             path.sun_path[0] = '@';
-        log_write(LOG_INFO, "listening", "for=%s path=%.*s", whom,
-            (int)sizeof(path.sun_path), path.sun_path);
+        log_write(LOG_INFO, "listening", log_word("for", whom),
+            log_span(
+                "path", text_make(path.sun_path,
+                            strnlen(path.sun_path, sizeof(path.sun_path)))));
         return;
     }
     listen_peer(&bound, len, text, sizeof(text));
-    log_write(LOG_INFO, "listening", "for=%s address=%s", whom, text);
+    log_write(LOG_INFO, "listening", log_word("for", whom),
+        log_word("address", text));
 }

@@ -170,7 +170,8 @@ loop_run(struct loop *loop)
             return 0;
         const char *why = store_refusal(loop->engine.store);
         if (why != NULL) {
-            log_write(LOG_ERROR, "cannot_start", "why=\"%s\"", why);
+            log_write(
+                LOG_ERROR, "cannot_start", log_quoted("why", text_from(why)));
             return 78;
         }
         if (!loop_wait(loop))
@@ -228,13 +229,11 @@ loop_take_memory(struct loop *loop)
 static void
 loop_log(int severity, const char *text)
 {
-    char quoted[200];
     enum log_level level = severity >= EVENT_LOG_ERR   ? LOG_ERROR
                            : severity >= EVENT_LOG_MSG ? LOG_WARN
                                                        : LOG_DEBUG;
 
-    log_write(level, "libevent", "text=%s",
-        log_quote(quoted, sizeof(quoted), text_from(text)));
+    log_write(level, "libevent", log_quoted("text", text_from(text)));
 }
 
 static bool

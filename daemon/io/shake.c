@@ -46,15 +46,14 @@ shake_end(struct client *client, enum counter counter, const char *why)
 {
     struct loop *loop = client->loop;
     char peer[80];
-    char quoted[200];
 
     listen_peer(&client->shake->address, client->shake->address_len, peer,
         sizeof(peer));
     count(&loop->counters, counter);
     /* A check that the port is open is not logged. */
     log_write(counter == COUNTER_tls_closed ? LOG_DEBUG : LOG_INFO,
-        "tls_failed", "peer=%s why=%s", peer,
-        log_quote(quoted, sizeof(quoted), text_from(why)));
+        "tls_failed", log_word("peer", peer),
+        log_quoted("why", text_from(why)));
     if (counter != COUNTER_tls_certificate) {
         client_destroy(client);
         return;
@@ -115,22 +114,20 @@ static struct user *
 shake_user(const struct client *client, const char *peer, uint32_t *mark)
 {
     struct names names = {.users = client->loop->settings.core.users};
-    char one[USER_NAME_MAX * 4 + 3];
-    char other[USER_NAME_MAX * 4 + 3];
 
     if (names.users == NULL || !tls_link_names(client->tls, name_found, &names))
         return NULL;
     *mark = names.mark;
     if (names.count > NAMES_MAX) {
-        log_write(LOG_WARN, "certificate_names",
-            "peer=%s names=%" PRIu32 " most=%d", peer, names.count, NAMES_MAX);
+        log_write(LOG_WARN, "certificate_names", log_word("peer", peer),
+            log_number("names", names.count), log_signed("most", NAMES_MAX));
         return NULL;
     }
     if (names.other == NULL)
         return names.user;
-    log_write(LOG_WARN, "certificate_ambiguous", "peer=%s user=%s other=%s",
-        peer, log_quote(one, sizeof(one), names.user->name),
-        log_quote(other, sizeof(other), names.other->name));
+    log_write(LOG_WARN, "certificate_ambiguous", log_word("peer", peer),
+        log_quoted("user", names.user->name),
+        log_quoted("other", names.other->name));
     return NULL;
 }
 

@@ -101,7 +101,7 @@ def sources(folder, ending):
 
 def events():
     """The lines that the daemon logs, whose names are in a table or not."""
-    return set(re.findall(r'(?:\blog_write\([^"]*|\] = )"([a-z_]+)",',
+    return set(re.findall(r'(?:\blog_write\([^",]*,\s*|\] = )"([a-z_]+)",',
                           sources("daemon", ".c")))
 
 

@@ -56,14 +56,15 @@ auth_failed(
 {
     struct request *request = request_admit(core, session, line);
     struct source *source = session->source;
-    char name[AUTH_LOG_BYTES];
 
     /* What no user is called may be a secret in the wrong place. */
     bool known = users_find(core->settings.users, line->names[0]) != NULL;
     count(core->counters, COUNTER_auth_failed);
-    log_write(LOG_WARN, "auth_failed", "user=%s session=%s peer=%s",
-        known ? log_quote(name, sizeof(name), line->names[0]) : "unknown",
-        session->short_id, session->peer);
+    log_write(LOG_WARN, "auth_failed",
+        known ? log_quoted("user", line->names[0])
+              : log_word("user", "unknown"),
+        log_word("session", session->short_id),
+        log_word("peer", session->peer));
     if (request == NULL)
         return;
     source_forget(core, source);
@@ -99,8 +100,6 @@ static void
 auth_succeeded(struct core *core, struct session *session,
     const struct request_line *line, struct user *user, uint32_t mark)
 {
-    char name[AUTH_LOG_BYTES];
-
     if (user == session->user) {
         session->user_mark = mark;
     } else if (!session_is_bare(session)) {
@@ -119,8 +118,9 @@ auth_succeeded(struct core *core, struct session *session,
         session_rename(core, session);
     }
     count(core->counters, COUNTER_auth_ok);
-    log_write(LOG_DEBUG, "authenticated", "session=%s peer=%s%s",
-        session->short_id, session->peer, auth_log_user(session, name));
+    log_write(LOG_DEBUG, "authenticated",
+        log_word("session", session->short_id), log_word("peer", session->peer),
+        auth_log_user(session));
     answer_ok(core, session, line);
 }
 
@@ -167,8 +167,6 @@ user_again(const struct session *session, const struct users *users)
 void
 auth_set_users(struct core *core, const struct users *users)
 {
-    char name[AUTH_LOG_BYTES];
-
     for (uint32_t i = 0; i < core->sessions.touched; i++) {
         struct session *session = slab_at(&core->sessions, i);
         if (session == NULL || session->user == NULL)
@@ -177,9 +175,10 @@ auth_set_users(struct core *core, const struct users *users)
         session->user = user_again(session, users);
         session->revoked = session->user == NULL;
         if (session->revoked)
-            log_write(LOG_INFO, "session_revoked", "session=%s peer=%s user=%s",
-                session->short_id, session->peer,
-                log_quote(name, sizeof(name), before->name));
+            log_write(LOG_INFO, "session_revoked",
+                log_word("session", session->short_id),
+                log_word("peer", session->peer),
+                log_quoted("user", before->name));
         session->recheck = true;
         wheel_add(&core->wheel, &session->timer, core->now_us);
         if (session->user == NULL)

@@ -427,15 +427,12 @@ command_break(
     struct core *core, struct session *session, const struct request_line *line)
 {
     struct op *op = command_op(core, session, line, OP_BREAK);
-    char name[4 * PROTO_NAME_MAX + 3];
-    char user[AUTH_LOG_BYTES];
 
     if (op == NULL)
         return;
     count(core->counters, COUNTER_orders_break);
-    log_write(LOG_WARN, "order_break", "lock=%s by=%s%s",
-        log_quote(name, sizeof(name), line->argument), session->short_id,
-        auth_log_user(session, user));
+    log_write(LOG_WARN, "order_break", log_quoted("lock", line->argument),
+        log_word("by", session->short_id), auth_log_user(session));
     op->fence = request_value(line, REQUEST_KEY_FENCE, 0);
     op_submit(core, op);
 }
@@ -584,7 +581,6 @@ void
 command_kill(
     struct core *core, struct session *session, const struct request_line *line)
 {
-    char user[AUTH_LOG_BYTES];
     bool several;
     struct session *other =
         session_of_word(core, session, line->argument, &several);
@@ -600,8 +596,8 @@ command_kill(
         return;
     }
     count(core->counters, COUNTER_orders_kill);
-    log_write(LOG_WARN, "order_kill", "session=%s by=%s%s", other->short_id,
-        session->short_id, auth_log_user(session, user));
+    log_write(LOG_WARN, "order_kill", log_word("session", other->short_id),
+        log_word("by", session->short_id), auth_log_user(session));
     answer_ok(core, session, line);
     session_kill(core, other);
 }
@@ -610,10 +606,8 @@ void
 command_drain(
     struct core *core, struct session *session, const struct request_line *line)
 {
-    char user[AUTH_LOG_BYTES];
-
-    log_write(LOG_WARN, "order_drain", "by=%s%s", session->short_id,
-        auth_log_user(session, user));
+    log_write(LOG_WARN, "order_drain", log_word("by", session->short_id),
+        auth_log_user(session));
     answer_ok(core, session, line);
     core_stop(core);
 }

@@ -251,8 +251,9 @@ session_disconnected(
 void
 session_drop(struct core *core, struct session *session, enum counter counter)
 {
-    log_write(LOG_DEBUG, "session_dropped", "session=%s tickets=%" PRIu32,
-        session->short_id, session->ticket_count);
+    log_write(LOG_DEBUG, "session_dropped",
+        log_word("session", session->short_id),
+        log_number("tickets", session->ticket_count));
     session_disconnected(core, session, counter);
 }
 
@@ -398,8 +399,9 @@ session_expel(struct core *core, struct session *session, enum core_expel why)
         count(core->counters, COUNTER_limit_memory);
     session->bye = table[why].bye;
     session->bye_counter = table[why].counter;
-    log_write(LOG_INFO, "session_expelled", "session=%s peer=%s reason=%s",
-        session->short_id, session->peer, session->bye);
+    log_write(LOG_INFO, "session_expelled",
+        log_word("session", session->short_id), log_word("peer", session->peer),
+        log_word("reason", session->bye));
     session_end(core, session);
 }
 

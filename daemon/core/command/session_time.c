@@ -67,8 +67,9 @@ session_beat(struct core *core, struct session *session)
         session->bye = "heartbeat";
         session->bye_counter = COUNTER_closed_heartbeat;
         log_write(LOG_INFO, "session_silent",
-            "session=%s peer=%s silent_ms=%" PRIu64, session->short_id,
-            session->peer, silent_us / 1000);
+            log_word("session", session->short_id),
+            log_word("peer", session->peer),
+            log_number("silent_ms", silent_us / 1000));
         session_end(core, session);
         return true;
     }
@@ -85,8 +86,9 @@ session_keep_over(struct core *core, struct session *session)
 {
     session->keep_due_us = NEVER;
     if (session->away) {
-        log_write(LOG_INFO, "session_given_up", "session=%s tickets=%" PRIu32,
-            session->short_id, session->ticket_count);
+        log_write(LOG_INFO, "session_given_up",
+            log_word("session", session->short_id),
+            log_number("tickets", session->ticket_count));
         session_free(core, session, COUNTER_closed_kept);
         return true;
     }
@@ -106,8 +108,9 @@ session_keep_over(struct core *core, struct session *session)
 static void
 session_expel_unknown(struct core *core, struct session *session)
 {
-    log_write(LOG_INFO, "session_expelled", "session=%s peer=%s reason=auth",
-        session->short_id, session->peer);
+    log_write(LOG_INFO, "session_expelled",
+        log_word("session", session->short_id), log_word("peer", session->peer),
+        log_word("reason", "auth"));
     session_refuse_requests(core, session, ERROR_AUTH);
     session_expel_user(core, session);
 }

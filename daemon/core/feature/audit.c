@@ -261,13 +261,14 @@ audit_is_done(struct core *core)
         return; /* all are another broker's */
     count(core->counters, COUNTER_audits);
     log_write(LOG_INFO, "audit",
-        "by=%s nodes=%u skipped=%u records=%" PRIu64 " held=%" PRIu64
-        " waiting=%" PRIu64 " findings=%" PRIu64 " untold=%" PRIu64
-        " unhooked=%" PRIu64 " ms=%" PRIu64,
-        audit_is_by_time(audit) ? "time" : "session", now->nodes, now->skipped,
-        now->records, now->holds, now->waits, now->findings,
-        now->findings - audit->told, hooked ? now->findings - audit->hooks : 0,
-        now->took_us / 1000);
+        log_word("by", audit_is_by_time(audit) ? "time" : "session"),
+        log_number("nodes", now->nodes), log_number("skipped", now->skipped),
+        log_number("records", now->records), log_number("held", now->holds),
+        log_number("waiting", now->waits),
+        log_number("findings", now->findings),
+        log_number("untold", now->findings - audit->told),
+        log_number("unhooked", hooked ? now->findings - audit->hooks : 0),
+        log_number("ms", now->took_us / 1000));
     audit->last = *now;
 }
 
@@ -378,8 +379,8 @@ audit_own_waits(struct core *core)
             left++;
     }
     if (left > 0)
-        log_write(
-            LOG_WARN, "audit_left_out", "node=here records=%" PRIu32, left);
+        log_write(LOG_WARN, "audit_left_out", log_word("node", "here"),
+            log_number("records", left));
 }
 
 static void
@@ -465,8 +466,8 @@ audit_step_done(struct core *core)
     audit->now.waits += step->waits;
     core->counters->value[COUNTER_audit_records] += step->records;
     if (step->left > 0)
-        log_write(LOG_WARN, "audit_left_out", "node=%s records=%u", step->name,
-            step->left);
+        log_write(LOG_WARN, "audit_left_out", log_word("node", step->name),
+            log_number("records", step->left));
     audit_take_cases(core);
     if (step->cursor == 0) {
         audit->now.nodes++;
@@ -484,7 +485,7 @@ audit_step_failed(struct core *core)
         audit_pause(core, AUDIT_PAUSES, AGAIN_US);
         return;
     }
-    log_write(LOG_WARN, "audit_node_away", "node=%s", audit->step.name);
+    log_write(LOG_WARN, "audit_node_away", log_word("node", audit->step.name));
     count(core->counters, COUNTER_audit_nodes_away);
     audit->now.skipped++;
     audit_next_node(core);

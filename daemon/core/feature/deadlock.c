@@ -833,7 +833,6 @@ probe_kill(struct core *core, struct probe *probe)
 {
     struct ticket *ticket = probe_wait(core, &probe->nodes[probe->index]);
     char list[RECENT_CYCLE_BYTES]; /* thrice as long in a line, encoded */
-    char quoted[2 * sizeof(list)];
     char people[600];
     char why[700];
     char sessions[RECENT_SESSIONS_BYTES];
@@ -845,9 +844,9 @@ probe_kill(struct core *core, struct probe *probe)
         circle_people(probe, people, sizeof(people));
         snprintf(why, sizeof(why), "sessions wait for one another: %s", people);
         count(core->counters, COUNTER_deadlocks);
-        log_write(LOG_WARN, "deadlock", "cycle=%s sessions=\"%s\" ended=%s",
-            log_quote(quoted, sizeof(quoted), names), people,
-            ticket->session->short_id);
+        log_write(LOG_WARN, "deadlock", log_quoted("cycle", names),
+            log_quoted("sessions", text_from(people)),
+            log_word("ended", ticket->session->short_id));
         recent_deadlock(core, ticket, names, circle_sessions(probe, sessions));
         ticket_deadlocked(core, ticket, request, names, why);
     }

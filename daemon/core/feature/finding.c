@@ -35,28 +35,23 @@ static const char *const wrong_names[WRONG_COUNT] = {
 void
 finding_log(struct text lock, const struct finding *finding)
 {
-    char name[4 * PROTO_NAME_MAX + 3];
-    char client[4 * PROTO_CLIENT_MAX + 3];
-    char owner[4 * PROTO_OWNER_MAX + 3];
-    char note[4 * PROTO_NOTE_MAX + 3];
-    char broker[40]; /* as Redis has it: it may be anything */
-
     if (finding->kind == FINDING_SENSELESS) {
-        log_write(LOG_WARN, "audit_finding", "kind=senseless lock=%s why=%s",
-            log_quote(name, sizeof(name), lock), wrong_names[finding->wrong]);
+        log_write(LOG_WARN, "audit_finding", log_word("kind", "senseless"),
+            log_quoted("lock", lock),
+            log_word("why", wrong_names[finding->wrong]));
         return;
     }
     log_write(LOG_WARN, "audit_finding",
-        "kind=%s lock=%s age_ms=%" PRIu64 " ttl_ms=%" PRIu64
-        " session=%s broker=%s fence=%" PRIu64
-        " client=%s owner=%s note=%s waiters=%u broken=%d",
-        kind_names[finding->kind], log_quote(name, sizeof(name), lock),
-        finding->age_ms, finding->ttl_ms, finding->short_id,
-        log_quote(broker, sizeof(broker), text_from(finding->broker)),
-        finding->fence, log_quote(client, sizeof(client), finding->client),
-        log_quote(owner, sizeof(owner), finding->owner),
-        log_quote(note, sizeof(note), finding->note), finding->waiters,
-        finding->broken);
+        log_word("kind", kind_names[finding->kind]), log_quoted("lock", lock),
+        log_number("age_ms", finding->age_ms),
+        log_number("ttl_ms", finding->ttl_ms),
+        log_word("session", finding->short_id),
+        log_quoted("broker", text_from(finding->broker)),
+        log_number("fence", finding->fence),
+        log_quoted("client", finding->client),
+        log_quoted("owner", finding->owner), log_quoted("note", finding->note),
+        log_number("waiters", finding->waiters),
+        log_signed("broken", finding->broken));
 }
 
 void

@@ -19,18 +19,11 @@ auth_name(const struct session *session)
     return session->user != NULL ? session->user->name : TEXT("");
 }
 
-const char *
-auth_log_user(const struct session *session, char out[AUTH_LOG_BYTES])
+struct log_pair
+auth_log_user(const struct session *session)
 {
-    static const char key[] = " user=";
-    size_t len = sizeof(key) - 1;
-
-    out[0] = '\0';
-    if (session->user == NULL)
-        return out;
-    memcpy(out, key, len);
-    log_quote(out + len, AUTH_LOG_BYTES - len, session->user->name);
-    return out;
+    return session->user != NULL ? log_quoted("user", session->user->name)
+                                 : LOG_NOTHING;
 }
 
 uint64_t

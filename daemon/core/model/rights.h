@@ -4,14 +4,14 @@
 #ifndef HOLDFAST_CORE_MODEL_RIGHTS_H
 #define HOLDFAST_CORE_MODEL_RIGHTS_H
 
+#include "daemon/base/log.h"
 #include "daemon/core/model/state.h"
 
 /* The name of the session's user; empty without one. */
 struct text auth_name(const struct session *session);
 
-/* " user=NAME" for the log, in `out`; empty without a user. Returns `out`. */
-const char *auth_log_user(
-    const struct session *session, char out[AUTH_LOG_BYTES]);
+/* The session's user for the log; nothing without a user. */
+struct log_pair auth_log_user(const struct session *session);
 
 /* By when the session must have a user; NEVER: it has one, or needs none. */
 uint64_t auth_due_us(const struct core *core, const struct session *session);

@@ -12,9 +12,6 @@
 
 #define SHORT_ID_BYTES 8 /* of a session's id, for people */
 
-/* " user=", and a user's name in quotes. */
-#define AUTH_LOG_BYTES (6 + 4 * PROTO_USER_MAX + 3)
-
 struct user;
 
 enum session_state {

@@ -195,10 +195,6 @@ void
 ticket_log(const struct ticket *ticket, enum log_level level, const char *event,
     const char *reason)
 {
-    char name[4 * PROTO_NAME_MAX + 3];
-    char client[4 * PROTO_CLIENT_MAX + 3];
-    char owner[4 * PROTO_OWNER_MAX + 3];
-    char note[4 * PROTO_NOTE_MAX + 3];
     char session[SHORT_ID_BYTES + 1];
     const struct lock *lock = ticket->lock;
 
@@ -206,13 +202,14 @@ ticket_log(const struct ticket *ticket, enum log_level level, const char *event,
         return;
     core_short_id(ticket->session_id, session);
     log_write(level, event,
-        "lock=%s fence=%" PRIu64 "%s%s session=%s client=%s owner=%s note=%s",
-        log_quote(name, sizeof(name), text_make(lock->name, lock->name_len)),
-        ticket->fence, reason != NULL ? " reason=" : "",
-        reason != NULL ? reason : "", session,
-        log_quote(client, sizeof(client), ticket_client(ticket)),
-        log_quote(owner, sizeof(owner), ticket_owner(ticket)),
-        log_quote(note, sizeof(note), ticket_note(ticket)));
+
+        log_quoted("lock", text_make(lock->name, lock->name_len)),
+        log_number("fence", ticket->fence),
+        reason != NULL ? log_word("reason", reason) : LOG_NOTHING,
+        log_word("session", session),
+        log_quoted("client", ticket_client(ticket)),
+        log_quoted("owner", ticket_owner(ticket)),
+        log_quoted("note", ticket_note(ticket)));
 }
 
 uint64_t

@@ -162,10 +162,10 @@ link_info(struct store *store, struct link *link, const struct call *call,
     policy = info_value(reply->text, "maxmemory_policy");
     if (!text_equal(policy, TEXT("noeviction")) && policy.len > 0)
         log_write(LOG_WARN, "redis_may_evict_locks",
-            "node=%s maxmemory_policy=%.*s advice=\"set maxmemory-policy "
-            "noeviction: an evicted lock is held twice\"",
-            link_name(store, link, name, sizeof(name)), (int)policy.len,
-            policy.at);
+            log_word("node", link_name(store, link, name, sizeof(name))),
+            log_span("maxmemory_policy", policy),
+            log_quoted("advice", TEXT("set maxmemory-policy noeviction: an "
+                                      "evicted lock is held twice")));
 }
 
 void
@@ -268,6 +268,7 @@ link_ready(struct store *store, struct link *link, uint64_t now_us)
         replicas_begin(store, link, now_us);
     if (store->slots_mapped == 0)
         store->map_next_us = 0; /* here is somebody to ask */
-    log_write(LOG_INFO, "redis_link_ready", "node=%s%s",
-        link_name(store, link, name, sizeof(name)), link_use(store, link));
+    log_write(LOG_INFO, "redis_link_ready",
+        log_word("node", link_name(store, link, name, sizeof(name))),
+        link_use(store, link));
 }

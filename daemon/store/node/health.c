@@ -188,7 +188,6 @@ health_say(struct store *store, uint64_t now_us)
     const struct health *health = &store->health;
     struct health_why why = health_why(health);
     char text[HEALTH_TEXT_MAX];
-    char quoted[HEALTH_TEXT_MAX + 60];
     uint64_t left_ms = health_left_ms(&why, now_us);
 
     if (store->health_told == health->changes &&
@@ -199,17 +198,15 @@ health_say(struct store *store, uint64_t now_us)
     store->health_told = health->changes;
     store->health_told_us = now_us;
     if (health->ready) {
-        log_write(LOG_INFO, "ready", "nodes=%u", nodes_well(store));
+        log_write(LOG_INFO, "ready", log_number("nodes", nodes_well(store)));
         return;
     }
     log_write(health->reason == HEALTH_SETTLING ? LOG_INFO : LOG_WARN,
-        "unready",
-        "reason=%s%s%s since_ms=%" PRIu64 " left_ms=%" PRIu64 " why=%s",
-        health_word(why.reason), why.node != NULL ? " node=" : "",
-        why.node != NULL ? why.node->name : "",
-        (now_us - health->since_us) / 1000, left_ms,
-        log_quote(
-            quoted, sizeof(quoted), text_from(health_text(&why, false, text))));
+        "unready", log_word("reason", health_word(why.reason)),
+        why.node != NULL ? log_word("node", why.node->name) : LOG_NOTHING,
+        log_number("since_ms", (now_us - health->since_us) / 1000),
+        log_number("left_ms", left_ms),
+        log_quoted("why", text_from(health_text(&why, false, text))));
 }
 
 void

@@ -93,13 +93,13 @@ op_wait_on(struct store *store, struct op *op, uint64_t now_us)
     }
 }
 
-const char *
+struct log_pair
 link_use(const struct store *store, const struct link *link)
 {
-    return link_listens(store, link)      ? " use=hints"
-           : sentinel_is(store, link)     ? " use=sentinel"
-           : link_is_witness(store, link) ? " use=replicas"
-                                          : "";
+    return link_listens(store, link)      ? log_word("use", "hints")
+           : sentinel_is(store, link)     ? log_word("use", "sentinel")
+           : link_is_witness(store, link) ? log_word("use", "replicas")
+                                          : LOG_NOTHING;
 }
 
 void
@@ -107,7 +107,6 @@ link_lost(struct store *store, struct link *link, uint64_t now_us,
     enum health_reason reason, const char *why)
 {
     char name[80];
-    char quoted[160];
     bool was_ready = link->state == LINK_READY;
 
     if (link->state == LINK_DOWN)
@@ -118,9 +117,8 @@ link_lost(struct store *store, struct link *link, uint64_t now_us,
     if (link->state != LINK_CONNECTING)
         count(store->counters, COUNTER_redis_disconnects);
     log_write(news ? LOG_WARN : LOG_DEBUG, "redis_link_lost",
-        "node=%s%s why=%s", link_name(store, link, name, sizeof(name)),
-        link_use(store, link),
-        log_quote(quoted, sizeof(quoted), text_from(why)));
+        log_word("node", link_name(store, link, name, sizeof(name))),
+        link_use(store, link), log_quoted("why", text_from(why)));
     link->again = false;
     if (link_answers(link) && (!link->wish_close || link->demoted))
         link_was_good(link, now_us);
@@ -176,9 +174,10 @@ link_unfit(struct store *store, struct link *link, uint64_t now_us,
     char text[HEALTH_TEXT_MAX];
 
     if (health_fault(link, reason, said, now_us))
-        log_write(LOG_ERROR, "redis_unfit", "node=%s reason=%s why=\"%s\"",
-            link_name(store, link, name, sizeof(name)), health_word(reason),
-            health_text(&why, false, text));
+        log_write(LOG_ERROR, "redis_unfit",
+            log_word("node", link_name(store, link, name, sizeof(name))),
+            log_word("reason", health_word(reason)),
+            log_quoted("why", text_from(health_text(&why, false, text))));
     link->backoff_us = BACKOFF_MAX_US / 2;
     link_abandon(store, link, now_us, "it does not fit");
 }

@@ -4,14 +4,15 @@
 #ifndef HOLDFAST_STORE_NODE_LINK_LIFE_H
 #define HOLDFAST_STORE_NODE_LINK_LIFE_H
 
+#include "daemon/base/log.h"
 #include "daemon/store/model/state.h"
 
 /* Wishes for a connection to the node, from io. */
 void link_connect(struct store *store, struct link *link, uint64_t now_us);
 
-/* What the log says of a connection that carries no operations; empty for
+/* The use of a connection that carries no operations, for the log; nothing for
  * others. */
-const char *link_use(const struct store *store, const struct link *link);
+struct log_pair link_use(const struct store *store, const struct link *link);
 
 /* The connection is gone, or must go. HEALTH_FINE: that is no fault of the
  * node, or the fault is known. */

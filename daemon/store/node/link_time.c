@@ -102,9 +102,11 @@ link_is_late(struct store *store, struct link *link, uint64_t now_us)
         (link->late_us == 0 || now_us >= link->late_us + SAID_AGAIN_US)) {
         link->late_us = now_us;
         log_write(LOG_WARN, "redis_late",
-            "node=%s waited_ms=%" PRIu64 " advice=\"Redis answers later than "
-            "redis.command_timeout: see SLOWLOG GET, or raise it\"",
-            link_name(store, link, name, sizeof(name)), timeout_ms);
+            log_word("node", link_name(store, link, name, sizeof(name))),
+            log_number("waited_ms", timeout_ms),
+            log_quoted("advice",
+                TEXT("Redis answers later than redis.command_timeout: see "
+                     "SLOWLOG GET, or raise it")));
     }
     LIST_EACH (at, &link->calls) {
         struct call *call = container_of(at, struct call, link);

@@ -12,6 +12,8 @@
 
 #include "daemon/base/log.h"
 
+#include <stdio.h>
+
 #define MARK_KEEP_US 10000000 /* the same, where it was there */
 #define MARK_IDS     81       /* bytes of the ids in a marker */
 
@@ -45,7 +47,7 @@ mark_refused(
 {
     enum health_reason reason = health_of_error(error);
     char name[80];
-    char text[200];
+    char key[sizeof(store->settings.key_prefix) + sizeof(":settled")];
 
     if (health_is_of_node(reason)) {
         call_refuses(store, link, now_us, error);
@@ -54,10 +56,10 @@ mark_refused(
     if (link->mark_refused)
         return;
     link->mark_refused = true;
+    snprintf(key, sizeof(key), "%s:settled", store->settings.key_prefix);
     log_write(LOG_WARN, "redis_marker_refused",
-        "node=%s key=%s:settled error=%s",
-        link_name(store, link, name, sizeof(name)), store->settings.key_prefix,
-        log_quote(text, sizeof(text), error));
+        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_word("key", key), log_quoted("error", error));
 }
 
 void

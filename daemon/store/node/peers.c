@@ -192,20 +192,20 @@ say_differ(const struct store *store, struct link *link, const char *key,
     const struct words *there, uint64_t now_us)
 {
     char name[80];
-    char broker[40];
 
     if (link->differ_told_us > 0 &&
         now_us < link->differ_told_us + SAID_AGAIN_US)
         return;
     link->differ_told_us = now_us;
     log_write(LOG_WARN, "redis_brokers_differ",
-        "node=%s key=%s broker=%s lease_ms=%" PRIu32 " there_lease_ms=%" PRIu64
-        " settle_ms=%" PRIu64 " there_settle_ms=%" PRIu64
-        " advice=\"give all brokers before one Redis the same values\"",
-        link_name(store, link, name, sizeof(name)), key,
-        log_quote(broker, sizeof(broker), there->broker),
-        store->settings.lease_ms, there->lease_ms,
-        store->settings.settle_us / 1000, there->settle_ms);
+        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_word("key", key), log_quoted("broker", there->broker),
+        log_number("lease_ms", store->settings.lease_ms),
+        log_number("there_lease_ms", there->lease_ms),
+        log_number("settle_ms", store->settings.settle_us / 1000),
+        log_number("there_settle_ms", there->settle_ms),
+        log_quoted("advice",
+            TEXT("give all brokers before one Redis the same values")));
 }
 
 /* No configuration has a longer lease: whatever wrote that is no broker. */
@@ -214,7 +214,6 @@ bound_lease(struct store *store, const struct link *link,
     const struct words *there, uint64_t lease_ms, uint64_t now_us)
 {
     char name[80];
-    char broker[40];
 
     if (lease_ms <= STORE_LEASE_MAX_MS)
         return lease_ms;
@@ -222,11 +221,12 @@ bound_lease(struct store *store, const struct link *link,
         now_us >= store->bounded_told_us + SAID_AGAIN_US) {
         store->bounded_told_us = now_us;
         log_write(LOG_WARN, "redis_brokers_garbled",
-            "node=%s broker=%s lease_ms=%" PRIu64 " most_ms=%d"
-            " advice=\"find out who writes PREFIX:brokers besides daemons\"",
-            link_name(store, link, name, sizeof(name)),
-            log_quote(broker, sizeof(broker), there->broker), lease_ms,
-            STORE_LEASE_MAX_MS);
+            log_word("node", link_name(store, link, name, sizeof(name))),
+            log_quoted("broker", there->broker),
+            log_number("lease_ms", lease_ms),
+            log_signed("most_ms", STORE_LEASE_MAX_MS),
+            log_quoted("advice",
+                TEXT("find out who writes PREFIX:brokers besides daemons")));
     }
     return STORE_LEASE_MAX_MS;
 }
@@ -277,7 +277,6 @@ peers_list(struct store *store, struct link *link, const struct resp *reply,
 {
     char *other = store->quorum->other_list[link->node];
     char name[80];
-    char quoted[HEALTH_SAID_MAX + 40];
 
     if (reply->type == RESP_ERROR)
         return; /* that says nothing of it */
@@ -289,9 +288,9 @@ peers_list(struct store *store, struct link *link, const struct resp *reply,
     link->peers_us = now_us + AGAIN_US;
     if (other[0] == '\0')
         log_write(LOG_ERROR, "redis_other_quorum",
-            "node=%s nodes=%s advice=\"see guarantees.md, One list of nodes\"",
-            link_name(store, link, name, sizeof(name)),
-            log_quote(quoted, sizeof(quoted), reply->text));
+            log_word("node", link_name(store, link, name, sizeof(name))),
+            log_quoted("nodes", reply->text),
+            log_quoted("advice", TEXT("see guarantees.md, One list of nodes")));
     health_copy(other, HEALTH_SAID_MAX, reply->text);
     if (other[0] == '\0')
         health_copy(other, HEALTH_SAID_MAX, TEXT("none"));

@@ -96,16 +96,15 @@ link_refused(struct store *store, struct link *link, uint64_t now_us,
 {
     enum health_reason reason = health_of_error(reply->text);
     char name[80];
-    char text[200];
 
     if (call->kind == CALL_MASTER && reason == HEALTH_COMMAND)
         reason = HEALTH_NO_SENTINEL;
     if (health_fault(link, reason, reply->text, now_us))
         log_write(LOG_ERROR, "redis_refuses",
-            "node=%s%s command=%s reason=%s error=%s",
-            link_name(store, link, name, sizeof(name)), link_use(store, link),
-            call_word(call->kind), health_word(reason),
-            log_quote(text, sizeof(text), reply->text));
+            log_word("node", link_name(store, link, name, sizeof(name))),
+            link_use(store, link), log_word("command", call_word(call->kind)),
+            log_word("reason", health_word(reason)),
+            log_quoted("error", reply->text));
     link_abandon(store, link, now_us, "it refuses the handshake");
 }
 
@@ -132,16 +131,16 @@ link_misses(struct store *store, struct link *link, uint64_t now_us,
               "lock late, for nobody, until its lease ends";
     uint32_t bit = 1u << call->kind;
     char name[80];
-    char text[200];
 
     if ((link->missing & bit) != 0 && now_us < link->missing_us + SAID_AGAIN_US)
         return;
     link->missing |= bit;
     link->missing_us = now_us;
     log_write(LOG_WARN, "redis_command_missing",
-        "node=%s command=%s effect=\"%s\" error=%s",
-        link_name(store, link, name, sizeof(name)), call_word(call->kind),
-        effect, log_quote(text, sizeof(text), reply->text));
+        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_word("command", call_word(call->kind)),
+        log_quoted("effect", text_from(effect)),
+        log_quoted("error", reply->text));
 }
 
 /* A command was refused for good: true, the node is of no use without it. */

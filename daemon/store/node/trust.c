@@ -94,8 +94,10 @@ trust_begin(struct store *store, struct link *link, uint64_t now_us)
     if (link->settled)
         return;
     count(store->counters, COUNTER_redis_unsettled);
-    log_write(LOG_INFO, "redis_unsettled", "node=%s run_id=%.8s id=%.8s",
-        link_name(store, link, name, sizeof(name)), link->run_id, link->id);
+    log_write(LOG_INFO, "redis_unsettled",
+        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_span("run_id", text_make(link->run_id, strnlen(link->run_id, 8))),
+        log_span("id", text_make(link->id, strnlen(link->id, 8))));
     trust_has_locks(store, link);
 }
 
@@ -124,8 +126,9 @@ trust_settle(struct store *store, struct link *link, const char *why)
     sources_forget(store, link);
     link->inherits = false;
     link->guessed = false;
-    log_write(LOG_INFO, "redis_settled", "node=%s why=%s",
-        link_name(store, link, name, sizeof(name)), why);
+    log_write(LOG_INFO, "redis_settled",
+        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_word("why", why));
 }
 
 void
@@ -375,9 +378,9 @@ trust_clock(struct store *store, struct link *link, uint64_t time_us,
     }
     if (known && store->settings.settle_us > 0) {
         count(store->counters, COUNTER_redis_clock_steps);
-        log_write(LOG_WARN, "redis_clock_stepped", "node=%s by_ms=%" PRId64,
-            link_name(store, link, name, sizeof(name)),
-            (least_us - link->clock_us) / 1000);
+        log_write(LOG_WARN, "redis_clock_stepped",
+            log_word("node", link_name(store, link, name, sizeof(name))),
+            log_signed("by_ms", (least_us - link->clock_us) / 1000));
     }
     if (link->clock_at_us > 0 &&
         clock_was_set(link, least_us, most_us, time_us, now_us) >

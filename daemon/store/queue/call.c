@@ -633,7 +633,6 @@ refused_other(struct store *store, struct link *link, struct op *op,
     uint64_t now_us, struct text error, bool alone)
 {
     char name[80];
-    char text[256];
 
     if (!alone) {
         op->single = true;
@@ -646,9 +645,9 @@ refused_other(struct store *store, struct link *link, struct op *op,
     /* A script may not do what it needs. Audits need more than locks do. */
     if (health_of_error(error) != HEALTH_ERROR && op->kind != OP_AUDIT)
         call_refuses(store, link, now_us, error);
-    log_write(LOG_ERROR, "redis_error", "node=%s error=%s",
-        link_name(store, link, name, sizeof(name)),
-        log_quote(text, sizeof(text), error));
+    log_write(LOG_ERROR, "redis_error",
+        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_quoted("error", error));
     op_done(store, op, OP_REFUSED);
 }
 
@@ -669,13 +668,12 @@ call_refuses(
 {
     enum health_reason reason = health_of_error(error);
     char name[80];
-    char text[256];
 
     if (health_fault(link, reason, error, now_us))
         log_write(LOG_WARN, "redis_refuses_for_now",
-            "node=%s reason=%s error=%s",
-            link_name(store, link, name, sizeof(name)), health_word(reason),
-            log_quote(text, sizeof(text), error));
+            log_word("node", link_name(store, link, name, sizeof(name))),
+            log_word("reason", health_word(reason)),
+            log_quoted("error", error));
     trust_probe(link, now_us);
 }
 
@@ -851,15 +849,14 @@ static void
 log_record(const struct store *store, const struct link *link,
     const struct op *op, enum record_status status)
 {
-    char lock[4 * PROTO_NAME_MAX + 3];
     char name[80];
 
     if (!op->result.senseless && status != RECORD_NEWER)
         return;
-    log_write(LOG_ERROR, "redis_record_refused", "node=%s lock=%s why=%s",
-        link_name(store, link, name, sizeof(name)),
-        log_quote(lock, sizeof(lock), op->name),
-        op->result.senseless ? "record" : "version");
+    log_write(LOG_ERROR, "redis_record_refused",
+        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_quoted("lock", op->name),
+        log_word("why", op->result.senseless ? "record" : "version"));
 }
 
 /* Takes one result; false where the reply makes no sense from here on. */
@@ -935,7 +932,8 @@ call_results(struct store *store, struct link *link, struct call *call,
         return;
     struct list *at;
     count(store->counters, COUNTER_redis_errors);
-    log_write(LOG_ERROR, "redis_answer_not_understood", "bytes=%zu", text.len);
+    log_write(LOG_ERROR, "redis_answer_not_understood",
+        log_number("bytes", text.len));
     while ((at = list_pop_front(&call->ops)) != NULL)
         op_done(store, container_of(at, struct op, link), OP_REFUSED);
 }

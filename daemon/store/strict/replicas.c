@@ -160,7 +160,6 @@ replicas_error(struct store *store, struct link *link, const struct call *call,
 {
     struct replicas *replicas = &link->replicas;
     char name[80];
-    char text[200];
 
     if (call->kind == CALL_WRITE) {
         replicas->write_slot++;
@@ -173,9 +172,8 @@ replicas_error(struct store *store, struct link *link, const struct call *call,
         return;
     replicas->said = REPLICAS_REFUSED;
     log_write(LOG_WARN, state_words[REPLICAS_REFUSED],
-        "node=%s command=%s error=%s",
-        link_name(store, link, name, sizeof(name)), call_word(call->kind),
-        log_quote(text, sizeof(text), error));
+        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_word("command", call_word(call->kind)), log_quoted("error", error));
 }
 
 /* The first line of a text, with its end, which is taken off. */
@@ -329,17 +327,16 @@ replicas_turn(struct store *store, struct link *link, enum replicas_state state,
     struct replicas *replicas = &link->replicas;
     bool fine = state == REPLICAS_FINE;
     char name[80];
-    char text[NAME_BYTES];
 
     replicas->state = state;
     if (state == replicas->said || (fine && replicas->said == REPLICAS_UNKNOWN))
         return;
     replicas->said = state;
     log_write(fine ? LOG_INFO : LOG_WARN, state_words[state],
-        "node=%s replicas=%u needed=%u%s%s",
-        link_name(store, link, name, sizeof(name)), replicas->online,
-        replicas_needed(store, replicas), missing.len > 0 ? " missing=" : "",
-        missing.len > 0 ? log_quote(text, sizeof(text), missing) : "");
+        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_number("replicas", replicas->online),
+        log_number("needed", replicas_needed(store, replicas)),
+        missing.len > 0 ? log_quoted("missing", missing) : LOG_NOTHING);
 }
 
 /* Whether it is a master that never had a replica, nor will have one soon; but

@@ -129,7 +129,6 @@ map_keep(struct store *store, const struct link *link, int64_t first,
     int64_t last, const struct resp *node, uint16_t *map)
 {
     char name[80];
-    char id[100];
 
     for (int64_t slot = first; slot <= last; slot++) {
         map[slot] = store->slots[slot];
@@ -141,11 +140,11 @@ map_keep(struct store *store, const struct link *link, int64_t first,
         return;
     store->unknown_us = store->now_us;
     log_write(LOG_WARN, "redis_address_unknown",
-        "id=%s port=%" PRId64 " told_by=%s advice=\"set "
-        "cluster-announce-hostname there, or cluster-announce-ip\"",
-        log_quote(
-            id, sizeof(id), node->count > 2 ? node->item[2].text : TEXT("")),
-        node->item[1].integer, link_name(store, link, name, sizeof(name)));
+        log_quoted("id", node->count > 2 ? node->item[2].text : TEXT("")),
+        log_signed("port", node->item[1].integer),
+        log_word("told_by", link_name(store, link, name, sizeof(name))),
+        log_quoted("advice", TEXT("set cluster-announce-hostname there, or "
+                                  "cluster-announce-ip")));
 }
 
 /* One range of CLUSTER SLOTS: start, end, [host, port, ...], replicas. */
@@ -367,8 +366,9 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
         if (store->map_bad_us == 0 ||
             now_us >= store->map_bad_us + SAID_AGAIN_US) {
             store->map_bad_us = now_us;
-            log_write(LOG_WARN, "redis_map_unusable", "node=%s slots=%u",
-                link_name(store, link, name, sizeof(name)), mapped);
+            log_write(LOG_WARN, "redis_map_unusable",
+                log_word("node", link_name(store, link, name, sizeof(name))),
+                log_number("slots", mapped));
         }
         store->map_anybody = true;
         route_map_failed(store, now_us);
@@ -379,7 +379,7 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
         map_slot(store, i, map[i], now_us);
     if (store->slots_mapped != mapped)
         log_write(mapped == SLOT_COUNT ? LOG_INFO : LOG_WARN, "redis_map",
-            "slots=%u of=%u", mapped, SLOT_COUNT);
+            log_number("slots", mapped), log_number("of", SLOT_COUNT));
     if (store->slots_mapped != mapped || mapped == SLOT_COUNT)
         store->map_backoff_us = MAP_PAUSE_US;
     store->slots_mapped = mapped;

@@ -22,9 +22,10 @@ master_say(struct store *store, uint64_t now_us)
     if (store->master == store->master_said)
         return;
     if (store->master != NODE_NONE) {
-        log_write(LOG_INFO, "redis_master", "master=%s node=%s",
-            store->settings.sentinel_master,
-            link_name(store, &store->links[store->master], name, sizeof(name)));
+        log_write(LOG_INFO, "redis_master",
+            log_word("master", store->settings.sentinel_master),
+            log_word("node", link_name(store, &store->links[store->master],
+                                 name, sizeof(name))));
     } else if (store->masterless_us == 0) { /* at the start */
         store->masterless_us = now_us;
         store->votes_due_us = 0;
@@ -34,8 +35,8 @@ master_say(struct store *store, uint64_t now_us)
             store->votes_due_us = store->masterless_us + TRUST_US;
         return;
     } else {
-        log_write(LOG_WARN, "redis_no_master", "master=%s",
-            store->settings.sentinel_master);
+        log_write(LOG_WARN, "redis_no_master",
+            log_word("master", store->settings.sentinel_master));
     }
     store->master_said = store->master;
 }
@@ -111,8 +112,8 @@ sentinel_reply(struct store *store, const struct link *link,
         node->nameless = false;
     } else if (!node->nameless) {
         node->nameless = true; /* said once */
-        log_write(LOG_WARN, "sentinel_names_none", "node=%s master=%s",
-            link_name(store, link, name, sizeof(name)),
-            store->settings.sentinel_master);
+        log_write(LOG_WARN, "sentinel_names_none",
+            log_word("node", link_name(store, link, name, sizeof(name))),
+            log_word("master", store->settings.sentinel_master));
     }
 }

@@ -80,9 +80,10 @@ sentinel_info(struct store *store, struct link *link, const struct resp *reply)
     store->votes_due_us = 0;
     for (uint16_t i = 0; i < store->node_count; i++)
         if (i != link->node && is_same(store, i, link->node))
-            log_write(LOG_WARN, "sentinel_twice", "node=%s other=%s",
-                link_name(store, link, name, sizeof(name)),
-                link_name(store, &store->links[i], other, sizeof(other)));
+            log_write(LOG_WARN, "sentinel_twice",
+                log_word("node", link_name(store, link, name, sizeof(name))),
+                log_word("other",
+                    link_name(store, &store->links[i], other, sizeof(other))));
 }
 
 uint64_t
