@@ -1,16 +1,17 @@
 /*
- * A lock, or several, from a broker that may be away for a moment.
+ * Taking locks from a broker that may be away for a moment.
  *
- * If no broker can be reached, it is tried again for REACH_MS or --wait,
- * whichever is less. A restarting broker is back by then, and the user should
- * hear of a missing one. "Reached" means that it greeted. A connection that
- * ends while the lock is waited for begins this anew, within the same --wait.
- * For a kept session the library does so, and the request keeps its place in
- * the queue; else it is at its end. A place that is kept needs a guard from
- * before the request on: killed, this process would leave it to stand there,
- * and to be granted the lock, for nobody.
+ * Without a broker the command tries again for REACH_MS or --wait, whichever is
+ * less. A restarting broker is back by then. A broker is reached when it has
+ * greeted. If a connection ends during the wait, the search begins anew, within
+ * the same --wait. A kept session keeps its place in the queue meanwhile; the
+ * library moves it. Any other session begins at the end of the queue.
  *
- * Signals that would end the process end it here too, with nothing held.
+ * A kept place needs a guard before the request is sent. Otherwise a killed
+ * process would leave its place in the queue, and the broker would grant the
+ * lock to nobody.
+ *
+ * Signals that would end the process end it here too, with no lock held.
  */
 #define _GNU_SOURCE 1
 
@@ -31,26 +32,26 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define REACH_MS     9000 /* leaves room below the ten seconds promised */
+#define REACH_MS     9000 /* the manual promises ten seconds */
 #define REACH_MIN_MS 1000 /* for one try, also with --wait 0 */
 #define PAUSE_MIN_MS 50
 #define PAUSE_MAX_MS 1000
-#define ANSWER_MS    8000 /* for the final answer, behind the wait */
+#define ANSWER_MS    8000 /* for the final answer, after the wait */
 #define RELEASE_MS   2000
-#define KEPT_MS      5000  /* the same where another broker may be found */
+#define KEPT_MS      5000  /* for a release at another broker */
 #define KEEP_MS      30000 /* the default of --keep */
-#define TELL_MS      2000  /* then it is told what is waited for */
+#define TELL_MS      2000  /* of waiting, until its reason is printed */
 #define PERMITS_MAX  1000000
 #define LIMIT_MAX    4294967295u
 
-#define TELLING_TRIES 3 /* as many have failed when that is told first */
+#define TELLING_TRIES 3 /* failed tries, until a warning is printed */
 
-#define HOST_CHARS 47 /* the PID must not be cut off */
+#define HOST_CHARS 47 /* leaves room for the PID */
 
-/* No exit statuses. */
+/* Beside the exit statuses. */
 enum {
     AGAIN = -1,   /* connect anew */
-    WAITING = -2, /* it goes on */
+    WAITING = -2, /* wait on */
 };
 
 struct attempt {
@@ -58,58 +59,38 @@ struct attempt {
     struct loop *loop;             /* ref */
     struct guard *guard;           /* ref */
     uint64_t start_ms;
-    uint64_t reach_ms; /* until when a broker must be reached */
+    uint64_t reach_ms; /* the deadline for reaching a broker */
     unsigned tries;
-    bool away; /* no broker serves the session; until reach_ms */
-    bool told; /* the reason of the wait */
-    char why[256];
-    char waits[640]; /* the reason; "": the broker has not said it */
+    bool away;       /* no broker serves the session now */
+    bool told;       /* `waits` was printed */
+    char why[256];   /* the session is away */
+    char waits[640]; /* the reason of the wait; "": not known */
 };
 
+/* The rules between options. False after a complaint. */
 static bool
-keys_check(const struct words *words, const char *command)
+options_check(const struct acquire *acquire)
 {
-    bool good = words->count > 0 && words->count <= HOLDFAST_NAMES_MAX;
+    const struct holdfast_lock_options *asked = &acquire->options;
 
-    for (size_t i = 0; i < words->count && good; i++)
-        good = words->word[i][0] != '\0' &&
-               strlen(words->word[i]) <= HOLDFAST_NAME_MAX;
-    if (!good)
-        complain("%s: takes 1 to %d KEYs, each of 1 to %d bytes", command,
-            HOLDFAST_NAMES_MAX, HOLDFAST_NAME_MAX);
-    return good;
-}
-
-/* The options together. */
-static bool
-options_check(struct acquire *acquire)
-{
-    struct holdfast_lock_options *asked = &acquire->options;
-
-    if (asked->lease_ms == 0) {
-        complain("--lease: 0 is no lease");
-        return false;
-    }
-    if (asked->lease_ms == UINT64_MAX)
-        asked->lease_ms = 0;
-    if (acquire->keep_ms > HOLDFAST_KEEP_MAX_MS) {
-        complain("--keep: one hour is the most");
-        return false;
-    }
-    if (asked->permits > asked->limit) {
-        complain("--permits: there are no more than --limit");
-        return false;
-    }
-    if (asked->shared && asked->limit > 0) {
-        complain("--shared and --limit are two kinds of lock");
-        return false;
-    }
-    return true;
+    if (asked->lease_ms == 0)
+        complain("--lease: 0 is not a lease; write 1ms or more");
+    else if (acquire->keep_ms > HOLDFAST_KEEP_MAX_MS)
+        complain(
+            "--keep: %" PRIu64 "ms is more than one hour", acquire->keep_ms);
+    else if (asked->permits > asked->limit)
+        complain("--permits: %" PRIu64 " is more than --limit, %" PRIu64,
+            asked->permits, asked->limit);
+    else if (asked->shared && asked->limit > 0)
+        complain("--shared and --limit cannot be combined");
+    else
+        return true;
+    return false;
 }
 
 bool
 acquire_parse(struct settings *settings, const char *command, char **argv,
-    bool program, struct acquire *acquire, struct words *words, int *status)
+    struct acquire *acquire, struct words *words)
 {
     struct holdfast_lock_options *asked = &acquire->options;
     const struct option options[] = {
@@ -126,34 +107,24 @@ acquire_parse(struct settings *settings, const char *command, char **argv,
 
     *acquire = (struct acquire){.keep_ms = KEEP_MS,
         .options = {.wait_ms = HOLDFAST_FOREVER, .lease_ms = UINT64_MAX}};
-    *status = STATUS_TROUBLE;
-    if (!options_parse(settings, options, sizeof(options) / sizeof(options[0]),
-            STOP_NEVER, argv, words))
+    bool taken =
+        words_take(settings, command, options, COUNT(options), argv, words);
+    if (words->status != STATUS_FINE)
+        words->status = STATUS_TROUBLE;
+    for (size_t i = 0; i < words->count && taken; i++)
+        taken = key_check(command, words->word[i]);
+    if (!taken || !options_check(acquire) ||
+        !connect_options(settings, &(struct holdfast_options){.keep_ms = 0}))
         return false;
-    if (words->help) {
-        (void)help_print(command);
-        *status = STATUS_FINE;
-        return false;
-    }
-    if (!keys_check(words, command))
-        return false;
-    if (!connect_options(settings, &(struct holdfast_options){.keep_ms = 0}))
-        return false;
-    if (program && (words->rest == NULL || words->rest[0] == NULL)) {
-        complain("%s: '-- PROGRAM' is missing", command);
-        return false;
-    }
-    if (!program && words->rest != NULL) {
-        complain("%s: takes no PROGRAM", command);
-        return false;
-    }
+    if (asked->lease_ms == UINT64_MAX)
+        asked->lease_ms = 0;
     acquire->address = connect_address(settings);
     acquire->keys = (const char *const *)words->word;
     acquire->key_count = words->count;
-    return options_check(acquire);
+    return true;
 }
 
-/* HOST:PID, so that those who list the sessions know whom to ask. */
+/* HOST:PID, which tells operators where the session comes from. */
 static const char *
 session_name(char *name, size_t name_bytes)
 {
@@ -165,22 +136,20 @@ session_name(char *name, size_t name_bytes)
     return name;
 }
 
-/*
- * Nothing is held while a name is looked up, so a resolver that hangs is ended
- * the simple way.
- */
+/* A resolver hangs. No lock is held while a name is looked up, so the process
+ * may end at once. */
 static void
 resolver_over(int signal)
 {
     static const char text[] =
-        "holdfast: no broker: its name is not resolved\n";
+        "holdfast: no broker: the host's name is not resolved in time\n";
 
     (void)signal;
     (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
     _exit(STATUS_TROUBLE);
 }
 
-/* holdfast_create(), which may block, ended by a signal or by the time. */
+/* holdfast_create_with(), which may block, until a signal or reach_ms. */
 static enum holdfast_status
 create_bounded(const struct attempt *attempt, struct holdfast **h)
 {
@@ -194,7 +163,7 @@ create_bounded(const struct attempt *attempt, struct holdfast **h)
         .name = session_name(name, sizeof(name)),
         .keep_ms = attempt->acquire->keep_ms,
     };
-    /* All was read before, and is there. */
+    /* acquire_parse() has called it, so it cannot fail. */
     (void)connect_options(attempt->guard->settings, &options);
     uint64_t now = loop_now_ms();
     uint64_t left =
@@ -212,7 +181,9 @@ create_bounded(const struct attempt *attempt, struct holdfast **h)
     return status;
 }
 
-/* Acts on the signals that came; not STATUS_FINE: end with this status. */
+/*
+ * Acts on the signals that came. Any status but STATUS_FINE is the exit status.
+ */
 static int
 signals_take(struct loop *loop)
 {
@@ -227,7 +198,7 @@ signals_take(struct loop *loop)
     return STATUS_FINE;
 }
 
-/* Waits without a connection. */
+/* Waits without a connection; returns as signals_take(). */
 static int
 pause_until(struct attempt *attempt, uint64_t until_ms)
 {
@@ -240,7 +211,7 @@ pause_until(struct attempt *attempt, uint64_t until_ms)
     return status;
 }
 
-/* A pause that doubles, and differs between those that wait for one broker. */
+/* A pause that doubles, and differs from process to process. */
 static uint64_t
 pause_ms(struct attempt *attempt)
 {
@@ -253,7 +224,7 @@ pause_ms(struct attempt *attempt)
     return pause - (uint64_t)getpid() % (pause / 2);
 }
 
-/* One connection with its greeting; AGAIN: not this time, `why` says why. */
+/* Connects once, up to the greeting. AGAIN: it failed, `why` says why. */
 static int
 greet_once(
     struct attempt *attempt, struct holdfast **h, char *why, size_t why_bytes)
@@ -288,7 +259,7 @@ greet_once(
     }
 }
 
-/* Connections until one greets or the time is over. */
+/* Connects until a broker greets, or reach_ms. */
 static int
 greet(struct attempt *attempt, struct holdfast **h)
 {
@@ -316,7 +287,7 @@ greet(struct attempt *attempt, struct holdfast **h)
     }
 }
 
-/* Begins the time within which a broker must be reached. */
+/* Sets reach_ms. */
 static void
 reach_begin(struct attempt *attempt)
 {
@@ -329,7 +300,7 @@ reach_begin(struct attempt *attempt)
     attempt->tries = 0;
 }
 
-/* The rest of --wait, for the request. The first try has all of it. */
+/* The rest of --wait, for the request. The first try has the whole. */
 static uint64_t
 wait_left(const struct attempt *attempt, bool first)
 {
@@ -341,7 +312,7 @@ wait_left(const struct attempt *attempt, bool first)
     return passed < wait ? wait - passed : 0;
 }
 
-/* The holder that is in the way, if the broker names it; "" else. */
+/* " (HOLDER, for AGE s)", or "" if the broker does not name the holder. */
 static const char *
 holder_text(const struct holdfast_event *event, char *text, size_t text_bytes)
 {
@@ -376,7 +347,7 @@ refused(const struct attempt *attempt, const struct holdfast_event *event)
     return STATUS_TROUBLE;
 }
 
-/* The locks to hold. */
+/* The locks of the request, without fences. */
 static void
 acquired_init(struct acquired *acquired, const struct acquire *acquire)
 {
@@ -394,13 +365,13 @@ acquired_init(struct acquired *acquired, const struct acquire *acquire)
     }
 }
 
-/* It is. */
+/* The locks of the request, by its OK. */
 static void
 acquired_fill(struct acquired *acquired, const struct holdfast_event *event)
 {
     uint64_t fences[HOLDFAST_NAMES_MAX] = {0};
 
-    /* The library tells no OK that lacks one. */
+    /* The library passes on no OK that lacks a fence. */
     require(holdfast_event_fences(event, fences, HOLDFAST_NAMES_MAX) ==
             acquired->count);
     for (size_t i = 0; i < acquired->count; i++) {
@@ -452,13 +423,36 @@ acquire_complain_away(const struct holdfast_event *event)
     char text[256];
 
     if (event->kind == HOLDFAST_BACK)
-        complain("a broker is there again");
+        complain("a broker serves the session again");
     else
         complain("warning: the broker is away: %s",
             escape_text(event->text, text, sizeof(text)));
 }
 
-/* Before the locks are asked for. Without a guard it is done all the same. */
+const char *
+acquire_loss(const struct holdfast_event *event)
+{
+    const char *reason = holdfast_event_value(event, "reason");
+
+    if (event->kind == HOLDFAST_LOST && event->request != 0)
+        return reason != NULL ? reason : "the broker says so";
+    if (event->kind == HOLDFAST_DEADLINE)
+        return "the broker did not answer before the deadline";
+    if (event->kind == HOLDFAST_CLOSED)
+        return event->text;
+    if (event->kind == HOLDFAST_JEOPARDY)
+        complain("warning: the renewal of the lock is late; %" PRIu64
+                 " ms are left",
+            event->ttl_ms);
+    if (event->kind == HOLDFAST_SAFE)
+        complain("the lock is renewed again");
+    if (event->kind == HOLDFAST_AWAY || event->kind == HOLDFAST_BACK)
+        acquire_complain_away(event);
+    return NULL;
+}
+
+/* Tells the guard of the request to come. The command goes on without a guard,
+ * after a warning. */
 static void
 guard_wait(const struct attempt *attempt, const struct holdfast *h,
     const struct acquired *acquired)
@@ -477,7 +471,7 @@ guard_wait(const struct attempt *attempt, const struct holdfast *h,
     will->permits = acquire->options.permits;
     will->acquired = *acquired;
     if (!guard_tell(attempt->guard))
-        complain("warning: no guard: %s", strerror(errno));
+        complain("warning: no guard process: %s", strerror(errno));
 }
 
 bool
@@ -494,6 +488,7 @@ acquire_guard(struct guard *guard, const struct holdfast *h,
     return guard_tell(guard);
 }
 
+/* Sends the LOCK. */
 static enum holdfast_status
 ask(const struct attempt *attempt, struct holdfast *h, uint64_t wait_ms,
     uint64_t *request)
@@ -507,7 +502,7 @@ ask(const struct attempt *attempt, struct holdfast *h, uint64_t wait_ms,
         h, acquire->keys, acquire->key_count, &options, request);
 }
 
-/* A place in the queue. */
+/* Keeps the reason of the wait, from a QUEUED. */
 static void
 note_queued(struct attempt *attempt, const struct holdfast_event *event)
 {
@@ -526,8 +521,7 @@ note_queued(struct attempt *attempt, const struct holdfast_event *event)
     if (holdfast_event_number(event, "after_ms", &after_ms)) {
         out_duration(after_ms, left, sizeof(left));
         (void)snprintf(attempt->waits, sizeof(attempt->waits),
-            "%.300s: waiting for the broker to settle with Redis, for %s at "
-            "most",
+            "%.300s: waiting for the broker to settle with Redis, at most %s",
             what, left);
         return;
     }
@@ -536,7 +530,7 @@ note_queued(struct attempt *attempt, const struct holdfast_event *event)
         holder_text(event, holder, sizeof(holder)));
 }
 
-/* The reason of a wait is told once, when it has lasted for a while. */
+/* Prints the reason of the wait once, after TELL_MS. */
 static void
 tell_waiting(struct attempt *attempt)
 {
@@ -547,13 +541,11 @@ tell_waiting(struct attempt *attempt)
         complain("%s", attempt->waits);
     else if (!attempt->away)
         complain("waiting: the broker has not answered yet; `holdfast status` "
-                 "tells whether it can ask Redis");
+                 "shows whether it reaches Redis");
 }
 
-/*
- * One event while the lock is waited for. STATUS_FINE: held; AGAIN: the broker
- * is gone; WAITING: it goes on.
- */
+/* Handles one event of the wait. STATUS_FINE: the locks are held; AGAIN: the
+ * connection has ended; WAITING: the wait goes on. */
 static int
 lock_event(struct attempt *attempt, const struct holdfast_event *event,
     uint64_t request, struct acquired *acquired)
@@ -561,7 +553,7 @@ lock_event(struct attempt *attempt, const struct holdfast_event *event,
     if (event->kind == HOLDFAST_CLOSED)
         return AGAIN;
     if (event->kind == HOLDFAST_BYE && strcmp(event->word, "killed") == 0) {
-        complain("not acquired: the session was ended by an operator");
+        complain("not acquired: an operator has ended the session");
         return STATUS_TROUBLE;
     }
     if (event->kind == HOLDFAST_AWAY) {
@@ -584,7 +576,7 @@ lock_event(struct attempt *attempt, const struct holdfast_event *event,
     return WAITING;
 }
 
-/* Whether it has been waited for long enough; WAITING: not yet. */
+/* Ends a wait that is overdue; WAITING: it is not. */
 static int
 lock_overdue(const struct attempt *attempt, uint64_t end_ms)
 {
@@ -601,7 +593,7 @@ lock_overdue(const struct attempt *attempt, uint64_t end_ms)
     return STATUS_NOT_ACQUIRED;
 }
 
-/* Waits for the answer to the LOCK; AGAIN: the broker is gone. */
+/* Sends the LOCK and waits for its answer; returns as lock_event(). */
 static int
 lock_once(struct attempt *attempt, struct holdfast *h, bool first,
     struct acquired *acquired)
@@ -642,21 +634,19 @@ lock_once(struct attempt *attempt, struct holdfast *h, bool first,
     }
 }
 
-/*
- * After a connection, greeted at `greeted_ms`, that ended without the lock:
- * pauses; STATUS_FINE where another one is to be tried.
- */
+/* Pauses after a connection that ended without the lock. STATUS_FINE: try
+ * another one. */
 static int
 reach_again(struct attempt *attempt, uint64_t greeted_ms)
 {
     const struct acquire *acquire = attempt->acquire;
 
-    /* A broker that refuses at once was not reached in any useful sense. */
+    /* A broker that refuses at once does not count as reached. */
     if (loop_now_ms() - greeted_ms >= PAUSE_MAX_MS)
         reach_begin(attempt);
     uint64_t next = loop_now_ms() + pause_ms(attempt);
     if (next >= attempt->reach_ms) {
-        complain("no broker at %s: it is going", acquire->address);
+        complain("no broker at %s: it stops", acquire->address);
         return STATUS_TROUBLE;
     }
     if (acquire->options.wait_ms != HOLDFAST_FOREVER &&
@@ -667,7 +657,7 @@ reach_again(struct attempt *attempt, uint64_t greeted_ms)
     return pause_until(attempt, next);
 }
 
-/* One session after another; STATUS_FINE: *h holds the locks. */
+/* Tries session after session; STATUS_FINE: *h holds the locks. */
 static int
 lock_at_last(
     struct attempt *attempt, struct holdfast **h, struct acquired *acquired)
@@ -694,7 +684,8 @@ lock_at_last(
     }
 }
 
-/* A wait that ends by --wait says enough itself. */
+/* Whether a run above this process holds a key. A wait that --wait ends is
+ * allowed. */
 static bool
 would_wait_for_itself(const struct acquire *acquire)
 {
@@ -705,9 +696,9 @@ would_wait_for_itself(const struct acquire *acquire)
     if (acquire->options.wait_ms != HOLDFAST_FOREVER ||
         (key = nested_find(acquire, &pid)) == NULL)
         return false;
-    complain("%s is held by the holdfast run (process %ld) that this command "
-             "runs under: waiting for it would never end; use another key, "
-             "or --wait",
+    complain("%s is held by holdfast run (process %ld), under which this "
+             "command runs: the wait would never end; use another key, or "
+             "--wait",
         escape_text(key, text, sizeof(text)), pid);
     return true;
 }
@@ -730,13 +721,13 @@ acquire_lock(const struct acquire *acquire, struct loop *loop,
     reach_begin(&attempt);
     int status = lock_at_last(&attempt, h, acquired);
     if (status != STATUS_FINE && attempt.away)
-        guard_leave(guard); /* no broker has heard that it is over */
+        guard_leave(guard); /* the guard ends the session */
     else if (status != STATUS_FINE)
         guard_dismiss(guard);
     return status;
 }
 
-/* Waits for the answer to one UNLOCK, until `end_ms`; false: there is none. */
+/* Waits for the answer to one UNLOCK, until `end_ms`. False: no answer. */
 static bool
 release_wait(struct holdfast *h, enum holdfast_status status, uint64_t request,
     uint64_t end_ms)

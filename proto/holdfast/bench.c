@@ -1,12 +1,10 @@
 /*
- * bench: how fast a broker is. Each connection takes a lock, gives it back, and
- * takes the next, from one process and one loop, for some time.
+ * The command bench: the speed of a broker. Each connection takes and releases
+ * one lock after another, for some time, in one process and one loop.
  *
- * A connection has keys of its own where there are as many keys as connections,
- * or more; else several wait for each. A pair is counted where its UNLOCK was
- * answered within the time. Nothing is left behind: what is under way at the
- * end is waited for, for a second at most, and the end of a connection gives
- * back the rest.
+ * With as many keys as connections, or more, no two connections share a key. A
+ * pair counts if its UNLOCK was answered in time. At the end the command waits
+ * up to a second for open requests. The end of a connection releases the rest.
  */
 #define _GNU_SOURCE 1
 
@@ -32,16 +30,16 @@
 #define PREFIX          "bench/"
 #define CONNECT_MS      10000
 #define DRAIN_MS        1000
-#define DESCRIPTORS     40 /* for all else */
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define DESCRIPTORS     40 /* beside those of connections */
 
 /* --- latencies ------------------------------------------------------------ */
 
-/* 64 steps for each power of two: wrong by 1.6 % at most. */
+/*
+ * A histogram with 64 steps for each power of two: an error of 1.6 % at most.
+ */
 #define STEPS_LOG 6
 #define STEPS     (1u << STEPS_LOG)
-#define LOGS      34 /* above that of STEPS: up to 12 days, in µs */
+#define LOGS      34 /* powers of two above STEPS: up to 12 days, in µs */
 
 struct latency {
     uint64_t count;
@@ -67,7 +65,7 @@ latency_add(struct latency *latency, uint64_t us)
         latency->max_us = us;
 }
 
-/* A percentile: so many of a hundred did not exceed it. */
+/* The percentile: `percent` of a hundred values do not exceed it. */
 static uint64_t
 latency_at(const struct latency *latency, uint64_t percent)
 {
@@ -110,8 +108,8 @@ struct client {
     uint64_t request; /* awaits its answer */
     uint64_t key;
     uint64_t fence;
-    uint64_t began_us; /* when the LOCK was sent */
-    uint64_t asked_us; /* when what is awaited was sent */
+    uint64_t began_us; /* when its LOCK was sent */
+    uint64_t asked_us; /* when `request` was sent */
 };
 
 struct bench {
@@ -123,10 +121,10 @@ struct bench {
     uint64_t duration_ms;
     struct holdfast_lock_options ask;
     struct client *clients; /* owned */
-    struct pollfd *entries; /* owned; one more, of the signals */
-    size_t greeting;        /* clients in that state */
-    size_t busy;            /* clients whose LOCK or UNLOCK is not answered */
-    size_t over;            /* clients in that state */
+    struct pollfd *entries; /* owned; of the clients, then of the signals */
+    size_t greeting;        /* clients in CLIENT_GREETS */
+    size_t busy;            /* clients in CLIENT_LOCKS or CLIENT_UNLOCKS */
+    size_t over;            /* clients in CLIENT_OVER */
     bool measures;
     bool interrupted;
     uint64_t took_us;
@@ -187,7 +185,7 @@ client_fail(struct bench *bench, struct client *client, const char *why)
     client_end(bench, client);
 }
 
-/* Its next LOCK, or its UNLOCK, goes out. */
+/* Sends the next LOCK, or the UNLOCK. */
 static void
 client_ask(struct bench *bench, struct client *client, enum client_state what)
 {
@@ -217,7 +215,7 @@ client_ask(struct bench *bench, struct client *client, enum client_state what)
     holdfast_process(client->h, 0); /* it is sent now */
 }
 
-/* If all is well, another one follows. */
+/* A pair is over, and another one follows while the bench measures. */
 static void
 client_next(struct bench *bench, struct client *client)
 {
@@ -240,10 +238,10 @@ client_refused(struct bench *bench, struct client *client,
     if (again && client->state != CLIENT_GREETS)
         client_next(bench, client);
     else
-        client_end(bench, client); /* it would never be otherwise */
+        client_end(bench, client); /* every other LOCK would fail too */
 }
 
-/* OK to what was asked. */
+/* The OK to the request. */
 static void
 client_answered(struct bench *bench, struct client *client,
     const struct holdfast_event *event)
@@ -283,7 +281,9 @@ client_events(struct bench *bench, struct client *client)
     }
 }
 
-/* A turn of the loop, until then at most. False: a signal ends it all. */
+/*
+ * A turn of the loop, until `until_us` at most. False: a signal ends the bench.
+ */
 static bool
 bench_turn(struct bench *bench, uint64_t until_us)
 {
@@ -323,6 +323,7 @@ bench_turn(struct bench *bench, uint64_t until_us)
 
 /* --- its course ----------------------------------------------------------- */
 
+/* Raises the limit of descriptors. False after a complaint. */
 static bool
 bench_descriptors(uint64_t count)
 {
@@ -338,11 +339,14 @@ bench_descriptors(uint64_t count)
     }
     if (limit.rlim_cur >= count + DESCRIPTORS)
         return true;
-    complain("bench: so many connections need more descriptors (ulimit -n)");
+    complain("bench: %" PRIu64 " connections need a limit of %" PRIu64
+             " descriptors; raise it with ulimit -n",
+        count, count + DESCRIPTORS);
     return false;
 }
 
-/* All connect, and are answered a PING: so the broker knows who they are. */
+/* Connects all clients. A PING proves that the broker accepts the user. False
+ * after a complaint, or a signal. */
 static bool
 bench_connect(struct bench *bench)
 {
@@ -376,7 +380,7 @@ bench_connect(struct bench *bench)
     return false;
 }
 
-/* For as long as was asked for; then what is under way comes to its end. */
+/* Measures for the given time, then waits for open requests. */
 static void
 bench_measure(struct bench *bench)
 {
@@ -413,7 +417,7 @@ static const struct out_column bench_columns[] = {
 
 #define COLUMNS COUNT(bench_columns)
 
-/* The values of the columns but the first. */
+/* Prints one row. False: stdout is gone, or no memory. */
 static bool
 bench_row(struct out *out, const struct bench *bench, enum bench_op op)
 {
@@ -447,7 +451,7 @@ bench_row(struct out *out, const struct bench *bench, enum bench_op op)
     return out_row(out, &row);
 }
 
-/* The exit status. */
+/* Prints the rows; the exit status. */
 static int
 bench_print(const struct bench *bench)
 {
@@ -498,7 +502,7 @@ bench_run(struct bench *bench)
     return status;
 }
 
-/* False: *status is the exit status. */
+/* Reads the command line. False: *status is the exit status. */
 static bool
 bench_parse(struct bench *bench, char **argv, int *status)
 {
@@ -510,28 +514,21 @@ bench_parse(struct bench *bench, char **argv, int *status)
     };
     struct words words;
 
-    *status = STATUS_USAGE;
-    if (!options_parse(
-            bench->settings, options, COUNT(options), STOP_NEVER, argv, &words))
+    bool taken = words_take(
+        bench->settings, "bench", options, COUNT(options), argv, &words);
+    *status = words.status;
+    if (!taken)
         return false;
-    if (words.help) {
-        (void)help_print("bench");
-        *status = STATUS_FINE;
-        return false;
-    }
-    if (words.count > 1 || words.rest != NULL) {
-        complain("bench: takes one KEY-PREFIX, or none");
-        return false;
-    }
     if (words.count == 1)
         bench->prefix = words.word[0];
     if (strlen(bench->prefix) > HOLDFAST_NAME_MAX - 6) {
-        complain(
-            "bench: a KEY-PREFIX has %d bytes at most", HOLDFAST_NAME_MAX - 6);
+        complain("bench: a KEY-PREFIX must have at most %d bytes",
+            HOLDFAST_NAME_MAX - 6);
         return false;
     }
     if (bench->duration_ms == 0 || bench->duration_ms > DURATION_MAX_MS) {
-        complain("bench: -t is 1ms to 1h");
+        complain("-t: %" PRIu64 "ms is not a duration from 1ms to 1h",
+            bench->duration_ms);
         return false;
     }
     if (bench->keys == 0)
@@ -540,13 +537,12 @@ bench_parse(struct bench *bench, char **argv, int *status)
 }
 
 int
-command_bench(struct settings *settings, int argc, char **argv)
+command_bench(struct settings *settings, char **argv)
 {
     struct bench *bench = calloc(1, sizeof(*bench));
     struct loop loop;
     int status = STATUS_TROUBLE;
 
-    (void)argc;
     if (bench == NULL) {
         complain("out of memory");
         return status;

@@ -1,27 +1,24 @@
 /*
- * The commands of `holdfast`, their exit statuses, what they have in common.
+ * The commands of `holdfast`, their exit statuses, and shared functions.
  *
- *     main.c      options before the command; which command
- *     complain.c  errors for people
- *     options.c   options of a command; durations
- *     help.c      what -h prints
+ *     main.c      the options before the command, and the call of the command
+ *     complain.c  errors on stderr
+ *     options.c   command lines and durations
+ *     help.c      the words and the help page of each command
  *     connect.c   a connection for the short commands, and their errors
- *     secret.c    who one is, for all connections; secrets for brokers' users
- *     tls.c       whom to trust, likewise
- *     list.c out.c escape.c    show, locks, sessions, slow, status, audit,
- *                              how they are printed
- *     top.c       screen.c all of a terminal for a while
- *     bench.c
- *     ping.c raw.c
+ *     secret.c    the secret of all connections; the command secret
+ *     tls.c       TLS of all connections
+ *     list.c      show, locks, sessions, slow, status, audit; out.c prints
+ *                 lists, escape.c escapes bytes
+ *     top.c       the command top; screen.c takes the whole terminal
  *     order.c     break, kill, drain
- *     watch.c
- *     loop.c      signals, time and sockets together, for run and lock
- *     acquire.c   from an address to a lock that is held
- *     lock.c
- *     guard.c     who ends what this process cannot, since it was killed;
- *                 group.c
- *     run.c       a program under a lock: child.c its process group, terminal.c
- *                 whose the terminal is
+ *     bench.c ping.c raw.c watch.c   one command each
+ *     loop.c      signals, time and sockets, for run and lock
+ *     acquire.c   takes and releases the locks of run and lock
+ *     lock.c      the command lock
+ *     run.c       the command run; child.c is the program's process group,
+ *                 terminal.c the owner of the terminal
+ *     guard.c     a process that acts when this process is killed; group.c
  */
 #ifndef HOLDFAST_COMMAND_COMMAND_H
 #define HOLDFAST_COMMAND_COMMAND_H
@@ -37,7 +34,7 @@ enum exit_status {
     STATUS_TROUBLE = 125,
     STATUS_NOT_EXECUTABLE = 126,
     STATUS_NOT_FOUND = 127,
-    STATUS_SIGNAL = 128, /* and the signal's number */
+    STATUS_SIGNAL = 128, /* plus the signal's number */
 };
 
 enum out_format {
@@ -49,111 +46,103 @@ enum out_format {
 
 /* Options that may stand before or after the command. */
 struct settings {
-    const char *address;     /* ref; one, or several with commas; NULL: usual */
+    const char *address;     /* ref; with commas several; NULL: default */
     const char *user;        /* ref; NULL: none */
     const char *secret_file; /* ref; NULL: none */
-    bool tls;                /* also where any of these is there */
+    bool tls;                /* any of the next ones implies it */
     const char *tls_ca;      /* refs; NULL: none */
     const char *tls_cert;
     const char *tls_key;
     const char *tls_name;
     const char *tls_verify;
     enum out_format format;
-    char **argv; /* ref: the process' own, for its title */
+    char **argv; /* ref: of the process, for the title of the guard */
     int argc;
 };
 
-/* Each takes what follows its name and returns the exit status. */
-typedef int command_function(struct settings *settings, int argc, char **argv);
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-command_function command_run;
-command_function command_lock;
-command_function command_show;
-command_function command_locks;
-command_function command_sessions;
-command_function command_slow;
-command_function command_status;
-command_function command_audit;
-command_function command_ping;
-command_function command_raw;
-command_function command_watch;
-command_function command_break;
-command_function command_kill;
-command_function command_drain;
-command_function command_secret;
-command_function command_top;
-command_function command_bench;
+/* `argv` follows the command's name. Returns the exit status. */
+typedef int command_function(struct settings *settings, char **argv);
 
-/* Prints the help of a command, NULL: of all. False: there is no such one. */
-bool help_print(const char *command);
+command_function command_run, command_lock, command_show, command_locks,
+    command_sessions, command_slow, command_status, command_audit, command_ping,
+    command_raw, command_watch, command_break, command_kill, command_drain,
+    command_secret, command_top, command_bench;
 
-/*
- * One line to stderr behind "holdfast: ". Text from elsewhere goes through
- * escape_text() first.
- */
+/* help.c: the command line of a command, without its options. */
+struct usage {
+    const char *name;
+    size_t words_min;
+    size_t words_max;
+    const char *takes; /* the words, for complaints */
+    const char *help;  /* the page of -h */
+};
+
+/* NULL: there is no such command. */
+const struct usage *usage_find(const char *name);
+
+/* The page of holdfast -h. */
+extern const char help_all[];
+
+/* Prints one line to stderr, after "holdfast: ". Text of other programs must
+ * pass escape_text() first. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/*
- * secret.c: user and secret of a connection, as far as there are any. The file
- * is read at the first call, and not again. False after a complaint.
- */
+/* secret.c: sets the user and the secret of a connection, if there are any. The
+ * first call reads the file. False after a complaint. */
 bool secret_take(
     const struct settings *settings, struct holdfast_options *options);
 
-/*
- * tls.c: what to speak through, as far as that is asked for. The files are read
- * at the first call, and not again. False after a complaint.
- */
+/* tls.c: sets the transport of a connection, if TLS is wanted. The first call
+ * reads the files. False after a complaint. */
 bool tls_take(
     const struct settings *settings, struct holdfast_options *options);
 
-/* The likely fault if a broker that was reached does not greet: a port for TLS
- * waits for the client. Static; "" where that is not it. */
+/* A hint if a broker does not greet: a TLS port waits for the client. Static;
+ * "" if the port cannot be one. */
 const char *tls_hint(const struct settings *settings);
 
-/* connect.c: false after a complaint that shows none of the values, where one
- * may be a secret: a URL or a user as address, a file's text as its name. */
+/* connect.c: false after a complaint, if a value may be a secret: a URL or a
+ * user as address, a file's text as its name. The complaint shows no value. */
 bool settings_fit(const struct settings *settings);
 
 /*
- * connect.c: address, user, secret and transport of a connection. False after a
- * complaint. After the first time that it was true it always is, and needs
- * neither files nor arguments, but for an address that was given.
+ * connect.c: sets address, user, secret and transport of a connection. False
+ * after a complaint. After the first success it always succeeds, and reads
+ * neither files nor arguments, except a given address.
  */
 bool connect_options(
     const struct settings *settings, struct holdfast_options *options);
 
-/* Which address it is; a ref. */
+/* The address of all connections; a ref. */
 const char *connect_address(const struct settings *settings);
 
-/*
- * connect.c: a connection with its greeting, or NULL after a complaint; waits
- * five seconds at most. Owned by the caller.
- */
+/* connect.c: a connection that is greeted, within five seconds. The caller owns
+ * it. NULL after a complaint. */
 struct holdfast *connect_broker(const struct settings *settings);
 
-/* The same, with a session that outlives its connection. */
+/* As connect_broker(), with a session that is kept for `keep_ms`. */
 struct holdfast *connect_kept(
     const struct settings *settings, uint64_t keep_ms);
 
 /*
- * The text of `status`, or the reason of the end of the connection, in `text`,
- * which is returned.
+ * The text of `status`, or the reason why the connection ended. Returns `text`.
  */
 const char *broker_trouble(const struct holdfast *h,
     enum holdfast_status status, char *text, size_t text_bytes);
 
-/* Complains about an ERR; `more` is put behind it. */
+/* Complains about an ERR; `more` follows its text. */
 void complain_refused(
     const char *what, const struct holdfast_event *event, const char *more);
 
-/*
- * KEY as a word of the wire, which has 1 to HOLDFAST_NAME_MAX bytes before
- * that. False after a complaint.
- */
-bool key_encode(
-    const char *command, const char *key, char *word, size_t word_bytes);
+/* A KEY has 1 to HOLDFAST_NAME_MAX bytes. False after a complaint. */
+bool key_check(const char *command, const char *key);
 
 #define KEY_WORD_BYTES (3 * HOLDFAST_NAME_MAX + 1)
+
+/* The KEY as a word of the wire. False after a complaint. */
+bool key_encode(
+    const char *command, const char *key, char word[KEY_WORD_BYTES]);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * A connection for the commands that ask one thing and end. No second try: who
- * asks wants to know now.
+ * A connection for the commands that send one request. They do not try again:
+ * the user wants to know at once.
  */
 #include "proto/holdfast/command.h"
 #include "proto/holdfast/escape.h"
@@ -25,7 +25,7 @@ connect_address(const struct settings *settings)
                : ADDRESS_USUAL;
 }
 
-/* The name of a file, of a user or of a host has one line. */
+/* Whether it may be the name of a file, a user or a host. */
 static bool
 is_one_line(const char *value)
 {
@@ -52,18 +52,18 @@ settings_fit(const struct settings *settings)
         {"--tls-verify, HOLDFAST_TLS_VERIFY", settings->tls_verify},
     };
 
-    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+    for (size_t i = 0; i < COUNT(values); i++)
         if (!is_one_line(values[i].value)) {
-            complain("%s: one line is expected, and not the text of a file: "
-                     "files are named",
+            complain("%s: one line expected: the name of a file, not its text",
                 values[i].option);
             return false;
         }
     if (address != NULL &&
         (strstr(address, "://") != NULL ||
             (strchr(address, '@') != NULL && strchr(address, '/') == NULL))) {
-        complain("-a, HOLDFAST_ADDR: no URL or user is taken: write HOST:PORT; "
-                 "-u names the user, and -s the file of the secret");
+        complain("-a, HOLDFAST_ADDR: a URL or a user is not supported; write "
+                 "HOST:PORT, and give the user with -u and the file of the "
+                 "secret with -s");
         return false;
     }
     return true;
@@ -133,11 +133,20 @@ complain_refused(
 }
 
 bool
-key_encode(const char *command, const char *key, char *word, size_t word_bytes)
+key_check(const char *command, const char *key)
 {
-    if (strlen(key) <= HOLDFAST_NAME_MAX &&
-        holdfast_encode(key, strlen(key), word, word_bytes) > 0)
+    size_t len = strlen(key);
+
+    if (len > 0 && len <= HOLDFAST_NAME_MAX)
         return true;
-    complain("%s: a KEY has 1 to %d bytes", command, HOLDFAST_NAME_MAX);
+    complain("%s: a KEY of %zu bytes; it must have 1 to %d", command, len,
+        HOLDFAST_NAME_MAX);
     return false;
+}
+
+bool
+key_encode(const char *command, const char *key, char word[KEY_WORD_BYTES])
+{
+    return key_check(command, key) &&
+           holdfast_encode(key, strlen(key), word, KEY_WORD_BYTES) > 0;
 }

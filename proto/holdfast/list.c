@@ -1,6 +1,6 @@
 /*
- * show, locks, sessions, slow, status: lists that the broker gives in parts,
- * each naming the cursor of the next. audit: one that takes its time.
+ * The commands show, locks, sessions, slow, status and audit: lists of the
+ * broker. It sends some in parts, where each answer has the cursor of the next.
  */
 #include "proto/holdfast/list.h"
 
@@ -12,9 +12,8 @@
 #include <string.h>
 
 #define ANSWER_MS  15000 /* without a line of the answer */
-#define PART_LIMIT 500
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define PART_LIMIT " limit=500"
+#define LIMIT_MAX  500
 
 static const struct out_column show_columns[] = {
     {"kind", "KIND", OUT_TYPE_TEXT},
@@ -56,7 +55,7 @@ static const struct out_column sessions_columns[] = {
     {"waits", "WAITS", OUT_TYPE_NUMBER},
 };
 
-/* The keys that all kinds have, and the main ones of each. */
+/* The keys of all kinds, and the main keys of each kind. */
 static const struct out_column slow_columns[] = {
     {"kind", "KIND", OUT_TYPE_TEXT},
     {"age_ms", "AGE", OUT_TYPE_MS},
@@ -101,8 +100,8 @@ static const struct out_column audit_columns[] = {
     {"why", "WHY", OUT_TYPE_TEXT},
 };
 
-/* Asks the broker, which was silent for long, for a sign of life. False: it was
- * asked before, and gave none. */
+/* Sends a PING to a broker that was silent. False: it has not answered the PING
+ * before. */
 static bool
 list_ping(struct holdfast *h, uint64_t *ping)
 {
@@ -111,15 +110,13 @@ list_ping(struct holdfast *h, uint64_t *ping)
     return holdfast_submit(h, "PING", ping) == HOLDFAST_SUCCESS;
 }
 
-/*
- * Sends one request and prints its ITEMs; *event is its OK. `patient`: the
- * broker may be silent for as long as it answers a PING. Returns the exit
- * status, after a complaint where it is not STATUS_FINE.
- */
+/* Sends one request and prints its ITEMs; *event is its OK. Returns the exit
+ * status; complains unless it is STATUS_FINE. */
 static int
-list_part(struct holdfast *h, const char *what, const char *line,
-    struct out *out, bool patient, struct holdfast_event *event)
+list_part(struct holdfast *h, const struct list *list, const char *line,
+    struct out *out, struct holdfast_event *event)
 {
+    const char *what = list->what;
     uint64_t request;
     uint64_t ping = 0;
     char why[256];
@@ -134,7 +131,7 @@ list_part(struct holdfast *h, const char *what, const char *line,
         if (!holdfast_next(h, event)) {
             uint64_t now = holdfast_now_ms(h);
 
-            if (now >= end && patient && list_ping(h, &ping)) {
+            if (now >= end && list->patient && list_ping(h, &ping)) {
                 end = now + ANSWER_MS;
                 continue;
             }
@@ -171,143 +168,98 @@ list_part(struct holdfast *h, const char *what, const char *line,
     }
 }
 
-/* Frees both; the exit status where it was `status` so far. */
-static int
-list_end(struct out **out, struct holdfast **h, int status)
-{
-    if (!out_destroy(out) && status != STATUS_TROUBLE) {
-        complain("cannot write");
-        status = STATUS_TROUBLE;
-    }
-    holdfast_destroy(h);
-    return status;
-}
-
 int
-list_once(struct settings *settings, const char *what, const char *line,
-    const struct out_column *columns, size_t column_count,
-    int (*judge)(const struct holdfast_event *end))
+list_print(struct settings *settings, const struct list *list, const char *line)
 {
     struct holdfast *h = connect_broker(settings);
     struct holdfast_event event;
     int status = STATUS_TROUBLE;
-
-    if (h == NULL)
-        return status;
-    struct out *out = out_create(settings->format, columns, column_count);
-    if (out != NULL)
-        status = list_part(h, what, line, out, true, &event);
-    if (judge != NULL)
-        status = status == STATUS_FINE ? judge(&event) : STATUS_TROUBLE;
-    return list_end(&out, &h, status);
-}
-
-/* All parts of what `verb` lists. */
-static int
-list_all(struct settings *settings, const char *verb,
-    const struct out_column *columns, size_t column_count)
-{
-    struct holdfast *h = connect_broker(settings);
-    struct holdfast_event event;
-    char line[64];
+    char next[128];
     uint64_t cursor;
-    int status = STATUS_TROUBLE;
 
     if (h == NULL)
         return status;
-    struct out *out = out_create(settings->format, columns, column_count);
-    (void)snprintf(line, sizeof(line), "%s limit=%d", verb, PART_LIMIT);
+    struct out *out =
+        out_create(settings->format, list->columns, list->column_count);
+    (void)snprintf(next, sizeof(next), "%s", line);
     while (out != NULL) {
-        status = list_part(h, verb, line, out, false, &event);
+        status = list_part(h, list, next, out, &event);
         if (status != STATUS_FINE ||
             !holdfast_event_number(&event, "cursor", &cursor))
             break;
-        (void)snprintf(line, sizeof(line), "%s limit=%d cursor=%" PRIu64, verb,
-            PART_LIMIT, cursor);
+        (void)snprintf(next, sizeof(next), "%s cursor=%" PRIu64, line, cursor);
     }
-    return list_end(&out, &h, status);
+    if (list->judge != NULL)
+        status = status == STATUS_FINE ? list->judge(&event) : STATUS_TROUBLE;
+    if (!out_destroy(&out) && status != STATUS_TROUBLE) {
+        complain("cannot write");
+        status = STATUS_TROUBLE;
+    }
+    holdfast_destroy(&h);
+    return status;
 }
 
-/* The command line of a list. False: *status is the exit status. */
-static bool
-words_take(struct settings *settings, const struct option *options,
-    size_t option_count, char **argv, const char *command, size_t word_count,
-    struct words *words, int *status)
-{
-    *status = STATUS_USAGE;
-    if (!options_parse(
-            settings, options, option_count, STOP_NEVER, argv, words))
-        return false;
-    if (words->help) {
-        (void)help_print(command);
-        *status = STATUS_FINE;
-        return false;
-    }
-    if (words->count != word_count || words->rest != NULL) {
-        complain("%s: %s", command,
-            word_count == 0 ? "takes no words" : "takes one KEY");
-        return false;
-    }
-    return true;
-}
-
-int
-command_locks(struct settings *settings, int argc, char **argv)
+/* A command without options or words. */
+static int
+list_command(struct settings *settings, char **argv, const char *name,
+    const struct list *list, const char *line)
 {
     struct words words;
-    int status;
 
-    (void)argc;
-    if (!words_take(settings, NULL, 0, argv, "locks", 0, &words, &status))
-        return status;
-    return list_all(settings, "LOCKS", locks_columns, COUNT(locks_columns));
+    if (!words_take(settings, name, NULL, 0, argv, &words))
+        return words.status;
+    return list_print(settings, list, line);
 }
 
 int
-command_sessions(struct settings *settings, int argc, char **argv)
+command_locks(struct settings *settings, char **argv)
 {
-    struct words words;
-    int status;
+    static const struct list list = {
+        "LOCKS", locks_columns, COUNT(locks_columns), false, NULL};
 
-    (void)argc;
-    if (!words_take(settings, NULL, 0, argv, "sessions", 0, &words, &status))
-        return status;
-    return list_all(
-        settings, "SESSIONS", sessions_columns, COUNT(sessions_columns));
+    return list_command(settings, argv, "locks", &list, "LOCKS" PART_LIMIT);
 }
 
 int
-command_slow(struct settings *settings, int argc, char **argv)
+command_sessions(struct settings *settings, char **argv)
 {
+    static const struct list list = {
+        "SESSIONS", sessions_columns, COUNT(sessions_columns), false, NULL};
+
+    return list_command(
+        settings, argv, "sessions", &list, "SESSIONS" PART_LIMIT);
+}
+
+int
+command_slow(struct settings *settings, char **argv)
+{
+    static const struct list list = {
+        "SLOW", slow_columns, COUNT(slow_columns), true, NULL};
     static const char *const kinds[] = {"slow", "lost", "deadlock"};
     const char *kind = NULL;
-    uint64_t limit = PART_LIMIT;
+    uint64_t limit = LIMIT_MAX;
     const struct option options[] = {
         {.name = "kind", .max = 16, .text = &kind},
-        {.name = "limit", .max = PART_LIMIT, .number = &limit},
+        {.name = "limit", .max = LIMIT_MAX, .number = &limit},
     };
     struct words words;
     char line[64];
-    int status;
-
-    (void)argc;
-    if (!words_take(settings, options, COUNT(options), argv, "slow", 0, &words,
-            &status))
-        return status;
     size_t i = 0;
+
+    if (!words_take(settings, "slow", options, COUNT(options), argv, &words))
+        return words.status;
     while (kind != NULL && i < COUNT(kinds) && strcmp(kind, kinds[i]) != 0)
         i++;
     if (i == COUNT(kinds)) {
-        complain("slow: --kind is slow, lost or deadlock");
+        complain("--kind: '%s' is not slow, lost or deadlock", kind);
         return STATUS_USAGE;
     }
     (void)snprintf(line, sizeof(line), "SLOW limit=%" PRIu64 "%s%s", limit,
         kind != NULL ? " kind=" : "", kind != NULL ? kind : "");
-    return list_once(
-        settings, "SLOW", line, slow_columns, COUNT(slow_columns), NULL);
+    return list_print(settings, &list, line);
 }
 
-/* The broker's state, from the end of STATUS. */
+/* The exit status by the OK of STATUS. */
 static int
 status_judge(const struct holdfast_event *event)
 {
@@ -326,21 +278,17 @@ status_judge(const struct holdfast_event *event)
 }
 
 int
-command_status(struct settings *settings, int argc, char **argv)
+command_status(struct settings *settings, char **argv)
 {
-    struct words words;
-    int status;
+    static const struct list list = {
+        "STATUS", status_columns, COUNT(status_columns), true, status_judge};
 
-    (void)argc;
-    if (!words_take(settings, NULL, 0, argv, "status", 0, &words, &status))
-        return status;
-    return list_once(settings, "STATUS", "STATUS", status_columns,
-        COUNT(status_columns), status_judge);
+    return list_command(settings, argv, "status", &list, "STATUS");
 }
 
-/* The summary, from the end of an audit. */
+/* The exit status by the OK of AUDIT. */
 static int
-audit_status(const struct holdfast_event *event)
+audit_judge(const struct holdfast_event *event)
 {
     uint64_t findings = 0;
     uint64_t untold = 0;
@@ -357,19 +305,15 @@ audit_status(const struct holdfast_event *event)
 }
 
 int
-command_audit(struct settings *settings, int argc, char **argv)
+command_audit(struct settings *settings, char **argv)
 {
-    struct words words;
-    int status;
+    static const struct list list = {
+        "AUDIT", audit_columns, COUNT(audit_columns), true, audit_judge};
 
-    (void)argc;
-    if (!words_take(settings, NULL, 0, argv, "audit", 0, &words, &status))
-        return status;
-    return list_once(settings, "AUDIT", "AUDIT", audit_columns,
-        COUNT(audit_columns), audit_status);
+    return list_command(settings, argv, "audit", &list, "AUDIT");
 }
 
-/* ", shared" or ", 2 of 3 permits" or "": what kind of lock it is. */
+/* The kind of the lock: ", shared", ", 2 of 3 permits", or "". */
 static void
 show_kind(const struct holdfast_event *event, char *text, size_t text_bytes)
 {
@@ -386,7 +330,7 @@ show_kind(const struct holdfast_event *event, char *text, size_t text_bytes)
         (void)snprintf(text, text_bytes, ", shared");
 }
 
-/* The line under the columns: what the lock is as a whole. */
+/* Prints the line under the columns: the state of the lock as a whole. */
 static void
 show_state(const char *key, const struct holdfast_event *event)
 {
@@ -411,12 +355,14 @@ show_print(struct settings *settings, struct holdfast *h, const char *key,
     const char *line)
 {
     struct holdfast_event event;
+    static const struct list list = {
+        "SHOW", show_columns, COUNT(show_columns), false, NULL};
     struct out *out =
-        out_create(settings->format, show_columns, COUNT(show_columns));
+        out_create(settings->format, list.columns, list.column_count);
     if (out == NULL)
         return STATUS_TROUBLE;
     enum out_format format = out_format(out);
-    int status = list_part(h, "SHOW", line, out, false, &event);
+    int status = list_part(h, &list, line, out, &event);
     if (status == STATUS_FINE)
         out_summary(out, "name", key, &event);
     bool written = out_destroy(&out);
@@ -432,24 +378,22 @@ show_print(struct settings *settings, struct holdfast *h, const char *key,
 }
 
 int
-command_show(struct settings *settings, int argc, char **argv)
+command_show(struct settings *settings, char **argv)
 {
     char word[KEY_WORD_BYTES];
     char line[KEY_WORD_BYTES + 32];
     struct words words;
-    int status;
 
-    (void)argc;
-    if (!words_take(settings, NULL, 0, argv, "show", 1, &words, &status))
-        return status;
+    if (!words_take(settings, "show", NULL, 0, argv, &words))
+        return words.status;
     const char *key = words.word[0];
-    if (!key_encode("show", key, word, sizeof(word)))
+    if (!key_encode("show", key, word))
         return STATUS_USAGE;
-    (void)snprintf(line, sizeof(line), "SHOW %s limit=%d", word, PART_LIMIT);
+    (void)snprintf(line, sizeof(line), "SHOW %s" PART_LIMIT, word);
     struct holdfast *h = connect_broker(settings);
     if (h == NULL)
         return STATUS_TROUBLE;
-    status = show_print(settings, h, key, line);
+    int status = show_print(settings, h, key, line);
     holdfast_destroy(&h);
     return status;
 }

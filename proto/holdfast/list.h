@@ -1,18 +1,23 @@
 /*
- * Lists that one request gives, for the commands that print such.
+ * Lists of the broker.
  */
 #ifndef HOLDFAST_COMMAND_LIST_H
 #define HOLDFAST_COMMAND_LIST_H
 
 #include "proto/holdfast/out.h"
 
-/*
- * Connects, sends `line`, and prints the ITEMs of its answer; `what` is for
- * complaints. `judge`, or NULL: the exit status by the OK; that there is none
- * is trouble then. Returns the exit status.
- */
-int list_once(struct settings *settings, const char *what, const char *line,
-    const struct out_column *columns, size_t column_count,
-    int (*judge)(const struct holdfast_event *end));
+struct list {
+    const char *what; /* for complaints */
+    const struct out_column *columns;
+    size_t column_count;
+    bool patient; /* the broker may be silent while it answers PINGs */
+    /* Or NULL: the exit status by the OK. No OK is STATUS_TROUBLE then. */
+    int (*judge)(const struct holdfast_event *end);
+};
+
+/* Connects, sends `line`, and prints the ITEMs of the answer. An OK with a
+ * cursor= continues the list. Returns the exit status. */
+int list_print(
+    struct settings *settings, const struct list *list, const char *line);
 
 #endif

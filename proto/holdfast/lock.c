@@ -1,9 +1,8 @@
 /*
- * lock: a lock, or several, for scripts that open it and go on, as
+ * The command lock: holds locks until the input ends or a signal comes. Scripts
+ * use it so:
  *
  *     exec 3> >(holdfast lock KEY >state); ...; exec 3>&-
- *
- * It is held until the input ends or a signal comes.
  */
 #define _GNU_SOURCE 1
 
@@ -17,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* False: the input is at its end. Its contents do not matter. */
+/* Reads and ignores input. False: the input is at its end. */
 static bool
 input_read(void)
 {
@@ -27,64 +26,25 @@ input_read(void)
     return got > 0 || (got < 0 && errno == EAGAIN);
 }
 
-/* True: the lock is gone, after a complaint. */
-static bool
-event_ends(const struct holdfast_event *event)
-{
-    const char *reason = holdfast_event_value(event, "reason");
-    char text[256];
-
-    switch (event->kind) {
-    case HOLDFAST_LOST:
-        if (event->request == 0) /* of something that is not ours */
-            return false;
-        complain("the lock is lost: %s",
-            escape_text(reason != NULL ? reason : "the broker says so", text,
-                sizeof(text)));
-        return true;
-    case HOLDFAST_DEADLINE:
-        complain("the lock is lost: its time ends without word of the broker");
-        return true;
-    case HOLDFAST_CLOSED:
-        complain("the lock is lost: %s",
-            escape_text(event->text, text, sizeof(text)));
-        return true;
-    case HOLDFAST_JEOPARDY:
-        complain("warning: the renewal of the lock is late");
-        return false;
-    case HOLDFAST_SAFE:
-        complain("the lock is renewed again");
-        return false;
-    case HOLDFAST_AWAY:
-    case HOLDFAST_BACK:
-        acquire_complain_away(event);
-        return false;
-    case HOLDFAST_HELD:
-    case HOLDFAST_FREE:
-    case HOLDFAST_HELLO:
-    case HOLDFAST_OK:
-    case HOLDFAST_ERR:
-    case HOLDFAST_ITEM:
-    case HOLDFAST_QUEUED:
-    case HOLDFAST_DRAIN:
-    case HOLDFAST_BYE:
-        return false;
-    }
-    return false;
-}
-
-/* Until the input's end or a signal; the exit status. */
+/* Keeps the locks until the input ends or a signal comes; the exit status. */
 static int
 lock_keep(struct loop *loop, struct holdfast *h)
 {
     struct holdfast_event event;
+    char text[256];
     bool readable;
     int signal;
 
     for (;;) {
-        while (holdfast_next(h, &event))
-            if (event_ends(&event))
+        while (holdfast_next(h, &event)) {
+            const char *why = acquire_loss(&event);
+
+            if (why != NULL) {
+                complain("the lock is lost: %s",
+                    escape_text(why, text, sizeof(text)));
                 return STATUS_LOST;
+            }
+        }
         short revents = loop_wait(loop, h, UINT64_MAX, STDIN_FILENO, &readable);
         holdfast_process(h, revents);
         while ((signal = loop_signal(loop)) != 0) {
@@ -98,10 +58,8 @@ lock_keep(struct loop *loop, struct holdfast *h)
     }
 }
 
-/*
- * The lock is held: says so and keeps it; the exit status. The guard ends the
- * session where this process is killed, as nobody else would for some time.
- */
+/* Prints and keeps the locks; the exit status. The guard ends the session if
+ * this process is killed. */
 static int
 lock_hold(struct loop *loop, struct guard *guard, struct holdfast *h,
     const struct acquired *acquired)
@@ -112,7 +70,7 @@ lock_hold(struct loop *loop, struct guard *guard, struct holdfast *h,
     int status = STATUS_TROUBLE;
 
     if (holdfast_keep_ms(h) > 0 && !acquire_guard(guard, h, acquired, 0))
-        complain("warning: no guard: %s", strerror(errno));
+        complain("warning: no guard process: %s", strerror(errno));
     acquired_text(acquired, true, ',', fences, sizeof(fences));
     (void)printf("fence=%s ttl_ms=%" PRIu64 "\n", fences,
         deadline > now ? deadline - now : 0);
@@ -126,7 +84,7 @@ lock_hold(struct loop *loop, struct guard *guard, struct holdfast *h,
 }
 
 int
-command_lock(struct settings *settings, int argc, char **argv)
+command_lock(struct settings *settings, char **argv)
 {
     struct guard guard = {.settings = settings};
     struct acquire acquire;
@@ -134,15 +92,12 @@ command_lock(struct settings *settings, int argc, char **argv)
     struct loop loop;
     struct holdfast *h;
     struct acquired acquired;
-    int status;
 
-    (void)argc;
-    if (!acquire_parse(
-            settings, "lock", argv, false, &acquire, &words, &status))
-        return status;
+    if (!acquire_parse(settings, "lock", argv, &acquire, &words))
+        return words.status;
     if (!loop_init(&loop))
         return STATUS_TROUBLE;
-    status = acquire_lock(&acquire, &loop, &guard, &h, &acquired);
+    int status = acquire_lock(&acquire, &loop, &guard, &h, &acquired);
     if (status == STATUS_FINE) {
         status = lock_hold(&loop, &guard, h, &acquired);
         holdfast_destroy(&h);

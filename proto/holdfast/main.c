@@ -1,6 +1,6 @@
 /*
- * holdfast [-a ADDR] [-o FORMAT] COMMAND ...: what stands before the command,
- * and which command it is.
+ * holdfast [-a ADDR] [-o FORMAT] COMMAND ...: reads the options before the
+ * command, and calls the command.
  */
 #define _GNU_SOURCE 1
 
@@ -12,52 +12,41 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct {
-    const char *name;
-    command_function *function;
-} commands[] = {
-    {"run", command_run},
-    {"lock", command_lock},
-    {"show", command_show},
-    {"locks", command_locks},
-    {"sessions", command_sessions},
-    {"slow", command_slow},
-    {"status", command_status},
-    {"audit", command_audit},
-    {"ping", command_ping},
-    {"raw", command_raw},
-    {"watch", command_watch},
-    {"break", command_break},
-    {"kill", command_kill},
-    {"drain", command_drain},
-    {"secret", command_secret},
-    {"top", command_top},
-    {"bench", command_bench},
-};
-
+/* `argv` begins with the command's name. */
 static int
-command_call(struct settings *settings, int argc, char **argv)
+command_call(struct settings *settings, char **argv)
 {
-    const char *name = argv[0];
+    static const struct {
+        const char *name;
+        command_function *function;
+    } functions[] = {{"run", command_run}, {"lock", command_lock},
+        {"show", command_show}, {"locks", command_locks},
+        {"sessions", command_sessions}, {"slow", command_slow},
+        {"status", command_status}, {"audit", command_audit},
+        {"ping", command_ping}, {"raw", command_raw}, {"watch", command_watch},
+        {"break", command_break}, {"kill", command_kill},
+        {"drain", command_drain}, {"secret", command_secret},
+        {"top", command_top}, {"bench", command_bench}};
 
-    if (strcmp(name, "help") == 0) {
-        if (help_print(argv[1]))
-            return STATUS_FINE;
-        complain("there is no command '%s'", argv[1]);
-        return STATUS_USAGE;
+    bool help = strcmp(argv[0], "help") == 0;
+    const char *name = help ? argv[1] : argv[0];
+    const struct usage *usage = name != NULL ? usage_find(name) : NULL;
+
+    if (help && (name == NULL || usage != NULL)) {
+        (void)fputs(name == NULL ? help_all : usage->help, stdout);
+        return STATUS_FINE;
     }
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (strcmp(name, commands[i].name) == 0)
-            return commands[i].function(settings, argc - 1, argv + 1);
-    }
+    for (size_t i = 0; i < COUNT(functions) && usage != NULL; i++)
+        if (strcmp(name, functions[i].name) == 0)
+            return functions[i].function(settings, argv + 1);
     complain("there is no command '%s'; see holdfast -h", name);
     return STATUS_USAGE;
 }
 
 /*
- * Nothing that is opened later may take the number of a closed stdin, stdout or
- * stderr: what is printed would go to the broker. The descriptor for the number
- * can neither be read nor written. It is closed again for the program of run.
+ * Opens each of stdin, stdout and stderr that is closed. Otherwise a socket
+ * could get its number, and output would go to the broker. The new descriptor
+ * cannot be read or written, and closes on exec.
  */
 static void
 standard_reserve(void)
@@ -71,7 +60,7 @@ standard_reserve(void)
         (void)close(fd);
 }
 
-/* An empty one counts as absent. */
+/* NULL: the variable is empty or absent. */
 static const char *
 environment(const char *name)
 {
@@ -105,18 +94,17 @@ command_line(int argc, char **argv)
         return STATUS_FINE;
     }
     if (argc < 1 ||
-        !options_parse(&settings, NULL, 0, STOP_AT_WORD, argv + 1, &words))
+        !options_read(&settings, NULL, 0, STOP_AT_WORD, argv + 1, &words))
         return STATUS_USAGE;
     if (words.help) {
-        (void)help_print(NULL);
+        (void)fputs(help_all, stdout);
         return STATUS_FINE;
     }
     if (words.rest == NULL || words.rest[0] == NULL) {
         complain("a command is missing; see holdfast -h");
         return STATUS_USAGE;
     }
-    int skipped = (int)(words.rest - argv);
-    return command_call(&settings, argc - skipped, words.rest);
+    return command_call(&settings, words.rest);
 }
 
 int

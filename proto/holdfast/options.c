@@ -1,13 +1,13 @@
 /*
- * Reads command lines. Written by hand because getopt_long() would reorder what
- * follows "--" along with the rest, take abbreviations, and hide whether there
- * was a "--" at all.
+ * Reads command lines. getopt_long() does not fit: it reorders the words after
+ * "--", accepts abbreviations, and hides whether there was a "--".
  */
 #include "proto/holdfast/options.h"
 
 #include "daemon/base/assert.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #define DURATION_MAX_MS 31536000000u /* 365 days */
@@ -34,7 +34,7 @@ duration_parse(const char *text, uint64_t *ms)
         *ms = 0;
         return true;
     }
-    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+    for (size_t i = 0; i < COUNT(units); i++) {
         if (strcmp(at, units[i].unit) == 0) {
             *ms = value * units[i].ms;
             return *ms <= DURATION_MAX_MS;
@@ -46,20 +46,19 @@ duration_parse(const char *text, uint64_t *ms)
 static bool
 format_parse(const char *text, enum out_format *format)
 {
-    if (strcmp(text, "json") == 0) {
-        *format = OUT_JSON;
-    } else if (strcmp(text, "tabs") == 0) {
-        *format = OUT_TABS;
-    } else if (strcmp(text, "columns") == 0) {
-        *format = OUT_COLUMNS;
-    } else {
-        complain("-o: '%s' is not json, tabs or columns", text);
-        return false;
+    static const char *const names[] = {"columns", "tabs", "json"};
+
+    for (size_t i = 0; i < COUNT(names); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *format = (enum out_format)(OUT_COLUMNS + i);
+            return true;
+        }
     }
-    return true;
+    complain("-o: '%s' is not json, tabs or columns", text);
+    return false;
 }
 
-/* Those of one letter have one. */
+/* The dashes before the option's name. */
 static const char *
 dashes(const struct option *option)
 {
@@ -96,7 +95,7 @@ duration_set(const struct option *option, const char *value)
         complain("%s%s: '%s' needs a unit: write %ss or %sms", dashes(option),
             option->name, value, value, value);
     else
-        complain("%s%s: '%s' is not a duration such as 1500ms, 30s, 5m, 1h",
+        complain("%s%s: '%s' is not a duration such as 1500ms, 30s, 5m or 1h",
             dashes(option), option->name, value);
     return false;
 }
@@ -109,16 +108,16 @@ option_set(const struct option *option, const char *value)
     if (option->duration_ms != NULL)
         return duration_set(option, value);
     if (value[0] == '\0' || strlen(value) > option->max) {
-        complain(
-            "--%s: 1 to %zu bytes are asked for", option->name, option->max);
+        complain("--%s: a value of %zu bytes; it must have 1 to %zu",
+            option->name, strlen(value), option->max);
         return false;
     }
-    if (option->text != NULL) /* as it is, of one that takes a value */
-        *option->text = value;
+    require(option->text != NULL); /* a flag has no value */
+    *option->text = value;
     return true;
 }
 
-/* NULL: there is none of this name. */
+/* NULL: no option has this name. */
 static const struct option *
 option_find(const struct option *options, size_t option_count, const char *name,
     size_t len)
@@ -130,7 +129,7 @@ option_find(const struct option *options, size_t option_count, const char *name,
     return NULL;
 }
 
-/* Of all commands, and what stands before them; false: there is no such one. */
+/* The long options of all commands. False: none of them has this name. */
 static bool
 option_common(struct settings *settings, const char *name, size_t len,
     struct option *found)
@@ -144,14 +143,14 @@ option_common(struct settings *settings, const char *name, size_t len,
         {.name = "tls-verify", .max = NAME_MAX, .text = &settings->tls_verify},
     };
     const struct option *option =
-        option_find(options, sizeof(options) / sizeof(options[0]), name, len);
+        option_find(options, COUNT(options), name, len);
 
     if (option != NULL)
         *found = *option;
     return option != NULL;
 }
 
-/* -a, -o, -s or -u */
+/* Sets -a, -o, -s or -u. False after a complaint. */
 static bool
 setting_set(struct settings *settings, char letter, const char *value)
 {
@@ -166,7 +165,8 @@ setting_set(struct settings *settings, char letter, const char *value)
     return true;
 }
 
-/* One option at argv[*at]; moves *at to its last part. */
+/* Reads the option at argv[*at], and moves *at to its value. False after a
+ * complaint. */
 static bool
 option_take(struct settings *settings, const struct option *options,
     size_t option_count, char **argv, size_t *at)
@@ -193,7 +193,7 @@ option_take(struct settings *settings, const struct option *options,
     }
     if (option == NULL &&
         (is_long || name[0] == '\0' || strchr("aosu", name[0]) == NULL)) {
-        /* Without its value, which may be a secret. */
+        /* Without the value, which may be a secret. */
         complain("there is no option '%.*s' here",
             is_long ? (int)strcspn(argv[*at], "=") : 2, argv[*at]);
         return false;
@@ -219,12 +219,11 @@ option_take(struct settings *settings, const struct option *options,
 }
 
 bool
-options_parse(struct settings *settings, const struct option *options,
+options_read(struct settings *settings, const struct option *options,
     size_t option_count, enum options_stop stop, char **argv,
     struct words *words)
 {
-    memset(words, 0, sizeof(*words));
-    words->word = argv;
+    *words = (struct words){.word = argv, .status = STATUS_USAGE};
     for (size_t at = 0; argv[at] != NULL; at++) {
         char *part = argv[at];
 
@@ -245,8 +244,32 @@ options_parse(struct settings *settings, const struct option *options,
             words->rest = argv + at;
             return true;
         }
-        require(words->count <= at); /* in the place of what has been read */
+        require(words->count <= at); /* it overwrites words read before */
         words->word[words->count++] = part;
     }
     return true;
+}
+
+bool
+words_take(struct settings *settings, const char *name,
+    const struct option *options, size_t option_count, char **argv,
+    struct words *words)
+{
+    const struct usage *usage = usage_find(name);
+    bool program = strcmp(name, "run") == 0;
+
+    require(usage != NULL);
+    if (!options_read(settings, options, option_count, STOP_NEVER, argv, words))
+        return false;
+    if (words->help) {
+        (void)fputs(usage->help, stdout);
+        words->status = STATUS_FINE;
+        return false;
+    }
+    if (words->count >= usage->words_min && words->count <= usage->words_max &&
+        (program ? words->rest != NULL && words->rest[0] != NULL
+                 : words->rest == NULL))
+        return true;
+    complain("%s: takes %s", name, usage->takes);
+    return false;
 }

@@ -1,45 +1,52 @@
 /*
- * Options of the command line: `--name value`, `--name=value`, `-n value` of
- * those whose name is one letter; and `--name` of those that take none.
+ * Command lines: `--name value`, `--name=value`, `-n value` for a name of one
+ * letter, and `--name` for a flag.
  */
 #ifndef HOLDFAST_COMMAND_OPTIONS_H
 #define HOLDFAST_COMMAND_OPTIONS_H
 
 #include "proto/holdfast/command.h"
 
-/* One of the pointers says of which type it is; the others are NULL. */
+/* The pointer that is not NULL tells the type. */
 struct option {
     const char *name;  /* without dashes */
-    size_t max;        /* bytes of a text; the largest number */
-    const char **text; /* gets a ref */
+    size_t max;        /* of a text in bytes; of a number */
+    const char **text; /* receives a ref */
     uint64_t *duration_ms;
     uint64_t *number; /* from 1 */
-    bool *flag;       /* takes no value */
+    bool *flag;       /* has no value */
 };
 
 /* The parsed command line. */
 struct words {
-    char **word; /* ref: what is no option, at the front of argv */
+    char **word; /* ref: the words between options, moved to the front */
     size_t count;
-    char **rest; /* ref: what follows "--", ends in NULL; NULL: no "--" */
+    char **rest; /* ref: the words after "--", ends in NULL; NULL: no "--" */
     bool help;   /* -h */
+    int status;  /* words_take() is false: the exit status */
 };
 
 enum options_stop {
     STOP_NEVER,
-    STOP_AT_WORD, /* the rest begins with the first word */
+    STOP_AT_WORD, /* `rest` begins with the first word */
 };
 
 /*
- * Reads options and words; the latter are moved to the front of `argv`. -a, -o,
- * -s, -u, -h and --tls... are always known and go to `settings`. False after a
+ * Reads options and words, and moves the words to the front of `argv`. The
+ * options -a, -o, -s, -u and --tls... go to `settings`. False after a
  * complaint.
  */
-bool options_parse(struct settings *settings, const struct option *options,
+bool options_read(struct settings *settings, const struct option *options,
     size_t option_count, enum options_stop stop, char **argv,
     struct words *words);
 
-/* "1500ms", "30s", "5m", "1h", at most a year; "0" alone needs no unit. */
+/* Reads the command line of the command `name`, with its options. False: it has
+ * printed the help, or complained. */
+bool words_take(struct settings *settings, const char *name,
+    const struct option *options, size_t option_count, char **argv,
+    struct words *words);
+
+/* Reads "1500ms", "30s", "5m", "1h", at most a year. "0" needs no unit. */
 bool duration_parse(const char *text, uint64_t *ms);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * ping: is there a broker, and how far away.
+ * The command ping: the time of a round trip to a broker.
  */
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/options.h"
@@ -29,21 +29,12 @@ ping_print(const struct settings *settings, struct holdfast *h)
 }
 
 int
-command_ping(struct settings *settings, int argc, char **argv)
+command_ping(struct settings *settings, char **argv)
 {
     struct words words;
 
-    (void)argc;
-    if (!options_parse(settings, NULL, 0, STOP_NEVER, argv, &words))
-        return STATUS_USAGE;
-    if (words.help) {
-        (void)help_print("ping");
-        return STATUS_FINE;
-    }
-    if (words.count > 0 || words.rest != NULL) {
-        complain("ping: takes no words");
-        return STATUS_USAGE;
-    }
+    if (!words_take(settings, "ping", NULL, 0, argv, &words))
+        return words.status;
     struct holdfast *h = connect_broker(settings);
     if (h == NULL)
         return STATUS_TROUBLE;

@@ -1,11 +1,11 @@
 /*
- * raw: bytes between the input, the broker and the output, as `nc -N` would do
- * it, with the address and the exit status of the other commands.
+ * The command raw: copies the input to the broker and the replies to the
+ * output, as `nc -N` does. Address and exit status are as for other commands.
  *
- * The input's end is passed on as a FIN; what is still to be answered comes,
- * and BYE as the last line. Without BYE the connection was lost.
+ * The end of the input is sent on as a FIN. The broker then answers what is
+ * outstanding, and says BYE. Without BYE the connection was lost.
  *
- * No signal is handled here, so nothing ends with EINTR.
+ * This command handles no signal, so no call fails with EINTR.
  */
 #define _GNU_SOURCE 1
 
@@ -27,13 +27,13 @@ struct raw {
     size_t end;
     bool input_over;
     bool fin_sent;
-    bool masked;    /* stdout is a terminal */
-    size_t line_at; /* bytes of the line that is being received */
-    bool line_bye;  /* it begins like BYE, so far */
-    bool bye;       /* the last line was BYE */
+    bool masked;    /* stdout is a terminal: control characters become '?' */
+    size_t line_at; /* bytes of the present line so far */
+    bool line_bye;  /* the present line begins like BYE, so far */
+    bool bye;       /* the last whole line was BYE */
 };
 
-/* True: connected, and the transport has come about. */
+/* Connects, up to the end of the handshake. False after a complaint. */
 static bool
 raw_connect(const struct settings *settings, struct holdfast *h)
 {
@@ -71,11 +71,11 @@ raw_connect(const struct settings *settings, struct holdfast *h)
         complain("no broker at %s: %s", address, holdfast_reason(h));
         return false;
     }
-    h->link = LINK_OPEN; /* the greeting is the output's, as all else */
+    h->link = LINK_OPEN; /* the greeting goes to the output as it is */
     return true;
 }
 
-/* Follows the lines, to know whether the last one was BYE. */
+/* Notes whether the last line is BYE, and masks control characters. */
 static void
 raw_follow(struct raw *raw, char *bytes, size_t len)
 {
@@ -97,6 +97,7 @@ raw_follow(struct raw *raw, char *bytes, size_t len)
     }
 }
 
+/* False after a complaint. */
 static bool
 output_write(const char *bytes, size_t len)
 {
@@ -113,7 +114,7 @@ output_write(const char *bytes, size_t len)
     return true;
 }
 
-/* False: over; *status says how. */
+/* False: the command ends with *status. */
 static bool
 raw_receive(struct raw *raw, int *status)
 {
@@ -153,7 +154,7 @@ raw_send(struct raw *raw)
             raw->h, raw->out + raw->start, raw->end - raw->start, &sent, why);
 
         if (moved == HOLDFAST_MOVED_BROKEN) {
-            /* Earlier lines of the broker are still to be read. */
+            /* Lines that the broker sent before are still to be read. */
             raw->input_over = true;
             raw->fin_sent = true;
             raw->end = raw->start;
@@ -183,6 +184,7 @@ raw_read_input(struct raw *raw)
         raw->input_over = true;
 }
 
+/* Copies both ways until the broker closes; the exit status. */
 static int
 raw_copy(struct raw *raw)
 {
@@ -210,23 +212,14 @@ raw_copy(struct raw *raw)
 }
 
 int
-command_raw(struct settings *settings, int argc, char **argv)
+command_raw(struct settings *settings, char **argv)
 {
     struct raw raw = {.masked = isatty(STDOUT_FILENO) != 0};
     struct words words;
     int status = STATUS_TROUBLE;
 
-    (void)argc;
-    if (!options_parse(settings, NULL, 0, STOP_NEVER, argv, &words))
-        return STATUS_USAGE;
-    if (words.help) {
-        (void)help_print("raw");
-        return STATUS_FINE;
-    }
-    if (words.count > 0 || words.rest != NULL) {
-        complain("raw: takes no words");
-        return STATUS_USAGE;
-    }
+    if (!words_take(settings, "raw", NULL, 0, argv, &words))
+        return words.status;
     struct holdfast *h = holdfast_make();
     if (h == NULL) {
         complain("out of memory");

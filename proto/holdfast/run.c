@@ -1,33 +1,28 @@
 /*
- * run: a program under a lock.
+ * The command run: a program under a lock.
  *
- * The rule: no process of the program's group runs when somebody else may hold
- * the lock. The three ways to lose it differ in how long that leaves:
+ * The rule: no process of the program's group runs when another client may hold
+ * the lock. How the lock is lost decides how much time is left:
  *
- *   the deadline comes near   the broker was not heard of in time. The lock is
- *                             ours until the deadline, so there is time: TERM,
- *                             and KILL shortly before the deadline.
- *   LOST                      the lock may be somebody else's from now on.
- *                             TERM, and KILL after LOST_GRACE_MS, a moment for
- *                             cleaning up that only the fence covers.
- *   the session ends          as with --keep 0 it does with the connection: a
- *                             broker that lives frees the lock when it sees
- *                             that, which is now. KILL.
+ *   the deadline is near   The broker did not answer. The lock is held until
+ *                          the deadline. TERM now, KILL shortly before it.
+ *   LOST                   Another client may hold the lock from now on. TERM
+ *                          now, KILL after LOST_GRACE_MS. Only the fence
+ *                          protects this moment for cleaning up.
+ *   the session ends       With --keep 0 it ends with the connection. A living
+ *                          broker frees the lock at once. KILL now.
  *
- * A session that is kept moves to another broker by itself; meanwhile the
- * deadline counts.
+ * A kept session moves to another broker by itself. Its deadline still counts.
  *
- * A process that was paused looks at the clock before anything else: past the
- * time for KILL there is nothing to be asked.
+ * After a pause of the process the clock comes first: if KILL is due, nothing
+ * else matters.
  *
  * TERM goes to the group. KILL goes to each process that the program has
- * started, in the group or not, and the connection is closed only when none of
- * them is left. Processes that the program leaves behind when it ends by itself
- * go on.
+ * started, in the group or not. The connection closes when all of them are
+ * dead. Processes that the program leaves behind at its own end live on.
  *
  * The program's processes may end, and send signals to this one, without a
- * pause. So each turn handles a bounded number of both and then looks for a
- * loss.
+ * pause. So each turn handles a bounded number of both, then checks for a loss.
  */
 #define _GNU_SOURCE 1
 
@@ -36,7 +31,6 @@
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/nested.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
 #define LOST_GRACE_MS 100
@@ -48,8 +42,8 @@
 
 enum run_state {
     RUN_WORKING, /* the lock is held */
-    RUN_ENDING,  /* it is lost; TERM was sent, KILL comes at kill_ms */
-    RUN_KILLED,  /* it is lost; nothing of the family is left */
+    RUN_ENDING,  /* the lock is lost; TERM was sent, KILL comes at kill_ms */
+    RUN_KILLED,  /* the lock is lost; no process of the program is left */
 };
 
 struct run {
@@ -60,7 +54,7 @@ struct run {
     struct guard guard;
     struct child child;
     uint64_t kill_before_ms; /* KILL comes this long before a deadline */
-    uint64_t kill_ms;        /* when KILL is due by what is known now */
+    uint64_t kill_ms;        /* when KILL is due, as far as is known */
 };
 
 static uint64_t
@@ -69,7 +63,7 @@ least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* How long before the deadline TERM and KILL come, by what was promised. */
+/* Sets the times from TERM and KILL to the deadline, by the ttl. */
 static void
 run_margins(struct run *run)
 {
@@ -98,7 +92,7 @@ run_kill(struct run *run)
     }
 }
 
-/* The lock is lost, or as good as: TERM now, KILL at `kill_ms`. */
+/* The lock is lost, or will be: TERM now, KILL at `kill_ms`. */
 static void
 run_lose(struct run *run, const char *why, uint64_t kill_ms)
 {
@@ -112,69 +106,41 @@ run_lose(struct run *run, const char *why, uint64_t kill_ms)
         run_kill(run);
     else
         child_signal(&run->child, SIGTERM);
-    /* The complaint last: it may block, where nobody reads it. */
+    /* Last, since the signal comes before any output. */
     complain("the lock is lost: %s", escape_text(why, text, sizeof(text)));
 }
 
-/* Looks at the clock alone. */
+/* Kills the program if that is due by the clock. */
 static void
 run_overdue(struct run *run)
 {
     if (run->state == RUN_KILLED || loop_now_ms() < run->kill_ms)
         return;
-    run_lose(run, "its time is over", 0);
+    run_lose(run, "its deadline has passed", 0);
     run_kill(run);
 }
 
 static void
 run_event(struct run *run, const struct holdfast_event *event)
 {
-    const char *reason = holdfast_event_value(event, "reason");
     uint64_t now = loop_now_ms();
+    const char *why = acquire_loss(event);
 
-    switch (event->kind) {
-    case HOLDFAST_LOST:
-        if (event->request == 0) /* of something that is not ours */
-            break;
-        run_lose(run, reason != NULL ? reason : "the broker says so",
-            now + LOST_GRACE_MS);
-        break;
-    case HOLDFAST_DEADLINE:
-        run_lose(run, "its time ends without word of the broker",
-            run_kill_at(run, event->deadline_ms));
-        break;
-    case HOLDFAST_CLOSED:
-        run_lose(run, event->text, 0);
+    if (event->kind == HOLDFAST_DRAIN)
+        complain("warning: the broker stops");
+    if (why == NULL)
+        return;
+    if (event->kind == HOLDFAST_LOST) {
+        run_lose(run, why, now + LOST_GRACE_MS);
+    } else if (event->kind == HOLDFAST_DEADLINE) {
+        run_lose(run, why, run_kill_at(run, event->deadline_ms));
+    } else {
+        run_lose(run, why, 0);
         run_kill(run);
-        break;
-    case HOLDFAST_JEOPARDY:
-        complain("warning: the renewal of the lock is late, %" PRIu64
-                 " ms are left",
-            event->ttl_ms);
-        break;
-    case HOLDFAST_SAFE:
-        complain("the lock is renewed again");
-        break;
-    case HOLDFAST_DRAIN:
-        complain("warning: the broker is going");
-        break;
-    case HOLDFAST_AWAY:
-    case HOLDFAST_BACK:
-        acquire_complain_away(event);
-        break;
-    case HOLDFAST_HELD:
-    case HOLDFAST_FREE:
-    case HOLDFAST_HELLO:
-    case HOLDFAST_OK:
-    case HOLDFAST_ERR:
-    case HOLDFAST_ITEM:
-    case HOLDFAST_QUEUED:
-    case HOLDFAST_BYE:
-        break;
     }
 }
 
-/* Handles the broker's lines; moves the time for KILL on. */
+/* Handles the broker's lines, and moves kill_ms on. */
 static void
 run_broker(struct run *run, short revents)
 {
@@ -189,9 +155,9 @@ run_broker(struct run *run, short revents)
 }
 
 /*
- * The program was stopped, by Ctrl-Z for one: so does this process, and the
- * shell has its terminal back. Made to go on, by fg or bg, it makes the program
- * go on, unless the lock's time has passed meanwhile.
+ * The program was stopped, for example by Ctrl-Z. This process stops too, and
+ * the shell gets the terminal. After fg or bg both go on, unless the lock's
+ * time has passed meanwhile.
  */
 static void
 run_stopped(struct run *run)
@@ -211,10 +177,10 @@ run_stopped(struct run *run)
 }
 
 /*
- * Another process of our own group has asked for the terminal, as `less` does
- * behind a pipe, and was stopped, since the program has it. It gets the
- * terminal now, and goes on. Should the program ask for it as well, all of the
- * job stops.
+ * Another process of this process' group, as `less` behind a pipe, has asked
+ * for the terminal. The kernel stopped it, since the program has the terminal.
+ * It gets the terminal now, and goes on. If the program then asks for the
+ * terminal too, the whole job stops.
  */
 static void
 run_yield(struct run *run)
@@ -242,7 +208,7 @@ run_signals(struct run *run)
         run_stopped(run);
 }
 
-/* Until the program has ended, or all of its family if the lock is lost. */
+/* Runs until the program ends, or after a loss until its last process ends. */
 static void
 run_supervise(struct run *run)
 {
@@ -253,16 +219,14 @@ run_supervise(struct run *run)
         short revents = loop_wait(&run->loop, run->h, until, -1, NULL);
         run_overdue(run);
         run_signals(run);
-        /* Last: a program that ended after the loss has lost the lock. */
+        /* Last: a program that ends after the loss has lost the lock. */
         run_broker(run, revents);
         run_overdue(run);
     }
 }
 
-/*
- * The lock is lost, and the program's group has been ended. Its number may soon
- * be another's, so the guard is to leave that alone.
- */
+/* The lock is lost, and the group is dead. The guard must not kill it, since
+ * another group may get its number. */
 static void
 run_lost(struct run *run)
 {
@@ -273,7 +237,7 @@ run_lost(struct run *run)
     (void)guard_tell(&run->guard);
 }
 
-/* Runs the program under the lock that is held; the exit status. */
+/* Runs the program under the lock; the exit status. */
 static int
 run_program(struct run *run, const struct acquire *acquire, char **argv)
 {
@@ -282,11 +246,12 @@ run_program(struct run *run, const struct acquire *acquire, char **argv)
     run_margins(run);
     run->kill_ms = run_kill_at(run, run->acquired.hold[0].deadline_ms);
     if (loop_now_ms() >= run->kill_ms) {
-        complain("the lock is lost: its time was over before the start");
+        complain("the lock is lost: its deadline passed before the start");
         return STATUS_LOST;
     }
     if (!nested_tell(acquire))
-        complain("warning: no memory to tell the program what it holds");
+        complain("warning: no memory for HOLDFAST_HELD; a run within this one "
+                 "may wait for itself");
     if (!child_start(
             child, &run->guard, &run->loop, run->h, &run->acquired, argv)) {
         acquire_release(run->h, &run->guard, &run->acquired);
@@ -303,23 +268,21 @@ run_program(struct run *run, const struct acquire *acquire, char **argv)
 }
 
 int
-command_run(struct settings *settings, int argc, char **argv)
+command_run(struct settings *settings, char **argv)
 {
     struct run run = {.state = RUN_WORKING, .guard = {.settings = settings}};
     struct acquire acquire;
     struct words words;
-    int status;
 
-    (void)argc;
-    if (!acquire_parse(settings, "run", argv, true, &acquire, &words, &status))
-        return status;
+    if (!acquire_parse(settings, "run", argv, &acquire, &words))
+        return words.status;
     if (!loop_init(&run.loop))
         return STATUS_TROUBLE;
-    /* Else another process of this group that reads the terminal would stop
-     * this one as well, and nobody would look after the lock. */
+    /* Otherwise a process of this group that reads the terminal would stop this
+     * process too, and nobody would watch over the lock. */
     loop_signal_add(&run.loop, SIGTTIN);
     loop_signal_add(&run.loop, SIGTTOU);
-    status =
+    int status =
         acquire_lock(&acquire, &run.loop, &run.guard, &run.h, &run.acquired);
     if (status == STATUS_FINE) {
         status = run_program(&run, &acquire, words.rest);

@@ -1,9 +1,7 @@
 /*
- * The terminal is opened anew, for writing without blocking. A stopped terminal
- * (Ctrl-S, or a line that hangs) must not delay signals. A flag on stdout
- * itself would be the shell's as well.
- *
- * SIGTTOU is blocked by loop_init().
+ * The terminal is opened again, to write without blocking: a stopped terminal
+ * (Ctrl-S, a line that hangs) must not delay signals. A flag on stdout itself
+ * would be the shell's too. loop_init() has blocked SIGTTOU.
  */
 #define _GNU_SOURCE 1
 
@@ -25,7 +23,7 @@
 #define SIZE_MAX_CELL 1000
 #define LEAVE_MS      200 /* for the last output to the terminal */
 
-/* The alternate screen, no cursor, lines that are cut and not continued. */
+/* The alternate screen, no cursor, no line wrap. */
 #define ENTER "\033[?1049h\033[?25l\033[?7l\033[2J"
 #define LEAVE "\033[0m\033[?7h\033[?25h\033[?1049l"
 
@@ -35,7 +33,7 @@ screen_init(struct screen *screen)
     *screen = (struct screen){.fd = -1};
     screen->fd =
         open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (screen->fd < 0) /* another user's */
+    if (screen->fd < 0) /* it is another user's */
         screen->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     if (screen->fd < 0) {
         complain("cannot write to the terminal: %s", strerror(errno));
@@ -117,7 +115,7 @@ screen_send(struct screen *screen)
     }
 }
 
-/* For some time at most. */
+/* Sends the whole picture, unless the terminal takes none for LEAVE_MS. */
 static void
 send_all(struct screen *screen)
 {
@@ -129,7 +127,7 @@ send_all(struct screen *screen)
         screen_send(screen);
 }
 
-/* --- taking it and putting it back ---------------------------------------- */
+/* --- enter and leave ------------------------------------------------------ */
 
 static void
 keys_take(struct screen *screen)
@@ -143,7 +141,7 @@ keys_take(struct screen *screen)
     modes.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
     modes.c_cc[VMIN] = 1;
     modes.c_cc[VTIME] = 0;
-    /* Not after what is on its way: that may be stopped. */
+    /* Not TCSADRAIN, which waits for output that may be stopped. */
     screen->keys = tcsetattr(STDIN_FILENO, TCSANOW, &modes) == 0;
 }
 
@@ -168,7 +166,7 @@ screen_leave(struct screen *screen)
     if (!screen->on)
         return;
     screen->on = false;
-    send_all(screen); /* a half of a sequence would eat up the next one */
+    send_all(screen); /* half a sequence would break the next one */
     screen->len = screen->sent = 0;
     text_add(screen, LEAVE);
     send_all(screen);
@@ -192,35 +190,36 @@ screen_begin(struct screen *screen)
     return true;
 }
 
-/* The first characters of UTF-8 that fit, and a mark where some do not. */
-static void
-cut_add(struct screen *screen, const char *text)
+size_t
+screen_cut(const char *text, size_t *columns)
 {
-    size_t count = 0;
-    size_t last = 0; /* start of the last one that fits */
     size_t at = 0;
 
     for (; text[at] != '\0'; at++) {
         if (((unsigned char)text[at] & 0xc0) == 0x80)
             continue;
-        if (count == screen->columns) {
-            bytes_add(screen, text, last);
-            text_add(screen, "~");
-            return;
-        }
-        count++;
-        last = at;
+        if (*columns == 0)
+            break;
+        (*columns)--;
     }
-    bytes_add(screen, text, at);
+    return at;
 }
 
 void
 screen_line(struct screen *screen, const char *text, bool title)
 {
+    size_t columns = screen->columns;
+    size_t len = screen_cut(text, &columns);
+    bool cut = text[len] != '\0';
+
+    columns = screen->columns - 1;
+    if (cut)
+        len = screen_cut(text, &columns);
     if (screen->len > strlen("\033[H"))
         text_add(screen, "\r\n");
     text_add(screen, title ? "\033[K\033[7m" : "\033[K");
-    cut_add(screen, text);
+    bytes_add(screen, text, len);
+    text_add(screen, cut ? "~" : "");
     text_add(screen, title ? "\033[0m" : "");
 }
 

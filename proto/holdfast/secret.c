@@ -1,10 +1,10 @@
 /*
- * Secrets. That of the user who runs the command comes from a file, and never
- * from the command line, which all users of a machine can read. Secrets for
- * users of brokers are random or given, and hashed for a broker's file.
+ * Secrets. The command's own secret comes from a file, never from the command
+ * line, which every user of the machine can read. The command secret makes or
+ * reads the secret of a broker's user, and hashes it.
  *
- * The file is read once, since it may be a pipe. A secret is overwritten when
- * nobody needs it any more, except that of connections.
+ * The file is read once, since it may be a pipe. A secret is overwritten after
+ * its last use, except the secret of connections.
  */
 #define _GNU_SOURCE 1
 
@@ -22,13 +22,13 @@
 
 #define NEW_BYTES 32 /* of randomness in a secret that is made */
 
-/* The input, and then the secret in it, with a NUL behind it. */
+/* The bytes of the input, then the secret in it with a NUL. */
 struct line {
     char bytes[SECRET_FILE_BYTES + 1];
     size_t len;
 };
 
-/* All that there is, of a terminal one line. False: errno says why. */
+/* Reads the input to its end; of a terminal one line. False: see errno. */
 static bool
 line_read(int fd, struct line *line)
 {
@@ -47,7 +47,8 @@ line_read(int fd, struct line *line)
     return got >= 0;
 }
 
-/* Leaves nothing but the secret, of `min` bytes at least; false: `why`. */
+/* Cuts the line to the secret, of at least `min` bytes. False: `why` says why
+ * not. */
 static bool
 line_take(struct line *line, size_t min, char *why, size_t why_bytes)
 {
@@ -62,7 +63,7 @@ line_take(struct line *line, size_t min, char *why, size_t why_bytes)
     return true;
 }
 
-/* --- of this user --------------------------------------------------------- */
+/* --- the command's own ---------------------------------------------------- */
 
 static bool
 file_read(const char *path, struct line *line)
@@ -71,7 +72,7 @@ file_read(const char *path, struct line *line)
     bool done = fd >= 0 && line_read(fd, line);
     char why[128];
 
-    if (!done) /* its name may be the secret itself */
+    if (!done) /* without the name, which may be the secret itself */
         complain("-s, HOLDFAST_SECRET_FILE: the file cannot be read: %s",
             strerror(errno));
     if (fd >= 0)
@@ -90,16 +91,18 @@ static bool
 settings_check(const struct settings *settings)
 {
     if (settings->user == NULL) {
-        complain("-s: a secret is a user's: -u, or HOLDFAST_USER");
+        complain("-s: a secret without a user; give -u or HOLDFAST_USER");
         return false;
     }
     if (settings->secret_file == NULL) {
-        complain("-u: a user has a secret: -s, or HOLDFAST_SECRET_FILE");
+        complain(
+            "-u: a user without a secret; give -s or HOLDFAST_SECRET_FILE");
         return false;
     }
     size_t len = strlen(settings->user);
     if (len == 0 || len > HOLDFAST_USER_MAX) {
-        complain("-u: 1 to %d bytes expected", HOLDFAST_USER_MAX);
+        complain("-u: a user of %zu bytes; it must have 1 to %d", len,
+            HOLDFAST_USER_MAX);
         return false;
     }
     return true;
@@ -108,7 +111,7 @@ settings_check(const struct settings *settings)
 bool
 secret_take(const struct settings *settings, struct holdfast_options *options)
 {
-    /* The guard's arguments are gone when it needs them. */
+    /* Copies, since the guard overwrites its arguments. */
     static char user[HOLDFAST_USER_MAX + 1];
     static struct line secret;
 
@@ -127,7 +130,8 @@ secret_take(const struct settings *settings, struct holdfast_options *options)
 
 /* --- for users of brokers ------------------------------------------------- */
 
-/* From the input; a terminal does not show it. */
+/* Reads the secret from the input; a terminal does not echo it. False after a
+ * complaint. */
 static bool
 secret_ask(struct line *line)
 {
@@ -137,7 +141,7 @@ secret_ask(struct line *line)
     if (terminal) {
         struct termios hidden = shown;
         hidden.c_lflag &= (tcflag_t)~ECHO;
-        /* Earlier typing is dropped, so the question comes after. */
+        /* TCSAFLUSH drops earlier typing, so the question comes after. */
         (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
         (void)fputs("Secret: ", stderr);
     }
@@ -155,7 +159,7 @@ secret_ask(struct line *line)
     return done;
 }
 
-/* A new one, into a file that was not there. */
+/* Makes a secret and writes it to a new file. False after a complaint. */
 static bool
 secret_make(const char *path, struct line *line)
 {
@@ -181,7 +185,7 @@ secret_make(const char *path, struct line *line)
     return done;
 }
 
-/* The line of the user with the secret. */
+/* Prints the user's line for the file of users; the exit status. */
 static int
 secret_print(const char *user, const struct line *line)
 {
@@ -195,7 +199,7 @@ secret_print(const char *user, const struct line *line)
         return STATUS_TROUBLE;
     }
     user_hash_text(salt, text_make(line->bytes, line->len), hashed);
-    /* A # at the beginning of a line would make it none. */
+    /* A line that begins with # is a comment. */
     bool hash = name[0] == '#';
     (void)printf("%s%.*s secret=%s\n", hash ? "%23" : "", (int)len - hash,
         name + hash, hashed);
@@ -203,7 +207,7 @@ secret_print(const char *user, const struct line *line)
 }
 
 int
-command_secret(struct settings *settings, int argc, char **argv)
+command_secret(struct settings *settings, char **argv)
 {
     const char *path = NULL;
     const struct option options[] = {
@@ -211,22 +215,16 @@ command_secret(struct settings *settings, int argc, char **argv)
     struct line line = {.len = 0};
     struct words words;
 
-    (void)argc;
-    if (!options_parse(settings, options, 1, STOP_NEVER, argv, &words))
-        return STATUS_USAGE;
-    if (words.help) {
-        (void)help_print("secret");
-        return STATUS_FINE;
-    }
-    if (words.count != 1 || words.rest != NULL || words.word[0][0] == '\0' ||
-        strlen(words.word[0]) > USER_NAME_MAX) {
-        complain("secret: takes one USER, of 1 to %d bytes", USER_NAME_MAX);
+    if (!words_take(settings, "secret", options, 1, argv, &words))
+        return words.status;
+    if (words.word[0][0] == '\0' || strlen(words.word[0]) > USER_NAME_MAX) {
+        complain("secret: a USER must have 1 to %d bytes", USER_NAME_MAX);
         return STATUS_USAGE;
     }
     bool made = path != NULL ? secret_make(path, &line) : secret_ask(&line);
     int status = made ? secret_print(words.word[0], &line) : STATUS_TROUBLE;
     if (made && path != NULL && status != STATUS_FINE)
-        (void)unlink(path); /* nobody has its hash */
+        (void)unlink(path); /* its hash was not printed */
     explicit_bzero(&line, sizeof(line));
     return status;
 }

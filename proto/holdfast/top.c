@@ -1,9 +1,9 @@
 /*
- * top: what is waited for most at a broker, and who is oldest there; on a
- * terminal again and again, else once.
+ * The command top: the most contended locks of a broker, the oldest holds and
+ * the oldest waits. On a terminal it draws them at each interval, else once.
  *
- * A picture is of one answer, and stands until the next one is whole. Rates are
- * of STATS, and left out where the user may not ask for that.
+ * A picture shows one whole answer, until the next answer is whole. The rates
+ * come from STATS. They are left out if the user has no right to it.
  */
 #include "daemon/base/assert.h"
 #include "proto/holdfast/escape.h"
@@ -18,14 +18,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ANSWER_MS       15000 /* without the end of an answer */
+#define ANSWER_MS       15000 /* for a whole answer */
 #define INTERVAL_MS     1000
 #define INTERVAL_MIN_MS 100
 #define RETRY_MS        50 /* while the terminal does not take a picture */
 #define LIMIT_MAX       100
 #define LINE_BYTES      4096
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static const struct out_column top_columns[] = {
     {"kind", "KIND", OUT_TYPE_TEXT},
@@ -52,7 +50,7 @@ enum list_kind {
 
 static const char *const list_words[LISTS] = {"contended", "holder", "waiter"};
 
-/* The words of an ITEM that a line ends with. */
+/* The words of an ITEM, in the order of a line. */
 enum row_word {
     WORD_SESSION,
     WORD_NAME,
@@ -102,18 +100,18 @@ struct top {
     struct screen screen;
     uint64_t interval_ms;
     uint64_t limit;
-    struct answer *shown;  /* owned; the last that is whole */
-    struct answer *coming; /* owned */
+    struct answer *shown;  /* owned; the last whole answer */
+    struct answer *coming; /* owned; the next one */
     double rate[3];        /* a second, of the first TOTALs */
     bool rates_known;
-    bool stats;      /* the user may ask for them, as far as is known */
-    bool any;        /* something is shown */
-    uint64_t asks;   /* TOP that is under way, 0: none */
-    uint64_t counts; /* STATS that is */
+    bool stats;         /* no STATS was refused so far */
+    bool any;           /* `shown` is an answer */
+    uint64_t top_sent;  /* the outstanding TOP; 0: none */
+    uint64_t stat_sent; /* the outstanding STATS; 0: none */
     uint64_t asked_ms;
 };
 
-/* --- what comes ----------------------------------------------------------- */
+/* --- answers -------------------------------------------------------------- */
 
 static void
 answer_clear(struct answer *answer)
@@ -144,7 +142,7 @@ row_take(struct answer *answer, const struct holdfast_event *event)
     size_t list = list_of(event);
 
     if (list == LISTS || answer->count[list] == LIMIT_MAX)
-        return true; /* of a later broker */
+        return true; /* a newer broker may send more */
     struct row *row = &answer->row[list][answer->count[list]++];
     (void)holdfast_event_number(event, "waits", &row->waits);
     (void)holdfast_event_number(event, "waited_ms", &row->waited_ms);
@@ -192,35 +190,28 @@ top_rates(struct top *top)
 
 /* --- the picture ---------------------------------------------------------- */
 
-/* A word and blanks, so that what follows begins `width` characters later;
- * where it is longer it is cut. Returns how many bytes that are. */
+/* Writes a word of `width` characters: blanks fill a shorter one, a longer one
+ * is cut. Returns the number of bytes. */
 static size_t
 word_put(char *line, size_t room, const char *text, size_t width)
 {
-    size_t count = 0;
-    size_t at = 0;
-    size_t last = 0;
+    size_t left = width;
 
-    require(room > 2);
+    require(room > 2 && width > 0);
     if (text == NULL)
         text = "-";
-    for (; text[at] != '\0' && at + 2 < room; at++) {
-        if (((unsigned char)text[at] & 0xc0) == 0x80)
-            continue;
-        if (count == width) {
-            memcpy(line, text, last);
-            line[last] = '~';
-            line[last + 1] = '\0';
-            return last + 1;
-        }
-        count++;
-        last = at;
+    size_t at = screen_cut(text, &left);
+    bool cut = text[at] != '\0';
+    if (cut) {
+        left = width - 1;
+        at = screen_cut(text, &left);
     }
+    at = at < room - 2 ? at : room - 2;
     memcpy(line, text, at);
-    while (count < width && at + 1 < room) {
+    if (cut)
+        line[at++] = '~';
+    for (; left > 0 && at + 1 < room; left--)
         line[at++] = ' ';
-        count++;
-    }
     line[at] = '\0';
     return at;
 }
@@ -239,8 +230,7 @@ words_put(char *line, size_t at, const char *const *word, const size_t *width,
         line[--at] = '\0';
 }
 
-/* The columns of a list of holds or waits: session, name, client, owner,
- * note. */
+/* The widths of session, name, client, owner and note. */
 static void
 words_widths(const struct top *top, size_t width[WORDS])
 {
@@ -300,8 +290,7 @@ list_title(struct top *top, size_t list)
     screen_line(&top->screen, line, true);
 }
 
-/* So many rows of each list there is room for: none takes what it has no use
- * for from the others. */
+/* Shares `rows` among the lists. A short list leaves its room to the others. */
 static void
 lists_share(const struct top *top, size_t rows, size_t share[LISTS])
 {
@@ -320,7 +309,7 @@ lists_share(const struct top *top, size_t rows, size_t share[LISTS])
     }
 }
 
-/* The broker, its version, and the rates. */
+/* Draws the address, the broker's version, and the rates. */
 static void
 head_draw(struct top *top)
 {
@@ -366,9 +355,9 @@ top_draw(struct top *top)
     screen_show(&top->screen);
 }
 
-/* --- asking --------------------------------------------------------------- */
+/* --- requests ------------------------------------------------------------- */
 
-/* False after a complaint. */
+/* Sends TOP and STATS. False after a complaint. */
 static bool
 top_ask(struct top *top)
 {
@@ -378,9 +367,9 @@ top_ask(struct top *top)
     answer_clear(top->coming);
     top->asked_ms = loop_now_ms();
     (void)snprintf(line, sizeof(line), "TOP limit=%" PRIu64, top->limit);
-    enum holdfast_status status = holdfast_submit(top->h, line, &top->asks);
+    enum holdfast_status status = holdfast_submit(top->h, line, &top->top_sent);
     if (status == HOLDFAST_SUCCESS && top->stats)
-        status = holdfast_submit(top->h, "STATS", &top->counts);
+        status = holdfast_submit(top->h, "STATS", &top->stat_sent);
     if (status == HOLDFAST_SUCCESS)
         return true;
     screen_leave(&top->screen);
@@ -388,7 +377,7 @@ top_ask(struct top *top)
     return false;
 }
 
-/* The answer is whole. */
+/* The answer is whole: shows it. */
 static void
 top_answered(struct top *top)
 {
@@ -402,7 +391,7 @@ top_answered(struct top *top)
     top_draw(top);
 }
 
-/* Of STATS; whoever may not ask for it goes without. */
+/* An event of the STATS. After an ERR the command goes on without it. */
 static void
 stats_event(struct top *top, const struct holdfast_event *event)
 {
@@ -410,12 +399,12 @@ stats_event(struct top *top, const struct holdfast_event *event)
         total_take(top->coming, event);
     if (event->kind != HOLDFAST_OK && event->kind != HOLDFAST_ERR)
         return;
-    top->counts = 0;
+    top->stat_sent = 0;
     top->coming->totals_known = event->kind == HOLDFAST_OK;
     top->stats = top->coming->totals_known;
 }
 
-/* STATUS_FINE: it goes on; else it is over, after a complaint. */
+/* Any status but STATUS_FINE ends the command, after a complaint. */
 static int
 top_event(struct top *top, const struct holdfast_event *event)
 {
@@ -427,35 +416,36 @@ top_event(struct top *top, const struct holdfast_event *event)
         return STATUS_TROUBLE;
     }
     if (event->request == 0 ||
-        (event->request != top->asks && event->request != top->counts))
+        (event->request != top->top_sent && event->request != top->stat_sent))
         return STATUS_FINE;
-    if (event->request == top->counts) {
+    if (event->request == top->stat_sent) {
         stats_event(top, event);
     } else if (event->kind == HOLDFAST_ERR) {
         screen_leave(&top->screen);
         complain_refused("TOP", event, "");
         return STATUS_REFUSED;
     } else if (event->kind == HOLDFAST_OK) {
-        top->asks = 0;
+        top->top_sent = 0;
     } else if (event->kind == HOLDFAST_ITEM && !row_take(top->coming, event)) {
         screen_leave(&top->screen);
         complain("out of memory");
         return STATUS_TROUBLE;
     }
-    if (top->asks == 0 && top->counts == 0)
+    if (top->top_sent == 0 && top->stat_sent == 0)
         top_answered(top);
     return STATUS_FINE;
 }
 
 /* --- the loop ------------------------------------------------------------- */
 
+/* Whether an answer is outstanding. */
 static bool
 top_is_asking(const struct top *top)
 {
-    return top->asks != 0 || top->counts != 0;
+    return top->top_sent != 0 || top->stat_sent != 0;
 }
 
-/* False: a signal ends it. */
+/* False: a signal ends the command. */
 static bool
 top_signals(struct top *top)
 {
@@ -478,7 +468,7 @@ top_signals(struct top *top)
     return true;
 }
 
-/* Until somebody has had enough; the exit status. */
+/* Draws until a key or a signal ends the command; the exit status. */
 static int
 top_run(struct top *top)
 {
@@ -503,7 +493,7 @@ top_run(struct top *top)
         if (now >= due && !top_ask(top))
             return STATUS_TROUBLE;
         if (now >= due)
-            due = now; /* it is to be sent */
+            due = now; /* the loop sends the request */
         if (screen_waits(&top->screen) && due > now + RETRY_MS)
             due = now + RETRY_MS;
         short revents = loop_wait(&top->loop, top->h, due,
@@ -548,8 +538,10 @@ top_live(struct settings *settings, struct top *top)
 }
 
 int
-command_top(struct settings *settings, int argc, char **argv)
+command_top(struct settings *settings, char **argv)
 {
+    static const struct list list = {
+        "TOP", top_columns, COUNT(top_columns), true, NULL};
     uint64_t limit = 0;
     uint64_t interval_ms = INTERVAL_MS;
     const struct option options[] = {
@@ -559,20 +551,11 @@ command_top(struct settings *settings, int argc, char **argv)
     struct words words;
     char line[40];
 
-    (void)argc;
-    if (!options_parse(
-            settings, options, COUNT(options), STOP_NEVER, argv, &words))
-        return STATUS_USAGE;
-    if (words.help) {
-        (void)help_print("top");
-        return STATUS_FINE;
-    }
-    if (words.count > 0 || words.rest != NULL) {
-        complain("top: takes no words");
-        return STATUS_USAGE;
-    }
+    if (!words_take(settings, "top", options, COUNT(options), argv, &words))
+        return words.status;
     if (interval_ms < INTERVAL_MIN_MS) {
-        complain("top: --interval is %d ms or longer", INTERVAL_MIN_MS);
+        complain("--interval: %" PRIu64 "ms is less than %dms", interval_ms,
+            INTERVAL_MIN_MS);
         return STATUS_USAGE;
     }
     if (settings->format == OUT_AUTOMATIC && isatty(STDOUT_FILENO)) {
@@ -582,6 +565,5 @@ command_top(struct settings *settings, int argc, char **argv)
     }
     (void)snprintf(
         line, sizeof(line), "TOP limit=%" PRIu64, limit > 0 ? limit : 10);
-    return list_once(
-        settings, "TOP", line, top_columns, COUNT(top_columns), NULL);
+    return list_print(settings, &list, line);
 }

@@ -1,8 +1,8 @@
 /*
- * watch: a line for each time that a lock is held or free, from now until a
- * signal comes. It goes on at another broker, or the same when that is back.
+ * The command watch: a line for each change of a lock, held or free, until a
+ * signal comes. It continues at another broker, or when the broker is back.
  *
- * The lines are printed as they come, so on a terminal they have no columns.
+ * The lines are printed as they come, so they have no columns on a terminal.
  */
 #include "proto/holdfast/acquire.h"
 #include "proto/holdfast/escape.h"
@@ -13,10 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEEP_MS   30000 /* only so that the library connects again */
+#define KEEP_MS   30000 /* makes the library connect again */
 #define PAIRS_MAX 40
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static const struct out_column watch_columns[] = {
     {"event", "EVENT", OUT_TYPE_TEXT},
@@ -28,7 +26,7 @@ static const struct out_column watch_columns[] = {
     {"note", "NOTE", OUT_TYPE_TEXT},
 };
 
-/* "held KEY fence=F name=N", for people. False: it cannot be written. */
+/* Prints "held KEY fence=F name=N". False: stdout is gone, or no memory. */
 static bool
 watch_print(const struct holdfast_event *event)
 {
@@ -48,7 +46,7 @@ watch_print(const struct holdfast_event *event)
     return putchar('\n') != EOF;
 }
 
-/* One event; false: it cannot be written. */
+/* Prints one event. False: stdout is gone, or no memory. */
 static bool
 watch_row(struct out *out, const struct holdfast_event *event)
 {
@@ -68,7 +66,7 @@ watch_row(struct out *out, const struct holdfast_event *event)
     return fflush(stdout) == 0 && good;
 }
 
-/* False: over, *status says how. */
+/* False: the command ends with *status. */
 static bool
 watch_event(struct out *out, const struct holdfast_event *event, int *status)
 {
@@ -94,7 +92,7 @@ watch_event(struct out *out, const struct holdfast_event *event, int *status)
     return false;
 }
 
-/* Until it cannot go on; the exit status. */
+/* Prints events until one ends the command; the exit status. */
 static int
 watch_run(struct holdfast *h, struct out *out)
 {
@@ -109,6 +107,7 @@ watch_run(struct holdfast *h, struct out *out)
     }
 }
 
+/* Sends the WATCHes. False after a complaint. */
 static bool
 watch_ask(struct holdfast *h, const struct words *words)
 {
@@ -126,45 +125,22 @@ watch_ask(struct holdfast *h, const struct words *words)
     return true;
 }
 
-static bool
-watch_parse(
-    struct settings *settings, char **argv, struct words *words, int *status)
-{
-    char word[KEY_WORD_BYTES];
-
-    *status = STATUS_USAGE;
-    if (!options_parse(settings, NULL, 0, STOP_NEVER, argv, words))
-        return false;
-    if (words->help) {
-        (void)help_print("watch");
-        *status = STATUS_FINE;
-        return false;
-    }
-    if (words->count == 0 || words->rest != NULL) {
-        complain("watch: takes one KEY or several");
-        return false;
-    }
-    for (size_t i = 0; i < words->count; i++)
-        if (!key_encode("watch", words->word[i], word, sizeof(word)))
-            return false;
-    return true;
-}
-
 int
-command_watch(struct settings *settings, int argc, char **argv)
+command_watch(struct settings *settings, char **argv)
 {
     struct words words;
-    int status;
 
-    (void)argc;
-    if (!watch_parse(settings, argv, &words, &status))
-        return status;
+    if (!words_take(settings, "watch", NULL, 0, argv, &words))
+        return words.status;
+    for (size_t i = 0; i < words.count; i++)
+        if (!key_check("watch", words.word[i]))
+            return STATUS_USAGE;
     struct holdfast *h = connect_kept(settings, KEEP_MS);
     if (h == NULL)
         return STATUS_TROUBLE;
     struct out *out =
         out_create(settings->format, watch_columns, COUNT(watch_columns));
-    status = STATUS_TROUBLE;
+    int status = STATUS_TROUBLE;
     if (out != NULL && watch_ask(h, &words))
         status = watch_run(h, out);
     (void)out_destroy(&out);

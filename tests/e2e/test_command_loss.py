@@ -180,7 +180,7 @@ class LostTest(LossCase):
         broker.say("* NEWS job fence=42\n* SAFE job ttl_ms=9000\n"
                    "* LOST other fence=42\n* LOST job fence=41")
         broker.say("* JEOPARDY job ttl_ms=500")
-        while b" late, 500 ms" not in process.stderr.readline():
+        while b" late; 500 ms" not in process.stderr.readline():
             self.assertIsNone(process.poll())
         self.assert_goes_on(process)
         self.assertEqual(broker.received("UNLOCK"), ["UNLOCK job fence=42"])
@@ -208,7 +208,7 @@ class LostTest(LossCase):
         process = self.start_family(broker)
         for event, text in (("* JEOPARDY job ttl_ms=500", b" 500 ms "),
                             ("* SAFE job ttl_ms=9000", b"renewed again"),
-                            ("* DRAIN grace_ms=5000", b"broker is going")):
+                            ("* DRAIN grace_ms=5000", b"broker stops")):
             broker.say(event)
             self.assertIn(text, process.stderr.readline())
         self.assert_goes_on(process)
@@ -337,7 +337,7 @@ class SilenceTest(LossCase):
         result = self.command(broker, "run", "job", "--", "touch",
                               self.path("ran"))
         self.assertEqual(result.returncode, 123)
-        self.assertIn(b"over before the start", result.stderr)
+        self.assertIn(b"before the start", result.stderr)
         self.assertFalse(os.path.exists(self.path("ran")))
 
 
@@ -432,7 +432,7 @@ class KilledTest(LossCase):
         guard, = (pid for pid in children_of(process.pid)
                   if pid != self.group)
         os.kill(guard, signal.SIGKILL)
-        self.assertIn(b"guard of the process group is gone",
+        self.assertIn(b"guard of the process group was killed",
                       process.stderr.readline())
         self.assert_family_lives()
         process.kill()

@@ -85,7 +85,8 @@ class MoveCase(CommandCase):
         return self.two if broker is self.one else self.one
 
     def wait_back(self, process):
-        while b"is there again" not in (line := process.stderr.readline()):
+        while b"serves the session" not in (
+                line := process.stderr.readline()):
             self.assertNotEqual(line, b"", "it has ended")
 
     def wait_position(self, client, key, waiters):
@@ -172,7 +173,7 @@ class RunMovesTest(MoveCase):
         self.one.kill()
         self.two.kill()
         self.assertEqual(process.wait(20), 123)
-        self.assertIn(b"its time ends without word", process.stderr.read())
+        self.assertIn(b"before the deadline", process.stderr.read())
 
     def test_not_kept(self):
         process = self.run_holding(self.both, "--keep", "0", "job")

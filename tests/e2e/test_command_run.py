@@ -400,9 +400,9 @@ class RefusedTest(CommandCase):
         cases = (("QUEUED position=2 holder=shop-7 age_ms=1500",
                   "job: waiting at position 2 (shop-7, for 1.5 s)"),
                  ("QUEUED position=1 reason=settling after_ms=29000",
-                  "job: waiting for the broker to settle with Redis, for "
-                  "29.0s at most"),
-                 (None, "`holdfast status` tells"))
+                  "job: waiting for the broker to settle with Redis, at "
+                  "most 29.0s"),
+                 (None, "`holdfast status` shows"))
         started = [(self.start(self.broker(LOCK=answer), "run", "job", "--",
                                "true"), told) for answer, told in cases]
         for process, told in started:
@@ -445,7 +445,7 @@ class NestedTest(CommandCase):
         broker, result = self.nested(*words, **options)
         self.assertEqual(result.returncode, 125)
         self.assertRegex(result.stderr.decode(),
-                         r"is held by the holdfast run \(process \d+\)")
+                         r"is held by holdfast run \(process \d+\)")
         self.assertEqual(result.stdout, b"")
         self.assertEqual(len(broker.received("LOCK")), 1)
 

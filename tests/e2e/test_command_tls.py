@@ -148,7 +148,7 @@ class TrustTest(TlsCase):
         self.refused("it does not speak TLS", broker.plain, **trust())
         self.refused("it does not speak TLS", broker.plain, "raw", **trust())
         # And the other way round.
-        hint = "in time; if that port is for TLS, say --tls"
+        hint = "in time; if it is a TLS port, give --tls"
         before = time.monotonic()
         self.refused(hint, broker)
         self.assertLess(time.monotonic() - before, 11)
@@ -156,10 +156,10 @@ class TrustTest(TlsCase):
     def test_usage(self):
         ca = authority().cert
         for words, why in (
-                (("-a", "/run/s", "--tls"), "TLS is for HOST:PORT"),
-                (("-a", "h,/run/s", "--tls-ca", ca), "TLS is for HOST:PORT"),
-                (("--tls-cert", ca), "--tls-cert and --tls-key go together"),
-                (("--tls-key", ca), "--tls-cert and --tls-key go together"),
+                (("-a", "/run/s", "--tls"), "TLS is not supported"),
+                (("-a", "h,/run/s", "--tls-ca", ca), "TLS is not supported"),
+                (("--tls-cert", ca), "--tls-key: one without the other"),
+                (("--tls-key", ca), "--tls-key: one without the other"),
                 (("--tls-verify", "none"), "'none' is not full or ca"),
                 (("--tls-ca", "/none"), "/none: No such file"),
                 (("--tls-ca", "Makefile"), "Makefile: "),
