@@ -1,19 +1,20 @@
 /*
- * A program in a process group of its own: started, signalled, reaped, killed.
+ * A program in its own process group: start, signals, reaping, killing.
  *
- * Start: the child waits behind a gate until it has its group, its guard and
- * the terminal; so there is no moment in which it runs unguarded. It has the
- * signal mask, the dispositions and the descriptors that this process came
- * with; everything that this process opened is close-on-exec.
+ * The child waits at a gate until it has its group, its guard and the terminal.
+ * So it never runs without a guard. It inherits the signal mask, the
+ * dispositions and the descriptors of this process at its start. Every
+ * descriptor that this process opened is close-on-exec.
  *
- * The group's number stays taken while the program is not reaped, or a process
- * of the group lives. So a signal to the group cannot meet a stranger, unless
- * it is sent after child_group_gone().
+ * The kernel does not reuse the group's number while the program is not reaped,
+ * or a process of the group lives. So a signal to the group cannot hit another
+ * group before child_group_gone().
  *
- * A process that leaves the group stays in the family: each process that loses
- * its parent becomes a child of this process (PR_SET_CHILD_SUBREAPER). So the
+ * A process that leaves the group stays in the family: a process that loses its
+ * parent becomes a child of this process (PR_SET_CHILD_SUBREAPER). So the
  * family is dead when this process has no child but guards. Only children are
- * killed by number, as their numbers stay taken until they are reaped here.
+ * killed by number, since no other process gets their number before they are
+ * reaped here.
  */
 #define _GNU_SOURCE 1
 
@@ -33,13 +34,13 @@
 #include <unistd.h>
 
 #define CHILDREN    "/proc/thread-self/children"
-#define BURY_MS     10000   /* for SIGKILL to be obeyed */
-#define BURY_NAP_NS 1000000 /* between looks */
+#define BURY_MS     10000   /* for SIGKILL to take effect */
+#define BURY_NAP_NS 1000000 /* between checks */
 #define REAP_MAX    256     /* orphans in one turn */
 
-/* In one look, as the list may grow at its end; another look follows. */
+/* Of one reading of the list, which may grow meanwhile. */
 #define CHILDREN_MAX 1024
-#define LOOK_MAX     32768 /* the dead included */
+#define ENTRIES_MAX  32768 /* zombies included */
 
 static void
 environment_set(const char *session, const struct acquired *acquired)
@@ -74,7 +75,7 @@ child_main(const struct loop *loop, pid_t parent, int gate, char **argv)
     _exit(error == ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE);
 }
 
-/* Ends a child that is still behind the gate. */
+/* Kills a child that waits at the gate. */
 static void
 start_undo(struct child *child)
 {
@@ -83,7 +84,8 @@ start_undo(struct child *child)
     (void)waitpid(child->pid, NULL, 0);
 }
 
-/* Else a process that leaves the group of the program outlives the lock. */
+/* Warns if children cannot be listed: a process that leaves the group would
+ * outlive the lock. */
 static void
 warn_of_strays(void)
 {
@@ -106,7 +108,7 @@ child_start(struct child *child, struct guard *guard, const struct loop *loop,
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     warn_of_strays();
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gate) != 0) {
-        complain("no socket: %s", strerror(errno));
+        complain("cannot create a socket: %s", strerror(errno));
         return false;
     }
     environment_set(holdfast_session(h), acquired);
@@ -124,7 +126,7 @@ child_start(struct child *child, struct guard *guard, const struct loop *loop,
         (void)setpgid(child->pid, child->pid);
         good = acquire_guard(guard, h, acquired, child->pid);
         if (!good) {
-            complain("no guard: %s", strerror(errno));
+            complain("cannot start the guard process: %s", strerror(errno));
             start_undo(child);
         }
     }
@@ -139,20 +141,21 @@ child_start(struct child *child, struct guard *guard, const struct loop *loop,
 void
 child_signal(const struct child *child, int signal)
 {
-    /* -1 would be every process of the user, and 0 our own group. */
+    /* -1 is every process of the user, and 0 the caller's own group. */
     require(child->pid > 1);
     (void)kill(-child->pid, signal);
 }
 
+/* Handles a child that has ended or stopped. */
 static void
 child_note(struct child *child, pid_t pid, int status)
 {
     if (pid == child->guard->pid) {
-        /* Somebody killed it; the program itself still dies with us. */
-        complain("warning: the guard of the process group is gone");
+        /* PR_SET_PDEATHSIG still kills the program with this process. */
+        complain("warning: the guard of the process group was killed");
         guard_gone(child->guard);
     } else if (pid == child->pid && WIFSTOPPED(status)) {
-        /* SIGSTOP is somebody's own business, not job control. */
+        /* SIGSTOP is not of job control. */
         child->stopped = WSTOPSIG(status) != SIGSTOP;
     } else if (pid == child->pid) {
         child->ended = true;
@@ -160,7 +163,7 @@ child_note(struct child *child, pid_t pid, int status)
     }
 }
 
-/* False: no process `pid` (-1: none at all) has ended or stopped. */
+/* False: child `pid` (-1: any) has neither ended nor stopped. */
 static bool
 reap_one(struct child *child, pid_t pid)
 {
@@ -189,9 +192,9 @@ child_reap(struct child *child)
 }
 
 /*
- * Sends `signal` (0: none) to each living child but our guard, and lists them;
- * how many. The numbers of /proc may be those of an outer PID namespace: only
- * waitid() knows our children.
+ * Sends `signal` (0: none) to each living child but the guard, and lists them.
+ * Returns their number. /proc may show the numbers of an outer PID namespace,
+ * so waitid() checks each.
  */
 static size_t
 children_list(const struct child *child, int signal, pid_t living[CHILDREN_MAX])
@@ -200,10 +203,10 @@ children_list(const struct child *child, int signal, pid_t living[CHILDREN_MAX])
     size_t count = 0;
     long pid;
 
-    if (file == NULL) /* the group alone is known */
+    if (file == NULL) /* only the group is known */
         return 0;
-    for (size_t i = 0;
-         i < LOOK_MAX && count < CHILDREN_MAX && fscanf(file, "%ld", &pid) == 1;
+    for (size_t i = 0; i < ENTRIES_MAX && count < CHILDREN_MAX &&
+                       fscanf(file, "%ld", &pid) == 1;
          i++) {
         siginfo_t info = {.si_pid = 0};
 
@@ -219,9 +222,9 @@ children_list(const struct child *child, int signal, pid_t living[CHILDREN_MAX])
 }
 
 /*
- * Kills each child that is no guard; false: there was none. Stops them first: a
- * process that forks and ends all the time would be gone before its name is
- * read.
+ * Kills each child that is not a guard. False: there was none. It stops them
+ * first, since a process that forks and exits all the time could be gone before
+ * guard_is() reads its name.
  */
 static bool
 children_kill(const struct child *child)
@@ -265,7 +268,7 @@ child_kill(struct child *child)
     const struct timespec nap = {.tv_nsec = BURY_NAP_NS};
     uint64_t end = loop_now_ms() + BURY_MS;
 
-    /* Busy processes in great number leave little time to kill them. */
+    /* Many busy processes would leave little time to kill them. */
     (void)setpriority(PRIO_PROCESS, 0, -20);
     for (;;) {
         child_signal(child, SIGKILL);

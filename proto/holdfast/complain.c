@@ -1,5 +1,5 @@
 /*
- * What `holdfast` says to people on stderr.
+ * Errors and warnings on stderr.
  */
 #define _GNU_SOURCE 1
 
@@ -11,10 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/*
- * One write, so in one piece. It is dropped if it would block: run has a
- * program to kill in time, even if nobody reads its complaints.
- */
+/* One write, so that lines of processes do not mix. A line that would block is
+ * dropped: run must kill its program in time, even if nobody reads stderr. */
 void
 complain(const char *format, ...)
 {

@@ -1,6 +1,6 @@
 /*
- * Names, notes and messages come from strangers: nothing of them may steer a
- * terminal, break a line or a column, or end a JSON string.
+ * Names, notes and messages are untrusted. They must not control a terminal,
+ * break a line or a column, or end a JSON string.
  */
 #include "proto/holdfast/escape.h"
 
@@ -20,7 +20,7 @@ code_is_harmless(uint32_t code)
         uint32_t last;
     } harmful[] = {
         {0x00, 0x1f},       /* C0 */
-        {0x5c, 0x5c},       /* the escape's own mark */
+        {0x5c, 0x5c},       /* backslash */
         {0x7f, 0x9f},       /* DEL, C1 */
         {0x200b, 0x200f},   /* no width, direction */
         {0x2028, 0x202e},   /* line ends, direction */
@@ -35,7 +35,7 @@ code_is_harmless(uint32_t code)
     return true;
 }
 
-/* Four bytes of output for each of input are always enough. */
+/* Four bytes of output for each byte of input are always enough. */
 static size_t
 escape_into(
     const char *bytes, size_t len, char *out, size_t room, size_t *width)

@@ -1,5 +1,5 @@
 /*
- * Bytes from elsewhere made fit for a terminal, a tab-separated line, or JSON.
+ * Escaping of untrusted bytes for a terminal, a tab-separated line, or JSON.
  */
 #ifndef HOLDFAST_COMMAND_ESCAPE_H
 #define HOLDFAST_COMMAND_ESCAPE_H
@@ -8,18 +8,19 @@
 #include <stdio.h>
 
 /*
- * A copy that is UTF-8 without control characters. Control characters (C0, DEL,
- * C1), a backslash, and bytes that are no UTF-8 become \xNN, byte by byte. So
- * do characters that change the direction of text or cannot be seen. Owned by
- * the caller; NULL: no memory. *width, where it is not NULL, is its number of
- * characters.
+ * A copy in UTF-8 without control characters. Control characters (C0, DEL, C1),
+ * backslashes, invalid UTF-8, and characters that are invisible or change the
+ * direction of text become \xNN, byte by byte. The number of characters goes to
+ * *width (may be NULL). The caller owns the result; NULL: no memory.
  */
 char *escape_make(const char *bytes, size_t len, size_t *width);
 
-/* The same in memory of the caller, cut to what fits; returns `out`. */
+/*
+ * As escape_make(), into memory of the caller, cut to its size. Returns `out`.
+ */
 const char *escape_text(const char *string, char *out, size_t out_bytes);
 
-/* A JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD. */
+/* Writes a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD. */
 void escape_json(FILE *out, const char *bytes, size_t len);
 
 #endif

@@ -1,19 +1,17 @@
 /*
- * Killing a process group whose members are not our children.
+ * Killing a process group of other processes' children.
  *
- * kill() finds a group as long as any member is left, be it a zombie. A zombie
- * stays until its parent reaps it, which is never if a process 1 reaps nothing.
- * So what kill() still finds is looked at in /proc. A zombie counts as gone
- * once no thread of its process is left: the first thread may be one while
- * others run.
+ * kill() finds a group while any member is left, even a zombie. A zombie stays
+ * until its parent reaps it, and some programs that run as process 1 reap
+ * nothing. So /proc shows whether the members are zombies. A zombie with
+ * threads still runs.
  *
- * A look is only worth something after SIGKILL: nothing of a group that has
- * been sent it can fork any more and so be missed. If /proc shows nothing of
- * the group, kill() is believed.
+ * This check is valid only after SIGKILL: no member can fork any more, so none
+ * is missed. If /proc shows no member, the result of kill() counts.
  *
- * /proc may be that of an outer PID namespace, with other numbers. "NSpgid" of
- * /proc/PID/status has them all, from the namespace of /proc on inwards; ours
- * is as far inwards as our own list is long.
+ * /proc may be of an outer PID namespace, with other numbers. "NSpgid" in
+ * /proc/PID/status lists the numbers from the namespace of /proc inwards. The
+ * length of this process' own list tells its namespace's place.
  */
 #define _GNU_SOURCE 1
 
@@ -31,15 +29,15 @@
 #include <string.h>
 #include <time.h>
 
-#define BURY_MS    3000 /* for SIGKILL to be obeyed */
+#define BURY_MS    3000 /* for SIGKILL to take effect */
 #define NAP_NS     1000000
-#define LEVELS_MAX 33 /* of PID namespaces; the kernel has 32 within another */
+#define LEVELS_MAX 33 /* of PID namespaces; the kernel nests 32 */
 
 struct process {
     char state;
     unsigned long threads;
     size_t levels;
-    long group[LEVELS_MAX]; /* its number at each level */
+    long group[LEVELS_MAX]; /* the number at each level */
 };
 
 static void
@@ -57,7 +55,7 @@ groups_read(const char *text, struct process *out)
     }
 }
 
-/* `name` is of /proc. False: it is gone. */
+/* Reads the process `name` of /proc. False: it is gone. */
 static bool
 process_read(const char *name, struct process *out)
 {
@@ -90,7 +88,7 @@ process_runs(const struct process *process)
            process->threads > 1;
 }
 
-/* Whether /proc shows members of the group, and none that runs. */
+/* Whether /proc shows members of the group, and none of them runs. */
 static bool
 group_is_dead(pid_t group)
 {
@@ -123,7 +121,7 @@ group_bury(pid_t group)
     const struct timespec nap = {.tv_nsec = NAP_NS};
     uint64_t end = loop_now_ms() + BURY_MS;
 
-    /* -1 would be every process of the user. */
+    /* -1 is every process of the user. */
     require(group > 1);
     while (kill(-group, SIGKILL) == 0) {
         (void)nanosleep(&nap, NULL);

@@ -1,5 +1,5 @@
 /*
- * A process group that is not our own, and its end.
+ * Killing a process group of which the caller is no parent.
  */
 #ifndef HOLDFAST_COMMAND_GROUP_H
 #define HOLDFAST_COMMAND_GROUP_H
@@ -7,10 +7,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/*
- * Kills the group and waits until nothing of it runs, for some seconds at most.
- * False: something may run still.
- */
+/* Kills the group and waits some seconds until it is dead. False: a process of
+ * it may still run. */
 bool group_bury(pid_t group);
 
 #endif

@@ -1,36 +1,35 @@
 /*
- * The guard of a process group, and of a session.
+ * The guard of a process group, and of a kept session.
  *
  * When this process is killed (kill -9, out of memory), the broker sees the
- * connection end. It gives the lock to the next one at once, or when it has
- * kept the session for its time. So the group must end in the same moment.
- * PR_SET_PDEATHSIG does that for the program itself, but not for its children.
- * So a second process sleeps in a recv() on a socket whose other end only this
- * process has. It kills the group at the end of file.
+ * connection end. It grants the lock to the next waiter at once, or after it
+ * has kept the session. So the group must end at the same moment.
+ * PR_SET_PDEATHSIG kills the program, but not its children. So the guard sleeps
+ * in a recv() on a socket whose other end only this process has. At the end of
+ * file it kills the group.
  *
- * A session that is kept would hold the lock for nobody, or stand in the queue
- * for nobody, with all the others behind it. So the guard ends it, when nothing
- * of the group is left. It resumes the session at any broker, in a generation
- * beyond all that this process may have had. There it claims what is held, or
- * asks anew for its waits, since a broker ends only what it knows of. Then
+ * A kept session would hold the lock, or its place in the queue, for nobody. So
+ * the guard ends it, once the group is dead. It resumes the session at any
+ * broker, in a generation above all of this process. There it claims the holds,
+ * or sends the LOCK again, since a broker ends only the holds and waits that it
+ * knows. Then, by the state of the will:
  *
- *   nobody was at work      QUIT: the locks are given back.
- *   work was cut short      the connection ends without a word, as this process
- *                           did: that is what a lock-delay is for.
+ *   WILL_WAITING, WILL_OVER   QUIT: the locks are released.
+ *   WILL_HELD                 The connection ends without QUIT, as after a
+ *                             crash. So a lock-delay applies.
  *
- * The broker of this process may not have read the last request yet. It would
- * then put the session into a queue again when all is over. So each address is
- * called on afterwards: where the session is gone on with, its earlier
- * connection is read no more.
+ * The broker of this process may read its last request late, and then put the
+ * session into a queue again. So the guard afterwards resumes the session at
+ * each address: a broker then reads no earlier connection of the session.
  *
- * This process tells its will before what it is about can be: that it waits
- * before the broker is asked, that the locks are held before the program runs.
- * A will is one packet: it is known as a whole, or not.
+ * This process sends its will before the fact: WILL_WAITING before the LOCK,
+ * WILL_HELD before the program runs. A will is one packet, so it arrives whole
+ * or not at all.
  *
- * The guard has a session and a group of its own, so that killing this process'
- * group does not kill it. It has a name of its own, so that killing this
- * process by name does not either. It has no descriptor but that socket: the
- * connection to the broker must end with this process.
+ * The guard has its own session and process group, so a kill of this process'
+ * group does not reach it. It has its own name, so killall does not reach it
+ * either. It has no descriptor but the socket, since the connection to the
+ * broker must end with this process.
  */
 #define _GNU_SOURCE 1
 
@@ -48,16 +47,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ANSWER_MS    8000 /* beyond a broker's patience with Redis */
+#define ANSWER_MS    8000 /* longer than a broker waits for Redis by default */
 #define RETRY_MIN_MS 100
 #define RETRY_MAX_MS 900
 
-/* No connection of the session has had so many before it. */
+/* Above every generation that this process reached. */
 #define GENERATION_FIRST (UINT32_MAX / 2)
 
 static const char guard_name[] = "holdfast-guard";
 
-/* Only `fd` stays, as 0. */
+/* Closes all descriptors but `fd`, which becomes 0. */
 static void
 descriptors_close(int fd)
 {
@@ -69,8 +68,8 @@ descriptors_close(int fd)
         (void)close(i);
 }
 
-/* The name for ps and pkill: the memory of the arguments, in the guard's
- * copy. */
+/* Sets the name for ps and pkill. It overwrites the arguments, in the guard's
+ * copy of them. */
 static void
 title_set(const struct settings *settings)
 {
@@ -92,14 +91,14 @@ nap(uint64_t ms)
     (void)nanosleep(&time, NULL);
 }
 
-/* How far it came with one broker. */
+/* The result of a request to one broker. */
 enum step {
     STEP_DONE,
-    STEP_OVER,  /* the session is no more */
-    STEP_AGAIN, /* another broker may know more, or this one later */
+    STEP_OVER,  /* the session has ended */
+    STEP_AGAIN, /* try another broker, or this one later */
 };
 
-/* The result of a request, where an ERR is as good as an OK. */
+/* Waits for the answer. An ERR counts as done, unless a retry may help. */
 static enum step
 answer_wait(struct holdfast *h, enum holdfast_status sent, uint64_t request,
     struct holdfast_event *event)
@@ -112,13 +111,13 @@ answer_wait(struct holdfast *h, enum holdfast_status sent, uint64_t request,
         return STEP_DONE;
     if (sent != HOLDFAST_REFUSED)
         return STEP_AGAIN;
-    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
+    for (size_t i = 0; i < COUNT(later); i++)
         if (strcmp(event->word, later[i]) == 0)
             return STEP_AGAIN;
     return STEP_DONE;
 }
 
-/* Goes on with the session, which ends with this connection from now on. */
+/* Resumes the session, which then ends with this connection. */
 static enum step
 session_resume(struct holdfast *h, const struct will *will, uint32_t generation)
 {
@@ -143,6 +142,7 @@ session_resume(struct holdfast *h, const struct will *will, uint32_t generation)
     return answer_wait(h, sent, keep, &event);
 }
 
+/* Claims the holds. */
 static enum step
 locks_claim(struct holdfast *h, const struct acquired *acquired)
 {
@@ -169,10 +169,7 @@ locks_claim(struct holdfast *h, const struct acquired *acquired)
     return step;
 }
 
-/*
- * Asks anew for what is waited for. It may have been granted meanwhile: what
- * comes of it is given back by the QUIT that follows at once.
- */
+/* Sends the LOCK again. The QUIT that follows releases what it grants. */
 static enum holdfast_status
 locks_ask(struct holdfast *h, const struct will *will, uint64_t *request)
 {
@@ -191,7 +188,7 @@ locks_ask(struct holdfast *h, const struct will *will, uint64_t *request)
         h, names, acquired->count, &options, request);
 }
 
-/* Gives all back. */
+/* Sends QUIT, which releases all locks and places. */
 static enum step
 session_quit(struct holdfast *h, const struct will *will)
 {
@@ -211,7 +208,7 @@ session_quit(struct holdfast *h, const struct will *will)
         step = answer_wait(h, sent, asked, &event);
     if (step == STEP_DONE)
         step = answer_wait(h, sent, quit, &event);
-    /* All is given back before the broker closes. */
+    /* The broker closes after the releases. */
     for (uint64_t now = loop_now_ms();
          step == STEP_DONE && holdfast_fd(h) >= 0 && now < end;
          now = loop_now_ms())
@@ -219,7 +216,7 @@ session_quit(struct holdfast *h, const struct will *will)
     return step;
 }
 
-/* Goes on with the session and ends it; false: to be tried again. */
+/* Resumes the session and ends it. False: try again. */
 static bool
 session_end(const struct guard *guard, const char *address, uint32_t generation)
 {
@@ -229,7 +226,7 @@ session_end(const struct guard *guard, const char *address, uint32_t generation)
 
     if (!connect_options(guard->settings, &options))
         return false;
-    options.address = address; /* the arguments' place has the title now */
+    options.address = address; /* the title has overwritten the arguments */
     if (holdfast_create_with(&options, &h) != HOLDFAST_SUCCESS)
         return false;
     enum step step = holdfast_connect_wait(h, ANSWER_MS) == HOLDFAST_SUCCESS
@@ -243,7 +240,7 @@ session_end(const struct guard *guard, const char *address, uint32_t generation)
     return step != STEP_AGAIN;
 }
 
-/* There is nobody left to do it. */
+/* This process is dead: does the tasks of its will. */
 static void
 will_execute(struct guard *guard, char *address)
 {
@@ -266,7 +263,7 @@ will_execute(struct guard *guard, char *address)
         (void)session_end(guard, one, generation++);
 }
 
-/* Returns at the end of the other process, with what it told last. */
+/* Returns when the other process is dead, with its last will. */
 static void
 will_await(struct will *will)
 {
@@ -287,7 +284,7 @@ will_await(struct will *will)
 static _Noreturn void
 guard_main(struct guard *guard, int fd)
 {
-    /* The title takes the place of the arguments. */
+    /* title_set() overwrites the arguments. */
     char *address = strdup(connect_address(guard->settings));
 
     guard->will = (struct will){.group = 0};
@@ -343,8 +340,7 @@ guard_tell(struct guard *guard)
             return true;
         if (errno != EPIPE)
             return false;
-        /* Somebody killed it. */
-        guard_gone(guard);
+        guard_gone(guard); /* it was killed */
     }
     return guard_start(guard) && guard_send(guard, will, sizeof(*will));
 }

@@ -1,7 +1,6 @@
 /*
- * A process that acts when this process dies without a word. It kills a process
- * group. It gives back the locks and the places of a session that would outlive
- * us.
+ * A process that acts when this process is killed. It kills a process group. It
+ * ends a kept session, with its locks and its places in queues.
  */
 #ifndef HOLDFAST_COMMAND_GUARD_H
 #define HOLDFAST_COMMAND_GUARD_H
@@ -11,50 +10,45 @@
 #include <sys/types.h>
 
 enum will_state {
-    WILL_WAITING, /* the locks have been asked for */
-    WILL_HELD,    /* they may be in use: their end is a crash */
-    WILL_OVER,    /* they are being given back */
+    WILL_WAITING, /* the locks are requested */
+    WILL_HELD,    /* the locks may be in use: their end is a crash */
+    WILL_OVER,    /* the locks are being released */
 };
 
-/* The work that is left. It goes to the guard as it is. */
+/* The tasks of the guard. It is sent to the guard as it is. */
 struct will {
     enum will_state state;
-    pid_t group;      /* to be killed before; 0: none */
-    char session[96]; /* to be ended; "": it ends by itself */
-    uint64_t keep_ms; /* when it does in any case */
-    bool shared;      /* how the locks were asked for */
+    pid_t group;      /* to kill first; 0: none */
+    char session[96]; /* to end; "": it ends by itself */
+    uint64_t keep_ms; /* after this time the session ends by itself */
+    bool shared;      /* the request, with the next two */
     uint64_t limit;
     uint64_t permits;
     struct acquired acquired;
 };
 
-/* Needs no end while guard_tell() was not called. */
+/* All zero but the settings until guard_tell() starts the process. */
 struct guard {
     const struct settings *settings; /* ref */
     pid_t pid;                       /* 0: none */
-    int fd;                          /* owned; its end is this process' end */
+    int fd;                          /* owned; closes when this process dies */
     struct will will;                /* the message of guard_tell() */
 };
 
-/*
- * Tells the will, and guards by it from now on; starts the guard where there is
- * none. False: there is none, or it has not heard; see errno.
- */
+/* Sends the will to the guard, which it starts if there is none. False: the
+ * guard does not have this will; see errno. */
 bool guard_tell(struct guard *guard);
 
 /* Whether the process is a guard, of any run. */
 bool guard_is(pid_t pid);
 
-/* The caller has reaped it: somebody killed it. */
+/* The guard was killed. The caller reaps it. */
 void guard_gone(struct guard *guard);
 
-/*
- * Sends the guard home: nothing is left to be done. The caller reaps it, or
- * ends.
- */
+/* Ends the guard: it has no task. The caller reaps it, or exits. */
 void guard_dismiss(struct guard *guard);
 
-/* Has the guard act now, as if this process had died. */
+/* Makes the guard act now, as if this process had died. */
 void guard_leave(struct guard *guard);
 
 #endif

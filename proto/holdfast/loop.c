@@ -1,6 +1,6 @@
 /*
- * Signals come through a signalfd and are read in the loop, so no code runs in
- * a handler. They stay blocked from loop_init() to the end.
+ * A signalfd delivers the signals, so no code runs in a handler. The signals
+ * stay blocked from loop_init() on.
  */
 #define _GNU_SOURCE 1
 
@@ -38,10 +38,8 @@ loop_init(struct loop *loop)
     /* A process that ignores SIGCHLD cannot wait for a child. */
     (void)sigaction(SIGCHLD, &usual, &loop->child_before);
     blocked = loop->told;
-    /*
-     * Else tcsetpgrp() or a warning would stop a background process, and a
-     * warning that nobody can read would end it.
-     */
+    /* Otherwise tcsetpgrp() or a warning would stop a background process, and a
+     * warning to a closed pipe would end it. */
     (void)sigaddset(&blocked, SIGTTOU);
     (void)sigaddset(&blocked, SIGPIPE);
     (void)sigprocmask(SIG_BLOCK, &blocked, &loop->before);
@@ -59,7 +57,7 @@ loop_init(struct loop *loop)
 void
 loop_fini(struct loop *loop)
 {
-    /* One that is not there is -1, of which nothing comes. */
+    /* close(-1) does nothing. */
     (void)close(loop->signal_fd);
     (void)close(loop->timer_fd);
 }
@@ -88,7 +86,7 @@ timer_set(struct loop *loop, uint64_t until_ms)
 
     if (until_ms != UINT64_MAX) {
         when.it_value.tv_sec = (time_t)(until_ms / 1000);
-        /* And 1, since a time of 0 would disarm it. */
+        /* Plus 1 ns, since 0 would disarm the timer. */
         when.it_value.tv_nsec = (long)(until_ms % 1000) * 1000000 + 1;
     }
     (void)timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
@@ -114,7 +112,7 @@ loop_wait(struct loop *loop, const struct holdfast *h, uint64_t until_ms,
         entries[3].events = holdfast_events(h);
     }
     timer_set(loop, until_ms);
-    /* If it fails, revents stay 0, and there is a next time. */
+    /* If it fails, revents stay 0, and the caller waits again. */
     (void)poll(entries, sizeof(entries) / sizeof(entries[0]), -1);
     if (readable != NULL)
         *readable = entries[2].revents != 0;
@@ -154,10 +152,8 @@ loop_stop_self(void)
 
     (void)sigemptyset(&stop);
     (void)sigaddset(&stop, SIGTSTP);
-    /*
-     * By SIGTSTP and not SIGSTOP: the kernel drops it where no shell could make
-     * the group go on.
-     */
+    /* The kernel drops SIGTSTP, but not SIGSTOP, if no shell could continue the
+     * group. */
     (void)kill(0, SIGTSTP);
     (void)sigprocmask(SIG_UNBLOCK, &stop, NULL);
     (void)sigprocmask(SIG_BLOCK, &stop, NULL);

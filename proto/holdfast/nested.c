@@ -1,15 +1,16 @@
 /*
- * HOLDFAST_HELD in the environment of a program under run: a word for each lock
- * that is held for it, at every level:
+ * HOLDFAST_HELD in the environment of a program under run has a word for each
+ * lock of each run above it:
  *
  *     PID=MODE=ADDRESS=KEY
  *
- * PID is that of the run. MODE is `x` for an exclusive hold, and `s` for a lock
- * that has room for others. ADDRESS and KEY are percent-encoded.
+ * PID is the run's. MODE is `x` for an exclusive hold, and `s` for a shared
+ * lock or a semaphore. ADDRESS and KEY are percent-encoded.
  *
- * A process may live longer than the run and keep the variable. So a word
- * counts only while its run is above this process: as a subreaper it is, for as
- * long as it lives. Another address may be another Redis, and is not compared.
+ * A process may outlive the run and keep the variable. So a word counts only
+ * while its run is an ancestor of this process, which it stays for life as a
+ * subreaper. Only words with the same address count, since another address may
+ * be another Redis.
  */
 #define _GNU_SOURCE 1
 
@@ -21,9 +22,9 @@
 #include <unistd.h>
 
 #define VARIABLE   "HOLDFAST_HELD"
-#define LEVELS_MAX 1000 /* of processes above this one */
+#define LEVELS_MAX 1000 /* of ancestors */
 
-/* Encoded; NULL: no memory. The caller frees it. */
+/* The text in percent-encoding. NULL: no memory. The caller frees it. */
 static char *
 encoded(const char *text)
 {
@@ -35,6 +36,7 @@ encoded(const char *text)
     return out;
 }
 
+/* Whether others may hold the lock at the same time. */
 static bool
 has_room(const struct acquire *acquire)
 {
@@ -67,7 +69,7 @@ nested_tell(const struct acquire *acquire)
     return told;
 }
 
-/* 0: it is not known. */
+/* The parent of a process; 0: it is not known. */
 static long
 parent_of(long pid)
 {
@@ -81,7 +83,7 @@ parent_of(long pid)
         return 0;
     text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
     (void)fclose(file);
-    /* Behind the name, which may have any bytes, the state and the parent. */
+    /* The name may have any bytes. State and parent follow its last ')'. */
     const char *name_end = strrchr(text, ')');
     if (name_end == NULL || sscanf(name_end, ") %*c %ld", &parent) != 1)
         return 0;
@@ -101,7 +103,7 @@ is_above(long pid)
     return false;
 }
 
-/* Whether a word is about the key, and its run excludes this one. */
+/* Whether the word is of this key, and its run excludes this command. */
 static bool
 word_excludes(const char *word, const char *address, const char *key,
     const struct acquire *acquire, long *pid)

@@ -1,9 +1,9 @@
 /*
  * Rows to columns, tabs or JSON.
  *
- * Columns need all rows before the first can be printed, so those are kept;
- * the other formats print each row as it comes, however many there are. Only
- * columns have a header. With tabs an absent value is an empty field.
+ * Columns need all rows before the first row is printed, so they are kept. The
+ * other formats print each row at once. Only columns have a header. With tabs
+ * an absent value is an empty field.
  */
 #include "proto/holdfast/out.h"
 
@@ -28,7 +28,7 @@ struct out {
     const struct out_column *columns; /* ref */
     size_t column_count;
     size_t rows;
-    struct cell *cells; /* owned; rows * column_count, only for columns */
+    struct cell *cells; /* owned; rows * column_count; for columns only */
     size_t cells_max;
 };
 
@@ -72,7 +72,7 @@ pair_find(const struct holdfast_event *event, const char *key)
     return &text;
 }
 
-/* A decimal number that every reader of JSON reads without loss. */
+/* Whether every reader of JSON reads the number without loss. */
 static bool
 number_is_plain(const struct holdfast_pair *pair)
 {
@@ -86,7 +86,7 @@ number_is_plain(const struct holdfast_pair *pair)
            (pair->len == sizeof(max) - 1 && strcmp(pair->value, max) <= 0);
 }
 
-/* By the key and never by the value: a note may be "123". */
+/* The key decides, not the value, since a note may be "123". */
 static bool
 key_is_number(const struct out *out, const char *key)
 {
@@ -100,7 +100,7 @@ key_is_number(const struct out *out, const char *key)
     if (len > 3 && (strcmp(key + len - 3, "_ms") == 0 ||
                        strcmp(key + len - 3, "_us") == 0))
         return true;
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+    for (size_t i = 0; i < COUNT(others); i++)
         if (strcmp(key, others[i]) == 0)
             return true;
     return false;
@@ -178,7 +178,7 @@ out_duration(uint64_t ms, char *text, size_t text_bytes)
     }
 }
 
-/* "850us", "12.3ms", and from a second on as above */
+/* The duration as "850us", "12.3ms", or by out_duration(). */
 static void
 duration_us_text(uint64_t us, char *text, size_t text_bytes)
 {

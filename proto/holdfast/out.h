@@ -1,5 +1,5 @@
 /*
- * Lists on stdout: aligned columns for people, tabs or JSON lines for programs.
+ * Lists on stdout: columns for people, tabs or JSON lines for programs.
  */
 #ifndef HOLDFAST_COMMAND_OUT_H
 #define HOLDFAST_COMMAND_OUT_H
@@ -10,12 +10,12 @@
 
 enum out_type {
     OUT_TYPE_TEXT,
-    OUT_TYPE_NUMBER, /* decimal on the wire; to the right in columns */
-    OUT_TYPE_MS, /* a duration; columns show it in the largest fitting unit */
-    OUT_TYPE_US, /* the same, and there are smaller ones */
+    OUT_TYPE_NUMBER, /* decimal on the wire; columns align it to the right */
+    OUT_TYPE_MS,     /* a duration; columns show it with a unit */
+    OUT_TYPE_US,     /* a duration in µs */
 };
 
-/* In place of a key: the text for people at the end of the line. */
+/* The key for the text at the end of an ITEM. */
 #define OUT_TEXT "text"
 
 struct out_column {
@@ -26,27 +26,25 @@ struct out_column {
 
 struct out;
 
-/*
- * `columns` is a ref for the list's life, OUT_COLUMNS_MAX of them at most. NULL
- * after a complaint: no memory.
- */
+/* `columns` is a ref for the list's life, with at most OUT_COLUMNS_MAX columns.
+ * NULL after a complaint: no memory. */
 struct out *out_create(enum out_format format, const struct out_column *columns,
     size_t column_count);
 
-/* One line: the pairs of an ITEM. False: no memory, or stdout is gone. */
+/* Prints the pairs of an ITEM as a row. False: no memory, or stdout is gone. */
 bool out_row(struct out *out, const struct holdfast_event *event);
 
-/* One line of JSON, in that format only; `key` and `value` come first. */
+/* Prints a summary, in JSON only: `key` and `value`, then the event's pairs. */
 void out_summary(struct out *out, const char *key, const char *value,
     const struct holdfast_event *event);
 
-/* "850ms", "12.3s", "5m03s", "7h05m", "3d07h" */
+/* The duration as "850ms", "12.3s", "5m03s", "7h05m" or "3d07h". */
 void out_duration(uint64_t ms, char *text, size_t text_bytes);
 
-/* The form chosen for OUT_AUTOMATIC. */
+/* The format; never OUT_AUTOMATIC. */
 enum out_format out_format(const struct out *out);
 
-/* Writes what is left and frees; false where stdout has failed. */
+/* Prints the columns, and frees. False: stdout has failed. */
 bool out_destroy(struct out **out);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * SIGTTOU is blocked by loop_init(): so tcsetpgrp() and tcsetattr() work from
- * the background, too.
+ * loop_init() has blocked SIGTTOU. So tcsetpgrp() and tcsetattr() work from the
+ * background too.
  */
 #define _GNU_SOURCE 1
 
@@ -18,7 +18,7 @@ terminal_init(struct terminal *terminal)
         return;
     (void)close(fd);
     terminal->present = true;
-    /* Fails where stdin is no terminal, or another one. */
+    /* It fails if stdin is not this terminal. */
     terminal->input = tcgetpgrp(STDIN_FILENO) >= 0;
     if (terminal->input)
         (void)tcgetattr(STDIN_FILENO, &terminal->modes);

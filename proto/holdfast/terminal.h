@@ -1,7 +1,7 @@
 /*
- * The owner of the terminal. The program's process group is in the foreground,
- * so that Ctrl-C and Ctrl-Z reach it and it may read. The shell's job is before
- * and after.
+ * The foreground group of the terminal. The program's group is in the
+ * foreground while it runs, so that it may read, and gets Ctrl-C and Ctrl-Z.
+ * Before and after, the group of this process is.
  */
 #ifndef HOLDFAST_COMMAND_TERMINAL_H
 #define HOLDFAST_COMMAND_TERMINAL_H
@@ -12,21 +12,21 @@
 
 struct terminal {
     bool present;         /* the process has a controlling terminal */
-    bool input;           /* and it is stdin */
-    struct termios modes; /* as they were, if so */
+    bool input;           /* stdin is this terminal */
+    struct termios modes; /* of stdin at first, if it is */
 };
 
-/* Looks whether the process has a terminal, and keeps its modes. */
+/* Finds the terminal, and keeps its modes. */
 void terminal_init(struct terminal *terminal);
 
-/* Makes `group` the foreground group where this process' own is. */
+/* Puts `group` into the foreground, if this process' group is there. */
 void terminal_give(const struct terminal *terminal, pid_t group);
 
-/* Makes this process' group the foreground group where `group` is; true: so it
- * was. */
+/* Puts this process' group into the foreground, if `group` is there. False: it
+ * is not. */
 bool terminal_take(const struct terminal *terminal, pid_t group);
 
-/* The modes as they were, for a program that could not put them back. */
+/* Restores the modes, for a program that was killed. */
 void terminal_restore(const struct terminal *terminal);
 
 #endif

@@ -1,7 +1,6 @@
 /*
- * The transport of connections: TLS, if any of its options asks for it. The
- * files are read once, before anything is waited for, and so that the guard
- * needs none.
+ * The transport of connections: TLS, if one of its options is given. The files
+ * are read once, before any wait, so that the guard does not need them.
  */
 #include "proto/holdfast/command.h"
 #include "proto/tls/holdfast_tls.h"
@@ -25,12 +24,13 @@ options_read(
         settings->tls_verify != NULL ? settings->tls_verify : "full";
 
     if (settings->address != NULL && strchr(settings->address, '/') != NULL) {
-        complain("%s: TLS is for HOST:PORT, and this is the path of a socket",
+        complain("%s: TLS is not supported for the path of a socket; write "
+                 "HOST:PORT",
             settings->address);
         return false;
     }
     if ((settings->tls_cert == NULL) != (settings->tls_key == NULL)) {
-        complain("--tls-cert and --tls-key go together");
+        complain("--tls-cert and --tls-key: one without the other; give both");
         return false;
     }
     if (strcmp(verify, "full") != 0 && strcmp(verify, "ca") != 0) {
@@ -55,13 +55,13 @@ tls_hint(const struct settings *settings)
         settings->address != NULL && strchr(settings->address, '/') != NULL;
 
     return path || tls_asked(settings) ? ""
-                                       : "; if that port is for TLS, say --tls";
+                                       : "; if it is a TLS port, give --tls";
 }
 
 bool
 tls_take(const struct settings *settings, struct holdfast_options *options)
 {
-    static struct holdfast_tls *tls; /* for as long as the process is there */
+    static struct holdfast_tls *tls; /* never freed */
     struct holdfast_tls_options asked;
     char why[512];
 
