@@ -1,6 +1,5 @@
 /*
- * Addresses of the configuration, from text and to text. It opens nothing, and
- * looks no name up.
+ * Addresses of the configuration, from text and to text. It resolves no names.
  */
 #include "conf/address.h"
 
@@ -15,27 +14,22 @@ const char address_host_expected[] = "a host's name or number expected";
 
 static const char address_expected[] = "HOST:PORT or [IPV6]:PORT expected";
 
-static bool
-is_letter_or_digit(char byte)
-{
-    return (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') ||
-           (byte >= 'a' && byte <= 'z');
-}
-
 bool
 address_is_plain(struct text text, const char *signs)
 {
     for (size_t i = 0; i < text.len; i++) {
         char byte = text.at[i];
+        bool plain = (byte >= '0' && byte <= '9') ||
+                     (byte >= 'A' && byte <= 'Z') ||
+                     (byte >= 'a' && byte <= 'z');
 
-        if (!is_letter_or_digit(byte) &&
-            (byte == '\0' || strchr(signs, byte) == NULL))
+        if (!plain && (byte == '\0' || strchr(signs, byte) == NULL))
             return false;
     }
     return true;
 }
 
-/* NULL where it may be a host; else what is wrong with it. */
+/* A name or an IPv4 address. Returns NULL, or the error. */
 static const char *
 host_check(const char *host)
 {
@@ -43,20 +37,20 @@ host_check(const char *host)
     struct text text = text_from(host);
 
     if (text.len == 0)
-        return "no host; 0.0.0.0 and [::] are all of this machine";
+        return "no host; write 0.0.0.0 or [::] for all addresses";
     if (memchr(host, ':', text.len) != NULL)
-        return "an IPv6 address goes in brackets: [::1]:4653";
+        return "an IPv6 address needs brackets: [::1]:4653";
     if (!address_is_plain(text, "._-") || host[0] == '-' || host[0] == '.' ||
         strstr(host, "..") != NULL)
         return address_host_expected;
-    /* All digits and dots is a number, and 127.0.0.256 is none. */
+    /* A host of digits and dots must be an IPv4 address. */
     if (strspn(host, "0123456789.") == text.len &&
         inet_pton(AF_INET, host, &number) != 1)
         return "not an IPv4 address";
     return NULL;
 }
 
-/* "::1" or "fe80::1%eth0". */
+/* "::1" or "fe80::1%eth0". Returns NULL, or the error. */
 static const char *
 host6_check(const char *host)
 {
@@ -105,7 +99,7 @@ address_read(struct text text, uint64_t port_min, struct config_address *out)
     if (host.len >= sizeof(out->host))
         return "the host is longer than 255 bytes";
     if (host.len == 0 && !brackets && port_min > 0)
-        return "no host; 127.0.0.1 is this machine";
+        return "no host; write 127.0.0.1 for this machine";
     memcpy(out->host, host.at, host.len);
     if (!text_to_u64(
             text_make(text.at + colon, text.len - colon), UINT16_MAX, &port) ||

@@ -1,5 +1,6 @@
 /*
- * Addresses of the configuration, from text. config_address_text() is here too.
+ * Addresses of the configuration, from text. It also implements
+ * config_address_text().
  */
 #ifndef HOLDFAST_CONF_ADDRESS_H
 #define HOLDFAST_CONF_ADDRESS_H
@@ -10,18 +11,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What address_check_host() says of a text that is neither name nor number. */
+/* The error for a text that is neither a name nor a number. */
 extern const char address_host_expected[];
 
-/* Whether `text` has letters, digits and bytes of `signs` alone. */
+/* Whether `text` has only letters, digits and bytes of `signs`. */
 bool address_is_plain(struct text text, const char *signs);
 
-/* NULL: `host` may be a name, or is a number, without brackets; else a static
- * text of what is wrong. */
+/* Checks a host's name or number, without brackets. Returns NULL, or the error;
+ * static. */
 const char *address_check_host(const char *host);
 
 /* Reads "HOST:PORT" or "[IPV6]:PORT" into *out, whose bytes are zero. Returns
- * as address_check_host(). */
+ * NULL, or the error; static. */
 const char *address_read(
     struct text text, uint64_t port_min, struct config_address *out);
 

@@ -1,8 +1,7 @@
 /*
- * Two configurations against each other. Equal values are equal bytes (see
- * value.c), so this file need not know the meaning of a key. There are four
- * exceptions: passwords, which are no keys, TLS to Redis, TLS for clients, and
- * the presence of users.
+ * Compares two configurations. Equal values are equal bytes (see value.c), so
+ * most keys need no code here. Exceptions are passwords, which are no keys, TLS
+ * to Redis, TLS for clients, and the presence of users.
  */
 #include "conf/changes.h"
 
@@ -11,7 +10,7 @@
 
 #include <string.h>
 
-/* Contents of a file that a key names. */
+/* Passwords, which come from the file that a key names. */
 static const struct {
     const char *path;
     size_t offset;
@@ -49,7 +48,7 @@ bytes_take(
     memcpy((char *)now + offset, (const char *)next + offset, bytes);
 }
 
-/* Whether it has a field of its own. */
+/* Whether the key has its own field in struct config. */
 static bool
 key_counts(const struct key *key)
 {
@@ -66,7 +65,7 @@ key_differs(
            bytes_differ(now, next, key->count_offset, sizeof(uint32_t));
 }
 
-/* Passwords, too, which may be meant for encrypted connections alone. */
+/* Passwords too, which may be meant for encrypted connections only. */
 static bool
 key_goes_with_tls(const struct key *key)
 {
@@ -86,7 +85,7 @@ key_goes_with_listen_tls(const struct key *key)
     return strncmp(key->path, "listen.tls_", strlen("listen.tls_")) == 0;
 }
 
-/* Whether there are any, in only one of the two. */
+/* Whether exactly one of the two is empty. */
 static bool
 begins_or_ends(const char *now, const char *next)
 {

@@ -1,19 +1,19 @@
 /*
  * Differences between the configuration in force and another one, key by key,
- * and the keys that may change without a restart. By the table of keys.
+ * and which of them need a restart.
  */
 #ifndef HOLDFAST_CONF_CHANGES_H
 #define HOLDFAST_CONF_CHANGES_H
 
 #include "conf/config.h"
 
-/* Keys there may be, and bytes that their names need at most. */
+/* The number of keys, and the bytes of their names, at most. */
 #define CHANGES_KEYS_MAX   96
 #define CHANGES_TEXT_BYTES 1792
 
 enum change {
     CHANGE_NONE,
-    CHANGE_TAKEN, /* may change while the daemon runs */
+    CHANGE_TAKEN, /* takes effect at once */
     CHANGE_LEFT,  /* needs a restart */
 };
 
@@ -22,25 +22,27 @@ struct config_changes {
 };
 
 /*
- * A password counts as its file's key. Whether Redis is spoken to by TLS at all
- * is a matter of its ports, and left; so are users and passwords then. So it is
- * with TLS for clients, whose sockets are there or are not. Whether clients
- * have to be users is left, too: those who are there have come as the other.
+ * Finds the changes. A password counts as the key of its file. Turning these on
+ * or off needs a restart:
+ *
+ *   - TLS to Redis, with the user and password of Redis;
+ *   - TLS for clients;
+ *   - users.
  */
 void changes_find(struct config_changes *changes, const struct config *now,
     const struct config *next);
 
-/* The key's value is the same, but not what it names, as a file. */
+/* Marks a key whose value names a changed file. */
 void changes_note(struct config_changes *changes, const char *path);
 
-/* Puts into `now` what of `next` is taken. */
+/* Copies the values that need no restart from `next` to `now`. */
 void changes_take(const struct config_changes *changes, struct config *now,
     const struct config *next);
 
-/* Whether any key has changed so. */
+/* Whether there is such a change. */
 bool changes_any(const struct config_changes *changes, enum change change);
 
-/* Those keys, with commas; empty: none. Returns `out`. */
+/* The keys with such a change, with commas between them. Returns `out`. */
 const char *changes_text(const struct config_changes *changes,
     enum change change, char *out, size_t out_bytes);
 

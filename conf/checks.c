@@ -1,5 +1,5 @@
 /*
- * What keys must agree on, once each of them is good alone.
+ * Rules between keys, each of which is good alone.
  */
 #include "conf/checks.h"
 
@@ -11,13 +11,20 @@
 #include <netinet/in.h>
 #include <string.h>
 
-static struct walk_place
-place_of_key(const struct loader *loader, const char *path)
+/* The key of that path, which is in the table. */
+static const struct key *
+key_of(const char *path)
 {
     const struct key *key = key_find(text_from(path));
 
     require(key != NULL);
-    return loader->keys[key_index(key)];
+    return key;
+}
+
+static struct walk_place
+place_of_key(const struct loader *loader, const char *path)
+{
+    return loader->keys[key_index(key_of(path))];
 }
 
 bool
@@ -26,13 +33,15 @@ checks_is_given(const struct loader *loader, const char *path)
     return place_of_key(loader, path).line != 0;
 }
 
-/* The place of the first of the two that is in the file. */
+/* The place of `path`, or of `other` if the file does not have `path`. */
 static struct walk_place
 place_of_either(
     const struct loader *loader, const char *path, const char *other)
 {
     return place_of_key(loader, checks_is_given(loader, path) ? path : other);
 }
+
+/* Each rule reports its mistakes. False: it has reported one. */
 
 static bool
 check_lists(struct loader *loader)
@@ -44,12 +53,12 @@ check_lists(struct loader *loader)
             !loader->bad[i] &&
             value_list(key, loader->config)->count < key->min)
             walk_fail(&loader->walk, loader->keys[i],
-                "%s: at least one expected", key->path);
+                "%s: at least one value expected", key->path);
     }
     return true;
 }
 
-/* By default there is one: where there is none, the file says so. */
+/* listen.tcp has a default, so without listeners the file has set it. */
 static bool
 check_listeners(struct loader *loader)
 {
@@ -59,12 +68,12 @@ check_listeners(struct loader *loader)
         config->listen_tls.count > 0)
         return true;
     return walk_fail(&loader->walk, place_of_key(loader, "listen.tcp"),
-        "listen.tcp: nothing to listen on, neither here nor in listen.unix or "
-        "listen.tls");
+        "listen.tcp: no address to listen on; give one here, or in "
+        "listen.unix or listen.tls");
 }
 
-/* Whether only this machine gets there, as far as that can be seen: of a name
- * it is seen when it is listened on. */
+/* Whether only this machine reaches the address. A name counts as loopback
+ * here; it is checked again when the daemon listens on it. */
 static bool
 is_loopback(const char *host)
 {
@@ -106,7 +115,9 @@ check_beyond_loopback(struct loader *loader)
     return true;
 }
 
-/* `path` is the later one of the two, where both are in the file. */
+/*
+ * The two lists must not share an address. `path` is the later key in the file.
+ */
 static void
 check_apart(struct loader *loader, const char *path,
     const struct config_list *list, const char *other,
@@ -121,7 +132,6 @@ check_apart(struct loader *loader, const char *path,
                     "%s: the address is also in %s", path, other);
 }
 
-/* An address is for one thing. */
 static bool
 check_addresses(struct loader *loader)
 {
@@ -145,7 +155,7 @@ check_single(struct loader *loader)
         return true;
     return walk_fail(&loader->walk,
         place_of_either(loader, "redis.nodes", "redis.topology"),
-        "redis.nodes: one node expected with \"topology: single\", not %zu",
+        "redis.nodes: %zu nodes; \"topology: single\" needs one",
         config->redis_nodes.count);
 }
 
@@ -159,10 +169,10 @@ check_sentinel(struct loader *loader)
         return true;
     return walk_fail(&loader->walk,
         place_of_key(loader, "redis.sentinel_master"),
-        "redis.sentinel_master: a name expected with \"topology: sentinel\"");
+        "redis.sentinel_master: empty; \"topology: sentinel\" needs the name");
 }
 
-/* An even number tolerates no more failures than the odd one below it. */
+/* An even number of masters survives no more failures than one master less. */
 static bool
 check_quorum(struct loader *loader)
 {
@@ -174,89 +184,85 @@ check_quorum(struct loader *loader)
     if (count < 3 || count > CONFIG_QUORUM_MAX || count % 2 == 0)
         return walk_fail(&loader->walk,
             place_of_either(loader, "redis.nodes", "redis.topology"),
-            "redis.nodes: an odd number of 3 to %d expected with \"topology: "
-            "quorum\", not %zu",
-            CONFIG_QUORUM_MAX, count);
+            "redis.nodes: %zu nodes; \"topology: quorum\" needs an odd number "
+            "from 3 to %d",
+            count, CONFIG_QUORUM_MAX);
     if (config->safety == SAFETY_STRICT)
         return walk_fail(&loader->walk, place_of_key(loader, "redis.safety"),
-            "redis.safety: strict waits for replicas, and \"topology: "
-            "quorum\" has masters only");
+            "redis.safety: strict needs replicas; \"topology: quorum\" has "
+            "masters only");
     return true;
 }
 
+/* A key that is not empty needs another key. */
+struct need {
+    const char *path;
+    const char *other;
+};
+
+/* Reports the first need that is not met, if any. */
 static bool
-fail_needs(struct loader *loader, const char *path, const char *other)
+check_needs(struct loader *loader, const struct need *needs, size_t count)
 {
-    return walk_fail(
-        &loader->walk, place_of_key(loader, path), "%s: needs %s", path, other);
+    for (size_t i = 0; i < count; i++) {
+        const char *path = needs[i].path;
+        const char *other = needs[i].other;
+
+        if (!value_is_empty(key_of(path), loader->config) &&
+            value_is_empty(key_of(other), loader->config))
+            return walk_fail(&loader->walk, place_of_key(loader, path),
+                "%s: needs %s", path, other);
+    }
+    return true;
 }
 
 static bool
 check_user(struct loader *loader)
 {
-    const struct config *config = loader->config;
+    static const struct need needs[] = {
+        {"redis.username", "redis.password_file"},
+        {"redis.sentinel_username", "redis.sentinel_password_file"},
+    };
+    bool redis = check_needs(loader, &needs[0], 1);
 
-    if (config->redis_username[0] != '\0' &&
-        config->redis_password_file[0] == '\0')
-        fail_needs(loader, "redis.username", "redis.password_file");
-    if (config->sentinel_username[0] != '\0' &&
-        config->sentinel_password_file[0] == '\0')
-        fail_needs(
-            loader, "redis.sentinel_username", "redis.sentinel_password_file");
-    return true;
+    return check_needs(loader, &needs[1], 1) && redis;
 }
 
-/* Who writes the section wants encryption, and must not go without it. */
+/* An operator who writes the section wants encryption. */
 static bool
 check_tls(struct loader *loader)
 {
-    const struct config *config = loader->config;
-    bool ca = config->tls_ca[0] != '\0';
-    bool cert = config->tls_cert[0] != '\0';
-    bool key = config->tls_key[0] != '\0';
+    static const struct need needs[] = {
+        {"redis.tls.cert", "redis.tls.key"},
+        {"redis.tls.key", "redis.tls.cert"},
+        {"redis.tls.cert", "redis.tls.ca"},
+        {"redis.tls.server_name", "redis.tls.ca"},
+        {"redis.tls.verify", "redis.tls.ca"},
+    };
 
     if (checks_is_given(loader, "redis.tls") &&
         !checks_is_given(loader, "redis.tls.ca"))
-        return fail_needs(loader, "redis.tls", "redis.tls.ca");
-    if (cert && !key)
-        return fail_needs(loader, "redis.tls.cert", "redis.tls.key");
-    if (key && !cert)
-        return fail_needs(loader, "redis.tls.key", "redis.tls.cert");
-    if (ca)
-        return true;
-    if (cert)
-        return fail_needs(loader, "redis.tls.cert", "redis.tls.ca");
-    if (config->tls_server_name[0] != '\0')
-        return fail_needs(loader, "redis.tls.server_name", "redis.tls.ca");
-    if (config->tls_verify != VERIFY_FULL)
-        return fail_needs(loader, "redis.tls.verify", "redis.tls.ca");
-    return true;
+        return walk_fail(&loader->walk, place_of_key(loader, "redis.tls"),
+            "redis.tls: needs redis.tls.ca");
+    return check_needs(loader, needs, sizeof(needs) / sizeof(needs[0]));
 }
 
-/* The files may be there without an address: a socket may be passed. */
+/* The files need no address, since systemd may pass a socket. */
 static bool
 check_listen_tls(struct loader *loader)
 {
-    const struct config *config = loader->config;
-    bool cert = config->listen_tls_cert[0] != '\0';
-    bool key = config->listen_tls_key[0] != '\0';
-    bool ca = config->listen_tls_client_ca[0] != '\0';
+    static const struct need needs[] = {
+        {"listen.tls", "listen.tls_cert"},
+        {"listen.tls_cert", "listen.tls_key"},
+        {"listen.tls_key", "listen.tls_cert"},
+        {"listen.tls_client_ca", "listen.tls_cert"},
+        {"listen.tls_client_cert", "listen.tls_client_ca"},
+    };
 
-    if (config->listen_tls.count > 0 && !cert)
-        return fail_needs(loader, "listen.tls", "listen.tls_cert");
-    if (cert && !key)
-        return fail_needs(loader, "listen.tls_cert", "listen.tls_key");
-    if (key && !cert)
-        return fail_needs(loader, "listen.tls_key", "listen.tls_cert");
-    if (ca && !cert)
-        return fail_needs(loader, "listen.tls_client_ca", "listen.tls_cert");
-    if (config->listen_tls_client_cert == CLIENT_CERT_REQUIRED && !ca)
-        return fail_needs(
-            loader, "listen.tls_client_cert", "listen.tls_client_ca");
-    return true;
+    return check_needs(loader, needs, sizeof(needs) / sizeof(needs[0]));
 }
 
-/* A renewal is sent at a third of the lease; it and a retry must have time. */
+/* A renewal is sent at a third of the lease. It needs time for a retry. */
 static bool
 check_command_timeout(struct loader *loader)
 {
@@ -268,13 +274,13 @@ check_command_timeout(struct loader *loader)
         return true;
     return walk_fail(&loader->walk,
         place_of_key(loader, "redis.command_timeout"),
-        "redis.command_timeout: %s is not less than a third of lease.default, "
-        "%s",
+        "redis.command_timeout: %s must be less than a third of "
+        "lease.default, %s",
         value_number_text(KEY_DURATION, config->command_timeout_ms, timeout),
         value_number_text(KEY_DURATION, config->lease_ms, lease));
 }
 
-/* The record holds the last fence; it must outlive every hold by far. */
+/* The record has the last fence, so it must long outlive every hold. */
 static bool
 check_forget_after(struct loader *loader)
 {
@@ -286,7 +292,7 @@ check_forget_after(struct loader *loader)
         return true;
     return walk_fail(&loader->walk,
         place_of_either(loader, "redis.forget_after", "lease.default"),
-        "redis.forget_after: %s is less than ten times lease.default, %s",
+        "redis.forget_after: %s must be at least ten times lease.default, %s",
         value_number_text(KEY_DURATION, config->forget_after_ms, forget),
         value_number_text(KEY_DURATION, config->lease_ms, lease));
 }
@@ -295,12 +301,16 @@ static bool
 check_memory(struct loader *loader)
 {
     const struct config *config = loader->config;
+    char memory[VALUE_TEXT_BYTES];
+    char output[VALUE_TEXT_BYTES];
 
     if (config->limit_memory >= config->limit_output)
         return true;
     return walk_fail(&loader->walk,
         place_of_either(loader, "limits.memory", "limits.output"),
-        "limits.memory: less than limits.output, which is of one session");
+        "limits.memory: %s must be at least limits.output, %s",
+        value_number_text(KEY_SIZE, config->limit_memory, memory),
+        value_number_text(KEY_SIZE, config->limit_output, output));
 }
 
 static bool
@@ -313,10 +323,11 @@ check_namespaces(struct loader *loader)
         const char *prefix = config->spaces[i].prefix;
         if (prefix[0] == '\0')
             walk_fail(&loader->walk, loader->spaces[i],
-                "namespaces: needs a prefix, which is not empty");
-        if (strcmp(prefix, "other") == 0) /* its series would be there twice */
+                "namespaces: a prefix expected");
+        if (strcmp(prefix, "other") == 0) /* metrics have that label already */
             walk_fail(&loader->walk, loader->spaces[i],
-                "namespaces: \"other\" is what all other locks are called");
+                "namespaces: \"other\" is the label of all other locks; choose "
+                "another prefix");
         for (uint32_t j = 0; j < i; j++)
             if (strcmp(prefix, config->spaces[j].prefix) == 0)
                 walk_fail(&loader->walk, loader->spaces[i],
@@ -326,7 +337,7 @@ check_namespaces(struct loader *loader)
     return true;
 }
 
-/* No folder is searched for it. */
+/* PATH is not searched. */
 static bool
 check_hook(struct loader *loader)
 {
@@ -335,10 +346,10 @@ check_hook(struct loader *loader)
     if (hook->count == 0 || hook->item[0].host[0] == '/')
         return true;
     return walk_fail(&loader->walk, place_of_key(loader, "audit.hook"),
-        "audit.hook: the program's whole path expected, from / on");
+        "audit.hook: an absolute path of a program expected");
 }
 
-/* What each looks at, as keys and sections with blanks between. */
+/* The rules, with the keys and sections that each reads. */
 static const struct {
     bool (*check)(struct loader *loader);
     const char *keys;
@@ -368,7 +379,7 @@ is_within(struct text path, struct text section)
            (path.len == section.len || path.at[section.len] == '.');
 }
 
-/* Whether a mistake is in one of them: what they say is not known then. */
+/* Whether one of the keys has a mistake, so that its value is not known. */
 static bool
 any_is_bad(const struct loader *loader, const char *keys)
 {

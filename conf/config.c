@@ -1,11 +1,11 @@
 /*
- * From the file to struct config: reads, fills in defaults, has them checked.
- * All mistakes are told, but for what may follow from another one. The steps
- * are those of load(), in that order, since a default may be made of what the
- * file says elsewhere.
+ * From the file to struct config: reads, fills in defaults, checks. All
+ * mistakes are reported, except those that may follow from another one. load()
+ * has the order of the steps, since a default may depend on other keys of the
+ * file.
  *
- * Called at start and for a reload. One value's form is value.c's, the YAML
- * walk.c's; what keys must agree on is checks.c's.
+ * Used at start and for a reload. value.c reads one value, walk.c the YAML;
+ * checks.c has the rules between keys.
  */
 #include "conf/config.h"
 
@@ -22,12 +22,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_BYTES_MAX ((size_t)1024 * 1024)
-#define QUOTE_BYTES    96
+#define QUOTE_BYTES 96
 
 /* Defaults */
 
-/* Sets a key from its default in the table, which is good. */
+/* Sets a key to its default. */
 static void
 set_standard(const struct key *key, void *home)
 {
@@ -44,27 +43,23 @@ set_standard(const struct key *key, void *home)
     }
 }
 
-static uint64_t
-least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void
 derive_settle(struct config *config)
 {
     config->settle_ms = config->lease_ms;
 }
 
-/* A short lease alone is a good configuration: see check_command_timeout(). */
+/* A short lease alone passes check_command_timeout() so. */
 static void
 derive_command_timeout(struct config *config)
 {
-    config->command_timeout_ms = least(1000, config->lease_ms / 4);
+    uint64_t quarter_ms = config->lease_ms / 4;
+
+    config->command_timeout_ms = quarter_ms < 1000 ? quarter_ms : 1000;
 }
 
-/* A missing key of an item has the value for all locks, in a reload too: an
- * audit's own keys need a restart. */
+/* A missing key of an item has the value for all locks. In a reload that is the
+ * value in force, since the keys of `audit` need a restart. */
 static void
 derive_item(uint64_t *item_ms, uint64_t all_ms)
 {
@@ -83,13 +78,6 @@ derive_spaces(struct config *config, const struct config *all)
     }
 }
 
-static void
-derive_all(struct config *config)
-{
-    derive_settle(config);
-    derive_command_timeout(config);
-}
-
 void
 config_init(struct config *config)
 {
@@ -98,12 +86,13 @@ config_init(struct config *config)
         if (key_at(i)->standard != NULL && key_items(key_at(i)) == NULL)
             set_standard(key_at(i), config);
     }
-    derive_all(config);
+    derive_settle(config);
+    derive_command_timeout(config);
 }
 
 /* The walk */
 
-/* Of the key that was read last. */
+/* The mistake is in the key that was read last. */
 static void
 on_mistake(struct walk *walk)
 {
@@ -122,18 +111,21 @@ fail_unknown(struct walk *walk, struct text path, struct text name,
 
     loader->key = NULL;
 
-    /* `{password:x}` is a key without a value: not to be shown. */
+    /*
+     * YAML reads `{password:x}` as a key without a value: it must not be shown.
+     */
     for (size_t i = 0; i < path.len; i++)
         if (strchr(" :=@", path.at[i]) != NULL && path.at[i] != '\0')
             return walk_fail(walk, place,
-                "unknown key %s..., a word and \": \" expected",
+                "unknown key %s...; a word and \": \" expected",
                 log_quote(quoted, sizeof(quoted), text_make(path.at, i)));
     const struct key *near = key_suggest(path);
-    loader->key = near; /* which is meant, and has no value now */
+    loader->key = near; /* probably meant, so its value is not known */
     log_quote(quoted, sizeof(quoted), path);
     if (memchr(name.at, '.', name.len) != NULL && key_find(path) != NULL)
         return walk_fail(walk, place,
-            "unknown key %s; a key goes below its section, not behind a dot",
+            "unknown key %s; write the section and the key below it, without "
+            "a dot",
             quoted);
     if (near != NULL)
         return walk_fail(walk, place, "unknown key %s; did you mean \"%s\"%s?",
@@ -189,10 +181,10 @@ on_item(struct walk *walk, struct text path, struct walk_place place)
 
     require(items != NULL);
     if (value_item_count(items, loader->config) == items->max)
-        return walk_fail(
-            walk, place, "%s: more than %u", items->path, (unsigned)items->max);
+        return walk_fail(walk, place, "%s: at most %u allowed", items->path,
+            (unsigned)items->max);
     loader->item = value_item_add(items, loader->config);
-    require(loader->item < CONFIG_SPACES_MAX); /* the one list that there is */
+    require(loader->item < CONFIG_SPACES_MAX); /* the only list of sections */
     loader->spaces[loader->item] = place;
     for (size_t i = 0; i < key_count(); i++) {
         const struct key *key = key_at(i);
@@ -213,7 +205,7 @@ on_value(struct walk *walk, struct text value, struct walk_place place)
     struct loader *loader = walk->context;
     char why[256];
 
-    require(loader->key != NULL); /* on_key() took the key of this value */
+    require(loader->key != NULL); /* on_key() comes before on_value() */
     loader->values[key_index(loader->key)] = place;
     if (value_parse(
             loader->key, value, home_of(loader, loader->key), why, sizeof(why)))
@@ -223,10 +215,8 @@ on_value(struct walk *walk, struct text value, struct walk_place place)
 
 /* Files */
 
-/*
- * Out of the file at `path` that the key names, if any. The error for an
- * unreadable file omits the path: it may be the password itself.
- */
+/* Reads the password from the file at `path`, if the key is given. The error
+ * for an unreadable file omits the path, which may be the password itself. */
 static bool
 read_password(struct loader *loader, const char *key, const char *path,
     char *out, size_t out_bytes)
@@ -244,8 +234,8 @@ read_password(struct loader *loader, const char *key, const char *path,
     const char *what =
         file_read(path, loader->in_force != NULL, bytes, sizeof(bytes), &len);
     if (what != NULL)
-        return walk_fail(&loader->walk, place,
-            "%s: a file is expected, which cannot be read: %s", key, what);
+        return walk_fail(
+            &loader->walk, place, "%s: the file cannot be read: %s", key, what);
     bool good = secret_read(
         text_make(bytes, len), 1, out_bytes - 1, &secret, why, sizeof(why));
     if (good)
@@ -255,6 +245,7 @@ read_password(struct loader *loader, const char *key, const char *path,
                        log_quote(quoted, sizeof(quoted), text_from(path)), why);
 }
 
+/* Whether the file can be read and has another password. */
 static bool
 is_other_password(const char *path, const char *password)
 {
@@ -297,7 +288,9 @@ read_passwords(struct loader *loader)
 
 /* Loading */
 
-/* Mistakes may be told already, where this is true. */
+/*
+ * False: the walk has ended early. True: the loader has the mistakes, if any.
+ */
 static bool
 load(struct loader *loader, struct text text)
 {
@@ -342,21 +335,7 @@ config_load_text(struct config *config, const char *name, const char *text,
     return load(&loader, text_make(text, len)) && loader.walk.mistakes == 0;
 }
 
-/* NULL where the file is read into `text`, room for FILE_BYTES_MAX + 1. */
-static const char *
-read_text(
-    const struct loader *loader, const char *path, char *text, size_t *len)
-{
-    if (text == NULL)
-        return "out of memory";
-    const char *what = file_read(
-        path, loader->in_force != NULL, text, FILE_BYTES_MAX + 1, len);
-    if (what == NULL && *len > FILE_BYTES_MAX)
-        what = "larger than 1MiB";
-    return what;
-}
-
-/* The check's words, at the value that they are about. */
+/* Reports the lines of the fault, at the value of its key. */
 static bool
 run_check(struct loader *loader, config_check *check, void *context)
 {
@@ -376,21 +355,21 @@ run_check(struct loader *loader, config_check *check, void *context)
     return false;
 }
 
-/* All of config_load_checked() with a loader that is ready. */
+/* config_load_checked() with an initialized loader. */
 static bool
 load_file(struct loader *loader, config_check *check, void *context)
 {
     struct walk *walk = &loader->walk;
-    char *text = malloc(FILE_BYTES_MAX + 1);
-    size_t len = 0;
-    const char *what = read_text(loader, walk->file, text, &len);
-    bool done = false;
+    const char *what;
+    size_t len;
+    char *text = file_load(walk->file, loader->in_force != NULL, &len, &what);
 
-    if (what != NULL)
+    if (text == NULL) {
         snprintf(walk->error, walk->error_bytes, "%s: %s", walk->file, what);
-    else
-        done = load(loader, text_make(text, len)) && read_passwords(loader) &&
-               run_check(loader, check, context);
+        return false;
+    }
+    bool done = load(loader, text_make(text, len)) && read_passwords(loader) &&
+                run_check(loader, check, context);
     free(text);
     return done;
 }
@@ -416,8 +395,8 @@ config_load(
 
 struct reload {
     struct loader loader;
-    struct config next;  /* all that the file says */
-    struct config mixed; /* the configuration in force */
+    struct config next;  /* the configuration of the file */
+    struct config mixed; /* that in force, with the changes */
 };
 
 static bool
@@ -431,7 +410,7 @@ reload(struct reload *reload, const struct config *now, const char *path,
     if (path != NULL && !load_file(loader, check, context))
         return false;
     reload->mixed = *now;
-    /* A default follows what is in force, not what waits for a restart. */
+    /* A default follows the lease in force, not one that needs a restart. */
     if (!checks_is_given(loader, "redis.command_timeout")) {
         derive_command_timeout(&reload->mixed);
         reload->next.command_timeout_ms = reload->mixed.command_timeout_ms;
@@ -464,7 +443,7 @@ config_reload(struct config *config, const char *path, config_check *check,
 
 /* Printing */
 
-/* Each begins with a dash, before its first key. */
+/* Prints the list of sections, each with a dash before its first key. */
 static void
 print_items(const struct key *items, const struct config *config, FILE *out)
 {

@@ -1,9 +1,8 @@
 /*
- * The contents of the configuration file, checked and with every default filled
- * in.
+ * The contents of the configuration file, checked and with all defaults.
  *
- * Built from one table (keys.c: name, type, range, default); YAML is read by
- * libyaml and nothing else of the program sees it. Durations are milliseconds.
+ * keys.c has the table of keys: name, type, range, default. Durations are
+ * milliseconds.
  */
 #ifndef HOLDFAST_CONF_CONFIG_H
 #define HOLDFAST_CONF_CONFIG_H
@@ -32,33 +31,31 @@ enum config_safety {
     SAFETY_STRICT,
 };
 
-/* The rule for the name in the certificate of a Redis node. */
+/* The name that the certificate of a Redis node must have. */
 enum config_verify {
-    VERIFY_FULL, /* that of the node, or redis.tls.server_name */
-    VERIFY_CA,   /* any */
+    VERIFY_FULL, /* the node's host, or redis.tls.server_name */
+    VERIFY_CA,   /* any name */
 };
 
-/* Whether clients who speak TLS have to show a certificate. */
+/* Certificates of clients that use TLS. */
 enum config_client_cert {
-    CLIENT_CERT_ASKED, /* they may; where there is a tls_client_ca */
+    CLIENT_CERT_ASKED, /* optional; asked for if there is a tls_client_ca */
     CLIENT_CERT_REQUIRED,
 };
 
-/* Serving clients of other machines without asking who they are. */
+/* Serving clients of other machines without users. */
 enum config_without_users {
     WITHOUT_USERS_REFUSED,
     WITHOUT_USERS_ALLOWED,
 };
 
-/*
- * "host:port", "[v6]:port", or a path for a Unix socket. A path has a slash in
- * it, a host never has. Bytes after the NUL are zero.
- */
 #define CONFIG_QUORUM_MAX 15
 
+/* "host:port", "[v6]:port", or the path of a Unix socket. A path has a slash, a
+ * host never has. Bytes after the NUL are zero. */
 struct config_address {
     char host[256]; /* name or number without brackets; or the path */
-    uint16_t port;  /* 0: any free one, only where listened on; or a path */
+    uint16_t port;  /* 0: a path, or any free port of a listener */
 };
 
 struct config_list {
@@ -66,10 +63,10 @@ struct config_list {
     size_t count;
 };
 
-/* Locks whose names begin alike. */
+/* A namespace: the locks whose names begin with `prefix`. */
 struct config_space {
     char prefix[65];
-    uint64_t warn_after_ms; /* these three: those of `audit`, where not given */
+    uint64_t warn_after_ms; /* these three default to those of `audit` */
     uint64_t wait_after_ms;
     uint64_t break_after_ms;
 };
@@ -81,13 +78,13 @@ struct config {
     struct config_list listen_tls;
     char listen_tls_cert[256];      /* path; empty: none, and no key */
     char listen_tls_key[256];       /* path */
-    char listen_tls_client_ca[256]; /* path; empty: none are asked for */
+    char listen_tls_client_ca[256]; /* path; empty: no client certificates */
     enum config_client_cert listen_tls_client_cert;
     uint32_t listen_backlog;
     enum config_without_users without_users;
     /* auth */
     char users_file[256];     /* path; empty: none */
-    uint64_t auth_timeout_ms; /* until it is known who a client is; 0: any */
+    uint64_t auth_timeout_ms; /* until a client has sent AUTH; 0: no limit */
     /* admin */
     struct config_list admin_http; /* none or one */
     /* redis */
@@ -95,11 +92,11 @@ struct config {
     struct config_list redis_nodes;
     char redis_username[128];
     char redis_password_file[256]; /* path; empty: none */
-    char redis_password[512];      /* read from it by config_load() */
+    char redis_password[512];      /* read from the file by config_load() */
     char sentinel_master[128];
     char sentinel_username[128];
     char sentinel_password_file[256]; /* path; empty: none */
-    char sentinel_password[512];      /* read from it by config_load() */
+    char sentinel_password[512];      /* read from the file by config_load() */
     char tls_ca[256];                 /* path; empty: no TLS to Redis */
     char tls_cert[256];               /* path; empty: none, and no key */
     char tls_key[256];                /* path */
@@ -108,13 +105,13 @@ struct config {
     char key_prefix[33];
     enum config_safety safety;
     uint32_t redis_replicas;
-    uint64_t settle_ms;       /* the lease where not given */
-    uint64_t forget_after_ms; /* how long an unused lock's record is kept */
-    uint64_t patience_ms;     /* how long a request waits for Redis */
+    uint64_t settle_ms;       /* default: the lease */
+    uint64_t forget_after_ms; /* lifetime of an unused lock's record */
+    uint64_t patience_ms;     /* a request waits so long for Redis */
     uint64_t connect_timeout_ms;
-    uint64_t command_timeout_ms; /* at most a quarter lease where not given */
-    uint32_t redis_batch;        /* operations a call, at most */
-    uint32_t redis_in_flight;    /* calls a connection; 0: by topology */
+    uint64_t command_timeout_ms; /* default: 1 s, at most a quarter lease */
+    uint32_t redis_batch;        /* operations in one call, at most */
+    uint32_t redis_in_flight;    /* calls on a connection; 0: by topology */
     uint32_t busy_poll_us;       /* 0: always sleep */
     /* lease */
     uint64_t lease_ms; /* lease.default */
@@ -123,34 +120,34 @@ struct config {
     uint64_t keepalive_interval_ms; /* whole seconds */
     uint32_t keepalive_count;
     uint64_t tcp_user_timeout_ms;
-    uint64_t stop_grace_ms; /* how long clients have where the broker stops */
+    uint64_t stop_grace_ms; /* clients have so long when the broker stops */
     /* limits */
     uint32_t limit_connections;         /* 0: as many as descriptors allow */
-    uint32_t limit_address_connections; /* 0: no limit, as these */
+    uint32_t limit_address_connections; /* these three: 0 is no limit */
     uint32_t limit_user_connections;
     uint32_t limit_user_holds;
     uint32_t limit_line;        /* bytes */
     uint32_t limit_name;        /* bytes */
-    uint32_t limit_outstanding; /* requests a session */
-    uint32_t limit_holds;       /* holds and waits a session */
-    uint32_t limit_waiters;     /* waits a lock */
+    uint32_t limit_outstanding; /* requests of a session */
+    uint32_t limit_holds;       /* holds and waits of a session */
+    uint32_t limit_waiters;     /* waits for a lock */
     uint32_t limit_tickets;     /* holds and waits of the broker */
     uint32_t limit_requests;    /* requests of the broker */
-    uint64_t limit_output;      /* unread bytes a session */
+    uint64_t limit_output;      /* unread bytes of a session */
     uint64_t limit_memory;      /* unread and unparsed bytes of all sessions */
     /* namespaces */
     struct config_space spaces[CONFIG_SPACES_MAX];
     uint32_t space_count;
     /* slow */
-    uint64_t slow_threshold_ms; /* 0: nothing is slow */
+    uint64_t slow_threshold_ms; /* 0: no operation is slow */
     /* audit */
-    uint64_t audit_interval_ms;    /* 0: none by time */
-    uint32_t audit_keys;           /* a step */
+    uint64_t audit_interval_ms;    /* 0: no audit by time */
+    uint32_t audit_keys;           /* of a step */
     uint64_t audit_pause_ms;       /* between steps */
-    uint64_t warn_after_ms;        /* holds; 0: never, as these */
-    uint64_t wait_after_ms;        /* waits */
-    uint64_t break_after_ms;       /* holds, which are broken */
-    struct config_list audit_hook; /* words of a program; none: there is none */
+    uint64_t warn_after_ms;        /* of holds; in these three 0 is never */
+    uint64_t wait_after_ms;        /* of waits */
+    uint64_t break_after_ms;       /* of holds, which are then broken */
+    struct config_list audit_hook; /* a program's words; empty: no program */
     uint64_t hook_timeout_ms;
     /* log */
     char log_level[8];
@@ -158,73 +155,64 @@ struct config {
     uint32_t log_rate; /* lines a second of each event; 0: no limit */
 };
 
-/* All defaults, as conf/holdfast.yaml shows them. */
+/* Sets all defaults, as conf/holdfast.yaml shows them. */
 void config_init(struct config *config);
 
-/* Room for the errors that there may be. */
+/* Room for all errors of a file. */
 #define CONFIG_ERROR_BYTES 8192
 
 /*
- * Reads and checks a file. False: `error` has a line "FILE:LINE:COLUMN: what"
- * for each mistake, up to a bound (or "FILE: what" where it cannot be read),
- * cut to `error_bytes`; `config` is then unspecified. Reads password_file too.
+ * Reads and checks a file, and the files of passwords. False: `config` is
+ * unspecified, and `error` has a line "FILE:LINE:COLUMN: what" for each
+ * mistake, up to a bound, or "FILE: what" if the file cannot be read.
  */
 bool config_load(
     struct config *config, const char *path, char *error, size_t error_bytes);
 
-/* Whether a file of a password for Redis or the Sentinels can be read, and has
- * another one than this. */
+/* Whether a file of a password, for Redis or the Sentinels, can be read and has
+ * another password than `config`. */
 bool config_has_other_password(const struct config *config);
 
-/* The mistakes of a configuration, as config_load_checked() reports them. */
+/* The mistakes that a config_check finds. */
 struct config_fault {
     const char *key;               /* ref, static: its dotted path */
     char what[CONFIG_ERROR_BYTES]; /* a line for each mistake */
 };
 
-/*
- * Looks at what only others than conf understand, such as files of keys. False:
- * `fault` says what is wrong.
- */
+/* Checks values that conf does not understand, such as files of keys. False:
+ * `fault` says what is wrong. */
 typedef bool config_check(
     const struct config *config, void *context, struct config_fault *fault);
 
-/*
- * config_load(), and then, where all is well so far, the check; what it finds
- * is told like any other error, with the place of the key's value.
- */
+/* config_load(), and after its success the check. A fault is reported like any
+ * other error, at the place of the key's value. */
 bool config_load_checked(struct config *config, const char *path,
     config_check *check, void *context, char *error, size_t error_bytes);
 
 struct config_changes;
 
 /*
- * Reads the file again while the daemon runs by `config`, and puts into that
- * what may change without a restart; `changes` says what did, and what did not.
- * False: the file is not good, or would not be with what stays as it is, and
- * `config` is as before. Nothing but regular files is read, so as not to wait.
- * `path` NULL: all defaults.
+ * Reads the file again, and changes the keys in `config` that need no restart.
+ * `changes` has the changed keys, and those that need a restart. False: the
+ * file has mistakes, alone or with the keys that stay, and `config` is
+ * unchanged. Only regular files are read, since others may block. `path` NULL:
+ * all defaults.
  */
 bool config_reload(struct config *config, const char *path, config_check *check,
     void *context, struct config_changes *changes, char *error,
     size_t error_bytes);
 
-/*
- * The same as config_load() for `len` bytes in memory, as if they were in a
- * file called `name`; opens no file, so the password stays empty. `text` need
- * not end in NUL.
- */
+/* As config_load(), for `len` bytes in memory. Errors call them `name`. It
+ * opens no file, so the passwords stay empty. */
 bool config_load_text(struct config *config, const char *name, const char *text,
     size_t len, char *error, size_t error_bytes);
 
-/* Writes the configuration as YAML that config_load() reads back the same.
- * Never the password, only its file. */
+/* Writes the configuration as YAML, which config_load() reads back. It has the
+ * file of a password, but not the password. */
 void config_print(const struct config *config, FILE *out);
 
-/*
- * "host:port", "[v6]:port" or the path, cut to `out_bytes`; 264 are enough.
- * Returns `out`.
- */
+/* "host:port", "[v6]:port" or the path, cut to `out_bytes`; 264 are enough.
+ * Returns `out`. */
 const char *config_address_text(
     const struct config_address *address, char *out, size_t out_bytes);
 

@@ -1,16 +1,17 @@
 /*
- * The configuration, passwords and users are such files. It does not know their
+ * Reads the files of configuration, passwords and users. It does not know their
  * contents.
  */
 #include "conf/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Whether it can be read without waiting for somebody to write it. */
+/* Whether a read never blocks. */
 static bool
 is_regular(int file)
 {
@@ -44,4 +45,21 @@ file_read(const char *path, bool running, char *out, size_t room, size_t *len)
         what = strerror(errno);
     close(file);
     return what;
+}
+
+char *
+file_load(const char *path, bool running, size_t *len, const char **what)
+{
+    char *text = malloc(FILE_BYTES_MAX + 1);
+
+    *what = "out of memory";
+    if (text == NULL)
+        return NULL;
+    *what = file_read(path, running, text, FILE_BYTES_MAX + 1, len);
+    if (*what == NULL && *len > FILE_BYTES_MAX)
+        *what = "larger than 1MiB";
+    if (*what == NULL)
+        return text;
+    free(text);
+    return NULL;
 }

@@ -1,5 +1,5 @@
 /*
- * Files that are read whole.
+ * Reading of whole files.
  */
 #ifndef HOLDFAST_CONF_FILE_H
 #define HOLDFAST_CONF_FILE_H
@@ -7,12 +7,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define FILE_BYTES_MAX ((size_t)1024 * 1024)
+
 /*
- * NULL where up to `room` bytes of it are in `out`, and how many in *len; else
- * what is wrong with it. `running`: the daemon is, and nothing but a regular
- * file is read, since another may keep it waiting.
+ * Reads up to `room` bytes of the file into `out`; *len is their number.
+ * Returns NULL, or the error. `running`: only a regular file is read, since
+ * another one may block the running daemon.
  */
 const char *file_read(
     const char *path, bool running, char *out, size_t room, size_t *len);
+
+/* Reads a file of at most FILE_BYTES_MAX. The caller frees the result. NULL:
+ * *what is the error. */
+char *file_load(const char *path, bool running, size_t *len, const char **what);
 
 #endif

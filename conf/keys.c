@@ -1,8 +1,8 @@
 /*
- * The table of keys, and looking things up in it.
+ * The table of keys, and searches in it.
  *
  * A new key needs a field in struct config, a row here, and an entry in
- * holdfast.yaml (a test compares them). A rule between keys is in checks.c.
+ * holdfast.yaml (a test compares them). Rules between keys are in checks.c.
  */
 #include "conf/keys.h"
 
@@ -23,7 +23,7 @@
     .offset = offsetof(type, name), .bytes = sizeof(((type *)NULL)->name)
 #define RANGE(low, high) .min = (low), .max = (high)
 
-/* Each KEY() names one: RELOAD takes a new value while the daemon runs. */
+/* Each KEY() names one. RELOAD: a reload takes a new value. */
 #define TAKEN_BY_RELOAD  true
 #define TAKEN_BY_RESTART false
 
@@ -37,61 +37,40 @@
         .path = (dotted), .type = KEY_##kind, FIELD(struct config, field), \
         .reloadable = TAKEN_BY_##by, .standard = (value), __VA_ARGS__      \
     }
-/* The key of an item: `namespaces` says whether a reload takes it. */
+/*
+ * The key of an item. The row of `namespaces` says whether a reload takes it.
+ */
 #define ITEM(dotted, kind, field, value, ...)                               \
     {                                                                       \
         .path = (dotted), .type = KEY_##kind,                               \
         FIELD(struct config_space, field), .standard = (value), __VA_ARGS__ \
     }
 
-/* Longer names are not compared: no key is near them. */
+/* key_suggest() finds no key for a longer name. */
 #define NEAR_BYTES_MAX 48
 
-static const struct key_word topologies[] = {
-    {"single", TOPOLOGY_SINGLE},
-    {"cluster", TOPOLOGY_CLUSTER},
-    {"sentinel", TOPOLOGY_SENTINEL},
-    {"quorum", TOPOLOGY_QUORUM},
-    {NULL, 0},
-};
+static const struct key_word topologies[] = {{"single", TOPOLOGY_SINGLE},
+    {"cluster", TOPOLOGY_CLUSTER}, {"sentinel", TOPOLOGY_SENTINEL},
+    {"quorum", TOPOLOGY_QUORUM}, {NULL, 0}};
 
 static const struct key_word safeties[] = {
-    {"fenced", SAFETY_FENCED},
-    {"strict", SAFETY_STRICT},
-    {NULL, 0},
-};
+    {"fenced", SAFETY_FENCED}, {"strict", SAFETY_STRICT}, {NULL, 0}};
 
 static const struct key_word verifications[] = {
-    {"full", VERIFY_FULL},
-    {"ca", VERIFY_CA},
-    {NULL, 0},
-};
+    {"full", VERIFY_FULL}, {"ca", VERIFY_CA}, {NULL, 0}};
 
-static const struct key_word client_certs[] = {
-    {"asked", CLIENT_CERT_ASKED},
-    {"required", CLIENT_CERT_REQUIRED},
-    {NULL, 0},
-};
+static const struct key_word client_certs[] = {{"asked", CLIENT_CERT_ASKED},
+    {"required", CLIENT_CERT_REQUIRED}, {NULL, 0}};
 
 static const struct key_word permissions[] = {
-    {"refused", WITHOUT_USERS_REFUSED},
-    {"allowed", WITHOUT_USERS_ALLOWED},
-    {NULL, 0},
-};
+    {"refused", WITHOUT_USERS_REFUSED}, {"allowed", WITHOUT_USERS_ALLOWED},
+    {NULL, 0}};
 
 static const struct key_word levels[] = {
-    {"error", 0},
-    {"warn", 0},
-    {"info", 0},
-    {"debug", 0},
-    {NULL, 0},
-};
+    {"error", 0}, {"warn", 0}, {"info", 0}, {"debug", 0}, {NULL, 0}};
 
 static const struct key_word formats[] = {
-    {"text", LOG_TEXT},
-    {"json", LOG_JSON},
-    {NULL, 0},
-};
+    {"text", LOG_TEXT}, {"json", LOG_JSON}, {NULL, 0}};
 
 static const struct key keys[] = {
     SECTION("listen"),
@@ -272,7 +251,7 @@ key_find(struct text path)
     return NULL;
 }
 
-/* What follows the last dot; all of it where there is none. */
+/* The word after the last dot, or the whole path. */
 static struct text
 last_word(struct text path)
 {
@@ -317,9 +296,9 @@ least(size_t a, size_t b)
 }
 
 /*
- * How many bytes must be put in, left out, replaced or swapped with the next
- * one to make `a` into `b` (optimal string alignment). Both are at most
- * NEAR_BYTES_MAX.
+ * The edit distance (optimal string alignment): the number of bytes to insert,
+ * delete, replace, or swap with the next byte, to make `b` of `a`. Both have at
+ * most NEAR_BYTES_MAX bytes.
  */
 static size_t
 distance(struct text a, struct text b)
@@ -329,6 +308,7 @@ distance(struct text a, struct text b)
     size_t *above = rows[1];
     size_t *row = rows[2];
 
+    require(a.len <= NEAR_BYTES_MAX && b.len <= NEAR_BYTES_MAX);
     for (size_t j = 0; j <= b.len; j++)
         before[j] = above[j] = j;
     for (size_t i = 1; i <= a.len; i++) {
@@ -363,18 +343,18 @@ key_suggest(struct text path)
 {
     struct text word = last_word(path);
     const struct key *nearest = NULL;
-    /* A third of the word may be wrong; beyond that it is another word. */
+    /* At most a third of the bytes may differ. */
     size_t best = least(word.len / 3, 3) + 1;
 
     if (word.len > NEAR_BYTES_MAX)
         return NULL;
     if (best == 1)
-        best = 2; /* one wrong byte, even of two */
+        best = 2; /* one byte may differ even in a short word */
     for (size_t i = 0; i < key_count(); i++) {
         struct text known = text_from(keys[i].path);
         size_t far = distance(word, last_word(known));
 
-        /* The right word elsewhere is as near as a slip in this section. */
+        /* Another section counts as one wrong byte. */
         far += !same_section(path, known);
         if (far < best) {
             best = far;

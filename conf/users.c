@@ -1,9 +1,9 @@
 /*
- * Reads users from text, word by word, from left to right. All mistakes are
- * told, and none of what may be a secret with them.
+ * Reads users from text, word by word. All mistakes are reported, without any
+ * value that may be a secret.
  *
- * Memory is taken once, for as many users, rules and proofs as there could be
- * of so many words. Names are decoded where they stand, in a copy.
+ * Memory is taken once, with room for as many users, rules and proofs as the
+ * text has words. Names are decoded in place, in a copy of the text.
  */
 #include "conf/users.h"
 
@@ -41,7 +41,7 @@ struct reader {
     uint32_t rules;
     uint32_t proofs;
     size_t room;          /* of once, and of each array of users */
-    struct walk mistakes; /* as of a walk, for walk_fail() alone */
+    struct walk mistakes; /* for walk_fail() only */
     char *line_start;
     char *at;
     char *end;
@@ -64,7 +64,7 @@ column_of(const struct reader *reader, const char *at)
     return (size_t)(at - reader->line_start) + 1;
 }
 
-/* `at` is in the present line. */
+/* Reports a mistake at `at`, in the present line. */
 static bool
 fail(struct reader *reader, const char *at, const char *format, ...)
 {
@@ -92,7 +92,7 @@ is_blank(char byte)
     return byte == ' ' || byte == '\t';
 }
 
-/* The next word of the line; false: there is none. */
+/* The next word of the line. False: there is none. */
 static bool
 word_next(struct reader *reader, struct text *word)
 {
@@ -104,7 +104,7 @@ word_next(struct reader *reader, struct text *word)
     while (at < reader->end && *at != '\n' && !is_blank(*at))
         at++;
     word->len = (size_t)(at - word->at);
-    /* A CR before the end of the line is part of that. */
+    /* A CR before the line end belongs to it. */
     if (word->len > 0 && word->at[word->len - 1] == '\r' &&
         (at == reader->end || *at == '\n'))
         word->len--;
@@ -132,13 +132,13 @@ name_take(struct reader *reader, struct text word, size_t max, const char *what,
     return true;
 }
 
-/* Room for one more proof; NULL: it is told that there is none. */
+/* Adds a proof. NULL: there is no room, which is reported. */
 static struct user_proof *
 proof_add(struct reader *reader, enum user_proof_kind kind, const char *at)
 {
     if (reader->user->proof_count == USERS_PROOFS_MAX) {
         (void)fail(reader, at,
-            "more than %d secrets, uids and certificates of a user",
+            "a user may have at most %d secrets, uids and certificates",
             USERS_PROOFS_MAX);
         return NULL;
     }
@@ -157,7 +157,7 @@ secret_take(struct reader *reader, struct text value)
     if (proof == NULL || user_hash_parse(value, proof))
         return proof != NULL;
     return fail(reader, value.at,
-        "secret: sha256$SALT$DIGEST expected, as `holdfast secret` makes it");
+        "secret: sha256$SALT$DIGEST expected, as `holdfast secret` prints it");
 }
 
 static bool
@@ -166,11 +166,10 @@ uid_take(struct reader *reader, struct text value)
     struct user_proof *proof;
     uint64_t uid;
 
-    /* The last one is nobody's: it stands for none. */
+    /* UINT32_MAX is no user's uid. */
     if (!text_to_u64(value, UINT32_MAX - 1, &uid))
-        return fail(reader, value.at,
-            "uid: a number expected, of a user of "
-            "this machine");
+        return fail(
+            reader, value.at, "uid: a number from 0 to 4294967294 expected");
     once_add(reader, ONCE_UID, TEXT(""), (uint32_t)uid, value.at);
     proof = proof_add(reader, PROOF_UID, value.at);
     if (proof == NULL)
@@ -192,7 +191,7 @@ cert_take(struct reader *reader, struct text value)
     return true;
 }
 
-/* A name, or with a * at its end all that begin so. */
+/* A name of locks; with a * at its end, the beginning of names. */
 static bool
 pattern_take(struct reader *reader, struct text value, enum right right)
 {
@@ -203,11 +202,11 @@ pattern_take(struct reader *reader, struct text value, enum right right)
 
     if (reader->user->rule_count == USERS_RULES_MAX)
         return fail(reader, value.at,
-            "more than %d names and beginnings of names of a user",
+            "a user may have at most %d names and beginnings of names",
             USERS_RULES_MAX);
     if (begun + 1 < value.len)
         return fail(reader, star,
-            "a * stands for what comes behind it, at the end; %%2A is one");
+            "a * is allowed at the end only; write %%2A for the character");
     rule->beginning = star != NULL;
     rule->rights = (uint8_t)right;
     rule->name = text_make(value.at, begun);
@@ -268,7 +267,7 @@ word_take(struct reader *reader, struct text word)
     return true;
 }
 
-/* A user, whose name is the first word of the line. */
+/* A line of a user; `word` is its first word, the name. */
 static bool
 user_take(struct reader *reader, struct text word)
 {
@@ -278,9 +277,9 @@ user_take(struct reader *reader, struct text word)
     bool good = true;
 
     if (memchr(word.at, '=', word.len) != NULL)
-        return fail(reader, word.at, "a user's name comes first");
+        return fail(reader, word.at, "a line begins with the user's name");
     if (users->count == USERS_MAX)
-        return fail(reader, word.at, "more than %d users", USERS_MAX);
+        return fail(reader, word.at, "at most %d users allowed", USERS_MAX);
     user->rule_first = reader->rules;
     user->proof_first = reader->proofs;
     reader->user = user;
@@ -292,7 +291,7 @@ user_take(struct reader *reader, struct text word)
         good = word_take(reader, word) && good;
     if (good && user->proof_count == 0)
         return fail(reader, reader->line_start,
-            "nobody could be this user: secret=, uid= or cert= expected");
+            "the user has no credentials: secret=, uid= or cert= expected");
     if (user->proof_count > users->proofs_most)
         users->proofs_most = user->proof_count;
     return good;
@@ -319,7 +318,7 @@ user_compare(const void *a, const void *b)
         ((const struct user *)a)->name, ((const struct user *)b)->name);
 }
 
-/* 0: they are the same. */
+/* 0: the credentials are equal. */
 static int
 once_differs(const struct once *a, const struct once *b)
 {
@@ -330,7 +329,7 @@ once_differs(const struct once *a, const struct once *b)
     return text_compare(a->name, b->name);
 }
 
-/* The same ones as they stand in the file. */
+/* Equal credentials are in the order of the file. */
 static int
 once_compare(const void *a, const void *b)
 {
@@ -346,14 +345,14 @@ once_compare(const void *a, const void *b)
     return way;
 }
 
-/* Tells what is there twice. */
+/* Reports credentials that are given twice. */
 static void
 once_check(struct reader *reader)
 {
     static const char *const whats[] = {
-        [ONCE_NAME] = "the user is in the file already",
-        [ONCE_UID] = "uid: it is in the file already",
-        [ONCE_CERT] = "cert: it is in the file already",
+        [ONCE_NAME] = "the user is already in the file",
+        [ONCE_UID] = "uid: already in the file",
+        [ONCE_CERT] = "cert: already in the file",
     };
     struct once *once = reader->once;
 
@@ -370,7 +369,7 @@ lines_take(struct reader *reader)
         reader->line++;
         reader->line_start = reader->at;
         (void)line_take(reader);
-        /* No word has a lone CR before the end of the line. */
+        /* A lone CR before the line end is left over. */
         while (reader->at < reader->end && *reader->at != '\n')
             reader->at++;
         if (reader->at < reader->end)
@@ -380,7 +379,7 @@ lines_take(struct reader *reader)
         return;
     reader->line_start = reader->at;
     reader->line += reader->line == 0;
-    fail(reader, reader->at, "there is no user in it");
+    fail(reader, reader->at, "the file has no users");
 }
 
 static size_t
@@ -393,7 +392,7 @@ words_of(struct text text)
     return words;
 }
 
-/* As many as there could be of each; NULL: no memory. */
+/* Room for one user, rule and proof for each word. NULL: no memory. */
 static struct users *
 users_make(struct text text, size_t words)
 {
@@ -411,8 +410,8 @@ users_make(struct text text, size_t words)
     return users;
 }
 
-/* Nobody has to be kept from finding two files of one hash: who may write the
- * file may say all that is in it. */
+/* The key need not be secret: a writer of the file can grant any right without
+ * a collision. */
 static uint64_t
 file_hash(struct text text)
 {
@@ -446,7 +445,7 @@ users_parse(const char *name, struct text text, char *error, size_t error_bytes)
         .end = users->text + text.len,
     };
     error[0] = '\0';
-    if (text_starts_with(text, TEXT("\xef\xbb\xbf"))) /* an editor's mark */
+    if (text_starts_with(text, TEXT("\xef\xbb\xbf"))) /* byte order mark */
         reader.at += 3;
     lines_take(&reader);
     once_check(&reader);
@@ -464,25 +463,18 @@ struct users *
 users_load(const char *path, bool running, struct users *before, char *error,
     size_t error_bytes)
 {
-    char *text = malloc(USERS_FILE_BYTES_MAX + 1);
-    const char *what = "out of memory";
-    struct users *users = NULL;
-    size_t len = 0;
+    const char *what;
+    size_t len;
+    char *text = file_load(path, running, &len, &what);
+    struct users *users = before;
 
-    if (text != NULL)
-        what = file_read(path, running, text, USERS_FILE_BYTES_MAX + 1, &len);
-    if (what == NULL && len > USERS_FILE_BYTES_MAX)
-        what = "larger than 1MiB";
-    if (what == NULL && before != NULL &&
-        before->file == file_hash(text_make(text, len)))
-        users = before;
-    else if (what == NULL)
-        users = users_parse(path, text_make(text, len), error, error_bytes);
-    else
+    if (text == NULL) {
         snprintf(error, error_bytes, "%s: %s", path, what);
-    if (len > 0)
-        explicit_bzero(
-            text, len < USERS_FILE_BYTES_MAX ? len : USERS_FILE_BYTES_MAX);
+        return NULL;
+    }
+    if (before == NULL || before->file != file_hash(text_make(text, len)))
+        users = users_parse(path, text_make(text, len), error, error_bytes);
+    explicit_bzero(text, len);
     free(text);
     return users;
 }

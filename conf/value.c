@@ -1,10 +1,9 @@
 /*
- * Values from text and to text, a parser and a printer for each type.
+ * Values from text and to text, with a parser and a printer for each type.
  *
  * A value is exactly right or refused: no blanks around it, no sign, no leading
- * zero (YAML 1.1 would take it for octal), no unit that is only nearly known.
- * Fields of text and lists are zero behind their end, so that two equal
- * configurations are equal bytes.
+ * zero (octal in YAML 1.1), no unit in another spelling. Unused bytes of texts
+ * and lists are zero, so that equal configurations are equal bytes.
  */
 #include "conf/value.h"
 
@@ -21,11 +20,11 @@
 #define QUOTE_BYTES   80 /* of a value that is shown in an error */
 #define UNIX_PATH_MAX (sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1)
 
-/* Where a parser says what it did not like. */
+/* The room for a parser's error. */
 struct why {
     char *out; /* ref */
     size_t bytes;
-    bool hidden; /* the value may have a secret in it, and is not shown */
+    bool hidden; /* the value may be a secret: the error must not show it */
 };
 
 typedef bool parse_value(
@@ -47,7 +46,7 @@ static const struct unit size_units[] = {
     {NULL, 0},
 };
 
-/* A number alone would be read as seconds by some, so it has no unit here. */
+/* A number alone is refused, since its unit would be a guess. */
 static const struct unit duration_units[] = {
     {"ms", 1},
     {"s", 1000},
@@ -91,8 +90,8 @@ number_expected(enum key_type type)
     return "a whole number expected";
 }
 
-/* A number that is too great for 64 bits is UINT64_MAX, which no range allows.
- * Zero needs no unit. */
+/* Reads a number. Above 64 bits it is UINT64_MAX, which no range allows. Zero
+ * needs no unit. */
 static bool
 number_read(struct text text, const struct unit *units, uint64_t *out)
 {
@@ -309,7 +308,7 @@ prefix_parse(
     return text_store(key, text, field, why);
 }
 
-/* It is a label of metrics as it is, so it has nothing to escape. */
+/* The text is a label of metrics, so no byte of it may need escaping. */
 static bool
 space_parse(
     const struct key *key, struct text text, void *field, struct why why)
@@ -351,10 +350,8 @@ user_parse(const struct key *key, struct text text, void *field, struct why why)
     return file_parse(key, text, field, why);
 }
 
-/*
- * One UTF-8 character at `*at`, which moves behind it; what is none is taken
- * byte for byte.
- */
+/* The UTF-8 character at *at, which moves past it. A byte that begins none is
+ * one character. */
 static uint32_t
 character_next(const char **at)
 {
@@ -367,10 +364,8 @@ character_next(const char **at)
     return character;
 }
 
-/*
- * Beyond ASCII always escaped: YAML folds some of those characters as line ends
- * and refuses others, and the file may be read on any terminal.
- */
+/* Escapes all characters beyond ASCII: YAML takes some of them for line ends
+ * and refuses others. */
 static void
 quoted_print(const char *text, FILE *out)
 {
@@ -404,7 +399,7 @@ named_print(const struct key *key, const void *field, FILE *out)
 
 /* Addresses */
 
-/* It has no brackets, since no port follows. */
+/* An IPv6 address has no brackets here, since no port follows. */
 static bool
 host_parse(const struct key *key, struct text text, void *field, struct why why)
 {
@@ -425,7 +420,7 @@ host_parse(const struct key *key, struct text text, void *field, struct why why)
     return text_store(key, text, field, why);
 }
 
-/* `text` is one, or has a user and a password before its host. */
+/* `text` is a URL, or has a user before its host. */
 static bool
 refuse_url(const struct key *key, struct text text, struct why why)
 {
@@ -446,7 +441,8 @@ refuse_url(const struct key *key, struct text text, struct why why)
             rest.len = i;
     if (address_read(rest, 1, &address) == NULL)
         (void)config_address_text(&address, shown, sizeof(shown));
-    snprintf(reason, sizeof(reason), "no URL is taken: write %s%s%s", shown,
+    snprintf(reason, sizeof(reason), "a URL is not supported: write %s%s%s",
+        shown,
         nodes && user
             ? "; the password goes into the file of redis.password_file"
             : "",
@@ -470,7 +466,19 @@ path_read(struct text text, struct config_address *out)
     return NULL;
 }
 
-/* Any free port is another one each time. */
+static bool
+refuse_length(const struct key *key, struct text text, struct why why)
+{
+    char reason[VALUE_TEXT_BYTES + 32];
+
+    snprintf(
+        reason, sizeof(reason), "at most %" PRIu64 " values allowed", key->max);
+    return refuse(why, text, reason);
+}
+
+/*
+ * Whether the list has the address. Port 0 never counts: it is any free port.
+ */
 static bool
 is_listed(const struct config_list *list, const struct config_address *address)
 {
@@ -500,10 +508,10 @@ list_parse(const struct key *key, struct text text, void *field, struct why why)
         reason = address_read(text, key->type == KEY_NODES ? 1 : 0, &address);
     if (reason == NULL && is_listed(list, &address))
         reason = "listed twice";
-    if (reason == NULL && list->count >= key->max)
-        reason = "one more than there may be";
     if (reason != NULL)
         return refuse(why, text, reason);
+    if (list->count >= key->max)
+        return refuse_length(key, text, why);
     require(list->count < CONFIG_NODES_MAX);
     memcpy(&list->item[list->count++], &address, sizeof(address));
     return true;
@@ -520,25 +528,12 @@ words_parse(
     if (text.len > 0 && memchr(text.at, '\0', text.len) != NULL)
         return refuse(why, text, "has a NUL in it");
     if (list->count >= key->max)
-        return refuse(why, text, "one more than there may be");
+        return refuse_length(key, text, why);
+    require(list->count < CONFIG_NODES_MAX);
     if (text.len > 0)
         memcpy(list->item[list->count].host, text.at, text.len);
     list->count++;
     return true;
-}
-
-static void
-words_print(const struct key *key, const void *field, FILE *out)
-{
-    const struct config_list *list = field;
-
-    (void)key;
-    fputc('[', out);
-    for (size_t i = 0; i < list->count; i++) {
-        fputs(i > 0 ? ", " : "", out);
-        quoted_print(list->item[i].host, out);
-    }
-    fputc(']', out);
 }
 
 static bool
@@ -563,12 +558,13 @@ list_print(const struct key *key, const void *field, FILE *out)
 {
     const struct config_list *list = field;
 
-    (void)key;
     fputc('[', out);
     for (size_t i = 0; i < list->count; i++) {
-        if (i > 0)
-            fputs(", ", out);
-        address_print(&list->item[i], out);
+        fputs(i > 0 ? ", " : "", out);
+        if (key->type == KEY_WORDS)
+            quoted_print(list->item[i].host, out);
+        else
+            address_print(&list->item[i], out);
     }
     fputc(']', out);
 }
@@ -608,10 +604,10 @@ static const struct {
     [KEY_LISTEN_ONE] = {list_one_parse, list_one_print},
     [KEY_NODES] = {list_parse, list_print},
     [KEY_PATHS] = {list_parse, list_print},
-    [KEY_WORDS] = {words_parse, words_print},
+    [KEY_WORDS] = {words_parse, list_print},
 };
 
-/* "host:password", or what may be that: its port is none. */
+/* Whether the text may be "host:password": it has a colon, but no port. */
 static bool
 has_odd_port(struct text text)
 {
@@ -626,8 +622,8 @@ has_odd_port(struct text text)
                (digits < text.len && text.at[text.len - 1 - digits] != ':'));
 }
 
-/* What people put there by mistake: URLs and connection strings with passwords,
- * a password or a key in place of the name of its file. */
+/* Whether the value may have a secret by mistake: a URL or connection string
+ * with a password, or a secret in place of the name of its file. */
 static bool
 may_have_secret(const struct key *key, struct text text)
 {
@@ -677,6 +673,15 @@ void
 value_clear(const struct key *key, void *home)
 {
     memset((char *)home + key->offset, 0, key->bytes);
+}
+
+bool
+value_is_empty(const struct key *key, const void *home)
+{
+    const char *field = (const char *)home + key->offset;
+
+    /* The first byte is zero, and each byte equals the next. */
+    return field[0] == 0 && memcmp(field, field + 1, key->bytes - 1) == 0;
 }
 
 void

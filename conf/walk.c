@@ -1,12 +1,12 @@
 /*
  * libyaml's events to keys and values.
  *
- * Of YAML only what a configuration needs: a value has one way in. Aliases,
- * anchors, tags, a second document, keys that are not words are refused where
- * they stand. A refused key or value is passed over, and the walk goes on, so
- * that all mistakes are told at once; only what is no YAML ends it.
+ * A configuration needs a part of YAML only. Aliases, anchors, tags, a second
+ * document, and keys that are not words are refused at their place. The walk
+ * skips a refused key or value, so that all mistakes are reported at once. An
+ * error of the YAML syntax ends it.
  *
- * The functions that read return false where the walk cannot go on.
+ * A function that reads returns false if the walk cannot go on.
  */
 #include "conf/walk.h"
 
@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <yaml.h>
 
-#define PATH_BYTES  256 /* longer ones are cut; no key is as long */
+#define PATH_BYTES  256 /* longer paths are cut; no key is as long */
 #define QUOTE_BYTES 80
 #define DEPTH_MAX   16 /* of skipped nodes; libyaml is slow beyond */
 
@@ -30,8 +30,8 @@ struct reader {
     size_t path_len;
 };
 
-/* The place of the next line of errors, and the room for it. A line end comes
- * before every line but the first. */
+/* Begins the next line of errors: its place and room. A line end separates it
+ * from the line before. */
 static char *
 next_line(struct walk *walk, size_t *room)
 {
@@ -80,7 +80,7 @@ place_of(yaml_mark_t mark)
     return (struct walk_place){mark.line + 1, mark.column + 1};
 }
 
-/* libyaml's own count stops where bytes are no characters. */
+/* libyaml's own place is wrong after invalid UTF-8. */
 static struct walk_place
 place_of_byte(struct text text, size_t offset)
 {
@@ -109,7 +109,8 @@ fail_here(struct reader *reader, const char *what)
         return walk_fail(reader->walk, place, "%s", what);
     log_quote(
         quoted, sizeof(quoted), text_make(reader->path, reader->path_len));
-    /* The quotes are for names that are anybody's; known ones have none. */
+    /* log_quote() escapes unknown names. The path is printed without its
+     * quotes. */
     return walk_fail(reader->walk, place, "%.*s: %s", (int)strlen(quoted) - 2,
         quoted + 1, what);
 }
@@ -129,7 +130,7 @@ fail_syntax(struct reader *reader)
     return walk_fail(reader->walk, place, "not YAML: %s", parser->problem);
 }
 
-/* A tag or anchor before a node, which is refused; NULL: there is none. */
+/* The error if the node has a tag or an anchor, or is an alias; else NULL. */
 static const char *
 objection(const struct reader *reader)
 {
@@ -175,7 +176,7 @@ event_text(const struct reader *reader)
         reader->event.data.scalar.length);
 }
 
-/* Nothing at all after the colon or the dash, or YAML's words for it. */
+/* Whether there is no value after the colon or the dash, or "~" or "null". */
 static bool
 event_is_null(const struct reader *reader)
 {
@@ -187,7 +188,7 @@ event_is_null(const struct reader *reader)
            text_equal_nocase(text, TEXT("null"));
 }
 
-/* Passes over the node that the current event begins. */
+/* Skips the node that the current event begins. */
 static bool
 skip(struct reader *reader)
 {
@@ -200,12 +201,11 @@ skip(struct reader *reader)
         else if (event_is(reader, YAML_SEQUENCE_END_EVENT) ||
                  event_is(reader, YAML_MAPPING_END_EVENT))
             depth--;
-        /* An end that nothing began would wrap. */
-        require(depth <= DEPTH_MAX + 1);
+        require(depth <= DEPTH_MAX + 1); /* libyaml pairs starts and ends */
         if (depth == 0)
             return true;
         if (depth > DEPTH_MAX)
-            return fail_here(reader, "too deep");
+            return fail_here(reader, "nested too deeply");
         if (!next(reader))
             return false;
     }
@@ -232,23 +232,7 @@ read_value(struct reader *reader)
 
 static bool read_node(struct reader *reader, enum walk_shape shape);
 
-static bool
-read_list(struct reader *reader)
-{
-    if (event_is(reader, YAML_SCALAR_EVENT))
-        return read_value(reader);
-    if (!event_is(reader, YAML_SEQUENCE_START_EVENT))
-        return refuse(reader, "a list of values expected");
-    while (next(reader)) {
-        if (event_is(reader, YAML_SEQUENCE_END_EVENT))
-            return true;
-        if (!read_node(reader, WALK_VALUE))
-            return false;
-    }
-    return false;
-}
-
-/* One of a list of sections. */
+/* One section of a list of sections. */
 static bool
 read_item(struct reader *reader)
 {
@@ -261,17 +245,21 @@ read_item(struct reader *reader)
     return read_node(reader, WALK_SECTION);
 }
 
+/* A list of values, or of sections. */
 static bool
-read_items(struct reader *reader)
+read_list(struct reader *reader, bool items)
 {
+    if (event_is(reader, YAML_SCALAR_EVENT) && !items)
+        return read_value(reader);
     if (event_is(reader, YAML_SCALAR_EVENT) && event_is_null(reader))
         return true;
     if (!event_is(reader, YAML_SEQUENCE_START_EVENT))
-        return refuse(reader, "a list expected, each with keys of its own");
+        return refuse(reader, items ? "a list of sections expected"
+                                    : "a list of values expected");
     while (next(reader)) {
         if (event_is(reader, YAML_SEQUENCE_END_EVENT))
             return true;
-        if (!read_item(reader))
+        if (!(items ? read_item(reader) : read_node(reader, WALK_VALUE)))
             return false;
     }
     return false;
@@ -319,7 +307,7 @@ read_pair(struct reader *reader)
 static bool
 read_section(struct reader *reader)
 {
-    /* A section whose keys are all commented out has nothing to say. */
+    /* All keys of the section may be commented out. */
     if (event_is(reader, YAML_SCALAR_EVENT) && event_is_null(reader))
         return true;
     if (!event_is(reader, YAML_MAPPING_START_EVENT))
@@ -346,14 +334,14 @@ read_node(struct reader *reader, enum walk_shape shape)
     case WALK_VALUE:
         return read_value(reader);
     case WALK_LIST:
-        return read_list(reader);
+        return read_list(reader, false);
     case WALK_ITEMS:
-        return read_items(reader);
+        return read_list(reader, true);
     }
     return false;
 }
 
-/* An empty file has no document, and everything by default. */
+/* An empty file has no document; all keys have their defaults. */
 static bool
 read_stream(struct reader *reader)
 {
@@ -370,15 +358,13 @@ read_stream(struct reader *reader)
     return true;
 }
 
-/* Some editors put a mark before UTF-8; libyaml would count it as a column. */
+/* Skips a byte order mark, which libyaml would count as a column. */
 static struct text
 skip_mark(struct text text)
 {
-    struct text mark = TEXT("\xef\xbb\xbf");
+    bool mark = text_starts_with(text, TEXT("\xef\xbb\xbf"));
 
-    if (text.len >= mark.len && memcmp(text.at, mark.at, mark.len) == 0)
-        return text_make(text.at + mark.len, text.len - mark.len);
-    return text;
+    return mark ? text_make(text.at + 3, text.len - 3) : text;
 }
 
 bool

@@ -353,8 +353,8 @@ class ReloadTest(AuthCase):
         self.write_users(extra="shop uid=5\n")
         log = broker.hang_up()
         self.assertIn("event=reload_failed", log)
-        self.assertIn(f"auth.users_file: {self.users_path}:6:1: the user is in"
-                      " the file already", log)
+        self.assertIn(f"auth.users_file: {self.users_path}:6:1: the user is"
+                      " already in the file", log)
         shop.ok("LOCK stock/1")
         os.unlink(self.users_path)
         self.assertIn("No such file", broker.hang_up())

@@ -194,7 +194,7 @@ START_TEST(what_stays_must_fit_what_is_taken)
     ck_assert(
         !reload_with("lease: {default: 60s}\nredis: {command_timeout: 15s}\n"));
     snprintf(expected, sizeof(expected),
-        "%s:2:9: redis.command_timeout: 15s is not less", file_name);
+        "%s:2:9: redis.command_timeout: 15s must be less", file_name);
     ck_assert_msg(strncmp(error, expected, strlen(expected)) == 0, "%s", error);
     ck_assert_mem_eq(&now, &before, sizeof(now));
 }

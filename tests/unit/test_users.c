@@ -111,63 +111,53 @@ START_TEST(mistakes)
         const char *text;
         const char *error;
     } table[] = {
-        {"", "u:1:1: there is no user in it"},
-        {"# a uid=1\n\n", "u:2:1: there is no user in it"},
-        {"a", "u:1:1: nobody could be this user: secret=, uid= or cert= "
+        {"", "u:1:1: the file has no users"},
+        {"# a uid=1\n\n", "u:2:1: the file has no users"},
+        {"a", "u:1:1: the user has no credentials: secret=, uid= or cert= "
               "expected"},
-        {"a lock=*\n",
-            "u:1:1: nobody could be this user: secret=, uid= or cert= "
-            "expected"},
-        {"a cert=x\nb uid=1 cert=%78",
-            "u:2:14: cert: it is in the file already"},
-        {"a cert=x cert=x", "u:1:15: cert: it is in the file already"},
+        {"a lock=*\n", "u:1:1: the user has no credentials: secret=, uid= or "
+                       "cert= expected"},
+        {"a cert=x\nb uid=1 cert=%78", "u:2:14: cert: already in the file"},
+        {"a cert=x cert=x", "u:1:15: cert: already in the file"},
         {"a cert=",
             "u:1:8: cert: a name in the certificate: 1 to 255 bytes expected"},
         {"a cert=%", "u:1:8: '%' must be followed by two hex digits"},
-        {"uid=1", "u:1:1: a user's name comes first"},
-        {"a uid=1\na uid=2", "u:2:1: the user is in the file already"},
-        {"a uid=1\nb  uid=1", "u:2:8: uid: it is in the file already"},
-        {"a uid=1 uid=1", "u:1:13: uid: it is in the file already"},
-        {"a uid=", "u:1:7: uid: a number expected, of a user of this machine"},
-        {"a uid=-1",
-            "u:1:7: uid: a number expected, of a user of this machine"},
+        {"uid=1", "u:1:1: a line begins with the user's name"},
+        {"a uid=1\na uid=2", "u:2:1: the user is already in the file"},
+        {"a uid=1\nb  uid=1", "u:2:8: uid: already in the file"},
+        {"a uid=1 uid=1", "u:1:13: uid: already in the file"},
+        {"a uid=", "u:1:7: uid: a number from 0 to 4294967294 expected"},
+        {"a uid=-1", "u:1:7: uid: a number from 0 to 4294967294 expected"},
         {"a uid=4294967295",
-            "u:1:7: uid: a number expected, of a user of this machine"},
-        {"a uid=root",
-            "u:1:7: uid: a number expected, of a user of this machine"},
-        {"a uid=1 admins",
-            "u:1:9: unknown word; secret=, uid=, cert=, lock=, see=, break= "
-            "or admin expected"},
-        {"a uid=1 admin=1",
-            "u:1:9: unknown word; secret=, uid=, cert=, lock=, see=, break= "
-            "or admin expected"},
-        {"a uid=1 Lock=b",
-            "u:1:9: unknown word; secret=, uid=, cert=, lock=, see=, break= "
-            "or admin expected"},
+            "u:1:7: uid: a number from 0 to 4294967294 expected"},
+        {"a uid=root", "u:1:7: uid: a number from 0 to 4294967294 expected"},
+        {"a uid=1 admins", "u:1:9: unknown word; secret=, uid=, cert=, lock=, "
+                           "see=, break= or admin expected"},
+        {"a uid=1 admin=1", "u:1:9: unknown word; secret=, uid=, cert=, lock=, "
+                            "see=, break= or admin expected"},
+        {"a uid=1 Lock=b", "u:1:9: unknown word; secret=, uid=, cert=, lock=, "
+                           "see=, break= or admin expected"},
         {"a uid=1 lock=", "u:1:14: a name of locks: 1 to 255 bytes expected"},
-        {"a uid=1 lock=a*b",
-            "u:1:15: a * stands for what comes behind it, at the end; %2A is "
-            "one"},
-        {"a uid=1 lock=**",
-            "u:1:14: a * stands for what comes behind it, at the end; %2A is "
-            "one"},
+        {"a uid=1 lock=a*b", "u:1:15: a * is allowed at the end only; write "
+                             "%2A for the character"},
+        {"a uid=1 lock=**", "u:1:14: a * is allowed at the end only; write %2A "
+                            "for the character"},
         {"a uid=1 lock=a%2", "u:1:14: '%' must be followed by two hex digits"},
-        {"a uid=1 lock=\xc3\xa9",
-            "u:1:14: control bytes and bytes above 0x7E must be "
-            "percent-encoded"},
+        {"a uid=1 lock=\xc3\xa9", "u:1:14: control bytes and bytes above 0x7E "
+                                  "must be percent-encoded"},
         {"a\rb uid=1", "u:1:2: control bytes and bytes above 0x7E must be "
                        "percent-encoded"},
         {"% uid=1", "u:1:1: '%' must be followed by two hex digits"},
         /* All of them, and none that would follow from another. */
         {"a uid=x lock=%\n% uid=1\nb lock=*\nc uid=1\nc uid=1 uid=1\n",
-            "u:1:7: uid: a number expected, of a user of this machine\n"
+            "u:1:7: uid: a number from 0 to 4294967294 expected\n"
             "u:1:14: '%' must be followed by two hex digits\n"
             "u:2:1: '%' must be followed by two hex digits\n"
-            "u:3:1: nobody could be this user: secret=, uid= or cert= "
+            "u:3:1: the user has no credentials: secret=, uid= or cert= "
             "expected\n"
-            "u:5:1: the user is in the file already\n"
-            "u:5:7: uid: it is in the file already\n"
-            "u:5:13: uid: it is in the file already"},
+            "u:5:1: the user is already in the file\n"
+            "u:5:7: uid: already in the file\n"
+            "u:5:13: uid: already in the file"},
     };
 
     for (size_t i = 0; i < COUNT(table); i++) {
@@ -190,7 +180,7 @@ START_TEST(bad_secrets)
         snprintf(text, sizeof(text), "a secret=%s lock=*", secrets[i]);
         ck_assert_ptr_null(parse(text));
         ck_assert_str_eq(error, "u:1:10: secret: sha256$SALT$DIGEST expected, "
-                                "as `holdfast secret` makes it");
+                                "as `holdfast secret` prints it");
     }
     for (size_t i = 0; i + 1 < USER_HASHED_BYTES; i++) {
         memcpy(most, hashed("correct horse battery"), sizeof(most));
@@ -235,7 +225,7 @@ START_TEST(limits)
     }
     users_destroy(&users);
     ck_assert_ptr_null(many(USERS_MAX + 1, ""));
-    ck_assert_ptr_nonnull(strstr(error, "more than 4096 users"));
+    ck_assert_ptr_nonnull(strstr(error, "at most 4096 users"));
     for (unsigned i = 0; i < USERS_RULES_MAX; i++)
         strncat(words, " lock=a", sizeof(words) - strlen(words) - 1);
     users = many(1, words);
@@ -243,10 +233,10 @@ START_TEST(limits)
     users_destroy(&users);
     strncat(words, " see=a", sizeof(words) - strlen(words) - 1);
     ck_assert_ptr_null(many(1, words));
-    ck_assert_ptr_null(parse("a uid=1 uid=2 uid=3 uid=4 uid=5 uid=6 uid=7 "
-                             "uid=8 uid=9"));
-    ck_assert_str_eq(
-        error, "u:1:55: more than 8 secrets, uids and certificates of a user");
+    ck_assert_ptr_null(
+        parse("a uid=1 uid=2 uid=3 uid=4 uid=5 uid=6 uid=7 uid=8 uid=9"));
+    ck_assert_str_eq(error,
+        "u:1:55: a user may have at most 8 secrets, uids and certificates");
 }
 
 END_TEST
