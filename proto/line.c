@@ -1,15 +1,12 @@
 /*
- * Bytes to lines: a line ends at LF, and at nothing else, wherever the reads
- * happened to cut it. The contents of a line are request.c's business.
- *
- * Called by whoever holds a connection's unparsed bytes. No state but the
- * caller's `skipping`.
+ * Bytes to lines. A line ends at LF only, however the reads cut it. The only
+ * state is the caller's `skipping`.
  */
 #include "proto/request.h"
 
 #include "daemon/base/assert.h"
 
-/* The bytes up to and with the first LF of at most `len`; 0: there is none. */
+/* The number of bytes up to the first LF, which counts; 0: there is no LF. */
 static size_t
 line_span(const char *data, size_t len)
 {
@@ -52,7 +49,7 @@ line_next(char *data, size_t len, size_t line_max, bool *skipping, size_t *used,
     return LINE_FOUND;
 }
 
-/* Cuts the first word off `rest`, and the one SP behind it. */
+/* Cuts the first word off `rest`, with the SP after it. */
 static struct text
 word_cut(struct text *rest)
 {
@@ -76,7 +73,7 @@ text_begins(struct text text, struct text prefix)
 static bool
 method_of_http(struct text word)
 {
-    /* None of them is a verb of ours; PRI opens HTTP/2. */
+    /* None of them is a command. PRI opens HTTP/2. */
     static const char *const methods[] = {"GET", "HEAD", "POST", "PUT",
         "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "PRI"};
 
@@ -87,8 +84,8 @@ method_of_http(struct text word)
     return false;
 }
 
-/* The header that a proxy sends before the client's bytes, version 1; or the
- * third line of version 2, whose next one is QUIT. */
+/* The header of version 1, or the third line of version 2, after which comes
+ * QUIT. */
 static bool
 header_of_proxy(struct text line)
 {

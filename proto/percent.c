@@ -1,8 +1,7 @@
 /*
- * Percent-encoding of names and values. Every byte outside 0x21..0x7E, '%', '='
- * and a leading ':' are sent as '%' and two hex digits (upper case). So a word
- * never holds a blank or an end of line, and is never taken for a key or for
- * free text.
+ * Percent-encoding of names and values: a byte outside 0x21..0x7E, '%', '=' and
+ * a leading ':' become '%' and two upper-case hex digits. So a word has no
+ * blank or line end, and cannot be taken for a key or free text.
  */
 #include "proto/reply.h"
 

@@ -1,9 +1,8 @@
 /*
  * The lines that the broker sends, built word by word in the caller's memory.
  *
- * Invariant: start <= at <= end; once something did not fit, nothing more is
- * written and reply_end() gives 0. The line has one LF, its last byte, for any
- * words.
+ * Invariant: start <= at <= end. After an overflow nothing is written, and
+ * reply_end() returns 0. The only LF of a line is its last byte.
  */
 #include "proto/reply.h"
 
@@ -17,7 +16,7 @@ reply_room(const struct reply *reply)
     return (size_t)(reply->end - reply->at);
 }
 
-/* All of the bytes or none. */
+/* Writes all of the bytes or none. */
 static void
 reply_put(struct reply *reply, const char *bytes, size_t len)
 {
@@ -32,11 +31,7 @@ reply_put(struct reply *reply, const char *bytes, size_t len)
 static void
 reply_put_byte(struct reply *reply, char byte)
 {
-    if (reply->overflow || reply_room(reply) == 0) {
-        reply->overflow = true;
-        return;
-    }
-    *reply->at++ = byte;
+    reply_put(reply, &byte, 1);
 }
 
 static void

@@ -1,13 +1,12 @@
 /*
  * One line to one request, strictly by the grammar of PROTOCOL.md section 1.
  *
- * The line is read once, from left to right; the first thing wrong with it is
- * what the client is told. Words are decoded where they stand, which only makes
- * them shorter. Nothing is allocated, nothing is remembered between lines, and
- * no byte outside the line is read or written.
+ * The line is read once, from left to right. The error is the first mistake.
+ * Words are decoded in place, which only shortens them. The parser takes no
+ * memory and keeps no state between lines.
  *
- * Called by the core for each line. Knows nothing of sessions or locks: whether
- * a request makes sense now is the core's question.
+ * The core calls it for each line, and checks whether the request fits the
+ * session and its locks.
  */
 #include "proto/request.h"
 
@@ -27,7 +26,7 @@ enum argument_type {
 struct command_row {
     struct text name;
     enum argument_type argument;
-    uint64_t keys; /* low half: may be given; high half: must be given */
+    uint64_t keys; /* low half: allowed keys; high half: required keys */
 };
 
 enum key_type {
@@ -42,14 +41,14 @@ struct key_row {
     enum key_type type;
     uint64_t min;
     uint64_t max;
-    /* What the client is told of a value, and of the key itself. */
+    /* The errors of a value, and of the key itself. */
     const char *refused;
     const char *doubled;
     const char *misplaced;
     const char *missing;
 };
 
-/* TEXT() is a compound literal, which does not initialize what is static. */
+/* TEXT() is a compound literal, which cannot initialize a static table. */
 #define TEXT_OF(literal)                            \
     {                                               \
         .at = (literal), .len = sizeof(literal) - 1 \
@@ -83,19 +82,19 @@ static const struct key_row key_rows[REQUEST_KEY_COUNT] = {
 #include "proto/commands.def"
 };
 
-/* What is left of the line that is being parsed. */
+/* The rest of the line. */
 struct scan {
     char *at;
     char *end;
-    struct request_error *error; /* ref: told here what is wrong */
+    struct request_error *error; /* ref */
 };
 
-/* A word as it stands in the line. */
+/* A word of the line, not decoded. */
 struct token {
     char *at;
     size_t len;
-    size_t equals; /* offset of the first '='; len where there is none */
-    bool escaped;  /* has a '%' */
+    size_t equals; /* offset of the first '='; len if there is none */
+    bool escaped;  /* it has a '%' */
 };
 
 enum token_status {
@@ -148,11 +147,12 @@ scan_next(struct scan *scan, struct token *token)
     return token->len == 0 ? TOKEN_NONE : TOKEN_FOUND;
 }
 
-/* A positional word or a value, of at least one byte, in its decoded form. */
+/* Decodes a positional word or a value, of at least one byte. */
 static bool
 scan_decode(
     struct scan *scan, char *at, size_t len, bool escaped, struct text *out)
 {
+    require(len > 0);
     if (at[0] == ':')
         return scan_refuse(scan, "a leading ':' must be sent as %3A");
     if (escaped)
@@ -206,10 +206,8 @@ request_tag(const char *line, size_t len, char *tag)
     return true;
 }
 
-/*
- * Takes the tag, where `token` is one, and makes `token` the word behind it.
- * Verbs begin with a letter, so what begins with a digit means to be a tag.
- */
+/* Reads the tag if `token` begins with a digit, as no verb does. The next word
+ * is then `token`. */
 static bool
 parse_tag(struct scan *scan, struct token *token, struct request_line *out)
 {
@@ -254,7 +252,7 @@ parse_name(struct scan *scan, const struct token *token, size_t name_max,
     return true;
 }
 
-/* One of the names that a command may have several of. */
+/* One of several names. */
 static bool
 parse_names(struct scan *scan, const struct token *token, size_t name_max,
     struct request_line *out)
@@ -269,7 +267,7 @@ parse_names(struct scan *scan, const struct token *token, size_t name_max,
     return true;
 }
 
-/* The user, and then the secret, of which nothing is told. */
+/* The user or the secret. No error may show the secret. */
 static bool
 parse_user(
     struct scan *scan, const struct token *token, struct request_line *out)
@@ -284,7 +282,7 @@ parse_user(
     return true;
 }
 
-/* A session's id or the short of it. */
+/* A session's ID, or the short form of it. */
 static bool
 session_valid(struct text word)
 {
@@ -337,27 +335,25 @@ parse_argument(struct scan *scan, const struct token *token, size_t name_max,
 static bool
 parse_duration(struct text value, uint64_t min, uint64_t max, uint64_t *out)
 {
+    static const struct {
+        const char *name;
+        uint64_t ms;
+    } units[] = {{"", 1}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+
     size_t digits = 0;
-    uint64_t count, unit_ms;
-    struct text unit;
+    size_t i = 0;
+    uint64_t count;
 
     while (digits < value.len && byte_is_digit((unsigned char)value.at[digits]))
         digits++;
-    unit = text_make(value.at + digits, value.len - digits);
-    if (unit.len == 0 || text_equal(unit, TEXT("ms")))
-        unit_ms = 1;
-    else if (text_equal(unit, TEXT("s")))
-        unit_ms = 1000;
-    else if (text_equal(unit, TEXT("m")))
-        unit_ms = 60000;
-    else if (text_equal(unit, TEXT("h")))
-        unit_ms = 3600000;
-    else
-        return false;
+    struct text unit = text_make(value.at + digits, value.len - digits);
+    while (!text_equal(unit, text_from(units[i].name)))
+        if (++i == sizeof(units) / sizeof(units[0]))
+            return false;
     /* Bounded by the quotient, so that the product cannot overflow. */
-    if (!text_to_u64(text_make(value.at, digits), max / unit_ms, &count))
+    if (!text_to_u64(text_make(value.at, digits), max / units[i].ms, &count))
         return false;
-    *out = count * unit_ms;
+    *out = count * units[i].ms;
     return *out >= min;
 }
 
@@ -420,7 +416,7 @@ parse_pair(
     return true;
 }
 
-/* What the command cannot do without is there. */
+/* Checks that the required words and keys are there. */
 static bool
 parse_complete(struct scan *scan, const struct request_line *out)
 {
@@ -447,7 +443,7 @@ parse_complete(struct scan *scan, const struct request_line *out)
     return true;
 }
 
-/* All that follows the verb. */
+/* Parses the words after the verb. */
 static bool
 parse_words(struct scan *scan, size_t name_max, struct request_line *out)
 {
@@ -474,7 +470,9 @@ request_parse(char *line, size_t len, size_t name_max, struct request_line *out,
     enum token_status status;
 
     require(name_max >= 1 && name_max <= PROTO_NAME_MAX);
-    /* Not the arrays: writing them would cost more than the parsing. */
+    /*
+     * The arrays stay unset, since clearing them costs more than the parsing.
+     */
     out->command = COMMAND_COUNT;
     out->tag[0] = '\0';
     out->argument = text_make(NULL, 0);

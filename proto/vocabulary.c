@@ -1,89 +1,79 @@
 /*
  * The names and texts of commands.def, by their enumerators.
- *
- * Anybody may ask; nothing here changes.
  */
 #include "proto/request.h"
 
 #include "daemon/base/assert.h"
 
+static const struct {
+    const char *name;
+    const char *usage;
+    const char *help;
+} commands[COMMAND_COUNT] = {
+
+#define COMMAND(                                                               \
+    id, right, draining, refusal, handler, timer, argument, keys, usage, help) \
+    {#id, usage, help},
+#include "proto/commands.def"
+};
+
+static const struct {
+    const char *name;
+    bool retry;
+    const char *meaning;
+} errors[ERROR_COUNT] = {
+
+#define ERROR(id, retry, meaning) {#id, (retry) != 0, meaning},
+#include "proto/commands.def"
+};
+
+static const char *const events[EVENT_COUNT] = {
+#define EVENT(id, form, meaning) #id,
+#include "proto/commands.def"
+};
+
 const char *
 command_name(enum command command)
 {
-    static const char *const names[COMMAND_COUNT] = {
-#define COMMAND(id, ...) #id,
-#include "proto/commands.def"
-    };
-
     require(command < COMMAND_COUNT);
-    return names[command];
+    return commands[command].name;
 }
 
 const char *
 command_usage(enum command command)
 {
-    static const char *const usages[COMMAND_COUNT] = {
-#define COMMAND(                                                               \
-    id, right, draining, refusal, handler, timer, argument, keys, usage, help) \
-    usage,
-#include "proto/commands.def"
-    };
-
     require(command < COMMAND_COUNT);
-    return usages[command];
+    return commands[command].usage;
 }
 
 const char *
 command_help(enum command command)
 {
-    static const char *const helps[COMMAND_COUNT] = {
-#define COMMAND(                                                               \
-    id, right, draining, refusal, handler, timer, argument, keys, usage, help) \
-    help,
-#include "proto/commands.def"
-    };
-
     require(command < COMMAND_COUNT);
-    return helps[command];
+    return commands[command].help;
 }
 
 const char *
 error_name(enum error_code code)
 {
-    static const char *const names[ERROR_COUNT] = {
-#define ERROR(id, retry, meaning) #id,
-#include "proto/commands.def"
-    };
-
     require(code < ERROR_COUNT);
-    return names[code];
+    return errors[code].name;
 }
 
 bool
 error_retry(enum error_code code)
 {
-    static const bool retries[ERROR_COUNT] = {
-#define ERROR(id, retry, meaning) (retry) != 0,
-#include "proto/commands.def"
-    };
-
     require(code < ERROR_COUNT);
-    return retries[code];
+    return errors[code].retry;
 }
 
 const char *
 error_meaning(enum error_code code)
 {
-    static const char *const meanings[ERROR_COUNT] = {
-#define ERROR(id, retry, meaning) meaning,
-#include "proto/commands.def"
-    };
-
     require(code < ERROR_COUNT);
-    return meanings[code];
+    return errors[code].meaning;
 }
 
-/* What the error says of that command. */
 const char *
 error_outcome(enum error_code code, enum command command)
 {
@@ -98,11 +88,6 @@ error_outcome(enum error_code code, enum command command)
 const char *
 event_name(enum event_code code)
 {
-    static const char *const names[EVENT_COUNT] = {
-#define EVENT(id, form, meaning) #id,
-#include "proto/commands.def"
-    };
-
     require(code < EVENT_COUNT);
-    return names[code];
+    return events[code];
 }

@@ -43,10 +43,8 @@ enum holdfast_tls_verify {
 
 /* All may be NULL or 0. Files are PEM, absolute or from the working folder. */
 struct holdfast_tls_options {
-    /*
-     * The CAs that are trusted, and no others. NULL: those that the system
-     * trusts, among whom are many who certify anybody's name.
-     */
+    /* The CAs that are trusted, and no others. NULL: those that the system
+     * trusts, among whom are many who certify anybody's name. */
     const char *ca;
     /*
      * This client's certificate, with its chain, and its key, without a
@@ -68,10 +66,8 @@ struct holdfast_tls_options {
  * threads. */
 struct holdfast_tls;
 
-/*
- * Reads the files; `options` is not needed after. NULL: `why` says in a line
- * what is wrong, by the name of the file. The caller owns it.
- */
+/* Reads the files; `options` is not needed after. NULL: `why` says in a line
+ * what is wrong, by the name of the file. The caller owns it. */
 struct holdfast_tls *holdfast_tls_create(
     const struct holdfast_tls_options *options, char *why, size_t why_bytes);
 

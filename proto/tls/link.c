@@ -190,10 +190,8 @@ link_write(void *opaque, const char *bytes, size_t len, size_t *sent)
     return moved == HOLDFAST_MOVED_END ? HOLDFAST_MOVED_BROKEN : moved;
 }
 
-/*
- * SSL_shutdown() says it at the first call, as far as there is room. Once it is
- * said another call would read, and throw away what it reads.
- */
+/* SSL_shutdown() says it at the first call, as far as there is room. Once it is
+ * said another call would read, and throw away what it reads. */
 static enum holdfast_moved
 link_finish(void *opaque)
 {
