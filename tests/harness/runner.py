@@ -80,8 +80,9 @@ class ReportingResult(unittest.TestResult):
         signal.setitimer(signal.ITIMER_REAL, seconds)
         faulthandler.dump_traceback_later(seconds + HARD_SECONDS, exit=True)
 
-    def _failed(self, test, error):
-        text = "".join(traceback.format_exception(*error)) + _broker_words()
+    def _failed(self, test, error, head=""):
+        text = head + "".join(traceback.format_exception(*error)) \
+            + _broker_words()
         # A test that fails and whose clean-up fails too is one failed test.
         self._tell("more" if self._told else "failed", test, text)
         self._told = True
@@ -111,7 +112,7 @@ class ReportingResult(unittest.TestResult):
     def addSubTest(self, test, subtest, err):
         super().addSubTest(test, subtest, err)
         if err is not None:
-            self._failed(test, err)
+            self._failed(test, err, f"{subtest}\n")
 
 
 def test_name(test):
