@@ -9,17 +9,15 @@ import contextlib
 import os
 import socket
 import sys
-import threading
 import time
 
-from measure import MeasureFailure, Spread, loadgen
+from measure import (ROUNDS, SECONDS, Beside, MeasureFailure, latency_rows,
+                     loadgen)
 
 from harness import Broker, ClientError
 
 RECORDS = int(os.environ.get("AUDIT_RECORDS", "1000000"))
 CONNECTIONS = int(os.environ.get("AUDIT_CONNECTIONS", "16"))
-SECONDS = float(os.environ.get("BENCH_SECONDS", "2"))
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 PART = 10000
 COPIES = """
 for number = ARGV[1], ARGV[2] do
@@ -39,15 +37,13 @@ def fill(redis, client, records):
                                min(first + PART - 1, records), raw, 86400000)
 
 
-class Audits:
-    """One after the other, beside what the block does, and no longer: an audit
-    ends with its session."""
+class Audits(Beside):
+    """One after the other, and no longer: an audit ends with its session."""
 
     def __init__(self, broker):
+        super().__init__()
         self.client = broker.client(timeout=3600)
         self.failure = None
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self.run)
 
     def run(self):
         try:
@@ -59,15 +55,11 @@ class Audits:
             if not self.over.is_set():
                 self.failure = failure
 
-    def __enter__(self):
-        self.thread.start()
-        return self
-
     def __exit__(self, *_):
         self.over.set()
         with contextlib.suppress(OSError):
             self.client.socket.shutdown(socket.SHUT_RDWR)
-        self.thread.join()
+        super().__exit__()
         self.client.close()
         if self.failure:
             raise MeasureFailure(f"an audit failed: {self.failure}")
@@ -102,7 +94,4 @@ def run(bench):
     bench.head(f"Lock + unlock by {CONNECTIONS} connections beside "
                f"{RECORDS:,} records; an audit takes "
                f"{whole.number('ms') / 1000:.1f} s")
-    bench.table(["", "pairs/s", "p50 µs", "p99 µs"], [
-        [name, Spread(r["pairs_per_s"] for r in results).text()] +
-        [Spread(r["acquire_us"][mark] for r in results).text()
-         for mark in ("p50", "p99")] for name, results in found.items()])
+    bench.table(["", "pairs/s", "p50 µs", "p99 µs"], latency_rows(found))

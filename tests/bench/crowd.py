@@ -9,10 +9,9 @@ stime of the processes, which other work on the machine changes little.
 
 import os
 import subprocess
-import threading
 import time
 
-from measure import MeasureFailure, loadgen_argv
+from measure import Beside, MeasureFailure, loadgen_argv
 
 from harness import Broker
 from harness.processes import die_with_parent
@@ -31,16 +30,15 @@ def cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-class Other:
+class Other(Beside):
     """Locks and unlocks; how long each round took, by phase."""
 
     def __init__(self, broker):
+        super().__init__()
         self.client = broker.client(timeout=60)
         self.took = {}
         self.refused = 0
         self.phase = "before"
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self.run)
 
     def run(self):
         while not self.over.wait(PAUSE):
@@ -50,13 +48,8 @@ class Other:
                     f"{verb} other/name").ok
             self.took.setdefault(phase, []).append(time.monotonic() - begin)
 
-    def __enter__(self):
-        self.thread.start()
-        return self
-
     def __exit__(self, *_):
-        self.over.set()
-        self.thread.join()
+        super().__exit__()
         self.client.close()
 
     def row(self, phase):

@@ -12,15 +12,13 @@ import struct
 import threading
 import time
 
-from measure import MeasureFailure, Spread, loadgen
+from measure import ROUNDS, SECONDS, MeasureFailure, latency_rows, loadgen
 
 from harness import Broker
 from harness.processes import temp_folder
 
 RATE = int(os.environ.get("HOSTILE_RATE", "300"))
 CONNECTIONS = int(os.environ.get("HOSTILE_CONNECTIONS", "4"))
-SECONDS = float(os.environ.get("BENCH_SECONDS", "2"))
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 KEPT = 200  # connections of each kind at a time, at most
 WRONG = b"AUTH shop no-secret-of-anybody\n" * 10
 RESET = struct.pack("ii", 1, 0)
@@ -104,7 +102,4 @@ def run(bench):
         f"{kind}: {count:,}" for kind, count in sorted(came.items())) +
         f"; AUTHs that failed: {failed:,.0f}; resident "
         f"{resident / 2**20:.0f} MiB")
-    bench.table(["", "pairs/s", "p50 µs", "p99 µs"], [
-        [way, Spread(r["pairs_per_s"] for r in results).text()] +
-        [Spread(r["acquire_us"][mark] for r in results).text()
-         for mark in ("p50", "p99")] for way, results in found.items()])
+    bench.table(["", "pairs/s", "p50 µs", "p99 µs"], latency_rows(found))

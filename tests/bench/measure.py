@@ -6,11 +6,15 @@ import platform
 import statistics
 import subprocess
 import sys
+import threading
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, TESTS)
 
 from harness import broker, processes  # noqa: E402
+
+SECONDS = float(os.environ.get("BENCH_SECONDS", "2"))  # of one measurement
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 
 
 class MeasureFailure(Exception):
@@ -90,6 +94,29 @@ class Spread:
             return number(self.median)
         return (f"{number(self.median)} ({number(min(self.values))}.."
                 f"{number(max(self.values))})")
+
+
+def latency_rows(found):
+    """Rates and times of each way: [name, pairs/s, p50, p99]."""
+    return [[name, Spread(r["pairs_per_s"] for r in results).text()] +
+            [Spread(r["acquire_us"][mark] for r in results).text()
+             for mark in ("p50", "p99")] for name, results in found.items()]
+
+
+class Beside:
+    """run() in a thread, beside what the block does; it ends by `over`."""
+
+    def __init__(self):
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
 
 
 def print_table(head, rows, markdown=False):

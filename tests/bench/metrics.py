@@ -6,11 +6,11 @@ for the audits, COST_CONNECTIONS lock; rounds alternate.
 """
 
 import os
-import threading
 import time
 
 import audit
-from measure import MeasureFailure, Spread, loadgen
+from measure import (ROUNDS, SECONDS, Beside, MeasureFailure, Spread,
+                     loadgen)
 
 from harness import Broker
 
@@ -18,8 +18,6 @@ LOCKS = int(os.environ.get("METRICS_LOCKS", "100000"))
 GETS = int(os.environ.get("METRICS_GETS", "100"))
 RECORDS = int(os.environ.get("COST_RECORDS", "100000"))
 CONNECTIONS = int(os.environ.get("COST_CONNECTIONS", "64"))
-SECONDS = float(os.environ.get("BENCH_SECONDS", "2"))
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 WINDOW = 1000  # requests under way
 SCRAPES_S = 1.0
 
@@ -63,13 +61,12 @@ def run(bench):
                   f"{took[-1]:.2f}", f"{cpu / GETS / 1000:.2f}"]])
 
 
-class Scrapes:
-    """One each second, beside what the block does."""
+class Scrapes(Beside):
+    """One each second."""
 
     def __init__(self, broker):
+        super().__init__()
         self.broker = broker
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self.run)
 
     def run(self):
         while not self.over.wait(SCRAPES_S):
@@ -77,12 +74,7 @@ class Scrapes:
 
     def __enter__(self):
         self.broker.http("/metrics")
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.thread.join()
+        return super().__enter__()
 
 
 def cost(bench):

@@ -35,22 +35,16 @@ import outage  # noqa: E402
 import reload  # noqa: E402
 import restart  # noqa: E402
 import secure  # noqa: E402
-from measure import (MeasureFailure, Spread, have, loadgen,  # noqa: E402
-                     loadgen_argv, loadgen_path, machine, print_table)
+from measure import (ROUNDS, SECONDS, MeasureFailure, Spread,  # noqa: E402
+                     have, loadgen, loadgen_argv, loadgen_path, machine,
+                     print_table)
 
 from harness import (Broker, RedisServer, broker_path,  # noqa: E402
                      wait_until)
 from harness.processes import die_with_parent  # noqa: E402
 
 FULL = os.environ.get("BENCH_FULL") == "1"
-SECONDS = float(os.environ.get("BENCH_SECONDS", "2"))
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 CONNECTIONS = os.environ.get("BENCH_CONNECTIONS", "1,64,1000,1x64")
-PARTS = ("throughput", "handover", "death", "renewal", "idle", "shared",
-         "queue")
-LONG_PARTS = ("restart", "failover", "outage",
-              "strict", "deadlock", "operations", "reload", "audit",
-              "metrics", "cost", "hostile", "tls", "crowd")
 DIRECT = ("setnx", "hash")
 RENEWED_LOCKS = 10000
 IDLE_SESSIONS = 19000
@@ -225,21 +219,6 @@ class Bench:
                      f"{result['bytes_per_session']:,.0f}",
                      f"{cpu / sessions:.1f}"]])
 
-    def shared(self):
-        kinds.shared(self, 20 if FULL else 5)
-
-    def queue(self):
-        kinds.queue(self, ROUNDS, 3 * SECONDS)
-
-    def restart(self):
-        restart.run(self)
-
-    def failover(self):
-        failover.run(self)
-
-    def outage(self):
-        outage.run(self)
-
     def strict(self):
         """The same load where each grant waits for a replica, and where not."""
         rows = []
@@ -271,33 +250,6 @@ class Bench:
             return loadgen("holdfast", broker.address, lanes=lanes,
                            connections=connections, seconds=SECONDS)
 
-    def deadlock(self):
-        deadlock.run(self)
-
-    def operations(self):
-        operations.run(self)
-
-    def reload(self):
-        reload.run(self)
-
-    def audit(self):
-        audit.run(self)
-
-    def metrics(self):
-        metrics.run(self)
-
-    def cost(self):
-        metrics.cost(self)
-
-    def hostile(self):
-        hostile.run(self)
-
-    def crowd(self):
-        crowd.run(self)
-
-    def tls(self):
-        secure.run(self, shapes(), ROUNDS, SECONDS)
-
     def run(self):
         with RedisServer() as self.redis:
             self.say(machine(self.redis))
@@ -308,10 +260,24 @@ class Bench:
                 if part != "throughput" and not have(broker_path()):
                     continue
                 self.redis.command("FLUSHALL")
-                getattr(self, part)()
+                {**PARTS, **LONG_PARTS}[part](self)
         if self.options.json:
             with open(self.options.json, "w", encoding="utf-8") as file:
                 json.dump(self.results, file, indent=1)
+
+
+PARTS = {
+    "throughput": Bench.throughput, "handover": Bench.handover,
+    "death": Bench.death, "renewal": Bench.renewal, "idle": Bench.idle,
+    "shared": lambda bench: kinds.shared(bench, 20 if FULL else 5),
+    "queue": lambda bench: kinds.queue(bench, ROUNDS, 3 * SECONDS)}
+LONG_PARTS = {
+    "restart": restart.run, "failover": failover.run, "outage": outage.run,
+    "strict": Bench.strict, "deadlock": deadlock.run,
+    "operations": operations.run, "reload": reload.run, "audit": audit.run,
+    "metrics": metrics.run, "cost": metrics.cost, "hostile": hostile.run,
+    "tls": lambda bench: secure.run(bench, shapes(), ROUNDS, SECONDS),
+    "crowd": crowd.run}
 
 
 def main():
@@ -319,7 +285,8 @@ def main():
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--json", metavar="FILE",
                         help="every single result as well")
-    parser.add_argument("--only", action="append", choices=PARTS + LONG_PARTS)
+    parser.add_argument("--only", action="append",
+                        choices=[*PARTS, *LONG_PARTS])
     options = parser.parse_args()
     if not have(loadgen_path()):
         print(f"{loadgen_path()} is not built", file=sys.stderr)
