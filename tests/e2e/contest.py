@@ -1,13 +1,11 @@
 """Many clients that lock and unlock at random, and a referee.
 
-All in one thread: what one client was told has arrived at its socket before
-what another is told because of it, so the referee reads what all the others
-have before it judges. Its rules:
-
-- one holder at most: from the OK of a LOCK to the sending of UNLOCK, to LOST,
-  or to the end of the connection;
+All in one thread: the referee reads what all others have been told before it
+judges. Its rules:
+- one holder at most, from the OK of a LOCK to UNLOCK, LOST or the end of the
+  connection;
 - the fences of a lock grow with each grant;
-- each request gets one final reply, and of the kinds that it may get.
+- each request gets one final reply, of a kind that it may get.
 
 Faults (killed brokers, cut connections, a Redis that stops) are the test's.
 """
@@ -241,8 +239,7 @@ class Contest:
         self.unjudged.append(player.hold)
 
     def read_all(self):
-        """Reads until nobody was granted anything meanwhile, and judges:
-        what was told before any of the grants has been read then."""
+        """Reads until nobody was granted anything meanwhile, and judges."""
         granted = -1
         while granted < len(self.unjudged):
             granted = len(self.unjudged)
@@ -284,8 +281,7 @@ class Contest:
             self.read_all()
 
     def play(self, seconds=None, grants=None, faults=(), at_most=30.0):
-        """Until so many seconds or grants have passed (or at_most seconds);
-        faults: (second, function), in order of time."""
+        """For so many seconds or grants; faults: [(second, function)]."""
         begin = time.monotonic()
         target = self.grants + (grants or 0)
         faults = list(faults)

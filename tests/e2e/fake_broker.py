@@ -1,8 +1,8 @@
 """A broker made of threads, for what a real one does not do on request.
 
-It answers as one that grants everything; it can also stay silent, refuse, lose
-locks, say whatever a test likes, and cut connections. Beside it, a TestCase
-that runs the `holdfast` command ($HOLDFAST, or build/holdfast in this tree).
+It grants everything; it can also stay silent, refuse, lose locks, say any line
+and cut connections. CommandCase runs the `holdfast` command ($HOLDFAST, or
+build/holdfast).
 """
 
 import contextlib
@@ -14,6 +14,8 @@ import tempfile
 import threading
 import time
 import unittest
+
+from harness import Closing
 
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
@@ -128,8 +130,7 @@ class FakeBroker:
 
 
 class Peer:
-    """Is no broker: accepts one connection, and does with it what
-    `talk(connection)` does, in a thread. On a free port, or on `path`."""
+    """Is no broker: gives its one connection to `talk`, in a thread."""
 
     def __init__(self, talk, path=None, host="127.0.0.1", port=0):
         if path is None:
@@ -187,27 +188,43 @@ def children_of(pid):
         return [int(word) for word in file.read().split()]
 
 
+class Ends:
+    """Beside a TestCase that has command(), which runs it to the end."""
+
+    def ends(self, status, broker, *arguments, out=None, err=b"",
+             complaint=None, **options):
+        """command() that must end so. `out` is all of its output, `complaint`
+        all of its errors, `err` a part of them."""
+        result = self.command(broker, *arguments, **options)
+        self.assertEqual(result.returncode, status, result)
+        self.assertIn(err, result.stderr)
+        if out is not None:
+            self.assertEqual(result.stdout, out)
+        if complaint is not None:
+            self.assertEqual(result.stderr, complaint)
+        return result
+
+
 @unittest.skipUnless(os.access(HOLDFAST, os.X_OK), f"{HOLDFAST} is not built")
-class CommandCase(unittest.TestCase):
+class CommandCase(Ends, Closing, unittest.TestCase):
     """Runs the command against a broker of the test's own."""
 
     def setUp(self):
         # A script's shell has them ignored in what it puts into the background.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+        self.new_folder()
+
+    def new_folder(self):
         folder = tempfile.TemporaryDirectory(prefix="holdfast-test-")
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
     def broker(self, **options):
-        broker = FakeBroker(**options)
-        self.addCleanup(broker.close)
-        return broker
+        return self.closing(FakeBroker(**options))
 
     def peer(self, talk, **options):
-        peer = Peer(talk, **options)
-        self.addCleanup(peer.close)
-        return peer
+        return self.closing(Peer(talk, **options))
 
     def free_address(self):
         """Where nobody listens."""

@@ -1,10 +1,8 @@
 """A lane of the random operations: what its clients hear, against a model.
 
-A lane is some locks, some clients at brokers of their own choice, and a model
-of it all (semantics.py). It sends some requests, and waits until what has come
-is what the model can have answered in some order of them. So each grant,
-refusal and loss is foretold, and nothing comes that is not. What is sent is
-chosen in random_operations.py.
+A lane is some locks, some clients at any brokers, and a model (semantics.py).
+It sends requests, and waits until the answers are those that the model can
+give in some order of the requests. random_operations.py chooses what is sent.
 """
 
 import random
@@ -237,8 +235,7 @@ class Lane:
 
     @staticmethod
     def expected(model, name):
-        """What SHOW must tell, as show() has it: the holders in any order,
-        since that of several that were granted at once is not always known."""
+        """What SHOW must tell, as show() has it: the holders in any order."""
         lock = model.locks[name]
         return (sorted((t.actor, t.mode, t.permits) for t in lock.queue
                        if t.granted),

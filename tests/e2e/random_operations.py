@@ -1,11 +1,8 @@
 """Random operations of all kinds, each answer held against a model.
 
-Lanes (random_lane.py) run side by side on the same brokers; each sends one
-operation, or two or three at once, and waits until all that follows from them
-has come.
-
-An owner asks for locks in the order of their names only, so that none of these
-waits is in a circle: ERR DEADLOCK is always wrong.
+Lanes (random_lane.py) run side by side on the same brokers. Each sends one to
+three operations at once, and waits until all that follows has come. An owner
+takes locks in the order of their names: ERR DEADLOCK is always wrong.
 """
 
 import struct
@@ -380,8 +377,7 @@ class Player(Lane):
         return self.unclean_lock(True)
 
     def do_delayed(self):
-        """A hold with a lock-delay, which may end in any way; mostly it is
-        broken while another one waits."""
+        """A hold with a lock-delay, mostly broken while another waits."""
         name = yield from self.unclean_lock(False)
         if not name or self.random.random() < 0.3:
             return name

@@ -1,19 +1,15 @@
-"""What locks are, as a model: what each request may be answered.
+"""A model of locks: what each request may be answered.
 
 A lock is a queue of tickets in order of arrival; the granted are the longest
-compatible prefix. A step is one atomic thing that happens; what follows from it
-later (the next name of a LOCK of several, the end of a lease) is steps of its
-own. explore() goes through all the orders in which several steps may happen,
-and yields a model for each end: what may be answered is in its `out`.
-
-Nothing here knows of sockets or time. Fences are not foretold: `grants` has who
-was granted in which order, and taught() is told the fences.
+compatible prefix. A step is one atomic thing that happens. explore() goes
+through all orders of several steps, and yields a model for each end: `out` has
+the answers. Nothing here knows of sockets or time. Fences are not foretold:
+`grants` has the order of grants, and taught() is told the fences.
 """
 
 
 class Ticket:
-    """A place in a lock's queue. `lease`: None, "long" (never ends here) or
-    "short" (ends soon after the grant)."""
+    """A place in a queue. `lease`: None, "long" (never ends) or "short"."""
 
     __slots__ = ("actor", "mode", "permits", "granted", "fence", "count", "tag",
                  "delay", "lease", "part", "fresh", "words")

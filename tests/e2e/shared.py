@@ -25,8 +25,7 @@ def definitions(macro):
 
 
 def promtool(*arguments, stdin=""):
-    """(status, output); skips the test where there is none (`make
-    deps-promtool` looks for it)."""
+    """(status, output); skips the test if promtool is not installed."""
     program = shutil.which("promtool") or os.path.join(
         TREE, "build", "tools", "usr", "bin", "promtool")
     if not os.path.exists(program):
@@ -38,8 +37,8 @@ def promtool(*arguments, stdin=""):
 
 
 def with_hosts(case, *lines, files=None):
-    """A program: the daemon where /etc/hosts has these lines, and `files` are
-    in the place of others (path: text). What is bound is in case.bound."""
+    """The daemon with these lines in /etc/hosts; `files`, {path: text}, are
+    bound over others, from the copies in case.bound."""
     folder = case.folder()
     case.bound = {}
     mounts = ""
@@ -63,8 +62,7 @@ def with_hosts(case, *lines, files=None):
 
 
 class Balancer:
-    """An address that leads to `target`, whose connections stay where they
-    were made to when that becomes another one."""
+    """An address that leads new connections to `target`; old ones stay."""
 
     def __init__(self, case, target):
         self.target = target
@@ -157,8 +155,7 @@ def record_field(redis, name, first, last):
 @unittest.skipUnless(os.access(broker_path(), os.X_OK),
                      f"{broker_path()} is not built")
 class BrokerCase(HarnessCase):
-    """One broker on the shared Redis for all tests of a class, in
-    `self.served`; `overrides` of its configuration."""
+    """One broker on the shared Redis for a class, in `self.served`."""
 
     overrides = {}
 
@@ -171,9 +168,9 @@ class BrokerCase(HarnessCase):
         cls.addClassCleanup(cls.served.close)
         cls.served.start()
 
-    def connect(self, **options):
-        """A greeted client of the class's broker."""
-        return self.client(self.served, **options)
+    def connect(self, *lines, **options):
+        """A greeted client of the class's broker: see client()."""
+        return self.client(self.served, *lines, **options)
 
     def counters(self, broker=None):
         with contextlib.closing((broker or self.served).client()) as client:

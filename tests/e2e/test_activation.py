@@ -1,5 +1,4 @@
-"""Sockets that whoever starts the daemon has opened and passes on, as systemd
-does; and several addresses, those of IPv6 too."""
+"""Sockets passed on as systemd does; several addresses, IPv6 too."""
 
 import os
 import socket
@@ -7,7 +6,7 @@ import sys
 import unittest
 import urllib.request
 
-from harness import Broker, Client, HarnessCase, broker_path, ports
+from harness import Broker, Client, HarnessCase, broker_path
 from test_reload import tuned
 
 NO_REDIS = ("127.0.0.1:1",)
@@ -50,8 +49,7 @@ def get(address, path="/healthz"):
 class ActivationCase(HarnessCase):
     def stream(self, address=("127.0.0.1", 0), family=socket.AF_INET,
                kind=socket.SOCK_STREAM, listen=True, protocol=0):
-        end = socket.socket(family, kind, protocol)
-        self.addCleanup(end.close)
+        end = self.closing(socket.socket(family, kind, protocol))
         end.bind(address)
         if listen:
             end.listen(16)
@@ -198,15 +196,12 @@ class PassedTest(ActivationCase):
 @unittest.skipUnless(has_v6(), "no IPv6 here")
 class AddressTest(ActivationCase):
     def test_several_of_both_families(self):
-        port, admin = ports.reserve(), ports.reserve()
-        self.addCleanup(port.release)
-        self.addCleanup(admin.release)
+        port, admin = self.port(), self.port()
         addresses = [f"127.0.0.1:{port}", f"[::1]:{port}"]
         path = os.path.join(self.folder(), "s")
-        broker = Broker(self.redis(), {
-            "listen.tcp": addresses, "listen.unix": [path],
-            "admin.http": f"[::1]:{admin}"})
-        self.addCleanup(broker.close)
+        broker = self.closing(Broker(
+            self.redis(), {"listen.tcp": addresses, "listen.unix": [path],
+                           "admin.http": f"[::1]:{admin}"}))
         broker.spawn().wait_log("for=http")
         holder, *others = [self.client(one) for one in (*addresses, path)]
         holder.ok("LOCK a wait=10s")
@@ -217,9 +212,8 @@ class AddressTest(ActivationCase):
 
     def test_any_free_port(self):
         """Of IPv6, told in the log."""
-        broker = Broker(NO_REDIS, {"listen.tcp": ["[::1]:0"],
-                                  "admin.http": "[::1]:0"})
-        self.addCleanup(broker.close)
+        broker = self.closing(Broker(NO_REDIS, {"listen.tcp": ["[::1]:0"],
+                                                "admin.http": "[::1]:0"}))
         broker.spawn()
         broker.wait_log("for=http")
         told = dict(line.partition("event=listening for=")[2].split()

@@ -1,8 +1,8 @@
-"""packaging/prometheus and packaging/grafana: what they name exists, each alert
-is told of and tried, and nothing in its rule is there in vain.
+"""packaging/prometheus and packaging/grafana: each name exists, each alert is
+explained and tried, and no part of its rule is in vain.
 
-Both YAML files keep to one layout, of which this reads what it needs; that it
-has missed nothing, promtool's own count tells.
+Both YAML files keep to one layout, of which this reads a part; promtool's
+count shows that nothing is missed.
 """
 
 import collections
@@ -10,6 +10,7 @@ import json
 import os
 import re
 import unittest
+from pathlib import Path
 
 from harness import skip_without_daemon, temp_folder
 from shared import TREE, promtool
@@ -27,8 +28,7 @@ MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
 
 
 def read(name):
-    with open(os.path.join(PROMETHEUS, name), encoding="utf-8") as file:
-        return file.read()
+    return Path(os.path.join(PROMETHEUS, name)).read_text(encoding="utf-8")
 
 
 def parts(text, pattern):
@@ -62,8 +62,7 @@ def field(rule, pattern):
 
 
 def head_and_tests():
-    """holdfast.test.yml: what comes before its tests, and (name, text) of
-    each."""
+    """holdfast.test.yml: its head, and (name, text) of each test."""
     text = read("holdfast.test.yml")
     tests = parts(text, r"^- name: (\w+)")
     return text[:text.index(tests[0][1])], [
@@ -71,8 +70,7 @@ def head_and_tests():
 
 
 def dashboard():
-    with open(DASHBOARD, encoding="utf-8") as file:
-        return json.load(file)
+    return json.loads(Path(DASHBOARD).read_text(encoding="utf-8"))
 
 
 def dashboard_expressions():
@@ -117,8 +115,7 @@ def label_values():
 
 
 def mutants(rule):
-    """(what, text) of the rule with one part of it taken away: its `for`, a
-    comparison with a number, the matchers of a selector."""
+    """(what, text) of the rule without `for`, comparison or matchers."""
     if "\n    for: " in rule.text:
         yield "for", re.sub(r"\n    for: .*", "", rule.text)
     body = expression(rule)
@@ -164,14 +161,12 @@ class AlertTest(unittest.TestCase):
             cases = "".join(text for name, text in tests if name == rule.name)
             for what, text in mutants(rule):
                 name = f"{len(made)}.rules.yml"
-                with open(os.path.join(folder, name), "w",
-                          encoding="utf-8") as file:
-                    file.write("groups:\n- name: one\n  rules:\n" + recorded +
-                               text)
+                Path(os.path.join(folder, name)).write_text(
+                    "groups:\n- name: one\n  rules:\n" + recorded + text,
+                    encoding="utf-8")
                 case = os.path.join(folder, f"{len(made)}.test.yml")
-                with open(case, "w", encoding="utf-8") as file:
-                    file.write(head.replace("holdfast.rules.yml", name) +
-                               cases)
+                Path(case).write_text(head.replace(
+                    "holdfast.rules.yml", name) + cases, encoding="utf-8")
                 made[case] = f"{rule.name} without {what}"
         self.assertGreater(len(made), 2 * len(ALERTS))
         _, output = promtool("test", "rules", *made)
@@ -182,8 +177,7 @@ class AlertTest(unittest.TestCase):
         self.assertNotIn("parse error", output)
 
     def test_each_is_explained(self):
-        """README.md has a section of its name, in the order of the rules, which
-        begins with its severity."""
+        """README.md has a section of its name, in order, with its severity."""
         sections = parts(read("README.md"), r"^### (\w+)$")
         self.assertEqual([match.group(1) for match, _ in sections],
                          [rule.name for rule in ALERTS])
@@ -215,9 +209,8 @@ class AlertTest(unittest.TestCase):
 
     def test_what_is_recorded_is_used(self):
         recorded = {rule.name for rule in RULES if rule.kind == "record"}
-        used = set(re.findall(r"\w+:\w+:\w+",
-                              "".join(expression(rule) for rule in ALERTS)))
-        self.assertEqual(used, recorded)
+        self.assertEqual(set(re.findall(r"\w+:\w+:\w+", "".join(
+            expression(rule) for rule in ALERTS))), recorded)
 
 
 class DashboardTest(unittest.TestCase):
@@ -271,8 +264,7 @@ class DashboardTest(unittest.TestCase):
                 text = re.sub(rf"\${name}\b", value, text)
             lines.append(f"  - {{record: r{number}, expr: '{text}'}}")
         path = os.path.join(temp_folder(), "dashboard.rules.yml")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
+        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
         status, output = promtool("check", "rules", path)
         self.assertEqual(status, 0, output)
         self.assertIn(f"{len(lines) - 3} rules found", output)
@@ -295,8 +287,7 @@ class NamesTest(TlsPortCase):
         self.series = set(re.findall(r"^(\w+)[ {]", body, re.MULTILINE))
 
     def check(self, text, free=()):
-        """The metrics of an expression, and the values of their labels, but
-        for those of `free`."""
+        """The metrics of an expression, and their labels, without `free`."""
         names = metric_names(text)
         self.assertEqual(names - self.series, set())
         for name, labels in SELECTOR.findall(text):

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from fake_broker import HOLDFAST
 from harness import FIRST_WORDS_AT, HarnessCase, skip_without_daemon
@@ -47,8 +48,7 @@ class AuditTest(AuditCase):
         for redis in (self.redis(), self.cluster()):
             with self.subTest(redis=type(redis).__name__):
                 one, two = self.brokers(redis, STRICTLY)
-                holder = self.client(one)
-                holder.ok("HELLO name=shop")
+                holder = self.client(one, "HELLO name=shop")
                 fences = {}
                 for number in range(12):
                     name = f"audit/{number}"
@@ -84,8 +84,7 @@ class AuditTest(AuditCase):
     def test_nothing_is_odd(self):
         redis = self.redis()
         one, two = self.brokers(redis, QUICK)
-        holder, waiter = self.client(one), self.client(two)
-        holder.ok("LOCK a")
+        holder, waiter = self.client(one, "LOCK a"), self.client(two)
         waiter.queued(waiter.submit("LOCK a progress=1"))
         holder.ok("LOCK b mode=shared")
         waiter.ok("LOCK b mode=shared")
@@ -126,9 +125,8 @@ class AuditTest(AuditCase):
     def test_what_makes_no_sense(self):
         redis = self.redis()
         broker, = self.brokers(redis, QUICK, 1)
-        client = self.client(broker)
-        client.ok("LOCK sound note=n")
-        client.ok("LOCK words owner=w note=n")
+        client = self.client(broker, "LOCK sound note=n",
+                             "LOCK words owner=w note=n")
         redis.command("SETRANGE", "holdfast:{words}", FIRST_WORDS_AT,
                       b"\xff")
         client.err("SHOW words", "INTERNAL")
@@ -189,8 +187,7 @@ class AuditTest(AuditCase):
         broker, = self.brokers(redis, {**QUICK, "redis.patience": "200ms"}, 1)
         client = self.client(broker)
         redis.masters[1].kill()
-        final = client.ok("AUDIT", timeout=30)
-        self.assertEqual(final["skipped"], "1")
+        self.assertEqual(client.ok("AUDIT", timeout=30)["skipped"], "1")
 
 
 @skip_without_daemon
@@ -227,8 +224,7 @@ class TimeTest(AuditCase):
         holder.ok("LOCK kept/a")
         tag = other.submit("LOCK a")
         holder.event("LOST", reason="broken")
-        later = other.wait(tag)
-        self.assertGreater(later.fence, fence)
+        self.assertGreater(other.wait(tag).fence, fence)
         other.event("LOST", reason="broken")
         self.assertEqual(holder.ok("HELD")["n"], "1")
         logs = one.log() + two.log()
@@ -255,8 +251,7 @@ class TimeTest(AuditCase):
         self.wait_until(lambda: len(self.nodes(two)) >= 3, 30,
                         "it audits what is left")
         self.assertEqual(set(self.nodes(two)), {"1"})
-        self.assertEqual(
-            two.metrics()["holdfast_audit_nodes_away_total"], 0)
+        self.assertEqual(two.metric("audit_nodes_away_total"), 0)
 
     @staticmethod
     def nodes(broker):
@@ -293,19 +288,16 @@ class HookTest(AuditCase):
         found = []
         for name in os.listdir(self.dir):
             if name.endswith(".json"):
-                with open(os.path.join(self.dir, name),
-                          encoding="utf-8") as file:
-                    found.append(json.load(file))
+                found.append(json.loads(Path(
+                    os.path.join(self.dir, name)).read_text(encoding="utf-8")))
         return found
 
     def test_environment_and_no_shell(self):
         strange = "$(touch broken); * > x"
         script = os.path.join(self.folder(), "hook.py")
-        with open(script, "w", encoding="utf-8") as file:
-            file.write(HOOK)
+        Path(script).write_text(HOOK, encoding="utf-8")
         broker = self.start(sys.executable, script, self.dir, strange, "")
-        client = self.client(broker)
-        client.ok("HELLO name=shop")
+        client = self.client(broker, "HELLO name=shop")
         fence = client.ok("LOCK a%20b owner=w note=%24x%0Ay").fence
         self.wait_until(self.told, 20, "the hook is told")
         told = self.told()[0]
@@ -333,17 +325,13 @@ class HookTest(AuditCase):
                         "all have been waited for")
 
     def test_orphans(self):
-        """As the first process of a container it has to wait for the orphans
-        of its hooks, and of others where it has no hook."""
+        """As a container's first process it waits for orphans."""
         program = os.path.join(self.folder(), "program")
-        with open(program, "w", encoding="utf-8") as file:
-            file.write(f"#!{sys.executable}\n"
-                       "import ctypes, os, sys, time\n"
-                       "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"
-                       "if os.fork() == 0:\n"
-                       "    time.sleep(0.3)\n"
-                       "    os._exit(0)\n"
-                       f"os.execv('{broker_path()}', sys.argv)\n")
+        Path(program).write_text(
+            f"#!{sys.executable}\n" "import ctypes, os, sys, time\n"
+            "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n" "if os.fork() == 0:\n"
+            "    time.sleep(0.3)\n" "    os._exit(0)\n"
+            f"os.execv('{broker_path()}', sys.argv)\n", encoding="utf-8")
         os.chmod(program, 0o700)
         hook = ["/bin/sh", "-c", "(sleep 0.01 &)"]
         for words in ([], hook):
@@ -360,13 +348,11 @@ class HookTest(AuditCase):
     @staticmethod
     def children(broker):
         path = f"/proc/{broker.pid}/task/{broker.pid}/children"
-        with open(path, encoding="ascii") as file:
-            return file.read().split()
+        return Path(path).read_text(encoding="ascii").split()
 
     def test_too_slow(self):
         broker = self.start("/bin/sleep", "1000", hook_timeout="100ms")
-        client = self.client(broker)
-        client.ok("LOCK a")
+        client = self.client(broker, "LOCK a")
         broker.wait_metric('holdfast_hooks_total{result="late"}', 1)
         client.ok("LOCK b")
 
@@ -387,8 +373,7 @@ class HookTest(AuditCase):
             f"mv {path}.new {path}; wait", hook_timeout="300ms")
         self.client(broker).ok("LOCK a")
         self.wait_until(lambda: os.path.exists(path), 20, "one runs")
-        with open(path, encoding="ascii") as file:
-            child = int(file.read())
+        child = int(Path(path).read_text(encoding="ascii"))
         self.wait_until(lambda: not is_running(child), 20,
                         "what it has started is killed, too")
 
@@ -397,8 +382,7 @@ class HookTest(AuditCase):
         leaves = ("import os, time; os.setpgid(0, os.getpgid(os.getppid())); "
                   "time.sleep(1000)")
         broker = self.start(sys.executable, "-c", leaves, hook_timeout="2s")
-        client = self.client(broker)
-        client.ok("LOCK a")
+        client = self.client(broker, "LOCK a")
         broker.wait_metric('holdfast_hooks_total{result="late"}', 1, 20)
         self.wait_until(lambda: self.in_group_of(broker), 20, "another runs")
         child = self.in_group_of(broker)[0]
@@ -444,8 +428,7 @@ class HookTest(AuditCase):
 
     def test_no_such_program(self):
         broker = self.start("/no/such/program")
-        client = self.client(broker)
-        client.ok("LOCK a")
+        client = self.client(broker, "LOCK a")
         broker.wait_metric('holdfast_hooks_total{result="failed"}', 1)
         client.ok("LOCK b")
 

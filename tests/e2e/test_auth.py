@@ -1,6 +1,5 @@
-"""Users: AUTH, rights, peers of a Unix socket, failures, other users by SIGHUP,
-and the command and the C library as users. The broker's core alone has more
-of it in tests/unit/test_core_auth.c."""
+"""Users: AUTH, rights, Unix peers, failures, reloads; beside
+unit/test_core_auth.c."""
 
 import contextlib
 import hashlib
@@ -12,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from fake_broker import HOLDFAST
+from fake_broker import HOLDFAST, Ends
 from harness import Broker, HarnessCase, shared_redis
 from test_activation import has_v6
 
@@ -33,7 +32,7 @@ def quoted(secret):
     return "".join(f"%{byte:02X}" for byte in secret.encode())
 
 
-class AuthCase(HarnessCase):
+class AuthCase(Ends, HarnessCase):
     def setUp(self):
         self.folder_path = self.folder()
         self.users_path = os.path.join(self.folder_path, "users")
@@ -126,7 +125,7 @@ class WireTest(AuthCase):
         client.send(f"1 AUTH shop {quoted(SECRETS['shop'])}\n"
                     "2 LOCK nightly\n3 UNLOCK nightly\n")
         for tag in "123":
-            self.assertTrue(client.wait(tag).ok)
+            client.granted(tag)
 
     def test_bad_input(self):
         broker = self.users_broker()
@@ -171,7 +170,7 @@ class FailureTest(AuthCase):
         began = time.monotonic()
         for _ in range(3):
             tag = client.submit("AUTH shop wrong")
-            self.assertEqual(client.wait(tag).code, "AUTH")
+            client.refused(tag, "AUTH")
         self.assertGreater(time.monotonic() - began, 0.25 + 0.5 + 1.0 - 0.05)
         tag = client.submit("AUTH shop wrong")
         began = time.monotonic()
@@ -190,13 +189,12 @@ class FailureTest(AuthCase):
         broker.wait_metric('holdfast_limits_hit_total{limit="auth"}', 900)
         client.send("AUTH shop wrong\n" * 100)
         client.kill()
-        self.wait_until(lambda: broker.metrics()["holdfast_sessions"] == 0,
-                        10, "its session is gone")
+        self.wait_until(lambda: broker.metric("sessions") == 0, 10,
+                        "its session is gone")
         self.user(broker, "shop").ok("LOCK stock/1")
 
     def test_nothing_is_told(self):
-        """No secret in the log, at any level, nor in a list; no user that is
-        none, which may be a secret in the wrong place."""
+        """No secret, nor an unknown user, is in the log or in a list."""
         broker = self.users_broker({"log.level": "debug"})
         client = self.client(broker)
         client.err("AUTH my-own-secret shop", "AUTH")
@@ -257,8 +255,8 @@ class LimitTest(AuthCase):
         self.assertEqual(metrics[
             'holdfast_limits_hit_total{limit="address"}'], 1)
         one.kill()
-        self.wait_until(lambda: broker.metrics()["holdfast_sessions"] == 1,
-                        10, "its end is seen")
+        self.wait_until(lambda: broker.metric("sessions") == 1, 10,
+                        "its end is seen")
         self.client(broker)
         broker.reload({"limits.connections_per_address": 3})
         self.client(broker)
@@ -283,8 +281,8 @@ class LimitTest(AuthCase):
         silent.event("BYE")
         self.assertEqual(silent.lines[-1].words, ["auth"])
         user.ok("LOCK stock/1")
-        self.assertEqual(broker.metrics()[
-            'holdfast_connections_closed_total{reason="auth"}'], 1)
+        self.assertEqual(
+            broker.metric('connections_closed_total{reason="auth"}'), 1)
         broker.reload({"auth.timeout": "0s"})
         self.client(broker).ok("PING")
 
@@ -313,8 +311,7 @@ class ReloadTest(AuthCase):
         shop.ok("LOCK nightly")
         ops.ok("LOCK x")
         waiter = self.user(broker, "ops")
-        tag = waiter.submit("LOCK nightly progress=1")
-        waiter.queued(tag)
+        tag = waiter.waits("LOCK nightly")
         with open(self.users_path, encoding="ascii") as file:
             lines = file.readlines()
         kept = [line for line in lines if line.startswith("ops")]
@@ -325,7 +322,7 @@ class ReloadTest(AuthCase):
         self.assertIn("event=reloaded changed=auth.users_file", log)
         self.assertEqual(shop.event("BYE").words, ["auth"])
         self.assertEqual(desk.event("BYE").words, ["auth"])
-        self.assertTrue(waiter.wait(tag).ok)
+        waiter.granted(tag)
         ops.ok("HELD", n=1)
         self.client(broker).err(f"AUTH shop {quoted(SECRETS['shop'])}", "AUTH")
         self.client(broker).err(f"AUTH desk {quoted(SECRETS['desk'])}", "AUTH")
@@ -338,12 +335,11 @@ class ReloadTest(AuthCase):
             text = file.read()
         shop, ops = self.user(broker, "shop"), self.user(broker, "ops")
         ops.ok("LOCK nightly")
-        tag = shop.submit("LOCK nightly progress=1")
-        shop.queued(tag)
+        tag = shop.waits("LOCK nightly")
         with open(self.users_path, "w", encoding="ascii") as file:
             file.write(text.replace(" lock=nightly", ""))
         broker.hang_up()
-        self.assertEqual(shop.wait(tag).code, "DENIED")
+        shop.refused(tag, "DENIED")
         shop.err("SHOW nightly", "DENIED")
         shop.ok("LOCK stock/1")
 
@@ -400,8 +396,7 @@ class ReloadTest(AuthCase):
 
 class StartTest(AuthCase):
     def refused(self, overrides, status, text):
-        broker = Broker(["127.0.0.1:1"], overrides)
-        self.addCleanup(broker.close)
+        broker = self.closing(Broker(["127.0.0.1:1"], overrides))
         got, log = broker.run_to_exit()
         self.assertEqual(got, status, log)
         self.assertIn(text, log)
@@ -415,9 +410,8 @@ class StartTest(AuthCase):
                      "auth.users_file: /none/users: No such file")
 
     def test_check_and_print(self):
-        broker = Broker(["127.0.0.1:1"], {"auth.users_file": self.users_path,
-                             "listen.tcp": ["0.0.0.0:0"]})
-        self.addCleanup(broker.close)
+        broker = self.closing(Broker(["127.0.0.1:1"], {
+            "auth.users_file": self.users_path, "listen.tcp": ["0.0.0.0:0"]}))
         path = broker.write_config()
         self.assertEqual(broker.run_to_exit("-t", "-c", path)[0], 0)
         status, log = broker.run_to_exit("--print-config", "-c", path)
@@ -475,8 +469,7 @@ class UnixTest(AuthCase):
 
     def test_a_uid_that_is_taken_away(self):
         broker, path = self.unix_broker(f"me uid={os.getuid()} lock=*\n")
-        client = self.client(path)
-        client.ok("LOCK a")
+        client = self.client(path, "LOCK a")
         self.write_users(rights={"ops": RIGHTS["ops"]},
                          extra="me uid=54321 lock=*\n")
         broker.hang_up()
@@ -486,31 +479,23 @@ class UnixTest(AuthCase):
 class CommandTest(AuthCase):
     def test_commands(self):
         broker = self.users_broker()
-        result = self.command(broker, "ops", "run", "job", "--", "sh", "-c",
-                              "echo $HOLDFAST_LOCK")
-        self.assertEqual((result.returncode, result.stdout), (0, b"job\n"),
-                         result.stderr)
+        self.ends(0, broker, "ops", "run", "job", "--", "sh", "-c",
+                  "echo $HOLDFAST_LOCK", out=b"job\n")
         for words in (["locks"], ["sessions"], ["slow"], ["audit"], ["ping"],
                       ["show", "job"], ["break", "job"]):
-            result = self.command(broker, "ops", *words)
-            self.assertEqual(result.returncode, 0, result.stderr)
-        result = self.command(broker, "shop", "lock", "nightly")
-        self.assertEqual(result.returncode, 0, result.stderr)
+            self.ends(0, broker, "ops", *words)
+        result = self.ends(0, broker, "shop", "lock", "nightly")
         self.assertIn(b"fence=", result.stdout)
-        result = self.command(broker, "shop", "run", "job", "--", "true")
-        self.assertEqual(result.returncode, 125)
-        self.assertIn(b"DENIED", result.stderr)
-        result = self.command(broker, None, "show", "job")
-        self.assertEqual(result.returncode, 1)
-        self.assertIn(b"AUTH", result.stderr)
+        self.ends(125, broker, "shop", "run", "job", "--", "true",
+                  err=b"DENIED")
+        self.ends(1, broker, None, "show", "job", err=b"AUTH")
 
     def test_options(self):
         broker = self.users_broker()
         path = self.secret_file("ops")
         for words in (["-u", "ops", "-s", path, "locks"],
                       ["locks", "-uops", "-s", path]):
-            result = self.command(broker, None, *words)
-            self.assertEqual(result.returncode, 0, result.stderr)
+            self.ends(0, broker, None, *words)
         for words, why in ((["-u", "ops", "locks"], b"HOLDFAST_SECRET_FILE"),
                            (["-s", path, "locks"], b"HOLDFAST_USER"),
                            (["-u", "ops", "-s", "/none", "locks"],
@@ -519,30 +504,24 @@ class CommandTest(AuthCase):
                              "true"], b"is empty"),
                            (["-u", "ops", "-s", "/dev/zero", "locks"],
                             b"has a control character")):
-            result = self.command(broker, None, *words)
-            self.assertEqual(result.returncode, 125, result.stderr)
-            self.assertIn(why, result.stderr)
+            self.ends(125, broker, None, *words, err=why)
 
     def test_refused(self):
         """At once, and not again and again."""
         broker = self.users_broker()
         for words in (["locks"], ["run", "job", "--", "true"], ["lock", "job"]):
-            result = self.command(broker, "ops", *words,
-                                  secret="another secret altogether")
-            self.assertEqual(result.returncode, 125)
-            self.assertIn(b"the broker refuses the user ops: AUTH",
-                          result.stderr)
+            result = self.ends(125, broker, "ops", *words,
+                               err=b"the broker refuses the user ops: AUTH",
+                               secret="another secret altogether")
             self.assertNotIn(b"altogether", result.stderr)
-        self.assertEqual(broker.metrics()[
-            'holdfast_authentications_total{result="failed"}'], 3)
+        self.assertEqual(
+            broker.metric('authentications_total{result="failed"}'), 3)
 
     def test_a_secret_is_in_no_argument(self):
         """Of the command, of its guard, or of the program that it runs."""
         broker = self.users_broker()
-        result = self.command(
-            broker, "ops", "run", "job", "--", "sh", "-c",
-            "cat /proc/[0-9]*/cmdline; cat /proc/self/environ")
-        self.assertEqual(result.returncode, 0, result.stderr)
+        result = self.ends(0, broker, "ops", "run", "job", "--", "sh", "-c",
+                           "cat /proc/[0-9]*/cmdline; cat /proc/self/environ")
         self.assertIn(b"HOLDFAST_FENCE", result.stdout)
         self.assertNotIn(SECRETS["ops"].encode(), result.stdout)
 

@@ -74,7 +74,7 @@ class ShardTest(ClusterCase):
         client.send("\n".join(f"{n} LOCK {name}"
                               for n, name in enumerate(names)))
         for number in range(300):
-            self.assertTrue(client.wait(f"{number}").ok)
+            client.granted(f"{number}")
         sizes = [len(node.command("KEYS", "holdfast:{*"))
                  for node in self.redis.masters]
         self.assertEqual(sum(sizes), 300)
@@ -88,7 +88,7 @@ class ShardTest(ClusterCase):
         client.send("\n".join(f"{n} UNLOCK {name}"
                               for n, name in enumerate(names)))
         for tag in tags:
-            self.assertTrue(other.wait(tag).ok)
+            other.granted(tag)
         self.assertEqual(other.ok("HELD").number("n"), 300)
 
     def test_names_with_braces(self):
@@ -196,8 +196,7 @@ class MigrationTest(ClusterCase):
         line = []
         for number in range(6):
             client = self.client((one, two)[number % 2])
-            tag = client.submit(f"LOCK {name} progress=1")
-            client.queued(tag)
+            tag = client.waits(f"LOCK {name}")
             line.append((client, tag))
         self.redis.migrate_slot(slot, target)
         self.addCleanup(self.redis.migrate_slot, slot, source)
@@ -321,14 +320,13 @@ class NodeDeathTest(ClusterCase):
         holder, waiter = self.client(one), self.client(two)
         name = self.names_at(self.other_node(dead), 1, "hint")[0]
         holder.ok(f"LOCK {name}")
-        tag = waiter.submit(f"LOCK {name} progress=1")
-        waiter.queued(tag)
+        tag = waiter.waits(f"LOCK {name}")
         dead.kill()
         self.addCleanup(self.revive, dead)
         self.wait_until(lambda: self.hints_of(two)[-1] is not dead, 10,
                         "it has subscribed at another node")
         holder.ok(f"UNLOCK {name}", count=0)
-        self.assertTrue(waiter.wait(tag).ok)
+        waiter.granted(tag)
         self.assertGreaterEqual(stats(waiter)["hints"], 1)
 
     def hints_of(self, broker):
@@ -354,8 +352,7 @@ class NodeDeathTest(ClusterCase):
 
 class AddressTest(HarnessCase):
     def test_a_node_whose_address_nobody_knows(self):
-        """It has become another one, without its slots. The map is good for
-        the others: it tells who took over from one of them."""
+        """It became another one; the map is good for the others."""
         redis = self.cluster(3, 1, **NODE)
         broker = self.broker(redis, {"redis.patience": "20s"})
         other, master = redis.masters[:2]
@@ -408,11 +405,9 @@ class FailoverTest(HarnessCase):
 
     @staticmethod
     def held(redis, name, client, waiter):
-        """One has the lock, and one waits for it: the fence, the wait's tag,
-        and the nodes that it is at."""
+        """A holder and a waiter: the fence, the wait's tag, the nodes."""
         fence = client.ok(f"LOCK {name} wait=9s").fence
-        tag = waiter.submit(f"LOCK {name} progress=1")
-        waiter.queued(tag)
+        tag = waiter.waits(f"LOCK {name}")
         master = redis.node_of(key_of(name))
         (replica,) = redis.replicas_of(master)
         return fence, tag, master, replica

@@ -91,8 +91,7 @@ class BenchTest(BrokerCase):
                          before["waits_begun"])
 
     def test_waits_that_are_over(self):
-        holder = self.connect()
-        holder.ok("LOCK held/0")
+        holder = self.connect("LOCK held/0")
         result = self.bench("-t", "1s", "-c", "2", "--keys", "1", "--wait",
                             "50ms", "held/", check=1)
         self.assertEqual(result["pair"]["count"], 0)
@@ -103,8 +102,7 @@ class BenchTest(BrokerCase):
 
     def test_it_ends_while_it_waits(self):
         """For locks that others hold for ever; and nobody waits then."""
-        holder = self.connect()
-        holder.ok("LOCK ever/0")
+        holder = self.connect("LOCK ever/0")
         start = time.monotonic()
         self.bench("-t", "300ms", "-c", "4", "--keys", "1", "ever/")
         self.assertLess(time.monotonic() - start, 15)
@@ -162,18 +160,15 @@ def limit_files():
 class UsersTest(AuthCase):
     def test_rights(self):
         broker = self.users_broker()
-        done = self.command(broker, "shop", "-o", "json", "bench", "-t",
-                            "200ms", "-c", "2", "stock/")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.ends(0, broker, "shop", "-o", "json", "bench", "-t",
+                         "200ms", "-c", "2", "stock/")
         self.assertGreater(rows(done.stdout)["pair"]["count"], 0)
-        done = self.command(broker, "shop", "-o", "json", "bench", "-t", "1h",
-                            "-c", "2", "desk/")
-        self.assertEqual(done.returncode, 1)
+        done = self.ends(1, broker, "shop", "-o", "json", "bench", "-t", "1h",
+                         "-c", "2", "desk/")
         self.assertEqual(rows(done.stdout)["lock"]["errors"], 2)
         self.assertIn(b"DENIED", done.stderr)
-        done = self.command(broker, "shop", "bench", "-t", "1s",
-                            secret="another one, of someone else")
-        self.assertEqual(done.returncode, 125)
+        done = self.ends(125, broker, "shop", "bench", "-t", "1s",
+                         secret="another one, of someone else")
         self.assertTrue(done.stderr)
         self.assertEqual(done.stdout, b"")
 
@@ -188,18 +183,14 @@ class BenchCommandTest(CommandCase):
                       ["-t", "61m"], ["-t", "x"], ["--keys", "0"],
                       ["--keys", "1000001"], ["k" * 250], ["--", "x"],
                       ["-n", "1"], ["--wait", "x"]):
-            done = self.command(broker, "bench", *words)
-            self.assertEqual(done.returncode, 64, words)
+            done = self.ends(64, broker, "bench", *words)
             self.assertTrue(done.stderr, words)
         self.assertEqual(broker.lines, [])
-        done = self.command(broker, "bench", "-h")
-        self.assertEqual(done.returncode, 0)
+        done = self.ends(0, broker, "bench", "-h")
         self.assertIn(b"KEY-PREFIX", done.stdout)
 
     def test_no_broker(self):
-        done = self.command(self.free_address(), "bench", "-t", "1s")
-        self.assertEqual(done.returncode, 125)
-        self.assertEqual(done.stdout, b"")
+        self.ends(125, self.free_address(), "bench", "-t", "1s", out=b"")
 
     def test_a_broker_that_goes(self):
         broker = self.broker()
@@ -215,9 +206,8 @@ class BenchCommandTest(CommandCase):
 
     def test_what_it_asks_for(self):
         broker = self.broker()
-        done = self.command(broker, "bench", "-t", "300ms", "-c", "1", "--keys",
-                            "3", "--wait", "2s", "a b/")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.ends(0, broker, "bench", "-t", "300ms", "-c", "1", "--keys", "3",
+                  "--wait", "2s", "a b/")
         self.assertEqual(broker.received("LOCK")[:4],
                          [f"LOCK a%20b/{i} wait=2000" for i in (1, 2, 0, 1)])
         self.assertEqual(broker.received("UNLOCK")[:2],

@@ -1,8 +1,8 @@
-"""holdfast run: signals, and the ends of a lock that the program does not make.
+"""holdfast run: signals, and ends of a lock.
 
-The program of most tests here is a family: a process that writes a line every
-few milliseconds, with a grandchild that does the same in the background, both
-deaf to TERM where the test says so. "Dead" means that nothing writes any more.
+The program is mostly a family: a process and a grandchild that write a line
+every few milliseconds, deaf to TERM if the test says so. "Dead" means that
+nothing writes any more.
 """
 
 import os
@@ -109,50 +109,63 @@ class SignalTest(LossCase):
         self.assert_goes_on(process)
 
 
+LOST = "* LOST job fence=42 reason=expired"
+
+# name: (deaf, stopped, what the broker says, whether it dies, the complaint)
+LOSSES = {
+    "LOST": (False, False, "* LOST job fence=42 reason=backend", False,
+             b"backend"),
+    "LOST without a reason": (False, False, "* LOST job fence=42", False,
+                              b"lost: the broker says so\n"),
+    "LOST of a deaf family": (True, False, LOST, False, b"is lost"),
+    "LOST of a stopped family": (False, True, LOST, False, b"is lost"),
+    # The end of the connection ends the moment that LOST gives.
+    "LOST, and a cut": (True, False, LOST, True, b"is lost"),
+    "a cut": (True, False, None, True, b""),
+    "BYE": (False, False, "* BYE drain", True, b"BYE drain"),
+    "nonsense": (False, False, "* LOST %zz", False, b""),
+}
+
+
 class LostTest(LossCase):
-    def test_mild_program_has_a_term(self):
-        broker = self.broker()
-        process = self.start_family(broker)
-        broker.say("* LOST job fence=42 reason=backend")
-        self.assertEqual(process.wait(5), 123)
-        self.assert_family_dead()
-        self.assertEqual(self.signals(), ["SIGTERM"])
-        self.assertIn(b"backend", process.stderr.read())
+    def test_losses(self):
+        for name, (deaf, stopped, says, dies, complaint) in LOSSES.items():
+            with self.subTest(loss=name):
+                self.new_folder()
+                broker = self.broker()
+                process = self.start_family(broker, deaf)
+                if stopped:
+                    os.killpg(self.group, signal.SIGSTOP)
+                began = time.monotonic()
+                if says:
+                    broker.say(says)
+                if dies:
+                    broker.cut()
+                self.assertEqual(process.wait(5), 123)
+                self.assert_family_dead()
+                self.assertLess(self.last_beat() - began, 0.5 if says else 0.3)
+                errors = process.stderr.read()
+                self.assertIn(complaint, errors)
+                self.assertLessEqual(errors.count(b"is lost"), 1)
+                self.assertEqual(broker.received("UNLOCK"), [])
+                if name == "LOST":
+                    self.assertEqual(self.signals(), ["SIGTERM"])
 
-    def test_deaf_family_is_killed(self):
-        broker = self.broker()
-        process = self.start_family(broker, True)
-        said = time.monotonic()
-        broker.say("* LOST job fence=42 reason=expired")
-        self.assertEqual(process.wait(5), 123)
-        self.assertLess(self.last_beat() - said, 0.5)
-        self.assert_family_dead()
-        self.assertEqual(broker.received("UNLOCK"), [])
-
-    def test_deaf_grandchild_of_a_mild_child(self):
-        broker = self.broker()
-        process = self.start(
-            broker, "run", "job", "--", "sh", "-c",
-            "sh -c 'trap \"\" TERM; echo $$ >$0/pid; while :; do sleep 1;"
-            " done' $0 & wait", self.folder)
-        pid = int(self.wait_lines("pid")[0])
-        self.kill_at_end(pid)
-        broker.say("* LOST job fence=42 reason=expired")
-        self.assertEqual(process.wait(5), 123)
-        self.assertFalse(is_running(pid))
-
-    def test_deaf_process_that_left_the_group(self):
-        """As jobs of a shell with job control do, and timeout(1)."""
-        broker = self.broker()
-        process = self.start(
-            broker, "run", "job", "--", "sh", "-c",
-            "setsid sh -c 'trap \"\" TERM; echo $$ >$0/pid; while :;"
-            " do sleep 1; done' $0 & wait", self.folder)
-        pid = int(self.wait_lines("pid")[0])
-        self.kill_at_end(pid)
-        broker.say("* LOST job fence=42 reason=expired")
-        self.assertEqual(process.wait(5), 123)
-        self.assertFalse(is_running(pid))
+    def test_deaf_descendants(self):
+        """In the group, or out of it, as by job control and timeout(1)."""
+        for leaves in ("", "setsid "):
+            with self.subTest(leaves=leaves):
+                self.new_folder()
+                broker = self.broker()
+                process = self.start(
+                    broker, "run", "job", "--", "sh", "-c",
+                    leaves + "sh -c 'trap \"\" TERM; echo $$ >$0/pid; while :;"
+                    " do sleep 1; done' $0 & wait", self.folder)
+                pid = int(self.wait_lines("pid")[0])
+                self.kill_at_end(pid)
+                broker.say(LOST)
+                self.assertEqual(process.wait(5), 123)
+                self.assertFalse(is_running(pid))
 
     def test_run_within_run(self):
         broker = self.broker(HELLO="OK session=x keep_ms=30000 gen=2")
@@ -185,24 +198,6 @@ class LostTest(LossCase):
         self.assert_goes_on(process)
         self.assertEqual(broker.received("UNLOCK"), ["UNLOCK job fence=42"])
 
-    def test_lost_without_a_reason(self):
-        broker = self.broker()
-        process = self.start_family(broker)
-        broker.say("* LOST job fence=42")
-        self.assertEqual(process.wait(5), 123)
-        self.assert_family_dead()
-        self.assertIn(b"lost: the broker says so\n", process.stderr.read())
-
-    def test_lost_and_then_cut(self):
-        """The end of the connection ends the moment that LOST gives."""
-        broker = self.broker()
-        process = self.start_family(broker, True)
-        broker.say("* LOST job fence=42 reason=expired")
-        broker.cut()
-        self.assertEqual(process.wait(5), 123)
-        self.assert_family_dead()
-        self.assertEqual(process.stderr.read().count(b"is lost"), 1)
-
     def test_warnings(self):
         broker = self.broker()
         process = self.start_family(broker)
@@ -213,21 +208,13 @@ class LostTest(LossCase):
             self.assertIn(text, process.stderr.readline())
         self.assert_goes_on(process)
 
-    def test_lost_while_stopped(self):
-        broker = self.broker()
-        process = self.start_family(broker)
-        os.killpg(self.group, signal.SIGSTOP)
-        broker.say("* LOST job fence=42 reason=expired")
-        self.assertEqual(process.wait(5), 123)
-        self.assert_family_dead()
-
     def test_nobody_reads_the_warnings(self):
         broker = self.broker()
         reader, writer = os.pipe()
         process = self.start_family(broker, True, stderr=writer)
         for _ in range(2000):
             broker.say("* JEOPARDY job ttl_ms=500")
-        broker.say("* LOST job fence=42 reason=expired")
+        broker.say(LOST)
         self.assertEqual(process.wait(5), 123)
         self.assert_family_dead()
         os.close(reader)
@@ -240,33 +227,6 @@ class LostTest(LossCase):
         broker.say("* JEOPARDY job ttl_ms=500\n* PING 3")
         self.wait_until(lambda: broker.received("PONG"))
         self.assert_goes_on(process)
-
-
-class ConnectionTest(LossCase):
-    def test_cut(self):
-        broker = self.broker()
-        process = self.start_family(broker, True)
-        cut = time.monotonic()
-        broker.cut()
-        self.assertEqual(process.wait(5), 123)
-        self.assertLess(self.last_beat() - cut, 0.3)
-        self.assert_family_dead()
-
-    def test_bye(self):
-        broker = self.broker()
-        process = self.start_family(broker)
-        broker.say("* BYE drain")
-        broker.cut()
-        self.assertEqual(process.wait(5), 123)
-        self.assert_family_dead()
-        self.assertIn(b"BYE drain", process.stderr.read())
-
-    def test_nonsense(self):
-        broker = self.broker()
-        process = self.start_family(broker)
-        broker.say("* LOST %zz")
-        self.assertEqual(process.wait(5), 123)
-        self.assert_family_dead()
 
 
 class SilenceTest(LossCase):
@@ -334,10 +294,8 @@ class SilenceTest(LossCase):
 
     def test_grant_that_is_over_at_once(self):
         broker = self.broker(ttl_ms=40)
-        result = self.command(broker, "run", "job", "--", "touch",
-                              self.path("ran"))
-        self.assertEqual(result.returncode, 123)
-        self.assertIn(b"before the start", result.stderr)
+        self.ends(123, broker, "run", "job", "--", "touch", self.path("ran"),
+                  err=b"before the start")
         self.assertFalse(os.path.exists(self.path("ran")))
 
 

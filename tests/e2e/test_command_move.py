@@ -1,5 +1,4 @@
-"""holdfast run, lock and watch over two brokers: what they hold, wait for and
-watch goes with them when one of the brokers ends, however it does."""
+"""holdfast run, lock and watch over two brokers, of which one ends."""
 
 import json
 import os
@@ -49,9 +48,10 @@ class MoveCase(CommandCase):
     def both(self):
         return f"{self.one.address},{self.two.address}"
 
-    def client(self, broker=None):
-        client = (broker or self.two).client(timeout=30)
-        self.addCleanup(client.close)
+    def client(self, broker=None, *lines):
+        client = self.closing((broker or self.two).client(timeout=30))
+        for line in lines:
+            client.ok(line)
         return client
 
     def run_holding(self, address, *words, name="log", **popen):
@@ -97,8 +97,7 @@ class MoveCase(CommandCase):
 
 class RunMovesTest(MoveCase):
     def assert_kept(self, process, end, fences=1):
-        """The program goes on under its lock when its broker has its `end`;
-        who waits at the other one has the lock after it, and not before."""
+        """The program keeps its lock after its broker's `end`."""
         first = self.served_by(process.pid)
         second = self.other(first)
         names = self.fences()
@@ -119,20 +118,17 @@ class RunMovesTest(MoveCase):
         self.assertEqual(self.wait_lines("log", 2)[1:], ["down"])
 
     def test_broker_is_killed(self):
-        process = self.run_holding(self.both, "job")
-        self.assert_kept(process, Broker.kill)
+        self.assert_kept(self.run_holding(self.both, "job"), Broker.kill)
 
     def test_broker_drains(self):
-        process = self.run_holding(self.both, "job")
-        self.assert_kept(process, Broker.terminate)
+        self.assert_kept(self.run_holding(self.both, "job"), Broker.terminate)
 
     def test_drain_is_ordered(self):
         process = self.run_holding(self.both, "job")
 
         def drain(broker):
             broker.process.asked_to_end = True
-            result = self.command(broker.address, "drain")
-            self.assertEqual(result.returncode, 0, result.stderr)
+            self.ends(0, broker.address, "drain")
 
         self.assert_kept(process, drain)
 
@@ -203,8 +199,7 @@ class RunMovesTest(MoveCase):
 
 
 class KilledTest(MoveCase):
-    """Killed by -9, though the session is kept for longer than a test takes.
-    So is what a broker has in Redis that has died."""
+    """Killed by -9, though the session is kept for longer than a test."""
 
     lease = "40s"
 
@@ -219,15 +214,14 @@ class KilledTest(MoveCase):
         process.wait()
 
     def assert_next(self, process, kill=None, keys=("job",)):
-        """Who waits at the broker that the process does not know has what it
-        held, once it is killed."""
+        """A waiter at the other broker has what the killed process held."""
         rival = self.client(self.other(self.served_by(process.pid)))
         tags = [rival.submit(f"LOCK {key}") for key in keys]
         for key in keys:
             self.wait_position(rival, key, 1)
         (kill or self.kill)(process)
         for tag in tags:
-            self.assertTrue(rival.wait(tag, timeout=20).ok)
+            rival.granted(tag, timeout=20)
 
     def test_run(self):
         process = self.run_holding(self.both, "job", "more")
@@ -250,7 +244,7 @@ class KilledTest(MoveCase):
         self.one.kill()
         self.kill(process)
         self.one.start()
-        self.assertTrue(rival.wait(waiting, timeout=20).ok)
+        rival.granted(waiting, timeout=20)
 
     def assert_unreaped_is_dead(self, *before):
         path = self.path("log")
@@ -267,7 +261,7 @@ class KilledTest(MoveCase):
         self.wait_position(rival, "job", 1)
         parent.stdin.write(b"kill\n")
         parent.stdin.flush()
-        self.assertTrue(rival.wait(waiting, timeout=20).ok)
+        rival.granted(waiting, timeout=20)
         self.assertIsNone(parent.poll())
 
     def test_nobody_reaps(self):
@@ -314,8 +308,7 @@ class KilledTest(MoveCase):
         self.addCleanup(first.resume)
         self.assertEqual(self.let_go(process), 0)
         self.assertIn(b"unlock was not answered", process.stderr.read())
-        rival = self.client(self.other(first))
-        self.assertTrue(rival.ok("LOCK job wait=20s").ok)
+        rival = self.client(self.other(first), "LOCK job wait=20s")
 
 
 class KilledWaiterTest(MoveCase):
@@ -324,8 +317,7 @@ class KilledWaiterTest(MoveCase):
     lease = "40s"
 
     def wait_behind(self, *words):
-        """A command that waits for `job` and more, behind a client of ours and
-        before another."""
+        """A command that waits for `job`, between two clients of ours."""
         self.holder = self.client(self.two)
         self.holder.ok("LOCK job")
         process = self.start(self.both, *words, stdin=subprocess.PIPE)
@@ -338,7 +330,7 @@ class KilledWaiterTest(MoveCase):
     def assert_left(self):
         self.wait_position(self.holder, "job", 1)
         self.holder.ok("UNLOCK job")
-        self.assertTrue(self.rival.wait(self.waiting).ok)
+        self.rival.granted(self.waiting)
 
     def killed(self, *words):
         process = self.wait_behind(*words)
@@ -448,9 +440,8 @@ class WaitMovesTest(MoveCase):
 
     def test_wait_goes_on(self):
         self.held_by("job")
-        begin = self.command(self.both, "run", "--wait", "300ms", "job", "--",
-                             "true")
-        self.assertEqual(begin.returncode, 124)
+        self.ends(124, self.both, "run", "--wait", "300ms", "job", "--",
+                  "true")
         run = self.run_holding(self.one.address, "--wait", "4s", "job")
         self.wait_position(self.holder, "job", 1)
         self.one.restart(kill=True)
@@ -473,7 +464,7 @@ class KindsTest(MoveCase):
         self.wait_position(client, "job", 1)
         for run in runs:
             self.assertEqual(self.let_go(run), 0)
-        self.assertTrue(client.wait(writer).ok)
+        client.granted(writer)
 
     def test_limit(self):
         runs = [self.run_holding(self.both, "--limit", "3", "--permits",
@@ -481,25 +472,19 @@ class KindsTest(MoveCase):
                 for permits in (1, 2)]
         for permits in (1, 2):
             self.fences(f"log{permits}")
-        result = self.command(self.both, "run", "--limit=3", "--wait=0",
-                              "pool", "--", "true")
-        self.assertEqual(result.returncode, 124)
-        self.assertIn(b"BUSY", result.stderr)
+        self.ends(124, self.both, "run", "--limit=3", "--wait=0", "pool", "--",
+                  "true", err=b"BUSY")
         self.assertEqual(self.let_go(runs[1]), 0)
-        result = self.command(self.both, "run", "--limit=3", "--permits=2",
-                              "--wait=5s", "pool", "--", "true")
-        self.assertEqual(result.returncode, 0)
-        result = self.command(self.both, "run", "--limit=4", "pool", "--",
-                              "true")
-        self.assertEqual(result.returncode, 125)
-        self.assertIn(b"CONFLICT", result.stderr)
+        self.ends(0, self.both, "run", "--limit=3", "--permits=2", "--wait=5s",
+                  "pool", "--", "true")
+        self.ends(125, self.both, "run", "--limit=4", "pool", "--", "true",
+                  err=b"CONFLICT")
         self.assertEqual(self.let_go(runs[0]), 0)
 
     def test_several_keys(self):
-        result = self.command(
-            self.both, "run", "b", "a b", "c", "--", "sh", "-c",
-            'echo "$HOLDFAST_LOCK"; echo "$HOLDFAST_FENCE"')
-        self.assertEqual(result.returncode, 0, result.stderr)
+        result = self.ends(0, self.both, "run", "b", "a b", "c", "--", "sh",
+                           "-c",
+                           'echo "$HOLDFAST_LOCK"; echo "$HOLDFAST_FENCE"')
         keys, fences = result.stdout.decode().splitlines()
         self.assertEqual(keys, "b a b c")
         client = self.client()
@@ -510,9 +495,8 @@ class KindsTest(MoveCase):
     def test_all_or_none(self):
         client = self.client()
         client.ok("LOCK b")
-        result = self.command(self.both, "run", "--wait", "0", "a", "b", "--",
-                              "true")
-        self.assertEqual(result.returncode, 124)
+        result = self.ends(124, self.both, "run", "--wait", "0", "a", "b",
+                           "--", "true")
         self.assertTrue(result.stderr.startswith(b"holdfast: b: BUSY"))
         client.ok("LOCK a wait=0")
 
@@ -533,8 +517,7 @@ class KindsTest(MoveCase):
                                    "job")
         self.fences()
         client = self.client()
-        result = self.command(self.both, "break", "job")
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.ends(0, self.both, "break", "job")
         self.assertEqual(process.wait(20), 123)
         self.wait_until(
             lambda: client.ok("SHOW job")["state"] == "free")
@@ -543,13 +526,11 @@ class KindsTest(MoveCase):
     def test_one_of_several_is_lost(self):
         process = self.run_holding(self.both, "a", "b")
         self.fences()
-        result = self.command(self.both, "break", "b")
-        self.assertEqual((result.returncode, result.stdout),
-                         (0, b"holders=1\n"))
+        self.ends(0, self.both, "break", "b", out=b"holders=1\n")
         self.assertEqual(process.wait(20), 123)
         client = self.client()
         # The other one is given back with the session.
-        self.assertTrue(client.ok("LOCK a wait=10s").ok)
+        client.ok("LOCK a wait=10s")
 
 
 class OrderTest(MoveCase):
@@ -559,9 +540,8 @@ class OrderTest(MoveCase):
         wrong = self.command(self.both, "break", "--fence",
                              str(int(fence) + 1), "job")
         self.assertEqual(wrong.stdout, b"holders=0\n")
-        result = self.command(self.both, "break", "--fence", fence, "job")
-        self.assertEqual((result.returncode, result.stdout, result.stderr),
-                         (0, b"holders=1\n", b""))
+        self.ends(0, self.both, "break", "--fence", fence, "job",
+                  out=b"holders=1\n", complaint=b"")
         self.assertEqual(process.wait(20), 123)
         self.assertIn(b"lost: broken", process.stderr.read())
         self.client().ok("LOCK job wait=10s")
@@ -573,24 +553,19 @@ class OrderTest(MoveCase):
         session, = [item["session"] for item
                     in self.client(broker).ok("SESSIONS").items
                     if item.get("name", "").endswith(f":{process.pid}")]
-        result = self.command(broker.address, "kill", session)
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.ends(0, broker.address, "kill", session)
         self.assertEqual(process.wait(20), 123)
         self.assertIn(b"BYE killed", process.stderr.read())
         self.client().ok("LOCK job wait=10s")
-        result = self.command(broker.address, "kill", session)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn(b"no such session", result.stderr)
+        self.ends(1, broker.address, "kill", session, err=b"no such session")
 
     def test_kill_of_one_that_waits(self):
-        client = self.client(self.one)
-        client.ok("LOCK job")
+        client = self.client(self.one, "LOCK job")
         process = self.run_holding(self.one.address, "job")
         self.wait_position(client, "job", 1)
         session, = [item["session"] for item in client.ok("SESSIONS").items
                     if item.get("name", "").endswith(f":{process.pid}")]
-        self.assertEqual(
-            self.command(self.one.address, "kill", session).returncode, 0)
+        self.ends(0, self.one.address, "kill", session)
         self.assertEqual(process.wait(20), 125)
         self.wait_position(client, "job", 0)
 
@@ -609,8 +584,7 @@ class WatchTest(MoveCase):
         first = {tuple(self.row(watch)[:2]) for _ in range(2)}
         self.assertEqual(first, {("free", "a"), ("free", "b c")})
         for broker in (self.one, self.two):
-            client = self.client(broker)
-            client.ok("HELLO name=shop")
+            client = self.client(broker, "HELLO name=shop")
             fence = client.ok("LOCK a note=x owner=me").fence
             self.assertEqual(self.row(watch), [
                 "held", "a", str(fence), "", "shop", "me", "x"])
@@ -645,14 +619,10 @@ class WatchTest(MoveCase):
         return "%s:%d" % client.socket.getsockname()
 
     def test_refused(self):
-        result = self.command(self.both, "watch", "job", "job")
-        self.assertEqual(result.returncode, 1)
-        self.assertIn(b"CONFLICT", result.stderr)
+        self.ends(1, self.both, "watch", "job", "job", err=b"CONFLICT")
 
     def test_no_broker(self):
-        result = self.command(self.free_address(), "watch", "job")
-        self.assertEqual(result.returncode, 125)
-        self.assertIn(b"no broker", result.stderr)
+        self.ends(125, self.free_address(), "watch", "job", err=b"no broker")
 
     def test_output_is_gone(self):
         reader, writer = os.pipe()
@@ -666,14 +636,10 @@ class AddressTest(MoveCase):
     def test_first_that_answers(self):
         nowhere = self.free_address()
         for _ in range(4):
-            result = self.command(f"{nowhere},{self.one.address}", "ping")
-            self.assertEqual(result.returncode, 0, result.stderr)
-            result = self.command(f"{nowhere},{self.one.address}", "run",
-                                  "job", "--", "true")
-            self.assertEqual(result.returncode, 0, result.stderr)
+            self.ends(0, f"{nowhere},{self.one.address}", "ping")
+            self.ends(0, f"{nowhere},{self.one.address}", "run", "job", "--",
+                      "true")
 
     def test_bad_lists(self):
         for address in ("127.0.0.1:1,", ",127.0.0.1:1", "127.0.0.1:1,,h:2"):
-            result = self.command(address, "ping")
-            self.assertEqual(result.returncode, 125)
-            self.assertIn(b"is not HOST:PORT", result.stderr)
+            self.ends(125, address, "ping", err=b"is not HOST:PORT")

@@ -53,8 +53,7 @@ class OutputCase(CommandCase):
         server = socket.create_server(("127.0.0.1", 0), backlog=0)
         self.addCleanup(server.close)
         for _ in range(2):  # one is all that there is room for
-            client = socket.socket()
-            self.addCleanup(client.close)
+            client = self.closing(socket.socket())
             client.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 client.connect(server.getsockname())
@@ -111,9 +110,7 @@ class LockTest(CommandCase):
 
     def test_grant_that_is_over_at_once(self):
         broker = self.broker(ttl_ms=0)
-        result = self.command(broker, "lock", "job")
-        self.assertEqual(result.returncode, 123)
-        self.assertEqual(result.stdout, b"fence=42 ttl_ms=0\n")
+        self.ends(123, broker, "lock", "job", out=b"fence=42 ttl_ms=0\n")
         self.assertEqual(broker.received("UNLOCK"), [])
 
     def test_warnings(self):
@@ -140,9 +137,7 @@ class LockTest(CommandCase):
 
     def test_not_acquired(self):
         broker = self.broker(LOCK="ERR BUSY retry=1")
-        result = self.command(broker, "lock", "--wait", "0", "job")
-        self.assertEqual(result.returncode, 124)
-        self.assertEqual(result.stdout, b"")
+        self.ends(124, broker, "lock", "--wait", "0", "job", out=b"")
 
     def test_nobody_reads_the_output(self):
         broker = self.broker()
@@ -156,8 +151,7 @@ class LockTest(CommandCase):
 
     def test_usage(self):
         for words in ([], [""], ["a", "--", "true"], ["--wait", "a"]):
-            result = self.command("127.0.0.1:1", "lock", *words)
-            self.assertEqual(result.returncode, 125)
+            result = self.ends(125, "127.0.0.1:1", "lock", *words)
             self.assertTrue(result.stderr.startswith(b"holdfast: "))
 
 
@@ -179,8 +173,7 @@ SHOW = (
 class ListTest(OutputCase):
     def test_show_with_tabs(self):
         broker = self.broker(SHOW=SHOW)
-        result = self.command(broker, "show", "a b")
-        self.assertEqual(result.returncode, 0, result.stderr)
+        result = self.ends(0, broker, "show", "a b")
         self.assertEqual(broker.received("SHOW"), ["SHOW a%20b limit=500"])
         self.assertEqual(
             result.stdout.decode(),
@@ -284,8 +277,7 @@ class ListTest(OutputCase):
         broker = self.broker()
         broker.answers["SHOW"] = lambda _: broker.say(
             "* DRAIN grace_ms=5000") or f"QUEUED position=1\n{SHOW}"
-        result = self.command(broker, "show", "job")
-        self.assertEqual(result.returncode, 0)
+        result = self.ends(0, broker, "show", "job")
         self.assertEqual(len(result.stdout.splitlines()), 2)
 
     def test_show_of_a_free_lock(self):
@@ -297,10 +289,8 @@ class ListTest(OutputCase):
 
     def test_show_refused(self):
         broker = self.broker(SHOW="ERR UNAVAILABLE retry=1 :no Redis")
-        result = self.command(broker, "show", "job")
-        self.assertEqual(result.returncode, 1)
-        self.assertEqual(result.stderr,
-                         b"holdfast: SHOW: UNAVAILABLE: no Redis\n")
+        self.ends(1, broker, "show", "job",
+                  complaint=b"holdfast: SHOW: UNAVAILABLE: no Redis\n")
 
     def test_lists_follow_the_cursor(self):
         def answer(words):
@@ -313,8 +303,7 @@ class ListTest(OutputCase):
                 f" cursor={part + 1}" if part < 5 else ""))
 
         broker = self.broker(LOCKS=answer)
-        result = self.command(broker, "locks")
-        self.assertEqual(result.returncode, 0, result.stderr)
+        result = self.ends(0, broker, "locks")
         lines = result.stdout.decode().splitlines()
         self.assertEqual(len(lines), 3000)
         self.assertEqual(lines[-1].split("\t")[:4],
@@ -368,15 +357,13 @@ class ListTest(OutputCase):
     def test_broker_that_goes_meanwhile(self):
         broker = self.broker()
         broker.answers["LOCKS"] = lambda _: broker.cut()
-        result = self.command(broker, "locks")
-        self.assertEqual(result.returncode, 125)
+        self.ends(125, broker, "locks")
 
     def test_no_broker(self):
         for words in (["show", "a"], ["locks"], ["sessions"], ["ping"],
                       ["raw"]):
-            result = self.command(self.free_address(), *words)
-            self.assertEqual(result.returncode, 125)
-            self.assertIn(b"Connection refused", result.stderr)
+            self.ends(125, self.free_address(), *words,
+                      err=b"Connection refused")
 
     def test_full_disk(self):
         much = "\n".join(1000 * ["ITEM name=lock state=held"])
@@ -419,10 +406,8 @@ class ListTest(OutputCase):
     def test_bad_address(self):
         for words in (["show", "a"], ["locks"], ["sessions"], ["ping"],
                       ["raw"]):
-            result = self.command("127.0.0.1:99999", *words)
-            self.assertEqual(result.returncode, 125)
-            self.assertIn(b"127.0.0.1:99999: the address is not",
-                          result.stderr)
+            self.ends(125, "127.0.0.1:99999", *words,
+                      err=b"127.0.0.1:99999: the address is not")
 
 
 class ManualTest(OutputCase):
@@ -458,9 +443,7 @@ class StatusTest(OutputCase):
 
 class PingTest(OutputCase):
     def test_round_trip(self):
-        result = self.command(self.broker(), "ping")
-        self.assertEqual(result.returncode, 0)
-        self.assertRegex(result.stdout.decode(),
+        self.assertRegex(self.ends(0, self.broker(), "ping").stdout.decode(),
                          r"\A127\.0\.0\.1:\d+ holdfastd/0\.0\.0"
                          r" time_ms=\d+\.\d{3}\n\Z")
 
@@ -468,10 +451,7 @@ class PingTest(OutputCase):
         broker = self.broker()
         broker.answers["PING"] = lambda _: broker.say("* BYE drain") or \
             broker.cut()
-        result = self.command(broker, "ping")
-        self.assertEqual(result.returncode, 125)
-        self.assertEqual(result.stdout, b"")
-        self.assertIn(b" BYE drain\n", result.stderr)
+        self.ends(125, broker, "ping", out=b"", err=b" BYE drain\n")
 
     def test_silence(self):
         """Of whatever kind; all at once, since each takes seconds."""
@@ -492,34 +472,27 @@ class PingTest(OutputCase):
 class RawTest(OutputCase):
     def test_lines_in_and_out(self):
         broker = self.broker()
-        result = self.command(broker, "raw", input=b"1 PING\nNONE\n")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(result.stdout.decode(), GREETING + "\n"
-                         "1 OK ttl_ms=9000\n"
-                         "- ERR UNKNOWN retry=0\n"
-                         "* BYE eof\n")
+        self.assertEqual(self.ends(0, broker, "raw",
+                                   input=b"1 PING\nNONE\n").stdout.decode(),
+                         GREETING + "\n" "1 OK ttl_ms=9000\n"
+                         "- ERR UNKNOWN retry=0\n" "* BYE eof\n")
 
     def test_much(self):
         broker = self.broker()
         count = 20000
-        result = self.command(
-            broker, "raw", input=b"".join(
-                b"%d PING\n" % i for i in range(count)))
-        self.assertEqual(result.returncode, 0, result.stderr)
+        result = self.ends(0, broker, "raw", input=b"".join(
+            b"%d PING\n" % i for i in range(count)))
         self.assertEqual(result.stdout.count(b" OK ttl_ms=9000\n"), count)
 
     def test_end_without_bye(self):
         broker = self.broker()
         broker.answers["PING"] = lambda _: broker.cut()
-        result = self.command(broker, "raw", input=b"PING\n")
-        self.assertEqual(result.returncode, 125)
+        self.ends(125, broker, "raw", input=b"PING\n")
         for last in (b"* BY\n", b"* BYE", b"- OK * BYE\n", b"* BYE\n- OK\n"):
             peer = self.peer(lambda connection: connection.sendall(last))
-            result = self.command(peer.address, "raw", input=b"")
-            self.assertEqual(result.returncode, 125)
-            self.assertEqual(result.stdout, last)
-            self.assertEqual(result.stderr,
-                             b"holdfast: the broker closed without BYE\n")
+            self.ends(125, peer.address, "raw", out=last,
+                      complaint=b"holdfast: the broker closed without BYE\n",
+                      input=b"")
 
     def test_host_of_which_an_address_is_deaf(self):
         """The other one is tried, while there is time."""
@@ -546,10 +519,9 @@ class RawTest(OutputCase):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
                                   struct.pack("ii", 1, 0))
 
-        result = self.command(self.peer(reset).address, "raw", input=b"PING\n")
-        self.assertEqual(result.returncode, 125)
-        self.assertEqual(result.stderr, b"holdfast: the connection broke:"
-                         b" Connection reset by peer\n")
+        self.ends(125, self.peer(reset).address, "raw",
+                  complaint=b"holdfast: the connection broke:"
+                  b" Connection reset by peer\n", input=b"PING\n")
 
     def test_on_a_terminal(self):
         peer = self.peer(lambda connection: connection.sendall(
@@ -647,9 +619,7 @@ class UsageTest(CommandCase):
 
     def test_version(self):
         for word in ("-V", "--version"):
-            result = self.command("127.0.0.1:1", word)
-            self.assertEqual(result.returncode, 0)
-            self.assertRegex(result.stdout.decode(),
+            self.assertRegex(self.ends(0, "127.0.0.1:1", word).stdout.decode(),
                              r"\Aholdfast \d+\.\d+\.\d+\n\Z")
 
     def test_usual_address(self):
@@ -661,13 +631,12 @@ class UsageTest(CommandCase):
             environment.pop("HOLDFAST_ADDR", None)
 
     def test_help(self):
-        self.assertEqual(self.command("127.0.0.1:1", "-h").returncode, 0)
+        self.ends(0, "127.0.0.1:1", "-h")
         for name in ("run", "lock", "show", "watch", "locks", "sessions",
                      "slow", "status", "break", "kill", "drain", "ping", "raw",
                      "secret"):
             for words in ([name, "-h"], [name, "--help"], ["help", name]):
-                result = self.command("127.0.0.1:1", *words)
-                self.assertEqual(result.returncode, 0)
+                result = self.ends(0, "127.0.0.1:1", *words)
                 self.assertTrue(
                     result.stdout.startswith(b"holdfast " + name.encode()))
                 for line in result.stdout.splitlines():
@@ -691,7 +660,6 @@ class UsageTest(CommandCase):
                       ["show", "-x"], ["sessions", "--wait", "1s"],
                       ["ping", "--all"], ["raw", "-o"]):
             with self.subTest(words=words):
-                result = self.command("127.0.0.1:1", *words)
-                self.assertEqual(result.returncode, 64)
+                result = self.ends(64, "127.0.0.1:1", *words)
                 self.assertTrue(result.stderr.startswith(b"holdfast: "))
                 self.assertEqual(result.stdout, b"")

@@ -33,10 +33,8 @@ class StatusTest(CommandCase):
                 128 + number)
 
     def test_not_found(self):
-        result = self.command(self.broker(), "run", "job", "--",
-                              "no-such-program-here")
-        self.assertEqual(result.returncode, 127)
-        self.assertIn(b"no-such-program-here", result.stderr)
+        self.ends(127, self.broker(), "run", "job", "--",
+                  "no-such-program-here", err=b"no-such-program-here")
 
     def test_not_executable(self):
         path = self.path("plain")
@@ -61,15 +59,13 @@ class StatusTest(CommandCase):
 
     def test_refused_unlock_is_only_a_warning(self):
         broker = self.broker(UNLOCK="ERR NOTHELD retry=0 :no such hold")
-        result = self.command(broker, "run", "job", "--", "sh", "-c", "exit 5")
-        self.assertEqual(result.returncode, 5)
-        self.assertIn(b"NOTHELD", result.stderr)
+        self.ends(5, broker, "run", "job", "--", "sh", "-c", "exit 5",
+                  err=b"NOTHELD")
 
     def test_unanswered_unlock_is_waited_for_briefly(self):
         broker = self.broker(UNLOCK=None)
         begin = time.monotonic()
-        result = self.command(broker, "run", "job", "--", "sh", "-c", "exit 5")
-        self.assertEqual(result.returncode, 5)
+        self.ends(5, broker, "run", "job", "--", "sh", "-c", "exit 5")
         self.assertLess(time.monotonic() - begin, 4)
 
     def test_usage(self):
@@ -97,8 +93,7 @@ class StatusTest(CommandCase):
                       ["--wai", "1", "job", "--", "true"],
                       ["-w", "1", "job", "--", "true"]):
             with self.subTest(words=words):
-                result = self.command("127.0.0.1:1", "run", *words)
-                self.assertEqual(result.returncode, 125)
+                result = self.ends(125, "127.0.0.1:1", "run", *words)
                 self.assertTrue(result.stderr.startswith(b"holdfast: "))
                 self.assertNotIn(b"no broker", result.stderr)
 
@@ -116,8 +111,7 @@ class StatusTest(CommandCase):
                               result.stderr)
 
     def test_help(self):
-        result = self.command("127.0.0.1:1", "run", "-h")
-        self.assertEqual(result.returncode, 0)
+        result = self.ends(0, "127.0.0.1:1", "run", "-h")
         self.assertIn(b"--lease", result.stdout)
 
 
@@ -128,35 +122,30 @@ class ProgramTest(CommandCase):
         words = [b"", b" ", b"a b", b"--wait", b"-a", b"--", b"*", b"\n",
                  b"\xff\xfe", "\u00e9".encode(), b"'\"\\$x`", b"-", b"%s%n",
                  b"=", b"--help"]
-        result = self.command(self.broker(), "run", "job", "--",
-                              sys.executable, "-c", PRINT_ARGUMENTS, *words)
-        self.assertEqual(result.returncode, 0, result.stderr)
+        result = self.ends(0, self.broker(), "run", "job", "--",
+                           sys.executable, "-c", PRINT_ARGUMENTS, *words)
         self.assertEqual(json.loads(result.stdout),
                          [word.hex() for word in words])
 
     def test_input(self):
         data = os.urandom(1 << 20)
-        result = self.command(self.broker(), "run", "job", "--", "cat",
-                              input=data)
-        self.assertEqual(result.stdout, data)
+        self.assertEqual(self.command(self.broker(), "run", "job", "--", "cat",
+                                      input=data).stdout, data)
 
     def test_input_is_not_read_ahead(self):
         reader, writer = os.pipe()
         os.write(writer, b"one\ntwo\n")
         os.close(writer)
-        result = self.command(self.broker(), "run", "job", "--", "true",
-                              stdin=reader)
-        self.assertEqual(result.returncode, 0)
+        self.ends(0, self.broker(), "run", "job", "--", "true", stdin=reader)
         self.assertEqual(os.read(reader, 100), b"one\ntwo\n")
         os.close(reader)
 
     def test_environment(self):
         broker = self.broker()
-        result = self.command(
+        self.assertEqual(self.command(
             broker, "run", "a b=\u00e9", "--", "sh", "-c",
             'echo "$HOLDFAST_LOCK $HOLDFAST_FENCE $HOLDFAST_SESSION $OTHER"',
-            env=self.environment(broker, OTHER="stays"))
-        self.assertEqual(result.stdout.decode(),
+            env=self.environment(broker, OTHER="stays")).stdout.decode(),
                          "a b=\u00e9 42 0123456789abcdef stays\n")
 
     def test_descriptors(self):
@@ -180,11 +169,10 @@ class ProgramTest(CommandCase):
         listing = ("import os; fd = os.open(%r, os.O_WRONLY | os.O_CREAT, 384);"
                    "os.write(fd, b'%%d' %% fd)" % self.path("number"))
         broker = self.broker()
-        result = subprocess.run(
+        self.assertEqual(subprocess.run(
             [HOLDFAST, "run", "job", "--", sys.executable, "-c", listing],
             env=self.environment(broker), check=False, timeout=30,
-            preexec_fn=lambda: os.closerange(0, 3))
-        self.assertEqual(result.returncode, 0)
+            preexec_fn=lambda: os.closerange(0, 3)).returncode, 0)
         self.assertEqual(self.read("number"), "0")
 
     def test_signals_blocked_and_ignored(self):
@@ -211,9 +199,8 @@ class ProgramTest(CommandCase):
         self.assertEqual(pid, group)
 
     def test_what_it_leaves_behind_goes_on(self):
-        result = self.command(self.broker(), "run", "job", "--", "sh", "-c",
-                              "sleep 60 >/dev/null 2>&1 & echo $!")
-        self.assertEqual(result.returncode, 0)
+        result = self.ends(0, self.broker(), "run", "job", "--", "sh", "-c",
+                           "sleep 60 >/dev/null 2>&1 & echo $!")
         pid = int(result.stdout)
         self.kill_at_end(pid)
         os.kill(pid, 0)
@@ -224,8 +211,7 @@ class AskTest(CommandCase):
 
     def asked(self, *words, **options):
         broker = self.broker(**options)
-        result = self.command(broker, "run", *words, "--", "true")
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.ends(0, broker, "run", *words, "--", "true")
         return broker.received("LOCK")
 
     def test_key_alone(self):
@@ -287,27 +273,23 @@ class AskTest(CommandCase):
         self.assertEqual(result.stdout, b"done\n")
         self.assertIn(b"processes that leave the program's process group",
                       result.stderr)
-        result = self.command(broker, *words)
-        self.assertEqual(result.stderr, b"")
+        self.assertEqual(self.command(broker, *words).stderr, b"")
 
     def test_address_by_option(self):
         broker = self.broker()
         for words in (["-a", broker.address, "run", "job"],
                       ["run", "-a", broker.address, "job"],
                       ["run", "job", "-a" + broker.address]):
-            result = self.command("127.0.0.1:1", *words, "--", "true")
-            self.assertEqual(result.returncode, 0, result.stderr)
+            self.ends(0, "127.0.0.1:1", *words, "--", "true")
 
     def test_unix_socket(self):
         broker = self.broker(path=self.path("socket"))
-        result = self.command(broker, "run", "job", "--", "true")
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.ends(0, broker, "run", "job", "--", "true")
 
     def test_host_name(self):
         broker = self.broker()
-        result = self.command(broker.address.replace("127.0.0.1", "localhost"),
-                              "run", "job", "--", "true")
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.ends(0, broker.address.replace("127.0.0.1", "localhost"), "run",
+                  "job", "--", "true")
 
     def test_pings_of_the_broker_are_answered(self):
         broker = self.broker()
@@ -343,9 +325,7 @@ class RefusedTest(CommandCase):
     def test_answer_that_never_comes(self):
         broker = self.broker(LOCK=None)
         begin = time.monotonic()
-        result = self.command(broker, "run", "--wait", "0", "job", "--",
-                              "true")
-        self.assertEqual(result.returncode, 124)
+        self.ends(124, broker, "run", "--wait", "0", "job", "--", "true")
         self.assertLess(time.monotonic() - begin, 10)
 
     def test_broker_that_goes_is_left_for_another(self):
@@ -353,33 +333,27 @@ class RefusedTest(CommandCase):
         broker.answers["LOCK"] = lambda _: \
             "ERR DRAINING retry=1" if len(broker.received("LOCK")) < 2 \
             else "OK fence=7 ttl_ms=9000 count=1"
-        result = self.command(broker, "run", "job", "--", "printenv",
-                              "HOLDFAST_FENCE")
-        self.assertEqual(result.stdout, b"7\n")
+        self.assertEqual(self.command(broker, "run", "job", "--", "printenv",
+                                      "HOLDFAST_FENCE").stdout, b"7\n")
 
     def test_word_of_the_queue_that_nobody_asked_for(self):
         broker = self.broker(LOCK="QUEUED position=3\n"
                              "OK fence=7 ttl_ms=9000 count=1")
-        result = self.command(broker, "run", "job", "--", "printenv",
-                              "HOLDFAST_FENCE")
-        self.assertEqual(result.stdout, b"7\n")
+        self.assertEqual(self.command(broker, "run", "job", "--", "printenv",
+                                      "HOLDFAST_FENCE").stdout, b"7\n")
 
     def test_connection_lost_when_the_wait_is_over(self):
         broker = self.broker()
         # So long after the greeting that there is no lack of a broker.
         broker.answers["LOCK"] = lambda _: time.sleep(1.1) or broker.cut()
-        result = self.command(broker, "run", "--wait", "1s", "job", "--",
-                              "true")
-        self.assertEqual(result.returncode, 124)
-        self.assertIn(b"the connection to the broker ended", result.stderr)
+        self.ends(124, broker, "run", "--wait", "1s", "job", "--", "true",
+                  err=b"the connection to the broker ended")
         self.assertEqual(len(broker.received("LOCK")), 1)
 
     def test_broker_that_only_goes(self):
         broker = self.broker(LOCK="ERR DRAINING retry=1")
         begin = time.monotonic()
-        result = self.command(broker, "run", "--wait", "2s", "job", "--",
-                              "true")
-        self.assertEqual(result.returncode, 125)
+        self.ends(125, broker, "run", "--wait", "2s", "job", "--", "true")
         self.assertLess(time.monotonic() - begin, 3)
         self.assertLess(len(broker.received("LOCK")), 12)
 
@@ -472,25 +446,19 @@ class NestedTest(CommandCase):
 
     def test_lock_is_refused_too(self):
         broker = self.broker()
-        result = self.command(broker, "run", "job", "--", HOLDFAST, "lock",
-                              "job")
-        self.assertEqual(result.returncode, 125)
+        self.ends(125, broker, "run", "job", "--", HOLDFAST, "lock", "job")
 
     def test_several_levels(self):
         broker = self.broker()
-        result = self.command(
-            broker, "run", "a", "--", HOLDFAST, "run", "b", "--", "sh", "-c",
-            f"exec {HOLDFAST} run a -- true")
-        self.assertEqual(result.returncode, 125)
-        self.assertIn(b"a is held by", result.stderr)
+        self.ends(125, broker, "run", "a", "--", HOLDFAST, "run", "b", "--",
+                  "sh", "-c", f"exec {HOLDFAST} run a -- true",
+                  err=b"a is held by")
         self.assertEqual(len(broker.received("LOCK")), 2)
 
     def test_another_broker(self):
         broker, other = self.broker(), self.broker()
-        result = self.command(
-            broker, "run", "job", "--", HOLDFAST, "-a", other.address, "run",
-            "job", "--", "true")
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.ends(0, broker, "run", "job", "--", HOLDFAST, "-a", other.address,
+                  "run", "job", "--", "true")
 
     def test_run_that_has_ended(self):
         """What it left behind has its environment, and may have the lock."""
@@ -500,10 +468,8 @@ class NestedTest(CommandCase):
         held = result.stdout.decode().strip()
         self.assertRegex(held, r"^\d+=x=\S+=job$")
         for value in (held, f"{os.getpid()}=x", "=", "x=y=z", ""):
-            result = self.command(
-                broker, "run", "job", "--", "true",
-                env=self.environment(broker, HOLDFAST_HELD=value))
-            self.assertEqual(result.returncode, 0, result.stderr)
+            self.ends(0, broker, "run", "job", "--", "true",
+                      env=self.environment(broker, HOLDFAST_HELD=value))
 
 
 class NoBrokerTest(CommandCase):
@@ -524,10 +490,9 @@ class NoBrokerTest(CommandCase):
     def test_says_so_while_it_tries_on(self):
         address = self.free_address()
         process = self.start(address, "run", "job", "--", "true")
-        line = process.stderr.readline()
-        self.assertEqual(
-            line.decode(), f"holdfast: warning: no broker at {address} yet: "
-            "Connection refused\n")
+        self.assertEqual(process.stderr.readline().decode(),
+                         f"holdfast: warning: no broker at {address} yet: "
+                         "Connection refused\n")
         self.assertIsNone(process.poll())
         process.send_signal(signal.SIGTERM)
         self.assertIn(process.wait(5), (128 + signal.SIGTERM, -signal.SIGTERM))
@@ -551,9 +516,8 @@ class NoBrokerTest(CommandCase):
 
     def test_broker_that_is_full(self):
         broker = self.broker(greeting="* BYE limit :too many connections")
-        result = self.command(broker, "run", "--wait", "0", "job", "--", "true")
-        self.assertEqual(result.returncode, 125)
-        self.assertIn(b"BYE limit", result.stderr)
+        self.ends(125, broker, "run", "--wait", "0", "job", "--", "true",
+                  err=b"BYE limit")
         self.assertEqual(broker.lines, [])
 
     def test_what_is_no_broker(self):

@@ -1,7 +1,5 @@
-"""holdfast run on a terminal: Ctrl-C, Ctrl-Z, whose the foreground is.
-
-A small shell with job control runs in a pseudo-terminal of the test's own.
-"""
+"""holdfast run on a terminal: Ctrl-C, Ctrl-Z, the foreground; a small shell
+with job control runs in a pseudo-terminal."""
 
 import os
 import pty

@@ -1,5 +1,4 @@
-"""The `holdfast` command by TLS: whom it trusts, what it shows, and that all
-that holds of its sessions without TLS does with it."""
+"""The `holdfast` command by TLS: trust, certificates, and moved sessions."""
 
 import os
 import re
@@ -54,9 +53,7 @@ class TlsBroker(Broker):
                      f"{broker_path()} is not built")
 class TlsCase(CommandCase):
     def holdfastd(self, overrides=None, **options):
-        broker = TlsBroker(overrides, **options)
-        self.addCleanup(broker.close)
-        return broker.start()
+        return self.closing(TlsBroker(overrides, **options)).start()
 
     def ask(self, broker, *words, **more):
         """Status and what it complained of."""
@@ -172,8 +169,7 @@ class TrustTest(TlsCase):
         self.assertEqual(self.ask("h:1", "ping", "--tls-ca")[0], 64)
 
     def test_each_command(self):
-        """None of them says a word where TLS cannot be had; nor is any ended
-        by a signal where no address is given."""
+        """No command sends anything if TLS fails, nor dies by a signal."""
         names = set(re.findall(r"^  ([a-z]+)\b", self.command(
             "", "help").stdout.decode(), re.MULTILINE)) - {"help", "secret"}
         self.assertLessEqual({"bench", "drain", "top"}, names)
@@ -193,9 +189,8 @@ class TrustTest(TlsCase):
             self.skipTest("a broker is there, which would be given orders")
         for name in sorted(names):
             with self.subTest(command=name):
-                result = self.command("", name, *words.get(name, ()))
-                self.assertEqual(result.returncode, 125, result)
-                self.assertIn(b"127.0.0.1:4653", result.stderr)
+                self.ends(125, "", name, *words.get(name, ()),
+                          err=b"127.0.0.1:4653")
 
     def test_usual_port(self):
         for address in ("", "127.0.0.1"):
@@ -279,9 +274,7 @@ class ByTls:
     """Over two brokers' ports for TLS, whoever else is the same."""
 
     def holdfastd(self):
-        broker = TlsBroker({"lease.default": self.lease})
-        self.addCleanup(broker.close)
-        return broker.start()
+        return self.closing(TlsBroker({"lease.default": self.lease})).start()
 
     def environment(self, broker, **more):
         return super().environment(broker, **{**trust(), **more})
@@ -296,8 +289,7 @@ class KilledByTlsTest(ByTls, test_command_move.KilledTest):
     test_nobody_reaps_and_proc_has_other_numbers = None
 
     def test_at_once(self):
-        """With a session that ends with its connection, and one that is
-        kept; the guard needs none of the files any more."""
+        """The guard of a session, kept or not, needs none of the files."""
         own = certificate("desk", "desk.example")
         for keep in ("0", "1h"):
             files = {name: self.path(f"{name}-{keep}") for name in
@@ -321,7 +313,7 @@ class KilledByTlsTest(ByTls, test_command_move.KilledTest):
             self.wait_position(rival, "job", 1)
             before = time.monotonic()
             self.kill(process)
-            self.assertTrue(rival.wait(waiting).ok)
+            rival.granted(waiting)
             self.assertLess(time.monotonic() - before, 2)
             self.wait_until(lambda: not is_running(group), 2,
                             "the end of the program")
@@ -348,7 +340,7 @@ class WatchByTlsTest(ByTls, test_command_move.MoveCase):
     def served_watch(self):
         def find():
             for broker in (self.one, self.two):
-                if broker.metrics()["holdfast_tls_connections"] > 0:
+                if broker.metric("tls_connections") > 0:
                     return broker
             return None
         return self.wait_until(find, what="a broker that serves it")

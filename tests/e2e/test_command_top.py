@@ -158,8 +158,7 @@ class TopScreenTest(ScreenCase):
         self.start_top(broker, "--interval", "100ms", "-n", "7")
         self.shows("inventory")
         broker.answers["TOP"] = top(ITEMS[0].replace("hot", "other"))
-        picture = self.shows("other")
-        self.assertNotIn("inventory", picture.text)
+        self.assertNotIn("inventory", self.shows("other").text)
         self.assertEqual(set(broker.received("TOP")), {"TOP limit=7"})
         self.type("Q")
         self.ends(0)
@@ -360,18 +359,14 @@ class TopPrintTest(CommandCase):
         for words in (["x"], ["-n", "0"], ["-n", "101"], ["-n"], ["-n", "x"],
                       ["--n", "1"], ["--interval", "99ms"], ["--interval", "x"],
                       ["-c", "1"], ["--", "x"]):
-            done = self.command(broker, "top", *words)
-            self.assertEqual(done.returncode, 64, words)
-            self.assertTrue(done.stderr, words)
+            self.assertTrue(self.ends(64, broker, "top", *words).stderr, words)
         self.assertEqual(broker.received("TOP"), [])
-        done = self.command(broker, "top", "-n5", "-h")
-        self.assertEqual(done.returncode, 0)
+        done = self.ends(0, broker, "top", "-n5", "-h")
         self.assertIn(b"--interval", done.stdout)
 
     def test_printed_once(self):
         broker = self.broker(TOP=top(*ITEMS))
-        done = self.command(broker, "top")
-        self.assertEqual(done.returncode, 0)
+        done = self.ends(0, broker, "top")
         self.assertEqual(done.stdout.decode().splitlines(), [
             "contended\thot\t17\t4200\t3" + "\t" * 8,
             "holder\tstock/1\t\t\t\t61000\t0a0b0c0d\tshop\tw\t7\tinventory\t\t",
@@ -381,10 +376,8 @@ class TopPrintTest(CommandCase):
                          ["TOP limit=10", "TOP limit=3"])
 
     def test_trouble(self):
-        done = self.command(self.free_address(), "top")
-        self.assertEqual(done.returncode, 125)
-        done = self.command(self.broker(), "top")
-        self.assertEqual(done.returncode, 1)
+        self.ends(125, self.free_address(), "top")
+        self.ends(1, self.broker(), "top")
         with open("/dev/full", "wb") as full:
             done = subprocess.run(
                 [HOLDFAST, "top"], stdin=subprocess.DEVNULL, stdout=full,

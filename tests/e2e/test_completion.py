@@ -1,5 +1,4 @@
-"""Completion in bash offers all commands and options that the program tells of,
-and nothing else."""
+"""Completion in bash offers the program's commands and options alone."""
 
 import os
 import re
@@ -35,8 +34,7 @@ def commands():
 
 
 def options(text):
-    """Long ones wherever they stand; short ones in the synopsis or in front of
-    what tells of them."""
+    """Long ones anywhere; short ones in the synopsis or before their text."""
     synopsis, _, rest = text.partition("\n\n")
     heads = "\n".join(re.findall(r"^  (-.*?)(?:  |$)", rest, re.MULTILINE))
     return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) | set(

@@ -6,8 +6,9 @@ import re
 import socket
 import stat
 import subprocess
+from pathlib import Path
 
-from harness import Broker, HarnessCase, ports, shared_redis
+from harness import Broker, HarnessCase, shared_redis
 from harness.broker import broker_path
 from shared import TREE, with_hosts
 from test_activation import has_v6
@@ -24,8 +25,7 @@ def run(*arguments, **options):
 class CommandLineTest(HarnessCase):
     def file(self, text):
         path = os.path.join(self.folder(), "holdfast.yaml")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        Path(path).write_text(text, encoding="utf-8")
         return path
 
     def test_version_and_help(self):
@@ -134,8 +134,7 @@ class CommandLineTest(HarnessCase):
     def test_password_is_not_printed(self):
         folder = self.folder()
         secret = os.path.join(folder, "secret")
-        with open(secret, "w", encoding="utf-8") as file:
-            file.write("hush-hush\n")
+        Path(secret).write_text("hush-hush\n", encoding="utf-8")
         path = self.file(f"redis:\n  password_file: {secret}\n")
         status, printed, err = run("-c", path, "--print-config")
         self.assertEqual(status, 0, err)
@@ -159,14 +158,11 @@ class AddressTest(HarnessCase):
                           "settle": "0s"}}
 
     def taken(self):
-        server = socket.create_server(("127.0.0.1", 0))
-        self.addCleanup(server.close)
+        server = self.closing(socket.create_server(("127.0.0.1", 0)))
         return "127.0.0.1:%d" % server.getsockname()[1]
 
     def unstarted(self, config):
-        broker = Broker(config=config)
-        self.addCleanup(broker.close)
-        return broker
+        return self.closing(Broker(config=config))
 
     def test_in_use(self):
         taken = self.taken()
@@ -178,8 +174,7 @@ class AddressTest(HarnessCase):
             self.assertIn("level=error", log)
 
     def test_beyond_loopback(self):
-        """Not without users; told with its place, or where the name of an
-        address hides it, when that is listened on."""
+        """Not without users; a name that hides it is refused later."""
         for address in ("0.0.0.0:0", "192.0.2.1:4653", "[::]:0",
                         "[2001:db8::1]:4653", "[::ffff:192.0.2.1]:1"):
             config = self.config(["127.0.0.1:0", address])
@@ -190,9 +185,8 @@ class AddressTest(HarnessCase):
                           " this machine, and there are no users", log)
         config = self.config(["here:0"])
         del config["listen"]["beyond_loopback_without_users"]
-        broker = Broker(config=config,
-                        program=with_hosts(self, "0.0.0.0 here"))
-        self.addCleanup(broker.close)
+        broker = self.closing(Broker(config=config,
+                                     program=with_hosts(self, "0.0.0.0 here")))
         status, log = broker.run_to_exit()
         self.assertEqual(status, 71, log)
         self.assertIn("it is reached from beyond this machine", log)
@@ -215,9 +209,7 @@ class AddressTest(HarnessCase):
 
     def test_a_name_is_all_its_addresses(self):
         """It was the first of them alone."""
-        port, admin = ports.reserve(), ports.reserve()
-        self.addCleanup(port.release)
-        self.addCleanup(admin.release)
+        port, admin = self.port(), self.port()
         broker = Broker(
             config=self.config([f"here:{port}"], http=f"here:{admin}"),
             program=with_hosts(
@@ -236,25 +228,21 @@ class AddressTest(HarnessCase):
         self.assertEqual(broker.stop(), 0)
 
     def test_a_name_that_cannot_be_listened_on(self):
-        port = ports.reserve()
-        self.addCleanup(port.release)
+        port = self.port()
         own = "127.0.0.1 here"
         for lines, why in (
                 ((own, "192.0.2.1 here"), "here:"),  # half is not enough
                 ((own, *(f"127.0.1.{n} here" for n in range(1, 9))), "many"),
                 (("2001:db8::1 here",), "here:"), ((own + "abouts",), "here:")):
-            broker = Broker(config=self.config([f"here:{port}"]),
-                            program=with_hosts(self, *lines))
-            self.addCleanup(broker.close)
+            broker = self.closing(Broker(config=self.config([f"here:{port}"]),
+                                         program=with_hosts(self, *lines)))
             status, log = broker.run_to_exit()
             self.assertEqual(status, 71, log)
             self.assertIn("cannot listen on here:", log)
             self.assertIn(why, log)
 
     def test_several(self):
-        one, two = ports.reserve(), ports.reserve()
-        self.addCleanup(one.release)
-        self.addCleanup(two.release)
+        one, two = self.port(), self.port()
         addresses = [f"127.0.0.1:{one.number}", f"127.0.0.1:{two.number}"]
         broker = self.unstarted(self.config(addresses))
         broker.spawn()
@@ -268,8 +256,7 @@ class AddressTest(HarnessCase):
         """The one does not take the port of the other."""
         if not has_v6():
             self.skipTest("no IPv6 here")
-        port = ports.reserve()
-        self.addCleanup(port.release)
+        port = self.port()
         for tcp in ([f"0.0.0.0:{port}", f"[::]:{port}"],
                     [f"[::]:{port}", f"127.0.0.1:{port}"], [f"[::]:{port}"]):
             broker = self.unstarted(self.config(tcp))
@@ -301,14 +288,13 @@ class AddressTest(HarnessCase):
         other = self.client(broker)
         tag = other.submit("LOCK config/unix")
         client.close()
-        self.assertTrue(other.wait(tag).ok)
+        other.granted(tag)
         other.close()
         self.assertEqual(broker.stop(), 0)
         self.assertFalse(os.path.exists(path))
 
     def test_unix_of_the_dead(self):
-        """A socket that nobody listens on is replaced; a live one not, and
-        nothing else is ever removed."""
+        """A dead socket is replaced; a live one or another file is not."""
         path = os.path.join(self.folder(), "s")
         broker = self.broker(config=self.config(None, [path]))
         broker.kill()
@@ -319,13 +305,11 @@ class AddressTest(HarnessCase):
         self.assertEqual(status, 71, log)
         self.client(broker).ok("PING")
         plain = os.path.join(self.folder(), "file")
-        with open(plain, "w", encoding="utf-8") as file:
-            file.write("keep")
+        Path(plain).write_text("keep", encoding="utf-8")
         status, log = self.unstarted(
             self.config(None, [plain])).run_to_exit()
         self.assertEqual(status, 71, log)
-        with open(plain, encoding="utf-8") as file:
-            self.assertEqual(file.read(), "keep")
+        self.assertEqual(Path(plain).read_text(encoding="utf-8"), "keep")
 
     def test_unix_of_somebody_else(self):
         """Of another type, or with a full queue: it is not replaced."""

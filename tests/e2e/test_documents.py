@@ -1,6 +1,5 @@
-"""The tests that guarantees.md and failures.md name exist. Each promise and
-each row of failures names one. README is short, and has all promises.
-"""
+"""Tests that guarantees.md and failures.md name exist; README has all
+promises."""
 
 import ast
 import os

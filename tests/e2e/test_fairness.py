@@ -20,8 +20,7 @@ class FifoTest(HarnessCase):
     def queue(self, name, brokers, count):
         """A holder and `count` waiters, over the brokers in turn; their
         (client, tag)."""
-        holder = self.client(brokers[0])
-        holder.ok(f"LOCK {name}")
+        holder = self.client(brokers[0], f"LOCK {name}")
         line = []
         for number in range(count):
             client = self.client(brokers[number % len(brokers)])
@@ -64,7 +63,7 @@ class FifoTest(HarnessCase):
         holder.ok("UNLOCK fifo/owners")
         for number, tag in enumerate(tags):
             client = clients[number % 2]
-            self.assertTrue(client.wait(tag).ok)
+            client.granted(tag)
             client.ok(f"UNLOCK fifo/owners owner={number}", count=0)
 
     def test_same_broker_needs_no_message(self):
@@ -78,13 +77,11 @@ class FifoTest(HarnessCase):
 
     def test_other_broker_gets_a_hint(self):
         one, two = self.brokers(2)
-        holder, waiter = self.client(one), self.client(two)
-        holder.ok("LOCK fifo/hint")
-        tag = waiter.submit("LOCK fifo/hint progress=1")
-        waiter.queued(tag)
+        holder, waiter = self.client(one, "LOCK fifo/hint"), self.client(two)
+        tag = waiter.waits("LOCK fifo/hint")
         self.hears(two)
         holder.ok("UNLOCK fifo/hint")
-        self.assertTrue(waiter.wait(tag).ok)
+        waiter.granted(tag)
         after = stats(waiter)
         self.assertEqual((after["hints"], after["grants_claimed"]), (1, 1))
 
@@ -111,7 +108,7 @@ class FifoTest(HarnessCase):
         for client, tag in line:
             begin = time.monotonic()
             holder.kill()
-            self.assertTrue(client.wait(tag).ok)
+            client.granted(tag)
             self.assertLess(time.monotonic() - begin, 5)
             holder = client
 
@@ -124,10 +121,10 @@ class FifoTest(HarnessCase):
         client, tag = line[1]
         first, first_tag = line[0]
         holder.ok("UNLOCK fifo/deaf")
-        self.assertTrue(first.wait(first_tag).ok)
+        first.granted(first_tag)
         redis.command("CLIENT", "KILL", "TYPE", "pubsub")
         first.ok("UNLOCK fifo/deaf")
-        self.assertTrue(client.wait(tag).ok)
+        client.granted(tag)
 
 
 class BrokerDeathTest(HarnessCase):
@@ -140,18 +137,16 @@ class BrokerDeathTest(HarnessCase):
         one, two = self.brokers(2)
         holder, waiter = self.client(one), self.client(two)
         holder.ok("LOCK death/holder")
-        tag = waiter.submit("LOCK death/holder progress=1")
-        waiter.queued(tag)
+        tag = waiter.waits("LOCK death/holder")
         one.kill()
         begin = time.monotonic()
-        self.assertTrue(waiter.wait(tag).ok)
+        waiter.granted(tag)
         # Half a second on top of the lease is promised.
         self.assertLess(time.monotonic() - begin, LEASE + 0.5 + SLACK)
 
     def test_its_waiters_are_passed_over(self):
         one, two = self.brokers(2)
-        holder, last = self.client(two), self.client(two)
-        holder.ok("LOCK death/waiters")
+        holder, last = self.client(two, "LOCK death/waiters"), self.client(two)
         for number in range(5):
             dead = self.client(one)
             dead.queued(dead.submit("LOCK death/waiters progress=1"))
@@ -160,26 +155,24 @@ class BrokerDeathTest(HarnessCase):
         one.kill()
         begin = time.monotonic()
         holder.ok("UNLOCK death/waiters")
-        self.assertTrue(last.wait(tag).ok)
+        last.granted(tag)
         # One lapse for all of them, or their life's end: whatever is first.
         self.assertLess(time.monotonic() - begin, 2.0 + LEASE + SLACK)
 
     def test_nobody_is_forgotten_when_its_broker_dies_in_between(self):
         """Dead and living waiters in turn, the holder's broker dead too."""
         one, two, three = self.brokers(3)
-        holder = self.client(one)
-        holder.ok("LOCK death/mixed")
+        holder = self.client(one, "LOCK death/mixed")
         living = []
         for number in range(6):
             broker = (one, two, three)[number % 3]
             client = self.client(broker)
-            tag = client.submit("LOCK death/mixed progress=1")
-            client.queued(tag)
+            tag = client.waits("LOCK death/mixed")
             if broker is not one:
                 living.append((client, tag))
         one.kill()
         for client, tag in living:
-            self.assertTrue(client.wait(tag).ok)
+            client.granted(tag)
             client.ok("UNLOCK death/mixed", count=0)
 
 

@@ -49,8 +49,7 @@ def start_python(text, **options):
 
 class PortTest(HarnessCase):
     def test_a_server_listens_beside_the_reservation(self):
-        port = ports.reserve()
-        self.addCleanup(port.release)
+        port = self.port()
         with socket.socket() as server, socket.socket() as other:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             server.bind(("127.0.0.1", port.number))
@@ -287,8 +286,7 @@ class ClientTest(HarnessCase):
         reply = client.ok("LOCK a b wait=0", ttl_ms=30000)
         self.assertEqual(reply.fences, [8, 9])
         self.assertEqual(reply.text, "well done")
-        lost = client.event("LOST", fence=7)
-        self.assertEqual(lost.words, ["a b"])
+        self.assertEqual(client.event("LOST", fence=7).words, ["a b"])
         listed = client.request("LOCKS")
         self.assertEqual([item["name"] for item in listed.items], ["a", ":b"])
         self.assertEqual(client.request("X", tag=False).code, "UNKNOWN")

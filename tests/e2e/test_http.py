@@ -57,7 +57,7 @@ class HttpTest(HarnessCase):
         self.assertEqual(status, 503)
         self.assertIn("redis", why)
         self.assertEqual(broker.http("/healthz")[0], 200)
-        self.assertEqual(broker.metrics()["holdfast_ready"], 0)
+        self.assertEqual(broker.metric("ready"), 0)
         redis.start()
         self.wait_until(lambda: broker.http("/readyz")[0] == 200,
                         what="Redis to be found again")
@@ -65,8 +65,7 @@ class HttpTest(HarnessCase):
     def test_not_ready_while_stopping(self):
         """It is still answered then: a holder has a grace to end in."""
         broker = self.broker(overrides={"session.stop_grace": "60s"})
-        client = self.client(broker)
-        client.ok("LOCK a")
+        client = self.client(broker, "LOCK a")
         broker.terminate()
         self.wait_until(
             lambda: broker.http("/readyz") == (503, "stopping\n"),
@@ -165,10 +164,8 @@ class HttpTest(HarnessCase):
             taken.listen()
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             first = self.broker()
-            second = Broker(overrides={
-                "redis.nodes": first.config["redis"]["nodes"],
-                "admin.http": address})
-            self.addCleanup(second.close)
-            status, log = second.run_to_exit()
+            status, log = self.closing(Broker(
+                overrides={"redis.nodes": first.config["redis"]["nodes"],
+                           "admin.http": address})).run_to_exit()
         self.assertEqual(status, 71)
         self.assertIn(f"cannot listen on {address}: ", log)

@@ -1,5 +1,4 @@
-"""`make install` puts everything in its place, and `make uninstall` takes it
-back. What would be built is not: the programs here are empty files."""
+"""`make install` and `make uninstall`; the programs here are empty files."""
 
 import filecmp
 import os
@@ -197,8 +196,7 @@ class InstallTest(unittest.TestCase):
 @skip_without_daemon
 class ConfigurationTest(HarnessCase):
     def test_with_the_redis_of_the_distribution(self):
-        """The installed file, with its port and our own in place of those
-        that may be taken here."""
+        """The installed file, with free ports in place of its own."""
         redis = self.redis()
         with open(os.path.join(TREE, "conf", "minimal.yaml"),
                   encoding="utf-8") as file:

@@ -28,17 +28,16 @@ class RequestLimitTest(LimitCase):
         self.assertEqual(client.hello["max_line"], "512")
         line = "1 LOCK limit/line note="
         client.send("2 UNLOCK " + "x" * 600 + "\n3 PING")
-        self.assertEqual(client.wait("2").code, "TOOLONG")
-        self.assertTrue(client.wait("3").ok)
+        client.refused("2", "TOOLONG")
+        client.granted("3")
         for filler, good in ((511, True), (512, False)):
             client.send("4 PING" + " " * (filler - 6))
-            reply = client.wait("4")
-            self.assertEqual(reply.ok, good, filler)
+            self.assertEqual(client.wait("4").ok, good, filler)
             # The end of the line counts, and so does a CR.
             client.send("5 PING" + " " * (filler - 7) + "\r")
             self.assertEqual(client.wait("5").ok, good, filler)
         client.send(line + "n" * 100)
-        self.assertTrue(client.wait("1").ok)
+        client.granted("1")
         self.assertEqual(stats(client)["lines_too_long"], 3)
 
     def test_name(self):
@@ -59,10 +58,10 @@ class RequestLimitTest(LimitCase):
         client.ok("PING")
         self.client(broker).ok("LOCK limit/other wait=0")
         client.ok(f"CANCEL {tags[3]}")
-        self.assertEqual(client.wait(tags[3]).code, "CANCELLED")
+        client.refused(tags[3], "CANCELLED")
         client.ok("SHOW limit/outstanding")
         holder.ok("UNLOCK limit/outstanding", count=0)
-        self.assertTrue(client.wait(tags[0]).ok)
+        client.granted(tags[0])
 
     def test_holds(self):
         client = self.client(self.one(holds=5))
@@ -77,13 +76,11 @@ class RequestLimitTest(LimitCase):
     def test_waiters(self):
         broker = self.one(waiters=3)
         other = self.broker(overrides={"limits.waiters": 3})
-        holder = self.client(broker)
-        holder.ok("LOCK limit/waiters")
+        holder = self.client(broker, "LOCK limit/waiters")
         line = []
         for number in range(3):
             client = self.client((broker, other)[number % 2])
-            tag = client.submit("LOCK limit/waiters progress=1")
-            client.queued(tag)
+            tag = client.waits("LOCK limit/waiters")
             line.append((client, tag))
         for each in (broker, other):
             self.limited(self.client(each), "LOCK limit/waiters", "waiters")
@@ -117,8 +114,7 @@ class RequestLimitTest(LimitCase):
 
     def test_requests(self):
         broker = self.one(requests=16)
-        holder = self.client(broker)
-        holder.ok("LOCK limit/requests")
+        holder = self.client(broker, "LOCK limit/requests")
         waiters = [self.client(broker) for _ in range(4)]
         for number in range(16):
             client = waiters[number % 4]
@@ -132,8 +128,7 @@ class RequestLimitTest(LimitCase):
                         "there is room again")
 
     def test_thousands_in_one_go(self):
-        """4,000 locks taken, asked for again and given back, all sent
-        before the first answer is read; and many PINGs."""
+        """4,000 LOCKs, and many PINGs, sent before an answer is read."""
         client = self.client(self.broker(), timeout=30)
         count = 4000
         text = "".join(f"{n} LOCK limit/many-{n}\n" for n in range(count))
@@ -174,20 +169,17 @@ class ConnectionLimitTest(LimitCase):
             client.ok("PING")
 
     def test_ended_and_still_there(self):
-        """Who has said QUIT and does not go is no more than a few others of
-        its address, and takes nobody else's place."""
+        """A client that stays after QUIT takes nobody else's place."""
         broker = self.one(connections=8, connections_per_address=2)
         for what in (b"QUIT\n", b"QUIT\nPING\n", b"GET / HTTP/1.1\r\n\r\n"):
             for _ in range(20):
-                sock = socket.create_connection(
-                    ("127.0.0.1", broker.port), 5,
-                    source_address=("127.0.0.2", 0))
-                self.addCleanup(sock.close)
+                sock = self.closing(
+                    socket.create_connection(("127.0.0.1", broker.port), 5,
+                                             source_address=("127.0.0.2", 0)))
                 sock.sendall(what)
                 self.assertIn(b"* BYE", self.read_to_end(sock))
         self.client(broker).ok("PING")
-        self.assertEqual(broker.metrics()["holdfast_sessions_refused_total"],
-                         0)
+        self.assertEqual(broker.metric("sessions_refused_total"), 0)
 
     def test_ended_and_reads_nothing(self):
         """Who has sent FIN and reads nothing is given up as anybody else."""
@@ -196,23 +188,20 @@ class ConnectionLimitTest(LimitCase):
         self.addCleanup(broker.close)
         broker.start()
         for last in (b"", b"QUIT\n"):
-            sock = socket.socket(socket.AF_UNIX)
-            self.addCleanup(sock.close)
+            sock = self.closing(socket.socket(socket.AF_UNIX))
             sock.connect(broker.unix_path)
             sock.sendall(200 * b"HELP\n" + last)
-            self.wait_until(lambda: broker.metrics()[
-                "holdfast_buffered_bytes"] > 0, 5, "its output waits")
+            self.wait_until(lambda: broker.metric("buffered_bytes") > 0, 5,
+                            "its output waits")
             if last:  # its FIN comes behind the session's end
-                self.wait_until(lambda: broker.metrics()[
-                    'holdfast_connections_closed_total{reason="quit"}'] == 1,
-                    10, "its session has ended")
+                self.wait_until(lambda: broker.metric(
+                    'connections_closed_total{reason="quit"}') == 1, 10,
+                                "its session has ended")
             sock.shutdown(socket.SHUT_WR)
-        self.wait_until(
-            lambda: broker.metrics()["holdfast_sessions"] == 0, 10,
-            "both sessions have ended")
-        self.wait_until(
-            lambda: broker.metrics()["holdfast_connections"] == 0, 20,
-            "both connections have ended")
+        self.wait_until(lambda: broker.metric("sessions") == 0, 10,
+                        "both sessions have ended")
+        self.wait_until(lambda: broker.metric("connections") == 0, 20,
+                        "both connections have ended")
 
     @staticmethod
     def read_to_end(sock):
@@ -225,8 +214,7 @@ class ConnectionLimitTest(LimitCase):
     def test_no_descriptors(self):
         """EMFILE: no spinning, others go on, and it recovers."""
         broker = self.broker()
-        client = self.client(broker)
-        client.ok("LOCK limit/emfile")
+        client = self.client(broker, "LOCK limit/emfile")
         old = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
         used = self.descriptors(broker)
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE,
@@ -305,7 +293,7 @@ class MemoryLimitTest(LimitCase):
         client.send("\n".join(f"LOCK limit/held-{n} note={'n' * 100}"
                               for n in range(1200)))
         for _ in range(1200):
-            self.assertTrue(client.wait(timeout=30).ok)
+            client.granted(timeout=30)
         self.assertEqual(client.ok("HELD", timeout=30).number("n"), 1200)
 
     def test_memory(self):
@@ -330,5 +318,5 @@ class MemoryLimitTest(LimitCase):
         with contextlib.closing(self.client(broker)) as another:
             another.send_raw(b"1 PI")
             another.send_raw(b"NG\n")
-            self.assertTrue(another.wait("1").ok)
+            another.granted("1")
         self.assertEqual(stats(client)["limit_memory"], before)

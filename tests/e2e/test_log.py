@@ -46,8 +46,7 @@ class LogTest(HarnessCase):
 
     def break_lock(self, broker, name):
         """Logs an event with a lock's name, here percent-encoded, in it."""
-        client = self.client(broker)
-        client.ok(f"LOCK {name}")
+        client = self.client(broker, f"LOCK {name}")
         self.client(broker).ok(f"BREAK {name}")
         client.event("LOST")
         broker.wait_log("lost")
@@ -78,8 +77,7 @@ class LogTest(HarnessCase):
             r" session=\w{8} ", broker.log())]
 
     def live(self, broker):
-        """Two clients at a lock: one has it, the other one waits, has it, and
-        loses it to an operator; what debug logs of that."""
+        """The debug log of a lock that is handed over and broken."""
         first, second = self.client(broker), self.client(broker)
         first.ok("HELLO name=shop")
         one = int(first.ok("LOCK a owner=w note=n")["fence"])
@@ -166,8 +164,7 @@ class LogTest(HarnessCase):
         self.assertEqual(written + sum(self.held_back(broker)), FLOOD)
 
     def test_a_flood_of_reloads(self):
-        """What changes nothing of the log ends no count of what is held back:
-        these are told of each 5 s."""
+        """Held-back lines are still counted, and told each 5 s."""
         broker = self.start(rate=1)
         times = 50
         began = time.monotonic()
@@ -221,8 +218,7 @@ class PipeTest(HarnessCase):
     """Who reads stderr is another program, which may be slow or gone."""
 
     def setUp(self):
-        self.broker_of = Broker(shared_redis(), {"log.rate": 0})
-        self.addCleanup(self.broker_of.close)
+        self.broker_of = self.closing(Broker(shared_redis(), {"log.rate": 0}))
         self.reader, writer = os.pipe()
         self.addCleanup(self.end_reading)
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
@@ -245,7 +241,7 @@ class PipeTest(HarnessCase):
         return False
 
     def lost(self):
-        return self.broker_of.metrics()["holdfast_log_lost_total"]
+        return self.broker_of.metric("log_lost_total")
 
     def end(self):
         self.daemon.send_signal(signal.SIGTERM)
@@ -253,8 +249,7 @@ class PipeTest(HarnessCase):
 
     def test_nobody_reads(self):
         """It goes on, counts what is lost, and writes again."""
-        client = self.client(self.broker_of.address)
-        client.ok("LOCK a wait=10s")
+        client = self.client(self.broker_of.address, "LOCK a wait=10s")
         flood(self.broker_of)
         self.assertGreater(self.lost(), 0)
         client.ok("UNLOCK a")

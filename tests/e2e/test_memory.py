@@ -1,13 +1,11 @@
 """One allocation fails, each in turn, over a whole life of the programs.
 
 Expected is a clean end with a documented status and a message, or service that
-goes on: at worst the connection is closed that the memory was for, and the next
-one is served. Never a crash, a hang or a leak.
+goes on: at worst one connection is closed. Never a crash, a hang or a leak.
 
-A full sweep takes minutes, and with TLS more than an hour, so a sample is done:
-all of the first, then fewer and fewer. HOLDFAST_MEMORY_SWEEP=full in the
-environment does all of them, =plain all where there is no TLS, =17,18 only
-these.
+A full sweep takes minutes, and more than an hour with TLS. The usual sample is
+all of the first, then fewer and fewer. HOLDFAST_MEMORY_SWEEP=full does all,
+=plain all without TLS, =17,18 these.
 """
 
 import contextlib
@@ -18,7 +16,7 @@ import subprocess
 import urllib.error
 
 from fake_broker import CommandCase
-from harness import Authority, Broker, HarnessCase, Tls, ports, shared_redis
+from harness import Authority, Broker, HarnessCase, Tls, shared_redis
 from harness.broker import SANITIZER_TEXTS
 from harness.processes import temp_folder, wait_until
 from tls_wire import authority, certificate, context
@@ -284,8 +282,7 @@ class DaemonTest(HarnessCase):
     def test_life_with_tls_for_clients(self):
         """Who show certificates, too."""
         own = certificate("broker", "127.0.0.1", "localhost", "::1")
-        port = ports.reserve()
-        self.addCleanup(port.release)
+        port = self.port()
         self.secure = (f"127.0.0.1:{port}",
                        context(certificate("shop", "shop.example")))
         keys = {"listen.tls": [self.secure[0]], "listen.tls_cert": own.cert,

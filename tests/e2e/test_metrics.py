@@ -1,5 +1,4 @@
-"""/metrics: every series that the code's tables have, in Prometheus' format,
-and that each counts what it says."""
+"""/metrics: each series of the tables, its format and its count."""
 
 import os
 import re
@@ -80,8 +79,7 @@ class MetricsTest(HarnessCase):
         self.assertEqual([metrics[name] for name in version], [1])
 
     def test_families(self):
-        """The page and holdfast-metrics(7) have the families of the tables, and
-        no others."""
+        """The page and holdfast-metrics(7) have the tables' families."""
         told = {name: kind for name, kind in re.findall(
             r"^# TYPE (\w+) (\w+)$", self.start().http("/metrics")[1],
             re.MULTILINE)}
@@ -116,8 +114,7 @@ class MetricsTest(HarnessCase):
                                  {labels[family]} - {""}, name)
 
     def test_text_format(self):
-        """HELP and TYPE before each family, all of it together, no series
-        twice, and what a histogram has to have."""
+        """HELP and TYPE first, no series twice, whole histograms."""
         status, body = self.start().http("/metrics")
         self.assertEqual(status, 200)
         kinds, seen, current = {}, set(), None
@@ -152,14 +149,12 @@ class MetricsTest(HarnessCase):
 
     def test_what_became_of_lock(self):
         broker = self.start()
-        client, other = self.client(broker), self.client(broker)
-        client.ok("LOCK a")
+        client, other = self.client(broker, "LOCK a"), self.client(broker)
         client.ok("LOCK a", count=2)
         other.err("LOCK a wait=0", "BUSY")
         other.err("LOCK a wait=50ms", "TIMEOUT")
         other.err("LOCK a limit=2", "CONFLICT")
-        tag = other.submit("LOCK a progress=1")
-        other.queued(tag)
+        tag = other.waits("LOCK a")
         self.assertEqual(broker.metrics()[f"holdfast_waiting{{{OTHER}}}"], 1)
         for what in ("wait", "hold"):
             name = f"holdfast_oldest_{what}_seconds{{{OTHER}}}"
@@ -227,9 +222,7 @@ class MetricsTest(HarnessCase):
 
     def test_deadlock_and_refusals(self):
         broker = self.start(**{"redis.patience": "200ms"})
-        one, two = self.client(broker), self.client(broker)
-        one.ok("LOCK a")
-        two.ok("LOCK b")
+        one, two = self.client(broker, "LOCK a"), self.client(broker, "LOCK b")
         one.queued(one.submit("LOCK b progress=1"))
         two.err("LOCK a", "DEADLOCK")
         self.assertEqual(self.result(broker, "deadlock"), 1)
@@ -245,18 +238,14 @@ class MetricsTest(HarnessCase):
     def test_no_margin_of_what_clients_ask_for(self):
         """It warns of nothing."""
         broker = self.start(**{"lease.default": "60s"})
-        client = self.client(broker)
-        client.ok("LOCK a lease=50s")
-        client.ok("RENEW a lease=40s")
-        client.ok("RENEW a lease=55s")
+        client = self.client(broker, "LOCK a lease=50s", "RENEW a lease=40s",
+                             "RENEW a lease=55s")
         broker.wait_metric("holdfast_renewals_total", 1)
         self.assertEqual(self.count(broker, "renewal_margin_ratio"), 0)
 
     def test_losses_and_margin(self):
         broker = self.start()
-        client = self.client(broker)
-        client.ok("LOCK a")
-        client.ok("LOCK b lease=200ms")
+        client = self.client(broker, "LOCK a", "LOCK b lease=200ms")
         client.event("LOST", reason="expired")
         self.assertEqual(self.losses(broker, "expired"), 1)
         self.wait_until(
@@ -274,10 +263,8 @@ class MetricsTest(HarnessCase):
         self.redis_server.command("FLUSHALL")
         client.event("LOST", reason="gone")
         self.assertEqual(self.losses(broker, "gone"), 1)
-        self.assertGreater(
-            broker.metrics()["holdfast_redis_call_seconds_count"], 3)
-        self.assertGreater(
-            broker.metrics()["holdfast_loop_turn_seconds_count"], 3)
+        self.assertGreater(broker.metric("redis_call_seconds_count"), 3)
+        self.assertGreater(broker.metric("loop_turn_seconds_count"), 3)
 
     def test_why_connections_end(self):
         broker = self.start()
@@ -300,14 +287,12 @@ class MetricsTest(HarnessCase):
                             ("requests", 30), ("memory", 2 << 20)):
             name = f'holdfast_limit{{limit="{limit}"}}'
             self.assertEqual(metrics[name], most)
-        client = self.client(broker)
-        client.ok("HELLO keep=30s")
-        client.ok("LOCK a")
+        client = self.client(broker, "HELLO keep=30s", "LOCK a")
         broker.wait_metric("holdfast_connections", 1)
         client.kill()
-        self.wait_until(lambda: broker.metrics()["holdfast_connections"] == 0,
-                        10, "the connection's end is seen")
-        self.assertEqual(broker.metrics()["holdfast_sessions"], 1)
+        self.wait_until(lambda: broker.metric("connections") == 0, 10,
+                        "the connection's end is seen")
+        self.assertEqual(broker.metric("sessions"), 1)
 
     def test_redis_nodes(self):
         broker = self.start()
@@ -317,4 +302,4 @@ class MetricsTest(HarnessCase):
         self.redis_server.kill()
         broker.wait_metric("holdfast_redis_nodes_away", 1)
         # It says so after one more try to connect.
-        self.wait_until(lambda: broker.metrics()["holdfast_ready"] == 0)
+        self.wait_until(lambda: broker.metric("ready") == 0)

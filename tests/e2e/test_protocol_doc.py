@@ -1,8 +1,8 @@
 """proto/PROTOCOL.md and proto/commands.def say the same.
 
-Each command, key, error and event of the one must be in the other; transcripts
-must be lines of the protocol; the Python client must be what it is said to be.
-Whether the broker answers as the transcripts say is another test's question.
+Each command, key, error and event of one is in the other. Transcripts are
+lines of the protocol, and the Python client is as described. Another test runs
+the transcripts.
 """
 
 import os
@@ -13,6 +13,8 @@ import subprocess
 import tempfile
 import threading
 import unittest
+
+from harness import Closing
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
@@ -293,7 +295,7 @@ class TranscriptTest(unittest.TestCase):
                 known |= names
 
 
-class PythonClientTest(unittest.TestCase):
+class PythonClientTest(Closing, unittest.TestCase):
     """The client of section 8, before a broker that knows its lines."""
 
     def setUp(self):
@@ -302,8 +304,7 @@ class PythonClientTest(unittest.TestCase):
         self.source = found[0]
         self.namespace = {}
         exec(compile(self.source, "PROTOCOL.md", "exec"), self.namespace)
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.addCleanup(listener.close)
+        listener = self.closing(socket.create_server(("127.0.0.1", 0)))
         self.port = listener.getsockname()[1]
         self.got = []
         self.answers = [b""]

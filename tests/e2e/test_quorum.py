@@ -46,18 +46,15 @@ class QuorumTest(HarnessCase):
         for reader in readers:
             reader.ok("LOCK a mode=shared wait=5s")
         writer = self.client(one)
-        tag = writer.submit("LOCK a progress=1")
-        writer.queued(tag)
+        tag = writer.waits("LOCK a")
         for reader in readers:
             reader.ok("UNLOCK a")
-        self.assertTrue(writer.wait(tag).ok)
+        writer.granted(tag)
         readers[1].err("LOCK a mode=shared wait=0", "BUSY")
 
     def test_lists_that_overlap(self):
-        """The second list's broker grants nothing, and what the first one's
-        holds goes on; until the node is given to the other list."""
-        first = self.client(self.start())
-        first.ok("LOCK a")
+        """The second list's broker grants nothing until it has the node."""
+        first = self.client(self.start(), "LOCK a")
         self.nodes = [self.nodes[2], self.redis(), self.redis()]
         second = self.start_any(**{"redis.patience": "200ms"})
         second.wait_log("event=redis_other_quorum")
@@ -79,9 +76,7 @@ class QuorumTest(HarnessCase):
         broker = self.broker(names, {**QUICK, "redis.topology": "quorum",
                                      "redis.patience": "1s"}).wait_redis()
         broker.wait_log("another node of the quorum")
-        client = self.client(broker)
-        client.ok("LOCK a")
-        client.ok("UNLOCK a")
+        client = self.client(broker, "LOCK a", "UNLOCK a")
         self.nodes[1].kill()
         client.err("LOCK a", "UNAVAILABLE")
 
@@ -92,11 +87,9 @@ class QuorumTest(HarnessCase):
 
     def test_busy(self):
         one, two = self.start(), self.start()
-        holder, other = self.client(one), self.client(two)
-        holder.ok("HELLO name=first")
-        holder.ok("LOCK a")
-        busy = other.err("LOCK a wait=0", "BUSY")
-        self.assertEqual(busy["holder"], "first")
+        holder = self.client(one, "HELLO name=first", "LOCK a")
+        other = self.client(two)
+        self.assertEqual(other.err("LOCK a wait=0", "BUSY")["holder"], "first")
         other.err("LOCK a wait=300ms", "TIMEOUT")
         holder.ok("UNLOCK a")
         other.ok("LOCK a wait=3s")
@@ -119,19 +112,16 @@ class QuorumTest(HarnessCase):
             self.assertGreater(reply.fence, fence)
             fence = reply.fence
         other = self.client(two)
-        tag = other.submit("LOCK a progress=1")
-        other.queued(tag)
+        tag = other.waits("LOCK a")
         holder.ok("UNLOCK a")
         self.assertGreater(other.wait(tag).fence, fence)
 
     def test_death(self):
         one, two = self.start(), self.start()
-        holder, heir = self.client(one), self.client(two)
-        holder.ok("LOCK a")
-        tag = heir.submit("LOCK a progress=1")
-        heir.queued(tag)
+        holder, heir = self.client(one, "LOCK a"), self.client(two)
+        tag = heir.waits("LOCK a")
         holder.kill()
-        self.assertTrue(heir.wait(tag, timeout=2).ok)
+        heir.granted(tag, timeout=2)
 
     def test_one_node_down(self):
         broker = self.start()
@@ -143,9 +133,9 @@ class QuorumTest(HarnessCase):
             reply = client.ok("LOCK a wait=5s")
             self.assertGreater(reply.fence, fence)
             fence = reply.fence
-        renewals = broker.metrics()["holdfast_renewals_total"]
-        self.wait_until(lambda: broker.metrics()["holdfast_renewals_total"] >
-                        renewals + 2, 10, "it is renewed")
+        renewals = broker.metric("renewals_total")
+        self.wait_until(lambda: broker.metric("renewals_total") > renewals + 2,
+                        10, "it is renewed")
         self.nodes[0].start()
         self.wait_until(lambda: self.living("a") == [1] * self.COUNT, 10,
                         "the node that was away has it, too")
@@ -155,8 +145,7 @@ class QuorumTest(HarnessCase):
 
     def test_one_node_is_flushed(self):
         """The hold is put there again, and nobody else can have it."""
-        client = self.client(self.start())
-        client.ok("LOCK a")
+        client = self.client(self.start(), "LOCK a")
         self.wait_until(lambda: self.living("a") == [1] * self.COUNT, 10,
                         "all have it, not only the first of them to answer")
         self.nodes[0].command("FLUSHALL")
@@ -167,8 +156,7 @@ class QuorumTest(HarnessCase):
 
     def test_majority_down(self):
         broker = self.start()
-        client, other = self.client(broker), self.client(broker)
-        client.ok("LOCK a")
+        client, other = self.client(broker, "LOCK a"), self.client(broker)
         for node in self.nodes[:self.COUNT // 2 + 1]:
             node.pause()
             self.addCleanup(node.resume)
@@ -196,7 +184,7 @@ class QuorumTest(HarnessCase):
                     client.ok("QUIT")
                 else:
                     client.finish()
-                self.assertEqual(client.wait(tag).code, "CANCELLED")
+                client.refused(tag, "CANCELLED")
                 self.assertEqual(client.at_end()[-1].line, f"* BYE {bye}")
                 self.assertLess(time.monotonic() - begin, 2)
         self.assertEqual(self.living("a"), [0] * self.COUNT)
@@ -238,8 +226,7 @@ class QuorumTest(HarnessCase):
         watcher.ok("WATCH a")
         first.ok("LOCK a")
         session = client.ok("HELLO name=second keep=20s")["session"]
-        tag = client.submit("LOCK a owner=o note=m progress=1")
-        client.queued(tag)
+        tag = client.waits("LOCK a owner=o note=m")
         first.ok("UNLOCK a")
         fence = client.wait(tag, 10).fence
         words = ("second", "o", "m")
@@ -260,30 +247,26 @@ class QuorumTest(HarnessCase):
         session = client.ok("HELLO keep=20s")["session"]
         fence = client.ok("LOCK a").fence
         one.kill()
-        client = self.client(two)
-        client.ok(f"HELLO keep=20s resume={session} gen=2")
+        client = self.client(two, f"HELLO keep=20s resume={session} gen=2")
         client.ok(f"CLAIM a fence={fence}", fence=fence)
         client.ok("UNLOCK a", count=0)
 
     def test_a_wait_moves(self):
         """What is left of it at the first broker takes the lock from nobody."""
         one, two = self.start(), self.start()
-        holder, client = self.client(two), self.client(one)
-        holder.ok("LOCK a")
+        holder, client = self.client(two, "LOCK a"), self.client(one)
         session = client.ok("HELLO keep=60s")["session"]
         client.submit("LOCK a")
         self.wait_until(lambda: self.client(one).ok("SHOW a")["waiters"] == "1",
                         10, "it waits")
         client.close()
-        client = self.client(two)
-        client.ok(f"HELLO keep=60s resume={session} gen=2")
+        client = self.client(two, f"HELLO keep=60s resume={session} gen=2")
         tag = client.submit("LOCK a")
         holder.ok("UNLOCK a", count=0)
         self.assertIsNone(client.wait(tag, 10).code)
         client.ok("UNLOCK a", count=0)
         for broker in (one, two):
-            other = self.client(broker)
-            other.ok("LOCK a wait=10s")
+            other = self.client(broker, "LOCK a wait=10s")
             other.ok("UNLOCK a", count=0)
 
     def away(self, broker, line):
@@ -295,22 +278,19 @@ class QuorumTest(HarnessCase):
         return session
 
     def back(self, broker, session, line):
-        client = self.client(broker)
-        client.ok(f"HELLO keep=20s resume={session} gen=2")
+        client = self.client(broker, f"HELLO keep=20s resume={session} gen=2")
         return client, client.submit(f"{line} progress=1")
 
     def test_a_reader_comes_back(self):
         """To a wait that has been granted: the others go on reading."""
         one, two = self.start(), self.start()
-        writer, reader = self.client(two), self.client(one)
-        writer.ok("LOCK a")
-        first = reader.submit("LOCK a mode=shared progress=1")
-        reader.queued(first)
+        writer, reader = self.client(two, "LOCK a"), self.client(one)
+        first = reader.waits("LOCK a mode=shared")
         session = self.away(one, "LOCK a mode=shared")
         writer.ok("UNLOCK a")
-        self.assertTrue(reader.wait(first, 10).ok)
+        reader.granted(first, 10)
         second, tag = self.back(one, session, "LOCK a mode=shared")
-        self.assertTrue(second.wait(tag, 10).ok)
+        second.granted(tag, 10)
         second.ok("UNLOCK a", count=0)
         reader.ok("UNLOCK a", count=0)
         self.assertEqual(list(reader.events), [])
@@ -323,27 +303,24 @@ class QuorumTest(HarnessCase):
         holder.ok("LOCK a")
         for line in ("LOCK a", "LOCK a delay=1s"):
             session = self.away(broker, line)
-            behind = other.submit("LOCK a progress=1")
-            other.queued(behind)
+            behind = other.waits("LOCK a")
             self.wait_until(lambda: holder.ok("SHOW a")["waiters"] == "1", 10,
                             "who is away is passed by")
-            extra = third.submit("LOCK a wait=30s progress=1")
-            third.queued(extra)
+            extra = third.waits("LOCK a wait=30s")
             client, tag = self.back(broker, session, line)
             self.assertEqual(client.queued(tag)["position"], "1")
             holder.ok("UNLOCK a", count=0)
-            self.assertTrue(client.wait(tag, 10).ok)
+            client.granted(tag, 10)
             client.ok("UNLOCK a", count=0)
-            self.assertTrue(other.wait(behind, 10).ok)
+            other.granted(behind, 10)
             other.ok("UNLOCK a", count=0)
-            self.assertTrue(third.wait(extra, 10).ok)
+            third.granted(extra, 10)
             third.ok("UNLOCK a", count=0)
             holder.ok("LOCK a wait=5s")
 
     def test_what_became_shared_is_put_again(self):
         one, two = self.start(), self.start()
-        client, other = self.client(one), self.client(two)
-        client.ok("LOCK a")
+        client, other = self.client(one, "LOCK a"), self.client(two)
         client.ok("LOCK a mode=shared", count=2)
         client.ok("UNLOCK a", count=1)
         other.ok("LOCK a mode=shared wait=5s")
@@ -358,8 +335,7 @@ class QuorumTest(HarnessCase):
     def test_break_without_a_majority(self):
         """It may have taken effect."""
         broker = self.start()
-        holder, other = self.client(broker), self.client(broker)
-        holder.ok("LOCK a")
+        holder, other = self.client(broker, "LOCK a"), self.client(broker)
         for node in self.nodes[:self.COUNT // 2 + 1]:
             node.pause()
             self.addCleanup(node.resume)

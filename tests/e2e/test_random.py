@@ -1,7 +1,6 @@
 """Some thousand random operations of all kinds over two brokers.
 
-$HOLDFAST_SEED (1) and $RANDOM_OPERATIONS (5000) choose others; `make bench
-BENCH_ARGS='--only operations'` makes a million of them.
+$HOLDFAST_SEED (1) and $RANDOM_OPERATIONS (5000) choose others.
 """
 
 import os

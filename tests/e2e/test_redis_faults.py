@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+from pathlib import Path
 
 from contest import Contest
 from harness import (FIRST_AT, HEAD_AT, HarnessCase, RedisServer,
@@ -34,9 +35,7 @@ def logged_ms(log, event):
 class AwayTest(HarnessCase):
     def away(self):
         """A Redis that is not running, at an address of its own."""
-        redis = RedisServer()
-        self.addCleanup(redis.close)
-        return redis
+        return self.closing(RedisServer())
 
     def test_at_the_start(self):
         redis = self.away()
@@ -97,9 +96,9 @@ class AwayTest(HarnessCase):
         tags = [client.submit("LOCK away/wait") for client in clients]
         clients[0].no_reply(tags[0], 0.2)
         redis.start()
-        self.assertTrue(clients[0].wait(tags[0]).ok)
+        clients[0].granted(tags[0])
         clients[0].ok("UNLOCK away/wait", count=0)
-        self.assertTrue(clients[1].wait(tags[1]).ok)
+        clients[1].granted(tags[1])
 
     def test_unlock_and_waits_while_away(self):
         redis = self.redis(appendonly=True, appendfsync="always")
@@ -107,8 +106,7 @@ class AwayTest(HarnessCase):
         broker.wait_redis()
         holder, waiter = self.client(broker), self.client(broker)
         holder.ok("LOCK away/held")
-        tag = waiter.submit("LOCK away/held wait=300ms progress=1")
-        waiter.queued(tag)
+        tag = waiter.waits("LOCK away/held wait=300ms")
         redis.kill()
         self.assertIn(waiter.wait(tag).code, ("UNAVAILABLE", "TIMEOUT"))
         holder.err("UNLOCK away/held", "INDOUBT")
@@ -127,8 +125,7 @@ class RestartTest(HarnessCase):
         fence = holder.ok("LOCK restart/lost").fence
         tag = waiter.submit("LOCK restart/lost")
         redis.restart()
-        reply = waiter.wait(tag)
-        self.assertGreater(reply.fence, fence)
+        self.assertGreater(waiter.wait(tag).fence, fence)
         holder.event("LOST", fence=fence)
         self.assertGreater(holder.ok("LOCK restart/other").fence, 0)
 
@@ -140,8 +137,7 @@ class RestartTest(HarnessCase):
         for number in range(30):
             name = f"restart/kept-{number}"
             fences[name] = holder.ok(f"LOCK {name}").fence
-        tag = waiter.submit("LOCK restart/kept-0 progress=1")
-        waiter.queued(tag)
+        tag = waiter.waits("LOCK restart/kept-0")
         redis.restart(kill=True)
         # All have been renewed since.
         self.wait_until(lambda: stats(waiter)["renewals"] >= 30, 10,
@@ -182,8 +178,7 @@ class StallTest(HarnessCase):
         self.assertRegex(reply.words[0], "^stall/short-")
         self.assertLessEqual(reply.ttl_ms, 4000 / 3)
         redis.resume()
-        safe = client.event("SAFE", owner="me")
-        self.assertGreater(safe.ttl_ms, 4000 / 3)
+        self.assertGreater(client.event("SAFE", owner="me").ttl_ms, 4000 / 3)
         self.wait_until(
             lambda: all(item.ttl_ms > 4000 / 3
                         for item in client.ok("HELD").items), 10,
@@ -200,8 +195,7 @@ class StallTest(HarnessCase):
         """As late as an answer may be; what Redis does then is undone."""
         redis = self.redis()
         broker = self.broker(redis, self.LEASE)
-        client = self.client(broker)
-        client.ok("LOCK stall/first")
+        client = self.client(broker, "LOCK stall/first")
         redis.pause()
         begin = time.monotonic()
         client.send("1 LOCK stall/end\n2 QUIT")
@@ -221,8 +215,7 @@ class StallTest(HarnessCase):
         client = self.client(broker)
         other = self.client(self.broker(redis, {"lease.default": "2s"}))
         fence = client.ok("LOCK stall/long").fence
-        tag = other.submit("LOCK stall/long progress=1")
-        other.queued(tag)
+        tag = other.waits("LOCK stall/long")
         first = lease_end_ms(redis, "stall/long")
         ends = self.wait_until(
             lambda: lease_end_ms(redis, "stall/long") > first and
@@ -238,8 +231,7 @@ class StallTest(HarnessCase):
                       ("NOTHELD", "LOST"))
 
     def test_a_slow_command(self):
-        """DEBUG SLEEP for longer than a call may take: its answer counts as
-        long as somebody waits for it."""
+        """A late answer counts as long as somebody waits for it."""
         redis = self.redis()
         broker = self.broker(redis, {"redis.command_timeout": "200ms",
                                      "redis.patience": "20s"})
@@ -279,8 +271,7 @@ class StallTest(HarnessCase):
         """What slept in a buffer of Redis grants nothing to the gone."""
         redis = self.redis()
         broker = self.broker(redis, QUICK)
-        client = self.client(broker)
-        client.ok("LOCK stall/warm")
+        client = self.client(broker, "LOCK stall/warm")
         redis.pause()
         tags = [client.submit(f"LOCK stall/ghost-{n}") for n in range(20)]
         for tag in tags:
@@ -348,8 +339,7 @@ class ForgetTest(HarnessCase):
 
     @staticmethod
     def kill_in_a_stall(redis, at):
-        """Faults: a short stall, and at its end what came meanwhile is
-        carried out and not answered, as all connections are killed."""
+        """Short stalls, after which answers are lost with connections."""
         pair = []
 
         def stall():
@@ -371,8 +361,7 @@ class ForgetTest(HarnessCase):
         holder, other = self.client(broker), self.client(other_broker)
         fence = holder.ok("LOCK forget/all").fence
         waiting = self.client(broker)
-        tag = waiting.submit("LOCK forget/all progress=1")
-        waiting.queued(tag)
+        tag = waiting.waits("LOCK forget/all")
         redis.command("FLUSHALL")
         holder.event("LOST", reason="gone", fence=fence)
         fences = [fence, waiting.wait(tag).fence]
@@ -383,8 +372,7 @@ class ForgetTest(HarnessCase):
         self.assertEqual(fences, sorted(set(fences)))
 
     def test_fences_ahead_of_the_clock(self):
-        """A fence that is far above the clock stays so: the broker remembers
-        it where Redis does not."""
+        """The broker remembers such a fence where Redis does not."""
         redis = self.redis()
         client = self.client(self.broker(redis))
         hour_ahead = int((time.time() + 3600) * 1e6)
@@ -402,8 +390,7 @@ class ForgetTest(HarnessCase):
     def test_one_key_is_removed(self):
         redis = shared_redis()
         broker = self.broker(redis, {"lease.default": "1s"})
-        holder = self.client(broker)
-        holder.ok("LOCK forget/stays")
+        holder = self.client(broker, "LOCK forget/stays")
         fence = holder.ok("LOCK forget/one owner=me").fence
         redis.command("DEL", "holdfast:{forget/one}")
         holder.event("LOST", reason="gone", fence=fence, owner="me")
@@ -430,8 +417,7 @@ class ForgetTest(HarnessCase):
 class RefusalTest(HarnessCase):
     def password_file(self, text):
         path = os.path.join(self.folder(), "password")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        Path(path).write_text(text, encoding="utf-8")
         return path
 
     def test_password(self):
@@ -452,18 +438,15 @@ class RefusalTest(HarnessCase):
         self.assertNotIn("a-word", broker.log())
 
     def test_password_that_changes(self):
-        """Nobody sends a signal: the file is read again where Redis refuses
-        the old one. What is held goes on."""
+        """Redis refuses the old one: the file is read again."""
         redis = self.redis(requirepass="one")
         path = self.password_file("one\n")
         broker = self.broker(redis, {"redis.password_file": path})
-        client = self.client(broker)
-        client.ok("LOCK refuse/rotated")
+        client = self.client(broker, "LOCK refuse/rotated")
         redis.command("CONFIG", "SET", "requirepass", "two")
         redis.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no")
         broker.wait_log("event=unready reason=password ")
-        with open(path, "w", encoding="ascii") as file:
-            file.write("two\n")
+        Path(path).write_text("two\n", encoding="ascii")
         broker.wait_log("event=reloaded changed=redis.password_file")
         client.ok("LOCK refuse/rotated-2 wait=9s")
         client.ok("UNLOCK refuse/rotated", count=0)
@@ -477,13 +460,11 @@ class RefusalTest(HarnessCase):
         config = {"redis.username": "broker",
                   "redis.password_file": self.password_file("secret")}
         one, two = (self.broker(redis, config) for _ in range(2))
-        holder, waiter = self.client(one), self.client(two)
-        holder.ok("LOCK refuse/acl")
-        tag = waiter.submit("LOCK refuse/acl progress=1")
-        waiter.queued(tag)
+        holder, waiter = self.client(one, "LOCK refuse/acl"), self.client(two)
+        tag = waiter.waits("LOCK refuse/acl")
         two.wait_log("use=hints")
         holder.ok("UNLOCK refuse/acl")
-        self.assertTrue(waiter.wait(tag).ok)
+        waiter.granted(tag)
 
     def test_warning_of_eviction(self):
         broker = self.broker(self.redis(maxmemory_policy="allkeys-lru"))
@@ -514,15 +495,13 @@ class RefusalTest(HarnessCase):
         program = with_hosts(self, "127.0.0.2 several", "127.0.0.3 several",
                              "127.0.0.1 several")
         broker = self.broker([f"several:{redis.port}"], program=program)
-        client = self.client(broker)
-        client.ok("LOCK refuse/several wait=9s")
+        client = self.client(broker, "LOCK refuse/several wait=9s")
         redis.command("CLIENT", "KILL", "TYPE", "normal")
         client.ok("UNLOCK refuse/several", count=0)
         broker.wait_log("use=hints")
 
     def test_a_name_that_is_known_later(self):
-        """The resolver's files are read again. What it says is in the log as
-        everything is."""
+        """The resolver's files are read again, and the log says so."""
         redis = self.redis()
         program = with_hosts(self, files={
             "/etc/resolv.conf": "nameserver nonsense\n"})
@@ -546,13 +525,11 @@ class RefusalTest(HarnessCase):
         config = {"redis.patience": "500ms", "redis.connect_timeout": "500ms"}
         broker = self.broker([f"db.test:{redis.port}"], config,
                              program=program)
-        client = self.client(broker)
-        client.ok("LOCK refuse/servers wait=5s")
-        client.ok("UNLOCK refuse/servers")
+        client = self.client(broker, "LOCK refuse/servers wait=5s",
+                             "UNLOCK refuse/servers")
         self.assertNotIn("level=warn", broker.log())
-        with open(self.bound["/etc/resolv.conf"], "w",
-                  encoding="ascii") as file:
-            file.write(silent.line)
+        Path(self.bound["/etc/resolv.conf"]).write_text(silent.line,
+                                                        encoding="ascii")
         redis.command("CLIENT", "KILL", "TYPE", "normal")
         broker.wait_log("event=unready reason=name ")
 
@@ -585,8 +562,7 @@ class RefusalTest(HarnessCase):
     def test_becomes_a_replica(self):
         """READONLY: nothing is granted, nothing hangs."""
         redis = self.redis()
-        client = self.client(self.broker(redis, QUICK))
-        client.ok("LOCK refuse/demoted")
+        client = self.client(self.broker(redis, QUICK), "LOCK refuse/demoted")
         redis.command("REPLICAOF", "127.0.0.1", "1")
         client.err("LOCK refuse/demoted-2", "UNAVAILABLE")
         redis.command("REPLICAOF", "NO", "ONE")
@@ -594,8 +570,7 @@ class RefusalTest(HarnessCase):
                         "it is a master again")
 
     def test_a_name_that_moves(self):
-        """The master becomes a replica and lives on; its name, or a balancer,
-        leads to the one that took its place."""
+        """The master becomes a replica; its name leads to its successor."""
         old, new = self.redis(), self.redis()
         new.command("REPLICAOF", old.host, old.port)
         self.wait_until(
@@ -621,8 +596,7 @@ class RefusalTest(HarnessCase):
         client.no_event("LOST", 0.05)
 
     def test_closes_what_is_idle(self):
-        """As with `timeout 1`: a request that finds its connection closed is
-        tried once more before it is UNAVAILABLE."""
+        """As with `timeout 1`: a request is tried once more."""
         redis = self.redis()
         client = self.client(self.broker(redis, {
             "lease.default": "9s", "redis.command_timeout": "2s"}))
@@ -637,8 +611,7 @@ class RefusalTest(HarnessCase):
         for answer in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", None,
                        b"*-7\r\n" * 50, b"$99999999999\r\n",
                        b"+OK\r\n" * 100, b"*1\r\n" * 200):
-            server = socket.create_server(("127.0.0.1", 0))
-            self.addCleanup(server.close)
+            server = self.closing(socket.create_server(("127.0.0.1", 0)))
             threading.Thread(target=self.talk, args=(server, answer),
                              daemon=True).start()
             host, port = server.getsockname()
@@ -653,8 +626,7 @@ class RefusalTest(HarnessCase):
                        b"=6\r\ntxt:ab\r\n", b"%1\r\n+a\r\n:1\r\n",
                        b"~1\r\n+a\r\n", b">2\r\n+a\r\n+b\r\n",
                        b"*2\r\n,1.5\r\n#f\r\n", b"*1\r\n%0\r\n"):
-            server = socket.create_server(("127.0.0.1", 0))
-            self.addCleanup(server.close)
+            server = self.closing(socket.create_server(("127.0.0.1", 0)))
             threading.Thread(target=self.talk, args=(server, answer),
                              daemon=True).start()
             host, port = server.getsockname()

@@ -96,8 +96,7 @@ class PartsTest(BrokerCase):
     overrides = {"limits.holds": 20000}
 
     def test_a_list_looks_at_so_much_and_goes_on(self):
-        """Nothing is missing where parts are short, though the limit is not
-        met: a part looked at all there was."""
+        """Nothing is missing where parts are short of the limit."""
         client = self.connect()
         lock_many(client, 17000)
         names, cursor, parts = set(), "", 0
@@ -119,8 +118,7 @@ class OutputTest(BrokerCase):
     overrides = {"limits.output": "64KiB"}
 
     def test_who_does_not_read_is_closed(self):
-        """Also where each turn adds but little; who was looked at only where
-        nothing had been left to send was closed by none of them."""
+        """Also where each turn adds but little."""
         with raw_socket(self.served) as sock:
             # Else the requests gather until one turn has enough for a close.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -235,8 +233,7 @@ class ShowTest(BrokerCase):
 
 
     def test_the_mode_of_a_lock_whose_holders_are_not_listed(self):
-        client = self.connect()
-        client.ok("LOCK show/shared mode=shared")
+        client = self.connect("LOCK show/shared mode=shared")
         client.ok("SHOW show/shared limit=0", state="held", mode="shared")
         client.ok("UNLOCK show/shared")
         client.ok("LOCK show/shared")
@@ -261,10 +258,8 @@ class BelieveTest(HarnessCase):
     def test_ttl_is_within_the_silence_that_is_left(self):
         """It was three heartbeats from the grant, not from the last word."""
         broker = self.broker(shared_redis())
-        holder = self.client(broker)
-        holder.ok("LOCK silence")
-        client = self.client(broker)
-        client.ok("HELLO heartbeat=1s")
+        holder = self.client(broker, "LOCK silence")
+        client = self.client(broker, "HELLO heartbeat=1s")
         tag = client.submit("LOCK silence")
         client.event("PING")
         holder.ok("UNLOCK silence")
@@ -297,11 +292,9 @@ class HandOverTest(HarnessCase):
         """They were in the way until their lives ended, a lease later."""
         redis = self.redis()
         one, two = self.broker(redis), self.broker(redis)
-        holder, waiter = self.client(one), self.client(two)
-        holder.ok("LOCK dead")
+        holder, waiter = self.client(one, "LOCK dead"), self.client(two)
         for number in range(3):
-            tag = waiter.submit(f"LOCK dead owner=w{number} progress=1")
-            waiter.queued(tag)
+            waiter.waits(f"LOCK dead owner=w{number}")
         two.kill()
         holder.ok("UNLOCK dead")
 
@@ -313,8 +306,7 @@ class HandOverTest(HarnessCase):
         """Else the fence of a new record might be smaller."""
         redis = self.redis()
         broker = self.broker(redis, {"redis.forget_after": "1h"})
-        client = self.client(broker)
-        client.ok("LOCK forget")
+        client = self.client(broker, "LOCK forget")
         key = "holdfast:{forget}"
         ahead = (int(time.time()) + 10 * 3600) * 1000000
         # As a broker with a wrong clock leaves it: the last fence is far ahead.

@@ -1,5 +1,4 @@
-"""SIGHUP: the configuration is read again while locks are held and waited for.
-What may change does, at once; a bad file changes nothing."""
+"""SIGHUP while locks are held and waited for; a bad file changes nothing."""
 
 import contextlib
 import ctypes
@@ -10,6 +9,7 @@ import signal
 import socket
 import time
 import unittest
+from pathlib import Path
 
 from harness import Authority, Broker, HarnessCase, Tls
 from shared import stats
@@ -71,9 +71,7 @@ class ReloadCase(HarnessCase):
 class ValuesTest(ReloadCase):
     def test_limits_of_a_session(self):
         broker = self.broker()
-        client = self.client(broker)
-        client.ok("LOCK a")
-        client.ok("LOCK b")
+        client = self.client(broker, "LOCK a", "LOCK b")
         self.assertEqual(self.changed(broker, limits__holds=2),
                          "limits.holds")
         client.err("LOCK c", "LIMIT")
@@ -82,8 +80,7 @@ class ValuesTest(ReloadCase):
         client.ok("LOCK c")
         waiter = self.client(broker)
         self.changed(broker, limits__outstanding=1)
-        tag = waiter.submit("LOCK a progress=1")
-        waiter.queued(tag)
+        waiter.waits("LOCK a")
         waiter.err("SHOW a", "LIMIT")
         self.changed(broker, limits__outstanding=2)
         waiter.ok("SHOW a")
@@ -120,8 +117,7 @@ class ValuesTest(ReloadCase):
     def test_command_timeout(self):
         redis = self.redis()
         broker = self.broker(redis, {"redis.command_timeout": "9s"})
-        client = self.client(broker)
-        client.ok("LOCK a")
+        client = self.client(broker, "LOCK a")
         redis.pause()
         tag = client.submit("UNLOCK a")
         self.changed(broker, redis__command_timeout="100ms")
@@ -138,20 +134,19 @@ class ValuesTest(ReloadCase):
             "redis.batch,redis.in_flight")
         before = stats(client)
         for tag in [client.submit(f"LOCK a{n}") for n in range(100)]:
-            self.assertTrue(client.wait(tag).ok)
+            client.granted(tag)
         after = stats(client)
         self.assertEqual(after["redis_calls"] - before["redis_calls"], 100)
         self.changed(broker, redis__batch=64, redis__in_flight=64)
         before = after
         for tag in [client.submit(f"UNLOCK a{n}") for n in range(100)]:
-            self.assertTrue(client.wait(tag).ok)
+            client.granted(tag)
         self.assertLess(
             stats(client)["redis_calls"] - before["redis_calls"], 100)
 
     def test_stop_grace(self):
         broker = self.broker(overrides={"session.stop_grace": "1h"})
-        client = self.client(broker)
-        client.ok("LOCK a")
+        client = self.client(broker, "LOCK a")
         self.changed(broker, session__stop_grace="100ms")
         broker.terminate()
         self.assertEqual(client.event("DRAIN").number("grace_ms"), 100)
@@ -274,17 +269,14 @@ class FileTest(ReloadCase):
                       broker.hang_up())
 
     def test_holds_and_waits_survive(self):
-        """And nothing is left of two hundred of them: what is used for the
-        first time as requests go by has been by then."""
+        """And two hundred reloads leave nothing behind."""
         broker = self.broker(overrides={"redis.batch": 3}, env={
             "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") +
                             ":quarantine_size_mb=1"})
         holder, waiter = self.client(broker), self.client(broker)
         fences = [holder.ok(f"LOCK a{n}").fence for n in range(20)]
-        tag = waiter.submit("LOCK a0 progress=1")
-        waiter.queued(tag)
-        watcher = self.client(broker)
-        watcher.ok("WATCH a0")
+        tag = waiter.waits("LOCK a0")
+        watcher = self.client(broker, "WATCH a0")
         busy = self.client(broker)
         self.reloads(broker, busy, 200)
         descriptors = self.descriptors(broker)
@@ -320,12 +312,11 @@ class FileTest(ReloadCase):
                 "session.keepalive.idle": f"{5 + number % 2}s",
                 "namespaces": [{"prefix": "busy"}] if number % 2 else []})
             for tag in tags:
-                self.assertTrue(client.wait(tag).ok)
+                client.granted(tag)
 
     def test_while_it_stops(self):
         broker = self.broker(overrides={"session.stop_grace": "1h"})
-        client = self.client(broker)
-        client.ok("LOCK a")
+        client = self.client(broker, "LOCK a")
         broker.terminate()
         client.event("DRAIN")
         broker.process.signal(signal.SIGHUP)
@@ -345,16 +336,14 @@ class FileTest(ReloadCase):
 
     def test_before_it_listens(self):
         """It waits until the file can be read again, which a pipe cannot."""
-        broker = Broker(self.redis())
-        self.addCleanup(broker.close)
+        broker = self.closing(Broker(self.redis()))
         pipe = os.path.join(broker.dir, "pipe")
         os.mkfifo(pipe)
         broker.spawn("-c", pipe)
         with open(pipe, "w", encoding="utf-8") as file:  # it has opened it
             broker.process.signal(signal.SIGHUP)
             time.sleep(0.05)
-            with open(broker.config_path, encoding="utf-8") as config:
-                file.write(config.read())
+            file.write(Path(broker.config_path).read_text(encoding="utf-8"))
         broker.wait_ready()
         broker.wait_log("event=reload_failed")
         self.assertEqual(broker.stop(), 0)
@@ -366,12 +355,10 @@ class SecretsTest(ReloadCase):
         path = os.path.join(self.folder(), "password")
 
         def password(text):
-            with open(path, "w", encoding="ascii") as file:
-                file.write(text)
+            Path(path).write_text(text, encoding="ascii")
         password("one")
         broker = self.broker(redis, {"redis.password_file": path})
-        client = self.client(broker)
-        client.ok("LOCK a")
+        client = self.client(broker, "LOCK a")
         redis.command("CONFIG", "SET", "requirepass", "two")
         password("two")
         self.assertEqual(self.changed(broker), "redis.password_file")
@@ -388,8 +375,7 @@ class SecretsTest(ReloadCase):
         redis = self.redis(tls=Tls(old, old.issue("node", "127.0.0.1"),
                                    clients="no"))
         broker = self.broker(redis, {"redis.tls.ca": files})
-        client = self.client(broker)
-        client.ok("LOCK a")
+        client = self.client(broker, "LOCK a")
         node = new.issue("node", "127.0.0.1")
         redis.command("CONFIG", "SET", "tls-cert-file", node.cert,
                       "tls-key-file", node.key)
@@ -399,8 +385,7 @@ class SecretsTest(ReloadCase):
         redis.command("CLIENT", "KILL", "TYPE", "normal")
         client.ok("LOCK c wait=10s")
         self.assertEqual(self.changed(broker), "none")
-        with open(files, "w", encoding="ascii") as file:
-            file.write("nonsense")
+        Path(files).write_text("nonsense", encoding="ascii")
         self.assertIn("redis.tls.ca: ", broker.reload())
         self.assertIn("reload_needs_restart keys=redis.tls.ca",
                       broker.reload({"redis.tls": None}))

@@ -1,5 +1,4 @@
-"""The resource's side: scripts of lua/resource, and the same in SQL, refuse the
-late write of a holder that was paused while its lock passed on."""
+"""lua/resource and SQL refuse the late write of a paused holder."""
 
 import os
 import signal
@@ -106,8 +105,7 @@ class ResourceTest(HarnessCase):
 
     def test_sql(self):
         old, new = self.two_holders("resource/sql")
-        base = sqlite3.connect(":memory:")
-        self.addCleanup(base.close)
+        base = self.closing(sqlite3.connect(":memory:"))
         base.execute("CREATE TABLE stock (item TEXT PRIMARY KEY, "
                      "amount INTEGER, fence INTEGER DEFAULT 0)")
         base.execute("INSERT INTO stock VALUES ('cup', 10, 0)")

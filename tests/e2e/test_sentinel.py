@@ -38,14 +38,13 @@ class SessionEndTest(BrokerCase):
 
     def waits(self, name):
         client = self.connect()
-        tag = client.submit(f"LOCK {name} progress=1")
-        client.queued(tag)
+        tag = client.waits(f"LOCK {name}")
         return client, tag
 
     def passes_on(self, waiting, since, within=3.0):
         """It came at once: not by the end of a lease, which is 30 s."""
         client, tag = waiting
-        self.assertTrue(client.wait(tag).ok)
+        client.granted(tag)
         self.assertLess(time.monotonic() - since, within)
 
     def test_process_killed(self):
@@ -56,23 +55,20 @@ class SessionEndTest(BrokerCase):
         self.passes_on(waiting, since)
 
     def test_fin(self):
-        holder = self.connect()
-        holder.ok("LOCK end/fin")
+        holder = self.connect("LOCK end/fin")
         waiting = self.waits("end/fin")
         holder.close()
         self.passes_on(waiting, time.monotonic())
 
     def test_rst(self):
-        holder = self.connect()
-        holder.ok("LOCK end/rst")
+        holder = self.connect("LOCK end/rst")
         waiting = self.waits("end/rst")
         holder.kill()
         self.passes_on(waiting, time.monotonic())
 
     def test_a_waiter_and_its_requests_die(self):
         """RST: nothing that it had sent is carried out any more."""
-        holder, dying = self.connect(), self.connect()
-        holder.ok("LOCK end/pending")
+        holder, dying = self.connect("LOCK end/pending"), self.connect()
         dying.send("1 LOCK end/pending progress=1\n2 UNLOCK end/pending\n"
                    "3 LOCK end/pending")
         dying.queued("1")
@@ -94,8 +90,7 @@ class SessionEndTest(BrokerCase):
             client.ok(f"LOCK end/race-{number} wait=9s", count=1)
 
     def test_half_close(self):
-        holder, client = self.connect(), self.connect()
-        holder.ok("LOCK end/half-held")
+        holder, client = self.connect("LOCK end/half-held"), self.connect()
         client.send("1 LOCK end/half\n2 LOCK end/half-held\n3 HELD\n"
                     "4 UNLOCK end/half\n5 LOCK end/half-2\n6 PING\n7 PING")
         client.send_raw(b"8 LOCK end/unfinished")
@@ -137,12 +132,11 @@ class SessionEndTest(BrokerCase):
 
 class HeartbeatTest(BrokerCase):
     def test_three_missed(self):
-        client, other = self.connect(), self.connect()
-        client.ok("HELLO heartbeat=200ms")
-        client.ok("LOCK heart/missed")
+        client = self.connect("HELLO heartbeat=200ms", "LOCK heart/missed")
+        other = self.connect()
         begin = time.monotonic()
         tag = other.submit("LOCK heart/missed")
-        self.assertTrue(other.wait(tag).ok)
+        other.granted(tag)
         self.assertGreater(time.monotonic() - begin, 0.55)
         *pings, bye = client.at_end()
         self.assertEqual(bye.line, "* BYE heartbeat")
@@ -151,9 +145,7 @@ class HeartbeatTest(BrokerCase):
                       (["* PING 1", "* PING 2"], ["* PING 1"]))
 
     def test_any_bytes_count(self):
-        client = self.connect()
-        client.ok("LOCK heart/bytes")
-        client.ok("HELLO heartbeat=300ms")
+        client = self.connect("LOCK heart/bytes", "HELLO heartbeat=300ms")
         # A line in pieces; an empty one; a PONG; what is not understood.
         for data in (b"P", b"I", b"N", b"G", b" ", b" ", b" ", b"\n", b"\n",
                      b"PONG 1\n", b"x\n"):
@@ -162,17 +154,15 @@ class HeartbeatTest(BrokerCase):
         self.assertEqual(client.ok("HELD").number("n"), 1)
 
     def test_pongs_keep_it(self):
-        client = self.connect(auto_pong=True)
-        client.ok("HELLO heartbeat=100ms")
-        client.ok("LOCK heart/pong")
+        client = self.connect("HELLO heartbeat=100ms", "LOCK heart/pong",
+                              auto_pong=True)
         client.no_event("BYE", 1.0)
         client.ok("UNLOCK heart/pong", count=0)
         self.assertGreater(sum(line.word == "PING" for line in client.lines),
                            3)
 
     def test_without_heartbeats_silence_is_nothing(self):
-        client = self.connect()
-        client.ok("LOCK heart/none")
+        client = self.connect("LOCK heart/none")
         client.no_event("PING", 0.7)
         client.ok("UNLOCK heart/none", count=0)
 
@@ -199,7 +189,7 @@ class ManyLocksTest(BrokerCase):
             holder.send("\n".join(f"{n} LOCK many/{n}"
                                   for n in range(begin, begin + 1000)))
             for number in range(begin, begin + 1000):
-                self.assertTrue(holder.wait(f"{number}", 30).ok)
+                holder.granted(f"{number}", 30)
         # One beyond all that waits for the last of them.
         waiter = self.connect()
         tag = waiter.submit(f"LOCK many/{self.COUNT - 1}")
@@ -214,7 +204,7 @@ class ManyLocksTest(BrokerCase):
             slowest = max(slowest, time.monotonic() - sent)
             left = stats(bystander)["tickets_now"]
             self.assertLess(time.monotonic() - begin, 20)
-        self.assertTrue(waiter.wait(tag).ok)
+        waiter.granted(tag)
         self.assertLess(slowest, 2.0)
         self.free(bystander)
 
@@ -235,11 +225,10 @@ class DrainTest(HarnessCase):
         broker = self.broker(overrides={"session.stop_grace": "20s"})
         holder, waiter, idle = (self.client(broker) for _ in range(3))
         holder.ok("LOCK drain/one")
-        tag = waiter.submit("LOCK drain/one progress=1")
-        waiter.queued(tag)
+        tag = waiter.waits("LOCK drain/one")
         broker.terminate()
         self.assertEqual(holder.event("DRAIN")["grace_ms"], "20000")
-        self.assertEqual(waiter.wait(tag).code, "DRAINING")
+        waiter.refused(tag, "DRAINING")
         for client in (waiter, idle):
             self.assertEqual(client.event("BYE").words, ["drain"])
             client.at_end()
@@ -259,8 +248,7 @@ class DrainTest(HarnessCase):
         holder = self.client(broker)
         other = self.client(self.broker(redis, short))
         fence = holder.ok("LOCK drain/late").fence
-        tag = other.submit("LOCK drain/late progress=1")
-        other.queued(tag)
+        tag = other.waits("LOCK drain/late")
         broker.terminate()
         self.assertEqual(holder.event("BYE").words, ["drain"])
         self.assertEqual(broker.wait_exit(), 0)
@@ -270,8 +258,7 @@ class DrainTest(HarnessCase):
 
     def test_a_second_term_ends_it(self):
         broker = self.broker(overrides={"session.stop_grace": "60s"})
-        holder = self.client(broker)
-        holder.ok("LOCK drain/twice")
+        holder = self.client(broker, "LOCK drain/twice")
         broker.terminate()
         holder.event("DRAIN")
         begin = time.monotonic()
@@ -293,8 +280,7 @@ class DrainTest(HarnessCase):
         self.assertEqual(broker.stop(), 0)
         client.ok("LOCK drain/0 wait=0", count=1)
         client.err("LOCK drain/1 wait=0", "BUSY")
-        heir = self.client(other)
-        heir.ok(f"HELLO resume={session} gen=2")
+        heir = self.client(other, f"HELLO resume={session} gen=2")
         for number in range(1, 200):
             heir.ok(f"CLAIM drain/{number} fence={fences[number]}",
                     fence=fences[number])
@@ -317,8 +303,7 @@ class DrainTest(HarnessCase):
         redis = self.redis()
         broker = self.broker(redis, {
             "session.stop_grace": "200ms", "redis.command_timeout": "200ms"})
-        holder = self.client(broker)
-        holder.ok("LOCK drain/away")
+        holder = self.client(broker, "LOCK drain/away")
         redis.pause()
         begin = time.monotonic()
         self.assertEqual(broker.stop(), 0)
@@ -355,8 +340,7 @@ class ServiceManagerTest(HarnessCase):
             self.assertIn(b"STOPPING=1", self.told(manager))
 
     def test_watchdog(self):
-        """Twice in the time that the service manager allows it says that it
-        lives, as long as it does."""
+        """The service manager hears of life twice in its time-out."""
         with self.managed(WATCHDOG_USEC="1000000") as (broker, manager):
             self.assertIn(b"READY=1", manager.recv(4096))
             began = time.monotonic()

@@ -1,5 +1,4 @@
-"""Brokers that are not settled with a Redis grant nothing that somebody may
-have; who has it, keeps it."""
+"""Brokers that are not settled with a Redis grant nothing that may be held."""
 
 import time
 
@@ -44,7 +43,7 @@ class StartTest(SettleCase):
         begin = time.monotonic()
         tag = waiter.submit("LOCK a progress=1")
         self.assertEqual(waiter.queued(tag)["position"], "1")
-        self.assertTrue(waiter.wait(tag).ok)
+        waiter.granted(tag)
         self.assertLess(time.monotonic() - begin, 5)
         client.err("LOCK a wait=0", "BUSY")
         client.ok("LOCK b wait=0")
@@ -93,10 +92,8 @@ class LossTest(SettleCase):
         fence = holder.ok("LOCK a note=me").fence
         reader = self.client(self.brokers[1])
         shared = reader.ok("LOCK r mode=shared").fence
-        first = here.submit("LOCK a progress=1")
-        here.queued(first)
-        second = there.submit("LOCK a progress=1")
-        there.queued(second)
+        first = here.waits("LOCK a")
+        second = there.waits("LOCK a")
         self.lose()
         other = self.client(self.brokers[1])
         self.grace(other, "LOCK new wait=0")
@@ -120,8 +117,7 @@ class LossTest(SettleCase):
 
     def test_who_is_dead_is_waited_for_no_longer(self):
         self.begin(2)
-        doomed = self.client(self.brokers[1])
-        doomed.ok("LOCK a")
+        doomed = self.client(self.brokers[1], "LOCK a")
         self.brokers[1].kill()
         self.brokers.pop()
         self.lose()
@@ -139,8 +135,7 @@ class LossTest(SettleCase):
         client.ok("LOCK a")
 
     def test_releases_that_were_lost(self):
-        """Redis has the holds again: of a client that gave them back, and of
-        one that is gone. They are struck out before the grace is over."""
+        """Released holds come back: they go before the grace is over."""
         client, dropped = self.begin(2), self.client(self.brokers[1])
         names = [f"r/{number}" for number in range(200)]
         for number, name in enumerate(names):
@@ -189,24 +184,22 @@ class LossTest(SettleCase):
         holder = self.begin(2)
         holder.ok("LOCK a")
         waiter = self.client(self.brokers[1])
-        tag = waiter.submit("LOCK a progress=1")
-        waiter.queued(tag)
+        tag = waiter.waits("LOCK a")
         self.redis_one.command("SAVE")
         waiter.ok(f"CANCEL {tag}")
-        self.assertEqual(waiter.wait(tag).code, "CANCELLED")
+        waiter.refused(tag, "CANCELLED")
         self.wait_until(lambda: holder.ok("SHOW a")["waiters"] == "0", 10,
                         "Redis has heard of it")
         # So has its broker of that; else it asks again and repeats nothing.
-        self.wait_until(lambda: self.brokers[1].metrics()[
-            "holdfast_operations_pending"] == 0, 10, "Redis has answered")
+        self.wait_until(lambda: self.brokers[1].metric("operations_pending") ==
+                        0, 10, "Redis has answered")
         self.lose()
         self.repeated(1)
         self.assertEqual(holder.ok("SHOW a", state="held")["waiters"], "0")
 
     def test_a_claim_of_what_was_given_back(self):
-        """Redis has the hold again, whose session was kept for a moment, and
-        not the one that followed it: that one stays, and the claim, at another
-        broker, is told so as soon as that is known."""
+        """Redis shows a released hold, and not the next one: the next one
+        stays, and the claim at another broker is refused."""
         self.begin(3)
         late = self.client(self.brokers[0])
         session = late.ok("HELLO keep=200ms")["session"]
@@ -217,8 +210,7 @@ class LossTest(SettleCase):
         later = holder.ok("LOCK a wait=10s").fence
         self.brokers.pop(0).kill()
         self.lose()
-        late = self.client(self.brokers[0])
-        late.ok(f"HELLO resume={session} gen=2")
+        late = self.client(self.brokers[0], f"HELLO resume={session} gen=2")
 
         def is_lost():
             reply = late.request(f"CLAIM a fence={fence}")
@@ -254,9 +246,8 @@ class LossTest(SettleCase):
         fence = mover.ok("LOCK a").fence
         self.redis_one.command("SAVE")
         mover.kill()
-        mover = self.client(second)
-        mover.ok(f"HELLO resume={session} gen=2 keep=60s")
-        mover.ok(f"CLAIM a fence={fence}")
+        mover = self.client(second, f"HELLO resume={session} gen=2 keep=60s",
+                            f"CLAIM a fence={fence}")
         mover.ok("UNLOCK a", count=0)
         holder = self.client(third)
         later = holder.ok("LOCK a lease=10s").fence
@@ -269,8 +260,7 @@ class LossTest(SettleCase):
             "it has been put again")
         second.resume()
         self.brokers.append(second)
-        other = self.client(fourth)
-        self.assertIn(other.request("LOCK a wait=500ms").code,
+        self.assertIn(self.client(fourth).request("LOCK a wait=500ms").code,
                       ("UNAVAILABLE", "TIMEOUT"))
         holder.ok("UNLOCK a", count=0)
         self.assertEqual(list(holder.events), [])
@@ -367,8 +357,7 @@ class PromotionTest(HarnessCase):
         fences = {name: clients[number % 2].ok(f"LOCK {name}").fence
                   for number, name in enumerate(names[1:])}
         waiter = self.client(brokers[0])
-        tag = waiter.submit(f"LOCK {names[1]} progress=1")
-        waiter.queued(tag)
+        tag = waiter.waits(f"LOCK {names[1]}")
         master.kill()
         replica.start()
         redis.failover(replica)

@@ -64,18 +64,15 @@ class StrictTest(HarnessCase):
     def test_it_waits_for_replicas(self):
         self.begin(2)
         broker = self.broker(self.master, STRICT)
-        client = self.client(broker)
-        client.ok("LOCK a wait=10s")
-        client.ok("UNLOCK a")
-        before = broker.metrics()["holdfast_redis_waits_total"]
+        client = self.client(broker, "LOCK a wait=10s", "UNLOCK a")
+        before = broker.metric("redis_waits_total")
         fence = client.ok("LOCK b").fence
         for replica in self.replicas:  # which have not seen it before
             self.assertTrue(replica.command("EXISTS", "holdfast:{b}"))
         client.ok("LOCK b", count=2)
         client.ok("UNLOCK b")
         client.ok("UNLOCK b", count=0)
-        self.assertEqual(
-            broker.metrics()["holdfast_redis_waits_total"], before + 1)
+        self.assertEqual(broker.metric("redis_waits_total"), before + 1)
         self.assertGreater(client.ok("LOCK b").fence, fence)
 
     def test_a_replica_is_behind(self):
@@ -90,8 +87,7 @@ class StrictTest(HarnessCase):
         begin = time.monotonic()
         self.refused(other, "LOCK b wait=0")
         holder.event("JEOPARDY", 5)
-        lost = holder.event("LOST", 5)
-        self.assertEqual(lost["reason"], "backend")
+        self.assertEqual(holder.event("LOST", 5)["reason"], "backend")
         self.assertLess(time.monotonic() - begin, 5)
         self.refused(other, "LOCK c wait=0")
         self.replicas[1].resume()
@@ -104,8 +100,7 @@ class StrictTest(HarnessCase):
         """Nothing is asked for until it is back."""
         self.begin(2)
         broker = self.broker(self.master, STRICT)
-        client = self.client(broker)
-        client.ok("LOCK a")
+        client = self.client(broker, "LOCK a")
         self.replicas[0].kill()
         broker.wait_log("event=redis_replicas_missing")
         self.refused(client, "LOCK b wait=0")
@@ -130,16 +125,14 @@ class StrictTest(HarnessCase):
         new = self.broker(replica, {**STRICT, "redis.safety": "fenced",
                                     "redis.settle": "3s"})
         new.wait_log("event=redis_settled")
-        client = self.client(new)
-        self.assertGreater(client.ok("LOCK a wait=10s").fence, fence)
+        self.assertGreater(self.client(new).ok("LOCK a wait=10s").fence, fence)
         self.refused(other, "LOCK a wait=0")
 
     def test_another_one_in_its_place(self):
         """As many as before are no use where one of them is another one."""
         self.begin(2)
         broker = self.broker(self.master, STRICT)
-        client = self.client(broker)
-        client.ok("LOCK a wait=10s")
+        client = self.client(broker, "LOCK a wait=10s")
         gone = self.replicas[1]
         gone.command("REPLICAOF", "NO", "ONE")
         broker.wait_log(f'missing="{gone.address}"')
@@ -154,8 +147,7 @@ class StrictTest(HarnessCase):
         """With its data or without; and a broker, where it is told."""
         self.begin(2)
         broker = self.broker(self.master, STRICT)
-        client = self.client(broker)
-        client.ok("LOCK a wait=10s")
+        client = self.client(broker, "LOCK a wait=10s")
         self.replicas[1].kill()
         broker.wait_log("event=redis_replicas_missing")
         told = self.broker(self.master, {**STRICT, "redis.replicas": 2},
@@ -181,8 +173,7 @@ class StrictTest(HarnessCase):
         """Who only reads the data is no replica, and is not waited for."""
         self.begin(1)
         broker = self.broker(self.master, STRICT)
-        client = self.client(broker)
-        client.ok("LOCK a wait=10s")
+        client = self.client(broker, "LOCK a wait=10s")
         self.master.command("DEBUG", "POPULATE", 100000, "x", 200)
         before = broker.log().count("event=redis_replicas_")
         backup = subprocess.Popen(
@@ -204,8 +195,7 @@ class StrictTest(HarnessCase):
     def test_wait_is_not_allowed(self):
         self.begin(1)
         broker = self.broker(self.master, STRICT)
-        client = self.client(broker)
-        client.ok("LOCK a wait=10s")
+        client = self.client(broker, "LOCK a wait=10s")
         self.master.command("ACL", "SETUSER", "default", "-wait")
         self.refused(client, "LOCK b wait=0")
         broker.wait_log("event=redis_replicas_unasked")
@@ -220,8 +210,7 @@ class StrictTest(HarnessCase):
         """Holders keep their locks there."""
         self.begin(1)
         broker = self.broker(self.master, STRICT)
-        client = self.client(broker)
-        client.ok("LOCK a wait=10s")
+        client = self.client(broker, "LOCK a wait=10s")
         self.master.command("CONFIG", "SET", "maxmemory", "1")
         client.err("LOCK b wait=0", "UNAVAILABLE")
         client.no_event("LOST", 4)  # longer than the lease
@@ -285,7 +274,5 @@ class StrictClusterTest(HarnessCase):
                 node.command("CLUSTER", "FORGET", known)
         second.wait_log("event=redis_replicas_back")
         for broker in (first, second):
-            client = self.client(broker)
-            client.ok("LOCK b wait=10s")
-            client.ok("UNLOCK b")
+            client = self.client(broker, "LOCK b wait=10s", "UNLOCK b")
         self.assertTrue(stays.running)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+from pathlib import Path
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
@@ -32,8 +33,7 @@ def analyze(*arguments):
 
 class SystemdUnitTest(unittest.TestCase):
     def setUp(self):
-        with open(UNIT, encoding="utf-8") as file:
-            self.text = file.read()
+        self.text = Path(UNIT).read_text(encoding="utf-8")
 
     def values(self, key):
         return re.findall(rf"^{key}=(.*)$", self.text, re.MULTILINE)
@@ -49,9 +49,8 @@ class SystemdUnitTest(unittest.TestCase):
         """Only the program itself, which is not installed, is replaced."""
         with tempfile.TemporaryDirectory() as folder:
             copy = os.path.join(folder, "holdfastd.service")
-            with open(copy, "w", encoding="utf-8") as file:
-                file.write(self.text.replace("/usr/sbin/holdfastd",
-                                             "/bin/true"))
+            Path(copy).write_text(self.text.replace(
+                "/usr/sbin/holdfastd", "/bin/true"), encoding="utf-8")
             socket = shutil.copy(SOCKET, folder)
             _, output = analyze("verify", "--man=no", copy, socket)
         # It looks at other units as well, which are not ours to mend.
@@ -98,8 +97,7 @@ class SystemdUnitTest(unittest.TestCase):
                            check=True, timeout=60, stdout=subprocess.DEVNULL,
                            env={name: value for name, value
                                 in os.environ.items() if name != "MAKEFLAGS"})
-            with open(path, encoding="utf-8") as file:
-                text = file.read()
+            text = Path(path).read_text(encoding="utf-8")
             with open(path, "w", encoding="utf-8") as file:
                 file.write(re.sub(r"/usr/sbin/holdfastd", "/bin/true", text))
             _, output = analyze("verify", "--man=no", path)
@@ -133,9 +131,8 @@ class SystemdUnitTest(unittest.TestCase):
         self.assertEqual(streams, tcp)
 
     def test_stop_is_longer_than_the_grace(self):
-        with open(os.path.join(ROOT, "conf", "holdfast.yaml"),
-                  encoding="utf-8") as file:
-            grace = re.search(r"stop_grace: (\d+)s", file.read())
+        grace = re.search(r"stop_grace: (\d+)s", Path(os.path.join(
+            ROOT, "conf", "holdfast.yaml")).read_text(encoding="utf-8"))
         self.assertGreater(int(self.values("TimeoutStopSec")[0]),
                            int(grace.group(1)) + 5)
 

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 import unittest
+from pathlib import Path
 
-from harness import Authority, Client, ports, shared_redis, skip_without_daemon
+from harness import Authority, Client, shared_redis, skip_without_daemon
 from test_activation import ActivationCase, address_of, has_v6
 from test_config_run import run
 from tls_wire import TlsPortCase, authority, certificate, context
@@ -53,9 +54,8 @@ class SessionTest(TlsPortCase):
             self.assertEqual([reply.line for reply in client.at_end()],
                              ["- OK", "* BYE quit"])
         self.assertEqual(self.counted(broker, "done"), 2)
-        self.wait_until(
-            lambda: broker.metrics()["holdfast_tls_connections"] == 0,
-            what="it has none by TLS")
+        self.wait_until(lambda: broker.metric("tls_connections") == 0,
+                        what="it has none by TLS")
 
     def test_bursts(self):
         """Many requests in few records, and in a record each."""
@@ -64,7 +64,7 @@ class SessionTest(TlsPortCase):
                  for i in range(4000)]
         client.send_raw(b"".join(lines))
         for i in range(4000):
-            self.assertTrue(client.wait(str(i)).ok)
+            client.granted(str(i))
         for i in range(4000):
             client.send_raw(b"%d UNLOCK b%d\n" % (i, i))
         for i in range(4000):
@@ -88,7 +88,7 @@ class SessionTest(TlsPortCase):
         holder.send_raw(b"".join(b"%d LOCK s%04d\n" % (i, i)
                                  for i in range(2000)))
         for i in range(2000):
-            self.assertTrue(holder.wait(str(i)).ok)
+            holder.granted(str(i))
         for newest in VERSIONS:
             wire = self.wire(broker, context(newest=newest))
             wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
@@ -159,7 +159,7 @@ class SessionTest(TlsPortCase):
             waiter.queued(waiter.tag)
         for waiter in waiters:
             holder.close()
-            self.assertTrue(waiter.wait(waiter.tag).ok)
+            waiter.granted(waiter.tag)
             holder = waiter
 
     def test_renewed_while_idle(self):
@@ -206,13 +206,12 @@ class EndTest(TlsPortCase):
             self.assertEqual(self.ended(wire.socket), b"")
             with broker.client() as other:
                 other.ok("LOCK a b wait=5s")
-        self.assertEqual(broker.metrics()[
-            'holdfast_connections_closed_total{reason="dropped"}'], 0)
+        self.assertEqual(
+            broker.metric('connections_closed_total{reason="dropped"}'), 0)
 
     def test_close_notify_ends_waits(self):
         broker = self.broker_
-        holder = self.client(broker)
-        holder.ok("LOCK w")
+        holder = self.client(broker, "LOCK w")
         wire = self.wire(broker).shake()
         wire.read_lines(1)
         wire.socket.sendall(wire.sealed(b"1 LOCK w progress=1\n"))
@@ -246,8 +245,8 @@ class EndTest(TlsPortCase):
         self.passes(broker, "f",
                     lambda: wire.socket.shutdown(socket.SHUT_WR), 1.0)
         self.ended(wire.socket)
-        self.assertEqual(broker.metrics()[
-            'holdfast_connections_closed_total{reason="dropped"}'], 1)
+        self.assertEqual(
+            broker.metric('connections_closed_total{reason="dropped"}'), 1)
 
     def test_fin_within_a_record(self):
         broker = self.broker_
@@ -279,11 +278,10 @@ class EndTest(TlsPortCase):
             self.addCleanup(holder.kill)
             self.assertEqual(holder.stdout.readline(), "held\n")
             waiter = self.client(broker)
-            tag = waiter.submit("LOCK killed progress=1")
-            waiter.queued(tag)
+            tag = waiter.waits("LOCK killed")
             before = time.monotonic()
             holder.kill()
-            self.assertTrue(waiter.wait(tag).ok)
+            waiter.granted(tag)
             best = min(best, time.monotonic() - before)
             holder.wait()
             waiter.close()
@@ -415,7 +413,7 @@ class UserTest(TlsPortCase):
         self.assertEqual([reply.line for reply in second.at_end()],
                          ["* BYE limit"])
         first.close()
-        self.wait_until(lambda: broker.metrics()["holdfast_sessions"] == 0)
+        self.wait_until(lambda: broker.metric("sessions") == 0)
         self.secure(broker, tls).ok("LOCK a")
 
     def test_other_users(self):
@@ -440,8 +438,7 @@ class UserTest(TlsPortCase):
         """The handshake fails, and the client is told why."""
         before = self.counted(broker, "certificate")
         with self.assertRaises((ssl.SSLError, AssertionError)) as caught:
-            client = Client(broker.tls, tls=tls, greet=False)
-            self.addCleanup(client.close)
+            client = self.closing(Client(broker.tls, tls=tls, greet=False))
             client.socket.settimeout(10)
             client.socket.recv(100)
             self.fail("it was served")
@@ -522,8 +519,7 @@ class UserTest(TlsPortCase):
         both = os.path.join(self.folder(), "both")
         with open(both, "w", encoding="ascii") as file:
             for path in (middle.cert, authority().cert):
-                with open(path, encoding="ascii") as one:
-                    file.write(one.read())
+                file.write(Path(path).read_text(encoding="ascii"))
         broker = self.tls_broker({"listen.tls_client_ca": both}, cert=own)
         with self.assertRaises(ssl.SSLCertVerificationError):
             Client(broker.tls, tls=context())
@@ -597,8 +593,7 @@ class ReloadTest(TlsPortCase):
             own = between.issue(f"leaf{days}", "127.0.0.1", days=days)
             self.use(own, authority())
             with open(self.files["cert"], "a", encoding="ascii") as file:
-                with open(between.cert, encoding="ascii") as other:
-                    file.write(other.read())
+                file.write(Path(between.cert).read_text(encoding="ascii"))
             self.assertIn("changed=listen.tls_cert,listen.tls_key\n",
                           broker.reload())
             self.assertAlmostEqual(ends_in_days(broker), min(days, 2),
@@ -630,8 +625,7 @@ class ReloadTest(TlsPortCase):
         shown = self.shown()
         for name in self.files:
             with self.subTest(name=name):
-                with open(self.files[name], encoding="ascii") as file:
-                    good = file.read()
+                good = Path(self.files[name]).read_text(encoding="ascii")
                 for bad, why in (("nonsense", "PEM"), ("", "PEM"),
                                  (None, "No such file"),
                                  (authority().issue("another").key,
@@ -641,16 +635,14 @@ class ReloadTest(TlsPortCase):
                     elif bad.endswith(".key"):
                         shutil.copy(bad, self.files[name])
                     else:
-                        with open(self.files[name], "w",
-                                  encoding="ascii") as file:
-                            file.write(bad)
+                        Path(self.files[name]).write_text(bad,
+                                                          encoding="ascii")
                     log = broker.reload()
                     self.assertIn("event=reload_failed", log)
                     self.assertIn(f"listen.tls_{name}: ", log)
                     self.assertIn(why, log)
                     self.assertEqual(self.shown(), shown)
-                with open(self.files[name], "w", encoding="ascii") as file:
-                    file.write(good)
+                Path(self.files[name]).write_text(good, encoding="ascii")
         self.assertIn("event=reloaded", broker.reload())
 
     def test_asked_or_required(self):
@@ -681,8 +673,7 @@ class AddressTest(TlsPortCase):
     @unittest.skipUnless(has_v6(), "no IPv6 on loopback")
     def test_v6_and_several(self):
         own = certificate("broker", "127.0.0.1", "localhost", "::1")
-        port = ports.reserve()
-        self.addCleanup(port.release)
+        port = self.port()
         addresses = [f"[::1]:{port}", f"127.0.0.1:{port}"]
         broker = self.broker(overrides={
             "listen.tls": addresses, "listen.tls_cert": own.cert,
@@ -693,8 +684,7 @@ class AddressTest(TlsPortCase):
 
     def test_tls_alone(self):
         own = certificate("broker", "127.0.0.1", "localhost", "::1")
-        port = ports.reserve()
-        self.addCleanup(port.release)
+        port = self.port()
         path = os.path.join(self.folder(), "s")
         broker = self.broker(overrides={
             "listen.tcp": [], "listen.unix": [path],
@@ -754,8 +744,7 @@ class PassedTest(ActivationCase):
         self.client(broker).ok("PING")
         broker.stop()
         # In place of its addresses, as other ones are of theirs.
-        other = ports.reserve()
-        self.addCleanup(other.release)
+        other = self.port()
         broker = self.passed(end, plain, names="tls:x", redis=shared_redis(),
                              overrides={"listen.tls": [f"127.0.0.1:{other}"],
                                         **self.keys()})

@@ -55,12 +55,12 @@ class TopTest(HarnessCase):
         self.assertEqual((contended["name"], contended["waits"],
                           contended["waiters"]), ("hot =", "2", "2"))
         one.ok("UNLOCK hot%20%3D owner=w")
-        self.assertTrue(two.wait(first).ok)
+        two.granted(first)
         self.waiting(one, 1)
         self.assertEqual([item["name"] for item in self.top(one, "holder")],
                          ["cold", "hot ="])
         two.ok("UNLOCK hot%20%3D")
-        self.assertTrue(three.wait(second).ok)
+        three.granted(second)
         self.waiting(one, 0)
         contended, = self.top(one, "contended")
         self.assertEqual((contended["waits"], contended["waiters"]),
@@ -77,9 +77,7 @@ class TopTest(HarnessCase):
 
     def test_the_command(self):
         broker = self.start()
-        client = self.client(broker)
-        client.ok("LOCK a%09b note=123")
-        client.ok("LOCK c")
+        client = self.client(broker, "LOCK a%09b note=123", "LOCK c")
 
         def top(*words):
             return subprocess.run(
@@ -125,13 +123,10 @@ class RightsTest(AuthCase):
     def test_the_command(self):
         broker = self.users_broker()
         self.user(broker, "shop").ok("LOCK nightly")
-        done = self.command(broker, "desk", "top")
-        self.assertEqual((done.returncode, done.stdout), (0, b""))
+        self.ends(0, broker, "desk", "top", out=b"")
         done = self.command(broker, "shop", "top")
         self.assertTrue(done.stdout.startswith(b"holder\tnightly\t"))
-        done = self.command(broker, None, "top")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(b"AUTH", done.stderr)
+        self.ends(1, broker, None, "top", err=b"AUTH")
 
 
 del AuthCase  # its tests are none of this file

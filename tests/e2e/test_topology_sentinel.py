@@ -25,8 +25,7 @@ class SentinelTest(HarnessCase):
 
     def test_finds_the_master(self):
         redis, broker = self.begin()
-        client = self.client(broker)
-        client.ok("LOCK a")
+        client = self.client(broker, "LOCK a")
         self.assertTrue(redis.master.command("EXISTS", "holdfast:{a}"))
         broker.wait_log(f"event=redis_master master=mymaster "
                         f"node={redis.master.address}")
@@ -42,8 +41,7 @@ class SentinelTest(HarnessCase):
         """Who the master is nobody can say: nothing is handed out, and all
         goes on when they are back."""
         redis, broker = self.begin({"redis.patience": "500ms"})
-        client = self.client(broker)
-        client.ok("LOCK a")
+        client = self.client(broker, "LOCK a")
         for sentinel in redis.sentinels[:2]:
             sentinel.pause()
         broker.wait_log("event=redis_no_master")
@@ -76,8 +74,7 @@ class SentinelTest(HarnessCase):
         redis, broker = self.begin()
         holder, waiter = self.client(broker), self.client(broker)
         fence = int(holder.ok("LOCK a")["fence"])
-        tag = waiter.submit("LOCK a progress=1")
-        waiter.queued(tag)
+        tag = waiter.waits("LOCK a")
         old = redis.master
         # What was told stands at the replicas too.
         self.assertEqual(old.command("WAIT", 2, 10000), 2)
@@ -115,15 +112,14 @@ class SentinelTest(HarnessCase):
             return False
         self.wait_until(follows, 30, "it is a replica")
         holder.ok("UNLOCK a", count=0)
-        self.assertTrue(waiter.wait(tag, timeout=30).ok)
+        waiter.granted(tag, timeout=30)
         waiter.ok("UNLOCK a", count=0)
         self.assertTrue(served(self.client(broker), "b").ok)
 
     def test_ordered_failover(self):
         """SENTINEL FAILOVER: the old one lives on as a replica."""
         redis, broker = self.begin()
-        client = self.client(broker)
-        client.ok("LOCK a")
+        client = self.client(broker, "LOCK a")
         old = redis.master
         self.assertEqual(old.command("WAIT", 2, 10000), 2)
         redis.sentinels[0].command("SENTINEL", "FAILOVER", "mymaster")

@@ -79,8 +79,7 @@ class SetUpTest(TlsCase):
         self.assertEqual(reply["reason"], "command")
         redis = self.redis()
         redis.command("ACL", "SETUSER", "default", "-setrange")
-        client = self.client(self.broker(redis, QUICK))
-        client.ok("LOCK a wait=0")
+        client = self.client(self.broker(redis, QUICK), "LOCK a wait=0")
         reply = client.err("LOCK a owner=b", "INTERNAL")
         self.assertIn("right in Redis", reply.line)
 
@@ -89,8 +88,7 @@ class SetUpTest(TlsCase):
         redis.command("ACL", "SETUSER", "default", "-client|id", "-publish",
                       "-client|setname")
         broker = self.broker(redis, QUICK)
-        client = self.client(broker)
-        client.ok("LOCK a wait=0")
+        client = self.client(broker, "LOCK a wait=0")
         for command in ("CLIENT_ID", "PUBLISH", "CLIENT_SETNAME"):
             broker.wait_log("event=redis_command_missing "
                             f"node={redis.address} command={command} effect=")
@@ -133,9 +131,8 @@ class SetUpTest(TlsCase):
             [HOLDFAST, "-a", broker.address, "-o", "tabs", "status"],
             capture_output=True, text=True, timeout=30, check=False)
         self.assertEqual(result.returncode, 1, result.stderr)
-        row = result.stdout.split("\t")
-        self.assertEqual(row[:4], [f"127.0.0.1:{port}", "redis", "away",
-                                   "refused"])
+        self.assertEqual(result.stdout.split("\t")[:4],
+                         [f"127.0.0.1:{port}", "redis", "away", "refused"])
         self.assertIn("nothing listens at this address", result.stderr)
         self.unready("no_redis", [broker.address], part="a Holdfast broker")
 
@@ -156,13 +153,12 @@ class ChangeTest(HarnessCase):
         self.addCleanup(manager.close)
         manager.bind(path)
         broker = self.broker(redis, QUICK, env={"NOTIFY_SOCKET": path})
-        client = self.client(broker)
-        client.ok("LOCK a wait=0")
+        client = self.client(broker, "LOCK a wait=0")
         redis.command("CONFIG", "SET", "min-replicas-to-write", 1)
         reply = client.err("LOCK b wait=0", "UNAVAILABLE")
         self.assertEqual(reply["reason"], "replicas_too_few")
         self.assertIn("NOREPLICAS", broker.http("/readyz")[1])
-        self.assertEqual(broker.metrics()["holdfast_ready"], 0)
+        self.assertEqual(broker.metric("ready"), 0)
         redis.command("CONFIG", "SET", "min-replicas-to-write", 0)
         self.wait_until(lambda: broker.http("/readyz")[0] == 200, 10,
                         "it is ready again")
@@ -186,5 +182,5 @@ class ChangeTest(HarnessCase):
         queued = client.queued(tag)
         self.assertEqual(queued["reason"], "settling")
         self.assertLessEqual(queued.number("after_ms"), 2001)
-        self.assertTrue(client.wait(tag).ok)
+        client.granted(tag)
         self.assertEqual(broker.http("/readyz")[0], 200)

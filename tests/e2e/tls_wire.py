@@ -8,7 +8,7 @@ import ssl
 import struct
 import time
 
-from harness import Authority, Client, HarnessCase, ports
+from harness import Authority, Client, HarnessCase
 
 RESET = struct.pack("ii", 1, 0)
 _made = {}
@@ -122,8 +122,7 @@ class TlsPortCase(HarnessCase):
     def tls_broker(self, overrides=None, cert=None, **options):
         """A broker; its .tls is the address for TLS."""
         own = cert or certificate("broker", "127.0.0.1", "localhost", "::1")
-        port = ports.reserve()
-        self.addCleanup(port.release)
+        port = self.port()
         broker = self.broker(overrides={
             "listen.tls": [f"127.0.0.1:{port}"], "listen.tls_cert": own.cert,
             "listen.tls_key": own.key, **(overrides or {})}, **options)
@@ -140,10 +139,8 @@ class TlsPortCase(HarnessCase):
         return wire
 
     def raw(self, broker):
-        end = socket.create_connection(
-            ("127.0.0.1", int(broker.tls.rpartition(":")[2])), 10)
-        self.addCleanup(end.close)
-        return end
+        return self.closing(socket.create_connection(
+            ("127.0.0.1", int(broker.tls.rpartition(":")[2])), 10))
 
     def counted(self, broker, result):
         return int(broker.metrics()[
@@ -173,11 +170,10 @@ class TlsPortCase(HarnessCase):
     def passes(self, broker, name, end, within):
         """A lock passes on when end() has been done; in that time."""
         waiter = self.client(broker)
-        tag = waiter.submit(f"LOCK {name} progress=1")
-        waiter.queued(tag)
+        tag = waiter.waits(f"LOCK {name}")
         before = time.monotonic()
         end()
-        self.assertTrue(waiter.wait(tag).ok)
+        waiter.granted(tag)
         self.assertLess(time.monotonic() - before, within)
         waiter.close()
 

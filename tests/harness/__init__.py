@@ -1,19 +1,16 @@
-"""What the black-box tests stand on: servers, brokers and clients that end.
+"""The base of black-box tests: servers, brokers and clients that end.
 
-Everything started here dies with the process that started it, listens on
-loopback only, and lives in a folder of its own that is removed at the end.
-
-    from harness import HarnessCase, skip_without_daemon
+Everything started here dies with its process, listens on loopback only, and
+lives in a folder that is removed at the end.
 
     class LockTest(HarnessCase):
         def test_lock(self):
-            broker = self.broker(self.redis())
-            client = self.client(broker)
-            client.ok("LOCK a wait=0")
+            self.client(self.broker(), "LOCK a wait=0")
 """
 
 from .broker import Broker, BrokerFailure, broker_path
-from .case import HarnessCase, shared_cluster, shared_redis, skip_without_daemon
+from .case import (Closing, HarnessCase, shared_cluster, shared_redis,
+                   skip_without_daemon)
 from .certificates import Authority, Tls
 from .client import Client, ClientError, Reply, encode
 from .processes import Process, temp_folder, wait_until
@@ -24,7 +21,7 @@ from .sentinels import Sentinels
 
 __all__ = [
     "FIRST_AT", "FIRST_WORDS_AT", "HEAD_AT", "RECORDS", "SHORT_CUTS",
-    "Authority", "Broker", "BrokerFailure", "Client", "ClientError",
+    "Authority", "Broker", "BrokerFailure", "Client", "ClientError", "Closing",
     "HarnessCase", "Monitor", "Process", "RedisCluster", "RedisConnection",
     "RedisError", "RedisServer", "Reply", "Sentinels", "Tls",
     "broker_path", "encode", "shared_cluster", "shared_redis",

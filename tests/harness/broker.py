@@ -1,8 +1,8 @@
 """A holdfastd of one's own: its configuration, its life, its last words.
 
-The program is $HOLDFASTD, or build/holdfastd in this tree. A broker that ends
-without being asked to, or that prints a sanitizer's report, is a failure of the
-test: stop(), kill() and close() raise BrokerFailure.
+The program is $HOLDFASTD, or build/holdfastd. An unexpected end, or a
+sanitizer's report, fails the test: stop(), kill() and close() raise
+BrokerFailure.
 """
 
 import contextlib
@@ -71,8 +71,7 @@ def to_yaml(config, depth=0):
 
 
 def merge(config, overrides):
-    """`overrides` over `config`: nested, or {"lease.default": "3s"}; None
-    takes a key away."""
+    """`overrides`, nested or {"a.b": 1}, over `config`; None removes."""
     result = copy.deepcopy(config)
     for path, value in overrides.items():
         *parents, last = path.split(".")
@@ -89,8 +88,7 @@ def merge(config, overrides):
 
 
 def redis_part(redis):
-    """The `redis:` section for a server, a cluster, Sentinels or a list of
-    addresses."""
+    """The `redis:` section for a server, cluster, Sentinels or addresses."""
     if isinstance(redis, Sentinels):
         return {"topology": "sentinel", "nodes": redis.addresses}
     if isinstance(redis, RedisCluster):
@@ -190,8 +188,7 @@ class Broker:
         return self
 
     def wait_redis(self, timeout=15.0):
-        """Waits until it can ask Redis, which comes after its greeting: for
-        tests whose first requests have little patience."""
+        """Waits until it can ask Redis, which comes after its greeting."""
         wait_until(self.asks, timeout, f"{self.process.name} can ask Redis")
         return self
 
@@ -367,6 +364,10 @@ class Broker:
         return {name: float(value) for name, _, value in
                 (line.rpartition(" ") for line in body.splitlines()
                  if line and not line.startswith("#"))}
+
+    def metric(self, name):
+        """One of them, by its name without `holdfast_`."""
+        return self.metrics()[f"holdfast_{name}"]
 
     def wait_metric(self, name, at_least, timeout=10.0):
         return wait_until(

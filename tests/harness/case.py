@@ -4,6 +4,7 @@ import atexit
 import os
 import unittest
 
+from . import ports
 from .broker import Broker, broker_path
 from .client import Client
 from .processes import Process, temp_folder, wait_until
@@ -33,8 +34,7 @@ def shared_redis():
 
 
 def shared_cluster():
-    """Three masters, started once a process, empty. For tests that break
-    nothing: those that do take a cluster of their own."""
+    """Three masters for tests that break nothing; empty."""
     cluster = _share("cluster", RedisCluster)
     cluster.flush()
     return cluster
@@ -46,14 +46,27 @@ def skip_without_daemon(what):
                                f"{broker_path()} is not built")(what)
 
 
-class HarnessCase(unittest.TestCase):
+class Closing:
+    """Beside a TestCase: things that end with the test, in reverse order."""
+
+    def closing(self, thing):
+        self.addCleanup(thing.close)
+        return thing
+
+    def port(self):
+        """A reserved port."""
+        port = ports.reserve()
+        self.addCleanup(port.release)
+        return port
+
+
+class HarnessCase(Closing, unittest.TestCase):
     """Starters whose things end with the test, in reverse order."""
 
     maxDiff = None
 
     def _started(self, thing):
-        self.addCleanup(thing.close)
-        return thing.start()
+        return self.closing(thing).start()
 
     def redis(self, **config):
         """A Redis of the test's own."""
@@ -68,9 +81,8 @@ class HarnessCase(unittest.TestCase):
         return self._started(Sentinels(**options))
 
     def broker(self, redis=None, overrides=None, can_ask=True, **options):
-        """A started Broker; `redis` default: shared_redis(). It can ask Redis,
-        but where `can_ask` is False or `redis` is no more than addresses: a
-        request that does not wait is refused before that."""
+        """A started Broker; `redis` default: shared_redis(). It waits for
+        Redis unless `can_ask` is False or `redis` is a list."""
         if redis is None and "config" not in options:
             redis = shared_redis()
         broker = self._started(Broker(redis or (), overrides, **options))
@@ -79,11 +91,14 @@ class HarnessCase(unittest.TestCase):
             broker.wait_redis()
         return broker
 
-    def client(self, broker, **options):
-        """A greeted Client of a Broker or an address."""
-        client = Client(broker, **options) if isinstance(broker, str) \
-            else broker.client(**options)
-        self.addCleanup(client.close)
+    def client(self, broker, *lines, **options):
+        """A greeted Client of a Broker or an address; its requests `lines` were
+        answered OK."""
+        client = self.closing(
+            Client(broker, **options) if isinstance(broker, str)
+            else broker.client(**options))
+        for line in lines:
+            client.ok(line)
         return client
 
     def process(self, argv, **options):

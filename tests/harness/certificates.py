@@ -35,8 +35,7 @@ class Certificate:
 
 
 class Authority:
-    """Issues certificates; `cert` is its own. Elliptic keys: they are made in
-    no time."""
+    """Issues certificates of quick elliptic keys; `cert` is its own."""
 
     def __init__(self, name="test-ca"):
         self.dir = temp_folder()
@@ -56,9 +55,8 @@ class Authority:
                 "ec_paramgen_curve:P-256", "-out", path)
 
     def issue(self, name, *hosts, days=2, common=None):
-        """For these hosts' names and numbers, or others of a kind of their
-        own, as `URI:x:y`; days of -1: it has ended already. `common`: its
-        common name, where that is not `name`."""
+        """For these hosts, or others as `URI:x:y`. `days` of -1: it has ended.
+        `common`: its common name, if not `name`."""
         path = self._path(name)
         self._make_key(path + ".key")
         openssl("req", "-new", "-key", path + ".key", "-utf8",
@@ -88,8 +86,7 @@ class Authority:
 
 
 class Tls:
-    """How servers speak TLS: who signs, and what they show to each other and
-    to their clients. `clients`: yes, no or optional, as tls-auth-clients."""
+    """TLS of servers; `clients`: yes, no or optional, as tls-auth-clients."""
 
     def __init__(self, authority, certificate, clients="yes"):
         self.authority = authority

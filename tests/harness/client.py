@@ -1,8 +1,8 @@
 """A blocking client of the line protocol, for tests.
 
-It reads only while it is asked something; lines that come meanwhile are sorted
-into events and replies by tag, in order of arrival. Requests get a tag of their
-own unless the line has one or `tag=False` is given.
+It reads only while it is asked something. Other lines are sorted into events
+and replies by tag. Requests get a tag unless the line has one or `tag=False`
+is given.
 """
 
 import collections
@@ -262,6 +262,26 @@ class Client:
             lambda reply: reply.tag == tag and reply.word == "QUEUED",
             timeout, f"QUEUED for {tag}")
 
+    def waits(self, line, timeout=None):
+        """Sends a LOCK, which must have to wait; its tag."""
+        tag = self.submit(f"{line} progress=1")
+        self.queued(tag, timeout)
+        return tag
+
+    def granted(self, tag="-", timeout=None):
+        """wait() for a reply that must be OK."""
+        reply = self.wait(tag, timeout)
+        if not reply.ok:
+            raise ClientError(f"wanted OK, got: {reply.line}")
+        return reply
+
+    def refused(self, tag, code, timeout=None):
+        """wait() for a reply that must be ERR with this code."""
+        reply = self.wait(tag, timeout)
+        if reply.code != code:
+            raise ClientError(f"wanted ERR {code}, got: {reply.line}")
+        return reply
+
     def request(self, line, timeout=None, tag=True):
         """Sends a request and waits for its final reply."""
         if not tag:
@@ -282,10 +302,10 @@ class Client:
 
     def err(self, line, code, timeout=None):
         """request() that must be ERR with this code."""
-        reply = self.request(line, timeout)
-        if reply.code != code:
-            raise ClientError(f"{line}: wanted ERR {code}, got: {reply.line}")
-        return reply
+        try:
+            return self.refused(self.submit(line), code, timeout)
+        except ClientError as error:
+            raise ClientError(f"{line}: {error}") from None
 
     def expect(self, *words, timeout=None):
         """The next line must begin (after its tag) with these words."""

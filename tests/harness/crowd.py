@@ -3,13 +3,11 @@
     crowd = Crowd()
     peer = crowd.connect(broker.address)
     peer.send("1 LOCK a")
-    crowd.start(task)       a generator; it goes on when its peers hear
-    crowd.run()             until all tasks have ended
+    crowd.start(task)      a generator
+    crowd.run()            until all tasks have ended
 
-A task is a generator that yields whenever it has to wait. It goes on when one
-of its peers (peer.task is the task) has a new line in peer.inbox, or when the
-time that it yielded, of time.monotonic(), has come; it yields None where only
-lines concern it.
+A task yields to wait. It goes on with a new line in the inbox of one of its
+peers (peer.task), or at the time.monotonic() that it yielded, if any.
 """
 
 import collections

@@ -1,11 +1,9 @@
 """Free ports on loopback, kept free until the server that needs one has it.
 
-A reservation is a socket bound without SO_REUSEADDR, so that it meets no other
-reservation or server, which gets SO_REUSEADDR afterwards: a server that sets
-the option before its bind (Redis and holdfastd do) may then listen beside it,
-while nobody else's reservation and no outgoing connection can take the port,
-also while the server is restarted. The numbers are taken from below the range
-of outgoing connections.
+A reservation is a socket bound without SO_REUSEADDR, which it gets afterwards.
+A server that sets the option before its bind may listen beside it, even after
+a restart; no other reservation and no outgoing connection can take the port.
+The numbers are below the range of outgoing connections.
 """
 
 import random

@@ -1,11 +1,9 @@
 """Child processes that cannot outlive the one that started them.
 
-Each has PR_SET_PDEATHSIG=SIGKILL, a session of its own (a Ctrl-C at the
-terminal reaches only us) and its output in a file. They are ended by their ids:
-TERM, and KILL after a bound; at the latest by atexit, or by the kernel.
-
-The kernel's signal follows the thread that forked, not the process; so all
-children are forked by one thread that lives as long as we do.
+Each has PR_SET_PDEATHSIG=SIGKILL, a session of its own and its output in a
+file. They are ended by their ids: TERM, and KILL after a bound; at the latest
+by atexit, or by the kernel. The kernel's signal follows the thread that
+forked: one thread forks all, and lives as long as we do.
 """
 
 import atexit
@@ -98,8 +96,7 @@ def is_running(pid):
 
 
 class Process:
-    """One child. `log_path` None: its output goes where ours goes. `pass_fds`:
-    what it inherits beside that."""
+    """One child. `log_path` None: our output. `pass_fds`: what it inherits."""
 
     def __init__(self, argv, log_path=None, env=None, cwd=None, name=None,
                  stdin=subprocess.DEVNULL, pass_fds=()):

@@ -1,12 +1,9 @@
 """Real Redis servers and clusters on free loopback ports.
 
-Options of redis.conf are keyword arguments with _ for -; True and False become
-yes and no. By default nothing is kept on disk over a restart, nothing is
-evicted, and DEBUG is allowed.
-
-A fresh cluster answers after a good two seconds: a master of Redis 7.0 stays
-read-only for 2 s after its start (CLUSTER_WRITABLE_DELAY), whatever one does;
-so share a cluster among the tests of a file.
+Options of redis.conf are keyword arguments with _ for -; True and False are
+yes and no. By default nothing is kept over a restart or evicted, and DEBUG is
+allowed. A fresh cluster answers after 2 s (CLUSTER_WRITABLE_DELAY of Redis
+7.0): share one among the tests of a file.
 """
 
 import contextlib
@@ -91,8 +88,7 @@ class Started:
 
 
 class Server:
-    """One process with a port, which it keeps over restarts, as it does its
-    folder: `folder`, or by default a temporary one of its own."""
+    """One process with a port and a `folder`, which it keeps over restarts."""
 
     def __init__(self, host, folder=None):
         self.host = host
@@ -146,8 +142,7 @@ class Server:
 
 
 class RedisServer(Server, Started):
-    """One redis-server; `redis_folder` places its data. With `tls`, a Tls of
-    certificates.py, its port speaks nothing else."""
+    """One redis-server; with `tls`, its port speaks nothing else."""
 
     program = "redis-server"
 
@@ -366,8 +361,7 @@ class RedisCluster(Started):
                 timeout, f"{node!r} follows its master", step=0.02)
 
     def wait_ok(self, timeout=30.0):
-        """Waits until every running node sees all slots served, and agrees
-        with the others on who serves them."""
+        """Waits until all running nodes see, and agree on, all slots."""
         def fine():
             views = set()
             for node in self.nodes:

@@ -1,7 +1,7 @@
 """A small Redis client (RESP2) for tests: commands, pipelines, pub/sub.
 
-Status replies are str, bulk strings bytes, integers int, nil None. An error
-reply is a RedisError: raised by command(), a value in a pipeline or an array.
+Status replies are str, bulk strings bytes, integers int, nil None. command()
+raises an error reply (RedisError); in a pipeline or an array it is a value.
 """
 
 import ast
@@ -37,8 +37,7 @@ def encode_command(args):
 
 
 class RedisConnection:
-    """One connection, through `tls` (an ssl.SSLContext) where it is given.
-    OSError where it is lost, TimeoutError where late."""
+    """One connection, by `tls` if given. OSError: lost; TimeoutError: late."""
 
     def __init__(self, host, port, timeout=10.0, tls=None):
         self.timeout = timeout
@@ -163,8 +162,8 @@ class Monitor(RedisConnection):
         self.command("MONITOR")
 
     def of_scripts(self, server, key):
-        """The commands of scripts on that key since the last time, each a
-        tuple of the words but for the key; of what is written the length."""
+        """The scripts' commands on that key since the last call: words without
+        the key, and the length of a written value."""
         self._marks += 1
         mark = f"mark-{id(self)}-{self._marks}"
         server.command("ECHO", mark)

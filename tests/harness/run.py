@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """`make run`: a private three-master Redis Cluster and holdfastd before it.
 
-The cluster's ports are free ones, its data is under build/run/; holdfastd is in
-the foreground. INT, TERM or HUP, the end of holdfastd or of ourselves, however
-it comes about, ends all of it. The exit status is that of holdfastd, or 71
-where an address is taken.
+The ports are free ones, the data is under build/run/. INT, TERM, HUP, the end
+of holdfastd or of this process end all of it. The exit status is that of
+holdfastd, or 71 if an address is taken.
 """
 
 import argparse
@@ -14,6 +13,7 @@ import select
 import shutil
 import signal
 import sys
+from pathlib import Path
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -65,8 +65,7 @@ def taken_addresses(options):
 
 
 def own_folder(folder):
-    """Locks `folder`.lock and empties `folder`; None where another run has
-    it. The file returned must stay open."""
+    """An emptied folder's lock, to be kept open; None: in use."""
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     lock = open(f"{folder}.lock", "w", encoding="ascii")
     try:
@@ -81,15 +80,12 @@ def own_folder(folder):
 
 def write_config(options, cluster):
     path = os.path.join(options.folder, "holdfast.yaml")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(broker.to_yaml({
-            "listen": {"tcp": [f"127.0.0.1:{options.port}"]},
-            "admin": {"http": f"127.0.0.1:{options.admin_port}"},
-            "redis": {"topology": "cluster", "nodes": cluster.addresses,
-                      "key_prefix": "holdfast", "safety": "fenced",
-                      "settle": "0s"},
-            "lease": {"default": "30s"},
-        }))
+    Path(path).write_text(broker.to_yaml(
+        {"listen": {"tcp": [f"127.0.0.1:{options.port}"]},
+         "admin": {"http": f"127.0.0.1:{options.admin_port}"}, "redis": {
+             "topology": "cluster", "nodes": cluster.addresses,
+             "key_prefix": "holdfast", "safety": "fenced", "settle": "0s"},
+         "lease": {"default": "30s"},}), encoding="utf-8")
     return path
 
 

@@ -1,10 +1,9 @@
 """Runs the test_*.py files of a folder, two at a time, each in a process.
 
-What a file's process reports comes as JSON lines through a pipe of its own; its
-other output is kept and shown with what failed. A test that takes longer than
-its bound is told so with a traceback of all threads; a file whose process ends
-early counts as a failed test. A test class may set `test_timeout` (seconds).
-The last line is `N passed, N failed, N skipped`.
+Outcomes come as JSON lines through a pipe; other output is shown with
+failures. A test beyond its bound (`test_timeout`, seconds) fails with a
+traceback of all threads. A file whose process ends early is a failed test. The
+last line is `N passed, N failed, N skipped`.
 """
 
 import argparse

@@ -65,8 +65,7 @@ class Sentinel(Server):
 
 
 class Sentinels(Started):
-    """`count` of them, a master and `replicas`; `down_ms` of silence is a
-    failure. `servers` has all Redis servers; which is the master may change."""
+    """`count` Sentinels, a master and `replicas`, all in `servers`."""
 
     def __init__(self, count=3, replicas=2, down_ms=1000, password=None,
                  sentinel_password=None, tls=None, **config):
