@@ -1,7 +1,7 @@
-"""What a lock is, without bytes: a list of tickets in order of arrival.
+"""A model of one lock, without bytes: a list of tickets in order of arrival.
 
-A model of the scripts for one lock, to be held against them: it knows nothing
-of places, widths, squeezing or lower bounds. Times are ms of the node's clock.
+It knows nothing of places, widths, squeezing or bounds. Times are ms of the
+node's clock.
 """
 
 import collections
@@ -110,8 +110,7 @@ class Lock:
         return None
 
     def run(self, call):
-        """An operation by its name; what is told to those who watch is last
-        of what is published."""
+        """An operation by its name; a watchers' message comes last of all."""
         held, grants = len(self.granted), self.grants
         self.moved = []
         operation = {"acquire": self.acquire, "release": self.release,
@@ -155,8 +154,7 @@ class Lock:
         return fence
 
     def adopt(self):
-        """Another id wrote it: holds last a lease longer, and a grant that was
-        not claimed is none. Whether that is so."""
+        """Whether another id wrote it: then holds last a lease longer."""
         if self.id == self.node_id:
             return False
         for ticket in self.granted:
@@ -227,9 +225,8 @@ class Lock:
         return len(self.waiting) >= call.waiters_max
 
     def serve(self, call, outcome, own=None):
-        """Those that wait, live and are not suspended, in their order, for as
-        long as the next one fits. Who is found dead on the way is struck out.
-        Says whether one is left that must wait."""
+        """Grants to waiters in their order, as long as the next one fits, and
+        strikes out the dead. Whether one must still wait."""
         if not self.waiting:
             return False
         if self.barred or self.closed():
@@ -392,8 +389,7 @@ class Lock:
         return None
 
     def may_move(self, ticket, call):
-        """A later generation takes it over, and so does another request of
-        the same one at its broker. The broker that had it hears of it."""
+        """A later generation, or its broker's next request, takes over."""
         old, new = ticket.who.generation, call.who.generation
         moves = old < new or (old == new and ticket.broker == call.broker)
         if moves and ticket.broker != call.broker:

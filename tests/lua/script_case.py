@@ -21,8 +21,7 @@ class ScriptCase(ResultCase):
 
     def setUp(self):
         self.server = shared_redis()
-        self.connection = scripts.connect(self.server)
-        self.addCleanup(self.connection.close)
+        self.connection = self.closing(scripts.connect(self.server))
         self.one, self.two, self.three = (
             self.broker_of(b"broker-%d" % number) for number in (1, 2, 3))
 
@@ -65,10 +64,8 @@ class ScriptCase(ResultCase):
         self.edit(key, low=record.low - ms)
 
     def listen(self, *names):
-        """A function for what was published since, each a channel's last word
-        and the payload."""
-        listener = scripts.connect(self.server)
-        self.addCleanup(listener.close)
+        """A function for what was published since: [(channel, payload)]."""
+        listener = self.closing(scripts.connect(self.server))
         listener.subscribe(*(scripts.CHANNEL + name for name in names))
 
         def told():
@@ -88,6 +85,11 @@ class ScriptCase(ResultCase):
         result = (broker or self.one).acquire(ticket, key, **options)
         self.assertEqual(result.status, OK)
         return result
+
+    def hold_once(self, ticket, broker=None, **options):
+        """A ticket that was granted, and has given the lock back."""
+        self.hold(ticket, broker, **options)
+        (broker or self.one).release(ticket)
 
     def wait(self, ticket, broker=None, key=KEY, **options):
         """A ticket that stands in the queue."""

@@ -1,7 +1,7 @@
 """The scripts of lua/ as a broker sees them: arguments, results, the record.
 
-The bytes are laid out by daemon/store/wire/record.def. The scripts are those of
-build/lua, which is what the program loads; $HOLDFAST_LUA names another folder.
+daemon/store/wire/record.def has the layout. The scripts are those of build/lua,
+or of $HOLDFAST_LUA.
 """
 
 import collections
@@ -177,9 +177,8 @@ def takes_over(name, argument):
 
 
 class Reply:
-    """The time, the id and the results of one call. The time is 0 where the
-    script had no need to look at it. `kinds`: the places of those results that
-    say of a waiter what it is."""
+    """The time (0 if the script did not read it), the id and the results of a
+    call. `kinds`: places of results that say what a waiter is."""
 
     def __init__(self, data, count, inspect=False, kinds=()):
         time_us, self.id = REPLY.unpack_from(data)
@@ -273,8 +272,7 @@ class Record:
 
     @property
     def living(self):
-        """The living tickets, in order. What is before `first` is dead,
-        whatever its flags say."""
+        """The living tickets, in order: none before `first`."""
         return [ticket for ticket in self.tickets[self.first:]
                 if ticket.living]
 

@@ -12,8 +12,7 @@ class WritableReplica(ResultCase):
     def test_nothing_is_granted(self):
         """It takes writes, and loses them with the next synchronization."""
         server = self.redis(replica_read_only=False)
-        connection = scripts.connect(server)
-        self.addCleanup(connection.close)
+        connection = self.closing(scripts.connect(server))
         broker = scripts.Broker(connection, b"broker-1")
         self.says(broker.acquire(who(1)), OK)
         server.command("REPLICAOF", "127.0.0.1", "1")
@@ -288,8 +287,7 @@ class Batches(ScriptCase):
         self.assert_order(who(1), who(2))
 
     def test_used_lock_twice(self):
-        self.hold(who(1))
-        self.one.release(who(1))
+        self.hold_once(who(1))
         results = self.one.call(
             "acquire", (KEY, scripts.acquire(who(2))),
             (KEY, scripts.acquire(who(2), retry=True)),
@@ -470,8 +468,7 @@ class Words(ScriptCase):
         self.assertEqual(self.record().width, TICKET_BYTES + 64)
 
     def test_used_record(self):
-        self.hold(who(1))
-        self.one.release(who(1))
+        self.hold_once(who(1))
         self.hold(who(2), words=self.LONGEST)
         self.assertEqual(self.shown(), [(who(2), self.LONGEST)])
         self.assertEqual(self.record().width, TICKET_BYTES + 256)
@@ -516,8 +513,7 @@ class Words(ScriptCase):
 
     def test_wide_record_gives_no_old_words(self):
         """A ticket without words where one with words stood."""
-        self.hold(who(0), words=self.LONGEST)
-        self.one.release(who(0))
+        self.hold_once(who(0), words=self.LONGEST)
         self.hold(who(1))
         self.wait(who(2))
         self.assertEqual(self.shown(), [(who(1), ()), (who(2), ())])

@@ -300,8 +300,7 @@ class AllSlots(Cluster):
         self.assertEqual(sorted(sum(seen, [])), sorted(names))
 
     def test_a_slot_that_moves(self):
-        """What is where its slot is not yet, or not any more, is passed over
-        until it is."""
+        """Records where their slot is not are passed over until it is."""
         key = "holdfast:{moves}"
         self.broker(self.ends(key)[1]).acquire(who(1), key=key)
         migration, source, target = self.begin(key)

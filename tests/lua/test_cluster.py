@@ -17,8 +17,7 @@ class Cluster(ResultCase):
     def connection(self, node):
         """One for a node, for all of the test."""
         if node.port not in self.connections:
-            connection = scripts.connect(node)
-            self.addCleanup(connection.close)
+            connection = self.closing(scripts.connect(node))
             self.connections[node.port] = connection
         return self.connections[node.port]
 
@@ -84,8 +83,7 @@ class Slots(Cluster):
 
     def test_grant_is_published_on_every_node(self):
         """A broker that listens at any one node hears of it."""
-        listener = scripts.connect(self.cluster.masters[0])
-        self.addCleanup(listener.close)
+        listener = self.closing(scripts.connect(self.cluster.masters[0]))
         listener.subscribe(scripts.CHANNEL + b"broker-2")
         for number in range(3):
             first, _ = self.cluster.slots_of(number)

@@ -1,7 +1,7 @@
-"""What the scripts cost Redis: counted in commands, and printed in us.
+"""The cost of the scripts in Redis: counted in commands, and printed in us.
 
-Only the counts decide anything, since machines differ and are busy. `run.py -v
-test_cost` shows the times; they are Redis' own, of EVALSHA in INFO.
+Only the counts decide. `run.py -v test_cost` shows times, Redis' own of
+EVALSHA.
 """
 
 from harness import SHORT_CUTS, Monitor
@@ -179,8 +179,7 @@ class ShortCuts(Cost):
                             asks)
 
     def test_renew(self):
-        """Also of a holder with words, of the first of several, and of one
-        that others wait for."""
+        """Also with words, of the first of several, and with waiters."""
         for kind in ({}, {"words": (b"o", b"n", b"note")}, {"mode": SHARED},
                      {"limit": 3}, {"delay": 500}):
             self.assertTrue(self.way("renew", who(1), **self.used(**kind)),

@@ -92,8 +92,7 @@ class Damage(ScriptCase):
             self.refused(plain_head(**fields) + ticket)
 
     def test_nonsense_in_numbers(self):
-        """What no script writes: an answer of each script, soon and for all
-        that were asked, and the lock is to be had when its holder is over."""
+        """Numbers that no script writes: an answer of each script."""
         for fields in (
                 {"flags": 255}, {"limit": 4294967295}, {"limit": 1, "used": 9},
                 {"used": 4294967295}, {"typical": 4294967295},
@@ -133,8 +132,7 @@ class Damage(ScriptCase):
         for value in (1e300, float("inf"), float("nan"),
                       self.one.clock_us + 4e12):
             self.connection.command("DEL", KEY)
-            self.hold(who(0))
-            self.one.release(who(0))
+            self.hold_once(who(0))
             self.edit(delay=value)
             self.hold(who(1), no_queue=True)
             self.wait(who(2))
@@ -164,8 +162,7 @@ class Damage(ScriptCase):
                         self.ask_anything(name, options)
 
     def test_more_words_than_there_is_room_for(self):
-        """They end with their ticket: what stands behind it is not told, nor
-        more than a result can say how long it is."""
+        """They end with their ticket, and within what a result can hold."""
         self.queue(450, words=(b"owner", b"client", b"note"))
         self.assertGreater(len(self.raw()), 65536 + 8)
         for count in (65, 65520, 65535):
@@ -295,8 +292,7 @@ class Replica(ScriptCase):
         held = self.hold(who(1))
         wait_until(lambda: replica.command("GET", KEY) == self.raw(), 20,
                    "the replica has the record")
-        connection = scripts.connect(replica)
-        self.addCleanup(connection.close)
+        connection = self.closing(scripts.connect(replica))
         there = self.broker_of(b"broker-1", connection)
         for ask in (lambda: there.acquire(who(1), retry=True),
                     lambda: there.acquire(who(2)),

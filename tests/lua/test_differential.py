@@ -1,9 +1,8 @@
 """The short cuts and the general path: the same bytes, always.
 
-The same random operations on two databases, with the scripts as they are and
-with scripts that never take the short cut. Both take the header's time for
-their clock, so that every byte of results and records can be compared.
-$HOLDFAST_SEED repeats a run, $HOLDFAST_STEPS makes it longer.
+The same random operations run on two databases, with and without short cuts.
+The header's time is the clock of both. $HOLDFAST_SEED repeats a run,
+$HOLDFAST_STEPS makes it longer.
 """
 
 import os
@@ -155,8 +154,7 @@ class Differential(ScriptCase):
     test_timeout = 300
 
     def brokers(self, texts, database):
-        connection = scripts.connect(self.server)
-        self.addCleanup(connection.close)
+        connection = self.closing(scripts.connect(self.server))
         connection.command("SELECT", database)
         return [self.broker_of(b"broker-%d" % number, connection, texts,
                                forget_after=FORGET, waiters_max=12)

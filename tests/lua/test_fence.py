@@ -60,8 +60,7 @@ class Floor(ScriptCase):
         for shape in SHAPES:
             seen = int(time.time() * 1e6) + 3_000_000_000
             self.connection.command("DEL", KEY)
-            self.hold(who(1))
-            self.one.release(who(1))
+            self.hold_once(who(1))
             self.assertEqual(self.hold(who(2), seen=seen, **shape).fence,
                              seen + 1)
 
@@ -89,8 +88,7 @@ class Floor(ScriptCase):
         far = int(time.time() * 1e6) + FENCE_FAR + 60_000_000
         self.says(self.one.acquire(who(1), seen=far), CORRUPT)
         self.assertIsNone(self.raw())
-        self.hold(who(1))
-        self.one.release(who(1))
+        self.hold_once(who(1))
         for shape in SHAPES:
             self.says(self.assert_untouched(self.one.acquire, who(2), seen=far,
                                             **shape), CORRUPT)
@@ -121,8 +119,8 @@ class Floor(ScriptCase):
 
 
 class Forgetting(ScriptCase):
-    """A record outlives the time that its fence names by the fence clock; else
-    the next one of that lock, made by the clock, would begin below it."""
+    """A record outlives the time that its fence names: the next fence, made by
+    the clock, would begin below it."""
 
     def outlives(self, share=1):
         record = self.record()
@@ -147,8 +145,7 @@ class Forgetting(ScriptCase):
         self.one.idle_after = 120_001  # half of it is no whole number
         for words in ((), (b"o", b"", b"")):
             self.connection.command("DEL", KEY)
-            self.hold(who(1))
-            self.one.release(who(1))
+            self.hold_once(who(1))
             self.hold(who(2), words=words,
                       seen=int(time.time() * 1e6) + 7 * 3_600_000_000)
             self.outlives()
@@ -175,8 +172,7 @@ class Forgetting(ScriptCase):
         self.outlives()
 
     def test_a_long_hold_and_its_release(self):
-        """What is renewed is kept for forget_after once its time is half over,
-        and goes like any other after it."""
+        """A renewal keeps a record whose time is half over."""
         for words in ((), (b"o", b"", b"")):
             self.connection.command("DEL", KEY)
             held = self.hold(who(1), words=words)
@@ -208,8 +204,7 @@ class Forgetting(ScriptCase):
 
 
 class OldCopies(ScriptCase):
-    """An older copy of a record comes back: the next fence is above what was
-    granted since, whoever grants it."""
+    """An older copy comes back: the next fence is above all grants since."""
 
     def use(self, broker, count, number=0, **shape):
         fence = 0
@@ -304,8 +299,7 @@ class SetBack(ClockCase):
 
 class Leap(ScriptCase):
     def test_forward(self):
-        """A broker that has not noticed yet grants no lock that is not there,
-        and ends no hold."""
+        """A broker that has not noticed grants nothing, and ends no hold."""
         held = self.hold(who(1))
         self.connection.command("DEL", KEY)
         leap_us = 80 * self.one.idle_after
@@ -350,8 +344,7 @@ class ReplicationId(ScriptCase):
         self.assertEqual(self.hold(who(2)).fence, first + FENCE_STEP + 1)
 
     def test_a_new_record_is_above_all_before_it(self):
-        """Whoever grants first after the loss need not have seen the last
-        fence, which is ahead of the clock after a change or a loss."""
+        """The last fence may be ahead of the clock."""
         fences = [self.hold(who(1)).fence]
         for order in ("change", "change", "lose", "lose", "change", "lose"):
             if order == "change":
@@ -418,9 +411,7 @@ class Failover(ScriptCase):
                               known_id=known)
 
     def connected(self, server):
-        connection = scripts.connect(server)
-        self.addCleanup(connection.close)
-        return connection
+        return self.closing(scripts.connect(server))
 
     def follow(self, master):
         replica = self.redis(replicaof=f"127.0.0.1 {master.port}")

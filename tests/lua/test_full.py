@@ -1,5 +1,4 @@
-"""A full queue: who is dead makes room for one more, and at what times those
-that are dead are looked for."""
+"""A full queue: the dead make room, and when the scripts look for them."""
 
 from script_case import KEY, ClockCase
 from scripts import (BUSY, FULL, LEASE, OK, SHARED, SUSPENDED, SWEEP_PAUSE,
@@ -134,8 +133,7 @@ class Full(ClockCase):
         self.assert_untouched(self.assert_full)
 
     def test_no_walk_soon_after_another(self):
-        """Many deaths, each a little later than the last, are no reason to
-        walk for each of them."""
+        """Many deaths, one after the other, are no reason for a walk each."""
         self.pass_time(SECOND - self.now % SECOND)
         self.fill(lease1=LEASE + 10, lease2=LEASE + 20, lease3=LEASE + 30)
         self.pass_time(LEASE + 10)

@@ -89,8 +89,7 @@ class Prefixes(ScriptCase):
 
     def test_zeros(self):
         """Bytes of nothing find no ticket."""
-        self.hold(who(0))
-        self.one.release(who(0))
+        self.hold_once(who(0))
         nobody = Who(b"\0" * 16, b"\0" * 8, b"\0" * 8, 0)
         for name in ("release", "renew"):
             for options in ({}, {"arrival": 1}, {"arrival": 2}):
@@ -121,8 +120,7 @@ class Numbers(ScriptCase):
                                                     fence=known.fence), GONE)
 
     def test_old_fence_of_the_same_ticket(self):
-        """The same identity took it a second time: the first release, come
-        late, does not end the second hold."""
+        """A late first release does not end the second hold."""
         first = self.hold(who(1))
         self.one.release(who(1), fence=first.fence)
         second = self.hold(who(1))
@@ -133,8 +131,7 @@ class Numbers(ScriptCase):
                                    arrival=second.arrival), OK)
 
     def test_waiters_release_has_no_fence(self):
-        """A ticket granted in the meantime: releasing it with fence 0 does,
-        as the broker does not know of the grant yet."""
+        """A ticket granted meanwhile: a release with fence 0 ends it."""
         self.hold(who(0))
         known = self.wait(who(1))
         self.one.release(who(0))

@@ -1,11 +1,9 @@
 """Random operations on the scripts and on a model of a queue: the same.
 
-The scripts are those that the program loads, but for the clock, which is the
-header's, so that leases end without waiting, for the bound on grants in one
-step, which is low, and for the pause between walks along a full queue. Held
-against the model after each operation: the result, who was granted what, what
-was published, and the record with every living ticket.
-$HOLDFAST_SEED repeats a run, $HOLDFAST_STEPS makes it longer.
+The clock of the scripts is the header's; the bound on grants in one step and
+the pause between walks are low. The result, the grants, the messages and the
+record are compared after each operation. $HOLDFAST_SEED repeats a run,
+$HOLDFAST_STEPS makes it longer.
 """
 
 import collections
@@ -255,8 +253,7 @@ class Model(ScriptCase):
             b"broker-%d" % number: self.broker_of(
                 b"broker-%d" % number, texts=texts, lapse=LAPSE,
                 waiters_max=MAX) for number in range(BROKERS)}
-        self.listener = scripts.connect(self.server)
-        self.addCleanup(self.listener.close)
+        self.listener = self.closing(scripts.connect(self.server))
         self.listener.subscribe(*(scripts.CHANNEL + name
                                   for name in (*self.brokers, b"watch")))
         self.now_us = 1_800_000_000_000_000
@@ -359,8 +356,7 @@ class Model(ScriptCase):
             self.assertEqual(result.ahead, len(waiting))
 
     def compare_again(self, lock, again):
-        """Asks again when a holder's lease ends or nobody is kept out any
-        more, or before."""
+        """Asks again when a lease or a delay ends, or before."""
         self.assertGreaterEqual(again, 50)
         at = min((holder.ends for holder in lock.granted), default=lock.now)
         if lock.barred:
@@ -395,8 +391,7 @@ class Model(ScriptCase):
              lock.watch, lock.typical))
 
     def adopt(self, lock, record, leases):
-        """What the scripts may do now or later; `leases` are the longest that
-        were in use before the operation and after it."""
+        """What the scripts may do; `leases`: the longest, before and after."""
         if (record.fence, record.id) != (lock.fence, lock.id):
             # A renewal stamps the head only where it must touch it.
             self.assertEqual(record.id, self.node_id)
@@ -412,8 +407,7 @@ class Model(ScriptCase):
                 self.cuts += 1
 
     def compare_fence(self, client, before, held):
-        """Each new grant has a fence above all the earlier ones, and goes to
-        the first that could take it; or it is a hold that was moved."""
+        """Each new grant has a higher fence and fits, or it moved."""
         lock = client.lock
         for holder in sorted(lock.granted, key=lambda each: each.fence):
             if holder.fence > client.highest:

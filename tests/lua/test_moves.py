@@ -19,8 +19,7 @@ def again(number, generation):
 
 class Moves(ClockCase):
     def both(self):
-        """Each way to take a ticket over: a claim, and a second LOCK. That is
-        a grant, with a fence of its own: `.grants` is 1 for it."""
+        """A claim, and a second LOCK, whose grant is its own (`.grants`)."""
         for grants, way in enumerate((self.two.renew, self.two.acquire)):
             self.connection.command("DEL", KEY)
 
@@ -78,8 +77,7 @@ class Holder(Moves):
             self.assert_order(again(0, 2))
 
     def test_a_lock_finds_older_data(self):
-        """Its fence is above what was granted since, by what the broker has
-        seen, and by the id of whoever has lost it."""
+        """Its fence is above all since, by what the broker has seen."""
         held = self.hold(who(0))
         seen = held.fence + 7
         result = self.two.acquire(again(0, 2), moves=True, seen=seen)
@@ -215,8 +213,7 @@ class Holder(Moves):
         before = (b"o", b"first", b"note")
         for words in ((b"o", b"second", b"n" * 128), (b"", b"c", b""), ()):
             self.connection.command("DEL", KEY)
-            self.hold(who(0), words=before)
-            self.wait(who(1), words=before)
+            self.queue(1, words=before)
             for number in (0, 1):
                 self.two.acquire(again(number, 2), moves=True, words=words)
             _, _, tickets = self.one.inspect()

@@ -1,5 +1,4 @@
-"""Failovers: what a broker may do that is not settled with a node, and how
-tickets come back that the data know nothing of."""
+"""Failovers: brokers that are not settled, and returning tickets."""
 
 import dataclasses
 import random
@@ -29,8 +28,7 @@ class SettledCase(ClockCase):
         return self.server.info("replication")["master_replid"].encode()
 
     def failover(self, lost=False, known=True):
-        """The node is promoted, perhaps without the data; the brokers see it,
-        or do not yet."""
+        """Promotes the node; `lost`: its data; `known`: to the brokers."""
         self.server.command("REPLICAOF", "127.0.0.1", "1")
         self.server.command("REPLICAOF", "NO", "ONE")
         if lost:
@@ -77,8 +75,7 @@ class Grants(SettledCase):
         self.assertGreater(result.fence, max(fence, self.one.clock_us))
 
     def test_a_free_lock(self):
-        self.hold(who(0))
-        self.one.release(who(0))
+        self.hold_once(who(0))
         self.failover()
         self.says(self.one.acquire(who(1), no_queue=True), GRACE)
         self.wait(who(1))
@@ -91,8 +88,7 @@ class Grants(SettledCase):
         """Whoever was settled sooner has shown that nobody has it."""
         self.failover()
         self.settle(self.two)
-        self.hold(who(1), self.two)
-        self.two.release(who(1))
+        self.hold_once(who(1), self.two)
         self.hold(who(2), self.one, no_queue=True)
         self.wait(who(3))
         self.assert_grants(self.one.release(who(2)), who(3))
@@ -242,8 +238,7 @@ class Benign(SettledCase):
 
     def test_a_record_from_another_node(self):
         """Settled brokers go on: a slot has moved."""
-        first = self.hold(who(0))
-        self.wait(who(1))
+        first = self.queue(1)[0]
         self.edit(id=b"x" * 40)
         self.says(self.one.renew(who(0), fence=first.fence), OK)
         self.assert_grants(self.one.release(who(0)), who(1))
@@ -256,8 +251,7 @@ class Unknown(SettledCase):
     """A broker that has not heard of the failover."""
 
     def test_nothing_is_renewed(self):
-        held = self.hold(who(0))
-        self.wait(who(1))
+        held = self.queue(1)[0]
         self.failover(known=False)
         self.settle()
         for ticket, options in ((who(0), {"fence": held.fence}), (who(1), {}),
@@ -268,8 +262,7 @@ class Unknown(SettledCase):
                   CHANGED)
 
     def test_nothing_is_granted(self):
-        self.hold(who(0))
-        self.one.release(who(0))
+        self.hold_once(who(0))
         self.failover(known=False)
         self.settle()
         self.says(self.one.acquire(who(1), no_queue=True), CHANGED)
@@ -280,8 +273,7 @@ class Unknown(SettledCase):
 
 class Holders(SettledCase):
     def test_a_renewal_shows_that_nobody_else_has_it(self):
-        held = self.hold(who(0))
-        self.wait(who(1))
+        held = self.queue(1)[0]
         self.failover()
         self.pass_time(LEASE + 1)  # the last renewal may have been lost
         self.one.renew(who(1))
@@ -389,8 +381,7 @@ class Holders(SettledCase):
                   OK)
 
     def test_that_is_given_back_for_the_second_time(self):
-        """The data were older than the first time: there may be a holder
-        that they do not know of, though this one's broker has shown it."""
+        """The older data may lack a holder, though this one was shown."""
         for repeats in (False, True):
             self.connection.command("DEL", KEY)
             held = self.hold(who(0))
@@ -404,12 +395,10 @@ class Holders(SettledCase):
             self.settle()
 
     def test_that_only_waits_in_older_data(self):
-        """It was granted and given back since: its place goes all the same,
-        and so does what it is granted in these data."""
+        """It was given back since: place and grant go from older data."""
         for hands_over in (False, True):
             self.connection.command("DEL", KEY)
-            first = self.hold(who(0))
-            self.wait(who(1))
+            first = self.queue(1)[0]
             old = self.raw()
             self.one.release(who(0))
             held = self.one.renew(who(1))
@@ -424,8 +413,7 @@ class Holders(SettledCase):
             self.says(self.two.acquire(who(2), no_queue=True), OK)
 
     def test_what_its_session_had_before_it_moved(self):
-        """It was given back at another broker. In older data its session waits
-        or holds at the first one, by an earlier generation."""
+        """Given back elsewhere; the data have an earlier generation."""
         told = self.listen(b"broker-1")
         for grants in (False, True):
             for waited in (False, True):
@@ -459,8 +447,7 @@ class Holders(SettledCase):
                                                 repeats=True), MISSING)
 
     def test_that_may_be_put_there_yet(self):
-        """By the broker that its session has left, which does not know of it:
-        until all are settled, though holders have shown themselves."""
+        """By the broker that its session has left, until all are settled."""
         holder, stood = self.queue(1)
         self.failover(lost=True)
 
@@ -666,8 +653,7 @@ class Holders(SettledCase):
         self.assert_holders(who(1))
 
     def test_another_kind_than_the_data(self):
-        self.hold(who(0))
-        self.wait(who(1))
+        self.queue(1)
         old = self.raw()
         self.one.release(who(1))
         self.one.release(who(0))
@@ -709,8 +695,7 @@ class Holders(SettledCase):
             self.settle()
 
     def test_that_ends_with_an_earlier_connection(self):
-        """What that connection's broker says, where the data do not know of
-        the claim by which the session has it at another broker."""
+        """Its earlier broker releases it; the data lack the claim."""
         for waits in (False, True):
             for lost in (False, True):
                 self.connection.command("DEL", KEY)
@@ -926,8 +911,7 @@ class Clock(ScriptCase):
                     self.assertEqual(self.record().holder.hold, hold)
 
     def test_an_end_that_seems_to_be_over_where_it_is_claimed(self):
-        """By what its last broker has told, its client may believe in it for
-        a lease; this one knows of no end, or of one of before."""
+        """Its client may believe in it for a lease."""
         claims = ((self.two, 0, LEASE), (self.two, 0, LEASE),
                   (self.three, LEASE // 2, LEASE),
                   (self.three, LEASE // 2, LEASE // 2))
@@ -967,9 +951,7 @@ class Clock(ScriptCase):
 
     def test_waiters(self):
         """They keep their places."""
-        self.hold(who(0))
-        self.wait(who(1))
-        self.wait(who(2))
+        self.queue(2)
         record = self.record()
         for ticket in record.living[1:]:
             self.edit_ticket(ticket.place, ends=ticket.ends - LEASE - 10)

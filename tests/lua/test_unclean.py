@@ -93,8 +93,7 @@ class Delay(ClockCase):
         self.assert_grants(self.one.release(who(0)), who(1))
 
     def test_of_a_lock_that_was_used_before(self):
-        self.hold(who(0))
-        self.one.release(who(0))
+        self.hold_once(who(0))
         for _ in range(3):
             held = self.hold(who(0), delay=DELAY)
             self.assertEqual(self.record().holder.delay, DELAY)
@@ -111,8 +110,7 @@ class Delay(ClockCase):
         self.hold(who(1), no_queue=True)
 
     def test_not_where_none_was_asked_for(self):
-        self.hold(who(0))
-        self.wait(who(1))
+        self.queue(1)
         self.assert_grants(self.one.release(who(0), unclean=True), who(1))
         self.edit_ticket(1, ends=self.now)
         self.edit(low=self.now)
@@ -250,8 +248,7 @@ class Break(ClockCase):
                   ahead=0)
 
     def test_renewals_are_refused(self):
-        held = self.hold(who(0))
-        self.wait(who(1))
+        held = self.queue(1)[0]
         self.taken()
         self.assert_holder(who(0), HELD + BROKEN)
         for options in ({}, {"arrival": held.arrival, "fence": held.fence},
@@ -292,8 +289,7 @@ class Break(ClockCase):
         self.assert_grants(self.one.look(), who(1))
 
     def test_the_broker_gives_it_back_without_a_delay(self):
-        self.hold(who(0))
-        self.wait(who(1))
+        self.queue(1)
         self.taken()
         self.assert_grants(self.one.release(who(0), unclean=True), who(1))
 
@@ -343,8 +339,7 @@ class Break(ClockCase):
         self.assert_order()
 
     def test_asking_again_is_asking_anew(self):
-        """The broker did not hear of the grant, nor that it was broken: its
-        client must not be told of a fence that was taken from it."""
+        """The broker knows of neither: the client gets a new fence."""
         for moves in (False, True):
             self.connection.command("DEL", KEY)
             held = self.hold(who(0))
@@ -367,8 +362,7 @@ class Break(ClockCase):
         self.assert_holder(who(1))
 
     def test_asking_again_is_standing_last(self):
-        self.hold(who(0))
-        self.wait(who(1))
+        self.queue(1)
         self.taken()
         again = self.says(self.one.acquire(who(0), retry=True), WAITING)
         self.assert_grants(again, who(1))
@@ -386,8 +380,7 @@ class Break(ClockCase):
 
     def test_after_a_move(self):
         """It stays broken, and the new broker gives it back."""
-        held = self.hold(who(0))
-        self.wait(who(1))
+        held = self.queue(1)[0]
         later = who(0, generation=2)
         self.says(self.two.renew(later, moves=True, fence=held.fence), OK)
         self.taken()
@@ -399,8 +392,7 @@ class Break(ClockCase):
         self.assert_order(who(1))
 
     def test_before_a_move(self):
-        """Whoever claims it is told before it is handed over: its broker gives
-        it back, or its lease ends."""
+        """The claim is told; a release or the lease's end frees the lock."""
         for alive in (True, False):
             self.connection.command("DEL", KEY)
             held = self.hold(who(0), delay=DELAY)
@@ -423,8 +415,7 @@ class Break(ClockCase):
 
     def test_before_a_move_to_the_same_broker(self):
         """Which gives it back in its new generation."""
-        held = self.hold(who(0))
-        self.wait(who(1))
+        held = self.queue(1)[0]
         self.taken()
         later = who(0, generation=2)
         self.says(self.one.renew(later, moves=True, fence=held.fence),

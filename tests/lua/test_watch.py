@@ -28,8 +28,7 @@ class Watch(ClockCase):
         self.assertEqual(self.told(), list(keys))
 
     def test_of_grants_and_when_it_is_free(self):
-        self.hold(who(0))
-        self.one.release(who(0))
+        self.hold_once(who(0))
         self.watch()
         self.assert_told()
         self.hold(who(1))
@@ -81,8 +80,7 @@ class Watch(ClockCase):
             self.assert_told(KEY)
 
     def test_an_exclusive_one_is_shared(self):
-        """Only brokers of a quorum, whose waiters stand in no record, are to
-        hear of it."""
+        """Only brokers of a quorum hear of it: no record has the waiters."""
         for number, told in ((0, []), (2, [KEY])):
             with self.subTest(number=number):
                 self.one.number = number
@@ -265,8 +263,7 @@ class Watch(ClockCase):
     def test_it_lasts_while_the_record_changes(self):
         """Emptied, widened, squeezed."""
         self.watch(lease=10 * LEASE)
-        self.hold(who(0))
-        self.one.release(who(0))
+        self.hold_once(who(0))
         self.queue(40)
         for number in range(1, 40):
             self.one.release(who(number))
