@@ -95,9 +95,8 @@ class Failures:
 
 
 def copy_output(process, out):
-    """Copies the output to `out` as it comes; the last count in it (None where
-    there is none), and the failures.
-    """
+    """Copies the output to `out`; the last count in it, or None, and
+    failures."""
     count = None
     failures = Failures()
     for line in process.stdout:

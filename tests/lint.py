@@ -443,10 +443,7 @@ def comments(text, start):
 
 def declared(text):
     """How many functions a header declares; (name, offset) without a comment.
-
-    A comment is for the declaration below it, and for two more that follow
-    without a blank line.
-    """
+    A comment holds for up to three declarations in a row."""
     found = list(DECLARED.finditer(text))
     bare, end, left = [], None, 0
     for match in found:

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""A hundred times `holdfast run k -- sh -c 'expr 1 + $(cat f) > f'`, twenty at
-once, over two brokers: f must be 100 at the end, exactly."""
+"""A hundred times `holdfast run`, twenty at once, count to 100."""
 
 import concurrent.futures
 import os

@@ -1,10 +1,10 @@
-"""Very many locks of one session, and what another client has of them.
+"""Very many locks of one session, and another client beside them.
 
-One session takes CROWD_LOCKS locks (each is one request, a thousand at a time),
-they are renewed for CROWD_SECONDS, and the session dies. Meanwhile another
-client locks and unlocks a name of its own, again and again. Its times, and
-those before the crowd came, tell whether the crowd starves it. CPU is utime and
-stime of the processes, which other work on the machine changes little.
+One session takes CROWD_LOCKS locks, a thousand requests at a time. They are
+renewed for CROWD_SECONDS, and the session dies. Another client locks and
+unlocks a name of its own all the time: its times tell whether the crowd
+starves it. CPU is utime and stime, which other work on the machine changes
+little.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Redis fails under load, again and again: what do the clients see of it?
+"""Redis fails under load, again and again: what clients see of it.
 
-FAILOVERS says how often, FAILOVER_TOPOLOGIES which of cluster, sentinel and
-quorum, FAILOVER_SAFETY at which level. In turn a master is killed, stopped for
-some seconds while a replica takes over, and told to hand over; of a quorum of
-five, one node or two are killed, and come back without their data.
+FAILOVERS says how often, FAILOVER_TOPOLOGIES (cluster, sentinel, quorum)
+where, FAILOVER_SAFETY at which level. A master is killed, stopped until a
+replica takes over, or hands over. Of a quorum of five, one or two nodes lose
+their data.
 """
 
 import contextlib

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """A fence never runs backwards, whatever happens to Redis.
 
-A million grants on a few names over two brokers, while Redis is wiped, put to
-sleep, made to forget its scripts, killed and restarted empty, in turn. Knobs by
-environment: FENCE_GRANTS (1000000), FENCE_FAULTS (20), FENCE_NAMES (4),
-FENCE_CONNECTIONS (16). The exit status is 0 where no fence ran backwards and
-none was told twice.
+A million grants over two brokers, while Redis is wiped, stopped, made to
+forget its scripts, or killed and restarted empty. By environment: FENCE_GRANTS
+(1000000), FENCE_FAULTS (20), FENCE_NAMES (4), FENCE_CONNECTIONS (16). The exit
+status is 0 if no fence ran backwards and none was told twice.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""An ordinary client beside others that mean no good: AUTHs with wrong secrets,
-lines that are cut off by RST, and connections that never say who they are.
+"""An ordinary client beside wrong AUTHs, cut lines and silence.
 
-The ordinary one is known by its uid, on a Unix socket; the others come by TCP,
-HOSTILE_RATE a second of each kind. Rounds with and without them alternate.
+The ordinary client is known by its uid, on a Unix socket. The others come by
+TCP, HOSTILE_RATE a second of each kind. Rounds with and without them
+alternate.
 """
 
 import collections

@@ -1,8 +1,8 @@
-"""What it costs to be watched: a page of /metrics while very many locks are
-held, and full load with and without somebody who reads it, or audits.
+"""The cost of /metrics while many locks are held, and of scrapes and audits
+under load.
 
 METRICS_LOCKS are held while METRICS_GETS are timed. COST_RECORDS are in Redis
-for the audits, COST_CONNECTIONS lock; rounds alternate.
+for the audits, COST_CONNECTIONS lock. Rounds alternate.
 """
 
 import os

@@ -1,10 +1,8 @@
 """Redis answers nothing for a while: what becomes of 10,000 held locks?
 
-Redis is told to hold all writes back (`CLIENT PAUSE ms WRITE`): it reads still,
-so that the end of each lease can be looked up meanwhile, by its own clock,
-which is that of this host. OUTAGES says for how many seconds, one after the
-other; the lease is 30 s. When it is over, what Redis is asked in the first
-second is counted: no storm, where that is what there is to say.
+`CLIENT PAUSE ms WRITE` holds all writes back; reads go on, so that the end of
+each lease can be looked up. OUTAGES lists the seconds; the lease is 30 s.
+Calls in the first second after the outage are counted: a storm would show.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The configuration is read again, thousands of times, under load: what do the
-clients see of it, and what does the daemon keep?
+"""Thousands of reloads under load: what clients see, and what memory they
+cost.
 
-Its memory grows at first, by what it remembers of the load's releases.
+The daemon's memory grows at first, by the releases that it remembers.
 """
 
 import os

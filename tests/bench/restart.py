@@ -16,8 +16,7 @@ BETWEEN = 3.0  # s
 
 
 def roll(brokers):
-    """Each in turn is asked to stop, and started anew at the same port; how
-    long each stop took, in s."""
+    """Restarts each at its port; how long each stop took, in s."""
     took = []
     for turn in range(TIMES * len(brokers)):
         time.sleep(BETWEEN)

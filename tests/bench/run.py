@@ -1,17 +1,12 @@
 #!/usr/bin/env python3
-"""`make bench`: what a lock costs, against what one would write oneself.
+"""`make bench`: the cost of a lock, beside scripts of one's own.
 
-Starts a Redis of its own and a holdfastd on free ports and ends them again.
-Rounds of the compared ways alternate, so that a busy neighbour meets all of
-them. Knobs by environment: BENCH_SECONDS (2) for each measurement, BENCH_ROUNDS
-(3), BENCH_CONNECTIONS ("1,64,1000,1x64": 1x64 is one connection with 64
-requests under way), BENCH_FULL=1 for longer runs of the other figures.
+Starts a Redis and a holdfastd on free ports, and ends them. Rounds of the
+compared ways alternate. By environment: BENCH_SECONDS (2) for each
+measurement, BENCH_ROUNDS (3), BENCH_CONNECTIONS ("1,64,1000,1x64": 1x64 is one
+connection with 64 requests under way), BENCH_FULL=1 for longer runs.
 
-Some parts take minutes, and run only where they are asked for by --only: the
-rolling restart, failovers, the deadlocks, a million operations at random, ten
-thousand reloads, audits of a million records, /metrics of many locks, what
-being watched costs, clients that mean no good, what TLS costs them, and a crowd
-of locks of one session.
+The parts in LONG_PARTS take minutes: they run if --only names them.
 """
 
 import argparse

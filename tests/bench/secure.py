@@ -1,5 +1,5 @@
-"""What TLS costs clients: the same locks by the port for it and by the other
-one, of one broker; and what a connection costs until its greeting is read.
+"""The cost of TLS: the same locks by both ports of a broker, and of a
+connection.
 
 BENCH_CONNECTIONS says how many connections lock; rounds alternate.
 """

@@ -1,5 +1,4 @@
-"""What the search for circles costs where many hold something, wait for one
-lock, and are in none."""
+"""The cost of deadlock detection for many waits without a cycle."""
 
 import time
 

@@ -1,10 +1,9 @@
-"""What can go wrong, and a planner that draws from it.
+"""Faults, and a planner that draws from them.
 
-A fault is a function (chaos, seconds) that does harm at once and returns what
-undoes it, or None. `chaos.excuse` says what the topology cannot promise under
-it (checker.py); what is not excused must hold. A round draws faults from the
-seed, at most one that changes Redis, lets them act, heals, and asks for every
-lock.
+A fault is a function (chaos, seconds) that does harm at once and returns its
+undoing, or None. `chaos.excuse` says what the topology cannot promise under it
+(checker.py). A round draws faults from the seed, at most one that changes
+Redis, lets them act, heals, and asks for every lock.
 """
 
 import contextlib
@@ -292,9 +291,8 @@ def redis_disk(chaos, seconds):
 
 @fault("redis.clock", "redis")
 def redis_clock(chaos, seconds):
-    """Set forward or back, and right again afterwards. One node of a quorum may
-    be the one that a hold stands by, where another one lacks it: so there is an
-    excuse for that, too, as after FLUSHALL."""
+    """Set forward or back, and right again. It is excused as FLUSHALL is: one
+    node of a quorum may be the one that a hold depends on."""
     if not chaos.world.clock_library:
         raise RuntimeError("no clock shim")
     node = chaos.a_node()
@@ -313,9 +311,8 @@ def redis_clock(chaos, seconds):
 
 
 def refuse_fences_ahead(node, locks):
-    """A new record begins ten seconds ahead of the clock. Where a clock that
-    was moved took a fence beyond that, nothing is promised after a loss of
-    data but by brokers that have seen it: that loss is left out."""
+    """A new record begins ten seconds ahead of the clock. A fence beyond that,
+    of a moved clock, is not protected from a loss of data."""
     for lock in locks:
         if node.fence_of(lock) > (time.time() + FENCE_JUMP) * 1e6:
             raise RuntimeError(f"the fence of {lock} is ahead of the clock")
@@ -323,8 +320,7 @@ def refuse_fences_ahead(node, locks):
 
 @fault("redis.wipe", "redis", ("single", "quorum"))
 def redis_wipe(chaos, seconds):
-    """Killed, and started without its data; of a quorum a majority has them
-    still, and nothing is excused."""
+    """Killed, and started without its data; a quorum is not excused."""
     node = chaos.a_node()
     begin = time.monotonic()
     refuse_fences_ahead(node, chaos.world.locks)

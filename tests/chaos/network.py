@@ -1,9 +1,8 @@
 """Hosts of one's own: a network namespace each, on one bridge.
 
-The runner is in a namespace of its own already (run.py sees to that), so that
-nothing here touches the machine's network, and all of it goes when its
-processes end, however they end. A cut is one way or both, made by nftables at
-the receiver or by a blackhole route at the sender.
+The runner is in a namespace of its own already (run.py): nothing here touches
+the machine's network, and all ends with its processes. A cut is one way or
+both, by nftables at the receiver or by a blackhole route at the sender.
 """
 
 import os

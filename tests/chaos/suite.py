@@ -1,8 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the tests of chaos itself: the checker's, and a short run.
-
-See harness/runner.py, or -h. For chaos proper: run.py.
-"""
+"""Runs the checker's tests and a short chaos: see harness/runner.py, or -h."""
 
 import os
 import sys

@@ -3,14 +3,11 @@
 
     worker.py CONFIG.json
 
-It is the careful client of PROTOCOL.md, section 6.5: a deadline counts from the
-sending of the request that it was told in, and it looks at the clock and at
-what has come before it acts. Each event is one write() to its history, so that
-SIGKILL takes none away. It may be killed and stopped at any time; run.py starts
-it again. See checker.py for the events.
-
-CONFIG: name, seed, brokers (["host:port"...]), register ("host:port"), locks,
-history, lease (s), patience (s), heartbeat (ms or 0).
+It is the careful client of PROTOCOL.md, section 6.5. Each event is one write()
+to its history, so that SIGKILL takes none away. run.py starts it again after a
+kill. checker.py has the events. CONFIG: name, seed, brokers
+(["host:port"...]), register ("host:port"), locks, history, lease (s), patience
+(s), heartbeat (ms or 0).
 """
 
 import json

@@ -1,7 +1,7 @@
-"""What chaos is made in: Redis, three brokers, relays, a resource, clients.
+"""The world of chaos: Redis, three brokers, relays, a resource, clients.
 
-World starts and ends it all, watches that nobody dies unasked, and keeps the
-list of what happened for checker.py. What is done to it is in faults.py.
+World starts and ends it all, notices an unexpected death, and keeps the list
+of events for checker.py. Faults are in faults.py.
 """
 
 import contextlib

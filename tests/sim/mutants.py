@@ -1,16 +1,12 @@
 #!/usr/bin/env python3
 """`make sim-mutants`: planted bugs, each of which the simulator must find.
 
-Each mutant changes one place of the core, the store, the base or the scripts
-into a mistake that somebody has made, here or elsewhere. daemon/DESIGN.md names
-many of them at the rules that they break. The tree is copied, changed, built,
-and run seed after seed until a promise is broken or the program's own
-assertions stop it. A mutant that is not found is a hole in the simulator. Those
-of failovers, replicas, a quorum, audits and turns are looked for in runs that
-have these.
+Each mutant changes one place into a mistake that somebody has made. The tree
+is copied, changed, built, and run seed after seed until a promise is broken or
+an assertion fails. A mutant that is not found is a hole in the simulator.
 
     python3 tests/sim/mutants.py [--only NAME,...] [--seeds N] [--markdown]
-        [--folder F] [--jobs N]
+                                 [--folder F] [--jobs N]
 """
 
 import argparse
@@ -20,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import planted
 import planted_audit
@@ -87,14 +84,12 @@ def find(folder, place, old):
     found = []
     if "/" in place:
         path = os.path.join(folder, place)
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = Path(path).read_text(encoding="utf-8")
         found = [(path, match.start())
                  for match in re.finditer(re.escape(old), text)]
     else:
         for path in sources(folder):
-            with open(path, encoding="utf-8") as file:
-                text = file.read()
+            text = Path(path).read_text(encoding="utf-8")
             for start, end in bodies(path, text, place):
                 found += [(path, start + match.start()) for match in
                           re.finditer(re.escape(old), text[start:end])]
@@ -104,12 +99,10 @@ def find(folder, place, old):
 
 
 def plant(folder, mutant, saved):
-    """Makes all of its changes. `saved` gets the files as they were, by their
-    paths."""
+    """Makes all changes; `saved` gets the files as they were, by path."""
     for place, old, new in changes(mutant):
         path, at = find(folder, place, old)
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = Path(path).read_text(encoding="utf-8")
         saved.setdefault(path, text)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text[:at] + new + text[at + len(old):])
@@ -188,8 +181,7 @@ def main():
             seeds, what = None, "cannot be made"
         finally:
             for path, text in saved.items():
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(text)
+                Path(path).write_text(text, encoding="utf-8")
         missed += seeds is None
         row = (name, "-" if seeds is None else str(seeds), what,
                f"{time.monotonic() - began:.0f} s", mutant[3])

@@ -1,5 +1,4 @@
-"""Mistakes in audits. Looked for in runs with many, of which some break what is
-held for long."""
+"""Mistakes in audits, for runs with many."""
 
 SETTINGS = ("--set", "audit_ms=700,break_ms=2000")
 

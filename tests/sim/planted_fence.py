@@ -1,5 +1,4 @@
-"""Bugs for mutants.py to plant: of the fence clock, of what Redis forgets, and
-of an older record that comes back. See DESIGN.md D2 and D11."""
+"""Bugs of the fence clock and of old records: DESIGN.md D2, D11."""
 
 SETTINGS = ("--set", "cluster=0,sentinels=0,masters=1,replicas=0,brokers=3,"
             "quorum=0,strict=0,settle_ms=0")

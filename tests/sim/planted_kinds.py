@@ -1,5 +1,4 @@
-"""Bugs for mutants.py to plant: of kinds of locks, sessions that move,
-watches, deadlocks, and orders of operators."""
+"""Bugs of kinds of locks, moved sessions, watches, deadlocks and orders."""
 
 # name: (place, what is there, the mistake, what it is)
 PLANTED = {

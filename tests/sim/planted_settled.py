@@ -1,5 +1,4 @@
-"""Bugs for mutants.py to plant: of brokers that are not settled with a node,
-and of what they put there again. See DESIGN.md D3."""
+"""Bugs of brokers that are not settled with a node: DESIGN.md D3."""
 
 SETTINGS = ("--set", "cluster=1,sentinels=0,masters=2,replicas=1,brokers=3,"
             "quorum=0,strict=0")

@@ -1,5 +1,4 @@
-"""Bugs for mutants.py to plant: of answers that wait for replicas. See
-DESIGN.md D4."""
+"""Bugs of answers that wait for replicas: DESIGN.md D4."""
 
 SETTINGS = ("--set", "cluster=1,sentinels=0,masters=2,replicas=2,brokers=3,"
             "quorum=0,strict=1")

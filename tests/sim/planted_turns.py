@@ -1,5 +1,4 @@
-"""Bugs for mutants.py to plant: of turns, where one call is under way at a
-time and a session keeps all requests under way that it may."""
+"""Bugs of turns: one call at a time, and a session with very many requests."""
 
 SETTINGS = ("--settings", "single", "--set",
             "usual=1,batch=1,in_flight=1,locks=3,jitter_us=10000")

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the tests of the simulator and its parts: see harness/runner.py, or -h.
-"""
+"""Runs the tests of the simulator: see harness/runner.py, or -h."""
 
 import os
 import sys

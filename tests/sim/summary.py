@@ -1,7 +1,5 @@
 #!/usr/bin/env python3
-"""Adds up what `holdfast-sim --record FILE` appended to FILE, run by run, for
-each version of the program on its own. Seeds that were run twice count once
-more, so give each run seeds of its own."""
+"""Adds up `holdfast-sim --record FILE` by version; repeated seeds count."""
 
 import json
 import sys

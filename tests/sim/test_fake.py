@@ -1,9 +1,8 @@
 """The simulator's Redis against a real one: the same bytes for the same.
 
-Runs sim-fake-check (see fake_check.c): random commands and script calls to
-both, on a single server and on a cluster whose slots migrate. $HOLDFAST_SEED
-repeats a run, $HOLDFAST_STEPS makes it longer or shorter, $SIM_FAKE_CHECK names
-another program.
+sim-fake-check (fake_check.c) sends random commands to both, on a server and on
+a cluster with moving slots. $HOLDFAST_SEED and $HOLDFAST_STEPS choose a run,
+$SIM_FAKE_CHECK a program.
 """
 
 import os
@@ -41,8 +40,7 @@ class Fake(HarnessCase):
         self.check(STEPS, server.address)
 
     def deaf_cluster(self, count):
-        """Masters that know of each other from their files alone: the ports
-        of the bus in there are nobody's."""
+        """Masters that know each other from their files alone."""
         nowhere = ports.reserve()
         self.addCleanup(nowhere.release)
         nodes = [RedisServer(cluster_enabled=True,

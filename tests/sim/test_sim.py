@@ -1,6 +1,6 @@
 """The simulator's own promises, and the runs of each commit.
 
-$HOLDFAST_SIM_SEEDS says how many seeds (1,000), $HOLDFAST_SIM_FIRST the first.
+$HOLDFAST_SIM_SEEDS (1,000) says how many seeds, $HOLDFAST_SIM_FIRST the first.
 """
 
 import json
