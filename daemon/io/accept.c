@@ -1,16 +1,15 @@
 /*
- * Accepting clients: who may come in, as what, and what becomes of those for
- * whom there is no room.
+ * Listeners, and the clients that they accept or refuse.
  *
- * A connection of TLS is handed on for its handshake (shake.c), any other one
- * is a session at once.
+ * handshake.c gets a TLS connection. Any other connection becomes a session at
+ * once.
  */
 #include "daemon/io/accept.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/io/client.h"
+#include "daemon/io/handshake.h"
 #include "daemon/io/listen.h"
-#include "daemon/io/shake.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +47,7 @@ client_accept(struct listener *listener, int fd,
     }
     client->silence_us =
         listener->tcp ? listen_set_options(&loop->settings, fd) : UINT64_MAX;
-    if (listener->tls ? shake_begin(client, address, len)
+    if (listener->tls ? handshake_begin(client, address, len)
                       : client_open(client, address, len, NULL, 0))
         return;
     client_refuse(loop, client_release(client), !listener->tls);
@@ -106,9 +105,9 @@ accept_go_on(struct loop *loop, bool all)
 void
 client_accept_tls(struct loop *loop)
 {
-    if (loop->tls_paused && loop->shake_over)
+    if (loop->tls_paused && loop->handshake_over)
         accept_go_on(loop, false);
-    loop->shake_over = false;
+    loop->handshake_over = false;
 }
 
 void
@@ -131,7 +130,7 @@ listener_readable(evutil_socket_t fd, short what, void *arg)
     for (int i = 0; i < ACCEPTS_A_TURN; i++) {
         struct sockaddr_storage address = {.ss_family = AF_UNIX};
         socklen_t len = sizeof(address);
-        if (listener->tls && !shake_has_room(listener->loop)) {
+        if (listener->tls && !handshake_has_room(listener->loop)) {
             accept_tls_pause(listener->loop);
             return;
         }

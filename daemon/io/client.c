@@ -87,19 +87,19 @@ client_forget_tls(struct client *client)
 }
 
 void
-client_end_shake(struct client *client)
+client_end_handshake(struct client *client)
 {
-    struct shake *shake = client->shake;
+    struct handshake *handshake = client->handshake;
 
-    if (shake == NULL)
+    if (handshake == NULL)
         return;
-    core_depart(client->loop->engine.core, &shake->source);
-    list_remove(&shake->link);
-    require(client->loop->shake_count > 0);
-    client->loop->shake_count--;
-    client->loop->shake_over = true;
-    client->shake = NULL;
-    free(shake);
+    core_depart(client->loop->engine.core, &handshake->source);
+    list_remove(&handshake->link);
+    require(client->loop->handshake_count > 0);
+    client->loop->handshake_count--;
+    client->loop->handshake_over = true;
+    client->handshake = NULL;
+    free(handshake);
 }
 
 /* Frees the client; its session has ended or ends by the caller. */
@@ -108,7 +108,7 @@ client_destroy(struct client *client)
 {
     struct loop *loop = client->loop;
 
-    client_end_shake(client);
+    client_end_handshake(client);
     core_linger_end(loop->engine.core, &client->source);
     if (client_of(loop, client->input.session) == client)
         loop->by_session[client->input.session.index] = NULL;

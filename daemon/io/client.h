@@ -26,7 +26,7 @@ bool client_open(struct client *client, const struct sockaddr_storage *address,
 int client_release(struct client *client);
 
 /* Frees what the client has for its handshake, if it has any. */
-void client_end_shake(struct client *client);
+void client_end_handshake(struct client *client);
 
 /* Closes and frees the client; its session has ended, or the caller ends it. */
 void client_destroy(struct client *client);

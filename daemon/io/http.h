@@ -1,5 +1,5 @@
 /*
- * The operators' HTTP port: what daemon/io/page.c says, to GET and HEAD.
+ * The operators' HTTP port: what daemon/io/http_page.c says, to GET and HEAD.
  *
  * Not for the open net: there is neither password nor encryption, so it listens
  * on loopback unless the configuration says otherwise.

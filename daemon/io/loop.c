@@ -14,10 +14,10 @@
 #include "daemon/io/accept.h"
 #include "daemon/io/client.h"
 #include "daemon/io/clock.h"
+#include "daemon/io/handshake.h"
 #include "daemon/io/http.h"
 #include "daemon/io/listen.h"
 #include "daemon/io/redis.h"
-#include "daemon/io/shake.h"
 
 #include <event2/dns.h>
 #include <fcntl.h>
@@ -38,8 +38,8 @@ loop_set_timer(struct loop *loop, bool idle)
     uint64_t now_us = engine_now(&loop->engine);
     uint64_t next_us = engine_next_us(&loop->engine);
 
-    if (!idle || !list_empty(&loop->late) || !list_empty(&loop->shakes_due) ||
-        next_us < now_us)
+    if (!idle || !list_empty(&loop->late) ||
+        !list_empty(&loop->handshakes_due) || next_us < now_us)
         next_us = now_us;
     if (next_us == loop->timer_us &&
         event_pending(&loop->timer, EV_TIMEOUT, NULL))
@@ -93,10 +93,10 @@ static void
 loop_turn(struct loop *loop)
 {
     client_catch_up(loop);
-    shake_some(loop);
+    handshake_some(loop);
     if (engine_stopping(&loop->engine) && loop->listener_count > 0) {
         client_stop_listening(loop);
-        shake_stop(loop);
+        handshake_stop(loop);
     }
     client_accept_tls(loop);
     bool idle = engine_move(&loop->engine, clock_real_us());
@@ -338,8 +338,8 @@ loop_create(
     list_init(&loop->dirty);
     list_init(&loop->fated);
     list_init(&loop->late);
-    list_init(&loop->shakes);
-    list_init(&loop->shakes_due);
+    list_init(&loop->handshakes);
+    list_init(&loop->handshakes_due);
     loop->timer_us = WHEEL_NEVER;
     loop->started_us = clock_real_us();
     loop->reloaded_us = loop->started_us;

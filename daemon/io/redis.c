@@ -303,9 +303,9 @@ link_connected(struct redis_link *link)
 
 /* Goes on with the handshake as far as it goes now. */
 static void
-link_shake(struct redis_link *link)
+link_handshake(struct redis_link *link)
 {
-    switch (tls_link_shake(link->tls)) {
+    switch (tls_link_handshake(link->tls)) {
     case TLS_DONE:
         link_connected(link);
         return;
@@ -346,7 +346,7 @@ link_opened(struct redis_link *link)
         return;
     }
     store_opened(loop->engine.store, link->id);
-    link_shake(link);
+    link_handshake(link);
 }
 
 static void
@@ -357,7 +357,7 @@ link_readable(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     if (link->connecting)
-        link_shake(link);
+        link_handshake(link);
     else
         link_read(link);
 }
@@ -372,7 +372,7 @@ link_writable(evutil_socket_t fd, short what, void *arg)
     (void)engine_now(
         &link->loop->engine); /* the store may send more in this turn */
     if (link->connecting && link->tls != NULL) {
-        link_shake(link);
+        link_handshake(link);
         return;
     }
     if (link->connecting) {

@@ -1,11 +1,17 @@
 /*
  * The loop's own state, for the files of daemon/io only.
  *
- * listen.c: sockets to listen on. accept.c: clients that come there; shake.c:
- * their handshakes by TLS. open.c: the beginning of their connections;
- * client.c: clients' connections from then on. redis.c: links to Redis;
- * reader.c: replies on them. http.c, page.c: what operators see; hook.c: what
- * they have run. loop.c: turns. Nothing here decides about locks.
+ *     listen.c                  sockets to listen on
+ *     accept.c                  new connections
+ *     handshake.c               their TLS handshakes
+ *     open.c                    the begin of their sessions
+ *     client.c                  connections of clients from then on
+ *     redis.c, reader.c         connections to Redis; replies on them
+ *     http.c, http_page.c       the HTTP port and its pages
+ *     hook.c                    processes of audit.hook
+ *     loop.c                    turns
+ *
+ * Nothing here decides about locks.
  */
 #ifndef HOLDFAST_IO_STATE_H
 #define HOLDFAST_IO_STATE_H
@@ -55,7 +61,7 @@ struct client {
     struct event event;    /* reading; or of the handshake */
     struct event *writing; /* owned; only while output waits */
     struct tls_link *tls;  /* owned; NULL: plain, or no handshake has begun */
-    struct shake *shake;   /* owned; while the handshake goes on */
+    struct handshake *handshake; /* owned; while the handshake goes on */
     struct source *source; /* ref, the core's; where it lingers, or NULL */
     int fd;
     bool greeted;     /* some bytes came */
@@ -83,8 +89,8 @@ struct client {
 };
 
 /* A handshake by TLS. */
-struct shake {
-    struct list link;      /* loop->shakes, or loop->shakes_due */
+struct handshake {
+    struct list link;      /* loop->handshakes, or loop->handshakes_due */
     struct client *client; /* ref */
     struct source *source; /* ref, the core's; NULL: not counted there */
     uint64_t end_us;
@@ -120,9 +126,9 @@ struct loop {
     struct list dirty;      /* clients with lines of this turn */
     struct list fated;      /* clients with a fate to be met */
     struct list late;       /* clients whose lines took too long for one turn */
-    struct list shakes;     /* of TLS' handshakes: who waits for its client */
-    struct list shakes_due; /* those that can go on */
-    uint32_t shake_count;
+    struct list handshakes; /* of TLS' handshakes: who waits for its client */
+    struct list handshakes_due; /* those that can go on */
+    uint32_t handshake_count;
     uint32_t client_count;
     uint32_t client_max;
     uint32_t tls_count; /* clients that have TLS by now */
@@ -131,7 +137,7 @@ struct loop {
     uint32_t listener_count;
     struct event accept_timer; /* after EMFILE, or where TLS is paused */
     bool tls_paused;           /* nobody is accepted by TLS */
-    bool shake_over;           /* a handshake's place has become free */
+    bool handshake_over;       /* a handshake's place has become free */
     int spare_fd;              /* to be given up under EMFILE */
     struct redis_link *links;  /* owned; by index */
     struct http *http;         /* owned; NULL: off */

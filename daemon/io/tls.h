@@ -88,7 +88,7 @@ struct tls_link *tls_link_create(struct tls *tls, int fd, const char *host);
 void tls_link_destroy(struct tls_link **link);
 
 /* The handshake, up to TLS_DONE; before that neither read nor write. */
-enum tls_status tls_link_shake(struct tls_link *link);
+enum tls_status tls_link_handshake(struct tls_link *link);
 
 /* The bytes of a record at most. */
 #define TLS_RECORD_BYTES 16384

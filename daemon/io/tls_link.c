@@ -22,7 +22,7 @@ struct tls_link {
     struct tls *tls; /* ref, counted */
     SSL *ssl;        /* owned, with its BIO */
     struct tls_socket socket;
-    bool shaken;
+    bool handshaken;
     bool hello_is_long; /* a client's */
     enum tls_failure failure;
     char *name; /* owned; what the certificate has to name, or NULL */
@@ -100,11 +100,11 @@ fail_protocol(struct tls_link *link)
                                    : TLS_FAILED_PROTOCOL;
     const char *what = "TLS failed";
 
-    if (!link->shaken && verified != X509_V_OK) {
+    if (!link->handshaken && verified != X509_V_OK) {
         fail_certificate(link, verified);
         return;
     }
-    if (!link->shaken && holdfast_tls_is_foreign(error))
+    if (!link->handshaken && holdfast_tls_is_foreign(error))
         what = "it does not speak TLS";
     else if (holdfast_tls_is_alert(error))
         what = "it ends TLS";
@@ -116,7 +116,7 @@ static enum tls_status
 link_status(struct tls_link *link, int result)
 {
     int status = SSL_get_error(link->ssl, result);
-    const char *when = link->shaken ? "" : " in the TLS handshake";
+    const char *when = link->handshaken ? "" : " in the TLS handshake";
 
     if (status == SSL_ERROR_NONE)
         return TLS_DONE;
@@ -214,21 +214,21 @@ tls_link_destroy(struct tls_link **link)
 }
 
 enum tls_status
-tls_link_shake(struct tls_link *link)
+tls_link_handshake(struct tls_link *link)
 {
-    require(!link->shaken);
+    require(!link->handshaken);
     ERR_clear_error();
     enum tls_status status = link_status(link, SSL_do_handshake(link->ssl));
     if (status == TLS_BROKEN && link->hello_is_long)
         link_fail(link, TLS_FAILED_PROTOCOL, "its ClientHello is too long");
-    link->shaken = status == TLS_DONE;
+    link->handshaken = status == TLS_DONE;
     return status;
 }
 
 enum tls_status
 tls_link_read(struct tls_link *link, char *out, size_t room, size_t *got)
 {
-    require(link->shaken && room > 0);
+    require(link->handshaken && room > 0);
     ERR_clear_error();
     return link_status(link, SSL_read_ex(link->ssl, out, room, got));
 }
@@ -254,7 +254,7 @@ enum tls_status
 tls_link_write(
     struct tls_link *link, const char *bytes, size_t len, size_t *sent)
 {
-    require(link->shaken && len > 0);
+    require(link->handshaken && len > 0);
     ERR_clear_error();
     enum tls_status status =
         link_status(link, SSL_write_ex(link->ssl, bytes, len, sent));
@@ -266,7 +266,7 @@ tls_link_write(
 enum tls_status
 tls_link_end(struct tls_link *link)
 {
-    require(link->shaken);
+    require(link->handshaken);
     ERR_clear_error();
     int result = SSL_shutdown(link->ssl);
     /* 0: the peer has not said so yet, which nobody waits for here. */
@@ -338,7 +338,7 @@ give_common_names(const X509 *cert, tls_name *name, void *arg)
 bool
 tls_link_names(const struct tls_link *link, tls_name *name, void *arg)
 {
-    require(link->shaken);
+    require(link->handshaken);
     const X509 *cert = SSL_get0_peer_certificate(link->ssl);
 
     if (cert == NULL || SSL_get_verify_result(link->ssl) != X509_V_OK)

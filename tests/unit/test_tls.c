@@ -132,7 +132,7 @@ shake(void)
 
     for (int i = 0; i < 1000; i++) {
         if (status != TLS_DONE)
-            status = tls_link_shake(client);
+            status = tls_link_handshake(client);
         if (status == TLS_BROKEN)
             return status;
         if (SSL_do_handshake(server) == 1 && status == TLS_DONE)
@@ -261,7 +261,7 @@ START_TEST(refused)
     begin(versions[_i], "redis.example");
     SSL_set_verify(
         server, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-    while (tls_link_shake(client) == TLS_WANTS_READ) {
+    while (tls_link_handshake(client) == TLS_WANTS_READ) {
         if (SSL_do_handshake(server) != 1 && ERR_peek_error() != 0)
             break;
         ERR_clear_error();
@@ -275,7 +275,7 @@ START_TEST(refused)
             "it ends TLS (tlsv13 alert certificate required)");
     } else {
         shutdown(sockets[0], SHUT_RDWR);
-        ck_assert_int_eq(tls_link_shake(client), TLS_BROKEN);
+        ck_assert_int_eq(tls_link_handshake(client), TLS_BROKEN);
         ck_assert_str_eq(tls_link_why(client),
             "it ends TLS (sslv3 alert handshake failure)");
     }

@@ -138,7 +138,7 @@ shake(void)
     for (int i = 0; i < 100 && status != TLS_DONE; i++) {
         (void)SSL_do_handshake(client);
         ERR_clear_error();
-        status = tls_link_shake(server);
+        status = tls_link_handshake(server);
         if (status == TLS_BROKEN)
             return status;
     }
@@ -360,7 +360,7 @@ START_TEST(other_words)
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         begin(NULL, false, false);
         ck_assert_int_gt(send(sockets[0], words[i], strlen(words[i]), 0), 0);
-        ck_assert_int_eq(tls_link_shake(server), TLS_BROKEN);
+        ck_assert_int_eq(tls_link_handshake(server), TLS_BROKEN);
         ck_assert_int_eq(tls_link_failure(server), TLS_FAILED_PROTOCOL);
         ck_assert_ptr_nonnull(
             strstr(tls_link_why(server), "it does not speak TLS ("));
@@ -381,7 +381,7 @@ START_TEST(other_words)
     end();
     begin(NULL, false, false);
     shutdown(sockets[0], SHUT_WR);
-    ck_assert_int_eq(tls_link_shake(server), TLS_BROKEN);
+    ck_assert_int_eq(tls_link_handshake(server), TLS_BROKEN);
     ck_assert_int_eq(tls_link_failure(server), TLS_FAILED_GONE);
     ck_assert_str_eq(
         tls_link_why(server), "closed by the client in the TLS handshake");

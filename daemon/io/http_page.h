@@ -1,8 +1,8 @@
 /*
  * The pages of the HTTP port, made out of the loop's numbers. Knows no socket.
  */
-#ifndef HOLDFAST_IO_PAGE_H
-#define HOLDFAST_IO_PAGE_H
+#ifndef HOLDFAST_IO_HTTP_PAGE_H
+#define HOLDFAST_IO_HTTP_PAGE_H
 
 #include "daemon/base/buffer.h"
 #include "daemon/base/text.h"

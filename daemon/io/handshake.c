@@ -11,7 +11,7 @@
  * not accepted. So handshakes under way come to their end, and many honest
  * clients at once get in one after the other.
  */
-#include "daemon/io/shake.h"
+#include "daemon/io/handshake.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -25,30 +25,30 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#define SHAKE_S 10
+#define HANDSHAKE_S 10
 /* A client that has kept it waiting for less makes no room for another one.
  * That begins anew so often, which is more than the flights of a handshake. */
 #define PATIENCE_US 300000
 #define PATIENCES   6
 /* Of a turn, for all of them; what is begun is done. */
-#define SHAKES_US 3000
+#define HANDSHAKES_US 3000
 /* The memory of one of them, with certificates and a record. It may be 155 KiB,
  * if a ClientHello claims the greatest length that OpenSSL takes. But with room
  * for fewer, more honest clients would have to go. */
-#define SHAKE_BYTES 65536
-#define SHAKES_MIN  64
+#define HANDSHAKE_BYTES 65536
+#define HANDSHAKES_MIN  64
 /* Of a certificate, that are looked for among users. */
 #define NAMES_MAX 64
 
 /* It has failed, and is told so by TLS if at all. */
 static void
-shake_end(struct client *client, enum counter counter, const char *why)
+handshake_end(struct client *client, enum counter counter, const char *why)
 {
     struct loop *loop = client->loop;
     char peer[80];
 
-    listen_peer(&client->shake->address, client->shake->address_len, peer,
-        sizeof(peer));
+    listen_peer(&client->handshake->address, client->handshake->address_len,
+        peer, sizeof(peer));
     count(&loop->counters, counter);
     /* A check that the port is open is not logged. */
     log_write(counter == COUNTER_tls_closed ? LOG_DEBUG : LOG_INFO,
@@ -59,7 +59,7 @@ shake_end(struct client *client, enum counter counter, const char *why)
         return;
     }
     /* It is to learn why, though what it has sent since is not read. */
-    client_end_shake(client);
+    client_end_handshake(client);
     event_del(&client->event);
     event_assign(&client->event, loop->base, client->fd, EV_READ | EV_PERSIST,
         client_readable, client);
@@ -68,7 +68,7 @@ shake_end(struct client *client, enum counter counter, const char *why)
 }
 
 static void
-shake_broken(struct client *client)
+handshake_broken(struct client *client)
 {
     static const enum counter counters[] = {
         [TLS_FAILED_GONE] = COUNTER_tls_closed,
@@ -76,7 +76,7 @@ shake_broken(struct client *client)
         [TLS_FAILED_CERTIFICATE] = COUNTER_tls_certificate,
     };
 
-    shake_end(client, counters[tls_link_failure(client->tls)],
+    handshake_end(client, counters[tls_link_failure(client->tls)],
         tls_link_why(client->tls));
 }
 
@@ -111,7 +111,7 @@ name_found(void *arg, struct text name)
 
 /* The one user whom the certificate names; NULL: it does not say. */
 static struct user *
-shake_user(const struct client *client, const char *peer, uint32_t *mark)
+handshake_user(const struct client *client, const char *peer, uint32_t *mark)
 {
     struct names names = {.users = client->loop->settings.core.users};
 
@@ -135,7 +135,7 @@ shake_user(const struct client *client, const char *peer, uint32_t *mark)
 
 /* There is no room for it, which now it can be told. */
 static void
-shake_refuse(struct client *client)
+handshake_refuse(struct client *client)
 {
     static const char bye[] = CLIENT_BYE_LIMIT;
     size_t sent;
@@ -143,97 +143,98 @@ shake_refuse(struct client *client)
     count(&client->loop->counters, COUNTER_sessions_refused);
     client_leave(client);
     client->close_us =
-        engine_now(&client->loop->engine) + (uint64_t)SHAKE_S * 1000000;
+        engine_now(&client->loop->engine) + (uint64_t)HANDSHAKE_S * 1000000;
     (void)tls_link_write(client->tls, bye, sizeof(bye) - 1, &sent);
     client_finish(client);
 }
 
 static void
-shake_done(struct client *client)
+handshake_done(struct client *client)
 {
     struct loop *loop = client->loop;
-    struct sockaddr_storage address = client->shake->address;
-    socklen_t len = client->shake->address_len;
+    struct sockaddr_storage address = client->handshake->address;
+    socklen_t len = client->handshake->address_len;
     uint32_t mark = 0;
     char peer[80];
 
     listen_peer(&address, len, peer, sizeof(peer));
-    struct user *user = shake_user(client, peer, &mark);
+    struct user *user = handshake_user(client, peer, &mark);
     count(&loop->counters, COUNTER_tls_done);
-    client_end_shake(client);
+    client_end_handshake(client);
     event_assign(&client->event, loop->base, client->fd, EV_READ | EV_PERSIST,
         client_readable, client);
     if (!client_open(client, &address, len, user, mark))
-        shake_refuse(client);
+        handshake_refuse(client);
 }
 
 static void
-shake_event(evutil_socket_t fd, short what, void *arg)
+handshake_event(evutil_socket_t fd, short what, void *arg)
 {
     struct client *client = arg;
 
     (void)fd;
     (void)engine_now(&client->loop->engine);
     if ((what & (EV_READ | EV_WRITE)) == 0) {
-        shake_end(client, COUNTER_tls_timeout, "not done in time");
+        handshake_end(client, COUNTER_tls_timeout, "not done in time");
         return;
     }
-    list_remove(&client->shake->link);
-    list_push_back(&client->loop->shakes_due, &client->shake->link);
+    list_remove(&client->handshake->link);
+    list_push_back(&client->loop->handshakes_due, &client->handshake->link);
 }
 
 /* Those who have done so for longest stand in front. */
 static void
-shake_keeps_waiting(struct loop *loop, struct shake *shake, uint64_t now_us)
+handshake_keeps_waiting(
+    struct loop *loop, struct handshake *handshake, uint64_t now_us)
 {
-    if (shake->waits == PATIENCES) { /* it comes byte by byte */
-        list_push_front(&loop->shakes, &shake->link);
+    if (handshake->waits == PATIENCES) { /* it comes byte by byte */
+        list_push_front(&loop->handshakes, &handshake->link);
         return;
     }
-    shake->waits++;
-    shake->since_us = now_us;
-    list_push_back(&loop->shakes, &shake->link);
+    handshake->waits++;
+    handshake->since_us = now_us;
+    list_push_back(&loop->handshakes, &handshake->link);
 }
 
 /* For EV_READ or EV_WRITE; false: no memory. */
 static bool
-shake_await(struct client *client, short what)
+handshake_await(struct client *client, short what)
 {
     uint64_t now_us = engine_now(&client->loop->engine);
-    uint64_t end_us = client->shake->end_us;
+    uint64_t end_us = client->handshake->end_us;
     uint64_t wait_us = end_us > now_us ? end_us - now_us : 0;
     struct timeval wait = {.tv_sec = (time_t)(wait_us / 1000000),
         .tv_usec = (suseconds_t)(wait_us % 1000000)};
 
-    shake_keeps_waiting(client->loop, client->shake, now_us);
+    handshake_keeps_waiting(client->loop, client->handshake, now_us);
     event_assign(&client->event, client->loop->base, client->fd, what,
-        shake_event, client);
+        handshake_event, client);
     return event_add(&client->event, &wait) == 0;
 }
 
 /* As far as it goes now. */
 static void
-shake_go_on(struct client *client)
+handshake_go_on(struct client *client)
 {
     bool awaited = true;
 
-    switch (tls_link_shake(client->tls)) {
+    switch (tls_link_handshake(client->tls)) {
     case TLS_DONE:
-        shake_done(client);
+        handshake_done(client);
         return;
     case TLS_ENDED:
     case TLS_BROKEN:
-        shake_broken(client);
+        handshake_broken(client);
         return;
     case TLS_WANTS_READ:
-        awaited = shake_await(client, EV_READ);
+        awaited = handshake_await(client, EV_READ);
         break;
     case TLS_WANTS_WRITE:
-        awaited = shake_await(client, EV_WRITE);
+        awaited = handshake_await(client, EV_WRITE);
         break;
     }
     if (!awaited)
-        shake_end(client, COUNTER_tls_crowded, "no memory to wait for it");
+        handshake_end(client, COUNTER_tls_crowded, "no memory to wait for it");
 }
 
 /* It has begun and gone: nobody would read what costs most. Input that is no
@@ -249,16 +250,16 @@ client_has_gone(const struct client *client)
 }
 
 static void
-shake_step(struct client *client)
+handshake_step(struct client *client)
 {
     struct loop *loop = client->loop;
 
     if (client->tls == NULL && client_has_gone(client)) {
-        shake_end(client, COUNTER_tls_closed, "closed by the client");
+        handshake_end(client, COUNTER_tls_closed, "closed by the client");
         return;
     }
-    if (engine_now(&loop->engine) >= client->shake->end_us) {
-        shake_end(client, COUNTER_tls_timeout, "not done in time");
+    if (engine_now(&loop->engine) >= client->handshake->end_us) {
+        handshake_end(client, COUNTER_tls_timeout, "not done in time");
         return;
     }
     if (client->tls == NULL) {
@@ -267,106 +268,107 @@ shake_step(struct client *client)
         loop->tls_count += client->tls != NULL;
     }
     if (client->tls == NULL)
-        shake_end(client, COUNTER_tls_crowded, "no memory for TLS");
+        handshake_end(client, COUNTER_tls_crowded, "no memory for TLS");
     else
-        shake_go_on(client);
+        handshake_go_on(client);
 }
 
 void
-shake_some(struct loop *loop)
+handshake_some(struct loop *loop)
 {
     struct list *at;
 
-    if (list_empty(&loop->shakes_due))
+    if (list_empty(&loop->handshakes_due))
         return;
-    uint64_t end_us = clock_boot_us() + SHAKES_US;
-    while ((at = list_pop_front(&loop->shakes_due)) != NULL) {
-        shake_step(container_of(at, struct shake, link)->client);
+    uint64_t end_us = clock_boot_us() + HANDSHAKES_US;
+    while ((at = list_pop_front(&loop->handshakes_due)) != NULL) {
+        handshake_step(container_of(at, struct handshake, link)->client);
         if (clock_boot_us() >= end_us)
             return;
     }
 }
 
 static uint32_t
-shakes_max(const struct loop *loop)
+handshakes_max(const struct loop *loop)
 {
-    uint64_t most = loop->settings.memory_max / 4 / SHAKE_BYTES;
+    uint64_t most = loop->settings.memory_max / 4 / HANDSHAKE_BYTES;
 
-    return most < SHAKES_MIN ? SHAKES_MIN : (uint32_t)most;
+    return most < HANDSHAKES_MIN ? HANDSHAKES_MIN : (uint32_t)most;
 }
 
 /* The client that has kept the loop waiting for longest; NULL: nobody. */
-static struct shake *
-shake_slowest(const struct loop *loop)
+static struct handshake *
+handshake_slowest(const struct loop *loop)
 {
-    return list_empty(&loop->shakes)
+    return list_empty(&loop->handshakes)
                ? NULL
-               : container_of(loop->shakes.next, struct shake, link);
+               : container_of(loop->handshakes.next, struct handshake, link);
 }
 
 bool
-shake_has_room(const struct loop *loop)
+handshake_has_room(const struct loop *loop)
 {
-    const struct shake *slowest = shake_slowest(loop);
+    const struct handshake *slowest = handshake_slowest(loop);
 
-    return loop->shake_count < shakes_max(loop) ||
+    return loop->handshake_count < handshakes_max(loop) ||
            (slowest != NULL &&
                clock_boot_us() >= slowest->since_us + PATIENCE_US);
 }
 
 /* For one more; false: there is none. */
 static bool
-shake_make_room(struct loop *loop)
+handshake_make_room(struct loop *loop)
 {
-    if (loop->shake_count < shakes_max(loop))
+    if (loop->handshake_count < handshakes_max(loop))
         return true;
-    struct shake *slowest = shake_slowest(loop);
+    struct handshake *slowest = handshake_slowest(loop);
     if (slowest == NULL) {
         count(&loop->counters, COUNTER_tls_crowded);
         return false;
     }
-    shake_end(
+    handshake_end(
         slowest->client, COUNTER_tls_crowded, "there are too many at once");
     return true;
 }
 
 bool
-shake_begin(
+handshake_begin(
     struct client *client, const struct sockaddr_storage *address, unsigned len)
 {
     struct loop *loop = client->loop;
     uint8_t source[16];
-    struct shake *shake = calloc(1, sizeof(*shake));
+    struct handshake *handshake = calloc(1, sizeof(*handshake));
 
-    if (shake == NULL)
+    if (handshake == NULL)
         return false;
     listen_source(address, UINT32_MAX, source);
     /* Nobody makes room for who is one too many of an address. */
-    if (!core_arrive(loop->engine.core, source, &shake->source)) {
-        free(shake);
+    if (!core_arrive(loop->engine.core, source, &handshake->source)) {
+        free(handshake);
         return false;
     }
-    if (!shake_make_room(loop)) {
-        core_depart(loop->engine.core, &shake->source);
-        free(shake);
+    if (!handshake_make_room(loop)) {
+        core_depart(loop->engine.core, &handshake->source);
+        free(handshake);
         return false;
     }
-    list_init(&shake->link);
-    loop->shake_count++;
-    shake->client = client;
-    shake->address = *address;
-    shake->address_len = len;
-    shake->end_us = engine_now(&loop->engine) + (uint64_t)SHAKE_S * 1000000;
-    client->shake = shake;
-    return shake_await(client, EV_READ);
+    list_init(&handshake->link);
+    loop->handshake_count++;
+    handshake->client = client;
+    handshake->address = *address;
+    handshake->address_len = len;
+    handshake->end_us =
+        engine_now(&loop->engine) + (uint64_t)HANDSHAKE_S * 1000000;
+    client->handshake = handshake;
+    return handshake_await(client, EV_READ);
 }
 
 void
-shake_stop(struct loop *loop)
+handshake_stop(struct loop *loop)
 {
     struct list *at;
 
-    list_splice_back(&loop->shakes, &loop->shakes_due);
-    while ((at = list_pop_front(&loop->shakes)) != NULL)
-        client_destroy(container_of(at, struct shake, link)->client);
+    list_splice_back(&loop->handshakes, &loop->handshakes_due);
+    while ((at = list_pop_front(&loop->handshakes)) != NULL)
+        client_destroy(container_of(at, struct handshake, link)->client);
 }
