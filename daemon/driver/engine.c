@@ -133,7 +133,8 @@ engine_take(struct engine *engine, struct engine_input *input, char *data,
     return done;
 }
 
-void
+/* Feeds the core with what the store has done. */
+static void
 engine_drain_store(struct engine *engine)
 {
     struct core_event event;
@@ -160,6 +161,35 @@ engine_drain_store(struct engine *engine)
     event.kind = CORE_CHANGED;
     if (store_take_changed(engine->store))
         engine_step(engine, &event);
+}
+
+void
+engine_link_opened(struct engine *engine, struct store_link link)
+{
+    store_opened(engine->store, link);
+}
+
+void
+engine_link_connected(struct engine *engine, struct store_link link)
+{
+    store_connected(engine->store, link, engine_now(engine));
+    engine_drain_store(engine);
+}
+
+void
+engine_reply(
+    struct engine *engine, struct store_link link, const struct resp *reply)
+{
+    store_reply(engine->store, link, engine_now(engine), reply);
+    engine_drain_store(engine); /* results refer to the reply */
+}
+
+void
+engine_link_lost(struct engine *engine, struct store_link link,
+    enum health_reason reason, const char *why)
+{
+    store_closed(engine->store, link, engine_now(engine), reason, why);
+    engine_drain_store(engine);
 }
 
 /* Whether effects wait to be carried out. */

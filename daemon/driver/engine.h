@@ -90,10 +90,23 @@ size_t engine_take(struct engine *engine, struct engine_input *input,
     char *data, size_t len, bool fresh, bool *late);
 
 /*
- * Feeds what the store has done into the core. To be called after each reply,
- * as long as that is there: results refer to it.
+ * Events of a connection to Redis. The core gets the results before these
+ * functions return.
  */
-void engine_drain_store(struct engine *engine);
+
+/* Its socket is connected, and a TLS handshake begins. */
+void engine_link_opened(struct engine *engine, struct store_link link);
+
+/* It can be used. */
+void engine_link_connected(struct engine *engine, struct store_link link);
+
+/* A reply, or a message of a subscription, which stays the caller's. */
+void engine_reply(
+    struct engine *engine, struct store_link link, const struct resp *reply);
+
+/* It has ended, or was never made. `why` is for people. */
+void engine_link_lost(struct engine *engine, struct store_link link,
+    enum health_reason reason, const char *why);
 
 /* Carries out the effects so far: lines, then operations. */
 void engine_carry_out(struct engine *engine);

@@ -74,14 +74,10 @@ link_close(struct redis_link *link)
 static void
 link_broken(struct redis_link *link, enum health_reason reason, const char *why)
 {
-    struct loop *loop = link->loop;
-
     /* A link that ended by itself may be there again. */
     link->turn -= link->connected && link->turn > 0;
-    store_closed(
-        loop->engine.store, link->id, engine_now(&loop->engine), reason, why);
+    engine_link_lost(&link->loop->engine, link->id, reason, why);
     link_close(link); /* after that, since `why` may be its own */
-    engine_drain_store(&loop->engine);
 }
 
 static void
@@ -193,11 +189,8 @@ link_take_replies(struct redis_link *link, size_t got)
         link_starved(link, "no memory for its replies");
         return false;
     }
-    while ((status = reader_next(link->reader, &reply)) == READER_REPLY) {
-        store_reply(
-            loop->engine.store, link->id, engine_now(&loop->engine), reply);
-        engine_drain_store(&loop->engine); /* results refer to the reply */
-    }
+    while ((status = reader_next(link->reader, &reply)) == READER_REPLY)
+        engine_reply(&loop->engine, link->id, reply);
     if (status == READER_BROKEN)
         link_nonsense(link);
     return status != READER_BROKEN;
@@ -298,7 +291,7 @@ link_connected(struct redis_link *link)
         link_starved(link, "no memory to read from it");
         return;
     }
-    store_connected(loop->engine.store, link->id, engine_now(&loop->engine));
+    engine_link_connected(&loop->engine, link->id);
 }
 
 /* Goes on with the handshake as far as it goes now. */
@@ -345,7 +338,7 @@ link_opened(struct redis_link *link)
         link_starved(link, "no memory for TLS");
         return;
     }
-    store_opened(loop->engine.store, link->id);
+    engine_link_opened(&loop->engine, link->id);
     link_handshake(link);
 }
 

@@ -355,8 +355,8 @@ wire_opened(void *arg, uint32_t id)
     if (wire == NULL)
         return;
     wire->open = true;
-    store_connected(broker->engine.store, wire->link, broker_now(broker));
-    engine_drain_store(&broker->engine);
+    (void)broker_now(broker);
+    engine_link_connected(&broker->engine, wire->link);
 }
 
 static void
@@ -380,9 +380,8 @@ wire_bytes(void *arg, uint32_t id, const char *bytes, size_t len)
     while (wire->net_id == id && (used = reply_parse(wire->in + done,
                                       wire->in_len - done, &reply)) > 0) {
         done += used;
-        store_reply(
-            broker->engine.store, wire->link, broker_now(broker), reply);
-        engine_drain_store(&broker->engine);
+        (void)broker_now(broker);
+        engine_reply(&broker->engine, wire->link, reply);
     }
     wire->in_len -= done;
     memmove(wire->in, wire->in + done, wire->in_len);
@@ -401,9 +400,9 @@ wire_ended(void *arg, uint32_t id, enum net_end_reason reason)
     wire->net_id = 0;
     wire->open = false;
     wire->in_len = 0;
-    store_closed(broker->engine.store, wire->link, broker_now(broker),
-        HEALTH_CLOSED, "it has ended");
-    engine_drain_store(&broker->engine);
+    (void)broker_now(broker);
+    engine_link_lost(
+        &broker->engine, wire->link, HEALTH_CLOSED, "it has ended");
 }
 
 static const struct net_user wire_user = {
