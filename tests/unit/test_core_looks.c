@@ -2,15 +2,13 @@
  * Tests of daemon/core/feature/looks.c: the search for circles reads records no
  * more often than it must, and leaves Redis time for all else.
  */
-#include "tests/unit/core_net.h"
+#include "tests/unit/core_stub.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 Suite *core_looks_suite(void);
-
-#define MS 1000u
 
 /* Another broker's search comes to the owners without a word of two sessions,
  * who are in the way of a wait for `name`. */
@@ -482,46 +480,40 @@ struct cost {
     unsigned looks, messages;
 };
 
-/* Each says `holds`, where it does, and then `waits`, of which each waits; what
- * the search has asked of Redis in 20 s. */
+/* Each client says `holds` and is granted it, and then waits for each lock of
+ * `waits`. Returns what the search has asked of Redis in 20 s. */
 static struct cost
 crowd(unsigned cores, const char *holds, const char *waits)
 {
-    struct net *net = calloc(1, sizeof(*net));
+    struct stub *stub = stub_new(cores);
     struct cost cost = {0};
+    char line[20];
 
-    rig_must(net != NULL);
-    random_init(&net->random, 7);
-    net_init(net, cores);
-    unsigned z = rig_open(net->rigs[0]);
+    struct at z = stub_open(stub, 0);
     for (const char *c = waits; *c != '\0'; c++) {
-        char line[] = "1 LOCK ?";
-        line[7] = *c;
-        net_say(net, 0, z, line);
+        snprintf(line, sizeof(line), "1 LOCK %c", *c);
+        stub_hold(stub, z, line);
     }
-    net_pass(net, 10 * MS);
     for (unsigned i = 0; i < CROWD; i++) {
-        unsigned s = rig_open(net->rigs[i % cores]);
+        struct at at = stub_open(stub, i % cores);
         if (holds != NULL)
-            net_say(net, i % cores, s, holds);
-        net_pass(net, 10 * MS);
+            stub_hold(stub, at, holds);
+        stub_pass(stub, 10);
         for (const char *c = waits; *c != '\0'; c++) {
-            char line[] = "2? LOCK ?";
-            line[1] = (char)('0' + (c - waits));
-            line[8] = *c;
-            net_say(net, i % cores, s, line);
-            net_pass(net, 2 * MS);
+            snprintf(
+                line, sizeof(line), "2%u LOCK %c", (unsigned)(c - waits), *c);
+            stub_wait(stub, at, line);
+            stub_pass(stub, 2);
         }
     }
-    net_pass(net, 20000 * MS);
+    stub_pass(stub, 20000);
     for (unsigned i = 0; i < cores; i++) {
-        const struct rig *rig = net->rigs[i];
+        const struct rig *rig = stub->rigs[i];
         ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), 0);
         cost.looks += (unsigned)rig_count(rig, COUNTER_deadlock_looks);
         cost.messages += (unsigned)rig_count(rig, COUNTER_deadlock_probes);
     }
-    net_fini(net);
-    free(net);
+    stub_free(stub);
     return cost;
 }
 

@@ -3,7 +3,7 @@
  * is kept, who may take it over, by which generation, and what a later one
  * changes.
  */
-#include "tests/unit/core_net.h"
+#include "tests/unit/core_rig.h"
 #include "tests/unit/log_kept.h"
 
 #include <stdio.h>
@@ -957,60 +957,6 @@ START_TEST(impatient_in_its_place)
 
 END_TEST
 
-/* A wait keeps its place, and its LOCK is put again. */
-START_TEST(wait_put_again)
-{
-    struct net *net = calloc(1, sizeof(*net));
-    char id[33];
-    char line[80];
-
-    rig_must(net != NULL);
-    random_init(&net->random, 5);
-    net_init(net, 2);
-    unsigned x = rig_open(net->rigs[0]);
-    unsigned y = rig_open(net->rigs[0]);
-    unsigned z = rig_open(net->rigs[1]);
-    net_say(net, 0, x, "1 LOCK a");
-    net_pass(net, 20000);
-    rig_expect(net->rigs[0], x, "1 OK fence=1 ttl_ms=~ count=1");
-    net_say(net, 0, y, "HELLO keep=10s");
-    (void)rig_line(net->rigs[0], y);
-    net_say(net, 0, y, "1 LOCK a");
-    net_pass(net, 20000);
-    net_say(net, 1, z, "1 LOCK a");
-    net_pass(net, 20000);
-    uint64_t arrival = net->records[0].queue[1].arrival;
-    net_event(net, 0, y, CORE_DROP);
-    net_pass(net, 20000);
-    /* It goes on at the other broker, before the one who came later. */
-    rig_id(net->rigs[0], y, id);
-    unsigned w = rig_open(net->rigs[1]);
-    snprintf(line, sizeof(line), "HELLO resume=%s gen=2 keep=10s", id);
-    net_say(net, 1, w, line);
-    (void)rig_line(net->rigs[1], w);
-    net_say(net, 1, w, "1 LOCK a");
-    net_pass(net, 50000);
-    ck_assert_uint_eq(net->records[0].count, 3);
-    ck_assert_uint_eq(net->records[0].queue[1].arrival, arrival);
-    ck_assert_uint_eq(net->records[0].queue[1].generation, 2);
-    net_say(net, 0, x, "2 UNLOCK a");
-    net_pass(net, 100000);
-    rig_expect(net->rigs[1], w, "1 OK fence=2 ttl_ms=~ count=1");
-    rig_silent(net->rigs[1], z);
-    /* The old broker's end of keep= changes nothing. */
-    net_pass(net, 15 * (uint64_t)SECOND_US);
-    rig_silent(net->rigs[1], w);
-    rig_silent(net->rigs[1], z);
-    net_say(net, 1, w, "2 UNLOCK a");
-    net_pass(net, 100000);
-    rig_expect(net->rigs[1], w, "2 OK count=0");
-    rig_expect(net->rigs[1], z, "1 OK fence=3 ttl_ms=~ count=1");
-    net_fini(net);
-    free(net);
-}
-
-END_TEST
-
 /* It is told where it stands, and who is in its way, as it was at first. */
 START_TEST(wait_put_again_with_progress)
 {
@@ -1260,7 +1206,6 @@ core_move_suite(void)
     tcase_add_test(tests, lost_answer_to_nobody);
     tcase_add_test(tests, impatient_in_its_place);
     tcase_add_test(tests, wait_that_stands_here);
-    tcase_add_test(tests, wait_put_again);
     tcase_add_test(tests, wait_put_again_with_progress);
     tcase_add_test(tests, wait_put_again_otherwise);
     tcase_add_test(tests, put_again_with_lease);

@@ -3,7 +3,7 @@
  * kept, and what is slow. How a store counts the stages is in
  * test_store_call.c.
  */
-#include "tests/unit/core_net.h"
+#include "tests/unit/core_stub.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -383,29 +383,19 @@ END_TEST
 
 START_TEST(deadlocks)
 {
-    struct net *net = calloc(1, sizeof(*net));
+    struct stub *stub = stub_new(1);
+    struct at x = stub_open(stub, 0);
+    struct at y = stub_open(stub, 0);
     char line[200];
 
-    rig_must(net != NULL);
-    random_init(&net->random, 7);
-    net_init(net, 1);
-    struct rig *rig = net->rigs[0];
-    unsigned at[] = {rig_open(rig), rig_open(rig)};
-    for (unsigned i = 0; i < 2; i++) {
-        snprintf(line, sizeof(line), "1 LOCK %c", 'a' + i);
-        net_say(net, 0, at[i], line);
-        net_pass(net, 10000);
-        rig_expect(rig, at[i], "1 OK fence=~ ttl_ms=~ count=1");
-    }
-    for (unsigned i = 0; i < 2; i++) {
-        snprintf(line, sizeof(line), "2 LOCK %c", 'b' - i);
-        net_say(net, 0, at[i], line);
-        net_pass(net, 10000);
-    }
-    net_pass(net, 100000);
-    rig_expect(rig, at[1], "2 ERR DEADLOCK retry=1 cycle=~");
-    net_say(net, 0, at[1], "3 SLOW kind=deadlock");
-    snprintf(line, sizeof(line), "%s", rig_line(rig, at[1]));
+    stub_hold(stub, x, "1 LOCK a");
+    stub_hold(stub, y, "1 LOCK b");
+    stub_wait(stub, x, "2 LOCK b");
+    stub_wait(stub, y, "2 LOCK a");
+    stub_pass(stub, 100);
+    stub_expect(stub, y, "2 ERR DEADLOCK retry=1 cycle=~");
+    stub_say(stub, y, "3 SLOW kind=deadlock");
+    snprintf(line, sizeof(line), "%s", stub_heard(stub, y));
     char ended[9];
     char first[9];
     char second[9];
@@ -418,9 +408,8 @@ START_TEST(deadlocks)
     ck_assert(strcmp(cycle, "a,b") == 0 || strcmp(cycle, "b,a") == 0);
     ck_assert_str_ne(first, second);
     ck_assert(strcmp(ended, first) == 0 || strcmp(ended, second) == 0);
-    rig_expect(rig, at[1], "3 OK n=1");
-    net_fini(net);
-    free(net);
+    stub_expect(stub, y, "3 OK n=1");
+    stub_free(stub);
 }
 
 END_TEST

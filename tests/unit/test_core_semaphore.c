@@ -1,297 +1,75 @@
 /*
- * Tests of semaphores over several brokers (limit=, permits=), and of the words
- * of QUEUED and ERR BUSY.
+ * Tests of semaphores (limit=, permits=): how they are shown and claimed, the
+ * words of QUEUED and ERR BUSY, and holds of more permits than there are.
  */
-#include "tests/unit/core_net.h"
+#include "tests/unit/core_rig.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 Suite *core_semaphore_suite(void);
 
-#define MS      1000u
-#define CLIENTS 6
-
-/* Clients at two brokers in turn. */
-static struct {
-    struct net *net;
-    unsigned core[CLIENTS];
-    unsigned session[CLIENTS];
-} all;
-
-static void
-begin(void)
+START_TEST(shown)
 {
-    all.net = calloc(1, sizeof(*all.net));
-    rig_must(all.net != NULL);
-    random_init(&all.net->random, 11);
-    net_init(all.net, 2);
-    for (unsigned i = 0; i < CLIENTS; i++) {
-        all.core[i] = i % 2;
-        all.session[i] = rig_open(all.net->rigs[i % 2]);
-    }
-}
+    struct op_ticket tickets[] = {
+        {.granted = true, .fence = 1, .permits = 2, .ttl_ms = 9},
+        {.granted = true, .fence = 2, .permits = 1, .ttl_ms = 9},
+        {.permits = 1, .ttl_ms = 9}};
+    struct rig *rig = rig_new();
+    unsigned s = rig_open(rig);
 
-static void
-end(void)
-{
-    net_fini(all.net);
-    free(all.net);
-}
-
-static void
-say(unsigned client, const char *line)
-{
-    net_say(all.net, all.core[client], all.session[client], line);
-    net_pass(all.net, 10 * MS);
-}
-
-static void
-expect(unsigned client, const char *pattern)
-{
-    rig_expect(all.net->rigs[all.core[client]], all.session[client], pattern);
-}
-
-static void
-silent(unsigned client)
-{
-    rig_silent(all.net->rigs[all.core[client]], all.session[client]);
-}
-
-static void
-ask(unsigned client, const char *line, const char *pattern)
-{
-    say(client, line);
-    expect(client, pattern);
-}
-
-static const char granted[] = "~ OK fence=~ ttl_ms=~ count=1";
-
-static uint32_t
-permits_out(void)
-{
-    const struct net_record *record = &all.net->records[0];
-    uint32_t permits = 0;
-
-    for (unsigned i = 0; i < record->count; i++)
-        if (record->queue[i].granted &&
-            record->queue[i].ends_us > all.net->now_us)
-            permits += record->queue[i].permits;
-    return permits;
-}
-
-/* As many as have the permits together, each with its fence. */
-START_TEST(several_holders)
-{
-    begin();
-    ask(0, "1 LOCK a limit=4 permits=2", "1 OK fence=1 ttl_ms=~ count=1");
-    ask(1, "1 LOCK a limit=4", "1 OK fence=2 ttl_ms=~ count=1");
-    ask(2, "1 LOCK a limit=4", "1 OK fence=3 ttl_ms=~ count=1");
-    ask(3, "1 LOCK a limit=4 wait=0", "1 ERR BUSY retry=1 position=~ ~ ~");
-    say(4, "1 LOCK a limit=4");
-    silent(4);
-    ck_assert_uint_eq(permits_out(), 4);
-    ask(5, "1 SHOW a", "1 ITEM kind=holder ~ ~ permits=2 fence=1 ~ ~");
-    expect(5, "1 ITEM kind=holder ~ ~ fence=2 ~ ~");
-    expect(5, "1 ITEM kind=holder ~ ~ fence=3 ~ ~");
-    expect(5, "1 ITEM kind=waiter position=1 ~ ~ ~");
-    expect(5, "1 OK state=held mode=semaphore limit=4 permits=4 holders=3 "
-              "waiters=1");
-    ask(1, "2 UNLOCK a fence=3", "2 ERR STALE retry=0");
-    ask(1, "3 UNLOCK a fence=2", "3 OK count=0");
-    expect(4, "1 OK fence=4 ttl_ms=~ count=1");
-    ck_assert_uint_eq(permits_out(), 4);
-    net_pass(all.net, 120 * (uint64_t)SECOND_US); /* they are renewed */
-    ck_assert_uint_eq(permits_out(), 4);
-    for (unsigned i = 0; i < CLIENTS; i++)
-        silent(i);
-    end();
+    rig_say(rig, s, "1 SHOW a");
+    rig_finish(rig, rig_op(rig, OP_INSPECT),
+        (struct op_result){.status = OP_OK,
+            .tickets = tickets,
+            .ticket_count = 3,
+            .holders = 2,
+            .waiters = 1,
+            .limit = 4,
+            .used = 3});
+    rig_expect(rig, s, "1 ITEM kind=holder ~ permits=2 fence=1 ~ ~");
+    rig_expect(rig, s, "1 ITEM kind=holder ~ fence=2 ~ ~");
+    rig_expect(rig, s, "1 ITEM kind=waiter position=1 ~ ~");
+    rig_expect(rig, s,
+        "1 OK state=held mode=semaphore limit=4 permits=3 holders=2 "
+        "waiters=1");
+    rig_end(rig);
 }
 
 END_TEST
 
-/* Who asks for many is not overtaken by those who ask for few. */
-START_TEST(many_permits_are_not_starved)
-{
-    begin();
-    ask(0, "1 LOCK a limit=3", granted);
-    ask(1, "1 LOCK a limit=3", granted);
-    say(2, "1 LOCK a limit=3 permits=3");
-    silent(2);
-    /* One is free, and nobody has it before the one who waits. */
-    ask(3, "1 LOCK a limit=3 wait=0", "1 ERR BUSY retry=1 position=~ ~ ~");
-    say(4, "1 LOCK a limit=3");
-    say(5, "1 LOCK a limit=3 permits=2");
-    ask(0, "2 UNLOCK a", "2 OK count=0");
-    net_pass(all.net, 2000 * MS);
-    silent(2);
-    silent(4);
-    ask(1, "2 UNLOCK a", "2 OK count=0");
-    expect(2, "1 OK fence=3 ttl_ms=~ count=1");
-    silent(4);
-    silent(5);
-    ck_assert_uint_eq(permits_out(), 3);
-    ask(2, "2 UNLOCK a", "2 OK count=0");
-    expect(4, "1 OK fence=4 ttl_ms=~ count=1");
-    expect(5, "1 OK fence=5 ttl_ms=~ count=1");
-    ck_assert_uint_eq(permits_out(), 3);
-    end();
-}
-
-END_TEST
-
-/* All must name the same limit=; it is open again when nobody is left. */
-START_TEST(other_kinds)
-{
-    static const char *const lines[] = {"1 LOCK a limit=4", "1 LOCK a limit=2",
-        "1 LOCK a", "1 LOCK a mode=shared", "1 LOCK a limit=2 wait=0"};
-
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-        begin();
-        ask(0, "1 LOCK a limit=3", granted);
-        ask(1, lines[i], "1 ERR CONFLICT retry=0");
-        ask(0, "2 LOCK a limit=4", "2 ERR CONFLICT retry=0");
-        ask(0, "3 LOCK a limit=3 permits=2", "3 ERR CONFLICT retry=0");
-        ask(0, "4 UNLOCK a", "4 OK count=0");
-        ask(1, lines[i], granted);
-        end();
-    }
-}
-
-END_TEST
-
-START_TEST(nonsense)
-{
-    static const char *const lines[] = {"1 LOCK a limit=3 permits=4",
-        "1 LOCK a limit=3 permits=0", "1 LOCK a limit=0 permits=0",
-        "1 LOCK a limit=0", "1 LOCK a permits=1",
-        "1 LOCK a limit=1000001 permits=1000001", "1 LOCK a limit=-1",
-        "1 LOCK a limit=4294967296", "1 LOCK a limit=3 mode=shared",
-        "1 LOCK a b limit=3 permits=4"};
-
-    begin();
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-        ask(0, lines[i], "1 ERR BADREQ retry=0");
-        ck_assert_uint_eq(all.net->records[0].arrival, 0);
-    }
-    ask(0, "1 LOCK a limit=3 permits=3", granted);
-    ask(2, "1 LOCK b limit=4294967295 permits=1000000", granted);
-    end();
-}
-
-END_TEST
-
-/* However a holder ends, its permits are there for others, and no more. */
-START_TEST(permits_come_back)
-{
-    static const char *const lines[] = {
-        "2 UNLOCK a", "2 QUIT", NULL, NULL, NULL};
-
-    for (unsigned how = 0; how < 5; how++) {
-        begin();
-        ask(0,
-            how == 3 ? "1 LOCK a limit=3 permits=2 lease=1s"
-                     : "1 LOCK a limit=3 permits=2",
-            granted);
-        ask(1, "1 LOCK a limit=3", granted);
-        say(2, "1 LOCK a limit=3");
-        say(3, "1 LOCK a limit=3");
-        say(4, "1 LOCK a limit=3");
-        silent(2);
-        if (lines[how] != NULL)
-            say(0, lines[how]);
-        else if (how == 2)
-            net_event(all.net, all.core[0], all.session[0], CORE_DROP);
-        else if (how == 4)
-            ask(5, "1 BREAK a fence=1", "1 OK holders=1");
-        net_pass(all.net, 2500 * MS);
-        expect(2, "1 OK fence=3 ttl_ms=~ count=1");
-        expect(3, "1 OK fence=4 ttl_ms=~ count=1");
-        silent(4);
-        silent(1);
-        ck_assert_uint_eq(permits_out(), 3);
-        if (how == 3)
-            expect(0, "* LOST a fence=1 reason=expired");
-        if (how == 4)
-            expect(0, "* LOST a fence=1 reason=broken");
-        end();
-    }
-}
-
-END_TEST
-
-/* A broker dies: its holders' permits come back when their leases are over. */
-START_TEST(permits_of_the_dead)
-{
-    begin();
-    ask(0, "1 LOCK a limit=2", granted);
-    ask(2, "1 LOCK a limit=2", granted);
-    say(1, "1 LOCK a limit=2 permits=2");
-    net_start(all.net, 0);
-    net_pass(all.net, (RIG_LEASE_MS - 1000) * (uint64_t)MS);
-    silent(1);
-    net_pass(all.net, 3000 * MS);
-    expect(1, "1 OK fence=3 ttl_ms=~ count=1");
-    ck_assert_uint_eq(permits_out(), 2);
-    end();
-}
-
-END_TEST
-
-/* An owner has its permits once; another owner of the session has its own. */
-START_TEST(reentry)
-{
-    begin();
-    ask(0, "1 LOCK a limit=3 permits=2", granted);
-    ask(0, "2 LOCK a limit=3 permits=2", "2 OK fence=1 ttl_ms=~ count=2");
-    ck_assert_uint_eq(permits_out(), 2);
-    ask(0, "3 LOCK a limit=3 owner=w", "3 OK fence=2 ttl_ms=~ count=1");
-    ck_assert_uint_eq(permits_out(), 3);
-    ask(0, "4 UNLOCK a", "4 OK count=1");
-    ck_assert_uint_eq(permits_out(), 3);
-    ask(0, "5 UNLOCK a", "5 OK count=0");
-    ck_assert_uint_eq(permits_out(), 1);
-    ask(0, "6 UNLOCK a", "6 ERR NOTHELD retry=0");
-    ask(0, "7 UNLOCK a owner=w", "7 OK count=0");
-    ck_assert_uint_eq(permits_out(), 0);
-    end();
-}
-
-END_TEST
-
-/* A session goes on at the other broker, with what it had. */
+/* A session goes on at another broker, with the permits that it had. */
 START_TEST(claimed)
 {
-    char id[33];
-    char line[80];
+    struct rig *rig = rig_new();
+    unsigned t = rig_open(rig);
 
-    begin();
-    say(0, "HELLO keep=10s");
-    expect(0, "- OK ~ ~ ~ keep_ms=10000");
-    ask(0, "1 LOCK a limit=3 permits=2", granted);
-    ask(2, "1 LOCK a limit=3", granted);
-    say(3, "1 LOCK a limit=3 permits=3");
-    rig_id(all.net->rigs[0], all.session[0], id);
-    net_event(all.net, all.core[0], all.session[0], CORE_DROP);
-    snprintf(line, sizeof(line), "HELLO resume=%s gen=2 keep=10s", id);
-    ask(1, line, "- OK ~ ~ ~ keep_ms=10000 gen=2");
-    ask(1, "1 CLAIM a fence=1 count=2", "1 OK fence=1 ttl_ms=~ count=2");
-    ck_assert_uint_eq(permits_out(), 3);
-    ask(1, "2 HELD",
-        "2 ITEM name=a fence=1 ttl_ms=~ count=2 limit=3 permits=2");
-    expect(1, "2 OK n=1");
-    ask(1, "3 LOCK a limit=3", "3 ERR CONFLICT retry=0");
-    ask(1, "4 LOCK a limit=3 permits=2", "4 OK fence=1 ttl_ms=~ count=3");
-    net_pass(all.net, 60 * (uint64_t)SECOND_US);
-    ck_assert_uint_eq(permits_out(), 3);
-    for (int i = 0; i < 3; i++)
-        ask(1, "5 UNLOCK a", "5 OK count=~");
-    ck_assert_uint_eq(permits_out(), 1);
-    silent(3);
-    ask(2, "2 UNLOCK a", "2 OK count=0");
-    expect(3, "1 OK fence=3 ttl_ms=~ count=1");
-    end();
+    rig_say(rig, t, "HELLO resume=000102030405060708090a0b0c0d0e0f gen=2");
+    rig_expect(rig, t, "- OK ~ ~ ~ gen=2");
+    rig_say(rig, t, "1 CLAIM a fence=1 count=2");
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_OK,
+            .fence = 1,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.permits = 2, .permits_max = 3}});
+    rig_expect(rig, t, "1 OK fence=1 ttl_ms=~ count=2");
+    rig_say(rig, t, "2 HELD");
+    rig_expect(
+        rig, t, "2 ITEM name=a fence=1 ttl_ms=~ count=2 limit=3 permits=2");
+    rig_expect(rig, t, "2 OK n=1");
+    rig_say(rig, t, "3 LOCK a limit=3");
+    rig_expect(rig, t, "3 ERR CONFLICT retry=0");
+    rig_say(rig, t, "4 LOCK a limit=3 permits=2");
+    rig_expect(rig, t, "4 OK fence=1 ttl_ms=~ count=3");
+    for (unsigned i = 0; i < 2; i++) {
+        rig_say(rig, t, "5 UNLOCK a");
+        rig_expect(rig, t, "5 OK count=~");
+        rig_no_op(rig);
+    }
+    rig_say(rig, t, "6 UNLOCK a");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, t, "6 OK count=0");
+    rig_end(rig);
 }
 
 END_TEST
@@ -413,13 +191,7 @@ core_semaphore_suite(void)
     Suite *suite = suite_create("core_semaphore");
     TCase *tests = tcase_create("core_semaphore");
 
-    tcase_add_test(tests, several_holders);
-    tcase_add_test(tests, many_permits_are_not_starved);
-    tcase_add_test(tests, other_kinds);
-    tcase_add_test(tests, nonsense);
-    tcase_add_test(tests, permits_come_back);
-    tcase_add_test(tests, permits_of_the_dead);
-    tcase_add_test(tests, reentry);
+    tcase_add_test(tests, shown);
     tcase_add_test(tests, claimed);
     tcase_add_test(tests, too_many_out);
     tcase_add_test(tests, words);

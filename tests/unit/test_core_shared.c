@@ -53,7 +53,11 @@ START_TEST(nonsense)
 {
     static const char *const lines[] = {"1 LOCK a mode=share",
         "1 LOCK a mode=shared limit=2", "1 LOCK a mode=exclusive limit=2",
-        "1 LOCK a limit=0", "1 LOCK a permits=2", "1 LOCK a limit=2 permits=3"};
+        "1 LOCK a limit=0", "1 LOCK a permits=2", "1 LOCK a limit=2 permits=3",
+        "1 LOCK a limit=3 permits=0", "1 LOCK a limit=0 permits=0",
+        "1 LOCK a permits=1", "1 LOCK a limit=1000001 permits=1000001",
+        "1 LOCK a limit=-1", "1 LOCK a limit=4294967296",
+        "1 LOCK a b limit=3 permits=4"};
     struct rig *rig = rig_new();
     unsigned s = rig_open(rig);
 
@@ -62,7 +66,9 @@ START_TEST(nonsense)
         rig_expect(rig, s, "1 ERR BADREQ retry=0");
         rig_no_op(rig);
     }
-    ck_assert_uint_eq(rig_count(rig, COUNTER_requests_bad), 6);
+    ck_assert_uint_eq(
+        rig_count(rig, COUNTER_requests_bad), sizeof(lines) / sizeof(lines[0]));
+    rig_lock(rig, s, "1 LOCK b limit=4294967295 permits=1000000", 5);
     rig_say(rig, s, "2 LOCK a limit=2");
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_CONFLICT);
     rig_expect(rig, s, "2 ERR CONFLICT retry=0");
