@@ -7,9 +7,9 @@
 #ifndef HOLDFAST_TESTS_UNIT_CORE_RIG_H
 #define HOLDFAST_TESTS_UNIT_CORE_RIG_H
 
-#include "daemon/core/core.h"
+#include "tests/unit/rig_test.h"
 
-#include <check.h>
+#include "daemon/core/core.h"
 
 /* As ck_assert(), but at no cost where it holds. */
 #define rig_must(condition)                 \
@@ -72,6 +72,19 @@ void rig_end(struct rig *rig);
 
 /* Frees it as it is. */
 void rig_free(struct rig *rig);
+
+/* A test of `rig`, which begins as the expression says. */
+#define RIG_TEST(name, ...) RIG_TEST_AS(name, struct rig, __VA_ARGS__, rig_end)
+
+/* The same of a started rig with a session, `s`. */
+#define SESSION_TEST(name)                                      \
+    static void name##_of(struct rig *rig, unsigned s, int _i); \
+    RIG_TEST(name, rig_new())                                   \
+    {                                                           \
+        name##_of(rig, rig_open(rig), _i);                      \
+    }                                                           \
+    static void name##_of(CK_ATTRIBUTE_UNUSED struct rig *rig,  \
+        CK_ATTRIBUTE_UNUSED unsigned s, CK_ATTRIBUTE_UNUSED int _i)
 
 /* A session on a Unix socket, or on TCP; its greeting has been read. */
 unsigned rig_open(struct rig *rig);

@@ -168,10 +168,8 @@ no_more_nodes(struct rig *rig)
 }
 
 /* From node to node, in steps with a pause between. */
-START_TEST(run)
+RIG_TEST(run, rig_asked())
 {
-    struct rig *rig = rig_asked();
-
     struct op *op = rig_op(rig, OP_AUDIT);
     ck_assert_uint_eq(op->audit->node, 0);
     ck_assert_uint_eq(op->audit->cursor, 0);
@@ -195,15 +193,11 @@ START_TEST(run)
     rig_expect(rig, 0, "1 OK records=20 held=8 waiting=4 findings=0 ms=~");
     ck_assert_uint_eq(rig_count(rig, COUNTER_audits), 1);
     ck_assert_uint_eq(rig_count(rig, COUNTER_audit_records), 20);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* An answer of more holds than were asked for. */
-START_TEST(many_holds)
+RIG_TEST(many_holds, rig_asked())
 {
-    struct rig *rig = rig_asked();
     struct op_ticket tickets[100];
 
     for (unsigned i = 0; i < 100; i++) {
@@ -219,16 +213,11 @@ START_TEST(many_holds)
     }
     no_more_nodes(rig);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=64 ~");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* One at a time, whoever asks. */
-START_TEST(busy)
+RIG_TEST(busy, rig_asked())
 {
-    struct rig *rig = rig_asked();
-
     (void)rig_open(rig);
     rig_say(rig, 1, "2 AUDIT");
     rig_expect(rig, 1, "2 ERR BUSY retry=1");
@@ -239,15 +228,11 @@ START_TEST(busy)
     rig_pass(rig, 12);
     rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
     rig_expect(rig, 1, "2 OK records=0 held=0 waiting=0 findings=0 ms=~");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A hold that is too old; with names, where its broker knows it. */
-START_TEST(held)
+RIG_TEST(held, rig_asked())
 {
-    struct rig *rig = rig_asked();
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
     saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
@@ -258,15 +243,11 @@ START_TEST(held)
         "fence=77 ttl_ms=20000 client=shop owner=w note=a%20note");
     no_more_nodes(rig);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=1 ~");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What is none: younger than its own namespace allows, or gone by now. */
-START_TEST(not_held)
+RIG_TEST(not_held, rig_asked())
 {
-    struct rig *rig = rig_asked();
     const struct op_sight sights[] = {
         {.flags = SIGHT_OLD_HOLD,
             .hold_ms = 9 * HOUR_MS,
@@ -284,15 +265,11 @@ START_TEST(not_held)
     rig_status(rig, rig_op(rig, OP_INSPECT), OP_UNSENT);
     no_more_nodes(rig);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=0 ~");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A broker that says that it knows nothing of it, or nothing at all. */
-START_TEST(orphans)
+RIG_TEST(orphans, rig_asked())
 {
-    struct rig *rig = rig_asked();
     const struct op_sight sights[] = {
         {.flags = SIGHT_LATE_HOLD, .name = TEXT("a")},
         {.flags = SIGHT_LATE_HOLD, .name = TEXT("b")},
@@ -328,15 +305,11 @@ START_TEST(orphans)
     rig_expect(rig, 0, "1 ITEM kind=orphan name=d ~ ~ ~ ~ ~ ~ ~ ~");
     no_more_nodes(rig);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=3 ~");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The next run asks it again. */
-START_TEST(silent_for_a_run)
+RIG_TEST(silent_for_a_run, rig_asked())
 {
-    struct rig *rig = rig_asked();
     struct op_ticket ticket = hold_of("broker-2", 5000);
 
     ticket.late = true;
@@ -357,16 +330,12 @@ START_TEST(silent_for_a_run)
     asked(rig, "a", 1);
     no_more_nodes(rig);
     rig_expect(rig, 0, "2 OK ~ ~ ~ findings=0 ~");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* A hold that has ended since it was read, or is another's by now, is none:
  * whether its broker says so, or nothing. */
-START_TEST(not_orphans)
+RIG_TEST(not_orphans, rig_asked())
 {
-    struct rig *rig = rig_asked();
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
     saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
@@ -393,15 +362,11 @@ START_TEST(not_orphans)
         inspected(rig, &ticket, 1);
     no_more_nodes(rig);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=0 ~");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The answer to the first asking comes after the second one. */
-START_TEST(late_answer)
+RIG_TEST(late_answer, rig_asked())
 {
-    struct rig *rig = rig_asked();
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
     saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
@@ -412,10 +377,7 @@ START_TEST(late_answer)
     answered(rig, number, true);
     rig_expect(rig, 0, "1 ITEM kind=held name=a ~ ~ ~ ~ ~ ~ ~ ~");
     no_more_nodes(rig);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Questions of another broker, until no more can be answered. */
 static void
@@ -440,9 +402,8 @@ room(struct rig *rig)
 
 /* A broker that there was no room to ask is not silent: its holds are no
  * orphans, and it is asked about others. */
-START_TEST(not_asked)
+RIG_TEST(not_asked, rig_asked())
 {
-    struct rig *rig = rig_asked();
     bool old = _i == 1;
     const struct op_sight sight = {.flags = SIGHT_LATE_HOLD, .name = TEXT("a")};
     struct op_ticket ticket = hold_of("broker-2", old ? HOUR_MS : 5000);
@@ -466,15 +427,11 @@ START_TEST(not_asked)
         rig_expect(rig, 0, "1 ITEM kind=held name=b ~ ~ ~ ~ ~ ~ ~ ~");
     no_more_nodes(rig);
     rig_expect(rig, 0, "1 OK ~ ~ ~ ~ ~");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Nor is one to whom Redis would not pass the question on. */
-START_TEST(question_refused)
+RIG_TEST(question_refused, rig_asked())
 {
-    struct rig *rig = rig_asked();
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
     saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
@@ -485,15 +442,11 @@ START_TEST(question_refused)
     rig_pass(rig, 2010);
     rig_expect(rig, 0, "1 ITEM kind=held name=a ~ ~ ~ ~ ~ ~ ~ ~");
     no_more_nodes(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* One that was asked once, and does not answer, is. */
-START_TEST(asked_once)
+RIG_TEST(asked_once, rig_asked())
 {
-    struct rig *rig = rig_asked();
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
     saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
@@ -515,15 +468,11 @@ START_TEST(asked_once)
     inspected(rig, &ticket, 1);
     rig_expect(rig, 0, "1 ITEM kind=orphan name=a ~ ~ ~ ~ ~ ~ ~ ~");
     no_more_nodes(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* This broker's own need no message. */
-START_TEST(own)
+RIG_TEST(own, rig_asked())
 {
-    struct rig *rig = rig_asked();
     const struct op_sight sights[] = {
         {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("mine")},
         {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("lost")},
@@ -545,16 +494,11 @@ START_TEST(own)
     inspected(rig, &ticket, 1);
     rig_expect(rig, 0, "1 ITEM kind=orphan name=lost ~ ~ ~ ~ ~ ~ ~ ~");
     no_more_nodes(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* And so it answers others. */
-START_TEST(questions)
+SESSION_TEST(questions)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     char question[42] = "Q12345678broker-2";
 
     rig_say(rig, s, "1 LOCK a owner=w");
@@ -584,15 +528,11 @@ START_TEST(questions)
     for (size_t len = 1; len <= sizeof(answer); len++)
         rig_news(rig, answer, len);
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Of those that wait the first one is told of, with how many there are. */
-START_TEST(waiting)
+RIG_TEST(waiting, rig_asked())
 {
-    struct rig *rig = rig_asked();
     struct op_ticket tickets[3] = {
         hold_of("broker-2", 70000),
         hold_of("broker-2", 70000),
@@ -607,16 +547,12 @@ START_TEST(waiting)
         "waiters=3 client=shop owner=w note=~");
     no_more_nodes(rig);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=1 ~");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* A record that could not be read when it was looked at closer: where it is one
  * that makes no sense that is told, but not of whatever else Redis says. */
-START_TEST(senseless_when_looked_at)
+RIG_TEST(senseless_when_looked_at, rig_asked())
 {
-    struct rig *rig = rig_asked();
     const struct op_sight sights[] = {
         {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("a")},
         {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("b")},
@@ -640,15 +576,11 @@ START_TEST(senseless_when_looked_at)
     rig_finish(rig, rig_op(rig, OP_INSPECT), bad); /* until it was read again */
     no_more_nodes(rig);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=2 ~");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What makes no sense is told of, once; and what else is odd about it. */
-START_TEST(senseless)
+RIG_TEST(senseless, rig_asked())
 {
-    struct rig *rig = rig_asked();
     const struct op_sight sights[] = {
         {.wrong = WRONG_TYPE, .name = TEXT("a")},
         {.wrong = WRONG_TYPE, .name = TEXT("a")},
@@ -674,15 +606,11 @@ START_TEST(senseless)
     rig_expect(rig, 0, "1 ITEM kind=senseless why=name");
     no_more_nodes(rig);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=5 ~");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Some are told of; all are counted. */
-START_TEST(too_many)
+RIG_TEST(too_many, rig_asked())
 {
-    struct rig *rig = rig_asked();
     struct op_sight sights[AUDIT_SIGHTS_MAX];
     char names[AUDIT_SIGHTS_MAX][8];
 
@@ -707,17 +635,13 @@ START_TEST(too_many)
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=1536 untold=536 ~");
     ck_assert_ptr_nonnull(
         strstr(log_kept(), " findings=1536 untold=536 unhooked=0 ms="));
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A node that cannot be asked is asked thrice and passed over. */
-START_TEST(node_away)
+RIG_TEST(node_away, rig_asked())
 {
     static const enum op_status refusals[] = {
         OP_UNSENT, OP_UNKNOWN, OP_REFUSED};
-    struct rig *rig = rig_asked();
 
     for (int i = 0; i < 3; i++) {
         struct op *op = rig_op(rig, OP_AUDIT);
@@ -741,15 +665,11 @@ START_TEST(node_away)
     rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=0 skipped=1 ~");
     ck_assert_uint_eq(rig_count(rig, COUNTER_audit_nodes_away), 1);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What a step had no room for is told in the log. */
-START_TEST(left_out)
+RIG_TEST(left_out, rig_asked())
 {
-    struct rig *rig = rig_asked();
     struct op *op = rig_op(rig, OP_AUDIT);
 
     snprintf(op->audit->name, sizeof(op->audit->name), "10.0.0.1:7000");
@@ -760,15 +680,11 @@ START_TEST(left_out)
     ck_assert_str_eq(log_kept(),
         "level=warn event=audit_left_out node=10.0.0.1:7000 records=3\n");
     no_more_nodes(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Who asked has gone: so has the run, at whatever stage it was. */
-START_TEST(session_gone)
+RIG_TEST(session_gone, rig_asked())
 {
-    struct rig *rig = rig_asked();
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
     if (_i == 1) {
@@ -789,15 +705,11 @@ START_TEST(session_gone)
     rig_pass(rig, 12);
     rig_status(rig, rig_op(rig, OP_AUDIT), OP_GONE);
     rig_expect(rig, 1, "1 OK records=0 ~ ~ findings=0 ~");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* And it is in nobody's way, but until its operation is done. */
-START_TEST(session_gone_another_asks)
+RIG_TEST(session_gone_another_asks, rig_asked())
 {
-    struct rig *rig = rig_asked();
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
     (void)rig_open(rig);
@@ -822,16 +734,11 @@ START_TEST(session_gone_another_asks)
     stepped(rig, NULL, 0, 0);
     no_more_nodes(rig);
     rig_expect(rig, 1, "2 OK records=10 ~ ~ findings=0 ~");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* So it is where the broker stops; who asked is told. */
-START_TEST(stop)
+RIG_TEST(stop, rig_asked())
 {
-    struct rig *rig = rig_asked();
-
     if (_i == 1)
         stepped(rig, NULL, 0, 7);
     rig_stop(rig);
@@ -841,10 +748,7 @@ START_TEST(stop)
     rig_no_op(rig);
     rig_pass(rig, 60000);
     rig_no_op(rig);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* By time: nodes that another broker has marked are its own. */
 START_TEST(marks)
@@ -992,9 +896,8 @@ START_TEST(breaks_and_stops)
 END_TEST
 
 /* Who asks by hand only looks. */
-START_TEST(request_breaks_nothing)
+RIG_TEST(request_breaks_nothing, rig_asked())
 {
-    struct rig *rig = rig_asked();
     struct op_ticket ticket = hold_of("broker-2", 9 * HOUR_MS);
 
     saw(rig, SIGHT_OLD_HOLD, 9 * HOUR_MS, "a");
@@ -1002,10 +905,7 @@ START_TEST(request_breaks_nothing)
     asked(rig, "a", 1);
     rig_expect(rig, 0, "1 ITEM kind=held name=a ~ ~ ~ ~ ~ ~ ~ ~");
     no_more_nodes(rig);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* The hook is told of what is found by time, in words without blanks. */
 START_TEST(hook)
@@ -1099,10 +999,8 @@ looks_here(struct rig *rig, const char *name)
 }
 
 /* Waits that stand in no record are found where they are: each lock once. */
-START_TEST(waits_here)
+RIG_TEST(waits_here, rig_queues())
 {
-    struct rig *rig = rig_queues();
-
     rig_wait(rig, 0, "1 LOCK slow/a");
     rig_wait(rig, 0, "2 LOCK b owner=1");
     rig_wait(rig, 0, "3 LOCK b owner=2");
@@ -1111,13 +1009,10 @@ START_TEST(waits_here)
     rig_say(rig, 0, "5 AUDIT");
     looks_here(rig, "b");
     rig_expect(rig, 0, "5 ITEM kind=waiting name=b ~ ~ ~ waiters=2 ~ ~ ~");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* By the ages of its namespace as it is now, whatever place that has. */
-START_TEST(waits_here_reloaded)
+RIG_TEST(waits_here_reloaded, rig_queues())
 {
     static const struct text moved[] = {{"b", 1}, {"slow/", 5}};
     static const struct audit_limits moved_limits[] = {
@@ -1125,7 +1020,6 @@ START_TEST(waits_here_reloaded)
         {.wait_ms = 60000},
         {.warn_ms = HOUR_MS},
     };
-    struct rig *rig = rig_queues();
 
     rig_wait(rig, 0, "1 LOCK b");
     rig_wait(rig, 0, "2 LOCK slow/a");
@@ -1137,10 +1031,7 @@ START_TEST(waits_here_reloaded)
     rig_say(rig, 0, "3 AUDIT");
     looks_here(rig, "slow/a");
     rig_expect(rig, 0, "3 ITEM kind=waiting name=slow/a ~ ~ ~ ~ ~ ~ ~");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* So many locks are looked at; the log has it that there are more. */
 START_TEST(waits_here_left_out)

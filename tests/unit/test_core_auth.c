@@ -202,17 +202,11 @@ START_TEST(nothing_before)
 END_TEST
 
 /* Without users there is nobody to be. */
-START_TEST(no_users)
+SESSION_TEST(no_users)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     answer(rig, s, "AUTH shop the%20secret%201", "- ERR AUTH retry=0");
     answer(rig, s, "LOCKS", "- OK n=0");
-    rig_end(rig);
 }
-
-END_TEST
 
 START_TEST(words)
 {

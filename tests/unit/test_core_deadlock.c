@@ -414,10 +414,8 @@ waiter(struct rig *rig, unsigned session, const char *request)
 
 /* A wait that is looked at rarely by now has been nobody's for a while: there
  * may be a circle when its LOCK comes again. */
-START_TEST(comes_again)
+SESSION_TEST(comes_again)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
 
     rig_say(rig, s, "HELLO keep=10s");
@@ -443,17 +441,11 @@ START_TEST(comes_again)
     rig_finish(rig, rig_op(rig, OP_INSPECT), alone);
     rig_pass(rig, 660);
     ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 6);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Only a wait whose record was read is looked at more rarely. */
-START_TEST(not_read)
+SESSION_TEST(not_read)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a", 4);
     rig_wait(rig, s, "2 LOCK b");
     rig_pass(rig, 40);
@@ -462,17 +454,12 @@ START_TEST(not_read)
         rig_pass(rig, 661);
     }
     ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 9);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* An ended request of y has left a ticket before x, whose life is over: only
  * where the clock is doubted it is seen, and x waits for nobody who waits. */
-START_TEST(over_in_doubt)
+SESSION_TEST(over_in_doubt)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
 
     rig_lock(rig, s, "1 LOCK c owner=o", 4);
@@ -492,10 +479,7 @@ START_TEST(over_in_doubt)
         rig_finish(rig, rig_op(rig, OP_INSPECT), results[i % 2]);
     rig_silent(rig, t);
     ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), 0);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* What an ended request has left in front of a holder (clocks were set) hides
  * no circle, and makes none between two who wait. */
@@ -640,11 +624,9 @@ END_TEST
 
 /* A wait ends by a message that names it, whole and as it is, and by no other.
  */
-START_TEST(wait_is_named)
+SESSION_TEST(wait_is_named)
 {
     static const char *const names[] = {"b", "a"};
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
 
     rig_lock(rig, s, "1 LOCK a", 4);
     rig_say(rig, s, "2 LOCK b deadlock=1");
@@ -669,10 +651,7 @@ START_TEST(wait_is_named)
     rig_news(rig, good.bytes, good.len);
     rig_silent(rig, s);
     ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), 1);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Its names can be told apart, and a comma at the end says that there are more.
  */

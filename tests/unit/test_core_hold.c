@@ -14,11 +14,8 @@
 
 Suite *core_hold_suite(void);
 
-START_TEST(grant_and_unlock)
+SESSION_TEST(grant_and_unlock)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a");
     struct op *op = rig_op(rig, OP_ACQUIRE);
     ck_assert(!op->retry && !op->no_queue && op->ask.hold_ms == 0);
@@ -43,17 +40,11 @@ START_TEST(grant_and_unlock)
     rig_expect(rig, s, "5 ERR NOTHELD retry=0");
     ck_assert_uint_eq(rig_count(rig, COUNTER_grants_at_once), 1);
     ck_assert_uint_eq(rig_count(rig, COUNTER_releases), 1);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Its answer may be late, unless a request stands behind it. */
-START_TEST(unlock_answered_late)
+SESSION_TEST(unlock_answered_late)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "LOCK a", 5);
     rig_say(rig, s, "2 UNLOCK a");
     struct op *op = rig_op(rig, OP_RELEASE);
@@ -70,16 +61,10 @@ START_TEST(unlock_answered_late)
     rig_expect(rig, s, "2 OK count=0");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
     rig_expect(rig, s, "4 OK fence=6 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(reentry)
+SESSION_TEST(reentry)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "LOCK a", 5);
     rig_say(rig, s, "LOCK a wait=0 lease=1s");
     rig_expect(rig, s, "- OK fence=5 ttl_ms=~ count=2");
@@ -97,16 +82,10 @@ START_TEST(reentry)
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "- OK count=0");
     ck_assert_uint_eq(rig_count(rig, COUNTER_reentries), 2);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(owners)
+SESSION_TEST(owners)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a owner=x", 5);
     rig_say(rig, s, "2 LOCK a owner=y");
     struct op *op = rig_op(rig, OP_ACQUIRE);
@@ -119,16 +98,10 @@ START_TEST(owners)
     rig_expect(rig, s, "4 OK count=0");
     rig_say(rig, s, "5 LOCK a owner=x");
     ck_assert(memcmp(rig_op(rig, OP_ACQUIRE)->words[0].at, "x", 1) == 0);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(requests_in_order)
+SESSION_TEST(requests_in_order)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a");
     rig_say(rig, s, "2 LOCK a");
     rig_say(rig, s, "3 UNLOCK a");
@@ -151,17 +124,11 @@ START_TEST(requests_in_order)
     rig_expect(rig, s, "5 OK fence=6 ttl_ms=~ count=1");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "6 OK count=0");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The deadline counts from the sending, and LOST comes then. */
-START_TEST(deadline_from_sending)
+SESSION_TEST(deadline_from_sending)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "LOCK a");
     uint64_t sent_us = rig->now_us;
     rig_pass(rig, 1000);
@@ -184,17 +151,11 @@ START_TEST(deadline_from_sending)
     rig_say(rig, s, "UNLOCK a");
     rig_expect(rig, s, "- ERR NOTHELD retry=0");
     ck_assert_uint_eq(rig_count(rig, COUNTER_lost_backend), 1);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Nothing is granted, answered or prolonged in the turn of the deadline. */
-START_TEST(deadline_before_all_else)
+SESSION_TEST(deadline_before_all_else)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "LOCK a", 5);
     rig_pass(rig, 15000);
     struct op *op = rig_op(rig, OP_RENEW);
@@ -213,19 +174,13 @@ START_TEST(deadline_before_all_else)
     rig_granted(rig, op, 6);
     rig_expect(rig, s, "* LOST a fence=6 reason=backend");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* So many of them share a call. */
 #define TOGETHER_US (LEASE_US / 2048)
 
-START_TEST(renewal_at_a_third)
+SESSION_TEST(renewal_at_a_third)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "LOCK a", 5);
     for (int i = 0; i < 40; i++) {
         uint64_t sent_us = rig->now_us;
@@ -244,18 +199,13 @@ START_TEST(renewal_at_a_third)
     }
     rig_silent(rig, s);
     ck_assert_uint_eq(rig_count(rig, COUNTER_renewals), 40);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Errors do not end renewal before the deadline does. */
-START_TEST(renewal_retried)
+SESSION_TEST(renewal_retried)
 {
     static const enum op_status errors[] = {
         OP_UNSENT, OP_UNKNOWN, OP_REFUSED, OP_BUSY, OP_FULL};
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
 
     rig_lock(rig, s, "LOCK a owner=w", 5);
     uint64_t sent_us = rig->now_us;
@@ -278,16 +228,10 @@ START_TEST(renewal_retried)
     rig_pass(rig, 10010);
     rig_granted(rig, rig_op(rig, OP_RENEW), 5);
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(jeopardy_at_two_thirds)
+SESSION_TEST(jeopardy_at_two_thirds)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "LOCK a", 5);
     rig_pass(rig, 19999);
     rig_silent(rig, s);
@@ -305,16 +249,10 @@ START_TEST(jeopardy_at_two_thirds)
     rig_expect(rig, s, "* JEOPARDY a ttl_ms=~");
     rig_granted(rig, rig_op(rig, OP_RENEW), 6);
     rig_expect(rig, s, "* SAFE a ttl_ms=~");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(renewal_says_gone)
+SESSION_TEST(renewal_says_gone)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "LOCK a owner=w", 5);
     rig_pass(rig, 10010);
     rig_status(rig, rig_op(rig, OP_RENEW), OP_GONE);
@@ -328,16 +266,10 @@ START_TEST(renewal_says_gone)
     rig_status(rig, rig_op(rig, OP_RENEW), OP_WAITING);
     rig_expect(rig, s, "* LOST a fence=6 reason=gone");
     ck_assert_uint_eq(rig_count(rig, COUNTER_lost_gone), 2);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(late_renewal_after_unlock)
+SESSION_TEST(late_renewal_after_unlock)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "LOCK a", 5);
     rig_pass(rig, 10010);
     struct op *renewal = rig_op(rig, OP_RENEW);
@@ -360,16 +292,10 @@ START_TEST(late_renewal_after_unlock)
     rig_expect(rig, s, "- OK fence=7 ttl_ms=~ count=1");
     rig_status(rig, first, OP_GONE);
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(unlock_of_unknown_outcome)
+SESSION_TEST(unlock_of_unknown_outcome)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a", 5);
     rig_say(rig, s, "2 UNLOCK a");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_UNKNOWN);
@@ -394,16 +320,10 @@ START_TEST(unlock_of_unknown_outcome)
     rig_pass(rig, 2000);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
     rig_expect(rig, s, "6 ERR LOST retry=0");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(unlock_in_doubt)
+SESSION_TEST(unlock_in_doubt)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a", 5);
     uint64_t began_us = rig->now_us;
     rig_say(rig, s, "2 UNLOCK a");
@@ -430,16 +350,11 @@ START_TEST(unlock_in_doubt)
     rig_expect(rig, s, "5 ERR INDOUBT retry=1");
     rig_say(rig, s, "6 UNLOCK a");
     rig_expect(rig, s, "6 ERR NOTHELD retry=0");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The lease is over before anybody's patience: not known is not "not held". */
-START_TEST(unlock_outlives_its_lease)
+RIG_TEST(unlock_outlives_its_lease, rig_create())
 {
-    struct rig *rig = rig_create();
-
     rig->settings.lease_ms = 1000;
     rig_start(rig);
     unsigned s = rig_open(rig);
@@ -454,16 +369,10 @@ START_TEST(unlock_outlives_its_lease)
     rig_expect(rig, s, "2 ERR INDOUBT retry=1");
     rig_silent(rig, s);
     ck_assert_uint_lt(rig->now_us - began_us, rig->settings.patience_us);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(unlock_refused)
+SESSION_TEST(unlock_refused)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a", 5);
     rig_say(rig, s, "2 UNLOCK a");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_REFUSED);
@@ -485,16 +394,10 @@ START_TEST(unlock_refused)
     rig_say(rig, s, "4 UNLOCK a");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_FULL);
     rig_expect(rig, s, "4 ERR NOTHELD retry=0");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(lease_shorter)
+SESSION_TEST(lease_shorter)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "LOCK a lease=2s");
     struct op *op = rig_op(rig, OP_ACQUIRE);
     ck_assert_uint_eq(op->ask.hold_ms, 2000);
@@ -513,16 +416,10 @@ START_TEST(lease_shorter)
     rig_say(rig, s, "LOCK b lease=1");
     rig_granted(rig, rig->ops[1], 6);
     rig_expect(rig, s, "- ERR INDOUBT retry=1");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(lease_longer)
+SESSION_TEST(lease_longer)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "LOCK a lease=70s", 5);
     uint64_t end_us = rig->now_us + 70 * (uint64_t)SECOND_US;
     unsigned renewals = 0;
@@ -542,16 +439,10 @@ START_TEST(lease_longer)
     rig_expect(rig, s, "* LOST a fence=5 reason=expired");
     rig_silent(rig, s);
     ck_assert_uint_eq(rig_count(rig, COUNTER_jeopardies), 0);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(renew_longer)
+SESSION_TEST(renew_longer)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a lease=10s", 5);
     rig_say(rig, s, "2 RENEW a lease=20s fence=6");
     rig_expect(rig, s, "2 ERR STALE retry=0");
@@ -568,17 +459,11 @@ START_TEST(renew_longer)
     rig_silent(rig, s);
     rig_pass(rig, 10);
     rig_expect(rig, s, "* LOST a fence=5 reason=expired");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Until the answer comes, and where it does not, the old end stands. */
-START_TEST(renew_longer_fails)
+SESSION_TEST(renew_longer_fails)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a lease=10s", 5);
     rig_say(rig, s, "2 RENEW a lease=20s");
     rig_status(rig, rig_op(rig, OP_RENEW), OP_UNKNOWN);
@@ -603,17 +488,11 @@ START_TEST(renew_longer_fails)
     rig_status(rig, rig_op(rig, OP_RENEW), OP_GONE);
     rig_expect(rig, s, "* LOST a fence=6 reason=gone");
     rig_expect(rig, s, "6 ERR LOST retry=0");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A nearer end counts from the asking, whatever becomes of the answer. */
-START_TEST(renew_shorter)
+SESSION_TEST(renew_shorter)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a lease=1h", 5);
     rig_say(rig, s, "2 RENEW a lease=1s");
     struct op *op = rig_op(rig, OP_RENEW);
@@ -639,14 +518,10 @@ START_TEST(renew_shorter)
     rig_silent(rig, s);
     rig_pass(rig, 30);
     rig_expect(rig, s, "* LOST a fence=6 reason=expired");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(ttl_of_silence)
+RIG_TEST(ttl_of_silence, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = rig_open_tcp(rig);
 
     rig_say(rig, s, "PING");
@@ -662,31 +537,20 @@ START_TEST(ttl_of_silence)
     rig_wait(rig, s, "LOCK c");
     rig_say(rig, s, "PING");
     rig_expect(rig, s, "- OK ttl_ms=6000");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A lease that is said to be longer than any that was asked is not believed. */
-START_TEST(ttl_of_garbage)
+SESSION_TEST(ttl_of_garbage)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "LOCK a");
     rig_finish(rig, rig_op(rig, OP_ACQUIRE),
         (struct op_result){.status = OP_OK, .fence = 5, .ttl_ms = UINT32_MAX});
     rig_expect(rig, s, "- OK fence=5 ttl_ms=29698 count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Redis has lost what it said before: the larger fence is right. */
-START_TEST(two_grants_of_one_lock)
+SESSION_TEST(two_grants_of_one_lock)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
 
     rig_lock(rig, s, "LOCK a", 5);
@@ -700,17 +564,11 @@ START_TEST(two_grants_of_one_lock)
     rig_expect(rig, s, "* LOST a fence=5 reason=gone");
     rig_expect(rig, t, "2 OK fence=6 ttl_ms=~ count=1");
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* In the turn of the deadline nothing is left, whoever asks. */
-START_TEST(ping_after_the_deadline)
+SESSION_TEST(ping_after_the_deadline)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "LOCK a", 5);
     rig_stall(rig, 31000);
     rig_say(rig, s, "PING");
@@ -718,16 +576,10 @@ START_TEST(ping_after_the_deadline)
     rig_say(rig, s, "UNLOCK a");
     rig_expect(rig, s, "* LOST a fence=5 reason=backend");
     rig_expect(rig, s, "- ERR LOST retry=0");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(fence_seen_goes_along)
+SESSION_TEST(fence_seen_goes_along)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "LOCK a", 900);
     rig_say(rig, s, "UNLOCK a");
     struct op *op = rig_op(rig, OP_RELEASE);
@@ -737,10 +589,7 @@ START_TEST(fence_seen_goes_along)
     rig_lock(rig, s, "LOCK a", 800);
     rig_say(rig, s, "UNLOCK a");
     ck_assert_uint_eq(rig_op(rig, OP_RELEASE)->seen, 900);
-    rig_end(rig);
 }
-
-END_TEST
 
 Suite *
 core_hold_suite(void)

@@ -55,11 +55,8 @@ finish(struct rig *rig, struct op *op, unsigned tickets)
 
 /* As many as come before it is sent share a reading; those that come while it
  * is under way, another one, which is not sent before the first is back. */
-START_TEST(shared)
+SESSION_TEST(shared)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_wait(rig, s, "1 LOCK b");
     for (uint32_t search = 1; search <= 5; search++)
         ask_after(rig, s, 'a', search);
@@ -70,18 +67,12 @@ START_TEST(shared)
     rig_no_op(rig);
     ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 2);
     ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks_late), 0);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Whoever is in the way of one who waits for the same lock is in the way of
  * whoever stands behind that one, too. */
-START_TEST(same_lock)
+SESSION_TEST(same_lock)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_wait(rig, s, "1 LOCK a");
     ask_after(rig, s, 'a', 1);
     rig_no_op(rig);
@@ -90,17 +81,11 @@ START_TEST(same_lock)
     rig_no_op(rig);
     ask_after(rig, s, 'b', 3);
     ck_assert_int_eq(look(rig)->name.at[0], 'a');
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What has ended before it can be looked at is not read. */
-START_TEST(ended)
+SESSION_TEST(ended)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_wait(rig, s, "1 LOCK b");
     ask_after(rig, s, 'a', 1);
     ask_after(rig, s, 'a', 2);
@@ -110,10 +95,7 @@ START_TEST(ended)
     finish(rig, look(rig), 3);
     ck_assert_int_eq(rig_op(rig, OP_RELEASE)->kind, OP_RELEASE);
     ck_assert_uint_eq(rig->op_count, 1);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* The longer a record, the longer it is not read again. */
 START_TEST(rests)
@@ -209,10 +191,8 @@ START_TEST(part_of_the_time)
 END_TEST
 
 /* So many owners are asked after in a step; the rest waits for the next one. */
-START_TEST(parts_of_a_crowd)
+SESSION_TEST(parts_of_a_crowd)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned looks = 1;
 
     rig_wait(rig, s, "1 LOCK b");
@@ -227,10 +207,7 @@ START_TEST(parts_of_a_crowd)
         }
     }
     ck_assert_uint_eq(looks, 1 + 64 * 512 / 4096);
-    rig_end(rig);
 }
-
-END_TEST
 
 static uint64_t
 search_of(const struct op *op)
@@ -244,11 +221,8 @@ search_of(const struct op *op)
 }
 
 /* The waits of an owner that are due together are one search. */
-START_TEST(one_search)
+SESSION_TEST(one_search)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a", 4);
     rig_wait(rig, s, "2 LOCK b");
     rig_wait(rig, s, "3 LOCK c");
@@ -258,10 +232,7 @@ START_TEST(one_search)
     finish_behind(rig, look(rig), s, 3);
     ck_assert_uint_eq(rig->op_count, 2);
     ck_assert_uint_eq(search_of(rig->ops[0]), search_of(rig->ops[1]));
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Of those who wait for a lock the hindmost is looked at, once in a search. */
 START_TEST(hindmost)
@@ -301,10 +272,8 @@ END_TEST
 
 /* More searches than there is room for at a lock: some are dropped, later ones
  * find. Those that begin there have places of their own. */
-START_TEST(room_for_probes)
+SESSION_TEST(room_for_probes)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned looks = 0;
 
     rig_lock(rig, s, "1 LOCK a", 4);
@@ -332,16 +301,12 @@ START_TEST(room_for_probes)
     rig_pass(rig, 4000);
     ck_assert_uint_ge(rig_count(rig, COUNTER_deadlock_drops), drops + 4);
     ck_assert_uint_le(rig_count(rig, COUNTER_deadlock_drops), drops + 9);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Many locks that are waited for leave room for others, and for what has been
  * found. */
-START_TEST(room_for_others)
+RIG_TEST(room_for_others, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s[30];
     char line[20];
     uint32_t search = 0;
@@ -367,10 +332,7 @@ START_TEST(room_for_others)
     ask_after(rig, t, 'x', ++search);
     ask_after(rig, t, 'a', ++search);
     ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_drops), drops);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Where a crowd begins at a lock, who comes from another one has its turn. */
 START_TEST(turns)
@@ -410,11 +372,8 @@ START_TEST(turns)
 END_TEST
 
 /* What has been found comes before what is searched. */
-START_TEST(verified_first)
+SESSION_TEST(verified_first)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a", 4);
     rig_say(rig, s, "2 LOCK b");
     uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
@@ -434,16 +393,11 @@ START_TEST(verified_first)
         (struct op_result){
             .tickets = tickets, .ticket_count = 2, .holders = 1});
     rig_expect(rig, s, "2 ERR DEADLOCK retry=1 cycle=a,b");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* No room for the question: it is looked at later. */
-START_TEST(room_for_operations)
+RIG_TEST(room_for_operations, rig_create())
 {
-    struct rig *rig = rig_create();
-
     rig->settings.tickets_max = 2;
     rig->settings.requests_max = 3;
     rig->settings.releases_kept = 0;
@@ -467,10 +421,7 @@ START_TEST(room_for_operations)
         rig_status(rig, rig->ops[0], OP_UNSENT);
     rig_pass(rig, 700);
     ck_assert_int_eq(look(rig)->name.at[0], 'b');
-    rig_end(rig);
 }
-
-END_TEST
 
 /* --- crowds --------------------------------------------------------------- */
 

@@ -123,9 +123,8 @@ finish_waiting(struct rig *rig, struct op *op, bool shared)
 }
 
 /* The hold outlives the connection by keep=, and no longer. */
-START_TEST(keep_over)
+RIG_TEST(keep_over, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = holding_session(rig);
 
     rig_event(rig, s, CORE_DROP);
@@ -136,10 +135,7 @@ START_TEST(keep_over)
     ck_assert_int_eq(op->kind, OP_RELEASE);
     ck_assert(op->unclean);
     ck_assert_uint_eq(rig_count(rig, COUNTER_closed_kept), 1);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* QUIT and KILL keep nothing; without keep= nothing is kept. */
 START_TEST(not_kept)
@@ -174,9 +170,8 @@ END_TEST
  * more. A client could claim 2^32 - 1 and enter again, and the broker aborted
  * as it gave back one of none.
  */
-START_TEST(claimed_as_often_as_can_be)
+RIG_TEST(claimed_as_often_as_can_be, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = foreign_session(rig, true);
 
     rig_say(rig, s, "1 CLAIM a fence=5 count=2147483648");
@@ -212,15 +207,11 @@ START_TEST(claimed_as_often_as_can_be)
     rig_say(rig, s, "10 LOCK a mode=shared");
     rig_expect(rig, s, "10 ERR LIMIT retry=1 limit=count");
     ck_assert_uint_eq(rig_count(rig, COUNTER_limit_count), 5);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A session that is away is killed with all that it has. */
-START_TEST(killed_away)
+RIG_TEST(killed_away, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = holding_session(rig);
     unsigned t = rig_open(rig);
 
@@ -234,15 +225,11 @@ START_TEST(killed_away)
     ck_assert_uint_eq(rig_count(rig, COUNTER_closed_killed), 0);
     ck_assert_uint_eq(rig_count(rig, COUNTER_sessions_kept), 1);
     ck_assert_uint_eq(rig_count(rig, COUNTER_closed_kept), 1);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The same broker: Redis is told of the generation, and the count is set. */
-START_TEST(claimed)
+RIG_TEST(claimed, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned t = take_over(rig, holding_session(rig), 2);
 
     rig_say(rig, t, "1 UNLOCK a");
@@ -261,16 +248,12 @@ START_TEST(claimed)
     ck_assert_uint_eq(rig_op(rig, OP_RELEASE)->generation, 2);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, t, "5 OK count=0");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* An earlier connection is granted a later shared hold of the same owner. Redis
  * is asked for the one that is claimed. */
-START_TEST(claimed_beside_a_later_one)
+RIG_TEST(claimed_beside_a_later_one, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = kept_session(rig);
 
     rig_lock(rig, s, "LOCK a mode=shared", 5);
@@ -281,15 +264,11 @@ START_TEST(claimed_beside_a_later_one)
     ck_assert_uint_eq(op->generation, 3);
     finish_shared(rig, 4);
     rig_expect(rig, t, "1 OK fence=4 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What the record says it is now: another broker has shared it meanwhile. */
-START_TEST(shared_elsewhere)
+RIG_TEST(shared_elsewhere, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = holding_session(rig);
     unsigned t = take_over(rig, s, 3);
 
@@ -313,16 +292,12 @@ START_TEST(shared_elsewhere)
     rig_expect(rig, u, "2 ERR CONFLICT retry=0");
     rig_say(rig, u, "3 HELD");
     rig_expect(rig, u, "3 ITEM name=a fence=6 ttl_ms=~ count=1 mode=shared");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* The same, where this broker has granted it to the connection before, and the
  * record says nothing new. */
-START_TEST(held_as_another_kind)
+RIG_TEST(held_as_another_kind, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = kept_session(rig);
     unsigned t = rig_open(rig);
 
@@ -336,10 +311,7 @@ START_TEST(held_as_another_kind)
     ck_assert(!rig_op(rig, OP_ACQUIRE)->ask.shared);
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
     rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* A claim is answered for certain, or may be put again. */
 START_TEST(claim_answers)
@@ -435,22 +407,17 @@ END_TEST
 
 /* The answer comes when what is left of the lease is over: that is a loss. It
  * is left to end in Redis, since the client may believe in it until then. */
-START_TEST(claimed_too_late)
+RIG_TEST(claimed_too_late, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = slow_claim(rig, false, 60);
 
     rig_expect(rig, s, "1 ERR LOST retry=0");
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* gen= of a HELLO counts up: an earlier one, or the same, takes nothing. */
-START_TEST(resume_refused)
+RIG_TEST(resume_refused, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = holding_session(rig);
     unsigned t = rig_open(rig);
     unsigned u = rig_open(rig);
@@ -476,13 +443,10 @@ START_TEST(resume_refused)
     ck_assert_uint_eq(rig_op(rig, OP_RENEW)->generation, 6);
     rig_granted(rig, rig_op(rig, OP_RENEW), 5);
     rig_expect(rig, w, "5 OK fence=5 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What is no such request at all changes nothing. */
-START_TEST(resume_malformed)
+RIG_TEST(resume_malformed, rig_new())
 {
     static const struct {
         const char *words;
@@ -501,7 +465,7 @@ START_TEST(resume_malformed)
         {"resume=", 32, " gen=4294967296"},
         {"resume=", 32, " gen=2 gen=3"},
     };
-    struct rig *rig = rig_new();
+
     unsigned s = holding_session(rig);
     unsigned t = rig_open(rig);
     char id[33];
@@ -525,10 +489,7 @@ START_TEST(resume_malformed)
     /* None of that kept it from what is right. */
     resume(rig, s, t, 4294967295, "", resumed);
     rig_expect(rig, s, "* BYE resumed");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* It comes before all that the connection does with locks, and once. */
 START_TEST(resume_too_late)
@@ -566,9 +527,8 @@ START_TEST(resume_too_late)
 END_TEST
 
 /* What the connection before had outstanding is answered before its BYE. */
-START_TEST(resumed_in_the_midst)
+RIG_TEST(resumed_in_the_midst, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = holding_session(rig);
     unsigned t = rig_open(rig);
 
@@ -581,10 +541,7 @@ START_TEST(resumed_in_the_midst)
     rig_expect(rig, s, "4 ERR INDOUBT retry=1");
     rig_expect(rig, s, "* BYE resumed");
     rig_silent(rig, t);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* News that a ticket was taken over elsewhere, by that generation. */
 static void
@@ -598,9 +555,8 @@ moved(struct rig *rig, uint64_t request, uint32_t generation, size_t len)
 }
 
 /* Nobody is at the other end any more: it waits for nothing new. */
-START_TEST(moved_elsewhere)
+RIG_TEST(moved_elsewhere, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = kept_session(rig);
     unsigned t = rig_open(rig);
 
@@ -631,16 +587,12 @@ START_TEST(moved_elsewhere)
     rig_status(rig, rig_op(rig, OP_RENEW), OP_GONE);
     rig_no_op(rig);
     rig_silent(rig, t);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Nor is it put there again where the data are lost, for it may have been given
  * back since: neither a wait nor a hold, be the connection there or not. */
-START_TEST(moved_elsewhere_and_lost)
+RIG_TEST(moved_elsewhere_and_lost, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = kept_session(rig);
     bool holds = (_i & 1) != 0;
     bool away = (_i & 2) != 0;
@@ -666,10 +618,7 @@ START_TEST(moved_elsewhere_and_lost)
         rig_status(rig, rig_op(rig, OP_RENEW), OP_MISSING);
     }
     rig_no_op(rig);
-    rig_end(rig);
 }
-
-END_TEST
 
 static unsigned
 ops_of_kind(const struct rig *rig, enum op_kind kind)
@@ -683,9 +632,8 @@ ops_of_kind(const struct rig *rig, enum op_kind kind)
 
 /* Where Redis' history has changed all holds are shown, be they renewed or not,
  * and at once where somebody may come back for them. */
-START_TEST(shown_after_a_change)
+RIG_TEST(shown_after_a_change, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = kept_session(rig);
     struct core_event event = {.kind = CORE_CHANGED};
 
@@ -707,16 +655,11 @@ START_TEST(shown_after_a_change)
                 .ttl_ms = 1500,
                 .hold_ms = op->fence == 5 ? 1500 : 0});
     }
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What is not claimed within keep= is given back; what is, is not. */
-START_TEST(not_claimed_in_time)
+SESSION_TEST(not_claimed_in_time)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
 
     rig_say(rig, s, "HELLO keep=4s");
@@ -742,15 +685,11 @@ START_TEST(not_claimed_in_time)
     rig_silent(rig, t);
     rig_say(rig, t, "2 HELD");
     rig_expect(rig, t, "2 ITEM name=a fence=5 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A CLAIM that is under way then is waited for. */
-START_TEST(claimed_at_the_last_moment)
+RIG_TEST(claimed_at_the_last_moment, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned t = take_over(rig, holding_session(rig), 2);
 
     rig_pass(rig, 8900);
@@ -762,16 +701,12 @@ START_TEST(claimed_at_the_last_moment)
     rig_expect(rig, t, "1 OK fence=5 ttl_ms=~ count=1");
     rig_pass(rig, 5000);
     ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 0);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* How long a client that is cut off may count on it: keep= comes on top of the
  * silence after which the broker knows. */
-START_TEST(ttl_of_the_kept)
+RIG_TEST(ttl_of_the_kept, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = rig_open_tcp(rig);
 
     rig_say(rig, s, "HELLO keep=5s");
@@ -783,15 +718,11 @@ START_TEST(ttl_of_the_kept)
     (void)rig_line(rig, s);
     rig_say(rig, s, "2 PING");
     rig_expect(rig, s, "2 OK ttl_ms=5000");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A CLAIM says which hold, and how often; and it may be put again. */
-START_TEST(claims_of_other_fences)
+RIG_TEST(claims_of_other_fences, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned t = take_over(rig, holding_session(rig), 3);
 
     /* The second connection, at another broker, has had it anew. */
@@ -814,15 +745,11 @@ START_TEST(claims_of_other_fences)
     rig_no_op(rig);
     rig_say(rig, t, "6 UNLOCK a");
     rig_expect(rig, t, "6 OK count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What Redis was asked for the connection before is no answer to this one. */
-START_TEST(old_answer_to_a_wait)
+RIG_TEST(old_answer_to_a_wait, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = kept_session(rig);
     unsigned t = rig_open(rig);
 
@@ -846,10 +773,7 @@ START_TEST(old_answer_to_a_wait)
     rig_no_op(rig);
     rig_say(rig, t, "2 HELD");
     rig_expect(rig, t, "2 ITEM name=a fence=8 ttl_ms=~ count=1 mode=shared");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Where no record tells who waits, somebody who is away is asked after as such;
  * and a hold that its session has got elsewhere since is none of it. */
@@ -942,9 +866,8 @@ START_TEST(lost_answer_to_nobody)
 END_TEST
 
 /* wait=0 for what an earlier connection waits for at another broker. */
-START_TEST(impatient_in_its_place)
+RIG_TEST(impatient_in_its_place, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = foreign_session(rig, false);
 
     rig_say(rig, s, "1 LOCK a wait=0");
@@ -952,15 +875,11 @@ START_TEST(impatient_in_its_place)
     rig_queued(rig, rig_op(rig, OP_ACQUIRE));
     rig_expect(rig, s, "1 ERR BUSY retry=1");
     (void)rig_op(rig, OP_RELEASE);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* It is told where it stands, and who is in its way, as it was at first. */
-START_TEST(wait_put_again_with_progress)
+RIG_TEST(wait_put_again_with_progress, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned t = take_over(rig, waiting_session(rig), 2);
 
     rig_say(rig, t, "1 LOCK a progress=1");
@@ -979,15 +898,11 @@ START_TEST(wait_put_again_with_progress)
     rig_expect(rig, t, "1 QUEUED position=2 holder=shop age_ms=7");
     rig_hint(rig, request);
     ck_assert(!rig_op(rig, OP_RENEW)->tell);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* It is put again for another kind of lock: the place is given up first. */
-START_TEST(wait_put_again_otherwise)
+RIG_TEST(wait_put_again_otherwise, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned t = take_over(rig, waiting_session(rig), 2);
 
     rig_say(rig, t, "1 LOCK a mode=shared");
@@ -998,15 +913,11 @@ START_TEST(wait_put_again_otherwise)
     ck_assert(op->ask.shared);
     rig_granted(rig, op, 7);
     rig_expect(rig, t, "1 OK fence=7 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The first LOCK of what an earlier connection had says how long it is had. */
-START_TEST(put_again_with_lease)
+RIG_TEST(put_again_with_lease, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned t = take_over(rig, holding_session(rig), 2);
 
     rig_say(rig, t, "1 LOCK a lease=900");
@@ -1020,16 +931,12 @@ START_TEST(put_again_with_lease)
     rig_expect(rig, t, "2 OK ttl_ms=~");
     rig_pass(rig, 600);
     rig_expect(rig, t, "* LOST a fence=5 reason=expired");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* The answer to a CLAIM took long. Who does not hear it may believe by what the
  * earlier broker said until the record's end: until then it is not released. */
-START_TEST(claimed_hold_lapses)
+RIG_TEST(claimed_hold_lapses, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = slow_claim(rig, true, 600);
 
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=492 count=1");
@@ -1044,15 +951,11 @@ START_TEST(claimed_hold_lapses)
     rig_no_op(rig);
     rig_pass(rig, 2);
     ck_assert(rig_op(rig, OP_RELEASE)->unclean);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The lease= that this broker knows of is over; another one prolonged it. */
-START_TEST(claimed_after_another_broker)
+RIG_TEST(claimed_after_another_broker, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = kept_session(rig);
     unsigned t = rig_open(rig);
 
@@ -1067,15 +970,11 @@ START_TEST(claimed_after_another_broker)
     ck_assert(rig_op(rig, OP_RENEW)->moves);
     rig_granted(rig, rig_op(rig, OP_RENEW), 5);
     rig_expect(rig, t, "1 OK fence=5 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* DRAIN: nothing is released, all is renewed once more and forgotten. */
-START_TEST(drained)
+RIG_TEST(drained, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = holding_session(rig);
     unsigned t = rig_open(rig);
 
@@ -1093,15 +992,11 @@ START_TEST(drained)
     ck_assert_uint_eq(rig->op_count, 2);
     ck_assert(rig->ops[0]->fence > 0 && !rig->ops[0]->idle);
     ck_assert(rig->ops[1]->fence == 0 && rig->ops[1]->idle);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What another broker has is not shown on the way out. */
-START_TEST(drained_after_it_was_taken)
+RIG_TEST(drained_after_it_was_taken, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = kept_session(rig);
     unsigned t = rig_open(rig);
 
@@ -1117,10 +1012,7 @@ START_TEST(drained_after_it_was_taken)
     rig_expect(rig, t, "1 OK");
     rig_pass(rig, 10);
     ck_assert_uint_eq(ops_of_kind(rig, OP_RENEW), _i == 1 ? 0 : 1);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* The broker goes while it is asked: what is granted then is not given back,
  * since the LOCK may have been put again elsewhere. */
@@ -1144,9 +1036,8 @@ END_TEST
 
 /* Redis has given away what one of two has given back elsewhere: that is not
  * the one who has come back for it. */
-START_TEST(claimed_beside_another_that_is_away)
+RIG_TEST(claimed_beside_another_that_is_away, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned first = kept_session(rig);
     unsigned second = kept_session(rig);
     unsigned third = rig_open(rig);
@@ -1168,10 +1059,7 @@ START_TEST(claimed_beside_another_that_is_away)
             .ttl_ms = RIG_LEASE_MS,
             .ask = {.permits = 2, .permits_max = 3}});
     rig_expect(rig, back, "2 OK fence=5 ttl_ms=~ count=1");
-    rig_end(rig);
 }
-
-END_TEST
 
 Suite *
 core_move_suite(void)

@@ -33,11 +33,8 @@ released_on(struct rig *rig, const char *name)
 }
 
 /* One after the other in the order of their bytes, answered in its own. */
-START_TEST(order)
+SESSION_TEST(order)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK c aa b a");
     grant_on(rig, "a", 4);
     ck_assert_uint_eq(rig->op_count, 1);
@@ -55,10 +52,7 @@ START_TEST(order)
     for (int i = 0; i < 3; i++)
         rig_expect(rig, s, "4 ITEM name=~ fence=~ ttl_ms=~ count=1");
     rig_expect(rig, s, "4 OK n=3");
-    rig_end(rig);
 }
-
-END_TEST
 
 START_TEST(names_refused)
 {
@@ -130,11 +124,8 @@ START_TEST(rolled_back)
 END_TEST
 
 /* wait=0 asks for each, and takes what was had back. */
-START_TEST(at_once)
+SESSION_TEST(at_once)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a b wait=0");
     ck_assert(op_on(rig, OP_ACQUIRE, "a")->no_queue);
     grant_on(rig, "a", 4);
@@ -142,17 +133,11 @@ START_TEST(at_once)
     rig_expect(rig, s, "1 ERR BUSY retry=1 name=b");
     released_on(rig, "a");
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Where Redis was slow, the wait is not prolonged by the names that follow. */
-START_TEST(too_slow)
+SESSION_TEST(too_slow)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a b wait=50");
     rig_pass(rig, 200);
     rig_silent(rig, s);
@@ -160,10 +145,7 @@ START_TEST(too_slow)
     rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 name=b");
     released_on(rig, "a");
     rig_no_op(rig);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* What the owner has already is entered again, and left again. */
 START_TEST(reentry)
@@ -240,11 +222,8 @@ START_TEST(in_order)
 END_TEST
 
 /* Who does not wait is told at once, whatever it would have to wait for. */
-START_TEST(impatient_behind_it)
+SESSION_TEST(impatient_behind_it)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a b d deadlock=0");
     rig_say(rig, s, "2 LOCK d e wait=100");
     rig_say(rig, s, "3 LOCK e wait=0");
@@ -258,17 +237,11 @@ START_TEST(impatient_behind_it)
     rig_pass(rig, 110);
     rig_expect(rig, s, "2 ERR TIMEOUT retry=1 name=d");
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A part is lost while the rest is waited for: that ends the request. */
-START_TEST(part_lost)
+SESSION_TEST(part_lost)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a b");
     uint64_t request = op_on(rig, OP_ACQUIRE, "a")->request;
     grant_on(rig, "a", 4);
@@ -279,17 +252,11 @@ START_TEST(part_lost)
     ck_assert_uint_eq(rig->op_count, 2);
     released_on(rig, rig->ops[0]->name.at[0] == 'a' ? "a" : "b");
     (void)rig_op(rig, OP_RELEASE);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* lease= begins when all are had, for all. */
-START_TEST(lease)
+SESSION_TEST(lease)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a b lease=3s deadlock=0");
     ck_assert_uint_eq(op_on(rig, OP_ACQUIRE, "a")->ask.hold_ms, 0);
     grant_on(rig, "a", 4);
@@ -314,17 +281,11 @@ START_TEST(lease)
     rig_pass(rig, 3000);
     rig_expect(rig, s, "* LOST ~ fence=~ reason=expired");
     rig_expect(rig, s, "* LOST ~ fence=~ reason=expired");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What one request is to have exclusively is not shared by another one. */
-START_TEST(not_shared_meanwhile)
+SESSION_TEST(not_shared_meanwhile)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a b");
     grant_on(rig, "a", 4);
     rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
@@ -336,16 +297,11 @@ START_TEST(not_shared_meanwhile)
     released_on(rig, "a");
     released_on(rig, "b");
     ck_assert(op_on(rig, OP_ACQUIRE, "a")->ask.shared);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Of a session that is kept the parts stand, for the LOCK that comes again. */
-START_TEST(kept)
+SESSION_TEST(kept)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
 
     rig_say(rig, s, "HELLO keep=10s");
@@ -371,17 +327,11 @@ START_TEST(kept)
             .ask = {.permits = 1}});
     rig_no_op(rig);
     rig_expect(rig, t, "1 OK fence=4,6 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* ttl_ms and count are the least of all; what was had keeps its own lease. */
-START_TEST(least_of_all)
+SESSION_TEST(least_of_all)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a lease=3s", 4);
     rig_lock(rig, s, "2 LOCK c", 5);
     rig_say(rig, s, "3 LOCK c b a lease=2500");
@@ -401,16 +351,10 @@ START_TEST(least_of_all)
     rig_say(rig, s, "4 LOCK d c");
     rig_granted(rig, rig->ops[rig->op_count - 1], 7);
     rig_expect(rig, s, "4 OK fence=7,5 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(least_count)
+SESSION_TEST(least_count)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK b", 4);
     rig_say(rig, s, "2 LOCK b");
     rig_expect(rig, s, "2 OK fence=4 ttl_ms=~ count=2");
@@ -419,10 +363,7 @@ START_TEST(least_count)
     rig_expect(rig, s, "3 OK fence=5,4 ttl_ms=~ count=1");
     rig_say(rig, s, "4 LOCK a b");
     rig_expect(rig, s, "4 OK fence=5,4 ttl_ms=~ count=2");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* A broker that goes leaves the parts of a kept session as they are. */
 START_TEST(drained)
@@ -450,10 +391,8 @@ START_TEST(drained)
 END_TEST
 
 /* Nor are they holds of the connection that follows, unless it asks again. */
-START_TEST(kept_and_not_put_again)
+SESSION_TEST(kept_and_not_put_again)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
 
     rig_say(rig, s, "HELLO keep=5s");
@@ -475,10 +414,7 @@ START_TEST(kept_and_not_put_again)
     for (uint32_t i = 0; i < rig->op_count; i++)
         ck_assert_int_eq(rig->ops[i]->kind, OP_RELEASE);
     rig_silent(rig, t);
-    rig_end(rig);
 }
-
-END_TEST
 
 Suite *
 core_names_suite(void)

@@ -10,10 +10,8 @@
 Suite *core_odd_suite(void);
 
 /* The stop is told once, however often the session's clock is looked at. */
-START_TEST(heartbeat_while_stopping)
+SESSION_TEST(heartbeat_while_stopping)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     struct core_event stop = {.kind = CORE_STOP};
 
     rig_say(rig, s, "HELLO heartbeat=1s");
@@ -32,17 +30,11 @@ START_TEST(heartbeat_while_stopping)
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "2 OK count=0");
     rig_expect(rig, s, "* BYE drain");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Who sends no more is not asked for signs of life. */
-START_TEST(no_heartbeat_after_the_end)
+SESSION_TEST(no_heartbeat_after_the_end)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "HELLO heartbeat=1s");
     (void)rig_line(rig, s);
     rig_lock(rig, s, "1 LOCK a", 5);
@@ -55,17 +47,11 @@ START_TEST(no_heartbeat_after_the_end)
     rig_expect(rig, s, "2 OK count=0");
     rig_expect(rig, s, "* BYE eof");
     ck_assert(rig->sessions[s].closed);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Its three heartbeats were over while we stood still: nothing is promised. */
-START_TEST(grant_after_silence)
+SESSION_TEST(grant_after_silence)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "HELLO heartbeat=1s");
     (void)rig_line(rig, s);
     rig_say(rig, s, "1 LOCK a");
@@ -75,16 +61,10 @@ START_TEST(grant_after_silence)
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=0 count=1");
     rig_say(rig, s, "2 PING");
     rig_expect(rig, s, "2 OK ttl_ms=3000");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(too_long_after_the_end)
+SESSION_TEST(too_long_after_the_end)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a", 5);
     rig_say(rig, s, "2 UNLOCK a");
     rig_event(rig, s, CORE_EOF);
@@ -99,17 +79,11 @@ START_TEST(too_long_after_the_end)
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "2 OK count=0");
     rig_expect(rig, s, "* BYE eof");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What is queued behind the request that learns of a loss hears LOST too. */
-START_TEST(loss_with_requests_behind)
+SESSION_TEST(loss_with_requests_behind)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a lease=60s", 5);
     rig_say(rig, s, "2 RENEW a lease=90s");
     rig_say(rig, s, "3 UNLOCK a");
@@ -120,17 +94,11 @@ START_TEST(loss_with_requests_behind)
     rig_expect(rig, s, "3 ERR LOST retry=0");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
     rig_expect(rig, s, "4 OK fence=6 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Behind a LOCK that fails there is nothing to give back or to renew. */
-START_TEST(failure_with_requests_behind)
+SESSION_TEST(failure_with_requests_behind)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a wait=0");
     rig_say(rig, s, "2 UNLOCK a");
     rig_say(rig, s, "3 RENEW a lease=90s");
@@ -141,15 +109,11 @@ START_TEST(failure_with_requests_behind)
     rig_expect(rig, s, "2 ERR NOTHELD retry=0");
     rig_expect(rig, s, "3 ERR NOTHELD retry=0");
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A long HELD goes on between requests that wait. */
-START_TEST(held_beside_a_wait)
+RIG_TEST(held_beside_a_wait, rig_create())
 {
-    struct rig *rig = rig_create();
     char line[90];
 
     rig->settings.holds_max = 1000;
@@ -170,16 +134,11 @@ START_TEST(held_beside_a_wait)
     rig_expect(rig, s, "2 ITEM name=a500 fence=501 ttl_ms=~ count=1");
     rig_expect(rig, s, "2 OK n=501");
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Tags are a session's own: nobody cancels what another one asked for. */
-START_TEST(same_tag_in_two_sessions)
+SESSION_TEST(same_tag_in_two_sessions)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
 
     rig_wait(rig, s, "7 LOCK a");
@@ -191,10 +150,7 @@ START_TEST(same_tag_in_two_sessions)
     rig_expect(rig, s, "7 ERR CANCELLED retry=1");
     rig_expect(rig, s, "2 OK");
     rig_silent(rig, t);
-    rig_end(rig);
 }
-
-END_TEST
 
 Suite *
 core_odd_suite(void)

@@ -52,9 +52,8 @@ lock_slowly(struct rig *rig, unsigned session, const char *request,
     rig_expect(rig, session, "~ OK fence=7 ttl_ms=~ count=1");
 }
 
-START_TEST(stages)
+RIG_TEST(stages, rig_slow())
 {
-    struct rig *rig = rig_slow();
     unsigned a = rig_open(rig);
 
     rig_say(rig, a, "1 HELLO name=shop");
@@ -68,14 +67,10 @@ START_TEST(stages)
         "confirm_us=20000 tries=1");
     rig_expect(rig, a, "3 OK n=1");
     ck_assert_uint_eq(rig_count(rig, COUNTER_slow_operations), 1);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(the_threshold)
+RIG_TEST(the_threshold, rig_slow())
 {
-    struct rig *rig = rig_slow();
     unsigned a = rig_open(rig);
 
     lock_slowly(rig, a, "1 LOCK x", 50000, SLOW_US - 50001, 0);
@@ -87,28 +82,20 @@ START_TEST(the_threshold)
         "4 ITEM kind=slow age_ms=0 name=y session=~ op=acquire result=ok "
         "total_us=100000 queued_us=50000 redis_us=50000 confirm_us=0 tries=1");
     rig_expect(rig, a, "4 OK n=1");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(nothing_is_slow)
+RIG_TEST(nothing_is_slow, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned a = rig_open(rig);
 
     lock_slowly(rig, a, "1 LOCK x", 1000000, 1000000, 1000000);
     rig_say(rig, a, "2 SLOW");
     rig_expect(rig, a, "2 OK n=0");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* It waits for its turn, which is no operation. */
-START_TEST(a_wait_is_not_slow)
+RIG_TEST(a_wait_is_not_slow, rig_slow())
 {
-    struct rig *rig = rig_slow();
     unsigned a = rig_open(rig);
 
     rig_wait(rig, a, "1 LOCK x");
@@ -119,15 +106,11 @@ START_TEST(a_wait_is_not_slow)
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_say(rig, a, "3 SLOW");
     rig_expect(rig, a, "3 OK n=0");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What was not sent was queued; what was not answered, asked. */
-START_TEST(unanswered)
+RIG_TEST(unanswered, rig_slow())
 {
-    struct rig *rig = rig_slow();
     unsigned a = rig_open(rig);
 
     rig_say(rig, a, "0 HELLO name=shop");
@@ -156,15 +139,11 @@ START_TEST(unanswered)
         "result=unsent "
         "total_us=300000 queued_us=300000 redis_us=0 confirm_us=0 tries=0");
     rig_expect(rig, a, "3 OK n=2");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Its session is gone when Redis answers. */
-START_TEST(of_a_session_that_ended)
+RIG_TEST(of_a_session_that_ended, rig_slow())
 {
-    struct rig *rig = rig_slow();
     unsigned a = rig_open(rig);
     unsigned b = rig_open(rig);
 
@@ -177,15 +156,11 @@ START_TEST(of_a_session_that_ended)
         "1 ITEM kind=slow age_ms=0 name=x session=~ owner=w op=release "
         "result=ok total_us=200000 queued_us=0 redis_us=200000 confirm_us=0 "
         "tries=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A renewal is tried again and again: one entry, until it has succeeded. */
-START_TEST(a_stretch_of_tries)
+RIG_TEST(a_stretch_of_tries, rig_slow())
 {
-    struct rig *rig = rig_slow();
     unsigned a = rig_open(rig);
 
     rig_lock(rig, a, "1 LOCK x", 5);
@@ -217,15 +192,11 @@ START_TEST(a_stretch_of_tries)
     rig_status(rig, later, OP_UNKNOWN);
     rig_say(rig, a, "4 SLOW limit=1");
     ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " tries=0"));
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Each request of the outage has a ticket of its own. */
-START_TEST(a_stretch_of_requests)
+RIG_TEST(a_stretch_of_requests, rig_slow())
 {
-    struct rig *rig = rig_slow();
     unsigned a = rig_open(rig);
 
     for (int i = 0; i < 3; i++) {
@@ -239,10 +210,7 @@ START_TEST(a_stretch_of_requests)
     ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " owner=o "));
     ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " tries=2"));
     rig_expect(rig, a, "2 OK n=2");
-    rig_end(rig);
 }
-
-END_TEST
 
 enum end {
     END_UNLOCK,
@@ -313,9 +281,8 @@ START_TEST(given_up_in_jeopardy)
 END_TEST
 
 /* It was another one's by then: one loss, and not two. */
-START_TEST(given_up_and_gone)
+RIG_TEST(given_up_and_gone, rig_slow())
 {
-    struct rig *rig = rig_slow();
     unsigned a = rig_open(rig);
 
     rig_lock(rig, a, "1 LOCK x", 5);
@@ -335,14 +302,10 @@ START_TEST(given_up_and_gone)
     ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " reason=gone "));
     ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " reason=backend "));
     rig_expect(rig, a, "5 OK n=2");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(losses)
+RIG_TEST(losses, rig_slow())
 {
-    struct rig *rig = rig_slow();
     unsigned a = rig_open(rig);
 
     rig_lock(rig, a, "1 LOCK x owner=w lease=2s", 5);
@@ -354,15 +317,11 @@ START_TEST(losses)
         "2 ITEM kind=lost age_ms=~ name=x session=~ owner=w reason=expired "
         "fence=5 held_ms=1978 late_us=880"); /* as fine as the timers are */
     rig_expect(rig, a, "2 OK n=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A broker that was stopped tells it when it goes on. */
-START_TEST(a_late_loss)
+RIG_TEST(a_late_loss, rig_slow())
 {
-    struct rig *rig = rig_slow();
     unsigned a = rig_open(rig);
 
     rig_lock(rig, a, "1 LOCK x lease=2s", 5);
@@ -376,10 +335,7 @@ START_TEST(a_late_loss)
     ck_assert_msg(late != NULL, "%s", line);
     ck_assert_uint_ge(strtoull(late + 22, NULL, 10), 1000000);
     ck_assert_uint_lt(strtoull(late + 22, NULL, 10), 1100000);
-    rig_end(rig);
 }
-
-END_TEST
 
 START_TEST(deadlocks)
 {
@@ -416,9 +372,8 @@ END_TEST
 
 /* Newest first, of one kind or all, and no more than asked for. The release of
  * what is lost is answered late, too. */
-START_TEST(order)
+RIG_TEST(order, rig_slow())
 {
-    struct rig *rig = rig_slow();
     unsigned a = rig_open(rig);
 
     lock_slowly(rig, a, "1 LOCK x lease=10s", 0, 200000, 0);
@@ -449,15 +404,11 @@ START_TEST(order)
     rig_expect(rig, a, "6 ERR BADREQ retry=0");
     rig_say(rig, a, "7 SLOW x");
     rig_expect(rig, a, "7 ERR BADREQ retry=0");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Only so many are kept, with names as long as they may be. */
-START_TEST(the_last_are_kept)
+RIG_TEST(the_last_are_kept, rig_slow())
 {
-    struct rig *rig = rig_slow();
     unsigned a = rig_open(rig);
     char line[400];
 
@@ -476,10 +427,7 @@ START_TEST(the_last_are_kept)
     }
     rig_expect(rig, a, "2 OK n=128");
     ck_assert_uint_eq(rig_count(rig, COUNTER_slow_operations), KEPT + 5);
-    rig_end(rig);
 }
-
-END_TEST
 
 Suite *
 core_recent_suite(void)

@@ -183,11 +183,8 @@ static const enum op_status ends[] = {
 /* --- holds ---------------------------------------------------------------- */
 
 /* All that the record had of it is said again. */
-START_TEST(put_again)
+SESSION_TEST(put_again)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "HELLO name=stock");
     (void)rig_line(rig, s);
     rig_say(rig, s, "LOCK a owner=w note=n1 limit=5 permits=2 delay=700");
@@ -217,16 +214,11 @@ START_TEST(put_again)
     rig_silent(rig, s);
     rig_pass(rig, 2000);
     ck_assert(sole_op(rig, OP_RECLAIM) == op);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Its answer is a renewal's: the deadline counts from its sending. */
-START_TEST(put_again_and_held)
+SESSION_TEST(put_again_and_held)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     struct op *op = losing(rig, s);
     uint64_t sent_us = rig->now_us;
 
@@ -253,16 +245,11 @@ START_TEST(put_again_and_held)
     rig_pass(rig, 4);
     rig_expect(rig, s, "* LOST a fence=5 reason=backend");
     ck_assert_uint_eq(rig_count(rig, COUNTER_renewals), 1);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Nobody asks past the deadline; and who was warned is told of the end. */
-START_TEST(put_again_late)
+SESSION_TEST(put_again_late)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     uint64_t began_us = rig->now_us;
 
     rig_lock(rig, s, "1 LOCK a", 5);
@@ -275,16 +262,11 @@ START_TEST(put_again_late)
     rig_expect(rig, s, "* SAFE a ttl_ms=29698");
     rig_silent(rig, s);
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The end that lease= has set stays where it is. */
-START_TEST(put_again_with_an_end)
+SESSION_TEST(put_again_with_an_end)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     uint64_t began_us = rig->now_us;
 
     rig_lock(rig, s, "LOCK a lease=40s", 5);
@@ -295,10 +277,7 @@ START_TEST(put_again_with_an_end)
     rig_silent(rig, s);
     rig_pass(rig, 1000);
     rig_expect(rig, s, "* LOST a fence=5 reason=expired");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Redis says that it is over. */
 START_TEST(not_put_again)
@@ -376,26 +355,17 @@ START_TEST(deadline_meanwhile)
 END_TEST
 
 /* Nothing stirs for longer than the lease, and it is still waited for. */
-START_TEST(answer_after_all)
+SESSION_TEST(answer_after_all)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     (void)losing(rig, s);
     rig_event(rig, s, CORE_DROP);
     rig_pass(rig, 100000);
     one_release_after(rig, OP_UNSENT, true);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A RENEW has its turn after the answer, and is not undone by it. */
-START_TEST(renewed_meanwhile)
+SESSION_TEST(renewed_meanwhile)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "LOCK a lease=40s", 5);
     (void)lose_hold(rig);
     rig_say(rig, s, "1 RENEW a lease=50s");
@@ -408,10 +378,7 @@ START_TEST(renewed_meanwhile)
     rig_granted(rig, op, 5);
     rig_expect(rig, s, "1 OK ttl_ms=29698");
     rig_expect(rig, s, "2 ERR STALE retry=0");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* The same, and the connection ends. */
 START_TEST(renewed_meanwhile_and_gone)
@@ -476,11 +443,8 @@ START_TEST(renew_finds_it_lost)
 END_TEST
 
 /* All names are had, and the lease= of the one that is put again begins. */
-START_TEST(lease_begins_meanwhile)
+SESSION_TEST(lease_begins_meanwhile)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a b lease=40s");
     rig_granted(rig, sole_op(rig, OP_ACQUIRE), 5);
     rig_queued(rig, sole_op(rig, OP_ACQUIRE));
@@ -511,17 +475,11 @@ START_TEST(lease_begins_meanwhile)
     rig_pass_us(rig, end_us - rig->now_us);
     rig_expect(rig, s, "* LOST ~ fence=~ reason=expired");
     rig_expect(rig, s, "* LOST ~ fence=~ reason=expired");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What needs no word of Redis is answered at once. */
-START_TEST(reentered_meanwhile)
+SESSION_TEST(reentered_meanwhile)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     (void)losing(rig, s);
     rig_say(rig, s, "2 LOCK a wait=0");
     rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=2");
@@ -533,10 +491,7 @@ START_TEST(reentered_meanwhile)
     finish_put_again(rig);
     rig_no_op(rig);
     rig_silent(rig, s);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* What does need it waits for the answer; and the hold may be lost by it. */
 START_TEST(shared_meanwhile)
@@ -567,11 +522,8 @@ START_TEST(shared_meanwhile)
 END_TEST
 
 /* It is known to be shared from the question on: so it is put again. */
-START_TEST(sharing_finds_it_lost)
+SESSION_TEST(sharing_finds_it_lost)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a", 5);
     rig_say(rig, s, "2 LOCK a mode=shared");
     rig_status(rig, sole_op(rig, OP_RENEW), OP_MISSING);
@@ -579,10 +531,7 @@ START_TEST(sharing_finds_it_lost)
     finish_put_again(rig);
     rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=2");
     rig_no_op(rig);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* The hold of one that is away is put again, and claimed while it is. */
 START_TEST(claimed_meanwhile)
@@ -619,9 +568,8 @@ START_TEST(claimed_meanwhile)
 END_TEST
 
 /* That of another broker is asked for when this one is out of the way. */
-START_TEST(claimed_with_a_larger_fence)
+RIG_TEST(claimed_with_a_larger_fence, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = kept_session(rig);
 
     (void)losing(rig, s);
@@ -634,15 +582,11 @@ START_TEST(claimed_with_a_larger_fence)
     ck_assert_uint_eq(op->fence, 8);
     rig_granted(rig, op, 8);
     rig_expect(rig, t, "1 OK fence=8 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The CLAIM itself finds that it is lost: as this generation's it is back. */
-START_TEST(claim_finds_it_lost)
+RIG_TEST(claim_finds_it_lost, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = kept_session(rig);
 
     rig_lock(rig, s, "1 LOCK a", 5);
@@ -657,17 +601,11 @@ START_TEST(claim_finds_it_lost)
     finish_put_again(rig);
     rig_expect(rig, t, "1 OK fence=5 ttl_ms=~ count=3");
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A hold of which this broker knows nothing is not put anywhere by it. */
-START_TEST(claim_of_the_unknown)
+SESSION_TEST(claim_of_the_unknown)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "HELLO resume=0123456789abcdef0123456789abcdef gen=2");
     (void)rig_line(rig, s);
     rig_say(rig, s, "1 CLAIM a fence=5");
@@ -680,18 +618,12 @@ START_TEST(claim_of_the_unknown)
     rig_say(rig, s, "2 CLAIM a fence=5");
     rig_granted(rig, sole_op(rig, OP_RENEW), 5);
     rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=1");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* What a client that did not hear of it may still believe in is not struck out
  * before that is over, though the answer was there sooner. */
-START_TEST(claimed_and_over_meanwhile)
+SESSION_TEST(claimed_and_over_meanwhile)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "HELLO resume=0123456789abcdef0123456789abcdef gen=2");
     (void)rig_line(rig, s);
     rig_say(rig, s, "1 CLAIM a fence=5");
@@ -710,10 +642,7 @@ START_TEST(claimed_and_over_meanwhile)
     rig_no_op(rig);
     rig_pass(rig, 4);
     ck_assert(sole_op(rig, OP_RELEASE)->unclean);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* UNLOCK waits for the answer; then it is struck out, and nobody knows more. */
 START_TEST(unlocked_meanwhile)
@@ -831,9 +760,8 @@ END_TEST
 
 /* The reclaim may have taken over what an earlier connection holds, of another
  * kind. A renewal would find that, and call it the lock that was asked for. */
-START_TEST(earlier_hold_in_doubt)
+RIG_TEST(earlier_hold_in_doubt, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = resume(rig, kept_session(rig), 2);
     struct op *op = losing_place(rig, s, "1 LOCK a");
 
@@ -842,16 +770,11 @@ START_TEST(earlier_hold_in_doubt)
     rig_status(rig, sole_op(rig, OP_RECLAIM), OP_GONE);
     rig_status(rig, sole_op(rig, OP_ACQUIRE), OP_CONFLICT);
     rig_expect(rig, s, "1 ERR CONFLICT retry=0");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Neither the release nor what is behind it waits for longer than it may. */
-START_TEST(unlocked_and_never_answered)
+SESSION_TEST(unlocked_and_never_answered)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     struct op *op = losing(rig, s);
 
     rig_say(rig, s, "2 UNLOCK a");
@@ -864,17 +787,11 @@ START_TEST(unlocked_and_never_answered)
     rig_expect(rig, s, "3 ERR UNAVAILABLE retry=1");
     ck_assert_uint_le(
         end_us, 1000 * (uint64_t)SECOND_US + 10100 * 1000 + PATIENCE_US);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A LOCK behind a RENEW that waits for the answer can be called off. */
-START_TEST(cancelled_meanwhile)
+SESSION_TEST(cancelled_meanwhile)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     (void)losing(rig, s);
     rig_say(rig, s, "2 LOCK a mode=shared");
     rig_say(rig, s, "3 LOCK a mode=shared wait=500");
@@ -889,10 +806,7 @@ START_TEST(cancelled_meanwhile)
     rig_say(rig, s, "5 UNLOCK a");
     rig_status(rig, sole_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "5 OK count=0");
-    rig_end(rig);
 }
-
-END_TEST
 
 enum how {
     HOW_DROP,
@@ -961,9 +875,8 @@ START_TEST(kept_meanwhile)
 END_TEST
 
 /* One that is away is killed. */
-START_TEST(killed_away_meanwhile)
+RIG_TEST(killed_away_meanwhile, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = kept_session(rig);
     unsigned t = rig_open(rig);
 
@@ -972,10 +885,7 @@ START_TEST(killed_away_meanwhile)
     end_session(rig, s, t, HOW_KILL);
     rig_expect(rig, t, "- OK");
     one_release_after(rig, OP_OK, true);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* The broker goes, and the client goes on elsewhere: nothing is given back, and
  * what the question shows stays until it is answered. */
@@ -1009,10 +919,8 @@ START_TEST(forgotten_meanwhile)
 END_TEST
 
 /* An operator takes it away. */
-START_TEST(broken_meanwhile)
+SESSION_TEST(broken_meanwhile)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     struct op *op = losing(rig, s);
 
     rig_broken(rig, op->request, 5);
@@ -1022,10 +930,7 @@ START_TEST(broken_meanwhile)
     one_release_after(rig, OP_BROKEN, true);
     rig_silent(rig, s);
     rig_no_op(rig);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Redis has granted it to another ticket of ours: the later fence is right, and
  * what may yet be put again is struck out. */
@@ -1051,11 +956,8 @@ START_TEST(displaced_meanwhile)
 END_TEST
 
 /* Of a hold that was lost while it was put again nothing is left behind. */
-START_TEST(lost_and_locked_again)
+SESSION_TEST(lost_and_locked_again)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     (void)losing(rig, s);
     rig_pass(rig, 19700);
     rig_expect(rig, s, "* JEOPARDY a ttl_ms=~");
@@ -1070,19 +972,13 @@ START_TEST(lost_and_locked_again)
     rig_granted(rig, rig_op(rig, OP_RENEW), 6);
     rig_status(rig, sole_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "2 OK count=0");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* --- waits ---------------------------------------------------------------- */
 
 /* A place in the queue is put again where it was. */
-START_TEST(place_put_again)
+SESSION_TEST(place_put_again)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "HELLO name=stock");
     (void)rig_line(rig, s);
     rig_say(rig, s, "1 LOCK a owner=w note=n1 mode=shared progress=1");
@@ -1122,16 +1018,11 @@ START_TEST(place_put_again)
     ck_assert(op->place == 1 && op->arrival == 70);
     rig_granted(rig, op, 9);
     rig_expect(rig, s, "1 OK fence=9 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A lease= counts from the grant, and waits have none. */
-START_TEST(granted_when_put_again)
+SESSION_TEST(granted_when_put_again)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     struct op *op = losing_place(rig, s, "1 LOCK a lease=7s");
     uint64_t sent_us = rig->now_us;
 
@@ -1148,10 +1039,7 @@ START_TEST(granted_when_put_again)
     rig_say(rig, s, "2 UNLOCK a");
     rig_status(rig, sole_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "2 OK count=0");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* There is no such place: it stands at the end, by a new question. */
 START_TEST(place_lost)
@@ -1178,10 +1066,8 @@ START_TEST(place_lost)
 END_TEST
 
 /* It was granted and taken away unheard: that goes first. */
-START_TEST(place_broken)
+SESSION_TEST(place_broken)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     struct op *op = losing_place(rig, s, "1 LOCK a");
 
     rig_status(rig, op, OP_BROKEN);
@@ -1189,10 +1075,7 @@ START_TEST(place_broken)
     rig_status(rig, sole_op(rig, OP_RELEASE), OP_OK);
     rig_granted(rig, sole_op(rig, OP_ACQUIRE), 6);
     rig_expect(rig, s, "1 OK fence=6 ttl_ms=~ count=1");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* No answer: it is asked about again, for as long as a place may last. */
 START_TEST(place_asked_again)
@@ -1220,10 +1103,8 @@ START_TEST(place_asked_again)
 END_TEST
 
 /* A grant that was told of while it was put again is asked for after it. */
-START_TEST(hinted_meanwhile)
+SESSION_TEST(hinted_meanwhile)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     struct op *op = losing_place(rig, s, "1 LOCK a");
 
     rig_hint(rig, op->request);
@@ -1231,10 +1112,7 @@ START_TEST(hinted_meanwhile)
     rig_queued(rig, op);
     rig_granted(rig, sole_op(rig, OP_RENEW), 6);
     rig_expect(rig, s, "1 OK fence=6 ttl_ms=~ count=1");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* A release of ours has granted it: that is believed when its own answer is
  * there, whatever that says. */
@@ -1307,11 +1185,8 @@ START_TEST(wait_ended_meanwhile)
 END_TEST
 
 /* What comes behind a wait that was called off has its turn after all that. */
-START_TEST(asked_again_meanwhile)
+SESSION_TEST(asked_again_meanwhile)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     (void)losing_place(rig, s, "1 LOCK a");
     rig_say(rig, s, "2 LOCK a wait=0");
     rig_expect(rig, s, "2 ERR BUSY retry=1");
@@ -1322,10 +1197,7 @@ START_TEST(asked_again_meanwhile)
     one_release_after(rig, OP_WAITING, false);
     rig_granted(rig, op_of_kind(rig, OP_ACQUIRE), 6);
     rig_expect(rig, s, "4 OK fence=6 ttl_ms=~ count=1");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* The place of one that is away is put again, and its LOCK finds it there. */
 START_TEST(unattended_place)
@@ -1376,9 +1248,8 @@ START_TEST(unattended_place)
 END_TEST
 
 /* What only an earlier connection is known to have had is not put anywhere. */
-START_TEST(moving_place)
+RIG_TEST(moving_place, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = kept_session(rig);
 
     rig_wait(rig, s, "1 LOCK a");
@@ -1392,15 +1263,11 @@ START_TEST(moving_place)
     ck_assert_uint_eq(rig_count(rig, COUNTER_reclaims), 0);
     rig_granted(rig, op, 6);
     rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Nor one of which nothing was ever heard. */
-START_TEST(place_in_doubt)
+RIG_TEST(place_in_doubt, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = kept_session(rig);
 
     rig_say(rig, s, "1 LOCK a");
@@ -1410,15 +1277,11 @@ START_TEST(place_in_doubt)
     rig_status(rig, sole_op(rig, OP_RELEASE), OP_MISSING);
     rig_no_op(rig);
     ck_assert_uint_eq(rig_count(rig, COUNTER_reclaims), 0);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Each of several puts its own place again, and each keeps its own. */
-START_TEST(several_places)
+RIG_TEST(several_places, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned sessions[3];
     char line[20];
 
@@ -1455,10 +1318,7 @@ START_TEST(several_places)
     struct core_totals totals;
     core_totals(rig->core, &totals);
     ck_assert_uint_eq(totals.waiting, 2);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* --- what is not settled -------------------------------------------------- */
 
@@ -1485,11 +1345,8 @@ START_TEST(unlock_of_the_missing)
 END_TEST
 
 /* A release that nobody waits for is over where there is nothing. */
-START_TEST(release_of_the_missing)
+SESSION_TEST(release_of_the_missing)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a", 5);
     rig_wait(rig, s, "2 LOCK b");
     rig_event(rig, s, CORE_DROP);
@@ -1498,16 +1355,10 @@ START_TEST(release_of_the_missing)
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_MISSING);
     rig_pass(rig, 100000);
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(unsettled_at_once)
+SESSION_TEST(unsettled_at_once)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a wait=0");
     rig_say(rig, s, "2 LOCK a");
     struct op *op = sole_op(rig, OP_ACQUIRE);
@@ -1526,17 +1377,11 @@ START_TEST(unsettled_at_once)
     rig_finish(rig, rig_op(rig, OP_ACQUIRE),
         (struct op_result){.status = OP_UNSETTLED, .again_ms = 1500});
     (void)sole_op(rig, OP_RELEASE);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Of several names the one that cannot be had is named; the others go back. */
-START_TEST(unsettled_for_one_name)
+SESSION_TEST(unsettled_for_one_name)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a b wait=0");
     rig_granted(rig, sole_op(rig, OP_ACQUIRE), 5);
     rig_finish(rig, sole_op(rig, OP_ACQUIRE),
@@ -1546,17 +1391,11 @@ START_TEST(unsettled_for_one_name)
     ck_assert_uint_eq(sole_op(rig, OP_RELEASE)->fence, 5);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* And by the end of wait=, when all of that time nobody could have it. */
-START_TEST(unsettled_for_one_of_several)
+SESSION_TEST(unsettled_for_one_of_several)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a b wait=2s");
     rig_granted(rig, sole_op(rig, OP_ACQUIRE), 5);
     finish_unsettled(rig, sole_op(rig, OP_ACQUIRE), 5000);
@@ -1567,10 +1406,7 @@ START_TEST(unsettled_for_one_of_several)
         rig, s, "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=~ name=b");
     ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 2);
     rig_silent(rig, s);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* wait= ends: by its clock, or with the answer to the question. */
 START_TEST(unsettled_until_the_end)
@@ -1642,10 +1478,8 @@ END_TEST
 
 /* What cannot even be put into the queue before that waits all the same, for
  * longer than Redis would be waited for. */
-START_TEST(unsettled_takeover)
+SESSION_TEST(unsettled_takeover)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     const struct op_result refused = {.status = OP_UNSETTLED, .again_ms = 999};
     uint64_t end_us = rig->now_us + 12000000;
 
@@ -1669,16 +1503,11 @@ START_TEST(unsettled_takeover)
     rig_finish(rig, sole_op(rig, OP_ACQUIRE), refused);
     rig_granted(rig, sole_op(rig, OP_ACQUIRE), 5);
     rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Each of several is told for how long yet; and a later word of it counts. */
-START_TEST(several_unsettled)
+SESSION_TEST(several_unsettled)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
     unsigned u = rig_open(rig);
 
@@ -1700,10 +1529,7 @@ START_TEST(several_unsettled)
     rig_hint(rig, request);
     rig_granted(rig, op_of_kind(rig, OP_RENEW), 5);
     rig_expect(rig, u, "1 OK fence=5 ttl_ms=~ count=1");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* --- room ----------------------------------------------------------------- */
 
@@ -1768,9 +1594,8 @@ START_TEST(no_room)
 END_TEST
 
 /* Nor for a release after the answer. */
-START_TEST(no_room_to_release)
+RIG_TEST(no_room_to_release, small_rig())
 {
-    struct rig *rig = small_rig();
     unsigned s = rig_open(rig);
 
     (void)losing(rig, s);
@@ -1780,10 +1605,7 @@ START_TEST(no_room_to_release)
     ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 0);
     rig_pass(rig, RETRY_MS);
     ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 1);
-    rig_end(rig);
 }
-
-END_TEST
 
 static void
 add_holds(TCase *tests)

@@ -67,9 +67,8 @@ repeated(struct rig *rig, const char *name, uint64_t fence)
 
 /* As it was asked the first time, for no ticket, the newest before the others;
  * whatever became of it, nobody is told. */
-START_TEST(repeats)
+RIG_TEST(repeats, rig_keeping(8))
 {
-    struct rig *rig = rig_keeping(8);
     unsigned session = rig_open(rig);
 
     changed(rig);
@@ -97,10 +96,7 @@ START_TEST(repeats)
     rig_silent(rig, session);
     ck_assert_uint_eq(rig_count(rig, COUNTER_releases_repeated), 1);
     ck_assert_uint_eq(rig_count(rig, COUNTER_releases), 2);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* So many as are kept; none where none are. */
 START_TEST(forgets)
@@ -132,9 +128,8 @@ repeated_down(struct rig *rig, unsigned n, uint64_t from)
 }
 
 /* Many are sent in portions, with pauses, and not too many are under way. */
-START_TEST(portions)
+RIG_TEST(portions, rig_create())
 {
-    struct rig *rig = rig_create();
     struct core_event event = {.kind = CORE_CHANGED};
 
     rig->settings.releases_kept = 300;
@@ -171,16 +166,11 @@ START_TEST(portions)
     repeated_down(rig, 116, 220);
     rig_pass(rig, 1000);
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Those that are older come before those that were not taken. */
-START_TEST(each_once_before_the_next_time)
+RIG_TEST(each_once_before_the_next_time, rig_create())
 {
-    struct rig *rig = rig_create();
-
     rig->settings.releases_kept = 300;
     rig->settings.lease_ms = 600000;
     rig->settings.tickets_max = 10000;
@@ -202,16 +192,12 @@ START_TEST(each_once_before_the_next_time)
     repeated_down(rig, 256, 304);
     rig_pass(rig, 1000);
     rig_no_op(rig);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Those once more whose answer was lost, or that could not be sent, until their
  * leases are over; not those that a script refused. */
-START_TEST(unanswered)
+RIG_TEST(unanswered, rig_keeping(8))
 {
-    struct rig *rig = rig_keeping(8);
     unsigned session = rig_open(rig);
 
     had(rig, session, "a", 5);
@@ -238,10 +224,7 @@ START_TEST(unanswered)
     rig_status(rig, repeated(rig, "a", 5), OP_UNSENT);
     rig_pass(rig, 70);
     rig_no_op(rig);
-    rig_end(rig);
 }
-
-END_TEST
 
 static struct op *
 latest(const struct rig *rig)
@@ -252,9 +235,8 @@ latest(const struct rig *rig)
 
 /* What was asked before a new history was met, and is answered after: the one
  * that has done it may be of the old one. Also beside a pass, and after it. */
-START_TEST(under_way)
+RIG_TEST(under_way, rig_keeping(8))
 {
-    struct rig *rig = rig_keeping(8);
     unsigned session = rig_open(rig);
     const char *const lines[] = {"2 UNLOCK a", "3 UNLOCK b", "4 UNLOCK c"};
     struct op *op[3];
@@ -288,16 +270,12 @@ START_TEST(under_way)
     had(rig, session, "d", 8);
     rig_pass(rig, 100);
     rig_no_op(rig);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* What that grants to a waiter of ours is had; and the lock is looked at when
  * the next hold may be over. */
-START_TEST(grants)
+RIG_TEST(grants, rig_keeping(8))
 {
-    struct rig *rig = rig_keeping(8);
     unsigned session = rig_open(rig);
     unsigned other = rig_open(rig);
 
@@ -325,15 +303,11 @@ START_TEST(grants)
         (struct op_result){
             .status = OP_OK, .grants = &grant, .grant_count = 1});
     rig_expect(rig, other, "1 OK fence=6 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What is noted: holds that are over in Redis, or for their clients. */
-START_TEST(what_is_noted)
+RIG_TEST(what_is_noted, rig_keeping(8))
 {
-    struct rig *rig = rig_keeping(8);
     unsigned session = rig_open(rig);
     unsigned other = rig_open(rig);
 
@@ -388,10 +362,7 @@ START_TEST(what_is_noted)
     for (unsigned i = 0; i < 8; i++)
         rig_status(rig, repeated(rig, "e", 0), OP_GONE);
     rig_no_op(rig);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* One that has moved here. */
 static unsigned
@@ -409,9 +380,8 @@ moved_session(struct rig *rig)
 
 /* That of a session that had moved here is also of where it had been before;
  * be it a wait. */
-START_TEST(moved)
+RIG_TEST(moved, rig_keeping(8))
 {
-    struct rig *rig = rig_keeping(8);
     unsigned session = moved_session(rig);
 
     had(rig, session, "a", 5);
@@ -428,16 +398,12 @@ START_TEST(moved)
     rig_no_op(rig);
     rig_pass(rig, rig->settings.lease_ms);
     rig_no_op(rig);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* The broker that it has left may put it there until the node is settled: it is
  * repeated now and then, and no other one with it. */
-START_TEST(moved_and_put_again)
+RIG_TEST(moved_and_put_again, rig_keeping(8))
 {
-    struct rig *rig = rig_keeping(8);
     unsigned session = moved_session(rig);
     unsigned other = rig_open(rig);
 
@@ -457,15 +423,11 @@ START_TEST(moved_and_put_again)
     rig_status(rig, repeated(rig, "a", 5), OP_GONE);
     rig_pass(rig, 600000);
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What is due sooner, and what is put off meanwhile. */
-START_TEST(moved_beside_unanswered)
+RIG_TEST(moved_beside_unanswered, rig_keeping(8))
 {
-    struct rig *rig = rig_keeping(8);
     unsigned session = moved_session(rig);
     unsigned other = rig_open(rig);
 
@@ -487,15 +449,11 @@ START_TEST(moved_beside_unanswered)
     rig_status(rig, repeated(rig, "a", 5), OP_GONE);
     rig_pass(rig, 600000);
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* They take no room from clients, however small the broker is. */
-START_TEST(room_of_their_own)
+RIG_TEST(room_of_their_own, rig_create())
 {
-    struct rig *rig = rig_create();
     char line[80];
 
     rig->settings.releases_kept = 80;
@@ -515,10 +473,7 @@ START_TEST(room_of_their_own)
     }
     ck_assert_uint_eq(rig->op_count, 84);
     rig_silent(rig, session);
-    rig_end(rig);
 }
-
-END_TEST
 
 Suite *
 core_releases_suite(void)

@@ -39,9 +39,8 @@ START_TEST(shown)
 END_TEST
 
 /* A session goes on at another broker, with the permits that it had. */
-START_TEST(claimed)
+RIG_TEST(claimed, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned t = rig_open(rig);
 
     rig_say(rig, t, "HELLO resume=000102030405060708090a0b0c0d0e0f gen=2");
@@ -69,10 +68,7 @@ START_TEST(claimed)
     rig_say(rig, t, "6 UNLOCK a");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, t, "6 OK count=0");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* --- QUEUED and ERR BUSY -------------------------------------------------- */
 
@@ -135,11 +131,8 @@ START_TEST(words)
 END_TEST
 
 /* QUEUED is said once, and again where the place was lost. */
-START_TEST(queued_once)
+SESSION_TEST(queued_once)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a progress=1");
     uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
     rig_queued(rig, rig_op(rig, OP_ACQUIRE));
@@ -154,16 +147,12 @@ START_TEST(queued_once)
     rig_queued(rig, rig_op(rig, OP_ACQUIRE));
     rig_expect(rig, s, "1 QUEUED position=1");
     rig_silent(rig, s);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Too many permits are out, by what Redis says: a hold that nobody here counts
  * on is given up before one that somebody does, and the oldest of those. */
-START_TEST(too_many_out)
+RIG_TEST(too_many_out, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned kept = rig_open(rig);
     unsigned old = rig_open(rig);
     unsigned young = rig_open(rig);
@@ -180,10 +169,7 @@ START_TEST(too_many_out)
     rig_lock(rig, last, "1 LOCK a limit=2", 8);
     rig_expect(rig, old, "* LOST a fence=5 reason=gone");
     rig_silent(rig, young);
-    rig_end(rig);
 }
-
-END_TEST
 
 Suite *
 core_semaphore_suite(void)

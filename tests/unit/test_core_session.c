@@ -320,28 +320,19 @@ START_TEST(closed_while_leaving)
 
 END_TEST
 
-START_TEST(eof_of_nothing)
+SESSION_TEST(eof_of_nothing)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_event(rig, s, CORE_EOF);
     rig_expect(rig, s, "* BYE eof");
     rig_event(rig, s, CORE_EOF);
     rig_event(rig, s, CORE_MORE);
     rig_say(rig, s, "PING");
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Nothing can be said any more; everything is released. */
-START_TEST(drop_in_each_state)
+SESSION_TEST(drop_in_each_state)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     each_state(rig, s);
     rig_event(rig, s, CORE_DROP);
     rig_event(rig, s, CORE_DROP);
@@ -358,16 +349,12 @@ START_TEST(drop_in_each_state)
     rig_silent(rig, s);
     ck_assert_uint_eq(rig_count(rig, COUNTER_closed_dropped), 1);
     ck_assert_uint_eq(rig_count(rig, COUNTER_grants_unwanted), 1);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(expelled)
+RIG_TEST(expelled, rig_new())
 {
     static const char *const byes[] = {
         "* BYE output", "* BYE limit", "* BYE protocol"};
-    struct rig *rig = rig_new();
 
     for (int why = EXPEL_OUTPUT; why <= EXPEL_PROTOCOL; why++) {
         unsigned s = rig_open(rig);
@@ -383,15 +370,10 @@ START_TEST(expelled)
     unsigned s = rig_open(rig);
     rig_say(rig, s, "GET / HTTP/1.1");
     rig_expect(rig, s, "* BYE protocol");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(too_long)
+SESSION_TEST(too_long)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     char line[] = "7 LOCK xxxxxxxxx";
     char http[] = "GET /xxxxx HTTP/1.1";
     struct core_event event = {
@@ -405,14 +387,10 @@ START_TEST(too_long)
     event.line.len = strlen(http);
     rig_step(rig, &event);
     rig_expect(rig, s, "* BYE protocol");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(heartbeats)
+RIG_TEST(heartbeats, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = rig_open_tcp(rig);
 
     rig_say(rig, s, "HELLO name=n heartbeat=1s");
@@ -442,17 +420,11 @@ START_TEST(heartbeats)
     ck_assert(rig->sessions[s].closed);
     rig_op(rig, OP_RELEASE);
     ck_assert_uint_eq(rig_count(rig, COUNTER_closed_heartbeat), 1);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A stall of our own is nobody's silence. */
-START_TEST(heartbeat_after_a_stall)
+SESSION_TEST(heartbeat_after_a_stall)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "HELLO heartbeat=1s");
     (void)rig_line(rig, s);
     rig_pass(rig, 500);
@@ -470,15 +442,11 @@ START_TEST(heartbeat_after_a_stall)
     rig->now_us -= 1000000;
     rig_step(rig, &event);
     rig->now_us += 1000000;
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Where the broker slept through the grace: one word, and the end. */
-START_TEST(stop_stalled)
+RIG_TEST(stop_stalled, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned idle = rig_open(rig);
     struct core_event stop = {.kind = CORE_STOP};
 
@@ -488,14 +456,10 @@ START_TEST(stop_stalled)
     rig_expect(rig, idle, "* DRAIN grace_ms=0");
     rig_expect(rig, idle, "* BYE drain");
     rig_silent(rig, idle);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(stop_in_each_state)
+RIG_TEST(stop_in_each_state, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned idle = rig_open(rig);
     unsigned s = rig_open(rig);
     struct core_event stop = {.kind = CORE_STOP};
@@ -548,16 +512,11 @@ START_TEST(stop_in_each_state)
     rig_granted(rig, rig_op(rig, OP_RENEW), 5);
     rig_no_op(rig);
     ck_assert(core_stopped(rig->core));
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The last hold given back ends a drained session; a queued wait does not. */
-START_TEST(stop_ends_with_the_last_hold)
+SESSION_TEST(stop_ends_with_the_last_hold)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
     struct core_event stop = {.kind = CORE_STOP};
 
@@ -576,16 +535,11 @@ START_TEST(stop_ends_with_the_last_hold)
     rig_expect(rig, s, "2 OK count=0");
     rig_expect(rig, s, "* BYE drain");
     ck_assert(core_stopped(rig->core));
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A LOCK that waits for its own release when the stop comes. */
-START_TEST(stop_while_leaving)
+SESSION_TEST(stop_while_leaving)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     struct core_event stop = {.kind = CORE_STOP};
 
     rig_lock(rig, s, "1 LOCK a", 5);
@@ -596,16 +550,11 @@ START_TEST(stop_while_leaving)
     rig_expect(rig, s, "2 OK count=0");
     rig_expect(rig, s, "3 ERR DRAINING retry=1");
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A waiter that cannot be asked after now is asked after soon. */
-START_TEST(no_operation_for_a_refresh)
+RIG_TEST(no_operation_for_a_refresh, rig_create())
 {
-    struct rig *rig = rig_create();
-
     rig->settings.tickets_max = 2;
     rig->settings.requests_max = 2;
     rig_start(rig);
@@ -625,14 +574,10 @@ START_TEST(no_operation_for_a_refresh)
     rig_pass(rig, 120);
     rig_granted(rig, rig->ops[rig->op_count - 1], 5);
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(limits)
+RIG_TEST(limits, rig_create())
 {
-    struct rig *rig = rig_create();
     char line[40];
 
     rig->settings.outstanding_max = 3;
@@ -681,10 +626,7 @@ START_TEST(limits)
     rig_expect(rig, t, "3 ERR LIMIT retry=1 limit=requests");
     rig_say(rig, t, "3 LOCK c");
     rig_expect(rig, t, "3 ERR LIMIT retry=1 limit=requests");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* What never had a place at a lock is counted for its namespace as well. */
 START_TEST(turned_away)
@@ -736,9 +678,8 @@ END_TEST
 
 /* Settings that change meanwhile: what is there stays, what comes is met by
  * the new ones. */
-START_TEST(configured)
+RIG_TEST(configured, rig_new())
 {
-    struct rig *rig = rig_new();
     const struct text prefix = TEXT("b");
     struct core_settings settings = rig->settings;
     struct core_space spaces[SPACES_MAX + 1];
@@ -779,16 +720,11 @@ START_TEST(configured)
     rig_stop(rig);
     rig_pass(rig, 1);
     rig_expect(rig, s, "* DRAIN grace_ms=7000");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* No room for another operation: told, or tried again. */
-START_TEST(no_operations_left)
+RIG_TEST(no_operations_left, rig_create())
 {
-    struct rig *rig = rig_create();
-
     rig->settings.tickets_max = 2;
     rig->settings.requests_max = 2;
     rig->settings.releases_kept = 0; /* they have room of their own */
@@ -822,15 +758,10 @@ START_TEST(no_operations_left)
         rig_say(rig, s, "SHOW x");
     rig_say(rig, s, "4 LOCK c");
     rig_expect(rig, s, "4 ERR LIMIT retry=1 limit=tickets");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(tags)
+SESSION_TEST(tags)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
 
     rig_wait(rig, s, "1 LOCK a");
@@ -851,14 +782,10 @@ START_TEST(tags)
     rig_expect(rig, s, "- ERR ~ retry=0");
     rig_say(rig, s, "3 NOSUCH");
     rig_expect(rig, s, "3 ERR UNKNOWN retry=0");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(held_in_parts)
+RIG_TEST(held_in_parts, rig_create())
 {
-    struct rig *rig = rig_create();
     char line[90];
 
     rig->settings.holds_max = 2000;
@@ -898,15 +825,10 @@ START_TEST(held_in_parts)
     rig_event(rig, s, CORE_MORE);
     rig_pass(rig, 1); /* its holds are given up in portions */
     ck_assert(session->closed);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(show)
+SESSION_TEST(show)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     struct op_ticket tickets[] = {
         {.granted = true,
             .session = {1, 2, 3},
@@ -946,15 +868,10 @@ START_TEST(show)
     ck_assert_uint_eq(rig_op(rig, OP_INSPECT)->limit, 100);
     rig_status(rig, rig_op(rig, OP_INSPECT), OP_REFUSED);
     rig_expect(rig, s, "3 ERR INTERNAL retry=0");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(lists)
+SESSION_TEST(lists)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
 
     rig_say(rig, s, "HELLO name=me");
@@ -989,17 +906,12 @@ START_TEST(lists)
         ;
     rig_say(rig, s, "6 HELP");
     rig_expect(rig, s, "6 ITEM command=HELLO");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* What is left when a core is destroyed goes with it. */
 /* Kept for its holds alone: another broker has them now, and it goes. */
-START_TEST(kept_for_nothing)
+SESSION_TEST(kept_for_nothing)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     struct core_totals totals;
 
     rig_say(rig, s, "HELLO keep=1h");
@@ -1017,10 +929,7 @@ START_TEST(kept_for_nothing)
     core_totals(rig->core, &totals);
     ck_assert_uint_eq(totals.sessions, 0);
     ck_assert_uint_eq(rig_count(rig, COUNTER_closed_kept), 1);
-    rig_end(rig);
 }
-
-END_TEST
 
 START_TEST(destroyed_in_the_midst)
 {
@@ -1033,9 +942,8 @@ START_TEST(destroyed_in_the_midst)
 END_TEST
 
 /* Of two that happen to have one short hash none is ended by it. */
-START_TEST(killed_by_a_short_hash)
+RIG_TEST(killed_by_a_short_hash, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned by = rig_open(rig);
     unsigned one = rig_open(rig);
     unsigned other = rig_open(rig);
@@ -1058,10 +966,7 @@ START_TEST(killed_by_a_short_hash)
     rig_kill(rig, by, one);
     rig_expect(rig, by, "- OK");
     rig_expect(rig, one, "* BYE killed");
-    rig_end(rig);
 }
-
-END_TEST
 
 Suite *
 core_session_suite(void)

@@ -10,11 +10,8 @@
 
 Suite *core_shared_suite(void);
 
-START_TEST(kinds)
+SESSION_TEST(kinds)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a");
     const struct ask *ask = &rig_op(rig, OP_ACQUIRE)->ask;
     ck_assert(!ask->shared);
@@ -44,12 +41,9 @@ START_TEST(kinds)
     rig_expect(rig, s, "5 ITEM name=b fence=6 ttl_ms=~ count=1 mode=shared");
     rig_expect(
         rig, s, "5 ITEM name=c fence=7 ttl_ms=~ count=1 limit=3 permits=2");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(nonsense)
+SESSION_TEST(nonsense)
 {
     static const char *const lines[] = {"1 LOCK a mode=share",
         "1 LOCK a mode=shared limit=2", "1 LOCK a mode=exclusive limit=2",
@@ -58,8 +52,6 @@ START_TEST(nonsense)
         "1 LOCK a permits=1", "1 LOCK a limit=1000001 permits=1000001",
         "1 LOCK a limit=-1", "1 LOCK a limit=4294967296",
         "1 LOCK a b limit=3 permits=4"};
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
 
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         rig_say(rig, s, lines[i]);
@@ -73,10 +65,7 @@ START_TEST(nonsense)
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_CONFLICT);
     rig_expect(rig, s, "2 ERR CONFLICT retry=0");
     ck_assert_uint_eq(rig_count(rig, COUNTER_refused_conflict), 1);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Who holds has what it holds, however it asks again. */
 START_TEST(reentry_of_each_kind)
@@ -125,11 +114,8 @@ START_TEST(reentry_of_each_kind)
 END_TEST
 
 /* Exclusive to shared: Redis is told, and then it is answered. */
-START_TEST(downgrade)
+SESSION_TEST(downgrade)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a", 5);
     rig_say(rig, s, "2 LOCK a mode=shared");
     struct op *op = rig_op(rig, OP_RENEW);
@@ -149,17 +135,11 @@ START_TEST(downgrade)
     ck_assert(rig_op(rig, OP_RENEW)->shares); /* the data may be older */
     rig_say(rig, s, "5 LOCK a mode=shared");
     rig_expect(rig, s, "5 OK fence=5 ttl_ms=~ count=2");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* What the record has of its lease then is not the end that was asked for. */
-START_TEST(downgrade_keeps_its_end)
+SESSION_TEST(downgrade_keeps_its_end)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a lease=70s", 5);
     uint64_t end_us = rig->now_us + 70 * (uint64_t)SECOND_US;
     rig_pass(rig, 4000);
@@ -179,10 +159,7 @@ START_TEST(downgrade_keeps_its_end)
     rig_silent(rig, s);
     rig_pass(rig, 400);
     rig_expect(rig, s, "* LOST a fence=5 reason=expired");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* The answer is not to be had: no OK, and it is said until Redis has heard. */
 START_TEST(downgrade_in_doubt)
@@ -221,11 +198,8 @@ START_TEST(downgrade_in_doubt)
 END_TEST
 
 /* The hold is lost meanwhile: the LOCK is for another one from then on. */
-START_TEST(downgrade_of_what_is_lost)
+SESSION_TEST(downgrade_of_what_is_lost)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a", 5);
     rig_say(rig, s, "2 LOCK a mode=shared");
     rig_status(rig, rig_op(rig, OP_RENEW), OP_GONE);
@@ -245,10 +219,7 @@ START_TEST(downgrade_of_what_is_lost)
         rig_status(rig, rig->ops[0], OP_OK);
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 8);
     rig_expect(rig, s, "4 OK fence=8 ttl_ms=~ count=1");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* A stop, a time-out or a call-off of such a LOCK leaves the hold as it is. */
 START_TEST(downgrade_called_off)
@@ -404,26 +375,19 @@ START_TEST(told_of_the_holder)
 END_TEST
 
 /* Only who would be told is asked for it. */
-START_TEST(nobody_is_told)
+SESSION_TEST(nobody_is_told)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a");
     ck_assert(!rig_op(rig, OP_ACQUIRE)->tell);
     rig_queued(rig, rig_op(rig, OP_ACQUIRE));
     rig_silent(rig, s);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* --- rivals --------------------------------------------------------------- */
 
 /* Redis' data was changed: whose fence is larger is right, kind by kind. */
-START_TEST(rivals)
+RIG_TEST(rivals, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s[4];
 
     for (int i = 0; i < 4; i++)
@@ -446,16 +410,12 @@ START_TEST(rivals)
     rig_lock(rig, s[2], "LOCK b limit=3", 12);
     rig_expect(rig, s[0], "* LOST b fence=10 reason=gone");
     rig_silent(rig, s[1]);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Readers that come together, each with many requests behind its first: a step
  * answers as many as there is room for, and later ones the rest, in order. */
-START_TEST(more_than_a_step_answers)
+RIG_TEST(more_than_a_step_answers, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s[5];
     struct op_grant grants[4] = {{.fence = 0}};
     char line[40];
@@ -492,18 +452,12 @@ START_TEST(more_than_a_step_answers)
         }
     }
     rig_expect(rig, s[4], "30 OK count=29");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* --- BREAK ---------------------------------------------------------------- */
 
-START_TEST(break_orders)
+SESSION_TEST(break_orders)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 BREAK a fence=7");
     struct op *op = rig_op(rig, OP_BREAK);
     ck_assert_uint_eq(op->fence, 7);
@@ -536,17 +490,11 @@ START_TEST(break_orders)
     rig_say(rig, s, "7 BREAK a");
     rig_event(rig, s, CORE_DROP);
     rig_status(rig, rig_op(rig, OP_BREAK), OP_OK);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The holder is told at once, or by its renewal; once only, and no other. */
-START_TEST(broken)
+SESSION_TEST(broken)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a owner=o");
     uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
     rig_broken(rig, request, 5);
@@ -570,10 +518,7 @@ START_TEST(broken)
     rig_expect(rig, s, "4 ERR LOST retry=0");
     ck_assert(rig_op(rig, OP_RELEASE)->unclean);
     ck_assert_uint_eq(rig_count(rig, COUNTER_lost_broken), 2);
-    rig_end(rig);
 }
-
-END_TEST
 
 Suite *
 core_shared_suite(void)

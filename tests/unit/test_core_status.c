@@ -107,9 +107,8 @@ START_TEST(refused_for_a_reason)
 END_TEST
 
 /* What is said of a wait for Redis to settle. */
-START_TEST(waits_for_settling)
+RIG_TEST(waits_for_settling, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned a = rig_open(rig);
 
     rig_say(rig, a, "1 LOCK x progress=1");
@@ -120,10 +119,7 @@ START_TEST(waits_for_settling)
             .ahead = 1,
             .arrival = 3});
     rig_expect(rig, a, "1 QUEUED position=1 reason=settling after_ms=5001");
-    rig_end(rig);
 }
-
-END_TEST
 
 START_TEST(texts)
 {

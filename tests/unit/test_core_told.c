@@ -10,7 +10,7 @@
 Suite *core_told_suite(void);
 
 /* What Redis may say of a LOCK that was called off while Redis was asked. */
-START_TEST(cancelled_while_redis_is_asked)
+SESSION_TEST(cancelled_while_redis_is_asked)
 {
     static const struct {
         enum op_status said;
@@ -24,8 +24,6 @@ START_TEST(cancelled_while_redis_is_asked)
         {OP_FULL, false},
         {OP_UNSENT, false},
     };
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
 
     rig_say(rig, s, "1 LOCK a");
     struct op *op = rig_op(rig, OP_ACQUIRE);
@@ -48,18 +46,13 @@ START_TEST(cancelled_while_redis_is_asked)
     rig_expect(rig, s, "1 ERR CANCELLED retry=1");
     rig_no_op(rig);
     rig_lock(rig, s, "LOCK a", 9);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* A wait of an earlier connection stands for a LOCK of several names, which was
  * called off while Redis was asked for another one. The end of input does not
  * call it off again. */
-START_TEST(cancelled_and_closed)
+SESSION_TEST(cancelled_and_closed)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned heir = rig_open(rig);
 
     rig_say(rig, s, "HELLO keep=9s");
@@ -79,17 +72,11 @@ START_TEST(cancelled_and_closed)
     rig_expect(rig, heir, "1 ERR CANCELLED retry=1 name=a");
     rig_expect(rig, heir, "* BYE eof");
     ck_assert_uint_eq(rig_count(rig, COUNTER_waits_cancelled), 1);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Nor does a stop of the broker make it unknown what becomes of it. */
-START_TEST(cancelled_and_stopped)
+SESSION_TEST(cancelled_and_stopped)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a");
     struct op *op = rig_op(rig, OP_ACQUIRE);
     rig_say(rig, s, "2 CANCEL 1");
@@ -101,16 +88,11 @@ START_TEST(cancelled_and_stopped)
     rig_status(rig, op, OP_BUSY);
     rig_expect(rig, s, "1 ERR CANCELLED retry=1");
     rig_expect(rig, s, "* BYE drain");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The OK of a QUIT is the last reply: none, where others have no reply. */
-START_TEST(killed_while_it_quits)
+SESSION_TEST(killed_while_it_quits)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned by = rig_open(rig);
 
     rig_lock(rig, s, "LOCK a", 7);
@@ -120,17 +102,11 @@ START_TEST(killed_while_it_quits)
     rig_kill(rig, by, s);
     rig_expect(rig, s, "* BYE killed");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Without an answer the client is told that it is not known. */
-START_TEST(cancelled_without_an_answer)
+SESSION_TEST(cancelled_without_an_answer)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a");
     struct op *op = rig_op(rig, OP_ACQUIRE);
     rig_say(rig, s, "2 CANCEL 1");
@@ -148,34 +124,22 @@ START_TEST(cancelled_without_an_answer)
     else
         rig_status(rig, op, OP_UNSENT);
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The wait= is over before Redis has put it into the queue. */
-START_TEST(a_wait_is_over_once_it_is_struck_out)
+SESSION_TEST(a_wait_is_over_once_it_is_struck_out)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a wait=300ms");
     rig_pass(rig, 400);
     rig_queued(rig, rig_op(rig, OP_ACQUIRE));
     rig_silent(rig, s);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "1 ERR TIMEOUT retry=1");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* QUIT's OK is the last one. */
-START_TEST(quit_is_answered_last)
+SESSION_TEST(quit_is_answered_last)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "1 LOCK a", 5);
     rig_say(rig, s, "2 UNLOCK a");
     rig_say(rig, s, "3 QUIT");
@@ -184,16 +148,10 @@ START_TEST(quit_is_answered_last)
     rig_expect(rig, s, "2 OK count=0");
     rig_expect(rig, s, "3 OK");
     rig_expect(rig, s, "* BYE quit");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(no_reentry)
+SESSION_TEST(no_reentry)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 HELLO reenter=0");
     rig_expect(rig, s, "1 OK session=~ proto=1 server=~");
     rig_say(rig, s, "2 LOCK a");
@@ -219,15 +177,11 @@ START_TEST(no_reentry)
     rig_expect(rig, s, "9 OK session=~ proto=1 server=~");
     rig_say(rig, s, "10 LOCK a");
     rig_expect(rig, s, "10 OK fence=6 ttl_ms=~ count=2");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* keep= is all that is left where the broker alone sees the end. */
-START_TEST(no_more_than_keep)
+RIG_TEST(no_more_than_keep, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = rig_open_tcp(rig);
 
     rig_say(rig, s, "HELLO keep=5s");
@@ -237,16 +191,11 @@ START_TEST(no_more_than_keep)
     rig_expect(rig, s, "- OK fence=5 ttl_ms=5000 count=1");
     rig_say(rig, s, "PING");
     rig_expect(rig, s, "- OK ttl_ms=5000");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A PING is about holds that somebody counts on. */
-START_TEST(pinged_holds)
+SESSION_TEST(pinged_holds)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned heir = rig_open(rig);
 
     rig_say(rig, s, "HELLO keep=60s");
@@ -270,30 +219,21 @@ START_TEST(pinged_holds)
     rig_expect(rig, heir, "- OK fence=5 ttl_ms=~ count=1");
     rig_say(rig, heir, "PING");
     rig_expect(rig, heir, "- OK ttl_ms=29698");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Beside a lease= alone a PING tells for how long the session is safe. */
-START_TEST(pinged_leases)
+RIG_TEST(pinged_leases, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s = _i == 0 ? rig_open(rig) : rig_open_tcp(rig);
 
     rig_lock(rig, s, "LOCK a lease=9s", 5);
     rig_say(rig, s, "PING");
     rig_expect(rig, s, _i == 0 ? "- OK" : "- OK ttl_ms=11000");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* keep= is the connection's that says it. */
-START_TEST(keep_is_not_inherited)
+SESSION_TEST(keep_is_not_inherited)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned heir = rig_open(rig);
 
     rig_say(rig, s, "HELLO keep=60s");
@@ -309,17 +249,11 @@ START_TEST(keep_is_not_inherited)
         rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     else
         rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* LOST comes by the client's margin; others wait for the whole lease=. */
-START_TEST(a_lease_lasts_for_others)
+SESSION_TEST(a_lease_lasts_for_others)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "LOCK a lease=10s");
     struct op *op = rig_op(rig, OP_ACQUIRE);
     rig_pass(rig, 20); /* on its way */
@@ -338,18 +272,12 @@ START_TEST(a_lease_lasts_for_others)
         ck_assert_int_ne(rig->ops[i]->kind, OP_RELEASE);
     rig_pass(rig, 3);
     ck_assert_int_eq(rig->ops[rig->op_count - 1]->kind, OP_RELEASE);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Nor does an end that Redis has not confirmed keep the owner from the lock for
  * longer than that. */
-START_TEST(a_shorter_lease_in_doubt)
+SESSION_TEST(a_shorter_lease_in_doubt)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "LOCK a lease=20s", 5);
     rig_say(rig, s, "1 RENEW a lease=2s");
     rig_pass(rig, 2000);
@@ -357,10 +285,7 @@ START_TEST(a_shorter_lease_in_doubt)
     rig_expect(rig, s, "1 ERR LOST retry=0");
     rig_pass(rig, 30);
     ck_assert_int_eq(rig->ops[rig->op_count - 1]->kind, OP_RELEASE);
-    rig_end(rig);
 }
-
-END_TEST
 
 START_TEST(break_is_done)
 {

@@ -12,9 +12,8 @@
 
 Suite *core_top_suite(void);
 
-START_TEST(nothing)
+RIG_TEST(nothing, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned a = rig_open(rig);
 
     rig_say(rig, a, "1 TOP");
@@ -25,15 +24,11 @@ START_TEST(nothing)
     rig_expect(rig, a, "3 OK count=0");
     rig_say(rig, a, "4 TOP"); /* nobody has waited */
     rig_expect(rig, a, "4 OK n=0");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Of each kind all that is told. */
-START_TEST(all_kinds)
+RIG_TEST(all_kinds, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned a = rig_open(rig);
     unsigned b = rig_open(rig);
 
@@ -57,10 +52,7 @@ START_TEST(all_kinds)
         "4 ITEM kind=waiter name=x%20y age_ms=50 session=~ limit=3 permits=2 "
         "note=m");
     rig_expect(rig, a, "4 OK n=4");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* What is told of x, in the order of kinds: the values of `key`. */
 static void
@@ -134,9 +126,8 @@ END_TEST
 
 /* A wait ends where it is granted, and its hold begins; the oldest come first,
  * whatever the order of the tickets. */
-START_TEST(a_hand_over)
+RIG_TEST(a_hand_over, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned a = rig_open(rig);
     unsigned b = rig_open(rig);
 
@@ -167,15 +158,11 @@ START_TEST(a_hand_over)
         rig, a, "5 ITEM kind=contended name=x waits=1 waited_ms=220 waiters=0");
     expect_ages(rig, a, "holder", "yx", (const unsigned[]){210, 0});
     rig_expect(rig, a, "5 OK n=3");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* That Redis has lost it, and it is put there again, is no end of a wait. */
-START_TEST(a_wait_that_is_put_again)
+RIG_TEST(a_wait_that_is_put_again, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned a = rig_open(rig);
 
     rig_wait(rig, a, "1 LOCK x deadlock=0");
@@ -202,16 +189,12 @@ START_TEST(a_wait_that_is_put_again)
         "4 ITEM kind=contended name=~ waits=1 waited_ms=10000 waiters=1");
     expect_ages(rig, a, "waiter", "x", (const unsigned[]){10000});
     rig_expect(rig, a, "4 OK n=2");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Where its time is over just then, what the same owner asks for next is
  * another wait. */
-START_TEST(another_wait)
+RIG_TEST(another_wait, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned a = rig_open(rig);
 
     rig_wait(rig, a, "1 LOCK x wait=10s");
@@ -228,15 +211,11 @@ START_TEST(another_wait)
         "3 ITEM kind=contended name=x waits=2 waited_ms=10006 waiters=1");
     expect_ages(rig, a, "waiter", "x", (const unsigned[]){5});
     rig_expect(rig, a, "3 OK n=2");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A minute after the last wait half of it is left. */
-START_TEST(it_fades)
+RIG_TEST(it_fades, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned a = rig_open(rig);
 
     for (int i = 0; i < 4; i++) {
@@ -262,16 +241,12 @@ START_TEST(it_fades)
     }
     rig_say(rig, a, "3 TOP");
     rig_expect(rig, a, "3 OK n=0");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Of many names those are told that were waited for most, with what may be
  * missing. */
-START_TEST(many_names)
+RIG_TEST(many_names, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned a = rig_open(rig);
     char line[80];
 
@@ -294,14 +269,10 @@ START_TEST(many_names)
     for (int i = 0; i < 64; i++)
         ck_assert_ptr_nonnull(strstr(rig_line(rig, a), "kind=contended"));
     rig_expect(rig, a, "4 OK n=64");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(limits)
+RIG_TEST(limits, rig_create())
 {
-    struct rig *rig = rig_create();
     char line[80];
 
     rig->settings.holds_max = 256;
@@ -329,15 +300,11 @@ START_TEST(limits)
     rig_expect(rig, a, "4 ERR BADREQ retry=0");
     rig_say(rig, a, "5 TOP cursor=1");
     rig_expect(rig, a, "5 ERR BADREQ retry=0");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* All that there may be, as long as it may be, fits into a step. */
-START_TEST(longest_lines)
+RIG_TEST(longest_lines, rig_create())
 {
-    struct rig *rig = rig_create();
     char line[2000];
     char bytes[3 * 255 + 1];
 
@@ -365,10 +332,7 @@ START_TEST(longest_lines)
     while (strncmp(rig_line(rig, b), "1 ITEM", 6) == 0)
         contended++;
     ck_assert_uint_eq(contended, 15 + 15 + 15);
-    rig_end(rig);
 }
-
-END_TEST
 
 static struct users *
 users_of(const char *text)
@@ -471,9 +435,8 @@ END_TEST
 
 /* What is asked for while it waits and holds: nothing of sessions that are
  * gone stays on the lists. */
-START_TEST(sessions_that_end)
+RIG_TEST(sessions_that_end, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned a = rig_open(rig);
     unsigned b = rig_open(rig);
 
@@ -486,10 +449,7 @@ START_TEST(sessions_that_end)
     rig_expect(
         rig, b, "1 ITEM kind=contended name=y waits=1 waited_ms=0 waiters=0");
     rig_expect(rig, b, "1 OK n=1");
-    rig_end(rig);
 }
-
-END_TEST
 
 Suite *
 core_top_suite(void)

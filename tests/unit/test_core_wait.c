@@ -16,11 +16,8 @@ hand_over(struct rig *rig, struct op *release, const struct op_grant *grant)
         (struct op_result){.status = OP_OK, .grants = grant, .grant_count = 1});
 }
 
-START_TEST(wait_zero)
+SESSION_TEST(wait_zero)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a wait=0");
     struct op *op = rig_op(rig, OP_ACQUIRE);
     ck_assert(op->no_queue);
@@ -39,17 +36,11 @@ START_TEST(wait_zero)
     rig_expect(rig, s, "3 ERR INDOUBT retry=1");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* wait=0 does not stand behind a wait of its own owner. */
-START_TEST(wait_zero_behind_a_wait)
+SESSION_TEST(wait_zero_behind_a_wait)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a");
     rig_say(rig, s, "2 LOCK a wait=0");
     rig_silent(rig, s);
@@ -58,16 +49,10 @@ START_TEST(wait_zero_behind_a_wait)
     rig_say(rig, s, "3 LOCK a wait=0");
     rig_expect(rig, s, "3 ERR BUSY retry=1");
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(limits_of_redis)
+SESSION_TEST(limits_of_redis)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a");
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_FULL);
     rig_expect(rig, s, "1 ERR LIMIT retry=1 limit=waiters");
@@ -82,15 +67,10 @@ START_TEST(limits_of_redis)
     rig_status(rig, op, OP_REFUSED);
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_GONE);
     rig_expect(rig, s, "3 ERR INTERNAL retry=0");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(wait_and_hand_over)
+SESSION_TEST(wait_and_hand_over)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
 
     rig_lock(rig, s, "LOCK a", 5);
@@ -124,16 +104,10 @@ START_TEST(wait_and_hand_over)
         &(struct op_grant){.request = 77, .fence = 7, .ttl_ms = 30000});
     rig_expect(rig, t, "- OK count=0");
     ck_assert_uint_eq(rig_count(rig, COUNTER_grants_handed_over), 1);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(wait_ends)
+SESSION_TEST(wait_ends)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     /* Waiting: TIMEOUT, and the ticket is struck out. */
     rig_wait(rig, s, "1 LOCK a wait=2s");
     rig_pass(rig, 1999);
@@ -142,16 +116,10 @@ START_TEST(wait_ends)
     rig_expect(rig, s, "1 ERR TIMEOUT retry=1");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(wait_ends_while_asking)
+SESSION_TEST(wait_ends_while_asking)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a wait=1s");
     rig_pass(rig, 1500);
     rig_silent(rig, s);
@@ -174,17 +142,11 @@ START_TEST(wait_ends_while_asking)
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNSENT);
     rig_expect(rig, s, "4 ERR UNAVAILABLE retry=1");
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* The requests behind the one that is being served. */
-START_TEST(wait_ends_behind)
+SESSION_TEST(wait_ends_behind)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a");
     rig_say(rig, s, "2 LOCK a wait=1s");
     rig_pass(rig, 1002);
@@ -201,16 +163,10 @@ START_TEST(wait_ends_behind)
     rig_expect(rig, s, "5 ERR UNAVAILABLE retry=1");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(cancel_in_each_state)
+SESSION_TEST(cancel_in_each_state)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     /* Asking: the late grant is released. */
     rig_say(rig, s, "1 LOCK a");
     rig_say(rig, s, "2 CANCEL 1");
@@ -246,19 +202,13 @@ START_TEST(cancel_in_each_state)
     rig_expect(rig, s, "10 ERR BADREQ retry=0");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "9 OK count=0");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* A cancelled question whose answer is anything but a grant. */
 /* A renewal that waits for Redis longer than the release would bring back what
  * that has struck out. */
-START_TEST(no_renewal_outlives_it)
+SESSION_TEST(no_renewal_outlives_it)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a");
     struct op *op = rig_op(rig, OP_ACQUIRE);
     uint64_t request = op->request;
@@ -274,17 +224,12 @@ START_TEST(no_renewal_outlives_it)
     rig_status(rig, op, OP_OK);
     rig_expect(rig, s, "1 ERR CANCELLED retry=1");
     rig_expect(rig, s, "2 OK");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(cancel_then_any_answer)
+SESSION_TEST(cancel_then_any_answer)
 {
     static const enum op_status answers[] = {OP_WAITING, OP_BUSY, OP_FULL,
         OP_GONE, OP_UNSENT, OP_UNKNOWN, OP_REFUSED};
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
 
     for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
         rig_say(rig, s, "1 LOCK a");
@@ -300,16 +245,10 @@ START_TEST(cancel_then_any_answer)
         rig_expect(rig, s, "3 ERR NOTHELD retry=0");
         rig_no_op(rig);
     }
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(unknown_is_asked_again)
+SESSION_TEST(unknown_is_asked_again)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a");
     struct op *op = rig_op(rig, OP_ACQUIRE);
     uint64_t request = op->request;
@@ -352,19 +291,13 @@ START_TEST(unknown_is_asked_again)
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_BUSY);
     rig_expect(rig, s, "5 ERR BUSY retry=1");
     rig_silent(rig, s);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* What a lost answer may have granted ends a lease after the first question,
  * less the drift of clocks. What a waiter may have been granted unheard ends a
  * lease after Redis last said that it waits. */
-START_TEST(unheard_grant_is_over)
+SESSION_TEST(unheard_grant_is_over)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a");
     uint64_t over_us = rig->now_us + 30000000 - 302000;
     rig_pass(rig, 1000);
@@ -386,33 +319,21 @@ START_TEST(unheard_grant_is_over)
     op = rig_op(rig, OP_RENEW);
     ck_assert_uint_eq(op->over_us, WHEEL_NEVER);
     rig_granted(rig, op, 5);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A grant that is over when it is told of is no grant. */
-START_TEST(grant_that_is_over)
+SESSION_TEST(grant_that_is_over)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a");
     rig_pass(rig, 31000);
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
     rig_expect(rig, s, "1 ERR INDOUBT retry=1");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(hints)
+SESSION_TEST(hints)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     /* While it waits: claimed at once. */
     rig_say(rig, s, "1 LOCK a");
     struct op *op = rig_op(rig, OP_ACQUIRE);
@@ -446,16 +367,11 @@ START_TEST(hints)
     /* For what has gone: nothing. */
     rig_hint(rig, 12345);
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A release of ours grants a ticket whose own question is under way. */
-START_TEST(grant_by_the_way_while_asking)
+SESSION_TEST(grant_by_the_way_while_asking)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
 
     rig_lock(rig, s, "1 LOCK a", 5);
@@ -470,10 +386,7 @@ START_TEST(grant_by_the_way_while_asking)
     rig_queued(rig, acquire);
     rig_granted(rig, rig_op(rig, OP_RENEW), 6);
     rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Or that renews its place. Where that renewal was sent as overdue, it may end
  * the grant: only its answer tells. */
@@ -512,11 +425,8 @@ START_TEST(grant_by_the_way_while_renewing)
 
 END_TEST
 
-START_TEST(refresh_of_a_wait)
+SESSION_TEST(refresh_of_a_wait)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_wait(rig, s, "1 LOCK a");
     for (int i = 0; i < 20; i++) {
         uint64_t since_us = rig->now_us;
@@ -527,17 +437,12 @@ START_TEST(refresh_of_a_wait)
         rig_queued(rig, rig_op(rig, OP_RENEW));
     }
     rig_silent(rig, s);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Where redis.patience is longer than a lease, a wait lasts as long as that: a
  * Redis that is back by then has the ticket asked after. */
-START_TEST(wait_unheard_is_patient)
+RIG_TEST(wait_unheard_is_patient, rig_create())
 {
-    struct rig *rig = rig_create();
-
     rig->settings.patience_us = 40 * SECOND_US;
     rig_start(rig);
     unsigned s = rig_open(rig);
@@ -551,18 +456,14 @@ START_TEST(wait_unheard_is_patient)
     rig_status(rig, rig_op(rig, OP_RENEW), OP_UNSENT);
     rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Unheard for one lease, a ticket may have gone from the queue. */
-START_TEST(wait_unheard)
+SESSION_TEST(wait_unheard)
 {
     static const enum op_status errors[] = {
         OP_UNSENT, OP_UNKNOWN, OP_REFUSED, OP_BUSY, OP_FULL};
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
+
     unsigned t = rig_open(rig);
 
     rig_wait(rig, s, "1 LOCK a");
@@ -584,16 +485,10 @@ START_TEST(wait_unheard)
     rig_status(rig, rig_op(rig, OP_RENEW), OP_UNSENT);
     rig_pass(rig, 2000);
     rig_expect(rig, t, "1 ERR UNAVAILABLE retry=1");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(requeued_after_gone)
+SESSION_TEST(requeued_after_gone)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "1 LOCK a progress=1 wait=60s");
     struct op *op = rig_op(rig, OP_ACQUIRE);
     uint64_t request = op->request;
@@ -616,15 +511,11 @@ START_TEST(requeued_after_gone)
     rig_expect(rig, s, "1 ERR TIMEOUT retry=1");
     rig_no_op(rig);
     ck_assert_uint_eq(rig_count(rig, COUNTER_waits_requeued), 2);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* When the holder's lease may be over, one of many waiters asks. */
-START_TEST(first_waiter_asks)
+RIG_TEST(first_waiter_asks, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s[5];
     uint64_t first = 0;
 
@@ -653,16 +544,10 @@ START_TEST(first_waiter_asks)
     ck_assert_uint_ne(op->request, first);
     rig_granted(rig, op, 5);
     rig_expect(rig, s[1], "- OK fence=5 ttl_ms=~ count=1");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(look_after_a_hand_over)
+SESSION_TEST(look_after_a_hand_over)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_lock(rig, s, "LOCK a", 5);
     rig_say(rig, s, "UNLOCK a");
     rig_finish(rig, rig_op(rig, OP_RELEASE),
@@ -679,16 +564,11 @@ START_TEST(look_after_a_hand_over)
     rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
     rig_pass(rig, 60000);
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A lost answer to a release may have been a grant to one of ours. */
-START_TEST(unknown_release_refreshes)
+SESSION_TEST(unknown_release_refreshes)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
     unsigned u = rig_open(rig);
 
@@ -703,15 +583,10 @@ START_TEST(unknown_release_refreshes)
     rig_expect(rig, t, "- OK fence=6 ttl_ms=~ count=1");
     rig_queued(rig, rig_op(rig, OP_RENEW));
     rig_silent(rig, u);
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(unheard_refreshes_all)
+SESSION_TEST(unheard_refreshes_all)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     struct core_event event = {.kind = CORE_UNHEARD};
 
     rig_lock(rig, rig_open(rig), "LOCK a", 5);
@@ -724,17 +599,12 @@ START_TEST(unheard_refreshes_all)
     rig_op(rig, OP_ACQUIRE);
     ck_assert_int_eq(rig->ops[1]->kind, OP_RENEW);
     ck_assert_int_eq(rig->ops[2]->kind, OP_RENEW);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* It was handed to another broker, which may be gone: that is looked after,
  * also where something else was to be asked sooner. */
-START_TEST(handed_and_asked_sooner)
+SESSION_TEST(handed_and_asked_sooner)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
 
     rig_lock(rig, s, "1 LOCK a", 5);
@@ -755,10 +625,7 @@ START_TEST(handed_and_asked_sooner)
         rig_pass(rig, 900);
     }
     rig_no_op(rig); /* once is enough */
-    rig_end(rig);
 }
-
-END_TEST
 
 Suite *
 core_wait_suite(void)

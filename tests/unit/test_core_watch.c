@@ -55,11 +55,8 @@ watch_free_lock(struct rig *rig, unsigned session)
     rig_event(rig, session, CORE_MORE);
 }
 
-START_TEST(held_and_free)
+SESSION_TEST(held_and_free)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     watch_free_lock(rig, s);
     changed(rig);
     inspected(rig, 1, 7, "12:7000");
@@ -80,17 +77,11 @@ START_TEST(held_and_free)
     rig_expect(rig, s, "2 OK");
     changed(rig);
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Hints while an inspection is under way are one more inspection. */
-START_TEST(coalesced)
+SESSION_TEST(coalesced)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     watch_free_lock(rig, s);
     for (int i = 0; i < 5; i++)
         changed(rig);
@@ -100,17 +91,11 @@ START_TEST(coalesced)
     ck_assert_uint_eq(rig->op_count, 1);
     inspected(rig, 1, 8, "");
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Who does not read is told how it is when it does. */
-START_TEST(slow_reader)
+SESSION_TEST(slow_reader)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     watch_free_lock(rig, s);
     changed(rig);
     inspected(rig, 1, 7, "");
@@ -125,16 +110,11 @@ START_TEST(slow_reader)
     rig_silent(rig, s);
     rig_event(rig, s, CORE_MORE);
     rig_silent(rig, s);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Who comes later is not told what was read before it asked. */
-START_TEST(second_watcher)
+SESSION_TEST(second_watcher)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
 
     watch_free_lock(rig, s);
@@ -153,15 +133,10 @@ START_TEST(second_watcher)
     inspected(rig, 0, 0, "");
     rig_event(rig, t, CORE_MORE);
     rig_expect(rig, t, "* FREE a");
-    rig_end(rig);
 }
 
-END_TEST
-
-START_TEST(refused)
+RIG_TEST(refused, rig_create())
 {
-    struct rig *rig = rig_create();
-
     rig->settings.holds_max = 2;
     rig_start(rig);
     unsigned s = rig_open(rig);
@@ -179,10 +154,7 @@ START_TEST(refused)
     rig_say(rig, s, "6 UNWATCH b");
     rig_expect(rig, s, "4 ERR CANCELLED retry=1");
     rig_expect(rig, s, "6 OK");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Redis cannot be asked: for as long as the request's patience. */
 START_TEST(unavailable)
@@ -211,10 +183,8 @@ START_TEST(unavailable)
 END_TEST
 
 /* A record forgets its watchers, and hints are lost: it is looked at again. */
-START_TEST(looked_at_again)
+SESSION_TEST(looked_at_again)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     struct core_event event = {.kind = CORE_UNHEARD};
 
     watch_free_lock(rig, s);
@@ -228,10 +198,7 @@ START_TEST(looked_at_again)
     rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
     inspected(rig, 0, 0, "");
     rig_expect(rig, s, "* FREE a");
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Of several holders the newest is told, in whatever order they stand; and how
  * many they are, also where the newest stays. */
@@ -271,11 +238,8 @@ START_TEST(newest_of_several)
 END_TEST
 
 /* What was to be told is as it was when the client reads: that is no news. */
-START_TEST(changed_and_back)
+SESSION_TEST(changed_and_back)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     watch_free_lock(rig, s);
     changed(rig);
     inspected(rig, 1, 7, "");
@@ -290,15 +254,11 @@ START_TEST(changed_and_back)
     changed(rig);
     inspected(rig, 0, 0, "");
     rig_expect(rig, s, "* FREE a");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* Of many changes a part is told, and the rest when that has been read. */
-START_TEST(in_parts)
+RIG_TEST(in_parts, rig_create())
 {
-    struct rig *rig = rig_create();
     char line[40];
     unsigned told[3] = {0};
 
@@ -328,18 +288,12 @@ START_TEST(in_parts)
     ck_assert_uint_eq(told[1], 64);
     ck_assert_uint_eq(told[2], WATCHES - 65);
     rig_silent(rig, s);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Redis could not be asked: it is asked again soon, and not only when it is
  * time for that anyway. */
-START_TEST(asked_again)
+SESSION_TEST(asked_again)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     watch_free_lock(rig, s);
     changed(rig);
     rig_status(rig, rig_op(rig, OP_INSPECT), OP_UNKNOWN);
@@ -350,17 +304,11 @@ START_TEST(asked_again)
     rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
     inspected(rig, 1, 7, "");
     rig_expect(rig, s, "* HELD a fence=7 name=shop owner=w");
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A watch ends with its connection, also where the session is kept. */
-START_TEST(not_kept)
+SESSION_TEST(not_kept)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
-
     rig_say(rig, s, "HELLO keep=10s");
     (void)rig_line(rig, s);
     rig_lock(rig, s, "1 LOCK b", 5);
@@ -369,16 +317,11 @@ START_TEST(not_kept)
     changed(rig);
     rig_pass(rig, 9000);
     rig_no_op(rig);
-    rig_end(rig);
 }
 
-END_TEST
-
 /* A record that is none of ours has words longer than there are. */
-START_TEST(long_words)
+SESSION_TEST(long_words)
 {
-    struct rig *rig = rig_new();
-    unsigned s = rig_open(rig);
     char note[256];
 
     memset(note, 'n', 255);
@@ -389,10 +332,7 @@ START_TEST(long_words)
     note[128] = '\0';
     const char *line = rig_line(rig, s);
     ck_assert_str_eq(strstr(line, " note=") + 6, note);
-    rig_end(rig);
 }
-
-END_TEST
 
 /* Whatever is published, nothing breaks. */
 START_TEST(odd_news)
@@ -416,9 +356,8 @@ END_TEST
 
 /* Many watch one lock: a step tells as many as there is room for, and later
  * ones the rest. */
-START_TEST(more_than_a_step_tells)
+RIG_TEST(more_than_a_step_tells, rig_new())
 {
-    struct rig *rig = rig_new();
     unsigned s[30];
 
     for (unsigned i = 0; i < 30; i++) {
@@ -442,10 +381,7 @@ START_TEST(more_than_a_step_tells)
     rig_expect(rig, s[29], "* HELD a fence=6 name=shop owner=w note=m");
     for (unsigned i = 0; i < 30; i++)
         rig->sessions[s[i]].read = rig->sessions[s[i]].written;
-    rig_end(rig);
 }
-
-END_TEST
 
 Suite *
 core_watch_suite(void)
