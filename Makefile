@@ -529,7 +529,7 @@ $(MAN5): packaging/man/config_page.py conf/holdfast.yaml
 	$(Q)$(PYTHON) $^ >$@
 
 $(BUILD)/gen/holdfast-metrics.7: packaging/man/metrics_page.py \
-		daemon/io/gauges.def daemon/core/model/spaces.def daemon/op/counters.def
+		daemon/io/gauges.def daemon/core/model/namespaces.def daemon/op/counters.def
 	@mkdir -p $(@D)
 	$(say) MAN $@
 	$(Q)$(PYTHON) $^ >$@

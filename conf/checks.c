@@ -318,21 +318,21 @@ check_namespaces(struct loader *loader)
 {
     const struct config *config = loader->config;
 
-    require(config->space_count <= CONFIG_SPACES_MAX);
-    for (uint32_t i = 0; i < config->space_count; i++) {
-        const char *prefix = config->spaces[i].prefix;
+    require(config->namespace_count <= CONFIG_NAMESPACES_MAX);
+    for (uint32_t i = 0; i < config->namespace_count; i++) {
+        const char *prefix = config->namespaces[i].prefix;
         if (prefix[0] == '\0')
-            walk_fail(&loader->walk, loader->spaces[i],
+            walk_fail(&loader->walk, loader->namespaces[i],
                 "namespaces: a prefix expected");
         if (strcmp(prefix, "other") == 0) /* metrics have that label already */
-            walk_fail(&loader->walk, loader->spaces[i],
+            walk_fail(&loader->walk, loader->namespaces[i],
                 "namespaces: \"other\" is the label of all other locks; choose "
                 "another prefix");
         for (uint32_t j = 0; j < i; j++)
-            if (strcmp(prefix, config->spaces[j].prefix) == 0)
-                walk_fail(&loader->walk, loader->spaces[i],
+            if (strcmp(prefix, config->namespaces[j].prefix) == 0)
+                walk_fail(&loader->walk, loader->namespaces[i],
                     "namespaces: \"%s\" is already on line %zu", prefix,
-                    loader->spaces[j].line);
+                    loader->namespaces[j].line);
     }
     return true;
 }

@@ -16,7 +16,7 @@ struct loader {
     struct walk_place keys[CHANGES_KEYS_MAX];   /* of each key in the file */
     struct walk_place values[CHANGES_KEYS_MAX]; /* of its last value */
     bool bad[CHANGES_KEYS_MAX];                 /* it has a mistake */
-    struct walk_place spaces[CONFIG_SPACES_MAX];
+    struct walk_place namespaces[CONFIG_NAMESPACES_MAX];
     size_t item; /* the index in the list of sections being read */
     /* ref: of the running daemon, which must not wait for a file; or NULL */
     const struct config *in_force;

@@ -68,13 +68,13 @@ derive_item(uint64_t *item_ms, uint64_t all_ms)
 }
 
 static void
-derive_spaces(struct config *config, const struct config *all)
+derive_namespaces(struct config *config, const struct config *all)
 {
-    for (uint32_t i = 0; i < config->space_count; i++) {
-        struct config_space *space = &config->spaces[i];
-        derive_item(&space->warn_after_ms, all->warn_after_ms);
-        derive_item(&space->wait_after_ms, all->wait_after_ms);
-        derive_item(&space->break_after_ms, all->break_after_ms);
+    for (uint32_t i = 0; i < config->namespace_count; i++) {
+        struct config_namespace *namespace = &config->namespaces[i];
+        derive_item(&namespace->warn_after_ms, all->warn_after_ms);
+        derive_item(&namespace->wait_after_ms, all->wait_after_ms);
+        derive_item(&namespace->break_after_ms, all->break_after_ms);
     }
 }
 
@@ -184,8 +184,9 @@ on_item(struct walk *walk, struct text path, struct walk_place place)
         return walk_fail(walk, place, "%s: at most %u allowed", items->path,
             (unsigned)items->max);
     loader->item = value_item_add(items, loader->config);
-    require(loader->item < CONFIG_SPACES_MAX); /* the only list of sections */
-    loader->spaces[loader->item] = place;
+    require(
+        loader->item < CONFIG_NAMESPACES_MAX); /* the only list of sections */
+    loader->namespaces[loader->item] = place;
     for (size_t i = 0; i < key_count(); i++) {
         const struct key *key = key_at(i);
         if (key_items(key) != items)
@@ -302,7 +303,7 @@ load(struct loader *loader, struct text text)
         derive_settle(loader->config);
     if (!checks_is_given(loader, "redis.command_timeout"))
         derive_command_timeout(loader->config);
-    derive_spaces(loader->config,
+    derive_namespaces(loader->config,
         loader->in_force != NULL ? loader->in_force : loader->config);
     (void)checks_run(loader);
     return true;

@@ -14,10 +14,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define CONFIG_LISTEN_MAX 16
-#define CONFIG_NODES_MAX  64
-#define CONFIG_SPACES_MAX 32
-#define CONFIG_WORDS_MAX  16
+#define CONFIG_LISTEN_MAX     16
+#define CONFIG_NODES_MAX      64
+#define CONFIG_NAMESPACES_MAX 32
+#define CONFIG_WORDS_MAX      16
 
 enum config_topology {
     TOPOLOGY_SINGLE,
@@ -64,7 +64,7 @@ struct config_list {
 };
 
 /* A namespace: the locks whose names begin with `prefix`. */
-struct config_space {
+struct config_namespace {
     char prefix[65];
     uint64_t warn_after_ms; /* these three default to those of `audit` */
     uint64_t wait_after_ms;
@@ -105,9 +105,9 @@ struct config {
     char key_prefix[33];
     enum config_safety safety;
     uint32_t redis_replicas;
-    uint64_t settle_ms;       /* default: the lease */
-    uint64_t forget_after_ms; /* lifetime of an unused lock's record */
-    uint64_t patience_ms;     /* a request waits so long for Redis */
+    uint64_t settle_ms;        /* default: the lease */
+    uint64_t forget_after_ms;  /* lifetime of an unused lock's record */
+    uint64_t redis_timeout_ms; /* a request waits so long for Redis */
     uint64_t connect_timeout_ms;
     uint64_t command_timeout_ms; /* default: 1 s, at most a quarter lease */
     uint32_t redis_batch;        /* operations in one call, at most */
@@ -136,8 +136,8 @@ struct config {
     uint64_t limit_output;      /* unread bytes of a session */
     uint64_t limit_memory;      /* unread and unparsed bytes of all sessions */
     /* namespaces */
-    struct config_space spaces[CONFIG_SPACES_MAX];
-    uint32_t space_count;
+    struct config_namespace namespaces[CONFIG_NAMESPACES_MAX];
+    uint32_t namespace_count;
     /* slow */
     uint64_t slow_threshold_ms; /* 0: no operation is slow */
     /* audit */

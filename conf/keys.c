@@ -40,10 +40,11 @@
 /*
  * The key of an item. The row of `namespaces` says whether a reload takes it.
  */
-#define ITEM(dotted, kind, field, value, ...)                               \
-    {                                                                       \
-        .path = (dotted), .type = KEY_##kind,                               \
-        FIELD(struct config_space, field), .standard = (value), __VA_ARGS__ \
+#define ITEM(dotted, kind, field, value, ...)                       \
+    {                                                               \
+        .path = (dotted), .type = KEY_##kind,                       \
+        FIELD(struct config_namespace, field), .standard = (value), \
+        __VA_ARGS__                                                 \
     }
 
 /* key_suggest() finds no key for a longer name. */
@@ -124,7 +125,7 @@ static const struct key keys[] = {
     KEY("redis.settle", DURATION, settle_ms, RESTART, NULL, RANGE(0, HOUR)),
     KEY("redis.forget_after", DURATION, forget_after_ms, RESTART, "24h",
         RANGE(HOUR, 8760 * HOUR)),
-    KEY("redis.patience", DURATION, patience_ms, RELOAD, "5s",
+    KEY("redis.patience", DURATION, redis_timeout_ms, RELOAD, "5s",
         RANGE(100, HOUR)),
     KEY("redis.connect_timeout", DURATION, connect_timeout_ms, RELOAD, "1s",
         RANGE(10, MINUTE)),
@@ -180,12 +181,12 @@ static const struct key keys[] = {
 
     {.path = "namespaces",
         .type = KEY_ITEMS,
-        FIELD(struct config, spaces),
-        RANGE(0, CONFIG_SPACES_MAX),
-        .item_bytes = sizeof(struct config_space),
-        .count_offset = offsetof(struct config, space_count),
+        FIELD(struct config, namespaces),
+        RANGE(0, CONFIG_NAMESPACES_MAX),
+        .item_bytes = sizeof(struct config_namespace),
+        .count_offset = offsetof(struct config, namespace_count),
         .reloadable = true},
-    ITEM("namespaces.prefix", SPACE, prefix, ""),
+    ITEM("namespaces.prefix", NAMESPACE, prefix, ""),
     ITEM("namespaces.warn_after", DURATION, warn_after_ms, NULL,
         RANGE(0, 8760 * HOUR)),
     ITEM("namespaces.wait_after", DURATION, wait_after_ms, NULL,

@@ -23,7 +23,7 @@ enum key_type {
     KEY_CHOICE,     /* an enum's value, one of `words` */
     KEY_WORD,       /* text, one of `words` */
     KEY_PREFIX,     /* text before a lock's name in Redis */
-    KEY_SPACE,      /* the beginning of names of locks */
+    KEY_NAMESPACE,  /* the beginning of names of locks */
     KEY_USER,       /* text without blanks, may be empty */
     KEY_FILE,       /* a path, may be empty */
     KEY_HOST,       /* a host's name or number, may be empty */

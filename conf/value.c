@@ -310,7 +310,7 @@ prefix_parse(
 
 /* The text is a label of metrics, so no byte of it may need escaping. */
 static bool
-space_parse(
+namespace_parse(
     const struct key *key, struct text text, void *field, struct why why)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -596,7 +596,7 @@ static const struct {
     [KEY_CHOICE] = {choice_parse, choice_print},
     [KEY_WORD] = {named_parse, named_print},
     [KEY_PREFIX] = {prefix_parse, text_print},
-    [KEY_SPACE] = {space_parse, text_print},
+    [KEY_NAMESPACE] = {namespace_parse, text_print},
     [KEY_USER] = {user_parse, text_print},
     [KEY_FILE] = {file_parse, text_print},
     [KEY_HOST] = {host_parse, text_print},

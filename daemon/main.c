@@ -89,31 +89,33 @@ struct made {
 
 /* Refs to the configuration, for as long as it stays as it is. */
 static void
-core_spaces_of(const struct config *config, struct core_settings *core)
+core_namespaces_of(const struct config *config, struct core_settings *core)
 {
-    static struct text spaces[CONFIG_SPACES_MAX];
+    static struct text namespaces[CONFIG_NAMESPACES_MAX];
 
-    _Static_assert((int)CONFIG_SPACES_MAX == (int)SPACES_MAX, "as many");
     _Static_assert(
-        sizeof(config->spaces[0].prefix) == SPACE_PREFIX_BYTES + 1, "as long");
-    for (uint32_t i = 0; i < config->space_count; i++)
-        spaces[i] = text_from(config->spaces[i].prefix);
-    core->spaces = spaces;
-    core->space_count = config->space_count;
+        (int)CONFIG_NAMESPACES_MAX == (int)NAMESPACES_MAX, "as many");
+    _Static_assert(
+        sizeof(config->namespaces[0].prefix) == NAMESPACE_PREFIX_BYTES + 1,
+        "as long");
+    for (uint32_t i = 0; i < config->namespace_count; i++)
+        namespaces[i] = text_from(config->namespaces[i].prefix);
+    core->namespaces = namespaces;
+    core->namespace_count = config->namespace_count;
 }
 
 /* Likewise: what an audit tells of, for each of them, and for all others. */
 static void
 core_audit_of(const struct config *config, struct core_settings *core)
 {
-    static struct audit_limits limits[CONFIG_SPACES_MAX + 1];
-    uint32_t count = config->space_count;
+    static struct audit_limits limits[CONFIG_NAMESPACES_MAX + 1];
+    uint32_t count = config->namespace_count;
 
     for (uint32_t i = 0; i < count; i++)
         limits[i] = (struct audit_limits){
-            .warn_ms = config->spaces[i].warn_after_ms,
-            .wait_ms = config->spaces[i].wait_after_ms,
-            .break_ms = config->spaces[i].break_after_ms,
+            .warn_ms = config->namespaces[i].warn_after_ms,
+            .wait_ms = config->namespaces[i].wait_after_ms,
+            .break_ms = config->namespaces[i].break_after_ms,
         };
     limits[count] = (struct audit_limits){
         .warn_ms = config->warn_after_ms,
@@ -137,7 +139,7 @@ core_settings(const struct config *config, const struct users *users,
     core->hash_seed[0] = seed();
     core->hash_seed[1] = seed();
     core->lease_ms = (uint32_t)config->lease_ms;
-    core->patience_us = config->patience_ms * 1000;
+    core->redis_timeout_us = config->redis_timeout_ms * 1000;
     core->command_timeout_us = config->command_timeout_ms * 1000;
     core->stop_grace_us = config->stop_grace_ms * 1000;
     core->auth_us = config->auth_timeout_ms * 1000;
@@ -155,7 +157,7 @@ core_settings(const struct config *config, const struct users *users,
     core->requests_max = config->limit_requests;
     core->releases_kept =
         config->topology == TOPOLOGY_QUORUM ? 0 : CORE_RELEASES_KEPT;
-    core_spaces_of(config, core);
+    core_namespaces_of(config, core);
     core_audit_of(config, core);
     core->no_semaphores = config->topology == TOPOLOGY_QUORUM;
     core->queues_here = config->topology == TOPOLOGY_QUORUM;
@@ -200,7 +202,7 @@ store_settings(const struct config *config, const struct core_settings *core,
         sizeof(store->sentinel_password));
     memcpy(store->key_prefix, config->key_prefix, sizeof(store->key_prefix));
     memcpy(store->broker_id, core->broker_id, sizeof(store->broker_id));
-    store->lapse_ms = CORE_LAPSE_MS;
+    store->expiry_ms = CORE_EXPIRY_MS;
     store->waiters_max = config->limit_waiters;
     store->forget_after_ms = config->forget_after_ms;
     store->idle_after_ms = idle_after_ms(config);

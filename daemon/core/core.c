@@ -20,12 +20,12 @@
 #include "daemon/core/feature/recent.h"
 #include "daemon/core/feature/releases.h"
 #include "daemon/core/feature/watch.h"
+#include "daemon/core/model/address.h"
 #include "daemon/core/model/ages.h"
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/owner.h"
-#include "daemon/core/model/source.h"
 #include "daemon/core/ticket/advance.h"
 #include "daemon/core/ticket/question.h"
 #include "daemon/core/ticket/renew.h"
@@ -71,7 +71,8 @@ core_take_memory(struct core *core)
            slab_init(&core->ops, sizeof(struct op), ops) &&
            slab_init(&core->behind, sizeof(struct behind), BEHIND_MAX) &&
            slab_init(&core->watches, sizeof(struct watch), s->tickets_max) &&
-           slab_init(&core->bundles, sizeof(struct bundle), s->requests_max) &&
+           slab_init(
+               &core->multilocks, sizeof(struct multilock), s->requests_max) &&
            table_init(&core->lock_table, s->tickets_max) &&
            table_init(&core->ticket_table, s->tickets_max) &&
            table_init(&core->tag_table, s->requests_max) &&
@@ -99,8 +100,9 @@ core_create(const struct core_settings *settings, struct counters *counters,
         core->settings.slow_us = NEVER;
     core->hash_key.word[0] = settings->hash_seed[0];
     core->hash_key.word[1] = settings->hash_seed[1];
-    spaces_init(&core->spaces, settings->spaces, settings->space_count);
-    core->settings.spaces = NULL;
+    namespaces_init(
+        &core->namespaces, settings->namespaces, settings->namespace_count);
+    core->settings.namespaces = NULL;
     random_init(&core->random, settings->seed);
     wheel_init(&core->wheel, now_us);
     list_init(&core->stirred);
@@ -117,7 +119,7 @@ core_configure(struct core *core, const struct core_settings *settings)
 {
     struct core_settings *own = &core->settings;
 
-    own->patience_us = settings->patience_us;
+    own->redis_timeout_us = settings->redis_timeout_us;
     own->command_timeout_us = settings->command_timeout_us;
     own->stop_grace_us = settings->stop_grace_us;
     auth_set_timeout(core, settings->auth_us);
@@ -129,7 +131,7 @@ core_configure(struct core *core, const struct core_settings *settings)
     require((own->users == NULL) == (settings->users == NULL));
     if (own->users != settings->users)
         auth_set_users(core, settings->users);
-    top_set_spaces(core, settings->spaces, settings->space_count);
+    top_set_namespaces(core, settings->namespaces, settings->namespace_count);
     audit_set_limits(core, settings->audit_limits);
 }
 
@@ -161,7 +163,7 @@ core_destroy(struct core **core)
     slab_fini(&(*core)->tickets);
     slab_fini(&(*core)->requests);
     slab_fini(&(*core)->ops);
-    slab_fini(&(*core)->bundles);
+    slab_fini(&(*core)->multilocks);
     slab_fini(&(*core)->watches);
     free(*core);
     *core = NULL;
@@ -220,7 +222,7 @@ core_lock_op_done(struct core *core, const struct op *op)
     if (result->more)
         lock_ask_at(core, lock, core->now_us);
     if (result->handed)
-        lock_ask_after_lapse(core, lock);
+        lock_ask_after_expiry(core, lock);
     if (result->status == OP_OK && result->again_ms > 0 &&
         (op->kind == OP_RELEASE || op->kind == OP_LOOK))
         lock_ask_at(
@@ -251,7 +253,7 @@ core_looked(struct core *core, struct op *op)
     if (op->watch)
         watch_looked(core, lock, status);
     if (status == OP_UNSENT || status == OP_UNKNOWN)
-        lock_ask_at(core, lock, core->now_us + us_from_ms(CORE_LAPSE_MS));
+        lock_ask_at(core, lock, core->now_us + us_from_ms(CORE_EXPIRY_MS));
 }
 
 static void

@@ -15,7 +15,7 @@
 #define HOLDFAST_CORE_CORE_H
 
 #include "daemon/core/model/effects.h"
-#include "daemon/core/model/spaces.h"
+#include "daemon/core/model/namespaces.h"
 #include "daemon/core/settings.h"
 #include "daemon/op/counters.h"
 #include "daemon/op/health.h"
@@ -97,7 +97,7 @@ void core_configure(struct core *core, const struct core_settings *settings);
  * `health` is a ref, and may change from step to step. */
 void core_set_health(struct core *core, const struct health *health);
 
-struct source;
+struct peer_address;
 
 /*
  * A connection that is no session yet, since its handshake goes on, counts for
@@ -105,11 +105,11 @@ struct source;
  * back when it becomes one, before CORE_OPEN, or when it ends.
  */
 bool core_arrive(
-    struct core *core, const uint8_t address[16], struct source **source);
+    struct core *core, const uint8_t address[16], struct peer_address **peer);
 
 /* Counts a connection off its address and sets *source to NULL. A NULL *source
  * is ignored. */
-void core_depart(struct core *core, struct source **source);
+void core_depart(struct core *core, struct peer_address **address);
 
 /*
  * A connection that is no session any more, or is to be none, and stays until
@@ -118,11 +118,11 @@ void core_depart(struct core *core, struct source **source);
  * be given back when it ends.
  */
 bool core_linger(
-    struct core *core, const uint8_t address[16], struct source **source);
+    struct core *core, const uint8_t address[16], struct peer_address **peer);
 
 /* Counts a lingering connection off its address and sets *source to NULL. A
  * NULL *source is ignored. */
-void core_linger_end(struct core *core, struct source **source);
+void core_linger_end(struct core *core, struct peer_address **address);
 
 /* Destroys what is left too, and sets *core to NULL. */
 void core_destroy(struct core **core);
@@ -156,8 +156,8 @@ struct core_totals {
 
 /* What there is of a namespace at the moment; and what was counted since the
  * start. */
-struct core_space {
-    const struct space *counted; /* ref, the core's */
+struct core_namespace {
+    const struct namespace *counted; /* ref, the core's */
     uint32_t held;
     uint32_t waiting;
     uint64_t oldest_hold_us;
@@ -165,9 +165,9 @@ struct core_space {
 };
 
 /* Of each, `other` being the last; returns how many. `out` has room for
- * SPACES_MAX + 1. `now_us` is no sooner than that of the last step. */
-uint32_t core_spaces(
-    const struct core *core, uint64_t now_us, struct core_space *out);
+ * NAMESPACES_MAX + 1. `now_us` is no sooner than that of the last step. */
+uint32_t core_namespaces(
+    const struct core *core, uint64_t now_us, struct core_namespace *out);
 
 /* The last audit that this broker has gone through. */
 struct core_audit {

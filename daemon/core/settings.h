@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 /* How long an unclaimed grant to another broker's waiter stands. */
-#define CORE_LAPSE_MS 2000
+#define CORE_EXPIRY_MS 2000
 
 /* What a broker remembers of what it has given back; 328 bytes each. */
 #define CORE_RELEASES_KEPT 8192
@@ -25,12 +25,12 @@ struct audit_limits {
 
 struct core_settings {
     char key_prefix[33];
-    char broker_id[9];     /* 8 printable characters, new for each start */
-    const char *server;    /* ref: "holdfastd/VERSION" */
-    uint64_t seed;         /* of jitter */
-    uint64_t hash_seed[2]; /* secret; of the tables */
-    uint32_t lease_ms;     /* lease.default */
-    uint64_t patience_us;  /* how long a request waits for Redis */
+    char broker_id[9];         /* 8 printable characters, new for each start */
+    const char *server;        /* ref: "holdfastd/VERSION" */
+    uint64_t seed;             /* of jitter */
+    uint64_t hash_seed[2];     /* secret; of the tables */
+    uint32_t lease_ms;         /* lease.default */
+    uint64_t redis_timeout_us; /* how long a request waits for Redis */
     uint64_t command_timeout_us; /* the longest that one call may take */
     uint64_t stop_grace_us;
     uint64_t auth_us; /* by then it is known who a session is; 0: any time */
@@ -47,8 +47,8 @@ struct core_settings {
     uint32_t user_holds_max;   /* tickets of a user */
     const struct users *users; /* ref; NULL: there are none */
     uint32_t releases_kept;    /* to be repeated where Redis has lost them */
-    const struct text *spaces; /* refs, for the call alone: see spaces.h */
-    uint32_t space_count;
+    const struct text *namespaces; /* refs, for the call alone: see spaces.h */
+    uint32_t namespace_count;
     /* ref, for the call alone: of each space, of the others last; or NULL */
     const struct audit_limits *audit_limits;
     uint64_t audit_interval_us; /* 0: only when a session asks for it */

@@ -17,7 +17,8 @@
 #define LINES_US     500
 
 static void
-engine_set_patience(struct engine *engine, const struct core_settings *core)
+engine_set_redis_timeout(
+    struct engine *engine, const struct core_settings *core)
 {
     engine->stop_patience_us =
         core->stop_grace_us + 2 * core->command_timeout_us;
@@ -32,7 +33,7 @@ engine_init(struct engine *engine, const struct core_settings *core,
     engine->sink = *sink;
     engine->arg = arg;
     engine->stop_us = WHEEL_NEVER;
-    engine_set_patience(engine, core);
+    engine_set_redis_timeout(engine, core);
     engine->line_max = core->line_max;
     uint64_t now_us = sink->clock(arg);
     if (!effects_init(&engine->effects, EFFECT_STEPS))
@@ -51,7 +52,7 @@ void
 engine_configure(struct engine *engine, const struct core_settings *core,
     const struct store_settings *store)
 {
-    engine_set_patience(engine, core);
+    engine_set_redis_timeout(engine, core);
     core_configure(engine->core, core);
     store_configure(engine->store, store);
 }

@@ -93,7 +93,7 @@ client_end_handshake(struct client *client)
 
     if (handshake == NULL)
         return;
-    core_depart(client->loop->engine.core, &handshake->source);
+    core_depart(client->loop->engine.core, &handshake->peer);
     list_remove(&handshake->link);
     require(client->loop->handshake_count > 0);
     client->loop->handshake_count--;
@@ -109,7 +109,7 @@ client_destroy(struct client *client)
     struct loop *loop = client->loop;
 
     client_end_handshake(client);
-    core_linger_end(loop->engine.core, &client->source);
+    core_linger_end(loop->engine.core, &client->address);
     if (client_of(loop, client->input.session) == client)
         loop->by_session[client->input.session.index] = NULL;
     event_del(&client->event);
@@ -568,7 +568,7 @@ client_leave(struct client *client)
 
     client->ending = true;
     client->input.deaf = true;
-    if (client->source != NULL ||
+    if (client->address != NULL ||
         client->loop->settings.core.address_connections_max == 0 ||
         getpeername(client->fd, (struct sockaddr *)&address, &len) != 0)
         return;
@@ -576,7 +576,7 @@ client_leave(struct client *client)
         (void)listen_uid(client->fd, &uid);
     listen_source(&address, uid, source);
     client->hurried =
-        !core_linger(client->loop->engine.core, source, &client->source);
+        !core_linger(client->loop->engine.core, source, &client->address);
 }
 
 /* The session has ended: the client goes when it has read all, or in time. */

@@ -28,8 +28,8 @@
 #define HANDSHAKE_S 10
 /* A client that has kept it waiting for less makes no room for another one.
  * That begins anew so often, which is more than the flights of a handshake. */
-#define PATIENCE_US 300000
-#define PATIENCES   6
+#define REDIS_TIMEOUT_US 300000
+#define PATIENCES        6
 /* Of a turn, for all of them; what is begun is done. */
 #define HANDSHAKES_US 3000
 /* The memory of one of them, with certificates and a record. It may be 155 KiB,
@@ -312,7 +312,7 @@ handshake_has_room(const struct loop *loop)
 
     return loop->handshake_count < handshakes_max(loop) ||
            (slowest != NULL &&
-               clock_boot_us() >= slowest->since_us + PATIENCE_US);
+               clock_boot_us() >= slowest->since_us + REDIS_TIMEOUT_US);
 }
 
 /* For one more; false: there is none. */
@@ -343,12 +343,12 @@ handshake_begin(
         return false;
     listen_source(address, UINT32_MAX, source);
     /* Nobody makes room for who is one too many of an address. */
-    if (!core_arrive(loop->engine.core, source, &handshake->source)) {
+    if (!core_arrive(loop->engine.core, source, &handshake->peer)) {
         free(handshake);
         return false;
     }
     if (!handshake_make_room(loop)) {
-        core_depart(loop->engine.core, &handshake->source);
+        core_depart(loop->engine.core, &handshake->peer);
         free(handshake);
         return false;
     }

@@ -313,24 +313,24 @@ histograms(const struct loop *loop, struct buffer *body)
 /* --- namespaces ----------------------------------------------------------- */
 
 struct view {
-    struct core_space now;
-    char label[sizeof("namespace=\"\"") + SPACE_PREFIX_BYTES];
+    struct core_namespace now;
+    char label[sizeof("namespace=\"\"") + NAMESPACE_PREFIX_BYTES];
 };
 
 struct views {
-    struct view space[SPACES_MAX + 1];
+    struct view namespace[NAMESPACES_MAX + 1];
     uint32_t count;
 };
 
 static void
 views_take(struct views *views, const struct loop *loop)
 {
-    struct core_space now[SPACES_MAX + 1];
+    struct core_namespace now[NAMESPACES_MAX + 1];
 
-    views->count = core_spaces(loop->engine.core, clock_boot_us(), now);
+    views->count = core_namespaces(loop->engine.core, clock_boot_us(), now);
     for (uint32_t i = 0; i < views->count; i++) {
-        struct view *view = &views->space[i];
-        struct text name = space_name(now[i].counted);
+        struct view *view = &views->namespace[i];
+        struct text name = namespace_name(now[i].counted);
         int len = snprintf(view->label, sizeof(view->label),
             "namespace=\"%.*s\"", (int)name.len, name.at);
         require(len > 0 && (size_t)len < sizeof(view->label));
@@ -338,100 +338,102 @@ views_take(struct views *views, const struct loop *loop)
     }
 }
 
-typedef double gauge_of(const struct core_space *now);
-typedef const struct histogram *histogram_of(const struct space *space);
+typedef double gauge_of(const struct core_namespace *now);
+typedef const struct histogram *histogram_of(const struct namespace *namespace);
 
 static double
-held(const struct core_space *now)
+held(const struct core_namespace *now)
 {
     return now->held;
 }
 
 static double
-waiting(const struct core_space *now)
+waiting(const struct core_namespace *now)
 {
     return now->waiting;
 }
 
 static double
-oldest_hold(const struct core_space *now)
+oldest_hold(const struct core_namespace *now)
 {
     return (double)now->oldest_hold_us / 1e6;
 }
 
 static double
-oldest_wait(const struct core_space *now)
+oldest_wait(const struct core_namespace *now)
 {
     return (double)now->oldest_wait_us / 1e6;
 }
 
 static const struct histogram *
-waits(const struct space *space)
+waits(const struct namespace *namespace)
 {
-    return &space->wait;
+    return &namespace->wait;
 }
 
 static const struct histogram *
-holds(const struct space *space)
+holds(const struct namespace *namespace)
 {
-    return &space->hold;
+    return &namespace->hold;
 }
 
 static const struct histogram *
-margins(const struct space *space)
+margins(const struct namespace *namespace)
 {
-    return &space->margin;
+    return &namespace->margin;
 }
 
 static void
-space_gauge(const struct views *views, struct buffer *body, enum shown shown,
-    gauge_of *of)
+namespace_gauge(const struct views *views, struct buffer *body,
+    enum shown shown, gauge_of *of)
 {
     shown_family(body, shown);
     for (uint32_t i = 0; i < views->count; i++)
         add(body, "holdfast_%s{%s} %.15g\n", shown_table[shown].name,
-            views->space[i].label, of(&views->space[i].now));
+            views->namespace[i].label, of(&views->namespace[i].now));
 }
 
 static void
-space_histogram(const struct views *views, struct buffer *body,
+namespace_histogram(const struct views *views, struct buffer *body,
     enum shown shown, histogram_of *of, const struct histogram_scale *scale)
 {
     shown_family(body, shown);
     for (uint32_t i = 0; i < views->count; i++)
-        histogram(body, shown, views->space[i].label,
-            of(views->space[i].now.counted), scale);
+        histogram(body, shown, views->namespace[i].label,
+            of(views->namespace[i].now.counted), scale);
 }
 
 static void
-space_counters(const struct views *views, struct buffer *body)
+namespace_counters(const struct views *views, struct buffer *body)
 {
-    for (enum space_counter i = 0; i < SPACE_COUNTER_COUNT; i++) {
-        struct metric metric = space_metric(i);
+    for (enum namespace_counter i = 0; i < NAMESPACE_COUNTER_COUNT; i++) {
+        struct metric metric = namespace_metric(i);
         const struct metric_family *of = metric.family;
         if (metric.first)
             family(body, of->name, of->help, "_total", "counter");
         for (uint32_t j = 0; j < views->count; j++)
             add(body, "holdfast_%s_total{%s,%s=\"%s\"} %" PRIu64 "\n", of->name,
-                views->space[j].label, of->label, metric.value,
-                views->space[j].now.counted->value[i]);
+                views->namespace[j].label, of->label, metric.value,
+                views->namespace[j].now.counted->value[i]);
     }
 }
 
 static void
-spaces(const struct loop *loop, struct buffer *body)
+namespaces(const struct loop *loop, struct buffer *body)
 {
     struct views views;
 
     views_take(&views, loop);
-    space_gauge(&views, body, SHOWN_held, held);
-    space_gauge(&views, body, SHOWN_waiting, waiting);
-    space_gauge(&views, body, SHOWN_oldest_hold_seconds, oldest_hold);
-    space_gauge(&views, body, SHOWN_oldest_wait_seconds, oldest_wait);
-    space_counters(&views, body);
-    space_histogram(&views, body, SHOWN_wait_seconds, waits, &histogram_waits);
-    space_histogram(&views, body, SHOWN_hold_seconds, holds, &histogram_waits);
-    space_histogram(
+    namespace_gauge(&views, body, SHOWN_held, held);
+    namespace_gauge(&views, body, SHOWN_waiting, waiting);
+    namespace_gauge(&views, body, SHOWN_oldest_hold_seconds, oldest_hold);
+    namespace_gauge(&views, body, SHOWN_oldest_wait_seconds, oldest_wait);
+    namespace_counters(&views, body);
+    namespace_histogram(
+        &views, body, SHOWN_wait_seconds, waits, &histogram_waits);
+    namespace_histogram(
+        &views, body, SHOWN_hold_seconds, holds, &histogram_waits);
+    namespace_histogram(
         &views, body, SHOWN_renewal_margin_ratio, margins, &histogram_shares);
 }
 
@@ -446,7 +448,7 @@ page_metrics(const struct loop *loop, struct buffer *body)
         slash == NULL ? server : slash + 1);
     gauges(loop, body);
     audit_gauges(loop, body);
-    spaces(loop, body);
+    namespaces(loop, body);
     counters(loop, body);
     histograms(loop, body);
     return (struct page){200, exposition};

@@ -62,7 +62,8 @@ struct client {
     struct event *writing; /* owned; only while output waits */
     struct tls_link *tls;  /* owned; NULL: plain, or no handshake has begun */
     struct handshake *handshake; /* owned; while the handshake goes on */
-    struct source *source; /* ref, the core's; where it lingers, or NULL */
+    /* Ref, the core's; where it lingers, or NULL. */
+    struct peer_address *address;
     int fd;
     bool greeted;     /* some bytes came */
     bool eof;         /* the client sends no more */
@@ -90,9 +91,9 @@ struct client {
 
 /* A handshake by TLS. */
 struct handshake {
-    struct list link;      /* loop->handshakes, or loop->handshakes_due */
-    struct client *client; /* ref */
-    struct source *source; /* ref, the core's; NULL: not counted there */
+    struct list link;          /* loop->handshakes, or loop->handshakes_due */
+    struct client *client;     /* ref */
+    struct peer_address *peer; /* ref, the core's; NULL: not counted there */
     uint64_t end_us;
     uint64_t since_us; /* it has kept the loop waiting since then */
     uint32_t waits;    /* that had patience of their own */

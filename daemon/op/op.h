@@ -53,7 +53,7 @@ enum op_status {
     OP_MOVED,     /* it is of a later generation of its session */
     OP_MISSING,   /* there is none, but the data may be older than it */
     OP_UNSETTLED, /* not before this broker is settled (again_ms) */
-    OP_UNSENT,    /* Redis could not be asked until give_up_us: nothing ran */
+    OP_UNSENT,    /* Redis could not be asked until deadline_us: nothing ran */
     OP_UNKNOWN,   /* it was asked and the answer is not to be had */
     OP_REFUSED,   /* the record is not ours, too new, or the script failed */
 };
@@ -178,7 +178,7 @@ struct op {
     uint32_t lease_ms;
     struct ask ask;       /* OP_ACQUIRE */
     uint64_t hard_end_us; /* OP_RENEW: of lease=, WHEEL_NEVER: none */
-    uint64_t give_up_us;  /* where Redis cannot be asked */
+    uint64_t deadline_us; /* where Redis cannot be asked */
     uint64_t end_us;      /* in any case; 0: not before it is answered */
     /* OP_ACQUIRE, OP_RENEW of a wait: the end of the lease of a hold that an
      * earlier question may have got; WHEEL_NEVER: of no such hold. */

@@ -186,9 +186,9 @@ store_hurry(struct store *store, uint64_t now_us, struct list *hurried)
 
     while ((at = list_pop_front(hurried)) != NULL) {
         struct op *op = container_of(at, struct op, hurry_link);
-        if (now_us >= op->give_up_us)
+        if (now_us >= op->deadline_us)
             continue;
-        op->give_up_us = now_us;
+        op->deadline_us = now_us;
         if (!wheel_node_set(&op->timer))
             continue; /* its answer is due, and then it waits no more */
         uint64_t due_us = now_us;
@@ -220,7 +220,7 @@ op_give_up(struct store *store, struct op *op, uint64_t now_us)
 static void
 op_due(struct store *store, struct op *op, uint64_t now_us)
 {
-    uint64_t until_us = op->give_up_us;
+    uint64_t until_us = op->deadline_us;
 
     if (op->at_node != NODE_NONE) {
         op_dequeue(store, op);

@@ -8,10 +8,10 @@
  * what became of them, and hands over each reply as it was read.
  *
  * An operation is given back exactly once: with the script's result, OP_UNSENT
- * (nothing ran, and give_up_us has come), OP_UNKNOWN (its call was sent and the
- * connection was lost or too slow) or OP_REFUSED (Redis answered that it cannot
- * be done). Redirects, reloads of scripts and errors that say that nothing ran
- * are dealt with here.
+ * (nothing ran, and deadline_us has come), OP_UNKNOWN (its call was sent and
+ * the connection was lost or too slow) or OP_REFUSED (Redis answered that it
+ * cannot be done). Redirects, reloads of scripts and errors that say that
+ * nothing ran are dealt with here.
  *
  * After a connection was lost, the next one first has the old one killed where
  * it is the same server still: no command that slept in a buffer runs after
@@ -56,7 +56,7 @@ struct store_settings {
     char sentinel_password[512]; /* empty: none */
     char key_prefix[33];
     char broker_id[9];
-    uint32_t lapse_ms;
+    uint32_t expiry_ms;
     uint32_t waiters_max;
     uint64_t forget_after_ms;
     uint32_t idle_after_ms; /* 2.5 leases at least */
@@ -98,7 +98,7 @@ void store_submit(struct store *store, uint64_t now_us, struct list *ops);
 
 /*
  * Takes all of the list, by hurry_link: submitted operations for which nobody
- * waits any more but while a node that answers is asked. Their give_up_us is
+ * waits any more but while a node that answers is asked. Their deadline_us is
  * now; what has been sent is waited for.
  */
 void store_hurry(struct store *store, uint64_t now_us, struct list *hurried);

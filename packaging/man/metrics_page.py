@@ -70,7 +70,7 @@ class Family:
 
 
 def families(text):
-    """Of one table; those of spaces.def all are by namespace."""
+    """Of one table; those of namespaces.def all are by namespace."""
     found = {}
     spaces = "namespace and label" in text
     for macro, words in calls(text):

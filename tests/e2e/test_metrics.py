@@ -12,14 +12,14 @@ from shared import TREE, promtool  # noqa: E402
 
 TABLES = {
     "counters.def": os.path.join(TREE, "daemon", "op"),
-    "spaces.def": os.path.join(TREE, "daemon", "core", "model")}
+    "namespaces.def": os.path.join(TREE, "daemon", "core", "model")}
 GAUGES = os.path.join(TREE, "daemon", "io", "gauges.def")
 OTHER = 'namespace="other"'
 QUICK = {"lease.default": "1s"}
 
 
 def table(name):
-    """{family: (label or None, [values])} of counters.def or spaces.def."""
+    """{family: (label or None, [values])} of counters.def or namespaces.def."""
     with open(os.path.join(TABLES[name], name), encoding="ascii") as file:
         text = file.read()
     families = {}
@@ -42,7 +42,7 @@ def series(labels=None):
         for value in values:
             names.add(f"holdfast_{family}_total" +
                       (f'{{{label}="{value}"}}' if label else ""))
-    for family, (label, values) in table("spaces.def").items():
+    for family, (label, values) in table("namespaces.def").items():
         for value in values:
             names.add(f"holdfast_{family}_total"
                       f'{{{labels or OTHER},{label}="{value}"}}')
@@ -84,7 +84,7 @@ class MetricsTest(HarnessCase):
             r"^# TYPE (\w+) (\w+)$", self.start().http("/metrics")[1],
             re.MULTILINE)}
         tables = {f"holdfast_{family}_total": "counter"
-                  for name in ("counters.def", "spaces.def")
+                  for name in ("counters.def", "namespaces.def")
                   for family in table(name)}
         with open(GAUGES, encoding="ascii") as file:
             tables.update({f"holdfast_{name}": kind for name, kind in
@@ -92,7 +92,7 @@ class MetricsTest(HarnessCase):
                                       re.MULTILINE)})
         self.assertEqual(told, tables)
         paths = [GAUGES] + [os.path.join(TABLES[name], name)
-                            for name in ("spaces.def", "counters.def")]
+                            for name in ("namespaces.def", "counters.def")]
         page = subprocess.run(
             [sys.executable, os.path.join(
                 TREE, "packaging", "man", "metrics_page.py"), *paths],
@@ -170,7 +170,7 @@ class MetricsTest(HarnessCase):
                   "conflict": 1, "cancelled": 1, "unheard": 1}
         self.wait_until(lambda: self.result(broker, "unheard") == 1, 10,
                         "who has gone is counted")
-        for _, (_, values) in table("spaces.def").items():
+        for _, (_, values) in table("namespaces.def").items():
             for value in values:
                 if value in wanted:
                     self.assertEqual(self.result(broker, value),

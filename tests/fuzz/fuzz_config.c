@@ -84,14 +84,14 @@ check_range(const struct key *key, const char *base)
 static void
 check_ranges(const struct config *config)
 {
-    require(config->space_count <= CONFIG_SPACES_MAX);
+    require(config->namespace_count <= CONFIG_NAMESPACES_MAX);
     for (size_t i = 0; i < key_count(); i++) {
         const struct key *key = key_at(i);
         if (key_items(key) == NULL)
             check_range(key, (const char *)config);
-        for (uint32_t j = 0; key_items(key) != NULL && j < config->space_count;
-             j++)
-            check_range(key, (const char *)&config->spaces[j]);
+        for (uint32_t j = 0;
+             key_items(key) != NULL && j < config->namespace_count; j++)
+            check_range(key, (const char *)&config->namespaces[j]);
     }
     require(config->listen_tcp.count + config->listen_unix.count > 0);
     require(config->command_timeout_ms * 3 < config->lease_ms);

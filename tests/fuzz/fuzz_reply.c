@@ -591,7 +591,7 @@ act_submit(struct rig *rig)
     op->lease_ms = 30000;
     op->hard_end_us = WHEEL_NEVER;
     op->limit = 10;
-    op->give_up_us = rig->now_us + (what >= 128 ? 0 : 3000000);
+    op->deadline_us = rig->now_us + (what >= 128 ? 0 : 3000000);
     op->words[0] = TEXT("");
     op->words[1] = TEXT("");
     op->words[2] = what / 32 % 2 == 1 ? TEXT("a note") : TEXT("");
@@ -777,7 +777,7 @@ born_create(struct born *born, enum store_topology topology)
         .sentinel_password = "other",
         .key_prefix = "holdfast",
         .broker_id = "broker-1",
-        .lapse_ms = 2000,
+        .expiry_ms = 2000,
         .waiters_max = 100,
         .forget_after_ms = 86400000,
         .idle_after_ms = 120000,

@@ -600,7 +600,7 @@ broker_settings(struct broker *broker, struct core_settings *core,
     core->hash_seed[0] = random_next(&world->random);
     core->hash_seed[1] = random_next(&world->random);
     core->lease_ms = broker->lease_ms;
-    core->patience_us = (uint64_t)plan->patience_ms * 1000;
+    core->redis_timeout_us = (uint64_t)plan->redis_timeout_ms * 1000;
     core->command_timeout_us = (uint64_t)plan->command_timeout_ms * 1000;
     core->stop_grace_us = (uint64_t)plan->stop_grace_ms * 1000;
     /* Usually all that takes any time, so that it is looked at. */
@@ -634,7 +634,7 @@ broker_settings(struct broker *broker, struct core_settings *core,
     memcpy(store->sentinel_master, "mymaster", sizeof("mymaster"));
     memcpy(store->key_prefix, core->key_prefix, sizeof(store->key_prefix));
     memcpy(store->broker_id, core->broker_id, sizeof(store->broker_id));
-    store->lapse_ms = CORE_LAPSE_MS;
+    store->expiry_ms = CORE_EXPIRY_MS;
     store->settle_us = (uint64_t)broker->settle_ms * 1000;
     store->lease_ms = plan->peers > 0 ? broker->lease_ms : 0;
     store->strict = plan->strict > 0;

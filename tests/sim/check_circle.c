@@ -1,10 +1,10 @@
 /*
  * Who waits for whom, by what the records say: a wait of an owner is for all
  * who stand before it and do not fit beside it. Whoever is told of a deadlock
- * must have stood in a circle of such waits at a moment of its own, as the
+ * must have stood in a cycle of such waits at a moment of its own, as the
  * youngest.
  *
- * A circle has owners with several tickets, one of which waits, in each of its
+ * A cycle has owners with several tickets, one of which waits, in each of its
  * locks; they are few, and nothing is looked for where there are none. Where
  * hundreds stand in one record, most of them dead ones whose brokers cannot be
  * reached, that would take minutes: then nobody's deadlock is judged.
@@ -76,7 +76,7 @@ circle_count(struct check *check, const struct version *version, int change)
     }
 }
 
-/* Whether it may be part of a circle. */
+/* Whether it may be part of a cycle. */
 static bool
 owner_counts(const struct check *check, uint32_t owner)
 {
@@ -186,7 +186,7 @@ circle_of(struct check *check, struct wait wait, bool older)
     return circle_reaches(check, wait, stand_of(check, wait), older);
 }
 
-/* The wait of its owner for that lock is in a circle now. */
+/* The wait of its owner for that lock is in a cycle now. */
 static void
 circle_mark(struct check *check, struct wait wait)
 {
@@ -197,7 +197,7 @@ circle_mark(struct check *check, struct wait wait)
         owner->marks[wait.lock].youngest_us = check->world->now_us;
 }
 
-/* Each wait of each circle. */
+/* Each wait of each cycle. */
 static void
 circle_mark_all(struct check *check)
 {

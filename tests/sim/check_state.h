@@ -147,7 +147,7 @@ struct standing {
     uint32_t waits;
     uint32_t visited; /* by the latest search */
 
-    /* When its waits were last in a circle, and the youngest of one. */
+    /* When its waits were last in a cycle, and the youngest of one. */
     struct {
         uint64_t circle_us;
         uint64_t youngest_us;
@@ -170,7 +170,7 @@ struct check {
     uint32_t owner_capacity;
     uint32_t owner_table[OWNER_HASHES];
     uint32_t search;     /* serial of the latest one */
-    uint64_t crowded_us; /* a lock had too many tickets to look for circles */
+    uint64_t crowded_us; /* a lock had too many tickets to look for cycles */
     uint64_t excused_us[FAULT_COUNT]; /* latest; 0: never */
     struct check_totals totals;
 };

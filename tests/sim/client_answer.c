@@ -171,7 +171,7 @@ lock_ok(
         task_confirm(task);
 }
 
-/* A kind that disagrees with what stood there, or a circle that stood. */
+/* A kind that disagrees with what stood there, or a cycle that stood. */
 static void
 lock_refused_for(
     struct task *task, const struct request *request, const struct answer *a)

@@ -679,13 +679,13 @@ line_cut(struct line *line, const char *at, size_t len)
 
     line->count = 0;
     while (at < end && *at != ':') {
-        const char *space = memchr(at, ' ', (size_t)(end - at));
-        const char *word_end = space != NULL ? space : end;
+        const char *namespace = memchr(at, ' ', (size_t)(end - at));
+        const char *word_end = namespace != NULL ? namespace : end;
         if (line->count < WORDS_MAX)
             line->words[line->count++] = text_make(at, (size_t)(word_end - at));
         if (word_end == at)
             return false;
-        at = space != NULL ? space + 1 : end;
+        at = namespace != NULL ? namespace + 1 : end;
     }
     return line->count >= 2;
 }

@@ -39,7 +39,7 @@ drill_prompt_us(const struct world *world)
 uint64_t
 drill_lapse_us(const struct world *world)
 {
-    uint64_t us = CORE_LAPSE_MS * 1000;
+    uint64_t us = CORE_EXPIRY_MS * 1000;
 
     return (us < drill_lease_us(world) ? us : drill_lease_us(world)) + 50000;
 }
@@ -669,7 +669,7 @@ drill_next(struct fleet *fleet)
     if (drill_prompt_us(world) > drill_lease_us(world) * 3 / 4 ||
         world->plan.settle_ms > 2 * world->plan.lease_ms ||
         plan_term_ms(&world->plan) < world->plan.lease_ms ||
-        world->plan.patience_ms < DRILL_REJOIN_US / 1000)
+        world->plan.redis_timeout_ms < DRILL_REJOIN_US / 1000)
         return false;
     world->calm = false;
     while (fleet->drills < DRILLS) {

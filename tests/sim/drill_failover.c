@@ -728,7 +728,8 @@ repeated_begin(struct fleet *fleet)
 
     /* The LOCK is asked about until its patience is over. */
     if (!plan_settles(&world->plan) ||
-        world->plan.lease_ms + REPEATED_US / 1000 > world->plan.patience_ms)
+        world->plan.lease_ms + REPEATED_US / 1000 >
+            world->plan.redis_timeout_ms)
         return false;
     drill->another = drill_choose(fleet, ANYWHERE);
     if (drill->another == NULL)

@@ -1,6 +1,6 @@
 /*
  * Drills of what else is promised for locks: lock-delays, orders of operators,
- * several names, circles of owners, watches.
+ * several names, cycles of owners, watches.
  */
 #include "tests/sim/drill.h"
 
@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* For a circle over several brokers: DESIGN.md D6.3. */
+/* For a cycle over several brokers: DESIGN.md D6.3. */
 #define CIRCLE_US 1000000
 
 /* --- lock-delay and BREAK ------------------------------------------------- */
@@ -321,7 +321,7 @@ several_granted(struct fleet *fleet, struct task *task)
     }
 }
 
-/* --- circles -------------------------------------------------------------- */
+/* --- cycles -------------------------------------------------------------- */
 
 bool
 circle_begin(struct fleet *fleet)

@@ -264,11 +264,11 @@ engine_push_error(lua_State *lua, const char *text)
     size_t code_len = 3;
 
     if (text[0] == '-') {
-        const char *space = strchr(text, ' ');
-        message = space != NULL ? space + 1 : text + 1;
-        if (space != NULL) {
+        const char *namespace = strchr(text, ' ');
+        message = namespace != NULL ? namespace + 1 : text + 1;
+        if (namespace != NULL) {
             code = text + 1;
-            code_len = (size_t)(space - code);
+            code_len = (size_t)(namespace - code);
         }
     }
     size_t len = strlen(message);

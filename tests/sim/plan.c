@@ -278,7 +278,7 @@ plan_config(const struct plan *plan, enum config_key key)
 static void
 config_usual(struct plan *plan)
 {
-    plan->patience_ms = 5000;
+    plan->redis_timeout_ms = 5000;
     plan->connect_timeout_ms = 1000;
     plan->forget_h = 24;
     plan->batch = 64;

@@ -61,7 +61,7 @@ extern const char *const fault_texts[FAULT_COUNT];
 #define CONFIG(X)                                                \
     X(lease_ms, "lease.default ms", 1000, 3600000)               \
     X(settle_ms, "redis.settle ms", 0, 3600000)                  \
-    X(patience_ms, "redis.patience ms", 100, 3600000)            \
+    X(redis_timeout_ms, "redis.patience ms", 100, 3600000)       \
     X(connect_timeout_ms, "redis.connect_timeout ms", 10, 60000) \
     X(command_timeout_ms, "redis.command_timeout ms", 10, 60000) \
     X(forget_h, "redis.forget_after h", 1, 8760)                 \

@@ -335,7 +335,7 @@ PLANTED = {
         "    if (now_us >= until_us + 1000000000) {",
         "a Redis that does not answer is waited for",
         ("op_until_us",
-         "    return op->give_up_us < most_us ? op->give_up_us : most_us;",
+         "    return op->deadline_us < most_us ? op->deadline_us : most_us;",
          "    return sent_us + 1000000000;")),
     "slow-is-dead": (
         "link_await",

@@ -132,33 +132,33 @@ PLANTED = {
          "    if (over)\n        session_forget(core, session, counter);\n",
          "    if (over)\n        session_free(core, session, counter);\n")),
     "several-kept": (
-        "bundle_roll_back",
+        "multilock_roll_back",
         "        if (ticket != NULL)\n"
         "            ticket_give_back(core, ticket);\n",
         "",
         "a LOCK of several names that fails keeps what it had"),
     "several-unordered": (
-        "bundle_fill", "            if (way < 0)\n",
+        "multilock_fill", "            if (way < 0)\n",
         "            if (way != 0)\n",
         "several names are taken in the order of the request"),
     "several-part-lost": (
         "hold_lost",
-        "        bundle_lost(core, had);\n",
+        "        multilock_lost(core, had);\n",
         "        had->asked = false;\n",
         "one of several names is lost on the way, and all the same it is OK"),
     "deadlock-oldest": (
         "probe_conclude", "        if (a->since_us > b->since_us ||\n",
         "        if (a->since_us < b->since_us ||\n",
-        "the oldest wait of a circle is ended"),
+        "the oldest wait of a cycle is ended"),
     "deadlock-unverified": (
         "probe_closes",
         "    probe_send(core, next, next->nodes[0].broker, lock);\n",
         "    probe_conclude(core, next, lock);\n",
-        "a wait is ended for a circle that is none any more"),
+        "a wait is ended for a cycle that is none any more"),
     "deadlock-own-broker": (
         "probe_tell", " = message_create(core);\n",
         " = lock == NULL ? message_create(core) : NULL;\n",
-        "circles over several brokers are not found"),
+        "cycles over several brokers are not found"),
     "deadlock-not-asked-to": (
         "wait_counts",
         "           !request->no_deadlock;\n", "           true;\n",
@@ -167,7 +167,7 @@ PLANTED = {
         "deadlock_look",
         "    if (ticket->who == NULL || !owner_is_in_between(ticket->who))\n",
         "    if (ticket->lock != NULL)\n",
-        "nobody looks for circles"),
+        "nobody looks for cycles"),
     "broken-is-renewed": (
         "hold_speaks", "    if bit.band(t.flags, BROKEN) ~= 0 then\n",
         "    if false then\n",

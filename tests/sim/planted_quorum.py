@@ -79,9 +79,9 @@ PLANTED = {
         "who has waited has no note any more"),
     "mended-without-words": (
         "ticket_send_renewal",
-        "    op->give_up_us = us_min(give_up_us, ticket->deadline_us);\n"
+        "    op->deadline_us = us_min(deadline_us, ticket->deadline_us);\n"
         "    ticket_words(ticket, op);\n",
-        "    op->give_up_us = us_min(give_up_us, ticket->deadline_us);\n",
+        "    op->deadline_us = us_min(deadline_us, ticket->deadline_us);\n",
         "nor has what is put again at a node"),
     "comes-back-for-nothing": (
         "bid_waits",

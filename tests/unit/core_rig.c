@@ -26,7 +26,7 @@ rig_create(void)
         .seed = 1,
         .hash_seed = {2, 3},
         .lease_ms = RIG_LEASE_MS,
-        .patience_us = 5 * SECOND_US,
+        .redis_timeout_us = 5 * SECOND_US,
         .command_timeout_us = 2 * SECOND_US,
         .stop_grace_us = 10 * SECOND_US,
         .line_max = 4096,
@@ -90,15 +90,15 @@ take_line(struct rig *rig, const struct effect *effect)
 {
     struct rig_session *session = session_of(rig, effect->session);
     const char *line = rig->effects.text + effect->offset;
-    const char *space = memchr(line, ' ', effect->len);
+    const char *namespace = memchr(line, ' ', effect->len);
 
     rig_must(!session->closed);
     rig_must((unsigned char)line[effect->len - 1] == '\n');
     rig_must(session->written + effect->len < RIG_LINES);
     memcpy(session->lines + session->written, line, effect->len);
     session->written += effect->len;
-    if (line[0] != '*' && space != NULL &&
-        (memcmp(space, " OK", 3) == 0 || memcmp(space, " ERR", 4) == 0))
+    if (line[0] != '*' && namespace != NULL &&
+        (memcmp(namespace, " OK", 3) == 0 || memcmp(namespace, " ERR", 4) == 0))
         session->finals++;
 }
 
@@ -142,8 +142,8 @@ take_effects(struct rig *rig)
     }
     while ((link = list_pop_front(&effects->hurried)) != NULL) {
         struct op *op = container_of(link, struct op, hurry_link);
-        if (rig->now_us < op->give_up_us)
-            op->give_up_us = rig->now_us;
+        if (rig->now_us < op->deadline_us)
+            op->deadline_us = rig->now_us;
         rig->hurried++;
     }
     effects_clear(effects);

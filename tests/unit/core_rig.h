@@ -141,7 +141,7 @@ void rig_broken(struct rig *rig, uint64_t request, uint64_t fence);
 void rig_news(struct rig *rig, const char *news, size_t len);
 void rig_stop(struct rig *rig);
 
-/* Messages of another broker in a search for circles; see feature/probe.c.
+/* Messages of another broker in a search for cycles; see feature/probe.c.
  * A node's name has one letter. */
 #define RIG_NODE_BYTES  58
 #define RIG_ASKED_BYTES 40

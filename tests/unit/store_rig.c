@@ -29,7 +29,7 @@ srig_create(enum store_topology topology, unsigned nodes)
         .node_count = nodes,
         .key_prefix = "holdfast",
         .broker_id = "broker-1",
-        .lapse_ms = 2000,
+        .expiry_ms = 2000,
         .waiters_max = 100,
         .forget_after_ms = 86400000,
         .idle_after_ms = 120000,
@@ -175,7 +175,7 @@ srig_draft(struct srig *rig, enum op_kind kind, uint16_t slot)
     op->over_us = WHEEL_NEVER;
     op->limit = 10;
     op->began_us = rig->now_us;
-    op->give_up_us = rig->now_us + 5000000;
+    op->deadline_us = rig->now_us + 5000000;
     if (kind == OP_PUBLISH) {
         op->words[0] = TEXT("broker-2");
         op->words[1] = TEXT("a message");

@@ -332,8 +332,8 @@ START_TEST(namespaces_come_and_go)
     start_with("namespaces: [{prefix: a/}, {prefix: b/}]\n");
     ck_assert_msg(reload_with("namespaces: [{prefix: b/}]\n"), "%s", error);
     ck_assert_str_eq(keys(CHANGE_TAKEN), "namespaces");
-    ck_assert_uint_eq(now.space_count, 1);
-    ck_assert_str_eq(now.spaces[0].prefix, "b/");
+    ck_assert_uint_eq(now.namespace_count, 1);
+    ck_assert_str_eq(now.namespaces[0].prefix, "b/");
 }
 
 END_TEST

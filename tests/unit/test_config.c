@@ -618,9 +618,9 @@ pick_config(struct config *out)
             key_items(key) == NULL)
             pick_value(key, (char *)out + key->offset);
     }
-    out->space_count = (uint32_t)pick(0, 3);
-    for (uint32_t i = 0; i < out->space_count; i++)
-        snprintf(out->spaces[i].prefix, sizeof(out->spaces[i].prefix),
+    out->namespace_count = (uint32_t)pick(0, 3);
+    for (uint32_t i = 0; i < out->namespace_count; i++)
+        snprintf(out->namespaces[i].prefix, sizeof(out->namespaces[i].prefix),
             "%u#:{'%%", (unsigned)pick(1, 9) + 10 * i);
     memcpy(out->log_level, level, strlen(level));
     out->safety = SAFETY_FENCED;
@@ -1053,11 +1053,11 @@ START_TEST(namespaces_are_taken)
                        "  - prefix: stock/\n"
                        "  - {prefix: 'job#'}\n"),
         "%s", error);
-    ck_assert_uint_eq(config.space_count, 2);
-    ck_assert_str_eq(config.spaces[0].prefix, "stock/");
-    ck_assert_str_eq(config.spaces[1].prefix, "job#");
+    ck_assert_uint_eq(config.namespace_count, 2);
+    ck_assert_str_eq(config.namespaces[0].prefix, "stock/");
+    ck_assert_str_eq(config.namespaces[1].prefix, "job#");
     ck_assert_msg(load("namespaces:\n"), "%s", error);
-    ck_assert_uint_eq(config.space_count, 0);
+    ck_assert_uint_eq(config.namespace_count, 0);
 }
 
 END_TEST
@@ -1075,12 +1075,12 @@ START_TEST(namespaces_inherit)
                        "  warn_after: 2h\n"
                        "  wait_after: 5m\n"),
         "%s", error);
-    ck_assert_uint_eq(config.spaces[0].warn_after_ms, 0);
-    ck_assert_uint_eq(config.spaces[0].wait_after_ms, 300000);
-    ck_assert_uint_eq(config.spaces[0].break_after_ms, 10800000);
-    ck_assert_uint_eq(config.spaces[1].warn_after_ms, 7200000);
-    ck_assert_uint_eq(config.spaces[1].wait_after_ms, 300000);
-    ck_assert_uint_eq(config.spaces[1].break_after_ms, 0);
+    ck_assert_uint_eq(config.namespaces[0].warn_after_ms, 0);
+    ck_assert_uint_eq(config.namespaces[0].wait_after_ms, 300000);
+    ck_assert_uint_eq(config.namespaces[0].break_after_ms, 10800000);
+    ck_assert_uint_eq(config.namespaces[1].warn_after_ms, 7200000);
+    ck_assert_uint_eq(config.namespaces[1].wait_after_ms, 300000);
+    ck_assert_uint_eq(config.namespaces[1].break_after_ms, 0);
 }
 
 END_TEST
@@ -1136,7 +1136,7 @@ START_TEST(bad_namespaces_are_refused)
     size_t len = (size_t)snprintf(text, sizeof(text), "namespaces:\n");
 
     CHECK_BAD(cases);
-    for (int i = 1; i <= CONFIG_SPACES_MAX + 1; i++)
+    for (int i = 1; i <= CONFIG_NAMESPACES_MAX + 1; i++)
         len += (size_t)snprintf(
             text + len, sizeof(text) - len, "  - prefix: a%d\n", i);
     ck_assert(!load(text));

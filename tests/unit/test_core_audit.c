@@ -16,7 +16,7 @@ Suite *core_audit_suite(void);
 #define HOUR_MS     3600000u
 
 /* Of names that begin with "slow/"; of all others. */
-static const struct text spaces[] = {{"slow/", 5}};
+static const struct text namespaces[] = {{"slow/", 5}};
 static const struct audit_limits limits[] = {
     {.warn_ms = 10 * HOUR_MS},
     {.warn_ms = HOUR_MS, .wait_ms = 60000, .break_ms = 2 * HOUR_MS},
@@ -27,8 +27,8 @@ rig_audit(uint64_t interval_us)
 {
     struct rig *rig = rig_create();
 
-    rig->settings.spaces = spaces;
-    rig->settings.space_count = 1;
+    rig->settings.namespaces = namespaces;
+    rig->settings.namespace_count = 1;
     rig->settings.audit_limits = limits;
     rig->settings.audit_interval_us = interval_us;
     rig->settings.audit_pause_us = 10000;
@@ -857,10 +857,10 @@ END_TEST
 static uint64_t
 held_counted(const struct rig *rig)
 {
-    struct core_space counted[SPACES_MAX + 1];
-    uint32_t count = core_spaces(rig->core, rig->now_us, counted);
+    struct core_namespace counted[NAMESPACES_MAX + 1];
+    uint32_t count = core_namespaces(rig->core, rig->now_us, counted);
 
-    return counted[count - 1].counted->value[SPACE_audit_held];
+    return counted[count - 1].counted->value[NAMESPACE_audit_held];
 }
 
 /* What is broken while the broker stops is told of; what is not, is not. */
@@ -969,8 +969,8 @@ rig_queues(void)
 {
     struct rig *rig = rig_create();
 
-    rig->settings.spaces = spaces;
-    rig->settings.space_count = 1;
+    rig->settings.namespaces = namespaces;
+    rig->settings.namespace_count = 1;
     rig->settings.audit_limits = limits;
     rig->settings.queues_here = true;
     rig->settings.tickets_max = rig->settings.requests_max = 1024;
@@ -1023,8 +1023,8 @@ RIG_TEST(waits_here_reloaded, rig_queues())
 
     rig_wait(rig, 0, "1 LOCK b");
     rig_wait(rig, 0, "2 LOCK slow/a");
-    rig->settings.spaces = moved;
-    rig->settings.space_count = 2;
+    rig->settings.namespaces = moved;
+    rig->settings.namespace_count = 2;
     rig->settings.audit_limits = moved_limits;
     core_configure(rig->core, &rig->settings);
     rig->now_us += 60 * (uint64_t)SECOND_US;

@@ -231,12 +231,12 @@ END_TEST
 
 /* How often a LOCK was, in all. */
 static uint64_t
-answered(struct rig *rig, enum space_counter result)
+answered(struct rig *rig, enum namespace_counter result)
 {
-    struct core_space spaces[SPACES_MAX + 1];
+    struct core_namespace namespaces[NAMESPACES_MAX + 1];
 
-    ck_assert_uint_eq(core_spaces(rig->core, rig->now_us, spaces), 1);
-    return spaces[0].counted->value[result];
+    ck_assert_uint_eq(core_namespaces(rig->core, rig->now_us, namespaces), 1);
+    return namespaces[0].counted->value[result];
 }
 
 START_TEST(locks)
@@ -254,7 +254,7 @@ START_TEST(locks)
     answer(rig, s, "CLAIM desk/7 fence=1", "- ERR DENIED retry=0 right=lock");
     rig_no_op(rig);
     ck_assert_uint_eq(rig_count(rig, COUNTER_requests_denied), 5);
-    ck_assert_uint_eq(answered(rig, SPACE_denied), 3);
+    ck_assert_uint_eq(answered(rig, NAMESPACE_denied), 3);
     rig_say(rig, s, "UNLOCK stock/7");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "- OK count=0");
@@ -801,32 +801,32 @@ START_TEST(lingering_of_an_address)
 {
     struct rig *rig = start_with(THE_USERS, 2, 0, 0);
     const uint8_t other[16] = {9};
-    struct source *sources[4];
-    struct source *none;
+    struct peer_address *addresses[4];
+    struct peer_address *none;
 
     rig_open_tcp(rig);
     rig_open_tcp(rig);
-    ck_assert(core_linger(rig->core, rig->address, &sources[0]));
-    ck_assert(core_linger(rig->core, rig->address, &sources[1]));
+    ck_assert(core_linger(rig->core, rig->address, &addresses[0]));
+    ck_assert(core_linger(rig->core, rig->address, &addresses[1]));
     ck_assert(!core_linger(rig->core, rig->address, &none));
     ck_assert_ptr_null(none);
-    ck_assert(core_linger(rig->core, other, &sources[2]));
-    core_linger_end(rig->core, &sources[0]);
-    ck_assert_ptr_null(sources[0]);
-    ck_assert(core_linger(rig->core, rig->address, &sources[0]));
+    ck_assert(core_linger(rig->core, other, &addresses[2]));
+    core_linger_end(rig->core, &addresses[0]);
+    ck_assert_ptr_null(addresses[0]);
+    ck_assert(core_linger(rig->core, rig->address, &addresses[0]));
     rig_event(rig, 0, CORE_DROP);
     rig_event(rig, 1, CORE_DROP);
     core_check(rig->core);
     for (int i = 0; i < 3; i++)
-        core_linger_end(rig->core, &sources[i]);
+        core_linger_end(rig->core, &addresses[i]);
     core_check(rig->core);
     /* Where there is no limit they are not counted. */
     rig->settings.address_connections_max = 0;
     core_configure(rig->core, &rig->settings);
     for (int i = 0; i < 4; i++) {
-        ck_assert(core_linger(rig->core, rig->address, &sources[i]));
-        ck_assert_ptr_null(sources[i]);
-        core_linger_end(rig->core, &sources[i]);
+        ck_assert(core_linger(rig->core, rig->address, &addresses[i]));
+        ck_assert_ptr_null(addresses[i]);
+        core_linger_end(rig->core, &addresses[i]);
     }
     end(rig);
 }
@@ -1018,8 +1018,8 @@ START_TEST(rights_that_are_lost)
     rig_expect(rig, s, "1 ERR DENIED retry=0 right=lock");
     rig_expect(rig, s, "3 ERR DENIED retry=0 right=lock name=stock/3");
     ck_assert_uint_eq(rig_count(rig, COUNTER_requests_denied), 2);
-    ck_assert_uint_eq(answered(rig, SPACE_denied), 2);
-    ck_assert_uint_eq(answered(rig, SPACE_failed), 0);
+    ck_assert_uint_eq(answered(rig, NAMESPACE_denied), 2);
+    ck_assert_uint_eq(answered(rig, NAMESPACE_failed), 0);
     rig_silent(rig, s);
     /* What is held is held. */
     rig_say(rig, s, "HELD");

@@ -1,5 +1,5 @@
 /*
- * Tests of daemon/core/feature/deadlock.c: circles of waits within one broker
+ * Tests of daemon/core/feature/deadlock.c: cycles of waits within one broker
  * and over several, and what must not be taken for one.
  */
 #include "tests/unit/core_stub.h"
@@ -13,7 +13,7 @@ Suite *core_deadlock_suite(void);
 /* Each of `count` clients holds a lock and waits for the next one's. The wait
  * of the last client is the youngest. */
 static void
-circle(struct stub *stub, struct at *at, unsigned count)
+cycle(struct stub *stub, struct at *at, unsigned count)
 {
     char line[40];
 
@@ -30,7 +30,7 @@ circle(struct stub *stub, struct at *at, unsigned count)
 }
 
 /* Within 100 ms, the youngest wait is ended, and only this one. */
-START_TEST(circles)
+START_TEST(cycles)
 {
     static const struct {
         unsigned cores, count;
@@ -39,7 +39,7 @@ START_TEST(circles)
     struct stub *stub = stub_new(table[_i].cores);
     unsigned count = table[_i].count;
     struct at at[8];
-    circle(stub, at, count);
+    cycle(stub, at, count);
     stub_pass(stub, 100);
     const char *line = stub_heard(stub, at[count - 1]);
     ck_assert_msg(
@@ -125,7 +125,7 @@ static const struct script scripts[] = {
             {'y', 'w', "2 LOCK a"}},
         ANY},
 /* A reader waits for the writers before it. Where the nearest writer is in no
- * circle, the next one is looked at. z is the first reader. */
+ * cycle, the next one is looked at. z is the first reader. */
 #define NEAREST(x, n)                                                        \
     {                                                                        \
         "the nearest does not count", {x, 0, 0, n},                          \
@@ -178,7 +178,7 @@ END_TEST
 /* --- a search, and what ends meanwhile ------------------------------------ */
 
 /* x holds a and waits for b, y holds b and waits for a. The search of y finds
- * the circle. Meanwhile x or y ends its wait for `lock` or its hold of it. */
+ * the cycle. Meanwhile x or y ends its wait for `lock` or its hold of it. */
 static const struct ending {
     bool of_x;
     char lock;
@@ -266,9 +266,9 @@ ends_after(const struct ending *ending, unsigned steps, unsigned *looks)
 }
 
 /*
- * A wait or a hold of the circle ends after any number of operations: before
+ * A wait or a hold of the cycle ends after any number of operations: before
  * the search, within it, or between the first round and the second. No client
- * is told of the circle unless what ends has been seen twice before.
+ * is told of the cycle unless what ends has been seen twice before.
  */
 START_TEST(ends_meanwhile)
 {
@@ -345,7 +345,7 @@ START_TEST(giving_back)
 
 END_TEST
 
-/* A circle through a semaphore that comes to be long after its waits. */
+/* A cycle through a semaphore that comes to be long after its waits. */
 START_TEST(later)
 {
     struct stub *stub = stub_new(2);
@@ -413,7 +413,7 @@ waiter(struct rig *rig, unsigned session, const char *request)
 }
 
 /* A wait that is looked at rarely by now has been nobody's for a while: there
- * may be a circle when its LOCK comes again. */
+ * may be a cycle when its LOCK comes again. */
 SESSION_TEST(comes_again)
 {
     unsigned t = rig_open(rig);
@@ -482,10 +482,10 @@ SESSION_TEST(over_in_doubt)
 }
 
 /* What an ended request has left in front of a holder (clocks were set) hides
- * no circle, and makes none between two who wait. */
+ * no cycle, and makes none between two who wait. */
 START_TEST(left_in_the_queue)
 {
-    for (int circle = 0; circle < 2; circle++) {
+    for (int cycle = 0; cycle < 2; cycle++) {
         struct rig *rig = rig_new();
         unsigned s = rig_open(rig);
         unsigned t = rig_open(rig);
@@ -511,19 +511,19 @@ START_TEST(left_in_the_queue)
             struct op *op = rig_op(rig, OP_INSPECT);
             bool a = text_equal(op->name, TEXT("a"));
             rig_finish(rig, op,
-                !circle ? (struct op_result){.tickets = queue,
-                              .ticket_count = 3,
-                              .waiters = 3}
-                : a     ? (struct op_result){.tickets = of_a,
-                              .ticket_count = 3,
-                              .holders = 1,
-                              .waiters = 2}
-                        : (struct op_result){.tickets = of_b,
-                              .ticket_count = 2,
-                              .holders = 1,
-                              .waiters = 1});
+                !cycle ? (struct op_result){.tickets = queue,
+                             .ticket_count = 3,
+                             .waiters = 3}
+                : a    ? (struct op_result){.tickets = of_a,
+                             .ticket_count = 3,
+                             .holders = 1,
+                             .waiters = 2}
+                       : (struct op_result){.tickets = of_b,
+                             .ticket_count = 2,
+                             .holders = 1,
+                             .waiters = 1});
         }
-        ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), (unsigned)circle);
+        ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), (unsigned)cycle);
         rig_end(rig);
     }
 }
@@ -532,20 +532,20 @@ END_TEST
 
 /* --- messages ------------------------------------------------------------- */
 
-struct circle {
+struct cycle {
     char bytes[8000];
     size_t len;
 };
 
-/* 'K' of a circle, which begins with that wait. */
-static struct circle
-circle_of(const uint8_t session[16], uint64_t request, const char *const *names,
+/* 'K' of a cycle, which begins with that wait. */
+static struct cycle
+cycle_of(const uint8_t session[16], uint64_t request, const char *const *names,
     unsigned count)
 {
-    struct circle circle = {.bytes = {'K', (char)count, 0}, .len = 3};
+    struct cycle cycle = {.bytes = {'K', (char)count, 0}, .len = 3};
 
     for (unsigned i = 0; i < count; i++) {
-        char *at = circle.bytes + circle.len;
+        char *at = cycle.bytes + cycle.len;
         size_t len = strlen(names[i]);
         if (i == 0) {
             memcpy(at, session, 16);
@@ -553,9 +553,9 @@ circle_of(const uint8_t session[16], uint64_t request, const char *const *names,
         }
         at[56] = (char)len;
         memcpy(at + 57, names[i], len);
-        circle.len += 57 + len;
+        cycle.len += 57 + len;
     }
-    return circle;
+    return cycle;
 }
 
 /* The second round sees who is in the way of the wait now. */
@@ -632,13 +632,12 @@ SESSION_TEST(wait_is_named)
     rig_say(rig, s, "2 LOCK b deadlock=1");
     uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
     rig_queued(rig, rig_op(rig, OP_ACQUIRE));
-    const struct circle good =
-        circle_of(rig->sessions[s].id, request, names, 2);
+    const struct cycle good = cycle_of(rig->sessions[s].id, request, names, 2);
     for (size_t len = 0; len <= good.len + 1; len++)
         if (len != good.len)
             rig_news(rig, good.bytes, len);
     for (size_t i = 0; i < 3 + 16 + 8 + 8; i++) {
-        struct circle bad = good;
+        struct cycle bad = good;
         size_t at = i < 3 + 16 + 8 ? i : i + 8; /* not its broker */
         bad.bytes[at] ^= (char)0x82;
         rig_news(rig, bad.bytes, bad.len);
@@ -655,7 +654,7 @@ SESSION_TEST(wait_is_named)
 
 /* Its names can be told apart, and a comma at the end says that there are more.
  */
-START_TEST(names_of_the_circle)
+START_TEST(names_of_the_cycle)
 {
     static const char *const odd[] = {"x,y", "50%", "=", "z"};
     char longest[256];
@@ -673,9 +672,9 @@ START_TEST(names_of_the_circle)
         rig_say(rig, s, "2 LOCK b");
         uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
         rig_queued(rig, rig_op(rig, OP_ACQUIRE));
-        struct circle circle =
-            circle_of(rig->sessions[s].id, request, how == 0 ? odd : many, 4);
-        rig_news(rig, circle.bytes, circle.len);
+        struct cycle cycle =
+            cycle_of(rig->sessions[s].id, request, how == 0 ? odd : many, 4);
+        rig_news(rig, cycle.bytes, cycle.len);
         rig_expect(rig, s,
             how == 0 ? "2 ERR DEADLOCK retry=1 cycle=x%252Cy,50%2525,%3D,z"
                      : pattern);
@@ -738,7 +737,7 @@ core_deadlock_suite(void)
     TCase *tests = tcase_create("core_deadlock");
 
     tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, circles, 0, 5);
+    tcase_add_loop_test(tests, cycles, 0, 5);
     tcase_add_loop_test(tests, who_waits_for_whom, 0, SCRIPTS);
     tcase_add_loop_test(tests, ends_meanwhile, 0, 8);
     tcase_add_loop_test(tests, given_back, 0, 4);
@@ -751,7 +750,7 @@ core_deadlock_suite(void)
     tcase_add_test(tests, left_in_the_queue);
     tcase_add_test(tests, second_round);
     tcase_add_test(tests, wait_is_named);
-    tcase_add_test(tests, names_of_the_circle);
+    tcase_add_test(tests, names_of_the_cycle);
     tcase_add_test(tests, odd_messages);
     suite_add_tcase(suite, tests);
     return suite;

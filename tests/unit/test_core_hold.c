@@ -20,7 +20,7 @@ SESSION_TEST(grant_and_unlock)
     struct op *op = rig_op(rig, OP_ACQUIRE);
     ck_assert(!op->retry && !op->no_queue && op->ask.hold_ms == 0);
     ck_assert_uint_eq(op->lease_ms, RIG_LEASE_MS);
-    ck_assert_uint_eq(op->give_up_us, rig->now_us + 5 * SECOND_US);
+    ck_assert_uint_eq(op->deadline_us, rig->now_us + 5 * SECOND_US);
     rig_silent(rig, s);
     rig_granted(rig, op, 41);
     rig_expect(rig, s, "1 OK fence=41 ttl_ms=29698 count=1");
@@ -48,7 +48,7 @@ SESSION_TEST(unlock_answered_late)
     rig_lock(rig, s, "LOCK a", 5);
     rig_say(rig, s, "2 UNLOCK a");
     struct op *op = rig_op(rig, OP_RELEASE);
-    ck_assert_uint_eq(op->give_up_us, rig->now_us + 5 * SECOND_US);
+    ck_assert_uint_eq(op->deadline_us, rig->now_us + 5 * SECOND_US);
     ck_assert_uint_eq(rig->hurried, 0);
     rig_say(rig, s, "3 LOCK a wait=0");
     ck_assert_uint_eq(rig->hurried, 1);
@@ -193,8 +193,8 @@ SESSION_TEST(renewal_at_a_third)
         struct op *op = rig_op(rig, OP_RENEW);
         ck_assert_uint_eq(op->fence, 5);
         ck_assert_uint_eq(op->hard_end_us, WHEEL_NEVER);
-        ck_assert_uint_ge(op->give_up_us, sent_us + DEADLINE_US - TICK_US);
-        ck_assert_uint_le(op->give_up_us, sent_us + DEADLINE_US);
+        ck_assert_uint_ge(op->deadline_us, sent_us + DEADLINE_US - TICK_US);
+        ck_assert_uint_le(op->deadline_us, sent_us + DEADLINE_US);
         rig_granted(rig, op, 5);
     }
     rig_silent(rig, s);
@@ -368,7 +368,7 @@ RIG_TEST(unlock_outlives_its_lease, rig_create())
     }
     rig_expect(rig, s, "2 ERR INDOUBT retry=1");
     rig_silent(rig, s);
-    ck_assert_uint_lt(rig->now_us - began_us, rig->settings.patience_us);
+    ck_assert_uint_lt(rig->now_us - began_us, rig->settings.redis_timeout_us);
 }
 
 SESSION_TEST(unlock_refused)

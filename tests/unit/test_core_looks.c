@@ -1,5 +1,5 @@
 /*
- * Tests of daemon/core/feature/looks.c: the search for circles reads records no
+ * Tests of daemon/core/feature/looks.c: the search for cycles reads records no
  * more often than it must, and leaves Redis time for all else.
  */
 #include "tests/unit/core_stub.h"

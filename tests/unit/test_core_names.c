@@ -1,5 +1,5 @@
 /*
- * Tests of daemon/core/ticket/bundle.c: LOCK of several names, all or none.
+ * Tests of daemon/core/ticket/multilock.c: LOCK of several names, all or none.
  */
 #include "tests/unit/core_rig.h"
 
@@ -275,7 +275,7 @@ SESSION_TEST(lease)
         ends++;
         ck_assert_uint_eq(rig->ops[i]->hard_end_us, had_us + 3 * SECOND_US);
         /* Redis may be away: what waits behind it has no more patience. */
-        ck_assert_uint_le(rig->ops[i]->give_up_us, had_us + 5 * SECOND_US);
+        ck_assert_uint_le(rig->ops[i]->deadline_us, had_us + 5 * SECOND_US);
     }
     ck_assert_uint_eq(ends, 2);
     rig_pass(rig, 3000);

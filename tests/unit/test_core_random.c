@@ -422,7 +422,7 @@ rig_small(void)
     struct core_settings *settings = &rig->settings;
 
     settings->lease_ms = 2000;
-    settings->patience_us = 600000;
+    settings->redis_timeout_us = 600000;
     settings->command_timeout_us = 300000;
     settings->stop_grace_us = SECOND_US;
     settings->tickets_max = 40;

@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LEASE_US    ((uint64_t)RIG_LEASE_MS * 1000)
-#define DEADLINE_US (LEASE_US - RIG_MARGIN_US)
-#define PATIENCE_US (5 * (uint64_t)SECOND_US)
-#define AGAIN_MS    36000000u
+#define LEASE_US         ((uint64_t)RIG_LEASE_MS * 1000)
+#define DEADLINE_US      (LEASE_US - RIG_MARGIN_US)
+#define REDIS_TIMEOUT_US (5 * (uint64_t)SECOND_US)
+#define AGAIN_MS         36000000u
 /* Of hold and wait, within a tick of the wheel: when it is tried again. */
 #define RETRY_MS 112u
 
@@ -204,7 +204,7 @@ SESSION_TEST(put_again)
     ck_assert_uint_eq(op->request, request);
     ck_assert_uint_eq(op->lease_ms, RIG_LEASE_MS);
     ck_assert(op->hard_end_us == WHEEL_NEVER);
-    ck_assert_uint_eq(op->give_up_us, rig->now_us + PATIENCE_US);
+    ck_assert_uint_eq(op->deadline_us, rig->now_us + REDIS_TIMEOUT_US);
     ck_assert(!op->ask.shared && op->ask.delay_ms == 700);
     ck_assert(op->ask.permits == 2 && op->ask.permits_max == 5);
     ck_assert(text_equal(op->words[0], TEXT("w")));
@@ -257,7 +257,7 @@ SESSION_TEST(put_again_late)
     rig_expect(rig, s, "* JEOPARDY a ttl_ms=~");
     rig_status(rig, sole_op(rig, OP_RENEW), OP_MISSING);
     struct op *op = sole_op(rig, OP_RECLAIM);
-    ck_assert_uint_eq(op->give_up_us, began_us + DEADLINE_US);
+    ck_assert_uint_eq(op->deadline_us, began_us + DEADLINE_US);
     finish_hold(rig, op, rig->now_us, RIG_LEASE_MS);
     rig_expect(rig, s, "* SAFE a ttl_ms=29698");
     rig_silent(rig, s);
@@ -779,14 +779,14 @@ SESSION_TEST(unlocked_and_never_answered)
 
     rig_say(rig, s, "2 UNLOCK a");
     rig_say(rig, s, "3 LOCK a wait=0");
-    uint64_t end_us = op->give_up_us;
+    uint64_t end_us = op->deadline_us;
     rig_pass_us(rig, end_us - rig->now_us);
     rig_status(rig, op, OP_UNSENT);
     rig_status(rig, sole_op(rig, OP_RELEASE), OP_UNSENT);
     rig_expect(rig, s, "2 ERR INDOUBT retry=1");
     rig_expect(rig, s, "3 ERR UNAVAILABLE retry=1");
     ck_assert_uint_le(
-        end_us, 1000 * (uint64_t)SECOND_US + 10100 * 1000 + PATIENCE_US);
+        end_us, 1000 * (uint64_t)SECOND_US + 10100 * 1000 + REDIS_TIMEOUT_US);
 }
 
 /* A LOCK behind a RENEW that waits for the answer can be called off. */
@@ -999,7 +999,7 @@ SESSION_TEST(place_put_again)
     ck_assert_uint_eq(op->request, request);
     ck_assert(op->ask.shared && op->ask.permits == 1);
     ck_assert(op->hard_end_us == WHEEL_NEVER);
-    ck_assert_uint_eq(op->give_up_us, rig->now_us + PATIENCE_US);
+    ck_assert_uint_eq(op->deadline_us, rig->now_us + REDIS_TIMEOUT_US);
     ck_assert(text_equal(op->words[0], TEXT("w")));
     ck_assert(text_equal(op->words[1], TEXT("stock")));
     ck_assert(text_equal(op->words[2], TEXT("n1")));
@@ -1486,12 +1486,12 @@ SESSION_TEST(unsettled_takeover)
     rig_say(rig, s, "1 LOCK a wait=12s");
     for (int i = 0; i < 2; i++) {
         struct op *op = sole_op(rig, OP_ACQUIRE);
-        ck_assert_uint_eq(op->give_up_us, rig->now_us + 5000000);
+        ck_assert_uint_eq(op->deadline_us, rig->now_us + 5000000);
         rig_pass(rig, 5000);
         rig_finish(rig, op, refused);
         rig_silent(rig, s);
     }
-    ck_assert_uint_eq(sole_op(rig, OP_ACQUIRE)->give_up_us, end_us);
+    ck_assert_uint_eq(sole_op(rig, OP_ACQUIRE)->deadline_us, end_us);
     rig_pass(rig, 2001);
     rig_silent(rig, s);
     rig_finish(rig, sole_op(rig, OP_ACQUIRE), refused);

@@ -233,7 +233,7 @@ START_TEST(closed_while_unsettled)
         rig_finish(rig, rig_op(rig, OP_ACQUIRE),
             (struct op_result){.status = OP_UNSETTLED, .again_ms = 9000});
         struct op *op = rig_op(rig, OP_ACQUIRE);
-        ck_assert_uint_ge(op->give_up_us, rig->now_us + SECOND_US);
+        ck_assert_uint_ge(op->deadline_us, rig->now_us + SECOND_US);
         rig_say(rig, s, "2 LOCK b c");
         end_session(rig, s, how);
         if (how == ENDS_KEPT)
@@ -273,7 +273,7 @@ START_TEST(closed_behind_a_cancelled)
         ck_assert_uint_eq(rig->hurried, 2);
         rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNSENT);
         rig_expect(rig, s, "1 ERR CANCELLED retry=1");
-        ck_assert_uint_le(rig_op(rig, OP_ACQUIRE)->give_up_us, rig->now_us);
+        ck_assert_uint_le(rig_op(rig, OP_ACQUIRE)->deadline_us, rig->now_us);
         rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNSENT);
         rig_expect(rig, s, "3 ERR CANCELLED retry=1");
         expect_end(rig, s, how);
@@ -303,7 +303,7 @@ START_TEST(closed_while_leaving)
         rig_expect(rig, s, "2 OK count=0");
         struct op *op = rig->ops[1];
         ck_assert_int_eq(op->kind, OP_ACQUIRE);
-        ck_assert_uint_le(op->give_up_us, rig->now_us);
+        ck_assert_uint_le(op->deadline_us, rig->now_us);
         rig_status(rig, op, OP_UNSENT);
         rig_expect(rig, s, "3 ERR CANCELLED retry=1");
         /* It cannot be carried out; and the UNLOCK may take its time. */
@@ -633,14 +633,14 @@ START_TEST(turned_away)
 {
     const struct text prefix = TEXT("b");
     struct rig *rig = rig_create();
-    struct core_space spaces[SPACES_MAX + 1];
+    struct core_namespace namespaces[NAMESPACES_MAX + 1];
 
     rig->settings.outstanding_max = 3;
     rig->settings.holds_max = 2;
     rig->settings.tickets_max = 3;
     rig->settings.requests_max = 4;
-    rig->settings.spaces = &prefix;
-    rig->settings.space_count = 1;
+    rig->settings.namespaces = &prefix;
+    rig->settings.namespace_count = 1;
     rig_start(rig);
     unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
@@ -666,11 +666,11 @@ START_TEST(turned_away)
     rig_expect(rig, t, "* DRAIN grace_ms=10000");
     rig_say(rig, t, "5 LOCK b6");
     rig_expect(rig, t, "5 ERR DRAINING retry=1");
-    ck_assert_uint_eq(core_spaces(rig->core, rig->now_us, spaces), 2);
-    const uint64_t *counted = spaces[0].counted->value;
-    ck_assert_uint_eq(counted[SPACE_limit], 5);
-    ck_assert_uint_eq(counted[SPACE_draining], 1);
-    ck_assert_uint_eq(counted[SPACE_granted], 1);
+    ck_assert_uint_eq(core_namespaces(rig->core, rig->now_us, namespaces), 2);
+    const uint64_t *counted = namespaces[0].counted->value;
+    ck_assert_uint_eq(counted[NAMESPACE_limit], 5);
+    ck_assert_uint_eq(counted[NAMESPACE_draining], 1);
+    ck_assert_uint_eq(counted[NAMESPACE_granted], 1);
     rig_end(rig);
 }
 
@@ -682,35 +682,35 @@ RIG_TEST(configured, rig_new())
 {
     const struct text prefix = TEXT("b");
     struct core_settings settings = rig->settings;
-    struct core_space spaces[SPACES_MAX + 1];
+    struct core_namespace namespaces[NAMESPACES_MAX + 1];
     unsigned s = rig_open_tcp(rig);
 
     rig_lock(rig, s, "1 LOCK a", 1);
     rig_lock(rig, s, "2 LOCK b", 2);
     settings.holds_max = 2;
-    settings.patience_us = 200000;
+    settings.redis_timeout_us = 200000;
     settings.stop_grace_us = 7000000;
     settings.lease_ms = 1; /* that is not taken */
-    settings.spaces = &prefix;
-    settings.space_count = 1;
+    settings.namespaces = &prefix;
+    settings.namespace_count = 1;
     core_configure(rig->core, &settings);
     rig->silence_us = 3000000; /* of new connections */
     rig_say(rig, s, "3 LOCK c");
     rig_expect(rig, s, "3 ERR LIMIT retry=1 limit=holds");
     rig_say(rig, s, "4 PING");
     rig_expect(rig, s, "4 OK ttl_ms=11000");
-    ck_assert_uint_eq(core_spaces(rig->core, rig->now_us, spaces), 2);
-    ck_assert_uint_eq(spaces[0].held, 1);
-    ck_assert_uint_eq(spaces[1].held, 1);
-    ck_assert_uint_eq(spaces[1].counted->value[SPACE_granted], 2);
+    ck_assert_uint_eq(core_namespaces(rig->core, rig->now_us, namespaces), 2);
+    ck_assert_uint_eq(namespaces[0].held, 1);
+    ck_assert_uint_eq(namespaces[1].held, 1);
+    ck_assert_uint_eq(namespaces[1].counted->value[NAMESPACE_granted], 2);
     rig_say(rig, s, "5 UNLOCK b");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "5 OK count=0");
-    ck_assert_uint_eq(core_spaces(rig->core, rig->now_us, spaces), 2);
-    ck_assert_uint_eq(spaces[0].counted->hold.count[0], 1);
+    ck_assert_uint_eq(core_namespaces(rig->core, rig->now_us, namespaces), 2);
+    ck_assert_uint_eq(namespaces[0].counted->hold.count[0], 1);
     rig_say(rig, s, "6 LOCK b");
     struct op *op = rig_op(rig, OP_ACQUIRE);
-    ck_assert_uint_eq(op->give_up_us, rig->now_us + 200000);
+    ck_assert_uint_eq(op->deadline_us, rig->now_us + 200000);
     rig_granted(rig, op, 3);
     rig_expect(rig, s, "6 OK fence=3 ttl_ms=11000 count=1");
     unsigned later = rig_open_tcp(rig);

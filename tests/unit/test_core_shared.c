@@ -121,7 +121,7 @@ SESSION_TEST(downgrade)
     struct op *op = rig_op(rig, OP_RENEW);
     ck_assert(op->shares && !op->moves && !op->sets_end);
     ck_assert_uint_eq(op->fence, 5);
-    ck_assert_uint_eq(op->give_up_us, rig->now_us + 5 * SECOND_US);
+    ck_assert_uint_eq(op->deadline_us, rig->now_us + 5 * SECOND_US);
     /* What comes behind it waits; what was exclusive is so no more. */
     rig_say(rig, s, "3 LOCK a");
     rig_say(rig, s, "4 UNLOCK a");
@@ -461,7 +461,7 @@ SESSION_TEST(break_orders)
     rig_say(rig, s, "1 BREAK a fence=7");
     struct op *op = rig_op(rig, OP_BREAK);
     ck_assert_uint_eq(op->fence, 7);
-    ck_assert_uint_eq(op->give_up_us, rig->now_us + 5 * SECOND_US);
+    ck_assert_uint_eq(op->deadline_us, rig->now_us + 5 * SECOND_US);
     rig_finish(rig, op, (struct op_result){.status = OP_OK, .ahead = 3});
     rig_pass(rig, 4);
     rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);

@@ -70,24 +70,24 @@ expect_ages(struct rig *rig, unsigned s, const char *kind, const char *names,
 }
 
 static void
-expect_space(const struct core_space *space, unsigned held, unsigned hold_ms,
-    unsigned waiting, unsigned wait_ms)
+expect_namespace(const struct core_namespace *namespace, unsigned held,
+    unsigned hold_ms, unsigned waiting, unsigned wait_ms)
 {
-    ck_assert_uint_eq(space->held, held);
-    ck_assert_uint_eq(space->oldest_hold_us, hold_ms * 1000);
-    ck_assert_uint_eq(space->waiting, waiting);
-    ck_assert_uint_eq(space->oldest_wait_us, wait_ms * 1000);
+    ck_assert_uint_eq(namespace->held, held);
+    ck_assert_uint_eq(namespace->oldest_hold_us, hold_ms * 1000);
+    ck_assert_uint_eq(namespace->waiting, waiting);
+    ck_assert_uint_eq(namespace->oldest_wait_us, wait_ms * 1000);
 }
 
 /* They come by their age, whatever their namespaces are and become. */
-START_TEST(namespaces)
+START_TEST(by_age_in_any_namespace)
 {
     static const unsigned held[] = {60, 50, 40, 30};
     static const unsigned waited[] = {20, 10};
     static const char *const locks[] = {
         "1 LOCK a", "1 LOCK c", "1 LOCK b", "1 LOCK d", "1 LOCK b", "1 LOCK a"};
     const struct text prefixes[] = {TEXT("a"), TEXT("b"), TEXT("c")};
-    struct core_space spaces[SPACES_MAX + 1];
+    struct core_namespace namespaces[NAMESPACES_MAX + 1];
     struct rig *rig = rig_new();
     struct core_settings settings = rig->settings;
     unsigned s = rig_open(rig);
@@ -102,8 +102,8 @@ START_TEST(namespaces)
         rig_pass(rig, 10);
     }
     for (int turn = 0; turn < 3; turn++) {
-        settings.spaces = turn < 2 ? prefixes : prefixes + 2;
-        settings.space_count = turn == 0 ? 0 : turn == 1 ? 2 : 1;
+        settings.namespaces = turn < 2 ? prefixes : prefixes + 2;
+        settings.namespace_count = turn == 0 ? 0 : turn == 1 ? 2 : 1;
         core_configure(rig->core, &settings);
         rig_say(rig, s, "2 TOP");
         rig_line(rig, s);
@@ -111,14 +111,14 @@ START_TEST(namespaces)
         expect_ages(rig, s, "holder", "acbd", held);
         expect_ages(rig, s, "waiter", "ba", waited);
         rig_expect(rig, s, "2 OK n=8");
-        (void)core_spaces(rig->core, rig->now_us, spaces);
-        expect_space(&spaces[0], turn == 0 ? 4 : 1, turn < 2 ? 60 : 50,
+        (void)core_namespaces(rig->core, rig->now_us, namespaces);
+        expect_namespace(&namespaces[0], turn == 0 ? 4 : 1, turn < 2 ? 60 : 50,
             turn == 0 ? 2 : turn == 1,
             turn == 0   ? 20
             : turn == 1 ? 10
                         : 0);
     }
-    expect_space(&spaces[1], 3, 60, 2, 20);
+    expect_namespace(&namespaces[1], 3, 60, 2, 20);
     rig_end(rig);
 }
 
@@ -460,7 +460,7 @@ core_top_suite(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, nothing);
     tcase_add_test(tests, all_kinds);
-    tcase_add_test(tests, namespaces);
+    tcase_add_test(tests, by_age_in_any_namespace);
     tcase_add_test(tests, a_hand_over);
     tcase_add_test(tests, a_wait_that_is_put_again);
     tcase_add_test(tests, another_wait);

@@ -21,7 +21,7 @@ SESSION_TEST(wait_zero)
     rig_say(rig, s, "1 LOCK a wait=0");
     struct op *op = rig_op(rig, OP_ACQUIRE);
     ck_assert(op->no_queue);
-    ck_assert_uint_eq(op->give_up_us, rig->now_us);
+    ck_assert_uint_eq(op->deadline_us, rig->now_us);
     rig_status(rig, op, OP_BUSY);
     rig_expect(rig, s, "1 ERR BUSY retry=1");
     rig_no_op(rig);
@@ -137,7 +137,7 @@ SESSION_TEST(wait_ends_while_asking)
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_say(rig, s, "4 LOCK b wait=1s");
     ck_assert_uint_eq(
-        rig_op(rig, OP_ACQUIRE)->give_up_us, rig->now_us + SECOND_US);
+        rig_op(rig, OP_ACQUIRE)->deadline_us, rig->now_us + SECOND_US);
     rig_pass(rig, 1000);
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNSENT);
     rig_expect(rig, s, "4 ERR UNAVAILABLE retry=1");
@@ -252,14 +252,14 @@ SESSION_TEST(unknown_is_asked_again)
     rig_say(rig, s, "1 LOCK a");
     struct op *op = rig_op(rig, OP_ACQUIRE);
     uint64_t request = op->request;
-    uint64_t give_up_us = op->give_up_us;
+    uint64_t deadline_us = op->deadline_us;
     rig_pass(rig, 1000);
     rig_status(rig, op, OP_UNKNOWN);
     rig_silent(rig, s);
     op = rig_op(rig, OP_ACQUIRE);
     ck_assert(op->retry);
     ck_assert_uint_eq(op->request, request);
-    ck_assert_uint_eq(op->give_up_us, give_up_us);
+    ck_assert_uint_eq(op->deadline_us, deadline_us);
     rig_pass(rig, 1000);
     rig_granted(rig, op, 5);
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=28698 count=1");
@@ -443,7 +443,7 @@ SESSION_TEST(refresh_of_a_wait)
  * Redis that is back by then has the ticket asked after. */
 RIG_TEST(wait_unheard_is_patient, rig_create())
 {
-    rig->settings.patience_us = 40 * SECOND_US;
+    rig->settings.redis_timeout_us = 40 * SECOND_US;
     rig_start(rig);
     unsigned s = rig_open(rig);
     rig_wait(rig, s, "1 LOCK a");
@@ -553,7 +553,7 @@ SESSION_TEST(look_after_a_hand_over)
     rig_finish(rig, rig_op(rig, OP_RELEASE),
         (struct op_result){.status = OP_OK, .handed = true});
     rig_expect(rig, s, "- OK count=0");
-    rig_pass(rig, CORE_LAPSE_MS);
+    rig_pass(rig, CORE_EXPIRY_MS);
     rig_no_op(rig);
     rig_pass(rig, 55);
     struct op *op = rig_op(rig, OP_LOOK);

@@ -88,7 +88,7 @@ owner_create(void)
         .broker_id = "broker-1",
         .server = "holdfastd/test",
         .lease_ms = 10000,
-        .patience_us = 5000000,
+        .redis_timeout_us = 5000000,
         .command_timeout_us = 2000000,
         .stop_grace_us = 10000000,
         .line_max = 256,
@@ -111,7 +111,7 @@ owner_create(void)
     store->nodes[0].port = 1;
     memcpy(store->key_prefix, core.key_prefix, sizeof(store->key_prefix));
     memcpy(store->broker_id, core.broker_id, sizeof(store->broker_id));
-    store->lapse_ms = CORE_LAPSE_MS;
+    store->expiry_ms = CORE_EXPIRY_MS;
     store->waiters_max = 100;
     store->connect_timeout_us = 1000000;
     store->command_timeout_us = core.command_timeout_us;

@@ -3,7 +3,7 @@
  * what is counted where, and what Prometheus is told of it.
  */
 #include "daemon/base/histogram.h"
-#include "daemon/core/model/spaces.h"
+#include "daemon/core/model/namespaces.h"
 #include "daemon/op/counters.h"
 
 #include <check.h>
@@ -50,11 +50,11 @@ START_TEST(a_value_is_at_most_its_bound)
 END_TEST
 
 static const char *
-space_at(const struct spaces *spaces, const char *name)
+namespace_at(const struct namespaces *namespaces, const char *name)
 {
-    static char text[SPACE_PREFIX_BYTES + 1];
-    uint8_t at = spaces_find(spaces, text_from(name));
-    struct text found = space_name(&spaces->space[at]);
+    static char text[NAMESPACE_PREFIX_BYTES + 1];
+    uint8_t at = namespaces_find(namespaces, text_from(name));
+    struct text found = namespace_name(&namespaces->namespace[at]);
 
     memcpy(text, found.at, found.len);
     text[found.len] = '\0';
@@ -65,48 +65,48 @@ START_TEST(the_longest_prefix_counts)
 {
     const struct text prefixes[] = {
         TEXT("stock/"), TEXT("stock/cups/"), TEXT("job")};
-    struct spaces spaces;
+    struct namespaces namespaces;
 
-    spaces_init(&spaces, prefixes, 3);
-    ck_assert_uint_eq(spaces.count, 4);
-    ck_assert_str_eq(space_at(&spaces, "stock/4711"), "stock/");
-    ck_assert_str_eq(space_at(&spaces, "stock/"), "stock/");
-    ck_assert_str_eq(space_at(&spaces, "stock"), "other");
-    ck_assert_str_eq(space_at(&spaces, "stock/cups/1"), "stock/cups/");
-    ck_assert_str_eq(space_at(&spaces, "stock/cups"), "stock/");
-    ck_assert_str_eq(space_at(&spaces, "jobs"), "job");
-    ck_assert_str_eq(space_at(&spaces, "Job"), "other");
-    ck_assert_uint_eq(spaces_find(&spaces, TEXT("x")), 3);
+    namespaces_init(&namespaces, prefixes, 3);
+    ck_assert_uint_eq(namespaces.count, 4);
+    ck_assert_str_eq(namespace_at(&namespaces, "stock/4711"), "stock/");
+    ck_assert_str_eq(namespace_at(&namespaces, "stock/"), "stock/");
+    ck_assert_str_eq(namespace_at(&namespaces, "stock"), "other");
+    ck_assert_str_eq(namespace_at(&namespaces, "stock/cups/1"), "stock/cups/");
+    ck_assert_str_eq(namespace_at(&namespaces, "stock/cups"), "stock/");
+    ck_assert_str_eq(namespace_at(&namespaces, "jobs"), "job");
+    ck_assert_str_eq(namespace_at(&namespaces, "Job"), "other");
+    ck_assert_uint_eq(namespaces_find(&namespaces, TEXT("x")), 3);
 }
 
 END_TEST
 
 START_TEST(none_but_the_others)
 {
-    struct spaces spaces;
+    struct namespaces namespaces;
 
-    spaces_init(&spaces, NULL, 0);
-    ck_assert_uint_eq(spaces.count, 1);
-    ck_assert_str_eq(space_at(&spaces, "anything"), "other");
+    namespaces_init(&namespaces, NULL, 0);
+    ck_assert_uint_eq(namespaces.count, 1);
+    ck_assert_str_eq(namespace_at(&namespaces, "anything"), "other");
 }
 
 END_TEST
 
 START_TEST(as_many_as_there_may_be)
 {
-    char longest[SPACES_MAX][SPACE_PREFIX_BYTES];
-    struct text prefixes[SPACES_MAX];
-    struct spaces spaces;
+    char longest[NAMESPACES_MAX][NAMESPACE_PREFIX_BYTES];
+    struct text prefixes[NAMESPACES_MAX];
+    struct namespaces namespaces;
 
-    for (size_t i = 0; i < SPACES_MAX; i++) {
-        memset(longest[i], (int)('A' + i), SPACE_PREFIX_BYTES);
-        prefixes[i] = text_make(longest[i], SPACE_PREFIX_BYTES);
+    for (size_t i = 0; i < NAMESPACES_MAX; i++) {
+        memset(longest[i], (int)('A' + i), NAMESPACE_PREFIX_BYTES);
+        prefixes[i] = text_make(longest[i], NAMESPACE_PREFIX_BYTES);
     }
-    spaces_init(&spaces, prefixes, SPACES_MAX);
-    for (size_t i = 0; i < SPACES_MAX; i++)
-        ck_assert_uint_eq(spaces_find(&spaces, prefixes[i]), i);
+    namespaces_init(&namespaces, prefixes, NAMESPACES_MAX);
+    for (size_t i = 0; i < NAMESPACES_MAX; i++)
+        ck_assert_uint_eq(namespaces_find(&namespaces, prefixes[i]), i);
     ck_assert_uint_eq(
-        spaces_find(&spaces, text_make(longest[0], 8)), SPACES_MAX);
+        namespaces_find(&namespaces, text_make(longest[0], 8)), NAMESPACES_MAX);
 }
 
 END_TEST
@@ -127,25 +127,27 @@ START_TEST(others_in_their_place)
         {"e", 0},
         {"other", 13},
     };
-    struct spaces spaces;
+    struct namespaces namespaces;
 
-    spaces_init(&spaces, before, 3);
+    namespaces_init(&namespaces, before, 3);
     for (uint32_t i = 0; i < 4; i++) {
-        spaces.space[i].value[SPACE_granted] = 10 + i;
-        spaces.space[i].wait.sum = 10 + i;
+        namespaces.namespace[i].value[NAMESPACE_granted] = 10 + i;
+        namespaces.namespace[i].wait.sum = 10 + i;
     }
-    spaces_change(&spaces, after, 4);
-    ck_assert_uint_eq(spaces.count, 5);
-    ck_assert_uint_eq(spaces.serial, 1);
+    namespaces_change(&namespaces, after, 4);
+    ck_assert_uint_eq(namespaces.count, 5);
+    ck_assert_uint_eq(namespaces.serial, 1);
     for (uint32_t i = 0; i < 5; i++) {
-        const struct space *space = &spaces.space[i];
-        ck_assert(text_equal(space_name(space), text_from(table[i].name)));
-        ck_assert_uint_eq(space->value[SPACE_granted], table[i].counted);
-        ck_assert_uint_eq(space->wait.sum, table[i].counted);
+        const struct namespace *namespace = &namespaces.namespace[i];
+        ck_assert(
+            text_equal(namespace_name(namespace), text_from(table[i].name)));
+        ck_assert_uint_eq(
+            namespace->value[NAMESPACE_granted], table[i].counted);
+        ck_assert_uint_eq(namespace->wait.sum, table[i].counted);
     }
-    spaces_change(&spaces, NULL, 0);
-    ck_assert_uint_eq(spaces.space[0].value[SPACE_granted], 13);
-    ck_assert_str_eq(space_at(&spaces, "b/1"), "other");
+    namespaces_change(&namespaces, NULL, 0);
+    ck_assert_uint_eq(namespaces.namespace[0].value[NAMESPACE_granted], 13);
+    ck_assert_str_eq(namespace_at(&namespaces, "b/1"), "other");
 }
 
 END_TEST
@@ -166,13 +168,13 @@ START_TEST(families_are_together)
         ck_assert((metric.family->label == NULL) == (metric.value == NULL));
     }
     ck_assert_uint_gt(count, 30);
-    for (enum space_counter i = 0; i < SPACE_COUNTER_COUNT; i++) {
-        struct metric space = space_metric(i);
-        if (!space.first)
+    for (enum namespace_counter i = 0; i < NAMESPACE_COUNTER_COUNT; i++) {
+        struct metric namespace = namespace_metric(i);
+        if (!namespace.first)
             continue;
         for (size_t j = 0; j < count; j++)
-            ck_assert_str_ne(seen[j], space.family->name);
-        seen[count++] = space.family->name;
+            ck_assert_str_ne(seen[j], namespace.family->name);
+        seen[count++] = namespace.family->name;
     }
 }
 

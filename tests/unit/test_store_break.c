@@ -192,7 +192,7 @@ START_TEST(never_run)
             srig_error(rig, 0, "LOADING Redis is loading the dataset");
         if (rig->word_count > 0)
             srig_answer(rig, 0);
-        ck_assert_uint_le(rig->now_us, op->give_up_us + 20000);
+        ck_assert_uint_le(rig->now_us, op->deadline_us + 20000);
     }
     srig_status(rig, op, OP_UNSENT);
     srig_lose(rig, 0);

@@ -172,7 +172,7 @@ START_TEST(bulk)
         srig_turn(rig);
         ck_assert_uint_eq(other->tries, 1);
         for (int n = 0; n < 81; n++)
-            rig->ops[n].give_up_us = rig->now_us + 1000000;
+            rig->ops[n].deadline_us = rig->now_us + 1000000;
         rig->now_us += 1100000;
         srig_turn(rig);
         ck_assert_uint_eq(store_in_flight(rig->store), i == 1 ? 3 : 4);
@@ -273,9 +273,9 @@ START_TEST(renewals_that_press)
 
     for (int i = 0; i < 80; i++) {
         struct op *op = srig_draft(rig, OP_RENEW, 0);
-        op->give_up_us = rig->now_us + 20000000;
+        op->deadline_us = rig->now_us + 20000000;
         if (i >= 76)
-            op->give_up_us -= 1000000 * (uint64_t)(i - 70);
+            op->deadline_us -= 1000000 * (uint64_t)(i - 70);
         srig_submit(rig, op);
     }
     (void)srig_ops(rig, OP_ACQUIRE, 0, 80);
@@ -292,7 +292,7 @@ START_TEST(renewals_that_press)
     ck_assert_uint_eq(renewals, 2); /* one of three kinds */
     renewals = 0;
     for (int i = 0; i < 76; i++)
-        rig->ops[i].give_up_us = rig->now_us + 1000000;
+        rig->ops[i].deadline_us = rig->now_us + 1000000;
     rig->now_us += 300000;
     (void)take_turn(rig, SCRIPT_RENEW, 4);
     for (int i = 0; i < 6; i++)
@@ -485,7 +485,7 @@ START_TEST(late_is_tried_again)
             srig_answer(rig, 0);
     }
     srig_status(rig, op, OP_UNSENT);
-    ck_assert_uint_ge(rig->now_us, op->give_up_us);
+    ck_assert_uint_ge(rig->now_us, op->deadline_us);
     ck_assert_uint_lt(calls, 600);
     srig_end(rig);
 }
@@ -877,10 +877,10 @@ START_TEST(refused_for_now)
         for (; next_call(rig, later[_i]); calls++)
             srig_error(rig, 0, later[_i]);
         srig_pass(rig, 5);
-        ck_assert_uint_le(rig->now_us, op->give_up_us + 10000);
+        ck_assert_uint_le(rig->now_us, op->deadline_us + 10000);
     }
     srig_status(rig, op, OP_UNSENT);
-    ck_assert_uint_ge(rig->now_us, op->give_up_us);
+    ck_assert_uint_ge(rig->now_us, op->deadline_us);
     ck_assert_uint_ge(calls, 40);
     ck_assert_uint_le(calls, 110);
     ck_assert_uint_eq(refusals, 1);

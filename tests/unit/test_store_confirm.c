@@ -553,7 +553,7 @@ START_TEST(replicas_missing)
     ck_assert(!store_ready(rig->store));
     ck_assert_ptr_null(store_refusal(rig->store)); /* it was there */
     acquire = srig_op(rig, OP_ACQUIRE, 0);
-    acquire->give_up_us = rig->now_us + 1500000;
+    acquire->deadline_us = rig->now_us + 1500000;
     struct op *renew = srig_op(rig, OP_RENEW, 0);
     struct op *release = answered(rig, OP_RELEASE, RECORD_OK);
     srig_status(rig, release, OP_OK);

@@ -282,8 +282,8 @@ START_TEST(given_up_without_a_connection)
     srig_lose(rig, 0);
     struct op *op = srig_op(rig, OP_ACQUIRE, 1);
     struct op *now = srig_op(rig, OP_ACQUIRE, 1);
-    uint64_t end_us = op->give_up_us;
-    now->give_up_us = rig->now_us;
+    uint64_t end_us = op->deadline_us;
+    now->deadline_us = rig->now_us;
     wheel_add(&rig->store->wheel, &now->timer, rig->now_us);
     rig->now_us += 2000;
     srig_turn(rig);
@@ -372,7 +372,7 @@ START_TEST(late_answer_counts)
     struct srig *rig = patient_rig();
     struct op *op = srig_draft(rig, OP_RENEW, 1);
 
-    op->give_up_us = rig->now_us + 9000000;
+    op->deadline_us = rig->now_us + 9000000;
     srig_submit(rig, op);
     srig_turn(rig);
     srig_expect(rig, 0, "EVALSHA 1");
@@ -442,7 +442,7 @@ START_TEST(silent_link_given_up)
     struct srig *rig = patient_rig();
     struct op *op = srig_draft(rig, OP_RENEW, 1);
 
-    op->give_up_us = rig->now_us + 60000000;
+    op->deadline_us = rig->now_us + 60000000;
     srig_submit(rig, op);
     srig_turn(rig);
     srig_expect(rig, 0, "EVALSHA 1");

@@ -308,7 +308,7 @@ START_TEST(another_quorum)
     ck_assert_str_eq(health->nodes[2].said, list);
     ck_assert_uint_eq(log_kept_count("redis_other_quorum"), 1);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
-    op->give_up_us = rig->now_us + 2000000;
+    op->deadline_us = rig->now_us + 2000000;
     pass(rig, 4000);
     srig_status(rig, op, OP_UNSENT);
     ck_assert_uint_eq(grants, 0);

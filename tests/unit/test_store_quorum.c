@@ -168,7 +168,7 @@ wants_for(struct srig *rig, enum op_kind kind, uint64_t request, uint64_t ms)
     struct op *op = srig_draft(rig, kind, 0);
 
     op->request = request;
-    op->give_up_us = rig->now_us + ms * 1000;
+    op->deadline_us = rig->now_us + ms * 1000;
     srig_submit(rig, op);
     srig_turn(rig);
     return op;
@@ -795,7 +795,7 @@ START_TEST(too_few)
     srig_lose(rig, 2);
     ck_assert(!store_ready(rig->store));
     const struct op *op = wants_for(rig, OP_ACQUIRE, HOLDER, 300);
-    uint64_t end_us = op->give_up_us;
+    uint64_t end_us = op->deadline_us;
     while (!srig_done(rig, op)) {
         ck_assert_uint_le(rig->now_us, end_us + 2000);
         while (srig_next(rig, 0)[0] != '\0') {
@@ -823,7 +823,7 @@ START_TEST(unsettled)
     struct srig *rig = srig_quorum(NODES);
     const struct op *op = wants_for(rig, OP_ACQUIRE, HOLDER, 300);
     uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
-    uint64_t end_us = op->give_up_us;
+    uint64_t end_us = op->deadline_us;
 
     says(rig, 0, RECORD_OK, 5);
     says(rig, 1, RECORD_GRACE, 0);

@@ -580,7 +580,7 @@ START_TEST(queue_follows_the_map)
 
     srig_lose(rig, 0);
     struct op *renewal = srig_op(rig, OP_RENEW, 7);
-    renewal->give_up_us = rig->now_us + 25000000;
+    renewal->deadline_us = rig->now_us + 25000000;
     srig_turn(rig);
     ck_assert(!srig_done(rig, renewal));
     rig->map[0].port = 7009;
@@ -605,7 +605,7 @@ START_TEST(slot_of_nobody)
     ck_assert(!store_ready(rig->store));
     struct op *op = srig_op(rig, OP_RENEW, 12000);
     struct op *other = srig_op(rig, OP_RENEW, 12000);
-    other->give_up_us = rig->now_us + 60000000;
+    other->deadline_us = rig->now_us + 60000000;
     while (!srig_done(rig, op)) {
         srig_pass(rig, 10);
         for (uint32_t link = 0; link < 3; link++)
@@ -613,7 +613,7 @@ START_TEST(slot_of_nobody)
         srig_serve(rig, LINK_SUBSCRIBER);
     }
     srig_status(rig, op, OP_UNSENT);
-    ck_assert_uint_le(rig->now_us, op->give_up_us + 20000);
+    ck_assert_uint_le(rig->now_us, op->deadline_us + 20000);
     rig->map[2] = last;
     srig_pass(rig, 300);
     for (uint32_t link = 0; link < 2; link++)
@@ -823,7 +823,7 @@ faults(enum store_topology topology)
                 srig_op(rig, (enum op_kind)random_below(&random, OP_KIND_COUNT),
                     (uint16_t)(random_below(&random, 4) * 4500));
             if (random_below(&random, 3) == 0)
-                op->give_up_us = rig->now_us + random_below(&random, 100000);
+                op->deadline_us = rig->now_us + random_below(&random, 100000);
             submitted++;
         }
         random_link(rig,

@@ -597,8 +597,8 @@ START_TEST(trust_ends)
     /* The old one answers, and is not asked. */
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
     struct op *later = srig_op(rig, OP_RENEW, 0);
-    op->give_up_us = rig->now_us + 700000;
-    later->give_up_us = rig->now_us + 20000000;
+    op->deadline_us = rig->now_us + 700000;
+    later->deadline_us = rig->now_us + 20000000;
     sen_run(rig, 698);
     ck_assert_uint_eq(rig->done_count, 0);
     sen_run(rig, 4);
@@ -628,7 +628,7 @@ START_TEST(trust_ends_with_a_queue)
     sen_silence(rig, 3, 3);
     struct op *ops = srig_ops(rig, OP_ACQUIRE, 0, 12);
     for (int i = 0; i < 12; i++)
-        ops[i].give_up_us = rig->now_us + 20000000;
+        ops[i].deadline_us = rig->now_us + 20000000;
     sen_run(rig, 1000);
     ck_assert(!store_ready(rig->store));
     /* What was sent before is answered, and that holds. */
@@ -660,7 +660,7 @@ START_TEST(trust_ends_and_asks_again)
     sen_silence(rig, 0, 2);
     sen_run(rig, 1000);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
-    op->give_up_us = rig->now_us + 20000000;
+    op->deadline_us = rig->now_us + 20000000;
     sen_silence(rig, 3, 3);
     sen_run(rig, 1000);
     ck_assert(!store_ready(rig->store));

@@ -174,7 +174,7 @@ random_op(struct witness *witness)
     struct op *op =
         srig_op(rig, random_below(random, 2) == 0 ? OP_ACQUIRE : OP_RELEASE, 0);
     if (random_below(random, 3) == 0)
-        op->give_up_us = rig->now_us + random_below(random, 100000);
+        op->deadline_us = rig->now_us + random_below(random, 100000);
     return 1;
 }
 

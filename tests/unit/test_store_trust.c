@@ -128,7 +128,7 @@ get4(const char *at)
 
 /* The call that was read last says that id. */
 static void
-told_id(const struct srig *rig, char id)
+token(const struct srig *rig, char id)
 {
     char ids[40];
 
@@ -148,7 +148,7 @@ settles_ms(struct srig *rig, uint32_t link, uint16_t slot, char id)
     struct op *op = srig_op(rig, OP_ACQUIRE, slot);
     srig_turn(rig);
     srig_expect(rig, link, "EVALSHA 1");
-    told_id(rig, id);
+    token(rig, id);
     uint32_t ms = get4(rig->words[4].at + 80);
     srig_results(rig, link, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
@@ -671,7 +671,7 @@ START_TEST(script_sees_another_id)
     srig_turn(rig);
     srig_exchange(rig, 0, "GET holdfast:settled");
     srig_expect(rig, 0, "EVALSHA 1");
-    told_id(rig, 'y');
+    token(rig, 'y');
     ck_assert_uint_eq(get4(rig->words[4].at + 80), SETTLE_MS);
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
@@ -1620,7 +1620,7 @@ START_TEST(changed_is_found_out)
     srig_turn(rig);
     srig_exchange(rig, 0, "GET holdfast:settled");
     srig_expect(rig, 0, "EVALSHA 1");
-    told_id(rig, 'y');
+    token(rig, 'y');
     ck_assert_uint_eq(get4(rig->words[4].at + 80), SETTLE_MS);
     srig_results(rig, 0, 1, RECORD_MISSING);
     srig_status(rig, op, OP_MISSING);
@@ -1649,10 +1649,10 @@ START_TEST(changed_for_ever)
                 srig_answer(rig, 0);
         }
         rig->now_us += 5000;
-        ck_assert_uint_le(rig->now_us, op->give_up_us + 20000);
+        ck_assert_uint_le(rig->now_us, op->deadline_us + 20000);
     }
     srig_status(rig, op, OP_UNSENT);
-    ck_assert_uint_ge(rig->now_us, op->give_up_us);
+    ck_assert_uint_ge(rig->now_us, op->deadline_us);
     ck_assert_uint_gt(calls, 100);
     ck_assert_uint_lt(calls, 600);
     end(rig);
@@ -1731,7 +1731,7 @@ START_TEST(grace_given_up)
 
     (void)pass(rig, 0, 2000);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
-    op->give_up_us = rig->now_us + 100000;
+    op->deadline_us = rig->now_us + 100000;
     srig_turn(rig);
     srig_expect(rig, 0, "EVALSHA 1");
     uint64_t asked_us = rig->now_us;

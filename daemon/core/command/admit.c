@@ -7,7 +7,7 @@
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
-#include "daemon/core/model/tally.h"
+#include "daemon/core/model/stats.h"
 
 #include "daemon/base/assert.h"
 
@@ -52,7 +52,7 @@ answer_denied(struct core *core, struct session *session,
 
     count(core->counters, COUNTER_requests_denied);
     if (line->command == COMMAND_LOCK)
-        tally_turned_away(core, name, ERROR_DENIED);
+        stats_turned_away(core, name, ERROR_DENIED);
     answer_error_begin(core, &reply, line->tag, ERROR_DENIED);
     reply_pair(&reply, "right", right_word(right));
     if (line->name_count > 1)

@@ -20,13 +20,13 @@
 #include "daemon/core/command/admit.h"
 #include "daemon/core/command/session.h"
 #include "daemon/core/feature/watch.h"
+#include "daemon/core/model/address.h"
 #include "daemon/core/model/handlers.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
-#include "daemon/core/model/source.h"
-#include "daemon/core/ticket/bundle.h"
 #include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/multilock.h"
 #include "daemon/core/ticket/wait.h"
 
 #include "daemon/base/assert.h"
@@ -55,7 +55,7 @@ auth_failed(
     struct core *core, struct session *session, const struct request_line *line)
 {
     struct request *request = request_admit(core, session, line);
-    struct source *source = session->source;
+    struct peer_address *address = session->address;
 
     /* What no user is called may be a secret in the wrong place. */
     bool known = users_find(core->settings.users, line->names[0]) != NULL;
@@ -67,13 +67,13 @@ auth_failed(
         log_word("peer", session->peer));
     if (request == NULL)
         return;
-    source_forget(core, source);
-    source->failures += source->failures < UINT32_MAX;
-    source->failed_us = core->now_us;
-    source->waiting++;
+    address_forget(core, address);
+    address->failures += address->failures < UINT32_MAX;
+    address->failed_us = core->now_us;
+    address->waiting++;
     session->auths++;
     wheel_add(&core->wheel, &request->timer,
-        us_add(core->now_us, failure_delay_us(source)));
+        us_add(core->now_us, failure_delay_us(address)));
 }
 
 void
@@ -138,11 +138,11 @@ auth_command(
         return;
     }
     /* A session that came before there were users is closed by now. */
-    require(session->source != NULL);
+    require(session->address != NULL);
     struct user *user = users_of_secret(users, line->names[0], secret, &mark);
     if (user != NULL) {
         auth_succeeded(core, session, line, user, mark);
-    } else if (session->source->waiting >= WAITING_MAX) {
+    } else if (session->address->waiting >= WAITING_MAX) {
         count(core->counters, COUNTER_limit_auth);
         answer_limit(core, session, line->tag, "auth");
     } else {
@@ -194,16 +194,18 @@ static bool
 lock_is_denied(const struct core *core, const struct request *request)
 {
     const struct session *session = request->session;
-    const struct bundle *bundle = slab_get(&core->bundles, request->bundle);
+    const struct multilock *multilock =
+        slab_get(&core->multilocks, request->multilock);
 
-    if (request->command != COMMAND_LOCK || request->part != PART_NONE ||
+    if (request->command != COMMAND_LOCK || request->member != MEMBER_NONE ||
         request->ended)
         return false;
     if (request->ticket != NULL)
         return !session_may(core, session, RIGHT_LOCK,
             text_make(
                 request->ticket->lock->name, request->ticket->lock->name_len));
-    return bundle != NULL && auth_denied(core, session, bundle) < bundle->count;
+    return multilock != NULL &&
+           auth_denied(core, session, multilock) < multilock->count;
 }
 
 void
@@ -212,7 +214,7 @@ auth_end_wait(struct core *core, struct request *request)
     request->denied = false;
     bool ends =
         request->ticket == NULL
-            ? bundle_cancel(core, request, ERROR_DENIED, NULL)
+            ? multilock_cancel(core, request, ERROR_DENIED, NULL)
             : ticket_cancel(core, request->ticket, request, ERROR_DENIED, NULL);
     if (ends)
         count(core->counters, COUNTER_requests_denied);
@@ -272,6 +274,6 @@ auth_check(const struct core *core)
         tickets -= users->user[i].tickets;
     }
     require(connections == 0 && tickets == 0 && behind == 0);
-    require(core->source_table.count == core->sources.used);
+    require(core->address_table.count == core->addresses.used);
     require(core->idle_count <= IDLE_MAX);
 }

@@ -18,11 +18,11 @@
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
-#include "daemon/core/model/tally.h"
+#include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/ticket/advance.h"
-#include "daemon/core/ticket/bundle.h"
 #include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/multilock.h"
 #include "daemon/core/ticket/ticket_event.h"
 #include "daemon/core/ticket/wait.h"
 
@@ -100,7 +100,7 @@ command_hello(
     if (heartbeat_ms > 0)
         session_heartbeat(core, session, heartbeat_ms * 1000);
     struct reply reply = answer_begin(core, line->tag, "OK");
-    text_to_hex(id, session->told_id, sizeof(session->told_id));
+    text_to_hex(id, session->token, sizeof(session->token));
     reply_pair(&reply, "session", text_make(id, sizeof(id)));
     reply_pair_number(&reply, "proto", PROTO_VERSION);
     reply_pair(&reply, "server", text_from(core->settings.server));
@@ -124,7 +124,7 @@ command_to_ticket(
 
     if (ticket == NULL) {
         if (request->command == COMMAND_LOCK)
-            tally_turned_away(core, line->argument, ERROR_LIMIT);
+            stats_turned_away(core, line->argument, ERROR_LIMIT);
         request_limit(core, request, limit);
         return;
     }
@@ -200,7 +200,7 @@ lock_may_enter(
     for (uint32_t i = 0; session->no_reentry && i < line->name_count; i++) {
         if (!lock_would_reenter(core, session, line->names[i], owner))
             continue;
-        tally_turned_away(core, line->names[i], ERROR_CONFLICT);
+        stats_turned_away(core, line->names[i], ERROR_CONFLICT);
         count(core->counters, COUNTER_refused_conflict);
         struct reply reply;
         answer_error_begin(core, &reply, line->tag, ERROR_CONFLICT);
@@ -231,7 +231,7 @@ command_lock(
         return;
     struct request *request = request_admit(core, session, line);
     if (request == NULL) {
-        tally_turned_away(core, line->argument, ERROR_LIMIT);
+        stats_turned_away(core, line->argument, ERROR_LIMIT);
         return;
     }
     struct text note = request_word(line, REQUEST_KEY_NOTE);
@@ -243,7 +243,7 @@ command_lock(
     if (request_has(line, REQUEST_KEY_WAIT))
         request->wait_us = us_from_ms(line->value[REQUEST_KEY_WAIT]);
     if (line->name_count > 1) {
-        bundle_begin(core, request, line);
+        multilock_begin(core, request, line);
         return;
     }
     if (request->wait_us > 0 && request->wait_us != NEVER)
@@ -312,7 +312,7 @@ command_cancel(
         return;
     }
     bool ends = request->ticket == NULL
-                    ? bundle_cancel(core, request, ERROR_CANCELLED, NULL)
+                    ? multilock_cancel(core, request, ERROR_CANCELLED, NULL)
                     : ticket_cancel(core, request->ticket, request,
                           ERROR_CANCELLED, NULL);
     if (ends)
@@ -406,7 +406,7 @@ command_op(struct core *core, struct session *session,
         return NULL;
     }
     memcpy(op->session, session->id, sizeof(op->session));
-    op->give_up_us = core->now_us + core->settings.patience_us;
+    op->deadline_us = core->now_us + core->settings.redis_timeout_us;
     return op;
 }
 
@@ -491,7 +491,7 @@ command_break_look(struct core *core, struct request *request)
     }
     op->reader = READER_BREAK;
     op->limit = BREAK_TICKETS;
-    op->give_up_us =
+    op->deadline_us =
         us_add(request->began_us, core->settings.command_timeout_us);
     op_submit(core, op);
 }
@@ -544,7 +544,7 @@ session_of_word(const struct core *core, const struct session *by,
         struct session *session = slab_at(&core->sessions, i);
         if (session == NULL || !auth_knows(core, by, session))
             continue;
-        if (whole && secret_equal(session->told_id, id, sizeof(id)))
+        if (whole && secret_equal(session->token, id, sizeof(id)))
             return session;
         if (whole || !text_equal_nocase(text_from(session->short_id), word))
             continue;
@@ -661,7 +661,7 @@ command_run(
     if (core->stopping &&
         commands[line->command].draining == DRAINING_REFUSED) {
         if (line->command == COMMAND_LOCK)
-            tally_turned_away(core, line->argument, ERROR_DRAINING);
+            stats_turned_away(core, line->argument, ERROR_DRAINING);
         answer_error(core, session, line->tag, ERROR_DRAINING, NULL);
         return;
     }

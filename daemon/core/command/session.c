@@ -22,11 +22,11 @@
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/answer/behind.h"
 #include "daemon/core/feature/watch.h"
+#include "daemon/core/model/address.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
-#include "daemon/core/model/source.h"
-#include "daemon/core/model/tally.h"
+#include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/unattended.h"
@@ -56,7 +56,7 @@ session_greet(struct core *core, const struct session *session)
     struct reply reply = answer_event(core, EVENT_HELLO);
     char id[2 * sizeof(session->id)];
 
-    text_to_hex(id, session->told_id, sizeof(session->told_id));
+    text_to_hex(id, session->token, sizeof(session->token));
     reply_pair_number(&reply, "proto", PROTO_VERSION);
     reply_pair(&reply, "server", text_from(core->settings.server));
     reply_pair(&reply, "session", text_make(id, sizeof(id)));
@@ -127,7 +127,7 @@ session_drop_requests(struct core *core, struct session *session)
     while (!list_empty(&session->requests)) {
         struct request *request =
             container_of(session->requests.next, struct request, session_link);
-        tally_unheard(core, request);
+        stats_unheard(core, request);
         request_free(core, request);
     }
     auth_drop_behind(core, session);

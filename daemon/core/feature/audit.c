@@ -25,7 +25,7 @@
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
-#include "daemon/core/model/tally.h"
+#include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
 #include "daemon/core/ticket/final.h"
@@ -71,7 +71,7 @@ struct audit {
     bool marked; /* the node, as this broker's */
     uint64_t marked_us;
     unsigned tries;
-    struct audit_limits limits[SPACES_MAX + 1];
+    struct audit_limits limits[NAMESPACES_MAX + 1];
     uint64_t run; /* number */
     uint64_t began_us;
     struct core_audit now; /* what this run has come upon so far */
@@ -93,11 +93,11 @@ struct audit {
     uint64_t told_hashes[TOLD_HASHES];
 };
 
-static const enum space_counter kind_counters[] = {
-    [FINDING_HELD] = SPACE_audit_held,
-    [FINDING_WAITING] = SPACE_audit_waiting,
-    [FINDING_ORPHAN] = SPACE_audit_orphan,
-    [FINDING_SENSELESS] = SPACE_audit_senseless,
+static const enum namespace_counter kind_counters[] = {
+    [FINDING_HELD] = NAMESPACE_audit_held,
+    [FINDING_WAITING] = NAMESPACE_audit_waiting,
+    [FINDING_ORPHAN] = NAMESPACE_audit_orphan,
+    [FINDING_SENSELESS] = NAMESPACE_audit_senseless,
 };
 
 static void audit_go_on(struct core *core);
@@ -132,7 +132,7 @@ audit_set_ages(struct core *core)
     uint64_t hold_ms = 0;
     uint64_t wait_ms = 0;
 
-    for (uint32_t i = 0; i < core->spaces.count; i++) {
+    for (uint32_t i = 0; i < core->namespaces.count; i++) {
         hold_ms = sooner(hold_ms, hold_limit_ms(&audit->limits[i]));
         wait_ms = sooner(wait_ms, audit->limits[i].wait_ms);
     }
@@ -143,7 +143,7 @@ audit_set_ages(struct core *core)
 void
 audit_set_limits(struct core *core, const struct audit_limits *limits)
 {
-    for (uint32_t i = 0; i < core->spaces.count && limits != NULL; i++)
+    for (uint32_t i = 0; i < core->namespaces.count && limits != NULL; i++)
         core->audit->limits[i] = limits[i];
     audit_set_ages(core);
 }
@@ -166,7 +166,7 @@ case_name(const struct audit *audit)
 static const struct audit_limits *
 case_limits(const struct core *core, struct text name)
 {
-    return &core->audit->limits[spaces_find(&core->spaces, name)];
+    return &core->audit->limits[namespaces_find(&core->namespaces, name)];
 }
 
 /* --- runs ----------------------------------------------------------------- */
@@ -310,7 +310,7 @@ audit_ask(struct core *core)
     if (audit_is_by_time(audit) && (!audit->marked || !fresh))
         audit->step.mark_ms = mark_us / 1000 + 1;
     op->audit = &audit->step;
-    op->give_up_us = core->now_us + core->settings.patience_us;
+    op->deadline_us = core->now_us + core->settings.redis_timeout_us;
     audit->state = AUDIT_WORKS;
     op_submit(core, op);
 }
@@ -649,7 +649,7 @@ audit_op(struct core *core, enum op_kind kind, struct text name)
     if (op == NULL)
         return NULL;
     op->reader = READER_AUDIT;
-    op->give_up_us = core->now_us + core->settings.patience_us;
+    op->deadline_us = core->now_us + core->settings.redis_timeout_us;
     core->audit->state = AUDIT_WORKS;
     return op;
 }
@@ -862,7 +862,7 @@ finding_tell(struct core *core, struct text lock, const struct finding *finding)
 
     if (finding_was_told(core, lock, finding))
         return;
-    tally_finding(core, lock, kind_counters[finding->kind]);
+    stats_finding(core, lock, kind_counters[finding->kind]);
     audit->now.findings++;
     if (audit->told == TOLD_MAX)
         return;

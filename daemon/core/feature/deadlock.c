@@ -1,18 +1,18 @@
 /*
- * Deadlocks: owners that wait for one another in a circle, over any number of
+ * Deadlocks: owners that wait for one another in a cycle, over any number of
  * locks and brokers.
  *
  * Edge-chasing after Chandy, Misra and Haas: when an owner that holds
  * something, or waits for several locks, has waited for a moment, a probe goes
  * to the brokers of all who are in its way, and from those of them that wait
  * too to whoever is in theirs. Where it comes back to its owner there was a
- * circle, but its edges were seen one after the other. So it goes round a
+ * cycle, but its edges were seen one after the other. So it goes round a
  * second time: an edge that was there both times, with the same wait and the
  * same fence, was there all the time between, and so were all of them at the
  * moment between the rounds. In the second one brokers also say whether the
  * owner has what it is waited for: the record alone may tell of holds that were
  * given back, where Redis has lost that. Then the youngest wait is ended; all
- * who find the circle find the same one.
+ * who find the cycle find the same one.
  *
  * What is in a wait's way is read from the record: whoever holds the lock, and
  * whoever stands before and is not compatible. Of a semaphore only a sole
@@ -62,7 +62,7 @@ look_soon(struct core *core, struct ticket *ticket)
     ticket_probe_at(core, ticket, core->now_us + core_jitter(core, FIRST_US));
 }
 
-/* Those waits of an owner that were in no circle, and can be in one now: where
+/* Those waits of an owner that were in no cycle, and can be in one now: where
  * there is more than that, the others have been looked at before. */
 static void
 look_at_waits(struct core *core, const struct owner *owner)
@@ -299,9 +299,9 @@ search_begin(struct core *core, struct ticket *ticket, uint64_t search)
  * A wait has lasted: looks whether it can end, and others of its owner with it.
  * Says when to look again.
  *
- * A circle comes to be with its youngest wait, which is looked at soon. What
+ * A cycle comes to be with its youngest wait, which is looked at soon. What
  * was in none is looked at again for what may have gone wrong, and the more
- * rarely the longer it lasts; but semaphores, where a circle is there only when
+ * rarely the longer it lasts; but semaphores, where a cycle is there only when
  * others have given theirs back.
  */
 uint64_t
@@ -334,7 +334,7 @@ is_owner(const struct op_ticket *ticket, const struct probe_node *node)
 }
 
 /* A waiter that nobody has asked after for its whole life. Who doubts the clock
- * sees it still, and others do not: by both together there would be circles
+ * sees it still, and others do not: by both together there would be cycles
  * through what an ended request has left in the queue. */
 static bool
 is_over(const struct op_ticket *ticket)
@@ -410,7 +410,7 @@ own_place(const struct op_result *result, const struct probe_node *own)
     return place;
 }
 
-/* The circle stood: its youngest wait is to end. */
+/* The cycle stood: its youngest wait is to end. */
 static void
 probe_conclude(struct core *core, struct probe *probe, struct lock *lock)
 {
@@ -430,7 +430,7 @@ probe_conclude(struct core *core, struct probe *probe, struct lock *lock)
     probe_send(core, probe, probe->nodes[victim].broker, lock);
 }
 
-/* Somebody in the way is the one who began: there may be a circle. */
+/* Somebody in the way is the one who began: there may be a cycle. */
 static void
 probe_closes(struct core *core, const struct probe *probe,
     const struct op_ticket *first, struct lock *lock)
@@ -762,7 +762,7 @@ probe_stands(const struct core *core, const struct probe *probe)
 
 /* A name as part of a list: what could be taken for the list's is encoded. */
 static size_t
-circle_name(const struct probe_node *node, char out[3 * PROTO_NAME_MAX])
+cycle_name(const struct probe_node *node, char out[3 * PROTO_NAME_MAX])
 {
     size_t len = 0;
 
@@ -781,13 +781,13 @@ circle_name(const struct probe_node *node, char out[3 * PROTO_NAME_MAX])
 /* "x,y,z": each waited for by the holder of the one before; where they are too
  * many, a comma at the end says that there are more. */
 static struct text
-circle_names(const struct probe *probe, char *out, size_t out_bytes)
+cycle_names(const struct probe *probe, char *out, size_t out_bytes)
 {
     char name[3 * PROTO_NAME_MAX];
     size_t len = 0;
 
     for (uint32_t i = 0; i < probe->count; i++) {
-        size_t name_len = circle_name(&probe->nodes[i], name);
+        size_t name_len = cycle_name(&probe->nodes[i], name);
         if (i > 0)
             out[len++] = ',';
         if (len + name_len + 2 > out_bytes)
@@ -799,7 +799,7 @@ circle_names(const struct probe *probe, char *out, size_t out_bytes)
 }
 
 static void
-circle_people(const struct probe *probe, char *out, size_t out_bytes)
+cycle_people(const struct probe *probe, char *out, size_t out_bytes)
 {
     size_t len = 0;
 
@@ -814,7 +814,7 @@ circle_people(const struct probe *probe, char *out, size_t out_bytes)
 }
 
 static struct text
-circle_sessions(const struct probe *probe, char *out)
+cycle_sessions(const struct probe *probe, char *out)
 {
     size_t len = 0;
 
@@ -840,14 +840,14 @@ probe_kill(struct core *core, struct probe *probe)
     if (ticket != NULL) {
         struct request *request =
             container_of(ticket->requests.next, struct request, ticket_link);
-        struct text names = circle_names(probe, list, sizeof(list));
-        circle_people(probe, people, sizeof(people));
+        struct text names = cycle_names(probe, list, sizeof(list));
+        cycle_people(probe, people, sizeof(people));
         snprintf(why, sizeof(why), "sessions wait for one another: %s", people);
         count(core->counters, COUNTER_deadlocks);
         log_write(LOG_WARN, "deadlock", log_quoted("cycle", names),
             log_quoted("sessions", text_from(people)),
             log_word("ended", ticket->session->short_id));
-        recent_deadlock(core, ticket, names, circle_sessions(probe, sessions));
+        recent_deadlock(core, ticket, names, cycle_sessions(probe, sessions));
         ticket_deadlocked(core, ticket, request, names, why);
     }
     slab_free(&core->probes, probe);

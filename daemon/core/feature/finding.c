@@ -109,15 +109,15 @@ hook_put_number(char **at, const char *end, const char *key, uint64_t value)
 void
 finding_hook(struct core *core, struct text lock, const struct finding *finding)
 {
-    const struct space *space =
-        &core->spaces.space[spaces_find(&core->spaces, lock)];
+    const struct namespace *namespace =
+        &core->namespaces.namespace[namespaces_find(&core->namespaces, lock)];
     char *start = effects_reserve(core->effects, HOOK_BYTES);
     const char *end = start + HOOK_BYTES;
     char *at = start;
     hook_put(&at, end, "HOLDFAST_LOCK", lock);
     hook_put(
         &at, end, "HOLDFAST_FINDING", text_from(kind_names[finding->kind]));
-    hook_put(&at, end, "HOLDFAST_NAMESPACE", space_name(space));
+    hook_put(&at, end, "HOLDFAST_NAMESPACE", namespace_name(namespace));
     hook_put(&at, end, "HOLDFAST_WHY", text_from(wrong_names[finding->wrong]));
     hook_put_number(&at, end, "HOLDFAST_AGE_MS", finding->age_ms);
     hook_put(&at, end, "HOLDFAST_SESSION", text_from(finding->short_id));

@@ -6,7 +6,7 @@
  * does not. A lock has a share of what is left of the room, or a few that many
  * wait for would leave none to others. Of its share searches that begin at the
  * lock have half, and they take turns with those that have come from another
- * lock. What verifies a circle has room always, and comes first.
+ * lock. What verifies a cycle has room always, and comes first.
  */
 #include "daemon/core/feature/look_queue.h"
 

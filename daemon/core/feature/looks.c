@@ -1,5 +1,5 @@
 /*
- * Looks: readings of records for the search for circles, few enough that Redis
+ * Looks: readings of records for the search for cycles, few enough that Redis
  * has time for all else. look_queue.c has the probes that wait for them.
  *
  * All probes that come to a lock while its record is being read, or is not to
@@ -83,7 +83,7 @@ look_send(struct core *core, struct look *look)
     }
     op->reader = READER_DEADLOCK;
     op->limit = LOOK_TICKETS;
-    op->give_up_us = core->now_us + core->settings.command_timeout_us;
+    op->deadline_us = core->now_us + core->settings.command_timeout_us;
     look->under_way = true;
     looks_pay(core, LOOK_US);
     count(core->counters, COUNTER_deadlock_looks);

@@ -43,7 +43,7 @@ message_send(struct core *core, struct message *message, const char broker[8],
     memcpy(message->to, broker, sizeof(message->to));
     op->words[0] = text_make(message->to, sizeof(message->to));
     op->words[1] = text_make(message->words, message->len);
-    op->give_up_us = core->now_us + core->settings.command_timeout_us;
+    op->deadline_us = core->now_us + core->settings.command_timeout_us;
     op_submit(core, op);
 }
 

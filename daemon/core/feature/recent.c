@@ -286,7 +286,7 @@ kind_of_word(struct text word)
     return kind;
 }
 
-/* Whether the session's user may see it. A circle has names of others. */
+/* Whether the session's user may see it. A cycle has names of others. */
 static bool
 recent_is_seen(const struct core *core, const struct session *session,
     enum recent_kind kind, const struct recent *recent)

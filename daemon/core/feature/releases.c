@@ -203,7 +203,7 @@ release_repeat(
     op->place = release->place;
     op->arrival = release->arrival;
     op->fence = release->fence;
-    op->give_up_us = core->now_us + core->settings.command_timeout_us;
+    op->deadline_us = core->now_us + core->settings.command_timeout_us;
     op_submit(core, op);
     release->asked_us = core->now_us;
     releases->out++;

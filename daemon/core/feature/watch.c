@@ -134,7 +134,7 @@ watch_look(struct core *core, struct lock *lock)
     if (op == NULL)
         return;
     op->watch = true;
-    op->give_up_us = core->now_us + core->settings.patience_us;
+    op->deadline_us = core->now_us + core->settings.redis_timeout_us;
     op_submit(core, op);
 }
 
@@ -163,7 +163,7 @@ watch_inspect(struct core *core, struct lock *lock)
     memcpy(op->session, last->session->id, sizeof(op->session));
     op->reader = READER_WATCH;
     op->limit = WATCH_TICKETS;
-    op->give_up_us = core->now_us + core->settings.patience_us;
+    op->deadline_us = core->now_us + core->settings.redis_timeout_us;
     op_submit(core, op);
 }
 
@@ -354,7 +354,7 @@ watch_begin(
     session->watch_count++;
     request->watched = lock;
     wheel_add(&core->wheel, &request->timer,
-        core->now_us + core->settings.patience_us);
+        core->now_us + core->settings.redis_timeout_us);
     watch_look(core, lock);
 }
 

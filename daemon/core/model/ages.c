@@ -12,14 +12,14 @@
 #include "daemon/core/model/ages.h"
 
 #include "daemon/core/model/lock.h"
-#include "daemon/core/model/tally.h"
+#include "daemon/core/model/stats.h"
 
 #include "daemon/base/assert.h"
 
 bool
 top_init(struct core *core)
 {
-    for (uint32_t i = 0; i <= SPACES_MAX; i++) {
+    for (uint32_t i = 0; i <= NAMESPACES_MAX; i++) {
         list_init(&core->ages[i].holds);
         list_init(&core->ages[i].waits);
     }
@@ -35,8 +35,8 @@ top_fini(struct core *core)
 static struct ages *
 ages_of(struct core *core, struct lock *lock)
 {
-    (void)space_of(core, lock);
-    return &core->ages[lock->space];
+    (void)namespace_of(core, lock);
+    return &core->ages[lock->namespace];
 }
 
 uint64_t
@@ -48,7 +48,7 @@ ticket_since_us(const struct ticket *ticket)
 void
 walk_begin(struct walk *walk, struct core *core, bool holds)
 {
-    walk->count = core->spaces.count;
+    walk->count = core->namespaces.count;
     for (uint32_t i = 0; i < walk->count; i++) {
         struct ages *ages = &core->ages[i];
         walk->head[i] = holds ? &ages->holds : &ages->waits;
@@ -91,20 +91,21 @@ walk_to(struct walk *walk, struct list *all)
 }
 
 void
-top_set_spaces(struct core *core, const struct text *prefixes, uint32_t count)
+top_set_namespaces(
+    struct core *core, const struct text *prefixes, uint32_t count)
 {
     struct list holds, waits;
     struct list *link;
     struct walk walk;
 
-    if (spaces_are(&core->spaces, prefixes, count))
+    if (namespaces_are(&core->namespaces, prefixes, count))
         return;
     walk_begin(&walk, core, true);
     walk_to(&walk, &holds);
     walk_begin(&walk, core, false);
     walk_to(&walk, &waits);
-    spaces_change(&core->spaces, prefixes, count);
-    for (uint32_t i = 0; i <= SPACES_MAX; i++)
+    namespaces_change(&core->namespaces, prefixes, count);
+    for (uint32_t i = 0; i <= NAMESPACES_MAX; i++)
         core->ages[i].held = core->ages[i].waiting = 0;
     while ((link = list_pop_front(&holds)) != NULL) {
         struct ticket *ticket = container_of(link, struct ticket, age_link);
@@ -195,7 +196,7 @@ ages_check(const struct core *core, uint32_t place, uint32_t *waits)
         const struct ticket *ticket =
             container_of(link, struct ticket, age_link);
         require(ticket->state == TICKET_HELD && ticket->granted_us >= last_us);
-        require(ticket->lock->space == place);
+        require(ticket->lock->namespace == place);
         last_us = ticket->granted_us;
         held++;
     }
@@ -204,7 +205,7 @@ ages_check(const struct core *core, uint32_t place, uint32_t *waits)
         const struct ticket *ticket =
             container_of(link, struct ticket, age_link);
         require(ticket->state != TICKET_HELD && ticket->waits_us >= last_us);
-        require(ticket->lock->waits > 0 && ticket->lock->space == place);
+        require(ticket->lock->waits > 0 && ticket->lock->namespace == place);
         last_us = ticket->waits_us;
         waiting += ticket->state == TICKET_WAITING;
         *waits += 1;
@@ -219,7 +220,7 @@ top_check(const struct core *core)
     uint32_t waiting = 0;
     uint32_t waits = 0;
 
-    for (uint32_t i = 0; i <= SPACES_MAX; i++) {
+    for (uint32_t i = 0; i <= NAMESPACES_MAX; i++) {
         ages_check(core, i, &waits);
         held += core->ages[i].held;
         waiting += core->ages[i].waiting;

@@ -8,8 +8,8 @@
 
 /* The lists of all namespaces together, from the oldest ticket on. */
 struct walk {
-    struct list *head[SPACES_MAX + 1];
-    struct list *next[SPACES_MAX + 1];
+    struct list *head[NAMESPACES_MAX + 1];
+    struct list *next[NAMESPACES_MAX + 1];
     uint32_t count;
 };
 
@@ -30,7 +30,7 @@ struct ticket *walk_next(struct walk *walk);
 
 /* Takes other namespaces. Unless they are the same, that costs a walk over all
  * tickets. */
-void top_set_spaces(
+void top_set_namespaces(
     struct core *core, const struct text *prefixes, uint32_t count);
 
 /* Ends the wait of the ticket, if it has one. */

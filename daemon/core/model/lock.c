@@ -81,8 +81,8 @@ lock_obtain(struct core *core, struct text name)
     memcpy(lock->name, name.at, name.len);
     lock->name_len = (uint16_t)name.len;
     lock->slot = lock_slot(core, name);
-    lock->space = spaces_find(&core->spaces, name);
-    lock->space_serial = core->spaces.serial;
+    lock->namespace = namespaces_find(&core->namespaces, name);
+    lock->namespace_serial = core->namespaces.serial;
     table_insert(&core->lock_table, &lock->table, hash);
     return lock;
 }
@@ -131,10 +131,10 @@ lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us)
  * sooner says nothing of that.
  */
 void
-lock_ask_after_lapse(struct core *core, struct lock *lock)
+lock_ask_after_expiry(struct core *core, struct lock *lock)
 {
-    lock->lapse_us = core->now_us + us_from_ms(CORE_LAPSE_MS) + 50000;
-    lock_ask_at(core, lock, lock->lapse_us);
+    lock->expiry_us = core->now_us + us_from_ms(CORE_EXPIRY_MS) + 50000;
+    lock_ask_at(core, lock, lock->expiry_us);
 }
 
 void

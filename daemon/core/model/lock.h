@@ -49,7 +49,7 @@ struct lock {
     struct table_node table;
     struct wheel_node timer; /* when to ask Redis about it again */
     bool all_waiters;        /* about all of our tickets that wait */
-    uint64_t lapse_us;       /* a grant to another broker may lapse then */
+    uint64_t expiry_us;      /* a grant to another broker may lapse then */
     struct list tickets;     /* by lock_link, in order of arrival here */
     struct list holders;     /* by holder_link: those of them that are HELD */
     uint32_t waiting;        /* tickets that are WAITING */
@@ -63,8 +63,8 @@ struct lock {
     bool watch_again;       /* another one after it */
     struct lock_news news;
     uint16_t slot;
-    uint8_t space; /* in core->spaces as they were at space_serial */
-    uint32_t space_serial;
+    uint8_t namespace; /* in core->spaces as they were at namespace_serial */
+    uint32_t namespace_serial;
     uint16_t name_len;
     char name[PROTO_NAME_MAX + 1];
 };
@@ -95,7 +95,7 @@ void lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us);
 
 /* Asks about the lock once a grant to another broker has lapsed, should that
  * broker be gone. */
-void lock_ask_after_lapse(struct core *core, struct lock *lock);
+void lock_ask_after_expiry(struct core *core, struct lock *lock);
 
 /* Asks about all waiters of the lock at once, but once for many calls: a lost
  * answer may have told of a grant. */

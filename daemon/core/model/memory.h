@@ -9,11 +9,11 @@
 #include "daemon/core/model/session.h"
 #include "daemon/op/op.h"
 
-#define PROBE_NODES 32 /* the longest circle that is found */
+#define PROBE_NODES 32 /* the longest cycle that is found */
 
 #define SEARCH_MARKS 16384
 
-/* What a search for circles has come to lately; see deadlock.c. */
+/* What a search for cycles has come to lately; see deadlock.c. */
 struct search_mark {
     uint64_t hash;
     uint64_t arrival; /* at a lock: of the hindmost wait */

@@ -9,7 +9,7 @@
 
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/session_table.h"
-#include "daemon/core/model/tally.h"
+#include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 
 #include "daemon/base/assert.h"
@@ -72,17 +72,17 @@ request_create(
  * come again, where the session is kept; else it is released with all else.
  */
 static void
-bundle_abandon(struct core *core, struct request *request)
+multilock_abandon(struct core *core, struct request *request)
 {
-    struct bundle *bundle = bundle_of(core, request);
+    struct multilock *multilock = multilock_of(core, request);
 
-    request->bundle = HANDLE_NONE;
-    if (bundle == NULL)
+    request->multilock = HANDLE_NONE;
+    if (multilock == NULL)
         return;
-    tally_unheard(core, bundle_part(core, bundle, bundle->got));
-    bundle_leave(core, bundle);
-    bundle_drop_parts(core, bundle);
-    slab_free(&core->bundles, bundle);
+    stats_unheard(core, multilock_member(core, multilock, multilock->got));
+    multilock_leave(core, multilock);
+    multilock_drop_members(core, multilock);
+    slab_free(&core->multilocks, multilock);
 }
 
 void
@@ -91,8 +91,8 @@ request_free(struct core *core, struct request *request)
     struct session *session = request->session;
 
     require(session->request_count > 0);
-    if (!handle_equal(request->bundle, HANDLE_NONE))
-        bundle_abandon(core, request);
+    if (!handle_equal(request->multilock, HANDLE_NONE))
+        multilock_abandon(core, request);
     if (request->tag[0] != '\0')
         table_remove(&core->tag_table, &request->tag_table);
     wheel_remove(&core->wheel, &request->timer);
@@ -108,127 +108,128 @@ request_free(struct core *core, struct request *request)
 }
 
 struct request *
-request_create_part(struct core *core, const struct request *whole)
+request_create_member(struct core *core, const struct request *parent)
 {
-    struct request *part = slab_alloc(&core->requests);
+    struct request *member = slab_alloc(&core->requests);
 
-    if (part == NULL)
+    if (member == NULL)
         return NULL;
-    wheel_node_init(&part->timer, TIMER_REQUEST);
-    list_init(&part->ticket_link);
-    part->session = whole->session;
-    part->command = COMMAND_LOCK;
-    part->bundle = whole->bundle;
-    part->part = PART_WAITS;
-    part->wait_us = whole->wait_us;
-    part->progress = whole->progress;
-    part->no_deadlock = whole->no_deadlock;
-    part->ask = whole->ask;
-    part->ask.hold_ms = 0;
-    part->note_len = whole->note_len;
-    memcpy(part->note, whole->note, whole->note_len);
-    list_push_back(&part->session->requests, &part->session_link);
-    part->session->request_count++;
-    return part;
+    wheel_node_init(&member->timer, TIMER_REQUEST);
+    list_init(&member->ticket_link);
+    member->session = parent->session;
+    member->command = COMMAND_LOCK;
+    member->multilock = parent->multilock;
+    member->member = MEMBER_WAITS;
+    member->wait_us = parent->wait_us;
+    member->progress = parent->progress;
+    member->no_deadlock = parent->no_deadlock;
+    member->ask = parent->ask;
+    member->ask.hold_ms = 0;
+    member->note_len = parent->note_len;
+    memcpy(member->note, parent->note, parent->note_len);
+    list_push_back(&member->session->requests, &member->session_link);
+    member->session->request_count++;
+    return member;
 }
 
 void
-request_begin_part(
-    struct core *core, struct request *part, const struct request *whole)
+request_begin_member(
+    struct core *core, struct request *member, const struct request *parent)
 {
-    uint64_t end_us = us_add(whole->began_us, whole->wait_us);
+    uint64_t end_us = us_add(parent->began_us, parent->wait_us);
 
-    require(part->part == PART_WAITS);
-    part->part = PART_ASKS;
-    part->began_us = core->now_us;
-    if (whole->wait_us > 0 && end_us != NEVER) {
-        part->wait_us = end_us > core->now_us ? end_us - core->now_us : 0;
-        wheel_add(&core->wheel, &part->timer, end_us);
+    require(member->member == MEMBER_WAITS);
+    member->member = MEMBER_ASKS;
+    member->began_us = core->now_us;
+    if (parent->wait_us > 0 && end_us != NEVER) {
+        member->wait_us = end_us > core->now_us ? end_us - core->now_us : 0;
+        wheel_add(&core->wheel, &member->timer, end_us);
     }
 }
 
 struct text
-bundle_name(const struct bundle *bundle, uint32_t place)
+multilock_name(const struct multilock *multilock, uint32_t place)
 {
-    const struct bundle_part *part = &bundle->parts[place];
+    const struct multilock_member *member = &multilock->members[place];
 
-    return text_make(bundle->text + part->offset, part->len);
+    return text_make(multilock->text + member->offset, member->len);
 }
 
-struct bundle *
-bundle_of(const struct core *core, const struct request *request)
+struct multilock *
+multilock_of(const struct core *core, const struct request *request)
 {
-    return slab_get(&core->bundles, request->bundle);
+    return slab_get(&core->multilocks, request->multilock);
 }
 
 struct request *
-bundle_part(
-    const struct core *core, const struct bundle *bundle, uint32_t place)
+multilock_member(
+    const struct core *core, const struct multilock *multilock, uint32_t place)
 {
-    return slab_get(&core->requests, bundle->parts[place].request);
+    return slab_get(&core->requests, multilock->members[place].request);
 }
 
 struct ticket *
-bundle_hold(
-    const struct core *core, const struct bundle *bundle, uint32_t place)
+multilock_hold(
+    const struct core *core, const struct multilock *multilock, uint32_t place)
 {
-    const struct bundle_part *part = &bundle->parts[place];
-    struct ticket *ticket = slab_get(&core->tickets, part->ticket);
+    const struct multilock_member *member = &multilock->members[place];
+    struct ticket *ticket = slab_get(&core->tickets, member->ticket);
 
     if (ticket == NULL || ticket->state != TICKET_HELD ||
-        ticket->fence != part->fence)
+        ticket->fence != member->fence)
         return NULL;
     return ticket;
 }
 
 void
-bundle_leave(struct core *core, struct bundle *bundle)
+multilock_leave(struct core *core, struct multilock *multilock)
 {
-    for (uint32_t i = 0; i < bundle->got; i++) {
-        struct ticket *ticket = bundle_hold(core, bundle, i);
+    for (uint32_t i = 0; i < multilock->got; i++) {
+        struct ticket *ticket = multilock_hold(core, multilock, i);
         if (ticket == NULL)
             continue;
         ticket->unattended = --ticket->holds == 0;
     }
-    bundle->got = 0;
+    multilock->got = 0;
 }
 
 void
-bundle_drop_parts(struct core *core, struct bundle *bundle)
+multilock_drop_members(struct core *core, struct multilock *multilock)
 {
-    for (uint32_t i = 0; i < bundle->count; i++) {
-        struct request *part = bundle_part(core, bundle, i);
-        if (part == NULL)
+    for (uint32_t i = 0; i < multilock->count; i++) {
+        struct request *member = multilock_member(core, multilock, i);
+        if (member == NULL)
             continue;
-        if (part->ticket != NULL)
-            ticket_stir(core, part->ticket);
-        part->bundle = HANDLE_NONE;
-        part->part = PART_NONE;
-        request_free(core, part);
+        if (member->ticket != NULL)
+            ticket_stir(core, member->ticket);
+        member->multilock = HANDLE_NONE;
+        member->member = MEMBER_NONE;
+        request_free(core, member);
     }
 }
 
 bool
-bundle_waits(const struct core *core, const struct request *part,
-    const struct request **whole, struct text *name)
+multilock_waits(const struct core *core, const struct request *member,
+    const struct request **parent, struct text *name)
 {
-    const struct bundle *bundle = bundle_of(core, part);
+    const struct multilock *multilock = multilock_of(core, member);
 
-    if (bundle == NULL)
+    if (multilock == NULL)
         return false;
-    *whole = slab_get(&core->requests, bundle->whole);
-    *name = bundle_name(bundle, bundle->got);
+    *parent = slab_get(&core->requests, multilock->parent);
+    *name = multilock_name(multilock, multilock->got);
     return true;
 }
 
 void
-bundle_stir(struct core *core, const struct request *asks)
+multilock_stir(struct core *core, const struct request *asks)
 {
-    const struct bundle *bundle = bundle_of(core, asks);
+    const struct multilock *multilock = multilock_of(core, asks);
 
-    for (uint32_t i = 0; i < bundle->count; i++) {
-        const struct request *part = bundle_part(core, bundle, i);
-        if (part != asks && part->ticket->requests.next == &part->ticket_link)
-            ticket_stir(core, part->ticket);
+    for (uint32_t i = 0; i < multilock->count; i++) {
+        const struct request *member = multilock_member(core, multilock, i);
+        if (member != asks &&
+            member->ticket->requests.next == &member->ticket_link)
+            ticket_stir(core, member->ticket);
     }
 }

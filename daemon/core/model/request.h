@@ -11,15 +11,15 @@
 #include "proto/request.h"
 
 /* What a request is to a LOCK of several names. */
-enum part_state {
-    PART_NONE,  /* nothing: it is of its own */
-    PART_WAITS, /* for the names before it: nothing is asked yet */
-    PART_ASKS,
-    PART_HAD, /* keeps its turn at the ticket until all are had */
+enum member_state {
+    MEMBER_NONE,  /* nothing: it is of its own */
+    MEMBER_WAITS, /* for the names before it: nothing is asked yet */
+    MEMBER_ASKS,
+    MEMBER_HAD, /* keeps its turn at the ticket until all are had */
 };
 
 /* A name of a LOCK of several. */
-struct bundle_part {
+struct multilock_member {
     uint16_t offset; /* in text */
     uint16_t len;
     uint32_t position;     /* in the request */
@@ -28,13 +28,13 @@ struct bundle_part {
     uint64_t fence;        /* of its hold */
 };
 
-/* A LOCK of several names that is under way; see bundle.c. */
-struct bundle {
+/* A LOCK of several names that is under way; see multi-lock.c. */
+struct multilock {
     struct slab_node node;
-    struct handle whole; /* the request */
+    struct handle parent; /* the request */
     uint32_t count;
     uint32_t got; /* so many of them, from the first, are had */
-    struct bundle_part parts[LOCK_NAMES_MAX];
+    struct multilock_member members[LOCK_NAMES_MAX];
     uint8_t owner_len;
     char owner[PROTO_OWNER_MAX];
     char text[PROTO_LINE_MAX];
@@ -48,8 +48,8 @@ struct request {
     struct wheel_node timer; /* wait= is over */
     struct session *session; /* ref */
     struct ticket *ticket;   /* ref; NULL: SHOW, HELD, LOCK of several names */
-    struct handle bundle;    /* that it is, or is a part of */
-    enum part_state part;
+    struct handle multilock; /* that it is, or is a part of */
+    enum member_state member;
     struct lock *watched; /* ref: WATCH */
     struct lock *broken;  /* ref, counted: BREAK; NULL: not yet */
     enum command command;
@@ -77,7 +77,7 @@ struct request {
 static inline bool
 request_stands(const struct request *request)
 {
-    return request->part == PART_WAITS || request->part == PART_HAD;
+    return request->member == MEMBER_WAITS || request->member == MEMBER_HAD;
 }
 
 struct core;
@@ -97,43 +97,43 @@ void request_free(struct core *core, struct request *request);
 
 /* Creates the LOCK of one name of the multi-lock `whole`. NULL: there is no
  * room. */
-struct request *request_create_part(
-    struct core *core, const struct request *whole);
+struct request *request_create_member(
+    struct core *core, const struct request *parent);
 
 /* Begins the turn of a member. Its wait= is what is left of the whole's. */
-void request_begin_part(
-    struct core *core, struct request *part, const struct request *whole);
+void request_begin_member(
+    struct core *core, struct request *member, const struct request *parent);
 
 /* The name of member `place`. */
-struct text bundle_name(const struct bundle *bundle, uint32_t place);
+struct text multilock_name(const struct multilock *multilock, uint32_t place);
 
 /* The multi-lock that the request is, or is a member of; NULL: none. */
-struct bundle *bundle_of(
+struct multilock *multilock_of(
     const struct core *core, const struct request *request);
 
 /* The LOCK of member `place`; NULL: it is gone. */
-struct request *bundle_part(
-    const struct core *core, const struct bundle *bundle, uint32_t place);
+struct request *multilock_member(
+    const struct core *core, const struct multilock *multilock, uint32_t place);
 
 /* The hold that member `place` has; NULL: it is gone. */
-struct ticket *bundle_hold(
-    const struct core *core, const struct bundle *bundle, uint32_t place);
+struct ticket *multilock_hold(
+    const struct core *core, const struct multilock *multilock, uint32_t place);
 
 /* Keeps the members that were had, for a LOCK that may come again. */
-void bundle_leave(struct core *core, struct bundle *bundle);
+void multilock_leave(struct core *core, struct multilock *multilock);
 
 /* Frees the members. Requests behind them have their turn at the end of the
  * step. */
-void bundle_drop_parts(struct core *core, struct bundle *bundle);
+void multilock_drop_members(struct core *core, struct multilock *multilock);
 
 /* Sets the request of the multi-lock and the name that it waits for. False:
  * `part` is no member. */
-bool bundle_waits(const struct core *core, const struct request *part,
-    const struct request **whole, struct text *name);
+bool multilock_waits(const struct core *core, const struct request *member,
+    const struct request **parent, struct text *name);
 
 /* A member waits: requests behind the other members may have to be refused,
  * at the end of the step. Members only stand behind older requests, so this
  * ends. */
-void bundle_stir(struct core *core, const struct request *asks);
+void multilock_stir(struct core *core, const struct request *asks);
 
 #endif

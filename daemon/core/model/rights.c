@@ -8,7 +8,7 @@
 #include "daemon/core/model/rights.h"
 
 #include "daemon/core/model/request.h"
-#include "daemon/core/model/tally.h"
+#include "daemon/core/model/stats.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -48,12 +48,12 @@ session_may(const struct core *core, const struct session *session,
 
 uint32_t
 auth_denied(const struct core *core, const struct session *session,
-    const struct bundle *bundle)
+    const struct multilock *multilock)
 {
     uint32_t place = 0;
 
-    while (place < bundle->count &&
-           session_may(core, session, RIGHT_LOCK, bundle_name(bundle, place)))
+    while (place < multilock->count && session_may(core, session, RIGHT_LOCK,
+                                           multilock_name(multilock, place)))
         place++;
     return place;
 }

@@ -24,7 +24,7 @@ bool session_may(const struct core *core, const struct session *session,
 /* The place of the first name that the session may not lock; the count of
  * names, if it may lock all. */
 uint32_t auth_denied(const struct core *core, const struct session *session,
-    const struct bundle *bundle);
+    const struct multilock *multilock);
 
 /* Whether the user may see locks of that name. */
 bool auth_sees(

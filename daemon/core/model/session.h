@@ -35,14 +35,14 @@ struct session {
     bool watch_waits;    /* until the client has read what it was told */
     bool recheck;        /* there are other users since it was looked at */
     bool revoked;        /* its user is no more */
-    uint8_t told_id[16]; /* secret: what its client knows it by */
+    uint8_t token[16];   /* secret: what its client knows it by */
     uint8_t id[16];      /* secret: see session_table.c */
     uint64_t silence_us; /* TCP ends the session no sooner, or NEVER */
     uint32_t generation; /* the client's count of its connections */
     uint32_t watch_count;
-    struct user *user;     /* ref; NULL: it is not known who it is */
-    struct source *source; /* ref; NULL: not counted, or no connection */
-    uint64_t keep_us;      /* how long its locks outlive the connection */
+    struct user *user;            /* ref; NULL: it is not known who it is */
+    struct peer_address *address; /* ref; NULL: not counted, or no connection */
+    uint64_t keep_us; /* how long its locks outlive the connection */
     char short_id[SHORT_ID_BYTES + 1];
     char client[PROTO_CLIENT_MAX];
     uint8_t client_len;
@@ -99,10 +99,10 @@ struct owner {
 };
 
 /* An address that sessions come from; see source.c. */
-struct source {
+struct peer_address {
     struct slab_node node;
     struct table_node table; /* by address */
-    struct list idle_link;   /* core->idle_sources: no connections at all */
+    struct list idle_link;   /* core->idle_addresses: no connections at all */
     uint8_t address[16];
     uint32_t connections;
     uint32_t lingering; /* connections without a session */

@@ -117,8 +117,8 @@ void
 session_set_id(
     struct core *core, struct session *session, const uint8_t told[16])
 {
-    memmove(session->told_id, told, sizeof(session->told_id));
-    auth_session_id(session->user, session->told_id, session->id);
+    memmove(session->token, told, sizeof(session->token));
+    auth_session_id(session->user, session->token, session->id);
     core_short_id(session->id, session->short_id);
     table_insert(
         &core->session_table, &session->table, session_hash(core, session->id));
@@ -128,7 +128,7 @@ void
 session_rename(struct core *core, struct session *session)
 {
     table_remove(&core->session_table, &session->table);
-    session_set_id(core, session, session->told_id);
+    session_set_id(core, session, session->token);
 }
 
 void
@@ -149,9 +149,9 @@ session_check_end(struct core *core, struct session *session)
 void
 auth_waited(struct session *session)
 {
-    require(session->source != NULL && session->source->waiting > 0);
+    require(session->address != NULL && session->address->waiting > 0);
     require(session->auths > 0);
-    session->source->waiting--;
+    session->address->waiting--;
     session->auths--;
 }
 

@@ -11,9 +11,9 @@
 #include "daemon/core/model/contention.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/memory.h"
+#include "daemon/core/model/namespaces.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session.h"
-#include "daemon/core/model/spaces.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/time.h"
 #include "proto/reply.h"
@@ -35,7 +35,7 @@ struct core {
     struct slab owners;
     struct slab requests;
     struct slab ops;
-    struct slab bundles;
+    struct slab multilocks;
     struct slab watches;
     struct slab probes;
     struct slab looks;
@@ -46,9 +46,9 @@ struct core {
     struct table owner_table;   /* by session and owner */
     struct table tag_table;     /* by session and tag */
     struct table session_table; /* by id */
-    struct table source_table;  /* by address */
-    struct slab sources;
-    struct list idle_sources; /* the oldest first */
+    struct table address_table; /* by address */
+    struct slab addresses;
+    struct list idle_addresses; /* the oldest first */
     uint32_t idle_count;
     struct hash_key hash_key;
     struct random random;
@@ -56,9 +56,9 @@ struct core {
     struct releases releases[RELEASES_KINDS];
     struct recents recents[RECENT_KINDS];
     uint64_t recent_serial;
-    struct spaces spaces;
+    struct namespaces namespaces;
     struct contention contention;
-    struct ages ages[SPACES_MAX + 1];
+    struct ages ages[NAMESPACES_MAX + 1];
     struct slab audits;  /* of one */
     struct audit *audit; /* ref */
     struct list stirred; /* tickets to advance when the step ends */

@@ -18,7 +18,7 @@
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/owner.h"
 #include "daemon/core/model/session_table.h"
-#include "daemon/core/model/tally.h"
+#include "daemon/core/model/stats.h"
 
 #include "daemon/base/assert.h"
 
@@ -264,7 +264,7 @@ ticket_known_holds(const struct ticket *ticket)
 {
     const struct request *request = ticket_request(ticket);
 
-    return ticket->holds - (request != NULL && request->part == PART_HAD);
+    return ticket->holds - (request != NULL && request->member == MEMBER_HAD);
 }
 
 void
@@ -277,7 +277,7 @@ ticket_set_state(
                        (uint32_t)(ticket->state == TICKET_WAITING);
 
     if (ticket->state == TICKET_HELD && state != TICKET_HELD)
-        histogram_add(&space_of(core, ticket->lock)->hold, &histogram_waits,
+        histogram_add(&namespace_of(core, ticket->lock)->hold, &histogram_waits,
             core->now_us - ticket->granted_us);
     core->held += held;
     core->waiting += waiting;
@@ -409,12 +409,12 @@ ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us)
 }
 
 uint64_t
-request_give_up_us(const struct core *core, const struct request *request)
+request_deadline_us(const struct core *core, const struct request *request)
 {
     if (request->command == COMMAND_LOCK && session_closes(request->session))
         return core->now_us;
     return us_add(request->began_us,
-        us_min(request->wait_us, core->settings.patience_us));
+        us_min(request->wait_us, core->settings.redis_timeout_us));
 }
 
 void

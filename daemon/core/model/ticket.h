@@ -208,7 +208,7 @@ void ticket_rebind(
 void ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us);
 
 /* Until when Redis is waited for on behalf of the request being served. */
-uint64_t request_give_up_us(
+uint64_t request_deadline_us(
     const struct core *core, const struct request *request);
 
 /* Adds the ticket's words to a question that may put the ticket into the

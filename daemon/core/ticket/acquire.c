@@ -10,7 +10,7 @@
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
-#include "daemon/core/model/tally.h"
+#include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
 #include "daemon/core/ticket/advance.h"
@@ -53,14 +53,14 @@ static void
 ticket_queued(struct core *core, const struct request *request,
     const struct op_result *result)
 {
-    const struct request *whole = request;
+    const struct request *parent = request;
     struct text name = TEXT("");
 
     if (!request->progress)
         return;
-    bool part = bundle_waits(core, request, &whole, &name);
-    struct reply reply = answer_begin(core, whole->tag, "QUEUED");
-    if (part)
+    bool member = multilock_waits(core, request, &parent, &name);
+    struct reply reply = answer_begin(core, parent->tag, "QUEUED");
+    if (member)
         reply_pair(&reply, "name", name);
     reply_pair_number(&reply, "position", result->ahead);
     if (request->ticket->settles_us > 0) {
@@ -82,11 +82,11 @@ answer_busy(
                             "and wait=0 was given";
     struct reply reply;
 
-    if (!handle_equal(request->bundle, HANDLE_NONE)) {
+    if (!handle_equal(request->multilock, HANDLE_NONE)) {
         request_refuse(core, request, ERROR_BUSY, why);
         return;
     }
-    tally_refused(core, request, ERROR_BUSY);
+    stats_refused(core, request, ERROR_BUSY);
     answer_error_begin(core, &reply, request->tag, ERROR_BUSY);
     if (result->ahead > 0)
         reply_pair_number(&reply, "position", result->ahead);
@@ -275,7 +275,7 @@ acquire_unknown(struct core *core, struct ticket *ticket)
         ticket_fail(core, ticket, ERROR_INDOUBT);
         return;
     }
-    ticket_ask(core, ticket, request, request_give_up_us(core, request));
+    ticket_ask(core, ticket, request, request_deadline_us(core, request));
     struct op *op = slab_get(&core->ops, ticket->main_op);
     if (op == NULL)
         ticket_leave(core, ticket);
@@ -297,7 +297,7 @@ acquire_unsettled(struct core *core, struct ticket *ticket, uint64_t after_us)
             request_unavailable(core, request, after_us);
         else
             ticket_ask(core, ticket, request,
-                us_min(end_us, core->now_us + core->settings.patience_us));
+                us_min(end_us, core->now_us + core->settings.redis_timeout_us));
         if (!handle_equal(ticket->main_op, HANDLE_NONE)) {
             ticket->settles_us = core->now_us + after_us;
             ticket_advance(core, ticket);
@@ -409,7 +409,7 @@ claim_done(
     case OP_UNKNOWN:
         count(core->counters, COUNTER_outcomes_unknown);
         if (request != NULL && !ticket->abandoned &&
-            core->now_us < request_give_up_us(core, request)) {
+            core->now_us < request_deadline_us(core, request)) {
             claim_ask(core, ticket, request);
             if (!handle_equal(ticket->main_op, HANDLE_NONE))
                 return;
@@ -472,8 +472,8 @@ wait_unheard(struct core *core, struct ticket *ticket, enum op_status status)
     ticket->unheard = true;
     wait_refuse(core, ticket, status);
     struct request *request = ticket_asking(ticket);
-    if (most_us < core->settings.patience_us)
-        most_us = core->settings.patience_us;
+    if (most_us < core->settings.redis_timeout_us)
+        most_us = core->settings.redis_timeout_us;
     if (core->now_us < us_add(ticket->heard_us, most_us)) {
         ticket->refresh_us = core->now_us + core_jitter(core, 2 * RETRY_US);
         ticket_arm(core, ticket);

@@ -6,10 +6,10 @@
 
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/bundle.h"
 #include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/hold.h"
 #include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/multilock.h"
 #include "daemon/core/ticket/question.h"
 #include "daemon/core/ticket/wait.h"
 
@@ -70,7 +70,7 @@ leaving_advance(struct core *core, struct ticket *ticket)
     struct op *op = slab_get(&core->ops, ticket->main_op);
 
     require(ticket->state == TICKET_LEAVING);
-    if (ticket_lapses(core, ticket))
+    if (ticket_expires(core, ticket))
         ticket_refuse_impatient(core, ticket);
     if (op != NULL && op->kind == OP_RELEASE && leaving_is_awaited(ticket))
         op_hurry(core, op);
@@ -88,7 +88,7 @@ ticket_advance(struct core *core, struct ticket *ticket)
             return;
         }
         if (request != NULL && request_stands(request) &&
-            bundle_is_waiting(core, request))
+            multilock_is_waiting(core, request))
             ticket_refuse_impatient(core, ticket);
         switch (ticket->state) {
         case TICKET_ASKING:

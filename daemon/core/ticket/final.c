@@ -9,7 +9,7 @@
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
-#include "daemon/core/model/tally.h"
+#include "daemon/core/model/stats.h"
 #include "daemon/core/ticket/leave.h"
 
 #include "daemon/base/assert.h"
@@ -79,68 +79,68 @@ unavailable_text(
 /* The name that is the reason why not all are had: the one that is denied, or
  * that was lost, or that is being taken. */
 static struct text
-bundle_culprit(const struct core *core, const struct session *session,
-    const struct bundle *bundle, enum error_code code)
+multilock_culprit(const struct core *core, const struct session *session,
+    const struct multilock *multilock, enum error_code code)
 {
-    uint32_t place = bundle->count;
+    uint32_t place = multilock->count;
 
     if (code == ERROR_DENIED)
-        place = auth_denied(core, session, bundle);
-    if (place < bundle->count)
-        return bundle_name(bundle, place);
+        place = auth_denied(core, session, multilock);
+    if (place < multilock->count)
+        return multilock_name(multilock, place);
     place = 0; /* or it is allowed again by now */
-    while (place < bundle->got &&
-           !handle_equal(bundle->parts[place].ticket, HANDLE_NONE))
+    while (place < multilock->got &&
+           !handle_equal(multilock->members[place].ticket, HANDLE_NONE))
         place++;
-    return bundle_name(bundle, place);
+    return multilock_name(multilock, place);
 }
 
 /* Gives back what was had. */
 static void
-bundle_roll_back(struct core *core, struct bundle *bundle)
+multilock_roll_back(struct core *core, struct multilock *multilock)
 {
-    for (uint32_t i = 0; i < bundle->got; i++) {
-        struct ticket *ticket = bundle_hold(core, bundle, i);
+    for (uint32_t i = 0; i < multilock->got; i++) {
+        struct ticket *ticket = multilock_hold(core, multilock, i);
         if (ticket != NULL)
             ticket_give_back(core, ticket);
     }
-    bundle->got = 0;
+    multilock->got = 0;
 }
 
 /*
- * A part has been refused: by `code`, of which more is said in key=value where
- * there is a key. What was had is given back, unless the request is only called
- * off here and the client goes on elsewhere.
+ * A member has been refused: by `code`, of which more is said in key=value
+ * where there is a key. What was had is given back, unless the request is only
+ * called off here and the client goes on elsewhere.
  */
 static void
-bundle_refused(struct core *core, struct request *part, enum error_code code,
-    const char *key, struct text value, const char *why)
+multilock_refused(struct core *core, struct request *member,
+    enum error_code code, const char *key, struct text value, const char *why)
 {
-    struct bundle *bundle = bundle_of(core, part);
-    struct request *whole = slab_get(&core->requests, bundle->whole);
+    struct multilock *multilock = multilock_of(core, member);
+    struct request *parent = slab_get(&core->requests, multilock->parent);
     struct reply reply;
 
-    require(whole != NULL);
+    require(parent != NULL);
     bool moves =
         code == ERROR_DRAINING ||
-        (code == ERROR_CANCELLED && whole->session->state == SESSION_CLOSING);
-    answer_error_begin(core, &reply, whole->tag, code);
+        (code == ERROR_CANCELLED && parent->session->state == SESSION_CLOSING);
+    answer_error_begin(core, &reply, parent->tag, code);
     if (code == ERROR_UNAVAILABLE && key == NULL)
         reply_pair_if(&reply, "reason",
-            text_from(health_word(request_why(core, part).reason)));
+            text_from(health_word(request_why(core, member).reason)));
     else if (code == ERROR_UNAVAILABLE) /* after_ms= */
         reply_pair(&reply, "reason", text_from(health_word(HEALTH_SETTLING)));
     if (key != NULL)
         reply_pair(&reply, key, value);
-    reply_pair(
-        &reply, "name", bundle_culprit(core, whole->session, bundle, code));
+    reply_pair(&reply, "name",
+        multilock_culprit(core, parent->session, multilock, code));
     reply_text(&reply, why != NULL ? why : error_meaning(code));
-    answer_end(core, whole->session, &reply);
-    if (moves && session_keeps(whole->session))
-        bundle_leave(core, bundle);
+    answer_end(core, parent->session, &reply);
+    if (moves && session_keeps(parent->session))
+        multilock_leave(core, multilock);
     else
-        bundle_roll_back(core, bundle);
-    bundle_end(core, bundle);
+        multilock_roll_back(core, multilock);
+    multilock_end(core, multilock);
 }
 
 void
@@ -155,9 +155,9 @@ request_refuse(struct core *core, struct request *request, enum error_code code,
     if (code == ERROR_UNAVAILABLE && why == NULL)
         why = unavailable_text(request->command, whose, text);
 
-    tally_refused(core, request, code);
-    if (request->part != PART_NONE) {
-        bundle_refused(core, request, code, key, TEXT("lock"), why);
+    stats_refused(core, request, code);
+    if (request->member != MEMBER_NONE) {
+        multilock_refused(core, request, code, key, TEXT("lock"), why);
         return;
     }
     answer_error_begin(core, &reply, request->tag, code);
@@ -183,9 +183,9 @@ request_unavailable(
         text_make(digits, text_from_u64(digits, after_us / 1000 + 1));
 
     count(core->counters, COUNTER_refused_unavailable);
-    tally_refused(core, request, ERROR_UNAVAILABLE);
-    if (request->part != PART_NONE) {
-        bundle_refused(
+    stats_refused(core, request, ERROR_UNAVAILABLE);
+    if (request->member != MEMBER_NONE) {
+        multilock_refused(
             core, request, ERROR_UNAVAILABLE, "after_ms", after, unsettled);
         return;
     }
@@ -201,9 +201,9 @@ request_unavailable(
 void
 request_limit(struct core *core, struct request *request, const char *limit)
 {
-    tally_refused(core, request, ERROR_LIMIT);
-    if (request->part != PART_NONE) {
-        bundle_refused(
+    stats_refused(core, request, ERROR_LIMIT);
+    if (request->member != MEMBER_NONE) {
+        multilock_refused(
             core, request, ERROR_LIMIT, "limit", text_from(limit), NULL);
         return;
     }
@@ -212,30 +212,30 @@ request_limit(struct core *core, struct request *request, const char *limit)
 }
 
 void
-bundle_end(struct core *core, struct bundle *bundle)
+multilock_end(struct core *core, struct multilock *multilock)
 {
-    struct request *whole = slab_get(&core->requests, bundle->whole);
+    struct request *parent = slab_get(&core->requests, multilock->parent);
 
-    bundle_drop_parts(core, bundle);
-    slab_free(&core->bundles, bundle);
-    require(whole != NULL);
-    whole->bundle = HANDLE_NONE;
-    request_free(core, whole);
+    multilock_drop_members(core, multilock);
+    slab_free(&core->multilocks, multilock);
+    require(parent != NULL);
+    parent->multilock = HANDLE_NONE;
+    request_free(core, parent);
 }
 
 void
 ticket_deadlocked(struct core *core, struct ticket *ticket,
-    struct request *request, struct text circle, const char *why)
+    struct request *request, struct text cycle, const char *why)
 {
     struct reply reply;
 
     require(ticket->state == TICKET_WAITING && request->asked);
-    tally_refused(core, request, ERROR_DEADLOCK);
-    if (!handle_equal(request->bundle, HANDLE_NONE)) {
-        bundle_refused(core, request, ERROR_DEADLOCK, "cycle", circle, why);
+    stats_refused(core, request, ERROR_DEADLOCK);
+    if (!handle_equal(request->multilock, HANDLE_NONE)) {
+        multilock_refused(core, request, ERROR_DEADLOCK, "cycle", cycle, why);
     } else {
         answer_error_begin(core, &reply, request->tag, ERROR_DEADLOCK);
-        reply_pair(&reply, "cycle", circle);
+        reply_pair(&reply, "cycle", cycle);
         reply_text(&reply, why);
         answer_end(core, request->session, &reply);
         request_free(core, request);

@@ -30,11 +30,11 @@ void request_limit(
     struct core *core, struct request *request, const char *limit);
 
 /* Frees the multi-lock, its members and its request, after the answer. */
-void bundle_end(struct core *core, struct bundle *bundle);
+void multilock_end(struct core *core, struct multilock *multilock);
 
 /* Refuses a LOCK whose wait would never end, and frees the request. The ticket
  * leaves. */
 void ticket_deadlocked(struct core *core, struct ticket *ticket,
-    struct request *request, struct text circle, const char *why);
+    struct request *request, struct text cycle, const char *why);
 
 #endif

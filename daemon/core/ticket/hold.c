@@ -17,13 +17,13 @@
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
-#include "daemon/core/model/tally.h"
+#include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
 #include "daemon/core/ticket/advance.h"
-#include "daemon/core/ticket/bundle.h"
 #include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/multilock.h"
 #include "daemon/core/ticket/question.h"
 
 #include "daemon/base/assert.h"
@@ -31,9 +31,9 @@
 void
 answer_hold(struct core *core, struct request *request, struct ticket *ticket)
 {
-    tally_granted(core, request, ticket);
-    if (!handle_equal(request->bundle, HANDLE_NONE)) {
-        bundle_granted(core, request, ticket);
+    stats_granted(core, request, ticket);
+    if (!handle_equal(request->multilock, HANDLE_NONE)) {
+        multilock_granted(core, request, ticket);
         return;
     }
     struct reply reply = answer_begin(core, request->tag, "OK");
@@ -49,7 +49,7 @@ static void
 lost_backend(struct core *core, const struct ticket *ticket)
 {
     count(core->counters, COUNTER_lost_backend);
-    space_of(core, ticket->lock)->value[SPACE_lost_backend]++;
+    namespace_of(core, ticket->lock)->value[NAMESPACE_lost_backend]++;
 }
 
 static const char expired[] = "expired";
@@ -62,7 +62,7 @@ lost_reason(struct core *core, const struct ticket *ticket)
     if (ticket->hard_end_us != NEVER &&
         ticket->hard_end_us <= core->now_us + 2 * drift_margin_us(lease_us)) {
         count(core->counters, COUNTER_lost_expired);
-        space_of(core, ticket->lock)->value[SPACE_lost_expired]++;
+        namespace_of(core, ticket->lock)->value[NAMESPACE_lost_expired]++;
         return expired;
     }
     lost_backend(core, ticket);
@@ -74,8 +74,8 @@ static bool
 hold_ask(struct core *core, struct ticket *ticket, struct request *request,
     uint64_t hard_end_us, bool sets_end)
 {
-    bool asked = ticket_send_renewal(
-        core, ticket, hard_end_us, request_give_up_us(core, request), sets_end);
+    bool asked = ticket_send_renewal(core, ticket, hard_end_us,
+        request_deadline_us(core, request), sets_end);
 
     request->asked = asked;
     if (!asked) {
@@ -126,8 +126,8 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
     ticket->lost = true;
     bool known = ticket->session != NULL && ticket_known_holds(ticket) > 0;
     struct request *had = ticket_request(ticket);
-    if (had != NULL && had->part == PART_HAD)
-        bundle_lost(core, had);
+    if (had != NULL && had->member == MEMBER_HAD)
+        multilock_lost(core, had);
     ticket->unattended = false;
     if (known) {
         struct reply reply = answer_event(core, EVENT_LOST);
@@ -170,7 +170,7 @@ void
 hold_gone(struct core *core, struct ticket *ticket)
 {
     count(core->counters, COUNTER_lost_gone);
-    space_of(core, ticket->lock)->value[SPACE_lost_gone]++;
+    namespace_of(core, ticket->lock)->value[NAMESPACE_lost_gone]++;
     hold_lost(core, ticket, "gone");
     ticket->requeued = true;
     if (!ticket->reclaiming) {
@@ -186,7 +186,7 @@ void
 hold_broken(struct core *core, struct ticket *ticket)
 {
     count(core->counters, COUNTER_lost_broken);
-    space_of(core, ticket->lock)->value[SPACE_lost_broken]++;
+    namespace_of(core, ticket->lock)->value[NAMESPACE_lost_broken]++;
     hold_lost(core, ticket, "broken");
     ticket->unclean = true;
     ticket_leave(core, ticket);
@@ -381,7 +381,7 @@ ticket_set_lease(struct core *core, struct ticket *ticket, uint64_t hold_ms)
     ticket->ask.hold_ms = hold_ms;
     if (!ticket->reclaiming) /* else only the broker knows of that end */
         (void)ticket_send_renewal(core, ticket, end_us,
-            us_add(core->now_us, core->settings.patience_us), true);
+            us_add(core->now_us, core->settings.redis_timeout_us), true);
     hold_end_by(ticket, core->now_us, end_us);
     ticket_arm(core, ticket);
 }

@@ -25,7 +25,7 @@ leaving_is_awaited(const struct ticket *ticket)
 }
 
 bool
-ticket_lapses(const struct core *core, const struct ticket *ticket)
+ticket_expires(const struct core *core, const struct ticket *ticket)
 {
     return ticket->state == TICKET_LEAVING &&
            core->now_us + us_from_ms(core->settings.lease_ms) +
@@ -37,7 +37,7 @@ void
 ticket_send_release(struct core *core, struct ticket *ticket)
 {
     struct op *op = ticket_op(core, ticket, OP_RELEASE);
-    uint64_t wait_us = core->settings.patience_us;
+    uint64_t wait_us = core->settings.redis_timeout_us;
 
     ticket->refresh_us = NEVER;
     if (op == NULL) {
@@ -57,7 +57,7 @@ ticket_send_release(struct core *core, struct ticket *ticket)
         wait_us = us_min(wait_us, core->settings.command_timeout_us);
     else if (op->yields)
         wait_us = ticket->leave_until_us - core->now_us;
-    op->give_up_us = core->now_us + wait_us;
+    op->deadline_us = core->now_us + wait_us;
     ticket->main_op = slab_handle(&core->ops, op);
     op_submit(core, op);
     ticket_arm(core, ticket);

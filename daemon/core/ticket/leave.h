@@ -11,7 +11,7 @@ bool leaving_is_awaited(const struct ticket *ticket);
 
 /* Whether the ticket is LEAVING and its release is not due: other brokers see
  * the lease until then. */
-bool ticket_lapses(const struct core *core, const struct ticket *ticket);
+bool ticket_expires(const struct core *core, const struct ticket *ticket);
 
 /* Sends the release. Without room for an operation it is tried again after
  * RETRY_US. */

@@ -15,7 +15,7 @@ uint64_t
 request_end_us(const struct core *core, const struct request *request)
 {
     return us_add(
-        request_give_up_us(core, request), core->settings.command_timeout_us);
+        request_deadline_us(core, request), core->settings.command_timeout_us);
 }
 
 /*
@@ -34,19 +34,19 @@ ticket_question(struct core *core, struct ticket *ticket,
         request_limit(core, request, "tickets");
         return NULL;
     }
-    op->give_up_us = request_give_up_us(core, request);
+    op->deadline_us = request_deadline_us(core, request);
     ticket->used = true;
     return op;
 }
 
 void
 ticket_ask(struct core *core, struct ticket *ticket, struct request *request,
-    uint64_t give_up_us)
+    uint64_t deadline_us)
 {
     struct op *op = ticket_question(core, ticket, request, OP_ACQUIRE);
     if (op == NULL)
         return;
-    op->give_up_us = give_up_us;
+    op->deadline_us = deadline_us;
     op->arrival = 0;
     op->fence = 0;
     op->retry = ticket->doubt;
@@ -102,7 +102,7 @@ ticket_refresh(struct core *core, struct ticket *ticket)
         op->over_us = ticket->over_us;
     op->idle = ticket->unattended && list_empty(&ticket->requests);
     op->tell = request != NULL && request->progress && !ticket->announced;
-    op->give_up_us = core->now_us + core->settings.patience_us;
+    op->deadline_us = core->now_us + core->settings.redis_timeout_us;
     ticket->renew_op = slab_handle(&core->ops, op);
     op_submit(core, op);
 }
@@ -121,7 +121,7 @@ void
 ticket_reclaim(struct core *core, struct ticket *ticket)
 {
     struct op *op = ticket_op(core, ticket, OP_RECLAIM);
-    uint64_t patience_us = core->now_us + core->settings.patience_us;
+    uint64_t redis_timeout_us = core->now_us + core->settings.redis_timeout_us;
     bool held = ticket->state == TICKET_HELD;
 
     if (op == NULL) {
@@ -135,8 +135,8 @@ ticket_reclaim(struct core *core, struct ticket *ticket)
     count(core->counters, COUNTER_reclaims);
     op->ask = ticket->ask;
     op->hard_end_us = held ? ticket->hard_end_us : NEVER;
-    op->give_up_us =
-        held ? us_min(patience_us, ticket->deadline_us) : patience_us;
+    op->deadline_us =
+        held ? us_min(redis_timeout_us, ticket->deadline_us) : redis_timeout_us;
     ticket_words(ticket, op);
     ticket->renew_op = slab_handle(&core->ops, op);
     ticket->reclaiming = true;
@@ -146,7 +146,7 @@ ticket_reclaim(struct core *core, struct ticket *ticket)
 
 bool
 ticket_send_renewal(struct core *core, struct ticket *ticket,
-    uint64_t hard_end_us, uint64_t give_up_us, bool sets_end)
+    uint64_t hard_end_us, uint64_t deadline_us, bool sets_end)
 {
     struct op *op = ticket_op(core, ticket, OP_RENEW);
 
@@ -161,7 +161,7 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
     op->shares = ticket->sharing || ticket->downgraded;
     op->moves = ticket->moving;
     op->holds = true;
-    op->give_up_us = us_min(give_up_us, ticket->deadline_us);
+    op->deadline_us = us_min(deadline_us, ticket->deadline_us);
     ticket_words(ticket, op);
     ticket->renew_op = slab_handle(&core->ops, op);
     op_submit(core, op);
@@ -181,7 +181,7 @@ ticket_begin(struct core *core, struct ticket *ticket, struct request *request)
     ticket_set_note(ticket, text_make(request->note, request->note_len));
     ticket_set_client(ticket, request->session);
     /* No room for the question frees the request; the ticket stays IDLE. */
-    ticket_ask(core, ticket, request, request_give_up_us(core, request));
+    ticket_ask(core, ticket, request, request_deadline_us(core, request));
     ticket->requeued = false;
     if (handle_equal(ticket->main_op, HANDLE_NONE))
         return;

@@ -9,10 +9,10 @@
 /* By when the request is answered in any case. */
 uint64_t request_end_us(const struct core *core, const struct request *request);
 
-/* Asks Redis for the lock until `give_up_us`. Without room the request is
+/* Asks Redis for the lock until `deadline_us`. Without room the request is
  * refused. */
 void ticket_ask(struct core *core, struct ticket *ticket,
-    struct request *request, uint64_t give_up_us);
+    struct request *request, uint64_t deadline_us);
 
 /* Asks Redis whether the hold of a CLAIM stands, and takes it over. Without
  * room the request is refused. */
@@ -33,7 +33,7 @@ void ticket_reclaim(struct core *core, struct ticket *ticket);
 /* Sends a renewal, by the watchdog or for a RENEW; it may take the place of one
  * under way. False: there is no room, and the next one is tried soon. */
 bool ticket_send_renewal(struct core *core, struct ticket *ticket,
-    uint64_t hard_end_us, uint64_t give_up_us, bool sets_end);
+    uint64_t hard_end_us, uint64_t deadline_us, bool sets_end);
 
 /* Begins to serve a LOCK. The ticket is IDLE; without room the request is
  * refused, and it stays so. */

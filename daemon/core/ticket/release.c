@@ -6,7 +6,7 @@
 
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/session_table.h"
-#include "daemon/core/model/tally.h"
+#include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
 #include "daemon/core/ticket/advance.h"
@@ -36,13 +36,13 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
     if (status == OP_GONE || status == OP_MISSING) {
         if (!ticket->given_up) {
             count(core->counters, COUNTER_lost_gone);
-            space_of(core, ticket->lock)->value[SPACE_lost_gone]++;
+            namespace_of(core, ticket->lock)->value[NAMESPACE_lost_gone]++;
             hold_note_lost(core, ticket, "gone");
         }
         request_refuse(core, request, ERROR_LOST, NULL);
     } else if (status == OP_REFUSED) {
         request_refuse(core, request, ERROR_INTERNAL, NULL);
-    } else if (core->now_us >= request_give_up_us(core, request)) {
+    } else if (core->now_us >= request_deadline_us(core, request)) {
         count(core->counters, COUNTER_refused_indoubt);
         request_refuse(core, request, ERROR_INDOUBT, NULL);
     }
@@ -89,7 +89,7 @@ ticket_refuse_late(struct core *core, struct ticket *ticket)
         if (!effects_spare(core->effects))
             return;
         if (request->asked || request_stands(request) ||
-            core->now_us < request_give_up_us(core, request))
+            core->now_us < request_deadline_us(core, request))
             continue;
         refuse_late(core, request);
     }

@@ -6,7 +6,7 @@
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/request.h"
-#include "daemon/core/model/tally.h"
+#include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
 #include "daemon/core/ticket/advance.h"
@@ -67,13 +67,13 @@ hold_end_in_record(
 
 /* How much of the lease was left. */
 static void
-hold_tally_margin(struct core *core, const struct ticket *ticket)
+hold_note_margin(struct core *core, const struct ticket *ticket)
 {
     uint64_t left_us = ticket->deadline_us > core->now_us
                            ? ticket->deadline_us - core->now_us
                            : 0;
 
-    histogram_add(&space_of(core, ticket->lock)->margin, &histogram_shares,
+    histogram_add(&namespace_of(core, ticket->lock)->margin, &histogram_shares,
         left_us / core->settings.lease_ms);
 }
 
@@ -86,7 +86,7 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
 
     count(core->counters, COUNTER_renewals);
     if (request == NULL && !op->sets_end) /* not what a client has asked for */
-        hold_tally_margin(core, ticket);
+        hold_note_margin(core, ticket);
     ticket->heard_us = core->now_us;
     ticket_stands(ticket, result->place, result->arrival);
     ticket->hard_end_us =

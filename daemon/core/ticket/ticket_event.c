@@ -161,7 +161,8 @@ ticket_wait_over(struct core *core, struct request *request)
         return;
     }
     if ((ticket->state == TICKET_WAITING && !ticket->unheard) ||
-        ticket_lapses(core, ticket) || request_stands(ticket_request(ticket))) {
+        ticket_expires(core, ticket) ||
+        request_stands(ticket_request(ticket))) {
         if (ticket->state == TICKET_WAITING && ticket->settles_us > 0 &&
             request->asked && !request_stands(request)) {
             request_unavailable(core, request, ticket_settles_us(core, ticket));

@@ -117,7 +117,7 @@ ticket_forget(struct core *core, struct ticket *ticket)
     op->moves = ticket->moving;
     op->holds = held;
     op->idle = !held;
-    op->give_up_us = core->now_us + core->settings.command_timeout_us;
+    op->deadline_us = core->now_us + core->settings.command_timeout_us;
     ticket_words(ticket, op);
     ticket->forgotten = true;
     ticket->main_op = slab_handle(&core->ops, op);

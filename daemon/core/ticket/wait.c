@@ -2,7 +2,7 @@
  * A ticket that is not granted yet: ASKING, when Redis has been asked and has
  * not answered, and WAITING, when it stands in the queue. A place in the queue
  * lasts as long as it is asked after; a wait ends by a grant, by its wait=, by
- * CANCEL, or by a circle of owners that wait for one another.
+ * CANCEL, or by a cycle of owners that wait for one another.
  *
  * Here is what requests, the end of the session and the timer of the lock do to
  * such a ticket. question.c asks Redis, and acquire.c takes the answers.
@@ -20,9 +20,9 @@
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/ticket/advance.h"
-#include "daemon/core/ticket/bundle.h"
 #include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/multilock.h"
 #include "daemon/core/ticket/question.h"
 
 #include "daemon/base/assert.h"
@@ -44,8 +44,8 @@ ticket_refuse_impatient(struct core *core, struct ticket *ticket)
             request_refuse(core, request, ERROR_BUSY,
                 "an earlier LOCK of this owner waits for the lock, and wait=0 "
                 "was given");
-        } else if (request->part == PART_ASKS) {
-            bundle_stir(core, request);
+        } else if (request->member == MEMBER_ASKS) {
+            multilock_stir(core, request);
         }
     }
 }
@@ -211,7 +211,7 @@ ticket_cancel(struct core *core, struct ticket *ticket, struct request *request,
     if (request->ended)
         return false;
     if (request_stands(request))
-        return bundle_cancel(core, request, code, why);
+        return multilock_cancel(core, request, code, why);
     require(request->ticket == ticket && request->command == COMMAND_LOCK);
     if (serving && stands &&
         (code == ERROR_DRAINING || session_closes(ticket->session)))
@@ -269,11 +269,11 @@ lock_timer(struct core *core, struct lock *lock)
         struct op *op =
             op_create(core, OP_LOOK, lock, slab_handle(&core->locks, lock));
         if (op != NULL) {
-            op->give_up_us = core->now_us + core->settings.patience_us;
+            op->deadline_us = core->now_us + core->settings.redis_timeout_us;
             op_submit(core, op);
         }
     }
-    if (lock->lapse_us > core->now_us)
-        lock_ask_at(core, lock, lock->lapse_us);
+    if (lock->expiry_us > core->now_us)
+        lock_ask_at(core, lock, lock->expiry_us);
     lock_unref(core, lock);
 }

@@ -141,7 +141,7 @@ struct round {
     bool won;
     bool starved; /* there was no memory for all that was seen */
     uint32_t out; /* votes under way */
-    uint32_t tally[OP_REFUSED + 1];
+    uint32_t stats[OP_REFUSED + 1];
     uint32_t again_ms;
     struct op_result about;  /* who is in the way, or what was asked for */
     struct sight_of *sights; /* owned, or NULL */

@@ -62,7 +62,7 @@ link_forget(struct link *link)
     link->peers_us = 0;
     link->differs = 0;
     link->backoff_us = BACKOFF_MIN_US;
-    link->patience_us = 0;
+    link->redis_timeout_us = 0;
     link->late_us = 0;
     link->idle_us = PING_AFTER_US;
     link->again = false;

@@ -89,7 +89,7 @@ op_wait_on(struct store *store, struct op *op, uint64_t now_us)
         op_dequeue(store, op);
         op_park(store, op, now_us + BACKOFF_MIN_US);
     } else if (!store->links[index].again) {
-        wheel_add(&store->wheel, &op->timer, op->give_up_us);
+        wheel_add(&store->wheel, &op->timer, op->deadline_us);
     }
 }
 

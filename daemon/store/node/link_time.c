@@ -81,10 +81,10 @@ link_until_us(const struct store *store, const struct link *link)
 {
     uint64_t wait_us = store_silence_us(store);
 
-    if (!link_may_be_late(store, link) && link->patience_us == 0)
+    if (!link_may_be_late(store, link) && link->redis_timeout_us == 0)
         wait_us = store->settings.command_timeout_us;
     else if (!link_may_be_late(store, link))
-        wait_us = link->patience_us;
+        wait_us = link->redis_timeout_us;
     return container_of(link->calls.next, struct call, link)->sent_us + wait_us;
 }
 
@@ -145,12 +145,12 @@ link_await(struct store *store, struct link *link, uint64_t now_us)
                     !store->nodes[link->node].mapped;
     uint64_t until_us = link_until_us(store, link);
     if (now_us >= until_us || replaced) {
-        uint64_t patience_us = 2 * link->patience_us;
-        if (patience_us == 0)
-            patience_us = 2 * store->settings.command_timeout_us;
-        link->patience_us = patience_us < store_silence_us(store)
-                                ? patience_us
-                                : store_silence_us(store);
+        uint64_t redis_timeout_us = 2 * link->redis_timeout_us;
+        if (redis_timeout_us == 0)
+            redis_timeout_us = 2 * store->settings.command_timeout_us;
+        link->redis_timeout_us = redis_timeout_us < store_silence_us(store)
+                                     ? redis_timeout_us
+                                     : store_silence_us(store);
         if (!link->late)
             count(store->counters, COUNTER_redis_timeouts);
         link_give_up(store, link, now_us, HEALTH_SILENT, "no answer in time");
@@ -168,7 +168,7 @@ link_await_us(const struct store *store, const struct link *link)
     uint64_t next_us = link_in_time_us(store, link);
 
     if (!link->late &&
-        (link_may_be_late(store, link) || link->patience_us == 0))
+        (link_may_be_late(store, link) || link->redis_timeout_us == 0))
         return next_us;
     next_us = link_until_us(store, link);
     LIST_EACH (at, &link->calls) {

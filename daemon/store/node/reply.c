@@ -301,7 +301,7 @@ link_reply(struct store *store, struct link *link, uint64_t now_us,
     struct resp told = *reply;
 
     if (now_us < call->sent_us + store->settings.command_timeout_us)
-        link->patience_us = 0;
+        link->redis_timeout_us = 0;
     if (told.type == RESP_ERROR) {
         told.text = without_words(told.text);
         link->demoted |= text_starts_with(told.text, TEXT("READONLY "));

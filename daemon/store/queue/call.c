@@ -181,7 +181,7 @@ batch_header(
         .steady_ms = trust_steady_ms(store, link, now_us),
         .within_us = trust_within_us(store, link),
         .idle_after_ms = store->settings.idle_after_ms,
-        .lapse_ms = store->settings.lapse_ms,
+        .expiry_ms = store->settings.expiry_ms,
     };
 }
 
@@ -199,9 +199,9 @@ op_until_us(const struct store *store, const struct op *op, uint64_t sent_us)
         return op->end_us;
     if (!op->overdue && op->over_us < most_us)
         most_us = op->over_us; /* not before least_us, or it is overdue */
-    if (op->give_up_us < least_us)
+    if (op->deadline_us < least_us)
         return least_us;
-    return op->give_up_us < most_us ? op->give_up_us : most_us;
+    return op->deadline_us < most_us ? op->deadline_us : most_us;
 }
 
 uint64_t
@@ -444,7 +444,7 @@ renewals_press(const struct node *node, uint64_t now_us)
     const struct op *first = container_of(leads->next, struct op, link);
     return now_us > first->began_us &&
            (now_us - first->began_us) >
-               (first->give_up_us - first->began_us) / 4;
+               (first->deadline_us - first->began_us) / 4;
 }
 
 /* `held_only`: what is held goes on, and nothing is granted. */
@@ -535,7 +535,7 @@ call_lost(struct store *store, struct call *call)
         struct op *op = container_of(at, struct op, link);
         op->answered_us = call->answered_us;
         bool again = op->kind == OP_INSPECT && !op->vote &&
-                     store->now_us < op->give_up_us;
+                     store->now_us < op->deadline_us;
         if (again)
             op_park(store, op, store->now_us);
         else

@@ -65,8 +65,8 @@ static bool
 op_is_pressed(const struct list *lane, const struct op *op)
 {
     return op->kind == OP_RENEW && !list_empty(lane) &&
-           op->give_up_us <
-               container_of(lane->next, struct op, link)->give_up_us;
+           op->deadline_us <
+               container_of(lane->next, struct op, link)->deadline_us;
 }
 
 void

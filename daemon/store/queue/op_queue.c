@@ -14,7 +14,7 @@ queue_due_us(const struct store *store, const struct op *op, uint16_t index,
     uint64_t now_us)
 {
     const struct link *link = &store->links[index];
-    uint64_t due_us = op->give_up_us;
+    uint64_t due_us = op->deadline_us;
 
     if ((link_answers(link) || link->again) &&
         due_us < now_us + store->settings.command_timeout_us)
@@ -28,8 +28,8 @@ route_due_us(const struct store *store, const struct op *op)
     uint64_t named_us = store->anew_us + store->settings.command_timeout_us;
 
     if (store->settings.topology != STORE_SENTINEL || store->anew_us == 0 ||
-        store->master != NODE_NONE || named_us < op->give_up_us)
-        return op->give_up_us;
+        store->master != NODE_NONE || named_us < op->deadline_us)
+        return op->deadline_us;
     return op->end_us > 0 && op->end_us < named_us ? op->end_us : named_us;
 }
 

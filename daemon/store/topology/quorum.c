@@ -225,8 +225,8 @@ pause_next(struct store *store, uint32_t *pause_ms, uint32_t most_ms)
 static void
 bid_pauses(struct store *store, struct bid *bid, const struct round *round)
 {
-    bool split = round->tally[OP_OK] > 0;
-    bool held = round->tally[OP_BUSY] >= store->quorum->majority;
+    bool split = round->stats[OP_OK] > 0;
+    bool held = round->stats[OP_BUSY] >= store->quorum->majority;
     uint32_t free_ms = round_free_ms(store, round);
     uint32_t split_ms =
         split ? pause_next(store, &bid->split_ms, SPLIT_MAX_MS) : 0;
@@ -347,10 +347,10 @@ bid_wins(struct store *store, struct bid *bid, uint64_t fence)
 void
 bid_loses(struct store *store, struct bid *bid, struct round *round)
 {
-    const uint32_t *tally = round->tally;
+    const uint32_t *stats = round->stats;
     uint32_t majority = store->quorum->majority;
     uint32_t enough = store->quorum->nodes - majority + 1;
-    uint32_t spoke = tally[OP_OK] + tally[OP_BUSY];
+    uint32_t spoke = stats[OP_OK] + stats[OP_BUSY];
     struct op *op = round->asked;
 
     bid->trying = false;
@@ -358,20 +358,20 @@ bid_loses(struct store *store, struct bid *bid, struct round *round)
         return;
     bool waits = bid->queue != NULL;
     bid_pauses(store, bid, round);
-    if (tally[OP_BUSY] >= majority)
+    if (stats[OP_BUSY] >= majority)
         turn_passes(store, bid);
-    if (tally[OP_MOVED] > 0) {
+    if (stats[OP_MOVED] > 0) {
         quorum_answer(store, op, OP_MOVED);
-    } else if (tally[OP_CONFLICT] >= enough) {
+    } else if (stats[OP_CONFLICT] >= enough) {
         quorum_answer(store, op, OP_CONFLICT);
-    } else if (tally[OP_REFUSED] >= enough) {
+    } else if (stats[OP_REFUSED] >= enough) {
         quorum_answer(store, op, OP_REFUSED);
     } else if (spoke >= majority && op->kind == OP_ACQUIRE && op->no_queue) {
         op->result = round->about;
         op->result.ahead = 1;
         quorum_answer(store, op, OP_BUSY);
     } else if (spoke >= majority ||
-               (waits && spoke + tally[OP_UNSETTLED] >= majority)) {
+               (waits && spoke + stats[OP_UNSETTLED] >= majority)) {
         if (!bid_queues(store, bid, queue_find(store->quorum, op->name), op))
             return;
         round->about.unsettled = spoke < majority;
@@ -379,10 +379,10 @@ bid_loses(struct store *store, struct bid *bid, struct round *round)
     } else if (waits) {
         quorum_answer(store, op, OP_UNKNOWN);
     } else {
-        bool unsettled = spoke + tally[OP_UNSETTLED] >= majority;
+        bool unsettled = spoke + stats[OP_UNSETTLED] >= majority;
         uint64_t grace_us = unsettled ? (uint64_t)round->again_ms * 1000 : 0;
         uint64_t pause_us = RETRY_US;
-        if (unsettled && tally[OP_UNSENT] + tally[OP_UNKNOWN] == 0)
+        if (unsettled && stats[OP_UNSENT] + stats[OP_UNKNOWN] == 0)
             pause_us = grace_us;
         else if (unsettled) /* the others may be enough when they are back */
             pause_us = bid->again_us - store->now_us;
@@ -582,7 +582,7 @@ take_release(struct store *store, struct op *op)
     bid->fence = 0;
     bid->leaving = true;
     bid->leaves = op;
-    op_park(store, op, op->give_up_us);
+    op_park(store, op, op->deadline_us);
     leave_ask(store, bid, op);
     leave_answer(store, bid); /* it may have been carried out already */
 }

@@ -139,7 +139,7 @@ round_sweep(struct store *store)
  * False: it is not asked. */
 static bool
 vote_send(struct store *store, struct vote *vote, enum vote_state state,
-    uint64_t give_up_us, bool waits)
+    uint64_t deadline_us, bool waits)
 {
     uint16_t node = vote->op.home;
     bool away = !link_answers(&store->links[node]);
@@ -149,7 +149,7 @@ vote_send(struct store *store, struct vote *vote, enum vote_state state,
     vote->waits = away;
     store->quorum->waiting += away;
     vote->state = state;
-    vote->op.give_up_us = give_up_us;
+    vote->op.deadline_us = deadline_us;
     vote->op.attempts = 0;
     vote->op.tries = 0;
     vote->op.halved = false;
@@ -173,8 +173,8 @@ renewal_until_us(const struct store *store, const struct round *round)
 
     if (round->kind != OP_RENEW || round->asked == NULL)
         return soon_us(store);
-    if (round->asked->give_up_us < late_us)
-        late_us = round->asked->give_up_us;
+    if (round->asked->deadline_us < late_us)
+        late_us = round->asked->deadline_us;
     return late_us > soon_us(store) ? late_us : soon_us(store);
 }
 
@@ -277,7 +277,7 @@ round_free_ms(const struct store *store, const struct round *round)
 {
     uint32_t least[STORE_QUORUM_MAX];
     uint32_t n = 0;
-    uint32_t has = round->tally[OP_OK];
+    uint32_t has = round->stats[OP_OK];
 
     for (uint32_t i = 0; i < store->quorum->nodes; i++) {
         const struct vote *vote = &round->votes[i];
@@ -335,7 +335,7 @@ try_lost(const struct store *store, const struct round *round,
     const struct count *count)
 {
     uint32_t majority = store->quorum->majority;
-    uint32_t spoke = round->tally[OP_OK] + round->tally[OP_BUSY];
+    uint32_t spoke = round->stats[OP_OK] + round->stats[OP_BUSY];
 
     return count->has + count->pending < majority &&
            (spoke >= majority || count->pending == 0);
@@ -467,18 +467,18 @@ renew_won(struct store *store, struct round *round, struct bid *bid)
 static enum op_status
 renew_verdict(const struct store *store, const struct round *round)
 {
-    const uint32_t *tally = round->tally;
+    const uint32_t *stats = round->stats;
     uint32_t enough = store->quorum->nodes - store->quorum->majority + 1;
 
-    if (tally[OP_BROKEN] > 0)
+    if (stats[OP_BROKEN] > 0)
         return OP_BROKEN;
-    if (tally[OP_MOVED] > 0)
+    if (stats[OP_MOVED] > 0)
         return OP_MOVED;
-    if (tally[OP_GONE] >= enough)
+    if (stats[OP_GONE] >= enough)
         return OP_GONE;
-    if (tally[OP_GONE] + tally[OP_MISSING] >= enough)
+    if (stats[OP_GONE] + stats[OP_MISSING] >= enough)
         return round->asked->moves ? OP_MISSING : OP_GONE;
-    return tally[OP_UNSENT] >= enough ? OP_UNSENT : OP_UNKNOWN;
+    return stats[OP_UNSENT] >= enough ? OP_UNSENT : OP_UNKNOWN;
 }
 
 static void
@@ -511,7 +511,7 @@ renew_decide(struct store *store, struct round *round)
 static uint32_t
 round_answered(const struct store *store, const struct round *round)
 {
-    uint32_t silent = round->tally[OP_UNSENT] + round->tally[OP_UNKNOWN];
+    uint32_t silent = round->stats[OP_UNSENT] + round->stats[OP_UNKNOWN];
 
     return store->quorum->nodes - silent - round->out;
 }
@@ -522,7 +522,7 @@ static void
 plain_decide(struct store *store, struct round *round)
 {
     bool done = round->kind == OP_BREAK &&
-                round->tally[OP_OK] + round->tally[OP_UNKNOWN] > 0;
+                round->stats[OP_OK] + round->stats[OP_UNKNOWN] > 0;
     enum op_status status = done ? OP_UNKNOWN : OP_UNSENT;
 
     if (round->out > 0)
@@ -531,8 +531,8 @@ plain_decide(struct store *store, struct round *round)
     if (round->asked == NULL)
         return;
     if (round_answered(store, round) >= store->quorum->majority)
-        status = round->tally[OP_OK] > 0        ? OP_OK
-                 : round->tally[OP_REFUSED] > 0 ? OP_REFUSED
+        status = round->stats[OP_OK] > 0        ? OP_OK
+                 : round->stats[OP_REFUSED] > 0 ? OP_REFUSED
                                                 : OP_GONE;
     round->asked->result = (struct op_result){.ahead = round->about.ahead};
     quorum_answer(store, round->asked, status);
@@ -560,7 +560,7 @@ publish_decide(struct store *store, struct round *round)
     round->decided = true;
     if (round->asked != NULL)
         quorum_answer(store, round->asked,
-            round->won || round->tally[OP_OK] > 0 ? OP_OK : OP_UNSENT);
+            round->won || round->stats[OP_OK] > 0 ? OP_OK : OP_UNSENT);
 }
 
 /* --- INSPECT -------------------------------------------------------------- */
@@ -779,8 +779,8 @@ vote_again(struct store *store, struct vote *vote, enum op_status status)
         return false;
     if (bid != NULL && bid->leaving)
         bid->freed = true; /* GONE is what it says then if it was */
-    return store->now_us < vote->op.give_up_us &&
-           vote_send(store, vote, vote->state, vote->op.give_up_us, true);
+    return store->now_us < vote->op.deadline_us &&
+           vote_send(store, vote, vote->state, vote->op.deadline_us, true);
 }
 
 /* What is asked of all has been sent when the one that was heard last was. */
@@ -810,7 +810,7 @@ quorum_voted(struct store *store, struct op *op, enum op_status status)
         vote->state = VOTE_NONE;
     } else if (was == VOTE_ASKED) {
         vote->state = vote_read(vote, status);
-        round->tally[status]++;
+        round->stats[status]++;
         round_hear(round, &op->result, bit_of(vote));
         if (round->kind == OP_RELEASE)
             release_heard(store, vote, status);
@@ -838,15 +838,15 @@ round_ask(struct store *store, struct round *round, uint32_t nodes)
     for (uint32_t i = 0; i < store->quorum->nodes; i++) {
         struct vote *vote = &round->votes[i];
         bool waits = round->kind == OP_RELEASE;
-        uint64_t give_up_us =
+        uint64_t deadline_us =
             waits ? lease_over_us(store, vote) : renewal_until_us(store, round);
         if (round->kind == OP_PUBLISH || (nodes & 1u << i) == 0)
             continue;
-        if (vote_send(store, vote, VOTE_ASKED, give_up_us, waits))
+        if (vote_send(store, vote, VOTE_ASKED, deadline_us, waits))
             continue;
         vote->state = VOTE_NO;
         vote->op.result.status = OP_UNSENT;
-        round->tally[OP_UNSENT]++;
+        round->stats[OP_UNSENT]++;
         if (round->kind == OP_RELEASE)
             release_heard(store, vote, OP_UNSENT);
     }

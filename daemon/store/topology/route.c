@@ -123,9 +123,10 @@ route_redirect(struct store *store, struct text where, uint16_t from,
     uint16_t *slot, uint16_t *node)
 {
     const char *end = where.at + where.len;
-    const char *space = memchr(where.at, ' ', where.len);
+    const char *namespace = memchr(where.at, ' ', where.len);
     const char *second =
-        space ? memchr(space + 1, ' ', (size_t)(end - space - 1)) : NULL;
+        namespace ? memchr(namespace + 1, ' ', (size_t)(end - namespace - 1))
+                  : NULL;
     uint64_t slot_number;
     uint64_t port;
 
@@ -135,7 +136,7 @@ route_redirect(struct store *store, struct text where, uint16_t from,
     while (colon > second && colon[-1] != ':')
         colon--;
     if (colon == second ||
-        !text_to_u64(text_make(space + 1, (size_t)(second - space - 1)),
+        !text_to_u64(text_make(namespace + 1, (size_t)(second - namespace - 1)),
             SLOT_COUNT - 1, &slot_number) ||
         !text_to_u64(
             text_make(colon, (size_t)(end - colon)), UINT16_MAX, &port))

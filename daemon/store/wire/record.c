@@ -108,7 +108,7 @@ record_write_header(const struct record_header *header, char *out)
 {
     PUT_UINT(out, HEADER, VERSION, 1);
     PUT_UINT(out, HEADER, NUMBER, header->number);
-    PUT_UINT(out, HEADER, LAPSE, header->lapse_ms);
+    PUT_UINT(out, HEADER, LAPSE, header->expiry_ms);
     PUT_BYTES(out, HEADER, BROKER, header->broker);
     PUT_DOUBLE(out, HEADER, FENCE_CLOCK, header->fence_clock_us);
     PUT_DOUBLE(out, HEADER, FORGET_AFTER, header->forget_after_ms);

@@ -46,7 +46,7 @@ struct record_header {
     uint32_t steady_ms;  /* likewise with the node's clock */
     uint32_t within_us;  /* TIME may be so far from expected_us */
     uint32_t idle_after_ms;
-    uint32_t lapse_ms;
+    uint32_t expiry_ms;
     uint8_t number; /* of a node of a quorum, from 1 on; 0: it is none */
 };
 

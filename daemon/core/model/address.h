@@ -1,8 +1,8 @@
 /*
  * Connections by address and user. See source.c.
  */
-#ifndef HOLDFAST_CORE_MODEL_SOURCE_H
-#define HOLDFAST_CORE_MODEL_SOURCE_H
+#ifndef HOLDFAST_CORE_MODEL_ADDRESS_H
+#define HOLDFAST_CORE_MODEL_ADDRESS_H
 
 #include "daemon/core/model/state.h"
 
@@ -17,7 +17,7 @@ bool auth_init(struct core *core);
 void auth_fini(struct core *core);
 
 /* Forgets the failures of an address that are old enough. */
-void source_forget(const struct core *core, struct source *source);
+void address_forget(const struct core *core, struct peer_address *address);
 
 /* Whether the user has as many connections as it may have. */
 bool user_is_full(const struct core *core, const struct user *user);
@@ -41,6 +41,6 @@ void auth_disconnected(struct core *core, struct session *session);
 
 /* How long the answer to a failed AUTH is delayed, by the failures of that
  * address. */
-uint64_t failure_delay_us(const struct source *source);
+uint64_t failure_delay_us(const struct peer_address *address);
 
 #endif

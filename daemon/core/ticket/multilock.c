@@ -1,0 +1,250 @@
+/*
+ * LOCK of several names: all or none.
+ *
+ * The names are taken one after the other in the order of their bytes, which is
+ * the same for everybody, so that two such requests never wait for one another.
+ * Each member is a LOCK of its own, whose answer comes here instead of to the
+ * client. All of them take their turn at their tickets when the request comes,
+ * and keep it until it is answered, so that what the client sent after it on
+ * any of the names comes after it.
+ *
+ * Until the last one is had, what was had before is no hold that the client
+ * knows of: it is not listed, not given back by UNLOCK, and where it is lost or
+ * another member fails, all of it is given back and the request refused.
+ *
+ * request.c has the parts as requests, final.c the refusal of all of them.
+ *
+ * With lease= the parts are renewed until the last one is had; then the lease
+ * begins, for all at once.
+ *
+ * See DESIGN.md D10.5.
+ */
+#include "daemon/core/ticket/multilock.h"
+
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/model/request.h"
+#include "daemon/core/model/stats.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/ticket/advance.h"
+#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/hold.h"
+#include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/wait.h"
+
+#include "daemon/base/assert.h"
+
+/* Takes the names out of the request, in their order. NULL, or what is wrong
+ * with them. */
+static const char *
+multilock_fill(struct multilock *multilock, const struct request_line *line)
+{
+    uint32_t used = 0;
+
+    for (uint32_t i = 0; i < line->name_count; i++) {
+        struct text name = line->names[i];
+        uint32_t place = i;
+        while (place > 0) {
+            int way = text_compare(multilock_name(multilock, place - 1), name);
+            if (way == 0)
+                return "a name was given twice";
+            if (way < 0)
+                break;
+            multilock->members[place] = multilock->members[place - 1];
+            place--;
+        }
+        require(used + name.len <= sizeof(multilock->text));
+        memcpy(multilock->text + used, name.at, name.len);
+        multilock->members[place] = (struct multilock_member){
+            .offset = (uint16_t)used, .len = (uint16_t)name.len, .position = i};
+        used += (uint32_t)name.len;
+    }
+    multilock->count = line->name_count;
+    return NULL;
+}
+
+void
+multilock_lost(struct core *core, const struct request *had)
+{
+    struct multilock *multilock = multilock_of(core, had);
+    uint32_t place = 0;
+
+    require(had->member == MEMBER_HAD);
+    while (multilock_member(core, multilock, place) != had)
+        place++;
+    multilock->members[place].ticket = HANDLE_NONE;
+    (void)multilock_cancel(core, had, ERROR_UNAVAILABLE,
+        "one of the names was had and lost again");
+}
+
+/* OK fence=F1,F2: in the order of the request. */
+static void
+multilock_answer(struct core *core, const struct multilock *multilock,
+    const struct request *parent)
+{
+    struct reply reply = answer_begin(core, parent->tag, "OK");
+    char fences[LOCK_NAMES_MAX * 21];
+    uint64_t by_position[LOCK_NAMES_MAX] = {0};
+    uint64_t ttl_ms = UINT64_MAX;
+    uint32_t holds = UINT32_MAX;
+    size_t len = 0;
+
+    for (uint32_t i = 0; i < multilock->count; i++) {
+        const struct ticket *ticket =
+            slab_get(&core->tickets, multilock->members[i].ticket);
+        require(ticket != NULL);
+        by_position[multilock->members[i].position] = ticket->fence;
+        ttl_ms = us_min(ttl_ms, ticket_ttl_ms(core, ticket));
+        if (ticket->holds < holds)
+            holds = ticket->holds;
+    }
+    for (uint32_t i = 0; i < multilock->count; i++) {
+        if (i > 0)
+            fences[len++] = ',';
+        len += text_from_u64(fences + len, by_position[i]);
+    }
+    reply_pair(&reply, "fence", text_make(fences, len));
+    reply_pair_number(&reply, "ttl_ms", ttl_ms);
+    reply_pair_number(&reply, "count", holds);
+    answer_end(core, parent->session, &reply);
+}
+
+/* All are had. What waited for that goes on, and a session that ends gives all
+ * back. */
+static void
+multilock_finish(struct core *core, struct multilock *multilock)
+{
+    struct request *parent = slab_get(&core->requests, multilock->parent);
+
+    require(parent != NULL);
+    for (uint32_t i = 0; i < multilock->count; i++) {
+        struct ticket *ticket = multilock_hold(core, multilock, i);
+        require(ticket != NULL);
+        if (parent->ask.hold_ms > 0 && ticket->holds == 1)
+            ticket_set_lease(core, ticket, parent->ask.hold_ms);
+    }
+    multilock_answer(core, multilock, parent);
+    multilock_end(core, multilock);
+}
+
+/* The next member begins, at once or when its turn comes. */
+static void
+multilock_advance(struct core *core, struct multilock *multilock)
+{
+    const struct request *parent = slab_get(&core->requests, multilock->parent);
+    struct request *member = multilock_member(core, multilock, multilock->got);
+
+    require(member != NULL && parent != NULL);
+    request_begin_member(core, member, parent);
+    if (member->wait_us == 0 && parent->wait_us > 0) {
+        request_refuse(core, member, ERROR_UNAVAILABLE, NULL);
+        return;
+    }
+    ticket_advance(core, member->ticket);
+}
+
+void
+multilock_granted(
+    struct core *core, struct request *granted, struct ticket *ticket)
+{
+    struct multilock *multilock = multilock_of(core, granted);
+    struct multilock_member *member = &multilock->members[multilock->got++];
+
+    member->ticket = slab_handle(&core->tickets, ticket);
+    member->fence = ticket->fence;
+    granted->member = MEMBER_HAD;
+    granted->asked = false;
+    wheel_remove(&core->wheel, &granted->timer);
+    if (multilock->got == multilock->count)
+        multilock_finish(core, multilock);
+    else
+        multilock_advance(core, multilock);
+}
+
+/* Takes a turn for every member. False: there was no room, and the request has
+ * been refused. */
+static bool
+multilock_line_up(
+    struct core *core, struct multilock *multilock, struct request *parent)
+{
+    struct text owner = text_make(multilock->owner, multilock->owner_len);
+    const char *limit = "requests";
+    uint32_t i;
+
+    for (i = 0; i < multilock->count; i++) {
+        struct request *member = request_create_member(core, parent);
+        if (member == NULL) {
+            count(core->counters, COUNTER_limit_requests);
+            break;
+        }
+        multilock->members[i].request = slab_handle(&core->requests, member);
+        member->ticket = ticket_obtain(
+            core, parent->session, multilock_name(multilock, i), owner, &limit);
+        if (member->ticket == NULL)
+            break;
+        list_push_back(&member->ticket->requests, &member->ticket_link);
+    }
+    if (i == multilock->count)
+        return true;
+    stats_turned_away(core, multilock_name(multilock, i), ERROR_LIMIT);
+    answer_limit(core, parent->session, parent->tag, limit);
+    multilock_end(core, multilock);
+    return false;
+}
+
+void
+multilock_begin(
+    struct core *core, struct request *parent, const struct request_line *line)
+{
+    struct multilock *multilock = slab_alloc(&core->multilocks);
+
+    if (multilock == NULL) {
+        stats_turned_away(core, line->argument, ERROR_LIMIT);
+        request_limit(core, parent, "requests");
+        return;
+    }
+    const char *wrong = multilock_fill(multilock, line);
+    if (wrong != NULL) {
+        slab_free(&core->multilocks, multilock);
+        count(core->counters, COUNTER_requests_bad);
+        request_refuse(core, parent, ERROR_BADREQ, wrong);
+        return;
+    }
+    if (request_has(line, REQUEST_KEY_OWNER)) {
+        struct text owner = line->word[REQUEST_KEY_OWNER];
+        memcpy(multilock->owner, owner.at, owner.len);
+        multilock->owner_len = (uint8_t)owner.len;
+    }
+    multilock->parent = slab_handle(&core->requests, parent);
+    parent->multilock = slab_handle(&core->multilocks, multilock);
+    if (multilock_line_up(core, multilock, parent))
+        multilock_advance(core, multilock);
+}
+
+bool
+multilock_is_waiting(const struct core *core, const struct request *member)
+{
+    const struct multilock *multilock = multilock_of(core, member);
+    const struct request *asks =
+        multilock_member(core, multilock, multilock->got);
+
+    if (asks == NULL || asks->ticket == NULL)
+        return false;
+    if (ticket_is_patient(asks->ticket) || ticket_expires(core, asks->ticket))
+        return true;
+    /* Or it stands behind one that came before, and waits. */
+    const struct request *first =
+        container_of(asks->ticket->requests.next, struct request, ticket_link);
+    return request_stands(first) && multilock_is_waiting(core, first);
+}
+
+bool
+multilock_cancel(struct core *core, const struct request *request,
+    enum error_code code, const char *why)
+{
+    const struct multilock *multilock = multilock_of(core, request);
+
+    require(multilock != NULL);
+    struct request *member = multilock_member(core, multilock, multilock->got);
+    require(member != NULL);
+    return ticket_cancel(core, member->ticket, member, code, why);
+}
