@@ -6,9 +6,9 @@
 #ifndef HOLDFAST_TESTS_UNIT_STORE_RIG_H
 #define HOLDFAST_TESTS_UNIT_STORE_RIG_H
 
-#include "daemon/store/model/state.h"
+#include "tests/unit/rig_test.h"
 
-#include <check.h>
+#include "daemon/store/model/state.h"
 
 #define SRIG_OPS    512
 #define SRIG_WORDS  600
@@ -101,6 +101,10 @@ struct srig *srig_cluster(void);
 struct srig *srig_sentinel(void);
 struct srig *srig_quorum(unsigned nodes);
 void srig_end(struct srig *rig);
+
+/* A test of `rig`, which begins as the expression says. */
+#define SRIG_TEST(name, ...) \
+    RIG_TEST_AS(name, struct srig, __VA_ARGS__, srig_end)
 
 /* One turn: time, output, wishes, results. */
 void srig_turn(struct srig *rig);

@@ -65,9 +65,8 @@ answer(struct srig *rig, char *out, const char *cursor, unsigned sights)
 }
 
 /* It goes last and alone, has no keys, and says where to go on. */
-START_TEST(step)
+SRIG_TEST(step, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *op = srig_draft(rig, OP_AUDIT, 0);
     struct op_audit *audit = op->audit;
     char bytes[400];
@@ -102,15 +101,11 @@ START_TEST(step)
     ck_assert_uint_eq(audit->sights[0].hold_ms, 90000);
     ck_assert_uint_eq(audit->sights[1].wrong, WRONG_EXPIRY);
     ck_assert_uint_eq(audit->sights[1].name.len, 7);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What is cut off, or is none, is no answer. */
-START_TEST(no_answers)
+SRIG_TEST(no_answers, srig_single())
 {
-    struct srig *rig = srig_single();
     char bytes[400];
     size_t len = answer(rig, bytes, "12", 2);
 
@@ -130,17 +125,13 @@ START_TEST(no_answers)
         srig_bytes(rig, 0, bytes, answer(rig, bytes, cursors[i], 0));
         srig_status(rig, op, OP_REFUSED);
     }
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What no script says of an audit; it is not asked again by and by. */
-START_TEST(no_results)
+SRIG_TEST(no_results, _i == 0 ? srig_single() : srig_quorum(3))
 {
     static const enum record_status table[] = {
         RECORD_GRACE, RECORD_CHANGED, RECORD_LATE};
-    struct srig *rig = _i == 0 ? srig_single() : srig_quorum(3);
 
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         struct op *op = srig_op(rig, OP_AUDIT, 0);
@@ -154,15 +145,11 @@ START_TEST(no_results)
     }
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_late), 0);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_retries), 0);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* It is loaded when it is asked for, and alone. */
-START_TEST(script_is_loaded)
+SRIG_TEST(script_is_loaded, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_AUDIT, 0);
     char bytes[400];
 
@@ -179,15 +166,11 @@ START_TEST(script_is_loaded)
     srig_bytes(rig, 0, bytes, answer(rig, bytes, "0", 0));
     srig_status(rig, op, OP_OK);
     ck_assert_uint_eq(op->audit->cursor, 0);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Where it cannot be loaded that is nobody else's loss, and it is given up. */
-START_TEST(script_is_not_loaded)
+SRIG_TEST(script_is_not_loaded, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_AUDIT, 0);
     unsigned calls = 0;
 
@@ -216,13 +199,10 @@ START_TEST(script_is_not_loaded)
     srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Whatever is said against it, it is not asked again. */
-START_TEST(refusals)
+SRIG_TEST(refusals, srig_cluster())
 {
     static const struct {
         const char *error;
@@ -236,7 +216,6 @@ START_TEST(refusals)
         {"TRYAGAIN x", OP_UNSENT},
         {"ERR user_script:1: what", OP_REFUSED},
     };
-    struct srig *rig = srig_cluster();
 
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         struct op *op = srig_op(rig, OP_AUDIT, 0);
@@ -254,17 +233,13 @@ START_TEST(refusals)
     srig_turn(rig);
     srig_status(rig, op, OP_UNSENT);
     ck_assert_uint_eq(op->audit->node, 0);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* The nodes of a cluster, of a quorum; one after the other, and an end. */
-START_TEST(nodes)
+SRIG_TEST(nodes, _i == 0 ? srig_cluster() : srig_quorum(3))
 {
     static const char *const names[] = {
         "10.0.0.1:7000", "10.0.0.1:7001", "10.0.0.1:7002"};
-    struct srig *rig = _i == 0 ? srig_cluster() : srig_quorum(3);
     char bytes[400];
 
     for (uint32_t node = 0; node < 3; node++) {
@@ -286,17 +261,12 @@ START_TEST(nodes)
     srig_submit(rig, op);
     srig_turn(rig);
     srig_status(rig, op, OP_GONE);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* A node without slots is passed over, and where another begins, so does its
  * first step. */
-START_TEST(node_without_slots)
+SRIG_TEST(node_without_slots, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
-
     rig->map[0].host = rig->map[1].host;
     rig->map[0].port = rig->map[1].port;
     rig->store->map_wanted = true;
@@ -314,10 +284,7 @@ START_TEST(node_without_slots)
     ck_assert_str_eq(op->audit->name, "10.0.0.1:7001");
     srig_results(rig, 1, 1, RECORD_OK);
     srig_status(rig, op, OP_REFUSED);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* An order to mark the node, which is sent so; the next reply is to it. */
 static struct op *
@@ -338,7 +305,7 @@ marks(struct srig *rig, uint32_t node, bool marked, const char *command)
 }
 
 /* The mark: in a slot of the node, for whoever is the first. */
-START_TEST(mark)
+SRIG_TEST(mark, srig_cluster())
 {
     static const char first[] =
         "SET holdfast:audit:{1324} broker-1 PX 540000 NX GET";
@@ -355,7 +322,6 @@ START_TEST(mark)
         {"broker-", OP_BUSY},
         {"", OP_BUSY},
     };
-    struct srig *rig = srig_cluster();
 
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         struct op *op = marks(rig, 1, false, first);
@@ -373,16 +339,11 @@ START_TEST(mark)
     struct op *op = marks(rig, 1, true, later);
     srig_reply(rig, 1, &(struct resp){.type = RESP_STATUS, .text = TEXT("OK")});
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Where no node is known, there may be some. */
-START_TEST(no_node_known)
+SRIG_TEST(no_node_known, srig_create(STORE_CLUSTER, 3))
 {
-    struct srig *rig = srig_create(STORE_CLUSTER, 3);
-
     srig_start(rig);
     struct op *op = srig_op(rig, OP_AUDIT, 0);
     srig_turn(rig);
@@ -395,10 +356,7 @@ START_TEST(no_node_known)
     srig_submit(rig, op);
     srig_turn(rig);
     srig_status(rig, op, OP_GONE);
-    srig_end(rig);
 }
-
-END_TEST
 
 Suite *
 store_audit_suite(void)

@@ -50,9 +50,8 @@ expect_fence(const struct srig *rig, double wanted)
 }
 
 /* Each goes alone and is the first in turn, with a header and the fence. */
-START_TEST(call)
+SRIG_TEST(call, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *release = srig_op(rig, OP_RELEASE, 0);
     struct op *first = srig_op(rig, OP_BREAK, 0);
     struct op *second = srig_op(rig, OP_BREAK, 0);
@@ -75,13 +74,10 @@ START_TEST(call)
     expect_fence(rig, 9007199254740991.0);
     srig_results(rig, 0, 1, RECORD_GONE);
     srig_status(rig, second, OP_GONE);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What the script cannot do, or what is no answer of it: an error of ours. */
-START_TEST(answers)
+SRIG_TEST(answers, srig_cluster())
 {
     static const struct resp odd[] = {
         {.type = RESP_NIL},
@@ -91,7 +87,6 @@ START_TEST(answers)
         {.type = RESP_STRING, .text = TEXT("")},
         {.type = RESP_ERROR, .text = TEXT("ERR user_script:1: what")},
     };
-    struct srig *rig = srig_cluster();
     char bytes[200];
 
     for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
@@ -114,15 +109,11 @@ START_TEST(answers)
     srig_status(rig, op, OP_OK);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_errors),
         sizeof(odd) / sizeof(odd[0]) + whole);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* The slot is elsewhere, for ever or for now; its script is not there yet. */
-START_TEST(redirects)
+SRIG_TEST(redirects, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     struct op *op = ordered(rig);
 
     op->fence = 3;
@@ -149,10 +140,7 @@ START_TEST(redirects)
     srig_results(rig, 2, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
     ck_assert_uint_eq(rig->done_count, 1);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* It was sent, and the answer is not to be had: who has ordered it decides
  * whether to do so again. */
@@ -181,9 +169,8 @@ START_TEST(outcome_lost)
 END_TEST
 
 /* Redis does not let it run until its time is over: it did not run. */
-START_TEST(never_run)
+SRIG_TEST(never_run, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_BREAK, 0);
 
     while (!srig_done(rig, op)) {
@@ -203,10 +190,7 @@ START_TEST(never_run)
             srig_lose(rig, 0);
     }
     srig_status(rig, op, OP_UNSENT);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- what is published ---------------------------------------------------- */
 
@@ -231,9 +215,8 @@ publish_bytes(struct srig *rig, const char *bytes, size_t len)
 
 /* One byte says of what kind it is. Of grants and breaks the length is fixed,
  * of the rest there must be something; of other kinds nothing is understood. */
-START_TEST(kinds_and_lengths)
+SRIG_TEST(kinds_and_lengths, srig_single())
 {
-    struct srig *rig = srig_single();
     struct store_hint hint;
     struct text news;
     char bytes[40];
@@ -259,13 +242,10 @@ START_TEST(kinds_and_lengths)
         }
     }
     ck_assert(!store_take_unheard(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A fence is a number that is exact in a double, or none. */
-START_TEST(fences)
+SRIG_TEST(fences, srig_single())
 {
     static const struct {
         double number;
@@ -273,7 +253,6 @@ START_TEST(fences)
     } table[] = {{0, 0}, {1, 1}, {8e15, 8000000000000000}, {-1, 0}, {0.5, 0},
         {1e17, 0}, {1e300, 0}, {(double)INFINITY, 0}, {-(double)INFINITY, 0},
         {(double)NAN, 0}};
-    struct srig *rig = srig_single();
     struct store_hint hint;
     char bytes[17] = "B";
 
@@ -286,10 +265,7 @@ START_TEST(fences)
         ck_assert_uint_eq(hint.request, request);
         ck_assert_uint_eq(hint.fence, table[i].fence);
     }
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Of a message only its payload is looked at; what is none ends the link. */
 START_TEST(no_messages)

@@ -15,9 +15,8 @@
 
 Suite *store_call_suite(void);
 
-START_TEST(batches)
+SRIG_TEST(batches, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *ops[10];
 
     /* A batch is of one kind, releases go first, and a call has its limit. */
@@ -55,10 +54,7 @@ START_TEST(batches)
     srig_status(rig, ops[9], OP_OK);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_calls), 5);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_operations), 10);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* A call is answered, and the next one sent: whether it is of that script. */
 static bool
@@ -184,10 +180,8 @@ START_TEST(bulk)
 END_TEST
 
 /* Readers of many locks take turns, too, though each goes alone. */
-START_TEST(turns_of_readers)
+SRIG_TEST(turns_of_readers, srig_single())
 {
-    struct srig *rig = srig_single();
-
     for (int i = 0; i < 40; i++)
         (void)op_of(rig, OP_INSPECT, 1, false);
     srig_turn(rig);
@@ -197,16 +191,12 @@ START_TEST(turns_of_readers)
         srig_turn(rig);
     }
     ck_assert_uint_gt(other->tries, 0);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* The first operation of a session is given back before it is sent: the next
  * one takes its place, and has a turn with those of other sessions. */
-START_TEST(lead_that_leaves)
+SRIG_TEST(lead_that_leaves, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *sent = srig_ops(rig, OP_RELEASE, 0, 8);
 
     srig_turn(rig);
@@ -227,16 +217,12 @@ START_TEST(lead_that_leaves)
     ck_assert_uint_eq(next->tries, 1);
     ck_assert_uint_eq(last->tries, 1); /* before a second one of another */
     store_check(rig->store);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Releases that no client waits for have a turn of their own: one that a client
  * waits for overtakes them, and they do not wait for ever. */
-START_TEST(yielding)
+SRIG_TEST(yielding, srig_single())
 {
-    struct srig *rig = srig_single();
     unsigned yields = 0;
     struct op *ops[40];
 
@@ -258,17 +244,13 @@ START_TEST(yielding)
     for (int i = 0; i < 6; i++)
         yields += take_turn(rig, SCRIPT_RELEASE, 4);
     ck_assert_uint_eq(yields, 3);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Renewals that have waited for a quarter of their time have every second call,
  * however many kinds there are; one that is tried again, and whose deadline is
  * nearer, is the first. */
-START_TEST(renewals_that_press)
+SRIG_TEST(renewals_that_press, srig_single())
 {
-    struct srig *rig = srig_single();
     unsigned renewals = 0;
 
     for (int i = 0; i < 80; i++) {
@@ -298,15 +280,11 @@ START_TEST(renewals_that_press)
     for (int i = 0; i < 6; i++)
         renewals += take_turn(rig, SCRIPT_RENEW, 4);
     ck_assert_uint_ge(renewals, 3);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* When it was sent last, and answered, as the core takes them for SLOW. */
-START_TEST(stages)
+SRIG_TEST(stages, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *op = srig_in_flight(rig, 0, 9) + 8;
 
     srig_pass(rig, 300);
@@ -332,17 +310,13 @@ START_TEST(stages)
     ck_assert_uint_eq(op->tries, 2);
     ck_assert_uint_eq(op->sent_us, sent_us);
     ck_assert_uint_eq(op->answered_us, rig->now_us);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Nothing was done: what was before it was queued again is no part of that. */
-START_TEST(stages_again)
+SRIG_TEST(stages_again, srig_single())
 {
     static const enum record_status table[] = {
         RECORD_CHANGED, RECORD_LATE, RECORD_GRACE};
-    struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
 
     srig_turn(rig);
@@ -364,14 +338,10 @@ START_TEST(stages_again)
     srig_status(rig, op, OP_OK);
     ck_assert_uint_eq(op->tries, 2);
     ck_assert_uint_eq(op->answered_us, rig->now_us);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(result_fields)
+SRIG_TEST(result_fields, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_RELEASE, 0);
     char bytes[400];
 
@@ -420,12 +390,9 @@ START_TEST(result_fields)
     ck_assert(
         text_equal(text_make(rig->words[4].at + 96, rig->words[4].len - 96),
             TEXT("holdfast/broker/")));
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(statuses)
+SRIG_TEST(statuses, srig_single())
 {
     static const struct {
         enum record_status record;
@@ -442,7 +409,6 @@ START_TEST(statuses)
         {RECORD_NEWER, OP_REFUSED},
         {RECORD_CORRUPT, OP_REFUSED},
     };
-    struct srig *rig = srig_single();
 
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         struct op *op = srig_op(rig, OP_ACQUIRE, 0);
@@ -454,15 +420,11 @@ START_TEST(statuses)
         ck_assert_uint_eq(
             op->result.delay_ms, table[i].status == OP_BUSY ? 30000 : 0);
     }
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Redis took it for too late, by a clock that we know better now. */
-START_TEST(late_is_tried_again)
+SRIG_TEST(late_is_tried_again, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_RENEW, 0);
     unsigned calls = 0;
 
@@ -487,16 +449,12 @@ START_TEST(late_is_tried_again)
     srig_status(rig, op, OP_UNSENT);
     ck_assert_uint_ge(rig->now_us, op->deadline_us);
     ck_assert_uint_lt(calls, 600);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What a call that did nothing said of a holder is not the next one's. */
-START_TEST(late_and_told)
+SRIG_TEST(late_and_told, srig_single())
 {
     static const char about[] = "\x64\0\0\0\x14\0\0\0\1w\4shop\0";
-    struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
     char bytes[200];
 
@@ -512,13 +470,10 @@ START_TEST(late_and_told)
     srig_status(rig, op, OP_WAITING);
     ck_assert(!op->result.told);
     ck_assert_uint_eq(op->result.holder_client.len, 0);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What a ticket is that was taken over, and its note; or no sense. */
-START_TEST(taken_over)
+SRIG_TEST(taken_over, srig_single())
 {
     static const struct {
         const char *about;
@@ -538,7 +493,6 @@ START_TEST(taken_over)
         {KIND "\0\0\xff", 24, OP_REFUSED, ""},
 #undef KIND
     };
-    struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_RENEW, 0);
     char bytes[200];
 
@@ -558,10 +512,7 @@ START_TEST(taken_over)
         ck_assert_uint_eq(op->result.ask.delay_ms, 600);
         ck_assert_uint_eq(op->result.ask.hold_ms, 365 * UINT64_C(86400000));
     }
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Of three results the second one says more, which its record has damaged. */
 static void
@@ -580,12 +531,11 @@ srig_damaged(
 }
 
 /* What is damaged in one lock's record is no other lock's matter. */
-START_TEST(damaged_words)
+SRIG_TEST(damaged_words, srig_single())
 {
     static const char about[] = "\x64\0\0\0\x14\0\0\0\1w\x44shop\0";
     static const char kind[] = "\0\1\0\0\0\0\0\0\0\0\0\0\0"
                                "\0\0\0\0\0\0\0\0\1o\4shop\3hi";
-    struct srig *rig = srig_single();
     struct op *ops[6];
 
     for (int i = 0; i < 6; i++) {
@@ -609,15 +559,11 @@ START_TEST(damaged_words)
     ck_assert_uint_eq(ops[1]->result.holder_owner.len, 0);
     ck_assert_uint_eq(ops[1]->result.holder_client.len, 0);
     ck_assert_uint_eq(ops[1]->result.holder_note.len, 0);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A message to another broker is no script call, and its number no result. */
-START_TEST(messages)
+SRIG_TEST(messages, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_PUBLISH, 0);
 
     srig_turn(rig);
@@ -648,14 +594,10 @@ START_TEST(messages)
     srig_status(rig, release, OP_REFUSED);
     srig_lose(rig, 0);
     srig_status(rig, op, OP_UNKNOWN);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(noscript_loads_once)
+SRIG_TEST(noscript_loads_once, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *ops[6];
 
     for (int i = 0; i < 6; i++) {
@@ -681,16 +623,11 @@ START_TEST(noscript_loads_once)
     for (int i = 0; i < 6; i++)
         srig_status(rig, ops[i], OP_OK);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_noscript), 6);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Who asked first is first in the queue, also after an error. */
-START_TEST(order_is_kept)
+SRIG_TEST(order_is_kept, srig_single())
 {
-    struct srig *rig = srig_single();
-
     for (int i = 0; i < 4; i++)
         srig_op(rig, OP_ACQUIRE, 0);
     srig_turn(rig);
@@ -702,10 +639,7 @@ START_TEST(order_is_kept)
     ck_assert_uint_eq(rig->word_count, 12);
     for (unsigned i = 0; i < 4; i++)
         ck_assert_int_eq(rig->words[8 + i].at[28], (char)(i + 1));
-    srig_end(rig);
 }
-
-END_TEST
 
 static const char *const later[] = {
     "LOADING Redis is loading the dataset in memory",
@@ -720,9 +654,8 @@ static const char *const later[] = {
 };
 
 /* What nobody wants any more is not sent. */
-START_TEST(unwanted)
+SRIG_TEST(unwanted, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *ops = srig_ops(rig, OP_RENEW, 0, 5);
 
     ops[0].unwanted = ops[2].unwanted = ops[4].unwanted = true;
@@ -735,16 +668,12 @@ START_TEST(unwanted)
     srig_results(rig, 0, 2, RECORD_OK);
     srig_status(rig, &ops[1], OP_OK);
     srig_status(rig, &ops[3], OP_OK);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Redis may run a call until its time-out. A hold that an earlier question may
  * have got can be over by then: an acquire and a renewal say so. */
-START_TEST(overdue)
+SRIG_TEST(overdue, srig_single())
 {
-    struct srig *rig = srig_single();
     uint64_t soon_us = rig->now_us + rig->settings.command_timeout_us;
     struct op *ops = srig_ops(rig, OP_RENEW, 0, 2);
     struct op *asks[3];
@@ -768,16 +697,12 @@ START_TEST(overdue)
     srig_results(rig, 0, 2, RECORD_OK);
     srig_status(rig, &ops[1], OP_OK);
     srig_results(rig, 0, 3, RECORD_OK);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* For which nobody waits any more: what has been sent is waited for, what can
  * be sent soon is sent, and all else is given back at once. */
-START_TEST(hurried)
+SRIG_TEST(hurried, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *ops = srig_in_flight(rig, 0, 12);
     uint64_t begun_us = rig->now_us;
 
@@ -811,10 +736,7 @@ START_TEST(hurried)
     srig_status(rig, op, OP_UNSENT);
     ck_assert(!srig_done(rig, &ops[10]));
     ck_assert_uint_le(rig->now_us, begun_us + 1210000);
-    srig_end(rig);
 }
-
-END_TEST
 
 static unsigned refusals;
 
@@ -864,9 +786,8 @@ refuses(struct srig *rig, const char *error)
 
 /* Nothing ran: asked again after a pause, until its time is over. The log says
  * so, once a minute. */
-START_TEST(refused_for_now)
+SRIG_TEST(refused_for_now, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_RENEW, 0);
     unsigned calls = 0;
 
@@ -898,19 +819,15 @@ START_TEST(refused_for_now)
     refuses(rig, later[_i]);
     ck_assert_uint_eq(refusals, 4);
     log_init(NULL, LOG_ERROR);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Of one code, too. */
-START_TEST(refused_for_another_reason)
+SRIG_TEST(refused_for_another_reason, srig_single())
 {
     static const char *const errors[] = {
         "NOPERM this user has no permissions to run the 'evalsha' command",
         "NOPERM this user has no permissions to access one of the keys used as "
         "arguments"};
-    struct srig *rig = srig_single();
 
     refusals = 0;
     log_init(count_refusals, LOG_WARN);
@@ -919,16 +836,11 @@ START_TEST(refused_for_another_reason)
         ck_assert_uint_eq(refusals, 1 + i / 2);
     }
     log_init(NULL, LOG_ERROR);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What was parked goes out in the turn in which its time has come. */
-START_TEST(parked_goes_in_its_turn)
+SRIG_TEST(parked_goes_in_its_turn, srig_single())
 {
-    struct srig *rig = srig_single();
-
     (void)srig_op(rig, OP_RENEW, 0);
     srig_turn(rig);
     srig_expect(rig, 0, "EVALSHA 1");
@@ -937,15 +849,11 @@ START_TEST(parked_goes_in_its_turn)
     ck_assert_uint_le(store_next_us(rig->store), rig->now_us);
     srig_turn(rig);
     srig_expect(rig, 0, "EVALSHA 1");
-    srig_end(rig);
 }
 
-END_TEST
-
 /* An error in a batch may be of one of them: each goes alone. */
-START_TEST(error_splits_the_batch)
+SRIG_TEST(error_splits_the_batch, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *ops[3];
 
     for (int i = 0; i < 3; i++)
@@ -975,14 +883,10 @@ START_TEST(error_splits_the_batch)
         }
     }
     srig_status(rig, ops[2], OP_UNKNOWN);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(garbage)
+SRIG_TEST(garbage, srig_single())
 {
-    struct srig *rig = srig_single();
     char bytes[600];
     const struct resp replies[] = {
         {.type = RESP_NIL},
@@ -1024,16 +928,12 @@ START_TEST(garbage)
     bytes[48 + 3] = (char)0xff;
     srig_bytes(rig, 0, bytes, whole);
     srig_status(rig, op, OP_REFUSED);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(random_bytes)
+SRIG_TEST(random_bytes, srig_single())
 {
     static const enum op_kind kinds[] = {
         OP_ACQUIRE, OP_RELEASE, OP_RENEW, OP_LOOK, OP_INSPECT, OP_BREAK};
-    struct srig *rig = srig_single();
     struct random random;
     char bytes[700];
 
@@ -1068,15 +968,11 @@ START_TEST(random_bytes)
                     srig_answer(rig, 0);
         }
     }
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What inspect.lua shows, and a record that it should not. */
-START_TEST(inspect)
+SRIG_TEST(inspect, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_INSPECT, 0);
     char bytes[800];
     double number;
@@ -1152,15 +1048,11 @@ START_TEST(inspect)
         ck_assert_uint_eq(op->result.holders, doubt);
         ck_assert_uint_eq(op->result.ticket_count, 1 + doubt);
     }
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A hold is not as old as a clock says that was set forward since. */
-START_TEST(inspected_age)
+SRIG_TEST(inspected_age, srig_single())
 {
-    struct srig *rig = srig_single();
     uint64_t since_us = srig_time_us(rig) - UINT64_C(7200000000);
     struct link *link = &rig->store->links[0];
     char bytes[600];
@@ -1189,10 +1081,7 @@ START_TEST(inspected_age)
         link->rose_at_us = srig_time_us(rig);
         link->risen_us = UINT64_C(3600000000);
     }
-    srig_end(rig);
 }
-
-END_TEST
 
 Suite *
 store_call_suite(void)

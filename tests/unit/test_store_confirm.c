@@ -48,6 +48,8 @@ end(struct srig *rig)
     srig_end(rig);
 }
 
+#define STORE_TEST(name, ...) RIG_TEST_AS(name, struct srig, __VA_ARGS__, end)
+
 /* An operation whose script has answered with that. */
 static struct op *
 answered(struct srig *rig, enum op_kind kind, enum record_status status)
@@ -103,10 +105,9 @@ told(struct srig *rig, unsigned count)
     told_the_rest(rig, count);
 }
 
-START_TEST(held_until_confirmed)
+STORE_TEST(held_until_confirmed, begin(2, 0))
 {
     static const enum op_kind kinds[] = {OP_ACQUIRE, OP_RENEW, OP_RECLAIM};
-    struct srig *rig = begin(2, 0);
 
     for (size_t i = 0; i < 3; i++) {
         struct op *op = answered(rig, kinds[i], RECORD_OK);
@@ -125,15 +126,11 @@ START_TEST(held_until_confirmed)
     }
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_waits), 3);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unconfirmed), 0);
-    end(rig);
 }
 
-END_TEST
-
 /* One WAIT for all that was answered before it, and for nothing after it. */
-START_TEST(one_for_many)
+STORE_TEST(one_for_many, begin(1, 0))
 {
-    struct srig *rig = begin(1, 0);
     struct op *first = answered(rig, OP_ACQUIRE, RECORD_OK);
     struct op *second = srig_op(rig, OP_RENEW, 0);
 
@@ -151,16 +148,12 @@ START_TEST(one_for_many)
     srig_status(rig, second, OP_OK);
     srig_status(rig, third, OP_OK);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_waits), 2);
-    end(rig);
 }
-
-END_TEST
 
 /* What WAIT is to wait for is not there, or not allowed: it is written anew, in
  * another slot. */
-START_TEST(not_written)
+STORE_TEST(not_written, begin(1, 0))
 {
-    struct srig *rig = begin(1, 0);
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
     replicas(rig, 1, 1);
@@ -182,17 +175,13 @@ START_TEST(not_written)
     told(rig, 1);
     srig_status(rig, op, OP_OK);
     ck_assert_ptr_null(strstr(log_kept(), "redis_replicas_"));
-    end(rig);
 }
 
-END_TEST
-
 /* It is said once, and nothing new is asked for until it is allowed. */
-START_TEST(refused)
+STORE_TEST(refused, begin(1, 0))
 {
     static const char said[] = "level=warn event=redis_replicas_unasked "
                                "node=10.0.0.1:7000 command=WAIT";
-    struct srig *rig = begin(1, 0);
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
     for (int i = 0; i < 2; i++) {
@@ -217,15 +206,11 @@ START_TEST(refused)
     ck_assert_ptr_nonnull(strstr(log_kept(),
         "level=info event=redis_replicas_back node=10.0.0.1:7000 replicas=1 "
         "needed=1"));
-    end(rig);
 }
 
-END_TEST
-
 /* Too few have it: that is no OK; it is asked again. */
-START_TEST(shortfall)
+STORE_TEST(shortfall, begin(2, 0))
 {
-    struct srig *rig = begin(2, 0);
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
     /* WAIT was content too soon. */
@@ -252,15 +237,11 @@ START_TEST(shortfall)
     told(rig, 2);
     srig_status(rig, op, OP_OK);
     ck_assert(store_ready(rig->store));
-    end(rig);
 }
 
-END_TEST
-
 /* Not within the time that a command may take: nobody knows. */
-START_TEST(never_confirmed)
+STORE_TEST(never_confirmed, begin(1, 0))
 {
-    struct srig *rig = begin(1, 0);
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
     uint64_t answered_us = rig->now_us;
 
@@ -273,15 +254,11 @@ START_TEST(never_confirmed)
     ck_assert_uint_eq(op->answered_us, answered_us);
     ck_assert_uint_eq(store_in_flight(rig->store), 0);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unconfirmed), 1);
-    end(rig);
 }
 
-END_TEST
-
 /* One has come since: it must have it as well. */
-START_TEST(more_replicas)
+STORE_TEST(more_replicas, begin(1, 0))
 {
-    struct srig *rig = begin(1, 0);
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
     asks(rig, "1");
@@ -293,15 +270,11 @@ START_TEST(more_replicas)
     asks(rig, "2");
     told(rig, 2);
     srig_status(rig, op, OP_OK);
-    end(rig);
 }
 
-END_TEST
-
 /* WAIT is content, by whom it may be, and somebody is behind all the same. */
-START_TEST(behind_for_long)
+STORE_TEST(behind_for_long, begin(1, 0))
 {
-    struct srig *rig = begin(1, 0);
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
     unsigned rounds = 0;
 
@@ -320,15 +293,11 @@ START_TEST(behind_for_long)
     asks(rig, "1");
     told(rig, 1);
     srig_status(rig, op, OP_OK);
-    end(rig);
 }
 
-END_TEST
-
 /* The one that is missing may have been promoted; nobody stands for it. */
-START_TEST(another_replica)
+STORE_TEST(another_replica, begin(2, 0))
 {
-    struct srig *rig = begin(2, 0);
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
     asks(rig, "2");
@@ -356,17 +325,12 @@ START_TEST(another_replica)
     srig_pass(rig, 500);
     srig_settle(rig);
     ck_assert(store_ready(rig->store));
-    end(rig);
 }
-
-END_TEST
 
 /* A replica that takes over is asked for its role, though redis.settle is 0s
  * and nothing else is asked there that would tell. */
-START_TEST(promoted)
+SRIG_TEST(promoted, srig_create(STORE_CLUSTER, 2))
 {
-    struct srig *rig = srig_create(STORE_CLUSTER, 2);
-
     rig->settings.strict = true;
     rig->first = 1;
     rig->map_count = 1;
@@ -391,15 +355,11 @@ START_TEST(promoted)
     }
     ck_assert_uint_eq(rig->store->slots[0], 1);
     ck_assert_int_eq(rig->store->links[WIT + 1].state, LINK_READY);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Two with one address: nobody can tell who is missing. */
-START_TEST(alike)
+STORE_TEST(alike, begin(1, 0))
 {
-    struct srig *rig = begin(1, 0);
     size_t len = strlen(rig->history);
 
     snprintf(rig->history + len, sizeof(rig->history) - len, "%s",
@@ -408,16 +368,12 @@ START_TEST(alike)
     srig_settle(rig);
     ck_assert(!store_ready(rig->store));
     ck_assert_ptr_nonnull(strstr(log_kept(), "event=redis_replicas_alike"));
-    end(rig);
 }
-
-END_TEST
 
 /* Whose port is not told is no replica (redis-cli --rdb), nor is one that is
  * being synchronized for the first time. */
-START_TEST(no_replicas)
+STORE_TEST(no_replicas, begin(1, 0))
 {
-    struct srig *rig = begin(1, 0);
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
     size_t len = strlen(rig->history);
 
@@ -427,15 +383,11 @@ START_TEST(no_replicas)
     asks(rig, "1");
     told(rig, 1);
     srig_status(rig, op, OP_OK);
-    end(rig);
 }
 
-END_TEST
-
 /* What was written under another history may be gone. */
-START_TEST(another_history)
+STORE_TEST(another_history, begin(1, 0))
 {
-    struct srig *rig = begin(1, 0);
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
     asks(rig, "1");
@@ -443,14 +395,10 @@ START_TEST(another_history)
     told(rig, 1);
     srig_pass(rig, 2);
     ck_assert(!srig_done(rig, op));
-    end(rig);
 }
 
-END_TEST
-
-START_TEST(connections_lost)
+STORE_TEST(connections_lost, begin(1, 0))
 {
-    struct srig *rig = begin(1, 0);
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
     /* The witness: another one is asked. */
@@ -477,17 +425,13 @@ START_TEST(connections_lost)
     srig_turn(rig);
     ck_assert_uint_eq(rig->links[WIT].closes, 1);
     ck_assert(!store_ready(rig->store));
-    end(rig);
 }
 
-END_TEST
-
 /* What nobody is granted anything by is told at once. */
-START_TEST(told_at_once)
+STORE_TEST(told_at_once, begin(1, 0))
 {
     static const enum record_status none[] = {RECORD_WAITING, RECORD_BUSY,
         RECORD_FULL, RECORD_GONE, RECORD_CONFLICT, RECORD_MOVED};
-    struct srig *rig = begin(1, 0);
 
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
         ck_assert(srig_done(rig, answered(rig, OP_ACQUIRE, none[i])));
@@ -510,15 +454,11 @@ START_TEST(told_at_once)
     told(rig, 1);
     srig_status(rig, ops, OP_BUSY);
     srig_status(rig, ops + 1, OP_OK);
-    end(rig);
 }
 
-END_TEST
-
 /* A release that hands the lock over to a waiter of ours. */
-START_TEST(handed_over)
+STORE_TEST(handed_over, begin(1, 0))
 {
-    struct srig *rig = begin(1, 0);
     struct op *op = srig_op(rig, OP_RELEASE, 0);
     char bytes[300];
 
@@ -535,15 +475,11 @@ START_TEST(handed_over)
     srig_status(rig, op, OP_OK);
     ck_assert_uint_eq(op->result.grant_count, 1);
     ck_assert_uint_eq(op->result.grants[0].request, 7);
-    end(rig);
 }
 
-END_TEST
-
 /* Nothing is asked for that could not be confirmed. */
-START_TEST(replicas_missing)
+STORE_TEST(replicas_missing, begin(2, 0))
 {
-    struct srig *rig = begin(2, 0);
     struct op *acquire;
 
     ck_assert(store_ready(rig->store));
@@ -574,15 +510,10 @@ START_TEST(replicas_missing)
     ck_assert(!srig_done(rig, acquire) && !srig_done(rig, renew));
     ck_assert_ptr_nonnull(strstr(log_kept(),
         "level=info event=redis_replicas_back node=10.0.0.1:7000 replicas=2"));
-    end(rig);
 }
 
-END_TEST
-
-START_TEST(asked_for_in_vain)
+STORE_TEST(asked_for_in_vain, begin(1, 2))
 {
-    struct srig *rig = begin(1, 2);
-
     ck_assert(!store_ready(rig->store));
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
     srig_pass(rig, 4990);
@@ -590,10 +521,7 @@ START_TEST(asked_for_in_vain)
     srig_pass(rig, 100);
     srig_status(rig, op, OP_UNSENT);
     ck_assert_ptr_null(store_refusal(rig->store)); /* there is one */
-    end(rig);
 }
-
-END_TEST
 
 /* A cluster whose one node has one replica online, of so many. */
 static struct srig *
@@ -621,10 +549,8 @@ look_again(struct srig *rig)
 }
 
 /* The cluster knows of those that a new broker has never seen. */
-START_TEST(members)
+STORE_TEST(members, begin_cluster(2))
 {
-    struct srig *rig = begin_cluster(2);
-
     ck_assert(!store_ready(rig->store));
     ck_assert_ptr_nonnull(strstr(log_kept(),
         "level=warn event=redis_replicas_missing node=10.0.0.1:7000 replicas=1 "
@@ -648,15 +574,11 @@ START_TEST(members)
     replicas(rig, 1, 0);
     look_again(rig);
     ck_assert(!store_ready(rig->store));
-    end(rig);
 }
 
-END_TEST
-
 /* What is written, where slots move. */
-START_TEST(slots)
+STORE_TEST(slots, begin_cluster(1))
 {
-    struct srig *rig = begin_cluster(1);
     struct op *op;
 
     for (uint16_t slot = 0; slot < 2; slot++) {
@@ -676,10 +598,7 @@ START_TEST(slots)
         srig_pass(rig, 500);
         srig_settle(rig);
     }
-    end(rig);
 }
-
-END_TEST
 
 /* Nor was there ever one, nor will there be one soon. */
 START_TEST(no_replica_at_all)
@@ -713,9 +632,8 @@ END_TEST
 
 /* Another process is there: what the old one has answered is not confirmed by
  * what the new one says. */
-START_TEST(another_process)
+STORE_TEST(another_process, begin(1, 0))
 {
-    struct srig *rig = begin(1, 0);
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
     srig_lose(rig, WIT);
@@ -730,23 +648,16 @@ START_TEST(another_process)
     srig_expect(rig, WIT, "");
     srig_pass(rig, 2000);
     srig_status(rig, op, OP_UNKNOWN);
-    end(rig);
 }
 
-END_TEST
-
-START_TEST(fenced_asks_nobody)
+SRIG_TEST(fenced_asks_nobody, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
     srig_status(rig, op, OP_OK);
     ck_assert_uint_eq(rig->links[WIT].connects, 0);
     ck_assert_ptr_null(store_refusal(rig->store));
-    srig_end(rig);
 }
-
-END_TEST
 
 Suite *
 store_confirm_suite(void)

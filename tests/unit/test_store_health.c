@@ -56,6 +56,8 @@ end(struct srig *rig)
     srig_end(rig);
 }
 
+#define STORE_TEST(name, ...) RIG_TEST_AS(name, struct srig, __VA_ARGS__, end)
+
 /* --- the handshake -------------------------------------------------------- */
 
 static const struct {
@@ -124,10 +126,8 @@ END_TEST
 
 /* --- connections ---------------------------------------------------------- */
 
-START_TEST(connection_lost)
+STORE_TEST(connection_lost, begin(STORE_SINGLE, 0))
 {
-    struct srig *rig = begin(STORE_SINGLE, 0);
-
     srig_settle(rig);
     is_ready(rig);
     ck_assert_uint_eq(log_kept_count("level=info event=ready"), 1);
@@ -151,15 +151,10 @@ START_TEST(connection_lost)
         srig_settle(rig);
     is_ready(rig);
     ck_assert_uint_eq(log_kept_count("event=ready"), 2);
-    end(rig);
 }
 
-END_TEST
-
-START_TEST(settles)
+STORE_TEST(settles, begin(STORE_SINGLE, SETTLE_MS))
 {
-    struct srig *rig = begin(STORE_SINGLE, SETTLE_MS);
-
     srig_settle(rig);
     is_blamed(rig, 0, HEALTH_SETTLING);
     struct health_why why = health_why(health_of(rig));
@@ -172,10 +167,7 @@ START_TEST(settles)
     for (int i = 0; i < 40; i++)
         srig_settle(rig);
     is_ready(rig);
-    end(rig);
 }
-
-END_TEST
 
 /* --- what Redis refuses --------------------------------------------------- */
 
@@ -191,9 +183,8 @@ static const struct {
 };
 
 /* The marker meets it where no client does, and its end. */
-START_TEST(refuses_when_idle)
+STORE_TEST(refuses_when_idle, begin(STORE_SINGLE, 0))
 {
-    struct srig *rig = begin(STORE_SINGLE, 0);
     unsigned errors = 0;
 
     srig_settle(rig);
@@ -220,16 +211,11 @@ START_TEST(refuses_when_idle)
     ck_assert_uint_eq(log_kept_count("event=unready"), 1);
     ck_assert_uint_eq(log_kept_count("event=redis_refuses_for_now"), 1);
     ck_assert_uint_eq(log_kept_count("event=ready"), 2);
-    end(rig);
 }
 
-END_TEST
-
 /* A release is taken by a full Redis, and proves nothing. */
-START_TEST(only_what_grants_proves)
+STORE_TEST(only_what_grants_proves, begin(STORE_SINGLE, 0))
 {
-    struct srig *rig = begin(STORE_SINGLE, 0);
-
     srig_settle(rig);
     (void)srig_op(rig, OP_ACQUIRE, 0);
     srig_turn(rig);
@@ -247,15 +233,11 @@ START_TEST(only_what_grants_proves)
     srig_results(rig, 0, 1, RECORD_OK);
     srig_turn(rig);
     is_ready(rig);
-    end(rig);
 }
 
-END_TEST
-
 /* Of rights the marker says nothing: a script is run. */
-START_TEST(rights_come_back)
+STORE_TEST(rights_come_back, begin(STORE_SINGLE, 0))
 {
-    struct srig *rig = begin(STORE_SINGLE, 0);
     unsigned probes = 0;
 
     srig_settle(rig);
@@ -280,19 +262,15 @@ START_TEST(rights_come_back)
             is_ready(rig);
     }
     ck_assert_uint_eq(probes, 3);
-    end(rig);
 }
-
-END_TEST
 
 /* A user's rights are looked at before anybody asks for a lock: all together,
  * and again until they are there. */
-START_TEST(rights_are_probed)
+STORE_TEST(rights_are_probed, srig_create(STORE_SINGLE, 1))
 {
     static const char *const asked[] = {"SET holdfast:probe ? PX 1000",
         "GETRANGE holdfast:probe 0 0", "SETRANGE holdfast:probe 0 ?",
         "STRLEN holdfast:probe", "PEXPIRE holdfast:probe 1000", "EVALSHA 0"};
-    struct srig *rig = srig_create(STORE_SINGLE, 1);
 
     rig->settings.settle_us = 0;
     snprintf(rig->settings.username, sizeof(rig->settings.username), "user");
@@ -332,10 +310,7 @@ START_TEST(rights_are_probed)
                       : "NOPERM no right to this key");
     }
     is_ready(rig);
-    end(rig);
 }
-
-END_TEST
 
 START_TEST(long_texts_are_cut_for_all_to_see)
 {
@@ -351,9 +326,8 @@ END_TEST
 
 /* --- topologies ----------------------------------------------------------- */
 
-START_TEST(slots_have_reasons)
+STORE_TEST(slots_have_reasons, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     const struct health *health = health_of(rig);
 
     is_ready(rig);
@@ -373,15 +347,10 @@ START_TEST(slots_have_reasons)
     ck_assert_int_eq(health_why_slot(health, 5001).reason, HEALTH_FINE);
     ck_assert_int_eq(health_why_slot(health, 5002).reason, HEALTH_SLOTS);
     ck_assert_ptr_null(health_why_slot(health, 5002).node);
-    end(rig);
 }
 
-END_TEST
-
-START_TEST(a_majority_is_enough)
+STORE_TEST(a_majority_is_enough, srig_quorum(3))
 {
-    struct srig *rig = srig_quorum(3);
-
     is_ready(rig);
     for (uint32_t i = 0; i < 2; i++) {
         rig->links[i].silent = true;
@@ -391,15 +360,10 @@ START_TEST(a_majority_is_enough)
             is_ready(rig);
     }
     is_blamed(rig, 0, HEALTH_CLOSED);
-    end(rig);
 }
 
-END_TEST
-
-START_TEST(sentinels_and_their_master)
+STORE_TEST(sentinels_and_their_master, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     is_ready(rig);
     sen_name_all(rig, NULL);
     sen_run(rig, 3000);
@@ -412,10 +376,7 @@ START_TEST(sentinels_and_their_master)
     sen_name_all(rig, "7000");
     sen_run(rig, 3000);
     is_ready(rig);
-    end(rig);
 }
-
-END_TEST
 
 Suite *
 store_health_suite(void)

@@ -10,10 +10,8 @@
 
 Suite *store_link_suite(void);
 
-START_TEST(greeting)
+SRIG_TEST(greeting, srig_create(STORE_SINGLE, 1))
 {
-    struct srig *rig = srig_create(STORE_SINGLE, 1);
-
     srig_credentials(rig);
     srig_start(rig);
     ck_assert(rig->links[0].connecting);
@@ -29,16 +27,12 @@ START_TEST(greeting)
     srig_serve(rig, LINK_SUBSCRIBER);
     ck_assert(store_take_unheard(rig->store));
     ck_assert(!store_take_unheard(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(greeting_refused)
+SRIG_TEST(greeting_refused, srig_create(STORE_SINGLE, 1))
 {
     static const char *const errors[] = {
         "-WRONGPASS no", "-NOAUTH who", "-NOPERM no"};
-    struct srig *rig = srig_create(STORE_SINGLE, 1);
 
     memcpy(rig->settings.password, "secret", 7);
     srig_start(rig);
@@ -54,16 +48,11 @@ START_TEST(greeting_refused)
     }
     /* What comes of it later is not heard. */
     srig_error(rig, 0, "-ERR late");
-    srig_end(rig);
 }
 
-END_TEST
-
 /* The log says that the refused connection is not the one for operations. */
-START_TEST(hints_are_refused)
+SRIG_TEST(hints_are_refused, srig_create(STORE_SINGLE, 1))
 {
-    struct srig *rig = srig_create(STORE_SINGLE, 1);
-
     log_keep(LOG_WARN);
     srig_start(rig);
     srig_settle(rig);
@@ -87,17 +76,12 @@ START_TEST(hints_are_refused)
                                      "node=10.0.0.1:7000 why="),
         1);
     log_keep_no_more();
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Nor is anything to be had where no script is. */
 /* Redis tells the words of a command that it does not know. */
-START_TEST(password_is_not_logged)
+SRIG_TEST(password_is_not_logged, srig_create(STORE_SINGLE, 1))
 {
-    struct srig *rig = srig_create(STORE_SINGLE, 1);
-
     memcpy(rig->settings.password, "hunter2", 8);
     srig_start(rig);
     srig_connect(rig, 0);
@@ -108,15 +92,10 @@ START_TEST(password_is_not_logged)
     log_keep_no_more();
     ck_assert_uint_eq(log_kept_count("unknown command 'AUTH'\""), 1);
     ck_assert_uint_eq(log_kept_count("hunter2"), 0);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(scripts_refused)
+SRIG_TEST(scripts_refused, srig_create(STORE_SINGLE, 1))
 {
-    struct srig *rig = srig_create(STORE_SINGLE, 1);
-
     srig_start(rig);
     srig_connect(rig, 0);
     srig_introduce(rig, 0);
@@ -126,15 +105,11 @@ START_TEST(scripts_refused)
     srig_turn(rig);
     ck_assert_uint_eq(rig->links[0].closes, 1);
     ck_assert(!store_ready(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Nor can a node that has lost them and does not take them again. */
-START_TEST(scripts_refused_later)
+SRIG_TEST(scripts_refused_later, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_RENEW, 0);
 
     srig_turn(rig);
@@ -147,10 +122,7 @@ START_TEST(scripts_refused_later)
     ck_assert_uint_eq(rig->links[0].closes, 1);
     ck_assert(!store_ready(rig->store));
     srig_status(rig, op, OP_UNKNOWN); /* it was asked again behind that */
-    srig_end(rig);
 }
-
-END_TEST
 
 static const char *const unfit[] = {
     "redis_version:7.0.1\r\nloading:1\r\ncluster_enabled:0\r\n",
@@ -163,26 +135,19 @@ static const char *const unfit[] = {
     "",
 };
 
-START_TEST(unfit_server)
+SRIG_TEST(unfit_server, srig_create(STORE_SINGLE, 1))
 {
-    struct srig *rig = srig_create(STORE_SINGLE, 1);
-
     rig->info = unfit[_i];
     srig_start(rig);
     srig_connect(rig, 0);
     srig_exchange(rig, 0, "INFO");
     ck_assert_uint_eq(rig->links[0].closes, 1);
     ck_assert(!store_ready(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* INFO, ID and TIME that are none. */
-START_TEST(greeting_of_garbage)
+SRIG_TEST(greeting_of_garbage, srig_create(STORE_SINGLE, 1))
 {
-    struct srig *rig = srig_create(STORE_SINGLE, 1);
-
     srig_start(rig);
     srig_connect(rig, 0);
     srig_expect(rig, 0, "INFO");
@@ -197,14 +162,10 @@ START_TEST(greeting_of_garbage)
     srig_reply(rig, 0, &(struct resp){.type = RESP_NIL});
     srig_serve(rig, 0);
     ck_assert(store_ready(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(backoff_and_timeouts)
+SRIG_TEST(backoff_and_timeouts, srig_create(STORE_SINGLE, 1))
 {
-    struct srig *rig = srig_create(STORE_SINGLE, 1);
     uint64_t least = 50000;
 
     srig_start(rig);
@@ -233,15 +194,10 @@ START_TEST(backoff_and_timeouts)
     srig_lose(rig, 0);
     srig_pass(rig, 77);
     ck_assert(rig->links[0].connecting);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(greeting_takes_too_long)
+SRIG_TEST(greeting_takes_too_long, srig_create(STORE_SINGLE, 1))
 {
-    struct srig *rig = srig_create(STORE_SINGLE, 1);
-
     srig_start(rig);
     srig_connect(rig, 0);
     srig_pass(rig, 1999);
@@ -249,15 +205,11 @@ START_TEST(greeting_takes_too_long)
     srig_pass(rig, 2);
     ck_assert_uint_eq(rig->links[0].closes, 1);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_timeouts), 1);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What was sent is unknown; what was not is sent on the next connection. */
-START_TEST(link_lost_with_operations)
+SRIG_TEST(link_lost_with_operations, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *ops = srig_in_flight(rig, 0, 12);
 
     srig_lose(rig, 0);
@@ -270,15 +222,10 @@ START_TEST(link_lost_with_operations)
     srig_expect(rig, 0, "EVALSHA 4");
     srig_results(rig, 0, 4, RECORD_OK);
     srig_statuses(rig, ops, 8, 12, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(given_up_without_a_connection)
+SRIG_TEST(given_up_without_a_connection, srig_single())
 {
-    struct srig *rig = srig_single();
-
     srig_lose(rig, 0);
     struct op *op = srig_op(rig, OP_ACQUIRE, 1);
     struct op *now = srig_op(rig, OP_ACQUIRE, 1);
@@ -296,15 +243,11 @@ START_TEST(given_up_without_a_connection)
     ck_assert(!srig_done(rig, op));
     srig_pass(rig, 5);
     srig_status(rig, op, OP_UNSENT);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Settings that change meanwhile. */
-START_TEST(configured)
+SRIG_TEST(configured, srig_single())
 {
-    struct srig *rig = srig_single();
     struct store_settings settings = rig->settings;
 
     settings.batch = 1;
@@ -329,14 +272,10 @@ START_TEST(configured)
     srig_turn(rig);
     srig_connect(rig, 0);
     srig_expect(rig, 0, "AUTH you sesame");
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(command_timeout)
+SRIG_TEST(command_timeout, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *op = srig_op(rig, OP_RENEW, 1);
 
     srig_turn(rig);
@@ -348,10 +287,7 @@ START_TEST(command_timeout)
     ck_assert_uint_eq(rig->links[0].closes, 1);
     /* Its late answer is nobody's. */
     srig_results(rig, 0, 1, RECORD_OK);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* A single one, that may be silent for ten seconds. */
 static struct srig *
@@ -367,9 +303,8 @@ patient_rig(void)
 
 /* The answer to a renewal counts as long as its hold lasts; nothing is sent
  * behind it before it comes. */
-START_TEST(late_answer_counts)
+SRIG_TEST(late_answer_counts, patient_rig())
 {
-    struct srig *rig = patient_rig();
     struct op *op = srig_draft(rig, OP_RENEW, 1);
 
     op->deadline_us = rig->now_us + 9000000;
@@ -394,16 +329,12 @@ START_TEST(late_answer_counts)
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, next, OP_OK);
     ck_assert_uint_eq(rig->links[0].closes, 0);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Whoever asked is told in time that nobody knows, and no later than the end of
  * the lease of what an earlier question may have got. The connection stays. */
-START_TEST(late_call_given_back)
+SRIG_TEST(late_call_given_back, patient_rig())
 {
-    struct srig *rig = patient_rig();
     struct op *op = srig_op(rig, OP_ACQUIRE, 1); /* until in five seconds */
     struct op *hurried = srig_op(rig, OP_ACQUIRE, 2);
     op->over_us = rig->now_us + 4000000;
@@ -432,14 +363,10 @@ START_TEST(late_call_given_back)
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, next, OP_OK);
     ck_assert_uint_eq(rig->links[0].closes, 0);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(silent_link_given_up)
+SRIG_TEST(silent_link_given_up, patient_rig())
 {
-    struct srig *rig = patient_rig();
     struct op *op = srig_draft(rig, OP_RENEW, 1);
 
     op->deadline_us = rig->now_us + 60000000;
@@ -451,16 +378,11 @@ START_TEST(silent_link_given_up)
     srig_pass(rig, 2);
     srig_status(rig, op, OP_UNKNOWN);
     ck_assert_uint_eq(rig->links[0].closes, 1);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Each greeting that is too slow leaves the next one twice the time. */
-START_TEST(greetings_take_longer)
+SRIG_TEST(greetings_take_longer, patient_rig())
 {
-    struct srig *rig = patient_rig();
-
     srig_lose(rig, 0);
     for (uint64_t ms = 2000; ms <= 8000; ms *= 2) {
         srig_pass(rig, 1000);
@@ -476,10 +398,7 @@ START_TEST(greetings_take_longer)
     srig_pass(rig, 9998);
     srig_serve(rig, 0);
     ck_assert(store_ready(rig->store));
-    srig_end(rig);
 }
-
-END_TEST
 
 /* What was a master says that it is a replica: to a script, to the marker, or
  * when it is asked. Its connections end, and its address is looked up anew. */
@@ -528,9 +447,8 @@ END_TEST
 
 /* Redis has just closed the connection: what would not wait for Redis waits for
  * one try to replace it. What only reads is asked again. */
-START_TEST(closed_when_asked)
+SRIG_TEST(closed_when_asked, srig_single())
 {
-    struct srig *rig = srig_single();
     struct op *show = srig_op(rig, OP_INSPECT, 1);
 
     srig_turn(rig);
@@ -561,16 +479,11 @@ START_TEST(closed_when_asked)
     srig_hurry(rig, op);
     srig_pass(rig, 1);
     srig_status(rig, op, OP_UNSENT);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Where a connection was closed that was idle, the next one is used sooner. */
-START_TEST(closed_when_idle)
+SRIG_TEST(closed_when_idle, srig_single())
 {
-    struct srig *rig = srig_single();
-
     rig->store->links[0].spoke_us = rig->now_us;
     srig_pass(rig, 1000);
     srig_expect(rig, 0, "");
@@ -583,15 +496,11 @@ START_TEST(closed_when_idle)
     srig_expect(rig, 0, "");
     srig_pass(rig, 100);
     srig_expect(rig, 0, "TIME");
-    srig_end(rig);
 }
 
-END_TEST
-
 /* The dead connection is killed before anything else is sent. */
-START_TEST(predecessor_killed)
+SRIG_TEST(predecessor_killed, srig_single())
 {
-    struct srig *rig = srig_single();
     char kill[40];
 
     snprintf(kill, sizeof(kill), "CLIENT KILL ID %d", 100);
@@ -614,25 +523,17 @@ START_TEST(predecessor_killed)
     srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(predecessor_of_another_run)
+SRIG_TEST(predecessor_of_another_run, srig_single())
 {
-    struct srig *rig = srig_single();
-
     srig_lose(rig, 0);
     srig_pass(rig, 100);
     rig->info = "redis_version:7.2.0\r\nrun_id:other\r\ncluster_enabled:0\r\n";
     srig_connect(rig, 0);
     srig_introduce(rig, 0);
     srig_expect(rig, 0, "CLIENT SETNAME holdfastd");
-    srig_end(rig);
 }
-
-END_TEST
 
 /* The marker, a while after the first answer; it is no reason to ask later. */
 static void
@@ -648,10 +549,8 @@ mark(struct srig *rig)
     srig_expect(rig, 0, "");
 }
 
-START_TEST(pings_when_idle)
+SRIG_TEST(pings_when_idle, srig_single())
 {
-    struct srig *rig = srig_single();
-
     mark(rig);
     srig_pass(rig, 3001);
     srig_exchange(rig, 0, "TIME");
@@ -661,10 +560,7 @@ START_TEST(pings_when_idle)
     srig_expect(rig, 0, "");
     srig_pass(rig, 2001);
     ck_assert_uint_eq(rig->links[0].closes, 1);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* What the header of a call on one lock says that TIME will be. */
 static double
@@ -681,9 +577,8 @@ expected_time(struct srig *rig)
 }
 
 /* A Redis whose clock has stepped back carries out what is late by ours. */
-START_TEST(clock_steps_while_idle)
+SRIG_TEST(clock_steps_while_idle, srig_single())
 {
-    struct srig *rig = srig_single();
     struct resp time[] = {
         {.type = RESP_STRING, .text = TEXT("1600000000")},
         {.type = RESP_STRING, .text = TEXT("7")},
@@ -694,22 +589,14 @@ START_TEST(clock_steps_while_idle)
     srig_expect(rig, 0, "TIME");
     srig_reply_array(rig, 0, time, 2);
     ck_assert_double_eq(expected_time(rig), 1600000000000007.0);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(reply_to_nothing)
+SRIG_TEST(reply_to_nothing, srig_single())
 {
-    struct srig *rig = srig_single();
-
     srig_error(rig, 0, "-ERR what");
     ck_assert_uint_eq(rig->links[0].closes, 1);
     ck_assert(!store_ready(rig->store));
-    srig_end(rig);
 }
-
-END_TEST
 
 static void
 publish(struct srig *rig, const char *payload, size_t len)
@@ -718,9 +605,8 @@ publish(struct srig *rig, const char *payload, size_t len)
         text_make(payload, len));
 }
 
-START_TEST(hints)
+SRIG_TEST(hints, srig_single())
 {
-    struct srig *rig = srig_single();
     char payload[17] = "G";
     const uint64_t request = 0x1234567890abcdef;
     struct store_hint hint;
@@ -765,15 +651,11 @@ START_TEST(hints)
     ck_assert(!store_take_unheard(rig->store));
     srig_settle(rig);
     ck_assert(store_take_unheard(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What watchers and the search for deadlocks are told, as it came. */
-START_TEST(news)
+SRIG_TEST(news, srig_single())
 {
-    struct srig *rig = srig_single();
     char payload[70];
     struct text text;
     size_t taken = 0;
@@ -815,16 +697,11 @@ START_TEST(news)
     ck_assert_uint_eq(taken, NEWS_BYTES / 70);
     publish(rig, payload, 70);
     ck_assert(store_take_news(rig->store, &text));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* One channel for this broker, one for all that watch; both must be had. */
-START_TEST(subscribe_refused)
+SRIG_TEST(subscribe_refused, srig_single())
 {
-    struct srig *rig = srig_single();
-
     srig_lose(rig, LINK_SUBSCRIBER);
     srig_pass(rig, 100);
     srig_connect(rig, LINK_SUBSCRIBER);
@@ -843,10 +720,7 @@ START_TEST(subscribe_refused)
     srig_lose(rig, 0);
     srig_pass(rig, 5000);
     ck_assert(!rig->links[LINK_SUBSCRIBER].connecting);
-    srig_end(rig);
 }
-
-END_TEST
 
 Suite *
 store_link_suite(void)

@@ -94,6 +94,8 @@ end(struct srig *rig)
     srig_end(rig);
 }
 
+#define STORE_TEST(name, ...) RIG_TEST_AS(name, struct srig, __VA_ARGS__, end)
+
 static uint32_t
 differing(const struct srig *rig)
 {
@@ -122,9 +124,8 @@ static const struct {
     {"", NULL},
 };
 
-START_TEST(configured_otherwise)
+STORE_TEST(configured_otherwise, begin(STORE_SINGLE, 1, 2000))
 {
-    struct srig *rig = begin(STORE_SINGLE, 1, 2000);
     char said[100];
 
     ck_assert_uint_eq(exchanges, 1);
@@ -147,10 +148,7 @@ START_TEST(configured_otherwise)
     before = NULL;
     pass(rig, 10000);
     ck_assert_uint_eq(differing(rig), 0);
-    end(rig);
 }
-
-END_TEST
 
 /* Redis restarts without its data: how long it is not trusted, in ms. */
 static unsigned
@@ -210,9 +208,8 @@ static const struct {
         0, 12000, -45000},
 };
 
-START_TEST(longest_lease)
+STORE_TEST(longest_lease, begin(STORE_SINGLE, 1, 2000))
 {
-    struct srig *rig = begin(STORE_SINGLE, 1, 2000);
     uint64_t read_ms = TIME_MS + rig->now_us / 1000 + 9000;
     char text[200];
 
@@ -228,10 +225,7 @@ START_TEST(longest_lease)
     unsigned ms = settles(rig, 's');
     ck_assert_uint_ge(ms + 400, longest[_i].settles_ms);
     ck_assert_uint_le(ms, longest[_i].settles_ms);
-    end(rig);
 }
-
-END_TEST
 
 static const char *const garbled[] = {
     "broker=broker-2 lease=2000 settle=2000 safety=fenced longest=9000000000 "
@@ -240,10 +234,8 @@ static const char *const garbled[] = {
 };
 
 /* No broker leases for longer than a configuration allows. */
-START_TEST(lease_beyond_all)
+STORE_TEST(lease_beyond_all, begin(STORE_SINGLE, 1, 2000))
 {
-    struct srig *rig = begin(STORE_SINGLE, 1, 2000);
-
     before = garbled[_i];
     pass(rig, 40000);
     ck_assert_uint_eq(rig->store->longest_us, STORE_LEASE_MAX_MS * 1000ull);
@@ -255,31 +247,21 @@ START_TEST(lease_beyond_all)
     before = NULL;
     pass(rig, STORE_LEASE_MAX_MS + 45000);
     ck_assert_uint_eq(rig->store->longest_us, LEASE_MS * 1000);
-    end(rig);
 }
 
-END_TEST
-
 /* A node of a cluster has no key before the map is known. */
-START_TEST(map_comes_later)
+STORE_TEST(map_comes_later, begin(STORE_CLUSTER, 3, 2000))
 {
-    struct srig *rig = begin(STORE_CLUSTER, 3, 2000);
-
     ck_assert_uint_eq(exchanges, 0);
     rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7000};
     rig->map_count = 1;
     pass(rig, 5000);
     ck_assert_uint_eq(exchanges, 1);
-    end(rig);
 }
 
-END_TEST
-
 /* It is passed on as long as it counts, and no longer. */
-START_TEST(longest_lease_is_passed_on)
+STORE_TEST(longest_lease_is_passed_on, begin(STORE_SINGLE, 1, 2000))
 {
-    struct srig *rig = begin(STORE_SINGLE, 1, 2000);
-
     before = longest[1].words;
     pass(rig, 10000);
     before = NULL;
@@ -288,16 +270,11 @@ START_TEST(longest_lease_is_passed_on)
     ck_assert_ptr_nonnull(strstr(words, "longest=12000 age=10"));
     pass(rig, 40000);
     ck_assert_ptr_nonnull(strstr(words, "longest=2000 age=0"));
-    end(rig);
 }
 
-END_TEST
-
 /* Two lists with a node in common: nothing is granted anywhere. */
-START_TEST(another_quorum)
+STORE_TEST(another_quorum, begin(STORE_QUORUM, 3, 0))
 {
-    struct srig *rig = begin(STORE_QUORUM, 3, 0);
-
     ck_assert(store_health(rig->store)->ready);
     list = "10.0.0.1:7002,10.0.0.9:1,10.0.0.9:2";
     pass(rig, 11000);
@@ -318,10 +295,7 @@ START_TEST(another_quorum)
     (void)srig_op(rig, OP_ACQUIRE, 0);
     pass(rig, 200);
     ck_assert_uint_ge(grants, 2);
-    end(rig);
 }
-
-END_TEST
 
 Suite *
 store_peers_suite(void)

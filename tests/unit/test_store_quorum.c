@@ -254,9 +254,8 @@ one_hint(struct srig *rig, uint64_t request)
 
 /* --- a try ---------------------------------------------------------------- */
 
-START_TEST(majority)
+SRIG_TEST(majority, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
     uint64_t sent_us = rig->now_us;
 
@@ -276,16 +275,11 @@ START_TEST(majority)
     silent(rig);
     says(rig, 0, RECORD_OK, 9);
     silent(rig);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Each is told which it is, so that its fences are no other's. */
-START_TEST(numbered)
+SRIG_TEST(numbered, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     (void)wants(rig, OP_ACQUIRE, HOLDER);
     srig_turn(rig);
     for (uint32_t i = 0; i < NODES; i++) {
@@ -293,17 +287,12 @@ START_TEST(numbered)
         /* By their addresses, which are in that order. */
         ck_assert_uint_eq((uint8_t)rig->words[4].at[1], i + 1);
     }
-    srig_end(rig);
 }
-
-END_TEST
 
 /* One process by several names has one vote: the first of them, whichever is
  * asked again. */
-START_TEST(another_name)
+SRIG_TEST(another_name, srig_create(STORE_QUORUM, NODES))
 {
-    struct srig *rig = srig_create(STORE_QUORUM, NODES);
-
     rig->one_run = 3;
     srig_start(rig);
     srig_settle(rig);
@@ -316,10 +305,7 @@ START_TEST(another_name)
     for (unsigned i = 0; i < 20 && !store_ready(rig->store); i++)
         srig_settle(rig);
     ck_assert(store_ready(rig->store));
-    srig_end(rig);
 }
-
-END_TEST
 
 static void
 connects_again(struct srig *rig, uint32_t node)
@@ -330,10 +316,8 @@ connects_again(struct srig *rig, uint32_t node)
 }
 
 /* It has it by whichever leads to it now. */
-START_TEST(another_name_is_dark)
+SRIG_TEST(another_name_is_dark, srig_create(STORE_QUORUM, NODES))
 {
-    struct srig *rig = srig_create(STORE_QUORUM, NODES);
-
     rig->one_run = 3;
     srig_start(rig);
     srig_settle(rig);
@@ -347,10 +331,7 @@ START_TEST(another_name_is_dark)
     ck_assert(rig->store->links[0].state == LINK_DOWN);
     ck_assert_int_eq(rig->store->links[0].fault.reason, HEALTH_SAME_NODE);
     ck_assert_str_eq(rig->store->links[0].fault.said, "");
-    srig_end(rig);
 }
-
-END_TEST
 
 /* The node that was asked last has the least of it, or the most. */
 START_TEST(least_of_majority)
@@ -385,9 +366,8 @@ START_TEST(least_of_majority)
 END_TEST
 
 /* Each try is new: an earlier question of the core has no part in it. */
-START_TEST(fences_raised)
+SRIG_TEST(fences_raised, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     struct op *op = srig_draft(rig, OP_ACQUIRE, 0);
     uint64_t sent_us = rig->now_us;
 
@@ -416,14 +396,10 @@ START_TEST(fences_raised)
     says(rig, 2, RECORD_OK, 9);
     silent(rig);
     ck_assert_uint_eq(srig_count(rig, COUNTER_quorum_raises), 2);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(late_and_higher)
+SRIG_TEST(late_and_higher, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
     uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
 
@@ -436,16 +412,12 @@ START_TEST(late_and_higher)
     ck_assert_uint_eq(asked_uint(rig, AT_RENEW_FLAGS, 2), RAISES | AGREED);
     says(rig, 2, RECORD_OK, 9);
     silent(rig);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* When the question was sent that was heard of last, and how many were: of each
  * that is sent, once. */
-START_TEST(stages)
+SRIG_TEST(stages, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     struct op *op = srig_draft(rig, OP_ACQUIRE, 0);
     uint64_t began_us = rig->now_us;
 
@@ -477,15 +449,11 @@ START_TEST(stages)
     ck_assert_uint_eq(op->sent_us, raised_us + 10000);
     silent(rig);
     ck_assert_uint_eq(op->tries, 5);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What was not sent since it was queued last says nothing of that. */
-START_TEST(stages_of_unsent)
+SRIG_TEST(stages_of_unsent, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     struct op *op = wants_now(rig, HOLDER);
     uint64_t sent_us = rig->now_us;
 
@@ -501,15 +469,11 @@ START_TEST(stages_of_unsent)
     srig_status(rig, op, OP_BUSY);
     ck_assert_uint_eq(op->sent_us, sent_us);
     ck_assert_uint_eq(op->tries, 2);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* While one is raised another one comes, and is higher. */
-START_TEST(raised_twice)
+SRIG_TEST(raised_twice, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
     uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
 
@@ -527,16 +491,12 @@ START_TEST(raised_twice)
     ck_assert_uint_eq(op->result.fence, 12);
     says(rig, 0, RECORD_OK, 12);
     silent(rig);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Three of five have to agree, and three of five to refuse. */
-START_TEST(five)
+SRIG_TEST(five, srig_quorum(5))
 {
     static const uint64_t fences[5] = {5, 9, 7, 9, 0};
-    struct srig *rig = srig_quorum(5);
     const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
     uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
 
@@ -562,15 +522,11 @@ START_TEST(five)
     ck_assert(!srig_done(rig, op));
     says(rig, 2, RECORD_BUSY, 0);
     srig_status(rig, op, OP_BUSY);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Nobody knows whether it was raised, and there is no other majority. */
-START_TEST(raise_lost)
+SRIG_TEST(raise_lost, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     const struct op *op = wants_now(rig, HOLDER);
     uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
 
@@ -587,15 +543,11 @@ START_TEST(raise_lost)
     hears_release(rig, 0, try);
     says(rig, 0, RECORD_OK, 0);
     silent(rig);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* It is gone where it was to be raised: the next try asks for what is above. */
-START_TEST(raise_too_late)
+SRIG_TEST(raise_too_late, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
     uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
 
@@ -619,10 +571,7 @@ START_TEST(raise_too_late)
     (void)wants(rig, OP_RENEW, HOLDER);
     (void)all_hear(rig, SCRIPT_ACQUIRE);
     ck_assert_uint_eq(asked_fence(rig, AT_ACQUIRE_SEEN), high);
-    srig_end(rig);
 }
-
-END_TEST
 
 START_TEST(minority)
 {
@@ -653,9 +602,8 @@ START_TEST(minority)
 END_TEST
 
 /* What a node brings after all others had decided against it. */
-START_TEST(granted_late)
+SRIG_TEST(granted_late, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     const struct op *op = wants_now(rig, HOLDER);
     uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
 
@@ -667,10 +615,7 @@ START_TEST(granted_late)
     hears_release(rig, 2, try);
     says(rig, 2, RECORD_OK, 0);
     silent(rig);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Nobody knows what the node has granted, before the decision or after it. */
 START_TEST(vote_lost)
@@ -737,10 +682,8 @@ START_TEST(one_down)
 END_TEST
 
 /* What has not run when the others have decided is not sent again. */
-START_TEST(lost_and_refused)
+SRIG_TEST(lost_and_refused, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     for (int lost = 0; lost < 2; lost++) {
         const struct op *op = wants_now(rig, lost ? FIRST : SECOND);
         for (uint32_t i = 0; i < NODES; i++)
@@ -758,15 +701,11 @@ START_TEST(lost_and_refused)
         hears(rig, 2, SCRIPT_ACQUIRE);
         says(rig, 2, RECORD_OK, 9);
     }
-    srig_end(rig);
 }
 
-END_TEST
-
 /* The core takes back what it has asked for while it is asked. */
-START_TEST(released_while_tried)
+SRIG_TEST(released_while_tried, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
     uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
 
@@ -779,14 +718,10 @@ START_TEST(released_while_tried)
     hears_release(rig, 1, try);
     says(rig, 2, RECORD_OK, 5);
     hears_release(rig, 2, try);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(too_few)
+SRIG_TEST(too_few, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     unsigned tries = 0;
     unsigned releases = 0;
 
@@ -813,14 +748,10 @@ START_TEST(too_few)
     ck_assert_uint_ge(rig->now_us, end_us);
     ck_assert_uint_ge(tries, 3);
     ck_assert_uint_eq(releases, tries);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(unsettled)
+SRIG_TEST(unsettled, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     const struct op *op = wants_for(rig, OP_ACQUIRE, HOLDER, 300);
     uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
     uint64_t end_us = op->deadline_us;
@@ -852,16 +783,11 @@ START_TEST(unsettled)
     ck_assert(!srig_done(rig, op));
     says(rig, 2, RECORD_OK, 5);
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A node that is back sooner than the others are settled may be enough. */
-START_TEST(unsettled_and_away)
+SRIG_TEST(unsettled_and_away, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     srig_lose(rig, 2);
     const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
     hears(rig, 0, SCRIPT_ACQUIRE);
@@ -875,17 +801,12 @@ START_TEST(unsettled_and_away)
     hears(rig, 0, SCRIPT_ACQUIRE);
     hears(rig, 1, SCRIPT_ACQUIRE);
     ck_assert(!srig_done(rig, op));
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- queues --------------------------------------------------------------- */
 
-START_TEST(first_come_first_served)
+SRIG_TEST(first_come_first_served, srig_create(STORE_QUORUM, NODES))
 {
-    struct srig *rig = srig_create(STORE_QUORUM, NODES);
-
     rig->settings.waiters_max = 2;
     srig_start(rig);
     srig_settle(rig);
@@ -930,10 +851,7 @@ START_TEST(first_come_first_served)
     all_say(rig, RECORD_BUSY, 0);
     srig_status(rig, second, OP_WAITING);
     ck_assert_uint_eq(second->result.ahead, 1);
-    srig_end(rig);
 }
-
-END_TEST
 
 static void
 stands_at(struct srig *rig, uint64_t request, uint32_t place)
@@ -945,10 +863,8 @@ stands_at(struct srig *rig, uint64_t request, uint32_t place)
 }
 
 /* Places are right whoever leaves. */
-START_TEST(places)
+SRIG_TEST(places, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     (void)holds(rig, HOLDER, 9);
     (void)waits(rig, FIRST);
     for (uint64_t i = 1; i < 8; i++)
@@ -963,10 +879,7 @@ START_TEST(places)
     stands_at(rig, FIRST + 800, 5);
     stands_at(rig, FIRST + 600, 4);
     stands_at(rig, FIRST + 300, 2);
-    srig_end(rig);
 }
-
-END_TEST
 
 static const struct op *
 away(struct srig *rig, uint64_t request)
@@ -982,10 +895,8 @@ away(struct srig *rig, uint64_t request)
 }
 
 /* Who is away is passed, and has its place when it is back. */
-START_TEST(passed)
+SRIG_TEST(passed, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     (void)holds(rig, HOLDER, 9);
     uint64_t arrival = waits(rig, FIRST)->result.arrival;
     stands_at(rig, SECOND, 2);
@@ -1019,17 +930,12 @@ START_TEST(passed)
     srig_status(rig, wants(rig, OP_RELEASE, FIRST), OP_OK);
     srig_status(rig, wants(rig, OP_RENEW, FIRST), OP_GONE);
     silent(rig);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* What an earlier connection of its session may have at other brokers is looked
  * for by each try, and not only by the first one. */
-START_TEST(tries_for_what_moves)
+SRIG_TEST(tries_for_what_moves, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     struct op *op = srig_draft(rig, OP_ACQUIRE, 0);
     op->request = FIRST;
     op->moves = true;
@@ -1046,16 +952,11 @@ START_TEST(tries_for_what_moves)
         if (tries == 0)
             op = wants(rig, OP_RENEW, FIRST);
     }
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Who waits and goes is forgotten; the next one is told. */
-START_TEST(first_leaves)
+SRIG_TEST(first_leaves, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     (void)holds(rig, HOLDER, 9);
     (void)waits(rig, FIRST);
     (void)wants(rig, OP_ACQUIRE, SECOND);
@@ -1066,10 +967,7 @@ START_TEST(first_leaves)
     one_hint(rig, THIRD);
     srig_status(rig, wants(rig, OP_RENEW, FIRST), OP_GONE);
     silent(rig);
-    srig_end(rig);
 }
-
-END_TEST
 
 static void
 changed(struct srig *rig, uint32_t node, const char *what)
@@ -1078,10 +976,8 @@ changed(struct srig *rig, uint32_t node, const char *what)
         rig, LINK_WITNESS + node, "holdfast/broker/watch", text_from(what));
 }
 
-START_TEST(woken)
+SRIG_TEST(woken, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     (void)holds(rig, HOLDER, 9);
     (void)waits(rig, FIRST);
     (void)wants(rig, OP_ACQUIRE, SECOND);
@@ -1100,10 +996,7 @@ START_TEST(woken)
     one_hint(rig, FIRST);
     srig_pass(rig, 10);
     no_hint(rig);
-    srig_end(rig);
 }
-
-END_TEST
 
 static void
 gives_back(struct srig *rig, uint64_t request)
@@ -1126,10 +1019,8 @@ takes(struct srig *rig, unsigned times)
 
 /* A broker that has had the lock eight times in a row stays back once another
  * one waits, until that one has had the time to try. */
-START_TEST(turns)
+SRIG_TEST(turns, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     takes(rig, 20);
     changed(rig, 0, "Tbroker-1holdfast:{name}"); /* itself */
     changed(rig, 0, "Tbroker-2holdfast:{other}");
@@ -1159,16 +1050,11 @@ START_TEST(turns)
     takes(rig, 7);
     srig_status(rig, wants_now(rig, THIRD), OP_BUSY);
     silent(rig);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What is told when it is free already; and nobody has told more since. */
-START_TEST(turns_are_over)
+SRIG_TEST(turns_are_over, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     takes(rig, 8);
     changed(rig, 1, "Tbroker-2holdfast:{name}");
     srig_status(rig, wants_now(rig, THIRD), OP_BUSY);
@@ -1192,16 +1078,11 @@ START_TEST(turns_are_over)
     takes(rig, 8);
     srig_status(rig, wants_now(rig, THIRD), OP_BUSY);
     silent(rig);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A try says whether it waits. */
-START_TEST(tells_that_it_waits)
+SRIG_TEST(tells_that_it_waits, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     (void)wants_now(rig, FIRST);
     (void)all_hear(rig, SCRIPT_ACQUIRE);
     ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), NO_QUEUE);
@@ -1215,16 +1096,11 @@ START_TEST(tells_that_it_waits)
     (void)wants(rig, OP_RENEW, FIRST);
     (void)all_hear(rig, SCRIPT_ACQUIRE);
     ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), NO_QUEUE | TELLS_WAIT);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A later connection of its client waits elsewhere: it is in nobody's way. */
-START_TEST(waits_elsewhere)
+SRIG_TEST(waits_elsewhere, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     (void)waits(rig, FIRST);
     (void)wants(rig, OP_ACQUIRE, SECOND);
     const struct op *op = wants(rig, OP_RENEW, FIRST);
@@ -1240,15 +1116,11 @@ START_TEST(waits_elsewhere)
     (void)wants(rig, OP_RENEW, SECOND);
     (void)all_hear(rig, SCRIPT_ACQUIRE);
     ck_assert_uint_eq(srig_count(rig, COUNTER_quorum_splits), 0);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Some node had granted it. What is heard of that one is its own undoing. */
-START_TEST(not_too_soon)
+SRIG_TEST(not_too_soon, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     const struct op *op = wants(rig, OP_ACQUIRE, FIRST);
     uint64_t begin_us = rig->now_us;
 
@@ -1280,15 +1152,11 @@ START_TEST(not_too_soon)
     }
     ck_assert_uint_ge(rig->now_us, begin_us + 8000);
     (void)all_hear(rig, SCRIPT_ACQUIRE);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Others may have met it there, who try again in a moment, too. */
-START_TEST(met_others)
+SRIG_TEST(met_others, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     const struct op *op = wants(rig, OP_ACQUIRE, FIRST);
 
     (void)all_hear(rig, SCRIPT_ACQUIRE);
@@ -1300,15 +1168,11 @@ START_TEST(met_others)
     ck_assert_uint_le(op->result.again_ms, 13);
     op = wants(rig, OP_RENEW, FIRST);
     srig_status(rig, op, OP_WAITING);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A later connection has taken it over elsewhere: the same goes for that. */
-START_TEST(moved_hint)
+SRIG_TEST(moved_hint, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     uint64_t try = holds(rig, HOLDER, 9);
     char said[14] = "M";
     uint64_t request = HOLDER;
@@ -1322,15 +1186,11 @@ START_TEST(moved_hint)
     ck_assert_uint_eq(news.len, 13);
     ck_assert_mem_eq(news.at + 1, &request, 8);
     ck_assert_mem_eq(news.at + 9, "\2\0\0", 4);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A node names the try; the core knows its own request. */
-START_TEST(broken_hint)
+SRIG_TEST(broken_hint, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     uint64_t try = holds(rig, HOLDER, 9);
     struct store_hint hint;
     double fence = 9;
@@ -1344,10 +1204,7 @@ START_TEST(broken_hint)
     ck_assert(hint.broken);
     ck_assert_uint_eq(hint.request, HOLDER);
     ck_assert_uint_eq(hint.fence, 9);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- renewals ------------------------------------------------------------- */
 
@@ -1395,9 +1252,8 @@ START_TEST(mended)
 END_TEST
 
 /* What comes of a mending when the lock is given back meanwhile. */
-START_TEST(mended_in_vain)
+SRIG_TEST(mended_in_vain, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     uint64_t try = holds(rig, HOLDER, 9);
 
     (void)wants(rig, OP_RENEW, HOLDER);
@@ -1417,10 +1273,7 @@ START_TEST(mended_in_vain)
     says(rig, 0, RECORD_OK, 0);
     says(rig, 0, RECORD_GONE, 0);
     silent(rig);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* A renewal that is answered so, in the order of nodes. */
 static const struct op *
@@ -1491,10 +1344,8 @@ START_TEST(one_down_of_hold)
 
 END_TEST
 
-START_TEST(renewal_unknown)
+SRIG_TEST(renewal_unknown, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     (void)holds(rig, HOLDER, 9);
     const struct op *op = wants(rig, OP_RENEW, HOLDER);
     (void)all_hear(rig, SCRIPT_RENEW);
@@ -1516,16 +1367,11 @@ START_TEST(renewal_unknown)
     says(rig, 0, RECORD_OK, 9);
     says(rig, 1, RECORD_OK, 9);
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A hold of an earlier connection is taken over from a majority. */
-START_TEST(claimed)
+SRIG_TEST(claimed, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     for (int missing = 0; missing < 2; missing++) {
         struct op *op = srig_draft(rig, OP_RENEW, 0);
         op->request = missing ? SECOND : FIRST;
@@ -1556,16 +1402,11 @@ START_TEST(claimed)
         }
         silent(rig);
     }
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A wait of an earlier connection is taken over, and has been won meanwhile. */
-START_TEST(claimed_when_won)
+SRIG_TEST(claimed_when_won, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     (void)waits(rig, FIRST);
     const struct op *won = wants(rig, OP_RENEW, FIRST);
     uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
@@ -1587,16 +1428,11 @@ START_TEST(claimed_when_won)
     all_say(rig, RECORD_OK, 10);
     srig_status(rig, renewed, OP_OK);
     ck_assert_uint_eq(renewed->result.fence, 10);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Nothing of it is queued or granted: it is as if it had never been. */
-START_TEST(claimed_of_nothing)
+SRIG_TEST(claimed_of_nothing, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     struct op *asks = wants_for(rig, OP_ACQUIRE, FIRST, 60000);
     (void)all_hear(rig, SCRIPT_ACQUIRE);
     for (int moves = 0; moves < 2; moves++) {
@@ -1609,10 +1445,7 @@ START_TEST(claimed_of_nothing)
     }
     ck_assert(!srig_done(rig, asks));
     silent(rig);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- releases ------------------------------------------------------------- */
 
@@ -1671,9 +1504,8 @@ releases_alone(struct srig *rig)
 }
 
 /* A majority cannot be reached; the core asks again. */
-START_TEST(released_again)
+SRIG_TEST(released_again, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     uint64_t try = releases_alone(rig);
 
     const struct op *op = wants(rig, OP_RELEASE, HOLDER);
@@ -1688,15 +1520,11 @@ START_TEST(released_again)
     silent(rig);
     says(rig, 2, RECORD_OK, 0);
     silent(rig);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A majority has it no more before the core asks again. */
-START_TEST(released_meanwhile)
+SRIG_TEST(released_meanwhile, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     uint64_t try = releases_alone(rig);
 
     back(rig, 1);
@@ -1705,15 +1533,11 @@ START_TEST(released_meanwhile)
     const struct op *op = wants(rig, OP_RELEASE, HOLDER);
     srig_status(rig, op, OP_OK);
     silent(rig);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A renewal is under way, and finds it gone. */
-START_TEST(released_while_renewed)
+SRIG_TEST(released_while_renewed, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     uint64_t try = holds(rig, HOLDER, 9);
 
     const struct op *renewal = wants(rig, OP_RENEW, HOLDER);
@@ -1727,15 +1551,11 @@ START_TEST(released_while_renewed)
     says(rig, 0, RECORD_OK, 0);
     says(rig, 1, RECORD_OK, 0);
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Nobody can be asked, and it has never been: it is asked for again then. */
-START_TEST(release_refused)
+SRIG_TEST(release_refused, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     uint64_t try = holds(rig, HOLDER, 9);
     const struct op *op = wants_for(rig, OP_RELEASE, HOLDER, 200);
 
@@ -1750,15 +1570,11 @@ START_TEST(release_refused)
     ck_assert(!srig_done(rig, op));
     all_say(rig, RECORD_OK, 0);
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Only so many releases are kept for a node that is away. */
-START_TEST(releases_kept)
+SRIG_TEST(releases_kept, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     struct quorum *quorum = rig->store->quorum;
 
     uint64_t try = holds(rig, HOLDER, 9);
@@ -1773,15 +1589,11 @@ START_TEST(releases_kept)
     ck_assert_uint_eq(quorum->waiting, QUORUM_WAITING);
     back(rig, 2);
     silent(rig);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Nobody knows whether a node has carried it out. */
-START_TEST(release_unknown)
+SRIG_TEST(release_unknown, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     uint64_t try = holds(rig, HOLDER, 9);
     const struct op *op = wants(rig, OP_RELEASE, HOLDER);
 
@@ -1796,15 +1608,11 @@ START_TEST(release_unknown)
     srig_status(rig, op, OP_OK);
     back(rig, 1);
     hears_release(rig, 1, try);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Nobody has answered, and then nobody has it: it was carried out. */
-START_TEST(release_unheard)
+SRIG_TEST(release_unheard, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     uint64_t try = holds(rig, HOLDER, 9);
     const struct op *op = wants(rig, OP_RELEASE, HOLDER);
 
@@ -1818,18 +1626,14 @@ START_TEST(release_unheard)
         says(rig, i, RECORD_GONE, 0);
     }
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- what is only asked --------------------------------------------------- */
 
 #define MESSAGE "PUBLISH holdfast/broker/broker-2 a message"
 
-START_TEST(published)
+SRIG_TEST(published, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     struct op *op = srig_op(rig, OP_PUBLISH, 0);
 
     srig_turn(rig);
@@ -1857,15 +1661,11 @@ START_TEST(published)
     op = srig_op(rig, OP_PUBLISH, 0);
     srig_turn(rig);
     srig_status(rig, op, OP_UNSENT);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Of any length, and also when the core has it no more. */
-START_TEST(published_long)
+SRIG_TEST(published_long, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
     struct op *op = srig_draft(rig, OP_PUBLISH, 0);
     char message[900];
     char question[sizeof(message) + 40];
@@ -1883,12 +1683,9 @@ START_TEST(published_long)
         srig_turn(rig);
     }
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(broken)
+SRIG_TEST(broken, srig_quorum(NODES))
 {
     static const struct {
         enum record_status said[NODES];
@@ -1898,7 +1695,6 @@ START_TEST(broken)
         {{RECORD_GONE, RECORD_CORRUPT, RECORD_GONE}, OP_REFUSED},
         {{RECORD_GONE, RECORD_GONE, RECORD_GONE}, OP_GONE},
     };
-    struct srig *rig = srig_quorum(NODES);
     struct op *op;
 
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -1919,25 +1715,17 @@ START_TEST(broken)
     hears(rig, 0, SCRIPT_BREAK);
     says(rig, 0, RECORD_GONE, 0);
     srig_status(rig, op, OP_UNSENT);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Nobody waits in a record, and what a majority has lost is lost. */
-START_TEST(nothing_asked)
+SRIG_TEST(nothing_asked, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     srig_status(rig, wants(rig, OP_LOOK, FIRST), OP_OK);
     srig_status(rig, wants(rig, OP_RECLAIM, FIRST), OP_GONE);
     srig_status(rig, wants(rig, OP_RELEASE, FIRST), OP_GONE);
     srig_status(rig, wants(rig, OP_RENEW, FIRST), OP_GONE);
     silent(rig);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- INSPECT -------------------------------------------------------------- */
 
@@ -2004,10 +1792,8 @@ inspected(struct srig *rig)
     return op;
 }
 
-START_TEST(shown)
+SRIG_TEST(shown, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     (void)waits(rig, FIRST);
     const struct op *op = inspected(rig);
     shows(rig, 0, "ab", 7);
@@ -2048,18 +1834,13 @@ START_TEST(shown)
     shows(rig, 0, "a", 5);
     srig_lose(rig, 2);
     srig_status(rig, op, OP_UNSENT);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Nobody holds what a majority has not one fence for: it is being raised, and
  * has been granted to nobody yet. Nor counts what a node was not told the end
  * of, though its owner has the lock again. */
-START_TEST(shown_too_early)
+SRIG_TEST(shown_too_early, srig_quorum(NODES))
 {
-    struct srig *rig = srig_quorum(NODES);
-
     const struct op *op = inspected(rig);
     shows(rig, 0, "a", 5);
     shows(rig, 1, "a", 7);
@@ -2079,10 +1860,7 @@ START_TEST(shown_too_early)
     shows(rig, 2, "", 0);
     srig_status(rig, op, OP_OK);
     ck_assert_uint_eq(op->result.holders, 0);
-    srig_end(rig);
 }
-
-END_TEST
 
 static void
 add_tries(Suite *suite)

@@ -35,10 +35,8 @@ link_of_port(const struct srig *rig, uint16_t port)
     return 0;
 }
 
-START_TEST(slots)
+SRIG_TEST(slots, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
-
     (void)srig_op(rig, OP_ACQUIRE, 0);
     (void)srig_op(rig, OP_ACQUIRE, 4999);
     (void)srig_op(rig, OP_ACQUIRE, 5000);
@@ -51,16 +49,11 @@ START_TEST(slots)
     srig_expect(rig, 0, "");
     srig_expect(rig, 1, "EVALSHA 2");
     srig_expect(rig, 2, "EVALSHA 1");
-    srig_end(rig);
 }
 
-END_TEST
-
 /* An empty or nil host is that of the node that was asked. */
-START_TEST(map_without_hosts)
+SRIG_TEST(map_without_hosts, srig_create(STORE_CLUSTER, 1))
 {
-    struct srig *rig = srig_create(STORE_CLUSTER, 1);
-
     rig->map_count = 2;
     rig->map[0] = (struct srig_range){0, 9999, NULL, 7000};
     rig->map[1] = (struct srig_range){10000, 16383, "", 7001};
@@ -69,10 +62,7 @@ START_TEST(map_without_hosts)
     ck_assert(store_ready(rig->store));
     ck_assert_str_eq(rig->links[1].host, "10.0.0.1");
     ck_assert_uint_eq(rig->links[1].port, 7001);
-    srig_end(rig);
 }
-
-END_TEST
 
 static const struct srig_range malformed[] = {
     {-1, 5, "10.0.0.1", 7000},
@@ -83,9 +73,8 @@ static const struct srig_range malformed[] = {
 };
 
 /* The old map goes on; a new one is asked for with growing pauses. */
-START_TEST(malformed_map)
+SRIG_TEST(malformed_map, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     struct srig_range good = rig->map[1];
 
     rig->map[1] = malformed[_i];
@@ -110,16 +99,11 @@ START_TEST(malformed_map)
     for (int i = 0; i < 4; i++)
         refresh(rig);
     ck_assert(store_ready(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A host from a map is in the log, whose lines it must not change. */
-START_TEST(odd_host)
+SRIG_TEST(odd_host, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
-
     rig->map[2].host = "a b=\"\n\xff";
     log_keep(LOG_DEBUG);
     refresh(rig);
@@ -130,18 +114,13 @@ START_TEST(odd_host)
     ck_assert_uint_eq(
         log_kept_count("event=redis_link_lost node=a?b????:7002 why="), 1);
     log_keep_no_more();
-    srig_end(rig);
 }
-
-END_TEST
 
 /* A host may be unknown where the number or a name stands beside it. Where
  * nothing does, the node that had the slots is asked on, and the log has the
  * other's id. */
-START_TEST(map_that_knows_less)
+SRIG_TEST(map_that_knows_less, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
-
     log_keep(LOG_WARN);
     rig->map[0].host = "?";
     rig->beside[0].ip = "10.0.0.1";
@@ -164,17 +143,12 @@ START_TEST(map_that_knows_less)
     srig_turn(rig);
     srig_expect(rig, 1, "EVALSHA 1");
     log_keep_no_more();
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Of a node whose address is forgotten nothing is known; of the others it is.
  * It is asked again with growing pauses. */
-START_TEST(map_without_an_address)
+SRIG_TEST(map_without_an_address, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
-
     rig->map[0].host = "";
     rig->map[0].port = 0;
     rig->map[2].port = 7001;
@@ -191,10 +165,7 @@ START_TEST(map_without_an_address)
     uint64_t asked = srig_count(rig, COUNTER_redis_map_refreshes) - before;
     ck_assert_uint_ge(asked, 4);
     ck_assert_uint_le(asked, 12);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* The second node's address is one of another cluster's from now on: it has all
  * slots there. */
@@ -220,10 +191,8 @@ serve_with_stranger(struct srig *rig)
 
 /* Its map is none of ours, nor is it asked for its slots; until nobody has told
  * ours for a lease. */
-START_TEST(map_of_another_cluster)
+SRIG_TEST(map_of_another_cluster, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
-
     rig->store->settings.settle_us = 4000000;
     log_keep(LOG_ERROR);
     for (int i = 0; i < 400; i++) {
@@ -246,16 +215,12 @@ START_TEST(map_of_another_cluster)
         serve_with_stranger(rig);
     ck_assert_uint_eq(rig->store->slots[0], 1);
     log_keep_no_more();
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Replies to CLUSTER SLOTS that are no map at all. The log has one line of them
  * a minute. */
-START_TEST(no_map)
+SRIG_TEST(no_map, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     const struct resp bad_item[] = {{.type = RESP_INTEGER}};
     const struct resp triple[] = {{.type = RESP_INTEGER},
         {.type = RESP_STRING, .text = TEXT("x")}, {.type = RESP_ARRAY}};
@@ -289,15 +254,11 @@ START_TEST(no_map)
     ck_assert_uint_eq(log_kept_count("event=redis_map_unusable node="), 1);
     log_keep_no_more();
     ck_assert(store_ready(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Also where nobody says that anything has moved: within 15 s. */
-START_TEST(map_now_and_then)
+SRIG_TEST(map_now_and_then, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     uint64_t before = srig_count(rig, COUNTER_redis_map_refreshes);
 
     rig->map[0].last = 4000;
@@ -314,14 +275,10 @@ START_TEST(map_now_and_then)
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_map_refreshes), before + 1);
     ck_assert_uint_eq(rig->store->slots[4000], 0);
     ck_assert_uint_eq(rig->store->slots[4001], 1);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(moved_to_a_known_node)
+SRIG_TEST(moved_to_a_known_node, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     struct op *ops[6];
     uint64_t before = srig_count(rig, COUNTER_redis_map_refreshes);
 
@@ -351,10 +308,7 @@ START_TEST(moved_to_a_known_node)
     srig_pass(rig, 500);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_map_refreshes) - before, 1);
     ck_assert(!srig_done(rig, ops[0]));
-    srig_end(rig);
 }
-
-END_TEST
 
 static const struct {
     const char *error;
@@ -368,9 +322,8 @@ static const struct {
     {"MOVED 7 redis-9.example:7009", "redis-9.example", 7009},
 };
 
-START_TEST(moved_to_an_unknown_node)
+SRIG_TEST(moved_to_an_unknown_node, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
 
     srig_turn(rig);
@@ -387,19 +340,15 @@ START_TEST(moved_to_an_unknown_node)
     ck_assert_int_eq(rig->words[0].at[0], 'E');
     srig_results(rig, link, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
-
-END_TEST
 
 static const char *const nonsense[] = {"MOVED ", "MOVED 7", "MOVED 7 ",
     "MOVED 7 x", "MOVED x 10.0.0.1:7000", "MOVED 16384 10.0.0.1:7000",
     "MOVED 7 10.0.0.1:", "MOVED 7 10.0.0.1:0", "MOVED 7 10.0.0.1:65536",
     "MOVED 7 ?:7000", "ASK ", "ASK 7 10.0.0.1:x"};
 
-START_TEST(redirect_to_nowhere)
+SRIG_TEST(redirect_to_nowhere, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
 
     srig_turn(rig);
@@ -415,15 +364,11 @@ START_TEST(redirect_to_nowhere)
     ck_assert_int_eq(rig->words[0].at[0], 'E');
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* ASKING and its command are neighbours, and it goes alone. */
-START_TEST(ask)
+SRIG_TEST(ask, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     struct op *ops[3];
 
     for (int i = 0; i < 3; i++)
@@ -454,15 +399,11 @@ START_TEST(ask)
     (void)srig_op(rig, OP_ACQUIRE, 7);
     srig_turn(rig);
     srig_expect(rig, 0, "EVALSHA 1");
-    srig_end(rig);
 }
 
-END_TEST
-
 /* However often it was refused before, an ASK is followed. */
-START_TEST(ask_after_many_refusals)
+SRIG_TEST(ask_after_many_refusals, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
 
     for (int i = 0; i < 10; i++) {
@@ -480,15 +421,11 @@ START_TEST(ask_after_many_refusals)
     srig_expect(rig, 1, "EVALSHA 1");
     srig_results(rig, 1, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What the target of an ASK says holds for the next call: no ASKING there. */
-START_TEST(ask_then_moved)
+SRIG_TEST(ask_then_moved, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
 
     srig_turn(rig);
@@ -505,15 +442,11 @@ START_TEST(ask_then_moved)
     ck_assert_int_eq(rig->words[0].at[0], 'E');
     srig_results(rig, 2, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* The target of an ASK is not there: the slot's own node is asked again. */
-START_TEST(ask_to_the_dead)
+SRIG_TEST(ask_to_the_dead, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
 
     srig_turn(rig);
@@ -527,14 +460,10 @@ START_TEST(ask_to_the_dead)
     ck_assert_int_eq(rig->words[0].at[0], 'E');
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(tryagain)
+SRIG_TEST(tryagain, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     struct op *one = srig_op(rig, OP_RENEW, 7);
     struct op *two = srig_op(rig, OP_RENEW, 7);
 
@@ -553,10 +482,7 @@ START_TEST(tryagain)
     srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, two, OP_OK);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* A turn of all links but the first, which is dead. */
 static void
@@ -574,10 +500,8 @@ answer_all(struct srig *rig)
 }
 
 /* A node dies with operations in its queue: they follow their slot. */
-START_TEST(queue_follows_the_map)
+SRIG_TEST(queue_follows_the_map, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
-
     srig_lose(rig, 0);
     struct op *renewal = srig_op(rig, OP_RENEW, 7);
     renewal->deadline_us = rig->now_us + 25000000;
@@ -589,15 +513,11 @@ START_TEST(queue_follows_the_map)
         answer_all(rig);
     }
     srig_status(rig, renewal, OP_OK);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A slot that nobody serves: parked, and given up or done. */
-START_TEST(slot_of_nobody)
+SRIG_TEST(slot_of_nobody, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     struct srig_range last = rig->map[2];
 
     rig->map[2].first = 16000;
@@ -620,10 +540,7 @@ START_TEST(slot_of_nobody)
         srig_serve(rig, link);
     while (srig_next(rig, 2)[0] == 'C' || srig_next(rig, 2)[0] == 'P')
         srig_answer(rig, 2);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* So many refreshes; how often that node was asked. */
 static unsigned
@@ -650,10 +567,8 @@ times_asked(struct srig *rig, uint32_t node, int refreshes)
 
 /* A node of the configuration that has no slots may be in another cluster: who
  * has some tells the map, as long as there is one, and it makes sense. */
-START_TEST(map_of_who_has_slots)
+SRIG_TEST(map_of_who_has_slots, srig_create(STORE_CLUSTER, 3))
 {
-    struct srig *rig = srig_create(STORE_CLUSTER, 3);
-
     rig->map_count = 2;
     rig->map[0] = (struct srig_range){0, 8191, "10.0.0.1", 7000};
     rig->map[1] = (struct srig_range){8192, 16383, "10.0.0.1", 7001};
@@ -672,15 +587,11 @@ START_TEST(map_of_who_has_slots)
         srig_lose(rig, link);
     }
     ck_assert_uint_gt(times_asked(rig, 2, 6), 0);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Hints come from a node of the cluster, also where a seed has left it. */
-START_TEST(subscriber_moves)
+SRIG_TEST(subscriber_moves, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     struct srig_link *subscriber = &rig->links[LINK_SUBSCRIBER];
 
     ck_assert_uint_eq(subscriber->port, 7000);
@@ -694,16 +605,12 @@ START_TEST(subscriber_moves)
     ck_assert(store_take_unheard(rig->store));
     refresh(rig);
     ck_assert_uint_eq(subscriber->closes, 1);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Where no node with slots can be reached they come from the seed, over one
  * connection, until one can. */
-START_TEST(subscriber_stays)
+SRIG_TEST(subscriber_stays, srig_create(STORE_CLUSTER, 1))
 {
-    struct srig *rig = srig_create(STORE_CLUSTER, 1);
     struct srig_link *subscriber = &rig->links[LINK_SUBSCRIBER];
 
     rig->map_count = 1;
@@ -721,16 +628,11 @@ START_TEST(subscriber_stays)
     srig_settle(rig);
     ck_assert_uint_eq(subscriber->port, 7001);
     ck_assert_uint_eq(subscriber->connects, 2);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Nodes without slots are forgotten, but for those of the configuration. */
-START_TEST(nodes_retire)
+SRIG_TEST(nodes_retire, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
-
     rig->map[0].port = 7009;
     refresh(rig);
     uint32_t link = link_of_port(rig, 7009);
@@ -745,10 +647,7 @@ START_TEST(nodes_retire)
     rig->map[0].port = 7010;
     refresh(rig);
     ck_assert_uint_eq(link_of_port(rig, 7010), link);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- random faults -------------------------------------------------------- */
 

@@ -19,10 +19,8 @@ set_credentials(struct srig *rig)
     memcpy(rig->settings.sentinel_password, "hush", 5);
 }
 
-START_TEST(greeting_of_a_sentinel)
+SRIG_TEST(greeting_of_a_sentinel, srig_create(STORE_SENTINEL, 2))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 2);
-
     set_credentials(rig);
     if (_i == 1)
         rig->settings.sentinel_username[0] = '\0';
@@ -39,16 +37,11 @@ START_TEST(greeting_of_a_sentinel)
         srig_expect(rig, i, "");
     }
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_connects), 2);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* The password of Redis is none of the Sentinels' business. */
-START_TEST(greeting_without_a_password)
+SRIG_TEST(greeting_without_a_password, srig_create(STORE_SENTINEL, 1))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 1);
-
     srig_credentials(rig);
     srig_start(rig);
     srig_connect(rig, 0);
@@ -57,15 +50,10 @@ START_TEST(greeting_without_a_password)
     srig_turn(rig);
     srig_connect(rig, LINK_SWITCHES);
     srig_expect(rig, LINK_SWITCHES, "SUBSCRIBE +switch-master");
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(greeting_of_the_master)
+SRIG_TEST(greeting_of_the_master, srig_create(STORE_SENTINEL, 1))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 1);
-
     set_credentials(rig);
     srig_start(rig);
     ck_assert(!rig->links[1].connecting);
@@ -79,15 +67,11 @@ START_TEST(greeting_of_the_master)
     srig_turn(rig);
     srig_connect(rig, LINK_SUBSCRIBER);
     srig_expect(rig, LINK_SUBSCRIBER, "AUTH me secret");
-    srig_end(rig);
 }
 
-END_TEST
-
 /* One link more to a Sentinel that answers, and never more than one. */
-START_TEST(greeting_for_switches)
+SRIG_TEST(greeting_for_switches, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
     struct srig_link *link = &rig->links[LINK_SWITCHES];
 
     set_credentials(rig);
@@ -119,14 +103,10 @@ START_TEST(greeting_for_switches)
     sen_run(rig, 100);
     ck_assert_uint_eq(link->connects, 2);
     ck_assert(!store_take_unheard(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(switches_move)
+SRIG_TEST(switches_move, sen_ready())
 {
-    struct srig *rig = sen_ready();
     struct srig_link *link = &rig->links[LINK_SWITCHES];
 
     ck_assert_uint_eq(link->port, 26379);
@@ -146,14 +126,10 @@ START_TEST(switches_move)
     srig_lose(rig, LINK_SWITCHES);
     sen_run(rig, 5000);
     ck_assert_uint_eq(link->connects, 2);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(switches_refused)
+SRIG_TEST(switches_refused, sen_ready())
 {
-    struct srig *rig = sen_ready();
     struct srig_link *link = &rig->links[LINK_SWITCHES];
 
     sen_silence(rig, LINK_SWITCHES, LINK_SWITCHES);
@@ -170,10 +146,7 @@ START_TEST(switches_refused)
     ck_assert_uint_eq(link->connects, link->closes + 1);
     ck_assert_uint_ge(link->connects, 8);
     ck_assert_uint_le(link->connects, 17);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- a majority ----------------------------------------------------------- */
 
@@ -182,9 +155,8 @@ static const struct {
     unsigned votes; /* that make a master, and one less does not */
 } majorities[] = {{1, 1}, {2, 2}, {3, 2}, {4, 3}, {5, 3}, {64, 33}};
 
-START_TEST(majority)
+SRIG_TEST(majority, srig_create(STORE_SENTINEL, majorities[_i].sentinels))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, majorities[_i].sentinels);
     unsigned votes = majorities[_i].votes;
 
     srig_start(rig);
@@ -196,18 +168,13 @@ START_TEST(majority)
     sen_run(rig, 10);
     ck_assert(store_ready(rig->store));
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* One Sentinel that the configuration has twice: the two are one vote, also
  * where it is heard by the other name first, and while it is not heard by one
  * of them any more. */
-START_TEST(one_by_two_names)
+SRIG_TEST(one_by_two_names, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
-
     log_keep(LOG_INFO);
     rig->one_run = 2;
     sen_silence(rig, _i == 0 ? 0 : 1, _i == 0 ? 0 : 1);
@@ -236,16 +203,11 @@ START_TEST(one_by_two_names)
     sen_silence(rig, 2, 2);
     for (int i = 0; i < 40; i++)
         sen_works(rig, OP_RENEW, 200);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Who may not tell who it is has its vote. */
-START_TEST(one_that_is_not_told)
+SRIG_TEST(one_that_is_not_told, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
-
     log_keep(LOG_INFO);
     sen_silence(rig, 2, 2);
     srig_start(rig);
@@ -257,15 +219,10 @@ START_TEST(one_that_is_not_told)
     }
     sen_works(rig, OP_ACQUIRE, 100);
     ck_assert_uint_eq(log_kept_count("event=sentinel_twice"), 0);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(two_names)
+SRIG_TEST(two_names, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
-
     sen_name(rig, 1, "7001");
     sen_silence(rig, 2, 2);
     srig_start(rig);
@@ -279,16 +236,11 @@ START_TEST(two_names)
     srig_status(rig, op, OP_OK);
     ck_assert(sen_has_link(rig, 7001));
     ck_assert(!sen_has_link(rig, 7000));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* The port is part of an address, and so is the host. */
-START_TEST(three_names)
+SRIG_TEST(three_names, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
-
     sen_name(rig, 1, "7001");
     rig->names[2] = (struct srig_name){"10.0.0.11", "7000"};
     srig_start(rig);
@@ -296,15 +248,10 @@ START_TEST(three_names)
     sen_run(rig, 5010);
     ck_assert(sen_no_link(rig));
     srig_status(rig, op, OP_UNSENT);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(nil_answers)
+SRIG_TEST(nil_answers, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
-
     log_keep(LOG_INFO);
     sen_name(rig, 0, NULL);
     sen_name(rig, 1, NULL);
@@ -324,10 +271,7 @@ START_TEST(nil_answers)
     sen_run(rig, 510);
     ck_assert(!store_ready(rig->store));
     ck_assert_uint_eq(log_kept_count("event=sentinel_names_none"), 3);
-    srig_end(rig);
 }
-
-END_TEST
 
 static char long_host[STORE_HOST_MAX + 1];
 
@@ -347,10 +291,8 @@ static const struct srig_name no_addresses[] = {
     {long_host, "7000"},
 };
 
-START_TEST(no_address)
+SRIG_TEST(no_address, srig_create(STORE_SENTINEL, 1))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 1);
-
     memset(long_host, 'h', sizeof(long_host) - 1);
     rig->names[0] = no_addresses[_i];
     srig_start(rig);
@@ -360,15 +302,11 @@ START_TEST(no_address)
     sen_name(rig, 0, "7000");
     sen_run(rig, 600);
     ck_assert(store_ready(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Replies that are no address at all. */
-START_TEST(no_answer)
+SRIG_TEST(no_answer, srig_create(STORE_SENTINEL, 1))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 1);
     const struct resp host = {.type = RESP_STRING, .text = TEXT("10.0.0.1")};
     const struct resp port = {.type = RESP_STRING, .text = TEXT("7000")};
     const struct resp number = {.type = RESP_INTEGER, .integer = 7000};
@@ -405,32 +343,22 @@ START_TEST(no_answer)
     srig_exchange(rig, 0, QUESTION);
     srig_turn(rig);
     ck_assert(rig->links[1].connecting);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What was an address a moment ago does not count on, in its old place. */
-START_TEST(nil_after_a_name)
+SRIG_TEST(nil_after_a_name, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     sen_name(rig, 0, NULL);
     sen_name(rig, 1, NULL);
     sen_run(rig, 510);
     ck_assert(!store_ready(rig->store));
-    srig_end(rig);
 }
-
-END_TEST
 
 static const char *const hosts[] = {
     "redis-1.example", "2001:db8::7", "::1", long_host};
 
-START_TEST(names_of_hosts)
+SRIG_TEST(names_of_hosts, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
-
     memset(long_host, 'h', STORE_HOST_MAX - 1);
     for (unsigned i = 0; i < 3; i++)
         rig->names[i] = (struct srig_name){hosts[_i], "65535"};
@@ -439,15 +367,11 @@ START_TEST(names_of_hosts)
     ck_assert(store_ready(rig->store));
     ck_assert_str_eq(rig->links[3].host, hosts[_i]);
     ck_assert_uint_eq(rig->links[3].port, 65535);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* No address either; and none that differs from itself each time. */
-START_TEST(host_with_a_nul)
+SRIG_TEST(host_with_a_nul, srig_create(STORE_SENTINEL, 1))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 1);
     struct resp items[] = {
         {.type = RESP_STRING, .text = TEXT("10.0\0.1")},
         {.type = RESP_STRING, .text = TEXT("7000")},
@@ -464,16 +388,11 @@ START_TEST(host_with_a_nul)
     }
     sen_run(rig, 10);
     ck_assert(store_ready(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A Sentinel is no master, whoever says so. */
-START_TEST(sentinel_named_as_master)
+SRIG_TEST(sentinel_named_as_master, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
-
     for (unsigned i = 0; i < 3; i++)
         rig->names[i] = (struct srig_name){"10.0.0.2", "26380"};
     sen_silence(rig, 1, 1);
@@ -486,17 +405,12 @@ START_TEST(sentinel_named_as_master)
     sen_no_call(rig, 1);
     ck_assert(!store_ready(rig->store));
     ck_assert(!srig_done(rig, op));
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- how long an answer counts -------------------------------------------- */
 
-START_TEST(asked_twice_a_second)
+SRIG_TEST(asked_twice_a_second, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
-
     srig_start(rig);
     sen_run(rig, 0);
     for (int round = 0; round < 20; round++) {
@@ -512,16 +426,11 @@ START_TEST(asked_twice_a_second)
         }
     }
     ck_assert(store_ready(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* No second question before the first one is answered, nor a burst then. */
-START_TEST(asked_once_at_a_time)
+SRIG_TEST(asked_once_at_a_time, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     sen_silence(rig, 0, 0);
     sen_run(rig, 1900);
     srig_expect(rig, 0, QUESTION);
@@ -531,15 +440,10 @@ START_TEST(asked_once_at_a_time)
     srig_exchange(rig, 0, QUESTION);
     srig_pass(rig, 400);
     srig_expect(rig, 0, "");
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(counts_from_the_sending)
+SRIG_TEST(counts_from_the_sending, srig_create(STORE_SENTINEL, 1))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 1);
-
     srig_start(rig);
     sen_run(rig, 100);
     ck_assert(store_ready(rig->store));
@@ -556,16 +460,11 @@ START_TEST(counts_from_the_sending)
     struct op *op = srig_op(rig, OP_RENEW, 0);
     sen_run(rig, 1000);
     ck_assert(!srig_done(rig, op));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Each answer has an end of its own. */
-START_TEST(counts_by_each)
+SRIG_TEST(counts_by_each, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
-
     sen_silence(rig, 1, 2);
     srig_start(rig);
     sen_run(rig, 300);
@@ -578,15 +477,10 @@ START_TEST(counts_by_each)
     ck_assert(store_ready(rig->store));
     sen_run(rig, 1);
     ck_assert(!store_ready(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(trust_ends)
+SRIG_TEST(trust_ends, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     log_keep(LOG_INFO);
     sen_silence(rig, 0, 1);
     sen_run(rig, 1490);
@@ -613,16 +507,11 @@ START_TEST(trust_ends)
     srig_status(rig, later, OP_OK);
     ck_assert_uint_eq(rig->links[3].connects, 1);
     ck_assert_uint_eq(log_kept_count("event=redis_master master=shop"), 1);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What waited at the master when trust ended waits for the next one. */
-START_TEST(trust_ends_with_a_queue)
+SRIG_TEST(trust_ends_with_a_queue, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     sen_silence(rig, 0, 2);
     sen_run(rig, 1000);
     sen_silence(rig, 3, 3);
@@ -647,16 +536,11 @@ START_TEST(trust_ends_with_a_queue)
     sen_run(rig, 3000);
     srig_statuses(rig, ops, 0, 12, OP_OK);
     ck_assert_uint_eq(rig->links[3].closes, 1);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* An answer to an old call is no reason to send it there again. */
-START_TEST(trust_ends_and_asks_again)
+SRIG_TEST(trust_ends_and_asks_again, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     sen_silence(rig, 0, 2);
     sen_run(rig, 1000);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
@@ -672,14 +556,10 @@ START_TEST(trust_ends_and_asks_again)
     sen_run(rig, 100);
     sen_no_call(rig, 3);
     ck_assert(!srig_done(rig, op));
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(one_is_silent)
+SRIG_TEST(one_is_silent, sen_ready())
 {
-    struct srig *rig = sen_ready();
     uint32_t one = (uint32_t)_i;
     uint32_t next = (one + 1) % 3;
 
@@ -694,10 +574,7 @@ START_TEST(one_is_silent)
     sen_silence(rig, next, next);
     sen_run(rig, 5000);
     ck_assert(store_ready(rig->store));
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- Sentinels that fail -------------------------------------------------- */
 
@@ -705,9 +582,8 @@ static const char *const refusals[] = {"NOAUTH Authentication required.",
     "IDONTKNOW I have not enough information", "ERR unknown command 'SENTINEL'",
     "NOPERM no"};
 
-START_TEST(sentinel_refuses)
+SRIG_TEST(sentinel_refuses, sen_ready())
 {
-    struct srig *rig = sen_ready();
     struct srig_link *link = &rig->links[0];
     unsigned ready = 0;
 
@@ -739,15 +615,10 @@ START_TEST(sentinel_refuses)
     sen_silence(rig, 1, 1);
     sen_run(rig, 5000);
     ck_assert(store_ready(rig->store));
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(sentinel_refuses_auth)
+SRIG_TEST(sentinel_refuses_auth, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
-
     set_credentials(rig);
     sen_silence(rig, 0, 0);
     srig_start(rig);
@@ -760,15 +631,11 @@ START_TEST(sentinel_refuses_auth)
     sen_silence(rig, 1, 1);
     sen_run(rig, 500);
     ck_assert(sen_no_link(rig));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Where it worked once it is tried again soon, and given time to answer. */
-START_TEST(sentinel_too_slow)
+SRIG_TEST(sentinel_too_slow, sen_ready())
 {
-    struct srig *rig = sen_ready();
     unsigned ms = 0;
 
     sen_silence(rig, 0, 0);
@@ -779,17 +646,12 @@ START_TEST(sentinel_too_slow)
     ck_assert_uint_ge(ms, 2000);
     ck_assert_uint_eq(rig->links[0].closes, 1);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_timeouts), 1);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- what is logged ------------------------------------------------------- */
 
-START_TEST(what_is_logged)
+SRIG_TEST(what_is_logged, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
-
     log_keep(LOG_INFO);
     srig_start(rig);
     sen_run(rig, 5000);
@@ -817,26 +679,18 @@ START_TEST(what_is_logged)
         log_kept_count("event=unready reason=connecting node=10.0.0.1:7001"),
         1);
     ck_assert_uint_eq(log_kept_count("node=10.0.0.1:7001"), 4);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Said also where nothing comes that would be a reason to count. */
-START_TEST(no_master_is_logged)
+SRIG_TEST(no_master_is_logged, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     log_keep(LOG_INFO);
     sen_trust_ends(rig);
     sen_run(rig, TRUST_MS - 1);
     ck_assert_uint_eq(log_kept_count("event=redis_no_master"), 0);
     sen_run(rig, 2);
     ck_assert_uint_eq(log_kept_count("event=redis_no_master"), 1);
-    srig_end(rig);
 }
-
-END_TEST
 
 static void
 add_greetings(TCase *tests)

@@ -19,19 +19,14 @@ expect_master(struct srig *rig, uint16_t port)
 
 /* --- the master is lost --------------------------------------------------- */
 
-START_TEST(loss_asks_all)
+SRIG_TEST(loss_asks_all, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     sen_silence(rig, 0, 2);
     sen_run(rig, 10);
     sen_not_asked(rig);
     srig_lose(rig, 3);
     sen_asked(rig);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* The three have a question each when the master is lost: answers to them are
  * void, and two answers to those that follow make it the master again. */
@@ -59,35 +54,24 @@ lose_during_questions(struct srig *rig)
 }
 
 /* An answer to a question that was sent before does not count. */
-START_TEST(loss_voids_votes)
+SRIG_TEST(loss_voids_votes, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     sen_silence(rig, 0, 2);
     sen_run(rig, 600);
     ck_assert(store_ready(rig->store));
     lose_during_questions(rig);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Nor where there was no majority any more when it was lost. */
-START_TEST(loss_without_a_master)
+SRIG_TEST(loss_without_a_master, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     sen_trust_ends(rig);
     lose_during_questions(rig);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* In flight: unknown, as with any topology. Queued: to the next master. */
-START_TEST(loss_with_operations)
+SRIG_TEST(loss_with_operations, sen_ready())
 {
-    struct srig *rig = sen_ready();
     struct op *ops = srig_in_flight(rig, 3, 12);
 
     sen_name_all(rig, "7001");
@@ -99,16 +83,11 @@ START_TEST(loss_with_operations)
     ck_assert(sen_has_link(rig, 7001));
     srig_statuses(rig, ops, 8, 12, OP_OK);
     ck_assert_uint_eq(rig->links[3].connects, 1);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A master that cannot be reached is asked for again, each time. */
-START_TEST(loss_while_connecting)
+SRIG_TEST(loss_while_connecting, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
-
     sen_silence(rig, 3, 3);
     srig_start(rig);
     sen_run(rig, 10);
@@ -123,16 +102,11 @@ START_TEST(loss_while_connecting)
     ck_assert_uint_le(rig->links[3].connects, 9);
     sen_name_all(rig, "7001");
     expect_master(rig, 7001);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* It is the same one again, whose dead connection is killed first. */
-START_TEST(loss_and_the_same_again)
+SRIG_TEST(loss_and_the_same_again, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     srig_lose(rig, 3);
     sen_silence(rig, 3, 3);
     sen_run(rig, 100);
@@ -142,17 +116,12 @@ START_TEST(loss_and_the_same_again)
     srig_exchange(rig, 3, "CLIENT KILL ID 100");
     sen_run(rig, 0);
     ck_assert(store_ready(rig->store));
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- +switch-master ------------------------------------------------------- */
 
-START_TEST(switch_is_a_hint)
+SRIG_TEST(switch_is_a_hint, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     sen_silence(rig, 0, 2);
     sen_run(rig, 5);
     sen_switched(rig);
@@ -167,30 +136,20 @@ START_TEST(switch_is_a_hint)
     struct store_hint hint;
     ck_assert(!store_take_news(rig->store, &news));
     ck_assert(!store_take_hint(rig->store, &hint));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What brokers tell one another is none. */
-START_TEST(news_is_no_hint)
+SRIG_TEST(news_is_no_hint, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     sen_silence(rig, 0, 2);
     srig_message(rig, LINK_SUBSCRIBER, "holdfast/broker/watch", TEXT("Wname"));
     srig_turn(rig);
     sen_not_asked(rig);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What is asked for already counts, and is asked once more. */
-START_TEST(switch_during_a_question)
+SRIG_TEST(switch_during_a_question, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     sen_silence(rig, 0, 0);
     sen_run(rig, 500);
     sen_switched(rig);
@@ -201,17 +160,13 @@ START_TEST(switch_during_a_question)
     sen_run(rig, 0);
     srig_expect(rig, 0, QUESTION);
     ck_assert(store_ready(rig->store));
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- the master changes --------------------------------------------------- */
 
 /* While the old one answers; and back. */
-START_TEST(master_changes)
+SRIG_TEST(master_changes, sen_ready())
 {
-    struct srig *rig = sen_ready();
     struct op *ops = srig_in_flight(rig, 3, 12);
 
     sen_silence(rig, 3, 3);
@@ -238,31 +193,21 @@ START_TEST(master_changes)
     ck_assert(!sen_has_link(rig, 7001));
     ck_assert(sen_has_link(rig, 7000));
     ck_assert_uint_eq(rig->links[link].closes, 1);
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(minority_changes_nothing)
+SRIG_TEST(minority_changes_nothing, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     sen_name(rig, 0, "7001");
     for (int i = 0; i < 20; i++) {
         sen_works(rig, OP_RENEW, 200);
         ck_assert(!sen_has_link(rig, 7001));
     }
     ck_assert_uint_eq(rig->links[3].closes, 0);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* The one that has no majority any more, and the one that has none yet. */
-START_TEST(change_one_by_one)
+SRIG_TEST(change_one_by_one, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     sen_name(rig, 0, "7001");
     sen_name(rig, 1, NULL);
     sen_run(rig, 510);
@@ -276,15 +221,10 @@ START_TEST(change_one_by_one)
     sen_run(rig, 510);
     srig_status(rig, op, OP_OK);
     ck_assert(!sen_has_link(rig, 7000));
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(change_while_connecting)
+SRIG_TEST(change_while_connecting, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
-
     sen_silence(rig, 3, 3);
     srig_start(rig);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
@@ -298,14 +238,10 @@ START_TEST(change_while_connecting)
     store_connected(
         rig->store, (struct store_link){3, rig->links[3].serial}, rig->now_us);
     srig_expect(rig, 3, "");
-    srig_end(rig);
 }
 
-END_TEST
-
-START_TEST(subscriber_follows)
+SRIG_TEST(subscriber_follows, sen_ready())
 {
-    struct srig *rig = sen_ready();
     struct srig_link *subscriber = &rig->links[LINK_SUBSCRIBER];
 
     ck_assert_uint_eq(subscriber->port, 7000);
@@ -325,16 +261,12 @@ START_TEST(subscriber_follows)
     sen_run(rig, 2000);
     ck_assert(store_ready(rig->store));
     ck_assert_uint_eq(subscriber->closes, 1);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- a master that is none ------------------------------------------------ */
 
-START_TEST(named_replica)
+SRIG_TEST(named_replica, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
     const char *master = rig->info;
 
     rig->info = "redis_version:7.0.1\r\nrole:slave\r\ncluster_enabled:0\r\n";
@@ -357,18 +289,14 @@ START_TEST(named_replica)
     rig->info = master;
     sen_run(rig, 800);
     srig_status(rig, op, OP_OK);
-    srig_end(rig);
 }
-
-END_TEST
 
 static const char demoted[] =
     "READONLY You can't write against a read only replica";
 
 /* A demoted master says so by READONLY; what asked goes to the next one. */
-START_TEST(readonly)
+SRIG_TEST(readonly, sen_ready())
 {
-    struct srig *rig = sen_ready();
     struct op *ops = srig_in_flight(rig, 3, 8);
 
     srig_error(rig, 3, demoted);
@@ -382,15 +310,11 @@ START_TEST(readonly)
     ck_assert(!sen_has_link(rig, 7000));
     /* The new one is not taken for a demoted one. */
     sen_works(rig, OP_RENEW, 0);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* The same node is promoted again. */
-START_TEST(readonly_and_back)
+SRIG_TEST(readonly_and_back, sen_ready())
 {
-    struct srig *rig = sen_ready();
     struct op *op = srig_op(rig, OP_RENEW, 0);
 
     srig_turn(rig);
@@ -400,17 +324,13 @@ START_TEST(readonly_and_back)
     srig_status(rig, op, OP_OK);
     ck_assert_uint_eq(rig->links[3].closes, 1);
     ck_assert_uint_eq(rig->links[3].connects, 2);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What a master may say as well is no reason to leave it. */
-START_TEST(other_refusals)
+SRIG_TEST(other_refusals, sen_ready())
 {
     static const char *const errors[] = {"OOM x", "BUSY x", "NOREPLICAS x",
         "MISCONF x", "LOADING x", "MASTERDOWN x"};
-    struct srig *rig = sen_ready();
 
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
         struct op *op = srig_op(rig, OP_RENEW, 0);
@@ -421,10 +341,7 @@ START_TEST(other_refusals)
         srig_status(rig, op, OP_OK);
     }
     ck_assert_uint_eq(rig->links[3].closes, 0);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* --- nodes come and go ---------------------------------------------------- */
 
@@ -438,10 +355,8 @@ port_text(unsigned port)
     return text;
 }
 
-START_TEST(thousand_changes)
+SRIG_TEST(thousand_changes, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     for (unsigned i = 0; i < 1000; i++) {
         sen_name_all(rig, port_text(10000 + i));
         sen_switched(rig);
@@ -455,10 +370,7 @@ START_TEST(thousand_changes)
     ck_assert_uint_le(rig->store->node_count, 3 + 4);
     for (uint32_t i = 0; i < 3; i++)
         ck_assert_uint_eq(rig->links[i].closes, 0);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* The third one names 7001, and since then the others have named 7002. */
 static struct srig *
@@ -475,23 +387,16 @@ outvoted(void)
 }
 
 /* A node that one of them names stays; without a connection. */
-START_TEST(named_by_a_minority)
+SRIG_TEST(named_by_a_minority, outvoted())
 {
-    struct srig *rig = outvoted();
-
     sen_name_all(rig, "7001");
     expect_master(rig, 7001);
     ck_assert(!sen_has_link(rig, 7002));
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Nor has another address its vote, while it is silent. */
-START_TEST(vote_of_the_silent)
+SRIG_TEST(vote_of_the_silent, outvoted())
 {
-    struct srig *rig = outvoted();
-
     sen_silence(rig, 2, 2);
     sen_name(rig, 1, NULL);
     for (unsigned i = 0; i < 4; i++) {
@@ -502,16 +407,11 @@ START_TEST(vote_of_the_silent)
         for (uint16_t port = 7003; port < 7007; port++)
             ck_assert(!sen_has_link(rig, port));
     }
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What a single one makes up does not use the others' places up. */
-START_TEST(thousand_names_of_one)
+SRIG_TEST(thousand_names_of_one, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     for (unsigned i = 0; i < 1000; i++) {
         sen_name(rig, 0, port_text(10000 + i));
         sen_switched(rig);
@@ -521,16 +421,11 @@ START_TEST(thousand_names_of_one)
     sen_name(rig, 1, "7001");
     sen_name(rig, 2, "7001");
     expect_master(rig, 7001);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* The pauses of the one whose place it has are none of its own. */
-START_TEST(pauses_of_a_new_node)
+SRIG_TEST(pauses_of_a_new_node, sen_ready())
 {
-    struct srig *rig = sen_ready();
-
     sen_silence(rig, 3, 3);
     srig_lose(rig, 3);
     for (int i = 0; i < 10000; i++) {
@@ -548,10 +443,7 @@ START_TEST(pauses_of_a_new_node)
     srig_lose(rig, 3);
     sen_run(rig, 80);
     ck_assert_uint_eq(rig->links[3].connects, connects + 1);
-    srig_end(rig);
 }
-
-END_TEST
 
 static void
 add_losses(TCase *tests)

@@ -110,6 +110,8 @@ end(struct srig *rig)
     srig_end(rig);
 }
 
+#define STORE_TEST(name, ...) RIG_TEST_AS(name, struct srig, __VA_ARGS__, end)
+
 /* With the clock in so many ms; which may be so far off. */
 struct steadiness {
     uint32_t in_ms;
@@ -166,9 +168,8 @@ reconnect(struct srig *rig, uint32_t link)
     srig_serve(rig, link);
 }
 
-START_TEST(first_sight)
+STORE_TEST(first_sight, begin(SETTLE_MS, ""))
 {
-    struct srig *rig = begin(SETTLE_MS, "");
     uint64_t since_us = rig->now_us;
 
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
@@ -196,17 +197,12 @@ START_TEST(first_sight)
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
     ck_assert_uint_eq(log_kept_count("redis_settled"), 1);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
-    end(rig);
 }
-
-END_TEST
 
 /* What was given back before is sent again only to a node that may have lost
  * that; the rest is sent all the same. */
-START_TEST(repeated_releases)
+STORE_TEST(repeated_releases, begin(SETTLE_MS, ""))
 {
-    struct srig *rig = begin(SETTLE_MS, "");
-
     for (int round = 0; round < 2; round++) {
         struct op *ops[4];
         struct sent sent = {0};
@@ -226,15 +222,11 @@ START_TEST(repeated_releases)
                 rig, ops[i], round == 1 && i % 2 == 0 ? OP_GONE : OP_OK);
         (void)pass(rig, 0, SETTLE_MS);
     }
-    end(rig);
 }
 
-END_TEST
-
 /* The store wants to be called for each step of it. */
-START_TEST(wakes_for_it)
+STORE_TEST(wakes_for_it, begin(1500, ""))
 {
-    struct srig *rig = begin(1500, "");
     uint64_t since_us = rig->now_us;
     struct sent sent = {0};
 
@@ -260,15 +252,10 @@ START_TEST(wakes_for_it)
     ck_assert_uint_eq(rig->now_us, since_us + 1500000);
     srig_turn(rig);
     ck_assert_uint_eq(log_kept_count("redis_settled"), 1);
-    end(rig);
 }
 
-END_TEST
-
-START_TEST(settled_by_marker)
+STORE_TEST(settled_by_marker, begin(SETTLE_MS, R40 " " I40))
 {
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
-
     srig_turn(rig);
     srig_exchange(rig, 0, "GET holdfast:settled");
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
@@ -283,10 +270,7 @@ START_TEST(settled_by_marker)
     ck_assert_mem_eq(rig->marker, R40 " " I40, 81);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
     ck_assert_uint_eq(log_kept_count("redis_settled"), 1);
-    end(rig);
 }
-
-END_TEST
 
 /* A broker that comes later need not wait, once this one need not. */
 START_TEST(marker_for_others)
@@ -366,10 +350,8 @@ static const struct {
     {"", '0', false},
 };
 
-START_TEST(marker_of_others)
+SRIG_TEST(marker_of_others, srig_create(STORE_SINGLE, 1))
 {
-    struct srig *rig = srig_create(STORE_SINGLE, 1);
-
     srig_history(rig, "master", 'r', 'i', markers[_i].second);
     snprintf(rig->marker, sizeof(rig->marker), "%s", markers[_i].marker);
     rig->settings.settle_us = SETTLE_MS * 1000;
@@ -382,17 +364,13 @@ START_TEST(marker_of_others)
     /* It is put right by whoever is settled. */
     (void)pass(rig, 0, SETTLE_MS);
     ck_assert_mem_eq(rig->marker, R40 " " I40, 81);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* What is no string is no marker, whatever it says. */
-START_TEST(marker_of_garbage)
+STORE_TEST(marker_of_garbage, begin(SETTLE_MS, ""))
 {
     static const enum resp_type types[] = {
         RESP_STATUS, RESP_ERROR, RESP_INTEGER, RESP_ARRAY, RESP_NIL};
-    struct srig *rig = begin(SETTLE_MS, "");
 
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         struct resp reply = {
@@ -415,17 +393,12 @@ START_TEST(marker_of_garbage)
     reply.text = TEXT(R40 " " I40);
     srig_reply(rig, 0, &reply);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
-    end(rig);
 }
-
-END_TEST
 
 /* Each second; then it is written, every ten seconds, for it may get lost, and
  * at once where the ids change. */
-START_TEST(marker_again)
+STORE_TEST(marker_again, begin(SETTLE_MS, ""))
 {
-    struct srig *rig = begin(SETTLE_MS, "");
-
     struct sent sent = pass(rig, 0, 5500);
     ck_assert_uint_eq(sent.gets, 6);
     ck_assert_uint_eq(sent.sets, 0);
@@ -455,17 +428,13 @@ START_TEST(marker_again)
     sent = pass(rig, 0, 20000);
     ck_assert_uint_eq(sent.gets, 0);
     ck_assert_uint_eq(sent.sets, 2);
-    end(rig);
 }
 
-END_TEST
-
 /* Refused, with whatever: tried again, and nothing else comes of it. */
-START_TEST(marker_refused)
+STORE_TEST(marker_refused, begin(SETTLE_MS, ""))
 {
     static const char *const errors[] = {"NOPERM no", "MOVED 1 10.0.0.9:7009",
         "LOADING x", "ERR what", "WRONGTYPE x"};
-    struct srig *rig = begin(SETTLE_MS, "");
     struct sent sent = {0};
     unsigned refused = 0;
 
@@ -497,15 +466,11 @@ START_TEST(marker_refused)
     ck_assert_uint_eq(sent.gets, 0);
     ck_assert_uint_eq(sent.sets, 1);
     ck_assert_mem_eq(rig->marker, R40 " " I40, 81);
-    end(rig);
 }
 
-END_TEST
-
 /* The connection is lost, before or after; the process is the same one. */
-START_TEST(same_process)
+STORE_TEST(same_process, begin(SETTLE_MS, ""))
 {
-    struct srig *rig = begin(SETTLE_MS, "");
     uint64_t since_us = rig->now_us;
 
     (void)pass(rig, 0, 4000);
@@ -530,10 +495,7 @@ START_TEST(same_process)
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
     ck_assert_uint_eq(log_kept_count("redis_settled"), 1);
-    end(rig);
 }
-
-END_TEST
 
 static const struct {
     char run;
@@ -580,19 +542,14 @@ expect_change(struct srig *rig, char run, char id, bool benign)
 }
 
 /* As the greeting tells it. */
-START_TEST(change_at_a_greeting)
+STORE_TEST(change_at_a_greeting, begin(SETTLE_MS, ""))
 {
-    struct srig *rig = begin(SETTLE_MS, "");
-
     (void)pass(rig, 0, SETTLE_MS + 1100);
     srig_history(
         rig, "master", changes[_i].run, changes[_i].id, changes[_i].second);
     reconnect(rig, 0);
     expect_change(rig, changes[_i].run, changes[_i].id, changes[_i].benign);
-    end(rig);
 }
-
-END_TEST
 
 /* As an idle connection hears of it; the process is the one that it was. */
 START_TEST(change_while_idle)
@@ -626,10 +583,8 @@ START_TEST(change_while_idle)
 END_TEST
 
 /* Settled or not, a benign change does not begin it anew. */
-START_TEST(benign_while_unsettled)
+STORE_TEST(benign_while_unsettled, begin(SETTLE_MS, ""))
 {
-    struct srig *rig = begin(SETTLE_MS, "");
-
     (void)pass(rig, 0, 4000);
     srig_history(rig, "master", 'r', 'y', '0');
     reconnect(rig, 0);
@@ -641,17 +596,12 @@ START_TEST(benign_while_unsettled)
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'y'), 0);
     ck_assert_mem_eq(rig->marker, R40 " " Y40, 81);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
-    end(rig);
 }
-
-END_TEST
 
 /* Another id in a script's reply: who is it? Nothing more is sent until that is
  * known; what is under way said the old one. */
-START_TEST(script_sees_another_id)
+STORE_TEST(script_sees_another_id, begin(SETTLE_MS, ""))
 {
-    struct srig *rig = begin(SETTLE_MS, "");
-
     (void)pass(rig, 0, SETTLE_MS + 1100);
     srig_history(rig, "master", 'r', 'y', 'i');
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
@@ -676,16 +626,11 @@ START_TEST(script_sees_another_id)
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
     expect_change(rig, 'r', 'y', false);
-    end(rig);
 }
 
-END_TEST
-
 /* What was sent before INFO is answered before it: no reason to ask twice. */
-START_TEST(asks_once)
+STORE_TEST(asks_once, begin(SETTLE_MS, ""))
 {
-    struct srig *rig = begin(SETTLE_MS, "");
-
     (void)pass(rig, 0, SETTLE_MS + 1100);
     srig_history(rig, "master", 'r', 'y', '0');
     (void)srig_op(rig, OP_RENEW, 0);
@@ -705,16 +650,11 @@ START_TEST(asks_once)
     srig_expect(
         rig, 0, "SET holdfast:settled " R40 " " Y40); /* the benign change */
     srig_expect(rig, 0, "");
-    end(rig);
 }
 
-END_TEST
-
 /* It is asked again where INFO is refused, or lost. */
-START_TEST(asks_again)
+STORE_TEST(asks_again, begin(SETTLE_MS, ""))
 {
-    struct srig *rig = begin(SETTLE_MS, "");
-
     (void)pass(rig, 0, SETTLE_MS + 1100);
     srig_history(rig, "master", 'r', 'y', 'i');
     for (int i = 0; i < 3; i++) {
@@ -737,16 +677,12 @@ START_TEST(asks_again)
     ck_assert_uint_gt(settles_ms(rig, 0, 0, 'y'), 0);
     srig_turn(rig);
     srig_expect(rig, 0, "INFO replication");
-    end(rig);
 }
-
-END_TEST
 
 /* The answer to a SET that was sent before it was known who is there says
  * nothing of the marker. */
-START_TEST(overtaken_marker)
+STORE_TEST(overtaken_marker, begin(SETTLE_MS, ""))
 {
-    struct srig *rig = begin(SETTLE_MS, "");
     uint64_t since_us = rig->now_us;
     bool benign = _i == 1;
 
@@ -767,15 +703,11 @@ START_TEST(overtaken_marker)
     sent = pass(rig, 0, SETTLE_MS);
     ck_assert_uint_eq(sent.sets, 1);
     ck_assert_mem_eq(rig->marker, R40 " " Y40, 81);
-    end(rig);
 }
 
-END_TEST
-
 /* Markers, or that they are refused, keep nobody from asking for the clock. */
-START_TEST(clock_beside_markers)
+STORE_TEST(clock_beside_markers, begin(SETTLE_MS, ""))
 {
-    struct srig *rig = begin(SETTLE_MS, "");
     struct sent sent = pass(rig, 0, SETTLE_MS - 1);
 
     ck_assert_uint_eq(sent.times, 3);
@@ -796,18 +728,14 @@ START_TEST(clock_beside_markers)
     }
     ck_assert_uint_ge(sent.sets, 1);
     ck_assert_uint_eq(sent.times, 6);
-    end(rig);
 }
 
-END_TEST
-
 /* INFO that says nothing of it is no known history. */
-START_TEST(nameless)
+SRIG_TEST(nameless, srig_create(STORE_SINGLE, 1))
 {
     static const char *const infos[] = {"", "run_id:" R40 "\r\n",
         "master_replid:" I40 "\r\n",
         "master_replid:" I40 "\r\nmaster_replid2:0000\r\n"};
-    struct srig *rig = srig_create(STORE_SINGLE, 1);
 
     snprintf(rig->history, sizeof(rig->history),
         "redis_version:7.0.15\r\nrole:master\r\n%s", infos[_i]);
@@ -831,16 +759,11 @@ START_TEST(nameless)
     srig_turn(rig);
     srig_exchange(rig, 0, "INFO replication");
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 2);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* settle: 0s trusts at once, and asks nobody who he is. */
-START_TEST(no_settling)
+STORE_TEST(no_settling, begin(0, ""))
 {
-    struct srig *rig = begin(0, "");
-
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
     struct sent sent = pass(rig, 0, 2999);
     ck_assert_uint_eq(sent.gets + sent.sets + sent.infos, 0);
@@ -870,10 +793,7 @@ START_TEST(no_settling)
     ck_assert_mem_eq(rig->marker, S40 " zzzz", 45);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 0);
     ck_assert_uint_eq(log_kept_count("settled"), 0);
-    end(rig);
 }
-
-END_TEST
 
 /* Two nodes of a cluster; the first one has all slots, the other one says that
  * it is a `role`. */
@@ -902,10 +822,8 @@ begin_pair(const char *role)
 }
 
 /* A replica is told nothing and asked for nothing, but who it is. */
-START_TEST(replica)
+SRIG_TEST(replica, begin_pair("slave"))
 {
-    struct srig *rig = begin_pair("slave");
-
     /* Were it given slots, it would be a replica still. */
     rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7001};
     route_want_map(rig->store);
@@ -930,10 +848,7 @@ START_TEST(replica)
     (void)pass(rig, 1, 3100);
     sent = pass(rig, 1, SETTLE_MS + 5000);
     ck_assert_uint_eq(sent.gets + sent.sets, 0);
-    srig_end(rig);
 }
-
-END_TEST
 
 static uint16_t
 slot_of_marker(const struct sent *sent)
@@ -975,9 +890,8 @@ replace(struct srig *rig, uint32_t link, char run, char id)
 /* A slot of a master that may have lost something goes to another one: so is
  * that slot's loss not settled, whatever the marker says, and whatever was to
  * be waited for before. */
-START_TEST(slots_of_one_that_is_gone)
+SRIG_TEST(slots_of_one_that_is_gone, begin_halves())
 {
-    struct srig *rig = begin_halves();
     bool back = _i % 2 == 1; /* and not what it was */
     bool doubted = _i >= 2;  /* what gets the slot has changed itself */
     char id = doubted ? 'j' : 'i';
@@ -1023,31 +937,22 @@ START_TEST(slots_of_one_that_is_gone)
     }
     (void)pass(rig, 1, (over_us - rig->now_us + 999) / 1000);
     ck_assert_uint_eq(settles_ms(rig, 1, 5, id), 0);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Of one that is there, and settled, they may be had at once. */
-START_TEST(slots_of_one_that_is_well)
+SRIG_TEST(slots_of_one_that_is_well, begin_halves())
 {
-    struct srig *rig = begin_halves();
-
     rig->map[0].last = 4;
     rig->map[1].first = 5;
     route_want_map(rig->store);
     (void)pass(rig, 1, 3000);
     ck_assert_uint_eq(settles_ms(rig, 1, 5, 'i'), 0);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* An idle node is asked also while it has to tell the map again and again, as
  * another one is away. */
-START_TEST(asked_beside_maps)
+SRIG_TEST(asked_beside_maps, begin_halves())
 {
-    struct srig *rig = begin_halves();
     uint64_t maps = srig_count(rig, COUNTER_redis_map_refreshes);
 
     rig->links[1].silent = true;
@@ -1056,16 +961,12 @@ START_TEST(asked_beside_maps)
     ck_assert_uint_ge(srig_count(rig, COUNTER_redis_map_refreshes) - maps, 5);
     ck_assert_uint_ge(sent.infos, 3);
     ck_assert_uint_ge(sent.times, 3);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Nor is it less idle for messages, or marks of audits: their answers say
  * nothing of what it is. */
-START_TEST(asked_beside_what_says_nothing)
+SRIG_TEST(asked_beside_what_says_nothing, begin_halves())
 {
-    struct srig *rig = begin_halves();
     uint32_t infos = 0;
     uint32_t times = 0;
 
@@ -1082,10 +983,7 @@ START_TEST(asked_beside_what_says_nothing)
     }
     ck_assert_uint_ge(infos, 3);
     ck_assert_uint_ge(times, 3);
-    srig_end(rig);
 }
-
-END_TEST
 
 static void
 map_again(struct srig *rig, uint16_t slot, uint16_t node)
@@ -1098,9 +996,8 @@ map_again(struct srig *rig, uint16_t slot, uint16_t node)
 
 /* A slot that was nobody's in between may have been assigned without its
  * locks, but where it is back at the same node. */
-START_TEST(slots_of_nobody)
+SRIG_TEST(slots_of_nobody, begin_halves())
 {
-    struct srig *rig = begin_halves();
     uint16_t node = (uint16_t)_i;
 
     rig->map[0].first = 6;
@@ -1114,16 +1011,11 @@ START_TEST(slots_of_nobody)
     ck_assert_uint_le(ms, node == 0 ? 0 : SETTLE_MS);
     (void)pass(rig, 1, ms);
     ck_assert_uint_eq(settles_ms(rig, node, 5, 'i'), 0);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Nor is it back at the node that has the place of one that was forgotten. */
-START_TEST(slots_of_one_that_was_forgotten)
+SRIG_TEST(slots_of_one_that_was_forgotten, begin_halves())
 {
-    struct srig *rig = begin_halves();
-
     rig->map_count = 3;
     rig->map[0].first = 6;
     rig->map[2] = (struct srig_range){0, 5, "10.0.0.1", 7002};
@@ -1143,10 +1035,7 @@ START_TEST(slots_of_one_that_was_forgotten)
     rig->map[2].last = 5;
     map_again(rig, 5, 2);
     ck_assert_uint_ge(settles_ms(rig, 2, 5, 'i'), SETTLE_MS - 100);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* What the node says of itself whose slot has moved. */
 enum source {
@@ -1274,9 +1163,8 @@ START_TEST(slots_on_their_way)
 END_TEST
 
 /* The slot goes while its master is greeted: what that says is older. */
-START_TEST(slots_of_one_that_is_greeted)
+SRIG_TEST(slots_of_one_that_is_greeted, begin_halves())
 {
-    struct srig *rig = begin_halves();
     const struct link *link = &rig->store->links[1];
     struct sent sent = {0};
 
@@ -1312,10 +1200,7 @@ START_TEST(slots_of_one_that_is_greeted)
     ck_assert(!link->guessed);
     uint32_t ms = settles_ms(rig, 1, 5, 'i');
     ck_assert_uint_eq(ms, _i == 1 ? SETTLE_MS : 0);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Three masters, all settled, the last of which has the slots from 8192 on. */
 static struct srig *
@@ -1340,9 +1225,8 @@ begin_thirds(void)
 /* What its first slot was waited for is over while the master of another one
  * has been asked what it is: that one's answer counts. Whose first slot it was
  * still says nothing, and need not. */
-START_TEST(slots_after_slots)
+SRIG_TEST(slots_after_slots, begin_thirds())
 {
-    struct srig *rig = begin_thirds();
     const struct link *link = &rig->store->links[1];
 
     rig->links[0].silent = true;
@@ -1372,15 +1256,11 @@ START_TEST(slots_after_slots)
     uint32_t ms = settles_ms(rig, 1, 50, 'i');
     ck_assert_uint_eq(ms, _i == 1 ? SETTLE_MS : 0);
     ck_assert_uint_eq(settles_ms(rig, 1, 9000, 'i'), ms);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* There is no room for the question: it is a guess until somebody can say. */
-START_TEST(slots_of_one_that_cannot_be_asked)
+SRIG_TEST(slots_of_one_that_cannot_be_asked, begin_halves())
 {
-    struct srig *rig = begin_halves();
     const struct link *link = &rig->store->links[1];
     struct buffer *out = &rig->store->links[0].out;
     struct sent sent = {0};
@@ -1402,16 +1282,12 @@ START_TEST(slots_of_one_that_cannot_be_asked)
     ck_assert_uint_le(ms, SETTLE_MS);
     (void)pass(rig, 0, 4000); /* it is asked when it has been idle */
     ck_assert_uint_eq(settles_ms(rig, 1, 5, 'i'), 0);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A key that the node has, whatever else it has. */
-START_TEST(cluster_keys)
+SRIG_TEST(cluster_keys, srig_create(STORE_CLUSTER, 3))
 {
     static const uint16_t lowest[] = {0, 5000, 10000};
-    struct srig *rig = srig_create(STORE_CLUSTER, 3);
 
     rig->settings.settle_us = SETTLE_MS * 1000;
     srig_history(rig, "master", 'r', 'i', '0');
@@ -1450,15 +1326,11 @@ START_TEST(cluster_keys)
     sent = pass(rig, 1, 2000);
     ck_assert_uint_eq(sent.sets, 1);
     ck_assert_uint_eq(slot_of_marker(&sent), 8);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Every tag that there may be is of its slot, and the key has room. */
-START_TEST(cluster_tags)
+SRIG_TEST(cluster_tags, srig_create(STORE_CLUSTER, 1))
 {
-    struct srig *rig = srig_create(STORE_CLUSTER, 1);
     struct sent sent = {0};
 
     memset(rig->settings.key_prefix, 'p', 32);
@@ -1478,17 +1350,12 @@ START_TEST(cluster_tags)
         ck_assert_int_eq(strncmp(sent.key + 32, ":settled:{", 10), 0);
         ck_assert_uint_eq(slot_of_key(text_from(sent.key)), slot);
     }
-    srig_end(rig);
 }
-
-END_TEST
 
 /* A master that has become a replica was replaced: who it is by is asked, also
  * where there is nothing to ask it for. */
-START_TEST(replaced_master)
+SRIG_TEST(replaced_master, srig_create(STORE_CLUSTER, 1))
 {
-    struct srig *rig = srig_create(STORE_CLUSTER, 1);
-
     rig->settings.settle_us = SETTLE_MS * 1000;
     srig_history(rig, "master", 'r', 'i', '0');
     rig->map_count = 1;
@@ -1503,18 +1370,14 @@ START_TEST(replaced_master)
     sent = pass(rig, 0, 3200);
     ck_assert_uint_eq(sent.others, 1);
     ck_assert_uint_eq(rig->store->slots[0], 1);
-    srig_end(rig);
 }
-
-END_TEST
 
 /* Only where operations go, histories matter. */
 /* Why a node cannot be worked with is said once in a while, and anew where it
  * could be meanwhile. */
-START_TEST(unfit)
+STORE_TEST(unfit, begin(SETTLE_MS, ""))
 {
     static const char loading[] = "redis_version:7.0.1\r\nloading:1\r\n";
-    struct srig *rig = begin(SETTLE_MS, "");
     const char *fit = rig->info;
 
     rig->links[LINK_SUBSCRIBER].silent = true; /* it would say so, too */
@@ -1535,14 +1398,10 @@ START_TEST(unfit)
     for (int i = 0; i < 150; i++)
         srig_settle(rig);
     ck_assert_uint_eq(log_kept_count("redis_unfit"), 4);
-    end(rig);
 }
 
-END_TEST
-
-START_TEST(other_links)
+SRIG_TEST(other_links, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig *rig = srig_create(STORE_SENTINEL, 3);
     uint32_t data = NODE_NONE;
 
     rig->settings.settle_us = SETTLE_MS * 1000;
@@ -1568,19 +1427,15 @@ START_TEST(other_links)
     ck_assert_uint_eq(settles_ms(rig, data, 0, 'i'), 0);
     struct sent sent = pass(rig, LINK_SUBSCRIBER, 10000);
     ck_assert_uint_eq(sent.gets + sent.sets + sent.infos + sent.times, 0);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* Nothing was done: the same again, in the next turn. */
-START_TEST(again_at_once)
+STORE_TEST(again_at_once, begin(SETTLE_MS, R40 " " I40))
 {
     static const enum record_status statuses[] = {RECORD_CHANGED, RECORD_LATE};
 
     static const enum op_kind kinds[] = {
         OP_ACQUIRE, OP_RENEW, OP_RECLAIM, OP_RELEASE};
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
 
     (void)pass(rig, 0, 2000);
     for (int i = 0; i < 8; i++) {
@@ -1598,16 +1453,11 @@ START_TEST(again_at_once)
         srig_status(rig, op, OP_WAITING);
     }
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_retries), 8);
-    end(rig);
 }
 
-END_TEST
-
 /* By then it is known who is there. */
-START_TEST(changed_is_found_out)
+STORE_TEST(changed_is_found_out, begin(SETTLE_MS, R40 " " I40))
 {
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
-
     (void)pass(rig, 0, 2000);
     srig_history(rig, "master", 'r', 'y', 'i');
     struct op *op = srig_op(rig, OP_RENEW, 0);
@@ -1626,15 +1476,11 @@ START_TEST(changed_is_found_out)
     srig_status(rig, op, OP_MISSING);
     srig_turn(rig);
     srig_expect(rig, 0, "");
-    end(rig);
 }
 
-END_TEST
-
 /* For ever: no storm, and an end. */
-START_TEST(changed_for_ever)
+STORE_TEST(changed_for_ever, begin(SETTLE_MS, R40 " " I40))
 {
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
     struct op *op = srig_op(rig, OP_RECLAIM, 0);
     unsigned calls = 0;
 
@@ -1655,10 +1501,7 @@ START_TEST(changed_for_ever)
     ck_assert_uint_ge(rig->now_us, op->deadline_us);
     ck_assert_uint_gt(calls, 100);
     ck_assert_uint_lt(calls, 600);
-    end(rig);
 }
-
-END_TEST
 
 /* Answers a call on one lock with that status, and when to ask again. */
 static void
@@ -1673,10 +1516,8 @@ reply_again(struct srig *rig, enum record_status status, uint8_t again_ms)
 }
 
 /* Not before this broker is settled: it waits here, where it may. */
-START_TEST(grace)
+STORE_TEST(grace, begin(SETTLE_MS, R40 " " I40))
 {
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
-
     (void)pass(rig, 0, 2000);
     for (unsigned i = 0; i < 20; i++) {
         struct op *op = srig_op(rig, OP_ACQUIRE, 0);
@@ -1698,15 +1539,11 @@ START_TEST(grace)
         srig_status(rig, op, OP_OK);
         ck_assert_uint_eq(op->result.again_ms, 400);
     }
-    end(rig);
 }
 
-END_TEST
-
 /* Its own broker decides, where it does not want to wait. */
-START_TEST(grace_without_queue)
+STORE_TEST(grace_without_queue, begin(SETTLE_MS, R40 " " I40))
 {
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
 
     op->no_queue = true;
@@ -1719,16 +1556,11 @@ START_TEST(grace_without_queue)
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_retries), 0);
     (void)pass(rig, 0, 1000);
     ck_assert_uint_eq(rig->done_count, 1);
-    end(rig);
 }
 
-END_TEST
-
 /* The end of its own patience, or grace: whichever is sooner. */
-START_TEST(grace_given_up)
+STORE_TEST(grace_given_up, begin(SETTLE_MS, R40 " " I40))
 {
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
-
     (void)pass(rig, 0, 2000);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
     op->deadline_us = rig->now_us + 100000;
@@ -1765,15 +1597,11 @@ START_TEST(grace_given_up)
     }
     ck_assert_uint_ge(calls, 1);
     ck_assert_uint_le(calls, 6);
-    end(rig);
 }
 
-END_TEST
-
 /* A new map is no reason to ask sooner. */
-START_TEST(grace_and_map)
+SRIG_TEST(grace_and_map, srig_cluster())
 {
-    struct srig *rig = srig_cluster();
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
 
     srig_turn(rig);
@@ -1789,15 +1617,11 @@ START_TEST(grace_and_map)
         srig_pass(rig, 1);
     }
     ck_assert_uint_ge(rig->now_us - asked_us, 400000);
-    srig_end(rig);
 }
 
-END_TEST
-
 /* A waiter that waits for that; and the other flags of the byte. */
-START_TEST(unsettled_flag)
+STORE_TEST(unsettled_flag, begin(SETTLE_MS, R40 " " I40))
 {
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
     char bytes[200];
 
     (void)pass(rig, 0, 2000);
@@ -1824,10 +1648,7 @@ START_TEST(unsettled_flag)
         srig_results(rig, 0, 1, RECORD_MISSING);
         srig_status(rig, op, OP_MISSING);
     }
-    end(rig);
 }
-
-END_TEST
 
 static char *
 put_double(char *at, double number)
@@ -1894,9 +1715,8 @@ reclaim_bytes(const struct srig *rig, char *out, double hold)
     return (size_t)(at + 12 - out);
 }
 
-START_TEST(reclaim)
+SRIG_TEST(reclaim, srig_single())
 {
-    struct srig *rig = srig_single();
     char bytes[200];
 
     for (int i = 0; i < 5; i++) {
@@ -1939,10 +1759,7 @@ START_TEST(reclaim)
     ck_assert_mem_eq(rig->words[5].at + 80, "\3own\0\6a note", 12);
     srig_results(rig, 0, 1, RECORD_WAITING);
     srig_status(rig, op, OP_WAITING);
-    srig_end(rig);
 }
-
-END_TEST
 
 static void
 add_history_tests(TCase *tests)
@@ -2027,26 +1844,20 @@ asked(struct srig *rig, uint64_t way_ms)
 }
 
 /* No clock is trusted before it has gone steadily for as long. */
-START_TEST(steady)
+STORE_TEST(steady, begin(SETTLE_MS, R40 " " I40))
 {
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
-
     (void)pass(rig, 0, 4000);
     ck_assert_uint_eq(asked(rig, 0).in_ms, SETTLE_MS - 4000 + 1);
     (void)pass(rig, 0, SETTLE_MS - 4000);
     ck_assert_uint_eq(asked(rig, 0).in_ms, 0);
     ck_assert_uint_eq(asked(rig, 0).within_us, SETTLE_MS * 10);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_clock_steps), 0);
-    end(rig);
 }
 
-END_TEST
-
 /* However small: a lease must not end sooner than its holder thinks. */
-START_TEST(steps)
+STORE_TEST(steps, begin(SETTLE_MS, R40 " " I40))
 {
     static const int64_t by_us[] = {3600000000, -3600000000, 30000, -30000};
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
 
     (void)pass(rig, 0, SETTLE_MS + 1000);
     ck_assert_uint_eq(asked(rig, 1).in_ms, 0);
@@ -2060,17 +1871,14 @@ START_TEST(steps)
     ck_assert_uint_eq(log_kept_count("redis_clock_stepped"), 1);
     (void)pass(rig, 0, SETTLE_MS);
     ck_assert_uint_eq(asked(rig, 1).in_ms, 0);
-    end(rig);
 }
-
-END_TEST
 
 #define HOUR_US   UINT64_C(3600000000)
 #define SECOND_US UINT64_C(1000000)
 
 /* A clock that is set forward by more than a twelfth of a record's term may
  * have had Redis forget holds: the node is not settled, despite the marker. */
-START_TEST(leaps)
+STORE_TEST(leaps, begin(SETTLE_MS, R40 " " I40))
 {
     static const struct {
         int64_t by_us;
@@ -2078,7 +1886,6 @@ START_TEST(leaps)
         bool leaps;
     } cases[] = {{9500000, false, false}, {9700000, false, true},
         {9700000, true, true}, {-3600000000, false, false}};
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
 
     (void)pass(rig, 0, 100);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
@@ -2094,10 +1901,7 @@ START_TEST(leaps)
     ck_assert_int_eq(settles_ms(rig, 0, 0, 'i') > 0, cases[_i].leaps);
     (void)pass(rig, 0, 3010);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
-    end(rig);
 }
-
-END_TEST
 
 /* The fence clock as the next call tells it. */
 static uint64_t
@@ -2112,9 +1916,8 @@ fence_clock(struct srig *rig)
 
 /* It is the latest of all clocks, and goes on whatever is done to them. One
  * that is a day ahead of ours is not believed. */
-START_TEST(fence_clock_goes_on)
+STORE_TEST(fence_clock_goes_on, begin(SETTLE_MS, R40 " " I40))
 {
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
     uint64_t began_us = srig_time_us(rig);
 
     rig->clock_us += (int64_t)HOUR_US;
@@ -2131,10 +1934,7 @@ START_TEST(fence_clock_goes_on)
     rig->clock_us += 30 * (int64_t)HOUR_US;
     (void)pass(rig, 0, 4000);
     ck_assert_uint_le(fence_clock(rig), clock_us + 4 * SECOND_US);
-    end(rig);
 }
-
-END_TEST
 
 /* By markers one broker has it from another, be that one's ids others, or this
  * one settled; and puts there again what it has overwritten. */
@@ -2168,9 +1968,8 @@ age_us(struct srig *rig, uint64_t since_us)
 
 /* Nothing becomes older by a clock that is set, whether that is seen at once or
  * when nothing was heard of it for a while. */
-START_TEST(ages)
+STORE_TEST(ages, begin(SETTLE_MS, R40 " " I40))
 {
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
     struct link *link = &rig->store->links[0];
     uint64_t since_us = srig_time_us(rig);
 
@@ -2203,15 +2002,11 @@ START_TEST(ages)
     ck_assert_uint_le(link->rose_at_us, srig_time_us(rig));
     rig->clock_us += (int64_t)HOUR_US;
     ck_assert_uint_lt(age_us(rig, since_us), 72 * SECOND_US);
-    end(rig);
 }
 
-END_TEST
-
 /* Answers that are slow, now and then or for ever, and clocks that drift. */
-START_TEST(slow_is_no_step)
+STORE_TEST(slow_is_no_step, begin(SETTLE_MS, R40 " " I40))
 {
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
     uint32_t within_us = 0;
 
     for (int i = 0; i < 400; i++) {
@@ -2225,15 +2020,11 @@ START_TEST(slow_is_no_step)
     for (int i = 0; i < 20; i++)
         within_us = asked(rig, 1).within_us;
     ck_assert_uint_eq(within_us, SETTLE_MS * 10);
-    end(rig);
 }
 
-END_TEST
-
 /* An answer that has been under way for long says what the clock was then. */
-START_TEST(drift_on_the_way_is_no_step)
+STORE_TEST(drift_on_the_way_is_no_step, begin(SETTLE_MS, R40 " " I40))
 {
-    struct srig *rig = begin(SETTLE_MS, R40 " " I40);
     int64_t drift_us = _i == 0 ? 800 : -800;
 
     (void)pass(rig, 0, SETTLE_MS + 1000);
@@ -2243,25 +2034,17 @@ START_TEST(drift_on_the_way_is_no_step)
     }
     ck_assert_uint_eq(asked(rig, 0).in_ms, 0);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_clock_steps), 0);
-    end(rig);
 }
 
-END_TEST
-
 /* Where nobody settles no clock is doubted. */
-START_TEST(any_clock)
+STORE_TEST(any_clock, begin(0, ""))
 {
-    struct srig *rig = begin(0, "");
-
     rig->clock_us += 3600000000;
     ck_assert_uint_eq(asked(rig, 1).in_ms, 0);
     ck_assert_uint_eq(asked(rig, 1).within_us, UINT32_MAX);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_clock_steps), 0);
     ck_assert_uint_eq(log_kept_count("redis_clock_stepped"), 0);
-    end(rig);
 }
-
-END_TEST
 
 Suite *
 store_trust_suite(void)
