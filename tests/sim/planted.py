@@ -25,20 +25,17 @@ PLANTED = {
         "lines of a turn are lost"),
     "deadline-ignored": (
         "ticket_arm",
-        "        due_us = us_min(ticket->deadline_us, ticket->jeopardy_us);",
-        "        due_us = ticket->jeopardy_us;",
-        "nobody looks at a hold's deadline"),
+        "due_us = us_min(ticket->deadline_us, ticket->jeopardy_us);",
+        "due_us = ticket->jeopardy_us;", "nobody looks at a hold's deadline"),
     "deadline-late": (
         "hold_believe",
         "hold_deadline(core, ticket, sent_us, ttl_us));",
         "(uint64_t)100000 +\n        hold_deadline(core, ticket, sent_us, "
         "ttl_us));",
         "a deadline is 100 ms too late"),
-    "no-watchdog": (
-        "ticket_arm",
-        "            due_us = us_min(due_us, ticket->renew_us);",
-        "            due_us = us_min(due_us, ticket->deadline_us);",
-        "nobody renews"),
+    "no-watchdog": ("ticket_arm", "due_us = us_min(due_us, ticket->renew_us);",
+                    "due_us = us_min(due_us, ticket->deadline_us);",
+                    "nobody renews"),
     "renewal-brings-back": (
         "lua/renew.lua",
         "    if not t or (fence > 0 and t.fence ~= fence) then\n",
@@ -112,9 +109,8 @@ PLANTED = {
         "        1))\n    if not t then\n",
         "a release strikes out whoever stands first"),
     "acquire-not-idempotent": (
-        "ticket_standing", "    if bit.band(flags, RETRY) ~= 0 then",
-        "    if false then",
-        "asking again stands in the queue twice"),
+        "ticket_standing", "if bit.band(flags, RETRY) ~= 0 then",
+        "if false then", "asking again stands in the queue twice"),
     "retry-not-told": (
         "ticket_ask", "    op->retry = ticket->doubt;\n"
         "    if (!op->retry)", "    if (!op->retry)",
@@ -143,24 +139,17 @@ PLANTED = {
         "    count(core->counters, COUNTER_outcomes_unknown);\n"
         "    asking_called_off",
         "a lost answer is taken for a no"),
-    "unknown-is-unsent": (
-        "call_lost",
-        "        op_done(store, op, OP_UNKNOWN);",
-        "        op_done(store, op, OP_UNSENT);",
-        "what was sent and not answered counts as not sent"),
-    "two-holders": (
-        "compatible", "    return r.granted == 0 or\n",
-        "    return r.granted <= 1 or\n",
-        "two are compatible"),
-    "expires-early": (
-        "expire_holders",
-        "            if t.ends <= now and (steady or lapsed) then\n",
-        "            if t.ends <= now + 400 and (steady or lapsed) then\n",
-        "a lease ends 400 ms too early"),
-    "no-suspension": (
-        "expire_holders", "                if lapsed then\n",
-        "                if false then\n",
-        "a lapse does not suspend the broker's other tickets"),
+    "unknown-is-unsent": ("call_lost", "op_done(store, op, OP_UNKNOWN);",
+                          "op_done(store, op, OP_UNSENT);",
+                          "what was sent and not answered counts as not sent"),
+    "two-holders": ("compatible", "return r.granted == 0 or",
+                    "return r.granted <= 1 or", "two are compatible"),
+    "expires-early": ("expire_holders",
+                      "if t.ends <= now and (steady or lapsed) then",
+                      "if t.ends <= now + 400 and (steady or lapsed) then",
+                      "a lease ends 400 ms too early"),
+    "no-suspension": ("expire_holders", "if lapsed then", "if false then",
+                      "a lapse does not suspend the broker's other tickets"),
     "suspended-for-ever": (
         "lua/renew.lua", "    t.flags = WAITS\n    waits_until",
         "    waits_until",
@@ -170,10 +159,9 @@ PLANTED = {
         "        elseif flags == WAITS and\n"
         "            (place == r.stored - 1 or now % 3 > 0) then",
         "the queue is not served in order"),
-    "unclaimed-for-ever": (
-        "grant", "now + min(t.lease, lapse)\n",
-        "now + t.lease * 100\n",
-        "an unclaimed grant does not lapse"),
+    "unclaimed-for-ever": ("grant", "now + min(t.lease, lapse)",
+                           "now + t.lease * 100",
+                           "an unclaimed grant does not lapse"),
     "no-publish": (
         "announce",
         "        pcall_redis('PUBLISH', channel .. t.broker,\n"
@@ -190,32 +178,25 @@ PLANTED = {
         "    if seen > fence then\n",
         "    fence = now_us\n    if seen > fence then\n",
         "the fence is the clock"),
-    "fence-no-jump": (
-        "raise_fence",
-        "        fence = fence < start and start or fence + FENCE_STEP",
-        "        fence = fence + 0",
-        "no jump of the fence where the replication id changed"),
+    "fence-no-jump": ("raise_fence",
+                      "fence = fence < start and start or fence + FENCE_STEP",
+                      "fence = fence + 0",
+                      "no jump of the fence where the replication id changed"),
     "fence-runs-away": (
-        "raise_fence",
-        "        fence = fence < start and start or fence + FENCE_STEP",
-        "        fence = math.max(start, fence + FENCE_STEP)",
+        "raise_fence", "fence = fence < start and start or fence + FENCE_STEP",
+        "fence = math.max(start, fence + FENCE_STEP)",
         "changes of the replication id in short order lead too far ahead"),
     "fence-forgets": (
-        "head_new", "        fence = settled and first_fence() or 0,",
-        "        fence = 0,",
+        "head_new", "fence = settled and first_fence() or 0,", "fence = 0,",
         "a lock without a record begins at fence 0",
-        ("acquire_first",
-         "    local fence = raise_fence(0, NO_ID, seen)\n",
-         "    local fence = raise_fence(0, NO_ID, seen) and seen\n")),
-    "same-fence": (
-        "grant", "    r.fence, r.news = next_fence(r.fence), true\n",
-        "    r.news = true\n",
-        "a hand-over gives the last fence again"),
-    "squeeze-loses-one": (
-        "record_write",
-        "                kept[#kept + 1] = sub(raw, from, at - 1)",
-        "                kept[#kept + 1] = sub(raw, from + r.width, at - 1)",
-        "squeezing the dead out loses a living ticket"),
+        ("acquire_first", "local fence = raise_fence(0, NO_ID, seen)",
+         "local fence = raise_fence(0, NO_ID, seen) and seen")),
+    "same-fence": ("grant", "r.fence, r.news = next_fence(r.fence), true",
+                   "r.news = true", "a hand-over gives the last fence again"),
+    "squeeze-loses-one": ("record_write",
+                          "kept[#kept + 1] = sub(raw, from, at - 1)",
+                          "kept[#kept + 1] = sub(raw, from + r.width, at - 1)",
+                          "squeezing the dead out loses a living ticket"),
     "prefix-compared": (
         "ticket_of",
         "    if t and t.flags ~= 0 and t.identity == identity then",
@@ -230,10 +211,9 @@ PLANTED = {
         ("lua/acquire.lua",
          "    if now > latest then\n        return result(LATE)\n    end\n",
          "")),
-    "ask-without-asking": (
-        "refused_ask", "    op->asking = true;",
-        "    op->asking = false;",
-        "ASK is followed without ASKING"),
+    "ask-without-asking": ("refused_ask", "op->asking = true;",
+                           "op->asking = false;",
+                           "ASK is followed without ASKING"),
     "no-split": (
         "op_refused",
         "        count(store->counters, COUNTER_redis_tryagain);\n"
@@ -275,33 +255,25 @@ PLANTED = {
         "            (void)idle_serve(core, ticket, request);\n"
         "            return;",
         "what was queued behind a request is never served"),
-    "reentry-not-counted": (
-        "hold_reenter", "    if (ticket->holds++ > 0)\n",
-        "    if (ticket->holds > 0 || ticket->holds++ > 0)\n",
-        "an inner UNLOCK frees the outer section"),
-    "lost-not-told": (
-        "hold_end",
-        "    hold_lost(core, ticket, reason);\n", "",
-        "LOST is not sent"),
+    "reentry-not-counted": ("hold_reenter", "if (ticket->holds++ > 0)",
+                            "if (ticket->holds > 0 || ticket->holds++ > 0)",
+                            "an inner UNLOCK frees the outer section"),
+    "lost-not-told": ("hold_end", "    hold_lost(core, ticket, reason);\n", "",
+                      "LOST is not sent"),
     "undelivered-unlock": (
         "release_done",
         "        release_given_up(core, ticket);\n", "",
         "UNLOCK of what ran out undelivered is told that it was never held"),
     "overtaken-renewal-shortens": (
-        "hold_extend",
-        "        t.ends = ends_anew(r, t, term)\n",
-        "        t.ends = now + term\n",
+        "hold_extend", "t.ends = ends_anew(r, t, term)", "t.ends = now + term",
         "a renewal that was overtaken shortens the lease"),
     "heartbeats-forgotten": (
-        "session_beat",
-        "    if (silent_us >= 3 * session->heartbeat_us) {",
-        "    if (silent_us >= 300 * session->heartbeat_us) {",
+        "session_beat", "if (silent_us >= 3 * session->heartbeat_us) {",
+        "if (silent_us >= 300 * session->heartbeat_us) {",
         "a session that misses its heartbeats is not ended"),
     "told-beyond-silence": (
-        "ticket_ttl_ms",
-        "        left_us = us_min(left_us, session_silence_us(core, "
-        "ticket->session));",
-        "        left_us = us_min(left_us, NEVER);",
+        "ticket_ttl_ms", "left_us = us_min(left_us, session_silence_us(core, "
+        "ticket->session));", "left_us = us_min(left_us, NEVER);",
         "a ttl_ms is longer than the silence that ends the session"),
     "hint-forgotten": (
         "ticket_hint",
@@ -330,23 +302,17 @@ PLANTED = {
          "    lock_ask_at(core, ticket->lock,\n"
          "        core->now_us + 2 * lease_us + 20000 +")),
     "silent-link-kept": (
-        "link_await",
-        "    if (now_us >= until_us || replaced) {",
-        "    if (now_us >= until_us + 1000000000) {",
+        "link_await", "if (now_us >= until_us || replaced) {",
+        "if (now_us >= until_us + 1000000000) {",
         "a Redis that does not answer is waited for",
-        ("op_until_us",
-         "    return op->deadline_us < most_us ? op->deadline_us : most_us;",
-         "    return sent_us + 1000000000;")),
-    "slow-is-dead": (
-        "link_await",
-        "    if (now_us >= until_us || replaced) {",
-        "    if (now_us >= link_in_time_us(store, link)) {",
-        "a connection is closed when one answer is late"),
+        ("op_until_us", "return op->deadline_us < most_us ? op->deadline_us : "
+         "most_us;", "return sent_us + 1000000000;")),
+    "slow-is-dead": ("link_await", "if (now_us >= until_us || replaced) {",
+                     "if (now_us >= link_in_time_us(store, link)) {",
+                     "a connection is closed when one answer is late"),
     "sentinel-alone": (
-        "master_elected",
-        "    return 2 * votes > store->sentinel_count;\n",
-        "    return votes > 0;\n",
-        "one Sentinel is enough to make a master"),
+        "master_elected", "return 2 * votes > store->sentinel_count;",
+        "return votes > 0;", "one Sentinel is enough to make a master"),
     "sentinel-of-old": (
         "daemon/store/model/state.h", "#define TRUST_US 2000000",
         "#define TRUST_US     20000000",

@@ -16,9 +16,8 @@ PLANTED = {
         "a batch of readers goes on behind the writer that ends it"),
     "reader-beside-writer": (
         "compatible",
-        "        (t.mode == SHARED and bit.band(r.flags, SHARED_NOW) ~= 0)\n",
-        "        (t.mode == SHARED)\n",
-        "a reader joins a writer"),
+        "(t.mode == SHARED and bit.band(r.flags, SHARED_NOW) ~= 0)",
+        "(t.mode == SHARED)", "a reader joins a writer"),
     "writer-beside-reader": (
         "compatible",
         "        (t.mode == SHARED and bit.band(r.flags, SHARED_NOW) ~= 0)\n",
@@ -26,18 +25,16 @@ PLANTED = {
         "            (t.mode == SHARED or r.granted == 1))\n",
         "who goes on as a reader lets a writer in"),
     "downgrade-not-stored": (
-        "hold_speaks",
-        "        t.mode, t.ends = SHARED, min(t.ends, now + r.longest)\n",
-        "        t.ends = min(t.ends, now + r.longest)\n",
+        "hold_speaks", "t.mode, t.ends = SHARED, min(t.ends, now + r.longest)",
+        "t.ends = min(t.ends, now + r.longest)",
         "who goes on as a reader keeps readers out"),
     "upgrade-granted": (
         "hold_objection", "    if (held->shared && !asked->shared)\n",
         "    if (held->shared && !asked->shared && asked->permits == 0)\n",
         "a reader is told that it writes from now on"),
-    "one-permit-more": (
-        "compatible", "        return r.used + t.permits <= r.limit\n",
-        "        return r.used + t.permits <= r.limit + 1\n",
-        "a semaphore counts its permits wrong by one"),
+    "one-permit-more": ("compatible", "return r.used + t.permits <= r.limit",
+                        "return r.used + t.permits <= r.limit + 1",
+                        "a semaphore counts its permits wrong by one"),
     "large-request-starves": (
         "serve", "                blocked, whole = true, false\n",
         "                blocked, whole = r.limit == 0, false\n",
@@ -62,25 +59,21 @@ PLANTED = {
         "    if r.limit == 0 and limit > 0 then\n        return CONFLICT\n",
         "another limit= is no conflict"),
     "no-lock-delay": (
-        "expire_holders", "                elseif t.delay > 0 then\n",
-        "                elseif t.delay > 600000 then\n",
+        "expire_holders", "elseif t.delay > 0 then",
+        "elseif t.delay > 600000 then",
         "no lock-delay begins where a lease ends",
         ("lua/release.lua",
-         "        if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 0 and\n",
-         "        if bit.band(flags, UNCLEAN) ~= 0 and "
-         "t.delay > 600000 and\n")),
-    "no-delay-at-death": (
-        "ticket_orphan", "        ticket->unclean = !quit;\n",
-        "        ticket->unclean = false && quit;\n",
-        "no lock-delay begins at a death"),
+         "if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 0 and",
+         "if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 600000 and")),
+    "no-delay-at-death": ("ticket_orphan", "ticket->unclean = !quit;",
+                          "ticket->unclean = false && quit;",
+                          "no lock-delay begins at a death"),
     "delay-after-unlock": (
         "lua/release.lua",
-        "        if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 0 and\n",
-        "        if t.delay > 0 and\n",
-        "the lock-delay begins at an UNLOCK too",
-        ("release_plain",
-         "        (byte(arg, IDENTITY + RELEASE_FLAGS + 1) ~= 0 and\n",
-         "        (\n")),
+        "if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 0 and",
+        "if t.delay > 0 and", "the lock-delay begins at an UNLOCK too",
+        ("release_plain", "(byte(arg, IDENTITY + RELEASE_FLAGS + 1) ~= 0 and",
+         "(")),
     "late-release": (
         "ticket_of",
         "    if t and t.flags ~= 0 and t.identity == identity then",
@@ -93,19 +86,13 @@ PLANTED = {
         "    if old == new and t.broker ~= broker then\n",
         "an earlier generation takes a ticket back"),
     "place-lost": (
-        "lua/acquire.lua",
-        "    if not t and bit.band(flags, MOVES) ~= 0 then\n",
-        "    if false then\n",
-        "who moves stands in the queue anew, at its end"),
-    "claim-not-moved": (
-        "claim_ask",
-        "    op->moves = true;\n", "",
-        "a claim does not find what another broker has"),
-    "claim-forgets-count": (
-        "hold_claimed",
-        "    ticket->holds = request->holds;\n",
-        "    ticket->holds = 1;\n",
-        "a claim forgets re-entries"),
+        "lua/acquire.lua", "if not t and bit.band(flags, MOVES) ~= 0 then",
+        "if false then", "who moves stands in the queue anew, at its end"),
+    "claim-not-moved": ("claim_ask", "    op->moves = true;\n", "",
+                        "a claim does not find what another broker has"),
+    "claim-forgets-count": ("hold_claimed", "ticket->holds = request->holds;",
+                            "ticket->holds = 1;",
+                            "a claim forgets re-entries"),
     "kept-is-released": (
         "session_disconnected",
         "    else if (!session_keeps(session) || session->ticket_count == 0)\n",
@@ -116,11 +103,10 @@ PLANTED = {
         "    session->keep_due_us = us_add(core->now_us, session->keep_us);\n",
         "    session->keep_due_us = NEVER;\n",
         "what nobody comes for is kept for ever"),
-    "kept-for-nothing": (
-        "session_check_end",
-        "        (!((session->drained || session->away) && bare) ||\n",
-        "        (!(session->drained && bare) ||\n",
-        "a session is kept whose holds other brokers have"),
+    "kept-for-nothing": ("session_check_end",
+                         "(!((session->drained || session->away) && bare) ||",
+                         "(!(session->drained && bare) ||",
+                         "a session is kept whose holds other brokers have"),
     "drain-releases": (
         "session_disconnected",
         "    else if (core->stopping || !room) ",
@@ -138,40 +124,31 @@ PLANTED = {
         "",
         "a LOCK of several names that fails keeps what it had"),
     "several-unordered": (
-        "multilock_fill", "            if (way < 0)\n",
-        "            if (way != 0)\n",
+        "multilock_fill", "if (way < 0)", "if (way != 0)",
         "several names are taken in the order of the request"),
     "several-part-lost": (
-        "hold_lost",
-        "        multilock_lost(core, had);\n",
-        "        had->asked = false;\n",
-        "one of several names is lost on the way, and all the same it is OK"),
-    "deadlock-oldest": (
-        "probe_conclude", "        if (a->since_us > b->since_us ||\n",
-        "        if (a->since_us < b->since_us ||\n",
-        "the oldest wait of a cycle is ended"),
+        "hold_lost", "multilock_lost(core, had);", "had->asked = false;",
+        "one of several names is lost on the way, and all the same "
+        "it is OK"),
+    "deadlock-oldest": ("probe_conclude", "if (a->since_us > b->since_us ||",
+                        "if (a->since_us < b->since_us ||",
+                        "the oldest wait of a cycle is ended"),
     "deadlock-unverified": (
-        "probe_closes",
-        "    probe_send(core, next, next->nodes[0].broker, lock);\n",
-        "    probe_conclude(core, next, lock);\n",
+        "probe_closes", "probe_send(core, next, next->nodes[0].broker, lock);",
+        "probe_conclude(core, next, lock);",
         "a wait is ended for a cycle that is none any more"),
-    "deadlock-own-broker": (
-        "probe_tell", " = message_create(core);\n",
-        " = lock == NULL ? message_create(core) : NULL;\n",
-        "cycles over several brokers are not found"),
-    "deadlock-not-asked-to": (
-        "wait_counts",
-        "           !request->no_deadlock;\n", "           true;\n",
-        "deadlock=0 is not obeyed"),
+    "deadlock-own-broker": ("probe_tell", "= message_create(core);",
+                            "= lock == NULL ? message_create(core) : NULL;",
+                            "cycles over several brokers are not found"),
+    "deadlock-not-asked-to": ("wait_counts", "!request->no_deadlock;", "true;",
+                              "deadlock=0 is not obeyed"),
     "deadlock-never": (
         "deadlock_look",
-        "    if (ticket->who == NULL || !owner_is_in_between(ticket->who))\n",
-        "    if (ticket->lock != NULL)\n",
-        "nobody looks for cycles"),
-    "broken-is-renewed": (
-        "hold_speaks", "    if bit.band(t.flags, BROKEN) ~= 0 then\n",
-        "    if false then\n",
-        "what was broken is renewed"),
+        "if (ticket->who == NULL || !owner_is_in_between(ticket->who))",
+        "if (ticket->lock != NULL)", "nobody looks for cycles"),
+    "broken-is-renewed": ("hold_speaks",
+                          "if bit.band(t.flags, BROKEN) ~= 0 then",
+                          "if false then", "what was broken is renewed"),
     "broken-not-told": (
         "ticket_broken",
         "    if (ticket != NULL && ticket->state == TICKET_HELD &&\n"
@@ -202,14 +179,12 @@ PLANTED = {
         "session_silence_us",
         "    if (session->keep_us > 0)\n        return session->keep_us;\n", "",
         "ttl_ms tells more than keep="),
-    "kill-keeps": (
-        "session_end_at_once", "    session->killed = true;\n", "",
-        "what a session keeps is kept after KILL"),
-    "watch-old-fence": (
-        "news_take",
-        "        if (!ticket->granted || ticket->fence < news->fence)\n",
-        "        if (!ticket->granted || news->fence > 0)\n",
-        "of several holders the oldest is told"),
+    "kill-keeps": ("session_end_at_once", "    session->killed = true;\n", "",
+                   "what a session keeps is kept after KILL"),
+    "watch-old-fence": ("news_take",
+                        "if (!ticket->granted || ticket->fence < news->fence)",
+                        "if (!ticket->granted || news->fence > 0)",
+                        "of several holders the oldest is told"),
     "watch-without-free": (
         "watch_has_news",
         "    return !watch->told || held != (watch->told_holders > 0) ||\n",
@@ -228,10 +203,8 @@ PLANTED = {
          "    if (lock->watch_again)\n        watch_inspect(core, lock);\n}")),
     "watch-unheard": (
         "watchers_tell",
-        "        pcall_redis('PUBLISH', channel .. 'watch', 'W' .. r.key)\n",
-        "",
-        "changes are not published to who watches"),
-    "watch-not-again": (
-        "watch_inspect", "        lock->watch_again = true;\n", "",
-        "a change during an inspection is forgotten"),
+        "        pcall_redis('PUBLISH', channel .. 'watch', 'W' .. "
+        "r.key)\n", "", "changes are not published to who watches"),
+    "watch-not-again": ("watch_inspect", "        lock->watch_again = true;\n",
+                        "", "a change during an inspection is forgotten"),
 }

@@ -5,21 +5,17 @@ SETTINGS = ("--set", "quorum=1,masters=3,cluster=0,sentinels=0,replicas=0,"
 
 # As in planted.py.
 PLANTED = {
-    "half-is-a-majority": (
-        "quorum_create",
-        "    quorum->majority = quorum->nodes / 2 + 1;\n",
-        "    quorum->majority = quorum->nodes / 2;\n",
-        "less than a majority grants"),
+    "half-is-a-majority": ("quorum_create",
+                           "quorum->majority = quorum->nodes / 2 + 1;",
+                           "quorum->majority = quorum->nodes / 2;",
+                           "less than a majority grants"),
     "turns-never-pass": (
-        "turn_due_us",
-        "turn->grants >= QUORUM_TURN &&",
+        "turn_due_us", "turn->grants >= QUORUM_TURN &&",
         "turn->grants > UINT32_MAX - 1 &&",
         "a broker goes on with its own tickets, whoever else waits"),
-    "no-write-back": (
-        "try_decide",
-        "    if (count.agree >= majority) {\n",
-        "    if (count.has >= majority) {\n",
-        "a majority need not have the fence that is told"),
+    "no-write-back": ("try_decide", "if (count.agree >= majority) {",
+                      "if (count.has >= majority) {",
+                      "a majority need not have the fence that is told"),
     "the-memoryless-vote": (
         "batch_header",
         "        .settles_ms = trust_settles_ms(store, link, now_us),\n",
@@ -34,28 +30,23 @@ PLANTED = {
         "what a minority has granted is not taken back"),
     "late-yes-stays": (
         "quorum_voted",
-        "    if (was == VOTE_MENDING || "
-        "(round->decided && round->kind == OP_ACQUIRE)) {\n",
-        "    if (was == VOTE_MENDING) {\n",
+        "if (was == VOTE_MENDING || (round->decided && round->kind "
+        "== OP_ACQUIRE)) {", "if (was == VOTE_MENDING) {",
         "nor what is granted after the decision"),
     "quorum-lease-from-the-reply": (
-        "round_term",
-        "        result->sent_us = vote->sent_us;\n",
-        "        result->sent_us = store->now_us;\n",
-        "a lease counts from the answers"),
+        "round_term", "result->sent_us = vote->sent_us;",
+        "result->sent_us = store->now_us;", "a lease counts from the answers"),
     "released-by-one": (
         "leave_answer",
-        "    if (op == NULL || bits(bid->left) < store->quorum->majority)\n",
-        "    if (op == NULL || bits(bid->left) < 1)\n",
-        "one node is enough for a release, and the others are not told again",
-        ("leave_ask",
-         "        all_nodes(store->quorum) & "
-         "~(bid->asked_to_leave | bid->left);\n",
-         "        1u & ~(bid->asked_to_leave | bid->left);\n")),
+        "if (op == NULL || bits(bid->left) < store->quorum->majority)",
+        "if (op == NULL || bits(bid->left) < 1)",
+        "one node is enough for a release, and the others are not "
+        "told again",
+        ("leave_ask", "all_nodes(store->quorum) & ~(bid->asked_to_leave | "
+         "bid->left);", "1u & ~(bid->asked_to_leave | bid->left);")),
     "nodes-give-the-same": (
-        "own_fence",
-        "    return own > fence and own or own + 16\n",
-        "    return fence + 1\n",
+        "own_fence", "return own > fence and own or own + 16",
+        "return fence + 1",
         "the fence of one reader may be another's at the next node"),
     "renewal-ends-a-release": (
         "bid_is_over",
@@ -69,9 +60,8 @@ PLANTED = {
         "one node is enough for a renewal"),
     "watch-before-agreed": (
         "sight_fence",
-        "        if (sight->fences[i] == sight->fences[i + majority - 1])\n",
-        "",
-        "who watches is told of what has not been granted yet"),
+        "        if (sight->fences[i] == sight->fences[i + majority "
+        "- 1])\n", "", "who watches is told of what has not been granted yet"),
     "waited-without-words": (
         "ticket_refresh",
         "    ticket->refresh_us = NEVER;\n    ticket_words(ticket, op);\n",
@@ -84,22 +74,13 @@ PLANTED = {
         "    op->deadline_us = us_min(deadline_us, ticket->deadline_us);\n",
         "nor has what is put again at a node"),
     "comes-back-for-nothing": (
-        "bid_waits",
-        "    op->result.ask = bid->ask;\n",
-        "",
-        "who comes back to a wait has forgotten what kind of lock it is for",
-        ("try_decide",
-         "                .ask = bid->ask, .arrival",
-         "                .arrival")),
-    "downgrade-not-mended": (
-        "take_renewal",
-        "        bid->ask.shared = true;\n",
-        "        ;\n",
-        "what became shared is put again as exclusive"),
+        "bid_waits", "    op->result.ask = bid->ask;\n", "",
+        "who comes back to a wait has forgotten what kind of lock it "
+        "is for", ("try_decide", ".ask = bid->ask, .arrival", ".arrival")),
+    "downgrade-not-mended": ("take_renewal", "bid->ask.shared = true;", ";",
+                             "what became shared is put again as exclusive"),
     "watch-two-tries": (
-        "same_ticket",
-        "    return a->request == b->request && "
-        "a->generation == b->generation &&\n",
-        "    return a->generation == b->generation &&\n",
+        "same_ticket", "return a->request == b->request && a->generation == "
+        "b->generation &&", "return a->generation == b->generation &&",
         "a node that was away has who watches told of an earlier hold"),
 }

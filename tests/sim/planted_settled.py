@@ -5,90 +5,70 @@ SETTINGS = ("--set", "cluster=1,sentinels=0,masters=2,replicas=1,brokers=3,"
 
 # As in planted.py.
 PLANTED = {
-    "settled-at-once": (
-        "trust_begin",
-        "    link->settled = store->settings.settle_us == 0;\n",
-        "    link->settled = true;\n",
-        "a node whose history has changed is trusted at once"),
+    "settled-at-once": ("trust_begin",
+                        "link->settled = store->settings.settle_us == 0;",
+                        "link->settled = true;",
+                        "a node whose history has changed is trusted at once"),
     "settled-too-soon": (
         "trust_tick",
-        "        now_us >= link->since_us + peers_settle_us(store, now_us))\n",
-        "        now_us >= link->since_us + peers_settle_us(store, now_us) / "
-        "4)\n",
+        "now_us >= link->since_us + peers_settle_us(store, now_us))",
+        "now_us >= link->since_us + peers_settle_us(store, now_us) / 4)",
         "it is trusted after a quarter of a lease"),
-    "marker-of-old": (
-        "trust_marked",
-        "    if (memcmp(reply->text.at, value, link->first ? 40 : MARK_IDS) "
-        "== 0)\n",
-        "    if (value[0] != 0)\n",
-        "a marker counts whatever ids it has"),
+    "marker-of-old": ("trust_marked",
+                      "if (memcmp(reply->text.at, value, link->first ? 40 : "
+                      "MARK_IDS) == 0)", "if (value[0] != 0)",
+                      "a marker counts whatever ids it has"),
     "settled-with-another": (
         "look",
         "    known = sub(header, HEADER_ID + 1, HEADER_SETTLES_IN) == id or\n",
         "    known = true or\n",
         "a broker that has not heard of the change is served"),
     "change-is-benign": (
-        "trust_learn",
-        "    if (known && same_run && link->first) {\n",
-        "    if (known && same_run) {\n",
-        "a promotion is taken for a backup"),
-    "restart-is-benign": (
-        "trust_learn",
-        "    if (known && same_run && link->first) {\n",
-        "    if (known && link->first) {\n",
-        "another process is taken for the same"),
+        "trust_learn", "if (known && same_run && link->first) {",
+        "if (known && same_run) {", "a promotion is taken for a backup"),
+    "restart-is-benign": ("trust_learn",
+                          "if (known && same_run && link->first) {",
+                          "if (known && link->first) {",
+                          "another process is taken for the same"),
     "stamped-by-a-wait": (
         "ticket_append",
         "    waits_until(r, t, t.ends)\n    ticket_put(r, words, t)\n",
         "    waits_until(r, t, t.ends)\n    ticket_put(r, words, t)\n"
         "    r.id = id\n",
         "who stands in the queue makes old data look new"),
-    "stamped-by-a-reader": (
-        "sole",
-        "    return r.limit == 0 and t.mode ~= SHARED\n",
-        "    return true\n",
-        "one reader is taken for all of them"),
-    "claimed-of-old": (
-        "hold_speaks",
-        "    if r.pending and claims then\n",
-        "    if false then\n",
-        "a grant of before the failover is claimed after it"),
+    "stamped-by-a-reader": ("sole", "return r.limit == 0 and t.mode ~= SHARED",
+                            "return true",
+                            "one reader is taken for all of them"),
+    "claimed-of-old": ("hold_speaks", "if r.pending and claims then",
+                       "if false then",
+                       "a grant of before the failover is claimed after it"),
     "adopted-unclaimed": (
-        "adopt_holders",
-        "            if bit.band(flags, CLAIMED + BROKEN) ~= 0 then\n",
-        "            if true then\n",
-        "an unclaimed grant of before stays one"),
+        "adopt_holders", "if bit.band(flags, CLAIMED + BROKEN) ~= 0 then",
+        "if true then", "an unclaimed grant of before stays one"),
     "expired-of-old": (
-        "expire_holders",
-        "    if r.granted == 0 or r.pending or\n",
-        "    if r.granted == 0 or\n",
+        "expire_holders", "if r.granted == 0 or r.pending or",
+        "if r.granted == 0 or",
         "who is not settled ends a lease that another clock counts",
-        ("expire_holders",  # its clock is not trusted either
-         "            if t.ends <= now and (steady or lapsed) then\n",
-         "            if t.ends <= now and (steady or lapsed or r.pending) "
-         "then\n")),
-    "back-with-any-fence": (
-        "hold_fits",
-        "    if t.fence <= r.fence then\n",
-        "    if false then\n",
-        "a hold comes back that is older than the data"),
+        ("expire_holders", "if t.ends <= now and (steady or lapsed) then",
+         "if t.ends <= now and (steady or lapsed or r.pending) then")),
+    "back-with-any-fence": ("hold_fits", "if t.fence <= r.fence then",
+                            "if false then",
+                            "a hold comes back that is older than the data"),
     "left-by-an-earlier-connection": (
         "lua/release.lua",
-        "        if bit.band(flags, UNCLEAN + REPEATS) ~= 0 and bereft(r, 0) "
-        "and\n",
-        "        if false and\n",
-        "what a dead connection had is free, though its session may have "
-        "claimed it"),
+        "if bit.band(flags, UNCLEAN + REPEATS) ~= 0 and bereft(r, 0) and",
+        "if false and",
+        "what a dead connection had is free, though its session may "
+        "have claimed it"),
     "never-back": (
         "hold_renew_done",
         "        if (ticket_is_taken(ticket))\n            hold_gone(",
         "        if (ticket != NULL)\n            hold_gone(",
         "a hold that Redis has lost is not put there again"),
-    "back-at-the-end": (
-        "ticket_back",
-        "    t.place, over = place_for(r, t.arrival)\n",
-        "    t.place, over = nil, false\n",
-        "waiters that come back lose their places"),
+    "back-at-the-end": ("ticket_back",
+                        "t.place, over = place_for(r, t.arrival)",
+                        "t.place, over = nil, false",
+                        "waiters that come back lose their places"),
     "released-before-it-is-back": (
         "ticket_leave_at",
         "    if (ticket->reclaiming) /* a release that came before it would be "
@@ -113,26 +93,21 @@ PLANTED = {
         "    mark_value",
         "    if (link->settled)\n        return;\n    mark_value",
         "the marker counts for slots that came from elsewhere"),
-    "taken-ticket-put-back": (
-        "ticket_is_taken",
-        "    return ticket->taken > ticket->generation;\n",
-        "    return ticket->taken == UINT32_MAX;\n",
-        "a ticket that another broker has is put back"),
+    "taken-ticket-put-back": ("ticket_is_taken",
+                              "return ticket->taken > ticket->generation;",
+                              "return ticket->taken == UINT32_MAX;",
+                              "a ticket that another broker has is put back"),
     "releases-not-repeated": (
-        "core_changed",
-        "    releases_repeat(core);\n",
-        "",
+        "core_changed", "    releases_repeat(core);\n", "",
         "what a failover has brought back of a hold stays until its end"),
-    "old-releases-first": (
-        "releases_pass",
-        "    releases->left = releases->count;\n",
-        "    releases->left = releases->count / 2;\n",
-        "the newest releases are not repeated"),
+    "old-releases-first": ("releases_pass",
+                           "releases->left = releases->count;",
+                           "releases->left = releases->count / 2;",
+                           "the newest releases are not repeated"),
     "unshown-is-claimed": (
         "lua/renew.lua",
-        "        if claim_refused(r, t, seen, "
-        "bit.band(flags, HOLDS) ~= 0) then\n",
-        "        if false then\n",
+        "if claim_refused(r, t, seen, bit.band(flags, HOLDS) ~= 0) then",
+        "if false then",
         "what a failover brings back is claimed, though it was given back"),
     "unheard-is-taken-up": (
         "op_is_overdue",

@@ -11,18 +11,14 @@ PLANTED = {
         "    return false && reply->type == RESP_STRING &&\n",
         "nothing waits for replicas"),
     "renewals-unconfirmed": (
-        "confirm_wanted",
-        "grants == KIND_GRANTS);",
-        "container_of(call->ops.next, struct op, link)->kind == OP_ACQUIRE);",
-        "only grants wait for replicas"),
+        "confirm_wanted", "grants == KIND_GRANTS);",
+        "container_of(call->ops.next, struct op, link)->kind == "
+        "OP_ACQUIRE);", "only grants wait for replicas"),
     "shortfall-is-ok": (
-        "replicas_judge",
-        "        state == REPLICAS_FINE && !sight.behind && ",
-        "        state == REPLICAS_FINE && ",
-        "how far the replicas are does not count",
-        ("replicas_judge",
-         "    else if (lags)\n",
-         "    else if (lags && replicas->error)\n")),
+        "replicas_judge", "state == REPLICAS_FINE && !sight.behind &&",
+        "state == REPLICAS_FINE &&", "how far the replicas are does not count",
+        ("replicas_judge", "else if (lags)",
+         "else if (lags && replicas->error)")),
     "one-replica-is-enough": (
         "replicas_judge",
         "    else if (sight.missing.len > 0 ||\n"
@@ -35,9 +31,8 @@ PLANTED = {
         "",
         "an answer after the question counts as asked for"),
     "another-history-confirms": (
-        "confirm_verdict",
-        "        if (!all_have_it || !text_equal("
-        "record_reply_id(call_said(call)), id))\n",
-        "        if (!all_have_it || id.len == 0)\n",
+        "confirm_verdict", "if (!all_have_it || "
+        "!text_equal(record_reply_id(call_said(call)), id))",
+        "if (!all_have_it || id.len == 0)",
         "what was written before a failover counts as confirmed after it"),
 }

@@ -6,17 +6,13 @@ SETTINGS = ("--settings", "single", "--set",
 # name: (place, what is there, the mistake, what it is, more changes)
 PLANTED = {
     "kinds-take-no-turns": (
-        "call_flush_node",
-        "            turn = (turn + 1) % LANE_COUNT;\n",
-        "            turn = has ? turn : (turn + 1) % LANE_COUNT;\n",
+        "call_flush_node", "turn = (turn + 1) % LANE_COUNT;",
+        "turn = has ? turn : (turn + 1) % LANE_COUNT;",
         "a kind of operation goes on as long as any of it waits"),
     "sessions-take-no-turns": (
-        "lead_hash",
-        "    memcpy(key, op->session, sizeof(op->session));\n",
-        "    memset(key, 0, sizeof(op->session));\n",
+        "lead_hash", "memcpy(key, op->session, sizeof(op->session));",
+        "memset(key, 0, sizeof(op->session));",
         "operations of all sessions stand in one queue",
-        ("lead_find",
-         "            memcmp(lead->session, op->session, sizeof(op->session)) "
-         "== 0)\n",
-         "            lead->leads)\n")),
+        ("lead_find", "memcmp(lead->session, op->session, "
+         "sizeof(op->session)) == 0)", "lead->leads)")),
 }
