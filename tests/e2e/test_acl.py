@@ -104,7 +104,7 @@ class AclTest(HarnessCase):
         self.admit([redis], self.rule)
         strict = self.rule.index("+cluster|slots")
         words = [word for word in self.rule[:strict] if word[0] == "+"]
-        self.assertGreater(len(words), 10)
+        self.assertTrue(words)
         for word in words:
             if word in LATER:
                 continue

@@ -137,11 +137,10 @@ class BenchTest(BrokerCase):
 
         columns = lines("columns")
         self.assertRegex(columns[0], r"^OP +COUNT +PER_SECOND +P50 +P99 +MAX")
-        self.assertEqual(len(columns), 5)
         tabs = lines("tabs")
         self.assertEqual([line.split("\t")[0] for line in tabs],
                          ["pair", "lock", "unlock", ""])
-        self.assertEqual(len(tabs[0].split("\t")), 10)
+        self.assertEqual(len(tabs[0].split("\t")), len(columns[0].split()))
 
     def test_many_connections(self):
         """More than the usual limit of descriptors has room for."""

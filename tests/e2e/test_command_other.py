@@ -424,7 +424,7 @@ class ManualTest(OutputCase):
         pages += [self.help(command) for command in
                   re.findall(r"^  ([a-z]+) ", pages[0], re.MULTILINE)
                   if command != "help"]
-        self.assertGreater(len(pages), 10)
+        self.assertTrue(pages[1:])
         for page in pages:
             there = set(re.findall(r"(?<![\w-])-(-?[A-Za-z][a-z-]*)", page))
             self.assertEqual(there - told, set(), page)

@@ -67,30 +67,23 @@ class NamedTest(unittest.TestCase):
 
     def test_tests(self):
         named = self.named("test_")
-        self.assertGreater(len(named), 20)
+        self.assertTrue(named)
         for name in sorted(named):
             file, test = name.split(".", 1)
             self.assertIn(test, tests_of("test_" + file))
 
-    def test_faults_and_drills_of_the_simulator(self):
-        known = in_the_simulator(r'X\((\w+), "', "plan") | in_the_simulator(
-            r'\[DRILL_\w+\] = \{"(\w+)"', "drill")
-        named = self.named("sim:")
-        self.assertGreater(len(named), 15)
-        self.assertEqual(named - known, set())
-
-    def test_rules_of_the_judge(self):
-        known = in_the_simulator(r'\[PROMISE_\w+\] = "(\w+)"', "check")
-        named = self.named("judge:")
-        self.assertGreater(len(named), 8)
-        self.assertEqual(named - known, set())
-
-    def test_faults_of_real_processes(self):
-        known = set(re.findall(r'@fault\("([\w.-]+)"',
-                               read("tests/chaos/faults.py")))
-        named = self.named("chaos:")
-        self.assertGreater(len(named), 10)
-        self.assertEqual(named - known, set())
+    def test_what_is_not_a_test(self):
+        for kind, known in (
+                ("sim:", in_the_simulator(r'X\((\w+), "', "plan") |
+                 in_the_simulator(r'\[DRILL_\w+\] = \{"(\w+)"', "drill")),
+                ("judge:", in_the_simulator(
+                    r'\[PROMISE_\w+\] = "(\w+)"', "check")),
+                ("chaos:", set(re.findall(r'@fault\("([\w.-]+)"',
+                                          read("tests/chaos/faults.py"))))):
+            with self.subTest(kind=kind):
+                named = self.named(kind)
+                self.assertTrue(named)
+                self.assertEqual(named - known, set())
 
 
 class FailureTableTest(unittest.TestCase):
@@ -112,8 +105,8 @@ class PromiseTest(unittest.TestCase):
             self.assertEqual(sorted(at), at, title)
             self.assertNotIn(-1, at, title)
             self.assertRegex(text[at[-1]:].split("\n\n")[0], NAMED, title)
+        self.assertTrue(numbers)
         self.assertEqual(numbers, list(range(1, len(numbers) + 1)))
-        self.assertGreater(len(numbers), 8)
 
     def test_readme_has_them(self):
         text = read("README.md")

@@ -547,7 +547,7 @@ class ErrorTest(BrokerCase):
 
     def test_each_code(self):
         codes = definitions("ERROR")
-        self.assertGreater(len(codes), 10)
+        self.assertTrue(codes)
         for code in codes:
             with self.subTest(code=code):
                 reply = getattr(self, f"produce_{code.lower()}")()

@@ -127,7 +127,7 @@ class Example:
 class ExampleTest(BrokerCase):
     def test_transcripts(self):
         blocks = transcripts()
-        self.assertGreater(len(blocks), 15)
+        self.assertTrue(blocks)
         for title, lines in blocks:
             with self.subTest(section=title):
                 self.play(title, lines)
