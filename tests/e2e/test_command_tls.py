@@ -246,7 +246,7 @@ class UserTest(TlsCase):
 
 class RawTest(TlsCase):
     def raw(self, text, **more):
-        broker = self.holdfastd(**more)
+        broker = self.holdfastd(**more).wait_redis()
         return self.command(broker, "raw", input=text, timeout=60,
                             env=self.environment(broker, **trust()))
 
