@@ -3,9 +3,9 @@
 
 Each suite is a program that prints `N passed, N failed, N skipped` as its last
 such line. All of them run, whatever one of them does. A suite without that
-line, with a bad exit status or out of time counts as one more failed test. What
-failed is named again at the end, where a log that was cut still has it. The
-last line is the total; the exit status is 0 only where nothing failed.
+line, with a bad exit status or out of time counts as one more failed test.
+Failed tests are named again at the end, for a log that was cut. The last line
+is the total; the exit status is 0 only where nothing failed.
 
 The sanitized unit tests keep one processor busy for minutes. They run beside
 the suites that know no real time, and are shown after these.

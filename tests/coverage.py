@@ -3,13 +3,12 @@
 
     coverage.py BUILD [--missing FILE...]
 
-BUILD is a tree that was made with SANITIZE=coverage and has been run (`make
-coverage` does both). --missing tells the branches of these files that were not
-taken, as FILE:LINE: the line.
+BUILD is a tree that `make coverage` made and ran (SANITIZE=coverage). --missing
+tells the untaken branches of these files, as FILE:LINE: the line.
 
-Left out are the branches of require(): its other way is the end of the process,
-which no test takes. What is asked in it counts as lines, not as branches. So
-are those of code that is generated. A line that several functions have (an
+Left out are the branches of require(): its other way is the end of the
+process, which no test takes. Its conditions count as lines, not as branches.
+So are those of code that is generated. A line that several functions have (an
 inline function of a header) has all their branches, taken where one takes it.
 """
 

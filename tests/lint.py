@@ -231,7 +231,7 @@ def check_include(lint, path, number, bracket, header):
 
 
 def rule_layers(lint):
-    """who may include what"""
+    """folders that may include one another"""
     count = 0
     for path in lint.sources:
         if path.startswith("tests/"):
@@ -274,7 +274,7 @@ def check_symbols(lint, stem, item, own):
 
 
 def rule_symbols(lint):
-    """what base, proto, core and store may link with"""
+    """symbols that base, proto, core and store may link with"""
     items = {}
     for path in lint.sources:
         if layer_of(path) in PURE_FOLDERS and path.endswith(".c"):
@@ -539,7 +539,7 @@ def rule_holes(lint):
 
 
 def rule_top(lint):
-    """what is in the top folder"""
+    """names in the top folder"""
     names = [name for name in os.listdir(lint.tree)
              if not name.startswith(".") and name != "build"]
     for name in sorted(names):

@@ -5,9 +5,9 @@
 
 BUILD has the programs, without a sanitizer (`make valgrind` makes them). A use
 of memory that was never written or is not ours fails, and so does memory that
-nobody can give back any more. The life is that of a lock that is handed over,
-of an odd line, of answers that nobody reads for a while, of a lost connection
-to Redis, of HTTP, of `holdfast run`, and of a stop while a lock is held.
+nobody can give back any more. The life has a hand-over, an odd line, unread
+answers, a lost connection to Redis and HTTP. It ends with `holdfast run`, and
+with a stop while a lock is held.
 """
 
 import contextlib

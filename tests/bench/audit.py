@@ -1,4 +1,4 @@
-"""What an audit of a million records costs who locks and unlocks meanwhile.
+"""The cost of an audit of a million records for other clients.
 
 The records are copies of one that a broker has written, put straight into
 Redis. Rounds with and without an audit alternate. AUDIT_RECORDS says how many

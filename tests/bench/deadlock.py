@@ -212,7 +212,7 @@ def published(redis):
 
 
 def nothing_waits(bench, brokers):
-    """What deadlock detection does where no lock is asked for twice."""
+    """The work of deadlock detection without any wait."""
     before = counters(*brokers)
     bench.redis.command("CONFIG", "RESETSTAT")
     result = loadgen("holdfast", *(broker.address for broker in brokers),

@@ -27,7 +27,7 @@ PAUSED = 1.0  # s, beyond the promotion
 
 
 def info(node, section="replication"):
-    """Who becomes a replica ends all its connections."""
+    """A new replica ends all its connections."""
     for _ in range(2):
         with contextlib.suppress(OSError):
             return node.info(section)

@@ -25,7 +25,7 @@ RESET = struct.pack("ii", 1, 0)
 
 
 class Flood:
-    """What connects, sends and stays, in a thread for each kind."""
+    """Connections that send and stay, in a thread for each kind."""
 
     def __init__(self, broker):
         self.to = ("127.0.0.1", broker.port)

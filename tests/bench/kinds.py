@@ -1,4 +1,4 @@
-"""What Redis does for many who want one lock: readers, and a long queue."""
+"""The work of Redis for many readers of a lock, and for a long queue."""
 
 import selectors
 import socket

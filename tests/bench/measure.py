@@ -60,7 +60,7 @@ def loadgen(mode, *addresses, pids=(), timeout=600, **options):
 
 
 def while_roaming(act, brokers, **options):
-    """What sessions that roam saw while `act` ran; and what that returned."""
+    """Results of roaming sessions while `act` ran, and its own result."""
     argv = loadgen_argv("roam", [broker.address for broker in brokers],
                         **options)
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,

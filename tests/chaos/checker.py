@@ -33,8 +33,8 @@ Events of the world:
 
 Overlaps and lost plain updates within an excuse (and a lease and the grace
 after it) are counted under its cause. The order of fences is excused only
-where two masters granted at once; a lost update of the fenced kind, a fence
-told twice and a second final reply never are.
+where two masters granted at once. A lost fenced update, a fence told twice and
+a second final reply never are.
 """
 
 import collections
@@ -92,7 +92,7 @@ class Verdict:
 
 
 class Excuses:
-    """What could not be promised, and when."""
+    """An excuse: its cause, and its time."""
 
     def __init__(self, world, margin):
         self.events = [e for e in world if e["e"] == "excuse"]

@@ -77,14 +77,14 @@ class Network:
         return self.hosts[name][1] if self.on else "127.0.0.1"
 
     def prefix(self, name):
-        """What runs a command on that host."""
+        """The words before a command that is to run on that host."""
         if not self.on or name is None:
             return []
         return ["nsenter", f"--net=/proc/{self.hosts[name][0].pid}/ns/net",
                 "--"]
 
     def cut(self, sender, receiver, means):
-        """What the sender sends does not arrive any more."""
+        """Packets of the sender are lost."""
         there, here = self.address(sender), self.address(receiver)
         if means == "nft":
             self.shell(f"nft add element inet chaos deaf '{{ {there} }}'",

@@ -4,17 +4,17 @@
     register.py HOST PORT LOG
 
 It speaks lines of JSON. A client reads a register, and writes it anew with the
-name of the write that it has read (`base`): so a write that did not know of
-the one before it makes that a lost update, which the checker sees in LOG.
+name of the write that it has read (`base`). A write with another `base` than
+the last write is a lost update, which the checker sees in LOG.
 
   {"op": "read", "lock": L, "fence": F}
   {"op": "write", "lock": L, "fence": F, "until": T, "id": I, "base": B}
 
 Registers called fenced/... refuse a fence below the highest that they have
-seen, of reads too. The others take what comes before its `until`
-(CLOCK_MONOTONIC of the machine); a later write is of a client that was held up
-between its last look at the clock and the write. Nothing of Holdfast is known
-here. run.py starts it and does no harm to it.
+seen, of reads too. The others take writes before their `until`
+(CLOCK_MONOTONIC). A later write is of a client that was held up after its last
+look at the clock. Nothing of Holdfast is known here. run.py starts it and does
+no harm to it.
 """
 
 import json

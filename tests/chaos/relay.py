@@ -3,11 +3,11 @@
 
     relay.py HOST PORT=HOST:PORT...
 
-Each PORT is listened on and passed on to what stands behind the `=`. Orders are
-lines of JSON on stdin, {"port": P, "delay": [lo, hi] in s, "hold": "", "up",
-"down" or "both", "crumbs": bool}; each replaces the one before. What is held
-is kept, and passed on when that ends, as TCP would do after a cut: an end of
-one side is passed on in its order, never made up. Ends with stdin.
+Each PORT is listened on and passed on to what stands behind the `=`. Orders
+are lines of JSON on stdin, {"port": P, "delay": [lo, hi] in s, "hold": "",
+"up", "down" or "both", "crumbs": bool}; each replaces the one before. Held
+bytes are passed on when the order ends, as TCP does after a cut. An end of one
+side is passed on in its order, never made up. Ends with stdin.
 """
 
 import asyncio

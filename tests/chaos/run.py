@@ -5,26 +5,23 @@
            [--faults NAME,...] [--clients N] [--record FILE] [--keep FOLDER]
 
 Starts Redis (one, a cluster of three masters with a replica each, or a quorum
-of three), three holdfastd ($HOLDFASTD or build/holdfastd), thirty client
-processes, relays, and a resource that the locks protect. Then round after
-round: faults drawn from the seed (faults.py: killed and stopped processes of
-each kind, cuts of the network one way and both, delays, failovers, moving
-slots, flushed scripts, moved clocks, a full disk, no more descriptors), a heal,
-and a probe of every lock. Clients behave as PROTOCOL.md, section 6.5, asks for
-(worker.py) and write down what they believe; checker.py judges it as three
-workloads:
+of three) and three holdfastd ($HOLDFASTD or build/holdfastd). Thirty client
+processes, relays, and a resource that the locks protect follow. Each round has
+faults drawn from the seed (faults.py), a heal, and a probe of every lock.
+Clients behave as PROTOCOL.md, section 6.5, asks for (worker.py) and write down
+what they believe; checker.py judges it as three workloads:
 
   mutex    the belief intervals of a lock do not overlap, and fences grow
   set      read, think, write under the lock: no acknowledged update is lost
   fenced   the same at a resource that refuses smaller fences: none is lost,
            whatever happens
 
-What this version does not promise (grants at once after a failover, wiped data,
-a clock set forward) is excused by its cause, for the locks and the time
-concerned, and counted. Anything else is a violation; the histories are then
-kept. As root all runs in namespaces of its own, each server on a host
-of its own; without, cuts and the full disk are left out, and relays make what
-trouble there is for the network. Nothing of the machine is changed.
+Violations without a promise (after a failover, wiped data, a clock set
+forward) are excused by their cause, for its locks and its time, and counted.
+Anything else is a violation; the histories are then kept. As root each server
+has a host of its own, a network namespace. Without root, cuts and the full
+disk are left out, and relays disturb the network. Nothing of the machine is
+changed.
 
 --faults takes beginnings of names, such as `redis.,client.kill`. --record adds
 one line of JSON to a file; `--sum FILE` adds such lines up. The exit status is
@@ -119,7 +116,7 @@ def read_lines(path):
 
 
 def final_values(world):
-    """What the resource has in the end, as it says itself."""
+    """The last writes, as the resource tells them."""
     host, _, port = world.register_address.rpartition(":")
     values = {}
     with socket.create_connection((host, int(port)), 5.0) as peer:
@@ -202,7 +199,7 @@ def run(options):
 
 
 def keep(options, world, run_data):
-    """What is needed to find out why."""
+    """The files for an analysis."""
     folder = options.keep or os.path.join(
         tempfile.gettempdir(), f"chaos-{options.topology}-{options.seed}")
     os.makedirs(folder, exist_ok=True)

@@ -354,7 +354,7 @@ class Worker:
             self.foul(f"inner UNLOCK of {held}: {inner}")
 
     def work(self, lock):
-        """What is done under the lock."""
+        """Reads or writes under the lock."""
         draw = self.random.random()
         if lock.startswith(("set/", "fenced/")):
             self.update(lock)

@@ -294,7 +294,7 @@ class World:
             log_path=os.path.join(self.folder, "register.out"))
 
     def start_redis(self):
-        """Where the brokers find it, an address each for a single one."""
+        """The addresses that brokers use, one each for a single Redis."""
         if self.topology == "cluster":
             self.redis = Cluster(self)
             self.nodes = self.redis.nodes

@@ -97,7 +97,7 @@ class FakeBroker:
             connection.sendall(f"{tag} {part}\n".encode())
 
     def answer(self, verb, text):
-        """What the newest request of this verb still waits for."""
+        """Answers the newest request of this verb."""
         tag, = [line.split(" ")[0] for _, line in list(self.lines)
                 if line.split(" ")[1:2] == [verb]][-1:]
         self.connections[-1].sendall(f"{tag} {text}\n".encode())
@@ -227,7 +227,7 @@ class CommandCase(Ends, Closing, unittest.TestCase):
         return self.closing(Peer(talk, **options))
 
     def free_address(self):
-        """Where nobody listens."""
+        """An address without a listener."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             return "127.0.0.1:%d" % probe.getsockname()[1]

@@ -235,7 +235,7 @@ class Lane:
 
     @staticmethod
     def expected(model, name):
-        """What SHOW must tell, as show() has it: the holders in any order."""
+        """The right answer of SHOW, as show() has it: holders in any order."""
         lock = model.locks[name]
         return (sorted((t.actor, t.mode, t.permits) for t in lock.queue
                        if t.granted),

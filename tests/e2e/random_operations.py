@@ -189,7 +189,7 @@ class Player(Lane):
         return done
 
     def settle_several(self):
-        """What a LOCK of several names does meanwhile is not told."""
+        """The steps of a LOCK of several names are not told."""
         names = {name for several in self.model.several.values()
                  for name in several.names}
         yield from self.settle(sorted(names), "several names")
@@ -619,7 +619,7 @@ class Player(Lane):
 
 
 class Result:
-    """What was done, and how often."""
+    """The operations done, and how often."""
 
     def __init__(self, lanes, seconds):
         self.done = {}
@@ -648,7 +648,7 @@ LEFT_NAMES = ("held_now", "waiting_now", "tickets_now", "operations_now",
 
 
 def left_in_broker(broker, names):
-    """What a broker still has, of what must be over."""
+    """Leftovers of a broker."""
     with broker.client() as client:
         stats = {item["name"]: int(item["value"])
                  for item in client.ok("STATS").items}

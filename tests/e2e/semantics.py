@@ -88,7 +88,7 @@ class Lock:
                             all(t.mode == "shared" for t in held))
 
     def state(self):
-        """What of it makes a difference from now on."""
+        """The part of it that makes a difference from now on."""
         return (self.name, self.limit if self.queue else 0, self.barred,
                 frozenset((t.actor, t.mode, t.permits, t.count, t.part)
                           for t in self.queue if t.granted),
@@ -376,7 +376,7 @@ class Model:
     # after a match
 
     def taught(self, fences):
-        """What is wrong with the fences that were told, or None. `fences`:
+        """The fault of the fences that were told, or None. `fences`:
         {(client, tag): {lock: fence}}."""
         for name, actor, tag in self.grants:
             lock = self.lock(name)

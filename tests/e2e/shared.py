@@ -1,4 +1,4 @@
-"""What the tests of the daemon share: a broker for a class, its counters."""
+"""Shared by the daemon's tests: a broker for a class, its counters."""
 
 import contextlib
 import os
@@ -138,7 +138,7 @@ def stats(client):
 
 
 def unread(client):
-    """What has come for a client that has not read it yet."""
+    """Bytes that a client has not read yet."""
     client.socket.setblocking(False)
     try:
         return client.socket.recv(1 << 16, socket.MSG_PEEK)

@@ -177,7 +177,7 @@ class PassedTest(ActivationCase):
                      names=":".join(["http"] * 9), why="more than 8 sockets")
 
     def test_another_protocol(self):
-        """Whose options are not TCP's."""
+        """A socket of another protocol than TCP."""
         try:
             end = self.stream(protocol=MPTCP)
         except OSError as error:

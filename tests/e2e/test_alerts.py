@@ -56,7 +56,7 @@ def expression(rule):
 
 
 def field(rule, pattern):
-    """What the pattern finds in the rule; or None."""
+    """The first match of the pattern in the rule, or None."""
     found = re.search(pattern, rule.text, re.MULTILINE)
     return found.group(1) if found else None
 
@@ -87,7 +87,7 @@ def metric_names(text):
 
 
 def sources(folder, ending):
-    """What all such files have below the folder."""
+    """The text of all such files below the folder."""
     text = ""
     for path, _, names in os.walk(os.path.join(TREE, folder)):
         for name in names:
@@ -115,7 +115,7 @@ def label_values():
 
 
 def mutants(rule):
-    """(what, text) of the rule without `for`, comparison or matchers."""
+    """(part, text) of the rule without `for`, comparison or matchers."""
     if "\n    for: " in rule.text:
         yield "for", re.sub(r"\n    for: .*", "", rule.text)
     body = expression(rule)
@@ -151,7 +151,7 @@ class AlertTest(unittest.TestCase):
         self.assertEqual(quiet, names)
 
     def test_each_part_is_needed(self):
-        """Whatever is taken from a rule, one of its cases fails."""
+        """A rule without one of its parts fails one of its cases."""
         folder = temp_folder()
         head, tests = head_and_tests()
         recorded = "".join(rule.text for rule in RULES
@@ -199,7 +199,7 @@ class AlertTest(unittest.TestCase):
             self.assertEqual(anchor, name.lower())
 
     def test_events(self):
-        """What README.md has of the log is there."""
+        """Each event that README.md names exists."""
         text = read("README.md")
         known = events() | words_of_configuration() | label_values()
         named = set(re.findall(r"`(?:event=)?([a-z]+(?:_[a-z]+)+)`", text))

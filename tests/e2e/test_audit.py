@@ -109,7 +109,7 @@ class AuditTest(AuditCase):
                           items["a"]["note"]), ("waiting", "2", "please"))
 
     def test_a_broker_is_killed(self):
-        """What it has left behind is an orphan; what is another's is not."""
+        """Its processes become orphans; those of others do not."""
         redis = self.redis()
         one, two = self.brokers(redis, STRICTLY)
         doomed, living = self.client(one), self.client(two)
@@ -232,7 +232,7 @@ class TimeTest(AuditCase):
                                rf"fence={fence} .*note=\"n\" .*broken=1")
 
     def test_brokers_share_the_nodes(self):
-        """Whose mark a node has audits it, and no other."""
+        """The broker whose mark a node has audits it, and no other."""
         redis = self.cluster()
         one, = self.brokers(redis, {**QUICK, "audit.interval": "1s"}, 1)
 

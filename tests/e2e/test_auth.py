@@ -263,7 +263,7 @@ class LimitTest(AuthCase):
 
     @unittest.skipUnless(has_v6(), "no IPv6 here")
     def test_of_a_socket(self):
-        """What is on a Unix socket is of no address, be it root's."""
+        """A Unix socket has no address, not even root's."""
         path = os.path.join(self.folder_path, "s")
         broker = Broker(shared_redis(), {
             "limits.connections_per_address": 1, "listen.unix": [path]})

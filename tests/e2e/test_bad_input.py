@@ -1,4 +1,4 @@
-"""What no client should send does no harm: to the broker, nor to others."""
+"""Bad input does no harm to the broker, nor to other clients."""
 
 import http.client
 import os

@@ -300,7 +300,7 @@ class KilledTest(MoveCase):
         self.client().ok("LOCK job wait=0")
 
     def test_end_at_a_broker_that_is_stopped(self):
-        """What it does not hear the guard tells another one."""
+        """The guard tells another broker if this one does not hear."""
         process = self.run_holding(self.both, "--delay", "1h", "job")
         self.fences()
         first = self.served_by(process.pid)
@@ -312,7 +312,7 @@ class KilledTest(MoveCase):
 
 
 class KilledWaiterTest(MoveCase):
-    """Who dies while waiting leaves the queue."""
+    """A waiter that dies leaves the queue."""
 
     lease = "40s"
 
@@ -344,7 +344,7 @@ class KilledWaiterTest(MoveCase):
         self.killed("lock", "--owner", "till 3", "job")
 
     def test_several_keys(self):
-        """Of which one is had already."""
+        """One of them is held already."""
         self.killed("run", "a", "job", "z", "--", "true")
         self.rival.ok("LOCK a z wait=10s")
 

@@ -30,7 +30,7 @@ class OutputCase(CommandCase):
                 env=self.environment(broker), **options)
 
     def on_terminal(self, broker, *words):
-        """What it prints on a terminal, and its exit status."""
+        """Its output on a terminal, and its exit status."""
         pid, terminal = pty.fork()
         if pid == 0:
             os.environ.update(self.environment(broker))
@@ -49,7 +49,7 @@ class OutputCase(CommandCase):
         return output.replace(b"\r\n", b"\n"), os.waitstatus_to_exitcode(status)
 
     def deaf_address(self):
-        """Where connections are neither taken nor refused."""
+        """An address that neither takes nor refuses connections."""
         server = socket.create_server(("127.0.0.1", 0), backlog=0)
         self.addCleanup(server.close)
         for _ in range(2):  # one is all that there is room for
@@ -454,7 +454,7 @@ class PingTest(OutputCase):
         self.ends(125, broker, "ping", out=b"", err=b" BYE drain\n")
 
     def test_silence(self):
-        """Of whatever kind; all at once, since each takes seconds."""
+        """All kinds at once, since each takes seconds."""
         silent = self.broker()
         silent.silent = True
         deaf = self.deaf_address()
@@ -542,7 +542,7 @@ class RawTest(OutputCase):
         self.assertEqual(result.stdout.decode(), f"{GREETING}\n* BYE eof\n")
 
     def test_closed_output(self):
-        """What the broker says is not sent back to it."""
+        """The broker's lines are not sent back to it."""
         broker = self.broker()
         result = self.to_file(self.path("out"), broker, "raw",
                               preexec_fn=lambda: os.closerange(0, 2))

@@ -116,7 +116,7 @@ class StatusTest(CommandCase):
 
 
 class ProgramTest(CommandCase):
-    """What the program sees is what it would see without us."""
+    """The program sees the same as without us."""
 
     def test_arguments(self):
         words = [b"", b" ", b"a b", b"--wait", b"-a", b"--", b"*", b"\n",
@@ -207,7 +207,7 @@ class ProgramTest(CommandCase):
 
 
 class AskTest(CommandCase):
-    """What is asked of the broker."""
+    """The requests to the broker."""
 
     def asked(self, *words, **options):
         broker = self.broker(**options)
@@ -461,7 +461,7 @@ class NestedTest(CommandCase):
                   "run", "job", "--", "true")
 
     def test_run_that_has_ended(self):
-        """What it left behind has its environment, and may have the lock."""
+        """Its leftover processes may have the lock, with its environment."""
         broker = self.broker()
         result = self.command(
             broker, "run", "job", "--", "printenv", "HOLDFAST_HELD")

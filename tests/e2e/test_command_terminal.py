@@ -41,9 +41,8 @@ while True:
 REPORT = ("import os; print('foreground', os.tcgetpgrp(0) == os.getpgrp(),"
           " flush=True)")
 
-# The programs to which a signal is typed at once are no shell scripts: a shell
-# that is between fork() and exec() of what it runs loses SIGINT, and where it
-# is stopped there it never reports that.
+# Programs that get a signal at once are no shell scripts. A shell between
+# fork() and exec() loses SIGINT, and does not report a stop.
 PAUSE = ("import signal; signal.signal(signal.SIGINT, signal.SIG_DFL);"
          "print('ready', flush=True); signal.pause()")
 READ = ("import sys; print('ready', flush=True);"

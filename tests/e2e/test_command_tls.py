@@ -251,7 +251,7 @@ class RawTest(TlsCase):
                             env=self.environment(broker, **trust()))
 
     def test_end_of_input(self):
-        """What was asked before is answered; so it is without TLS."""
+        """Earlier requests are answered, as without TLS."""
         result = self.raw(b"LOCK a\nUNLOCK a\n")
         self.assertEqual(result.returncode, 0, result.stderr)
         lines = result.stdout.decode().splitlines()

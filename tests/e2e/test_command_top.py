@@ -42,7 +42,7 @@ def top(*items):
 
 
 class Picture:
-    """What a terminal would show of one."""
+    """One as a terminal would show it."""
 
     def __init__(self, text):
         self.lines = [OWN.sub("", line).rstrip()

@@ -113,7 +113,7 @@ class FifoTest(HarnessCase):
             holder = client
 
     def test_a_hint_that_is_lost(self):
-        """Who hears nothing for a while asks about its waiters afterwards."""
+        """A broker that heard nothing asks about its waiters afterwards."""
         redis = self.redis()
         one, two = self.brokers(2, redis)
         self.hears(two)

@@ -401,7 +401,7 @@ class MoveTest(KindsCase):
         heir.err(f"HELLO resume={session} gen=8", "CONFLICT")
 
     def test_given_back_elsewhere(self):
-        """Where it comes back to, the old hold is known still."""
+        """The broker that it comes back to knows the old hold."""
         here, there = self.brokers
         client, session, (fence,) = self.session(here, ("LOCK m mode=shared",))
         client.kill()
@@ -412,7 +412,7 @@ class MoveTest(KindsCase):
         self.assertGreater(client.ok("LOCK m", count=1).fence, fence)
 
     def test_permits_given_back_elsewhere(self):
-        """Where they were before, nobody else's hold is taken for lost."""
+        """The earlier broker takes nobody else's hold for lost."""
         here, there = self.brokers
         stays = self.client(here)
         held = stays.ok("LOCK m limit=3").fence
@@ -426,7 +426,7 @@ class MoveTest(KindsCase):
         self.assertFalse(stays.events)
 
     def test_waits_for_another_kind_elsewhere(self):
-        """Where it comes back to, the old wait is known still."""
+        """The broker that it comes back to knows the old wait."""
         here, there = self.brokers
         holder = self.client(here, "LOCK m")
         client, session, _ = self.session(here)

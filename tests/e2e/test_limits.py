@@ -182,7 +182,7 @@ class ConnectionLimitTest(LimitCase):
         self.assertEqual(broker.metric("sessions_refused_total"), 0)
 
     def test_ended_and_reads_nothing(self):
-        """Who has sent FIN and reads nothing is given up as anybody else."""
+        """A client that has sent FIN and reads nothing is given up."""
         broker = Broker(shared_redis())
         broker.config["listen"]["unix"] = [broker.unix_path]
         self.addCleanup(broker.close)

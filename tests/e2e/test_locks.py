@@ -1,4 +1,4 @@
-"""What each command does, one broker and one Redis, nothing broken."""
+"""Each command, with one broker and one Redis, nothing broken."""
 
 import os
 import re

@@ -215,7 +215,7 @@ class LogTest(HarnessCase):
 
 @skip_without_daemon
 class PipeTest(HarnessCase):
-    """Who reads stderr is another program, which may be slow or gone."""
+    """The reader of stderr may be slow or gone."""
 
     def setUp(self):
         self.broker_of = self.closing(Broker(shared_redis(), {"log.rate": 0}))
@@ -270,7 +270,7 @@ class PipeTest(HarnessCase):
 
 
 class ShellTest(HarnessCase):
-    """Where it cannot write."""
+    """A file that cannot be written."""
 
     def start(self, before, behind):
         broker = Broker(self.redis(), {"session.stop_grace": "0s"})

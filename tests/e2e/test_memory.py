@@ -247,7 +247,7 @@ class DaemonTest(HarnessCase):
             self.assertEqual(broker.wait_exit(SECONDS), 0)
 
     def one(self, redis, sweep, number, **overrides):
-        """What went wrong, or None."""
+        """The failure, or None."""
         broker = Broker(redis, {"session.stop_grace": "100ms", **overrides},
                         env=sweep.environment(number))
         broker.config["listen"]["unix"] = [broker.unix_path]
@@ -280,7 +280,7 @@ class DaemonTest(HarnessCase):
                   COARSE)
 
     def test_life_with_tls_for_clients(self):
-        """Who show certificates, too."""
+        """Clients with certificates, too."""
         own = certificate("broker", "127.0.0.1", "localhost", "::1")
         port = self.port()
         self.secure = (f"127.0.0.1:{port}",

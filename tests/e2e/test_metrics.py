@@ -279,7 +279,7 @@ class MetricsTest(HarnessCase):
             broker.wait_metric(name % reason, 1)
 
     def test_limits(self):
-        """What they are, beside what is used of them."""
+        """Limits, beside their use."""
         broker = self.start(**{"limits.connections": 7, "limits.tickets": 20,
                                "limits.requests": 30, "limits.memory": "2MiB"})
         metrics = broker.metrics()

@@ -51,7 +51,7 @@ def definitions(text, macro):
 
 
 def section(text, title):
-    """What stands below a heading, up to the next one of its level."""
+    """The text below a heading, up to the next one of its level."""
     match = re.search(rf"^(#+) {re.escape(title)}$", text, flags=re.M)
     if match is None:
         return None

@@ -219,7 +219,7 @@ class QuorumTest(HarnessCase):
                         "it is put there again")
 
     def test_words(self):
-        """Who has waited, was put again, or has moved, is still known."""
+        """Holders that waited, came back or moved are still known."""
         one, two = self.start(), self.start()
         first, client, watcher = (self.client(broker)
                                   for broker in (two, one, two))
@@ -252,7 +252,7 @@ class QuorumTest(HarnessCase):
         client.ok("UNLOCK a", count=0)
 
     def test_a_wait_moves(self):
-        """What is left of it at the first broker takes the lock from nobody."""
+        """Its rest at the first broker takes the lock from nobody."""
         one, two = self.start(), self.start()
         holder, client = self.client(two, "LOCK a"), self.client(one)
         session = client.ok("HELLO keep=60s")["session"]

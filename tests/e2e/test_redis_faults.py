@@ -88,7 +88,7 @@ class AwayTest(HarnessCase):
                 self.assertEqual(codes, {"3": None} if bye == "quit" else {})
 
     def test_waited_for(self):
-        """What is asked meanwhile is served when it comes, in order."""
+        """Requests meanwhile are served when it comes, in order."""
         redis = self.away()
         broker = self.broker(redis, {"redis.patience": "20s"},
                              can_ask=False)
@@ -268,7 +268,7 @@ class StallTest(HarnessCase):
                          ".*redis.command_timeout")
 
     def test_no_ghosts(self):
-        """What slept in a buffer of Redis grants nothing to the gone."""
+        """A call that slept in Redis' buffer grants nothing to the gone."""
         redis = self.redis()
         broker = self.broker(redis, QUICK)
         client = self.client(broker, "LOCK stall/warm")

@@ -1,4 +1,4 @@
-"""What was wrong once: each test failed before its defect was mended."""
+"""Mended defects: each test failed before."""
 
 import contextlib
 import os
@@ -171,7 +171,7 @@ class NoMemoryTest(HarnessCase):
                                 "max_allocation_size_mb=12"})
 
     def test_output_ends_and_has_no_hole(self):
-        """What there was no memory for was left out, and the rest sent."""
+        """Lines without memory were left out, and the rest sent."""
         broker = self.broker_short_of_memory()
         neighbour = self.client(broker)
         with raw_socket(broker) as sock, sock.makefile("rb") as file:

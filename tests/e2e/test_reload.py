@@ -61,7 +61,7 @@ class RedisTest(HarnessCase):
 
 class ReloadCase(HarnessCase):
     def changed(self, broker, **overrides):
-        """What the log says has changed."""
+        """The changed keys of the log."""
         log = broker.reload({key.replace("__", "."): value
                              for key, value in overrides.items()})
         self.assertIn("event=reloaded ", log)

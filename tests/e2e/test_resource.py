@@ -66,7 +66,7 @@ class ResourceTest(HarnessCase):
         return process
 
     def late(self, process):
-        """What Redis answers when it goes on."""
+        """Redis' answer when it goes on."""
         process.send_signal(signal.SIGCONT)
         return process.stdout.readline().strip()
 

@@ -221,7 +221,7 @@ class ManyLocksTest(BrokerCase):
 
 class DrainTest(HarnessCase):
     def test_term(self):
-        """Who holds has its time; who waits goes; then all is over."""
+        """Holders have their time, waiters go, then all is over."""
         broker = self.broker(overrides={"session.stop_grace": "20s"})
         holder, waiter, idle = (self.client(broker) for _ in range(3))
         holder.ok("LOCK drain/one")
@@ -268,7 +268,7 @@ class DrainTest(HarnessCase):
         holder.at_end()
 
     def test_locks_stay_in_redis(self):
-        """For whoever takes the session over; what was given back is free."""
+        """For the session's next connection; released locks are free."""
         redis = shared_redis()
         broker, other = (self.broker(redis, {"session.stop_grace": "0s"})
                          for _ in range(2))

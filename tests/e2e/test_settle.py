@@ -266,7 +266,7 @@ class LossTest(SettleCase):
         self.assertEqual(list(holder.events), [])
 
     def test_while_redis_takes_no_writes(self):
-        """What was not taken is given back again."""
+        """An untaken grant is given back again."""
         client = self.begin()
         client.ok("LOCK a")
         self.redis_one.command("SAVE")
@@ -284,7 +284,7 @@ class LossTest(SettleCase):
 
 
 class BenignTest(SettleCase):
-    """What changes the replication id and loses nothing."""
+    """Changes of the replication id without a loss."""
 
     def test_a_backup_and_a_replica(self):
         client = self.begin()

@@ -59,7 +59,7 @@ class SlowTest(HarnessCase):
         self.assertGreaterEqual(broker.metric("slow_operations_total"), 1)
 
     def test_a_redis_that_is_gone(self):
-        """What could not be sent was queued all the time."""
+        """An unsent call was queued all the time."""
         broker = self.start(**{"slow.threshold": "10ms"})
         client = self.client(broker)
         self.redis_server.kill()

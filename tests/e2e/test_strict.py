@@ -170,7 +170,7 @@ class StrictTest(HarnessCase):
         self.client(broker.wait_redis()).ok("LOCK a wait=10s")
 
     def test_a_backup(self):
-        """Who only reads the data is no replica, and is not waited for."""
+        """A reader of the data is no replica: no grant waits for it."""
         self.begin(1)
         broker = self.broker(self.master, STRICT)
         client = self.client(broker, "LOCK a wait=10s")

@@ -280,7 +280,7 @@ class TroubleTest(TlsCase):
                      "it speaks TLS, and there is no redis.tls here")
 
     def test_silence(self):
-        """Whoever takes the connection and says nothing."""
+        """A listener that says nothing."""
         accepted = []
         broker = self.refused(
             [self.listen(accepted.append)], tls_keys(),

@@ -1,5 +1,5 @@
 """TLS for clients: sessions by it and their ends, certificates as users,
-reloads, addresses. What is hostile is in test_tls_hostile.py."""
+reloads, addresses. Hostile clients are in test_tls_hostile.py."""
 
 import hashlib
 import os
@@ -185,7 +185,7 @@ class SessionTest(TlsPortCase):
 
 @skip_without_daemon
 class EndTest(TlsPortCase):
-    """What is sent before an end is carried out; what is held is free."""
+    """Requests before an end are carried out; holds are freed."""
 
     def setUp(self):
         self.broker_ = self.tls_broker()
@@ -222,7 +222,7 @@ class EndTest(TlsPortCase):
         self.assertEqual(lines[-1], "* BYE eof")
 
     def test_close_notify_behind_much(self):
-        """What takes more than a turn is done before it counts."""
+        """Requests of more than a turn are done before it counts."""
         wire = self.wire(self.broker_).shake()
         wire.read_lines(1)
         burst = wire.sealed(b"".join(
@@ -325,7 +325,7 @@ class UserTest(TlsPortCase):
                                 "log.level": "debug", **(overrides or {})})
 
     def user_of(self, broker, cert, **options):
-        """Whom the broker takes it for; None: nobody."""
+        """The user that the broker sees; None: no user."""
         client = self.secure(broker, context(cert, **options))
         reply = client.request("SESSIONS")
         if reply.code == "AUTH":
@@ -693,7 +693,7 @@ class AddressTest(TlsPortCase):
         self.client(f"127.0.0.1:{port}", tls=context()).ok("LOCK a")
 
     def told(self, **keys):
-        """What a check of the configuration says, which fails."""
+        """The errors of a failing configuration check."""
         path = os.path.join(self.folder(), "holdfast.yaml")
         with open(path, "w", encoding="ascii") as file:
             file.write("listen:\n" + "".join(

@@ -1,5 +1,4 @@
-"""What comes to the port for TLS and is none, or not all of it, or too much:
-it ends, it is counted, and nobody else notices."""
+"""Hostile bytes at the port for TLS end, are counted, and disturb nobody."""
 
 import _ssl
 import contextlib
@@ -52,7 +51,7 @@ class OwnWire(Wire):
         self._library.SSL_CTX_free(self._context)
 
     def _made(self):
-        """What is to be sent."""
+        """The bytes to send."""
         made = b""
         room = ctypes.create_string_buffer(65536)
         while (got := self._library.BIO_read(self._to, room, 65536)) > 0:
@@ -105,7 +104,7 @@ class HostileCase(TlsPortCase):
         self.bystander.ok("UNLOCK bystander", count=0)
 
     def sends(self, data, end=False):
-        """Who sends that, and what it is answered until its end."""
+        """The answer to these bytes, until the end."""
         peer = self.raw(self.broker_)
         with contextlib.suppress(OSError):
             peer.sendall(data)
@@ -114,7 +113,7 @@ class HostileCase(TlsPortCase):
         return self.ended(peer)
 
     def hello(self):
-        """With what a handshake begins."""
+        """The first bytes of a handshake."""
         wire = Wire(self.broker_.tls)
         wire.socket.close()
         return wire.flight()
@@ -300,8 +299,7 @@ class PiecesTest(HostileCase):
         self.assertTrue(wire.read_lines(1)[0].startswith("* HELLO"))
 
     def test_half_open(self):
-        """Who says nothing, or not all, has ten seconds; it costs nothing to
-        wait for them."""
+        """A silent client has ten seconds, and costs nothing."""
         broker = self.broker_
         hello = self.hello()
         half = [self.raw(broker) for _ in range(20)]
@@ -319,7 +317,7 @@ class PiecesTest(HostileCase):
         broker.wait_log('why="not done in time"')
 
     def test_not_read(self):
-        """Who does not take what the handshake sends."""
+        """A client that does not read the handshake."""
         wire = self.wire(self.broker_)
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         hello = wire.flight()
@@ -454,7 +452,7 @@ class LimitTest(TlsPortCase):
         self.assertEqual(self.counted(broker, "crowded"), 0)
 
     def test_byte_by_byte(self):
-        """Who says a little again and again makes room, too."""
+        """A client that dribbles makes room, too."""
         broker = self.tls_broker({"limits.memory": "1MiB"})
         wire = self.wire(broker)
         hello = wire.flight()

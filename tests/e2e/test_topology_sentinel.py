@@ -38,8 +38,8 @@ class SentinelTest(HarnessCase):
         self.assertTrue(served(client, "a").ok)
 
     def test_a_majority_is_away(self):
-        """Who the master is nobody can say: nothing is handed out, and all
-        goes on when they are back."""
+        """Without Sentinels nothing is granted; all goes on when they are
+        back."""
         redis, broker = self.begin({"redis.patience": "500ms"})
         client = self.client(broker, "LOCK a")
         for sentinel in redis.sentinels[:2]:

@@ -1,5 +1,5 @@
-"""What the tests of TLS for clients stand on: a broker with such a port, and a
-client's side of TLS whose every byte is in the test's hands."""
+"""The base of the tests of TLS for clients: a broker with such a port, and
+a client's side of TLS byte by byte."""
 
 import contextlib
 import os
@@ -64,7 +64,7 @@ class Wire:
         return bool(data)
 
     def flight(self):
-        """What the handshake has to say next; empty: it is done."""
+        """The handshake's next bytes; empty: it is done."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -91,7 +91,7 @@ class Wire:
         return self._out.read()
 
     def read(self):
-        """What there is by now; None: the end, said by TLS."""
+        """The bytes so far; None: the end, by TLS."""
         while True:
             try:
                 return self._tls.read(65536) or None

@@ -327,7 +327,7 @@ class Broker:
     # questions
 
     def log(self):
-        """What the present process has printed."""
+        """The output of the present process."""
         if self.process is None:
             return ""
         with open(self.process.log_path, "rb") as file:

@@ -14,13 +14,13 @@ from .processes import temp_folder
 
 
 def openssl(*arguments):
-    """What it prints."""
+    """Its output."""
     return subprocess.run(["openssl", *arguments], check=True, timeout=60,
                           capture_output=True, text=True).stdout
 
 
 def _kind(host):
-    """What is put before it, of an alternative name."""
+    """The kind of an alternative name."""
     if re.match(r"(email|URI|DNS|RID):", host):
         return ""
     return "IP:" if re.fullmatch(r"[\d.]+|.*:.*", host) else "DNS:"

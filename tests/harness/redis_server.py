@@ -401,7 +401,7 @@ class RedisCluster(Started):
         raise KeyError(port)
 
     def node_of_slot(self, slot, ask=None):
-        """Who serves a slot as `ask` (default: any running node) sees it."""
+        """The server of a slot as `ask` (default: any running node) sees it."""
         asked = ask or next(node for node in self.nodes if node.running)
         for first, last, master, *_ in asked.command("CLUSTER", "SLOTS"):
             if first <= slot <= last:

@@ -153,7 +153,7 @@ SHORT_CUTS = {name: [("GETRANGE", 0, 239), ("SETRANGE", *write)]
 
 
 class Monitor(RedisConnection):
-    """What a server carries out from here on, by MONITOR."""
+    """The commands of a server from here on, by MONITOR."""
 
     def __init__(self, host, port, **options):
         super().__init__(host, port, **options)

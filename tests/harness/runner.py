@@ -311,7 +311,7 @@ def choose_files(folder, names):
 
 
 def main(folder, argv):
-    """What tests/e2e/run.py and its like call; the exit status."""
+    """The main program of tests/e2e/run.py and others; the exit status."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # What nohup or a shell's background ignores, the programs would ignore too.
     for number in (signal.SIGHUP, signal.SIGQUIT):

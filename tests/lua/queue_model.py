@@ -317,7 +317,7 @@ class Lock:
         return fence is not None
 
     def given_up(self, ticket, call):
-        """What is asked for now is not that."""
+        """The request is for another kind."""
         return ticket.flags & BROKEN or not self.of_kind(ticket, call)
 
     def moves(self, ticket, call):
@@ -501,7 +501,7 @@ class Lock:
         return self.look(call, outcome) if adopted else outcome
 
     def kind(self, ticket):
-        """What is told of a ticket that was taken over."""
+        """The answer about a ticket that was taken over."""
         self.seen["shared"] += ticket.granted and ticket.mode == SHARED
         hold = max(ticket.hold - self.now, 1) \
             if ticket.granted and ticket.hold else ticket.hold

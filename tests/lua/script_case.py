@@ -99,7 +99,7 @@ class ScriptCase(ResultCase):
         return result
 
     def queue(self, count, broker=None, key=KEY, **options):
-        """who(0) holds and who(1) to who(count) wait; all the results."""
+        """`who(0)` holds and `who(1)` to `who(count)` wait; all results."""
         first = self.hold(who(0), broker, key, **options)
         return [first] + [self.wait(who(number), broker, key, **options)
                           for number in range(1, count + 1)]
@@ -107,24 +107,24 @@ class ScriptCase(ResultCase):
     # what tests say
 
     def assert_untouched(self, ask, *arguments, **options):
-        """What ask(...) returns, which changes no byte of the record."""
+        """The result of ask(...), which changes no byte of the record."""
         before = self.raw()
         result = ask(*arguments, **options)
         self.assertEqual(self.raw(), before)
         return result
 
     def assert_order(self, *tickets, key=KEY):
-        """Who lives in the record, in order; the first may be the holder."""
+        """The living in the record, in order; the first may be the holder."""
         self.assertEqual([ticket.who for ticket in self.record(key).living],
                          list(tickets))
 
     def assert_holders(self, *tickets, key=KEY):
-        """Who is granted it, in order of arrival."""
+        """The holders, in order of arrival."""
         self.assertEqual([ticket.who for ticket in self.record(key).living
                           if ticket.granted], list(tickets))
 
     def assert_grants(self, result, *tickets):
-        """Whom the asking broker is told of."""
+        """The grants that the asking broker is told of."""
         self.assertEqual([grant.request for grant in result.grants],
                          [ticket.request for ticket in tickets])
 

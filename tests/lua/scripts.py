@@ -288,7 +288,7 @@ class Record:
         return granted[0] if granted else None
 
     def check(self):
-        """What is true of every record, always."""
+        """The invariants of every record."""
         living = self.living
         granted = [ticket for ticket in living if ticket.granted]
         arrivals = [ticket.arrival for ticket in self.tickets]
@@ -348,7 +348,7 @@ class Record:
 
 
 class Broker:
-    """What one broker asks of one Redis."""
+    """The calls of one broker to one Redis."""
 
     def __init__(self, connection, broker=b"broker-1", scripts=None, **header):
         self.connection = connection

@@ -150,7 +150,7 @@ class AskingTwice(ScriptCase):
         self.assert_order(who(1))
 
     def test_ends_sooner_than_a_renewal_said(self):
-        """Who looks for what has expired still finds it."""
+        """A search for expired holds still finds it."""
         self.hold(who(1), hold=9000)
         ends = self.record().holder.ends
         self.edit_ticket(0, ends=ends + 9000)
@@ -324,7 +324,7 @@ class Batches(ScriptCase):
              [who(104).request]])
 
     def test_different_leases(self):
-        """What the short cut keeps for one lease is not used for another."""
+        """The short cut of one lease is not used for another."""
         keys = [f"holdfast:{{{number}}}" for number in range(6)]
         for key in keys:
             self.hold(who(1), key=key)
@@ -342,7 +342,7 @@ class Batches(ScriptCase):
 
 
 class Tell(ClockCase):
-    """Who is in the way, for whoever asks."""
+    """The holder in the way is told."""
 
     WORDS = (b"worker-7", b"billing@host", b"nightly run")
 

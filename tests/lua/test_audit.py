@@ -1,4 +1,4 @@
-"""What an audit sees of all the records of a node."""
+"""An audit of all the records of a node."""
 
 from harness import slot_of
 
@@ -264,7 +264,7 @@ class Steps(ScriptCase):
                          before)
 
     def test_what_brokers_write_makes_sense(self):
-        """Whatever they did, no record is taken for a wrong one."""
+        """No operation makes a record that an audit calls wrong."""
         self.queue(5)
         for number in (3, 0, 1):
             self.one.release(who(number))
@@ -284,7 +284,7 @@ class Steps(ScriptCase):
 
 class AllSlots(Cluster):
     def names(self, **options):
-        """What is seen at each master."""
+        """The audit of each master."""
         return [sorted(sight.name for sight in self.broker(node).audit_all(
             held=0, **options).sights) for node in self.cluster.masters]
 

@@ -40,7 +40,7 @@ class Cost(ScriptCase):
         return (us_after - us) / count, (calls_after - calls) / count
 
     def fill(self, waiters, broker=None, **options):
-        """who(0) holds, who(1) to who(waiters) wait."""
+        """`who(0)` holds, `who(1)` to `who(waiters)` wait."""
         broker = broker or self.one
         broker.acquire(who(0))
         self.stand(range(1, waiters + 1), WAITING, broker, **options)
@@ -53,7 +53,7 @@ class Cost(ScriptCase):
             self.assertEqual({result.status for result in results}, {status})
 
     def known(self, number):
-        """What its broker knows of a ticket's place and arrival."""
+        """A ticket's place and arrival, as its broker knows them."""
         ticket, = (each for each in self.record().living
                    if each.who == who(number))
         return {"place": ticket.place, "arrival": ticket.arrival}

@@ -1,4 +1,4 @@
-"""What is not ours, too new or broken; a full Redis; a replica."""
+"""Foreign, newer and broken records; a full Redis; a replica."""
 
 import random
 import struct

@@ -444,7 +444,7 @@ class Failover(ScriptCase):
         self.assertGreater(result.fence, max(lost))
 
     def test_a_replica_has_the_same_bytes(self):
-        """What a script wrote is replicated by effect."""
+        """A script's writes are replicated by effect."""
         master = self.redis()
         connection = self.connected(master)
         brokers = [self.broker_of(b"broker-%d" % number, connection)

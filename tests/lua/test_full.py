@@ -16,7 +16,7 @@ class Full(ClockCase):
             broker.waiters_max = MAX
 
     def fill(self, **leases):
-        """who(0) holds for long, who(1) to who(3) wait."""
+        """`who(0)` holds for long, `who(1)` to `who(3)` wait."""
         self.hold(who(0), lease=100 * LEASE)
         for number in range(1, MAX + 1):
             self.wait(who(number), self.two,
@@ -45,7 +45,7 @@ class Full(ClockCase):
                                     for number in range(4, 4 + MAX)))
 
     def test_only_who_would_stand_there_makes_room(self):
-        """What else is asked leaves the dead to whoever crosses them."""
+        """Other requests leave the dead where they are."""
         self.fill(lease2=LEASE // 2)
         self.pass_time(LEASE // 2)
         self.two.renew(who(1))
@@ -170,7 +170,7 @@ class Full(ClockCase):
         self.assert_order(who(0), who(4))
 
     def test_who_came_after_an_empty_queue(self):
-        """What was known of those before it does not count."""
+        """Knowledge of those before it does not count."""
         self.fill(lease1=LEASE // 2)
         for number in range(MAX + 1):
             self.one.release(who(number))

@@ -391,7 +391,7 @@ class Model(ScriptCase):
              lock.watch, lock.typical))
 
     def adopt(self, lock, record, leases):
-        """What the scripts may do; `leases`: the longest, before and after."""
+        """The allowed results; `leases`: the longest, before and after."""
         if (record.fence, record.id) != (lock.fence, lock.id):
             # A renewal stamps the head only where it must touch it.
             self.assertEqual(record.id, self.node_id)

@@ -232,7 +232,7 @@ class Holder(Moves):
             self.assertEqual(self.record().holder.ends, self.now + 30000)
 
     def test_shorter_leases_at_the_other_broker(self):
-        """Whoever was told of more may believe in it still."""
+        """A client that was told of more may believe in it still."""
         for take in self.both():
             self.hold(who(0), lease=60000)
             self.pass_time(1000)
@@ -260,7 +260,7 @@ class Waiter(Moves):
             self.old_is_refused(2, queue[2])
 
     def test_is_told_what_it_waits_for(self):
-        """Whatever the earlier broker knew; not who is in its way."""
+        """The kind is told from the record; the holder in the way is not."""
         self.hold(who(0), permits=2, limit=5)
         self.wait(who(1), permits=4, limit=5, delay=700, hold=9000)
         result = self.two.renew(again(1, 2), moves=True, tell=True)
@@ -407,7 +407,7 @@ class Nobody(Moves):
                 broker.release, who(0), fence=known.fence, moves=True), GONE)
 
     def test_of_another_kind(self):
-        """What it asks for now is not what stands there."""
+        """It asks for another kind than stands there."""
         for first, second in (({}, {"mode": SHARED}), ({"mode": SHARED}, {}),
                               ({"limit": 3}, {"limit": 3, "permits": 2}),
                               ({"limit": 3}, {}), ({}, {"limit": 3})):

@@ -85,7 +85,7 @@ class Grants(SettledCase):
         self.hold(who(2), no_queue=True)
 
     def test_a_free_lock_that_was_granted_since(self):
-        """Whoever was settled sooner has shown that nobody has it."""
+        """A broker that was settled sooner has shown that it is free."""
         self.failover()
         self.settle(self.two)
         self.hold_once(who(1), self.two)
@@ -215,7 +215,7 @@ class Grants(SettledCase):
         self.says(self.two.acquire(who(0, 2), moves=True), OK)
 
     def test_a_wait_that_is_given_up_for_another_kind(self):
-        """What is asked for instead has to wait, and the first one ends."""
+        """The new request has to wait, and the first one ends."""
         self.queue(2)
         self.failover()
         self.says(self.two.acquire(who(1, 2), moves=True, no_queue=True,
@@ -848,7 +848,7 @@ class Clock(ScriptCase):
         self.expect(0)
 
     def expect(self, off, steady_in=0):
-        """What the clock is, is so far from what the brokers expect, in s."""
+        """The clock is `off` s from the brokers' expectation."""
         seconds, micros = self.connection.command("TIME")
         for broker in self.brokers:
             broker.expected_us = (int(seconds) * 1_000_000 + int(micros)

@@ -19,7 +19,7 @@ class Kinds(ClockCase):
         return (broker or self.one).acquire(who(number), **options)
 
     def stand(self, kinds):
-        """who(0) and so on, one after another; their results."""
+        """`who(0)` and so on, one after another; their results."""
         return [{"R": self.read, "W": self.write}[kind](number)
                 for number, kind in enumerate(kinds)]
 
@@ -101,7 +101,7 @@ class Readers(Kinds):
         self.assert_order(who(2))
 
     def test_renewals_of_each(self):
-        """Wherever it stands, and whoever went before."""
+        """At each place, after any others."""
         results = self.stand("RRRRW")
         for number in (3, 1, 0, 2):
             self.pass_time(7000)
@@ -332,7 +332,7 @@ class Semaphore(Kinds):
         self.assertEqual((self.record().used, self.record().limit), (0, 0))
 
     def test_many_are_not_starved_by_few(self):
-        """Whoever is behind one that wants all waits, though it would fit."""
+        """A fitting request waits behind one that wants all."""
         self.take(0, 2)
         results = [self.take(1, 3), self.take(2, 1), self.take(3, 1)]
         self.assertEqual(self.statuses(results), "...")

@@ -1,4 +1,4 @@
-"""Who watches a lock is told that there is something new, and only then."""
+"""A watcher is told of each change of the lock, and of no other."""
 
 import scripts
 from script_case import KEY, ClockCase

@@ -123,7 +123,7 @@ def build(folder, jobs):
 
 
 def simulate(folder, *arguments):
-    """What it says; None where no promise was broken."""
+    """Its output; None if no promise was broken."""
     run = subprocess.run(
         [os.path.join(folder, "build", "holdfast-sim"), "--no-shrink",
          *arguments],

@@ -27,7 +27,7 @@ def quantile(counts, share):
 
 
 def values(counts):
-    """What was met of a key: from the least to the largest, and how often."""
+    """The values of a key: the least, the largest, and how often."""
     counts = {int(value): count for value, count in counts.items()}
     usual = max(counts, key=counts.get)
     return (f"{min(counts)} to {max(counts)}, {len(counts)} values, quartiles "

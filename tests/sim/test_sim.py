@@ -124,7 +124,7 @@ class SeedTest(unittest.TestCase):
 
 class MutantTest(unittest.TestCase):
     def test_each_can_be_planted(self):
-        """What `make sim-mutants` changes is there, once."""
+        """The place of each mutant exists, once."""
         self.assertTrue(mutants.MUTANTS)
         for name, mutant in mutants.MUTANTS.items():
             for place, old, new in mutants.changes(mutant):
