@@ -1,25 +1,22 @@
 /*
  * The client library of Holdfast: locks by name from a broker.
  *
- * Link with libholdfast.a; nothing but libc is needed, unless it is to speak
- * TLS: see holdfast_tls.h. The library starts no thread, installs no signal
- * handler, never raises SIGPIPE and keeps its descriptor close-on-exec.
- * Different connections are independent of each other; one connection belongs
- * to one thread at a time.
+ * Link with libholdfast.a, which needs libc only; for TLS see holdfast_tls.h.
+ * The library starts no thread, installs no signal handler, and never raises
+ * SIGPIPE. Its descriptors are close-on-exec. One thread at a time may use a
+ * connection; different connections are independent.
  *
- * Two ways to use it:
- *
- *   Without blocking, from any loop of one's own:
+ * Without blocking, from any loop:
  *
  *     holdfast_create("127.0.0.1:4653", &h);
  *     loop:
  *         poll holdfast_fd(h) for holdfast_events(h), for at most
  *             holdfast_timeout_ms(h)
- *         holdfast_process(h, revents)        (also when the time is over: 0)
+ *         holdfast_process(h, revents)        (0 after the time-out)
  *         while (holdfast_next(h, &event))
  *             act on the event
  *
- *   With blocking, for programs that have nothing else to do:
+ * With blocking calls:
  *
  *     holdfast_create("127.0.0.1:4653", &h);
  *     holdfast_connect_wait(h, 5000);
@@ -28,38 +25,33 @@
  *     holdfast_unlock(h, &hold);
  *     holdfast_destroy(&h);
  *
- * A hold can be trusted until its deadline, which the library keeps by itself.
- * It asks the broker at a third of the remaining time. It counts each answer
- * from the sending of the question, never from its arrival. So a program that
- * is cut off silently still learns of its loss (HOLDFAST_DEADLINE), as long as
- * it calls holdfast_process() in time. A resource that must be safe against a
- * stopped process compares the fence at each write.
+ * Deadlines. A hold can be trusted until its deadline. The library moves the
+ * deadline on: it asks the broker at a third of the time, and counts an answer
+ * from the sending of the question. A program that is cut off still learns of
+ * its loss (HOLDFAST_DEADLINE), if it calls holdfast_process() in time. A
+ * stopped process does not, so a resource must compare the fence at each write.
  *
- * After HOLDFAST_DEADLINE nothing of the hold can be trusted, but the broker
- * may have it still, and renew it: where the session goes on, give it back as
- * any other. A new request for the lock enters it once more instead.
+ * After HOLDFAST_DEADLINE the hold cannot be trusted, but the broker may still
+ * renew it. If the session goes on, unlock the hold, or lock it again.
  *
- * A session that is kept (keep_ms of struct holdfast_options) outlives its
- * connection. If that drops, or the broker drains, the library connects by
- * itself to the next of its addresses. It resumes the session there, claims its
- * holds, and repeats its waiting requests, which keep their places. The program
- * sees HOLDFAST_AWAY and HOLDFAST_BACK, HOLDFAST_LOST for what could not be
- * claimed, and the answers to its requests under the numbers that they had. A
- * hold can be trusted until its deadline meanwhile, and nothing but the answer
- * of a broker moves that on.
+ * Kept sessions. A session with keep_ms outlives its connection. If the
+ * connection drops or the broker drains, the library connects to the next
+ * address. It resumes the session, claims its holds, and repeats its requests,
+ * which keep their numbers and their places in queues. The program sees
+ * HOLDFAST_AWAY, HOLDFAST_BACK, and HOLDFAST_LOST for a hold that is gone.
+ * Deadlines count meanwhile: only the answer of a broker moves them on.
  *
- * A connection belongs to the process that created it. In a child of fork(2)
- * the library closes the child's copy (pthread_atfork): the session goes on in
- * the parent, and ends with it, however long the child lives. In the child
- * calls return HOLDFAST_NOT_CONNECTED, holdfast_deadline_ms() is 0, the next
- * event is HOLDFAST_CLOSED, and holdfast_reason() says why. A child that needs
- * locks creates a connection of its own; daemon(3) comes before
- * holdfast_create(). A child made by _Fork(3) or clone(2) keeps its copy, and
- * with it the parent's locks: close holdfast_fd() there.
+ * Fork. A connection belongs to the process that created it. In a child of
+ * fork(2) the library closes the child's copy (pthread_atfork), and the session
+ * goes on in the parent. In the child calls return HOLDFAST_NOT_CONNECTED,
+ * holdfast_deadline_ms() is 0, and the next event is HOLDFAST_CLOSED. A child
+ * must create its own connection, and daemon(3) must come before
+ * holdfast_create(). A child of _Fork(3) or clone(2) must close holdfast_fd(),
+ * or it keeps the parent's locks.
  *
- * All times are milliseconds of CLOCK_BOOTTIME (holdfast_now_ms()), which runs
- * on while the machine sleeps. The clock of poll() does not. On machines that
- * sleep, cap its time at a second or so, or use a timerfd of CLOCK_BOOTTIME.
+ * Time. All times are milliseconds of CLOCK_BOOTTIME (holdfast_now_ms()), which
+ * counts while the machine sleeps. The clock of poll() does not: on a machine
+ * that sleeps, poll for at most a second, or use a timerfd of CLOCK_BOOTTIME.
  */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
@@ -72,151 +64,143 @@
 extern "C" {
 #endif
 
-#define HOLDFAST_NAME_MAX  255 /* bytes of a lock's name */
-#define HOLDFAST_OWNER_MAX 32  /* bytes of an owner */
-#define HOLDFAST_NOTE_MAX  128 /* bytes of a note */
-#define HOLDFAST_WORD_MAX  64  /* bytes of a session's name, for people */
-#define HOLDFAST_NAMES_MAX 16  /* names in one request for a lock */
+/* Bytes of a text, and names of a request, at most. */
+#define HOLDFAST_NAME_MAX   255 /* of a lock's name */
+#define HOLDFAST_OWNER_MAX  32
+#define HOLDFAST_NOTE_MAX   128
+#define HOLDFAST_WORD_MAX   64 /* of a session's name */
+#define HOLDFAST_USER_MAX   64
+#define HOLDFAST_SECRET_MAX 255
+#define HOLDFAST_NAMES_MAX  16
 
-#define HOLDFAST_USER_MAX   64  /* bytes of a user */
-#define HOLDFAST_SECRET_MAX 255 /* bytes of that one's secret */
-
-#define HOLDFAST_KEEP_MAX_MS 3600000 /* the longest that a session is kept */
-
+#define HOLDFAST_KEEP_MAX_MS      3600000
 #define HOLDFAST_HEARTBEAT_MIN_MS 100
 #define HOLDFAST_HEARTBEAT_MAX_MS 3600000
 
-#define HOLDFAST_FOREVER UINT64_MAX /* a wait without an end */
+#define HOLDFAST_FOREVER UINT64_MAX /* a wait without end */
 
 /* One session with a broker, over one connection at a time. */
 struct holdfast;
 
 enum holdfast_status {
     HOLDFAST_SUCCESS,
-    HOLDFAST_BAD_ADDRESS,   /* not understood, or too many */
-    HOLDFAST_NO_HOST,       /* the host's name is not known (now) */
+    HOLDFAST_BAD_ADDRESS,   /* malformed, or too many addresses */
+    HOLDFAST_NO_HOST,       /* the host's name cannot be resolved */
     HOLDFAST_NO_MEMORY,     /* or no descriptor */
-    HOLDFAST_BAD_ARGUMENT,  /* empty, too long, or with bytes that cannot be */
-    HOLDFAST_NOT_CONNECTED, /* the connection is over; holdfast_reason() */
-    HOLDFAST_TIMED_OUT,     /* a blocking call had no answer in its time */
+    HOLDFAST_BAD_ARGUMENT,  /* empty, too long, or with a forbidden byte */
+    HOLDFAST_NOT_CONNECTED, /* the connection has ended; holdfast_reason() */
+    HOLDFAST_TIMED_OUT,     /* a blocking call got no answer in time */
     HOLDFAST_REFUSED,       /* the broker answered ERR */
-    HOLDFAST_FULL,          /* too much that was not sent yet */
+    HOLDFAST_FULL,          /* too many bytes are not sent yet */
 };
 
-/* A sentence without a full stop; static. */
+/* A phrase for people; static. */
 const char *holdfast_status_text(enum holdfast_status status);
 
 enum holdfast_kind {
-    HOLDFAST_HELLO,    /* the first broker's greeting; once, first */
+    HOLDFAST_HELLO,    /* the greeting of the first broker; the first event */
     HOLDFAST_OK,       /* final answer to a request */
     HOLDFAST_ERR,      /* final answer to a request; word: the code */
     HOLDFAST_ITEM,     /* part of the answer to a request */
-    HOLDFAST_QUEUED,   /* a lock asked for with progress; position= */
+    HOLDFAST_QUEUED,   /* a lock requested with progress waits; position= */
     HOLDFAST_LOST,     /* a hold has ended; reason= */
     HOLDFAST_JEOPARDY, /* the renewal of a hold is late; still held */
-    HOLDFAST_SAFE,     /* it is well again */
-    HOLDFAST_DEADLINE, /* a hold's deadline is about to pass without word */
-    HOLDFAST_DRAIN,    /* the broker will go; grace_ms= */
-    HOLDFAST_BYE,      /* the broker closes, and all is over; word: why */
-    HOLDFAST_CLOSED,   /* the connection is over; always the last event */
-    HOLDFAST_AWAY,     /* of a session that is kept: no broker serves it now */
-    HOLDFAST_BACK,     /* one serves it again, and has all that it holds */
+    HOLDFAST_SAFE,     /* the hold is renewed again */
+    HOLDFAST_DEADLINE, /* a hold's deadline is near, and no answer came */
+    HOLDFAST_DRAIN,    /* the broker will stop; grace_ms= */
+    HOLDFAST_BYE,      /* the broker ends the session; word: why */
+    HOLDFAST_CLOSED,   /* the connection has ended; always the last event */
+    HOLDFAST_AWAY,     /* no broker serves the kept session now */
+    HOLDFAST_BACK,     /* a broker serves it again, and has all its holds */
     HOLDFAST_HELD,     /* a watched lock is held; name=, owner=, note= */
-    HOLDFAST_FREE,     /* nobody holds a watched lock */
+    HOLDFAST_FREE,     /* a watched lock is free */
 };
 
-/* `key=value` of a line, decoded. `len` is without the NUL behind `value`. */
+/* A decoded `key=value` of a line. `len` does not count the NUL of `value`. */
 struct holdfast_pair {
     const char *key;
     const char *value;
     size_t len;
 };
 
-/*
- * One thing that happened. The pointers are good until the next call with the
- * same connection, except for holdfast_event_value() and
- * holdfast_event_number().
- */
+/* An event. The pointers are valid until the next call with the connection;
+ * holdfast_event_value(), _number() and _fences() do not count. */
 struct holdfast_event {
     enum holdfast_kind kind;
-    uint64_t request; /* that this answers, or that took the hold; 0: none */
+    uint64_t request; /* the request answered, or that took the hold; or 0 */
     const char *word; /* lock's name, ERR's code, BYE's reason; or "" */
     size_t word_len;
-    uint64_t fence;       /* 0: none told; of several names: the first's */
-    uint64_t ttl_ms;      /* as the broker told it */
+    uint64_t fence;       /* of the first name; 0: none */
+    uint64_t ttl_ms;      /* as sent by the broker */
     uint64_t deadline_ms; /* OK of a lock, DEADLINE; else 0 */
     const struct holdfast_pair *pairs;
     size_t pair_count;
     const char *text; /* for people; or "" */
 };
 
-/* The value of `key` (ref into the event), NULL where it is absent. */
+/* The value of `key`, a ref into the event; NULL: the event has no such key. */
 const char *holdfast_event_value(
     const struct holdfast_event *event, const char *key);
 
-/* False where `key` is absent or not a decimal number. */
+/* False: the event has no `key`, or its value is no decimal number. */
 bool holdfast_event_number(
     const struct holdfast_event *event, const char *key, uint64_t *value);
 
-/*
- * The fences of the names of one request, in their order, from the OK to it.
- * Returns how many there are, of which at most `max` are filled in; 0: none.
- */
+/* The fences in the OK of a LOCK, in the order of its names. Returns their
+ * number, of which at most `max` are filled in; 0: none. */
 size_t holdfast_event_fences(
     const struct holdfast_event *event, uint64_t *fences, size_t max);
 
 /*
  * Creates a connection and begins to connect. `address` is "HOST:PORT",
- * "[V6]:PORT", "HOST" (port 4653, or that of the transport) or a socket's path
- * (with a '/' in it). It may be several of these with commas between them:
- * brokers before the same Redis. They are tried in turn, beginning with any. A
- * host that is a name is looked up here, which may block as getaddrinfo() does;
- * numbers and paths never block. Of several addresses those whose name is not
- * known now are left out. Failing to connect to any is told by HOLDFAST_CLOSED.
+ * "[V6]:PORT", "HOST" (port 4653, or the transport's), or the path of a socket,
+ * with a '/'. Several addresses, with commas, are brokers of the same Redis;
+ * the library tries them in turn, from a random one on. It resolves names in
+ * this call, which blocks as getaddrinfo() does, and leaves out a name that
+ * cannot be resolved. HOLDFAST_CLOSED reports that no address could be reached.
  * The caller owns *out; it is NULL after an error.
  */
 enum holdfast_status holdfast_create(
     const char *address, struct holdfast **out);
 
 /*
- * A layer between the library and its socket: TLS, from
- * holdfast_tls_transport() of holdfast_tls.h. For those who make another one:
+ * A layer between the library and its socket, such as TLS: see
+ * holdfast_tls_transport() in holdfast_tls.h. For another transport:
  *
- * A link is one connection, on a socket that is connected and does not block.
- * The socket is the library's, and outlives the link. No function blocks,
- * raises SIGPIPE, or keeps what it is given for longer than the call, but for
- * the socket. Of a link that is broken, or at its end, nothing is asked but
- * why() and destroy(); and read(), where it was write() or finish() that broke.
+ * A link is one connection, on a connected socket that does not block. The
+ * library owns the socket, which outlives the link. No function may block,
+ * raise SIGPIPE, or keep an argument, except the socket. After END or BROKEN
+ * the library calls only why() and destroy(); also read(), if write() or
+ * finish() returned BROKEN.
  */
 enum holdfast_moved {
-    HOLDFAST_MOVED_DONE,        /* of a read or write: some bytes at least */
-    HOLDFAST_MOVED_WANTS_READ,  /* again, when the socket can be read */
-    HOLDFAST_MOVED_WANTS_WRITE, /* again, when it can be written */
+    HOLDFAST_MOVED_DONE,        /* of read and write: at least one byte */
+    HOLDFAST_MOVED_WANTS_READ,  /* call again when the socket is readable */
+    HOLDFAST_MOVED_WANTS_WRITE, /* call again when the socket is writable */
     HOLDFAST_MOVED_END,         /* of shake and read: the peer has closed */
-    HOLDFAST_MOVED_BROKEN,      /* for good; why() */
+    HOLDFAST_MOVED_BROKEN,      /* an error; see why() */
 };
 
 struct holdfast_transport {
     const void *context; /* ref, for create() */
-    const char *port;    /* ref: of addresses that have none */
-    /* `host` is what the address says, a name or a number. NULL: no memory. */
+    const char *port;    /* ref: the default port */
+    /* `host` is the name or number in the address. NULL: no memory. */
     void *(*create)(const void *context, int fd, const char *host);
-    /* The handshake before any read or write, up to DONE. */
+    /* The handshake before any read or write, until DONE. */
     enum holdfast_moved (*shake)(void *link);
     enum holdfast_moved (*read)(
         void *link, char *out, size_t room, size_t *got);
-    /* After a want the same bytes are given again, from any place, and maybe
-     * more behind them. */
+    /* After a want the next call has the same bytes, maybe at another place and
+     * with more after them. */
     enum holdfast_moved (*write)(
         void *link, const char *bytes, size_t len, size_t *sent);
-    /* All has been written, and no more is to be; the peer is told so. Its
-     * input is still read. */
+    /* Tells the peer that no more bytes follow. Reading goes on. */
     enum holdfast_moved (*finish)(void *link);
-    /* Whether there is something to read that no poll() tells of. */
+    /* Whether read() has bytes that poll() does not show. */
     bool (*pending)(const void *link);
-    /* Why it is broken, for people; good until it is destroyed. */
+    /* The error, for people; valid until destroy(). */
     const char *(*why)(const void *link);
-    /* Tells the peer that it was no accident, if there is room to say so. */
+    /* Closes in an orderly way, if the socket has room. */
     void (*destroy)(void *link);
 };
 
@@ -225,256 +209,217 @@ struct holdfast_options {
     const char *address; /* as of holdfast_create() */
     const char *name;    /* of the session, for people */
     /*
-     * For how long what the session holds and waits for outlives a connection.
-     * 0: nothing does, and the end of the connection is the end of all. The
-     * locks of a killed process stay taken for this time. It is also added to
-     * the time after which a silent host is given up. Half a minute is a good
-     * value: it lets a broker restart.
+     * How long the session, with its holds and waits, outlives a connection; 0:
+     * it ends with its connection. The locks of a killed process stay taken for
+     * this time. It also adds to the time after which the broker gives up a
+     * silent host. 30 s lets a broker restart.
      */
     uint64_t keep_ms;
-    uint64_t heartbeat_ms; /* the broker asks for signs of life; 0: not */
+    uint64_t heartbeat_ms; /* the broker sends PINGs at this pace; 0: none */
     /*
-     * The user, for a broker that has users; both or neither. They are said on
-     * each connection, and nothing else is until the broker has taken them. If
-     * it does not, that is the end: holdfast_is_refused().
+     * User and secret, for a broker with users; both or neither. AUTH comes
+     * first on each connection. If the broker refuses it, the connection ends:
+     * holdfast_is_refused().
      */
     const char *user;
     const char *secret;
-    /*
-     * The transport for all addresses, none of which is a path then; NULL: the
-     * socket alone. Not copied: it outlives the connection. Connections may
-     * share one.
-     */
+    /* The transport of all addresses, which must not be paths; NULL: none. A
+     * ref that outlives the connection; connections may share it. */
     const struct holdfast_transport *transport;
 };
 
-/*
- * holdfast_create() with options, which are copied. A broker that does not know
- * of kept sessions makes keep_ms 0.
- */
+/* holdfast_create() with options, which are copied. A broker without kept
+ * sessions makes keep_ms 0. */
 enum holdfast_status holdfast_create_with(
     const struct holdfast_options *options, struct holdfast **out);
 
 /*
- * Closes and frees; *h becomes NULL, and may be. The broker releases the holds
- * of the session at once. A kept session may have no broker now, or no room in
- * the socket to say so: then its holds end after keep_ms. In a child of fork(2)
- * this frees memory and ends nothing; see above.
+ * Closes and frees; *h becomes NULL, and may be NULL. The broker releases the
+ * holds at once. But if no broker serves a kept session now, or the socket has
+ * no room, the holds end after keep_ms. In a child of fork(2) this frees memory
+ * only.
  */
 void holdfast_destroy(struct holdfast **h);
 
-/*
- * The descriptor to poll, one at a time. It changes while connecting, and while
- * a session that is kept moves: ask before each poll(). -1: there is none now.
- */
+/* The descriptor to poll; -1: none now. It changes while the library connects,
+ * so ask before each poll(). */
 int holdfast_fd(const struct holdfast *h);
 
-/*
- * The events to poll for: POLLIN, POLLOUT. 0 once closed. By a transport it may
- * be either of them, whatever there is to be sent: ask before each poll().
- */
+/* The events to poll for: POLLIN, POLLOUT, both, or 0 once closed. Ask before
+ * each poll(): with a transport they do not tell which way bytes go. */
 short holdfast_events(const struct holdfast *h);
 
-/*
- * How long to poll for, in ms, until holdfast_process() is due for a deadline
- * of its own; -1: for as long as it takes.
- */
+/* The time in ms until holdfast_process() is due; -1: no limit. */
 int holdfast_timeout_ms(const struct holdfast *h);
 
 /*
- * Reads, writes and looks at the deadlines; never blocks. `revents` is what
- * poll() said, 0 where the time was over. It stops reading while more than some
- * thousand events wait for holdfast_next(); the blocking calls below do not.
+ * Reads, writes and checks deadlines; never blocks. `revents` is from poll(),
+ * or 0 after the time-out. Beyond some thousand events for holdfast_next() it
+ * stops reading; the blocking calls do not.
  */
 void holdfast_process(struct holdfast *h, short revents);
 
-/* The next thing that happened; false: nothing (more) yet. */
+/* The next event; false: none now. */
 bool holdfast_next(struct holdfast *h, struct holdfast_event *event);
 
-/* Of the greeting; "" before it. Refs into the connection. */
+/* The session's ID and the broker's version, from the greeting; "" before it.
+ * Refs into the connection. */
 const char *holdfast_session(const struct holdfast *h);
 const char *holdfast_server(const struct holdfast *h);
 
-/*
- * For how long the session outlives a connection, as the broker has agreed to;
- * 0: not at all, or it has not answered yet.
- */
+/* keep_ms as agreed by the broker; 0: the session is not kept, or the broker
+ * has not answered yet. */
 uint64_t holdfast_keep_ms(const struct holdfast *h);
 
-/* Why the connection is over, for people; "" while it is not. */
+/* Why the connection has ended, for people; "" before. */
 const char *holdfast_reason(const struct holdfast *h);
 
-/* Whether it is over as the broker does not take the user and secret. */
+/* Whether it has ended because the broker refused user and secret. */
 bool holdfast_is_refused(const struct holdfast *h);
 
 /* CLOCK_BOOTTIME in ms. */
 uint64_t holdfast_now_ms(const struct holdfast *h);
 
-/* Options of a request for a lock. NULL, or this, asks for nothing special: */
+/* The defaults of struct holdfast_lock_options, as for NULL. */
 #define HOLDFAST_LOCK_DEFAULTS                                        \
     {                                                                 \
         HOLDFAST_FOREVER, 0, NULL, NULL, false, false, 0, 0, 0, false \
     }
 
 struct holdfast_lock_options {
-    uint64_t wait_ms;  /* 0: do not wait; HOLDFAST_FOREVER: until granted */
+    uint64_t wait_ms;  /* 0: no wait; HOLDFAST_FOREVER: until granted */
     uint64_t lease_ms; /* 0: renewed by the broker while the session lives */
     const char *owner; /* ref; NULL: the session's default owner */
     const char *note;  /* ref; for people; NULL: none */
-    bool progress;     /* tell HOLDFAST_QUEUED while waiting */
-    bool shared;       /* together with others that share it */
-    uint64_t limit;    /* so many permits there are; 0: it is no semaphore */
-    uint64_t permits;  /* so many of them; 0: one */
-    uint64_t delay_ms; /* nobody is granted it for so long after I die */
-    bool no_deadlock;  /* do not look whether this wait can end */
+    bool progress;     /* report HOLDFAST_QUEUED while waiting */
+    bool shared;       /* a shared lock */
+    uint64_t limit;    /* the permits of the semaphore; 0: no semaphore */
+    uint64_t permits;  /* the permits to take; 0: one */
+    uint64_t delay_ms; /* lock-delay after the death of this client */
+    bool no_deadlock;  /* without deadlock detection */
 };
 
 /*
- * Requests. Each returns HOLDFAST_SUCCESS and the number of the request, by
- * which its answer will be known, or an error and nothing is sent. They may be
- * sent before the greeting has come, and without awaiting answers.
+ * Requests. Each returns HOLDFAST_SUCCESS and the number of the request, which
+ * its answer has too; or an error, and nothing is sent. They need not wait for
+ * the greeting, nor for the answers to earlier requests.
  *
- * While no broker serves a kept session they are taken as well, and sent to the
- * next one. So are those that had no answer when the connection dropped, the
- * wait of a lock being what is left of it; but for holdfast_submit(), which
- * gets ERR INDOUBT then.
+ * If no broker serves a kept session, the next broker gets the request. The
+ * library also repeats requests without an answer when the connection drops. A
+ * LOCK then waits for the rest of its wait. holdfast_submit() is not repeated:
+ * it gets ERR INDOUBT.
  *
- * Names and words are any bytes but NUL; they are encoded here.
+ * Names and words may have any bytes but NUL. The library encodes them.
  */
 enum holdfast_status holdfast_submit_lock(struct holdfast *h, const char *name,
     const struct holdfast_lock_options *options, uint64_t *request);
 
-/*
- * Several names, at most HOLDFAST_NAMES_MAX: all or none. The OK has the fence
- * of each, holdfast_event_fences(). Each is given back by its own name.
- */
+/* Requests all of several names, or none. Each is unlocked by its own name. */
 enum holdfast_status holdfast_submit_lock_all(struct holdfast *h,
     const char *const *names, size_t name_count,
     const struct holdfast_lock_options *options, uint64_t *request);
 
-/*
- * Ends the wait of the lock that was asked for as `target`, which itself gets
- * ERR CANCELLED, or OK where that was faster.
- */
+/* Ends the wait of the LOCK with the number `target`. The LOCK gets ERR
+ * CANCELLED, or OK if the grant was faster. */
 enum holdfast_status holdfast_submit_cancel(
     struct holdfast *h, uint64_t target, uint64_t *request);
 
-/*
- * Gives one hold back. `fence` 0: whichever is held. A hold that is on its way
- * back no longer has a deadline, nor has it after ERR INDOUBT: the broker goes
- * on giving it back.
- */
+/* Releases one hold; `fence` 0: whatever its fence. From now on the hold has no
+ * deadline. After ERR INDOUBT too: the broker continues the release. */
 enum holdfast_status holdfast_submit_unlock(struct holdfast *h,
     const char *name, const char *owner, uint64_t fence, uint64_t *request);
 
-/* A new end for a lock taken with `lease_ms`. */
+/* Sets a new lease for a hold taken with `lease_ms`. */
 enum holdfast_status holdfast_submit_renew(struct holdfast *h, const char *name,
     const char *owner, uint64_t fence, uint64_t lease_ms, uint64_t *request);
 
 /*
- * Hear of a lock from now on, or no more: HOLDFAST_HELD and HOLDFAST_FREE,
- * first what it is now, then each change, though of quick ones maybe only the
- * last. A kept session watches on at the next broker, and hears there what it
- * is now where that differs from what it has heard.
+ * Begins or ends watching a lock. HOLDFAST_HELD and HOLDFAST_FREE report its
+ * state, then each change; of quick changes maybe only the last. A kept session
+ * watches on at the next broker, which reports the state if it has changed.
  */
 enum holdfast_status holdfast_submit_watch(
     struct holdfast *h, const char *name, uint64_t *request);
 enum holdfast_status holdfast_submit_unwatch(
     struct holdfast *h, const char *name, uint64_t *request);
 
-/*
- * Any other request as it goes over the wire, without tag and LF, words encoded
- * by holdfast_encode(). Locks that are taken this way are not known to the
- * library: no deadline is kept for them.
- */
+/* Sends any other request, `text` without tag and LF; encode its words with
+ * holdfast_encode(). The library keeps no deadlines of locks taken this way. */
 enum holdfast_status holdfast_submit(
     struct holdfast *h, const char *text, uint64_t *request);
 
-/*
- * Percent-encodes `len` bytes into a word of the wire, with a NUL. Returns its
- * length, or 0 where `out_bytes` are too few (three for each byte, and one, are
- * always enough).
- */
+/* Percent-encodes `len` bytes into a word of the wire, with a NUL. Returns its
+ * length; 0: no room. 3 * len + 1 bytes are always enough. */
 size_t holdfast_encode(
     const char *bytes, size_t len, char *out, size_t out_bytes);
 
-/*
- * Decodes in place; returns the new length, with a NUL after it, or SIZE_MAX
- * where a '%' is not followed by two hex digits. `word` has room for its NUL.
- */
+/* Decodes in place, and adds a NUL, for which `word` has room. Returns the
+ * length; SIZE_MAX: a '%' lacks its two hex digits. */
 size_t holdfast_decode(char *word, size_t len);
 
-/*
- * How long before a hold's deadline HOLDFAST_DEADLINE is told. Default: a tenth
- * of what the broker promised, at least 20 ms and at most 500 ms.
- */
+/* Sets the time from HOLDFAST_DEADLINE to the deadline. Default: a tenth of the
+ * ttl, at least 20 ms and at most 500 ms. */
 void holdfast_set_margin(struct holdfast *h, uint64_t margin_ms);
 
-/* A lock that is held. Filled in by holdfast_lock(); plain data. */
+/* A hold. Filled in by holdfast_lock(); plain data. */
 struct holdfast_hold {
     char name[HOLDFAST_NAME_MAX + 1];
     char owner[HOLDFAST_OWNER_MAX + 1]; /* "": the session's default */
     uint64_t fence;
-    uint64_t count; /* how often this owner holds it */
+    uint64_t count; /* entries of this owner */
     uint64_t ttl_ms;
-    uint64_t deadline_ms; /* when it was taken; it moves on */
+    uint64_t deadline_ms; /* at first; it moves on */
 };
 
-/*
- * Until when a hold can be trusted by what is known now; 0 where it cannot: it
- * is lost, given back, overdue, or its session is over.
- */
+/* The present deadline of the hold; 0: the hold is lost, unlocked or overdue,
+ * or the session has ended. */
 uint64_t holdfast_deadline_ms(
     const struct holdfast *h, const struct holdfast_hold *hold);
 
 /*
  * The blocking calls. They take their own answer out of the queue of
- * holdfast_next(), and leave the rest there. Call holdfast_next() now and then:
- * it reports losses. Call it before a poll() of your own, which knows nothing
- * of that queue.
+ * holdfast_next(), and leave the rest. Call holdfast_next() now and then, since
+ * it reports losses; also before your own poll(), which does not see the queue.
  */
 
-/* Polls for at most `timeout_ms` (-1: no end) and processes once. */
+/* Polls for at most `timeout_ms` (-1: no limit) and processes once. */
 void holdfast_poll(struct holdfast *h, int timeout_ms);
 
-/*
- * Waits for the final answer to `request`. HOLDFAST_SUCCESS and
- * HOLDFAST_REFUSED fill in *event. HOLDFAST_FOREVER waits without end.
- */
+/* Waits for the final answer to `request`, at most `timeout_ms` or
+ * HOLDFAST_FOREVER. HOLDFAST_SUCCESS and HOLDFAST_REFUSED fill in *event. */
 enum holdfast_status holdfast_wait(struct holdfast *h, uint64_t request,
     uint64_t timeout_ms, struct holdfast_event *event);
 
-/* Waits for the greeting, and until the broker has taken the user, if any. */
+/* Waits for the greeting, and the OK to AUTH, if there is a user. */
 enum holdfast_status holdfast_connect_wait(
     struct holdfast *h, uint64_t timeout_ms);
 
 /*
- * Takes a lock, waiting as `options` say. After HOLDFAST_REFUSED the code is
- * holdfast_error(). After HOLDFAST_TIMED_OUT (the broker answered nothing ten
- * seconds after the wait) it is unknown whether the lock is held: destroy the
- * connection, which releases it.
+ * Takes a lock. HOLDFAST_REFUSED: the code is in holdfast_error().
+ * HOLDFAST_TIMED_OUT: no answer came within ten seconds after the wait, and the
+ * lock may be held; holdfast_destroy() releases it.
  */
 enum holdfast_status holdfast_lock(struct holdfast *h, const char *name,
     const struct holdfast_lock_options *options, struct holdfast_hold *hold);
 
-/* Takes all of several names, or none: holds[0 .. name_count] are filled in. */
+/* Takes all of several names, or none, into name_count holds. */
 enum holdfast_status holdfast_lock_all(struct holdfast *h,
     const char *const *names, size_t name_count,
     const struct holdfast_lock_options *options, struct holdfast_hold *holds);
 
-/* Gives it back; waits for the answer for at most ten seconds. */
+/* Releases the hold; waits at most ten seconds for the answer. */
 enum holdfast_status holdfast_unlock(
     struct holdfast *h, const struct holdfast_hold *hold);
 
-/* Gives a hold that was taken with a lease a new end. */
+/* Sets a new lease for a hold taken with a lease. */
 enum holdfast_status holdfast_renew(
     struct holdfast *h, struct holdfast_hold *hold, uint64_t lease_ms);
 
-/* A round trip; *microseconds says how long it took. */
+/* Sends PING; *microseconds is the time of the round trip. */
 enum holdfast_status holdfast_ping(
     struct holdfast *h, uint64_t timeout_ms, uint64_t *microseconds);
 
-/* The code of the last ERR that a blocking call met, "BUSY" for one; or "". */
+/* The code of the last ERR to a blocking call, such as "BUSY"; or "". */
 const char *holdfast_error(const struct holdfast *h);
 
 #ifdef __cplusplus
