@@ -1,9 +1,8 @@
 /*
- * One connection by TLS, as a transport of the client library. Never blocks.
+ * One TLS connection, as a transport of the client library. It never blocks.
  *
- * The process that made a link is the only one that says anything over it. A
- * child that has inherited it would break it for its parent, with the first
- * record that both of them number alike.
+ * Only the process that created a link writes to it. A record of a child would
+ * have the same number as one of the parent, and break the connection.
  */
 #define _GNU_SOURCE 1
 
@@ -21,7 +20,7 @@ struct link {
     struct tls_socket socket;
     pid_t owner;
     bool shaken;
-    bool finished; /* the peer was told that no more is to come */
+    bool finished; /* close_notify was sent */
     bool broken;
     char name[TLS_NAME_BYTES]; /* the name that the certificate must have */
     char why[TLS_NAME_BYTES + 100];
@@ -64,7 +63,7 @@ link_create(const void *context, int fd, const char *host)
 
 /* Reasons */
 
-/* The peer's certificate was not taken. */
+/* The peer's certificate is bad. */
 static void
 why_refused(struct link *link, long verified)
 {
@@ -125,8 +124,7 @@ link_moved(struct link *link, int result)
             strerror(link->socket.error),
             link->shaken ? "" : ", in the TLS handshake");
     } else if (status == SSL_ERROR_ZERO_RETURN || holdfast_tls_is_end()) {
-        /* A connection that was cut means the same to locks as one that was
-         * closed, so that needs no proof. */
+        /* For locks a cut connection means the same as a closed one. */
         moved = HOLDFAST_MOVED_END;
         (void)snprintf(link->why, sizeof(link->why), "closed by the broker%s",
             link->shaken ? "" : ", in the TLS handshake");
@@ -160,10 +158,8 @@ link_read(void *opaque, char *out, size_t room, size_t *got)
     return link_moved(link, SSL_read_ex(link->ssl, out, room, got));
 }
 
-/*
- * The socket takes nothing any more. By TLS 1.3 a server that does not like our
- * certificate says so after the handshake, and goes: that may lie here unread.
- */
+/* The socket takes no more output. In TLS 1.3 a server refuses a certificate
+ * after the handshake: its alert may be unread. */
 static void
 find_last_word(struct link *link)
 {
@@ -190,8 +186,8 @@ link_write(void *opaque, const char *bytes, size_t len, size_t *sent)
     return moved == HOLDFAST_MOVED_END ? HOLDFAST_MOVED_BROKEN : moved;
 }
 
-/* SSL_shutdown() says it at the first call, as far as there is room. Once it is
- * said another call would read, and throw away what it reads. */
+/* The first SSL_shutdown() sends close_notify, if there is room. A call after
+ * that would read, and drop the input. */
 static enum holdfast_moved
 link_finish(void *opaque)
 {

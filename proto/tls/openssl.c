@@ -1,5 +1,5 @@
 /*
- * See openssl.h. Knows nothing of who asks, nor of sessions.
+ * See openssl.h. It knows nothing of its callers, nor of sessions.
  */
 #define _GNU_SOURCE 1
 
@@ -15,9 +15,9 @@
 #include <sys/socket.h>
 
 /*
- * Of the socket, until it is said once that there is nothing, whatever there
- * is: two are a record. OpenSSL goes on by itself behind what is none of the
- * caller's, as KeyUpdate is, and who sends that fast enough would keep it.
+ * Reads in a row, before one reports that the socket is empty; a record takes
+ * two. OpenSSL itself reads on after a record without data, such as KeyUpdate.
+ * So a peer that sends them fast would keep it reading.
  */
 #define SOCKET_READS 128
 
@@ -158,7 +158,7 @@ holdfast_tls_load_key(SSL_CTX *context, const char *path)
     BIO_free(file);
     if (key == NULL && asked) {
         ERR_clear_error();
-        return "has a passphrase, which nobody is there to give";
+        return "has a passphrase, which is not supported";
     }
     if (key == NULL)
         return "holds no private key in PEM format";

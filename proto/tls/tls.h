@@ -1,10 +1,9 @@
 /*
- * Declarations that the files of the library for TLS share, and its users do
- * not see.
+ * Shared declarations of the TLS library, which programs do not see.
  *
- *     trust.c    what is trusted and shown: files to OpenSSL's context
+ *     trust.c    CAs and the own certificate: files to OpenSSL's context
  *     link.c     one connection, as a transport of the client library
- *     openssl.c  what the daemon needs of OpenSSL as well
+ *     openssl.c  calls of OpenSSL, which the daemon uses too
  */
 #ifndef HOLDFAST_TLS_TLS_H
 #define HOLDFAST_TLS_TLS_H
@@ -23,7 +22,7 @@ struct holdfast_tls {
     bool any_name;
 };
 
-/* link.c: the functions of struct holdfast_transport, but for the context. */
+/* link.c: the functions of struct holdfast_transport, without a context. */
 extern const struct holdfast_transport holdfast_tls_functions;
 
 #endif

@@ -36,7 +36,7 @@ refuse(const struct refusal *refusal, const char *path, const char *what)
     return false;
 }
 
-/* Nobody waits for a pipe, or reads a folder. */
+/* A pipe would block, and a folder cannot be read. */
 static bool
 file_check(const char *path, const struct refusal *refusal)
 {
@@ -48,7 +48,7 @@ file_check(const char *path, const struct refusal *refusal)
     return true;
 }
 
-/* The file alone; or all that the system trusts, which is no file of ours. */
+/* Loads the CAs of the file; NULL: of the system. */
 static bool
 load_ca(SSL_CTX *context, const char *path, const struct refusal *refusal)
 {
@@ -73,7 +73,7 @@ load_own(SSL_CTX *context, const struct holdfast_tls_options *options,
         return true;
     if (options->cert == NULL || options->key == NULL) {
         (void)snprintf(refusal->why, refusal->bytes,
-            "a certificate and its key go together");
+            "a certificate and its key are both needed");
         return false;
     }
     if (!file_check(options->cert, refusal))

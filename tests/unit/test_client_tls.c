@@ -731,8 +731,7 @@ START_TEST(silence)
     pump();
     ck_assert_str_eq(told(), "");
     talk.now_ms++;
-    ck_assert_str_eq(reason(), "connected, but there is no end of the "
-                               "handshake");
+    ck_assert_str_eq(reason(), "connected, but the handshake does not end");
     servers[0].listener = listener;
 }
 
@@ -925,9 +924,9 @@ START_TEST(files)
         refusal((struct holdfast_tls_options){.ca = path_of("empty")}));
     assert_in("not a regular file",
         refusal((struct holdfast_tls_options){.ca = folder}));
-    assert_in("go together",
+    assert_in("are both needed",
         refusal((struct holdfast_tls_options){.ca = ca, .cert = me}));
-    assert_in("go together",
+    assert_in("are both needed",
         refusal((struct holdfast_tls_options){.ca = ca, .key = me}));
     assert_in("/empty: holds no certificate",
         refusal((struct holdfast_tls_options){
